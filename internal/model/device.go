@@ -1,0 +1,54 @@
+package model
+
+import (
+	"ossian/internal/runner"
+	"ossian/internal/tensor"
+)
+
+// A Buf is a device's activation buffer, a Weight its form of a parameter. Both
+// mean something to the device that made them only; nil means "none" where an
+// operation allows it.
+type (
+	Buf    any
+	Weight any
+)
+
+// Limits size a device and the runner on it. Zero fields are refused by
+// NewDecoder, except where stated.
+type Limits struct {
+	MaxSeqs   int   // rows per step and slots
+	MaxTokens int   // new tokens per step
+	MaxLen    int   // tokens per sequence
+	BlockSize int   // tokens per KV block
+	Blocks    []int // pool size of each KV group, in the order of Spec.Groups
+	Depth     int   // launched and uncollected steps; 0 = 1
+}
+
+// A Device is built for one Spec and one set of Limits. Operations enqueue;
+// they return no errors: shapes are checked when the decoder is built, and a
+// device fault surfaces in End or Wait.
+//
+// Shapes: T = new tokens of the step, R = rows that sample, H = Hidden. A buffer
+// holds rows of a fixed width; the number of rows is that of the operation that
+// wrote it last.
+type Device interface {
+	Name() string
+	Alloc(rows, width int) (Buf, error)     // float32 [rows, width] or what the device prefers
+	Upload(t tensor.Tensor) (Weight, error) // the device picks its own layout
+	Begin(b *runner.Batch) error
+	End() error                    // enqueue the copy of results
+	Wait() (*runner.Result, error) // oldest ended step
+	Close() error
+
+	Embed(dst Buf, table Weight)                // dst [T,H]
+	AddNorm(dst, sum, x Buf, w Weight)          // sum += x (x may be nil); dst = rmsnorm(sum)·w; all [T,H]
+	Linear(dst, x Buf, w, bias Weight)          // dst [rows,out] = x [rows,in]·wᵀ + bias (bias may be nil)
+	Rotate(q, k Buf, qNorm, kNorm Weight)       // per head: optional rmsnorm (nil = none), then RoPE at each token's position
+	Store(layer int, k, v Buf)                  // into the blocks of the step
+	Attend(dst, q Buf, layer int, sinks Weight) // paged, causal, windowed where the layer says so; sinks may be nil
+	GLU(dst, gateUp Buf)                        // the Spec's activation; gateUp [T,2I] holds gate0, up0, gate1, up1, …
+	Route(ids, weights, logits Buf)             // top-k experts and their weights, ties to the lowest index; ids, weights [T,k], ids ascending
+	Experts(dst, x, ids, weights Buf, up, upBias, down, downBias Weight)
+	Last(dst, x Buf)   // [T,H] → [R,H]: the last token of each row that samples
+	Sample(logits Buf) // [R,Vocab] → ids of the step
+}

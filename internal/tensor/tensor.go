@@ -1,0 +1,203 @@
+// Package tensor describes weights as they lie in checkpoint files: element
+// types, shapes, block layouts and their exact decoding to float32. Readers of a
+// Tensor need not know which container it came from, nor whether its rows lie in
+// one place: they ask for rows.
+package tensor
+
+import "fmt"
+
+// A DType is how elements are stored. Block formats pack a fixed number of
+// consecutive elements of a row; formats.md 4 gives their byte layouts.
+type DType uint8
+
+const (
+	Invalid DType = iota
+	F32           // IEEE single, little-endian
+	F16           // IEEE half
+	BF16          // upper half of an IEEE single
+	MXFP4         // 32 elements in 17 bytes: E8M0 scale, 16 bytes; low nibbles are elements 0-15, high 16-31 (GGUF)
+	MXFP4HF       // 32 elements in 16 bytes, low nibble 2b, high nibble 2b+1; scales in Tensor.Scales (safetensors)
+	Q8_0          // 32 elements in 34 bytes
+	Q4_0          // 32 elements in 18 bytes
+	Q4_1          // 32 elements in 20 bytes
+	Q4_K          // 256 elements in 144 bytes
+	Q5_K          // 256 elements in 176 bytes
+	Q6_K          // 256 elements in 210 bytes
+	U8            // raw bytes; the carrier of MXFP4HF blocks and scales in safetensors
+	I32           // 32-bit integers
+	I64           // 64-bit integers
+	Bool          // one byte, 0 or 1
+	numDTypes
+)
+
+var dtypes = [numDTypes]struct {
+	name         string
+	elems, bytes int
+}{
+	Invalid: {"invalid", 1, 0},
+	F32:     {"F32", 1, 4},
+	F16:     {"F16", 1, 2},
+	BF16:    {"BF16", 1, 2},
+	MXFP4:   {"MXFP4", 32, 17},
+	MXFP4HF: {"MXFP4", 32, 16},
+	Q8_0:    {"Q8_0", 32, 34},
+	Q4_0:    {"Q4_0", 32, 18},
+	Q4_1:    {"Q4_1", 32, 20},
+	Q4_K:    {"Q4_K", 256, 144},
+	Q5_K:    {"Q5_K", 256, 176},
+	Q6_K:    {"Q6_K", 256, 210},
+	U8:      {"U8", 1, 1},
+	I32:     {"I32", 1, 4},
+	I64:     {"I64", 1, 8},
+	Bool:    {"BOOL", 1, 1},
+}
+
+// String returns the name people use for t. Both nibble orders of MXFP4 are "MXFP4".
+func (t DType) String() string {
+	if t >= numDTypes {
+		return fmt.Sprintf("DType(%d)", uint8(t))
+	}
+	return dtypes[t].name
+}
+
+// Block returns how many elements one block holds and how many bytes it takes
+// in Tensor.Data (the separate scales of MXFP4HF not counted).
+func (t DType) Block() (elems, bytes int) { return dtypes[t].elems, dtypes[t].bytes }
+
+// RowBytes returns the bytes of a row of cols elements, which must be a whole
+// number of blocks.
+func (t DType) RowBytes(cols int) int {
+	e, b := t.Block()
+	if cols%e != 0 {
+		panic(fmt.Sprintf("tensor: a row of %d elements is not a whole number of %v blocks of %d", cols, t, e))
+	}
+	return cols / e * b
+}
+
+// A Tensor is a read-only view of weights. It is either plain (Data, perhaps
+// Scales) or composed: row i of a composed tensor is a row of one of its Parts.
+// Composition is how separate gate and up projections, per-expert tensors and
+// permuted heads become one tensor without being copied.
+type Tensor struct {
+	Name   string
+	DType  DType
+	Shape  []int  // slowest-varying first: [out, in], [experts, out, in]
+	Data   []byte // rows one after another; not aligned
+	Scales []byte // MXFP4HF only: one E8M0 byte per block, rows one after another
+
+	Parts []Tensor                      // composed tensors only; all of one DType and one row length
+	Map   func(row int) (part, sub int) // row of the whole -> part and row in it
+	Drop  func()                        // tells the source that the bytes will not be read again soon; nil = nothing to tell
+}
+
+// A Row is one row of a tensor: Cols elements in Data (and Scales).
+type Row struct {
+	DType        DType
+	Data, Scales []byte
+}
+
+// Cols returns the length of the fastest-varying dimension, 1 for a scalar.
+func (t *Tensor) Cols() int {
+	if len(t.Shape) == 0 {
+		return 1
+	}
+	return t.Shape[len(t.Shape)-1]
+}
+
+// Rows returns the product of all dimensions but the last.
+func (t *Tensor) Rows() int {
+	n := 1
+	for _, d := range t.Shape[:max(len(t.Shape)-1, 0)] {
+		n *= d
+	}
+	return n
+}
+
+// Elems returns the number of elements.
+func (t *Tensor) Elems() int { return t.Rows() * t.Cols() }
+
+// Bytes returns the size of the stored form, scales included.
+func (t *Tensor) Bytes() int64 {
+	n := int64(len(t.Data)) + int64(len(t.Scales))
+	for i := range t.Parts {
+		n += t.Parts[i].Bytes()
+	}
+	return n
+}
+
+// Row returns row i, 0 <= i < Rows().
+func (t *Tensor) Row(i int) Row {
+	if t.Parts != nil {
+		part, sub := t.Map(i)
+		return t.Parts[part].Row(sub)
+	}
+	cols := t.Cols()
+	n := t.DType.RowBytes(cols)
+	r := Row{DType: t.DType, Data: t.Data[i*n : (i+1)*n]}
+	if t.DType == MXFP4HF {
+		r.Scales = t.Scales[i*cols/32 : (i+1)*cols/32]
+	}
+	return r
+}
+
+// Release tells the sources of t that its bytes will not be read again soon.
+func (t *Tensor) Release() {
+	if t.Drop != nil {
+		t.Drop()
+	}
+	for i := range t.Parts {
+		t.Parts[i].Release()
+	}
+}
+
+// Interleave returns the tensor whose rows are a0, b0, a1, b1, … per matrix:
+// [..., n, in] and [..., n, in] give [..., 2n, in]. It joins separate gate and up
+// projections into the order in which gpt-oss stores them.
+func Interleave(name string, a, b Tensor) (Tensor, error) {
+	if err := sameRows(name, a, b); err != nil {
+		return Tensor{}, err
+	}
+	n := len(a.Shape)
+	if n < 2 || a.Rows() != b.Rows() {
+		return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal matrices expected", name, a.Name, a.Shape, b.Name, b.Shape)
+	}
+	shape := append([]int(nil), a.Shape...)
+	shape[n-2] *= 2
+	return Tensor{Name: name, DType: a.DType, Shape: shape, Parts: []Tensor{a, b},
+		Map: func(row int) (part, sub int) { return row & 1, row >> 1 }}, nil
+}
+
+// Stack returns the tensor whose leading dimension counts the parts, which must
+// all have one shape: n times [out, in] gives [n, out, in].
+func Stack(name string, parts []Tensor) (Tensor, error) {
+	if len(parts) == 0 {
+		return Tensor{}, fmt.Errorf("tensor %q: nothing to stack", name)
+	}
+	rows := parts[0].Rows()
+	for _, p := range parts[1:] {
+		if err := sameRows(name, parts[0], p); err != nil {
+			return Tensor{}, err
+		}
+		if p.Rows() != rows {
+			return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal shapes expected", name, parts[0].Name, parts[0].Shape, p.Name, p.Shape)
+		}
+	}
+	return Tensor{Name: name, DType: parts[0].DType, Shape: append([]int{len(parts)}, parts[0].Shape...), Parts: parts,
+		Map: func(row int) (part, sub int) { return row / rows, row % rows }}, nil
+}
+
+// Reorder returns t with row i taken from row from(i).
+func Reorder(t Tensor, from func(row int) int) Tensor {
+	return Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Parts: []Tensor{t},
+		Map: func(row int) (part, sub int) { return 0, from(row) }}
+}
+
+func sameRows(name string, a, b Tensor) error {
+	if a.DType != b.DType {
+		return fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected", name, a.Name, a.DType, b.Name, b.DType)
+	}
+	if a.Cols() != b.Cols() {
+		return fmt.Errorf("tensor %q: rows of %q have %d elements, rows of %q %d", name, a.Name, a.Cols(), b.Name, b.Cols())
+	}
+	return nil
+}
