@@ -84,12 +84,12 @@ type uploader struct {
 }
 
 // weight uploads the named parameter; a parameter the model lacks is nil.
-func (u *uploader) weight(name string) Weight {
+func (u *uploader) weight(name string, use Use) Weight {
 	t, ok := u.params[name]
 	if !ok || u.err != nil {
 		return nil
 	}
-	w, err := u.dev.Upload(t)
+	w, err := u.dev.Upload(t, use)
 	if err != nil {
 		u.err = fmt.Errorf("tensor %q: %w", t.Name, err)
 		return nil
@@ -112,24 +112,30 @@ func (u *uploader) buf(rows, width int) Buf {
 }
 
 func (d *decoder) upload(u *uploader) {
-	d.embed = u.weight("embed")
+	table := AsTable
+	if d.spec.Tied {
+		table = AsTiedTable
+	}
+	d.embed = u.weight("embed", table)
 	d.layers = make([]layer, d.spec.Layers)
 	for i := range d.layers {
-		w := func(part string) Weight { return u.weight("layers." + strconv.Itoa(i) + "." + part) }
+		prefix := "layers." + strconv.Itoa(i) + "."
+		w := func(part string) Weight { return u.weight(prefix+part, AsMatrix) }
+		v := func(part string) Weight { return u.weight(prefix+part, AsVector) }
 		d.layers[i] = layer{
-			attnNorm: w("attn_norm"), ffnNorm: w("ffn_norm"),
+			attnNorm: v("attn_norm"), ffnNorm: v("ffn_norm"),
 			q: w("q"), k: w("k"), v: w("v"), o: w("o"),
-			qBias: w("q_bias"), kBias: w("k_bias"), vBias: w("v_bias"), oBias: w("o_bias"),
-			qNorm: w("q_norm"), kNorm: w("k_norm"), sinks: w("sinks"),
-			router: w("router"), routerBias: w("router_bias"),
-			up: w("up"), upBias: w("up_bias"), down: w("down"), downBias: w("down_bias"),
+			qBias: v("q_bias"), kBias: v("k_bias"), vBias: v("v_bias"), oBias: v("o_bias"),
+			qNorm: v("q_norm"), kNorm: v("k_norm"), sinks: v("sinks"),
+			router: w("router"), routerBias: v("router_bias"),
+			up: w("up"), upBias: v("up_bias"), down: w("down"), downBias: v("down_bias"),
 			dense: d.spec.FFN.IsDense(i),
 		}
 	}
-	d.norm = u.weight("norm")
+	d.norm = u.weight("norm", AsVector)
 	d.head = d.embed
 	if !d.spec.Tied {
-		d.head = u.weight("head")
+		d.head = u.weight("head", AsMatrix)
 	}
 }
 

@@ -13,6 +13,17 @@ type (
 	Weight any
 )
 
+// A Use tells a device what an uploaded parameter is for: shapes alone do not,
+// a router and the down biases of the experts are both [experts, hidden].
+type Use uint8
+
+const (
+	AsMatrix    Use = iota // [out,in] or [experts,out,in] for Linear and Experts
+	AsVector               // norms, biases and sinks: [n] or [experts,n]
+	AsTable                // [rows,width] for Embed; its bytes must stay readable until Close
+	AsTiedTable            // both a matrix and a table
+)
+
 // Limits size a device and the runner on it. Zero fields are refused by
 // NewDecoder, except where stated.
 type Limits struct {
@@ -33,8 +44,8 @@ type Limits struct {
 // wrote it last.
 type Device interface {
 	Name() string
-	Alloc(rows, width int) (Buf, error)     // float32 [rows, width] or what the device prefers
-	Upload(t tensor.Tensor) (Weight, error) // the device picks its own layout
+	Alloc(rows, width int) (Buf, error)              // float32 [rows, width] or what the device prefers
+	Upload(t tensor.Tensor, use Use) (Weight, error) // the device picks its own layout
 	Begin(b *runner.Batch) error
 	End() error                    // enqueue the copy of results
 	Wait() (*runner.Result, error) // oldest ended step
