@@ -124,15 +124,11 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("%d dense flags for %d layers", len(s.FFN.Dense), s.Layers)
 	case s.Eps < 0 || s.Eps > 1 || s.Eps != s.Eps:
 		return fmt.Errorf("norm epsilon %v outside [0, 1]", s.Eps)
-	case !(s.RoPE.Base > 1 && s.RoPE.Base < 1e12):
-		return fmt.Errorf("rope base %v outside (1, 1e12)", s.RoPE.Base)
-	case s.RoPE.Divisors != nil && len(s.RoPE.Divisors) != s.HeadDim/2:
-		return fmt.Errorf("%d rope divisors for %d frequencies", len(s.RoPE.Divisors), s.HeadDim/2)
 	}
 	for i, w := range s.Windows {
 		if w < 0 {
 			return fmt.Errorf("layer %d: attention window %d", i, w)
 		}
 	}
-	return nil
+	return s.RoPE.validate(s.HeadDim)
 }
