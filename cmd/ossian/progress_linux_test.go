@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openPTY returns both ends of a new terminal of 100 columns.
+func openPTY(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// A bar must appear, must ask the terminal nothing, must leave its modes alone
+// while it runs (a killed process restores nothing) and must leave an empty line.
+func TestProgressBarOnTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm-kitty")
+	master, slave := openPTY(t)
+	before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 1)
+	shown := make(chan bool, 1)
+	go func() {
+		var all bytes.Buffer
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			all.Write(buf[:n])
+			if bytes.Contains(all.Bytes(), []byte("50%")) {
+				select {
+				case shown <- true:
+				default:
+				}
+			}
+			if err == io.EOF || err != nil || bytes.Contains(buf[:n], []byte("THE END")) {
+				seen <- all.String()
+				return
+			}
+		}
+	}()
+	p := newProgress(slave, "Loading", unitBytes, 1000)
+	p.Set(500)
+	select {
+	case <-shown:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no bar appeared")
+	}
+	during, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil || *during != *before {
+		t.Errorf("terminal modes changed while the bar is shown: %v, %v", during, err)
+	}
+	start := time.Now()
+	p.Done()
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("Done took %v", d)
+	}
+	fmt.Fprint(slave, "THE END")
+	out := <-seen
+	for name, seq := range map[string]string{
+		"mode query": "$p", "device query": "[c", "cursor style": " q", "bracketed paste": "?2004", "alternate screen": "?1049", "key protocol": "[>",
+	} {
+		if strings.Contains(out, seq) {
+			t.Errorf("%s sent: %q", name, out)
+		}
+	}
+	if !strings.Contains(out, "█") || !strings.Contains(out, "░") {
+		t.Errorf("no bar in %q", out)
+	}
+	if strings.LastIndex(out, "\x1b[?25l") > strings.LastIndex(out, "\x1b[?25h") {
+		t.Errorf("cursor left hidden: %q", out)
+	}
+	tail := out[strings.LastIndex(out, "500 B"):]
+	if !strings.Contains(tail, "\x1b[J") && !strings.Contains(tail, "\x1b[K") && !strings.Contains(tail, "\x1b[2K") {
+		t.Errorf("bar not erased: %q", tail)
+	}
+}
