@@ -1,0 +1,334 @@
+// Package internal_test holds the checks that keep the project's shape: which
+// package may import which, and the budgets of ARCHITECTURE.md.
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// leaves may be imported by every package; they import no package of the project.
+var leaves = []string{"sample", "tensor"}
+
+// imports is the table of ARCHITECTURE.md: what each package may import of the
+// project besides the leaves. A package that is not here may not exist. Adding an
+// edge is a design change and needs a line in RATIONALE.md.
+var imports = map[string][]string{
+	"tensor":            {},
+	"sample":            {},
+	"runner":            {"sample"},
+	"runner/runnertest": {"runner", "sample"},
+	"token":             {},
+	"jinja":             {},
+	"model":             {"runner", "tensor"},
+	"model/devicetest":  {"model", "runner", "tensor", "sample"},
+	"model/modeltest":   {"model", "runner", "tensor", "sample"},
+	"cpu/kern":          {"tensor"},
+	"cpu":               {"cpu/kern", "model", "runner", "tensor", "sample"},
+	"ckpt":              {"model", "tensor", "token"},
+	"plan":              {"model", "runner"},
+	"hub":               {},
+	"synth":             {"model", "tensor", "token"},
+	"e2e":               {},
+}
+
+// thirdParty says which package hides which outside module; cmd/ossian wires the
+// terminal libraries itself.
+var thirdParty = map[string][]string{
+	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "tensor", "cmd/ossian"},
+	"golang.org/x/text":        {"token"},
+	"github.com/spf13/cobra":   {"cmd/ossian"},
+	"charm.land/bubbletea/v2":  {"cmd/ossian"},
+	"charm.land/bubbles/v2":    {"cmd/ossian"},
+	"charm.land/lipgloss/v2":   {"cmd/ossian"},
+	"golang.org/x/term":        {"cmd/ossian"},
+	"github.com/spf13/pflag":   {"cmd/ossian"},
+	"github.com/charmbracelet": {"cmd/ossian"},
+}
+
+// pure packages decide; they do no input or output, take no locks, and get time
+// and chance as arguments.
+var pure = []string{"sample", "runner"}
+
+var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
+
+// A source is one parsed non-generated Go file.
+type source struct {
+	pkg, path string // "cpu/kern", "cpu/kern/pool.go" (below internal) or "cmd/ossian"
+	file      *ast.File
+	lines     int
+	test      bool
+	generated bool
+}
+
+var fset = token.NewFileSet()
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var out []source
+	for _, root := range []string{".", "../cmd"} {
+		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			name := d.Name()
+			if d.IsDir() && (name == "testdata" || strings.HasPrefix(name, "_")) {
+				return filepath.SkipDir
+			}
+			if d.IsDir() || !strings.HasSuffix(name, ".go") {
+				return nil
+			}
+			text, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			f, err := parser.ParseFile(fset, p, text, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+			slash := strings.TrimPrefix(filepath.ToSlash(p), "../")
+			out = append(out, source{pkg: path.Dir(slash), path: slash, file: f, lines: strings.Count(string(text), "\n"),
+				test: strings.HasSuffix(name, "_test.go"), generated: ast.IsGenerated(f)})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.pkg == "." {
+			continue
+		}
+		seen[s.pkg] = true
+		allowed, known := imports[s.pkg]
+		if !known && !strings.HasPrefix(s.pkg, "cmd/") {
+			t.Errorf("%s: package %s is not in the import table", s.path, s.pkg)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			checkImport(t, s, strings.Trim(spec.Path.Value, `"`), allowed)
+		}
+	}
+	for pkg := range imports {
+		if !seen[pkg] {
+			t.Errorf("import table names package %s, which does not exist", pkg)
+		}
+	}
+}
+
+func checkImport(t *testing.T, s source, imp string, allowed []string) {
+	t.Helper()
+	if sub, ok := strings.CutPrefix(imp, "ossian/internal/"); ok {
+		if s.test || strings.HasPrefix(s.pkg, "cmd/") || slices.Contains(leaves, sub) && !slices.Contains(leaves, s.pkg) || slices.Contains(allowed, sub) {
+			return
+		}
+		t.Errorf("%s imports %s; %s may import %v and the leaves %v", s.path, sub, s.pkg, allowed, leaves)
+		return
+	}
+	if s.test {
+		return
+	}
+	if slices.Contains(pure, s.pkg) && slices.Contains(impure, imp) {
+		t.Errorf("%s imports %s; %s is a pure package", s.path, imp, s.pkg)
+	}
+	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+		return // standard library
+	}
+	for module, users := range thirdParty {
+		if strings.HasPrefix(imp, module) {
+			if !slices.Contains(users, s.pkg) {
+				t.Errorf("%s imports %s, which only %v may", s.path, imp, users)
+			}
+			return
+		}
+	}
+	t.Errorf("%s imports %s, a module without a row in the table", s.path, imp)
+}
+
+// callers of the wall clock are kept out of the pure packages.
+func TestPureHaveNoClock(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || !slices.Contains(pure, s.pkg) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Sleep", "After"}, sel.Sel.Name) {
+				t.Errorf("%s calls time.%s; time is an argument there", fset.Position(n.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+// Budgets of ARCHITECTURE.md 7. Functions over budget are listed with the reason.
+const (
+	maxFile     = 600
+	maxFunction = 60
+	maxPackage  = 4000
+)
+
+func TestBudgets(t *testing.T) {
+	perPackage := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test || s.generated {
+			continue
+		}
+		perPackage[s.pkg] += s.lines
+		if s.lines > maxFile {
+			t.Errorf("%s has %d lines, budget %d", s.path, s.lines, maxFile)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil || isSwitch(f.Body) {
+				continue
+			}
+			if n := fset.Position(f.End()).Line - fset.Position(f.Pos()).Line + 1; n > maxFunction {
+				t.Errorf("%s: %s has %d lines, budget %d", fset.Position(f.Pos()), f.Name.Name, n, maxFunction)
+			}
+		}
+	}
+	for pkg, n := range perPackage {
+		if n > maxPackage {
+			t.Errorf("package %s has %d lines, budget %d", pkg, n, maxPackage)
+		}
+	}
+}
+
+// isSwitch reports whether a function is one big switch, which the budget excepts.
+func isSwitch(b *ast.BlockStmt) bool {
+	for _, st := range b.List {
+		switch st.(type) {
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt:
+			whole := fset.Position(b.End()).Line - fset.Position(b.Pos()).Line
+			if n := fset.Position(st.End()).Line - fset.Position(st.Pos()).Line; 10*n > 7*whole {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestComments(t *testing.T) {
+	documented := map[string]bool{}
+	packages := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		packages[s.pkg] = true
+		if s.file.Doc != nil {
+			documented[s.pkg] = true
+		}
+		if s.generated {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if name, pos, bare := undocumented(d); bare {
+				t.Errorf("%s: exported %s has no comment", fset.Position(pos), name)
+			}
+		}
+		for _, g := range s.file.Comments {
+			for _, c := range g.List {
+				for _, mark := range []string{"TODO", "FIXME", "XXX", "HACK"} {
+					if strings.Contains(c.Text, mark) {
+						t.Errorf("%s: %s left in the code", fset.Position(c.Pos()), mark)
+					}
+				}
+			}
+		}
+	}
+	for pkg := range packages {
+		if !documented[pkg] {
+			t.Errorf("package %s has no package comment", pkg)
+		}
+	}
+}
+
+// undocumented returns the first exported name of d that no comment covers. A
+// comment on a group covers its members, and so does one at the end of the line.
+func undocumented(d ast.Decl) (string, token.Pos, bool) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		exported := d.Name.IsExported()
+		if d.Recv != nil && len(d.Recv.List) == 1 {
+			exported = exported && ast.IsExported(receiver(d.Recv.List[0].Type))
+		}
+		return d.Name.Name, d.Pos(), exported && d.Doc == nil
+	case *ast.GenDecl:
+		if d.Doc != nil {
+			return "", 0, false
+		}
+		for _, sp := range d.Specs {
+			switch sp := sp.(type) {
+			case *ast.TypeSpec:
+				if sp.Name.IsExported() && sp.Doc == nil && sp.Comment == nil {
+					return sp.Name.Name, sp.Pos(), true
+				}
+			case *ast.ValueSpec:
+				if sp.Names[0].IsExported() && sp.Doc == nil && sp.Comment == nil && d.Tok == token.VAR {
+					return sp.Names[0].Name, sp.Pos(), true
+				}
+			}
+		}
+	}
+	return "", 0, false
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+// Interface budgets: a seam that grows is a design change.
+func TestInterfaceBudgets(t *testing.T) {
+	budget := map[string]int{"runner.Runner": 4, "model.Device": 20}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			ts, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			it, ok := ts.Type.(*ast.InterfaceType)
+			if !ok {
+				return true
+			}
+			name := path.Base(s.pkg) + "." + ts.Name.Name
+			limit, own := budget[name]
+			if !own {
+				limit = 5
+			}
+			if it.Methods.NumFields() > limit {
+				t.Errorf("%s: interface %s has %d methods, budget %s", fset.Position(ts.Pos()), name, it.Methods.NumFields(), strconv.Itoa(limit))
+			}
+			return true
+		})
+	}
+}
