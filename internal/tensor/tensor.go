@@ -77,7 +77,8 @@ func (t DType) RowBytes(cols int) int {
 // A Tensor is a read-only view of weights. It is either plain (Data, perhaps
 // Scales) or composed: row i of a composed tensor is a row of one of its Parts.
 // Composition is how separate gate and up projections, per-expert tensors and
-// permuted heads become one tensor without being copied.
+// permuted heads become one tensor without being copied. Data and Scales of a
+// composed tensor are nil.
 type Tensor struct {
 	Name   string
 	DType  DType
@@ -85,8 +86,8 @@ type Tensor struct {
 	Data   []byte // rows one after another; not aligned
 	Scales []byte // MXFP4HF only: one E8M0 byte per block, rows one after another
 
-	Parts []Tensor                      // composed tensors only; all of one DType and one row length
-	Map   func(row int) (part, sub int) // row of the whole -> part and row in it
+	Parts []Tensor                      // composed tensors only; all of one DType and one row length, that of the whole or 1
+	Map   func(row int) (part, sub int) // row of the whole (element, when parts have rows of 1) -> part and row in it
 	Drop  func()                        // tells the source that the bytes will not be read again soon; nil = nothing to tell
 }
 
@@ -127,15 +128,29 @@ func (t *Tensor) Bytes() int64 {
 
 // Row returns row i, 0 <= i < Rows().
 func (t *Tensor) Row(i int) Row {
+	cols := t.Cols()
 	if t.Parts != nil {
+		if n := cols / t.Parts[0].Cols(); n > 1 {
+			return t.gather(i*n, n)
+		}
 		part, sub := t.Map(i)
 		return t.Parts[part].Row(sub)
 	}
-	cols := t.Cols()
 	n := t.DType.RowBytes(cols)
 	r := Row{DType: t.DType, Data: t.Data[i*n : (i+1)*n]}
 	if t.DType == MXFP4HF {
 		r.Scales = t.Scales[i*cols/32 : (i+1)*cols/32]
+	}
+	return r
+}
+
+// gather copies n rows of the parts into one row. Only tensors of single
+// elements, which are small, are composed that way (InterleaveElems).
+func (t *Tensor) gather(first, n int) Row {
+	r := Row{DType: t.DType}
+	for i := first; i < first+n; i++ {
+		part, sub := t.Map(i)
+		r.Data = append(r.Data, t.Parts[part].Row(sub).Data...)
 	}
 	return r
 }
@@ -190,6 +205,36 @@ func Stack(name string, parts []Tensor) (Tensor, error) {
 func Reorder(t Tensor, from func(row int) int) Tensor {
 	return Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Parts: []Tensor{t},
 		Map: func(row int) (part, sub int) { return 0, from(row) }}
+}
+
+// InterleaveElems is Interleave for biases: its elements are a0, b0, a1, b1, … per
+// vector: [..., n] and [..., n] give [..., 2n]. Both must be plain.
+func InterleaveElems(name string, a, b Tensor) (Tensor, error) {
+	if e, _ := a.DType.Block(); e != 1 || len(a.Shape) == 0 {
+		return Tensor{}, fmt.Errorf("tensor %q: %q is %v of shape %v: vectors of single elements expected", name, a.Name, a.DType, a.Shape)
+	}
+	t, err := Interleave(name, column(a), column(b))
+	if err != nil {
+		return Tensor{}, err
+	}
+	t.Shape = t.Shape[:len(t.Shape)-1]
+	return t, nil
+}
+
+// ReorderElems returns t, plain and of single elements, with element i taken from element from(i).
+func ReorderElems(t Tensor, from func(elem int) int) Tensor {
+	r := Reorder(column(t), from)
+	r.Shape = t.Shape
+	return r
+}
+
+// column views every element of a plain tensor as a row.
+func column(t Tensor) Tensor {
+	if t.Parts != nil {
+		panic(fmt.Sprintf("tensor: elements of the composed tensor %q", t.Name))
+	}
+	t.Shape = append(append([]int(nil), t.Shape...), 1)
+	return t
 }
 
 func sameRows(name string, a, b Tensor) error {

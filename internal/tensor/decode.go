@@ -1,0 +1,171 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Len returns the number of elements of r.
+func (r Row) Len() int {
+	e, b := r.DType.Block()
+	return len(r.Data) / b * e
+}
+
+// Floats decodes r into dst, which holds exactly r.Len() elements. Every type is
+// decoded exactly as formats.md 4 defines it; the one rounding is that of the
+// final addition in Q4_1, Q4_K and Q5_K. Integer types have no decoder: Numeric
+// tells.
+func (r Row) Floats(dst []float32) {
+	if len(dst) != r.Len() {
+		panic(fmt.Sprintf("tensor: %d floats for a row of %d elements", len(dst), r.Len()))
+	}
+	e, b := r.DType.Block()
+	src := r.Data
+	switch r.DType {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+		return
+	case F16:
+		for i := range dst {
+			dst[i] = Half(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+		return
+	case BF16:
+		for i := range dst {
+			dst[i] = BF16ToFloat(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+		return
+	case MXFP4HF:
+		for i := range len(dst) / e {
+			decodeMXFP4HF(dst[i*e:][:e], src[i*b:][:b], r.Scales[i])
+		}
+		return
+	}
+	decode := blockDecoder(r.DType)
+	for i := range len(dst) / e {
+		decode(dst[i*e:][:e], src[i*b:][:b])
+	}
+}
+
+// Numeric reports whether rows of type t can be decoded by Row.Floats.
+func (t DType) Numeric() bool { return t >= F32 && t <= Q6_K }
+
+func blockDecoder(t DType) func(dst []float32, b []byte) {
+	switch t {
+	case MXFP4:
+		return decodeMXFP4
+	case Q8_0:
+		return decodeQ8_0
+	case Q4_0:
+		return decodeQ4_0
+	case Q4_1:
+		return decodeQ4_1
+	case Q4_K:
+		return decodeQ4_K
+	case Q5_K:
+		return decodeQ5_K
+	case Q6_K:
+		return decodeQ6_K
+	}
+	panic(fmt.Sprintf("tensor: %v has no floats", t))
+}
+
+func half(b []byte) float32 { return Half(binary.LittleEndian.Uint16(b)) }
+
+func decodeMXFP4(dst []float32, b []byte) {
+	d := E8M0Half(b[0])
+	for j, q := range b[1:17] {
+		dst[j] = float32(fp4[q&15]) * d
+		dst[j+16] = float32(fp4[q>>4]) * d
+	}
+}
+
+func decodeMXFP4HF(dst []float32, b []byte, scale byte) {
+	d := E8M0Half(scale)
+	for j, q := range b[:16] {
+		dst[2*j] = float32(fp4[q&15]) * d
+		dst[2*j+1] = float32(fp4[q>>4]) * d
+	}
+}
+
+func decodeQ8_0(dst []float32, b []byte) {
+	d := half(b)
+	for j, q := range b[2:34] {
+		dst[j] = float32(int8(q)) * d
+	}
+}
+
+func decodeQ4_0(dst []float32, b []byte) {
+	d := half(b)
+	for j, q := range b[2:18] {
+		dst[j] = float32(int(q&15)-8) * d
+		dst[j+16] = float32(int(q>>4)-8) * d
+	}
+}
+
+func decodeQ4_1(dst []float32, b []byte) {
+	d, m := half(b), half(b[2:])
+	for j, q := range b[4:20] {
+		dst[j] = float32(q&15)*d + m
+		dst[j+16] = float32(q>>4)*d + m
+	}
+}
+
+// ScaleMin unpacks the 6-bit scale and minimum of sub-block t, 0 <= t < 8, from
+// the 12 scale bytes of a Q4_K or Q5_K block (formats.md 4).
+func ScaleMin(b []byte, t int) (scale, minimum byte) {
+	if t < 4 {
+		return b[t] & 63, b[t+4] & 63
+	}
+	return b[t+4]&15 | b[t-4]>>6<<4, b[t+4]>>4 | b[t]>>6<<4
+}
+
+func decodeQ4_K(dst []float32, b []byte) {
+	d, dmin := half(b), half(b[2:])
+	for c := range 4 { // groups of 64 elements in 32 bytes
+		sc0, mn0 := ScaleMin(b[4:16], 2*c)
+		sc1, mn1 := ScaleMin(b[4:16], 2*c+1)
+		d0, m0 := d*float32(sc0), dmin*float32(mn0)
+		d1, m1 := d*float32(sc1), dmin*float32(mn1)
+		y := dst[64*c:][:64]
+		for l, q := range b[16+32*c:][:32] {
+			y[l] = d0*float32(q&15) - m0
+			y[l+32] = d1*float32(q>>4) - m1
+		}
+	}
+}
+
+func decodeQ5_K(dst []float32, b []byte) {
+	d, dmin := half(b), half(b[2:])
+	qh := b[16:48]
+	for c := range 4 {
+		sc0, mn0 := ScaleMin(b[4:16], 2*c)
+		sc1, mn1 := ScaleMin(b[4:16], 2*c+1)
+		d0, m0 := d*float32(sc0), dmin*float32(mn0)
+		d1, m1 := d*float32(sc1), dmin*float32(mn1)
+		y := dst[64*c:][:64]
+		for l, q := range b[48+32*c:][:32] {
+			h := qh[l] >> (2 * c)
+			y[l] = d0*float32(q&15|h&1<<4) - m0
+			y[l+32] = d1*float32(q>>4|h>>1&1<<4) - m1
+		}
+	}
+}
+
+func decodeQ6_K(dst []float32, b []byte) {
+	d := half(b[208:])
+	for n := range 2 { // halves of 128 elements
+		y := dst[128*n:][:128]
+		ql, qh, sc := b[64*n:][:64], b[128+32*n:][:32], b[192+8*n:][:8]
+		for l, h := range qh {
+			for k := range 4 { // elements l, l+32, l+64, l+96
+				q := ql[l+k&1*32] >> (k >> 1 * 4) & 15
+				q |= h >> (2 * k) & 3 << 4
+				y[l+32*k] = d * float32(int8(sc[l/16+2*k])) * float32(int(q)-32)
+			}
+		}
+	}
+}

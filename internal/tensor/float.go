@@ -1,0 +1,65 @@
+package tensor
+
+import "math"
+
+// Half converts an IEEE half to float32. The conversion is exact.
+func Half(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp, frac := uint32(h>>10&31), uint32(h&0x3ff)
+	switch exp {
+	case 0: // subnormal: frac · 2^-24
+		v := float32(frac) * 0x1p-24
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 31: // infinity or NaN
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
+
+// ToHalf converts f to an IEEE half, to nearest, ties to even; what is too large
+// becomes infinity.
+func ToHalf(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign, b := uint16(b>>16&0x8000), b&0x7fffffff
+	switch {
+	case b > 0x7f800000: // NaN stays NaN whatever bits are cut off
+		return sign | 0x7e00
+	case b >= 0x47800000: // 2^16 and more
+		return sign | 0x7c00
+	case b < 0x38800000: // below 2^-14: adding 0.5 leaves f·2^24, rounded, in the low bits
+		v := math.Float32frombits(b) + 0.5
+		return sign | uint16(math.Float32bits(v)-math.Float32bits(0.5))
+	}
+	b += 0xfff + b>>13&1 // may carry into the exponent and so up to infinity
+	return sign | uint16((b-112<<23)>>13)
+}
+
+// BF16ToFloat converts a bfloat16 to float32. The conversion is exact.
+func BF16ToFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// ToBF16 converts f to bfloat16, to nearest, ties to even.
+func ToBF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40 // NaN stays NaN whatever bits are cut off
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// E8M0Half returns half of the value of an E8M0 scale byte, 2^(e-128): the
+// factor for the doubled E2M1 integers of FP4. 255 is NaN (models.md 1.6).
+func E8M0Half(e byte) float32 {
+	switch {
+	case e == 255:
+		return float32(math.NaN())
+	case e < 2: // 2^-128 and 2^-127 are subnormal
+		return math.Float32frombits(0x00200000 << e)
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// FP4 returns twice the value of the E2M1 code n, 0 <= n < 16, an integer
+// (models.md 1.6).
+func FP4(n byte) int8 { return fp4[n&15] }
+
+var fp4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
