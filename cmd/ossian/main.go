@@ -31,5 +31,6 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	c.AddCommand(synthCommand())
 	return c
 }

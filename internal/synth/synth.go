@@ -1,0 +1,159 @@
+// Package synth writes checkpoints with random weights: the configuration, tensor
+// names, shapes, types and tokenizer of a supported family at any size, as a
+// Hugging Face directory or a GGUF file. Its users need neither a download nor a
+// trained model to test a reader, to compare two engines, or to measure speed.
+//
+// The weights are a function of the seed, the parameter and the element alone, so
+// both containers hold the same values, and every value is exact in BF16, F16 and
+// F32. They are scaled so that activations keep their size through the depth,
+// tokens stay distinct and routers pick experts about uniformly, as trained ones
+// roughly do.
+package synth
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"ossian/internal/tensor"
+)
+
+// A Format is a container.
+type Format uint8
+
+const (
+	HuggingFace Format = iota // a directory: config.json, safetensors, tokenizer.json
+	GGUF                      // one file
+)
+
+// Options say what to write. Only Model is required.
+type Options struct {
+	Model      Model
+	Format     Format
+	Type       tensor.DType // of matrices; 0 = BF16. gpt-oss experts are always MXFP4; GGUF keeps vectors and routers in F32
+	Seed       uint64
+	ShardBytes int64 // HuggingFace: start a new file beyond this many bytes; 0 = 5e9
+}
+
+// Write writes the checkpoint to path: a new directory, or a GGUF file that
+// replaces an older one. Until everything is written the name does not exist; a
+// failure or a cancelled ctx leaves nothing behind. Memory stays below a few
+// hundred MB at any size. progress, which may be nil, is told bytes of tensor data.
+func Write(ctx context.Context, path string, o Options, progress func(done, total int64)) (err error) {
+	if err := o.check(); err != nil {
+		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+	}
+	if o.Type == tensor.Invalid {
+		o.Type = tensor.BF16
+	}
+	if o.ShardBytes == 0 {
+		o.ShardBytes = 5e9
+	}
+	path = filepath.Clean(path)
+	dir, base := filepath.Split(path)
+	tmp, err := os.MkdirTemp(dir, base+".partial-")
+	if err != nil {
+		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	w := &writer{ctx: ctx, gen: newGenerator(&o), progress: progress}
+	from := filepath.Join(tmp, "model")
+	if o.Format == GGUF {
+		err = w.gguf(from, &o)
+	} else if err = os.Mkdir(from, 0o777); err == nil {
+		os.Remove(path) // an empty directory may stand there; anything else makes the rename fail
+		err = w.huggingFace(from, &o)
+	}
+	if err == nil {
+		err = os.Rename(from, path)
+	}
+	if err != nil {
+		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", o.Model.Name, err, w.done, w.total)
+	}
+	return nil
+}
+
+// check refuses what the container or the type cannot hold.
+func (o *Options) check() error {
+	s := &o.Model.Spec
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if !knownFamily(s.Family) {
+		return fmt.Errorf("family %q is none of gpt-oss, qwen3, qwen3moe, llama", s.Family)
+	}
+	if s.FFN.Dense != nil {
+		return errors.New("dense layers among expert layers cannot be written")
+	}
+	if least := o.Model.Text + o.Model.specials(); o.Model.Text < 256 || s.Vocab < least {
+		return fmt.Errorf("%d vocabulary rows and %d ordinary tokens: at least %d rows and 256 tokens expected", s.Vocab, o.Model.Text, least)
+	}
+	switch o.Type {
+	case tensor.Invalid, tensor.BF16, tensor.F16, tensor.F32:
+	case tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.MXFP4:
+		if o.Format != GGUF {
+			return fmt.Errorf("safetensors files do not hold %v; BF16, F16 and F32 are possible", o.Type)
+		}
+	default:
+		return fmt.Errorf("type %v cannot be written", o.Type)
+	}
+	if s.Family == "gpt-oss" && (s.Hidden%32 != 0 || s.FFN.Inner%32 != 0) {
+		return fmt.Errorf("hidden size %d and expert width %d: multiples of 32 expected for MXFP4", s.Hidden, s.FFN.Inner)
+	}
+	return nil
+}
+
+// A writer writes tensors one after another, generating rows as it goes.
+type writer struct {
+	ctx         context.Context
+	gen         *generator
+	progress    func(done, total int64)
+	done, total int64
+}
+
+// file creates name and hands a buffered writer to body.
+func (w *writer) file(name string, body func(*bufio.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(f, 1<<20)
+	err = body(b)
+	if err == nil {
+		err = b.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// tensor writes the rows of e.
+func (w *writer) tensor(b *bufio.Writer, e *entry) error {
+	const step = 1 << 20 // bytes between looks at the context
+	next := w.done + step
+	for i := range e.rows() {
+		row := w.gen.row(e, i)
+		if _, err := b.Write(row); err != nil {
+			return fmt.Errorf("tensor %q: %w", e.name, err)
+		}
+		if w.done += int64(len(row)); w.done < next {
+			continue
+		}
+		next = w.done + step
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		w.report()
+	}
+	return w.ctx.Err()
+}
+
+func (w *writer) report() {
+	if w.progress != nil {
+		w.progress(w.done, w.total)
+	}
+}

@@ -1,0 +1,149 @@
+package synth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Token types of tokenizer.ggml.token_type, formats.md 6.
+const (
+	ordinary = 1
+	control  = 3 // added and special
+	user     = 4 // added, not special
+	unused   = 5
+)
+
+// A vocabulary is a made-up byte-level vocabulary with the control tokens of a
+// published one at the same distance from the ends.
+type vocabulary struct {
+	style  Tokenizer
+	tokens []string // in id order, the embedding's unused rows included
+	kinds  []int32
+	merges [][2]string
+	ids    map[string]int // of control tokens
+
+	bos, eos, pad string
+	stops         []string
+}
+
+// controls lists the control tokens in id order (formats.md 9-11). A name with
+// "!" in front is not special.
+func controls(style Tokenizer) []string {
+	switch style {
+	case Harmony:
+		return strings.Fields("<|startoftext|> <|endoftext|> ? ? <|return|> <|constrain|> ? <|channel|> <|start|> <|end|> <|message|> ? ? ? <|call|> ? ? ? ? ? <|endofprompt|>")
+	case Qwen:
+		return strings.Fields("<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> <|quad_start|> <|quad_end|> " +
+			"<|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> !<tool_call> !</tool_call> !<|fim_prefix|> !<|fim_middle|> !<|fim_suffix|> !<|fim_pad|> " +
+			"!<|repo_name|> !<|file_sep|> !<tool_response> !</tool_response> !<think> !</think>")
+	case SmolLM:
+		return strings.Fields("<|endoftext|> <|im_start|> <|im_end|> <repo_name> <reponame> <file_sep> <filename> <gh_stars> <issue_start> <issue_comment> <issue_closed> " +
+			"<jupyter_start> <jupyter_text> <jupyter_code> <jupyter_output> <jupyter_script> <empty_output>")
+	}
+	return append(strings.Fields("<|begin_of_text|> <|end_of_text|> ? ? ? ? <|start_header_id|> <|end_header_id|> <|eom_id|> <|eot_id|>"),
+		slices.Repeat([]string{"?"}, 246)...)
+}
+
+// specials counts the control tokens.
+func (m *Model) specials() int { return len(controls(m.Tokenizer)) }
+
+func newVocabulary(m *Model) *vocabulary {
+	v := &vocabulary{style: m.Tokenizer, ids: map[string]int{}}
+	if v.style == SmolLM {
+		v.addControls()
+	}
+	alphabet := alphabet()
+	for _, s := range alphabet {
+		v.add(s, ordinary)
+	}
+	v.addMerges(m.Text - len(alphabet))
+	if v.style != SmolLM {
+		v.addControls()
+	}
+	for len(v.tokens) < m.Vocab {
+		v.add(fmt.Sprintf("[PAD%d]", len(v.tokens)), unused)
+	}
+	switch v.style {
+	case Harmony:
+		v.bos, v.eos, v.pad, v.stops = "<|startoftext|>", "<|return|>", "<|endoftext|>", []string{"<|return|>", "<|endoftext|>", "<|call|>"}
+	case Qwen:
+		v.bos, v.eos, v.pad, v.stops = "<|endoftext|>", "<|im_end|>", "<|endoftext|>", []string{"<|im_end|>", "<|endoftext|>"}
+	case SmolLM:
+		v.bos, v.eos, v.pad, v.stops = "<|im_start|>", "<|im_end|>", "<|im_end|>", []string{"<|im_end|>"}
+	case Llama3:
+		v.bos, v.eos, v.pad, v.stops = "<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>", []string{"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}
+	}
+	return v
+}
+
+// id is the id of a control token.
+func (v *vocabulary) id(name string) int { return v.ids[name] }
+
+func (v *vocabulary) add(token string, kind int32) {
+	v.tokens, v.kinds = append(v.tokens, token), append(v.kinds, kind)
+}
+
+func (v *vocabulary) addControls() {
+	for _, name := range controls(v.style) {
+		kind := int32(control)
+		if name == "?" {
+			name = fmt.Sprintf("<|reserved_%d|>", len(v.tokens))
+		} else if plain, ok := strings.CutPrefix(name, "!"); ok {
+			name, kind = plain, user
+		}
+		v.ids[name] = len(v.tokens)
+		v.add(name, kind)
+	}
+}
+
+// alphabet is the printable stand-in of every byte, formats.md 7.
+func alphabet() [256]string {
+	var a [256]string
+	next := rune(256)
+	for b := range a {
+		r := rune(b)
+		if b < 33 || b > 126 && b < 161 || b == 173 {
+			r, next = next, next+1
+		}
+		a[b] = string(r)
+	}
+	return a
+}
+
+// frequent are the pairs of letters that English text uses most.
+const frequent = "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro ic ne ea ra ce li ch ll be ma si om ur et el la ta"
+
+// addMerges adds n tokens: a space before each letter, frequent pairs, all pairs,
+// then all strings of three and four letters, so that text becomes shorter in any
+// vocabulary.
+func (v *vocabulary) addMerges(n int) {
+	seen := map[string]bool{}
+	merge := func(a, b string) {
+		if n > 0 && !seen[a+b] {
+			seen[a+b] = true
+			n--
+			v.add(a+b, ordinary)
+			v.merges = append(v.merges, [2]string{a, b})
+		}
+	}
+	letters := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+	var pairs []string
+	for _, a := range letters {
+		merge("Ġ", a)
+		for _, b := range letters {
+			pairs = append(pairs, a+b)
+		}
+	}
+	for _, p := range append(strings.Fields(frequent), pairs...) {
+		merge(p[:1], p[1:])
+	}
+	for _, tail := range append(letters, pairs...) {
+		for _, head := range pairs {
+			if n == 0 {
+				return
+			}
+			merge(head, tail)
+		}
+	}
+}
