@@ -1,0 +1,67 @@
+package kern
+
+import (
+	"unsafe"
+
+	"ossian/internal/tensor"
+)
+
+// The float32 dot product of all levels has 16 lanes: lane l takes the elements
+// k ≡ l (mod 16) in order, by fused multiply-add. The lanes are summed by
+// reduce, and the last n mod 16 products added one by one.
+const (
+	lanes   = 16
+	dotRows = 4 // weight rows of a kernel call
+	maxDot  = 6 // activation rows of a kernel call
+)
+
+func dotGo(w, x []float32) float32 {
+	var acc [lanes]float32
+	n := len(x) &^ (lanes - 1)
+	for k := 0; k < n; k += lanes {
+		wk, xk := (*[lanes]float32)(w[k:]), (*[lanes]float32)(x[k:])
+		for l := range acc {
+			acc[l] = fma(wk[l], xk[l], acc[l])
+		}
+	}
+	return dotTail(w[n:], x[n:], reduce(&acc))
+}
+
+func dotTail(w, x []float32, sum float32) float32 {
+	for k, v := range x {
+		sum = fma(w[k], v, sum)
+	}
+	return sum
+}
+
+// reduce sums lanes as vector registers halve: l+8, then neighbours in fours.
+func reduce(acc *[lanes]float32) float32 {
+	var s [8]float32
+	for i := range s {
+		s[i] = acc[i] + acc[i+8]
+	}
+	return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
+}
+
+// dots computes y[t·4+r] = w[r]·x[t] for four weight rows of a family that keeps
+// rows as stored, and T <= maxDot float32 rows, all of n elements.
+func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
+	for t := range T {
+		for r := range dotRows {
+			y[t*dotRows+r] = dotGo(unsafe.Slice((*float32)(w[r]), n), unsafe.Slice((*float32)(x[t]), n))
+		}
+	}
+}
+
+// element returns element k of a row as stored, which need not be aligned.
+func (f family) element(w unsafe.Pointer, k int) float32 {
+	switch f {
+	case bf16:
+		b := (*[2]byte)(unsafe.Add(w, 2*k))
+		return tensor.BF16ToFloat(uint16(b[0]) | uint16(b[1])<<8)
+	case f16:
+		b := (*[2]byte)(unsafe.Add(w, 2*k))
+		return tensor.Half(uint16(b[0]) | uint16(b[1])<<8)
+	}
+	return *(*float32)(unsafe.Add(w, 4*k))
+}

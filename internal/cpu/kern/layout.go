@@ -1,0 +1,322 @@
+package kern
+
+import (
+	"encoding/binary"
+
+	"ossian/internal/tensor"
+)
+
+// A family is a packed form of weights. The first seven hold blocks of 32
+// elements of 16 rows ("x16", kernels.md 5) and multiply with int8 activations;
+// the others are rows as the checkpoint stores them.
+//
+// A row group of 16 rows lies in one piece: first the quants of all its blocks,
+// then their scales. The quants of a block are 32-bit words, [word][row]: nibble
+// families have 4 words, whose byte j holds elements 4z+j (low) and 16+4z+j
+// (high) for word z; byte families have 8 words, byte j holding element 4z+j. A
+// quant is unsigned: zero, a constant of the family, stands for the weight 0.
+type family uint8
+
+const (
+	mx4  family = iota // E2M1 nibbles (doubled: 0..24 after the table); per block 16 E8M0 bytes
+	q4                 // nibbles; per block 16 f16 scales
+	q4m                // nibbles; per block 16 f16 scales, 16 f16 minima
+	q4k                // nibbles; per 8 blocks 16 f16 d, 16 f16 -dmin; per block 16 u8 scales, 16 u8 minima
+	q8                 // bytes; per block 16 f16 scales
+	q5k                // bytes; scales as q4k
+	q6k                // bytes; per 8 blocks 16 f16 d; per block 16 s8 scales of elements 0-15, 16 of elements 16-31
+	bf16               // rows as stored
+	f16
+	f32
+
+	packed = q6k + 1 // the number of packed families
+)
+
+// super is how many blocks share the f16 factors of a K-quant.
+const super = 8
+
+var layouts = [packed]struct {
+	quants int   // bytes of the quants of a block of 16 rows
+	scales int   // bytes of its scales
+	head   int   // bytes before the scales of every 8 blocks
+	zero   int32 // the quant that means 0
+}{
+	mx4: {quants: 256, scales: 16, zero: 12},
+	q4:  {quants: 256, scales: 32, zero: 8},
+	q4m: {quants: 256, scales: 64},
+	q4k: {quants: 256, scales: 32, head: 64},
+	q8:  {quants: 512, scales: 32, zero: 128},
+	q5k: {quants: 512, scales: 32, head: 64},
+	q6k: {quants: 512, scales: 32, head: 32, zero: 32},
+}
+
+func (f family) nibbles() bool { return f <= q4k }
+
+// minima reports whether weights are scale·quant + minimum.
+func (f family) minima() bool { return f == q4m || f == q4k || f == q5k }
+
+// groupBytes returns the bytes of a row group of nb blocks, a multiple of 64 so
+// that every group starts at a cache line.
+func (f family) groupBytes(nb int) int {
+	l := &layouts[f]
+	return (nb*(l.quants+l.scales) + nb/super*l.head + 63) &^ 63
+}
+
+// scalesAt returns the offset of the scales of block b from those of the group.
+func (f family) scalesAt(b int) int {
+	l := &layouts[f]
+	if l.head == 0 {
+		return b * l.scales
+	}
+	return b*l.scales + (b/super+1)*l.head
+}
+
+func familyOf(t tensor.DType) (f family, ok bool) {
+	switch t {
+	case tensor.MXFP4, tensor.MXFP4HF:
+		return mx4, true
+	case tensor.Q4_0:
+		return q4, true
+	case tensor.Q4_1:
+		return q4m, true
+	case tensor.Q4_K:
+		return q4k, true
+	case tensor.Q8_0:
+		return q8, true
+	case tensor.Q5_K:
+		return q5k, true
+	case tensor.Q6_K:
+		return q6k, true
+	case tensor.BF16:
+		return bf16, true
+	case tensor.F16:
+		return f16, true
+	case tensor.F32:
+		return f32, true
+	}
+	return 0, false
+}
+
+// A group is one row group of a packed family.
+type group struct {
+	f      family
+	quants []byte
+	scales []byte
+}
+
+func (f family) group(b []byte, nb int) group {
+	n := nb * layouts[f].quants
+	return group{f: f, quants: b[:n:n], scales: b[n:]}
+}
+
+// nibs stores the 16 nibble bytes of block b, row r, in canonical order.
+func (g group) nibs(b, r int, lo, hi uint64) {
+	d := g.quants[b*256+4*r:][: 192+4 : 192+4]
+	binary.LittleEndian.PutUint32(d, uint32(lo))
+	binary.LittleEndian.PutUint32(d[64:], uint32(lo>>32))
+	binary.LittleEndian.PutUint32(d[128:], uint32(hi))
+	binary.LittleEndian.PutUint32(d[192:], uint32(hi>>32))
+}
+
+// bytes stores the 32 quants of block b, row r, each exclusive-ored with flip.
+func (g group) bytes(b, r int, src []byte, flip uint64) {
+	d := g.quants[b*512+4*r:][: 448+4 : 448+4]
+	for z := range 4 {
+		v := binary.LittleEndian.Uint64(src[8*z:]) ^ flip
+		binary.LittleEndian.PutUint32(d[128*z:], uint32(v))
+		binary.LittleEndian.PutUint32(d[128*z+64:], uint32(v>>32))
+	}
+}
+
+// put copies 16-bit factor i (0 scale, 1 minimum) of the block or of its eight.
+func put(s []byte, i, r int, src []byte) { copy(s[32*i+2*r:][:2], src) }
+
+const (
+	low4   = 0x0f0f0f0f0f0f0f0f
+	high4  = 0xf0f0f0f0f0f0f0f0
+	bits1  = 0x0101010101010101
+	bits2  = 0x0303030303030303
+	signs8 = 0x8080808080808080
+)
+
+// pack stores a row as row r of the group.
+func (g group) pack(r int, row tensor.Row) {
+	d := row.Data
+	_, size := row.DType.Block()
+	le := binary.LittleEndian
+	for b := 0; b*size < len(d) && row.DType < tensor.Q4_K; b++ {
+		blk, s := d[b*size:][:size], g.scales[g.f.scalesAt(b):]
+		switch row.DType {
+		case tensor.MXFP4:
+			s[r] = blk[0]
+			g.nibs(b, r, le.Uint64(blk[1:]), le.Uint64(blk[9:]))
+		case tensor.MXFP4HF:
+			s[r] = row.Scales[b]
+			lo, hi := splitHalves(le.Uint64(blk), le.Uint64(blk[8:]))
+			g.nibs(b, r, lo, hi)
+		case tensor.Q4_0:
+			put(s, 0, r, blk)
+			g.nibs(b, r, le.Uint64(blk[2:]), le.Uint64(blk[10:]))
+		case tensor.Q4_1:
+			put(s, 0, r, blk)
+			put(s, 1, r, blk[2:])
+			g.nibs(b, r, le.Uint64(blk[4:]), le.Uint64(blk[12:]))
+		case tensor.Q8_0:
+			put(s, 0, r, blk)
+			g.bytes(b, r, blk[2:], signs8)
+		}
+	}
+	for b := 0; b*size < len(d) && row.DType >= tensor.Q4_K; b++ {
+		g.packK(b*super, r, row.DType, d[b*size:][:size])
+	}
+}
+
+// splitHalves turns 32 nibbles in the order of models.md 1.6 (element 2b low, 2b+1 high in
+// byte b; the bytes in a, b) into that of formats.md 4 (element j low, j+16 high in byte j).
+func splitHalves(a, b uint64) (lo, hi uint64) {
+	even := a&low4 | b&low4<<4
+	odd := a>>4&low4 | b&high4
+	return spread(even) | spread(odd)<<8, spread(even>>32) | spread(odd>>32)<<8
+}
+
+// spread moves the low four bytes of v to the even bytes.
+func spread(v uint64) uint64 {
+	v &= 0xffffffff
+	v = (v | v<<16) & 0x0000ffff0000ffff
+	return (v | v<<8) & 0x00ff00ff00ff00ff
+}
+
+// packK stores the 256 elements of a K-quant block, formats.md 4, as blocks b0 to
+// b0+7 of row r.
+func (g group) packK(b0, r int, t tensor.DType, blk []byte) {
+	head := g.scales[g.f.scalesAt(b0)-layouts[g.f].head:]
+	if t == tensor.Q6_K {
+		put(head, 0, r, blk[208:])
+		g.packQ6(b0, r, blk)
+		return
+	}
+	put(head, 0, r, blk)
+	put(head, 1, r, []byte{blk[2], blk[3] ^ 0x80})
+	for i := range super {
+		s := g.scales[g.f.scalesAt(b0+i):]
+		s[r], s[16+r] = scaleMin(blk[4:16], i)
+	}
+	if t == tensor.Q5_K {
+		g.packQ5(b0, r, blk[16:48], blk[48:])
+		return
+	}
+	le := binary.LittleEndian
+	for c := range 4 {
+		var v [4]uint64
+		for i := range v {
+			v[i] = le.Uint64(blk[16+32*c+8*i:])
+		}
+		g.nibs(b0+2*c, r, v[0]&low4|v[2]&low4<<4, v[1]&low4|v[3]&low4<<4)
+		g.nibs(b0+2*c+1, r, v[0]>>4&low4|v[2]&high4, v[1]>>4&low4|v[3]&high4)
+	}
+}
+
+// scaleMin unpacks the 6-bit scale and minimum of sub-block t, formats.md 4.
+func scaleMin(b []byte, t int) (sc, mn byte) {
+	if t < 4 {
+		return b[t] & 63, b[t+4] & 63
+	}
+	return b[t+4]&15 | b[t-4]>>6<<4, b[t+4]>>4 | b[t]>>6<<4
+}
+
+func (g group) packQ5(b0, r int, qh, qs []byte) {
+	le := binary.LittleEndian
+	var lo, hi [32]byte
+	for c := range 4 {
+		for i := 0; i < 32; i += 8 {
+			v, h := le.Uint64(qs[32*c+i:]), le.Uint64(qh[i:])>>(2*c)
+			le.PutUint64(lo[i:], v&low4|h&bits1<<4)
+			le.PutUint64(hi[i:], v>>4&low4|h>>1&bits1<<4)
+		}
+		g.bytes(b0+2*c, r, lo[:], 0)
+		g.bytes(b0+2*c+1, r, hi[:], 0)
+	}
+}
+
+func (g group) packQ6(b0, r int, blk []byte) {
+	le := binary.LittleEndian
+	var q [4][32]byte
+	for half := range 2 {
+		ql, qh := blk[64*half:][:64], blk[128+32*half:][:32]
+		for i := 0; i < 32; i += 8 {
+			a, b, h := le.Uint64(ql[i:]), le.Uint64(ql[32+i:]), le.Uint64(qh[i:])
+			le.PutUint64(q[0][i:], a&low4|h&bits2<<4)
+			le.PutUint64(q[1][i:], b&low4|h>>2&bits2<<4)
+			le.PutUint64(q[2][i:], a>>4&low4|h>>4&bits2<<4)
+			le.PutUint64(q[3][i:], b>>4&low4|h>>6&bits2<<4)
+		}
+		for i := range q {
+			b := b0 + 4*half + i
+			s := g.scales[g.f.scalesAt(b):]
+			s[r], s[16+r] = blk[192+8*half+2*i], blk[192+8*half+2*i+1]
+			g.bytes(b, r, q[i][:], 0)
+		}
+	}
+}
+
+// factors returns what turns the quants of block b, row r into weights:
+// scale0·(quant-zero) + minimum for elements 0-15, scale1 for the others. All
+// are exact: a product of an f16 and an 8-bit integer fits a float32.
+func (g group) factors(b, r int) (scale0, scale1, minimum float32) {
+	s := g.scales[g.f.scalesAt(b):]
+	half := func(s []byte, i int) float32 { return tensor.Half(binary.LittleEndian.Uint16(s[32*i+2*r:])) }
+	switch g.f {
+	case mx4:
+		scale0 = tensor.E8M0Half(s[r])
+	case q4, q8:
+		scale0 = half(s, 0)
+	case q4m:
+		return half(s, 0), half(s, 0), half(s, 1)
+	case q4k, q5k:
+		head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]
+		scale0 = half(head, 0) * float32(s[r])
+		return scale0, scale0, half(head, 1) * float32(s[16+r])
+	case q6k:
+		head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]
+		d := half(head, 0)
+		return d * float32(int8(s[r])), d * float32(int8(s[16+r])), 0
+	}
+	return scale0, scale0, 0
+}
+
+// unpack writes the quants of block b, row r.
+func (g group) unpack(b, r int, q *[32]uint8) {
+	if !g.f.nibbles() {
+		w := g.quants[b*512+4*r:]
+		for z := range 8 {
+			copy(q[4*z:4*z+4], w[64*z:])
+		}
+		return
+	}
+	w := g.quants[b*256+4*r:]
+	for z := range 4 {
+		for j, v := range w[64*z:][:4] {
+			q[4*z+j], q[16+4*z+j] = v&15, v>>4
+		}
+	}
+	if g.f == mx4 {
+		for k, v := range q {
+			q[k] = uint8(tensor.FP4(v) + 12)
+		}
+	}
+}
+
+// floats decodes row r exactly as tensor.Row.Floats does.
+func (g group) floats(r int, dst []float32) {
+	zero := layouts[g.f].zero
+	var q [32]uint8
+	for b := range len(dst) / 32 {
+		g.unpack(b, r, &q)
+		scale0, scale1, minimum := g.factors(b, r)
+		d := dst[32*b:][:32]
+		for k := range 16 {
+			d[k] = float32(int32(q[k])-zero)*scale0 + minimum
+			d[16+k] = float32(int32(q[16+k])-zero)*scale1 + minimum
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package kern
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ossian/internal/tensor"
+)
+
+// groupRows is the number of rows of a row group.
+const groupRows = 16
+
+// A Matrix is a stack of E matrices [out, in], immutable once packed, and safe
+// for concurrent use.
+//
+// BF16, F16 and F32 stay where the tensor has them, which must outlive the
+// matrix. Quantised types are repacked outside the Go heap.
+type Matrix struct {
+	e, out, in int
+	fam        family
+	opt        Options
+	bytes      int64
+
+	mem    []byte // packed families: row groups, those of matrix 0 first
+	groups int    // row groups per matrix
+	size   int    // bytes of a row group
+
+	base   unsafe.Pointer   // rows as stored: row i at base + i·stride …
+	stride int              // bytes
+	rows   []unsafe.Pointer // … or, if they are scattered, at rows[i]
+}
+
+// Pack makes a Matrix of t, which is [out, in] or [E, out, in], plain or composed.
+// The work is spread over p. When t has been copied, Pack tells its sources so
+// (tensor.Tensor.Release). Errors: a shape or type without kernels, a level this
+// machine lacks, no memory.
+func Pack(t *tensor.Tensor, o Options, p *Pool) (*Matrix, error) {
+	f, ok := familyOf(t.DType)
+	if !ok {
+		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
+	}
+	if !o.Level.Available() {
+		return nil, fmt.Errorf("tensor %q: kernels for %v asked for, this machine or build has at most %v", t.Name, o.Level, Detect())
+	}
+	m := &Matrix{e: 1, fam: f, opt: o}
+	switch s := t.Shape; len(s) {
+	case 2:
+		m.out, m.in = s[0], s[1]
+	case 3:
+		m.e, m.out, m.in = s[0], s[1], s[2]
+	}
+	if n, _ := t.DType.Block(); m.e < 1 || m.out < 1 || m.in < 1 || m.in%n != 0 {
+		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, n)
+	}
+	if f >= packed {
+		m.refer(t)
+		return m, nil
+	}
+	return m, m.pack(t, p)
+}
+
+// refer takes the rows where they are.
+func (m *Matrix) refer(t *tensor.Tensor) {
+	m.stride = t.DType.RowBytes(m.in)
+	m.bytes = int64(m.e) * int64(m.out) * int64(m.stride)
+	if t.Parts == nil {
+		m.base = unsafe.Pointer(&t.Data[:m.bytes][0])
+		return
+	}
+	m.rows = make([]unsafe.Pointer, m.e*m.out)
+	for i := range m.rows {
+		m.rows[i] = unsafe.Pointer(&t.Row(i).Data[:m.stride][0])
+	}
+}
+
+func (m *Matrix) pack(t *tensor.Tensor, p *Pool) (err error) {
+	m.groups = (m.out + groupRows - 1) / groupRows
+	m.size = m.fam.groupBytes(m.in / 32)
+	m.bytes = int64(m.e) * int64(m.groups) * int64(m.size)
+	if m.mem, err = alloc(int(m.bytes)); err != nil {
+		return fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	p.Run(m.e*m.groups, func(_, c int) {
+		e, i := c/m.groups, c%m.groups*groupRows
+		g := m.group(e, c%m.groups)
+		for r := range min(groupRows, m.out-i) {
+			g.pack(r, t.Row(e*m.out+i+r))
+		}
+	})
+	t.Release()
+	return nil
+}
+
+func (m *Matrix) group(e, i int) group {
+	return m.fam.group(m.mem[(e*m.groups+i)*m.size:][:m.size:m.size], m.in/32)
+}
+
+// row returns row i of matrix e of a family that keeps rows as stored.
+func (m *Matrix) row(e, i int) unsafe.Pointer {
+	if m.rows != nil {
+		return m.rows[e*m.out+i]
+	}
+	return unsafe.Add(m.base, (e*m.out+i)*m.stride)
+}
+
+// Shape returns the number of matrices and their sides.
+func (m *Matrix) Shape() (e, out, in int) { return m.e, m.out, m.in }
+
+// Bytes returns what a product with the whole matrix reads.
+func (m *Matrix) Bytes() int64 { return m.bytes }
+
+// Close frees the packed form. No other method may be running or follow.
+func (m *Matrix) Close() {
+	if m.mem != nil {
+		free(m.mem)
+		m.mem = nil
+	}
+}
+
+// Row writes row i of matrix e to dst [in], decoded exactly.
+func (m *Matrix) Row(e, i int, dst []float32) {
+	if e < 0 || e >= m.e || i < 0 || i >= m.out || len(dst) != m.in {
+		panic(fmt.Sprintf("kern: row %d of matrix %d into %d floats; the stack is [%d, %d, %d]", i, e, len(dst), m.e, m.out, m.in))
+	}
+	if m.fam < packed {
+		m.group(e, i/groupRows).floats(i%groupRows, dst)
+		return
+	}
+	t := [...]tensor.DType{tensor.BF16, tensor.F16, tensor.F32}[m.fam-bf16]
+	tensor.Row{DType: t, Data: unsafe.Slice((*byte)(m.row(e, i)), m.stride)}.Floats(dst)
+}

@@ -1,0 +1,305 @@
+package kern
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// A Job multiplies matrix E of a stack with some activation rows.
+type Job struct {
+	E    int
+	X, Y []int32 // activation rows and the rows of dst for them; nil = 0, 1, …
+}
+
+// Acts are the activations of one operation, float32 rows [rows, width], with
+// the quantised forms that matrices want. The forms are made once and shared by
+// the matrices that multiply all rows in order (q, k and v of a layer). An Acts
+// belongs to one goroutine, which keeps it: its buffers are reused.
+type Acts struct {
+	x           []float32
+	rows, width int
+
+	shared [packed]struct { // tiles of all rows in order
+		valid bool
+		level Level
+		buf   []byte
+		tiles []tile
+	}
+	own      []byte // tiles of jobs that choose rows
+	ownTiles []tile
+
+	m       *Matrix // the product in progress
+	dst     []float32
+	bias    []float32
+	jobs    []Job
+	buf     []byte
+	tiles   []tile
+	tasks   []task
+	scratch [][]float32 // decoded weight rows of each worker
+
+	quantise, multiply func(worker, chunk int) // method values, made once
+}
+
+// A tile is T rows of a job, first to first+T-1 of its list, quantised at off.
+type tile struct{ job, first, T, off int }
+
+// A task is the rows from..to-1 (or row groups) of a job's matrix times the
+// tiles lo..hi-1.
+type task struct{ job, from, to, lo, hi int }
+
+// Set makes x, rows of width floats, the activations. x is kept, not copied.
+func (a *Acts) Set(x []float32, rows, width int) {
+	a.x, a.rows, a.width = x[:rows*width], rows, width
+	for i := range a.shared {
+		a.shared[i].valid = false
+	}
+}
+
+func (a *Acts) row(i int) []float32 { return a.x[i*a.width:][:a.width] }
+
+// Mul computes dst[Y[i]] = m[E]·x[X[i]] + bias[E] for every row i of every job.
+// dst has rows of out floats, bias is [E, out] or nil. No two jobs may share a
+// row of dst. The jobs' work is one list of chunks for p, so that small jobs
+// (experts) fill all workers.
+func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job) {
+	if x.width != m.in || bias != nil && len(bias) != m.e*m.out {
+		panic(fmt.Sprintf("kern: activations of width %d and %d biases for a stack [%d, %d, %d]", x.width, len(bias), m.e, m.out, m.in))
+	}
+	for i := range jobs {
+		m.check(dst, x, &jobs[i])
+	}
+	x.m, x.dst, x.bias, x.jobs = m, dst, bias, jobs
+	if x.multiply == nil {
+		x.quantise, x.multiply = x.quantiseTile, x.multiplyTask
+	}
+	if m.quantised() {
+		x.prepare(p)
+	} else {
+		x.tiles = x.ownTiles
+		x.split()
+		x.ownTiles = x.tiles
+		x.growScratch(p.Workers())
+	}
+	x.plan(p.Workers())
+	p.Run(len(x.tasks), x.multiply)
+	x.m, x.dst, x.bias, x.jobs = nil, nil, nil, nil
+}
+
+func (m *Matrix) check(dst []float32, x *Acts, j *Job) {
+	n := j.rows(x)
+	bad := j.E < 0 || j.E >= m.e || j.Y != nil && len(j.Y) != n || j.X == nil && n != x.rows || j.Y == nil && n*m.out > len(dst)
+	for _, r := range j.X {
+		bad = bad || r < 0 || int(r) >= x.rows
+	}
+	for _, r := range j.Y {
+		bad = bad || r < 0 || (int(r)+1)*m.out > len(dst)
+	}
+	if bad {
+		panic(fmt.Sprintf("kern: job %+v does not fit %d activation rows, %d floats for results and a stack [%d, %d, %d]",
+			*j, x.rows, len(dst), m.e, m.out, m.in))
+	}
+}
+
+func (j *Job) rows(x *Acts) int {
+	if j.X == nil {
+		return x.rows
+	}
+	return len(j.X)
+}
+
+func (j *Job) source(i int) int {
+	if j.X == nil {
+		return i
+	}
+	return int(j.X[i])
+}
+
+func (j *Job) target(i int) int {
+	if j.Y == nil {
+		return i
+	}
+	return int(j.Y[i])
+}
+
+// prepare quantises the rows of the jobs into tiles.
+func (x *Acts) prepare(p *Pool) {
+	s := &x.shared[x.m.fam]
+	whole := len(x.jobs) == 1 && x.jobs[0].X == nil
+	if whole && s.valid && s.level == x.m.opt.Level {
+		x.buf, x.tiles = s.buf, s.tiles
+		return
+	}
+	x.buf, x.tiles = x.own, x.ownTiles
+	if whole {
+		x.buf, x.tiles = s.buf, s.tiles
+	}
+	bytes := x.split()
+	x.buf = slices.Grow(x.buf[:0], bytes)[:bytes]
+	p.Run(len(x.tiles), x.quantise)
+	if whole {
+		s.valid, s.level, s.buf, s.tiles = true, x.m.opt.Level, x.buf, x.tiles
+		return
+	}
+	x.own, x.ownTiles = x.buf, x.tiles
+}
+
+// split cuts the rows of the jobs into tiles and returns the bytes they take.
+func (x *Acts) split() (off int) {
+	x.tiles = x.tiles[:0]
+	for i := range x.jobs {
+		for n, first := x.jobs[i].rows(x), 0; first < n; {
+			T := x.m.tileRows(n - first)
+			x.tiles = append(x.tiles, tile{job: i, first: first, T: T, off: off})
+			first += T
+			off += tileBytes * T * (x.m.in / 32)
+		}
+	}
+	return off
+}
+
+func (x *Acts) quantiseTile(_, c int) {
+	t := &x.tiles[c]
+	job, nb := &x.jobs[t.job], x.m.in/32
+	buf := x.buf[t.off:][:tileBytes*t.T*nb]
+	for i := range t.T {
+		x.m.opt.Level.quantise(x.row(job.source(t.first+i)), buf, t.T, i)
+		x.m.fam.finish(buf, nb, t.T, i)
+	}
+}
+
+// quantised reports whether m multiplies int8 activations.
+func (m *Matrix) quantised() bool { return m.fam < packed && !m.opt.Exact }
+
+// tileRows returns how many of n rows the next tile takes.
+func (m *Matrix) tileRows(n int) int {
+	if m.quantised() {
+		return m.opt.Level.tileRows(n)
+	}
+	return min(n, maxDot)
+}
+
+// groupTime estimates the ns that one core takes for 16 weight rows times n
+// activation rows: the bytes read plus the arithmetic.
+func (m *Matrix) groupTime(n int) int {
+	read := int(m.bytes) / (m.e * (m.out + groupRows - 1) / groupRows) / 12
+	if m.quantised() {
+		return read + m.in*n/12
+	}
+	return read + m.in*n/3
+}
+
+// plan cuts the product into tasks of about 30 µs, but at least four per worker
+// where there are enough row groups.
+func (x *Acts) plan(workers int) {
+	x.tasks = x.tasks[:0]
+	units := (x.m.out + groupRows - 1) / groupRows
+	for lo := 0; lo < len(x.tiles); {
+		job := x.tiles[lo].job
+		n := x.jobs[job].rows(x)
+		hi := lo
+		for hi < len(x.tiles) && x.tiles[hi].job == job {
+			hi++
+		}
+		step := max(1, min(30_000/max(1, x.m.groupTime(n)), units*len(x.jobs)/(4*workers)))
+		for from := 0; from < units; from += step {
+			x.tasks = append(x.tasks, task{job: job, from: from, to: min(from+step, units), lo: lo, hi: hi})
+		}
+		lo = hi
+	}
+}
+
+func (x *Acts) multiplyTask(worker, c int) {
+	if x.m.quantised() {
+		x.multiplyPacked(&x.tasks[c])
+		return
+	}
+	x.multiplyRows(&x.tasks[c], x.scratch[worker])
+}
+
+// cached is how many tiles a task takes through its row groups at a time, so
+// that they stay in the second-level cache.
+const cached = 8
+
+func (x *Acts) multiplyPacked(t *task) {
+	m, job := x.m, &x.jobs[t.job]
+	nb := m.in / 32
+	var y [maxTile * groupRows]float32
+	for lo := t.lo; lo < t.hi; lo += cached {
+		for i := t.from; i < t.to; i++ {
+			g := m.group(job.E, i)
+			rows := min(groupRows, m.out-i*groupRows)
+			var bias [groupRows]float32
+			if x.bias != nil {
+				copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
+			}
+			for _, tl := range x.tiles[lo:min(lo+cached, t.hi)] {
+				m.opt.Level.tile(g, x.buf[tl.off:][:tileBytes*tl.T*nb], nb, tl.T, &bias, &y)
+				for k := range tl.T {
+					copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
+				}
+			}
+		}
+	}
+}
+
+// growScratch makes room for four decoded weight rows per worker.
+func (x *Acts) growScratch(workers int) {
+	if len(x.scratch) < workers {
+		x.scratch = append(x.scratch, make([][]float32, workers-len(x.scratch))...)
+	}
+	for i := range x.scratch {
+		x.scratch[i] = slices.Grow(x.scratch[i][:0], dotRows*x.m.in)[:dotRows*x.m.in]
+	}
+}
+
+// multiplyRows multiplies weight rows in float32, as stored or decoded to tmp.
+func (x *Acts) multiplyRows(t *task, tmp []float32) {
+	m, job := x.m, &x.jobs[t.job]
+	var ws [dotRows]unsafe.Pointer
+	var xs [maxDot]unsafe.Pointer
+	var y [maxDot * dotRows]float32
+	for lo := t.lo; lo < t.hi; lo += cached {
+		for i := t.from * groupRows; i < min(t.to*groupRows, m.out); i += dotRows {
+			rows := min(dotRows, m.out-i)
+			f := m.weightRows(job.E, i, rows, &ws, tmp)
+			for _, tl := range x.tiles[lo:min(lo+cached, t.hi)] {
+				for k := range tl.T {
+					xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
+				}
+				m.opt.Level.dots(f, &ws, &xs, m.in, tl.T, &y)
+				for k := range tl.T {
+					d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
+					for r := range d {
+						d[r] = y[k*dotRows+r]
+						if x.bias != nil {
+							d[r] += x.bias[job.E*m.out+i+r]
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// weightRows points ws at rows i to i+n-1 of matrix e, repeating the last, and
+// returns their form: as stored if the level reads it, else decoded to tmp.
+func (m *Matrix) weightRows(e, i, n int, ws *[dotRows]unsafe.Pointer, tmp []float32) family {
+	stored := m.fam == f32 || m.fam > packed && m.opt.Level > Go
+	for r := range ws {
+		k := min(r, n-1)
+		if stored {
+			ws[r] = m.row(e, i+k)
+			continue
+		}
+		d := tmp[k*m.in:][:m.in]
+		if r == k {
+			m.Row(e, i+k, d)
+		}
+		ws[r] = unsafe.Pointer(&d[0])
+	}
+	if stored {
+		return m.fam
+	}
+	return f32
+}

@@ -1,0 +1,86 @@
+package kern
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestPoolRunsEveryChunkOnce(t *testing.T) {
+	for _, workers := range []int{1, 2, 3, 8} {
+		p := NewPool(workers)
+		counts := make([]int32, 1000) // not atomic: the race detector sees chunks that run twice
+		for job := range 300 {
+			n := job * 7 % 64
+			if job%50 == 0 {
+				n = len(counts)
+			}
+			clear(counts)
+			p.Run(n, func(w, c int) {
+				if w < 0 || w >= workers {
+					t.Errorf("worker %d of %d", w, workers)
+				}
+				counts[c]++
+			})
+			for c, got := range counts {
+				want := int32(0)
+				if c < n {
+					want = 1
+				}
+				if got != want {
+					t.Fatalf("%d workers, job %d, chunk %d of %d: ran %d times, want %d", workers, job, c, n, got, want)
+				}
+			}
+		}
+		p.Close()
+	}
+}
+
+// TestPoolParks lets every side sleep: workers between jobs, the caller behind a
+// slow last chunk, and workers behind their own last chunk.
+func TestPoolParks(t *testing.T) {
+	p := NewPool(3)
+	defer p.Close()
+	for deadline := time.Now().Add(10 * time.Second); p.parked.Load() != 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of 2 workers parked", p.parked.Load())
+		}
+	}
+	var ran atomic.Int32
+	var helped atomic.Bool
+	for i := 0; i < 50 && !helped.Load(); i++ {
+		ran.Store(0)
+		p.Run(3, func(w, _ int) {
+			if w != 0 {
+				helped.Store(true)
+				time.Sleep(20 * time.Millisecond) // long enough for Run to park
+			}
+			time.Sleep(time.Millisecond)
+			ran.Add(1)
+		})
+		if ran.Load() != 3 {
+			t.Fatalf("Run returned after %d of 3 chunks", ran.Load())
+		}
+	}
+	if !helped.Load() {
+		t.Error("no parked worker woke up in 50 jobs")
+	}
+}
+
+func TestPoolDoesNotAllocate(t *testing.T) {
+	p := NewPool(2)
+	defer p.Close()
+	f := func(_, _ int) {}
+	if n := testing.AllocsPerRun(100, func() { p.Run(8, f) }); n != 0 {
+		t.Errorf("Run allocates %v times", n)
+	}
+}
+
+func BenchmarkPool(b *testing.B) {
+	p := NewPool(2)
+	defer p.Close()
+	f := func(_, _ int) {}
+	for b.Loop() {
+		p.Run(32, f)
+	}
+}

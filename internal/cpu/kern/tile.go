@@ -1,0 +1,172 @@
+package kern
+
+import (
+	"encoding/binary"
+	"math"
+
+	"ossian/internal/tensor"
+)
+
+// An activation tile holds T rows, quantised to int8 in blocks of 32. Block b
+// takes 44·T bytes: T·32 int8 quants, then T float32 scales, T int32 and T
+// 32-bit words whose meaning depends on the family (finish).
+const tileBytes = 44
+
+// maxTile is the most rows of an activation tile, the registers' limit.
+const maxTile = 16
+
+// tileRows returns how many of n rows the next tile takes. The kernels exist for
+// 1 to 8, 12 and 16 rows (AVX-512), 1 to 4 (others).
+func (l Level) tileRows(n int) int {
+	if l != AVX512 {
+		return min(n, 4)
+	}
+	switch {
+	case n >= 16:
+		return 16
+	case n >= 12:
+		return 12
+	}
+	return min(n, 8)
+}
+
+// quantise writes row x as row t of a tile of T rows. Per block of 32:
+// scale = max|x|/127, quant = round to even(x·(127/max|x|)). A block with an
+// infinity or a NaN gets it as its scale, which then reaches the results.
+// The words after the scales are the sums of quants 0-15 and 16-31.
+func (l Level) quantise(x []float32, a []byte, T, t int) {
+	_ = a[:tileBytes*T*(len(x)/32)]
+	quantiseGo(x, a, T, t)
+}
+
+// tile multiplies a row group with an activation tile; see tileGo.
+func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[maxTile * groupRows]float32) {
+	_, _, _ = g.quants[:nb*layouts[g.f].quants], g.scales[:g.f.scalesAt(nb-1)+layouts[g.f].scales], a[:tileBytes*T*nb]
+	g.tileGo(a, nb, T, bias[:], y[:])
+}
+
+const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0
+
+func quantiseGo(x []float32, a []byte, T, t int) {
+	for b := range len(x) / 32 {
+		blk := a[b*tileBytes*T:]
+		xs := x[b*32:][:32]
+		top := uint32(tinyBits)
+		for _, v := range xs { // as integers, so that a NaN is the largest
+			top = max(top, math.Float32bits(v)&0x7fffffff)
+		}
+		big := math.Float32frombits(top)
+		inv := 127 / big
+		q := blk[32*t:][:32]
+		var sums [2]int32
+		for k, v := range xs {
+			n := roundInt8(float32(v * inv))
+			q[k] = byte(n)
+			sums[k/16] += n
+		}
+		s := blk[32*T+4*t:]
+		binary.LittleEndian.PutUint32(s, math.Float32bits(big/127))
+		binary.LittleEndian.PutUint32(s[4*T:], uint32(sums[0]))
+		binary.LittleEndian.PutUint32(s[8*T:], uint32(sums[1]))
+	}
+}
+
+// roundInt8 rounds to even; a NaN gives -127.
+func roundInt8(v float32) int32 {
+	if !(v > -127) {
+		return -127
+	}
+	const magic, magicBits = 3 << 22, 0x4b400000 // at this size the last bit of a float32 is worth 1
+	return int32(math.Float32bits(v+magic) - magicBits)
+}
+
+// finish turns the sums of quants 0-15 and 16-31, as quantise leaves them for
+// row t, into what the family's kernels start from.
+func (f family) finish(a []byte, nb, T, t int) {
+	zero := layouts[f].zero
+	for b := range nb {
+		s := a[b*tileBytes*T+32*T+4*t:][: 8*T+4 : 8*T+4]
+		s0, s1 := int32(binary.LittleEndian.Uint32(s[4*T:])), int32(binary.LittleEndian.Uint32(s[8*T:]))
+		switch {
+		case f == q6k: // a sum to start from for each half
+			s0, s1 = -zero*s0, -zero*s1
+		case f.minima(): // nothing, and scale·sum for the minimum
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(s))
+			s0, s1 = 0, int32(math.Float32bits(scale*float32(s0+s1)))
+		default: // a sum to start from
+			s0, s1 = -zero*(s0+s1), 0
+		}
+		if f == mx4 { // E2M1 values are doubled in the kernels
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(s))
+			binary.LittleEndian.PutUint32(s, math.Float32bits(scale/2))
+		}
+		binary.LittleEndian.PutUint32(s[4*T:], uint32(s0))
+		binary.LittleEndian.PutUint32(s[8*T:], uint32(s1))
+	}
+}
+
+// tileGo multiplies a row group with an activation tile: y[t][r], 16 floats per
+// row t. It is the definition of the generated kernels. Per block, in order:
+//
+//	acc = fma(float(Σ quant·int8 - zero·Σ int8) · x scale, weight scale, acc)
+//	acc = fma(minimum, x scale·Σ int8, acc)
+//
+// and at the end acc + bias.
+func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
+	var acc [maxTile][groupRows]float32
+	var w [32]uint8
+	for b := range nb {
+		blk := a[b*tileBytes*T:][:tileBytes*T]
+		aux := blk[32*T:]
+		word := func(i, t int) uint32 { return binary.LittleEndian.Uint32(aux[4*(i*T+t):]) }
+		for r := range groupRows {
+			g.unpack(b, r, &w)
+			scale0, scale1, minimum := g.factors(b, r)
+			if g.f == mx4 {
+				scale0 *= 2 // the tile's scale is halved instead: exact
+			}
+			for t := range T {
+				q := blk[32*t:][:32]
+				sum0, sum1 := dot16(&w, q, 0), dot16(&w, q, 16)
+				scale := math.Float32frombits(word(0, t))
+				c := &acc[t][r]
+				if g.f == q6k {
+					*c = g.halves(b, r, sum0+int32(word(1, t)), sum1+int32(word(2, t)), scale, *c)
+					continue
+				}
+				*c = fma(float32(sum0+sum1+int32(word(1, t)))*scale, scale0, *c)
+				if g.f.minima() {
+					*c = fma(minimum, math.Float32frombits(word(2, t)), *c)
+				}
+			}
+			_ = scale1
+		}
+	}
+	for t := range T {
+		for r := range groupRows {
+			y[t*groupRows+r] = acc[t][r] + bias[r]
+		}
+	}
+}
+
+// halves is the step of q6k: the two integer scales apply before that of the
+// activations, exactly, since |Σ|·|scale| < 2^24.
+func (g group) halves(b, r int, sum0, sum1 int32, scale, acc float32) float32 {
+	s := g.scales[g.f.scalesAt(b):]
+	head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]
+	d := tensor.Half(binary.LittleEndian.Uint16(head[2*r:]))
+	v := sum0*int32(int8(s[r])) + sum1*int32(int8(s[16+r]))
+	return fma(float32(v)*scale, d, acc)
+}
+
+func dot16(w *[32]uint8, q []byte, from int) (sum int32) {
+	w16, q16 := (*[16]uint8)(w[from:]), (*[16]byte)(q[from:])
+	for k, v := range w16 {
+		sum += int32(v) * int32(int8(q16[k]))
+	}
+	return sum
+}
+
+// fma rounds once but for the rare double rounding through float64, in which
+// the product is exact.
+func fma(a, b, c float32) float32 { return float32(float64(a)*float64(b) + float64(c)) }

@@ -1,0 +1,210 @@
+package kern
+
+import (
+	"fmt"
+	"math"
+
+	"ossian/internal/tensor"
+)
+
+// Float is how keys and values are stored: float32 or the bits of a bfloat16.
+type Float interface{ float32 | uint16 }
+
+func widen[F Float](v F) float32 {
+	switch v := any(v).(type) {
+	case uint16:
+		return math.Float32frombits(uint32(v) << 16)
+	case float32:
+		return v
+	}
+	panic("unreachable")
+}
+
+// Scores computes dst[h·ldd+j] = q[h]·k[j] for some query heads and n keys of d
+// elements. q is [heads, d]; key j lies at k[j·ldk:]. Each key is loaded once for
+// several heads. The order of a sum is that of the matrix kernels (16 lanes).
+func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int, k []F, ldk, n int) {
+	if n == 0 || heads == 0 {
+		return
+	}
+	checkHeads("scores", len(dst), ldd, n, len(q), len(k), ldk, heads, d)
+	for h := range heads {
+		for j := range n {
+			dst[h*ldd+j] = scoreGo(q[h*d:][:d], k[j*ldk:][:d])
+		}
+	}
+}
+
+// Weigh adds n weighted value rows to acc: acc[h] += Σ_j p[h·ldp+j]·v[j], one
+// fused multiply-add after the other in the order of j, whatever n is: parts of a
+// sequence may be added by several calls. acc is [heads, d]; value j lies at
+// v[j·ldv:].
+func Weigh[F Float](l Level, acc []float32, heads, d int, p []float32, ldp int, v []F, ldv, n int) {
+	if n == 0 || heads == 0 {
+		return
+	}
+	checkHeads("weigh", len(p), ldp, n, len(acc), len(v), ldv, heads, d)
+	for h := range heads {
+		weighGo(acc[h*d:][:d], p[h*ldp:][:n], v, ldv)
+	}
+}
+
+func checkHeads(op string, scores, lds, n, rows, kv, ldkv, heads, d int) {
+	if lds < n || scores < (heads-1)*lds+n || rows < heads*d || ldkv < d || kv < (n-1)*ldkv+d {
+		panic(fmt.Sprintf("kern: %s of %d heads, %d dims, %d tokens: %d scores (stride %d), %d floats in rows, %d in keys or values (stride %d)",
+			op, heads, d, n, scores, lds, rows, kv, ldkv))
+	}
+}
+
+func scoreGo[F Float](q []float32, k []F) float32 {
+	var acc [lanes]float32
+	n := len(q) &^ (lanes - 1)
+	for i := 0; i < n; i += lanes {
+		for l := range acc {
+			acc[l] = fma(widen(k[i+l]), q[i+l], acc[l])
+		}
+	}
+	sum := reduce(&acc)
+	for i := n; i < len(q); i++ {
+		sum = fma(widen(k[i]), q[i], sum)
+	}
+	return sum
+}
+
+func weighGo[F Float](acc, p []float32, v []F, ldv int) {
+	for j, w := range p {
+		row := v[j*ldv:][:len(acc)]
+		for i, x := range row {
+			acc[i] = fma(w, widen(x), acc[i])
+		}
+	}
+}
+
+// SumSq returns the sum of squares of x, in the order of the matrix kernels.
+func SumSq(l Level, x []float32) float32 { return dotGo(x, x) }
+
+// ScaleMul computes dst[i] = x[i]·k·w[i], rounded after each product. dst may be x.
+func ScaleMul(l Level, dst, x, w []float32, k float32) {
+	checkLen("scaleMul", len(dst), len(x), len(w))
+	scaleMulGo(dst, x, w, k)
+}
+
+func scaleMulGo(dst, x, w []float32, k float32) {
+	for i, v := range x {
+		dst[i] = float32(v*k) * w[i]
+	}
+}
+
+// Add computes dst[i] += x[i].
+func Add(l Level, dst, x []float32) {
+	checkLen("add", len(dst), len(x), len(x))
+	addGo(dst, x)
+}
+
+func addGo(dst, x []float32) {
+	for i, v := range x {
+		dst[i] += v
+	}
+}
+
+// MulAdd computes dst[i] += k·x[i], rounded once.
+func MulAdd(l Level, dst, x []float32, k float32) {
+	checkLen("mulAdd", len(dst), len(x), len(x))
+	mulAddGo(dst, x, k)
+}
+
+func mulAddGo(dst, x []float32, k float32) {
+	for i, v := range x {
+		dst[i] = fma(k, v, dst[i])
+	}
+}
+
+func checkLen(op string, dst, x, w int) {
+	if dst != x || x != w {
+		panic(fmt.Sprintf("kern: %s of %d, %d and %d elements", op, dst, x, w))
+	}
+}
+
+// SwiGLU computes dst[i] = silu(g)·u, where gu holds g0, u0, g1, u1, … and
+// silu(g) = g/(1+exp(-g)).
+func SwiGLU(l Level, dst, gu []float32) {
+	checkLen("swiGLU", 2*len(dst), len(gu), len(gu))
+	for i := range dst {
+		dst[i] = swishGo(gu[2*i], 1) * gu[2*i+1]
+	}
+}
+
+// SwiGLUClamped is SwiGLU as gpt-oss has it (models.md 1.2): g is limited from
+// above, u to ±limit, dst[i] = g/(1+exp(-alpha·g))·(u+1).
+func SwiGLUClamped(l Level, dst, gu []float32, alpha, limit float32) {
+	checkLen("swiGLUClamped", 2*len(dst), len(gu), len(gu))
+	for i := range dst {
+		g, u := min(gu[2*i], limit), max(min(gu[2*i+1], limit), -limit)
+		dst[i] = swishGo(g, alpha) * (u + 1)
+	}
+}
+
+func swishGo(g, alpha float32) float32 { return g / (1 + expGo(-alpha*g)) }
+
+// ExpSum replaces x[i] by exp(x[i]-m) and returns the sum, in 16 lanes; the last
+// len(x) mod 16 count as lanes of their own, summed last. No x[i] may exceed m by
+// more than 88: softmax takes the maximum. Below -87 the result is 0.
+func ExpSum(l Level, x []float32, m float32) float32 {
+	return expSumGo(x, m)
+}
+
+func expSumGo(x []float32, m float32) float32 {
+	var acc, last [lanes]float32
+	for i, v := range x {
+		x[i] = expGo(v - m)
+		if i < len(x)&^(lanes-1) {
+			acc[i%lanes] += x[i]
+		} else {
+			last[i%lanes] = x[i]
+		}
+	}
+	return reduce(&acc) + reduce(&last)
+}
+
+// The exponential function of all levels: exp(x) = 2^n·exp(r), n = round(x/ln 2),
+// |r| <= ln 2/2 with ln 2 in two parts, and the series of degree 6. Relative error
+// below 6e-7 for -87 <= x <= 88; 0 below, exp(88) above, NaN for NaN.
+const (
+	expMin, expMax = -87, 88
+	log2e          = 1.44269504088896341
+	ln2Hi, ln2Lo   = 0.693359375, -2.12194440e-4
+	expC3, expC4   = 1.0 / 6, 1.0 / 24
+	expC5, expC6   = 1.0 / 120, 1.0 / 720
+)
+
+func expGo(x float32) float32 {
+	if x < expMin {
+		return 0
+	}
+	if x > expMax {
+		x = expMax
+	}
+	n := float32(math.RoundToEven(float64(float32(x * log2e))))
+	r := fma(-n, ln2Hi, x)
+	r = fma(-n, ln2Lo, r)
+	p := float32(expC6)
+	for _, c := range [...]float32{expC5, expC4, expC3, 0.5, 1, 1} {
+		p = fma(p, r, c)
+	}
+	if x != x {
+		return x
+	}
+	return math.Float32frombits(math.Float32bits(p) + uint32(int32(n))<<23)
+}
+
+// ToBF16 converts to bfloat16, to nearest, ties to even; a NaN stays one.
+func ToBF16(l Level, dst []uint16, x []float32) {
+	checkLen("toBF16", len(dst), len(x), len(x))
+	toBF16Go(dst, x)
+}
+
+func toBF16Go(dst []uint16, x []float32) {
+	for i, v := range x {
+		dst[i] = tensor.ToBF16(v)
+	}
+}
