@@ -1,0 +1,67 @@
+package token
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// The byte alphabet of byte-level BPE files writes each byte as one printable
+// character: 33-126, 161-172 and 174-255 as themselves, the other 68 in ascending
+// order as U+0100 and following (formats.md §7).
+const alphabetSize = 0x100 + 68
+
+// alphabet maps characters to bytes; the entries 0-32, 127-160 and 173, which are
+// not in the alphabet, hold -1.
+var alphabet = func() (bytes [alphabetSize]int16) {
+	next := 0x100
+	for b := range 0x100 {
+		if b < 33 || b > 126 && b < 161 || b == 173 {
+			bytes[b] = -1
+			bytes[next] = int16(b)
+			next++
+			continue
+		}
+		bytes[b] = int16(b)
+	}
+	return bytes
+}()
+
+// fromAlphabet returns the bytes that a vocabulary entry stands for. ok is false
+// if a character is outside the alphabet; such an entry stands for itself.
+func fromAlphabet(s string) (bytes string, ok bool) {
+	out := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r >= alphabetSize || r == utf8.RuneError || alphabet[r] < 0 {
+			return s, false
+		}
+		out = append(out, byte(alphabet[r]))
+	}
+	return string(out), true
+}
+
+// set stores a token as a file spells it. Plain tokens are spelled in the byte
+// alphabet; one that is not can be decoded but never encoded.
+func (s *source) set(id int32, text string, c class) {
+	if c == plain {
+		var ok bool
+		if text, ok = fromAlphabet(text); !ok {
+			c = decodeOnly
+		}
+	}
+	s.tokens[id], s.class[id] = text, c
+}
+
+// join stores the merge of two tokens as a file spells them. A merge into an added
+// token is left out: it would let text produce that token.
+func (s *source) join(ids map[string]int32, rank int32, left, right string) error {
+	l, ok := ids[left]
+	r, ok2 := ids[right]
+	id, ok3 := ids[left+right]
+	if !ok || !ok2 || !ok3 {
+		return fmt.Errorf("merge %d of %q and %q: these two and what they make must be in the vocabulary", rank, left, right)
+	}
+	if s.class[id] == plain {
+		s.pairs[pair(l, r)] = merge{rank, id}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package token
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// FromJSON reads a Hugging Face tokenizer.json with a byte-level BPE model, in the
+// subset of formats.md §7. It refuses what it cannot reproduce exactly and says
+// which part that is.
+func FromJSON(data []byte) (*BPE, error) {
+	var f jsonFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	t, err := f.build()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	return t, nil
+}
+
+type jsonFile struct {
+	Normalizer    *jsonStep   `json:"normalizer"`
+	PreTokenizer  *jsonStep   `json:"pre_tokenizer"`
+	PostProcessor *jsonStep   `json:"post_processor"`
+	Decoder       *jsonStep   `json:"decoder"`
+	AddedTokens   []jsonAdded `json:"added_tokens"`
+	Model         struct {
+		Type         string           `json:"type"`
+		Dropout      *float64         `json:"dropout"`
+		Unk          *string          `json:"unk_token"`
+		Prefix       *string          `json:"continuing_subword_prefix"`
+		Suffix       *string          `json:"end_of_word_suffix"`
+		ByteFallback bool             `json:"byte_fallback"`
+		IgnoreMerges bool             `json:"ignore_merges"`
+		Vocab        map[string]int32 `json:"vocab"`
+		Merges       []jsonMerge      `json:"merges"`
+	} `json:"model"`
+}
+
+// jsonStep is any normalizer, pre-tokenizer, post-processor or decoder: the union
+// of the fields of the accepted types.
+type jsonStep struct {
+	Type string `json:"type"`
+
+	Normalizers   []jsonStep `json:"normalizers"`   // Sequence
+	PreTokenizers []jsonStep `json:"pretokenizers"` // Sequence
+	Processors    []jsonStep `json:"processors"`    // Sequence
+
+	Pattern  struct{ Regex, String *string } `json:"pattern"` // Split
+	Behavior string                          `json:"behavior"`
+	Invert   bool                            `json:"invert"`
+
+	IndividualDigits bool  `json:"individual_digits"` // Digits
+	AddPrefixSpace   bool  `json:"add_prefix_space"`  // ByteLevel
+	UseRegex         *bool `json:"use_regex"`         // ByteLevel; absent = true
+
+	Single []struct { // TemplateProcessing
+		SpecialToken *struct{ ID string }
+		Sequence     *struct{ ID string }
+	} `json:"single"`
+	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+}
+
+type jsonAdded struct {
+	ID         int32  `json:"id"`
+	Content    string `json:"content"`
+	Special    bool   `json:"special"`
+	Normalized bool   `json:"normalized"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	SingleWord bool   `json:"single_word"`
+}
+
+// jsonMerge is written "left right" or ["left", "right"].
+type jsonMerge struct{ left, right string }
+
+func (m *jsonMerge) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		var both []string
+		if err := json.Unmarshal(data, &both); err != nil {
+			return err
+		}
+		if len(both) != 2 {
+			return fmt.Errorf("merge %s has %d parts, expected 2", data, len(both))
+		}
+		m.left, m.right = both[0], both[1]
+		return nil
+	}
+	var line string
+	if err := json.Unmarshal(data, &line); err != nil {
+		return err
+	}
+	return m.parse(line)
+}
+
+func (m *jsonMerge) parse(line string) error {
+	var ok bool
+	m.left, m.right, ok = strings.Cut(line, " ")
+	if !ok || m.left == "" || m.right == "" || strings.Contains(m.right, " ") {
+		return fmt.Errorf("merge %q: expected two tokens separated by one blank", line)
+	}
+	return nil
+}
+
+func (f *jsonFile) build() (*BPE, error) {
+	m := &f.Model
+	switch {
+	case m.Type != "BPE" && m.Type != "":
+		return nil, fmt.Errorf("model type %q, only BPE is supported", m.Type)
+	case m.ByteFallback:
+		return nil, errors.New("model.byte_fallback is not supported")
+	case m.Dropout != nil && *m.Dropout != 0:
+		return nil, fmt.Errorf("model.dropout %v, only null is supported", *m.Dropout)
+	case m.Prefix != nil && *m.Prefix != "":
+		return nil, fmt.Errorf("model.continuing_subword_prefix %q, only null is supported", *m.Prefix)
+	case m.Suffix != nil && *m.Suffix != "":
+		return nil, fmt.Errorf("model.end_of_word_suffix %q, only null is supported", *m.Suffix)
+	case f.Decoder != nil && f.Decoder.Type != "ByteLevel":
+		return nil, fmt.Errorf("decoder %q, only ByteLevel is supported", f.Decoder.Type)
+	}
+	s := &source{whole: m.IgnoreMerges, bos: -1, eos: -1}
+	var err error
+	if s.nfc, err = f.Normalizer.nfc(); err != nil {
+		return nil, err
+	}
+	if s.scan, err = f.PreTokenizer.scanner(); err != nil {
+		return nil, err
+	}
+	if err := f.fill(s); err != nil {
+		return nil, err
+	}
+	if s.bos, err = f.PostProcessor.bos(); err != nil {
+		return nil, err
+	}
+	s.addBOS = s.bos >= 0
+	t, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	if missing := t.Missing(); m.Unk != nil && len(missing) > 0 {
+		return nil, fmt.Errorf("model.unk_token %q with %d bytes missing from the vocabulary is not supported", *m.Unk, len(missing))
+	}
+	return t, nil
+}
+
+// fill moves the vocabulary, the added tokens and the merges to s.
+func (f *jsonFile) fill(s *source) error {
+	size := int32(0)
+	check := func(id int32, text string) error {
+		if id < 0 || id >= maxVocab {
+			return fmt.Errorf("token %q has id %d, expected 0 to %d", text, id, maxVocab-1)
+		}
+		size = max(size, id+1)
+		return nil
+	}
+	for text, id := range f.Model.Vocab {
+		if err := check(id, text); err != nil {
+			return err
+		}
+	}
+	for _, a := range f.AddedTokens {
+		if err := check(a.ID, a.Content); err != nil {
+			return err
+		}
+		if a.LStrip || a.RStrip || a.SingleWord {
+			return fmt.Errorf("added token %q: lstrip, rstrip and single_word are not supported", a.Content)
+		}
+	}
+	s.tokens, s.class = make([]string, size), make([]class, size)
+	for text, id := range f.Model.Vocab {
+		if s.class[id] != unused {
+			return fmt.Errorf("token %q has id %d, which is taken", text, id)
+		}
+		s.set(id, text, plain)
+	}
+	for _, a := range f.AddedTokens {
+		kind := added
+		if a.Special {
+			kind = control
+		}
+		if s.class[a.ID] == plain && f.Model.Vocab[a.Content] != a.ID || s.class[a.ID] > plain {
+			return fmt.Errorf("added token %q has id %d, which is taken", a.Content, a.ID)
+		}
+		s.set(a.ID, a.Content, kind)
+	}
+	s.pairs = make(map[uint64]merge, len(f.Model.Merges))
+	for rank, m := range f.Model.Merges {
+		if err := s.join(f.Model.Vocab, int32(rank), m.left, m.right); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nfc accepts no normalizer, NFC, and sequences of it.
+func (n *jsonStep) nfc() (bool, error) {
+	if n == nil {
+		return false, nil
+	}
+	switch n.Type {
+	case "NFC":
+		return true, nil
+	case "Sequence":
+		for i := range n.Normalizers {
+			if _, err := n.Normalizers[i].nfc(); err != nil {
+				return false, err
+			}
+		}
+		return len(n.Normalizers) > 0, nil
+	}
+	return false, fmt.Errorf("normalizer %q, only NFC is supported", n.Type)
+}
+
+// bos accepts post-processors that do nothing or put one token before the text,
+// and returns that token or -1.
+func (p *jsonStep) bos() (int32, error) {
+	if p == nil {
+		return -1, nil
+	}
+	switch p.Type {
+	case "ByteLevel":
+		return -1, nil
+	case "Sequence":
+		bos := int32(-1)
+		for i := range p.Processors {
+			id, err := p.Processors[i].bos()
+			if err != nil {
+				return -1, err
+			}
+			if bos >= 0 && id >= 0 {
+				return -1, errors.New("post_processor puts two tokens before the text, at most one is supported")
+			}
+			bos = max(bos, id)
+		}
+		return bos, nil
+	case "TemplateProcessing":
+		return p.template()
+	}
+	return -1, fmt.Errorf("post_processor %q, only ByteLevel and TemplateProcessing are supported", p.Type)
+}
+
+func (p *jsonStep) template() (int32, error) {
+	items := p.Single
+	if len(items) == 1 && items[0].Sequence != nil {
+		return -1, nil
+	}
+	if len(items) != 2 || items[0].SpecialToken == nil || items[1].Sequence == nil {
+		return -1, errors.New("post_processor template: expected the text with at most one token before it")
+	}
+	name := items[0].SpecialToken.ID
+	ids := p.SpecialTokens[name].IDs
+	if len(ids) != 1 {
+		return -1, fmt.Errorf("post_processor template: token %q has %d ids, expected 1", name, len(ids))
+	}
+	return ids[0], nil
+}

@@ -1,0 +1,103 @@
+package token
+
+import "fmt"
+
+const (
+	patternO200k = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+		`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+)
+
+// patternScanner returns the scanner that equals a Split pattern of tokenizer.json.
+// Spellings listed together were compared on random text (see _tools/tokens).
+func patternScanner(pattern string) (scanner, error) {
+	switch pattern {
+	case patternO200k:
+		return scanO200k, nil
+	case patternQwen2,
+		`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+		`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:
+		return scanQwen2, nil
+	case patternLlama3,
+		`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:
+		return scanLlama3, nil
+	case patternGPT2,
+		`'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
+		`'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s`:
+		return scanGPT2, nil
+	}
+	return nil, fmt.Errorf("pre_tokenizer: Split pattern %q is not one of o200k, Qwen2, Llama 3 and GPT-2", pattern)
+}
+
+// preScanner returns the scanner for a GGUF tokenizer.ggml.pre name, and whether
+// a piece that is a token needs no merging (ignore_merges of these families).
+func preScanner(pre string) (scan scanner, whole bool, err error) {
+	switch pre {
+	case "gpt-4o":
+		return scanO200k, true, nil
+	case "qwen2":
+		return scanQwen2, false, nil
+	case "llama-bpe":
+		return scanLlama3, true, nil
+	case "smollm":
+		return scanSmolLM, false, nil
+	case "gpt-2", "default":
+		return scanGPT2, false, nil
+	}
+	return nil, false, fmt.Errorf("tokenizer.ggml.pre %q, supported are gpt-4o, qwen2, llama-bpe, smollm, gpt-2 and default", pre)
+}
+
+// scanner accepts the pre-tokenizers of the supported families: one Split or the
+// GPT-2 pattern built into ByteLevel, the latter also after Digits.
+func (p *jsonStep) scanner() (scanner, error) {
+	steps := p.flatten(nil)
+	last := len(steps) - 1
+	if last < 0 || last > 1 || steps[last].Type != "ByteLevel" {
+		return nil, fmt.Errorf("pre_tokenizer: %d steps, expected ByteLevel alone or after one Split or Digits", len(steps))
+	}
+	if steps[last].AddPrefixSpace {
+		return nil, fmt.Errorf("pre_tokenizer: add_prefix_space is not supported")
+	}
+	gpt2 := steps[last].UseRegex == nil || *steps[last].UseRegex
+	if last == 0 && gpt2 {
+		return scanGPT2, nil
+	}
+	if last == 1 {
+		first := steps[0]
+		switch {
+		case first.Type == "Split" && !gpt2:
+			return first.split()
+		case first.Type == "Digits" && first.IndividualDigits && gpt2:
+			return scanSmolLM, nil
+		}
+		return nil, fmt.Errorf("pre_tokenizer: %s before ByteLevel with use_regex %v is not supported", first.Type, gpt2)
+	}
+	return nil, fmt.Errorf("pre_tokenizer: ByteLevel alone with use_regex false is not supported")
+}
+
+// flatten lists the steps of nested sequences.
+func (p *jsonStep) flatten(list []*jsonStep) []*jsonStep {
+	if p == nil {
+		return list
+	}
+	if p.Type != "Sequence" {
+		return append(list, p)
+	}
+	for i := range p.PreTokenizers {
+		list = p.PreTokenizers[i].flatten(list)
+	}
+	return list
+}
+
+func (p *jsonStep) split() (scanner, error) {
+	if p.Behavior != "Isolated" || p.Invert {
+		return nil, fmt.Errorf("pre_tokenizer: Split with behavior %q and invert %v, only Isolated and false are supported", p.Behavior, p.Invert)
+	}
+	if p.Pattern.Regex == nil {
+		return nil, fmt.Errorf("pre_tokenizer: Split without a Regex pattern is not supported")
+	}
+	return patternScanner(*p.Pattern.Regex)
+}
