@@ -1,17 +1,13 @@
 package token
 
-import (
-	"math"
-
-	"golang.org/x/text/unicode/norm"
-)
+import "math"
 
 // Encode appends the ids of text to dst. Text is anyone's: no added or control
 // token comes out, whatever it spells. Invalid UTF-8 counts as U+FFFD.
 func (t *BPE) Encode(dst []int32, text string) []int32 {
 	text = toValid(text)
-	if t.nfc && !norm.NFC.IsNormalString(text) {
-		text = norm.NFC.String(text)
+	if t.nfc {
+		text = nfc(text)
 	}
 	c := classes()
 	for i := 0; i < len(text); {
