@@ -1,0 +1,132 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// choose picks the files to fetch and the one among them to open, "" for the
+// repository as a directory.
+func choose(all []remote, req *Request) (files []remote, open string, err error) {
+	want := req.File
+	if want == "" {
+		want = req.Name.File
+	}
+	switch {
+	case want != "":
+		files, open, err = chooseGGUF(all, want)
+	case len(req.Include) > 0:
+		files = slices.DeleteFunc(slices.Clone(all), func(r remote) bool { return !matchAny(req.Include, r.Path) })
+		if len(files) == 0 {
+			err = fmt.Errorf("no file matches --include %s", strings.Join(req.Include, " "))
+		}
+	default:
+		if files = runtimeFiles(all); files == nil {
+			files, open, err = chooseGGUF(all, "")
+		}
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	files = slices.DeleteFunc(files, func(r remote) bool { return matchAny(req.Exclude, r.Path) })
+	if len(files) == 0 {
+		return nil, "", fmt.Errorf("--exclude %s leaves no file", strings.Join(req.Exclude, " "))
+	}
+	return files, open, nil
+}
+
+// runtimeFiles picks what a safetensors checkpoint needs (formats.md 1): the
+// top-level weights, configuration, tokenizer and template; other formats and
+// copies in folders stay behind. nil = there are no such weights.
+func runtimeFiles(all []remote) []remote {
+	named := slices.ContainsFunc(all, func(r remote) bool { return modelWeights(r.Path) })
+	var files []remote
+	found := false
+	for _, r := range all {
+		ext := path.Ext(r.Path)
+		switch {
+		case strings.Contains(r.Path, "/"):
+			continue
+		case ext == ".safetensors":
+			if named && !modelWeights(r.Path) {
+				continue // another copy under another name
+			}
+			found = true
+		case r.Path == "merges.txt" || r.Path == "tokenizer.model" || ext == ".jinja":
+		case ext == ".json" && !strings.HasSuffix(r.Path, ".bin.index.json"):
+		default:
+			continue
+		}
+		files = append(files, r)
+	}
+	if !found {
+		return nil
+	}
+	return files
+}
+
+func modelWeights(p string) bool {
+	return p == "model.safetensors" || strings.HasPrefix(p, "model-") && strings.HasSuffix(p, ".safetensors")
+}
+
+// chooseGGUF picks the named GGUF file, or the only one, with the rest of its set.
+func chooseGGUF(all []remote, want string) (files []remote, open string, err error) {
+	sets := map[string][]remote{} // by the name under which they are opened
+	var names []string
+	for _, r := range all {
+		if path.Ext(r.Path) != ".gguf" || strings.HasPrefix(path.Base(r.Path), "mmproj") {
+			continue
+		}
+		first := firstOfSet(r.Path)
+		if sets[first] == nil {
+			names = append(names, first)
+		}
+		sets[first] = append(sets[first], r)
+	}
+	slices.Sort(names)
+	switch {
+	case len(names) == 0:
+		return nil, "", errors.New("holds no safetensors or GGUF weights")
+	case want == "" && len(names) > 1:
+		var b strings.Builder
+		for _, n := range names {
+			fmt.Fprintf(&b, "\n  %s (%.2f GB)", n, float64(totalSize(sets[n]))/1e9)
+		}
+		return nil, "", fmt.Errorf("holds %d GGUF models; name one with --file:%s", len(names), b.String())
+	case want == "":
+		open = names[0]
+	default:
+		open = firstOfSet(want)
+	}
+	if files = sets[open]; files == nil {
+		if n := nearest(want, names); n != "" {
+			return nil, "", fmt.Errorf("holds no file %q, did you mean %s?", want, n)
+		}
+		return nil, "", fmt.Errorf("holds no file %q; it has %s", want, strings.Join(names, ", "))
+	}
+	if m := splitSet.FindStringSubmatch(open); m != nil && fmt.Sprintf("%05d", len(files)) != m[3] {
+		return nil, "", fmt.Errorf("%s: the endpoint lists %d of the %s files of the set", open, len(files), m[3])
+	}
+	return files, open, nil
+}
+
+func totalSize(files []remote) (n int64) {
+	for _, r := range files {
+		n += r.Size
+	}
+	return n
+}
+
+// matchAny reports whether a glob matches all of p, or its last element. Unlike in
+// a shell, * also matches /.
+func matchAny(globs []string, p string) bool {
+	return slices.ContainsFunc(globs, func(g string) bool {
+		e := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(g))
+		re := regexp.MustCompile("^(" + e + ")$")
+		return re.MatchString(p) || re.MatchString(path.Base(p))
+	})
+}

@@ -1,0 +1,343 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxPage    = 64 << 20 // bytes of one API answer
+	maxFile    = 1 << 44  // bytes of one file
+	maxEntries = 200_000  // files of one repository
+	maxWait    = time.Minute * 5
+	baseWait   = time.Second // before the first retry; doubles up to 32 times
+)
+
+// A client speaks to one endpoint. The token is sent to that endpoint only.
+type client struct {
+	cfg  Config
+	base *url.URL
+	http *http.Client
+}
+
+func newClient(cfg Config) (*client, error) {
+	base, err := url.Parse(strings.TrimRight(cfg.Endpoint, "/"))
+	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+		return nil, fmt.Errorf("endpoint %q: expected http(s)://host[/path]", cfg.Endpoint)
+	}
+	c := &client{cfg: cfg, base: base}
+	c.http = &http.Client{Transport: cfg.Transport, CheckRedirect: c.redirect}
+	return c, nil
+}
+
+// redirect lets a download move to another host, without the token and never
+// from https to http.
+func (c *client) redirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("more than 10 redirects")
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("redirected from https to %s://%s", req.URL.Scheme, req.URL.Host)
+	}
+	if !c.own(req.URL) {
+		req.Header.Del("Authorization")
+	}
+	req.Header.Del("Referer")
+	return nil
+}
+
+// own reports whether u is on the endpoint itself.
+func (c *client) own(u *url.URL) bool { return u.Scheme == c.base.Scheme && u.Host == c.base.Host }
+
+// get sends one request. Path elements are escaped; the caller closes the body.
+func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("User-Agent", "ossian")
+	if c.cfg.Token != "" && c.own(u) {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	res, err := c.http.Do(req)
+	var ue *url.Error
+	if errors.As(err, &ue) { // its text holds the address, which may hold a signature
+		return nil, fmt.Errorf("%s: %w", u.Host, ue.Err)
+	}
+	return res, err
+}
+
+// at returns the address of a path below the endpoint.
+func (c *client) at(elements ...string) *url.URL {
+	escaped := make([]string, len(elements))
+	for i, e := range elements {
+		escaped[i] = url.PathEscape(e)
+	}
+	return c.base.JoinPath(escaped...)
+}
+
+// A StatusError is an answer that is neither success nor worth another try.
+type StatusError struct {
+	Status int    // HTTP status
+	Code   string // X-Error-Code of the endpoint, "" if none
+}
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("the endpoint answered %d %s", e.Status, http.StatusText(e.Status))
+	if e.Code != "" {
+		s += fmt.Sprintf(" (%.60q)", e.Code)
+	}
+	return s
+}
+
+// busyError is an answer that asks to come back.
+type busyError struct {
+	StatusError
+	after time.Duration // Retry-After; 0 = not said
+}
+
+// check turns a bad status into an error.
+func check(res *http.Response, now time.Time) error {
+	if res.StatusCode < 300 {
+		return nil
+	}
+	e := StatusError{Status: res.StatusCode, Code: res.Header.Get("X-Error-Code")}
+	if s := res.StatusCode; s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s >= 500 && s != http.StatusNotImplemented {
+		return &busyError{e, retryAfter(res.Header.Get("Retry-After"), now)}
+	}
+	return &e
+}
+
+// retryAfter reads seconds or a date (RFC 9110 10.2.3); 0 = none.
+func retryAfter(v string, now time.Time) time.Duration {
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(n, 0), int(maxWait/time.Second))) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return min(max(t.Sub(now), 0), maxWait)
+	}
+	return 0
+}
+
+// retry calls f until it succeeds, fails for good, or fails tries times in a row
+// without progress, which f reports.
+func (c *client) retry(ctx context.Context, tries int, f func() (progress bool, err error)) error {
+	for n := 1; ; n++ {
+		progress, err := f()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if permanent(err) {
+			return err
+		}
+		if progress {
+			n = 1
+		}
+		if n >= tries {
+			return fmt.Errorf("given up after %d tries: %w", n, err)
+		}
+		wait := baseWait << min(n-1, 5)
+		var busy *busyError
+		if errors.As(err, &busy) && busy.after > 0 {
+			wait = busy.after
+		}
+		if err := c.cfg.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// permanentError is a failure that another try would repeat.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+func permanent(err error) bool {
+	var p permanentError
+	var s *StatusError
+	return errors.As(err, &p) || errors.As(err, &s)
+}
+
+// json fetches u into v, a pointer, and returns the address of the next page.
+func (c *client) json(ctx context.Context, u *url.URL, v any) (next *url.URL, err error) {
+	err = c.retry(ctx, 4, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Stall)
+		defer cancel()
+		res, err := c.get(ctx, u, nil)
+		if err != nil {
+			return false, err
+		}
+		defer res.Body.Close()
+		if err := check(res, time.Now()); err != nil {
+			return false, err
+		}
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxPage+1))
+		if err != nil {
+			return false, err
+		}
+		if len(body) > maxPage {
+			return false, permanentError{fmt.Errorf("%s: an answer of more than %d bytes", u.Path, maxPage)}
+		}
+		if err := json.Unmarshal(body, v); err != nil {
+			return false, permanentError{fmt.Errorf("%s: not the answer of a model hub: %w", u.Path, err)}
+		}
+		next, err = c.nextPage(u, res.Header.Get("Link"))
+		return false, err
+	})
+	return next, err
+}
+
+// nextPage reads a Link header (RFC 8288). The page must be on the endpoint:
+// the token goes with the request.
+func (c *client) nextPage(from *url.URL, link string) (*url.URL, error) {
+	for l := range strings.SplitSeq(link, ",") {
+		target, params, _ := strings.Cut(strings.TrimSpace(l), ">")
+		if !strings.HasPrefix(target, "<") || !strings.Contains(params, `rel="next"`) {
+			continue
+		}
+		u, err := from.Parse(target[1:])
+		if err != nil || !c.own(u) {
+			return nil, permanentError{fmt.Errorf("next page %.200q is not on %s", target[1:], c.base.Host)}
+		}
+		return u, nil
+	}
+	return nil, nil
+}
+
+// A remote is a file as the endpoint lists it.
+type remote struct {
+	Path string
+	Size int64
+	Blob string // name in the cache and digest: SHA-256 of the content, or SHA-1 of the git blob
+}
+
+// check refuses what cannot be a file: its digest becomes a name in the cache.
+func (r *remote) check() error {
+	if !sha256ID.MatchString(r.Blob) && !commitID.MatchString(r.Blob) {
+		return fmt.Errorf("%s: the endpoint names digest %.80q, expected SHA-256 or a git blob id", r.Path, r.Blob)
+	}
+	if r.Size < 0 || r.Size > maxFile {
+		return fmt.Errorf("%s: the endpoint names a size of %d bytes", r.Path, r.Size)
+	}
+	return nil
+}
+
+// commit resolves a revision.
+func (c *client) commit(ctx context.Context, n Name) (string, error) {
+	var info struct{ SHA string }
+	org, name, _ := strings.Cut(n.Repo, "/")
+	if _, err := c.json(ctx, c.at("api", "models", org, name, "revision", n.revision()), &info); err != nil {
+		return "", c.explain(ctx, n, err)
+	}
+	if !commitID.MatchString(info.SHA) {
+		return "", fmt.Errorf("%s: the endpoint names commit %.80q, expected 40 hexadecimal digits", n, info.SHA)
+	}
+	return info.SHA, nil
+}
+
+// list returns the files of a commit whose names could be files here.
+func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, error) {
+	org, name, _ := strings.Cut(n.Repo, "/")
+	u := c.at("api", "models", org, name, "tree", commit)
+	u.RawQuery = "recursive=true"
+	var all []remote
+	for entries := 0; u != nil; {
+		var page []struct {
+			Type, Path, OID string
+			Size            int64
+			LFS             *struct {
+				OID  string
+				Size int64
+			}
+		}
+		next, err := c.json(ctx, u, &page)
+		if err != nil {
+			return nil, c.explain(ctx, n, err)
+		}
+		if entries += len(page); entries > maxEntries || len(page) == 0 && next != nil {
+			return nil, fmt.Errorf("%s: the endpoint lists more than %d files or never ends", n, maxEntries)
+		}
+		for _, e := range page {
+			r := remote{e.Path, e.Size, e.OID}
+			if e.LFS != nil {
+				r.Size, r.Blob = e.LFS.Size, e.LFS.OID
+			}
+			if e.Type == "file" && validPath(e.Path) {
+				all = append(all, r)
+			}
+		}
+		u = next
+	}
+	return all, nil
+}
+
+// explain says what a user can do about a status.
+func (c *client) explain(ctx context.Context, n Name, err error) error {
+	var s *StatusError
+	if !errors.As(err, &s) {
+		return fmt.Errorf("%s: %w", n, err)
+	}
+	page := c.base.JoinPath(n.Repo)
+	switch {
+	case s.Code == "GatedRepo" || s.Code == "" && (s.Status == 401 || s.Status == 403):
+		if c.cfg.Token == "" {
+			return fmt.Errorf("%s: access is restricted: accept the terms at %s and set HF_TOKEN: %w", n, page, err)
+		}
+		return fmt.Errorf("%s: the token in use has no access: accept the terms at %s, or check HF_TOKEN: %w", n, page, err)
+	case s.Code == "RevisionNotFound":
+		return fmt.Errorf("%s: no branch, tag or commit %q%s: %w", n, n.revision(), c.similar(ctx, n, true), err)
+	case s.Code == "RepoNotFound" || s.Status == 404:
+		return fmt.Errorf("%s: not found on %s (a private model needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
+	}
+	return fmt.Errorf("%s: %w", n, err)
+}
+
+// similar asks the endpoint for existing revisions or models like n and returns
+// a hint to append; "" when there is none or the endpoint does not tell.
+func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
+	org, name, _ := strings.Cut(n.Repo, "/")
+	if !revisions {
+		var found []struct{ ID string }
+		u := c.at("api", "models")
+		u.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
+		if _, err := c.json(ctx, u, &found); err != nil {
+			return ""
+		}
+		var ids []string
+		for _, f := range found {
+			ids = append(ids, f.ID)
+		}
+		return c.hint(nearest(n.Repo, ids))
+	}
+	var refs struct{ Branches, Tags []struct{ Name string } }
+	if _, err := c.json(ctx, c.at("api", "models", org, name, "refs"), &refs); err != nil {
+		return ""
+	}
+	var names []string
+	for _, r := range append(refs.Branches, refs.Tags...) {
+		names = append(names, r.Name)
+	}
+	return c.hint(nearest(n.revision(), names))
+}
+
+// hint writes a name that came from the endpoint, if it has the form of one.
+func (c *client) hint(name string) string {
+	if name == "" || !validRevision(name) {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %s?", name)
+}

@@ -1,0 +1,214 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+const fetchTries = 8 // in a row without a byte
+
+// A transfer is one file on its way: what lies in part is hashed and belongs to
+// the content that etag names.
+type transfer struct {
+	p     *pull
+	r     *remote
+	part  *os.File
+	hash  hash.Hash
+	n     int64  // bytes in part
+	etag  string // of the answer the bytes came from; "" = unknown
+	mixed bool   // bytes of more than one answer, or of an earlier run
+}
+
+// fetch brings r into its blob: it continues an incomplete one, and gives the
+// blob its name only when size and digest are right.
+func (p *pull) fetch(ctx context.Context, r *remote) error {
+	temp := p.blob(r) + ".incomplete"
+	part, err := p.root.OpenFile(temp, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer part.Close()
+	t := &transfer{p: p, r: r, part: part, hash: r.newHash()}
+	if err := t.resume(); err != nil {
+		return err
+	}
+	err = t.run(ctx)
+	if sum := hex.EncodeToString(t.hash.Sum(nil)); err == nil && sum != r.Blob && t.mixed {
+		// The bytes of an earlier run may have been of something else.
+		if err = t.restart(); err == nil {
+			err = t.run(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if sum := hex.EncodeToString(t.hash.Sum(nil)); sum != r.Blob {
+		p.advance(-t.n)
+		part.Close()
+		p.root.Remove(temp)
+		return fmt.Errorf("digest is %s, expected %s: the copy was removed; the endpoint or a proxy sent other content", sum, r.Blob)
+	}
+	if err := part.Sync(); err != nil {
+		return err
+	}
+	if err := part.Close(); err != nil {
+		return err
+	}
+	return p.root.Rename(temp, p.blob(r))
+}
+
+// newHash returns the hash whose sum is r.Blob: SHA-256 of the content for large
+// files, git's SHA-1 over a header and the content for the others.
+func (r *remote) newHash() hash.Hash {
+	if len(r.Blob) == hex.EncodedLen(sha256.Size) {
+		return sha256.New()
+	}
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", r.Size)
+	return h
+}
+
+// resume takes over the bytes of an earlier run.
+func (t *transfer) resume() error {
+	n, err := io.Copy(t.hash, io.LimitReader(t.part, t.r.Size+1))
+	if err != nil {
+		return err
+	}
+	if n > t.r.Size {
+		return t.restart()
+	}
+	t.n, t.mixed = n, n > 0
+	t.p.advance(n)
+	return nil
+}
+
+// restart forgets all bytes.
+func (t *transfer) restart() error {
+	t.p.advance(-t.n)
+	t.n, t.etag, t.mixed = 0, "", false
+	t.hash = t.r.newHash()
+	if err := t.part.Truncate(0); err != nil {
+		return err
+	}
+	_, err := t.part.Seek(0, io.SeekStart)
+	return err
+}
+
+// run transfers until all bytes are here.
+func (t *transfer) run(ctx context.Context) error {
+	if t.n == t.r.Size {
+		return nil
+	}
+	return t.p.retry(ctx, fetchTries, func() (bool, error) {
+		before := t.n
+		err := t.attempt(ctx)
+		return t.n > before, err
+	})
+}
+
+// attempt sends one request for what is missing.
+func (t *transfer) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(t.p.cfg.Stall, func() { cancel(errors.New("nothing came for " + t.p.cfg.Stall.String())) })
+	defer stalled.Stop()
+
+	header := http.Header{"Accept-Encoding": {"identity"}}
+	if t.n > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", t.n))
+		if t.etag != "" && !strings.HasPrefix(t.etag, "W/") {
+			header.Set("If-Range", t.etag)
+		}
+	}
+	elements := append(strings.Split(t.p.name.Repo, "/"), "resolve", t.p.commit)
+	res, err := t.p.get(ctx, t.p.at(append(elements, strings.Split(t.r.Path, "/")...)...), header)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer res.Body.Close()
+	if err := t.accept(res); err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := res.Body.Read(buf)
+		stalled.Reset(t.p.cfg.Stall)
+		if t.n+int64(n) > t.r.Size {
+			return permanentError{fmt.Errorf("more than the %d bytes the endpoint lists", t.r.Size)}
+		}
+		if err := t.write(buf[:n]); err != nil {
+			return permanentError{err}
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return cause(ctx, err)
+		}
+		if t.n == t.r.Size {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the answer ended after %d of %d bytes: %w", t.n, t.r.Size, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// cause returns why ctx was cancelled, or err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// accept checks that an answer continues what is here, and starts over when it
+// does not: the server ignored the range, or its content has changed.
+func (t *transfer) accept(res *http.Response) error {
+	etag := res.Header.Get("ETag")
+	switch res.StatusCode {
+	case http.StatusOK:
+		if t.n > 0 {
+			if err := t.restart(); err != nil {
+				return permanentError{err}
+			}
+		}
+		t.etag = etag
+		return nil
+	case http.StatusPartialContent:
+		var from, to, size int64
+		_, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size)
+		if err == nil && from == t.n && size == t.r.Size && (t.etag == "" || t.etag == etag) {
+			t.etag, t.mixed = etag, true
+			return nil
+		}
+		if err := t.restart(); err != nil {
+			return permanentError{err}
+		}
+		return fmt.Errorf("the answer holds %q of other content, expected bytes from %d of %d", res.Header.Get("Content-Range"), t.n, t.r.Size)
+	case http.StatusRequestedRangeNotSatisfiable:
+		if err := t.restart(); err != nil {
+			return permanentError{err}
+		}
+		return errors.New("the endpoint refuses to continue the file")
+	}
+	return check(res, time.Now())
+}
+
+// write appends b to the part and to the hash.
+func (t *transfer) write(b []byte) error {
+	n, err := io.Copy(t.part, bytes.NewReader(b))
+	t.hash.Write(b[:n])
+	t.n += n
+	t.p.fetched.Add(n)
+	t.p.advance(n)
+	return err
+}

@@ -1,0 +1,320 @@
+// Package hub brings models from a Hugging Face-compatible endpoint into the cache
+// that the reference client uses too, and finds them there. Callers see names and
+// paths; listing, choosing, resuming, checking digests, locking and the layout of
+// the cache stay inside.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// ErrOffline is returned by Pull when the configuration forbids the network.
+var ErrOffline = errors.New("offline mode (HF_HUB_OFFLINE): nothing is downloaded")
+
+// Config says where models come from and where they are kept.
+type Config struct {
+	Endpoint  string                                     // "" = https://huggingface.co
+	Token     string                                     // sent to the endpoint only; "" = none
+	Cache     string                                     // the cache's folder, the reference client's HF_HUB_CACHE
+	Offline   bool                                       // no network
+	Parallel  int                                        // files fetched at once; 0 = 4
+	Stall     time.Duration                              // a transfer that brings nothing for this long is tried again; 0 = 1 min
+	Transport http.RoundTripper                          // nil = the standard one
+	Sleep     func(context.Context, time.Duration) error // waits before another try; nil = really
+
+	symlink func(root *os.Root, target, name string) error // nil = os.Root.Symlink; for file systems without links
+}
+
+// A Request says what to fetch.
+type Request struct {
+	Name     Name
+	File     string                  // one GGUF file of the repository, and its set; "" = Name.File, or what a runtime needs
+	Include  []string                // globs of files to fetch instead of the ones a runtime needs; * also matches /
+	Exclude  []string                // globs of files not to fetch
+	Progress func(done, total int64) // bytes; called from several goroutines; nil = none
+}
+
+// A Pulled model is complete and verified in the cache.
+type Pulled struct {
+	Path    string // what to open: a directory or a GGUF file
+	Commit  string
+	Files   int
+	Bytes   int64 // of all files
+	Fetched int64 // of them, transferred now
+}
+
+// withDefaults fills the zero fields.
+func (cfg Config) withDefaults() Config {
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = "https://huggingface.co"
+	}
+	if cfg.Parallel == 0 {
+		cfg.Parallel = 4
+	}
+	if cfg.Stall == 0 {
+		cfg.Stall = time.Minute
+	}
+	if cfg.Sleep == nil {
+		cfg.Sleep = sleep
+	}
+	if cfg.symlink == nil {
+		cfg.symlink = (*os.Root).Symlink
+	}
+	return cfg
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// Pull fetches what is missing of a model, verifies it and returns where it lies.
+// An interrupted Pull is continued by the next. The revision's reference is
+// written last: until then Resolve finds the previous commit, if any.
+func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Offline {
+		return Pulled{}, fmt.Errorf("%s: %w", req.Name, ErrOffline)
+	}
+	c, err := newClient(cfg)
+	if err != nil {
+		return Pulled{}, err
+	}
+	commit, err := c.commit(ctx, req.Name)
+	if err != nil {
+		return Pulled{}, err
+	}
+	all, err := c.list(ctx, req.Name, commit)
+	if err != nil {
+		return Pulled{}, err
+	}
+	files, open, err := choose(all, &req)
+	if err != nil {
+		return Pulled{}, fmt.Errorf("%s: %w", req.Name, err)
+	}
+	if err := os.MkdirAll(cfg.Cache, 0o755); err != nil {
+		return Pulled{}, fmt.Errorf("cache: %w", diskHint(err, cfg.Cache))
+	}
+	root, err := os.OpenRoot(cfg.Cache)
+	if err != nil {
+		return Pulled{}, fmt.Errorf("cache: %w", err)
+	}
+	defer root.Close()
+	p := &pull{client: c, root: root, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
+	if err := p.all(ctx, files); err != nil {
+		return Pulled{}, fmt.Errorf("%s: %w", req.Name, diskHint(err, cfg.Cache))
+	}
+	return Pulled{
+		Path:   filepath.Join(cfg.Cache, filepath.FromSlash(path.Join(p.snapshot(), open))),
+		Commit: commit, Files: len(files), Bytes: p.total, Fetched: p.fetched.Load(),
+	}, nil
+}
+
+// A pull is the state of one Pull. The cache's paths are below root and formed
+// from validated parts only.
+type pull struct {
+	*client
+	root    *os.Root // the cache
+	name    Name
+	folder  string // models--ORG--NAME
+	commit  string
+	total   int64 // bytes of all files
+	done    atomic.Int64
+	fetched atomic.Int64
+	report  func(done, total int64)
+}
+
+func (p *pull) snapshot() string          { return path.Join(p.folder, "snapshots", p.commit) }
+func (p *pull) blob(r *remote) string     { return path.Join(p.folder, "blobs", r.Blob) }
+func (p *pull) lockFile(r *remote) string { return path.Join(".locks", p.folder, r.Blob+".lock") }
+
+// advance counts n bytes, negative ones when a file starts over.
+func (p *pull) advance(n int64) {
+	done := p.done.Add(n)
+	if p.report != nil {
+		p.report(done, p.total)
+	}
+}
+
+// all fetches the files, small ones first, and then points the revision at them.
+func (p *pull) all(ctx context.Context, files []remote) error {
+	for _, dir := range []string{path.Join(p.folder, "blobs"), path.Join(p.folder, "refs"), p.snapshot(), path.Join(".locks", p.folder)} {
+		if err := p.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(files, func(a, b remote) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	need := int64(0)
+	for i := range files {
+		if err := files[i].check(); err != nil {
+			return err
+		}
+		p.total += files[i].Size
+		need += files[i].Size - p.present(&files[i])
+	}
+	if free := freeSpace(p.root.Name()); free >= 0 && need > free {
+		return fmt.Errorf("%d bytes are missing and %d are free in %s: %w", need, free, p.root.Name(), syscall.ENOSPC)
+	}
+	p.advance(0)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan *remote)
+	var wg sync.WaitGroup
+	for range min(p.cfg.Parallel, len(files)) {
+		wg.Go(func() {
+			for r := range work {
+				if err := p.file(ctx, r); err != nil {
+					cancel(fmt.Errorf("%s: %w", r.Path, err))
+				}
+			}
+		})
+	}
+	for i := range files {
+		select {
+		case work <- &files[i]:
+		case <-ctx.Done():
+		}
+	}
+	close(work)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return p.pin(ctx)
+}
+
+// pin records which commit the revision is. Commits need no record.
+func (p *pull) pin(ctx context.Context) error {
+	if p.name.revision() == p.commit {
+		return nil
+	}
+	unlock, err := p.lock(ctx, path.Join(".locks", p.folder, p.commit+".lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ref := path.Join(p.folder, "refs", p.name.revision())
+	if err := p.root.MkdirAll(path.Dir(ref), 0o755); err != nil {
+		return err
+	}
+	temp := ref + ".incomplete"
+	if err := p.root.WriteFile(temp, []byte(p.commit), 0o644); err != nil {
+		return err
+	}
+	return p.root.Rename(temp, ref)
+}
+
+// present returns how many bytes of r the cache holds, verified or not.
+func (p *pull) present(r *remote) int64 {
+	for _, name := range []string{p.blob(r), path.Join(p.snapshot(), r.Path), p.blob(r) + ".incomplete"} {
+		if st, err := p.root.Stat(name); err == nil && st.Mode().IsRegular() {
+			return min(st.Size(), r.Size)
+		}
+	}
+	return 0
+}
+
+// complete reports whether a file of the cache is r: blobs get their name only
+// after their digest was checked.
+func (p *pull) complete(name string, r *remote) bool {
+	st, err := p.root.Stat(name)
+	return err == nil && st.Mode().IsRegular() && st.Size() == r.Size
+}
+
+// file makes r present in the snapshot.
+func (p *pull) file(ctx context.Context, r *remote) error {
+	unlock, err := p.lock(ctx, p.lockFile(r))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	name := path.Join(p.snapshot(), r.Path)
+	if !p.complete(p.blob(r), r) {
+		if st, err := p.root.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == r.Size {
+			p.advance(r.Size) // moved here because the file system has no links
+			return nil
+		}
+		if err := p.fetch(ctx, r); err != nil {
+			return err
+		}
+	} else {
+		p.advance(r.Size)
+	}
+	return p.link(name, r)
+}
+
+// link makes name stand for the blob of r: a relative symbolic link as the
+// reference client makes it, where there are none a hard link, else the file itself.
+func (p *pull) link(name string, r *remote) error {
+	if err := p.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.FromSlash(path.Dir(name)), filepath.FromSlash(p.blob(r)))
+	if err != nil {
+		return err
+	}
+	if old, err := p.root.Readlink(name); err == nil && filepath.FromSlash(old) == target {
+		return nil
+	}
+	if err := p.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if p.cfg.symlink(p.root, target, name) == nil || p.root.Link(p.blob(r), name) == nil {
+		return nil
+	}
+	return p.root.Rename(p.blob(r), name)
+}
+
+// lock takes the file's lock, the one the reference client takes, and waits while
+// another pull holds it.
+func (p *pull) lock(ctx context.Context, name string) (unlock func(), err error) {
+	for {
+		f, err := p.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		ok, err := tryLock(f)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		held, err1 := f.Stat()
+		now, err2 := p.root.Stat(name)
+		if ok && err1 == nil && err2 == nil && os.SameFile(held, now) { // not removed while we waited
+			return func() { f.Close() }, nil
+		}
+		f.Close()
+		if err := p.cfg.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// diskHint appends what to do about a full or unwritable disk.
+func diskHint(err error, cache string) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: make room or set HF_HUB_CACHE to another disk, then run the command again: it continues", err)
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: make %s writable or set HF_HUB_CACHE", err, cache)
+	}
+	return err
+}
