@@ -1,7 +1,18 @@
 // Package sample says what choosing the next token means: parameters, masks,
 // penalties and counter-based randomness. Pick is the definition that devices
-// follow or call.
+// follow or call. Its results depend on its arguments only, not on the
+// processor, the compiler or the algorithm: probabilities are integers, so that
+// sums have no rounding and any order of summation is the right one.
 package sample
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// MaxVocab is the largest vocabulary that Pick handles.
+const MaxVocab = 1 << idBits
 
 // Params is immutable once attached to a request. The zero value is greedy
 // decoding without penalties.
@@ -24,4 +35,40 @@ type Params struct {
 type Logprob struct {
 	ID      int32
 	Logprob float32
+}
+
+// Validate reports the first field of p that is outside its range for a
+// vocabulary of that many ids. Pick does not need valid parameters to be safe:
+// Validate exists to tell a caller what it asked for.
+func (p *Params) Validate(vocab int) error {
+	for _, f := range []struct {
+		name        string
+		v, min, max float64
+	}{
+		{"temperature", float64(p.Temperature), 0, 2},
+		{"top_k", float64(p.TopK), 0, 1 << 31},
+		{"top_p", float64(p.TopP), 0, 1},
+		{"min_p", float64(p.MinP), 0, 1},
+		{"repetition_penalty", float64(p.RepetitionPenalty), 0, 1000},
+		{"frequency_penalty", float64(p.FrequencyPenalty), -2, 2},
+		{"presence_penalty", float64(p.PresencePenalty), -2, 2},
+		{"prompt length", float64(p.Prompt), 0, 1 << 31},
+		{"top_logprobs", float64(p.TopLogprobs), 0, float64(vocab)},
+	} {
+		if !(f.v >= f.min && f.v <= f.max) { // also refuses NaN
+			return fmt.Errorf("%s is %v, expected %v to %.10v", f.name, f.v, f.min, f.max)
+		}
+	}
+	if p.TopLogprobs > 0 && !p.Logprobs {
+		return fmt.Errorf("top_logprobs is %d without logprobs", p.TopLogprobs)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) { // sorted: the same error every time
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("logit_bias names id %d, expected 0 to %d", id, vocab-1)
+		}
+		if b := p.LogitBias[id]; !(b >= -100 && b <= 100) {
+			return fmt.Errorf("logit_bias of id %d is %v, expected -100 to 100", id, b)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,230 @@
+package sample
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Pick chooses an id. (Seed, step) fixes the draw whatever else is in the batch.
+//
+// In this order, which is vLLM's: ids outside the mask (one bit each, nil = all)
+// are removed; biases, then the repetition, frequency and presence penalties
+// change the logits, in float32; temperature 0 takes the largest. Otherwise each
+// id has the probability softmax(logits/Temperature), of which MinP, TopK (by
+// logit) and TopP (by probability among what is left) keep the most likely, ties
+// to the lowest id, and one is drawn from the rest.
+//
+// A NaN logit counts as -Inf, which is never chosen; several +Inf are equally
+// likely. When nothing is left the result is the lowest id of the mask, or 0.
+//
+// logits is not changed. Ids of history that are no ids of the vocabulary, such
+// as pending ones, are skipped.
+func Pick(logits []float32, mask []uint64, p *Params, history []int32, step uint64) int32 {
+	return new(Sampler).Pick(logits, mask, p, history, step)
+}
+
+// A Sampler computes Pick and Logprobs without allocating: it keeps their
+// scratch space, about 24 bytes per id of the vocabulary. The zero value is
+// ready. It is used by one goroutine.
+type Sampler struct {
+	adjusted []float32 // [vocab] logits after mask, bias and penalties
+	counts   []uint32  // [vocab] occurrences in the history, all zero between calls
+	keys     []uint64  // candidates, at most [vocab]
+}
+
+// Pick is the function Pick.
+func (s *Sampler) Pick(logits []float32, mask []uint64, p *Params, history []int32, step uint64) int32 {
+	x := s.adjust(logits, mask, p, history)
+	best := argmax(x)
+	if best < 0 {
+		return lowest(mask, len(logits))
+	}
+	if !(p.Temperature > 0) {
+		return int32(best)
+	}
+	return s.sample(x, x[best], p, draw(p.Seed, step))
+}
+
+// argmax returns the first index of the largest number, -1 if nothing exceeds -Inf.
+func argmax(x []float32) int {
+	best, at := float32(math.Inf(-1)), -1
+	i := 0
+	for ; i+8 <= len(x); i += 8 { // one rarely taken branch per number: several per cycle
+		b := x[i : i+8 : i+8]
+		if b[0] > best || b[1] > best || b[2] > best || b[3] > best || b[4] > best || b[5] > best || b[6] > best || b[7] > best {
+			for k, v := range b {
+				if v > best {
+					best, at = v, i+k
+				}
+			}
+		}
+	}
+	for ; i < len(x); i++ {
+		if x[i] > best {
+			best, at = x[i], i
+		}
+	}
+	return at
+}
+
+// lowest returns the first id that the mask allows, 0 if there is none.
+func lowest(mask []uint64, vocab int) int32 {
+	for i, w := range mask {
+		if id := i*64 + bits.TrailingZeros64(w); w != 0 && id < vocab {
+			return int32(id)
+		}
+	}
+	return 0
+}
+
+// sample draws one of the ids whose weights are left, in ascending order of ids.
+func (s *Sampler) sample(x []float32, top float32, p *Params, random uint64) int32 {
+	s.weigh(x, top, p)
+	total := sum(s.keys)
+	ordered := p.TopK <= 0 || p.TopK >= len(x)
+	if p.TopP > 0 && p.TopP < 1 {
+		need := min(max(uint64(math.Ceil(float64(p.TopP)*float64(total))), 1), total)
+		s.keys = atLeast(s.keys, (total-need)/uint64(len(s.keys)))
+		var n int
+		n, total = cut(s.keys, need, idBits)
+		s.keys, ordered = s.keys[:n], false
+	}
+	at, _ := bits.Mul64(random, total) // uniform in [0, total)
+	if !ordered {
+		for i, k := range s.keys {
+			s.keys[i] = bits.RotateLeft64(k, weightBits) // id above weight: ordered by id
+		}
+		n, _ := cut(s.keys, at+1, 0)
+		return idOf(bits.RotateLeft64(s.keys[n-1], idBits))
+	}
+	for _, k := range s.keys {
+		if w := k >> idBits; at >= w {
+			at -= w
+			continue
+		}
+		return idOf(k)
+	}
+	panic("sample: drawn beyond the sum of all weights")
+}
+
+// weigh fills s.keys with weight<<idBits + (MaxVocab-1-id) for the ids that MinP
+// and TopK keep and whose weight is not 0: sorted downwards they are in the order
+// of probability, ties to the lowest id. Without TopK they are in the order of ids.
+func (s *Sampler) weigh(x []float32, top float32, p *Params) {
+	least, reach := uint64(1), 28.0 // weight 0 below top - reach*Temperature
+	if p.MinP > 0 {
+		minP := min(float64(p.MinP), 1)
+		least, reach = uint64(math.Ceil(minP*one)), min(0.01-math.Log(minP), 28)
+	}
+	scale := 1 / float64(p.Temperature)
+	n := 0
+	if p.TopK > 0 && p.TopK < len(x) {
+		s.keys = largest(s.keys, x, p.TopK)
+		for _, r := range s.keys {
+			s.keys[n] = key(rankLogit(r), top, scale, rankID(r))
+			if s.keys[n]>>idBits >= least {
+				n++
+			}
+		}
+		s.keys = s.keys[:n]
+		return
+	}
+	keys := grow(s.keys, len(x))
+	bound := float32(float64(top) - reach*float64(p.Temperature)) // spares most exponentials
+	for id, l := range x {
+		if l < bound {
+			continue
+		}
+		keys[n] = key(l, top, scale, int32(id))
+		if keys[n]>>idBits >= least {
+			n++
+		}
+	}
+	s.keys = keys[:n]
+}
+
+func key(l, top float32, scale float64, id int32) uint64 {
+	w := uint64(one)
+	if l != top { // Inf - Inf is not 0
+		w = weight((float64(l) - float64(top)) * scale)
+	}
+	return w<<idBits | uint64(MaxVocab-1-id)
+}
+
+func idOf(key uint64) int32 { return int32(MaxVocab - 1 - key%MaxVocab) }
+
+func sum(keys []uint64) (total uint64) {
+	for _, k := range keys {
+		total += k >> idBits
+	}
+	return total
+}
+
+// atLeast drops the keys of less than that weight. With w = (total-need)/n they
+// weigh less than total-need together, so the most likely ids that weigh need are
+// all among the rest: usually a few, which makes the cut cheap.
+func atLeast(keys []uint64, w uint64) []uint64 {
+	n := 0
+	for _, k := range keys {
+		keys[n] = k
+		if k>>idBits >= w {
+			n++
+		}
+	}
+	return keys[:n]
+}
+
+// cut reorders keys so that the largest come first and returns the least n for
+// which the n largest weigh at least need together, and what they weigh;
+// keys[n-1] is the smallest of them. need must be in [1, weight of all keys].
+// The weight of a key is in the weightBits above shift. Weighted quickselect.
+func cut(keys []uint64, need uint64, shift uint) (n int, mass uint64) {
+	lo, hi := 0, len(keys)
+	for hi-lo > 1 {
+		at, above := partition(keys[lo:hi], shift)
+		at += lo
+		with := mass + above + weightOf(keys[at], shift)
+		switch {
+		case mass+above >= need:
+			hi = at
+		case with >= need:
+			return at + 1, with
+		default:
+			lo, mass = at+1, with
+		}
+	}
+	return lo + 1, mass + weightOf(keys[lo], shift)
+}
+
+func weightOf(key uint64, shift uint) uint64 { return key >> shift % (1 << weightBits) }
+
+// partition puts larger keys before and smaller ones behind keys[at] and returns
+// the weight of the larger ones. Keys are distinct.
+func partition(keys []uint64, shift uint) (at int, above uint64) {
+	last := len(keys) - 1
+	a, b, c := keys[0], keys[last/2], keys[last]
+	switch pivot := max(min(a, b), min(max(a, b), c)); pivot { // the median
+	case a:
+		keys[0], keys[last] = c, a
+	case b:
+		keys[last/2], keys[last] = c, b
+	}
+	pivot := keys[last]
+	for i, k := range keys[:last] {
+		if k > pivot {
+			keys[i], keys[at] = keys[at], k
+			at++
+			above += weightOf(k, shift)
+		}
+	}
+	keys[at], keys[last] = pivot, keys[at]
+	return at, above
+}
+
+// grow returns b with length n, reallocated if it is too short.
+func grow[T any](b []T, n int) []T {
+	if cap(b) < n {
+		return make([]T, n)
+	}
+	return b[:n]
+}
