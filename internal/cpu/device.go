@@ -1,0 +1,270 @@
+// Package cpu runs the decoder on the processor. Callers need not know weight
+// layouts, threads, instruction sets or how keys and values lie in memory.
+//
+// Results are batch invariant (models.md 5.1): the logits of a sequence have the
+// same bits alone and in any batch, whole and in chunks, with any number of
+// threads and whatever blocks hold its keys and values. They differ between
+// instruction sets and between Exact and not, which is why both are in Name.
+//
+// Workers spin for a short while between operations. A program that must stay
+// responsive meanwhile sets GOMAXPROCS to the number of threads + 2; this package
+// never changes it.
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+	"ossian/internal/sample"
+	"ossian/internal/tensor"
+)
+
+// Config is how a device uses the machine. The zero value is the fastest.
+type Config struct {
+	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
+	ISA     string       // instruction set: "go", "avx2", "avx512"; "" = the best that the machine has
+	KV      tensor.DType // type of cached keys and values, BF16 or F32; Invalid = BF16
+	Exact   bool         // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+}
+
+// resolve fills in what zero fields stand for.
+func (c Config) resolve() (Config, kern.Options, error) {
+	opt := kern.Options{Level: kern.Detect(), Exact: c.Exact}
+	if c.ISA != "" {
+		best := opt.Level
+		for opt.Level = kern.Go; opt.Level.String() != c.ISA; opt.Level++ {
+			if opt.Level == best {
+				return c, opt, fmt.Errorf("cpu: instruction set %q: this machine and build have up to %v (go, avx2, avx512 exist)", c.ISA, best)
+			}
+		}
+	}
+	if c.Threads < 0 || c.Threads > 1<<10 {
+		return c, opt, fmt.Errorf("cpu: %d threads, outside [0, 1024]", c.Threads)
+	}
+	if c.Threads == 0 {
+		// NumCPU follows the affinity mask, GOMAXPROCS the quota of the control group.
+		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+	}
+	if c.KV == tensor.Invalid {
+		c.KV = tensor.BF16
+	}
+	if c.KV != tensor.BF16 && c.KV != tensor.F32 {
+		return c, opt, fmt.Errorf("cpu: keys and values as %v, BF16 or F32 expected", c.KV)
+	}
+	return c, opt, nil
+}
+
+// A Device executes one model.Spec; see model.Device. It is used by one
+// goroutine. An operation has finished when its method returns.
+type Device struct {
+	spec *model.Spec
+	lim  model.Limits
+	cfg  Config
+	opt  kern.Options
+	pool *kern.Pool
+
+	windows []int // [group] attention window
+	groupOf []int // [layer] KV group
+	mem     arena
+
+	weights []*weight
+	packed  int64 // bytes of all matrices
+	vectors int64 // bytes of all norms, biases and sinks
+
+	kv      []layerKV // [layer]
+	step    step
+	results results
+	acts    kern.Acts
+	actsOf  *buf   // what acts holds, as of
+	epoch   uint64 // this write
+	attn    attention
+	experts experts
+	workers []scratch
+
+	op  operands
+	run bound
+}
+
+// scratch is the private memory of a worker.
+type scratch struct {
+	row     []float32 // the widest row
+	scores  []float32 // [heads per kv head, splitKeys]
+	acc     []float32 // [tileTokens+1] pieces of attention, the last one the newest
+	history []int32   // [MaxLen]
+	sampler sample.Sampler
+}
+
+// operands are the arguments of the operation that the pool is running: chunks
+// read them here because a closure for each call would be garbage in each step.
+type operands struct {
+	rows, per     int // rows in all, rows in a chunk
+	f             func(worker, row int)
+	dst, x, y, z  *buf
+	w, w2         []float32
+	layer, splits int
+	table         *weight
+}
+
+// bound are the bodies of the operations as function values, made once.
+type bound struct {
+	chunk                                           func(worker, chunk int)
+	embed, norm, glu, rotate, store, route, combine func(worker, row int)
+	last, sample, angles                            func(worker, row int)
+	attend, attendSplit, attendMerge                func(worker, chunk int)
+}
+
+// A buf is an activation buffer, [cap, width] float32.
+type buf struct {
+	x     []float32
+	width int
+	rows  int    // rows that the last operation wrote
+	epoch uint64 // changes with every write
+}
+
+func (b *buf) row(i int) []float32 { return b.x[i*b.width:][:b.width:b.width] }
+
+// wrote records that an operation filled the first rows.
+func (b *buf) wrote(rows int) {
+	b.rows = rows
+	b.epoch++
+}
+
+// New returns a device for s. It reserves every buffer and KV pool; memory is
+// taken as it is first touched. Footprint says how much that will be.
+func New(s *model.Spec, lim model.Limits, cfg Config) (*Device, error) {
+	if err := s.Validate(); err != nil {
+		return nil, fmt.Errorf("cpu: model %s: %w", s.Name, err)
+	}
+	cfg, opt, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLimits(s, lim); err != nil {
+		return nil, err
+	}
+	lim.Depth = max(lim.Depth, 1)
+	d := &Device{spec: s, lim: lim, cfg: cfg, opt: opt}
+	d.windows, d.groupOf = s.Groups()
+	d.bind()
+	if err := d.reserve(); err != nil {
+		return nil, errors.Join(err, d.mem.close())
+	}
+	d.pool = kern.NewPool(cfg.Threads)
+	return d, nil
+}
+
+func checkLimits(s *model.Spec, lim model.Limits) error {
+	type limit struct {
+		name   string
+		v, max int
+	}
+	for _, l := range []limit{
+		{"rows", lim.MaxSeqs, 1 << 16}, {"tokens per step", lim.MaxTokens, 1 << 20},
+		{"tokens per sequence", lim.MaxLen, 1 << 30}, {"tokens per block", lim.BlockSize, 1 << 16},
+	} {
+		if l.v < 1 || l.v > l.max {
+			return fmt.Errorf("cpu: limit of %s is %d, outside [1, %d]", l.name, l.v, l.max)
+		}
+	}
+	if lim.Depth < 0 || lim.Depth > 16 {
+		return fmt.Errorf("cpu: depth %d, outside [0, 16]", lim.Depth)
+	}
+	windows, _ := s.Groups()
+	if len(lim.Blocks) != len(windows) {
+		return fmt.Errorf("cpu: %d KV pool sizes for %d groups", len(lim.Blocks), len(windows))
+	}
+	for g, n := range lim.Blocks {
+		if n < 1 || n > 1<<30/lim.BlockSize {
+			return fmt.Errorf("cpu: KV group %d has %d blocks of %d tokens, outside [1, %d]", g, n, lim.BlockSize, 1<<30/lim.BlockSize)
+		}
+	}
+	return nil
+}
+
+func (d *Device) bind() {
+	d.run = bound{
+		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
+		route: d.routeRow, combine: d.combineRow, last: d.lastRow, sample: d.sampleRow, angles: d.anglesRow,
+		attend: d.attendTile, attendSplit: d.attendSplit, attendMerge: d.attendMerge,
+	}
+}
+
+func (d *Device) reserve() error {
+	s := d.spec
+	d.workers = make([]scratch, d.cfg.Threads)
+	for i := range d.workers {
+		w := &d.workers[i]
+		var errs [4]error
+		w.row, errs[0] = carve[float32](&d.mem, max(s.Hidden, s.QDim()))
+		w.scores, errs[1] = carve[float32](&d.mem, d.group()*splitKeys)
+		w.acc, errs[2] = carve[float32](&d.mem, (tileTokens+1)*d.pieceLen())
+		w.history, errs[3] = carve[int32](&d.mem, d.lim.MaxLen)
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+	}
+	d.results.reserve(d.lim)
+	return errors.Join(d.reserveKV(), d.step.reserve(s, d.lim, &d.mem), d.attn.reserve(d), d.experts.reserve(d))
+}
+
+// Name implements model.Device: "cpu/avx512", "cpu/go exact".
+func (d *Device) Name() string {
+	if d.cfg.Exact {
+		return "cpu/" + d.opt.Level.String() + " exact"
+	}
+	return "cpu/" + d.opt.Level.String()
+}
+
+// Alloc implements model.Device.
+func (d *Device) Alloc(rows, width int) (model.Buf, error) {
+	x, err := carve[float32](&d.mem, rows*width)
+	if err != nil {
+		return nil, err
+	}
+	return &buf{x: x, width: width}, nil
+}
+
+// Close implements model.Device: it ends the workers and frees all memory.
+func (d *Device) Close() error {
+	d.pool.Close()
+	for _, w := range d.weights {
+		w.close()
+	}
+	d.weights = nil
+	return d.mem.close()
+}
+
+// each runs f for the rows 0..rows-1, whose elements number width; f must be one
+// of d.run. Chunks are large enough to outweigh the pool's counters.
+func (d *Device) each(rows, width int, f func(worker, row int)) {
+	d.op.rows, d.op.per, d.op.f = rows, max(1, chunkElems/width), f
+	d.pool.Run((rows+d.op.per-1)/d.op.per, d.run.chunk)
+}
+
+// chunkElems is the size of a chunk of an elementwise operation, about 1 µs of work.
+const chunkElems = 8192
+
+func (d *Device) chunk(worker, chunk int) {
+	first := chunk * d.op.per
+	for i := first; i < min(first+d.op.per, d.op.rows); i++ {
+		d.op.f(worker, i)
+	}
+}
+
+// at returns the buffer behind b, nil for none.
+func at(b model.Buf) *buf {
+	p, _ := b.(*buf)
+	return p
+}
+
+// vector returns the elements of a norm, bias or sink, nil for none.
+func vector(w model.Weight) []float32 {
+	p, ok := w.(*weight)
+	if !ok {
+		return nil
+	}
+	return p.vector
+}

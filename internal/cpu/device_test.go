@@ -1,0 +1,66 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+	"ossian/internal/model/devicetest"
+	"ossian/internal/tensor"
+)
+
+// probe lets the suite reach buffers.
+type probe struct{ *Device }
+
+func (p probe) Write(b model.Buf, x []float32) {
+	to := at(b)
+	to.wrote(copy(to.x, x) / to.width)
+}
+
+func (p probe) Read(b model.Buf) []float32 {
+	from := at(b)
+	return slices.Clone(from.x[:from.rows*from.width])
+}
+
+func opener(cfg Config) func(*testing.T, *model.Spec, model.Limits) devicetest.Device {
+	return func(t *testing.T, s *model.Spec, lim model.Limits) devicetest.Device {
+		t.Helper()
+		d, err := New(s, lim, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return probe{d}
+	}
+}
+
+// levels lists the instruction sets of this machine and build.
+func levels() (names []string) {
+	for l := kern.Go; l <= kern.Detect(); l++ {
+		names = append(names, l.String())
+	}
+	return names
+}
+
+func TestDevice(t *testing.T) {
+	for _, isa := range levels() {
+		for _, exact := range []bool{false, true} {
+			for _, kv := range []tensor.DType{tensor.BF16, tensor.F32} {
+				if exact != (kv == tensor.F32) {
+					continue // the two settings do not meet in any operation
+				}
+				t.Run(fmt.Sprintf("%s/exact=%v/kv=%v", isa, exact, kv), func(t *testing.T) {
+					t.Parallel()
+					cfg := Config{Threads: 1, ISA: isa, Exact: exact, KV: kv}
+					s := devicetest.Subject{Open: opener(cfg), Int8: !exact, KV: kv}
+					for n := 2; n <= 4; n++ {
+						cfg.Threads = n
+						s.Twins = append(s.Twins, opener(cfg))
+					}
+					devicetest.Run(t, s)
+				})
+			}
+		}
+	}
+}

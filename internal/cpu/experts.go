@@ -1,0 +1,159 @@
+package cpu
+
+import (
+	"errors"
+	"math"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+)
+
+// experts are the buffers of a mixture layer. Pair t·TopK+j is token t at the
+// j-th of its experts.
+type experts struct {
+	whole [1]kern.Job // all rows, matrix 0
+
+	wide  buf       // [T·TopK, max(2·Inner, Hidden)] gate and up of each pair, later the expert's output
+	inner buf       // [T·TopK, Inner]
+	acts  kern.Acts // of inner
+
+	count []int32 // [Experts] pairs per expert
+	token []int32 // [T·TopK] tokens in the order of experts
+	pair  []int32 // [T·TopK] their pairs
+	up    []kern.Job
+	down  []kern.Job
+}
+
+func (x *experts) reserve(d *Device) error {
+	f := &d.spec.FFN
+	if f.Experts == 0 {
+		return nil
+	}
+	pairs := d.lim.MaxTokens * f.TopK
+	var errs [4]error
+	x.wide.x, errs[0] = carve[float32](&d.mem, pairs*max(2*f.Inner, d.spec.Hidden))
+	x.inner.x, errs[1] = carve[float32](&d.mem, pairs*f.Inner)
+	x.wide.width, x.inner.width = 2*f.Inner, f.Inner
+	x.token, errs[2] = carve[int32](&d.mem, pairs)
+	x.pair, errs[3] = carve[int32](&d.mem, pairs)
+	x.count = make([]int32, f.Experts)
+	x.up, x.down = make([]kern.Job, 0, f.Experts), make([]kern.Job, 0, f.Experts)
+	return errors.Join(errs[:]...)
+}
+
+// Route implements model.Device. A NaN logit loses to every number, and a token
+// of which no logit is finite still gets TopK experts: the lowest.
+func (d *Device) Route(ids, weights, logits model.Buf) {
+	d.op.x, d.op.y, d.op.z = at(ids), at(weights), at(logits)
+	n := d.op.z.rows
+	d.each(n, 8*d.op.z.width, d.run.route)
+	d.op.x.wrote(n)
+	d.op.y.wrote(n)
+}
+
+// routeRow chooses the experts of token i, models.md 1.2 and 2.2: softmax over
+// the chosen logits (Renorm) or over all of them.
+func (d *Device) routeRow(_, i int) {
+	ids, weights, logits := d.op.x.row(i), d.op.y.row(i), d.op.z.row(i)
+	n := 0 // chosen so far, the largest first
+	for e, l := range logits {
+		j := n
+		for j > 0 && above(l, logits[int(ids[j-1])]) {
+			j--
+		}
+		if j == len(ids) {
+			continue
+		}
+		n = min(n+1, len(ids))
+		copy(ids[j+1:n], ids[j:])
+		ids[j] = float32(e)
+	}
+	best := float64(logits[int(ids[0])])
+	sortAscending(ids)
+	sum := 0.0
+	for _, l := range logits {
+		if !d.spec.FFN.Renorm {
+			sum += exp(float64(l) - best)
+		}
+	}
+	for _, e := range ids {
+		if d.spec.FFN.Renorm {
+			sum += exp(float64(logits[int(e)]) - best)
+		}
+	}
+	for j, e := range ids {
+		weights[j] = float32(exp(float64(logits[int(e)])-best) / sum)
+	}
+}
+
+// above orders logits: NaN below everything.
+func above(a, b float32) bool { return a > b || a == a && b != b }
+
+// exp is e^x; what is not a number, and so no reason to choose, counts as 0.
+func exp(x float64) float64 {
+	if x != x {
+		return 0
+	}
+	return math.Exp(x)
+}
+
+// sortAscending is an insertion sort: TopK is about 4 or 8.
+func sortAscending(x []float32) {
+	for i := 1; i < len(x); i++ {
+		for j := i; j > 0 && x[j] < x[j-1]; j-- {
+			x[j], x[j-1] = x[j-1], x[j]
+		}
+	}
+}
+
+// Experts implements model.Device: dst = Σ weight·(down·activation(up·x + b) + b)
+// over the chosen experts of each token, in ascending order of experts whatever
+// else is in the step. Only experts that a token chose are read.
+func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downBias model.Weight) {
+	e, from := &d.experts, at(x)
+	e.group(at(ids))
+	up.(*weight).matrix.Mul(d.pool, e.wide.x, d.activations(from), vector(upBias), e.up)
+	pairs := from.rows * d.spec.FFN.TopK
+	e.wide.rows = pairs
+	d.glu(&e.inner, &e.wide)
+	e.acts.Set(e.inner.x, pairs, e.inner.width)
+	down.(*weight).matrix.Mul(d.pool, e.wide.x, &e.acts, vector(downBias), e.down)
+	d.op.dst, d.op.y = at(dst), at(weights)
+	d.each(from.rows, d.spec.FFN.TopK*d.spec.Hidden, d.run.combine)
+	d.op.dst.wrote(from.rows)
+}
+
+// group makes one job for each expert that a token chose.
+func (e *experts) group(ids *buf) {
+	chosen := ids.x[:ids.rows*ids.width]
+	clear(e.count)
+	for _, id := range chosen {
+		e.count[int(id)]++
+	}
+	e.up, e.down = e.up[:0], e.down[:0]
+	at := int32(0)
+	for id, n := range e.count {
+		e.count[id] = at // from here on where the expert's next pair goes
+		if n == 0 {
+			continue
+		}
+		tokens, pairs := e.token[at:at+n], e.pair[at:at+n]
+		e.up = append(e.up, kern.Job{E: id, X: tokens, Y: pairs})
+		e.down = append(e.down, kern.Job{E: id, X: pairs, Y: pairs})
+		at += n
+	}
+	for pair, id := range chosen {
+		at := &e.count[int(id)]
+		e.token[*at], e.pair[*at] = int32(pair/ids.width), int32(pair)
+		*at++
+	}
+}
+
+func (d *Device) combineRow(_, i int) {
+	h, k := d.spec.Hidden, d.spec.FFN.TopK
+	dst := d.op.dst.row(i)
+	clear(dst)
+	for j, w := range d.op.y.row(i) {
+		kern.MulAdd(d.opt.Level, dst, d.experts.wide.x[(i*k+j)*h:][:h], w)
+	}
+}

@@ -1,0 +1,25 @@
+package cpu
+
+import (
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+)
+
+// activations returns x in the form in which matrices take it. q, k, v and the
+// router with its experts share one quantised copy.
+func (d *Device) activations(x *buf) *kern.Acts {
+	if d.actsOf != x || d.epoch != x.epoch {
+		d.acts.Set(x.x, x.rows, x.width)
+		d.actsOf, d.epoch = x, x.epoch
+	}
+	return &d.acts
+}
+
+// Linear implements model.Device.
+func (d *Device) Linear(dst, x model.Buf, w, bias model.Weight) {
+	to, from := at(dst), at(x)
+	if from.rows > 0 {
+		w.(*weight).matrix.Mul(d.pool, to.x, d.activations(from), vector(bias), d.experts.whole[:])
+	}
+	to.wrote(from.rows)
+}

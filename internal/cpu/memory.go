@@ -1,0 +1,38 @@
+package cpu
+
+import (
+	"errors"
+	"unsafe"
+)
+
+// An arena owns every mapping of a device: the garbage collector neither scans
+// nor counts activations and cached keys.
+type arena struct {
+	maps [][]byte
+	size int64 // bytes
+}
+
+// carve returns n zeroed elements that live until close, and stops at the first
+// failure like the functions it is used in.
+func carve[E float32 | uint16 | int32](a *arena, n int) ([]E, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	var e E
+	b, err := mapMemory(n * int(unsafe.Sizeof(e)))
+	if err != nil {
+		return nil, err
+	}
+	a.maps = append(a.maps, b)
+	a.size += int64(len(b))
+	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
+}
+
+func (a *arena) close() error {
+	var errs []error
+	for _, b := range a.maps {
+		errs = append(errs, unmapMemory(b))
+	}
+	a.maps = nil
+	return errors.Join(errs...)
+}

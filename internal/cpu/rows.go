@@ -1,0 +1,82 @@
+package cpu
+
+import (
+	"math"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+)
+
+// AddNorm implements model.Device: models.md 1.2, in float32 with the sum of
+// squares in a fixed order.
+func (d *Device) AddNorm(dst, sum, x model.Buf, w model.Weight) {
+	d.op.dst, d.op.y, d.op.x, d.op.w = at(dst), at(sum), at(x), vector(w)
+	n := d.op.y.rows
+	d.each(n, d.op.y.width, d.run.norm)
+	d.op.y.wrote(n)
+	d.op.dst.wrote(n)
+}
+
+func (d *Device) normRow(_, i int) {
+	sum := d.op.y.row(i)
+	if d.op.x != nil {
+		kern.Add(d.opt.Level, sum, d.op.x.row(i))
+	}
+	d.rmsNorm(d.op.dst.row(i), sum, d.op.w)
+}
+
+// rmsNorm is dst = w·x/sqrt(mean(x²)+eps); dst may be x.
+func (d *Device) rmsNorm(dst, x, w []float32) {
+	mean := float64(kern.SumSq(d.opt.Level, x)) / float64(len(x))
+	kern.ScaleMul(d.opt.Level, dst, x, w, float32(1/math.Sqrt(mean+float64(d.spec.Eps))))
+}
+
+// GLU implements model.Device.
+func (d *Device) GLU(dst, gateUp model.Buf) { d.glu(at(dst), at(gateUp)) }
+
+func (d *Device) glu(dst, gateUp *buf) {
+	d.op.dst, d.op.x = dst, gateUp
+	n := gateUp.rows
+	d.each(n, 4*dst.width, d.run.glu)
+	dst.wrote(n)
+}
+
+func (d *Device) gluRow(_, i int) {
+	if d.spec.FFN.Activation == model.SwiGLU {
+		kern.SwiGLUClamped(d.opt.Level, d.op.dst.row(i), d.op.x.row(i), model.SwiGLUAlpha, model.SwiGLULimit)
+		return
+	}
+	kern.SwiGLU(d.opt.Level, d.op.dst.row(i), d.op.x.row(i))
+}
+
+// Rotate implements model.Device: models.md 1.3 and 2.2.
+func (d *Device) Rotate(q, k model.Buf, qNorm, kNorm model.Weight) {
+	d.op.x, d.op.y, d.op.w, d.op.w2 = at(q), at(k), vector(qNorm), vector(kNorm)
+	n := d.op.x.rows
+	d.each(n, d.op.x.width, d.run.rotate)
+	d.op.x.wrote(n)
+	d.op.y.wrote(n)
+}
+
+func (d *Device) rotateRow(_, i int) {
+	turn := d.step.turn[i*d.spec.HeadDim:][:d.spec.HeadDim]
+	d.rotateHeads(d.op.x.row(i), d.op.w, turn)
+	d.rotateHeads(d.op.y.row(i), d.op.w2, turn)
+}
+
+func (d *Device) rotateHeads(x, norm, turn []float32) {
+	n := d.spec.HeadDim
+	cos, sin := turn[:n/2], turn[n/2:n]
+	for ; len(x) > 0; x = x[n:] {
+		head := x[:n]
+		if norm != nil {
+			d.rmsNorm(head, head, norm)
+		}
+		a, b := head[:n/2], head[n/2:]
+		for i, c := range cos {
+			s := sin[i]
+			// The conversions forbid fused operations: the same bits on every machine.
+			a[i], b[i] = float32(a[i]*c)-float32(b[i]*s), float32(b[i]*c)+float32(a[i]*s)
+		}
+	}
+}

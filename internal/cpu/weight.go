@@ -1,0 +1,76 @@
+package cpu
+
+import (
+	"fmt"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+)
+
+// A weight is an uploaded parameter in the form its use needs.
+type weight struct {
+	matrix *kern.Matrix // AsMatrix, AsTiedTable
+	table  tensor.Tensor
+	vector []float32 // AsVector
+}
+
+func (w *weight) close() {
+	if w.matrix != nil {
+		w.matrix.Close()
+	}
+}
+
+// row decodes row i of a table into dst.
+func (w *weight) row(i int, dst []float32) {
+	if w.matrix != nil {
+		w.matrix.Row(0, i, dst)
+		return
+	}
+	w.table.Row(i).Floats(dst)
+}
+
+// Upload implements model.Device. Quantised matrices are repacked; F32, F16 and
+// BF16 ones and tables of any type stay where t has them, so its bytes must
+// stay readable until Close. Vectors become float32.
+func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
+	if !t.DType.Numeric() {
+		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
+	}
+	w := &weight{}
+	switch use {
+	case model.AsVector:
+		x, err := carve[float32](&d.mem, t.Elems())
+		if err != nil {
+			return nil, err
+		}
+		for i, n := 0, t.Cols(); i < t.Rows(); i++ {
+			t.Row(i).Floats(x[i*n:][:n])
+		}
+		w.vector = x
+		d.vectors += int64(len(x)) * 4
+		t.Release()
+	case model.AsTable:
+		w.table = t
+	default:
+		m, err := kern.Pack(&t, d.opt, d.pool)
+		if err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+		w.matrix = m
+		d.packed += m.Bytes()
+	}
+	d.weights = append(d.weights, w)
+	return w, nil
+}
+
+// Embed implements model.Device.
+func (d *Device) Embed(dst model.Buf, table model.Weight) {
+	d.op.dst, d.op.table = at(dst), table.(*weight)
+	d.each(len(d.step.tokens), d.op.dst.width, d.run.embed)
+	d.op.dst.wrote(len(d.step.tokens))
+}
+
+func (d *Device) embedRow(_, i int) {
+	d.op.table.row(int(d.step.tokens[i]), d.op.dst.row(i))
+}

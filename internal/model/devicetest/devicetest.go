@@ -1,0 +1,190 @@
+// Package devicetest is the suite that every model.Device passes: each operation
+// against a float64 loop written from models.md, and the promise that results do
+// not depend on batches, chunks or blocks. A device under test adds two methods
+// to reach its buffers; nothing else of it is known here.
+package devicetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"ossian/internal/model"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/tensor"
+)
+
+// A Device is a model.Device whose buffers a test can reach.
+type Device interface {
+	model.Device
+	Write(b model.Buf, x []float32) // makes x, whole rows, the content of b
+	Read(b model.Buf) []float32     // copies the rows that the last operation wrote
+}
+
+// A Subject is a device under test.
+type Subject struct {
+	Open func(t *testing.T, s *model.Spec, l model.Limits) Device // closed by the suite
+	// Twins open devices that must give the same bits, such as ones with more threads.
+	Twins []func(t *testing.T, s *model.Spec, l model.Limits) Device
+	Int8  bool         // quantised matrices multiply with int8 activations
+	KV    tensor.DType // type of cached keys and values
+}
+
+// Run runs the suite. Tolerances, relative to the sum of the absolute terms of
+// a result where there is one: 1e-5 for products and sums; for quantised
+// weights with int8 activations the exact bound of their rounding; 2e-6 for
+// activations and norms; 1e-4 of the largest value for attention.
+func Run(t *testing.T, s Subject) {
+	t.Run("Embed", s.embed)
+	t.Run("AddNorm", s.addNorm)
+	t.Run("Linear", s.linear)
+	t.Run("LinearNaN", s.linearNaN)
+	t.Run("Rotate", s.rotate)
+	t.Run("Attend", s.attend)
+	t.Run("GLU", s.glu)
+	t.Run("Route", s.route)
+	t.Run("Experts", s.experts)
+	t.Run("Last", s.last)
+	t.Run("Sample", s.sample)
+	t.Run("Pending", s.pending)
+	t.Run("History", s.history)
+	t.Run("Refuses", s.refuses)
+	t.Run("Invariance", s.invariance)
+}
+
+// spec is a small dense model with odd sizes; tests change what they are about.
+func spec() *model.Spec {
+	return &model.Spec{Family: "llama", Name: "devicetest", Layers: 1, Hidden: 96, Vocab: 71, Heads: 4, KVHeads: 2, HeadDim: 6,
+		MaxLen: 4096, Eps: 1e-5, RoPE: model.RoPE{Base: 10000}, Windows: []int{0}, FFN: model.FFN{Inner: 35}}
+}
+
+func limits(s *model.Spec) model.Limits {
+	windows, _ := s.Groups()
+	return model.Limits{MaxSeqs: 4, MaxTokens: 64, MaxLen: 1024, BlockSize: 16, Blocks: slices.Repeat([]int{256}, len(windows)), Depth: 1}
+}
+
+// A bench is an open device with what tests of it share.
+type bench struct {
+	t    *testing.T
+	dev  Device
+	spec *model.Spec
+	lim  model.Limits
+	rng  *rand.Rand
+}
+
+func (s Subject) open(t *testing.T, spec *model.Spec, lim model.Limits) *bench {
+	t.Helper()
+	dev := s.Open(t, spec, lim)
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return &bench{t: t, dev: dev, spec: spec, lim: lim, rng: rand.New(rand.NewPCG(1, 2))}
+}
+
+// normal returns n values of standard deviation sd.
+func (b *bench) normal(n int, sd float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(b.rng.NormFloat64() * sd)
+	}
+	return x
+}
+
+// buf returns a buffer; x, if any, becomes its content.
+func (b *bench) buf(rows, width int, x []float32) model.Buf {
+	b.t.Helper()
+	buf, err := b.dev.Alloc(max(rows, b.lim.MaxTokens), width)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if x != nil {
+		b.dev.Write(buf, x)
+	}
+	return buf
+}
+
+func (b *bench) upload(w tensor.Tensor, use model.Use) model.Weight {
+	b.t.Helper()
+	up, err := b.dev.Upload(w, use)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return up
+}
+
+func (b *bench) vector(x []float32, shape ...int) model.Weight {
+	w, _ := encode("vector", tensor.F32, x, shape...)
+	return b.upload(w, model.AsVector)
+}
+
+// begin starts a step of one row of n tokens at position 0, all of id 1.
+func (b *bench) begin(n int) {
+	b.t.Helper()
+	tables := make([][]runner.BlockID, len(b.lim.Blocks))
+	for g := range tables {
+		for k := range (n + b.lim.BlockSize - 1) / b.lim.BlockSize {
+			tables[g] = append(tables[g], runner.BlockID(k))
+		}
+	}
+	b.beginBatch(&runner.Batch{Tokens: slices.Repeat([]int32{1}, n), Rows: []runner.Row{{Len: n, Tables: tables, Sample: true, Params: &sample.Params{}}}})
+}
+
+func (b *bench) beginBatch(batch *runner.Batch) {
+	b.t.Helper()
+	if err := b.dev.Begin(batch); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// end finishes a step and returns its result.
+func (b *bench) end() *runner.Result {
+	b.t.Helper()
+	if err := b.dev.End(); err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := b.dev.Wait()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+// encode stores x as a tensor of type dt whose bytes begin at an odd address,
+// and returns the values that the stored form stands for.
+func encode(name string, dt tensor.DType, x []float32, shape ...int) (tensor.Tensor, []float32) {
+	cols := shape[len(shape)-1]
+	rows := len(x) / cols
+	size := dt.RowBytes(cols)
+	t := tensor.Tensor{Name: name, DType: dt, Shape: shape, Data: odd(rows * size)}
+	if dt == tensor.MXFP4HF {
+		t.Scales = odd(rows * cols / 32)
+	}
+	back := make([]float32, len(x))
+	for i := range rows {
+		r := t.Row(i)
+		tensor.Encode(dt, r.Data, r.Scales, x[i*cols:][:cols])
+		r.Floats(back[i*cols:][:cols])
+	}
+	return t, back
+}
+
+func odd(n int) []byte { return make([]byte, n+1)[1:] }
+
+// near fails unless got[i] is within tol[i] of want[i], or both are NaN.
+func near(t *testing.T, what string, got []float32, want, tol []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i, g := range got {
+		diff := math.Abs(float64(g) - want[i])
+		if diff <= tol[i] || float64(g) == want[i] || g != g && want[i] != want[i] {
+			continue
+		}
+		t.Fatalf("%s: value %d is %v, want %v ± %.2g", what, i, g, want[i], tol[i])
+	}
+}
