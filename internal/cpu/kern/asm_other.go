@@ -1,6 +1,36 @@
+//go:build purego || !amd64
+
 package kern
+
+import "unsafe"
 
 // Available reports whether this machine and this build have the level.
 func (l Level) Available() bool { return l == Go }
 
 func pause() {}
+
+// The kernels of the levels above Go do not exist in this build, and Available
+// says so.
+const noKernels = "kern: this build has portable Go only; use kern.Detect to choose a level"
+
+func quantiseAsm(Level, *float32, int, *byte, *byte, int, int) { panic(noKernels) }
+
+func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
+
+func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, *[maxDot * dotRows]float32) {
+	panic(noKernels)
+}
+
+func weighAsm(Level, family, int, *float32, int, *float32, int, unsafe.Pointer, int, int, int) {
+	panic(noKernels)
+}
+
+func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
+
+func mulAddAsm(Level, *float32, *float32, int, float32) { panic(noKernels) }
+
+func swigluAsm(Level, *float32, *float32, int, float32, float32, float32) { panic(noKernels) }
+
+func expSumAsm(Level, *float32, int, float32) float32 { panic(noKernels) }
+
+func toBF16Asm(Level, *uint16, *float32, int) { panic(noKernels) }

@@ -24,12 +24,9 @@ func dotGo(w, x []float32) float32 {
 			acc[l] = fma(wk[l], xk[l], acc[l])
 		}
 	}
-	return dotTail(w[n:], x[n:], reduce(&acc))
-}
-
-func dotTail(w, x []float32, sum float32) float32 {
-	for k, v := range x {
-		sum = fma(w[k], v, sum)
+	sum := reduce(&acc)
+	for k := n; k < len(x); k++ {
+		sum = fma(w[k], x[k], sum)
 	}
 	return sum
 }
@@ -44,11 +41,29 @@ func reduce(acc *[lanes]float32) float32 {
 }
 
 // dots computes y[t·4+r] = w[r]·x[t] for four weight rows of a family that keeps
-// rows as stored, and T <= maxDot float32 rows, all of n elements.
+// rows as stored (on level Go: f32) and T <= maxDot float32 rows, n elements each.
 func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
+	main := n &^ (lanes - 1)
+	if l > Go && main > 0 {
+		dotsAsm(l, f, w, x, main, T, y)
+	}
+	if l > Go && main == n {
+		return
+	}
 	for t := range T {
+		xt := unsafe.Slice((*float32)(x[t]), n)
 		for r := range dotRows {
-			y[t*dotRows+r] = dotGo(unsafe.Slice((*float32)(w[r]), n), unsafe.Slice((*float32)(x[t]), n))
+			d := &y[t*dotRows+r]
+			switch {
+			case l == Go:
+				*d = dotGo(unsafe.Slice((*float32)(w[r]), n), xt)
+				continue
+			case main == 0:
+				*d = 0
+			}
+			for k := main; k < n; k++ {
+				*d = fma(f.element(w[r], k), xt[k], *d)
+			}
 		}
 	}
 }

@@ -36,13 +36,21 @@ func (l Level) tileRows(n int) int {
 // The words after the scales are the sums of quants 0-15 and 16-31.
 func (l Level) quantise(x []float32, a []byte, T, t int) {
 	_ = a[:tileBytes*T*(len(x)/32)]
-	quantiseGo(x, a, T, t)
+	if l == Go {
+		quantiseGo(x, a, T, t)
+		return
+	}
+	quantiseAsm(l, &x[0], len(x)/32, &a[32*t], &a[32*T+4*t], 4*T, tileBytes*T)
 }
 
 // tile multiplies a row group with an activation tile; see tileGo.
 func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[maxTile * groupRows]float32) {
 	_, _, _ = g.quants[:nb*layouts[g.f].quants], g.scales[:g.f.scalesAt(nb-1)+layouts[g.f].scales], a[:tileBytes*T*nb]
-	g.tileGo(a, nb, T, bias[:], y[:])
+	if l == Go {
+		g.tileGo(a, nb, T, bias[:], y[:])
+		return
+	}
+	tileKernel(l, g.f, T, &g.quants[0], &g.scales[0], &a[0], nb, &bias[0], &y[0])
 }
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0
@@ -121,7 +129,7 @@ func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
 		word := func(i, t int) uint32 { return binary.LittleEndian.Uint32(aux[4*(i*T+t):]) }
 		for r := range groupRows {
 			g.unpack(b, r, &w)
-			scale0, scale1, minimum := g.factors(b, r)
+			scale0, _, minimum := g.factors(b, r)
 			if g.f == mx4 {
 				scale0 *= 2 // the tile's scale is halved instead: exact
 			}
@@ -139,7 +147,6 @@ func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
 					*c = fma(minimum, math.Float32frombits(word(2, t)), *c)
 				}
 			}
-			_ = scale1
 		}
 	}
 	for t := range T {

@@ -3,6 +3,7 @@ package kern
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"ossian/internal/tensor"
 )
@@ -10,15 +11,14 @@ import (
 // Float is how keys and values are stored: float32 or the bits of a bfloat16.
 type Float interface{ float32 | uint16 }
 
-func widen[F Float](v F) float32 {
-	switch v := any(v).(type) {
-	case uint16:
-		return math.Float32frombits(uint32(v) << 16)
-	case float32:
-		return v
+func familyOfFloat[F Float]() family {
+	if unsafe.Sizeof(F(0)) == 2 {
+		return bf16
 	}
-	panic("unreachable")
+	return f32
 }
+
+func widen[F Float](v F) float32 { return familyOfFloat[F]().element(unsafe.Pointer(&v), 0) }
 
 // Scores computes dst[h·ldd+j] = q[h]·k[j] for some query heads and n keys of d
 // elements. q is [heads, d]; key j lies at k[j·ldk:]. Each key is loaded once for
@@ -28,9 +28,36 @@ func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int,
 		return
 	}
 	checkHeads("scores", len(dst), ldd, n, len(q), len(k), ldk, heads, d)
+	if l > Go {
+		scores(l, dst, ldd, q, heads, d, k, ldk, n)
+		return
+	}
 	for h := range heads {
 		for j := range n {
 			dst[h*ldd+j] = scoreGo(q[h*d:][:d], k[j*ldk:][:d])
+		}
+	}
+}
+
+// scores takes four keys and up to six heads at a time.
+func scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int, k []F, ldk, n int) {
+	var ks [dotRows]unsafe.Pointer
+	var qs [maxDot]unsafe.Pointer
+	var y [maxDot * dotRows]float32
+	f, tiles := familyOfFloat[F](), (heads+maxDot-1)/maxDot
+	for tile := range tiles {
+		h0, h1 := tile*heads/tiles, (tile+1)*heads/tiles
+		for h := h0; h < h1; h++ {
+			qs[h-h0] = unsafe.Pointer(&q[h*d])
+		}
+		for j := 0; j < n; j += dotRows {
+			for r := range ks {
+				ks[r] = unsafe.Pointer(&k[min(j+r, n-1)*ldk])
+			}
+			l.dots(f, &ks, &qs, d, h1-h0, &y)
+			for h := h0; h < h1; h++ {
+				copy(dst[h*ldd+j:h*ldd+min(n, j+dotRows)], y[(h-h0)*dotRows:])
+			}
 		}
 	}
 }
@@ -44,9 +71,26 @@ func Weigh[F Float](l Level, acc []float32, heads, d int, p []float32, ldp int, 
 		return
 	}
 	checkHeads("weigh", len(p), ldp, n, len(acc), len(v), ldv, heads, d)
-	for h := range heads {
-		weighGo(acc[h*d:][:d], p[h*ldp:][:n], v, ldv)
+	main := l.whole(d)
+	for h := 0; h < heads && main > 0; {
+		step := 1
+		if heads-h >= 4 {
+			step = 4
+		}
+		weighAsm(l, familyOfFloat[F](), step, &acc[h*d], 4*d, &p[h*ldp], 4*ldp, unsafe.Pointer(&v[0]), int(unsafe.Sizeof(v[0]))*ldv, n, main)
+		h += step
 	}
+	for h := 0; h < heads && main < d; h++ {
+		weighGo(acc[h*d+main:(h+1)*d], p[h*ldp:][:n], v[main:], ldv)
+	}
+}
+
+// whole returns how many of n elements the level's kernels take; Go does the rest.
+func (l Level) whole(n int) int {
+	if l == Go {
+		return 0
+	}
+	return n &^ (lanes - 1)
 }
 
 func checkHeads(op string, scores, lds, n, rows, kv, ldkv, heads, d int) {
@@ -81,12 +125,24 @@ func weighGo[F Float](acc, p []float32, v []F, ldv int) {
 }
 
 // SumSq returns the sum of squares of x, in the order of the matrix kernels.
-func SumSq(l Level, x []float32) float32 { return dotGo(x, x) }
+func SumSq(l Level, x []float32) float32 {
+	if l == Go || len(x) == 0 {
+		return dotGo(x, x)
+	}
+	p := unsafe.Pointer(&x[0])
+	var y [maxDot * dotRows]float32
+	l.dots(f32, &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{p}, len(x), 1, &y)
+	return y[0]
+}
 
 // ScaleMul computes dst[i] = x[i]·k·w[i], rounded after each product. dst may be x.
 func ScaleMul(l Level, dst, x, w []float32, k float32) {
 	checkLen("scaleMul", len(dst), len(x), len(w))
-	scaleMulGo(dst, x, w, k)
+	n := l.whole(len(x))
+	if n > 0 {
+		scaleMulAsm(l, &dst[0], &x[0], &w[0], n, k)
+	}
+	scaleMulGo(dst[n:], x[n:], w[n:], k)
 }
 
 func scaleMulGo(dst, x, w []float32, k float32) {
@@ -96,21 +152,16 @@ func scaleMulGo(dst, x, w []float32, k float32) {
 }
 
 // Add computes dst[i] += x[i].
-func Add(l Level, dst, x []float32) {
-	checkLen("add", len(dst), len(x), len(x))
-	addGo(dst, x)
-}
-
-func addGo(dst, x []float32) {
-	for i, v := range x {
-		dst[i] += v
-	}
-}
+func Add(l Level, dst, x []float32) { MulAdd(l, dst, x, 1) }
 
 // MulAdd computes dst[i] += k·x[i], rounded once.
 func MulAdd(l Level, dst, x []float32, k float32) {
 	checkLen("mulAdd", len(dst), len(x), len(x))
-	mulAddGo(dst, x, k)
+	n := l.whole(len(x))
+	if n > 0 {
+		mulAddAsm(l, &dst[0], &x[0], n, k)
+	}
+	mulAddGo(dst[n:], x[n:], k)
 }
 
 func mulAddGo(dst, x []float32, k float32) {
@@ -128,29 +179,60 @@ func checkLen(op string, dst, x, w int) {
 // SwiGLU computes dst[i] = silu(g)·u, where gu holds g0, u0, g1, u1, … and
 // silu(g) = g/(1+exp(-g)).
 func SwiGLU(l Level, dst, gu []float32) {
-	checkLen("swiGLU", 2*len(dst), len(gu), len(gu))
-	for i := range dst {
-		dst[i] = swishGo(gu[2*i], 1) * gu[2*i+1]
-	}
+	swiglu(l, dst, gu, 1, float32(math.Inf(1)), 0)
 }
 
 // SwiGLUClamped is SwiGLU as gpt-oss has it (models.md 1.2): g is limited from
 // above, u to ±limit, dst[i] = g/(1+exp(-alpha·g))·(u+1).
 func SwiGLUClamped(l Level, dst, gu []float32, alpha, limit float32) {
-	checkLen("swiGLUClamped", 2*len(dst), len(gu), len(gu))
-	for i := range dst {
-		g, u := min(gu[2*i], limit), max(min(gu[2*i+1], limit), -limit)
-		dst[i] = swishGo(g, alpha) * (u + 1)
-	}
+	swiglu(l, dst, gu, alpha, limit, 1)
 }
 
-func swishGo(g, alpha float32) float32 { return g / (1 + expGo(-alpha*g)) }
+func swiglu(l Level, dst, gu []float32, alpha, limit, plus float32) {
+	checkLen("swiglu", 2*len(dst), len(gu), len(gu))
+	n := l.whole(len(dst))
+	if n > 0 {
+		swigluAsm(l, &dst[0], &gu[0], n, alpha, limit, plus)
+	}
+	if l == Go || n == len(dst) {
+		swigluGo(dst[n:], gu[2*n:], alpha, limit, plus)
+		return
+	}
+	var d [lanes]float32 // the tail must not be rounded differently
+	var s [2 * lanes]float32
+	copy(s[:], gu[2*n:])
+	swigluAsm(l, &d[0], &s[0], lanes, alpha, limit, plus)
+	copy(dst[n:], d[:])
+}
+
+func swigluGo(dst, gu []float32, alpha, limit, plus float32) {
+	for i := range dst {
+		g, u := min(gu[2*i], limit), max(min(gu[2*i+1], limit), -limit)
+		dst[i] = g / (1 + expGo(float32(-alpha*g))) * (u + plus)
+	}
+}
 
 // ExpSum replaces x[i] by exp(x[i]-m) and returns the sum, in 16 lanes; the last
 // len(x) mod 16 count as lanes of their own, summed last. No x[i] may exceed m by
 // more than 88: softmax takes the maximum. Below -87 the result is 0.
 func ExpSum(l Level, x []float32, m float32) float32 {
-	return expSumGo(x, m)
+	n := l.whole(len(x))
+	if l == Go {
+		return expSumGo(x, m)
+	}
+	var sum, rest float32
+	if n > 0 {
+		sum = expSumAsm(l, &x[0], n, m)
+	}
+	if n < len(x) {
+		var last [lanes]float32
+		for i := copy(last[:], x[n:]); i < lanes; i++ {
+			last[i] = float32(math.Inf(-1))
+		}
+		rest = expSumAsm(l, &last[0], lanes, m)
+		copy(x[n:], last[:])
+	}
+	return sum + rest
 }
 
 func expSumGo(x []float32, m float32) float32 {
@@ -200,11 +282,11 @@ func expGo(x float32) float32 {
 // ToBF16 converts to bfloat16, to nearest, ties to even; a NaN stays one.
 func ToBF16(l Level, dst []uint16, x []float32) {
 	checkLen("toBF16", len(dst), len(x), len(x))
-	toBF16Go(dst, x)
-}
-
-func toBF16Go(dst []uint16, x []float32) {
-	for i, v := range x {
-		dst[i] = tensor.ToBF16(v)
+	n := l.whole(len(x))
+	if n > 0 {
+		toBF16Asm(l, &dst[0], &x[0], n)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = tensor.ToBF16(x[i])
 	}
 }

@@ -1,0 +1,225 @@
+// Command gen writes the amd64 kernels of package kern:
+//
+//	go run . -out ../kern_amd64.s -stubs ../kern_amd64.go -pkg kern -dispatch ../dispatch_amd64.go
+//
+// The Go twins in that package (tileGo, dotGo, …) say what each kernel computes
+// and in which order; kernels.md has the reasons for layouts and tile shapes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func main() {
+	file := flag.String("dispatch", "", "where to write the Go file that chooses among the kernels")
+	ConstraintExpr("amd64,!purego")
+	constants()
+	for _, f := range families {
+		for _, T := range avx512.tileT {
+			tile512(f, T)
+		}
+		for _, T := range avx2.tileT {
+			tile256(f, T)
+		}
+	}
+	for _, isa := range []isa{avx2, avx512} {
+		quantise(isa)
+		for _, f := range []string{"BF16", "F16", "F32"} {
+			for T := 1; T <= isa.dotT; T++ {
+				dots(isa, f, T)
+			}
+		}
+		for _, f := range []string{"BF16", "F32"} {
+			weigh(isa, f, 1)
+			weigh(isa, f, 4)
+		}
+		scaleMul(isa)
+		mulAdd(isa)
+		expSum(isa)
+		swiglu(isa)
+		toBF16(isa)
+	}
+	pause()
+	Generate()
+	if err := dispatch(*file); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// An isa is what the elementwise kernels need to know of an instruction set.
+type isa struct {
+	name  string
+	size  int // bytes of a register
+	vec   func() reg.VecVirtual
+	dotR  int   // weight rows and …
+	dotT  int   // … most activation rows of a dots kernel
+	tileT []int // rows of the tile kernels
+}
+
+var (
+	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, tileT: []int{1, 2, 3, 4}}
+	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, tileT: []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16}}
+)
+
+// lanes is the number of float32 sums in the reductions of both sets; AVX2 holds
+// them in two registers.
+const lanes = 16
+
+// regs returns the registers of one set of lanes.
+func (i isa) regs() []reg.VecVirtual {
+	v := make([]reg.VecVirtual, lanes*4/i.size)
+	for k := range v {
+		v[k] = i.vec()
+	}
+	return v
+}
+
+func (i isa) zeroed() []reg.VecVirtual {
+	v := i.regs()
+	for _, r := range v {
+		VXORPS(r, r, r)
+	}
+	return v
+}
+
+// function begins a kernel.
+func function(name, signature, doc string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+	Doc(name + " " + doc)
+}
+
+func param(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+// broadcast loads a float32 parameter into every lane of v.
+func broadcast(name string, v reg.VecVirtual) reg.VecVirtual {
+	p, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VBROADCASTSS(p.Addr, v)
+	return v
+}
+
+func end() {
+	VZEROUPPER()
+	RET()
+}
+
+// reduce sums the lanes of up to four registers of partial sums, as reduce in Go
+// does: halves[i] holds lanes l+(l+8). The sums land in the low lanes of an XMM.
+func (i isa) reduce(halves []reg.VecVirtual) reg.VecVirtual {
+	pair := func(a, b reg.VecVirtual) reg.VecVirtual { // VHADDPS cannot name registers from 16 on
+		even, odd := YMM(), YMM()
+		VSHUFPS(Imm(0x88), b, a, even)
+		VSHUFPS(Imm(0xdd), b, a, odd)
+		VADDPS(odd, even, even)
+		return even
+	}
+	at := func(i int) reg.VecVirtual { return halves[min(i, len(halves)-1)] }
+	a := pair(at(0), at(1))
+	b := a
+	if len(halves) > 2 {
+		b = pair(at(2), at(3))
+	}
+	s := pair(a, b)
+	h := XMM()
+	if i.size == 64 {
+		VEXTRACTF32X4(Imm(1), s, h)
+	} else {
+		VEXTRACTF128(Imm(1), s, h)
+	}
+	VADDPS(h, s.AsX(), s.AsX())
+	return s
+}
+
+// halve folds one set of lanes to eight.
+func (i isa) halve(v []reg.VecVirtual) reg.VecVirtual {
+	h := YMM()
+	if i.size == 32 {
+		VADDPS(v[1], v[0], h)
+		return h
+	}
+	VEXTRACTF64X4(Imm(1), v[0], h)
+	VADDPS(h, v[0].AsY(), h)
+	return h
+}
+
+// float loads elements of a row of type f at m as float32.
+func float(f string, m Mem, v reg.VecVirtual) {
+	switch f {
+	case "BF16":
+		VPMOVZXWD(m, v)
+		VPSLLD(Imm(16), v, v)
+	case "F16":
+		VCVTPH2PS(m, v)
+	default:
+		VMOVUPS(m, v)
+	}
+}
+
+func elementSize(f string) int {
+	if f == "F32" {
+		return 4
+	}
+	return 2
+}
+
+var (
+	lutFP4, lutNibble, lowNibbles, ones16, minE8M0 Mem
+	absMask, signBits, tiny, minus127, packOrder   Mem
+	evens, odds                                    Mem
+)
+
+func constants() {
+	lutFP4 = table("lutFP4", 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0)
+	lutNibble = table("lutNibble", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+	lowNibbles = repeat("lowNibbles", 0x0f0f0f0f)
+	ones16 = repeat("ones16", 0x00010001)
+	minE8M0 = repeat("minE8M0", 0x00400000) // 2^-127, the value of exponent 0
+	absMask = repeat("absMask", 0x7fffffff)
+	tiny = repeat("tiny", math.Float32bits(1e-30))
+	minus127 = repeat("minus127", 0xffffff81)
+	signBits = repeat("signBits", 0x80808080)
+	packOrder = words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)
+	evens = words("evens", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+	odds = words("odds", 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+}
+
+// table makes a table of 16 bytes, twice for AVX2.
+func table(name string, v ...byte) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i := range 32 {
+		DATA(i, U8(v[i%len(v)]))
+	}
+	return m
+}
+
+// repeat makes a constant of eight equal words.
+func repeat(name string, v uint32) Mem { return words(name, v, v, v, v, v, v, v, v) }
+
+func words(name string, v ...uint32) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, w := range v {
+		DATA(4*i, U32(w))
+	}
+	return m
+}
+
+// constant makes a float32; avo would print F32(1) as the integer 1.
+func constant(name string, v float64) Mem { return repeat(name, math.Float32bits(float32(v))) }
+
+func pause() {
+	function("pause", "func()", "tells the core that its thread is waiting in a loop.")
+	PAUSE()
+	RET()
+}
+
+func label(format string, a ...any) string { return fmt.Sprintf(format, a...) }

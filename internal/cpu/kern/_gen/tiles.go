@@ -1,0 +1,431 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A family is a packed form of weights, as the type of that name in package kern.
+type family struct {
+	name string
+	lut  *Mem  // nibble families: quant of each nibble
+	kind scale // form of the scales
+	adds int   // AVX2: how many products of two quants fit an int16 together
+}
+
+type scale int
+
+const (
+	e8m0    scale = iota // exponent bytes
+	half                 // f16
+	halfMin              // f16 and f16 minimum
+	k45                  // f16 pairs per 256, u8 scale and minimum
+	k6                   // f16 per 256, two s8 scales
+)
+
+var families = []family{
+	{"mx4", &lutFP4, e8m0, 4}, // 4·2·24·127 = 24384
+	{"q4", &lutNibble, half, 8},
+	{"q4m", &lutNibble, halfMin, 8}, // 8·2·15·127 = 30480
+	{"q4k", &lutNibble, k45, 8},
+	{"q8", nil, half, 1}, // 2·128·127 = 32512
+	{"q5k", nil, k45, 4}, // 4·2·31·127 = 31496
+	{"q6k", nil, k6, 2},  // 2·2·63·127 = 32004
+}
+
+const tileBytes = 44
+
+func (f family) quantBytes() int {
+	if f.lut != nil {
+		return 256
+	}
+	return 512
+}
+
+func (f family) scaleBytes() int { return [...]int{16, 32, 64, 32, 32}[f.kind] }
+func (f family) headBytes() int  { return [...]int{0, 0, 0, 64, 32}[f.kind] }
+func (f family) minima() bool    { return f.kind == halfMin || f.kind == k45 }
+
+// words gives the order of the eight words of a block: which word of the
+// activations multiplies the low and high nibbles, or the bytes, as they come.
+func (f family) word(i int) int {
+	if f.lut != nil {
+		return i/2 + i%2*4
+	}
+	return i
+}
+
+func (f family) begin(T int, isa string) {
+	function(fmt.Sprintf("%sTile%d%s", f.name, T, isa), "func(w, s, a *byte, nb int, bias, y *float32)",
+		fmt.Sprintf("multiplies a row group with a tile of %d rows; see tileGo.", T))
+}
+
+// loops runs body for every block; K-quants have eight blocks after each head.
+func (f family) loops(id string, w, s, a, nb reg.GPVirtual, T int, head, body func()) {
+	left := nb
+	if f.headBytes() > 0 {
+		Label("super" + id)
+		head()
+		ADDQ(Imm(uint64(f.headBytes())), s)
+		left = GP64()
+		MOVQ(U32(8), left)
+	}
+	Label("block" + id)
+	body()
+	ADDQ(U32(f.quantBytes()), w)
+	ADDQ(Imm(uint64(f.scaleBytes())), s)
+	ADDQ(U32(tileBytes*T), a)
+	DECQ(left)
+	JNZ(LabelRef("block" + id))
+	if f.headBytes() > 0 {
+		SUBQ(Imm(8), nb)
+		JNZ(LabelRef("super" + id))
+	}
+}
+
+// dot emits VPDPBUSD acc += u8·s8 with s8 broadcast from memory. avo 0.5.0 has
+// no AVX512_VNNI, the assembler does.
+func dot(s8 Mem, u8, acc reg.VecVirtual) {
+	Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Suffixes: []string{"BCST"}, Operands: []Op{s8, u8, acc},
+		Inputs: []Op{s8, u8, acc}, Outputs: []Op{acc}, ISA: []string{"AVX512_VNNI"}})
+}
+
+// ahead is the distance of software prefetches, worth a third of the bandwidth
+// in decode (kernels.md 3).
+const ahead = 4096
+
+// tile512 writes a tile kernel of 16 rows × T.
+func tile512(f family, T int) {
+	f.begin(T, "AVX512")
+	w, s, a, nb := param("w"), param("s"), param("a"), param("nb")
+	var tab reg.VecVirtual
+	if f.lut != nil {
+		tab = ZMM()
+		VBROADCASTI32X4(*f.lut, tab) // VPERMB reads 6 bits of an index: four copies serve as a mask
+	}
+	acc := make([]reg.VecVirtual, T)
+	for t := range acc {
+		acc[t] = ZMM()
+		VXORPS(acc[t], acc[t], acc[t])
+	}
+	d, dmin := ZMM(), ZMM()
+	f.loops("", w, s, a, nb, T, func() {
+		VCVTPH2PS(Mem{Base: s}, d)
+		if f.kind == k45 {
+			VCVTPH2PS(Mem{Base: s, Disp: 32}, dmin)
+		}
+	}, func() {
+		for i := 0; i < f.quantBytes(); i += 64 {
+			PREFETCHT0(Mem{Base: w, Disp: ahead + i})
+		}
+		q := f.unpack512(w, tab)
+		if f.kind == k6 {
+			tokens6(T, s, a, q, d, acc)
+			return
+		}
+		sc, mn := f.scales512(s, d, dmin)
+		f.tokens512(T, a, q, sc, mn, acc)
+	})
+	bias, y := param("bias"), param("y")
+	for t := range acc {
+		VADDPS(Mem{Base: bias}, acc[t], acc[t])
+		VMOVUPS(acc[t], Mem{Base: y, Disp: 64 * t})
+	}
+	end()
+}
+
+// unpack512 loads the quants of a block as bytes, word by word of the activations.
+func (f family) unpack512(w reg.GPVirtual, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
+	for i := range q {
+		q[i] = ZMM()
+	}
+	for z := range 8 {
+		if f.lut == nil {
+			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
+			continue
+		}
+		if z < 4 {
+			VMOVDQU64(Mem{Base: w, Disp: 64 * z}, q[z])
+			VPSRLW(Imm(4), q[z], q[z+4])
+			VPERMB(tab, q[z], q[z])
+			VPERMB(tab, q[z+4], q[z+4])
+		}
+	}
+	return q
+}
+
+func (f family) scales512(s reg.GPVirtual, d, dmin reg.VecVirtual) (sc, mn reg.VecVirtual) {
+	sc = ZMM()
+	switch f.kind {
+	case e8m0:
+		VPMOVZXBD(Mem{Base: s}, sc)
+		VPSLLD(Imm(23), sc, sc)
+		VPMAXUD_BCST(minE8M0, sc, sc)
+	case half:
+		VCVTPH2PS(Mem{Base: s}, sc)
+	case halfMin:
+		mn = ZMM()
+		VCVTPH2PS(Mem{Base: s}, sc)
+		VCVTPH2PS(Mem{Base: s, Disp: 32}, mn)
+	case k45:
+		mn = ZMM()
+		VPMOVZXBD(Mem{Base: s}, sc)
+		VPMOVZXBD(Mem{Base: s, Disp: 16}, mn)
+		VCVTDQ2PS(sc, sc)
+		VCVTDQ2PS(mn, mn)
+		VMULPS(d, sc, sc)
+		VMULPS(dmin, mn, mn)
+	}
+	return sc, mn
+}
+
+// tokens512 adds a block's products with T rows, three rows interleaved to hide
+// the latency of the dot products.
+func (f family) tokens512(T int, a reg.GPVirtual, q [8]reg.VecVirtual, sc, mn reg.VecVirtual, acc []reg.VecVirtual) {
+	// One set of registers for all rows: avo takes zeroing for a use, and would
+	// keep every row's sum alive through the loop.
+	sum := [3]reg.VecVirtual{ZMM(), ZMM(), ZMM()}
+	for t0 := 0; t0 < T; t0 += len(sum) {
+		n := min(len(sum), T-t0)
+		for i := range n {
+			if f.minima() {
+				VPXORD(sum[i], sum[i], sum[i])
+				continue
+			}
+			VPBROADCASTD(Mem{Base: a, Disp: 36*T + 4*(t0+i)}, sum[i])
+		}
+		for k := range q {
+			for i := range n {
+				dot(Mem{Base: a, Disp: 32*(t0+i) + 4*k}, q[k], sum[i])
+			}
+		}
+		for i := range n {
+			VCVTDQ2PS(sum[i], sum[i])
+			VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*(t0+i)}, sum[i], sum[i])
+			VFMADD231PS(sum[i], sc, acc[t0+i])
+			if f.minima() {
+				VFMADD231PS_BCST(Mem{Base: a, Disp: 40*T + 4*(t0+i)}, mn, acc[t0+i])
+			}
+		}
+	}
+}
+
+// tokens6 is tokens512 for a scale per half block.
+func tokens6(T int, s, a reg.GPVirtual, q [8]reg.VecVirtual, d reg.VecVirtual, acc []reg.VecVirtual) {
+	var sc [2]reg.VecVirtual
+	for h := range sc {
+		sc[h] = ZMM()
+		VPMOVSXBD(Mem{Base: s, Disp: 16 * h}, sc[h])
+		VCVTDQ2PS(sc[h], sc[h])
+	}
+	var sum [2][2]reg.VecVirtual
+	for t0 := 0; t0 < T; t0 += 2 {
+		n := min(2, T-t0)
+		for i := range n {
+			for h := range sc {
+				sum[i][h] = ZMM()
+				VPBROADCASTD(Mem{Base: a, Disp: (36+4*h)*T + 4*(t0+i)}, sum[i][h])
+			}
+		}
+		for k := range 4 {
+			for i := range n {
+				for h := range sc {
+					dot(Mem{Base: a, Disp: 32*(t0+i) + 16*h + 4*k}, q[4*h+k], sum[i][h])
+				}
+			}
+		}
+		for i := range n {
+			VCVTDQ2PS(sum[i][0], sum[i][0])
+			VCVTDQ2PS(sum[i][1], sum[i][1])
+			VMULPS(sc[0], sum[i][0], sum[i][0])
+			VFMADD231PS(sum[i][1], sc[1], sum[i][0])
+			VMULPS_BCST(Mem{Base: a, Disp: 32*T + 4*(t0+i)}, sum[i][0], sum[i][0])
+			VFMADD231PS(sum[i][0], d, acc[t0+i])
+		}
+	}
+}
+
+// tile256 writes a tile kernel as two passes of 8 rows × T.
+func tile256(f family, T int) {
+	f.begin(T, "AVX2")
+	for h := range 2 {
+		w, s, a, nb := param("w"), param("s"), param("a"), param("nb")
+		acc := make([]reg.VecVirtual, T)
+		for t := range acc {
+			acc[t] = YMM()
+			VXORPS(acc[t], acc[t], acc[t])
+		}
+		head := GP64()
+		f.loops(label("%d", h), w, s, a, nb, T, func() { MOVQ(s, head) }, func() {
+			if h == 0 {
+				for i := 0; i < f.quantBytes(); i += 64 {
+					PREFETCHT0(Mem{Base: w, Disp: ahead + i})
+				}
+			}
+			if f.kind == k6 {
+				f.block6(T, h, w, s, a, head, acc)
+				return
+			}
+			sum := f.dots256(T, h, 0, 8, 36*T, w, a)
+			sc, mn := f.scales256(h, s, head)
+			for t := range acc {
+				scaled256(a, 32*T+4*t, sum[t])
+				VFMADD231PS(sum[t], sc, acc[t])
+				if f.minima() {
+					b := YMM()
+					VBROADCASTSS(Mem{Base: a, Disp: 40*T + 4*t}, b)
+					VFMADD231PS(b, mn, acc[t])
+				}
+			}
+		})
+		bias, y := param("bias"), param("y")
+		for t := range acc {
+			VADDPS(Mem{Base: bias, Disp: 32 * h}, acc[t], acc[t])
+			VMOVUPS(acc[t], Mem{Base: y, Disp: 64*t + 32*h})
+		}
+	}
+	end()
+}
+
+// scaled256 turns an integer sum into a float and applies the activations' scale.
+func scaled256(a reg.GPVirtual, disp int, sum reg.VecVirtual) {
+	b := YMM()
+	VBROADCASTSS(Mem{Base: a, Disp: disp}, b)
+	VCVTDQ2PS(sum, sum)
+	VMULPS(b, sum, sum)
+}
+
+// block6 adds a block of q6k.
+func (f family) block6(T, h int, w, s, a, head reg.GPVirtual, acc []reg.VecVirtual) {
+	var sums [2][]reg.VecVirtual
+	for half := range sums {
+		sums[half] = f.dots256(T, h, 4*half, 4*half+4, (36+4*half)*T, w, a)
+		sc := YMM()
+		VPMOVSXBD(Mem{Base: s, Disp: 16*half + 8*h}, sc)
+		VCVTDQ2PS(sc, sc)
+		for t, sum := range sums[half] {
+			VCVTDQ2PS(sum, sum)
+			if half == 0 {
+				VMULPS(sc, sum, sum)
+			} else {
+				VFMADD231PS(sum, sc, sums[0][t])
+			}
+		}
+	}
+	d := YMM()
+	VCVTPH2PS(Mem{Base: head, Disp: 16 * h}, d)
+	for t, sum := range sums[0] {
+		b := YMM()
+		VBROADCASTSS(Mem{Base: a, Disp: 32*T + 4*t}, b)
+		VMULPS(b, sum, sum)
+		VFMADD231PS(sum, d, acc[t])
+	}
+}
+
+// dots256 returns the integer sums of words from..to-1 for 8 rows, started from
+// the int32 at a+start. VPMADDUBSW saturates at int16, so sums widen after every
+// f.adds products. q8 reaches 255: there |w| is multiplied with ±x instead, and
+// no start is needed.
+func (f family) dots256(T, h, from, to, start int, w, a reg.GPVirtual) []reg.VecVirtual {
+	sum, part := make([]reg.VecVirtual, T), make([]reg.VecVirtual, T)
+	for t := range sum {
+		sum[t] = YMM()
+		if f.name == "q8" || f.minima() {
+			VPXOR(sum[t], sum[t], sum[t])
+			continue
+		}
+		VPBROADCASTD(Mem{Base: a, Disp: start + 4*t}, sum[t])
+	}
+	widen := func(v, sum reg.VecVirtual) {
+		VPMADDWD(ones16, v, v)
+		VPADDD(v, sum, sum)
+	}
+	for i := from; i < to; i += 2 {
+		q, sign := f.pair256(i, h, w)
+		for t := range sum {
+			var b [2]reg.VecVirtual
+			for j := range b {
+				b[j] = YMM()
+				VPBROADCASTD(Mem{Base: a, Disp: 32*t + 4*f.word(i+j)}, b[j])
+				if f.adds == 1 {
+					VPSIGNB(sign[j], b[j], b[j])
+				}
+				VPMADDUBSW(b[j], q[j], b[j])
+				if f.adds == 1 {
+					widen(b[j], sum[t])
+				}
+			}
+			if f.adds == 1 {
+				continue
+			}
+			VPADDW(b[1], b[0], b[0])
+			if (i-from)%f.adds == 0 {
+				part[t] = b[0]
+			} else {
+				VPADDW(b[0], part[t], part[t])
+			}
+			if (i-from+2)%f.adds == 0 {
+				widen(part[t], sum[t])
+			}
+		}
+	}
+	return sum
+}
+
+// pair256 loads words i and i+1 of a block for 8 rows, unsigned; sign is the
+// signed word where that is not the whole quant.
+func (f family) pair256(i, h int, w reg.GPVirtual) (q, sign [2]reg.VecVirtual) {
+	q[0], q[1] = YMM(), YMM()
+	if f.lut != nil {
+		VMOVDQU(Mem{Base: w, Disp: 64*(i/2) + 32*h}, q[0])
+		VPSRLW(Imm(4), q[0], q[1])
+		VPAND(lowNibbles, q[0], q[0])
+		VPAND(lowNibbles, q[1], q[1])
+		if f.lut != &lutNibble {
+			tab := YMM()
+			VMOVDQU(*f.lut, tab)
+			VPSHUFB(q[0], tab, q[0])
+			VPSHUFB(q[1], tab, q[1])
+		}
+		return q, sign
+	}
+	for j := range q {
+		VMOVDQU(Mem{Base: w, Disp: 64*(i+j) + 32*h}, q[j])
+		if f.adds == 1 {
+			sign[j] = YMM()
+			VPXOR(signBits, q[j], sign[j])
+			VPABSB(sign[j], q[j])
+		}
+	}
+	return q, sign
+}
+
+func (f family) scales256(h int, s, head reg.GPVirtual) (sc, mn reg.VecVirtual) {
+	sc = YMM()
+	switch f.kind {
+	case e8m0:
+		VPMOVZXBD(Mem{Base: s, Disp: 8 * h}, sc)
+		VPSLLD(Imm(23), sc, sc)
+		VPMAXUD(minE8M0, sc, sc)
+	case half:
+		VCVTPH2PS(Mem{Base: s, Disp: 16 * h}, sc)
+	case halfMin:
+		mn = YMM()
+		VCVTPH2PS(Mem{Base: s, Disp: 16 * h}, sc)
+		VCVTPH2PS(Mem{Base: s, Disp: 32 + 16*h}, mn)
+	case k45:
+		mn = YMM()
+		for i, v := range []reg.VecVirtual{sc, mn} {
+			d := YMM()
+			VPMOVZXBD(Mem{Base: s, Disp: 16*i + 8*h}, v)
+			VCVTPH2PS(Mem{Base: head, Disp: 32*i + 16*h}, d)
+			VCVTDQ2PS(v, v)
+			VMULPS(d, v, v)
+		}
+	}
+	return sc, mn
+}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// quantise writes the quantiser of blocks of 32; see quantiseGo.
+func quantise(isa isa) {
+	function("quantise"+isa.name, "func(x *float32, nb int, q, s *byte, ld, step int)",
+		"quantises nb blocks of 32: quants to q, scale to s, their sums to s+ld and s+2ld; the next block is step bytes on.")
+	x, nb, q, s, ld, step := param("x"), param("nb"), param("q"), param("s"), param("ld"), param("step")
+	c127 := constant("max127"+isa.name, 127)
+	Label("loop")
+	v := append(isa.regs(), isa.regs()...) // elements 0-15, then 16-31
+	abs := append(isa.regs(), isa.regs()...)
+	for i := range v {
+		VMOVUPS(Mem{Base: x, Disp: i * isa.size}, v[i])
+		if isa.size == 64 {
+			VPANDD_BCST(absMask, v[i], abs[i])
+		} else {
+			VPAND(absMask, v[i], abs[i])
+		}
+		if i > 0 {
+			VPMAXUD(abs[i], abs[0], abs[0])
+		}
+	}
+	top := maximum(isa, abs[0])
+	VPMAXUD(tiny, top, top)
+	inv, invs := XMM(), isa.vec()
+	VMOVSS(c127, inv)
+	VDIVSS(top, inv, inv)
+	VBROADCASTSS(inv, invs)
+	VDIVSS(c127, top, top)
+	VMOVSS(top, Mem{Base: s})
+	for i := range v {
+		VMULPS(invs, v[i], v[i])
+		VCVTPS2DQ(v[i], v[i])
+		if isa.size == 64 {
+			VPMAXSD_BCST(minus127, v[i], v[i])
+		} else {
+			VPMAXSD(minus127, v[i], v[i])
+		}
+	}
+	sums(isa, v, s, ld)
+	storeBytes(isa, v, q)
+	ADDQ(U32(128), x)
+	ADDQ(step, q)
+	ADDQ(step, s)
+	DECQ(nb)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+// maximum returns the largest unsigned word of v in the low lane of an XMM.
+func maximum(isa isa, v reg.VecVirtual) reg.VecVirtual {
+	if isa.size == 64 {
+		h := YMM()
+		VEXTRACTI64X4(Imm(1), v, h)
+		VPMAXUD(h, v.AsY(), h)
+		v = h
+	}
+	m, h := XMM(), XMM()
+	VEXTRACTI128(Imm(1), v.AsY(), m)
+	VPMAXUD(v.AsX(), m, m)
+	VPSHUFD(Imm(0x4e), m, h)
+	VPMAXUD(h, m, m)
+	VPSHUFD(Imm(0xb1), m, h)
+	VPMAXUD(h, m, m)
+	return m
+}
+
+// sums stores the sums of both halves of a block.
+func sums(isa isa, v []reg.VecVirtual, s, ld reg.GPVirtual) {
+	var half [2]reg.VecVirtual
+	for i := range half {
+		half[i] = YMM()
+		if isa.size == 64 {
+			VEXTRACTI64X4(Imm(1), v[i], half[i])
+			VPADDD(half[i], v[i].AsY(), half[i])
+			continue
+		}
+		VPADDD(v[2*i], v[2*i+1], half[i])
+	}
+	h := XMM()
+	VPHADDD(half[1], half[0], half[0])
+	VPHADDD(half[0], half[0], half[0])
+	VEXTRACTI128(Imm(1), half[0], h)
+	VPADDD(h, half[0].AsX(), h)
+	VMOVD(h, Mem{Base: s, Index: ld, Scale: 1})
+	VPEXTRD(Imm(1), h, Mem{Base: s, Index: ld, Scale: 2})
+}
+
+func storeBytes(isa isa, v []reg.VecVirtual, q reg.GPVirtual) {
+	if isa.size == 64 {
+		VPMOVSDB(v[0], Mem{Base: q})
+		VPMOVSDB(v[1], Mem{Base: q, Disp: 16})
+		return
+	}
+	order := YMM()
+	VMOVDQU(packOrder, order)
+	VPACKSSDW(v[1], v[0], v[0]) // packing works in 128-bit lanes; the last step restores the order
+	VPACKSSDW(v[3], v[2], v[2])
+	VPACKSSWB(v[2], v[0], v[0])
+	VPERMD(v[0], order, v[0])
+	VMOVDQU(v[0], Mem{Base: q})
+}
+
+// elementwise writes a loop over n floats, a multiple of 16: body gets the offset
+// in bytes of each register in its rows.
+func elementwise(isa isa, n reg.GPVirtual, body func(off int), advance func()) {
+	Label("loop")
+	for off := 0; off < lanes*4; off += isa.size {
+		body(off)
+	}
+	advance()
+	SUBQ(Imm(lanes), n)
+	JNZ(LabelRef("loop"))
+}
+
+func scaleMul(isa isa) {
+	function("scaleMul"+isa.name, "func(dst, x, w *float32, n int, k float32)", "computes dst = x·k·w; n is a multiple of 16.")
+	dst, x, w, n := param("dst"), param("x"), param("w"), param("n")
+	k := broadcast("k", isa.vec())
+	elementwise(isa, n, func(off int) {
+		v := isa.vec()
+		VMULPS(Mem{Base: x, Disp: off}, k, v)
+		VMULPS(Mem{Base: w, Disp: off}, v, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: off})
+	}, func() {
+		ADDQ(Imm(64), dst)
+		ADDQ(Imm(64), x)
+		ADDQ(Imm(64), w)
+	})
+	end()
+}
+
+func mulAdd(isa isa) {
+	function("mulAdd"+isa.name, "func(dst, x *float32, n int, k float32)", "computes dst += k·x; n is a multiple of 16.")
+	dst, x, n := param("dst"), param("x"), param("n")
+	k := broadcast("k", isa.vec())
+	elementwise(isa, n, func(off int) {
+		v := isa.vec()
+		VMOVUPS(Mem{Base: dst, Disp: off}, v)
+		VFMADD231PS(Mem{Base: x, Disp: off}, k, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: off})
+	}, func() {
+		ADDQ(Imm(64), dst)
+		ADDQ(Imm(64), x)
+	})
+	end()
+}
+
+// exponential replaces x by exp(x); see expGo. c holds the constants of expConstants.
+func exponential(isa isa, x reg.VecVirtual, c map[string]Mem) {
+	n, p := isa.vec(), isa.vec()
+	b := func(name string) reg.VecVirtual {
+		v := isa.vec()
+		VBROADCASTSS(c[name], v)
+		return v
+	}
+	var k reg.OpmaskVirtual
+	mask := isa.vec()
+	if isa.size == 64 {
+		k = K()
+		VCMPPS(Imm(5), b("min"), x, k) // not less: a NaN stays
+	} else {
+		VCMPPS(Imm(5), b("min"), x, mask)
+	}
+	VMINPS(x, b("max"), x) // with a NaN the first operand here is the result
+	VMULPS(b("log2e"), x, n)
+	if isa.size == 64 {
+		VRNDSCALEPS(Imm(8), n, n)
+	} else {
+		VROUNDPS(Imm(8), n, n)
+	}
+	VFNMADD231PS(b("ln2Hi"), n, x)
+	VFNMADD231PS(b("ln2Lo"), n, x)
+	VBROADCASTSS(c["c6"], p)
+	for _, name := range []string{"c5", "c4", "c3", "c2", "one", "one"} {
+		VFMADD213PS(b(name), x, p)
+	}
+	VCVTPS2DQ(n, n)
+	VPSLLD(Imm(23), n, n)
+	if isa.size == 64 {
+		VPADDD_Z(n, p, k, x)
+		return
+	}
+	VPADDD(n, p, x)
+	VANDPS(mask, x, x)
+}
+
+func expConstants(suffix string) map[string]Mem {
+	c := map[string]Mem{}
+	for _, v := range []struct {
+		name  string
+		value float64
+	}{
+		{"min", -87}, {"max", 88}, {"log2e", 1.44269504088896341}, {"ln2Hi", 0.693359375}, {"ln2Lo", -2.12194440e-4},
+		{"c6", 1.0 / 720}, {"c5", 1.0 / 120}, {"c4", 1.0 / 24}, {"c3", 1.0 / 6}, {"c2", 0.5}, {"one", 1},
+	} {
+		c[v.name] = constant("exp"+v.name+suffix, v.value)
+	}
+	return c
+}
+
+func expSum(isa isa) {
+	c := expConstants("Sum" + isa.name)
+	function("expSum"+isa.name, "func(x *float32, n int, m float32) float32", "replaces x by exp(x-m) and returns the sum; n is a multiple of 16.")
+	x, n := param("x"), param("n")
+	m := broadcast("m", isa.vec())
+	acc := isa.zeroed()
+	elementwise(isa, n, func(off int) {
+		v := isa.vec()
+		VMOVUPS(Mem{Base: x, Disp: off}, v)
+		VSUBPS(m, v, v)
+		exponential(isa, v, c)
+		VMOVUPS(v, Mem{Base: x, Disp: off})
+		VADDPS(v, acc[off/isa.size], acc[off/isa.size])
+	}, func() { ADDQ(Imm(64), x) })
+	s := isa.reduce([]reg.VecVirtual{isa.halve(acc)})
+	r, err := ReturnIndex(0).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSS(s.AsX(), r.Addr)
+	end()
+}
+
+func swiglu(isa isa) {
+	c := expConstants("GLU" + isa.name)
+	function("swiglu"+isa.name, "func(dst, gu *float32, n int, alpha, limit, plus float32)",
+		"computes dst[i] = swish(gate)·(up+plus), see swigluGo; n is a multiple of 16.")
+	dst, gu, n := param("dst"), param("gu"), param("n")
+	alpha, limit, plus, lower := isa.vec(), isa.vec(), isa.vec(), isa.vec()
+	broadcast("alpha", alpha)
+	broadcast("limit", limit)
+	broadcast("plus", plus)
+	zero := isa.vec()
+	VXORPS(zero, zero, zero)
+	VSUBPS(limit, zero, lower)
+	VSUBPS(alpha, zero, alpha)
+	one := isa.vec()
+	VBROADCASTSS(c["one"], one)
+	elementwise(isa, n, func(off int) {
+		g, u := deinterleave(isa, gu, 2*off)
+		VMINPS(g, limit, g)
+		VMINPS(u, limit, u)
+		VMAXPS(u, lower, u)
+		e := isa.vec()
+		VMULPS(alpha, g, e)
+		exponential(isa, e, c)
+		VADDPS(one, e, e)
+		VDIVPS(e, g, g)
+		VADDPS(plus, u, u)
+		VMULPS(u, g, g)
+		VMOVUPS(g, Mem{Base: dst, Disp: off})
+	}, func() {
+		ADDQ(Imm(64), dst)
+		ADDQ(U32(128), gu)
+	})
+	end()
+}
+
+// deinterleave loads pairs and returns their first and their second elements.
+func deinterleave(isa isa, p reg.GPVirtual, off int) (even, odd reg.VecVirtual) {
+	even, odd = isa.vec(), isa.vec()
+	second := isa.vec()
+	VMOVUPS(Mem{Base: p, Disp: off}, even)
+	VMOVUPS(Mem{Base: p, Disp: off + isa.size}, second)
+	if isa.size == 64 {
+		VMOVUPS(even, odd)
+		e, o := ZMM(), ZMM()
+		VMOVDQU32(evens, e)
+		VMOVDQU32(odds, o)
+		VPERMT2PS(second, e, even)
+		VPERMT2PS(second, o, odd)
+		return even, odd
+	}
+	VSHUFPS(Imm(0xdd), second, even, odd)
+	VSHUFPS(Imm(0x88), second, even, even)
+	VPERMPD(Imm(0xd8), even, even)
+	VPERMPD(Imm(0xd8), odd, odd)
+	return even, odd
+}
+
+func toBF16(isa isa) {
+	round := repeat("bf16Round"+isa.name, 0x7fff)
+	last := repeat("bf16Last"+isa.name, 1)
+	quiet := repeat("bf16Quiet"+isa.name, 0x40)
+	function("toBF16"+isa.name, "func(dst *uint16, x *float32, n int)", "rounds to nearest even; n is a multiple of 16.")
+	dst, x, n := param("dst"), param("x"), param("n")
+	rounds, lasts, quiets := isa.vec(), isa.vec(), isa.vec()
+	for i, v := range []reg.VecVirtual{rounds, lasts, quiets} {
+		VPBROADCASTD([]Mem{round, last, quiet}[i], v)
+	}
+	part := func(off int) reg.VecVirtual {
+		v, r, high := isa.vec(), isa.vec(), isa.vec()
+		VMOVUPS(Mem{Base: x, Disp: off}, v)
+		VPSRLD(Imm(16), v, high)
+		if isa.size == 64 {
+			VPANDD(lasts, high, r)
+			VPORD(quiets, high, high)
+		} else {
+			VPAND(lasts, high, r)
+			VPOR(quiets, high, high)
+		}
+		VPADDD(rounds, r, r)
+		VPADDD(v, r, r)
+		VPSRLD(Imm(16), r, r)
+		if isa.size == 64 {
+			k := K()
+			VCMPPS(Imm(3), v, v, k)
+			VMOVDQA32(high, k, r)
+			return r
+		}
+		nan := isa.vec()
+		VCMPPS(Imm(3), v, v, nan)
+		VBLENDVPS(nan, high, r, r)
+		return r
+	}
+	Label("loop")
+	if isa.size == 64 {
+		VPMOVDW(part(0), Mem{Base: dst})
+	} else {
+		a, b := part(0), part(32)
+		VPACKUSDW(b, a, a)
+		VPERMQ(Imm(0xd8), a, a)
+		VMOVDQU(a, Mem{Base: dst})
+	}
+	ADDQ(Imm(64), x)
+	ADDQ(Imm(32), dst)
+	SUBQ(Imm(lanes), n)
+	JNZ(LabelRef("loop"))
+	end()
+}

@@ -1,0 +1,108 @@
+//go:build !purego
+
+package kern
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// Available reports whether this machine and this build have the level.
+func (l Level) Available() bool {
+	x := &cpu.X86
+	switch l {
+	case Go:
+		return true
+	case AVX2:
+		return x.HasAVX2 && x.HasFMA && x.HasF16C
+	case AVX512:
+		return x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512VBMI && x.HasAVX512VNNI
+	}
+	return false
+}
+
+// The functions below choose among the generated kernels of a level above Go.
+// Their callers have checked lengths.
+
+func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
+	if l == AVX512 {
+		quantiseAVX512(x, nb, q, s, ld, step)
+		return
+	}
+	quantiseAVX2(x, nb, q, s, ld, step)
+}
+
+// dotsAsm covers the 4 × T products with the kernels' own shapes.
+func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
+	rows, cols := 4, 6
+	if l == AVX2 {
+		rows, cols = 2, 3
+	}
+	for t := 0; t < T; t += cols {
+		for r := 0; r < dotRows; r += rows {
+			dotsKernel(l, f, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, &y[t*dotRows+r])
+		}
+	}
+}
+
+func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v unsafe.Pointer, ldv, n, d int) {
+	rows := (*byte)(v)
+	switch {
+	case l == AVX512 && f == bf16 && heads == 4:
+		weighBF164AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case l == AVX512 && f == bf16:
+		weighBF161AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case l == AVX512 && heads == 4:
+		weighF324AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case l == AVX512:
+		weighF321AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case f == bf16 && heads == 4:
+		weighBF164AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	case f == bf16:
+		weighBF161AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	case heads == 4:
+		weighF324AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	default:
+		weighF321AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	}
+}
+
+func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
+	if l == AVX512 {
+		scaleMulAVX512(dst, x, w, n, k)
+		return
+	}
+	scaleMulAVX2(dst, x, w, n, k)
+}
+
+func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
+	if l == AVX512 {
+		mulAddAVX512(dst, x, n, k)
+		return
+	}
+	mulAddAVX2(dst, x, n, k)
+}
+
+func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
+	if l == AVX512 {
+		swigluAVX512(dst, gu, n, alpha, limit, plus)
+		return
+	}
+	swigluAVX2(dst, gu, n, alpha, limit, plus)
+}
+
+func expSumAsm(l Level, x *float32, n int, m float32) float32 {
+	if l == AVX512 {
+		return expSumAVX512(x, n, m)
+	}
+	return expSumAVX2(x, n, m)
+}
+
+func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
+	if l == AVX512 {
+		toBF16AVX512(dst, x, n)
+		return
+	}
+	toBF16AVX2(dst, x, n)
+}

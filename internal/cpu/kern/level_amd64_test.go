@@ -1,0 +1,50 @@
+//go:build !purego
+
+package kern
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestLevels asks the operating system, not the code under test, what the machine
+// has: a level that is missing is a failure, not a skipped test.
+func TestLevels(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the machine's features are read from /proc/cpuinfo")
+	}
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := strings.Fields(string(info))
+	has := func(names ...string) bool {
+		for _, n := range names {
+			found := false
+			for _, f := range flags {
+				found = found || f == n
+			}
+			if !found {
+				return false
+			}
+		}
+		return true
+	}
+	want := Go
+	if has("avx2", "fma", "f16c") {
+		want = AVX2
+	}
+	if want == AVX2 && has("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512_vnni") {
+		want = AVX512
+	}
+	if got := Detect(); got != want {
+		t.Errorf("Detect() = %v, the processor's flags promise %v", got, want)
+	}
+	for l := Go; l <= want; l++ {
+		if !l.Available() {
+			t.Errorf("%v is not available", l)
+		}
+	}
+}
