@@ -1,0 +1,138 @@
+package ckpt
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+)
+
+// An assembler finds the stored form of every parameter. The first error sticks;
+// after it every method returns a zero tensor.
+type assembler struct {
+	spec    *model.Spec
+	arch    string // general.architecture of a GGUF file
+	where   string // file to name when a tensor is missing
+	tensors map[string]stored
+	used    map[string]bool
+	err     error
+}
+
+func newAssembler(where string, tensors map[string]stored) *assembler {
+	return &assembler{where: where, tensors: tensors, used: map[string]bool{}}
+}
+
+// assemble builds all parameters of spec; build returns the one named part of
+// layer n (n is -1 outside of layers), with the shape the Spec asks for.
+func (a *assembler) assemble(build func(n int, part string, shape []int) tensor.Tensor) (map[string]tensor.Tensor, error) {
+	params := map[string]tensor.Tensor{}
+	for _, p := range model.Params(a.spec) {
+		n, part := -1, p.Name
+		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
+			number, name, _ := strings.Cut(rest, ".")
+			n, _ = strconv.Atoi(number)
+			part = name
+		}
+		t := build(n, part, p.Shape)
+		if a.err != nil {
+			return nil, a.err
+		}
+		if dims := len(p.Shape); dims == 1 || strings.HasSuffix(part, "_bias") {
+			if e, _ := t.DType.Block(); e != 1 {
+				return nil, a.refuse(t.Name, "type", "F32, F16 or BF16 for a vector", t.DType)
+			}
+		}
+		params[p.Name] = t
+	}
+	return params, model.CheckParams(a.spec, params)
+}
+
+// refuse returns an Unsupported error about the stored tensor name.
+func (a *assembler) refuse(name, problem, want string, got any) error {
+	if s, ok := a.tensors[name]; ok {
+		return s.error(Unsupported, problem, want, got)
+	}
+	return &Error{Kind: Unsupported, File: a.where, Tensor: name, Offset: -1, Problem: problem, Want: want, Got: fmt.Sprint(got)}
+}
+
+// find returns the first of names that is stored.
+func (a *assembler) find(names ...string) (stored, bool) {
+	for _, name := range names {
+		if s, ok := a.tensors[name]; ok {
+			return s, true
+		}
+	}
+	return stored{}, false
+}
+
+// raw takes the first of names, with this shape and this type (Invalid: any type
+// that has a decoder). Every tensor read passes here.
+func (a *assembler) raw(dtype tensor.DType, shape []int, names ...string) tensor.Tensor {
+	if a.err != nil {
+		return tensor.Tensor{}
+	}
+	s, ok := a.find(names...)
+	switch {
+	case !ok:
+		a.err = &Error{Kind: Incomplete, File: a.where, Tensor: names[0], Offset: -1,
+			Problem: fmt.Sprintf("a tensor of shape %v is missing", shape)}
+	case dtype == tensor.Invalid && !s.dtype.Numeric():
+		a.err = s.error(Unsupported, "type", supportedTypes, s.typeName)
+	case dtype != tensor.Invalid && s.dtype != dtype:
+		a.err = s.error(Unsupported, "type", dtype.String(), s.typeName)
+	case !slices.Equal(s.shape, shape):
+		a.err = s.error(Inconsistent, "shape", fmt.Sprintf("%v from the configuration", shape), s.shape)
+	}
+	if a.err != nil {
+		return tensor.Tensor{}
+	}
+	a.used[s.name] = true
+	return s.view()
+}
+
+func (a *assembler) take(shape []int, names ...string) tensor.Tensor {
+	return a.raw(tensor.Invalid, shape, names...)
+}
+
+// try keeps the error of a composition, which only differing types can cause.
+func (a *assembler) try(t tensor.Tensor, err error) tensor.Tensor {
+	if err != nil && a.err == nil {
+		a.err = unsupported(a.where, err.Error(), "", "")
+	}
+	return t
+}
+
+// rows returns rows first to first+n of a plain matrix or elements of a vector.
+func rows(t tensor.Tensor, first, n int) tensor.Tensor {
+	if t.Data == nil { // an earlier error
+		return t
+	}
+	size := len(t.Data) / t.Shape[0]
+	t.Data = t.Data[first*size : (first+n)*size]
+	t.Shape = append([]int{n}, t.Shape[1:]...)
+	t.Drop = dropper(t.Data)
+	return t
+}
+
+// interleaved joins a gate and an up projection.
+func (a *assembler) interleaved(join func(string, tensor.Tensor, tensor.Tensor) (tensor.Tensor, error), gate, up tensor.Tensor) tensor.Tensor {
+	if a.err != nil {
+		return tensor.Tensor{}
+	}
+	return a.try(join(gate.Name+" + "+up.Name, gate, up))
+}
+
+// unknown lists the stored tensors that nothing uses, sorted.
+func (a *assembler) unknown(ignore ...string) []string {
+	var names []string
+	for name := range a.tensors {
+		if !a.used[name] && !slices.Contains(ignore, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,142 @@
+// Package ckpt opens models. Its callers need not know which container a model
+// came in, how its writer spelled names and keys, in which order rows lie in the
+// file, or what a damaged, cut or lying file looks like: they get a Spec with
+// exactly the tensors it asks for, mapped and not copied, the tokenizer and the
+// chat template, or an Error that says what is wrong with which file.
+//
+// Nothing here uses the network, and no name from a file becomes a path unless it
+// is a plain file name.
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+	"ossian/internal/token"
+)
+
+// A Model is an opened checkpoint. Its tensors are views of mapped files and die
+// with Close.
+type Model struct {
+	Path   string
+	Format string // "safetensors", "safetensors, original layout", "GGUF"
+	Spec   *model.Spec
+	Params map[string]tensor.Tensor // exactly those of model.Params(Spec)
+
+	Tokenizer  *token.BPE
+	Template   string            // Jinja text; "" = none
+	Special    map[string]string // bos_token, eos_token, pad_token, unk_token as templates spell them
+	Generation Generation
+	BOS        int32   // -1 = none
+	Stops      []int32 // ids that end an answer, ascending
+	Unused     []int32 // ids that have logits but no meaning, ascending: never sample them
+
+	Unknown []string // stored tensors that nothing uses, sorted
+	Sealed  bool     // a seal lies beside the model: Verify checks every byte
+
+	stored map[string]stored
+	maps   []*file
+	read   []string // every file that Open read, for Seal
+}
+
+// Generation is the author's advice on sampling; nil = none given.
+type Generation struct {
+	Sample                                     *bool // false = greedy
+	Temperature, TopP, MinP, RepetitionPenalty *float64
+	TopK                                       *int
+}
+
+// Open opens the model at path: a directory in Hugging Face or original gpt-oss
+// layout, a GGUF file, or the first file of a split set (formats.md 1). It reads
+// headers, configuration and tokenizer, no weights. Errors that are the
+// checkpoint's own are *Error; others come from the operating system.
+func Open(path string) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
+	if info.IsDir() {
+		err = m.openDir()
+	} else {
+		err = m.openGGUF()
+	}
+	if err == nil {
+		err = m.finish()
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	_, err = os.Stat(m.sealPath())
+	m.Sealed = err == nil
+	return m, nil
+}
+
+// Close unmaps the files. Tensors must not be read afterwards.
+func (m *Model) Close() error {
+	var all error
+	for _, f := range m.maps {
+		all = errors.Join(all, f.close())
+	}
+	m.maps, m.Params, m.stored = nil, nil, nil
+	return all
+}
+
+// openMap maps a file with tensors.
+func (m *Model) openMap(path string) (*file, error) {
+	f, err := openFile(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = incomplete(path, "the file is missing, though the checkpoint refers to it; fetch it again")
+		}
+		return nil, err
+	}
+	m.maps = append(m.maps, f)
+	m.read = append(m.read, path)
+	return f, nil
+}
+
+// small reads a whole file of at most limit bytes from the model's directory;
+// nil when it does not exist.
+func (m *Model) small(name string, limit int64) ([]byte, error) {
+	path := filepath.Join(m.Path, name)
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, unsupported(path, "kind of file", "a regular file", info.Mode().Type())
+	}
+	if info.Size() > limit {
+		return nil, unsupported(path, "size", fmt.Sprintf("at most %d bytes", limit), info.Size())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m.read = append(m.read, path)
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func (m *Model) add(list []stored) error {
+	for _, t := range list {
+		if other, ok := m.stored[t.name]; ok {
+			return t.error(Inconsistent, "tensor stored twice", "one copy", "another in "+filepath.Base(other.file.path))
+		}
+		m.stored[t.name] = t
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package ckpt
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Kind says whose fault an Error is, so that nobody is told that a file is
+// corrupt when it is merely new to this program (reliability.md CKP-3).
+type Kind uint8
+
+const (
+	Damaged      Kind = iota // a file contradicts itself, its container format or its seal
+	Incomplete               // something the model needs is not there
+	Inconsistent             // each part is well-formed, but they disagree
+	Unsupported              // well-formed, but this program does not run it
+)
+
+// String returns the word that error messages use for k.
+func (k Kind) String() string {
+	return [...]string{"damaged", "incomplete", "inconsistent", "not supported"}[k]
+}
+
+// An Error is the diagnosis of a checkpoint that cannot be used.
+type Error struct {
+	Kind    Kind
+	File    string // path
+	Tensor  string // as the file spells it; "" = none in particular
+	Offset  int64  // byte in File; -1 = no single place
+	Problem string // what was looked at, and what to do about it where that is known
+	Want    string // "" = nothing to compare
+	Got     string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %v", e.File, e.Kind)
+	if e.Offset >= 0 {
+		fmt.Fprintf(&b, " at byte %d", e.Offset)
+	}
+	if e.Tensor != "" {
+		fmt.Fprintf(&b, ", tensor %q", clip(e.Tensor))
+	}
+	b.WriteString(": " + e.Problem)
+	if e.Want != "" {
+		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, e.Got)
+	}
+	return b.String()
+}
+
+// clip shortens text from a file, which may be megabytes of rubbish.
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
+
+func damaged(file string, at int64, problem, want string, got any) error {
+	return &Error{Kind: Damaged, File: file, Offset: at, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+}
+
+func unsupported(file, problem, want string, got any) error {
+	return &Error{Kind: Unsupported, File: file, Offset: -1, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+}
+
+func incomplete(file, problem string) error {
+	return &Error{Kind: Incomplete, File: file, Offset: -1, Problem: problem}
+}

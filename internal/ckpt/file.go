@@ -1,0 +1,92 @@
+package ckpt
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"ossian/internal/tensor"
+)
+
+// A file is one mapped file with tensors. Its data must not be read after close.
+type file struct {
+	path  string
+	data  []byte
+	disk  *os.File // for reading around the mapping, which faults when the file was cut
+	unmap func() error
+}
+
+func openFile(path string) (*file, error) {
+	// Looked at before it is opened: opening a named pipe would wait for its writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, unsupported(path, "kind of file", "a regular file", info.Mode().Type())
+	}
+	if info.Size() > math.MaxInt {
+		return nil, unsupported(path, "size", fmt.Sprintf("at most %d bytes on this platform", math.MaxInt), info.Size())
+	}
+	disk, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path, disk: disk}
+	if f.data, f.unmap, err = mapFile(disk, int(info.Size())); err != nil {
+		disk.Close()
+		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)
+	}
+	return f, nil
+}
+
+func (f *file) close() error {
+	if f.disk == nil {
+		return nil
+	}
+	defer f.disk.Close()
+	f.data = nil
+	return f.unmap()
+}
+
+func (f *file) damaged(at int64, problem, want string, got any) error {
+	return damaged(f.path, at, problem, want, got)
+}
+
+// A stored is one tensor as a container describes it: inside its file, of a size
+// that its shape and type explain.
+type stored struct {
+	file         *file
+	name         string
+	dtype        tensor.DType // Invalid: a type that this program does not read
+	typeName     string       // as the container spells it
+	shape        []int        // slowest-varying first
+	offset, size int64        // bytes from the start of the file
+}
+
+func (s *stored) error(k Kind, problem, want string, got any) error {
+	return &Error{Kind: k, File: s.file.path, Tensor: s.name, Offset: s.offset, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+}
+
+// view returns s without copying.
+func (s *stored) view() tensor.Tensor {
+	data := s.file.data[s.offset : s.offset+s.size]
+	return tensor.Tensor{Name: s.name, DType: s.dtype, Shape: s.shape, Data: data, Drop: dropper(data)}
+}
+
+func dropper(data []byte) func() { return func() { dropPages(data) } }
+
+// product multiplies dims and reports whether the result fits 62 bits.
+func product[T int | uint64](dims ...T) (int64, bool) {
+	n := int64(1)
+	for _, d := range dims {
+		if d < 0 || uint64(d) > 1<<62 {
+			return 0, false
+		}
+		if d != 0 && n > (1<<62)/int64(d) {
+			return 0, false
+		}
+		n *= int64(d)
+	}
+	return n, true
+}

@@ -1,0 +1,280 @@
+package ckpt
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+	"ossian/internal/token"
+)
+
+// architectures are the values of general.architecture in GGUF files.
+var architectures = map[string]string{"gpt-oss": "gpt-oss", "gptoss": "gpt-oss", "qwen3": "qwen3", "qwen3moe": "qwen3moe", "llama": "llama"}
+
+// metadata reads the keys of a GGUF file. The first error sticks.
+type metadata struct {
+	file string
+	keys map[string]value
+	arch string // as the file spells it; "A." in formats.md 5
+	err  error
+}
+
+func (m *metadata) fail(key, want string) {
+	if v := m.keys[key]; m.err == nil {
+		m.err = damaged(m.file, v.at, "key "+key, want, v.text())
+	}
+}
+
+// missing reports that key is not there.
+func (m *metadata) missing(key string) {
+	if m.err == nil {
+		m.err = incomplete(m.file, "key "+key+" is missing")
+	}
+}
+
+// int returns the architecture's key, an int32 not below 1, or def; def 0 means it
+// must be given. Per-layer arrays count when all layers agree.
+func (m *metadata) int(def int, key string) int {
+	key = m.arch + "." + key
+	v, ok := m.keys[key]
+	if !ok {
+		if def == 0 {
+			m.missing(key)
+		}
+		return def
+	}
+	list, ok := v.integers()
+	if !ok || len(list) == 0 || list[0] < 1 || list[0] > math.MaxInt32 {
+		m.fail(key, fmt.Sprintf("an integer from 1 to %d", math.MaxInt32))
+		return def
+	}
+	for layer, n := range list {
+		if n != list[0] && m.err == nil {
+			m.err = unsupported(m.file, "key "+key, "one value for all layers", fmt.Sprintf("%d for layer 0 and %d for layer %d", list[0], n, layer))
+		}
+	}
+	return int(list[0])
+}
+
+// float returns the architecture's key, a finite number, or def.
+func (m *metadata) float(def float64, key string) float64 {
+	key = m.arch + "." + key
+	v, ok := m.keys[key]
+	if !ok {
+		return def
+	}
+	f, ok := v.number()
+	if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
+		m.fail(key, "a finite number")
+		return def
+	}
+	return f
+}
+
+func (m *metadata) string(key string) string {
+	v, ok := m.keys[key]
+	if ok && v.typ != ggufString {
+		m.fail(key, "a string")
+		return ""
+	}
+	return strings.ToValidUTF8(string(v.raw), "\ufffd")
+}
+
+func (m *metadata) bool(key string) bool {
+	v, ok := m.keys[key]
+	if ok && v.typ != ggufBool {
+		m.fail(key, "a bool")
+		return false
+	}
+	return ok && v.raw[0] == 1
+}
+
+// id returns a token id, -1 when absent.
+func (m *metadata) id(key string) int32 {
+	v, ok := m.keys[key]
+	if !ok {
+		return -1
+	}
+	n, ok := v.integer()
+	if !ok || n < -1 || n > math.MaxInt32 {
+		if n == math.MaxUint32 { // how some writers say "none"
+			return -1
+		}
+		m.fail(key, "a token id")
+		return -1
+	}
+	return int32(n)
+}
+
+func (m *metadata) strings(key string) []string {
+	v, ok := m.keys[key]
+	if !ok {
+		m.missing(key)
+		return nil
+	}
+	list, ok := v.strings()
+	if !ok {
+		m.fail(key, fmt.Sprintf("an array of at most %d strings", maxStrings))
+	}
+	return list
+}
+
+// spec translates the keys of formats.md 5. What GGUF does not say is read from
+// the tensors: the vocabulary, which projections have biases, and whether the
+// output projection is the embedding.
+func (m *metadata) spec(a *assembler) *model.Spec {
+	m.arch = m.string("general.architecture")
+	s := &model.Spec{Family: architectures[m.arch]}
+	if s.Family == "" {
+		if _, ok := m.keys["general.architecture"]; !ok {
+			m.missing("general.architecture")
+		} else if m.err == nil {
+			m.err = unsupported(m.file, "general.architecture", "gpt-oss, qwen3, qwen3moe or llama", fmt.Sprintf("%q", clip(m.arch)))
+		}
+		return s
+	}
+	s.Name = m.string("general.name")
+	s.Layers, s.Hidden, s.Heads = m.int(0, "block_count"), m.int(0, "embedding_length"), m.int(0, "attention.head_count")
+	s.KVHeads = m.int(s.Heads, "attention.head_count_kv")
+	s.HeadDim = m.int(max(s.Hidden/max(s.Heads, 1), 1), "attention.key_length")
+	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
+		if n := m.int(max(s.HeadDim, 1), key); n != s.HeadDim && m.err == nil {
+			m.err = unsupported(m.file, "key "+m.arch+"."+key, fmt.Sprintf("the key length %d", s.HeadDim), n)
+		}
+	}
+	s.MaxLen = m.int(0, "context_length")
+	s.Eps = float32(m.float(1e-5, "attention.layer_norm_rms_epsilon"))
+	s.QKNorm = s.Family == "qwen3" || s.Family == "qwen3moe"
+	m.feedForward(a, s)
+	m.rope(s)
+	if s.Layers <= maxLayers {
+		s.Windows = make([]int, s.Layers)
+		for n := 0; n < s.Layers && s.Family == "gpt-oss"; n += 2 {
+			s.Windows[n] = m.int(128, "attention.sliding_window")
+		}
+	}
+	_, s.QKVBias = a.find("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
+	_, s.OBias = a.find("blk.0.attn_output.bias", "blk.0.attn_out.bias")
+	if embed, ok := a.find("token_embd.weight"); ok && len(embed.shape) == 2 {
+		s.Vocab = embed.shape[0]
+	} else if m.err == nil {
+		m.err = &Error{Kind: Incomplete, File: m.file, Tensor: "token_embd.weight", Offset: -1, Problem: "a matrix of embeddings is missing"}
+	}
+	_, head := a.find("output.weight")
+	s.Tied = !head && s.Family != "gpt-oss"
+	return s
+}
+
+func (m *metadata) feedForward(a *assembler, s *model.Spec) {
+	switch s.Family {
+	case "gpt-oss":
+		s.Sinks = true
+		s.FFN = model.FFN{Renorm: true, Bias: true, Activation: model.SwiGLU}
+	case "qwen3moe":
+		s.FFN = model.FFN{Renorm: true}
+	default:
+		s.FFN.Inner = m.int(0, "feed_forward_length")
+		_, s.FFN.Bias = a.find("blk.0.ffn_down.bias")
+		if n := m.keys[m.arch+".expert_count"]; n.raw != nil && m.err == nil {
+			if count, _ := n.integer(); count > 0 {
+				m.err = unsupported(m.file, "key "+m.arch+".expert_count", "0", n.text())
+			}
+		}
+		return
+	}
+	s.FFN.Experts, s.FFN.TopK = m.int(0, "expert_count"), m.int(0, "expert_used_count")
+	if _, ok := m.keys[m.arch+".expert_feed_forward_length"]; ok {
+		s.FFN.Inner = m.int(0, "expert_feed_forward_length")
+	} else {
+		s.FFN.Inner = m.int(0, "feed_forward_length")
+	}
+}
+
+func (m *metadata) rope(s *model.Spec) {
+	r := &s.RoPE
+	kind := m.string(m.arch + ".rope.scaling.type")
+	base := 10000.0
+	if s.Family == "gpt-oss" {
+		base, kind = 150000, "yarn" // early files leave the type out
+	}
+	r.Base = m.float(base, "rope.freq_base")
+	switch kind {
+	case "", "none":
+		return
+	case "linear":
+		r.Scaling = model.ScalingLinear
+	case "yarn":
+		r.Scaling = model.ScalingYaRN
+	default:
+		if m.err == nil {
+			m.err = unsupported(m.file, "key "+m.arch+".rope.scaling.type", "none, linear or yarn", kind)
+		}
+		return
+	}
+	factor := 0.0
+	if s.Family == "gpt-oss" {
+		factor = 32
+	}
+	r.Factor = m.float(factor, "rope.scaling.factor")
+	if !(r.Factor >= 1 && r.Factor <= 1e6) {
+		m.fail(m.arch+".rope.scaling.factor", "a number from 1 to 1e6")
+	}
+	if kind == "linear" {
+		return
+	}
+	trained := 4096
+	if s.Family != "gpt-oss" {
+		trained = max(s.MaxLen, 1)
+		r.Truncate = true
+	}
+	r.Original = m.int(trained, "rope.scaling.original_context_length")
+	r.BetaFast, r.BetaSlow = m.float(32, "rope.scaling.yarn_beta_fast"), m.float(1, "rope.scaling.yarn_beta_slow")
+	if r.BetaSlow <= 0 || r.BetaFast < r.BetaSlow {
+		m.fail(m.arch+".rope.scaling.yarn_beta_slow", "0 < slow <= fast")
+	}
+	// In GGUF the factor multiplies the usual one, in config.json it replaces it.
+	if f := m.float(1, "rope.scaling.attn_factor"); f != 1 && f > 0 {
+		r.Attention = f * (0.1*math.Log(r.Factor) + 1)
+	}
+}
+
+// divisors reads rope_freqs, which holds the frequency scaling of Llama 3.
+func (a *assembler) divisors() []float32 {
+	s, ok := a.find("rope_freqs.weight")
+	if !ok || a.spec.Family != "llama" {
+		return nil
+	}
+	t := a.raw(tensor.F32, []int{a.spec.HeadDim / 2}, s.name)
+	if a.err != nil {
+		return nil
+	}
+	d := make([]float32, a.spec.HeadDim/2)
+	t.Row(0).Floats(d)
+	for i, v := range d {
+		if !(v > 0 && v < math.MaxFloat32) {
+			a.err = s.error(Damaged, fmt.Sprintf("element %d", i), "a finite divisor > 0", v)
+		}
+	}
+	return d
+}
+
+// vocab translates the keys of formats.md 6.
+func (m *metadata) vocab() token.Vocab {
+	const p = "tokenizer.ggml."
+	v := token.Vocab{Model: m.string(p + "model"), Pre: m.string(p + "pre"), Tokens: m.strings(p + "tokens"), Merges: m.strings(p + "merges"),
+		BOS: m.id(p + "bos_token_id"), EOS: m.id(p + "eos_token_id"), AddBOS: m.bool(p + "add_bos_token"), AddEOS: m.bool(p + "add_eos_token")}
+	types, ok := m.keys[p+"token_type"]
+	list, isInts := types.integers()
+	if ok && !isInts {
+		m.fail(p+"token_type", fmt.Sprintf("an array of at most %d integers", maxStrings))
+	} else if !ok {
+		m.missing(p + "token_type")
+	}
+	v.Types = make([]int32, len(list))
+	for i, n := range list {
+		v.Types[i] = int32(n)
+	}
+	return v
+}

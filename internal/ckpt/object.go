@@ -1,0 +1,150 @@
+package ckpt
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// An object is one JSON object of a configuration file. A key that is null counts
+// as absent. The first error sticks, in all objects of the file.
+type object struct {
+	file   string
+	prefix string // "rope_parameters." in nested objects
+	fields map[string]json.RawMessage
+	err    *error
+}
+
+// maxConfig bounds configuration files in bytes; decoding costs a multiple.
+const maxConfig = 1 << 20
+
+func parseObject(file string, data []byte) (object, error) {
+	o := object{file: file, err: new(error)}
+	if len(data) > maxConfig {
+		return o, damaged(file, -1, "size", fmt.Sprintf("at most %d bytes", maxConfig), len(data))
+	}
+	if err := json.Unmarshal(data, &o.fields); err != nil {
+		at := int64(-1)
+		if e, ok := err.(*json.SyntaxError); ok {
+			at = e.Offset
+		}
+		return o, damaged(file, at, "content", "a JSON object", err)
+	}
+	return o, nil
+}
+
+func (o object) fail(key, want string, got any) {
+	if *o.err == nil {
+		*o.err = damaged(o.file, -1, o.prefix+key, want, got)
+	}
+}
+
+func (o object) unsupported(key, want string, got any) {
+	if *o.err == nil {
+		*o.err = unsupported(o.file, o.prefix+key, want, got)
+	}
+}
+
+// get returns the first of keys that is present.
+func (o object) get(keys ...string) (key string, raw json.RawMessage) {
+	for _, key := range keys {
+		if raw, ok := o.fields[key]; ok && string(raw) != "null" {
+			return key, raw
+		}
+	}
+	return keys[0], nil
+}
+
+func (o object) has(key string) bool {
+	_, raw := o.get(key)
+	return raw != nil
+}
+
+// missing reports that none of keys is present.
+func (o object) missing(keys []string) {
+	if *o.err == nil {
+		*o.err = incomplete(o.file, "key "+o.prefix+strings.Join(keys, " or ")+" is missing")
+	}
+}
+
+// needInt returns the first of keys, which must be a positive int32.
+func (o object) needInt(keys ...string) int {
+	if _, raw := o.get(keys...); raw == nil {
+		o.missing(keys)
+		return 0
+	}
+	return o.int(0, 1, keys...)
+}
+
+// int returns the first of keys, an int32 not below least, or def.
+func (o object) int(def, least int, keys ...string) int {
+	key, raw := o.get(keys...)
+	if raw == nil {
+		return def
+	}
+	f, err := strconv.ParseFloat(string(raw), 64) // some writers put 131072.0
+	if err != nil || f != math.Trunc(f) || f < float64(least) || f > math.MaxInt32 {
+		o.fail(key, fmt.Sprintf("an integer from %d to %d", least, math.MaxInt32), raw2text(raw))
+		return def
+	}
+	return int(f)
+}
+
+// float returns the first of keys, a finite number, or def.
+func (o object) float(def float64, keys ...string) float64 {
+	key, raw := o.get(keys...)
+	if raw == nil {
+		return def
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		o.fail(key, "a number", raw2text(raw))
+		return def
+	}
+	return f
+}
+
+func (o object) bool(def bool, key string) bool {
+	v := def
+	o.decode(key, "true or false", &v)
+	return v
+}
+
+func (o object) string(def, key string) string {
+	v := def
+	o.decode(key, "a string", &v)
+	return v
+}
+
+// decode fills v, which keeps its value when key is absent.
+func (o object) decode(key, want string, v any) {
+	if _, raw := o.get(key); raw != nil && json.Unmarshal(raw, v) != nil {
+		o.fail(key, want, raw2text(raw))
+	}
+}
+
+// ids returns one id or a list of ids.
+func (o object) ids(key string) []int32 {
+	_, raw := o.get(key)
+	if raw == nil {
+		return nil
+	}
+	var list []int32
+	if json.Unmarshal(raw, &list) == nil {
+		return list
+	}
+	list = make([]int32, 1)
+	o.decode(key, "an id or a list of ids", &list[0])
+	return list
+}
+
+// object returns the nested object key, empty when absent.
+func (o object) object(key string) object {
+	sub := object{file: o.file, prefix: o.prefix + key + ".", err: o.err}
+	o.decode(key, "an object", &sub.fields)
+	return sub
+}
+
+func raw2text(raw json.RawMessage) string { return clip(string(raw)) }

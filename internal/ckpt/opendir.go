@@ -1,0 +1,236 @@
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ossian/internal/token"
+)
+
+const (
+	indexName = "model.safetensors.index.json"
+	maxIndex  = 64 << 20  // bytes
+	maxVocab  = 512 << 20 // bytes of tokenizer.json; the published ones have up to 33e6
+	maxShards = 4096
+)
+
+// openDir opens a directory in Hugging Face or original gpt-oss layout
+// (formats.md 1, 2). Sub-directories are never looked at: published repositories
+// keep second copies of the weights there.
+func (m *Model) openDir() error {
+	config, err := m.small("config.json", maxConfig)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(m.Path, "config.json")
+	if config == nil {
+		return m.notAModel("config.json")
+	}
+	spec, original, err := readConfig(file, config)
+	if err != nil {
+		return err
+	}
+	where, err := m.openShards()
+	if err != nil {
+		return err
+	}
+	spec.Name = filepath.Base(m.Path)
+	a := newAssembler(where, m.stored)
+	a.spec = spec
+	for name, s := range m.stored {
+		if strings.HasSuffix(name, ".weight_scale_inv") {
+			return s.error(Unsupported, "FP8 weights with block scales", "a BF16 repository", s.typeName)
+		}
+	}
+	build := a.buildHuggingFace
+	m.Format = "safetensors"
+	if original {
+		build = a.buildOriginal
+		m.Format = "safetensors, original layout"
+	}
+	if m.Params, err = a.assemble(build); err != nil {
+		return err
+	}
+	m.Spec = spec
+	if spec.Tied {
+		a.used["lm_head.weight"] = true // writers may store the shared tensor twice
+	}
+	m.Unknown = a.unknown()
+	if err := m.readTokenizer(); err != nil {
+		return err
+	}
+	return m.readText(file, config)
+}
+
+// openShards opens the safetensors files and returns the file to name when a
+// tensor is missing.
+func (m *Model) openShards() (where string, err error) {
+	where = filepath.Join(m.Path, indexName)
+	index, err := m.small(indexName, maxIndex)
+	if err != nil {
+		return where, err
+	}
+	if index != nil {
+		return where, m.openIndexed(where, index)
+	}
+	where = filepath.Join(m.Path, "model.safetensors")
+	files := []string{where}
+	if _, err := os.Stat(where); errors.Is(err, os.ErrNotExist) {
+		where = m.Path
+		if files, err = filepath.Glob(filepath.Join(escapeGlob(m.Path), "*.safetensors")); err != nil || len(files) == 0 {
+			return where, m.notAModel("*.safetensors")
+		}
+	}
+	for _, path := range files[:min(len(files), maxShards)] {
+		f, err := m.openMap(path)
+		if err != nil {
+			return where, err
+		}
+		list, err := readSafetensors(f)
+		if err != nil {
+			return where, err
+		}
+		if err := m.add(list); err != nil {
+			return where, err
+		}
+	}
+	return where, nil
+}
+
+// escapeGlob quotes the characters of a directory name that Glob would interpret.
+func escapeGlob(path string) string {
+	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(path)
+}
+
+// notAModel says what is wrong with a directory that lacks a file, telling one of
+// executable pickles and one that holds a GGUF file from an incomplete one.
+func (m *Model) notAModel(missing string) error {
+	entries, err := os.ReadDir(m.Path)
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".bin", ".pt", ".pth", ".ckpt":
+			return unsupported(filepath.Join(m.Path, e.Name()), "kind of file; pickles can run code and are never read", "safetensors", "a pickle")
+		case ".gguf":
+			return unsupported(m.Path, "a directory with a GGUF file", "the path of "+e.Name(), "the directory")
+		}
+	}
+	return errors.Join(err, incomplete(filepath.Join(m.Path, missing), "the file is missing"))
+}
+
+// openIndexed opens the shards that the index names. The numbers in shard names
+// mean nothing: published ones count from 0 or from 1.
+func (m *Model) openIndexed(where string, index []byte) error {
+	shards, err := readIndex(where, index)
+	if err != nil {
+		return err
+	}
+	byFile := map[string]bool{}
+	for _, file := range shards {
+		byFile[file] = true
+	}
+	files := make([]string, 0, len(byFile))
+	for file := range byFile {
+		files = append(files, file)
+	}
+	slices.Sort(files)
+	if len(files) > maxShards {
+		return unsupported(where, "number of files", fmt.Sprintf("at most %d", maxShards), len(files))
+	}
+	for _, name := range files {
+		f, err := m.openMap(filepath.Join(m.Path, name))
+		if err != nil {
+			return err
+		}
+		list, err := readSafetensors(f)
+		if err != nil {
+			return err
+		}
+		// A tensor that the index places elsewhere is not this one.
+		list = slices.DeleteFunc(list, func(t stored) bool { file, ok := shards[t.name]; return ok && file != name })
+		if err := m.add(list); err != nil {
+			return err
+		}
+	}
+	for name, file := range shards {
+		if s, ok := m.stored[name]; !ok || filepath.Base(s.file.path) != file {
+			return &Error{Kind: Inconsistent, File: filepath.Join(m.Path, file), Tensor: name, Offset: -1,
+				Problem: "a tensor is missing that " + indexName + " says is here"}
+		}
+	}
+	return nil
+}
+
+// readIndex returns the file of every tensor.
+func readIndex(where string, index []byte) (map[string]string, error) {
+	s := &scanner{path: where, data: index}
+	var shards map[string]string
+	s.object(func(key string) {
+		if key != "weight_map" {
+			s.skip(0)
+			return
+		}
+		if shards != nil {
+			s.fail("index", "one weight_map", "a second")
+		}
+		shards = map[string]string{}
+		files := map[string]string{} // one copy of each name
+		s.object(func(name string) {
+			at := s.at
+			file := s.string()
+			if known, ok := files[file]; ok {
+				file = known
+			}
+			files[file] = file
+			_, again := shards[name]
+			switch {
+			case s.err != nil:
+			case again || len(shards) == maxTensors:
+				s.at = at
+				s.fail("weight_map", fmt.Sprintf("at most %d unique names", maxTensors), fmt.Sprintf("%q again, or more", clip(name)))
+			case !plainName(file):
+				s.at = at
+				s.fail("weight_map", "plain names of .safetensors files", fmt.Sprintf("%q", clip(file)))
+			}
+			shards[name] = file
+		})
+	})
+	if s.end(); s.err != nil {
+		return nil, s.err
+	}
+	if len(shards) == 0 {
+		return nil, incomplete(where, "weight_map is missing or empty")
+	}
+	return shards, nil
+}
+
+// plainName reports whether name is a file of the directory itself: names from
+// files never become paths unchecked (reliability.md CKP-5).
+func plainName(name string) bool {
+	return strings.HasSuffix(name, ".safetensors") && !strings.HasPrefix(name, ".") && len(name) < 256 &&
+		!strings.ContainsAny(name, "/\\:\x00")
+}
+
+func (m *Model) readTokenizer() error {
+	data, err := m.small("tokenizer.json", maxVocab)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(m.Path, "tokenizer.json")
+	switch {
+	case data != nil:
+		if m.Tokenizer, err = token.FromJSON(data); err != nil {
+			return unsupported(path, err.Error(), "", "")
+		}
+	case m.Spec.Family == "gpt-oss":
+		if m.Tokenizer, err = token.Harmony(); err != nil {
+			return fmt.Errorf("built-in tokenizer of gpt-oss: %w", err)
+		}
+	default:
+		return incomplete(path, "the file is missing")
+	}
+	return nil
+}

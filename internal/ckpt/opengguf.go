@@ -1,0 +1,148 @@
+package ckpt
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"ossian/internal/token"
+)
+
+// openGGUF opens one GGUF file or a split set (formats.md 3).
+func (m *Model) openGGUF() error {
+	f, err := m.openMap(m.Path)
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(f.data, []byte("GGUF")) && !strings.HasSuffix(m.Path, ".gguf") {
+		return unsupported(m.Path, "kind of file", "a .gguf file, or the directory that holds config.json", fmt.Sprintf("%q", f.data[:min(len(f.data), 8)]))
+	}
+	g, err := readGGUF(f)
+	if err != nil {
+		return err
+	}
+	if err := m.add(g.tensors); err != nil {
+		return err
+	}
+	if err := m.openParts(g); err != nil {
+		return err
+	}
+	return m.fromGGUF(g)
+}
+
+// splitInt returns an integer of the split keys, def when absent.
+func (g *container) splitInt(key string, def int64) (int64, error) {
+	v, ok := g.keys[key]
+	if !ok {
+		return def, nil
+	}
+	n, ok := v.integer()
+	if !ok || n < 0 || n > maxTensors {
+		return 0, g.file.damaged(v.at, "key "+key, fmt.Sprintf("an integer from 0 to %d", maxTensors), v.text())
+	}
+	return n, nil
+}
+
+// openParts opens the other files of a split set, which lie beside the first.
+func (m *Model) openParts(first *container) error {
+	count, err := first.splitInt("split.count", 1)
+	if err != nil || count <= 1 {
+		return err
+	}
+	no, err := first.splitInt("split.no", 0)
+	if err != nil {
+		return err
+	}
+	name := func(no int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count) }
+	stem, ok := strings.CutSuffix(m.Path, name(no))
+	if !ok {
+		return incomplete(m.Path, fmt.Sprintf("part %d of %d, whose name must end in %s to find the others", no+1, count, name(no)))
+	}
+	if no != 0 {
+		return unsupported(m.Path, "part of a split model", "the first one, "+stem+name(0), no+1)
+	}
+	for i := int64(1); i < count; i++ {
+		f, err := m.openMap(stem + name(i))
+		if err != nil {
+			return err
+		}
+		g, err := readGGUF(f)
+		if err != nil {
+			return err
+		}
+		partNo, err := g.splitInt("split.no", -1)
+		if err != nil {
+			return err
+		}
+		partCount, err := g.splitInt("split.count", -1)
+		if err != nil {
+			return err
+		}
+		if partNo != i || partCount != count {
+			return &Error{Kind: Inconsistent, File: f.path, Offset: -1, Problem: "split.no and split.count",
+				Want: fmt.Sprintf("%d of %d", i, count), Got: fmt.Sprintf("%d of %d", partNo, partCount)}
+		}
+		if err := m.add(g.tensors); err != nil {
+			return err
+		}
+	}
+	total, err := first.splitInt("split.tensors.count", int64(len(m.stored)))
+	if err == nil && total != int64(len(m.stored)) {
+		return &Error{Kind: Inconsistent, File: m.Path, Offset: -1, Problem: "split.tensors.count",
+			Want: fmt.Sprintf("%d tensors", total), Got: fmt.Sprint(len(m.stored))}
+	}
+	return err
+}
+
+func (m *Model) fromGGUF(g *container) error {
+	m.Format = "GGUF"
+	keys := &metadata{file: g.file.path, keys: g.keys}
+	a := newAssembler(g.file.path, m.stored)
+	a.spec = keys.spec(a)
+	a.arch = keys.arch
+	if keys.err != nil {
+		return keys.err
+	}
+	if a.spec.RoPE.Divisors = a.divisors(); a.err != nil {
+		return a.err
+	}
+	if err := a.spec.Validate(); err != nil {
+		return damaged(g.file.path, -1, "configuration", "a model that can exist", err)
+	}
+	var err error
+	if m.Params, err = a.assemble(a.buildGGUF); err != nil {
+		return err
+	}
+	m.Spec = a.spec
+	m.Unknown = a.unknown()
+	m.Template = keys.string("tokenizer.chat_template")
+	const p = "tokenizer.ggml."
+	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
+		m.Stops = append(m.Stops, keys.id(p+key))
+	}
+	if v, ok := g.keys[p+"eos_token_ids"]; ok {
+		list, ok := v.integers()
+		if !ok {
+			keys.fail(p+"eos_token_ids", "token ids")
+		}
+		for _, id := range list {
+			m.Stops = append(m.Stops, int32(id))
+		}
+	}
+	m.BOS = keys.id(p + "bos_token_id")
+	vocab := keys.vocab()
+	special := map[string]int32{"bos_token": m.BOS, "eos_token": keys.id(p + "eos_token_id"),
+		"pad_token": keys.id(p + "padding_token_id"), "unk_token": keys.id(p + "unknown_token_id")}
+	if keys.err != nil {
+		return keys.err
+	}
+	if m.Tokenizer, err = token.FromGGUF(vocab); err != nil {
+		return unsupported(g.file.path, err.Error(), "", "")
+	}
+	for name, id := range special {
+		if text := m.Tokenizer.Text(id); text != "" {
+			m.Special[name] = text
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package ckpt
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"ossian/internal/tensor"
+)
+
+// Limits of a safetensors header. The first is the format's own; the others keep
+// a lying header from costing memory and lie far above any published file.
+const (
+	maxHeader  = 100_000_000 // bytes
+	maxTensors = 1 << 18
+	maxDims    = 8
+)
+
+// safetensorsTypes gives the bits of an element and the type here, Invalid for
+// types that are only listed.
+var safetensorsTypes = map[string]struct {
+	bits  int64
+	dtype tensor.DType
+}{
+	"BOOL": {8, tensor.Bool}, "U8": {8, tensor.U8}, "I8": {8, tensor.Invalid},
+	"F8_E4M3": {8, tensor.Invalid}, "F8_E5M2": {8, tensor.Invalid}, "F8_E8M0": {8, tensor.Invalid},
+	"F4": {4, tensor.Invalid}, "F6_E2M3": {6, tensor.Invalid}, "F6_E3M2": {6, tensor.Invalid},
+	"I16": {16, tensor.Invalid}, "U16": {16, tensor.Invalid}, "F16": {16, tensor.F16}, "BF16": {16, tensor.BF16},
+	"I32": {32, tensor.I32}, "U32": {32, tensor.Invalid}, "F32": {32, tensor.F32},
+	"I64": {64, tensor.I64}, "U64": {64, tensor.Invalid}, "F64": {64, tensor.Invalid}, "C64": {64, tensor.Invalid},
+}
+
+// readSafetensors lists the tensors of f in the order of their bytes and checks
+// everything that formats.md 2 demands of the header.
+func readSafetensors(f *file) ([]stored, error) {
+	size := int64(len(f.data))
+	if size < 8 {
+		return nil, f.damaged(0, "file size", "at least the 8 bytes of the header length", size)
+	}
+	n := binary.LittleEndian.Uint64(f.data)
+	if n > maxHeader || int64(n) > size-8 {
+		return nil, f.damaged(0, "header length", fmt.Sprintf("at most %d bytes", min(maxHeader, size-8)), n)
+	}
+	s := &scanner{path: f.path, data: f.data[8 : 8+n], base: 8}
+	if n == 0 || s.data[0] != '{' {
+		s.fail("header", `"{"`, s.found())
+		return nil, s.err
+	}
+	var list []stored
+	metadata := false
+	s.object(func(name string) {
+		if name == "__metadata__" {
+			if metadata {
+				s.fail("header", "one __metadata__", "a second")
+			}
+			metadata = true
+			s.object(func(string) { s.string() })
+			return
+		}
+		if len(list) == maxTensors {
+			s.fail("header", fmt.Sprintf("at most %d tensors", maxTensors), "more")
+			return
+		}
+		t := stored{file: f, name: name}
+		t.readEntry(s, 8+int64(n))
+		list = append(list, t)
+	})
+	if s.end(); s.err != nil {
+		return nil, s.err
+	}
+	return list, checkTiles(f, list, 8+int64(n))
+}
+
+// readEntry reads the description of one tensor; data is where the buffer starts.
+func (t *stored) readEntry(s *scanner, data int64) {
+	at := s.at
+	bad := func(problem, want string, got any) {
+		if s.err == nil {
+			s.err = &Error{Kind: Damaged, File: s.path, Tensor: t.name, Offset: s.base + int64(at), Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+		}
+	}
+	var offsets []int64
+	var seen [3]int
+	s.object(func(key string) {
+		switch key {
+		case "dtype":
+			seen[0]++
+			t.typeName = s.string()
+		case "shape":
+			seen[1]++
+			t.shape = []int{}
+			s.array(func() {
+				if t.shape = append(t.shape, int(s.uint())); len(t.shape) > maxDims {
+					bad("shape", fmt.Sprintf("at most %d dimensions", maxDims), "more")
+				}
+			})
+		case "data_offsets":
+			seen[2]++
+			s.array(func() {
+				if offsets = append(offsets, s.uint()); len(offsets) > 2 {
+					bad("data_offsets", "[begin, end]", "more numbers")
+				}
+			})
+		default:
+			s.skip(0)
+		}
+	})
+	if seen != [3]int{1, 1, 1} {
+		bad("entry", "dtype, shape and data_offsets once each", fmt.Sprint(seen))
+	}
+	kind, ok := safetensorsTypes[t.typeName]
+	if !ok {
+		bad("dtype", "a type of the format", fmt.Sprintf("%q", t.typeName))
+	}
+	elems, ok := product(t.shape...)
+	if !ok || elems > (1<<62)/64 {
+		bad("shape", "fewer than 2^56 elements", fmt.Sprint(t.shape))
+	}
+	switch room := s.base + int64(len(s.data)); {
+	case s.err != nil:
+		return
+	case len(offsets) != 2 || offsets[0] > offsets[1] || offsets[1] > int64(len(t.file.data))-room:
+		bad("data_offsets", fmt.Sprintf("0 <= begin <= end <= %d", int64(len(t.file.data))-room), fmt.Sprint(offsets))
+	case elems*kind.bits%8 != 0 || elems*kind.bits/8 != offsets[1]-offsets[0]:
+		bad("data_offsets", fmt.Sprintf("%d bytes for %s %v", elems*kind.bits/8, t.typeName, t.shape), fmt.Sprintf("%v, %d bytes", offsets, offsets[1]-offsets[0]))
+	default:
+		t.dtype, t.offset, t.size = kind.dtype, data+offsets[0], offsets[1]-offsets[0]
+	}
+}
+
+// checkTiles sorts list by offset and reports duplicate names, holes and overlaps:
+// a file whose tensors do not cover its buffer exactly was cut or patched.
+func checkTiles(f *file, list []stored, data int64) error {
+	slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.name, b.name) })
+	for i := 1; i < len(list); i++ {
+		if list[i].name == list[i-1].name {
+			return list[i].error(Damaged, "header", "unique names", "a second entry")
+		}
+	}
+	slices.SortStableFunc(list, func(a, b stored) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.size, b.size))
+	})
+	next := data
+	for i := range list {
+		if list[i].offset != next {
+			return list[i].error(Damaged, "the tensors do not cover the file exactly", fmt.Sprintf("data at byte %d", next), list[i].offset)
+		}
+		next += list[i].size
+	}
+	if size := int64(len(f.data)); next != size {
+		return f.damaged(next, "the tensors do not cover the file exactly", fmt.Sprintf("the file to end at byte %d", next), size)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package ckpt
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const maxTemplate = 1 << 20 // bytes
+
+// stopNames are the tokens that end an answer in a family whatever the
+// configuration says: GGUF files of gpt-oss often name one of three (formats.md 6).
+var stopNames = map[string][]string{
+	"gpt-oss":  {"<|return|>", "<|call|>", "<|endoftext|>"},
+	"qwen3":    {"<|im_end|>", "<|endoftext|>"},
+	"qwen3moe": {"<|im_end|>", "<|endoftext|>"},
+	"llama":    {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"},
+}
+
+// readText reads what says how to talk to a model in a directory: the template,
+// the special tokens, the stop ids and the advice on sampling.
+func (m *Model) readText(configFile string, config []byte) error {
+	c, err := parseObject(configFile, config)
+	if err != nil {
+		return err
+	}
+	if m.ids(c); *c.err != nil {
+		return *c.err
+	}
+	if err := m.readTokenizerConfig(); err != nil {
+		return err
+	}
+	if template, err := m.small("chat_template.jinja", maxTemplate); err != nil {
+		return err
+	} else if template != nil {
+		m.Template = strings.ToValidUTF8(string(template), "\ufffd")
+	}
+	data, err := m.small("generation_config.json", maxConfig)
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		return nil
+	}
+	g, err := parseObject(filepath.Join(m.Path, "generation_config.json"), data)
+	if err != nil {
+		return err
+	}
+	m.ids(g)
+	const number = "a number"
+	g.decode("do_sample", "true or false", &m.Generation.Sample)
+	g.decode("temperature", number, &m.Generation.Temperature)
+	g.decode("top_p", number, &m.Generation.TopP)
+	g.decode("min_p", number, &m.Generation.MinP)
+	g.decode("repetition_penalty", number, &m.Generation.RepetitionPenalty)
+	g.decode("top_k", "an integer", &m.Generation.TopK)
+	return *g.err
+}
+
+// ids takes begin and end ids; those of a later file win or are added.
+func (m *Model) ids(o object) {
+	if bos := o.ids("bos_token_id"); len(bos) > 0 {
+		m.BOS = bos[0]
+	}
+	m.Stops = append(m.Stops, o.ids("eos_token_id")...)
+}
+
+func (m *Model) readTokenizerConfig() error {
+	const name = "tokenizer_config.json"
+	data, err := m.small(name, 16<<20) // lists every added token
+	if err != nil || data == nil {
+		return err
+	}
+	path := filepath.Join(m.Path, name)
+	var c struct {
+		Template json.RawMessage `json:"chat_template"`
+		BOS      specialToken    `json:"bos_token"`
+		EOS      specialToken    `json:"eos_token"`
+		Pad      specialToken    `json:"pad_token"`
+		Unk      specialToken    `json:"unk_token"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return damaged(path, -1, "content", "a tokenizer configuration", err)
+	}
+	for name, text := range map[string]specialToken{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk} {
+		if text != "" {
+			m.Special[name] = string(text)
+		}
+	}
+	if id, ok := m.Tokenizer.ID(string(c.EOS)); ok {
+		m.Stops = append(m.Stops, id)
+	}
+	if len(c.Template) == 0 || string(c.Template) == "null" {
+		return nil
+	}
+	if json.Unmarshal(c.Template, &m.Template) == nil {
+		return nil
+	}
+	var named []struct{ Name, Template string }
+	if err := json.Unmarshal(c.Template, &named); err != nil {
+		return damaged(path, -1, "chat_template", "a string or a list of named templates", err)
+	}
+	for _, t := range named {
+		if t.Name == "default" {
+			m.Template = t.Template
+			return nil
+		}
+	}
+	return unsupported(path, "chat_template", "a template named default", fmt.Sprintf("%d others", len(named)))
+}
+
+// A specialToken is spelled as a string or as an object with its content.
+type specialToken string
+
+func (t *specialToken) UnmarshalJSON(data []byte) error {
+	var text *string
+	if json.Unmarshal(data, &text) == nil {
+		if text != nil {
+			*t = specialToken(*text)
+		}
+		return nil
+	}
+	var o struct{ Content string }
+	err := json.Unmarshal(data, &o)
+	*t = specialToken(o.Content)
+	return err
+}
+
+// finish derives what both containers leave implicit and checks that tokenizer and
+// weights belong together.
+func (m *Model) finish() error {
+	vocab := m.Spec.Vocab
+	if n := m.Tokenizer.Vocab(); n > vocab {
+		return &Error{Kind: Inconsistent, File: m.Path, Offset: -1, Problem: "tokenizer", Want: fmt.Sprintf("at most %d ids, the rows of the embedding", vocab), Got: fmt.Sprint(n)}
+	}
+	for _, name := range stopNames[m.Spec.Family] {
+		if id, ok := m.Tokenizer.ID(name); ok {
+			m.Stops = append(m.Stops, id)
+		}
+	}
+	m.Stops = slices.DeleteFunc(m.Stops, func(id int32) bool { return id < 0 || int(id) >= vocab })
+	slices.Sort(m.Stops)
+	m.Stops = slices.Compact(m.Stops)
+	if m.BOS < 0 || int(m.BOS) >= vocab {
+		m.BOS = -1
+	}
+	for id := range int32(vocab) {
+		text := m.Tokenizer.Text(id)
+		reserved := m.Spec.Family == "gpt-oss" && (strings.HasPrefix(text, "<|reserved_") || text == "<|endofprompt|>") && m.Tokenizer.IsControl(id)
+		if text == "" || reserved { // formats.md 9 and 10
+			m.Unused = append(m.Unused, id)
+		}
+	}
+	return nil
+}

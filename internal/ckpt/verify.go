@@ -1,0 +1,182 @@
+package ckpt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+)
+
+// Verify looks for damage before the first token is made (reliability.md CKP-2).
+// With a seal it compares every byte of every file, at the speed of reading;
+// in any case it looks for values that no healthy model has: NaN and infinities in
+// vectors, in all MXFP4 scales of safetensors and in a sample of the rows of every
+// matrix. progress, which may be nil, is told bytes of the sealed files.
+func (m *Model) Verify(ctx context.Context, progress func(done, total int64)) error {
+	if m.Sealed {
+		if err := m.checkSeal(ctx, progress); err != nil {
+			return err
+		}
+	}
+	params := model.Params(m.Spec)
+	return parallel(ctx, len(params), func(i int) error {
+		t := m.Params[params[i].Name]
+		return m.checkValues(&t)
+	})
+}
+
+func readSeal(path string) (*seal, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var s seal
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, damaged(path, -1, "content", "a seal; make it again after checking the model", err)
+	}
+	if s.Version != 1 {
+		return nil, unsupported(path, "version of the seal", "1", s.Version)
+	}
+	want, err := s.sum()
+	if err == nil && want != s.Sum {
+		err = damaged(path, -1, "checksum of the seal itself", want, s.Sum)
+	}
+	for _, f := range s.Files {
+		if err == nil && int64(len(f.CRC32C)) != (f.Size+chunkSize-1)/chunkSize*4 {
+			err = damaged(path, -1, "checksums of "+f.Name, fmt.Sprintf("one for each of %d bytes", int64(chunkSize)), len(f.CRC32C)/4)
+		}
+	}
+	return &s, err
+}
+
+func (m *Model) checkSeal(ctx context.Context, progress func(done, total int64)) error {
+	s, err := readSeal(m.sealPath())
+	if err != nil {
+		return err
+	}
+	type job struct {
+		file  *sealedFile
+		path  string
+		chunk int64
+	}
+	var jobs []job
+	var total int64
+	for _, path := range m.read {
+		i := slices.IndexFunc(s.Files, func(f sealedFile) bool { return f.Name == filepath.Base(path) })
+		if i < 0 {
+			return &Error{Kind: Inconsistent, File: path, Offset: -1, Problem: "the file is not in the seal; if it is meant to be here, seal the model again"}
+		}
+		f := &s.Files[i]
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.Size() != f.Size {
+			return damaged(path, min(info.Size(), f.Size), "file size, by the seal", fmt.Sprintf("%d bytes", f.Size), info.Size())
+		}
+		for c := int64(0); c*chunkSize < f.Size; c++ {
+			jobs = append(jobs, job{f, path, c})
+		}
+		total += f.Size
+	}
+	if len(s.Files) != len(m.read) {
+		return incomplete(m.Path, fmt.Sprintf("the seal covers %d files, %d of them are here", len(s.Files), len(m.read)))
+	}
+	report := reporter(progress, total)
+	return parallel(ctx, len(jobs), func(i int) error {
+		j := jobs[i]
+		n, err := m.checkChunk(j.path, j.chunk, j.file)
+		report(n)
+		return err
+	})
+}
+
+// checkChunk compares one chunk. It reads around the mapping, where a file that
+// was cut gives an error and not a fault.
+func (m *Model) checkChunk(path string, chunk int64, s *sealedFile) (n int64, err error) {
+	var f *os.File
+	if i := slices.IndexFunc(m.maps, func(f *file) bool { return f.path == path }); i >= 0 {
+		f = m.maps[i].disk
+	} else {
+		if f, err = os.Open(path); err != nil {
+			return 0, err
+		}
+		defer f.Close()
+	}
+	at := chunk * chunkSize
+	sum := crc32.New(castagnoli)
+	n, err = io.Copy(sum, io.NewSectionReader(f, at, min(chunkSize, s.Size-at)))
+	if err != nil {
+		return n, err
+	}
+	want := binary.LittleEndian.Uint32(s.CRC32C[4*chunk:])
+	if sum.Sum32() == want {
+		return n, nil
+	}
+	e := &Error{Kind: Damaged, File: path, Offset: at, Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", sum.Sum32())}
+	e.Problem = fmt.Sprintf("checksum of bytes %d to %d", at, at+n)
+	var names []string
+	for name, t := range m.stored {
+		if t.file.path == path && t.offset < at+n && t.offset+t.size > at {
+			names = append(names, name)
+		}
+	}
+	if slices.Sort(names); len(names) > 0 {
+		e.Tensor = names[0]
+		e.Problem += fmt.Sprintf(", which hold %d tensors", len(names))
+	}
+	return n, e
+}
+
+const (
+	wholeElems  = 1 << 16 // tensors up to this many elements are looked at completely
+	sampledRows = 8       // rows of larger ones, evenly spaced, first and last included
+)
+
+// checkValues reports a value of t that is not finite.
+func (m *Model) checkValues(t *tensor.Tensor) error {
+	if i := bytes.IndexByte(t.Scales, 255); i >= 0 {
+		return m.badValue(t, i*32/t.Cols(), "MXFP4 scale", "below 255, which is NaN", 255)
+	}
+	rows := t.Rows()
+	count := rows
+	if t.Elems() > wholeElems {
+		count = min(sampledRows, rows)
+	}
+	floats := make([]float32, t.Cols())
+	for i := range count {
+		row := 0
+		if count > 1 {
+			row = i * (rows - 1) / (count - 1)
+		}
+		t.Row(row).Floats(floats)
+		for j, v := range floats {
+			if v-v != 0 {
+				return m.badValue(t, row, fmt.Sprintf("element %d", j), "a finite number", v)
+			}
+		}
+	}
+	return nil
+}
+
+// badValue names the stored tensor that row of t comes from.
+func (m *Model) badValue(t *tensor.Tensor, row int, what, want string, got any) error {
+	for t.Parts != nil && t.Parts[0].Cols() == t.Cols() {
+		part, sub := t.Map(row)
+		t, row = &t.Parts[part], sub
+	}
+	e := &Error{Kind: Damaged, File: m.Path, Tensor: t.Name, Offset: -1, Problem: fmt.Sprintf("row %d, %s", row, what), Want: want, Got: fmt.Sprint(got)}
+	if s, ok := m.stored[t.Name]; ok {
+		e.File, e.Offset = s.file.path, s.offset
+	}
+	return e
+}
