@@ -1,0 +1,176 @@
+// Package modeltest makes tiny random models of every family and says in float64
+// what they compute, so that a test of a device or of a runner needs neither a
+// checkpoint nor a reference implementation.
+package modeltest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+)
+
+// Options vary a tiny model. The zero value is the family's usual form in F32.
+type Options struct {
+	Seed     uint64
+	Matrix   tensor.DType // embedding, projections, output; 0 = F32
+	Experts  tensor.DType // matrices of experts; 0 = MXFP4HF for gpt-oss, else Matrix
+	Vocab    int          // 0 = 199
+	Window   int          // gpt-oss: tokens; 0 = 8
+	Tied     bool         // the output projection is the embedding
+	Llama3   bool         // llama: Llama 3 frequencies, stretched beyond 32 tokens
+	Dense    bool         // qwen3moe: layer 0 has no experts
+	NoRenorm bool         // qwen3moe: weights of the chosen experts do not sum to 1
+}
+
+// Families lists what Tiny makes.
+func Families() []string { return []string{"gpt-oss", "qwen3", "qwen3moe", "llama"} }
+
+// Tiny returns a random model of that family. Sizes are odd where formats allow:
+// heads·dim differs from the hidden size, the vocabulary is prime. Parameters are
+// scaled so that activations stay within a few units, scores and routers are
+// decisive, and the clamps of gpt-oss are hit. A parameter depends on the seed,
+// its name and its shape only. It panics on an unknown family.
+func Tiny(family string, o Options) (*model.Spec, map[string]tensor.Tensor) {
+	o.defaults(family)
+	s := spec(family, o)
+	params := make(map[string]tensor.Tensor)
+	for _, p := range model.Params(s) {
+		params[p.Name] = parameter(s, p, o)
+	}
+	return s, params
+}
+
+func (o *Options) defaults(family string) {
+	if o.Matrix == tensor.Invalid {
+		o.Matrix = tensor.F32
+	}
+	if o.Experts == tensor.Invalid {
+		o.Experts = o.Matrix
+		if family == "gpt-oss" {
+			o.Experts = tensor.MXFP4HF
+		}
+	}
+	if o.Vocab == 0 {
+		o.Vocab = 199
+	}
+	if o.Window == 0 {
+		o.Window = 8
+	}
+}
+
+func spec(family string, o Options) *model.Spec {
+	s := &model.Spec{
+		Family: family, Name: "tiny " + family, Layers: 2, Hidden: 96, Vocab: o.Vocab,
+		Heads: 4, KVHeads: 2, HeadDim: 16, MaxLen: 512, Eps: 1e-5, Tied: o.Tied,
+		RoPE: model.RoPE{Base: 10000}, FFN: model.FFN{Inner: 160},
+	}
+	matrix, _ := o.Matrix.Block()
+	experts, _ := o.Experts.Block()
+	if max(matrix, experts) > 32 { // rows must be whole blocks of the K types
+		s.Hidden, s.HeadDim, s.FFN.Inner = 256, 64, 512
+	}
+	switch family {
+	case "gpt-oss":
+		s.Layers = 4
+		s.Windows = []int{o.Window, 0, o.Window, 0}
+		s.QKVBias, s.OBias, s.Sinks = true, true, true
+		s.RoPE = model.RoPE{Base: 150000, Scaling: model.ScalingYaRN, Factor: 32, Original: 4096, BetaFast: 32, BetaSlow: 1}
+		s.FFN.Experts, s.FFN.TopK, s.FFN.Renorm, s.FFN.Bias, s.FFN.Activation = 8, 4, true, true, model.SwiGLU
+	case "qwen3":
+		s.QKNorm, s.Eps = true, 1e-6
+	case "qwen3moe":
+		s.QKNorm, s.Eps = true, 1e-6
+		s.FFN.Experts, s.FFN.TopK, s.FFN.Renorm = 8, 3, !o.NoRenorm
+		if o.Dense {
+			s.FFN.Dense, s.FFN.DenseInner = []bool{true, false}, 2*s.FFN.Inner
+		}
+	case "llama":
+		if o.Llama3 {
+			s.RoPE = model.RoPE{Base: 10000, Scaling: model.ScalingLlama3, Factor: 8, Original: 32, LowFreq: 1, HighFreq: 4}
+		}
+	default:
+		panic(fmt.Sprintf("modeltest: family %q is unknown, expected one of %q", family, Families()))
+	}
+	if s.Windows == nil {
+		s.Windows = make([]int, s.Layers)
+	}
+	return s
+}
+
+func parameter(s *model.Spec, p model.Param, o Options) tensor.Tensor {
+	part := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
+	mean, deviation := distribution(s, part, p.Shape[len(p.Shape)-1])
+	h := fnv.New64a()
+	h.Write([]byte(p.Name))
+	rng := rand.New(rand.NewPCG(o.Seed, h.Sum64()))
+	n := 1
+	for _, d := range p.Shape {
+		n *= d
+	}
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(mean + deviation*rng.NormFloat64())
+	}
+	return Encode(p.Name, dtype(part, p.Shape, o), p.Shape, values)
+}
+
+// distribution returns mean and standard deviation of a parameter with rows of n.
+func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
+	unit := 1 / math.Sqrt(float64(n)) // keeps the size of what it multiplies
+	switch part {
+	case "embed":
+		return 0, 0.3
+	case "attn_norm", "ffn_norm", "q_norm", "k_norm", "norm":
+		return 1, 0.1
+	case "sinks":
+		return 0, 1
+	case "q", "router", "head":
+		return 0, 3 * unit
+	case "up":
+		if s.FFN.Activation == model.SwiGLU {
+			return 0, 3 * unit // beyond the clamps at times
+		}
+		return 0, unit
+	case "down":
+		return 0, unit / 4
+	case "k", "v", "o":
+		return 0, unit
+	}
+	return 0, 0.1 // biases
+}
+
+func dtype(part string, shape []int, o Options) tensor.DType {
+	switch {
+	case len(shape) == 3:
+		return o.Experts
+	case part == "router" || len(shape) == 1 || strings.HasSuffix(part, "_bias"):
+		if o.Matrix == tensor.BF16 || o.Matrix == tensor.F16 {
+			return o.Matrix
+		}
+		return tensor.F32 // no container stores these in blocks
+	}
+	return o.Matrix
+}
+
+// Encode returns values as a tensor of that type and shape; rows must be whole
+// blocks.
+func Encode(name string, t tensor.DType, shape []int, values []float32) tensor.Tensor {
+	w := tensor.Tensor{Name: name, DType: t, Shape: shape}
+	cols := w.Cols()
+	n := t.RowBytes(cols)
+	w.Data = make([]byte, w.Rows()*n)
+	scales := 0
+	if t == tensor.MXFP4HF {
+		scales = cols / 32
+		w.Scales = make([]byte, w.Rows()*scales)
+	}
+	for i := range w.Rows() {
+		tensor.Encode(t, w.Data[i*n:][:n], w.Scales[i*scales:][:scales], values[i*cols:][:cols])
+	}
+	return w
+}
