@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// A hierarchy is how one version of control groups names its files.
+type hierarchy struct {
+	mark           string // in /proc/self/cgroup, before the group's path
+	root           string
+	limit, used    string
+	cached, active string // fields of memory.stat
+}
+
+var hierarchies = []hierarchy{
+	{"0::/", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"},
+	{":memory:/", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"},
+}
+
+// available returns the bytes that a process may still take without swapping or being
+// killed, as the files of a Linux system below fsys tell: the kernel's estimate and
+// the limits of every control group above the process. 0 = not told.
+func available(fsys fs.FS) int64 {
+	least := int64(math.MaxInt64)
+	if kb, ok := field(fsys, "proc/meminfo", "MemAvailable:"); ok {
+		least = kb << 10
+	}
+	own, _ := fs.ReadFile(fsys, "proc/self/cgroup")
+	for _, h := range hierarchies {
+		group := ""
+		for line := range strings.Lines(string(own)) {
+			if _, p, ok := strings.Cut(strings.TrimSpace(line), h.mark); ok {
+				group = path.Clean(p)
+			}
+		}
+		for ; ; group = path.Dir(group) {
+			dir := path.Join(h.root, group)
+			if limit, ok := number(fsys, path.Join(dir, h.limit)); ok {
+				used, _ := number(fsys, path.Join(dir, h.used))
+				cached, _ := field(fsys, path.Join(dir, "memory.stat"), h.cached)
+				active, _ := field(fsys, path.Join(dir, "memory.stat"), h.active)
+				least = min(least, limit-max(used-cached-active, 0)) // the kernel gives file pages back before it kills
+			}
+			if group == "" || group == "." {
+				break
+			}
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return max(least, 1)
+}
+
+// number reads a file of one number; "max" is none.
+func number(fsys fs.FS, name string) (int64, bool) {
+	b, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}
+
+// field reads the number after a name in a file of lines "name number …".
+func field(fsys fs.FS, file, name string) (int64, bool) {
+	b, err := fs.ReadFile(fsys, file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == name {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n, err == nil && n >= 0 && n < 1<<50
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,7 @@
+package plan
+
+import "os"
+
+// Available returns the bytes of memory that this process may still take, 0 when
+// the system does not tell.
+func Available() int64 { return available(os.DirFS("/")) }

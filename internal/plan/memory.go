@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"fmt"
+	"sort"
+
+	"ossian/internal/model"
+)
+
+// Defaults of the limits that Fit fills in.
+const (
+	DefaultSeqs      = 1
+	DefaultTokens    = 512 // prompt tokens per step: 20b experts see 64 rows each (models.md 6.1)
+	DefaultBlockSize = 16
+)
+
+// A Footprint is the memory of a device and what surrounds it, in bytes.
+type Footprint struct {
+	Weights     int64 // copied or repacked
+	Mapped      int64 // read where the file is mapped: page cache
+	KV          int64 // pools of keys and values
+	Activations int64 // buffers of a step
+	Runtime     int64 // tokenizer, tables, heap head-room
+}
+
+// Total returns the sum.
+func (f Footprint) Total() int64 { return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime }
+
+// A Cost says what a device takes with given limits; it must not shrink as they
+// grow. The device's package computes it.
+type Cost func(model.Limits) (Footprint, error)
+
+// Estimate is the Cost of a device that reads weights in place and keeps float32
+// activations, for when no device is at hand.
+func (m *Model) Estimate(lim model.Limits) (Footprint, error) {
+	_, bytes := m.Total()
+	s := m.Spec
+	f := Footprint{Mapped: bytes, Runtime: RuntimeBytes(s)}
+	for g, per := range m.KVBytes() {
+		f.KV += per * int64(lim.Blocks[g]) * int64(lim.BlockSize)
+	}
+	inner := 3 * max(s.FFN.Inner, s.FFN.DenseInner) // gate, up and their product
+	if s.FFN.Experts > 0 {
+		inner = max(3*s.FFN.Inner*s.FFN.TopK, 3*s.FFN.DenseInner) + s.FFN.Experts + 2*s.FFN.TopK
+	}
+	row := 3*s.Hidden + 2*s.QDim() + 2*s.KVDim() + inner
+	f.Activations = 4 * (int64(lim.MaxTokens)*int64(row) + int64(lim.MaxSeqs)*int64(s.Hidden+s.Vocab))
+	return f, nil
+}
+
+// RuntimeBytes is the room for everything that is neither weights, keys and values nor
+// activations: tokenizer (about 400 bytes per id), binary, heap head-room.
+func RuntimeBytes(s *model.Spec) int64 { return 64<<20 + 400*int64(s.Vocab) }
+
+// Blocks returns the pool of each KV group with which MaxSeqs sequences of MaxLen
+// tokens never wait for a block. A windowed group needs its window and what the
+// steps in flight add, not the whole sequence. Any n neighbouring tokens touch at
+// most (n+BlockSize-2)/BlockSize + 1 blocks.
+func Blocks(s *model.Spec, lim model.Limits) []int {
+	windows, _ := s.Groups()
+	touched := func(n int) int { return (n+lim.BlockSize-2)/lim.BlockSize + 1 }
+	whole := (lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize
+	blocks := make([]int, len(windows))
+	for g, w := range windows {
+		blocks[g] = lim.MaxSeqs * whole
+		if w == 0 {
+			continue
+		}
+		flight := lim.MaxTokens * max(lim.Depth, 1)
+		alone := touched(w - 1 + flight)                                              // one sequence gets the whole step
+		shared := lim.MaxSeqs*(touched(w)+1) + (flight+lim.BlockSize-1)/lim.BlockSize // they share it
+		blocks[g] = min(blocks[g], lim.MaxSeqs*alone, max(shared, alone))
+	}
+	return blocks
+}
+
+// A Plan is limits that fit.
+type Plan struct {
+	Limits    model.Limits
+	Footprint Footprint
+	Available int64 // bytes that were there to fit into
+}
+
+// A FitError says what does not fit and what would.
+type FitError struct {
+	Model     string
+	Need      Footprint
+	Available int64
+	Asked     model.Limits
+	MaxLen    int // largest context that fits with Asked.MaxSeqs; 0 = none
+	MaxSeqs   int // most sequences that fit with Asked.MaxLen; 0 = none
+}
+
+func (e *FitError) Error() string {
+	s := fmt.Sprintf("model %s does not fit into memory: --max-len %d with --max-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s), %s are available",
+		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gib(e.Need.Total()), gib(e.Need.Weights+e.Need.Mapped), gib(e.Need.KV),
+		gib(e.Need.Activations), gib(e.Need.Runtime), gib(e.Available))
+	switch {
+	case e.MaxLen > 0 && e.MaxSeqs > 0:
+		return s + fmt.Sprintf("; what fits: --max-len %d, or --max-seqs %d", e.MaxLen, e.MaxSeqs)
+	case e.MaxLen > 0:
+		return s + fmt.Sprintf("; what fits: --max-len %d", e.MaxLen)
+	case e.MaxSeqs > 0:
+		return s + fmt.Sprintf("; what fits: --max-seqs %d", e.MaxSeqs)
+	}
+	return s + "; free memory, raise the memory limit, or use a smaller or more quantised model"
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+
+// Fit completes the zero fields of ask with defaults, the context with the longest that
+// the checkpoint promises and the memory holds, and checks that all of it fits
+// (ADM-1). available <= 0 means unknown: everything fits. The error may be a
+// *FitError.
+func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
+	lim, err := complete(s, ask)
+	if err != nil {
+		return Plan{}, err
+	}
+	try := func(seqs, length int) (Plan, error) {
+		l := lim
+		l.MaxSeqs, l.MaxLen = seqs, length
+		l.MaxTokens = max(l.MaxTokens, seqs) // every sequence gets a token in a step
+		if ask.Blocks == nil {
+			l.Blocks = Blocks(s, l)
+		}
+		f, err := cost(l)
+		return Plan{Limits: l, Footprint: f, Available: available}, err
+	}
+	fits := func(p Plan, err error) bool {
+		return err == nil && (available <= 0 || p.Footprint.Total() <= available)
+	}
+	p, err := try(lim.MaxSeqs, lim.MaxLen)
+	if err != nil || fits(p, nil) {
+		return p, err
+	}
+	units := (lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize
+	longest := min(lim.MaxLen, lim.BlockSize*sort.Search(units, func(i int) bool { return !fits(try(lim.MaxSeqs, min((i+1)*lim.BlockSize, lim.MaxLen))) }))
+	if ask.MaxLen == 0 && longest > 0 {
+		return try(lim.MaxSeqs, longest)
+	}
+	most := sort.Search(lim.MaxSeqs, func(i int) bool { return !fits(try(i+1, lim.MaxLen)) })
+	return Plan{}, &FitError{Model: s.Name, Need: p.Footprint, Available: available, Asked: p.Limits, MaxLen: longest, MaxSeqs: most}
+}
+
+// complete fills in defaults and refuses what no memory would make possible.
+func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
+	for _, f := range []struct {
+		v    *int
+		name string
+		def  int
+		max  int
+	}{
+		{&lim.MaxSeqs, "--max-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "tokens per step", min(DefaultTokens, s.MaxLen), 1 << 20},
+		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < 1 || *f.v > f.max {
+			return lim, fmt.Errorf("model %s: %s is %d, outside [1, %d]", s.Name, f.name, *f.v, f.max)
+		}
+	}
+	return lim, nil
+}

@@ -1,0 +1,357 @@
+package plan
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"ossian/internal/model"
+	"ossian/internal/runner"
+	"ossian/internal/tensor"
+)
+
+func gptOSS(layers, experts int) *model.Spec {
+	s := &model.Spec{Family: "gpt-oss", Name: "gpt-oss", Layers: layers, Hidden: 2880, Vocab: 201088, Heads: 64, KVHeads: 8, HeadDim: 64,
+		MaxLen: 131072, Eps: 1e-5, RoPE: model.RoPE{Base: 150000}, Windows: make([]int, layers), QKVBias: true, OBias: true, Sinks: true,
+		FFN: model.FFN{Inner: 2880, Experts: experts, TopK: 4, Renorm: true, Bias: true, Activation: model.SwiGLU}}
+	for i := 0; i < layers; i += 2 {
+		s.Windows[i] = 128
+	}
+	return s
+}
+
+func qwen3(hidden, inner, layers, heads, kvHeads, experts, topK int, tied bool) *model.Spec {
+	return &model.Spec{Family: "qwen3", Name: "qwen3", Layers: layers, Hidden: hidden, Vocab: 151936, Heads: heads, KVHeads: kvHeads, HeadDim: 128,
+		MaxLen: 40960, Eps: 1e-6, RoPE: model.RoPE{Base: 1e6}, Windows: make([]int, layers), QKNorm: true, Tied: tied,
+		FFN: model.FFN{Inner: inner, Experts: experts, TopK: topK, Renorm: true}}
+}
+
+func smolLM2(hidden, inner, layers, heads, kvHeads int) *model.Spec {
+	return &model.Spec{Family: "llama", Name: "smollm2", Layers: layers, Hidden: hidden, Vocab: 49152, Heads: heads, KVHeads: kvHeads, HeadDim: 64,
+		MaxLen: 8192, Eps: 1e-5, RoPE: model.RoPE{Base: 1e5}, Windows: make([]int, layers), Tied: true, FFN: model.FFN{Inner: inner}}
+}
+
+// counted returns the model of s with matrices in BF16 and experts in MXFP4 where
+// the published checkpoint has them so.
+func counted(t testing.TB, s *model.Spec) *Model {
+	t.Helper()
+	params := map[string]tensor.Tensor{}
+	for _, p := range model.Params(s) {
+		dt := tensor.BF16
+		if s.Family == "gpt-oss" && len(p.Shape) == 3 {
+			dt = tensor.MXFP4HF
+		}
+		params[p.Name] = tensor.Tensor{Name: p.Name, DType: dt, Shape: p.Shape}
+	}
+	m, err := New(s, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Exact numbers of models.md 6.1 and 6.2. Where that table rounds, exact is derived
+// from its formulas and compared with the rounded figure.
+func TestModelCounts(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		spec          *model.Spec
+		total, active int64
+		bytes, decode int64 // 0 = not in the table
+		gflop         float64
+		kv, attention int64 // KV bytes per token in full layers; attention FLOP per layer and key
+	}{
+		{"gpt-oss-20b", gptOSS(24, 32), 20_914_757_184, 3_608_307_264, 13_761_264_768, 3_708_083_328, 7.21, 24_576, 16_384},
+		{"gpt-oss-120b", gptOSS(36, 128), 116_829_156_672, 5_132_849_472, 65_248_815_744, 5_002_902_144, 10.26, 36_864, 16_384},
+		{"Qwen3-0.6B", qwen3(1024, 3072, 28, 16, 8, 0, 0, true), 596_049_920, 596_049_920, 1_192_099_840, 1_192_099_840, 1.19, 114_688, 8_192},
+		{"Qwen3-1.7B", qwen3(2048, 6144, 28, 16, 8, 0, 0, true), 1_720_574_976, 1_720_574_976, 0, 0, 3.44, 114_688, 8_192},
+		{"Qwen3-4B", qwen3(2560, 9728, 36, 32, 8, 0, 0, true), 4_022_468_096, 4_022_468_096, 0, 0, 8.04, 147_456, 16_384},
+		{"Qwen3-8B", qwen3(4096, 12288, 36, 32, 8, 0, 0, false), 8_190_735_360, 7_568_405_504, 0, 0, 15.14, 147_456, 16_384},
+		{"Qwen3-32B", qwen3(5120, 25600, 64, 64, 8, 0, 0, false), 32_762_123_264, 31_984_210_944, 0, 0, 63.97, 262_144, 32_768},
+		{"Qwen3-30B-A3B", qwen3(2048, 768, 48, 32, 4, 128, 8, false), 30_532_122_624, 3_041_867_776, 0, 0, 6.08, 98_304, 16_384},
+		{"Qwen3-235B-A22B", qwen3(4096, 1536, 94, 64, 4, 128, 8, false), 235_093_634_560, 21_568_433_664, 0, 0, 43.14, 192_512, 32_768},
+		{"SmolLM2-135M", smolLM2(576, 1536, 30, 9, 3), 134_515_008, 134_515_008, 0, 0, 0.27, 23_040, 2_304},
+		{"SmolLM2-360M", smolLM2(960, 2560, 32, 15, 5), 361_821_120, 361_821_120, 0, 0, 0.72, 40_960, 3_840},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := counted(t, c.spec)
+			total, bytes := m.Total()
+			if total != c.total || m.Active() != c.active {
+				t.Errorf("%d parameters, %d active; expected %d, %d", total, m.Active(), c.total, c.active)
+			}
+			if c.bytes > 0 && bytes != c.bytes {
+				t.Errorf("%d bytes, expected %d", bytes, c.bytes)
+			}
+			read, flops := m.Decode(1, 1)
+			kv := int64(c.spec.Layers) * m.layerKV() // of the token itself, in every layer
+			if c.decode > 0 && read-kv != c.decode {
+				t.Errorf("decode reads %d bytes, expected %d", read-kv, c.decode)
+			}
+			flops -= c.attention * int64(c.spec.Layers)
+			if got := float64(flops) / 1e9; math.Abs(got-c.gflop) > 0.0055+c.gflop*1e-3 {
+				t.Errorf("%.3f GFLOP per token, expected %.2f", got, c.gflop)
+			}
+			if got := m.KVBytes()[0]; got != c.kv {
+				t.Errorf("%d KV bytes per token in full layers, expected %d", got, c.kv)
+			}
+			far, _ := m.Decode(1, 5000)
+			near, _ := m.Decode(1, 4000)
+			if far-near != 1000*c.kv {
+				t.Errorf("1000 more tokens of context cost %d bytes, expected %d", far-near, 1000*c.kv)
+			}
+		})
+	}
+}
+
+func TestModelRoles(t *testing.T) {
+	m := counted(t, gptOSS(24, 32))
+	want := map[Role]int64{Experts: 10_165_616_640, Attention: 1_274_406_912, Router: 4_425_216, Norms: 282_240, Embedding: 1_158_266_880, Head: 1_158_266_880, Dense: 0}
+	for r, bytes := range want {
+		if got := m.Parts[r].Bytes; got != bytes {
+			t.Errorf("%v: %d bytes, expected %d (models.md 6.1)", r, got, bytes)
+		}
+	}
+	if len(m.Types) != 2 || m.Types[0].Type != tensor.MXFP4HF || m.Types[0].Params+m.Types[1].Params != 20_914_757_184 {
+		t.Errorf("types %+v", m.Types)
+	}
+}
+
+// The batch rows of models.md 6.1, KV excluded, to the digits given there.
+func TestDecodeBatch(t *testing.T) {
+	for _, c := range []struct {
+		experts, layers int
+		distinct, gb    [8]float64
+	}{
+		{32, 24, [8]float64{4, 7.5, 13.2, 21.0, 28.2, 31.6, 32, 32}, [8]float64{3.71, 4.82, 6.64, 9.11, 11.4, 12.5, 12.6, 12.6}},
+		{128, 36, [8]float64{4, 7.9, 15.3, 28.7, 51.0, 81.7, 111, 126}, [8]float64{5.00, 6.85, 10.4, 16.8, 27.4, 42.0, 56.1, 63.0}},
+	} {
+		m := counted(t, gptOSS(c.layers, c.experts))
+		for i := range 8 {
+			batch := 1 << i
+			if got := m.DistinctExperts(batch); math.Abs(got/c.distinct[i]-1) > 0.005 {
+				t.Errorf("%d experts, batch %d: %.2f distinct, expected %v", c.experts, batch, got, c.distinct[i])
+			}
+			bytes, _ := m.Decode(batch, 1)
+			bytes -= int64(batch*c.layers) * m.layerKV()
+			if got := float64(bytes) / 1e9; math.Abs(got/c.gb[i]-1) > 0.006 {
+				t.Errorf("%d experts, batch %d: %.3f GB, expected %v", c.experts, batch, got, c.gb[i])
+			}
+		}
+	}
+}
+
+// visible and attended against counting.
+func TestVisible(t *testing.T) {
+	for _, window := range []int{0, 1, 4, 128} {
+		for start := range 20 {
+			for n := 1; n < 20; n++ {
+				var pairs int64
+				seen := map[int]bool{}
+				for p := start; p < start+n; p++ {
+					for k := 0; k <= p; k++ {
+						if window == 0 || p-k < window {
+							pairs++
+							seen[k] = true
+						}
+					}
+				}
+				if got := attended(start, n, window); got != pairs {
+					t.Errorf("attended(%d, %d, %d) = %d, counted %d", start, n, window, got, pairs)
+				}
+				if got := visible(start, n, window); got != int64(len(seen)) {
+					t.Errorf("visible(%d, %d, %d) = %d, counted %d", start, n, window, got, len(seen))
+				}
+			}
+		}
+	}
+}
+
+func TestStepTime(t *testing.T) {
+	m := counted(t, gptOSS(24, 32))
+	rows := decodeRows(1, 1)
+	bytes, flops := m.Decode(1, 1)
+	for _, c := range []struct {
+		name string
+		m    Machine
+		want float64
+	}{
+		{"memory bound", Machine{Bandwidth: 20e9}, float64(bytes) / 20e9},
+		{"compute bound", Machine{Peak: 1e11}, float64(flops) / 1e11},
+		{"overhead only", Machine{Overhead: time.Millisecond}, 1e-3},
+	} {
+		if got := m.StepTime(c.m, rows).Seconds(); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %v s, expected %v", c.name, got, c.want)
+		}
+	}
+	both := m.StepTime(Machine{Bandwidth: 20e9, Peak: 1e11}, rows)
+	if memory, compute := m.StepTime(Machine{Bandwidth: 20e9}, rows), m.StepTime(Machine{Peak: 1e11}, rows); both < max(memory, compute) || both > memory+compute {
+		t.Errorf("both bounds give %v, each alone %v and %v", both, memory, compute)
+	}
+	if got := m.DecodeRate(Machine{Bandwidth: 20e9}, 1, 1); math.Abs(got-20e9/float64(bytes)) > 0.01 {
+		t.Errorf("%v tokens/s", got)
+	}
+	prefill := []runner.Row{{Len: 512}}
+	if got, want := m.Step(prefill), 5; len(got) != want {
+		t.Errorf("a step that samples nothing has %d phases, expected %d: no output projection", len(got), want)
+	}
+	if m.DecodeRate(Machine{}, 1, 1) != 0 {
+		t.Error("a machine without bounds has a rate")
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	s := qwen3(1024, 3072, 2, 16, 8, 0, 0, true)
+	if _, err := New(s, nil); err == nil || !strings.Contains(err.Error(), `"embed" is missing`) {
+		t.Errorf("got %v", err)
+	}
+	bad := *s
+	bad.Heads = 0
+	if _, err := New(&bad, nil); err == nil {
+		t.Error("a model without heads was counted")
+	}
+	all := map[string]tensor.Tensor{}
+	for _, p := range model.Params(smolLM2(576, 1536, 1, 9, 3)) {
+		all[p.Name] = tensor.Tensor{Name: p.Name, DType: tensor.Q4_K, Shape: p.Shape}
+	}
+	if _, err := New(smolLM2(576, 1536, 1, 9, 3), all); err == nil || !strings.Contains(err.Error(), "not whole Q4_K blocks of 256") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	s := gptOSS(24, 32)
+	for _, c := range []struct {
+		name string
+		lim  model.Limits
+		want []int // full, window 128
+	}{
+		{"one sequence, token by token", model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: 131072, BlockSize: 16}, []int{8192, 9}},
+		{"one sequence, chunks of 512", model.Limits{MaxSeqs: 1, MaxTokens: 512, MaxLen: 131072, BlockSize: 16}, []int{8192, 41}},
+		{"short sequences need no more than themselves", model.Limits{MaxSeqs: 4, MaxTokens: 512, MaxLen: 64, BlockSize: 16}, []int{16, 16}},
+		{"many share a step", model.Limits{MaxSeqs: 32, MaxTokens: 512, MaxLen: 4096, BlockSize: 16}, []int{8192, 352}},
+		{"a step in flight keeps its blocks", model.Limits{MaxSeqs: 1, MaxTokens: 512, MaxLen: 131072, BlockSize: 16, Depth: 2}, []int{8192, 73}},
+	} {
+		if got := Blocks(s, c.lim); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, expected %v", c.name, got, c.want)
+		}
+	}
+}
+
+// FuzzBlocks plays sequences of random chunks against the pools: the blocks that
+// rows may read or write must always be there.
+func FuzzBlocks(f *testing.F) {
+	f.Add(uint8(1), uint8(16), uint8(40), uint8(7), []byte{200, 1, 1, 3})
+	f.Add(uint8(4), uint8(1), uint8(3), uint8(1), []byte{0, 255, 9, 80, 17})
+	f.Fuzz(func(t *testing.T, seqs, block, tokens, window uint8, moves []byte) {
+		lim := model.Limits{MaxSeqs: int(seqs%8) + 1, BlockSize: int(block%32) + 1, MaxLen: 300}
+		lim.MaxTokens = int(tokens) + lim.MaxSeqs
+		s := &model.Spec{Layers: 1, Windows: []int{int(window) + 1}}
+		pool := Blocks(s, lim)[0]
+		at := make([]int, lim.MaxSeqs)
+		for len(moves) >= lim.MaxSeqs {
+			left, held := lim.MaxTokens, 0
+			for i := range at {
+				n := min(int(moves[i])%lim.MaxTokens+1, left-(lim.MaxSeqs-1-i), lim.MaxLen-at[i])
+				if n < 1 {
+					continue
+				}
+				left -= n
+				held += (at[i]+n+lim.BlockSize-1)/lim.BlockSize - runner.FirstBlock(at[i], int(window)+1, lim.BlockSize)
+				at[i] += n
+			}
+			if held > pool {
+				t.Fatalf("%d blocks in use, pool has %d: limits %+v, window %d", held, pool, lim, int(window)+1)
+			}
+			moves = moves[lim.MaxSeqs:]
+		}
+	})
+}
+
+func TestFit(t *testing.T) {
+	s := gptOSS(24, 32)
+	m := counted(t, s)
+	const gib = 1 << 30
+	for _, c := range []struct {
+		name      string
+		ask       model.Limits
+		available int64
+		want      model.Limits // zero fields are not compared
+		err       string
+	}{
+		{name: "unknown memory fits", available: 0, want: model.Limits{MaxSeqs: 1, MaxTokens: 512, MaxLen: 131072, BlockSize: 16}},
+		{name: "everything fits", available: 24 * gib, want: model.Limits{MaxLen: 131072}},
+		{name: "context is cut to fit", available: 14 * gib, want: model.Limits{MaxSeqs: 1, MaxLen: 40656}},
+		{name: "asked context fits", ask: model.Limits{MaxLen: 4096}, available: 14 * gib, want: model.Limits{MaxLen: 4096}},
+		{name: "asked context does not fit", ask: model.Limits{MaxLen: 100_000}, available: 14 * gib, err: "what fits: --max-len 40656"},
+		{name: "too many sequences", ask: model.Limits{MaxSeqs: 64, MaxLen: 4096}, available: 14 * gib, err: "what fits: --max-len 432, or --max-seqs 9"},
+		{name: "weights alone do not fit", available: 12 * gib, err: "--max-len 131072 with --max-seqs 1 needs 16.07 GiB (weights 12.82 GiB"},
+		{name: "more context than promised", ask: model.Limits{MaxLen: 131073}, err: "--max-len is 131073, outside [1, 131072]"},
+		{name: "negative sequences", ask: model.Limits{MaxSeqs: -1}, err: "--max-seqs is -1"},
+		{name: "sequences raise the step", ask: model.Limits{MaxSeqs: 600, MaxLen: 16}, want: model.Limits{MaxSeqs: 600, MaxTokens: 600}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Fit(s, c.ask, c.available, m.Estimate)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v, expected %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.Limits
+			for _, f := range [][2]int{{got.MaxSeqs, c.want.MaxSeqs}, {got.MaxTokens, c.want.MaxTokens}, {got.MaxLen, c.want.MaxLen}, {got.BlockSize, c.want.BlockSize}} {
+				if f[1] != 0 && f[0] != f[1] {
+					t.Errorf("limits %+v, expected %+v", got, c.want)
+				}
+			}
+			if c.available > 0 && p.Footprint.Total() > c.available {
+				t.Errorf("planned %d bytes, %d available", p.Footprint.Total(), c.available)
+			}
+			if c.available > 0 && p.Limits.MaxLen < s.MaxLen && c.ask.MaxLen == 0 { // the next block would not fit
+				lim := p.Limits
+				lim.MaxLen += lim.BlockSize
+				lim.Blocks = Blocks(s, lim)
+				if f, _ := m.Estimate(lim); f.Total() <= c.available {
+					t.Errorf("%d tokens would fit too", lim.MaxLen)
+				}
+			}
+		})
+	}
+	broken := errors.New("device says no")
+	if _, err := Fit(s, model.Limits{}, 1, func(model.Limits) (Footprint, error) { return Footprint{}, broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v, expected the device's error", err)
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	meminfo := file("MemTotal:       24000 kB\nMemAvailable:   20000 kB\n")
+	for _, c := range []struct {
+		name string
+		fsys fstest.MapFS
+		want int64
+	}{
+		{"nothing told", fstest.MapFS{}, 0},
+		{"machine", fstest.MapFS{"proc/meminfo": meminfo}, 20000 << 10},
+		{"unlimited group", fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n")}, 20000 << 10},
+		{"group", fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("10000000\n"),
+			"sys/fs/cgroup/a/b/memory.current": file("4000000\n"), "sys/fs/cgroup/a/b/memory.stat": file("anon 1\ninactive_file 1000000\nactive_file 500000\n")}, 7_500_000},
+		{"parent group is tighter", fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("10000000\n"),
+			"sys/fs/cgroup/a/memory.max": file("3000000\n")}, 3_000_000},
+		{"namespace root", fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("5000000\n")}, 5_000_000},
+		{"version 1", fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("4:memory:/x\n0::/\n"), "sys/fs/cgroup/memory/x/memory.limit_in_bytes": file("6000000\n"),
+			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": file("1000000\n")}, 5_000_000},
+		{"group used up", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("5\n"), "sys/fs/cgroup/memory.current": file("9\n")}, 1},
+		{"nonsense", fstest.MapFS{"proc/meminfo": file("MemAvailable: -3 kB\nMemAvailable:\n"), "proc/self/cgroup": file("0::/../../..\n")}, 0},
+	} {
+		if got := available(c.fsys); got != c.want {
+			t.Errorf("%s: %d, expected %d", c.name, got, c.want)
+		}
+	}
+}
