@@ -2,10 +2,12 @@ package synth
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"ossian/internal/model"
 	"ossian/internal/tensor"
@@ -121,7 +123,7 @@ func config(o *Options, v *vocabulary) map[string]any {
 		"num_hidden_layers": s.Layers, "hidden_size": s.Hidden, "intermediate_size": s.FFN.Inner, "vocab_size": s.Vocab,
 		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads, "head_dim": s.HeadDim,
 		"max_position_embeddings": s.MaxLen, "rms_norm_eps": s.Eps, "tie_word_embeddings": s.Tied,
-		"rope_theta": s.RoPE.Base, "rope_scaling": ropeScaling(&s.RoPE),
+		"rope_theta": decimal(s.RoPE.Base), "rope_scaling": ropeScaling(&s.RoPE),
 		"bos_token_id": v.id(v.bos), "eos_token_id": v.id(v.eos), "pad_token_id": v.id(v.pad),
 	}
 	switch s.Family {
@@ -140,6 +142,18 @@ func config(o *Options, v *vocabulary) map[string]any {
 	return c
 }
 
+// A decimal is written with a decimal point, as Python writes a float: strict
+// readers refuse 7 where they expect 7.0.
+type decimal float64
+
+func (d decimal) MarshalJSON() ([]byte, error) {
+	b := strconv.AppendFloat(nil, float64(d), 'f', -1, 64)
+	if !bytes.ContainsRune(b, '.') {
+		b = append(b, ".0"...)
+	}
+	return b, nil
+}
+
 func gptOSSConfig(s *model.Spec, c map[string]any) {
 	types := make([]string, s.Layers)
 	for i, window := range s.Windows {
@@ -150,7 +164,7 @@ func gptOSSConfig(s *model.Spec, c map[string]any) {
 	}
 	c["layer_types"] = types
 	c["num_local_experts"], c["num_experts_per_tok"], c["experts_per_token"] = s.FFN.Experts, s.FFN.TopK, s.FFN.TopK
-	c["initial_context_length"], c["swiglu_limit"] = s.RoPE.Original, model.SwiGLULimit
+	c["initial_context_length"], c["swiglu_limit"] = s.RoPE.Original, decimal(model.SwiGLULimit)
 	c["quantization_config"] = map[string]any{"quant_method": "mxfp4", "modules_to_not_convert": []string{
 		"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 }
@@ -158,13 +172,13 @@ func gptOSSConfig(s *model.Spec, c map[string]any) {
 func ropeScaling(r *model.RoPE) any {
 	switch r.Scaling {
 	case model.ScalingLinear:
-		return map[string]any{"rope_type": "linear", "factor": r.Factor}
+		return map[string]any{"rope_type": "linear", "factor": decimal(r.Factor)}
 	case model.ScalingYaRN:
-		return map[string]any{"rope_type": "yarn", "factor": r.Factor, "original_max_position_embeddings": r.Original,
-			"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "truncate": r.Truncate}
+		return map[string]any{"rope_type": "yarn", "factor": decimal(r.Factor), "original_max_position_embeddings": r.Original,
+			"beta_fast": decimal(r.BetaFast), "beta_slow": decimal(r.BetaSlow), "truncate": r.Truncate}
 	case model.ScalingLlama3:
-		return map[string]any{"rope_type": "llama3", "factor": r.Factor, "original_max_position_embeddings": r.Original,
-			"low_freq_factor": r.LowFreq, "high_freq_factor": r.HighFreq}
+		return map[string]any{"rope_type": "llama3", "factor": decimal(r.Factor), "original_max_position_embeddings": r.Original,
+			"low_freq_factor": decimal(r.LowFreq), "high_freq_factor": decimal(r.HighFreq)}
 	}
 	return nil
 }

@@ -91,6 +91,7 @@ func tiny() []Model {
 	wide := qwen3("qwen3-wide-tiny", qwen, 2, 256, 512, 4, 2, 64, false) // K types need rows of 256
 	wide.RoPE.Scaling, wide.RoPE.Factor, wide.RoPE.Original = model.ScalingYaRN, 4, 512
 	wide.RoPE.BetaFast, wide.RoPE.BetaSlow, wide.RoPE.Truncate = 32, 1, true
+	wide.MaxLen = 4 * 512
 	return []Model{
 		gptOSS("gpt-oss-tiny", oss, 4, 96, 64, 8, 4, 20, 1024),
 		qwen3("qwen3-tiny", qwen, 3, 64, 96, 4, 2, 32, true),
