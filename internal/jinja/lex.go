@@ -1,0 +1,433 @@
+package jinja
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+type tokenKind uint8
+
+const (
+	tokEOF   tokenKind = iota
+	tokData            // template text between tags
+	tokPrint           // {{
+	tokBlock           // {%
+	tokEnd             // }} or %}
+	tokName
+	tokString // text is the decoded value
+	tokInt
+	tokFloat
+	tokOp
+)
+
+type token struct {
+	kind tokenKind
+	text string
+	pos  int // byte offset, turned into line and column for messages
+	line int
+}
+
+func (t token) String() string {
+	switch t.kind {
+	case tokEOF:
+		return "end of template"
+	case tokData:
+		return "template text"
+	case tokPrint:
+		return "'{{'"
+	case tokBlock:
+		return "'{%'"
+	case tokEnd:
+		return "end of tag"
+	case tokString:
+		return fmt.Sprintf("string %.40q", t.text)
+	}
+	return fmt.Sprintf("'%.40s'", t.text)
+}
+
+// operators, longest first.
+var operators = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
+	"[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
+
+// lexer turns source into tokens following Jinja's rules for whitespace around
+// tags (trim_blocks and lstrip_blocks).
+type lexer struct {
+	src    string
+	pos    int
+	line   int // of counted
+	at     int // offset up to which line is counted
+	tokens []token
+	err    error
+	// lineStart: the previous tag ended with a line break it swallowed, so what
+	// follows is at the start of a line though no line break is left before it.
+	lineStart bool
+}
+
+func lex(src string) ([]token, error) {
+	l := &lexer{src: src, line: 1, lineStart: true}
+	for l.err == nil && l.pos < len(src) {
+		l.text()
+	}
+	l.add(tokEOF, "", len(src))
+	return l.tokens, l.err
+}
+
+func (l *lexer) add(kind tokenKind, text string, pos int) {
+	if pos > l.at {
+		l.line += strings.Count(l.src[l.at:pos], "\n")
+		l.at = pos
+	}
+	if len(l.tokens) >= maxTokens && l.err == nil {
+		l.err = &LimitError{What: "tokens", Max: maxTokens, Line: l.line}
+	}
+	if l.err == nil {
+		l.tokens = append(l.tokens, token{kind, text, pos, l.line})
+	}
+}
+
+func (l *lexer) fail(pos int, format string, args ...any) {
+	if l.err == nil {
+		l.err = syntaxError(l.src, pos, fmt.Sprintf(format, args...))
+	}
+}
+
+func syntaxError(src string, pos int, message string) error {
+	line := strings.Count(src[:pos], "\n") + 1
+	column := utf8.RuneCountInString(src[strings.LastIndexByte(src[:pos], '\n')+1:pos]) + 1
+	return &SyntaxError{Line: line, Column: column, Message: message}
+}
+
+// text reads template text and the tag that ends it.
+func (l *lexer) text() {
+	start := l.pos
+	tag := start
+	for {
+		i := strings.IndexByte(l.src[tag:], '{')
+		if i < 0 || tag+i+1 >= len(l.src) {
+			l.add(tokData, l.src[start:], start)
+			l.pos = len(l.src)
+			return
+		}
+		tag += i
+		if strings.IndexByte("{%#", l.src[tag+1]) >= 0 {
+			break
+		}
+		tag++
+	}
+	kind := l.src[tag+1]
+	l.pos = tag + 2
+	sign := byte(0)
+	if l.pos < len(l.src) && (l.src[l.pos] == '-' || l.src[l.pos] == '+') {
+		sign = l.src[l.pos]
+		l.pos++
+	}
+	if data := l.stripBefore(l.src[start:tag], sign, kind); data != "" {
+		l.add(tokData, data, start)
+	}
+	l.lineStart = false
+	switch {
+	case kind == '#':
+		l.comment(tag)
+	case kind == '%' && l.rawBlock(tag):
+	case kind == '%':
+		l.add(tokBlock, "", tag)
+		l.expression(tag, "%}")
+	default:
+		l.add(tokPrint, "", tag)
+		l.expression(tag, "}}")
+	}
+}
+
+// stripBefore removes the whitespace before a tag that its sign or
+// lstrip_blocks asks for.
+func (l *lexer) stripBefore(data string, sign, kind byte) string {
+	if sign == '-' {
+		return strings.TrimRightFunc(data, isSpace)
+	}
+	if sign == '+' || kind == '{' {
+		return data
+	}
+	lineAt := strings.LastIndexByte(data, '\n') + 1
+	if (lineAt > 0 || l.lineStart) && strings.TrimLeftFunc(data[lineAt:], isSpace) == "" {
+		return data[:lineAt]
+	}
+	return data
+}
+
+// closeTag consumes the end of a tag at the current position and the
+// whitespace it swallows; trim is trim_blocks, which {{ }} does not do.
+func (l *lexer) closeTag(end string, trim bool) bool {
+	rest := l.src[l.pos:]
+	switch {
+	case strings.HasPrefix(rest, "-"+end):
+		after := strings.TrimLeftFunc(rest[1+len(end):], isSpace)
+		l.pos = len(l.src) - len(after)
+	case trim && strings.HasPrefix(rest, "+"+end):
+		l.pos += 1 + len(end)
+	case strings.HasPrefix(rest, end):
+		l.pos += len(end)
+		if trim && strings.HasPrefix(l.src[l.pos:], "\n") {
+			l.pos++
+		}
+	default:
+		return false
+	}
+	l.lineStart = l.src[l.pos-1] == '\n'
+	return true
+}
+
+func (l *lexer) comment(tag int) {
+	i := strings.Index(l.src[l.pos:], "#}")
+	if i < 0 {
+		l.fail(tag, "comment is not closed; expected '#}'")
+		return
+	}
+	l.pos += i
+	if i > 0 && (l.src[l.pos-1] == '-' || l.src[l.pos-1] == '+') {
+		l.pos--
+	}
+	l.closeTag("#}", true)
+}
+
+// rawBlock handles {% raw %}, whose content is text. The position is after the
+// sign; it does not move if the tag is another one.
+func (l *lexer) rawBlock(tag int) bool {
+	word, ok := strings.CutPrefix(strings.TrimLeftFunc(l.src[l.pos:], isSpace), "raw")
+	word = strings.TrimLeftFunc(word, isSpace)
+	if !ok || !strings.HasPrefix(word, "%}") && !strings.HasPrefix(word, "-%}") {
+		return false
+	}
+	l.pos = len(l.src) - len(word)
+	l.closeTag("%}", false)
+	start := l.pos
+	for at := start; ; at += 2 {
+		i := strings.Index(l.src[at:], "{%")
+		if i < 0 {
+			l.fail(tag, "raw block is not closed; expected '{%% endraw %%}'")
+			return true
+		}
+		at += i
+		rest, sign := l.src[at+2:], byte(0)
+		if rest != "" && (rest[0] == '-' || rest[0] == '+') {
+			rest, sign = rest[1:], rest[0]
+		}
+		rest, ok := strings.CutPrefix(strings.TrimLeftFunc(rest, isSpace), "endraw")
+		l.pos = len(l.src) - len(strings.TrimLeftFunc(rest, isSpace))
+		if ok && l.closeTag("%}", true) {
+			lineStart := l.lineStart
+			l.lineStart = false
+			l.add(tokData, l.stripBefore(l.src[start:at], sign, '%'), start)
+			l.lineStart = lineStart
+			return true
+		}
+	}
+}
+
+// expression reads the tokens of a tag up to its end. An end inside brackets
+// does not count: {{ {'a': {}} }}.
+func (l *lexer) expression(tag int, end string) {
+	var open []byte
+	for l.err == nil {
+		for l.pos < len(l.src) && isSpace(l.peekRune()) {
+			l.pos += utf8.RuneLen(l.peekRune())
+		}
+		at := l.pos
+		if at >= len(l.src) {
+			l.fail(tag, "tag is not closed; expected '%s'", end)
+			return
+		}
+		if len(open) == 0 && l.closeTag(end, end == "%}") {
+			l.add(tokEnd, "", at)
+			return
+		}
+		switch r := l.peekRune(); {
+		case r == '"' || r == '\'':
+			l.stringLiteral()
+		case '0' <= r && r <= '9':
+			l.number()
+		case r == '_' || unicode.IsLetter(r):
+			n := strings.IndexFunc(l.src[at:], func(r rune) bool {
+				return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
+			})
+			if n < 0 {
+				n = len(l.src) - at
+			}
+			l.pos += n
+			l.add(tokName, l.src[at:l.pos], at)
+		default:
+			open = l.operator(open)
+		}
+	}
+}
+
+func (l *lexer) peekRune() rune {
+	r, _ := utf8.DecodeRuneInString(l.src[l.pos:])
+	return r
+}
+
+// operator reads one operator and keeps the stack of open brackets.
+func (l *lexer) operator(open []byte) []byte {
+	for _, op := range operators {
+		if !strings.HasPrefix(l.src[l.pos:], op) {
+			continue
+		}
+		l.add(tokOp, op, l.pos)
+		if i := strings.Index("([{", op); i >= 0 {
+			open = append(open, ")]}"[i])
+			if len(open) > maxNesting {
+				l.err = &LimitError{What: "open brackets", Max: maxNesting, Line: l.line}
+			}
+		} else if strings.Contains(")]}", op) {
+			if len(open) == 0 || open[len(open)-1] != op[0] {
+				l.fail(l.pos, "unexpected '%s' without an opening bracket", op)
+				return open
+			}
+			open = open[:len(open)-1]
+		}
+		l.pos += len(op)
+		return open
+	}
+	l.fail(l.pos, "unexpected character %q", l.peekRune())
+	return open
+}
+
+// number reads an integer (decimal, 0x, 0o, 0b) or a float; digits may be
+// grouped by underscores.
+func (l *lexer) number() {
+	at := l.pos
+	digits := func(set string) bool {
+		start := l.pos
+		for l.pos < len(l.src) && (strings.IndexByte(set, l.src[l.pos]) >= 0 ||
+			l.src[l.pos] == '_' && l.pos > start && l.pos+1 < len(l.src) && strings.IndexByte(set, l.src[l.pos+1]) >= 0) {
+			l.pos++
+		}
+		return l.pos > start
+	}
+	const decimal = "0123456789"
+	if l.src[at] == '0' && at+1 < len(l.src) {
+		if i := strings.IndexByte("xob", l.src[at+1]|0x20); i >= 0 {
+			l.pos += 2
+			if digits([]string{"0123456789abcdefABCDEF", "01234567", "01"}[i]) {
+				l.addInt(at)
+				return
+			}
+			l.pos = at
+		}
+	}
+	digits(decimal)
+	kind := tokInt
+	if rest := l.src[l.pos:]; len(rest) > 1 && rest[0] == '.' && strings.IndexByte(decimal, rest[1]) >= 0 {
+		kind = tokFloat
+		l.pos++
+		digits(decimal)
+	}
+	if rest := l.src[l.pos:]; len(rest) > 1 && rest[0]|0x20 == 'e' {
+		mark := l.pos
+		l.pos++
+		if rest[1] == '+' || rest[1] == '-' {
+			l.pos++
+		}
+		if digits(decimal) {
+			kind = tokFloat
+		} else {
+			l.pos = mark
+		}
+	}
+	if kind == tokInt {
+		l.addInt(at)
+		return
+	}
+	l.add(tokFloat, strings.ReplaceAll(l.src[at:l.pos], "_", ""), at)
+}
+
+func (l *lexer) addInt(at int) {
+	text := strings.ReplaceAll(l.src[at:l.pos], "_", "")
+	if len(text) > 1 && text[0] == '0' && strings.Trim(text, "0123456789") == "" && strings.Trim(text, "0") != "" {
+		l.fail(at, "integer %s has a leading zero", text)
+	}
+	if len(text) > maxIntDigits {
+		l.fail(at, "integer of %d digits; expected at most %d", len(text), maxIntDigits)
+	}
+	l.add(tokInt, text, at)
+}
+
+// stringLiteral reads a quoted string with Python's escapes.
+func (l *lexer) stringLiteral() {
+	at, quote := l.pos, l.src[l.pos]
+	end := at + 1
+	for end < len(l.src) && l.src[end] != quote {
+		if l.src[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(l.src) {
+		l.fail(at, "string is not closed; expected %c", quote)
+		return
+	}
+	l.pos = end + 1
+	text := l.src[at+1 : end]
+	if strings.IndexByte(text, '\\') >= 0 {
+		text = l.unescape(text, at)
+	}
+	l.add(tokString, text, at)
+}
+
+// unescape decodes Python's string escapes; unknown ones stay as they are.
+func (l *lexer) unescape(s string, at int) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if s[i] != '\\' || i+1 >= len(s) {
+			b.WriteByte(s[i])
+			i++
+			continue
+		}
+		c := s[i+1]
+		i += 2
+		if j := strings.IndexByte("nrt\\'\"abfv", c); j >= 0 {
+			b.WriteByte("\n\r\t\\'\"\a\b\f\v"[j])
+			continue
+		}
+		width, base := 0, 16
+		switch {
+		case c == '\n':
+			continue
+		case c == 'x':
+			width = 2
+		case c == 'u':
+			width = 4
+		case c == 'U':
+			width = 8
+		case '0' <= c && c <= '7':
+			i--
+			base = 8
+			for width < 3 && i+width < len(s) && '0' <= s[i+width] && s[i+width] <= '7' {
+				width++
+			}
+		default:
+			b.WriteByte('\\')
+			b.WriteByte(c)
+			continue
+		}
+		if i+width > len(s) {
+			l.fail(at, "escape \\%c needs %d digits", c, width)
+			break
+		}
+		n, err := strconv.ParseUint(s[i:i+width], base, 32)
+		if err != nil || n > unicode.MaxRune {
+			l.fail(at, "escape \\%c needs %d digits, found %q", c, width, s[i:i+width])
+		}
+		b.WriteRune(rune(n))
+		i += width
+	}
+	return b.String()
+}
+
+// isSpace is Python's str.isspace for one character: Unicode white space and
+// the four information separators.
+func isSpace(r rune) bool {
+	return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f
+}

@@ -1,0 +1,592 @@
+package jinja
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Methods of the built-in types, as far as they change nothing. Names that
+// exist in Python but change their object are known too: they hide an item of
+// the same name, and calling them fails.
+
+var dictMethods = map[string]bool{
+	"items": true, "keys": true, "values": true, "get": true, "copy": true,
+	"pop": true, "popitem": true, "clear": true, "update": true, "setdefault": true, "fromkeys": true,
+}
+
+var listMethods = map[string]bool{
+	"index": true, "count": true, "copy": true,
+	"append": true, "extend": true, "insert": true, "pop": true, "remove": true, "clear": true, "sort": true, "reverse": true,
+}
+
+func (st *state) callDict(d *Dict, name string, a args) Value {
+	switch name {
+	case "items", "keys", "values":
+		return st.view(d, name)
+	case "get":
+		key, ok := a.get(0, "key")
+		if !ok {
+			return st.fail("get needs a key")
+		}
+		if hash, ok := hashKey(key); ok {
+			if i := d.find(hash); i >= 0 {
+				return d.entries[i].val
+			}
+		}
+		v, _ := a.get(1, "default")
+		return v
+	case "copy":
+		return st.dictOf(d)
+	}
+	return st.fail("dict.%s would change its dict, which templates cannot", name)
+}
+
+// view returns what items(), keys() or values() lists.
+func (st *state) view(d *Dict, name string) Value {
+	each := valueBytes
+	if name == "items" {
+		each = 6 * valueBytes
+	}
+	if !st.charge(entryBytes + len(d.entries)*each) {
+		return nil
+	}
+	items := make([]Value, len(d.entries))
+	for i, e := range d.entries {
+		switch name {
+		case "keys":
+			items[i] = e.key
+		case "values":
+			items[i] = e.val
+		default:
+			items[i] = newTuple(e.key, e.val)
+		}
+	}
+	return &List{items: items, kind: kindView}
+}
+
+func (st *state) callList(l *List, name string, a args) Value {
+	if name == "copy" {
+		return st.listOf(l.items)
+	}
+	if name != "index" && name != "count" {
+		return st.fail("list.%s would change its list, which templates cannot; use + or a namespace", name)
+	}
+	want, ok := a.get(0, "value")
+	if !ok {
+		return st.fail("%s needs an argument", name)
+	}
+	n := int64(0)
+	for i, item := range l.items {
+		if !st.equal(item, want) {
+			continue
+		}
+		if name == "index" {
+			return int64(i)
+		}
+		n++
+	}
+	if name == "index" {
+		return st.fail("list.index: the value is not in the list")
+	}
+	return n
+}
+
+func (st *state) callLoop(l *loopState, name string, a args) Value {
+	if name == "cycle" {
+		if len(a.pos) == 0 {
+			return st.fail("loop.cycle needs arguments")
+		}
+		return a.pos[l.i%len(a.pos)]
+	}
+	changed := l.last == nil || !st.equalItems(l.last, a.pos)
+	l.last = append([]Value{}, a.pos...)
+	return changed
+}
+
+func (st *state) callBuiltin(name string, a args) Value {
+	switch name {
+	case "range":
+		return st.rangeOf(a)
+	case "namespace":
+		ns := &namespace{NewDict()}
+		if len(a.pos) > 0 {
+			if d, ok := st.dictOf(a.pos[0]).(*Dict); ok {
+				for _, e := range d.entries {
+					st.setAttr(ns, st.str(e.key), e.val)
+				}
+			}
+		}
+		for _, e := range a.kw {
+			st.setAttr(ns, st.str(e.key), e.val)
+		}
+		return ns
+	case "dict":
+		d := NewDict()
+		if len(a.pos) > 0 {
+			d, _ = st.dictOf(a.pos[0]).(*Dict)
+		}
+		for _, e := range a.kw {
+			if d != nil {
+				st.put(d, e.key, e.val)
+			}
+		}
+		return d
+	case "raise_exception":
+		msg, _ := a.get(0, "message")
+		text := st.str(msg)
+		if st.err == nil {
+			st.err = &RaisedError{Message: text, Line: st.line}
+		}
+		return nil
+	}
+	format, ok := a.get(0, "format")
+	text, isText := format.(string)
+	switch {
+	case !ok || !isText:
+		return st.fail("strftime_now needs a format string")
+	case st.now == nil:
+		return st.fail("strftime_now: this render was given no clock")
+	}
+	return st.strftime(st.now(), text)
+}
+
+// dictOf copies a dict or builds one from pairs.
+func (st *state) dictOf(v Value) Value {
+	d := NewDict()
+	if src, ok := v.(*Dict); ok {
+		for _, e := range src.entries {
+			st.put(d, e.key, e.val)
+		}
+		return d
+	}
+	for _, item := range st.iterate(v) {
+		pair := st.iterate(item)
+		if len(pair) != 2 {
+			return st.fail("dict() needs pairs, found an item of %d values", len(pair))
+		}
+		st.put(d, pair[0], pair[1])
+	}
+	return d
+}
+
+func (st *state) rangeOf(a args) Value {
+	b := [3]int64{0, 0, 1}
+	if len(a.pos) == 0 || len(a.pos) > 3 || len(a.kw) > 0 {
+		return st.fail("range needs one to three integers")
+	}
+	for i, v := range a.pos {
+		n, ok := asInt(v)
+		if !ok {
+			return st.fail("range needs integers, found %s", describe(v))
+		}
+		b[i] = n
+	}
+	if len(a.pos) == 1 {
+		b[0], b[1] = 0, b[0]
+	}
+	if b[2] == 0 {
+		return st.fail("range step is 0")
+	}
+	span, step := float64(b[1])-float64(b[0]), float64(b[2])
+	n := int(math.Max(0, math.Min(math.Ceil(span/step), maxRange+1)))
+	if n > maxRange {
+		st.exceed("items in a range", maxRange)
+		return nil
+	}
+	if !st.charge(entryBytes + n*3*valueBytes/2) {
+		return nil
+	}
+	items := make([]Value, n)
+	for i := range items {
+		items[i] = b[0] + int64(i)*b[2]
+	}
+	return &List{items: items, kind: kindRange}
+}
+
+// stringMethod gets the receiver and the arguments; it charges what it
+// allocates beyond a few words.
+type stringMethod func(st *state, s string, a args) Value
+
+// callString charges the time to read receiver and arguments.
+func (st *state) callString(m stringMethod, s, name string, a args) Value {
+	n := len(s)
+	for _, v := range a.pos {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case *List:
+			n += 64 * len(v.items)
+		}
+	}
+	if !st.work(2*n) || st.err != nil {
+		return nil
+	}
+	v := m(st, s, a)
+	if v == nil && st.err == nil {
+		return st.fail("str.%s: unexpected arguments", name)
+	}
+	return v
+}
+
+// text returns the string argument at i, def if it is absent or None.
+func (a args) text(i int, name, def string) (string, bool) {
+	v, ok := a.get(i, name)
+	if !ok || v == nil {
+		return def, true
+	}
+	s, ok := v.(string)
+	return s, ok
+}
+
+func (a args) int(i int, name string, def int64) int64 {
+	if v, ok := a.get(i, name); ok {
+		if n, ok := asInt(v); ok {
+			return n
+		}
+	}
+	return def
+}
+
+var stringMethods = map[string]stringMethod{
+	"upper":      func(st *state, s string, a args) Value { return st.convert(s, strings.ToUpper) },
+	"lower":      func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
+	"casefold":   func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
+	"capitalize": func(st *state, s string, a args) Value { return st.convert(s, capitalize) },
+	"title":      func(st *state, s string, a args) Value { return st.convert(s, titleWords) },
+	"swapcase":   func(st *state, s string, a args) Value { return st.convert(s, swapCase) },
+	"strip":      func(st *state, s string, a args) Value { return st.strip(s, a, true, true) },
+	"lstrip":     func(st *state, s string, a args) Value { return st.strip(s, a, true, false) },
+	"rstrip":     func(st *state, s string, a args) Value { return st.strip(s, a, false, true) },
+	"split":      func(st *state, s string, a args) Value { return st.split(s, a, false) },
+	"rsplit":     func(st *state, s string, a args) Value { return st.split(s, a, true) },
+	"splitlines": func(st *state, s string, a args) Value { return st.texts(splitLines(s)) },
+	"startswith": func(st *state, s string, a args) Value { return affix(s, a, strings.HasPrefix) },
+	"endswith":   func(st *state, s string, a args) Value { return affix(s, a, strings.HasSuffix) },
+	"removeprefix": func(st *state, s string, a args) Value {
+		cut, ok := a.text(0, "", "")
+		return orNil(strings.TrimPrefix(s, cut), ok)
+	},
+	"removesuffix": func(st *state, s string, a args) Value {
+		cut, ok := a.text(0, "", "")
+		return orNil(strings.TrimSuffix(s, cut), ok)
+	},
+	"replace": func(st *state, s string, a args) Value {
+		from, ok1 := a.text(0, "old", "")
+		to, ok2 := a.text(1, "new", "")
+		if !ok1 || !ok2 || len(a.pos)+len(a.kw) < 2 {
+			return nil
+		}
+		return st.replace(s, from, to, a.int(2, "count", -1))
+	},
+	"find":  func(st *state, s string, a args) Value { return find(s, a, strings.Index) },
+	"rfind": func(st *state, s string, a args) Value { return find(s, a, strings.LastIndex) },
+	"index": func(st *state, s string, a args) Value {
+		if i := find(s, a, strings.Index); i != int64(-1) {
+			return i
+		}
+		return st.fail("str.index: substring not found")
+	},
+	"count": func(st *state, s string, a args) Value {
+		sub, ok := a.text(0, "", "")
+		return orNil(int64(strings.Count(s, sub)), ok)
+	},
+	"join": func(st *state, s string, a args) Value {
+		if len(a.pos) != 1 {
+			return nil
+		}
+		return st.joinStrict(s, st.iterate(a.pos[0]))
+	},
+	"partition":  func(st *state, s string, a args) Value { return partition(s, a, strings.Index, true) },
+	"rpartition": func(st *state, s string, a args) Value { return partition(s, a, strings.LastIndex, false) },
+	"format":     func(st *state, s string, a args) Value { return st.braces(s, a) },
+	"zfill": func(st *state, s string, a args) Value {
+		sign := len(s) - len(strings.TrimLeft(s, "+-"))
+		sign = min(sign, 1)
+		pad := st.pad("0", a.int(0, "width", 0)-int64(utf8.RuneCountInString(s)))
+		return s[:sign] + pad + s[sign:]
+	},
+	"ljust":     func(st *state, s string, a args) Value { return st.justify(s, a, 0) },
+	"center":    func(st *state, s string, a args) Value { return st.justify(s, a, 1) },
+	"rjust":     func(st *state, s string, a args) Value { return st.justify(s, a, 2) },
+	"isdigit":   func(st *state, s string, a args) Value { return every(s, isDigit) },
+	"isdecimal": func(st *state, s string, a args) Value { return every(s, unicode.IsDigit) },
+	"isnumeric": func(st *state, s string, a args) Value { return every(s, unicode.IsNumber) },
+	"isalpha":   func(st *state, s string, a args) Value { return every(s, unicode.IsLetter) },
+	"isalnum": func(st *state, s string, a args) Value {
+		return every(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
+	},
+	"isspace": func(st *state, s string, a args) Value { return every(s, isSpace) },
+	"isupper": func(st *state, s string, a args) Value { return hasCase(s, unicode.IsUpper, unicode.IsLower) },
+	"islower": func(st *state, s string, a args) Value { return hasCase(s, unicode.IsLower, unicode.IsUpper) },
+	"isascii": func(st *state, s string, a args) Value {
+		return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+	},
+}
+
+// orNil returns v, or nil for wrong arguments.
+func orNil(v Value, ok bool) Value {
+	if !ok {
+		return nil
+	}
+	return v
+}
+
+// convert applies a case mapping, whose result is at most three times as long.
+func (st *state) convert(s string, f func(string) string) Value {
+	if !st.charge(3 * len(s)) {
+		return nil
+	}
+	return f(s)
+}
+
+func capitalize(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return strings.ToTitle(s[:n]) + strings.ToLower(s[n:])
+}
+
+// titleWords is str.title: a letter after a non-letter starts a word.
+func titleWords(s string) string {
+	inWord := false
+	return strings.Map(func(r rune) rune {
+		cased := unicode.IsLetter(r) && (unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r))
+		defer func() { inWord = cased }()
+		if inWord {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToTitle(r)
+	}, s)
+}
+
+func swapCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, s)
+}
+
+// strip removes white space, or the characters of the argument, from the ends.
+func (st *state) strip(s string, a args, left, right bool) Value {
+	set, ok := a.text(0, "chars", "")
+	if !ok || !st.work(len(s)*len(set)) {
+		return nil
+	}
+	in := isSpace
+	if v, _ := a.get(0, "chars"); v != nil {
+		in = func(r rune) bool { return strings.ContainsRune(set, r) }
+	}
+	if left {
+		s = strings.TrimLeftFunc(s, in)
+	}
+	if right {
+		s = strings.TrimRightFunc(s, in)
+	}
+	return s
+}
+
+// texts makes a list of strings.
+func (st *state) texts(parts []string) Value {
+	if !st.charge(entryBytes + len(parts)*2*valueBytes) {
+		return nil
+	}
+	items := make([]Value, len(parts))
+	for i, p := range parts {
+		items[i] = p
+	}
+	return &List{items: items}
+}
+
+// split is str.split and, fromRight, str.rsplit.
+func (st *state) split(s string, a args, fromRight bool) Value {
+	sep, ok := a.text(0, "sep", "")
+	if !ok {
+		return nil
+	}
+	limit := a.int(1, "maxsplit", -1)
+	given, _ := a.get(0, "sep")
+	if given == "" {
+		return st.fail("str.split: the separator is empty")
+	}
+	// The bound on pieces is checked before they are made.
+	if sep != "" && !st.charge(strings.Count(s, sep)*valueBytes) || sep == "" && !st.charge(len(s)/2*valueBytes) {
+		return nil
+	}
+	var parts []string
+	switch {
+	case sep == "":
+		parts = splitSpace(s, limit, fromRight)
+	case limit < 0:
+		parts = strings.Split(s, sep)
+	case !fromRight:
+		parts = strings.SplitN(s, sep, int(min(limit, math.MaxInt32))+1)
+	default:
+		for ; limit > 0; limit-- {
+			i := strings.LastIndex(s, sep)
+			if i < 0 {
+				break
+			}
+			parts = append(parts, s[i+len(sep):])
+			s = s[:i]
+		}
+		parts = append(parts, s)
+		slices.Reverse(parts)
+	}
+	return st.texts(parts)
+}
+
+// splitSpace splits at runs of white space, at most limit times (-1: always).
+func splitSpace(s string, limit int64, fromRight bool) []string {
+	if limit < 0 {
+		return strings.FieldsFunc(s, isSpace)
+	}
+	var parts []string
+	for {
+		s = strings.TrimFunc(s, isSpace)
+		i := strings.IndexFunc(s, isSpace)
+		if fromRight {
+			i = strings.LastIndexFunc(s, isSpace)
+		}
+		if i < 0 || limit == 0 {
+			break
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		if fromRight {
+			parts = append(parts, s[i+n:])
+			s = s[:i]
+		} else {
+			parts = append(parts, s[:i])
+			s = s[i+n:]
+		}
+		limit--
+	}
+	if s != "" {
+		parts = append(parts, s)
+	}
+	if fromRight {
+		slices.Reverse(parts)
+	}
+	return parts
+}
+
+// splitLines is str.splitlines: no empty piece after a final line break.
+func splitLines(s string) []string {
+	var lines []string
+	for s != "" {
+		i := strings.IndexFunc(s, isLineBreak)
+		if i < 0 {
+			return append(lines, s)
+		}
+		lines = append(lines, s[:i])
+		_, n := utf8.DecodeRuneInString(s[i:])
+		if strings.HasPrefix(s[i:], "\r\n") {
+			n = 2
+		}
+		s = s[i+n:]
+	}
+	return lines
+}
+
+func isLineBreak(r rune) bool {
+	return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+}
+
+// affix tests for one string or any of a tuple.
+func affix(s string, a args, has func(s, affix string) bool) Value {
+	if len(a.pos) != 1 {
+		return nil
+	}
+	switch v := a.pos[0].(type) {
+	case string:
+		return has(s, v)
+	case *List:
+		for _, item := range v.items {
+			if t, ok := item.(string); ok && has(s, t) {
+				return true
+			}
+		}
+		return false
+	}
+	return nil
+}
+
+// replace is str.replace; limit < 0 replaces all.
+func (st *state) replace(s, from, to string, limit int64) Value {
+	n := int64(strings.Count(s, from))
+	if limit >= 0 {
+		n = min(n, limit)
+	}
+	grown := float64(len(s)) + float64(n)*float64(len(to)-len(from))
+	if grown > float64(st.memory) || !st.charge(int(grown)) {
+		st.exceed("bytes of memory", st.maxMemory)
+		return nil
+	}
+	return strings.Replace(s, from, to, int(n))
+}
+
+// find returns a character position or -1.
+func find(s string, a args, index func(s, sub string) int) Value {
+	sub, ok := a.text(0, "sub", "")
+	if !ok || len(a.pos) == 0 {
+		return nil
+	}
+	from := byteOffset(s, max(a.int(1, "start", 0), 0))
+	i := index(s[from:], sub)
+	if i < 0 {
+		return int64(-1)
+	}
+	return int64(utf8.RuneCountInString(s[:from+i]))
+}
+
+func partition(s string, a args, index func(s, sub string) int, first bool) Value {
+	sep, ok := a.text(0, "sep", "")
+	if !ok || sep == "" {
+		return nil
+	}
+	i := index(s, sep)
+	switch {
+	case i >= 0:
+		return newTuple(s[:i], sep, s[i+len(sep):])
+	case first:
+		return newTuple(s, "", "")
+	}
+	return newTuple("", "", s)
+}
+
+// pad repeats fill n times.
+func (st *state) pad(fill string, n int64) string {
+	text, _ := st.repeat(fill, n)
+	s, _ := text.(string)
+	return s
+}
+
+// justify pads s to a width: side 0 on the right, 1 on both, 2 on the left.
+func (st *state) justify(s string, a args, side int) Value {
+	fill, ok := a.text(1, "fillchar", " ")
+	width := a.int(0, "width", 0)
+	n := max(width-int64(utf8.RuneCountInString(s)), 0)
+	if !ok {
+		return nil
+	}
+	left := map[int]int64{0: 0, 1: n/2 + n&width&1, 2: n}[side]
+	if !st.charge(len(s)) {
+		return nil
+	}
+	return st.pad(fill, left) + s + st.pad(fill, n-left)
+}
+
+func every(s string, f func(rune) bool) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0
+}
+
+func isDigit(r rune) bool {
+	return unicode.IsDigit(r) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", r)
+}
+
+// hasCase reports whether s has letters of one case and none of the other.
+func hasCase(s string, want, other func(rune) bool) bool {
+	return strings.IndexFunc(s, want) >= 0 && strings.IndexFunc(s, other) < 0
+}

@@ -1,0 +1,345 @@
+package jinja
+
+import (
+	"fmt"
+	"slices"
+)
+
+// parser is a recursive-descent parser over the token list. After the first
+// error it sits on the end token, so every loop ends.
+type parser struct {
+	src    string
+	tokens []token
+	pos    int
+	depth  int
+	loops  int // enclosing for loops of the current macro
+	// names the current macro mentioned
+	varargs, kwargs bool
+	err             error
+}
+
+func (p *parser) cur() token { return p.tokens[p.pos] }
+
+func (p *parser) peek() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
+
+func (p *parser) next() token {
+	t := p.cur()
+	if p.pos < len(p.tokens)-1 {
+		p.pos++
+	}
+	return t
+}
+
+func (p *parser) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = syntaxError(p.src, p.cur().pos, fmt.Sprintf(format, args...))
+	}
+	p.pos = len(p.tokens) - 1
+}
+
+// enter counts one level of source nesting; every true is paired with a leave.
+func (p *parser) enter() bool {
+	if p.depth >= maxNesting {
+		if p.err == nil {
+			p.err = &LimitError{What: "levels of nesting in the source", Max: maxNesting, Line: p.cur().line}
+		}
+		p.pos = len(p.tokens) - 1
+		return false
+	}
+	p.depth++
+	return true
+}
+
+func (p *parser) leave() { p.depth-- }
+
+func (p *parser) isOp(op string) bool {
+	t := p.cur()
+	return t.kind == tokOp && t.text == op
+}
+
+func (p *parser) isName(names ...string) bool {
+	t := p.cur()
+	return t.kind == tokName && slices.Contains(names, t.text)
+}
+
+func (p *parser) acceptOp(op string) bool {
+	if p.isOp(op) {
+		p.pos++
+		return true
+	}
+	return false
+}
+
+func (p *parser) acceptName(name string) bool {
+	if p.isName(name) {
+		p.pos++
+		return true
+	}
+	return false
+}
+
+func (p *parser) expectOp(op string) {
+	if !p.acceptOp(op) {
+		p.fail("expected '%s', found %s", op, p.cur())
+	}
+}
+
+func (p *parser) expectEnd() {
+	if p.cur().kind != tokEnd {
+		p.fail("expected end of tag, found %s", p.cur())
+	}
+	p.next()
+}
+
+func (p *parser) name(what string) string {
+	if p.cur().kind != tokName {
+		p.fail("expected %s, found %s", what, p.cur())
+	}
+	return p.next().text
+}
+
+// statements parses up to the end of the template or to a block tag with one
+// of the given names, on which it stops: cur is then that name.
+func (p *parser) statements(until ...string) []stmt {
+	var body []stmt
+	if !p.enter() {
+		return nil
+	}
+	defer p.leave()
+	for {
+		t := p.next()
+		switch t.kind {
+		case tokData:
+			body = append(body, &textStmt{t.text})
+		case tokPrint:
+			e := p.tuple(true)
+			p.expectEnd()
+			body = append(body, &printStmt{t.line, e})
+		case tokBlock:
+			if p.isName(until...) {
+				return body
+			}
+			if s := p.statement(); s != nil {
+				body = append(body, s)
+			}
+		case tokEOF:
+			if len(until) > 0 && p.err == nil {
+				p.fail("expected '{%% %s %%}', found end of template", until[len(until)-1])
+			}
+			return body
+		}
+	}
+}
+
+// block parses a body up to its end tag and consumes that tag.
+func (p *parser) block(end string) []stmt {
+	body := p.statements(end)
+	p.next()
+	p.expectEnd()
+	return body
+}
+
+func (p *parser) statement() stmt {
+	line := p.cur().line
+	switch keyword := p.name("a statement"); keyword {
+	case "if":
+		return p.ifStatement(line)
+	case "for":
+		return p.forStatement(line)
+	case "set":
+		return p.setStatement(line)
+	case "macro":
+		return p.macroStatement(line)
+	case "call":
+		return p.callStatement(line)
+	case "with":
+		return p.withStatement(line)
+	case "filter":
+		f := p.filters(nil, true)
+		p.expectEnd()
+		return &filterStmt{line, f, p.block("endfilter")}
+	case "generation":
+		p.expectEnd()
+		return &scopeStmt{p.inner(func() []stmt { return p.block("endgeneration") })}
+	case "break", "continue":
+		if p.loops == 0 {
+			p.fail("'%s' outside of a for loop", keyword)
+		}
+		p.expectEnd()
+		return &jumpStmt{map[string]flow{"break": flowBreak, "continue": flowContinue}[keyword]}
+	case "include", "import", "from", "extends", "block":
+		p.pos--
+		p.fail("'%s' is not available: a chat template is a single file", keyword)
+	default:
+		if p.err == nil {
+			p.pos--
+			p.fail("unknown statement '%.40s'", keyword)
+		}
+	}
+	return nil
+}
+
+// inner parses a body that is compiled like a function of its own: break and
+// continue cannot leave it.
+func (p *parser) inner(body func() []stmt) []stmt {
+	loops := p.loops
+	p.loops = 0
+	defer func() { p.loops = loops }()
+	return body()
+}
+
+func (p *parser) ifStatement(line int) stmt {
+	s := &ifStmt{}
+	for {
+		cond := p.tuple(false)
+		p.expectEnd()
+		s.branches = append(s.branches, branch{line, cond, p.statements("elif", "else", "endif")})
+		tag := p.next()
+		if tag.text != "elif" || p.err != nil {
+			p.expectEnd()
+			if tag.text == "else" {
+				s.other = p.block("endif")
+			}
+			return s
+		}
+		line = tag.line
+	}
+}
+
+func (p *parser) forStatement(line int) stmt {
+	s := &forStmt{line: line, target: p.target(false)}
+	if !p.acceptName("in") {
+		p.fail("expected 'in', found %s", p.cur())
+	}
+	s.iter = p.tuple(false)
+	if p.acceptName("if") {
+		s.cond = p.expr()
+	}
+	s.recursive = p.acceptName("recursive")
+	p.expectEnd()
+	p.loops++
+	s.body = p.statements("else", "endfor")
+	p.loops--
+	if p.next().text == "else" {
+		p.expectEnd()
+		s.other = p.block("endfor")
+	} else {
+		p.expectEnd()
+	}
+	return s
+}
+
+// target parses what a for or set assigns to: names, possibly in nested
+// tuples, or for set an attribute of a namespace.
+func (p *parser) target(attr bool) target {
+	var items []target
+	tuple := false
+	for {
+		items = append(items, p.targetItem(attr))
+		if !p.acceptOp(",") {
+			break
+		}
+		tuple = true
+		if p.cur().kind != tokName && !p.isOp("(") || p.isName("in") {
+			break
+		}
+	}
+	if !tuple {
+		return items[0]
+	}
+	return target{items: items}
+}
+
+func (p *parser) targetItem(attr bool) target {
+	if p.acceptOp("(") {
+		if !p.enter() {
+			return target{}
+		}
+		defer p.leave()
+		t := p.target(attr)
+		p.expectOp(")")
+		return t
+	}
+	if p.isName("true", "false", "none", "True", "False", "None") {
+		p.fail("cannot assign to %s", p.cur())
+	}
+	t := target{name: p.name("a variable name")}
+	if attr && p.acceptOp(".") {
+		t.attr = p.name("an attribute name")
+	}
+	return t
+}
+
+func (p *parser) setStatement(line int) stmt {
+	t := p.target(true)
+	if p.acceptOp("=") {
+		e := p.tuple(true)
+		p.expectEnd()
+		return &setStmt{line, t, e}
+	}
+	var f expr
+	if p.isOp("|") {
+		f = p.filters(nil, false)
+	}
+	p.expectEnd()
+	return &setBlockStmt{line, t, f, p.block("endset")}
+}
+
+// signature parses the parameters of a macro or call block.
+func (p *parser) signature() (params []param) {
+	p.expectOp("(")
+	for !p.acceptOp(")") && p.err == nil {
+		if len(params) > 0 {
+			p.expectOp(",")
+		}
+		prm := param{name: p.name("a parameter name")}
+		if p.acceptOp("=") {
+			prm.def = p.expr()
+		} else if len(params) > 0 && params[len(params)-1].def != nil {
+			p.fail("parameter '%s' without default follows one with default", prm.name)
+		}
+		params = append(params, prm)
+	}
+	return params
+}
+
+func (p *parser) macroStatement(line int) stmt {
+	m := &macro{name: p.name("a macro name")}
+	m.params = p.signature()
+	p.expectEnd()
+	varargs, kwargs := p.varargs, p.kwargs
+	p.varargs, p.kwargs = false, false
+	m.body = p.inner(func() []stmt { return p.block("endmacro") })
+	m.varargs, m.kwargs = p.varargs, p.kwargs
+	p.varargs, p.kwargs = varargs, kwargs
+	return &macroStmt{line, m}
+}
+
+func (p *parser) callStatement(line int) stmt {
+	caller := &macro{name: "caller"}
+	if p.isOp("(") {
+		caller.params = p.signature()
+	}
+	call, ok := p.expr().(*callExpr)
+	if !ok {
+		p.fail("expected a macro call before %s", p.cur())
+	}
+	p.expectEnd()
+	caller.body = p.inner(func() []stmt { return p.block("endcall") })
+	return &callStmt{line, call, caller}
+}
+
+func (p *parser) withStatement(line int) stmt {
+	s := &withStmt{line: line}
+	for p.cur().kind != tokEnd && p.err == nil {
+		if len(s.targets) > 0 {
+			p.expectOp(",")
+		}
+		s.targets = append(s.targets, p.targetItem(false))
+		p.expectOp("=")
+		s.values = append(s.values, p.expr())
+	}
+	p.expectEnd()
+	s.body = p.block("endwith")
+	return s
+}
