@@ -56,12 +56,12 @@ func decodeStart(b string) (size int, valid, full bool) {
 	if r != utf8.RuneError || n != 1 {
 		return n, true, true
 	}
-	for n = min(len(b), utf8.UTFMax-1); n > 1; n-- {
-		if !utf8.FullRuneInString(b[:n]) {
-			return n, false, n < len(b)
-		}
+	if utf8.FullRuneInString(b[:1]) {
+		return 1, false, true
 	}
-	return 1, false, utf8.FullRuneInString(b[:1])
+	for size = 1; size < len(b) && !utf8.FullRuneInString(b[:size+1]); size++ {
+	}
+	return size, false, size < len(b)
 }
 
 // appendValid appends s to dst with U+FFFD for invalid UTF-8, and returns what is

@@ -53,21 +53,29 @@ const longPiece = 100
 // merge appends the ids of one piece: repeatedly the pair of neighbours with the
 // lowest rank becomes one token, the leftmost first (formats.md §7).
 func (t *BPE) merge(dst []int32, piece string, s *scratch) []int32 {
+	parts := t.split(piece, s)
+	if len(parts) > longPiece {
+		return t.mergeLong(dst, piece, s)
+	}
+	return t.mergeShort(dst, piece, parts)
+}
+
+// split sets s.parts to the bytes of piece and the sentinel.
+func (t *BPE) split(piece string, s *scratch) []part {
 	s.parts = s.parts[:0]
 	for i := range len(piece) {
 		if id := t.bytes[piece[i]]; id >= 0 {
 			s.parts = append(s.parts, part{start: int32(i), id: id})
 		}
 	}
-	n := len(s.parts)
-	s.parts = append(s.parts, part{start: int32(len(piece)), rank: noRank})
-	for i := range n {
+	s.parts = append(s.parts, part{start: int32(len(piece))})
+	for i := range s.parts {
 		t.rate(piece, s.parts, i, i+1, i+2)
 	}
-	if n >= longPiece {
-		return t.mergeLong(dst, piece, s)
-	}
-	parts := s.parts
+	return s.parts
+}
+
+func (t *BPE) mergeShort(dst []int32, piece string, parts []part) []int32 {
 	for {
 		best := 0
 		for i := range parts {
@@ -92,7 +100,7 @@ func (t *BPE) merge(dst []int32, piece string, s *scratch) []int32 {
 }
 
 // rate finds the merge of parts i and j. Part k follows j; it is past the end of
-// parts if j is the sentinel, which nothing merges with.
+// parts if i or j is the sentinel, which merges with nothing.
 func (t *BPE) rate(piece string, parts []part, i, j, k int) {
 	p := &parts[i]
 	p.rank = noRank

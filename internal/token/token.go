@@ -172,9 +172,6 @@ func (t *BPE) fill(tokens []string) error {
 		id, text := int32(i), t.Text(int32(i))
 		switch t.class[i] {
 		case plain:
-			if other, ok := t.pieces[text]; ok {
-				return fmt.Errorf("tokens %d and %d are both %q", other, id, text)
-			}
 			t.pieces[text] = id
 			t.longest = max(t.longest, len(text))
 			if len(text) == 1 {
