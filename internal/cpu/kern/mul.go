@@ -285,7 +285,7 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 // weightRows points ws at rows i to i+n-1 of matrix e, repeating the last, and
 // returns their form: as stored if the level reads it, else decoded to tmp.
 func (m *Matrix) weightRows(e, i, n int, ws *[dotRows]unsafe.Pointer, tmp []float32) family {
-	stored := m.fam == f32 || m.fam > packed && m.opt.Level > Go
+	stored := m.fam == f32 || m.fam >= packed && m.opt.Level > Go
 	for r := range ws {
 		k := min(r, n-1)
 		if stored {
