@@ -44,6 +44,7 @@ type attention struct {
 
 func (d *Device) reserveKV() error {
 	var errs []error
+	before := d.mem.size
 	d.kv = make([]layerKV, d.spec.Layers)
 	for i := range d.kv {
 		n := d.lim.Blocks[d.groupOf[i]] * d.lim.BlockSize * d.spec.KVDim()
@@ -57,6 +58,7 @@ func (d *Device) reserveKV() error {
 			errs = append(errs, err)
 		}
 	}
+	d.used.KV = d.mem.size - before
 	return errors.Join(errs...)
 }
 

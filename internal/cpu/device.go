@@ -71,8 +71,8 @@ type Device struct {
 	mem     arena
 
 	weights []*weight
-	packed  int64 // bytes of all matrices
-	vectors int64 // bytes of all norms, biases and sinks
+	used    Memory // Activations and vectors left out
+	vectors int64  // bytes of all norms, biases and sinks
 
 	kv      []layerKV // [layer]
 	step    step
@@ -135,6 +135,16 @@ func (b *buf) wrote(rows int) {
 // New returns a device for s. It reserves every buffer and KV pool; memory is
 // taken as it is first touched. Footprint says how much that will be.
 func New(s *model.Spec, lim model.Limits, cfg Config) (*Device, error) {
+	d, err := newDevice(s, lim, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	d.pool = kern.NewPool(d.cfg.Threads)
+	return d, nil
+}
+
+// newDevice makes a device without workers; a dry one only counts its memory.
+func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("cpu: model %s: %w", s.Name, err)
 	}
@@ -146,13 +156,12 @@ func New(s *model.Spec, lim model.Limits, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	lim.Depth = max(lim.Depth, 1)
-	d := &Device{spec: s, lim: lim, cfg: cfg, opt: opt}
+	d := &Device{spec: s, lim: lim, cfg: cfg, opt: opt, mem: arena{dry: dry}}
 	d.windows, d.groupOf = s.Groups()
 	d.bind()
 	if err := d.reserve(); err != nil {
 		return nil, errors.Join(err, d.mem.close())
 	}
-	d.pool = kern.NewPool(cfg.Threads)
 	return d, nil
 }
 
@@ -229,7 +238,9 @@ func (d *Device) Alloc(rows, width int) (model.Buf, error) {
 
 // Close implements model.Device: it ends the workers and frees all memory.
 func (d *Device) Close() error {
-	d.pool.Close()
+	if d.pool != nil {
+		d.pool.Close()
+	}
 	for _, w := range d.weights {
 		w.close()
 	}

@@ -10,21 +10,24 @@ import (
 type arena struct {
 	maps [][]byte
 	size int64 // bytes
+	dry  bool  // only count
 }
 
-// carve returns n zeroed elements that live until close, and stops at the first
-// failure like the functions it is used in.
+// carve returns n zeroed elements that live until close, nil from a dry arena.
 func carve[E float32 | uint16 | int32](a *arena, n int) ([]E, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	var e E
+	a.size += int64(n) * int64(unsafe.Sizeof(e))
+	if a.dry {
+		return nil, nil
+	}
 	b, err := mapMemory(n * int(unsafe.Sizeof(e)))
 	if err != nil {
 		return nil, err
 	}
 	a.maps = append(a.maps, b)
-	a.size += int64(len(b))
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 

@@ -44,21 +44,27 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		if err != nil {
 			return nil, err
 		}
+		w.vector = x
+		d.vectors += int64(t.Elems()) * 4
+		if d.mem.dry {
+			break
+		}
 		for i, n := 0, t.Cols(); i < t.Rows(); i++ {
 			t.Row(i).Floats(x[i*n:][:n])
 		}
-		w.vector = x
-		d.vectors += int64(len(x)) * 4
 		t.Release()
 	case model.AsTable:
 		w.table = t
 	default:
+		d.used.add(&t)
+		if d.mem.dry {
+			break
+		}
 		m, err := kern.Pack(&t, d.opt, d.pool)
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 		w.matrix = m
-		d.packed += m.Bytes()
 	}
 	d.weights = append(d.weights, w)
 	return w, nil

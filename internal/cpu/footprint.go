@@ -1,0 +1,85 @@
+package cpu
+
+import (
+	"fmt"
+	"maps"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+	"ossian/internal/tensor"
+)
+
+// Memory is what a device with its decoder takes, in bytes.
+type Memory struct {
+	Weights     int64                  // repacked matrices, and vectors as float32
+	Mapped      int64                  // matrices read where the checkpoint is mapped: page cache
+	KV          int64                  // pools of keys and values, touched as they fill
+	Activations int64                  // buffers of a step, touched by the largest step
+	Types       map[tensor.DType]int64 // Weights and Mapped of matrices by type; both orders of MXFP4 are MXFP4
+}
+
+// Total returns the sum.
+func (m Memory) Total() int64 { return m.Weights + m.Mapped + m.KV + m.Activations }
+
+func (m *Memory) add(t *tensor.Tensor) {
+	packed, mapped := kern.PackedBytes(t), int64(0)
+	if packed == 0 {
+		mapped = int64(t.Rows()) * int64(t.DType.RowBytes(t.Cols()))
+	}
+	m.Weights += packed
+	m.Mapped += mapped
+	if m.Types == nil {
+		m.Types = make(map[tensor.DType]int64)
+	}
+	kind := t.DType
+	if kind == tensor.MXFP4HF {
+		kind = tensor.MXFP4
+	}
+	m.Types[kind] += packed + mapped
+}
+
+// Footprint returns what New, the upload of params and NewDecoder with these
+// arguments will take, from shapes and types alone: no weight is read. It covers
+// the largest step; what remains for the process is the Go runtime and what
+// surrounds the device. An embedding table that is not also the output projection
+// is not counted: a step touches a row of it for each token.
+func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
+	d, err := newDevice(s, lim, cfg, true)
+	if err != nil {
+		return Memory{}, err
+	}
+	for name, t := range params {
+		if n, _ := t.DType.Block(); t.Cols()%n != 0 {
+			return Memory{}, fmt.Errorf("cpu: parameter %q: rows of %d elements are not whole %v blocks of %d", name, t.Cols(), t.DType, n)
+		}
+	}
+	if _, err := model.NewDecoder(s, params, d, lim, nil); err != nil {
+		return Memory{}, err
+	}
+	return d.Memory(), nil
+}
+
+// Memory returns what the device takes. Pools and buffers are counted in full
+// although the system provides pages as they are first touched.
+func (d *Device) Memory() Memory {
+	m := d.used
+	m.Types = maps.Clone(m.Types)
+	m.Activations = d.mem.size - d.vectors - m.KV + d.heap()
+	m.Weights += d.vectors
+	return m
+}
+
+// heap is the Go memory that operations keep: int8 tiles of activations, 44
+// bytes for 32 elements, and the samplers' candidates.
+func (d *Device) heap() int64 {
+	s, f := d.spec, &d.spec.FFN
+	dense := f.DenseInner
+	if f.Experts == 0 {
+		dense = f.Inner
+	}
+	elems := d.lim.MaxTokens * max(s.Hidden, s.QDim(), dense)
+	if f.Experts > 0 {
+		elems += d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
+	}
+	return int64(elems)/32*44 + int64(d.cfg.Threads)*int64(s.Vocab)*24
+}

@@ -1,0 +1,18 @@
+package kern
+
+import "ossian/internal/tensor"
+
+// PackedBytes returns the memory that Pack will take for t, told by shape and
+// type alone: 0 for types that stay where t has them.
+func PackedBytes(t *tensor.Tensor) int64 {
+	f, ok := familyOf(t.DType)
+	if !ok || f >= packed || len(t.Shape) < 2 {
+		return 0
+	}
+	out, in := t.Shape[len(t.Shape)-2], t.Cols()
+	if out < 1 {
+		return 0
+	}
+	groups := t.Rows() / out * ((out + groupRows - 1) / groupRows)
+	return int64(groups) * int64(f.groupBytes(in/32))
+}

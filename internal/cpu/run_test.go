@@ -1,0 +1,240 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"ossian/internal/model"
+	"ossian/internal/model/modeltest"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/tensor"
+)
+
+// tiny are models of every family, each with another type of weights.
+func tiny() map[string]modeltest.Options {
+	return map[string]modeltest.Options{
+		"gpt-oss":  {Matrix: tensor.BF16},
+		"qwen3":    {Matrix: tensor.Q8_0, Tied: true},
+		"qwen3moe": {Matrix: tensor.Q4_K, Dense: true, NoRenorm: true},
+		"llama":    {Matrix: tensor.F16, Llama3: true},
+	}
+}
+
+func tinyLimits(s *model.Spec, depth int) model.Limits {
+	lim := model.Limits{MaxSeqs: 4, MaxTokens: 48, MaxLen: 320, BlockSize: 8, Depth: depth}
+	windows, _ := s.Groups()
+	for range windows {
+		lim.Blocks = append(lim.Blocks, 200)
+	}
+	return lim
+}
+
+// logitsOf runs ids through a device in one sequence and returns the logits at
+// the end of each chunk by position.
+func logitsOf(t *testing.T, s *model.Spec, params map[string]tensor.Tensor, cfg Config, ids []int32, chunk int) map[int][]float32 {
+	t.Helper()
+	lim := tinyLimits(s, 1)
+	d, err := New(s, lim, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := model.NewDecoder(s, params, d, lim, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := make(map[int][]float32)
+	for at := 0; at < len(ids); at += chunk {
+		n := min(chunk, len(ids)-at)
+		batch := benchBatch(s, lim, 1, n, at)
+		copy(batch.Tokens, ids[at:])
+		if err := r.Launch(batch); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Collect(); err != nil {
+			t.Fatal(err)
+		}
+		got[at+n-1] = append([]float32(nil), d.op.x.row(0)...) // Sample's operand
+	}
+	return got
+}
+
+// TestOracle compares whole models with the float64 oracle. Exact with F32 keys
+// and values: models.md 5.2, 2e-3 absolute. Otherwise the relative error of
+// 8-bit activations and BF16 keys, about 1 % per layer, with room for a router
+// that flips.
+func TestOracle(t *testing.T) {
+	for family, o := range tiny() {
+		s, params := modeltest.Tiny(family, o)
+		oracle, err := modeltest.NewOracle(s, params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(7, 7))
+		ids := make([]int32, 70)
+		for i := range ids {
+			ids[i] = int32(rng.IntN(s.Vocab))
+		}
+		want := oracle.Logits(ids)
+		for _, isa := range levels() {
+			for _, exact := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/exact=%v", family, isa, exact), func(t *testing.T) {
+					cfg := Config{Threads: 2, ISA: isa, Exact: exact, KV: tensor.F32}
+					if !exact {
+						cfg.KV = tensor.BF16
+					}
+					var worst, diff, size float64
+					for pos, got := range logitsOf(t, s, params, cfg, ids, 3) {
+						for id, g := range got {
+							e := math.Abs(float64(g) - want[pos][id])
+							worst, diff, size = max(worst, e), diff+e*e, size+want[pos][id]*want[pos][id]
+						}
+					}
+					relative := math.Sqrt(diff / size)
+					t.Logf("largest difference %.2g, relative L2 %.2g", worst, relative)
+					if exact && !(worst <= 2e-3 && relative <= 1e-4) || !(relative <= 0.1) {
+						t.Errorf("largest difference %.3g, relative L2 %.3g", worst, relative)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestStepDoesNotAllocate(t *testing.T) {
+	for family, o := range tiny() {
+		s, params := modeltest.Tiny(family, o)
+		lim := tinyLimits(s, 2)
+		d, err := New(s, lim, Config{Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := model.NewDecoder(s, params, d, lim, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for _, batch := range []*runner.Batch{benchBatch(s, lim, 4, 12, 0), benchBatch(s, lim, 4, 1, 12), benchBatch(s, lim, 1, 40, 24)} {
+			for i := range batch.Rows {
+				p := batch.Rows[i].Params
+				p.Temperature, p.TopP, p.TopK, p.PresencePenalty, p.Logprobs, p.TopLogprobs = 0.8, 0.9, 20, 1, true, 3
+			}
+			step := func() {
+				if err := r.Launch(batch); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Collect(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 20 { // every worker has sampled, every result has been used
+				step()
+			}
+			if n := testing.AllocsPerRun(20, step); n != 0 {
+				t.Errorf("%s: a step of %d tokens allocates %v times", family, len(batch.Tokens), n)
+			}
+		}
+	}
+}
+
+func TestFootprint(t *testing.T) {
+	for family, o := range tiny() {
+		for _, cfg := range []Config{{Threads: 1}, {Threads: 3, KV: tensor.F32}} {
+			t.Run(fmt.Sprintf("%s/%d threads", family, cfg.Threads), func(t *testing.T) {
+				o.Vocab = 5003
+				ids := []int32{1, 2, 3}
+				s, params := modeltest.Tiny(family, o)
+				lim := tinyLimits(s, 1)
+				want, err := Footprint(s, lim, cfg, params)
+				if err != nil {
+					t.Fatal(err)
+				}
+				heap := func() int64 {
+					runtime.GC()
+					var m runtime.MemStats
+					runtime.ReadMemStats(&m)
+					return int64(m.HeapAlloc)
+				}
+				before := heap()
+				d, err := New(s, lim, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := model.NewDecoder(s, params, d, lim, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				if err := r.Launch(benchBatch(s, lim, 4, 12, 0)); err != nil {
+					t.Fatal(err)
+				}
+				for i := range d.workers { // which worker samples is chance
+					w := &d.workers[i]
+					w.sampler.Pick(make([]float32, s.Vocab), nil, &sample.Params{Temperature: 1, TopP: 0.5, PresencePenalty: 1}, ids, 0)
+				}
+				outside := int64(0)
+				for _, m := range d.mem.maps {
+					outside += int64(len(m))
+				}
+				packed := int64(0)
+				for _, w := range d.weights {
+					if w.matrix != nil {
+						packed += w.matrix.Bytes()
+					}
+				}
+				got := outside + packed + heap() - before
+				runtime.KeepAlive(params)
+				if diff := math.Abs(float64(got-want.Total())) / float64(want.Total()); diff > 0.05 {
+					t.Errorf("device takes %d bytes, footprint said %d (%+v)", got, want.Total(), want)
+				}
+				if got := d.Memory(); got.Total() != want.Total() || got.KV != want.KV || got.Mapped != want.Mapped {
+					t.Errorf("device reports %+v, footprint said %+v", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestFootprintRefuses(t *testing.T) {
+	s, params := modeltest.Tiny("llama", modeltest.Options{})
+	delete(params, "norm")
+	if _, err := Footprint(s, tinyLimits(s, 1), Config{}, params); err == nil || !strings.Contains(err.Error(), `"norm"`) {
+		t.Errorf("got %v, want an error about the missing norm", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	s, _ := modeltest.Tiny("gpt-oss", modeltest.Options{})
+	for name, change := range map[string]func(*model.Limits, *Config){
+		"rows":            func(l *model.Limits, _ *Config) { l.MaxSeqs = 0 },
+		"tokens":          func(l *model.Limits, _ *Config) { l.MaxTokens = 0 },
+		"length":          func(l *model.Limits, _ *Config) { l.MaxLen = -1 },
+		"block":           func(l *model.Limits, _ *Config) { l.BlockSize = 0 },
+		"depth":           func(l *model.Limits, _ *Config) { l.Depth = -1 },
+		"pools":           func(l *model.Limits, _ *Config) { l.Blocks = l.Blocks[:1] },
+		"empty pool":      func(l *model.Limits, _ *Config) { l.Blocks[1] = 0 },
+		"pool beyond all": func(l *model.Limits, _ *Config) { l.Blocks[1] = math.MaxInt },
+		"instruction set": func(_ *model.Limits, c *Config) { c.ISA = "mmx" },
+		"threads":         func(_ *model.Limits, c *Config) { c.Threads = -1 },
+		"cache type":      func(_ *model.Limits, c *Config) { c.KV = tensor.Q8_0 },
+	} {
+		lim, cfg := tinyLimits(s, 1), Config{}
+		change(&lim, &cfg)
+		if _, err := New(s, lim, cfg); err == nil {
+			t.Errorf("%s: accepted %+v, %+v", name, lim, cfg)
+		}
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	got, err := Bandwidth(t.Context(), 0)
+	if err != nil || got < 1e8 || got > 1e13 {
+		t.Errorf("%.3g bytes/s, %v", got, err)
+	}
+	t.Logf("%.1f GB/s", got/1e9)
+}
