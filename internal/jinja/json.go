@@ -401,7 +401,7 @@ func jsonEscape(c rune, ascii bool) string {
 			return `\` + "bfnrt"[i:i+1]
 		}
 		return fmt.Sprintf(`\u%04x`, c)
-	case c <= 0x7f || !ascii:
+	case c < 0x7f || !ascii: // json.dumps counts DEL as outside ASCII text
 		return ""
 	case c > 0xffff:
 		high, low := utf16.EncodeRune(c)
