@@ -93,36 +93,315 @@ func TestMul(t *testing.T) {
 	}
 }
 
+// width returns a row length that the type allows, with a ragged tail where it can.
+func width(dt tensor.DType) int {
+	step, _ := dt.Block()
+	if step == 1 {
+		return 83
+	}
+	return max(3*step, 96)
+}
+
+func pack(t testing.TB, w *tensor.Tensor, o Options, p *Pool) *Matrix {
+	t.Helper()
+	m, err := Pack(w, o, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
 func testMul(t *testing.T, p *Pool, dt tensor.DType, o Options) {
 	rng := rand.New(rand.NewPCG(1, uint64(dt)))
 	const e, rows = 3, 37
-	step, _ := dt.Block()
-	for _, out := range []int{1, 15, 16, 17, 50} {
-		in := 3 * step
-		if step == 1 {
-			in = 67
-		}
-		w := randomTensor(rng, dt, e, out, in)
-		m, err := Pack(w, o, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+	in := width(dt)
+	for _, out := range []int{1, 3, 15, 16, 17, 50} {
+		m := pack(t, randomTensor(rng, dt, e, out, in), o, p)
 		x, bias := randomFloats(rng, rows*in), randomFloats(rng, e*out)
 		dst := make([]float32, rows*out)
 		var a Acts
 		a.Set(x, rows, in)
 		m.Mul(p, dst, &a, bias, []Job{{E: 1}})
-		wrow := make([]float32, in)
+		w := make([]float32, in)
 		for i := range out {
-			m.Row(1, i, wrow)
+			m.Row(1, i, w)
 			for r := range rows {
-				want, size := reference(wrow, x[r*in:][:in], bias[out+i], m.quantised())
+				want, size := reference(w, x[r*in:][:in], bias[out+i], m.quantised())
 				if got := float64(dst[r*out+i]); math.Abs(got-want) > 1e-5*size {
 					t.Fatalf("out %d: row %d, element %d: got %v, want %v ± %v", out, r, i, got, want, 1e-5*size)
 				}
 			}
 		}
-		m.Close()
+	}
+}
+
+// TestBatchInvariance compares every row with the product of that row alone: for
+// every number of rows, jobs that choose and scatter rows, several jobs at once,
+// and other numbers of workers. No bit may differ (models.md 5.1).
+func TestBatchInvariance(t *testing.T) {
+	pools := []*Pool{NewPool(1), NewPool(3)}
+	for _, p := range pools {
+		defer p.Close()
+	}
+	for _, l := range levels() {
+		for _, dt := range dtypes {
+			for _, exact := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v/%s/exact=%v", l, name(dt), exact), func(t *testing.T) {
+					testInvariance(t, pools, dt, Options{Level: l, Exact: exact})
+				})
+			}
+		}
+	}
+}
+
+func testInvariance(t *testing.T, pools []*Pool, dt tensor.DType, o Options) {
+	const e, out, rows = 3, 37, 67
+	in := width(dt)
+	rng := rand.New(rand.NewPCG(3, uint64(dt)))
+	m := pack(t, randomTensor(rng, dt, e, out, in), o, pools[0])
+	x, bias := randomFloats(rng, rows*in), randomFloats(rng, e*out)
+	var a Acts
+	alone := make([][]float32, e) // [e][rows·out]
+	for i := range alone {
+		alone[i] = make([]float32, rows*out)
+		for r := range rows {
+			a.Set(x[r*in:], 1, in)
+			m.Mul(pools[0], alone[i][r*out:][:out], &a, bias, []Job{{E: i}})
+		}
+	}
+	same := func(what string, e, row int, got []float32) {
+		t.Helper()
+		for i, v := range got {
+			if want := alone[e][row*out+i]; math.Float32bits(v) != math.Float32bits(want) {
+				t.Fatalf("%s: row %d, element %d: got %x, alone %x", what, row, i, v, want)
+			}
+		}
+	}
+	for _, p := range pools {
+		for n := 1; n <= 40; n++ {
+			a.Set(x, n, in)
+			dst := make([]float32, n*out)
+			for range 2 { // the second time with the tiles of the first
+				clear(dst)
+				m.Mul(p, dst, &a, bias, []Job{{E: 2}})
+				for r := range n {
+					same(fmt.Sprintf("%d workers, %d rows", p.Workers(), n), 2, r, dst[r*out:][:out])
+				}
+			}
+		}
+		a.Set(x, rows, in)
+		for round := range 10 {
+			to := rng.Perm(2 * rows)
+			var jobs []Job
+			for at := 0; at < len(to); {
+				j := Job{E: rng.IntN(e)}
+				for range min(1+rng.IntN(25), len(to)-at) {
+					j.X = append(j.X, int32(rng.IntN(rows)))
+					j.Y = append(j.Y, int32(to[at]))
+					at++
+				}
+				jobs = append(jobs, j)
+			}
+			dst := make([]float32, len(to)*out)
+			m.Mul(p, dst, &a, bias, jobs)
+			for _, j := range jobs {
+				for i, r := range j.X {
+					same(fmt.Sprintf("%d workers, scattered %d", p.Workers(), round), j.E, int(r), dst[int(j.Y[i])*out:][:out])
+				}
+			}
+		}
+	}
+}
+
+// TestLevelsAgree: the assembly levels give the same bits, and portable Go stays
+// within 1e-6 of the sum of absolute terms.
+func TestLevelsAgree(t *testing.T) {
+	p := NewPool(1)
+	defer p.Close()
+	const out, rows = 33, 21
+	for _, dt := range dtypes {
+		t.Run(name(dt), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(4, uint64(dt)))
+			in := width(dt) * 5
+			w := randomTensor(rng, dt, 1, out, in)
+			x := randomFloats(rng, rows*in)
+			for i := range x { // a wide range of magnitudes, and blocks of zeros
+				x[i] *= float32(math.Pow(10, float64(i/32%9-4)))
+				if i/32%11 == 0 {
+					x[i] = 0
+				}
+			}
+			y := map[Level][]float32{}
+			for _, l := range levels() {
+				m := pack(t, w, Options{Level: l}, p)
+				var a Acts
+				a.Set(x, rows, in)
+				y[l] = make([]float32, rows*out)
+				m.Mul(p, y[l], &a, nil, []Job{{}})
+			}
+			row := make([]float32, in)
+			for i := range rows * out {
+				for l, v := range y {
+					if l > AVX2 && math.Float32bits(v[i]) != math.Float32bits(y[AVX2][i]) {
+						t.Fatalf("element %d: %v gives %x, %v %x", i, l, v[i], AVX2, y[AVX2][i])
+					}
+				}
+				w.Row(i % out).Floats(row)
+				_, size := reference(row, x[i/out*in:][:in], 0, false)
+				if l := levels()[len(levels())-1]; math.Abs(float64(y[l][i]-y[Go][i])) > 1e-6*size {
+					t.Fatalf("element %d: %v gives %v, %v %v, terms %v", i, l, y[l][i], Go, y[Go][i], size)
+				}
+			}
+		})
+	}
+}
+
+// TestMXFP4Orders: the nibble orders of both containers hold the same weights and
+// give the same bits.
+func TestMXFP4Orders(t *testing.T) {
+	p := NewPool(1)
+	defer p.Close()
+	const out, in, rows = 20, 320, 5
+	rng := rand.New(rand.NewPCG(5, 5))
+	hf := randomTensor(rng, tensor.MXFP4HF, 1, out, in)
+	gguf := &tensor.Tensor{Name: "gguf", DType: tensor.MXFP4, Shape: hf.Shape}
+	for i := range hf.Scales { // formats.md 4, element by element
+		a := hf.Data[16*i:][:16]
+		element := func(k int) byte { return a[k/2] >> (4 * (k % 2)) & 15 }
+		gguf.Data = append(gguf.Data, hf.Scales[i])
+		for j := range 16 {
+			gguf.Data = append(gguf.Data, element(j)|element(j+16)<<4)
+		}
+	}
+	x := randomFloats(rng, rows*in)
+	for _, l := range levels() {
+		var y [2][rows * out]float32
+		for i, w := range []*tensor.Tensor{hf, gguf} {
+			m := pack(t, w, Options{Level: l}, p)
+			var a Acts
+			a.Set(x, rows, in)
+			m.Mul(p, y[i][:], &a, nil, []Job{{}})
+		}
+		if y[0] != y[1] {
+			t.Errorf("%v: the orders differ", l)
+		}
+	}
+}
+
+// TestE8M0 multiplies with every exponent byte the loader lets pass, 0 and 1 among
+// them, whose weights are subnormal; products stay in the range of float32.
+func TestE8M0(t *testing.T) {
+	p := NewPool(1)
+	defer p.Close()
+	const in = 32
+	w := &tensor.Tensor{Name: "scales", DType: tensor.MXFP4, Shape: []int{255, in}}
+	for e := range 255 {
+		w.Data = append(w.Data, byte(e))
+		for j := range 16 {
+			w.Data = append(w.Data, byte(j*17))
+		}
+	}
+	rng := rand.New(rand.NewPCG(6, 6))
+	x, row := randomFloats(rng, in), make([]float32, in)
+	for _, l := range levels() {
+		for _, factor := range []float32{1, 1e-6, 1e6} {
+			xs := make([]float32, in)
+			for i := range xs {
+				xs[i] = x[i] * factor
+			}
+			m := pack(t, w, Options{Level: l}, p)
+			var a Acts
+			a.Set(xs, 1, in)
+			y := make([]float32, 255)
+			m.Mul(p, y, &a, nil, []Job{{}})
+			for e, got := range y {
+				m.Row(0, e, row)
+				want, size := reference(row, xs, 0, true)
+				if math.Abs(want) > math.MaxFloat32 {
+					want = math.Inf(int(math.Copysign(1, want)))
+				}
+				if float64(got) != want && math.Abs(float64(got)-want) > 1e-5*size+0x1p-149 {
+					t.Errorf("%v, exponent %d, activations ·%v: got %v, want %v", l, e, factor, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestNotFinite: an infinity or NaN in an activation row reaches every result of
+// that row as an infinity or NaN, and no other row.
+func TestNotFinite(t *testing.T) {
+	p := NewPool(1)
+	defer p.Close()
+	const out, rows = 18, 9
+	inf := float32(math.Inf(1))
+	for _, l := range levels() {
+		for _, dt := range dtypes {
+			for _, bad := range []float32{inf, -inf, float32(math.NaN())} {
+				rng := rand.New(rand.NewPCG(7, uint64(dt)))
+				in := width(dt)
+				m := pack(t, randomTensor(rng, dt, 1, out, in), Options{Level: l}, p)
+				x := randomFloats(rng, rows*in)
+				x[4*in+in-1] = bad
+				var a Acts
+				a.Set(x, rows, in)
+				y := make([]float32, rows*out)
+				m.Mul(p, y, &a, nil, []Job{{}})
+				for i, v := range y {
+					if finite := v-v == 0; finite != (i/out != 4) {
+						t.Fatalf("%v, %s, %v in row 4: row %d gives %v", l, name(dt), bad, i/out, v)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestMulDoesNotAllocate(t *testing.T) {
+	p := NewPool(2)
+	defer p.Close()
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, dt := range []tensor.DType{tensor.MXFP4, tensor.BF16} {
+		for _, o := range []Options{{Level: Detect()}, {Level: Detect(), Exact: true}, {Level: Go}} {
+			const e, out, in, rows = 3, 64, 64, 9
+			m := pack(t, randomTensor(rng, dt, e, out, in), o, p)
+			x, dst := randomFloats(rng, rows*in), make([]float32, rows*out)
+			jobs := []Job{{E: 0, X: []int32{1, 2}, Y: []int32{1, 2}}, {E: 2, X: []int32{8}, Y: []int32{0}}}
+			whole := make([]Job, 1)
+			var a Acts
+			step := func() {
+				a.Set(x, rows, in)
+				m.Mul(p, dst, &a, nil, whole)
+				m.Mul(p, dst, &a, nil, jobs)
+			}
+			if n := testing.AllocsPerRun(20, step); n != 0 {
+				t.Errorf("%s, %+v: Mul allocates %v times", name(dt), o, n)
+			}
+		}
+	}
+}
+
+func TestPackRefuses(t *testing.T) {
+	p := NewPool(1)
+	defer p.Close()
+	for _, tt := range []struct {
+		name  string
+		dt    tensor.DType
+		shape []int
+		level Level
+	}{
+		{"type without kernel", tensor.I32, []int{2, 2}, Go},
+		{"vector", tensor.F32, []int{2}, Go},
+		{"four dimensions", tensor.F32, []int{2, 2, 2, 2}, Go},
+		{"no rows", tensor.F32, []int{0, 2}, Go},
+		{"part of a block", tensor.Q8_0, []int{2, 48}, Go},
+		{"level beyond the last", tensor.F32, []int{2, 2}, AVX512 + 1},
+	} {
+		w := &tensor.Tensor{Name: "w", DType: tt.dt, Shape: tt.shape, Data: make([]byte, 4096)}
+		if _, err := Pack(w, Options{Level: tt.level}, p); err == nil {
+			t.Errorf("%s: packed", tt.name)
+		}
 	}
 }
 
@@ -133,11 +412,7 @@ func TestRow(t *testing.T) {
 		t.Run(name(dt), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, uint64(dt)))
 			w := randomTensor(rng, dt, 2, 19, 512)
-			m, err := Pack(w, Options{}, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
+			m := pack(t, w, Options{}, p)
 			got, want := make([]float32, 512), make([]float32, 512)
 			for i := range 2 * 19 {
 				m.Row(i/19, i%19, got)

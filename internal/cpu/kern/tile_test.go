@@ -1,0 +1,241 @@
+package kern
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"ossian/internal/tensor"
+)
+
+// clone copies s between guard pages.
+func clone[T any](t testing.TB, s []T, front bool) []T {
+	g := guarded[T](t, len(s), front)
+	copy(g, s)
+	return g
+}
+
+func TestQuantise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	special := []float32{0, 1e-45, -1e-38, 1e-31, math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, 127, 63.5, -0.5, 1.5, 2.5}
+	for _, nb := range []int{1, 2, 3, 9} {
+		for _, T := range []int{1, 3, 16} {
+			for round := range 20 {
+				x := randomFloats(rng, 32*nb)
+				for i := range x {
+					if round > 5 && rng.IntN(10) == 0 {
+						x[i] = special[rng.IntN(len(special))]
+					}
+				}
+				want := make([]byte, tileBytes*T*nb)
+				row := rng.IntN(T)
+				Go.quantise(x, want, T, row)
+				checkQuants(t, x, want, T, row)
+				for _, l := range levels()[1:] {
+					got := guarded[byte](t, len(want), round%2 == 0)
+					l.quantise(clone(t, x, round%2 == 0), got, T, row)
+					for i := range got {
+						if got[i] != want[i] && !sameNaN(got[i&^3:][:4], want[i&^3:][:4]) {
+							t.Fatalf("%v, %d blocks, row %d of %d: byte %d is %d, want %d", l, nb, row, T, i, got[i], want[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func sameNaN(a, b []byte) bool {
+	x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
+	return x != x && y != y
+}
+
+// checkQuants holds the definition against float64: a quant times the scale is
+// within half a scale of the activation.
+func checkQuants(t *testing.T, x []float32, a []byte, T, row int) {
+	t.Helper()
+	for b := range len(x) / 32 {
+		blk := a[b*tileBytes*T:]
+		scale := float64(math.Float32frombits(binary.LittleEndian.Uint32(blk[32*T+4*row:])))
+		var sums [2]int32
+		for k, v := range x[32*b:][:32] {
+			q := int8(blk[32*row+k])
+			sums[k/16] += int32(q)
+			if q == -128 {
+				t.Fatalf("block %d, element %d: quant -128", b, k)
+			}
+			if d := math.Abs(float64(q)*scale - float64(v)); scale-scale == 0 && d > 0.50001*scale {
+				t.Fatalf("block %d, element %d: %v became %d·%v", b, k, v, q, scale)
+			}
+		}
+		for i, want := range sums {
+			if got := int32(binary.LittleEndian.Uint32(blk[32*T+4*T*(1+i)+4*row:])); got != want {
+				t.Fatalf("block %d: sum %d is %d, want %d", b, i, got, want)
+			}
+		}
+	}
+}
+
+// TestTiles runs every tile kernel on buffers of exactly the right size between
+// guard pages, with quants over their whole range, and against the extremes at
+// which 16-bit sums would saturate.
+func TestTiles(t *testing.T) {
+	for f := mx4; f < packed; f++ {
+		for _, nb := range []int{1, 2, 5, 8, 24} {
+			if layouts[f].head > 0 && nb%super != 0 {
+				continue
+			}
+			for T := 1; T <= maxTile; T++ {
+				if AVX512.tileRows(T) == T {
+					t.Run(fmt.Sprintf("family%d/%d blocks/T=%d", f, nb, T), func(t *testing.T) { testTile(t, f, nb, T) })
+				}
+			}
+		}
+	}
+}
+
+func testTile(t *testing.T, f family, nb, T int) {
+	rng := rand.New(rand.NewPCG(uint64(f), uint64(nb)))
+	for _, extreme := range []bool{false, true} {
+		g := randomGroup(rng, f, nb, extreme)
+		a := make([]byte, tileBytes*T*nb)
+		for row := range T {
+			x := randomFloats(rng, 32*nb)
+			for i := range x {
+				if extreme {
+					x[i] = float32(1 - 2*(row%2))
+				}
+			}
+			Go.quantise(x, a, T, row)
+			f.finish(a, nb, T, row)
+		}
+		var bias [groupRows]float32
+		copy(bias[:], randomFloats(rng, groupRows))
+		y := map[Level]*[maxTile * groupRows]float32{}
+		for _, l := range levels() {
+			if l.tileRows(T) != T && l > Go {
+				continue
+			}
+			y[l] = new([maxTile * groupRows]float32)
+			front := nb%2 == 0
+			l.tile(group{f, clone(t, g.quants, front), clone(t, g.scales, front)}, clone(t, a, front), nb, T, &bias, y[l])
+		}
+		for l, got := range y {
+			for i, v := range got {
+				if twin := y[Go][i]; math.Abs(float64(v-twin)) > 1e-5*float64(nb)*math.Abs(float64(twin))+1e-4 {
+					t.Fatalf("%v, extreme=%v: element %d is %v, want %v", l, extreme, i, v, twin)
+				}
+				if y2 := y[AVX2]; y2 != nil && l == AVX512 && math.Float32bits(v) != math.Float32bits(y2[i]) {
+					t.Fatalf("extreme=%v: element %d is %x, with AVX2 %x", extreme, i, v, y2[i])
+				}
+			}
+		}
+	}
+}
+
+// randomGroup makes quants and scales of any value that packing can give; with
+// extreme, the largest quants only, of either sign where there is one.
+func randomGroup(rng *rand.Rand, f family, nb int, extreme bool) group {
+	b := make([]byte, nb*(layouts[f].quants+layouts[f].scales)+nb/super*layouts[f].head)
+	g := f.group(b, nb)
+	top := map[family]int{q5k: 32, q6k: 64}[f]
+	for i := range g.quants {
+		v := byte(rng.Uint32())
+		if extreme {
+			v = []byte{0xff, 0x00, 0x77}[i/4%16%3] // the same for all of a row
+		}
+		if top > 0 {
+			v %= byte(top)
+		}
+		g.quants[i] = v
+	}
+	for i := range g.scales {
+		g.scales[i] = byte(rng.Uint32())
+	}
+	halves := func(s []byte, n int) {
+		for i := range n {
+			binary.LittleEndian.PutUint16(s[2*i:], tensor.ToHalf(float32(rng.NormFloat64())))
+		}
+	}
+	for blk := range nb {
+		s := g.scales[f.scalesAt(blk):]
+		switch f {
+		case mx4:
+			for i := range groupRows {
+				s[i] = byte(120 + rng.IntN(12))
+			}
+		case q4, q8:
+			halves(s, groupRows)
+		case q4m:
+			halves(s, 2*groupRows)
+		}
+		if h := layouts[f].head; h > 0 && blk%super == 0 {
+			halves(g.scales[f.scalesAt(blk)-h:], h/2)
+		}
+	}
+	return g
+}
+
+// TestDots runs the row kernels on every length and both ends of guarded pages,
+// the weights at odd addresses as a mapped file may have them.
+func TestDots(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, f := range []family{bf16, f16, f32} {
+		size := 2
+		if f == f32 {
+			size = 4
+		}
+		for n := 1; n <= 257; n++ {
+			T := 1 + n%maxDot
+			values := make([][]float32, dotRows)
+			var w [dotRows]unsafe.Pointer
+			for r := range w {
+				odd := guarded[byte](t, n*size+n%2, false)
+				values[r] = randomFloats(rng, n)
+				for k := range values[r] {
+					values[r][k] = putElement(f, odd[k*size:], values[r][k])
+				}
+				w[r] = unsafe.Pointer(&odd[0])
+			}
+			var x [maxDot]unsafe.Pointer
+			xs := make([][]float32, T)
+			for i := range xs {
+				xs[i] = clone(t, randomFloats(rng, n), n%2 == 0)
+				x[i] = unsafe.Pointer(&xs[i][0])
+			}
+			for _, l := range levels()[1:] {
+				var y [maxDot * dotRows]float32
+				l.dots(f, &w, &x, n, T, &y)
+				for i := range T * dotRows {
+					want := dotGo(values[i%dotRows], xs[i/dotRows])
+					var sum float64
+					for k, v := range values[i%dotRows] {
+						sum += math.Abs(float64(v) * float64(xs[i/dotRows][k]))
+					}
+					if math.Abs(float64(y[i]-want)) > 1e-6*sum {
+						t.Fatalf("%v, family %d, %d elements, row %d of %d: got %v, want %v", l, f, n, i, T, y[i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func putElement(f family, b []byte, v float32) float32 {
+	switch f {
+	case bf16:
+		h := tensor.ToBF16(v)
+		binary.LittleEndian.PutUint16(b, h)
+		return tensor.BF16ToFloat(h)
+	case f16:
+		h := tensor.ToHalf(v)
+		binary.LittleEndian.PutUint16(b, h)
+		return tensor.Half(h)
+	}
+	binary.LittleEndian.PutUint32(b, math.Float32bits(v))
+	return v
+}

@@ -1,0 +1,273 @@
+package kern
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ossian/internal/tensor"
+)
+
+// near fails unless got is within tol·size of want, and both finite or both not.
+func near(t *testing.T, what string, got float32, want, size, tol float64) {
+	t.Helper()
+	if float64(got) == want || got != got && want != want {
+		return
+	}
+	if !(math.Abs(float64(got)-want) <= tol*size) {
+		t.Fatalf("%s: got %v, want %v ± %v", what, got, want, tol*size)
+	}
+}
+
+// everyLength calls f with each level, every length 0 to 257 and both ends of
+// guarded pages.
+func everyLength(t *testing.T, f func(t *testing.T, l Level, n int, floats func(n int) []float32)) {
+	for _, l := range levels() {
+		t.Run(l.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			for n := range 258 {
+				f(t, l, n, func(n int) []float32 { return clone(t, randomFloats(rng, n), rng.IntN(2) == 0) })
+			}
+		})
+	}
+}
+
+func TestSumSq(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x := floats(n)
+		var want float64
+		for _, v := range x {
+			want += float64(v) * float64(v)
+		}
+		near(t, fmt.Sprint(n, " elements"), SumSq(l, x), want, want, 1e-6)
+	})
+}
+
+func TestScaleMul(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x, w, dst := floats(n), floats(n), floats(n)
+		ScaleMul(l, dst, x, w, 1.7)
+		for i, got := range dst {
+			if want := float32(x[i]*1.7) * w[i]; got != want {
+				t.Fatalf("%d elements: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+	})
+}
+
+func TestMulAdd(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x, dst := floats(n), floats(n)
+		sum, scaled := append([]float32(nil), dst...), append([]float32(nil), dst...)
+		Add(l, sum, x)
+		MulAdd(l, scaled, x, -0.3)
+		for i := range dst {
+			near(t, "Add", sum[i], float64(dst[i]+x[i]), 0, 0)
+			near(t, "MulAdd", scaled[i], float64(fma(-0.3, x[i], dst[i])), math.Abs(float64(dst[i])), 1e-7)
+		}
+	})
+}
+
+func TestSwiGLU(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		gu, dst := floats(2*n), floats(n)
+		for i := range gu {
+			gu[i] *= float32(int(1) << (i % 12)) // up to thousands, on both sides of the limits
+		}
+		SwiGLU(l, dst, gu)
+		for i, got := range dst {
+			g, u := float64(gu[2*i]), float64(gu[2*i+1])
+			want := g / (1 + math.Exp(-g)) * u
+			near(t, fmt.Sprintf("silu(%v)·%v", g, u), got, want, math.Abs(want)+1e-25, 2e-6)
+		}
+		SwiGLUClamped(l, dst, gu, 1.702, 7)
+		for i, got := range dst {
+			g, u := min(float64(gu[2*i]), 7), max(min(float64(gu[2*i+1]), 7), -7)
+			want := g / (1 + math.Exp(-float64(float32(1.702))*g)) * (u + 1)
+			near(t, fmt.Sprintf("clamped %v, %v", g, u), got, want, math.Abs(want)+1e-25, 2e-5)
+		}
+	})
+}
+
+func TestSwiGLUSpecials(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, l := range levels() {
+		for _, n := range []int{1, 16} { // tail and whole registers
+			for _, tt := range []struct {
+				name string
+				g, u float32
+				want func(v float32) bool
+			}{
+				{"NaN gate", nan, 1, func(v float32) bool { return v != v }},
+				{"NaN up", 1, nan, func(v float32) bool { return v != v }},
+				{"large gate", inf, 1, func(v float32) bool { return v > 6.9 && v < 14.1 }},
+				{"large negative gate", -1e4, 1, func(v float32) bool { return v <= 0 && v > -1e-30 }},
+			} {
+				gu, dst := make([]float32, 2*n), make([]float32, n)
+				gu[0], gu[1] = tt.g, tt.u
+				SwiGLUClamped(l, dst, gu, 1.702, 7)
+				if !tt.want(dst[0]) {
+					t.Errorf("%v, %d elements, %s: got %v", l, n, tt.name, dst[0])
+				}
+			}
+		}
+	}
+}
+
+func TestExpSum(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x := floats(n)
+		m := float32(math.Inf(-1))
+		for i := range x {
+			x[i] *= float32(i%30) * 4
+			if i%13 == 5 {
+				x[i] = float32(math.Inf(-1)) // masked scores
+			}
+			m = max(m, x[i])
+		}
+		was := append([]float32(nil), x...)
+		sum := ExpSum(l, x, m)
+		var want float64
+		for i, v := range was {
+			e := math.Exp(float64(v - m))
+			if v-m < expMin {
+				e = 0
+			}
+			near(t, fmt.Sprintf("exp(%v)", v-m), x[i], e, e, 6e-7)
+			want += e
+		}
+		near(t, fmt.Sprint("sum of ", n), sum, want, want, 2e-6)
+	})
+}
+
+func TestExp(t *testing.T) {
+	for x := float32(-90); x < 88; x += 0.0137 {
+		want := math.Exp(float64(x))
+		if x < expMin {
+			want = 0
+		}
+		near(t, fmt.Sprintf("exp(%v)", x), expGo(x), want, want, 6e-7)
+	}
+}
+
+// TestVecLevelsAgree: AVX2 and AVX-512 give the same bits in every row operation.
+func TestVecLevelsAgree(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for n := range 258 {
+		x := randomFloats(rng, 2*n)
+		for i := range x {
+			x[i] *= float32(i % 40)
+		}
+		var got [][]float32
+		for _, l := range levels()[1:] {
+			y, e, s := make([]float32, n), append([]float32(nil), x[:n]...), append([]float32(nil), x[:n]...)
+			SwiGLUClamped(l, y, x, 1.702, 7)
+			sum := ExpSum(l, e, 160)
+			MulAdd(l, s, x[n:], 0.7)
+			got = append(got, append(append(append(append(y, e...), s...), sum), SumSq(l, x)))
+		}
+		for _, v := range got {
+			for i := range v {
+				if math.Float32bits(v[i]) != math.Float32bits(got[0][i]) {
+					t.Fatalf("%d elements, result %d: %x and %x", n, i, v[i], got[0][i])
+				}
+			}
+		}
+	}
+}
+
+func TestToBF16(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x, dst := floats(n), guarded[uint16](t, n, n%2 == 0)
+		for i := range x {
+			switch i % 9 {
+			case 0:
+				x[i] = math.Float32frombits(0x3f808000 + uint32(i)<<16) // a tie
+			case 1:
+				x[i] = math.Float32frombits(0x7f800001 + uint32(i)) // NaN with low bits only
+			case 2:
+				x[i] = math.MaxFloat32
+			}
+		}
+		ToBF16(l, dst, x)
+		for i, got := range dst {
+			if want := tensor.ToBF16(x[i]); got != want {
+				t.Fatalf("%d elements: %x became %x, want %x", n, math.Float32bits(x[i]), got, want)
+			}
+		}
+	})
+}
+
+func TestScoresAndWeigh(t *testing.T) {
+	for _, d := range []int{1, 15, 16, 17, 32, 47, 48, 64, 80, 128, 256} {
+		for _, heads := range []int{1, 2, 3, 4, 5, 7, 8, 13} {
+			for _, n := range []int{1, 2, 3, 4, 5, 16} {
+				t.Run(fmt.Sprintf("%d dims, %d heads, %d tokens", d, heads, n), func(t *testing.T) {
+					testAttention(t, d, heads, n, func(v float32) float32 { return v })
+					testAttention(t, d, heads, n, tensor.ToBF16)
+				})
+			}
+		}
+	}
+}
+
+func testAttention[F Float](t *testing.T, d, heads, n int, store func(float32) F) {
+	rng := rand.New(rand.NewPCG(uint64(d), uint64(heads*n)))
+	ldk, lds := d+d%3, n+2
+	kv := guarded[F](t, (n-1)*ldk+d, heads%2 == 0)
+	for i := range kv {
+		kv[i] = store(float32(rng.NormFloat64()))
+	}
+	q, p := clone(t, randomFloats(rng, heads*d), false), clone(t, randomFloats(rng, (heads-1)*lds+n), false)
+	var twin, twinAcc []float32
+	for _, l := range levels() {
+		s := guarded[float32](t, (heads-1)*lds+n, false)
+		Scores(l, s, lds, q, heads, d, kv, ldk, n)
+		acc := clone(t, q, true)
+		Weigh(l, acc, heads, d, p, lds, kv, ldk, n)
+		if l == Go {
+			twin, twinAcc = s, acc
+		}
+		parts := clone(t, q, true) // in two calls: the same bits
+		Weigh(l, parts, heads, d, p, lds, kv, ldk, n/2)
+		Weigh(l, parts, heads, d, p[n/2:], lds, kv[n/2*ldk:], ldk, n-n/2)
+		for i := range acc {
+			if acc[i] != parts[i] {
+				t.Fatalf("%v: element %d is %v, in two parts %v", l, i, acc[i], parts[i])
+			}
+			near(t, fmt.Sprintf("%v: weighted element %d", l, i), acc[i], float64(twinAcc[i]), float64(n+1), 1e-6)
+		}
+		for i := range s {
+			near(t, fmt.Sprintf("%v: score %d", l, i), s[i], float64(twin[i]), float64(d), 1e-6)
+		}
+		for h := range heads {
+			for j := range n {
+				var want float64
+				for i := range d {
+					want += float64(q[h*d+i]) * float64(widen(kv[j*ldk+i]))
+				}
+				near(t, fmt.Sprintf("%v: head %d, key %d", l, h, j), s[h*lds+j], want, float64(d), 1e-6)
+			}
+		}
+	}
+}
+
+func TestVecDoesNotAllocate(t *testing.T) {
+	const n = 100
+	x, y, z := make([]float32, 2*n), make([]float32, 2*n), make([]uint16, 2*n)
+	for _, l := range levels() {
+		if got := testing.AllocsPerRun(10, func() {
+			SumSq(l, x)
+			ScaleMul(l, x, x, y, 2)
+			Add(l, x, y)
+			SwiGLU(l, x[:n], y)
+			ExpSum(l, x, 1)
+			ToBF16(l, z, x)
+			Scores(l, x, 2, y, 2, 50, z, 50, 2)
+			Weigh(l, x, 2, 50, y, 2, z, 50, 2)
+		}); got != 0 {
+			t.Errorf("%v: %v allocations", l, got)
+		}
+	}
+}
