@@ -51,17 +51,17 @@ func (s *source) set(id int32, text string, c class) {
 	s.tokens[id], s.class[id] = text, c
 }
 
-// join stores the merge of two tokens as a file spells them. A merge into an added
-// token is left out: it would let text produce that token.
-func (s *source) join(ids map[string]int32, rank int32, left, right string) error {
-	l, ok := ids[left]
-	r, ok2 := ids[right]
-	id, ok3 := ids[left+right]
+// join stores the next merge as a file spells it. It leaves out a merge into an
+// added token: that would let text produce the token.
+func (s *source) join(ids map[string]int32, m jsonMerge) error {
+	left, ok := ids[m.left]
+	right, ok2 := ids[m.right]
+	id, ok3 := ids[m.left+m.right]
 	if !ok || !ok2 || !ok3 {
-		return fmt.Errorf("merge %d of %q and %q: these two and what they make must be in the vocabulary", rank, left, right)
+		return fmt.Errorf("%q and %q: these two and what they make must be in the vocabulary", m.left, m.right)
 	}
 	if s.class[id] == plain {
-		s.pairs[pair(l, r)] = merge{rank, id}
+		s.merges = append(s.merges, sourceMerge{left, right, id})
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // byteBPE has one token per byte, with the byte as its id.
 func byteBPE(t testing.TB) *BPE {
 	t.Helper()
-	s := &source{scan: scanGPT2, pairs: map[uint64]merge{}, bos: -1, eos: -1}
+	s := &source{scan: scanGPT2, bos: -1, eos: -1}
 	for b := range 256 {
 		s.tokens, s.class = append(s.tokens, string([]byte{byte(b)})), append(s.class, plain)
 	}

@@ -14,7 +14,7 @@ func (t *BPE) Encode(dst []int32, text string) []int32 {
 		end := t.scan(c, text, i)
 		piece := text[i:end]
 		i = end
-		if id, ok := t.pieces[piece]; ok {
+		if id, ok := t.lookup(piece); ok {
 			dst = append(dst, id)
 			continue
 		}
@@ -107,9 +107,9 @@ func (t *BPE) rate(piece string, parts []part, i, j, k int) {
 	if k >= len(parts) {
 		return
 	}
-	if t.pairs != nil {
-		if m, ok := t.pairs[pair(p.id, parts[j].id)]; ok {
-			p.rank, p.merged = m.rank, m.id
+	if !t.byRank {
+		if s := t.pairs.at(pair(p.id, parts[j].id)); s.key != 0 {
+			p.rank, p.merged = s.rank, s.id
 		}
 		return
 	}
@@ -117,12 +117,10 @@ func (t *BPE) rate(piece string, parts []part, i, j, k int) {
 	if len(both) > t.longest {
 		return
 	}
-	if id, ok := t.pieces[both]; ok {
+	if id, ok := t.lookup(both); ok {
 		p.rank, p.merged = id, id
 	}
 }
-
-func pair(left, right int32) uint64 { return uint64(left)<<32 | uint64(right) }
 
 // A candidate is a possible merge in the heap: rank, then position, so that the
 // lowest rank and of equal ranks the leftmost comes first.

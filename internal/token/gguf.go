@@ -60,14 +60,13 @@ func (v *Vocab) build() (*BPE, error) {
 		ids[text] = int32(i)
 		s.set(int32(i), text, kind)
 	}
-	s.pairs = make(map[uint64]merge, len(v.Merges))
 	for rank, line := range v.Merges {
-		var m jsonMerge
-		if err := m.parse(line); err != nil {
-			return nil, fmt.Errorf("merge %d: %w", rank, err)
+		m, err := parseMerge(line)
+		if err == nil {
+			err = s.join(ids, m)
 		}
-		if err := s.join(ids, int32(rank), m.left, m.right); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, fmt.Errorf("merge %d: %w", rank, err)
 		}
 	}
 	return s.build()

@@ -31,7 +31,7 @@ func Harmony() (*BPE, error) {
 	}
 	s := &source{
 		tokens: append(base, harmonyTokens()...), class: make([]class, harmonyEnd),
-		whole: true, scan: scanO200k, bos: -1, eos: 200_002,
+		byRank: true, scan: scanO200k, bos: -1, eos: 200_002,
 	}
 	for i := range s.class {
 		s.class[i] = plain

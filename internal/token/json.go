@@ -37,7 +37,7 @@ type jsonFile struct {
 		ByteFallback bool             `json:"byte_fallback"`
 		IgnoreMerges bool             `json:"ignore_merges"`
 		Vocab        map[string]int32 `json:"vocab"`
-		Merges       []jsonMerge      `json:"merges"`
+		Merges       jsonMerges       `json:"merges"`
 	} `json:"model"`
 }
 
@@ -75,35 +75,43 @@ type jsonAdded struct {
 	SingleWord bool   `json:"single_word"`
 }
 
-// jsonMerge is written "left right" or ["left", "right"].
+// jsonMerges is written as a list of "left right" or of ["left", "right"].
+type jsonMerges []jsonMerge
+
 type jsonMerge struct{ left, right string }
 
-func (m *jsonMerge) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '[' {
-		var both []string
-		if err := json.Unmarshal(data, &both); err != nil {
-			return err
+func (list *jsonMerges) UnmarshalJSON(data []byte) error {
+	var lines []string
+	if json.Unmarshal(data, &lines) == nil {
+		for rank, line := range lines {
+			m, err := parseMerge(line)
+			if err != nil {
+				return fmt.Errorf("merge %d: %w", rank, err)
+			}
+			*list = append(*list, m)
 		}
-		if len(both) != 2 {
-			return fmt.Errorf("merge %s has %d parts, expected 2", data, len(both))
-		}
-		m.left, m.right = both[0], both[1]
 		return nil
 	}
-	var line string
-	if err := json.Unmarshal(data, &line); err != nil {
+	var pairs [][]string
+	if err := json.Unmarshal(data, &pairs); err != nil {
 		return err
 	}
-	return m.parse(line)
-}
-
-func (m *jsonMerge) parse(line string) error {
-	var ok bool
-	m.left, m.right, ok = strings.Cut(line, " ")
-	if !ok || m.left == "" || m.right == "" || strings.Contains(m.right, " ") {
-		return fmt.Errorf("merge %q: expected two tokens separated by one blank", line)
+	for rank, p := range pairs {
+		if len(p) != 2 {
+			return fmt.Errorf("merge %d: %q has %d parts, expected 2", rank, p, len(p))
+		}
+		*list = append(*list, jsonMerge{p[0], p[1]})
 	}
 	return nil
+}
+
+// parseMerge reads a "left right" line. The byte alphabet has no blank.
+func parseMerge(line string) (jsonMerge, error) {
+	left, right, ok := strings.Cut(line, " ")
+	if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+		return jsonMerge{}, fmt.Errorf("%q: expected two tokens separated by one blank", line)
+	}
+	return jsonMerge{left, right}, nil
 }
 
 func (f *jsonFile) build() (*BPE, error) {
@@ -187,10 +195,9 @@ func (f *jsonFile) fill(s *source) error {
 		}
 		s.set(a.ID, a.Content, kind)
 	}
-	s.pairs = make(map[uint64]merge, len(f.Model.Merges))
 	for rank, m := range f.Model.Merges {
-		if err := s.join(f.Model.Vocab, int32(rank), m.left, m.right); err != nil {
-			return err
+		if err := s.join(f.Model.Vocab, m); err != nil {
+			return fmt.Errorf("merge %d: %w", rank, err)
 		}
 	}
 	return nil

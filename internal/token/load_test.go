@@ -96,10 +96,11 @@ func TestFromJSONRefuses(t *testing.T) {
 		{"added text twice", `"<t>"`, `"<s>"`, `both "<s>"`},
 		{"empty added token", `"<t>"`, `""`, "added token 6 is empty"},
 		{"lstrip", `"special": true`, `"special": true, "lstrip": true`, "lstrip"},
-		{"merge of unknown tokens", `"a b"`, `"a c"`, `merge 0 of "a" and "c"`},
-		{"merge into an unknown token", `"a b"`, `"b a"`, `merge 0 of "b" and "a"`},
-		{"merge of one", `"a b"`, `"ab"`, `merge "ab"`},
-		{"merge of three", `"a b"`, `["a", "b", "a"]`, "has 3 parts"},
+		{"merge of unknown tokens", `"a b"`, `"a c"`, `merge 0: "a" and "c"`},
+		{"merge into an unknown token", `"a b"`, `"b a"`, `merge 0: "b" and "a"`},
+		{"merge of one", `"a b"`, `"ab"`, `merge 0: "ab"`},
+		{"merge of three", `"a b", "Ġ a"`, `["a", "b", "a"]`, "has 3 parts"},
+		{"merges in two forms", `"a b"`, `["a", "b"]`, "cannot unmarshal"},
 	} {
 		text := strings.Replace(tiny, c.old, c.new, 1)
 		if text == tiny {
@@ -128,8 +129,8 @@ func TestFromGGUFRefuses(t *testing.T) {
 		{"types missing", func(v *Vocab) { v.Types = nil }, "0 token types for 4 tokens"},
 		{"type", func(v *Vocab) { v.Types[0] = 6 }, `token 0 ("a") has type 6`},
 		{"text twice", func(v *Vocab) { v.Tokens[1] = "a" }, "tokens 0 and 1 are both"},
-		{"merge", func(v *Vocab) { v.Merges[0] = "a" }, `merge 0: merge "a"`},
-		{"merge of unknown tokens", func(v *Vocab) { v.Merges[0] = "a c" }, `merge 0 of "a" and "c"`},
+		{"merge", func(v *Vocab) { v.Merges[0] = "a" }, `merge 0: "a"`},
+		{"merge of unknown tokens", func(v *Vocab) { v.Merges[0] = "a c" }, `merge 0: "a" and "c"`},
 		{"end of text", func(v *Vocab) { v.AddEOS = true }, "add_eos_token"},
 		{"begin of text", func(v *Vocab) { v.AddBOS, v.BOS = true, 9 }, "begin-of-text id 9"},
 		{"begin of text absent", func(v *Vocab) { v.AddBOS = true }, "begin-of-text id -1"},

@@ -6,7 +6,10 @@ package token
 
 import (
 	"fmt"
+	"hash/maphash"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -16,12 +19,14 @@ type BPE struct {
 	text    string           // the bytes of all tokens, in id order
 	ends    []uint32         // [Vocab()] end of each token in text
 	class   []class          // [Vocab()]
-	pieces  map[string]int32 // pieces that are one token without merging
-	pairs   map[uint64]merge // left id <<32 | right id; nil: ranks are ids, looked up by bytes in pieces
 	bytes   [256]int32       // id of a single byte, -1 if the vocabulary lacks it
+	pieces  table            // strings that are one token without merging
+	seed    maphash.Seed     // of long strings in pieces
+	longest int              // bytes of the longest string in pieces
+	byRank  bool             // ranks are ids: what two tokens make together is looked up in pieces
+	pairs   table            // if not byRank: what two tokens make together
 	names   map[string]int32 // added tokens by spelling
 	match   matcher          // the same, for finding them in Markup
-	longest int              // bytes of the longest entry of pieces
 	scan    scanner
 	nfc     bool
 	bos     int32
@@ -120,10 +125,11 @@ func (t *BPE) Missing() []byte {
 
 // source is a vocabulary as the three loaders deliver it.
 type source struct {
-	tokens []string         // [ids] spelled as bytes
-	class  []class          // [ids]
-	pairs  map[uint64]merge // nil: ranks are ids
-	whole  bool             // a piece that is a token needs no merging (ignore_merges)
+	tokens []string      // [ids] spelled as bytes
+	class  []class       // [ids]
+	merges []sourceMerge // in rank order
+	byRank bool          // instead of merges: all that makes a token is one, its rank is its id
+	whole  bool          // a piece that is a token needs no merging (ignore_merges)
 	scan   scanner
 	nfc    bool
 	bos    int32
@@ -131,74 +137,93 @@ type source struct {
 	addBOS bool
 }
 
+type sourceMerge struct{ left, right, id int32 }
+
 func (s *source) build() (*BPE, error) {
 	t := &BPE{
-		class: s.class, ends: make([]uint32, len(s.tokens)), pairs: s.pairs,
-		pieces: make(map[string]int32, len(s.tokens)), names: map[string]int32{},
+		class: s.class, seed: maphash.MakeSeed(), byRank: s.byRank, names: map[string]int32{},
 		scan: s.scan, nfc: s.nfc, bos: s.bos, eos: s.eos, addBOS: s.addBOS,
 	}
-	if err := t.fill(s.tokens); err != nil {
+	if err := t.layOut(s.tokens); err != nil {
+		return nil, err
+	}
+	if err := t.nameAdded(); err != nil {
 		return nil, err
 	}
 	if s.addBOS && !t.is(s.bos, control) {
 		return nil, fmt.Errorf("begin-of-text id %d is not a control token", s.bos)
 	}
-	t.match = newMatcher(t.names)
-	if !s.whole && s.pairs != nil {
-		t.dropUnreachable()
+	t.pairs = newTable(len(s.merges), t.seed)
+	for rank, m := range s.merges {
+		key := pair(m.left, m.right)
+		*t.pairs.at(key) = slot{key, merge{int32(rank), m.id}}
 	}
+	t.indexPieces(s.whole || t.byRank)
 	return t, nil
 }
 
-// fill lays the tokens out in one string and indexes them.
-func (t *BPE) fill(tokens []string) error {
-	size := 0
-	for _, text := range tokens {
-		size += len(text)
+// layOut stores the tokens in one string and finds the single bytes.
+func (t *BPE) layOut(tokens []string) error {
+	text := strings.Join(tokens, "")
+	if len(text) > math.MaxInt32 {
+		return fmt.Errorf("tokens have %d bytes together, at most %d are supported", len(text), math.MaxInt32)
 	}
-	if size >= 1<<31 {
-		return fmt.Errorf("tokens have %d bytes together, at most %d are supported", size, 1<<31-1)
-	}
-	blob := make([]byte, 0, size)
-	for i, text := range tokens {
-		blob = append(blob, text...)
-		t.ends[i] = uint32(len(blob))
-	}
-	t.text = string(blob)
 	for i := range t.bytes {
 		t.bytes[i] = -1
 	}
-	for i := range tokens {
-		id, text := int32(i), t.Text(int32(i))
-		switch t.class[i] {
-		case plain:
-			t.pieces[text] = id
-			t.longest = max(t.longest, len(text))
-			if len(text) == 1 {
-				t.bytes[text[0]] = id
-			}
-		case added, control:
-			if other, ok := t.names[text]; ok {
-				return fmt.Errorf("added tokens %d and %d are both %q", other, id, text)
-			}
-			if text == "" {
-				return fmt.Errorf("added token %d is empty", id)
-			}
-			t.names[text] = id
+	t.text, t.ends = text, make([]uint32, len(tokens))
+	end := 0
+	for i, token := range tokens {
+		end += len(token)
+		t.ends[i] = uint32(end)
+		if len(token) == 1 && t.class[i] == plain {
+			t.bytes[token[0]] = int32(i)
 		}
 	}
 	return nil
 }
 
-// dropUnreachable removes pieces that merging would spell with other tokens, so
-// that looking a whole piece up is a shortcut and never a different answer.
-func (t *BPE) dropUnreachable() {
+// nameAdded fills names and match.
+func (t *BPE) nameAdded() error {
+	for i, c := range t.class {
+		if c != added && c != control {
+			continue
+		}
+		id := int32(i)
+		text := t.Text(id)
+		if text == "" {
+			return fmt.Errorf("added token %d is empty", id)
+		}
+		if other, ok := t.names[text]; ok {
+			return fmt.Errorf("added tokens %d and %d are both %q", other, id, text)
+		}
+		t.names[text] = id
+	}
+	t.match = newMatcher(t.names)
+	return nil
+}
+
+// indexPieces fills pieces. Unless all is set it leaves out the tokens that merging
+// would spell with others, so that looking a whole piece up is a shortcut and never
+// a different answer.
+func (t *BPE) indexPieces(all bool) {
+	t.pieces = newTable(len(t.class), t.seed)
 	var s scratch
 	var ids []int32
-	for text, id := range t.pieces {
-		ids = t.merge(ids[:0], text, &s)
-		if len(ids) != 1 || ids[0] != id {
-			delete(t.pieces, text)
+	for i, c := range t.class {
+		id := int32(i)
+		text := t.Text(id)
+		if c != plain || text == "" {
+			continue
 		}
+		if !all {
+			ids = t.merge(ids[:0], text, &s)
+			if len(ids) != 1 || ids[0] != id {
+				continue
+			}
+		}
+		key := t.key(text)
+		*t.pieces.at(key) = slot{key, merge{id, id}}
+		t.longest = max(t.longest, len(text))
 	}
 }

@@ -1,0 +1,69 @@
+package token
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+)
+
+// A table maps keys other than 0 to a rank and an id. Lookups of the encoder end
+// in it, and a slot is self-contained: one cache line instead of a map's three.
+type table struct {
+	slots []slot // a power of two of them, at most half of them in use
+	shift int
+	odd   uint64 // a random multiplier: nobody can prepare a file with slow lookups
+}
+
+type slot struct {
+	key uint64 // 0 = free
+	merge
+}
+
+// newTable returns a table for up to n keys.
+func newTable(n int, seed maphash.Seed) table {
+	size := bits.Len(uint(2*n + 1))
+	return table{slots: make([]slot, 1<<size), shift: 64 - size, odd: maphash.String(seed, "") | 1}
+}
+
+// at returns the slot of key, or the free slot where it belongs.
+func (t *table) at(key uint64) *slot {
+	mask := uint64(len(t.slots) - 1)
+	for i := key * t.odd >> t.shift; ; i++ {
+		if s := &t.slots[i&mask]; s.key == key || s.key == 0 {
+			return s
+		}
+	}
+}
+
+// pair is the key of two neighbours.
+func pair(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(right) }
+
+// longKey marks keys of strings that do not fit into one: those are hashes.
+const longKey = 1 << 63
+
+// key packs up to 7 bytes and their number, or a hash of more bytes. s is not empty.
+func (t *BPE) key(s string) uint64 {
+	n := len(s)
+	switch {
+	case n > 7:
+		return maphash.String(t.seed, s) | longKey
+	case n >= 4:
+		low, high := le32(s), le32(s[n-4:])
+		return uint64(n)<<56 | high<<(8*(n-4)) | low
+	}
+	return uint64(n)<<56 | uint64(s[n-1])<<(8*(n-1)) | uint64(s[n/2])<<(8*(n/2)) | uint64(s[0])
+}
+
+func le32(s string) uint64 {
+	return uint64(binary.LittleEndian.Uint32([]byte(s[:4])))
+}
+
+// lookup returns the token that is piece as a whole.
+func (t *BPE) lookup(piece string) (id int32, ok bool) {
+	key := t.key(piece)
+	s := t.pieces.at(key)
+	if s.key == 0 || key >= longKey && t.Text(s.id) != piece {
+		return 0, false
+	}
+	return s.id, true
+}
