@@ -93,6 +93,7 @@ type StatusError struct {
 	Code   string // X-Error-Code of the endpoint, "" if none
 }
 
+// Error names the status and the code.
 func (e *StatusError) Error() string {
 	s := fmt.Sprintf("the endpoint answered %d %s", e.Status, http.StatusText(e.Status))
 	if e.Code != "" {

@@ -91,22 +91,23 @@ type FitError struct {
 	MaxSeqs   int // most sequences that fit with Asked.MaxLen; 0 = none
 }
 
+// Error says what does not fit and, if anything would, what.
 func (e *FitError) Error() string {
-	s := fmt.Sprintf("model %s does not fit into memory: --max-len %d with --max-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s), %s are available",
-		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gib(e.Need.Total()), gib(e.Need.Weights+e.Need.Mapped), gib(e.Need.KV),
-		gib(e.Need.Activations), gib(e.Need.Runtime), gib(e.Available))
+	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s), %s are available",
+		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),
+		gb(e.Need.Activations), gb(e.Need.Runtime), gb(e.Available))
 	switch {
 	case e.MaxLen > 0 && e.MaxSeqs > 0:
-		return s + fmt.Sprintf("; what fits: --max-len %d, or --max-seqs %d", e.MaxLen, e.MaxSeqs)
+		return s + fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)
 	case e.MaxLen > 0:
-		return s + fmt.Sprintf("; what fits: --max-len %d", e.MaxLen)
+		return s + fmt.Sprintf("; what fits: --max-model-len %d", e.MaxLen)
 	case e.MaxSeqs > 0:
-		return s + fmt.Sprintf("; what fits: --max-seqs %d", e.MaxSeqs)
+		return s + fmt.Sprintf("; what fits: --max-num-seqs %d", e.MaxSeqs)
 	}
 	return s + "; free memory, raise the memory limit, or use a smaller or more quantised model"
 }
 
-func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+func gb(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
 // Fit completes the zero fields of ask with defaults, the context with the longest that
 // the checkpoint promises and the memory holds, and checks that all of it fits
@@ -151,8 +152,8 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 		def  int
 		max  int
 	}{
-		{&lim.MaxSeqs, "--max-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "tokens per step", min(DefaultTokens, s.MaxLen), 1 << 20},
-		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
+		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "tokens per step", min(DefaultTokens, s.MaxLen), 1 << 20},
+		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
 	} {
 		if *f.v == 0 {
 			*f.v = f.def

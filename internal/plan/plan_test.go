@@ -286,11 +286,11 @@ func TestFit(t *testing.T) {
 		{name: "everything fits", available: 24 * gib, want: model.Limits{MaxLen: 131072}},
 		{name: "context is cut to fit", available: 14 * gib, want: model.Limits{MaxSeqs: 1, MaxLen: 40656}},
 		{name: "asked context fits", ask: model.Limits{MaxLen: 4096}, available: 14 * gib, want: model.Limits{MaxLen: 4096}},
-		{name: "asked context does not fit", ask: model.Limits{MaxLen: 100_000}, available: 14 * gib, err: "what fits: --max-len 40656"},
-		{name: "too many sequences", ask: model.Limits{MaxSeqs: 64, MaxLen: 4096}, available: 14 * gib, err: "what fits: --max-len 432, or --max-seqs 9"},
-		{name: "weights alone do not fit", available: 12 * gib, err: "--max-len 131072 with --max-seqs 1 needs 16.07 GiB (weights 12.82 GiB"},
-		{name: "more context than promised", ask: model.Limits{MaxLen: 131073}, err: "--max-len is 131073, outside [1, 131072]"},
-		{name: "negative sequences", ask: model.Limits{MaxSeqs: -1}, err: "--max-seqs is -1"},
+		{name: "asked context does not fit", ask: model.Limits{MaxLen: 100_000}, available: 14 * gib, err: "what fits: --max-model-len 40656"},
+		{name: "too many sequences", ask: model.Limits{MaxSeqs: 64, MaxLen: 4096}, available: 14 * gib, err: "what fits: --max-model-len 432, or --max-num-seqs 9"},
+		{name: "weights alone do not fit", available: 12 * gib, err: "--max-model-len 131072 with --max-num-seqs 1 needs 17.3 GB (weights 13.8 GB"},
+		{name: "more context than promised", ask: model.Limits{MaxLen: 131073}, err: "--max-model-len is 131073, outside [1, 131072]"},
+		{name: "negative sequences", ask: model.Limits{MaxSeqs: -1}, err: "--max-num-seqs is -1"},
 		{name: "sequences raise the step", ask: model.Limits{MaxSeqs: 600, MaxLen: 16}, want: model.Limits{MaxSeqs: 600, MaxTokens: 600}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/hub"
+)
+
+// hubConfig reads the environment as the reference client does, so that both share
+// endpoint, token and cache.
+func hubConfig(getenv func(string) string) (hub.Config, error) {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v := strings.TrimSpace(getenv(n)); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	home := first("HOME", "USERPROFILE")
+	absolute := func(p string) string {
+		if rest, ok := strings.CutPrefix(p, "~"); ok {
+			return home + rest
+		}
+		return p
+	}
+	hfHome := absolute(first("HF_HOME"))
+	if hfHome == "" {
+		base := absolute(first("XDG_CACHE_HOME"))
+		if base == "" {
+			base = filepath.Join(home, ".cache")
+		}
+		hfHome = filepath.Join(base, "huggingface")
+	}
+	cfg := hub.Config{Endpoint: first("HF_ENDPOINT"), Token: first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), Cache: absolute(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"))}
+	if cfg.Cache == "" {
+		cfg.Cache = filepath.Join(hfHome, "hub")
+	}
+	switch strings.ToLower(first("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")) {
+	case "1", "true", "yes", "on":
+		cfg.Offline = true
+	}
+	if cfg.Token == "" {
+		name := absolute(first("HF_TOKEN_PATH"))
+		if name == "" {
+			name = filepath.Join(hfHome, "token")
+		}
+		token, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cfg, fmt.Errorf("token: %w", err)
+		}
+		cfg.Token = strings.TrimSpace(string(token))
+	}
+	return cfg, nil
+}
+
+// resolveModel returns the path of MODEL: a directory, a GGUF file, or a name in the cache.
+func resolveModel(name string) (string, error) {
+	cfg, err := hubConfig(os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	return hub.Resolve(cfg, name)
+}
+
+func pullCommand() *cobra.Command {
+	var req hub.Request
+	var quiet bool
+	c := &cobra.Command{
+		Use:   "pull ORG/NAME[@REVISION]",
+		Short: "Fetch a model from a Hugging Face-compatible endpoint",
+		Long: `Fetch what is needed to run a model into the cache, check every digest, and print
+where it lies. An interrupted pull continues when the command is run again.
+
+Of a safetensors repository the top-level weights, configuration, tokenizer and
+template are fetched; of a GGUF repository one file, named as ORG/NAME/FILE.gguf or
+with --file. HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are
+honoured, and the cache is shared with the reference client.`,
+		Example: `  ossian pull openai/gpt-oss-20b
+  ossian pull Qwen/Qwen3-8B-GGUF --file Qwen3-8B-Q4_K_M.gguf`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if req.Name, err = hub.ParseName(args[0]); err != nil {
+				return err
+			}
+			cfg, err := hubConfig(os.Getenv)
+			if err != nil {
+				return err
+			}
+			var status io.Writer = cmd.ErrOrStderr()
+			if quiet {
+				status = nil
+			}
+			return pull(cmd.Context(), cfg, req, cmd.OutOrStdout(), status)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&req.File, "file", "", "GGUF `FILE` of the repository to fetch, with the rest of its set")
+	f.StringArrayVar(&req.Include, "include", nil, "fetch the files that match `GLOB` instead of the needed ones; may be repeated")
+	f.StringArrayVar(&req.Exclude, "exclude", nil, "do not fetch files that match `GLOB`; may be repeated")
+	f.BoolVarP(&quiet, "quiet", "q", false, "no progress, only the path")
+	return c
+}
+
+// pull fetches, seals and prints the path on out. status is nil or a place for
+// progress and a last line.
+func pull(ctx context.Context, cfg hub.Config, req hub.Request, out, status io.Writer) error {
+	meter := newLateProgress(status, "Fetching "+req.Name.String())
+	req.Progress = meter.report
+	got, err := hub.Pull(ctx, cfg, req)
+	meter.done()
+	if err != nil {
+		return err
+	}
+	if len(req.Include) == 0 { // a choice of files need not be a model
+		if err := seal(ctx, got, newLateProgress(status, "Sealing "+req.Name.String())); err != nil {
+			return fmt.Errorf("%s is complete, but: %w", got.Path, err)
+		}
+	}
+	if status != nil {
+		fmt.Fprintf(status, "%s: %d files, %s, %s of them fetched now, commit %.12s\n", req.Name, got.Files, formatBytes(got.Bytes), formatBytes(got.Fetched), got.Commit)
+	}
+	_, err = fmt.Fprintln(out, got.Path)
+	return err
+}
+
+// seal records what the files of a model are, for later loads. A seal of files that
+// were all here before stays: a new one would declare damage since then sound.
+func seal(ctx context.Context, got hub.Pulled, meter *lateProgress) error {
+	m, err := ckpt.Open(got.Path)
+	if err != nil {
+		return err
+	}
+	sealed := m.Sealed
+	if err := m.Close(); err != nil || sealed && got.Fetched == 0 {
+		return err
+	}
+	defer meter.done()
+	return ckpt.Seal(ctx, got.Path, meter.report)
+}
+
+// A lateProgress is a progress whose total comes with the first report.
+type lateProgress struct {
+	w     io.Writer
+	title string
+	mu    sync.Mutex
+	p     *progress
+}
+
+func newLateProgress(w io.Writer, title string) *lateProgress {
+	return &lateProgress{w: w, title: title}
+}
+
+// report may be called from any goroutine.
+func (l *lateProgress) report(done, total int64) {
+	l.mu.Lock()
+	if l.p == nil {
+		l.p = newProgress(l.w, l.title, unitBytes, total)
+	}
+	p := l.p
+	l.mu.Unlock()
+	p.Set(done)
+}
+
+func (l *lateProgress) done() {
+	if l.p != nil {
+		l.p.Done()
+	}
+}
