@@ -16,9 +16,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := root().ExecuteContext(ctx); err != nil {
-		if !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(os.Stderr, "ossian:", err)
+		if errors.Is(err, context.Canceled) {
+			os.Exit(130) // as a shell reports an interrupt
 		}
+		fmt.Fprintln(os.Stderr, "ossian:", err)
 		os.Exit(1)
 	}
 }
@@ -31,6 +32,9 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	c.AddCommand(runCommand())
+	c.AddCommand(pullCommand())
+	c.AddCommand(inspectCommand(thisMachine()))
 	c.AddCommand(synthCommand())
 	return c
 }

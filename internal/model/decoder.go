@@ -36,9 +36,10 @@ type decoder struct {
 }
 
 // NewDecoder uploads the parameters to d and returns a runner that executes s.
-// Every parameter that Params names must be present with its exact shape; loaded
-// is told after each upload, for progress bars, and may be nil. The runner owns d.
-func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, loaded func(name string, bytes int64)) (runner.Runner, error) {
+// Every parameter that Params names must be present with its exact shape. loaded,
+// which may be nil, is told after each upload; an error from it ends the loading.
+// The runner owns d.
+func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, loaded func(name string, bytes int64) error) (runner.Runner, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", s.Name, err)
 	}
@@ -79,7 +80,7 @@ func newInfo(s *Spec, d Device, lim Limits) (runner.Info, error) {
 type uploader struct {
 	dev    Device
 	params map[string]tensor.Tensor
-	loaded func(string, int64)
+	loaded func(string, int64) error
 	err    error
 }
 
@@ -95,7 +96,7 @@ func (u *uploader) weight(name string, use Use) Weight {
 		return nil
 	}
 	if u.loaded != nil {
-		u.loaded(t.Name, t.Bytes())
+		u.err = u.loaded(t.Name, t.Bytes())
 	}
 	return w
 }

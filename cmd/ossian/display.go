@@ -1,0 +1,106 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"ossian/internal/token"
+)
+
+// A display writes an answer as its ids come. Reasoning is dim on a terminal and
+// left out elsewhere, so that a pipe gets the answer alone.
+type display struct {
+	w        io.Writer
+	tok      *token.BPE
+	detok    *token.Detok
+	terminal bool
+	raw      bool // everything, control tokens by name
+
+	header    bool // between the start or channel marker of a harmony message and its text
+	name      strings.Builder
+	reasoning bool
+	answered  bool            // something that is not reasoning was written
+	text      strings.Builder // all text with the markers, to be given back to the template
+}
+
+const (
+	dim   = "\x1b[2m"
+	plain = "\x1b[0m"
+)
+
+func newDisplay(w io.Writer, tok *token.BPE, terminal, raw bool) *display {
+	return &display{w: w, tok: tok, detok: tok.Detok(), terminal: terminal, raw: raw}
+}
+
+// push shows one more id.
+func (d *display) push(id int32) {
+	if d.raw {
+		d.write(d.detok.Push(id))
+		return
+	}
+	switch name := d.marker(id); name {
+	case "":
+		d.write(d.detok.Push(id))
+	case "<|channel|>", "<|start|>":
+		d.write(d.detok.Flush())
+		d.header = true
+	case "<|message|>":
+		// harmony.md: everything but the final channel is for the model itself.
+		d.header = false
+		d.setReasoning(!strings.Contains(d.name.String(), "final"))
+		d.name.Reset()
+	case "<think>":
+		d.setReasoning(true)
+	case "</think>":
+		d.setReasoning(false)
+	default:
+		d.write(d.detok.Flush())
+		if name == "<|end|>" && d.terminal {
+			io.WriteString(d.w, "\n\n")
+		}
+	}
+}
+
+// marker returns the spelling of an id that is no ordinary text, or "".
+func (d *display) marker(id int32) string {
+	text := d.tok.Text(id)
+	if d.tok.IsControl(id) || text == "<think>" || text == "</think>" {
+		return text
+	}
+	return ""
+}
+
+func (d *display) setReasoning(on bool) {
+	d.write(d.detok.Flush())
+	if d.terminal && on != d.reasoning {
+		code := plain
+		if on {
+			code = dim
+		}
+		io.WriteString(d.w, code)
+	}
+	d.reasoning = on
+}
+
+func (d *display) write(s string) {
+	switch {
+	case s == "":
+	case d.header:
+		d.name.WriteString(s)
+	case d.reasoning && !d.terminal:
+	default:
+		if !d.reasoning {
+			d.text.WriteString(s)
+			d.answered = true
+		}
+		io.WriteString(d.w, s)
+	}
+}
+
+// close writes what was held back and ends dim text.
+func (d *display) close() {
+	d.write(d.detok.Flush())
+	if d.reasoning && d.terminal {
+		io.WriteString(d.w, plain)
+	}
+}

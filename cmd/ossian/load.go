@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/cpu"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/runner"
+	"ossian/internal/tensor"
+)
+
+// loadOptions are the flags that say how a model is put on the device. Names are
+// vLLM's where the meaning is the same.
+type loadOptions struct {
+	threads, maxLen, maxTokens int
+	kv                         string
+	noVerify, exact            bool
+}
+
+func (o *loadOptions) flags(f *pflag.FlagSet) {
+	f.IntVar(&o.threads, "threads", 0, "compute with `N` threads; 0 = all")
+	f.IntVar(&o.maxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
+	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
+	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16 or f32")
+	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
+	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
+}
+
+// device returns the device settings that the flags and OSSIAN_ISA ask for.
+func (o *loadOptions) device() (cpu.Config, error) {
+	c := cpu.Config{Threads: o.threads, ISA: os.Getenv("OSSIAN_ISA"), Exact: o.exact}
+	if c.Threads == 0 {
+		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
+	}
+	switch strings.ToLower(o.kv) {
+	case "auto", "bf16", "bfloat16":
+		c.KV = tensor.BF16
+	case "f32", "float32":
+		c.KV = tensor.F32
+	default:
+		return c, fmt.Errorf("--kv-cache-dtype %q: auto, bf16 or f32 expected", o.kv)
+	}
+	return c, nil
+}
+
+// openModel finds and opens a model: headers only, so that every error they can
+// show comes before a weight is read.
+func openModel(name string) (*ckpt.Model, error) {
+	path, err := resolveModel(name)
+	if err != nil {
+		return nil, err
+	}
+	return ckpt.Open(path)
+}
+
+// runner plans the memory, looks for damage, and loads m for one sequence. status
+// shows progress and may be nil. The runner reads m's mapped files: close it first.
+func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Writer) (runner.Runner, error) {
+	cfg, err := o.device()
+	if err != nil {
+		return nil, err
+	}
+	ask := model.Limits{MaxSeqs: 1, MaxTokens: o.maxTokens, MaxLen: o.maxLen}
+	p, err := plan.Fit(m.Spec, ask, plan.Available(), deviceCost(m, cfg))
+	if err != nil {
+		return nil, err
+	}
+	if !o.noVerify {
+		bar := newLateProgress(status, "checking "+m.Spec.Name)
+		err := m.Verify(ctx, bar.report)
+		bar.done()
+		if err != nil {
+			return nil, err
+		}
+	}
+	d, err := cpu.New(m.Spec, p.Limits, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// One more than the workers, who spin, so that signals, the terminal and the
+	// garbage collector get a turn.
+	runtime.GOMAXPROCS(cfg.Threads + 1)
+	bar := newProgress(status, "loading "+m.Spec.Name, unitBytes, total(m))
+	defer bar.Done()
+	r, err := model.NewDecoder(m.Spec, m.Params, d, p.Limits, func(_ string, bytes int64) error {
+		bar.Add(bytes)
+		return ctx.Err()
+	})
+	if err != nil {
+		d.Close()
+		return nil, fmt.Errorf("loading %s: %w", m.Path, err)
+	}
+	return r, nil
+}
+
+// total returns the bytes of all parameters.
+func total(m *ckpt.Model) (n int64) {
+	for _, t := range m.Params {
+		n += t.Bytes()
+	}
+	return n
+}

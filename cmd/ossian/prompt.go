@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"ossian/internal/jinja"
+	"ossian/internal/token"
+)
+
+// A turn is one message of a conversation.
+type turn struct {
+	Role, Text string
+	Own        bool // written by the model: control names in it are its own
+}
+
+// A conversation turns messages into ids through the checkpoint's template.
+type conversation struct {
+	tok     *token.BPE
+	tmpl    *jinja.Template
+	special map[string]string // bos_token, eos_token, … as the template spells them
+	began   time.Time         // the template's clock stands still, so that earlier turns render the same
+	effort  string            // reasoning_effort, "" = the template's default
+	turns   []turn
+}
+
+func newConversation(tok *token.BPE, template string, special map[string]string, effort string) (*conversation, error) {
+	if template == "" {
+		return nil, fmt.Errorf("the checkpoint has no chat template: use --raw to complete text without one")
+	}
+	t, err := jinja.Compile(template)
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	return &conversation{tok: tok, tmpl: t, special: special, began: time.Now(), effort: effort}, nil
+}
+
+// system puts a system message in front, unless it is empty.
+func (c *conversation) system(text string) {
+	if text != "" {
+		c.turns = append(c.turns, turn{Role: "system", Text: text})
+	}
+}
+
+// ids renders the conversation with the prompt for an answer.
+func (c *conversation) ids() ([]int32, error) {
+	vars := jinja.NewDict()
+	var messages []jinja.Value
+	for _, m := range c.turns {
+		d := jinja.NewDict()
+		d.Set("role", m.Role)
+		if m.Own {
+			d.Set("content", m.Text)
+		} else {
+			d.Set("content", c.fence(m.Text))
+		}
+		messages = append(messages, d)
+	}
+	vars.Set("messages", jinja.NewList(messages...))
+	vars.Set("add_generation_prompt", true)
+	for name, text := range c.special {
+		vars.Set(name, text)
+	}
+	if c.effort != "" {
+		vars.Set("reasoning_effort", c.effort)
+	}
+	text, err := c.tmpl.Render(vars, func() time.Time { return c.began })
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	p := c.tok.Prompt()
+	if bos, add := c.tok.BOS(); add && !strings.HasPrefix(text, c.tok.Text(bos)) {
+		p.Control(bos)
+	}
+	unfence(p, text)
+	return p.IDs(), nil
+}
+
+// mark is a noncharacter: no text means it, and templates pass it on.
+const mark = "\uFDD0"
+
+// fence returns text with a mark inside every name of a control token, so that
+// a template can carry it without it becoming one (see unfence).
+func (c *conversation) fence(text string) string {
+	text = strings.ReplaceAll(text, mark, "\uFFFD")
+	for _, a := range c.tok.Added() {
+		_, first := utf8.DecodeRuneInString(a.Text)
+		text = strings.ReplaceAll(text, a.Text, a.Text[:first]+mark+a.Text[first:])
+	}
+	return text
+}
+
+// unfence adds a rendered template to p. What stands before a mark is text;
+// the rest is the template's, whose control names become ids.
+func unfence(p *token.Prompt, rendered string) {
+	pieces := strings.Split(rendered, mark)
+	last := len(pieces) - 1
+	for _, s := range pieces[:last] {
+		_, n := utf8.DecodeLastRuneInString(s)
+		p.Markup(s[:len(s)-n])
+		p.Text(s[len(s)-n:])
+	}
+	p.Markup(pieces[last])
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/token"
+)
+
+// runOptions are the flags of ossian run.
+type runOptions struct {
+	load              loadOptions
+	raw, quiet        bool
+	system, effort    string
+	max               int
+	seed              int64
+	temperature, topP float32
+	minP, repetition  float32
+	frequency         float32
+	presence          float32
+	topK              int
+	ignoreEOS         bool
+}
+
+func runCommand() *cobra.Command {
+	o := &runOptions{}
+	c := &cobra.Command{
+		Use:   "run MODEL [PROMPT]",
+		Short: "Answer a prompt on the terminal, or chat",
+		Long: `Answer PROMPT with MODEL: a directory, a GGUF file, or a name already in the cache.
+
+The answer appears as it comes; a last line tells what it took. Without PROMPT the
+prompt is read from standard input, or, on a terminal, a chat begins: an empty line
+or Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal,
+reasoning is left out.`,
+		Example: `  ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
+  git diff | ossian run openai/gpt-oss-20b --system "Review this change."`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.load.flags(c.Flags())
+	f := c.Flags()
+	f.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, control tokens shown by name")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
+	f.StringVar(&o.system, "system", "", "system message `TEXT`")
+	f.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, for models whose template knows it")
+	f.IntVar(&o.max, "max-tokens", 0, "produce at most `N` tokens; 0 = until the context is full")
+	f.Int64Var(&o.seed, "seed", -1, "`SEED` of the random draws; -1 = another one each time")
+	f.Float32Var(&o.temperature, "temperature", -1, "0 = always the most likely token; -1 = the checkpoint's advice, else 0")
+	f.Float32Var(&o.topP, "top-p", -1, "keep the likeliest tokens of that total probability; -1 = the checkpoint's advice")
+	f.IntVar(&o.topK, "top-k", -1, "keep the `K` likeliest tokens, 0 = all; -1 = the checkpoint's advice")
+	f.Float32Var(&o.minP, "min-p", -1, "drop tokens less likely than this times the likeliest; -1 = the checkpoint's advice")
+	f.Float32Var(&o.repetition, "repetition-penalty", -1, "divide the logits of tokens seen before; -1 = the checkpoint's advice")
+	f.Float32Var(&o.frequency, "frequency-penalty", 0, "subtract per occurrence in the answer")
+	f.Float32Var(&o.presence, "presence-penalty", 0, "subtract once if in the answer")
+	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of the answer, for measurements")
+	return c
+}
+
+// params merges flags over the checkpoint's advice.
+func (o *runOptions) params(g ckpt.Generation) sample.Params {
+	pick := func(flag float32, advice *float64, otherwise float32) float32 {
+		switch {
+		case flag >= 0:
+			return flag
+		case advice != nil:
+			return float32(*advice)
+		}
+		return otherwise
+	}
+	otherwise := float32(0)
+	if g.Sample != nil && *g.Sample {
+		otherwise = 1 // what the reference client samples with when no temperature is given
+	}
+	p := sample.Params{
+		Temperature:       pick(o.temperature, g.Temperature, otherwise),
+		TopP:              pick(o.topP, g.TopP, 0),
+		MinP:              pick(o.minP, g.MinP, 0),
+		RepetitionPenalty: pick(o.repetition, g.RepetitionPenalty, 0),
+		FrequencyPenalty:  o.frequency,
+		PresencePenalty:   o.presence,
+		Seed:              uint64(o.seed),
+	}
+	if g.Sample != nil && !*g.Sample && o.temperature < 0 {
+		p.Temperature = 0
+	}
+	if p.TopK = o.topK; p.TopK < 0 {
+		p.TopK = 0
+		if g.TopK != nil {
+			p.TopK = *g.TopK
+		}
+	}
+	if o.seed < 0 {
+		p.Seed = rand.Uint64()
+	}
+	return p
+}
+
+// An answerer holds what one command needs to produce answers.
+type answerer struct {
+	o      *runOptions
+	tok    *token.BPE
+	seq    *sequence
+	gen    generation
+	out    io.Writer
+	status io.Writer // progress and the last line; nil = none
+	term   bool      // out is a terminal
+}
+
+func (o *runOptions) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	a := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
+	if o.quiet {
+		a.status = nil
+	}
+	if f, ok := a.out.(*os.File); ok {
+		a.term = term.IsTerminal(int(f.Fd()))
+	}
+	m, err := openModel(args[0])
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	prompt, chat, err := promptFrom(cmd.InOrStdin(), args[1:])
+	if err != nil {
+		return err
+	}
+	var conv *conversation
+	if !o.raw {
+		if conv, err = newConversation(m.Tokenizer, m.Template, m.Special, o.effort); err != nil {
+			return err
+		}
+	} else if chat {
+		return errors.New("--raw completes a text: give one as PROMPT or on standard input")
+	}
+	p := o.params(m.Generation)
+	if err := p.Validate(m.Spec.Vocab); err != nil {
+		return err
+	}
+	r, err := o.load.runner(ctx, m, a.status)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	a.prepare(m, r, p)
+	switch {
+	case o.raw:
+		return a.complete(ctx, m, prompt)
+	case chat:
+		return a.chat(cmd.InOrStdin(), conv)
+	}
+	return a.once(ctx, conv, prompt)
+}
+
+func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
+	a.tok, a.seq = m.Tokenizer, newSequence(r)
+	a.gen = generation{Max: a.o.max, Params: p, Stops: m.Stops, Mask: maskOut(m.Spec.Vocab, m.Unused)}
+	if a.o.max <= 0 {
+		a.gen.Max = math.MaxInt
+	}
+	if a.o.ignoreEOS {
+		a.gen.Mask = maskOut(m.Spec.Vocab, append(m.Unused[:len(m.Unused):len(m.Unused)], m.Stops...))
+		a.gen.Stops = nil
+	}
+}
+
+// maskOut returns a mask that allows every id but the given ones; nil when none is given.
+func maskOut(vocab int, ids []int32) []uint64 {
+	if len(ids) == 0 {
+		return nil
+	}
+	mask := make([]uint64, (vocab+63)/64)
+	for i := range mask {
+		mask[i] = math.MaxUint64
+	}
+	for _, id := range ids {
+		mask[id/64] &^= 1 << (id % 64)
+	}
+	return mask
+}
+
+// promptFrom returns the prompt, or chat when a person sits at the input.
+func promptFrom(in io.Reader, args []string) (prompt string, chat bool, err error) {
+	if len(args) == 1 {
+		return args[0], false, nil
+	}
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return "", true, nil
+	}
+	text, err := io.ReadAll(in)
+	return string(text), false, err
+}
+
+func (a *answerer) complete(ctx context.Context, m *ckpt.Model, prompt string) error {
+	p := m.Tokenizer.Prompt()
+	if bos, add := m.Tokenizer.BOS(); add {
+		p.Control(bos)
+	}
+	p.Markup(prompt)
+	_, err := a.answer(ctx, p.IDs())
+	return err
+}
+
+func (a *answerer) once(ctx context.Context, conv *conversation, prompt string) error {
+	conv.system(a.o.system)
+	conv.turns = append(conv.turns, turn{Role: "user", Text: prompt})
+	ids, err := conv.ids()
+	if err != nil {
+		return err
+	}
+	_, err = a.answer(ctx, ids)
+	return err
+}
+
+// chat reads lines and answers them until the input ends or a line is empty.
+// Ctrl-C ends an answer; at the prompt it ends the chat.
+func (a *answerer) chat(in io.Reader, conv *conversation) error {
+	conv.system(a.o.system)
+	interrupt := make(chan os.Signal, 1)
+	signal.Notify(interrupt, os.Interrupt)
+	defer signal.Stop(interrupt)
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		s := bufio.NewScanner(in)
+		s.Buffer(nil, 1<<24)
+		for s.Scan() {
+			lines <- s.Text()
+		}
+	}()
+	for {
+		fmt.Fprint(a.out, "> ")
+		var line string
+		select {
+		case line = <-lines:
+		case <-interrupt:
+		}
+		if strings.TrimSpace(line) == "" {
+			fmt.Fprintln(a.out)
+			return nil
+		}
+		if err := a.reply(conv, line, interrupt); err != nil {
+			return err
+		}
+	}
+}
+
+// reply answers one line of a chat.
+func (a *answerer) reply(conv *conversation, line string, interrupt <-chan os.Signal) error {
+	conv.turns = append(conv.turns, turn{Role: "user", Text: line})
+	ids, err := conv.ids()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-interrupt:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	text, err := a.answer(ctx, ids)
+	conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// answer generates after ids, shows it, and returns its text without reasoning.
+func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
+	d := newDisplay(a.out, a.tok, a.term, a.o.raw)
+	g := a.gen
+	g.Prompt = ids
+	var bar *progress
+	g.Progress = func(done, total int) {
+		if bar == nil {
+			bar = newProgress(a.status, "reading the prompt", unitTokens, int64(total))
+		}
+		bar.Set(int64(done))
+		if done == total {
+			bar.Done()
+		}
+	}
+	g.Emit = func(id int32, _ []sample.Logprob) { d.push(id) }
+	tm, err := a.seq.generate(ctx, g)
+	if bar != nil {
+		bar.Done()
+	}
+	d.close()
+	fmt.Fprintln(a.out)
+	if err == nil && a.status != nil {
+		fmt.Fprintln(a.status, tm.line(d.answered || a.o.raw))
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return d.text.String(), err
+}
+
+// line is the last line of an answer: what it took.
+func (t timing) line(answered bool) string {
+	rate := func(n int, d time.Duration) string {
+		if n <= 0 || d <= 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
+	}
+	s := fmt.Sprintf("prompt %d tokens", t.Prompt)
+	if t.Cached > 0 {
+		s += fmt.Sprintf(" (%d kept)", t.Cached)
+	}
+	s += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %.3f s",
+		rate(t.Prompt-t.Cached, t.First), t.Output, rate(t.Output-1, t.Decode), t.First.Seconds())
+	if !t.Stopped {
+		s += " · cut short"
+	}
+	if !answered {
+		s += " · only reasoning so far"
+	}
+	return s
+}
