@@ -110,11 +110,11 @@ func Check(b *Batch, i Info) error {
 		if r.Len < 1 || r.Start < 0 {
 			return fmt.Errorf("row %d: %d tokens at position %d", n, r.Len, r.Start)
 		}
-		if end := r.Start + r.Len; end > i.MaxLen {
-			return fmt.Errorf("row %d: ends at %d, sequences hold at most %d tokens", n, end, i.MaxLen)
+		if r.Len > len(b.Tokens)-total { // these differences, unlike sums, do not overflow
+			return fmt.Errorf("row %d: %d tokens from %d of a batch of %d", n, r.Len, total, len(b.Tokens))
 		}
-		if total+r.Len > len(b.Tokens) {
-			return fmt.Errorf("row %d: tokens %d..%d of a batch of %d", n, total, total+r.Len, len(b.Tokens))
+		if r.Start > i.MaxLen-r.Len {
+			return fmt.Errorf("row %d: %d tokens at position %d, sequences hold at most %d", n, r.Len, r.Start, i.MaxLen)
 		}
 		for k, id := range b.Tokens[total : total+r.Len] {
 			if id == Pending && k == r.Len-1 && r.Start+k > 0 {

@@ -1,0 +1,290 @@
+package runnertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+)
+
+func (s *suite) checkInfo() error {
+	return s.with(func(r runner.Runner) error { return checkInfo(r.Info()) })
+}
+
+func checkInfo(i runner.Info) error {
+	switch {
+	case i.Name == "":
+		return fmt.Errorf("no name")
+	case i.Vocab < 1 || i.Vocab > sample.MaxVocab:
+		return fmt.Errorf("vocabulary of %d", i.Vocab)
+	case i.BlockSize < 1 || i.MaxSeqs < 1 || i.MaxTokens < 1 || i.MaxLen < 1 || i.Depth < 1 || i.Lookahead < 0:
+		return fmt.Errorf("%+v: numbers must be positive", i)
+	case i.Lookahead > 0 && i.Depth > 1:
+		return fmt.Errorf("lookahead %d with depth %d", i.Lookahead, i.Depth)
+	case len(i.Groups) == 0:
+		return fmt.Errorf("no KV groups")
+	}
+	for g, group := range i.Groups {
+		if group.Window < 0 || group.Blocks*i.BlockSize < i.MaxLen {
+			return fmt.Errorf("group %d: %+v does not hold one sequence of %d tokens", g, group, i.MaxLen)
+		}
+	}
+	return nil
+}
+
+// checkOrder wants errors for collecting nothing and for launching beyond Depth,
+// and results in the order of launches.
+func (s *suite) checkOrder() error {
+	return s.with(func(r runner.Runner) error {
+		if _, err := r.Collect(); err == nil {
+			return fmt.Errorf("collecting without a launched batch gives no error")
+		}
+		info := r.Info()
+		p := &sample.Params{Logprobs: true}
+		step := func(id int32) *runner.Batch {
+			row := runner.Row{Len: 1, Sample: true, Params: p, History: []int32{id}}
+			for range info.Groups {
+				row.Tables = append(row.Tables, []runner.BlockID{0})
+			}
+			return &runner.Batch{Tokens: []int32{id}, Rows: []runner.Row{row}}
+		}
+		var alone []trace
+		for id := range int32(info.Depth) {
+			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: []int32{id}, output: 1, params: p}})
+			if err != nil {
+				return err
+			}
+			alone = append(alone, got...)
+		}
+		for id := range int32(info.Depth) {
+			if err := r.Launch(step(id)); err != nil {
+				return fmt.Errorf("launch %d of %d: %w", id+1, info.Depth, err)
+			}
+		}
+		if err := r.Launch(step(0)); err == nil {
+			return fmt.Errorf("launching %d batches at depth %d gives no error", info.Depth+1, info.Depth)
+		}
+		for i := range alone {
+			res, err := r.Collect()
+			if err != nil {
+				return fmt.Errorf("collect %d of %d: %w", i+1, info.Depth, err)
+			}
+			if err := checkShape(step(0), res, info); err != nil {
+				return fmt.Errorf("collect %d of %d: %w", i+1, info.Depth, err)
+			}
+			got := trace{ids: res.Tokens[0][:1], logprobs: [][]sample.Logprob{res.Logprobs[0][:1]}}
+			if err := compare(got, alone[i], false); err != nil {
+				return fmt.Errorf("collect %d of %d: %w", i+1, info.Depth, err)
+			}
+		}
+		return nil
+	})
+}
+
+// checkRepeat wants the same from a second runner.
+func (s *suite) checkRepeat() error {
+	return s.with(func(r runner.Runner) error { return s.each(r, knobs{}) })
+}
+
+// checkSampling compares chosen ids with what sample.Pick chooses from the log
+// probabilities of all ids. They are logits but for a constant, which only the
+// repetition penalty notices, and for rounding, which may decide one draw.
+func (s *suite) checkSampling() error {
+	return s.with(func(r runner.Runner) error {
+		info := r.Info()
+		prompt := s.requests[0].prompt
+		output := min(40, info.MaxLen-len(prompt)-info.Lookahead)
+		for kind, p := range []sample.Params{
+			{},
+			{PresencePenalty: 1.5, FrequencyPenalty: 0.7},
+			{Temperature: 1},
+			{Temperature: 1, Seed: 1 << 40},
+			{Temperature: 0.7, TopK: 20, TopP: 0.9, Seed: 5},
+			{Temperature: 1.2, MinP: 0.05, PresencePenalty: 1, FrequencyPenalty: 0.7, LogitBias: map[int32]float32{1: 3}, Seed: 6},
+		} {
+			p.Prompt, p.Logprobs, p.TopLogprobs = len(prompt), true, info.Vocab
+			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: prompt, output: output, params: &p}})
+			if err != nil {
+				return err
+			}
+			history, differ := slices.Clone(prompt), 0
+			for step, id := range got[0].ids {
+				logits := make([]float32, info.Vocab)
+				for _, l := range got[0].logprobs[step][1:] {
+					logits[l.ID] = l.Logprob
+				}
+				if sample.Pick(logits, nil, &p, history, uint64(step)) != id {
+					differ++
+				}
+				history = append(history, id)
+			}
+			if differ > 1 {
+				return fmt.Errorf("parameters %d (%+v): %d of %d ids are not what sample.Pick chooses", kind, p, differ, output)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) checkChunks() error {
+	return s.with(func(r runner.Runner) error {
+		bs := r.Info().BlockSize
+		for _, n := range []int{1, 2, 3, bs - 1, bs, bs + 1, 7, -1} {
+			if n == 0 {
+				continue // blocks of one token
+			}
+			if err := s.each(r, knobs{chunk: n}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) checkTables() error {
+	return s.with(func(r runner.Runner) error {
+		if err := s.each(r, knobs{blocks: shuffle, chunk: -1}); err != nil {
+			return err
+		}
+		_, err := s.together(r, knobs{blocks: shuffle}, 1, s.all()) // whose blocks lie between each other
+		return err
+	})
+}
+
+// checkPoison fills every block of every group with other tokens first.
+func (s *suite) checkPoison() error {
+	return s.with(func(r runner.Runner) error {
+		if err := poison(r); err != nil {
+			return err
+		}
+		return s.each(r, knobs{chunk: 5})
+	})
+}
+
+// poison writes to every block: sequences take the blocks in order, one after
+// another, until there were more than the largest pool has.
+func poison(r runner.Runner) error {
+	info := r.Info()
+	rng := rand.New(rand.NewPCG(4, 5))
+	d := newDriver(r, knobs{}, 0)
+	length := min(info.MaxTokens, info.MaxLen-1-info.Lookahead)
+	var qs []*request
+	for left := 0; ; left += length / info.BlockSize {
+		if !slices.ContainsFunc(info.Groups, func(g runner.Group) bool { return left < 2*g.Blocks }) {
+			break
+		}
+		q := &request{output: 1, params: &sample.Params{}}
+		for range length {
+			q.prompt = append(q.prompt, rng.Int32N(int32(info.Vocab)))
+		}
+		qs = append(qs, q)
+	}
+	_, err := d.run(qs)
+	return err
+}
+
+// checkWindows gives blocks behind a window to others at once.
+func (s *suite) checkWindows() error {
+	return s.with(func(r runner.Runner) error {
+		for _, chunk := range []int{1, 3, -1} {
+			if _, err := s.together(r, knobs{chunk: chunk, blocks: lifo}, 0, s.all()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) checkPrefix() error {
+	return s.with(func(r runner.Runner) error {
+		shared := 0
+		for _, k := range []knobs{{}, {chunk: 3}, {chunk: 6, blocks: shuffle}} {
+			k.share, k.stagger = true, true
+			for n := range s.requests { // twice the same, then one with the same beginning
+				d, err := s.together(r, k, uint64(n), []int{n, n, (n + 1) % len(s.requests)})
+				if err != nil {
+					return err
+				}
+				shared += d.shared
+			}
+		}
+		if shared == 0 {
+			return fmt.Errorf("nothing was shared: blocks of %d tokens are too large for this suite", r.Info().BlockSize)
+		}
+		return nil
+	})
+}
+
+// checkSlots runs everything in one slot and drops every fourth request halfway.
+func (s *suite) checkSlots() error {
+	return s.with(func(r runner.Runner) error {
+		for seed := range uint64(3) {
+			if _, err := s.together(r, knobs{slots: 1, aborts: true, chunk: 4, blocks: policy(seed), depth: r.Info().Depth}, seed, s.all()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) checkNeighbours() error {
+	return s.with(func(r runner.Runner) error {
+		for n := range s.requests {
+			for _, mates := range []int{1, r.Info().MaxSeqs - 1} {
+				which := []int{n}
+				for i := range mates {
+					which = append(which, (n*5+i*3+1)%len(s.requests))
+				}
+				for range 2 { // first and last in the batch
+					if _, err := s.together(r, knobs{}, 0, which); err != nil {
+						return err
+					}
+					slices.Reverse(which)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) checkPending() error {
+	return s.with(func(r runner.Runner) error {
+		for depth := 1; depth <= r.Info().Depth; depth++ {
+			if err := s.each(r, knobs{depth: depth}); err != nil {
+				return err
+			}
+			for seed := range uint64(3) {
+				k := knobs{depth: depth, chunk: 9, skip: seed > 0} // with skip a row changes its place
+				if _, err := s.together(r, k, seed, s.all()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// checkSchedules is DET-1: anything at once.
+func (s *suite) checkSchedules() error {
+	return s.with(func(r runner.Runner) error {
+		for seed := range uint64(s.schedules) {
+			if _, err := s.schedule(r, seed); err != nil {
+				return fmt.Errorf("schedule %d: %w", seed, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *suite) schedule(r runner.Runner, seed uint64) (*driver, error) {
+	info, rng := r.Info(), rand.New(rand.NewPCG(seed, 6))
+	which, half := make([]int, 3+rng.IntN(6)), 1+rng.IntN(2) // the first half has a common beginning
+	for i := range which {
+		which[i] = rng.IntN(len(s.requests) / half)
+	}
+	k := knobs{depth: 1 + rng.IntN(info.Depth), chunk: []int{-1, 0, 1, 3, 11}[rng.IntN(5)], slots: 1 + rng.IntN(info.MaxSeqs),
+		blocks: policy(rng.IntN(3)), share: rng.IntN(4) > 0, stagger: rng.IntN(2) == 0, skip: true, aborts: rng.IntN(2) == 0}
+	return s.together(r, k, seed, which)
+}
