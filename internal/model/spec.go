@@ -91,8 +91,10 @@ func (s *Spec) Groups() (windows []int, layer []int) {
 	return windows, layer
 }
 
-// QDim is the width of the query projection, KVDim of one key or value projection.
-func (s *Spec) QDim() int  { return s.Heads * s.HeadDim }
+// QDim is the width of the query projection.
+func (s *Spec) QDim() int { return s.Heads * s.HeadDim }
+
+// KVDim is the width of the key projection, and of the value projection.
 func (s *Spec) KVDim() int { return s.KVHeads * s.HeadDim }
 
 // Validate reports the first number that no decoder could run.
