@@ -14,7 +14,7 @@ import (
 func (s Subject) attend(t *testing.T) {
 	type shape struct{ heads, kvHeads, dim, block int }
 	for _, sh := range []shape{{4, 2, 6, 16}, {8, 1, 64, 16}, {3, 3, 16, 8}, {7, 1, 40, 64}, {6, 2, 128, 16}} {
-		for _, window := range []int{1, 5, 33, 300} {
+		for _, window := range []int{1, 33, 300} {
 			for _, sinks := range []bool{false, true} {
 				if sinks == (window < sh.block) {
 					continue // half of the combinations are enough, and take half the time

@@ -28,8 +28,16 @@ type Subject struct {
 	Open func(t *testing.T, s *model.Spec, l model.Limits) Device // closed by the suite
 	// Twins open devices that must give the same bits, such as ones with more threads.
 	Twins []func(t *testing.T, s *model.Spec, l model.Limits) Device
-	Int8  bool         // quantised matrices multiply with int8 activations
-	KV    tensor.DType // type of cached keys and values
+	// Models are small whole models, of every family; modeltest makes some.
+	Models []Model
+	Int8   bool         // quantised matrices multiply with int8 activations
+	KV     tensor.DType // type of cached keys and values
+}
+
+// A Model is a Spec with its parameters.
+type Model struct {
+	Spec   *model.Spec
+	Params map[string]tensor.Tensor
 }
 
 // Run runs the suite. Tolerances, relative to the sum of the absolute terms of
