@@ -236,6 +236,9 @@ func (c *cursor) tensor() stored {
 	}
 	kind := c.u32("tensor type")
 	offset := c.u64("tensor offset")
+	if c.err != nil {
+		return t
+	}
 	bad := func(problem, want string, got any) {
 		if c.err == nil {
 			c.err = &Error{Kind: Damaged, File: c.f.path, Tensor: t.name, Offset: at, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
@@ -253,7 +256,7 @@ func (c *cursor) tensor() stored {
 		e := stored{file: c.f, name: t.name, offset: at}
 		c.err = e.error(Unsupported, "type", supportedTypes, typ.name)
 	}
-	elems, ok := product(ne[:max(dims, 1)]...)
+	elems, ok := product(ne[:dims]...)
 	if !ok || elems > 1<<56 || elems == 0 {
 		bad("shape", "1 to 2^56 elements", fmt.Sprint(t.shape))
 	}
@@ -304,6 +307,9 @@ func (g *container) place(header int64) error {
 
 // integer returns a scalar of any integer type: writers differ in their choice.
 func (v value) integer() (int64, bool) {
+	if v.raw == nil { // no such key
+		return 0, false
+	}
 	switch v.typ {
 	case ggufU8, ggufI8, ggufU16, ggufI16, ggufU32, ggufI32, ggufU64, ggufI64:
 		return integerAt(v.typ, v.raw)
@@ -352,10 +358,12 @@ func (v value) integers() ([]int64, bool) {
 
 // number returns a scalar of any numeric type.
 func (v value) number() (float64, bool) {
-	switch v.typ {
-	case ggufF32:
+	switch {
+	case v.raw == nil:
+		return 0, false
+	case v.typ == ggufF32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v.raw))), true
-	case ggufF64:
+	case v.typ == ggufF64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(v.raw)), true
 	}
 	n, ok := v.integer()
@@ -381,10 +389,12 @@ func (v value) text() string {
 	if n, ok := v.number(); ok {
 		return fmt.Sprint(n)
 	}
-	switch v.typ {
-	case ggufString:
+	switch {
+	case v.raw == nil:
+		return "nothing"
+	case v.typ == ggufString:
 		return fmt.Sprintf("%q", clip(strings.ToValidUTF8(string(v.raw[:min(len(v.raw), 201)]), "\ufffd")))
-	case ggufBool:
+	case v.typ == ggufBool:
 		return fmt.Sprint(v.raw[0] == 1)
 	}
 	return fmt.Sprintf("an array of %d values of type %d", v.count, v.elem)

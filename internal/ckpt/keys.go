@@ -3,6 +3,7 @@ package ckpt
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"ossian/internal/model"
@@ -155,8 +156,8 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 			s.Windows[n] = m.int(128, "attention.sliding_window")
 		}
 	}
-	_, s.QKVBias = a.find("blk.0.attn_q.bias", "blk.0.attn_qkv.bias")
-	_, s.OBias = a.find("blk.0.attn_output.bias", "blk.0.attn_out.bias")
+	s.QKVBias = s.Family == "gpt-oss" || a.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
+	s.OBias = s.Family == "gpt-oss" || a.anyLayer("attn_output.bias", "attn_out.bias")
 	if embed, ok := a.find("token_embd.weight"); ok && len(embed.shape) == 2 {
 		s.Vocab = embed.shape[0]
 	} else if m.err == nil {
@@ -165,6 +166,18 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 	_, head := a.find("output.weight")
 	s.Tied = !head && s.Family != "gpt-oss"
 	return s
+}
+
+// anyLayer reports whether any layer has one of the tensors: if one layer does,
+// all must, and a file that lost some is not a model without biases.
+func (a *assembler) anyLayer(parts ...string) bool {
+	for name := range a.tensors {
+		rest, _ := strings.CutPrefix(name, "blk.")
+		if _, part, _ := strings.Cut(rest, "."); slices.Contains(parts, part) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *metadata) feedForward(a *assembler, s *model.Spec) {
@@ -176,7 +189,7 @@ func (m *metadata) feedForward(a *assembler, s *model.Spec) {
 		s.FFN = model.FFN{Renorm: true}
 	default:
 		s.FFN.Inner = m.int(0, "feed_forward_length")
-		_, s.FFN.Bias = a.find("blk.0.ffn_down.bias")
+		s.FFN.Bias = a.anyLayer("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 		if n := m.keys[m.arch+".expert_count"]; n.raw != nil && m.err == nil {
 			if count, _ := n.integer(); count > 0 {
 				m.err = unsupported(m.file, "key "+m.arch+".expert_count", "0", n.text())

@@ -445,6 +445,10 @@ func TestOpenLlamaBiases(t *testing.T) {
 	if got := values(t, &up)[:4]; !slices.Equal(got, []float32{0, 0, 1, 1}) {
 		t.Errorf("up bias begins %v, want gate and up in turn", got)
 	}
+	gguf.dropTensor("blk.0.attn_k.bias")
+	path = filepath.Join(t.TempDir(), "lost.gguf")
+	mustWrite(t, path, gguf.encode())
+	wantError(t, path, Incomplete, "blk.0.attn_k.bias")
 }
 
 func TestOpenText(t *testing.T) {

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -223,6 +224,9 @@ func (m *Model) readTokenizer() error {
 	switch {
 	case data != nil:
 		if m.Tokenizer, err = token.FromJSON(data); err != nil {
+			if !json.Valid(data) {
+				return damaged(path, -1, "content", "JSON", err)
+			}
 			return unsupported(path, err.Error(), "", "")
 		}
 	case m.Spec.Family == "gpt-oss":
