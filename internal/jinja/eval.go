@@ -389,10 +389,10 @@ func (e *sliceExpr) eval(st *state) Value {
 			return st.fail("a slice bound must be an integer, found %s", describe(v))
 		}
 	}
-	n, ok := st.length(obj)
-	if !ok || st.err != nil {
-		return st.fail("cannot slice %s", describe(obj))
+	if u, ok := obj.(undefined); ok {
+		return st.fail("%s; cannot slice it", u)
 	}
+	n, _ := st.length(obj)
 	if !given[2] {
 		b[2] = 1
 	}
@@ -404,8 +404,11 @@ func (e *sliceExpr) eval(st *state) Value {
 	case string:
 		return st.runes(o, start, start+count*b[2], b[2])
 	case *List:
-		if o.kind > kindRange || !st.charge(entryBytes+int(count)*valueBytes) {
-			return st.fail("cannot slice %s", typeName(o))
+		if o.kind > kindRange {
+			break
+		}
+		if !st.charge(entryBytes + int(count)*valueBytes) {
+			return nil
 		}
 		items := make([]Value, count)
 		for i := range items {
@@ -413,7 +416,7 @@ func (e *sliceExpr) eval(st *state) Value {
 		}
 		return &List{items: items, kind: o.kind}
 	}
-	return st.fail("cannot slice %s", describe(obj))
+	return undefined{name: "a slice", of: typeName(obj)}
 }
 
 // sliceRange clips a slice to a sequence of n items as Python does and returns

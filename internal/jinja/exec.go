@@ -60,7 +60,7 @@ func (st *state) lookup(name string) (Value, bool) {
 func (st *state) scoped(parent *scope, f func()) {
 	outer := st.scope
 	st.scope = &scope{parent: parent}
-	if st.charge(entryBytes) {
+	if st.charge(2 * entryBytes) {
 		f()
 	}
 	st.scope = outer
@@ -142,9 +142,6 @@ func (st *state) assign(t *target, v Value) {
 		for i := range t.items {
 			st.assign(&t.items[i], items[i])
 		}
-		return
-	}
-	if !st.charge(2 * valueBytes) {
 		return
 	}
 	if t.attr == "" {

@@ -119,7 +119,7 @@ func filterTable() map[string]filter {
 		"trim":           {p("chars"), trim},
 		"truncate":       {p("length", "killwords", "end", "leeway"), truncate},
 		"unique":         {p("case_sensitive", "attribute"), unique},
-		"upper":          text(strings.ToUpper),
+		"upper":          text(upper),
 		"urlencode":      {nil, urlEncode},
 		"wordcount":      {nil, wordCount},
 	}
@@ -431,8 +431,7 @@ func urlEncode(st *state, in Value, _ args) Value {
 	var pairs []Value
 	switch v := in.(type) {
 	case *Dict:
-		view, _ := st.view(v, "items").(*List)
-		pairs = st.iterate(view)
+		pairs = st.view(v, kindItems).items
 	case *List:
 		pairs = st.iterate(v)
 	default:

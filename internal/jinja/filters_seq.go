@@ -65,8 +65,7 @@ func reverse(st *state, in Value, _ args) Value {
 func items(st *state, in Value, _ args) Value {
 	switch d := in.(type) {
 	case *Dict:
-		l, _ := st.view(d, "items").(*List)
-		return generator(st.iterate(l))
+		return generator(st.view(d, kindItems).items)
 	case undefined:
 		return generator(nil)
 	}
@@ -196,8 +195,7 @@ func dictSort(st *state, in Value, a args) Value {
 	default:
 		return st.fail("dictsort sorts by key or value, not %q", by)
 	}
-	pairs, _ := st.view(d, "items").(*List)
-	items := st.iterate(pairs)
+	items := st.view(d, kindItems).items
 	keys := st.keyed(items, index, a.bool(0, "case_sensitive"), nil)
 	return st.pick(items, st.sortedBy(keys, a.bool(2, "reverse")))
 }

@@ -24,8 +24,12 @@ var listMethods = map[string]bool{
 
 func (st *state) callDict(d *Dict, name string, a args) Value {
 	switch name {
-	case "items", "keys", "values":
-		return st.view(d, name)
+	case "items":
+		return st.view(d, kindItems)
+	case "keys":
+		return st.view(d, kindKeys)
+	case "values":
+		return st.view(d, kindValues)
 	case "get":
 		key, ok := a.get(0, "key")
 		if !ok {
@@ -45,26 +49,27 @@ func (st *state) callDict(d *Dict, name string, a args) Value {
 }
 
 // view returns what items(), keys() or values() lists.
-func (st *state) view(d *Dict, name string) Value {
+func (st *state) view(d *Dict, kind seqKind) *List {
 	each := valueBytes
-	if name == "items" {
+	if kind == kindItems {
 		each = 6 * valueBytes
 	}
+	view := &List{kind: kind}
 	if !st.charge(entryBytes + len(d.entries)*each) {
-		return nil
+		return view
 	}
-	items := make([]Value, len(d.entries))
+	view.items = make([]Value, len(d.entries))
 	for i, e := range d.entries {
-		switch name {
-		case "keys":
-			items[i] = e.key
-		case "values":
-			items[i] = e.val
+		switch kind {
+		case kindKeys:
+			view.items[i] = e.key
+		case kindValues:
+			view.items[i] = e.val
 		default:
-			items[i] = newTuple(e.key, e.val)
+			view.items[i] = newTuple(e.key, e.val)
 		}
 	}
-	return &List{items: items, kind: kindView}
+	return view
 }
 
 func (st *state) callList(l *List, name string, a args) Value {
@@ -251,7 +256,7 @@ func (a args) int(i int, name string, def int64) int64 {
 }
 
 var stringMethods = map[string]stringMethod{
-	"upper":      func(st *state, s string, a args) Value { return st.convert(s, strings.ToUpper) },
+	"upper":      func(st *state, s string, a args) Value { return st.convert(s, upper) },
 	"lower":      func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
 	"casefold":   func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
 	"capitalize": func(st *state, s string, a args) Value { return st.convert(s, capitalize) },
@@ -341,6 +346,9 @@ func (st *state) convert(s string, f func(string) string) Value {
 	}
 	return f(s)
 }
+
+// upper adds the one common letter to strings.ToUpper that becomes two.
+func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }
 
 func capitalize(s string) string {
 	_, n := utf8.DecodeRuneInString(s)
@@ -445,10 +453,13 @@ func splitSpace(s string, limit int64, fromRight bool) []string {
 	}
 	var parts []string
 	for {
-		s = strings.TrimFunc(s, isSpace)
-		i := strings.IndexFunc(s, isSpace)
+		var i int
 		if fromRight {
+			s = strings.TrimRightFunc(s, isSpace)
 			i = strings.LastIndexFunc(s, isSpace)
+		} else {
+			s = strings.TrimLeftFunc(s, isSpace)
+			i = strings.IndexFunc(s, isSpace)
 		}
 		if i < 0 || limit == 0 {
 			break

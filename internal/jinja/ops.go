@@ -310,8 +310,8 @@ func (st *state) reprList(l *List) {
 	case kindRange, kindGenerator:
 		st.emit("<" + typeName(l) + ">")
 		return
-	case kindView:
-		open, end = "dict_view([", "])"
+	case kindKeys, kindValues, kindItems:
+		open, end = typeName(l)+"([", "])"
 	}
 	st.emit(open)
 	for i, item := range l.items {

@@ -37,7 +37,9 @@ const (
 	kindList seqKind = iota
 	kindTuple
 	kindRange
-	kindView      // dict.keys(), values(), items(): can be counted, not indexed
+	kindKeys // dict.keys(), values(), items(): can be counted, not indexed
+	kindValues
+	kindItems
 	kindGenerator // result of a lazy filter: can be read once, nothing else
 )
 
@@ -233,7 +235,7 @@ func typeName(v Value) string {
 	case string:
 		return "str"
 	case *List:
-		return [...]string{"list", "tuple", "range", "dict view", "generator"}[v.kind]
+		return [...]string{"list", "tuple", "range", "dict_keys", "dict_values", "dict_items", "generator"}[v.kind]
 	case *Dict:
 		return "dict"
 	case undefined:
