@@ -59,7 +59,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         binary = tmp + "/encode"
         subprocess.run(["go", "build", "-o", binary, "./_tools/tokens/encode"], check=True)
-        for ref in reference.all(tmp):
+        for ref in reference.all():
             if args.only and ref.name != args.only:
                 continue
             start = time.time()

@@ -4,7 +4,6 @@ that those strings use. Needs the files of fetch.sh; run from the repository roo
 import json
 import pathlib
 import random
-import tempfile
 import unicodedata
 
 import tokenizers
@@ -73,11 +72,10 @@ def main():
         text = samples.sample(r, 4).decode(errors="replace")
         if len(text) < 50:
             texts.append(text)
-    with tempfile.TemporaryDirectory() as tmp:
-        codecs = {"o200k": reference.Tiktoken(), "qwen3": reference.HuggingFace("qwen3", None, reference.DIR / "qwen3.json"),
-                  "smollm2": reference.HuggingFace("smollm2", None, reference.smollm2(tmp)[1])}
-        write_cut("qwen3-cut.json", reference.DIR / "qwen3.json", codecs["qwen3"].codec, texts)
-        write_cut("smollm2-cut.json", tmp + "/smollm2.json", codecs["smollm2"].codec, texts)
+    codecs = {"o200k": reference.Tiktoken(), "qwen3": reference.HuggingFace("qwen3", None, reference.DIR / "qwen3.json"),
+              "smollm2": reference.HuggingFace("smollm2", None, reference.smollm2()[1])}
+    write_cut("qwen3-cut.json", reference.DIR / "qwen3.json", codecs["qwen3"].codec, texts)
+    write_cut("smollm2-cut.json", reference.DIR / "smollm2.json", codecs["smollm2"].codec, texts)
     ids = {name: codec.encode(texts) for name, codec in codecs.items()}
     with (OUT / "strings.jsonl").open("w") as f:
         for i, text in enumerate(texts):

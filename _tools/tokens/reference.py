@@ -67,15 +67,15 @@ class HuggingFace:
         return self.codec.decode(ids, skip_special_tokens=False)
 
 
-def smollm2(tmp):
-    """Writes the vocabulary of the GGUF file as token.Vocab and as tokenizer.json."""
+def smollm2():
+    """Writes the vocabulary of the GGUF file next to it as token.Vocab and as tokenizer.json."""
     fields = gguf.GGUFReader(DIR / "smollm2.gguf").fields
     get = lambda key: fields["tokenizer.ggml." + key].contents()
     vocab = {"Model": get("model"), "Pre": get("pre"), "Tokens": get("tokens"), "Types": get("token_type"), "Merges": get("merges"),
              "BOS": get("bos_token_id"), "EOS": get("eos_token_id"), "AddBOS": get("add_bos_token")}
-    ours, theirs = tmp + "/smollm2.vocab", tmp + "/smollm2.json"
-    pathlib.Path(ours).write_text(json.dumps(vocab))
-    pathlib.Path(theirs).write_text(json.dumps(smollm2_json(vocab)))
+    ours, theirs = DIR / "smollm2.vocab", DIR / "smollm2.json"
+    ours.write_text(json.dumps(vocab))
+    theirs.write_text(json.dumps(smollm2_json(vocab)))
     return ours, theirs
 
 
@@ -93,10 +93,10 @@ def smollm2_json(vocab):
     }
 
 
-def all(tmp):
+def all():
     yield Tiktoken()
     yield HuggingFace("gpt-oss tokenizer.json", DIR / "gptoss.json", DIR / "gptoss.json")
     yield HuggingFace("qwen3", DIR / "qwen3.json", DIR / "qwen3.json")
-    ours, theirs = smollm2(tmp)
+    ours, theirs = smollm2()
     yield HuggingFace("smollm2 GGUF", ours, theirs)
     yield HuggingFace("smollm2 tokenizer.json", theirs, theirs)

@@ -62,11 +62,11 @@ func tokenSoup(bpe *BPE, n int) string {
 	return toValid(b.String())
 }
 
-// benchVocab loads one of the vocabularies that _tools/tokens/fetch.sh provides.
+// benchVocab loads one of the vocabularies that _tools/tokens provides.
 func benchVocab(b *testing.B, name string) *BPE {
 	data, err := os.ReadFile("../../models/tokens/" + name)
 	if err != nil {
-		b.Fatalf("%v: run _tools/tokens/fetch.sh", err)
+		b.Fatalf("%v: see _tools/tokens/README.md", err)
 	}
 	bpe, err := FromJSON(data)
 	if err != nil {

@@ -1,13 +1,13 @@
 package token
 
 import (
-	"bytes"
 	"compress/flate"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // o200k holds the 199,998 tokens of o200k_base in rank order, each as its length
@@ -15,7 +15,7 @@ import (
 // the published rank file; o200k.LICENSE is the licence of the copy it came from.
 //
 //go:embed o200k.bin
-var o200k []byte
+var o200k string
 
 const (
 	o200kBase  = 199_998 // ids of o200k_base
@@ -60,8 +60,8 @@ func harmonyTokens() []string {
 }
 
 // unpackRanks reverses the packing of o200k.
-func unpackRanks(packed []byte, n int) ([]string, error) {
-	raw, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
+func unpackRanks(packed string, n int) ([]string, error) {
+	raw, err := io.ReadAll(flate.NewReader(strings.NewReader(packed)))
 	if err != nil {
 		return nil, err
 	}

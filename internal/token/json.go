@@ -65,11 +65,12 @@ type jsonStep struct {
 	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
 }
 
+// jsonAdded leaves out "normalized": all added tokens are found before NFC, which
+// differs only for names that NFC changes or that a mark follows.
 type jsonAdded struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
 	Special    bool   `json:"special"`
-	Normalized bool   `json:"normalized"`
 	LStrip     bool   `json:"lstrip"`
 	RStrip     bool   `json:"rstrip"`
 	SingleWord bool   `json:"single_word"`

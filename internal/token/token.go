@@ -76,9 +76,6 @@ func (t *BPE) Text(id int32) string {
 	return t.text[start:t.ends[id]]
 }
 
-// Bytes appends the bytes of a token to dst.
-func (t *BPE) Bytes(dst []byte, id int32) []byte { return append(dst, t.Text(id)...) }
-
 // IsControl reports whether id is a control token. Tokens that are added but part
 // of the visible text, such as <think> in Qwen3, are not control tokens.
 func (t *BPE) IsControl(id int32) bool { return t.is(id, control) }

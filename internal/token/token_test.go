@@ -260,6 +260,29 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestDetokAllocatesNothing(t *testing.T) {
+	d := mustHarmony(t).Detok()
+	if n := testing.AllocsPerRun(20, func() { d.Push(13225); d.Push(2375) }); n != 0 {
+		t.Errorf("Push allocates %v times", n)
+	}
+}
+
+// Run with -race, this shows that a BPE is safe for concurrent use.
+func TestEncodeConcurrently(t *testing.T) {
+	t.Parallel()
+	bpe, text := mustHarmony(t), english(20_000, true)+strings.Repeat("ab", 300)
+	want := bpe.Encode(nil, text)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if got := bpe.Encode(nil, text); !slices.Equal(got, want) {
+				t.Errorf("got %d ids that differ from %d", len(got), len(want))
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestNFC(t *testing.T) {
 	t.Parallel()
 	zalgo := strings.Repeat("\u0301\u0327\u0316", 30)
