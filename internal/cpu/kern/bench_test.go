@@ -123,3 +123,97 @@ func benchMul(b *testing.B, dt tensor.DType, out, in int, l Level) {
 		})
 	}
 }
+
+// BenchmarkExperts is the routed half of a decode step: four experts of 32, one
+// row each, both products of gpt-oss-20b.
+func BenchmarkExperts(b *testing.B) {
+	for _, l := range levels()[1:] {
+		b.Run(l.String(), func(b *testing.B) {
+			p := NewPool(2)
+			defer p.Close()
+			m, err := Pack(benchTensor(b, tensor.MXFP4, 5760, 2880), Options{Level: l}, p)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer m.Close()
+			x := randomFloats(rand.New(rand.NewPCG(8, 8)), 2880)
+			dst := make([]float32, 4*5760)
+			jobs := make([]Job, 4)
+			for i := range jobs {
+				jobs[i] = Job{X: []int32{0}, Y: []int32{int32(i)}}
+			}
+			var a Acts
+			best := time.Hour
+			for next := 0; b.Loop(); {
+				for i := range jobs {
+					jobs[i].E = next % m.e
+					next++
+				}
+				a.Set(x, 1, 2880)
+				start := time.Now()
+				m.Mul(p, dst, &a, nil, jobs)
+				best = min(best, time.Since(start))
+			}
+			b.ReportMetric(4*float64(m.Bytes())/float64(m.e)/float64(best), "GB/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkPack measures loading, in bytes of the checkpoint's form.
+func BenchmarkPack(b *testing.B) {
+	for _, dt := range dtypes {
+		if dt <= tensor.BF16 {
+			continue
+		}
+		b.Run(name(dt), func(b *testing.B) {
+			p := NewPool(2)
+			defer p.Close()
+			w := randomTensor(rand.New(rand.NewPCG(7, 7)), dt, 1, 512, 2816)
+			b.SetBytes(w.Bytes())
+			for b.Loop() {
+				m, err := Pack(w, Options{}, p)
+				if err != nil {
+					b.Fatal(err)
+				}
+				m.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkVec measures the row operations at the sizes of gpt-oss, on one core
+// and in the cache.
+func BenchmarkVec(b *testing.B) {
+	const hidden, ctx, heads, dim = 2880, 1024, 8, 64
+	rng := rand.New(rand.NewPCG(9, 9))
+	x, y, gu := randomFloats(rng, hidden), randomFloats(rng, hidden), randomFloats(rng, 2*hidden)
+	kv, half := make([]uint16, ctx*dim), make([]uint16, hidden)
+	for i := range kv {
+		kv[i] = tensor.ToBF16(float32(rng.NormFloat64()))
+	}
+	q, scores := randomFloats(rng, heads*dim), randomFloats(rng, heads*ctx)
+	tile := make([]byte, tileBytes*hidden/32)
+	for _, l := range levels() {
+		for _, op := range []struct {
+			name string
+			run  func()
+		}{
+			{"SumSq", func() { SumSq(l, x) }},
+			{"ScaleMul", func() { ScaleMul(l, y, x, gu[:hidden], 1) }},
+			{"Add", func() { Add(l, y, x) }},
+			{"SwiGLUClamped", func() { SwiGLUClamped(l, y, gu, 1.702, 7) }},
+			{"ToBF16", func() { ToBF16(l, half, x) }},
+			{"Quantise", func() { l.quantise(x, tile, 1, 0); mx4.finish(tile, hidden/32, 1, 0) }},
+			{"ExpSum1024", func() { ExpSum(l, scores[:ctx], 5) }},
+			{"Scores1024x8x64", func() { Scores(l, scores, ctx, q, heads, dim, kv, dim, ctx) }},
+			{"Weigh1024x8x64", func() { Weigh(l, q, heads, dim, scores, ctx, kv, dim, ctx) }},
+		} {
+			b.Run(fmt.Sprintf("%v/%s", l, op.name), func(b *testing.B) {
+				for b.Loop() {
+					op.run()
+				}
+			})
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 )
 
 // The float32 dot product of all levels has 16 lanes: lane l takes the elements
-// k ≡ l (mod 16) in order, by fused multiply-add. The lanes are summed by
+// k ≡ l (mod 16) in order, by fused multiply-add where the level has one. The lanes are summed by
 // reduce, and the last n mod 16 products added one by one.
 const (
 	lanes   = 16
@@ -21,12 +21,12 @@ func dotGo(w, x []float32) float32 {
 	for k := 0; k < n; k += lanes {
 		wk, xk := (*[lanes]float32)(w[k:]), (*[lanes]float32)(x[k:])
 		for l := range acc {
-			acc[l] = fma(wk[l], xk[l], acc[l])
+			acc[l] += wk[l] * xk[l]
 		}
 	}
 	sum := reduce(&acc)
 	for k := n; k < len(x); k++ {
-		sum = fma(w[k], x[k], sum)
+		sum += w[k] * x[k]
 	}
 	return sum
 }

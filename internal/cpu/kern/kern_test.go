@@ -180,6 +180,9 @@ func testInvariance(t *testing.T, pools []*Pool, dt tensor.DType, o Options) {
 	}
 	for _, p := range pools {
 		for n := 1; n <= 40; n++ {
+			if o.Level == Go && n > 9 && n%10 != 0 {
+				continue // its tiles are those of 1 to 4 rows
+			}
 			a.Set(x, n, in)
 			dst := make([]float32, n*out)
 			for range 2 { // the second time with the tiles of the first
@@ -413,16 +416,7 @@ func TestRow(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, uint64(dt)))
 			w := randomTensor(rng, dt, 2, 19, 512)
 			m := pack(t, w, Options{}, p)
-			got, want := make([]float32, 512), make([]float32, 512)
-			for i := range 2 * 19 {
-				m.Row(i/19, i%19, got)
-				w.Row(i).Floats(want)
-				for k := range got {
-					if got[k] != want[k] {
-						t.Fatalf("row %d, element %d: got %v, want %v", i, k, got[k], want[k])
-					}
-				}
-			}
+			checkRows(t, m, w)
 		})
 	}
 }

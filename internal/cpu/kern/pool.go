@@ -6,12 +6,13 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// idleSpins is how often a worker without work looks again before it parks:
-// about half a millisecond, longer than the serial gaps between the operations
-// of a forward pass. Waking a parked worker costs up to 100 µs (kernels.md 7).
-const idleSpins = 10000
+// spinTime is how long a worker without work looks for some before it parks:
+// longer than the serial gaps between the operations of a forward pass, since
+// waking a parked worker costs up to 100 µs (kernels.md 7).
+const spinTime = 400 * time.Microsecond
 
 // A Pool runs numbered chunks of work on persistent workers. One goroutine at a
 // time may call Run; it is worker 0.
@@ -125,14 +126,14 @@ func (p *Pool) pending() bool {
 
 // spin waits for work for a bounded time and reports whether there is some.
 func (p *Pool) spin() bool {
-	for i := range idleSpins {
-		if p.pending() || p.quit.Load() {
-			return true
+	for start := time.Now(); time.Since(start) < spinTime; {
+		for range 64 {
+			if p.pending() || p.quit.Load() {
+				return true
+			}
+			pause()
 		}
-		pause()
-		if i%64 == 63 {
-			runtime.Gosched() // with fewer Ps than workers the caller needs this one
-		}
+		runtime.Gosched() // with fewer Ps than workers the caller needs this one
 	}
 	return false
 }
@@ -152,14 +153,14 @@ func (p *Pool) park() {
 // wait returns when all chunks are done. A worker that finished an earlier job
 // late may take waiting back too soon, hence the loop.
 func (p *Pool) wait(chunks uint32) {
-	for i := range idleSpins {
-		if p.done.Load() == chunks {
-			return
+	for start := time.Now(); time.Since(start) < spinTime; {
+		for range 64 {
+			if p.done.Load() == chunks {
+				return
+			}
+			pause()
 		}
-		pause()
-		if i%64 == 63 {
-			runtime.Gosched()
-		}
+		runtime.Gosched()
 	}
 	for p.done.Load() != chunks {
 		p.waiting.Store(true)

@@ -18,7 +18,12 @@ func familyOfFloat[F Float]() family {
 	return f32
 }
 
-func widen[F Float](v F) float32 { return familyOfFloat[F]().element(unsafe.Pointer(&v), 0) }
+func widen[F Float](v F) float32 {
+	if unsafe.Sizeof(v) == 2 {
+		return math.Float32frombits(uint32(*(*uint16)(unsafe.Pointer(&v))) << 16)
+	}
+	return *(*float32)(unsafe.Pointer(&v))
+}
 
 // Scores computes dst[h·ldd+j] = q[h]·k[j] for some query heads and n keys of d
 // elements. q is [heads, d]; key j lies at k[j·ldk:]. Each key is loaded once for
@@ -104,13 +109,14 @@ func scoreGo[F Float](q []float32, k []F) float32 {
 	var acc [lanes]float32
 	n := len(q) &^ (lanes - 1)
 	for i := 0; i < n; i += lanes {
+		ki, qi := (*[lanes]F)(k[i:]), (*[lanes]float32)(q[i:])
 		for l := range acc {
-			acc[l] = fma(widen(k[i+l]), q[i+l], acc[l])
+			acc[l] += widen(ki[l]) * qi[l]
 		}
 	}
 	sum := reduce(&acc)
 	for i := n; i < len(q); i++ {
-		sum = fma(widen(k[i]), q[i], sum)
+		sum += widen(k[i]) * q[i]
 	}
 	return sum
 }
@@ -119,7 +125,7 @@ func weighGo[F Float](acc, p []float32, v []F, ldv int) {
 	for j, w := range p {
 		row := v[j*ldv:][:len(acc)]
 		for i, x := range row {
-			acc[i] = fma(w, widen(x), acc[i])
+			acc[i] += w * widen(x)
 		}
 	}
 }
@@ -154,7 +160,7 @@ func scaleMulGo(dst, x, w []float32, k float32) {
 // Add computes dst[i] += x[i].
 func Add(l Level, dst, x []float32) { MulAdd(l, dst, x, 1) }
 
-// MulAdd computes dst[i] += k·x[i], rounded once.
+// MulAdd computes dst[i] += k·x[i].
 func MulAdd(l Level, dst, x []float32, k float32) {
 	checkLen("mulAdd", len(dst), len(x), len(x))
 	n := l.whole(len(x))
@@ -166,7 +172,7 @@ func MulAdd(l Level, dst, x []float32, k float32) {
 
 func mulAddGo(dst, x []float32, k float32) {
 	for i, v := range x {
-		dst[i] = fma(k, v, dst[i])
+		dst[i] += k * v
 	}
 }
 

@@ -64,7 +64,7 @@ func TestMulAdd(t *testing.T) {
 		MulAdd(l, scaled, x, -0.3)
 		for i := range dst {
 			near(t, "Add", sum[i], float64(dst[i]+x[i]), 0, 0)
-			near(t, "MulAdd", scaled[i], float64(fma(-0.3, x[i], dst[i])), math.Abs(float64(dst[i])), 1e-7)
+			near(t, "MulAdd", scaled[i], float64(dst[i])-0.3*float64(x[i]), math.Abs(float64(dst[i]))+math.Abs(float64(x[i])), 1e-7)
 		}
 	})
 }
