@@ -45,12 +45,17 @@ func (m *Model) sealPath() string {
 	return filepath.Join(m.Path, "ossian-seal.json")
 }
 
-// sum returns the checksum that s should carry.
-func (s seal) sum() (string, error) {
+// encode sets the sum and returns the bytes of the file, the only ones a sound seal has.
+func (s *seal) encode() ([]byte, error) {
 	s.Sum = ""
 	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
 	digest := sha256.Sum256(data)
-	return hex.EncodeToString(digest[:]), err
+	s.Sum = hex.EncodeToString(digest[:])
+	data, err = json.MarshalIndent(s, "", " ")
+	return append(data, '\n'), err
 }
 
 // Seal opens the model at path, which must be sound, and writes checksums of every
@@ -78,14 +83,11 @@ func Seal(ctx context.Context, path string, progress func(done, total int64)) (e
 		return err
 	}
 	slices.SortFunc(s.Files, func(a, b sealedFile) int { return strings.Compare(a.Name, b.Name) })
-	if s.Sum, err = s.sum(); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(s, "", " ")
+	data, err := s.encode()
 	if err != nil {
 		return err
 	}
-	return writeAtomic(m.sealPath(), append(data, '\n'))
+	return writeAtomic(m.sealPath(), data)
 }
 
 // fill reads the file once and takes both kinds of checksum.
