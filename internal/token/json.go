@@ -191,7 +191,9 @@ func (f *jsonFile) fill(s *source) error {
 		if a.Special {
 			kind = control
 		}
-		if s.class[a.ID] == plain && f.Model.Vocab[a.Content] != a.ID || s.class[a.ID] > plain {
+		old, ok := f.Model.Vocab[a.Content]
+		same := ok && old == a.ID && s.class[a.ID] <= decodeOnly
+		if s.class[a.ID] != unused && !same {
 			return fmt.Errorf("added token %q has id %d, which is taken", a.Content, a.ID)
 		}
 		s.set(a.ID, a.Content, kind)

@@ -32,6 +32,7 @@ func TestFromJSON(t *testing.T) {
 		{"ignore_merges reaches it", `"merges": ["a b", `, `"ignore_merges": true, "merges": [`, "ab", []int32{2}},
 		{"merge into an added token", `{"id": 5, "content": "<s>"`, `{"id": 2, "content": "ab"`, "ab", []int32{0, 1}},
 		{"added token does not match", "", "", "a<s>", []int32{0}},
+		{"added token that is in the vocabulary", `"ab": 2`, `"ab": 2, "<t>": 6, "<s>": 5`, "ab", []int32{2}},
 		{"token outside the alphabet", `"ab": 2`, `"ab": 2, "a b": 7`, "ab", []int32{2}},
 	} {
 		bpe, err := FromJSON([]byte(strings.Replace(tiny, c.old, c.new, 1)))
@@ -93,6 +94,7 @@ func TestFromJSONRefuses(t *testing.T) {
 		{"huge added id", `"id": 5`, `"id": 1048576`, "has id 1048576"},
 		{"id twice", `"b": 1`, `"b": 0`, "has id 0, which is taken"},
 		{"added id taken", `"id": 5`, `"id": 1`, "has id 1, which is taken"},
+		{"added id 0 taken", `"id": 5`, `"id": 0`, "has id 0, which is taken"},
 		{"added text twice", `"<t>"`, `"<s>"`, `both "<s>"`},
 		{"empty added token", `"<t>"`, `""`, "added token 6 is empty"},
 		{"lstrip", `"special": true`, `"special": true, "lstrip": true`, "lstrip"},
@@ -195,4 +197,20 @@ func FuzzFromGGUF(f *testing.F) {
 			try(t, bpe)
 		}
 	})
+}
+
+// An added token may be listed in the vocabulary too, even with characters that
+// the byte alphabet lacks.
+func TestFromJSONAddedOutsideAlphabet(t *testing.T) {
+	t.Parallel()
+	text := strings.NewReplacer(`"<s>"`, `"<end of text>"`, `"ab": 2`, `"ab": 2, "<end of text>": 5`).Replace(tiny)
+	bpe, err := FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bpe.Prompt()
+	p.Markup("ab<end of text>")
+	if got := p.IDs(); !slices.Equal(got, []int32{2, 5}) || bpe.Text(5) != "<end of text>" {
+		t.Errorf("got %v, token 5 is %q", got, bpe.Text(5))
+	}
 }

@@ -1,6 +1,9 @@
 package token
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 const (
 	patternO200k = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
@@ -54,28 +57,22 @@ func preScanner(pre string) (scan scanner, whole bool, err error) {
 // GPT-2 pattern built into ByteLevel, the latter also after Digits.
 func (p *jsonStep) scanner() (scanner, error) {
 	steps := p.flatten(nil)
-	last := len(steps) - 1
-	if last < 0 || last > 1 || steps[last].Type != "ByteLevel" {
+	if len(steps) == 0 || len(steps) > 2 || steps[len(steps)-1].Type != "ByteLevel" {
 		return nil, fmt.Errorf("pre_tokenizer: %d steps, expected ByteLevel alone or after one Split or Digits", len(steps))
 	}
-	if steps[last].AddPrefixSpace {
-		return nil, fmt.Errorf("pre_tokenizer: add_prefix_space is not supported")
-	}
-	gpt2 := steps[last].UseRegex == nil || *steps[last].UseRegex
-	if last == 0 && gpt2 {
+	first, last := steps[0], steps[len(steps)-1]
+	gpt2 := last.UseRegex == nil || *last.UseRegex
+	switch {
+	case last.AddPrefixSpace:
+		return nil, errors.New("pre_tokenizer: add_prefix_space is not supported")
+	case first == last && gpt2:
 		return scanGPT2, nil
+	case first.Type == "Split" && !gpt2:
+		return first.split()
+	case first.Type == "Digits" && first.IndividualDigits && gpt2:
+		return scanSmolLM, nil
 	}
-	if last == 1 {
-		first := steps[0]
-		switch {
-		case first.Type == "Split" && !gpt2:
-			return first.split()
-		case first.Type == "Digits" && first.IndividualDigits && gpt2:
-			return scanSmolLM, nil
-		}
-		return nil, fmt.Errorf("pre_tokenizer: %s before ByteLevel with use_regex %v is not supported", first.Type, gpt2)
-	}
-	return nil, fmt.Errorf("pre_tokenizer: ByteLevel alone with use_regex false is not supported")
+	return nil, fmt.Errorf("pre_tokenizer: %s with use_regex %v in ByteLevel and individual_digits %v is not supported", first.Type, gpt2, first.IndividualDigits)
 }
 
 // flatten lists the steps of nested sequences.
@@ -97,7 +94,7 @@ func (p *jsonStep) split() (scanner, error) {
 		return nil, fmt.Errorf("pre_tokenizer: Split with behavior %q and invert %v, only Isolated and false are supported", p.Behavior, p.Invert)
 	}
 	if p.Pattern.Regex == nil {
-		return nil, fmt.Errorf("pre_tokenizer: Split without a Regex pattern is not supported")
+		return nil, errors.New("pre_tokenizer: Split without a Regex pattern is not supported")
 	}
 	return patternScanner(*p.Pattern.Regex)
 }
