@@ -24,6 +24,9 @@ type loadOptions struct {
 	threads, maxLen, maxTokens int
 	kv                         string
 	noVerify, exact            bool
+
+	seqs   int   // rows per step; 0 = 1. No flag: the command's own need
+	blocks []int // KV pool of each group; nil = what seqs sequences of maxLen need
 }
 
 func (o *loadOptions) flags(f *pflag.FlagSet) {
@@ -69,7 +72,7 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 	if err != nil {
 		return nil, err
 	}
-	ask := model.Limits{MaxSeqs: 1, MaxTokens: o.maxTokens, MaxLen: o.maxLen}
+	ask := model.Limits{MaxSeqs: max(o.seqs, 1), MaxTokens: o.maxTokens, MaxLen: o.maxLen, Blocks: o.blocks}
 	p, err := plan.Fit(m.Spec, ask, plan.Available(), deviceCost(m, cfg))
 	if err != nil {
 		return nil, err

@@ -35,6 +35,6 @@ func root() *cobra.Command {
 	c.AddCommand(runCommand())
 	c.AddCommand(pullCommand())
 	c.AddCommand(inspectCommand(thisMachine()))
-	c.AddCommand(synthCommand())
+	c.AddCommand(perplexityCommand(), synthCommand())
 	return c
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,23 +52,18 @@ func synthCommand() *cobra.Command {
 }
 
 func writeSynth(cmd *cobra.Command, out string, o synth.Options) error {
-	var p *progress
-	var bytes int64
+	var size int64
+	bar := newLateProgress(cmd.ErrOrStderr(), "writing "+out)
 	err := synth.Write(cmd.Context(), out, o, func(done, total int64) {
-		if p == nil {
-			p = newProgress(os.Stderr, "writing "+out, unitBytes, total)
-		}
-		p.Set(done)
-		bytes = total
+		bar.report(done, total)
+		size = total
 	})
-	if p != nil {
-		p.Done()
-	}
+	bar.done()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d bytes of tensors\n", out, o.Model.Name, bytes)
-	return nil
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d bytes of tensors\n", out, o.Model.Name, size)
+	return err
 }
 
 // typeNamed finds an element type by its name in any case.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/plan"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+)
+
+// scoreRows is how many positions one step of ossian perplexity scores.
+const scoreRows = 64
+
+func perplexityCommand() *cobra.Command {
+	o := loadOptions{seqs: scoreRows}
+	var limit int
+	c := &cobra.Command{
+		Use:   "perplexity MODEL FILE",
+		Short: "Measure how well a model predicts a text",
+		Long: `Print the perplexity of MODEL on the text in FILE, exp(-1/(n-1) Σ ln p(token i | all before)).
+
+The text is encoded as it is: control tokens are not recognised and none is added,
+unless the tokenizer itself begins every text with one. All of it is one context, so
+it must fit. Figures compare only between programs that cut and begin the text alike.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return perplexity(cmd, o, args[0], args[1], limit)
+		},
+	}
+	o.flags(c.Flags())
+	c.Flags().IntVar(&limit, "tokens", 0, "use the first `N` tokens of the text; 0 = all")
+	return c
+}
+
+func perplexity(cmd *cobra.Command, o loadOptions, name, file string, limit int) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	m, err := openModel(name)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var ids []int32
+	if bos, add := m.Tokenizer.BOS(); add {
+		ids = append(ids, bos)
+	}
+	ids = m.Tokenizer.Encode(ids, string(text))
+	if limit > 0 && limit < len(ids) {
+		ids = ids[:limit]
+	}
+	switch {
+	case len(ids) < 2:
+		return fmt.Errorf("%s: %d tokens; at least 2 are needed, one to begin with and one to predict", file, len(ids))
+	case len(ids) > m.Spec.MaxLen:
+		return fmt.Errorf("%s: %d tokens do not fit into the model's context of %d; --tokens %[3]d takes the beginning", file, len(ids), m.Spec.MaxLen)
+	}
+	o.maxLen = len(ids)
+	windows, _ := m.Spec.Groups()
+	for range windows {
+		o.blocks = append(o.blocks, (len(ids)+plan.DefaultBlockSize-1)/plan.DefaultBlockSize)
+	}
+	r, err := o.runner(cmd.Context(), m, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	bar := newProgress(cmd.ErrOrStderr(), "scoring", unitTokens, int64(len(ids)))
+	loss, err := textLoss(cmd.Context(), r, ids, bar)
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	mean := loss / float64(len(ids)-1)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "tokens %d  nll %.4f  nll/token %.6f  perplexity %.4f\n", len(ids), loss, mean, math.Exp(mean))
+	return err
+}
+
+// textLoss returns -Σ ln p(ids[i] | ids[:i]) for i >= 1, in nats.
+//
+// Each position is a row of its own, so that each is sampled; all rows share the
+// blocks of one sequence, which works because a layer stores the keys and values of
+// a whole step before any row attends. The mask forces the choice of the token that
+// follows, and log probabilities are those before the mask.
+func textLoss(ctx context.Context, r runner.Runner, ids []int32, bar *progress) (loss float64, err error) {
+	info := r.Info()
+	tables := newSequence(r).tables
+	params := &sample.Params{Logprobs: true}
+	for from := 0; from < len(ids)-1; {
+		n := min(len(ids)-1-from, info.MaxSeqs, info.MaxTokens)
+		rows := make([]runner.Row, n)
+		for i := range rows {
+			next := ids[from+i+1]
+			mask := make([]uint64, (info.Vocab+63)/64)
+			mask[next/64] = 1 << (next % 64)
+			rows[i] = runner.Row{Slot: i, Start: from + i, Len: 1, Tables: tables, Sample: true, Params: params, Mask: mask}
+		}
+		if err := r.Launch(&runner.Batch{Tokens: ids[from : from+n], Rows: rows}); err != nil {
+			return 0, err
+		}
+		res, err := r.Collect()
+		if err != nil {
+			return 0, err
+		}
+		for i := range rows {
+			loss -= float64(res.Logprobs[i][0].Logprob)
+		}
+		from += n
+		bar.Set(int64(from))
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+	}
+	return loss, nil
+}
