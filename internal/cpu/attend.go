@@ -15,8 +15,9 @@ const (
 	// computed in one piece. Pieces are merged in the order of positions, so
 	// neither chunking nor threads move a rounding (models.md 5.1).
 	splitKeys = 256
-	// tileTokens is how many tokens of a row share each read of a split.
-	tileTokens = 16
+	// tileQueries is about how many queries of a kv head, of neighbouring tokens,
+	// share each read of a key or value; tileTokens is the most tokens.
+	tileQueries, tileTokens = 32, 16
 	// partials bounds the (token, kv head, split) pieces that wait to be merged
 	// when a step is too small to occupy all workers otherwise.
 	partials = 4096
@@ -35,11 +36,11 @@ type cache struct {
 }
 
 // A tile is n tokens of a row of the batch, one unit of attention per kv head.
-type tile struct{ row, first, n int }
+type tile struct{ first, n int }
 
 // attention is what Attend needs beside the KV pools.
 type attention struct {
-	pieces []float32 // [partials, heads per kv head, HeadDim+2]
+	pieces []float32 // [partials, pieceLen]
 }
 
 func (d *Device) reserveKV() error {
@@ -72,9 +73,24 @@ func (a *attention) reserve(d *Device) (err error) {
 // group is the number of query heads of a kv head.
 func (d *Device) group() int { return d.spec.Heads / d.spec.KVHeads }
 
-// pieceLen is the length of the unnormalised attention output of a kv head's
-// queries: for each HeadDim sums, the largest score, and the sum of exponentials.
+// tileTokens is how many tokens of a row make a tile.
+func (d *Device) tileTokens() int { return min(max(tileQueries/d.group(), 1), tileTokens) }
+
+// pieceLen is the length of a piece of one token.
 func (d *Device) pieceLen() int { return d.group() * (d.spec.HeadDim + 2) }
+
+// A piece is the unnormalised attention of some queries over some keys.
+type piece struct {
+	acc  []float32 // [queries, HeadDim] sums of values, weighted by exp(score-top)
+	tops []float32 // [queries] largest score
+	sums []float32 // [queries] of the exponentials
+}
+
+// pieceOf lays a piece for n tokens of a kv head over memory of n·pieceLen.
+func (d *Device) pieceOf(mem []float32, n int) piece {
+	q, dim := n*d.group(), d.spec.HeadDim
+	return piece{acc: mem[:q*dim], tops: mem[q*dim:][:q], sums: mem[q*dim+q:][:q]}
+}
 
 // place returns where a token's key or value of kv head 0 begins; heads follow at
 // a distance of BlockSize·HeadDim.
@@ -150,30 +166,24 @@ func (d *Device) splits(token int) (from, to int) {
 }
 
 // attendTile computes one kv head of one tile, the later tiles of a prompt
-// first because they take longest. Split by split, so that its keys and values
-// come from the cache for all tokens but the first.
+// first because they take longest.
 func (d *Device) attendTile(worker, c int) {
-	heads, size := d.spec.KVHeads, d.pieceLen()
-	t := d.step.tiles[len(d.step.tiles)-1-c/heads]
-	head := c % heads
-	acc := d.workers[worker].acc
+	heads := d.spec.KVHeads
+	t, head := d.step.tiles[len(d.step.tiles)-1-c/heads], c%heads
+	size := t.n * d.pieceLen()
+	mem := d.workers[worker].pieces
+	run, next := d.pieceOf(mem[:size], t.n), d.pieceOf(mem[size:2*size], t.n)
 	first, _ := d.splits(t.first)
 	_, last := d.splits(t.first + t.n - 1)
 	for split := first; split < last; split++ {
-		for i := range t.n {
-			from, to := d.splits(t.first + i)
-			switch run := acc[i*size:][:size]; {
-			case split == from:
-				d.piece(worker, t.first+i, head, split, run)
-			case split > from && split < to:
-				next := acc[tileTokens*size:][:size]
-				d.piece(worker, t.first+i, head, split, next)
-				d.merge(run, next)
-			}
+		a, b := d.attendPiece(worker, t, head, split, next)
+		for i := a; i < b; i++ {
+			from, _ := d.splits(t.first + i)
+			d.merge(run, i, next, i, split == from)
 		}
 	}
 	for i := range t.n {
-		d.finish(t.first+i, head, acc[i*size:][:size])
+		d.finish(t.first+i, head, run, i)
 	}
 }
 
@@ -182,7 +192,8 @@ func (d *Device) attendSplit(worker, c int) {
 	heads := d.spec.KVHeads
 	split, head, token := c%d.op.splits, c/d.op.splits%heads, c/d.op.splits/heads
 	if from, to := d.splits(token); from+split < to {
-		d.piece(worker, token, head, from+split, d.attn.pieces[c*d.pieceLen():][:d.pieceLen()])
+		t := tile{first: token, n: 1}
+		d.attendPiece(worker, t, head, from+split, d.pieceOf(d.attn.pieces[c*d.pieceLen():], 1))
 	}
 }
 
@@ -192,81 +203,125 @@ func (d *Device) attendMerge(_, c int) {
 	token, head := c/d.spec.KVHeads, c%d.spec.KVHeads
 	from, to := d.splits(token)
 	pieces := d.attn.pieces[c*d.op.splits*size:]
+	run := d.pieceOf(pieces, 1)
 	for i := 1; i < to-from; i++ {
-		d.merge(pieces[:size], pieces[i*size:][:size])
+		d.merge(run, 0, d.pieceOf(pieces[i*size:], 1), 0, false)
 	}
-	d.finish(token, head, pieces[:size])
+	d.finish(token, head, run, 0)
 }
 
-// piece computes the attention of a token's queries of one kv head over the keys
-// of one split.
-func (d *Device) piece(worker, token, head, split int, out []float32) {
-	from, to := d.keys(token)
-	from, to = max(from, split*splitKeys), min(to, (split+1)*splitKeys)
-	s := &d.workers[worker]
+// attendPiece computes, for the queries of a kv head of the tokens a..b-1 of a
+// tile, those that see keys of the split, the attention over these keys.
+func (d *Device) attendPiece(worker int, t tile, head, split int, out piece) (a, b int) {
+	seen := func(i int) (from, to int) {
+		from, to = d.keys(t.first + i)
+		return max(from, split*splitKeys), min(to, (split+1)*splitKeys)
+	}
+	visible := func(i int) bool { from, to := seen(i); return from < to }
+	for a = 0; !visible(a); a++ {
+	}
+	for b = t.n; !visible(b - 1); b-- {
+	}
+	w := &d.workers[worker]
 	n, g := d.spec.HeadDim, d.group()
-	q := s.row[:g*n]
-	d.scale(q, d.op.x.row(token)[head*g*n:])
-	kv, table := &d.kv[d.op.layer], d.table(token)
-	for j := from; j < to; {
-		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
-		at := d.place(table, j) + head*d.lim.BlockSize*n
-		if kv.k.full != nil {
-			kern.Scores(d.opt.Level, s.scores[j-from:], splitKeys, q, g, n, kv.k.full[at:], n, run)
+	lo, _ := seen(a) // ranges of later tokens begin and end later
+	_, hi := seen(b - 1)
+	d.scoreKeys(w, t, a, b, head, lo, hi)
+	for i := a; i < b; i++ {
+		from, to := seen(i)
+		for q := i * g; q < i*g+g; q++ {
+			x := w.scores[q*splitKeys+from-lo:][:to-from]
+			out.tops[q] = maximum(x)
+			out.sums[q] = kern.ExpSum(d.opt.Level, x, out.tops[q])
+		}
+	}
+	// The values that all tokens see are read once for all. A token's own come
+	// before and behind: each query adds its values in the order of positions.
+	allFrom, _ := seen(b - 1)
+	_, allTo := seen(a)
+	allTo = max(allTo, allFrom)
+	clear(out.acc[a*g*n : b*g*n])
+	for i := a; i < b; i++ {
+		from, to := seen(i)
+		d.weighValues(w, t, i, i+1, head, lo, from, min(allFrom, to), out)
+	}
+	if _, to := seen(a); allFrom < to {
+		d.weighValues(w, t, a, b, head, lo, allFrom, allTo, out)
+	}
+	for i := a; i < b; i++ {
+		_, to := seen(i)
+		d.weighValues(w, t, i, i+1, head, lo, allTo, to, out)
+	}
+	return a, b
+}
+
+// scoreKeys fills w.scores, [queries, splitKeys], for the tokens a..b-1 and the
+// keys lo..hi-1, also where a token does not see the key.
+func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
+	n, g := d.spec.HeadDim, d.group()
+	scale := float32(1 / math.Sqrt(float64(n)))
+	for i := a; i < b; i++ {
+		q := d.op.x.row(t.first + i)[head*g*n:][:g*n]
+		for k, v := range q {
+			w.queries[i*g*n+k] = v * scale
+		}
+	}
+	queries, keys := w.queries[a*g*n:b*g*n], &d.kv[d.op.layer].k
+	for j := lo; j < hi; {
+		run := min(d.lim.BlockSize-j%d.lim.BlockSize, hi-j)
+		at, dst := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
+		if keys.full != nil {
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.full[at:], n, run)
 		} else {
-			kern.Scores(d.opt.Level, s.scores[j-from:], splitKeys, q, g, n, kv.k.half[at:], n, run)
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.half[at:], n, run)
 		}
 		j += run
 	}
-	acc, tops, sums := out[:g*n], out[g*n:g*n+g], out[g*n+g:]
-	for h := range g {
-		x := s.scores[h*splitKeys:][:to-from]
-		tops[h] = maximum(x)
-		sums[h] = kern.ExpSum(d.opt.Level, x, tops[h])
-	}
-	clear(acc)
+}
+
+// weighValues adds the values from..to-1 to the queries of the tokens a..b-1;
+// w.scores begin at key lo.
+func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, out piece) {
+	n, g := d.spec.HeadDim, d.group()
+	acc, values := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v
 	for j := from; j < to; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
-		at := d.place(table, j) + head*d.lim.BlockSize*n
-		if kv.v.full != nil {
-			kern.Weigh(d.opt.Level, acc, g, n, s.scores[j-from:], splitKeys, kv.v.full[at:], n, run)
+		at, p := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
+		if values.full != nil {
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.full[at:], n, run)
 		} else {
-			kern.Weigh(d.opt.Level, acc, g, n, s.scores[j-from:], splitKeys, kv.v.half[at:], n, run)
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.half[at:], n, run)
 		}
 		j += run
 	}
 }
 
-// scale writes the queries times 1/sqrt(HeadDim).
-func (d *Device) scale(dst, q []float32) {
-	f := float32(1 / math.Sqrt(float64(d.spec.HeadDim)))
-	for i := range dst {
-		dst[i] = q[i] * f
-	}
-}
-
-// merge adds a piece of later keys to run.
-func (d *Device) merge(run, next []float32) {
+// merge adds token k of next, of later keys, to token i of run, or begins with it.
+func (d *Device) merge(run piece, i int, next piece, k int, begin bool) {
 	n, g := d.spec.HeadDim, d.group()
 	for h := range g {
-		top, sum := &run[g*n+h], &run[g*n+g+h]
-		t, u := next[g*n+h], next[g*n+g+h]
-		m := max(*top, t)
-		a, b := shrink(*top, m), shrink(t, m)
-		*top, *sum = m, float32(*sum*a)+float32(u*b)
-		x, y := run[h*n:][:n], next[h*n:][:n]
-		for i := range x {
-			x[i] = float32(x[i]*a) + float32(y[i]*b)
+		r, q := i*g+h, k*g+h
+		x, y := run.acc[r*n:][:n], next.acc[q*n:][:n]
+		if begin {
+			copy(x, y)
+			run.tops[r], run.sums[r] = next.tops[q], next.sums[q]
+			continue
+		}
+		m := max(run.tops[r], next.tops[q])
+		a, b := shrink(run.tops[r], m), shrink(next.tops[q], m)
+		run.tops[r], run.sums[r] = m, float32(run.sums[r]*a)+float32(next.sums[q]*b)
+		for j := range x {
+			x[j] = float32(x[j]*a) + float32(y[j]*b)
 		}
 	}
 }
 
-// finish adds the sinks and writes the normalised output of a token's queries.
-func (d *Device) finish(token, head int, run []float32) {
+// finish adds the sinks and writes the normalised output of token i of run.
+func (d *Device) finish(token, head int, run piece, i int) {
 	n, g := d.spec.HeadDim, d.group()
 	dst := d.op.dst.row(token)[head*g*n:]
 	for h := range g {
-		top, sum := run[g*n+h], run[g*n+g+h]
+		top, sum := run.tops[i*g+h], run.sums[i*g+h]
 		a := float32(1)
 		if d.op.w != nil {
 			sink := d.op.w[head*g+h]
@@ -275,9 +330,9 @@ func (d *Device) finish(token, head int, run []float32) {
 			sum = float32(sum*a) + shrink(sink, m)
 		}
 		a /= sum
-		x, y := run[h*n:][:n], dst[h*n:][:n]
-		for i, v := range x {
-			y[i] = v * a
+		x, y := run.acc[(i*g+h)*n:][:n], dst[h*n:][:n]
+		for k, v := range x {
+			y[k] = v * a
 		}
 	}
 }

@@ -90,9 +90,9 @@ type Device struct {
 
 // scratch is the private memory of a worker.
 type scratch struct {
-	row     []float32 // the widest row
-	scores  []float32 // [heads per kv head, splitKeys]
-	acc     []float32 // [tileTokens+1] pieces of attention, the last one the newest
+	queries []float32 // [tile queries, HeadDim] scaled
+	scores  []float32 // [tile queries, splitKeys]
+	pieces  []float32 // [2] pieces of a tile: those merged so far, the newest
 	history []int32   // [MaxLen]
 	sampler sample.Sampler
 }
@@ -203,20 +203,21 @@ func (d *Device) bind() {
 
 func (d *Device) reserve() error {
 	s := d.spec
+	queries := d.tileTokens() * d.group()
 	d.workers = make([]scratch, d.cfg.Threads)
 	for i := range d.workers {
 		w := &d.workers[i]
 		var errs [4]error
-		w.row, errs[0] = carve[float32](&d.mem, max(s.Hidden, s.QDim()))
-		w.scores, errs[1] = carve[float32](&d.mem, d.group()*splitKeys)
-		w.acc, errs[2] = carve[float32](&d.mem, (tileTokens+1)*d.pieceLen())
+		w.queries, errs[0] = carve[float32](&d.mem, queries*s.HeadDim)
+		w.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
+		w.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
 		w.history, errs[3] = carve[int32](&d.mem, d.lim.MaxLen)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
 	}
 	d.results.reserve(d.lim)
-	return errors.Join(d.reserveKV(), d.step.reserve(s, d.lim, &d.mem), d.attn.reserve(d), d.experts.reserve(d))
+	return errors.Join(d.reserveKV(), d.step.reserve(s, d.lim, d.tileTokens(), &d.mem), d.attn.reserve(d), d.experts.reserve(d))
 }
 
 // Name implements model.Device: "cpu/avx512", "cpu/go exact".

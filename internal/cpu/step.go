@@ -27,7 +27,7 @@ type step struct {
 	factor float64   // on cos and sin
 }
 
-func (s *step) reserve(spec *model.Spec, lim model.Limits, mem *arena) error {
+func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *arena) error {
 	n := lim.MaxTokens
 	var errs [4]error
 	s.tokens, errs[0] = carve[int32](mem, n)
@@ -119,8 +119,8 @@ func (d *Device) Begin(b *runner.Batch) error {
 			}
 			s.tokens[last] = id
 		}
-		for k := 0; k < r.Len; k += tileTokens {
-			s.tiles = append(s.tiles, tile{row: i, first: t + k, n: min(tileTokens, r.Len-k)})
+		for k, n := 0, d.tileTokens(); k < r.Len; k += n {
+			s.tiles = append(s.tiles, tile{first: t + k, n: min(n, r.Len-k)})
 		}
 		if r.Sample {
 			s.samples = append(s.samples, int32(i))
