@@ -115,15 +115,14 @@ Only headers are read, unless --verify is given. The tokens per second are what 
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := resolveModel(args[0])
-			if err != nil {
-				return err
-			}
-			m, err := ckpt.Open(path)
+			m, err := openModel(args[0])
 			if err != nil {
 				return err
 			}
 			defer m.Close()
+			if m.Path != args[0] {
+				m.Spec.Name = args[0] // in the cache the directory's name is a commit
+			}
 			if verify {
 				meter := newLateProgress(cmd.ErrOrStderr(), "Checking "+m.Spec.Name)
 				err := m.Verify(cmd.Context(), meter.report)

@@ -86,11 +86,21 @@ func (p *progress) run() {
 	case <-first.C:
 	}
 	m.add(time.Now(), p.done.Load())
-	if f, ok := p.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+	if f, ok := p.w.(*os.File); ok && drawable(f) {
 		p.bar(f, m)
 		return
 	}
 	p.lines(m)
+}
+
+// drawable reports whether f is a terminal that can move its cursor and knows its size.
+func drawable(f *os.File) bool {
+	fd := int(f.Fd())
+	if !term.IsTerminal(fd) || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	columns, rows, err := term.GetSize(fd)
+	return err == nil && columns > 0 && rows > 0
 }
 
 // lines writes a line every progressLine.

@@ -104,3 +104,30 @@ func TestProgressBarOnTerminal(t *testing.T) {
 		t.Errorf("bar not erased: %q", tail)
 	}
 }
+
+func TestProgressDrawable(t *testing.T) {
+	_, slave := openPTY(t)
+	t.Setenv("TERM", "xterm")
+	if !drawable(slave) {
+		t.Error("a terminal of 100 columns is not drawable")
+	}
+	t.Setenv("TERM", "dumb")
+	if drawable(slave) {
+		t.Error("a dumb terminal is drawable")
+	}
+	t.Setenv("TERM", "xterm")
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{}); err != nil {
+		t.Fatal(err)
+	}
+	if drawable(slave) {
+		t.Error("a terminal without a size is drawable")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if drawable(null) {
+		t.Error("the null device is drawable")
+	}
+}

@@ -102,7 +102,7 @@ func TestPullAndInspect(t *testing.T) {
 		t.Errorf("the seal was made again although nothing was fetched (%v)", err)
 	}
 	stdout, _, err = runRoot(t, "inspect", "org/tiny", "--verify")
-	if err != nil || !strings.Contains(stdout, "every byte is as sealed") {
+	if err != nil || !strings.HasPrefix(stdout, "model         org/tiny (qwen3, safetensors)\n") || !strings.Contains(stdout, "every byte is as sealed") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 

@@ -761,3 +761,33 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a Link header says, the next page is on the endpoint or refused.
+func FuzzNextPage(f *testing.F) {
+	for _, s := range []string{"", `<https://hub/api?cursor=2>; rel="next"`, `</api?x>; rel="prev", <?cursor=3>; rel="next"`, `<//evil/x>; rel="next"`,
+		`<http://hub/x>; rel="next"`, `<https://hub@evil/>; rel="next"`, `<https://hub:444/>; rel="next"`, `<\\evil>; rel="next"`, `<>; rel="next"`, "<\x00>; rel=\"next\""} {
+		f.Add(s)
+	}
+	c, err := newClient(Config{Endpoint: "https://hub"}.withDefaults())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, link string) {
+		u, err := c.nextPage(c.at("api"), link)
+		if (u != nil && err != nil) || u != nil && (u.Scheme != "https" || u.Host != "hub") {
+			t.Errorf("%q leads to %v, %v", link, u, err)
+		}
+	})
+}
+
+func TestNewClientEndpoint(t *testing.T) {
+	for endpoint, ok := range map[string]bool{"https://hub": true, "http://127.0.0.1:80/hf/": true, "hub": false, "ftp://hub": false, "https://": false, "%": false} {
+		c, err := newClient(Config{Endpoint: endpoint}.withDefaults())
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+		if ok && c.at("api", "a b", "refs/pr/1").String() != strings.TrimRight(endpoint, "/")+"/api/a%20b/refs%2Fpr%2F1" {
+			t.Errorf("%q: %s", endpoint, c.at("api", "a b", "refs/pr/1"))
+		}
+	}
+}

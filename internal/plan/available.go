@@ -34,7 +34,7 @@ func available(fsys fs.FS) int64 {
 		group := ""
 		for line := range strings.Lines(string(own)) {
 			if _, p, ok := strings.Cut(strings.TrimSpace(line), h.mark); ok {
-				group = path.Clean(p)
+				group = strings.TrimPrefix(path.Clean("/"+p), "/")
 			}
 		}
 		for ; ; group = path.Dir(group) {
@@ -63,7 +63,7 @@ func number(fsys fs.FS, name string) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	return n, err == nil
+	return n, err == nil && n >= 0
 }
 
 // field reads the number after a name in a file of lines "name number …".

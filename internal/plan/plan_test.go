@@ -355,3 +355,29 @@ func TestAvailable(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the system's files say, the answer is a number of bytes or 0.
+func FuzzAvailable(f *testing.F) {
+	f.Add("MemAvailable: 1 kB", "0::/a", "max", "anon 1\ninactive_file 2")
+	f.Add("MemAvailable: 99999999999999999999 kB", "4:memory:/../..\n0::/", "-1", "inactive_file -5")
+	f.Fuzz(func(t *testing.T, meminfo, cgroup, limit, stat string) {
+		fsys := fstest.MapFS{"proc/meminfo": {Data: []byte(meminfo)}, "proc/self/cgroup": {Data: []byte(cgroup)}}
+		for _, dir := range []string{"sys/fs/cgroup", "sys/fs/cgroup/a", "sys/fs/cgroup/memory"} {
+			fsys[dir+"/memory.max"], fsys[dir+"/memory.limit_in_bytes"] = &fstest.MapFile{Data: []byte(limit)}, &fstest.MapFile{Data: []byte(limit)}
+			fsys[dir+"/memory.current"], fsys[dir+"/memory.stat"] = &fstest.MapFile{Data: []byte(limit)}, &fstest.MapFile{Data: []byte(stat)}
+		}
+		if n := available(fsys); n < 0 {
+			t.Errorf("%d bytes", n)
+		}
+	})
+}
+
+func BenchmarkFit(b *testing.B) {
+	s := gptOSS(36, 128)
+	m := counted(b, s)
+	for b.Loop() {
+		if _, err := Fit(s, model.Limits{}, 62<<30, m.Estimate); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
