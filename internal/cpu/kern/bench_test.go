@@ -169,8 +169,8 @@ func BenchmarkPack(b *testing.B) {
 		b.Run(name(dt), func(b *testing.B) {
 			p := NewPool(2)
 			defer p.Close()
-			w := randomTensor(rand.New(rand.NewPCG(7, 7)), dt, 1, 512, 2816)
-			b.SetBytes(w.Bytes())
+			w := benchTensor(b, dt, 5760, 2816)
+			b.SetBytes(int64(w.Rows()) * int64(len(w.Row(0).Data)+len(w.Row(0).Scales)))
 			for b.Loop() {
 				m, err := Pack(w, Options{}, p)
 				if err != nil {

@@ -111,8 +111,8 @@ func (f family) group(b []byte, nb int) group {
 
 // nibs stores the 16 nibble bytes of block b, row r, in canonical order.
 func (g group) nibs(b, r int, lo, hi uint64) {
-	d := g.quants[b*256+4*r:][: 192+4 : 192+4]
-	binary.LittleEndian.PutUint32(d, uint32(lo))
+	d := (*[192 + 4]byte)(g.quants[b*256+4*r:])
+	binary.LittleEndian.PutUint32(d[0:], uint32(lo))
 	binary.LittleEndian.PutUint32(d[64:], uint32(lo>>32))
 	binary.LittleEndian.PutUint32(d[128:], uint32(hi))
 	binary.LittleEndian.PutUint32(d[192:], uint32(hi>>32))
@@ -120,9 +120,9 @@ func (g group) nibs(b, r int, lo, hi uint64) {
 
 // bytes stores the 32 quants of block b, row r, each exclusive-ored with flip.
 func (g group) bytes(b, r int, src []byte, flip uint64) {
-	d := g.quants[b*512+4*r:][: 448+4 : 448+4]
+	d, s := (*[448 + 4]byte)(g.quants[b*512+4*r:]), (*[32]byte)(src)
 	for z := range 4 {
-		v := binary.LittleEndian.Uint64(src[8*z:]) ^ flip
+		v := binary.LittleEndian.Uint64(s[8*z:]) ^ flip
 		binary.LittleEndian.PutUint32(d[128*z:], uint32(v))
 		binary.LittleEndian.PutUint32(d[128*z+64:], uint32(v>>32))
 	}
