@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,17 +83,24 @@ type jsonMerges []jsonMerge
 type jsonMerge struct{ left, right string }
 
 func (list *jsonMerges) UnmarshalJSON(data []byte) error {
-	var lines []string
-	if json.Unmarshal(data, &lines) == nil {
-		for rank, line := range lines {
-			m, err := parseMerge(line)
-			if err != nil {
-				return fmt.Errorf("merge %d: %w", rank, err)
-			}
-			*list = append(*list, m)
-		}
-		return nil
+	if bytes.HasPrefix(bytes.TrimLeft(data[1:], " \t\r\n"), []byte("[")) {
+		return list.fromPairs(data)
 	}
+	var lines []string
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return err
+	}
+	for rank, line := range lines {
+		m, err := parseMerge(line)
+		if err != nil {
+			return fmt.Errorf("merge %d: %w", rank, err)
+		}
+		*list = append(*list, m)
+	}
+	return nil
+}
+
+func (list *jsonMerges) fromPairs(data []byte) error {
 	var pairs [][]string
 	if err := json.Unmarshal(data, &pairs); err != nil {
 		return err
