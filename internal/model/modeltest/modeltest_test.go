@@ -29,7 +29,7 @@ func TestTiny(t *testing.T) {
 				t.Fatal(err)
 			}
 			st := oracle.Start()
-			for p := range int32(12) {
+			for p := range int32(6) {
 				logits := st.Step(p * 7)
 				sane(t, "logits", logits, 100)
 				for _, x := range st.Hidden {
@@ -302,25 +302,25 @@ func TestCompare(t *testing.T) {
 		tolerance Tolerance
 		ok        bool
 	}{
-		{"equal", want, Float32, true},
-		{"shifted rows", changed(func(r, _ int, v float64) float64 { return v + float64(r) }), Float32, true},
-		{"a little off", changed(func(_, i int, v float64) float64 { return v + 1e-4*float64(i%3) }), Float32, true},
+		{"equal", want, Float32(), true},
+		{"shifted rows", changed(func(r, _ int, v float64) float64 { return v + float64(r) }), Float32(), true},
+		{"a little off", changed(func(_, i int, v float64) float64 { return v + 1e-4*float64(i%3) }), Float32(), true},
 		{"one logit off", changed(func(r, i int, v float64) float64 {
 			if r == 2 && i == 7 {
 				return v + 0.01
 			}
 			return v
-		}), Float32, false},
-		{"flatter", changed(func(_, _ int, v float64) float64 { return v * 0.99 }), Int8, true},
-		{"much flatter", changed(func(_, _ int, v float64) float64 { return v * 0.7 }), Int8, false},
+		}), Float32(), false},
+		{"flatter", changed(func(_, _ int, v float64) float64 { return v * 0.99 }), Int8(), true},
+		{"much flatter", changed(func(_, _ int, v float64) float64 { return v * 0.7 }), Int8(), false},
 		{"another favourite", changed(func(r, i int, v float64) float64 {
 			if r == 1 && i == best(1) {
 				return v - 5
 			}
 			return v
 		}), Tolerance{Argmax: 0.97}, false},
-		{"not a number", changed(func(_, _ int, v float64) float64 { return math.NaN() }), Float32, false},
-		{"not a number, int8", changed(func(_, _ int, v float64) float64 { return math.NaN() }), Int8, false},
+		{"not a number", changed(func(int, int, float64) float64 { return math.NaN() }), Float32(), false},
+		{"not a number, int8", changed(func(int, int, float64) float64 { return math.NaN() }), Int8(), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestDistributions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Check(Float32); err != nil || d.Rows != rows {
+		if err := d.Check(Float32()); err != nil || d.Rows != rows {
 			t.Errorf("chunk %d: %+v, error %v, want %d rows within float32", chunk, d, err, rows)
 		}
 	}
