@@ -17,8 +17,8 @@ type Vocab struct {
 	AddBOS, AddEOS bool  // put BOS before, EOS after plain text
 }
 
-// FromGGUF reads the vocabulary of a GGUF file (formats.md §6). It keeps no
-// reference to v, but its strings may share memory with v's.
+// FromGGUF reads the vocabulary of a GGUF file (formats.md §6). It copies what it
+// keeps, so v's strings may lie in a mapped file that is closed later.
 func FromGGUF(v Vocab) (*BPE, error) {
 	t, err := v.build()
 	if err != nil {

@@ -1,8 +1,6 @@
 package token
 
-import (
-	"slices"
-)
+import "slices"
 
 // A Prompt is built from parts: control ids, trusted markup and anyone's text.
 // The text between two ids is encoded in one go, so how it was cut into parts does
