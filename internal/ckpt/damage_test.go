@@ -665,3 +665,61 @@ func replaceTensor(t *testing.T, dir, name string, change func(e *stEntry)) {
 	change(&entries[i])
 	mustWrite(t, shard, encodeShard(entries, nil))
 }
+
+// CKP-1: headers made to cost as much memory as possible for their size.
+func TestHeaderMemory(t *testing.T) {
+	entries := func(format string) string {
+		var b strings.Builder
+		for i := range maxTensors {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	header := "{" + entries(`"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`) + "}"
+	shard := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	var tensors, keys, words ggufImage
+	for i := range maxTensors {
+		tensors.tensors = append(tensors.tensors, ggufTensor{fmt.Sprintf("%x", i), 0, []uint64{1}, nil})
+	}
+	for i := range maxKeys {
+		keys.keys = append(keys.keys, ggufKey{fmt.Sprintf("%x", i), ggufU8, []byte{0}})
+	}
+	words.set("w", ggufArray, append(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, ggufString), maxStrings), make([]byte, 8*maxStrings)...))
+	gguf := func(data []byte) error {
+		g, err := readGGUF(&file{path: "x", data: data})
+		if err == nil {
+			g.keys["w"].strings()
+		}
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		ok   bool
+		read func(data []byte) error
+	}{
+		{"safetensors", shard, true, func(data []byte) error {
+			list, err := readSafetensors(&file{path: "x", data: data})
+			return errors.Join(err, (&Model{stored: map[string]stored{}}).add(list))
+		}},
+		{"index", []byte(`{"weight_map":{` + entries(`"%x":"a.safetensors",`) + "}}"), true, func(data []byte) error {
+			_, err := readIndex("x", data)
+			return err
+		}},
+		{"gguf tensors", tensors.encode(), false, gguf}, // the second offset is wrong: all are read before
+		{"gguf keys", keys.encode(), true, gguf},
+		{"gguf strings", words.encode(), true, gguf},
+		{"config", []byte(`{"model_type":[` + strings.Repeat("[],", maxConfig/3-10) + "[]]}"), false, func(data []byte) error {
+			_, _, err := readConfig("x", data)
+			return err
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bounded(t, len(c.data), func() {
+				if err := c.read(c.data); (err == nil) != c.ok {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -24,7 +24,9 @@ func bounded(t *testing.T, n int, f func()) {
 	runtime.ReadMemStats(&before)
 	f()
 	runtime.ReadMemStats(&after)
-	if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+2*n); got > limit {
+	got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+2*n)
+	t.Logf("%d bytes allocated for %d", got, n)
+	if got > limit {
 		t.Errorf("%d bytes allocated for a header of %d, limit %d", got, n, limit)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	maxKeys      = 1 << 16
 	maxKeyLen    = 65535
 	maxNameLen   = 64
-	maxStrings   = 1 << 21 // elements of a string array that is read
+	maxStrings   = 1 << 20 // elements of a string array that is read
 	maxElements  = 1 << 30
 	maxAlignment = 1 << 20
 )

@@ -13,7 +13,7 @@ import (
 // a lying header from costing memory and lie far above any published file.
 const (
 	maxHeader  = 100_000_000 // bytes
-	maxTensors = 1 << 18
+	maxTensors = 1 << 16
 	maxDims    = 8
 )
 
@@ -80,7 +80,8 @@ func (t *stored) readEntry(s *scanner, data int64) {
 			s.err = &Error{Kind: Damaged, File: s.path, Tensor: t.name, Offset: s.base + int64(at), Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
 		}
 	}
-	var offsets []int64
+	var offsets [2]int64
+	var count int // of offsets
 	var seen [3]int
 	s.object(func(key string) {
 		switch key {
@@ -98,9 +99,13 @@ func (t *stored) readEntry(s *scanner, data int64) {
 		case "data_offsets":
 			seen[2]++
 			s.array(func() {
-				if offsets = append(offsets, s.uint()); len(offsets) > 2 {
+				n := s.uint()
+				if count == len(offsets) {
 					bad("data_offsets", "[begin, end]", "more numbers")
+					return
 				}
+				offsets[count] = n
+				count++
 			})
 		default:
 			s.skip(0)
@@ -120,7 +125,7 @@ func (t *stored) readEntry(s *scanner, data int64) {
 	switch room := s.base + int64(len(s.data)); {
 	case s.err != nil:
 		return
-	case len(offsets) != 2 || offsets[0] > offsets[1] || offsets[1] > int64(len(t.file.data))-room:
+	case count != 2 || offsets[0] > offsets[1] || offsets[1] > int64(len(t.file.data))-room:
 		bad("data_offsets", fmt.Sprintf("0 <= begin <= end <= %d", int64(len(t.file.data))-room), fmt.Sprint(offsets))
 	case elems*kind.bits%8 != 0 || elems*kind.bits/8 != offsets[1]-offsets[0]:
 		bad("data_offsets", fmt.Sprintf("%d bytes for %s %v", elems*kind.bits/8, t.typeName, t.shape), fmt.Sprintf("%v, %d bytes", offsets, offsets[1]-offsets[0]))
