@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"ossian/internal/hub"
@@ -19,10 +20,10 @@ import (
 )
 
 // serveModel serves the files of dir as the repository org/tiny and counts requests.
-func serveModel(t *testing.T, dir string) (url string, requests *int) {
+func serveModel(t *testing.T, dir string) (url string, requests *atomic.Int64) {
 	t.Helper()
 	const commit = "0123456789abcdef0123456789abcdef01234567"
-	requests = new(int)
+	requests = new(atomic.Int64)
 	type entry map[string]any
 	var list []entry
 	files, err := os.ReadDir(dir)
@@ -49,7 +50,7 @@ func serveModel(t *testing.T, dir string) (url string, requests *int) {
 	mux.HandleFunc("/api/models/org/tiny/tree/"+commit, func(w http.ResponseWriter, r *http.Request) { json.NewEncoder(w).Encode(list) })
 	mux.Handle("/org/tiny/resolve/"+commit+"/", http.StripPrefix("/org/tiny/resolve/"+commit, http.FileServer(http.Dir(dir))))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*requests++
+		requests.Add(1)
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -67,7 +68,7 @@ func runRoot(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), status.String(), err
 }
 
-// pull, then inspect by name: the whole way through the command line.
+// pull, then inspect by name.
 func TestPullAndInspect(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -101,21 +102,29 @@ func TestPullAndInspect(t *testing.T) {
 	if after, err := os.Stat(seal); err != nil || !os.SameFile(before, after) {
 		t.Errorf("the seal was made again although nothing was fetched (%v)", err)
 	}
-	stdout, _, err = runRoot(t, "inspect", "org/tiny", "--verify")
+	stdout, err = runInspect(t, fixedMachine(), "org/tiny", "--verify")
 	if err != nil || !strings.HasPrefix(stdout, "model         org/tiny (qwen3, safetensors)\n") || !strings.Contains(stdout, "every byte is as sealed") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 
 	t.Setenv("HF_HUB_OFFLINE", "1")
-	n := *requests
+	n := requests.Load()
 	if _, _, err = runRoot(t, "pull", "org/tiny"); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
 		t.Errorf("offline: %v", err)
 	}
-	if _, _, err = runRoot(t, "inspect", "org/tiny"); err != nil {
+	if _, err = runInspect(t, fixedMachine(), "org/tiny"); err != nil {
 		t.Errorf("offline: %v", err)
 	}
-	if *requests != n {
-		t.Errorf("offline: %d requests", *requests-n)
+	if now := requests.Load(); now != n {
+		t.Errorf("offline: %d requests", now-n)
+	}
+}
+
+func TestRootHasCommands(t *testing.T) {
+	for _, name := range []string{"pull", "inspect"} {
+		if c, _, err := root().Find([]string{name}); err != nil || c.Name() != name {
+			t.Errorf("%s: %v, %v", name, c, err)
+		}
 	}
 }
 
