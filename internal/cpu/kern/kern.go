@@ -21,6 +21,7 @@ const (
 	AVX512              // AVX-512 F, BW, VL, DQ, VBMI and VNNI
 )
 
+// String returns the name by which users choose the level.
 func (l Level) String() string {
 	switch l {
 	case Go:

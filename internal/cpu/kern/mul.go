@@ -20,31 +20,32 @@ type Acts struct {
 	x           []float32
 	rows, width int
 
-	shared [packed]struct { // tiles of all rows in order
-		valid bool
-		level Level
-		buf   []byte
-		tiles []tile
-	}
-	own      []byte // tiles of jobs that choose rows
-	ownTiles []tile
+	shared [packed]tiling // of all rows in order, by the family that wants it
+	own    tiling         // of the jobs in progress where they choose rows
 
 	m       *Matrix // the product in progress
 	dst     []float32
 	bias    []float32
 	jobs    []Job
-	buf     []byte
-	tiles   []tile
+	tiling  *tiling
 	tasks   []task
 	scratch [][]float32 // decoded weight rows of each worker
 
 	quantise, multiply func(worker, chunk int) // method values, made once
 }
 
+// A tiling is rows of activations cut into tiles, quantised or not.
+type tiling struct {
+	valid bool // for the activations and the level
+	level Level
+	tiles []tile
+	buf   []byte // empty if the tiles are float32
+}
+
 // A tile is T rows of a job, first to first+T-1 of its list, quantised at off.
 type tile struct{ job, first, T, off int }
 
-// A task is the rows from..to-1 (or row groups) of a job's matrix times the
+// A task is the row groups from..to-1 of a job's matrix times the
 // tiles lo..hi-1.
 type task struct{ job, from, to, lo, hi int }
 
@@ -59,9 +60,9 @@ func (a *Acts) Set(x []float32, rows, width int) {
 func (a *Acts) row(i int) []float32 { return a.x[i*a.width:][:a.width] }
 
 // Mul computes dst[Y[i]] = m[E]·x[X[i]] + bias[E] for every row i of every job.
-// dst has rows of out floats, bias is [E, out] or nil. No two jobs may share a
-// row of dst. The jobs' work is one list of chunks for p, so that small jobs
-// (experts) fill all workers.
+// dst has rows of out floats and does not overlap x; bias is [E, out] or nil. No
+// two jobs may share a row of dst. The jobs' work is one list of chunks for p, so
+// that small jobs (experts) fill all workers.
 func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job) {
 	if x.width != m.in || bias != nil && len(bias) != m.e*m.out {
 		panic(fmt.Sprintf("kern: activations of width %d and %d biases for a stack [%d, %d, %d]", x.width, len(bias), m.e, m.out, m.in))
@@ -76,19 +77,17 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 	if m.quantised() {
 		x.prepare(p)
 	} else {
-		x.tiles = x.ownTiles
-		x.split()
-		x.ownTiles = x.tiles
+		x.split(&x.own)
 		x.growScratch(p.Workers())
 	}
 	x.plan(p.Workers())
 	p.Run(len(x.tasks), x.multiply)
-	x.m, x.dst, x.bias, x.jobs = nil, nil, nil, nil
+	x.m, x.dst, x.bias, x.jobs, x.tiling = nil, nil, nil, nil, nil
 }
 
 func (m *Matrix) check(dst []float32, x *Acts, j *Job) {
 	n := j.rows(x)
-	bad := j.E < 0 || j.E >= m.e || j.Y != nil && len(j.Y) != n || j.X == nil && n != x.rows || j.Y == nil && n*m.out > len(dst)
+	bad := j.E < 0 || j.E >= m.e || j.Y != nil && len(j.Y) != n || j.Y == nil && n*m.out > len(dst)
 	for _, r := range j.X {
 		bad = bad || r < 0 || int(r) >= x.rows
 	}
@@ -122,35 +121,32 @@ func (j *Job) target(i int) int {
 	return int(j.Y[i])
 }
 
-// prepare quantises the rows of the jobs into tiles.
+// prepare quantises the rows of the jobs into tiles, unless a product with all
+// rows has done so before.
 func (x *Acts) prepare(p *Pool) {
-	s := &x.shared[x.m.fam]
+	l, t := x.m.opt.Level, &x.own
 	whole := len(x.jobs) == 1 && x.jobs[0].X == nil
-	if whole && s.valid && s.level == x.m.opt.Level {
-		x.buf, x.tiles = s.buf, s.tiles
-		return
-	}
-	x.buf, x.tiles = x.own, x.ownTiles
 	if whole {
-		x.buf, x.tiles = s.buf, s.tiles
+		t = &x.shared[x.m.fam]
+		if t.valid && t.level == l {
+			x.tiling = t
+			return
+		}
 	}
-	bytes := x.split()
-	x.buf = slices.Grow(x.buf[:0], bytes)[:bytes]
-	p.Run(len(x.tiles), x.quantise)
-	if whole {
-		s.valid, s.level, s.buf, s.tiles = true, x.m.opt.Level, x.buf, x.tiles
-		return
-	}
-	x.own, x.ownTiles = x.buf, x.tiles
+	bytes := x.split(t)
+	t.buf = slices.Grow(t.buf[:0], bytes)[:bytes]
+	p.Run(len(t.tiles), x.quantise)
+	t.valid, t.level = whole, l
 }
 
-// split cuts the rows of the jobs into tiles and returns the bytes they take.
-func (x *Acts) split() (off int) {
-	x.tiles = x.tiles[:0]
+// split cuts the rows of the jobs into the tiles of t, which becomes the tiling
+// of the product, and returns the bytes they take.
+func (x *Acts) split(t *tiling) (off int) {
+	x.tiling, t.tiles = t, t.tiles[:0]
 	for i := range x.jobs {
 		for n, first := x.jobs[i].rows(x), 0; first < n; {
 			T := x.m.tileRows(n - first)
-			x.tiles = append(x.tiles, tile{job: i, first: first, T: T, off: off})
+			t.tiles = append(t.tiles, tile{job: i, first: first, T: T, off: off})
 			first += T
 			off += tileBytes * T * (x.m.in / 32)
 		}
@@ -159,9 +155,9 @@ func (x *Acts) split() (off int) {
 }
 
 func (x *Acts) quantiseTile(_, c int) {
-	t := &x.tiles[c]
+	t := &x.tiling.tiles[c]
 	job, nb := &x.jobs[t.job], x.m.in/32
-	buf := x.buf[t.off:][:tileBytes*t.T*nb]
+	buf := x.tiling.buf[t.off:][:tileBytes*t.T*nb]
 	for i := range t.T {
 		x.m.opt.Level.quantise(x.row(job.source(t.first+i)), buf, t.T, i)
 		x.m.fam.finish(buf, nb, t.T, i)
@@ -194,11 +190,12 @@ func (m *Matrix) groupTime(n int) int {
 func (x *Acts) plan(workers int) {
 	x.tasks = x.tasks[:0]
 	units := (x.m.out + groupRows - 1) / groupRows
-	for lo := 0; lo < len(x.tiles); {
-		job := x.tiles[lo].job
+	tiles := x.tiling.tiles
+	for lo := 0; lo < len(tiles); {
+		job := tiles[lo].job
 		n := x.jobs[job].rows(x)
 		hi := lo
-		for hi < len(x.tiles) && x.tiles[hi].job == job {
+		for hi < len(tiles) && tiles[hi].job == job {
 			hi++
 		}
 		step := max(1, min(30_000/max(1, x.m.groupTime(n)), units*len(x.jobs)/(4*workers)))
@@ -233,8 +230,8 @@ func (x *Acts) multiplyPacked(t *task) {
 			if x.bias != nil {
 				copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
 			}
-			for _, tl := range x.tiles[lo:min(lo+cached, t.hi)] {
-				m.opt.Level.tile(g, x.buf[tl.off:][:tileBytes*tl.T*nb], nb, tl.T, &bias, &y)
+			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
+				m.opt.Level.tile(g, x.tiling.buf[tl.off:][:tileBytes*tl.T*nb], nb, tl.T, &bias, &y)
 				for k := range tl.T {
 					copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
 				}
@@ -263,7 +260,7 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 		for i := t.from * groupRows; i < min(t.to*groupRows, m.out); i += dotRows {
 			rows := min(dotRows, m.out-i)
 			f := m.weightRows(job.E, i, rows, &ws, tmp)
-			for _, tl := range x.tiles[lo:min(lo+cached, t.hi)] {
+			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
 				for k := range tl.T {
 					xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
 				}
