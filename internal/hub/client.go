@@ -17,7 +17,8 @@ const (
 	maxPage    = 64 << 20 // bytes of one API answer
 	maxFile    = 1 << 44  // bytes of one file
 	maxEntries = 200_000  // files of one repository
-	maxWait    = time.Minute * 5
+	maxWait    = 5 * time.Minute
+	apiTries   = 4
 	baseWait   = time.Second // before the first retry; doubles up to 32 times
 )
 
@@ -32,6 +33,9 @@ func newClient(cfg Config) (*client, error) {
 	base, err := url.Parse(strings.TrimRight(cfg.Endpoint, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, fmt.Errorf("endpoint %q: expected http(s)://host[/path]", cfg.Endpoint)
+	}
+	if base.User != nil { // it would show in messages
+		return nil, fmt.Errorf("endpoint on %s: a user in the address is not supported, set HF_TOKEN", base.Host)
 	}
 	c := &client{cfg: cfg, base: base}
 	c.http = &http.Client{Transport: cfg.Transport, CheckRedirect: c.redirect}
@@ -174,8 +178,8 @@ func permanent(err error) bool {
 }
 
 // json fetches u into v, a pointer, and returns the address of the next page.
-func (c *client) json(ctx context.Context, u *url.URL, v any) (next *url.URL, err error) {
-	err = c.retry(ctx, 4, func() (bool, error) {
+func (c *client) json(ctx context.Context, tries int, u *url.URL, v any) (next *url.URL, err error) {
+	err = c.retry(ctx, tries, func() (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Stall)
 		defer cancel()
 		res, err := c.get(ctx, u, nil)
@@ -241,7 +245,7 @@ func (r *remote) check() error {
 func (c *client) commit(ctx context.Context, n Name) (string, error) {
 	var info struct{ SHA string }
 	org, name, _ := strings.Cut(n.Repo, "/")
-	if _, err := c.json(ctx, c.at("api", "models", org, name, "revision", n.revision()), &info); err != nil {
+	if _, err := c.json(ctx, apiTries, c.at("api", "models", org, name, "revision", n.revision()), &info); err != nil {
 		return "", c.explain(ctx, n, err)
 	}
 	if !commitID.MatchString(info.SHA) {
@@ -265,7 +269,7 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 				Size int64
 			}
 		}
-		next, err := c.json(ctx, u, &page)
+		next, err := c.json(ctx, apiTries, u, &page)
 		if err != nil {
 			return nil, c.explain(ctx, n, err)
 		}
@@ -315,7 +319,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		var found []struct{ ID string }
 		u := c.at("api", "models")
 		u.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
-		if _, err := c.json(ctx, u, &found); err != nil {
+		if _, err := c.json(ctx, 1, u, &found); err != nil {
 			return ""
 		}
 		var ids []string
@@ -325,7 +329,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		return c.hint(nearest(n.Repo, ids))
 	}
 	var refs struct{ Branches, Tags []struct{ Name string } }
-	if _, err := c.json(ctx, c.at("api", "models", org, name, "refs"), &refs); err != nil {
+	if _, err := c.json(ctx, 1, c.at("api", "models", org, name, "refs"), &refs); err != nil {
 		return ""
 	}
 	var names []string

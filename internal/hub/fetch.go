@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -40,7 +39,7 @@ func (p *pull) fetch(ctx context.Context, r *remote) error {
 	}
 	defer part.Close()
 	t := &transfer{p: p, r: r, part: part, hash: r.newHash()}
-	if err := t.resume(); err != nil {
+	if err := t.resume(ctx); err != nil {
 		return err
 	}
 	err = t.run(ctx)
@@ -80,17 +79,25 @@ func (r *remote) newHash() hash.Hash {
 }
 
 // resume takes over the bytes of an earlier run.
-func (t *transfer) resume() error {
-	n, err := io.Copy(t.hash, io.LimitReader(t.part, t.r.Size+1))
-	if err != nil {
-		return err
+func (t *transfer) resume(ctx context.Context) error {
+	buf := make([]byte, 1<<20)
+	for ctx.Err() == nil {
+		n, err := t.part.Read(buf)
+		t.hash.Write(buf[:n])
+		t.n += int64(n)
+		t.mixed = t.n > 0
+		t.p.advance(int64(n))
+		if t.n > t.r.Size {
+			return t.restart()
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if n > t.r.Size {
-		return t.restart()
-	}
-	t.n, t.mixed = n, n > 0
-	t.p.advance(n)
-	return nil
+	return context.Cause(ctx)
 }
 
 // restart forgets all bytes.
@@ -205,10 +212,10 @@ func (t *transfer) accept(res *http.Response) error {
 
 // write appends b to the part and to the hash.
 func (t *transfer) write(b []byte) error {
-	n, err := io.Copy(t.part, bytes.NewReader(b))
+	n, err := t.part.Write(b)
 	t.hash.Write(b[:n])
-	t.n += n
-	t.p.fetched.Add(n)
-	t.p.advance(n)
+	t.n += int64(n)
+	t.p.fetched.Add(int64(n))
+	t.p.advance(int64(n))
 	return err
 }

@@ -781,7 +781,7 @@ func FuzzNextPage(f *testing.F) {
 }
 
 func TestNewClientEndpoint(t *testing.T) {
-	for endpoint, ok := range map[string]bool{"https://hub": true, "http://127.0.0.1:80/hf/": true, "hub": false, "ftp://hub": false, "https://": false, "%": false} {
+	for endpoint, ok := range map[string]bool{"https://hub": true, "http://127.0.0.1:80/hf/": true, "hub": false, "ftp://hub": false, "https://": false, "%": false, "https://me:secret@hub": false} {
 		c, err := newClient(Config{Endpoint: endpoint}.withDefaults())
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", endpoint, err)
@@ -789,5 +789,26 @@ func TestNewClientEndpoint(t *testing.T) {
 		if ok && c.at("api", "a b", "refs/pr/1").String() != strings.TrimRight(endpoint, "/")+"/api/a%20b/refs%2Fpr%2F1" {
 			t.Errorf("%q: %s", endpoint, c.at("api", "a b", "refs/pr/1"))
 		}
+	}
+}
+
+// Taking over the bytes of an earlier run reads them all; a signal must end that too.
+func TestResumeIsCancellable(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	part, err := root.Create("part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer part.Close()
+	r := &remote{Size: 10, Blob: gitID(nil)}
+	tr := &transfer{p: &pull{}, r: r, part: part, hash: r.newHash()}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tr.resume(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
