@@ -46,6 +46,19 @@ func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Po
 	}
 }
 
+// scoresAsm returns how many of the n keys it has done: as many as fill registers.
+func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n int) (done int) {
+	keys, step := 4, 4
+	if l == AVX2 {
+		keys, step = 2, 3
+	}
+	done = n &^ (keys - 1)
+	for h := 0; h < heads && done > 0; h += step {
+		scoresKernel(l, f, min(step, heads-h), &dst[h*ldd], 4*ldd, &q[h*d], 4*d, (*byte)(k), ldk, d, done)
+	}
+	return done
+}
+
 func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v unsafe.Pointer, ldv, n, d int) {
 	rows := (*byte)(v)
 	switch {

@@ -21,6 +21,10 @@ func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, i
 	panic(noKernels)
 }
 
+func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int) int {
+	panic(noKernels)
+}
+
 func weighAsm(Level, family, int, *float32, int, *float32, int, unsafe.Pointer, int, int, int) {
 	panic(noKernels)
 }

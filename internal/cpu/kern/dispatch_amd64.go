@@ -335,3 +335,54 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n int, y *float32) {
 		}
 	}
 }
+
+func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {
+	if l == AVX2 {
+		switch f {
+		case bf16:
+			switch T {
+			case 1:
+				scoresBF161AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresBF162AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresBF163AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		case f32:
+			switch T {
+			case 1:
+				scoresF321AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresF322AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresF323AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		}
+	}
+	if l == AVX512 {
+		switch f {
+		case bf16:
+			switch T {
+			case 1:
+				scoresBF161AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresBF162AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresBF163AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 4:
+				scoresBF164AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		case f32:
+			switch T {
+			case 1:
+				scoresF321AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresF322AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresF323AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 4:
+				scoresF324AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		}
+	}
+}

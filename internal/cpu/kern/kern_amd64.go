@@ -544,6 +544,21 @@ func dotsF322AVX2(w **byte, x **byte, n int, y *float32)
 //go:noescape
 func dotsF323AVX2(w **byte, x **byte, n int, y *float32)
 
+// scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresBF162AVX2 multiplies n keys of BF16, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresBF163AVX2 multiplies n keys of BF16, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
 // weighBF161AVX2 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -553,6 +568,21 @@ func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int
 //
 //go:noescape
 func weighBF164AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// scoresF321AVX2 multiplies n keys of F32, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresF322AVX2 multiplies n keys of F32, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresF323AVX2 multiplies n keys of F32, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
 
 // weighF321AVX2 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes.
 //
@@ -684,6 +714,26 @@ func dotsF325AVX512(w **byte, x **byte, n int, y *float32)
 //go:noescape
 func dotsF326AVX512(w **byte, x **byte, n int, y *float32)
 
+// scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresBF162AVX512 multiplies n keys of BF16, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresBF163AVX512 multiplies n keys of BF16, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresBF164AVX512 multiplies n keys of BF16, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
 // weighBF161AVX512 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -693,6 +743,26 @@ func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv i
 //
 //go:noescape
 func weighBF164AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// scoresF321AVX512 multiplies n keys of F32, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresF322AVX512 multiplies n keys of F32, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresF323AVX512 multiplies n keys of F32, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresF324AVX512 multiplies n keys of F32, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
 
 // weighF321AVX512 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes.
 //

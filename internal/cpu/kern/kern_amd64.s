@@ -18764,6 +18764,252 @@ loop:
 	VZEROUPPER
 	RET
 
+// func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·scoresBF161AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ dst+0(FP), BX
+	MOVQ n+56(FP), SI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   DI, DI
+
+loop:
+	VPMOVZXWD    (AX)(DI*2), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    (CX)(DI*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMOVUPS      (DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVZXWD    16(AX)(DI*2), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPMOVZXWD    16(CX)(DI*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMOVUPS      32(DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, DI
+	CMPQ         DI, d+48(FP)
+	JL           loop
+	MOVQ         BX, DI
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (DI)
+	ADDQ         ldd+8(FP), DI
+	ADDQ         $0x08, BX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, SI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·scoresBF162AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ dst+0(FP), SI
+	MOVQ n+56(FP), DI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R8, R8
+
+loop:
+	VPMOVZXWD    (AX)(R8*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (CX)(R8*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMOVUPS      (DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VMOVUPS      (BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVZXWD    16(AX)(R8*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(CX)(R8*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMOVUPS      32(DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      32(BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, R8
+	CMPQ         R8, d+48(FP)
+	JL           loop
+	MOVQ         SI, R8
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	ADDQ         $0x08, SI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, DI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·scoresBF163AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ BX, SI
+	ADDQ ldq+24(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	XORQ   R9, R9
+
+loop:
+	VPMOVZXWD    (AX)(R9*2), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VPMOVZXWD    (CX)(R9*2), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VMOVUPS      (DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y2
+	VMOVUPS      (BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y6
+	VMOVUPS      (SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y10
+	VPMOVZXWD    16(AX)(R9*2), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VPMOVZXWD    16(CX)(R9*2), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VMOVUPS      32(DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      32(BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y5
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      32(SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y9
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, R9
+	CMPQ         R9, d+48(FP)
+	JL           loop
+	MOVQ         DI, R9
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y9, Y8, Y0
+	VADDPS       Y11, Y10, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	ADDQ         $0x08, DI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, R8
+	JNZ          keys
+	VZEROUPPER
+	RET
+
 // func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·weighBF161AVX2(SB), NOSPLIT, $0-64
@@ -18887,6 +19133,240 @@ loop16:
 	JMP          wide
 
 narrow:
+	VZEROUPPER
+	RET
+
+// func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, FMA3
+TEXT ·scoresF321AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ dst+0(FP), BX
+	MOVQ n+56(FP), SI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   DI, DI
+
+loop:
+	VMOVUPS      (AX)(DI*4), Y4
+	VMOVUPS      (CX)(DI*4), Y5
+	VMOVUPS      (DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VMOVUPS      32(AX)(DI*4), Y4
+	VMOVUPS      32(CX)(DI*4), Y5
+	VMOVUPS      32(DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, DI
+	CMPQ         DI, d+48(FP)
+	JL           loop
+	MOVQ         BX, DI
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (DI)
+	ADDQ         ldd+8(FP), DI
+	ADDQ         $0x08, BX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, SI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, FMA3
+TEXT ·scoresF322AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ dst+0(FP), SI
+	MOVQ n+56(FP), DI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R8, R8
+
+loop:
+	VMOVUPS      (AX)(R8*4), Y8
+	VMOVUPS      (CX)(R8*4), Y9
+	VMOVUPS      (DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VMOVUPS      (BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VMOVUPS      32(AX)(R8*4), Y8
+	VMOVUPS      32(CX)(R8*4), Y9
+	VMOVUPS      32(DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      32(BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, R8
+	CMPQ         R8, d+48(FP)
+	JL           loop
+	MOVQ         SI, R8
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	ADDQ         $0x08, SI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, DI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, FMA3
+TEXT ·scoresF323AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ BX, SI
+	ADDQ ldq+24(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	XORQ   R9, R9
+
+loop:
+	VMOVUPS      (AX)(R9*4), Y12
+	VMOVUPS      (CX)(R9*4), Y13
+	VMOVUPS      (DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y2
+	VMOVUPS      (BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y6
+	VMOVUPS      (SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y10
+	VMOVUPS      32(AX)(R9*4), Y12
+	VMOVUPS      32(CX)(R9*4), Y13
+	VMOVUPS      32(DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      32(BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y5
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      32(SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y9
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, R9
+	CMPQ         R9, d+48(FP)
+	JL           loop
+	MOVQ         DI, R9
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y9, Y8, Y0
+	VADDPS       Y11, Y10, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	ADDQ         $0x08, DI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, R8
+	JNZ          keys
 	VZEROUPPER
 	RET
 
@@ -22029,6 +22509,526 @@ loop:
 	VZEROUPPER
 	RET
 
+// func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresBF161AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	XORQ   R9, R9
+
+loop:
+	VPMOVZXWD     (AX)(R9*2), Z4
+	VPSLLD        $0x10, Z4, Z4
+	VPMOVZXWD     (CX)(R9*2), Z5
+	VPSLLD        $0x10, Z5, Z5
+	VPMOVZXWD     (DX)(R9*2), Z6
+	VPSLLD        $0x10, Z6, Z6
+	VPMOVZXWD     (BX)(R9*2), Z7
+	VPSLLD        $0x10, Z7, Z7
+	VMOVUPS       (SI)(R9*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x10, R9
+	CMPQ          R9, d+48(FP)
+	JL            loop
+	MOVQ          DI, R9
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R9)
+	ADDQ          ldd+8(FP), R9
+	ADDQ          $0x10, DI
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R8
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresBF162AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ dst+0(FP), R8
+	MOVQ n+56(FP), R9
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	XORQ   R10, R10
+
+loop:
+	VPMOVZXWD     (AX)(R10*2), Z8
+	VPSLLD        $0x10, Z8, Z8
+	VPMOVZXWD     (CX)(R10*2), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VPMOVZXWD     (DX)(R10*2), Z10
+	VPSLLD        $0x10, Z10, Z10
+	VPMOVZXWD     (BX)(R10*2), Z11
+	VPSLLD        $0x10, Z11, Z11
+	VMOVUPS       (SI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VMOVUPS       (DI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x10, R10
+	CMPQ          R10, d+48(FP)
+	JL            loop
+	MOVQ          R8, R10
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y8, Y3
+	VSHUFPS       $0xdd, Y0, Y8, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	ADDQ          $0x10, R8
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R9
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresBF163AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ dst+0(FP), R9
+	MOVQ n+56(FP), R10
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	XORQ   R11, R11
+
+loop:
+	VPMOVZXWD     (AX)(R11*2), Z12
+	VPSLLD        $0x10, Z12, Z12
+	VPMOVZXWD     (CX)(R11*2), Z13
+	VPSLLD        $0x10, Z13, Z13
+	VPMOVZXWD     (DX)(R11*2), Z14
+	VPSLLD        $0x10, Z14, Z14
+	VPMOVZXWD     (BX)(R11*2), Z15
+	VPSLLD        $0x10, Z15, Z15
+	VMOVUPS       (SI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z0
+	VFMADD231PS   Z16, Z13, Z1
+	VFMADD231PS   Z16, Z14, Z2
+	VFMADD231PS   Z16, Z15, Z3
+	VMOVUPS       (DI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z4
+	VFMADD231PS   Z16, Z13, Z5
+	VFMADD231PS   Z16, Z14, Z6
+	VFMADD231PS   Z16, Z15, Z7
+	VMOVUPS       (R8)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z8
+	VFMADD231PS   Z16, Z13, Z9
+	VFMADD231PS   Z16, Z14, Z10
+	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x10, R11
+	CMPQ          R11, d+48(FP)
+	JL            loop
+	MOVQ          R9, R11
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y12
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y12, Y3
+	VSHUFPS       $0xdd, Y0, Y12, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	ADDQ          $0x10, R9
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R10
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresBF164AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ R8, R9
+	ADDQ ldq+24(FP), R9
+	MOVQ dst+0(FP), R10
+	MOVQ n+56(FP), R11
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	XORQ   R12, R12
+
+loop:
+	VPMOVZXWD     (AX)(R12*2), Z16
+	VPSLLD        $0x10, Z16, Z16
+	VPMOVZXWD     (CX)(R12*2), Z17
+	VPSLLD        $0x10, Z17, Z17
+	VPMOVZXWD     (DX)(R12*2), Z18
+	VPSLLD        $0x10, Z18, Z18
+	VPMOVZXWD     (BX)(R12*2), Z19
+	VPSLLD        $0x10, Z19, Z19
+	VMOVUPS       (SI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VMOVUPS       (DI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VMOVUPS       (R8)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VMOVUPS       (R9)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x10, R12
+	CMPQ          R12, d+48(FP)
+	JL            loop
+	MOVQ          R10, R12
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y16
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y16, Y3
+	VSHUFPS       $0xdd, Y0, Y16, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	ADDQ          $0x10, R10
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R11
+	JNZ           keys
+	VZEROUPPER
+	RET
+
 // func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 // Requires: AVX, AVX512F
 TEXT ·weighBF161AVX512(SB), NOSPLIT, $0-64
@@ -22224,6 +23224,510 @@ loop16:
 	VMOVUPS      Z3, (BX)
 
 end:
+	VZEROUPPER
+	RET
+
+// func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresF321AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	XORQ   R9, R9
+
+loop:
+	VMOVUPS       (AX)(R9*4), Z4
+	VMOVUPS       (CX)(R9*4), Z5
+	VMOVUPS       (DX)(R9*4), Z6
+	VMOVUPS       (BX)(R9*4), Z7
+	VMOVUPS       (SI)(R9*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x10, R9
+	CMPQ          R9, d+48(FP)
+	JL            loop
+	MOVQ          DI, R9
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R9)
+	ADDQ          ldd+8(FP), R9
+	ADDQ          $0x10, DI
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R8
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresF322AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ dst+0(FP), R8
+	MOVQ n+56(FP), R9
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	XORQ   R10, R10
+
+loop:
+	VMOVUPS       (AX)(R10*4), Z8
+	VMOVUPS       (CX)(R10*4), Z9
+	VMOVUPS       (DX)(R10*4), Z10
+	VMOVUPS       (BX)(R10*4), Z11
+	VMOVUPS       (SI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VMOVUPS       (DI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x10, R10
+	CMPQ          R10, d+48(FP)
+	JL            loop
+	MOVQ          R8, R10
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y8, Y3
+	VSHUFPS       $0xdd, Y0, Y8, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	ADDQ          $0x10, R8
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R9
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresF323AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ dst+0(FP), R9
+	MOVQ n+56(FP), R10
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	XORQ   R11, R11
+
+loop:
+	VMOVUPS       (AX)(R11*4), Z12
+	VMOVUPS       (CX)(R11*4), Z13
+	VMOVUPS       (DX)(R11*4), Z14
+	VMOVUPS       (BX)(R11*4), Z15
+	VMOVUPS       (SI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z0
+	VFMADD231PS   Z16, Z13, Z1
+	VFMADD231PS   Z16, Z14, Z2
+	VFMADD231PS   Z16, Z15, Z3
+	VMOVUPS       (DI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z4
+	VFMADD231PS   Z16, Z13, Z5
+	VFMADD231PS   Z16, Z14, Z6
+	VFMADD231PS   Z16, Z15, Z7
+	VMOVUPS       (R8)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z8
+	VFMADD231PS   Z16, Z13, Z9
+	VFMADD231PS   Z16, Z14, Z10
+	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x10, R11
+	CMPQ          R11, d+48(FP)
+	JL            loop
+	MOVQ          R9, R11
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y12
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y12, Y3
+	VSHUFPS       $0xdd, Y0, Y12, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	ADDQ          $0x10, R9
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R10
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresF324AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ R8, R9
+	ADDQ ldq+24(FP), R9
+	MOVQ dst+0(FP), R10
+	MOVQ n+56(FP), R11
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	XORQ   R12, R12
+
+loop:
+	VMOVUPS       (AX)(R12*4), Z16
+	VMOVUPS       (CX)(R12*4), Z17
+	VMOVUPS       (DX)(R12*4), Z18
+	VMOVUPS       (BX)(R12*4), Z19
+	VMOVUPS       (SI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VMOVUPS       (DI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VMOVUPS       (R8)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VMOVUPS       (R9)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x10, R12
+	CMPQ          R12, d+48(FP)
+	JL            loop
+	MOVQ          R10, R12
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y16
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y16, Y3
+	VSHUFPS       $0xdd, Y0, Y16, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	ADDQ          $0x10, R10
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R11
+	JNZ           keys
 	VZEROUPPER
 	RET
 

@@ -33,38 +33,26 @@ func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int,
 		return
 	}
 	checkHeads("scores", len(dst), ldd, n, len(q), len(k), ldk, heads, d)
-	if l > Go {
-		scores(l, dst, ldd, q, heads, d, k, ldk, n)
-		return
+	done := 0
+	if l > Go && d%lanes == 0 {
+		done = scoresAsm(l, dst, ldd, q, heads, d, unsafe.Pointer(&k[0]), int(unsafe.Sizeof(k[0]))*ldk, familyOfFloat[F](), n)
 	}
 	for h := range heads {
-		for j := range n {
-			dst[h*ldd+j] = scoreGo(q[h*d:][:d], k[j*ldk:][:d])
+		for j := done; j < n; j++ {
+			dst[h*ldd+j] = score(l, q[h*d:][:d], k[j*ldk:][:d])
 		}
 	}
 }
 
-// scores takes four keys and up to six heads at a time.
-func scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int, k []F, ldk, n int) {
-	var ks [dotRows]unsafe.Pointer
-	var qs [maxDot]unsafe.Pointer
-	var y [maxDot * dotRows]float32
-	f, tiles := familyOfFloat[F](), (heads+maxDot-1)/maxDot
-	for tile := range tiles {
-		h0, h1 := tile*heads/tiles, (tile+1)*heads/tiles
-		for h := h0; h < h1; h++ {
-			qs[h-h0] = unsafe.Pointer(&q[h*d])
-		}
-		for j := 0; j < n; j += dotRows {
-			for r := range ks {
-				ks[r] = unsafe.Pointer(&k[min(j+r, n-1)*ldk])
-			}
-			l.dots(f, &ks, &qs, d, h1-h0, &y)
-			for h := h0; h < h1; h++ {
-				copy(dst[h*ldd+j:h*ldd+min(n, j+dotRows)], y[(h-h0)*dotRows:])
-			}
-		}
+// score is one dot product of Scores.
+func score[F Float](l Level, q []float32, k []F) float32 {
+	if l == Go || len(q) == 0 {
+		return scoreGo(q, k)
 	}
+	p := unsafe.Pointer(&k[0])
+	var y [maxDot * dotRows]float32
+	l.dots(familyOfFloat[F](), &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{unsafe.Pointer(&q[0])}, len(q), 1, &y)
+	return y[0]
 }
 
 // Weigh adds n weighted value rows to acc: acc[h] += Σ_j p[h·ldp+j]·v[j], one

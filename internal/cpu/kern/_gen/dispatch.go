@@ -36,6 +36,18 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
+	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {\n")
+	for _, isa := range []isa{avx2, avx512} {
+		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
+		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}} {
+			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f[0])
+			for T := 1; T <= isa.headT; T++ {
+				fmt.Fprintf(&b, "case %d:\nscores%s%d%s(dst, ldd, q, ldq, k, ldk, d, n)\n", T, f[1], T, isa.name)
+			}
+			b.WriteString("}\n")
+		}
+		b.WriteString("}\n}\n")
+	}
 	b.WriteString("}\n")
 	src, err := format.Source(b.Bytes())
 	if err != nil {

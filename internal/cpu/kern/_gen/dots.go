@@ -24,51 +24,122 @@ func dots(isa isa, f string, T int) {
 	function(fmt.Sprintf("dots%s%d%s", f, T, isa.name), "func(w, x **byte, n int, y *float32)",
 		fmt.Sprintf("multiplies %d rows of %s with %d of float32, n elements, a multiple of 16; y[4t+r].", isa.dotR, f, T))
 	w, x, n := pointers("w", isa.dotR), pointers("x", T), param("n")
-	acc := make([][][]reg.VecVirtual, T)
-	for t := range acc {
-		acc[t] = make([][]reg.VecVirtual, isa.dotR)
-		for r := range acc[t] {
-			acc[t][r] = isa.zeroed()
+	p := newProducts(isa, f, w, x)
+	p.sum(n, ahead/2)
+	y := param("y")
+	for t := range x {
+		p.store(t, Mem{Base: y, Disp: 16 * t})
+	}
+	end()
+}
+
+// products are the sums of dot products of weight (or key) rows and activation
+// (or query) rows in registers.
+type products struct {
+	isa  isa
+	f    string
+	w, x []reg.GPVirtual
+	acc  [][][]reg.VecVirtual // [row of x][row of w]
+}
+
+func newProducts(isa isa, f string, w, x []reg.GPVirtual) *products {
+	p := &products{isa: isa, f: f, w: w, x: x, acc: make([][][]reg.VecVirtual, len(x))}
+	for t := range x {
+		for range w {
+			p.acc[t] = append(p.acc[t], isa.regs())
 		}
 	}
-	size := elementSize(f)
+	return p
+}
+
+// sum loops over n elements, a multiple of 16; prefetch is a distance in bytes or 0.
+func (p *products) sum(n Op, prefetch int) {
+	for _, rows := range p.acc {
+		for _, v := range rows {
+			for _, r := range v {
+				VXORPS(r, r, r)
+			}
+		}
+	}
+	size := elementSize(p.f)
 	k := GP64()
 	XORQ(k, k)
 	Label("loop")
-	for part := range lanes * 4 / isa.size {
-		at := part * isa.size / 4 // the first lane of this register
-		wv := make([]reg.VecVirtual, isa.dotR)
+	for part := range lanes * 4 / p.isa.size {
+		at := part * p.isa.size / 4 // the first lane of this register
+		wv := make([]reg.VecVirtual, len(p.w))
 		for r := range wv {
-			if part == 0 {
-				PREFETCHT0(Mem{Base: w[r], Index: k, Scale: uint8(size), Disp: ahead / 2})
+			if part == 0 && prefetch > 0 {
+				PREFETCHT0(Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: prefetch})
 			}
-			wv[r] = isa.vec()
-			float(f, Mem{Base: w[r], Index: k, Scale: uint8(size), Disp: at * size}, wv[r])
+			wv[r] = p.isa.vec()
+			float(p.f, Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: at * size}, wv[r])
 		}
-		for t := range T {
-			xv := isa.vec()
-			VMOVUPS(Mem{Base: x[t], Index: k, Scale: 4, Disp: at * 4}, xv)
+		for t := range p.x {
+			xv := p.isa.vec()
+			VMOVUPS(Mem{Base: p.x[t], Index: k, Scale: 4, Disp: at * 4}, xv)
 			for r := range wv {
-				VFMADD231PS(xv, wv[r], acc[t][r][part])
+				VFMADD231PS(xv, wv[r], p.acc[t][r][part])
 			}
 		}
 	}
 	ADDQ(Imm(lanes), k)
 	CMPQ(k, n)
 	JL(LabelRef("loop"))
-	y := param("y")
-	for t := range acc {
-		halves := make([]reg.VecVirtual, isa.dotR)
-		for r := range halves {
-			halves[r] = isa.halve(acc[t][r])
+}
+
+// store writes the sums of row t of x, one for each row of w.
+func (p *products) store(t int, to Mem) {
+	halves := make([]reg.VecVirtual, len(p.w))
+	for r := range halves {
+		halves[r] = p.isa.halve(p.acc[t][r])
+	}
+	s := p.isa.reduce(halves)
+	if len(p.w) == 4 {
+		VMOVUPS(s.AsX(), to)
+	} else {
+		VMOVSD(s.AsX(), to)
+	}
+}
+
+// scores writes dst[h][j] = q[h]·k[j] for T heads; see scoreGo.
+func scores(isa isa, f string, T int) {
+	function(fmt.Sprintf("scores%s%d%s", f, T, isa.name), "func(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int)",
+		fmt.Sprintf("multiplies n keys of %s, a multiple of %d, with %d queries of d floats, a multiple of 16; strides are in bytes.", f, isa.dotR, T))
+	stride := func(name string) Mem { // read where it is: the general registers are all taken
+		p, err := Param(name).Resolve()
+		if err != nil {
+			panic(err)
 		}
-		s := isa.reduce(halves)
-		if isa.dotR == 4 {
-			VMOVUPS(s.AsX(), Mem{Base: y, Disp: 16 * t})
-		} else {
-			VMOVSD(s.AsX(), Mem{Base: y, Disp: 16 * t})
+		return p.Addr
+	}
+	rows := func(first, ld string, n int) []reg.GPVirtual {
+		p := []reg.GPVirtual{param(first)}
+		for i := 1; i < n; i++ {
+			p = append(p, GP64())
+			MOVQ(p[i-1], p[i])
+			ADDQ(stride(ld), p[i])
+		}
+		return p
+	}
+	k, q, dst, n := rows("k", "ldk", isa.dotR), rows("q", "ldq", T), param("dst"), param("n")
+	p := newProducts(isa, f, k, q)
+	Label("keys")
+	p.sum(stride("d"), 0)
+	row := GP64()
+	MOVQ(dst, row)
+	for t := range q {
+		p.store(t, Mem{Base: row})
+		ADDQ(stride("ldd"), row)
+	}
+	ADDQ(Imm(uint64(4*isa.dotR)), dst)
+	for r := range k { // one row for each row of the last step
+		for range k {
+			ADDQ(stride("ldk"), k[r])
 		}
 	}
+	SUBQ(Imm(uint64(isa.dotR)), n)
+	JNZ(LabelRef("keys"))
 	end()
 }
 

@@ -37,6 +37,9 @@ func main() {
 			}
 		}
 		for _, f := range []string{"BF16", "F32"} {
+			for T := 1; T <= isa.headT; T++ {
+				scores(isa, f, T)
+			}
 			weigh(isa, f, 1)
 			weigh(isa, f, 4)
 		}
@@ -60,12 +63,13 @@ type isa struct {
 	vec   func() reg.VecVirtual
 	dotR  int   // weight rows and …
 	dotT  int   // … most activation rows of a dots kernel
+	headT int   // most heads of a scores kernel
 	tileT []int // rows of the tile kernels
 }
 
 var (
-	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, tileT: []int{1, 2, 3, 4}}
-	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, tileT: []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16}}
+	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, headT: 3, tileT: []int{1, 2, 3, 4}}
+	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, headT: 4, tileT: []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16}}
 )
 
 // lanes is the number of float32 sums in the reductions of both sets; AVX2 holds
