@@ -28,8 +28,12 @@ func (w *writer) gguf(name string, o *Options) error {
 		}
 		w.total += e.bytes()
 	}
+	v, err := newVocabulary(&o.Model)
+	if err != nil {
+		return err
+	}
 	return w.file(name, func(b *bufio.Writer) error {
-		if _, err := b.Write(ggufHeader(o, entries)); err != nil {
+		if _, err := b.Write(ggufHeader(o, v, entries)); err != nil {
 			return err
 		}
 		for _, e := range entries {
@@ -47,10 +51,10 @@ func (w *writer) gguf(name string, o *Options) error {
 
 func padding(n int64) int64 { return -n & (alignment - 1) }
 
-func ggufHeader(o *Options, entries []*entry) []byte {
+func ggufHeader(o *Options, v *vocabulary, entries []*entry) []byte {
 	m := &metadata{}
 	modelKeys(m, o)
-	newVocabulary(&o.Model).keys(m)
+	v.keys(m)
 	var b bytes.Buffer
 	b.WriteString("GGUF")
 	b.Write(binary.LittleEndian.AppendUint32(nil, 3))

@@ -15,7 +15,10 @@ import (
 
 // huggingFace writes the directory: formats.md 1, 2 and 7.
 func (w *writer) huggingFace(dir string, o *Options) error {
-	v := newVocabulary(&o.Model)
+	v, err := newVocabulary(&o.Model)
+	if err != nil {
+		return err
+	}
 	files := map[string]any{
 		"config.json":            config(o, v),
 		"generation_config.json": generationConfig(o, v),

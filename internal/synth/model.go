@@ -61,7 +61,7 @@ func Preset(name string) (Model, error) {
 func presets() []Model {
 	qwen := Model{Tokenizer: Qwen, Text: 151643, Spec: model.Spec{Vocab: 151936}}
 	smol := Model{Tokenizer: SmolLM, Text: 49152 - 17, Spec: model.Spec{Vocab: 49152}}
-	oss := Model{Tokenizer: Harmony, Text: 199998, Spec: model.Spec{Vocab: 201088, Heads: 64, KVHeads: 8, HeadDim: 64, MaxLen: 131072}}
+	oss := Model{Tokenizer: Harmony, Text: harmonyText, Spec: model.Spec{Vocab: 201088, Heads: 64, KVHeads: 8, HeadDim: 64, MaxLen: 131072}}
 	return append([]Model{
 		gptOSS("gpt-oss-20b", oss, 24, 2880, 2880, 32, 4, 128, 4096),
 		gptOSS("gpt-oss-120b", oss, 36, 2880, 2880, 128, 4, 128, 4096),

@@ -53,8 +53,10 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 		o.ShardBytes = 5e9
 	}
 	path = filepath.Clean(path)
-	dir, base := filepath.Split(path)
-	tmp, err := os.MkdirTemp(dir, base+".partial-")
+	if err := o.vacate(path); err != nil {
+		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
 	if err != nil {
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
 	}
@@ -64,7 +66,6 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 	if o.Format == GGUF {
 		err = w.gguf(from, &o)
 	} else if err = os.Mkdir(from, 0o777); err == nil {
-		os.Remove(path) // an empty directory may stand there; anything else makes the rename fail
 		err = w.huggingFace(from, &o)
 	}
 	if err == nil {
@@ -74,6 +75,21 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 		return fmt.Errorf("synthetic %s: %w (%d of %d bytes of tensors were written)", o.Model.Name, err, w.done, w.total)
 	}
 	return nil
+}
+
+// vacate makes sure, before gigabytes are written, that path can take the result:
+// an empty directory gives way to a new one, a file to a file.
+func (o *Options) vacate(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || err == nil && o.Format == GGUF && info.Mode().IsRegular():
+		return nil
+	case err != nil:
+		return err
+	case o.Format == HuggingFace && info.IsDir():
+		return os.Remove(path) // fails unless it is empty
+	}
+	return fmt.Errorf("%s is in the way", path)
 }
 
 // check refuses what the container or the type cannot hold.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ossian/internal/token"
 )
 
 // Token types of tokenizer.ggml.token_type, formats.md 6.
@@ -14,8 +16,11 @@ const (
 	unused   = 5
 )
 
-// A vocabulary is a made-up byte-level vocabulary with the control tokens of a
-// published one at the same distance from the ends.
+// harmonyText is the number of ordinary tokens of o200k, formats.md 9.
+const harmonyText = 199998
+
+// A vocabulary is a byte-level vocabulary with the control tokens of a published
+// one. Ordinary tokens are made up, except those of a full-size gpt-oss.
 type vocabulary struct {
 	style  Tokenizer
 	tokens []string // in id order, the embedding's unused rows included
@@ -48,16 +53,22 @@ func controls(style Tokenizer) []string {
 // specials counts the control tokens.
 func (m *Model) specials() int { return len(controls(m.Tokenizer)) }
 
-func newVocabulary(m *Model) *vocabulary {
+func newVocabulary(m *Model) (*vocabulary, error) {
 	v := &vocabulary{style: m.Tokenizer, ids: map[string]int{}}
 	if v.style == SmolLM {
 		v.addControls()
 	}
-	alphabet := alphabet()
-	for _, s := range alphabet {
-		v.add(s, ordinary)
+	if v.style == Harmony && m.Text == harmonyText {
+		if err := v.addHarmony(); err != nil {
+			return nil, err
+		}
+	} else {
+		alphabet := alphabet()
+		for _, s := range alphabet {
+			v.add(s, ordinary)
+		}
+		v.addMerges(m.Text - len(alphabet))
 	}
-	v.addMerges(m.Text - len(alphabet))
 	if v.style != SmolLM {
 		v.addControls()
 	}
@@ -74,7 +85,7 @@ func newVocabulary(m *Model) *vocabulary {
 	case Llama3:
 		v.bos, v.eos, v.pad, v.stops = "<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>", []string{"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}
 	}
-	return v
+	return v, nil
 }
 
 // id is the id of a control token.
@@ -109,6 +120,37 @@ func alphabet() [256]string {
 		a[b] = string(r)
 	}
 	return a
+}
+
+// addHarmony adds the real o200k. A token merges from every two tokens that give
+// it, in the order of ids (formats.md 7).
+func (v *vocabulary) addHarmony() error {
+	t, err := token.Harmony()
+	if err != nil {
+		return err
+	}
+	ids := make(map[string]bool, harmonyText)
+	for id := range int32(harmonyText) {
+		ids[t.Text(id)] = true
+	}
+	letters := alphabet()
+	spell := func(text string) string {
+		var b strings.Builder
+		for i := range len(text) {
+			b.WriteString(letters[text[i]])
+		}
+		return b.String()
+	}
+	for id := range int32(harmonyText) {
+		text := t.Text(id)
+		v.add(spell(text), ordinary)
+		for i := 1; i < len(text); i++ {
+			if ids[text[:i]] && ids[text[i:]] {
+				v.merges = append(v.merges, [2]string{spell(text[:i]), spell(text[i:])})
+			}
+		}
+	}
+	return nil
 }
 
 // frequent are the pairs of letters that English text uses most.

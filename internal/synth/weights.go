@@ -239,7 +239,7 @@ func (g *generator) newPool(k poolKey) pool {
 func (p *param) value(n uint64) float32 {
 	u := mix(p.key + n*gamma)
 	x := p.mean + float64(p.std*normal(u)) // the conversion forbids a fused multiply-add: all machines write the same file
-	if p.signs && u>>63 == 1 {
+	if p.signs && u&1 == 1 {
 		x = -x
 	}
 	return tensor.BF16ToFloat(tensor.ToBF16(float32(math.RoundToEven(x*(1<<24)) / (1 << 24))))
