@@ -190,7 +190,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzIndex covers the shard index and the files that say how to talk to a model.
+// FuzzText covers the shard index and the files that say how to talk to a model.
 func FuzzText(f *testing.F) {
 	dir := writeSynth(f, "llama-linear-tiny", synth.Options{ShardBytes: 100_000})
 	f.Add(mustRead(f, filepath.Join(dir, indexName)), mustRead(f, filepath.Join(dir, "tokenizer_config.json")), []byte(`{"eos_token_id":[1],"top_k":2}`))

@@ -232,7 +232,7 @@ func TestOpenGGUFVariants(t *testing.T) {
 		name   string
 		change func(g *ggufImage)
 	}{
-		{"version 2 integers", func(g *ggufImage) {
+		{"integers of another width", func(g *ggufImage) {
 			for i, k := range g.keys {
 				if k.typ == ggufU32 {
 					g.keys[i].typ, g.keys[i].body = ggufU64, append(slices.Clone(k.body), 0, 0, 0, 0)
@@ -279,6 +279,26 @@ func TestOpenGGUFVariants(t *testing.T) {
 				t.Errorf("unknown %q", got.Unknown)
 			}
 		})
+	}
+}
+
+func TestOpenGGUFVersion2(t *testing.T) {
+	path := writeSynth(t, "llama-tiny", synth.Options{Format: synth.GGUF})
+	old := filepath.Join(t.TempDir(), "old.gguf")
+	data := mustRead(t, path)
+	data[4] = 2
+	mustWrite(t, old, data)
+	sameParams(t, mustOpen(t, old), mustOpen(t, path))
+}
+
+// GGUF's attention factor multiplies the usual one.
+func TestOpenGGUFAttentionFactor(t *testing.T) {
+	g := takeApart(t, writeSynth(t, "qwen3-wide-tiny", synth.Options{Format: synth.GGUF}))
+	g.set("qwen3.rope.scaling.attn_factor", ggufF32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(2)))
+	path := filepath.Join(t.TempDir(), "factor.gguf")
+	mustWrite(t, path, g.encode())
+	if got, want := mustOpen(t, path).Spec.RoPE.Attention, 2*(0.1*math.Log(4)+1); math.Abs(got-want) > 1e-12 {
+		t.Errorf("attention factor %v, want %v", got, want)
 	}
 }
 
