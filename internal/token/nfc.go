@@ -11,7 +11,7 @@ import (
 // nfc returns s in Unicode normalization form C. norm.NFC alone puts U+034F into
 // runs of more than 30 marks (the stream-safe format), which would change the text.
 func nfc(s string) string {
-	if norm.NFC.IsNormalString(s) {
+	if norm.NFC.QuickSpanString(s) == len(s) {
 		return s
 	}
 	const joiner = "\u034F"

@@ -252,11 +252,12 @@ func TestMergeLong(t *testing.T) {
 }
 
 func TestEncodeAllocatesNothing(t *testing.T) {
-	bpe := mustHarmony(t)
 	text := english(10_000, true) + strings.Repeat("x", 1000) + " 日本語テスト"
-	ids := bpe.Encode(nil, text)
-	if n := testing.AllocsPerRun(20, func() { ids = bpe.Encode(ids[:0], text) }); n != 0 {
-		t.Errorf("Encode allocates %v times", n)
+	for name, bpe := range map[string]*BPE{"harmony": mustHarmony(t), "qwen3": mustJSON(t, "qwen3-cut.json")} {
+		ids := bpe.Encode(nil, text)
+		if n := testing.AllocsPerRun(20, func() { ids = bpe.Encode(ids[:0], text) }); n != 0 {
+			t.Errorf("%s: Encode allocates %v times", name, n)
+		}
 	}
 }
 
