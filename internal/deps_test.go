@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,6 +227,8 @@ func isSwitch(b *ast.BlockStmt) bool {
 	return false
 }
 
+var leftover = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
+
 func TestComments(t *testing.T) {
 	documented := map[string]bool{}
 	packages := map[string]bool{}
@@ -247,10 +250,8 @@ func TestComments(t *testing.T) {
 		}
 		for _, g := range s.file.Comments {
 			for _, c := range g.List {
-				for _, mark := range []string{"TODO", "FIXME", "XXX", "HACK"} {
-					if strings.Contains(c.Text, mark) {
-						t.Errorf("%s: %s left in the code", fset.Position(c.Pos()), mark)
-					}
+				if mark := leftover.FindString(c.Text); mark != "" {
+					t.Errorf("%s: %s left in the code", fset.Position(c.Pos()), mark)
 				}
 			}
 		}
@@ -271,7 +272,8 @@ func undocumented(d ast.Decl) (string, token.Pos, bool) {
 		if d.Recv != nil && len(d.Recv.List) == 1 {
 			exported = exported && ast.IsExported(receiver(d.Recv.List[0].Type))
 		}
-		return d.Name.Name, d.Pos(), exported && d.Doc == nil
+		known := d.Name.Name == "Error" || d.Name.Name == "String" || d.Name.Name == "Unwrap" // what they do is settled
+		return d.Name.Name, d.Pos(), exported && d.Doc == nil && !known
 	case *ast.GenDecl:
 		if d.Doc != nil {
 			return "", 0, false

@@ -120,9 +120,6 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 				return err
 			}
 			defer m.Close()
-			if m.Path != args[0] {
-				m.Spec.Name = args[0] // in the cache the directory's name is a commit
-			}
 			if verify {
 				meter := newLateProgress(cmd.ErrOrStderr(), "Checking "+m.Spec.Name)
 				err := m.Verify(cmd.Context(), meter.report)

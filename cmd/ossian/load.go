@@ -62,7 +62,11 @@ func openModel(name string) (*ckpt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ckpt.Open(path)
+	m, err := ckpt.Open(path)
+	if err == nil && path != name {
+		m.Spec.Name = name // in the cache the directory's name is a commit
+	}
+	return m, err
 }
 
 // runner plans the memory, looks for damage, and loads m for one sequence. status

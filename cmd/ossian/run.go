@@ -118,8 +118,9 @@ type answerer struct {
 	seq    *sequence
 	gen    generation
 	out    io.Writer
-	status io.Writer // progress and the last line; nil = none
-	term   bool      // out is a terminal
+	status io.Writer     // progress and the last line; nil = none
+	term   bool          // out is a terminal
+	loaded time.Duration // what loading took, told once
 }
 
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
@@ -152,11 +153,13 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err := p.Validate(m.Spec.Vocab); err != nil {
 		return err
 	}
+	began := time.Now()
 	r, err := o.load.runner(ctx, m, a.status)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	a.loaded = time.Since(began)
 	a.prepare(m, r, p)
 	switch {
 	case o.raw:
@@ -307,7 +310,12 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 	d.close()
 	fmt.Fprintln(a.out)
 	if err == nil && a.status != nil {
-		fmt.Fprintln(a.status, tm.line(d.answered || a.o.raw))
+		line := tm.line(d.answered || a.o.raw)
+		if a.loaded > 0 {
+			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
+			a.loaded = 0
+		}
+		fmt.Fprintln(a.status, line)
 	}
 	if err == nil {
 		err = ctx.Err()
