@@ -11,6 +11,7 @@ import (
 	"ossian/internal/model"
 	"ossian/internal/model/modeltest"
 	"ossian/internal/runner"
+	"ossian/internal/runner/runnertest"
 	"ossian/internal/sample"
 	"ossian/internal/tensor"
 )
@@ -237,4 +238,39 @@ func TestBandwidth(t *testing.T) {
 		t.Errorf("%.3g bytes/s, %v", got, err)
 	}
 	t.Logf("%.1f GB/s", got/1e9)
+}
+
+// TestRunner applies the suite of whole runners to every family, instruction
+// set, number of threads and depth, not to every combination of them: portable
+// Go, forty times slower, runs one family only. TestDevice has others.
+func TestRunner(t *testing.T) {
+	n := 0
+	for _, family := range modeltest.Families() {
+		s, params := modeltest.Tiny(family, tiny()[family])
+		windows, _ := s.Groups()
+		for _, isa := range levels() {
+			if isa == "go" && family != "llama" {
+				continue
+			}
+			cfg, depth := Config{Threads: 1 + n%4, ISA: isa}, 1+n%3
+			n++
+			t.Run(fmt.Sprintf("%s/%s/threads=%d/depth=%d", family, isa, cfg.Threads, depth), func(t *testing.T) {
+				runnertest.Run(t, func(t *testing.T, c runnertest.Config) runner.Runner {
+					lim := model.Limits{MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLen: c.MaxLen, BlockSize: c.BlockSize, Depth: depth}
+					for range windows {
+						lim.Blocks = append(lim.Blocks, c.Blocks)
+					}
+					d, err := New(s, lim, cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r, err := model.NewDecoder(s, params, d, lim, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return r
+				})
+			})
+		}
+	}
 }
