@@ -293,18 +293,25 @@ func (g group) unpack(b, r int, q *[32]uint8) {
 		}
 		return
 	}
-	w := g.quants[b*256+4*r:]
-	for z := range 4 {
-		for j, v := range w[64*z:][:4] {
-			q[4*z+j], q[16+4*z+j] = v&15, v>>4
-		}
-	}
+	lut := &nibbles
 	if g.f == mx4 {
-		for k, v := range q {
-			q[k] = uint8(tensor.FP4(v) + 12)
+		lut = &e2m1
+	}
+	w := (*[192 + 4]byte)(g.quants[b*256+4*r:])
+	for z := range 4 {
+		for j := range 4 {
+			v := w[64*z+j]
+			q[4*z+j], q[16+4*z+j] = lut[v&15], lut[v>>4]
 		}
 	}
 }
+
+// The quants of nibbles, as the kernels' tables have them: e2m1 is
+// tensor.FP4 + 12.
+var (
+	nibbles = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+	e2m1    = [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}
+)
 
 // floats decodes row r exactly as tensor.Row.Floats does.
 func (g group) floats(r int, dst []float32) {

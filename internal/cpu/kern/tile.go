@@ -16,12 +16,13 @@ const tileBytes = 44
 const maxTile = 16
 
 // tileRows returns how many of n rows the next tile takes. The kernels exist for
-// 1 to 8, 12 and 16 rows (AVX-512), 1 to 4 (others).
+// 1 to 8, 12 and 16 rows with AVX-512, 1 to 4 with AVX2.
 func (l Level) tileRows(n int) int {
-	if l != AVX512 {
-		return min(n, 4)
-	}
 	switch {
+	case l == Go:
+		return min(n, maxTile)
+	case l == AVX2:
+		return min(n, 4)
 	case n >= 16:
 		return 16
 	case n >= 12:
@@ -134,8 +135,9 @@ func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
 				scale0 *= 2 // the tile's scale is halved instead: exact
 			}
 			for t := range T {
-				q := blk[32*t:][:32]
-				sum0, sum1 := dot16(&w, q, 0), dot16(&w, q, 16)
+				q := (*[32]byte)(blk[32*t:])
+				sum0 := dot16((*[16]uint8)(w[:16]), (*[16]byte)(q[:16]))
+				sum1 := dot16((*[16]uint8)(w[16:]), (*[16]byte)(q[16:]))
 				scale := math.Float32frombits(word(0, t))
 				c := &acc[t][r]
 				if g.f == q6k {
@@ -166,12 +168,11 @@ func (g group) halves(b, r int, sum0, sum1 int32, scale, acc float32) float32 {
 	return fma(float32(v)*scale, d, acc)
 }
 
-func dot16(w *[32]uint8, q []byte, from int) (sum int32) {
-	w16, q16 := (*[16]uint8)(w[from:]), (*[16]byte)(q[from:])
-	for k, v := range w16 {
-		sum += int32(v) * int32(int8(q16[k]))
-	}
-	return sum
+// dot16 is written out: the portable product spends its time here.
+func dot16(u *[16]uint8, v *[16]byte) int32 {
+	m := func(k int) int32 { return int32(u[k]) * int32(int8(v[k])) }
+	return m(0) + m(1) + m(2) + m(3) + m(4) + m(5) + m(6) + m(7) +
+		m(8) + m(9) + m(10) + m(11) + m(12) + m(13) + m(14) + m(15)
 }
 
 // fma rounds once but for the rare double rounding through float64, in which
