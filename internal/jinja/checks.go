@@ -97,7 +97,7 @@ func isIterable(v Value) bool {
 
 func isCallable(v Value) bool {
 	switch v.(type) {
-	case *closure, builtin, boundMethod, *loopState:
+	case *closure, builtin, boundMethod, *loopState, undefined:
 		return true
 	}
 	return false

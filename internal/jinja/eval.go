@@ -168,6 +168,9 @@ func (st *state) contains(container, item Value) bool {
 		return st.work(len(c)+len(s)) && strings.Contains(c, s)
 	case *Dict:
 		hash, ok := hashKey(item)
+		if !ok {
+			st.fail("%s cannot be a dict key", describe(item))
+		}
 		return ok && c.find(hash) >= 0
 	case *List:
 		for _, x := range c.take() {
@@ -306,7 +309,7 @@ func (st *state) attr(obj Value, name string) Value {
 			return boundMethod{o, name}
 		}
 	case *List:
-		if listMethods[name] && o.kind <= kindTuple {
+		if o.kind == kindList && listMethods[name] || o.kind == kindTuple && (name == "index" || name == "count") {
 			return boundMethod{o, name}
 		}
 		if o.group && (name == "grouper" || name == "list") {
@@ -389,9 +392,6 @@ func (e *sliceExpr) eval(st *state) Value {
 			return st.fail("a slice bound must be an integer, found %s", describe(v))
 		}
 	}
-	if u, ok := obj.(undefined); ok {
-		return st.fail("%s; cannot slice it", u)
-	}
 	n, _ := st.length(obj)
 	if !given[2] {
 		b[2] = 1
@@ -416,7 +416,7 @@ func (e *sliceExpr) eval(st *state) Value {
 		}
 		return &List{items: items, kind: o.kind}
 	}
-	return undefined{name: "a slice", of: typeName(obj)}
+	return st.fail("cannot slice %s; expected a list or string", describe(obj))
 }
 
 // sliceRange clips a slice to a sequence of n items as Python does and returns

@@ -100,7 +100,6 @@ func filterTable() map[string]filter {
 		"map":            {p("..."), mapFilter},
 		"max":            {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, 1) }},
 		"min":            {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, -1) }},
-		"pprint":         {nil, func(st *state, in Value, a args) Value { return st.capture(func() { st.repr(in) }) }},
 		"reject":         {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, false, false) }},
 		"rejectattr":     {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, true, false) }},
 		"replace":        {p("old", "new", "count"), replaceFilter},
@@ -399,12 +398,12 @@ func trim(st *state, in Value, a args) Value {
 }
 
 func truncate(st *state, in Value, a args) Value {
-	s := st.str(in)
+	s, isText := in.(string)
 	limit, leeway := a.int(0, "length", 255), a.int(3, "leeway", 5)
 	end, ok := a.text(2, "end", "...")
 	keep := limit - int64(utf8.RuneCountInString(end))
-	if !ok || keep < 0 || leeway < 0 {
-		return st.fail("truncate needs a length of at least that of its end text")
+	if !isText || !ok || keep < 0 || leeway < 0 {
+		return st.fail("truncate needs a string and a length of at least that of its end text, found %s and %d", describe(in), limit)
 	}
 	if int64(utf8.RuneCountInString(s)) <= limit+leeway {
 		return s

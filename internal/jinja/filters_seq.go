@@ -147,26 +147,32 @@ func (st *state) sortedBy(keys []Value, reverse bool) []int {
 	return positions
 }
 
+// sortFilter compares lists of the given attributes, so that equal items need
+// no order, as in the reference.
 func sortFilter(st *state, in Value, a args) Value {
-	in2 := st.iterate(in)
+	items := st.iterate(in)
 	attribute, _ := a.get(2, "attribute")
-	sensitive := a.bool(1, "case_sensitive")
-	var keys []Value
-	if s, ok := attribute.(string); ok && strings.Contains(s, ",") {
-		keys = make([]Value, len(in2))
-		for i := range keys {
-			keys[i] = NewList()
+	names := []Value{attribute}
+	if s, ok := attribute.(string); ok {
+		names = nil
+		for _, name := range strings.Split(s, ",") {
+			names = append(names, name)
 		}
-		for _, one := range strings.Split(s, ",") {
-			for i, key := range st.keyed(in2, one, sensitive, nil) {
-				l := keys[i].(*List)
-				l.items = append(l.items, key)
-			}
-		}
-	} else {
-		keys = st.keyed(in2, attribute, sensitive, nil)
 	}
-	return st.pick(in2, st.sortedBy(keys, a.bool(0, "reverse")))
+	if !st.chargeTimes(entryBytes+2*len(names)*valueBytes, int64(len(items))) {
+		return nil
+	}
+	keys := make([]Value, len(items))
+	for i := range keys {
+		keys[i] = NewList()
+	}
+	for _, name := range names {
+		for i, key := range st.keyed(items, name, a.bool(1, "case_sensitive"), nil) {
+			l := keys[i].(*List)
+			l.items = append(l.items, key)
+		}
+	}
+	return st.pick(items, st.sortedBy(keys, a.bool(0, "reverse")))
 }
 
 // pick lists items in the order of positions.

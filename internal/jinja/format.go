@@ -18,6 +18,10 @@ func (st *state) percent(format string, arg Value) Value {
 		pos = t.items
 	}
 	mapping, _ := arg.(*Dict)
+	_, mayBeUnused := arg.(undefined) // as everything Python could take for a mapping
+	if l, ok := arg.(*List); ok || mapping != nil {
+		mayBeUnused = mapping != nil || l.kind <= kindRange && l.kind != kindTuple
+	}
 	used := 0
 	next := func() Value {
 		if used >= len(pos) {
@@ -36,7 +40,7 @@ func (st *state) percent(format string, arg Value) Value {
 			format = st.directive(rest, mapping, next)
 		}
 	})
-	if used < len(pos) && mapping == nil && st.err == nil {
+	if used < len(pos) && !mayBeUnused && st.err == nil {
 		return st.fail("format string uses %d of %d arguments", used, len(pos))
 	}
 	return text

@@ -15,6 +15,8 @@ const snippetVars = `{
 // different says for which snippets this package answers otherwise than the
 // reference on purpose.
 var different = map[string]string{
+	"{{ none[1:] }}": "the reference folds this constant to undefined; at run time it fails, as here",
+	"{{ 5[1:] }}":    "as above",
 	"{{ range(3) }}": "prints as <range>",
 }
 
