@@ -248,6 +248,18 @@ func testAttention[F Float](t *testing.T, d, heads, n int, store func(float32) F
 					want += float64(q[h*d+i]) * float64(widen(kv[j*ldk+i]))
 				}
 				near(t, fmt.Sprintf("%v: head %d, key %d", l, h, j), s[h*lds+j], want, float64(d), 1e-6)
+				var alone [1]float32
+				Scores(l, alone[:], 1, q[h*d:], 1, d, kv[j*ldk:], ldk, 1)
+				if alone[0] != s[h*lds+j] {
+					t.Fatalf("%v: head %d, key %d: %v, alone %v", l, h, j, s[h*lds+j], alone[0])
+				}
+			}
+			alone := clone(t, q[h*d:][:d], true)
+			Weigh(l, alone, 1, d, p[h*lds:], lds, kv, ldk, n)
+			for i, v := range alone {
+				if v != acc[h*d+i] {
+					t.Fatalf("%v: head %d, element %d: %v, alone %v", l, h, i, acc[h*d+i], v)
+				}
 			}
 		}
 	}
