@@ -22,11 +22,8 @@ var ggufTypes = map[tensor.DType][2]uint32{
 // gguf writes the file: formats.md 3, 5 and 6.
 func (w *writer) gguf(name string, o *Options) error {
 	entries := ggufEntries(o)
-	for _, e := range entries {
-		if block, _ := e.dtype.Block(); e.cols()%block != 0 {
-			return fmt.Errorf("tensor %q: rows of %d elements are not a whole number of %v blocks of %d", e.name, e.cols(), e.dtype, block)
-		}
-		w.total += e.bytes()
+	if err := w.plan(entries); err != nil {
+		return err
 	}
 	v, err := newVocabulary(&o.Model)
 	if err != nil {

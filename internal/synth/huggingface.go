@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -15,6 +16,13 @@ import (
 
 // huggingFace writes the directory: formats.md 1, 2 and 7.
 func (w *writer) huggingFace(dir string, o *Options) error {
+	entries := hfEntries(o)
+	if err := w.plan(entries); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
 	v, err := newVocabulary(&o.Model)
 	if err != nil {
 		return err
@@ -36,15 +44,15 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 			return err
 		}
 	}
-	return w.shards(dir, o)
+	return w.shards(dir, o.ShardBytes, entries)
 }
 
-func (w *writer) shards(dir string, o *Options) error {
+func (w *writer) shards(dir string, limit int64, entries []*entry) error {
 	shards := [][]*entry{nil}
 	var size int64
-	for _, e := range hfEntries(o) {
+	for _, e := range entries {
 		n := e.bytes()
-		if w.total += n; size > 0 && size+n > o.ShardBytes {
+		if size > 0 && size+n > limit {
 			shards, size = append(shards, nil), 0
 		}
 		last := len(shards) - 1

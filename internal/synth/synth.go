@@ -65,7 +65,7 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 	from := filepath.Join(tmp, "model")
 	if o.Format == GGUF {
 		err = w.gguf(from, &o)
-	} else if err = os.Mkdir(from, 0o777); err == nil {
+	} else {
 		err = w.huggingFace(from, &o)
 	}
 	if err == nil {
@@ -116,9 +116,6 @@ func (o *Options) check() error {
 	default:
 		return fmt.Errorf("type %v cannot be written", o.Type)
 	}
-	if s.Family == "gpt-oss" && (s.Hidden%32 != 0 || s.FFN.Inner%32 != 0) {
-		return fmt.Errorf("hidden size %d and expert width %d: multiples of 32 expected for MXFP4", s.Hidden, s.FFN.Inner)
-	}
 	return nil
 }
 
@@ -128,6 +125,17 @@ type writer struct {
 	gen         *generator
 	progress    func(done, total int64)
 	done, total int64
+}
+
+// plan checks that the types can hold the rows of entries, and sets the total.
+func (w *writer) plan(entries []*entry) error {
+	for _, e := range entries {
+		if block, _ := e.dtype.Block(); e.cols()%block != 0 {
+			return fmt.Errorf("tensor %q: rows of %d elements are not a whole number of %v blocks of %d", e.name, e.cols(), e.dtype, block)
+		}
+		w.total += e.bytes()
+	}
+	return nil
 }
 
 // file creates name and hands a buffered writer to body.

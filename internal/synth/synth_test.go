@@ -215,10 +215,11 @@ func TestDeterministic(t *testing.T) {
 			}
 			return sha256.Sum256(data)
 		}
-		if sum(1) != sum(1) {
+		first := sum(1)
+		if first != sum(1) {
 			t.Errorf("format %d: two files of one seed differ", format)
 		}
-		if sum(1) == sum(2) {
+		if first == sum(2) {
 			t.Errorf("format %d: two seeds give one file", format)
 		}
 	}
@@ -363,6 +364,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"quantised safetensors", "", "safetensors files do not hold Q8_0", Options{Model: preset(t, "qwen3-tiny"), Type: tensor.Q8_0}},
 		{"rows too short for K types", "", `tensor "token_embd.weight": rows of 64 elements`, Options{Model: preset(t, "qwen3-tiny"), Type: tensor.Q4_K, Format: GGUF}},
+		{"rows too short for MXFP4", "", `gate_up_proj_blocks": rows of 80 elements`, Options{Model: func() Model { m := preset(t, "gpt-oss-tiny"); m.Hidden = 80; return m }()}},
 		{"unknown family", "", `family "bert"`, Options{Model: func() Model { m := preset(t, "qwen3-tiny"); m.Family = "bert"; return m }()}},
 		{"vocabulary too small", "", "at least 362 rows", Options{Model: func() Model { m := preset(t, "qwen3-tiny"); m.Vocab = 300; return m }()}},
 		{"directory in use", full, "not empty", Options{Model: preset(t, "qwen3-tiny")}},
