@@ -32,8 +32,8 @@ func Families() []string { return []string{"gpt-oss", "qwen3", "qwen3moe", "llam
 
 // Tiny returns a random model of that family. Sizes are odd where formats allow:
 // heads·dim differs from the hidden size, the vocabulary is prime. Parameters are
-// scaled so that activations stay within a few units, scores and routers are
-// decisive, and the clamps of gpt-oss are hit. A parameter depends on the seed,
+// scaled so that activations stay within a few units, scores, routers and logits
+// are decisive, and the clamps of gpt-oss are hit at times. A parameter depends on the seed,
 // its name and its shape only. It panics on an unknown family.
 func Tiny(family string, o Options) (*model.Spec, map[string]tensor.Tensor) {
 	o.defaults(family)
@@ -129,15 +129,17 @@ func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
 		return 1, 0.1
 	case "sinks":
 		return 0, 1
-	case "q", "router", "head":
+	case "router", "head":
 		return 0, 3 * unit
+	case "q":
+		return 0, 1.5 * unit
 	case "up":
 		if s.FFN.Activation == model.SwiGLU {
-			return 0, 3 * unit // beyond the clamps at times
+			return 0, 2 * unit // beyond the clamps at times
 		}
 		return 0, unit
 	case "down":
-		return 0, unit / 4
+		return 0, unit / 8 // what SwiGLU gives is large; more makes errors of 1 % grow from layer to layer
 	case "k", "v", "o":
 		return 0, unit
 	}
