@@ -232,65 +232,32 @@ func (s *scopeStmt) exec(st *state) flow {
 	return flowNext
 }
 
-type withStmt struct {
-	line    int
-	targets []target
-	values  []expr
-	body    []stmt
-}
-
-func (s *withStmt) exec(st *state) (f flow) {
-	st.line = s.line
-	values := make([]Value, len(s.values))
-	for i, e := range s.values {
-		values[i] = st.eval(e)
-	}
-	st.scoped(st.scope, func() {
-		for i := range s.targets {
-			st.assign(&s.targets[i], values[i])
-		}
-		f = st.exec(s.body)
-	})
-	return f
-}
-
 type forStmt struct {
-	line      int
-	target    target
-	iter      expr
-	cond      expr // nil, or the filter of "for x in y if cond"
-	recursive bool
-	body      []stmt
-	other     []stmt // runs when there was nothing to visit
+	line   int
+	target target
+	iter   expr
+	cond   expr // nil, or the filter of "for x in y if cond"
+	body   []stmt
+	other  []stmt // runs when there was nothing to visit
 }
 
 // loopState is the variable named loop.
 type loopState struct {
-	stmt  *forStmt
-	scope *scope // around the loop, for recursive calls
 	items []Value
 	i     int
-	depth int
-	last  []Value // arguments of the previous loop.changed call
 }
 
 func (s *forStmt) exec(st *state) flow {
 	st.line = s.line
-	s.run(st, st.eval(s.iter), 0)
-	return flowNext
-}
-
-func (s *forStmt) run(st *state, over Value, depth int) {
-	items := st.iterate(over)
+	items := st.iterate(st.eval(s.iter))
 	if s.cond != nil {
 		items = s.selected(st, items)
 	}
 	if len(items) == 0 {
-		st.scoped(st.scope, func() { st.exec(s.other) })
-		return
+		return st.exec(s.other)
 	}
 	outer := st.scope
-	loop := &loopState{stmt: s, scope: outer, items: items, depth: depth}
+	loop := &loopState{items: items}
 	inner := &scope{parent: outer}
 	for i, item := range items {
 		if !st.work(0) {
@@ -310,6 +277,7 @@ func (s *forStmt) run(st *state, over Value, depth int) {
 		}
 	}
 	st.scope = outer
+	return flowNext
 }
 
 // selected returns the items for which the loop's condition holds.
@@ -347,10 +315,6 @@ func (l *loopState) attr(name string) (Value, bool) {
 		return l.i == n-1, true
 	case "length":
 		return int64(n), true
-	case "depth":
-		return int64(l.depth + 1), true
-	case "depth0":
-		return int64(l.depth), true
 	case "previtem":
 		if l.i > 0 {
 			return l.items[l.i-1], true
@@ -359,7 +323,7 @@ func (l *loopState) attr(name string) (Value, bool) {
 		if l.i < n-1 {
 			return l.items[l.i+1], true
 		}
-	case "cycle", "changed":
+	case "cycle":
 		return boundMethod{l, name}, true
 	}
 	return nil, false
@@ -374,8 +338,6 @@ type macro struct {
 	name   string
 	params []param
 	body   []stmt
-	// whether the body mentions these names and so accepts extra arguments
-	varargs, kwargs bool
 }
 
 // closure is a macro with the scope it was defined in.
@@ -391,30 +353,12 @@ type macroStmt struct {
 
 func (s *macroStmt) exec(st *state) flow {
 	st.line = s.line
-	st.assign(&target{name: s.macro.name}, st.closure(s.macro))
-	return flowNext
-}
-
-func (st *state) closure(m *macro) *closure {
-	for s := st.scope; s != nil && !s.kept; s = s.parent {
-		s.kept = true
+	for sc := st.scope; sc != nil && !sc.kept; sc = sc.parent {
+		sc.kept = true
 	}
-	st.charge(entryBytes)
-	return &closure{m, st.scope}
-}
-
-type callStmt struct {
-	line   int
-	call   *callExpr
-	caller *macro
-}
-
-func (s *callStmt) exec(st *state) flow {
-	st.line = s.line
-	fn := st.eval(s.call.fn)
-	a := st.arguments(s.call)
-	a.kw = append(a.kw, entry{"caller", st.closure(s.caller)})
-	st.print(st.callValue(fn, a))
+	if st.charge(entryBytes) {
+		st.scope.set(s.macro.name, &closure{s.macro, st.scope})
+	}
 	return flowNext
 }
 
@@ -431,41 +375,24 @@ func (st *state) callMacro(c *closure, a args) Value {
 	return text
 }
 
-// bind assigns parameters and, where the body mentions them, varargs, kwargs
-// and caller.
 func (st *state) bind(c *closure, a args) {
+	if len(a.pos) > len(c.params) {
+		st.fail("macro %q takes at most %d arguments, got %d", c.name, len(c.params), len(a.pos))
+	}
+	for _, e := range a.kw {
+		if !slices.ContainsFunc(c.params, func(prm param) bool { return prm.name == e.key }) {
+			st.fail("macro %q has no parameter %q", c.name, e.key)
+		}
+	}
 	for i, prm := range c.params {
-		v, named := a.named(prm.name)
+		v, given := a.get(i, prm.name)
 		switch {
-		case i < len(a.pos):
-			v = a.pos[i]
-		case named:
+		case given:
 		case prm.def != nil:
 			v = st.eval(prm.def)
 		default:
 			v = undefined{name: prm.name}
 		}
-		st.assign(&target{name: prm.name}, v)
-	}
-	if len(a.pos) > len(c.params) && !c.varargs {
-		st.fail("macro %q takes at most %d arguments, got %d", c.name, len(c.params), len(a.pos))
-	}
-	rest := NewDict()
-	for _, e := range a.kw {
-		switch {
-		case e.key == "caller":
-			st.assign(&target{name: "caller"}, e.val)
-		case slices.ContainsFunc(c.params, func(prm param) bool { return prm.name == e.key }):
-		case c.kwargs:
-			rest.set(e.key, e.val)
-		default:
-			st.fail("macro %q has no parameter %q", c.name, e.key)
-		}
-	}
-	if c.varargs {
-		st.assign(&target{name: "varargs"}, newTuple(a.pos[min(len(c.params), len(a.pos)):]...))
-	}
-	if c.kwargs {
-		st.assign(&target{name: "kwargs"}, rest)
+		st.scope.set(prm.name, v)
 	}
 }

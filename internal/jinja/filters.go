@@ -3,13 +3,10 @@ package jinja
 import (
 	"math"
 	"math/big"
-	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // filter is one entry of the table: the names of its arguments after the
@@ -75,52 +72,43 @@ func filterTable() map[string]filter {
 	}
 	escape := text(htmlEscaper().Replace)
 	table := map[string]filter{
-		"abs":            {nil, abs},
-		"attr":           {p("name"), attrFilter},
-		"batch":          {p("linecount", "fill_with"), batch},
-		"capitalize":     text(capitalize),
-		"center":         {p("width"), center},
-		"default":        {p("default_value", "boolean"), defaultFilter},
-		"dictsort":       {p("case_sensitive", "by", "reverse"), dictSort},
-		"escape":         escape,
-		"filesizeformat": {p("binary"), fileSize},
-		"first":          {nil, first},
-		"float":          {p("default"), floatFilter},
-		"forceescape":    escape,
-		"format":         {p("..."), formatFilter},
-		"groupby":        {p("attribute", "default", "case_sensitive"), groupBy},
-		"indent":         {p("width", "first", "blank"), indent},
-		"int":            {p("default", "base"), intFilter},
-		"items":          {nil, items},
-		"join":           {p("d", "attribute"), join},
-		"last":           {nil, last},
-		"length":         {nil, lengthFilter},
-		"list":           {nil, func(st *state, in Value, a args) Value { return st.listOf(st.iterate(in)) }},
-		"lower":          text(strings.ToLower),
-		"map":            {p("..."), mapFilter},
-		"max":            {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, 1) }},
-		"min":            {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, -1) }},
-		"reject":         {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, false, false) }},
-		"rejectattr":     {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, true, false) }},
-		"replace":        {p("old", "new", "count"), replaceFilter},
-		"reverse":        {nil, reverse},
-		"round":          {p("precision", "method"), round},
-		"safe":           text(strings.Clone),
-		"select":         {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, false, true) }},
-		"selectattr":     {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, true, true) }},
-		"slice":          {p("slices", "fill_with"), sliceFilter},
-		"sort":           {p("reverse", "case_sensitive", "attribute"), sortFilter},
-		"string":         text(strings.Clone),
-		"striptags":      {nil, stripTags},
-		"sum":            {p("attribute", "start"), sum},
-		"title":          text(titleFilter),
-		"tojson":         {p("ensure_ascii", "indent", "separators", "sort_keys"), toJSON},
-		"trim":           {p("chars"), trim},
-		"truncate":       {p("length", "killwords", "end", "leeway"), truncate},
-		"unique":         {p("case_sensitive", "attribute"), unique},
-		"upper":          text(upper),
-		"urlencode":      {nil, urlEncode},
-		"wordcount":      {nil, wordCount},
+		"abs":        {nil, abs},
+		"batch":      {p("linecount", "fill_with"), batch},
+		"capitalize": text(capitalize),
+		"default":    {p("default_value", "boolean"), defaultFilter},
+		"dictsort":   {p("case_sensitive", "by", "reverse"), dictSort},
+		"escape":     escape,
+		"first":      {nil, first},
+		"float":      {p("default"), floatFilter},
+		"groupby":    {p("attribute", "default", "case_sensitive"), groupBy},
+		"indent":     {p("width", "first", "blank"), indent},
+		"int":        {p("default", "base"), intFilter},
+		"items":      {nil, items},
+		"join":       {p("d", "attribute"), join},
+		"last":       {nil, last},
+		"length":     {nil, lengthFilter},
+		"list":       {nil, func(st *state, in Value, a args) Value { return st.listOf(st.iterate(in)) }},
+		"lower":      text(strings.ToLower),
+		"map":        {p("..."), mapFilter},
+		"max":        {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, 1) }},
+		"min":        {p("case_sensitive", "attribute"), func(st *state, in Value, a args) Value { return st.extreme(in, a, -1) }},
+		"reject":     {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, false, false) }},
+		"rejectattr": {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, true, false) }},
+		"replace":    {p("old", "new", "count"), replaceFilter},
+		"reverse":    {nil, reverse},
+		"round":      {p("precision", "method"), round},
+		"safe":       text(strings.Clone),
+		"select":     {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, false, true) }},
+		"selectattr": {p("..."), func(st *state, in Value, a args) Value { return st.choose(in, a, true, true) }},
+		"sort":       {p("reverse", "case_sensitive", "attribute"), sortFilter},
+		"string":     text(strings.Clone),
+		"sum":        {p("attribute", "start"), sum},
+		"title":      text(titleFilter),
+		"tojson":     {p("ensure_ascii", "indent", "separators", "sort_keys"), toJSON},
+		"trim":       {p("chars"), trim},
+		"unique":     {p("case_sensitive", "attribute"), unique},
+		"upper":      text(upper),
+		"wordcount":  {nil, wordCount},
 	}
 	for alias, name := range map[string]string{"d": "default", "e": "escape", "count": "length"} {
 		table[alias] = table[name]
@@ -143,19 +131,6 @@ func abs(st *state, in Value, _ args) Value {
 	return max(n, -n)
 }
 
-func attrFilter(st *state, in Value, a args) Value {
-	name, _ := a.get(0, "name")
-	if d, ok := in.(*Dict); ok && !dictMethods[st.str(name)] {
-		return undefined{name: st.str(name), of: typeName(d)} // never an item
-	}
-	return st.attr(in, st.str(name))
-}
-
-func center(st *state, in Value, a args) Value {
-	width := a.int(0, "width", 80)
-	return st.justify(st.str(in), args{pos: []Value{width}}, 1)
-}
-
 func defaultFilter(st *state, in Value, a args) Value {
 	if _, missing := in.(undefined); !missing && (truth(in) || !a.bool(1, "boolean")) {
 		return in
@@ -164,29 +139,6 @@ func defaultFilter(st *state, in Value, a args) Value {
 		return v
 	}
 	return ""
-}
-
-// fileSize prints a number of bytes with a prefix.
-func fileSize(st *state, in Value, a args) Value {
-	n, ok := asFloat(in)
-	if !ok {
-		return st.fail("filesizeformat needs a number, found %s", describe(in))
-	}
-	base, suffix, prefixes := 1000.0, "B", "kMGTPEZY"
-	if a.bool(0, "binary") {
-		base, suffix, prefixes = 1024, "iB", "KMGTPEZY"
-	}
-	switch {
-	case n == 1:
-		return "1 Byte"
-	case n < base:
-		return strconv.FormatInt(int64(n), 10) + " Bytes"
-	}
-	i := 0
-	for n /= base; n >= base && i < len(prefixes)-1; i++ {
-		n /= base
-	}
-	return strconv.FormatFloat(n, 'f', 1, 64) + " " + prefixes[i:i+1] + suffix
 }
 
 func floatFilter(st *state, in Value, a args) Value {
@@ -269,17 +221,6 @@ func parsePythonInt(s string, base int) Value {
 	return parseInt(sign+strings.ReplaceAll(digits, "_", ""), base)
 }
 
-func formatFilter(st *state, in Value, a args) Value {
-	if len(a.kw) == 0 {
-		return st.percent(st.str(in), newTuple(a.pos...))
-	}
-	d := NewDict()
-	for _, e := range a.kw {
-		st.put(d, e.key, e.val)
-	}
-	return st.percent(st.str(in), d)
-}
-
 func indent(st *state, in Value, a args) Value {
 	pad := "    "
 	switch w, ok := a.get(0, "width"); w := w.(type) {
@@ -350,16 +291,6 @@ func round(st *state, in Value, a args) Value {
 	return math.Floor(f*scale) / scale
 }
 
-func stripTags(st *state, in Value, _ args) Value {
-	s := st.str(in)
-	if !st.charge(3 * len(s)) {
-		return nil
-	}
-	s = regexp.MustCompile(`(?s)<!--.*?-->|<.*?>`).ReplaceAllString(s, "")
-	s = strings.Join(strings.FieldsFunc(s, isSpace), " ")
-	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&#34;", `"`, "&quot;", `"`, "&#39;", "'", "&amp;", "&").Replace(s)
-}
-
 // titleFilter capitalises after white space, brackets and hyphens, unlike
 // str.title.
 func titleFilter(s string) string {
@@ -395,60 +326,6 @@ func toJSON(st *state, in Value, a args) Value {
 
 func trim(st *state, in Value, a args) Value {
 	return st.callString(stringMethods["strip"], st.str(in), "trim", args{pos: a.pos, kw: a.kw})
-}
-
-func truncate(st *state, in Value, a args) Value {
-	s, isText := in.(string)
-	limit, leeway := a.int(0, "length", 255), a.int(3, "leeway", 5)
-	end, ok := a.text(2, "end", "...")
-	keep := limit - int64(utf8.RuneCountInString(end))
-	if !isText || !ok || keep < 0 || leeway < 0 {
-		return st.fail("truncate needs a string and a length of at least that of its end text, found %s and %d", describe(in), limit)
-	}
-	if int64(utf8.RuneCountInString(s)) <= limit+leeway {
-		return s
-	}
-	cut := s[:byteOffset(s, keep)]
-	if i := strings.LastIndexByte(cut, ' '); i >= 0 && !a.bool(1, "killwords") {
-		cut = cut[:i]
-	}
-	return st.add(cut, end)
-}
-
-// urlEncode percent-encodes text, or the pairs of a mapping as a query.
-func urlEncode(st *state, in Value, _ args) Value {
-	quote := func(s, safe string) string {
-		if !st.charge(6 * len(s)) {
-			return ""
-		}
-		s = strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
-		if safe == "/" {
-			s = strings.ReplaceAll(s, "%2F", "/")
-		}
-		return strings.ReplaceAll(s, "%7E", "~")
-	}
-	var pairs []Value
-	switch v := in.(type) {
-	case *Dict:
-		pairs = st.view(v, kindItems).items
-	case *List:
-		pairs = st.iterate(v)
-	default:
-		return quote(st.str(in), "/")
-	}
-	return st.capture(func() {
-		for i, item := range pairs {
-			pair := st.iterate(item)
-			if len(pair) != 2 {
-				st.fail("urlencode needs pairs")
-				return
-			}
-			if i > 0 {
-				st.emit("&")
-			}
-			st.emit(strings.ReplaceAll(quote(st.str(pair[0]), ""), "%20", "+") + "=" + strings.ReplaceAll(quote(st.str(pair[1]), ""), "%20", "+"))
-		}
-	})
 }
 
 func wordCount(st *state, in Value, _ args) Value {

@@ -399,31 +399,3 @@ func batch(st *state, in Value, a args) Value {
 	}
 	return generator(out)
 }
-
-// sliceFilter spreads a sequence over n lists.
-func sliceFilter(st *state, in Value, a args) Value {
-	n := a.int(0, "slices", 0)
-	fill, _ := a.get(1, "fill_with")
-	source := st.iterate(in)
-	if n <= 0 || !st.chargeTimes(2*entryBytes, n) {
-		return st.fail("slice needs a positive number of slices")
-	}
-	each, extra := int64(len(source))/n, int64(len(source))%n
-	var out []Value
-	for i := range n {
-		k := each
-		if i < extra {
-			k++
-		}
-		l, _ := st.listOf(source[:k]).(*List)
-		if l == nil {
-			return nil
-		}
-		if fill != nil && i >= extra {
-			l.items = append(l.items, fill)
-		}
-		out = append(out, l)
-		source = source[k:]
-	}
-	return generator(out)
-}

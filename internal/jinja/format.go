@@ -66,10 +66,10 @@ func (st *state) directive(s string, mapping *Dict, next func() Value) string {
 	}
 	n := len(s) - len(strings.TrimLeft(s, "#0- +"))
 	flags := s[:n]
-	width, s := st.padding(s[n:], next)
+	width, s := st.padding(s[n:])
 	precision := ""
 	if strings.HasPrefix(s, ".") {
-		precision, s = st.padding(s[1:], next)
+		precision, s = st.padding(s[1:])
 		precision = "." + precision
 	}
 	s = strings.TrimLeft(s, "hlL")
@@ -86,15 +86,10 @@ func (st *state) directive(s string, mapping *Dict, next func() Value) string {
 	return s[1:]
 }
 
-// padding reads digits or *, within bounds.
-func (st *state) padding(s string, next func() Value) (digits, rest string) {
-	if strings.HasPrefix(s, "*") {
-		n, _ := asInt(next())
-		digits, rest = strconv.FormatInt(max(n, 0), 10), s[1:]
-	} else {
-		rest = strings.TrimLeft(s, "0123456789")
-		digits = s[:len(s)-len(rest)]
-	}
+// padding reads the digits of a width or precision, within bounds.
+func (st *state) padding(s string) (digits, rest string) {
+	rest = strings.TrimLeft(s, "0123456789")
+	digits = s[:len(s)-len(rest)]
 	if n, err := strconv.Atoi(digits); digits != "" && (err != nil || n > maxPadding) {
 		st.exceed("characters of padding in a format", maxPadding)
 		return "", ""
@@ -227,29 +222,11 @@ func strftimeField(t time.Time, c byte) (string, bool) {
 	if layout, ok := layouts[c]; ok {
 		return t.Format(layout), true
 	}
-	week := func(first time.Weekday) string { // weeks counted from the first such day of the year
-		return fmt.Sprintf("%02d", (t.YearDay()+6-int(t.Weekday()-first+7)%7)/7)
-	}
 	switch c {
 	case 'f':
 		return fmt.Sprintf("%06d", t.Nanosecond()/1000), true
 	case 's':
 		return strconv.FormatInt(t.Unix(), 10), true
-	case 'u':
-		return strconv.Itoa((int(t.Weekday())+6)%7 + 1), true
-	case 'w':
-		return strconv.Itoa(int(t.Weekday())), true
-	case 'U':
-		return week(time.Sunday), true
-	case 'W':
-		return week(time.Monday), true
-	case 'V':
-		_, w := t.ISOWeek()
-		return fmt.Sprintf("%02d", w), true
-	case 'n':
-		return "\n", true
-	case 't':
-		return "\t", true
 	case '%':
 		return "%", true
 	}

@@ -18,7 +18,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"wrong token", "{{ 1 2 }}", "1:6: expected end of tag, found '2'"},
 		{"unknown statement", "{% foo %}", "1:4: unknown statement 'foo'"},
 		{"stray end", "{% endif %}", "1:4: unknown statement 'endif'"},
-		{"include", "{% include 'x' %}", "1:4: 'include' is not available: a chat template is a single file"},
+		{"include", "{% include 'x' %}", "1:4: unknown statement 'include'"},
 		{"open string", "{{ 'x }}", "1:4: string is not closed; expected '"},
 		{"open comment", "x\n {# y", "2:2: comment is not closed; expected '#}'"},
 		{"open tag", "{{ x", "1:1: tag is not closed; expected '}}'"},
@@ -67,7 +67,7 @@ func TestStrftime(t *testing.T) {
 	now := time.Date(2026, 3, 5, 4, 7, 9, 123456789, time.FixedZone("CET", 3600)) // a Thursday, day 64
 	for format, want := range map[string]string{
 		"%Y-%m-%d": "2026-03-05", "%d %b %Y": "05 Mar 2026", "%B %-d, %y": "March 5, 26", "%A %a": "Thursday Thu", "%H:%M:%S.%f": "04:07:09.123456",
-		"%I %p %-I": "04 AM 4", "%j %-j": "064 64", "%e|%F|%T|%D|%R": " 5|2026-03-05|04:07:09|03/05/26|04:07", "%z %Z": "+0100 CET", "%U %W %V %u %w": "09 09 10 4 4",
+		"%I %p %-I": "04 AM 4", "%j %-j": "064 64", "%e|%F|%T|%D|%R": " 5|2026-03-05|04:07:09|03/05/26|04:07", "%z %Z": "+0100 CET",
 		"100%% %": "100% %", "%c": "Thu Mar  5 04:07:09 2026", "%-H%-M": "47",
 	} {
 		got, err := compile(t, "{{ strftime_now(f) }}").Render(dictOf("f", format), func() time.Time { return now })
@@ -147,10 +147,9 @@ func TestFromJSON(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		``: "offset 0: expected a JSON value, found end of text", `{"a":1,"a":2}`: `duplicate member "a"`, `[1,]`: "offset 3: expected a JSON value, found ']'",
-		`{"a" 1}`: "offset 5: expected ':'", `{a:1}`: "offset 1: expected a member name", `01`: "expected a JSON value", `1.`: "expected a digit", `1e`: "expected a digit", `-`: "expected a JSON value",
-		`"a`: "expected a closing quote", "\"\n\"": "no raw control character", `"\x"`: "expected an escape character", `"\u12"`: "four hexadecimal digits", `nul`: "expected a JSON value", `NaN`: "expected a JSON value",
-		`1 2`: "expected end of text", `[1 2]`: "expected ',' or ']'", deep(300): "at most 256 levels", "\"\xff\"": "not valid UTF-8", strings.Repeat("9", 5000): "at most 4300 digits", `{"a":1,}`: "expected a member name",
+		``: "unexpected EOF", `{"a":1,"a":2}`: `offset 12: duplicate member "a"`, `[1,]`: "offset 3: invalid character ']'", `{"a" 1}`: "invalid character '1'", `{a:1}`: "invalid character 'a'",
+		`01`: "expected the end", `1.`: "unexpected EOF", `-`: "unexpected EOF", `"a`: "unexpected EOF", "\"\n\"": "invalid character", `"\x"`: "invalid character 'x'", `nul`: "unexpected EOF", `NaN`: "invalid character 'N'",
+		`1 2`: "expected the end", `[1 2]`: "invalid character '2'", deep(300): "deeper than 256", "\"\xff\"": "not valid UTF-8", strings.Repeat("9", 5000): "at most 4300", `{"a":1,}`: "invalid character '}'", `]`: "invalid character ']'",
 	} {
 		if v, err := FromJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: got %v, %v; want error with %q", in, v, err, want)

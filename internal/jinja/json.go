@@ -1,7 +1,11 @@
 package jinja
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -12,256 +16,92 @@ import (
 
 // FromJSON decodes one JSON text. Object members keep their order; integers
 // keep every digit; other numbers become float64 as in Python. Duplicate keys,
-// nesting deeper than 256 levels and invalid UTF-8 are errors, which name the
-// byte offset. A lone surrogate escape becomes U+FFFD.
+// nesting deeper than 256 levels and invalid UTF-8 are errors; a lone surrogate
+// escape becomes U+FFFD.
 func FromJSON(data []byte) (Value, error) {
 	if len(data) > maxJSONBytes {
 		return nil, fmt.Errorf("JSON text of %d bytes exceeds %d", len(data), maxJSONBytes)
 	}
 	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("JSON text is not valid UTF-8")
+		return nil, errors.New("JSON text is not valid UTF-8")
 	}
-	d := jsonDecoder{text: string(data)}
-	v := d.value(0)
-	d.space()
-	if d.err == nil && d.pos < len(d.text) {
-		d.fail("end of text")
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	v, err := decodeJSON(dec, 0)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	if d.err != nil {
-		return nil, d.err
-	}
-	return v, nil
-}
-
-type jsonDecoder struct {
-	text   string
-	pos    int
-	values int
-	err    error
-}
-
-func (d *jsonDecoder) fail(expected string) Value {
-	if d.err == nil {
-		found := "end of text"
-		if d.pos < len(d.text) {
-			r, _ := utf8.DecodeRuneInString(d.text[d.pos:])
-			found = strconv.QuoteRune(r)
+	if err == nil {
+		if _, err = dec.Token(); err == io.EOF {
+			return v, nil
 		}
-		d.err = fmt.Errorf("JSON offset %d: expected %s, found %s", d.pos, expected, found)
+		err = errors.New("expected the end of the text after the first value")
 	}
-	d.pos = len(d.text)
-	return nil
+	return nil, fmt.Errorf("JSON offset %d: %w", dec.InputOffset(), err)
 }
 
-func (d *jsonDecoder) space() {
-	for d.pos < len(d.text) && strings.IndexByte(" \t\n\r", d.text[d.pos]) >= 0 {
-		d.pos++
+func decodeJSON(dec *json.Decoder, depth int) (Value, error) {
+	if depth > maxJSONDepth {
+		return nil, fmt.Errorf("nested deeper than %d levels", maxJSONDepth)
 	}
-}
-
-// accept skips space and consumes c if it comes next.
-func (d *jsonDecoder) accept(c byte) bool {
-	d.space()
-	if d.pos < len(d.text) && d.text[d.pos] == c {
-		d.pos++
-		return true
-	}
-	return false
-}
-
-func (d *jsonDecoder) value(depth int) Value {
-	d.values++
-	if depth > maxJSONDepth || d.values > maxJSONValues {
-		return d.fail(fmt.Sprintf("at most %d levels and %d values", maxJSONDepth, maxJSONValues))
-	}
-	d.space()
-	rest := d.text[d.pos:]
-	switch {
-	case d.accept('{'):
-		return d.object(depth)
-	case d.accept('['):
-		return d.array(depth)
-	case d.accept('"'):
-		return d.str()
-	}
-	for _, word := range []struct {
-		text string
-		v    Value
-	}{{"null", nil}, {"true", true}, {"false", false}} {
-		if strings.HasPrefix(rest, word.text) {
-			d.pos += len(word.text)
-			return word.v
+	token, err := dec.Token()
+	switch t := token.(type) {
+	case json.Number:
+		return decodeNumber(string(t))
+	case json.Delim:
+		if t == '[' {
+			return decodeArray(dec, depth)
 		}
+		return decodeObject(dec, depth)
 	}
-	return d.number()
+	return token, err // string, bool or nil
 }
 
-func (d *jsonDecoder) object(depth int) Value {
+func decodeArray(dec *json.Decoder, depth int) (Value, error) {
+	list := NewList()
+	for dec.More() {
+		v, err := decodeJSON(dec, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		list.items = append(list.items, v)
+	}
+	_, err := dec.Token()
+	return list, err
+}
+
+func decodeObject(dec *json.Decoder, depth int) (Value, error) {
 	obj := NewDict()
-	if d.accept('}') {
-		return obj
-	}
-	for d.err == nil {
-		if !d.accept('"') {
-			return d.fail("a member name in double quotes")
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
 		}
-		at := d.pos
-		name := d.str()
-		if !d.accept(':') {
-			return d.fail("':'")
+		v, err := decodeJSON(dec, depth+1)
+		if err != nil {
+			return nil, err
 		}
 		before := obj.Len()
-		obj.Set(name, d.value(depth+1))
-		if obj.Len() == before && d.err == nil {
-			d.err = fmt.Errorf("JSON offset %d: duplicate member %q", at, name)
+		if obj.set(name, v); obj.Len() == before {
+			return nil, fmt.Errorf("duplicate member %q", name)
 		}
-		if d.accept('}') {
-			return obj
-		}
-		if !d.accept(',') {
-			return d.fail("',' or '}'")
-		}
-		d.space()
 	}
-	return nil
+	_, err := dec.Token()
+	return obj, err
 }
 
-func (d *jsonDecoder) array(depth int) Value {
-	list := NewList()
-	if d.accept(']') {
-		return list
-	}
-	for d.err == nil {
-		list.items = append(list.items, d.value(depth+1))
-		if d.accept(']') {
-			return list
-		}
-		if !d.accept(',') {
-			return d.fail("',' or ']'")
-		}
-	}
-	return nil
-}
-
-// str decodes the rest of a string whose opening quote is consumed.
-func (d *jsonDecoder) str() string {
-	start := d.pos
-	var b []byte // nil until the first escape
-	for d.pos < len(d.text) {
-		switch c := d.text[d.pos]; {
-		case c == '"':
-			d.pos++
-			if b == nil {
-				return d.text[start : d.pos-1]
-			}
-			return string(append(b, d.text[start:d.pos-1]...))
-		case c < 0x20:
-			d.fail("no raw control character in a string")
-			return ""
-		case c == '\\':
-			b = append(b, d.text[start:d.pos]...)
-			d.pos++
-			b = utf8.AppendRune(b, d.escape())
-			start = d.pos
-		default:
-			d.pos++
-		}
-	}
-	d.fail("a closing quote")
-	return ""
-}
-
-func (d *jsonDecoder) escape() rune {
-	if d.pos < len(d.text) {
-		c := d.text[d.pos]
-		if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
-			d.pos++
-			return rune("\"\\/\b\f\n\r\t"[i])
-		}
-		if c == 'u' {
-			return d.unicodeEscape()
-		}
-	}
-	d.fail("an escape character")
-	return 0
-}
-
-// unicodeEscape decodes uXXXX, and a following \uXXXX if both form one
-// surrogate pair.
-func (d *jsonDecoder) unicodeEscape() rune {
-	unit := func(at int) (rune, bool) {
-		if at+5 > len(d.text) || d.text[at] != 'u' {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(d.text[at+1:at+5], 16, 16)
-		return rune(n), err == nil
-	}
-	r, ok := unit(d.pos)
-	if !ok {
-		d.fail("four hexadecimal digits")
-		return 0
-	}
-	d.pos += 5
-	if !utf16.IsSurrogate(r) {
-		return r
-	}
-	if d.pos < len(d.text) && d.text[d.pos] == '\\' {
-		if low, ok := unit(d.pos + 1); ok {
-			if full := utf16.DecodeRune(r, low); full != utf8.RuneError {
-				d.pos += 6
-				return full
-			}
-		}
-	}
-	return utf8.RuneError
-}
-
-// digits consumes decimal digits and returns how many.
-func (d *jsonDecoder) digits() int {
-	start := d.pos
-	for d.pos < len(d.text) && '0' <= d.text[d.pos] && d.text[d.pos] <= '9' {
-		d.pos++
-	}
-	return d.pos - start
-}
-
-func (d *jsonDecoder) number() Value {
-	start := d.pos
-	d.accept('-')
-	first := d.pos
-	if n := d.digits(); n == 0 || n > 1 && d.text[first] == '0' {
-		return d.fail("a JSON value")
-	}
-	integer := true
-	if d.pos < len(d.text) && d.text[d.pos] == '.' {
-		integer = false
-		d.pos++
-		if d.digits() == 0 {
-			return d.fail("a digit after the decimal point")
-		}
-	}
-	if d.pos < len(d.text) && d.text[d.pos]|0x20 == 'e' {
-		integer = false
-		d.pos++
-		if d.pos < len(d.text) && strings.IndexByte("+-", d.text[d.pos]) >= 0 {
-			d.pos++
-		}
-		if d.digits() == 0 {
-			return d.fail("a digit in the exponent")
-		}
-	}
-	text := d.text[start:d.pos]
-	if !integer {
+func decodeNumber(text string) (Value, error) {
+	if strings.ContainsAny(text, ".eE") {
 		f, _ := strconv.ParseFloat(text, 64) // out of range: infinity, as in Python
-		return f
+		return f, nil
 	}
 	if len(text) > maxIntDigits {
-		return d.fail(fmt.Sprintf("an integer of at most %d digits", maxIntDigits))
+		return nil, fmt.Errorf("integer of %d digits; expected at most %d", len(text), maxIntDigits)
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n
+		return n, nil
 	}
-	return bigInt(text)
+	return bigInt(text), nil
 }
 
 // ToJSON returns v as the tojson filter prints it: Python's

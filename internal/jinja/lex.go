@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -294,64 +295,25 @@ func (l *lexer) operator(open []byte) []byte {
 	return open
 }
 
-// number reads an integer (decimal, 0x, 0o, 0b) or a float; digits may be
-// grouped by underscores.
-func (l *lexer) number() {
-	at := l.pos
-	digits := func(set string) bool {
-		start := l.pos
-		for l.pos < len(l.src) && (strings.IndexByte(set, l.src[l.pos]) >= 0 ||
-			l.src[l.pos] == '_' && l.pos > start && l.pos+1 < len(l.src) && strings.IndexByte(set, l.src[l.pos+1]) >= 0) {
-			l.pos++
-		}
-		return l.pos > start
-	}
-	const decimal = "0123456789"
-	if l.src[at] == '0' && at+1 < len(l.src) {
-		if i := strings.IndexByte("xob", l.src[at+1]|0x20); i >= 0 {
-			l.pos += 2
-			if digits([]string{"0123456789abcdefABCDEF", "01234567", "01"}[i]) {
-				l.addInt(at)
-				return
-			}
-			l.pos = at
-		}
-	}
-	digits(decimal)
-	kind := tokInt
-	if rest := l.src[l.pos:]; len(rest) > 1 && rest[0] == '.' && strings.IndexByte(decimal, rest[1]) >= 0 {
-		kind = tokFloat
-		l.pos++
-		digits(decimal)
-	}
-	if rest := l.src[l.pos:]; len(rest) > 1 && rest[0]|0x20 == 'e' {
-		mark := l.pos
-		l.pos++
-		if rest[1] == '+' || rest[1] == '-' {
-			l.pos++
-		}
-		if digits(decimal) {
-			kind = tokFloat
-		} else {
-			l.pos = mark
-		}
-	}
-	if kind == tokInt {
-		l.addInt(at)
-		return
-	}
-	l.add(tokFloat, strings.ReplaceAll(l.src[at:l.pos], "_", ""), at)
-}
+// numberText matches integers (decimal, 0x, 0o, 0b) and, with a group, floats;
+// digits may be grouped by underscores.
+var numberText = regexp.MustCompile(`^(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|` +
+	`[0-9]+(?:_[0-9]+)*(\.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)?)`)
 
-func (l *lexer) addInt(at int) {
-	text := strings.ReplaceAll(l.src[at:l.pos], "_", "")
-	if len(text) > 1 && text[0] == '0' && strings.Trim(text, "0123456789") == "" && strings.Trim(text, "0") != "" {
-		l.fail(at, "integer %s has a leading zero", text)
+func (l *lexer) number() {
+	m := numberText.FindStringSubmatch(l.src[l.pos:])
+	text, kind := m[0], tokInt
+	if m[1] != "" {
+		text, kind = strings.ReplaceAll(text, "_", ""), tokFloat
 	}
-	if len(text) > maxIntDigits {
-		l.fail(at, "integer of %d digits; expected at most %d", len(text), maxIntDigits)
+	switch {
+	case len(m[0]) > maxIntDigits:
+		l.fail(l.pos, "number of %d characters; expected at most %d", len(m[0]), maxIntDigits)
+	case kind == tokInt && len(text) > 1 && text[0] == '0' && text[1] <= '9' && strings.Trim(text, "0_") != "":
+		l.fail(l.pos, "integer %s has a leading zero", text)
 	}
-	l.add(tokInt, text, at)
+	l.add(kind, text, l.pos)
+	l.pos += len(m[0])
 }
 
 // stringLiteral reads a quoted string with Python's escapes.
@@ -371,57 +333,26 @@ func (l *lexer) stringLiteral() {
 	l.pos = end + 1
 	text := l.src[at+1 : end]
 	if strings.IndexByte(text, '\\') >= 0 {
-		text = l.unescape(text, at)
+		text = unescape(text)
 	}
 	l.add(tokString, text, at)
 }
 
-// unescape decodes Python's string escapes; unknown ones stay as they are.
-func (l *lexer) unescape(s string, at int) string {
+// unescape decodes Python's string escapes; what is none stays as it is.
+func unescape(s string) string {
 	var b strings.Builder
-	for i := 0; i < len(s); {
-		if s[i] != '\\' || i+1 >= len(s) {
-			b.WriteByte(s[i])
-			i++
+	for s != "" {
+		if len(s) > 1 && s[0] == '\\' && strings.IndexByte("\n'\"", s[1]) >= 0 {
+			b.WriteString(strings.TrimPrefix(s[1:2], "\n"))
+			s = s[2:]
 			continue
 		}
-		c := s[i+1]
-		i += 2
-		if j := strings.IndexByte("nrt\\'\"abfv", c); j >= 0 {
-			b.WriteByte("\n\r\t\\'\"\a\b\f\v"[j])
-			continue
+		r, _, rest, err := strconv.UnquoteChar(s, 0)
+		if err != nil {
+			r, rest = '\\', s[1:]
 		}
-		width, base := 0, 16
-		switch {
-		case c == '\n':
-			continue
-		case c == 'x':
-			width = 2
-		case c == 'u':
-			width = 4
-		case c == 'U':
-			width = 8
-		case '0' <= c && c <= '7':
-			i--
-			base = 8
-			for width < 3 && i+width < len(s) && '0' <= s[i+width] && s[i+width] <= '7' {
-				width++
-			}
-		default:
-			b.WriteByte('\\')
-			b.WriteByte(c)
-			continue
-		}
-		if i+width > len(s) {
-			l.fail(at, "escape \\%c needs %d digits", c, width)
-			break
-		}
-		n, err := strconv.ParseUint(s[i:i+width], base, 32)
-		if err != nil || n > unicode.MaxRune {
-			l.fail(at, "escape \\%c needs %d digits, found %q", c, width, s[i:i+width])
-		}
-		b.WriteRune(rune(n))
-		i += width
+		b.WriteRune(r)
+		s = rest
 	}
 	return b.String()
 }

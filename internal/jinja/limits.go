@@ -23,10 +23,9 @@ const (
 	memoryPerValue = 512
 	memoryPerByte  = 16
 
-	maxJSONBytes  = 256 << 20
-	maxJSONValues = 8 << 20
-	maxJSONDepth  = 256
-	maxIntDigits  = 4300 // Python's own limit for integer text
+	maxJSONBytes = 256 << 20
+	maxJSONDepth = 256
+	maxIntDigits = 4300 // Python's own limit for integer text
 )
 
 // Sizes charged against the memory budget.

@@ -99,18 +99,6 @@ func (st *state) callList(l *List, name string, a args) Value {
 	return n
 }
 
-func (st *state) callLoop(l *loopState, name string, a args) Value {
-	if name == "cycle" {
-		if len(a.pos) == 0 {
-			return st.fail("loop.cycle needs arguments")
-		}
-		return a.pos[l.i%len(a.pos)]
-	}
-	changed := l.last == nil || !st.equalItems(l.last, a.pos)
-	l.last = append([]Value{}, a.pos...)
-	return changed
-}
-
 func (st *state) callBuiltin(name string, a args) Value {
 	switch name {
 	case "range":
@@ -258,10 +246,8 @@ func (a args) int(i int, name string, def int64) int64 {
 var stringMethods = map[string]stringMethod{
 	"upper":      func(st *state, s string, a args) Value { return st.convert(s, upper) },
 	"lower":      func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
-	"casefold":   func(st *state, s string, a args) Value { return st.convert(s, strings.ToLower) },
 	"capitalize": func(st *state, s string, a args) Value { return st.convert(s, capitalize) },
 	"title":      func(st *state, s string, a args) Value { return st.convert(s, titleWords) },
-	"swapcase":   func(st *state, s string, a args) Value { return st.convert(s, swapCase) },
 	"strip":      func(st *state, s string, a args) Value { return st.strip(s, a, true, true) },
 	"lstrip":     func(st *state, s string, a args) Value { return st.strip(s, a, true, false) },
 	"rstrip":     func(st *state, s string, a args) Value { return st.strip(s, a, false, true) },
@@ -288,12 +274,6 @@ var stringMethods = map[string]stringMethod{
 	},
 	"find":  func(st *state, s string, a args) Value { return find(s, a, strings.Index) },
 	"rfind": func(st *state, s string, a args) Value { return find(s, a, strings.LastIndex) },
-	"index": func(st *state, s string, a args) Value {
-		if i := find(s, a, strings.Index); i != int64(-1) {
-			return i
-		}
-		return st.fail("str.index: substring not found")
-	},
 	"count": func(st *state, s string, a args) Value {
 		sub, ok := a.text(0, "", "")
 		return orNil(int64(strings.Count(s, sub)), ok)
@@ -304,31 +284,15 @@ var stringMethods = map[string]stringMethod{
 		}
 		return st.joinStrict(s, st.iterate(a.pos[0]))
 	},
-	"partition":  func(st *state, s string, a args) Value { return partition(s, a, strings.Index, true) },
-	"rpartition": func(st *state, s string, a args) Value { return partition(s, a, strings.LastIndex, false) },
-	"format":     func(st *state, s string, a args) Value { return st.braces(s, a) },
-	"zfill": func(st *state, s string, a args) Value {
-		sign := len(s) - len(strings.TrimLeft(s, "+-"))
-		sign = min(sign, 1)
-		pad := st.pad("0", a.int(0, "width", 0)-int64(utf8.RuneCountInString(s)))
-		return s[:sign] + pad + s[sign:]
-	},
-	"ljust":     func(st *state, s string, a args) Value { return st.justify(s, a, 0) },
-	"center":    func(st *state, s string, a args) Value { return st.justify(s, a, 1) },
-	"rjust":     func(st *state, s string, a args) Value { return st.justify(s, a, 2) },
-	"isdigit":   func(st *state, s string, a args) Value { return every(s, isDigit) },
-	"isdecimal": func(st *state, s string, a args) Value { return every(s, unicode.IsDigit) },
-	"isnumeric": func(st *state, s string, a args) Value { return every(s, unicode.IsNumber) },
-	"isalpha":   func(st *state, s string, a args) Value { return every(s, unicode.IsLetter) },
+	"format":  func(st *state, s string, a args) Value { return st.braces(s, a) },
+	"isdigit": func(st *state, s string, a args) Value { return every(s, unicode.IsDigit) },
+	"isalpha": func(st *state, s string, a args) Value { return every(s, unicode.IsLetter) },
 	"isalnum": func(st *state, s string, a args) Value {
 		return every(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 	},
 	"isspace": func(st *state, s string, a args) Value { return every(s, isSpace) },
 	"isupper": func(st *state, s string, a args) Value { return hasCase(s, unicode.IsUpper, unicode.IsLower) },
 	"islower": func(st *state, s string, a args) Value { return hasCase(s, unicode.IsLower, unicode.IsUpper) },
-	"isascii": func(st *state, s string, a args) Value {
-		return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
-	},
 }
 
 // orNil returns v, or nil for wrong arguments.
@@ -365,15 +329,6 @@ func titleWords(s string) string {
 			return unicode.ToLower(r)
 		}
 		return unicode.ToTitle(r)
-	}, s)
-}
-
-func swapCase(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
 	}, s)
 }
 
@@ -552,21 +507,6 @@ func find(s string, a args, index func(s, sub string) int) Value {
 	return int64(utf8.RuneCountInString(s[:from+i]))
 }
 
-func partition(s string, a args, index func(s, sub string) int, first bool) Value {
-	sep, ok := a.text(0, "sep", "")
-	if !ok || sep == "" {
-		return nil
-	}
-	i := index(s, sep)
-	switch {
-	case i >= 0:
-		return newTuple(s[:i], sep, s[i+len(sep):])
-	case first:
-		return newTuple(s, "", "")
-	}
-	return newTuple("", "", s)
-}
-
 // pad repeats fill n times.
 func (st *state) pad(fill string, n int64) string {
 	text, _ := st.repeat(fill, n)
@@ -574,27 +514,8 @@ func (st *state) pad(fill string, n int64) string {
 	return s
 }
 
-// justify pads s to a width: side 0 on the right, 1 on both, 2 on the left.
-func (st *state) justify(s string, a args, side int) Value {
-	fill, ok := a.text(1, "fillchar", " ")
-	width := a.int(0, "width", 0)
-	n := max(width-int64(utf8.RuneCountInString(s)), 0)
-	if !ok {
-		return nil
-	}
-	left := map[int]int64{0: 0, 1: n/2 + n&width&1, 2: n}[side]
-	if !st.charge(len(s)) {
-		return nil
-	}
-	return st.pad(fill, left) + s + st.pad(fill, n-left)
-}
-
 func every(s string, f func(rune) bool) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0
-}
-
-func isDigit(r rune) bool {
-	return unicode.IsDigit(r) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", r)
 }
 
 // hasCase reports whether s has letters of one case and none of the other.

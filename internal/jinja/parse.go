@@ -13,9 +13,7 @@ type parser struct {
 	pos    int
 	depth  int
 	loops  int // enclosing for loops of the current macro
-	// names the current macro mentioned
-	varargs, kwargs bool
-	err             error
+	err    error
 }
 
 func (p *parser) cur() token { return p.tokens[p.pos] }
@@ -150,10 +148,6 @@ func (p *parser) statement() stmt {
 		return p.setStatement(line)
 	case "macro":
 		return p.macroStatement(line)
-	case "call":
-		return p.callStatement(line)
-	case "with":
-		return p.withStatement(line)
 	case "filter":
 		f := p.filters(nil, true)
 		p.expectEnd()
@@ -167,9 +161,6 @@ func (p *parser) statement() stmt {
 		}
 		p.expectEnd()
 		return &jumpStmt{map[string]flow{"break": flowBreak, "continue": flowContinue}[keyword]}
-	case "include", "import", "from", "extends", "block":
-		p.pos--
-		p.fail("'%s' is not available: a chat template is a single file", keyword)
 	default:
 		if p.err == nil {
 			p.pos--
@@ -215,7 +206,6 @@ func (p *parser) forStatement(line int) stmt {
 	if p.acceptName("if") {
 		s.cond = p.expr()
 	}
-	s.recursive = p.acceptName("recursive")
 	p.expectEnd()
 	p.loops++
 	s.body = p.statements("else", "endfor")
@@ -285,61 +275,22 @@ func (p *parser) setStatement(line int) stmt {
 	return &setBlockStmt{line, t, f, p.block("endset")}
 }
 
-// signature parses the parameters of a macro or call block.
-func (p *parser) signature() (params []param) {
+func (p *parser) macroStatement(line int) stmt {
+	m := &macro{name: p.name("a macro name")}
 	p.expectOp("(")
 	for !p.acceptOp(")") && p.err == nil {
-		if len(params) > 0 {
+		if len(m.params) > 0 {
 			p.expectOp(",")
 		}
 		prm := param{name: p.name("a parameter name")}
 		if p.acceptOp("=") {
 			prm.def = p.expr()
-		} else if len(params) > 0 && params[len(params)-1].def != nil {
+		} else if n := len(m.params); n > 0 && m.params[n-1].def != nil {
 			p.fail("parameter '%s' without default follows one with default", prm.name)
 		}
-		params = append(params, prm)
+		m.params = append(m.params, prm)
 	}
-	return params
-}
-
-func (p *parser) macroStatement(line int) stmt {
-	m := &macro{name: p.name("a macro name")}
-	m.params = p.signature()
 	p.expectEnd()
-	varargs, kwargs := p.varargs, p.kwargs
-	p.varargs, p.kwargs = false, false
 	m.body = p.inner(func() []stmt { return p.block("endmacro") })
-	m.varargs, m.kwargs = p.varargs, p.kwargs
-	p.varargs, p.kwargs = varargs, kwargs
 	return &macroStmt{line, m}
-}
-
-func (p *parser) callStatement(line int) stmt {
-	caller := &macro{name: "caller"}
-	if p.isOp("(") {
-		caller.params = p.signature()
-	}
-	call, ok := p.expr().(*callExpr)
-	if !ok {
-		p.fail("expected a macro call before %s", p.cur())
-	}
-	p.expectEnd()
-	caller.body = p.inner(func() []stmt { return p.block("endcall") })
-	return &callStmt{line, call, caller}
-}
-
-func (p *parser) withStatement(line int) stmt {
-	s := &withStmt{line: line}
-	for p.cur().kind != tokEnd && p.err == nil {
-		if len(s.targets) > 0 {
-			p.expectOp(",")
-		}
-		s.targets = append(s.targets, p.targetItem(false))
-		p.expectOp("=")
-		s.values = append(s.values, p.expr())
-	}
-	p.expectEnd()
-	s.body = p.block("endwith")
-	return s
 }

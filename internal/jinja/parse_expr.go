@@ -180,10 +180,6 @@ func (p *parser) primary() expr {
 			return literal{false}
 		case "none", "None":
 			return literal{nil}
-		case "varargs":
-			p.varargs = true
-		case "kwargs":
-			p.kwargs = true
 		}
 		return &nameExpr{t.text, undefined{name: t.text}}
 	case tokString:
@@ -311,7 +307,7 @@ func (p *parser) subscript(e expr) expr {
 
 // call parses the arguments of a call to fn.
 func (p *parser) call(fn expr) *callExpr {
-	c := &callExpr{fn: fn, line: p.cur().line}
+	c := &callExpr{fn: fn}
 	p.expectOp("(")
 	for first := true; !p.acceptOp(")") && p.err == nil; first = false {
 		if !first {
@@ -320,22 +316,24 @@ func (p *parser) call(fn expr) *callExpr {
 				break
 			}
 		}
-		switch {
-		case p.acceptOp("**"):
-			c.kwSpread = p.expr()
-		case p.acceptOp("*"):
-			c.spread = p.expr()
-		case p.cur().kind == tokName && p.peek().kind == tokOp && p.peek().text == "=":
-			name := p.next().text
+		if p.cur().kind == tokName && p.peek().kind == tokOp && p.peek().text == "=" {
+			c.kwNames = append(c.kwNames, p.next().text)
 			p.next()
-			c.kwNames = append(c.kwNames, name)
 			c.kwArgs = append(c.kwArgs, p.expr())
-		default:
-			if c.kwNames != nil || c.spread != nil || c.kwSpread != nil {
-				p.fail("positional argument after a keyword argument")
-			}
-			c.args = append(c.args, p.expr())
+			continue
 		}
+		if p.acceptOp("**") {
+			c.kwSpread = p.expr()
+			continue
+		}
+		if p.acceptOp("*") {
+			c.spread = p.expr()
+			continue
+		}
+		if c.kwNames != nil || c.spread != nil || c.kwSpread != nil {
+			p.fail("positional argument after a keyword argument")
+		}
+		c.args = append(c.args, p.expr())
 	}
 	return c
 }
@@ -382,7 +380,7 @@ func (p *parser) test(e expr) expr {
 		p.fail("tests cannot be chained with 'is'")
 	case c.kind == tokName && !p.isName("else", "or", "and", "if", "in", "not", "recursive"),
 		c.kind == tokString, c.kind == tokInt, c.kind == tokFloat, p.isOp("["), p.isOp("{"):
-		t.call = &callExpr{args: []expr{p.postfix(p.primary())}, line: c.line}
+		t.call = &callExpr{args: []expr{p.postfix(p.primary())}}
 	}
 	return t
 }
