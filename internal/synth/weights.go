@@ -3,6 +3,7 @@ package synth
 import (
 	"hash/fnv"
 	"math"
+	"strconv"
 	"strings"
 
 	"ossian/internal/model"
@@ -64,7 +65,8 @@ func params(o *Options) []*param {
 		q := &param{name: p.Name, layer: -1, shape: p.Shape, rows: 1, key: hash(o.Seed, p.Name)}
 		if part, ok := strings.CutPrefix(p.Name, "layers."); ok {
 			number, name, _ := strings.Cut(part, ".")
-			q.layer, q.name = atoi(number), name
+			q.layer, _ = strconv.Atoi(number)
+			q.name = name
 		}
 		q.cols = p.Shape[len(p.Shape)-1]
 		if strings.HasSuffix(q.name, "_bias") {
@@ -78,13 +80,6 @@ func params(o *Options) []*param {
 		out = append(out, q)
 	}
 	return out
-}
-
-func atoi(s string) (n int) {
-	for _, c := range s {
-		n = 10*n + int(c-'0')
-	}
-	return n
 }
 
 // draw sets the mean and the standard deviation of the values.
