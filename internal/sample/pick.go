@@ -24,7 +24,7 @@ func Pick(logits []float32, mask []uint64, p *Params, history []int32, step uint
 }
 
 // A Sampler computes Pick and Logprobs without allocating: it keeps their
-// scratch space, about 24 bytes per id of the vocabulary. The zero value is
+// scratch space, about 16 bytes per id of the vocabulary. The zero value is
 // ready. It is used by one goroutine.
 type Sampler struct {
 	adjusted []float32 // [vocab] logits after mask, bias and penalties
