@@ -202,6 +202,7 @@ func (st *state) strftime(t time.Time, format string) string {
 		text, ok := strftimeField(t, format[i])
 		if !ok {
 			st.fail("strftime_now: unknown directive %%%c", format[i])
+			return ""
 		}
 		if trim {
 			text = strings.TrimLeft(text[:len(text)-1], "0 ") + text[len(text)-1:]

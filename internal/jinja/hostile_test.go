@@ -122,7 +122,7 @@ func escapes() []string {
 		"{{ eval('1') }}", "{{ exec('1') }}", "{{ __import__('os') }}", "{{ globals() }}", "{{ getattr(s, '__class__') }}", "{{ vars() }}",
 		"{% set ns = namespace(__class__=1) %}", "{% set ns = namespace() %}{% set ns.__init__ = 1 %}", "{% set messages[0].x = 1 %}",
 		"{{ messages.append(1) }}", "{{ messages.clear() }}", "{{ messages[0].update(x=1) }}", "{{ messages[0].pop('x') }}", "{{ messages[0].setdefault('x', 1) }}",
-		"{{ strftime_now('%s %Z %z') }}", "{{ strftime_now('%Q') }}", "{{ strftime_now(1) }}", "{{ caller() }}", "{{ varargs }}", "{{ super() }}",
+		"{{ strftime_now('%s %Z %z') }}", "{{ strftime_now('%Q') }}", "{{ strftime_now('%-Q') }}", "{{ strftime_now('%-') }}", "{{ strftime_now('%-%') }}", "{{ strftime_now('') }}", "{{ strftime_now(1) }}", "{{ caller() }}", "{{ varargs }}", "{{ super() }}",
 		"{% do messages.append(1) %}", "{% autoescape true %}x{% endautoescape %}", "{{ s|random }}", "{{ s|urlize }}", "{{ s|xmlattr }}",
 		"{{ messages|map('attr', '__class__')|list }}", "{{ ['a']|map('format', '__class__')|list }}", "{{ [s]|groupby('__class__')|list }}",
 		"{{ [s]|sort(attribute='__class__')|list }}", "{{ [s]|sum('__class__') }}", "{{ [s]|unique(attribute='__class__')|list }}",

@@ -8,9 +8,10 @@
 // The dialect is the one the reference tokenizer library configures
 // (formats.md 13): trim_blocks and lstrip_blocks on, autoescape off, lenient
 // undefined values, loop controls, immutable sandbox, tojson as Python's
-// json.dumps(ensure_ascii=False). Includes, imports and inheritance are
-// refused: a chat template is one file. Integers have 64 bits; larger ones are
-// carried and printed but not calculated with.
+// json.dumps(ensure_ascii=False). Left out because no published chat template
+// uses them: includes and inheritance, call and with blocks, recursive loops,
+// extra macro arguments, and filters that format for web pages. Integers have
+// 64 bits; larger ones are carried and printed but not calculated with.
 package jinja
 
 import (

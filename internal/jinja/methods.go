@@ -183,13 +183,19 @@ func (st *state) rangeOf(a args) Value {
 	if b[2] == 0 {
 		return st.fail("range step is 0")
 	}
-	span, step := float64(b[1])-float64(b[0]), float64(b[2])
-	n := int(math.Max(0, math.Min(math.Ceil(span/step), maxRange+1)))
+	// Unsigned differences cannot overflow.
+	n := uint64(0)
+	switch {
+	case b[2] > 0 && b[0] < b[1]:
+		n = (uint64(b[1])-uint64(b[0])-1)/uint64(b[2]) + 1
+	case b[2] < 0 && b[0] > b[1]:
+		n = (uint64(b[0])-uint64(b[1])-1)/-uint64(b[2]) + 1
+	}
 	if n > maxRange {
 		st.exceed("items in a range", maxRange)
 		return nil
 	}
-	if !st.charge(entryBytes + n*3*valueBytes/2) {
+	if !st.charge(entryBytes + int(n)*3*valueBytes/2) {
 		return nil
 	}
 	items := make([]Value, n)
@@ -323,9 +329,9 @@ func capitalize(s string) string {
 func titleWords(s string) string {
 	inWord := false
 	return strings.Map(func(r rune) rune {
-		cased := unicode.IsLetter(r) && (unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r))
-		defer func() { inWord = cased }()
-		if inWord {
+		follows := inWord
+		inWord = unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r)
+		if follows {
 			return unicode.ToLower(r)
 		}
 		return unicode.ToTitle(r)
