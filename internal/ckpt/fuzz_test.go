@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -190,38 +189,38 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzText covers the shard index and the files that say how to talk to a model.
+func FuzzIndex(f *testing.F) {
+	f.Add(mustRead(f, filepath.Join(writeSynth(f, "llama-linear-tiny", synth.Options{ShardBytes: 100_000}), indexName)))
+	f.Add([]byte(`{"metadata":{"total_size":1},"weight_map":{"a":"a.safetensors","b":"a.safetensors"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		bounded(t, len(data), func() {
+			shards, err := readIndex("index", data)
+			for name, file := range shards {
+				if err == nil && file != filepath.Base(file) {
+					t.Errorf("%q maps to the path %q", name, file)
+				}
+			}
+		})
+	})
+}
+
+// FuzzText covers the files that say how to talk to a model.
 func FuzzText(f *testing.F) {
-	dir := writeSynth(f, "llama-linear-tiny", synth.Options{ShardBytes: 100_000})
-	f.Add(mustRead(f, filepath.Join(dir, indexName)), mustRead(f, filepath.Join(dir, "tokenizer_config.json")), []byte(`{"eos_token_id":[1],"top_k":2}`))
-	f.Add([]byte(`{"weight_map":{"a":"a.safetensors"}}`), []byte(`{"chat_template":[{"name":"default","template":"x"}],"eos_token":{"content":"x"}}`), []byte(`{}`))
-	tokenizer := mustRead(f, filepath.Join(dir, "tokenizer.json"))
-	config := mustRead(f, filepath.Join(dir, "config.json"))
-	work := f.TempDir()
-	f.Fuzz(func(t *testing.T, index, tokenizerConfig, generation []byte) {
-		shards, err := readIndex("index", index)
-		for name, file := range shards {
-			if err == nil && file != filepath.Base(file) {
-				t.Errorf("%q maps to the path %q", name, file)
+	dir := writeSynth(f, "llama-linear-tiny", synth.Options{})
+	whole := mustOpen(f, dir)
+	f.Add(mustRead(f, filepath.Join(dir, "tokenizer_config.json")), []byte(`{"eos_token_id":[1],"top_k":2,"temperature":0.6}`))
+	f.Add([]byte(`{"chat_template":[{"name":"default","template":"x"}],"eos_token":{"content":"<|im_end|>"}}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, tokenizerConfig, generation []byte) {
+		bounded(t, len(tokenizerConfig)+len(generation), func() {
+			m := &Model{Spec: whole.Spec, Tokenizer: whole.Tokenizer, BOS: -1, Special: map[string]string{}}
+			if m.tokenizerConfig("fuzz", tokenizerConfig) != nil || m.generation("fuzz", generation) != nil || m.finish() != nil {
+				return
 			}
-		}
-		for name, data := range map[string][]byte{"tokenizer.json": tokenizer, "tokenizer_config.json": tokenizerConfig, "generation_config.json": generation} {
-			if err := os.WriteFile(filepath.Join(work, name), data, 0o644); err != nil {
-				t.Fatal(err)
+			for _, id := range append(slices.Clone(m.Stops), max(m.BOS, 0)) {
+				if id < 0 || int(id) >= m.Spec.Vocab {
+					t.Errorf("id %d of a vocabulary of %d", id, m.Spec.Vocab)
+				}
 			}
-		}
-		spec, _, err := readConfig("config.json", config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &Model{Path: work, Spec: spec, BOS: -1, Special: map[string]string{}}
-		if m.readTokenizer() != nil || m.readText("config.json", config) != nil || m.finish() != nil {
-			return
-		}
-		for _, id := range append(slices.Clone(m.Stops), max(m.BOS, 0)) {
-			if id < 0 || int(id) >= spec.Vocab {
-				t.Errorf("id %d of a vocabulary of %d", id, spec.Vocab)
-			}
-		}
+		})
 	})
 }

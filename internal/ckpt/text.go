@@ -29,7 +29,12 @@ func (m *Model) readText(configFile string, config []byte) error {
 	if m.ids(c); *c.err != nil {
 		return *c.err
 	}
-	if err := m.readTokenizerConfig(); err != nil {
+	const name = "tokenizer_config.json"
+	data, err := m.small(name, 16<<20) // lists every added token
+	if err == nil && data != nil {
+		err = m.tokenizerConfig(filepath.Join(m.Path, name), data)
+	}
+	if err != nil {
 		return err
 	}
 	if template, err := m.small("chat_template.jinja", maxTemplate); err != nil {
@@ -37,14 +42,15 @@ func (m *Model) readText(configFile string, config []byte) error {
 	} else if template != nil {
 		m.Template = strings.ToValidUTF8(string(template), "\ufffd")
 	}
-	data, err := m.small("generation_config.json", maxConfig)
-	if err != nil {
+	data, err = m.small("generation_config.json", maxConfig)
+	if err != nil || data == nil {
 		return err
 	}
-	if data == nil {
-		return nil
-	}
-	g, err := parseObject(filepath.Join(m.Path, "generation_config.json"), data)
+	return m.generation(filepath.Join(m.Path, "generation_config.json"), data)
+}
+
+func (m *Model) generation(path string, data []byte) error {
+	g, err := parseObject(path, data)
 	if err != nil {
 		return err
 	}
@@ -67,13 +73,8 @@ func (m *Model) ids(o object) {
 	m.Stops = append(m.Stops, o.ids("eos_token_id")...)
 }
 
-func (m *Model) readTokenizerConfig() error {
-	const name = "tokenizer_config.json"
-	data, err := m.small(name, 16<<20) // lists every added token
-	if err != nil || data == nil {
-		return err
-	}
-	path := filepath.Join(m.Path, name)
+// tokenizerConfig takes the template and the special tokens.
+func (m *Model) tokenizerConfig(path string, data []byte) error {
 	var c struct {
 		Template json.RawMessage `json:"chat_template"`
 		BOS      specialToken    `json:"bos_token"`
