@@ -24,6 +24,7 @@ type loadOptions struct {
 	threads, maxLen, maxTokens int
 	kv                         string
 	noVerify, exact            bool
+	activations                int
 
 	seqs   int   // rows per step; 0 = 1. No flag: the command's own need
 	blocks []int // KV pool of each group; nil = what seqs sequences of maxLen need
@@ -35,12 +36,13 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
 	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16 or f32")
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
+	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4, else 16")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
 }
 
 // device returns the device settings that the flags and OSSIAN_ISA ask for.
 func (o *loadOptions) device() (cpu.Config, error) {
-	c := cpu.Config{Threads: o.threads, ISA: os.Getenv("OSSIAN_ISA"), Exact: o.exact}
+	c := cpu.Config{Threads: o.threads, ISA: os.Getenv("OSSIAN_ISA"), Activations: o.activations, Exact: o.exact}
 	if c.Threads == 0 {
 		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
 	}

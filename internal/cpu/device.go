@@ -27,7 +27,10 @@ type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
 	ISA     string       // instruction set: "go", "avx2", "avx512"; "" = the best that the machine has
 	KV      tensor.DType // type of cached keys and values, BF16 or F32; Invalid = BF16
-	Exact   bool         // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
+	// the arithmetic and no bytes; 0 = 8 for MXFP4, 16 for all other types.
+	Activations int
+	Exact       bool // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
 }
 
 // resolve fills in what zero fields stand for.
@@ -54,7 +57,17 @@ func (c Config) resolve() (Config, kern.Options, error) {
 	if c.KV != tensor.BF16 && c.KV != tensor.F32 {
 		return c, opt, fmt.Errorf("cpu: keys and values as %v, BF16 or F32 expected", c.KV)
 	}
+	if c.Activations != 0 && c.Activations != 8 && c.Activations != 16 {
+		return c, opt, fmt.Errorf("cpu: activations in %d bits, 8 or 16 expected (0 = by the type of the weights)", c.Activations)
+	}
 	return c, opt, nil
+}
+
+// options returns how matrices of type t are computed.
+func (d *Device) options(t tensor.DType) kern.Options {
+	opt := d.opt
+	opt.Fine = d.cfg.Activations == 16 || d.cfg.Activations == 0 && t != tensor.MXFP4 && t != tensor.MXFP4HF
+	return opt
 }
 
 // A Device executes one model.Spec; see model.Device. It is used by one

@@ -60,7 +60,7 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		if d.mem.dry {
 			break
 		}
-		m, err := kern.Pack(&t, d.opt, d.pool)
+		m, err := kern.Pack(&t, d.options(t.DType), d.pool)
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}

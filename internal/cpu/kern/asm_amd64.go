@@ -33,6 +33,14 @@ func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
 	quantiseAVX2(x, nb, q, s, ld, step)
 }
 
+func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float32) {
+	if l == AVX512 {
+		residualAVX512(x, nb, q, s, step, rest)
+		return
+	}
+	residualAVX2(x, nb, q, s, step, rest)
+}
+
 // dotsAsm covers the 4 × T products with the kernels' own shapes.
 func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
 	rows, cols := 4, 6

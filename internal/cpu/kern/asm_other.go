@@ -15,6 +15,8 @@ const noKernels = "kern: this build has portable Go only; use kern.Detect to cho
 
 func quantiseAsm(Level, *float32, int, *byte, *byte, int, int) { panic(noKernels) }
 
+func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKernels) }
+
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
 func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, *[maxDot * dotRows]float32) {

@@ -48,4 +48,5 @@ func Detect() Level {
 type Options struct {
 	Level Level // must be Available; the zero value is portable Go
 	Exact bool  // multiply decoded weights with float32 activations instead of int8 ones: slow, for tests against references
+	Fine  bool  // 15-bit activations for quantised weights: a second row of int8 holds what the first leaves; twice the arithmetic, the same bytes
 }

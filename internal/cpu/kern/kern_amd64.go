@@ -499,6 +499,11 @@ func q6kTile4AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func quantiseAVX2(x *float32, nb int, q *byte, s *byte, ld int, step int)
 
+// residualAVX2 stores what the quants q of nb blocks of 32, step bytes apart, with the scales s leave of x.
+//
+//go:noescape
+func residualAVX2(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
+
 // dotsBF161AVX2 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
 //
 //go:noescape
@@ -623,6 +628,11 @@ func toBF16AVX2(dst *uint16, x *float32, n int)
 //
 //go:noescape
 func quantiseAVX512(x *float32, nb int, q *byte, s *byte, ld int, step int)
+
+// residualAVX512 stores what the quants q of nb blocks of 32, step bytes apart, with the scales s leave of x.
+//
+//go:noescape
+func residualAVX512(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
 
 // dotsBF161AVX512 multiplies 4 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
 //

@@ -18140,6 +18140,47 @@ DATA max127AVX2<>+24(SB)/4, $0x42fe0000
 DATA max127AVX2<>+28(SB)/4, $0x42fe0000
 GLOBL max127AVX2<>(SB), RODATA|NOPTR, $32
 
+// func residualAVX2(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·residualAVX2(SB), NOSPLIT, $0-48
+	MOVQ x+0(FP), AX
+	MOVQ nb+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ s+24(FP), BX
+	MOVQ step+32(FP), SI
+	MOVQ rest+40(FP), DI
+
+loop:
+	VBROADCASTSS (BX), Y0
+	VPMOVSXBD    (DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (AX), Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VMOVUPS      Y1, (DI)
+	VPMOVSXBD    8(DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      32(AX), Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VMOVUPS      Y1, 32(DI)
+	VPMOVSXBD    16(DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(AX), Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VMOVUPS      Y1, 64(DI)
+	VPMOVSXBD    24(DX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      96(AX), Y1
+	VFNMADD231PS Y0, Y2, Y1
+	VMOVUPS      Y1, 96(DI)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         SI, DX
+	ADDQ         SI, BX
+	DECQ         CX
+	JNZ          loop
+	VZEROUPPER
+	RET
+
 // func dotsBF161AVX2(w **byte, x **byte, n int, y *float32)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotsBF161AVX2(SB), NOSPLIT, $0-32
@@ -20090,6 +20131,37 @@ DATA max127AVX512<>+20(SB)/4, $0x42fe0000
 DATA max127AVX512<>+24(SB)/4, $0x42fe0000
 DATA max127AVX512<>+28(SB)/4, $0x42fe0000
 GLOBL max127AVX512<>(SB), RODATA|NOPTR, $32
+
+// func residualAVX512(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
+// Requires: AVX, AVX512F
+TEXT ·residualAVX512(SB), NOSPLIT, $0-48
+	MOVQ x+0(FP), AX
+	MOVQ nb+8(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ s+24(FP), BX
+	MOVQ step+32(FP), SI
+	MOVQ rest+40(FP), DI
+
+loop:
+	VBROADCASTSS (BX), Z0
+	VPMOVSXBD    (DX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMOVUPS      (AX), Z1
+	VFNMADD231PS Z0, Z2, Z1
+	VMOVUPS      Z1, (DI)
+	VPMOVSXBD    16(DX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMOVUPS      64(AX), Z1
+	VFNMADD231PS Z0, Z2, Z1
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         SI, DX
+	ADDQ         SI, BX
+	DECQ         CX
+	JNZ          loop
+	VZEROUPPER
+	RET
 
 // func dotsBF161AVX512(w **byte, x **byte, n int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+

@@ -38,12 +38,14 @@ type Acts struct {
 type tiling struct {
 	valid bool // for the activations and the level
 	level Level
+	fine  bool
 	tiles []tile
 	buf   []byte // empty if the tiles are float32
 }
 
-// A tile is T rows of a job, first to first+T-1 of its list, quantised at off.
-type tile struct{ job, first, T, off int }
+// A tile is n rows of a job, first to first+n-1 of its list, quantised at off as
+// T rows: n, or with fine activations 2n, the coarse ones first.
+type tile struct{ job, first, n, T, off int }
 
 // A task is the row groups from..to-1 of a job's matrix times the
 // tiles lo..hi-1.
@@ -78,7 +80,7 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 		x.prepare(p)
 	} else {
 		x.split(&x.own)
-		x.growScratch(p.Workers())
+		x.growScratch(p.Workers(), dotRows*x.m.in)
 	}
 	x.plan(p.Workers())
 	p.Run(len(x.tasks), x.multiply)
@@ -128,15 +130,18 @@ func (x *Acts) prepare(p *Pool) {
 	whole := len(x.jobs) == 1 && x.jobs[0].X == nil
 	if whole {
 		t = &x.shared[x.m.fam]
-		if t.valid && t.level == l {
+		if t.valid && t.level == l && t.fine == x.m.opt.Fine {
 			x.tiling = t
 			return
 		}
 	}
 	bytes := x.split(t)
 	t.buf = slices.Grow(t.buf[:0], bytes)[:bytes]
+	if x.m.opt.Fine {
+		x.growScratch(p.Workers(), x.m.in)
+	}
 	p.Run(len(t.tiles), x.quantise)
-	t.valid, t.level = whole, l
+	t.valid, t.level, t.fine = whole, l, x.m.opt.Fine
 }
 
 // split cuts the rows of the jobs into the tiles of t, which becomes the tiling
@@ -145,21 +150,28 @@ func (x *Acts) split(t *tiling) (off int) {
 	x.tiling, t.tiles = t, t.tiles[:0]
 	for i := range x.jobs {
 		for n, first := x.jobs[i].rows(x), 0; first < n; {
-			T := x.m.tileRows(n - first)
-			t.tiles = append(t.tiles, tile{job: i, first: first, T: T, off: off})
-			first += T
+			rows, T := x.m.tileRows(n - first)
+			t.tiles = append(t.tiles, tile{job: i, first: first, n: rows, T: T, off: off})
+			first += rows
 			off += tileBytes * T * (x.m.in / 32)
 		}
 	}
 	return off
 }
 
-func (x *Acts) quantiseTile(_, c int) {
+func (x *Acts) quantiseTile(worker, c int) {
 	t := &x.tiling.tiles[c]
 	job, nb := &x.jobs[t.job], x.m.in/32
 	buf := x.tiling.buf[t.off:][:tileBytes*t.T*nb]
-	for i := range t.T {
-		x.m.opt.Level.quantise(x.row(job.source(t.first+i)), buf, t.T, i)
+	for i := range t.n {
+		row, l := x.row(job.source(t.first+i)), x.m.opt.Level
+		l.quantise(row, buf, t.T, i)
+		if x.m.opt.Fine {
+			rest := x.scratch[worker]
+			l.residual(row, buf, t.T, i, rest)
+			l.quantise(rest, buf, t.T, t.n+i)
+			x.m.fam.finish(buf, nb, t.T, t.n+i)
+		}
 		x.m.fam.finish(buf, nb, t.T, i)
 	}
 }
@@ -167,19 +179,28 @@ func (x *Acts) quantiseTile(_, c int) {
 // quantised reports whether m multiplies int8 activations.
 func (m *Matrix) quantised() bool { return m.fam < packed && !m.opt.Exact }
 
-// tileRows returns how many of n rows the next tile takes.
-func (m *Matrix) tileRows(n int) int {
-	if m.quantised() {
-		return m.opt.Level.tileRows(n)
+// tileRows returns how many of n rows the next tile takes, and as how many.
+func (m *Matrix) tileRows(n int) (rows, T int) {
+	switch {
+	case !m.quantised():
+		rows = min(n, maxDot)
+		return rows, rows
+	case m.opt.Fine:
+		T = m.opt.Level.tileRows(2*n) &^ 1
+		return T / 2, T
 	}
-	return min(n, maxDot)
+	T = m.opt.Level.tileRows(n)
+	return T, T
 }
 
 // groupTime estimates the ns that one core takes for 16 weight rows times n
 // activation rows: the bytes read plus the arithmetic.
 func (m *Matrix) groupTime(n int) int {
 	read := int(m.bytes) / (m.e * (m.out + groupRows - 1) / groupRows) / 12
-	if m.quantised() {
+	switch {
+	case m.quantised() && m.opt.Fine:
+		return read + m.in*n/6
+	case m.quantised():
 		return read + m.in*n/12
 	}
 	return read + m.in*n/3
@@ -222,6 +243,7 @@ func (x *Acts) multiplyPacked(t *task) {
 	m, job := x.m, &x.jobs[t.job]
 	nb := m.in / 32
 	var y [maxTile * groupRows]float32
+	var none [groupRows]float32
 	for lo := t.lo; lo < t.hi; lo += cached {
 		for i := t.from; i < t.to; i++ {
 			g := m.group(job.E, i)
@@ -231,8 +253,14 @@ func (x *Acts) multiplyPacked(t *task) {
 				copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
 			}
 			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
-				m.opt.Level.tile(g, x.tiling.buf[tl.off:][:tileBytes*tl.T*nb], nb, tl.T, &bias, &y)
-				for k := range tl.T {
+				a := x.tiling.buf[tl.off:][:tileBytes*tl.T*nb]
+				if m.opt.Fine {
+					m.opt.Level.tile(g, a, nb, tl.T, &none, &y)
+					addResiduals(&y, tl.n, &bias)
+				} else {
+					m.opt.Level.tile(g, a, nb, tl.T, &bias, &y)
+				}
+				for k := range tl.n {
 					copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
 				}
 			}
@@ -240,13 +268,26 @@ func (x *Acts) multiplyPacked(t *task) {
 	}
 }
 
-// growScratch makes room for four decoded weight rows per worker.
-func (x *Acts) growScratch(workers int) {
+// addResiduals adds the products of n residual rows and the bias to those of
+// their coarse rows.
+func addResiduals(y *[maxTile * groupRows]float32, n int, bias *[groupRows]float32) {
+	fine := y[n*groupRows:]
+	for k := range n {
+		coarse := (*[groupRows]float32)(y[k*groupRows:])
+		rest := (*[groupRows]float32)(fine[k*groupRows:])
+		for r := range coarse {
+			coarse[r] = coarse[r] + rest[r] + bias[r]
+		}
+	}
+}
+
+// growScratch makes room for n floats per worker.
+func (x *Acts) growScratch(workers, n int) {
 	if len(x.scratch) < workers {
 		x.scratch = append(x.scratch, make([][]float32, workers-len(x.scratch))...)
 	}
 	for i := range x.scratch {
-		x.scratch[i] = slices.Grow(x.scratch[i][:0], dotRows*x.m.in)[:dotRows*x.m.in]
+		x.scratch[i] = slices.Grow(x.scratch[i][:0], n)[:n]
 	}
 }
 
@@ -261,11 +302,11 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 			rows := min(dotRows, m.out-i)
 			f := m.weightRows(job.E, i, rows, &ws, tmp)
 			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
-				for k := range tl.T {
+				for k := range tl.n {
 					xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
 				}
 				m.opt.Level.dots(f, &ws, &xs, m.in, tl.T, &y)
-				for k := range tl.T {
+				for k := range tl.n {
 					d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
 					for r := range d {
 						d[r] = y[k*dotRows+r]

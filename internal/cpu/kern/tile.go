@@ -44,6 +44,18 @@ func (l Level) quantise(x []float32, a []byte, T, t int) {
 	quantiseAsm(l, &x[0], len(x)/32, &a[32*t], &a[32*T+4*t], 4*T, tileBytes*T)
 }
 
+// residual writes to rest what the quants of row t of a tile leave of x:
+// x - quant·scale.
+func (l Level) residual(x []float32, a []byte, T, t int, rest []float32) {
+	nb := len(x) / 32
+	_, _ = a[:tileBytes*T*nb], rest[:len(x)]
+	if l == Go {
+		residualGo(x, a, T, t, rest)
+		return
+	}
+	residualAsm(l, &x[0], nb, &a[32*t], &a[32*T+4*t], tileBytes*T, &rest[0])
+}
+
 // tile multiplies a row group with an activation tile; see tileGo.
 func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[maxTile * groupRows]float32) {
 	_, _, _ = g.quants[:nb*layouts[g.f].quants], g.scales[:g.f.scalesAt(nb-1)+layouts[g.f].scales], a[:tileBytes*T*nb]
@@ -77,6 +89,16 @@ func quantiseGo(x []float32, a []byte, T, t int) {
 		binary.LittleEndian.PutUint32(s, math.Float32bits(big/127))
 		binary.LittleEndian.PutUint32(s[4*T:], uint32(sums[0]))
 		binary.LittleEndian.PutUint32(s[8*T:], uint32(sums[1]))
+	}
+}
+
+func residualGo(x []float32, a []byte, T, t int, rest []float32) {
+	for b := range len(x) / 32 {
+		blk := a[b*tileBytes*T:]
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(blk[32*T+4*t:]))
+		for k, q := range blk[32*t:][:32] {
+			rest[b*32+k] = fma(-float32(int8(q)), scale, x[b*32+k])
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ func main() {
 	}
 	for _, isa := range []isa{avx2, avx512} {
 		quantise(isa)
+		residual(isa)
 		for _, f := range []string{"BF16", "F16", "F32"} {
 			for T := 1; T <= isa.dotT; T++ {
 				dots(isa, f, T)

@@ -53,6 +53,31 @@ func quantise(isa isa) {
 	end()
 }
 
+// residual writes what quantise leaves over; see residualGo.
+func residual(isa isa) {
+	function("residual"+isa.name, "func(x *float32, nb int, q, s *byte, step int, rest *float32)",
+		"stores what the quants q of nb blocks of 32, step bytes apart, with the scales s leave of x.")
+	x, nb, q, s, step, rest := param("x"), param("nb"), param("q"), param("s"), param("step"), param("rest")
+	Label("loop")
+	scale := isa.vec()
+	VBROADCASTSS(Mem{Base: s}, scale)
+	for i := range 128 / isa.size {
+		v, n := isa.vec(), isa.vec()
+		VPMOVSXBD(Mem{Base: q, Disp: i * isa.size / 4}, n)
+		VCVTDQ2PS(n, n)
+		VMOVUPS(Mem{Base: x, Disp: i * isa.size}, v)
+		VFNMADD231PS(scale, n, v)
+		VMOVUPS(v, Mem{Base: rest, Disp: i * isa.size})
+	}
+	ADDQ(U32(128), x)
+	ADDQ(U32(128), rest)
+	ADDQ(step, q)
+	ADDQ(step, s)
+	DECQ(nb)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
 // maximum returns the largest unsigned word of v in the low lane of an XMM.
 func maximum(isa isa, v reg.VecVirtual) reg.VecVirtual {
 	if isa.size == 64 {
