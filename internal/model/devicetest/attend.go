@@ -36,7 +36,7 @@ func (s Subject) attend(t *testing.T) {
 // and past a split of 256 keys.
 func (s Subject) attendCase(t *testing.T, b *bench) {
 	sp := b.spec
-	lengths := []int{9, 70, 310}
+	lengths := []int{9, 70, 270}
 	a := &attendOracle{b: b}
 	for _, n := range lengths {
 		a.k = append(a.k, s.cached(b.normal(n*sp.KVDim(), 1)))
