@@ -165,9 +165,10 @@ func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 	b := s.open(t, sp, limits(sp))
 	weights, w := encode("w", dt, b.normal(out*in, 1), out, in)
 	matrix := b.upload(weights, model.AsMatrix)
-	x, bias := b.normal(rows*in, 1), b.normal(out, 1)
+	bias := b.normal(out, 1)
+	from, dst := b.buf(0, in, nil), b.buf(0, out, nil)
 	for _, withBias := range []bool{false, true} {
-		from, dst := b.buf(0, in, x), b.buf(0, out, nil)
+		x := b.normal(rows*in, 1) // other activations in the same buffer: nothing made from the first may be left
 		up := model.Weight(nil)
 		if withBias {
 			up = b.vector(bias, out)
