@@ -57,7 +57,7 @@ func TestRaisedError(t *testing.T) {
 	t.Parallel()
 	_, err := renderSource("\n{% if true %}{{ raise_exception('no ' ~ 1) }}{% endif %}{{ x.y }}", nil)
 	var raised *RaisedError
-	if !errors.As(err, &raised) || raised.Message != "no 1" || raised.Line != 2 {
+	if !errors.As(err, &raised) || raised.Message != "no 1" || err.Error() != "chat template line 2 refuses the conversation: no 1" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -154,6 +154,15 @@ func TestFromJSON(t *testing.T) {
 		if v, err := FromJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: got %v, %v; want error with %q", in, v, err, want)
 		}
+	}
+}
+
+func TestListAccess(t *testing.T) {
+	t.Parallel()
+	v, err := FromJSON([]byte(`[1, ["x"]]`))
+	l, ok := v.(*List)
+	if err != nil || !ok || l.Len() != 2 || l.At(0) != int64(1) || l.At(1).(*List).At(0) != "x" {
+		t.Errorf("got %v, %v", v, err)
 	}
 }
 

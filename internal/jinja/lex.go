@@ -301,7 +301,13 @@ var numberText = regexp.MustCompile(`^(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7]
 	`[0-9]+(?:_[0-9]+)*(\.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)?)`)
 
 func (l *lexer) number() {
-	m := numberText.FindStringSubmatch(l.src[l.pos:])
+	// The matcher's cost grows with the text it is given, so first try a little.
+	const short = 32
+	rest := l.src[l.pos:]
+	m := numberText.FindStringSubmatch(rest[:min(short, len(rest))])
+	if len(m[0]) > short-4 { // it may go on behind the cut: "_1", ".1", "e+1"
+		m = numberText.FindStringSubmatch(rest[:min(maxIntDigits+1, len(rest))])
+	}
 	text, kind := m[0], tokInt
 	if m[1] != "" {
 		text, kind = strings.ReplaceAll(text, "_", ""), tokFloat

@@ -17,7 +17,7 @@ const (
 
 	maxDepth       = 1_000 // nested evaluations, as Python's recursion limit
 	maxRange       = 100_000
-	baseSteps      = 300_000 // expressions evaluated, items visited, 64-byte pieces read
+	baseSteps      = 150_000 // expressions evaluated, items visited, 64-byte pieces read
 	stepsPerValue  = 400
 	baseMemory     = 4 << 20 // bytes allocated for values and output, freed or not
 	memoryPerValue = 512

@@ -362,7 +362,7 @@ func measure(v Value, depth int) (volume, error) {
 			}
 		}
 	default:
-		return total, fmt.Errorf("Go type %T is not a template value; use nil, bool, int64, float64, string, *List or *Dict", v)
+		return total, fmt.Errorf("a %T is not a template value; use nil, bool, int64, float64, string, *List or *Dict", v)
 	}
 	return total, nil
 }
