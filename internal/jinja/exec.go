@@ -24,7 +24,13 @@ type scope struct {
 	kept   bool // a macro defined here refers to it
 }
 
-func (s *scope) set(name string, v Value) {
+// set stores a variable of the current scope. Scopes are lists, because most
+// hold a few names; long ones cost steps in proportion.
+func (st *state) set(name string, v Value) {
+	s := st.scope
+	if !st.work(4 * len(s.names)) {
+		return
+	}
 	for i, n := range s.names {
 		if n == name {
 			s.vals[i] = v
@@ -38,6 +44,7 @@ func (s *scope) set(name string, v Value) {
 // lookup resolves a name: scopes, then the caller's variables, then globals.
 func (st *state) lookup(name string) (Value, bool) {
 	for s := st.scope; s != nil; s = s.parent {
+		st.work(4 * len(s.names))
 		for i, n := range s.names {
 			if n == name {
 				return s.vals[i], true
@@ -145,7 +152,7 @@ func (st *state) assign(t *target, v Value) {
 		return
 	}
 	if t.attr == "" {
-		st.scope.set(t.name, v)
+		st.set(t.name, v)
 		return
 	}
 	obj, _ := st.lookup(t.name)
@@ -270,7 +277,7 @@ func (s *forStmt) exec(st *state) flow {
 		inner.names, inner.vals = inner.names[:0], inner.vals[:0]
 		loop.i = i
 		st.scope = inner
-		inner.set("loop", loop)
+		st.set("loop", loop)
 		st.assign(&s.target, item)
 		if st.exec(s.body) == flowBreak {
 			break
@@ -357,7 +364,7 @@ func (s *macroStmt) exec(st *state) flow {
 		sc.kept = true
 	}
 	if st.charge(entryBytes) {
-		st.scope.set(s.macro.name, &closure{s.macro, st.scope})
+		st.set(s.macro.name, &closure{s.macro, st.scope})
 	}
 	return flowNext
 }
@@ -393,6 +400,6 @@ func (st *state) bind(c *closure, a args) {
 		default:
 			v = undefined{name: prm.name}
 		}
-		st.scope.set(prm.name, v)
+		st.set(prm.name, v)
 	}
 }

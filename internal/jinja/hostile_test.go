@@ -244,9 +244,22 @@ func dataBombs() []string {
 	return out
 }
 
+// names returns n distinct names of equal length, each with suffix.
+func names(n int, suffix string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "name%06d%s", i, suffix)
+	}
+	return b.String()
+}
+
 func lexerBombs() []string {
 	big := func(s string) string { return strings.Repeat(s, 1_000_000/len(s)) }
+	sets := "{% set " + strings.Join(strings.Fields(names(9_000, " ")), " = 1 %}{% set ") + " = 1 %}"
 	return []string{
+		sets, sets + "{% for i in range(100000) %}{{ name000000 }}{{ missing }}{% endfor %}", "{% macro m(" + names(10_000, ",") + ") %}{% endmacro %}{{ m(" + names(10_000, "=1,") + ") }}",
+		"{{ namespace(" + names(9_000, "=1,") + ") }}", "{{ dict(" + names(9_000, "=1,") + ") }}", "{% macro m() %}{% endmacro %}{{ m(**dict(range(20000)|map('string')|map('batch', 9)|list)) }}",
+		"{% macro m(a) %}{% endmacro %}{% for i in range(100000) %}{{ m(a=1) }}{% endfor %}", "{% set " + names(20_000, ",") + " = range(20000) %}", "{% for " + names(20_000, ",") + " in [range(20000)] * 100 %}{% endfor %}",
 		big("{"), big("}"), big("{{"), big("{%"), big("{#"), big("{{}}"), big("{{ 1 }}"), big("{##}"), big("{% set x=1 %}"), "{{ '" + big("a") + "' }}", "{{ '" + big(`\x41`) + "' }}", "{{ " + big("'a' ") + "}}",
 		"{{ " + big("1") + " }}", "{{ " + big("1,") + " }}", "{{ [" + big("1,") + "] }}", "{{ {" + big("1:1,") + "} }}", "{{ f(" + big("a,") + ") }}", "{{ f(" + big("a=1,") + ") }}", "{{ " + big("a ") + " }}",
 		"{% raw %}" + big("{% endra %}"), "{% raw %}" + big("{%"), big("\n"), big("\r"), big(" ") + "{%- if 1 %}{% endif %}", "{# " + big("#"), "{{ " + big(" ") + "1 }}", "{{ 0x" + big("f") + " }}",

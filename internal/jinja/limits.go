@@ -13,6 +13,7 @@ import (
 const (
 	maxSource  = 1 << 20 // bytes
 	maxTokens  = 60_000
+	maxArgs    = 255 // of one macro or call
 	maxNesting = 100 // nested blocks, brackets and unary operators in the source
 
 	maxDepth       = 1_000 // nested evaluations, as Python's recursion limit

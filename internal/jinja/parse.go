@@ -289,8 +289,16 @@ func (p *parser) macroStatement(line int) stmt {
 			p.fail("parameter '%s' without default follows one with default", prm.name)
 		}
 		m.params = append(m.params, prm)
+		p.limitArgs(len(m.params))
 	}
 	p.expectEnd()
 	m.body = p.inner(func() []stmt { return p.block("endmacro") })
 	return &macroStmt{line, m}
+}
+
+// limitArgs bounds lists that are searched by name.
+func (p *parser) limitArgs(n int) {
+	if n > maxArgs {
+		p.fail("more than %d arguments", maxArgs)
+	}
 }

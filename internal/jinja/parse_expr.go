@@ -320,6 +320,7 @@ func (p *parser) call(fn expr) *callExpr {
 			c.kwNames = append(c.kwNames, p.next().text)
 			p.next()
 			c.kwArgs = append(c.kwArgs, p.expr())
+			p.limitArgs(len(c.kwArgs))
 			continue
 		}
 		if p.acceptOp("**") {
@@ -334,6 +335,7 @@ func (p *parser) call(fn expr) *callExpr {
 			p.fail("positional argument after a keyword argument")
 		}
 		c.args = append(c.args, p.expr())
+		p.limitArgs(len(c.args))
 	}
 	return c
 }
