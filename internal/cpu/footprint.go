@@ -78,6 +78,9 @@ func (d *Device) heap() int64 {
 		dense = f.Inner
 	}
 	elems := d.lim.MaxTokens * max(s.Hidden, s.QDim(), dense)
+	if d.cfg.Activations != 8 {
+		elems *= 2 // the residual of finer activations is a second row
+	}
 	if f.Experts > 0 {
 		elems += d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
 	}

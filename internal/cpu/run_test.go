@@ -222,6 +222,7 @@ func TestNewRefuses(t *testing.T) {
 		"pool beyond all": func(l *model.Limits, _ *Config) { l.Blocks[1] = math.MaxInt },
 		"instruction set": func(_ *model.Limits, c *Config) { c.ISA = "mmx" },
 		"threads":         func(_ *model.Limits, c *Config) { c.Threads = -1 },
+		"activations":     func(_ *model.Limits, c *Config) { c.Activations = 4 },
 		"cache type":      func(_ *model.Limits, c *Config) { c.KV = tensor.Q8_0 },
 	} {
 		lim, cfg := tinyLimits(s, 1), Config{}
