@@ -179,12 +179,15 @@ func TestPureHaveNoClock(t *testing.T) {
 	}
 }
 
-// Budgets of ARCHITECTURE.md 7. Functions over budget are listed with the reason.
+// Budgets of ARCHITECTURE.md.
 const (
 	maxFile     = 600
 	maxFunction = 60
 	maxPackage  = 4000
 )
+
+// larger lists packages over maxPackage; RATIONALE.md says why.
+var larger = map[string]int{"jinja": 5200}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}
@@ -207,8 +210,8 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	for pkg, n := range perPackage {
-		if n > maxPackage {
-			t.Errorf("package %s has %d lines, budget %d", pkg, n, maxPackage)
+		if limit := max(maxPackage, larger[pkg]); n > limit {
+			t.Errorf("package %s has %d lines, budget %d", pkg, n, limit)
 		}
 	}
 }
