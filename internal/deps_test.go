@@ -309,6 +309,23 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
+// TestModules counts what the product pulls in: 25 modules at most.
+func TestModules(t *testing.T) {
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "\t") {
+			n++
+		}
+	}
+	if n == 0 || n > 25 {
+		t.Errorf("go.mod requires %d modules, between 1 and 25 expected", n)
+	}
+}
+
 // Interface budgets: a seam that grows is a design change.
 func TestInterfaceBudgets(t *testing.T) {
 	budget := map[string]int{"runner.Runner": 4, "model.Device": 20}
