@@ -132,7 +132,7 @@ func TestSealOfChangedDirectory(t *testing.T) {
 		name, word string
 		change     func(t *testing.T, dir string)
 	}{
-		{"file added", "not in the seal", write("chat_template.jinja", "new")},
+		{"file added", "not in the seal; if it is meant to be here, remove ossian-seal.json", write("chat_template.jinja", "new")},
 		{"file removed", "the seal covers", remove("generation_config.json")},
 		{"seal is not JSON", "a seal", write("ossian-seal.json", "{")},
 		{"seal of the future", "version of the seal", write("ossian-seal.json", `{"version":2}`)},

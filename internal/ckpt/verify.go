@@ -85,7 +85,7 @@ func (m *Model) checkSeal(ctx context.Context, progress func(done, total int64))
 	for _, path := range m.read {
 		i := slices.IndexFunc(s.Files, func(f sealedFile) bool { return f.Name == filepath.Base(path) })
 		if i < 0 {
-			return &Error{Kind: Inconsistent, File: path, Offset: -1, Problem: "the file is not in the seal; if it is meant to be here, seal the model again"}
+			return &Error{Kind: Inconsistent, File: path, Offset: -1, Problem: "the file is not in the seal; if it is meant to be here, remove " + filepath.Base(m.sealPath())}
 		}
 		f := &s.Files[i]
 		info, err := os.Stat(path)
