@@ -197,10 +197,11 @@ func (t *transfer) accept(res *http.Response) error {
 			t.etag, t.mixed = etag, true
 			return nil
 		}
+		wanted := t.n
 		if err := t.restart(); err != nil {
 			return permanentError{err}
 		}
-		return fmt.Errorf("the answer holds %q of other content, expected bytes from %d of %d", res.Header.Get("Content-Range"), t.n, t.r.Size)
+		return fmt.Errorf("the answer holds %q of other content, expected bytes from %d of %d", res.Header.Get("Content-Range"), wanted, t.r.Size)
 	case http.StatusRequestedRangeNotSatisfiable:
 		if err := t.restart(); err != nil {
 			return permanentError{err}
