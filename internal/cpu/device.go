@@ -7,7 +7,7 @@
 // instruction sets and between Exact and not, which is why both are in Name.
 //
 // Workers spin for a short while between operations. A program that must stay
-// responsive meanwhile sets GOMAXPROCS to the number of threads + 2; this package
+// responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
 // never changes it.
 package cpu
 
