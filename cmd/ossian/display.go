@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"ossian/internal/token"
@@ -20,7 +21,8 @@ type display struct {
 	name      strings.Builder
 	reasoning bool
 	answered  bool            // something that is not reasoning was written
-	text      strings.Builder // all text with the markers, to be given back to the template
+	text      strings.Builder // the answer without reasoning and markers, to be given back to the template
+	err       error           // the first of w
 }
 
 const (
@@ -28,8 +30,20 @@ const (
 	plain = "\x1b[0m"
 )
 
-func newDisplay(w io.Writer, tok *token.BPE, terminal, raw bool) *display {
-	return &display{w: w, tok: tok, detok: tok.Detok(), terminal: terminal, raw: raw}
+// newDisplay returns a display for what follows prompt. Some templates end a prompt
+// with <think>: then the answer begins with reasoning.
+func newDisplay(w io.Writer, tok *token.BPE, prompt []int32, terminal, raw bool) *display {
+	d := &display{w: w, tok: tok, detok: tok.Detok(), terminal: terminal, raw: raw}
+	for _, id := range slices.Backward(prompt) {
+		name := tok.Text(id)
+		if name == "<think>" && !raw {
+			d.setReasoning(true)
+		}
+		if name == "<think>" || name == "</think>" {
+			break
+		}
+	}
+	return d
 }
 
 // push shows one more id.
@@ -56,7 +70,7 @@ func (d *display) push(id int32) {
 	default:
 		d.write(d.detok.Flush())
 		if name == "<|end|>" && d.terminal {
-			io.WriteString(d.w, "\n\n")
+			d.put("\n\n")
 		}
 	}
 }
@@ -77,7 +91,7 @@ func (d *display) setReasoning(on bool) {
 		if on {
 			code = dim
 		}
-		io.WriteString(d.w, code)
+		d.put(code)
 	}
 	d.reasoning = on
 }
@@ -93,7 +107,13 @@ func (d *display) write(s string) {
 			d.text.WriteString(s)
 			d.answered = true
 		}
-		io.WriteString(d.w, s)
+		d.put(s)
+	}
+}
+
+func (d *display) put(s string) {
+	if _, err := io.WriteString(d.w, s); d.err == nil {
+		d.err = err
 	}
 }
 
@@ -101,6 +121,6 @@ func (d *display) write(s string) {
 func (d *display) close() {
 	d.write(d.detok.Flush())
 	if d.reasoning && d.terminal {
-		io.WriteString(d.w, plain)
+		d.put(plain)
 	}
 }

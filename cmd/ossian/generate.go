@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ type sequence struct {
 	info   runner.Info
 	tables [][]runner.BlockID // [group][block]; windowed groups use their pool as a ring
 	cached []int32            // tokens whose KV is in the pools
+	high   int                // positions written since position 0 was: what rings have overwritten depends on it
 }
 
 func newSequence(r runner.Runner) *sequence {
@@ -59,13 +61,16 @@ func (s *sequence) reuse(prompt []int32) int {
 		n++
 	}
 	for _, g := range s.info.Groups {
-		oldest := len(s.cached) - g.Blocks*s.info.BlockSize // lower positions may be overwritten
+		oldest := s.high - g.Blocks*s.info.BlockSize // lower positions may be overwritten
 		if runner.FirstBlock(n, g.Window, s.info.BlockSize)*s.info.BlockSize < oldest {
 			return 0
 		}
 	}
 	return n
 }
+
+// errContextFull is returned by generate for a prompt that leaves no room.
+var errContextFull = errors.New("the context is full")
 
 // generate computes the prompt and then one id after another until a stop id,
 // the limit, the end of the context or the end of ctx, which is not an error: what
@@ -76,10 +81,13 @@ func (s *sequence) generate(ctx context.Context, g generation) (timing, error) {
 		return timing{}, fmt.Errorf("the prompt is empty: the model needs at least one token")
 	}
 	if len(g.Prompt) >= s.info.MaxLen {
-		return timing{}, fmt.Errorf("the prompt has %d tokens, the context holds %d and must leave room for an answer: shorten it or raise --max-model-len", len(g.Prompt), s.info.MaxLen)
+		return timing{}, fmt.Errorf("%w: the prompt has %d tokens, the context holds %d and must leave room for an answer: shorten it or raise --max-model-len", errContextFull, len(g.Prompt), s.info.MaxLen)
 	}
 	tm := timing{Prompt: len(g.Prompt), Cached: s.reuse(g.Prompt)}
 	s.cached = s.cached[:tm.Cached]
+	if tm.Cached == 0 {
+		s.high = 0
+	}
 	g.Params.Prompt = len(g.Prompt)
 	history := slices.Clone(g.Prompt)
 	for step := uint64(0); ; step++ {
@@ -111,6 +119,7 @@ func (s *sequence) extend(ctx context.Context, history []int32, step uint64, g *
 		from := len(s.cached)
 		n := min(len(history)-from, s.info.MaxTokens)
 		last := from+n == len(history)
+		s.high = max(s.high, from+n)
 		row := runner.Row{Start: from, Len: n, Tables: s.tables, Sample: last, Step: step,
 			Params: &g.Params, History: history, Mask: g.Mask}
 		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+n], Rows: []runner.Row{row}}); err != nil {

@@ -15,6 +15,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
 	if err := root().ExecuteContext(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
 			os.Exit(130) // as a shell reports an interrupt

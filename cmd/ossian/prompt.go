@@ -13,7 +13,7 @@ import (
 // A turn is one message of a conversation.
 type turn struct {
 	Role, Text string
-	Own        bool // written by the model: control names in it are its own
+	Own        bool // written by the model: visible tokens such as <tool_call> in it are tokens again
 }
 
 // A conversation turns messages into ids through the checkpoint's template.
@@ -37,10 +37,26 @@ func newConversation(tok *token.BPE, template string, special map[string]string,
 	return &conversation{tok: tok, tmpl: t, special: special, began: time.Now(), effort: effort}, nil
 }
 
-// system puts a system message in front, unless it is empty.
-func (c *conversation) system(text string) {
+// add appends a message of a person, unless it is empty.
+func (c *conversation) add(role, text string) {
 	if text != "" {
-		c.turns = append(c.turns, turn{Role: "system", Text: text})
+		c.turns = append(c.turns, turn{Role: role, Text: text})
+	}
+}
+
+// completion returns the ids of a text to go on with: control names in it become
+// ids, and it begins as the tokenizer wants.
+func completion(tok *token.BPE, text string) []int32 {
+	p := tok.Prompt()
+	begin(p, tok, text)
+	p.Markup(text)
+	return p.IDs()
+}
+
+// begin adds the id with which the tokenizer begins every text, unless text does so itself.
+func begin(p *token.Prompt, tok *token.BPE, text string) {
+	if bos, add := tok.BOS(); add && !strings.HasPrefix(text, tok.Text(bos)) {
+		p.Control(bos)
 	}
 }
 
@@ -51,11 +67,7 @@ func (c *conversation) ids() ([]int32, error) {
 	for _, m := range c.turns {
 		d := jinja.NewDict()
 		d.Set("role", m.Role)
-		if m.Own {
-			d.Set("content", m.Text)
-		} else {
-			d.Set("content", c.fence(m.Text))
-		}
+		d.Set("content", c.fence(m.Text, m.Own))
 		messages = append(messages, d)
 	}
 	vars.Set("messages", jinja.NewList(messages...))
@@ -71,9 +83,7 @@ func (c *conversation) ids() ([]int32, error) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
 	p := c.tok.Prompt()
-	if bos, add := c.tok.BOS(); add && !strings.HasPrefix(text, c.tok.Text(bos)) {
-		p.Control(bos)
-	}
+	begin(p, c.tok, text)
 	unfence(p, text)
 	return p.IDs(), nil
 }
@@ -81,11 +91,16 @@ func (c *conversation) ids() ([]int32, error) {
 // mark is a noncharacter: no text means it, and templates pass it on.
 const mark = "\uFDD0"
 
-// fence returns text with a mark inside every name of a control token, so that
-// a template can carry it without it becoming one (see unfence).
-func (c *conversation) fence(text string) string {
+// fence returns text with a mark inside every name of an added token, so that a
+// template can carry it without it becoming one (see unfence). In the model's own
+// text only names of control tokens get one: the tokens themselves are not part of
+// it, so what spells them is text.
+func (c *conversation) fence(text string, own bool) string {
 	text = strings.ReplaceAll(text, mark, "\uFFFD")
 	for _, a := range c.tok.Added() {
+		if own && !a.Control {
+			continue
+		}
 		_, first := utf8.DecodeRuneInString(a.Text)
 		text = strings.ReplaceAll(text, a.Text, a.Text[:first]+mark+a.Text[first:])
 	}

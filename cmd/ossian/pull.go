@@ -67,10 +67,7 @@ func hubConfig(getenv func(string) string) (hub.Config, error) {
 
 // resolveModel returns the path of MODEL: a directory, a GGUF file, or a name in the cache.
 func resolveModel(name string) (string, error) {
-	cfg, err := hubConfig(os.Getenv)
-	if err != nil {
-		return "", err
-	}
+	cfg, _ := hubConfig(os.Getenv) // a token that cannot be read matters to pull only
 	return hub.Resolve(cfg, name)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,13 +143,9 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var conv *conversation
-	if !o.raw {
-		if conv, err = newConversation(m.Tokenizer, m.Template, m.Special, o.effort); err != nil {
-			return err
-		}
-	} else if chat {
-		return errors.New("--raw completes a text: give one as PROMPT or on standard input")
+	conv, ids, err := o.begin(m, prompt, chat)
+	if err != nil {
+		return err
 	}
 	p := o.params(m.Generation)
 	if err := p.Validate(m.Spec.Vocab); err != nil {
@@ -161,13 +159,35 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	defer r.Close()
 	a.loaded = time.Since(began)
 	a.prepare(m, r, p)
-	switch {
-	case o.raw:
-		return a.complete(ctx, m, prompt)
-	case chat:
+	if chat {
 		return a.chat(cmd.InOrStdin(), conv)
 	}
-	return a.once(ctx, conv, prompt)
+	_, err = a.answer(ctx, ids)
+	return err
+}
+
+// begin returns the conversation so far, nil with --raw, and the ids of the prompt
+// unless a chat follows: a template that refuses does so before weights are read.
+func (o *runOptions) begin(m *ckpt.Model, prompt string, chat bool) (*conversation, []int32, error) {
+	switch {
+	case o.raw && chat:
+		return nil, nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
+	case o.raw:
+		return nil, completion(m.Tokenizer, prompt), nil
+	case !chat && prompt == "":
+		return nil, nil, errors.New("the prompt is empty: give one as PROMPT or on standard input")
+	}
+	conv, err := newConversation(m.Tokenizer, m.Template, m.Special, o.effort)
+	if err != nil {
+		return nil, nil, err
+	}
+	conv.add("system", o.system)
+	if chat {
+		return conv, nil, nil
+	}
+	conv.add("user", prompt)
+	ids, err := conv.ids()
+	return conv, ids, err
 }
 
 func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
@@ -209,31 +229,12 @@ func promptFrom(in io.Reader, args []string) (prompt string, chat bool, err erro
 	return string(text), false, err
 }
 
-func (a *answerer) complete(ctx context.Context, m *ckpt.Model, prompt string) error {
-	p := m.Tokenizer.Prompt()
-	if bos, add := m.Tokenizer.BOS(); add {
-		p.Control(bos)
-	}
-	p.Markup(prompt)
-	_, err := a.answer(ctx, p.IDs())
-	return err
-}
-
-func (a *answerer) once(ctx context.Context, conv *conversation, prompt string) error {
-	conv.system(a.o.system)
-	conv.turns = append(conv.turns, turn{Role: "user", Text: prompt})
-	ids, err := conv.ids()
-	if err != nil {
-		return err
-	}
-	_, err = a.answer(ctx, ids)
-	return err
-}
-
 // chat reads lines and answers them until the input ends or a line is empty.
 // Ctrl-C ends an answer; at the prompt it ends the chat.
 func (a *answerer) chat(in io.Reader, conv *conversation) error {
-	conv.system(a.o.system)
+	// Not the command's context, which the first Ctrl-C ends.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	interrupt := make(chan os.Signal, 1)
 	signal.Notify(interrupt, os.Interrupt)
 	defer signal.Stop(interrupt)
@@ -252,25 +253,27 @@ func (a *answerer) chat(in io.Reader, conv *conversation) error {
 		select {
 		case line = <-lines:
 		case <-interrupt:
+		case <-ctx.Done():
 		}
 		if strings.TrimSpace(line) == "" {
 			fmt.Fprintln(a.out)
-			return nil
+			return ctx.Err()
 		}
-		if err := a.reply(conv, line, interrupt); err != nil {
+		if err := a.reply(ctx, conv, line, interrupt); err != nil {
 			return err
 		}
 	}
 }
 
-// reply answers one line of a chat.
-func (a *answerer) reply(conv *conversation, line string, interrupt <-chan os.Signal) error {
-	conv.turns = append(conv.turns, turn{Role: "user", Text: line})
+// reply answers one line of a chat. A line for which the context has no room is
+// forgotten: a shorter one may do.
+func (a *answerer) reply(ctx context.Context, conv *conversation, line string, interrupt <-chan os.Signal) error {
+	conv.add("user", line)
 	ids, err := conv.ids()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
@@ -280,6 +283,11 @@ func (a *answerer) reply(conv *conversation, line string, interrupt <-chan os.Si
 		}
 	}()
 	text, err := a.answer(ctx, ids)
+	if errors.Is(err, errContextFull) {
+		conv.turns = conv.turns[:len(conv.turns)-1]
+		_, err = fmt.Fprintln(a.out, err)
+		return err
+	}
 	conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -289,7 +297,7 @@ func (a *answerer) reply(conv *conversation, line string, interrupt <-chan os.Si
 
 // answer generates after ids, shows it, and returns its text without reasoning.
 func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
-	d := newDisplay(a.out, a.tok, a.term, a.o.raw)
+	d := newDisplay(a.out, a.tok, ids, a.term, a.o.raw)
 	g := a.gen
 	g.Prompt = ids
 	var bar *progress
@@ -310,7 +318,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 	d.close()
 	fmt.Fprintln(a.out)
 	if err == nil && a.status != nil {
-		line := tm.line(d.answered || a.o.raw)
+		line := tm.line(d.answered || a.o.raw || tm.Output == 0)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0
@@ -318,7 +326,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 		fmt.Fprintln(a.status, line)
 	}
 	if err == nil {
-		err = ctx.Err()
+		err = cmp.Or(d.err, ctx.Err())
 	}
 	return d.text.String(), err
 }

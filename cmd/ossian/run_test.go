@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ossian/internal/synth"
+)
+
+func TestRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeSynthetic(t, "qwen3-tiny", "tiny", synth.Options{})
+	writeSynthetic(t, "qwen3-tiny", "refuses", synth.Options{})
+	refusal := "{{ raise_exception('no such talk') }}"
+	if err := os.WriteFile(filepath.Join("refuses", "chat_template.jinja"), []byte(refusal), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, model string
+		args        []string
+		status, err string // parts of
+	}{
+		{name: "answer", model: "tiny", args: []string{"hello", "--max-tokens", "3", "--ignore-eos"}, status: "output 3 tokens"},
+		{name: "quiet", model: "tiny", args: []string{"hello", "--max-tokens", "3", "-q"}},
+		{name: "raw", model: "tiny", args: []string{"hello", "--raw", "--max-tokens", "1", "--ignore-eos"}, status: "prompt 3 tokens"},
+		{name: "empty prompt", model: "tiny", args: []string{""}, err: "the prompt is empty"},
+		{name: "too long", model: "tiny", args: []string{"hello", "--max-model-len", "4"}, err: "the context is full: the prompt has"},
+		{name: "the template refuses before weights are read", model: "refuses", args: []string{"hello", "--max-model-len", "1000000"}, err: "no such talk"},
+		{name: "no such model", model: "none", args: []string{"hello"}, err: `model "none": no such file or directory`},
+	} {
+		_, status, err := runRoot(t, append([]string{"run", c.model, "--threads", "1"}, c.args...)...)
+		switch {
+		case c.err == "" && err != nil, c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: got error %v, expected %q", c.name, err, c.err)
+		case !strings.Contains(status, c.status) || c.status == "" && status != "":
+			t.Errorf("%s: status %q, expected %q", c.name, status, c.status)
+		}
+	}
+}
+
+// A token that cannot be read matters to pull only.
+func TestResolveModelWithoutToken(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HF_TOKEN", "")
+	t.Setenv("HUGGING_FACE_HUB_TOKEN", "")
+	t.Setenv("HF_TOKEN_PATH", dir) // a directory
+	if path, err := resolveModel(dir); err != nil || path != dir {
+		t.Errorf("got %q, %v", path, err)
+	}
+}
