@@ -1,0 +1,82 @@
+"""Values that a model has to copy: names, words, numbers, codes."""
+import json
+
+from words import vocabulary
+
+ONSETS = "b c d f g h j k l m n p r s t v w z br cr dr fl gr kl pl pr sh sl st th tr".split()
+NUCLEI = "a e i o u ai ea ee ia oo ou".split()
+CODAS = ["", "", "", "n", "r", "s", "l", "m", "t", "k", "x", "nd", "rt", "sk"]
+MAILS = {"train": ["mail.org", "post.net", "web.com"], "heldout": ["letters.info", "office.eu"]}
+ENDINGS = {"train": ["go", "txt", "csv", "md", "json", "py"], "heldout": ["yaml", "log", "html"]}
+
+
+def pseudo(r, syllables=0):
+    """A word that means nothing, so that copying does not depend on knowing it."""
+    n = syllables or r.choice((1, 2, 2, 3))
+    return "".join(r.choice(ONSETS) + r.choice(NUCLEI) + (r.choice(CODAS) if i == n - 1 else "") for i in range(n))
+
+
+def integer(r, digits=4):
+    return str(r.randrange(10 ** r.randint(1, digits)))
+
+
+def number(r):
+    kind = r.random()
+    if kind < 0.75:
+        return integer(r)
+    if kind < 0.9:
+        return f"{integer(r, 2)}.{r.randint(1, 9)}"
+    return "-" + str(r.randint(1, 99))
+
+
+def word(r, split):
+    """One lower-case word."""
+    return pseudo(r) if r.random() < 0.35 else r.choice(vocabulary(split)["word"])
+
+
+def name(r, split):
+    """A capitalised word or two."""
+    v = vocabulary(split)
+    def one():
+        if r.random() < 0.35:
+            return pseudo(r).capitalize()
+        return r.choice(v[r.choice(("name", "city"))])
+    return one() if r.random() < 0.75 else one() + " " + one()
+
+
+def code(r, split):
+    """Something with digits or marks in it."""
+    kind = r.randrange(5)
+    if kind == 0:
+        return f"20{r.randint(20, 39)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}"
+    if kind == 1:
+        return f"{r.randint(0, 23):02d}:{r.randint(0, 59):02d}"
+    if kind == 2:
+        return f"{pseudo(r)}@{r.choice(MAILS[split])}"
+    if kind == 3:
+        return f"{word(r, split)}.{r.choice(ENDINGS[split])}"
+    return r.choice("ABCDEFGHKLMNPRSTUVWXZ") + r.choice("ABCDEFGHKLMNPRSTUVWXZ") + integer(r)
+
+
+def text(r, split):
+    kind = r.random()
+    if kind < 0.4:
+        return name(r, split)
+    if kind < 0.8:
+        return word(r, split)
+    return code(r, split)
+
+
+def listing(items):
+    """a, b and c"""
+    items = list(items)
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def parse(text):
+    """A number as JSON holds it."""
+    return float(text) if "." in text else int(text)

@@ -1,0 +1,131 @@
+"""Writes a trained state as a Hugging Face checkpoint and, with --check, proves
+that transformers and the training model agree on it."""
+import argparse
+import json
+import pathlib
+import shutil
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import data
+import mxfp4
+from harmony import branch_text
+from model import Config, Model, causal
+from tokenizer import Encoder
+
+HERE = pathlib.Path(__file__).resolve().parent
+ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+
+
+def tensors(model):
+    """The tensors of models.md 1.4."""
+    out = {"model.embed_tokens.weight": model.embed, "model.norm.weight": model.norm, "lm_head.weight": model.head}
+    for i, layer in enumerate(model.layers):
+        p = f"model.layers.{i}."
+        out[p + "input_layernorm.weight"], out[p + "post_attention_layernorm.weight"] = layer.attn_norm, layer.ffn_norm
+        for short, long in ATTENTION.items():
+            linear = getattr(layer.attention, short)
+            out[p + f"self_attn.{long}.weight"], out[p + f"self_attn.{long}.bias"] = linear.weight, linear.bias
+        e = layer.experts
+        out[p + "self_attn.sinks"] = layer.attention.sinks
+        out[p + "mlp.router.weight"], out[p + "mlp.router.bias"] = e.router.weight, e.router.bias
+        out[p + "mlp.experts.gate_up_proj_bias"], out[p + "mlp.experts.down_proj_bias"] = e.up_bias, e.down_bias
+        for name, w in (("gate_up_proj", e.up), ("down_proj", e.down)):
+            out[p + f"mlp.experts.{name}_blocks"], out[p + f"mlp.experts.{name}_scales"] = mxfp4.quantize(w)
+    return {k: (v if v.dtype == torch.uint8 else v.detach().to(torch.bfloat16)).contiguous() for k, v in out.items()}
+
+
+def stored(config, tensors):
+    """The training model with exactly the stored values, in float32."""
+    model = Model(config)
+    with torch.no_grad():
+        get = lambda name: tensors[name].float()
+        model.embed.copy_(get("model.embed_tokens.weight"))
+        model.norm.copy_(get("model.norm.weight"))
+        model.head.copy_(get("lm_head.weight"))
+        for i, layer in enumerate(model.layers):
+            p, e = f"model.layers.{i}.", layer.experts
+            layer.attn_norm.copy_(get(p + "input_layernorm.weight"))
+            layer.ffn_norm.copy_(get(p + "post_attention_layernorm.weight"))
+            for short, long in ATTENTION.items():
+                linear = getattr(layer.attention, short)
+                linear.weight.copy_(get(p + f"self_attn.{long}.weight"))
+                linear.bias.copy_(get(p + f"self_attn.{long}.bias"))
+            layer.attention.sinks.copy_(get(p + "self_attn.sinks"))
+            e.router.weight.copy_(get(p + "mlp.router.weight"))
+            e.router.bias.copy_(get(p + "mlp.router.bias"))
+            e.up_bias.copy_(get(p + "mlp.experts.gate_up_proj_bias"))
+            e.down_bias.copy_(get(p + "mlp.experts.down_proj_bias"))
+            for name, w in (("gate_up_proj", e.up), ("down_proj", e.down)):
+                w.copy_(mxfp4.dequantize(tensors[p + f"mlp.experts.{name}_blocks"], tensors[p + f"mlp.experts.{name}_scales"]))
+    return model.eval()
+
+
+def write(model, source, out):
+    """source has tokenizer.json; out becomes the checkpoint."""
+    out.mkdir(parents=True, exist_ok=True)
+    encoder = Encoder(source / "tokenizer.json")
+    save_file(tensors(model), out / "model.safetensors", metadata={"format": "pt"})
+    if source != out:
+        shutil.copy(source / "tokenizer.json", out)
+    shutil.copy(HERE / "chat_template.jinja", out)
+    c = encoder.control
+    files = {
+        "config.json": model.c.hugging_face(c),
+        # Greedy: the model is too small for draws to help.
+        "generation_config.json": {"bos_token_id": c["<|startoftext|>"], "eos_token_id": [c["<|return|>"], c["<|endoftext|>"], c["<|call|>"]],
+                                   "pad_token_id": c["<|endoftext|>"], "do_sample": False},
+        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|startoftext|>", "eos_token": "<|return|>",
+                                  "pad_token": "<|endoftext|>", "model_max_length": model.c.max_len},
+    }
+    for name, value in files.items():
+        (out / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    return sum(f.stat().st_size for f in out.iterdir() if f.name in files or f.suffix in (".safetensors", ".jinja") or f.name == "tokenizer.json")
+
+
+def sample_ids(encoder, tokens):
+    """A few held-out conversations in a row, at most tokens ids."""
+    ids = []
+    for prompt, b in data.items(3, 1):
+        ids += encoder(prompt + branch_text(b)[1])
+    return (ids * (tokens // len(ids) + 1))[:tokens]
+
+
+@torch.no_grad()
+def check(config, directory, tokens, golden=None):
+    """The largest relative L2 distance between the logits of the training model and
+    of transformers, both in float32 on the stored weights. golden: a file for the
+    logits of the training model, read by the Go comparison."""
+    import transformers
+    ids = sample_ids(Encoder(directory / "tokenizer.json"), tokens)
+    ours, _ = stored(config, load_file(directory / "model.safetensors"))(torch.tensor([ids]), *causal(len(ids)))
+    other = transformers.AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, attn_implementation="eager", quantization_config=transformers.Mxfp4Config(dequantize=True))
+    theirs = other(torch.tensor([ids])).logits[0]
+    if golden:
+        golden.write_bytes(json.dumps({"vocab": config.vocab, "ids": ids}).encode() + b"\n" + ours.numpy().astype("<f4").tobytes())
+    return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--dir", type=pathlib.Path, required=True, help="has state.pt and tokenizer.json")
+    p.add_argument("--out", type=pathlib.Path, required=True)
+    p.add_argument("--check", type=int, default=0, metavar="TOKENS", help="compare that many tokens with transformers and write OUT.logits for the Go comparison")
+    o = p.parse_args()
+    state = torch.load(o.dir / "state.pt", weights_only=True)
+    config = Config(**state["config"])
+    model = Model(config)
+    model.load_state_dict(state["model"])
+    size = write(model, o.dir, o.out)
+    print(f"{o.out}: {size} bytes, step {state['step']}")
+    if o.check:
+        distance = check(config, o.out, o.check, pathlib.Path(str(o.out) + ".logits"))
+        print(f"logits of {o.check} tokens: relative L2 distance to transformers {distance:.2g}")
+        if distance > 1e-4:
+            raise SystemExit("more than 1e-4 (models.md 5.2)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Answers in a JSON shape that the request or the response format asks for."""
+import copied
+from harmony import Branch, Message, analysis, developer, final
+from words import vocabulary
+
+ASK = {
+    "train": ["Give me JSON with the keys {keys}.", "Answer in JSON with {keys}.", "Return a JSON object with the keys {keys}.", "Extract {keys} as JSON.",
+              "I need JSON with the fields {keys}.", "Write JSON with {keys}.", "Turn this into JSON with the keys {keys}."],
+    "heldout": ["Please answer as JSON with the keys {keys}.", "Make a JSON object with {keys}.", "Extract the fields {keys} as JSON."],
+}
+ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.", "Use this shape: {shape}.", "JSON: {shape}."],
+             "heldout": ["Reply with JSON like {shape}.", "The shape is {shape}."]}
+PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the fields. "], "heldout": ["", "Take the data from this. "]}
+FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
+
+
+def field(r, split):
+    """(type, as the text says it, JSON value)"""
+    kind = r.choices(("string", "number", "boolean", "array"), (50, 30, 8, 12))[0]
+    if kind == "number":
+        x = copied.number(r)
+        return kind, x, copied.parse(x)
+    if kind == "boolean":
+        on = r.random() < 0.5
+        return kind, "yes" if on else "no", on
+    if kind == "array":
+        items = [copied.text(r, split) for _ in range(r.randint(2, 3))]
+        return kind, copied.listing(items), items
+    x = copied.text(r, split)
+    return kind, x, x
+
+
+def fields(r, split):
+    v, out = vocabulary(split), {}
+    for _ in range(r.choices((1, 2, 3, 4), (1, 4, 4, 2))[0]):
+        key = copied.pseudo(r, 2) if r.random() < 0.12 else r.choice(v["key"] + v["param"])
+        out[key] = field(r, split)
+    return out
+
+
+def schema(keys, wanted):
+    properties = {k: {"type": wanted[k][0]} for k in keys}
+    for k in keys:
+        if wanted[k][0] == "array":
+            properties[k] = {"type": "array", "items": {"type": "string"}}
+    return copied.compact({"type": "object", "properties": properties, "required": list(keys)})
+
+
+def working(data, extra, effort):
+    if effort == "low":
+        return "Keys: " + ", ".join(data) + "."
+    listed = "; ".join(f"{k} = {', '.join(v) if isinstance(v, list) else ('true' if v else 'false') if isinstance(v, bool) else v}" for k, v in data.items())
+    if effort == "medium":
+        return listed + "."
+    return f"Keys: {', '.join(data)}. Values: {listed}." + (f" Not wanted: {', '.join(extra)}." if extra else "")
+
+
+def make(r, split, effort, with_format):
+    """(schema or None, branch). The text may hold facts that are not asked for;
+    where no type is told, keys are."""
+    wanted = fields(r, split)
+    keys = list(wanted)
+    extra = [keys.pop()] if len(keys) > 1 and r.random() < 0.25 else []
+    r.shuffle(keys)
+    form = r.choice(FACTS[split])
+    said = list(wanted)
+    r.shuffle(said)
+    facts = " ".join(form.format(k=k, x=wanted[k][1]) for k in said)
+    data = {k: wanted[k][2] for k in keys}
+    text = working(data, extra, effort)
+    if with_format:
+        question = r.choice(PLAIN[split]) + facts
+        target = final(copied.compact(data), "<|constrain|>json")
+        return schema(keys, wanted), Branch([Message("user", question)], [analysis(text), target], "json", "response format")
+    if r.random() < 0.4:
+        ask = r.choice(ASK_SHAPE[split]).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
+    else:
+        ask = r.choice(ASK[split]).format(keys=copied.listing(keys))
+    question = " ".join((ask, facts) if r.random() < 0.6 else (facts, ask))
+    return None, Branch([Message("user", question)], [analysis(text), final(copied.compact(data))], "json", "in the request")
+
+
+def developer_message(r, text, instructions=""):
+    return developer(instructions, schema=(copied.pseudo(r, 2), text))

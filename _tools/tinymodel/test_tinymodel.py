@@ -1,0 +1,259 @@
+"""python -m unittest, in this folder, with the packages of requirements.txt."""
+import datetime
+import itertools
+import json
+import pathlib
+import random
+import re
+import tempfile
+import unittest
+
+import torch
+from safetensors.torch import load_file
+
+import arithmetic
+import data
+import export
+import mxfp4
+import pack
+import tokenizer
+import words
+from harmony import CONTROLS, branch_text, prompt_text
+from model import Config, Model, causal, frequencies
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def parts(vocabulary):
+    """{part of a word: category} for all categories whose words are copied."""
+    return {p: kind for kind, list_ in vocabulary.items() if kind != "object" for w in list_ for p in w.lower().replace("_", " ").split()}
+
+
+class Generators(unittest.TestCase):
+    def test_vocabularies_are_disjoint(self):
+        train, heldout = parts(words.TRAIN), parts(words.HELDOUT)
+        self.assertEqual({w: (train[w], heldout[w]) for w in train.keys() & heldout.keys()}, {})
+        self.assertFalse(set(words.TRAIN["object"]) & set(words.HELDOUT["object"]))
+
+    def test_numbers_are_disjoint(self):
+        r = random.Random(1)
+        for split in ("train", "heldout"):
+            for op in ("+", "-", "max"):
+                for _ in range(300):
+                    a, b = arithmetic.numbers(r, split, op)
+                    self.assertEqual(arithmetic.is_heldout(op, a, b), split == "heldout")
+
+    def test_no_heldout_prompt_in_training(self):
+        # Arithmetic is disjoint by numbers, short talk by questions.
+        def asked(split):
+            return {b.context[-1].text for g in itertools.islice(data.groups(1, split), 1000) for b in g.branches
+                    if b.ability in ("about", "small", "tools", "recall")}
+        self.assertFalse({t for t in asked("train") & asked("heldout") if not t.startswith("What is my ")})
+
+    def test_pure(self):
+        take = lambda start: [prompt_text(g) + str([branch_text(b) for b in g.branches]) for g in itertools.islice(data.groups(5, "train", start), 5)]
+        self.assertEqual(take(10)[2:], take(12)[:3])
+
+    def test_arithmetic(self):
+        r = random.Random(2)
+        for effort in data.EFFORTS:
+            for _ in range(500):
+                a, b = arithmetic.numbers(r, "train", "+")
+                self.assertIn(f" -> {a + b:05d}", arithmetic.working("+", a, b, effort).replace("\n->", " ->"))
+                text = arithmetic.working("-", a, b, effort)
+                self.assertIn(f"-> {abs(a - b):05d}", text)
+                self.assertEqual(text.endswith(" minus"), a < b)
+
+    def test_effort_sets_the_length(self):
+        for op in ("+", "-", "max"):
+            low, medium, high = (len(arithmetic.working(op, 385, 1047, e)) for e in data.EFFORTS)
+            self.assertLess(low, medium)
+            self.assertLess(medium, high)
+
+    def test_targets(self):
+        """Calls name a declared tool, arguments are JSON in the order of the
+        declaration, values occur in the request, and every turn ends properly."""
+        for split in ("train", "heldout"):
+            for g in itertools.islice(data.groups(2, split), 600):
+                declared = re.findall(r"^type (\w+) =", prompt_text(g), re.M)
+                self.assertEqual(len(declared), len(set(declared)))
+                for b in g.branches:
+                    self.check_target(b, declared)
+
+    def check_target(self, b, declared):
+        last = b.target[-1]
+        self.assertEqual([m.end for m in b.target[:-1]], ["<|end|>"] * (len(b.target) - 1))
+        self.assertEqual(last.end, "<|call|>" if last.to else "<|return|>")
+        if last.to:
+            self.assertIn(last.to.removeprefix("functions."), declared)
+            for v in json.loads(last.text).values():
+                if isinstance(v, str):
+                    self.assertIn(v, b.context[-1].text)
+        if b.ability == "json":
+            self.assertIsInstance(json.loads(last.text), dict)
+
+    def test_every_ability_has_items(self):
+        count = dict.fromkeys(data.ABILITIES, 0)
+        for prompt, b in data.items(1, 20):
+            count[b.ability] += 1
+            self.assertTrue(prompt.endswith("<|start|>assistant"))
+        self.assertEqual(set(count.values()), {20})
+
+
+class Tokens(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.dir = pathlib.Path(cls.temporary.name)
+        tokenizer.build().save(str(cls.dir / "tokenizer.json"))
+        cls.encoder = tokenizer.Encoder(cls.dir / "tokenizer.json")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def test_size(self):
+        self.assertLessEqual(self.encoder.tokenizer.get_vocab_size(), 4096)
+        ids = [self.encoder.control[c] for c in CONTROLS]
+        self.assertEqual(ids, list(range(ids[0], ids[0] + len(CONTROLS))))
+
+    def test_round_trip(self):
+        for split in ("train", "heldout"):
+            for g in itertools.islice(data.groups(3, split), 300):
+                for b in g.branches:
+                    text = prompt_text(g) + "".join(branch_text(b))
+                    ids = self.encoder(text)
+                    self.assertEqual(self.encoder.tokenizer.decode(ids, skip_special_tokens=False), text)
+                    self.assertEqual(ids, self.encoder.tokenizer.encode(text).ids)
+                    self.assertLessEqual(len(ids), 1024)
+
+    def test_copies_have_the_same_tokens(self):
+        e = self.encoder
+        for w in ("weather", "museum", "Paris", "Helsinki", "brolt"):
+            plain = e(w)
+            for before, after in ((" ", "."), ('{"', '"}'), ("functions.", "_x"), ("get_", " =")):
+                self.assertEqual(e(before + w + after)[-len(e(after)) - len(plain):-len(e(after))], plain, (before, w))
+
+    def test_digits_are_single(self):
+        self.assertEqual(len(self.encoder("90417")), 5)
+
+    def test_packing(self):
+        rows = list(itertools.islice(pack.rows(data.groups(4, "train"), self.encoder, 512, 512), 6))
+        ids, positions, allowed, at, target = pack.batch(rows, 0)
+        model = Model(Config(vocab=self.encoder.tokenizer.get_vocab_size(), hidden=64, inner=32, layers=2, window=64)).eval()
+        with torch.no_grad():
+            packed, _ = model(ids, positions, allowed, at)
+            # The last branch of the first row alone, with its prefix, has the same logits.
+            row = rows[0]
+            last = max(row.doc)
+            keep = [i for i, d in enumerate(row.doc) if d == last or d == row.parent[-1]]
+            alone = torch.tensor([[row.ids[i] for i in keep]])
+            plain, _ = model(alone, *causal(len(keep)))
+        n = sum(l for l, d in zip(row.learn, row.doc) if d == last)
+        mine = [k for k, p in enumerate((at + 1).tolist()) if p < 512 and row.doc[p] == last]
+        self.assertEqual(len(mine), n)
+        torch.testing.assert_close(packed[mine], plain[-n - 1:-1], rtol=1e-4, atol=1e-4)
+        self.assertEqual(target[mine].tolist(), alone[0, -n:].tolist())
+
+    def test_export(self):
+        """The stored tensors have the layout of models.md 1.4, transformers loads
+        them, and its logits are those of the training model."""
+        torch.manual_seed(3)
+        c = Config(vocab=self.encoder.tokenizer.get_vocab_size(), hidden=64, inner=96, layers=4, window=64)
+        model = Model(c)
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                p.add_(torch.randn_like(p) * 0.05)
+                if not name.endswith(("up", "down")):
+                    p.copy_(p.bfloat16())
+        out = self.dir / "checkpoint"
+        export.write(model, self.dir, out)
+        t = load_file(out / "model.safetensors")
+        self.assertEqual(len(t), 19 * c.layers + 3)
+        self.assertEqual(list(t["model.layers.0.mlp.experts.gate_up_proj_blocks"].shape), [8, 192, 2, 16])
+        self.assertEqual(list(t["model.layers.0.mlp.experts.down_proj_scales"].shape), [8, 64, 3])
+        self.assertLess(export.check(c, out, 300), 1e-4)
+        model.set_quantized(True)
+        ids = torch.tensor([export.sample_ids(self.encoder, 100)])
+        with torch.no_grad():
+            seen, _ = model(ids, *causal(100))
+            kept, _ = export.stored(c, t)(ids, *causal(100))
+        torch.testing.assert_close(seen, kept)  # training sees exactly what is stored
+
+    def test_chat_template(self):
+        """The template renders what the generators produce."""
+        import transformers
+        export.write(Model(Config(vocab=self.encoder.tokenizer.get_vocab_size(), hidden=32, inner=32, layers=1)), self.dir, self.dir / "template")
+        tok = transformers.AutoTokenizer.from_pretrained(self.dir / "template")
+        today = datetime.date.today().isoformat()
+        checked = 0
+        for g in itertools.islice(data.groups(6, "heldout"), 300):
+            system, dev = g.prefix[0].text, g.prefix[1].text if len(g.prefix) > 1 else ""
+            if "Current date" not in system or "# Response" in dev:
+                continue
+            options = {"model_identity": system.split("\n")[0], "reasoning_effort": re.search("Reasoning: (.*)", system)[1]}
+            for b in g.branches:
+                messages, tools = as_messages(dev, b), as_tools(dev)
+                got = tok.apply_chat_template(messages, tools=tools or None, add_generation_prompt=True, tokenize=False, **options)
+                want = re.sub(r"(Current date: ).*", r"\g<1>" + today, prompt_text(g), count=1) + branch_text(b)[0]
+                self.assertEqual(got, want)
+                checked += 1
+        self.assertGreater(checked, 500)
+
+
+def as_messages(dev, b):
+    out = []
+    if dev.startswith("# Instructions\n\n"):
+        out.append({"role": "system", "content": dev.removeprefix("# Instructions\n\n").split("\n\n# Tools")[0]})
+    thinking = ""
+    for m in b.context:
+        if m.channel == "analysis":
+            thinking = m.text
+        elif m.to.startswith("functions."):
+            out.append({"role": "assistant", "content": "", "thinking": thinking,
+                        "tool_calls": [{"type": "function", "function": {"name": m.to.removeprefix("functions."), "arguments": m.text}}]})
+        elif m.to == "assistant":
+            out.append({"role": "tool", "content": m.text})
+        else:
+            out.append({"role": m.role, "content": m.text})
+    return out
+
+
+def as_tools(dev):
+    """The JSON schemas of a rendered tools section."""
+    tools = []
+    for note, name, body in re.findall(r"(?:^// (.*)\n)?^type (\w+) = \((?:_: \{\n((?:.*\n)*?)\})?\) => any;$", dev, re.M):
+        schema = {"type": "object", "properties": {}, "required": []}
+        for about, key, optional, kind in re.findall(r"(?:^// (.*)\n)?^(\w+)(\??): (.*),$", body, re.M):
+            p = {"type": "string", "enum": re.findall(r'"(\w+)"', kind)} if '"' in kind else {"type": kind}
+            if about:
+                p["description"] = about
+            schema["properties"][key] = p
+            if not optional:
+                schema["required"].append(key)
+        tools.append({"type": "function", "function": {"name": name, "description": note, "parameters": schema if schema["properties"] else None}})
+    return tools
+
+
+class Numbers(unittest.TestCase):
+    def test_mxfp4(self):
+        torch.manual_seed(1)
+        w = torch.randn(3, 8, 96) * torch.logspace(-6, 6, 24).view(3, 8, 1)
+        blocks, scales = mxfp4.quantize(w)
+        x = mxfp4.dequantize(blocks, scales)
+        self.assertEqual((blocks.shape, scales.shape), ((3, 8, 3, 16), (3, 8, 3)))
+        self.assertLess(((x - w).norm(dim=-1) / w.norm(dim=-1)).max().item(), 0.2)
+        torch.testing.assert_close(mxfp4.dequantize(*mxfp4.quantize(x)), x, rtol=0, atol=0)
+        # The even element lies in the low half; code 1 is 0.5, code 15 is -6.
+        self.assertEqual(mxfp4.dequantize(torch.tensor([[0xF1] * 16], dtype=torch.uint8), torch.tensor([128], dtype=torch.uint8))[:2].tolist(), [1.0, -12.0])
+
+    def test_frequencies(self):
+        """models.md 1.3, check values of gpt-oss."""
+        f, m = frequencies(Config(vocab=1, head_dim=64, yarn_factor=32.0, yarn_original=4096))
+        self.assertAlmostEqual(m, 1.3465735902799727)
+        for i, want in ((1, 6.890443059e-01), (9, 3.170569618e-02), (15, 1.052602101e-03), (31, 3.023511428e-07)):
+            self.assertAlmostEqual(f[i].item() / want, 1, places=8)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,218 @@
+"""Function calls and answers from their results, with tools made up for every
+conversation: verb, noun, parameters and descriptions come from word lists."""
+import json
+from dataclasses import dataclass
+
+import copied
+from harmony import Branch, Message, analysis, call, developer, final
+from words import vocabulary
+
+DESCRIPTIONS = {
+    "train": ["{V} the {n}.", "{V} a {n}.", "{V} the {n} of the user.", "Use this to {v} the {n}.", "{V} {n} data.", "Tool to {v} a {n}.", ""],
+    "heldout": ["{V} one {n}.", "Can {v} the {n}.", "{V} the {n} for somebody."],
+}
+NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} to use", "Which {p}"], "heldout": ["The wanted {p}", "{P} for the {n}"]}
+# {v} is the verb, {n} the noun. Forms without {v} are used when no other tool has the noun.
+REQUESTS = {
+    "train": {
+        True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}"],
+        False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}"],
+    },
+    "heldout": {
+        True: ["Would you {v} the {n}", "Please {v} a {n}", "I would like to {v} the {n}", "{V} my {n}"],
+        False: ["I want the {n}", "What do you know about the {n}", "Please give me the {n}"],
+    },
+}
+LEADS = {"train": [" with ", ": ", ", ", " where ", " using "], "heldout": [" with ", ": ", ", "]}
+FORMS = {
+    "train": {"with": ["{p} {x}", "the {p} {x}", "{p} = {x}", "{p}: {x}"], "where": ["the {p} is {x}", "{p} is {x}"]},
+    "heldout": {"with": ["{p} {x}", "{p}: {x}"], "where": ["the {p} is {x}"]},
+}
+SINGLE = [" for {x}", " in {x}", " of {x}", " at {x}", " for {p} {x}", " {x}"]
+ERRORS = {"train": ["not found", "access denied", "timeout", "no connection", "invalid {k}", "unknown {k}"], "heldout": ["server busy", "missing {k}", "bad {k}"]}
+DECLINE = "I cannot do that with the tools I have."
+
+
+@dataclass
+class Parameter:
+    name: str
+    kind: str  # string, number, boolean, or the alternatives of an enum joined by a space
+    required: bool
+    note: str
+
+    @property
+    def words(self):
+        return self.name.replace("_", " ")
+
+    @property
+    def type(self):
+        if " " in self.kind:
+            return " | ".join(f'"{v}"' for v in self.kind.split())
+        return self.kind
+
+
+@dataclass
+class Tool:
+    verb: str
+    noun: str
+    name: str
+    description: str
+    parameters: list
+
+    def declaration(self):
+        return self.name, self.description, [(p.name, p.type, p.required, p.note) for p in self.parameters]
+
+
+def spell(r, *words):
+    """An identifier of the words: weather_alarm, weatherAlarm."""
+    words = [w.lower() for w in words]
+    if r.random() < 0.8:
+        return "_".join(words)
+    return words[0] + "".join(w.capitalize() for w in words[1:])
+
+
+def noun(r, split):
+    return copied.pseudo(r, 2) if r.random() < 0.15 else r.choice(vocabulary(split)["noun"])
+
+
+def parameters(r, split, n):
+    v, out = vocabulary(split), {}
+    for k in range(r.choices((0, 1, 2, 3), (1, 5, 5, 2))[0]):
+        name = copied.pseudo(r, 2) if r.random() < 0.12 else r.choice(v["param"])
+        if r.random() < 0.15:
+            name = r.choice(("start_", "end_", "new_", "max_")) + name
+        kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
+        if kind == "enum":
+            kind = r.choice(v["enum"])
+        note = r.choice(NOTES[split]).format(p=name.replace("_", " "), P=name.replace("_", " ").capitalize(), n=n) if r.random() < 0.3 else ""
+        out[name] = Parameter(name, kind, k == 0 or r.random() < 0.6, note)
+    return list(out.values())
+
+
+def tool(r, split, verb="", n=""):
+    verb, n = verb or r.choice(vocabulary(split)["verb"]), n or noun(r, split)
+    name = n if r.random() < 0.1 else spell(r, verb, n) if r.random() < 0.9 else spell(r, n, verb)
+    d = r.choice(DESCRIPTIONS[split])
+    return Tool(verb, n, name, d.format(v=verb, V=verb.capitalize(), n=n), parameters(r, split, n))
+
+
+def toolbox(r, split, most=4):
+    """One to four tools with different names; some share the verb or the noun."""
+    tools = [tool(r, split)]
+    for _ in range(r.choices(range(most), (3, 4, 3, 2)[:most])[0]):
+        t = r.random()
+        other = r.choice(tools)
+        new = tool(r, split, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else "")
+        if all(new.name != x.name and (new.noun != x.noun or new.verb != x.verb) for x in tools):
+            tools.append(new)
+    # A tool named by its noun alone cannot be told from others with that noun.
+    if any(t.name == t.noun and any(o is not t and o.noun == t.noun for o in tools) for t in tools):
+        return toolbox(r, split, most)
+    r.shuffle(tools)
+    return tools
+
+
+def value(r, split, kind):
+    """(as the user says it, as JSON holds it)"""
+    if kind == "number":
+        x = copied.number(r)
+        return x, copied.parse(x)
+    if kind == "boolean":
+        on = r.random() < 0.5
+        return r.choice(("yes", "true", "on") if on else ("no", "false", "off")), on
+    if " " in kind:
+        x = r.choice(kind.split())
+        return x, x
+    x = copied.text(r, split)
+    return (f'"{x}"' if r.random() < 0.15 else x), x
+
+
+def request(r, split, tools, t):
+    """A request for t and the arguments, in the order of the declaration."""
+    unique = all(o is t or o.noun != t.noun for o in tools)
+    head = r.choice(REQUESTS[split][not unique or r.random() < 0.5]).format(v=t.verb, V=t.verb.capitalize(), n=t.noun)
+    given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
+    arguments = {name: v for name, (_, v) in given.items()}
+    said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
+    r.shuffle(said)
+    tail = ""
+    if len(said) == 1 and (len(t.parameters) == 1 or said[0][0].required) and said[0][0].kind == "string" and r.random() < 0.5:
+        tail = r.choice(SINGLE).format(p=said[0][0].words, x=said[0][1])
+    elif said:
+        lead = r.choice(LEADS[split])
+        form = r.choice(FORMS[split]["where" if lead == " where " else "with"])
+        tail = lead + r.choice((copied.listing, ", ".join))([form.format(p=p.words, x=x) for p, x in said])
+    end = r.choice(("?", "?", "") if head.split()[0] in ("What", "How", "Can", "Could", "Would") else (".", "", ""))
+    return head + tail + end, arguments
+
+
+def plain(v):
+    return ("yes" if v else "no") if isinstance(v, bool) else str(v)
+
+
+def choice_working(r, tools, t, arguments, effort):
+    if effort == "low":
+        return t.name
+    listed = "; ".join(f"{k} = {plain(v)}" for k, v in arguments.items()) or "none"
+    if effort == "medium":
+        return f"Tool: {t.name}. Arguments: {listed}."
+    missing = [p.name for p in t.parameters if p.name not in arguments]
+    text = f"Tools: {', '.join(o.name for o in tools)}. The request fits {t.name}. Arguments: {listed}."
+    return text + (f" Not given: {', '.join(missing)}." if missing else "")
+
+
+def result(r, split):
+    """(text from the tool, working, answer)"""
+    kind = r.random()
+    key = lambda: r.choice(vocabulary(split)["key"]) if r.random() < 0.85 else copied.pseudo(r, 2)
+    if kind < 0.12:
+        message = r.choice(ERRORS[split]).format(k=key())
+        text = copied.compact({"error": message})
+        return text, "error = " + message, f"The tool reported an error: {message}."
+    if kind < 0.24:
+        x = r.choice((copied.number(r), copied.text(r, split), f"{copied.integer(r)} {copied.word(r, split)}"))
+        return x, x, f"The result is {x}."
+    if kind < 0.36:
+        items = [copied.text(r, split) for _ in range(r.randint(1, 4))]
+        text = json.dumps(items) if r.random() < 0.5 else copied.compact(items)
+        return text, "; ".join(items), f"The results are {copied.listing(items)}." if len(items) > 1 else f"The result is {items[0]}."
+    data = {}
+    for _ in range(r.choices((1, 2, 3), (4, 4, 2))[0]):
+        k = key() if r.random() < 0.8 else key() + "_" + key()
+        data[k] = copied.parse(copied.number(r)) if r.random() < 0.5 else r.random() < 0.5 if r.random() < 0.1 else copied.text(r, split)
+    text = json.dumps(data) if r.random() < 0.5 else copied.compact(data)
+    pairs = [(k.replace("_", " "), plain(v)) for k, v in data.items()]
+    said = copied.listing([f"the {k} is {v}" for k, v in pairs])
+    return text, "; ".join(f"{k} = {v}" for k, v in pairs), said[0].upper() + said[1:] + "."
+
+
+def call_branch(r, split, effort, tools):
+    t = r.choice(tools)
+    question, arguments = request(r, split, tools, t)
+    text = choice_working(r, tools, t, arguments, effort)
+    return Branch([Message("user", question)], [analysis(text), call(t.name, copied.compact(arguments))], "tools", f"{len(tools)} tools")
+
+
+def answer_branch(r, split, effort, tools):
+    """The call was made, its result is there."""
+    asked = call_branch(r, split, effort, tools)
+    made = asked.target[-1]
+    text, working, said = result(r, split)
+    working = {"low": "Result.", "medium": f"Result: {working}.", "high": f"{made.to.removeprefix('functions.')} answered. Result: {working}. Tell the user."}[effort]
+    reply = Message(made.to, text, "commentary", "assistant")
+    return Branch(asked.context + asked.target + [reply], [analysis(working), final(said)], "results", "error" if "error" in text else "")
+
+
+def decline_branch(r, split, effort, tools):
+    """A request that fits none of the tools."""
+    while True:
+        other = tool(r, split)
+        if all(other.noun != t.noun for t in tools):
+            break
+    question, _ = request(r, split, [other], other)
+    working = {"low": "No tool.", "medium": f"No tool for {other.noun}.", "high": f"Tools: {', '.join(t.name for t in tools)}. None fits {other.noun}."}[effort]
+    return Branch([Message("user", question)], [analysis(working), final(DECLINE)], "declined", "")
+
+
+def developer_message(tools, instructions=""):
+    return developer(instructions, [t.declaration() for t in tools])

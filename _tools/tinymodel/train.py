@@ -1,0 +1,150 @@
+"""Trains ossian-tiny; see README.md. Can be stopped and started again at any time."""
+import argparse
+import dataclasses
+import itertools
+import json
+import math
+import os
+import pathlib
+import time
+
+import torch
+import torch.nn.functional as F
+
+import data
+import pack
+from harmony import branch_text, prompt_text
+from model import Config, Model, causal
+from optim import Optimizer
+from tokenizer import Encoder
+
+WARMUP = 0.01     # share of the steps in which the rate rises
+SHORT = 0.08      # share of the steps with short conversations only
+SHORT_LIMIT = 220  # tokens
+QUANTIZE = 0.6    # share of the steps after which the experts are seen through MXFP4
+BALANCE = 0.01    # weight of the load balance loss
+
+
+def factor(done):
+    """Learning rate relative to its peak when a share done of the work is done."""
+    if done < WARMUP:
+        return done / WARMUP
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP)))
+
+
+class Stream:
+    """Batches as a pure function of the seed; its place is a group number."""
+
+    def __init__(self, seed, encoder, rows, length, start=0):
+        self.seed, self.encoder, self.rows, self.length, self.next = seed, encoder, rows, length, start
+
+    def groups(self):
+        while True:
+            g = next(data.groups(self.seed, "train", self.next))
+            self.next += 1
+            yield g
+
+    def batch(self, limit):
+        # A batch starts with a fresh row, so that its groups are known by their
+        # numbers; what of the last group does not fit is dropped.
+        full = list(itertools.islice(pack.rows(self.groups(), self.encoder, self.length, limit), self.rows))
+        return pack.batch(full, self.encoder.control["<|endoftext|>"])
+
+
+@torch.no_grad()
+def heldout(model, encoder, seed, per_ability):
+    """{ability: share of held-out turns that greedy decoding gets right to the
+    last token}: every argmax along the wanted text must be the wanted token."""
+    right, count = {}, {}
+    for prompt, b in data.items(seed, per_ability):
+        given, want = encoder(prompt), encoder(branch_text(b)[1])
+        ids = torch.tensor([given + want[:-1]])
+        at = torch.arange(len(given) - 1, ids.shape[1])
+        logits, _ = model(ids, *causal(ids.shape[1]), at)
+        count[b.ability] = count.get(b.ability, 0) + 1
+        right[b.ability] = right.get(b.ability, 0) + bool((logits.argmax(-1) == torch.tensor(want)).all())
+    return {k: round(right[k] / count[k], 4) for k in count}
+
+
+def save(path, **state):
+    """A cut session leaves the old file or the new one."""
+    torch.save(state, str(path) + ".new")
+    os.replace(str(path) + ".new", path)
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
+    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--rows", type=int, default=16)
+    p.add_argument("--length", type=int, default=512)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--muon-rate", type=float, default=0.02)
+    p.add_argument("--adam-rate", type=float, default=3e-3)
+    p.add_argument("--log-every", type=int, default=20, help="steps")
+    p.add_argument("--check-every", type=int, default=500, help="steps between held-out checks")
+    p.add_argument("--check-items", type=int, default=40, help="per ability")
+    p.add_argument("--save-every", type=float, default=300, help="seconds")
+    p.add_argument("--stop-after", type=float, default=math.inf, help="seconds; training goes on at the next start")
+    for f in dataclasses.fields(Config):
+        if f.name in ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window"):
+            p.add_argument("--" + f.name.replace("_", "-"), type=int, default=f.default)
+    return p.parse_args()
+
+
+def main():
+    o = options()
+    torch.manual_seed(o.seed)
+    torch.set_num_threads(o.threads)
+    encoder = Encoder(o.dir / "tokenizer.json")
+    sizes = {f.name: getattr(o, f.name) for f in dataclasses.fields(Config) if hasattr(o, f.name)}
+    model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **sizes))
+    optimizer = Optimizer(model, o.muon_rate, o.adam_rate)
+    state_file, step, start = o.dir / "state.pt", 0, 0
+    if state_file.exists():
+        state = torch.load(state_file, weights_only=True)
+        if state["config"] != model.c.to_dict():
+            raise SystemExit(f"{state_file} holds a model of other sizes: {state['config']}; remove it or give the same sizes")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        step, start = state["step"], state["next"]
+    stream = Stream(o.seed, encoder, o.rows, o.length, start)
+    log = open(o.dir / "log.jsonl", "a", encoding="utf-8")
+
+    def note(**entry):
+        print(json.dumps(entry), file=log, flush=True)
+        print(json.dumps(entry), flush=True)
+
+    def keep():
+        save(state_file, config=model.c.to_dict(), model=model.state_dict(), optimizer=optimizer.state_dict(), step=step, next=stream.next)
+
+    began = saved = mark = time.monotonic()
+    total = balance = tokens = 0
+    note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps)
+    while step < o.steps and time.monotonic() - began < o.stop_after:
+        done = step / o.steps
+        model.set_quantized(done >= QUANTIZE)
+        ids, positions, allowed, at, target = stream.batch(SHORT_LIMIT if done < SHORT else o.length)
+        logits, b = model(ids, positions, allowed, at)
+        loss = F.cross_entropy(logits, target)
+        (loss + BALANCE * b).backward()
+        optimizer.step(factor(done))
+        step += 1
+        total, balance, tokens = total + loss.item(), balance + b.item(), tokens + ids.numel()
+        now = time.monotonic()
+        if step % o.log_every == 0:
+            note(step=step, loss=round(total / o.log_every, 4), balance=round(balance / o.log_every, 3), tokens_per_s=round(tokens / (now - mark)), seconds=round(now - began))
+            total = balance = tokens = 0
+            mark = now
+        if step % o.check_every == 0 or step == o.steps:
+            note(step=step, heldout=heldout(model, encoder, o.seed, o.check_items))
+            mark = time.monotonic()
+        if now - saved > o.save_every:
+            keep()
+            saved = now
+    keep()
+
+
+if __name__ == "__main__":
+    main()
