@@ -152,7 +152,7 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 		def  int
 		max  int
 	}{
-		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "tokens per step", min(DefaultTokens, s.MaxLen), 1 << 20},
+		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "--max-num-batched-tokens", min(DefaultTokens, s.MaxLen), 1 << 20},
 		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
 	} {
 		if *f.v == 0 {

@@ -290,6 +290,7 @@ func TestFit(t *testing.T) {
 		{name: "too many sequences", ask: model.Limits{MaxSeqs: 64, MaxLen: 4096}, available: 14 * gib, err: "what fits: --max-model-len 432, or --max-num-seqs 9"},
 		{name: "weights alone do not fit", available: 12 * gib, err: "--max-model-len 131072 with --max-num-seqs 1 needs 17.3 GB (weights 13.8 GB"},
 		{name: "more context than promised", ask: model.Limits{MaxLen: 131073}, err: "--max-model-len is 131073, outside [1, 131072]"},
+		{name: "negative step", ask: model.Limits{MaxTokens: -1}, err: "--max-num-batched-tokens is -1"},
 		{name: "negative sequences", ask: model.Limits{MaxSeqs: -1}, err: "--max-num-seqs is -1"},
 		{name: "sequences raise the step", ask: model.Limits{MaxSeqs: 600, MaxLen: 16}, want: model.Limits{MaxSeqs: 600, MaxTokens: 600}},
 	} {
