@@ -113,7 +113,7 @@ func inspectCommand(on machine) *cobra.Command {
 
 Only headers are read, unless --verify is given. The tokens per second are what the
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := openModel(args[0])
 			if err != nil {

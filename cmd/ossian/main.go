@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,9 +34,22 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		c.Version = info.Main.Version // of the module, or made of the commit
+	}
 	c.AddCommand(runCommand())
 	c.AddCommand(pullCommand())
 	c.AddCommand(inspectCommand(thisMachine()))
 	c.AddCommand(perplexityCommand(), synthCommand())
 	return c
+}
+
+// usage makes the error of a wrong number of arguments say what is expected.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return fmt.Errorf("%w: usage: %s", err, c.UseLine())
+		}
+		return nil
+	}
 }

@@ -27,7 +27,7 @@ func perplexityCommand() *cobra.Command {
 The text is encoded as it is: control tokens are not recognised and none is added,
 unless the tokenizer itself begins every text with one. All of it is one context, so
 it must fit. Figures compare only between programs that cut and begin the text alike.`,
-		Args: cobra.ExactArgs(2),
+		Args: usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return perplexity(cmd, o, args[0], args[1], limit)
 		},

@@ -86,7 +86,7 @@ with --file. HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are
 honoured, and the cache is shared with the reference client.`,
 		Example: `  ossian pull openai/gpt-oss-20b
   ossian pull Qwen/Qwen3-8B-GGUF --file Qwen3-8B-Q4_K_M.gguf`,
-		Args: cobra.ExactArgs(1),
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if req.Name, err = hub.ParseName(args[0]); err != nil {
 				return err

@@ -52,7 +52,7 @@ or Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal,
 reasoning is left out.`,
 		Example: `  ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
   git diff | ossian run openai/gpt-oss-20b --system "Review this change."`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.load.flags(c.Flags())
@@ -78,7 +78,7 @@ reasoning is left out.`,
 func (o *runOptions) params(g ckpt.Generation) sample.Params {
 	pick := func(flag float32, advice *float64, otherwise float32) float32 {
 		switch {
-		case flag >= 0:
+		case flag != -1: // what makes no sense is refused by Validate
 			return flag
 		case advice != nil:
 			return float32(*advice)
@@ -98,10 +98,10 @@ func (o *runOptions) params(g ckpt.Generation) sample.Params {
 		PresencePenalty:   o.presence,
 		Seed:              uint64(o.seed),
 	}
-	if g.Sample != nil && !*g.Sample && o.temperature < 0 {
+	if g.Sample != nil && !*g.Sample && o.temperature == -1 {
 		p.Temperature = 0
 	}
-	if p.TopK = o.topK; p.TopK < 0 {
+	if p.TopK = o.topK; p.TopK == -1 {
 		p.TopK = 0
 		if g.TopK != nil {
 			p.TopK = *g.TopK
@@ -139,7 +139,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	prompt, chat, err := promptFrom(cmd.InOrStdin(), args[1:])
+	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), args[1:])
 	if err != nil {
 		return err
 	}
@@ -218,15 +218,26 @@ func maskOut(vocab int, ids []int32) []uint64 {
 }
 
 // promptFrom returns the prompt, or chat when a person sits at the input.
-func promptFrom(in io.Reader, args []string) (prompt string, chat bool, err error) {
+func promptFrom(ctx context.Context, in io.Reader, args []string) (prompt string, chat bool, err error) {
 	if len(args) == 1 {
 		return args[0], false, nil
 	}
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return "", true, nil
 	}
-	text, err := io.ReadAll(in)
-	return string(text), false, err
+	var all []byte
+	var failed error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		all, failed = io.ReadAll(in)
+	}()
+	select {
+	case <-read:
+		return string(all), false, failed
+	case <-ctx.Done(): // the read goes on until the process ends
+		return "", false, ctx.Err()
+	}
 }
 
 // chat reads lines and answers them until the input ends or a line is empty.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +31,10 @@ func TestRun(t *testing.T) {
 		{name: "empty prompt", model: "tiny", args: []string{""}, err: "the prompt is empty"},
 		{name: "too long", model: "tiny", args: []string{"hello", "--max-model-len", "4"}, err: "the context is full: the prompt has"},
 		{name: "the template refuses before weights are read", model: "refuses", args: []string{"hello", "--max-model-len", "1000000"}, err: "no such talk"},
+		{name: "temperature below 0", model: "tiny", args: []string{"hello", "--temperature", "-3"}, err: "temperature is -3"},
+		{name: "temperature NaN", model: "tiny", args: []string{"hello", "--temperature", "NaN"}, err: "temperature is NaN"},
+		{name: "top-k below 0", model: "tiny", args: []string{"hello", "--top-k", "-9"}, err: "top_k is -9"},
+		{name: "words without quotes", model: "tiny", args: []string{"hello", "you"}, err: "usage: ossian run MODEL [PROMPT]"},
 		{name: "no such model", model: "none", args: []string{"hello"}, err: `model "none": no such file or directory`},
 	} {
 		_, status, err := runRoot(t, append([]string{"run", c.model, "--threads", "1"}, c.args...)...)
@@ -37,6 +44,16 @@ func TestRun(t *testing.T) {
 		case !strings.Contains(status, c.status) || c.status == "" && status != "":
 			t.Errorf("%s: status %q, expected %q", c.name, status, c.status)
 		}
+	}
+}
+
+// Ctrl-C while a pipe brings nothing ends the command.
+func TestPromptFromEndsWithContext(t *testing.T) {
+	in, _ := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := promptFrom(ctx, in, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -21,7 +21,7 @@ func synthCommand() *cobra.Command {
 		Use:    "synth PRESET OUT",
 		Short:  "Write a checkpoint with random weights",
 		Long:   "Write a checkpoint of a known shape with random weights, for tests and measurements.\nPresets: " + strings.Join(synth.Presets(), " "),
-		Args:   cobra.ExactArgs(2),
+		Args:   usage(cobra.ExactArgs(2)),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := synth.Preset(args[0])
