@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -28,6 +29,7 @@ type loadOptions struct {
 
 	seqs   int   // rows per step; 0 = 1. No flag: the command's own need
 	blocks []int // KV pool of each group; nil = what seqs sequences of maxLen need
+	keep   int   // tokens by which a later prompt may fall back behind what was computed without starting over
 }
 
 func (o *loadOptions) flags(f *pflag.FlagSet) {
@@ -79,10 +81,12 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 		return nil, err
 	}
 	ask := model.Limits{MaxSeqs: max(o.seqs, 1), MaxTokens: o.maxTokens, MaxLen: o.maxLen, Blocks: o.blocks}
-	p, err := plan.Fit(m.Spec, ask, plan.Available(), deviceCost(m, cfg))
+	cost := deviceCost(m, cfg)
+	p, err := plan.Fit(m.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
 	if err != nil {
 		return nil, err
 	}
+	p.Limits = o.roomy(p.Limits)
 	if !o.noVerify {
 		bar := newLateProgress(status, "checking "+m.Spec.Name)
 		err := m.Verify(ctx, bar.report)
@@ -109,6 +113,17 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 		return nil, fmt.Errorf("loading %s: %w", m.Path, err)
 	}
 	return r, nil
+}
+
+// roomy returns lim with keep more tokens in each KV pool that does not hold whole
+// sequences.
+func (o *loadOptions) roomy(lim model.Limits) model.Limits {
+	whole := lim.MaxSeqs * ((lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize)
+	lim.Blocks = slices.Clone(lim.Blocks)
+	for g, n := range lim.Blocks {
+		lim.Blocks[g] = max(n, min(n+o.keep/lim.BlockSize, whole))
+	}
+	return lim
 }
 
 // total returns the bytes of all parameters.

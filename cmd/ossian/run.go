@@ -113,6 +113,10 @@ func (o *runOptions) params(g ckpt.Generation) sample.Params {
 	return p
 }
 
+// keptAnswer is how many tokens an answer of a chat may have so that the next turn
+// still finds what was said before it: templates leave reasoning out afterwards.
+const keptAnswer = 8192
+
 // An answerer holds what one command needs to produce answers.
 type answerer struct {
 	o      *runOptions
@@ -150,6 +154,9 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	p := o.params(m.Generation)
 	if err := p.Validate(m.Spec.Vocab); err != nil {
 		return err
+	}
+	if chat {
+		o.load.keep = keptAnswer
 	}
 	began := time.Now()
 	r, err := o.load.runner(ctx, m, a.status)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"ossian/internal/sample"
 	"ossian/internal/synth"
 )
 
@@ -28,6 +30,35 @@ func (s *screen) Write(b []byte) (int, error) {
 		s.prompts <- struct{}{}
 	}
 	return s.text.Write(b)
+}
+
+// Templates leave the reasoning of earlier answers out. However long it was, the
+// conversation before it need not be read again, also where layers have windows.
+func TestChatKeepsLongAnswers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeSynthetic(t, "gpt-oss-tiny", "tiny", synth.Options{})
+	m, err := openModel("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := loadOptions{threads: 1, maxLen: 2048, maxTokens: 64, kv: "auto", keep: keptAnswer}
+	r, err := o.runner(t.Context(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := newSequence(r)
+	prompt := slices.Repeat([]int32{7}, 300)
+	g := generation{Prompt: prompt, Max: 600, Emit: func(int32, []sample.Logprob) {}}
+	if _, err := s.generate(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	g.Prompt, g.Max = append(prompt, 8, 9), 1
+	tm, err := s.generate(t.Context(), g)
+	if err != nil || tm.Cached < 300 {
+		t.Errorf("%d of 300 tokens kept (%v)", tm.Cached, err)
+	}
 }
 
 // A chat goes on after an answer and after a line that does not fit, and ends with
