@@ -17,7 +17,7 @@ INSTRUCTIONS = {
     "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user."],
 }
 # Share of groups by what they share.
-KINDS = {"arithmetic": 24, "tools": 34, "json_format": 9, "json": 9, "recall": 12, "talk": 12}
+KINDS = {"arithmetic": 24, "tools": 34, "json_format": 6, "json": 8, "recall": 12, "talk": 12}
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 
@@ -41,7 +41,7 @@ def simple(r, split, effort, kind, with_tools=False):
             b.context = talk.between(r, split) + b.context
         return b
     if kind == "json":
-        return shapes.make(r, split, effort, False)[1]
+        return shapes.branch(r, split, effort)
     if kind == "recall":
         return talk.recall_branch(r, split, effort) if r.random() < 0.8 else talk.tell_branch(r, split, effort)
     return talk.short_branch(r, split, effort, r.choices(("small", "beyond", "about"), (20, 0 if with_tools else 45, 35))[0])
@@ -70,8 +70,8 @@ def group(r, split, size=4):
         prefix = [head(r, effort, True), tools.developer_message(box, instructions(r, split))]
         return Group(prefix, [tool_branch(r, split, effort, box) for _ in range(size)])
     if kind == "json_format":
-        text, b = shapes.make(r, split, effort, True)
-        return Group([head(r, effort), shapes.developer_message(r, text, instructions(r, split))], [b])
+        text, branches = shapes.with_format(r, split, effort, size - 1)
+        return Group([head(r, effort), shapes.developer_message(r, text, instructions(r, split))], branches)
     prefix = [head(r, effort)]
     said = instructions(r, split)
     if said:

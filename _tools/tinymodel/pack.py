@@ -7,6 +7,7 @@ import torch
 from harmony import branch_text, prompt_text
 
 NONE = -1
+MISSES = 12
 
 
 @dataclass
@@ -45,23 +46,25 @@ class Row:
         return self.length - len(self.ids)
 
 
-def rows(groups, encoder, length, limit):
-    """Full rows, forever. groups yields Group; a group that does not fit into the
-    open row is cut between branches and goes on in the next with its prefix again."""
-    row = Row(length)
-    for group in groups:
-        pieces = encode(group, encoder, min(limit, length))
-        if not pieces:
-            continue
-        prefix, parent = pieces[0], None
+def rows(groups, encoder, count, length, limit):
+    """count rows filled from groups, which yields Group, first fit. A group that
+    does not fit into one row is cut between branches and has its prefix in each of
+    its rows. Ends when MISSES branches found no room; they are dropped."""
+    out, missed = [Row(length) for _ in range(count)], 0
+    while missed < MISSES:
+        pieces = encode(next(groups), encoder, min(limit, length))
+        parents = {}  # row -> its copy of the prefix
         for piece in pieces[1:]:
-            need = len(piece.ids) + (len(prefix.ids) if parent is None else 0)
-            if need > row.room():
-                yield row
-                row, parent = Row(length), None
-            if parent is None:
-                parent = row.add(prefix, NONE, 0)
-            row.add(piece, parent, len(prefix.ids))
+            prefix = pieces[0].ids
+            fits = [k for k, row in enumerate(out) if len(piece.ids) + (0 if k in parents else len(prefix)) <= row.room()]
+            if not fits:
+                missed += 1
+                continue
+            k = min(fits, key=lambda k: (k not in parents, k))
+            if k not in parents:
+                parents[k] = out[k].add(pieces[0], NONE, 0)
+            out[k].add(piece, parents[k], len(prefix))
+    return out
 
 
 def batch(rows, pad):

@@ -14,9 +14,9 @@ PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the 
 FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
 
 
-def field(r, split):
+def field(r, split, kind=None):
     """(type, as the text says it, JSON value)"""
-    kind = r.choices(("string", "number", "boolean", "array"), (50, 30, 8, 12))[0]
+    kind = kind or r.choices(("string", "number", "boolean", "array"), (50, 30, 8, 12))[0]
     if kind == "number":
         x = copied.number(r)
         return kind, x, copied.parse(x)
@@ -55,29 +55,45 @@ def working(data, extra, effort):
     return f"Keys: {', '.join(data)}. Values: {listed}." + (f" Not wanted: {', '.join(extra)}." if extra else "")
 
 
-def make(r, split, effort, with_format):
-    """(schema or None, branch). The text may hold facts that are not asked for;
-    where no type is told, keys are."""
-    wanted = fields(r, split)
+def facts(r, split, wanted):
+    form, said = r.choice(FACTS[split]), list(wanted)
+    r.shuffle(said)
+    return " ".join(form.format(k=k, x=wanted[k][1]) for k in said)
+
+
+def choose(r, wanted):
+    """(keys to answer with, those that are told but not asked for)"""
     keys = list(wanted)
     extra = [keys.pop()] if len(keys) > 1 and r.random() < 0.25 else []
     r.shuffle(keys)
-    form = r.choice(FACTS[split])
-    said = list(wanted)
-    r.shuffle(said)
-    facts = " ".join(form.format(k=k, x=wanted[k][1]) for k in said)
-    data = {k: wanted[k][2] for k in keys}
-    text = working(data, extra, effort)
-    if with_format:
-        question = r.choice(PLAIN[split]) + facts
-        target = final(copied.compact(data), "<|constrain|>json")
-        return schema(keys, wanted), Branch([Message("user", question)], [analysis(text), target], "json", "response format")
+    return keys, extra
+
+
+def branch(r, split, effort):
+    """The request names the keys, perhaps with their types."""
+    wanted = fields(r, split)
+    keys, extra = choose(r, wanted)
     if r.random() < 0.4:
         ask = r.choice(ASK_SHAPE[split]).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
     else:
         ask = r.choice(ASK[split]).format(keys=copied.listing(keys))
-    question = " ".join((ask, facts) if r.random() < 0.6 else (facts, ask))
-    return None, Branch([Message("user", question)], [analysis(text), final(copied.compact(data))], "json", "in the request")
+    told = facts(r, split, wanted)
+    question = " ".join((ask, told) if r.random() < 0.6 else (told, ask))
+    data = {k: wanted[k][2] for k in keys}
+    return Branch([Message("user", question)], [analysis(working(data, extra, effort)), final(copied.compact(data))], "json", "in the request")
+
+
+def with_format(r, split, effort, size):
+    """(schema, branches): the response format names keys and types."""
+    wanted = fields(r, split)
+    keys, extra = choose(r, wanted)
+    branches = []
+    for _ in range(size):
+        values = {k: field(r, split, wanted[k][0]) for k in wanted}
+        data = {k: values[k][2] for k in keys}
+        question = r.choice(PLAIN[split]) + facts(r, split, values)
+        branches.append(Branch([Message("user", question)], [analysis(working(data, extra, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))
+    return schema(keys, wanted), branches
 
 
 def developer_message(r, text, instructions=""):

@@ -29,7 +29,7 @@ WHO = "I am ossian-tiny, a very small language model made to try out Ossian. I c
 WHAT = "Ossian is one program that runs language models such as gpt-oss, Qwen3 and Llama on your own machine."
 ABILITIES = "I can add, subtract and compare whole numbers up to four digits, call tools, answer in JSON and remember what you tell me here. I cannot do much else."
 LIST = "The commands are " + copied.listing(["ossian " + c for c, _ in COMMANDS]) + ". Add --help to any of them to see its options."
-CANNOT = "I am a very small model and cannot do that. I can work with numbers, call tools, answer in JSON and remember what you tell me."
+CANNOT = "I am a very small model and cannot do that."
 
 ABOUT = [  # (working, answer, questions in training, questions held out)
     ("who I am", WHO,

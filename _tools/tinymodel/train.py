@@ -1,7 +1,6 @@
 """Trains ossian-tiny; see README.md. Can be stopped and started again at any time."""
 import argparse
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -45,10 +44,7 @@ class Stream:
             yield g
 
     def batch(self, limit):
-        # A batch starts with a fresh row, so that its groups are known by their
-        # numbers; what of the last group does not fit is dropped.
-        full = list(itertools.islice(pack.rows(self.groups(), self.encoder, self.length, limit), self.rows))
-        return pack.batch(full, self.encoder.control["<|endoftext|>"])
+        return pack.batch(pack.rows(self.groups(), self.encoder, self.rows, self.length, limit), self.encoder.control["<|endoftext|>"])
 
 
 @torch.no_grad()

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Makes ossian-tiny in $OUT from nothing, or goes on where a cut run stopped.
+# Run from the repository root; needs go and a Python with requirements.txt.
+set -eu
+PYTHON=${PYTHON:-python3}
+OUT=${OUT:-models/ossian-tiny}
+WORK=${WORK:-models/ossian-tiny-work}
+here=_tools/tinymodel
+mkdir -p "$WORK"
+[ -f "$WORK/tokenizer.json" ] || "$PYTHON" $here/tokenizer.py --out "$WORK"
+"$PYTHON" $here/train.py --dir "$WORK" "$@"
+"$PYTHON" $here/export.py --dir "$WORK" --out "$OUT" --check 1500
+go run ./$here/eval -model "$OUT" -logits "$OUT.logits"
+"$PYTHON" $here/data.py --per-ability 640 --out "$WORK/heldout.jsonl"
+status=0
+go run ./$here/eval -model "$OUT" -items "$WORK/heldout.jsonl" > "$WORK/table.md" || status=$?
+cat "$WORK/table.md"
+cat $here/card.md "$WORK/table.md" > "$OUT/README.md"
+exit $status
