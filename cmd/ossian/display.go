@@ -18,6 +18,7 @@ type display struct {
 	raw      bool // everything, control tokens by name
 
 	header    bool // between the start or channel marker of a harmony message and its text
+	channel   bool // name is that of a channel
 	name      strings.Builder
 	reasoning bool
 	answered  bool            // something that is not reasoning was written
@@ -57,12 +58,13 @@ func (d *display) push(id int32) {
 		d.write(d.detok.Push(id))
 	case "<|channel|>", "<|start|>":
 		d.write(d.detok.Flush())
-		d.header = true
+		d.header, d.channel = true, name == "<|channel|>"
+		d.name.Reset()
 	case "<|message|>":
 		// harmony.md: everything but the final channel is for the model itself.
+		d.write(d.detok.Flush())
 		d.header = false
-		d.setReasoning(!strings.Contains(d.name.String(), "final"))
-		d.name.Reset()
+		d.setReasoning(d.channel && !strings.HasPrefix(strings.TrimSpace(d.name.String()), "final"))
 	case "<think>":
 		d.setReasoning(true)
 	case "</think>":
@@ -107,8 +109,20 @@ func (d *display) write(s string) {
 			d.text.WriteString(s)
 			d.answered = true
 		}
+		if d.terminal {
+			s = strings.Map(printable, s)
+		}
 		d.put(s)
 	}
+}
+
+// printable drops what would steer the terminal: a model must not move the cursor,
+// ring bells or write to the clipboard.
+func printable(r rune) rune {
+	if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+		return -1
+	}
+	return r
 }
 
 func (d *display) put(s string) {

@@ -22,7 +22,7 @@ type conversation struct {
 	tmpl    *jinja.Template
 	special map[string]string // bos_token, eos_token, … as the template spells them
 	began   time.Time         // the template's clock stands still, so that earlier turns render the same
-	effort  string            // reasoning_effort, "" = the template's default
+	effort  string            // reasoning_effort, "none" = no thinking, "" = the template's default
 	turns   []turn
 }
 
@@ -75,7 +75,11 @@ func (c *conversation) ids() ([]int32, error) {
 	for name, text := range c.special {
 		vars.Set(name, text)
 	}
-	if c.effort != "" {
+	switch c.effort {
+	case "":
+	case "none": // the switch of models that either think or do not
+		vars.Set("enable_thinking", false)
+	default:
 		vars.Set("reasoning_effort", c.effort)
 	}
 	text, err := c.tmpl.Render(vars, func() time.Time { return c.began })

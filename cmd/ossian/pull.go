@@ -44,6 +44,9 @@ func hubConfig(getenv func(string) string) (hub.Config, error) {
 		hfHome = filepath.Join(base, "huggingface")
 	}
 	cfg := hub.Config{Endpoint: first("HF_ENDPOINT"), Token: first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), Cache: absolute(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"))}
+	if cfg.Cache == "" && home == "" && !filepath.IsAbs(hfHome) {
+		return cfg, errors.New("no home directory for the cache: set HOME, HF_HOME or HF_HUB_CACHE")
+	}
 	if cfg.Cache == "" {
 		cfg.Cache = filepath.Join(hfHome, "hub")
 	}

@@ -42,17 +42,18 @@ type runOptions struct {
 func runCommand() *cobra.Command {
 	o := &runOptions{}
 	c := &cobra.Command{
-		Use:   "run MODEL [PROMPT]",
+		Use:   "run MODEL [PROMPT | PROMPT - | -]",
 		Short: "Answer a prompt on the terminal, or chat",
 		Long: `Answer PROMPT with MODEL: a directory, a GGUF file, or a name already in the cache.
 
-The answer appears as it comes; a last line tells what it took. Without PROMPT the
-prompt is read from standard input, or, on a terminal, a chat begins: an empty line
-or Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal,
-reasoning is left out.`,
+The answer appears as it comes; a last line tells what it took. A last "-" stands for
+standard input, so that PROMPT can say what to do with it. Without PROMPT the prompt
+is read from standard input, or, on a terminal, a chat begins: an empty line or
+Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal, reasoning
+is left out.`,
 		Example: `  ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
-  git diff | ossian run openai/gpt-oss-20b --system "Review this change."`,
-		Args: usage(cobra.RangeArgs(1, 2)),
+  git diff | ossian run openai/gpt-oss-20b "Review this change." -`,
+		Args: usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.load.flags(c.Flags())
@@ -60,7 +61,7 @@ reasoning is left out.`,
 	f.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, control tokens shown by name")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
 	f.StringVar(&o.system, "system", "", "system message `TEXT`")
-	f.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, for models whose template knows it")
+	f.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, or none to answer at once, for models whose template knows it")
 	f.IntVar(&o.max, "max-tokens", 0, "produce at most `N` tokens; 0 = until the context is full")
 	f.Int64Var(&o.seed, "seed", -1, "`SEED` of the random draws; -1 = another one each time")
 	f.Float32Var(&o.temperature, "temperature", -1, "0 = always the most likely token; -1 = the checkpoint's advice, else 0")
@@ -224,12 +225,15 @@ func maskOut(vocab int, ids []int32) []uint64 {
 	return mask
 }
 
-// promptFrom returns the prompt, or chat when a person sits at the input.
-func promptFrom(ctx context.Context, in io.Reader, args []string) (prompt string, chat bool, err error) {
-	if len(args) == 1 {
-		return args[0], false, nil
+// promptFrom returns the prompt, its words joined; a last "-" or no words at all
+// stand for standard input. With no words and a person at the input it is a chat.
+func promptFrom(ctx context.Context, in io.Reader, words []string) (prompt string, chat bool, err error) {
+	if n := len(words); n > 0 && words[n-1] != "-" {
+		return strings.Join(words, " "), false, nil
+	} else if n > 1 {
+		prompt = strings.Join(words[:n-1], " ") + "\n\n"
 	}
-	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := in.(*os.File); ok && len(words) == 0 && term.IsTerminal(int(f.Fd())) {
 		return "", true, nil
 	}
 	var all []byte
@@ -241,7 +245,7 @@ func promptFrom(ctx context.Context, in io.Reader, args []string) (prompt string
 	}()
 	select {
 	case <-read:
-		return string(all), false, failed
+		return prompt + string(all), false, failed
 	case <-ctx.Done(): // the read goes on until the process ends
 		return "", false, ctx.Err()
 	}
@@ -306,7 +310,11 @@ func (a *answerer) reply(ctx context.Context, conv *conversation, line string, i
 		_, err = fmt.Fprintln(a.out, err)
 		return err
 	}
-	conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})
+	if text == "" { // interrupted before it said anything: templates want turns to alternate
+		conv.turns = conv.turns[:len(conv.turns)-1]
+	} else {
+		conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})
+	}
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

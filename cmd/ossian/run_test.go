@@ -34,7 +34,6 @@ func TestRun(t *testing.T) {
 		{name: "temperature below 0", model: "tiny", args: []string{"hello", "--temperature", "-3"}, err: "temperature is -3"},
 		{name: "temperature NaN", model: "tiny", args: []string{"hello", "--temperature", "NaN"}, err: "temperature is NaN"},
 		{name: "top-k below 0", model: "tiny", args: []string{"hello", "--top-k", "-9"}, err: "top_k is -9"},
-		{name: "words without quotes", model: "tiny", args: []string{"hello", "you"}, err: "usage: ossian run MODEL [PROMPT]"},
 		{name: "no such model", model: "none", args: []string{"hello"}, err: `model "none": no such file or directory`},
 	} {
 		_, status, err := runRoot(t, append([]string{"run", c.model, "--threads", "1"}, c.args...)...)
@@ -54,6 +53,34 @@ func TestPromptFromEndsWithContext(t *testing.T) {
 	cancel()
 	if _, _, err := promptFrom(ctx, in, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPromptFrom(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		words []string
+		want  string
+	}{
+		{"one argument", []string{"hello there"}, "hello there"},
+		{"unquoted words", []string{"what", "is", "2+2?"}, "what is 2+2?"},
+		{"standard input", nil, "piped\n"},
+		{"standard input by name", []string{"-"}, "piped\n"},
+		{"instruction and input", []string{"Review", "this:", "-"}, "Review this:\n\npiped\n"},
+		{"a dash inside", []string{"a", "-", "b"}, "a - b"},
+	} {
+		got, chat, err := promptFrom(t.Context(), strings.NewReader("piped\n"), c.words)
+		if err != nil || chat || got != c.want {
+			t.Errorf("%s: got %q, chat %v, %v; want %q", c.name, got, chat, err, c.want)
+		}
+	}
+}
+
+// What the model writes must not steer the terminal it is shown on.
+func TestPrintable(t *testing.T) {
+	const text = "a\x1b]52;c;aGk=\x07b\u009b31mc\r\n\td\x7f é😀"
+	if got, want := strings.Map(printable, text), "a]52;c;aGk=b31mc\n\td é😀"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
