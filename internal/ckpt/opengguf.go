@@ -3,6 +3,7 @@ package ckpt
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 
 	"ossian/internal/token"
@@ -126,6 +127,10 @@ func (m *Model) fromGGUF(g *container) error {
 			keys.fail(p+"eos_token_ids", "token ids")
 		}
 		for _, id := range list {
+			if id < 0 || id > math.MaxInt32 {
+				keys.fail(p+"eos_token_ids", "token ids")
+				break
+			}
 			m.Stops = append(m.Stops, int32(id))
 		}
 	}
