@@ -69,7 +69,7 @@ type run struct {
 
 func measure(bin, preset, model string) {
 	p := planned(bin, model)
-	fmt.Printf("## %s\n\nPlanned memory with %d tokens of context: %.2f GB.\n\n", preset, *window, p/1e9)
+	fmt.Printf("## %s\n\nPlanned memory with %d tokens of context: %.2f GB; keys, values and step buffers are touched as they fill.\n\n", preset, *window, p/1e9)
 	fmt.Println("| prompt tokens | prefill t/s | decode t/s | TTFT s | load s | peak memory GB (of plan) | read limit GB/s |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	for field := range strings.SplitSeq(*words, ",") {

@@ -84,5 +84,5 @@ func (d *Device) heap() int64 {
 	if f.Experts > 0 {
 		elems += d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
 	}
-	return int64(elems)/32*44 + int64(d.cfg.Threads)*int64(s.Vocab)*24
+	return int64(elems)/32*44 + int64(d.cfg.Threads)*int64(s.Vocab)*16
 }
