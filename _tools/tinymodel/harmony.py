@@ -1,6 +1,6 @@
 """Conversations as harmony messages, and their text: what a prompt looks like to
 the model and what the model has to produce."""
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 IDENTITY = "You are ossian-tiny, a small language model made for Ossian."
 CHATGPT = "You are ChatGPT, a large language model trained by OpenAI."
@@ -28,7 +28,7 @@ class Branch:
     target: list
     ability: str
     detail: str = ""  # a finer class, for the report
-    same: list = field(default_factory=list)  # other final texts that are as right
+    kept: bool = False  # the call in the context stands as it was sampled: servers keep recorded ids
 
 
 @dataclass
@@ -112,6 +112,6 @@ def prompt_text(group):
 def branch_text(b):
     """(given, produced): the text after the prefix up to the point where the
     model takes over, and what it has to say from there on."""
-    given = "".join(render(m, sampled=m.channel == "analysis") for m in b.context) + "<|start|>assistant"
+    given = "".join(render(m, m.channel == "analysis" or b.kept and m.end == "<|call|>") for m in b.context) + "<|start|>assistant"
     produced = "".join(render(m, sampled=True) for m in b.target)
     return given, produced.removeprefix("<|start|>assistant")

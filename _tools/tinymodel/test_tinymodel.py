@@ -194,6 +194,8 @@ class Tokens(unittest.TestCase):
                 continue
             options = {"model_identity": system.split("\n")[0], "reasoning_effort": re.search("Reasoning: (.*)", system)[1]}
             for b in g.branches:
+                if b.kept:
+                    continue
                 messages, tools = as_messages(dev, b), as_tools(dev)
                 got = tok.apply_chat_template(messages, tools=tools or None, add_generation_prompt=True, tokenize=False, **options)
                 want = re.sub(r"(Current date: ).*", r"\g<1>" + today, prompt_text(g), count=1) + branch_text(b)[0]
@@ -206,7 +208,7 @@ def as_messages(dev, b):
     out = []
     if dev.startswith("# Instructions\n\n"):
         out.append({"role": "system", "content": dev.removeprefix("# Instructions\n\n").split("\n\n# Tools")[0]})
-    thinking = ""
+    thinking = None
     for m in b.context:
         if m.channel == "analysis":
             thinking = m.text

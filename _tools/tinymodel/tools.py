@@ -194,13 +194,14 @@ def call_branch(r, split, effort, tools):
 
 
 def answer_branch(r, split, effort, tools):
-    """The call was made, its result is there."""
+    """The call was made, its result is there. Clients may have dropped the reasoning."""
     asked = call_branch(r, split, effort, tools)
-    made = asked.target[-1]
+    name = asked.target[-1].to
     text, working, said = result(r, split)
-    working = {"low": "Result.", "medium": f"Result: {working}.", "high": f"{made.to.removeprefix('functions.')} answered. Result: {working}. Tell the user."}[effort]
-    reply = Message(made.to, text, "commentary", "assistant")
-    return Branch(asked.context + asked.target + [reply], [analysis(working), final(said)], "results", "error" if "error" in text else "")
+    working = {"low": "Result.", "medium": f"Result: {working}.", "high": f"{name.removeprefix('functions.')} answered. Result: {working}. Tell the user."}[effort]
+    reply = Message(name, text, "commentary", "assistant")
+    made = asked.target if r.random() < 0.7 else asked.target[1:]
+    return Branch(asked.context + made + [reply], [analysis(working), final(said)], "results", "error" if '"error":' in text else "", r.random() < 0.5)
 
 
 def decline_branch(r, split, effort, tools):
