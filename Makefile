@@ -21,9 +21,11 @@ vet:
 lint:
 	$(GO) run $(STATICCHECK) ./...
 
-# The race detector is the one thing that needs a C compiler.
+# Everything that starts goroutines or is shared among them. The race detector is
+# the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -race -short ./...
+	CGO_ENABLED=1 $(GO) test -race -short ./cmd/... $(addprefix ./internal/,ckpt cpu/... hub runner/... synth)
+	CGO_ENABLED=1 $(GO) test -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
 
 purego:
 	$(GO) test -short -tags purego ./internal/cpu/... ./internal/e2e/... ./cmd/...

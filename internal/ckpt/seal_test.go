@@ -28,8 +28,12 @@ func check(t testing.TB, path string) error {
 }
 
 // CKP-2: single-bit flips and truncations anywhere in a sealed checkpoint, its seal
-// included, are found before the first token: 10,000 and 1,000 in all.
+// included, are found before the first token: 10,000 and 1,000 in all, a tenth with -short.
 func TestSealFindsDamage(t *testing.T) {
+	flips, cuts := 5000, 500 // of each container
+	if testing.Short() {
+		flips, cuts = 500, 50
+	}
 	for _, c := range []struct {
 		name  string
 		path  string
@@ -61,7 +65,7 @@ func TestSealFindsDamage(t *testing.T) {
 				sound[f] = mustRead(t, f)
 			}
 			// Every file gets its share, or the weights would be hit alone.
-			for i := range 5000 {
+			for i := range flips {
 				file := files[i%len(files)]
 				at, bit := rng.IntN(len(sound[file])), rng.IntN(8)
 				flip(t, file, int64(at), sound[file][at]^1<<bit)
@@ -70,7 +74,7 @@ func TestSealFindsDamage(t *testing.T) {
 				}
 				flip(t, file, int64(at), sound[file][at])
 			}
-			for i := range 500 {
+			for i := range cuts {
 				file := files[i%len(files)]
 				n := rng.IntN(len(sound[file]))
 				mustWrite(t, file, sound[file][:n])

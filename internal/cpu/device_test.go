@@ -45,13 +45,22 @@ func levels() (names []string) {
 	return names
 }
 
+// someLevels are all levels, with -short the best.
+func someLevels() []string {
+	all := levels()
+	if testing.Short() {
+		return all[len(all)-1:]
+	}
+	return all
+}
+
 func TestDevice(t *testing.T) {
 	models := make(map[string]devicetest.Model)
 	for family, o := range tiny() {
 		s, params := modeltest.Tiny(family, o)
 		models[family] = devicetest.Model{Spec: s, Params: params}
 	}
-	for _, isa := range levels() {
+	for _, isa := range someLevels() {
 		for _, exact := range []bool{false, true} {
 			kv := tensor.BF16 // the two settings meet in no operation: test two of four pairs
 			if exact {
