@@ -17,6 +17,7 @@ import export
 import mxfp4
 import pack
 import tokenizer
+import train
 import words
 from harmony import CONTROLS, branch_text, prompt_text
 from model import Config, Model, causal, frequencies
@@ -155,6 +156,14 @@ class Tokens(unittest.TestCase):
         self.assertEqual(len(mine), n)
         torch.testing.assert_close(packed[mine], plain[-n - 1:-1], rtol=1e-4, atol=1e-4)
         self.assertEqual(target[mine].tolist(), alone[0, -n:].tolist())
+
+    def test_stream_resumes(self):
+        """A stream that starts where another was saved gives the same batches."""
+        first = train.Stream(1, self.encoder, 4, 512)
+        first.batch(512)
+        again = train.Stream(1, self.encoder, 4, 512, first.next)
+        for a, b in zip(first.batch(512), again.batch(512)):
+            self.assertTrue(torch.equal(a, b))
 
     def test_export(self):
         """The stored tensors have the layout of models.md 1.4, transformers loads

@@ -71,7 +71,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=4000)
+    p.add_argument("--steps", type=int, default=3000)
     p.add_argument("--rows", type=int, default=16)
     p.add_argument("--length", type=int, default=512)
     p.add_argument("--threads", type=int, default=2)
