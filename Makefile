@@ -7,7 +7,7 @@ MODELS      ?= models
 STRINGS     ?= 100000
 PYTHON      ?= python3
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance tokens templates reference smollm2 performance
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance tokens templates reference smollm2 tinymodel performance
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -80,6 +80,13 @@ reference:
 	$(PYTHON) -m venv $(MODELS)/reference
 	$(MODELS)/reference/bin/pip install -q -r _tools/reference/requirements.txt
 	$(MODELS)/reference/bin/python _tools/reference/reference.py
+
+# Trains ossian-tiny into $(MODELS)/ossian-tiny: up to three hours on two cores,
+# goes on after a cut. Needs PyTorch.
+tinymodel:
+	$(PYTHON) -m venv $(MODELS)/tinymodel
+	$(MODELS)/tinymodel/bin/pip install -q -r _tools/tinymodel/requirements.txt
+	PYTHON=$(MODELS)/tinymodel/bin/python OUT=$(MODELS)/ossian-tiny WORK=$(MODELS)/ossian-tiny-work ./_tools/tinymodel/make.sh
 
 # Whole models with random weights; writes docs/performance.md. Needs 20 GB of
 # disk, 16 GB of memory and a quiet machine.
