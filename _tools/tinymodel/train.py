@@ -63,7 +63,7 @@ def heldout(model, encoder, seed, per_ability):
 
 
 def save(path, **state):
-    """A cut session leaves the old file or the new one."""
+    """An interruption leaves the old file or the new one."""
     torch.save(state, str(path) + ".new")
     os.replace(str(path) + ".new", path)
 
