@@ -22,6 +22,7 @@ type display struct {
 	name      strings.Builder
 	reasoning bool
 	answered  bool            // something that is not reasoning was written
+	reasoned  bool            // reasoning was written or left out
 	text      strings.Builder // the answer without reasoning and markers, to be given back to the template
 	err       error           // the first of w
 }
@@ -104,7 +105,9 @@ func (d *display) write(s string) {
 	case d.header:
 		d.name.WriteString(s)
 	case d.reasoning && !d.terminal:
+		d.reasoned = true
 	default:
+		d.reasoned = d.reasoned || d.reasoning
 		if !d.reasoning {
 			d.text.WriteString(s)
 			d.answered = true

@@ -252,7 +252,9 @@ func ropeText(p *model.RoPE) string {
 // write prints the report for people.
 func (r *report) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, strings.Map(printable, fmt.Sprintf(format, args...))) // names come from files
+	}
 	line("model", "%s (%s, %s)", r.Name, r.Family, r.Format)
 	line("path", "%s", r.Path)
 	line("integrity", "%s", r.integrity())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,7 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 
 // device returns the device settings that the flags and OSSIAN_ISA ask for.
 func (o *loadOptions) device() (cpu.Config, error) {
-	c := cpu.Config{Threads: o.threads, ISA: os.Getenv("OSSIAN_ISA"), Activations: o.activations, Exact: o.exact}
+	c := cpu.Config{Threads: o.threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.activations, Exact: o.exact}
 	if c.Threads == 0 {
 		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
 	}
@@ -91,6 +92,9 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 		bar := newLateProgress(status, "checking "+m.Spec.Name)
 		err := m.Verify(ctx, bar.report)
 		bar.done()
+		if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
+			err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func main() {
 		if errors.Is(err, context.Canceled) {
 			os.Exit(130) // as a shell reports an interrupt
 		}
-		fmt.Fprintln(os.Stderr, "ossian:", err)
+		fmt.Fprintln(os.Stderr, "ossian:", strings.Map(printable, err.Error())) // names come from files
 		os.Exit(1)
 	}
 }
@@ -30,7 +31,7 @@ func main() {
 func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:           "ossian",
-		Short:         "Run, serve and measure open-weight language models",
+		Short:         "Run and measure open-weight language models",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

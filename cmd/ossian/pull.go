@@ -109,6 +109,7 @@ honoured, and the cache is shared with the reference client.`,
 	f.StringVar(&req.File, "file", "", "GGUF `FILE` of the repository to fetch, with the rest of its set")
 	f.StringArrayVar(&req.Include, "include", nil, "fetch the files that match `GLOB` instead of the needed ones; may be repeated")
 	f.StringArrayVar(&req.Exclude, "exclude", nil, "do not fetch files that match `GLOB`; may be repeated")
+	f.BoolVar(&req.Force, "force", false, "fetch also what is in the cache already, to replace damaged files")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress, only the path")
 	return c
 }
@@ -120,6 +121,12 @@ func pull(ctx context.Context, cfg hub.Config, req hub.Request, out, status io.W
 	req.Progress = meter.report
 	got, err := hub.Pull(ctx, cfg, req)
 	meter.done()
+	if errors.Is(err, hub.ErrOffline) && !req.Force { // what is here already needs no network
+		if path, missing := hub.Resolve(cfg, req.Name.String()); missing == nil {
+			_, err = fmt.Fprintln(out, path)
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}

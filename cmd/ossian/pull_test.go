@@ -107,10 +107,35 @@ func TestPullAndInspect(t *testing.T) {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 
+	// Damage after the seal: found by run, repaired by --force.
+	weights := filepath.Join(path, "model.safetensors")
+	data, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(weights, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = runRoot(t, "run", "org/tiny", "hello", "--max-tokens", "1"); err == nil || !strings.Contains(err.Error(), "ossian pull --force") {
+		t.Errorf("damaged: %v", err)
+	}
+	if _, stderr, err = runRoot(t, "pull", "org/tiny", "--force"); err != nil {
+		t.Errorf("pull --force: %q, %v", stderr, err)
+	}
+	if _, _, err = runRoot(t, "run", "org/tiny", "hello", "--max-tokens", "1"); err != nil {
+		t.Errorf("repaired: %v", err)
+	}
+
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	n := requests.Load()
-	if _, _, err = runRoot(t, "pull", "org/tiny"); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
-		t.Errorf("offline: %v", err)
+	if stdout, _, err = runRoot(t, "pull", "org/tiny"); err != nil || strings.TrimSpace(stdout) != path {
+		t.Errorf("offline, what is here: %q, %v", stdout, err)
+	}
+	for _, args := range [][]string{{"pull", "org/other"}, {"pull", "org/tiny", "--force"}} {
+		if _, _, err = runRoot(t, args...); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
+			t.Errorf("offline %q: %v", args, err)
+		}
 	}
 	if _, err = runInspect(t, fixedMachine(), "org/tiny"); err != nil {
 		t.Errorf("offline: %v", err)

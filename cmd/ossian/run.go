@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,7 +58,7 @@ is left out.`,
 	}
 	o.load.flags(c.Flags())
 	f := c.Flags()
-	f.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, control tokens shown by name")
+	f.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, names of control tokens in it are control tokens, those in the answer are shown")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
 	f.StringVar(&o.system, "system", "", "system message `TEXT`")
 	f.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, or none to answer at once, for models whose template knows it")
@@ -144,13 +144,19 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), args[1:])
+	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), args[1:], m.Spec.MaxLen)
 	if err != nil {
 		return err
 	}
 	conv, ids, err := o.begin(m, prompt, chat)
 	if err != nil {
 		return err
+	}
+	if o.max < 0 {
+		return fmt.Errorf("--max-tokens %d: a number of tokens, or 0 for no limit, expected", o.max)
+	}
+	if !slices.Contains([]string{"", "none", "low", "medium", "high"}, o.effort) {
+		return fmt.Errorf("--reasoning-effort %q: none, low, medium or high expected", o.effort)
 	}
 	p := o.params(m.Generation)
 	if err := p.Validate(m.Spec.Vocab); err != nil {
@@ -225,9 +231,13 @@ func maskOut(vocab int, ids []int32) []uint64 {
 	return mask
 }
 
+// tokenBytes is far above the average length of a token in any text.
+const tokenBytes = 32
+
 // promptFrom returns the prompt, its words joined; a last "-" or no words at all
 // stand for standard input. With no words and a person at the input it is a chat.
-func promptFrom(ctx context.Context, in io.Reader, words []string) (prompt string, chat bool, err error) {
+// Input that cannot fit into maxLen tokens is refused before all of it is read.
+func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (prompt string, chat bool, err error) {
 	if n := len(words); n > 0 && words[n-1] != "-" {
 		return strings.Join(words, " "), false, nil
 	} else if n > 1 {
@@ -241,7 +251,11 @@ func promptFrom(ctx context.Context, in io.Reader, words []string) (prompt strin
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		all, failed = io.ReadAll(in)
+		most := int64(tokenBytes * maxLen)
+		all, failed = io.ReadAll(io.LimitReader(in, most+1))
+		if int64(len(all)) > most {
+			failed = fmt.Errorf("standard input has more than %d bytes, which cannot fit into the %d tokens of the model's context", most, maxLen)
+		}
 	}()
 	select {
 	case <-read:
@@ -342,9 +356,12 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 		bar.Done()
 	}
 	d.close()
-	fmt.Fprintln(a.out)
+	if err == nil {
+		d.put("\n")
+		err = d.err
+	}
 	if err == nil && a.status != nil {
-		line := tm.line(d.answered || a.o.raw || tm.Output == 0)
+		line := tm.line(d.answered || !d.reasoned)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0
@@ -352,7 +369,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 		fmt.Fprintln(a.status, line)
 	}
 	if err == nil {
-		err = cmp.Or(d.err, ctx.Err())
+		err = ctx.Err()
 	}
 	return d.text.String(), err
 }
@@ -369,8 +386,12 @@ func (t timing) line(answered bool) string {
 	if t.Cached > 0 {
 		s += fmt.Sprintf(" (%d kept)", t.Cached)
 	}
-	s += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %.3f s",
-		rate(t.Prompt-t.Cached, t.First), t.Output, rate(t.Output-1, t.Decode), t.First.Seconds())
+	first := "–"
+	if t.First > 0 {
+		first = fmt.Sprintf("%.3f s", t.First.Seconds())
+	}
+	s += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %s",
+		rate(t.Prompt-t.Cached, t.First), t.Output, rate(t.Output-1, t.Decode), first)
 	if !t.Stopped {
 		s += " · cut short"
 	}

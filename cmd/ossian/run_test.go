@@ -51,7 +51,7 @@ func TestPromptFromEndsWithContext(t *testing.T) {
 	in, _ := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := promptFrom(ctx, in, nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := promptFrom(ctx, in, nil, 100); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -69,10 +69,25 @@ func TestPromptFrom(t *testing.T) {
 		{"instruction and input", []string{"Review", "this:", "-"}, "Review this:\n\npiped\n"},
 		{"a dash inside", []string{"a", "-", "b"}, "a - b"},
 	} {
-		got, chat, err := promptFrom(t.Context(), strings.NewReader("piped\n"), c.words)
+		got, chat, err := promptFrom(t.Context(), strings.NewReader("piped\n"), c.words, 100)
 		if err != nil || chat || got != c.want {
 			t.Errorf("%s: got %q, chat %v, %v; want %q", c.name, got, chat, err, c.want)
 		}
+	}
+}
+
+func TestPromptFromEndless(t *testing.T) {
+	in, out := io.Pipe()
+	go func() {
+		for {
+			if _, err := out.Write(make([]byte, 1<<10)); err != nil {
+				return
+			}
+		}
+	}()
+	defer in.Close()
+	if _, _, err := promptFrom(t.Context(), in, nil, 100); err == nil || !strings.Contains(err.Error(), "more than 3200 bytes") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,25 @@ func (a *assembler) interleaved(join func(string, tensor.Tensor, tensor.Tensor) 
 		return tensor.Tensor{}
 	}
 	return a.try(join(gate.Name+" + "+up.Name, gate, up))
+}
+
+// layerName finds the number of the layer that a stored tensor belongs to.
+var layerName = regexp.MustCompile(`^(?:model\.layers|blk|block)\.(\d+)\.`)
+
+// checkLayers refuses a configuration with fewer layers than are stored: the model
+// would run without them and say nonsense. config is the file that has the number.
+func (m *Model) checkLayers(config string) error {
+	for _, name := range m.Unknown {
+		found := layerName.FindStringSubmatch(name)
+		if found == nil {
+			continue
+		}
+		if n, err := strconv.Atoi(found[1]); err == nil && n >= m.Spec.Layers {
+			return &Error{Kind: Inconsistent, File: config, Tensor: name, Offset: -1, Problem: "number of layers",
+				Want: fmt.Sprintf("at least %d, since this tensor is stored", n+1), Got: strconv.Itoa(m.Spec.Layers)}
+		}
+	}
+	return nil
 }
 
 // unknown lists the stored tensors that nothing uses, sorted.

@@ -495,6 +495,7 @@ func TestDamagedConfig(t *testing.T) {
 		{"heads do not divide", Damaged, []string{"8 heads are not a multiple of 3"}, func(m map[string]any) { m["num_key_value_heads"] = 3 }},
 		{"odd head", Damaged, []string{"head dim 33 is odd"}, func(m map[string]any) { m["head_dim"] = 33 }},
 		{"2^31-1 layers", Damaged, []string{"num_hidden_layers", "at most 4096"}, func(m map[string]any) { m["num_hidden_layers"] = math.MaxInt32; delete(m, "layer_types") }},
+		{"fewer layers", Inconsistent, []string{"model.layers.3.", "number of layers", "at least 4", "found 3"}, func(m map[string]any) { m["num_hidden_layers"] = 3; delete(m, "layer_types") }},
 		{"more layers", Incomplete, []string{"model.layers.4.input_layernorm.weight", "missing"}, func(m map[string]any) { m["num_hidden_layers"] = 5; delete(m, "layer_types") }},
 		{"wider", Inconsistent, []string{"model.embed_tokens.weight", "[400 128] from the configuration", "[400 96]"}, func(m map[string]any) { m["hidden_size"] = 128 }},
 		{"more experts", Inconsistent, []string{"mlp.router.weight", "[16 96]"}, func(m map[string]any) { m["num_local_experts"] = 16 }},

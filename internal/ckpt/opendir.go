@@ -61,6 +61,9 @@ func (m *Model) openDir() error {
 		a.used["lm_head.weight"] = true // writers may store the shared tensor twice
 	}
 	m.Unknown = a.unknown()
+	if err := m.checkLayers(filepath.Join(m.Path, "config.json")); err != nil {
+		return err
+	}
 	if err := m.readTokenizer(); err != nil {
 		return err
 	}

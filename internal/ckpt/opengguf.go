@@ -116,6 +116,9 @@ func (m *Model) fromGGUF(g *container) error {
 	}
 	m.Spec = a.spec
 	m.Unknown = a.unknown()
+	if err := m.checkLayers(g.file.path); err != nil {
+		return err
+	}
 	m.Template = keys.string("tokenizer.chat_template")
 	const p = "tokenizer.ggml."
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {

@@ -40,7 +40,7 @@ func (c Config) resolve() (Config, kern.Options, error) {
 		best := opt.Level
 		for opt.Level = kern.Go; opt.Level.String() != c.ISA; opt.Level++ {
 			if opt.Level == best {
-				return c, opt, fmt.Errorf("cpu: instruction set %q: this machine and build have up to %v (go, avx2, avx512 exist)", c.ISA, best)
+				return c, opt, fmt.Errorf("cpu: instruction set %q (OSSIAN_ISA): this machine and build have up to %v (go, avx2, avx512 exist)", c.ISA, best)
 			}
 		}
 	}

@@ -43,6 +43,7 @@ type Request struct {
 	File     string                  // one GGUF file of the repository, and its set; "" = Name.File, or what a runtime needs
 	Include  []string                // globs of files to fetch instead of the ones a runtime needs; * also matches /
 	Exclude  []string                // globs of files not to fetch
+	Force    bool                    // fetch also what is here already: repairs a cache whose files were damaged later
 	Progress func(done, total int64) // bytes; called from several goroutines; nil = none
 }
 
@@ -118,7 +119,7 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 		return Pulled{}, fmt.Errorf("cache: %w", err)
 	}
 	defer root.Close()
-	p := &pull{client: c, root: root, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
+	p := &pull{client: c, root: root, force: req.Force, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
 	if err := p.all(ctx, files); err != nil {
 		return Pulled{}, fmt.Errorf("%s: %w", req.Name, diskHint(err, cfg.Cache))
 	}
@@ -133,6 +134,7 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 type pull struct {
 	*client
 	root    *os.Root // the cache
+	force   bool
 	name    Name
 	folder  string // models--ORG--NAME
 	commit  string
@@ -247,6 +249,13 @@ func (p *pull) file(ctx context.Context, r *remote) error {
 	}
 	defer unlock()
 	name := path.Join(p.snapshot(), r.Path)
+	if p.force {
+		for _, old := range []string{name, p.blob(r), p.blob(r) + ".incomplete"} {
+			if err := p.root.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
 	if !p.complete(p.blob(r), r) {
 		if st, err := p.root.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == r.Size {
 			p.advance(r.Size) // moved here because the file system has no links

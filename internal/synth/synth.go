@@ -56,6 +56,9 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 	if err := o.vacate(path); err != nil {
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
+	}
 	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
 	if err != nil {
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
@@ -87,9 +90,11 @@ func (o *Options) vacate(path string) error {
 	case err != nil:
 		return err
 	case o.Format == HuggingFace && info.IsDir():
-		return os.Remove(path) // fails unless it is empty
+		if os.Remove(path) == nil { // fails unless it is empty
+			return nil
+		}
 	}
-	return fmt.Errorf("%s is in the way", path)
+	return fmt.Errorf("%s exists: remove it or choose another name", path)
 }
 
 // check refuses what the container or the type cannot hold.

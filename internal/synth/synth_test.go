@@ -367,9 +367,9 @@ func TestRefusals(t *testing.T) {
 		{"rows too short for MXFP4", "", `gate_up_proj_blocks": rows of 80 elements`, Options{Model: func() Model { m := preset(t, "gpt-oss-tiny"); m.Hidden = 80; return m }()}},
 		{"unknown family", "", `family "bert"`, Options{Model: func() Model { m := preset(t, "qwen3-tiny"); m.Family = "bert"; return m }()}},
 		{"vocabulary too small", "", "at least 362 rows", Options{Model: func() Model { m := preset(t, "qwen3-tiny"); m.Vocab = 300; return m }()}},
-		{"directory in use", full, "not empty", Options{Model: preset(t, "qwen3-tiny")}},
-		{"directory where a file belongs", full, "in the way", Options{Model: preset(t, "qwen3-tiny"), Format: GGUF}},
-		{"file where a directory belongs", full + "/x", "in the way", Options{Model: preset(t, "qwen3-tiny")}},
+		{"directory in use", full, "exists: remove it", Options{Model: preset(t, "qwen3-tiny")}},
+		{"directory where a file belongs", full, "exists: remove it", Options{Model: preset(t, "qwen3-tiny"), Format: GGUF}},
+		{"file where a directory belongs", full + "/x", "exists: remove it", Options{Model: preset(t, "qwen3-tiny")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.path == "" {
