@@ -103,7 +103,7 @@ type decodeLine struct {
 }
 
 func inspectCommand(on machine) *cobra.Command {
-	var asJSON, verify bool
+	var asJSON, verify, sealIt bool
 	var threads int
 	var ask model.Limits
 	c := &cobra.Command{
@@ -120,6 +120,15 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 				return err
 			}
 			defer m.Close()
+			if sealIt {
+				meter := newLateProgress(cmd.ErrOrStderr(), "Sealing "+m.Spec.Name)
+				err := ckpt.Seal(cmd.Context(), m.Path, meter.report)
+				meter.done()
+				if err != nil {
+					return err
+				}
+				m.Sealed = true
+			}
 			if verify {
 				meter := newLateProgress(cmd.ErrOrStderr(), "Checking "+m.Spec.Name)
 				err := m.Verify(cmd.Context(), meter.report)
@@ -144,6 +153,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&verify, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
+	f.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
 	f.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
 	f.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
 	f.IntVar(&ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
@@ -296,7 +306,7 @@ func (r *report) integrity() string {
 	case r.Sealed:
 		return "sealed, not compared (--verify does)"
 	}
-	return "not sealed"
+	return "not sealed (--seal does)"
 }
 
 // writeTables prints what is made of numbers, right-aligned after the first column.
