@@ -231,8 +231,9 @@ func maskOut(vocab int, ids []int32) []uint64 {
 	return mask
 }
 
-// tokenBytes is far above the average length of a token in any text.
-const tokenBytes = 32
+// tokenBytes is the length of the longest token of a published vocabulary, o200k's
+// run of spaces: no text has fewer tokens than its bytes over this.
+const tokenBytes = 128
 
 // promptFrom returns the prompt, its words joined; a last "-" or no words at all
 // stand for standard input. With no words and a person at the input it is a chat.
@@ -324,7 +325,7 @@ func (a *answerer) reply(ctx context.Context, conv *conversation, line string, i
 		_, err = fmt.Fprintln(a.out, err)
 		return err
 	}
-	if text == "" { // interrupted before it said anything: templates want turns to alternate
+	if text == "" { // stopped before it said anything: templates want turns to alternate
 		conv.turns = conv.turns[:len(conv.turns)-1]
 	} else {
 		conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})

@@ -86,7 +86,7 @@ func TestPromptFromEndless(t *testing.T) {
 		}
 	}()
 	defer in.Close()
-	if _, _, err := promptFrom(t.Context(), in, nil, 100); err == nil || !strings.Contains(err.Error(), "more than 3200 bytes") {
+	if _, _, err := promptFrom(t.Context(), in, nil, 100); err == nil || !strings.Contains(err.Error(), "more than 12800 bytes") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,7 +4,8 @@
 // Results are batch invariant (models.md 5.1): the logits of a sequence have the
 // same bits alone and in any batch, whole and in chunks, with any number of
 // threads and whatever blocks hold its keys and values. They differ between
-// instruction sets and between Exact and not, which is why both are in Name.
+// instruction sets and with the precision of activations, which is why both are in
+// Name; the type of cached keys and values moves them too.
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
@@ -233,12 +234,16 @@ func (d *Device) reserve() error {
 	return errors.Join(d.reserveKV(), d.step.reserve(s, d.lim, d.tileTokens(), &d.mem), d.attn.reserve(d), d.experts.reserve(d))
 }
 
-// Name implements model.Device: "cpu/avx512", "cpu/go exact".
+// Name implements model.Device: "cpu/avx512", "cpu/go exact", "cpu/avx2 8-bit".
 func (d *Device) Name() string {
-	if d.cfg.Exact {
-		return "cpu/" + d.opt.Level.String() + " exact"
+	name := "cpu/" + d.opt.Level.String()
+	switch {
+	case d.cfg.Exact:
+		name += " exact"
+	case d.cfg.Activations != 0:
+		name += fmt.Sprintf(" %d-bit", d.cfg.Activations)
 	}
-	return "cpu/" + d.opt.Level.String()
+	return name
 }
 
 // Alloc implements model.Device.
