@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"plan":              {"model", "runner"},
 	"hub":               {},
 	"synth":             {"model", "tensor", "token"},
+	"sim":               {"runner"},
 	"e2e":               {},
 }
 
