@@ -1,0 +1,255 @@
+// Package limits is the one table of what a stranger may ask of the server: name,
+// default, range, unit, metric and what each limit protects. Code names a limit
+// (set[limits.Messages]) and never writes its number.
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An ID names a limit.
+type ID uint8
+
+// The limits, in the order of the table.
+const (
+	RequestBody ID = iota
+	BodiesInFlight
+	HeaderBytes
+	HeaderRead
+	BodyRead
+	IdleKeepAlive
+	WriteStall
+	PingInterval
+	PendingOutput
+	Connections
+	Queue
+	QueueTokens
+	QueueWait
+	RequestTime
+	JSONDepth
+	Members
+	Messages
+	ContentParts
+	Prompts
+	TokenIDs
+	Tools
+	ToolBytes
+	ToolName
+	SchemaBytes
+	SchemaDepth
+	SchemaNodes
+	StopStrings
+	StopBytes
+	LogitBias
+	Choices
+	TopLogprobs
+	MetadataPairs
+	MetadataKey
+	MetadataValue
+	TemplateSteps
+	TemplateOutput
+	count
+)
+
+// A Unit says what a limit counts and how its value is written.
+type Unit uint8
+
+// The units.
+const (
+	Count    Unit = iota // 1024, 16k
+	Bytes                // 32Mi, 256k (vLLM's suffixes: k = 1000, K, Ki = 1024)
+	Duration             // kept in milliseconds; 10s, 250ms, 2m
+)
+
+// A Limit is one row of the table.
+type Limit struct {
+	Name              string // in --limit NAME=VALUE, messages and metrics
+	Unit              Unit
+	Default, Min, Max int64  // Duration: milliseconds
+	Metric            string // where it shows
+	Protects          string // what breaks without it
+}
+
+// Refusals counts requests refused because of a limit; its label is the name.
+const Refusals = "ossian_limit_refusals_total"
+
+const (
+	ki = 1 << 10
+	mi = 1 << 20
+	gi = 1 << 30
+
+	second = 1000
+	minute = 60 * second
+	day    = 24 * 60 * minute
+)
+
+var table = [count]Limit{
+	RequestBody:    {"request-body", Bytes, 32 * mi, ki, gi, Refusals, "memory of one request"},
+	BodiesInFlight: {"bodies-in-flight", Bytes, 256 * mi, ki, 64 * gi, "ossian_bodies_in_flight_bytes", "memory of all bodies being read"},
+	HeaderBytes:    {"header-bytes", Bytes, 32 * ki, ki, mi, "http_requests_total", "memory per connection before a key is known"},
+	HeaderRead:     {"header-read", Duration, 5 * second, 100, 10 * minute, "ossian_connections", "connections against slow senders"},
+	BodyRead:       {"body-read", Duration, 30 * second, 100, 60 * minute, Refusals, "connections against slow senders"},
+	IdleKeepAlive:  {"idle-keep-alive", Duration, 120 * second, 100, day, "ossian_connections", "descriptors"},
+	WriteStall:     {"write-stall", Duration, 10 * second, 100, 10 * minute, "ossian_streams_cut_total", "memory and KV blocks against readers that stopped"},
+	PingInterval:   {"ping-interval", Duration, 15 * second, 100, 10 * minute, "ossian_streams_cut_total", "detection of silent peers"},
+	PendingOutput:  {"pending-output", Bytes, 256 * ki, 4 * ki, gi, "ossian_streams_cut_total", "memory per stream"},
+	Connections:    {"connections", Count, 16384, 1, mi, "ossian_connections", "descriptors; 80 % of the process limit where that is less"},
+	Queue:          {"queue", Count, 1024, 1, mi, "vllm:num_requests_waiting", "waiting time: beyond it 429"},
+	QueueTokens:    {"queue-tokens", Count, 4 * mi, 1, 1 << 40, "ossian_queue_tokens", "waiting time and memory of waiting prompts"},
+	QueueWait:      {"queue-wait", Duration, 10 * minute, 1, 7 * day, Refusals, "answers that come too late to be wanted"},
+	RequestTime:    {"request-time", Duration, day, 1, 365 * day, Refusals, "KV blocks against requests without end"},
+	JSONDepth:      {"json-depth", Count, 64, 8, 1000, Refusals, "the stack"},
+	Members:        {"members", Count, 4096, 256, mi, Refusals, "memory; members of one object, unknown ones included"},
+	Messages:       {"messages", Count, 4096, 1, mi, Refusals, "rendering time"},
+	ContentParts:   {"content-parts", Count, 4096, 1, mi, Refusals, "rendering time"},
+	Prompts:        {"prompts", Count, 1024, 1, 65536, Refusals, "the queue against one request"},
+	TokenIDs:       {"token-ids", Count, 4 * mi, 1, gi, Refusals, "memory; ids in one list"},
+	Tools:          {"tools", Count, 256, 1, 65536, Refusals, "rendering time"},
+	ToolBytes:      {"tool-bytes", Bytes, mi, ki, 64 * mi, Refusals, "rendering time; tools and their schemas"},
+	ToolName:       {"tool-name", Bytes, 64, 1, 1024, Refusals, "the header constraint's trie"},
+	SchemaBytes:    {"schema-bytes", Bytes, 256 * ki, ki, 16 * mi, Refusals, "rendering and compile time of one schema"},
+	SchemaDepth:    {"schema-depth", Count, 32, 4, 512, Refusals, "the stack"},
+	SchemaNodes:    {"schema-nodes", Count, 10_000, 16, 10_000_000, Refusals, "compile time"},
+	StopStrings:    {"stop-strings", Count, 16, 1, 1024, Refusals, "work per token"},
+	StopBytes:      {"stop-bytes", Bytes, 256, 1, 64 * ki, Refusals, "text held back per stream"},
+	LogitBias:      {"logit-bias", Count, 1024, 0, mi, Refusals, "work per token; also entries of stop_token_ids and bad_words"},
+	Choices:        {"choices", Count, 8, 1, 128, Refusals, "the queue against one request (n, best_of)"},
+	TopLogprobs:    {"top-logprobs", Count, 20, 0, mi, Refusals, "work per token and bytes per chunk"},
+	MetadataPairs:  {"metadata-pairs", Count, 16, 0, 1024, Refusals, "memory"},
+	MetadataKey:    {"metadata-key", Bytes, 64, 1, 64 * ki, Refusals, "memory"},
+	MetadataValue:  {"metadata-value", Bytes, 512, 1, mi, Refusals, "memory"},
+	TemplateSteps:  {"template-steps", Count, 1_000_000, 1000, 1 << 40, Refusals, "processor time against hostile templates"},
+	TemplateOutput: {"template-output", Count, 4, 1, 1024, Refusals, "memory against hostile templates; bytes per token of context"},
+}
+
+// A Set holds the values in force, by ID. It does not change after start.
+type Set [count]int64
+
+// Defaults returns the set that nothing was changed in.
+func Defaults() *Set {
+	s := new(Set)
+	for id, l := range table {
+		s[id] = l.Default
+	}
+	return s
+}
+
+// All returns the IDs in the order of the table.
+func All() []ID {
+	ids := make([]ID, count)
+	for i := range ids {
+		ids[i] = ID(i)
+	}
+	return ids
+}
+
+// Info returns the row of id.
+func (id ID) Info() Limit { return table[id] }
+
+// String returns the name.
+func (id ID) String() string { return table[id].Name }
+
+// Lookup returns the ID of a name; underscores count as hyphens.
+func Lookup(name string) (ID, bool) {
+	name = strings.ReplaceAll(name, "_", "-")
+	for id, l := range table {
+		if l.Name == name {
+			return ID(id), true
+		}
+	}
+	return 0, false
+}
+
+// Time returns a limit whose unit is Duration.
+func (s *Set) Time(id ID) time.Duration { return time.Duration(s[id]) * time.Millisecond }
+
+// Parse sets id from text in the form that its unit says. It changes nothing when
+// it returns an error.
+func (s *Set) Parse(id ID, text string) error {
+	l := table[id]
+	v, err := parse(l.Unit, text)
+	if err != nil {
+		return fmt.Errorf("limit %s: %q: %w", l.Name, text, err)
+	}
+	if v < l.Min || v > l.Max {
+		return fmt.Errorf("limit %s: %q is outside %s to %s", l.Name, text, Format(l.Unit, l.Min), Format(l.Unit, l.Max))
+	}
+	s[id] = v
+	return nil
+}
+
+func parse(u Unit, text string) (int64, error) {
+	if u != Duration {
+		return ParseInt(text)
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d%time.Millisecond != 0 {
+		return 0, errors.New("a time such as 500ms, 10s or 2m expected")
+	}
+	return d.Milliseconds(), nil
+}
+
+// suffixes as in vLLM's human-readable integers: lower case decimal, upper case
+// and i binary.
+var suffixes = []struct {
+	text string
+	mult int64
+}{
+	{"KiB", ki}, {"MiB", mi}, {"GiB", gi}, {"Ki", ki}, {"Mi", mi}, {"Gi", gi}, {"Ti", 1 << 40},
+	{"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"t", 1e12}, {"K", ki}, {"M", mi}, {"G", gi}, {"T", 1 << 40},
+}
+
+// ParseInt reads a whole number as vLLM's flags take it: 1024, 8k = 8000, 8K = 8192,
+// 25.6k = 25600; also 8Ki and 8KiB. A fraction is for decimal suffixes only.
+func ParseInt(text string) (int64, error) {
+	form := errors.New("a whole number such as 8192, 8k (8000) or 8K (8192) expected")
+	digits, mult := text, int64(1)
+	for _, s := range suffixes {
+		if d, ok := strings.CutSuffix(text, s.text); ok {
+			digits, mult = d, s.mult
+			break
+		}
+	}
+	whole, fraction, dotted := strings.Cut(digits, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || dotted && (mult%10 != 0 || strings.HasPrefix(whole, "-")) {
+		return 0, form
+	}
+	if n > math.MaxInt64/mult || n < math.MinInt64/mult {
+		return 0, errors.New("too large")
+	}
+	n *= mult
+	for _, c := range fraction {
+		if mult /= 10; mult == 0 || c < '0' || c > '9' {
+			return 0, form
+		}
+		n += int64(c-'0') * mult
+	}
+	if n < 0 && mult > 1 && !dotted && whole[0] != '-' {
+		return 0, errors.New("too large")
+	}
+	return n, nil
+}
+
+// Format writes a value as Parse reads it.
+func Format(u Unit, v int64) string {
+	if u == Duration {
+		return (time.Duration(v) * time.Millisecond).String()
+	}
+	if u == Bytes {
+		for _, s := range []struct {
+			mult int64
+			text string
+		}{{gi, "Gi"}, {mi, "Mi"}, {ki, "Ki"}} {
+			if v != 0 && v%s.mult == 0 {
+				return strconv.FormatInt(v/s.mult, 10) + s.text
+			}
+		}
+	}
+	return strconv.FormatInt(v, 10)
+}

@@ -1,0 +1,122 @@
+package wire
+
+import "ossian/internal/limits"
+
+// An Error is what a caller is told: the body of every failed request and of an
+// error event in a stream. Which HTTP status belongs to it is the server's table.
+type Error struct {
+	Message string
+	Type    string // one of the Type constants
+	Param   string // dotted path of the field at fault, messages[2].content; "" = null
+	Code    string // one of the Code constants; "" = null
+	Limit   string // name of the limit that refused; not sent
+}
+
+func (e *Error) Error() string {
+	if e.Param == "" {
+		return e.Message
+	}
+	return e.Param + ": " + e.Message
+}
+
+// Types of errors.
+const (
+	TypeInvalidRequest = "invalid_request_error"
+	TypePermission     = "permission_error"
+	TypeRateLimit      = "rate_limit_error"
+	TypeServer         = "server_error"
+	TypeOverloaded     = "overloaded_error"
+)
+
+// Codes of errors. Callers of this package may also send others.
+const (
+	CodeInvalidJSON      = "invalid_json"
+	CodeInvalidType      = "invalid_type"
+	CodeInvalidValue     = "invalid_value"
+	CodeMissingParameter = "missing_required_parameter"
+	CodeUnsupported      = "unsupported_parameter"
+	CodeInvalidSchema    = "invalid_json_schema"
+	CodeContextLength    = "context_length_exceeded"
+	CodeInvalidKey       = "invalid_api_key"
+	CodeModelNotFound    = "model_not_found"
+	CodeNotFound         = "not_found"
+	CodeMethod           = "method_not_allowed"
+	CodeTooLarge         = "request_too_large"
+	CodeMediaType        = "unsupported_media_type"
+	CodeRateLimit        = "rate_limit_exceeded"
+	CodeQueueFull        = "queue_full"
+	CodeInternal         = "internal_error"
+	CodeLoading          = "loading"
+	CodeDraining         = "draining"
+	CodeOverloaded       = "overloaded"
+)
+
+// Invalid returns the error of a request whose field param has a bad value.
+func Invalid(param, message string) *Error {
+	return &Error{Message: message, Type: TypeInvalidRequest, Param: param, Code: CodeInvalidValue}
+}
+
+// Missing returns the error of a request without the field param.
+func Missing(param string) *Error {
+	return &Error{Message: param + " is required", Type: TypeInvalidRequest, Param: param, Code: CodeMissingParameter}
+}
+
+// Unsupported returns the error of a request that asks for what this server does not do.
+func Unsupported(param, message string) *Error {
+	return &Error{Message: message, Type: TypeInvalidRequest, Param: param, Code: CodeUnsupported}
+}
+
+// AppendError appends the body {"error":{…}}.
+func AppendError(dst []byte, e *Error) []byte {
+	dst = append(dst, `{"error":{"message":`...)
+	dst = AppendString(dst, e.Message)
+	dst = append(dst, `,"type":`...)
+	dst = AppendString(dst, e.Type)
+	dst = append(dst, `,"param":`...)
+	dst = appendText(dst, Text(e.Param))
+	dst = append(dst, `,"code":`...)
+	dst = appendText(dst, Text(e.Code))
+	return append(dst, "}}"...)
+}
+
+// ParseError reads an error body as this and other servers send it: the code may
+// be a number, and the body may be no JSON at all. It never fails: what it does
+// not understand becomes the message.
+func ParseError(body []byte) *Error {
+	d := decoder{data: body, lim: limits.Defaults()}
+	e := &Error{Message: string(body)}
+	if len(body) > 4096 {
+		e.Message = string(body[:4096])
+	}
+	if !valid(body) || d.kind() != '{' {
+		return e
+	}
+	d.object(func(key string) bool {
+		if key != "error" || d.kind() != '{' {
+			return false
+		}
+		d.object(func(key string) bool {
+			var to *string
+			switch key {
+			case "message":
+				to = &e.Message
+			case "type":
+				to = &e.Type
+			case "param":
+				to = &e.Param
+			case "code":
+				to = &e.Code
+			default:
+				return false
+			}
+			if d.kind() == '"' {
+				*to = d.text()
+			} else {
+				*to = string(d.raw())
+			}
+			return true
+		})
+		return true
+	})
+	return e
+}

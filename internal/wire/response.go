@@ -1,0 +1,439 @@
+package wire
+
+import "strconv"
+
+// Usage counts tokens. Reasoning tokens are among the completion tokens, cached
+// ones among the prompt tokens.
+type Usage struct {
+	Prompt     int               `json:"prompt_tokens"`
+	Completion int               `json:"completion_tokens"`
+	Total      int               `json:"total_tokens"`
+	PromptOf   PromptDetails     `json:"prompt_tokens_details"`
+	Details    CompletionDetails `json:"completion_tokens_details"`
+}
+
+// PromptDetails says where prompt tokens came from.
+type PromptDetails struct {
+	Cached int `json:"cached_tokens"`
+	Audio  int `json:"audio_tokens"`
+}
+
+// CompletionDetails says what completion tokens were spent on.
+type CompletionDetails struct {
+	Reasoning int `json:"reasoning_tokens"`
+	Audio     int `json:"audio_tokens"`
+	Accepted  int `json:"accepted_prediction_tokens"`
+	Rejected  int `json:"rejected_prediction_tokens"`
+}
+
+// NewUsage returns the usage of one request.
+func NewUsage(prompt, cached, completion, reasoning int) Usage {
+	return Usage{Prompt: prompt, Completion: completion, Total: prompt + completion,
+		PromptOf: PromptDetails{Cached: cached}, Details: CompletionDetails{Reasoning: reasoning}}
+}
+
+func appendUsage(dst []byte, u *Usage) []byte {
+	for _, f := range [...]struct {
+		before string
+		n      int
+	}{
+		{`{"prompt_tokens":`, u.Prompt},
+		{`,"completion_tokens":`, u.Completion},
+		{`,"total_tokens":`, u.Total},
+		{`,"prompt_tokens_details":{"cached_tokens":`, u.PromptOf.Cached},
+		{`,"audio_tokens":`, u.PromptOf.Audio},
+		{`},"completion_tokens_details":{"reasoning_tokens":`, u.Details.Reasoning},
+		{`,"audio_tokens":`, u.Details.Audio},
+		{`,"accepted_prediction_tokens":`, u.Details.Accepted},
+		{`,"rejected_prediction_tokens":`, u.Details.Rejected},
+	} {
+		dst = append(dst, f.before...)
+		dst = strconv.AppendInt(dst, int64(f.n), 10)
+	}
+	return append(dst, "}}"...)
+}
+
+// TokenLogprob is one generated token of a chat reply with its likeliest
+// alternatives.
+type TokenLogprob struct {
+	Token   string  // as shown: its text, or token_id:N
+	Bytes   string  // its bytes, which need not be UTF-8
+	Logprob float32 // natural logarithm
+	Top     []TokenLogprob
+}
+
+func appendTokenLogprob(dst []byte, t *TokenLogprob, top bool) []byte {
+	dst = append(dst, `{"token":`...)
+	dst = AppendString(dst, t.Token)
+	dst = append(dst, `,"logprob":`...)
+	dst = appendLogprob(dst, t.Logprob)
+	dst = append(dst, `,"bytes":`...)
+	dst = appendBytes(dst, t.Bytes)
+	if top {
+		dst = append(dst, `,"top_logprobs":[`...)
+		for i := range t.Top {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendTokenLogprob(dst, &t.Top[i], false)
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+// appendChatLogprobs writes null for nil; an empty list means that they were asked
+// for and no token of the content came.
+func appendChatLogprobs(dst []byte, tokens []TokenLogprob) []byte {
+	if tokens == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, `{"content":[`...)
+	for i := range tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendTokenLogprob(dst, &tokens[i], true)
+	}
+	return append(dst, `],"refusal":null}`...)
+}
+
+// StopReason says what ended a choice besides finish_reason: a stop string or a
+// stop token. The zero value is null.
+type StopReason struct {
+	Text  string
+	Token int32
+	ByID  bool // Token counts
+}
+
+func appendStopReason(dst []byte, s StopReason) []byte {
+	if s.ByID {
+		return strconv.AppendInt(dst, int64(s.Token), 10)
+	}
+	return appendText(dst, Text(s.Text))
+}
+
+// Finish reasons.
+const (
+	FinishStop      = "stop"
+	FinishLength    = "length"
+	FinishToolCalls = "tool_calls"
+	FinishFilter    = "content_filter"
+)
+
+// ReasoningField says under which name replies carry reasoning (api.md 2.2).
+type ReasoningField uint8
+
+// The names.
+const (
+	FieldReasoning        ReasoningField = iota // reasoning
+	FieldReasoningContent                       // reasoning_content
+	FieldBoth
+)
+
+// ParseReasoningField reads reasoning, reasoning_content or both.
+func ParseReasoningField(s string) (ReasoningField, bool) {
+	switch s {
+	case "reasoning":
+		return FieldReasoning, true
+	case "reasoning_content":
+		return FieldReasoningContent, true
+	case "both":
+		return FieldBoth, true
+	}
+	return 0, false
+}
+
+// append writes the reasoning member or members, without surrounding commas.
+func (f ReasoningField) append(dst []byte, text string) []byte {
+	if f != FieldReasoningContent {
+		dst = append(dst, `"reasoning":`...)
+		dst = AppendString(dst, text)
+	}
+	if f == FieldBoth {
+		dst = append(dst, ',')
+	}
+	if f != FieldReasoning {
+		dst = append(dst, `"reasoning_content":`...)
+		dst = AppendString(dst, text)
+	}
+	return dst
+}
+
+func appendCall(dst []byte, c *ToolCall) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = AppendString(dst, c.ID)
+	names := [...]string{`,"type":"function","function":{"name":`, `,"arguments":`}
+	if c.Custom {
+		names = [...]string{`,"type":"custom","custom":{"name":`, `,"input":`}
+	}
+	dst = append(dst, names[0]...)
+	dst = AppendString(dst, c.Name)
+	dst = append(dst, names[1]...)
+	dst = AppendString(dst, c.Arguments)
+	return append(dst, "}}"...)
+}
+
+// Head is what every reply and every chunk of one request begins with.
+type Head struct {
+	ID          string // chatcmpl-…, cmpl-…
+	Created     int64  // unix seconds
+	Model       string
+	Fingerprint string // system_fingerprint; "" = left out
+}
+
+func (h *Head) append(dst []byte, object string) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = AppendString(dst, h.ID)
+	dst = append(dst, `,"object":"`...)
+	dst = append(dst, object...)
+	dst = append(dst, `","created":`...)
+	dst = strconv.AppendInt(dst, h.Created, 10)
+	dst = append(dst, `,"model":`...)
+	dst = AppendString(dst, h.Model)
+	if h.Fingerprint != "" {
+		dst = append(dst, `,"system_fingerprint":`...)
+		dst = AppendString(dst, h.Fingerprint)
+	}
+	return dst
+}
+
+// ChatChoice is one answer of a chat reply.
+type ChatChoice struct {
+	Content   string // "" = null
+	Reasoning string // "" = left out
+	Calls     []ToolCall
+	Logprobs  []TokenLogprob // nil = not asked for
+	Finish    string
+	Stop      StopReason
+	TokenIDs  []int32 // nil = not asked for
+}
+
+// ChatReply is the reply to a chat request that does not stream.
+type ChatReply struct {
+	Head
+	Choices   []ChatChoice
+	Usage     Usage
+	Field     ReasoningField
+	PromptIDs []int32 // nil = not asked for
+}
+
+// Append appends the body.
+func (r *ChatReply) Append(dst []byte) []byte {
+	dst = r.Head.append(dst, "chat.completion")
+	dst = append(dst, `,"service_tier":"default","choices":[`...)
+	for i := range r.Choices {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = r.appendChoice(dst, i)
+	}
+	dst = append(dst, `],"usage":`...)
+	dst = appendUsage(dst, &r.Usage)
+	if r.PromptIDs != nil {
+		dst = append(dst, `,"prompt_token_ids":`...)
+		dst = appendInts(dst, r.PromptIDs)
+	}
+	return append(dst, '}')
+}
+
+func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
+	c := &r.Choices[index]
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	dst = append(dst, `,"message":{"role":"assistant","content":`...)
+	dst = appendText(dst, Text(c.Content))
+	dst = append(dst, `,"refusal":null`...)
+	if c.Reasoning != "" {
+		dst = r.Field.append(append(dst, ','), c.Reasoning)
+	}
+	for k := range c.Calls {
+		if k == 0 {
+			dst = append(dst, `,"tool_calls":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendCall(dst, &c.Calls[k])
+	}
+	if len(c.Calls) > 0 {
+		dst = append(dst, ']')
+	}
+	dst = append(dst, `},"logprobs":`...)
+	dst = appendChatLogprobs(dst, c.Logprobs)
+	dst = append(dst, `,"finish_reason":`...)
+	dst = appendText(dst, Text(c.Finish))
+	dst = append(dst, `,"stop_reason":`...)
+	dst = appendStopReason(dst, c.Stop)
+	if c.TokenIDs != nil {
+		dst = append(dst, `,"token_ids":`...)
+		dst = appendInts(dst, c.TokenIDs)
+	}
+	return append(dst, '}')
+}
+
+// CompletionLogprobs are those of a text completion: parallel lists. A NaN logprob
+// is null: the first token of an echoed prompt has none.
+type CompletionLogprobs struct {
+	Tokens  []string
+	Logprob []float32
+	Top     [][]TokenLogprob // nil for a token without; Token and Logprob count
+	Offset  []int            // of each token in the text, in code points
+}
+
+func (l *CompletionLogprobs) append(dst []byte) []byte {
+	if l == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, `{"tokens":[`...)
+	for i, t := range l.Tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, t)
+	}
+	dst = append(dst, `],"token_logprobs":[`...)
+	for i, p := range l.Logprob {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if p != p {
+			dst = append(dst, "null"...)
+		} else {
+			dst = appendLogprob(dst, p)
+		}
+	}
+	dst = append(dst, `],"top_logprobs":[`...)
+	for i, top := range l.Top {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendTop(dst, top)
+	}
+	dst = append(dst, `],"text_offset":[`...)
+	for i, n := range l.Offset {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, int64(n), 10)
+	}
+	return append(dst, "]}"...)
+}
+
+// appendTop writes an object from token to logprob, null for nil. Of tokens with
+// equal text the likelier, which comes first, stays.
+func appendTop(dst []byte, top []TokenLogprob) []byte {
+	if top == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '{')
+	for i := range top {
+		if seen(top[:i], top[i].Token) {
+			continue
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, top[i].Token)
+		dst = append(dst, ':')
+		dst = appendLogprob(dst, top[i].Logprob)
+	}
+	return append(dst, '}')
+}
+
+func seen(top []TokenLogprob, token string) bool {
+	for i := range top {
+		if top[i].Token == token {
+			return true
+		}
+	}
+	return false
+}
+
+// CompletionChoice is one answer of a completion reply.
+type CompletionChoice struct {
+	Text      string
+	Logprobs  *CompletionLogprobs // nil = not asked for
+	Finish    string
+	Stop      StopReason
+	TokenIDs  []int32 // nil = not asked for
+	PromptIDs []int32 // nil = not asked for
+}
+
+// CompletionReply is the reply to a completion request that does not stream.
+type CompletionReply struct {
+	Head
+	Choices []CompletionChoice
+	Usage   Usage
+}
+
+// Append appends the body.
+func (r *CompletionReply) Append(dst []byte) []byte {
+	dst = r.Head.append(dst, "text_completion")
+	dst = append(dst, `,"choices":[`...)
+	for i := range r.Choices {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		c := &r.Choices[i]
+		dst = appendCompletion(dst, i, c.Text, c.Logprobs, c.Finish, c.Stop)
+		if c.TokenIDs != nil {
+			dst = append(dst, `,"token_ids":`...)
+			dst = appendInts(dst, c.TokenIDs)
+		}
+		if c.PromptIDs != nil {
+			dst = append(dst, `,"prompt_token_ids":`...)
+			dst = appendInts(dst, c.PromptIDs)
+		}
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"usage":`...)
+	dst = appendUsage(dst, &r.Usage)
+	return append(dst, '}')
+}
+
+// appendCompletion writes a choice without its closing brace.
+func appendCompletion(dst []byte, index int, text string, l *CompletionLogprobs, finish string, stop StopReason) []byte {
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	dst = append(dst, `,"text":`...)
+	dst = AppendString(dst, text)
+	dst = append(dst, `,"logprobs":`...)
+	dst = l.append(dst)
+	dst = append(dst, `,"finish_reason":`...)
+	dst = appendText(dst, Text(finish))
+	dst = append(dst, `,"stop_reason":`...)
+	return appendStopReason(dst, stop)
+}
+
+// Model is an entry of /v1/models.
+type Model struct {
+	ID            string   `json:"id"`
+	Object        string   `json:"object"` // model
+	Created       int64    `json:"created"`
+	OwnedBy       string   `json:"owned_by"`
+	Root          string   `json:"root"`
+	Parent        Text     `json:"parent"`
+	MaxModelLen   int      `json:"max_model_len"`
+	ContextWindow int      `json:"context_window"`
+	Capabilities  []string `json:"capabilities"`
+	Permission    []string `json:"permission"` // []
+}
+
+// ModelList is the reply of /v1/models.
+type ModelList struct {
+	Object string  `json:"object"` // list
+	Data   []Model `json:"data"`
+}
+
+// TokenizeReply is the reply of /tokenize.
+type TokenizeReply struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	TokenStrs   []string `json:"token_strs"`
+}
+
+// DetokenizeReply is the reply of /detokenize.
+type DetokenizeReply struct {
+	Prompt string `json:"prompt"`
+}

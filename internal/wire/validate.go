@@ -1,0 +1,362 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"ossian/internal/limits"
+)
+
+// Validate checks what decoding cannot see: ranges, and fields that exclude or
+// need each other. The error is an *Error. What depends on the model (length,
+// vocabulary, name) is the server's to check.
+func (r *ChatRequest) Validate(lim *limits.Set) error {
+	for _, err := range []*Error{
+		r.Sampling.check(lim),
+		r.checkMessages(),
+		r.checkTokens(lim),
+		r.checkTools(lim),
+		oneOf("reasoning_effort", r.ReasoningEffort, efforts),
+		r.checkReasoning(),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if r.ContinueFinal && r.AddGenerationPrompt != nil && *r.AddGenerationPrompt {
+		return Invalid("continue_final_message", "excludes add_generation_prompt")
+	}
+	return nil
+}
+
+var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+func oneOf(param, value string, values []string) *Error {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return Invalid(param, fmt.Sprintf("one of %q expected, found %.40q", values[1:], value))
+}
+
+func (r *ChatRequest) checkReasoning() *Error {
+	if r.Reasoning == nil {
+		return whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+	}
+	if err := oneOf("reasoning.effort", r.Reasoning.Effort, efforts); err != nil {
+		return err
+	}
+	if err := whole("reasoning.max_tokens", r.Reasoning.MaxTokens, 0, math.MaxInt32); err != nil {
+		return err
+	}
+	return whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+}
+
+func (r *ChatRequest) checkTokens(lim *limits.Set) *Error {
+	if err := whole("max_completion_tokens", r.MaxCompletionTokens, 1, math.MaxInt64); err != nil {
+		return err
+	}
+	if err := whole("max_tokens", r.MaxTokens, 1, math.MaxInt64); err != nil {
+		return err
+	}
+	if most := r.MaxOutput(); most != nil && r.MinTokens > *most {
+		return Invalid("min_tokens", fmt.Sprintf("%d is more than the %d tokens of max_tokens", r.MinTokens, *most))
+	}
+	if err := topLogprobs("top_logprobs", r.TopLogprobs, lim); err != nil {
+		return err
+	}
+	if r.TopLogprobs != nil && *r.TopLogprobs != 0 && !r.Logprobs {
+		return Invalid("top_logprobs", "needs logprobs")
+	}
+	if r.LogprobTokenIDs != nil && !r.Logprobs {
+		return Invalid("logprob_token_ids", "needs logprobs")
+	}
+	return nil
+}
+
+func (r *ChatRequest) checkMessages() *Error {
+	if r.Messages == nil {
+		return Missing("messages")
+	}
+	if len(r.Messages) == 0 {
+		return Invalid("messages", "at least one message expected")
+	}
+	for i := range r.Messages {
+		if err := r.Messages[i].check(fmt.Sprintf("messages[%d]", i)); err != nil {
+			return err
+		}
+	}
+	if r.ContinueFinal && r.Messages[len(r.Messages)-1].Role != "assistant" {
+		return Invalid("continue_final_message", "the last message is not the assistant's")
+	}
+	return nil
+}
+
+func (m *Message) check(path string) *Error {
+	switch m.Role {
+	case "":
+		return Missing(path + ".role")
+	case "system", "developer", "user":
+		if m.Content == nil {
+			return Missing(path + ".content")
+		}
+	case "assistant":
+	case "tool":
+		if m.ToolCallID == "" {
+			return Missing(path + ".tool_call_id")
+		}
+	default:
+		return Invalid(path+".role", fmt.Sprintf("system, developer, user, assistant or tool expected, found %.40q", m.Role))
+	}
+	switch {
+	case m.Role != "assistant" && m.ToolCalls != nil:
+		return Invalid(path+".tool_calls", "only the assistant calls tools")
+	case m.Role != "tool" && m.ToolCallID != "":
+		return Invalid(path+".tool_call_id", "only a tool's message answers a call")
+	}
+	return nil
+}
+
+func (r *ChatRequest) checkTools(lim *limits.Set) *Error {
+	names := map[string]bool{}
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		if t.Type != "function" && t.Type != "custom" {
+			continue
+		}
+		path := fmt.Sprintf("tools[%d].%s.name", i, t.Type)
+		switch {
+		case t.Name == "":
+			return Missing(path)
+		case int64(len(t.Name)) > lim[limits.ToolName]:
+			return exceeds(path, len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
+		case names[t.Name]:
+			return Invalid(path, fmt.Sprintf("%q is there twice", t.Name))
+		}
+		names[t.Name] = true
+	}
+	c := &r.ToolChoice
+	if (c.Mode == "required" || c.Mode == "named" || c.Allowed != nil) && len(r.Tools) == 0 {
+		return Invalid("tool_choice", "the request has no tools")
+	}
+	if c.Mode == "named" && !names[c.Name] {
+		return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", c.Name))
+	}
+	for _, name := range c.Allowed {
+		if !names[name] && name != "" { // built-in tools have no name
+			return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", name))
+		}
+	}
+	return nil
+}
+
+// Validate is as for ChatRequest.
+func (r *CompletionRequest) Validate(lim *limits.Set) error {
+	if r.Prompts == nil {
+		return Missing("prompt")
+	}
+	if len(r.Prompts) == 0 {
+		return Invalid("prompt", "at least one prompt expected")
+	}
+	for i, p := range r.Prompts {
+		if p.Text == "" && len(p.IDs) == 0 {
+			return Invalid("prompt", fmt.Sprintf("prompt %d is empty", i))
+		}
+	}
+	if err := r.Sampling.check(lim); err != nil {
+		return err
+	}
+	least := int64(1)
+	if r.Echo {
+		least = 0
+	}
+	for _, err := range []*Error{
+		whole("max_tokens", r.MaxTokens, least, math.MaxInt64),
+		topLogprobs("logprobs", r.Logprobs, lim),
+		atMost("best_of", r.BestOf, limits.Choices, lim),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch most := r.MaxOutput(); {
+	case r.MinTokens > most:
+		return Invalid("min_tokens", fmt.Sprintf("%d is more than the %d tokens of max_tokens", r.MinTokens, most))
+	case r.Suffix != "":
+		return Unsupported("suffix", "insertion is not supported")
+	case r.BestOf != nil && *r.BestOf < r.Choices():
+		return Invalid("best_of", fmt.Sprintf("%d is less than n, which is %d", *r.BestOf, r.Choices()))
+	case r.BestOf != nil && *r.BestOf > r.Choices() && r.Stream:
+		return Invalid("best_of", "excludes stream: the best is known at the end")
+	}
+	return nil
+}
+
+// MaxOutput returns how many tokens each choice may have.
+func (r *CompletionRequest) MaxOutput() int64 {
+	if r.MaxTokens == nil {
+		return 16
+	}
+	return *r.MaxTokens
+}
+
+// Validate is as for ChatRequest; sampling fields do not matter here.
+func (r *TokenizeRequest) Validate(lim *limits.Set) error {
+	if r.Chat != nil {
+		return r.Chat.Validate(lim)
+	}
+	return nil
+}
+
+// Choices returns n.
+func (s *Sampling) Choices() int64 {
+	if s.N == nil {
+		return 1
+	}
+	return *s.N
+}
+
+func (s *Sampling) check(lim *limits.Set) *Error {
+	for _, err := range []*Error{
+		between("temperature", s.Temperature, 0, 2),
+		between("top_p", s.TopP, 0, 1),
+		whole("top_k", s.TopK, -1, math.MaxInt32),
+		between("min_p", s.MinP, 0, 1),
+		between("frequency_penalty", s.FrequencyPenalty, -2, 2),
+		between("presence_penalty", s.PresencePenalty, -2, 2),
+		atMost("n", s.N, limits.Choices, lim),
+		whole("min_tokens", &s.MinTokens, 0, math.MaxInt64),
+		whole("prompt_logprobs", s.PromptLogprobs, -1, lim[limits.TopLogprobs]),
+		whole("truncate_prompt_tokens", s.TruncatePrompt, -1, math.MaxInt32),
+		whole("priority", &s.Priority, math.MinInt32, math.MaxInt32),
+		s.checkBias(),
+		s.checkStop(lim),
+		s.checkFormat(),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	p := s.RepetitionPenalty
+	switch {
+	case p != nil && !(*p > 0 && *p <= 1000):
+		return Invalid("repetition_penalty", fmt.Sprintf("more than 0 and at most 1000 expected, found %v", *p))
+	case s.PromptLogprobs != nil && s.Stream:
+		return Invalid("prompt_logprobs", "excludes stream")
+	case s.StreamOptions != nil && !s.Stream:
+		return Invalid("stream_options", "needs stream")
+	case s.AllowedTokenIDs != nil && len(s.AllowedTokenIDs) == 0:
+		return Invalid("allowed_token_ids", "at least one id expected")
+	}
+	return nil
+}
+
+func (s *Sampling) checkBias() *Error {
+	least := int32(math.MaxInt32) // the same error every time
+	for id, b := range s.LogitBias {
+		if !(b >= -100 && b <= 100) {
+			least = min(least, id)
+		}
+	}
+	if b, bad := s.LogitBias[least]; bad && !(b >= -100 && b <= 100) {
+		return Invalid(fmt.Sprintf("logit_bias.%d", least), fmt.Sprintf("-100 to 100 expected, found %v", b))
+	}
+	return nil
+}
+
+func (s *Sampling) checkStop(lim *limits.Set) *Error {
+	for i, stop := range s.Stop {
+		path := fmt.Sprintf("stop[%d]", i)
+		if stop == "" {
+			return Invalid(path, "an empty string stops everywhere")
+		}
+		if most := lim[limits.StopBytes]; int64(len(stop)) > most {
+			return exceeds(path, len(stop), most, "bytes", limits.StopBytes)
+		}
+	}
+	return nil
+}
+
+// checkFormat checks that one thing at most constrains the output, and that it is whole.
+func (s *Sampling) checkFormat() *Error {
+	if f := s.ResponseFormat; f != nil {
+		switch f.Type {
+		case "":
+			return Missing("response_format.type")
+		case "text", "json_object", "structural_tag":
+		case "json_schema":
+			if f.JSONSchema == nil {
+				return Missing("response_format.json_schema")
+			}
+			if f.JSONSchema.Schema == nil {
+				return Missing("response_format.json_schema.schema")
+			}
+		default:
+			return Invalid("response_format.type", fmt.Sprintf("text, json_object, json_schema or structural_tag expected, found %.40q", f.Type))
+		}
+	}
+	if s.Structured == nil {
+		return nil
+	}
+	if s.ResponseFormat != nil && s.ResponseFormat.Type != "text" {
+		return Invalid("structured_outputs", "excludes response_format")
+	}
+	if n := s.Structured.constraints(); n != 1 {
+		return Invalid("structured_outputs", fmt.Sprintf("exactly one constraint expected, found %d", n))
+	}
+	if s.Structured.Choice != nil && len(s.Structured.Choice) == 0 {
+		return Invalid("structured_outputs.choice", "at least one choice expected")
+	}
+	return nil
+}
+
+func (s *Structured) constraints() (n int) {
+	for _, set := range []bool{s.JSON != nil, s.Regex != nil, s.Choice != nil, s.Grammar != nil, s.JSONObject, s.Tag != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func between(param string, v *float64, lo, hi float64) *Error {
+	if v == nil || *v >= lo && *v <= hi {
+		return nil
+	}
+	return Invalid(param, fmt.Sprintf("%v to %v expected, found %v", lo, hi, *v))
+}
+
+func whole(param string, v *int64, lo, hi int64) *Error {
+	if v == nil || *v >= lo && *v <= hi {
+		return nil
+	}
+	if *v < lo {
+		return Invalid(param, fmt.Sprintf("at least %d expected, found %d", lo, *v))
+	}
+	return Invalid(param, fmt.Sprintf("at most %d expected, found %d", hi, *v))
+}
+
+func atMost(param string, v *int64, id limits.ID, lim *limits.Set) *Error {
+	err := whole(param, v, 1, lim[id])
+	if err != nil && *v > lim[id] {
+		err.Limit = id.String()
+	}
+	return err
+}
+
+// topLogprobs allows -1, the whole vocabulary, only where the limit was raised to
+// its maximum: that is how an operator opts in.
+func topLogprobs(param string, v *int64, lim *limits.Set) *Error {
+	most := lim[limits.TopLogprobs]
+	if v != nil && *v == -1 {
+		if most == limits.TopLogprobs.Info().Max {
+			return nil
+		}
+		return &Error{Message: "the whole vocabulary (-1) is switched off here", Type: TypeInvalidRequest, Param: param, Code: CodeInvalidValue, Limit: limits.TopLogprobs.String()}
+	}
+	err := whole(param, v, 0, most)
+	if err != nil && *v > most {
+		err.Limit = limits.TopLogprobs.String()
+	}
+	return err
+}
