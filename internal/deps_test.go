@@ -30,6 +30,8 @@ var imports = map[string][]string{
 	"sample":            {},
 	"runner":            {"sample"},
 	"runner/runnertest": {"runner", "sample"},
+	"kv":                {"runner"},
+	"sched":             {"kv", "runner", "sample"},
 	"token":             {},
 	"jinja":             {},
 	"model":             {"runner", "tensor"},
@@ -62,7 +64,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner"}
+var pure = []string{"sample", "runner", "kv", "sched"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 

@@ -1,0 +1,322 @@
+// Package kv decides which KV blocks hold which tokens. Its users see block tables
+// grow and need not know who else reads a block, how equal prefixes are found, in
+// which order blocks are reused, or that layers with a window need few of them.
+package kv
+
+import (
+	"fmt"
+	"slices"
+
+	"ossian/internal/runner"
+)
+
+// A Manager hands out the blocks of all groups. A block that no table holds keeps
+// its content until it is the least recently used one and somebody needs a block.
+// It is used by one goroutine.
+type Manager struct {
+	size   int // tokens per block
+	pools  []pool
+	anchor int // the group whose blocks are the nodes of the index
+	index  index
+	cache  bool
+	open   []*Table
+	spare  []*Table // closed ones, for their memory
+	path   []int32  // scratch of Open
+}
+
+// A Table says where the tokens of one sequence lie. Entries are only ever
+// appended, so a launched batch may keep using what it was given.
+type Table struct {
+	Blocks [][]runner.BlockID // [group][block]; entries before the window have no meaning
+	Cached int                // leading tokens that need no computing, a multiple of the block size
+
+	salt      uint64
+	first     []int // [group] the blocks from here on are held
+	published int   // leading blocks known to the index
+	last      place // of the last of these
+	number    int   // index in Manager.open
+}
+
+// Stats describes one group.
+type Stats struct {
+	Blocks  int    // pool size
+	Held    int    // blocks that tables hold
+	Evicted uint64 // blocks whose cached content gave way to other tokens, since New
+}
+
+// New returns a manager for pools of that many blocks, each of blockSize tokens.
+// Without cache no prefix is ever found.
+func New(blockSize int, groups []runner.Group, cache bool) *Manager {
+	m := &Manager{size: blockSize, cache: cache}
+	for _, g := range groups {
+		m.pools = append(m.pools, newPool(g))
+	}
+	// A group without a window: its tables hold all blocks from the first on, so
+	// that a block outlives what follows it. With windows everywhere any group
+	// will do, and long prefixes are lost sooner.
+	m.anchor = max(slices.IndexFunc(groups, func(g runner.Group) bool { return g.Window == 0 }), 0)
+	m.index = newIndex(blockSize, groups, m.anchor)
+	return m
+}
+
+// Open claims the longest cached prefix of tokens that leaves at least one token to
+// compute. Only sequences opened with the same salt share prefixes.
+func (m *Manager) Open(tokens []int32, salt uint64) *Table {
+	t := m.newTable(salt)
+	m.path = m.path[:0]
+	for i := 0; (i+1)*m.size < len(tokens); i++ {
+		n := m.index.find(t.last.serial, salt, tokens[i*m.size:(i+1)*m.size])
+		if n == none {
+			break
+		}
+		t.last = m.index.place(n)
+		m.path = append(m.path, n)
+	}
+	n := m.usable(m.path)
+	for g := range m.pools {
+		p := &m.pools[g]
+		t.first[g] = runner.FirstBlock(n*m.size, p.window, m.size)
+		for i := range n {
+			id := runner.NoBlock
+			if i >= t.first[g] {
+				id = m.block(g, m.path[i])
+				p.claim(id)
+			}
+			t.Blocks[g] = append(t.Blocks[g], id)
+		}
+	}
+	t.Cached, t.published, t.last = n*m.size, n, place{}
+	if n > 0 {
+		t.last = m.index.place(m.path[n-1])
+	}
+	return t
+}
+
+// usable returns how many leading blocks of a path can be taken over: whatever the
+// next token sees must be there in every group.
+func (m *Manager) usable(path []int32) int {
+	n := len(path)
+	for g := 0; g < len(m.pools); g++ {
+		first := runner.FirstBlock(n*m.size, m.pools[g].window, m.size)
+		for i := n - 1; i >= first; i-- {
+			if m.block(g, path[i]) == runner.NoBlock {
+				n, g = i, -1 // a shorter prefix needs other blocks: look again in all groups
+				break
+			}
+		}
+	}
+	return n
+}
+
+// Grow makes room for n tokens in all, or changes nothing and returns false.
+func (m *Manager) Grow(t *Table, n int) bool {
+	need := (n + m.size - 1) / m.size
+	for g := range m.pools {
+		if need-len(t.Blocks[g]) > m.pools[g].free {
+			return false
+		}
+	}
+	for g := range m.pools {
+		for len(t.Blocks[g]) < need {
+			t.Blocks[g] = append(t.Blocks[g], m.take(g))
+		}
+	}
+	return true
+}
+
+// Publish records that the KV of the first computed tokens is written: their full
+// blocks are offered to others, and blocks that lie before the window of all
+// later tokens are given back. tokens must have been those since Open.
+func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
+	if t.last.serial != 0 && m.index.place(t.last.node) != t.last {
+		t.published, t.last = 0, place{} // it was somebody else's and is gone: offer our own
+	}
+	for i := t.published; m.cache && (i+1)*m.size <= computed; i++ {
+		ids := tokens[i*m.size : (i+1)*m.size]
+		n := m.index.find(t.last.serial, t.salt, ids)
+		if n == none {
+			if i < t.first[m.anchor] {
+				break // given back: nothing to offer
+			}
+			n = int32(t.Blocks[m.anchor][i])
+			m.forget(m.anchor, n)
+			m.index.insert(n, t.last.serial, t.salt, ids)
+			m.pools[m.anchor].blocks[n].node = n
+		}
+		m.attach(t, i, n)
+		t.published, t.last = i+1, m.index.place(n)
+	}
+	for g := range m.pools {
+		p := &m.pools[g]
+		for first := runner.FirstBlock(computed, p.window, m.size); t.first[g] < first; t.first[g]++ {
+			p.release(t.Blocks[g][t.first[g]])
+		}
+	}
+}
+
+// attach gives node n the i-th blocks of t in the groups where it has none.
+func (m *Manager) attach(t *Table, i int, n int32) {
+	for g := range m.pools {
+		if g == m.anchor || i < t.first[g] || m.index.others[g][n] != runner.NoBlock {
+			continue
+		}
+		id := t.Blocks[g][i]
+		m.forget(g, int32(id))
+		m.index.others[g][n] = id
+		m.pools[g].blocks[id].node = n
+	}
+}
+
+// Close gives every block of t back; the last blocks become evictable first, so
+// that the tail of a conversation goes before its head.
+func (m *Manager) Close(t *Table) {
+	for g := range m.pools {
+		for i := len(t.Blocks[g]) - 1; i >= t.first[g]; i-- {
+			m.pools[g].release(t.Blocks[g][i])
+		}
+	}
+	end := len(m.open) - 1
+	m.open[t.number] = m.open[end]
+	m.open[t.number].number = t.number
+	m.open = m.open[:end]
+	m.spare = append(m.spare, t)
+}
+
+// Free returns how many blocks every group can still give.
+func (m *Manager) Free() int {
+	free := m.pools[0].free
+	for g := range m.pools {
+		free = min(free, m.pools[g].free)
+	}
+	return free
+}
+
+// Stats describes the group of which the largest part is held.
+func (m *Manager) Stats() Stats {
+	var s Stats
+	for g := range m.pools {
+		p := &m.pools[g]
+		if held := len(p.blocks) - 1 - p.free; g == 0 || held*s.Blocks > s.Held*(len(p.blocks)-1) {
+			s = Stats{Blocks: len(p.blocks) - 1, Held: held, Evicted: p.evicted}
+		}
+	}
+	return s
+}
+
+func (m *Manager) newTable(salt uint64) *Table {
+	var t *Table
+	if n := len(m.spare); n > 0 {
+		t, m.spare = m.spare[n-1], m.spare[:n-1]
+		for g := range t.Blocks {
+			t.Blocks[g] = t.Blocks[g][:0]
+		}
+		*t = Table{Blocks: t.Blocks, first: t.first}
+	} else {
+		t = &Table{Blocks: make([][]runner.BlockID, len(m.pools)), first: make([]int, len(m.pools))}
+	}
+	t.salt, t.number = salt, len(m.open)
+	m.open = append(m.open, t)
+	return t
+}
+
+// block returns the block of group g with the content of a node, or NoBlock.
+func (m *Manager) block(g int, node int32) runner.BlockID {
+	if g == m.anchor {
+		return runner.BlockID(node)
+	}
+	return m.index.others[g][node]
+}
+
+// take returns the block that has been free longest, without content.
+func (m *Manager) take(g int) runner.BlockID {
+	p := &m.pools[g]
+	id := p.blocks[p.end()].next
+	if p.blocks[id].node != none {
+		p.evicted++
+		m.forget(g, id)
+	}
+	p.claim(runner.BlockID(id))
+	return runner.BlockID(id)
+}
+
+// forget takes the content of a block out of the index.
+func (m *Manager) forget(g int, id int32) {
+	n := m.pools[g].blocks[id].node
+	if n == none {
+		return
+	}
+	m.pools[g].blocks[id].node = none
+	if g != m.anchor {
+		m.index.others[g][n] = runner.NoBlock
+		return
+	}
+	m.index.remove(n)
+	for g := range m.pools {
+		if g != m.anchor && m.index.others[g][n] != runner.NoBlock {
+			m.pools[g].blocks[m.index.others[g][n]].node = none
+			m.index.others[g][n] = runner.NoBlock
+		}
+	}
+}
+
+// A pool is the blocks of one group. Those that nobody holds form a ring in the
+// order in which they will be reused, closed by one extra element.
+type pool struct {
+	window  int
+	blocks  []block
+	free    int
+	evicted uint64
+}
+
+type block struct {
+	refs       int32 // tables that hold it
+	node       int32 // whose content it has, none = not to be found
+	prev, next int32 // while free
+}
+
+const none int32 = -1
+
+func newPool(g runner.Group) pool {
+	p := pool{window: g.Window, blocks: make([]block, g.Blocks+1)}
+	p.blocks[p.end()] = block{prev: p.end(), next: p.end(), node: none}
+	for id := range p.end() {
+		p.blocks[id].node = none
+		p.link(id, p.blocks[p.end()].prev)
+	}
+	return p
+}
+
+func (p *pool) end() int32 { return int32(len(p.blocks)) - 1 }
+
+// link puts a block behind another one of the ring.
+func (p *pool) link(id, after int32) {
+	b, next := &p.blocks[id], p.blocks[after].next
+	b.prev, b.next = after, next
+	p.blocks[after].next, p.blocks[next].prev = id, id
+	p.free++
+}
+
+func (p *pool) claim(id runner.BlockID) {
+	b := &p.blocks[id]
+	if b.refs == 0 {
+		p.blocks[b.prev].next, p.blocks[b.next].prev = b.next, b.prev
+		p.free--
+	}
+	b.refs++
+}
+
+// release gives one reference back. Blocks without findable content are reused
+// before all others.
+func (p *pool) release(id runner.BlockID) {
+	b := &p.blocks[id]
+	b.refs--
+	switch {
+	case b.refs < 0:
+		panic(fmt.Sprintf("kv: block %d freed with %d references", id, b.refs+1))
+	case b.refs > 0:
+	case b.node == none:
+		p.link(int32(id), p.end())
+	default:
+		p.link(int32(id), p.blocks[p.end()].prev)
+	}
+}

@@ -1,0 +1,205 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ossian/internal/kv"
+	"ossian/internal/sample"
+)
+
+// A Seq is one sequence to be continued: a request, or one of its n choices.
+// From Add until its last Output it belongs to the scheduler; the owner of the
+// scheduler may read it between calls.
+type Seq struct {
+	ID         uint64  // unique among the sequences that have not ended
+	Tenant     uint32  // who shares fairly with others: usually one API key
+	Priority   int     // within the tenant, lower runs first
+	Salt       uint64  // sequences share cached prefixes only with those of the same salt
+	Tokens     []int32 // prompt, then output; Add makes its own copy
+	MaxTokens  int     // output tokens, >= 1
+	MinTokens  int     // output tokens before which no id of Stops is chosen
+	Stops      []int32 // ids that end the sequence; empty = none does (ignore_eos)
+	Params     *sample.Params
+	Constraint Constraint // nil = free
+	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
+	StartBy    time.Time  // the same, but only while it has not been planned; zero = none
+
+	// Written by the scheduler.
+	Prompt      int       // tokens of the prompt
+	Cached      int       // leading prompt tokens that were in the prefix cache when it was first planned
+	Started     time.Time // when it was first planned; zero = never
+	Preemptions int       // times its blocks were taken and it was computed again
+
+	tenant    *tenant
+	arrival   uint64 // order of Add
+	state     state
+	slot      int
+	table     *kv.Table
+	launched  int       // tokens whose KV is written once all launched rows have run
+	committed int       // tokens whose KV is known to be written
+	rows      int       // launched rows that are not committed
+	pending   int       // of these, rows that sample
+	step      uint64    // number of the last step with a row of it, from 1
+	mask      []uint64  // allowed ids; nil = all
+	overtaken int       // others admitted while its blocks did not fit
+	blocked   time.Time // since when its blocks do not fit; zero = they were not tried
+}
+
+// A Constraint limits what a sequence may say, by ids. The scheduler calls it from
+// Add and Commit. A sequence with a constraint gets no row while a sample of it is
+// in flight.
+type Constraint interface {
+	// Mask sets dst to the ids that may come next, one bit each; bits from the
+	// vocabulary's size on do not matter. It must allow a stop id where the
+	// sequence may end, and another one before MinTokens: no id at all ends the
+	// sequence with FinishError.
+	Mask(dst []uint64)
+	// Accept advances by an id that is not a stop id. An error ends the sequence
+	// with FinishError.
+	Accept(id int32) error
+}
+
+// Finish says why a sequence ended.
+type Finish uint8
+
+// FinishNone means that the sequence goes on.
+const (
+	FinishNone     Finish = iota
+	FinishStop            // Output.Token is the stop id that matched
+	FinishLength          // MaxTokens reached
+	FinishAbort           // for users of this type; Abort gives no Output
+	FinishDeadline        // Deadline or StartBy passed
+	FinishError           // its constraint failed: Output.Err
+)
+
+func (f Finish) String() string {
+	return [...]string{"none", "stop", "length", "abort", "deadline", "error"}[f]
+}
+
+// NoToken is the Token of an Output that ends a sequence without another token.
+const NoToken int32 = -1
+
+// An Output is one more token of a sequence, or its end, or both. Every sequence
+// that Add accepted and Abort did not remove gets exactly one Output whose Finish
+// is not FinishNone, and none after it.
+type Output struct {
+	ID       uint64
+	Token    int32 // NoToken = none; with FinishStop the stop id
+	Finish   Finish
+	Logprobs []sample.Logprob // of Token, then of the most likely ids; nil when not asked for; belongs to the runner's Result
+	Err      error            // with FinishError
+}
+
+// Errors of Add, besides those that describe a Seq that makes no sense.
+var (
+	ErrQueueFull = errors.New("queue full")          // try again later
+	ErrNeverFits = errors.New("sequence never fits") // Capacity says what would
+)
+
+// Config is what an operator may choose. The zero value is a sensible server.
+type Config struct {
+	MaxQueue       int  // sequences that wait for their first row, 0 = 1024
+	MaxQueueTokens int  // their prompt tokens, 0 = no bound; a lone sequence may exceed it
+	ChunkLimit     int  // tokens of a prompt per step and sequence, 0 = what the step has room for
+	NoPrefixCache  bool // compute every prompt in full
+}
+
+// Stats is a snapshot for metrics. Counters run since New.
+type Stats struct {
+	Running       int // sequences that hold a slot
+	Waiting       int // sequences that do not, preempted ones among them
+	WaitingTokens int // prompt tokens of those that were never planned: what MaxQueueTokens bounds
+
+	KV kv.Stats // of the fullest group
+
+	Steps        uint64 // batches planned
+	Rows         uint64 // rows in them
+	Tokens       uint64 // tokens in them
+	Sampled      uint64 // rows of them that sample
+	Dropped      uint64 // rows whose sequence had ended before they were committed
+	Preemptions  uint64
+	CacheQueries uint64 // prompt tokens looked up in the prefix cache
+	CacheHits    uint64 // of these, found
+}
+
+type state uint8
+
+const (
+	waiting state = iota
+	running
+	leaving // preempted; waits for its launched rows, then queues up again
+	ended   // the same for good
+)
+
+// due returns when q runs out of time; zero = never.
+func (q *Seq) due() time.Time {
+	if q.Started.IsZero() && !q.StartBy.IsZero() && (q.Deadline.IsZero() || q.StartBy.Before(q.Deadline)) {
+		return q.StartBy
+	}
+	return q.Deadline
+}
+
+// allowed returns the mask of the output token with that number.
+func (q *Seq) allowed(step int) []uint64 {
+	if q.Constraint == nil && step >= q.MinTokens {
+		return nil
+	}
+	return q.mask
+}
+
+// restrict prepares the mask of the next token.
+func (q *Seq) restrict(vocab int) error {
+	early := len(q.Tokens)-q.Prompt < q.MinTokens && len(q.Stops) > 0
+	if q.Constraint == nil && !early {
+		return nil
+	}
+	if q.mask == nil {
+		q.mask = make([]uint64, (vocab+63)/64)
+	}
+	if q.Constraint != nil {
+		q.Constraint.Mask(q.mask)
+	} else {
+		for i := range q.mask {
+			q.mask[i] = ^uint64(0)
+		}
+	}
+	if used := vocab % 64; used > 0 {
+		q.mask[len(q.mask)-1] &= 1<<used - 1
+	}
+	if early {
+		for _, id := range q.Stops {
+			if id >= 0 && int(id) < vocab {
+				q.mask[id/64] &^= 1 << (id % 64)
+			}
+		}
+	}
+	if slices.Max(q.mask) == 0 {
+		return errors.New("no id may come next")
+	}
+	return nil
+}
+
+// judge decides what the last token of q, id, means for it.
+func (q *Seq) judge(id int32, vocab int) (Finish, error) {
+	n := len(q.Tokens) - q.Prompt
+	if n > q.MinTokens && slices.Contains(q.Stops, id) {
+		return FinishStop, nil
+	}
+	if q.Constraint != nil {
+		if err := q.Constraint.Accept(id); err != nil {
+			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", q.ID, n, err)
+		}
+	}
+	if n == q.MaxTokens {
+		return FinishLength, nil
+	}
+	if q.Constraint != nil {
+		if err := q.restrict(vocab); err != nil {
+			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", q.ID, n+1, err)
+		}
+	}
+	return FinishNone, nil
+}
