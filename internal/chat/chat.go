@@ -1,0 +1,100 @@
+// Package chat turns conversations into token ids and token ids into events.
+// Callers need not know how a model family writes roles, reasoning, tools and
+// calls, which ids are markers, or what a model does when it gets its own format
+// wrong: a Parser accepts any ids, loses no text and never mistakes text that
+// merely spells a marker for one, and text of users and tools never becomes a
+// control id (reliability.md PAR-1 to PAR-3, SEC-6).
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"ossian/internal/token"
+)
+
+// A Format is one family's way of writing conversations. It is immutable and safe
+// for concurrent use.
+type Format interface {
+	// Render adds the conversation to p, up to where the model takes over. What is
+	// wrong with the conversation itself is an *Error.
+	Render(p *token.Prompt, c *Conversation) error
+	// Stops are the ids that end an answer, ascending.
+	Stops() []int32
+	// Parser returns the parser of one answer to a conversation that Render took.
+	Parser(c *Conversation) Parser
+}
+
+// A Parser turns the ids of one answer, stop id included, into events. It is total:
+// any ids give a well-formed list, the same however they arrive. It belongs to one
+// goroutine and one answer.
+//
+// Well-formed: every Delta and End belongs to the message that the latest Start
+// opened, salvage and accounting events apart, and every message that was begun is
+// ended, at the latest by Close.
+type Parser interface {
+	// Push appends the events of the next id to dst.
+	Push(dst []Event, id int32) []Event
+	// Close appends the events of the end of the output. Nothing may be pushed afterwards.
+	Close(dst []Event) []Event
+}
+
+// Facts are what New has to know of a model; ckpt.Model has them.
+type Facts struct {
+	Family    string            // "gpt-oss", "qwen3", …: the architecture
+	Tokenizer *token.BPE        //
+	Template  string            // Jinja text; "" = none
+	Special   map[string]string // bos_token, eos_token, … as the template spells them
+	Stops     []int32           // ids that end an answer, ascending
+}
+
+// ErrNoTemplate is what New returns for a model that came without a chat template
+// and whose family has no format of its own.
+var ErrNoTemplate = errors.New("the checkpoint has no chat template")
+
+// New picks the format of a model: the code for Qwen3 where it
+// writes what the checkpoint's own template writes, and the template for all others.
+func New(f Facts) (Format, error) {
+	t, err := newTemplate(f)
+	if err != nil && !errors.Is(err, ErrNoTemplate) {
+		return nil, err
+	}
+	if q := newQwen(f, t); q != nil {
+		return q, nil
+	}
+	if t == nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// An Error says what in a conversation cannot be rendered: the caller's fault.
+type Error struct {
+	Turn    int // index into Conversation.Turns, -1 = none in particular
+	Tool    int // index into Conversation.Tools, -1 = none in particular
+	Problem string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Turn >= 0:
+		return fmt.Sprintf("turn %d: %s", e.Turn, e.Problem)
+	case e.Tool >= 0:
+		return fmt.Sprintf("tool %d: %s", e.Tool, e.Problem)
+	}
+	return e.Problem
+}
+
+func turnError(turn int, format string, args ...any) error {
+	return &Error{Turn: turn, Tool: -1, Problem: fmt.Sprintf(format, args...)}
+}
+
+func generalError(format string, args ...any) error { return turnError(-1, format, args...) }
+
+// stops returns the model's stop ids and the given ones, ascending.
+func stops(f Facts, more ...int32) []int32 {
+	all := append(slices.Clone(f.Stops), more...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,155 @@
+package chat
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Conversation is what a model is asked to go on with, in no family's words. Its
+// zero value is an empty one that ends with the prompt for an answer. Nothing in
+// this package changes it.
+type Conversation struct {
+	Turns []Turn
+	Tools []Tool
+	// NoCalls is tool_choice none: the tools are neither shown nor recognised.
+	NoCalls bool
+	// Builtins are tools that the server itself runs, by namespace, such as browser.
+	Builtins []Namespace
+
+	// Effort is how much to reason: none, minimal, low, medium, high, xhigh, max,
+	// or "" for the model's default.
+	Effort string
+	// Now dates the prompt. The caller freezes it, so that a conversation renders
+	// the same later; zero = no date.
+	Now time.Time
+	// Identity replaces the first line of a harmony system message; "" = the model's.
+	Identity string
+	// Response tells the model the shape of its answer where its format has words
+	// for that; nil = any. It does not enforce it.
+	Response *ResponseFormat
+	// Vars are more variables for a template, a JSON object (chat_template_kwargs).
+	Vars json.RawMessage
+
+	// Continue leaves the last turn, the assistant's, open: the answer goes on with it.
+	Continue bool
+	// NoPrompt ends after the last turn, without the prompt for an answer.
+	NoPrompt bool
+	// KeepReasoning renders reasoning before the last answer too, which models are
+	// not used to (harmony.md 7.1, reasoning.context all_turns).
+	KeepReasoning bool
+}
+
+// A Role says who speaks.
+type Role uint8
+
+// The roles of harmony.md 2; other families know fewer.
+const (
+	System Role = iota
+	Developer
+	User
+	Assistant
+	ToolRole // the result of a call
+)
+
+// A Turn is one message of the API, which may be several of the model's.
+type Turn struct {
+	Role  Role
+	Name  string   // of the speaker, or of the tool that answers
+	Parts []string // text, in order
+
+	// Of the assistant, in the order in which they are rendered: reasoning, text, calls.
+	Reasoning string
+	Preamble  bool // the text is not the answer yet (phase commentary); implied by Calls
+	Calls     []Call
+	// Output holds the ids of the turn as they were sampled, stop id included; where a
+	// format can keep them it does, so that the prefix cache hits. The fields above
+	// must say the same.
+	Output []int32
+
+	CallID string // of a ToolRole turn: the call that it answers; "" = the latest of the tool Name
+}
+
+// A Call is one call of a function.
+type Call struct {
+	ID        string // known to the API only, never to the model
+	Name      string // as declared
+	Arguments string // JSON, unchanged from what the model wrote
+}
+
+// A Tool is a function that the model may call.
+type Tool struct {
+	Name, Description string
+	Parameters        json.RawMessage // JSON schema in declaration order; nil = no parameters
+	// JSON is the declaration {"type":"function",…} as the caller wrote it, for models
+	// that are shown JSON; nil = built from the other fields.
+	JSON json.RawMessage
+}
+
+// A Namespace is a group of built-in tools.
+type Namespace struct {
+	Name, Description string
+	Tools             []Tool // empty: the description says how to call it
+}
+
+// A ResponseFormat is the json_schema of the API.
+type ResponseFormat struct {
+	Name, Description string
+	Schema            json.RawMessage
+}
+
+// text is the parts as one string, for formats that have no parts.
+func (t *Turn) text() string { return strings.Join(t.Parts, "\n") }
+
+// offered are the tools that the model may call now.
+func (c *Conversation) offered() []Tool {
+	if c.NoCalls {
+		return nil
+	}
+	return c.Tools
+}
+
+// variable decodes one of Vars into v and reports whether it was there and fit.
+func (c *Conversation) variable(name string, v any) bool {
+	var all map[string]json.RawMessage
+	if len(c.Vars) == 0 || json.Unmarshal(c.Vars, &all) != nil {
+		return false
+	}
+	raw, ok := all[name]
+	return ok && json.Unmarshal(raw, v) == nil
+}
+
+var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// check refuses what no format can render, and returns for every ToolRole turn the
+// name of the function that it answers.
+func (c *Conversation) check() (answers map[int]string, err error) {
+	if !slices.Contains(efforts, c.Effort) {
+		return nil, generalError("reasoning effort %q: one of %s expected", c.Effort, strings.Join(efforts[1:], ", "))
+	}
+	if n := len(c.Turns); c.Continue && (n == 0 || c.Turns[n-1].Role != Assistant || len(c.Turns[n-1].Calls) > 0) {
+		return nil, turnError(n-1, "only an assistant turn without calls can be continued")
+	}
+	answers = map[int]string{}
+	named := map[string]string{}
+	for i := range c.Turns {
+		t := &c.Turns[i]
+		for _, call := range t.Calls {
+			named[call.ID] = call.Name
+		}
+		if t.Role != ToolRole {
+			continue
+		}
+		name, known := named[t.CallID]
+		switch {
+		case known && t.CallID != "":
+			answers[i] = name
+		case t.CallID == "" && t.Name != "":
+			answers[i] = t.Name
+		default:
+			return nil, turnError(i, "no earlier turn makes the call %q that this one answers", t.CallID)
+		}
+	}
+	return answers, nil
+}

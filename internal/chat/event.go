@@ -1,0 +1,121 @@
+package chat
+
+// A Kind says what happens to a message.
+type Kind uint8
+
+// A message is Start, any number of Deltas, End. Turn says that the answer is
+// complete and sampling should stop; Salvage that the model broke its format.
+// Skip accounts for ids that belong to no message.
+const (
+	Start Kind = iota
+	Delta
+	End
+	TurnEnd
+	Salvage
+	Skip
+)
+
+// A Part says what a message is for.
+type Part uint8
+
+// Hidden is what neither the user nor the caller's tools should see: calls of tools
+// that nobody offered (Event.Name says which) and results that the model invented.
+// It counts as reasoning, and so does Builtin.
+const (
+	Hidden    Part = iota
+	Reasoning      // chain of thought
+	Preamble       // text for the user before a call
+	Content        // the answer
+	Calling        // a call of one of Conversation.Tools; text is its arguments
+	Builtin        // a call of one of Conversation.Builtins; text is its arguments
+)
+
+// Visible reports whether the part is text for the user, what the Chat API calls content.
+func (p Part) Visible() bool { return p == Preamble || p == Content }
+
+// Reasons reports whether tokens of the part count as reasoning (harmony.md 13).
+func (p Part) Reasons() bool { return p == Hidden || p == Reasoning || p == Builtin }
+
+// An Event is one thing that an answer does.
+//
+// Text is complete characters. For a Start it is what separates the message from an
+// earlier one of the same field when an API joins them, "\n" or "" (harmony.md 9):
+// the Chat API treats it like that of a Delta, the Responses API ignores it.
+//
+// For logprobs: every token that is part of visible text has exactly one event with
+// a non-empty Bytes and Part.Visible(), in order; the concatenated Bytes are the
+// concatenated Text, except that Text has U+FFFD for bytes that are no UTF-8.
+type Event struct {
+	Kind  Kind
+	Part  Part
+	Text  string
+	Bytes string // of the token that became visible; a character may need several
+	Token int    // which pushed id the event is about, counted from 0
+	Count int    // ids that this event accounts for; after Close all add up to those pushed
+	Call  int    // of Calling: index of the call in the answer
+	Name  string // with Start of Calling, Builtin, and Hidden calls: the tool as declared
+	Cut   bool   // with End: the output ended before the message did
+	Rule  Rule   // with Salvage: what was mended
+}
+
+// A Rule names one way of mending what a model wrote, for counters.
+type Rule uint8
+
+// String returns the label of the counter: S1 to S17 of harmony.md 9, or tag and
+// call for markers and calls of other families.
+func (r Rule) String() string { return ruleNames[r] }
+
+const (
+	ruleNone Rule = iota
+	rule1
+	rule2
+	rule3
+	rule4
+	rule5
+	rule6
+	rule7
+	rule7a
+	rule8
+	rule9
+	rule10
+	rule11
+	rule12
+	rule13
+	rule14
+	rule15
+	rule16
+	rule17
+	ruleTag
+	ruleCall
+)
+
+var ruleNames = [...]string{"", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S7a", "S8", "S9", "S10", "S11", "S12", "S13", "S14",
+	"S15", "S16", "S17", "tag", "call"}
+
+// A Reply collects the events of an answer as the Chat API returns it.
+type Reply struct {
+	Content, Reasoning string
+	Calls              []Call // without ids
+	Unfinished         bool   // the output ended inside a message
+	Tokens             int    // all ids
+	ReasoningTokens    int    // those that count as reasoning
+}
+
+// Add adds one event.
+func (r *Reply) Add(e Event) {
+	r.Tokens += e.Count
+	if e.Part.Reasons() {
+		r.ReasoningTokens += e.Count
+	}
+	r.Unfinished = r.Unfinished || e.Cut
+	switch {
+	case e.Part.Visible():
+		r.Content += e.Text
+	case e.Part == Reasoning:
+		r.Reasoning += e.Text
+	case e.Part == Calling && e.Kind == Start:
+		r.Calls = append(r.Calls, Call{Name: e.Name})
+	case e.Part == Calling:
+		r.Calls[e.Call].Arguments += e.Text
+	}
+}
