@@ -1,0 +1,130 @@
+// Package metrics hides the Prometheus client: names, labels, buckets and the
+// exposition. Where a meaning is the same as in vLLM the name is too
+// (operations.md 2), so that dashboards, autoscalers and routers work unchanged.
+// The hot path updates atomics; everything else is read when somebody scrapes.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"ossian/internal/limits"
+)
+
+// Server holds the metrics of the process and its HTTP side. It is used by any
+// number of goroutines.
+type Server struct {
+	registry *prometheus.Registry
+	prefix   string
+	hidden   bool
+
+	requests    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	refusals    *prometheus.CounterVec
+	cut         *prometheus.CounterVec
+	ready       prometheus.Gauge
+	connections prometheus.Gauge
+	bodies      prometheus.Gauge
+}
+
+// Config says what is emitted.
+type Config struct {
+	Version string
+	Prefix  string // of the vLLM names; "" = vllm
+	Hidden  bool   // also names that vLLM dropped and old dashboards use
+}
+
+// New returns the metrics of a process, with nothing counted.
+func New(c Config) *Server {
+	if c.Prefix == "" {
+		c.Prefix = "vllm"
+	}
+	s := &Server{registry: prometheus.NewRegistry(), prefix: c.Prefix, hidden: c.Hidden,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
+			Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+			Help: "Seconds from the request's header to the reply's last byte.", Buckets: []float64{.1, .5, 1}}, []string{"handler", "method", "status"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: limits.Refusals,
+			Help: "Requests refused because of a limit."}, []string{"limit"}),
+		cut: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ossian_streams_cut_total",
+			Help: "Streams ended because their reader was gone or too slow."}, []string{"reason"}),
+		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_ready",
+			Help: "1 while requests are accepted, 0 while loading, draining or stalled."}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_connections",
+			Help: "Open client connections."}),
+		bodies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.BodiesInFlight.Info().Metric,
+			Help: "Bytes of request bodies held."}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
+		ConstLabels: prometheus.Labels{"version": c.Version}})
+	build.Set(1)
+	for _, id := range limits.All() {
+		if id.Info().Metric == limits.Refusals {
+			s.refusals.WithLabelValues(id.String())
+		}
+	}
+	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
+		s.cut.WithLabelValues(string(r))
+	}
+	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.connections, s.bodies, build,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s
+}
+
+// Handler answers GET /metrics in the text format, or OpenMetrics if asked for.
+func (s *Server) Handler() http.Handler {
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})
+}
+
+// Request counts an HTTP request. handler is a route's pattern, never a path that
+// a client made up: it is a label.
+func (s *Server) Request(handler, method string, status int, d time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodPost, http.MethodHead, http.MethodDelete, http.MethodOptions:
+	default:
+		method = "other"
+	}
+	class := strconv.Itoa(min(max(status/100, 1), 5)) + "xx"
+	s.requests.WithLabelValues(handler, method, class).Inc()
+	s.duration.WithLabelValues(handler, method, class).Observe(d.Seconds())
+}
+
+// Refused counts a request that a limit refused; a name that is no limit's is dropped.
+func (s *Server) Refused(limit string) {
+	if id, ok := limits.Lookup(limit); ok {
+		s.refusals.WithLabelValues(id.String()).Inc()
+	}
+}
+
+// Cut says why a stream was ended from this side.
+type Cut string
+
+// The reasons.
+const (
+	CutGone    Cut = "disconnect"     // the client closed
+	CutStalled Cut = "write_stall"    // limits.WriteStall
+	CutPending Cut = "pending_output" // limits.PendingOutput
+)
+
+// StreamCut counts a stream that ended early.
+func (s *Server) StreamCut(why Cut) { s.cut.WithLabelValues(string(why)).Inc() }
+
+// Ready says whether requests are accepted.
+func (s *Server) Ready(yes bool) {
+	if yes {
+		s.ready.Set(1)
+	} else {
+		s.ready.Set(0)
+	}
+}
+
+// Connections adds n, which may be negative, to the open connections.
+func (s *Server) Connections(n int) { s.connections.Add(float64(n)) }
+
+// Bodies adds n, which may be negative, to the bytes of bodies held.
+func (s *Server) Bodies(n int64) { s.bodies.Add(float64(n)) }
