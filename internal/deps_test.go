@@ -47,6 +47,7 @@ var imports = map[string][]string{
 	"tiny":              {},
 	"synth":             {"model", "tensor", "token"},
 	"sim":               {"runner"},
+	"engine":            {"runner", "sched"},
 	"e2e":               {},
 }
 

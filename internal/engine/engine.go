@@ -1,0 +1,300 @@
+// Package engine runs requests. Its users submit token ids and receive token ids;
+// they need not know that one goroutine drives scheduler and runner for all of
+// them, what happens when it panics or hangs, or how work ends when the process
+// shuts down.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/sched"
+)
+
+// Errors of Submit and Recv. A *LimitError is the other one to test for.
+var (
+	ErrInvalid     = errors.New("engine: invalid request")                    // Submit: it would be refused again
+	ErrQueueFull   = errors.New("engine: queue is full")                      // Submit: try again later
+	ErrRestarting  = errors.New("engine: restarting after a fault")           // Submit: try again later
+	ErrDraining    = errors.New("engine: draining")                           // Submit: try elsewhere
+	ErrStopped     = errors.New("engine: stopped")                            // Submit and Recv: Run has ended or is about to
+	ErrInterrupted = errors.New("engine: a fault interrupted the generation") // Recv: the request may be submitted again
+)
+
+// A LimitError says that a request can never run, because its prompt leaves no
+// room for output.
+type LimitError struct {
+	Prompt int // its tokens
+	Output int // tokens that were asked for; 0 = as many as fit
+	Max    int // tokens, prompt and output
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("engine: prompt has %d tokens, prompt and output may have %d: shorten the prompt to leave room for output", e.Prompt, e.Max)
+}
+
+// A Request asks for the continuation of a prompt.
+type Request struct {
+	Tokens     []int32 // prompt, at least one id; the engine reads it until the first token is out
+	MaxTokens  int     // output tokens; 0 or more than the context has room for = what it has room for
+	MinTokens  int     // output tokens before which no id of Stops is chosen
+	Stops      []int32 // ids that end the output; the one that did is its last token
+	Params     sample.Params
+	Constraint sched.Constraint // nil = free
+	Tenant     uint32           // who shares fairly with others: usually one API key
+	Priority   int              // within the tenant, lower runs first
+	Salt       uint64           // only requests with the same salt share cached prefixes
+	Deadline   time.Time        // ends with FinishDeadline; zero = none
+	StartBy    time.Time        // the same, but only while it waits; zero = none
+}
+
+// A Config is what an operator may choose. The zero value is a sensible server.
+type Config struct {
+	// Sched says how steps are made. MaxQueue counts requests beyond those that can
+	// run side by side; they and MaxQueueTokens are enforced by Submit.
+	Sched sched.Config
+
+	Stall     time.Duration // a step that takes longer is a fault, unless steps usually take so long; 0 = 10 s
+	FirstStep time.Duration // the same for the first step of a runner; 0 = 10 min
+	Restarts  int           // faults survived within an hour; 0 = 3, negative = none
+
+	// Open makes a runner in place of one that has failed; nil = such a fault is
+	// the end. It should give up when ctx ends. After a fault outside the runner
+	// the runner is used again.
+	Open func(ctx context.Context) (runner.Runner, error)
+
+	Clock func() time.Time // nil = time.Now
+}
+
+// Validate reports the first field of c that is outside its range.
+func (c *Config) Validate() error {
+	if c.Stall < 0 || c.FirstStep < 0 {
+		return fmt.Errorf("engine: stall limits %v and %v: they must not be negative", c.Stall, c.FirstStep)
+	}
+	if c.Sched.MaxQueue < 0 || c.Sched.MaxQueueTokens < 0 {
+		return fmt.Errorf("engine: queue of %d requests and %d tokens: they must not be negative", c.Sched.MaxQueue, c.Sched.MaxQueueTokens)
+	}
+	return nil
+}
+
+// An Engine runs requests on one runner. All methods but Run may be called from
+// any goroutine.
+type Engine struct {
+	cfg   Config
+	log   *slog.Logger
+	info  runner.Info
+	room  int // tokens of a sequence, prompt and output
+	limit int // streams that have not ended
+	epoch time.Time
+
+	done     chan struct{} // closed when Run returns
+	wake     chan struct{} // holds one signal: mail, for a loop that rests
+	mailed   atomic.Bool   // something below has changed
+	probing  chan struct{} // held by who runs a probe for Ready
+	progress atomic.Int64  // end of the last finished step, in ns since epoch; 0 = none
+	waiting  atomic.Int64  // prompt tokens that wait in the scheduler
+	first    *life         // made by New for Run
+
+	mu        sync.Mutex
+	phase     State // Starting, Running, Restarting or Stopped
+	draining  bool
+	cut       bool // the loop is to end at once
+	reason    string
+	restarts  int
+	life      *life              // whose loop may write to streams; nil = none
+	live      map[uint64]*Stream // accepted and not ended
+	adds      []*Stream          // not yet given to the scheduler, in the order of their ids
+	addTokens int                // of their prompts
+	stops     []*Stream
+	lastID    uint64
+	steps     pace // of finished steps
+	perToken  pace // of finished steps, by their tokens
+
+	publishing sync.Mutex // the loop does not wait for it
+	stats      Stats
+}
+
+// New returns an engine that owns r. It does nothing until Run is called, but
+// takes requests.
+func New(r runner.Runner, cfg Config, log *slog.Logger) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	setDefault(&cfg.Sched.MaxQueue, 1024)
+	setDefault(&cfg.Stall, 10*time.Second)
+	setDefault(&cfg.FirstStep, 10*time.Minute)
+	setDefault(&cfg.Restarts, 3)
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	e := &Engine{cfg: cfg, log: log, info: r.Info(), epoch: cfg.Clock(), done: make(chan struct{}), wake: make(chan struct{}, 1),
+		probing: make(chan struct{}, 1), live: make(map[uint64]*Stream)}
+	l, err := e.newLife(r, 0)
+	if err != nil {
+		return nil, err
+	}
+	e.first, e.room = l, l.sched.Capacity()
+	e.limit = min(e.info.MaxSeqs, e.info.MaxTokens) + cfg.Sched.MaxQueue
+	return e, nil
+}
+
+func setDefault[T int | time.Duration](p *T, v T) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+// since returns the time since the engine was made.
+func (e *Engine) since() time.Duration { return e.cfg.Clock().Sub(e.epoch) }
+
+// Capacity returns how many tokens, prompt and output, a request can have.
+func (e *Engine) Capacity() int { return e.room }
+
+// Submit accepts a request or says why not: ErrInvalid, *LimitError, ErrQueueFull,
+// ErrRestarting, ErrDraining, ErrStopped. It does not wait. When ctx ends, at
+// whatever time, the stream stops.
+func (e *Engine) Submit(ctx context.Context, q Request) (*Stream, error) {
+	return e.submit(ctx, q, false)
+}
+
+func (e *Engine) submit(ctx context.Context, q Request, probe bool) (*Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := e.check(&q); err != nil {
+		return nil, err
+	}
+	n := e.room - len(q.Tokens)
+	if q.MaxTokens > 0 {
+		n = min(n, q.MaxTokens)
+	}
+	q.Params.Prompt = len(q.Tokens)
+	s := &Stream{MaxTokens: n, eng: e, req: q, ready: make(chan struct{}, 1), usage: Usage{Prompt: len(q.Tokens)}}
+	if ctx.Done() != nil {
+		s.forget = context.AfterFunc(ctx, s.halt)
+	}
+	if err := e.accept(s, probe); err != nil {
+		s.unwatch()
+		return nil, err
+	}
+	e.post()
+	return s, nil
+}
+
+// check holds a request to what the loop takes for granted.
+func (e *Engine) check(q *Request) error {
+	if len(q.Tokens) == 0 || q.MaxTokens < 0 || q.MinTokens < 0 {
+		return fmt.Errorf("%w: prompt of %d tokens, output of %d to %d: expected at least 1, 0 and 0", ErrInvalid, len(q.Tokens), q.MinTokens, q.MaxTokens)
+	}
+	if len(q.Tokens) >= e.room {
+		return &LimitError{Prompt: len(q.Tokens), Output: q.MaxTokens, Max: e.room}
+	}
+	for i, id := range q.Tokens {
+		if id < 0 || int(id) >= e.info.Vocab {
+			return fmt.Errorf("%w: prompt token %d has id %d, expected 0 to %d", ErrInvalid, i, id, e.info.Vocab-1)
+		}
+	}
+	if err := q.Params.Validate(e.info.Vocab); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// accept puts a stream into the inbox. A probe goes past the limits.
+func (e *Engine) accept(s *Stream, probe bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.open(); err != nil {
+		return err
+	}
+	n := len(s.req.Tokens)
+	bound, wait := e.cfg.Sched.MaxQueueTokens, e.addTokens+int(e.waiting.Load())
+	if full := len(e.live) >= e.limit || bound > 0 && wait > 0 && n > bound-wait; full && !probe {
+		return fmt.Errorf("%w: %d requests are there, at most %d may be; prompts of %d tokens wait", ErrQueueFull, len(e.live), e.limit, wait)
+	}
+	e.lastID++
+	s.ID, s.times.Queued = e.lastID, e.cfg.Clock()
+	e.live[s.ID] = s
+	e.adds = append(e.adds, s)
+	e.addTokens += n
+	return nil
+}
+
+// open returns why no request is taken; e.mu is held.
+func (e *Engine) open() error {
+	switch {
+	case e.phase == Stopped:
+		return ErrStopped
+	case e.draining:
+		return ErrDraining
+	case e.phase == Restarting:
+		return ErrRestarting
+	}
+	return nil
+}
+
+// Accepting returns the error that Submit would give for any request now. It costs
+// nothing: whoever has a request to read can ask first.
+func (e *Engine) Accepting() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.open(); err != nil {
+		return err
+	}
+	if len(e.live) >= e.limit {
+		return ErrQueueFull
+	}
+	return nil
+}
+
+// stop tells the loop to end a stream.
+func (e *Engine) stop(s *Stream) {
+	e.mu.Lock()
+	if e.live[s.ID] == s {
+		e.stops = append(e.stops, s)
+	}
+	e.mu.Unlock()
+	e.post()
+}
+
+// post makes the loop look at what has changed.
+func (e *Engine) post() {
+	e.mailed.Store(true)
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drain ends the engine: nothing more is accepted, what was accepted goes on until
+// it has ended or ctx ends, the rest fails with ErrStopped. It returns when Run
+// does, with the error of ctx if requests were cut off.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.mu.Lock()
+	e.draining = true
+	e.mu.Unlock()
+	e.post()
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+	}
+	e.interrupt()
+	<-e.done
+	return ctx.Err()
+}
+
+// interrupt makes the loop end at once.
+func (e *Engine) interrupt() {
+	e.mu.Lock()
+	e.cut = true
+	e.mu.Unlock()
+	e.post()
+}

@@ -1,0 +1,466 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/sched"
+	"ossian/internal/sim"
+)
+
+// bubble runs a test under virtual time. When f has returned every goroutine must
+// end: that is the leak check of all tests (SOK-3).
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+// A rig is a running engine.
+type rig struct {
+	*Engine
+	t    *testing.T
+	end  context.CancelFunc
+	ran  chan error
+	want error // what Run is to return
+}
+
+func start(t *testing.T, r runner.Runner, cfg Config) *rig {
+	t.Helper()
+	e, err := New(r, cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	g := &rig{Engine: e, t: t, end: end, ran: make(chan error, 1)}
+	go func() { g.ran <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-g.ran; !errors.Is(err, g.want) {
+			t.Errorf("Run: got %v, want %v", err, g.want)
+		}
+	})
+	return g
+}
+
+func script(t *testing.T, c sim.Config) *sim.Script {
+	t.Helper()
+	c.Verify = true
+	s, err := sim.NewScript(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// each makes every step take that long.
+func each(d time.Duration) func(*runner.Batch) time.Duration {
+	return func(*runner.Batch) time.Duration { return d }
+}
+
+func (g *rig) submit(q Request) *Stream {
+	g.t.Helper()
+	s, err := g.Submit(context.Background(), q)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// read returns all tokens of a stream and why they ended.
+func read(s *Stream) (ids []int32, err error) {
+	for {
+		out, err := s.Recv(context.Background())
+		if err != nil {
+			return ids, err
+		}
+		for _, o := range out {
+			ids = append(ids, o.ID)
+		}
+	}
+}
+
+// finished reads a stream to its end and wants it to be f.
+func finished(t *testing.T, s *Stream, f sched.Finish) []int32 {
+	t.Helper()
+	ids, err := read(s)
+	got, usage, _ := s.End()
+	if err != io.EOF || got != f {
+		t.Errorf("stream %d: ended with %v, %v, want %v, %v", s.ID, got, err, f, io.EOF)
+	}
+	if usage.Completion != len(ids) {
+		t.Errorf("stream %d: usage counts %d output tokens, %d were received", s.ID, usage.Completion, len(ids))
+	}
+	return ids
+}
+
+// ids returns n ids that differ from those of other seeds.
+func ids(seed, n int) []int32 {
+	rng := rand.New(rand.NewPCG(uint64(seed), 9))
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = rng.Int32N(512)
+	}
+	return out
+}
+
+// alone is what the default script plays after a prompt.
+func alone(prompt []int32, n int) []int32 {
+	next, history := sim.Hash(512), slices.Clone(prompt)
+	for i := range n {
+		history = append(history, next(history, uint64(i)))
+	}
+	return history[len(prompt):]
+}
+
+func TestStream(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Cost: each(time.Second)}), Config{})
+		began := time.Now()
+		prompt := ids(1, 40)
+		want := alone(prompt, 10)
+		a, b := g.submit(Request{Tokens: prompt, MaxTokens: 10}), g.submit(Request{Tokens: prompt[:20], MaxTokens: 500, Stops: alone(prompt[:20], 3)[2:]})
+		if got := finished(t, a, sched.FinishLength); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if got := finished(t, b, sched.FinishStop); !slices.Equal(got, alone(prompt[:20], 3)) {
+			t.Errorf("got %v, want %v, the stop id last", got, alone(prompt[:20], 3))
+		}
+		_, _, times := a.End()
+		if times.Queued != began || times.Scheduled != began || times.First.Sub(began) != time.Second || times.Finished.Sub(began) != 10*time.Second {
+			t.Errorf("times %+v, want queued and scheduled at 0 s, the first token at 1 s, the end at 10 s", times)
+		}
+		if _, err := a.Recv(context.Background()); err != io.EOF {
+			t.Errorf("after the end: got %v, want %v", err, io.EOF)
+		}
+		a.Stop() // changes nothing
+		if f, _, _ := a.End(); f != sched.FinishLength {
+			t.Errorf("a stop after the end makes it %v", f)
+		}
+	})
+}
+
+func TestLogprobsPassThrough(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Next: sim.List(5, 6, 7)}), Config{})
+		q := Request{Tokens: ids(1, 4), MaxTokens: 3}
+		q.Params.Logprobs, q.Params.TopLogprobs = true, 2
+		s := g.submit(q)
+		synctest.Wait() // all three in one piece: none may be overwritten
+		out, err := s.Recv(context.Background())
+		if err != nil || len(out) != 3 {
+			t.Fatalf("got %v, %v, want 3 tokens", out, err)
+		}
+		for i, o := range out {
+			if want := int32(5 + i); o.ID != want || len(o.Logprobs) != 3 || o.Logprobs[0].ID != want || o.Logprobs[1].ID != want || o.Logprobs[2].Logprob != -20 {
+				t.Errorf("token %d: %+v, want id %d with two alternatives", i, o, want)
+			}
+		}
+	})
+}
+
+func TestRecvContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Cost: each(time.Minute)}), Config{Stall: time.Hour})
+		s := g.submit(Request{Tokens: ids(1, 4), MaxTokens: 2})
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := s.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+		finished(t, s, sched.FinishLength) // it has ended the call only
+	})
+}
+
+// LIF-1 and LIF-4: every accepted request ends once, gets its own tokens once and
+// in order, and gives its blocks back, whatever the others do.
+func TestLIF1AndLIF4Conservation(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range uint64(seeds) {
+		bubble(t, func(t *testing.T) { conserve(t, seed) })
+	}
+}
+
+func conserve(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	info := runner.Info{Depth: 1 + int(seed%3), BlockSize: 4, MaxSeqs: 6, MaxTokens: 32, MaxLen: 96,
+		Groups: []runner.Group{{Blocks: 30 + rng.IntN(30)}, {Blocks: 30, Window: 9}}}
+	cost := func(b *runner.Batch) time.Duration { return time.Duration(1+len(b.Tokens)) * time.Millisecond }
+	g := start(t, script(t, sim.Config{Info: info, Cost: cost}), Config{Sched: sched.Config{MaxQueue: 20, ChunkLimit: rng.IntN(2) * 12}})
+	var wg sync.WaitGroup
+	var accepted int
+	ends := make(chan sched.Finish, 200)
+	common := ids(int(seed), 60)
+	for range 100 {
+		prompt := slices.Concat(common[:rng.IntN(40)], ids(rng.Int(), 1+rng.IntN(20)))
+		q := Request{Tokens: prompt, MaxTokens: 1 + rng.IntN(30), Tenant: rng.Uint32N(3)}
+		want := alone(prompt, q.MaxTokens)
+		ctx, cancel := context.WithCancel(context.Background())
+		s, err := g.Submit(ctx, q)
+		if err != nil {
+			cancel()
+			if !errors.Is(err, ErrQueueFull) {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			continue
+		}
+		accepted++
+		life := time.Duration(rng.IntN(1500)) * time.Millisecond
+		kind := rng.IntN(4)
+		wg.Go(func() {
+			defer cancel()
+			var timer *time.Timer
+			switch kind {
+			case 0:
+				timer = time.AfterFunc(life, s.Stop)
+			case 1:
+				timer = time.AfterFunc(life, cancel)
+			}
+			got, err := read(s)
+			f, usage, _ := s.End()
+			if timer != nil {
+				timer.Stop()
+			}
+			full := f == sched.FinishLength && slices.Equal(got, want)
+			cut := f == sched.FinishAbort && kind < 2 && len(got) < len(want) && slices.Equal(got, want[:len(got)])
+			if err != io.EOF || !full && !cut || usage.Completion != len(got) || usage.Prompt != len(q.Tokens) {
+				t.Errorf("seed %d: %v, %v, %+v, output %v, alone %v", seed, f, err, usage, got, want)
+			}
+			ends <- f
+		})
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+	}
+	wg.Wait()
+	synctest.Wait()
+	if len(ends) != accepted {
+		t.Errorf("seed %d: %d accepted, %d ended", seed, accepted, len(ends))
+	}
+	if st := g.Stats(); st.Running != 0 || st.Waiting != 0 || st.Inbox != 0 || st.KV.Held != 0 || len(g.live) != 0 {
+		t.Errorf("seed %d: at rest %+v, %d live streams", seed, st, len(g.live))
+	}
+	if h := g.Health(); h.Restarts != 0 || h.State != Running {
+		t.Errorf("seed %d: %+v", seed, h)
+	}
+}
+
+// LIF-2: in every state a request ends by the end of the running step, and its
+// blocks are free after it.
+func TestLIF2StopInEveryState(t *testing.T) {
+	stop := map[string]func(s *Stream, cancel func()){
+		"Stop":    func(s *Stream, _ func()) { s.Stop() },
+		"context": func(_ *Stream, cancel func()) { cancel() },
+	}
+	for how, stop := range stop {
+		for _, c := range []struct {
+			state string
+			after time.Duration // of submission; steps take 1 s
+			busy  bool          // somebody else holds the only slot
+		}{
+			{"just submitted", 0, false},
+			{"queued", 2500 * time.Millisecond, true},
+			{"in its prompt", 1500 * time.Millisecond, false},
+			{"in its output", 5500 * time.Millisecond, false},
+		} {
+			t.Run(c.state+" by "+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					info := runner.Info{MaxSeqs: 2, MaxTokens: 16, MaxLen: 200}
+					if c.busy {
+						info.MaxSeqs = 1
+					}
+					g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second)}), Config{})
+					other := g.submit(Request{Tokens: ids(1, 4), MaxTokens: 12})
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					s, err := g.Submit(ctx, Request{Tokens: ids(2, 60), MaxTokens: 100})
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(c.after)
+					began := time.Now()
+					stop(s, cancel)
+					finished(t, s, sched.FinishAbort)
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("ended after %v, want one step", took)
+					}
+					time.Sleep(2500 * time.Millisecond) // the next step has ended, and told so
+					if st := g.Stats(); st.Running != 1 || st.Waiting != 0 || st.KV.Held > 1 {
+						t.Errorf("afterwards: %+v, want one short sequence", st)
+					}
+					if got, want := finished(t, other, sched.FinishLength), alone(ids(1, 4), 12); !slices.Equal(got, want) {
+						t.Errorf("the other got %v, want %v", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestLIF2AbortStorm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Info: runner.Info{Depth: 2}, Cost: each(time.Second)}), Config{Sched: sched.Config{MaxQueue: 5000}})
+		var streams []*Stream
+		for i := range 3000 {
+			streams = append(streams, g.submit(Request{Tokens: ids(i, 30), MaxTokens: 50}))
+		}
+		time.Sleep(2500 * time.Millisecond)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range 3000 {
+			for range 2 { // idempotent
+				wg.Go(streams[i].Stop)
+			}
+		}
+		wg.Wait()
+		for _, s := range streams {
+			finished(t, s, sched.FinishAbort)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("ended after %v, want one step", took)
+		}
+		time.Sleep(2 * time.Second) // what was launched
+		if st := g.Stats(); st.Running != 0 || st.KV.Held != 0 {
+			t.Errorf("afterwards %+v", st)
+		}
+	})
+}
+
+func TestLIF6Deadlines(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		total, start time.Duration // 0 = none
+		busy         bool          // there is no slot for 20 s
+		want         sched.Finish
+		at           time.Duration
+	}{
+		{"total, running", 3500 * time.Millisecond, 0, false, sched.FinishDeadline, 4 * time.Second},
+		{"total, queued", 3500 * time.Millisecond, 0, true, sched.FinishDeadline, 4 * time.Second},
+		{"queue wait", 0, 2500 * time.Millisecond, true, sched.FinishDeadline, 3 * time.Second},
+		{"queue wait does not end what runs", 0, 2500 * time.Millisecond, false, sched.FinishLength, 8 * time.Second},
+		{"in time", time.Minute, time.Minute, true, sched.FinishLength, 28 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				info := runner.Info{MaxSeqs: 2}
+				if c.busy {
+					info.MaxSeqs = 1
+				}
+				g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second)}), Config{})
+				other := g.submit(Request{Tokens: ids(1, 4), MaxTokens: 20})
+				q, began := Request{Tokens: ids(2, 4), MaxTokens: 8}, time.Now()
+				if c.total > 0 {
+					q.Deadline = began.Add(c.total)
+				}
+				if c.start > 0 {
+					q.StartBy = began.Add(c.start)
+				}
+				finished(t, g.submit(q), c.want)
+				if took := time.Since(began); took != c.at {
+					t.Errorf("ended after %v, want %v", took, c.at)
+				}
+				finished(t, other, sched.FinishLength)
+			})
+		})
+	}
+}
+
+func TestLIF7ContextLength(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Info: runner.Info{MaxLen: 50}}), Config{})
+		for _, c := range []struct{ prompt, ask, want int }{ // want = -1: refused
+			{49, 1, 1}, {49, 0, 1}, {49, 2, 1}, {40, 10, 10}, {40, 11, 10}, {40, 3, 3}, {50, 1, -1}, {50, 0, -1}, {51, 5, -1},
+		} {
+			s, err := g.Submit(context.Background(), Request{Tokens: ids(1, c.prompt), MaxTokens: c.ask})
+			if c.want < 0 {
+				limit, ok := errors.AsType[*LimitError](err)
+				if !ok || *limit != (LimitError{Prompt: c.prompt, Output: c.ask, Max: 50}) {
+					t.Errorf("prompt %d, output %d: got %v, want a LimitError with the counts", c.prompt, c.ask, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := finished(t, s, sched.FinishLength); s.MaxTokens != c.want || len(got) != c.want {
+				t.Errorf("prompt %d, output %d: got %d, MaxTokens %d, want %d", c.prompt, c.ask, len(got), s.MaxTokens, c.want)
+			}
+		}
+	})
+}
+
+func TestLIF9Usage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{Info: runner.Info{BlockSize: 16, MaxSeqs: 1}, Cost: each(time.Second)}), Config{})
+		prompt := ids(1, 50)
+		for _, want := range []Usage{{Prompt: 50, Completion: 5}, {Prompt: 50, Cached: 48, Completion: 5}} {
+			s := g.submit(Request{Tokens: prompt, MaxTokens: 5})
+			finished(t, s, sched.FinishLength)
+			if _, got, _ := s.End(); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		}
+		salted := g.submit(Request{Tokens: prompt, MaxTokens: 5, Salt: 1})
+		queued := g.submit(Request{Tokens: prompt, MaxTokens: 5})
+		time.Sleep(2500 * time.Millisecond)
+		queued.Stop()
+		finished(t, queued, sched.FinishAbort)
+		finished(t, salted, sched.FinishLength)
+		if _, got, times := queued.End(); got != (Usage{Prompt: 50}) || !times.Scheduled.IsZero() || !times.First.IsZero() {
+			t.Errorf("queued: got %+v %+v, want nothing but the prompt", got, times)
+		}
+		if _, got, _ := salted.End(); got != (Usage{Prompt: 50, Completion: 5}) {
+			t.Errorf("other salt: got %+v, want nothing cached", got)
+		}
+		if st := g.Stats(); st.CacheHits != 48 || st.CacheQueries != 150 {
+			t.Errorf("%d of %d prompt tokens cached, want 48 of 150", st.CacheHits, st.CacheQueries)
+		}
+	})
+}
+
+func TestInvalidRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := start(t, script(t, sim.Config{}), Config{})
+		hot := Request{Tokens: []int32{1}}
+		hot.Params.Temperature = 3
+		for name, q := range map[string]Request{
+			"no prompt":        {},
+			"id too large":     {Tokens: []int32{512}},
+			"negative id":      {Tokens: []int32{1, -1}},
+			"negative output":  {Tokens: []int32{1}, MaxTokens: -1},
+			"negative minimum": {Tokens: []int32{1}, MinTokens: -1},
+			"parameters":       hot,
+		} {
+			if _, err := g.Submit(context.Background(), q); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := g.Submit(ctx, Request{Tokens: []int32{1}}); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended context: got %v, want %v", err, context.Canceled)
+		}
+		if len(g.live) != 0 {
+			t.Errorf("%d refused requests are live", len(g.live))
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	s := script(t, sim.Config{})
+	for _, c := range []Config{{Stall: -1}, {FirstStep: -1}, {Sched: sched.Config{MaxQueue: -1}}, {Sched: sched.Config{MaxQueueTokens: -1}}, {Sched: sched.Config{ChunkLimit: -1}}} {
+		if _, err := New(s, c, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%+v gives no error", c)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"ossian/internal/sched"
+)
+
+// A guard keeps a panic of a constraint from the loop: it ends one request (HLT-4).
+type guard struct {
+	constraint sched.Constraint
+	log        *slog.Logger
+	id         uint64 // of the stream
+}
+
+// Mask implements sched.Constraint. After a panic it allows nothing.
+func (g *guard) Mask(dst []uint64) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.report(p)
+			clear(dst)
+		}
+	}()
+	g.constraint.Mask(dst)
+}
+
+// Accept implements sched.Constraint.
+func (g *guard) Accept(id int32) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.report(p)
+			err = fmt.Errorf("constraint: panic: %v", p)
+		}
+	}()
+	return g.constraint.Accept(id)
+}
+
+func (g *guard) report(p any) {
+	g.log.Error("constraint failed", "req", g.id, "panic", p, "stack", string(debug.Stack()))
+}

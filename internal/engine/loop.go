@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/sched"
+)
+
+// A life is one loop with everything it owns. After a fault the whole value is
+// dropped, and nothing that the loop did wrong can outlive it.
+type life struct {
+	eng    *Engine
+	runner runner.Runner
+	sched  *sched.Scheduler
+	flight []launched // oldest first
+	owed   int        // steps that an earlier life launched and did not collect
+	inside bool       // the runner has been called and has not returned without error
+	ended  time.Time  // of the last step
+	sizes  [len(Stats{}.StepTokens)]uint64
+
+	adds, stops []*Stream // scratch of mail
+
+	// For the watch over the loop.
+	since  atomic.Int64 // when the loop began to work on what it works on, in ns since epoch; 0 = it rests
+	limit  atomic.Int64 // how long it may, in ns
+	step   time.Duration
+	token  time.Duration
+	ending atomic.Int32
+}
+
+type launched struct {
+	batch  *runner.Batch
+	at     time.Time
+	tokens int
+}
+
+// What has become of a loop. Whoever changes the value first is right.
+const (
+	alive int32 = iota
+	returned
+	abandoned // it hangs, others take over
+)
+
+func (e *Engine) newLife(r runner.Runner, owed int) (*life, error) {
+	cfg := e.cfg.Sched // Submit has refused what is too much
+	cfg.MaxQueue, cfg.MaxQueueTokens = math.MaxInt, 0
+	s, err := sched.New(cfg, r.Info())
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	return &life{eng: e, runner: r, sched: s, owed: owed}, nil
+}
+
+// A panicError is a panic of the loop.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// errAbandoned ends a loop that hung, was given up and came back.
+var errAbandoned = errors.New("engine: loop was given up")
+
+// run is the loop. It returns nil when its work is over: drained, or cut off.
+func (l *life) run() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{p, debug.Stack()}
+		}
+	}()
+	l.begin()
+	for ; l.owed > 0; l.owed-- {
+		if _, err := l.collect(); err != nil {
+			return err
+		}
+	}
+	for !l.mail() {
+		if err := l.launch(); err != nil {
+			return err
+		}
+		if len(l.flight) == 0 {
+			l.rest()
+			continue
+		}
+		res, err := l.collect()
+		if err != nil {
+			return err
+		}
+		if err := l.deliver(res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin marks the start of work.
+func (l *life) begin() {
+	l.limit.Store(int64(l.allowed(0)))
+	l.since.Store(max(int64(l.eng.since()), 1))
+}
+
+// rest waits for mail.
+func (l *life) rest() {
+	if !l.sched.Idle() {
+		panic("engine: the scheduler has work and plans nothing")
+	}
+	l.publish(true)
+	l.since.Store(0)
+	<-l.eng.wake
+	l.begin()
+}
+
+// mail takes over what came in since the last call. It reports whether the loop is
+// to end.
+func (l *life) mail() bool {
+	e := l.eng
+	if !e.mailed.Swap(false) {
+		return false
+	}
+	e.mu.Lock()
+	if over := e.life != l || e.cut || e.draining && len(e.live) == 0; over {
+		e.mu.Unlock()
+		return true
+	}
+	l.adds, e.adds = e.adds, l.adds[:0]
+	l.stops, e.stops = e.stops, l.stops[:0]
+	e.waiting.Add(int64(e.addTokens))
+	e.addTokens = 0
+	e.mu.Unlock()
+	for _, s := range l.adds {
+		l.add(s)
+	}
+	for _, s := range l.stops {
+		l.sched.Abort(s.ID)
+		e.end(l, s, sched.FinishAbort, nil)
+	}
+	clear(l.adds)
+	clear(l.stops)
+	return false
+}
+
+// add gives a stream's request to the scheduler.
+func (l *life) add(s *Stream) {
+	if s.stopped.Load() {
+		l.eng.end(l, s, sched.FinishAbort, nil)
+		return
+	}
+	r := &s.req
+	q := &sched.Seq{ID: s.ID, Tenant: r.Tenant, Priority: r.Priority, Salt: r.Salt, Tokens: r.Tokens, MaxTokens: s.MaxTokens,
+		MinTokens: r.MinTokens, Stops: r.Stops, Params: &r.Params, Deadline: r.Deadline, StartBy: r.StartBy}
+	if r.Constraint != nil {
+		q.Constraint = &guard{r.Constraint, l.eng.log, s.ID}
+	}
+	if err := l.sched.Add(q); err != nil {
+		l.eng.end(l, s, sched.FinishError, fmt.Errorf("engine: %w", err))
+		return
+	}
+	s.seq = q
+}
+
+// launch keeps the runner busy.
+func (l *life) launch() error {
+	for len(l.flight) < l.eng.info.Depth {
+		now := l.eng.cfg.Clock()
+		b := l.sched.Plan(now)
+		if b == nil {
+			return nil
+		}
+		tokens := len(b.Tokens)
+		for _, f := range l.flight {
+			tokens += f.tokens
+		}
+		l.limit.Store(int64(l.allowed(tokens)))
+		l.inside = true
+		if err := l.runner.Launch(b); err != nil {
+			return fmt.Errorf("launch: %w", err)
+		}
+		l.inside = false
+		l.flight = append(l.flight, launched{b, now, len(b.Tokens)})
+	}
+	return nil
+}
+
+func (l *life) collect() (*runner.Result, error) {
+	l.inside = true
+	res, err := l.runner.Collect()
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	l.inside = false
+	return res, nil
+}
+
+// deliver records the result of the oldest step and hands out what it brought.
+func (l *life) deliver(res *runner.Result) error {
+	e, now, f := l.eng, l.eng.cfg.Clock(), l.flight[0]
+	if l.ending.Load() == abandoned {
+		return errAbandoned
+	}
+	l.flight = slices.Delete(l.flight, 0, 1)
+	outputs := l.sched.Commit(f.batch, res, now)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != l {
+		return errAbandoned
+	}
+	for i := range outputs {
+		o := &outputs[i]
+		s := e.live[o.ID]
+		if o.Token != sched.NoToken {
+			s.push(o.Token, o.Logprobs, now)
+		}
+		if o.Finish != sched.FinishNone {
+			e.endLocked(s, o.Finish, o.Err, now)
+		}
+	}
+	l.measure(f, now)
+	return nil
+}
+
+// measure counts a finished step; the engine's mutex is held.
+func (l *life) measure(f launched, now time.Time) {
+	e := l.eng
+	if f.at.Before(l.ended) {
+		f.at = l.ended
+	}
+	took := now.Sub(f.at)
+	l.ended = now
+	e.steps.add(took)
+	e.perToken.add(took / time.Duration(f.tokens))
+	l.step, l.token = 20*e.steps.p99(), 2*e.perToken.p99()
+	l.sizes[min(bits.Len(uint(f.tokens-1)), len(l.sizes)-1)]++
+	at := max(int64(now.Sub(e.epoch)), 1)
+	e.progress.Store(at)
+	l.since.Store(at)
+	l.publish(false)
+}
+
+// allowed returns how long steps of that many tokens may take before the loop
+// counts as hanging: HLT-1's max(10 s, 20 × p99 step), but not less than twice the
+// time of the tokens one by one, for a chunk of a prompt may follow hours of short
+// steps. Nothing is known before the first step, which may have to wait for
+// weights to come from disk.
+func (l *life) allowed(tokens int) time.Duration {
+	limit := max(l.eng.cfg.Stall, l.step, time.Duration(tokens)*l.token)
+	if l.eng.progress.Load() == 0 {
+		limit = max(limit, l.eng.cfg.FirstStep)
+	}
+	return limit
+}
+
+// stalls reports whether the loop hangs.
+func (l *life) stalls() bool {
+	since := l.since.Load()
+	return since != 0 && int64(l.eng.since())-since > l.limit.Load()
+}
+
+// end ends a stream on behalf of a loop, if it is still that loop's to end.
+func (e *Engine) end(l *life, s *Stream, f sched.Finish, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == l {
+		e.endLocked(s, f, err, e.cfg.Clock())
+	}
+}
+
+// endLocked ends a stream unless it has ended; e.mu is held.
+func (e *Engine) endLocked(s *Stream, f sched.Finish, err error, now time.Time) {
+	if e.live[s.ID] != s {
+		return
+	}
+	delete(e.live, s.ID)
+	s.close(f, err, now)
+	if e.draining && len(e.live) == 0 {
+		e.post()
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/sample"
+	"ossian/internal/sched"
+)
+
+// A Token is one id of the output.
+type Token struct {
+	ID       int32
+	Logprobs []sample.Logprob // the chosen id, then the most likely ones; nil unless asked for
+}
+
+// Usage counts the tokens of a request.
+type Usage struct {
+	Prompt     int
+	Cached     int // leading prompt tokens found in the prefix cache
+	Completion int // ids given to the stream
+}
+
+// Times are read from the engine's clock; zero = did not happen.
+type Times struct {
+	Queued    time.Time // Submit accepted the request
+	Scheduled time.Time // its first step was planned
+	First     time.Time // its first token arrived
+	Finished  time.Time // it ended
+}
+
+// A Stream is the output of one request. One goroutine receives; any may stop it.
+//
+// What the loop delivers waits in the stream until Recv takes it. That memory is
+// bounded by the request's token budget: a slow reader gets larger pieces and
+// delays nobody.
+type Stream struct {
+	ID        uint64 // unique in this engine, for logs
+	MaxTokens int    // output tokens at most, after the clamp to the context
+
+	eng     *Engine
+	req     Request
+	stopped atomic.Bool
+	forget  func() bool // ends the watch over the context of Submit; nil = none
+
+	ready chan struct{} // holds one signal: something to receive
+
+	seq     *sched.Seq // the loop's; nil = not in a scheduler
+	retried bool       // has begun twice
+
+	mu     sync.Mutex
+	unread []Token
+	taken  []Token // what Recv returned last, to be filled again
+	finish sched.Finish
+	err    error // why it failed; nil = it ran to its end
+	usage  Usage
+	times  Times
+}
+
+// Recv waits for tokens and returns all that arrived since the last call; they are
+// valid until the next one. After the last token it returns io.EOF, or what made
+// the request fail: ErrInterrupted, ErrStopped, or what its constraint says. An
+// error of ctx ends the call only.
+func (s *Stream) Recv(ctx context.Context) ([]Token, error) {
+	for {
+		out, err := s.take()
+		if err != nil {
+			s.unwatch()
+			return nil, err
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take returns what is there, or why nothing more will come.
+func (s *Stream) take() ([]Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.unread) > 0:
+		s.unread, s.taken = s.taken[:0], s.unread
+		return s.taken, nil
+	case s.finish == sched.FinishNone:
+		return nil, nil
+	case s.err != nil:
+		return nil, s.err
+	}
+	return nil, io.EOF
+}
+
+// Stop ends the request by the end of the running step. It returns at once and may
+// be called at any time, again, and after the end. Whoever has called Submit calls
+// it, or ends that call's context, before leaving.
+func (s *Stream) Stop() {
+	s.unwatch()
+	s.halt()
+}
+
+func (s *Stream) halt() {
+	if !s.stopped.Swap(true) {
+		s.eng.stop(s)
+	}
+}
+
+func (s *Stream) unwatch() {
+	if s.forget != nil {
+		s.forget()
+	}
+}
+
+// End returns how the request ended, its tokens and its times. Before Recv has
+// returned io.EOF or a failure the values may still change.
+func (s *Stream) End() (sched.Finish, Usage, Times) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finish, s.usage, s.times
+}
+
+// push delivers a token. It never waits for the reader. Like close it is called
+// by the loop that owns the streams.
+func (s *Stream) push(id int32, logprobs []sample.Logprob, now time.Time) {
+	s.mu.Lock()
+	if s.usage.Completion == 0 {
+		s.times.First = now
+		s.req.Tokens = nil // from here on it cannot begin again
+	}
+	s.usage.Completion++
+	s.unread = append(s.unread, Token{ID: id, Logprobs: slices.Clone(logprobs)})
+	s.mu.Unlock()
+	s.signal()
+}
+
+// close ends the stream.
+func (s *Stream) close(f sched.Finish, err error, now time.Time) {
+	s.mu.Lock()
+	if q := s.seq; q != nil {
+		s.times.Scheduled, s.usage.Cached = q.Started, q.Cached
+	}
+	// A row in flight may still read the parameters.
+	s.seq, s.req.Tokens, s.req.Constraint = nil, nil, nil
+	s.finish, s.err, s.times.Finished = f, err, now
+	s.mu.Unlock()
+	s.signal()
+}
+
+// rewind prepares the stream for another loop, if it may begin again there: it has
+// given nothing, nothing remembers what it was about to give, and it has not been
+// there when two loops failed.
+func (s *Stream) rewind() bool {
+	if q := s.seq; q != nil && !q.Started.IsZero() {
+		if s.usage.Completion > 0 || s.req.Constraint != nil || s.retried {
+			return false
+		}
+		s.retried = true
+	}
+	s.seq = nil
+	return true
+}
+
+func (s *Stream) signal() {
+	select {
+	case s.ready <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}
