@@ -53,9 +53,14 @@ type Facts struct {
 // and whose family has no format of its own.
 var ErrNoTemplate = errors.New("the checkpoint has no chat template")
 
-// New picks the format of a model: the code for Qwen3 where it
+// New picks the format of a model: harmony for gpt-oss, the code for Qwen3 where it
 // writes what the checkpoint's own template writes, and the template for all others.
 func New(f Facts) (Format, error) {
+	if f.Family == "gpt-oss" {
+		if h := newHarmony(f); h != nil {
+			return h, nil
+		}
+	}
 	t, err := newTemplate(f)
 	if err != nil && !errors.Is(err, ErrNoTemplate) {
 		return nil, err

@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// functionNames are the names under which a conversation's tools are declared to
+// gpt-oss, whose namespace syntax wants identifiers (harmony.md 5.3).
+type functionNames struct {
+	names    []string          // [tool]
+	shown    map[string]string // declared → shown
+	declared map[string]string // shown → declared
+	folded   map[string]string // lower case of shown and declared → declared
+}
+
+func newFunctionNames(tools []Tool) *functionNames {
+	n := &functionNames{shown: map[string]string{}, declared: map[string]string{}, folded: map[string]string{}}
+	for _, t := range tools {
+		name := identifier(t.Name)
+		for k := 2; n.declared[name] != ""; k++ {
+			name = identifier(t.Name) + "_" + strconv.Itoa(k)
+		}
+		n.names = append(n.names, name)
+		n.shown[t.Name], n.declared[name] = name, t.Name
+		for _, s := range []string{name, t.Name} {
+			if low := strings.ToLower(s); n.folded[low] == "" {
+				n.folded[low] = t.Name
+			}
+		}
+	}
+	return n
+}
+
+// show is the name of a function in a prompt. Calls of functions that are no longer
+// declared are still shown.
+func (n *functionNames) show(declared string) string {
+	if name, ok := n.shown[declared]; ok {
+		return name
+	}
+	return identifier(declared)
+}
+
+// find returns the declared name of the function that the model means.
+func (n *functionNames) find(name string) (string, bool) {
+	if declared, ok := n.declared[name]; ok {
+		return declared, true
+	}
+	if _, ok := n.shown[name]; ok {
+		return name, true
+	}
+	declared, ok := n.folded[strings.ToLower(name)]
+	return declared, ok
+}
+
+func identifier(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ' || r == '-' || r == '.':
+			return '_'
+		case r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return r
+		}
+		return -1
+	}, name)
+	switch {
+	case name == "":
+		return "unnamed"
+	case unicode.IsDigit([]rune(name)[0]):
+		return "_" + name
+	}
+	return name
+}

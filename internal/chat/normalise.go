@@ -1,0 +1,219 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+
+	"ossian/internal/jinja"
+)
+
+// maxRefs is how many references may lie inside one another in a schema.
+const maxRefs = 16
+
+// normalise rewrites what typeText would render as any, or noisily, into what it
+// renders well (harmony.md 5.2). The schema itself is not changed.
+func normalise(schema jinja.Value) jinja.Value {
+	n := normaliser{root: schema}
+	return n.schema(schema, nil)
+}
+
+type normaliser struct {
+	root  jinja.Value
+	steps int // schemas visited: references may multiply them
+}
+
+// maxSchemas bounds what references can make of a schema.
+const maxSchemas = 10_000
+
+func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
+	s, ok := v.(*jinja.Dict)
+	if n.steps++; !ok || n.steps > maxSchemas {
+		return jinja.NewDict()
+	}
+	if ref, ok := stringAt(s, "$ref"); ok {
+		target, found := n.resolve(ref)
+		if !found || len(refs) == maxRefs || slices.Contains(refs, ref) {
+			return jinja.NewDict()
+		}
+		return n.schema(merged(target, s, "$ref"), append(refs[:len(refs):len(refs)], ref))
+	}
+	if all, ok := listAt(s, "allOf"); ok && all.Len() == 1 {
+		if only, ok := all.At(0).(*jinja.Dict); ok {
+			return n.schema(merged(only, s, "allOf"), refs)
+		}
+	}
+	if variants, ok := listAt(s, "anyOf"); ok {
+		s = union(s, variants)
+	}
+	out := jinja.NewDict()
+	for i := range s.Len() {
+		key, item := s.Entry(i)
+		switch name := key.(string); name {
+		case "properties":
+			item = n.properties(item, refs)
+		case "items":
+			item = n.schema(item, refs)
+		case "oneOf":
+			item = n.variants(item, refs)
+		case "default":
+			if item == nil {
+				continue
+			}
+		}
+		out.Set(key.(string), item)
+	}
+	literals(out)
+	return out
+}
+
+func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return v
+	}
+	out := jinja.NewDict()
+	for i := range d.Len() {
+		key, item := d.Entry(i)
+		name := key.(string)
+		item = n.schema(item, refs)
+		if title, ok := stringAt(item.(*jinja.Dict), "title"); ok && title == generatedTitle(name) {
+			item = merged(jinja.NewDict(), item.(*jinja.Dict), "title")
+		}
+		out.Set(name, item)
+	}
+	return out
+}
+
+func (n *normaliser) variants(v jinja.Value, refs []string) jinja.Value {
+	l, ok := v.(*jinja.List)
+	if !ok {
+		return v
+	}
+	items := make([]jinja.Value, l.Len())
+	for i := range items {
+		items[i] = n.schema(l.At(i), refs)
+		if kind, _ := stringAt(items[i].(*jinja.Dict), "type"); kind == "null" {
+			items[i] = merged(items[i].(*jinja.Dict), jinja.NewDict(), "")
+			items[i].(*jinja.Dict).Set("type", jinja.NewList("null")) // a plain null has no rule and would be any
+		}
+	}
+	return jinja.NewList(items...)
+}
+
+// resolve finds a local reference such as #/$defs/Place.
+func (n *normaliser) resolve(ref string) (*jinja.Dict, bool) {
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil, false
+	}
+	at, ok := n.root.(*jinja.Dict)
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for step := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if step == "" && path == "" {
+			break
+		}
+		if !ok {
+			return nil, false
+		}
+		v, _ := at.Get(unescape.Replace(step))
+		at, ok = v.(*jinja.Dict)
+	}
+	return at, ok
+}
+
+// merged returns the entries of base and over it those of s without key drop.
+func merged(base, s *jinja.Dict, drop string) *jinja.Dict {
+	out := jinja.NewDict()
+	for _, d := range []*jinja.Dict{base, s} {
+		for i := range d.Len() {
+			if key, item := d.Entry(i); d != s || key != drop {
+				out.Set(key.(string), item)
+			}
+		}
+	}
+	return out
+}
+
+// union makes of anyOf a list of types where its variants are only that, else oneOf.
+func union(s *jinja.Dict, variants *jinja.List) *jinja.Dict {
+	out := merged(jinja.NewDict(), s, "anyOf")
+	var kinds []jinja.Value
+	null := false
+	for i := range variants.Len() {
+		d, ok := variants.At(i).(*jinja.Dict)
+		kind, plain := "", false
+		if ok {
+			kind, plain = plainType(d)
+		}
+		switch {
+		case !plain:
+			out.Set("oneOf", variants)
+			return out
+		case kind == "null":
+			null = true
+		default:
+			kinds = append(kinds, kind)
+		}
+	}
+	if null {
+		out.Set("nullable", true)
+	}
+	if len(kinds) == 1 {
+		out.Set("type", kinds[0])
+	} else {
+		out.Set("type", jinja.NewList(kinds...))
+	}
+	return out
+}
+
+// plainType returns the type of a schema that says nothing else, description apart.
+func plainType(d *jinja.Dict) (string, bool) {
+	kind, ok := stringAt(d, "type")
+	if _, described := d.Get("description"); described {
+		return kind, ok && d.Len() == 2
+	}
+	return kind, ok && d.Len() == 1
+}
+
+// literals makes const and enum something that typeText renders.
+func literals(s *jinja.Dict) {
+	if v, ok := s.Get("const"); ok {
+		s.Set("enum", jinja.NewList(v))
+	}
+	values, ok := listAt(s, "enum")
+	if !ok || values.Len() == 0 {
+		return
+	}
+	numbers, texts := true, true
+	all := make([]jinja.Value, values.Len())
+	for i := range all {
+		switch values.At(i).(type) {
+		case string:
+			numbers = false
+		case nil, bool, *jinja.List, *jinja.Dict:
+			numbers, texts = false, false
+		default:
+			texts = false
+		}
+		all[i] = compactJSON(values.At(i))
+	}
+	_, typed := s.Get("type")
+	switch {
+	case numbers:
+		s.Set("type", jinja.NewList(all...)) // a list of types is rendered as it is
+	case texts && !typed:
+		s.Set("type", "string")
+	}
+}
+
+// generatedTitle is the title that schema generators give a property: "start_date"
+// becomes "Start Date".
+func generatedTitle(name string) string {
+	words := strings.Split(name, "_")
+	for i, w := range words {
+		if w != "" {
+			words[i] = strings.ToUpper(w[:1]) + strings.ToLower(w[1:])
+		}
+	}
+	return strings.Join(words, " ")
+}
