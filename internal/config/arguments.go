@@ -1,0 +1,234 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// origins takes items, or one item that is vLLM's JSON list.
+func origins(items []string) ([]string, error) {
+	if len(items) == 1 && strings.HasPrefix(items[0], "[") {
+		var out []string
+		if err := json.Unmarshal([]byte(items[0]), &out); err != nil {
+			return nil, errors.New("a JSON list of strings expected")
+		}
+		items = out
+	}
+	return names(items, "an origin")
+}
+
+func (c *Config) find(name string) *row {
+	for i := range c.rows {
+		if c.rows[i].name == name {
+			return &c.rows[i]
+		}
+	}
+	return nil
+}
+
+func (c *Config) known(prefix string) []string {
+	out := make([]string, 0, len(c.rows))
+	for _, r := range c.rows {
+		out = append(out, prefix+r.name)
+		if r.kind == boolean {
+			out = append(out, prefix+"no-"+r.name)
+		}
+	}
+	return out
+}
+
+// lookup finds the row of a flag or key; off says that it was written as no-name.
+// Underscores count as hyphens.
+func (c *Config) lookup(name string) (r *row, off bool) {
+	name = strings.ReplaceAll(name, "_", "-")
+	if r = c.find(name); r != nil {
+		return r, false
+	}
+	if positive, ok := strings.CutPrefix(name, "no-"); ok {
+		if r = c.find(positive); r != nil && r.kind == boolean {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+// arguments reads the command line in vLLM's language: --a_b as --a-b, --no-x,
+// --x=v and --x v, several values behind a list flag, dotted JSON (--cc.a.b 1),
+// -tp. A repeated flag replaces; of a list and of dotted JSON it adds.
+func (c *Config) arguments(args []string) (map[string]*value, error) {
+	given := map[string]*value{}
+	const origin = "command line"
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		if arg == "--help" || arg == "-h" {
+			return nil, ErrHelp
+		}
+		if arg == "--" {
+			continue
+		}
+		if !strings.HasPrefix(arg, "-") || arg == "-" {
+			if given["model"] != nil {
+				return nil, fmt.Errorf("one model expected, found %.100q and %.100q", given["model"].texts[0], arg)
+			}
+			given["model"] = &value{texts: one(arg), origin: origin}
+			continue
+		}
+		name, v, inline := strings.Cut(arg, "=")
+		short := aliases[name]
+		if short == "" && !strings.HasPrefix(name, "--") {
+			short = aliases[name[:min(len(name), strings.IndexByte(name+".", '.'))]]
+			if short == "" {
+				return nil, fmt.Errorf("unknown flag %.40q; flags begin with --", name)
+			}
+			short += name[strings.IndexByte(name, '.'):]
+		}
+		name = strings.TrimPrefix(name, "--")
+		if short != "" {
+			name = short
+		}
+		name, dotted, isDotted := strings.Cut(name, ".")
+		r, off := c.lookup(name)
+		if r == nil || isDotted && r.kind != object {
+			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
+		}
+		var err error
+		switch {
+		case r.kind == boolean && inline:
+			return nil, fmt.Errorf("--%s takes no value; write --%s or --no-%s", r.name, r.name, r.name)
+		case r.kind == boolean:
+			err = c.flip(given, r, !off, origin)
+		default:
+			var items []string
+			if items, args, err = operands(r, v, inline, args); err == nil {
+				if isDotted {
+					items, err = merge(given[r.name], dotted, items[0])
+				}
+				c.add(given, r, items, isDotted, origin)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
+}
+
+// flip sets a boolean; on and off in one source contradict each other.
+func (c *Config) flip(given map[string]*value, r *row, on bool, origin string) error {
+	text := strconv.FormatBool(on)
+	if before := given[r.name]; before != nil && before.texts[0] != text {
+		return fmt.Errorf("--%s and --no-%s contradict each other (%s)", r.name, r.name, origin)
+	}
+	given[r.name] = &value{texts: one(text), origin: origin}
+	return nil
+}
+
+// add stores what a flag was given. Lists that are collections of single things
+// add up; others replace, with a warning.
+func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool, origin string) {
+	before := given[r.name]
+	switch {
+	case before != nil && r.kind == list:
+		items = append(before.texts, items...)
+	case before != nil && !quiet:
+		c.Notes = append(c.Notes, fmt.Sprintf("--%s is given twice; the last one counts", r.name))
+	}
+	given[r.name] = &value{texts: items, origin: origin}
+}
+
+// operands takes the value of a flag off the arguments, for lists all up to the
+// next flag.
+func operands(r *row, inlined string, inline bool, args []string) (items, rest []string, err error) {
+	if inline {
+		return one(inlined), args, nil
+	}
+	for len(args) > 0 && (!strings.HasPrefix(args[0], "-") || isNumber(args[0]) || args[0] == "-") {
+		items, args = append(items, args[0]), args[1:]
+		if r.kind != list {
+			break
+		}
+	}
+	if len(items) == 0 {
+		return nil, nil, fmt.Errorf("--%s needs a value", r.name)
+	}
+	return items, args, nil
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
+}
+
+// merge puts the value of --name.path into the JSON object given so far.
+func merge(before *value, path, v string) ([]string, error) {
+	root := map[string]any{}
+	if before != nil {
+		if err := json.Unmarshal([]byte(before.texts[0]), &root); err != nil {
+			return nil, fmt.Errorf("%.100q is no JSON object to add to", before.texts[0])
+		}
+	}
+	keys := strings.Split(path, ".")
+	if len(keys) > 16 {
+		return nil, errors.New("more than 16 levels of JSON")
+	}
+	at := root
+	for _, k := range keys[:len(keys)-1] {
+		next, ok := at[k].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			at[k] = next
+		}
+		at = next
+	}
+	last := keys[len(keys)-1]
+	if name, isList := strings.CutSuffix(last, "+"); isList {
+		items, _ := at[name].([]any)
+		for item := range strings.SplitSeq(v, ",") {
+			items = append(items, scalar(item))
+		}
+		at[name] = items
+	} else {
+		at[last] = scalar(v)
+	}
+	b, err := json.Marshal(root)
+	return one(string(b)), err
+}
+
+// scalar is a JSON value if v is one, else the string v.
+func scalar(v string) any {
+	if json.Valid([]byte(v)) {
+		return json.RawMessage(v)
+	}
+	return v
+}
+
+// environment reads OSSIAN_PORT for --port and so on. Other OSSIAN_ variables are
+// none of ours: Kubernetes makes some for a service of this name, even OSSIAN_PORT.
+func (c *Config) environment(env []string) map[string]*value {
+	given := map[string]*value{}
+	for _, kv := range env {
+		key, v, _ := strings.Cut(kv, "=")
+		name, ours := strings.CutPrefix(key, "OSSIAN_")
+		if !ours || v == "" {
+			continue
+		}
+		r, off := c.lookup(strings.ToLower(name))
+		if r == nil || r.accepted || r.command || off {
+			continue
+		}
+		if r.name == "port" && strings.HasPrefix(v, "tcp://") {
+			c.Notes = append(c.Notes, "OSSIAN_PORT is Kubernetes' address of a service, not a port: ignored")
+			continue
+		}
+		items := one(v)
+		if r.kind == list {
+			items = strings.Fields(v)
+		}
+		given[r.name] = &value{texts: items, origin: "environment " + key}
+	}
+	return given
+}

@@ -1,0 +1,263 @@
+// Package config turns flags, environment and a YAML file into the settings of
+// `ossian serve`, remembers where each value came from, and says what flags of
+// vLLM mean here. Its users need not know spellings, precedence, vLLM's argument
+// language or YAML.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/wire"
+)
+
+// Settings are the values in force. Zero means automatic where a comment says so.
+type Settings struct {
+	Model       string   // name or path; "" = the default model
+	ServedNames []string // names that requests may use; nil = the model's own
+
+	Host           string
+	Port           int      // 0 = any free one
+	APIKeys        []string // nil = no key needed
+	Insecure       bool     // other machines may connect without a key
+	AllowedHosts   []string // of the Host header besides this machine's; "*" = all
+	AllowedOrigins []string // CORS; nil = off
+
+	Threads        int     // 0 = all
+	MaxModelLen    int     // tokens; 0 = the checkpoint's, or what fits
+	MaxNumSeqs     int     // sequences per step; 0 = what fits, at most 256
+	MaxBatchTokens int     // new tokens per step; 0 = the device's choice
+	KVBlocks       int     // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
+	KVCacheDType   string  // auto, bf16, f32, fp8
+	MemoryShare    float64 // of the available memory that may be planned for; 0 = all
+	PrefixCaching  bool
+	Overlap        bool // plan a step while another runs, where the device can
+	Activations    int  // bits; 0 = automatic
+	Exact          bool
+	Verify         bool // look for damage before use
+
+	StreamInterval    int // tokens per chunk at most, after the first
+	Seed              *int64
+	CheckpointSampler bool // sampling defaults from the checkpoint's generation config
+	ReasoningField    wire.ReasoningField
+	Strict            bool // refuse unknown request fields
+
+	DrainTimeout  time.Duration
+	MetricsPrefix string
+	HiddenMetrics bool
+	LogLevel      string // debug, info, warn, error
+	LogFormat     string // auto, text, json
+	AccessLog     bool
+
+	Limits  *limits.Set
+	Explain bool // print the settings and end
+}
+
+// Config is what Load found.
+type Config struct {
+	Settings
+	Notes []string // lines to print: warnings, and what accepted flags mean here
+
+	rows   []row
+	values map[string]*value
+}
+
+// value is the text of one setting with its origin.
+type value struct {
+	texts  []string // one, or the items of a list
+	origin string   // "default", "command line", "file tuned.yaml", "environment OSSIAN_PORT"
+	reason string   // why it is so; for the default the row's
+}
+
+// Source is where settings come from. Later ones win: defaults, File named by
+// --config, Env, Args.
+type Source struct {
+	Args     []string                          // behind the subcommand
+	Env      []string                          // as os.Environ returns it
+	ReadFile func(name string) ([]byte, error) // reads the file of --config; nil = os.ReadFile
+}
+
+// ErrHelp is returned by Load for --help and -h.
+var ErrHelp = errors.New("help requested")
+
+// Load reads, merges and checks the settings. Nothing is applied when it returns
+// an error.
+func Load(src Source) (*Config, error) {
+	c := &Config{rows: rows(), values: map[string]*value{}}
+	given, err := c.arguments(src.Args)
+	if err != nil {
+		return nil, err
+	}
+	fromFile := map[string]*value{}
+	if src.ReadFile == nil {
+		src.ReadFile = os.ReadFile
+	}
+	if f := given["config"]; f != nil {
+		if fromFile, err = c.file(f.texts[0], src.ReadFile); err != nil {
+			return nil, err
+		}
+	}
+	fromEnv := c.environment(src.Env)
+	for i := range c.rows {
+		r := &c.rows[i]
+		v := &value{texts: r.def, origin: "default", reason: r.why}
+		for _, source := range []map[string]*value{fromFile, fromEnv, given} { // the last wins
+			if found := source[r.name]; found != nil {
+				v = found
+			}
+		}
+		c.values[r.name] = v
+		if err := c.apply(r, v); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.check()
+}
+
+// apply parses a value and stores it, or notes what an accepted flag means.
+func (c *Config) apply(r *row, v *value) error {
+	p, err := r.parse(v.texts)
+	if err == nil && r.set != nil {
+		err = r.set(&c.Settings, p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s (%s): %w", shown(r, v.texts), v.origin, err)
+	}
+	if v.origin != "default" && r.note != "" {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: %s", shown(r, v.texts), r.note))
+	}
+	return nil
+}
+
+// shown is a flag with its value as it may be printed.
+func shown(r *row, texts []string) string {
+	switch {
+	case r.kind == boolean && texts[0] == "false":
+		return "--no-" + r.name
+	case r.secret || len(texts) == 0 || r.kind == boolean && texts[0] == "true":
+		return "--" + r.name
+	}
+	return "--" + r.name + " " + printable(strings.Join(texts, " "))
+}
+
+// check finds values that contradict each other.
+func (c *Config) check() error {
+	s := &c.Settings
+	if !loopback(s.Host) && len(s.APIKeys) == 0 {
+		if !s.Insecure {
+			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", s.Host)
+		}
+		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+s.Host+" may use this server")
+	}
+	for _, pair := range []struct {
+		flag string
+		id   limits.ID
+	}{{"max-queue", limits.Queue}, {"max-logprobs", limits.TopLogprobs}} {
+		v := c.values[pair.flag]
+		if n, _ := limits.ParseInt(v.texts[0]); v.origin != "default" && n >= 0 && c.Limits[pair.id] != n {
+			return fmt.Errorf("--%s %d (%s) and --limit %s=%d contradict each other", pair.flag, n, v.origin, pair.id, c.Limits[pair.id])
+		}
+	}
+	return nil
+}
+
+// Explain writes each value with its origin and reason.
+func (c *Config) Explain(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SETTING\tVALUE\tORIGIN\tREASON")
+	for i := range c.rows {
+		r, v := &c.rows[i], c.values[c.rows[i].name]
+		if r.accepted && v.origin == "default" || r.command {
+			continue
+		}
+		reason := v.reason
+		if reason == "" {
+			reason = r.note
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.name, printed(r, v.texts), v.origin, reason)
+	}
+	for _, id := range limits.All() {
+		l := id.Info()
+		origin := "default"
+		if c.Limits[id] != l.Default {
+			origin = "given"
+		}
+		fmt.Fprintf(t, "limit %s\t%s\t%s\tprotects %s\n", l.Name, limits.Format(l.Unit, c.Limits[id]), origin, l.Protects)
+	}
+	return t.Flush()
+}
+
+func printed(r *row, texts []string) string {
+	switch {
+	case len(texts) == 0 || len(texts) == 1 && texts[0] == "":
+		return "-"
+	case r.secret:
+		return fmt.Sprintf("%d set", len(texts))
+	}
+	return printable(strings.Join(texts, " "))
+}
+
+// printable is s, quoted if a terminal would act on something in it.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// Resolve says what an automatic setting came to, for Explain: its value, and
+// the fact it follows from.
+func (c *Config) Resolve(name, text, reason string) {
+	v := c.values[name]
+	if v == nil {
+		panic(fmt.Sprintf("config: no setting is named %q", name))
+	}
+	origin := v.origin
+	if origin == "default" {
+		origin = "automatic"
+	}
+	c.values[name] = &value{texts: []string{text}, origin: origin, reason: reason}
+}
+
+// Origin returns where a setting comes from: "default", "command line", "file …",
+// "environment …".
+func (c *Config) Origin(name string) string { return c.values[name].origin }
+
+// Usage returns the flags for --help.
+func Usage() string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	all := rows()
+	for _, r := range all {
+		if !r.accepted {
+			fmt.Fprintf(t, "  --%s\t%s\n", r.usage(), r.help)
+		}
+	}
+	_ = t.Flush()
+	var accepted []string
+	for _, r := range all {
+		if r.accepted {
+			accepted = append(accepted, "--"+r.name)
+		}
+	}
+	slices.Sort(accepted)
+	b.WriteString("\nAccepted as vLLM has them, with a line that says what they mean here:\n")
+	line := " "
+	for _, name := range accepted {
+		if len(line)+len(name) > 100 {
+			b.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + name
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}

@@ -1,0 +1,227 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	maxFile  = 1 << 20
+	maxNodes = 100_000 // of a value, aliases followed: a file of 1 KB can name millions
+)
+
+// file reads settings from a YAML file by vLLM's rules (dependencies.md 5).
+func (c *Config) file(name string, read func(string) ([]byte, error)) (map[string]*value, error) {
+	if ext := strings.ToLower(filepath.Ext(name)); ext != ".yaml" && ext != ".yml" {
+		return nil, fmt.Errorf("--config %s: a file named *.yaml or *.yml expected", name)
+	}
+	data, err := read(name)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	given, err := c.yaml(data, "file "+filepath.Base(name))
+	if err != nil {
+		return nil, fmt.Errorf("--config %s: %w", name, err)
+	}
+	return given, nil
+}
+
+func (c *Config) yaml(data []byte, origin string) (map[string]*value, error) {
+	root, err := parseYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	given := map[string]*value{}
+	if root == nil {
+		return given, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: a mapping of flag names to values expected", root.Line)
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, v := root.Content[i], root.Content[i+1]
+		if err := c.entry(given, lines, key, v, origin); err != nil {
+			return nil, fmt.Errorf("line %d: %w", key.Line, err)
+		}
+	}
+	return given, nil
+}
+
+// parseYAML returns the root of the only document, nil for an empty file.
+func parseYAML(data []byte) (*yaml.Node, error) {
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%d bytes, at most %d expected", len(data), maxFile)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	switch err := dec.Decode(&doc); {
+	case err == io.EOF:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := dec.Decode(new(yaml.Node)); err != io.EOF {
+		return nil, errors.New("one YAML document expected, found more")
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
+		return nil, nil
+	}
+	if root := doc.Content[0]; root.Kind != yaml.ScalarNode || root.Value != "" {
+		return root, nil
+	}
+	return nil, nil
+}
+
+// entry adds one key: true is the bare flag, false its no- form, a list its items,
+// a mapping its JSON, anything else its text.
+func (c *Config) entry(given map[string]*value, lines map[string]int, key, v *yaml.Node, origin string) error {
+	if key.Kind != yaml.ScalarNode {
+		return errors.New("a flag's name expected")
+	}
+	r, off := c.lookup(key.Value)
+	if r == nil || r.name == "config" {
+		return fmt.Errorf("unknown key %.60q%s", key.Value, nearest(strings.ReplaceAll(key.Value, "_", "-"), c.known("")))
+	}
+	if at := lines[r.name]; at != 0 {
+		return fmt.Errorf("%s is given twice, before in line %d", r.name, at)
+	}
+	lines[r.name] = key.Line
+	v = followed(v)
+	s := scalarOf(v)
+	switch {
+	case s.null:
+		return fmt.Errorf("%s has no value; leave the key out for the default", r.name)
+	case s.err != nil:
+		return fmt.Errorf("%s: %w", r.name, s.err)
+	case v.Kind == yaml.ScalarNode && s.boolean && r.kind != boolean:
+		if s.text == "True" {
+			return fmt.Errorf("%s needs a value, found true", r.name)
+		}
+		return nil // no flag of that name: nothing
+	case r.kind == boolean && !(v.Kind == yaml.ScalarNode && s.boolean):
+		return fmt.Errorf("%s: true or false expected", r.name)
+	case off && s.text == "False":
+		return nil // there is no --no-no-…
+	case r.kind == boolean:
+		return c.flip(given, r, (s.text == "True") != off, origin)
+	}
+	items, err := texts(v, s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	if v.Kind == yaml.SequenceNode && r.kind != list && len(items) > 1 {
+		return fmt.Errorf("%s: one value expected, found a list of %d", r.name, len(items))
+	}
+	if len(items) > 0 {
+		given[r.name] = &value{texts: items, origin: origin}
+	}
+	return nil
+}
+
+// followed is v, or what an alias stands for.
+func followed(v *yaml.Node) *yaml.Node {
+	for v.Kind == yaml.AliasNode && v.Alias != nil {
+		v = v.Alias
+	}
+	return v
+}
+
+// texts returns a value as the arguments that it stands for.
+func texts(v *yaml.Node, s scalarValue) ([]string, error) {
+	budget := maxNodes
+	switch v.Kind {
+	case yaml.SequenceNode:
+		var items []string
+		for _, item := range v.Content {
+			item = followed(item)
+			s := scalarOf(item)
+			switch {
+			case s.err != nil:
+				return nil, s.err
+			case s.null:
+				return nil, errors.New("an item has no value")
+			case item.Kind == yaml.ScalarNode:
+				items = append(items, s.text)
+			default:
+				text, err := jsonOf(item, &budget)
+				if err != nil {
+					return nil, err
+				}
+				items = append(items, text)
+			}
+		}
+		return items, nil
+	case yaml.MappingNode:
+		text, err := jsonOf(v, &budget)
+		return one(text), err
+	}
+	return one(s.text), nil
+}
+
+// jsonOf writes a node as JSON, members in the file's order.
+func jsonOf(v *yaml.Node, budget *int) (string, error) {
+	b, err := appendJSON(nil, v, budget, 0)
+	return string(b), err
+}
+
+func appendJSON(dst []byte, v *yaml.Node, budget *int, depth int) ([]byte, error) {
+	v = followed(v)
+	if *budget--; *budget < 0 || depth > 64 {
+		return nil, fmt.Errorf("more than %d values, or nested deeper than 64 levels", maxNodes)
+	}
+	var err error
+	switch v.Kind {
+	case yaml.MappingNode:
+		dst = append(dst, '{')
+		for i := 0; i+1 < len(v.Content); i += 2 {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			key := followed(v.Content[i])
+			if key.Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("line %d: a key must be a text", key.Line)
+			}
+			dst = append(appendText(dst, key.Value), ':')
+			if dst, err = appendJSON(dst, v.Content[i+1], budget, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, '}'), nil
+	case yaml.SequenceNode:
+		dst = append(dst, '[')
+		for i, item := range v.Content {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendJSON(dst, item, budget, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
+	}
+	s := scalarOf(v)
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.null:
+		return append(dst, "null"...), nil
+	case s.boolean:
+		return append(dst, strings.ToLower(s.text)...), nil
+	case s.number && json.Valid([]byte(s.text)):
+		return append(dst, s.text...), nil
+	}
+	return appendText(dst, s.text), nil
+}
+
+func appendText(dst []byte, s string) []byte {
+	b, _ := json.Marshal(s) // strings always can
+	return append(dst, b...)
+}

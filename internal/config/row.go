@@ -1,0 +1,186 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/limits"
+)
+
+// kind says how the text of a setting is read.
+type kind uint8
+
+const (
+	text kind = iota
+	boolean
+	integer // with vLLM's suffixes
+	float
+	list
+	duration
+	object // JSON
+)
+
+// row is one setting: everything that is known about it.
+type row struct {
+	name     string
+	kind     kind
+	def      []string
+	min, max float64  // integer, float
+	values   []string // text: what is allowed, nil = anything; integer: words that mean 0
+	help     string
+	why      string // the reason of the default
+	note     string // printed when given: what the flag means here
+	accepted bool   // of vLLM, without effect here
+	command  bool   // says what to do, not how: not explained
+	secret   bool   // never printed
+	set      func(*Settings, parsed) error
+}
+
+// parsed is the value of a setting by kind.
+type parsed struct {
+	text string
+	list []string
+	n    int
+	f    float64
+	b    bool
+	d    time.Duration
+}
+
+func (r *row) parse(texts []string) (p parsed, err error) {
+	if r.kind == list {
+		p.list = texts
+		return p, nil
+	}
+	if len(texts) == 0 {
+		return p, nil
+	}
+	p.text = texts[0]
+	switch r.kind {
+	case text:
+		if r.values != nil && !slices.Contains(r.values, p.text) {
+			return p, fmt.Errorf("%s expected", oneOf(r.values))
+		}
+	case boolean:
+		if p.b, err = strconv.ParseBool(p.text); err != nil {
+			return p, errors.New("true or false expected")
+		}
+	case integer:
+		if slices.Contains(r.values, p.text) {
+			return p, nil
+		}
+		n, err := limits.ParseInt(p.text)
+		if err != nil {
+			return p, err
+		}
+		p.n = int(n)
+		return p, r.within(float64(n))
+	case float:
+		if p.f, err = strconv.ParseFloat(p.text, 64); err != nil {
+			return p, errors.New("a number expected")
+		}
+		return p, r.within(p.f)
+	case duration:
+		if p.d, err = time.ParseDuration(p.text); err != nil {
+			var seconds float64 // a plain number is seconds, as vLLM's timeouts are
+			if seconds, err = strconv.ParseFloat(p.text, 64); err != nil || !(seconds < 1e9) {
+				return p, errors.New("a time such as 30s or 2m expected")
+			}
+			p.d = time.Duration(seconds * float64(time.Second))
+		}
+		return p, r.within(p.d.Seconds())
+	case object:
+		if !json.Valid([]byte(p.text)) {
+			return p, errors.New("JSON expected")
+		}
+	}
+	return p, nil
+}
+
+func (r *row) within(v float64) error {
+	if v >= r.min && v <= r.max {
+		return nil
+	}
+	if r.min == r.max {
+		return fmt.Errorf("only %v is possible: %s", r.min, r.note)
+	}
+	return fmt.Errorf("%s to %s expected", plainNumber(r.min), plainNumber(r.max))
+}
+
+func plainNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+func oneOf(values []string) string {
+	if len(values) == 1 {
+		return values[0]
+	}
+	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
+}
+
+func (r *row) usage() string {
+	switch {
+	case r.kind == boolean && len(r.def) > 0 && r.def[0] == "true":
+		return "[no-]" + r.name
+	case r.kind == boolean:
+		return r.name
+	case r.kind == text && r.values != nil:
+		return r.name + " " + strings.Join(r.values, "|")
+	}
+	return r.name + " " + map[kind]string{text: "TEXT", integer: "N", float: "X", list: "A [B …]", duration: "TIME", object: "JSON"}[r.kind]
+}
+
+// loopback reports whether only this machine can reach host.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil && a.IsLoopback()
+}
+
+// nearest returns " (nearest: --x)" for the known name that is least unlike name,
+// "" if none is similar.
+func nearest(name string, known []string) string {
+	best, least := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		if d := distance(name, k, least); d < least {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance counts insertions, deletions, replacements and swaps of neighbours; it
+// returns most if there are at least as many.
+func distance(a, b string, most int) int {
+	if len(a) > 64 || len(b) > 64 {
+		return most
+	}
+	var rows [3][65]int
+	before, last, row := &rows[0], &rows[1], &rows[2]
+	for j := range len(b) + 1 {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			d := last[j-1]
+			if a[i-1] != b[j-1] {
+				d = 1 + min(d, last[j], row[j-1])
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, before[j-2]+1)
+			}
+			row[j] = d
+		}
+		before, last, row = last, row, before
+	}
+	return min(last[len(b)], most)
+}

@@ -1,0 +1,264 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"ossian/internal/limits"
+	"ossian/internal/wire"
+)
+
+const (
+	anyCount = math.MaxInt32
+	day      = 24 * 3600.0 // seconds
+)
+
+func one(s string) []string { return []string{s} }
+
+// rows is the table of settings, in the order in which they are explained.
+func rows() []row {
+	return append(append(append(networkRows(), engineRows()...), replyRows()...), vllmRows()...)
+}
+
+func networkRows() []row {
+	return []row{
+		{name: "model", help: "name or path; also the first argument without a flag", why: "no model was named",
+			set: func(s *Settings, p parsed) error { s.Model = p.text; return nil }},
+		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported", why: "the model's own name",
+			set: func(s *Settings, p parsed) (err error) { s.ServedNames, err = names(p.list, "a name"); return err }},
+		{name: "host", def: one("127.0.0.1"), help: "address to listen on", why: "only this machine can connect",
+			set: func(s *Settings, p parsed) error {
+				if s.Host = p.text; s.Host == "" || strings.ContainsAny(s.Host, " /") {
+					return errors.New("an address expected; 0.0.0.0 = all of this machine's")
+				}
+				return nil
+			}},
+		{name: "port", kind: integer, def: one("8000"), max: 65535, help: "0 = any free one", why: "as vLLM",
+			set: func(s *Settings, p parsed) error { s.Port = p.n; return nil }},
+		{name: "api-key", kind: list, secret: true, help: "keys that clients must send one of; better in OSSIAN_API_KEY, which other users cannot see", why: "only this machine can connect",
+			set: func(s *Settings, p parsed) (err error) { s.APIKeys, err = keys(p.list); return err }},
+		{name: "insecure", kind: boolean, def: one("false"), help: "let other machines connect without a key",
+			set: func(s *Settings, p parsed) error { s.Insecure = p.b; return nil }},
+		{name: "allowed-hosts", kind: list, help: "further names of this server in the Host header; * = all", why: "against pages that make a browser send requests here",
+			set: func(s *Settings, p parsed) (err error) { s.AllowedHosts, err = names(p.list, "a host"); return err }},
+		{name: "allowed-origins", kind: list, help: "web pages that may send requests (CORS); * = all", why: "no page may",
+			set: func(s *Settings, p parsed) (err error) { s.AllowedOrigins, err = origins(p.list); return err }},
+		{name: "max-queue", kind: integer, def: one("1024"), min: 1, max: 1 << 20, help: "requests that wait at most; beyond them 429", why: "bounded waiting",
+			set: func(s *Settings, p parsed) error { s.limits()[limits.Queue] = int64(p.n); return nil }},
+		{name: "drain-timeout", kind: duration, def: one("30s"), max: day, help: "how long requests may finish after SIGTERM", why: "Kubernetes kills 30 s after it asked, unless told otherwise",
+			set: func(s *Settings, p parsed) error { s.DrainTimeout = p.d; return nil }},
+		{name: "log-level", def: one("info"), values: []string{"debug", "info", "warn", "error"}, help: "what is logged", why: "no prompts, outputs or keys at any level",
+			set: func(s *Settings, p parsed) error { s.LogLevel = p.text; return nil }},
+		{name: "log-format", def: one("auto"), values: []string{"auto", "text", "json"}, help: "auto = text on a terminal, else json",
+			set: func(s *Settings, p parsed) error { s.LogFormat = p.text; return nil }},
+		{name: "config", help: "YAML file with flag names as keys", command: true},
+		{name: "explain", kind: boolean, def: one("false"), help: "print every setting with origin and reason, then end", command: true,
+			set: func(s *Settings, p parsed) error { s.Explain = p.b; return nil }},
+	}
+}
+
+func engineRows() []row {
+	return []row{
+		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all", why: "all that this process may use",
+			set: func(s *Settings, p parsed) error { s.Threads = p.n; return nil }},
+		{name: "max-model-len", kind: integer, def: one("0"), values: []string{"auto"}, min: -1, max: anyCount, help: "tokens of context; 0 = the checkpoint's, or as many as fit", why: "the checkpoint's, or as many as fit",
+			set: func(s *Settings, p parsed) error { s.MaxModelLen = max(p.n, 0); return nil }},
+		{name: "max-num-seqs", kind: integer, def: one("0"), max: 65536, help: "requests that run at once; 0 = as many as fit, at most 256", why: "as many as fit, at most 256",
+			set: func(s *Settings, p parsed) error { s.MaxNumSeqs = p.n; return nil }},
+		{name: "max-num-batched-tokens", kind: integer, def: one("0"), max: anyCount, help: "new tokens per step; 0 = 512", why: "longer steps delay others, shorter ones waste weights read",
+			set: func(s *Settings, p parsed) error { s.MaxBatchTokens = p.n; return nil }},
+		{name: "num-gpu-blocks-override", kind: integer, def: one("0"), max: anyCount, help: "blocks of KV memory; 0 = from the memory plan", why: "from the memory plan",
+			set: func(s *Settings, p parsed) error { s.KVBlocks = p.n; return nil }},
+		{name: "kv-cache-dtype", def: one("auto"), values: []string{"auto", "bf16", "bfloat16", "f32", "float32", "fp8", "fp8_e4m3"}, help: "keys and values as auto (bf16), bf16, f32 or fp8", why: "bf16: the checkpoint's precision",
+			note: "keys and values are kept in this form, sums are float32; fp8 is E4M3 and changes logits slightly",
+			set: func(s *Settings, p parsed) error {
+				s.KVCacheDType = map[string]string{"bfloat16": "bf16", "float32": "f32", "fp8_e4m3": "fp8"}[p.text]
+				if s.KVCacheDType == "" {
+					s.KVCacheDType = p.text
+				}
+				return nil
+			}},
+		{name: "gpu-memory-utilization", kind: float, def: one("0"), max: 1, help: "share of the available memory to plan with; 0 = all of it", why: "what is available at the start may be used",
+			note: "the memory plan may take this share of what is available at the start",
+			set:  func(s *Settings, p parsed) error { s.MemoryShare = p.f; return nil }},
+		{name: "enable-prefix-caching", kind: boolean, def: one("true"), help: "keep the KV of prompts that begin alike", why: "same tokens either way, less to compute",
+			set: func(s *Settings, p parsed) error { s.PrefixCaching = p.b; return nil }},
+		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
+			note: "the next step is planned while one runs, where the device can; same tokens either way",
+			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
+		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for MXFP4, else 16", why: "8 for MXFP4, else 16",
+			set: func(s *Settings, p parsed) error {
+				if s.Activations = p.n; p.n != 0 && p.n != 8 && p.n != 16 {
+					return errors.New("0, 8 or 16 expected")
+				}
+				return nil
+			}},
+		{name: "exact", kind: boolean, def: one("false"), help: "float32 activations with quantised weights: slow, for comparisons",
+			set: func(s *Settings, p parsed) error { s.Exact = p.b; return nil }},
+		{name: "verify", kind: boolean, def: one("true"), help: "look for damage in the files before using them", why: "damage shows as nonsense, not as an error",
+			set: func(s *Settings, p parsed) error { s.Verify = p.b; return nil }},
+	}
+}
+
+func replyRows() []row {
+	return []row{
+		{name: "stream-interval", kind: integer, def: one("1"), min: 1, max: 1 << 20, help: "tokens per chunk at most, after the first", why: "every token at once",
+			set: func(s *Settings, p parsed) error { s.StreamInterval = p.n; return nil }},
+		{name: "seed", kind: integer, min: -math.MaxInt64, max: math.MaxInt64, help: "seed of requests that bring none", why: "a new one for each request",
+			set: func(s *Settings, p parsed) error {
+				if p.text != "" {
+					n := int64(p.n)
+					s.Seed = &n
+				}
+				return nil
+			}},
+		{name: "generation-config", def: one("auto"), values: []string{"auto", "vllm"}, help: "sampling defaults: auto = the checkpoint's, vllm = neutral ones", why: "the checkpoint's authors know best",
+			set: func(s *Settings, p parsed) error { s.CheckpointSampler = p.text == "auto"; return nil }},
+		{name: "reasoning-field", def: one("reasoning"), values: []string{"reasoning", "reasoning_content", "both"}, help: "name of the reasoning in chat replies", why: "OpenAI's guidance for gpt-oss",
+			set: func(s *Settings, p parsed) error { s.ReasoningField, _ = wire.ParseReasoningField(p.text); return nil }},
+		{name: "strict-requests", kind: boolean, def: one("false"), help: "refuse requests with unknown fields", why: "unknown fields are named in a header and ignored",
+			set: func(s *Settings, p parsed) error { s.Strict = p.b; return nil }},
+		{name: "max-logprobs", kind: integer, def: one("20"), min: -1, max: 1 << 20, help: "log probabilities per token at most; -1 = the whole vocabulary", why: "as OpenAI",
+			set: func(s *Settings, p parsed) error {
+				s.limits()[limits.TopLogprobs] = int64(p.n)
+				if p.n < 0 {
+					s.limits()[limits.TopLogprobs] = limits.TopLogprobs.Info().Max
+				}
+				return nil
+			}},
+		{name: "metrics-prefix", def: one("vllm"), help: "of the metrics that other servers have too", why: "dashboards and gateways know these names",
+			set: func(s *Settings, p parsed) error {
+				if s.MetricsPrefix = p.text; !isName(p.text) {
+					return errors.New("letters, digits and _ expected, a letter first")
+				}
+				return nil
+			}},
+		{name: "show-hidden-metrics", kind: boolean, def: one("false"), help: "also names that vLLM dropped",
+			set: func(s *Settings, p parsed) error { s.HiddenMetrics = p.b; return nil }},
+		{name: "limit", kind: list, help: "NAME=VALUE: another limit; --explain lists them",
+			set: func(s *Settings, p parsed) error { return s.setLimits(p.list) }},
+		{name: "access-log", kind: boolean, def: one("true"), help: "log each request: route, status, times and token counts",
+			set: func(s *Settings, p parsed) error { s.AccessLog = p.b; return nil }},
+	}
+}
+
+// accept makes the row of a vLLM flag that is not needed here. def keeps the
+// parser quiet; the value given is checked and otherwise has no effect.
+func accept(name string, k kind, note string) row {
+	r := row{name: name, kind: k, accepted: true, note: note, min: -math.MaxInt64, max: math.MaxInt64}
+	if k == boolean {
+		r.def = one("false")
+	}
+	return r
+}
+
+// only makes the row of a vLLM flag of which one value fits.
+func only(name string, n float64, note string) row {
+	return row{name: name, kind: integer, accepted: true, note: note, min: n, max: n}
+}
+
+// vllmRows are flags of recipes for vLLM: each says what it means here.
+func vllmRows() []row {
+	const oneDevice = "there is one device, and nothing to split"
+	const noGraphs = "steps are not captured as graphs on this device"
+	const fromFiles = "read from the checkpoint"
+	rows := []row{
+		only("tensor-parallel-size", 1, oneDevice), only("pipeline-parallel-size", 1, oneDevice), only("data-parallel-size", 1, oneDevice),
+		only("nnodes", 1, oneDevice), only("api-server-count", 1, "one process serves all connections"),
+		accept("enable-expert-parallel", boolean, oneDevice), accept("distributed-executor-backend", text, oneDevice),
+		accept("max-cudagraph-capture-size", integer, noGraphs), accept("cuda-graph-sizes", list, noGraphs), accept("enforce-eager", boolean, noGraphs),
+		accept("compilation-config", object, "nothing is compiled at the start: kernels are chosen by the processor's features"),
+		accept("max-seq-len-to-capture", integer, noGraphs),
+		accept("block-size", integer, "blocks have the size that the device prefers"),
+		accept("swap-space", float, "blocks that were taken back are computed again, not swapped"),
+		accept("cpu-offload-gb", float, "weights stay where the memory plan puts them"),
+		accept("enable-chunked-prefill", boolean, "prompts are always computed in chunks, between the tokens of others"),
+		accept("max-num-partial-prefills", integer, "every prompt that fits into the step may be computed in part"),
+		accept("scheduling-policy", text, "fair between keys by tokens, then priority, then arrival"),
+		accept("quantization", text, fromFiles), accept("tokenizer-mode", text, fromFiles), accept("load-format", text, fromFiles), accept("config-format", text, fromFiles),
+		accept("dtype", text, "weights keep the checkpoint's types; sums are float32"),
+		accept("trust-remote-code", boolean, "checkpoints are data: code in them is never run, so nothing needs trust"),
+		accept("enable-auto-tool-choice", boolean, "always on when a request brings tools"),
+		accept("tool-call-parser", text, "chosen by the model's family"), accept("reasoning-parser", text, "chosen by the model's family"),
+		accept("disable-log-stats", boolean, "statistics are at /metrics, not in the log"), accept("disable-log-requests", boolean, "prompts are never logged"),
+		accept("enable-log-requests", boolean, "prompts are never logged; one line per request without them is"),
+		accept("enable-prompt-tokens-details", boolean, "always in usage"), accept("enable-server-load-tracking", boolean, "always at /load"),
+		accept("enable-request-id-headers", boolean, "always sent"),
+		accept("device", text, "the best device of this build is used"),
+	}
+	level := accept("uvicorn-log-level", text, "as --log-level")
+	level.values = []string{"trace", "debug", "info", "warning", "error", "critical"}
+	level.set = func(s *Settings, p parsed) error {
+		if as, ok := map[string]string{"trace": "debug", "debug": "debug", "info": "info", "warning": "warn", "error": "error", "critical": "error"}[p.text]; ok && s.LogLevel == "info" {
+			s.LogLevel = as
+		}
+		return nil
+	}
+	quiet := accept("disable-uvicorn-access-log", boolean, "as --no-access-log")
+	quiet.set = func(s *Settings, p parsed) error { s.AccessLog = s.AccessLog && !p.b; return nil }
+	return append(rows, level, quiet)
+}
+
+// aliases are vLLM's short flags.
+var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
+	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes"}
+
+func (s *Settings) limits() *limits.Set {
+	if s.Limits == nil {
+		s.Limits = limits.Defaults()
+	}
+	return s.Limits
+}
+
+func (s *Settings) setLimits(items []string) error {
+	set := *s.limits()
+	for _, item := range items {
+		name, v, ok := strings.Cut(item, "=")
+		id, known := limits.Lookup(name)
+		switch {
+		case !known:
+			all := []string{}
+			for _, id := range limits.All() {
+				all = append(all, id.String())
+			}
+			return fmt.Errorf("no limit is named %.40q%s", name, nearest(name, all))
+		case !ok:
+			return fmt.Errorf("%s=VALUE expected", name)
+		}
+		if err := set.Parse(id, v); err != nil {
+			return err
+		}
+	}
+	*s.Limits = set
+	return nil
+}
+
+// names refuses empty names and control characters, which logs and headers would show.
+func names(items []string, what string) ([]string, error) {
+	for _, n := range items {
+		if n == "" || strings.ContainsFunc(n, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return nil, fmt.Errorf("%.40q is not %s", n, what)
+		}
+	}
+	return items, nil
+}
+
+func keys(items []string) ([]string, error) {
+	for _, k := range items {
+		if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return nil, errors.New("a key must have visible ASCII characters, and at least one")
+		}
+	}
+	return items, nil
+}
+
+func isName(s string) bool {
+	for i, c := range s {
+		if !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return s != ""
+}
