@@ -114,7 +114,9 @@ func rows(t tensor.Tensor, first, n int) tensor.Tensor {
 	size := len(t.Data) / t.Shape[0]
 	t.Data = t.Data[first*size : (first+n)*size]
 	t.Shape = append([]int{n}, t.Shape[1:]...)
-	t.Drop = dropper(t.Data)
+	if t.Drop != nil { // mapped
+		t.Drop = dropper(t.Data)
+	}
 	return t
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -39,6 +40,7 @@ type Model struct {
 	Unknown []string // stored tensors that nothing uses, sorted
 	Sealed  bool     // a seal lies beside the model: Verify checks every byte
 
+	fsys   fs.FS // nil = the operating system's
 	stored map[string]stored
 	maps   []*file
 	read   []string // every file that Open read, for Seal
@@ -60,21 +62,45 @@ func Open(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
+	m := newModel(path)
+	open := m.openGGUF
 	if info.IsDir() {
-		err = m.openDir()
-	} else {
-		err = m.openGGUF()
+		open = m.openDir
 	}
-	if err == nil {
-		err = m.finish()
-	}
-	if err != nil {
-		return nil, errors.Join(err, m.Close())
+	if err := m.openBy(open); err != nil {
+		return nil, err
 	}
 	_, err = os.Stat(m.sealPath())
 	m.Sealed = err == nil
 	return m, nil
+}
+
+// OpenFS opens the model whose Hugging Face directory is the top of fsys, such as
+// one that is part of the program, in one safetensors file. name is its name and,
+// in errors, its path. Files are read whole; Verify looks at values only.
+func OpenFS(fsys fs.FS, name string) (*Model, error) {
+	m := newModel(name)
+	m.fsys = fsys
+	if err := m.openBy(m.openDir); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func newModel(path string) *Model {
+	return &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
+}
+
+// openBy closes m when it cannot be opened.
+func (m *Model) openBy(open func() error) error {
+	err := open()
+	if err == nil {
+		err = m.finish()
+	}
+	if err != nil {
+		err = errors.Join(err, m.Close())
+	}
+	return err
 }
 
 // Close unmaps the files. Tensors must not be read afterwards.
@@ -89,7 +115,11 @@ func (m *Model) Close() error {
 
 // openMap maps a file with tensors.
 func (m *Model) openMap(path string) (*file, error) {
-	f, err := openFile(path)
+	open := openFile
+	if m.fsys != nil {
+		open = m.loadFile
+	}
+	f, err := open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = incomplete(path, "the file is missing, though the checkpoint refers to it; fetch it again")
@@ -105,7 +135,7 @@ func (m *Model) openMap(path string) (*file, error) {
 // nil when it does not exist.
 func (m *Model) small(name string, limit int64) ([]byte, error) {
 	path := filepath.Join(m.Path, name)
-	info, err := os.Stat(path)
+	info, err := m.stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -118,17 +148,27 @@ func (m *Model) small(name string, limit int64) ([]byte, error) {
 	if info.Size() > limit {
 		return nil, unsupported(path, "size", fmt.Sprintf("at most %d bytes", limit), info.Size())
 	}
+	m.read = append(m.read, path)
+	if m.fsys != nil {
+		return fs.ReadFile(m.fsys, name)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	m.read = append(m.read, path)
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, err
 	}
 	return data, nil
+}
+
+func (m *Model) stat(path string) (fs.FileInfo, error) {
+	if m.fsys != nil {
+		return fs.Stat(m.fsys, filepath.Base(path))
+	}
+	return os.Stat(path)
 }
 
 func (m *Model) add(list []stored) error {

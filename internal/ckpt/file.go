@@ -2,17 +2,20 @@ package ckpt
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 
 	"ossian/internal/tensor"
 )
 
-// A file is one mapped file with tensors. Its data must not be read after close.
+// A file is one file with tensors, mapped or, from an fs.FS, in memory. Its data
+// must not be read after close.
 type file struct {
 	path  string
 	data  []byte
-	disk  *os.File // for reading around the mapping, which faults when the file was cut
+	disk  *os.File // for reading around the mapping, which faults when the file was cut; nil = in memory
 	unmap func() error
 }
 
@@ -38,6 +41,12 @@ func openFile(path string) (*file, error) {
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)
 	}
 	return f, nil
+}
+
+// loadFile reads a file of m.fsys.
+func (m *Model) loadFile(path string) (*file, error) {
+	data, err := fs.ReadFile(m.fsys, filepath.Base(path))
+	return &file{path: path, data: data}, err
 }
 
 func (f *file) close() error {
@@ -71,10 +80,15 @@ func (s *stored) error(k Kind, problem, want string, got any) error {
 // view returns s without copying.
 func (s *stored) view() tensor.Tensor {
 	data := s.file.data[s.offset : s.offset+s.size]
-	return tensor.Tensor{Name: s.name, DType: s.dtype, Shape: s.shape, Data: data, Drop: dropper(data)}
+	t := tensor.Tensor{Name: s.name, DType: s.dtype, Shape: s.shape, Data: data}
+	if s.file.disk != nil {
+		t.Drop = dropper(data)
+	}
+	return t
 }
 
-func dropper(data []byte) func() { return func() { dropPages(data) } }
+// dropper returns what lets pages of a mapping go. It would clear other memory.
+func dropper(mapped []byte) func() { return func() { dropPages(mapped) } }
 
 // product multiplies dims and reports whether the result fits 62 bits.
 func product[T int | uint64](dims ...T) (int64, bool) {

@@ -93,8 +93,11 @@ func (a *assembler) blocks(shape []int, name, blocks, scales string) tensor.Tens
 	if a.err != nil {
 		return tensor.Tensor{}
 	}
-	return tensor.Tensor{Name: data.Name, DType: tensor.MXFP4HF, Shape: shape, Data: data.Data, Scales: scale.Data,
-		Drop: func() { data.Drop(); scale.Drop() }}
+	t := tensor.Tensor{Name: data.Name, DType: tensor.MXFP4HF, Shape: shape, Data: data.Data, Scales: scale.Data}
+	if data.Drop != nil && scale.Drop != nil {
+		t.Drop = func() { data.Drop(); scale.Drop() }
+	}
+	return t
 }
 
 // experts stacks the matrices of one projection of all experts.

@@ -599,3 +599,34 @@ func TestScannerAgreesWithJSON(t *testing.T) {
 		}
 	}
 }
+
+// A directory inside the program gives the same model as one on disk.
+func TestOpenFS(t *testing.T) {
+	path := writeSynth(t, "gpt-oss-tiny", synth.Options{})
+	want := mustOpen(t, path)
+	got, err := OpenFS(os.DirFS(path), "built-in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameParams(t, got, want)
+	if got.Spec.Name != "built-in" || got.Sealed || got.Template != want.Template || !slices.Equal(got.Stops, want.Stops) {
+		t.Errorf("name %q, sealed %v, stops %v", got.Spec.Name, got.Sealed, got.Stops)
+	}
+	for _, p := range got.Params {
+		if p.Drop != nil { // would clear memory of the program
+			t.Errorf("%s can be dropped", p.Name)
+		}
+	}
+	if err := got.Verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(filepath.Join(path, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFS(os.DirFS(path), "built-in"); err == nil || !strings.Contains(err.Error(), "model.safetensors") {
+		t.Errorf("without weights: %v", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,7 +84,7 @@ func (m *Model) openShards() (where string, err error) {
 	}
 	where = filepath.Join(m.Path, "model.safetensors")
 	files := []string{where}
-	if _, err := os.Stat(where); errors.Is(err, os.ErrNotExist) {
+	if _, err := m.stat(where); errors.Is(err, os.ErrNotExist) && m.fsys == nil {
 		where = m.Path
 		if files, err = filepath.Glob(filepath.Join(escapeGlob(m.Path), "*.safetensors")); err != nil || len(files) == 0 {
 			return where, m.notAModel("*.safetensors")
@@ -113,7 +114,11 @@ func escapeGlob(path string) string {
 // notAModel says what is wrong with a directory that lacks a file, telling one of
 // executable pickles and one that holds a GGUF file from an incomplete one.
 func (m *Model) notAModel(missing string) error {
-	entries, err := os.ReadDir(m.Path)
+	var entries []fs.DirEntry
+	var err error
+	if m.fsys == nil {
+		entries, err = os.ReadDir(m.Path)
+	}
 	for _, e := range entries {
 		switch filepath.Ext(e.Name()) {
 		case ".bin", ".pt", ".pth", ".ckpt":
