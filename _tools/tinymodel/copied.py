@@ -1,7 +1,7 @@
 """Values that a model has to copy: names, words, numbers, codes."""
 import json
 
-from words import vocabulary
+from words import TRAIN, vocabulary
 
 ONSETS = "b c d f g h j k l m n p r s t v w z br cr dr fl gr kl pl pr sh sl st th tr".split()
 NUCLEI = "a e i o u ai ea ee ia oo ou".split()
@@ -10,10 +10,31 @@ MAILS = {"train": ["mail.org", "post.net", "web.com"], "heldout": ["letters.info
 ENDINGS = {"train": ["go", "txt", "csv", "md", "json", "py"], "heldout": ["yaml", "log", "html"]}
 
 
+def _chunks():
+    """Pieces of two to four letters of the training words."""
+    words = {p for kind, list_ in TRAIN.items() if kind != "object" for w in list_ for p in w.lower().replace("_", " ").split()}
+    return sorted({w[i:i + n] for w in words if w.isalpha() for n in (2, 3, 4) for i in range(len(w) - n + 1)})
+
+
+CHUNKS = _chunks()
+
+
 def pseudo(r, syllables=0):
-    """A word that means nothing, so that copying does not depend on knowing it."""
+    """A word that means nothing, so that copying does not depend on knowing it:
+    syllables, or pieces of other words, which break every habit of spelling."""
     n = syllables or r.choice((1, 2, 2, 3))
+    if r.random() < 0.5:
+        return "".join(r.choice(CHUNKS) for _ in range(n))
     return "".join(r.choice(ONSETS) + r.choice(NUCLEI) + (r.choice(CODAS) if i == n - 1 else "") for i in range(n))
+
+
+def pick(r, split, *kinds):
+    """A word of the vocabulary, or one that means nothing. Most of those in
+    training mean nothing: with words that come back it would learn to spell them
+    by heart and not to copy."""
+    if r.random() < (0.6 if split == "train" else 0.12):
+        return pseudo(r, 2)
+    return r.choice([w for k in kinds for w in vocabulary(split)[k]])
 
 
 def integer(r, digits=4):
@@ -31,14 +52,14 @@ def number(r):
 
 def word(r, split):
     """One lower-case word."""
-    return pseudo(r) if r.random() < 0.35 else r.choice(vocabulary(split)["word"])
+    return pseudo(r) if r.random() < (0.6 if split == "train" else 0.35) else r.choice(vocabulary(split)["word"])
 
 
 def name(r, split):
     """A capitalised word or two."""
     v = vocabulary(split)
     def one():
-        if r.random() < 0.35:
+        if r.random() < (0.6 if split == "train" else 0.35):
             return pseudo(r).capitalize()
         return r.choice(v[r.choice(("name", "city"))])
     return one() if r.random() < 0.75 else one() + " " + one()

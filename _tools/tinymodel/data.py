@@ -6,6 +6,7 @@ import json
 import random
 
 import arithmetic
+import copied
 import shapes
 import talk
 import tools
@@ -13,11 +14,12 @@ from harmony import CHATGPT, IDENTITY, Group, branch_text, developer, prompt_tex
 
 EFFORTS = ("low", "medium", "high")
 INSTRUCTIONS = {
-    "train": ["Be brief.", "Be polite.", "Answer in English.", "You are a helpful assistant.", "Help the user.", "You help people at work.", "Use the tools when they fit.", "Be kind and short."],
-    "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user."],
+    "train": ["Be brief.", "Be polite.", "Answer in English.", "You are a helpful assistant.", "Help the user.", "You help people at work.", "Use the tools when they fit.", "Be kind and short.",
+              "You are {n}.", "Your name is {n}.", "You work for {n}.", "Never talk about {w}.", "You know all about {w} and {w}.", "Call the user {n}.", "The code is {x}.", "You live in {n}. {w}, {w}."],
+    "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user.", "You come from {n}.", "Do not mention {w}."],
 }
 # Share of groups by what they share.
-KINDS = {"arithmetic": 24, "tools": 34, "json_format": 6, "json": 8, "recall": 12, "talk": 12}
+KINDS = {"arithmetic": 15, "tools": 36, "json_format": 7, "json": 9, "recall": 12, "talk": 8, "repeat": 13}
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 
@@ -27,7 +29,9 @@ def head(r, effort, with_tools=False):
 
 
 def instructions(r, split):
-    return r.choice(INSTRUCTIONS[split]) if r.random() < 0.2 else ""
+    if r.random() >= 0.2:
+        return ""
+    return r.choice(INSTRUCTIONS[split]).format(n=copied.name(r, split), w=copied.word(r, split), x=copied.text(r, split))
 
 
 def pick_effort(r):
@@ -40,6 +44,8 @@ def simple(r, split, effort, kind, with_tools=False):
         if r.random() < 0.1:
             b.context = talk.between(r, split) + b.context
         return b
+    if kind == "repeat":
+        return talk.repeat_branch(r, split, effort)
     if kind == "json":
         return shapes.branch(r, split, effort)
     if kind == "recall":

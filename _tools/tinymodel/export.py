@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 import data
 import mxfp4
 from harmony import branch_text
-from model import Config, Model, causal
+from model import Config, Model, Segment
 from tokenizer import Encoder
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -79,6 +79,7 @@ def write(model, source, out):
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|startoftext|>", "eos_token": "<|return|>",
                                   "pad_token": "<|endoftext|>", "model_max_length": model.c.max_len},
     }
+    (out / "model.safetensors").chmod(0o644)  # the library makes it private
     for name, value in files.items():
         (out / name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     return sum(f.stat().st_size for f in out.iterdir() if f.name in files or f.suffix in (".safetensors", ".jinja") or f.name == "tokenizer.json")
@@ -99,7 +100,7 @@ def check(config, directory, tokens, golden=None):
     logits of the training model, read by the Go comparison."""
     import transformers
     ids = sample_ids(Encoder(directory / "tokenizer.json"), tokens)
-    ours, _ = stored(config, load_file(directory / "model.safetensors"))(torch.tensor([ids]), *causal(len(ids)))
+    ours, _ = stored(config, load_file(directory / "model.safetensors"))(torch.tensor(ids), [Segment(0, len(ids))])
     other = transformers.AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager", quantization_config=transformers.Mxfp4Config(dequantize=True))
     theirs = other(torch.tensor([ids])).logits[0]

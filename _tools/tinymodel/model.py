@@ -10,6 +10,30 @@ import mxfp4
 
 
 @dataclass(frozen=True)
+class Segment:
+    """Tokens [start, end) of a flat batch, which see themselves and, before them,
+    the prefix of that many tokens from prefix_start on."""
+    start: int
+    end: int
+    prefix_start: int = 0
+    prefix: int = 0
+
+    @property
+    def length(self):
+        return self.end - self.start
+
+    def keys(self, x, last):
+        """What the segment sees of x [heads, N, dim], and last."""
+        own = x[:, self.start:self.end]
+        return torch.cat([x[:, self.prefix_start:self.prefix_start + self.prefix], own, last] if self.prefix else [own, last], 1)
+
+    def add(self, x, gradient):
+        """The reverse of keys; drops the last."""
+        x[:, self.prefix_start:self.prefix_start + self.prefix] += gradient[:, :self.prefix]
+        x[:, self.start:self.end] += gradient[:, self.prefix:-1]
+
+
+@dataclass(frozen=True)
 class Config:
     vocab: int
     hidden: int = 192
@@ -75,6 +99,51 @@ def norm(x, weight, eps):
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
+class TreeAttention(torch.autograd.Function):
+    """Softmax attention with sinks over the segments of a flat batch. Forward and
+    backward are written out, for a segment's few keys fit into the cache where a
+    mask over the whole batch would not. Each sink is one more key, whose score is
+    the sink and whose value is zero."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, sinks, segments, mask):
+        """q [N, heads, dim], already scaled; k, v [N, kv_heads, dim]; sinks [heads];
+        mask [L, L], 0 or -inf at [position, position seen]."""
+        (n, heads, dim), kv = q.shape, k.shape[1]
+        q = q.reshape(n, kv, heads // kv, dim).permute(1, 2, 0, 3).contiguous()
+        k, v = k.transpose(0, 1).contiguous(), v.transpose(0, 1).contiguous()
+        column, zero = sinks.view(kv, -1, 1), k.new_zeros(kv, 1, dim)
+        out, kept = torch.empty_like(q), []
+        for s in segments:
+            keys, values, queries = s.keys(k, zero), s.keys(v, zero), q[:, :, s.start:s.end].flatten(1, 2)
+            scores = torch.bmm(queries, keys.mT).unflatten(1, (heads // kv, -1))
+            scores[..., :-1] += mask[s.prefix:s.prefix + s.length, :s.prefix + s.length]
+            scores[..., -1] = column
+            p = scores.softmax(-1)
+            out[:, :, s.start:s.end] = torch.bmm(p.flatten(1, 2), values).unflatten(1, (heads // kv, -1))
+            kept.append(p)
+        ctx.save_for_backward(q, k, v, zero, *kept)
+        ctx.segments = segments
+        return out.permute(2, 0, 1, 3).reshape(n, heads, dim)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        q, k, v, zero, *kept = ctx.saved_tensors
+        kv, group, n, dim = q.shape
+        gradient = gradient.reshape(n, kv, group, dim).permute(1, 2, 0, 3).contiguous()
+        dq, dk, dv, dsinks = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v), q.new_zeros(kv, group)
+        for s, p in zip(ctx.segments, kept):
+            g = gradient[:, :, s.start:s.end].flatten(1, 2)
+            s.add(dv, torch.bmm(p.flatten(1, 2).mT, g))
+            dp = torch.bmm(g, s.keys(v, zero).mT).view_as(p)
+            ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
+            dsinks += ds[..., -1].sum(-1)
+            ds = ds.flatten(1, 2)
+            dq[:, :, s.start:s.end] = torch.bmm(ds, s.keys(k, zero)).unflatten(1, (group, -1))
+            s.add(dk, torch.bmm(ds.mT, q[:, :, s.start:s.end].flatten(1, 2)))
+        return dq.permute(2, 0, 1, 3).reshape(n, kv * group, dim), dk.transpose(0, 1), dv.transpose(0, 1), dsinks.flatten(), None, None
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -83,25 +152,16 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = nn.Linear(c.hidden, q), nn.Linear(c.hidden, kv), nn.Linear(c.hidden, kv), nn.Linear(q, c.hidden)
         self.sinks = nn.Parameter(torch.zeros(c.heads))
 
-    def forward(self, x, cos, sin, mask):
-        c, (b, n, _) = self.c, x.shape
-        q = rotate(self.q(x).view(b, n, c.heads, c.head_dim), cos, sin)
-        k = rotate(self.k(x).view(b, n, c.kv_heads, c.head_dim), cos, sin)
-        v = self.v(x).view(b, n, c.kv_heads, c.head_dim)
-        # The sink becomes an ordinary key of a longer head: one more component, 1
-        # in every query and 0 in every key but the sink's, and a value of zeros.
-        scale = c.head_dim ** -0.5
-        group = c.heads // c.kv_heads
-        q = F.pad(q, (0, 1), value=1.0).transpose(1, 2)
-        k = F.pad(k.repeat_interleave(group, 2), (0, 1)).transpose(1, 2)
-        sink = F.pad((self.sinks / scale).view(1, -1, 1, 1), (c.head_dim, 0)).expand(b, -1, -1, -1)
-        v = F.pad(v.repeat_interleave(group, 2), (0, 1)).transpose(1, 2)
-        a = F.scaled_dot_product_attention(q, torch.cat([k, sink], 2), F.pad(v, (0, 0, 0, 1)), attn_mask=mask, scale=scale)
-        return self.o(a[..., :-1].transpose(1, 2).reshape(b, n, -1))
+    def forward(self, x, cos, sin, segments, mask):
+        c, n = self.c, x.shape[0]
+        q = rotate(self.q(x).view(n, c.heads, c.head_dim), cos, sin)
+        k = rotate(self.k(x).view(n, c.kv_heads, c.head_dim), cos, sin)
+        v = self.v(x).view(n, c.kv_heads, c.head_dim)
+        return self.o(TreeAttention.apply(q * c.head_dim ** -0.5, k, v, self.sinks, segments, mask).flatten(1))
 
 
 def rotate(x, cos, sin):
-    """x [batch, tokens, heads, dim], pairs (i, i+dim/2)."""
+    """x [tokens, heads, dim], pairs (i, i+dim/2)."""
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
@@ -118,8 +178,7 @@ class Experts(nn.Module):
 
     def forward(self, x):
         """(output, load balance loss)"""
-        c, shape = self.c, x.shape
-        x = x.reshape(-1, c.hidden)
+        c = self.c
         logits = self.router(x)
         best, ids = logits.topk(c.top_k, -1)
         weights = best.softmax(-1)
@@ -138,7 +197,7 @@ class Experts(nn.Module):
             out.append(F.linear(gate * torch.sigmoid(c.alpha * gate) * (lift + 1), w2, b2))
         y = torch.zeros_like(x).index_add(0, rows, torch.cat(out) * weights.flatten()[order].unsqueeze(1))
         share = counts.float() / counts.sum()
-        return y.view(shape), c.experts * (share * logits.softmax(-1).mean(0)).sum()
+        return y, c.experts * (share * logits.softmax(-1).mean(0)).sum()
 
 
 class Layer(nn.Module):
@@ -148,8 +207,8 @@ class Layer(nn.Module):
         self.attn_norm, self.ffn_norm = nn.Parameter(torch.ones(c.hidden)), nn.Parameter(torch.ones(c.hidden))
         self.attention, self.experts = Attention(c), Experts(c)
 
-    def forward(self, x, cos, sin, mask):
-        x = x + self.attention(norm(x, self.attn_norm, self.eps), cos, sin, mask)
+    def forward(self, x, cos, sin, segments, mask):
+        x = x + self.attention(norm(x, self.attn_norm, self.eps), cos, sin, segments, mask)
         y, balance = self.experts(norm(x, self.ffn_norm, self.eps))
         return x + y, balance
 
@@ -177,28 +236,18 @@ class Model(nn.Module):
         for layer in self.layers:
             layer.experts.quantized = on
 
-    def forward(self, ids, positions, allowed, at=None):
-        """ids, positions [B, L]; allowed [B, L, L] says which earlier token a token
-        may see. Returns (logits at the flat places at, or everywhere; balance loss)."""
-        near = (positions.unsqueeze(2) - positions.unsqueeze(1)) < self.c.window
-        masks = [additive(allowed & near), additive(allowed)]
-        cos, sin = self.cos[positions].unsqueeze(2), self.sin[positions].unsqueeze(2)
+    def forward(self, ids, segments, at=None):
+        """ids [N]; segments cover them. Returns (logits at the places at, or
+        everywhere; balance loss)."""
+        positions = torch.cat([torch.arange(s.prefix, s.prefix + s.length) for s in segments])
+        place = torch.arange(max(s.prefix + s.length for s in segments))
+        distance = place.unsqueeze(1) - place
+        masks = [torch.zeros(distance.shape).masked_fill_((distance < 0) | (distance >= w), -math.inf) for w in (self.c.window, self.c.max_len)]
+        cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
         x, balance = F.embedding(ids, self.embed), 0.0
         for i, layer in enumerate(self.layers):
-            x, b = layer(x, cos, sin, masks[0 if self.c.windowed(i) else 1])
+            x, b = layer(x, cos, sin, segments, masks[0 if self.c.windowed(i) else 1])
             balance = balance + b
-        x = x.flatten(0, 1)
         if at is not None:
             x = x.index_select(0, at)
         return F.linear(norm(x, self.norm, self.c.eps), self.head), balance / self.c.layers
-
-
-def additive(allowed):
-    """[B, 1, L, L+1]: 0 where attention is allowed and for the sink, else -inf."""
-    mask = torch.zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
-    return F.pad(mask, (0, 1)).unsqueeze(1)
-
-
-def causal(n):
-    """positions and allowed of one plain sequence."""
-    return torch.arange(n).unsqueeze(0), torch.ones(1, n, n, dtype=torch.bool).tril()

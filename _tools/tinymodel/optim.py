@@ -7,12 +7,12 @@ def orthogonal(g, steps=5):
     (quintic; coefficients of Jordan et al., 2024). g [..., rows, columns]."""
     a, b, c = 3.4445, -4.7750, 2.0315
     turned = g.shape[-2] > g.shape[-1]
-    x = g.mT if turned else g
+    x = (g.mT if turned else g).bfloat16()  # enough, and four times as fast
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(steps):
         s = x @ x.mT
         x = a * x + (b * s + c * s @ s) @ x
-    return x.mT if turned else x
+    return (x.mT if turned else x).type_as(g)
 
 
 class Optimizer:

@@ -1,7 +1,6 @@
 """Answers in a JSON shape that the request or the response format asks for."""
 import copied
 from harmony import Branch, Message, analysis, developer, final
-from words import vocabulary
 
 ASK = {
     "train": ["Give me JSON with the keys {keys}.", "Answer in JSON with {keys}.", "Return a JSON object with the keys {keys}.", "Extract {keys} as JSON.",
@@ -31,9 +30,9 @@ def field(r, split, kind=None):
 
 
 def fields(r, split):
-    v, out = vocabulary(split), {}
+    out = {}
     for _ in range(r.choices((1, 2, 3, 4), (1, 4, 4, 2))[0]):
-        key = copied.pseudo(r, 2) if r.random() < 0.12 else r.choice(v["key"] + v["param"])
+        key = copied.pick(r, split, "key", "param")
         out[key] = field(r, split)
     return out
 

@@ -21,6 +21,8 @@ FAVOURITE = ["", "", "favourite ", "favorite "]
 
 COMMANDS = [  # name and purpose, as the help of the binary has them
     ("run", "answers a prompt on the terminal, or chats"),
+    ("serve", "offers a model to programs behind the OpenAI API"),
+    ("bench", "measures a server"),
     ("pull", "downloads a model"),
     ("inspect", "shows what a model is and whether it fits"),
     ("perplexity", "measures a model on a text"),
@@ -86,7 +88,7 @@ BEYOND = {
 
 
 def attribute(r, split):
-    a = copied.pseudo(r, 2) if r.random() < 0.12 else r.choice(vocabulary(split)["attribute"])
+    a = copied.pick(r, split, "attribute")
     return a if a == "name" else r.choice(FAVOURITE) + a
 
 
@@ -175,6 +177,16 @@ def beyond(r, split):
 def about(r, split):
     working, answer, train, heldout = r.choice(ABOUT)
     return r.choice(train if split == "train" else heldout), "The user asks about " + working, answer
+
+
+REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write {x}", "Echo {x}"], "heldout": ["Please repeat: {x}", "Please say {x}"]}
+
+
+def repeat_branch(r, split, effort):
+    """Copying and nothing else: the skill that most of the other abilities need."""
+    x = " ".join(copied.text(r, split) for _ in range(r.randint(1, 6)))
+    working = {"low": x, "medium": f"Repeat: {x}", "high": f"The user wants to read: {x}"}[effort]
+    return Branch([Message("user", r.choice(REPEAT[split]).format(x=x))], [analysis(working), final(x)], "repeat", "")
 
 
 def short_branch(r, split, effort, kind):

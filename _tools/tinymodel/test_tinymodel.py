@@ -20,7 +20,7 @@ import tokenizer
 import train
 import words
 from harmony import CONTROLS, branch_text, prompt_text
-from model import Config, Model, causal, frequencies
+from model import Config, Model, Segment, TreeAttention, frequencies
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -139,31 +139,51 @@ class Tokens(unittest.TestCase):
         self.assertEqual(len(self.encoder("90417")), 5)
 
     def test_packing(self):
-        rows = pack.rows(data.groups(4, "train"), self.encoder, 6, 512, 512)
-        self.assertGreater(sum(len(r.ids) for r in rows), 0.85 * 6 * 512)
-        ids, positions, allowed, at, target = pack.batch(rows, 0)
+        """A branch in a batch has the logits that it has alone after its prefix."""
+        ids, segments, at, target = pack.batch(data.groups(4, "train"), self.encoder, 1500, 512)
+        self.assertGreaterEqual(len(ids), 1500)
+        self.assertEqual([s.start for s in segments[1:]] + [len(ids)], [s.end for s in segments])
         model = Model(Config(vocab=self.encoder.tokenizer.get_vocab_size(), hidden=64, inner=32, layers=2, window=64)).eval()
+        last = segments[-1]
+        alone = torch.cat([ids[last.prefix_start:last.prefix_start + last.prefix], ids[last.start:]])
         with torch.no_grad():
-            packed, _ = model(ids, positions, allowed, at)
-            # The last branch of the first row alone, with its prefix, has the same logits.
-            row = rows[0]
-            last = max(row.doc)
-            keep = [i for i, d in enumerate(row.doc) if d in (last, row.parent[-1])]
-            alone = torch.tensor([[row.ids[i] for i in keep]])
-            plain, _ = model(alone, *causal(len(keep)))
-        n = sum(l for l, d in zip(row.learn, row.doc) if d == last)
-        mine = [k for k, p in enumerate((at + 1).tolist()) if p < 512 and row.doc[p] == last]
-        self.assertEqual(len(mine), n)
-        torch.testing.assert_close(packed[mine], plain[-n - 1:-1], rtol=1e-4, atol=1e-4)
-        self.assertEqual(target[mine].tolist(), alone[0, -n:].tolist())
+            packed, _ = model(ids, segments)
+            plain, _ = model(alone, [Segment(0, len(alone))])
+        torch.testing.assert_close(packed[last.start:], plain[last.prefix:], rtol=1e-4, atol=1e-4)
+        self.assertTrue(torch.equal(target[-5:], ids[-5:]))
+        self.assertTrue(torch.equal(at[-5:], torch.arange(len(ids) - 6, len(ids) - 1)))
+
+    def test_attention(self):
+        """Values and gradients of the tree attention are those of plain attention
+        with a mask over the whole batch and the sink as one more key."""
+        torch.manual_seed(5)
+        segments = [Segment(0, 7), Segment(7, 12, 0, 7), Segment(12, 15, 0, 7), Segment(15, 19)]
+        n, heads, kv, dim, window = 19, 4, 2, 8, 6
+        inputs = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((n, heads, dim), (n, kv, dim), (n, kv, dim), (heads,))]
+        weight = torch.randn(n, heads, dim, dtype=torch.float64)
+        place = torch.arange(12)
+        near = (place.unsqueeze(1) >= place) & (place.unsqueeze(1) - place < window)
+        (TreeAttention.apply(*inputs, segments, torch.zeros(12, 12, dtype=torch.float64).masked_fill_(~near, -float("inf"))) * weight).sum().backward()
+        got = [i.grad.clone() for i in inputs]
+        positions = torch.tensor([s.prefix + i for s in segments for i in range(s.length)])
+        owner = torch.tensor([k for k, s in enumerate(segments) for _ in range(s.length)])
+        prefix = torch.tensor([0 if s.prefix else k for k, s in enumerate(segments)])[owner]
+        distance = positions.unsqueeze(1) - positions
+        seen = ((owner.unsqueeze(1) == owner) | (prefix.unsqueeze(1) == owner)) & (distance >= 0) & (distance < window)
+        q, k, v, sinks = (i.detach().clone().requires_grad_() for i in inputs)
+        scores = torch.einsum("qhd,khd->hqk", q, k.repeat_interleave(2, 1)).masked_fill(~seen, -float("inf"))
+        p = torch.cat([scores, sinks.view(-1, 1, 1).expand(-1, n, 1)], -1).softmax(-1)[..., :-1]
+        (torch.einsum("hqk,khd->qhd", p, v.repeat_interleave(2, 1)) * weight).sum().backward()
+        for name, mine, other in zip("qkvs", got, (q, k, v, sinks)):
+            torch.testing.assert_close(mine, other.grad, msg=name)
 
     def test_stream_resumes(self):
         """A stream that starts where another was saved gives the same batches."""
-        first = train.Stream(1, self.encoder, 4, 512)
+        first = train.Stream(1, self.encoder, 900)
         first.batch(512)
-        again = train.Stream(1, self.encoder, 4, 512, first.next)
+        again = train.Stream(1, self.encoder, 900, first.next)
         for a, b in zip(first.batch(512), again.batch(512)):
-            self.assertTrue(torch.equal(a, b))
+            self.assertTrue(a == b if isinstance(a, list) else torch.equal(a, b))
 
     def test_export(self):
         """The stored tensors have the layout of models.md 1.4, transformers loads
@@ -184,10 +204,10 @@ class Tokens(unittest.TestCase):
         self.assertEqual(list(t["model.layers.0.mlp.experts.down_proj_scales"].shape), [8, 64, 3])
         self.assertLess(export.check(c, out, 300), 1e-4)
         model.set_quantized(True)
-        ids = torch.tensor([export.sample_ids(self.encoder, 100)])
+        ids = torch.tensor(export.sample_ids(self.encoder, 100))
         with torch.no_grad():
-            seen, _ = model(ids, *causal(100))
-            kept, _ = export.stored(c, t)(ids, *causal(100))
+            seen, _ = model(ids, [Segment(0, 100)])
+            kept, _ = export.stored(c, t)(ids, [Segment(0, 100)])
         torch.testing.assert_close(seen, kept)  # training sees exactly what is stored
 
     def test_chat_template(self):

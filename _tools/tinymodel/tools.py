@@ -72,13 +72,13 @@ def spell(r, *words):
 
 
 def noun(r, split):
-    return copied.pseudo(r, 2) if r.random() < 0.15 else r.choice(vocabulary(split)["noun"])
+    return copied.pick(r, split, "noun")
 
 
 def parameters(r, split, n):
     v, out = vocabulary(split), {}
     for k in range(r.choices((0, 1, 2, 3), (1, 5, 5, 2))[0]):
-        name = copied.pseudo(r, 2) if r.random() < 0.12 else r.choice(v["param"])
+        name = copied.pick(r, split, "param")
         if r.random() < 0.15:
             name = r.choice(("start_", "end_", "new_", "max_")) + name
         kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
@@ -90,7 +90,7 @@ def parameters(r, split, n):
 
 
 def tool(r, split, verb="", n=""):
-    verb, n = verb or r.choice(vocabulary(split)["verb"]), n or noun(r, split)
+    verb, n = verb or copied.pick(r, split, "verb"), n or noun(r, split)
     name = n if r.random() < 0.1 else spell(r, verb, n) if r.random() < 0.9 else spell(r, n, verb)
     d = r.choice(DESCRIPTIONS[split])
     return Tool(verb, n, name, d.format(v=verb, V=verb.capitalize(), n=n), parameters(r, split, n))
@@ -164,7 +164,7 @@ def choice_working(r, tools, t, arguments, effort):
 def result(r, split):
     """(text from the tool, working, answer)"""
     kind = r.random()
-    key = lambda: r.choice(vocabulary(split)["key"]) if r.random() < 0.85 else copied.pseudo(r, 2)
+    key = lambda: copied.pick(r, split, "key")
     if kind < 0.12:
         message = r.choice(ERRORS[split]).format(k=key())
         text = copied.compact({"error": message})

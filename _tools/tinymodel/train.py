@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import time
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 import data
 import pack
 from harmony import branch_text, prompt_text
-from model import Config, Model, causal
+from model import Config, Model, Segment
 from optim import Optimizer
 from tokenizer import Encoder
 
@@ -22,6 +23,7 @@ SHORT = 0.08      # share of the steps with short conversations only
 SHORT_LIMIT = 220  # tokens
 QUANTIZE = 0.6    # share of the steps after which the experts are seen through MXFP4
 BALANCE = 0.01    # weight of the load balance loss
+SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
 
 def factor(done):
@@ -34,8 +36,8 @@ def factor(done):
 class Stream:
     """Batches as a pure function of the seed; its place is a group number."""
 
-    def __init__(self, seed, encoder, rows, length, start=0):
-        self.seed, self.encoder, self.rows, self.length, self.next = seed, encoder, rows, length, start
+    def __init__(self, seed, encoder, size, start=0):
+        self.seed, self.encoder, self.size, self.next = seed, encoder, size, start
 
     def groups(self):
         while True:
@@ -44,7 +46,7 @@ class Stream:
             yield g
 
     def batch(self, limit):
-        return pack.batch(pack.rows(self.groups(), self.encoder, self.rows, self.length, limit), self.encoder.control["<|endoftext|>"])
+        return pack.batch(self.groups(), self.encoder, self.size, limit)
 
 
 @torch.no_grad()
@@ -54,9 +56,8 @@ def heldout(model, encoder, seed, per_ability):
     right, count = {}, {}
     for prompt, b in data.items(seed, per_ability):
         given, want = encoder(prompt), encoder(branch_text(b)[1])
-        ids = torch.tensor([given + want[:-1]])
-        at = torch.arange(len(given) - 1, ids.shape[1])
-        logits, _ = model(ids, *causal(ids.shape[1]), at)
+        ids = torch.tensor(given + want[:-1])
+        logits, _ = model(ids, [Segment(0, len(ids))], torch.arange(len(given) - 1, len(ids)))
         count[b.ability] = count.get(b.ability, 0) + 1
         right[b.ability] = right.get(b.ability, 0) + bool((logits.argmax(-1) == torch.tensor(want)).all())
     return {k: round(right[k] / count[k], 4) for k in count}
@@ -71,9 +72,9 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=3000)
-    p.add_argument("--rows", type=int, default=16)
-    p.add_argument("--length", type=int, default=512)
+    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
+    p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--muon-rate", type=float, default=0.02)
@@ -82,9 +83,9 @@ def options():
     p.add_argument("--check-every", type=int, default=500, help="steps between held-out checks")
     p.add_argument("--check-items", type=int, default=40, help="per ability")
     p.add_argument("--save-every", type=float, default=300, help="seconds")
-    p.add_argument("--stop-after", type=float, default=math.inf, help="seconds; training goes on at the next start")
+    p.add_argument("--stop-at", type=int, default=0, help="step after which to end; training goes on at the next start, perhaps with other rates")
     for f in dataclasses.fields(Config):
-        if f.name in ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window"):
+        if f.name in SIZES:
             p.add_argument("--" + f.name.replace("_", "-"), type=int, default=f.default)
     return p.parse_args()
 
@@ -94,8 +95,7 @@ def main():
     torch.manual_seed(o.seed)
     torch.set_num_threads(o.threads)
     encoder = Encoder(o.dir / "tokenizer.json")
-    sizes = {f.name: getattr(o, f.name) for f in dataclasses.fields(Config) if hasattr(o, f.name)}
-    model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **sizes))
+    model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **{name: getattr(o, name) for name in SIZES}))
     optimizer = Optimizer(model, o.muon_rate, o.adam_rate)
     state_file, step, start = o.dir / "state.pt", 0, 0
     if state_file.exists():
@@ -105,7 +105,7 @@ def main():
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step, start = state["step"], state["next"]
-    stream = Stream(o.seed, encoder, o.rows, o.length, start)
+    stream = Stream(o.seed, encoder, o.size, start)
     log = open(o.dir / "log.jsonl", "a", encoding="utf-8")
 
     def note(**entry):
@@ -118,11 +118,14 @@ def main():
     began = saved = mark = time.monotonic()
     total = balance = tokens = 0
     note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps)
-    while step < o.steps and time.monotonic() - began < o.stop_after:
+    stopped = []
+    for s in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(s, lambda *_: stopped.append(True))
+    while step < (o.stop_at or o.steps) and not stopped:
         done = step / o.steps
         model.set_quantized(done >= QUANTIZE)
-        ids, positions, allowed, at, target = stream.batch(SHORT_LIMIT if done < SHORT else o.length)
-        logits, b = model(ids, positions, allowed, at)
+        ids, segments, at, target = stream.batch(SHORT_LIMIT if done < SHORT else o.longest)
+        logits, b = model(ids, segments, at)
         loss = F.cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
         optimizer.step(factor(done))
