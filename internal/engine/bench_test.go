@@ -171,4 +171,3 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
 }
-

@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"ossian/internal/cpu"
 	"ossian/internal/model"
@@ -57,14 +57,21 @@ func TestDET1CPU(t *testing.T) {
 				g := start(t, tinyRunner(t, family, 24, depth), Config{Sched: sched.Config{ChunkLimit: rng.IntN(2) * 20}})
 				var wg sync.WaitGroup
 				for n, q := range queries {
-					s, cancel := g.submit(q), rng.IntN(4) == 0
-					time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond)
-					if cancel {
-						time.AfterFunc(time.Duration(rng.IntN(200))*time.Millisecond, s.Stop)
-					}
+					s, stop := g.submit(q), rng.IntN(160) // after that many tokens
 					wg.Go(func() {
-						got, err := read(s)
-						if err != io.EOF || len(got) > len(want[n]) || !cancel && len(got) != len(want[n]) || !slices.Equal(got, want[n][:len(got)]) {
+						var got []int32
+						var err error
+						for err == nil {
+							var out []Token
+							out, err = s.Recv(context.Background())
+							for _, o := range out {
+								got = append(got, o.ID)
+							}
+							if len(got) >= stop {
+								s.Stop()
+							}
+						}
+						if err != io.EOF || len(got) > len(want[n]) || len(got) < min(stop, len(want[n])) || !slices.Equal(got, want[n][:len(got)]) {
 							t.Errorf("depth %d, request %d: got %v, %v, alone %v", depth, n, got, err, want[n])
 						}
 					})

@@ -21,7 +21,8 @@ import (
 // Errors of Submit and Recv. A *LimitError is the other one to test for.
 var (
 	ErrInvalid     = errors.New("engine: invalid request")                    // Submit: it would be refused again
-	ErrQueueFull   = errors.New("engine: queue is full")                      // Submit: try again later
+	ErrQueueFull   = errors.New("engine: too many requests wait")             // Submit: try again later
+	ErrQueueTokens = errors.New("engine: too many prompt tokens wait")        // Submit: try again later
 	ErrRestarting  = errors.New("engine: restarting after a fault")           // Submit: try again later
 	ErrDraining    = errors.New("engine: draining")                           // Submit: try elsewhere
 	ErrStopped     = errors.New("engine: stopped")                            // Submit and Recv: Run has ended or is about to
@@ -71,6 +72,10 @@ type Config struct {
 	Open func(ctx context.Context) (runner.Runner, error)
 
 	Clock func() time.Time // nil = time.Now
+
+	// Step is told the new tokens of each finished step and its time, by the loop,
+	// which waits for it; nil = nobody is.
+	Step func(tokens int, took time.Duration)
 }
 
 // Validate reports the first field of c that is outside its range.
@@ -114,11 +119,14 @@ type Engine struct {
 	addTokens int                // of their prompts
 	stops     []*Stream
 	lastID    uint64
+	prompt    uint64 // tokens accepted
+	generated uint64 // tokens delivered
+	stalls    int
 	steps     pace // of finished steps
 	perToken  pace // of finished steps, by their tokens
 
 	publishing sync.Mutex // the loop does not wait for it
-	stats      Stats
+	published  sched.Stats
 }
 
 // New returns an engine that owns r. It does nothing until Run is called, but
@@ -158,8 +166,8 @@ func (e *Engine) since() time.Duration { return e.cfg.Clock().Sub(e.epoch) }
 func (e *Engine) Capacity() int { return e.room }
 
 // Submit accepts a request or says why not: ErrInvalid, *LimitError, ErrQueueFull,
-// ErrRestarting, ErrDraining, ErrStopped. It does not wait. When ctx ends, at
-// whatever time, the stream stops.
+// ErrQueueTokens, ErrRestarting, ErrDraining, ErrStopped. It does not wait. When
+// ctx ends, at whatever time, the stream stops.
 func (e *Engine) Submit(ctx context.Context, q Request) (*Stream, error) {
 	return e.submit(ctx, q, false)
 }
@@ -215,15 +223,28 @@ func (e *Engine) accept(s *Stream, probe bool) error {
 		return err
 	}
 	n := len(s.req.Tokens)
-	bound, wait := e.cfg.Sched.MaxQueueTokens, e.addTokens+int(e.waiting.Load())
-	if full := len(e.live) >= e.limit || bound > 0 && wait > 0 && n > bound-wait; full && !probe {
-		return fmt.Errorf("%w: %d requests are there, at most %d may be; prompts of %d tokens wait", ErrQueueFull, len(e.live), e.limit, wait)
+	if err := e.full(n); err != nil && !probe {
+		return err
 	}
 	e.lastID++
 	s.ID, s.times.Queued = e.lastID, e.cfg.Clock()
 	e.live[s.ID] = s
 	e.adds = append(e.adds, s)
 	e.addTokens += n
+	e.prompt += uint64(n)
+	return nil
+}
+
+// full returns why a prompt of n tokens finds no place in the queue; e.mu is held.
+// Where no prompt waits, a long one may exceed the bound.
+func (e *Engine) full(n int) error {
+	bound, wait := e.cfg.Sched.MaxQueueTokens, e.addTokens+int(e.waiting.Load())
+	switch {
+	case len(e.live) >= e.limit:
+		return fmt.Errorf("%w: %d run or wait, at most %d may", ErrQueueFull, len(e.live), e.limit)
+	case bound > 0 && wait > 0 && n > bound-wait:
+		return fmt.Errorf("%w: %d, with %d more than %d", ErrQueueTokens, wait, n, bound)
+	}
 	return nil
 }
 
@@ -248,20 +269,17 @@ func (e *Engine) Accepting() error {
 	if err := e.open(); err != nil {
 		return err
 	}
-	if len(e.live) >= e.limit {
-		return ErrQueueFull
-	}
-	return nil
+	return e.full(1)
 }
 
 // stop tells the loop to end a stream.
 func (e *Engine) stop(s *Stream) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.live[s.ID] == s {
 		e.stops = append(e.stops, s)
+		e.post()
 	}
-	e.mu.Unlock()
-	e.post()
 }
 
 // post makes the loop look at what has changed.

@@ -6,8 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,7 +126,13 @@ func alone(prompt []int32, n int) []int32 {
 
 func TestStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		g := start(t, script(t, sim.Config{Cost: each(time.Second)}), Config{})
+		var steps, tokens int
+		observe := func(n int, took time.Duration) {
+			if steps, tokens = steps+1, tokens+n; took != time.Second {
+				t.Errorf("a step of %d tokens took %v, want 1 s", n, took)
+			}
+		}
+		g := start(t, script(t, sim.Config{Cost: each(time.Second), Info: runner.Info{Depth: 2}}), Config{Step: observe})
 		began := time.Now()
 		prompt := ids(1, 40)
 		want := alone(prompt, 10)
@@ -137,6 +146,10 @@ func TestStream(t *testing.T) {
 		_, _, times := a.End()
 		if times.Queued != began || times.Scheduled != began || times.First.Sub(began) != time.Second || times.Finished.Sub(began) != 10*time.Second {
 			t.Errorf("times %+v, want queued and scheduled at 0 s, the first token at 1 s, the end at 10 s", times)
+		}
+		synctest.Wait()
+		if st := g.Stats(); uint64(steps) != st.Steps || uint64(tokens) != st.Tokens || steps < 10 {
+			t.Errorf("told of %d steps with %d tokens, made %d with %d", steps, tokens, st.Steps, st.Tokens)
 		}
 		if _, err := a.Recv(context.Background()); err != io.EOF {
 			t.Errorf("after the end: got %v, want %v", err, io.EOF)
@@ -183,13 +196,21 @@ func TestRecvContext(t *testing.T) {
 // LIF-1 and LIF-4: every accepted request ends once, gets its own tokens once and
 // in order, and gives its blocks back, whatever the others do.
 func TestLIF1AndLIF4Conservation(t *testing.T) {
-	seeds := 60
-	if testing.Short() {
-		seeds = 12
-	}
-	for seed := range uint64(seeds) {
+	for seed := range schedules() {
 		bubble(t, func(t *testing.T) { conserve(t, seed) })
 	}
+}
+
+// schedules is how many random ones a test makes: OSSIAN_SCHEDULES, else 60, with
+// -short 12.
+func schedules() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("OSSIAN_SCHEDULES"), 10, 32); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return 12
+	}
+	return 60
 }
 
 func conserve(t *testing.T, seed uint64) {
@@ -199,7 +220,8 @@ func conserve(t *testing.T, seed uint64) {
 	cost := func(b *runner.Batch) time.Duration { return time.Duration(1+len(b.Tokens)) * time.Millisecond }
 	g := start(t, script(t, sim.Config{Info: info, Cost: cost}), Config{Sched: sched.Config{MaxQueue: 20, ChunkLimit: rng.IntN(2) * 12}})
 	var wg sync.WaitGroup
-	var accepted int
+	var accepted, prompts int
+	var received atomic.Uint64
 	ends := make(chan sched.Finish, 200)
 	common := ids(int(seed), 60)
 	for range 100 {
@@ -217,6 +239,7 @@ func conserve(t *testing.T, seed uint64) {
 			continue
 		}
 		accepted++
+		prompts += len(prompt)
 		life := time.Duration(rng.IntN(1500)) * time.Millisecond
 		kind := rng.IntN(4)
 		wg.Go(func() {
@@ -230,6 +253,7 @@ func conserve(t *testing.T, seed uint64) {
 			}
 			got, err := read(s)
 			f, usage, _ := s.End()
+			received.Add(uint64(len(got)))
 			if timer != nil {
 				timer.Stop()
 			}
@@ -247,11 +271,14 @@ func conserve(t *testing.T, seed uint64) {
 	if len(ends) != accepted {
 		t.Errorf("seed %d: %d accepted, %d ended", seed, accepted, len(ends))
 	}
-	if st := g.Stats(); st.Running != 0 || st.Waiting != 0 || st.Inbox != 0 || st.KV.Held != 0 || len(g.live) != 0 {
+	if st := g.Stats(); st.Running != 0 || st.Waiting != 0 || st.KV.Held != 0 || len(g.live) != 0 {
 		t.Errorf("seed %d: at rest %+v, %d live streams", seed, st, len(g.live))
 	}
 	if h := g.Health(); h.Restarts != 0 || h.State != Running {
 		t.Errorf("seed %d: %+v", seed, h)
+	}
+	if st := g.Stats(); st.Accepted != uint64(accepted) || st.Prompt != uint64(prompts) || st.Generated != received.Load() {
+		t.Errorf("seed %d: %+v, want %d requests, %d and %d tokens", seed, st, accepted, prompts, received.Load())
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,6 +92,11 @@ func TestHLT6PanicOutsideTheRunner(t *testing.T) {
 			}
 			if got, want := finished(t, queued, sched.FinishLength), alone(ids(3, 5), 20); !slices.Equal(got, want) {
 				t.Errorf("depth %d: queued: %v, want %v", depth, got, want)
+			}
+			// What earlier loops have counted stays counted: 1 request had 2 tokens,
+			// of the others each 20, or some before and none after the fault.
+			if st := g.Stats(); st.Accepted != 3 || st.Prompt != 15 || st.Starts != 2 || st.CacheQueries < 10 || st.Generated < 22 {
+				t.Errorf("depth %d: %+v", depth, st)
 			}
 			h := g.Health()
 			if h.Restarts != 1 || h.State != Running || !strings.Contains(h.Reason, "panic") || s.closed.Load() {
@@ -248,6 +255,9 @@ func TestHLT1Stall(t *testing.T) {
 				if h := g.Health(); h.Restarts != 1 || h.Reason != errStalled.Error() || opened.Load() != 1 {
 					t.Errorf("%+v, opened %d times, want one restart", h, opened.Load())
 				}
+				if st := g.Stats(); st.Stalls != 1 || st.Starts != 2 || st.Generated != 25 || st.Steps < 25 {
+					t.Errorf("%+v, want one stall, two starts, 25 tokens", st)
+				}
 				close(f.gate) // it comes back and finds its work taken over
 				synctest.Wait()
 				if !old.closed.Load() {
@@ -393,6 +403,168 @@ func TestHLT4ConstraintPanics(t *testing.T) {
 				}
 				if h := g.Health(); h.Restarts != 0 {
 					t.Errorf("%+v, want no restart", h)
+				}
+			})
+		})
+	}
+}
+
+// storm injects faults at random until it is over.
+type storm struct {
+	mu   sync.Mutex
+	rng  *rand.Rand
+	over bool
+	gate chan struct{} // closed at the end: what hangs comes back
+	hits map[string]int
+}
+
+func (s *storm) hook(int, *runner.Batch) error {
+	s.mu.Lock()
+	kind := s.rng.IntN(400)
+	if s.over {
+		kind = 400
+	}
+	switch {
+	case kind < 4:
+		s.hits["error"]++
+	case kind < 8:
+		s.hits["panic"]++
+	case kind < 10:
+		s.hits["hang"]++
+	}
+	s.mu.Unlock()
+	switch {
+	case kind < 4:
+		return errBoom
+	case kind < 8:
+		panic("boom")
+	case kind < 10:
+		<-s.gate
+	}
+	return nil
+}
+
+// HLT-1, HLT-4, HLT-6: under any mix of faults every request ends, what it got is
+// right, and afterwards the engine is as good as new.
+func TestFaultStorm(t *testing.T) {
+	hits := map[string]int{}
+	for seed := range schedules() {
+		bubble(t, func(t *testing.T) {
+			for kind, n := range weather(t, seed) {
+				hits[kind] += n
+			}
+		})
+	}
+	t.Logf("%v in %d runs", hits, schedules())
+	if len(hits) != 3 {
+		t.Errorf("only %v happened", hits)
+	}
+}
+
+func weather(t *testing.T, seed uint64) map[string]int {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	s := &storm{rng: rand.New(rand.NewPCG(seed, 3)), gate: make(chan struct{}), hits: map[string]int{}}
+	c := sim.Config{Info: runner.Info{Depth: 1 + int(seed%3), BlockSize: 4, MaxSeqs: 6, MaxTokens: 32, MaxLen: 96, Groups: []runner.Group{{Blocks: 50}}},
+		Cost: each(5 * time.Millisecond), OnLaunch: s.hook, OnCollect: s.hook}
+	open, _ := opener(t, c)
+	g := start(t, script(t, c), Config{Open: open, Restarts: 1 << 30, FirstStep: time.Second})
+	var wg sync.WaitGroup
+	for range 60 {
+		prompt, n := ids(rng.Int(), 1+rng.IntN(40)), 1+rng.IntN(30)
+		stream, err := g.Submit(context.Background(), Request{Tokens: prompt, MaxTokens: n})
+		if errors.Is(err, ErrRestarting) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rng.IntN(4) == 0 {
+			time.AfterFunc(time.Duration(rng.IntN(300))*time.Millisecond, stream.Stop)
+		}
+		wg.Go(func() {
+			got, err := read(stream)
+			f, usage, _ := stream.End()
+			ok := f == sched.FinishLength && err == io.EOF && len(got) == n || f == sched.FinishAbort && err == io.EOF || f == sched.FinishError && errors.Is(err, ErrInterrupted)
+			if want := alone(prompt, n); !ok || len(got) > n || !slices.Equal(got, want[:len(got)]) || usage.Completion != len(got) {
+				t.Errorf("seed %d: %v, %v, %+v, output %v, alone %v", seed, f, err, usage, got, want)
+			}
+		})
+		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+	}
+	wg.Wait()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	close(s.gate)
+	synctest.Wait()
+	if got, want := finished(t, g.submit(Request{Tokens: ids(1, 30), MaxTokens: 30}), sched.FinishLength), alone(ids(1, 30), 30); !slices.Equal(got, want) {
+		t.Errorf("seed %d: afterwards %v, want %v", seed, got, want)
+	}
+	synctest.Wait()
+	if st := g.Stats(); st.Running != 0 || st.KV.Held != 0 || st.Starts != 1+s.hits["error"]+s.hits["panic"]+s.hits["hang"] || st.Stalls != s.hits["hang"] {
+		t.Errorf("seed %d: %+v after %v", seed, st, s.hits)
+	}
+	return s.hits
+}
+
+// While a runner is opened again nothing is accepted, and what waits is kept.
+func TestHLT6Reopening(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want error // of the waiting request
+	}{"opens": {nil, io.EOF}, "fails": {errBoom, ErrInterrupted}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				open := func(context.Context) (runner.Runner, error) {
+					time.Sleep(time.Minute)
+					return script(t, sim.Config{}), c.err
+				}
+				g := start(t, script(t, sim.Config{OnLaunch: (&fault{step: 0, kind: "error"}).hook}), Config{Open: open})
+				g.want = c.err
+				s := g.submit(Request{Tokens: ids(1, 5), MaxTokens: 4})
+				time.Sleep(time.Second)
+				_, err := g.Submit(context.Background(), Request{Tokens: ids(2, 5)})
+				if ready := g.Ready(context.Background()); !errors.Is(err, ErrRestarting) || !errors.Is(ready, ErrRestarting) || g.Health().State != Restarting {
+					t.Errorf("got %v, ready %v, %+v, want restarting", err, ready, g.Health())
+				}
+				if got, err := read(s); !errors.Is(err, c.want) || err == io.EOF && !slices.Equal(got, alone(ids(1, 5), 4)) {
+					t.Errorf("got %v, %v, want %v", got, err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A badCloser does not close.
+type badCloser struct {
+	runner.Runner
+	hang chan struct{} // nil = panics
+}
+
+func (b *badCloser) Close() error {
+	if b.hang == nil {
+		panic("close")
+	}
+	<-b.hang
+	return nil
+}
+
+// A broken runner that does not even close keeps nobody from going on.
+func TestHLT6CloseFails(t *testing.T) {
+	for name, hang := range map[string]bool{"panics": false, "hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				open, _ := opener(t, sim.Config{})
+				bad := &badCloser{Runner: script(t, sim.Config{OnLaunch: (&fault{step: 0, kind: "error"}).hook})}
+				if hang {
+					bad.hang = make(chan struct{})
+				}
+				g := start(t, bad, Config{Open: open})
+				if got, want := finished(t, g.submit(Request{Tokens: ids(1, 5), MaxTokens: 4}), sched.FinishLength), alone(ids(1, 5), 4); !slices.Equal(got, want) {
+					t.Errorf("got %v, want %v", got, want)
+				}
+				if hang {
+					close(bad.hang)
 				}
 			})
 		})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -20,19 +19,19 @@ type life struct {
 	eng    *Engine
 	runner runner.Runner
 	sched  *sched.Scheduler
-	flight []launched // oldest first
-	owed   int        // steps that an earlier life launched and did not collect
-	inside bool       // the runner has been called and has not returned without error
-	ended  time.Time  // of the last step
-	sizes  [len(Stats{}.StepTokens)]uint64
+	flight []launched  // oldest first
+	owed   int         // steps that an earlier life launched and did not collect
+	inside bool        // the runner has been called and has not returned without error
+	ended  time.Time   // of the last step
+	before sched.Stats // counters of earlier lives
 
 	adds, stops []*Stream // scratch of mail
 
+	perStep, perToken time.Duration // what steps may take
+
 	// For the watch over the loop.
-	since  atomic.Int64 // when the loop began to work on what it works on, in ns since epoch; 0 = it rests
+	since  atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
 	limit  atomic.Int64 // how long it may, in ns
-	step   time.Duration
-	token  time.Duration
 	ending atomic.Int32
 }
 
@@ -127,7 +126,10 @@ func (l *life) mail() bool {
 		return false
 	}
 	e.mu.Lock()
-	if over := e.life != l || e.cut || e.draining && len(e.live) == 0; over {
+	if e.life != l {
+		e.post() // it was the other loop's
+	}
+	if e.life != l || e.cut || e.draining && len(e.live) == 0 {
 		e.mu.Unlock()
 		return true
 	}
@@ -202,47 +204,59 @@ func (l *life) collect() (*runner.Result, error) {
 
 // deliver records the result of the oldest step and hands out what it brought.
 func (l *life) deliver(res *runner.Result) error {
-	e, now, f := l.eng, l.eng.cfg.Clock(), l.flight[0]
 	if l.ending.Load() == abandoned {
 		return errAbandoned
 	}
+	now, f := l.eng.cfg.Clock(), l.flight[0]
 	l.flight = slices.Delete(l.flight, 0, 1)
 	outputs := l.sched.Commit(f.batch, res, now)
+	if f.at.Before(l.ended) {
+		f.at = l.ended // steps run one after another
+	}
+	took := now.Sub(f.at)
+	l.ended = now
+	if !l.hand(outputs, f.tokens, took, now) {
+		return errAbandoned
+	}
+	at := max(int64(now.Sub(l.eng.epoch)), 1)
+	l.eng.progress.Store(at)
+	l.since.Store(at)
+	l.publish(false)
+	if l.eng.cfg.Step != nil {
+		l.eng.cfg.Step(f.tokens, took)
+	}
+	return nil
+}
+
+// hand gives streams their outputs and counts the step, unless another loop has
+// taken over.
+func (l *life) hand(outputs []sched.Output, tokens int, took time.Duration, now time.Time) bool {
+	e := l.eng
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life != l {
-		return errAbandoned
+		return false
 	}
 	for i := range outputs {
 		o := &outputs[i]
 		s := e.live[o.ID]
 		if o.Token != sched.NoToken {
 			s.push(o.Token, o.Logprobs, now)
+			e.generated++
 		}
 		if o.Finish != sched.FinishNone {
 			e.endLocked(s, o.Finish, o.Err, now)
 		}
 	}
-	l.measure(f, now)
-	return nil
+	e.steps.add(took)
+	e.perToken.add(took / time.Duration(tokens))
+	l.expect()
+	return true
 }
 
-// measure counts a finished step; the engine's mutex is held.
-func (l *life) measure(f launched, now time.Time) {
-	e := l.eng
-	if f.at.Before(l.ended) {
-		f.at = l.ended
-	}
-	took := now.Sub(f.at)
-	l.ended = now
-	e.steps.add(took)
-	e.perToken.add(took / time.Duration(f.tokens))
-	l.step, l.token = 20*e.steps.p99(), 2*e.perToken.p99()
-	l.sizes[min(bits.Len(uint(f.tokens-1)), len(l.sizes)-1)]++
-	at := max(int64(now.Sub(e.epoch)), 1)
-	e.progress.Store(at)
-	l.since.Store(at)
-	l.publish(false)
+// expect takes over what is known about the time of steps; the engine's mutex is held.
+func (l *life) expect() {
+	l.perStep, l.perToken = 20*l.eng.steps.p99(), 2*l.eng.perToken.p99()
 }
 
 // allowed returns how long steps of that many tokens may take before the loop
@@ -251,7 +265,7 @@ func (l *life) measure(f launched, now time.Time) {
 // steps. Nothing is known before the first step, which may have to wait for
 // weights to come from disk.
 func (l *life) allowed(tokens int) time.Duration {
-	limit := max(l.eng.cfg.Stall, l.step, time.Duration(tokens)*l.token)
+	limit := max(l.eng.cfg.Stall, l.perStep, time.Duration(tokens)*l.perToken)
 	if l.eng.progress.Load() == 0 {
 		limit = max(limit, l.eng.cfg.FirstStep)
 	}

@@ -48,6 +48,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			return err
 		}
+		e.log.Warn("engine loop restarted", "faults_within_hour", len(faults))
 		l = next
 	}
 }
@@ -98,6 +99,10 @@ func (e *Engine) rescue(l *life, fault error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life, e.reason = nil, fault.Error()
+	if fault == errStalled {
+		e.stalls++
+	}
+	before := len(e.live)
 	inbox := make(map[*Stream]bool, len(e.adds))
 	for _, s := range e.adds {
 		inbox[s] = true
@@ -116,6 +121,7 @@ func (e *Engine) rescue(l *life, fault error) {
 		e.adds = append(e.adds, s)
 		e.addTokens += len(s.req.Tokens)
 	}
+	e.log.Warn("requests rescued", "kept", len(e.adds), "interrupted", before-len(e.adds))
 }
 
 // replace returns the next life after a fault, the count-th within an hour.
@@ -138,7 +144,8 @@ func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.restarts++
-	next.step, next.token = 20*e.steps.p99(), 2*e.perToken.p99()
+	next.expect()
+	next.before = e.published
 	return next, nil
 }
 

@@ -1,34 +1,33 @@
 package engine
 
-import (
-	"time"
+import "ossian/internal/sched"
 
-	"ossian/internal/sched"
-)
-
-// Stats is a snapshot for metrics. Counters begin anew when a fault restarts the
-// loop (Health.Restarts).
+// Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
-	sched.Stats
-	Inbox      int           // accepted since the last step: they wait too
-	StepTokens [16]uint64    // steps by size: [k] those of at most 1<<k tokens and more than half that, the last also larger ones
-	StepP99    time.Duration // that 1 % of steps exceed, at most twice too large
+	sched.Stats        // after the last step; what was accepted since then waits too
+	Accepted    uint64 // requests
+	Prompt      uint64 // their tokens
+	Generated   uint64 // tokens given to streams
+	Stalls      int    // faults by which no step finished in time
+	Starts      int    // of the loop: 1 + restarts
 }
 
-// Stats returns the state after the last step. The loop does not wait for it.
+// Stats returns a snapshot. The loop does not wait for it.
 func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	inbox := len(e.adds)
-	e.mu.Unlock()
 	e.publishing.Lock()
-	defer e.publishing.Unlock()
-	s := e.stats
-	s.Inbox = inbox
+	s := Stats{Stats: e.published}
+	e.publishing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.Waiting += len(e.adds)
+	s.WaitingTokens += e.addTokens
+	s.Accepted, s.Prompt, s.Generated = e.lastID, e.prompt, e.generated
+	s.Stalls, s.Starts = e.stalls, 1+e.restarts
 	return s
 }
 
-// publish shows the loop's counters, unless somebody is just reading the last ones:
-// then the next step will. A loop about to rest has no next step.
+// publish shows the scheduler's counters, unless somebody is just reading the last
+// ones: then the next step will. A loop about to rest has no next step.
 func (l *life) publish(last bool) {
 	e, st := l.eng, l.sched.Stats()
 	e.waiting.Store(int64(st.WaitingTokens))
@@ -38,5 +37,19 @@ func (l *life) publish(last bool) {
 		return
 	}
 	defer e.publishing.Unlock()
-	e.stats = Stats{Stats: st, StepTokens: l.sizes, StepP99: l.step / 20}
+	e.published = sum(st, &l.before)
+}
+
+// sum adds the counters of an earlier scheduler to s.
+func sum(s sched.Stats, before *sched.Stats) sched.Stats {
+	s.Steps += before.Steps
+	s.Rows += before.Rows
+	s.Tokens += before.Tokens
+	s.Sampled += before.Sampled
+	s.Dropped += before.Dropped
+	s.Preemptions += before.Preemptions
+	s.CacheQueries += before.CacheQueries
+	s.CacheHits += before.CacheHits
+	s.KV.Evicted += before.KV.Evicted
+	return s
 }
