@@ -330,6 +330,64 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// A server's pools take the memory that is left, and one whole sequence always fits.
+func TestServe(t *testing.T) {
+	s := gptOSS(24, 32)
+	m := counted(t, s)
+	const gib = 1 << 30
+	for _, c := range []struct {
+		name      string
+		ask       model.Limits
+		available int64
+		seqs      int
+		err       string
+	}{
+		{name: "memory is short", available: 20 * gib, seqs: DefaultServed},
+		{name: "memory for one sequence", ask: model.Limits{MaxSeqs: 16, MaxLen: 4096}, available: 13_990 << 20, seqs: 16},
+		{name: "memory for all", ask: model.Limits{MaxSeqs: 4, MaxLen: 4096}, available: 64 * gib, seqs: 4},
+		{name: "unknown memory", ask: model.Limits{MaxSeqs: 4, MaxLen: 4096}, seqs: 4},
+		{name: "given pools", ask: model.Limits{MaxSeqs: 2, MaxLen: 64, BlockSize: 16, Blocks: []int{30, 20}}, available: 20 * gib, seqs: 2},
+		{name: "no room for one", ask: model.Limits{MaxLen: 131072}, available: 14 * gib, err: "what fits: --max-model-len"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Serve(s, c.ask, c.available, m.Estimate)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v, expected %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			lim := p.Limits
+			alone := lim
+			alone.MaxSeqs = 1
+			one, full := Blocks(s, alone), Blocks(s, lim)
+			if c.ask.Blocks != nil {
+				one, full = c.ask.Blocks, c.ask.Blocks
+			}
+			all := true
+			for g, n := range lim.Blocks {
+				if n < one[g] || n > max(full[g], one[g]) {
+					t.Errorf("group %d has %d blocks, expected %d to %d", g, n, one[g], full[g])
+				}
+				all = all && n >= full[g]
+			}
+			if lim.MaxSeqs != c.seqs {
+				t.Errorf("%d sequences, expected %d", lim.MaxSeqs, c.seqs)
+			}
+			got := p.Footprint.Total()
+			if c.available > 0 && (got > c.available || !all && got < c.available-c.available/50) {
+				t.Errorf("planned %d bytes of %d", got, c.available)
+			}
+			if c.available == 0 && !all {
+				t.Errorf("pools %v, expected %v", lim.Blocks, full)
+			}
+		})
+	}
+}
+
 func TestAvailable(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	meminfo := file("MemTotal:       24000 kB\nMemAvailable:   20000 kB\n")
