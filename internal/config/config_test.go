@@ -70,7 +70,9 @@ func TestArguments(t *testing.T) {
 		{name: "key opens", args: "--host 0.0.0.0 --api-key k", is: func(c *Config) bool { return c.Host == "0.0.0.0" && len(c.Notes) == 0 }},
 		{name: "insecure opens, with a warning", args: "--host 0.0.0.0 --insecure", is: func(c *Config) bool { return len(c.Notes) == 1 }},
 		{name: "loopback of IPv6", args: "--host ::1", is: func(c *Config) bool { return c.Host == "::1" }},
-		{name: "short", args: "-tp 1", is: func(c *Config) bool { return len(c.Notes) == 1 && strings.HasPrefix(c.Notes[0], "--tensor-parallel-size 1: ") }},
+		{name: "short", args: "-tp 1", is: func(c *Config) bool {
+			return len(c.Notes) == 1 && strings.HasPrefix(c.Notes[0], "--tensor-parallel-size 1: ")
+		}},
 		{name: "dotted JSON", args: "--compilation-config.a.b 1 -cc.a.c+ x,2", is: func(c *Config) bool { return c.values["compilation-config"].texts[0] == `{"a":{"b":1,"c":["x",2]}}` }},
 		{name: "queue", args: "--max-queue 5", is: func(c *Config) bool { return c.Limits[limits.Queue] == 5 }},
 		{name: "limit", args: "--limit stop_bytes=1Ki messages=9", is: func(c *Config) bool { return c.Limits[limits.StopBytes] == 1024 && c.Limits[limits.Messages] == 9 }},

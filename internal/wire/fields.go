@@ -75,7 +75,8 @@ func (s *Sampling) field(d *decoder, key string) bool {
 	case "response_format":
 		s.ResponseFormat = d.responseFormat()
 	case "structured_outputs":
-		d.object(func(key string) bool { return s.structured().field(d, key) })
+		o := s.structured()
+		d.object(func(key string) bool { return o.field(d, key) })
 	case "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_whitespace_pattern":
 		return s.structured().field(d, strings.TrimPrefix(key, "guided_"))
 	case "metadata":
