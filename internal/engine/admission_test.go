@@ -55,6 +55,9 @@ func TestADM4Queue(t *testing.T) {
 		if err := g.Probe(context.Background()); err != nil {
 			t.Errorf("a probe at a full queue: %v", err)
 		}
+		if st := g.Stats(); st.Accepted != 5 || st.Prompt != 25 {
+			t.Errorf("%+v, want 5 requests with 25 tokens", st)
+		}
 		finished(t, streams[0], sched.FinishLength)
 		finished(t, g.submit(Request{Tokens: ids(6, 5), MaxTokens: 1}), sched.FinishLength)
 		for _, s := range streams[1:] {
@@ -132,16 +135,21 @@ func TestADM8ControlIsImmediate(t *testing.T) {
 		b.Stop()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := g.Drain(ctx); !errors.Is(err, context.Canceled) { // it waits for the step, not for the request
-			t.Errorf("drain: got %v, want %v", err, context.Canceled)
-		}
-		if took := time.Since(began); took != time.Hour-time.Minute {
-			t.Errorf("took %v, want the rest of the step", took)
-		}
-		for _, s := range []*Stream{a, b} {
+		drained := make(chan error, 1)
+		go func() { drained <- g.Drain(ctx) }()
+		for _, s := range []*Stream{a, b} { // they are told at once
 			if _, err := read(s); !errors.Is(err, ErrStopped) {
 				t.Errorf("got %v, want %v", err, ErrStopped)
 			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %v, want no time", took)
+		}
+		if err := <-drained; !errors.Is(err, context.Canceled) {
+			t.Errorf("drain: got %v, want %v", err, context.Canceled)
+		}
+		if took := time.Since(began); took != time.Hour-time.Minute {
+			t.Errorf("drain took %v, want the rest of the step", took)
 		}
 	})
 }

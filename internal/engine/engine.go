@@ -119,8 +119,9 @@ type Engine struct {
 	addTokens int                // of their prompts
 	stops     []*Stream
 	lastID    uint64
-	prompt    uint64 // tokens accepted
-	generated uint64 // tokens delivered
+	accepted  uint64 // without probes
+	prompt    uint64 // tokens of these
+	generated uint64 // tokens delivered to these
 	stalls    int
 	steps     pace // of finished steps
 	perToken  pace // of finished steps, by their tokens
@@ -184,11 +185,11 @@ func (e *Engine) submit(ctx context.Context, q Request, probe bool) (*Stream, er
 		n = min(n, q.MaxTokens)
 	}
 	q.Params.Prompt = len(q.Tokens)
-	s := &Stream{MaxTokens: n, eng: e, req: q, ready: make(chan struct{}, 1), usage: Usage{Prompt: len(q.Tokens)}}
+	s := &Stream{MaxTokens: n, eng: e, req: q, probe: probe, ready: make(chan struct{}, 1), usage: Usage{Prompt: len(q.Tokens)}}
 	if ctx.Done() != nil {
 		s.forget = context.AfterFunc(ctx, s.halt)
 	}
-	if err := e.accept(s, probe); err != nil {
+	if err := e.accept(s); err != nil {
 		s.unwatch()
 		return nil, err
 	}
@@ -215,23 +216,26 @@ func (e *Engine) check(q *Request) error {
 	return nil
 }
 
-// accept puts a stream into the inbox. A probe goes past the limits.
-func (e *Engine) accept(s *Stream, probe bool) error {
+// accept puts a stream into the inbox. A probe goes past the limits and is not counted.
+func (e *Engine) accept(s *Stream) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.open(); err != nil {
 		return err
 	}
 	n := len(s.req.Tokens)
-	if err := e.full(n); err != nil && !probe {
-		return err
+	if !s.probe {
+		if err := e.full(n); err != nil {
+			return err
+		}
+		e.accepted++
+		e.prompt += uint64(n)
 	}
 	e.lastID++
 	s.ID, s.times.Queued = e.lastID, e.cfg.Clock()
 	e.live[s.ID] = s
 	e.adds = append(e.adds, s)
 	e.addTokens += n
-	e.prompt += uint64(n)
 	return nil
 }
 
@@ -251,7 +255,7 @@ func (e *Engine) full(n int) error {
 // open returns why no request is taken; e.mu is held.
 func (e *Engine) open() error {
 	switch {
-	case e.phase == Stopped:
+	case e.phase == Stopped || e.cut:
 		return ErrStopped
 	case e.draining:
 		return ErrDraining
@@ -309,10 +313,34 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// interrupt makes the loop end at once.
+// interrupt ends all streams at once, and the loop when its step is over.
 func (e *Engine) interrupt() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.cut = true
-	e.mu.Unlock()
+	e.endAll(ErrStopped)
 	e.post()
+}
+
+// endAll ends every stream with an error; e.mu is held.
+func (e *Engine) endAll(why error) {
+	now := e.cfg.Clock()
+	for _, s := range e.live {
+		e.endLocked(s, sched.FinishError, why, now)
+	}
+	clear(e.adds)
+	clear(e.stops)
+	e.adds, e.stops, e.addTokens = e.adds[:0], e.stops[:0], 0
+}
+
+// endLocked ends a stream unless it has ended; e.mu is held.
+func (e *Engine) endLocked(s *Stream, f sched.Finish, err error, now time.Time) {
+	if e.live[s.ID] != s {
+		return
+	}
+	delete(e.live, s.ID)
+	s.close(f, err, now)
+	if e.draining && len(e.live) == 0 {
+		e.post()
+	}
 }

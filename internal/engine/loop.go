@@ -33,6 +33,7 @@ type life struct {
 	since  atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
 	limit  atomic.Int64 // how long it may, in ns
 	ending atomic.Int32
+	closed atomic.Bool // the runner
 }
 
 type launched struct {
@@ -240,11 +241,17 @@ func (l *life) hand(outputs []sched.Output, tokens int, took time.Duration, now 
 	for i := range outputs {
 		o := &outputs[i]
 		s := e.live[o.ID]
+		if s == nil {
+			continue // cut off
+		}
 		if o.Token != sched.NoToken {
 			s.push(o.Token, o.Logprobs, now)
+		}
+		if o.Token != sched.NoToken && !s.probe {
 			e.generated++
 		}
 		if o.Finish != sched.FinishNone {
+			s.leave()
 			e.endLocked(s, o.Finish, o.Err, now)
 		}
 	}
@@ -283,18 +290,7 @@ func (e *Engine) end(l *life, s *Stream, f sched.Finish, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.life == l {
+		s.leave()
 		e.endLocked(s, f, err, e.cfg.Clock())
-	}
-}
-
-// endLocked ends a stream unless it has ended; e.mu is held.
-func (e *Engine) endLocked(s *Stream, f sched.Finish, err error, now time.Time) {
-	if e.live[s.ID] != s {
-		return
-	}
-	delete(e.live, s.ID)
-	s.close(f, err, now)
-	if e.draining && len(e.live) == 0 {
-		e.post()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"time"
@@ -34,19 +35,16 @@ func (e *Engine) Run(ctx context.Context) error {
 		fault := e.watch(l)
 		if fault == nil {
 			e.shut(ErrStopped)
-			return e.closeRunner(l.runner)
+			return e.closeRunner(l)
 		}
-		e.report(l, fault)
 		now := e.cfg.Clock()
 		faults = append(slices.DeleteFunc(faults, func(t time.Time) bool { return now.Sub(t) > time.Hour }), now)
-		e.rescue(l, fault)
+		kept := e.rescue(fault)
+		e.report(l, fault, kept)
 		next, err := e.replace(ctx, l, fault, len(faults))
 		if err != nil {
 			e.shut(ErrInterrupted)
-			if fault != errStalled {
-				err = errors.Join(err, e.closeRunner(l.runner))
-			}
-			return err
+			return errors.Join(err, e.closeRunner(l))
 		}
 		e.log.Warn("engine loop restarted", "faults_within_hour", len(faults))
 		l = next
@@ -59,7 +57,8 @@ func (e *Engine) watch(l *life) error {
 	go func() {
 		err := l.run()
 		if !l.ending.CompareAndSwap(alive, returned) {
-			err = errors.Join(err, e.closeRunner(l.runner)) // nobody else will
+			l.ending.Store(returned)
+			err = errors.Join(err, e.closeRunner(l)) // nobody else will
 			e.log.Warn("given up loop has ended", "error", err)
 		}
 		done <- err
@@ -79,9 +78,9 @@ func (e *Engine) watch(l *life) error {
 }
 
 // report logs a fault with what helps to find its cause.
-func (e *Engine) report(l *life, fault error) {
+func (e *Engine) report(l *life, fault error, kept int) {
 	st := e.Stats()
-	attrs := []any{"fault", fault, "running", st.Running, "waiting", st.Waiting, "kv_blocks", st.KV.Blocks, "kv_held", st.KV.Held, "steps", st.Steps}
+	attrs := []any{"fault", fault, "kept", kept, "running", st.Running, "waiting", st.Waiting, "kv_blocks", st.KV.Blocks, "kv_held", st.KV.Held, "steps", st.Steps}
 	if p, ok := errors.AsType[*panicError](fault); ok {
 		attrs = append(attrs, "stack", string(p.stack))
 	}
@@ -92,17 +91,17 @@ func (e *Engine) report(l *life, fault error) {
 	e.log.Error("engine loop failed", attrs...)
 }
 
-// rescue takes the streams away from a loop that failed. Those that have given
-// nothing yet wait for the next loop, once; the others fail. After a stall only
-// those that the loop never saw are kept, for the loop may still be running.
-func (e *Engine) rescue(l *life, fault error) {
+// rescue takes the streams away from a loop that failed, and returns how many go
+// on. Those that have given nothing yet wait for the next loop, once; the others
+// fail. After a stall only those that the loop never saw are kept, for the loop may
+// still be running.
+func (e *Engine) rescue(fault error) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life, e.reason = nil, fault.Error()
 	if fault == errStalled {
 		e.stalls++
 	}
-	before := len(e.live)
 	inbox := make(map[*Stream]bool, len(e.adds))
 	for _, s := range e.adds {
 		inbox[s] = true
@@ -111,9 +110,6 @@ func (e *Engine) rescue(l *life, fault error) {
 	e.waiting.Store(0)
 	for _, id := range slices.Sorted(maps.Keys(e.live)) {
 		s := e.live[id]
-		if fault == errStalled {
-			s.seq = nil // the loop may be about to write to it
-		}
 		if !inbox[s] && (fault == errStalled || !s.rewind()) {
 			e.endLocked(s, sched.FinishError, ErrInterrupted, e.cfg.Clock())
 			continue
@@ -121,11 +117,14 @@ func (e *Engine) rescue(l *life, fault error) {
 		e.adds = append(e.adds, s)
 		e.addTokens += len(s.req.Tokens)
 	}
-	e.log.Warn("requests rescued", "kept", len(e.adds), "interrupted", before-len(e.adds))
+	return len(e.adds)
 }
 
 // replace returns the next life after a fault, the count-th within an hour.
 func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (*life, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("engine: not restarted: %w: %w", context.Cause(ctx), fault)
+	}
 	if count > e.cfg.Restarts {
 		return nil, fmt.Errorf("engine: %d faults within an hour, %d allowed: %w", count, max(e.cfg.Restarts, 0), fault)
 	}
@@ -157,21 +156,27 @@ func (e *Engine) reopen(ctx context.Context, l *life, fault error) (runner.Runne
 	e.mu.Lock()
 	e.phase = Restarting
 	e.mu.Unlock()
-	if fault != errStalled {
-		if err := e.closeRunner(l.runner); err != nil {
-			e.log.Warn("failed runner does not close", "error", err)
-		}
+	if err := e.closeRunner(l); err != nil {
+		e.log.Warn("failed runner does not close", "error", err)
 	}
 	r, err := e.cfg.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: opening runner %s again: %w", e.info.Name, err)
 	}
+	if got := r.Info(); !reflect.DeepEqual(got, e.info) {
+		return nil, errors.Join(fmt.Errorf("engine: runner opened again is %+v, was %+v", got, e.info), r.Close())
+	}
 	return r, nil
 }
 
-// closeRunner closes a runner that may be broken: a panic is an error, and one
-// that hangs is left behind.
-func (e *Engine) closeRunner(r runner.Runner) error {
+// closeRunner closes the runner of a life unless that was done. It may be broken:
+// a panic is an error, and one that hangs is left behind. One that an abandoned
+// loop is calling is left to that loop.
+func (e *Engine) closeRunner(l *life) error {
+	r := l.runner
+	if l.ending.Load() == abandoned || l.closed.Swap(true) {
+		return nil
+	}
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -194,8 +199,5 @@ func (e *Engine) shut(why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life, e.phase = nil, Stopped
-	for _, s := range e.live {
-		e.endLocked(s, sched.FinishError, why, e.cfg.Clock())
-	}
-	e.adds, e.stops, e.addTokens = nil, nil, 0
+	e.endAll(why)
 }

@@ -5,7 +5,7 @@ import "ossian/internal/sched"
 // Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
 	sched.Stats        // after the last step; what was accepted since then waits too
-	Accepted    uint64 // requests
+	Accepted    uint64 // requests; probes are not counted, here and in the next two
 	Prompt      uint64 // their tokens
 	Generated   uint64 // tokens given to streams
 	Stalls      int    // faults by which no step finished in time
@@ -21,7 +21,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	s.Waiting += len(e.adds)
 	s.WaitingTokens += e.addTokens
-	s.Accepted, s.Prompt, s.Generated = e.lastID, e.prompt, e.generated
+	s.Accepted, s.Prompt, s.Generated = e.accepted, e.prompt, e.generated
 	s.Stalls, s.Starts = e.stalls, 1+e.restarts
 	return s
 }

@@ -44,12 +44,14 @@ type Stream struct {
 
 	eng     *Engine
 	req     Request
+	probe   bool
 	stopped atomic.Bool
 	forget  func() bool // ends the watch over the context of Submit; nil = none
 
 	ready chan struct{} // holds one signal: something to receive
 
-	seq     *sched.Seq // the loop's; nil = not in a scheduler
+	// These belong to the loop, and to the supervisor when there is none.
+	seq     *sched.Seq // nil = not in a scheduler
 	retried bool       // has begun twice
 
 	mu     sync.Mutex
@@ -127,12 +129,11 @@ func (s *Stream) End() (sched.Finish, Usage, Times) {
 	return s.finish, s.usage, s.times
 }
 
-// push delivers a token. It never waits for the reader. Like close it is called
-// by the loop that owns the streams.
+// push delivers a token, on behalf of the loop. It never waits for the reader.
 func (s *Stream) push(id int32, logprobs []sample.Logprob, now time.Time) {
 	s.mu.Lock()
 	if s.usage.Completion == 0 {
-		s.times.First = now
+		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Started, now
 		s.req.Tokens = nil // from here on it cannot begin again
 	}
 	s.usage.Completion++
@@ -141,14 +142,20 @@ func (s *Stream) push(id int32, logprobs []sample.Logprob, now time.Time) {
 	s.signal()
 }
 
-// close ends the stream.
+// leave takes over what the scheduler knows of a stream that the loop is about to
+// end, and lets go of the rest.
+func (s *Stream) leave() {
+	s.mu.Lock()
+	if s.seq != nil {
+		s.usage.Cached, s.times.Scheduled = s.seq.Cached, s.seq.Started
+	}
+	s.seq = nil
+	s.mu.Unlock()
+}
+
+// close ends the stream. The loop may not know yet: what it reads stays.
 func (s *Stream) close(f sched.Finish, err error, now time.Time) {
 	s.mu.Lock()
-	if q := s.seq; q != nil {
-		s.times.Scheduled, s.usage.Cached = q.Started, q.Cached
-	}
-	// A row in flight may still read the parameters.
-	s.seq, s.req.Tokens, s.req.Constraint = nil, nil, nil
 	s.finish, s.err, s.times.Finished = f, err, now
 	s.mu.Unlock()
 	s.signal()
