@@ -59,6 +59,9 @@ func New(blockSize int, groups []runner.Group, cache bool) *Manager {
 	return m
 }
 
+// ahead is how many blocks beyond its tokens a table has memory for.
+const ahead = 64
+
 // Open claims the longest cached prefix of tokens that leaves at least one token to
 // compute. Only sequences opened with the same salt share prefixes.
 func (m *Manager) Open(tokens []int32, salt uint64) *Table {
@@ -84,6 +87,7 @@ func (m *Manager) Open(tokens []int32, salt uint64) *Table {
 			}
 			t.Blocks[g] = append(t.Blocks[g], id)
 		}
+		t.Blocks[g] = slices.Grow(t.Blocks[g], len(tokens)/m.size+ahead)
 	}
 	t.Cached, t.published, t.last = n*m.size, n, place{}
 	if n > 0 {
@@ -108,16 +112,33 @@ func (m *Manager) usable(path []int32) int {
 	return n
 }
 
-// Grow makes room for n tokens in all, or changes nothing and returns false.
-func (m *Manager) Grow(t *Table, n int) bool {
-	need := (n + m.size - 1) / m.size
+// Fits returns the largest n with which Grow(t, n, all) succeeds, at most all; 0 if
+// there is none.
+func (m *Manager) Fits(t *Table, all int) int {
+	n := all
 	for g := range m.pools {
-		if need-len(t.Blocks[g]) > m.pools[g].free {
-			return false
+		room := (len(t.Blocks[g]) + m.pools[g].free) * m.size
+		if m.pools[g].window == 0 && room < all {
+			return 0
 		}
+		n = min(n, room)
+	}
+	return n
+}
+
+// Grow makes room for n tokens, and in groups without a window for all, or changes
+// nothing and returns false. A sequence that takes the blocks of its whole prompt
+// at once will not be stuck halfway; of a window it needs only a part at a time.
+func (m *Manager) Grow(t *Table, n, all int) bool {
+	if fits := m.Fits(t, all); fits == 0 || fits < n {
+		return false
 	}
 	for g := range m.pools {
-		for len(t.Blocks[g]) < need {
+		need := n
+		if m.pools[g].window == 0 {
+			need = all
+		}
+		for len(t.Blocks[g])*m.size < need {
 			t.Blocks[g] = append(t.Blocks[g], m.take(g))
 		}
 	}

@@ -6,12 +6,6 @@ import (
 	"ossian/internal/runner"
 )
 
-const (
-	maxOvertaken = 64               // ADM-7: so many others are admitted before one that does not fit,
-	maxBlocked   = 30 * time.Second // or for so long; then blocks are kept for it
-	maxMisses    = 16               // sequences that are tried in vain per step: bounds its time
-)
-
 // Plan returns the next step, or nil when nothing can run now. The batch belongs to
 // the scheduler; it is to be launched, and committed in order.
 func (s *Scheduler) Plan(now time.Time) *runner.Batch {
@@ -23,12 +17,13 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	for _, t := range s.tenants {
 		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
 	}
-	s.passed = nil
+	s.passed, s.misses = nil, 0
+	s.seat(now)
 	// One token each for those that speak; prompts share what is left.
 	for _, q := range s.running {
 		switch n := s.open(q); {
-		case n == 1 && s.room(q):
-			s.row(l, q, 1)
+		case n == 1:
+			s.extend(l, q, 1)
 		case n > 1:
 			q.tenant.chunks = insert(q.tenant.chunks, q)
 		}
@@ -57,24 +52,41 @@ func (s *Scheduler) open(q *Seq) int {
 	return len(q.Tokens) + q.pending - q.launched
 }
 
-// room makes sure that q has blocks for all its tokens. Only a sequence that has
-// sampled since it was admitted can need more, so every preemption is paid for by
-// a token and preempting one another for ever is impossible.
-func (s *Scheduler) room(q *Seq) bool {
-	for !s.kv.Grow(q.table, s.reach(q)) {
-		if s.leaving > 0 {
-			return false // their blocks come free without more victims
+// extend gives q a row of up to n tokens.
+func (s *Scheduler) extend(l *launch, q *Seq, n int) {
+	if s.cfg.ChunkLimit > 0 {
+		n = min(n, s.cfg.ChunkLimit)
+	}
+	if n = s.room(l, q, min(n, s.info.MaxTokens-len(l.batch.Tokens))); n > 0 {
+		s.row(l, q, n)
+	}
+}
+
+// room returns for how many of the next n tokens of q there are blocks, and takes
+// them. If there are none it preempts, unless some will come free by themselves.
+// Without windows only a sequence that has sampled since it was admitted lacks
+// blocks, with windows only one that nobody else keeps waiting: every preemption is
+// paid for by a token, and two never preempt each other for ever.
+func (s *Scheduler) room(l *launch, q *Seq, n int) int {
+	for {
+		fits := s.kv.Fits(q.table, s.reach(q))
+		if m := min(n, fits-s.info.Lookahead-q.launched); m > 0 {
+			s.kv.Grow(q.table, q.launched+m+s.info.Lookahead, s.reach(q))
+			return m
+		}
+		moving := s.planned > s.committed || len(l.seqs) > 0 // windows
+		if s.leaving > 0 || fits > 0 && moving {
+			return 0
 		}
 		v := s.victim()
 		s.preempt(v)
 		if v == q {
-			return false
+			return 0
 		}
 	}
-	return true
 }
 
-// reach is the number of tokens that q needs blocks for.
+// reach is the number of tokens that q needs blocks for sooner or later.
 func (s *Scheduler) reach(q *Seq) int { return len(q.Tokens) + q.pending + s.info.Lookahead }
 
 func (s *Scheduler) preempt(q *Seq) {
@@ -87,111 +99,20 @@ func (s *Scheduler) preempt(q *Seq) {
 
 // prompts fills the step: one chunk at a time, of the tenant that was served least.
 func (s *Scheduler) prompts(l *launch, now time.Time) {
-	if q := s.reserved; q != nil && s.admit(q, now) {
-		s.row(l, q, s.open(q))
-	}
-	for misses := 0; len(l.batch.Tokens) < s.info.MaxTokens && misses < maxMisses; {
+	for len(l.batch.Tokens) < s.info.MaxTokens {
 		q := s.next()
-		switch {
-		case q == nil:
+		if q == nil {
 			return
-		case q.state == waiting && !s.admit(q, now):
-			misses++
-			q.tenant.try++
-		default:
-			s.row(l, q, s.open(q))
+		}
+		if q.state == running || s.admit(q, now) {
+			s.extend(l, q, s.open(q))
 		}
 	}
 }
 
-// admit makes a waiting sequence resident if it can be.
-func (s *Scheduler) admit(q *Seq, now time.Time) bool {
-	for !s.claim(q, now) {
-		if !s.displace(q) {
-			return false
-		}
-	}
-	s.unqueue(q)
-	s.enter(q, now)
-	if s.passed != nil && s.passed != q {
-		s.passed.overtaken++
-	}
-	return true
-}
-
-// claim opens a table for q. All its tokens get their blocks at once, and one more
-// for each resident must remain: what begins should not be thrown out by the next
-// tokens of others.
-func (s *Scheduler) claim(q *Seq, now time.Time) bool {
-	if len(s.slots) == 0 || s.awaits(q) {
-		return false
-	}
-	q.table = s.kv.Open(q.Tokens, q.Salt)
-	if s.kv.Grow(q.table, s.reach(q)) && s.kv.Free() >= len(s.running)-len(s.slots) {
-		return true
-	}
-	s.kv.Close(q.table)
-	q.table = nil
-	s.age(q, now)
-	return false
-}
-
-// enter gives q a slot.
-func (s *Scheduler) enter(q *Seq, now time.Time) {
-	end := len(s.slots) - 1
-	q.state, q.slot, s.slots = running, s.slots[end], s.slots[:end]
-	s.running[q.slot] = q
-	q.tenant.residents++
-	q.launched, q.committed = q.table.Cached, q.table.Cached
-	q.overtaken, q.blocked = 0, time.Time{}
-	if !q.Started.IsZero() {
-		return
-	}
-	q.Started, q.Cached = now, q.table.Cached
-	if !s.cfg.NoPrefixCache {
-		s.stats.CacheQueries += uint64(q.Prompt)
-		s.stats.CacheHits += uint64(q.Cached)
-	}
-}
-
-// age counts how long q has been passed over for lack of blocks (ADM-7).
-func (s *Scheduler) age(q *Seq, now time.Time) {
-	if q.blocked.IsZero() {
-		q.blocked = now
-	}
-	if s.passed == nil {
-		s.passed = q
-	}
-	if s.reserved == nil && (q.overtaken >= maxOvertaken || now.Sub(q.blocked) >= maxBlocked) {
-		s.reserved = q
-	}
-}
-
-// awaits reports whether q does better to wait, because another sequence is just
-// computing at least half of what q would have to compute.
-func (s *Scheduler) awaits(q *Seq) bool {
-	for _, r := range s.running {
-		if s.cfg.NoPrefixCache || r == nil || r.state != running || r.committed >= r.Prompt || r.tenant != q.tenant || r.Salt != q.Salt {
-			continue
-		}
-		shared := 0
-		for last := min(len(q.Tokens)-1, r.Prompt); shared < last && q.Tokens[shared] == r.Tokens[shared]; {
-			shared++
-		}
-		if gain := shared/s.info.BlockSize*s.info.BlockSize - r.committed; gain > 0 && 2*gain >= len(q.Tokens)-r.committed {
-			return true
-		}
-	}
-	return false
-}
-
-// row appends the next tokens of q to the step, n if there is room for them.
+// row appends the next n tokens of q to the step.
 func (s *Scheduler) row(l *launch, q *Seq, n int) {
 	b, g := &l.batch, len(s.info.Groups)
-	if n > 1 && s.cfg.ChunkLimit > 0 {
-		n = min(n, s.cfg.ChunkLimit)
-	}
-	n = min(n, s.info.MaxTokens-len(b.Tokens))
 	tables := l.tables[len(b.Rows)*g:][:g]
 	copy(tables, q.table.Blocks)
 	r := runner.Row{Slot: q.slot, Start: q.launched, Len: n, Tables: tables, Params: q.Params, History: q.Tokens}
@@ -208,7 +129,7 @@ func (s *Scheduler) row(l *launch, q *Seq, n int) {
 	}
 	q.rows++
 	q.step = s.planned + 1
-	q.tenant.served += uint64(n)
+	q.tenant.served += n
 	b.Rows = append(b.Rows, r)
 	l.seqs = append(l.seqs, q)
 }

@@ -1,13 +1,22 @@
 package sched
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
+
+const (
+	maxOvertaken = 64               // ADM-7: so many others are admitted before one that does not fit,
+	maxBlocked   = 30 * time.Second // or for so long; then blocks are kept for it
+	maxMisses    = 16               // sequences that are tried in vain per step: bounds its time
+)
 
 // A tenant is the account of those who share fairly with others. Service is
 // counted in computed tokens; the tenant with the least is served next, as in the
 // virtual token counter of "Fairness in Serving Large Language Models" (OSDI 2024).
 type tenant struct {
 	id        uint32
-	served    uint64 // tokens computed, and the lead of others when it came
+	served    int    // tokens computed, and the lead of others when it came
 	seqs      int    // that have not ended
 	residents int    // that hold a slot
 	waiting   []*Seq // in the order of before
@@ -18,13 +27,14 @@ type tenant struct {
 	try    int    // waiting ones before it were tried in vain
 	held   int    // tokens of sequences that could be preempted
 	count  int    // such sequences
+	oldest uint64 // arrival of the first that has not ended
 }
 
 // tenantOf returns the account of a tenant. Who comes, or comes back, starts level
 // with the least served of those that are there: absence saves nothing up. What one
 // was ahead of the others it keeps, until nobody is there.
 func (s *Scheduler) tenantOf(id uint32) *tenant {
-	var level uint64
+	level := 0
 	var t *tenant
 	busy := false
 	for _, o := range s.tenants {
@@ -52,11 +62,11 @@ func (s *Scheduler) tenantOf(id uint32) *tenant {
 }
 
 // next returns the sequence whose prompt runs next: of the tenant that was served
-// least, the latest comer of several. Nil = there is none.
+// least, and of several the latest comer. Nil = there is none.
 func (s *Scheduler) next() *Seq {
 	var least *tenant
 	for _, t := range s.tenants {
-		if (least == nil || t.served <= least.served) && s.first(t) != nil {
+		if (least == nil || s.standing(t) <= s.standing(least)) && s.first(t) != nil {
 			least = t
 		}
 	}
@@ -70,13 +80,22 @@ func (s *Scheduler) next() *Seq {
 	return q
 }
 
+// standing is what a tenant was served; without a resident sequence it counts as a
+// step behind, or slots would go to and fro between equals.
+func (s *Scheduler) standing(t *tenant) int {
+	if t.residents == 0 {
+		return t.served - s.info.MaxTokens
+	}
+	return t.served
+}
+
 // first returns the first sequence of a tenant that can have a chunk of its prompt
 // in this step, or that was not yet tried.
 func (s *Scheduler) first(t *tenant) *Seq {
 	for t.chunk < len(t.chunks) && s.open(t.chunks[t.chunk]) == 0 {
 		t.chunk++ // preempted meanwhile
 	}
-	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil
+	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil && s.misses < maxMisses
 	switch {
 	case chunk && !(wait && before(t.waiting[t.try], t.chunks[t.chunk])):
 		return t.chunks[t.chunk]
@@ -102,16 +121,95 @@ func insert(list []*Seq, q *Seq) []*Seq {
 	return slices.Insert(list, i, q)
 }
 
+// seat admits whom slots and blocks are kept for, and one sequence of whoever was
+// served least and has none, before others' rows are planned: it may take a slot.
+func (s *Scheduler) seat(now time.Time) {
+	if s.reserved != nil {
+		s.admit(s.reserved, now)
+	}
+	for q := s.next(); q != nil && q.tenant.residents == 0; q = s.next() {
+		s.admit(q, now)
+	}
+}
+
+// admit makes a waiting sequence resident if it can be; otherwise it is not tried
+// again in this Plan.
+func (s *Scheduler) admit(q *Seq, now time.Time) bool {
+	for !s.claim(q, now) {
+		if !s.displace(q) {
+			s.misses++
+			q.tenant.try++
+			return false
+		}
+	}
+	s.enter(q, now)
+	if s.passed != nil && s.passed != q {
+		if s.passed.overtaken++; s.passed.overtaken >= maxOvertaken && s.reserved == nil {
+			s.reserved = s.passed
+		}
+	}
+	return true
+}
+
+// claim opens a table for q. One block for each resident must remain: what begins
+// should not be thrown out by the next tokens of others.
+func (s *Scheduler) claim(q *Seq, now time.Time) bool {
+	if len(s.slots) == 0 || s.awaits(q) {
+		return false
+	}
+	q.table = s.kv.Open(q.Tokens, q.Salt)
+	if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q)) && s.kv.Free() >= len(s.running)-len(s.slots) {
+		return true
+	}
+	s.kv.Close(q.table)
+	q.table = nil
+	s.age(q, now)
+	return false
+}
+
+// awaits reports whether q does better to wait, because another sequence is just
+// computing at least half of what q would have to compute.
+func (s *Scheduler) awaits(q *Seq) bool {
+	for _, r := range s.running {
+		if s.cfg.NoPrefixCache || r == nil || r.state != running || r.committed >= r.Prompt || r.tenant != q.tenant || r.Salt != q.Salt {
+			continue
+		}
+		shared := 0
+		for last := min(len(q.Tokens)-1, r.Prompt); shared < last && q.Tokens[shared] == r.Tokens[shared]; {
+			shared++
+		}
+		if gain := shared/s.info.BlockSize*s.info.BlockSize - r.committed; gain > 0 && 2*gain >= len(q.Tokens)-r.committed {
+			return true
+		}
+	}
+	return false
+}
+
+// age counts how long q has been passed over for lack of blocks (ADM-7).
+func (s *Scheduler) age(q *Seq, now time.Time) {
+	if q.blocked.IsZero() {
+		q.blocked = now
+	}
+	if s.passed == nil {
+		s.passed = q
+	}
+	if s.reserved == nil && now.Sub(q.blocked) >= maxBlocked {
+		s.reserved = q
+	}
+}
+
 // victim returns the sequence to preempt: of the tenant that holds most tokens
 // among those with several sequences the last one, so that nobody loses all; when
-// everyone has one, the latest. The oldest of all is taken only when it is alone,
-// and then it has all blocks: it always finishes.
+// everyone has one, that of the tenant whose oldest sequence is the youngest. So the
+// first sequence of the tenant with the oldest is taken only when it is alone, and
+// then it has all blocks: it finishes, and another becomes the first.
 func (s *Scheduler) victim() *Seq {
 	for _, t := range s.tenants {
-		t.held, t.count = 0, 0
+		t.held, t.count, t.oldest = 0, 0, s.arrivals
 	}
-	for _, q := range s.running {
-		if q != nil && q.state == running {
+	for _, q := range s.seqs {
+		q.tenant.oldest = min(q.tenant.oldest, q.arrival)
+		if q.state == running {
 			q.tenant.held += len(q.Tokens)
 			q.tenant.count++
 		}
@@ -136,18 +234,19 @@ func goesBefore(a, b *Seq) bool {
 	case (t.count > 1) != (u.count > 1):
 		return t.count > 1
 	}
-	return a.arrival > b.arrival
+	return t.oldest > u.oldest
 }
 
 // displace preempts a sequence for q, whose tenant has no resident one, of a tenant
-// that has several and keeps at least as many tokens as q brings. Slot and blocks
-// are kept for q from now on. It reports whether they are already free.
+// that has several, was not served less and keeps at least as many tokens as q
+// brings. Slot and blocks are kept for q from now on. It reports whether they are
+// already free.
 func (s *Scheduler) displace(q *Seq) bool {
 	if q.tenant.residents > 0 || s.leaving > 0 || s.reserved != nil && s.reserved != q {
 		return false
 	}
 	v := s.victim()
-	if v == nil || v.tenant.count < 2 || s.reserved != q && v.tenant.held < 2*len(q.Tokens) {
+	if v == nil || v.tenant.count < 2 || s.reserved != q && (s.standing(v.tenant) < s.standing(q.tenant) || v.tenant.held < 2*len(q.Tokens)) {
 		return false
 	}
 	s.reserved = q

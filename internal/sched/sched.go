@@ -36,6 +36,7 @@ type Scheduler struct {
 	tenants  []*tenant
 	reserved *Seq // waiting; nobody else is admitted before it
 	passed   *Seq // the first whose blocks did not fit in this Plan
+	misses   int  // sequences that could not be admitted in this Plan
 
 	launches  []launch // ring: step n is launches[n%Depth]
 	planned   uint64   // steps
@@ -72,7 +73,10 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, info: info, capacity: info.MaxLen, seqs: make(map[uint64]*Seq)}
 	for _, g := range info.Groups {
-		s.capacity = min(s.capacity, g.Blocks*info.BlockSize)
+		// A window, one token and the lookahead touch at most so many blocks.
+		if least := (g.Window+info.Lookahead+info.BlockSize-2)/info.BlockSize + 1; g.Window == 0 || g.Blocks < least {
+			s.capacity = min(s.capacity, g.Blocks*info.BlockSize)
+		}
 	}
 	if s.capacity -= info.Lookahead; s.capacity < 2 {
 		return nil, fmt.Errorf("sched: runner %s: pools %v of blocks of %d tokens, sequences of %d, lookahead %d: not even two tokens fit",
@@ -264,6 +268,25 @@ func (s *Scheduler) unqueue(q *Seq) {
 	}
 	if s.reserved == q {
 		s.reserved = nil
+	}
+}
+
+// enter gives q, which has a table, a slot.
+func (s *Scheduler) enter(q *Seq, now time.Time) {
+	s.unqueue(q)
+	end := len(s.slots) - 1
+	q.state, q.slot, s.slots = running, s.slots[end], s.slots[:end]
+	s.running[q.slot] = q
+	q.tenant.residents++
+	q.launched, q.committed = q.table.Cached, q.table.Cached
+	q.overtaken, q.blocked = 0, time.Time{}
+	if !q.Started.IsZero() {
+		return
+	}
+	q.Started, q.Cached = now, q.table.Cached
+	if !s.cfg.NoPrefixCache {
+		s.stats.CacheQueries += uint64(q.Prompt)
+		s.stats.CacheHits += uint64(q.Cached)
 	}
 }
 

@@ -1,0 +1,327 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+)
+
+// A clock drives a scheduler in virtual time with a runner that computes nothing:
+// a step takes 10 ms and 0.1 ms per token, every id is 1.
+type clock struct {
+	t      *testing.T
+	s      *Scheduler
+	now    time.Time
+	next   uint64
+	flight []*runner.Batch
+	first  map[uint64]time.Duration // from add to the first token
+	ended  map[uint64]bool
+	added  map[uint64]time.Time
+	served map[uint32]int // tokens by tenant
+	of     map[uint64]uint32
+}
+
+func newClock(t *testing.T, info runner.Info) *clock {
+	t.Helper()
+	s, err := New(Config{MaxQueue: 1 << 20}, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &clock{t: t, s: s, now: time.Unix(0, 0), first: make(map[uint64]time.Duration), ended: make(map[uint64]bool),
+		added: make(map[uint64]time.Time), served: make(map[uint32]int), of: make(map[uint64]uint32)}
+}
+
+func (c *clock) add(tenant uint32, prompt, output int) uint64 {
+	c.t.Helper()
+	c.next++
+	tokens := make([]int32, prompt)
+	for i := range tokens {
+		tokens[i] = int32((c.next*31 + uint64(i)) % 100)
+	}
+	if err := c.s.Add(&Seq{ID: c.next, Tenant: tenant, Tokens: tokens, MaxTokens: output, Params: &sample.Params{}}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.added[c.next], c.of[c.next] = c.now, tenant
+	return c.next
+}
+
+// step plans as far ahead as the runner goes and finishes one step; false = idle.
+func (c *clock) step() bool {
+	c.t.Helper()
+	for len(c.flight) < len(c.s.launches) {
+		b := c.s.Plan(c.now)
+		if b == nil {
+			break
+		}
+		l := &c.s.launches[(c.s.planned-1)%uint64(len(c.s.launches))]
+		for i, q := range l.seqs {
+			c.served[q.Tenant] += b.Rows[i].Len
+		}
+		c.flight = append(c.flight, b)
+	}
+	if len(c.flight) == 0 {
+		return false
+	}
+	b := c.flight[0]
+	c.flight = c.flight[1:]
+	c.now = c.now.Add(10*time.Millisecond + time.Duration(len(b.Tokens))*100*time.Microsecond)
+	res := &runner.Result{Tokens: make([][]int32, len(b.Rows))}
+	for i := range b.Rows {
+		if b.Rows[i].Sample {
+			res.Tokens[i] = []int32{1}
+		}
+	}
+	for _, o := range c.s.Commit(b, res, c.now) {
+		if _, ok := c.first[o.ID]; !ok {
+			c.first[o.ID] = c.now.Sub(c.added[o.ID])
+		}
+		c.ended[o.ID] = o.Finish != FinishNone
+	}
+	return true
+}
+
+var roomy = runner.Info{Name: "clock", Vocab: 100, BlockSize: 16, Groups: []runner.Group{{Blocks: 2000}, {Blocks: 2000, Window: 128}}, MaxSeqs: 16, MaxTokens: 256, MaxLen: 4096, Depth: 1}
+
+// ADM-6: tenant 1 floods with long requests; tenant 2 asks for little once a second.
+func TestFloodDoesNotStarve(t *testing.T) {
+	t.Parallel()
+	for name, info := range map[string]runner.Info{
+		"slots are short":  roomy,
+		"blocks are short": func() runner.Info { i := roomy; i.Groups = []runner.Group{{Blocks: 300}}; i.MaxSeqs = 64; return i }(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alone := newClock(t, info)
+			id := alone.add(2, 100, 20)
+			alone.step()
+			chunk := 10*time.Millisecond + time.Duration(info.MaxTokens)*100*time.Microsecond
+			limit := 3*alone.first[id] + chunk
+
+			c := newClock(t, info)
+			for range 1000 {
+				c.add(1, 700, 200)
+			}
+			var mine []uint64
+			for next := c.now.Add(3 * time.Second); len(mine) < 100; c.step() {
+				if !c.now.Before(next) { // it came while the last step ran
+					id := c.add(2, 100, 20)
+					c.added[id], next = next, next.Add(time.Second)
+					mine = append(mine, id)
+				}
+			}
+			for range 100 {
+				c.step()
+			}
+			var waits []time.Duration
+			for _, id := range mine {
+				if c.first[id] == 0 {
+					t.Fatalf("request %d has no token", id)
+				}
+				waits = append(waits, c.first[id])
+			}
+			slices.Sort(waits)
+			t.Logf("alone %v; beside the flood median %v, worst %v; limit %v; %d preemptions", alone.first[1], waits[len(waits)/2], waits[len(waits)-1], limit, c.s.Stats().Preemptions)
+			if worst := waits[len(waits)-1]; worst > limit {
+				t.Errorf("the first token takes up to %v, want at most %v", worst, limit)
+			}
+		})
+	}
+}
+
+// Tenants that always have something waiting get the same number of tokens,
+// whatever the size of their requests.
+func TestEqualShares(t *testing.T) {
+	t.Parallel()
+	c := newClock(t, roomy)
+	sizes := map[uint32][2]int{1: {800, 100}, 2: {40, 30}, 3: {300, 3}, 4: {10, 250}}
+	for range 12 {
+		for tenant, size := range sizes {
+			c.add(tenant, size[0], size[1])
+		}
+	}
+	start := make(map[uint32]int)
+	for c.now.Before(time.Unix(90, 0)) {
+		c.step()
+		if c.now.Before(time.Unix(30, 0)) {
+			for tenant := range sizes {
+				start[tenant] = c.served[tenant]
+			}
+		}
+		for id, over := range c.ended {
+			if over {
+				delete(c.ended, id)
+				c.add(c.of[id], sizes[c.of[id]][0], sizes[c.of[id]][1])
+			}
+		}
+	}
+	total := 0
+	for tenant := range sizes {
+		total += c.served[tenant] - start[tenant]
+	}
+	for tenant := range sizes {
+		share := float64(c.served[tenant]-start[tenant]) / float64(total)
+		t.Logf("tenant %d: %.1f %%", tenant, 100*share)
+		if share < 0.225 || share > 0.275 {
+			t.Errorf("tenant %d gets %.1f %% of the tokens of a minute, want 22.5 to 27.5", tenant, 100*share)
+		}
+	}
+}
+
+// ADM-7: small requests that never end keep coming; a large one gets in.
+func TestLargeIsNotStarved(t *testing.T) {
+	t.Parallel()
+	info := roomy
+	info.Groups = []runner.Group{{Blocks: 60}}
+	info.MaxLen = 960
+	arrivals := 20000
+	if testing.Short() {
+		arrivals = 2000
+	}
+	c := newClock(t, info)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var large []uint64
+	overtaken := 0
+	for n := range arrivals {
+		if n%200 == 50 {
+			large = append(large, c.add(1, 850, 50))
+		}
+		c.add(1+uint32(n%2), 20+rng.IntN(60), 1+rng.IntN(20))
+		for c.s.Stats().Waiting > 20 {
+			c.step()
+			for _, q := range c.s.seqs {
+				overtaken = max(overtaken, q.overtaken)
+			}
+		}
+	}
+	for c.step() {
+	}
+	for _, id := range large {
+		if !c.ended[id] {
+			t.Errorf("large request %d never ended", id)
+		}
+	}
+	t.Logf("%d large requests among %d, overtaken at most %d times", len(large), arrivals, overtaken)
+	if overtaken > maxOvertaken {
+		t.Errorf("a request was overtaken %d times, want at most %d", overtaken, maxOvertaken)
+	}
+}
+
+// ADM-3: with a pool of little more than one request, a request ends within twice
+// its tokens and those of all that came before.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	runs := 300
+	if testing.Short() {
+		runs = 40
+	}
+	preemptions := uint64(0)
+	for seed := range uint64(runs) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		depth := 1 + rng.IntN(3)
+		longest := 20 + rng.IntN(40)
+		blocks := (longest*(100+rng.IntN(21))/100 + 3) / 4
+		c := newClock(t, runner.Info{Name: "clock", Vocab: 100, BlockSize: 4, Groups: []runner.Group{{Blocks: blocks}, {Blocks: blocks, Window: 9}},
+			MaxSeqs: 6, MaxTokens: 8, MaxLen: longest, Depth: depth})
+		var budget []int // steps until which each request must have ended
+		sum := 0
+		for range 12 {
+			total := 2 + rng.IntN(longest-1)
+			prompt := 1 + rng.IntN(total-1)
+			c.add(0, prompt, total-prompt)
+			sum += total
+			budget = append(budget, 2*sum)
+		}
+		for steps := 1; c.step(); steps++ {
+			for i, limit := range budget {
+				if steps > limit && !c.ended[uint64(i+1)] {
+					t.Fatalf("seed %d: request %d of %d has not ended after %d steps: %+v", seed, i+1, len(budget), steps, c.s.Stats())
+				}
+			}
+		}
+		if len(c.ended) != len(budget) {
+			t.Fatalf("seed %d: %d of %d requests ended", seed, len(c.ended), len(budget))
+		}
+		preemptions += c.s.Stats().Preemptions
+	}
+	t.Logf("%d preemptions in %d runs", preemptions, runs)
+	if preemptions < uint64(runs) {
+		t.Errorf("%d preemptions in %d runs: too few to prove anything", preemptions, runs)
+	}
+}
+
+// steady returns a scheduler with 256 sequences that speak, and a function that does
+// a step.
+func steady(tb testing.TB, depth int) (*Scheduler, func()) {
+	info := runner.Info{Name: "steady", Vocab: 200000, BlockSize: 16, Groups: []runner.Group{{Blocks: 256 * 130}, {Blocks: 256 * 20, Window: 128}},
+		MaxSeqs: 256, MaxTokens: 8192, MaxLen: 1 << 15, Depth: depth}
+	s, err := New(Config{}, info)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for id := range uint64(256) {
+		tokens := make([]int32, 200+id)
+		tokens[0] = int32(id)
+		if err := s.Add(&Seq{ID: id, Tenant: uint32(id % 4), Tokens: tokens, MaxTokens: 1 << 14, Stops: []int32{3, 4, 5}, Params: &sample.Params{}}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	all, res := slices.Repeat([][]int32{{7}}, 256), &runner.Result{}
+	now := time.Unix(0, 0)
+	var flight []*runner.Batch
+	step := func() {
+		for len(flight) < depth {
+			b := s.Plan(now)
+			if b == nil {
+				break
+			}
+			flight = append(flight, b)
+		}
+		b := flight[0]
+		flight = append(flight[:0], flight[1:]...)
+		res.Tokens = all[:len(b.Rows)]
+		out := s.Commit(b, res, now)
+		if len(out) > 0 && out[0].Finish != FinishNone {
+			tb.Fatalf("%+v", out[0])
+		}
+	}
+	for s.Stats().Waiting > 0 || s.Stats().Sampled < 2*256 {
+		step()
+	}
+	return s, step
+}
+
+func TestStepAllocs(t *testing.T) {
+	for _, depth := range []int{1, 2, 3} {
+		s, step := steady(t, depth)
+		before := s.Stats()
+		if n := testing.AllocsPerRun(200, step); n != 0 {
+			t.Errorf("depth %d: a step allocates %v times", depth, n)
+		}
+		if st := s.Stats(); st.Sampled-before.Sampled < 200*256 {
+			t.Errorf("depth %d: the steps did nothing: %+v", depth, st)
+		}
+	}
+}
+
+// BenchmarkStep256 is a step of 256 sequences that speak: planning and recording,
+// without the runner. New sequences take the place of those that grow too long.
+func BenchmarkStep256(b *testing.B) {
+	for name, depth := range map[string]int{"depth=1": 1, "depth=2": 2} {
+		b.Run(name, func(b *testing.B) {
+			_, step := steady(b, depth)
+			n := 0
+			for b.Loop() {
+				if n++; n%1500 == 0 {
+					b.StopTimer()
+					_, step = steady(b, depth)
+					b.StartTimer()
+				}
+				step()
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+)
+
+// A request describes a sequence; it makes as many as needed.
+type request struct {
+	tenant            uint32
+	priority          int
+	salt              uint64
+	prompt            []int32
+	output, atLeast   int
+	stops             []int32
+	params            sample.Params
+	rhymes            bool
+	deadline, startBy time.Time
+}
+
+func (r *request) seq(id uint64, vocab int) *Seq {
+	q := &Seq{ID: id, Tenant: r.tenant, Priority: r.priority, Salt: r.salt, Tokens: r.prompt, MaxTokens: r.output, MinTokens: r.atLeast,
+		Stops: r.stops, Params: &r.params, Deadline: r.deadline, StartBy: r.startBy}
+	if r.rhymes {
+		q.Constraint = &rhyme{vocab: vocab}
+	}
+	return q
+}
+
+// A rhyme allows a third of the ids, by the last one, and breaks on one id.
+type rhyme struct {
+	vocab int
+	last  int32
+}
+
+const breaksRhyme = 9
+
+func rhymes(last, id int32) bool { return (id+last)%3 == 0 }
+
+func (c *rhyme) Mask(dst []uint64) {
+	clear(dst)
+	for id := range int32(c.vocab) {
+		if rhymes(c.last, id) {
+			dst[id/64] |= 1 << (id % 64)
+		}
+	}
+}
+
+func (c *rhyme) Accept(id int32) error {
+	if !rhymes(c.last, id) {
+		return fmt.Errorf("%d after %d was masked", id, c.last)
+	}
+	c.last = id
+	if id == breaksRhyme {
+		return errors.New("broken rhyme")
+	}
+	return nil
+}
+
+// reference is what a request gets alone, without blocks, chunks, batches or masks.
+func (r *request) reference(info runner.Info) (out []int32, finish Finish) {
+	cells := make([][]uint64, len(info.Groups))
+	tokens, last := slices.Clone(r.prompt), int32(0)
+	for p := 0; ; p++ {
+		h := forward(info.Groups, p, tokens[p], func(g, p int) uint64 { return cells[g][p] })
+		for g := range cells {
+			cells[g] = append(cells[g], h)
+		}
+		if p < len(tokens)-1 {
+			continue
+		}
+		mask := make([]uint64, (info.Vocab+63)/64)
+		for id := range int32(info.Vocab) {
+			if (!r.rhymes || rhymes(last, id)) && (len(out) >= r.atLeast || !slices.Contains(r.stops, id)) {
+				mask[id/64] |= 1 << (id % 64)
+			}
+		}
+		id := pick(h, info.Vocab, uint64(len(out)), &r.params, mask)
+		out, tokens, last = append(out, id), append(tokens, id), id
+		switch {
+		case len(out) > r.atLeast && slices.Contains(r.stops, id):
+			return out, FinishStop
+		case r.rhymes && id == breaksRhyme:
+			return out, FinishError
+		case len(out) == r.output:
+			return out, FinishLength
+		}
+	}
+}
+
+// A trace is what came back for a request.
+type trace struct {
+	req     *request
+	q       *Seq
+	ids     []int32
+	finish  Finish
+	aborted bool
+	step    int // of the first token
+}
+
+// A world drives a scheduler and a fake runner as the engine does, and checks
+// everything after every call.
+type world struct {
+	t      *testing.T
+	info   runner.Info
+	s      *Scheduler
+	f      *fake
+	flight []*runner.Batch
+	now    time.Time
+	steps  int // committed
+	traces []*trace
+}
+
+func newWorld(t *testing.T, cfg Config, info runner.Info) *world {
+	t.Helper()
+	s, err := New(cfg, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, info: info, s: s, f: newFake(info), now: time.Unix(1000, 0)}
+}
+
+func (w *world) check(doing string) {
+	w.t.Helper()
+	if err := w.s.Check(); err != nil {
+		w.t.Fatalf("after %s at step %d: %v", doing, w.steps, err)
+	}
+}
+
+// add gives the request the next id, from 0.
+func (w *world) add(r *request) error {
+	w.t.Helper()
+	q := r.seq(uint64(len(w.traces)), w.info.Vocab)
+	err := w.s.Add(q)
+	if err == nil {
+		w.traces = append(w.traces, &trace{req: r, q: q})
+	}
+	w.check("Add")
+	return err
+}
+
+func (w *world) abort(id int) {
+	w.t.Helper()
+	tr := w.traces[id]
+	if known := w.s.Abort(uint64(id)); known == (tr.aborted || tr.finish != FinishNone) {
+		w.t.Fatalf("Abort(%d) = %v, but it has finish %v, aborted %v", id, known, tr.finish, tr.aborted)
+	} else if known {
+		tr.aborted = true
+	}
+	w.check("Abort")
+}
+
+// launch plans and launches one step and returns it, nil if there is none.
+func (w *world) launch() *runner.Batch {
+	w.t.Helper()
+	b := w.s.Plan(w.now)
+	w.check("Plan")
+	if b == nil {
+		if len(w.flight) == 0 && !w.s.Idle() {
+			w.t.Fatalf("nothing to run, but not idle: %+v", w.s.Stats())
+		}
+		return nil
+	}
+	if err := w.f.Launch(b); err != nil {
+		w.t.Fatalf("step %d: %v", w.steps+len(w.flight), err)
+	}
+	w.flight = append(w.flight, b)
+	return b
+}
+
+// commit finishes the oldest step.
+func (w *world) commit() []Output {
+	w.t.Helper()
+	res, err := w.f.Collect()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b := w.flight[0]
+	w.flight = w.flight[1:]
+	w.steps++
+	out := w.s.Commit(b, res, w.now)
+	for i := range out {
+		w.record(&out[i])
+	}
+	w.check("Commit")
+	for i := range b.Tokens { // it is the planner's again
+		b.Tokens[i] = -7
+	}
+	return out
+}
+
+func (w *world) record(o *Output) {
+	w.t.Helper()
+	tr := w.traces[o.ID]
+	if tr.aborted || tr.finish != FinishNone {
+		w.t.Fatalf("output %+v after the end: finish %v, aborted %v", o, tr.finish, tr.aborted)
+	}
+	tr.finish = o.Finish
+	if (o.Err != nil) != (o.Finish == FinishError) {
+		w.t.Fatalf("output %+v", o)
+	}
+	if o.Token == NoToken {
+		if o.Finish != FinishDeadline {
+			w.t.Fatalf("output %+v without token", o)
+		}
+		return
+	}
+	if len(tr.ids) == 0 {
+		tr.step = w.steps
+	}
+	tr.ids = append(tr.ids, o.Token)
+	want := 0
+	if p := tr.req.params; p.Logprobs {
+		want = 1 + p.TopLogprobs
+	}
+	if len(o.Logprobs) != want || want > 0 && o.Logprobs[0].ID != o.Token {
+		w.t.Fatalf("output %+v: want %d log probabilities", o, want)
+	}
+}
+
+// step keeps the runner as busy as it can be and finishes one step. It reports
+// whether there was one.
+func (w *world) step() bool {
+	w.t.Helper()
+	for len(w.flight) < w.info.Depth && w.launch() != nil {
+	}
+	if len(w.flight) == 0 {
+		return false
+	}
+	w.commit()
+	return true
+}
+
+// finish runs until nothing is left and compares everybody with the reference.
+func (w *world) finish() {
+	w.t.Helper()
+	for limit := w.steps + 20000; w.step(); {
+		if w.steps > limit {
+			w.t.Fatalf("no end: %+v", w.s.Stats())
+		}
+	}
+	if !w.s.Idle() {
+		w.t.Fatalf("not idle at the end: %+v", w.s.Stats())
+	}
+	if st := w.s.Stats(); st.KV.Held != 0 || st.Running != 0 || st.Waiting != 0 || st.WaitingTokens != 0 {
+		w.t.Fatalf("left behind: %+v", st)
+	}
+	for id, tr := range w.traces {
+		w.compare(id, tr)
+	}
+}
+
+func (w *world) compare(id int, tr *trace) {
+	w.t.Helper()
+	ids, finish := tr.req.reference(w.info)
+	if tr.aborted || tr.finish == FinishDeadline {
+		ids, finish = ids[:min(len(tr.ids), len(ids))], tr.finish
+	}
+	if tr.finish != finish || !slices.Equal(tr.ids, ids) {
+		w.t.Fatalf("sequence %d (%+v): got %v %v, alone %v %v", id, tr.req, tr.ids, tr.finish, ids, finish)
+	}
+	if tr.finish == FinishNone && !tr.aborted {
+		w.t.Fatalf("sequence %d has no end", id)
+	}
+	if !slices.Equal(tr.q.Tokens[:tr.q.Prompt], tr.req.prompt) || tr.q.Cached >= tr.q.Prompt || tr.q.Cached%w.info.BlockSize != 0 {
+		w.t.Fatalf("sequence %d: prompt of %d tokens, %d of them cached", id, tr.q.Prompt, tr.q.Cached)
+	}
+}
