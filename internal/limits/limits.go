@@ -220,7 +220,7 @@ func ParseInt(text string) (int64, error) {
 	if err != nil || dotted && (mult%10 != 0 || strings.HasPrefix(whole, "-")) {
 		return 0, form
 	}
-	if n > math.MaxInt64/mult || n < math.MinInt64/mult {
+	if mult > 1 && (n >= math.MaxInt64/mult || n <= math.MinInt64/mult) {
 		return 0, errors.New("too large")
 	}
 	n *= mult
@@ -229,9 +229,6 @@ func ParseInt(text string) (int64, error) {
 			return 0, form
 		}
 		n += int64(c-'0') * mult
-	}
-	if n < 0 && mult > 1 && !dotted && whole[0] != '-' {
-		return 0, errors.New("too large")
 	}
 	return n, nil
 }

@@ -230,10 +230,7 @@ func (r *ChatReply) Append(dst []byte) []byte {
 	}
 	dst = append(dst, `],"usage":`...)
 	dst = appendUsage(dst, &r.Usage)
-	if r.PromptIDs != nil {
-		dst = append(dst, `,"prompt_token_ids":`...)
-		dst = appendInts(dst, r.PromptIDs)
-	}
+	dst = appendIDs(dst, `,"prompt_token_ids":`, r.PromptIDs)
 	return append(dst, '}')
 }
 
@@ -264,10 +261,7 @@ func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
 	dst = appendText(dst, Text(c.Finish))
 	dst = append(dst, `,"stop_reason":`...)
 	dst = appendStopReason(dst, c.Stop)
-	if c.TokenIDs != nil {
-		dst = append(dst, `,"token_ids":`...)
-		dst = appendInts(dst, c.TokenIDs)
-	}
+	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
 	return append(dst, '}')
 }
 
@@ -374,35 +368,27 @@ func (r *CompletionReply) Append(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		c := &r.Choices[i]
-		dst = appendCompletion(dst, i, c.Text, c.Logprobs, c.Finish, c.Stop)
-		if c.TokenIDs != nil {
-			dst = append(dst, `,"token_ids":`...)
-			dst = appendInts(dst, c.TokenIDs)
-		}
-		if c.PromptIDs != nil {
-			dst = append(dst, `,"prompt_token_ids":`...)
-			dst = appendInts(dst, c.PromptIDs)
-		}
-		dst = append(dst, '}')
+		dst = appendCompletion(dst, i, &r.Choices[i])
 	}
 	dst = append(dst, `],"usage":`...)
 	dst = appendUsage(dst, &r.Usage)
 	return append(dst, '}')
 }
 
-// appendCompletion writes a choice without its closing brace.
-func appendCompletion(dst []byte, index int, text string, l *CompletionLogprobs, finish string, stop StopReason) []byte {
+func appendCompletion(dst []byte, index int, c *CompletionChoice) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"text":`...)
-	dst = AppendString(dst, text)
+	dst = AppendString(dst, c.Text)
 	dst = append(dst, `,"logprobs":`...)
-	dst = l.append(dst)
+	dst = c.Logprobs.append(dst)
 	dst = append(dst, `,"finish_reason":`...)
-	dst = appendText(dst, Text(finish))
+	dst = appendText(dst, Text(c.Finish))
 	dst = append(dst, `,"stop_reason":`...)
-	return appendStopReason(dst, stop)
+	dst = appendStopReason(dst, c.Stop)
+	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
+	dst = appendIDs(dst, `,"prompt_token_ids":`, c.PromptIDs)
+	return append(dst, '}')
 }
 
 // Model is an entry of /v1/models.

@@ -63,8 +63,9 @@ func (s *ChatStream) Append(dst []byte, d *Delta, usage *Usage) []byte {
 	dst = append(dst, `},"logprobs":`...)
 	dst = appendChatLogprobs(dst, d.Logprobs)
 	dst = appendFinish(dst, d.Finish, d.Stop)
-	dst = appendIDs(dst, d.TokenIDs, d.PromptIDs)
-	return s.options.close(append(dst, "}]"...), usage)
+	dst = appendIDs(dst, `,"token_ids":`, d.TokenIDs)
+	dst = appendIDs(append(dst, "}]"...), `,"prompt_token_ids":`, d.PromptIDs)
+	return s.options.close(dst, usage)
 }
 
 // AppendUsage appends the chunk without choices that ends a stream with
@@ -99,16 +100,12 @@ func appendFinish(dst []byte, finish string, stop StopReason) []byte {
 	return dst
 }
 
-func appendIDs(dst []byte, tokens, prompt []int32) []byte {
-	if tokens != nil {
-		dst = append(dst, `,"token_ids":`...)
-		dst = appendInts(dst, tokens)
+// appendIDs writes a member, none for nil.
+func appendIDs(dst []byte, member string, ids []int32) []byte {
+	if ids == nil {
+		return dst
 	}
-	if prompt != nil {
-		dst = append(dst, `,"prompt_token_ids":`...)
-		dst = appendInts(dst, prompt)
-	}
-	return dst
+	return appendInts(append(dst, member...), ids)
 }
 
 // close ends a chunk: with include_usage every one has usage, null except for the
@@ -153,9 +150,8 @@ func NewCompletionStream(h Head, o *StreamOptions) *CompletionStream {
 // reason is empty before the last. usage is as for ChatStream.
 func (s *CompletionStream) Append(dst []byte, index int, c *CompletionChoice, usage *Usage) []byte {
 	dst = append(dst, s.head...)
-	dst = appendCompletion(dst, index, c.Text, c.Logprobs, c.Finish, c.Stop)
-	dst = appendIDs(dst, c.TokenIDs, c.PromptIDs)
-	return s.options.close(append(dst, "}]"...), usage)
+	dst = appendCompletion(dst, index, c)
+	return s.options.close(append(dst, ']'), usage)
 }
 
 // AppendUsage appends the chunk without choices that ends a stream with
