@@ -48,6 +48,7 @@ type Request struct {
 	MinTokens  int     // output tokens before which no id of Stops is chosen
 	Stops      []int32 // ids that end the output; the one that did is its last token
 	Params     sample.Params
+	Allowed    []uint64         // ids that may ever be chosen, one bit each; nil = all; the engine only reads it
 	Constraint sched.Constraint // nil = free
 	Tenant     uint32           // who shares fairly with others: usually one API key
 	Priority   int              // within the tenant, lower runs first
@@ -204,6 +205,9 @@ func (e *Engine) check(q *Request) error {
 	}
 	if len(q.Tokens) >= e.room {
 		return &LimitError{Prompt: len(q.Tokens), Output: q.MaxTokens, Max: e.room}
+	}
+	if words := (e.info.Vocab + 63) / 64; q.Allowed != nil && len(q.Allowed) != words {
+		return fmt.Errorf("%w: mask of %d words, expected %d", ErrInvalid, len(q.Allowed), words)
 	}
 	for i, id := range q.Tokens {
 		if id < 0 || int(id) >= e.info.Vocab {

@@ -159,7 +159,8 @@ func (l *life) add(s *Stream) {
 	}
 	r := &s.req
 	q := &sched.Seq{ID: s.ID, Tenant: r.Tenant, Priority: r.Priority, Salt: r.Salt, Tokens: r.Tokens, MaxTokens: s.MaxTokens,
-		MinTokens: r.MinTokens, Stops: r.Stops, Params: &r.Params, Deadline: r.Deadline, StartBy: r.StartBy}
+		MinTokens: r.MinTokens, Stops: r.Stops, Params: &r.Params, Allowed: r.Allowed, Deadline: r.Deadline,
+		StartBy: r.StartBy}
 	if r.Constraint != nil {
 		q.Constraint = &guard{r.Constraint, l.eng.log, s.ID}
 	}

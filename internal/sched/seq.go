@@ -23,6 +23,7 @@ type Seq struct {
 	MinTokens  int     // output tokens before which no id of Stops is chosen
 	Stops      []int32 // ids that end the sequence; empty = none does (ignore_eos)
 	Params     *sample.Params
+	Allowed    []uint64   // ids that may ever be chosen, one bit each; nil = all; may be shared, nobody writes to it
 	Constraint Constraint // nil = free
 	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
 	StartBy    time.Time  // the same, but only while it has not been planned; zero = none
@@ -144,8 +145,8 @@ func (q *Seq) due() time.Time {
 
 // allowed returns the mask of the output token with that number.
 func (q *Seq) allowed(step int) []uint64 {
-	if q.Constraint == nil && step >= q.MinTokens {
-		return nil
+	if q.mask == nil || q.Constraint == nil && step >= q.MinTokens {
+		return q.Allowed
 	}
 	return q.mask
 }
@@ -165,6 +166,9 @@ func (q *Seq) restrict(vocab int) error {
 		for i := range q.mask {
 			q.mask[i] = ^uint64(0)
 		}
+	}
+	for i := range min(len(q.mask), len(q.Allowed)) {
+		q.mask[i] &= q.Allowed[i]
 	}
 	if used := vocab % 64; used > 0 {
 		q.mask[len(q.mask)-1] &= 1<<used - 1
