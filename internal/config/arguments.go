@@ -78,19 +78,14 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			continue
 		}
 		name, v, inline := strings.Cut(arg, "=")
-		short := aliases[name]
-		if short == "" && !strings.HasPrefix(name, "--") {
-			short = aliases[name[:min(len(name), strings.IndexByte(name+".", '.'))]]
-			if short == "" {
-				return nil, fmt.Errorf("unknown flag %.40q; flags begin with --", name)
-			}
-			short += name[strings.IndexByte(name, '.'):]
-		}
-		name = strings.TrimPrefix(name, "--")
-		if short != "" {
-			name = short
-		}
 		name, dotted, isDotted := strings.Cut(name, ".")
+		if short := aliases[name]; short != "" {
+			name = "--" + short
+		}
+		name, long := strings.CutPrefix(name, "--")
+		if !long {
+			return nil, fmt.Errorf("unknown flag %.40s; flags begin with --", arg)
+		}
 		r, off := c.lookup(name)
 		if r == nil || isDotted && r.kind != object {
 			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
@@ -107,7 +102,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 				if isDotted {
 					items, err = merge(given[r.name], dotted, items[0])
 				}
-				c.add(given, r, items, isDotted, origin)
+				err = c.add(given, r, items, isDotted, origin)
 			}
 		}
 		if err != nil {
@@ -127,17 +122,20 @@ func (c *Config) flip(given map[string]*value, r *row, on bool, origin string) e
 	return nil
 }
 
-// add stores what a flag was given. Lists that are collections of single things
-// add up; others replace, with a warning.
-func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool, origin string) {
+// add stores what a flag was given: the items of a list add up, another value
+// replaces the last one with a warning.
+func (c *Config) add(given map[string]*value, r *row, items []string, quiet bool, origin string) error {
 	before := given[r.name]
 	switch {
+	case before != nil && r.name == "config":
+		return errors.New("--config is given twice; one file expected")
 	case before != nil && r.kind == list:
 		items = append(before.texts, items...)
 	case before != nil && !quiet:
 		c.Notes = append(c.Notes, fmt.Sprintf("--%s is given twice; the last one counts", r.name))
 	}
 	given[r.name] = &value{texts: items, origin: origin}
+	return nil
 }
 
 // operands takes the value of a flag off the arguments, for lists all up to the

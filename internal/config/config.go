@@ -182,6 +182,9 @@ func (c *Config) Explain(w io.Writer) error {
 		if reason == "" {
 			reason = r.note
 		}
+		if reason == "" {
+			reason = r.help
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.name, printed(r, v.texts), v.origin, reason)
 	}
 	for _, id := range limits.All() {

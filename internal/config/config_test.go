@@ -115,6 +115,7 @@ func TestRefused(t *testing.T) {
 		{"unknown limit", "--limit mesages=1", "", "did you mean messages?"},
 		{"limit without value", "--limit messages", "", "messages=VALUE"},
 		{"limit out of range", "--limit messages=0", "", "outside 1 to"},
+		{"two files", "--config a.yaml --config b.yaml", "", "one file expected"},
 		{"extension", "--config a.json", "", "*.yaml or *.yml"},
 		{"no mapping", "--config a.yaml", "- a", "a mapping of flag names"},
 		{"two documents", "--config a.yaml", "port: 1\n---\nport: 2", "one YAML document"},

@@ -303,3 +303,15 @@ func TestTokenize(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkDecodeChat(b *testing.B) {
+	body := []byte(withUser(`"model":"m","stream":true,"stream_options":{"include_usage":true},"temperature":0.7,"max_tokens":256,"tools":[` +
+		`{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}],"x":` + `"` + strings.Repeat("word ", 2000) + `"`))
+	lim := limits.Defaults()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := DecodeChat(body, lim); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
