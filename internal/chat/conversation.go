@@ -29,7 +29,9 @@ type Conversation struct {
 	// Response tells the model the shape of its answer where its format has words
 	// for that; nil = any. It does not enforce it.
 	Response *ResponseFormat
-	// Vars are more variables for a template, a JSON object (chat_template_kwargs).
+	// Vars are more variables for a template, a JSON object (chat_template_kwargs). They
+	// win over the fields above; formats in code know enable_thinking, reasoning_effort
+	// and model_identity.
 	Vars json.RawMessage
 
 	// Continue leaves the last turn, the assistant's, open: the answer goes on with it.
@@ -110,14 +112,12 @@ func (c *Conversation) offered() []Tool {
 	return c.Tools
 }
 
-// variable decodes one of Vars into v and reports whether it was there and fit.
-func (c *Conversation) variable(name string, v any) bool {
+// variable decodes one of Vars into v, if it is there and fits.
+func (c *Conversation) variable(name string, v any) {
 	var all map[string]json.RawMessage
-	if len(c.Vars) == 0 || json.Unmarshal(c.Vars, &all) != nil {
-		return false
+	if len(c.Vars) > 0 && json.Unmarshal(c.Vars, &all) == nil && all[name] != nil {
+		_ = json.Unmarshal(all[name], v) // of another type: as if it were not there
 	}
-	raw, ok := all[name]
-	return ok && json.Unmarshal(raw, v) == nil
 }
 
 var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}

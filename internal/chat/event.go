@@ -38,13 +38,14 @@ func (p Part) Reasons() bool { return p == Hidden || p == Reasoning || p == Buil
 
 // An Event is one thing that an answer does.
 //
-// Text is complete characters. For a Start it is what separates the message from an
-// earlier one of the same field when an API joins them, "\n" or "" (harmony.md 9):
-// the Chat API treats it like that of a Delta, the Responses API ignores it.
+// Text is complete characters. That of a Start is what separates the message from an
+// earlier one of the same field where an API joins them, "\n" or "" (harmony.md 9): the
+// Chat API treats it like that of a Delta, the Responses API ignores it.
 //
-// For logprobs: every token that is part of visible text has exactly one event with
-// a non-empty Bytes and Part.Visible(), in order; the concatenated Bytes are the
-// concatenated Text, except that Text has U+FFFD for bytes that are no UTF-8.
+// For logprobs: every token of visible text has exactly one event with Bytes and
+// Part.Visible(), in order. The Bytes of a message are the Text of its Deltas, except
+// that Text has U+FFFD for bytes that are no UTF-8. The line break of a Start belongs
+// to no token: it goes before the Bytes of the next.
 type Event struct {
 	Kind  Kind
 	Part  Part

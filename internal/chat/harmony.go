@@ -98,7 +98,7 @@ func (h *harmony) Render(p *token.Prompt, c *Conversation) error {
 	if c.NoPrompt || c.Continue {
 		return nil
 	}
-	if c.Effort == "none" {
+	if c.effort() == "none" {
 		h.write(p, &message{author: "assistant", channel: analysis, parts: []string{""}})
 	}
 	p.Control(h.start)
@@ -311,20 +311,22 @@ func (h *harmony) recordedMessage(c *Conversation, ids []int32, body int, first 
 	return m, true
 }
 
+func (c *Conversation) effort() string {
+	effort := c.Effort
+	c.variable("reasoning_effort", &effort)
+	return effort
+}
+
 // systemText is the system message (harmony.md 3).
 func (h *harmony) systemText(c *Conversation) (string, error) {
-	identity, effort := cmp.Or(c.Identity, h.identity), c.Effort
-	if c.Identity == "" {
-		c.variable("model_identity", &identity)
-	}
-	if effort == "" {
-		c.variable("reasoning_effort", &effort)
-	}
+	identity := cmp.Or(c.Identity, h.identity)
+	c.variable("model_identity", &identity)
 	lines := []string{identity, "Knowledge cutoff: 2024-06"}
 	if !c.Now.IsZero() {
 		lines = append(lines, "Current date: "+c.Now.UTC().Format(time.DateOnly))
 	}
 	sections := []string{strings.Join(lines, "\n")}
+	effort := c.effort()
 	switch effort {
 	case "none", "minimal", "low":
 		effort = "low"

@@ -138,11 +138,9 @@ func (q *qwen) Render(p *token.Prompt, c *Conversation) error {
 }
 
 func (q *qwen) thinks(c *Conversation) bool {
-	thinking := true
-	if c.Effort == "" {
-		c.variable("enable_thinking", &thinking)
-	}
-	return thinking && c.Effort != "none"
+	thinking := c.Effort != "none"
+	c.variable("enable_thinking", &thinking)
+	return thinking
 }
 
 func (q *qwen) turn(p *token.Prompt, role, text string) {

@@ -23,7 +23,7 @@ func typeText(schema jinja.Value, indent string) string {
 		}
 		return out.String()
 	}
-	if kinds, ok := listAt(s, "type"); ok && kinds.Len() > 0 { // 2
+	if kinds, ok := listAt(s, "type"); ok { // 2
 		var names []string
 		for i := range kinds.Len() {
 			switch name, ok := kinds.At(i).(string); {
@@ -33,7 +33,9 @@ func typeText(schema jinja.Value, indent string) string {
 				names = append(names, name)
 			}
 		}
-		return strings.Join(names, " | ")
+		if len(names) > 0 {
+			return strings.Join(names, " | ")
+		}
 	}
 	kind, _ := stringAt(s, "type")
 	switch kind { // 3

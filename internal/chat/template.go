@@ -82,13 +82,24 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 		return nil, err
 	}
 	vars := jinja.NewDict()
+	switch c.Effort {
+	case "":
+	case "none": // the switch of models that either think or do not
+		vars.Set("enable_thinking", false)
+	default:
+		vars.Set("enable_thinking", true)
+		vars.Set("reasoning_effort", c.Effort)
+	}
 	if len(c.Vars) > 0 {
 		v, err := jinja.FromJSON(c.Vars)
 		more, ok := v.(*jinja.Dict)
 		if err != nil || !ok {
 			return nil, generalError("template variables: a JSON object expected")
 		}
-		vars = t.fence.value(more).(*jinja.Dict)
+		for i := range more.Len() {
+			name, v := more.Entry(i)
+			vars.Set(name.(string), t.fence.value(v))
+		}
 	}
 	messages := make([]jinja.Value, len(c.Turns))
 	for i := range c.Turns {
@@ -107,14 +118,6 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 	vars.Set("documents", nil)
 	for name, text := range t.special {
 		vars.Set(name, text)
-	}
-	switch c.Effort {
-	case "":
-	case "none": // the switch of models that either think or do not
-		vars.Set("enable_thinking", false)
-	default:
-		vars.Set("enable_thinking", true)
-		vars.Set("reasoning_effort", c.Effort)
 	}
 	return vars, nil
 }

@@ -73,7 +73,7 @@ func (w *writer) begin(dst []Event, name string) []Event {
 	}
 	e := Event{Kind: Start, Part: part, Name: name}
 	if part.Visible() && w.visible || part == Reasoning && w.reasoned {
-		e.Text, e.Bytes = "\n", "\n"
+		e.Text = "\n"
 	}
 	return w.emit(dst, e)
 }
