@@ -39,6 +39,7 @@ type Table struct {
 
 // Stats describes one group.
 type Stats struct {
+	Tables  int    // open ones
 	Blocks  int    // pool size
 	Held    int    // blocks that tables hold
 	Evicted uint64 // blocks whose cached content gave way to other tokens, since New
@@ -218,7 +219,7 @@ func (m *Manager) Stats() Stats {
 	for g := range m.pools {
 		p := &m.pools[g]
 		if held := len(p.blocks) - 1 - p.free; g == 0 || held*s.Blocks > s.Held*(len(p.blocks)-1) {
-			s = Stats{Blocks: len(p.blocks) - 1, Held: held, Evicted: p.evicted}
+			s = Stats{Tables: len(m.open), Blocks: len(p.blocks) - 1, Held: held, Evicted: p.evicted}
 		}
 	}
 	return s

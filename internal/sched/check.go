@@ -40,6 +40,9 @@ func (s *Scheduler) Check() error {
 	if gone != s.leaving {
 		return fmt.Errorf("sched: %d sequences are leaving, counted %d", gone, s.leaving)
 	}
+	if n, tables := len(s.running)-len(s.slots), s.kv.Stats().Tables; n != tables {
+		return fmt.Errorf("sched: %d sequences are resident, %d tables open", n, tables)
+	}
 	return s.checkQueues(residents)
 }
 

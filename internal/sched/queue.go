@@ -157,12 +157,15 @@ func (s *Scheduler) claim(q *Seq, now time.Time) bool {
 	if len(s.slots) == 0 || s.awaits(q) {
 		return false
 	}
-	q.table = s.kv.Open(q.Tokens, q.Salt)
-	if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q)) && s.kv.Free() >= len(s.running)-len(s.slots) {
-		return true
+	residents := len(s.running) - len(s.slots)
+	if s.kv.Free() > residents { // it takes at least one, so do not look up its prefix in vain
+		q.table = s.kv.Open(q.Tokens, q.Salt)
+		if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q)) && s.kv.Free() >= residents {
+			return true
+		}
+		s.kv.Close(q.table)
+		q.table = nil
 	}
-	s.kv.Close(q.table)
-	q.table = nil
 	s.age(q, now)
 	return false
 }

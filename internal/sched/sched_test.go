@@ -3,6 +3,7 @@ package sched
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -297,5 +298,51 @@ func TestCommitRefusesOtherBatches(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// Check must find what it is there for.
+func TestCheckFinds(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(s *Scheduler, q *Seq){
+		"a lost row":        func(_ *Scheduler, q *Seq) { q.rows-- },
+		"a lost sample":     func(_ *Scheduler, q *Seq) { q.pending-- },
+		"a wrong position":  func(_ *Scheduler, q *Seq) { q.launched += 2 },
+		"a wrong slot":      func(_ *Scheduler, q *Seq) { q.slot++ },
+		"a free slot":       func(s *Scheduler, q *Seq) { s.slots = append(s.slots, q.slot) },
+		"a made up slot":    func(s *Scheduler, _ *Seq) { s.slots = append(s.slots, 99) },
+		"a closed table":    func(s *Scheduler, q *Seq) { s.kv.Close(q.table) },
+		"no table":          func(_ *Scheduler, q *Seq) { q.table = nil },
+		"a lost sequence":   func(s *Scheduler, q *Seq) { delete(s.seqs, q.ID) },
+		"a state":           func(_ *Scheduler, q *Seq) { q.state = leaving },
+		"a miscount":        func(s *Scheduler, _ *Seq) { s.queued++ },
+		"a tenant's slots":  func(_ *Scheduler, q *Seq) { q.tenant.residents++ },
+		"a queued resident": func(_ *Scheduler, q *Seq) { q.tenant.waiting = insert(q.tenant.waiting, q) },
+		"a broken queue":    func(s *Scheduler, q *Seq) { slices.Reverse(q.tenant.waiting) },
+		"a stale claim":     func(s *Scheduler, q *Seq) { s.reserved = q },
+	} {
+		w := newWorld(t, Config{}, plain)
+		for range 6 { // four slots
+			if err := w.add(&request{prompt: ids(len(w.traces)*9, 5), output: 4}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.launch()
+		if spoil(w.s, w.traces[1].q); w.s.Check() == nil {
+			t.Errorf("%s is not found", name)
+		}
+	}
+}
+
+// ARCHITECTURE.md: planning a step is short enough to be read at once. Who is admitted
+// and who gives way is in queue.go.
+func TestPlanIsShort(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("plan.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 150 {
+		t.Errorf("plan.go has %d lines, budget 150", n)
 	}
 }

@@ -129,7 +129,7 @@ func (s *script) pool(args map[string]string) {
 	info := runner.Info{Name: "fake", Vocab: 1000, BlockSize: n("block", 16), MaxSeqs: n("seqs", 8), MaxTokens: n("tokens", 64), Depth: n("depth", 1), Lookahead: n("lookahead", 0)}
 	info.Groups = []runner.Group{{Blocks: n("blocks", 0)}}
 	if w := n("window", 0); w > 0 {
-		info.Groups = append(info.Groups, runner.Group{Blocks: n("blocks", 0), Window: w})
+		info.Groups = append(info.Groups, runner.Group{Blocks: n("wblocks", n("blocks", 0)), Window: w})
 	}
 	info.MaxLen = n("len", info.Groups[0].Blocks*info.BlockSize)
 	_, off := args["nocache"]
