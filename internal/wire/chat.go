@@ -142,6 +142,9 @@ func (m *Message) decode(d *decoder) {
 		case "function_call":
 			c := ToolCall{}
 			d.object(func(key string) bool { return c.function(d, key) })
+			if d.err == nil && c.Name == "" {
+				d.missing("name")
+			}
 			m.ToolCalls = append(m.ToolCalls, c)
 		case "tool_call_id":
 			m.ToolCallID = d.text()

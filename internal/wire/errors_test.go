@@ -37,6 +37,7 @@ func TestErrors(t *testing.T) {
 		{"user calls", `{"messages":[{"role":"user","content":"a","tool_calls":[]},{"role":"user","content":"a","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":""}}]}]}`, "messages[1].tool_calls", CodeInvalidValue, ""},
 		{"call without function", `{"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"function"}]}]}`, "messages[0].tool_calls[0].function", CodeMissingParameter, ""},
 		{"call without name", `{"messages":[{"role":"assistant","tool_calls":[{"id":"1","function":{"arguments":""}}]}]}`, "messages[0].tool_calls[0].function.name", CodeMissingParameter, ""},
+		{"legacy call without name", `{"messages":[{"role":"assistant","function_call":{"arguments":""}}]}`, "messages[0].function_call.name", CodeMissingParameter, ""},
 		{"call of another type", `{"messages":[{"role":"assistant","tool_calls":[{"id":"1","type":"mcp"}]}]}`, "messages[0].tool_calls[0].type", CodeUnsupported, ""},
 		{"member twice", withUser(`"seed":1,"seed":2`), "seed", CodeInvalidValue, "twice"},
 		{"member twice, once null", withUser(`"seed":null,"seed":2`), "seed", CodeInvalidValue, "twice"},
