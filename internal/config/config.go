@@ -119,7 +119,10 @@ func Load(src Source) (*Config, error) {
 			return nil, err
 		}
 	}
-	return c, c.check()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // apply parses a value and stores it, or notes what an accepted flag means.
@@ -161,9 +164,14 @@ func (c *Config) check() error {
 		flag string
 		id   limits.ID
 	}{{"max-queue", limits.Queue}, {"max-logprobs", limits.TopLogprobs}} {
-		v := c.values[pair.flag]
-		if n, _ := limits.ParseInt(v.texts[0]); v.origin != "default" && n >= 0 && c.Limits[pair.id] != n {
-			return fmt.Errorf("--%s %d (%s) and --limit %s=%d contradict each other", pair.flag, n, v.origin, pair.id, c.Limits[pair.id])
+		v, now := c.values[pair.flag], c.Limits[pair.id]
+		n, _ := limits.ParseInt(v.texts[0])
+		switch {
+		case n == now || n < 0:
+		case v.origin != "default":
+			return fmt.Errorf("--%s %d (%s) and --limit %s=%d contradict each other", pair.flag, n, v.origin, pair.id, now)
+		default:
+			c.values[pair.flag] = &value{texts: one(strconv.FormatInt(now, 10)), origin: c.values["limit"].origin, reason: "--limit"}
 		}
 	}
 	return nil

@@ -138,7 +138,7 @@ func loopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
-	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	a, err := netip.ParseAddr(host)
 	return err == nil && a.IsLoopback()
 }
 

@@ -30,7 +30,7 @@ func networkRows() []row {
 			set: func(s *Settings, p parsed) (err error) { s.ServedNames, err = names(p.list, "a name"); return err }},
 		{name: "host", def: one("127.0.0.1"), help: "address to listen on", why: "only this machine can connect",
 			set: func(s *Settings, p parsed) error {
-				if s.Host = p.text; s.Host == "" || strings.ContainsAny(s.Host, " /") {
+				if s.Host = strings.Trim(p.text, "[]"); s.Host == "" || strings.ContainsAny(s.Host, " /") {
 					return errors.New("an address expected; 0.0.0.0 = all of this machine's")
 				}
 				return nil
