@@ -70,7 +70,9 @@ func TestArguments(t *testing.T) {
 		{name: "key opens", args: "--host 0.0.0.0 --api-key k", is: func(c *Config) bool { return c.Host == "0.0.0.0" && len(c.Notes) == 0 }},
 		{name: "insecure opens, with a warning", args: "--host 0.0.0.0 --insecure", is: func(c *Config) bool { return len(c.Notes) == 1 }},
 		{name: "loopback of IPv6 in brackets", args: "--host [::1]", is: func(c *Config) bool { return c.Host == "::1" }},
-		{name: "queue by its limit", args: "--limit queue=5", is: func(c *Config) bool { return c.values["max-queue"].texts[0] == "5" && c.Origin("max-queue") == "command line" }},
+		{name: "queue by its limit", args: "--limit queue=5", is: func(c *Config) bool {
+			return c.values["max-queue"].texts[0] == "5" && c.Origin("max-queue") == "command line"
+		}},
 		{name: "loopback of IPv6", args: "--host ::1", is: func(c *Config) bool { return c.Host == "::1" }},
 		{name: "short", args: "-tp 1", is: func(c *Config) bool {
 			return len(c.Notes) == 1 && strings.HasPrefix(c.Notes[0], "--tensor-parallel-size 1: ")
