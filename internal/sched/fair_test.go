@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -308,14 +309,14 @@ func TestStepAllocs(t *testing.T) {
 }
 
 // BenchmarkStep256 is a step of 256 sequences that speak: planning and recording,
-// without the runner. New sequences take the place of those that grow too long.
+// without the runner.
 func BenchmarkStep256(b *testing.B) {
-	for name, depth := range map[string]int{"depth=1": 1, "depth=2": 2} {
-		b.Run(name, func(b *testing.B) {
+	for _, depth := range []int{1, 2} {
+		b.Run(fmt.Sprint("depth=", depth), func(b *testing.B) {
 			_, step := steady(b, depth)
 			n := 0
 			for b.Loop() {
-				if n++; n%1500 == 0 {
+				if n++; n%10000 == 0 { // they would reach their end
 					b.StopTimer()
 					_, step = steady(b, depth)
 					b.StartTimer()
@@ -324,4 +325,44 @@ func BenchmarkStep256(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkChurn is a step when blocks are short and the queue is long: prompts of
+// 500 tokens, of which 100 are shared, and answers of 64.
+func BenchmarkChurn(b *testing.B) {
+	info := runner.Info{Name: "churn", Vocab: 200000, BlockSize: 16, Groups: []runner.Group{{Blocks: 8000}, {Blocks: 4000, Window: 128}},
+		MaxSeqs: 256, MaxTokens: 2048, MaxLen: 4096, Depth: 2}
+	s, err := New(Config{MaxQueue: 2000}, info)
+	if err != nil {
+		b.Fatal(err)
+	}
+	params := &sample.Params{}
+	all, res, now, id := slices.Repeat([][]int32{{7}}, 256), &runner.Result{}, time.Unix(0, 0), uint64(0)
+	var flight []*runner.Batch
+	step := func() {
+		for s.queued < 1000 {
+			tokens := make([]int32, 500)
+			tokens[100], id = int32(id%200000), id+1
+			if err := s.Add(&Seq{ID: id, Tenant: uint32(id % 7), Tokens: tokens, MaxTokens: 64, Params: params}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for len(flight) < info.Depth {
+			flight = append(flight, s.Plan(now))
+		}
+		done := flight[0]
+		flight = append(flight[:0], flight[1:]...)
+		res.Tokens = all[:len(done.Rows)]
+		s.Commit(done, res, now)
+		now = now.Add(20 * time.Millisecond)
+	}
+	for range 500 {
+		step()
+	}
+	for b.Loop() {
+		step()
+	}
+	st := s.Stats()
+	b.ReportMetric(float64(st.Rows)/float64(st.Steps), "rows/step")
+	b.ReportMetric(float64(st.Tokens)/float64(st.Steps), "tokens/step")
 }

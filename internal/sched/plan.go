@@ -63,10 +63,9 @@ func (s *Scheduler) extend(l *launch, q *Seq, n int) {
 }
 
 // room returns for how many of the next n tokens of q there are blocks, and takes
-// them. If there are none it preempts, unless some will come free by themselves.
-// Without windows only a sequence that has sampled since it was admitted lacks
-// blocks, with windows only one that nobody else keeps waiting: every preemption is
-// paid for by a token, and two never preempt each other for ever.
+// them. If there are none it preempts. In groups without a window only a sequence
+// that has sampled since it was admitted can lack one: every preemption is paid for
+// by a token. In windows, which come free as others go on, q waits while any do.
 func (s *Scheduler) room(l *launch, q *Seq, n int) int {
 	for {
 		fits := s.kv.Fits(q.table, s.reach(q))
@@ -74,8 +73,8 @@ func (s *Scheduler) room(l *launch, q *Seq, n int) int {
 			s.kv.Grow(q.table, q.launched+m+s.info.Lookahead, s.reach(q))
 			return m
 		}
-		moving := s.planned > s.committed || len(l.seqs) > 0 // windows
-		if s.leaving > 0 || fits > 0 && moving {
+		moving := s.planned > s.committed || len(l.seqs) > 0
+		if s.leaving > 0 || fits > 0 && moving { // fits is 0 without blocks where there is no window
 			return 0
 		}
 		v := s.victim()

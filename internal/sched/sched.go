@@ -43,7 +43,7 @@ type Scheduler struct {
 	committed uint64
 
 	arrivals     uint64
-	queued       int       // sequences never planned
+	queued       int       // sequences that never had a slot
 	queuedTokens int       // theirs
 	due          time.Time // no deadline passes before; zero = there is none
 	out          []Output

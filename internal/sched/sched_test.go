@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func randomRequest(c choose, info runner.Info, now time.Time) *request {
 	if c(3) == 0 {
 		r.params = sample.Params{Seed: uint64(c(1000)), Logprobs: true, TopLogprobs: c(3)}
 	}
-	r.rhymes = c(5) == 0
+	r.rhymes, r.even = c(5) == 0, c(6) == 0
 	if c(12) == 0 {
 		r.deadline = now.Add(time.Duration(c(40)) * time.Second)
 	}
@@ -102,12 +103,15 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 }
 
 // TestRandom is DET-1 and DET-2: whatever else happens, everybody gets the ids it
-// gets alone.
+// gets alone. OSSIAN_SCHEDULES sets the number of worlds.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	worlds := 3000
 	if testing.Short() {
 		worlds = 300
+	}
+	if n, err := strconv.Atoi(os.Getenv("OSSIAN_SCHEDULES")); err == nil {
+		worlds = n
 	}
 	var total Stats
 	var aborts, finishes [FinishError + 1]int
@@ -220,6 +224,8 @@ func TestAddRefuses(t *testing.T) {
 		{name: "overflow", q: Seq{ID: 2, Tokens: ids(0, 40), MaxTokens: 1<<63 - 1, Params: p}, is: ErrNeverFits, want: "never fits"},
 		{name: "prompt too long", q: Seq{ID: 2, Tokens: ids(0, 64), MaxTokens: 1, Params: p}, is: ErrNeverFits, want: "never fits"},
 		{name: "too many tokens wait", q: Seq{ID: 2, Tokens: ids(0, 41), MaxTokens: 1, Params: p}, is: ErrQueueFull, want: "10 tokens wait, at most 50"},
+		{name: "too few allowed bits", q: Seq{ID: 2, Tokens: ids(0, 4), MaxTokens: 3, Allowed: []uint64{5}, Params: p}, want: "1 words, vocabulary needs 2"},
+		{name: "no bit set", q: Seq{ID: 2, Tokens: ids(0, 4), MaxTokens: 3, Allowed: []uint64{0, 0}, Params: p}, want: "no id may come next"},
 		{name: "nothing allowed", q: Seq{ID: 2, Tokens: ids(0, 4), MaxTokens: 3, MinTokens: 1, Stops: ids(0, 100), Params: p}, want: "no id may come next"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,12 +26,12 @@ type Seq struct {
 	Allowed    []uint64   // ids that may ever be chosen, one bit each; nil = all; may be shared, nobody writes to it
 	Constraint Constraint // nil = free
 	Deadline   time.Time  // ends with FinishDeadline in the first Commit after it; zero = none
-	StartBy    time.Time  // the same, but only while it has not been planned; zero = none
+	StartBy    time.Time  // the same, but only until it first has a slot; zero = none
 
 	// Written by the scheduler.
 	Prompt      int       // tokens of the prompt
-	Cached      int       // leading prompt tokens that were in the prefix cache when it was first planned
-	Started     time.Time // when it was first planned; zero = never
+	Cached      int       // leading prompt tokens that were in the prefix cache when it started
+	Started     time.Time // when it first had a slot; zero = never
 	Preemptions int       // times its blocks were taken and it was computed again
 
 	tenant    *tenant
@@ -44,7 +44,7 @@ type Seq struct {
 	rows      int       // launched rows that are not committed
 	pending   int       // of these, rows that sample
 	step      uint64    // number of the last step with a row of it, from 1
-	mask      []uint64  // allowed ids; nil = all
+	mask      []uint64  // what may come next; nil = Allowed
 	overtaken int       // others admitted while its blocks did not fit
 	blocked   time.Time // since when its blocks do not fit; zero = they were not tried
 }
@@ -102,7 +102,7 @@ var (
 
 // Config is what an operator may choose. The zero value is a sensible server.
 type Config struct {
-	MaxQueue       int  // sequences that wait for their first row, 0 = 1024
+	MaxQueue       int  // sequences that wait for their first slot, 0 = 1024
 	MaxQueueTokens int  // their prompt tokens, 0 = no bound; a lone sequence may exceed it
 	ChunkLimit     int  // tokens of a prompt per step and sequence, 0 = what the step has room for
 	NoPrefixCache  bool // compute every prompt in full
@@ -112,7 +112,7 @@ type Config struct {
 type Stats struct {
 	Running       int // sequences that hold a slot
 	Waiting       int // sequences that do not, preempted ones among them
-	WaitingTokens int // prompt tokens of those that were never planned: what MaxQueueTokens bounds
+	WaitingTokens int // prompt tokens of those that never had one: what MaxQueueTokens bounds
 
 	KV kv.Stats // of the fullest group
 
@@ -153,13 +153,27 @@ func (q *Seq) allowed(step int) []uint64 {
 
 // restrict prepares the mask of the next token.
 func (q *Seq) restrict(vocab int) error {
+	words := (vocab + 63) / 64
+	if q.Allowed != nil && len(q.Allowed) < words {
+		return fmt.Errorf("allowed ids have %d words, vocabulary needs %d", len(q.Allowed), words)
+	}
+	mask := q.Allowed
 	early := len(q.Tokens)-q.Prompt < q.MinTokens && len(q.Stops) > 0
-	if q.Constraint == nil && !early {
-		return nil
+	if q.Constraint != nil || early {
+		if q.mask == nil {
+			q.mask = make([]uint64, words)
+		}
+		mask = q.mask
+		q.narrow(vocab, early)
 	}
-	if q.mask == nil {
-		q.mask = make([]uint64, (vocab+63)/64)
+	if mask != nil && slices.Max(mask) == 0 {
+		return errors.New("no id may come next")
 	}
+	return nil
+}
+
+// narrow sets the mask to what constraint, allowed ids and, early, stop ids leave.
+func (q *Seq) narrow(vocab int, early bool) {
 	if q.Constraint != nil {
 		q.Constraint.Mask(q.mask)
 	} else {
@@ -167,23 +181,22 @@ func (q *Seq) restrict(vocab int) error {
 			q.mask[i] = ^uint64(0)
 		}
 	}
-	for i := range min(len(q.mask), len(q.Allowed)) {
-		q.mask[i] &= q.Allowed[i]
+	if q.Allowed != nil {
+		for i := range q.mask {
+			q.mask[i] &= q.Allowed[i]
+		}
 	}
 	if used := vocab % 64; used > 0 {
 		q.mask[len(q.mask)-1] &= 1<<used - 1
 	}
-	if early {
-		for _, id := range q.Stops {
-			if id >= 0 && int(id) < vocab {
-				q.mask[id/64] &^= 1 << (id % 64)
-			}
+	if !early {
+		return
+	}
+	for _, id := range q.Stops {
+		if id >= 0 && int(id) < vocab {
+			q.mask[id/64] &^= 1 << (id % 64)
 		}
 	}
-	if slices.Max(q.mask) == 0 {
-		return errors.New("no id may come next")
-	}
-	return nil
 }
 
 // judge decides what the last token of q, id, means for it.

@@ -20,7 +20,7 @@ type request struct {
 	output, atLeast   int
 	stops             []int32
 	params            sample.Params
-	rhymes            bool
+	rhymes, even      bool // constrained; only even ids allowed
 	deadline, startBy time.Time
 }
 
@@ -29,6 +29,9 @@ func (r *request) seq(id uint64, vocab int) *Seq {
 		Stops: r.stops, Params: &r.params, Deadline: r.deadline, StartBy: r.startBy}
 	if r.rhymes {
 		q.Constraint = &rhyme{vocab: vocab}
+	}
+	if r.even {
+		q.Allowed = slices.Repeat([]uint64{0x5555555555555555}, (vocab+63)/64)
 	}
 	return q
 }
@@ -77,7 +80,7 @@ func (r *request) reference(info runner.Info) (out []int32, finish Finish) {
 		}
 		mask := make([]uint64, (info.Vocab+63)/64)
 		for id := range int32(info.Vocab) {
-			if (!r.rhymes || rhymes(last, id)) && (len(out) >= r.atLeast || !slices.Contains(r.stops, id)) {
+			if (!r.rhymes || rhymes(last, id)) && (!r.even || id%2 == 0) && (len(out) >= r.atLeast || !slices.Contains(r.stops, id)) {
 				mask[id/64] |= 1 << (id % 64)
 			}
 		}
