@@ -92,31 +92,3 @@ const (
 
 var ruleNames = [...]string{"", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S7a", "S8", "S9", "S10", "S11", "S12", "S13", "S14",
 	"S15", "S16", "S17", "tag", "call"}
-
-// A Reply collects the events of an answer as the Chat API returns it.
-type Reply struct {
-	Content, Reasoning string
-	Calls              []Call // without ids
-	Unfinished         bool   // the output ended inside a message
-	Tokens             int    // all ids
-	ReasoningTokens    int    // those that count as reasoning
-}
-
-// Add adds one event.
-func (r *Reply) Add(e Event) {
-	r.Tokens += e.Count
-	if e.Part.Reasons() {
-		r.ReasoningTokens += e.Count
-	}
-	r.Unfinished = r.Unfinished || e.Cut
-	switch {
-	case e.Part.Visible():
-		r.Content += e.Text
-	case e.Part == Reasoning:
-		r.Reasoning += e.Text
-	case e.Part == Calling && e.Kind == Start:
-		r.Calls = append(r.Calls, Call{Name: e.Name})
-	case e.Part == Calling:
-		r.Calls[e.Call].Arguments += e.Text
-	}
-}

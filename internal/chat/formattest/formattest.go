@@ -77,11 +77,34 @@ func Parse(p chat.Parser, ids []int32) []chat.Event {
 	return p.Close(events)
 }
 
+// A Reply is an answer as the Chat API returns it.
+type Reply struct {
+	Content, Reasoning string
+	Calls              []chat.Call // without ids
+	Unfinished         bool        // the output ended inside a message
+	Tokens             int         // all ids
+	ReasoningTokens    int         // those that count as reasoning
+}
+
 // Collect returns what the Chat API makes of events.
-func Collect(events []chat.Event) chat.Reply {
-	var r chat.Reply
+func Collect(events []chat.Event) Reply {
+	var r Reply
 	for _, e := range events {
-		r.Add(e)
+		r.Tokens += e.Count
+		if e.Part.Reasons() {
+			r.ReasoningTokens += e.Count
+		}
+		r.Unfinished = r.Unfinished || e.Cut
+		switch {
+		case e.Part.Visible():
+			r.Content += e.Text
+		case e.Part == chat.Reasoning:
+			r.Reasoning += e.Text
+		case e.Part == chat.Calling && e.Kind == chat.Start:
+			r.Calls = append(r.Calls, chat.Call{Name: e.Name})
+		case e.Part == chat.Calling:
+			r.Calls[e.Call].Arguments += e.Text
+		}
 	}
 	return r
 }
@@ -101,7 +124,7 @@ func (s *Suite) roundTrip(t *testing.T) {
 		}
 		answer := whole[len(prompt):]
 		got := Collect(Parse(s.Format.Parser(s.Conversation), answer))
-		want := chat.Reply{Content: strings.Join(turn.Parts, "\n"), Reasoning: turn.Reasoning}
+		want := Reply{Content: strings.Join(turn.Parts, "\n"), Reasoning: turn.Reasoning}
 		for _, call := range turn.Calls {
 			want.Calls = append(want.Calls, chat.Call{Name: call.Name, Arguments: call.Arguments})
 		}
