@@ -50,11 +50,13 @@ func (m *Manager) checkPool(g int) error {
 	free := make([]bool, p.end())
 	listed := 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
-		if free[id] || p.blocks[p.blocks[id].next].prev != id {
+		if p.blocks[p.blocks[id].next].prev != id || id != p.mid() && free[id] {
 			return fmt.Errorf("the list of free blocks is broken at %d", id)
 		}
-		free[id] = true
-		listed++
+		if id != p.mid() {
+			free[id] = true
+			listed++
+		}
 	}
 	if listed != p.free {
 		return fmt.Errorf("%d blocks are free, counted %d", listed, p.free)

@@ -32,6 +32,7 @@ type Table struct {
 
 	salt      uint64
 	first     []int // [group] the blocks from here on are held
+	boundary  int   // leading blocks that others had computed before
 	published int   // leading blocks known to the index
 	last      place // of the last of these
 	number    int   // index in Manager.open
@@ -90,7 +91,7 @@ func (m *Manager) Open(tokens []int32, salt uint64) *Table {
 		}
 		t.Blocks[g] = slices.Grow(t.Blocks[g], len(tokens)/m.size+ahead)
 	}
-	t.Cached, t.published, t.last = n*m.size, n, place{}
+	t.Cached, t.published, t.last, t.boundary = n*m.size, n, place{}, len(m.path)
 	if n > 0 {
 		t.last = m.index.place(m.path[n-1])
 	}
@@ -171,9 +172,17 @@ func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 	for g := range m.pools {
 		p := &m.pools[g]
 		for first := runner.FirstBlock(computed, p.window, m.size); t.first[g] < first; t.first[g]++ {
-			p.release(t.Blocks[g][t.first[g]])
+			p.release(t.Blocks[g][t.first[g]], m.worthKeeping(t, g, t.first[g]))
 		}
 	}
+}
+
+// worthKeeping reports whether a block that leaves the window is likely to be found
+// again: one before the place where t parted from others, as the next one that
+// begins alike will want it. Of the others a long prompt has so many that, kept,
+// they would push all windows at the ends of conversations out of a small pool.
+func (m *Manager) worthKeeping(t *Table, g, i int) bool {
+	return g == m.anchor || i < t.boundary && i >= runner.FirstBlock(t.boundary*m.size, m.pools[g].window, m.size)
 }
 
 // attach gives node n the i-th blocks of t in the groups where it has none.
@@ -194,7 +203,7 @@ func (m *Manager) attach(t *Table, i int, n int32) {
 func (m *Manager) Close(t *Table) {
 	for g := range m.pools {
 		for i := len(t.Blocks[g]) - 1; i >= t.first[g]; i-- {
-			m.pools[g].release(t.Blocks[g][i])
+			m.pools[g].release(t.Blocks[g][i], true)
 		}
 	}
 	end := len(m.open) - 1
@@ -218,8 +227,8 @@ func (m *Manager) Stats() Stats {
 	var s Stats
 	for g := range m.pools {
 		p := &m.pools[g]
-		if held := len(p.blocks) - 1 - p.free; g == 0 || held*s.Blocks > s.Held*(len(p.blocks)-1) {
-			s = Stats{Tables: len(m.open), Blocks: len(p.blocks) - 1, Held: held, Evicted: p.evicted}
+		if n, held := int(p.end()), int(p.end())-p.free; g == 0 || held*s.Blocks > s.Held*n {
+			s = Stats{Tables: len(m.open), Blocks: n, Held: held, Evicted: p.evicted}
 		}
 	}
 	return s
@@ -253,6 +262,9 @@ func (m *Manager) block(g int, node int32) runner.BlockID {
 func (m *Manager) take(g int) runner.BlockID {
 	p := &m.pools[g]
 	id := p.blocks[p.end()].next
+	if id == p.mid() {
+		id = p.blocks[id].next
+	}
 	if p.blocks[id].node != none {
 		p.evicted++
 		m.forget(g, id)
@@ -282,7 +294,8 @@ func (m *Manager) forget(g int, id int32) {
 }
 
 // A pool is the blocks of one group. Those that nobody holds form a ring in the
-// order in which they will be reused, closed by one extra element.
+// order in which they will be reused, closed by one extra element: first those that
+// nobody will miss, then, behind a second one, the rest.
 type pool struct {
 	window  int
 	blocks  []block
@@ -299,16 +312,18 @@ type block struct {
 const none int32 = -1
 
 func newPool(g runner.Group) pool {
-	p := pool{window: g.Window, blocks: make([]block, g.Blocks+1)}
-	p.blocks[p.end()] = block{prev: p.end(), next: p.end(), node: none}
+	p := pool{window: g.Window, blocks: make([]block, g.Blocks+2)}
+	p.blocks[p.end()] = block{prev: p.mid(), next: p.mid(), node: none}
+	p.blocks[p.mid()] = block{prev: p.end(), next: p.end(), node: none}
 	for id := range p.end() {
 		p.blocks[id].node = none
-		p.link(id, p.blocks[p.end()].prev)
+		p.link(id, p.blocks[p.mid()].prev)
 	}
 	return p
 }
 
-func (p *pool) end() int32 { return int32(len(p.blocks)) - 1 }
+func (p *pool) end() int32 { return int32(len(p.blocks)) - 2 }
+func (p *pool) mid() int32 { return int32(len(p.blocks)) - 1 }
 
 // link puts a block behind another one of the ring.
 func (p *pool) link(id, after int32) {
@@ -328,8 +343,8 @@ func (p *pool) claim(id runner.BlockID) {
 }
 
 // release gives one reference back. Blocks without findable content are reused
-// before all others.
-func (p *pool) release(id runner.BlockID) {
+// before all others, then those that are not to be kept.
+func (p *pool) release(id runner.BlockID, keep bool) {
 	b := &p.blocks[id]
 	b.refs--
 	switch {
@@ -338,7 +353,9 @@ func (p *pool) release(id runner.BlockID) {
 	case b.refs > 0:
 	case b.node == none:
 		p.link(int32(id), p.end())
-	default:
+	case keep:
 		p.link(int32(id), p.blocks[p.end()].prev)
+	default:
+		p.link(int32(id), p.blocks[p.mid()].prev)
 	}
 }

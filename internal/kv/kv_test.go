@@ -174,6 +174,46 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// speak computes a sequence chunk by chunk as a small pool of windows demands.
+func speak(t *testing.T, m *Manager, tokens []int32) (cached int) {
+	t.Helper()
+	table := m.Open(tokens, 0)
+	cached = table.Cached
+	for n := cached; n < len(tokens); {
+		n = min(n+8, len(tokens))
+		if !m.Grow(table, n, len(tokens)) {
+			t.Fatalf("no room for %d tokens", n)
+		}
+		m.Publish(table, tokens, n)
+	}
+	m.Close(table)
+	check(t, m)
+	return cached
+}
+
+// What a long prompt leaves behind its window does not push out the ends of others'
+// conversations, which is where they go on.
+func TestLongPromptsSpareOtherWindows(t *testing.T) {
+	t.Parallel()
+	m := newManager(runner.Group{Blocks: 400}, runner.Group{Blocks: 12, Window: 8})
+	speak(t, m, seq(0, 40))
+	speak(t, m, seq(1000, 400))
+	if got := speak(t, m, seq(0, 60)); got != 40 {
+		t.Errorf("after a long prompt of somebody else %d of 40 tokens are cached", got)
+	}
+}
+
+// A common beginning is worth keeping once two have had it, however long they are.
+func TestCommonBeginningsStay(t *testing.T) {
+	t.Parallel()
+	m := newManager(runner.Group{Blocks: 400}, runner.Group{Blocks: 12, Window: 8})
+	for n, want := range []int{0, 0, 80, 80, 80} {
+		if got := speak(t, m, append(seq(0, 80), seq(1000*(n+1), 200)...)); got != want {
+			t.Errorf("conversation %d finds %d tokens of the common 80, want %d", n+1, got, want)
+		}
+	}
+}
+
 func TestWindowsOnly(t *testing.T) {
 	t.Parallel()
 	m := newManager(runner.Group{Blocks: 8, Window: 4}, runner.Group{Blocks: 8, Window: 9})
@@ -248,7 +288,7 @@ func TestFreedTwice(t *testing.T) {
 	m := newManager(runner.Group{Blocks: 2})
 	a := m.Open(nil, 0)
 	m.Grow(a, 1, 1)
-	m.pools[0].release(a.Blocks[0][0])
+	m.pools[0].release(a.Blocks[0][0], true)
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
