@@ -263,3 +263,51 @@ func BenchmarkFloats(b *testing.B) {
 		})
 	}
 }
+
+// e4m3 is the OCP definition once more, in float64.
+func e4m3(c byte) float64 {
+	sign, exp, frac := float64(1-2*int(c>>7)), int(c>>3&15), float64(c&7)
+	switch {
+	case c&0x7f == 0x7f:
+		return math.NaN()
+	case exp == 0:
+		return sign * math.Ldexp(frac, -9)
+	}
+	return sign * math.Ldexp(8+frac, exp-10)
+}
+
+func TestE4M3(t *testing.T) {
+	for i := range 256 {
+		c := byte(i)
+		f, want := E4M3ToFloat(c), e4m3(c)
+		if want != want {
+			if f == f || ToE4M3(f)&0x7f != 0x7f {
+				t.Fatalf("code %#x is %v and goes back to %#x, want NaN", c, f, ToE4M3(f))
+			}
+			continue
+		}
+		if float64(f) != want || math.Signbit(float64(f)) != (i > 127) {
+			t.Fatalf("code %#x is %v, want %v", c, f, want)
+		}
+		if got := ToE4M3(f); got != c {
+			t.Fatalf("code %#x goes back to %#x", c, got)
+		}
+		// Between c and the next code: the nearer one, the even one in the middle.
+		if i&0x7f < 0x7e {
+			mid := float32((want + e4m3(c+1)) / 2)
+			below, above := math.Nextafter32(mid, f), math.Nextafter32(mid, float32(e4m3(c+1)))
+			if ToE4M3(below) != c || ToE4M3(above) != c+1 || ToE4M3(mid) != c+c&1 {
+				t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", mid, ToE4M3(below), ToE4M3(mid), ToE4M3(above), c, c+c&1, c+1)
+			}
+		}
+	}
+	for _, c := range []struct {
+		f    float64
+		want byte
+	}{{448.1, 0x7e}, {464, 0x7e}, {480, 0x7e}, {-1e30, 0xfe}, {math.Inf(1), 0x7e}, {math.Inf(-1), 0xfe}, {0x1p-10, 0}, {-0x1p-10, 0x80},
+		{0x1.000002p-10, 1}, {0x1p-149, 0}, {math.Copysign(0, -1), 0x80}} {
+		if got := ToE4M3(float32(c.f)); got != c.want {
+			t.Errorf("%v becomes %#x, want %#x", c.f, got, c.want)
+		}
+	}
+}

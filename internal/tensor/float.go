@@ -46,6 +46,33 @@ func ToBF16(f float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
+// E4M3ToFloat returns the value of an E4M3 code (OCP 8-bit floating point: exponent
+// bias 7, no infinities, NaN only where all other bits are set).
+func E4M3ToFloat(c byte) float32 {
+	if c&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	return Half(uint16(c&0x80)<<8|uint16(c&0x7f)<<7) * 256 // the same bits in a half, whose bias is 15
+}
+
+// ToE4M3 converts f to E4M3, to nearest, ties to even; what is too large, infinity
+// included, becomes ±448, the largest number.
+func ToE4M3(f float32) byte {
+	b := math.Float32bits(f)
+	sign, b := byte(b>>24&0x80), b&0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7f
+	case b >= 0x43e00000: // 448
+		return sign | 0x7e
+	case b < 0x3c800000: // below 2^-6: adding 2^14 leaves f·2^9, rounded, in the low bits
+		v := math.Float32frombits(b) + 0x1p14
+		return sign | byte(math.Float32bits(v)-math.Float32bits(0x1p14))
+	}
+	b += 0x7ffff + b>>20&1 // may carry into the exponent
+	return sign | byte((b-120<<23)>>20)
+}
+
 // E8M0Half returns half of the value of an E8M0 scale byte, 2^(e-128): the
 // factor for the doubled E2M1 integers of FP4. 255 is NaN (models.md 1.6).
 func E8M0Half(e byte) float32 {

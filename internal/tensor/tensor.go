@@ -27,6 +27,7 @@ const (
 	I32           // 32-bit integers
 	I64           // 64-bit integers
 	Bool          // one byte, 0 or 1
+	F8_E4M3       // 8-bit float of OCP, see ToE4M3; cached keys and values only, with a scale per vector
 	numDTypes
 )
 
@@ -50,6 +51,7 @@ var dtypes = [numDTypes]struct {
 	I32:     {"I32", 1, 4},
 	I64:     {"I64", 1, 8},
 	Bool:    {"BOOL", 1, 1},
+	F8_E4M3: {"F8_E4M3", 1, 1},
 }
 
 // String returns the name people use for t. Both nibble orders of MXFP4 are "MXFP4".

@@ -70,6 +70,14 @@ func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k uns
 func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v unsafe.Pointer, ldv, n, d int) {
 	rows := (*byte)(v)
 	switch {
+	case l == AVX512 && f == e4m3 && heads == 4:
+		weighE4M34AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case l == AVX512 && f == e4m3:
+		weighE4M31AVX512(acc, lda, p, ldp, rows, ldv, n, d)
+	case f == e4m3 && heads == 4:
+		weighE4M34AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	case f == e4m3:
+		weighE4M31AVX2(acc, lda, p, ldp, rows, ldv, n, d)
 	case l == AVX512 && f == bf16 && heads == 4:
 		weighBF164AVX512(acc, lda, p, ldp, rows, ldv, n, d)
 	case l == AVX512 && f == bf16:
@@ -126,4 +134,19 @@ func toBF16Asm(l Level, dst *uint16, x *float32, n int) {
 		return
 	}
 	toBF16AVX2(dst, x, n)
+}
+
+func maxBitsAsm(l Level, x *float32, n int) uint32 {
+	if l == AVX512 {
+		return maxBitsAVX512(x, n)
+	}
+	return maxBitsAVX2(x, n)
+}
+
+func toE4M3Asm(l Level, dst *uint8, x *float32, n int, k float32) {
+	if l == AVX512 {
+		toE4M3AVX512(dst, x, n, k)
+		return
+	}
+	toE4M3AVX2(dst, x, n, k)
 }

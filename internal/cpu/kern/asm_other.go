@@ -40,3 +40,7 @@ func swigluAsm(Level, *float32, *float32, int, float32, float32, float32) { pani
 func expSumAsm(Level, *float32, int, float32) float32 { panic(noKernels) }
 
 func toBF16Asm(Level, *uint16, *float32, int) { panic(noKernels) }
+
+func maxBitsAsm(Level, *float32, int) uint32 { panic(noKernels) }
+
+func toE4M3Asm(Level, *uint8, *float32, int, float32) { panic(noKernels) }

@@ -283,6 +283,8 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n int, y *float32) {
 			case 3:
 				dotsF323AVX2(w, x, n, y)
 			}
+		case e4m3: // T is 1
+			dotsE4M31AVX2(w, x, n, y)
 		}
 	}
 	if l == AVX512 {
@@ -332,6 +334,8 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n int, y *float32) {
 			case 6:
 				dotsF326AVX512(w, x, n, y)
 			}
+		case e4m3: // T is 1
+			dotsE4M31AVX512(w, x, n, y)
 		}
 	}
 }
@@ -356,6 +360,15 @@ func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, l
 				scoresF322AVX2(dst, ldd, q, ldq, k, ldk, d, n)
 			case 3:
 				scoresF323AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		case e4m3:
+			switch T {
+			case 1:
+				scoresE4M31AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresE4M32AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresE4M33AVX2(dst, ldd, q, ldq, k, ldk, d, n)
 			}
 		}
 	}
@@ -382,6 +395,17 @@ func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, l
 				scoresF323AVX512(dst, ldd, q, ldq, k, ldk, d, n)
 			case 4:
 				scoresF324AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			}
+		case e4m3:
+			switch T {
+			case 1:
+				scoresE4M31AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 2:
+				scoresE4M32AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 3:
+				scoresE4M33AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+			case 4:
+				scoresE4M34AVX512(dst, ldd, q, ldq, k, ldk, d, n)
 			}
 		}
 	}

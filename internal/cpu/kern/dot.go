@@ -77,6 +77,8 @@ func (f family) element(w unsafe.Pointer, k int) float32 {
 	case f16:
 		b := (*[2]byte)(unsafe.Add(w, 2*k))
 		return tensor.Half(uint16(b[0]) | uint16(b[1])<<8)
+	case e4m3:
+		return tensor.E4M3ToFloat(*(*byte)(unsafe.Add(w, k))) * e4m3Unit
 	}
 	return *(*float32)(unsafe.Add(w, 4*k))
 }

@@ -549,6 +549,11 @@ func dotsF322AVX2(w **byte, x **byte, n int, y *float32)
 //go:noescape
 func dotsF323AVX2(w **byte, x **byte, n int, y *float32)
 
+// dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+//
+//go:noescape
+func dotsE4M31AVX2(w **byte, x **byte, n int, y *float32)
+
 // scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -599,6 +604,31 @@ func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int,
 //go:noescape
 func weighF324AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// scoresE4M31AVX2 multiplies n keys of E4M3, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresE4M32AVX2 multiplies n keys of E4M3, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresE4M33AVX2 multiplies n keys of E4M3, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// weighE4M31AVX2 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M34AVX2 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // scaleMulAVX2 computes dst = x·k·w; n is a multiple of 16.
 //
 //go:noescape
@@ -623,6 +653,16 @@ func swigluAVX2(dst *float32, gu *float32, n int, alpha float32, limit float32, 
 //
 //go:noescape
 func toBF16AVX2(dst *uint16, x *float32, n int)
+
+// maxBitsAVX2 returns the largest magnitude of x as bits; n is a multiple of 16.
+//
+//go:noescape
+func maxBitsAVX2(x *float32, n int) uint32
+
+// toE4M3AVX2 converts x·k, none NaN, see tensor.ToE4M3; n is a multiple of 16.
+//
+//go:noescape
+func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
 
 // quantiseAVX512 quantises nb blocks of 32: quants to q, scale to s, their sums to s+ld and s+2ld; the next block is step bytes on.
 //
@@ -724,6 +764,11 @@ func dotsF325AVX512(w **byte, x **byte, n int, y *float32)
 //go:noescape
 func dotsF326AVX512(w **byte, x **byte, n int, y *float32)
 
+// dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+//
+//go:noescape
+func dotsE4M31AVX512(w **byte, x **byte, n int, y *float32)
+
 // scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -784,6 +829,36 @@ func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv in
 //go:noescape
 func weighF324AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// scoresE4M31AVX512 multiplies n keys of E4M3, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresE4M32AVX512 multiplies n keys of E4M3, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresE4M33AVX512 multiplies n keys of E4M3, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// scoresE4M34AVX512 multiplies n keys of E4M3, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+
+// weighE4M31AVX512 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M34AVX512 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // scaleMulAVX512 computes dst = x·k·w; n is a multiple of 16.
 //
 //go:noescape
@@ -808,6 +883,16 @@ func swigluAVX512(dst *float32, gu *float32, n int, alpha float32, limit float32
 //
 //go:noescape
 func toBF16AVX512(dst *uint16, x *float32, n int)
+
+// maxBitsAVX512 returns the largest magnitude of x as bits; n is a multiple of 16.
+//
+//go:noescape
+func maxBitsAVX512(x *float32, n int) uint32
+
+// toE4M3AVX512 converts x·k, none NaN, see tensor.ToE4M3; n is a multiple of 16.
+//
+//go:noescape
+func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
 
 // pause tells the core that its thread is waiting in a loop.
 //

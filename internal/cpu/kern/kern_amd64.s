@@ -142,6 +142,26 @@ DATA signBits<>+24(SB)/4, $0x80808080
 DATA signBits<>+28(SB)/4, $0x80808080
 GLOBL signBits<>(SB), RODATA|NOPTR, $32
 
+DATA e4m3Unit<>+0(SB)/4, $0x00800080
+DATA e4m3Unit<>+4(SB)/4, $0x00800080
+DATA e4m3Unit<>+8(SB)/4, $0x00800080
+DATA e4m3Unit<>+12(SB)/4, $0x00800080
+DATA e4m3Unit<>+16(SB)/4, $0x00800080
+DATA e4m3Unit<>+20(SB)/4, $0x00800080
+DATA e4m3Unit<>+24(SB)/4, $0x00800080
+DATA e4m3Unit<>+28(SB)/4, $0x00800080
+GLOBL e4m3Unit<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3Copy<>+0(SB)/4, $0x40004000
+DATA e4m3Copy<>+4(SB)/4, $0x40004000
+DATA e4m3Copy<>+8(SB)/4, $0x40004000
+DATA e4m3Copy<>+12(SB)/4, $0x40004000
+DATA e4m3Copy<>+16(SB)/4, $0x40004000
+DATA e4m3Copy<>+20(SB)/4, $0x40004000
+DATA e4m3Copy<>+24(SB)/4, $0x40004000
+DATA e4m3Copy<>+28(SB)/4, $0x40004000
+GLOBL e4m3Copy<>(SB), RODATA|NOPTR, $32
+
 DATA packOrder<>+0(SB)/4, $0x00000000
 DATA packOrder<>+4(SB)/4, $0x00000004
 DATA packOrder<>+8(SB)/4, $0x00000001
@@ -18805,6 +18825,72 @@ loop:
 	VZEROUPPER
 	RET
 
+// func dotsE4M31AVX2(w **byte, x **byte, n int, y *float32)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·dotsE4M31AVX2(SB), NOSPLIT, $0-32
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), AX
+	MOVQ   x+8(FP), DX
+	MOVQ   (DX), DX
+	MOVQ   n+16(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   SI, SI
+
+loop:
+	PREFETCHT0   2048(CX)(SI*1)
+	VPMOVSXBW    (CX)(SI*1), X4
+	VPSLLW       $0x07, X4, X4
+	VPADDW       e4m3Unit<>+0(SB), X4, X5
+	VPAND        e4m3Copy<>+0(SB), X5, X5
+	VPXOR        X5, X4, X4
+	VCVTPH2PS    X4, Y4
+	PREFETCHT0   2048(AX)(SI*1)
+	VPMOVSXBW    (AX)(SI*1), X5
+	VPSLLW       $0x07, X5, X5
+	VPADDW       e4m3Unit<>+0(SB), X5, X6
+	VPAND        e4m3Copy<>+0(SB), X6, X6
+	VPXOR        X6, X5, X5
+	VCVTPH2PS    X5, Y5
+	VMOVUPS      (DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVSXBW    8(CX)(SI*1), X4
+	VPSLLW       $0x07, X4, X4
+	VPADDW       e4m3Unit<>+0(SB), X4, X5
+	VPAND        e4m3Copy<>+0(SB), X5, X5
+	VPXOR        X5, X4, X4
+	VCVTPH2PS    X4, Y4
+	VPMOVSXBW    8(AX)(SI*1), X5
+	VPSLLW       $0x07, X5, X5
+	VPADDW       e4m3Unit<>+0(SB), X5, X6
+	VPAND        e4m3Copy<>+0(SB), X6, X6
+	VPXOR        X6, X5, X5
+	VCVTPH2PS    X5, Y5
+	VMOVUPS      32(DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, SI
+	CMPQ         SI, BX
+	JL           loop
+	MOVQ         y+24(FP), AX
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	VZEROUPPER
+	RET
+
 // func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·scoresBF161AVX2(SB), NOSPLIT, $0-64
@@ -19533,6 +19619,442 @@ narrow:
 	VZEROUPPER
 	RET
 
+// func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresE4M31AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ dst+0(FP), BX
+	MOVQ n+56(FP), SI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   DI, DI
+
+loop:
+	VPMOVSXBW    (AX)(DI*1), X4
+	VPSLLW       $0x07, X4, X4
+	VPADDW       e4m3Unit<>+0(SB), X4, X5
+	VPAND        e4m3Copy<>+0(SB), X5, X5
+	VPXOR        X5, X4, X4
+	VCVTPH2PS    X4, Y4
+	VPMOVSXBW    (CX)(DI*1), X5
+	VPSLLW       $0x07, X5, X5
+	VPADDW       e4m3Unit<>+0(SB), X5, X6
+	VPAND        e4m3Copy<>+0(SB), X6, X6
+	VPXOR        X6, X5, X5
+	VCVTPH2PS    X5, Y5
+	VMOVUPS      (DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVSXBW    8(AX)(DI*1), X4
+	VPSLLW       $0x07, X4, X4
+	VPADDW       e4m3Unit<>+0(SB), X4, X5
+	VPAND        e4m3Copy<>+0(SB), X5, X5
+	VPXOR        X5, X4, X4
+	VCVTPH2PS    X4, Y4
+	VPMOVSXBW    8(CX)(DI*1), X5
+	VPSLLW       $0x07, X5, X5
+	VPADDW       e4m3Unit<>+0(SB), X5, X6
+	VPAND        e4m3Copy<>+0(SB), X6, X6
+	VPXOR        X6, X5, X5
+	VCVTPH2PS    X5, Y5
+	VMOVUPS      32(DX)(DI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, DI
+	CMPQ         DI, d+48(FP)
+	JL           loop
+	MOVQ         BX, DI
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (DI)
+	ADDQ         ldd+8(FP), DI
+	ADDQ         $0x08, BX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, SI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresE4M32AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ dst+0(FP), SI
+	MOVQ n+56(FP), DI
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R8, R8
+
+loop:
+	VPMOVSXBW    (AX)(R8*1), X8
+	VPSLLW       $0x07, X8, X8
+	VPADDW       e4m3Unit<>+0(SB), X8, X9
+	VPAND        e4m3Copy<>+0(SB), X9, X9
+	VPXOR        X9, X8, X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBW    (CX)(R8*1), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VMOVUPS      (DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VMOVUPS      (BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVSXBW    8(AX)(R8*1), X8
+	VPSLLW       $0x07, X8, X8
+	VPADDW       e4m3Unit<>+0(SB), X8, X9
+	VPAND        e4m3Copy<>+0(SB), X9, X9
+	VPXOR        X9, X8, X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBW    8(CX)(R8*1), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VMOVUPS      32(DX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      32(BX)(R8*4), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, R8
+	CMPQ         R8, d+48(FP)
+	JL           loop
+	MOVQ         SI, R8
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R8)
+	ADDQ         ldd+8(FP), R8
+	ADDQ         $0x08, SI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, DI
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresE4M33AVX2(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ q+16(FP), DX
+	MOVQ DX, BX
+	ADDQ ldq+24(FP), BX
+	MOVQ BX, SI
+	ADDQ ldq+24(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	XORQ   R9, R9
+
+loop:
+	VPMOVSXBW    (AX)(R9*1), X12
+	VPSLLW       $0x07, X12, X12
+	VPADDW       e4m3Unit<>+0(SB), X12, X13
+	VPAND        e4m3Copy<>+0(SB), X13, X13
+	VPXOR        X13, X12, X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBW    (CX)(R9*1), X13
+	VPSLLW       $0x07, X13, X13
+	VPADDW       e4m3Unit<>+0(SB), X13, X14
+	VPAND        e4m3Copy<>+0(SB), X14, X14
+	VPXOR        X14, X13, X13
+	VCVTPH2PS    X13, Y13
+	VMOVUPS      (DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y2
+	VMOVUPS      (BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y6
+	VMOVUPS      (SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y10
+	VPMOVSXBW    8(AX)(R9*1), X12
+	VPSLLW       $0x07, X12, X12
+	VPADDW       e4m3Unit<>+0(SB), X12, X13
+	VPAND        e4m3Copy<>+0(SB), X13, X13
+	VPXOR        X13, X12, X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBW    8(CX)(R9*1), X13
+	VPSLLW       $0x07, X13, X13
+	VPADDW       e4m3Unit<>+0(SB), X13, X14
+	VPAND        e4m3Copy<>+0(SB), X14, X14
+	VPXOR        X14, X13, X13
+	VCVTPH2PS    X13, Y13
+	VMOVUPS      32(DX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      32(BX)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y5
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      32(SI)(R9*4), Y14
+	VFMADD231PS  Y14, Y12, Y9
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, R9
+	CMPQ         R9, d+48(FP)
+	JL           loop
+	MOVQ         DI, R9
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	VADDPS       Y9, Y8, Y0
+	VADDPS       Y11, Y10, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (R9)
+	ADDQ         ldd+8(FP), R9
+	ADDQ         $0x08, DI
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), AX
+	ADDQ         ldk+40(FP), CX
+	ADDQ         ldk+40(FP), CX
+	SUBQ         $0x02, R8
+	JNZ          keys
+	VZEROUPPER
+	RET
+
+// func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, F16C, FMA3
+TEXT ·weighE4M31AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), CX
+	MOVQ d+56(FP), CX
+	MOVQ v+32(FP), DX
+
+wide:
+	CMPQ    CX, $0x10
+	JL      narrow
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
+
+loop16:
+	VPMOVSXBW    (BX), X2
+	VPSLLW       $0x07, X2, X2
+	VPADDW       e4m3Unit<>+0(SB), X2, X3
+	VPAND        e4m3Copy<>+0(SB), X3, X3
+	VPXOR        X3, X2, X2
+	VCVTPH2PS    X2, Y2
+	VPMOVSXBW    8(BX), X3
+	VPSLLW       $0x07, X3, X3
+	VPADDW       e4m3Unit<>+0(SB), X3, X4
+	VPAND        e4m3Copy<>+0(SB), X4, X4
+	VPXOR        X4, X3, X3
+	VCVTPH2PS    X3, Y3
+	VBROADCASTSS (R8), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $0x04, R8
+	ADDQ         DI, BX
+	DECQ         SI
+	JNZ          loop16
+	MOVQ         AX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, DX
+	SUBQ         $0x10, CX
+	JMP          wide
+
+narrow:
+	VZEROUPPER
+	RET
+
+// func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, F16C, FMA3
+TEXT ·weighE4M34AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x10
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y6
+	VMOVUPS 32(DI), Y7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
+	MOVQ    SI, DI
+
+loop16:
+	VPMOVSXBW    (DI), X8
+	VPSLLW       $0x07, X8, X8
+	VPADDW       e4m3Unit<>+0(SB), X8, X9
+	VPAND        e4m3Copy<>+0(SB), X9, X9
+	VPXOR        X9, X8, X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBW    8(DI), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VBROADCASTSS (R10), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, R13
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x10, BX
+	JMP          wide
+
+narrow:
+	VZEROUPPER
+	RET
+
 // func scaleMulAVX2(dst *float32, x *float32, w *float32, n int, k float32)
 // Requires: AVX
 TEXT ·scaleMulAVX2(SB), NOSPLIT, $0-36
@@ -20063,6 +20585,150 @@ loop:
 	ADDQ      $0x20, AX
 	SUBQ      $0x10, DX
 	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func maxBitsAVX2(x *float32, n int) uint32
+// Requires: AVX, AVX2
+TEXT ·maxBitsAVX2(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VPBROADCASTD absMask<>+0(SB), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+
+loop:
+	VPAND        (AX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	VPAND        32(AX), Y0, Y2
+	VPMAXUD      Y2, Y1, Y1
+	ADDQ         $0x40, AX
+	SUBQ         $0x10, CX
+	JNZ          loop
+	VEXTRACTI128 $0x01, Y1, X0
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXUD      X1, X0, X0
+	VMOVD        X0, AX
+	MOVL         AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+DATA e4m3ExponentAVX2<>+0(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+4(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+8(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+12(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+16(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+20(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+24(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX2<>+28(SB)/4, $0x7f800000
+GLOBL e4m3ExponentAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3LeastAVX2<>+0(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+4(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+8(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+12(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+16(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+20(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+24(SB)/4, $0x3c800000
+DATA e4m3LeastAVX2<>+28(SB)/4, $0x3c800000
+GLOBL e4m3LeastAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3UpAVX2<>+0(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+4(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+8(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+12(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+16(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+20(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+24(SB)/4, $0x0a000000
+DATA e4m3UpAVX2<>+28(SB)/4, $0x0a000000
+GLOBL e4m3UpAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3BiasAVX2<>+0(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+4(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+8(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+12(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+16(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+20(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+24(SB)/4, $0x00000468
+DATA e4m3BiasAVX2<>+28(SB)/4, $0x00000468
+GLOBL e4m3BiasAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3TopAVX2<>+0(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+4(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+8(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+12(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+16(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+20(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+24(SB)/4, $0x0000007e
+DATA e4m3TopAVX2<>+28(SB)/4, $0x0000007e
+GLOBL e4m3TopAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3SignAVX2<>+0(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+4(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+8(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+12(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+16(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+20(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+24(SB)/4, $0x00000080
+DATA e4m3SignAVX2<>+28(SB)/4, $0x00000080
+GLOBL e4m3SignAVX2<>(SB), RODATA|NOPTR, $32
+
+// func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
+// Requires: AVX, AVX2
+TEXT ·toE4M3AVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS k+24(FP), Y0
+	VPBROADCASTD e4m3ExponentAVX2<>+0(SB), Y1
+	VPBROADCASTD e4m3LeastAVX2<>+0(SB), Y2
+	VPBROADCASTD e4m3UpAVX2<>+0(SB), Y3
+	VPBROADCASTD e4m3BiasAVX2<>+0(SB), Y4
+	VPBROADCASTD e4m3TopAVX2<>+0(SB), Y5
+	VPBROADCASTD e4m3SignAVX2<>+0(SB), Y6
+	VPBROADCASTD absMask<>+0(SB), Y7
+
+loop:
+	VMULPS       (CX), Y0, Y8
+	VPAND        Y1, Y8, Y9
+	VPMAXUD      Y2, Y9, Y9
+	VPADDD       Y3, Y9, Y9
+	VPAND        Y7, Y8, Y10
+	VADDPS       Y9, Y10, Y10
+	VPSUBD       Y9, Y10, Y10
+	VPSRLD       $0x14, Y9, Y9
+	VPSUBD       Y4, Y9, Y9
+	VPADDD       Y9, Y10, Y10
+	VPMINUD      Y5, Y10, Y10
+	VPSRLD       $0x18, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPADDD       Y8, Y10, Y10
+	VMULPS       32(CX), Y0, Y8
+	VPAND        Y1, Y8, Y9
+	VPMAXUD      Y2, Y9, Y9
+	VPADDD       Y3, Y9, Y9
+	VPAND        Y7, Y8, Y11
+	VADDPS       Y9, Y11, Y11
+	VPSUBD       Y9, Y11, Y11
+	VPSRLD       $0x14, Y9, Y9
+	VPSUBD       Y4, Y9, Y9
+	VPADDD       Y9, Y11, Y11
+	VPMINUD      Y5, Y11, Y11
+	VPSRLD       $0x18, Y8, Y8
+	VPAND        Y6, Y8, Y8
+	VPADDD       Y8, Y11, Y11
+	VPACKUSDW    Y11, Y10, Y10
+	VPERMQ       $0xd8, Y10, Y10
+	VEXTRACTI128 $0x01, Y10, X8
+	VPACKUSWB    X8, X10, X10
+	VMOVDQU      X10, (AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x10, DX
+	JNZ          loop
 	VZEROUPPER
 	RET
 
@@ -22581,6 +23247,80 @@ loop:
 	VZEROUPPER
 	RET
 
+// func dotsE4M31AVX512(w **byte, x **byte, n int, y *float32)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·dotsE4M31AVX512(SB), NOSPLIT, $0-32
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), SI
+	MOVQ   n+16(FP), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	XORQ   R8, R8
+
+loop:
+	PREFETCHT0    2048(CX)(R8*1)
+	VPMOVSXBW     (CX)(R8*1), Y4
+	VPSLLW        $0x07, Y4, Y4
+	VPADDW        e4m3Unit<>+0(SB), Y4, Y5
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y5, Y4
+	VCVTPH2PS     Y4, Z4
+	PREFETCHT0    2048(DX)(R8*1)
+	VPMOVSXBW     (DX)(R8*1), Y5
+	VPSLLW        $0x07, Y5, Y5
+	VPADDW        e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS     Y5, Z5
+	PREFETCHT0    2048(BX)(R8*1)
+	VPMOVSXBW     (BX)(R8*1), Y6
+	VPSLLW        $0x07, Y6, Y6
+	VPADDW        e4m3Unit<>+0(SB), Y6, Y7
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y7, Y6
+	VCVTPH2PS     Y6, Z6
+	PREFETCHT0    2048(AX)(R8*1)
+	VPMOVSXBW     (AX)(R8*1), Y7
+	VPSLLW        $0x07, Y7, Y7
+	VPADDW        e4m3Unit<>+0(SB), Y7, Y8
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y8, Y7
+	VCVTPH2PS     Y7, Z7
+	VMOVUPS       (SI)(R8*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x10, R8
+	CMPQ          R8, DI
+	JL            loop
+	MOVQ          y+24(FP), AX
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
 // func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL
 TEXT ·scoresBF161AVX512(SB), NOSPLIT, $0-64
@@ -23995,6 +24735,790 @@ end:
 	VZEROUPPER
 	RET
 
+// func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresE4M31AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ dst+0(FP), DI
+	MOVQ n+56(FP), R8
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	XORQ   R9, R9
+
+loop:
+	VPMOVSXBW     (AX)(R9*1), Y4
+	VPSLLW        $0x07, Y4, Y4
+	VPADDW        e4m3Unit<>+0(SB), Y4, Y5
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y5, Y4
+	VCVTPH2PS     Y4, Z4
+	VPMOVSXBW     (CX)(R9*1), Y5
+	VPSLLW        $0x07, Y5, Y5
+	VPADDW        e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS     Y5, Z5
+	VPMOVSXBW     (DX)(R9*1), Y6
+	VPSLLW        $0x07, Y6, Y6
+	VPADDW        e4m3Unit<>+0(SB), Y6, Y7
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y7, Y6
+	VCVTPH2PS     Y6, Z6
+	VPMOVSXBW     (BX)(R9*1), Y7
+	VPSLLW        $0x07, Y7, Y7
+	VPADDW        e4m3Unit<>+0(SB), Y7, Y8
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y8, Y7
+	VCVTPH2PS     Y7, Z7
+	VMOVUPS       (SI)(R9*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x10, R9
+	CMPQ          R9, d+48(FP)
+	JL            loop
+	MOVQ          DI, R9
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R9)
+	ADDQ          ldd+8(FP), R9
+	ADDQ          $0x10, DI
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R8
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresE4M32AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ dst+0(FP), R8
+	MOVQ n+56(FP), R9
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	XORQ   R10, R10
+
+loop:
+	VPMOVSXBW     (AX)(R10*1), Y8
+	VPSLLW        $0x07, Y8, Y8
+	VPADDW        e4m3Unit<>+0(SB), Y8, Y9
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y9, Y8
+	VCVTPH2PS     Y8, Z8
+	VPMOVSXBW     (CX)(R10*1), Y9
+	VPSLLW        $0x07, Y9, Y9
+	VPADDW        e4m3Unit<>+0(SB), Y9, Y10
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y10, Y9
+	VCVTPH2PS     Y9, Z9
+	VPMOVSXBW     (DX)(R10*1), Y10
+	VPSLLW        $0x07, Y10, Y10
+	VPADDW        e4m3Unit<>+0(SB), Y10, Y11
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y11, Y10
+	VCVTPH2PS     Y10, Z10
+	VPMOVSXBW     (BX)(R10*1), Y11
+	VPSLLW        $0x07, Y11, Y11
+	VPADDW        e4m3Unit<>+0(SB), Y11, Y12
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y12, Y11
+	VCVTPH2PS     Y11, Z11
+	VMOVUPS       (SI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VMOVUPS       (DI)(R10*4), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x10, R10
+	CMPQ          R10, d+48(FP)
+	JL            loop
+	MOVQ          R8, R10
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y8, Y3
+	VSHUFPS       $0xdd, Y0, Y8, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R10)
+	ADDQ          ldd+8(FP), R10
+	ADDQ          $0x10, R8
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R9
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresE4M33AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ dst+0(FP), R9
+	MOVQ n+56(FP), R10
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	XORQ   R11, R11
+
+loop:
+	VPMOVSXBW     (AX)(R11*1), Y12
+	VPSLLW        $0x07, Y12, Y12
+	VPADDW        e4m3Unit<>+0(SB), Y12, Y13
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y13, Y12
+	VCVTPH2PS     Y12, Z12
+	VPMOVSXBW     (CX)(R11*1), Y13
+	VPSLLW        $0x07, Y13, Y13
+	VPADDW        e4m3Unit<>+0(SB), Y13, Y14
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y14, Y13
+	VCVTPH2PS     Y13, Z13
+	VPMOVSXBW     (DX)(R11*1), Y14
+	VPSLLW        $0x07, Y14, Y14
+	VPADDW        e4m3Unit<>+0(SB), Y14, Y15
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y15, Y14
+	VCVTPH2PS     Y14, Z14
+	VPMOVSXBW     (BX)(R11*1), Y15
+	VPSLLW        $0x07, Y15, Y15
+	VPADDW        e4m3Unit<>+0(SB), Y15, Y16
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y16, Y15
+	VCVTPH2PS     Y15, Z15
+	VMOVUPS       (SI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z0
+	VFMADD231PS   Z16, Z13, Z1
+	VFMADD231PS   Z16, Z14, Z2
+	VFMADD231PS   Z16, Z15, Z3
+	VMOVUPS       (DI)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z4
+	VFMADD231PS   Z16, Z13, Z5
+	VFMADD231PS   Z16, Z14, Z6
+	VFMADD231PS   Z16, Z15, Z7
+	VMOVUPS       (R8)(R11*4), Z16
+	VFMADD231PS   Z16, Z12, Z8
+	VFMADD231PS   Z16, Z13, Z9
+	VFMADD231PS   Z16, Z14, Z10
+	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x10, R11
+	CMPQ          R11, d+48(FP)
+	JL            loop
+	MOVQ          R9, R11
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y12
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y12, Y3
+	VSHUFPS       $0xdd, Y0, Y12, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R11)
+	ADDQ          ldd+8(FP), R11
+	ADDQ          $0x10, R9
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R10
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
+TEXT ·scoresE4M34AVX512(SB), NOSPLIT, $0-64
+	MOVQ k+32(FP), AX
+	MOVQ AX, CX
+	ADDQ ldk+40(FP), CX
+	MOVQ CX, DX
+	ADDQ ldk+40(FP), DX
+	MOVQ DX, BX
+	ADDQ ldk+40(FP), BX
+	MOVQ q+16(FP), SI
+	MOVQ SI, DI
+	ADDQ ldq+24(FP), DI
+	MOVQ DI, R8
+	ADDQ ldq+24(FP), R8
+	MOVQ R8, R9
+	ADDQ ldq+24(FP), R9
+	MOVQ dst+0(FP), R10
+	MOVQ n+56(FP), R11
+
+keys:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	XORQ   R12, R12
+
+loop:
+	VPMOVSXBW     (AX)(R12*1), Y16
+	VPSLLW        $0x07, Y16, Y16
+	VPADDW        e4m3Unit<>+0(SB), Y16, Y17
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y17, Y16
+	VCVTPH2PS     Y16, Z16
+	VPMOVSXBW     (CX)(R12*1), Y17
+	VPSLLW        $0x07, Y17, Y17
+	VPADDW        e4m3Unit<>+0(SB), Y17, Y18
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y18, Y17
+	VCVTPH2PS     Y17, Z17
+	VPMOVSXBW     (DX)(R12*1), Y18
+	VPSLLW        $0x07, Y18, Y18
+	VPADDW        e4m3Unit<>+0(SB), Y18, Y19
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y19, Y18
+	VCVTPH2PS     Y18, Z18
+	VPMOVSXBW     (BX)(R12*1), Y19
+	VPSLLW        $0x07, Y19, Y19
+	VPADDW        e4m3Unit<>+0(SB), Y19, Y20
+	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y20, Y19
+	VCVTPH2PS     Y19, Z19
+	VMOVUPS       (SI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VMOVUPS       (DI)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VMOVUPS       (R8)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VMOVUPS       (R9)(R12*4), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x10, R12
+	CMPQ          R12, d+48(FP)
+	JL            loop
+	MOVQ          R10, R12
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y16
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y16, Y3
+	VSHUFPS       $0xdd, Y0, Y16, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (R12)
+	ADDQ          ldd+8(FP), R12
+	ADDQ          $0x10, R10
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), AX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), CX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), DX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	ADDQ          ldk+40(FP), BX
+	SUBQ          $0x04, R11
+	JNZ           keys
+	VZEROUPPER
+	RET
+
+// func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·weighE4M31AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), CX
+	MOVQ d+56(FP), CX
+	MOVQ v+32(FP), DX
+
+wide:
+	CMPQ    CX, $0x20
+	JL      narrow
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
+
+loop32:
+	VPMOVSXBW    (BX), Y2
+	VPSLLW       $0x07, Y2, Y2
+	VPADDW       e4m3Unit<>+0(SB), Y2, Y3
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y3, Y2
+	VCVTPH2PS    Y2, Z2
+	VPMOVSXBW    16(BX), Y3
+	VPSLLW       $0x07, Y3, Y3
+	VPADDW       e4m3Unit<>+0(SB), Y3, Y4
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y4, Y3
+	VCVTPH2PS    Y3, Z3
+	VBROADCASTSS (R8), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         $0x04, R8
+	ADDQ         DI, BX
+	DECQ         SI
+	JNZ          loop32
+	MOVQ         AX, BX
+	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z1, 64(BX)
+	ADDQ         $0x80, AX
+	ADDQ         $0x20, DX
+	SUBQ         $0x20, CX
+	JMP          wide
+
+narrow:
+	TESTQ   CX, CX
+	JZ      end
+	MOVQ    AX, CX
+	MOVQ    AX, CX
+	VMOVUPS (CX), Z0
+	MOVQ    n+48(FP), CX
+	MOVQ    ldv+40(FP), BX
+	MOVQ    p+16(FP), SI
+
+loop16:
+	VPMOVSXBW    (DX), Y1
+	VPSLLW       $0x07, Y1, Y1
+	VPADDW       e4m3Unit<>+0(SB), Y1, Y2
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y2, Y1
+	VCVTPH2PS    Y1, Z1
+	VBROADCASTSS (SI), Z2
+	VFMADD231PS  Z1, Z2, Z0
+	ADDQ         $0x04, SI
+	ADDQ         BX, DX
+	DECQ         CX
+	JNZ          loop16
+	MOVQ         AX, CX
+	VMOVUPS      Z0, (CX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·weighE4M34AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x20
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	VMOVUPS 64(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z6
+	VMOVUPS 64(DI), Z7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
+	MOVQ    SI, DI
+
+loop32:
+	VPMOVSXBW    (DI), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPADDW       e4m3Unit<>+0(SB), Y8, Y9
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y9, Y8
+	VCVTPH2PS    Y8, Z8
+	VPMOVSXBW    16(DI), Y9
+	VPSLLW       $0x07, Y9, Y9
+	VPADDW       e4m3Unit<>+0(SB), Y9, Y10
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y10, Y9
+	VCVTPH2PS    Y9, Z9
+	VBROADCASTSS (R10), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $0x04, R13
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop32
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	VMOVUPS      Z3, 64(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z6, (DI)
+	VMOVUPS      Z7, 64(DI)
+	ADDQ         $0x80, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x20, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Z0
+	ADDQ    CX, BX
+	VMOVUPS (BX), Z1
+	ADDQ    CX, BX
+	VMOVUPS (BX), Z2
+	ADDQ    CX, BX
+	VMOVUPS (BX), Z3
+	MOVQ    n+48(FP), BX
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    R8, R9
+	ADDQ    DX, R9
+	MOVQ    R9, R10
+	ADDQ    DX, R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DX
+
+loop16:
+	VPMOVSXBW    (DX), Y4
+	VPSLLW       $0x07, Y4, Y4
+	VPADDW       e4m3Unit<>+0(SB), Y4, Y5
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y5, Y4
+	VCVTPH2PS    Y4, Z4
+	VBROADCASTSS (R8), Z5
+	VFMADD231PS  Z4, Z5, Z0
+	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z5
+	VFMADD231PS  Z4, Z5, Z1
+	ADDQ         $0x04, R9
+	VBROADCASTSS (R10), Z5
+	VFMADD231PS  Z4, Z5, Z2
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z5
+	VFMADD231PS  Z4, Z5, Z3
+	ADDQ         $0x04, R11
+	ADDQ         DI, DX
+	DECQ         BX
+	JNZ          loop16
+	MOVQ         AX, BX
+	VMOVUPS      Z0, (BX)
+	ADDQ         CX, BX
+	VMOVUPS      Z1, (BX)
+	ADDQ         CX, BX
+	VMOVUPS      Z2, (BX)
+	ADDQ         CX, BX
+	VMOVUPS      Z3, (BX)
+
+end:
+	VZEROUPPER
+	RET
+
 // func scaleMulAVX512(dst *float32, x *float32, w *float32, n int, k float32)
 // Requires: AVX, AVX512F
 TEXT ·scaleMulAVX512(SB), NOSPLIT, $0-36
@@ -24432,6 +25956,131 @@ loop:
 	ADDQ      $0x20, AX
 	SUBQ      $0x10, DX
 	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func maxBitsAVX512(x *float32, n int) uint32
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
+TEXT ·maxBitsAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VPBROADCASTD absMask<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+
+loop:
+	VPANDD        (AX), Z0, Z2
+	VPMAXUD       Z2, Z1, Z1
+	ADDQ          $0x40, AX
+	SUBQ          $0x10, CX
+	JNZ           loop
+	VEXTRACTI64X4 $0x01, Z1, Y0
+	VPMAXUD       Y0, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPMAXUD       X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X0, X1, X1
+	VMOVD         X1, AX
+	MOVL          AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+DATA e4m3ExponentAVX512<>+0(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+4(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+8(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+12(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+16(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+20(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+24(SB)/4, $0x7f800000
+DATA e4m3ExponentAVX512<>+28(SB)/4, $0x7f800000
+GLOBL e4m3ExponentAVX512<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3LeastAVX512<>+0(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+4(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+8(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+12(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+16(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+20(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+24(SB)/4, $0x3c800000
+DATA e4m3LeastAVX512<>+28(SB)/4, $0x3c800000
+GLOBL e4m3LeastAVX512<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3UpAVX512<>+0(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+4(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+8(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+12(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+16(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+20(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+24(SB)/4, $0x0a000000
+DATA e4m3UpAVX512<>+28(SB)/4, $0x0a000000
+GLOBL e4m3UpAVX512<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3BiasAVX512<>+0(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+4(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+8(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+12(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+16(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+20(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+24(SB)/4, $0x00000468
+DATA e4m3BiasAVX512<>+28(SB)/4, $0x00000468
+GLOBL e4m3BiasAVX512<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3TopAVX512<>+0(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+4(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+8(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+12(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+16(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+20(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+24(SB)/4, $0x0000007e
+DATA e4m3TopAVX512<>+28(SB)/4, $0x0000007e
+GLOBL e4m3TopAVX512<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3SignAVX512<>+0(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+4(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+8(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+12(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+16(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+20(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+24(SB)/4, $0x00000080
+DATA e4m3SignAVX512<>+28(SB)/4, $0x00000080
+GLOBL e4m3SignAVX512<>(SB), RODATA|NOPTR, $32
+
+// func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
+// Requires: AVX, AVX512F
+TEXT ·toE4M3AVX512(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS k+24(FP), Z0
+	VPBROADCASTD e4m3ExponentAVX512<>+0(SB), Z1
+	VPBROADCASTD e4m3LeastAVX512<>+0(SB), Z2
+	VPBROADCASTD e4m3UpAVX512<>+0(SB), Z3
+	VPBROADCASTD e4m3BiasAVX512<>+0(SB), Z4
+	VPBROADCASTD e4m3TopAVX512<>+0(SB), Z5
+	VPBROADCASTD e4m3SignAVX512<>+0(SB), Z6
+	VPBROADCASTD absMask<>+0(SB), Z7
+
+loop:
+	VMULPS  (CX), Z0, Z8
+	VPANDD  Z1, Z8, Z9
+	VPMAXUD Z2, Z9, Z9
+	VPADDD  Z3, Z9, Z9
+	VPANDD  Z7, Z8, Z10
+	VADDPS  Z9, Z10, Z10
+	VPSUBD  Z9, Z10, Z10
+	VPSRLD  $0x14, Z9, Z9
+	VPSUBD  Z4, Z9, Z9
+	VPADDD  Z9, Z10, Z10
+	VPMINUD Z5, Z10, Z10
+	VPSRLD  $0x18, Z8, Z8
+	VPANDD  Z6, Z8, Z8
+	VPADDD  Z8, Z10, Z10
+	VPMOVDB Z10, (AX)
+	ADDQ    $0x40, CX
+	ADDQ    $0x10, AX
+	SUBQ    $0x10, DX
+	JNZ     loop
 	VZEROUPPER
 	RET
 

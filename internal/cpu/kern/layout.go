@@ -28,6 +28,7 @@ const (
 	bf16               // rows as stored
 	f16
 	f32
+	e4m3 // keys and values only
 
 	packed = q6k + 1 // the number of packed families
 )

@@ -8,18 +8,28 @@ import (
 	"ossian/internal/tensor"
 )
 
-// Float is how keys and values are stored: float32 or the bits of a bfloat16.
-type Float interface{ float32 | uint16 }
+// Float is how keys and values are stored: float32, the bits of a bfloat16, or an
+// E4M3 code, which stands for 1/256 of its value: the bits of a half without its
+// last seven, which is how kernels read it. ToE4M3 makes up for the 256.
+type Float interface{ float32 | uint16 | uint8 }
 
 func familyOfFloat[F Float]() family {
-	if unsafe.Sizeof(F(0)) == 2 {
+	switch unsafe.Sizeof(F(0)) {
+	case 1:
+		return e4m3
+	case 2:
 		return bf16
 	}
 	return f32
 }
 
+const e4m3Unit = 1.0 / 256
+
 func widen[F Float](v F) float32 {
-	if unsafe.Sizeof(v) == 2 {
+	switch unsafe.Sizeof(v) {
+	case 1:
+		return tensor.E4M3ToFloat(*(*uint8)(unsafe.Pointer(&v))) * e4m3Unit
+	case 2:
 		return math.Float32frombits(uint32(*(*uint16)(unsafe.Pointer(&v))) << 16)
 	}
 	return *(*float32)(unsafe.Pointer(&v))
@@ -284,3 +294,37 @@ func ToBF16(l Level, dst []uint16, x []float32) {
 		dst[i] = tensor.ToBF16(x[i])
 	}
 }
+
+// ToE4M3 converts x to codes with one scale, a power of two that brings the largest
+// magnitude to [128, 256): x[i] is about value(dst[i])/256·2^(scale-127), value being
+// tensor.E4M3ToFloat. Rounding is to nearest, ties to even. What is below 2^-18
+// of the largest becomes 0. If x has an element that is not finite, all codes are NaN.
+func ToE4M3(l Level, dst []uint8, x []float32) (scale uint8) {
+	checkLen("toE4M3", len(dst), len(x), len(x))
+	n := l.whole(len(x))
+	var top uint32
+	if n > 0 {
+		top = maxBitsAsm(l, &x[0], n)
+	}
+	for _, v := range x[n:] {
+		top = max(top, math.Float32bits(v)&0x7fffffff)
+	}
+	if top >= 0x7f800000 {
+		for i := range dst {
+			dst[i] = 0x7f
+		}
+		return 255
+	}
+	e := min(max(top>>23+1, 8), 254)
+	k := math.Float32frombits((262 - e) << 23) // 256·2^(127-e)
+	if n > 0 {
+		toE4M3Asm(l, &dst[0], &x[0], n, k)
+	}
+	for i := n; i < len(x); i++ {
+		dst[i] = tensor.ToE4M3(x[i] * k)
+	}
+	return uint8(e)
+}
+
+// Scale returns the factor of a vector of codes whose scale is s; see ToE4M3.
+func Scale(s uint8) float32 { return math.Float32frombits(uint32(s) << 23) }

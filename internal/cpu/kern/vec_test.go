@@ -206,6 +206,7 @@ func TestScoresAndWeigh(t *testing.T) {
 				t.Run(fmt.Sprintf("%d dims, %d heads, %d tokens", d, heads, n), func(t *testing.T) {
 					testAttention(t, d, heads, n, func(v float32) float32 { return v })
 					testAttention(t, d, heads, n, tensor.ToBF16)
+					testAttention(t, d, heads, n, func(v float32) uint8 { return tensor.ToE4M3(256 * v) })
 				})
 			}
 		}
@@ -267,7 +268,7 @@ func testAttention[F Float](t *testing.T, d, heads, n int, store func(float32) F
 
 func TestVecDoesNotAllocate(t *testing.T) {
 	const n = 100
-	x, y, z := make([]float32, 2*n), make([]float32, 2*n), make([]uint16, 2*n)
+	x, y, z, c := make([]float32, 2*n), make([]float32, 2*n), make([]uint16, 2*n), make([]uint8, 2*n)
 	for _, l := range levels() {
 		if got := testing.AllocsPerRun(10, func() {
 			SumSq(l, x)
@@ -278,8 +279,131 @@ func TestVecDoesNotAllocate(t *testing.T) {
 			ToBF16(l, z, x)
 			Scores(l, x, 2, y, 2, 50, z, 50, 2)
 			Weigh(l, x, 2, 50, y, 2, z, 50, 2)
+			ToE4M3(l, c, x)
+			Scores(l, x, 2, y, 2, 50, c, 50, 2)
+			Weigh(l, x, 2, 50, y, 2, c, 50, 2)
 		}); got != 0 {
 			t.Errorf("%v: %v allocations", l, got)
+		}
+	}
+}
+
+// code is value/256 of an E4M3 code by the OCP definition, in float64.
+func code(c int) float64 {
+	sign, exp, frac := float64(1-2*(c>>7)), c>>3&15, float64(c&7)
+	switch {
+	case c&0x7f == 0x7f:
+		return math.NaN()
+	case exp == 0:
+		return sign * math.Ldexp(frac, -17)
+	}
+	return sign * math.Ldexp(8+frac, exp-18)
+}
+
+// TestE4M3Codes: every level reads every code exactly, wherever it lies in a row.
+func TestE4M3Codes(t *testing.T) {
+	const dim, keys = 37, 7 // whole registers and a tail, whole groups of keys and a rest
+	for _, l := range levels() {
+		for c := range 256 {
+			for at := range dim {
+				k, q, dst := make([]uint8, keys*dim), make([]float32, dim), make([]float32, keys)
+				for j := range keys {
+					k[j*dim+at] = uint8(c)
+				}
+				q[at] = 1
+				Scores(l, dst, keys, q, 1, dim, k, dim, keys)
+				for j, got := range dst {
+					near(t, fmt.Sprintf("%v: code %#x at %d of key %d", l, c, at, j), got, code(c), 0, 0)
+				}
+			}
+		}
+		v, p := make([]uint8, 256+dim), []float32{1}
+		for i := range v {
+			v[i] = uint8(i)
+		}
+		for _, heads := range []int{1, 4} {
+			acc, p := make([]float32, heads*len(v)), append(p, 1, 1, 1)
+			Weigh(l, acc, heads, len(v), p, 1, v, len(v), 1)
+			for i, got := range acc {
+				near(t, fmt.Sprintf("%v: weighted code %#x", l, i%len(v)%256), got, code(i%len(v)%256), 0, 0)
+			}
+		}
+	}
+}
+
+// nearestE4M3 searches all codes for the value/256 nearest to y, the even one of two.
+func nearestE4M3(y float64) uint8 {
+	best := 0
+	for c := range 0x7f {
+		d, b := math.Abs(code(c)-math.Abs(y)), math.Abs(code(best)-math.Abs(y))
+		if d < b || d == b && c&1 == 0 {
+			best = c
+		}
+	}
+	if math.Signbit(y) {
+		best |= 0x80
+	}
+	return uint8(best)
+}
+
+func TestToE4M3(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x, dst := floats(n), guarded[uint8](t, n, n%2 == 0)
+		for i := range x {
+			switch i % 5 {
+			case 0: // halfway between codes, whatever the scale
+				x[i] = float32(math.Ldexp(float64(17+2*(i%8)), i%30-25))
+			case 1:
+				x[i] *= float32(math.Ldexp(1, -(i % 20)))
+			}
+			x[i] *= float32(math.Ldexp(1, n%200-100))
+		}
+		scale := ToE4M3(l, dst, x)
+		top := 0.0
+		for _, v := range x {
+			top = max(top, math.Abs(float64(v)))
+		}
+		factor := math.Ldexp(1, math.Ilogb(top)+1) // the largest becomes 0.5 to 1, as a code 128 to 256
+		if n > 0 && float64(Scale(scale)) != factor {
+			t.Fatalf("%d elements up to %v: scale %v, want %v", n, top, Scale(scale), factor)
+		}
+		for i, got := range dst {
+			if want := nearestE4M3(float64(x[i]) / factor); got != want {
+				t.Fatalf("%d elements: %v of %v became %#x, want %#x", n, x[i], factor, got, want)
+			}
+		}
+	})
+}
+
+func TestToE4M3Specials(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, l := range levels() {
+		for _, n := range []int{16, 21} { // the last element is in a register, in a tail
+			for _, tt := range []struct {
+				name        string
+				fill, last  float32
+				scale, code uint8 // of the last
+				first       uint8
+			}{
+				{"zeros", 0, 0, 8, 0, 0},
+				{"negative zero", 1, float32(math.Copysign(0, -1)), 128, 0x80, 0x70},
+				{"subnormal", 0x1p-149, 0x1p-149, 8, 0, 0},
+				{"smallest scale", 0x1p-119, 0x1p-120, 9, 0x68, 0x70},
+				{"below it", 0x1p-121, -0x1p-121, 8, 0xe8, 0x68},
+				{"beside a large one", 1, 0x1p60, 188, 0x70, 0},
+				{"largest", math.MaxFloat32, -math.MaxFloat32, 254, 0xfe, 0x7e},
+				{"NaN", 1, nan, 255, 0x7f, 0x7f},
+				{"infinite", 1, -inf, 255, 0x7f, 0x7f},
+			} {
+				x, dst := make([]float32, n), make([]uint8, n)
+				for i := range x {
+					x[i] = tt.fill
+				}
+				x[n-1] = tt.last
+				if got := ToE4M3(l, dst, x); got != tt.scale || dst[n-1] != tt.code || dst[0] != tt.first {
+					t.Errorf("%v, %s of %d: scale %d, codes %#x … %#x, want %d, %#x … %#x", l, tt.name, n, got, dst[0], dst[n-1], tt.scale, tt.first, tt.code)
+				}
+			}
 		}
 	}
 }

@@ -34,12 +34,13 @@ func dispatch(file string) error {
 			}
 			b.WriteString("}\n")
 		}
+		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, y)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
-		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}} {
+		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}, {"e4m3", "E4M3"}} {
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f[0])
 			for T := 1; T <= isa.headT; T++ {
 				fmt.Fprintf(&b, "case %d:\nscores%s%d%s(dst, ldd, q, ldq, k, ldk, d, n)\n", T, f[1], T, isa.name)

@@ -73,7 +73,7 @@ func (p *products) sum(n Op, prefetch int) {
 				PREFETCHT0(Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: prefetch})
 			}
 			wv[r] = p.isa.vec()
-			float(p.f, Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: at * size}, wv[r])
+			float(p.isa, p.f, Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: at * size}, wv[r])
 		}
 		for t := range p.x {
 			xv := p.isa.vec()
@@ -209,7 +209,7 @@ func weighColumns(isa isa, f string, heads, columns int, acc, lda, ldp, v reg.GP
 	x := make([]reg.VecVirtual, regs)
 	for i := range x {
 		x[i] = isa.vec()
-		float(f, Mem{Base: at, Disp: i * isa.size / 4 * elementSize(f)}, x[i])
+		float(isa, f, Mem{Base: at, Disp: i * isa.size / 4 * elementSize(f)}, x[i])
 	}
 	for h := range p {
 		b := isa.vec()

@@ -37,7 +37,8 @@ func main() {
 				dots(isa, f, T)
 			}
 		}
-		for _, f := range []string{"BF16", "F32"} {
+		dots(isa, "E4M3", 1) // for what is left of scores
+		for _, f := range []string{"BF16", "F32", "E4M3"} {
 			for T := 1; T <= isa.headT; T++ {
 				scores(isa, f, T)
 			}
@@ -49,6 +50,8 @@ func main() {
 		expSum(isa)
 		swiglu(isa)
 		toBF16(isa)
+		maxBits(isa)
+		toE4M3(isa)
 	}
 	pause()
 	Generate()
@@ -158,21 +161,48 @@ func (i isa) halve(v []reg.VecVirtual) reg.VecVirtual {
 }
 
 // float loads elements of a row of type f at m as float32.
-func float(f string, m Mem, v reg.VecVirtual) {
+func float(isa isa, f string, m Mem, v reg.VecVirtual) {
 	switch f {
 	case "BF16":
 		VPMOVZXWD(m, v)
 		VPSLLD(Imm(16), v, v)
 	case "F16":
 		VCVTPH2PS(m, v)
+	case "E4M3":
+		e4m3(isa, m, v)
 	default:
 		VMOVUPS(m, v)
 	}
 }
 
+// e4m3 loads codes as halves, which is 1/256 of their values. The sign comes with a
+// copy in bit 14. Adding a unit of the last place flips bit 14 for NaN alone: the
+// exclusive or of the two leaves 0 there, and for NaN 1, a half's NaN.
+func e4m3(isa isa, m Mem, v reg.VecVirtual) {
+	if isa.size == 64 {
+		h, n := YMM(), YMM()
+		VPMOVSXBW(m, h)
+		VPSLLW(Imm(7), h, h)
+		VPADDW(e4m3Unit, h, n)
+		VPTERNLOGD(Imm(0x78), e4m3Copy, n, h) // h ^ n & copy
+		VCVTPH2PS(h, v)
+		return
+	}
+	h, n := XMM(), XMM()
+	VPMOVSXBW(m, h)
+	VPSLLW(Imm(7), h, h)
+	VPADDW(e4m3Unit, h, n)
+	VPAND(e4m3Copy, n, n)
+	VPXOR(n, h, h)
+	VCVTPH2PS(h, v)
+}
+
 func elementSize(f string) int {
-	if f == "F32" {
+	switch f {
+	case "F32":
 		return 4
+	case "E4M3":
+		return 1
 	}
 	return 2
 }
@@ -180,7 +210,7 @@ func elementSize(f string) int {
 var (
 	lutFP4, lutNibble, lowNibbles, ones16, minE8M0 Mem
 	absMask, signBits, tiny, minus127, packOrder   Mem
-	evens, odds                                    Mem
+	evens, odds, e4m3Unit, e4m3Copy                Mem
 )
 
 func constants() {
@@ -193,6 +223,8 @@ func constants() {
 	tiny = repeat("tiny", math.Float32bits(1e-30))
 	minus127 = repeat("minus127", 0xffffff81)
 	signBits = repeat("signBits", 0x80808080)
+	e4m3Unit = repeat("e4m3Unit", 0x00800080)
+	e4m3Copy = repeat("e4m3Copy", 0x40004000)
 	packOrder = words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)
 	evens = words("evens", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 	odds = words("odds", 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)

@@ -360,3 +360,85 @@ func toBF16(isa isa) {
 	JNZ(LabelRef("loop"))
 	end()
 }
+
+func maxBits(isa isa) {
+	function("maxBits"+isa.name, "func(x *float32, n int) uint32", "returns the largest magnitude of x as bits; n is a multiple of 16.")
+	x, n := param("x"), param("n")
+	mask := isa.vec()
+	VPBROADCASTD(absMask, mask)
+	top := isa.zeroed()[:1]
+	elementwise(isa, n, func(off int) {
+		v := isa.vec()
+		and(isa, Mem{Base: x, Disp: off}, mask, v)
+		VPMAXUD(v, top[0], top[0])
+	}, func() { ADDQ(Imm(64), x) })
+	r := GP32()
+	VMOVD(maximum(isa, top[0]), r)
+	Store(r, ReturnIndex(0))
+	end()
+}
+
+// toE4M3 adds to |x·k| the power of two, at least 2^14, whose last place is an
+// eighth of the number's own power of two: what the sum gained in units of its last
+// place is the significand, 8 to 16 (from 0 for subnormal numbers), correctly rounded.
+func toE4M3(isa isa) {
+	consts := []Mem{}
+	for _, c := range []struct {
+		name string
+		v    uint32
+	}{{"Exponent", 0x7f800000}, {"Least", (127 - 6) << 23}, {"Up", 20 << 23}, {"Bias", (127 + 20 - 6) << 3}, {"Top", 0x7e}, {"Sign", 0x80}} {
+		consts = append(consts, repeat("e4m3"+c.name+isa.name, c.v))
+	}
+	function("toE4M3"+isa.name, "func(dst *uint8, x *float32, n int, k float32)", "converts x·k, none NaN, see tensor.ToE4M3; n is a multiple of 16.")
+	dst, x, n := param("dst"), param("x"), param("n")
+	k := broadcast("k", isa.vec())
+	var c [7]reg.VecVirtual
+	for i, m := range append(consts, absMask) {
+		c[i] = isa.vec()
+		VPBROADCASTD(m, c[i])
+	}
+	exponent, least, up, bias, top, sign, abs := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
+	part := func(off int) reg.VecVirtual {
+		v, m, sum := isa.vec(), isa.vec(), isa.vec()
+		VMULPS(Mem{Base: x, Disp: off}, k, v)
+		and(isa, exponent, v, m)
+		VPMAXUD(least, m, m)
+		VPADDD(up, m, m)
+		and(isa, abs, v, sum)
+		VADDPS(m, sum, sum)
+		VPSUBD(m, sum, sum)
+		VPSRLD(Imm(20), m, m)
+		VPSUBD(bias, m, m)
+		VPADDD(m, sum, sum)
+		VPMINUD(top, sum, sum)
+		VPSRLD(Imm(24), v, v)
+		and(isa, sign, v, v)
+		VPADDD(v, sum, sum)
+		return sum
+	}
+	Label("loop")
+	if isa.size == 64 {
+		VPMOVDB(part(0), Mem{Base: dst})
+	} else {
+		a, b := part(0), part(32)
+		h := XMM()
+		VPACKUSDW(b, a, a)
+		VPERMQ(Imm(0xd8), a, a)
+		VEXTRACTI128(Imm(1), a, h)
+		VPACKUSWB(h, a.AsX(), a.AsX())
+		VMOVDQU(a.AsX(), Mem{Base: dst})
+	}
+	ADDQ(Imm(64), x)
+	ADDQ(Imm(16), dst)
+	SUBQ(Imm(lanes), n)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+func and(isa isa, a Op, b, dst reg.VecVirtual) {
+	if isa.size == 64 {
+		VPANDD(a, b, dst)
+		return
+	}
+	VPAND(a, b, dst)
+}
