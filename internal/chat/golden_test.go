@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"ossian/internal/chat"
+	"ossian/internal/chat/formattest"
 	"ossian/internal/token"
 )
 
@@ -147,9 +149,11 @@ func namespace(t testing.TB, name string) chat.Namespace {
 	return all[slices.IndexFunc(all, func(n chat.Namespace) bool { return n.Name == name })]
 }
 
+var harmonyOnce = sync.OnceValues(token.Harmony)
+
 func harmonyTokens(t testing.TB) *token.BPE {
 	t.Helper()
-	tok, err := token.Harmony()
+	tok, err := harmonyOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,5 +296,51 @@ func TestTemplateGolden(t *testing.T) {
 				"tool_result_text_args": "arguments are given as a mapping, no content as empty",
 			})
 		})
+	}
+}
+
+// TestHarmonyReferenceParse: well-formed answers are read as openai-harmony 0.0.8
+// reads them.
+func TestHarmonyReferenceParse(t *testing.T) {
+	t.Parallel()
+	tok := harmonyTokens(t)
+	f := newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: tok})
+	var rows []struct {
+		Answer   string
+		Messages []struct{ Channel, Recipient, Text string }
+	}
+	if err := json.Unmarshal(readFile(t, "testdata/harmony/parsed.json"), &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		var want []string
+		for _, m := range row.Messages {
+			name := map[string]string{"analysis": "reasoning", "commentary": "preamble", "final": "content"}[m.Channel]
+			if tool, ok := strings.CutPrefix(m.Recipient, "functions."); ok {
+				name = "call:" + tool
+			} else if m.Recipient != "" {
+				name = "builtin:" + m.Recipient
+			}
+			want = append(want, name+"["+m.Text+"]")
+		}
+		var got []string
+		for _, e := range formattest.Parse(f.Parser(harmonyTools(t)), sampled(tok, row.Answer)) {
+			switch e.Kind {
+			case chat.Start:
+				got = append(got, story([]chat.Event{{Kind: chat.Start, Part: e.Part, Name: e.Name}}))
+			case chat.Delta:
+				got[len(got)-1] += e.Text
+			case chat.End:
+				got[len(got)-1] += "]"
+			case chat.Salvage:
+				t.Errorf("%s: salvaged by %s", row.Answer, e.Rule)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", row.Answer, got, want)
+		}
+	}
+	if len(rows) < 9 {
+		t.Errorf("%d answers, at least 9 expected", len(rows))
 	}
 }

@@ -3,6 +3,7 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,11 +61,11 @@ func (t *template) text(c *Conversation) (string, error) {
 		clock = func() time.Time { return c.Now }
 	}
 	text, err := t.tmpl.Render(vars, clock)
-	if raised, ok := err.(*jinja.RaisedError); ok {
+	if raised, ok := errors.AsType[*jinja.RaisedError](err); ok {
 		return "", generalError("the chat template refuses the conversation: %s", raised.Message)
 	}
-	if err != nil {
-		return "", fmt.Errorf("chat template: %w", err)
+	if err != nil { // a template that renders others has no place for something in this one
+		return "", generalError("the chat template cannot render the conversation: %v", err)
 	}
 	if !c.Continue {
 		return text, nil
@@ -89,6 +90,9 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 	default:
 		vars.Set("enable_thinking", true)
 		vars.Set("reasoning_effort", c.Effort)
+	}
+	if c.Identity != "" {
+		vars.Set("model_identity", t.fence.text(c.Identity))
 	}
 	if len(c.Vars) > 0 {
 		v, err := jinja.FromJSON(c.Vars)

@@ -186,6 +186,31 @@ def some_schema(r, depth=0):
     return dict(items)
 
 
+ANSWERS = [
+    "<|channel|>final<|message|>4<|return|>",
+    "<|channel|>analysis<|message|>2+2<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>",
+    "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":1}<|call|>",
+    "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.f json<|message|>{}<|call|>",
+    " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+    " to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+    " to=functions.f<|channel|>commentary<|message|>{}<|call|>",
+    " to=functions.f<|channel|>analysis code<|message|>{}<|call|>",
+    "<|channel|>commentary functions.f <|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary functions.f<|message|>{}<|call|>",
+    "<|channel|>analysis to=browser.search code<|message|>{\"query\":\"x\"}<|call|>",
+    " to=python<|channel|>analysis code<|message|>print(1)<|call|>",
+    "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+    "<|channel|>final<|message|>a 😀👩‍👩‍👧 é日本\n\n<|return|>",
+    "<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>final<|message|><|return|>",
+]
+
+
+def parsed(answer):
+    all_ = encoding.parse_messages_from_completion_tokens(encoding.encode(answer, allowed_special="all"), Role.ASSISTANT)
+    return [{"channel": m.channel or "", "recipient": m.recipient or "", "text": "".join(p.text for p in m.content)} for m in all_]
+
+
 def tiny_prompt(c):
     """The same conversation as the training data of ossian-tiny writes it."""
     tools = []
@@ -228,6 +253,8 @@ def main():
         ids[name] = prompt(c)
         (DATA / "harmony" / f"{name}.prompt").write_text(encoding.decode(ids[name]), newline="")
     (DATA / "harmony" / "ids.json").write_text("{\n" + ",\n".join(f'"{k}": {json.dumps(v, separators=(",", ":"))}' for k, v in ids.items()) + "\n}\n")
+    rows = [{"answer": a, "messages": parsed(a)} for a in ANSWERS]
+    (DATA / "harmony" / "parsed.json").write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     for name, c in json.loads((DATA / "tiny" / "conversations.json").read_text()).items():
         (DATA / "tiny" / f"{name}.prompt").write_text(tiny_prompt(c), newline="")
     r = random.Random(1)
