@@ -148,8 +148,9 @@ func (m *Manager) Grow(t *Table, n, all int) bool {
 }
 
 // Publish records that the KV of the first computed tokens is written: their full
-// blocks are offered to others, and blocks that lie before the window of all
-// later tokens are given back. tokens must have been those since Open.
+// blocks are offered to others, and blocks are given back that lie before the window
+// of all later tokens and of a sequence that goes on behind the last full block.
+// tokens must have been those since Open.
 func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 	if t.last.serial != 0 && m.index.place(t.last.node) != t.last {
 		t.published, t.last = 0, place{} // it was somebody else's and is gone: offer our own
@@ -171,7 +172,7 @@ func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 	}
 	for g := range m.pools {
 		p := &m.pools[g]
-		for first := runner.FirstBlock(computed, p.window, m.size); t.first[g] < first; t.first[g]++ {
+		for first := runner.FirstBlock(computed/m.size*m.size, p.window, m.size); t.first[g] < first; t.first[g]++ {
 			p.release(t.Blocks[g][t.first[g]], m.worthKeeping(t, g, t.first[g]))
 		}
 	}

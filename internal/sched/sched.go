@@ -73,8 +73,9 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, info: info, capacity: info.MaxLen, seqs: make(map[uint64]*Seq)}
 	for _, g := range info.Groups {
-		// A window, one token and the lookahead touch at most so many blocks.
-		if least := (g.Window+info.Lookahead+info.BlockSize-2)/info.BlockSize + 1; g.Window == 0 || g.Blocks < least {
+		// So many blocks are touched by a window behind the last full block, the tokens
+		// since then, one more and the lookahead.
+		if least := (g.Window+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1; g.Window == 0 || g.Blocks < least {
 			s.capacity = min(s.capacity, g.Blocks*info.BlockSize)
 		}
 	}

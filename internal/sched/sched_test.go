@@ -27,7 +27,7 @@ func randomInfo(c choose) runner.Info {
 	for _, w := range groups {
 		g := runner.Group{Blocks: blocks + c(8), Window: w}
 		if w > 0 && c(2) == 0 { // what one sequence needs to go on at all, or little more
-			g.Blocks = (w+info.Lookahead+info.BlockSize-2)/info.BlockSize + 1 + c(4)
+			g.Blocks = (w+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1 + c(4)
 		}
 		info.Groups = append(info.Groups, g)
 	}
