@@ -50,13 +50,15 @@ var imports = map[string][]string{
 	"synth":             {"model", "tensor", "token"},
 	"sim":               {"runner"},
 	"engine":            {"runner", "sched"},
+	"host":              {"engine", "chat", "token"},
+	"server":            {"host", "engine", "sched", "chat", "token"},
 	"e2e":               {},
 }
 
 // thirdParty says which package hides which outside module; cmd/ossian wires the
 // terminal libraries itself.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "tensor", "cmd/ossian"},
+	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "tensor", "cmd/ossian"},
 	"golang.org/x/text":        {"token"},
 	"github.com/prometheus":    {"metrics"},
 	"go.yaml.in/yaml":          {"config"},

@@ -1,0 +1,343 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/sample"
+	"ossian/internal/sched"
+	"ossian/internal/token"
+	"ossian/internal/wire"
+)
+
+// A field is the part of a choice that a delta adds to.
+type field uint8
+
+const (
+	noField field = iota
+	content
+	reasoning
+	callName      // begins a call
+	callArguments // adds to the latest call
+)
+
+// A delta is a piece of one choice. Concatenated deltas are the choice, whether it
+// is streamed or not (LIF-4).
+type delta struct {
+	field    field
+	text     string
+	call     int                 // index of the call
+	logprobs []wire.TokenLogprob // of tokens that end in text; they never split
+}
+
+// A plan is what the choices of one request have in common.
+type plan struct {
+	tok           *token.BPE
+	stops         []int32 // the model's ids that end an answer; nil with ignore_eos
+	stopIDs       []int32 // the caller's, which are not part of the text
+	minTokens     int     // before which neither those nor stop strings end
+	keepStop      bool    // stop strings stay in the text
+	endless       bool    // ignore_eos
+	showReasoning bool
+	oneCall       bool // parallel_tool_calls false
+	logprobs      bool
+	top           int  // alternatives per token
+	asIDs         bool // tokens are shown as token_id:N
+	keepIDs       bool // return_token_ids
+	salvaged      func(rule string)
+}
+
+// An answer turns the ids of one choice into deltas. It finds where the choice ends
+// before the engine does: stop strings, and what only the parser sees.
+type answer struct {
+	*plan
+	parser chat.Parser
+	stop   stopper
+
+	deltas []delta // new since the caller took them
+	newIDs []int32 // the same, with return_token_ids
+
+	tokens, reasoned int    // ids that belong to the answer; of these, reasoning
+	calls            int    // begun
+	done, closed     bool   // closed: the parser is
+	finish           string // wire.Finish…, once done
+	reason           wire.StopReason
+
+	events    []chat.Event // scratch
+	last      int32        // the latest id
+	held      []piece      // text that may be the beginning of a stop string
+	logprobOf [][]sample.Logprob
+	entries   []wire.TokenLogprob // of tokens whose text is not out
+	leadText  string              // belongs before the next text
+	leadBytes string              // the same, of its bytes
+}
+
+// A piece is what one token adds to the visible text. Of the tokens of one
+// character the last has the text.
+type piece struct {
+	text, bytes string
+	token       int // its index in the answer
+}
+
+// push adds the next id. Once the answer is done ids are not its own any more.
+func (a *answer) push(t *engine.Token) {
+	if a.done {
+		return
+	}
+	a.tokens++
+	a.last = t.ID
+	if a.keepIDs {
+		a.newIDs = append(a.newIDs, t.ID)
+	}
+	if a.logprobs {
+		a.logprobOf = append(a.logprobOf, t.Logprobs)
+	}
+	if a.tokens > a.minTokens && slices.Contains(a.stopIDs, t.ID) && !slices.Contains(a.stops, t.ID) {
+		a.end(wire.FinishStop, wire.StopReason{Token: t.ID, ByID: true})
+		return
+	}
+	a.events = a.parser.Push(a.events[:0], t.ID)
+	a.read()
+}
+
+// close takes over how the engine ended the answer, if it is not done.
+func (a *answer) close(f sched.Finish) {
+	switch {
+	case a.done:
+	case f == sched.FinishLength:
+		a.end(wire.FinishLength, wire.StopReason{})
+	default:
+		a.end(wire.FinishStop, a.stopReason())
+	}
+}
+
+// end ends the answer and lets out what was held back.
+func (a *answer) end(finish string, reason wire.StopReason) {
+	a.closed = true
+	a.events = a.parser.Close(a.events[:0])
+	a.read()
+	if !a.done {
+		a.release(len(a.held))
+		a.stopAs(finish, reason)
+	}
+}
+
+// stopAs says how the answer ended.
+func (a *answer) stopAs(finish string, reason wire.StopReason) {
+	if finish == wire.FinishStop && a.calls > 0 {
+		finish = wire.FinishToolCalls
+	}
+	a.done, a.finish, a.reason = true, finish, reason
+}
+
+func (a *answer) count(events []chat.Event) {
+	for i := range events {
+		if events[i].Part.Reasons() {
+			a.reasoned += events[i].Count
+		}
+	}
+}
+
+// read turns the parser's events into deltas.
+func (a *answer) read() {
+	for i := range a.events {
+		e := &a.events[i]
+		a.count(a.events[i : i+1])
+		switch {
+		case e.Kind == chat.Salvage:
+			a.salvaged(e.Rule.String())
+		case e.Kind == chat.TurnEnd && !a.endless:
+			a.release(len(a.held))
+			a.stopAs(wire.FinishStop, a.stopReason())
+		case e.Part.Visible():
+			a.visible(e)
+		case e.Part == chat.Reasoning && e.Text != "" && a.showReasoning:
+			a.deltas = append(a.deltas, delta{field: reasoning, text: e.Text})
+		case e.Part == chat.Calling && e.Kind == chat.Start:
+			a.calls++
+			a.deltas = append(a.deltas, delta{field: callName, text: e.Name, call: e.Call})
+		case e.Part == chat.Calling && e.Kind == chat.End && a.oneCall && !e.Cut:
+			a.release(len(a.held))
+			a.stopAs(wire.FinishStop, wire.StopReason{})
+		case e.Part == chat.Calling && e.Text != "":
+			a.deltas = append(a.deltas, delta{field: callArguments, text: e.Text, call: e.Call})
+		}
+		if a.done { // what is left only counts
+			a.count(a.events[i+1:])
+			if !a.closed {
+				a.closed = true
+				a.count(a.parser.Close(nil))
+			}
+			return
+		}
+	}
+}
+
+// stopReason is the latest id if it is the caller's stop id.
+func (a *answer) stopReason() wire.StopReason {
+	if slices.Contains(a.stopIDs, a.last) {
+		return wire.StopReason{Token: a.last, ByID: true}
+	}
+	return wire.StopReason{}
+}
+
+// visible takes text of the content.
+func (a *answer) visible(e *chat.Event) {
+	if e.Kind == chat.Start {
+		a.leadText, a.leadBytes = e.Text, e.Text
+		return
+	}
+	if e.Text == "" && e.Bytes == "" {
+		return
+	}
+	p := piece{e.Text, e.Bytes, e.Token}
+	if p.bytes != "" {
+		p.bytes, a.leadBytes = a.leadBytes+p.bytes, ""
+	}
+	if p.text != "" {
+		p.text, a.leadText = a.leadText+p.text, ""
+	}
+	before := 0 // bytes held
+	for i := range a.held {
+		before += len(a.held[i].text)
+	}
+	a.held = append(a.held, p)
+	if a.stop != nil {
+		if found, at := a.find(p.text); found != "" {
+			keep := before + at
+			if !a.keepStop {
+				keep -= len(found)
+			}
+			a.held = cut(a.held, keep)
+			a.release(len(a.held))
+			a.stopAs(wire.FinishStop, wire.StopReason{Text: found})
+			return
+		}
+	}
+	n, total := 0, before+len(p.text) // as many pieces as cannot be part of a stop string
+	for held := a.stop.held(); n < len(a.held) && total-len(a.held[n].text) >= held; n++ {
+		total -= len(a.held[n].text)
+	}
+	a.release(n)
+}
+
+// find returns the stop string that ends first in text and where.
+func (a *answer) find(text string) (found string, at int) {
+	for i := range len(text) {
+		if found := a.stop.push(text[i]); found != "" && a.tokens > a.minTokens {
+			return found, i + 1
+		}
+	}
+	return "", 0
+}
+
+// cut returns the pieces of the first keep bytes of the text.
+func cut(all []piece, keep int) []piece {
+	from := 0 // first piece of the character
+	for i := range all {
+		n := len(all[i].text)
+		if n == 0 {
+			continue
+		}
+		if keep < n {
+			all[i].text = all[i].text[:keep]
+			for k := from; k <= i; k++ {
+				all[k].bytes = all[k].bytes[:min(keep, len(all[k].bytes))]
+				keep -= len(all[k].bytes)
+			}
+			return all[:i+1]
+		}
+		keep -= n
+		from = i + 1
+	}
+	return all
+}
+
+// release makes deltas of the first n held pieces.
+func (a *answer) release(n int) {
+	for _, p := range a.held[:n] {
+		if a.logprobs && p.bytes != "" {
+			a.entries = append(a.entries, a.entry(p))
+		}
+		if p.text != "" {
+			a.deltas = append(a.deltas, delta{field: content, text: p.text, logprobs: a.entries})
+			a.entries = nil
+		}
+	}
+	a.held = slices.Delete(a.held, 0, n)
+}
+
+// entry is the log probability of a token as replies show it.
+func (a *answer) entry(p piece) wire.TokenLogprob {
+	all := a.logprobOf[p.token]
+	a.logprobOf[p.token] = nil
+	t := wire.TokenLogprob{Token: p.bytes, Bytes: p.bytes}
+	if len(all) == 0 {
+		return t
+	}
+	t.Logprob = all[0].Logprob
+	if a.asIDs {
+		t.Token = tokenID(all[0].ID)
+	}
+	for _, l := range all[1:][:min(a.top, len(all)-1)] {
+		text := a.tok.Text(l.ID)
+		top := wire.TokenLogprob{Token: text, Bytes: text, Logprob: l.Logprob}
+		if a.asIDs {
+			top.Token = tokenID(l.ID)
+		}
+		t.Top = append(t.Top, top)
+	}
+	return t
+}
+
+// A raw parser reads text without a format. All of it is content.
+type raw struct {
+	tok    *token.BPE
+	detok  *token.Detok
+	hide   bool    // control tokens, skip_special_tokens
+	stops  []int32 // always hidden
+	pushed int
+	owed   int // hidden ids that no event accounts for
+}
+
+// Push implements chat.Parser.
+func (r *raw) Push(dst []chat.Event, id int32) []chat.Event {
+	r.pushed++
+	if r.hide && r.tok.IsControl(id) || slices.Contains(r.stops, id) {
+		r.owed++
+		return dst
+	}
+	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Push(id), Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1 + r.owed}
+	r.owed = 0
+	return append(dst, e)
+}
+
+// Close implements chat.Parser.
+func (r *raw) Close(dst []chat.Event) []chat.Event {
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Flush(), Token: max(r.pushed-1, 0), Count: r.owed})
+}
+
+// A choice collects the deltas of an answer that is not streamed.
+type choice struct {
+	content, reasoning strings.Builder
+	calls              []wire.ToolCall // without ids
+	arguments          []*strings.Builder
+	logprobs           []wire.TokenLogprob
+}
+
+func (c *choice) add(d *delta) {
+	switch d.field {
+	case content:
+		c.content.WriteString(d.text)
+		c.logprobs = append(c.logprobs, d.logprobs...)
+	case reasoning:
+		c.reasoning.WriteString(d.text)
+	case callName:
+		c.calls = append(c.calls, wire.ToolCall{Name: d.text})
+		c.arguments = append(c.arguments, new(strings.Builder))
+	case callArguments:
+		c.arguments[d.call].WriteString(d.text)
+	}
+}

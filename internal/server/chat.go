@@ -1,0 +1,313 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ossian/internal/chat"
+	"ossian/internal/host"
+	"ossian/internal/wire"
+)
+
+// chat answers POST /v1/chat/completions.
+func (s *Server) chat(w *reply, r *http.Request, c *caller, body []byte) error {
+	q, err := wire.DecodeChat(body, s.lim)
+	if err != nil {
+		return err
+	}
+	if err := s.ignored(w, q.Ignored); err != nil {
+		return err
+	}
+	if err := q.Validate(s.lim); err != nil {
+		return err
+	}
+	field, err := s.reasoningField(r)
+	if err != nil {
+		return err
+	}
+	m, err := s.find(q.Model)
+	if err != nil {
+		return err
+	}
+	if err := chatLater(q); err != nil {
+		return err
+	}
+	ids, conv, err := s.render(m, q)
+	if err != nil {
+		return err
+	}
+	ids = s.truncated(w, m, ids, q.TruncatePrompt, q.MaxOutput())
+	g := &generation{Sampling: &q.Sampling, prompts: [][]int32{ids}, most: q.MaxOutput()}
+	if q.Logprobs {
+		top := int64(0)
+		if q.TopLogprobs != nil {
+			top = *q.TopLogprobs
+		}
+		g.logprobs = &top
+	}
+	if last := q.Messages[len(q.Messages)-1]; q.Echo && last.Role == "assistant" {
+		g.echo = []string{strings.Join(last.Content, "\n")}
+	}
+	p := s.plan(m, g.Sampling, g.logprobs)
+	p.showReasoning = q.ShowReasoning()
+	p.oneCall = q.ParallelToolCalls != nil && !*q.ParallelToolCalls
+	g.parser = func() chat.Parser { return m.Format.Parser(conv) }
+	enc := &chatEncoder{s: s, head: s.head("chatcmpl-", q.RequestID, m), field: field, logprobs: q.Logprobs}
+	if q.ReturnTokenIDs {
+		enc.promptIDs = ids
+	}
+	enc.stream = wire.NewChatStream(enc.head, q.StreamOptions, field)
+	return s.generate(w, r, c, m, p, g, enc)
+}
+
+// chatLater refuses what later versions do.
+func chatLater(q *wire.ChatRequest) error {
+	if err := later(&q.Sampling); err != nil {
+		return err
+	}
+	switch t := &q.ToolChoice; {
+	case t.Mode == "required", t.Mode == "named":
+		return wire.Unsupported("tool_choice", "forcing a tool call is not supported; auto and none are")
+	case t.Allowed != nil:
+		return wire.Unsupported("tool_choice", "allowed_tools is not supported; send only the tools that may be called")
+	case q.ThinkingTokens() != nil:
+		return wire.Unsupported("thinking_token_budget", "a budget of reasoning is not supported; reasoning_effort is")
+	case q.WebSearch != nil:
+		return wire.Unsupported("web_search_options", "built-in tools are not supported")
+	}
+	for i := range q.Tools {
+		if q.Tools[i].Type != "function" {
+			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function are supported")
+		}
+	}
+	return nil
+}
+
+var roles = map[string]chat.Role{"system": chat.System, "developer": chat.Developer, "user": chat.User, "assistant": chat.Assistant, "tool": chat.ToolRole}
+
+// conversation translates a request.
+func (s *Server) conversation(q *wire.ChatRequest) *chat.Conversation {
+	c := &chat.Conversation{Effort: q.Effort(), Now: s.cfg.Clock(), Vars: q.TemplateArgs, Continue: q.ContinueFinal, NoCalls: q.ToolChoice.Mode == "none",
+		NoPrompt: q.AddGenerationPrompt != nil && !*q.AddGenerationPrompt && !q.ContinueFinal}
+	for i := range q.Messages {
+		msg := &q.Messages[i]
+		t := chat.Turn{Role: roles[msg.Role], Name: msg.Name, Parts: msg.Content, Reasoning: msg.Reasoning, CallID: msg.ToolCallID}
+		if msg.Refusal != "" {
+			t.Parts = append(slices.Clone(t.Parts), msg.Refusal)
+		}
+		for _, call := range msg.ToolCalls {
+			t.Calls = append(t.Calls, chat.Call{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
+		}
+		c.Turns = append(c.Turns, t)
+	}
+	for i := range q.Tools {
+		t := &q.Tools[i]
+		c.Tools = append(c.Tools, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, JSON: t.Raw})
+	}
+	return c
+}
+
+// render returns the prompt of a request, and what parsers have to know of the
+// conversation: a stream does not keep the request's body.
+func (s *Server) render(m *host.Model, q *wire.ChatRequest) ([]int32, *chat.Conversation, error) {
+	if m.Format == nil {
+		return nil, nil, wire.Unsupported("messages", "this model has no chat template: use /v1/completions")
+	}
+	c := s.conversation(q)
+	p := m.Tokenizer.Prompt()
+	if err := m.Format.Render(p, c); err != nil {
+		if _, ok := errors.AsType[*chat.Error](err); !ok {
+			s.log.Warn("chat template failed", "error", err)
+			err = wire.Invalid("messages", "the model's chat template cannot write this conversation")
+		}
+		return nil, nil, err
+	}
+	known := *c
+	if known.Turns = nil; c.Continue {
+		known.Turns = c.Turns[len(c.Turns)-1:]
+	}
+	known.Tools = make([]chat.Tool, len(c.Tools))
+	for i := range c.Tools {
+		known.Tools[i].Name = c.Tools[i].Name
+	}
+	known.Vars = json.RawMessage(bytes.Clone(c.Vars))
+	return p.IDs(), &known, nil
+}
+
+// truncated applies truncate_prompt_tokens and reports what it did (LIF-7).
+func (s *Server) truncated(w *reply, m *host.Model, ids []int32, keep, most *int64) []int32 {
+	room := m.Engine.Capacity() - 1
+	if most != nil {
+		room = int(max(int64(m.Engine.Capacity())-*most, 1))
+	}
+	ids, dropped := truncate(ids, keep, room)
+	if dropped > 0 {
+		w.Header().Set("x-ossian-truncated", strconv.Itoa(dropped))
+	}
+	return ids
+}
+
+// reasoningField is under which name the reply has reasoning.
+func (s *Server) reasoningField(r *http.Request) (wire.ReasoningField, error) {
+	text := r.Header.Get("x-ossian-reasoning-field")
+	if text == "" {
+		return s.cfg.ReasoningField, nil
+	}
+	f, ok := wire.ParseReasoningField(text)
+	if !ok {
+		return f, wire.Invalid("x-ossian-reasoning-field", "reasoning, reasoning_content or both expected")
+	}
+	return f, nil
+}
+
+// find returns the model of that name.
+func (s *Server) find(name string) (*host.Model, error) {
+	m, err := s.host.Find(name)
+	if errors.Is(err, host.ErrNotFound) {
+		return nil, &wire.Error{Message: fmt.Sprintf("the model %.200q does not exist; %q does", name, s.host.Names[0]), Type: wire.TypeInvalidRequest,
+			Param: "model", Code: wire.CodeModelNotFound}
+	}
+	return m, err
+}
+
+// head is what replies and chunks begin with.
+func (s *Server) head(prefix, id string, m *host.Model) wire.Head {
+	if id == "" || len(id) > 256 {
+		return wire.Head{ID: s.newID(prefix), Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Fingerprint: m.Fingerprint}
+	}
+	return wire.Head{ID: prefix + id, Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Fingerprint: m.Fingerprint}
+}
+
+// A generation is what both APIs ask for, in the same words.
+type generation struct {
+	*wire.Sampling
+	prompts  [][]int32
+	most     *int64   // tokens of output; nil = as many as fit
+	logprobs *int64   // alternatives per token; nil = none asked for
+	echo     []string // of each prompt; nil = none
+	parser   func() chat.Parser
+}
+
+// A codec writes the replies of one API.
+type codec interface {
+	encoder
+	reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte
+}
+
+// generate runs a request and sends its answers.
+func (s *Server) generate(w *reply, r *http.Request, c *caller, m *host.Model, p *plan, g *generation, enc codec) error {
+	req, err := s.request(m, g.Sampling, c)
+	if err != nil {
+		return err
+	}
+	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs, p.top
+	j := &job{s: s, m: m, c: c, n: int(g.Choices())}
+	if g.most != nil {
+		req.MaxTokens = int(min(*g.most, math.MaxInt32))
+		j.asked = req.MaxTokens
+	}
+	for i := range len(g.prompts) * j.n {
+		a := &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)}
+		if g.echo != nil {
+			a.deltas = append(a.deltas, delta{field: content, text: g.echo[i/j.n]})
+		}
+		j.answers = append(j.answers, a)
+	}
+	for _, ids := range g.prompts {
+		j.prompts = append(j.prompts, len(ids))
+	}
+	var st *stream
+	if g.Stream {
+		st = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
+			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
+		j.out = st
+	} else {
+		j.out = s.collection(r.Context(), j, w, enc)
+	}
+	defer j.close()
+	if g.most != nil && *g.most == 0 {
+		err = j.echo()
+	} else if err = j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords)); err == nil {
+		g.prompts = nil // the engine has them
+		err = j.run(r.Context())
+	}
+	for _, a := range j.answers {
+		w.tokens += a.tokens
+	}
+	if err != nil && st != nil {
+		return st.fail(err)
+	}
+	return err
+}
+
+// chatEncoder writes chat replies.
+type chatEncoder struct {
+	s         *Server
+	head      wire.Head
+	field     wire.ReasoningField
+	stream    *wire.ChatStream
+	logprobs  bool
+	promptIDs []int32 // nil = not asked for or sent
+	d         wire.Delta
+	call      wire.CallDelta
+}
+
+func (e *chatEncoder) begin(dst []byte, i int) []byte {
+	e.d = wire.Delta{Index: i, Role: true, PromptIDs: e.promptIDs}
+	e.promptIDs = nil
+	return e.stream.Append(dst, &e.d, &wire.Usage{})
+}
+
+func (e *chatEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte {
+	e.d = wire.Delta{Index: i, TokenIDs: ids}
+	switch d.field {
+	case reasoning:
+		e.d.Reasoning = d.text
+	case content:
+		e.d.Content = d.text
+		e.d.Logprobs = e.given(d.logprobs)
+	case callName:
+		e.call = wire.CallDelta{Index: d.call, ID: e.s.newID("call_"), Name: d.text}
+		e.d.Call = &e.call
+	case callArguments:
+		e.call = wire.CallDelta{Index: d.call, Arguments: d.text}
+		e.d.Call = &e.call
+	}
+	return e.stream.Append(dst, &e.d, usage)
+}
+
+// given returns logprobs as they are sent: not null if they were asked for.
+func (e *chatEncoder) given(l []wire.TokenLogprob) []wire.TokenLogprob {
+	if l == nil && e.logprobs {
+		return []wire.TokenLogprob{}
+	}
+	return l
+}
+
+func (e *chatEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byte {
+	e.d = wire.Delta{Index: i, Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs}
+	return e.stream.Append(dst, &e.d, usage)
+}
+
+func (e *chatEncoder) usage(dst []byte, u *wire.Usage) []byte { return e.stream.AppendUsage(dst, u) }
+
+func (e *chatEncoder) reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte {
+	r := wire.ChatReply{Head: e.head, Usage: usage, Field: e.field, PromptIDs: e.promptIDs}
+	for i := range choices {
+		c, a := &choices[i], answers[i]
+		out := wire.ChatChoice{Content: c.content.String(), Reasoning: c.reasoning.String(), Calls: c.calls, Logprobs: e.given(c.logprobs),
+			Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs}
+		for k := range out.Calls {
+			out.Calls[k].ID, out.Calls[k].Arguments = e.s.newID("call_"), c.arguments[k].String()
+		}
+		r.Choices = append(r.Choices, out)
+	}
+	return r.Append(dst)
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"ossian/internal/chat"
+	"ossian/internal/wire"
+)
+
+// completions answers POST /v1/completions: text in, text out.
+func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) error {
+	q, err := wire.DecodeCompletion(body, s.lim)
+	if err != nil {
+		return err
+	}
+	if err := s.ignored(w, q.Ignored); err != nil {
+		return err
+	}
+	if err := q.Validate(s.lim); err != nil {
+		return err
+	}
+	m, err := s.find(q.Model)
+	if err != nil {
+		return err
+	}
+	if err := later(&q.Sampling); err != nil {
+		return err
+	}
+	switch {
+	case q.BestOf != nil && *q.BestOf > q.Choices():
+		return wire.Unsupported("best_of", "choosing among more answers than n is not supported")
+	case q.Echo && q.Logprobs != nil:
+		return wire.Unsupported("echo", "log probabilities of an echoed prompt are not supported")
+	}
+	most := q.MaxOutput()
+	g := &generation{Sampling: &q.Sampling, most: &most, logprobs: q.Logprobs}
+	for i, p := range q.Prompts {
+		ids := p.IDs
+		if ids == nil {
+			ids = promptText(m.Tokenizer, p.Text, q.AddSpecial)
+		} else if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), ids); err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return wire.Invalid("prompt", fmt.Sprintf("prompt %d has no tokens", i))
+		}
+		ids = s.truncated(w, m, ids, q.TruncatePrompt, &most)
+		g.prompts = append(g.prompts, ids)
+		if q.Echo {
+			g.echo = append(g.echo, m.Tokenizer.Decode(ids))
+		}
+	}
+	p := s.plan(m, g.Sampling, g.logprobs)
+	g.parser = func() chat.Parser {
+		return &raw{tok: m.Tokenizer, detok: m.Tokenizer.Detok(), hide: q.SkipSpecial == nil || *q.SkipSpecial, stops: p.stops}
+	}
+	enc := &textEncoder{head: s.head("cmpl-", q.RequestID, m), n: int(q.Choices()), logprobs: q.Logprobs != nil, offsets: make([]int, len(g.prompts)*int(q.Choices()))}
+	if q.ReturnTokenIDs {
+		for i := range enc.offsets {
+			enc.promptIDs = append(enc.promptIDs, g.prompts[i/enc.n])
+		}
+	}
+	enc.stream = wire.NewCompletionStream(enc.head, q.StreamOptions)
+	return s.generate(w, r, c, m, p, g, enc)
+}
+
+// textEncoder writes completion replies.
+type textEncoder struct {
+	head      wire.Head
+	stream    *wire.CompletionStream
+	n         int
+	logprobs  bool
+	promptIDs [][]int32 // of each choice, until they are sent; nil = not asked for
+	offsets   []int     // code points that each choice has had
+	c         wire.CompletionChoice
+}
+
+func (e *textEncoder) begin(dst []byte, _ int) []byte { return dst }
+
+func (e *textEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte {
+	e.c = wire.CompletionChoice{Text: d.text, TokenIDs: ids, PromptIDs: e.prompt(i), Logprobs: e.lists(i, d.logprobs)}
+	return e.stream.Append(dst, i, &e.c, usage)
+}
+
+func (e *textEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byte {
+	e.c = wire.CompletionChoice{Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs, PromptIDs: e.prompt(i)}
+	return e.stream.Append(dst, i, &e.c, usage)
+}
+
+// prompt returns the ids of a choice's prompt for its first chunk.
+func (e *textEncoder) prompt(i int) []int32 {
+	if e.promptIDs == nil {
+		return nil
+	}
+	ids := e.promptIDs[i]
+	e.promptIDs[i] = nil
+	return ids
+}
+
+func (e *textEncoder) usage(dst []byte, u *wire.Usage) []byte { return e.stream.AppendUsage(dst, u) }
+
+func (e *textEncoder) reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte {
+	r := wire.CompletionReply{Head: e.head, Usage: usage}
+	for i := range choices {
+		c, a := &choices[i], answers[i]
+		r.Choices = append(r.Choices, wire.CompletionChoice{Text: c.content.String(), Logprobs: e.lists(i, c.logprobs), Finish: a.finish, Stop: a.reason,
+			TokenIDs: a.newIDs, PromptIDs: e.prompt(i)})
+	}
+	return r.Append(dst)
+}
+
+// lists turns entries into the parallel lists of this API. The chosen token is
+// always among its alternatives.
+func (e *textEncoder) lists(i int, entries []wire.TokenLogprob) *wire.CompletionLogprobs {
+	if !e.logprobs {
+		return nil
+	}
+	l := &wire.CompletionLogprobs{}
+	for k := range entries {
+		t := &entries[k]
+		l.Tokens = append(l.Tokens, t.Token)
+		l.Logprob = append(l.Logprob, t.Logprob)
+		l.Top = append(l.Top, append(t.Top, wire.TokenLogprob{Token: t.Token, Logprob: t.Logprob}))
+		l.Offset = append(l.Offset, e.offsets[i])
+		for _, b := range []byte(t.Bytes) {
+			if b&0xc0 != 0x80 { // the first byte of a character
+				e.offsets[i]++
+			}
+		}
+	}
+	return l
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"ossian/internal/engine"
+)
+
+// health answers /health and /ping with a status and nothing else: the process
+// lives, and its engine, once there is one, makes progress.
+func (s *Server) health(w *reply, _ *http.Request) error {
+	status := http.StatusOK
+	if m, err := s.host.Find(""); err == nil {
+		switch m.Engine.Health().State {
+		case engine.Restarting, engine.Stopped:
+			status = http.StatusServiceUnavailable
+		}
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+	return nil
+}
+
+// readyTime is how long a probe of the engine may take.
+const readyTime = 5 * time.Second
+
+// ready answers /ready: a token has lately gone through the engine, or does now.
+func (s *Server) ready(w *reply, r *http.Request) error {
+	err := error(engine.ErrDraining)
+	if !s.draining.Load() {
+		m, found := s.host.Find("")
+		if err = found; err == nil {
+			ctx, cancel := context.WithTimeout(r.Context(), readyTime)
+			defer cancel()
+			err = m.Engine.Ready(ctx)
+		}
+	}
+	s.metrics.Ready(err == nil)
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	case public(err) == nil: // the probe did not come back in time
+		return engine.ErrRestarting
+	}
+	return err
+}
+
+// version answers /version.
+func (s *Server) version(w *reply, _ *http.Request) error {
+	return sendJSON(w, map[string]string{"version": s.cfg.Version})
+}
+
+// loadNow answers /load: how many requests are being worked on.
+func (s *Server) loadNow(w *reply, _ *http.Request) error {
+	w.json(http.StatusOK, append(strconv.AppendInt([]byte(`{"server_load":`), s.load.Load(), 10), '}'))
+	return nil
+}
+
+// scrape answers /metrics.
+func (s *Server) scrape(w *reply, r *http.Request) error {
+	s.scraper.ServeHTTP(w, r)
+	return nil
+}

@@ -1,0 +1,310 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/sched"
+	"ossian/internal/wire"
+)
+
+// A job is one request while it generates: a stream of the engine and an answer for
+// each choice. It belongs to the goroutine of its connection.
+type job struct {
+	s       *Server
+	m       *host.Model
+	c       *caller
+	streams []*engine.Stream
+	answers []*answer
+	prompts []int // tokens of each; choice i belongs to prompt i / n
+	n       int
+	asked   int // max_tokens, 0 = not given
+	out     output
+
+	many     chan arrival // of several streams
+	pumps    sync.WaitGroup
+	lastSent time.Time // when the client last got something, or the job began
+	lastGot  []time.Time
+	err      error
+}
+
+// An output says what becomes of answers: events of a stream, or one reply.
+type output interface {
+	// prepare is called before the tokens that arrived for choice i are read, token
+	// after each of them, and sent behind the last.
+	prepare(i int)
+	token(i int)
+	sent(i int) error
+	// ended is called once per choice, when it is done.
+	ended(i int)
+	// silent is called when nothing has come for as long as silence says.
+	silent() error
+	silence() time.Duration
+	// finish is called when all have ended.
+	finish() error
+}
+
+// submit gives the choices to the engine.
+func (j *job) submit(ctx context.Context, r engine.Request, prompts [][]int32, constraint func() sched.Constraint) error {
+	seed := r.Params.Seed
+	for i := range j.answers {
+		q := r
+		q.Tokens = prompts[i/j.n]
+		q.Params.Seed = seed + uint64(i%j.n)
+		if constraint != nil {
+			q.Constraint = constraint()
+		}
+		st, err := j.m.Engine.Submit(ctx, q)
+		if err != nil {
+			j.s.rejected(j.m, err)
+			return err
+		}
+		j.streams = append(j.streams, st)
+	}
+	j.lastGot = make([]time.Time, len(j.answers))
+	return nil
+}
+
+// close ends what still runs. It is called however the request ends.
+func (j *job) close() {
+	for _, st := range j.streams {
+		st.Stop()
+	}
+	j.pumps.Wait()
+	j.observe()
+}
+
+// run reads the streams until all have ended. Streams whose answers are done go on
+// until their step is over: only then is their usage known.
+func (j *job) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the pumps wait for nothing else
+	if len(j.streams) > 1 {
+		j.pump(ctx)
+	}
+	j.lastSent = time.Now()
+	var w wait
+	defer w.end()
+	for open := len(j.streams); open > 0; {
+		i, tokens, err := j.next(w.until(ctx, j.lastSent.Add(j.out.silence())))
+		switch {
+		case err == nil:
+			err = j.take(i, tokens)
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			if time.Since(j.lastSent) < j.out.silence() {
+				continue // something was sent since the wait began
+			}
+			j.lastSent = time.Now()
+			err = j.out.silent()
+		default:
+			open--
+			err = j.over(i, err)
+		}
+		if err != nil {
+			j.err = err
+			return err
+		}
+	}
+	return j.out.finish()
+}
+
+// echo answers without generating: max_tokens is 0.
+func (j *job) echo() error {
+	for i, a := range j.answers {
+		j.out.prepare(i)
+		a.stopAs(wire.FinishLength, wire.StopReason{})
+		j.out.token(i)
+		j.out.ended(i)
+		if err := j.out.sent(i); err != nil {
+			return err
+		}
+	}
+	return j.out.finish()
+}
+
+// take reads tokens into an answer.
+func (j *job) take(i int, tokens []engine.Token) error {
+	a := j.answers[i]
+	if a.done {
+		return nil
+	}
+	j.arrived(i, len(tokens))
+	j.out.prepare(i)
+	for k := range tokens {
+		a.push(&tokens[k])
+		j.out.token(i)
+		if a.done {
+			j.streams[i].Stop()
+			j.out.ended(i)
+			break
+		}
+	}
+	j.lastSent = time.Now()
+	return j.out.sent(i)
+}
+
+// over takes the end of a stream.
+func (j *job) over(i int, err error) error {
+	a := j.answers[i]
+	if a.done {
+		return nil
+	}
+	finish, _, times := j.streams[i].End()
+	switch {
+	case err != io.EOF && finish == sched.FinishError && !errors.Is(err, engine.ErrInterrupted) && !errors.Is(err, engine.ErrStopped):
+		return wire.Invalid("", "the constraints of the request leave no token to choose")
+	case err != io.EOF:
+		return err
+	case finish == sched.FinishDeadline && times.Scheduled.IsZero():
+		j.s.reject(j.m, metrics.RejectTimeout, limits.QueueWait)
+		return errWaited
+	case finish == sched.FinishDeadline:
+		j.s.metrics.Refused(limits.RequestTime.String())
+		return errTooLong
+	case finish == sched.FinishAbort:
+		return engine.ErrStopped
+	}
+	j.out.prepare(i)
+	a.close(finish)
+	j.out.token(i)
+	j.out.ended(i)
+	return j.out.sent(i)
+}
+
+// arrived observes the times of tokens.
+func (j *job) arrived(i, n int) {
+	now := time.Now()
+	last := j.lastGot[i]
+	j.lastGot[i] = now
+	if j.m.Metrics == nil {
+		return
+	}
+	if last.IsZero() {
+		j.m.Metrics.FirstToken(now.Sub(j.c.received))
+		return
+	}
+	j.m.Metrics.InterToken(now.Sub(last) / time.Duration(n))
+}
+
+// usage adds up what the answers took so far. What was cached is known of streams
+// that have ended.
+func (j *job) usage() wire.Usage {
+	var prompt, cached, completion, reasoned int
+	for _, n := range j.prompts {
+		prompt += n
+	}
+	for i, a := range j.answers {
+		if i%j.n == 0 && i < len(j.streams) {
+			_, u, _ := j.streams[i].End()
+			cached += u.Cached
+		}
+		completion += a.tokens
+		reasoned += a.reasoned
+	}
+	return wire.NewUsage(prompt, cached, completion, reasoned)
+}
+
+// observe tells the metrics about each prompt.
+func (j *job) observe() {
+	if len(j.streams) < len(j.answers) || j.m.Metrics == nil { // refused in part, or nothing to generate
+		return
+	}
+	for p := range j.prompts {
+		r := metrics.Request{Received: j.c.received, N: j.n, MaxTokens: j.asked, Finish: metrics.FinishStop}
+		for i := p * j.n; i < (p+1)*j.n; i++ {
+			a := j.answers[i]
+			_, u, t := j.streams[i].End()
+			if i == p*j.n {
+				r.Queued, r.Scheduled, r.First, r.Prompt, r.Cached = t.Queued, t.Scheduled, t.First, u.Prompt, u.Cached
+			}
+			r.Generated += a.tokens
+			r.Reasoning += a.reasoned
+			r.Largest = max(r.Largest, a.tokens)
+			if j.lastGot[i].After(r.Last) {
+				r.Last = j.lastGot[i]
+			}
+			switch {
+			case !a.done && (j.err == nil || gone(j.err)):
+				r.Finish = metrics.FinishAbort
+			case !a.done:
+				r.Finish = metrics.FinishError
+			case a.finish == wire.FinishLength && r.Finish == metrics.FinishStop:
+				r.Finish = metrics.FinishLength
+			}
+		}
+		j.m.Metrics.Finished(&r)
+	}
+}
+
+// An arrival is what one of several streams gave.
+type arrival struct {
+	index  int
+	tokens []engine.Token
+	err    error
+}
+
+// pump reads several streams at once, each by a goroutine of its own.
+func (j *job) pump(ctx context.Context) {
+	j.many = make(chan arrival)
+	for i, st := range j.streams {
+		j.pumps.Go(func() {
+			for {
+				tokens, err := st.Recv(ctx)
+				select {
+				case j.many <- arrival{i, slices.Clone(tokens), err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// next waits for tokens of any stream, or the end of one. An error of ctx is the
+// wait's own.
+func (j *job) next(ctx context.Context) (int, []engine.Token, error) {
+	if j.many == nil {
+		tokens, err := j.streams[0].Recv(ctx)
+		return 0, tokens, err
+	}
+	select {
+	case got := <-j.many:
+		return got.index, got.tokens, got.err
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+}
+
+// A wait is a context that ends when silence has lasted too long. It is made anew
+// only when it has ended, not for every token.
+type wait struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (w *wait) until(parent context.Context, at time.Time) context.Context {
+	if w.ctx == nil || w.ctx.Err() != nil {
+		w.end()
+		w.ctx, w.cancel = context.WithDeadline(parent, at)
+	}
+	return w.ctx
+}
+
+func (w *wait) end() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/wire"
+)
+
+var (
+	errGone    = errors.New("server: the client is gone")
+	errWaited  = errors.New("server: waited too long in the queue")
+	errTooLong = errors.New("server: the request took too long")
+)
+
+// A problem is an error as the client gets it.
+type problem struct {
+	status int
+	body   *wire.Error
+	retry  int  // seconds for Retry-After, 0 = none
+	final  bool // sending the request again would fail again
+}
+
+// problem translates err. What is not in the table is our own fault: it gets a
+// fixed body, and the log has the rest under the request's id.
+func (s *Server) problem(w *reply, err error) problem {
+	if body := public(err); body != nil {
+		status, retry := statusOf(body)
+		if body.Limit != "" {
+			s.metrics.Refused(body.Limit)
+		}
+		return problem{status: status, body: body, retry: retry, final: status == http.StatusInternalServerError && !errors.Is(err, engine.ErrInterrupted)}
+	}
+	s.log.Error("request failed", "req", w.id, "error", err)
+	return problem{http.StatusInternalServerError, internalError(w.id), 0, true}
+}
+
+func internalError(id string) *wire.Error {
+	return &wire.Error{Message: "internal error; the server's log has more under request id " + id, Type: wire.TypeServer, Code: wire.CodeInternal}
+}
+
+// statusOf is the only table from code to HTTP status, with the seconds after which
+// to try again.
+func statusOf(e *wire.Error) (status, retry int) {
+	switch e.Code {
+	case wire.CodeInvalidKey:
+		return http.StatusUnauthorized, 0
+	case wire.CodeModelNotFound, wire.CodeNotFound:
+		return http.StatusNotFound, 0
+	case wire.CodeMethod:
+		return http.StatusMethodNotAllowed, 0
+	case wire.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge, 0
+	case wire.CodeMediaType:
+		return http.StatusUnsupportedMediaType, 0
+	case wire.CodeRateLimit, wire.CodeQueueFull:
+		return http.StatusTooManyRequests, 1
+	case wire.CodeOverloaded:
+		return http.StatusServiceUnavailable, 1
+	case wire.CodeLoading, wire.CodeDraining:
+		return http.StatusServiceUnavailable, 5
+	case wire.CodeInternal:
+		return http.StatusInternalServerError, 0
+	}
+	if e.Type == wire.TypePermission {
+		return http.StatusForbidden, 0
+	}
+	return http.StatusBadRequest, 0
+}
+
+// public is what a client is told about err; nil for an error of our own.
+func public(err error) *wire.Error {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*engine.LimitError](err); ok {
+		return tooLong(e)
+	}
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return unrenderable(e)
+	}
+	for _, row := range [...]struct {
+		err                 error
+		kind, code, message string
+	}{
+		{engine.ErrInvalid, wire.TypeInvalidRequest, wire.CodeInvalidValue, "the request makes no sense to the engine"},
+		{engine.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait; try again"},
+		{engine.ErrQueueTokens, wire.TypeRateLimit, wire.CodeQueueFull, "too many prompt tokens wait; try again"},
+		{engine.ErrRestarting, wire.TypeOverloaded, wire.CodeOverloaded, "the engine restarts after a fault; try again"},
+		{engine.ErrDraining, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
+		{engine.ErrStopped, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
+		{engine.ErrInterrupted, wire.TypeServer, wire.CodeInternal, "a fault interrupted the generation; try again"},
+		{host.ErrLoading, wire.TypeOverloaded, wire.CodeLoading, "the model is being loaded; try again"},
+		{errWaited, wire.TypeOverloaded, wire.CodeOverloaded, "the request waited too long for its turn; try again"},
+		{errTooLong, wire.TypeOverloaded, wire.CodeOverloaded, "the request took longer than requests may"},
+	} {
+		if errors.Is(err, row.err) {
+			return &wire.Error{Message: row.message, Type: row.kind, Code: row.code}
+		}
+	}
+	return nil
+}
+
+func tooLong(e *engine.LimitError) *wire.Error {
+	asked := "as many as fit"
+	if e.Output > 0 {
+		asked = strconv.Itoa(e.Output)
+	}
+	return &wire.Error{Message: fmt.Sprintf("the prompt has %d tokens and %s of output were asked for, but prompt and output may have %d together: shorten the prompt", e.Prompt, asked, e.Max),
+		Type: wire.TypeInvalidRequest, Code: wire.CodeContextLength}
+}
+
+func unrenderable(e *chat.Error) *wire.Error {
+	param := "messages"
+	switch {
+	case e.Turn >= 0:
+		param = fmt.Sprintf("messages[%d]", e.Turn)
+	case e.Tool >= 0:
+		param = fmt.Sprintf("tools[%d]", e.Tool)
+	}
+	return wire.Invalid(param, e.Problem)
+}
+
+// fail answers with an error; nothing has been sent yet.
+func (s *Server) fail(w *reply, err error) {
+	p := s.problem(w, err)
+	h := w.Header()
+	h.Del("Content-Length")
+	if p.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retry))
+	}
+	if p.final {
+		h.Set("x-should-retry", "false")
+	}
+	w.json(p.status, wire.AppendError(nil, p.body))
+}
+
+// gone reports whether err means that nobody reads the reply any more.
+func gone(err error) bool {
+	return errors.Is(err, errGone) || errors.Is(err, errStalled) || errors.Is(err, errPending) || errors.Is(err, context.Canceled)
+}
+
+func timeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,353 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/wire"
+)
+
+// A route says what a path does and who may ask for it. What is not in the table
+// needs a key, too.
+type route struct {
+	path    string // a trailing "/*" stands for the rest of the path
+	methods []string
+	open    bool // without a key
+	work    bool // needs the engine: refused at once where it takes nothing
+	body    func(*Server, *reply, *http.Request, *caller, []byte) error
+	handle  func(*Server, *reply, *http.Request) error
+}
+
+var (
+	get  = []string{http.MethodGet, http.MethodHead}
+	post = []string{http.MethodPost}
+)
+
+// routes is the table of api.md 1.1, as far as it is served.
+func routes() []route {
+	return []route{
+		{path: "/v1/chat/completions", methods: post, work: true, body: (*Server).chat},
+		{path: "/v1/completions", methods: post, work: true, body: (*Server).completions},
+		{path: "/v1/models", methods: get, handle: (*Server).models},
+		{path: "/v1/models/*", methods: get, handle: (*Server).model},
+		{path: "/tokenize", methods: post, body: (*Server).tokenize},
+		{path: "/detokenize", methods: post, body: (*Server).detokenize},
+		{path: "/health", methods: get, open: true, handle: (*Server).health},
+		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, handle: (*Server).health},
+		{path: "/ready", methods: get, handle: (*Server).ready},
+		{path: "/version", methods: get, handle: (*Server).version},
+		{path: "/load", methods: get, handle: (*Server).loadNow},
+		{path: "/metrics", methods: get, handle: (*Server).scrape},
+	}
+}
+
+// A caller is who sent a request, and when.
+type caller struct {
+	tenant   uint32 // which key, from 1; 0 = no keys are configured
+	received time.Time
+}
+
+func (s *Server) route(path string) *route {
+	for i := range s.routes {
+		r := &s.routes[i]
+		if prefix, rest := strings.CutSuffix(r.path, "*"); r.path == path || rest && strings.HasPrefix(path, prefix) && len(path) > len(prefix) {
+			return r
+		}
+	}
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
+	c := &caller{received: time.Now()}
+	w := &reply{ResponseWriter: hw, control: http.NewResponseController(hw), id: s.requestID(r), stall: s.lim.Time(limits.WriteStall)}
+	w.Header().Set("X-Request-Id", w.id)
+	rt := s.route(r.URL.Path)
+	defer s.done(w, r, rt, c)
+	err := s.admit(w, r, rt, c)
+	if err == nil {
+		err = s.serve(w, r, rt, c)
+	}
+	switch {
+	case err == nil:
+	case w.begun || gone(err):
+		s.drop(w, err)
+	default:
+		s.fail(w, err)
+	}
+}
+
+// done accounts for a request. A panic of its handler is its own problem (HLT-4).
+func (s *Server) done(w *reply, r *http.Request, rt *route, c *caller) {
+	p := recover()
+	if p != nil && p != http.ErrAbortHandler {
+		s.log.Error("handler panicked", "req", w.id, "panic", p, "stack", string(debug.Stack()))
+		if !w.begun {
+			w.Header().Set("x-should-retry", "false")
+			w.json(http.StatusInternalServerError, wire.AppendError(nil, internalError(w.id)))
+			p = nil
+		}
+	}
+	path := "other"
+	if rt != nil {
+		path = rt.path
+	}
+	took := time.Since(c.received)
+	s.metrics.Request(path, r.Method, w.status, took)
+	if s.cfg.AccessLog && (rt == nil || !rt.open) {
+		s.log.Info("request", "req", w.id, "route", path, "method", r.Method, "status", w.status, "took", took, "tokens", w.tokens)
+	}
+	if p != nil {
+		panic(http.ErrAbortHandler) // closes the connection: half a reply must not look whole
+	}
+}
+
+// drop ends a connection whose client has left or does not read.
+func (s *Server) drop(w *reply, err error) {
+	s.metrics.StreamCut(cutReason(err))
+	if w.status == 0 {
+		w.status = 499 // as proxies log it
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// admit decides whether a request may be served: by whom it comes, then by what it
+// asks for.
+func (s *Server) admit(w *reply, r *http.Request, rt *route, c *caller) error {
+	open := rt != nil && rt.open
+	if !open && !s.allowedHost(r.Host) {
+		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
+	}
+	if err := s.crossOrigin(w, r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodOptions && w.Header().Get("Access-Control-Allow-Origin") != "" {
+		return nil // a preflight has no key
+	}
+	tenant, ok := s.tenant(r.Header.Get("Authorization"))
+	if !open && !ok {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return &wire.Error{Message: "a valid key is required: Authorization: Bearer KEY", Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidKey}
+	}
+	c.tenant = tenant
+	switch {
+	case rt == nil:
+		return &wire.Error{Message: fmt.Sprintf("no such route: %.100s", r.URL.Path), Type: wire.TypeInvalidRequest, Code: wire.CodeNotFound}
+	case !slices.Contains(rt.methods, r.Method):
+		allow := strings.Join(rt.methods, ", ")
+		w.Header().Set("Allow", allow)
+		return &wire.Error{Message: "this route takes " + allow, Type: wire.TypeInvalidRequest, Code: wire.CodeMethod}
+	}
+	return nil
+}
+
+func (s *Server) serve(w *reply, r *http.Request, rt *route, c *caller) error {
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if rt.body == nil {
+		return rt.handle(s, w, r)
+	}
+	if rt.work {
+		s.load.Add(1)
+		defer s.load.Add(-1)
+		if err := s.accepting(); err != nil {
+			return err
+		}
+	}
+	body, err := s.body(w, r)
+	defer func() { s.hold(-int64(cap(body))) }()
+	if err != nil {
+		return err
+	}
+	return rt.body(s, w, r, c, body)
+}
+
+// accepting refuses work before its body is read where it would be refused anyway
+// (ADM-4).
+func (s *Server) accepting() error {
+	if s.draining.Load() {
+		if m, err := s.host.Find(""); err == nil {
+			s.reject(m, metrics.RejectDraining, 0)
+		}
+		return engine.ErrDraining
+	}
+	m, err := s.host.Find("")
+	if errors.Is(err, host.ErrLoading) {
+		return nil // an unknown name is worth its own error
+	}
+	if err == nil {
+		if err = m.Engine.Accepting(); err != nil {
+			s.rejected(m, err)
+		}
+	}
+	return err
+}
+
+// tenant returns whose key it is. All keys are compared, in constant time, so that
+// the answer's time says nothing (SEC-5).
+func (s *Server) tenant(authorization string) (uint32, bool) {
+	if len(s.keys) == 0 {
+		return 0, true
+	}
+	scheme, key, _ := strings.Cut(authorization, " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	found := 0
+	for i := range s.keys {
+		found |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:]) * (i + 1)
+	}
+	return uint32(found), found > 0 && strings.EqualFold(scheme, "Bearer")
+}
+
+// allowedHost is the defence against pages whose name resolves to this machine
+// (DNS rebinding): without a key, names must be known. Addresses cannot be rebound.
+func (s *Server) allowedHost(h string) bool {
+	if len(s.keys) > 0 || slices.Contains(s.cfg.AllowedHosts, "*") {
+		return true
+	}
+	name := h
+	if host, _, err := net.SplitHostPort(h); err == nil {
+		name = host
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	return slices.ContainsFunc(s.cfg.AllowedHosts, func(a string) bool { return strings.EqualFold(a, name) || strings.EqualFold(a, h) })
+}
+
+// crossOrigin lets pages of the allowed origins in and keeps others from changing
+// anything (SEC-4).
+func (s *Server) crossOrigin(w *reply, r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	if s.cfg.AllowedOrigins != nil {
+		w.Header().Add("Vary", "Origin")
+	}
+	if slices.Contains(s.cfg.AllowedOrigins, origin) || slices.Contains(s.cfg.AllowedOrigins, "*") {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id, x-ossian-reasoning-field")
+		h.Set("Access-Control-Expose-Headers", "X-Request-Id, x-ossian-ignored")
+		return nil
+	}
+	_, own, _ := strings.Cut(origin, "://")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || own == r.Host {
+		return nil // without CORS headers a page cannot read the reply
+	}
+	return &wire.Error{Message: "pages of that origin may not use this server; --allowed-origins adds some", Type: wire.TypePermission}
+}
+
+// body reads a JSON body within its limits. Memory is taken as bytes come, not as
+// their number is announced; the caller gives the capacity back.
+func (s *Server) body(w *reply, r *http.Request) ([]byte, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
+		return nil, &wire.Error{Message: "Content-Type application/json expected, without Content-Encoding", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
+	}
+	most := s.lim[limits.RequestBody]
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
+	}
+	_ = w.control.SetReadDeadline(time.Now().Add(s.lim.Time(limits.BodyRead)))
+	var buf []byte
+	size := int64(4 << 10)
+	if r.ContentLength >= 0 && r.ContentLength < 64<<10 {
+		size = r.ContentLength + 1 // one more, so that the end shows
+	}
+	for ; ; size *= 2 {
+		size = min(size, most+1)
+		if err := s.hold(size - int64(cap(buf))); err != nil {
+			return buf, err
+		}
+		buf = append(make([]byte, 0, size), buf...)
+		for err == nil && len(buf) < cap(buf) {
+			var n int
+			n, err = r.Body.Read(buf[len(buf):cap(buf)])
+			buf = buf[:len(buf)+n]
+		}
+		if int64(len(buf)) > most {
+			return buf, tooLarge(most)
+		}
+		if err != nil {
+			return buf, s.bodyEnd(w, err)
+		}
+	}
+}
+
+// bodyEnd says what the error that ended a body means; nil for its proper end.
+func (s *Server) bodyEnd(w *reply, err error) error {
+	switch {
+	case err == io.EOF:
+		_ = w.control.SetReadDeadline(time.Time{})
+		return nil
+	case timeout(err):
+		w.Header().Set("Connection", "close")
+		return &wire.Error{Message: fmt.Sprintf("the body did not arrive within %v", s.lim.Time(limits.BodyRead)), Type: wire.TypeInvalidRequest,
+			Code: wire.CodeInvalidValue, Limit: limits.BodyRead.String()}
+	case err == io.ErrUnexpectedEOF:
+		return errGone
+	}
+	return wire.Invalid("", "the body could not be read")
+}
+
+func tooLarge(most int64) *wire.Error {
+	return &wire.Error{Message: fmt.Sprintf("the body has more than %d bytes", most), Type: wire.TypeInvalidRequest, Code: wire.CodeTooLarge, Limit: limits.RequestBody.String()}
+}
+
+// hold adds n bytes to the bodies in memory, if there is room.
+func (s *Server) hold(n int64) error {
+	if total := s.bodies.Add(n); n > 0 && total > s.lim[limits.BodiesInFlight] {
+		s.bodies.Add(-n)
+		return &wire.Error{Message: "too many request bodies at once; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.BodiesInFlight.String()}
+	}
+	s.metrics.Bodies(n)
+	return nil
+}
+
+// requestID returns the client's id if it can go into headers and logs, else a new one.
+func (s *Server) requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	strange := func(c rune) bool { return c <= ' ' || c >= 0x7f }
+	if id == "" || len(id) > 256 || strings.ContainsFunc(id, strange) {
+		return s.newID("req_")
+	}
+	return id
+}
+
+// ignored names the fields that were not understood, or refuses them in strict mode.
+func (s *Server) ignored(w *reply, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if s.cfg.Strict {
+		return &wire.Error{Message: "unknown field", Type: wire.TypeInvalidRequest, Param: names[0], Code: wire.CodeUnsupported}
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strings.Trim(strconv.QuoteToASCII(name), `"`)
+		quoted[i] = quoted[i][:min(len(quoted[i]), 64)]
+	}
+	w.Header().Set("x-ossian-ignored", strings.Join(quoted, ", "))
+	return nil
+}

@@ -1,0 +1,238 @@
+// Package server answers the HTTP API over the engine: who may ask, what requests
+// mean, how answers and errors look on the wire, and what happens to connections
+// that misbehave. Its users hand it a listener and a host; they need not know
+// routes, formats, deadlines or how a shutdown goes.
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/wire"
+)
+
+// A Config is what an operator may choose. The zero value serves without a key,
+// and answers to the names of this machine only.
+type Config struct {
+	Version        string
+	Keys           []string // one of them is needed; nil = no key
+	AllowedHosts   []string // further names in the Host header; "*" = all. With keys all are allowed
+	AllowedOrigins []string // of pages that may send requests; "*" = all; nil = none
+	StreamInterval int      // tokens per chunk at most, after the first; 0 = 1
+	Seed           *int64   // of requests that bring none; nil = a new one for each
+	ReasoningField wire.ReasoningField
+	Strict         bool          // refuse unknown request fields
+	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
+	AccessLog      bool
+	Limits         *limits.Set // nil = defaults
+
+	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
+	Random func() uint64    // for seeds and ids; nil = the global source
+}
+
+// A Server is an http.Handler.
+type Server struct {
+	cfg     Config
+	lim     *limits.Set
+	host    *host.Host
+	log     *slog.Logger
+	metrics *metrics.Server
+	scraper http.Handler
+	routes  []route
+	keys    [][sha256.Size]byte
+
+	saltSeed maphash.Seed
+	masks    atomic.Pointer[modelMask]
+	buffers  sync.Pool    // *[]byte
+	bodies   atomic.Int64 // bytes
+	load     atomic.Int64 // requests that generate
+	draining atomic.Bool
+}
+
+// New returns a server of the host's model.
+func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server {
+	if cfg.Limits == nil {
+		cfg.Limits = limits.Defaults()
+	}
+	if cfg.StreamInterval < 1 {
+		cfg.StreamInterval = 1
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
+	}
+	s := &Server{cfg: cfg, lim: cfg.Limits, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed()}
+	for _, key := range cfg.Keys {
+		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
+	}
+	s.cfg.Keys = nil // only digests are kept
+	return s
+}
+
+// Serve answers connections until ctx ends. Then nothing new is started, requests
+// that run may end within DrainTimeout, the rest is told that it was cut off, and
+// Serve returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: s.lim.Time(limits.HeaderRead),
+		IdleTimeout:       s.lim.Time(limits.IdleKeepAlive),
+		WriteTimeout:      s.lim.Time(limits.WriteStall), // replies extend it while they are written
+		MaxHeaderBytes:    int(s.lim[limits.HeaderBytes]),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext:       withConn,
+	}
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(s.limit(l)) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	s.drain()
+	rest, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := h.Shutdown(rest); err != nil {
+		_ = h.Close() // idle and hanging connections: everybody has been told
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// drain lets requests end. The listener stays open meanwhile, so that others learn
+// to go elsewhere.
+func (s *Server) drain() {
+	s.draining.Store(true)
+	s.metrics.Ready(false)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	s.log.Info("draining", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
+	if err := s.host.Drain(ctx); err != nil {
+		s.log.Warn("requests were cut off", "error", err)
+	}
+}
+
+// limited accepts connections while there is room for them. Beyond that they wait
+// in the system's queue, which costs nothing here (CON-4).
+type limited struct {
+	net.Listener
+	room    chan struct{}
+	metrics *metrics.Server
+	closing sync.Once
+	closed  chan struct{}
+}
+
+func (s *Server) limit(l net.Listener) *limited {
+	return &limited{Listener: l, room: make(chan struct{}, s.lim[limits.Connections]), metrics: s.metrics, closed: make(chan struct{})}
+}
+
+// Close implements net.Listener.
+func (l *limited) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.room <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	l.metrics.Connections(1)
+	return &counted{Conn: c, l: l}, nil
+}
+
+// A counted connection makes room when it is closed.
+type counted struct {
+	net.Conn
+	l    *limited
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.once.Do(func() {
+		c.l.metrics.Connections(-1)
+		<-c.l.room
+	})
+	return c.Conn.Close()
+}
+
+// rejected counts a request that the engine did not take.
+func (s *Server) rejected(m *host.Model, err error) {
+	switch {
+	case errors.Is(err, engine.ErrQueueFull):
+		s.reject(m, metrics.RejectQueue, limits.Queue)
+	case errors.Is(err, engine.ErrQueueTokens):
+		s.reject(m, metrics.RejectTokens, limits.QueueTokens)
+	case errors.Is(err, engine.ErrDraining) || errors.Is(err, engine.ErrStopped):
+		s.reject(m, metrics.RejectDraining, 0)
+	default:
+		if _, long := errors.AsType[*engine.LimitError](err); long {
+			s.reject(m, metrics.RejectTooLong, 0)
+		}
+	}
+}
+
+// reject counts a request that was not accepted; limit 0 = no limit is to blame.
+func (s *Server) reject(m *host.Model, why metrics.Rejection, limit limits.ID) {
+	if limit != 0 {
+		s.metrics.Refused(limit.String())
+	}
+	if m.Metrics != nil {
+		m.Metrics.Rejected(why)
+	}
+}
+
+// buffer lends an empty buffer; giveBack takes it again unless it has grown large.
+func (s *Server) buffer() *[]byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		*b = (*b)[:0]
+		return b
+	}
+	b := make([]byte, 0, 4<<10)
+	return &b
+}
+
+func (s *Server) giveBack(b *[]byte) {
+	if b != nil && cap(*b) <= 2*writeSize {
+		s.buffers.Put(b)
+	}
+}
+
+// newID returns prefix with 24 random characters.
+func (s *Server) newID(prefix string) string {
+	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	id := append(make([]byte, 0, len(prefix)+24), prefix...)
+	for range 3 {
+		r := s.cfg.Random()
+		for range 8 {
+			id = append(id, letters[r%62])
+			r /= 62
+		}
+	}
+	return string(id)
+}

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/wire"
+)
+
+// An encoder writes the chunks of one API.
+type encoder interface {
+	// begin appends the chunk that opens choice i, if the API has one.
+	begin(dst []byte, i int) []byte
+	// chunk appends d and the ids that came with it; usage is running usage.
+	chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte
+	// end appends the chunk that finishes choice i.
+	end(dst []byte, i int, a *answer, usage *wire.Usage) []byte
+	// usage appends the chunk of the whole request's usage, if it was asked for.
+	usage(dst []byte, u *wire.Usage) []byte
+}
+
+var (
+	errStalled = errors.New("server: the client does not read")
+	errPending = errors.New("server: the client reads too slowly")
+)
+
+// writeSize is how many bytes of a stream are written at once.
+const writeSize = 32 << 10
+
+// A stream sends answers as server-sent events. Its buffer is borrowed while
+// something is being written: between tokens a stream has none.
+type stream struct {
+	j        *job
+	w        *reply
+	enc      encoder
+	interval int  // tokens per chunk at most, after the first
+	running  bool // usage on every chunk
+
+	choices []pending
+	buf     *[]byte
+	total   int // bytes of the arrival being encoded
+	err     error
+}
+
+// pending is what a choice has not sent yet.
+type pending struct {
+	begun bool
+	d     delta
+	since int // tokens since the last chunk
+	sent  bool
+}
+
+func (st *stream) silence() time.Duration { return st.j.s.lim.Time(limits.PingInterval) }
+
+// silent shows that the connection lives, and finds out whether it does (LIF-3).
+func (st *stream) silent() error { return st.write([]byte(wire.Ping)) }
+
+func (st *stream) prepare(i int) {
+	st.buf, st.total = st.j.s.buffer(), 0
+	if p := &st.choices[i]; !p.begun {
+		p.begun = true
+		*st.buf = st.enc.begin(*st.buf, i)
+	}
+}
+
+// token sends what the latest token brought, or keeps it for the interval.
+func (st *stream) token(i int) {
+	a, p := st.j.answers[i], &st.choices[i]
+	p.since++
+	for k := range a.deltas {
+		d := &a.deltas[k]
+		if p.d.field != noField && (p.d.field != d.field || d.field == callName || p.d.call != d.call || len(p.d.text) > writeSize) {
+			st.flush(i)
+		}
+		if p.d.field == noField {
+			p.d = *d
+			continue
+		}
+		p.d.text += d.text
+		p.d.logprobs = append(p.d.logprobs, d.logprobs...)
+	}
+	clear(a.deltas)
+	a.deltas = a.deltas[:0]
+	if p.since >= st.interval || !p.sent || a.done {
+		st.flush(i)
+	}
+}
+
+// flush encodes the pending delta of a choice.
+func (st *stream) flush(i int) {
+	a, p := st.j.answers[i], &st.choices[i]
+	if p.d.field == noField {
+		return
+	}
+	*st.buf = st.enc.chunk(*st.buf, i, &p.d, a.newIDs, st.usage())
+	p.d, p.since, p.sent = delta{}, 0, true
+	if a.newIDs != nil {
+		a.newIDs = a.newIDs[:0]
+	}
+	if len(*st.buf) >= writeSize {
+		st.drain()
+	}
+}
+
+// drain writes the buffer while more of the same arrival is coming.
+func (st *stream) drain() {
+	st.total += len(*st.buf)
+	if st.err == nil && int64(st.total) > st.j.s.lim[limits.PendingOutput] {
+		st.err = errPending
+	}
+	if st.err == nil {
+		st.err = st.write(*st.buf)
+	}
+	*st.buf = (*st.buf)[:0]
+}
+
+func (st *stream) ended(i int) {
+	*st.buf = st.enc.end(*st.buf, i, st.j.answers[i], st.usage())
+}
+
+func (st *stream) sent(int) error {
+	if st.err == nil && len(*st.buf) > 0 {
+		st.err = st.write(*st.buf)
+	}
+	st.j.s.giveBack(st.buf)
+	st.buf = nil
+	return st.err
+}
+
+func (st *stream) finish() error {
+	usage := st.j.usage()
+	buf := st.j.s.buffer()
+	defer st.j.s.giveBack(buf)
+	*buf = append(st.enc.usage(*buf, &usage), wire.Done...)
+	return st.write(*buf)
+}
+
+// usage returns running usage if chunks carry it.
+func (st *stream) usage() *wire.Usage {
+	if !st.running {
+		return nil
+	}
+	u := st.j.usage()
+	return &u
+}
+
+// fail tells the client that the stream ends early. Before the first byte that is
+// an ordinary reply.
+func (st *stream) fail(err error) error {
+	if !st.w.begun || gone(err) {
+		return err
+	}
+	p := st.j.s.problem(st.w, err)
+	_ = st.write(append(wire.AppendErrorEvent(nil, p.body), wire.Done...))
+	return nil
+}
+
+// write sends events, the header first.
+func (st *stream) write(events []byte) error {
+	if !st.w.begun {
+		h := st.w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no")
+		st.w.WriteHeader(http.StatusOK)
+	}
+	if _, err := st.w.Write(events); err != nil {
+		return st.lost(err)
+	}
+	if err := st.w.flush(); err != nil {
+		return st.lost(err)
+	}
+	return nil
+}
+
+// lost says why a client could not be written to.
+func (st *stream) lost(err error) error {
+	if errors.Is(err, errPending) {
+		return err
+	}
+	if timeout(err) {
+		return errStalled
+	}
+	return errGone
+}
+
+// cutReason is why a stream was cut, for the metrics.
+func cutReason(err error) metrics.Cut {
+	switch {
+	case errors.Is(err, errStalled):
+		return metrics.CutStalled
+	case errors.Is(err, errPending):
+		return metrics.CutPending
+	}
+	return metrics.CutGone
+}
