@@ -3,9 +3,9 @@ package chat
 // A Kind says what happens to a message.
 type Kind uint8
 
-// A message is Start, any number of Deltas, End. Turn says that the answer is
-// complete and sampling should stop; Salvage that the model broke its format.
-// Skip accounts for ids that belong to no message.
+// A message is a Start, any number of Deltas and an End. TurnEnd says that the answer
+// is complete and sampling should stop, Salvage that the model broke its format. Skip
+// accounts for ids that belong to no message.
 const (
 	Start Kind = iota
 	Delta

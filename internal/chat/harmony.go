@@ -13,12 +13,11 @@ import (
 // harmony is the format of gpt-oss (harmony.md). Its markers are found by name: the
 // ids of another vocabulary differ.
 type harmony struct {
-	tok                                                 *token.BPE
-	start, end, message, channel, constrain, ret, call_ int32
-	eot                                                 int32 // <|endoftext|>
-	identity                                            string
-	reference                                           bool // schemas exactly as the reference library renders them
-	stops                                               []int32
+	tok      *token.BPE
+	identity string
+	stops    []int32
+
+	start, end, message, channel, constrain, ret, call, eot int32
 }
 
 const chatGPT = "You are ChatGPT, a large language model trained by OpenAI."
@@ -29,14 +28,14 @@ const chatGPT = "You are ChatGPT, a large language model trained by OpenAI."
 func newHarmony(f Facts) *harmony {
 	h := &harmony{tok: f.Tokenizer, identity: chatGPT}
 	for name, id := range map[string]*int32{"start": &h.start, "end": &h.end, "message": &h.message, "channel": &h.channel,
-		"constrain": &h.constrain, "return": &h.ret, "call": &h.call_, "endoftext": &h.eot} {
+		"constrain": &h.constrain, "return": &h.ret, "call": &h.call, "endoftext": &h.eot} {
 		found, ok := f.Tokenizer.ID("<|" + name + "|>")
 		if !ok {
 			return nil
 		}
 		*id = found
 	}
-	h.stops = stops(f, h.ret, h.call_, h.eot)
+	h.stops = stops(f, h.ret, h.call, h.eot)
 	if f.Template == "" {
 		return h
 	}
@@ -119,7 +118,7 @@ func (h *harmony) messages(c *Conversation) ([]message, error) {
 		return nil, err
 	}
 	all := []message{{author: "system", parts: []string{system}}}
-	developer, err := h.developerText(c, first, names)
+	developer, err := developerText(c, first, names)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +253,7 @@ func (h *harmony) write(p *token.Prompt, m *message) {
 	switch {
 	case m.open:
 	case m.recipient != "" && m.author == "assistant":
-		p.Control(h.call_)
+		p.Control(h.call)
 	default:
 		p.Control(h.end)
 	}
@@ -265,7 +264,7 @@ func (h *harmony) write(p *token.Prompt, m *message) {
 func (h *harmony) recorded(c *Conversation, ids []int32) ([]message, bool) {
 	var all []message
 	for at := 0; at < len(ids); {
-		n := slices.IndexFunc(ids[at:], func(id int32) bool { return id == h.end || id == h.ret || id == h.call_ })
+		n := slices.IndexFunc(ids[at:], func(id int32) bool { return id == h.end || id == h.ret || id == h.call })
 		body := slices.Index(ids[at:], h.message)
 		if n < 0 || body < 0 || body > n {
 			return nil, false
@@ -340,7 +339,7 @@ func (h *harmony) systemText(c *Conversation) (string, error) {
 		spaces := slices.SortedFunc(slices.Values(c.Builtins), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
 		var blocks []string
 		for _, n := range spaces {
-			text, err := h.namespaceText(n, nil)
+			text, err := namespaceText(n, nil)
 			if err != nil {
 				return "", generalError("built-in tools %s: %v", n.Name, err)
 			}
@@ -357,13 +356,13 @@ func (h *harmony) systemText(c *Conversation) (string, error) {
 
 // developerText is the first developer message (harmony.md 4), "" if there is none.
 // Turn first holds the instructions, none if it is negative.
-func (h *harmony) developerText(c *Conversation, first int, names *functionNames) (string, error) {
+func developerText(c *Conversation, first int, names *functionNames) (string, error) {
 	var sections []string
 	if first >= 0 {
 		sections = append(sections, "# Instructions\n\n"+c.Turns[first].text())
 	}
 	if tools := c.offered(); len(tools) > 0 {
-		text, err := h.namespaceText(Namespace{Name: "functions", Tools: tools}, names.names)
+		text, err := namespaceText(Namespace{Name: "functions", Tools: tools}, names.names)
 		if err != nil {
 			return "", err
 		}
@@ -380,7 +379,7 @@ func (h *harmony) developerText(c *Conversation, first int, names *functionNames
 }
 
 // namespaceText declares tools (harmony.md 5). names, if there are any, replace theirs.
-func (h *harmony) namespaceText(n Namespace, names []string) (string, error) {
+func namespaceText(n Namespace, names []string) (string, error) {
 	var out strings.Builder
 	out.WriteString("## " + n.Name + "\n\n")
 	if len(n.Tools) == 0 {
@@ -399,10 +398,7 @@ func (h *harmony) namespaceText(n Namespace, names []string) (string, error) {
 			if err != nil {
 				return "", &Error{Turn: -1, Tool: i, Problem: "parameters: " + err.Error()}
 			}
-			if !h.reference {
-				schema = normalise(schema)
-			}
-			out.WriteString("_: " + typeText(schema, ""))
+			out.WriteString("_: " + typeText(normalise(schema), ""))
 		}
 		out.WriteString(") => any;\n\n")
 	}

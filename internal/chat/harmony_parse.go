@@ -56,7 +56,7 @@ func (p *harmonyParser) Push(dst []Event, id int32) []Event {
 		return p.headerMarker(dst, id)
 	case id == h.message && p.state != inContent:
 		return p.messageMarker(dst)
-	case id == h.end || id == h.ret || id == h.call_ || id == h.eot:
+	case id == h.end || id == h.ret || id == h.call || id == h.eot:
 		return p.terminator(dst, id)
 	}
 	return p.w.salvage(dst, rule13)
@@ -229,9 +229,9 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	}
 	part := p.w.part
 	switch {
-	case part == Calling && id != p.h.call_:
+	case part == Calling && id != p.h.call:
 		dst = p.w.salvage(dst, rule14)
-	case id == p.h.call_ && (part.Visible() || part == Reasoning):
+	case id == p.h.call && (part.Visible() || part == Reasoning):
 		dst = p.w.salvage(dst, rule15)
 	}
 	dst = p.w.end(dst, false, false)

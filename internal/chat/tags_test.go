@@ -146,6 +146,7 @@ func TestTemplate(t *testing.T) {
 	}{
 		{"reasoning is open", turns + "{% if add_generation_prompt %}<think>{% endif %}", hi, "<|im_start|>Hi<|im_end|><think>", "a</think>b<|im_end|>", "reasoning[a] content[b] end"},
 		{"reasoning is closed", turns + "<think></think>", hi, "<|im_start|>Hi<|im_end|><think></think>", "a<think>b<|im_end|>", "content[a<think>b] end"},
+		{"tags in the instructions", "<think> and </think>" + turns, hi, "<think> and </think><|im_start|>Hi<|im_end|>", "<think>a</think>b<|im_end|>", "reasoning[a] content[b] end"},
 		{"no clock", turns + "{{ strftime_now('%Y') }}", hi, "", "", ""},
 		{"goes on", turns, open, "<|im_start|>Hi<|im_end|><|im_start|>1, 2,", " 3<|im_end|>", "content[ 3] end"},
 		{"date", turns + "{{ strftime_now('%Y') }}", &chat.Conversation{Now: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}, "2026", "", ""},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -223,22 +222,20 @@ func quoted(s string) []byte {
 
 // Parser begins where the template's prompt ends: some open the reasoning there.
 func (t *template) Parser(c *Conversation) Parser {
-	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{"Hi"}}}, Effort: c.Effort, Now: c.Now, Vars: c.Vars}
-	state := mayThink
+	const user = "\uFDD2" // no template writes it
+	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: c.Effort, Now: c.Now, Vars: c.Vars}
 	if c.Continue {
 		probe.Turns, probe.Continue = append(probe.Turns, c.Turns[len(c.Turns)-1]), true
 	}
-	p := t.tok.Prompt()
-	if t.Render(p, probe) == nil {
-		for _, id := range slices.Backward(p.IDs()) {
-			if id >= 0 && id == t.tags.open {
-				state = thinks
-				break
-			}
-			if id >= 0 && id == t.tags.close {
-				state = thought
-				break
-			}
+	state := mayThink
+	if text, err := t.text(probe); err == nil && t.tags.open >= 0 {
+		tail := text[max(strings.LastIndex(text, user), 0):]
+		opened, closed := strings.LastIndex(tail, "<think>"), strings.LastIndex(tail, "</think>")
+		switch {
+		case opened > closed:
+			state = thinks
+		case closed >= 0:
+			state = thought
 		}
 	}
 	return newTagParser(t.tok, t.tags, t.stops, c, state)
