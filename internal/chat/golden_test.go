@@ -224,8 +224,13 @@ func TestTinyGolden(t *testing.T) {
 	for name, c := range conversations(t, "testdata/tiny/conversations.json") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, want := tok.Decode(render(t, f, tok, c)), string(readFile(t, "testdata/tiny/"+name+".prompt")); got != want {
+			want := string(readFile(t, "testdata/tiny/"+name+".prompt"))
+			ids := render(t, f, tok, c)
+			if got := tok.Decode(ids); got != want {
 				t.Errorf("\ngot  %s\nwant %s", got, want)
+			}
+			if got := sampled(tok, want); !slices.Equal(ids, got) { // the training text is encoded as a whole
+				t.Errorf("ids %v, those of the text %v", ids, got)
 			}
 		})
 	}

@@ -35,8 +35,10 @@ func newTemplate(f Facts) (*template, error) {
 	return &template{tok: f.Tokenizer, tmpl: tmpl, special: f.Special, fence: newFence(f.Tokenizer), tags: findTags(f.Tokenizer), stops: stops(f)}, nil
 }
 
+// Stops implements Format.
 func (t *template) Stops() []int32 { return t.stops }
 
+// Render implements Format.
 func (t *template) Render(p *token.Prompt, c *Conversation) error {
 	text, err := t.text(c)
 	if err != nil {
@@ -82,6 +84,7 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 		return nil, err
 	}
 	vars := jinja.NewDict()
+	vars.Set("documents", nil)
 	switch c.Effort {
 	case "":
 	case "none": // the switch of models that either think or do not
@@ -118,14 +121,14 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 	if len(tools) > 0 {
 		vars.Set("tools", t.fence.value(jinja.NewList(tools...)))
 	}
-	vars.Set("documents", nil)
 	for name, text := range t.special {
 		vars.Set(name, text)
 	}
 	return vars, nil
 }
 
-var roleNames = map[Role]string{System: "system", Developer: "system", User: "user", Assistant: "assistant", ToolRole: "tool"}
+// roleNames are the roles that templates know: for most, a developer is none.
+var roleNames = [...]string{System: "system", Developer: "system", User: "user", Assistant: "assistant", ToolRole: "tool"}
 
 func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 	m := jinja.NewDict()
@@ -220,7 +223,7 @@ func quoted(s string) []byte {
 	return b
 }
 
-// Parser begins where the template's prompt ends: some open the reasoning there.
+// Parser implements Format. It begins where the template's prompt ends: some open the reasoning there.
 func (t *template) Parser(c *Conversation) Parser {
 	const user = "\uFDD2" // no template writes it
 	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: c.Effort, Now: c.Now, Vars: c.Vars}
