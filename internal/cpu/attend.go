@@ -29,10 +29,14 @@ type layerKV struct {
 	k, v cache
 }
 
-// A cache is bfloat16 or float32, the other slice is nil.
+// A cache is bfloat16, float32, or E4M3 codes with a scale for each vector of
+// HeadDim: a function of its own values, which batch invariance needs. The other
+// slices are nil.
 type cache struct {
-	half []uint16
-	full []float32
+	half   []uint16
+	full   []float32
+	codes  []uint8
+	scales []uint8 // [block, kv head, token in block], see kern.ToE4M3
 }
 
 // A tile is n tokens of a row of the batch, one unit of attention per kv head.
@@ -50,13 +54,17 @@ func (d *Device) reserveKV() error {
 	for i := range d.kv {
 		n := d.lim.Blocks[d.groupOf[i]] * d.lim.BlockSize * d.spec.KVDim()
 		for _, c := range []*cache{&d.kv[i].k, &d.kv[i].v} {
-			var err error
-			if d.cfg.KV == tensor.F32 {
+			var err, err2 error
+			switch d.cfg.KV {
+			case tensor.F8_E4M3:
+				c.codes, err = carve[uint8](&d.mem, n)
+				c.scales, err2 = carve[uint8](&d.mem, n/d.spec.HeadDim)
+			case tensor.F32:
 				c.full, err = carve[float32](&d.mem, n)
-			} else {
+			default:
 				c.half, err = carve[uint16](&d.mem, n)
 			}
-			errs = append(errs, err)
+			errs = append(errs, err, err2)
 		}
 	}
 	d.used.KV = d.mem.size - before
@@ -122,11 +130,14 @@ func (d *Device) storeRow(_, i int) {
 }
 
 func (c *cache) put(d *Device, at int, x []float32) {
-	if c.full != nil {
+	switch {
+	case c.codes != nil:
+		c.scales[at/len(x)] = kern.ToE4M3(d.opt.Level, c.codes[at:][:len(x)], x)
+	case c.full != nil:
 		copy(c.full[at:], x)
-		return
+	default:
+		kern.ToBF16(d.opt.Level, c.half[at:][:len(x)], x)
 	}
-	kern.ToBF16(d.opt.Level, c.half[at:][:len(x)], x)
 }
 
 // Attend implements model.Device: models.md 1.2. Queries of one kv head share
@@ -227,12 +238,19 @@ func (d *Device) attendPiece(worker int, t tile, head, split int, out piece) (a,
 	lo, _ := seen(a) // ranges of later tokens begin and end later
 	_, hi := seen(b - 1)
 	d.scoreKeys(w, t, a, b, head, lo, hi)
+	d.gatherScales(w, t, head, lo, hi)
 	for i := a; i < b; i++ {
 		from, to := seen(i)
 		for q := i * g; q < i*g+g; q++ {
 			x := w.scores[q*splitKeys+from-lo:][:to-from]
+			if w.scales != nil {
+				kern.ScaleMul(d.opt.Level, x, x, w.scales[from-lo:][:len(x)], 1)
+			}
 			out.tops[q] = maximum(x)
 			out.sums[q] = kern.ExpSum(d.opt.Level, x, out.tops[q])
+			if w.scales != nil {
+				kern.ScaleMul(d.opt.Level, x, x, w.scales[splitKeys+from-lo:][:len(x)], 1)
+			}
 		}
 	}
 	// The values that all tokens see are read once for all. A token's own come
@@ -255,8 +273,25 @@ func (d *Device) attendPiece(worker int, t tile, head, split int, out piece) (a,
 	return a, b
 }
 
+// gatherScales fills w.scales for the keys and values lo..hi-1, if they have scales.
+func (d *Device) gatherScales(w *scratch, t tile, head, lo, hi int) {
+	if w.scales == nil {
+		return
+	}
+	bs, kv := d.lim.BlockSize, &d.kv[d.op.layer]
+	for j := lo; j < hi; {
+		run := min(bs-j%bs, hi-j)
+		at := d.place(d.table(t.first), j)/d.spec.HeadDim + head*bs
+		for i := range run {
+			w.scales[j-lo+i] = kern.Scale(kv.k.scales[at+i])
+			w.scales[splitKeys+j-lo+i] = kern.Scale(kv.v.scales[at+i])
+		}
+		j += run
+	}
+}
+
 // scoreKeys fills w.scores, [queries, splitKeys], for the tokens a..b-1 and the
-// keys lo..hi-1, also where a token does not see the key.
+// keys lo..hi-1, also where a token does not see the key; scales are left out.
 func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 	n, g := d.spec.HeadDim, d.group()
 	scale := float32(1 / math.Sqrt(float64(n)))
@@ -270,9 +305,12 @@ func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 	for j := lo; j < hi; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, hi-j)
 		at, dst := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
-		if keys.full != nil {
+		switch {
+		case keys.codes != nil:
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.codes[at:], n, run)
+		case keys.full != nil:
 			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.full[at:], n, run)
-		} else {
+		default:
 			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.half[at:], n, run)
 		}
 		j += run
@@ -280,16 +318,19 @@ func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 }
 
 // weighValues adds the values from..to-1 to the queries of the tokens a..b-1;
-// w.scores begin at key lo.
+// w.scores, which the scales have multiplied, begin at key lo.
 func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, out piece) {
 	n, g := d.spec.HeadDim, d.group()
 	acc, values := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v
 	for j := from; j < to; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
 		at, p := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
-		if values.full != nil {
+		switch {
+		case values.codes != nil:
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.codes[at:], n, run)
+		case values.full != nil:
 			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.full[at:], n, run)
-		} else {
+		default:
 			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.half[at:], n, run)
 		}
 		j += run

@@ -114,3 +114,57 @@ func benchBatch(s *model.Spec, lim model.Limits, rows, tokens, start int) *runne
 	}
 	return batch
 }
+
+// BenchmarkAttend is the attention of one layer for one token of a long context.
+// Layers take turns, as in a model, so that keys and values come from memory.
+func BenchmarkAttend(b *testing.B) {
+	for _, name := range []string{"gpt-oss", "dense"} {
+		for _, ctx := range []int{1 << 10, 8 << 10, 32 << 10} {
+			for _, kv := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
+				b.Run(fmt.Sprintf("%s/%dk/%v", name, ctx>>10, kv), func(b *testing.B) { benchAttend(b, *benchSpecs()[name], ctx, kv) })
+			}
+		}
+	}
+}
+
+func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
+	s.Layers, s.Windows, s.MaxLen = 8, make([]int, 8), ctx
+	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: ctx, BlockSize: 32, Blocks: []int{ctx / 32}}
+	d, err := New(&s, lim, Config{KV: kv})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	rng := rand.New(rand.NewPCG(1, 1))
+	x := make([]float32, s.HeadDim)
+	for i := range d.kv {
+		for _, c := range []*cache{&d.kv[i].k, &d.kv[i].v} {
+			for at := 0; at < ctx*s.KVDim(); at += s.HeadDim {
+				for k := range x {
+					x[k] = rng.Float32() - 0.5
+				}
+				c.put(d, at, x)
+			}
+		}
+	}
+	q, err := d.Alloc(1, s.QDim())
+	if err != nil {
+		b.Fatal(err)
+	}
+	dst, err := d.Alloc(1, s.QDim())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range at(q).x {
+		at(q).x[i] = rng.Float32() - 0.5
+	}
+	if err := d.Begin(benchBatch(&s, lim, 1, 1, ctx-1)); err != nil {
+		b.Fatal(err)
+	}
+	at(q).wrote(1)
+	layer := 0
+	for b.Loop() {
+		d.Attend(dst, q, layer, nil)
+		layer = (layer + 1) % s.Layers
+	}
+}

@@ -27,7 +27,7 @@ import (
 type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
 	ISA     string       // instruction set: "go", "avx2", "avx512"; "" = the best that the machine has
-	KV      tensor.DType // type of cached keys and values, BF16 or F32; Invalid = BF16
+	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
 	// the arithmetic and no bytes; 0 = 8 for MXFP4, 16 for all other types.
 	Activations int
@@ -55,8 +55,8 @@ func (c Config) resolve() (Config, kern.Options, error) {
 	if c.KV == tensor.Invalid {
 		c.KV = tensor.BF16
 	}
-	if c.KV != tensor.BF16 && c.KV != tensor.F32 {
-		return c, opt, fmt.Errorf("cpu: keys and values as %v, BF16 or F32 expected", c.KV)
+	if c.KV != tensor.BF16 && c.KV != tensor.F32 && c.KV != tensor.F8_E4M3 {
+		return c, opt, fmt.Errorf("cpu: keys and values as %v; BF16, F32 or F8_E4M3 expected", c.KV)
 	}
 	if c.Activations != 0 && c.Activations != 8 && c.Activations != 16 {
 		return c, opt, fmt.Errorf("cpu: activations in %d bits, 8 or 16 expected (0 = by the type of the weights)", c.Activations)
@@ -106,6 +106,7 @@ type Device struct {
 type scratch struct {
 	queries []float32 // [tile queries, HeadDim] scaled
 	scores  []float32 // [tile queries, splitKeys]
+	scales  []float32 // [2, splitKeys] of keys, of values; nil if they have none
 	pieces  []float32 // [2] pieces of a tile: those merged so far, the newest
 	history []int32   // [MaxLen]
 	sampler sample.Sampler
@@ -221,11 +222,14 @@ func (d *Device) reserve() error {
 	d.workers = make([]scratch, d.cfg.Threads)
 	for i := range d.workers {
 		w := &d.workers[i]
-		var errs [4]error
+		var errs [5]error
 		w.queries, errs[0] = carve[float32](&d.mem, queries*s.HeadDim)
 		w.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
 		w.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
 		w.history, errs[3] = carve[int32](&d.mem, d.lim.MaxLen)
+		if d.cfg.KV == tensor.F8_E4M3 {
+			w.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
+		}
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}

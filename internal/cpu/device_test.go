@@ -61,11 +61,8 @@ func TestDevice(t *testing.T) {
 		models[family] = devicetest.Model{Spec: s, Params: params}
 	}
 	for _, isa := range someLevels() {
-		for _, exact := range []bool{false, true} {
-			kv := tensor.BF16 // the two settings meet in no operation: test two of four pairs
-			if exact {
-				kv = tensor.F32
-			}
+		for _, kv := range []tensor.DType{tensor.BF16, tensor.F32, tensor.F8_E4M3} {
+			exact := kv == tensor.F32 // the two settings meet in no operation: test three of six pairs
 			t.Run(fmt.Sprintf("%s/exact=%v/kv=%v", isa, exact, kv), func(t *testing.T) {
 				t.Parallel()
 				cfg := Config{Threads: 1, ISA: isa, Exact: exact, KV: kv}

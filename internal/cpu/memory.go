@@ -14,7 +14,7 @@ type arena struct {
 }
 
 // carve returns n zeroed elements that live until close, nil from a dry arena.
-func carve[E float32 | uint16 | int32](a *arena, n int) ([]E, error) {
+func carve[E float32 | uint16 | uint8 | int32](a *arena, n int) ([]E, error) {
 	if n == 0 {
 		return nil, nil
 	}

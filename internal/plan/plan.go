@@ -194,7 +194,13 @@ func (m *Model) KVBytes() []int64 {
 }
 
 // layerKV returns the bytes of one token's keys and values in one layer.
-func (m *Model) layerKV() int64 { return 2 * int64(m.KV.RowBytes(m.Spec.KVDim())) }
+func (m *Model) layerKV() int64 {
+	bytes := m.KV.RowBytes(m.Spec.KVDim())
+	if m.KV == tensor.F8_E4M3 {
+		bytes += m.Spec.KVHeads // the scale of each vector
+	}
+	return 2 * int64(bytes)
+}
 
 // A Phase is a part of a step that is bound by one thing: reading or computing.
 type Phase struct {

@@ -103,6 +103,11 @@ func TestModelCounts(t *testing.T) {
 			if far-near != 1000*c.kv {
 				t.Errorf("1000 more tokens of context cost %d bytes, expected %d", far-near, 1000*c.kv)
 			}
+			m.KV = tensor.F8_E4M3
+			dim := int64(c.spec.HeadDim)
+			if got, want := m.KVBytes()[0], c.kv/2*(dim+1)/dim; got != want { // a byte of scale for each vector
+				t.Errorf("%d KV bytes per token in full layers as E4M3, expected %d", got, want)
+			}
 		})
 	}
 }

@@ -39,8 +39,8 @@ func (s Subject) attendCase(t *testing.T, b *bench) {
 	lengths := []int{9, 70, 270}
 	a := &attendOracle{b: b}
 	for _, n := range lengths {
-		a.k = append(a.k, s.cached(b.normal(n*sp.KVDim(), 1)))
-		a.v = append(a.v, s.cached(b.normal(n*sp.KVDim(), 1)))
+		a.k = append(a.k, s.cached(b.normal(n*sp.KVDim(), 1), sp.HeadDim))
+		a.v = append(a.v, s.cached(b.normal(n*sp.KVDim(), 1), sp.HeadDim))
 	}
 	var sinks model.Weight
 	if sp.Sinks {
@@ -91,11 +91,23 @@ func uneven(b *bench, lay *layout, lengths []int, step int) (spans []span) {
 	return spans
 }
 
-// cached rounds x to what the device keeps.
-func (s Subject) cached(x []float32) []float32 {
-	if s.KV == tensor.BF16 {
+// cached rounds vectors of dim elements to what the device keeps.
+func (s Subject) cached(x []float32, dim int) []float32 {
+	switch s.KV {
+	case tensor.BF16:
 		for i, v := range x {
 			x[i] = tensor.BF16ToFloat(tensor.ToBF16(v))
+		}
+	case tensor.F8_E4M3:
+		for v := range slices.Chunk(x, dim) {
+			top := 0.0
+			for _, e := range v {
+				top = max(top, math.Abs(float64(e)))
+			}
+			scale := math.Ldexp(1, math.Ilogb(top)-7)
+			for i, e := range v {
+				v[i] = float32(float64(tensor.E4M3ToFloat(tensor.ToE4M3(float32(float64(e)/scale)))) * scale)
+			}
 		}
 	}
 	return x

@@ -30,8 +30,10 @@ type Subject struct {
 	Twins []func(t *testing.T, s *model.Spec, l model.Limits) Device
 	// Models are small whole models, of every family; modeltest makes some.
 	Models []Model
-	Int8   bool         // quantised matrices multiply with int8 activations
-	KV     tensor.DType // type of cached keys and values
+	Int8   bool // quantised matrices multiply with int8 activations
+	// KV is the type of cached keys and values. With F8_E4M3 each vector of a head has
+	// a scale, the power of two that brings its largest magnitude to [128, 256).
+	KV tensor.DType
 }
 
 // A Model is a Spec with its parameters.
