@@ -37,7 +37,7 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.threads, "threads", 0, "compute with `N` threads; 0 = all")
 	f.IntVar(&o.maxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
-	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16 or f32")
+	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
 	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4, else 16")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
@@ -54,8 +54,10 @@ func (o *loadOptions) device() (cpu.Config, error) {
 		c.KV = tensor.BF16
 	case "f32", "float32":
 		c.KV = tensor.F32
+	case "fp8", "fp8_e4m3":
+		c.KV = tensor.F8_E4M3
 	default:
-		return c, fmt.Errorf("--kv-cache-dtype %q: auto, bf16 or f32 expected", o.kv)
+		return c, fmt.Errorf("--kv-cache-dtype %q: auto, bf16, f32 or fp8 expected", o.kv)
 	}
 	return c, nil
 }
