@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"ossian/internal/chat"
 	"ossian/internal/engine"
@@ -216,9 +217,16 @@ func (a *answer) visible(e *chat.Event) {
 			return
 		}
 	}
-	n, total := 0, before+len(p.text) // as many pieces as cannot be part of a stop string
-	for held := a.stop.held(); n < len(a.held) && total-len(a.held[n].text) >= held; n++ {
-		total -= len(a.held[n].text)
+	// What cannot be part of a stop string is out, whole characters at a time.
+	n, rest, held := 0, before+len(p.text), a.stop.held()
+	for i := range a.held {
+		size := len(a.held[i].text)
+		if rest -= size; rest < held {
+			break
+		}
+		if size > 0 {
+			n = i + 1
+		}
 	}
 	a.release(n)
 }
@@ -299,7 +307,9 @@ type raw struct {
 	hide   bool    // control tokens, skip_special_tokens
 	stops  []int32 // always hidden
 	pushed int
-	owed   int // hidden ids that no event accounts for
+	owed   int    // hidden ids that no event accounts for
+	bytes  string // of tokens whose last character is not complete
+	text   string // the same, what is complete of it
 }
 
 // Push implements chat.Parser.
@@ -309,14 +319,29 @@ func (r *raw) Push(dst []chat.Event, id int32) []chat.Event {
 		r.owed++
 		return dst
 	}
-	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Push(id), Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1 + r.owed}
+	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1 + r.owed}
 	r.owed = 0
+	r.bytes, r.text = r.bytes+e.Bytes, r.text+r.detok.Push(id)
+	if !unfinished(r.bytes) {
+		e.Text = r.text
+		r.bytes, r.text = "", ""
+	}
 	return append(dst, e)
+}
+
+// unfinished reports whether more bytes may complete a character at the end of s.
+func unfinished(s string) bool {
+	for n := 1; n <= min(len(s), utf8.UTFMax-1); n++ {
+		if tail := s[len(s)-n:]; utf8.RuneStart(tail[0]) {
+			return !utf8.FullRuneInString(tail)
+		}
+	}
+	return false
 }
 
 // Close implements chat.Parser.
 func (r *raw) Close(dst []chat.Event) []chat.Event {
-	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Flush(), Token: max(r.pushed-1, 0), Count: r.owed})
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.text + r.detok.Flush(), Token: max(r.pushed-1, 0), Count: r.owed})
 }
 
 // A choice collects the deltas of an answer that is not streamed.

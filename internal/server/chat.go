@@ -259,10 +259,10 @@ type chatEncoder struct {
 	call      wire.CallDelta
 }
 
-func (e *chatEncoder) begin(dst []byte, i int) []byte {
+func (e *chatEncoder) begin(dst []byte, i int, usage *wire.Usage) []byte {
 	e.d = wire.Delta{Index: i, Role: true, PromptIDs: e.promptIDs}
 	e.promptIDs = nil
-	return e.stream.Append(dst, &e.d, &wire.Usage{})
+	return e.stream.Append(dst, &e.d, usage)
 }
 
 func (e *chatEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte {

@@ -76,7 +76,7 @@ type textEncoder struct {
 	c         wire.CompletionChoice
 }
 
-func (e *textEncoder) begin(dst []byte, _ int) []byte { return dst }
+func (e *textEncoder) begin(dst []byte, _ int, _ *wire.Usage) []byte { return dst }
 
 func (e *textEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte {
 	e.c = wire.CompletionChoice{Text: d.text, TokenIDs: ids, PromptIDs: e.prompt(i), Logprobs: e.lists(i, d.logprobs)}

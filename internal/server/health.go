@@ -38,7 +38,6 @@ func (s *Server) ready(w *reply, r *http.Request) error {
 			err = m.Engine.Ready(ctx)
 		}
 	}
-	s.metrics.Ready(err == nil)
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Length", "0")
@@ -63,6 +62,8 @@ func (s *Server) loadNow(w *reply, _ *http.Request) error {
 
 // scrape answers /metrics.
 func (s *Server) scrape(w *reply, r *http.Request) error {
+	m, err := s.host.Find("")
+	s.metrics.Ready(err == nil && !s.draining.Load() && m.Engine.Health().State == engine.Running)
 	s.scraper.ServeHTTP(w, r)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // An encoder writes the chunks of one API.
 type encoder interface {
 	// begin appends the chunk that opens choice i, if the API has one.
-	begin(dst []byte, i int) []byte
+	begin(dst []byte, i int, usage *wire.Usage) []byte
 	// chunk appends d and the ids that came with it; usage is running usage.
 	chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte
 	// end appends the chunk that finishes choice i.
@@ -62,7 +62,7 @@ func (st *stream) prepare(i int) {
 	st.buf, st.total = st.j.s.buffer(), 0
 	if p := &st.choices[i]; !p.begun {
 		p.begun = true
-		*st.buf = st.enc.begin(*st.buf, i)
+		*st.buf = st.enc.begin(*st.buf, i, st.usage())
 	}
 }
 

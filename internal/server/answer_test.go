@@ -1,0 +1,311 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/sample"
+	"ossian/internal/sched"
+	"ossian/internal/wire"
+)
+
+func TestStopper(t *testing.T) {
+	for _, c := range []struct {
+		stops       []string
+		text, found string
+		at, held    int // held: behind the whole text, where nothing is found
+	}{
+		{stops: []string{"abc"}, text: "xxabcx", found: "abc", at: 5},
+		{stops: []string{"aab"}, text: "aaab", found: "aab", at: 4},
+		{stops: []string{"bc", "abc"}, text: "abc", found: "abc", at: 3}, // of two that end together the longer
+		{stops: []string{"abcd", "bc"}, text: "abcd", found: "bc", at: 3},
+		{stops: []string{"abab"}, text: "abaabab", found: "abab", at: 7},
+		{stops: []string{"abc", "c!"}, text: "xxab", held: 2},
+		{stops: []string{"aaaa"}, text: "baaa", held: 3},
+		{stops: []string{"é!"}, text: "caf\u00e9", held: 2},
+		{text: "abc"},
+	} {
+		s := newStopper(c.stops)
+		found, at := "", 0
+		for i := 0; i < len(c.text) && found == ""; i++ {
+			found, at = s.push(c.text[i]), i+1
+		}
+		if found != c.found || found != "" && at != c.at || found == "" && s.held() != c.held {
+			t.Errorf("%q in %q: found %q at %d, held %d", c.stops, c.text, found, at, s.held())
+		}
+	}
+}
+
+// FuzzStopper compares with a search from scratch after every byte.
+func FuzzStopper(f *testing.F) {
+	f.Add("aab", "ab", "aaabab")
+	f.Add("abab", "b", "ababab")
+	f.Fuzz(func(t *testing.T, a, b, text string) {
+		if len(a) == 0 || len(b) == 0 || len(a)+len(b) > 512 || len(text) > 1000 {
+			return
+		}
+		stops := []string{a, b}
+		s := newStopper(stops)
+		for i := range len(text) {
+			want, held := "", 0
+			for _, stop := range stops {
+				if strings.HasSuffix(text[:i+1], stop) && len(stop) > len(want) {
+					want = stop
+				}
+				for n := 1; n < len(stop); n++ {
+					if strings.HasSuffix(text[:i+1], stop[:n]) {
+						held = max(held, n)
+					}
+				}
+			}
+			if got := s.push(text[i]); got != want || s.held() != held {
+				t.Fatalf("%q after %q: found %q, held %d; want %q, %d", stops, text[:i+1], got, s.held(), want, held)
+			}
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	all := []piece{{"ab", "ab", 0}, {"", "\xf0\x9f", 1}, {"🌍c", "\x8c\x8dc", 2}, {"d", "d", 3}}
+	for keep, want := range map[int]string{0: "", 1: "a", 2: "ab", 6: "ab🌍", 7: "ab🌍c", 8: "ab🌍cd"} {
+		text, raw := "", ""
+		for _, p := range cut(slices.Clone(all), keep) {
+			text += p.text
+			raw += p.bytes
+		}
+		if text != want || raw != want {
+			t.Errorf("cut at %d: text %q, bytes %q, want %q", keep, text, raw, want)
+		}
+	}
+}
+
+// A play is a random answer: what a model says and what was asked for.
+type play struct {
+	ids      []int32
+	stops    []string
+	finish   sched.Finish
+	tools    bool
+	oneCall  bool
+	hidden   bool
+	raw      bool
+	minimum  int
+	interval int
+}
+
+func randomPlay(rng *rand.Rand, f chat.Format) play {
+	pieces := []string{"Hello", " wörld", " 🌍", "\n", "STOP", "ST", "O", "P", "<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|start|>assistant",
+		"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>", `{"city":`, `"Paris"}`, "<|call|>", "日本", "é", " the", "<|channel|>commentary<|message|>"}
+	p := play{finish: sched.FinishLength, tools: rng.IntN(2) == 0, oneCall: rng.IntN(4) == 0, hidden: rng.IntN(4) == 0, raw: rng.IntN(4) == 0, interval: 1 + rng.IntN(6)}
+	if rng.IntN(2) == 0 {
+		p.ids = said("<|channel|>final<|message|>")
+	}
+	for range rng.IntN(20) {
+		if rng.IntN(10) == 0 {
+			p.ids = append(p.ids, rng.Int32N(199_998)) // may be half a character
+			continue
+		}
+		p.ids = append(p.ids, said(pieces[rng.IntN(len(pieces))])...)
+	}
+	for i, id := range p.ids {
+		if slices.Contains(f.Stops(), id) {
+			p.ids, p.finish = p.ids[:i+1], sched.FinishStop
+			break
+		}
+	}
+	if rng.IntN(2) == 0 {
+		p.stops = [][]string{{"STOP"}, {"ö", "STOP"}, {"P\n", "🌍"}, {"aa", "日"}}[rng.IntN(4)]
+		p.minimum = rng.IntN(4)
+	}
+	return p
+}
+
+func (p *play) answer(f chat.Format) *answer {
+	tok := harmony()
+	pl := &plan{tok: tok, stops: f.Stops(), minTokens: p.minimum, showReasoning: !p.hidden, oneCall: p.oneCall, logprobs: true, top: 1, keepIDs: true, salvaged: func(string) {}}
+	c := &chat.Conversation{}
+	if p.tools {
+		c.Tools = []chat.Tool{{Name: "get_weather"}}
+	}
+	a := &answer{plan: pl, parser: f.Parser(c), stop: newStopper(p.stops)}
+	if p.raw {
+		a.parser = &raw{tok: tok, detok: tok.Detok(), hide: true, stops: f.Stops()}
+	}
+	return a
+}
+
+// outcome is what a client has in the end.
+type outcome struct {
+	Content, Reasoning string
+	Calls              []wire.ToolCall
+	Logprobs           []wire.TokenLogprob
+	IDs                []int32
+	Finish             string
+	Stop               wire.StopReason
+	Tokens, Reasoned   int
+}
+
+// whole plays p without streaming.
+func (p *play) whole(f chat.Format) outcome {
+	a := p.answer(f)
+	var c choice
+	for i := range p.ids {
+		a.push(&engine.Token{ID: p.ids[i], Logprobs: []sample.Logprob{{ID: p.ids[i]}, {ID: 1, Logprob: -1}}})
+	}
+	a.close(p.finish)
+	for i := range a.deltas {
+		c.add(&a.deltas[i])
+	}
+	for i := range c.calls {
+		c.calls[i].Arguments = c.arguments[i].String()
+	}
+	return outcome{c.content.String(), c.reasoning.String(), c.calls, c.logprobs, a.newIDs, a.finish, a.reason, a.tokens, a.reasoned}
+}
+
+// A recorder is an encoder that keeps what it is given.
+type recorder struct {
+	out  outcome
+	last field
+	fail func(string)
+}
+
+func (r *recorder) begin(dst []byte, _ int, _ *wire.Usage) []byte { return dst }
+
+func (r *recorder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usage) []byte {
+	if d.text == "" || !utf8.ValidString(d.text) {
+		r.fail(fmt.Sprintf("delta with text %q", d.text))
+	}
+	switch d.field {
+	case content:
+		r.out.Content += d.text
+	case reasoning:
+		r.out.Reasoning += d.text
+	case callName:
+		r.out.Calls = append(r.out.Calls, wire.ToolCall{Name: d.text})
+	case callArguments:
+		r.out.Calls[d.call].Arguments += d.text
+	}
+	r.out.Logprobs = append(r.out.Logprobs, d.logprobs...)
+	r.out.IDs = append(r.out.IDs, ids...)
+	return dst
+}
+
+func (r *recorder) end(dst []byte, _ int, a *answer, _ *wire.Usage) []byte {
+	r.out.IDs = append(r.out.IDs, a.newIDs...)
+	r.out.Finish, r.out.Stop, r.out.Tokens, r.out.Reasoned = a.finish, a.reason, a.tokens, a.reasoned
+	return dst
+}
+
+func (r *recorder) usage(dst []byte, _ *wire.Usage) []byte { return dst }
+
+// streamed plays p as a stream whose tokens arrive in random batches.
+func (p *play) streamed(t *testing.T, f chat.Format, rng *rand.Rand) outcome {
+	a := p.answer(f)
+	rec := &recorder{fail: func(s string) { t.Error(s) }}
+	st := &stream{j: &job{s: &Server{}, answers: []*answer{a}}, enc: rec, interval: p.interval, choices: make([]pending, 1)}
+	for ids := p.ids; len(ids) > 0 && !a.done; {
+		n := 1 + rng.IntN(len(ids))
+		st.prepare(0)
+		for i := range ids[:n] {
+			a.push(&engine.Token{ID: ids[i], Logprobs: []sample.Logprob{{ID: ids[i]}, {ID: 1, Logprob: -1}}})
+			st.token(0)
+			if a.done {
+				st.ended(0)
+				break
+			}
+		}
+		if err := st.sent(0); err != nil {
+			t.Fatal(err)
+		}
+		ids = ids[n:]
+	}
+	if !a.done {
+		st.prepare(0)
+		a.close(p.finish)
+		st.token(0)
+		st.ended(0)
+	}
+	return rec.out
+}
+
+// TestLIF4 plays random answers streamed and whole: the client has the same, token
+// counts are those of the ids, and log probabilities spell the content.
+func TestLIF4(t *testing.T) {
+	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 100_000
+	if testing.Short() {
+		cases = 5_000
+	}
+	stopped := 0
+	for i := range cases {
+		rng := rand.New(rand.NewPCG(uint64(i), 4))
+		p := randomPlay(rng, f)
+		want, got := p.whole(f), p.streamed(t, f, rng)
+		if len(want.IDs) == 0 {
+			want.IDs = nil
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("case %d, %+v\n%q\nstreamed %+v\nwhole    %+v", i, p, harmony().Decode(p.ids), got, want)
+		}
+		spelled := ""
+		for _, l := range got.Logprobs {
+			spelled += l.Bytes
+		}
+		if utf8.ValidString(spelled) && spelled != got.Content && !strings.ContainsRune(got.Content, utf8.RuneError) {
+			t.Fatalf("case %d: log probabilities spell %q, content is %q\n%q", i, spelled, got.Content, harmony().Decode(p.ids))
+		}
+		if got.Tokens > len(p.ids) || got.Tokens != len(got.IDs) || got.Reasoned > got.Tokens {
+			t.Fatalf("case %d: %d tokens, %d reasoning, %d ids of %d", i, got.Tokens, got.Reasoned, len(got.IDs), len(p.ids))
+		}
+		if got.Stop.Text != "" {
+			stopped++
+			if strings.Contains(got.Content, got.Stop.Text) && p.minimum == 0 {
+				t.Fatalf("case %d: content %q has %q", i, got.Content, got.Stop.Text)
+			}
+		}
+	}
+	if stopped < cases/50 {
+		t.Errorf("only %d of %d cases met a stop string", stopped, cases)
+	}
+}
+
+// FuzzBodies: no body makes the server fail, and every reply is JSON or a stream.
+func FuzzBodies(f *testing.F) {
+	for _, c := range transcripts {
+		f.Add(c.path, c.body)
+	}
+	f.Add("/v1/chat/completions", `{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]},{"role":"tool","tool_call_id":"a","content":"x"}],"tools":[]}`)
+	f.Add("/v1/completions", `{"prompt":[""],"n":8,"bad_words":["a"," b c"],"min_tokens":3,"logit_bias":{"5":-100}}`)
+	var g *rig
+	f.Fuzz(func(t *testing.T, path, body string) {
+		if !slices.Contains([]string{"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}, path) {
+			path = "/v1/chat/completions"
+		}
+		u := setup{reply: hello}
+		u.info.MaxLen = 256
+		g = start(t, u)
+		r := g.post(path, body)
+		if r.status >= 500 {
+			t.Fatalf("%s %q: %d %s", path, body, r.status, r.body)
+		}
+		if strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
+			if !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
+				t.Fatalf("%s %q: stream ends with %q", path, body, r.body[max(0, len(r.body)-100):])
+			}
+			return
+		}
+		if !json.Valid([]byte(r.body)) {
+			t.Fatalf("%s %q: %d %q", path, body, r.status, r.body)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/limits"
+	"ossian/internal/sched"
+	"ossian/internal/token"
+)
+
+// A failure is the body of an error, with nulls as "".
+type failure struct {
+	Error *struct {
+		Message, Type string
+		Param, Code   *string
+	}
+}
+
+// wantError checks an error reply of the form that typed clients read.
+func wantError(t *testing.T, r got, status int, kind, code, param string) {
+	t.Helper()
+	var f failure
+	if err := json.Unmarshal([]byte(r.body), &f); err != nil || f.Error == nil {
+		t.Fatalf("status %d, body %q: %v", r.status, r.body, err)
+	}
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	e := f.Error
+	if r.status != status || e.Type != kind || text(e.Code) != code || text(e.Param) != param || e.Message == "" {
+		t.Errorf("got %d %s %s param %q (%s), want %d %s %s param %q", r.status, e.Type, text(e.Code), text(e.Param), e.Message, status, kind, code, param)
+	}
+	if ct := r.header.Get("Content-Type"); ct != "application/json" {
+		t.Errorf("Content-Type %q", ct)
+	}
+	if again := r.header.Get("Retry-After"); (again != "") != (status == 429 || status == 503) {
+		t.Errorf("Retry-After %q with status %d", again, status)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.RequestBody: 4096}})
+	const bad, chatPath, textPath = "invalid_request_error", "/v1/chat/completions", "/v1/completions"
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+		code, param              string
+	}{
+		{"no such route", "GET", "/v1/embeddings", "", 404, "not_found", ""},
+		{"responses", "POST", "/v1/responses", "{}", 404, "not_found", ""},
+		{"route with a slash", "POST", "/v1/chat/completions/", "{}", 404, "not_found", ""},
+		{"doubled slash", "GET", "//health", "", 404, "not_found", ""},
+		{"model of no name", "GET", "/v1/models/", "", 404, "not_found", ""},
+		{"method", "GET", chatPath, "", 405, "method_not_allowed", ""},
+		{"method of health", "DELETE", "/health", "", 405, "method_not_allowed", ""},
+		{"options without CORS", "OPTIONS", chatPath, "", 405, "method_not_allowed", ""},
+		{"unknown model", "GET", "/v1/models/x/y", "", 404, "model_not_found", "model"},
+		{"not JSON", "POST", chatPath, `{"model":`, 400, "invalid_json", ""},
+		{"empty", "POST", chatPath, ``, 400, "invalid_json", ""},
+		{"too large", "POST", chatPath, `{` + hi + `,"user":"` + strings.Repeat("x", 4096) + `"}`, 413, "request_too_large", ""},
+		{"no messages", "POST", chatPath, `{}`, 400, "missing_required_parameter", "messages"},
+		{"wrong type", "POST", chatPath, `{"messages":[{"role":"user","content":7}]}`, 400, "invalid_type", "messages[0].content"},
+		{"model", "POST", chatPath, `{"model":"gpt-5",` + hi + `}`, 404, "model_not_found", "model"},
+		{"temperature", "POST", chatPath, `{` + hi + `,"temperature":3}`, 400, "invalid_value", "temperature"},
+		{"answer to no call", "POST", chatPath, `{"messages":[{"role":"tool","content":"x","tool_call_id":"c"}]}`, 400, "invalid_value", "messages[0]"},
+		{"bias outside the vocabulary", "POST", chatPath, `{` + hi + `,"logit_bias":{"300000":1}}`, 400, "invalid_value", "logit_bias.300000"},
+		{"stop id outside the vocabulary", "POST", chatPath, `{` + hi + `,"stop_token_ids":[1,201088]}`, 400, "invalid_value", "stop_token_ids[1]"},
+		{"allowed id without a meaning", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[201000]}`, 400, "invalid_value", "allowed_token_ids"},
+		{"nothing may come next", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[200002],"min_tokens":3}`, 400, "invalid_value", ""},
+		{"required", "POST", chatPath, `{` + hi + `,` + tools + `,"tool_choice":"required"}`, 400, "unsupported_parameter", "tool_choice"},
+		{"named", "POST", chatPath, `{` + hi + `,` + tools + `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}}`, 400, "unsupported_parameter", "tool_choice"},
+		{"allowed_tools", "POST", chatPath, `{` + hi + `,` + tools + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"get_weather"}}]}}}`, 400, "unsupported_parameter", "tool_choice"},
+		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_parameter", "tools[0].type"},
+		{"json_object", "POST", chatPath, `{` + hi + `,"response_format":{"type":"json_object"}}`, 400, "unsupported_parameter", "response_format.type"},
+		{"structured", "POST", textPath, `{"prompt":"x","structured_outputs":{"regex":"a"}}`, 400, "unsupported_parameter", "structured_outputs"},
+		{"thinking budget", "POST", chatPath, `{` + hi + `,"thinking_token_budget":5}`, 400, "unsupported_parameter", "thinking_token_budget"},
+		{"too long", "POST", textPath, `{"prompt":[` + strings.Repeat("1,", 1300) + `1],"truncate_prompt_tokens":null,"max_tokens":7}`, 400, "context_length_exceeded", ""},
+		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
+		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},
+		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2}`, 400, "unsupported_parameter", "best_of"},
+		{"echo with logprobs", "POST", textPath, `{"prompt":"x","echo":true,"logprobs":1}`, 400, "unsupported_parameter", "echo"},
+		{"detokenize", "POST", "/detokenize", `{"tokens":[-1]}`, 400, "invalid_value", "tokens[0]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := g
+			if c.name == "too long" {
+				small := setup{reply: hello}
+				small.info.MaxLen = 1024
+				g = start(t, small)
+			}
+			r := g.do(c.method, c.path, c.body)
+			wantError(t, r, c.status, bad, c.code, c.param)
+			if c.status == 405 && r.header.Get("Allow") == "" {
+				t.Error("405 without Allow")
+			}
+			if c.name == "too long" && !(strings.Contains(r.body, "1301") && strings.Contains(r.body, "1024") && strings.Contains(r.body, " 7 ")) {
+				t.Errorf("counts are missing: %s", r.body)
+			}
+		})
+	}
+	r := g.do("POST", chatPath, `{`+hi+`}`, "Content-Type", "text/plain")
+	wantError(t, r, 415, bad, "unsupported_media_type", "")
+	r = g.do("POST", chatPath, `{`+hi+`}`, "Content-Encoding", "gzip")
+	wantError(t, r, 415, bad, "unsupported_media_type", "")
+	if r := g.post(chatPath, `{`+hi+`}`, "Content-Type", "application/json; charset=utf-8"); r.status != 200 {
+		t.Errorf("with a parameter: %d %s", r.status, r.body)
+	}
+}
+
+func TestStrict(t *testing.T) {
+	g := start(t, setup{reply: hello, cfg: Config{Strict: true}})
+	wantError(t, g.post("/v1/chat/completions", `{`+hi+`,"chat_id":1}`), 400, "invalid_request_error", "unsupported_parameter", "chat_id")
+}
+
+// A pipelined or hidden fault of one request must not touch others.
+type panics struct{ chat.Format }
+
+func (p panics) Render(prompt *token.Prompt, c *chat.Conversation) error {
+	if c.Turns[0].Parts[0] == "boom" {
+		panic("secret /etc/passwd")
+	}
+	return p.Format.Render(prompt, c)
+}
+
+func TestHLT4Panic(t *testing.T) {
+	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log logBuffer
+	g := start(t, setup{reply: hello, format: panics{f}, log: &log})
+	r := g.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"boom"}]}`, "X-Request-Id", "abc")
+	wantError(t, r, 500, "server_error", "internal_error", "")
+	if strings.Contains(r.body, "secret") || !strings.Contains(r.body, "abc") || r.header.Get("x-should-retry") != "false" {
+		t.Errorf("%v %s", r.header, r.body)
+	}
+	if !strings.Contains(log.String(), "req=abc") || !strings.Contains(log.String(), "secret") {
+		t.Errorf("log: %s", log.String())
+	}
+	if r := g.post("/v1/chat/completions", `{`+hi+`}`); r.status != 200 {
+		t.Errorf("after the panic: %d %s", r.status, r.body)
+	}
+}
+
+// TestFaultInStream: after the first byte an error is an event, then [DONE].
+func TestFaultInStream(t *testing.T) {
+	g := start(t, setup{reply: strings.Repeat("x", 64), engine: engine.Config{Open: nil}, fault: func(step int) error {
+		if step == 20 {
+			return errors.New("device on fire")
+		}
+		return nil
+	}})
+	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":100,"stream":true}`)
+	if r.status != 200 || !strings.HasSuffix(r.body, "data: [DONE]\n\n") || strings.Contains(r.body, "fire") {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	events := strings.Split(strings.TrimSpace(r.body), "\n\n")
+	last := strings.TrimPrefix(events[len(events)-2], "data: ")
+	var f failure
+	if err := json.Unmarshal([]byte(last), &f); err != nil || f.Error == nil || *f.Error.Code != "internal_error" {
+		t.Errorf("last event %s: %v", last, err)
+	}
+}
+
+func TestADM4QueueFull(t *testing.T) {
+	u := setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, engine: engine.Config{Sched: sched.Config{MaxQueue: 1}}}
+	u.info.MaxSeqs = 1
+	g := start(t, u)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 { // one runs, one waits
+		go func() {
+			req, _ := http.NewRequestWithContext(ctx, "POST", g.url+"/v1/completions", strings.NewReader(`{"prompt":"a","max_tokens":1000}`))
+			req.Header.Set("Content-Type", "application/json")
+			if res, err := g.client.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}()
+	}
+	for g.model.Engine.Accepting() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	r := g.post("/v1/completions", `{"prompt":"a"}`)
+	wantError(t, r, 429, "rate_limit_error", "queue_full", "")
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("refused after %v", d)
+	}
+	for _, path := range []string{"/health", "/metrics", "/load"} { // ADM-8
+		if r := g.do("GET", path, ""); r.status != 200 {
+			t.Errorf("%s: %d", path, r.status)
+		}
+	}
+	cancel()
+	g.idle()
+}
+
+// TestSEC13Bounds sends every field with values at and beyond its bounds: all are
+// refused or served, none is the server's fault.
+func TestSEC13Bounds(t *testing.T) {
+	u := setup{reply: hello}
+	g := start(t, u)
+	fields := strings.Fields(`model messages max_completion_tokens max_tokens temperature top_p top_k min_p frequency_penalty presence_penalty
+		repetition_penalty logit_bias seed n stop include_stop_str_in_output stop_token_ids ignore_eos min_tokens skip_special_tokens
+		spaces_between_special_tokens bad_words allowed_token_ids stream stream_options logprobs top_logprobs prompt_logprobs logprob_token_ids echo
+		add_generation_prompt continue_final_message add_special_tokens response_format structured_outputs guided_json tools tool_choice
+		parallel_tool_calls reasoning_effort reasoning include_reasoning thinking_token_budget chat_template_kwargs priority cache_salt request_id
+		return_token_ids return_tokens_as_token_ids truncate_prompt_tokens store metadata user service_tier verbosity web_search_options
+		safety_identifier prompt_cache_key functions function_call prompt best_of suffix`)
+	values := []string{`-1`, `0`, `1`, `2`, `2147483648`, `9223372036854775808`, `1e308`, `1e999`, `-1e308`, `0.5`, `true`, `null`, `""`, `"x"`, `"` + strings.Repeat("é", 3000) + `"`,
+		`[]`, `[1]`, `[-1]`, `["a"]`, `[""]`, `[[1]]`, `[{}]`, `[null]`, `{}`, `{"a":1}`, `{"1":1}`, `{"type":"function"}`}
+	for i, f := range fields {
+		for k, v := range values {
+			if testing.Short() && (i+k)%4 != 0 {
+				continue
+			}
+			for path, rest := range map[string]string{"/v1/chat/completions": hi, "/v1/completions": `"prompt":"a"`, "/tokenize": `"prompt":"a"`} {
+				if strings.HasPrefix(rest, `"`+f+`"`) {
+					rest = `"x":1`
+				}
+				if f == "ignore_eos" && v == "true" {
+					rest += `,"max_tokens":5`
+				}
+				body := fmt.Sprintf(`{%q:%s,%s}`, f, v, rest)
+				began := time.Now()
+				r := g.post(path, body)
+				if r.status != 200 && (r.status < 400 || r.status >= 500) {
+					t.Fatalf("%s %.200s: %d %.300s", path, body, r.status, r.body)
+				}
+				if d := time.Since(began); d > 10*time.Second {
+					t.Errorf("%s %.200s took %v", path, body, d)
+				}
+			}
+		}
+	}
+	g.idle()
+}

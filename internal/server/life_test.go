@@ -1,0 +1,396 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ossian/internal/host"
+	"ossian/internal/limits"
+)
+
+// dial sends a request on a connection of its own.
+func (g *rig) dial(path, body string) net.Conn {
+	g.t.Helper()
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return c
+}
+
+// eventually waits for f.
+func eventually(t *testing.T, within time.Duration, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+func (g *rig) running() bool { return g.model.Engine.Stats().Running > 0 }
+
+// TestLIF2 ends requests in every way that a client can, streamed or not, and wants
+// everything back at once.
+func TestLIF2(t *testing.T) {
+	g := start(t, setup{reply: strings.Repeat("x", 64), cost: 2 * time.Millisecond})
+	ways := map[string]func(*testing.T, net.Conn){
+		"FIN": func(_ *testing.T, c net.Conn) { c.Close() },
+		"RST": func(t *testing.T, c net.Conn) {
+			if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		},
+		"half close": func(_ *testing.T, c net.Conn) { c.(*net.TCPConn).CloseWrite() },
+		"stray byte": func(_ *testing.T, c net.Conn) { c.Write([]byte("x")); time.Sleep(5 * time.Millisecond); c.Close() },
+		"pipelined": func(_ *testing.T, c net.Conn) {
+			fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			time.Sleep(5 * time.Millisecond)
+			c.Close()
+		},
+	}
+	for _, stream := range []string{"true", "false"} {
+		for name, leave := range ways {
+			for _, n := range []string{"1", "3"} {
+				c := g.dial("/v1/completions", `{"prompt":"a","max_tokens":3000,"n":`+n+`,"stream":`+stream+`}`)
+				eventually(t, 5*time.Second, "runs", g.running)
+				leave(t, c)
+				// A stream notices with its next write, others look once a second (LIF-3).
+				eventually(t, 2*time.Second, name+" stream "+stream+": "+"everything is free", func() bool { return !g.running() && g.s.load.Load() == 0 })
+				g.idle()
+			}
+		}
+	}
+}
+
+// TestCON2 has readers that never read: they are cut when a write has stalled, and
+// nobody else notices.
+func TestCON2(t *testing.T) {
+	g := start(t, setup{reply: strings.Repeat("x", 64), limits: map[limits.ID]int64{limits.WriteStall: 300, limits.TopLogprobs: 20}})
+	for range 4 {
+		c := g.dial("/v1/chat/completions", `{`+hi+`,"max_tokens":3900,"stream":true,"logprobs":true,"top_logprobs":20,"n":8}`)
+		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":20}`); r.status != 200 {
+		t.Errorf("another client: %d %s", r.status, r.body)
+	}
+	eventually(t, 20*time.Second, "all are cut", func() bool { return g.s.load.Load() == 0 })
+	g.idle()
+	if m := g.do("GET", "/metrics", "").body; strings.Contains(m, `ossian_streams_cut_total{reason="write_stall"} 0`) && strings.Contains(m, `ossian_streams_cut_total{reason="pending_output"} 0`) {
+		t.Error("the metrics count no stream that was cut")
+	}
+}
+
+// TestCON3 drips headers and bodies.
+func TestCON3(t *testing.T) {
+	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.HeaderRead: 200, limits.BodyRead: 200}})
+	for _, text := range []string{
+		"GET /health HTTP/1.1\r\nHost: loc",
+		"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+		"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	} {
+		c, err := net.Dial("tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, text)
+		began := time.Now()
+		c.SetReadDeadline(began.Add(10 * time.Second))
+		reply, err := io.ReadAll(c)
+		if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: still open after %v", text, time.Since(began))
+		}
+		if strings.Contains(text, "POST") && !strings.Contains(string(reply), "did not arrive") {
+			t.Errorf("%q: %q", text, reply)
+		}
+	}
+	eventually(t, time.Second, "bodies are given back", func() bool { return g.s.bodies.Load() == 0 })
+}
+
+// TestCON4 refuses connections beyond the limit without failing those that are there.
+func TestCON4(t *testing.T) {
+	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 2}})
+	var held []net.Conn
+	for range 4 {
+		c, err := net.Dial("tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	for _, c := range held {
+		fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	status := func(c net.Conn, wait time.Duration) string {
+		c.SetReadDeadline(time.Now().Add(wait))
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return line
+	}
+	for i, c := range held[:2] {
+		if line := status(c, 5*time.Second); !strings.Contains(line, "200") {
+			t.Errorf("connection %d: %q", i, line)
+		}
+	}
+	if line := status(held[2], 50*time.Millisecond); line != "" {
+		t.Errorf("third connection: %q", line)
+	}
+	held[0].Close()
+	held[1].Close()
+	for i, c := range held[2:] {
+		if line := status(c, 5*time.Second); !strings.Contains(line, "200") {
+			t.Errorf("connection %d: %q", i+2, line)
+		}
+		c.Close()
+	}
+}
+
+// TestLIF3Ping: silence is broken by comments.
+func TestLIF3Ping(t *testing.T) {
+	g := start(t, setup{reply: "ab<|return|>", cost: 250 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
+	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":true}`)
+	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || !strings.HasPrefix(r.body, ": ping\n\ndata: ") && !strings.HasPrefix(r.body, ": ping\n\n: ping\n\ndata: ") {
+		t.Errorf("%d pings: %q", n, r.body)
+	}
+	if !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
+		t.Errorf("%q", r.body)
+	}
+}
+
+// TestLIF6 ends requests that wait or run for too long.
+func TestLIF6(t *testing.T) {
+	u := setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, limits: map[limits.ID]int64{limits.RequestTime: 300}}
+	g := start(t, u)
+	wantError(t, g.post("/v1/completions", `{"prompt":"a","max_tokens":3000}`), 503, "overloaded_error", "overloaded", "")
+	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":3000,"stream":true}`)
+	if r.status != 200 || !strings.Contains(r.body, `"error"`) || !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
+		t.Errorf("%d %.300q", r.status, r.body)
+	}
+	u.limits = map[limits.ID]int64{limits.QueueWait: 100}
+	u.info.MaxSeqs = 1
+	g = start(t, u)
+	g.dial("/v1/completions", `{"prompt":"a","max_tokens":3000}`)
+	eventually(t, 5*time.Second, "runs", g.running)
+	wantError(t, g.post("/v1/completions", `{"prompt":"b"}`), 503, "overloaded_error", "overloaded", "")
+}
+
+// TestOPS2Drain: what runs may end, what comes is sent elsewhere, what takes too
+// long is told.
+func TestOPS2Drain(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration
+		cut     bool
+	}{{"in time", 5 * time.Second, false}, {"cut", 150 * time.Millisecond, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			g := start(t, setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, cfg: Config{DrainTimeout: c.timeout}})
+			const streams = 20
+			bodies := make(chan string, streams)
+			for range streams {
+				go func() {
+					res, err := g.client.Post(g.url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","max_tokens":100,"stream":true}`))
+					if err != nil {
+						bodies <- err.Error()
+						return
+					}
+					defer res.Body.Close()
+					text, err := io.ReadAll(res.Body)
+					bodies <- string(text) + fmt.Sprint(err)
+				}()
+			}
+			eventually(t, 5*time.Second, "all run", func() bool { return g.model.Engine.Stats().Running == streams })
+			g.stop()
+			eventually(t, 100*time.Millisecond, "drains", g.s.draining.Load)
+			wantError(t, g.post("/v1/completions", `{"prompt":"a"}`), 503, "overloaded_error", "draining", "")
+			wantError(t, g.do("GET", "/ready", ""), 503, "overloaded_error", "draining", "")
+			if r := g.do("GET", "/health", ""); r.status != 200 {
+				t.Errorf("health while draining: %d", r.status)
+			}
+			for range streams {
+				body := <-bodies
+				if n := strings.Count(body, `"text":"x`); n != 100 && !c.cut {
+					t.Errorf("%d of 100 tokens: %.200s", n, body)
+				}
+				if !strings.HasSuffix(body, "data: [DONE]\n\n<nil>") || strings.Contains(body, `"code":"draining"`) != c.cut {
+					t.Errorf("end of a stream: %s", body[max(0, len(body)-300):])
+				}
+			}
+			began := time.Now()
+			if err := <-g.served; err != nil {
+				t.Error(err)
+			}
+			if d := time.Since(began); d > 2*time.Second {
+				t.Errorf("Serve took %v after the last stream", d)
+			}
+			g.served <- nil // for the clean-up
+		})
+	}
+}
+
+// TestOPS1Loading: the server answers while weights load, and says so.
+func TestOPS1Loading(t *testing.T) {
+	loaded := make(chan struct{})
+	g := start(t, setup{reply: hello, load: func(ctx context.Context) error {
+		select {
+		case <-loaded:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}})
+	if r := g.do("GET", "/health", ""); r.status != 200 || r.body != "" {
+		t.Errorf("health: %d %q", r.status, r.body)
+	}
+	var list struct{ Data []struct{ ID string } }
+	if err := json.Unmarshal([]byte(g.do("GET", "/v1/models", "").body), &list); err != nil || len(list.Data) != 2 || list.Data[1].ID != "alias/of it" {
+		t.Errorf("models: %v %v", list, err)
+	}
+	if r := g.do("GET", "/v1/models/alias%2Fof%20it", ""); r.status != 200 {
+		t.Errorf("model: %d %s", r.status, r.body)
+	}
+	wantError(t, g.do("GET", "/ready", ""), 503, "overloaded_error", "loading", "")
+	wantError(t, g.post("/v1/chat/completions", `{`+hi+`}`), 503, "overloaded_error", "loading", "")
+	wantError(t, g.post("/v1/chat/completions", `{"model":"other",`+hi+`}`), 404, "invalid_request_error", "model_not_found", "model")
+	close(loaded)
+	eventually(t, 5*time.Second, "ready", func() bool { return g.do("GET", "/ready", "").status == 200 })
+	if r := g.post("/v1/chat/completions", `{"model":"alias/of it",`+hi+`}`); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+func TestHostRefuses(t *testing.T) {
+	if _, err := host.New(host.Card{}); err == nil {
+		t.Error("a host without names")
+	}
+	h, err := host.New(host.Card{Names: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := errors.New("no weights")
+	if err := h.Run(t.Context(), func(context.Context) (*host.Model, error) { return nil, want }); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	if _, err := h.Find("a"); !errors.Is(err, host.ErrLoading) {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestService(t *testing.T) {
+	g := start(t, setup{reply: hello})
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/version", `{"version":"1.2.3"}`}, {"GET", "/load", `{"server_load":0}`}, {"GET", "/ready", ""}, {"GET", "/ping", ""}, {"POST", "/ping", ""},
+		{"HEAD", "/v1/models", ""}, {"HEAD", "/metrics", ""},
+		{"GET", "/v1/models/test-model", `{"id":"test-model","object":"model","created":1700000000,"owned_by":"ossian","root":"root","parent":null,"max_model_len":4096,"context_window":4096,"capabilities":["completion","chat","tools"],"permission":[]}`},
+	} {
+		if r := g.do(c.method, c.path, ""); r.status != 200 || r.body != c.body {
+			t.Errorf("%s %s: %d %s", c.method, c.path, r.status, r.body)
+		}
+	}
+}
+
+// TestOPS5 compares what is counted with what clients got.
+func TestOPS5(t *testing.T) {
+	var log logBuffer
+	g := start(t, setup{reply: hello, cfg: Config{AccessLog: true}, log: &log})
+	for _, body := range []string{`{` + hi + `}`, `{` + hi + `,"stream":true,"stop":"wör"}`, `{` + hi + `,"n":3,"max_tokens":4}`} {
+		if r := g.post("/v1/chat/completions", body); r.status != 200 {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+	}
+	g.post("/v1/chat/completions", `{`+hi+`,"temperature":9}`)
+	g.post("/nowhere", `{}`)
+	g.idle()
+	m := g.do("GET", "/metrics", "").body
+	for _, line := range []string{
+		`vllm:request_success_total{engine="0",finished_reason="stop",model_name="test-model"} 2`,
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="test-model"} 1`,
+		`vllm:request_generation_tokens_sum{engine="0",model_name="test-model"} 51`, // 22 + 17 + 3·4
+		`vllm:request_prompt_tokens_sum{engine="0",model_name="test-model"} 204`,
+		`vllm:request_params_n_sum{engine="0",model_name="test-model"} 5`,
+		`vllm:time_to_first_token_seconds_count{engine="0",model_name="test-model"} 5`,
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 3`,
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"} 1`,
+		`http_requests_total{handler="other",method="POST",status="4xx"} 1`,
+	} {
+		if !strings.Contains(m, line) {
+			name, _, _ := strings.Cut(line, "{")
+			t.Errorf("no line %s; there is\n%s", line, grep(m, name+"{"))
+		}
+	}
+	if text := log.String(); strings.Count(text, "msg=request ") != 6 || strings.Contains(text, "Hi") || !strings.Contains(text, "tokens=22") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+func grep(text, part string) (out string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			out += line
+		}
+	}
+	return out
+}
+
+// TestManyAtOnce runs requests of all kinds side by side and compares each reply
+// with that of the same request alone.
+func TestManyAtOnce(t *testing.T) {
+	g := start(t, setup{})
+	kinds := []string{`{"prompt":"one","max_tokens":40,"seed":1}`, `{"prompt":"two","max_tokens":30,"stream":true,"seed":1}`, `{"prompt":["three","four"],"n":2,"max_tokens":20,"seed":1}`}
+	alone := map[string]string{}
+	for _, k := range kinds {
+		alone[k] = anonymous(g.post("/v1/completions", k).body)
+	}
+	var wg sync.WaitGroup
+	for i := range 60 {
+		wg.Go(func() {
+			k := kinds[i%len(kinds)]
+			res, err := http.Post(g.url+"/v1/completions", "application/json", strings.NewReader(k))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if got := anonymous(string(body)); err != nil || got != alone[k] {
+				t.Errorf("%s: got %.300s %v\nalone %.300s", k, got, err, alone[k])
+			}
+		})
+	}
+	wg.Wait()
+	g.idle()
+	if len(anonymous(g.post("/v1/completions", kinds[0]).body)) < 100 {
+		t.Error("nothing was compared")
+	}
+}
+
+// anonymous removes what differs between replies to the same request.
+func anonymous(body string) string {
+	for part := range strings.SplitSeq(body, `"`) {
+		if strings.HasPrefix(part, "cmpl-") {
+			body = strings.ReplaceAll(body, part, "ID")
+		}
+	}
+	for n := range 10 {
+		body = strings.ReplaceAll(body, fmt.Sprintf(`"cached_tokens":%d`, 16*n), `"cached_tokens":0`)
+	}
+	return body
+}

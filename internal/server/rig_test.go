@@ -1,0 +1,268 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/sim"
+	"ossian/internal/token"
+)
+
+// harmony is gpt-oss's tokenizer: loading it takes a while, so once.
+var harmony = sync.OnceValue(func() *token.BPE {
+	tok, err := token.Harmony()
+	if err != nil {
+		panic(err)
+	}
+	return tok
+})
+
+// TestMain waits for every goroutine to end (SOK-3).
+func TestMain(m *testing.M) {
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	deadline := time.Now().Add(5 * time.Second)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before && code == 0 {
+		buf := make([]byte, 1<<20)
+		os.Stderr.Write(buf[:runtime.Stack(buf, true)])
+		os.Stderr.WriteString("goroutines were left behind\n")
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A setup is a server with a scripted model.
+type setup struct {
+	next   sim.Next // nil = hashes
+	reply  string   // instead of next: what the model says, control tokens by name
+	cost   time.Duration
+	fault  func(step int) error // of collecting a step
+	format chat.Format          // nil = gpt-oss
+	cfg    Config
+	limits map[limits.ID]int64
+	info   runner.Info
+	engine engine.Config
+	load   func(context.Context) error // called by Load; nil = at once
+	names  []string
+	log    io.Writer
+}
+
+// A rig is a running server.
+type rig struct {
+	t      *testing.T
+	s      *Server
+	url    string
+	addr   string
+	stop   context.CancelFunc // begins the drain
+	served chan error
+	client *http.Client
+	model  *host.Model
+}
+
+const unused = 201_000 // an id without a meaning
+
+func start(t *testing.T, u setup) *rig {
+	t.Helper()
+	tok := harmony()
+	if u.reply != "" {
+		u.next = sim.List(said(u.reply)...)
+	}
+	u.info.Vocab = 201_088
+	if u.info.MaxLen == 0 {
+		u.info.MaxLen = 4096
+	}
+	script := sim.Config{Info: u.info, Next: u.next}
+	if u.cost > 0 {
+		script.Cost = func(*runner.Batch) time.Duration { return u.cost }
+	}
+	if u.fault != nil {
+		script.OnCollect = func(step int, _ *runner.Batch) error { return u.fault(step) }
+	}
+	run, err := sim.NewScript(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if u.log != nil {
+		log = slog.New(slog.NewTextHandler(u.log, nil))
+	}
+	e, err := engine.New(run, u.engine, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: tok, Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.format != nil {
+		f = u.format
+	}
+	if u.names == nil {
+		u.names = []string{"test-model", "alias/of it"}
+	}
+	h, err := host.New(host.Card{Names: u.names, Root: "root", Created: time.Unix(1_700_000_000, 0), MaxLen: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.cfg.Version = "1.2.3"
+	u.cfg.Limits = limits.Defaults()
+	for id, v := range u.limits {
+		u.cfg.Limits[id] = v
+	}
+	if u.cfg.DrainTimeout == 0 {
+		u.cfg.DrainTimeout = 5 * time.Second
+	}
+	u.cfg.Clock = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(1, 2))
+	u.cfg.Random = func() uint64 { mu.Lock(); defer mu.Unlock(); return rng.Uint64() }
+	ms := metrics.New(metrics.Config{})
+	g := &rig{t: t, s: New(u.cfg, h, log, ms), served: make(chan error, 1), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	g.model = &host.Model{Engine: e, Tokenizer: tok, Format: f, Stops: f.Stops(), Vocab: u.info.Vocab, Unused: []int32{unused},
+		Defaults: sample.Params{Temperature: 1}, Fingerprint: "os-test"}
+	g.model.Metrics = ms.Model(metrics.ModelConfig{Name: "test-model", MaxLen: 4096, BlockSize: 16, Blocks: 8, Snapshot: func() metrics.Snapshot { return host.Snapshot(e) }})
+	ctx, cancel := context.WithCancel(context.Background())
+	g.stop = cancel
+	hosted := make(chan error, 1)
+	hostCtx, end := context.WithCancel(context.Background())
+	go func() {
+		hosted <- h.Run(hostCtx, func(ctx context.Context) (*host.Model, error) {
+			if u.load != nil {
+				if err := u.load(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return g.model, nil
+		})
+	}()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.addr = l.Addr().String()
+	g.url = "http://" + g.addr
+	go func() { g.served <- g.s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		g.client.CloseIdleConnections()
+		cancel()
+		if err := <-g.served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		end()
+		if err := <-hosted; err != nil && u.load == nil && u.fault == nil {
+			t.Errorf("host: %v", err)
+		}
+		if n := g.s.bodies.Load(); n != 0 {
+			t.Errorf("%d bytes of bodies are still accounted for", n)
+		}
+	})
+	if u.load == nil {
+		for _, err := h.Find(""); err != nil; _, err = h.Find("") {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return g
+}
+
+// said returns the ids of what a model says, control tokens by name.
+func said(markup string) []int32 {
+	p := harmony().Prompt()
+	p.Markup(markup)
+	return p.IDs()
+}
+
+// A got is a reply.
+type got struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (g *rig) do(method, path, body string, header ...string) got {
+	g.t.Helper()
+	req, err := http.NewRequest(method, g.url+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := g.client.Do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		g.t.Fatalf("%s %s: %v after %q", method, path, err, data)
+	}
+	return got{res.StatusCode, res.Header, string(data)}
+}
+
+func (g *rig) post(path, body string, header ...string) got {
+	g.t.Helper()
+	return g.do(http.MethodPost, path, body, header...)
+}
+
+// idle waits until the engine has nothing to do.
+func (g *rig) idle() {
+	g.t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		st := g.model.Engine.Stats()
+		if st.Running == 0 && st.Waiting == 0 && st.KV.Held == 0 && g.s.load.Load() == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("after 5 s: %+v, load %d", st, g.s.load.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A log is a buffer for any number of writers.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
