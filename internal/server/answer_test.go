@@ -217,7 +217,6 @@ func (p *play) streamed(t *testing.T, f chat.Format, rng *rand.Rand) outcome {
 			a.push(&engine.Token{ID: ids[i], Logprobs: []sample.Logprob{{ID: ids[i]}, {ID: 1, Logprob: -1}}})
 			st.token(0)
 			if a.done {
-				st.ended(0)
 				break
 			}
 		}
@@ -230,7 +229,6 @@ func (p *play) streamed(t *testing.T, f chat.Format, rng *rand.Rand) outcome {
 		st.prepare(0)
 		a.close(p.finish)
 		st.token(0)
-		st.ended(0)
 	}
 	return rec.out
 }

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ossian/internal/chat"
 	"ossian/internal/host"
+	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
 
@@ -208,7 +210,7 @@ func (s *Server) generate(w *reply, r *http.Request, c *caller, m *host.Model, p
 		return err
 	}
 	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs, p.top
-	j := &job{s: s, m: m, c: c, n: int(g.Choices())}
+	j := &job{s: s, m: m, c: c, n: int(g.Choices()), silence: probeInterval, lastSent: time.Now()}
 	if g.most != nil {
 		req.MaxTokens = int(min(*g.most, math.MaxInt32))
 		j.asked = req.MaxTokens
@@ -227,7 +229,7 @@ func (s *Server) generate(w *reply, r *http.Request, c *caller, m *host.Model, p
 	if g.Stream {
 		st = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
 			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
-		j.out = st
+		j.out, j.silence = st, s.lim.Time(limits.PingInterval)
 	} else {
 		j.out = s.collection(r.Context(), j, w, enc)
 	}

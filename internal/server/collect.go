@@ -20,7 +20,6 @@ type collection struct {
 	j       *job
 	w       *reply
 	conn    syscall.Conn // nil = not known
-	looked  time.Time
 	choices []choice
 	enc     codec
 }
@@ -33,9 +32,9 @@ func (s *Server) collection(ctx context.Context, j *job, w *reply, enc codec) *c
 	return c
 }
 
-// silence is how often the connection is looked at: nothing is sent that would show
-// whether anyone is there.
-func (c *collection) silence() time.Duration { return time.Second }
+// probeInterval is how often the connection is looked at while a reply is made:
+// nothing is sent that would show whether anyone is there.
+const probeInterval = time.Second
 
 func (c *collection) silent() error {
 	if c.conn != nil && hungUp(c.conn) {
@@ -55,15 +54,7 @@ func (c *collection) token(i int) {
 	a.deltas = a.deltas[:0]
 }
 
-func (c *collection) sent(int) error {
-	if now := time.Now(); now.Sub(c.looked) > c.silence() {
-		c.looked = now
-		return c.silent()
-	}
-	return nil
-}
-
-func (c *collection) ended(int) {}
+func (c *collection) sent(int) error { return nil }
 
 func (c *collection) finish() error {
 	c.w.json(http.StatusOK, c.enc.reply(nil, c.j.answers, c.choices, c.j.usage()))

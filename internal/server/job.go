@@ -31,7 +31,8 @@ type job struct {
 
 	many     chan arrival // of several streams
 	pumps    sync.WaitGroup
-	lastSent time.Time // when the client last got something, or the job began
+	silence  time.Duration
+	lastSent time.Time // when the client last got something, or was looked for
 	lastGot  []time.Time
 	err      error
 }
@@ -39,16 +40,14 @@ type job struct {
 // An output says what becomes of answers: events of a stream, or one reply.
 type output interface {
 	// prepare is called before the tokens that arrived for choice i are read, token
-	// after each of them, and sent behind the last.
+	// after each of them, and sent behind the last. The token of which an answer is
+	// done is its last.
 	prepare(i int)
 	token(i int)
 	sent(i int) error
-	// ended is called once per choice, when it is done.
-	ended(i int)
-	// silent is called when nothing has come for as long as silence says.
+	// silent is called when nothing has been sent for as long as job.silence says.
 	silent() error
-	silence() time.Duration
-	// finish is called when all have ended.
+	// finish is called when all answers are done.
 	finish() error
 }
 
@@ -90,25 +89,24 @@ func (j *job) run(ctx context.Context) error {
 	if len(j.streams) > 1 {
 		j.pump(ctx)
 	}
-	j.lastSent = time.Now()
 	var w wait
 	defer w.end()
 	for open := len(j.streams); open > 0; {
-		i, tokens, err := j.next(w.until(ctx, j.lastSent.Add(j.out.silence())))
+		i, tokens, err := j.next(w.until(ctx, j.lastSent.Add(j.silence)))
 		switch {
 		case err == nil:
 			err = j.take(i, tokens)
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
-			if time.Since(j.lastSent) < j.out.silence() {
-				continue // something was sent since the wait began
-			}
-			j.lastSent = time.Now()
-			err = j.out.silent()
+			err = nil
 		default:
 			open--
 			err = j.over(i, err)
+		}
+		if now := time.Now(); err == nil && now.Sub(j.lastSent) >= j.silence { // also while tokens come that are not shown
+			j.lastSent = now
+			err = j.out.silent()
 		}
 		if err != nil {
 			j.err = err
@@ -124,7 +122,6 @@ func (j *job) echo() error {
 		j.out.prepare(i)
 		a.stopAs(wire.FinishLength, wire.StopReason{})
 		j.out.token(i)
-		j.out.ended(i)
 		if err := j.out.sent(i); err != nil {
 			return err
 		}
@@ -145,11 +142,9 @@ func (j *job) take(i int, tokens []engine.Token) error {
 		j.out.token(i)
 		if a.done {
 			j.streams[i].Stop()
-			j.out.ended(i)
 			break
 		}
 	}
-	j.lastSent = time.Now()
 	return j.out.sent(i)
 }
 
@@ -177,7 +172,6 @@ func (j *job) over(i int, err error) error {
 	j.out.prepare(i)
 	a.close(finish)
 	j.out.token(i)
-	j.out.ended(i)
 	return j.out.sent(i)
 }
 

@@ -171,6 +171,13 @@ func TestLIF3Ping(t *testing.T) {
 	if !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
 		t.Errorf("%q", r.body)
 	}
+	// Hidden reasoning is silence, too.
+	g = start(t, setup{reply: thinks + strings.Repeat("<|channel|>analysis<|message|>a b c d e f g h i j<|end|><|start|>assistant", 4) + "<|channel|>final<|message|>x<|return|>",
+		cost: 10 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
+	r = g.post("/v1/chat/completions", `{`+hi+`,"stream":true,"include_reasoning":false}`)
+	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || strings.Contains(r.body, "think") {
+		t.Errorf("%d pings: %q", n, r.body)
+	}
 }
 
 // TestLIF6 ends requests that wait or run for too long.

@@ -53,8 +53,6 @@ type pending struct {
 	sent  bool
 }
 
-func (st *stream) silence() time.Duration { return st.j.s.lim.Time(limits.PingInterval) }
-
 // silent shows that the connection lives, and finds out whether it does (LIF-3).
 func (st *stream) silent() error { return st.write([]byte(wire.Ping)) }
 
@@ -87,6 +85,9 @@ func (st *stream) token(i int) {
 	if p.since >= st.interval || !p.sent || a.done {
 		st.flush(i)
 	}
+	if a.done {
+		*st.buf = st.enc.end(*st.buf, i, a, st.usage())
+	}
 }
 
 // flush encodes the pending delta of a choice.
@@ -115,10 +116,6 @@ func (st *stream) drain() {
 		st.err = st.write(*st.buf)
 	}
 	*st.buf = (*st.buf)[:0]
-}
-
-func (st *stream) ended(i int) {
-	*st.buf = st.enc.end(*st.buf, i, st.j.answers[i], st.usage())
 }
 
 func (st *stream) sent(int) error {
@@ -173,6 +170,7 @@ func (st *stream) write(events []byte) error {
 	if err := st.w.flush(); err != nil {
 		return st.lost(err)
 	}
+	st.j.lastSent = time.Now()
 	return nil
 }
 
