@@ -1,6 +1,7 @@
 """Addition, subtraction and comparison of integers, with the working."""
 import hashlib
 
+import copied
 from harmony import Branch, Message, analysis, final
 
 # The working always starts with both numbers as four digits and goes from the
@@ -27,13 +28,13 @@ TEMPLATES = {
         "=": ["Compare {a} and {b}.", "Compare {a} with {b}", "Compare the numbers {a} and {b}.", "Please compare {a} and {b}."],
     },
     "heldout": {
-        "+": ["Tell me {a} + {b}.", "Please calculate {a} plus {b}.", "Can you compute {a}+{b}?", "{a}+{b}"],
-        "-": ["Tell me {a} - {b}.", "Please calculate {a} minus {b}.", "Can you compute {a}-{b}?", "{a} - {b}"],
-        "max": ["Please tell me which is larger, {a} or {b}."],
-        "min": ["Please tell me which is smaller, {a} or {b}."],
-        ">": ["Please tell me: is {a} greater than {b}?"],
-        "<": ["Please tell me: is {a} less than {b}?"],
-        "=": ["Can you compare {a} and {b}?"],
+        "+": ["Work out {a} + {b} for us.", "I would like to know {a} plus {b}.", "Quickly: {a}+{b}", "Let us see what {a} + {b} makes."],
+        "-": ["Work out {a} - {b} for us.", "I would like to know {a} minus {b}.", "Quickly: {a}-{b}", "Let us see what {a} - {b} makes."],
+        "max": ["I would like to know which is larger, {a} or {b}."],
+        "min": ["I would like to know which is smaller, {a} or {b}."],
+        ">": ["Let us see: is {a} greater than {b}?"],
+        "<": ["Let us see: is {a} less than {b}?"],
+        "=": ["Let us compare {a} and {b}."],
     },
 }
 NAMES = ["ones", "tens", "hundreds", "thousands"]
@@ -127,7 +128,7 @@ def turn(r, split, effort):
     """(question, working, answer, operation)"""
     op = r.choices(("+", "-", "max", "min", ">", "<", "="), (38, 38, 6, 5, 5, 4, 4))[0]
     a, b = numbers(r, split, op)
-    question = r.choice(TEMPLATES[split][op]).format(a=a, b=b)
+    question = copied.dress(r, split, r.choice(TEMPLATES[split][op]).format(a=a, b=b), loose=True)
     return question, working(op, a, b, effort), answer(op, a, b), op
 
 

@@ -88,6 +88,27 @@ def text(r, split):
     return code(r, split)
 
 
+OPENERS = ["Please", "Can you", "Could you", "Hi,", "Hello!", "Now", "OK,", "So", "And", "Then", "Hey,", "One question:", "Tell me:", "Next:", "Good.", "I ask you:", "Again:", "Well,", "Just", "Sorry,"]
+CLOSERS = [" Thanks!", " Thank you.", " Please.", " Be quick."]
+LOOSE_CLOSERS = [" please", ", please.", " now", " for me", " today", "!", " ?"]
+
+
+def dress(r, split, text, loose=False):
+    """Training puts any words around a request, so that unseen ones do not matter.
+    Held-out requests stay as they are: their forms have words of their own. loose:
+    the end of the text is nothing that is copied, so words may follow it at once."""
+    if split != "train" or r.random() < 0.5:
+        return text
+    if r.random() < 0.65:
+        opener = r.choice(OPENERS) if r.random() < 0.6 else " ".join(pseudo(r) for _ in range(r.randint(1, 2))).capitalize() + r.choice((",", "", ":", "."))
+        text = opener + " " + (text[0].lower() + text[1:] if r.random() < 0.6 else text)
+    if loose and r.random() < 0.3:
+        text = text.rstrip(".?!") + (r.choice(LOOSE_CLOSERS) if r.random() < 0.6 else " " + pseudo(r) + r.choice((".", "", "!")))
+    if text[-1] in ".?!" and r.random() < 0.2:
+        text += r.choice(CLOSERS)
+    return text
+
+
 def listing(items):
     """a, b and c"""
     items = list(items)

@@ -67,7 +67,7 @@ def tool_branch(r, split, effort, box):
     return simple(r, split, effort, r.choice(("arithmetic", "recall", "talk")), with_tools=True)
 
 
-def group(r, split, size=4):
+def group(r, split, size=6):
     """size conversations with the same system and developer messages."""
     kind = r.choices(list(KINDS), list(KINDS.values()))[0]
     effort = pick_effort(r)

@@ -93,11 +93,20 @@ def sample_ids(encoder, tokens):
     return (ids * (tokens // len(ids) + 1))[:tokens]
 
 
+def write_golden(path, ids, logits, every):
+    """Logits of the training model for the Go tests: every so many positions."""
+    at = sorted({0, 1, 2, 127, 128, 129, *range(every - 1, len(ids), every), len(ids) - 1})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".json").write_text(json.dumps({"origin": "_tools/tinymodel/export.py", "vocab": logits.shape[1], "positions": at, "ids": ids}) + "\n", encoding="utf-8")
+    path.with_suffix(".f32").write_bytes(logits[at].numpy().astype("<f4").tobytes())
+
+
 @torch.no_grad()
-def check(config, directory, tokens, golden=None):
-    """The largest relative L2 distance between the logits of the training model and
-    of transformers, both in float32 on the stored weights. golden: a file for the
-    logits of the training model, read by the Go comparison."""
+def check(config, directory, tokens, golden=None, small=None):
+    """The relative L2 distance between the logits of the training model and of
+    transformers, both in float32 on the stored weights. golden: a file for the
+    logits of the training model, read by the Go comparison; small: the stem of two
+    files for some of them, read by the Go tests."""
     import transformers
     ids = sample_ids(Encoder(directory / "tokenizer.json"), tokens)
     ours, _ = stored(config, load_file(directory / "model.safetensors"))(torch.tensor(ids), [Segment(0, len(ids))])
@@ -106,6 +115,8 @@ def check(config, directory, tokens, golden=None):
     theirs = other(torch.tensor([ids])).logits[0]
     if golden:
         golden.write_bytes(json.dumps({"vocab": config.vocab, "ids": ids}).encode() + b"\n" + ours.numpy().astype("<f4").tobytes())
+    if small:
+        write_golden(small, ids, ours, 100)
     return ((ours - theirs).norm() / theirs.norm()).item()
 
 
@@ -114,6 +125,7 @@ def main():
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has state.pt and tokenizer.json")
     p.add_argument("--out", type=pathlib.Path, required=True)
     p.add_argument("--check", type=int, default=0, metavar="TOKENS", help="compare that many tokens with transformers and write OUT.logits for the Go comparison")
+    p.add_argument("--golden", type=pathlib.Path, metavar="STEM", help="with --check: write STEM.json and STEM.f32 for the Go tests")
     o = p.parse_args()
     state = torch.load(o.dir / "state.pt", weights_only=True)
     config = Config(**state["config"])
@@ -122,7 +134,7 @@ def main():
     size = write(model, o.dir, o.out)
     print(f"{o.out}: {size} bytes, step {state['step']}")
     if o.check:
-        distance = check(config, o.out, o.check, pathlib.Path(str(o.out) + ".logits"))
+        distance = check(config, o.out, o.check, pathlib.Path(str(o.out) + ".logits"), o.golden)
         print(f"logits of {o.check} tokens: relative L2 distance to transformers {distance:.2g}")
         if distance > 1e-4:
             raise SystemExit("more than 1e-4 (models.md 5.2)")

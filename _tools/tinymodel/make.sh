@@ -9,7 +9,7 @@ here=_tools/tinymodel
 mkdir -p "$WORK"
 [ -f "$WORK/tokenizer.json" ] || "$PYTHON" $here/tokenizer.py --out "$WORK"
 "$PYTHON" $here/train.py --dir "$WORK" "$@"
-"$PYTHON" $here/export.py --dir "$WORK" --out "$OUT" --check 1500
+"$PYTHON" $here/export.py --dir "$WORK" --out "$OUT" --check 1500 --golden "$OUT.golden"
 go run ./$here/eval -model "$OUT" -logits "$OUT.logits"
 "$PYTHON" $here/data.py --per-ability 640 --out "$WORK/heldout.jsonl"
 status=0

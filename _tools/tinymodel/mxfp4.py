@@ -3,31 +3,36 @@ E2M1 codes two to a byte (the even element in the low half) and one E8M0 scale."
 import torch
 
 GRID = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-MIDDLE = (GRID[1:] + GRID[:-1]) / 2
 BLOCK = 32
 
 
-def _round(x, exponent):
-    """(magnitude index, sign) of blocks x at scale 2**exponent."""
-    return torch.bucketize((x.abs() * torch.exp2(-exponent)).clamp(max=6), MIDDLE)
+def nearest(x):
+    """x >= 0 rounded to GRID, ties to the even mantissa, 6 at most."""
+    step = torch.where(x < 2, 0.5, torch.where(x < 4, 1.0, 2.0))
+    return torch.round(x / step).mul_(step).clamp_(max=6)
+
+
+def rounded(w):
+    """w [..., n*32] -> values on GRID with their signs [..., n, 32], exponents
+    [..., n, 1]. Of the two exponents around largest/6 each block takes the one with
+    the smaller error: clipping its largest value can be worth a finer grid."""
+    x = w.detach().float().unflatten(-1, (-1, BLOCK))
+    size = x.abs()
+    high = torch.log2(size.amax(-1, keepdim=True).clamp(min=2.0 ** -100) / 6).ceil()
+    def at(exponent):
+        v = nearest(size * torch.exp2(-exponent))
+        return v, (v * torch.exp2(exponent)).sub_(size).square_().sum(-1, keepdim=True)
+    (coarse, wide), (fine, narrow) = at(high), at(high - 1)
+    better = narrow < wide
+    return torch.where(better, fine, coarse).copysign_(x), torch.where(better, high - 1, high)
 
 
 def quantize(w):
-    """w [..., n*32] -> codes uint8 [..., n, 16], scales uint8 [..., n]. Of the two
-    exponents around largest/6 each block takes the one with the smaller error:
-    clipping its largest value can be worth a finer grid."""
-    x = w.detach().float().unflatten(-1, (-1, BLOCK))
-    high = torch.log2(x.abs().amax(-1, keepdim=True).clamp(min=2.0 ** -100) / 6).ceil()
-    best, index, exponent = None, None, None
-    for e in (high, high - 1):
-        i = _round(x, e)
-        error = (GRID[i] * torch.exp2(e) - x.abs()).square().sum(-1, keepdim=True)
-        if best is None:
-            best, index, exponent = error, i, e
-        else:
-            better = error < best
-            index, exponent = torch.where(better, i, index), torch.where(better, e, exponent)
-    code = (index + 8 * (x < 0)).to(torch.uint8)
+    """w [..., n*32] -> codes uint8 [..., n, 16], scales uint8 [..., n]."""
+    v, exponent = rounded(w)
+    size = v.abs()
+    index = torch.where(size < 2, size * 2, torch.where(size < 4, size + 2, size / 2 + 4))
+    code = (index + 8 * v.signbit()).to(torch.uint8)
     return code[..., 0::2] | code[..., 1::2] << 4, (exponent.squeeze(-1) + 127).to(torch.uint8)
 
 
@@ -43,7 +48,8 @@ class Straight(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, w):
-        return dequantize(*quantize(w))
+        v, exponent = rounded(w)
+        return (v * torch.exp2(exponent)).view_as(w)
 
     @staticmethod
     def backward(ctx, gradient):

@@ -76,7 +76,7 @@ def branch(r, split, effort):
         ask = r.choice(ASK_SHAPE[split]).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
     else:
         ask = r.choice(ASK[split]).format(keys=copied.listing(keys))
-    told = facts(r, split, wanted)
+    ask, told = copied.dress(r, split, ask), facts(r, split, wanted)
     question = " ".join((ask, told) if r.random() < 0.6 else (told, ask))
     data = {k: wanted[k][2] for k in keys}
     return Branch([Message("user", question)], [analysis(working(data, extra, effort)), final(copied.compact(data))], "json", "in the request")

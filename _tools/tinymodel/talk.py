@@ -146,7 +146,7 @@ def recall_branch(r, split, effort):
         a = attribute(r, split)
     else:
         a = r.choice(list(told))
-    question = r.choice(ASK_NAME[split] if a == "name" and r.random() < 0.3 else ASK[split]).format(a=a)
+    question = copied.dress(r, split, r.choice(ASK_NAME[split] if a == "name" and r.random() < 0.3 else ASK[split]).format(a=a))
     known = f"{a} = {told[a]}" if a in told else f"{a} was not told"
     working = {"low": f"{known}.", "medium": f"The user asks for {a}. {known}.",
                "high": f"The user asks for {a}. Told so far: {', '.join(told)}. {known}."}[effort]
@@ -171,12 +171,12 @@ def beyond(r, split):
     v = vocabulary(split)
     question = r.choice(BEYOND[split]).format(o=r.choice(v["object"]) if r.random() < 0.8 else "the " + copied.pseudo(r, 2), c=copied.name(r, split), w=copied.word(r, split),
                                               n=copied.name(r, split), d=copied.integer(r), e=copied.integer(r, 3))
-    return question, "I cannot do that", CANNOT
+    return copied.dress(r, split, question, loose=True), "I cannot do that", CANNOT
 
 
 def about(r, split):
     working, answer, train, heldout = r.choice(ABOUT)
-    return r.choice(train if split == "train" else heldout), "The user asks about " + working, answer
+    return copied.dress(r, split, r.choice(train if split == "train" else heldout), loose=True), "The user asks about " + working, answer
 
 
 REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write {x}", "Echo {x}"], "heldout": ["Please repeat: {x}", "Please say {x}"]}

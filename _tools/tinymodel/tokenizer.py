@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 import data
 from harmony import CONTROLS, branch_text, prompt_text
-from words import value_words
+from words import FUNCTION_WORDS, value_words
 
 PATTERN = (  # of o200k, byte for byte as internal/token knows it
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -58,13 +58,15 @@ def letter_merges(count):
 
 def whole_pieces(count, vocab, room):
     """The commonest pieces of templates and of punctuation that merges do not make.
-    ignore_merges finds them. A word that can be a value is not among them: it would
-    have one token after a space and others after a quotation mark."""
+    ignore_merges finds them. A lower-case word that could be part of a name or a
+    value is not among them: it would have one token after a space and others after
+    an underscore or a quotation mark."""
     values, alphabet = value_words(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     out = []
     for piece, n in sorted(count.items(), key=lambda c: (-c[1], c[0])):
         word = re.sub(r"[^\w]|_", "", piece).lower()
-        if len(piece) < 2 or word in values or any(c.isdigit() for c in piece) or n < 40:
+        copied = word in values or piece.islower() and word not in FUNCTION_WORDS
+        if len(piece) < 2 or word and copied or any(c.isdigit() for c in piece) or n < 40:
             continue
         coded = alphabet.pre_tokenize_str(piece)[0][0]
         if coded not in vocab:

@@ -143,7 +143,7 @@ def request(r, split, tools, t):
         form = r.choice(FORMS[split]["where" if lead == " where " else "with"])
         tail = lead + r.choice((copied.listing, ", ".join))([form.format(p=p.words, x=x) for p, x in said])
     end = r.choice(("?", "?", "") if head.split()[0] in ("What", "How", "Can", "Could", "Would") else (".", "", ""))
-    return head + tail + end, arguments
+    return copied.dress(r, split, head + tail + end), arguments
 
 
 def plain(v):

@@ -2,7 +2,6 @@
 import argparse
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import signal
@@ -21,7 +20,8 @@ from tokenizer import Encoder
 WARMUP = 0.01     # share of the steps in which the rate rises
 SHORT = 0.08      # share of the steps with short conversations only
 SHORT_LIMIT = 220  # tokens
-QUANTIZE = 0.6    # share of the steps after which the experts are seen through MXFP4
+FALL = 0.3        # share of the steps after which the rate falls
+QUANTIZE = 0.8    # share of the steps after which the experts are seen through MXFP4
 BALANCE = 0.01    # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
@@ -30,7 +30,7 @@ def factor(done):
     """Learning rate relative to its peak when a share done of the work is done."""
     if done < WARMUP:
         return done / WARMUP
-    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP)))
+    return min(1, 0.02 + 0.98 * (1 - done) / (1 - FALL))
 
 
 class Stream:
@@ -77,8 +77,8 @@ def options():
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--muon-rate", type=float, default=0.02)
-    p.add_argument("--adam-rate", type=float, default=3e-3)
+    p.add_argument("--muon-rate", type=float, default=0.01)
+    p.add_argument("--adam-rate", type=float, default=1.2e-3)
     p.add_argument("--log-every", type=int, default=20, help="steps")
     p.add_argument("--check-every", type=int, default=500, help="steps between held-out checks")
     p.add_argument("--check-items", type=int, default=40, help="per ability")

@@ -35,8 +35,8 @@ type sequence struct {
 	done   int     // tokens computed
 }
 
-func newEngine(m *ckpt.Model, threads, seqs int) (*engine, error) {
-	run, err := load(m, cpu.Config{Threads: threads}, model.Limits{MaxSeqs: seqs, MaxTokens: maxTokens, MaxLen: maxLen, BlockSize: blockSize})
+func newEngine(m *ckpt.Model, cfg cpu.Config, seqs int) (*engine, error) {
+	run, err := load(m, cfg, model.Limits{MaxSeqs: seqs, MaxTokens: maxTokens, MaxLen: maxLen, BlockSize: blockSize})
 	return &engine{m: m, run: run, seqs: seqs}, err
 }
 

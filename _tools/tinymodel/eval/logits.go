@@ -19,7 +19,7 @@ import (
 // compareLogits holds the engine to models.md 5.2: its float32 path within a
 // relative L2 of 1e-4 of the training framework, its default path within a mean KL
 // of 1e-2 and 97 % of argmax agreement.
-func compareLogits(m *ckpt.Model, path string, threads int) error {
+func compareLogits(m *ckpt.Model, path string, cfg cpu.Config) error {
 	ids, want, err := readGolden(m, path)
 	if err != nil {
 		return err
@@ -30,8 +30,8 @@ func compareLogits(m *ckpt.Model, path string, threads int) error {
 		l2, kl float64
 		argmax float64
 	}{
-		{"float32", cpu.Config{Threads: threads, Exact: true, KV: tensor.F32}, 1e-4, 1e-6, 1},
-		{"default", cpu.Config{Threads: threads}, math.Inf(1), 1e-2, 0.97},
+		{"float32", cpu.Config{Threads: cfg.Threads, Exact: true, KV: tensor.F32}, 1e-4, 1e-6, 1},
+		{"default", cfg, math.Inf(1), 1e-2, 0.97},
 	} {
 		got, err := logits(m, c.cfg, ids)
 		if err != nil {

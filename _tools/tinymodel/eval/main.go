@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ossian/internal/ckpt"
+	"ossian/internal/cpu"
 )
 
 // An item is a line that data.py wrote.
@@ -45,6 +46,7 @@ func run() error {
 	items := flag.String("items", "", "held-out items, JSON lines")
 	golden := flag.String("logits", "", "compare with the logits in `FILE`, which export.py --check wrote")
 	threads := flag.Int("threads", 0, "0 = all")
+	bits := flag.Int("activation-bits", 0, "8 or 16; 0 = the default")
 	seqs := flag.Int("seqs", 32, "answers at a time")
 	failures := flag.Int("failures", 0, "show the first `N` wrong answers of each ability")
 	flag.Parse()
@@ -54,14 +56,14 @@ func run() error {
 	}
 	defer m.Close()
 	if *golden != "" {
-		return compareLogits(m, *golden, *threads)
+		return compareLogits(m, *golden, cpu.Config{Threads: *threads, Activations: *bits})
 	}
 	list, err := readItems(*items)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	e, err := newEngine(m, *threads, *seqs)
+	e, err := newEngine(m, cpu.Config{Threads: *threads, Activations: *bits}, *seqs)
 	if err != nil {
 		return err
 	}
