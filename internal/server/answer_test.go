@@ -284,15 +284,16 @@ func FuzzBodies(f *testing.F) {
 	}
 	f.Add("/v1/chat/completions", `{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]},{"role":"tool","tool_call_id":"a","content":"x"}],"tools":[]}`)
 	f.Add("/v1/completions", `{"prompt":[""],"n":8,"bad_words":["a"," b c"],"min_tokens":3,"logit_bias":{"5":-100}}`)
-	var g *rig
+	u := setup{reply: hello}
+	u.info.MaxLen = 256
+	g := start(f, u)
 	f.Fuzz(func(t *testing.T, path, body string) {
 		if !slices.Contains([]string{"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}, path) {
 			path = "/v1/chat/completions"
 		}
-		u := setup{reply: hello}
-		u.info.MaxLen = 256
-		g = start(t, u)
-		r := g.post(path, body)
+		own := *g
+		own.t = t
+		r := own.post(path, body)
 		if r.status >= 500 {
 			t.Fatalf("%s %q: %d %s", path, body, r.status, r.body)
 		}

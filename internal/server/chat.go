@@ -5,45 +5,51 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"ossian/internal/chat"
 	"ossian/internal/host"
-	"ossian/internal/limits"
 	"ossian/internal/wire"
 )
 
-// chat answers POST /v1/chat/completions.
+// chat answers POST /v1/chat/completions. What prepares a job returns before it
+// runs: while tokens come, the stack holds nothing else.
 func (s *Server) chat(w *reply, r *http.Request, c *caller, body []byte) error {
-	q, err := wire.DecodeChat(body, s.lim)
+	j, err := s.chatJob(w, r, c, body)
 	if err != nil {
 		return err
 	}
+	return j.drive(r.Context())
+}
+
+func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*job, error) {
+	q, err := wire.DecodeChat(body, s.lim)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.ignored(w, q.Ignored); err != nil {
-		return err
+		return nil, err
 	}
 	if err := q.Validate(s.lim); err != nil {
-		return err
+		return nil, err
 	}
 	field, err := s.reasoningField(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m, err := s.find(q.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := chatLater(q); err != nil {
-		return err
+		return nil, err
 	}
 	ids, conv, err := s.render(m, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ids = s.truncated(w, m, ids, q.TruncatePrompt, q.MaxOutput())
 	g := &generation{Sampling: &q.Sampling, prompts: [][]int32{ids}, most: q.MaxOutput()}
@@ -66,7 +72,7 @@ func (s *Server) chat(w *reply, r *http.Request, c *caller, body []byte) error {
 		enc.promptIDs = ids
 	}
 	enc.stream = wire.NewChatStream(enc.head, q.StreamOptions, field)
-	return s.generate(w, r, c, m, p, g, enc)
+	return s.newJob(w, r, c, m, p, g, enc)
 }
 
 // chatLater refuses what later versions do.
@@ -185,68 +191,6 @@ func (s *Server) head(prefix, id string, m *host.Model) wire.Head {
 		return wire.Head{ID: s.newID(prefix), Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Fingerprint: m.Fingerprint}
 	}
 	return wire.Head{ID: prefix + id, Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Fingerprint: m.Fingerprint}
-}
-
-// A generation is what both APIs ask for, in the same words.
-type generation struct {
-	*wire.Sampling
-	prompts  [][]int32
-	most     *int64   // tokens of output; nil = as many as fit
-	logprobs *int64   // alternatives per token; nil = none asked for
-	echo     []string // of each prompt; nil = none
-	parser   func() chat.Parser
-}
-
-// A codec writes the replies of one API.
-type codec interface {
-	encoder
-	reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte
-}
-
-// generate runs a request and sends its answers.
-func (s *Server) generate(w *reply, r *http.Request, c *caller, m *host.Model, p *plan, g *generation, enc codec) error {
-	req, err := s.request(m, g.Sampling, c)
-	if err != nil {
-		return err
-	}
-	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs, p.top
-	j := &job{s: s, m: m, c: c, n: int(g.Choices()), silence: probeInterval, lastSent: time.Now()}
-	if g.most != nil {
-		req.MaxTokens = int(min(*g.most, math.MaxInt32))
-		j.asked = req.MaxTokens
-	}
-	for i := range len(g.prompts) * j.n {
-		a := &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)}
-		if g.echo != nil {
-			a.deltas = append(a.deltas, delta{field: content, text: g.echo[i/j.n]})
-		}
-		j.answers = append(j.answers, a)
-	}
-	for _, ids := range g.prompts {
-		j.prompts = append(j.prompts, len(ids))
-	}
-	var st *stream
-	if g.Stream {
-		st = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
-			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
-		j.out, j.silence = st, s.lim.Time(limits.PingInterval)
-	} else {
-		j.out = s.collection(r.Context(), j, w, enc)
-	}
-	defer j.close()
-	if g.most != nil && *g.most == 0 {
-		err = j.echo()
-	} else if err = j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords)); err == nil {
-		g.prompts = nil // the engine has them
-		err = j.run(r.Context())
-	}
-	for _, a := range j.answers {
-		w.tokens += a.tokens
-	}
-	if err != nil && st != nil {
-		return st.fail(err)
-	}
-	return err
 }
 
 // chatEncoder writes chat replies.

@@ -10,28 +10,36 @@ import (
 
 // completions answers POST /v1/completions: text in, text out.
 func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) error {
-	q, err := wire.DecodeCompletion(body, s.lim)
+	j, err := s.textJob(w, r, c, body)
 	if err != nil {
 		return err
 	}
+	return j.drive(r.Context())
+}
+
+func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*job, error) {
+	q, err := wire.DecodeCompletion(body, s.lim)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.ignored(w, q.Ignored); err != nil {
-		return err
+		return nil, err
 	}
 	if err := q.Validate(s.lim); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := s.find(q.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := later(&q.Sampling); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case q.BestOf != nil && *q.BestOf > q.Choices():
-		return wire.Unsupported("best_of", "choosing among more answers than n is not supported")
+		return nil, wire.Unsupported("best_of", "choosing among more answers than n is not supported")
 	case q.Echo && q.Logprobs != nil:
-		return wire.Unsupported("echo", "log probabilities of an echoed prompt are not supported")
+		return nil, wire.Unsupported("echo", "log probabilities of an echoed prompt are not supported")
 	}
 	most := q.MaxOutput()
 	g := &generation{Sampling: &q.Sampling, most: &most, logprobs: q.Logprobs}
@@ -40,10 +48,10 @@ func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) 
 		if ids == nil {
 			ids = promptText(m.Tokenizer, p.Text, q.AddSpecial)
 		} else if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), ids); err != nil {
-			return err
+			return nil, err
 		}
 		if len(ids) == 0 {
-			return wire.Invalid("prompt", fmt.Sprintf("prompt %d has no tokens", i))
+			return nil, wire.Invalid("prompt", fmt.Sprintf("prompt %d has no tokens", i))
 		}
 		ids = s.truncated(w, m, ids, q.TruncatePrompt, &most)
 		g.prompts = append(g.prompts, ids)
@@ -62,7 +70,7 @@ func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) 
 		}
 	}
 	enc.stream = wire.NewCompletionStream(enc.head, q.StreamOptions)
-	return s.generate(w, r, c, m, p, g, enc)
+	return s.newJob(w, r, c, m, p, g, enc)
 }
 
 // textEncoder writes completion replies.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"ossian/internal/chat"
 	"ossian/internal/engine"
 	"ossian/internal/host"
 	"ossian/internal/limits"
@@ -22,12 +25,14 @@ type job struct {
 	s       *Server
 	m       *host.Model
 	c       *caller
+	w       *reply
 	streams []*engine.Stream
 	answers []*answer
 	prompts []int // tokens of each; choice i belongs to prompt i / n
 	n       int
 	asked   int // max_tokens, 0 = not given
 	out     output
+	stream  *stream // the same, if the request streams
 
 	many     chan arrival // of several streams
 	pumps    sync.WaitGroup
@@ -49,6 +54,78 @@ type output interface {
 	silent() error
 	// finish is called when all answers are done.
 	finish() error
+}
+
+// A generation is what both APIs ask for, in the same words.
+type generation struct {
+	*wire.Sampling
+	prompts  [][]int32
+	most     *int64   // tokens of output; nil = as many as fit
+	logprobs *int64   // alternatives per token; nil = none asked for
+	echo     []string // of each prompt; nil = none
+	parser   func() chat.Parser
+}
+
+// A codec writes the replies of one API.
+type codec interface {
+	encoder
+	reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte
+}
+
+// newJob gives a request to the engine.
+func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *plan, g *generation, enc codec) (*job, error) {
+	req, err := s.request(m, g.Sampling, c)
+	if err != nil {
+		return nil, err
+	}
+	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs, p.top
+	j := &job{s: s, m: m, c: c, w: w, n: int(g.Choices()), silence: probeInterval, lastSent: time.Now()}
+	if g.most != nil {
+		req.MaxTokens = int(min(*g.most, math.MaxInt32))
+		j.asked = req.MaxTokens
+	}
+	for i := range len(g.prompts) * j.n {
+		a := &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)}
+		if g.echo != nil {
+			a.deltas = append(a.deltas, delta{field: content, text: g.echo[i/j.n]})
+		}
+		j.answers = append(j.answers, a)
+	}
+	for _, ids := range g.prompts {
+		j.prompts = append(j.prompts, len(ids))
+	}
+	if g.Stream {
+		j.stream = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
+			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
+		j.out, j.silence = j.stream, s.lim.Time(limits.PingInterval)
+	} else {
+		j.out = s.collection(r.Context(), j, w, enc)
+	}
+	if g.most != nil && *g.most == 0 {
+		return j, nil
+	}
+	if err := j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords)); err != nil {
+		j.close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// drive runs a job and sends its answers.
+func (j *job) drive(ctx context.Context) (err error) {
+	defer j.close()
+	if j.streams == nil {
+		err = j.echo()
+	} else {
+		err = j.run(ctx)
+	}
+	for _, a := range j.answers {
+		j.w.tokens += a.tokens
+	}
+	if err != nil && j.stream != nil {
+		return j.stream.fail(err)
+	}
+	return err
 }
 
 // submit gives the choices to the engine.

@@ -32,7 +32,7 @@ func (g *rig) dial(path, body string) net.Conn {
 }
 
 // eventually waits for f.
-func eventually(t *testing.T, within time.Duration, what string, f func() bool) {
+func eventually(t testing.TB, within time.Duration, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -59,6 +59,7 @@ type setup struct {
 	reply  string   // instead of next: what the model says, control tokens by name
 	cost   time.Duration
 	fault  func(step int) error // of collecting a step
+	launch func(step int)       // told of each step, before its ids are chosen
 	format chat.Format          // nil = gpt-oss
 	cfg    Config
 	limits map[limits.ID]int64
@@ -71,7 +72,7 @@ type setup struct {
 
 // A rig is a running server.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	s      *Server
 	url    string
 	addr   string
@@ -83,7 +84,7 @@ type rig struct {
 
 const unused = 201_000 // an id without a meaning
 
-func start(t *testing.T, u setup) *rig {
+func start(t testing.TB, u setup) *rig {
 	t.Helper()
 	tok := harmony()
 	if u.reply != "" {
@@ -96,6 +97,9 @@ func start(t *testing.T, u setup) *rig {
 	script := sim.Config{Info: u.info, Next: u.next}
 	if u.cost > 0 {
 		script.Cost = func(*runner.Batch) time.Duration { return u.cost }
+	}
+	if u.launch != nil {
+		script.OnLaunch = func(step int, _ *runner.Batch) error { u.launch(step); return nil }
 	}
 	if u.fault != nil {
 		script.OnCollect = func(step int, _ *runner.Batch) error { return u.fault(step) }
