@@ -109,7 +109,8 @@ func inspectCommand(on machine) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Tell what a model is, what it needs, and how fast this machine can decode it",
-		Long: `Tell what MODEL is: a directory, a GGUF file, or a name already in the cache.
+		Long: `Tell what MODEL is: a directory, a GGUF file, a name already in the cache, or
+ossian-tiny, which is built in.
 
 Only headers are read, unless --verify is given. The tokens per second are what the
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -18,6 +19,7 @@ import (
 	"ossian/internal/plan"
 	"ossian/internal/runner"
 	"ossian/internal/tensor"
+	"ossian/internal/tiny"
 )
 
 // loadOptions are the flags that say how a model is put on the device. Names are
@@ -62,9 +64,12 @@ func (o *loadOptions) device() (cpu.Config, error) {
 	return c, nil
 }
 
-// openModel finds and opens a model: headers only, so that every error they can
-// show comes before a weight is read.
+// openModel finds and opens a model, "" = the built-in one: headers only, so that
+// every error they can show comes before a weight is read.
 func openModel(name string) (*ckpt.Model, error) {
+	if name == "" || name == tiny.Name && !exists(name) {
+		return ckpt.OpenFS(tiny.FS(), tiny.Name)
+	}
 	path, err := resolveModel(name)
 	if err != nil {
 		return nil, err
@@ -74,6 +79,33 @@ func openModel(name string) (*ckpt.Model, error) {
 		m.Spec.Name = name // in the cache the directory's name is a commit
 	}
 	return m, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// namesModel reports whether the first of args can only be meant as a model, so
+// that the others are the prompt: an existing path, a path or ORG/NAME that does
+// not exist, a GGUF file, an identifier such as gpt-oss-20b, or any bare word with
+// more words behind it. Sums, a word alone and anything with a blank are prompts.
+func namesModel(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	word := args[0]
+	if word == tiny.Name || exists(word) {
+		return true
+	}
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(`-_./\:@~`, r)
+	}
+	if strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) || !strings.ContainsFunc(word, unicode.IsLetter) {
+		return false
+	}
+	return len(args) > 1 && args[1] != "-" || strings.ContainsAny(word, `/\@`) || strings.HasSuffix(word, ".gguf") ||
+		strings.Contains(word, "-") && strings.ContainsFunc(word, unicode.IsDigit)
 }
 
 // runner plans the memory, looks for damage, and loads m for one sequence. status
@@ -89,28 +121,37 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 	if err != nil {
 		return nil, err
 	}
-	p.Limits = o.roomy(p.Limits)
 	if !o.noVerify {
-		bar := newLateProgress(status, "checking "+m.Spec.Name)
-		err := m.Verify(ctx, bar.report)
-		bar.done()
-		if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
-			err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)
-		}
-		if err != nil {
+		if err := verify(ctx, m, status); err != nil {
 			return nil, err
 		}
 	}
-	d, err := cpu.New(m.Spec, p.Limits, cfg)
+	return openRunner(ctx, m, cfg, o.roomy(p.Limits), status)
+}
+
+// verify looks for damage.
+func verify(ctx context.Context, m *ckpt.Model, status io.Writer) error {
+	bar := newLateProgress(status, "checking "+m.Spec.Name)
+	err := m.Verify(ctx, bar.report)
+	bar.done()
+	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
+		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)
+	}
+	return err
+}
+
+// openRunner loads m onto the device.
+func openRunner(ctx context.Context, m *ckpt.Model, cfg cpu.Config, lim model.Limits, status io.Writer) (runner.Runner, error) {
+	d, err := cpu.New(m.Spec, lim, cfg)
 	if err != nil {
 		return nil, err
 	}
-	// One more than the workers, who spin, so that signals, the terminal and the
-	// garbage collector get a turn.
-	runtime.GOMAXPROCS(cfg.Threads + 1)
+	// More than the workers, who spin, so that signals, the network and the garbage
+	// collector get a turn (reliability.md HLT-3).
+	runtime.GOMAXPROCS(cfg.Threads + 2)
 	bar := newProgress(status, "loading "+m.Spec.Name, unitBytes, total(m))
 	defer bar.Done()
-	r, err := model.NewDecoder(m.Spec, m.Params, d, p.Limits, func(_ string, bytes int64) error {
+	r, err := model.NewDecoder(m.Spec, m.Params, d, lim, func(_ string, bytes int64) error {
 		bar.Add(bytes)
 		return ctx.Err()
 	})

@@ -42,19 +42,26 @@ type runOptions struct {
 func runCommand() *cobra.Command {
 	o := &runOptions{}
 	c := &cobra.Command{
-		Use:   "run MODEL [PROMPT | PROMPT - | -]",
+		Use:   "run [MODEL] [PROMPT | PROMPT - | -]",
 		Short: "Answer a prompt on the terminal, or chat",
 		Long: `Answer PROMPT with MODEL: a directory, a GGUF file, or a name already in the cache.
+Without MODEL the built-in ossian-tiny answers a quoted PROMPT: it adds, subtracts
+and compares numbers, calls tools, answers in JSON, and little else.
 
 The answer appears as it comes; a last line tells what it took. A last "-" stands for
 standard input, so that PROMPT can say what to do with it. Without PROMPT the prompt
 is read from standard input, or, on a terminal, a chat begins: an empty line or
 Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal, reasoning
 is left out.`,
-		Example: `  ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
+		Example: `  ossian run "12+30"
+  ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
   git diff | ossian run openai/gpt-oss-20b "Review this change." -`,
-		Args: usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if namesModel(args) {
+				return o.run(cmd, args[0], args[1:])
+			}
+			return o.run(cmd, "", args)
+		},
 	}
 	o.load.flags(c.Flags())
 	f := c.Flags()
@@ -130,7 +137,7 @@ type answerer struct {
 	loaded time.Duration // what loading took, told once
 }
 
-func (o *runOptions) run(cmd *cobra.Command, args []string) error {
+func (o *runOptions) run(cmd *cobra.Command, name string, words []string) error {
 	ctx := cmd.Context()
 	a := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
 	if o.quiet {
@@ -139,12 +146,12 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if f, ok := a.out.(*os.File); ok {
 		a.term = term.IsTerminal(int(f.Fd()))
 	}
-	m, err := openModel(args[0])
+	m, err := openModel(name)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), args[1:], m.Spec.MaxLen)
+	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), words, m.Spec.MaxLen)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,5 +108,73 @@ func TestResolveModelWithoutToken(t *testing.T) {
 	t.Setenv("HF_TOKEN_PATH", dir) // a directory
 	if path, err := resolveModel(dir); err != nil || path != dir {
 		t.Errorf("got %q, %v", path, err)
+	}
+}
+
+func TestNamesModel(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("here", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want bool
+		args []string
+	}{
+		{false, nil},
+		{false, []string{"12+30"}},
+		{false, []string{"12 + 30"}},
+		{false, []string{"12", "+", "30"}},
+		{false, []string{"12-30"}},
+		{false, []string{"6/2"}},
+		{false, []string{"hello"}},
+		{false, []string{"What is 6/2?"}},
+		{false, []string{""}},
+		{false, []string{"-"}},
+		{false, []string{"Summarize:", "-"}},
+		{false, []string{strings.Repeat("long ", 1<<12)}},
+		{true, []string{"here"}},
+		{true, []string{"ossian-tiny"}},
+		{true, []string{"openai/gpt-oss-20b"}},
+		{true, []string{"gpt-oss-20b"}},
+		{true, []string{"./missing"}},
+		{true, []string{"model.gguf"}},
+		{true, []string{"org/name@main"}},
+		{true, []string{`c:\models\x`}},
+		{true, []string{"missing", "hello"}},
+	} {
+		if got := namesModel(c.args); got != c.want {
+			t.Errorf("%.60q: got %v, want %v", c.args, got, c.want)
+		}
+	}
+}
+
+// The model that comes with the program answers without a name, a file or a network.
+func TestRunTiny(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	for _, c := range []struct{ prompt, want string }{
+		{"12+30", "42\n"},
+		{"4821+3977", "8798\n"},
+		{"Which is larger, 17 or 71?", "71\n"},
+		{"Hello!", "Hello! How can I help you?\n"},
+	} {
+		out, status, err := runRoot(t, "run", c.prompt, "--threads", "1")
+		if err != nil || out != c.want || strings.Contains(status, "cut short") {
+			t.Errorf("%q: got %q, %v, expected %q; %s", c.prompt, out, err, c.want, status)
+		}
+	}
+}
+
+// BenchmarkStart is the time from the start of the process to the end of an answer
+// of one token by the built-in model.
+func BenchmarkStart(b *testing.B) {
+	bin := filepath.Join(b.TempDir(), "ossian")
+	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	for b.Loop() {
+		if out, err := exec.Command(bin, "run", "-q", "--max-tokens", "1", "12+30").CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
 	}
 }

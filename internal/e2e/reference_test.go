@@ -61,21 +61,27 @@ func goldens(t *testing.T) []golden {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".f32")
-		if err != nil || len(raw) != 4*g.Vocab*len(g.Pos) {
-			t.Fatalf("%s: %d bytes of logits for %d positions (%v)", g.name, len(raw), len(g.Pos), err)
-		}
-		for range g.Pos {
-			row := make([]float64, g.Vocab)
-			for i := range row {
-				row[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-				raw = raw[4:]
-			}
-			g.logits = append(g.logits, row)
-		}
+		g.read(t, strings.TrimSuffix(file, ".json")+".f32")
 		out = append(out, g)
 	}
 	return out
+}
+
+// read reads the logits of g.
+func (g *golden) read(t *testing.T, file string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil || len(raw) != 4*g.Vocab*len(g.Pos) {
+		t.Fatalf("%s: %d bytes of logits for %d positions (%v)", file, len(raw), len(g.Pos), err)
+	}
+	for range g.Pos {
+		row := make([]float64, g.Vocab)
+		for i := range row {
+			row[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+			raw = raw[4:]
+		}
+		g.logits = append(g.logits, row)
+	}
 }
 
 // write makes the checkpoint of g and proves that it is the one of the reference.
@@ -139,6 +145,12 @@ func open(t *testing.T, path string, tokens int, cfg cpu.Config) (*model.Spec, r
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
+	return m.Spec, load(t, m, tokens, cfg)
+}
+
+// load returns a runner for m.
+func load(t *testing.T, m *ckpt.Model, tokens int, cfg cpu.Config) runner.Runner {
+	t.Helper()
 	lim := model.Limits{MaxSeqs: 64, MaxTokens: 128, MaxLen: tokens, BlockSize: blockSize}
 	windows, _ := m.Spec.Groups()
 	for range windows {
@@ -158,7 +170,7 @@ func open(t *testing.T, path string, tokens int, cfg cpu.Config) (*model.Spec, r
 			t.Error(err)
 		}
 	})
-	return m.Spec, r
+	return r
 }
 
 // step runs rows of one sequence, which may share blocks: a layer stores the keys

@@ -1,0 +1,57 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/cpu"
+	"ossian/internal/tiny"
+)
+
+// The built-in model says what its training framework says on the same weights:
+// models.md 5.2. _tools/tinymodel/export.py wrote the golden logits.
+func TestTinyLogits(t *testing.T) {
+	text, err := os.ReadFile("../tiny/testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g golden
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	g.read(t, "../tiny/testdata/golden.f32")
+	for _, isa := range levels() {
+		t.Run(isa, func(t *testing.T) {
+			g := &g
+			if isa == "go" {
+				g = g.first(300)
+			}
+			cfg := exact
+			cfg.ISA = isa
+			r := load(t, openTiny(t), len(g.IDs), cfg)
+			truth := atPositions(t, r, g.IDs, g.Pos)
+			d := compare(g.logits, truth)
+			t.Logf("float32 against the training framework: L2 %.2g, KL %.2g, argmax %.1f %%", d.L2, d.KL, 100*d.Argmax)
+			if d.L2 > 1e-4 || d.Argmax < 1 {
+				t.Errorf("distance %+v: relative L2 of at most 1e-4 and the same argmax everywhere expected", d)
+			}
+			d = compare(truth, atPositions(t, load(t, openTiny(t), len(g.IDs), cpu.Config{ISA: isa}), g.IDs, g.Pos))
+			t.Logf("default against float32: L2 %.2g, KL %.2g, argmax %.1f %%", d.L2, d.KL, 100*d.Argmax)
+			if d.KL > 1e-2 || d.Argmax < 0.97 {
+				t.Errorf("distance of the default path %+v: KL of at most 1e-2 and 97 %% argmax expected", d)
+			}
+		})
+	}
+}
+
+func openTiny(t *testing.T) *ckpt.Model {
+	t.Helper()
+	m, err := ckpt.OpenFS(tiny.FS(), tiny.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
