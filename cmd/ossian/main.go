@@ -31,16 +31,14 @@ func main() {
 func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:           "ossian",
-		Short:         "Run and measure open-weight language models",
+		Short:         "Run and serve open-weight language models",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		c.Version = info.Main.Version // of the module, or made of the commit
 	}
-	c.AddCommand(runCommand())
-	c.AddCommand(pullCommand())
-	c.AddCommand(inspectCommand(thisMachine()))
+	c.AddCommand(serveCommand(), runCommand(), pullCommand(), inspectCommand(thisMachine()))
 	c.AddCommand(perplexityCommand(), synthCommand())
 	return c
 }

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"ossian/internal/chat"
+	"ossian/internal/ckpt"
+	"ossian/internal/config"
+	"ossian/internal/cpu"
+	"ossian/internal/engine"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/sched"
+	"ossian/internal/server"
+	"ossian/internal/tiny"
+)
+
+func serveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:                "serve [MODEL] [flags]",
+		Short:              "Serve a model behind the OpenAI API",
+		DisableFlagParsing: true, // flags, environment and --config have one parser
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := config.Load(config.Source{Args: args, Env: os.Environ()})
+			if errors.Is(err, config.ErrHelp) {
+				return cmd.Help()
+			}
+			if err != nil {
+				return err
+			}
+			for _, note := range cfg.Notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), note)
+			}
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), `Serve MODEL behind the OpenAI API: a directory, a GGUF file, or a name already in
+the cache; without MODEL the built-in ossian-tiny.
+
+Usage:
+  ossian %s
+
+Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
+%s`, cmd.Use, config.Usage())
+	})
+	return c
+}
+
+// serve runs until ctx ends. The port is open at once, so that whoever waits for the
+// weights can see it.
+func serve(ctx context.Context, cfg *config.Config, out, status io.Writer) error {
+	if cfg.Settings.Explain {
+		return explain(cfg, out)
+	}
+	log := logger(cfg, status)
+	names := servedNames(cfg)
+	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
+	if err != nil {
+		return err
+	}
+	version := buildVersion()
+	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	s := server.New(server.Config{
+		Version: version, Keys: cfg.APIKeys, AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins,
+		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits,
+	}, h, log, ms)
+	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return fmt.Errorf("%w; --port chooses another port, 0 any free one", err)
+	}
+	fmt.Fprintf(status, "listening on http://%s\n", l.Addr())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	hosted := make(chan error, 1)
+	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
+	defer end()
+	go func() {
+		ld := &loader{cfg: cfg, log: log, metrics: ms, name: names[0], version: version}
+		defer ld.close()
+		err := h.Run(hostCtx, ld.load)
+		if err != nil {
+			cancel(err)
+		}
+		hosted <- err
+	}()
+	err = s.Serve(ctx, l)
+	end()
+	failed := <-hosted
+	if ctx.Err() != nil && errors.Is(failed, context.Canceled) {
+		failed = nil // told to end while it was loading
+	}
+	return errors.Join(err, failed)
+}
+
+// servedNames are the names that requests may use. A path's last element stands
+// before the path, which is nobody's business.
+func servedNames(cfg *config.Config) []string {
+	if len(cfg.ServedNames) > 0 {
+		return cfg.ServedNames
+	}
+	name := cfg.Model
+	if name == "" {
+		name = tiny.Name
+	}
+	if !exists(name) {
+		return []string{name}
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		abs = name
+	}
+	return slices.Compact([]string{filepath.Base(abs), name})
+}
+
+func logger(cfg *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // config knows only slog's names
+	o := &slog.HandlerOptions{Level: level}
+	f, isFile := w.(*os.File)
+	if cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !(isFile && term.IsTerminal(int(f.Fd()))) {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// A loader brings the model of a server into memory.
+type loader struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	metrics *metrics.Server
+	name    string
+	version string
+	model   *ckpt.Model
+}
+
+func (ld *loader) close() {
+	if ld.model == nil {
+		return
+	}
+	if err := ld.model.Close(); err != nil {
+		ld.log.Warn("closing the checkpoint", "error", err)
+	}
+}
+
+// load is a host.Load. The plan is made and shown before a weight is read (ADM-1).
+func (ld *loader) load(ctx context.Context) (*host.Model, error) {
+	began := time.Now()
+	m, err := openModel(ld.cfg.Model)
+	if err != nil {
+		return nil, err
+	}
+	ld.model = m
+	o := serveOptions(ld.cfg)
+	dev, err := o.device()
+	if err != nil {
+		return nil, err
+	}
+	p, err := servePlan(ld.cfg, m, dev)
+	if err != nil {
+		return nil, err
+	}
+	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "weights", p.Footprint.Weights+p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
+		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
+		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
+	if ld.cfg.Verify {
+		if err := verify(ctx, m, nil); err != nil {
+			return nil, err
+		}
+	}
+	open := func(ctx context.Context) (runner.Runner, error) { return openRunner(ctx, m, dev, p.Limits, nil) }
+	r, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hm, err := ld.host(m, r, open, p)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	ld.log.Info("model loaded", "model", ld.name, "device", r.Info().Name, "took", time.Since(began).Round(time.Millisecond))
+	return hm, nil
+}
+
+// host puts an engine around the runner.
+func (ld *loader) host(m *ckpt.Model, r runner.Runner, open func(context.Context) (runner.Runner, error), p plan.Plan) (*host.Model, error) {
+	format, err := chat.New(chat.Facts{Family: m.Spec.Family, Tokenizer: m.Tokenizer, Template: m.Template, Special: m.Special, Stops: m.Stops})
+	switch {
+	case errors.Is(err, chat.ErrNoTemplate):
+		ld.log.Warn("no chat: the checkpoint has no template; completions work", "model", ld.name)
+	case err != nil:
+		return nil, err
+	}
+	hm := &host.Model{Tokenizer: m.Tokenizer, Format: format, Stops: m.Stops, Vocab: m.Spec.Vocab, Unused: m.Unused,
+		Defaults: samplingDefaults(ld.cfg, m.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(m)}
+	if format != nil {
+		hm.Stops = format.Stops()
+	}
+	info := r.Info()
+	var mm *metrics.Model
+	hm.Engine, err = engine.New(r, engine.Config{
+		Sched: sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), NoPrefixCache: !ld.cfg.PrefixCaching},
+		Open:  open,
+		Step:  func(tokens int, took time.Duration) { mm.Step(tokens, took) },
+	}, ld.log)
+	if err != nil {
+		return nil, err
+	}
+	mm = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hm.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
+		CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
+		Snapshot: func() metrics.Snapshot { return host.Snapshot(hm.Engine) }})
+	hm.Metrics = mm
+	return hm, nil
+}
+
+// serveOptions are the load options of the settings.
+func serveOptions(cfg *config.Config) *loadOptions {
+	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, activations: cfg.Activations, exact: cfg.Exact}
+}
+
+// servePlan shares the memory out.
+func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, error) {
+	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen}
+	if cfg.KVBlocks > 0 {
+		windows, _ := m.Spec.Groups()
+		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
+	}
+	available := plan.Available()
+	if cfg.MemoryShare > 0 {
+		available = int64(float64(available) * cfg.MemoryShare)
+	}
+	return plan.Serve(m.Spec, ask, available, deviceCost(m, dev))
+}
+
+// explain prints every setting, automatic ones as they come out for this model on
+// this machine.
+func explain(cfg *config.Config, out io.Writer) error {
+	m, err := openModel(cfg.Model)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	o := serveOptions(cfg)
+	dev, err := o.device()
+	if err != nil {
+		return err
+	}
+	p, err := servePlan(cfg, m, dev)
+	if err != nil {
+		return err
+	}
+	if cfg.Model == "" {
+		cfg.Resolve("model", tiny.Name, "no model was named: the built-in one")
+	}
+	cfg.Resolve("served-model-name", strings.Join(servedNames(cfg), " "), "what requests may call it")
+	cfg.Resolve("threads", strconv.Itoa(dev.Threads), "of this process")
+	reason := "what the checkpoint promises"
+	if p.Limits.MaxLen < m.Spec.MaxLen {
+		reason = fmt.Sprintf("of %d, what was asked for or fits into memory", m.Spec.MaxLen)
+	}
+	cfg.Resolve("max-model-len", strconv.Itoa(p.Limits.MaxLen), reason)
+	cfg.Resolve("max-num-seqs", strconv.Itoa(p.Limits.MaxSeqs), "rows of a step")
+	cfg.Resolve("max-num-batched-tokens", strconv.Itoa(p.Limits.MaxTokens), "longer steps delay others, shorter ones waste weights read")
+	blocks := make([]string, len(p.Limits.Blocks))
+	for g, n := range p.Limits.Blocks {
+		blocks[g] = strconv.Itoa(n)
+	}
+	cfg.Resolve("num-gpu-blocks-override", strings.Join(blocks, " "), fmt.Sprintf("blocks of %d tokens in each group of layers, %d bytes in all", p.Limits.BlockSize, p.Footprint.KV))
+	return cfg.Explain(out)
+}
+
+// samplingDefaults are the values of requests that say nothing: the checkpoint's
+// advice, else those of the OpenAI API.
+func samplingDefaults(cfg *config.Config, g ckpt.Generation) sample.Params {
+	if !cfg.CheckpointSampler {
+		return sample.Params{Temperature: 1}
+	}
+	advice := runOptions{temperature: -1, topP: -1, topK: -1, minP: -1, repetition: -1}
+	p := advice.params(g)
+	if g.Sample == nil && g.Temperature == nil {
+		p.Temperature = 1
+	}
+	p.Seed = 0
+	return p
+}
+
+// weightsDigest tells checkpoints apart: names, shapes and the first bytes of all
+// tensors.
+func weightsDigest(m *ckpt.Model) string {
+	sum := crc32.NewIEEE()
+	for _, name := range slices.Sorted(maps.Keys(m.Params)) {
+		t := m.Params[name]
+		fmt.Fprint(sum, name, t.DType, t.Shape)
+		_, _ = sum.Write(t.Data[:min(64, len(t.Data))])
+	}
+	return fmt.Sprintf("%08x", sum.Sum32())
+}
+
+// buildVersion is the version of the module, or of the commit it was built from.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}

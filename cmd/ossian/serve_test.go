@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A console is what a command writes, for tests that read while it runs.
+type console struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (c *console) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.Write(b)
+}
+
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+// startServe runs ossian serve on a free port and returns its address; the server
+// has to end without an error with the test.
+func startServe(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	status := &console{}
+	c := root()
+	c.SetOut(status)
+	c.SetErr(status)
+	c.SetArgs(append([]string{"serve", "--port", "0", "--threads", "1", "--max-num-seqs", "4"}, args...))
+	ended := make(chan error, 1)
+	go func() { ended <- c.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v\n%s", err, status)
+		}
+	})
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		if _, after, ok := strings.Cut(status.String(), "listening on "); ok {
+			url, _, done := strings.Cut(after, "\n")
+			if r, err := http.Get(url + "/ready"); done && err == nil {
+				r.Body.Close()
+				if r.StatusCode == http.StatusOK {
+					return url
+				}
+			}
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("serve: %v\n%s", err, status)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatalf("not ready after a minute:\n%s", status)
+	return ""
+}
+
+func post(t *testing.T, url, body string) *http.Response {
+	t.Helper()
+	r, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Body.Close() })
+	if r.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(r.Body)
+		t.Fatalf("%s: %s", r.Status, b)
+	}
+	return r
+}
+
+// The curl of the README.
+func TestServe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := startServe(t)
+	r := post(t, url+"/v1/chat/completions", `{"model": "ossian-tiny", "messages": [{"role": "user", "content": "12+30"}], "stream": true}`)
+	content := ""
+	lines := bufio.NewScanner(r.Body)
+	last := ""
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		last = data
+		var chunk struct {
+			Choices []struct{ Delta struct{ Content string } }
+		}
+		if data != "[DONE]" && json.Unmarshal([]byte(data), &chunk) == nil && len(chunk.Choices) == 1 {
+			content += chunk.Choices[0].Delta.Content
+		}
+	}
+	if content != "42" || last != "[DONE]" {
+		t.Errorf("streamed %q, last event %q", content, last)
+	}
+	var models struct{ Data []struct{ ID string } }
+	g, err := http.Get(url + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Body.Close()
+	if err := json.NewDecoder(g.Body).Decode(&models); err != nil || len(models.Data) != 1 || models.Data[0].ID != "ossian-tiny" {
+		t.Errorf("models %+v, %v", models, err)
+	}
+}
+
+func TestServeErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"none/here"}, "ossian pull none/here"},
+		{[]string{"--max-model-lenn", "5"}, "max-model-len"},
+		{[]string{"--host", "0.0.0.0"}, "--insecure"},
+		{[]string{"--max-model-len", "5000"}, "outside [1, 4096]"},
+	} {
+		_, _, err := runRoot(t, append([]string{"serve", "--port", "0"}, c.args...)...)
+		if err == nil || !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: got %v, expected %q", c.args, err, c.err)
+		}
+	}
+}
+
+func TestServeExplain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	out, _, err := runRoot(t, "serve", "--explain", "--max-num-seqs", "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096"} {
+		found := false
+		for line := range strings.Lines(out) {
+			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)
+		}
+		if !found {
+			t.Errorf("%s is not explained with %q:\n%s", setting, want, out)
+		}
+	}
+}
