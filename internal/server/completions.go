@@ -50,9 +50,6 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 		} else if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), ids); err != nil {
 			return nil, err
 		}
-		if len(ids) == 0 {
-			return nil, wire.Invalid("prompt", fmt.Sprintf("prompt %d has no tokens", i))
-		}
 		ids = s.truncated(w, m, ids, q.TruncatePrompt, &most)
 		g.prompts = append(g.prompts, ids)
 		if q.Echo {

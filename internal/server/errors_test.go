@@ -87,6 +87,7 @@ func TestErrors(t *testing.T) {
 		{"structured", "POST", textPath, `{"prompt":"x","structured_outputs":{"regex":"a"}}`, 400, "unsupported_parameter", "structured_outputs"},
 		{"thinking budget", "POST", chatPath, `{` + hi + `,"thinking_token_budget":5}`, 400, "unsupported_parameter", "thinking_token_budget"},
 		{"too long", "POST", textPath, `{"prompt":[` + strings.Repeat("1,", 1300) + `1],"truncate_prompt_tokens":null,"max_tokens":7}`, 400, "context_length_exceeded", ""},
+		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", ""},
 		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
 		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},
 		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2}`, 400, "unsupported_parameter", "best_of"},
@@ -124,7 +125,7 @@ func TestStrict(t *testing.T) {
 	wantError(t, g.post("/v1/chat/completions", `{`+hi+`,"chat_id":1}`), 400, "invalid_request_error", "unsupported_parameter", "chat_id")
 }
 
-// A pipelined or hidden fault of one request must not touch others.
+// A format that panics stands for a fault of our own in one request.
 type panics struct{ chat.Format }
 
 func (p panics) Render(prompt *token.Prompt, c *chat.Conversation) error {

@@ -92,6 +92,9 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 		j.answers = append(j.answers, a)
 	}
 	for _, ids := range g.prompts {
+		if len(ids) == 0 {
+			return nil, wire.Invalid("", "the prompt has no tokens")
+		}
 		j.prompts = append(j.prompts, len(ids))
 	}
 	if g.Stream {

@@ -77,23 +77,26 @@ func TestLIF2(t *testing.T) {
 	}
 }
 
-// TestCON2 has readers that never read: they are cut when a write has stalled, and
-// nobody else notices.
+// TestCON2 has readers that never read: they are cut when a write has stalled, or
+// too much has come meanwhile, and nobody else notices.
 func TestCON2(t *testing.T) {
-	g := start(t, setup{reply: strings.Repeat("x", 64), limits: map[limits.ID]int64{limits.WriteStall: 300, limits.TopLogprobs: 20}})
-	for range 4 {
-		c := g.dial("/v1/chat/completions", `{`+hi+`,"max_tokens":3900,"stream":true,"logprobs":true,"top_logprobs":20,"n":8}`)
-		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-			t.Fatal(err)
+	for reason, cost := range map[string]time.Duration{"write_stall": time.Millisecond, "pending_output": 0} {
+		g := start(t, setup{reply: strings.Repeat("x", 64), cost: cost, limits: map[limits.ID]int64{limits.WriteStall: 300}})
+		const readers = 4
+		for range readers {
+			c := g.dial("/v1/chat/completions", `{`+hi+`,"stream":true,"logprobs":true,"top_logprobs":20,"n":8}`)
+			if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":20}`); r.status != 200 {
-		t.Errorf("another client: %d %s", r.status, r.body)
-	}
-	eventually(t, 20*time.Second, "all are cut", func() bool { return g.s.load.Load() == 0 })
-	g.idle()
-	if m := g.do("GET", "/metrics", "").body; strings.Contains(m, `ossian_streams_cut_total{reason="write_stall"} 0`) && strings.Contains(m, `ossian_streams_cut_total{reason="pending_output"} 0`) {
-		t.Error("the metrics count no stream that was cut")
+		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":20}`); r.status != 200 {
+			t.Errorf("another client: %d %s", r.status, r.body)
+		}
+		eventually(t, 20*time.Second, "all are cut", func() bool { return g.s.load.Load() == 0 })
+		g.idle()
+		if m := grep(g.do("GET", "/metrics", "").body, "ossian_streams_cut_total{"); !strings.Contains(m, fmt.Sprintf(`reason=%q} %d`, reason, readers)) {
+			t.Errorf("with steps of %v not all were cut for %s:\n%s", cost, reason, m)
+		}
 	}
 }
 
@@ -177,6 +180,44 @@ func TestLIF3Ping(t *testing.T) {
 	r = g.post("/v1/chat/completions", `{`+hi+`,"stream":true,"include_reasoning":false}`)
 	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || strings.Contains(r.body, "think") {
 		t.Errorf("%d pings: %q", n, r.body)
+	}
+}
+
+// TestLateReply: deadlines are of writes, not of requests, and end with the reply.
+func TestLateReply(t *testing.T) {
+	g := start(t, setup{reply: "ab<|return|>", cost: 150 * time.Millisecond, limits: map[limits.ID]int64{limits.WriteStall: 100, limits.BodyRead: 100}})
+	for _, stream := range []string{"true", "false", "false"} {
+		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":3,"stream":`+stream+`}`); r.status != 200 || !strings.Contains(r.body, "ab") {
+			t.Errorf("stream %s: %d %q", stream, r.status, r.body)
+		}
+		time.Sleep(150 * time.Millisecond) // on a kept connection
+	}
+}
+
+// TestTruncate: what is dropped is told (LIF-7).
+func TestTruncate(t *testing.T) {
+	g := start(t, setup{reply: "x"})
+	r := g.post("/v1/completions", `{"prompt":[1,2,3,4,5],"max_tokens":1,"truncate_prompt_tokens":2,"return_token_ids":true}`)
+	if r.header.Get("x-ossian-truncated") != "3" || !strings.Contains(r.body, `"prompt_token_ids":[4,5]`) || !strings.Contains(r.body, `"prompt_tokens":2`) {
+		t.Errorf("%v %s", r.header, r.body)
+	}
+}
+
+// TestIDs: ids without a meaning, forbidden and bad ones never come.
+func TestIDs(t *testing.T) {
+	g := start(t, setup{next: func([]int32, uint64) int32 { return unused }}) // a mask makes the script play the next larger id
+	for body, want := range map[string]string{
+		`{"prompt":"a","max_tokens":2}`:                                                                `"token_ids":[201001,201001]`,
+		`{"prompt":"a","max_tokens":2,"allowed_token_ids":[7,9]}`:                                      `"token_ids":[7,7]`,
+		`{"prompt":"a","max_tokens":9,"allowed_token_ids":[9,10],"stop_token_ids":[9],"min_tokens":2}`: `"token_ids":[10,10,9]`,
+		`{"prompt":"a","max_tokens":2,"allowed_token_ids":[64,65],"bad_words":["a"]}`:                  `"token_ids":[65,65]`, // 64 is "a"
+		`{"prompt":"a","max_tokens":2,"allowed_token_ids":[200002],"ignore_eos":true}`:                 `"token_ids":[200002,200002]`,
+		`{"prompt":"a","max_tokens":9,"allowed_token_ids":[9],"stop_token_ids":[9]}`:                   `"stop_reason":9`,
+		`{"prompt":"a","max_tokens":2,"allowed_token_ids":[9],"n":2,"logit_bias":{"9":1}}`:             `"token_ids":[9,9]`,
+	} {
+		if r := g.post("/v1/completions", strings.Replace(body, "{", `{"return_token_ids":true,`, 1)); !strings.Contains(r.body, want) {
+			t.Errorf("%s: %s, want %s", body, r.body, want)
+		}
 	}
 }
 

@@ -65,9 +65,9 @@ func TestCON1(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	most := 0
+	most, from := 0, int64(0) // from: the first step that has all streams
 	for deadline := time.Now().Add(time.Minute); most < streams && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		most = max(most, g.model.Engine.Stats().Running)
+		most, from = max(most, g.model.Engine.Stats().Running), step.Load()+1
 	}
 	full := heap()
 	if err := cmd.Wait(); err != nil {
@@ -82,12 +82,12 @@ func TestCON1(t *testing.T) {
 	var late []time.Duration
 	for ; len(data) > 0; data = data[16:] {
 		k, at := int64(binary.LittleEndian.Uint64(data)), int64(binary.LittleEndian.Uint64(data[8:]))
-		if k >= 0 && ended[k%int64(len(ended))] > 0 {
+		if k >= from && ended[k%int64(len(ended))] > 0 {
 			late = append(late, time.Duration(at-ended[k%int64(len(ended))]))
 		}
 	}
-	if len(late) < streams*(steps-1) {
-		t.Fatalf("%d chunks of %d", len(late), streams*steps)
+	if len(late) < streams*steps/2 {
+		t.Fatalf("%d chunks of %d are of steps with all streams", len(late), streams*steps)
 	}
 	slices.Sort(late)
 	per := (full - idle) / int64(streams)

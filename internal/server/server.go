@@ -96,6 +96,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    int(s.lim[limits.HeaderBytes]),
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnContext:       withConn,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is an unknown route, too
 	}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(s.limit(l)) }()
