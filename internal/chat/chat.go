@@ -22,7 +22,8 @@ type Format interface {
 	Render(p *token.Prompt, c *Conversation) error
 	// Stops are the ids that end an answer, ascending.
 	Stops() []int32
-	// Parser returns the parser of one answer to a conversation that Render took.
+	// Parser returns the parser of one answer to a conversation that Render took and
+	// that stays as it is meanwhile.
 	Parser(c *Conversation) Parser
 }
 
