@@ -60,10 +60,11 @@ type answer struct {
 	deltas []delta // new since the caller took them
 	newIDs []int32 // the same, with return_token_ids
 
-	tokens, reasoned int    // ids that belong to the answer; of these, reasoning
-	calls            int    // begun
-	done, closed     bool   // closed: the parser is
-	finish           string // wire.Finish…, once done
+	tokens, reasoned int     // ids that belong to the answer; of these, reasoning
+	likely           float64 // sum of the ids' log probabilities, where they are known
+	calls            int     // begun
+	done, closed     bool    // closed: the parser is
+	finish           string  // wire.Finish…, once done
 	reason           wire.StopReason
 
 	events    []chat.Event // scratch
@@ -89,6 +90,9 @@ func (a *answer) push(t *engine.Token) {
 	}
 	a.tokens++
 	a.last = t.ID
+	if len(t.Logprobs) > 0 {
+		a.likely += float64(t.Logprobs[0].Logprob)
+	}
 	if a.keepIDs {
 		a.newIDs = append(a.newIDs, t.ID)
 	}
@@ -102,6 +106,9 @@ func (a *answer) push(t *engine.Token) {
 	a.events = a.parser.Push(a.events[:0], t.ID)
 	a.read()
 }
+
+// mean returns the mean log probability of the answer's ids.
+func (a *answer) mean() float64 { return a.likely / float64(max(a.tokens, 1)) }
 
 // close takes over how the engine ended the answer, if it is not done.
 func (a *answer) close(f sched.Finish) {

@@ -87,6 +87,22 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func TestBest(t *testing.T) {
+	c := &collection{j: &job{n: 3}, choices: make([]choice, 6), keep: 2}
+	for i, likely := range []float64{-9, -1, -4, -1, -1, -2} {
+		c.j.answers = append(c.j.answers, &answer{tokens: 1 + i%2, likely: likely}) // means: -9 -0.5 -4, -0.5 -1 -1
+		c.choices[i].content.WriteByte('a' + byte(i))
+	}
+	_, kept := c.best()
+	got := ""
+	for i := range kept {
+		got += kept[i].content.String()
+	}
+	if got != "bcde" {
+		t.Errorf("kept %s, want bcde", got)
+	}
+}
+
 // A play is a random answer: what a model says and what was asked for.
 type play struct {
 	ids      []int32
@@ -172,7 +188,6 @@ func (p *play) whole(f chat.Format) outcome {
 // A recorder is an encoder that keeps what it is given.
 type recorder struct {
 	out  outcome
-	last field
 	fail func(string)
 }
 

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -21,11 +23,12 @@ type collection struct {
 	w       *reply
 	conn    syscall.Conn // nil = not known
 	choices []choice
+	keep    int // of the choices of each prompt
 	enc     codec
 }
 
-func (s *Server) collection(ctx context.Context, j *job, w *reply, enc codec) *collection {
-	c := &collection{j: j, w: w, choices: make([]choice, len(j.answers)), enc: enc}
+func newCollection(ctx context.Context, j *job, keep int, enc codec) *collection {
+	c := &collection{j: j, w: j.w, choices: make([]choice, len(j.answers)), keep: keep, enc: enc}
 	if conn, ok := ctx.Value(connKey{}).(*counted); ok {
 		c.conn, _ = conn.Conn.(syscall.Conn)
 	}
@@ -57,6 +60,30 @@ func (c *collection) token(i int) {
 func (c *collection) sent(int) error { return nil }
 
 func (c *collection) finish() error {
-	c.w.json(http.StatusOK, c.enc.reply(nil, c.j.answers, c.choices, c.j.usage()))
+	usage := c.j.usage() // of all, also of those that are not kept
+	answers, choices := c.best()
+	c.w.json(http.StatusOK, c.enc.reply(nil, answers, choices, usage))
 	return nil
+}
+
+// best returns the choices to keep: of each prompt those whose tokens have the
+// highest mean log probability.
+func (c *collection) best() ([]*answer, []choice) {
+	n := c.j.n
+	if c.keep == n {
+		return c.j.answers, c.choices
+	}
+	var answers []*answer
+	var choices []choice
+	for first := 0; first < len(c.choices); first += n {
+		order := make([]int, n)
+		for i := range order {
+			order[i] = first + i
+		}
+		slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(c.j.answers[y].mean(), c.j.answers[x].mean()) })
+		for _, i := range order[:c.keep] {
+			answers, choices = append(answers, c.j.answers[i]), append(choices, c.choices[i])
+		}
+	}
+	return answers, choices
 }

@@ -35,14 +35,14 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	if err := later(&q.Sampling); err != nil {
 		return nil, err
 	}
-	switch {
-	case q.BestOf != nil && *q.BestOf > q.Choices():
-		return nil, wire.Unsupported("best_of", "choosing among more answers than n is not supported")
-	case q.Echo && q.Logprobs != nil:
+	if q.Echo && q.Logprobs != nil {
 		return nil, wire.Unsupported("echo", "log probabilities of an echoed prompt are not supported")
 	}
 	most := q.MaxOutput()
 	g := &generation{Sampling: &q.Sampling, most: &most, logprobs: q.Logprobs}
+	if q.BestOf != nil {
+		g.best = int(*q.BestOf)
+	}
 	for i, p := range q.Prompts {
 		ids := p.IDs
 		if ids == nil {

@@ -90,7 +90,7 @@ func TestErrors(t *testing.T) {
 		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", ""},
 		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
 		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},
-		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2}`, 400, "unsupported_parameter", "best_of"},
+		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2,"stream":true}`, 400, "invalid_value", "best_of"},
 		{"echo with logprobs", "POST", textPath, `{"prompt":"x","echo":true,"logprobs":1}`, 400, "unsupported_parameter", "echo"},
 		{"detokenize", "POST", "/detokenize", `{"tokens":[-1]}`, 400, "invalid_value", "tokens[0]"},
 	} {

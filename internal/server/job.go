@@ -62,6 +62,7 @@ type generation struct {
 	prompts  [][]int32
 	most     *int64   // tokens of output; nil = as many as fit
 	logprobs *int64   // alternatives per token; nil = none asked for
+	best     int      // choices to generate for each prompt, of which n are kept; 0 = n
 	echo     []string // of each prompt; nil = none
 	parser   func() chat.Parser
 }
@@ -78,8 +79,9 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	if err != nil {
 		return nil, err
 	}
-	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs, p.top
-	j := &job{s: s, m: m, c: c, w: w, n: int(g.Choices()), silence: probeInterval, lastSent: time.Now()}
+	n := int(g.Choices())
+	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs || g.best > n, p.top
+	j := &job{s: s, m: m, c: c, w: w, n: max(n, g.best), silence: probeInterval, lastSent: time.Now()}
 	if g.most != nil {
 		req.MaxTokens = int(min(*g.most, math.MaxInt32))
 		j.asked = req.MaxTokens
@@ -102,7 +104,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
 		j.out, j.silence = j.stream, s.lim.Time(limits.PingInterval)
 	} else {
-		j.out = s.collection(r.Context(), j, w, enc)
+		j.out = newCollection(r.Context(), j, n, enc)
 	}
 	if g.most != nil && *g.most == 0 {
 		return j, nil

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -39,6 +40,9 @@ var harmony = sync.OnceValue(func() *token.BPE {
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		os.Exit(code) // the fuzzer keeps goroutines of its own
+	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	deadline := time.Now().Add(5 * time.Second)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {

@@ -55,6 +55,7 @@ var transcripts = []struct {
 	{name: "text echo only", path: "/v1/completions", body: `{"prompt":"Once","max_tokens":0,"echo":true}`, reply: "x"},
 	{name: "text logprobs", path: "/v1/completions", body: `{"prompt":"Once","max_tokens":3,"logprobs":2,"return_token_ids":true}`, reply: " wörld 🌍"},
 	{name: "text prompts and n", path: "/v1/completions", body: `{"prompt":["Once","Twice"],"max_tokens":2,"n":2}`, reply: " upon a time"},
+	{name: "text best_of", path: "/v1/completions", body: `{"prompt":"Once","max_tokens":2,"best_of":3}`, reply: " upon a time"},
 	{name: "text ids", path: "/v1/completions", body: `{"prompt":[[1,2],[3]],"max_tokens":1}`, reply: "x"},
 	{name: "text special tokens shown", path: "/v1/completions", body: `{"prompt":"<|start|>user","max_tokens":4,"skip_special_tokens":false,"ignore_eos":true}`, reply: "<|message|>a<|return|>b"},
 	{name: "text stop stream", path: "/v1/completions", body: `{"prompt":"Once","stop":["a t"],"stream":true}`, reply: " upon a time"},
