@@ -23,7 +23,7 @@ func randomInfo(c choose) runner.Info {
 		info.Lookahead = c(4)
 	}
 	groups := [][]int{{0}, {0}, {0, 1 + c(12)}, {1 + c(12), 0}, {1 + c(12)}, {3, 0, 1 + c(20)}}[c(6)]
-	blocks := 4 + c(40)
+	blocks := 4 + info.Lookahead + c(40)
 	for _, w := range groups {
 		g := runner.Group{Blocks: blocks + c(8), Window: w}
 		if w > 0 && c(2) == 0 { // what one sequence needs to go on at all, or little more
