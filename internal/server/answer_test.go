@@ -292,6 +292,42 @@ func TestLIF4(t *testing.T) {
 	}
 }
 
+// BenchmarkToken is what a token costs between the engine and the socket: parser,
+// stop strings, encoding.
+func BenchmarkToken(b *testing.B) {
+	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, stops := range map[string][]string{"plain": nil, "stops": {"STOP", "\n\n\n"}} {
+		b.Run(name, func(b *testing.B) {
+			p := play{stops: stops}
+			a := p.answer(f)
+			a.logprobs, a.keepIDs = false, false
+			enc := &chatEncoder{stream: wire.NewChatStream(wire.Head{ID: "chatcmpl-x", Model: "m"}, nil, wire.FieldReasoning)}
+			st := &stream{j: &job{s: &Server{}, answers: []*answer{a}}, enc: enc, interval: 1, choices: make([]pending, 1)}
+			for _, id := range said("<|channel|>final<|message|>Hello") {
+				a.push(&engine.Token{ID: id})
+			}
+			tokens := said(" the quick brown fox")
+			buf := make([]byte, 0, 4096)
+			st.buf = &buf
+			st.token(0)
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = buf[:0]
+				a.push(&engine.Token{ID: tokens[i%len(tokens)]})
+				st.token(0)
+				i++
+			}
+			if len(buf) == 0 {
+				b.Fatal("nothing was encoded")
+			}
+		})
+	}
+}
+
 // FuzzBodies: no body makes the server fail, and every reply is JSON or a stream.
 func FuzzBodies(f *testing.F) {
 	for _, c := range transcripts {

@@ -222,11 +222,8 @@ func TestSEC13Bounds(t *testing.T) {
 		safety_identifier prompt_cache_key functions function_call prompt best_of suffix`)
 	values := []string{`-1`, `0`, `1`, `2`, `2147483648`, `9223372036854775808`, `1e308`, `1e999`, `-1e308`, `0.5`, `true`, `null`, `""`, `"x"`, `"` + strings.Repeat("é", 3000) + `"`,
 		`[]`, `[1]`, `[-1]`, `["a"]`, `[""]`, `[[1]]`, `[{}]`, `[null]`, `{}`, `{"a":1}`, `{"1":1}`, `{"type":"function"}`}
-	for i, f := range fields {
-		for k, v := range values {
-			if testing.Short() && (i+k)%4 != 0 {
-				continue
-			}
+	for _, f := range fields {
+		for _, v := range values {
 			for path, rest := range map[string]string{"/v1/chat/completions": hi, "/v1/completions": `"prompt":"a"`, "/tokenize": `"prompt":"a"`} {
 				if strings.HasPrefix(rest, `"`+f+`"`) {
 					rest = `"x":1`
