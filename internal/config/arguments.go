@@ -98,10 +98,11 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			err = c.flip(given, r, !off, origin)
 		default:
 			var items []string
-			if items, args, err = operands(r, v, inline, args); err == nil {
-				if isDotted {
-					items, err = merge(given[r.name], dotted, items[0])
-				}
+			items, args, err = operands(r, v, inline, args)
+			if err == nil && isDotted {
+				items, err = merge(given[r.name], dotted, items[0])
+			}
+			if err == nil {
 				err = c.add(given, r, items, isDotted, origin)
 			}
 		}

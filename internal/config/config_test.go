@@ -155,6 +155,8 @@ func TestRefused(t *testing.T) {
 		{"bits", "--activation-bits 4", "", "0, 8 or 16"},
 		{"two devices", "--tensor-parallel-size 2", "", "only 1 is possible: there is one device"},
 		{"bad JSON", "--compilation-config {", "", "JSON expected"},
+		{"dotted JSON of a list", "--compilation-config [] --compilation-config.a 1", "", "no JSON object to add to"},
+		{"dotted JSON too deep", "-cc" + strings.Repeat(".a", 17) + " 1", "", "16 levels"},
 		{"two models", "a b", "", "one model expected"},
 		{"open without a key", "--host 0.0.0.0", "", "--api-key"},
 		{"open by name", "--host example.org", "", "--api-key"},
