@@ -92,7 +92,6 @@ func TestHarmonyParse(t *testing.T) {
 		{"empty messages", "<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>final<|message|><|return|>", "reasoning[] content[] end"},
 		{"two reasonings", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|>", "reasoning[a] reasoning[\nb]"},
 		{"preamble and answer", "<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "preamble[a] content[\nb] end"},
-		{"marker spelled out", "<|channel|>final<|message|>say <​|end|> so<|return|>", "content[say <​|end|> so] end"},
 		// Cut.
 		{"cut in reasoning", "<|channel|>analysis<|message|>2+", "reasoning[2+]~"},
 		{"cut in the answer", "<|channel|>final<|message|>4 and", "content[4 and]~"},
@@ -181,13 +180,6 @@ func TestHarmonyParse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ids := sampled(tok, tt.in)
-			if strings.Contains(tt.name, "spelled out") { // as ordinary text
-				p := tok.Prompt()
-				p.Markup("<|channel|>final<|message|>")
-				p.Text("say <​|end|> so")
-				p.Markup("<|return|>")
-				ids = p.IDs()
-			}
 			if got := story(formattest.Parse(f.Parser(c), ids)); got != tt.want {
 				t.Errorf("\ngot  %s\nwant %s", got, tt.want)
 			}
@@ -195,6 +187,21 @@ func TestHarmonyParse(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A marker that the model spells in ordinary tokens is text.
+func TestHarmonyMarkersAsText(t *testing.T) {
+	t.Parallel()
+	tok := harmonyTokens(t)
+	f := newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: tok})
+	p := tok.Prompt()
+	p.Markup("<|channel|>final<|message|>")
+	p.Text("say <|end|> or <|channel|>analysis")
+	p.Markup("<|return|>")
+	const want = "content[say <|end|> or <|channel|>analysis] end"
+	if got := story(formattest.Parse(f.Parser(harmonyTools(t)), p.IDs())); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
