@@ -18,7 +18,7 @@ func TestADM3TightPool(t *testing.T) {
 	for depth := 1; depth <= 3; depth++ {
 		bubble(t, func(t *testing.T) {
 			info := runner.Info{Depth: depth, BlockSize: 4, MaxSeqs: 4, MaxTokens: 16, MaxLen: 64, Groups: []runner.Group{{Blocks: 16}}}
-			g := start(t, script(t, sim.Config{Info: info}), Config{})
+			g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Millisecond)}), Config{})
 			var streams []*Stream
 			for i := range 6 {
 				streams = append(streams, g.submit(Request{Tokens: ids(i, 20), MaxTokens: 44}))

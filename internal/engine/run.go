@@ -128,13 +128,14 @@ func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (
 	if count > e.cfg.Restarts {
 		return nil, fmt.Errorf("engine: %d faults within an hour, %d allowed: %w", count, max(e.cfg.Restarts, 0), fault)
 	}
-	r, owed := l.runner, l.owed+len(l.flight)
-	if fault == errStalled || l.inside {
+	r, owed := l.runner, 0
+	if fault == errStalled || l.inside { // a loop that hangs still owns the rest of l
 		var err error
 		if r, err = e.reopen(ctx, l, fault); err != nil {
 			return nil, err
 		}
-		owed = 0
+	} else {
+		owed = l.owed + len(l.flight)
 	}
 	next, err := e.newLife(r, owed)
 	if err != nil {
