@@ -22,6 +22,7 @@ func (s *Server) chat(w *reply, r *http.Request, c *caller, body []byte) error {
 	if err != nil {
 		return err
 	}
+	s.release(c)
 	return j.drive(r.Context())
 }
 

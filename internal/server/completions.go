@@ -14,6 +14,7 @@ func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) 
 	if err != nil {
 		return err
 	}
+	s.release(c)
 	return j.drive(r.Context())
 }
 

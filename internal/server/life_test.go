@@ -100,6 +100,16 @@ func TestCON2(t *testing.T) {
 	}
 }
 
+// TestBodiesAreGivenBack: a stream does not hold its request.
+func TestBodiesAreGivenBack(t *testing.T) {
+	g := start(t, setup{reply: strings.Repeat("x", 64), cost: 2 * time.Millisecond, limits: map[limits.ID]int64{limits.BodiesInFlight: 8192}})
+	for i := range 8 { // of 4 KiB each
+		g.dial("/v1/completions", `{"prompt":"a","max_tokens":3000,"stream":true,"user":"`+strings.Repeat("x", 4000)+`"}`)
+		eventually(t, 5*time.Second, "it runs without its body", func() bool { return g.model.Engine.Stats().Running == i+1 && g.s.bodies.Load() == 0 })
+	}
+	wantError(t, g.post("/tokenize", `{"prompt":"`+strings.Repeat("x", 9000)+`"}`), 503, "overloaded_error", "overloaded", "")
+}
+
 // TestCON3 drips headers and bodies.
 func TestCON3(t *testing.T) {
 	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.HeaderRead: 200, limits.BodyRead: 200}})

@@ -61,6 +61,7 @@ func routes() []route {
 type caller struct {
 	tenant   uint32 // which key, from 1; 0 = no keys are configured
 	received time.Time
+	held     int64 // bytes of the body, while it is in memory
 }
 
 func (s *Server) route(path string) *route {
@@ -173,11 +174,20 @@ func (s *Server) serve(w *reply, r *http.Request, rt *route, c *caller) error {
 		}
 	}
 	body, err := s.body(w, r)
-	defer func() { s.hold(-int64(cap(body))) }()
+	c.held = int64(cap(body))
+	defer s.release(c)
 	if err != nil {
 		return err
 	}
 	return rt.body(s, w, r, c, body)
+}
+
+// release says that the body is not needed any more.
+func (s *Server) release(c *caller) {
+	if c.held > 0 {
+		_ = s.hold(-c.held) // only taking can fail
+		c.held = 0
+	}
 }
 
 // accepting refuses work before its body is read where it would be refused anyway
