@@ -202,7 +202,7 @@ func (q *Seq) narrow(vocab int, early bool) {
 // judge decides what the last token of q, id, means for it.
 func (q *Seq) judge(id int32, vocab int) (Finish, error) {
 	n := len(q.Tokens) - q.Prompt
-	if n > q.MinTokens && slices.Contains(q.Stops, id) {
+	if slices.Contains(q.Stops, id) { // masked before MinTokens
 		return FinishStop, nil
 	}
 	if q.Constraint != nil {

@@ -115,6 +115,7 @@ type world struct {
 	s      *Scheduler
 	f      *fake
 	flight []*runner.Batch
+	given  []string // what the batches in flight said when they were launched
 	now    time.Time
 	steps  int // committed
 	traces []*trace
@@ -173,7 +174,7 @@ func (w *world) launch() *runner.Batch {
 	if err := w.f.Launch(b); err != nil {
 		w.t.Fatalf("step %d: %v", w.steps+len(w.flight), err)
 	}
-	w.flight = append(w.flight, b)
+	w.flight, w.given = append(w.flight, b), append(w.given, fmt.Sprint(*b))
 	return b
 }
 
@@ -185,7 +186,10 @@ func (w *world) commit() []Output {
 		w.t.Fatal(err)
 	}
 	b := w.flight[0]
-	w.flight = w.flight[1:]
+	if now := fmt.Sprint(*b); now != w.given[0] {
+		w.t.Fatalf("batch changed in flight: launched %s, now %s", w.given[0], now)
+	}
+	w.flight, w.given = w.flight[1:], w.given[1:]
 	w.steps++
 	out := w.s.Commit(b, res, w.now)
 	for i := range out {
