@@ -143,10 +143,12 @@ func TestHLT6WithoutOpen(t *testing.T) {
 		f := &fault{step: 2, kind: "panic"}
 		g := start(t, script(t, sim.Config{OnLaunch: f.hook, Cost: each(time.Second)}), Config{})
 		g.want = &panicError{}
-		a, b := g.submit(Request{Tokens: ids(1, 5), MaxTokens: 6}), g.submit(Request{Tokens: ids(2, 5), MaxTokens: 6})
-		for _, s := range []*Stream{a, b} {
-			if got, err := read(s); !errors.Is(err, ErrInterrupted) || len(got) != 2 {
-				t.Errorf("got %v, %v, want two tokens and %v", got, err, ErrInterrupted)
+		a := g.submit(Request{Tokens: ids(1, 5), MaxTokens: 6})
+		synctest.Wait() // its first step is under way
+		b := g.submit(Request{Tokens: ids(2, 5), MaxTokens: 6})
+		for i, s := range []*Stream{a, b} {
+			if got, err := read(s); !errors.Is(err, ErrInterrupted) || len(got) != 2-i {
+				t.Errorf("got %v, %v, want %d tokens and %v", got, err, 2-i, ErrInterrupted)
 			}
 		}
 		err := <-g.ran
