@@ -60,6 +60,9 @@ func (s *Server) params(m *host.Model, q *wire.Sampling) sample.Params {
 	p := m.Defaults
 	set(&p.Temperature, q.Temperature)
 	set(&p.TopP, q.TopP)
+	if q.TopP != nil && p.TopP == 0 {
+		p.TopP = math.SmallestNonzeroFloat32 // the likeliest id alone; 0 would keep all
+	}
 	set(&p.MinP, q.MinP)
 	set(&p.RepetitionPenalty, q.RepetitionPenalty)
 	set(&p.FrequencyPenalty, q.FrequencyPenalty)
