@@ -81,10 +81,14 @@ func serve(ctx context.Context, cfg *config.Config, out, status io.Writer) error
 	if err != nil {
 		return err
 	}
+	hosts := cfg.AllowedHosts
+	if cfg.Insecure && len(hosts) == 0 {
+		hosts = []string{"*"} // other machines are let in under whatever name they know
+	}
 	version := buildVersion()
 	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	s := server.New(server.Config{
-		Version: version, Keys: cfg.APIKeys, AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins,
+		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
 		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits,
 	}, h, log, ms)
