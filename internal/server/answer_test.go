@@ -248,6 +248,26 @@ func (p *play) streamed(t *testing.T, f chat.Format, rng *rand.Rand) outcome {
 	return rec.out
 }
 
+// TestChoicesOpenInOrder: whichever choice has the first token, openai-python's
+// accumulator can take the stream.
+func TestChoicesOpenInOrder(t *testing.T) {
+	enc := &chatEncoder{stream: wire.NewChatStream(wire.Head{}, nil, wire.FieldReasoning)}
+	st := &stream{j: &job{s: &Server{}}, enc: enc}
+	var got []string
+	for _, i := range []int{2, 0, 3, 1} {
+		st.prepare(i)
+		for line := range strings.Lines(string(*st.buf)) {
+			if _, choice, found := strings.Cut(line, `"choices":[{"index":`); found {
+				got = append(got, choice[:1])
+			}
+		}
+		*st.buf = nil
+	}
+	if want := []string{"0", "1", "2", "3"}; !slices.Equal(got, want) {
+		t.Errorf("choices open in the order %q, want %q", got, want)
+	}
+}
+
 // TestLIF4 plays random answers streamed and whole: the client has the same, token
 // counts are those of the ids, and log probabilities spell the content.
 func TestLIF4(t *testing.T) {

@@ -40,6 +40,7 @@ type stream struct {
 	running  bool // usage on every chunk
 
 	choices []pending
+	begun   int // choices that have sent the chunk that opens them
 	buf     *[]byte
 	total   int // bytes of the arrival being encoded
 	err     error
@@ -47,7 +48,6 @@ type stream struct {
 
 // pending is what a choice has not sent yet.
 type pending struct {
-	begun bool
 	d     delta
 	since int // tokens since the last chunk
 	sent  bool
@@ -56,11 +56,12 @@ type pending struct {
 // silent shows that the connection lives, and finds out whether it does (LIF-3).
 func (st *stream) silent() error { return st.write([]byte(wire.Ping)) }
 
+// prepare borrows the buffer and opens choice i, after those before it: clients that
+// put a reply together add choices in the order of their indices.
 func (st *stream) prepare(i int) {
 	st.buf, st.total = st.j.s.buffer(), 0
-	if p := &st.choices[i]; !p.begun {
-		p.begun = true
-		*st.buf = st.enc.begin(*st.buf, i, st.usage())
+	for ; st.begun <= i; st.begun++ {
+		*st.buf = st.enc.begin(*st.buf, st.begun, st.usage())
 	}
 }
 
