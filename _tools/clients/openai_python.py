@@ -1,0 +1,304 @@
+"""Runs openai-python, as published, against a live server; prints one line per check.
+
+usage: openai_python.py URL KEYED_URL KEY
+URL is a server of ossian-tiny without a key, KEYED_URL one that wants KEY.
+"""
+
+import asyncio
+import json
+import math
+import sys
+import time
+import traceback
+import urllib.request
+
+import openai
+
+url, keyed_url, key = sys.argv[1:]
+client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+chat, text = client.chat.completions, client.completions
+
+
+def ask(question, **more):
+    return {"model": "ossian-tiny", "temperature": 0, "messages": [{"role": "user", "content": question}], **more}
+
+
+HELLO, SUM, WEATHER = ask("Hello!"), ask("12+30"), ask("What is the weather in Paris?")
+PROMPT = {"model": "ossian-tiny", "prompt": "Hello", "temperature": 0, "max_tokens": 8}
+WEATHER["tools"] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Get the weather in a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
+
+
+def reasoning(message):
+    return (message.model_extra or {}).get("reasoning")
+
+
+def fails(kind, call, status, param, code):
+    """The exception of call has this class and these fields."""
+    try:
+        call()
+    except kind as e:
+        got = type(e), e.status_code, e.param, e.code, e.type
+        assert got == (kind, status, param, code, "invalid_request_error"), got
+        assert e.message and e.request_id, (e.message, e.request_id)
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def models():
+    card = client.models.retrieve("ossian-tiny")
+    assert (card.id, card.object, card.owned_by) == ("ossian-tiny", "model", "ossian"), card
+    assert card in client.models.list().data
+
+
+def chat_():
+    r = chat.create(**SUM)
+    assert r.object == "chat.completion" and r.id.startswith("chatcmpl-") and r.model == "ossian-tiny", r
+    assert abs(r.created - time.time()) < 60 and r._request_id and r.system_fingerprint, r
+    (choice,) = r.choices
+    assert (choice.index, choice.finish_reason, choice.logprobs) == (0, "stop", None), choice
+    m = choice.message
+    assert (m.role, m.content, m.refusal, m.tool_calls) == ("assistant", "42", None, None), m
+    assert reasoning(m), m
+    assert chat.create(**ask("4821+3977")).choices[0].message.content == "8798"
+    short = chat.create(**SUM, max_completion_tokens=3)
+    assert (short.choices[0].finish_reason, short.usage.completion_tokens) == ("length", 3), short
+
+
+def stream():
+    want = chat.create(**HELLO).choices[0].message
+    chunks = list(chat.create(**HELLO, stream=True))
+    assert len({(c.id, c.created, c.model, c.object) for c in chunks}) == 1, chunks
+    assert all(len(c.choices) == 1 and c.usage is None for c in chunks), chunks
+    deltas = [c.choices[0].delta for c in chunks]
+    assert [d.role for d in deltas if d.role] == ["assistant"] and deltas[0].role, deltas
+    assert "".join(d.content or "" for d in deltas) == want.content
+    assert "".join(reasoning(d) or "" for d in deltas) == reasoning(want)
+    assert sum(bool(d.content) for d in deltas) > 1, "all content in one chunk"
+    assert [c.choices[0].finish_reason for c in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+
+
+def accumulator():
+    want = chat.create(**HELLO).choices[0]
+    with chat.stream(**HELLO) as s:
+        events = list(s)
+        got = s.get_final_completion().choices[0]
+    assert (got.finish_reason, got.message.role) == ("stop", "assistant"), got
+    assert got.message.content == want.message.content and reasoning(got.message) == reasoning(want.message), got
+    assert "".join(e.delta for e in events if e.type == "content.delta") == want.message.content
+    assert [e.content for e in events if e.type == "content.done"] == [want.message.content]
+    try:
+        chat.parse(**HELLO, max_tokens=3)
+    except openai.LengthFinishReasonError as e:
+        assert e.completion.usage.completion_tokens == 3
+    else:
+        raise AssertionError("no LengthFinishReasonError")
+
+
+def usage():
+    want = chat.create(**SUM).usage
+    assert want.prompt_tokens > 0 and want.completion_tokens > 0, want
+    assert want.total_tokens == want.prompt_tokens + want.completion_tokens, want
+    assert 0 < want.completion_tokens_details.reasoning_tokens < want.completion_tokens, want
+    assert 0 <= want.prompt_tokens_details.cached_tokens < want.prompt_tokens, want
+    *chunks, last = chat.create(**SUM, stream=True, stream_options={"include_usage": True})
+    assert all(c.usage is None and c.choices for c in chunks) and last.choices == [], last
+    got = last.usage
+    assert (got.prompt_tokens, got.completion_tokens, got.total_tokens) == (want.prompt_tokens, want.completion_tokens, want.total_tokens), got
+    assert got.completion_tokens_details == want.completion_tokens_details, got
+
+
+def called(choice):
+    """The one call that the model is to make."""
+    assert choice.finish_reason == "tool_calls" and not choice.message.content, choice
+    (call,) = choice.message.tool_calls
+    assert call.type == "function" and call.id.startswith("call_") and call.function.name == "get_weather", call
+    assert json.loads(call.function.arguments) == {"city": "Paris"}, call
+    return call
+
+
+def replied(message, call):
+    """The request that brings the result of call."""
+    result = {"role": "tool", "tool_call_id": call.id, "content": '{"temperature":18}'}
+    return {**WEATHER, "messages": [*WEATHER["messages"], message, result]}
+
+
+def tools():
+    choice = chat.create(**WEATHER).choices[0]
+    assert choice.message.content is None, choice
+    answer = chat.create(**replied(choice.message, called(choice))).choices[0]
+    assert answer.finish_reason == "stop" and answer.message.tool_calls is None, answer
+    assert "18" in answer.message.content, answer
+    none = chat.create(**WEATHER, tool_choice="none").choices[0]
+    assert none.finish_reason == "stop" and none.message.tool_calls is None, none
+
+
+def tools_stream():
+    want = chat.create(**WEATHER).choices[0].message.tool_calls[0].function
+    deltas = [d for c in chat.create(**WEATHER, stream=True) for d in c.choices[0].delta.tool_calls or []]
+    assert all(d.index == 0 for d in deltas), deltas
+    assert [(d.id is None, d.type, d.function.name) for d in deltas] == [(False, "function", "get_weather")] + [(True, None, None)] * (len(deltas) - 1), deltas
+    assert "".join(d.function.arguments for d in deltas) == want.arguments, deltas
+    with chat.stream(**WEATHER) as s:
+        done = [e for e in s if e.type == "tool_calls.function.arguments.done"]
+        choice = s.get_final_completion().choices[0]
+    assert [(e.name, e.index, e.arguments) for e in done] == [("get_weather", 0, want.arguments)], done
+    with chat.stream(**replied(choice.message, called(choice))) as s:
+        assert "18" in s.get_final_completion().choices[0].message.content
+
+
+def stop():
+    whole = chat.create(**HELLO).choices[0].message.content
+    mark = whole[len(whole) // 2 :][:3]
+    want = whole[: whole.index(mark)], "stop", mark
+    got = chat.create(**HELLO, stop=[mark, "no such words"]).choices[0]
+    assert (got.message.content, got.finish_reason, got.model_extra["stop_reason"]) == want, got
+    chunks = [c.choices[0] for c in chat.create(**HELLO, stop=mark, stream=True)]
+    got = "".join(c.delta.content or "" for c in chunks), chunks[-1].finish_reason, chunks[-1].model_extra["stop_reason"]
+    assert got == want, got
+
+
+def logprobs():
+    asked = {**HELLO, "logprobs": True, "top_logprobs": 3}
+    want = chat.create(**asked).choices[0]
+    entries = want.logprobs.content
+    assert b"".join(bytes(e.bytes) for e in entries).decode() == want.message.content, entries
+    for e in entries:
+        top = [t.logprob for t in e.top_logprobs]
+        assert len(top) == 3 and top == sorted(top, reverse=True) and top[0] <= 0, e
+        assert (e.token, e.logprob) == (e.top_logprobs[0].token, top[0]), e
+    with chat.stream(**asked) as s:
+        got = s.get_final_completion().choices[0].logprobs.content
+    assert [e.token for e in got] == [e.token for e in entries], got
+    assert all(math.isclose(g.logprob, e.logprob, abs_tol=1e-3) for g, e in zip(got, entries)), got
+
+
+def n():
+    asked = {**HELLO, "n": 2, "temperature": 1, "seed": 7}
+    want = chat.create(**asked).choices
+    assert [c.index for c in want] == [0, 1] and all(c.finish_reason for c in want), want
+    with chat.stream(**asked) as s:
+        got = s.get_final_completion().choices
+    assert [(c.index, c.message.content, c.finish_reason) for c in got] == [(c.index, c.message.content, c.finish_reason) for c in want], got
+
+
+def seed():
+    def sample(seed):
+        r = text.create(**{**PROMPT, "temperature": 1, "max_tokens": 32}, seed=seed)
+        return r.choices[0].text, r.system_fingerprint
+
+    assert len({sample(1) for _ in range(4)}) == 1
+    assert len({sample(seed) for seed in range(4)}) > 1
+
+
+def bad_request():
+    for change, param, code in [
+        ({"temperature": 5}, "temperature", "invalid_value"),
+        ({"temperature": "warm"}, "temperature", "invalid_type"),
+        ({"messages": []}, "messages", "invalid_value"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "user", "content": "x " * 9000}]}, None, "context_length_exceeded"),
+        ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
+    ]:
+        for streams in (False, True):
+            fails(openai.BadRequestError, lambda: chat.create(**{**HELLO, **change}, stream=streams), 400, param, code)
+
+
+def not_found():
+    absent = {**HELLO, "model": "nope"}
+    fails(openai.NotFoundError, lambda: chat.create(**absent), 404, "model", "model_not_found")
+    fails(openai.NotFoundError, lambda: chat.create(**absent, stream=True), 404, "model", "model_not_found")
+    fails(openai.NotFoundError, lambda: client.models.retrieve("nope"), 404, "model", "model_not_found")
+    fails(openai.NotFoundError, lambda: client.embeddings.create(model="ossian-tiny", input="x"), 404, None, "not_found")
+
+
+def authentication():
+    stranger = client.with_options(base_url=keyed_url + "/v1", api_key="wrong")
+    fails(openai.AuthenticationError, stranger.models.list, 401, None, "invalid_api_key")
+    fails(openai.AuthenticationError, lambda: stranger.chat.completions.create(**HELLO), 401, None, "invalid_api_key")
+    friend = stranger.with_options(api_key=key)
+    assert friend.chat.completions.create(**HELLO).choices[0].message.content
+
+
+def load():
+    return json.load(urllib.request.urlopen(url + "/load"))["server_load"]
+
+
+def aborted():
+    """How many requests the server saw given up."""
+    lines = urllib.request.urlopen(url + "/metrics").read().decode().splitlines()
+    return sum(float(l.split()[-1]) for l in lines if l.startswith("vllm:request_success_total") and '"abort"' in l)
+
+
+def abort():
+    before = aborted()
+    endless = {**HELLO, "n": 8, "max_tokens": 3000}
+    with chat.create(**endless, stream=True, extra_body={"ignore_eos": True}) as s:
+        for _ in range(3):
+            next(s)
+        assert load() == 1
+    deadline = time.monotonic() + 5
+    while load() > 0 or aborted() == before:
+        assert time.monotonic() < deadline, "the server goes on"
+        time.sleep(0.01)
+
+
+def parallel():
+    asked = [HELLO, SUM, WEATHER] * 4
+
+    async def all_at_once():
+        async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="none", max_retries=0) as c:
+            return await asyncio.gather(*(c.chat.completions.create(**a) for a in asked))
+
+    for a, r in zip(asked, asyncio.run(all_at_once())):
+        m = r.choices[0].message
+        if a is WEATHER:
+            called(r.choices[0])
+        else:
+            assert m.content == chat.create(**a).choices[0].message.content, m
+
+
+def completions():
+    r = text.create(**PROMPT, logprobs=2)
+    assert r.object == "text_completion" and r.id.startswith("cmpl-"), r
+    (choice,) = r.choices
+    assert choice.finish_reason == "length" and r.usage.completion_tokens == 8, r
+    lp = choice.logprobs
+    assert "".join(lp.tokens) == choice.text and lp.text_offset[0] == 0, lp
+    assert len(lp.token_logprobs) == len(lp.top_logprobs) == len(lp.text_offset) == 8, lp
+    assert all(len(t) == 2 for t in lp.top_logprobs), lp
+    chunks = list(text.create(**PROMPT, stream=True))
+    assert "".join(c.choices[0].text for c in chunks) == choice.text, chunks
+    assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == ["length"], chunks
+    both = text.create(**{**PROMPT, "prompt": ["Hello", "12+"]}, n=2, echo=True).choices
+    assert [c.index for c in both] == [0, 1, 2, 3], both
+    assert both[0].text == "Hello" + choice.text and both[3].text.startswith("12+"), both
+
+
+CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions]
+
+
+def main():
+    failed = 0
+    for check in CHECKS:
+        result = "pass"
+        try:
+            check()
+        except Exception:
+            result = "fail"
+            failed += 1
+            traceback.print_exc(limit=3, chain=False)
+        print("openai-python", openai.__version__, check.__name__.strip("_"), result, flush=True)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

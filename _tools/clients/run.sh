@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Builds ossian, serves ossian-tiny from it and runs published clients against it.
+# Prints a line per check and fails if one fails. Needs go, python3 and npm;
+# packages come from their registries and stay in DIR.
+# usage: _tools/clients/run.sh [DIR]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+python_versions="2.54.0 3.52.0"
+node_majors="6 7" # versions are in package.json
+mkdir -p "${1:-models/clients}"
+dir=$(cd "${1:-models/clients}" && pwd)
+here=_tools/clients key=sesame
+
+CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
+go -C "$here/go" build -o "$dir/openai-go" .
+for v in $python_versions; do
+  "${PYTHON:-python3}" -m venv "$dir/python-$v"
+  "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v"
+done
+mkdir -p "$dir/node"
+cp "$here/package.json" "$dir/node/"
+npm install --prefix "$dir/node" --silent --no-package-lock
+
+pids=()
+stop() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; }
+trap stop EXIT
+
+# start NAME FLAGS... serves on a free port and sets url once the model is loaded.
+start() {
+  local log=$dir/$1.log pid
+  shift
+  : >"$log" # before the loop below reads that of an earlier run
+  "$dir/ossian" serve --port 0 "$@" 2>>"$log" &
+  pid=$!
+  pids+=("$pid")
+  until grep -q 'model loaded' "$log"; do
+    kill -0 "$pid" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.05
+  done
+  url=$(sed -n 's/^listening on //p' "$log")
+}
+start open && open=$url
+start keyed --api-key "$key" && keyed=$url
+
+status=0
+run() { "$@" | tee -a "$dir/result.txt" || status=1; }
+: >"$dir/result.txt"
+for v in $python_versions; do run "$dir/python-$v/bin/python" "$here/openai_python.py" "$open" "$keyed" "$key"; done
+for v in $node_majors; do run node "$here/openai_node.mjs" "$dir/node" "$v" "$open" "$keyed" "$key"; done
+run "$dir/openai-go" "$open" "$keyed" "$key"
+
+for pid in "${pids[@]}"; do
+  kill "$pid"
+  wait "$pid" || { echo "ossian serve ended with status $?" >&2; status=1; }
+done
+pids=()
+echo "$(grep -c ' pass$' "$dir/result.txt" || true) checks passed, $(grep -c ' fail$' "$dir/result.txt" || true) failed"
+exit "$status"
