@@ -146,9 +146,19 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	f, isFile := w.(*os.File)
 	if cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !(isFile && term.IsTerminal(int(f.Fd()))) {
+		o.ReplaceAttr = seconds
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// seconds writes times of JSON logs in that unit, with it in their names: slog's own
+// are nanoseconds that do not say so.
+func seconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
 }
 
 // A loader brings the model of a server into memory.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ossian/internal/config"
 )
 
 // A console is what a command writes, for tests that read while it runs.
@@ -152,5 +154,15 @@ func TestServeExplain(t *testing.T) {
 		if !found {
 			t.Errorf("%s is not explained with %q:\n%s", setting, want, out)
 		}
+	}
+}
+
+func TestServeLogSeconds(t *testing.T) {
+	var out strings.Builder
+	cfg := &config.Config{}
+	cfg.LogFormat = "json"
+	logger(cfg, &out).Info("x", "took", 1500*time.Millisecond)
+	if !strings.Contains(out.String(), `"took_seconds":1.5`) {
+		t.Errorf("logged %s", &out)
 	}
 }
