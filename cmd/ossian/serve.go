@@ -254,6 +254,10 @@ func serveOptions(cfg *config.Config) *loadOptions {
 	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, activations: cfg.Activations, exact: cfg.Exact}
 }
 
+// defaultMemoryShare of what is available at the start leaves something for
+// others: a server runs long, and its pools fill.
+const defaultMemoryShare = 0.9
+
 // servePlan shares the memory out.
 func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, error) {
 	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen}
@@ -261,11 +265,11 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 		windows, _ := m.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
 	}
-	available := plan.Available()
-	if cfg.MemoryShare > 0 {
-		available = int64(float64(available) * cfg.MemoryShare)
+	share := cfg.MemoryShare
+	if share == 0 {
+		share = defaultMemoryShare
 	}
-	return plan.Serve(m.Spec, ask, available, deviceCost(m, dev))
+	return plan.Serve(m.Spec, ask, int64(share*float64(plan.Available())), deviceCost(m, dev))
 }
 
 // explain prints every setting, automatic ones as they come out for this model on

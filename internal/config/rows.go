@@ -80,7 +80,7 @@ func engineRows() []row {
 				}
 				return nil
 			}},
-		{name: "gpu-memory-utilization", kind: float, def: one("0"), max: 1, help: "share of the available memory to plan with; 0 = all of it", why: "what is available at the start may be used",
+		{name: "gpu-memory-utilization", kind: float, def: one("0"), max: 1, help: "share of the available memory to plan with; 0 = 0.9", why: "0.9: a tenth stays for others",
 			note: "the memory plan may take this share of what is available at the start",
 			set:  func(s *Settings, p parsed) error { s.MemoryShare = p.f; return nil }},
 		{name: "enable-prefix-caching", kind: boolean, def: one("true"), help: "keep the KV of prompts that begin alike", why: "same tokens either way, less to compute",
