@@ -260,8 +260,10 @@ func compactJSON(v jinja.Value) string {
 	return out.String()
 }
 
-// numberText is a float as the reference library prints it.
+// numberText is a float as the reference library prints it. A number beyond the
+// range of floats, which is read as infinite, is the largest one: JSON has no other.
 func numberText(v float64) string {
+	v = max(min(v, math.MaxFloat64), -math.MaxFloat64)
 	if size := math.Abs(v); size != 0 && (size < 1e-5 || size >= 1e16) {
 		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'e', -1, 64), "e")
 		sign := ""

@@ -111,6 +111,7 @@ func TestNormaliseIsBounded(t *testing.T) {
 func FuzzSchema(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"anyOf":[{"$ref":"#/properties/a"},{"type":"null"}]}}}`)
 	f.Add(`{"oneOf":[{"type":["integer",1]},{"const":1e300,"default":{"a":[null]}}]}`)
+	f.Add(`{"maximum":5e555,"minimum":-5e555}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := jinja.FromJSON([]byte(text))
 		if err != nil {
