@@ -20,6 +20,10 @@ only_late() {
 grep -rlE --include='*_test.go' --exclude-dir='_*' '^func Fuzz' internal cmd | xargs -n1 dirname | sort -u | while read -r dir; do
   for target in $(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | cut -c6- | grep -E "$want"); do
     echo "== $dir $target $time"
-    fuzz "$dir" "$target" || { only_late && echo "== $target ended with its deadline; once more" && fuzz "$dir" "$target"; }
+    if ! fuzz "$dir" "$target"; then
+      only_late || exit 1
+      echo "== $target ended with its deadline; once more"
+      fuzz "$dir" "$target" || exit 1
+    fi
   done
 done
