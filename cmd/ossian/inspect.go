@@ -122,13 +122,9 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 			}
 			defer m.Close()
 			if sealIt {
-				meter := newLateProgress(cmd.ErrOrStderr(), "Sealing "+m.Spec.Name)
-				err := ckpt.Seal(cmd.Context(), m.Path, meter.report)
-				meter.done()
-				if err != nil {
+				if err := sealModel(cmd.Context(), m, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
-				m.Sealed = true
 			}
 			if verify {
 				meter := newLateProgress(cmd.ErrOrStderr(), "Checking "+m.Spec.Name)
@@ -167,6 +163,18 @@ func deviceCost(m *ckpt.Model, cfg cpu.Config) plan.Cost {
 		d, err := cpu.Footprint(m.Spec, lim, cfg, m.Params)
 		return plan.Footprint{Weights: d.Weights, Mapped: d.Mapped, KV: d.KV, Activations: d.Activations, Runtime: plan.RuntimeBytes(m.Spec)}, err
 	}
+}
+
+// sealModel records checksums of the files of m.
+func sealModel(ctx context.Context, m *ckpt.Model, status io.Writer) error {
+	if builtIn(m.Path) {
+		return fmt.Errorf("--seal: %s is part of the program: there are no files to seal", m.Path)
+	}
+	meter := newLateProgress(status, "Sealing "+m.Spec.Name)
+	defer meter.done()
+	err := ckpt.Seal(ctx, m.Path, meter.report)
+	m.Sealed = m.Sealed || err == nil
+	return err
 }
 
 // inspect gathers the report. A model that does not fit is described all the same.
@@ -300,6 +308,8 @@ func (r *report) write(out io.Writer) error {
 
 func (r *report) integrity() string {
 	switch {
+	case builtIn(r.Path):
+		return "part of the program"
 	case r.Checked && r.Sealed:
 		return "every byte is as sealed"
 	case r.Checked:

@@ -167,3 +167,14 @@ func TestInspectErrors(t *testing.T) {
 		t.Errorf("without --verify only headers are read, got %v", err)
 	}
 }
+
+func TestInspectBuiltIn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	out, _, err := runRoot(t, "inspect", "ossian-tiny")
+	if err != nil || !strings.Contains(out, "part of the program") {
+		t.Errorf("got %v, %s", err, out)
+	}
+	if _, _, err := runRoot(t, "inspect", "--seal", "ossian-tiny"); err == nil || !strings.Contains(err.Error(), "no files to seal") {
+		t.Errorf("sealing it: %v", err)
+	}
+}

@@ -67,7 +67,7 @@ func (o *loadOptions) device() (cpu.Config, error) {
 // openModel finds and opens a model, "" = the built-in one: headers only, so that
 // every error they can show comes before a weight is read.
 func openModel(name string) (*ckpt.Model, error) {
-	if name == "" || name == tiny.Name && !exists(name) {
+	if builtIn(name) {
 		return ckpt.OpenFS(tiny.FS(), tiny.Name)
 	}
 	path, err := resolveModel(name)
@@ -80,6 +80,10 @@ func openModel(name string) (*ckpt.Model, error) {
 	}
 	return m, err
 }
+
+// builtIn reports whether name is the model inside the program; a file of its name
+// comes first.
+func builtIn(name string) bool { return name == "" || name == tiny.Name && !exists(name) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
