@@ -34,9 +34,7 @@ func root() *cobra.Command {
 		Short:         "Run and serve open-weight language models",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		c.Version = info.Main.Version // of the module, or made of the commit
+		Version:       buildVersion(),
 	}
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), inspectCommand(thisMachine()))
 	c.AddCommand(perplexityCommand(), synthCommand())
@@ -51,4 +49,12 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// buildVersion is the version of the module, or of the commit it was built from.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
 }

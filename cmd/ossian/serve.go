@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -334,12 +333,4 @@ func weightsDigest(m *ckpt.Model) string {
 		_, _ = sum.Write(t.Data[:min(64, len(t.Data))])
 	}
 	return fmt.Sprintf("%08x", sum.Sum32())
-}
-
-// buildVersion is the version of the module, or of the commit it was built from.
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }
