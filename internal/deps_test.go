@@ -52,6 +52,7 @@ var imports = map[string][]string{
 	"engine":            {"runner", "sched"},
 	"host":              {"engine", "chat", "token"},
 	"server":            {"host", "engine", "sched", "chat", "token"},
+	"soak":              {},
 	"e2e":               {},
 }
 
