@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"token":             {},
 	"jinja":             {},
 	"chat":              {"token", "jinja"},
-	"chat/formattest":   {"chat", "token"},
+	"chat/formattest":   {"chat", "soak", "token"},
 	"model":             {"runner", "tensor"},
 	"model/devicetest":  {"model", "runner", "tensor", "sample"},
 	"model/modeltest":   {"model", "runner", "tensor", "sample"},

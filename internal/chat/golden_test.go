@@ -332,7 +332,7 @@ func TestHarmonyReferenceParse(t *testing.T) {
 		for _, e := range formattest.Parse(f.Parser(harmonyTools(t)), sampled(tok, row.Answer)) {
 			switch e.Kind {
 			case chat.Start:
-				got = append(got, story([]chat.Event{{Kind: chat.Start, Part: e.Part, Name: e.Name}}))
+				got = append(got, formattest.Story([]chat.Event{{Kind: chat.Start, Part: e.Part, Name: e.Name}}))
 			case chat.Delta:
 				got[len(got)-1] += e.Text
 			case chat.End:

@@ -11,41 +11,6 @@ import (
 	"ossian/internal/token"
 )
 
-var partNames = map[chat.Part]string{chat.Hidden: "hidden", chat.Reasoning: "reasoning", chat.Preamble: "preamble", chat.Content: "content",
-	chat.Calling: "call", chat.Builtin: "builtin"}
-
-// story tells events in one line: part:name[text], ~ behind what was cut, "end" where
-// the turn ends, the salvage rules behind a bar.
-func story(events []chat.Event) string {
-	var out []string
-	var rules []string
-	for _, e := range events {
-		name := partNames[e.Part]
-		if e.Name != "" {
-			name += ":" + e.Name
-		}
-		switch e.Kind {
-		case chat.Start:
-			out = append(out, name+"["+e.Text)
-		case chat.Delta:
-			out[len(out)-1] += e.Text
-		case chat.End:
-			out[len(out)-1] += "]"
-			if e.Cut {
-				out[len(out)-1] += "~"
-			}
-		case chat.TurnEnd:
-			out = append(out, "end")
-		case chat.Salvage:
-			rules = append(rules, e.Rule.String())
-		}
-	}
-	if len(rules) > 0 {
-		out = append(out, "| "+strings.Join(rules, " "))
-	}
-	return strings.Join(out, " ")
-}
-
 // sampled returns the ids of an answer, control tokens by name.
 func sampled(tok *token.BPE, text string) []int32 {
 	p := tok.Prompt()
@@ -180,7 +145,7 @@ func TestHarmonyParse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ids := sampled(tok, tt.in)
-			if got := story(formattest.Parse(f.Parser(c), ids)); got != tt.want {
+			if got := formattest.Story(formattest.Parse(f.Parser(c), ids)); got != tt.want {
 				t.Errorf("\ngot  %s\nwant %s", got, tt.want)
 			}
 			if err := formattest.Check(f, c, ids); err != nil {
@@ -200,7 +165,7 @@ func TestHarmonyMarkersAsText(t *testing.T) {
 	p.Text("say <|end|> or <|channel|>analysis")
 	p.Markup("<|return|>")
 	const want = "content[say <|end|> or <|channel|>analysis] end"
-	if got := story(formattest.Parse(f.Parser(harmonyTools(t)), p.IDs())); got != want {
+	if got := formattest.Story(formattest.Parse(f.Parser(harmonyTools(t)), p.IDs())); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -216,7 +181,7 @@ func TestHarmonyParseWithoutTools(t *testing.T) {
 		" to=functions.f<|channel|>commentary json<|message|>{}<|call|>": "hidden:f[{}]",
 		" to=python<|channel|>analysis code<|message|>1<|call|>":         "hidden:python[1]",
 	} {
-		if got := story(formattest.Parse(f.Parser(c), sampled(tok, in))); got != want {
+		if got := formattest.Story(formattest.Parse(f.Parser(c), sampled(tok, in))); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}
@@ -236,7 +201,7 @@ func TestHarmonyContinue(t *testing.T) {
 		{reasoning, " this<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>", "reasoning[ this] content[4] end"},
 	} {
 		c := &chat.Conversation{Turns: []chat.Turn{say(chat.User, "Count."), tt.turn}, Continue: true}
-		if got := story(formattest.Parse(f.Parser(c), sampled(tok, tt.in))); got != tt.want {
+		if got := formattest.Story(formattest.Parse(f.Parser(c), sampled(tok, tt.in))); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

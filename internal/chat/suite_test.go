@@ -1,9 +1,12 @@
 package chat_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"slices"
 	"testing"
+	"unicode/utf8"
 
 	"ossian/internal/chat"
 	"ossian/internal/chat/formattest"
@@ -53,17 +56,6 @@ func goldens(t testing.TB, dir, ext, convs string) []formattest.Golden {
 	return all
 }
 
-func TestHarmonySuite(t *testing.T) {
-	t.Parallel()
-	tok := harmonyTokens(t)
-	formattest.Run(t, formattest.Suite{
-		Format: newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: tok}), Tokenizer: tok,
-		Golden:       goldens(t, "testdata/harmony", ".prompt", "testdata/harmony/conversations.json"),
-		Conversation: question(), Turns: turns(),
-		Markers: ids(t, tok, "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>", "<|endoftext|>", "<|endofprompt|>"),
-	})
-}
-
 // jinjaGoldens are the goldens of package jinja, without those that are expected to differ.
 func jinjaGoldens(t testing.TB, template string, except ...string) []formattest.Golden {
 	t.Helper()
@@ -71,49 +63,88 @@ func jinjaGoldens(t testing.TB, template string, except ...string) []formattest.
 		func(g formattest.Golden) bool { return slices.Contains(except, g.Name) })
 }
 
-func TestQwenSuite(t *testing.T) {
-	t.Parallel()
-	tok := jsonTokens(t, "qwen3-cut.json")
-	template := string(readFile(t, "../jinja/testdata/templates/qwen3.jinja"))
+// families are the formats and what they are checked with. Every row goes through
+// every check below.
+func families(t testing.TB) []formattest.Suite {
+	t.Helper()
+	o200k, qwen, smol := harmonyTokens(t), jsonTokens(t, "qwen3-cut.json"), jsonTokens(t, "smollm2-cut.json")
+	template := func(name string) string { return string(readFile(t, "../jinja/testdata/templates/"+name+".jinja")) }
+	// A model with another template than its family's, and tags in its vocabulary.
+	const own = "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}{{ m.content }}<|im_end|>{% endfor %}" +
+		"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 	parallel := turns()["preamble"]
 	parallel.Calls = append(parallel.Calls, chat.Call{Name: "get_weather", Arguments: "{}"})
-	all := turns()
-	all["parallel calls"] = parallel
-	formattest.Run(t, formattest.Suite{
-		Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: tok, Template: template}), Tokenizer: tok,
-		Golden:       jinjaGoldens(t, "qwen3", "odd_roles", "parts", "unicode", "python_text"), // the cut vocabulary lacks some characters
-		Conversation: question(), Turns: all,
-		Markers: ids(t, tok, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>"),
-	})
+	every := turns()
+	every["parallel calls"] = parallel
+	plain := map[string]chat.Turn{"answer": say(chat.Assistant, "It is\n\nsunny.")}
+	thinking := map[string]chat.Turn{"answer": turns()["answer"]}
+	ends := ids(t, qwen, "<|im_end|>")
+	tags := ids(t, qwen, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>")
+	cut := []string{"odd_roles", "parts", "unicode", "python_text"} // the cut vocabulary lacks some characters
+	all := []formattest.Suite{
+		{Name: "harmony", Tokenizer: o200k, Format: newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: o200k}), Turns: turns(),
+			Golden:  goldens(t, "testdata/harmony", ".prompt", "testdata/harmony/conversations.json"),
+			Markers: ids(t, o200k, "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>", "<|endoftext|>", "<|endofprompt|>")},
+		{Name: "qwen3", Tokenizer: qwen, Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: template("qwen3"), Stops: ends}), Turns: every,
+			Golden: jinjaGoldens(t, "qwen3", cut...), Markers: tags},
+		{Name: "template that begins the reasoning", Tokenizer: qwen, Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: template("qwen3-thinking-2507"), Stops: ends}), Turns: every,
+			Golden: jinjaGoldens(t, "qwen3-thinking-2507", cut...), Markers: tags},
+		{Name: "template", Tokenizer: smol, Turns: plain,
+			Format: newFormat(t, chat.Facts{Family: "llama", Tokenizer: smol, Template: template("smollm2"), Stops: ids(t, smol, "<|im_end|>")}),
+			Golden: jinjaGoldens(t, "smollm2", "odd_roles", "parts", "tool_result_text_args"), Markers: ids(t, smol, "<|im_start|>", "<|im_end|>", "<|endoftext|>")},
+		{Name: "template with tags", Tokenizer: qwen, Turns: thinking,
+			Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: own, Stops: ends}),
+			Golden: []formattest.Golden{{Name: "own", Conversation: question(),
+				Prompt: "<|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nWeather?<|im_end|><|im_start|>assistant\n"}},
+			Markers: tags},
+	}
+	texts := multilingual(t)
+	for i := range all {
+		all[i].Conversation, all[i].Strings = question(), texts
+	}
+	return all
 }
 
-func TestTemplateSuite(t *testing.T) {
-	t.Parallel()
-	tok := jsonTokens(t, "smollm2-cut.json")
-	template := string(readFile(t, "../jinja/testdata/templates/smollm2.jinja"))
-	answer := say(chat.Assistant, "It is\n\nsunny.")
-	formattest.Run(t, formattest.Suite{
-		Format: newFormat(t, chat.Facts{Family: "llama", Tokenizer: tok, Template: template, Stops: ids(t, tok, "<|im_end|>")}), Tokenizer: tok,
-		Golden:       jinjaGoldens(t, "smollm2", "odd_roles", "parts", "tool_result_text_args"),
-		Conversation: question(), Turns: map[string]chat.Turn{"answer": answer},
-		Markers: ids(t, tok, "<|im_start|>", "<|im_end|>", "<|endoftext|>"),
-	})
+// multilingual returns 1,000 texts that ASCII cannot write.
+func multilingual(t testing.TB) []string {
+	t.Helper()
+	var texts []string
+	seen := map[string]bool{}
+	for line := range bytes.Lines(readFile(t, "../token/testdata/strings.jsonl")) {
+		var row struct{ Text string }
+		if err := json.Unmarshal(line, &row); err != nil {
+			t.Fatal(err)
+		}
+		if utf8.RuneCountInString(row.Text) < len(row.Text) && !seen[row.Text] && len(texts) < 1000 {
+			seen[row.Text] = true
+			texts = append(texts, row.Text)
+		}
+	}
+	if len(texts) < 1000 {
+		t.Fatalf("strings.jsonl has %d different texts with characters beyond ASCII, at least 1,000 expected", len(texts))
+	}
+	return texts
 }
 
-// A model with another template than its family's, and tags in its vocabulary.
-func TestTaggedTemplateSuite(t *testing.T) {
-	t.Parallel()
-	tok := jsonTokens(t, "qwen3-cut.json")
-	template := "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}{{ m.content }}<|im_end|>{% endfor %}" +
-		"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-	all := turns()
-	delete(all, "call")
-	delete(all, "preamble")
-	formattest.Run(t, formattest.Suite{
-		Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: tok, Template: template, Stops: ids(t, tok, "<|im_end|>")}), Tokenizer: tok,
-		Golden: []formattest.Golden{{Name: "own", Conversation: question(),
-			Prompt: "<|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nWeather?<|im_end|><|im_start|>assistant\n"}},
-		Conversation: question(), Turns: all,
-		Markers: ids(t, tok, "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"),
-	})
+// each runs a check of package formattest with every family.
+func each(t *testing.T, check func(*testing.T, formattest.Suite)) {
+	t.Helper()
+	for _, s := range families(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			check(t, s)
+		})
+	}
 }
+
+func TestFormats(t *testing.T) { each(t, formattest.Run) }
+
+func TestPAR1AnyIDs(t *testing.T) { each(t, formattest.AnyIDs) }
+
+func TestPAR2Splits(t *testing.T) { each(t, formattest.Splits) }
+
+func TestPAR3Markers(t *testing.T) { each(t, formattest.Markers) }
+
+func TestSEC6Conversations(t *testing.T) { each(t, formattest.TextIsText) }
+
+func TestLIF5Characters(t *testing.T) { each(t, formattest.Characters) }

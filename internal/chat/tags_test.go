@@ -63,7 +63,7 @@ func TestQwenParse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ids := sampled(tok, tt.in)
-			if got := story(formattest.Parse(f.Parser(question()), ids)); got != tt.want {
+			if got := formattest.Story(formattest.Parse(f.Parser(question()), ids)); got != tt.want {
 				t.Errorf("\ngot  %s\nwant %s", got, tt.want)
 			}
 			if err := formattest.Check(f, question(), ids); err != nil {
@@ -101,7 +101,7 @@ func TestQwenStates(t *testing.T) {
 			if prompt := tok.Decode(render(t, f, tok, &tt.c)); !strings.HasSuffix(prompt, tt.end) {
 				t.Errorf("prompt %q does not end with %q", prompt, tt.end)
 			}
-			if got := story(formattest.Parse(f.Parser(&tt.c), sampled(tok, tt.in))); got != tt.want {
+			if got := formattest.Story(formattest.Parse(f.Parser(&tt.c), sampled(tok, tt.in))); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
@@ -157,7 +157,7 @@ func TestTemplate(t *testing.T) {
 		if prompt := tok.Decode(p.IDs()); prompt != tt.prompt || (err != nil) != (tt.prompt == "") {
 			t.Errorf("%s: prompt %q, error %v, want %q", tt.name, prompt, err, tt.prompt)
 		}
-		if got := story(formattest.Parse(f.Parser(tt.c), sampled(tok, tt.in))); got != tt.want {
+		if got := formattest.Story(formattest.Parse(f.Parser(tt.c), sampled(tok, tt.in))); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -14,13 +14,13 @@ type piece struct {
 	count int    // ids accounted for with it
 }
 
-// maxHeld bounds how many tokens that end in line breaks a writer holds back: more
-// are text. Behind them there is room for the parts of a character, at most 3 bytes.
+// maxHeld bounds how many tokens of line breaks a writer holds back: more are text. Behind them there is room for the parts of a character, at most 3 bytes.
 const maxHeld = 8
 
-// A writer makes events of the tokens of one message after another. It holds a token
-// back until the character at its end is complete, so that every token becomes
-// visible with exactly one event, and keeps count of ids that no event has told.
+// A writer makes events of the tokens of one message after another. It holds back
+// what only begins a character: every token becomes visible with exactly one event,
+// and a character with the token that ends it. It keeps count of ids that no event
+// has told.
 type writer struct {
 	tok   *token.BPE
 	token int // index of the id being pushed
@@ -36,9 +36,9 @@ type writer struct {
 
 	visible, reasoned bool // an earlier message of that field had text
 
-	held  [maxHeld + utf8.UTFMax]piece
+	held  [maxHeld + utf8.UTFMax]piece // line breaks, or parts of a character
 	n     int
-	bytes []byte // of held
+	bytes []byte // of held; without any, what the token before left unfinished
 }
 
 func newWriter(tok *token.BPE) writer { return writer{tok: tok, token: -1} }
@@ -95,17 +95,23 @@ func (w *writer) text(dst []Event, raw string) []Event {
 
 // piece adds a token to the open message.
 func (w *writer) piece(dst []Event, p piece) []Event {
-	raw := p.raw
-	if w.n == 0 && utf8.ValidString(raw) && (w.began || !w.lead) && !(w.tail && raw[len(raw)-1] == '\n') {
-		return w.delta(dst, p, raw)
+	if w.n > 0 && unfinished(w.bytes) == 0 && strings.Trim(p.raw, "\n") != "" {
+		dst = w.release(dst, len(w.bytes)) // line breaks before text are inside
+	}
+	if len(w.bytes) == 0 && utf8.ValidString(p.raw) && (w.began || !w.lead) && !(w.tail && p.raw[len(p.raw)-1] == '\n') {
+		return w.delta(dst, p, p.raw)
+	}
+	if w.n == 0 && len(w.bytes) > 0 { // the beginning of a character goes with its end
+		p.raw = string(w.bytes) + p.raw
+		w.bytes = w.bytes[:0]
 	}
 	w.held[w.n] = p
 	w.n++
-	w.bytes = append(w.bytes, raw...)
-	if w.n < maxHeld && w.tail && raw[len(raw)-1] == '\n' || w.n < len(w.held) && unfinished(w.bytes) > 0 {
+	w.bytes = append(w.bytes, p.raw...)
+	if w.n < maxHeld && w.tail && p.raw[len(p.raw)-1] == '\n' {
 		return dst
 	}
-	return w.release(dst, len(w.bytes))
+	return w.release(dst, len(w.bytes)-unfinished(w.bytes))
 }
 
 func (w *writer) delta(dst []Event, p piece, text string) []Event {
@@ -125,9 +131,9 @@ func (w *writer) delta(dst []Event, p piece, text string) []Event {
 	return append(dst, e)
 }
 
-// release makes events of the held tokens up to the given byte; what is behind it
-// is dropped, and so are line breaks that belong to the marker before. The text
-// of all is that of the last: characters have no place of their own in their tokens.
+// release makes events of the held tokens that begin before the given byte, without
+// line breaks that belong to the marker before. The text of all is that of the last:
+// characters have no place of their own in their tokens. What is behind end waits.
 func (w *writer) release(dst []Event, end int) []Event {
 	from := 0
 	if w.lead && !w.began {
@@ -136,8 +142,9 @@ func (w *writer) release(dst []Event, end int) []Event {
 		}
 	}
 	text := validText(w.bytes[from:end])
-	at := 0
-	for i, p := range w.held[:w.n] {
+	at, n := 0, 0
+	for ; n < w.n && at < end; n++ {
+		p := w.held[n]
 		lo, hi := max(from-at, 0), min(end-at, len(p.raw))
 		at += len(p.raw)
 		if lo >= hi {
@@ -145,13 +152,18 @@ func (w *writer) release(dst []Event, end int) []Event {
 			continue
 		}
 		p.raw = p.raw[lo:hi]
-		if at >= end || i == w.n-1 {
-			dst = w.delta(dst, p, text)
+		if at < end {
+			dst = w.delta(dst, p, "")
 			continue
 		}
-		dst = w.delta(dst, p, "")
+		dst = w.delta(dst, p, text)
+		text = ""
 	}
-	w.n, w.bytes = 0, w.bytes[:0]
+	if text != "" { // what a token left behind that had its event
+		dst = w.delta(dst, piece{token: w.token}, text)
+	}
+	w.n = copy(w.held[:], w.held[n:w.n])
+	w.bytes = w.bytes[:copy(w.bytes, w.bytes[end:])]
 	return dst
 }
 
@@ -165,7 +177,12 @@ func (w *writer) flush(dst []Event, tight, cut bool) []Event {
 	for tight && end > 0 && w.bytes[end-1] == '\n' {
 		end--
 	}
-	return w.release(dst, end)
+	dst = w.release(dst, end)
+	for _, p := range w.held[:w.n] {
+		w.owed += p.count
+	}
+	w.n, w.bytes = 0, w.bytes[:0]
+	return dst
 }
 
 // end ends the open message, if there is one. tight and cut: see flush.

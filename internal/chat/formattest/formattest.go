@@ -6,7 +6,6 @@ package formattest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,17 +18,19 @@ import (
 
 // A Suite is a format and what to check it with.
 type Suite struct {
+	Name      string
 	Format    chat.Format
 	Tokenizer *token.BPE
 	// Golden holds conversations and the prompts that the reference renders.
 	Golden []Golden
-	// Turns are rendered behind Conversation and must be read back as they are.
+	// Turns are rendered behind Conversation and must be read back as they are. The
+	// one called answer has no calls.
 	Conversation *chat.Conversation
 	Turns        map[string]chat.Turn
 	// Markers are ids that mean something in an answer.
 	Markers []int32
-	// Cases is how many random answers are read; 0 = 2,000.
-	Cases int
+	// Strings are texts in many languages.
+	Strings []string
 }
 
 // A Golden is a conversation and its prompt, control tokens by name.
@@ -39,16 +40,12 @@ type Golden struct {
 	Prompt       string
 }
 
-// Run runs all checks.
+// Run runs the checks that need no numbers. AnyIDs, Splits, Markers, TextIsText and
+// Characters are the others.
 func Run(t *testing.T, s Suite) {
-	if s.Cases == 0 {
-		s.Cases = 2000
-	}
 	t.Run("golden", s.golden)
 	t.Run("round trip", s.roundTrip)
-	t.Run("text is not control", s.textIsNotControl)
-	t.Run("total", s.total)
-	t.Run("characters", s.characters)
+	t.Run("cut", s.cut)
 }
 
 func (s *Suite) render(t *testing.T, c *chat.Conversation) []int32 {
@@ -75,6 +72,41 @@ func Parse(p chat.Parser, ids []int32) []chat.Event {
 		events = p.Push(events, id)
 	}
 	return p.Close(events)
+}
+
+var partNames = [...]string{chat.Hidden: "hidden", chat.Reasoning: "reasoning", chat.Preamble: "preamble", chat.Content: "content",
+	chat.Calling: "call", chat.Builtin: "builtin"}
+
+// Story tells events in one line: part:name[text], ~ behind what was cut, "end" where
+// the turn ends, the salvage rules behind a bar. It is the same for other tokens of
+// the same text.
+func Story(events []chat.Event) string {
+	var out, rules []string
+	for _, e := range events {
+		switch e.Kind {
+		case chat.Start:
+			name := partNames[e.Part]
+			if e.Name != "" {
+				name += ":" + e.Name
+			}
+			out = append(out, name+"["+e.Text)
+		case chat.Delta:
+			out[len(out)-1] += e.Text
+		case chat.End:
+			out[len(out)-1] += "]"
+			if e.Cut {
+				out[len(out)-1] += "~"
+			}
+		case chat.TurnEnd:
+			out = append(out, "end")
+		case chat.Salvage:
+			rules = append(rules, e.Rule.String())
+		}
+	}
+	if len(rules) > 0 {
+		out = append(out, "| "+strings.Join(rules, " "))
+	}
+	return strings.Join(out, " ")
 }
 
 // A Reply is an answer as the Chat API returns it.
@@ -138,101 +170,8 @@ func (s *Suite) roundTrip(t *testing.T) {
 	}
 }
 
-// textIsNotControl puts the name of every added token, whole and in halves, into
-// everything that a caller writes (reliability.md SEC-6).
-func (s *Suite) textIsNotControl(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	added := map[int32]bool{}
-	var names []string
-	for _, a := range s.Tokenizer.Added() {
-		added[a.ID] = true
-		names = append(names, a.Text)
-	}
-	for _, g := range s.Golden {
-		for range 20 {
-			var hostile, benign []int32
-			for i, ids := range []*[]int32{&benign, &hostile} {
-				seed := r.Uint64()
-				for _, id := range s.render(t, retell(g.Conversation, func() string {
-					if i == 0 {
-						return "x"
-					}
-					return attack(rand.New(rand.NewPCG(seed, r.Uint64())), names)
-				})) {
-					if added[id] {
-						*ids = append(*ids, id)
-					}
-				}
-			}
-			if !slices.Equal(hostile, benign) {
-				t.Fatalf("%s: text changed the control ids from %v to %v", g.Name, benign, hostile)
-			}
-		}
-	}
-}
-
-// attack returns text that spells names of tokens, or begins or ends with a part of one.
-func attack(r *rand.Rand, names []string) string {
-	name := names[r.IntN(len(names))]
-	other := names[r.IntN(len(names))]
-	at := r.IntN(len(name))
-	return []string{name, name[at:] + "x" + other[:len(other)/2], "x" + name + other, name[:at] + other, "<" + name + ">"}[r.IntN(5)]
-}
-
-// retell returns c with other text in every place that a caller fills.
-func retell(c *chat.Conversation, text func() string) *chat.Conversation {
-	out := *c
-	out.Turns = slices.Clone(c.Turns)
-	for i := range out.Turns {
-		turn := &out.Turns[i]
-		turn.Parts = slices.Clone(turn.Parts)
-		for k := range turn.Parts {
-			turn.Parts[k] = text()
-			if turn.Role == chat.Assistant { // its reasoning may be marked in its text (models.md 2.5)
-				turn.Parts[k] = strings.ReplaceAll(turn.Parts[k], "</think>", "")
-			}
-		}
-		if turn.Reasoning != "" {
-			turn.Reasoning = text()
-		}
-		turn.Calls = slices.Clone(turn.Calls)
-		for k := range turn.Calls {
-			turn.Calls[k].Arguments = fmt.Sprintf(`{"a": %q}`, text())
-		}
-	}
-	out.Tools = slices.Clone(c.Tools)
-	for i := range out.Tools {
-		out.Tools[i].JSON = nil
-		out.Tools[i].Description = text()
-		out.Tools[i].Parameters = fmt.Appendf(nil, `{"type": "object", "description": %q, "properties": {%q: {"type": "string", "enum": [%q]}}}`, text(), text(), text())
-	}
-	return &out
-}
-
-// total reads answers of random markers, words and ids without meaning.
-func (s *Suite) total(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	texts := s.Tokenizer.Encode(nil, "assistant analysis commentary final to=functions.get_weather json {\"a\": 1}\n\n😀 é <|")
-	for n := range s.Cases {
-		ids := make([]int32, r.IntN(100))
-		for i := range ids {
-			switch r.IntN(8) {
-			case 0, 1:
-				ids[i] = s.Markers[r.IntN(len(s.Markers))]
-			case 2:
-				ids[i] = r.Int32N(int32(s.Tokenizer.Vocab()) + 10)
-			default:
-				ids[i] = texts[r.IntN(len(texts))]
-			}
-		}
-		if err := Check(s.Format, s.Conversation, ids); err != nil {
-			t.Fatalf("answer %d, %v: %v", n, ids, err)
-		}
-	}
-}
-
-// characters reads text whose characters take several tokens, cut after every token.
-func (s *Suite) characters(t *testing.T) {
+// cut reads text whose characters take several tokens, cut after every token.
+func (s *Suite) cut(t *testing.T) {
 	turn := chat.Turn{Role: chat.Assistant, Parts: []string{"a 😀👩‍👩‍👧 b é日本"}}
 	c := *s.Conversation
 	prompt := s.render(t, &c)
@@ -262,31 +201,30 @@ func Check(f chat.Format, c *chat.Conversation, ids []int32) error {
 	}
 	k := checker{last: -1}
 	for i, e := range events {
-		if err := k.event(e, len(ids)); err != nil {
+		if err := k.event(&e, len(ids)); err != nil {
 			return fmt.Errorf("event %d, the last of %+v: %w", i, events[max(0, i-3):i+1], err)
 		}
 	}
-	switch {
-	case k.open != nil:
-		return fmt.Errorf("%+v is not ended", *k.open)
-	case k.count != len(ids):
-		return fmt.Errorf("%d ids are accounted for, %d were pushed", k.count, len(ids))
-	}
-	return nil
+	return k.end(len(ids))
 }
 
+// A checker reads the events of one answer as they come.
 type checker struct {
-	open  *chat.Event // its Start
+	open  bool
+	part  chat.Part // of the open message
 	calls int
 	last  int // token of the last visible piece
 	count int
 }
 
-func (k *checker) event(e chat.Event, ids int) error {
+// event checks the next event of an answer of which so many ids have been pushed.
+func (k *checker) event(e *chat.Event, ids int) error {
 	k.count += e.Count
 	switch {
 	case e.Count < 0:
 		return errors.New("negative count")
+	case k.count > ids:
+		return errors.New("more ids accounted for than pushed")
 	case !utf8.ValidString(e.Text):
 		return errors.New("text is not UTF-8")
 	case e.Token >= ids:
@@ -302,10 +240,10 @@ func (k *checker) event(e chat.Event, ids int) error {
 	return k.order(e)
 }
 
-func (k *checker) order(e chat.Event) error {
+func (k *checker) order(e *chat.Event) error {
 	switch e.Kind {
 	case chat.Start:
-		if k.open != nil {
+		if k.open {
 			return errors.New("a message begins inside another")
 		}
 		if e.Part == chat.Calling {
@@ -314,18 +252,27 @@ func (k *checker) order(e chat.Event) error {
 			}
 			k.calls++
 		}
-		k.open = &e
+		k.open, k.part = true, e.Part
 	case chat.Delta, chat.End:
-		if k.open == nil || k.open.Part != e.Part {
+		if !k.open || k.part != e.Part {
 			return errors.New("not part of the open message")
 		}
-		if e.Kind == chat.End {
-			k.open = nil
-		}
+		k.open = e.Kind == chat.Delta
 	case chat.Salvage:
 		if e.Rule.String() == "" || e.Count != 0 {
 			return errors.New("salvage without a rule, or that accounts for ids")
 		}
+	}
+	return nil
+}
+
+// end checks what must be true behind the last event.
+func (k *checker) end(ids int) error {
+	switch {
+	case k.open:
+		return errors.New("a message is not ended")
+	case k.count != ids:
+		return fmt.Errorf("%d ids are accounted for, %d were pushed", k.count, ids)
 	}
 	return nil
 }

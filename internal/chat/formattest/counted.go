@@ -1,0 +1,356 @@
+package formattest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"ossian/internal/chat"
+	"ossian/internal/soak"
+	"ossian/internal/token"
+)
+
+// AnyIDs is PAR-1: whatever a model samples, its answer is well-formed. A release
+// reads 10⁹ ids in five families.
+func AnyIDs(t *testing.T, s Suite) {
+	want := soak.Cases(t, 100_000, 200_000_000)
+	b := newBabbler(&s, 1)
+	var ids []int32
+	var events []chat.Event
+	answers, read, salvaged := 0, 0, 0
+	for ; read < want; answers++ {
+		n := b.r.IntN(100)
+		if answers%1000 == 0 {
+			n = 5000
+		}
+		ids = b.answer(ids[:0], n)
+		read += n
+		k := checker{last: -1}
+		p := s.Format.Parser(s.Conversation)
+		for i := 0; i <= n; i++ {
+			if i < n {
+				events = p.Push(events[:0], ids[i])
+			} else {
+				events = p.Close(events[:0])
+			}
+			for e := range events {
+				if err := k.event(&events[e], min(i+1, n)); err != nil {
+					t.Fatalf("answer %d, id %d of %v: %+v: %v", answers, i, ids, events, err)
+				}
+				if events[e].Kind == chat.Salvage {
+					salvaged++
+				}
+			}
+		}
+		if err := k.end(n); err != nil {
+			t.Fatalf("answer %d, %v: %v", answers, ids, err)
+		}
+	}
+	t.Logf("PAR-1: %s: %d answers of %d ids, salvaged %d times, 0 malformed", s.Name, answers, read, salvaged)
+}
+
+// A babbler samples nonsense.
+type babbler struct {
+	s     *Suite
+	r     *rand.Rand
+	texts []int32 // words of headers and calls, and characters of several tokens
+}
+
+func newBabbler(s *Suite, seed uint64) *babbler {
+	const words = "assistant analysis commentary final to=functions.get_weather json {\"name\": \"get_weather\", \"arguments\": {\"a\": 1}}\n\n😀 é <|"
+	return &babbler{s, rand.New(rand.NewPCG(seed, 0)), s.Tokenizer.Encode(nil, words)}
+}
+
+// answer appends n ids: markers, words and ids without meaning.
+func (b *babbler) answer(dst []int32, n int) []int32 {
+	for range n {
+		switch b.r.IntN(8) {
+		case 0, 1:
+			dst = append(dst, b.s.Markers[b.r.IntN(len(b.s.Markers))])
+		case 2:
+			dst = append(dst, b.r.Int32N(int32(b.s.Tokenizer.Vocab())+10))
+		default:
+			dst = append(dst, b.texts[b.r.IntN(len(b.texts))])
+		}
+	}
+	return dst
+}
+
+// Splits is PAR-2: the same text in other tokens is the same answer. Answers of up
+// to 64 bytes are cut into tokens at every place and into single bytes, longer ones
+// at random places. A release reads 10⁶ answers in five families.
+func Splits(t *testing.T, s Suite) {
+	answers := soak.Cases(t, 200, 200_000)
+	r := rand.New(rand.NewPCG(2, 0))
+	sp := newSpeller(s.Tokenizer)
+	splits := 0
+	for n := range answers {
+		long := n%10 == 0
+		var say []span
+		if long {
+			say = sp.spans(s.ramble(t, r))
+		} else {
+			say = s.nonsense(r)
+		}
+		whole := sp.ids(nil, say, nil)
+		want := Story(Parse(s.Format.Parser(s.Conversation), whole))
+		for _, cuts := range places(r, say, long) {
+			ids := sp.ids(nil, say, cuts)
+			splits++
+			if got := Story(Parse(s.Format.Parser(s.Conversation), ids)); got != want {
+				t.Fatalf("answer %d, %q cut at %v:\ngot  %s\nwant %s", n, s.Tokenizer.Decode(whole), cuts, got, want)
+			}
+		}
+	}
+	t.Logf("PAR-2: %s: %d answers, %d splits, 0 differences", s.Name, answers, splits)
+}
+
+// nonsense returns a short answer of markers and text. It has less than 64 bytes,
+// so that no split makes its headers too long (harmony.md 9), and no longer row of
+// line breaks than a parser waits for.
+func (s *Suite) nonsense(r *rand.Rand) []span {
+	words := []string{"final", "analysis", "assistant", "commentary", " to=functions.get_weather", " json", "\n", "\n\n", "}\n", "é", "😀", "a b", " ",
+		"{\"name\": \"get_weather\", \"arguments\": {", "\"a\": 1", "}", "}}", "<|end|>", "日本", "</think>"}
+	var say []span
+	bytes, breaks := 0, 0
+	for range 1 + r.IntN(12) {
+		if r.IntN(2) == 0 {
+			say = append(say, span{id: s.Markers[r.IntN(len(s.Markers))]})
+			continue
+		}
+		w := words[r.IntN(len(words))]
+		if breaks++; strings.Trim(w, "\n") != "" {
+			breaks = 0
+		}
+		if bytes += len(w); bytes > 48 || breaks > 2 {
+			break
+		}
+		if n := len(say); n > 0 && say[n-1].text != "" {
+			say[n-1].text += w
+			continue
+		}
+		say = append(say, span{text: w})
+	}
+	return say
+}
+
+// ramble returns the ids of a well-formed answer of some length.
+func (s *Suite) ramble(t *testing.T, r *rand.Rand) []int32 {
+	names := slices.Sorted(maps.Keys(s.Turns))
+	turn := s.Turns[names[r.IntN(len(names))]]
+	text := func() string {
+		var b strings.Builder
+		for range 1 + r.IntN(20) {
+			b.WriteString(s.Strings[r.IntN(len(s.Strings))])
+		}
+		return "a" + strings.ReplaceAll(b.String(), "\n", "}\n") + "z"
+	}
+	turn.Parts = []string{text()}
+	if turn.Reasoning != "" {
+		turn.Reasoning = text()
+	}
+	return s.answer(t, s.Conversation, turn)
+}
+
+// answer returns the ids with which the model gives the turn as an answer to c, up to
+// a stop id if it has one.
+func (s *Suite) answer(t *testing.T, c *chat.Conversation, turn chat.Turn) []int32 {
+	t.Helper()
+	prompt := s.render(t, c)
+	after := *c
+	after.Turns = append(slices.Clone(c.Turns), turn)
+	after.NoPrompt, after.KeepReasoning = true, true
+	whole := s.render(t, &after)
+	if len(whole) < len(prompt) || !slices.Equal(whole[:len(prompt)], prompt) {
+		t.Fatalf("the turn does not follow the prompt: %q", s.Tokenizer.Decode(whole))
+	}
+	ids := whole[len(prompt):]
+	if i := slices.IndexFunc(ids, func(id int32) bool { return slices.Contains(s.Format.Stops(), id) }); i >= 0 {
+		ids = ids[:i+1]
+	}
+	return ids
+}
+
+// places returns the splits to try: every place in turn and all of them, or for long
+// answers some at random. A place is a byte of the text of all spans.
+func places(r *rand.Rand, say []span, long bool) [][]int {
+	size := 0
+	for _, p := range say {
+		size += len(p.text)
+	}
+	var all, every [][]int
+	for i := 1; i < size; i++ {
+		every = append(every, []int{i})
+	}
+	if !long {
+		return append(every, slices.Concat(every...))
+	}
+	for range 8 {
+		cuts := make([]int, r.IntN(size/2+1))
+		for i := range cuts {
+			cuts[i] = 1 + r.IntN(size)
+		}
+		slices.Sort(cuts)
+		all = append(all, slices.Compact(cuts))
+	}
+	return append(all, slices.Concat(every...))
+}
+
+// A span of an answer is an id that means something, or text.
+type span struct {
+	id   int32
+	text string // "" = id
+}
+
+// A speller writes text in tokens that end where it is told.
+type speller struct {
+	tok   *token.BPE
+	bytes [256]int32 // -1 = the vocabulary lacks it
+	added map[int32]bool
+}
+
+func newSpeller(tok *token.BPE) *speller {
+	sp := &speller{tok: tok, added: map[int32]bool{}}
+	for _, a := range tok.Added() {
+		sp.added[a.ID] = true
+	}
+	for i := range sp.bytes {
+		sp.bytes[i] = -1
+	}
+	for id := range int32(tok.Vocab()) {
+		if text := tok.Text(id); len(text) == 1 && !sp.added[id] {
+			sp.bytes[text[0]] = id
+		}
+	}
+	return sp
+}
+
+// spans takes ids apart.
+func (sp *speller) spans(ids []int32) []span {
+	var say []span
+	for _, id := range ids {
+		n := len(say) - 1
+		switch {
+		case sp.added[id]:
+			say = append(say, span{id: id})
+		case n >= 0 && say[n].text != "":
+			say[n].text += sp.tok.Text(id)
+		default:
+			say = append(say, span{text: sp.tok.Text(id)})
+		}
+	}
+	return say
+}
+
+// ids appends the tokens of say, with token boundaries at cuts, ascending.
+func (sp *speller) ids(dst []int32, say []span, cuts []int) []int32 {
+	at := 0
+	for _, p := range say {
+		if p.text == "" {
+			dst = append(dst, p.id)
+			continue
+		}
+		from, end := at, at+len(p.text)
+		for len(cuts) > 0 && cuts[0] < end {
+			if cuts[0] > from {
+				dst = sp.spell(dst, p.text[from-at:cuts[0]-at])
+				from = cuts[0]
+			}
+			cuts = cuts[1:]
+		}
+		dst = sp.spell(dst, p.text[from-at:])
+		at = end
+	}
+	return dst
+}
+
+// spell appends tokens whose text is s, byte for byte.
+func (sp *speller) spell(dst []int32, s string) []int32 {
+	n, size := len(dst), 0
+	if utf8.ValidString(s) {
+		dst = sp.tok.Encode(dst, s)
+		same := true
+		for _, id := range dst[n:] {
+			text := sp.tok.Text(id)
+			same = same && strings.HasPrefix(s[size:], text)
+			size += len(text)
+		}
+		if same && size == len(s) {
+			return dst
+		}
+		dst = dst[:n] // the tokenizer composes characters, or lacks some
+	}
+	for i := range len(s) {
+		if id := sp.bytes[s[i]]; id >= 0 {
+			dst = append(dst, id)
+		}
+	}
+	return dst
+}
+
+// Characters is LIF-5: text in any language, its characters cut into tokens at every
+// byte, gives events of whole characters, at most 3 bytes late. A release reads all
+// 1,000 strings in each family.
+func Characters(t *testing.T, s Suite) {
+	c := *s.Conversation
+	c.NoCalls = true // with calls possible, line breaks may wait for one
+	sp := newSpeller(s.Tokenizer)
+	splits := 0
+	turn := chat.Turn{Role: chat.Assistant, Reasoning: s.Turns["answer"].Reasoning}
+	texts := s.Strings[:min(soak.Cases(t, len(s.Strings)/20, len(s.Strings)), len(s.Strings))]
+	for _, text := range texts {
+		text = "a" + text // line breaks at the beginning may be the prompt's
+		turn.Parts = []string{text}
+		say := sp.spans(s.answer(t, &c, turn))
+		want := Collect(Parse(s.Format.Parser(&c), sp.ids(nil, say, nil))).Content
+		if heard := s.Tokenizer.Decode(s.Tokenizer.Encode(nil, text)); strings.TrimSpace(want) != strings.TrimSpace(heard) {
+			t.Fatalf("%q came back as %q", heard, want)
+		}
+		for _, cuts := range places(nil, say, false) {
+			splits++
+			if err := late(s.Format.Parser(&c), s.Tokenizer, sp.ids(nil, say, cuts), want); err != nil {
+				t.Fatalf("%q cut at %v: %v", text, cuts, err)
+			}
+		}
+	}
+	t.Logf("LIF-5: %s: %d strings, %d splits, 0 differences, at most 3 bytes held back", s.Name, len(texts), splits)
+}
+
+// late reads ids whose content is want, and reports text that comes late or is cut.
+func late(p chat.Parser, tok *token.BPE, ids []int32, want string) error {
+	var ordinary strings.Builder
+	for _, id := range ids {
+		if !tok.IsControl(id) {
+			ordinary.WriteString(tok.Text(id))
+		}
+	}
+	whole := utf8.ValidString(ordinary.String()) // some vocabularies lack bytes
+	rest, out := ordinary.Len(), 0
+	var events []chat.Event
+	for i, id := range ids {
+		events = p.Push(events[:0], id)
+		for _, e := range events {
+			if !e.Part.Visible() {
+				continue
+			}
+			if !utf8.ValidString(e.Text) || !strings.HasPrefix(want[out:], e.Text) {
+				return fmt.Errorf("id %d gives %q, expected what follows %q in %q", i, e.Text, want[:out], want)
+			}
+			out += len(e.Text)
+		}
+		if !tok.IsControl(id) {
+			rest -= len(tok.Text(id))
+		}
+		if held := len(want) - rest - out; whole && held > utf8.UTFMax-1 { // the content is the end of the text
+			return fmt.Errorf("id %d: %d bytes are held back", i, held)
+		}
+	}
+	if out != len(want) {
+		return fmt.Errorf("%q is missing at the end", want[out:])
+	}
+	return nil
+}

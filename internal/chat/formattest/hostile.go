@@ -1,0 +1,208 @@
+package formattest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"ossian/internal/chat"
+	"ossian/internal/soak"
+	"ossian/internal/token"
+)
+
+// Markers is PAR-3: no control id leaves its name in an answer, and names that the
+// model spells as text stay. A release reads 10⁶ answers in five families.
+func Markers(t *testing.T, s Suite) {
+	answers := soak.Cases(t, 2000, 200_000)
+	b := newBabbler(&s, 3)
+	names := newNames(s.Tokenizer)
+	spelled := 0
+	for n := range answers {
+		ids := b.answer(nil, b.r.IntN(40))
+		if n%2 == 0 {
+			ids = s.Tokenizer.Encode(ids, attack(b.r, names.all))
+			ids = b.answer(ids, b.r.IntN(40))
+		}
+		var ordinary strings.Builder
+		for _, id := range ids {
+			if !s.Tokenizer.IsControl(id) {
+				ordinary.WriteString(s.Tokenizer.Text(id))
+			}
+		}
+		r := Collect(Parse(s.Format.Parser(s.Conversation), ids))
+		out := r.Content + "\n" + r.Reasoning
+		for _, call := range r.Calls {
+			out += "\n" + call.Name + "\n" + call.Arguments
+		}
+		got, want := names.count(out), names.count(ordinary.String())
+		if spelled += got; got > want {
+			t.Fatalf("answer %d, %v: %d names of control tokens in %q, its text spells %d", n, ids, got, out, want)
+		}
+		if n%10 > 0 {
+			continue
+		}
+		text := spoken(attack(b.r, names.all))
+		turn := chat.Turn{Role: chat.Assistant, Parts: []string{text}, Reasoning: s.Turns["answer"].Reasoning}
+		if got := Collect(Parse(s.Format.Parser(s.Conversation), s.answer(t, s.Conversation, turn))); got.Content != text {
+			t.Fatalf("answer %d: content %q came back as %q", n, text, got.Content)
+		}
+	}
+	t.Logf("PAR-3: %s: %d answers, 0 markers in them but %d names that they spell as text", s.Name, answers, spelled)
+}
+
+// names are those of added tokens.
+type names struct {
+	all     []string
+	control []string
+	first   string // bytes that names of control tokens begin with
+}
+
+func newNames(tok *token.BPE) *names {
+	n := &names{}
+	for _, a := range tok.Added() {
+		n.all = append(n.all, a.Text)
+		if a.Control {
+			n.control = append(n.control, a.Text)
+			n.first += a.Text[:1]
+		}
+	}
+	return n
+}
+
+// count returns how many names of control tokens text has.
+func (n *names) count(text string) (found int) {
+	for at := 0; ; at++ {
+		next := strings.IndexAny(text[at:], n.first)
+		if next < 0 {
+			return found
+		}
+		at += next
+		if slices.ContainsFunc(n.control, func(name string) bool { return strings.HasPrefix(text[at:], name) }) {
+			found++
+		}
+	}
+}
+
+// attack returns text that spells names of tokens, or begins or ends with a part of one.
+func attack(r *rand.Rand, names []string) string {
+	name := names[r.IntN(len(names))]
+	other := names[r.IntN(len(names))]
+	at := r.IntN(len(name))
+	return []string{name, name[at:] + "x" + other[:len(other)/2], "x" + name + other, name[:at] + other, "<" + name + ">"}[r.IntN(5)]
+}
+
+// hostile returns an attack, or one with something inside that may be taken out
+// again: the marks of a fence, bytes that are no UTF-8, characters that compose.
+func hostile(r *rand.Rand, names []string) string {
+	text := attack(r, names)
+	if r.IntN(4) > 0 {
+		return text
+	}
+	at := r.IntN(len(text) + 1)
+	return text[:at] + []string{"\uFDD0", "\uFDD1", "\xff", "\u0338", "\u200b", "\x00", "\n"}[r.IntN(7)] + text[at:]
+}
+
+// TextIsText is SEC-6: names of added tokens, whole and in halves, in everything that
+// a caller writes, leave the ids that mean something as they are. A release renders
+// 10⁶ conversations in each family.
+func TextIsText(t *testing.T, s Suite) {
+	cases := soak.Cases(t, 500, 1_000_000)
+	r := rand.New(rand.NewPCG(6, 0))
+	names := newNames(s.Tokenizer).all
+	added := newSpeller(s.Tokenizer).added
+	ids := func(c *chat.Conversation) []int32 {
+		return slices.DeleteFunc(s.render(t, c), func(id int32) bool { return !added[id] })
+	}
+	benign := make([][]int32, len(s.Golden))
+	for i, g := range s.Golden {
+		benign[i] = ids(retell(g.Conversation, func() string { return "x" }))
+	}
+	total := 0
+	for n := range cases {
+		i := r.IntN(len(s.Golden))
+		c := retell(s.Golden[i].Conversation, func() string { return hostile(r, names) })
+		got := ids(c)
+		if !slices.Equal(got, benign[i]) {
+			t.Fatalf("case %d, %s: text changed the control ids from %v to %v: %+v", n, s.Golden[i].Name, benign[i], got, c)
+		}
+		total += len(got)
+	}
+	t.Logf("SEC-6: %s: %d conversations, %d control ids, 0 from text", s.Name, cases, total)
+}
+
+// retell returns c with other text in every place that a caller fills.
+func retell(c *chat.Conversation, text func() string) *chat.Conversation {
+	out := *c
+	if c.Identity != "" {
+		out.Identity = text()
+	}
+	if c.Response != nil {
+		out.Response = &chat.ResponseFormat{Name: text(), Description: text(), Schema: schema(text)}
+	}
+	calls := map[string]string{"": ""} // ids
+	out.Turns = slices.Clone(c.Turns)
+	for i := range out.Turns {
+		turn := &out.Turns[i]
+		turn.Parts = slices.Clone(turn.Parts)
+		for k := range turn.Parts {
+			turn.Parts[k] = text()
+			switch turn.Role {
+			case chat.Assistant:
+				turn.Parts[k] = spoken(turn.Parts[k])
+			case chat.User: // one that is a tool's response asks nothing (models.md 2.5)
+				if strings.HasPrefix(turn.Parts[k], "<tool_response>") {
+					turn.Parts[k] = "x" + turn.Parts[k]
+				}
+			}
+		}
+		if turn.Reasoning != "" {
+			turn.Reasoning = text()
+		}
+		if turn.Name != "" && (turn.Role != chat.ToolRole || turn.CallID != "") {
+			turn.Name = text()
+		}
+		turn.Calls = slices.Clone(turn.Calls)
+		for k := range turn.Calls {
+			retellCall(&turn.Calls[k], calls, len(c.Builtins) > 0, text)
+		}
+		turn.CallID = calls[turn.CallID]
+	}
+	out.Tools = slices.Clone(c.Tools)
+	for i := range out.Tools {
+		out.Tools[i] = chat.Tool{Name: text(), Description: text(), Parameters: schema(text)}
+	}
+	return &out
+}
+
+// spoken takes from an assistant's text what marks reasoning in it (models.md 2.5).
+func spoken(text string) string { return strings.ReplaceAll(text, "</think>", "x") }
+
+// retellCall changes a call; ids has the new id of each old one. Calls of built-in
+// tools are known by their names.
+func retellCall(call *chat.Call, ids map[string]string, builtin bool, text func() string) {
+	ids[call.ID] = fmt.Sprintf("%s%d", text(), len(ids))
+	call.ID = ids[call.ID]
+	if !builtin {
+		call.Name = text()
+	}
+	if call.Arguments = text(); len(ids)%2 == 0 {
+		call.Arguments = fmt.Sprintf(`{%s: %s}`, quoted(text()), quoted(text()))
+	}
+}
+
+// schema returns parameters of a tool.
+func schema(text func() string) json.RawMessage {
+	return fmt.Appendf(nil, `{"type": "object", "title": %s, "description": %s, "properties": {%s: {"type": "string", "enum": [%s], "default": %s}}}`,
+		quoted(text()), quoted(text()), quoted(text()), quoted(text()), quoted(text()))
+}
+
+func quoted(text string) []byte {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // strings have a JSON form
+	}
+	return b
+}
