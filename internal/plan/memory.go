@@ -54,12 +54,10 @@ func RuntimeBytes(s *model.Spec) int64 { return 64<<20 + 400*int64(s.Vocab) }
 
 // Blocks returns the pool of each KV group with which MaxSeqs sequences of MaxLen
 // tokens never wait for a block. A windowed group needs its window and what the
-// steps in flight add, not the whole sequence. Any n neighbouring tokens touch at
-// most (n+BlockSize-2)/BlockSize + 1 blocks.
+// steps in flight add, not the whole sequence.
 func Blocks(s *model.Spec, lim model.Limits) []int {
 	windows, _ := s.Groups()
-	touched := func(n int) int { return (n+lim.BlockSize-2)/lim.BlockSize + 1 }
-	whole := (lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize
+	whole := blocksOf(lim.MaxLen, lim.BlockSize)
 	blocks := make([]int, len(windows))
 	for g, w := range windows {
 		blocks[g] = lim.MaxSeqs * whole
@@ -67,12 +65,18 @@ func Blocks(s *model.Spec, lim model.Limits) []int {
 			continue
 		}
 		flight := lim.MaxTokens * max(lim.Depth, 1)
-		alone := touched(w - 1 + flight)                                              // one sequence gets the whole step
-		shared := lim.MaxSeqs*(touched(w)+1) + (flight+lim.BlockSize-1)/lim.BlockSize // they share it
+		alone := touched(w-1+flight, lim.BlockSize)                                           // one sequence gets the whole step
+		shared := lim.MaxSeqs*(touched(w, lim.BlockSize)+1) + blocksOf(flight, lim.BlockSize) // they share it
 		blocks[g] = min(blocks[g], lim.MaxSeqs*alone, max(shared, alone))
 	}
 	return blocks
 }
+
+// blocksOf returns how many blocks n tokens from the beginning of one take.
+func blocksOf(n, blockSize int) int { return (n + blockSize - 1) / blockSize }
+
+// touched returns how many blocks any n neighbouring tokens can lie in.
+func touched(n, blockSize int) int { return (n+blockSize-2)/blockSize + 1 }
 
 // A Plan is limits that fit.
 type Plan struct {

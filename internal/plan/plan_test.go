@@ -348,11 +348,16 @@ func TestServe(t *testing.T) {
 		err       string
 	}{
 		{name: "memory is short", available: 20 * gib, seqs: DefaultServed},
-		{name: "memory for one sequence", ask: model.Limits{MaxSeqs: 16, MaxLen: 4096}, available: 13_990 << 20, seqs: 16},
+		{name: "memory for one sequence", ask: model.Limits{MaxSeqs: 16, MaxLen: 4096}, available: 14_000 << 20, seqs: 16},
 		{name: "memory for all", ask: model.Limits{MaxSeqs: 4, MaxLen: 4096}, available: 64 * gib, seqs: 4},
 		{name: "unknown memory", ask: model.Limits{MaxSeqs: 4, MaxLen: 4096}, seqs: 4},
 		{name: "given pools", ask: model.Limits{MaxSeqs: 2, MaxLen: 64, BlockSize: 16, Blocks: []int{30, 20}}, available: 20 * gib, seqs: 2},
 		{name: "no room for one", ask: model.Limits{MaxLen: 131072}, available: 14 * gib, err: "what fits: --max-model-len"},
+		{name: "given pools are too small", ask: model.Limits{MaxLen: 64, BlockSize: 16, Blocks: []int{3, 20}}, available: 20 * gib,
+			err: "3 KV blocks of 16 tokens in group 0, one sequence of --max-model-len 64 needs 4: raise --num-gpu-blocks-override to 4 or lower --max-model-len to 48"},
+		{name: "given pools are too small for what the checkpoint promises", ask: model.Limits{Blocks: []int{8191, 8191}}, available: 40 * gib,
+			err: "one sequence of --max-model-len 131072 needs 8192"},
+		{name: "given pools are too small for the window", ask: model.Limits{MaxLen: 4096, Blocks: []int{256, 40}}, available: 20 * gib, err: "40 KV blocks of 16 tokens in group 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Serve(s, c.ask, c.available, m.Estimate)
@@ -374,10 +379,17 @@ func TestServe(t *testing.T) {
 			}
 			all := true
 			for g, n := range lim.Blocks {
-				if n < one[g] || n > max(full[g], one[g]) {
+				if n < one[g] || g == 0 && n > max(full[g], one[g]) {
 					t.Errorf("group %d has %d blocks, expected %d to %d", g, n, one[g], full[g])
 				}
 				all = all && n >= full[g]
+			}
+			// Conversations of 1024 tokens, of 64 blocks where there is no window: those
+			// that run touch 9 blocks of a window of 128 and begin another.
+			held := lim.Blocks[0] / 64
+			run := min(held, lim.MaxSeqs)
+			if want := 10*run + 9*(held-run); c.ask.Blocks == nil && lim.Blocks[1] < want {
+				t.Errorf("%d blocks for windows, expected %d for the %d conversations that %d other blocks hold", lim.Blocks[1], want, held, lim.Blocks[0])
 			}
 			if lim.MaxSeqs != c.seqs {
 				t.Errorf("%d sequences, expected %d", lim.MaxSeqs, c.seqs)

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"sort"
 
 	"ossian/internal/model"
@@ -13,21 +15,20 @@ const DefaultServed = 256
 // MaxSeqs is DefaultServed unless asked for, one sequence of MaxLen tokens always
 // fits, and the pools of keys and values take what memory is left, up to what
 // MaxSeqs sequences of MaxLen can use: with less, sequences wait for each other.
+// Pools that are asked for must have room for one sequence of MaxLen.
 func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
 	if ask.MaxSeqs == 0 {
 		ask.MaxSeqs = DefaultServed
 	}
 	if ask.Blocks != nil {
-		return Fit(s, ask, available, cost)
+		p, err := Fit(s, ask, available, cost)
+		if err == nil {
+			err = enough(s, p.Limits)
+		}
+		return p, err
 	}
 	pools := func(lim model.Limits, share int) model.Limits {
-		full := Blocks(s, lim)
-		alone := lim
-		alone.MaxSeqs = 1
-		lim.Blocks = Blocks(s, alone)
-		for g, n := range full {
-			lim.Blocks[g] = max(lim.Blocks[g], n/steps*share+n%steps*share/steps)
-		}
+		lim.Blocks = pools(s, lim, share)
 		return lim
 	}
 	p, err := Fit(s, ask, available, func(lim model.Limits) (Footprint, error) { return cost(pools(lim, 0)) })
@@ -46,3 +47,47 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 
 // steps is how finely Serve divides the memory for keys and values.
 const steps = 1 << 20
+
+// conversation is the length, in tokens, for which no group of layers lets
+// conversations wait, or forgets them, before another one does.
+const conversation = 1024
+
+// pools returns the pool of each KV group when those without a window have that
+// share, in steps, of what MaxSeqs sequences of MaxLen can use, and room for one in
+// any case. Those with a window get what goes with it: windows for as many
+// conversations as the others hold, with room to go on for those that run and as
+// they were left for those that are only cached. A prefix is found where every group
+// has its part; windows for the running ones alone would be what limits the cache.
+func pools(s *model.Spec, lim model.Limits, share int) []int {
+	part := func(n int) int { return n/steps*share + n%steps*share/steps }
+	one := lim
+	one.MaxSeqs = 1
+	windows, _ := s.Groups()
+	least, whole := Blocks(s, one), blocksOf(lim.MaxLen, lim.BlockSize)
+	room := max(part(lim.MaxSeqs*whole), whole) // blocks of a group without a window
+	held := max(room/blocksOf(min(conversation, lim.MaxLen), lim.BlockSize), 1)
+	run := lim
+	run.MaxSeqs = min(held, lim.MaxSeqs)
+	running := Blocks(s, run)
+	for g, w := range windows {
+		n := room
+		if w > 0 {
+			n = min(n, running[g]+(held-run.MaxSeqs)*touched(w, lim.BlockSize))
+		}
+		least[g] = max(least[g], n)
+	}
+	return least
+}
+
+// enough reports pools that do not hold one sequence of MaxLen tokens.
+func enough(s *model.Spec, lim model.Limits) error {
+	one := lim
+	one.MaxSeqs = 1
+	for g, need := range Blocks(s, one) {
+		if lim.Blocks[g] < need {
+			return fmt.Errorf("model %s: %d KV blocks of %d tokens in group %d, one sequence of --max-model-len %d needs %d: raise --num-gpu-blocks-override to %d or lower --max-model-len to %d",
+				s.Name, lim.Blocks[g], lim.BlockSize, g, lim.MaxLen, need, slices.Max(Blocks(s, one)), slices.Min(lim.Blocks)*lim.BlockSize)
+		}
+	}
+	return nil
+}
