@@ -35,6 +35,19 @@ func (m *Manager) Check() error {
 	return nil
 }
 
+// CheckOwn reports a block of t, of those from the first-th on, that another table
+// holds too (DET-4): a sequence writes to blocks of its own.
+func (m *Manager) CheckOwn(t *Table, first int) error {
+	for g := range m.pools {
+		for i := max(first, t.first[g]); i < len(t.Blocks[g]); i++ {
+			if refs := m.pools[g].blocks[t.Blocks[g][i]].refs; refs != 1 {
+				return fmt.Errorf("kv: group %d: block %d is to be written and has %d holders", g, t.Blocks[g][i], refs)
+			}
+		}
+	}
+	return nil
+}
+
 func (m *Manager) checkPool(g int) error {
 	p := &m.pools[g]
 	refs := make([]int32, p.end())
@@ -48,7 +61,7 @@ func (m *Manager) checkPool(g int) error {
 		}
 	}
 	free := make([]bool, p.end())
-	listed := 0
+	listed, cached := 0, 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
 		if p.blocks[p.blocks[id].next].prev != id || id != p.mid() && free[id] {
 			return fmt.Errorf("the list of free blocks is broken at %d", id)
@@ -56,10 +69,13 @@ func (m *Manager) checkPool(g int) error {
 		if id != p.mid() {
 			free[id] = true
 			listed++
+			if p.blocks[id].node != none {
+				cached++
+			}
 		}
 	}
-	if listed != p.free {
-		return fmt.Errorf("%d blocks are free, counted %d", listed, p.free)
+	if listed != p.free || cached != p.cached {
+		return fmt.Errorf("%d blocks are free, %d with content, counted %d and %d", listed, cached, p.free, p.cached)
 	}
 	for id := range refs {
 		b := &p.blocks[id]

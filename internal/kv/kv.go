@@ -43,7 +43,14 @@ type Stats struct {
 	Tables  int    // open ones
 	Blocks  int    // pool size
 	Held    int    // blocks that tables hold
-	Evicted uint64 // blocks whose cached content gave way to other tokens, since New
+	Evicted uint64 // blocks of all groups whose cached content gave way to other tokens, since New
+}
+
+// Group says what the blocks of one group are used for; the sum is its pool.
+type Group struct {
+	Free   int // without content that could be found
+	Cached int // that no table holds, with content for whoever begins alike
+	Held   int // that tables hold
 }
 
 // New returns a manager for pools of that many blocks, each of blockSize tokens.
@@ -225,14 +232,24 @@ func (m *Manager) Free() int {
 
 // Stats describes the group of which the largest part is held.
 func (m *Manager) Stats() Stats {
-	var s Stats
+	s := Stats{Tables: len(m.open)}
 	for g := range m.pools {
 		p := &m.pools[g]
+		s.Evicted += p.evicted
 		if n, held := int(p.end()), int(p.end())-p.free; g == 0 || held*s.Blocks > s.Held*n {
-			s = Stats{Tables: len(m.open), Blocks: n, Held: held, Evicted: p.evicted}
+			s.Blocks, s.Held = n, held
 		}
 	}
 	return s
+}
+
+// Groups appends what the blocks of each group are used for.
+func (m *Manager) Groups(dst []Group) []Group {
+	for g := range m.pools {
+		p := &m.pools[g]
+		dst = append(dst, Group{Free: p.free - p.cached, Cached: p.cached, Held: int(p.end()) - p.free})
+	}
+	return dst
 }
 
 func (m *Manager) newTable(salt uint64) *Table {
@@ -280,7 +297,7 @@ func (m *Manager) forget(g int, id int32) {
 	if n == none {
 		return
 	}
-	m.pools[g].blocks[id].node = none
+	m.pools[g].drop(id)
 	if g != m.anchor {
 		m.index.others[g][n] = runner.NoBlock
 		return
@@ -288,7 +305,7 @@ func (m *Manager) forget(g int, id int32) {
 	m.index.remove(n)
 	for g := range m.pools {
 		if g != m.anchor && m.index.others[g][n] != runner.NoBlock {
-			m.pools[g].blocks[m.index.others[g][n]].node = none
+			m.pools[g].drop(int32(m.index.others[g][n]))
 			m.index.others[g][n] = runner.NoBlock
 		}
 	}
@@ -301,6 +318,7 @@ type pool struct {
 	window  int
 	blocks  []block
 	free    int
+	cached  int // of these, with content
 	evicted uint64
 }
 
@@ -332,6 +350,9 @@ func (p *pool) link(id, after int32) {
 	b.prev, b.next = after, next
 	p.blocks[after].next, p.blocks[next].prev = id, id
 	p.free++
+	if b.node != none {
+		p.cached++
+	}
 }
 
 func (p *pool) claim(id runner.BlockID) {
@@ -339,8 +360,20 @@ func (p *pool) claim(id runner.BlockID) {
 	if b.refs == 0 {
 		p.blocks[b.prev].next, p.blocks[b.next].prev = b.next, b.prev
 		p.free--
+		if b.node != none {
+			p.cached--
+		}
 	}
 	b.refs++
+}
+
+// drop takes its content from a block that has some.
+func (p *pool) drop(id int32) {
+	b := &p.blocks[id]
+	b.node = none
+	if b.refs == 0 {
+		p.cached--
+	}
 }
 
 // release gives one reference back. Blocks without findable content are reused
