@@ -22,6 +22,9 @@ func Resolve(cfg Config, name string) (string, error) {
 		return "", err
 	}
 	n, perr := ParseName(name)
+	if perr != nil && (filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~")) { // a path, whatever else
+		return "", fmt.Errorf("model %.200q: no such file or directory; a model directory, a GGUF file or ORG/NAME of a model in the cache %s expected (ossian pull ORG/NAME fetches one)", name, cfg.Cache)
+	}
 	if perr != nil {
 		return "", fmt.Errorf("model %.200q: no such file or directory, and no name of a model: %w", name, perr)
 	}
