@@ -45,6 +45,19 @@ func (p *Prompt) Markup(s string) {
 // even together with the parts around it (reliability.md SEC-6).
 func (p *Prompt) Text(s string) { p.text = append(p.text, s...) }
 
+// AtLeast returns a number that IDs will give no less ids than, from the bytes alone:
+// whoever has a bound need not encode a prompt that is far beyond it.
+func (p *Prompt) AtLeast() int {
+	if len(p.t.Missing()) > 0 {
+		return 0 // some bytes become no id
+	}
+	n := len(p.text)
+	if p.t.nfc {
+		n /= 4 // U+1FBE and two marks, 7 bytes, are 2 when composed; nothing shrinks more
+	}
+	return n / max(p.t.widest, 1)
+}
+
 // IDs encodes all parts so far.
 func (p *Prompt) IDs() []int32 {
 	var ids []int32

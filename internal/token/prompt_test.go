@@ -1,8 +1,6 @@
 package token
 
 import (
-	"flag"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -87,46 +85,28 @@ func TestPromptTextStaysText(t *testing.T) {
 	}
 }
 
-var sec6Cases = flag.Int("sec6", 10_000, "cases of TestPromptSEC6 per vocabulary; releases run 1,000,000 (reliability.md SEC-6)")
-
-// TestPromptSEC6 builds prompts of random parts made of control names and pieces
-// of them: as many added tokens come out as were put in by Control and Markup.
-func TestPromptSEC6(t *testing.T) {
+// The bound from bytes alone holds for the longest tokens, control names and what
+// composing makes shorter; it says something for ordinary text.
+func TestAtLeast(t *testing.T) {
 	t.Parallel()
-	for name, bpe := range map[string]*BPE{"harmony": mustHarmony(t), "qwen3": mustJSON(t, "qwen3-cut.json"), "smollm2": mustJSON(t, "smollm2-cut.json")} {
-		r := rand.New(rand.NewPCG(5, 6))
-		list := bpe.Added()
-		hostile := func() string {
-			var b strings.Builder
-			for range 1 + r.IntN(3) {
-				s := list[r.IntN(len(list))].Text
-				from := r.IntN(len(s))
-				b.WriteString([]string{s, s[:from], s[from:], "x", " ", "\u0338"}[r.IntN(6)])
+	for name, bpe := range map[string]*BPE{"harmony": mustHarmony(t), "qwen3": mustJSON(t, "qwen3-cut.json")} {
+		widest := bpe.Text(0)
+		for id := range int32(bpe.Vocab()) {
+			if s := bpe.Text(id); len(s) > len(widest) {
+				widest = s
 			}
-			return b.String()
 		}
-		for range *sec6Cases {
-			p, want, log := bpe.Prompt(), []int32(nil), []string(nil)
-			markup := false // the part before is markup, which may continue in this one
-			for range 1 + r.IntN(6) {
-				id := list[r.IntN(len(list))].ID
-				switch kind := r.IntN(3); {
-				case kind == 0:
-					p.Control(id)
-					want, log, markup = append(want, id), append(log, "control"), false
-				case kind == 1 && !markup:
-					p.Markup(bpe.Text(id))
-					want, log, markup = append(want, id), append(log, "markup "+bpe.Text(id)), true
-				default:
-					s := hostile()
-					p.Text(s)
-					log, markup = append(log, "text "+s), false
-				}
+		for _, s := range []string{"", "a", widest, "\u1fbe\u0308\u0301", "\u212a", "\u1100\u1161\u11a8", "a\u0300\u0301", bpe.Added()[0].Text} {
+			p := bpe.Prompt()
+			p.Markup(strings.Repeat(s, 1000))
+			if least, n := p.AtLeast(), len(p.IDs()); least > n {
+				t.Errorf("%s: 1,000 times %q: at least %d ids, found %d", name, s, least, n)
 			}
-			got := slices.DeleteFunc(p.IDs(), func(id int32) bool { return bpe.is(id, plain) })
-			if !slices.Equal(got, want) {
-				t.Fatalf("%s %q: added tokens %v, want %v", name, log, got, want)
-			}
+		}
+		p := bpe.Prompt()
+		p.Text(strings.Repeat("word ", 100_000))
+		if p.AtLeast() < 100 {
+			t.Errorf("%s: 500,000 bytes: at least %d ids", name, p.AtLeast())
 		}
 	}
 }
@@ -146,6 +126,8 @@ func FuzzPrompt(f *testing.F) {
 		cut.Text(text[j:])
 		if got, want := cut.IDs(), whole.IDs(); !slices.Equal(got, want) {
 			t.Fatalf("cut %v, whole %v", got, want)
+		} else if least := whole.AtLeast(); least > len(got) {
+			t.Fatalf("at least %d ids, found %d", least, len(got))
 		}
 	})
 }

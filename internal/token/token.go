@@ -23,6 +23,7 @@ type BPE struct {
 	pieces  table            // strings that are one token without merging
 	seed    maphash.Seed     // of long strings in pieces
 	longest int              // bytes of the longest string in pieces
+	widest  int              // bytes of the longest token of any class
 	byRank  bool             // ranks are ids: what two tokens make together is looked up in pieces
 	pairs   table            // if not byRank: what two tokens make together
 	names   map[string]int32 // added tokens by spelling
@@ -173,6 +174,7 @@ func (t *BPE) layOut(tokens []string) error {
 	for i, token := range tokens {
 		end += len(token)
 		t.ends[i] = uint32(end)
+		t.widest = max(t.widest, len(token))
 		if len(token) == 1 && t.class[i] == plain {
 			t.bytes[token[0]] = int32(i)
 		}
