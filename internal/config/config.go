@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -26,7 +27,8 @@ type Settings struct {
 
 	Host           string
 	Port           int      // 0 = any free one
-	APIKeys        []string // nil = no key needed
+	APIKeys        []string // of api-key and KeyFile; nil = no key needed
+	KeyFile        string   // "" = none
 	Insecure       bool     // other machines may connect without a key
 	AllowedHosts   []string // of the Host header besides this machine's; "*" = all
 	AllowedOrigins []string // CORS; nil = off
@@ -61,6 +63,9 @@ type Settings struct {
 	Explain bool // print the settings and end
 }
 
+// Open reports whether other machines may use the server without a key.
+func (s *Settings) Open() bool { return !loopback(s.Host) && len(s.APIKeys) == 0 }
+
 // Config is what Load found.
 type Config struct {
 	Settings
@@ -82,7 +87,7 @@ type value struct {
 type Source struct {
 	Args     []string                          // behind the subcommand
 	Env      []string                          // as os.Environ returns it
-	ReadFile func(name string) ([]byte, error) // reads the file of --config; nil = os.ReadFile
+	ReadFile func(name string) ([]byte, error) // reads the files of --config and --api-key-file; nil = os.ReadFile
 }
 
 // ErrHelp is returned by Load for --help and -h.
@@ -119,10 +124,66 @@ func Load(src Source) (*Config, error) {
 			return nil, err
 		}
 	}
+	if err := c.keyFile(src.ReadFile); err != nil {
+		return nil, err
+	}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// keyFile adds the keys of --api-key-file: one a line, without empty lines and lines
+// that begin with #.
+func (c *Config) keyFile(read func(string) ([]byte, error)) error {
+	if c.KeyFile == "" {
+		return nil
+	}
+	data, err := read(c.KeyFile)
+	if err != nil {
+		return fmt.Errorf("--api-key-file: %w", err)
+	}
+	n := len(c.APIKeys)
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if _, err := keys(one(line)); err != nil {
+			return fmt.Errorf("--api-key-file %s: %w", c.KeyFile, err)
+		}
+		c.APIKeys = append(slices.Clip(c.APIKeys), line)
+	}
+	if len(c.APIKeys) == n { // else an empty file would open the server
+		return fmt.Errorf("--api-key-file %s: no key in it; expected one on each line", c.KeyFile)
+	}
+	return nil
+}
+
+// Reload reads src again. It returns c with what can change while a server runs: keys,
+// limits and the log level. waiting names the other settings that differ from c: they
+// count when it starts anew. An error means that nothing changes; c never does.
+func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) {
+	found, err := Load(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	next = &Config{Settings: c.Settings, rows: c.rows, values: maps.Clone(c.values)}
+	next.APIKeys, next.KeyFile, next.LogLevel, next.Limits = found.APIKeys, found.KeyFile, found.LogLevel, found.Limits
+	for _, r := range c.rows {
+		switch {
+		case r.live:
+			next.values[r.name] = found.values[r.name]
+		case !r.command && !slices.Equal(c.values[r.name].texts, found.values[r.name].texts):
+			waiting = append(waiting, "--"+r.name)
+		}
+	}
+	for _, id := range limits.All() {
+		if !id.Live() && next.Limits[id] != c.Limits[id] {
+			waiting = append(waiting, "--limit "+id.String())
+			next.Limits[id] = c.Limits[id]
+		}
+	}
+	return next, waiting, next.check() // found may be open to this machine only, c not
 }
 
 // apply parses a value and stores it, or notes what an accepted flag means.
@@ -154,7 +215,7 @@ func shown(r *row, texts []string) string {
 // check finds values that contradict each other.
 func (c *Config) check() error {
 	s := &c.Settings
-	if !loopback(s.Host) && len(s.APIKeys) == 0 {
+	if s.Open() {
 		if !s.Insecure {
 			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", s.Host)
 		}

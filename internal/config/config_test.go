@@ -108,8 +108,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// OPS-3, SEC-1: what is refused, and what the message must say.
-func TestRefused(t *testing.T) {
+// What is refused, and what the message must say.
+func TestOPS3Refused(t *testing.T) {
 	for _, tc := range []struct{ name, args, yaml, want string }{
 		{"unknown flag", "--prot 1", "", "unknown flag --prot; did you mean --port?"},
 		{"unknown flag far from all", "--zzzzzzzz", "", "unknown flag --zzzzzzzz"},
@@ -158,10 +158,10 @@ func TestRefused(t *testing.T) {
 		{"dotted JSON of a list", "--compilation-config [] --compilation-config.a 1", "", "no JSON object to add to"},
 		{"dotted JSON too deep", "-cc" + strings.Repeat(".a", 17) + " 1", "", "16 levels"},
 		{"two models", "a b", "", "one model expected"},
-		{"open without a key", "--host 0.0.0.0", "", "--api-key"},
-		{"open by name", "--host example.org", "", "--api-key"},
 		{"empty host", "--host=", "", "0.0.0.0"},
 		{"empty key", "--api-key=", "", "at least one"},
+		{"empty file of keys", "--api-key-file x", "# none\n\n", "no key in it"},
+		{"bad file of keys", "--api-key-file x", "good\nnot so good\n", "visible ASCII"},
 		{"key with a space", "--config a.yaml", "api-key: 'a b'", "visible ASCII"},
 		{"control character in a name", "--config a.yaml", `served-model-name: "a\nb"`, "is not a name"},
 		{"metrics prefix", "--metrics-prefix a-b", "", "letters, digits"},
@@ -177,9 +177,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// OPS-3: every misspelling of every flag is refused, on the command line and in a
-// file, and names a flag that is no further away than the one that was meant.
-func TestMisspellings(t *testing.T) {
+// Every misspelling of every flag is refused, on the command line and in a file, and
+// names a flag that is no further away than the one that was meant.
+func TestOPS3Misspellings(t *testing.T) {
 	known := new(Config)
 	known.rows = rows()
 	cases := 0
@@ -206,6 +206,162 @@ func TestMisspellings(t *testing.T) {
 	}
 	if cases < 300 {
 		t.Errorf("%d cases, at least 300 wanted", cases)
+	}
+	t.Logf("OPS-3: %d misspellings refused, each with a flag as near as the one that was meant", cases)
+}
+
+// An example is what a flag may be given.
+func example(r *row) string {
+	special := map[string]string{"host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
+	switch {
+	case special[r.name] != "":
+		return special[r.name]
+	case r.kind == text && r.values != nil:
+		return r.values[0]
+	}
+	return map[kind]string{text: "x", boolean: "true", integer: "1", float: "0.5", list: "x", duration: "1s", object: "{}"}[r.kind]
+}
+
+// Every setting shows its value and where it comes from, whichever of the sources that is.
+func TestOPS3Origins(t *testing.T) {
+	cases := 0
+	for _, r := range rows() {
+		v, variable := example(&r), "OSSIAN_"+strings.ToUpper(strings.ReplaceAll(r.name, "-", "_"))
+		given := []string{"--" + r.name, v}
+		if r.kind == boolean {
+			given = given[:1]
+		}
+		for _, src := range []struct {
+			origin, file string
+			Source
+		}{
+			{"default", "", Source{}},
+			{"file x.yaml", r.name + ": " + v, Source{Args: []string{"--config", "x.yaml"}}},
+			{"environment " + variable, "", Source{Env: []string{variable + "=" + v}}},
+			{"command line", r.name + ": " + v, Source{Args: append([]string{"--config", "x.yaml"}, given...), Env: []string{variable + "=" + v}}},
+		} {
+			if r.command || r.accepted && strings.HasPrefix(src.origin, "environment") {
+				continue
+			}
+			cases++
+			src.ReadFile = func(name string) ([]byte, error) {
+				if name == "x.yaml" {
+					return []byte(src.file), nil
+				}
+				return []byte("secret"), nil
+			}
+			c, err := Load(src.Source)
+			if err != nil {
+				t.Errorf("%s from %s: %v", r.name, src.origin, err)
+				continue
+			}
+			var b strings.Builder
+			if err := c.Explain(&b); err != nil {
+				t.Fatal(err)
+			}
+			shown := false
+			for line := range strings.Lines(b.String()) {
+				value, of := strings.CutPrefix(line, r.name+" ")
+				shown = shown || of && strings.Contains(value, " "+src.origin+" ") &&
+					(src.origin == "default" || r.secret || strings.HasPrefix(strings.TrimLeft(value, " "), v+" "))
+			}
+			if hidden := r.accepted && src.origin == "default"; shown == hidden || c.Origin(r.name) != src.origin {
+				t.Errorf("%s from %s: origin %s, shown: %v\n%s", r.name, src.origin, c.Origin(r.name), shown, b.String())
+			}
+		}
+	}
+	t.Logf("OPS-3: %d settings from default, file, environment or command line: value and origin are printed", cases)
+}
+
+// Only this machine may connect, unless there is a key or the switch for it.
+func TestSEC1Loopback(t *testing.T) {
+	cases := 0
+	for host, local := range map[string]bool{"": true, "127.0.0.1": true, "127.8.8.8": true, "localhost": true, "::1": true, "[::1]": true, "0.0.0.0": false, "::": false, "[::]": false,
+		"192.168.1.2": false, "10.0.0.1": false, "8.8.8.8": false, "169.254.0.1": false, "fe80::1": false, "2001:db8::1": false, "example.org": false, "localhost.example.org": false,
+		"127.0.0.1.example.org": false, "LOCALHOST": false, "0": false, "127.1": false, "*": false} {
+		at := "--host " + host
+		if host == "" {
+			at = ""
+		}
+		for _, with := range []struct {
+			args   string
+			env    []string
+			opens  bool
+			warned bool
+		}{
+			{"", nil, false, false}, {"--no-insecure", nil, false, false}, {"--allowed-hosts *", nil, false, false}, {"--insecure", nil, true, true},
+			{"--api-key k", nil, true, false}, {"--api-key-file f", nil, true, false}, {"", []string{"OSSIAN_API_KEY=k"}, true, false}, {"--insecure --api-key k", nil, true, false},
+		} {
+			cases++
+			c, err := load(at+" "+with.args, "k", with.env...)
+			if opens := local || with.opens; (err == nil) != opens {
+				t.Errorf("%s %s %q: %v", at, with.args, with.env, err)
+				continue
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), "--api-key") || !strings.Contains(err.Error(), "--insecure") {
+					t.Errorf("%s %s: %v does not say what to do", at, with.args, err)
+				}
+				continue
+			}
+			if warned := !local && with.warned; c.Open() != warned || (len(c.Notes) == 1) != warned {
+				t.Errorf("%s %s: open %v, notes %q", at, with.args, c.Open(), c.Notes)
+			}
+		}
+	}
+	t.Logf("SEC-1: %d pairs of a host and switches: open without a key only with --insecure, and with a warning", cases)
+}
+
+// Reload changes keys, limits and the log level, names the rest that differs, and
+// changes nothing where it finds an error.
+func TestReload(t *testing.T) {
+	const before = "host: 0.0.0.0\napi-key: [k1, k2]\nseed: 1\nlimit: [messages=9, queue=5]\nlog-level: info\n"
+	for _, tc := range []struct{ name, yaml, err, waiting string }{
+		{"the same", before, "", ""},
+		{"keys", "host: 0.0.0.0\napi-key: k3\nseed: 1\nlimit: [queue=5]\nlog-level: debug", "", ""},
+		{"others, too", "host: 127.0.0.1\napi-key: k3\nmax-queue: 7\nport: 1\nlimit: header-bytes=2Ki", "", "--host --port --max-queue --seed --limit header-bytes --limit queue"},
+		{"unknown key", before + "prot: 1", "did you mean port?", ""},
+		{"out of range", "host: 0.0.0.0\napi-key: k3\nlimit: messages=0", "outside 1 to", ""},
+		{"no key any more", "host: 0.0.0.0", "set --api-key", ""},
+		{"no key any more, and another host", "host: 127.0.0.1", "set --api-key", ""},
+		{"no YAML", ":\n\t:", "x.yaml", ""},
+	} {
+		c, err := load("--config x.yaml", before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := tc.yaml
+		next, waiting, err := c.Reload(Source{Args: []string{"--config", "x.yaml"}, ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+		if !slices.Equal(c.APIKeys, []string{"k1", "k2"}) || c.LogLevel != "info" || c.Limits[limits.Messages] != 9 || c.Limits[limits.Queue] != 5 {
+			t.Errorf("%s: what was in force has changed: %+v", tc.name, c.Settings)
+		}
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got %v, want %q", tc.name, err, tc.err)
+			}
+			continue
+		}
+		if err != nil || strings.Join(waiting, " ") != tc.waiting {
+			t.Errorf("%s: got %q, %v, want %q", tc.name, waiting, err, tc.waiting)
+			continue
+		}
+		if next.Host != "0.0.0.0" || next.Port != 8000 || *next.Seed != 1 || next.Limits[limits.Queue] != 5 || next.Limits[limits.HeaderBytes] != c.Limits[limits.HeaderBytes] {
+			t.Errorf("%s: what needs a restart has changed: %+v", tc.name, next.Settings)
+		}
+		if tc.name == "keys" && !(slices.Equal(next.APIKeys, []string{"k3"}) && next.LogLevel == "debug" && next.Limits[limits.Messages] == 4096) {
+			t.Errorf("%s: %+v", tc.name, next.Settings)
+		}
+		if again, waiting, err := next.Reload(Source{Args: []string{"--config", "x.yaml"}, ReadFile: func(string) ([]byte, error) { return []byte(before), nil }}); err != nil || len(waiting) > 0 || !slices.Equal(again.APIKeys, c.APIKeys) {
+			t.Errorf("%s: and back: %q, %v", tc.name, waiting, err)
+		}
+	}
+}
+
+// Keys of a file and of the command line add up; empty lines and comments do not count.
+func TestKeyFile(t *testing.T) {
+	c, err := load("--api-key-file f --api-key a", "# ours\n b \r\n\nc")
+	if err != nil || !slices.Equal(c.APIKeys, []string{"a", "b", "c"}) {
+		t.Errorf("%q, %v", c.APIKeys, err)
 	}
 }
 
@@ -310,20 +466,17 @@ func TestRows(t *testing.T) {
 
 // Each flag of the table, as vLLM users would give it, is accepted.
 func TestEveryFlagIsAccepted(t *testing.T) {
-	example := map[kind]string{text: "x", integer: "1", float: "0.5", list: "x", duration: "1s", object: "{}"}
-	special := map[string]string{"host": "127.0.0.1", "config": "x.yaml", "limit": "messages=1", "activation-bits": "8", "uvicorn-log-level": "info"}
 	for _, r := range rows() {
-		args := []string{"--" + r.name}
-		switch {
-		case r.kind == boolean:
-		case special[r.name] != "":
-			args = append(args, special[r.name])
-		case r.kind == text && r.values != nil:
-			args = append(args, r.values[0])
-		default:
-			args = append(args, example[r.kind])
+		args := []string{"--" + r.name, example(&r)}
+		if r.kind == boolean {
+			args = args[:1]
 		}
-		c, err := Load(Source{Args: args, ReadFile: func(string) ([]byte, error) { return nil, nil }})
+		c, err := Load(Source{Args: args, ReadFile: func(name string) ([]byte, error) {
+			if name == "x.yaml" {
+				return nil, nil
+			}
+			return []byte("key"), nil
+		}})
 		if err != nil {
 			t.Errorf("%q: %v", args, err)
 			continue

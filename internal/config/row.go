@@ -39,6 +39,7 @@ type row struct {
 	accepted bool   // of vLLM, without effect here
 	command  bool   // says what to do, not how: not explained
 	secret   bool   // never printed
+	live     bool   // Reload changes it
 	set      func(*Settings, parsed) error
 }
 

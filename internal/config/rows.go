@@ -37,8 +37,10 @@ func networkRows() []row {
 			}},
 		{name: "port", kind: integer, def: one("8000"), max: 65535, help: "0 = any free one", why: "as vLLM",
 			set: func(s *Settings, p parsed) error { s.Port = p.n; return nil }},
-		{name: "api-key", kind: list, secret: true, help: "keys that clients must send one of; better in OSSIAN_API_KEY, which other users cannot see", why: "only this machine can connect",
+		{name: "api-key", kind: list, secret: true, live: true, help: "keys that clients must send one of; better in OSSIAN_API_KEY, which other users cannot see", why: "only this machine can connect",
 			set: func(s *Settings, p parsed) (err error) { s.APIKeys, err = keys(p.list); return err }},
+		{name: "api-key-file", live: true, help: "file with a key on each line, read again at SIGHUP", why: "no file was named",
+			set: func(s *Settings, p parsed) error { s.KeyFile = p.text; return nil }},
 		{name: "insecure", kind: boolean, def: one("false"), help: "let other machines connect without a key",
 			set: func(s *Settings, p parsed) error { s.Insecure = p.b; return nil }},
 		{name: "allowed-hosts", kind: list, help: "further names of this server in the Host header; * = all", why: "against pages that make a browser send requests here",
@@ -49,7 +51,7 @@ func networkRows() []row {
 			set: func(s *Settings, p parsed) error { s.limits()[limits.Queue] = int64(p.n); return nil }},
 		{name: "drain-timeout", kind: duration, def: one("30s"), max: day, help: "how long requests may finish after SIGTERM", why: "Kubernetes kills 30 s after it asked, unless told otherwise",
 			set: func(s *Settings, p parsed) error { s.DrainTimeout = p.d; return nil }},
-		{name: "log-level", def: one("info"), values: []string{"debug", "info", "warn", "error"}, help: "what is logged", why: "no prompts, outputs or keys at any level",
+		{name: "log-level", live: true, def: one("info"), values: []string{"debug", "info", "warn", "error"}, help: "what is logged", why: "no prompts, outputs or keys at any level",
 			set: func(s *Settings, p parsed) error { s.LogLevel = p.text; return nil }},
 		{name: "log-format", def: one("auto"), values: []string{"auto", "text", "json"}, help: "auto = text on a terminal, else json",
 			set: func(s *Settings, p parsed) error { s.LogFormat = p.text; return nil }},
@@ -120,7 +122,7 @@ func replyRows() []row {
 			set: func(s *Settings, p parsed) error { s.ReasoningField, _ = wire.ParseReasoningField(p.text); return nil }},
 		{name: "strict-requests", kind: boolean, def: one("false"), help: "refuse requests with unknown fields", why: "unknown fields are named in a header and ignored",
 			set: func(s *Settings, p parsed) error { s.Strict = p.b; return nil }},
-		{name: "max-logprobs", kind: integer, def: one("20"), min: -1, max: 1 << 20, help: "log probabilities per token at most; -1 = the whole vocabulary", why: "as OpenAI",
+		{name: "max-logprobs", live: true, kind: integer, def: one("20"), min: -1, max: 1 << 20, help: "log probabilities per token at most; -1 = the whole vocabulary", why: "as OpenAI",
 			set: func(s *Settings, p parsed) error {
 				s.limits()[limits.TopLogprobs] = int64(p.n)
 				if p.n < 0 {
@@ -137,7 +139,7 @@ func replyRows() []row {
 			}},
 		{name: "show-hidden-metrics", kind: boolean, def: one("false"), help: "also names that vLLM dropped",
 			set: func(s *Settings, p parsed) error { s.HiddenMetrics = p.b; return nil }},
-		{name: "limit", kind: list, help: "NAME=VALUE: another limit; --explain lists them",
+		{name: "limit", kind: list, live: true, help: "NAME=VALUE: another limit; --explain lists them",
 			set: func(s *Settings, p parsed) error { return s.setLimits(p.list) }},
 		{name: "access-log", kind: boolean, def: one("true"), help: "log each request: route, status, times and token counts",
 			set: func(s *Settings, p parsed) error { s.AccessLog = p.b; return nil }},
@@ -189,6 +191,7 @@ func vllmRows() []row {
 		accept("device", text, "the best device of this build is used"),
 	}
 	level := accept("uvicorn-log-level", text, "as --log-level")
+	level.live = true
 	level.values = []string{"trace", "debug", "info", "warning", "error", "critical"}
 	level.set = func(s *Settings, p parsed) error {
 		if as, ok := map[string]string{"trace": "debug", "debug": "debug", "info": "info", "warning": "warn", "error": "error", "critical": "error"}[p.text]; ok && s.LogLevel == "info" {

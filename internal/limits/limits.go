@@ -48,6 +48,7 @@ const (
 	LogitBias
 	Choices
 	TopLogprobs
+	PromptLogprobs
 	MetadataPairs
 	MetadataKey
 	MetadataValue
@@ -120,6 +121,7 @@ var table = [count]Limit{
 	LogitBias:      {"logit-bias", Count, 1024, 0, mi, Refusals, "work per token; also entries of stop_token_ids and bad_words"},
 	Choices:        {"choices", Count, 8, 1, 128, Refusals, "the queue against one request (n, best_of)"},
 	TopLogprobs:    {"top-logprobs", Count, 20, 0, mi, Refusals, "work per token and bytes per chunk"},
+	PromptLogprobs: {"prompt-logprobs", Count, 256 * ki, 0, gi, Refusals, "memory of a reply; log probabilities of the prompt tokens of one request"},
 	MetadataPairs:  {"metadata-pairs", Count, 16, 0, 1024, Refusals, "memory"},
 	MetadataKey:    {"metadata-key", Bytes, 64, 1, 64 * ki, Refusals, "memory"},
 	MetadataValue:  {"metadata-value", Bytes, 512, 1, mi, Refusals, "memory"},
@@ -127,7 +129,7 @@ var table = [count]Limit{
 	TemplateOutput: {"template-output", Count, 4, 1, 1024, Refusals, "memory against hostile templates; bytes per token of context"},
 }
 
-// A Set holds the values in force, by ID. It does not change after start.
+// A Set holds the values in force, by ID. A set in use does not change: it is replaced.
 type Set [count]int64
 
 // Defaults returns the set that nothing was changed in.
@@ -153,6 +155,16 @@ func (id ID) Info() Limit { return table[id] }
 
 // String returns the name.
 func (id ID) String() string { return table[id].Name }
+
+// Live reports whether a new value counts at once. The others are read when a server,
+// its engine or its model starts.
+func (id ID) Live() bool {
+	switch id {
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, Connections, Queue, QueueTokens, TemplateSteps, TemplateOutput:
+		return false
+	}
+	return true
+}
 
 // Lookup returns the ID of a name; underscores count as hyphens.
 func Lookup(name string) (ID, bool) {

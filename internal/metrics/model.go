@@ -71,7 +71,6 @@ const (
 	RejectQueue    Rejection = "queue_full"
 	RejectTokens   Rejection = "queue_tokens"
 	RejectTooLong  Rejection = "too_long"
-	RejectLoading  Rejection = "loading"
 	RejectDraining Rejection = "draining"
 	RejectTimeout  Rejection = "queue_timeout"
 )
@@ -160,7 +159,7 @@ func (b *builder) counters(m *Model) {
 		m.finished[f] = finished.WithLabelValues(string(f))
 	}
 	m.rejections = map[Rejection]prometheus.Counter{}
-	for _, r := range []Rejection{RejectQueue, RejectTokens, RejectTooLong, RejectLoading, RejectDraining, RejectTimeout} {
+	for _, r := range []Rejection{RejectQueue, RejectTokens, RejectTooLong, RejectDraining, RejectTimeout} {
 		m.rejections[r] = rejected.WithLabelValues(string(r))
 	}
 }
