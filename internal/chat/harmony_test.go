@@ -297,3 +297,30 @@ func TestVisibleBytes(t *testing.T) {
 		t.Errorf("text %q, bytes %q, %d tokens %v", text, bytes, len(tokens), tokens)
 	}
 }
+
+// Tokens of o200k that end one letter of Georgian and begin the next give a letter
+// each, however many there are.
+func TestCharactersBetweenTokens(t *testing.T) {
+	t.Parallel()
+	tok := harmonyTokens(t)
+	f := newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: tok})
+	const between = 2121
+	if tok.Text(between) != "\xa0\xe1\x83" {
+		t.Fatalf("token %d is %q", between, tok.Text(between))
+	}
+	p := f.Parser(question())
+	var events []chat.Event
+	for _, id := range sampled(tok, "<|channel|>final<|message|>a") {
+		events = p.Push(events[:0], id)
+	}
+	text := ""
+	for n := range 30 {
+		events = p.Push(events[:0], between)
+		for _, e := range events {
+			text += e.Text
+		}
+		if want := "\uFFFD" + strings.Repeat("რ", n); text != want {
+			t.Fatalf("after %d tokens: %q, want %q", n+1, text, want)
+		}
+	}
+}
