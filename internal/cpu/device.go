@@ -116,6 +116,7 @@ type scratch struct {
 // read them here because a closure for each call would be garbage in each step.
 type operands struct {
 	rows, per     int // rows in all, rows in a chunk
+	from          int // the first of step.wanted
 	f             func(worker, row int)
 	dst, x, y, z  *buf
 	w, w2         []float32
@@ -127,7 +128,7 @@ type operands struct {
 type bound struct {
 	chunk                                           func(worker, chunk int)
 	embed, norm, glu, rotate, store, route, combine func(worker, row int)
-	last, sample, angles                            func(worker, row int)
+	pick, sample, angles                            func(worker, row int)
 	attend, attendSplit, attendMerge                func(worker, chunk int)
 }
 
@@ -211,7 +212,7 @@ func checkLimits(s *model.Spec, lim model.Limits) error {
 func (d *Device) bind() {
 	d.run = bound{
 		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
-		route: d.routeRow, combine: d.combineRow, last: d.lastRow, sample: d.sampleRow, angles: d.anglesRow,
+		route: d.routeRow, combine: d.combineRow, pick: d.pickRow, sample: d.sampleRow, angles: d.anglesRow,
 		attend: d.attendTile, attendSplit: d.attendSplit, attendMerge: d.attendMerge,
 	}
 }

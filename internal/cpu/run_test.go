@@ -110,6 +110,92 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// TestScoresOracle holds scores, found in parts of four tokens, to the float64
+// oracle as TestOracle does logits, and to the same bits in chunks of any size.
+func TestScoresOracle(t *testing.T) {
+	for family, o := range tiny() {
+		t.Run(family, func(t *testing.T) {
+			s, params := modeltest.Tiny(family, o)
+			oracle, err := modeltest.NewOracle(s, params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(8, 8))
+			ids := make([]int32, 70)
+			for i := range ids {
+				ids[i] = int32(rng.IntN(s.Vocab))
+			}
+			want := oracle.Logits(ids)
+			cfg := Config{Threads: 2, Exact: true, KV: tensor.F32}
+			alone := scoresOf(t, s, params, cfg, ids, 1)
+			for _, chunk := range []int{7, 48} {
+				for i, got := range scoresOf(t, s, params, cfg, ids, chunk) {
+					if got.Rank != alone[i].Rank || !slices.Equal(got.Logprobs, alone[i].Logprobs) {
+						t.Fatalf("target %d in chunks of %d: %+v, token by token %+v", i+1, chunk, got, alone[i])
+					}
+				}
+			}
+			for i, got := range alone {
+				all, sum := want[i], 0.0
+				for _, l := range all {
+					sum += math.Exp(l - slices.Max(all))
+				}
+				for k, l := range got.Logprobs {
+					if e := math.Abs(float64(l.Logprob) - (all[l.ID] - slices.Max(all) - math.Log(sum))); !(e <= 2e-3) || k == 0 && l.ID != ids[i+1] {
+						t.Errorf("target %d of id %d: log probability %d, of id %d, is off by %.3g", i+1, ids[i+1], k, l.ID, e)
+					}
+				}
+				least, most := 1, 1 // errors may move it by one near tie
+				for _, l := range all {
+					if l > all[ids[i+1]]+4e-3 {
+						least++
+					}
+					if l > all[ids[i+1]]-4e-3 {
+						most++
+					}
+				}
+				if got.Rank < least || got.Rank > most {
+					t.Errorf("target %d has rank %d, want %d to %d", i+1, got.Rank, least, most)
+				}
+			}
+		})
+	}
+}
+
+// scoresOf returns the scores of all ids but the first, with three alternatives.
+func scoresOf(t *testing.T, s *model.Spec, params map[string]tensor.Tensor, cfg Config, ids []int32, chunk int) (all []sample.Score) {
+	t.Helper()
+	lim := tinyLimits(s, 1)
+	d, err := New(s, lim, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := model.NewDecoder(s, params, d, lim, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for at := 0; at < len(ids)-1; at += chunk {
+		n := min(chunk, len(ids)-at)
+		batch := benchBatch(s, lim, 1, n, at)
+		copy(batch.Tokens, ids[at:])
+		row := &batch.Rows[0]
+		row.Params, row.Targets = &sample.Params{PromptLogprobs: true, TopPromptLogprobs: 3}, ids[at+1:min(at+1+n, len(ids))]
+		if err := r.Launch(batch); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, score := range got.Scores[0] {
+			score.Logprobs = slices.Clone(score.Logprobs)
+			all = append(all, score)
+		}
+	}
+	return all
+}
+
 // TestPoisonedPools: places that hold no token yet, NaN here, reach no result, not
 // even multiplied by a weight of 0.
 func TestPoisonedPools(t *testing.T) {
@@ -162,6 +248,8 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			for i := range batch.Rows {
 				p := batch.Rows[i].Params
 				p.Temperature, p.TopP, p.TopK, p.PresencePenalty, p.Logprobs, p.TopLogprobs = 0.8, 0.9, 20, 1, true, 3
+				p.PromptLogprobs, p.TopPromptLogprobs = true, 2
+				batch.Rows[i].Targets = slices.Repeat([]int32{7}, batch.Rows[i].Len)
 			}
 			step := func() {
 				if err := r.Launch(batch); err != nil {

@@ -4,18 +4,17 @@ import (
 	"ossian/internal/model"
 )
 
-// Last implements model.Device.
-func (d *Device) Last(dst, x model.Buf) {
-	d.op.dst, d.op.x = at(dst), at(x)
-	n := len(d.step.samples)
-	d.each(n, d.op.dst.width, d.run.last)
+// Select implements model.Device.
+func (d *Device) Select(dst, x model.Buf, from int) {
+	d.op.dst, d.op.x, d.op.from = at(dst), at(x), from
+	n := min(len(d.op.dst.x)/d.op.dst.width, len(d.step.wanted)-from)
+	d.each(n, d.op.dst.width, d.run.pick)
 	d.op.dst.wrote(n)
 }
 
-func (d *Device) lastRow(_, i int) {
-	row := d.step.samples[i]
-	last := int(d.step.first[row]) + d.step.batch.Rows[row].Len - 1
-	copy(d.op.dst.row(i), d.op.x.row(last))
+func (d *Device) pickRow(_, i int) {
+	w := &d.step.wanted[d.op.from+i]
+	copy(d.op.dst.row(i), d.op.x.row(int(d.step.first[w.row]+w.token)))
 }
 
 // Sample implements model.Device.
@@ -24,30 +23,31 @@ func (d *Device) lastRow(_, i int) {
 // penalties need them, they are filled in from the tokens of this step and from
 // what the slot sampled in the last Depth steps; History, filled in, holds
 // Start+Len ids.
-func (d *Device) Sample(logits model.Buf) {
-	d.op.x = at(logits)
+func (d *Device) Sample(logits model.Buf, from int) {
+	d.op.x, d.op.from = at(logits), from
+	n := d.op.x.rows
+	d.each(n, chunkElems, d.run.sample)
 	r := d.results.next()
-	rows := d.step.batch.Rows
-	for i := range rows {
-		if rows[i].Sample && rows[i].Params.Logprobs {
-			r.Logprobs = r.logprobs[:len(rows)]
+	for _, w := range d.step.wanted[from : from+n] {
+		if w.sample {
+			row := &d.step.batch.Rows[w.row]
+			d.results.remember(row.Slot, int32(row.Start+row.Len), r.ids[w.row])
 		}
-	}
-	for i := range r.Logprobs {
-		r.logprobs[i] = r.logprobs[i][:0]
-	}
-	d.each(len(d.step.samples), chunkElems, d.run.sample)
-	for _, i := range d.step.samples {
-		d.results.remember(rows[i].Slot, int32(rows[i].Start+rows[i].Len), r.ids[i])
 	}
 }
 
 func (d *Device) sampleRow(worker, i int) {
 	r := d.results.next()
-	n := int(d.step.samples[i])
+	w := &d.step.wanted[d.op.from+i]
+	n := int(w.row)
 	row := &d.step.batch.Rows[n]
 	logits := d.op.x.row(i)
 	s := &d.workers[worker].sampler
+	if !w.sample {
+		score := &r.Scores[n][w.token]
+		*score = s.Score(score.Logprobs[:0], logits, row.Targets[w.token], row.Params.TopPromptLogprobs)
+		return
+	}
 	id := s.Pick(logits, row.Mask, row.Params, d.history(worker, n), row.Step)
 	r.ids[n] = id
 	r.Tokens[n] = r.ids[n : n+1 : n+1]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ossian/internal/model"
@@ -13,18 +14,24 @@ import (
 
 // A step is the batch being executed, one line per token where operations need it.
 type step struct {
-	batch   *runner.Batch
-	began   time.Time
-	tokens  []int32   // [T] ids, none pending
-	pos     []int32   // [T] position in the sequence
-	row     []int32   // [T] index in batch.Rows
-	first   []int32   // [rows] index of the row's first token
-	samples []int32   // [R] rows that sample
-	turn    []float32 // [T,HeadDim] cos of the rotated pairs, then sin
-	tiles   []tile    // units of attention
+	batch  *runner.Batch
+	began  time.Time
+	tokens []int32   // [T] ids, none pending
+	pos    []int32   // [T] position in the sequence
+	row    []int32   // [T] index in batch.Rows
+	first  []int32   // [rows] index of the row's first token
+	wanted []output  // tokens whose logits are wanted
+	turn   []float32 // [T,HeadDim] cos of the rotated pairs, then sin
+	tiles  []tile    // units of attention
 
 	inv    []float64 // [HeadDim/2] angle per position
 	factor float64   // on cos and sin
+}
+
+// An output is a token whose logits are wanted: for its target, or to sample.
+type output struct {
+	row, token int32 // its row in the batch, its place among the row's new tokens
+	sample     bool
 }
 
 func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *arena) error {
@@ -35,7 +42,7 @@ func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *
 	s.row, errs[2] = carve[int32](mem, n)
 	s.turn, errs[3] = carve[float32](mem, n*spec.HeadDim)
 	s.first = make([]int32, 0, lim.MaxSeqs)
-	s.samples = make([]int32, 0, lim.MaxSeqs)
+	s.wanted = make([]output, 0, lim.MaxSeqs)
 	s.tiles = make([]tile, 0, n/tileTokens+lim.MaxSeqs)
 	s.inv, s.factor = model.Frequencies(spec.RoPE, spec.HeadDim)
 	return errors.Join(errs[:]...)
@@ -61,18 +68,43 @@ type result struct {
 	ids      []int32 // [MaxSeqs] backing of Tokens
 	tokens   [][]int32
 	logprobs [][]sample.Logprob // [MaxSeqs], reused
+	scores   [][]sample.Score   // [MaxSeqs] parts of scored
+	scored   []sample.Score     // of all rows, one after another, reused
 }
 
 func (r *results) reserve(lim model.Limits) {
 	r.ring = make([]result, lim.Depth+1)
 	for i := range r.ring {
 		r.ring[i] = result{ids: make([]int32, lim.MaxSeqs), tokens: make([][]int32, lim.MaxSeqs),
-			logprobs: make([][]sample.Logprob, lim.MaxSeqs)}
+			logprobs: make([][]sample.Logprob, lim.MaxSeqs), scores: make([][]sample.Score, lim.MaxSeqs)}
 	}
 	r.depth = lim.Depth + 1
 	r.known = make([]sampled, lim.MaxSeqs*r.depth)
 	for i := range r.known {
 		r.known[i].pos = -1
+	}
+}
+
+// reset prepares r for a step of these rows.
+func (r *result) reset(rows []runner.Row) {
+	r.Result = runner.Result{Tokens: r.tokens[:len(rows)]}
+	clear(r.Tokens)
+	targets := 0
+	for i := range rows {
+		targets += len(rows[i].Targets)
+		r.logprobs[i] = r.logprobs[i][:0]
+		if rows[i].Sample && rows[i].Params.Logprobs {
+			r.Logprobs = r.logprobs[:len(rows)]
+		}
+	}
+	if targets == 0 {
+		return
+	}
+	r.Scores, r.scored = r.scores[:len(rows)], slices.Grow(r.scored[:0], targets)[:targets]
+	rest := r.scored
+	for i := range rows {
+		n := len(rows[i].Targets)
+		r.Scores[i], rest = rest[:n], rest[n:]
 	}
 }
 
@@ -103,7 +135,7 @@ func (d *Device) Begin(b *runner.Batch) error {
 	n := len(b.Tokens)
 	s.batch, s.began = b, time.Now()
 	s.tokens, s.pos, s.row, s.turn = s.tokens[:n], s.pos[:n], s.row[:n], s.turn[:n*d.spec.HeadDim]
-	s.first, s.samples, s.tiles = s.first[:0], s.samples[:0], s.tiles[:0]
+	s.first, s.wanted, s.tiles = s.first[:0], s.wanted[:0], s.tiles[:0]
 	copy(s.tokens, b.Tokens)
 	t := 0
 	for i := range b.Rows {
@@ -122,14 +154,15 @@ func (d *Device) Begin(b *runner.Batch) error {
 		for k, n := 0, d.tileTokens(); k < r.Len; k += n {
 			s.tiles = append(s.tiles, tile{first: t + k, n: min(n, r.Len-k)})
 		}
+		for k := range r.Targets {
+			s.wanted = append(s.wanted, output{row: int32(i), token: int32(k)})
+		}
 		if r.Sample {
-			s.samples = append(s.samples, int32(i))
+			s.wanted = append(s.wanted, output{int32(i), int32(r.Len - 1), true})
 		}
 		t += r.Len
 	}
-	r := d.results.next()
-	r.Tokens, r.Logprobs = r.tokens[:len(b.Rows)], nil
-	clear(r.Tokens)
+	d.results.next().reset(b.Rows)
 	d.each(n, d.spec.HeadDim*16, d.run.angles)
 	return nil
 }
@@ -165,8 +198,13 @@ func (d *Device) check(b *runner.Batch) error {
 		if r.Slot < 0 || r.Slot >= d.lim.MaxSeqs {
 			return fmt.Errorf("row %d: slot %d outside [0, %d)", i, r.Slot, d.lim.MaxSeqs)
 		}
-		if r.Sample && r.Params == nil {
-			return fmt.Errorf("row %d: samples without parameters", i)
+		if (r.Sample || len(r.Targets) > 0) && r.Params == nil || len(r.Targets) > r.Len {
+			return fmt.Errorf("row %d: samples: %v, %d targets for %d tokens, parameters %v", i, r.Sample, len(r.Targets), r.Len, r.Params)
+		}
+		for k, id := range r.Targets {
+			if id < 0 || int(id) >= d.spec.Vocab {
+				return fmt.Errorf("row %d: target %d has id %d, vocabulary has %d", i, k, id, d.spec.Vocab)
+			}
 		}
 		if err := d.checkTables(r); err != nil {
 			return fmt.Errorf("row %d: %w", i, err)

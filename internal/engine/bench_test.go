@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ossian/internal/runner"
+	"ossian/internal/sched"
 	"ossian/internal/sim"
 )
 
@@ -108,7 +109,7 @@ func BenchmarkDeliver(b *testing.B) {
 	s, now := p.streams[0], time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.push(7, nil, now)
+		s.push(&sched.Output{Token: 7}, now)
 		if _, err := s.take(); err != nil {
 			b.Fatal(err)
 		}

@@ -246,7 +246,7 @@ func (l *life) hand(outputs []sched.Output, tokens int, took time.Duration, now 
 			continue // cut off
 		}
 		if o.Token != sched.NoToken {
-			s.push(o.Token, o.Logprobs, now)
+			s.push(o, now)
 		}
 		if o.Token != sched.NoToken && !s.probe {
 			e.generated++

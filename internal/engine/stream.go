@@ -55,6 +55,7 @@ type Stream struct {
 	retried bool       // has begun twice
 
 	mu     sync.Mutex
+	scores []sample.Score // of the prompt
 	unread []Token
 	taken  []Token // what Recv returned last, to be filled again
 	finish sched.Finish
@@ -101,6 +102,16 @@ func (s *Stream) take() ([]Token, error) {
 	return nil, io.EOF
 }
 
+// Scores hands over what Params.PromptLogprobs asks for: how likely each prompt token
+// but the first was. It is there, once, when Recv has returned the first token.
+func (s *Stream) Scores() []sample.Score {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scores := s.scores
+	s.scores = nil
+	return scores
+}
+
 // Stop ends the request by the end of the running step. It returns at once and may
 // be called at any time, again, and after the end. Whoever has called Submit calls
 // it, or ends that call's context, before leaving.
@@ -130,14 +141,15 @@ func (s *Stream) End() (sched.Finish, Usage, Times) {
 }
 
 // push delivers a token, on behalf of the loop. It never waits for the reader.
-func (s *Stream) push(id int32, logprobs []sample.Logprob, now time.Time) {
+func (s *Stream) push(o *sched.Output, now time.Time) {
 	s.mu.Lock()
 	if s.usage.Completion == 0 {
+		s.scores = o.Scores
 		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Started, now
 		s.req.Tokens = nil // from here on it cannot begin again
 	}
 	s.usage.Completion++
-	s.unread = append(s.unread, Token{ID: id, Logprobs: slices.Clone(logprobs)})
+	s.unread = append(s.unread, Token{ID: o.Token, Logprobs: slices.Clone(o.Logprobs)})
 	s.mu.Unlock()
 	s.signal()
 }

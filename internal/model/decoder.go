@@ -31,6 +31,7 @@ type decoder struct {
 	g, h                 Buf // [T,2·inner], [T,inner] dense layers
 	router, ids, weights Buf // [T,experts], [T,topK], [T,topK]
 	y, logits            Buf // [R,H], [R,Vocab]
+	part                 int // R: tokens whose logits are computed at a time
 
 	flight int // launched and uncollected steps
 }
@@ -141,7 +142,7 @@ func (d *decoder) upload(u *uploader) {
 }
 
 func (d *decoder) alloc(u *uploader, lim Limits) {
-	s, t, r := d.spec, lim.MaxTokens, min(lim.MaxSeqs, lim.MaxTokens)
+	s, t := d.spec, lim.MaxTokens
 	d.x, d.t, d.delta = u.buf(t, s.Hidden), u.buf(t, s.Hidden), u.buf(t, s.Hidden)
 	d.q, d.a = u.buf(t, s.QDim()), u.buf(t, s.QDim())
 	d.k, d.v = u.buf(t, s.KVDim()), u.buf(t, s.KVDim())
@@ -152,11 +153,13 @@ func (d *decoder) alloc(u *uploader, lim Limits) {
 	d.g, d.h = u.buf(t, 2*inner), u.buf(t, inner)
 	d.router = u.buf(t, s.FFN.Experts)
 	d.ids, d.weights = u.buf(t, s.FFN.TopK), u.buf(t, s.FFN.TopK)
-	d.y, d.logits = u.buf(r, s.Hidden), u.buf(r, s.Vocab)
+	d.part = min(lim.MaxSeqs, lim.MaxTokens) // what steps that only sample need at most
+	d.y, d.logits = u.buf(d.part, s.Hidden), u.buf(d.part, s.Vocab)
 }
 
-// forward is the whole model, models.md 1.2 and 2.2.
-func (d *decoder) forward() {
+// forward is the whole model, models.md 1.2 and 2.2. Logits are wanted of that many
+// tokens.
+func (d *decoder) forward(wanted int) {
 	dev := d.dev
 	dev.Embed(d.x, d.embed)
 	delta := Buf(nil) // nothing to add before the first layer
@@ -183,9 +186,22 @@ func (d *decoder) forward() {
 		delta = d.delta
 	}
 	dev.AddNorm(d.t, d.x, delta, d.norm)
-	dev.Last(d.y, d.t)
-	dev.Linear(d.logits, d.y, d.head, nil)
-	dev.Sample(d.logits)
+	for from := 0; from < wanted; from += d.part {
+		dev.Select(d.y, d.t, from)
+		dev.Linear(d.logits, d.y, d.head, nil)
+		dev.Sample(d.logits, from)
+	}
+}
+
+// wanted counts the tokens of a step whose logits are wanted.
+func wanted(b *runner.Batch) (n int) {
+	for i := range b.Rows {
+		n += len(b.Rows[i].Targets)
+		if b.Rows[i].Sample {
+			n++
+		}
+	}
+	return n
 }
 
 // Info implements runner.Runner.
@@ -199,7 +215,7 @@ func (d *decoder) Launch(b *runner.Batch) error {
 	if err := d.dev.Begin(b); err != nil {
 		return err
 	}
-	d.forward()
+	d.forward(wanted(b))
 	if err := d.dev.End(); err != nil {
 		return err
 	}

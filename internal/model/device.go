@@ -39,9 +39,12 @@ type Limits struct {
 // they return no errors: shapes are checked when the decoder is built, and a
 // device fault surfaces in End or Wait.
 //
-// Shapes: T = new tokens of the step, R = rows that sample, H = Hidden. A buffer
-// holds rows of a fixed width; the number of rows is that of the operation that
-// wrote it last.
+// Shapes: T = new tokens of the step, H = Hidden. A buffer holds rows of a fixed
+// width; the number of rows is that of the operation that wrote it last.
+//
+// Logits are wanted of the tokens with targets and of the last token of each row
+// that samples: row after row, in a row the targets first. They are computed R at a
+// time, as many as the buffer of logits holds.
 type Device interface {
 	Name() string
 	Alloc(rows, width int) (Buf, error)              // float32 [rows, width] or what the device prefers
@@ -60,6 +63,6 @@ type Device interface {
 	GLU(dst, gateUp Buf)                        // the Spec's activation; gateUp [T,2I] holds gate0, up0, gate1, up1, …
 	Route(ids, weights, logits Buf)             // top-k experts and their weights, ties to the lowest index; ids, weights [T,k], ids ascending
 	Experts(dst, x, ids, weights Buf, up, upBias, down, downBias Weight)
-	Last(dst, x Buf)   // [T,H] → [R,H]: the last token of each row that samples
-	Sample(logits Buf) // [R,Vocab] → ids of the step
+	Select(dst, x Buf, from int) // [T,H] → [R,H]: the tokens whose logits are wanted, from that one on
+	Sample(logits Buf, from int) // [R,Vocab] of the same tokens → ids and scores of the step
 }

@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,10 +52,11 @@ type Row struct {
 	Start   int         // position of the first new token
 	Len     int         // number of new tokens, >= 1
 	Tables  [][]BlockID // [group][block]; covers Start+Len (+Lookahead) tokens. In a windowed group, blocks wholly before the window of position Start are never read and may be NoBlock.
+	Targets []int32     // Targets[k], a known id, follows new token k: how likely was it? At most Len; needs Params
 	Sample  bool        // choose a token after the last new one
 	Step    uint64      // index of that token in the output: the random counter
 	Params  *sample.Params
-	History []int32  // prompt and output so far, for penalties; may lack tokens that are still pending
+	History []int32  // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
 	Mask    []uint64 // allowed ids, one bit each; nil = all
 }
 
@@ -72,6 +74,7 @@ const Pending int32 = -1
 type Result struct {
 	Tokens   [][]int32          // [row]: none, one, or up to 1+Lookahead ids
 	Logprobs [][]sample.Logprob // [row]: chosen id first, then the most likely ones; nil when no row asked
+	Scores   [][]sample.Score   // [row]: one for each target; nil when no row has any
 	Elapsed  time.Duration
 }
 
@@ -128,8 +131,8 @@ func Check(b *Batch, i Info) error {
 		if err := checkTables(r, i); err != nil {
 			return fmt.Errorf("row %d: %w", n, err)
 		}
-		if r.Sample && r.Params == nil {
-			return fmt.Errorf("row %d: samples without parameters", n)
+		if err := checkOutputs(r, i.Vocab); err != nil {
+			return fmt.Errorf("row %d: %w", n, err)
 		}
 		if r.Mask != nil && len(r.Mask) < (i.Vocab+63)/64 {
 			return fmt.Errorf("row %d: mask has %d words, vocabulary needs %d", n, len(r.Mask), (i.Vocab+63)/64)
@@ -137,6 +140,23 @@ func Check(b *Batch, i Info) error {
 	}
 	if total != len(b.Tokens) {
 		return fmt.Errorf("rows cover %d tokens, batch has %d", total, len(b.Tokens))
+	}
+	return nil
+}
+
+func checkOutputs(r *Row, vocab int) error {
+	switch {
+	case r.Sample && r.Params == nil:
+		return errors.New("samples without parameters")
+	case len(r.Targets) > 0 && r.Params == nil:
+		return errors.New("has targets without parameters")
+	case len(r.Targets) > r.Len:
+		return fmt.Errorf("%d targets for %d tokens", len(r.Targets), r.Len)
+	}
+	for k, id := range r.Targets {
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("target %d has id %d, vocabulary has %d", k, id, vocab)
+		}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ var info = Info{Vocab: 100, BlockSize: 4, Groups: []Group{{Blocks: 10}, {Blocks:
 // back its first block, and a row whose token is pending.
 func batch() *Batch {
 	return &Batch{Tokens: []int32{0, 1, 2, 3, 99, 7, Pending}, Rows: []Row{
-		{Slot: 2, Len: 5, Tables: [][]BlockID{{0, 1}, {0, 1}}},
+		{Slot: 2, Len: 5, Tables: [][]BlockID{{0, 1}, {0, 1}}, Targets: []int32{1, 2, 3, 99, 0}, Params: &sample.Params{}},
 		{Slot: 0, Start: 8, Len: 1, Tables: [][]BlockID{{2, 3, 9}, {NoBlock, 2, 5}}, Sample: true, Params: &sample.Params{}, Mask: make([]uint64, 2)},
 		{Slot: 1, Start: 1, Len: 1, Tables: [][]BlockID{{4}, {4}}, Sample: true, Params: &sample.Params{}},
 	}}
@@ -54,6 +54,10 @@ func TestCheck(t *testing.T) {
 		{"no block in a full group", func(b *Batch, _ *Info) { b.Rows[1].Tables[0][0] = NoBlock }, "row 1: group 0: block 0 is -1"},
 		{"no block inside the window", func(b *Batch, _ *Info) { b.Rows[1].Tables[1][1] = NoBlock }, "row 1: group 1: block 1 is -1"},
 		{"sampling without parameters", func(b *Batch, _ *Info) { b.Rows[2].Params = nil }, "row 2: samples without parameters"},
+		{"targets without parameters", func(b *Batch, _ *Info) { b.Rows[0].Params = nil }, "row 0: has targets without parameters"},
+		{"more targets than tokens", func(b *Batch, _ *Info) { b.Rows[1].Targets = []int32{1, 2} }, "row 1: 2 targets for 1 tokens"},
+		{"pending target", func(b *Batch, _ *Info) { b.Rows[0].Targets[4] = Pending }, "row 0: target 4 has id -1, vocabulary has 100"},
+		{"target too large", func(b *Batch, _ *Info) { b.Rows[0].Targets[0] = 100 }, "row 0: target 0 has id 100"},
 		{"short mask", func(b *Batch, _ *Info) { b.Rows[1].Mask = b.Rows[1].Mask[:1] }, "row 1: mask has 1 words, vocabulary needs 2"},
 	}
 	for _, tt := range tests {
@@ -115,6 +119,9 @@ func FuzzCheck(f *testing.F) {
 			if flags&2 == 0 {
 				r.Params = &sample.Params{}
 			}
+			for range flags >> 2 & 7 {
+				r.Targets = append(r.Targets, int32(next()))
+			}
 			b.Rows = append(b.Rows, r)
 		}
 		if Check(b, info) == nil {
@@ -131,6 +138,11 @@ func execute(t *testing.T, b *Batch) {
 			t.Fatalf("accepted: %+v", r)
 		}
 		slots[r.Slot] = true
+		for k, id := range r.Targets {
+			if k >= r.Len || r.Params == nil || id < 0 || int(id) >= info.Vocab {
+				t.Fatalf("accepted: target %d of %+v", k, r)
+			}
+		}
 		for k, id := range rest[:r.Len] {
 			if id == Pending && k != r.Len-1 || id != Pending && (id < 0 || int(id) >= info.Vocab) {
 				t.Fatalf("accepted: token %d of %+v is %d", k, r, id)

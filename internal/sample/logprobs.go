@@ -54,6 +54,17 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, id int32, top int) [
 	return dst
 }
 
+// Score says how likely id was: its rank, and what Logprobs appends to dst.
+func (s *Sampler) Score(dst []Logprob, logits []float32, id int32, top int) Score {
+	own, place := rank(logits[id], id), 1
+	for other, l := range logits {
+		if rank(l, int32(other)) > own {
+			place++
+		}
+	}
+	return Score{place, s.Logprobs(dst, logits, id, top)}
+}
+
 // rank orders ids by logit, ties to the lowest id: the largest rank is the most
 // likely id. NaN ranks as -Inf, -0 as 0.
 func rank(l float32, id int32) uint64 {

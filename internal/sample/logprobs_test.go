@@ -65,5 +65,8 @@ func TestLogprobsRandom(t *testing.T) {
 		if got[0].ID != int32(id) || len(got) != top+1 {
 			t.Fatalf("%d entries with %v first, want %d with id %d", len(got), got[0], top+1, id)
 		}
+		if score := s.Score(nil, logits, int32(id), top); score.Rank != 1+slices.Index(ids, int32(id)) || !slices.Equal(score.Logprobs, got) {
+			t.Fatalf("score of id %d is %+v, want rank %d and %v", id, score, 1+slices.Index(ids, int32(id)), got)
+		}
 	}
 }

@@ -29,12 +29,20 @@ type Params struct {
 	Prompt            int               // leading tokens of the history that are prompt; frequency and presence skip them
 	Logprobs          bool              // report the chosen id's log probability
 	TopLogprobs       int               // with Logprobs: also the n most likely ids
+	PromptLogprobs    bool              // report the log probability of every prompt token but the first
+	TopPromptLogprobs int               // with PromptLogprobs: also the n most likely ids in each place
 }
 
 // A Logprob is an id with the natural logarithm of its probability.
 type Logprob struct {
 	ID      int32
 	Logprob float32
+}
+
+// A Score says how likely an id was in its place, whether or not it was sampled.
+type Score struct {
+	Rank     int       // 1 = the most likely id; ties to the lowest id
+	Logprobs []Logprob // its own, then those of the most likely ids
 }
 
 // Validate reports the first field of p that is outside its range for a
@@ -54,6 +62,7 @@ func (p *Params) Validate(vocab int) error {
 		{"presence_penalty", float64(p.PresencePenalty), -2, 2},
 		{"prompt length", float64(p.Prompt), 0, 1 << 31},
 		{"top_logprobs", float64(p.TopLogprobs), 0, float64(vocab)},
+		{"top_prompt_logprobs", float64(p.TopPromptLogprobs), 0, float64(vocab)},
 	} {
 		if !(f.v >= f.min && f.v <= f.max) { // also refuses NaN
 			return fmt.Errorf("%s is %v, expected %v to %.10v", f.name, f.v, f.min, f.max)
@@ -61,6 +70,9 @@ func (p *Params) Validate(vocab int) error {
 	}
 	if p.TopLogprobs > 0 && !p.Logprobs {
 		return fmt.Errorf("top_logprobs is %d without logprobs", p.TopLogprobs)
+	}
+	if p.TopPromptLogprobs > 0 && !p.PromptLogprobs {
+		return fmt.Errorf("top_prompt_logprobs is %d without prompt_logprobs", p.TopPromptLogprobs)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) { // sorted: the same error every time
 		if id < 0 || int(id) >= vocab {

@@ -67,6 +67,16 @@ func pick(h uint64, vocab int, step uint64, p *sample.Params, mask []uint64) int
 	panic("nothing allowed")
 }
 
+// score is what the model says about a target behind the token with that hash.
+func score(h uint64, target int32, top int) sample.Score {
+	h = mix(h ^ uint64(target))
+	s := sample.Score{Rank: 1 + int(h%1000)}
+	for k := range 1 + top {
+		s.Logprobs = append(s.Logprobs, sample.Logprob{ID: target + int32(k), Logprob: -float32(h >> 40)})
+	}
+	return s
+}
+
 func (f *fake) at(r *runner.Row, g, p int) *cell {
 	return &f.groups[g][int(r.Tables[g][p/f.info.BlockSize])*f.info.BlockSize+p%f.info.BlockSize]
 }
@@ -120,6 +130,12 @@ func (f *fake) Launch(b *runner.Batch) error {
 			var err error
 			if h, err = f.run(r, p, id); err != nil {
 				return err
+			}
+			if k := p - r.Start; k < len(r.Targets) {
+				if res.Scores == nil {
+					res.Scores = make([][]sample.Score, len(b.Rows))
+				}
+				res.Scores[n] = append(res.Scores[n], score(h, r.Targets[k], r.Params.TopPromptLogprobs))
 			}
 		}
 		if r.Sample {

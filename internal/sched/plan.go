@@ -116,6 +116,7 @@ func (s *Scheduler) row(l *launch, q *Seq, n int) {
 	copy(tables, q.table.Blocks)
 	r := runner.Row{Slot: q.slot, Start: q.launched, Len: n, Tables: tables, Params: q.Params, History: q.Tokens}
 	q.launched += n
+	r.Targets = q.targets(r.Start)
 	b.Tokens = append(b.Tokens, q.Tokens[min(r.Start, len(q.Tokens)):min(q.launched, len(q.Tokens))]...)
 	if q.launched > len(q.Tokens) {
 		b.Tokens = append(b.Tokens, runner.Pending)

@@ -159,7 +159,7 @@ func (s *Scheduler) claim(q *Seq, now time.Time) bool {
 	}
 	residents := len(s.running) - len(s.slots)
 	if s.kv.Free() > residents { // it takes at least one, so do not look up its prefix in vain
-		q.table = s.kv.Open(q.Tokens, q.Salt)
+		q.table = s.kv.Open(q.reusable(), q.Salt)
 		if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q)) && s.kv.Free() >= residents {
 			return true
 		}
@@ -178,7 +178,7 @@ func (s *Scheduler) awaits(q *Seq) bool {
 			continue
 		}
 		shared := 0
-		for last := min(len(q.Tokens)-1, r.Prompt); shared < last && q.Tokens[shared] == r.Tokens[shared]; {
+		for last := min(len(q.reusable())-1, r.Prompt); shared < last && q.Tokens[shared] == r.Tokens[shared]; {
 			shared++
 		}
 		if gain := shared/s.info.BlockSize*s.info.BlockSize - r.committed; gain > 0 && 2*gain >= len(q.Tokens)-r.committed {

@@ -173,6 +173,9 @@ func (s *Scheduler) Commit(b *runner.Batch, r *runner.Result, now time.Time) []O
 		if row.Sample {
 			q.pending--
 		}
+		if len(row.Targets) > 0 && q.state != ended {
+			q.score(row.Start, r.Scores[i])
+		}
 		switch {
 		case q.state == ended:
 			s.stats.Dropped++
@@ -196,12 +199,15 @@ func (s *Scheduler) accept(q *Seq, row *runner.Row, ids []int32, logprobs []samp
 		ids = ids[:1] // the mask was of the first; the others are sampled again
 	}
 	for i, id := range ids {
+		o := Output{ID: q.ID, Token: id}
+		if len(q.Tokens) == q.Prompt {
+			o.Scores, q.scores = q.scores, nil
+		}
 		q.Tokens = append(q.Tokens, id)
 		if i > 0 { // the runner has computed the id before to find this one
 			q.launched++
 			q.committed++
 		}
-		o := Output{ID: q.ID, Token: id}
 		if each > 0 {
 			o.Logprobs = logprobs[i*each : (i+1)*each]
 		}
@@ -285,7 +291,7 @@ func (s *Scheduler) enter(q *Seq, now time.Time) {
 		return
 	}
 	q.Started, q.Cached = now, q.table.Cached
-	if !s.cfg.NoPrefixCache {
+	if !s.cfg.NoPrefixCache && !q.unscored() {
 		s.stats.CacheQueries += uint64(q.Prompt)
 		s.stats.CacheHits += uint64(q.Cached)
 	}

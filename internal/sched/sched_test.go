@@ -55,6 +55,9 @@ func randomRequest(c choose, info runner.Info, now time.Time) *request {
 	if c(3) == 0 {
 		r.params = sample.Params{Seed: uint64(c(1000)), Logprobs: true, TopLogprobs: c(3)}
 	}
+	if c(4) == 0 {
+		r.params.PromptLogprobs, r.params.TopPromptLogprobs = true, c(3)
+	}
 	r.rhymes, r.even = c(5) == 0, c(6) == 0
 	if c(12) == 0 {
 		r.deadline = now.Add(time.Duration(c(40)) * time.Second)
@@ -326,6 +329,7 @@ func TestCheckFinds(t *testing.T) {
 		"a queued resident": func(_ *Scheduler, q *Seq) { q.tenant.waiting = insert(q.tenant.waiting, q) },
 		"a broken queue":    func(s *Scheduler, q *Seq) { slices.Reverse(q.tenant.waiting) },
 		"a stale claim":     func(s *Scheduler, q *Seq) { s.reserved = q },
+		"a lost score":      func(_ *Scheduler, q *Seq) { q.scores = append(q.scores, sample.Score{}) },
 	} {
 		w := newWorld(t, Config{}, plain)
 		for range 6 { // four slots

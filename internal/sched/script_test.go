@@ -157,6 +157,7 @@ func (s *script) add(name string, args map[string]string) string {
 		}
 	}
 	_, r.rhymes = args["rhymes"]
+	_, r.params.PromptLogprobs = args["scored"]
 	if d := n("deadline", 0); d > 0 {
 		r.deadline = s.w.now.Add(time.Duration(d) * time.Second)
 	}
@@ -188,6 +189,9 @@ func (s *script) plan() string {
 			row := fmt.Sprintf("%s:%d+%d", s.names[q.ID], r.Start, r.Len)
 			if next += r.Len; b.Tokens[next-1] == runner.Pending {
 				row += " pending"
+			}
+			if len(r.Targets) > 0 {
+				row += fmt.Sprintf(" targets %d..%d", r.Targets[0], r.Targets[len(r.Targets)-1])
 			}
 			if r.Sample {
 				row += " sample"

@@ -39,14 +39,16 @@ type Seq struct {
 	state     state
 	slot      int
 	table     *kv.Table
-	launched  int       // tokens whose KV is written once all launched rows have run
-	committed int       // tokens whose KV is known to be written
-	rows      int       // launched rows that are not committed
-	pending   int       // of these, rows that sample
-	step      uint64    // number of the last step with a row of it, from 1
-	mask      []uint64  // what may come next; nil = Allowed
-	overtaken int       // others admitted while its blocks did not fit
-	blocked   time.Time // since when its blocks do not fit; zero = they were not tried
+	launched  int            // tokens whose KV is written once all launched rows have run
+	committed int            // tokens whose KV is known to be written
+	rows      int            // launched rows that are not committed
+	pending   int            // of these, rows that sample
+	step      uint64         // number of the last step with a row of it, from 1
+	mask      []uint64       // what may come next; nil = Allowed
+	scored    int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
+	scores    []sample.Score // of these, until they are given out
+	overtaken int            // others admitted while its blocks did not fit
+	blocked   time.Time      // since when its blocks do not fit; zero = they were not tried
 }
 
 // A Constraint limits what a sequence may say, by ids. The scheduler calls it from
@@ -91,6 +93,7 @@ type Output struct {
 	Token    int32 // NoToken = none; with FinishStop the stop id
 	Finish   Finish
 	Logprobs []sample.Logprob // of Token, then of the most likely ids; nil when not asked for; belongs to the runner's Result
+	Scores   []sample.Score   // with the first token, when asked for: of each prompt token but the first
 	Err      error            // with FinishError
 }
 
@@ -141,6 +144,37 @@ func (q *Seq) due() time.Time {
 		return q.StartBy
 	}
 	return q.Deadline
+}
+
+// reusable returns the tokens whose KV may come from the prefix cache. A score is
+// found where the token before it is computed, and only there.
+func (q *Seq) reusable() []int32 {
+	if q.unscored() {
+		return q.Tokens[:q.scored+1]
+	}
+	return q.Tokens
+}
+
+// unscored reports whether scores are wanted that are not known.
+func (q *Seq) unscored() bool { return q.Params.PromptLogprobs && q.scored < q.Prompt-1 }
+
+// targets returns the prompt tokens that follow those from start to q.launched, if a
+// score of one of them is not known.
+func (q *Seq) targets(start int) []int32 {
+	end := min(q.launched+1, q.Prompt)
+	if !q.unscored() || end <= max(q.scored, start)+1 {
+		return nil
+	}
+	return q.Tokens[start+1 : end]
+}
+
+// score records the scores of the tokens that follow those from start on. After a
+// preemption some are known.
+func (q *Seq) score(start int, scores []sample.Score) {
+	for _, s := range scores[min(q.scored-start, len(scores)):] {
+		q.scores = append(q.scores, sample.Score{Rank: s.Rank, Logprobs: slices.Clone(s.Logprobs)})
+		q.scored++
+	}
 }
 
 // allowed returns the mask of the output token with that number.

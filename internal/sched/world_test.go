@@ -67,7 +67,7 @@ func (c *rhyme) Accept(id int32) error {
 }
 
 // reference is what a request gets alone, without blocks, chunks, batches or masks.
-func (r *request) reference(info runner.Info) (out []int32, finish Finish) {
+func (r *request) reference(info runner.Info) (out []int32, finish Finish, scores []sample.Score) {
 	cells := make([][]uint64, len(info.Groups))
 	tokens, last := slices.Clone(r.prompt), int32(0)
 	for p := 0; ; p++ {
@@ -76,6 +76,9 @@ func (r *request) reference(info runner.Info) (out []int32, finish Finish) {
 			cells[g] = append(cells[g], h)
 		}
 		if p < len(tokens)-1 {
+			if r.params.PromptLogprobs {
+				scores = append(scores, score(h, tokens[p+1], r.params.TopPromptLogprobs))
+			}
 			continue
 		}
 		mask := make([]uint64, (info.Vocab+63)/64)
@@ -88,11 +91,11 @@ func (r *request) reference(info runner.Info) (out []int32, finish Finish) {
 		out, tokens, last = append(out, id), append(tokens, id), id
 		switch {
 		case len(out) > r.atLeast && slices.Contains(r.stops, id):
-			return out, FinishStop
+			return out, FinishStop, scores
 		case r.rhymes && id == breaksRhyme:
-			return out, FinishError
+			return out, FinishError, scores
 		case len(out) == r.output:
-			return out, FinishLength
+			return out, FinishLength, scores
 		}
 	}
 }
@@ -102,6 +105,7 @@ type trace struct {
 	req     *request
 	q       *Seq
 	ids     []int32
+	scores  []sample.Score
 	finish  Finish
 	aborted bool
 	step    int // of the first token
@@ -192,6 +196,12 @@ func (w *world) commit() []Output {
 	w.flight, w.given = w.flight[1:], w.given[1:]
 	w.steps++
 	out := w.s.Commit(b, res, w.now)
+	for _, row := range res.Scores { // it is the runner's again
+		for _, s := range row {
+			clear(s.Logprobs)
+		}
+		clear(row)
+	}
 	for i := range out {
 		w.record(&out[i])
 	}
@@ -220,6 +230,11 @@ func (w *world) record(o *Output) {
 	}
 	if len(tr.ids) == 0 {
 		tr.step = w.steps
+	}
+	if len(tr.ids) == 0 {
+		tr.scores = o.Scores
+	} else if o.Scores != nil {
+		w.t.Fatalf("output %+v: scores with token %d", o, len(tr.ids))
 	}
 	tr.ids = append(tr.ids, o.Token)
 	want := 0
@@ -265,7 +280,13 @@ func (w *world) finish() {
 
 func (w *world) compare(id int, tr *trace) {
 	w.t.Helper()
-	ids, finish := tr.req.reference(w.info)
+	ids, finish, scores := tr.req.reference(w.info)
+	if len(tr.ids) == 0 {
+		scores = nil
+	}
+	if !slices.EqualFunc(tr.scores, scores, func(a, b sample.Score) bool { return a.Rank == b.Rank && slices.Equal(a.Logprobs, b.Logprobs) }) {
+		w.t.Fatalf("sequence %d (%+v): scores %v, alone %v", id, tr.req, tr.scores, scores)
+	}
 	if tr.aborted || tr.finish == FinishDeadline {
 		ids, finish = ids[:min(len(tr.ids), len(ids))], tr.finish
 	}

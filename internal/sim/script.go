@@ -81,7 +81,8 @@ type Config struct {
 // change nothing but which log probabilities are reported. Where a mask forbids an
 // id, the next larger allowed one is played instead, after the largest the
 // smallest. The prescribed id has probability 1, log probability 0; the k-th other
-// id has -20-k.
+// id has -20-k. In a target's place that is prescribed which would be played if the
+// prompt ended there.
 type Script struct {
 	cfg      Config
 	info     runner.Info
@@ -227,6 +228,11 @@ func (s *Script) row(st *step, i int, tokens []int32) error {
 			return err
 		}
 	}
+	if len(r.Targets) > 0 {
+		if err := s.score(st, i); err != nil {
+			return err
+		}
+	}
 	if !r.Sample {
 		return nil
 	}
@@ -239,9 +245,9 @@ func (s *Script) row(st *step, i int, tokens []int32) error {
 			return err
 		}
 	}
-	want := s.cfg.Next(history, r.Step)
-	if want < 0 || int(want) >= s.info.Vocab {
-		return fmt.Errorf("plays id %d, vocabulary has %d", want, s.info.Vocab)
+	want, err := s.next(history, r.Step)
+	if err != nil {
+		return err
 	}
 	id := want
 	for r.Mask != nil && r.Mask[id/64]>>(id%64)&1 == 0 {
@@ -254,6 +260,38 @@ func (s *Script) row(st *step, i int, tokens []int32) error {
 	s.known[s.place(r.Slot, len(history))] = sampled{int32(len(history)), id}
 	if p := r.Params; p != nil && p.Logprobs {
 		st.report(i, want, id, p.TopLogprobs, s.info)
+	}
+	return nil
+}
+
+// next returns the prescribed id.
+func (s *Script) next(history []int32, step uint64) (int32, error) {
+	id := s.cfg.Next(history, step)
+	if id < 0 || int(id) >= s.info.Vocab {
+		return 0, fmt.Errorf("plays id %d, vocabulary has %d", id, s.info.Vocab)
+	}
+	return id, nil
+}
+
+// score fills in the scores of row i.
+func (s *Script) score(st *step, i int) error {
+	r := &st.batch.Rows[i]
+	if len(r.History) < r.Start+len(r.Targets) {
+		return fmt.Errorf("history of %d tokens, targets follow %d", len(r.History), r.Start+len(r.Targets))
+	}
+	if st.result.Scores == nil {
+		st.result.Scores = make([][]sample.Score, len(st.batch.Rows))
+	}
+	for k, id := range r.Targets {
+		want, err := s.next(r.History[:r.Start+k+1], 0)
+		if err != nil {
+			return err
+		}
+		score := sample.Score{Rank: 1, Logprobs: logprobs(nil, want, id, r.Params.TopPromptLogprobs, s.info.Vocab)}
+		if id != want {
+			score.Rank += 1 + other(id, want)
+		}
+		st.result.Scores[i] = append(st.result.Scores[i], score)
 	}
 	return nil
 }
@@ -327,8 +365,7 @@ func (s *Script) cell(r *runner.Row, group, pos int) *uint64 {
 	return &s.cells[group][int(r.Tables[group][pos/s.info.BlockSize])*s.info.BlockSize+pos%s.info.BlockSize]
 }
 
-// report fills in the log probabilities of row i: of id, then of the top most
-// likely ids, when want has all the probability.
+// report fills in the log probabilities of row i.
 func (st *step) report(i int, want, id int32, top int, info runner.Info) {
 	if st.result.Logprobs == nil {
 		if st.logprobs == nil {
@@ -339,23 +376,34 @@ func (st *step) report(i int, want, id int32, top int, info runner.Info) {
 			st.result.Logprobs[k] = st.result.Logprobs[k][:0]
 		}
 	}
-	rank := func(other int32) float32 { // among the ids that are not want
-		if other > want {
-			other--
+	st.result.Logprobs[i] = logprobs(st.result.Logprobs[i], want, id, top, info.Vocab)
+}
+
+// other returns which of the ids that are not want id is, from 0.
+func other(id, want int32) int {
+	if id > want {
+		id--
+	}
+	return int(id)
+}
+
+// logprobs appends to the empty dst the log probability of id, then those of the
+// top most likely ids, when want has all the probability.
+func logprobs(dst []sample.Logprob, want, id int32, top, vocab int) []sample.Logprob {
+	of := func(id int32) sample.Logprob {
+		if id == want {
+			return sample.Logprob{ID: id}
 		}
-		return float32(-20 - other)
+		return sample.Logprob{ID: id, Logprob: float32(-20 - other(id, want))}
 	}
-	out := append(st.result.Logprobs[i], sample.Logprob{ID: id})
-	if id != want {
-		out[0].Logprob = rank(id)
+	dst = append(dst, of(id))
+	if top = min(top, vocab); top > 0 {
+		dst = append(dst, of(want))
 	}
-	if top = min(top, info.Vocab); top > 0 {
-		out = append(out, sample.Logprob{ID: want})
-	}
-	for other := int32(0); len(out) < 1+top; other++ {
-		if other != want {
-			out = append(out, sample.Logprob{ID: other, Logprob: rank(other)})
+	for id := int32(0); len(dst) < 1+top; id++ {
+		if id != want {
+			dst = append(dst, of(id))
 		}
 	}
-	st.result.Logprobs[i] = out
+	return dst
 }

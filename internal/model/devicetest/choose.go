@@ -164,20 +164,83 @@ func (s Subject) expert(dt tensor.DType, x, up, upB, down, downB []float32) (y, 
 	return y, tol
 }
 
-func (s Subject) last(t *testing.T) {
+// choose selects the tokens whose logits are wanted, all at once and in parts.
+func (s Subject) choose(t *testing.T) {
+	sp := spec()
+	b := s.open(t, sp, limits(sp))
+	lay := newLayout(b, 4)
+	batch := lay.batch([]span{{0, 3}, {1, 1}, {2, 4}, {3, 2}})
+	batch.Rows[1].Sample = false
+	batch.Rows[2].Targets = []int32{5, 6, 7, 8} // the last one is sampled as well
+	batch.Rows[3].Targets, batch.Rows[3].Sample = []int32{9}, false
+	tokens := []int{2, 4, 5, 6, 7, 7, 8}
+	x := b.normal(10*sp.Hidden, 1)
+	xb := b.buf(0, sp.Hidden, x)
+	b.beginBatch(batch)
+	b.dev.Write(xb, x)
+	for _, rows := range []int{1, 3, len(tokens), 20} {
+		dst, err := b.dev.Alloc(rows, sp.Hidden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := 0; from < len(tokens); from += rows {
+			var want []float64
+			for _, token := range tokens[from:min(from+rows, len(tokens))] {
+				want = append(want, wide(x[token*sp.Hidden:][:sp.Hidden])...)
+			}
+			b.dev.Select(dst, xb, from)
+			near(t, fmt.Sprintf("tokens from %d, %d at a time", from, rows), b.dev.Read(dst), want, make([]float64, len(want)))
+		}
+	}
+	b.end()
+}
+
+// score checks what is said about targets, beside rows that sample, in two parts.
+func (s Subject) score(t *testing.T) {
 	sp := spec()
 	b := s.open(t, sp, limits(sp))
 	lay := newLayout(b, 3)
-	batch := lay.batch([]span{{0, 3}, {1, 1}, {2, 4}})
-	batch.Rows[1].Sample = false
-	x := b.normal(8*sp.Hidden, 1)
-	xb, dst := b.buf(0, sp.Hidden, x), b.buf(0, sp.Hidden, nil)
-	b.beginBatch(batch)
-	b.dev.Write(xb, x)
-	b.dev.Last(dst, xb)
-	want := append(wide(x[2*sp.Hidden:3*sp.Hidden]), wide(x[7*sp.Hidden:])...)
-	near(t, "last tokens", b.dev.Read(dst), want, make([]float64, len(want)))
-	b.end()
+	for range 2 { // results are reused
+		batch := lay.batch([]span{{0, 4}, {1, 1}, {2, 3}})
+		batch.Rows[0].Targets = []int32{3, 70, 0}
+		batch.Rows[0].Params = &sample.Params{Logprobs: true, PromptLogprobs: true, TopPromptLogprobs: 2, Temperature: 1, LogitBias: map[int32]float32{70: 50}}
+		batch.Rows[0].Mask = []uint64{1 << 9, 0} // counts for the sample only
+		batch.Rows[2].Targets, batch.Rows[2].Sample = []int32{11, 12, 13}, false
+		logits := b.normal(8*sp.Vocab, 3)
+		logits[5], logits[6] = 40, 40 // a tie
+		logits[1*sp.Vocab+70] = float32(math.NaN())
+		part := b.buf(0, sp.Vocab, nil)
+		b.beginBatch(batch)
+		for _, p := range [][2]int{{0, 5}, {5, 8}} {
+			b.dev.Write(part, logits[p[0]*sp.Vocab:p[1]*sp.Vocab])
+			b.dev.Sample(part, p[0])
+		}
+		lay.advance(batch)
+		r := b.end()
+		if len(r.Scores) != 3 || len(r.Scores[0]) != 3 || len(r.Scores[1]) != 0 || len(r.Scores[2]) != 3 {
+			t.Fatalf("scores %v, want 3, none and 3", r.Scores)
+		}
+		if len(r.Tokens[0]) != 1 || r.Tokens[0][0] != 9 || len(r.Logprobs[0]) != 1 || len(r.Tokens[2]) != 0 {
+			t.Errorf("ids %v, log probabilities %v, want 9 first and none last", r.Tokens, r.Logprobs)
+		}
+		at := 0
+		var sampler sample.Sampler
+		for i, row := range batch.Rows {
+			for k, target := range row.Targets {
+				want := sampler.Score(nil, logits[at*sp.Vocab:][:sp.Vocab], target, row.Params.TopPromptLogprobs)
+				if got := r.Scores[i][k]; got.Rank != want.Rank || !slices.Equal(got.Logprobs, want.Logprobs) {
+					t.Errorf("row %d, target %d: %+v, want %+v", i, k, got, want)
+				}
+				at++
+			}
+			if row.Sample {
+				at++
+			}
+		}
+	}
+	if r := b.chosen(lay, []span{{1, 1}}, nil, b.normal(sp.Vocab, 1)); r.Scores != nil {
+		t.Errorf("scores %v unasked", r.Scores)
+	}
 }
 
 // chosen samples from logits, one row for each, and returns the result.
@@ -190,7 +253,7 @@ func (b *bench) chosen(lay *layout, rows []span, change func(r *runner.Batch), l
 	lb := b.buf(0, b.spec.Vocab, nil)
 	b.beginBatch(batch)
 	b.dev.Write(lb, logits)
-	b.dev.Sample(lb)
+	b.dev.Sample(lb, 0)
 	lay.advance(batch)
 	return b.end()
 }
@@ -285,7 +348,7 @@ func (s Subject) pending(t *testing.T) {
 					wide(rows[int(fed[1])*sp.Hidden:][:sp.Hidden])...), make([]float64, 2*sp.Hidden))
 				ids := [2]int32{int32(10*batch.Rows[0].Slot + step), int32(10*batch.Rows[1].Slot + step)}
 				b.dev.Write(lb, slices.Concat(b.oneHot(ids[0]), b.oneHot(ids[1])))
-				b.dev.Sample(lb)
+				b.dev.Sample(lb, 0)
 				if err := b.dev.End(); err != nil {
 					t.Fatal(err)
 				}
@@ -328,7 +391,7 @@ func (s Subject) history(t *testing.T) {
 		batch.Rows[0].History = prompt // all that the host knows until the first collection
 		b.beginBatch(batch)
 		b.dev.Write(lb, logits)
-		b.dev.Sample(lb)
+		b.dev.Sample(lb, 0)
 		if err := b.dev.End(); err != nil {
 			t.Fatal(err)
 		}
@@ -364,6 +427,9 @@ func (s Subject) refuses(t *testing.T) {
 		"tokens without":   func(x *runner.Batch) { x.Rows[0].Len = 1 },
 		"no rows":          func(x *runner.Batch) { x.Rows = nil },
 		"no parameters":    func(x *runner.Batch) { x.Rows[0].Params = nil },
+		"target":           func(x *runner.Batch) { x.Rows[0].Targets = []int32{int32(sp.Vocab)} },
+		"pending target":   func(x *runner.Batch) { x.Rows[0].Targets = []int32{runner.Pending} },
+		"too many targets": func(x *runner.Batch) { x.Rows[0].Targets = []int32{1, 2, 3} },
 		"too many tokens":  func(x *runner.Batch) { x.Tokens = make([]int32, b.lim.MaxTokens+1) },
 		"negative start":   func(x *runner.Batch) { x.Rows[0].Start = -1 },
 		"negative overrun": func(x *runner.Batch) { x.Rows[0].Len = -1 },

@@ -16,9 +16,9 @@ type capture struct {
 	logits []float32
 }
 
-func (c *capture) Sample(logits model.Buf) {
+func (c *capture) Sample(logits model.Buf, from int) {
 	c.logits = c.Read(logits)
-	c.Device.Sample(logits)
+	c.Device.Sample(logits, from)
 }
 
 // invariance checks models.md 5.1: the logits of a sequence have the same bits

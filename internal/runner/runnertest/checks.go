@@ -128,6 +128,45 @@ func (s *suite) checkSampling() error {
 	})
 }
 
+// checkPrompts compares scores with the log probabilities that a row gives when it
+// samples in the same place. What the parameters do to sampling does not concern them.
+func (s *suite) checkPrompts() error {
+	return s.with(func(r runner.Runner) error {
+		info := r.Info()
+		prompt := s.requests[0].prompt
+		for _, q := range s.requests {
+			if len(q.prompt) > len(prompt) && len(q.prompt) <= 3*info.BlockSize+2 {
+				prompt = q.prompt
+			}
+		}
+		var all [][]sample.Logprob
+		for i := range prompt {
+			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: prompt[:i+1], output: 1, params: &sample.Params{Logprobs: true, TopLogprobs: info.Vocab}}})
+			if err != nil {
+				return err
+			}
+			all = append(all, got[0].logprobs[0][1:])
+		}
+		for _, top := range []int{0, 1, info.Vocab} {
+			p := &sample.Params{Temperature: 1.5, TopK: 2, RepetitionPenalty: 2, LogitBias: map[int32]float32{prompt[0]: 50}, PromptLogprobs: true, TopPromptLogprobs: top}
+			got, err := newDriver(r, knobs{chunk: 3}, 0).run([]*request{{prompt: prompt, output: 1, params: p}})
+			if err != nil {
+				return err
+			}
+			var want trace
+			for i, id := range prompt[1:] {
+				place := slices.IndexFunc(all[i], func(l sample.Logprob) bool { return l.ID == id })
+				want.scores = append(want.scores, sample.Score{Rank: place + 1, Logprobs: append([]sample.Logprob{all[i][place]}, all[i][:top]...)})
+			}
+			got[0].ids = nil
+			if err := compare(got[0], want, false); err != nil {
+				return fmt.Errorf("prompt of %d, %d alternatives, sampled instead of alone: %w", len(prompt), top, err)
+			}
+		}
+		return nil
+	})
+}
+
 func (s *suite) checkChunks() error {
 	return s.with(func(r runner.Runner) error {
 		bs := r.Info().BlockSize

@@ -22,6 +22,7 @@ type request struct {
 type trace struct {
 	ids      []int32
 	logprobs [][]sample.Logprob
+	scores   []sample.Score // of the prompt's tokens but the first, if they are asked for
 }
 
 // allowed is a stand-in for a grammar: a third of the ids, by the previous one.
@@ -53,6 +54,21 @@ type seq struct {
 
 func newSeq(q *request) *seq {
 	return &seq{req: q, tokens: slices.Clone(q.prompt), slot: -1}
+}
+
+// unscored reports whether scores are asked for that have not come.
+func (s *seq) unscored() bool {
+	return s.req.params.PromptLogprobs && len(s.got.scores) < len(s.req.prompt)-1
+}
+
+// targets returns the prompt tokens behind those from start to launched, if a score of
+// one of them has not come.
+func (s *seq) targets(start int) []int32 {
+	end := min(s.launched+1, len(s.req.prompt))
+	if !s.unscored() || end <= max(start, len(s.got.scores))+1 {
+		return nil
+	}
+	return s.req.prompt[start+1 : end]
 }
 
 func (s *seq) planned() bool  { return len(s.got.ids)+s.pending >= s.req.output }
@@ -272,8 +288,11 @@ func (d *driver) admit(s *seq) {
 // take shares the full blocks that o and s have in common; one token of s must
 // remain to be computed.
 func (d *driver) take(s, o *seq) bool {
-	same := 0
-	for same < min(o.launched, len(o.tokens), len(s.tokens)-1) && o.tokens[same] == s.tokens[same] {
+	same, most := 0, len(s.tokens)-1
+	if s.unscored() { // others' tokens bring no scores
+		most = len(s.got.scores)
+	}
+	for same < min(o.launched, len(o.tokens), most) && o.tokens[same] == s.tokens[same] {
 		same++
 	}
 	blocks := same / d.info.BlockSize
@@ -380,6 +399,9 @@ func (d *driver) row(b *runner.Batch, s *seq, n int) {
 	}
 	s.launched += n
 	s.inFlight++
+	if r.Targets = s.targets(r.Start); r.Targets != nil {
+		r.Params, r.History = s.req.params, s.tokens
+	}
 	if s.launched == len(s.tokens)+s.pending {
 		r.Sample, r.Params, r.Step, r.History = true, s.req.params, uint64(len(s.got.ids)+s.pending), s.tokens
 		if s.req.masked {
@@ -405,6 +427,11 @@ func (d *driver) collect() error {
 	}
 	for i, s := range l.rows {
 		s.inFlight--
+		if row := &l.batch.Rows[i]; len(row.Targets) > 0 {
+			for _, score := range res.Scores[i][min(len(s.got.scores)-row.Start, len(row.Targets)):] {
+				s.got.scores = append(s.got.scores, sample.Score{Rank: score.Rank, Logprobs: slices.Clone(score.Logprobs)})
+			}
+		}
 		if !l.batch.Rows[i].Sample {
 			continue
 		}
@@ -449,6 +476,9 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 	if asked != (res.Logprobs != nil) || asked && len(res.Logprobs) != len(b.Rows) {
 		return fmt.Errorf("result has log probabilities of %d rows, batch has %d, asked for: %v", len(res.Logprobs), len(b.Rows), asked)
 	}
+	if err := checkScores(b, res); err != nil {
+		return err
+	}
 	for i := range b.Rows {
 		r, ids := &b.Rows[i], res.Tokens[i]
 		if !r.Sample {
@@ -471,6 +501,30 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 		if asked {
 			if err := checkLogprobs(r.Params, ids, res.Logprobs[i]); err != nil {
 				return fmt.Errorf("row %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkScores(b *runner.Batch, res *runner.Result) error {
+	asked := slices.ContainsFunc(b.Rows, func(r runner.Row) bool { return len(r.Targets) > 0 })
+	if asked != (res.Scores != nil) || asked && len(res.Scores) != len(b.Rows) {
+		return fmt.Errorf("result has scores of %d rows, batch has %d, asked for: %v", len(res.Scores), len(b.Rows), asked)
+	}
+	for i, scores := range res.Scores {
+		r := &b.Rows[i]
+		if len(scores) != len(r.Targets) {
+			return fmt.Errorf("row %d: %d scores of %d targets", i, len(scores), len(r.Targets))
+		}
+		for k, s := range scores {
+			p := &sample.Params{Logprobs: true, TopLogprobs: r.Params.TopPromptLogprobs}
+			if err := checkLogprobs(p, r.Targets[k:k+1], s.Logprobs); err != nil {
+				return fmt.Errorf("row %d, target %d: %w", i, k, err)
+			}
+			place := 1 + slices.IndexFunc(s.Logprobs[1:], func(l sample.Logprob) bool { return l.ID == r.Targets[k] })
+			if s.Rank < 1 || place > 0 && s.Rank != place || place == 0 && s.Rank <= p.TopLogprobs {
+				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, k, s.Rank, place, p.TopLogprobs)
 			}
 		}
 	}
@@ -507,12 +561,20 @@ func compare(got, want trace, part bool) error {
 	if len(got.ids) > len(want.ids) || !part && len(got.ids) != len(want.ids) {
 		return fmt.Errorf("%d ids, alone %d", len(got.ids), len(want.ids))
 	}
+	if len(got.scores) > len(want.scores) || !part && len(got.scores) != len(want.scores) {
+		return fmt.Errorf("%d scores, alone %d", len(got.scores), len(want.scores))
+	}
+	same := func(a, b sample.Logprob) bool {
+		return a.ID == b.ID && math.Float32bits(a.Logprob) == math.Float32bits(b.Logprob)
+	}
+	for i, s := range got.scores {
+		if w := want.scores[i]; s.Rank != w.Rank || !slices.EqualFunc(s.Logprobs, w.Logprobs, same) {
+			return fmt.Errorf("prompt token %d has score %+v, alone %+v", i+1, s, w)
+		}
+	}
 	for i, id := range got.ids {
 		if id != want.ids[i] {
 			return fmt.Errorf("output %d is id %d, alone %d", i, id, want.ids[i])
-		}
-		same := func(a, b sample.Logprob) bool {
-			return a.ID == b.ID && math.Float32bits(a.Logprob) == math.Float32bits(b.Logprob)
 		}
 		if !slices.EqualFunc(got.logprobs[i], want.logprobs[i], same) {
 			return fmt.Errorf("output %d has log probabilities %v, alone %v", i, got.logprobs[i], want.logprobs[i])

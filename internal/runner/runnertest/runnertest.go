@@ -58,6 +58,7 @@ var checks = []struct {
 	{"Order", (*suite).checkOrder},
 	{"Repeat", (*suite).checkRepeat},
 	{"Sampling", (*suite).checkSampling},
+	{"Scores", (*suite).checkPrompts},
 	{"Chunks", (*suite).checkChunks},
 	{"Tables", (*suite).checkTables},
 	{"Poison", (*suite).checkPoison},
@@ -194,10 +195,10 @@ func requests(info runner.Info) []*request {
 func params(i, n, vocab int) *sample.Params {
 	top := min(3, vocab)
 	kinds := []sample.Params{
-		{Logprobs: true, TopLogprobs: top},
+		{Logprobs: true, TopLogprobs: top, PromptLogprobs: true, TopPromptLogprobs: top},
 		{Temperature: 1, Logprobs: true, TopLogprobs: top},
 		{RepetitionPenalty: 1.8, PresencePenalty: 2, FrequencyPenalty: 0.5, Logprobs: true},
-		{Temperature: 0.8, TopK: 20, TopP: 0.9},
+		{Temperature: 0.8, TopK: 20, TopP: 0.9, PromptLogprobs: true},
 		{Temperature: 1.5, MinP: 0.02, FrequencyPenalty: 2, RepetitionPenalty: 1.3, Logprobs: true, TopLogprobs: top},
 		{LogitBias: map[int32]float32{int32(i % vocab): 4}},
 		{Temperature: 2, TopP: 0.99, Logprobs: true},

@@ -34,6 +34,10 @@ const (
 	ignoresBias
 	foreignLogprobs
 	unaskedLogprobs
+	scoresLate
+	scoresBiased
+	scoresLast
+	foreignScores
 	samplesAlways
 	stackOrder
 	unboundedDepth
@@ -61,6 +65,10 @@ var bugNames = [numBugs]string{
 	ignoresBias:     "ignores biases",
 	foreignLogprobs: "reports the log probabilities of the first row",
 	unaskedLogprobs: "reports log probabilities unasked",
+	scoresLate:      "scores each target one token late",
+	scoresBiased:    "adds biases to what it scores",
+	scoresLast:      "scores targets only in a row that samples",
+	foreignScores:   "scores with the alternatives of the first row's",
 	samplesAlways:   "samples in every row",
 	stackOrder:      "returns the youngest result first",
 	unboundedDepth:  "launches any number of batches",
@@ -170,14 +178,17 @@ func (f *fake) Launch(b *runner.Batch) error {
 	for n := range b.Rows {
 		r := &b.Rows[n]
 		f.keepTables(r)
-		var h uint64
+		var h, before uint64
 		for p := r.Start; p < r.Start+r.Len; p++ {
 			id := b.Tokens[next]
 			next++
 			if id == runner.Pending {
 				id = f.resolve(n, r.Slot)
 			}
-			h = f.forward(b, n, p, id)
+			before, h = h, f.forward(b, n, p, id)
+			if k := p - r.Start; k < len(r.Targets) && (f.bug != scoresLast || r.Sample) {
+				f.score(res, b, n, k, before, h)
+			}
 		}
 		if !r.Sample && f.bug != samplesAlways {
 			continue
@@ -214,6 +225,36 @@ func (f *fake) resolve(row, slot int) int32 {
 	return f.sampled[last][slot].id
 }
 
+func (f *fake) logits(h uint64) []float32 {
+	logits := make([]float32, f.info.Vocab)
+	for i := range logits {
+		logits[i] = float32(mix(h+uint64(i))%1024) / 128
+	}
+	return logits
+}
+
+// score records how likely target k of a row is behind the token of hash h.
+func (f *fake) score(res *runner.Result, b *runner.Batch, n, k int, before, h uint64) {
+	if res.Scores == nil {
+		res.Scores = make([][]sample.Score, len(b.Rows))
+	}
+	if f.bug == scoresLate && k > 0 {
+		h = before
+	}
+	r, logits := &b.Rows[n], f.logits(h)
+	top := r.Params.TopPromptLogprobs
+	if f.bug == scoresBiased {
+		for id, bias := range r.Params.LogitBias {
+			logits[id] += bias
+		}
+	}
+	score := new(sample.Sampler).Score(nil, logits, r.Targets[k], top)
+	if f.bug == foreignScores && n > 0 && len(res.Scores[0]) > 0 {
+		copy(score.Logprobs[1:], res.Scores[0][0].Logprobs[1:])
+	}
+	res.Scores[n] = append(res.Scores[n], score)
+}
+
 // sample chooses the next id of a row and records it.
 func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64) int32 {
 	r := &b.Rows[n]
@@ -221,10 +262,7 @@ func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64) int3
 	if r.Params != nil {
 		p = *r.Params
 	}
-	logits := make([]float32, f.info.Vocab)
-	for i := range logits {
-		logits[i] = float32(mix(h+uint64(i))%1024) / 128
-	}
+	logits := f.logits(h)
 	mask, step := r.Mask, r.Step
 	switch f.bug {
 	case ignoresMask:
@@ -291,7 +329,7 @@ func TestSuiteCatches(t *testing.T) {
 		firstBlock: "Tables", privateCache: "Prefix", staleTable: "Tables", chunkPosition: "Chunks", chunkLength: "Chunks", neighbours: "Neighbours",
 		rowIndex: "Neighbours", windowLeak: "Windows", windowShort: "Chunks", readsAhead: "Poison", pendingOlder: "Pending", pendingByRow: "Pending",
 		pendingHistory: "Pending", ignoresStep: "Sampling", ignoresSeed: "Sampling", ignoresMask: "", ignoresBias: "Sampling", foreignLogprobs: "Neighbours",
-		unaskedLogprobs: "", samplesAlways: "Chunks", stackOrder: "Order", unboundedDepth: "Order",
+		unaskedLogprobs: "", scoresLate: "Scores", scoresBiased: "Scores", scoresLast: "Chunks", foreignScores: "Neighbours", samplesAlways: "Chunks", stackOrder: "Order", unboundedDepth: "Order",
 	}
 	for b := none + 1; b < numBugs; b++ {
 		t.Run(bugNames[b], func(t *testing.T) {
