@@ -2,9 +2,9 @@ package main
 
 import (
 	"io"
-	"slices"
 	"strings"
 
+	"ossian/internal/chat"
 	"ossian/internal/token"
 )
 
@@ -12,19 +12,17 @@ import (
 // left out elsewhere, so that a pipe gets the answer alone.
 type display struct {
 	w        io.Writer
-	tok      *token.BPE
-	detok    *token.Detok
+	parser   chat.Parser
 	terminal bool
-	raw      bool // everything, control tokens by name
 
-	header    bool // between the start or channel marker of a harmony message and its text
-	channel   bool // name is that of a channel
-	name      strings.Builder
-	reasoning bool
-	answered  bool            // something that is not reasoning was written
-	reasoned  bool            // reasoning was written or left out
-	text      strings.Builder // the answer without reasoning and markers, to be given back to the template
-	err       error           // the first of w
+	events             []chat.Event // scratch
+	begun              bool         // a message whose first text is to come
+	dim                bool         // what is written is dim now
+	wrote              bool         // something is written
+	over               bool         // the answer is complete
+	reasoned           bool         // there was something that is not for the user
+	content, reasoning strings.Builder
+	err                error // the first of w
 }
 
 const (
@@ -32,91 +30,66 @@ const (
 	plain = "\x1b[0m"
 )
 
-// newDisplay returns a display for what follows prompt. Some templates end a prompt
-// with <think>: then the answer begins with reasoning.
-func newDisplay(w io.Writer, tok *token.BPE, prompt []int32, terminal, raw bool) *display {
-	d := &display{w: w, tok: tok, detok: tok.Detok(), terminal: terminal, raw: raw}
-	for _, id := range slices.Backward(prompt) {
-		name := tok.Text(id)
-		if name == "<think>" && !raw {
-			d.setReasoning(true)
-		}
-		if name == "<think>" || name == "</think>" {
-			break
-		}
-	}
-	return d
+// push shows one more id and reports whether the answer is complete.
+func (d *display) push(id int32) (over bool) {
+	d.events = d.parser.Push(d.events[:0], id)
+	d.read()
+	return d.over
 }
 
-// push shows one more id.
-func (d *display) push(id int32) {
-	if d.raw {
-		d.write(d.detok.Push(id))
+// close shows what was held back and ends dim text.
+func (d *display) close() {
+	d.events = d.parser.Close(d.events[:0])
+	d.read()
+	if d.dim {
+		d.put(plain)
+	}
+}
+
+func (d *display) read() {
+	for i := range d.events {
+		e := &d.events[i]
+		switch {
+		case e.Part.Visible():
+			d.content.WriteString(e.Text)
+		case e.Part == chat.Reasoning:
+			d.reasoning.WriteString(e.Text)
+		}
+		switch {
+		case e.Kind == chat.TurnEnd:
+			d.over = true
+		case e.Kind == chat.Start:
+			d.begun = true
+		case e.Text != "":
+			d.reasoned = d.reasoned || e.Part.Reasons()
+			d.write(e.Text, e.Part.Reasons())
+		}
+	}
+}
+
+// write shows text of a message. Messages stand below each other, as in the content
+// of an API; a blank line is between reasoning and answer.
+func (d *display) write(text string, reasons bool) {
+	if reasons && !d.terminal {
 		return
 	}
-	switch name := d.marker(id); name {
-	case "":
-		d.write(d.detok.Push(id))
-	case "<|channel|>", "<|start|>":
-		d.write(d.detok.Flush())
-		d.header, d.channel = true, name == "<|channel|>"
-		d.name.Reset()
-	case "<|message|>":
-		// harmony.md: everything but the final channel is for the model itself.
-		d.write(d.detok.Flush())
-		d.header = false
-		d.setReasoning(d.channel && !strings.HasPrefix(strings.TrimSpace(d.name.String()), "final"))
-	case "<think>":
-		d.setReasoning(true)
-	case "</think>":
-		d.setReasoning(false)
-	default:
-		d.write(d.detok.Flush())
-		if name == "<|end|>" && d.terminal {
-			d.put("\n\n")
-		}
+	if d.begun && d.wrote {
+		d.put("\n")
 	}
-}
-
-// marker returns the spelling of an id that is no ordinary text, or "".
-func (d *display) marker(id int32) string {
-	text := d.tok.Text(id)
-	if d.tok.IsControl(id) || text == "<think>" || text == "</think>" {
-		return text
+	if reasons != d.dim && d.wrote {
+		d.put("\n")
 	}
-	return ""
-}
-
-func (d *display) setReasoning(on bool) {
-	d.write(d.detok.Flush())
-	if d.terminal && on != d.reasoning {
-		code := plain
-		if on {
-			code = dim
-		}
-		d.put(code)
-	}
-	d.reasoning = on
-}
-
-func (d *display) write(s string) {
 	switch {
-	case s == "":
-	case d.header:
-		d.name.WriteString(s)
-	case d.reasoning && !d.terminal:
-		d.reasoned = true
-	default:
-		d.reasoned = d.reasoned || d.reasoning
-		if !d.reasoning {
-			d.text.WriteString(s)
-			d.answered = true
-		}
-		if d.terminal {
-			s = strings.Map(printable, s)
-		}
-		d.put(s)
+	case reasons && !d.dim:
+		d.put(dim)
+	case d.dim && !reasons:
+		d.put(plain)
 	}
+	d.begun, d.wrote, d.dim = false, true, reasons
+	if d.terminal {
+		text = strings.Map(printable, text)
+	}
+	d.put(text)
 }
 
 // printable drops what would steer the terminal: a model must not move the cursor,
@@ -134,10 +107,15 @@ func (d *display) put(s string) {
 	}
 }
 
-// close writes what was held back and ends dim text.
-func (d *display) close() {
-	d.write(d.detok.Flush())
-	if d.reasoning && d.terminal {
-		d.put(plain)
-	}
+// verbatim reads answers without a format: all of it is text, control tokens by name.
+type verbatim struct{ *token.Detok }
+
+// Push implements chat.Parser.
+func (v verbatim) Push(dst []chat.Event, id int32) []chat.Event {
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: v.Detok.Push(id), Count: 1})
+}
+
+// Close implements chat.Parser.
+func (v verbatim) Close(dst []chat.Event) []chat.Event {
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: v.Flush()})
 }

@@ -40,9 +40,10 @@ type generation struct {
 	Max      int // most tokens to produce
 	Stops    []int32
 	Params   sample.Params
-	Mask     []uint64                            // allowed ids; nil = all
-	Progress func(done, total int)               // called after each prefill chunk; may be nil
-	Emit     func(id int32, lp []sample.Logprob) // called for every id but the stop id
+	Mask     []uint64              // allowed ids; nil = all
+	Progress func(done, total int) // called after each prefill chunk; may be nil
+	// Emit is called for every id, the stop id too, and reports whether it is the last.
+	Emit func(id int32, lp []sample.Logprob) (over bool)
 }
 
 // A timing is what one generation took.
@@ -100,11 +101,10 @@ func (s *sequence) generate(ctx context.Context, g generation) (timing, error) {
 			tm.First = time.Since(start)
 		}
 		tm.Decode = time.Since(start) - tm.First
-		if slices.Contains(g.Stops, id) {
+		if over := g.Emit(id, lp); over || slices.Contains(g.Stops, id) {
 			tm.Stopped = true
 			return tm, nil
 		}
-		g.Emit(id, lp)
 		history = append(history, id)
 		if tm.Output >= g.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
 			return tm, nil

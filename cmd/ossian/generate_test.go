@@ -87,7 +87,7 @@ func TestSequenceReuse(t *testing.T) {
 			for range 1 + rng.IntN(100-len(said)) {
 				said = append(said, rng.Int32N(2))
 			}
-			g := generation{Prompt: said, Max: 1 + rng.IntN(10), Emit: func(id int32, _ []sample.Logprob) { said = append(said, id) }}
+			g := generation{Prompt: said, Max: 1 + rng.IntN(10), Emit: func(id int32, _ []sample.Logprob) bool { said = append(said, id); return false }}
 			tm, err := s.generate(t.Context(), g)
 			if err != nil {
 				t.Fatalf("trial %d: %v", trial, err)

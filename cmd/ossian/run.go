@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"ossian/internal/chat"
 	"ossian/internal/ckpt"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
@@ -129,6 +130,7 @@ const keptAnswer = 8192
 type answerer struct {
 	o      *runOptions
 	tok    *token.BPE
+	talk   *talk // nil with --raw
 	seq    *sequence
 	gen    generation
 	out    io.Writer
@@ -146,30 +148,30 @@ func (o *runOptions) run(cmd *cobra.Command, name string, words []string) error 
 	if f, ok := a.out.(*os.File); ok {
 		a.term = term.IsTerminal(int(f.Fd()))
 	}
-	m, err := openModel(name)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	prompt, chat, err := promptFrom(ctx, cmd.InOrStdin(), words, m.Spec.MaxLen)
-	if err != nil {
-		return err
-	}
-	conv, ids, err := o.begin(m, prompt, chat)
-	if err != nil {
-		return err
-	}
 	if o.max < 0 {
 		return fmt.Errorf("--max-tokens %d: a number of tokens, or 0 for no limit, expected", o.max)
 	}
 	if !slices.Contains([]string{"", "none", "low", "medium", "high"}, o.effort) {
 		return fmt.Errorf("--reasoning-effort %q: none, low, medium or high expected", o.effort)
 	}
+	m, err := openModel(name)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	prompt, lines, err := promptFrom(ctx, cmd.InOrStdin(), words, m.Spec.MaxLen)
+	if err != nil {
+		return err
+	}
+	ids, err := a.begin(m, prompt, lines)
+	if err != nil {
+		return err
+	}
 	p := o.params(m.Generation)
 	if err := p.Validate(m.Spec.Vocab); err != nil {
 		return err
 	}
-	if chat {
+	if lines {
 		o.load.keep = keptAnswer
 	}
 	began := time.Now()
@@ -180,45 +182,41 @@ func (o *runOptions) run(cmd *cobra.Command, name string, words []string) error 
 	defer r.Close()
 	a.loaded = time.Since(began)
 	a.prepare(m, r, p)
-	if chat {
-		return a.chat(cmd.InOrStdin(), conv)
+	if lines {
+		return a.chat(cmd.InOrStdin())
 	}
 	_, err = a.answer(ctx, ids)
 	return err
 }
 
-// begin returns the conversation so far, nil with --raw, and the ids of the prompt
-// unless a chat follows: a template that refuses does so before weights are read.
-func (o *runOptions) begin(m *ckpt.Model, prompt string, chat bool) (*conversation, []int32, error) {
+// begin begins the talk, unless --raw is given, and returns the ids of the prompt,
+// unless lines follow: a template that refuses does so before weights are read.
+func (a *answerer) begin(m *ckpt.Model, prompt string, lines bool) (ids []int32, err error) {
 	switch {
-	case o.raw && chat:
-		return nil, nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
-	case o.raw:
-		return nil, completion(m.Tokenizer, prompt), nil
-	case !chat && prompt == "":
-		return nil, nil, errors.New("the prompt is empty: give one as PROMPT or on standard input")
+	case a.o.raw && lines:
+		return nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
+	case a.o.raw:
+		return completion(m.Tokenizer, prompt), nil
+	case !lines && prompt == "":
+		return nil, errors.New("the prompt is empty: give one as PROMPT or on standard input")
 	}
-	conv, err := newConversation(m.Tokenizer, m.Template, m.Special, o.effort)
-	if err != nil {
-		return nil, nil, err
+	if a.talk, err = newTalk(m, a.o.system, a.o.effort); err != nil || lines {
+		return nil, err
 	}
-	conv.add("system", o.system)
-	if chat {
-		return conv, nil, nil
-	}
-	conv.add("user", prompt)
-	ids, err := conv.ids()
-	return conv, ids, err
+	return a.talk.ask(prompt)
 }
 
 func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
 	a.tok, a.seq = m.Tokenizer, newSequence(r)
 	a.gen = generation{Max: a.o.max, Params: p, Stops: m.Stops, Mask: maskOut(m.Spec.Vocab, m.Unused)}
+	if a.talk != nil {
+		a.gen.Stops = a.talk.format.Stops()
+	}
 	if a.o.max <= 0 {
 		a.gen.Max = math.MaxInt
 	}
 	if a.o.ignoreEOS {
-		a.gen.Mask = maskOut(m.Spec.Vocab, append(m.Unused[:len(m.Unused):len(m.Unused)], m.Stops...))
+		a.gen.Mask = maskOut(m.Spec.Vocab, slices.Concat(m.Unused, a.gen.Stops))
 		a.gen.Stops = nil
 	}
 }
@@ -243,9 +241,9 @@ func maskOut(vocab int, ids []int32) []uint64 {
 const tokenBytes = 128
 
 // promptFrom returns the prompt, its words joined; a last "-" or no words at all
-// stand for standard input. With no words and a person at the input it is a chat.
-// Input that cannot fit into maxLen tokens is refused before all of it is read.
-func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (prompt string, chat bool, err error) {
+// stand for standard input. With no words and a person at the input, lines of a chat
+// follow. Input that cannot fit into maxLen tokens is refused before all of it is read.
+func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (prompt string, lines bool, err error) {
 	if n := len(words); n > 0 && words[n-1] != "-" {
 		return strings.Join(words, " "), false, nil
 	} else if n > 1 {
@@ -275,7 +273,7 @@ func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (
 
 // chat reads lines and answers them until the input ends or a line is empty.
 // Ctrl-C ends an answer; at the prompt it ends the chat.
-func (a *answerer) chat(in io.Reader, conv *conversation) error {
+func (a *answerer) chat(in io.Reader) error {
 	// Not the command's context, which the first Ctrl-C ends.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -303,7 +301,7 @@ func (a *answerer) chat(in io.Reader, conv *conversation) error {
 			fmt.Fprintln(a.out)
 			return ctx.Err()
 		}
-		if err := a.reply(ctx, conv, line, interrupt); err != nil {
+		if err := a.reply(ctx, line, interrupt); err != nil {
 			return err
 		}
 	}
@@ -311,9 +309,8 @@ func (a *answerer) chat(in io.Reader, conv *conversation) error {
 
 // reply answers one line of a chat. A line for which the context has no room is
 // forgotten: a shorter one may do.
-func (a *answerer) reply(ctx context.Context, conv *conversation, line string, interrupt <-chan os.Signal) error {
-	conv.add("user", line)
-	ids, err := conv.ids()
+func (a *answerer) reply(ctx context.Context, line string, interrupt <-chan os.Signal) error {
+	ids, err := a.talk.ask(line)
 	if err != nil {
 		return err
 	}
@@ -326,16 +323,16 @@ func (a *answerer) reply(ctx context.Context, conv *conversation, line string, i
 		case <-ctx.Done():
 		}
 	}()
-	text, err := a.answer(ctx, ids)
+	turn, err := a.answer(ctx, ids)
 	if errors.Is(err, errContextFull) {
-		conv.turns = conv.turns[:len(conv.turns)-1]
+		a.talk.forget()
 		_, err = fmt.Fprintln(a.out, err)
 		return err
 	}
-	if text == "" { // stopped before it said anything: templates want turns to alternate
-		conv.turns = conv.turns[:len(conv.turns)-1]
+	if turn.Parts[0] == "" { // stopped before it said anything: templates want turns to alternate
+		a.talk.forget()
 	} else {
-		conv.turns = append(conv.turns, turn{Role: "assistant", Text: text, Own: true})
+		a.talk.conv.Turns = append(a.talk.conv.Turns, turn)
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -343,9 +340,12 @@ func (a *answerer) reply(ctx context.Context, conv *conversation, line string, i
 	return err
 }
 
-// answer generates after ids, shows it, and returns its text without reasoning.
-func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
-	d := newDisplay(a.out, a.tok, ids, a.term, a.o.raw)
+// answer generates after ids, shows it, and returns it as a turn of the talk.
+func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err error) {
+	d := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term}
+	if a.talk != nil {
+		d.parser = a.talk.format.Parser(&a.talk.conv)
+	}
 	g := a.gen
 	g.Prompt = ids
 	var bar *progress
@@ -358,7 +358,13 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 			bar.Done()
 		}
 	}
-	g.Emit = func(id int32, _ []sample.Logprob) { d.push(id) }
+	g.Emit = func(id int32, _ []sample.Logprob) (over bool) {
+		if a.talk == nil && slices.Contains(g.Stops, id) {
+			return true // no part of the text
+		}
+		turn.Output = append(turn.Output, id)
+		return d.push(id) && !a.o.ignoreEOS
+	}
 	tm, err := a.seq.generate(ctx, g)
 	if bar != nil {
 		bar.Done()
@@ -368,8 +374,9 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 		d.put("\n")
 		err = d.err
 	}
+	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{d.content.String()}, d.reasoning.String()
 	if err == nil && a.status != nil {
-		line := tm.line(d.answered || !d.reasoned)
+		line := tm.line(turn.Parts[0] != "" || !d.reasoned)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0
@@ -379,7 +386,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (string, error) {
 	if err == nil {
 		err = ctx.Err()
 	}
-	return d.text.String(), err
+	return turn, err
 }
 
 // line is the last line of an answer: what it took.

@@ -50,7 +50,7 @@ func TestChatKeepsLongAnswers(t *testing.T) {
 	defer r.Close()
 	s := newSequence(r)
 	prompt := slices.Repeat([]int32{7}, 300)
-	g := generation{Prompt: prompt, Max: 600, Emit: func(int32, []sample.Logprob) {}}
+	g := generation{Prompt: prompt, Max: 600, Emit: func(int32, []sample.Logprob) bool { return false }}
 	if _, err := s.generate(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
