@@ -88,7 +88,7 @@ func TestLIF5Detok(t *testing.T) {
 	for _, text := range texts {
 		for i := range len(text) + 1 {
 			last := i + 1 // long texts in two pieces only
-			if len(text) <= 64 {
+			if len(text) <= 32 {
 				last = len(text) + 1
 			}
 			for j := i; j < last; j++ {
