@@ -121,6 +121,24 @@ const (
 	FinishFilter    = "content_filter"
 )
 
+// Why a choice has neither text nor calls, its empty_reason: finish_reason alone does
+// not tell (reliability.md LIF-8).
+const (
+	EmptyLengthInReasoning = "length_in_reasoning" // reasoning took all the tokens
+	EmptyStopInReasoning   = "stop_in_reasoning"   // the model or a stop id ended it behind the reasoning
+	EmptyUnknownTool       = "unknown_tool"        // the model called a tool that was not offered
+	EmptyStopString        = "stop_string"         // the text began with one
+	EmptyLength            = "length"              // the tokens did not suffice for any message
+	EmptyStop              = "stop"                // the model had nothing to say
+)
+
+func appendEmpty(dst []byte, reason string) []byte {
+	if reason == "" {
+		return dst
+	}
+	return AppendString(append(dst, `,"empty_reason":`...), reason)
+}
+
 // ReasoningField says under which name replies carry reasoning (api.md 2.2).
 type ReasoningField uint8
 
@@ -206,6 +224,7 @@ type ChatChoice struct {
 	Logprobs  []TokenLogprob // nil = not asked for
 	Finish    string
 	Stop      StopReason
+	Empty     string  // why Content and Calls are empty; "" = left out
 	TokenIDs  []int32 // nil = not asked for
 }
 
@@ -261,6 +280,7 @@ func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
 	dst = appendText(dst, Text(c.Finish))
 	dst = append(dst, `,"stop_reason":`...)
 	dst = appendStopReason(dst, c.Stop)
+	dst = appendEmpty(dst, c.Empty)
 	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
 	return append(dst, '}')
 }

@@ -30,6 +30,7 @@ type Delta struct {
 	Logprobs  []TokenLogprob // nil = null
 	Finish    string         // "" = null
 	Stop      StopReason
+	Empty     string  // with Finish, as in ChatChoice
 	TokenIDs  []int32 // nil = not asked for
 	PromptIDs []int32 // nil = not asked for or sent before
 }
@@ -63,6 +64,7 @@ func (s *ChatStream) Append(dst []byte, d *Delta, usage *Usage) []byte {
 	dst = append(dst, `},"logprobs":`...)
 	dst = appendChatLogprobs(dst, d.Logprobs)
 	dst = appendFinish(dst, d.Finish, d.Stop)
+	dst = appendEmpty(dst, d.Empty)
 	dst = appendIDs(dst, `,"token_ids":`, d.TokenIDs)
 	dst = appendIDs(append(dst, "}]"...), `,"prompt_token_ids":`, d.PromptIDs)
 	return s.options.close(dst, usage)
