@@ -558,7 +558,7 @@ func randomOps(seed uint64) []byte {
 // What is found, and what is in it, does not depend on the hash.
 func TestDET3ConstantHash(t *testing.T) {
 	t.Parallel()
-	runs := soak.Cases(t, 200, 50_000)
+	runs := soak.Cases(t, 500, 50_000)
 	cached := 0
 	for seed := range uint64(runs) {
 		cached += same(t, randomOps(seed))

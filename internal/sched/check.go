@@ -33,6 +33,9 @@ func (s *Scheduler) Check() error {
 		if err := q.check(rows[q], samples[q], s.info.Lookahead); err != nil {
 			return err
 		}
+		if err := s.kv.CheckOwn(q.table, q.committed/s.info.BlockSize); err != nil {
+			return fmt.Errorf("sched: sequence %d with %d tokens computed: %w", q.ID, q.committed, err)
+		}
 		if q.slot != slot || slices.Contains(s.slots, slot) || q.state == waiting || q.state != running && q.rows == 0 || (s.seqs[q.ID] == q) == (q.state == ended) {
 			return fmt.Errorf("sched: slot %d holds sequence %d of slot %d in state %d with %d rows", slot, q.ID, q.slot, q.state, q.rows)
 		}

@@ -17,7 +17,7 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	for _, t := range s.tenants {
 		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
 	}
-	s.passed, s.misses = nil, 0
+	s.misses = 0
 	s.seat(now)
 	// One token each for those that speak; prompts share what is left.
 	for _, q := range s.running {
@@ -116,6 +116,8 @@ func (s *Scheduler) row(l *launch, q *Seq, n int) {
 	copy(tables, q.table.Blocks)
 	r := runner.Row{Slot: q.slot, Start: q.launched, Len: n, Tables: tables, Params: q.Params, History: q.Tokens}
 	q.launched += n
+	s.stats.Recomputed += uint64(max(min(q.launched, q.reached)-r.Start, 0))
+	q.reached = max(q.reached, q.launched)
 	r.Targets = q.targets(r.Start)
 	b.Tokens = append(b.Tokens, q.Tokens[min(r.Start, len(q.Tokens)):min(q.launched, len(q.Tokens))]...)
 	if q.launched > len(q.Tokens) {

@@ -143,12 +143,23 @@ func (s *Scheduler) admit(q *Seq, now time.Time) bool {
 		}
 	}
 	s.enter(q, now)
-	if s.passed != nil && s.passed != q {
-		if s.passed.overtaken++; s.passed.overtaken >= maxOvertaken && s.reserved == nil {
-			s.reserved = s.passed
+	s.overtake(q)
+	return true
+}
+
+// overtake counts the admission of q for those that came before it and wait for
+// blocks (ADM-7). Who was tried in vain is among the first of its tenant.
+func (s *Scheduler) overtake(q *Seq) {
+	for _, t := range s.tenants {
+		for _, w := range t.waiting[:min(len(t.waiting), maxMisses)] {
+			if w.blocked.IsZero() || w.arrival > q.arrival {
+				continue
+			}
+			if w.overtaken++; w.overtaken >= maxOvertaken && s.reserved == nil {
+				s.reserved = w
+			}
 		}
 	}
-	return true
 }
 
 // claim opens a table for q. One block for each resident must remain: what begins
@@ -188,13 +199,10 @@ func (s *Scheduler) awaits(q *Seq) bool {
 	return false
 }
 
-// age counts how long q has been passed over for lack of blocks (ADM-7).
+// age notes since when there are not enough blocks for q (ADM-7).
 func (s *Scheduler) age(q *Seq, now time.Time) {
 	if q.blocked.IsZero() {
 		q.blocked = now
-	}
-	if s.passed == nil {
-		s.passed = q
 	}
 	if s.reserved == nil && now.Sub(q.blocked) >= maxBlocked {
 		s.reserved = q

@@ -35,7 +35,6 @@ type Scheduler struct {
 	leaving  int             // of running: not planned any more, waiting for launched rows
 	tenants  []*tenant
 	reserved *Seq // waiting; nobody else is admitted before it
-	passed   *Seq // the first whose blocks did not fit in this Plan
 	misses   int  // sequences that could not be admitted in this Plan
 
 	launches  []launch // ring: step n is launches[n%Depth]
@@ -48,6 +47,7 @@ type Scheduler struct {
 	due          time.Time // no deadline passes before; zero = there is none
 	out          []Output
 	stats        Stats // counters only
+	groups       []kv.Group
 }
 
 // A launch is a planned batch and the memory it uses.
@@ -322,6 +322,7 @@ func (s *Scheduler) Stats() Stats {
 	for _, t := range s.tenants {
 		st.Waiting += len(t.waiting)
 	}
-	st.WaitingTokens, st.KV = s.queuedTokens, s.kv.Stats()
+	s.groups = s.kv.Groups(s.groups[:0])
+	st.WaitingTokens, st.KV, st.Groups = s.queuedTokens, s.kv.Stats(), s.groups
 	return st
 }

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"ossian/internal/runner"
 	"ossian/internal/sample"
+	"ossian/internal/soak"
 )
 
 // choose makes a choice from [0, n): of a random source, or of a fuzzer's bytes.
@@ -105,17 +105,11 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 	return w
 }
 
-// TestRandom is DET-1 and DET-2: whatever else happens, everybody gets the ids it
-// gets alone. OSSIAN_SCHEDULES sets the number of worlds.
-func TestRandom(t *testing.T) {
+// TestDET1Schedules: whatever else happens, in whatever order and chunks, everybody
+// gets the ids it gets alone.
+func TestDET1Schedules(t *testing.T) {
 	t.Parallel()
-	worlds := 3000
-	if testing.Short() {
-		worlds = 300
-	}
-	if n, err := strconv.Atoi(os.Getenv("OSSIAN_SCHEDULES")); err == nil {
-		worlds = n
-	}
+	worlds := soak.Cases(t, 1000, 10_000)
 	var total Stats
 	var aborts, finishes [FinishError + 1]int
 	seed := uint64(0)
@@ -139,7 +133,8 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d worlds: %+v, finishes %v, aborts %d", worlds, total, finishes, aborts[FinishNone])
+	t.Logf("DET-1: %d random schedules, %d steps, %d preemptions, %d cached tokens, %d results dropped, finishes %v, %d aborted, 0 mismatches",
+		worlds, total.Steps, total.Preemptions, total.CacheHits, total.Dropped, finishes, aborts[FinishNone])
 	n := uint64(worlds)
 	if total.Preemptions < n/3 || total.CacheHits < n || total.Dropped < n/4 || aborts[FinishNone] < worlds/4 ||
 		slices.Min(finishes[FinishStop:FinishAbort]) < worlds/2 || slices.Min(finishes[FinishDeadline:]) < worlds/20 {

@@ -40,6 +40,7 @@ type Seq struct {
 	slot      int
 	table     *kv.Table
 	launched  int            // tokens whose KV is written once all launched rows have run
+	reached   int            // tokens launched before, which preemption may have taken back
 	committed int            // tokens whose KV is known to be written
 	rows      int            // launched rows that are not committed
 	pending   int            // of these, rows that sample
@@ -47,7 +48,7 @@ type Seq struct {
 	mask      []uint64       // what may come next; nil = Allowed
 	scored    int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
 	scores    []sample.Score // of these, until they are given out
-	overtaken int            // others admitted while its blocks did not fit
+	overtaken int            // later ones admitted while its blocks did not fit
 	blocked   time.Time      // since when its blocks do not fit; zero = they were not tried
 }
 
@@ -117,7 +118,8 @@ type Stats struct {
 	Waiting       int // sequences that do not, preempted ones among them
 	WaitingTokens int // prompt tokens of those that never had one: what MaxQueueTokens bounds
 
-	KV kv.Stats // of the fullest group
+	KV     kv.Stats   // of the fullest group
+	Groups []kv.Group // valid until the next call of Scheduler.Stats
 
 	Steps        uint64 // batches planned
 	Rows         uint64 // rows in them
@@ -125,6 +127,7 @@ type Stats struct {
 	Sampled      uint64 // rows of them that sample
 	Dropped      uint64 // rows whose sequence had ended before they were committed
 	Preemptions  uint64
+	Recomputed   uint64 // tokens computed again after preemption
 	CacheQueries uint64 // prompt tokens looked up in the prefix cache
 	CacheHits    uint64 // of these, found
 }

@@ -109,6 +109,7 @@ type trace struct {
 	finish  Finish
 	aborted bool
 	step    int // of the first token
+	reached int // tokens launched so far
 }
 
 // A world drives a scheduler and a fake runner as the engine does, and checks
@@ -122,6 +123,7 @@ type world struct {
 	given  []string // what the batches in flight said when they were launched
 	now    time.Time
 	steps  int // committed
+	again  int // tokens launched once more
 	traces []*trace
 }
 
@@ -179,6 +181,11 @@ func (w *world) launch() *runner.Batch {
 		w.t.Fatalf("step %d: %v", w.steps+len(w.flight), err)
 	}
 	w.flight, w.given = append(w.flight, b), append(w.given, fmt.Sprint(*b))
+	for i, q := range w.s.launches[(w.s.planned-1)%uint64(len(w.s.launches))].seqs {
+		r, tr := &b.Rows[i], w.traces[q.ID]
+		w.again += max(min(r.Start+r.Len, tr.reached)-r.Start, 0)
+		tr.reached = max(tr.reached, r.Start+r.Len)
+	}
 	return b
 }
 
@@ -272,6 +279,8 @@ func (w *world) finish() {
 	}
 	if st := w.s.Stats(); st.KV.Held != 0 || st.Running != 0 || st.Waiting != 0 || st.WaitingTokens != 0 {
 		w.t.Fatalf("left behind: %+v", st)
+	} else if st.Recomputed != uint64(w.again) {
+		w.t.Fatalf("%d tokens were computed again, counted %d", w.again, st.Recomputed)
 	}
 	for id, tr := range w.traces {
 		w.compare(id, tr)
