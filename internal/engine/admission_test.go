@@ -13,7 +13,7 @@ import (
 	"ossian/internal/sim"
 )
 
-// ADM-3: with blocks for one request only, all finish.
+// ADM-3: with blocks for one request only, all finish, and what that costs is counted.
 func TestADM3TightPool(t *testing.T) {
 	for depth := 1; depth <= 3; depth++ {
 		bubble(t, func(t *testing.T) {
@@ -28,8 +28,13 @@ func TestADM3TightPool(t *testing.T) {
 					t.Errorf("depth %d, request %d: got %v, want %v", depth, i, got, want)
 				}
 			}
-			if g.Stats().Preemptions == 0 {
-				t.Error("nothing was preempted: this test shows nothing")
+			time.Sleep(time.Second)
+			st := g.Stats()
+			if st.Preemptions == 0 || st.Recomputed == 0 {
+				t.Errorf("%+v: nothing was preempted, this test shows nothing", st)
+			}
+			if len(st.Groups) != 1 || st.Groups[0].Held != 0 || st.Groups[0].Cached == 0 || st.Groups[0].Free+st.Groups[0].Cached != 16 {
+				t.Errorf("at rest the 16 blocks are %+v", st.Groups)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -13,79 +13,116 @@ import (
 	"ossian/internal/model/modeltest"
 	"ossian/internal/runner"
 	"ossian/internal/sched"
+	"ossian/internal/soak"
 	"ossian/internal/tensor"
 )
 
-// tinyRunner returns a model of two or three layers on the CPU, with pools of that
-// many blocks of 8 tokens.
-func tinyRunner(t *testing.T, family string, blocks, depth int) runner.Runner {
+// A family is a tiny random model of two or three layers and what requests get from
+// it alone: one at a time, on one thread, without the prefix cache.
+type family struct {
+	spec     *model.Spec
+	params   map[string]tensor.Tensor
+	requests []Request
+	want     [][]int32
+}
+
+func newFamily(t *testing.T, name string, rng *rand.Rand) *family {
 	t.Helper()
-	s, params := modeltest.Tiny(family, modeltest.Options{Matrix: tensor.BF16})
+	f := &family{requests: tinyRequests(rng, 40)}
+	f.spec, f.params = modeltest.Tiny(name, modeltest.Options{Matrix: tensor.BF16})
+	g := start(t, f.runner(t, 1, 20, 1), Config{Sched: sched.Config{NoPrefixCache: true}})
+	for _, q := range f.requests {
+		f.want = append(f.want, finished(t, g.submit(q), sched.FinishLength))
+	}
+	return f
+}
+
+// runner returns a runner with pools of that many blocks of 8 tokens.
+func (f *family) runner(t *testing.T, threads, blocks, depth int) runner.Runner {
+	t.Helper()
 	lim := model.Limits{MaxSeqs: 4, MaxTokens: 48, MaxLen: 160, BlockSize: 8, Depth: depth}
-	windows, _ := s.Groups()
+	windows, _ := f.spec.Groups()
 	for range windows {
 		lim.Blocks = append(lim.Blocks, blocks)
 	}
-	d, err := cpu.New(s, lim, cpu.Config{})
+	d, err := cpu.New(f.spec, lim, cpu.Config{Threads: threads})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := model.NewDecoder(s, params, d, lim, nil)
+	r, err := model.NewDecoder(f.spec, f.params, d, lim, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// DET-1 and DET-2: on a real device, with prefixes shared, preemption forced by a
-// small pool and random cancels, every request gets what it gets alone.
-func TestDET1CPU(t *testing.T) {
-	count, families := 60, []string{"gpt-oss", "qwen3", "llama"}
-	if testing.Short() {
-		count, families = 16, families[:2]
+// TestDET1DET2CPU plays random schedules on a real device with 1, 2, 4 and 8 threads:
+// whatever the mix, order and time of arrival, chunk size, cancels, prefixes shared
+// and blocks taken away, every request gets what it gets alone.
+func TestDET1DET2CPU(t *testing.T) {
+	names, threads := []string{"gpt-oss", "qwen3", "llama"}, []int{1, 2, 4, 8}
+	schedules := soak.Cases(t, 24, 10_000)
+	var sum Stats
+	for i, name := range names {
+		rng := rand.New(rand.NewPCG(uint64(i), 11))
+		f := newFamily(t, name, rng)
+		for n := i; n < schedules; n += len(names) {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				st := f.play(t, threads[n/len(names)%len(threads)], rng)
+				sum.Accepted += st.Accepted
+				sum.Steps += st.Steps
+				sum.Preemptions += st.Preemptions
+				sum.CacheHits += st.CacheHits
+			})
+		}
 	}
-	for i, family := range families {
-		t.Run(family, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(uint64(i), 11))
-			queries := tinyQueries(rng, count)
-			var want [][]int32
-			one := start(t, tinyRunner(t, family, 20, 1), Config{Sched: sched.Config{NoPrefixCache: true}})
-			for _, q := range queries {
-				want = append(want, finished(t, one.submit(q), sched.FinishLength))
-			}
-			for depth := 1; depth <= 2; depth++ {
-				g := start(t, tinyRunner(t, family, 24, depth), Config{Sched: sched.Config{ChunkLimit: rng.IntN(2) * 20}})
-				var wg sync.WaitGroup
-				for n, q := range queries {
-					s, stop := g.submit(q), rng.IntN(160) // after that many tokens
-					wg.Go(func() {
-						var got []int32
-						var err error
-						for err == nil {
-							var out []Token
-							out, err = s.Recv(context.Background())
-							for _, o := range out {
-								got = append(got, o.ID)
-							}
-							if len(got) >= stop {
-								s.Stop()
-							}
-						}
-						if err != io.EOF || len(got) > len(want[n]) || len(got) < min(stop, len(want[n])) || !slices.Equal(got, want[n][:len(got)]) {
-							t.Errorf("depth %d, request %d: got %v, %v, alone %v", depth, n, got, err, want[n])
-						}
-					})
-				}
-				wg.Wait()
-				if st := g.Stats(); st.Preemptions == 0 || st.CacheHits == 0 {
-					t.Errorf("depth %d: %d preemptions, %d tokens cached: this run shows nothing", depth, st.Preemptions, st.CacheHits)
-				}
-			}
-		})
+	t.Logf("DET-1: %d random schedules of %d requests on %v with %v threads, %d steps, %d preemptions, %d cached tokens, 0 mismatches",
+		schedules, sum.Accepted, names, threads, sum.Steps, sum.Preemptions, sum.CacheHits)
+	if n := uint64(schedules); sum.Preemptions < n/4 || sum.CacheHits < n {
+		t.Error("too little happened: these schedules show nothing")
 	}
 }
 
-func tinyQueries(rng *rand.Rand, n int) []Request {
+// play submits some requests, each when the one before has so many tokens.
+func (f *family) play(t *testing.T, threads int, rng *rand.Rand) Stats {
+	cfg := Config{Sched: sched.Config{ChunkLimit: []int{0, 1, 5, 20}[rng.IntN(4)], NoPrefixCache: rng.IntN(5) == 0}}
+	g := start(t, f.runner(t, threads, 20+rng.IntN(4), 1+rng.IntN(2)), cfg)
+	var wg sync.WaitGroup
+	for range 5 + rng.IntN(6) {
+		n, stop, ahead := rng.IntN(len(f.requests)), rng.IntN(160), rng.IntN(6)
+		s, begun := g.submit(f.requests[n]), make(chan struct{})
+		wg.Go(func() {
+			var got []int32
+			var err error
+			for open := true; err == nil; {
+				if open && len(got) >= ahead {
+					close(begun)
+					open = false
+				}
+				if len(got) >= stop {
+					s.Stop()
+				}
+				var out []Token
+				out, err = s.Recv(t.Context())
+				for _, o := range out {
+					got = append(got, o.ID)
+				}
+				if err != nil && open {
+					close(begun)
+				}
+			}
+			want := f.want[n]
+			if err != io.EOF || len(got) > len(want) || len(got) < min(stop, len(want)) || !slices.Equal(got, want[:len(got)]) {
+				t.Errorf("%d threads, request %d: got %v, %v, alone %v", threads, n, got, err, want)
+			}
+		})
+		<-begun
+	}
+	wg.Wait()
+	return g.Stats()
+}
+
+func tinyRequests(rng *rand.Rand, n int) []Request {
 	common := make([]int32, 50)
 	for i := range common {
 		common[i] = rng.Int32N(100)

@@ -57,6 +57,14 @@ type Request struct {
 	StartBy    time.Time        // the same, but only while it waits; zero = none
 }
 
+// due returns when a request that waits runs out of time; zero = never.
+func (q *Request) due() time.Time {
+	if q.StartBy.IsZero() || !q.Deadline.IsZero() && q.Deadline.Before(q.StartBy) {
+		return q.Deadline
+	}
+	return q.StartBy
+}
+
 // A Config is what an operator may choose. The zero value is a sensible server.
 type Config struct {
 	// Sched says how steps are made. MaxQueue counts requests beyond those that can

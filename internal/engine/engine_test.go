@@ -3,14 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +36,12 @@ type rig struct {
 
 func start(t *testing.T, r runner.Runner, cfg Config) *rig {
 	t.Helper()
-	e, err := New(r, cfg, slog.New(slog.DiscardHandler))
+	return startLog(t, r, cfg, slog.New(slog.DiscardHandler))
+}
+
+func startLog(t *testing.T, r runner.Runner, cfg Config, log *slog.Logger) *rig {
+	t.Helper()
+	e, err := New(r, cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,95 +196,6 @@ func TestRecvContext(t *testing.T) {
 	})
 }
 
-// LIF-1 and LIF-4: every accepted request ends once, gets its own tokens once and
-// in order, and gives its blocks back, whatever the others do.
-func TestLIF1AndLIF4Conservation(t *testing.T) {
-	for seed := range schedules() {
-		bubble(t, func(t *testing.T) { conserve(t, seed) })
-	}
-}
-
-// schedules is how many random ones a test makes: OSSIAN_SCHEDULES, else 60, with
-// -short 12.
-func schedules() uint64 {
-	if n, err := strconv.ParseUint(os.Getenv("OSSIAN_SCHEDULES"), 10, 32); err == nil {
-		return n
-	}
-	if testing.Short() {
-		return 12
-	}
-	return 60
-}
-
-func conserve(t *testing.T, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	info := runner.Info{Depth: 1 + int(seed%3), BlockSize: 4, MaxSeqs: 6, MaxTokens: 32, MaxLen: 96,
-		Groups: []runner.Group{{Blocks: 30 + rng.IntN(30)}, {Blocks: 30, Window: 9}}}
-	cost := func(b *runner.Batch) time.Duration { return time.Duration(1+len(b.Tokens)) * time.Millisecond }
-	g := start(t, script(t, sim.Config{Info: info, Cost: cost}), Config{Sched: sched.Config{MaxQueue: 20, ChunkLimit: rng.IntN(2) * 12}})
-	var wg sync.WaitGroup
-	var accepted, prompts int
-	var received atomic.Uint64
-	ends := make(chan sched.Finish, 200)
-	common := ids(int(seed), 60)
-	for range 100 {
-		prompt := slices.Concat(common[:rng.IntN(40)], ids(rng.Int(), 1+rng.IntN(20)))
-		q := Request{Tokens: prompt, MaxTokens: 1 + rng.IntN(30), Tenant: rng.Uint32N(3)}
-		want := alone(prompt, q.MaxTokens)
-		ctx, cancel := context.WithCancel(context.Background())
-		s, err := g.Submit(ctx, q)
-		if err != nil {
-			cancel()
-			if !errors.Is(err, ErrQueueFull) {
-				t.Fatal(err)
-			}
-			time.Sleep(200 * time.Millisecond)
-			continue
-		}
-		accepted++
-		prompts += len(prompt)
-		life := time.Duration(rng.IntN(1500)) * time.Millisecond
-		kind := rng.IntN(4)
-		wg.Go(func() {
-			defer cancel()
-			var timer *time.Timer
-			switch kind {
-			case 0:
-				timer = time.AfterFunc(life, s.Stop)
-			case 1:
-				timer = time.AfterFunc(life, cancel)
-			}
-			got, err := read(s)
-			f, usage, _ := s.End()
-			received.Add(uint64(len(got)))
-			if timer != nil {
-				timer.Stop()
-			}
-			full := f == sched.FinishLength && slices.Equal(got, want)
-			cut := f == sched.FinishAbort && kind < 2 && len(got) < len(want) && slices.Equal(got, want[:len(got)])
-			if err != io.EOF || !full && !cut || usage.Completion != len(got) || usage.Prompt != len(q.Tokens) {
-				t.Errorf("seed %d: %v, %v, %+v, output %v, alone %v", seed, f, err, usage, got, want)
-			}
-			ends <- f
-		})
-		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-	}
-	wg.Wait()
-	time.Sleep(time.Second) // steps in flight may hold blocks of what was stopped last
-	if len(ends) != accepted {
-		t.Errorf("seed %d: %d accepted, %d ended", seed, accepted, len(ends))
-	}
-	if st := g.Stats(); st.Running != 0 || st.Waiting != 0 || st.KV.Held != 0 || len(g.live) != 0 {
-		t.Errorf("seed %d: at rest %+v, %d live streams", seed, st, len(g.live))
-	}
-	if h := g.Health(); h.Restarts != 0 || h.State != Running {
-		t.Errorf("seed %d: %+v", seed, h)
-	}
-	if st := g.Stats(); st.Accepted != uint64(accepted) || st.Prompt != uint64(prompts) || st.Generated != received.Load() {
-		t.Errorf("seed %d: %+v, want %d requests, %d and %d tokens", seed, st, accepted, prompts, received.Load())
-	}
-}
-
 // LIF-2: in every state a request ends by the end of the running step, and its
 // blocks are free after it.
 func TestLIF2StopInEveryState(t *testing.T) {
@@ -300,40 +214,44 @@ func TestLIF2StopInEveryState(t *testing.T) {
 			{"in its prompt", 1500 * time.Millisecond, false},
 			{"in its output", 5500 * time.Millisecond, false},
 		} {
-			t.Run(c.state+" by "+how, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					info := runner.Info{MaxSeqs: 2, MaxTokens: 16, MaxLen: 200}
-					if c.busy {
-						info.MaxSeqs = 1
-					}
-					g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second)}), Config{})
-					other := g.submit(Request{Tokens: ids(1, 4), MaxTokens: 12})
-					ctx, cancel := context.WithCancel(context.Background())
-					defer cancel()
-					s, err := g.Submit(ctx, Request{Tokens: ids(2, 60), MaxTokens: 100})
-					if err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(c.after)
-					began := time.Now()
-					stop(s, cancel)
-					finished(t, s, sched.FinishAbort)
-					if _, _, times := s.End(); c.after > 0 && times.Scheduled.IsZero() != c.busy {
-						t.Errorf("times %+v, want the first step in them if there was one", times)
-					}
-					if took := time.Since(began); took > time.Second {
-						t.Errorf("ended after %v, want one step", took)
-					}
-					time.Sleep(2500 * time.Millisecond) // the next step has ended, and told so
-					if st := g.Stats(); st.Running != 1 || st.Waiting != 0 || st.KV.Held > 1 {
-						t.Errorf("afterwards: %+v, want one short sequence", st)
-					}
-					if got, want := finished(t, other, sched.FinishLength), alone(ids(1, 4), 12); !slices.Equal(got, want) {
-						t.Errorf("the other got %v, want %v", got, want)
-					}
+			for depth := 1; depth <= 2; depth++ { // with 2 a step is launched when it is stopped
+				t.Run(fmt.Sprintf("%s by %s at depth %d", c.state, how, depth), func(t *testing.T) {
+					bubble(t, func(t *testing.T) { stopIn(t, c.after, c.busy, depth, stop) })
 				})
-			})
+			}
 		}
+	}
+}
+
+func stopIn(t *testing.T, after time.Duration, busy bool, depth int, stop func(s *Stream, cancel func())) {
+	info := runner.Info{MaxSeqs: 2, MaxTokens: 16, MaxLen: 200, Depth: depth}
+	if busy {
+		info.MaxSeqs = 1
+	}
+	g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second)}), Config{})
+	other := g.submit(Request{Tokens: ids(1, 4), MaxTokens: 12})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s, err := g.Submit(ctx, Request{Tokens: ids(2, 60), MaxTokens: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	began := time.Now()
+	stop(s, cancel)
+	finished(t, s, sched.FinishAbort)
+	if _, _, times := s.End(); after > 0 && times.Scheduled.IsZero() != busy {
+		t.Errorf("times %+v, want the first step in them if there was one", times)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("ended after %v, want one step", took)
+	}
+	time.Sleep(time.Duration(depth)*time.Second + 1500*time.Millisecond) // what was launched has ended, and told so
+	if st := g.Stats(); st.Running != 1 || st.Waiting != 0 || st.KV.Held > 1 {
+		t.Errorf("afterwards: %+v, want one short sequence", st)
+	}
+	if got, want := finished(t, other, sched.FinishLength), alone(ids(1, 4), 12); !slices.Equal(got, want) {
+		t.Errorf("the other got %v, want %v", got, want)
 	}
 }
 

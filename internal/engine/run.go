@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 
 // errStalled is the fault of a loop that makes no progress.
 var errStalled = errors.New("engine: no step finished in time")
+
+// watchEvery is how often the supervisor looks after what the loop does not.
+const watchEvery = 250 * time.Millisecond
 
 // Run drives the engine until it is drained or ctx ends, which cuts everything
 // off; then it closes the runner. It is called once. An error says that the engine
@@ -63,7 +67,7 @@ func (e *Engine) watch(l *life) error {
 		}
 		done <- err
 	}()
-	tick := time.NewTicker(250 * time.Millisecond)
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -160,7 +164,7 @@ func (e *Engine) reopen(ctx context.Context, l *life, fault error) (runner.Runne
 	if err := e.closeRunner(l); err != nil {
 		e.log.Warn("failed runner does not close", "error", err)
 	}
-	r, err := e.cfg.Open(ctx)
+	r, err := e.renew(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: opening runner %s again: %w", e.info.Name, err)
 	}
@@ -168,6 +172,50 @@ func (e *Engine) reopen(ctx context.Context, l *life, fault error) (runner.Runne
 		return nil, errors.Join(fmt.Errorf("engine: runner opened again is %+v, was %+v", got, e.info), r.Close())
 	}
 	return r, nil
+}
+
+// renew calls Config.Open, whose panic is an error. Meanwhile, which may be long, the
+// requests that wait for the new loop still end in time.
+func (e *Engine) renew(ctx context.Context) (r runner.Runner, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				err = &panicError{p, debug.Stack()}
+			}
+		}()
+		r, err = e.cfg.Open(ctx)
+	}()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return r, err
+		case <-tick.C:
+			e.lapse()
+		}
+	}
+}
+
+// lapse ends those of the inbox that were stopped or whose time is over.
+func (e *Engine) lapse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.cfg.Clock()
+	e.adds = slices.DeleteFunc(e.adds, func(s *Stream) bool {
+		finish := sched.FinishAbort
+		if !s.stopped.Load() {
+			if due := s.req.due(); due.IsZero() || now.Before(due) {
+				return false
+			}
+			finish = sched.FinishDeadline
+		}
+		e.addTokens -= len(s.req.Tokens)
+		e.endLocked(s, finish, nil, now)
+		return true
+	})
 }
 
 // closeRunner closes the runner of a life unless that was done. It may be broken:

@@ -1,6 +1,10 @@
 package engine
 
-import "ossian/internal/sched"
+import (
+	"slices"
+
+	"ossian/internal/sched"
+)
 
 // Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
@@ -16,6 +20,7 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	e.publishing.Lock()
 	s := Stats{Stats: e.published}
+	s.Groups = slices.Clone(s.Groups)
 	e.publishing.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,7 +42,9 @@ func (l *life) publish(last bool) {
 		return
 	}
 	defer e.publishing.Unlock()
+	groups := append(e.published.Groups[:0], st.Groups...)
 	e.published = sum(st, &l.before)
+	e.published.Groups = groups
 }
 
 // sum adds the counters of an earlier scheduler to s.
@@ -48,6 +55,7 @@ func sum(s sched.Stats, before *sched.Stats) sched.Stats {
 	s.Sampled += before.Sampled
 	s.Dropped += before.Dropped
 	s.Preemptions += before.Preemptions
+	s.Recomputed += before.Recomputed
 	s.CacheQueries += before.CacheQueries
 	s.CacheHits += before.CacheHits
 	s.KV.Evicted += before.KV.Evicted

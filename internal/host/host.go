@@ -107,11 +107,14 @@ func (h *Host) Drain(ctx context.Context) error {
 // Snapshot returns e's state for its metrics.
 func Snapshot(e *engine.Engine) metrics.Snapshot {
 	s := e.Stats()
+	var groups []metrics.Group
+	for _, g := range s.Groups {
+		groups = append(groups, metrics.Group(g))
+	}
 	return metrics.Snapshot{
-		Running: s.Running, Waiting: s.Waiting, WaitingTokens: int64(s.WaitingTokens),
-		Groups:   []metrics.Group{{Free: s.KV.Blocks - s.KV.Held, Held: s.KV.Held}},
+		Running: s.Running, Waiting: s.Waiting, WaitingTokens: int64(s.WaitingTokens), Groups: groups,
 		Accepted: s.Accepted, Prompt: s.Prompt, Generation: s.Generated,
-		PrefixQueries: s.CacheQueries, PrefixHits: s.CacheHits,
+		PrefixQueries: s.CacheQueries, PrefixHits: s.CacheHits, Recomputed: s.Recomputed,
 		Preemptions: s.Preemptions, Steps: s.Steps, Stalls: uint64(s.Stalls), Starts: uint64(s.Starts),
 	}
 }
