@@ -63,6 +63,8 @@ type answer struct {
 	tokens, reasoned int     // ids that belong to the answer; of these, reasoning
 	likely           float64 // sum of the ids' log probabilities, where they are known
 	calls            int     // begun
+	said             bool    // the content has text
+	thought, unknown bool    // there was reasoning, a call of a tool that nobody offered
 	done, closed     bool    // closed: the parser is
 	finish           string  // wire.Finish…, once done
 	reason           wire.StopReason
@@ -140,6 +142,26 @@ func (a *answer) stopAs(finish string, reason wire.StopReason) {
 	a.done, a.finish, a.reason = true, finish, reason
 }
 
+// silence says why the answer has neither text nor calls, "" if it has (LIF-8).
+func (a *answer) silence() string {
+	length := a.finish == wire.FinishLength
+	switch {
+	case a.said || a.calls > 0:
+		return ""
+	case a.reason.Text != "":
+		return wire.EmptyStopString
+	case a.unknown && !length:
+		return wire.EmptyUnknownTool
+	case a.thought && length:
+		return wire.EmptyLengthInReasoning
+	case a.thought:
+		return wire.EmptyStopInReasoning
+	case length:
+		return wire.EmptyLength
+	}
+	return wire.EmptyStop
+}
+
 func (a *answer) count(events []chat.Event) {
 	for i := range events {
 		if events[i].Part.Reasons() {
@@ -153,6 +175,10 @@ func (a *answer) read() {
 	for i := range a.events {
 		e := &a.events[i]
 		a.count(a.events[i : i+1])
+		if e.Kind == chat.Start {
+			a.thought = a.thought || e.Part == chat.Reasoning
+			a.unknown = a.unknown || e.Part == chat.Hidden && e.Name != ""
+		}
 		switch {
 		case e.Kind == chat.Salvage:
 			a.salvaged(e.Rule.String())
@@ -277,6 +303,7 @@ func (a *answer) release(n int) {
 			a.entries = append(a.entries, a.entry(p))
 		}
 		if p.text != "" {
+			a.said = true
 			a.deltas = append(a.deltas, delta{field: content, text: p.text, logprobs: a.entries})
 			a.entries = nil
 		}

@@ -239,7 +239,7 @@ func (e *chatEncoder) given(l []wire.TokenLogprob) []wire.TokenLogprob {
 }
 
 func (e *chatEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byte {
-	e.d = wire.Delta{Index: i, Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs}
+	e.d = wire.Delta{Index: i, Finish: a.finish, Stop: a.reason, Empty: a.silence(), TokenIDs: a.newIDs}
 	return e.stream.Append(dst, &e.d, usage)
 }
 
@@ -250,7 +250,7 @@ func (e *chatEncoder) reply(dst []byte, answers []*answer, choices []choice, usa
 	for i := range choices {
 		c, a := &choices[i], answers[i]
 		out := wire.ChatChoice{Content: c.content.String(), Reasoning: c.reasoning.String(), Calls: c.calls, Logprobs: e.given(c.logprobs),
-			Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs}
+			Finish: a.finish, Stop: a.reason, Empty: a.silence(), TokenIDs: a.newIDs}
 		for k := range out.Calls {
 			out.Calls[k].ID, out.Calls[k].Arguments = e.s.newID("call_"), c.arguments[k].String()
 		}

@@ -90,6 +90,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 		a := &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)}
 		if g.echo != nil {
 			a.deltas = append(a.deltas, delta{field: content, text: g.echo[i/j.n]})
+			a.said = g.echo[i/j.n] != ""
 		}
 		j.answers = append(j.answers, a)
 	}

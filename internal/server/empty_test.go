@@ -1,0 +1,113 @@
+package server
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+
+	"ossian/internal/chat"
+	"ossian/internal/engine"
+	"ossian/internal/soak"
+	"ossian/internal/wire"
+)
+
+// TestLIF8EmptyReason: a reply without text and calls says why, streamed or not.
+func TestLIF8EmptyReason(t *testing.T) {
+	const unknown = thinks + ` to=functions.zzz<|channel|>commentary json<|message|>{}<|call|>`
+	said := regexp.MustCompile(`"empty_reason":"(\w+)"`)
+	for _, c := range []struct{ name, more, reply, finish, want string }{
+		{"answer", ``, hello, "stop", ""},
+		{"call", `,` + tools, calls, "tool_calls", ""},
+		{"call without a preamble", `,` + tools, ` to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>`, "tool_calls", ""},
+		{"tokens spent on reasoning", `,"max_tokens":5`, hello, "length", wire.EmptyLengthInReasoning},
+		{"the same, not shown", `,"max_tokens":5,"include_reasoning":false`, hello, "length", wire.EmptyLengthInReasoning},
+		{"tokens spent behind the reasoning", `,"max_tokens":10`, hello, "length", wire.EmptyLengthInReasoning},
+		{"tokens spent on a header", `,"max_tokens":1`, hello, "length", wire.EmptyLength},
+		{"stopped in reasoning", ``, `<|channel|>analysis<|message|>hm<|return|>`, "stop", wire.EmptyStopInReasoning},
+		{"stop id in reasoning", `,"stop_token_ids":[` + tokenText(" think") + `]`, hello, "stop", wire.EmptyStopInReasoning},
+		{"stop string at the beginning", `,"stop":"Hello"`, hello, "stop", wire.EmptyStopString},
+		{"the same, kept", `,"stop":"Hello","include_stop_str_in_output":true`, hello, "stop", ""},
+		{"stop string in reasoning", `,"stop":"think"`, hello, "stop", ""},
+		{"unknown tool", ``, unknown, "stop", wire.EmptyUnknownTool},
+		{"tool_choice none", `,"tool_choice":"none",` + tools, ` to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>`, "stop", wire.EmptyUnknownTool},
+		{"nothing", ``, `<|return|>`, "stop", wire.EmptyStop},
+		{"empty answer", ``, `<|channel|>final<|message|><|return|>`, "stop", wire.EmptyStop},
+		{"reasoning and an empty answer", ``, thinks + `<|channel|>final<|message|><|return|>`, "stop", wire.EmptyStopInReasoning},
+	} {
+		g := start(t, setup{reply: c.reply})
+		r := g.post("/v1/chat/completions", `{`+hi+c.more+`}`)
+		var got struct {
+			Choices []struct {
+				Message struct {
+					Content *string
+					Calls   []any `json:"tool_calls"`
+				}
+				Finish string  `json:"finish_reason"`
+				Empty  *string `json:"empty_reason"`
+			}
+		}
+		if err := json.Unmarshal([]byte(r.body), &got); err != nil || len(got.Choices) != 1 {
+			t.Fatalf("%s: %v: %s", c.name, err, r.body)
+		}
+		choice := got.Choices[0]
+		if empty := choice.Message.Content == nil && choice.Message.Calls == nil; empty != (choice.Empty != nil) || empty != (c.want != "") ||
+			empty && *choice.Empty != c.want || choice.Finish != c.finish {
+			t.Errorf("%s: want %q and finish_reason %s: %s", c.name, c.want, c.finish, r.body)
+		}
+		streamed := ""
+		stream := g.post("/v1/chat/completions", `{`+hi+c.more+`,"stream":true}`).body
+		for _, m := range said.FindAllStringSubmatch(stream, -1) {
+			streamed += m[1]
+		}
+		if streamed != c.want {
+			t.Errorf("%s: streamed %q, want %q: %s", c.name, streamed, c.want, stream)
+		}
+		g.idle()
+	}
+}
+
+// tokenText is the id of a token as JSON has it.
+func tokenText(text string) string {
+	b, err := json.Marshal(tokenOf(text))
+	if err != nil {
+		panic(err) // numbers have a JSON form
+	}
+	return string(b)
+}
+
+// TestLIF8Random: of random answers, those without text and calls have a reason and
+// no others.
+func TestLIF8Random(t *testing.T) {
+	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := soak.Cases(t, 5_000, 1_000_000)
+	reasons := map[string]int{}
+	for i := range cases {
+		p := randomPlay(rand.New(rand.NewPCG(uint64(i), 8)), f)
+		a := p.answer(f)
+		var c choice
+		for _, id := range p.ids {
+			a.push(&engine.Token{ID: id})
+		}
+		a.close(p.finish)
+		for k := range a.deltas {
+			c.add(&a.deltas[k])
+		}
+		reason := a.silence()
+		if empty := c.content.Len() == 0 && len(c.calls) == 0; empty != (reason != "") {
+			t.Fatalf("case %d, %+v\n%q\nreason %q, content %q, %d calls", i, p, harmony().Decode(p.ids), reason, c.content.String(), len(c.calls))
+		}
+		if reason != "" {
+			reasons[reason]++
+		}
+	}
+	for _, want := range []string{wire.EmptyLength, wire.EmptyLengthInReasoning, wire.EmptyStop, wire.EmptyStopInReasoning, wire.EmptyStopString, wire.EmptyUnknownTool} {
+		if reasons[want] == 0 {
+			t.Errorf("no case is %s", want)
+		}
+	}
+	t.Logf("LIF-8: %d answers, empty ones by reason: %v", cases, reasons)
+}
