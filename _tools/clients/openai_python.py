@@ -283,7 +283,33 @@ def completions():
     assert both[0].text == "Hello" + choice.text and both[3].text.startswith("12+"), both
 
 
-CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions]
+def prompt_logprobs():
+    """As evaluations ask: what the model makes of a given text."""
+    asked = {**PROMPT, "prompt": "Hello! How are you today?", "echo": True}
+    r = text.create(**{**asked, "max_tokens": 0}, logprobs=1, extra_body={"prompt_logprobs": 1})
+    (choice,) = r.choices
+    lp, table = choice.logprobs, choice.model_extra["prompt_logprobs"]
+    n = r.usage.prompt_tokens
+    assert choice.text == asked["prompt"] == "".join(lp.tokens) and choice.finish_reason == "length" and r.usage.completion_tokens == 0, r
+    assert len(lp.tokens) == len(lp.token_logprobs) == len(lp.top_logprobs) == len(lp.text_offset) == len(table) == n > 3, r
+    assert lp.token_logprobs[0] is lp.top_logprobs[0] is table[0] is None, r
+    assert [choice.text[at:].startswith(t) for at, t in zip(lp.text_offset, lp.tokens)] == [True] * n, lp
+    for token, logprob, top, row in list(zip(lp.tokens, lp.token_logprobs, lp.top_logprobs, table))[1:]:
+        own = next(iter(row.values()))
+        assert own["decoded_token"] == token and own["logprob"] == logprob == top[token] <= max(top.values()) <= 0, (token, top, row)
+        assert (own["rank"] == 1) == (logprob == max(top.values())) and len(top) == len(row) <= 2, (token, top, row)
+    # lm-evaluation-harness leaves out the one token that it has to ask for.
+    more = text.create(**{**asked, "max_tokens": 1}, logprobs=1).choices[0].logprobs
+    assert more.token_logprobs[:-1] == lp.token_logprobs and more.tokens[:-1] == lp.tokens, more
+    chunks = [c.choices[0] for c in text.create(**{**asked, "max_tokens": 1}, logprobs=1, stream=True)]
+    assert [p for c in chunks if c.logprobs for p in c.logprobs.token_logprobs] == more.token_logprobs, chunks
+    assert chunks[0].logprobs.tokens[:n] == lp.tokens, chunks
+    m = chat.create(**HELLO, extra_body={"prompt_logprobs": 0})
+    assert len(m.model_extra["prompt_logprobs"]) == m.usage.prompt_tokens and m.usage.prompt_tokens_details.cached_tokens == 0, m
+    fails(openai.BadRequestError, lambda: chat.create(**HELLO, stream=True, extra_body={"prompt_logprobs": 0}), 400, "prompt_logprobs", "invalid_value")
+
+
+CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions, prompt_logprobs]
 
 
 def main():

@@ -45,6 +45,10 @@ type plan struct {
 	oneCall       bool // parallel_tool_calls false
 	logprobs      bool
 	top           int  // alternatives per token
+	every         bool // tokens that are not shown have log probabilities, too
+	echoed        bool // and those of the echoed prompt
+	table         bool // prompt_logprobs
+	tableTop      int  // alternatives in it
 	asIDs         bool // tokens are shown as token_id:N
 	keepIDs       bool // return_token_ids
 	salvaged      func(rule string)
@@ -56,6 +60,8 @@ type answer struct {
 	*plan
 	parser chat.Parser
 	stop   stopper
+	begun  bool                   // has what precedes its first token
+	prompt [][]wire.PromptLogprob // from then on, if they were asked for
 
 	deltas []delta // new since the caller took them
 	newIDs []int32 // the same, with return_token_ids
@@ -82,7 +88,8 @@ type answer struct {
 // character the last has the text.
 type piece struct {
 	text, bytes string
-	token       int // its index in the answer
+	token       int  // its index in the answer
+	hidden      bool // has no text because it is not to be shown
 }
 
 // push adds the next id. Once the answer is done ids are not its own any more.
@@ -102,6 +109,7 @@ func (a *answer) push(t *engine.Token) {
 		a.logprobOf = append(a.logprobOf, t.Logprobs)
 	}
 	if a.tokens > a.minTokens && slices.Contains(a.stopIDs, t.ID) && !slices.Contains(a.stops, t.ID) {
+		a.hide(a.tokens - 1)
 		a.end(wire.FinishStop, wire.StopReason{Token: t.ID, ByID: true})
 		return
 	}
@@ -138,6 +146,10 @@ func (a *answer) end(finish string, reason wire.StopReason) {
 func (a *answer) stopAs(finish string, reason wire.StopReason) {
 	if finish == wire.FinishStop && a.calls > 0 {
 		finish = wire.FinishToolCalls
+	}
+	if len(a.entries) > 0 && a.every { // of hidden tokens behind the text
+		a.deltas = append(a.deltas, delta{field: content, logprobs: a.entries})
+		a.entries = nil
 	}
 	a.done, a.finish, a.reason = true, finish, reason
 }
@@ -185,6 +197,8 @@ func (a *answer) read() {
 		case e.Kind == chat.TurnEnd && !a.endless:
 			a.release(len(a.held))
 			a.stopAs(wire.FinishStop, a.stopReason())
+		case e.Kind == chat.Skip:
+			a.hide(e.Token)
 		case e.Part.Visible():
 			a.visible(e)
 		case e.Part == chat.Reasoning && e.Text != "" && a.showReasoning:
@@ -217,6 +231,13 @@ func (a *answer) stopReason() wire.StopReason {
 	return wire.StopReason{}
 }
 
+// hide takes a token that is not shown.
+func (a *answer) hide(token int) {
+	if a.every {
+		a.held = append(a.held, piece{token: token, hidden: true})
+	}
+}
+
 // visible takes text of the content.
 func (a *answer) visible(e *chat.Event) {
 	if e.Kind == chat.Start {
@@ -226,7 +247,7 @@ func (a *answer) visible(e *chat.Event) {
 	if e.Text == "" && e.Bytes == "" {
 		return
 	}
-	p := piece{e.Text, e.Bytes, e.Token}
+	p := piece{text: e.Text, bytes: e.Bytes, token: e.Token}
 	if p.bytes != "" {
 		p.bytes, a.leadBytes = a.leadBytes+p.bytes, ""
 	}
@@ -299,7 +320,7 @@ func cut(all []piece, keep int) []piece {
 // release makes deltas of the first n held pieces.
 func (a *answer) release(n int) {
 	for _, p := range a.held[:n] {
-		if a.logprobs && p.bytes != "" {
+		if a.logprobs && (p.bytes != "" || p.hidden) {
 			a.entries = append(a.entries, a.entry(p))
 		}
 		if p.text != "" {
@@ -316,22 +337,29 @@ func (a *answer) entry(p piece) wire.TokenLogprob {
 	all := a.logprobOf[p.token]
 	a.logprobOf[p.token] = nil
 	t := wire.TokenLogprob{Token: p.bytes, Bytes: p.bytes}
-	if len(all) == 0 {
-		return t
+	if len(all) > 0 {
+		if p.hidden {
+			t.Token = a.tok.Text(all[0].ID)
+		}
+		a.show(&t, all)
 	}
+	return t
+}
+
+// show fills in the log probabilities of a token: its own, then those of the likeliest.
+func (p *plan) show(t *wire.TokenLogprob, all []sample.Logprob) {
 	t.Logprob = all[0].Logprob
-	if a.asIDs {
+	if p.asIDs {
 		t.Token = tokenID(all[0].ID)
 	}
-	for _, l := range all[1:][:min(a.top, len(all)-1)] {
-		text := a.tok.Text(l.ID)
+	for _, l := range all[1:][:min(p.top, len(all)-1)] {
+		text := p.tok.Text(l.ID)
 		top := wire.TokenLogprob{Token: text, Bytes: text, Logprob: l.Logprob}
-		if a.asIDs {
+		if p.asIDs {
 			top.Token = tokenID(l.ID)
 		}
 		t.Top = append(t.Top, top)
 	}
-	return t
 }
 
 // A raw parser reads text without a format. All of it is content.
@@ -341,7 +369,6 @@ type raw struct {
 	hide   bool    // control tokens, skip_special_tokens
 	stops  []int32 // always hidden
 	pushed int
-	owed   int    // hidden ids that no event accounts for
 	bytes  string // of tokens whose last character is not complete
 	text   string // the same, what is complete of it
 }
@@ -350,11 +377,9 @@ type raw struct {
 func (r *raw) Push(dst []chat.Event, id int32) []chat.Event {
 	r.pushed++
 	if r.hide && r.tok.IsControl(id) || slices.Contains(r.stops, id) {
-		r.owed++
-		return dst
+		return append(dst, chat.Event{Kind: chat.Skip, Part: chat.Content, Token: r.pushed - 1, Count: 1})
 	}
-	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1 + r.owed}
-	r.owed = 0
+	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1}
 	r.bytes, r.text = r.bytes+e.Bytes, r.text+r.detok.Push(id)
 	if !unfinished(r.bytes) {
 		e.Text = r.text
@@ -375,7 +400,7 @@ func unfinished(s string) bool {
 
 // Close implements chat.Parser.
 func (r *raw) Close(dst []chat.Event) []chat.Event {
-	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.text + r.detok.Flush(), Token: max(r.pushed-1, 0), Count: r.owed})
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.text + r.detok.Flush(), Token: max(r.pushed-1, 0)})
 }
 
 // A choice collects the deltas of an answer that is not streamed.

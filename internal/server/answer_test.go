@@ -74,7 +74,7 @@ func FuzzStopper(f *testing.F) {
 }
 
 func TestCut(t *testing.T) {
-	all := []piece{{"ab", "ab", 0}, {"", "\xf0\x9f", 1}, {"🌍c", "\x8c\x8dc", 2}, {"d", "d", 3}}
+	all := []piece{{text: "ab", bytes: "ab"}, {bytes: "\xf0\x9f"}, {text: "🌍c", bytes: "\x8c\x8dc"}, {text: "d", bytes: "d"}}
 	for keep, want := range map[int]string{0: "", 1: "a", 2: "ab", 6: "ab🌍", 7: "ab🌍c", 8: "ab🌍cd"} {
 		text, raw := "", ""
 		for _, p := range cut(slices.Clone(all), keep) {
@@ -152,7 +152,7 @@ func (p *play) answer(f chat.Format) *answer {
 	}
 	a := &answer{plan: pl, parser: f.Parser(c), stop: newStopper(p.stops)}
 	if p.raw {
-		a.parser = &raw{tok: tok, detok: tok.Detok(), hide: true, stops: f.Stops()}
+		a.every, a.parser = true, &raw{tok: tok, detok: tok.Detok(), hide: true, stops: f.Stops()}
 	}
 	return a
 }
@@ -194,7 +194,7 @@ type recorder struct {
 func (r *recorder) begin(dst []byte, _ int, _ *wire.Usage) []byte { return dst }
 
 func (r *recorder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usage) []byte {
-	if d.text == "" || !utf8.ValidString(d.text) {
+	if d.text == "" && len(d.logprobs) == 0 || !utf8.ValidString(d.text) {
 		r.fail(fmt.Sprintf("delta with text %q", d.text))
 	}
 	switch d.field {
@@ -296,6 +296,9 @@ func TestLIF4(t *testing.T) {
 		}
 		if utf8.ValidString(spelled) && spelled != got.Content && !strings.ContainsRune(got.Content, utf8.RuneError) {
 			t.Fatalf("case %d: log probabilities spell %q, content is %q\n%q", i, spelled, got.Content, harmony().Decode(p.ids))
+		}
+		if p.raw && p.stops == nil && len(got.Logprobs) != got.Tokens {
+			t.Fatalf("case %d: %d log probabilities of %d tokens\n%q", i, len(got.Logprobs), got.Tokens, harmony().Decode(p.ids))
 		}
 		if got.Tokens > len(p.ids) || got.Tokens != len(got.IDs) || got.Reasoned > got.Tokens {
 			t.Fatalf("case %d: %d tokens, %d reasoning, %d ids of %d", i, got.Tokens, got.Reasoned, len(got.IDs), len(p.ids))

@@ -246,7 +246,7 @@ func (e *chatEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byt
 func (e *chatEncoder) usage(dst []byte, u *wire.Usage) []byte { return e.stream.AppendUsage(dst, u) }
 
 func (e *chatEncoder) reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte {
-	r := wire.ChatReply{Head: e.head, Usage: usage, Field: e.field, PromptIDs: e.promptIDs}
+	r := wire.ChatReply{Head: e.head, Usage: usage, Field: e.field, PromptIDs: e.promptIDs, PromptLogprobs: answers[0].prompt}
 	for i := range choices {
 		c, a := &choices[i], answers[i]
 		out := wire.ChatChoice{Content: c.content.String(), Reasoning: c.reasoning.String(), Calls: c.calls, Logprobs: e.given(c.logprobs),

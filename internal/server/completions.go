@@ -36,9 +36,6 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	if err := later(&q.Sampling); err != nil {
 		return nil, err
 	}
-	if q.Echo && q.Logprobs != nil {
-		return nil, wire.Unsupported("echo", "log probabilities of an echoed prompt are not supported")
-	}
 	most := q.MaxOutput()
 	g := &generation{Sampling: &q.Sampling, most: &most, logprobs: q.Logprobs}
 	if q.BestOf != nil {
@@ -58,6 +55,7 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 		}
 	}
 	p := s.plan(m, g.Sampling, g.logprobs)
+	p.every, p.echoed = p.logprobs, p.logprobs && q.Echo
 	g.parser = func() chat.Parser {
 		return &raw{tok: m.Tokenizer, detok: m.Tokenizer.Detok(), hide: q.SkipSpecial == nil || *q.SkipSpecial, stops: p.stops}
 	}
@@ -111,13 +109,14 @@ func (e *textEncoder) reply(dst []byte, answers []*answer, choices []choice, usa
 	for i := range choices {
 		c, a := &choices[i], answers[i]
 		r.Choices = append(r.Choices, wire.CompletionChoice{Text: c.content.String(), Logprobs: e.lists(i, c.logprobs), Finish: a.finish, Stop: a.reason,
-			TokenIDs: a.newIDs, PromptIDs: e.prompt(i)})
+			TokenIDs: a.newIDs, PromptIDs: e.prompt(i), PromptLogprobs: a.prompt})
 	}
 	return r.Append(dst)
 }
 
-// lists turns entries into the parallel lists of this API. The chosen token is
-// always among its alternatives.
+// lists turns entries into the parallel lists of this API, one entry for each token of
+// the text and for those that are not shown: evaluations count on that. The chosen
+// token is always among its alternatives; what has no log probability has none.
 func (e *textEncoder) lists(i int, entries []wire.TokenLogprob) *wire.CompletionLogprobs {
 	if !e.logprobs {
 		return nil
@@ -127,7 +126,11 @@ func (e *textEncoder) lists(i int, entries []wire.TokenLogprob) *wire.Completion
 		t := &entries[k]
 		l.Tokens = append(l.Tokens, t.Token)
 		l.Logprob = append(l.Logprob, t.Logprob)
-		l.Top = append(l.Top, append(t.Top, wire.TokenLogprob{Token: t.Token, Logprob: t.Logprob}))
+		top := append(t.Top, wire.TokenLogprob{Token: t.Token, Logprob: t.Logprob})
+		if t.Logprob != t.Logprob {
+			top = nil
+		}
+		l.Top = append(l.Top, top)
 		l.Offset = append(l.Offset, e.offsets[i])
 		for _, b := range []byte(t.Bytes) {
 			if b&0xc0 != 0x80 { // the first byte of a character

@@ -91,7 +91,8 @@ func TestErrors(t *testing.T) {
 		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
 		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},
 		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2,"stream":true}`, 400, "invalid_value", "best_of"},
-		{"echo with logprobs", "POST", textPath, `{"prompt":"x","echo":true,"logprobs":1}`, 400, "unsupported_parameter", "echo"},
+		{"prompt_logprobs streamed", "POST", textPath, `{"prompt":"x","prompt_logprobs":1,"stream":true}`, 400, "invalid_value", "prompt_logprobs"},
+		{"prompt_logprobs of all ids", "POST", chatPath, `{` + hi + `,"prompt_logprobs":-1}`, 400, "invalid_value", "prompt_logprobs"},
 		{"detokenize", "POST", "/detokenize", `{"tokens":[-1]}`, 400, "invalid_value", "tokens[0]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

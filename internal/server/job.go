@@ -28,9 +28,10 @@ type job struct {
 	w       *reply
 	streams []*engine.Stream
 	answers []*answer
-	prompts []int // tokens of each; choice i belongs to prompt i / n
+	prompts []prompt // choice i belongs to prompt i / n
 	n       int
-	asked   int // max_tokens, 0 = not given
+	asked   int  // max_tokens, 0 = not given
+	mute    bool // max_tokens is 0: there is nothing but the echo
 	out     output
 	stream  *stream // the same, if the request streams
 
@@ -81,24 +82,18 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	}
 	n := int(g.Choices())
 	req.Params.Logprobs, req.Params.TopLogprobs = p.logprobs || g.best > n, p.top
+	req.Params.PromptLogprobs, req.Params.TopPromptLogprobs = p.scored() >= 0, max(p.scored(), 0)
 	j := &job{s: s, m: m, c: c, w: w, n: max(n, g.best), silence: probeInterval, lastSent: time.Now()}
 	if g.most != nil {
-		req.MaxTokens = int(min(*g.most, math.MaxInt32))
-		j.asked = req.MaxTokens
+		j.asked = int(min(*g.most, math.MaxInt32))
+		j.mute = j.asked == 0
+		req.MaxTokens = max(j.asked, 1) // the engine cannot do without output
 	}
-	for i := range len(g.prompts) * j.n {
-		a := &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)}
-		if g.echo != nil {
-			a.deltas = append(a.deltas, delta{field: content, text: g.echo[i/j.n]})
-			a.said = g.echo[i/j.n] != ""
-		}
-		j.answers = append(j.answers, a)
+	if err := j.addPrompts(p, g, s.lim[limits.PromptLogprobs]); err != nil {
+		return nil, err
 	}
-	for _, ids := range g.prompts {
-		if len(ids) == 0 {
-			return nil, wire.Invalid("", "the prompt has no tokens")
-		}
-		j.prompts = append(j.prompts, len(ids))
+	for range len(j.prompts) * j.n {
+		j.answers = append(j.answers, &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)})
 	}
 	if g.Stream {
 		j.stream = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
@@ -107,7 +102,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	} else {
 		j.out = newCollection(r.Context(), j, n, enc)
 	}
-	if g.most != nil && *g.most == 0 {
+	if j.mute && p.scored() < 0 {
 		return j, nil
 	}
 	if err := j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords)); err != nil {
@@ -141,6 +136,9 @@ func (j *job) submit(ctx context.Context, r engine.Request, prompts [][]int32, c
 		q := r
 		q.Tokens = prompts[i/j.n]
 		q.Params.Seed = seed + uint64(i%j.n)
+		if i%j.n > 0 { // what the prompt's first choice finds is true of all
+			q.Params.PromptLogprobs, q.Params.TopPromptLogprobs = false, 0
+		}
 		if constraint != nil {
 			q.Constraint = constraint()
 		}
@@ -199,10 +197,12 @@ func (j *job) run(ctx context.Context) error {
 	return j.out.finish()
 }
 
-// echo answers without generating: max_tokens is 0.
+// echo answers without the engine: max_tokens is 0, and nothing is asked about the
+// prompt.
 func (j *job) echo() error {
 	for i, a := range j.answers {
 		j.out.prepare(i)
+		j.begin(i)
 		a.stopAs(wire.FinishLength, wire.StopReason{})
 		j.out.token(i)
 		if err := j.out.sent(i); err != nil {
@@ -220,8 +220,13 @@ func (j *job) take(i int, tokens []engine.Token) error {
 	}
 	j.arrived(i, len(tokens))
 	j.out.prepare(i)
+	j.begin(i)
 	for k := range tokens {
-		a.push(&tokens[k])
+		if j.mute {
+			a.stopAs(wire.FinishLength, wire.StopReason{})
+		} else {
+			a.push(&tokens[k])
+		}
 		j.out.token(i)
 		if a.done {
 			j.streams[i].Stop()
@@ -277,8 +282,8 @@ func (j *job) arrived(i, n int) {
 // that have ended.
 func (j *job) usage() wire.Usage {
 	var prompt, cached, completion, reasoned int
-	for _, n := range j.prompts {
-		prompt += n
+	for i := range j.prompts {
+		prompt += j.prompts[i].n
 	}
 	for i, a := range j.answers {
 		if i%j.n == 0 && i < len(j.streams) {
@@ -330,11 +335,19 @@ type arrival struct {
 	err    error
 }
 
-// pump reads several streams at once, each by a goroutine of its own.
+// pump reads several streams at once, each by a goroutine of its own: that of the first
+// choice of a prompt alone until what it knows of the prompt is known.
 func (j *job) pump(ctx context.Context) {
 	j.many = make(chan arrival)
 	for i, st := range j.streams {
 		j.pumps.Go(func() {
+			if known := j.prompts[i/j.n].known; i%j.n > 0 && known != nil {
+				select {
+				case <-known:
+				case <-ctx.Done():
+					return
+				}
+			}
 			for {
 				tokens, err := st.Recv(ctx)
 				select {

@@ -26,8 +26,6 @@ func later(q *wire.Sampling) *wire.Error {
 		return wire.Unsupported("response_format.type", form)
 	case q.Structured != nil:
 		return wire.Unsupported("structured_outputs", form)
-	case q.PromptLogprobs != nil:
-		return wire.Unsupported("prompt_logprobs", "log probabilities of the prompt are not supported")
 	case q.LogprobTokenIDs != nil:
 		return wire.Unsupported("logprob_token_ids", "log probabilities of given ids are not supported")
 	}
@@ -231,6 +229,12 @@ func (s *Server) plan(m *host.Model, q *wire.Sampling, logprobs *int64) *plan {
 		p.logprobs, p.top = true, int(*logprobs)
 		if *logprobs < 0 {
 			p.top = m.Vocab
+		}
+	}
+	if n := q.PromptLogprobs; n != nil {
+		p.table, p.tableTop = true, int(*n)
+		if *n < 0 {
+			p.tableTop = m.Vocab
 		}
 	}
 	return p

@@ -97,7 +97,11 @@ func (st *stream) flush(i int) {
 	if p.d.field == noField {
 		return
 	}
+	before := len(*st.buf)
 	*st.buf = st.enc.chunk(*st.buf, i, &p.d, a.newIDs, st.usage())
+	if !p.sent {
+		st.total -= len(*st.buf) - before // an echo may be long, but did not wait for the client
+	}
 	p.d, p.since, p.sent = delta{}, 0, true
 	if a.newIDs != nil {
 		a.newIDs = a.newIDs[:0]

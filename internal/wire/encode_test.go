@@ -31,7 +31,8 @@ func deltas() []Delta {
 func completions() []CompletionChoice {
 	return []CompletionChoice{
 		{Text: "a b", Logprobs: &CompletionLogprobs{Tokens: []string{"a", " b"}, Logprob: []float32{float32(math.NaN()), -2},
-			Top: [][]TokenLogprob{nil, {{Token: " b", Logprob: -2}, {Token: "�", Logprob: -3}, {Token: "�", Logprob: -4}}}, Offset: []int{0, 1}}, PromptIDs: []int32{}},
+			Top: [][]TokenLogprob{nil, {{Token: " b", Logprob: -2}, {Token: "�", Logprob: -3}, {Token: "�", Logprob: -4}}}, Offset: []int{0, 1}}, PromptIDs: []int32{},
+			PromptLogprobs: [][]PromptLogprob{nil, {{ID: 70, Token: " b", Logprob: -2, Rank: 9}, {ID: 7, Token: "\"\xff", Logprob: float32(math.Inf(-1)), Rank: 1}}}},
 		{Text: "", Finish: FinishLength, TokenIDs: []int32{1}},
 	}
 }
@@ -74,7 +75,7 @@ func TestGoldenReplies(t *testing.T) {
 	chat := ChatReply{Head: testHead, Usage: NewUsage(3, 2, 1, 0), Choices: []ChatChoice{
 		{Content: "x", Reasoning: "r", Finish: FinishStop, Logprobs: deltas()[2].Logprobs, Stop: StopReason{Text: "END"}},
 		{Calls: []ToolCall{{ID: "call_1", Name: "f", Arguments: `{"a": 1}`}, {ID: "call_2", Name: "g", Arguments: "free", Custom: true}}, Finish: FinishToolCalls, TokenIDs: []int32{4, 5}},
-	}, PromptIDs: []int32{1}}
+	}, PromptIDs: []int32{1}, PromptLogprobs: completions()[0].PromptLogprobs}
 	text := CompletionReply{Head: Head{ID: "cmpl-1", Model: "m"}, Usage: NewUsage(3, 0, 1, 0), Choices: completions()}
 	var b strings.Builder
 	b.WriteString(goldenHead)

@@ -154,7 +154,7 @@ func TestBoundaries(t *testing.T) {
 		{"temperature", 0, 2, false, ""}, {"top_p", 0, 1, false, ""}, {"top_k", -1, top, true, ""}, {"min_p", 0, 1, false, ""},
 		{"frequency_penalty", -2, 2, false, ""}, {"presence_penalty", -2, 2, false, ""}, {"repetition_penalty", 1e-300, 1000, false, ""},
 		{"n", 1, 8, true, ""}, {"max_tokens", 1, 1 << 62, true, ""}, {"max_completion_tokens", 1, 1 << 62, true, ""}, {"min_tokens", 0, 1 << 62, true, ""},
-		{"seed", -1 << 62, 1 << 62, true, ""}, {"top_logprobs", 0, 20, true, `,"logprobs":true`}, {"prompt_logprobs", -1, 20, true, ""},
+		{"seed", -1 << 62, 1 << 62, true, ""}, {"top_logprobs", 0, 20, true, `,"logprobs":true`}, {"prompt_logprobs", 0, 20, true, ""},
 		{"truncate_prompt_tokens", -1, top, true, ""}, {"priority", -1 << 31, top, true, ""}, {"thinking_token_budget", 0, top, true, ""},
 	}
 	cases := 0

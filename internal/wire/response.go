@@ -98,6 +98,44 @@ func appendChatLogprobs(dst []byte, tokens []TokenLogprob) []byte {
 	return append(dst, `],"refusal":null}`...)
 }
 
+// PromptLogprob is an id in the place of a prompt token, as vLLM shows it.
+type PromptLogprob struct {
+	ID      int32
+	Token   string // its text
+	Logprob float32
+	Rank    int // 1 = the most likely id
+}
+
+// appendPromptLogprobs writes a member with an object from id to log probability for
+// each prompt token, null where there is none; nothing for nil.
+func appendPromptLogprobs(dst []byte, table [][]PromptLogprob) []byte {
+	if table == nil {
+		return dst
+	}
+	dst = append(dst, `,"prompt_logprobs":[`...)
+	for i, row := range table {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if row == nil {
+			dst = append(dst, "null"...)
+			continue
+		}
+		for k := range row {
+			dst = append(dst, "{,"[min(k, 1)], '"')
+			dst = strconv.AppendInt(dst, int64(row[k].ID), 10)
+			dst = append(dst, `":{"logprob":`...)
+			dst = appendLogprob(dst, row[k].Logprob)
+			dst = append(dst, `,"rank":`...)
+			dst = strconv.AppendInt(dst, int64(row[k].Rank), 10)
+			dst = append(dst, `,"decoded_token":`...)
+			dst = append(AppendString(dst, row[k].Token), '}')
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
 // StopReason says what ended a choice besides finish_reason: a stop string or a
 // stop token. The zero value is null.
 type StopReason struct {
@@ -231,10 +269,11 @@ type ChatChoice struct {
 // ChatReply is the reply to a chat request that does not stream.
 type ChatReply struct {
 	Head
-	Choices   []ChatChoice
-	Usage     Usage
-	Field     ReasoningField
-	PromptIDs []int32 // nil = not asked for
+	Choices        []ChatChoice
+	Usage          Usage
+	Field          ReasoningField
+	PromptIDs      []int32           // nil = not asked for
+	PromptLogprobs [][]PromptLogprob // [prompt token]: its own, then other ids, of each id one; nil for the first; nil = not asked for
 }
 
 // Append appends the body.
@@ -250,7 +289,7 @@ func (r *ChatReply) Append(dst []byte) []byte {
 	dst = append(dst, `],"usage":`...)
 	dst = appendUsage(dst, &r.Usage)
 	dst = appendIDs(dst, `,"prompt_token_ids":`, r.PromptIDs)
-	return append(dst, '}')
+	return append(appendPromptLogprobs(dst, r.PromptLogprobs), '}')
 }
 
 func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
@@ -371,6 +410,8 @@ type CompletionChoice struct {
 	Stop      StopReason
 	TokenIDs  []int32 // nil = not asked for
 	PromptIDs []int32 // nil = not asked for
+
+	PromptLogprobs [][]PromptLogprob // as in ChatReply
 }
 
 // CompletionReply is the reply to a completion request that does not stream.
@@ -408,7 +449,7 @@ func appendCompletion(dst []byte, index int, c *CompletionChoice) []byte {
 	dst = appendStopReason(dst, c.Stop)
 	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
 	dst = appendIDs(dst, `,"prompt_token_ids":`, c.PromptIDs)
-	return append(dst, '}')
+	return append(appendPromptLogprobs(dst, c.PromptLogprobs), '}')
 }
 
 // Model is an entry of /v1/models.

@@ -226,7 +226,7 @@ func (s *Sampling) check(lim *limits.Set) *Error {
 		between("presence_penalty", s.PresencePenalty, -2, 2),
 		atMost("n", s.N, limits.Choices, lim),
 		whole("min_tokens", &s.MinTokens, 0, math.MaxInt64),
-		whole("prompt_logprobs", s.PromptLogprobs, -1, lim[limits.TopLogprobs]),
+		topLogprobs("prompt_logprobs", s.PromptLogprobs, lim),
 		whole("truncate_prompt_tokens", s.TruncatePrompt, -1, math.MaxInt32),
 		whole("priority", &s.Priority, math.MinInt32, math.MaxInt32),
 		s.checkBias(),
