@@ -50,12 +50,13 @@ func (s *Scheduler) Check() error {
 }
 
 func (q *Seq) check(rows, samples, lookahead int) error {
+	spoken := len(q.Tokens) > q.Prompt
 	switch known := len(q.Tokens) + q.pending; {
 	case q.rows != rows || q.pending != samples:
 		return fmt.Errorf("sched: sequence %d counts %d rows and %d samples in flight, there are %d and %d", q.ID, q.rows, q.pending, rows, samples)
 	case q.state == running && (q.committed > q.launched || q.launched > known || q.rows == 0 && q.committed != q.launched):
 		return fmt.Errorf("sched: sequence %d has committed %d and launched %d of %d tokens with %d rows in flight", q.ID, q.committed, q.launched, known, q.rows)
-	case len(q.Tokens) > q.Prompt && q.unscored() || q.scored < len(q.scores):
+	case spoken && (q.unscored() || len(q.scores) > 0) || !spoken && len(q.scores) != q.scored:
 		return fmt.Errorf("sched: sequence %d has %d of %d tokens, scores of %d, %d of them kept", q.ID, len(q.Tokens), q.Prompt, q.scored, len(q.scores))
 	case q.table == nil:
 		return fmt.Errorf("sched: sequence %d is resident without a table", q.ID)
