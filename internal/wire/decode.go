@@ -121,7 +121,7 @@ func (d *decoder) within(n int, id limits.ID, what string) bool {
 }
 
 func exceeds(param string, n int, most int64, what string, id limits.ID) *Error {
-	e := Invalid(param, fmt.Sprintf("%d %s, at most %d are accepted", n, what, most))
+	e := Invalid(param, fmt.Sprintf("%d %s, at most %d are accepted", n, what, most)+raisedBy(id))
 	e.Limit = id.String()
 	return e
 }

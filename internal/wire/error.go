@@ -41,6 +41,7 @@ const (
 	CodeModelNotFound    = "model_not_found"
 	CodeNotFound         = "not_found"
 	CodeMethod           = "method_not_allowed"
+	CodeVersion          = "http_version_not_supported"
 	CodeTooLarge         = "request_too_large"
 	CodeMediaType        = "unsupported_media_type"
 	CodeRateLimit        = "rate_limit_exceeded"

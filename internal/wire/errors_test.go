@@ -76,6 +76,12 @@ func TestErrors(t *testing.T) {
 		{"schema of the wrong type", withUser(`"guided_json":[]`), "guided_json", CodeInvalidType, ""},
 		{"tool without type", withUser(`"tools":[{"name":"f"}]`), "tools[0].type", CodeMissingParameter, ""},
 		{"tool without name", withUser(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name", CodeMissingParameter, ""},
+		{"name of a tool with a blank", withUser(`"tools":[{"type":"function","function":{"name":"get weather"}}]`), "tools[0].function.name", CodeInvalidValue, `found "get weather"`},
+		{"name of a tool with a dot", withUser(`"tools":[` + tool + `,{"type":"function","name":"a.b"}]`), "tools[1].function.name", CodeInvalidValue, "letters"},
+		{"name of a tool beyond ASCII", withUser(`"functions":[{"name":"café"}]`), "tools[0].function.name", CodeInvalidValue, "letters"},
+		{"name of a custom tool", withUser(`"tools":[{"type":"custom","custom":{"name":"a/b"}}]`), "tools[0].custom.name", CodeInvalidValue, "letters"},
+		{"too many choices", withUser(`"n":9`), "n", CodeInvalidValue, "at most 8 expected, found 9; the server's --limit choices=N allows more"},
+		{"too many stop strings", withUser(`"stop":["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"]`), "stop", CodeInvalidValue, "--limit stop-strings=N"},
 		{"tools of one name", withUser(`"tools":[` + tool + `,` + tool + `]`), "tools[1].function.name", CodeInvalidValue, "twice"},
 		{"name of the wrong type", withUser(`"tools":[{"type":"function","function":{"name":1}}]`), "tools[0].function.name", CodeInvalidType, ""},
 		{"parameters of the wrong type", withUser(`"tools":[{"type":"function","function":{"name":"f","parameters":"{}"}}]`), "tools[0].function.parameters", CodeInvalidType, ""},
@@ -142,8 +148,8 @@ func TestCompletionErrors(t *testing.T) {
 	}
 }
 
-// SEC-13: each numeric field at and beyond its bounds, and every wrong type.
-func TestBoundaries(t *testing.T) {
+// Each numeric field at and beyond its bounds, and every wrong type.
+func TestSEC13Boundaries(t *testing.T) {
 	const top = 1<<31 - 1
 	fields := []struct {
 		name     string
@@ -181,6 +187,7 @@ func TestBoundaries(t *testing.T) {
 	if cases < 400 {
 		t.Errorf("%d cases", cases)
 	}
+	t.Logf("SEC-13: %d fields with %d values: accepted within their bounds, refused beyond with the field's name", len(fields), cases)
 }
 
 // Each limit that this package enforces: what it allows is accepted, one more is

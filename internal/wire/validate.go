@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/limits"
 )
@@ -130,6 +131,8 @@ func (r *ChatRequest) checkTools(lim *limits.Set) *Error {
 			return Missing(path)
 		case int64(len(t.Name)) > lim[limits.ToolName]:
 			return exceeds(path, len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
+		case strings.ContainsFunc(t.Name, func(c rune) bool { return !nameRune(c) }):
+			return Invalid(path, fmt.Sprintf("letters a to z, digits, _ and - expected, found %.64q", t.Name))
 		case names[t.Name]:
 			return Invalid(path, fmt.Sprintf("%q is there twice", t.Name))
 		}
@@ -148,6 +151,12 @@ func (r *ChatRequest) checkTools(lim *limits.Set) *Error {
 		}
 	}
 	return nil
+}
+
+// nameRune reports whether c may be part of a tool's name: what OpenAI allows, and
+// what formats can write without quotes.
+func nameRune(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
 
 // Validate is as for ChatRequest.
@@ -340,9 +349,13 @@ func atMost(param string, v *int64, id limits.ID, lim *limits.Set) *Error {
 	err := whole(param, v, 1, lim[id])
 	if err != nil && *v > lim[id] {
 		err.Limit = id.String()
+		err.Message += raisedBy(id)
 	}
 	return err
 }
+
+// raisedBy is the way out of a limit, for whoever runs the server.
+func raisedBy(id limits.ID) string { return "; the server's --limit " + id.String() + "=N allows more" }
 
 // topLogprobs allows -1, the whole vocabulary, only where the limit was raised to
 // its maximum: that is how an operator opts in.
@@ -357,6 +370,7 @@ func topLogprobs(param string, v *int64, lim *limits.Set) *Error {
 	err := whole(param, v, 0, most)
 	if err != nil && *v > most {
 		err.Limit = limits.TopLogprobs.String()
+		err.Message += raisedBy(limits.TopLogprobs)
 	}
 	return err
 }
