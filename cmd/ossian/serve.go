@@ -10,10 +10,13 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +45,8 @@ func serveCommand() *cobra.Command {
 		Short:              "Serve a model behind the OpenAI API",
 		DisableFlagParsing: true, // flags, environment and --config have one parser
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(config.Source{Args: args, Env: os.Environ()})
+			src := config.Source{Args: args, Env: os.Environ()}
+			cfg, err := config.Load(src)
 			if errors.Is(err, config.ErrHelp) {
 				return cmd.Help()
 			}
@@ -52,7 +56,10 @@ func serveCommand() *cobra.Command {
 			for _, note := range cfg.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if cfg.Settings.Explain {
+				return explain(cfg, cmd.OutOrStdout())
+			}
+			return serve(cmd.Context(), cfg, src, cmd.ErrOrStderr())
 		},
 	}
 	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
@@ -62,6 +69,11 @@ the cache; without MODEL the built-in ossian-tiny.
 Usage:
   ossian %s
 
+/health, /ready and /ping answer without a key, with a status and nothing else; all
+other routes need one where keys are set. SIGTERM lets running requests finish, a
+second one does not. SIGHUP reads keys, limits and log level again, from --config and
+--api-key-file: streams go on, and settings that are refused change nothing.
+
 Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
 %s`, cmd.Use, config.Usage())
 	})
@@ -70,34 +82,33 @@ Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in th
 
 // serve runs until ctx ends. The port is open at once, so that whoever waits for the
 // weights can see it.
-func serve(ctx context.Context, cfg *config.Config, out, status io.Writer) error {
-	if cfg.Settings.Explain {
-		return explain(cfg, out)
-	}
-	log := logger(cfg, status)
+func serve(ctx context.Context, cfg *config.Config, src config.Source, status io.Writer) error {
+	level := new(slog.LevelVar)
+	log := logger(cfg, level, status)
 	names := servedNames(cfg)
 	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
 	if err != nil {
 		return err
 	}
-	hosts := cfg.AllowedHosts
-	if cfg.Insecure && len(hosts) == 0 {
-		hosts = []string{"*"} // other machines are let in under whatever name they know
-	}
 	version := buildVersion()
 	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
-	s := server.New(server.Config{
-		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
-		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits,
-	}, h, log, ms)
+	s := newServer(cfg, version, h, log, ms)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 	if err != nil {
 		return fmt.Errorf("%w; --port chooses another port, 0 any free one", err)
 	}
 	fmt.Fprintf(status, "listening on http://%s\n", l.Addr())
+	var attending sync.WaitGroup
+	defer attending.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	attending.Go(func() {
+		a := &attendant{cfg: cfg, src: src, server: s, level: level, log: log}
+		a.attend(ctx, hup, func() { cancel(nil) })
+	})
 	hosted := make(chan error, 1)
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
@@ -117,6 +128,19 @@ func serve(ctx context.Context, cfg *config.Config, out, status io.Writer) error
 		failed = nil // told to end while it was loading
 	}
 	return errors.Join(err, failed)
+}
+
+// newServer returns the HTTP side of the settings.
+func newServer(cfg *config.Config, version string, h *host.Host, log *slog.Logger, ms *metrics.Server) *server.Server {
+	hosts := cfg.AllowedHosts
+	if cfg.Insecure && len(hosts) == 0 {
+		hosts = []string{"*"} // other machines are let in under whatever name they know
+	}
+	return server.New(server.Config{
+		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
+		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits,
+	}, h, log, ms)
 }
 
 // servedNames are the names that requests may use. A path's last element stands
@@ -139,9 +163,8 @@ func servedNames(cfg *config.Config) []string {
 	return slices.Compact([]string{filepath.Base(abs), name})
 }
 
-func logger(cfg *config.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // config knows only slog's names
+func logger(cfg *config.Config, level *slog.LevelVar, w io.Writer) *slog.Logger {
+	setLevel(level, cfg)
 	o := &slog.HandlerOptions{Level: level}
 	f, isFile := w.(*os.File)
 	if cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !(isFile && term.IsTerminal(int(f.Fd()))) {
@@ -149,6 +172,10 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func setLevel(v *slog.LevelVar, cfg *config.Config) {
+	_ = v.UnmarshalText([]byte(cfg.LogLevel)) // config knows only slog's names
 }
 
 // seconds writes times of JSON logs in that unit, with it in their names: slog's own

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -129,6 +130,7 @@ func TestServeErrors(t *testing.T) {
 		err  string
 	}{
 		{[]string{"none/here"}, "ossian pull none/here"},
+		{[]string{"/nonexist"}, "no such file or directory; a model directory, a GGUF file or ORG/NAME"},
 		{[]string{"--max-model-lenn", "5"}, "max-model-len"},
 		{[]string{"--host", "0.0.0.0"}, "--insecure"},
 		{[]string{"--max-model-len", "5000"}, "outside [1, 4096]"},
@@ -161,7 +163,7 @@ func TestServeLogSeconds(t *testing.T) {
 	var out strings.Builder
 	cfg := &config.Config{}
 	cfg.LogFormat = "json"
-	logger(cfg, &out).Info("x", "took", 1500*time.Millisecond)
+	logger(cfg, new(slog.LevelVar), &out).Info("x", "took", 1500*time.Millisecond)
 	if !strings.Contains(out.String(), `"took_seconds":1.5`) {
 		t.Errorf("logged %s", &out)
 	}

@@ -143,6 +143,9 @@ func (c *Config) keyFile(read func(string) ([]byte, error)) error {
 	if err != nil {
 		return fmt.Errorf("--api-key-file: %w", err)
 	}
+	if len(data) > maxFile {
+		return fmt.Errorf("--api-key-file %s: %d bytes, at most %d expected", c.KeyFile, len(data), maxFile)
+	}
 	n := len(c.APIKeys)
 	for line := range strings.Lines(string(data)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {

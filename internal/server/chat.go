@@ -12,6 +12,7 @@ import (
 
 	"ossian/internal/chat"
 	"ossian/internal/host"
+	"ossian/internal/token"
 	"ossian/internal/wire"
 )
 
@@ -27,14 +28,14 @@ func (s *Server) chat(w *reply, r *http.Request, c *caller, body []byte) error {
 }
 
 func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*job, error) {
-	q, err := wire.DecodeChat(body, s.lim)
+	q, err := wire.DecodeChat(body, s.lim())
 	if err != nil {
 		return nil, err
 	}
 	if err := s.ignored(w, q.Ignored); err != nil {
 		return nil, err
 	}
-	if err := q.Validate(s.lim); err != nil {
+	if err := q.Validate(s.lim()); err != nil {
 		return nil, err
 	}
 	field, err := s.reasoningField(r)
@@ -48,11 +49,14 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	if err := chatLater(q); err != nil {
 		return nil, err
 	}
-	ids, conv, err := s.render(m, q)
+	prompt, conv, err := s.render(m, q)
 	if err != nil {
 		return nil, err
 	}
-	ids = s.truncated(w, m, ids, q.TruncatePrompt, q.MaxOutput())
+	ids, err := s.encode(w, m, "messages", prompt, q.TruncatePrompt, q.MaxOutput())
+	if err != nil {
+		return nil, err
+	}
 	g := &generation{Sampling: &q.Sampling, prompts: [][]int32{ids}, most: q.MaxOutput()}
 	if q.Logprobs {
 		top := int64(0)
@@ -125,7 +129,7 @@ func (s *Server) conversation(q *wire.ChatRequest) *chat.Conversation {
 
 // render returns the prompt of a request, and what parsers have to know of the
 // conversation: a stream does not keep the request's body.
-func (s *Server) render(m *host.Model, q *wire.ChatRequest) ([]int32, *chat.Conversation, error) {
+func (s *Server) render(m *host.Model, q *wire.ChatRequest) (*token.Prompt, *chat.Conversation, error) {
 	if m.Format == nil {
 		return nil, nil, wire.Unsupported("messages", "this model has no chat template: use /v1/completions")
 	}
@@ -147,11 +151,21 @@ func (s *Server) render(m *host.Model, q *wire.ChatRequest) ([]int32, *chat.Conv
 		known.Tools[i].Name = c.Tools[i].Name
 	}
 	known.Vars = json.RawMessage(bytes.Clone(c.Vars))
-	return p.IDs(), &known, nil
+	return p, &known, nil
 }
 
-// truncated applies truncate_prompt_tokens and reports what it did (LIF-7).
-func (s *Server) truncated(w *reply, m *host.Model, ids []int32, keep, most *int64) []int32 {
+// encode returns the ids of a prompt, or says that they are too many. Where the bytes
+// alone show it, nothing is encoded: a body can hold millions of tokens.
+func (s *Server) encode(w *reply, m *host.Model, param string, p *token.Prompt, keep, most *int64) ([]int32, error) {
+	if n := p.AtLeast(); keep == nil && n >= m.Engine.Capacity() {
+		return nil, s.tooLong(m, param, fmt.Sprintf("at least %d", n), most)
+	}
+	return s.fit(w, m, param, p.IDs(), keep, most)
+}
+
+// fit applies truncate_prompt_tokens, reports what it did, and refuses a prompt that
+// leaves no room for output (LIF-7). most is what was asked for; nil = as much as fits.
+func (s *Server) fit(w *reply, m *host.Model, param string, ids []int32, keep, most *int64) ([]int32, error) {
 	room := m.Engine.Capacity() - 1
 	if most != nil {
 		room = int(max(int64(m.Engine.Capacity())-*most, 1))
@@ -160,7 +174,10 @@ func (s *Server) truncated(w *reply, m *host.Model, ids []int32, keep, most *int
 	if dropped > 0 {
 		w.Header().Set("x-ossian-truncated", strconv.Itoa(dropped))
 	}
-	return ids
+	if len(ids) >= m.Engine.Capacity() {
+		return nil, s.tooLong(m, param, strconv.Itoa(len(ids)), most)
+	}
+	return ids, nil
 }
 
 // reasoningField is under which name the reply has reasoning.

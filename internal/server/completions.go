@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"ossian/internal/chat"
+	"ossian/internal/host"
 	"ossian/internal/wire"
 )
 
@@ -19,14 +20,14 @@ func (s *Server) completions(w *reply, r *http.Request, c *caller, body []byte) 
 }
 
 func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*job, error) {
-	q, err := wire.DecodeCompletion(body, s.lim)
+	q, err := wire.DecodeCompletion(body, s.lim())
 	if err != nil {
 		return nil, err
 	}
 	if err := s.ignored(w, q.Ignored); err != nil {
 		return nil, err
 	}
-	if err := q.Validate(s.lim); err != nil {
+	if err := q.Validate(s.lim()); err != nil {
 		return nil, err
 	}
 	m, err := s.find(q.Model)
@@ -41,14 +42,11 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	if q.BestOf != nil {
 		g.best = int(*q.BestOf)
 	}
-	for i, p := range q.Prompts {
-		ids := p.IDs
-		if ids == nil {
-			ids = promptText(m.Tokenizer, p.Text, q.AddSpecial)
-		} else if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), ids); err != nil {
+	for i := range q.Prompts {
+		ids, err := s.promptIDs(w, m, q, i)
+		if err != nil {
 			return nil, err
 		}
-		ids = s.truncated(w, m, ids, q.TruncatePrompt, &most)
 		g.prompts = append(g.prompts, ids)
 		if q.Echo {
 			g.echo = append(g.echo, m.Tokenizer.Decode(ids))
@@ -67,6 +65,22 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	}
 	enc.stream = wire.NewCompletionStream(enc.head, q.StreamOptions)
 	return s.newJob(w, r, c, m, p, g, enc)
+}
+
+// promptIDs returns the ids of prompt i.
+func (s *Server) promptIDs(w *reply, m *host.Model, q *wire.CompletionRequest, i int) ([]int32, error) {
+	p, most := &q.Prompts[i], q.MaxOutput()
+	param := "prompt"
+	if len(q.Prompts) > 1 {
+		param = fmt.Sprintf("prompt[%d]", i)
+	}
+	if p.IDs == nil {
+		return s.encode(w, m, param, promptText(m.Tokenizer, p.Text, q.AddSpecial), q.TruncatePrompt, &most)
+	}
+	if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), p.IDs); err != nil {
+		return nil, err
+	}
+	return s.fit(w, m, param, p.IDs, q.TruncatePrompt, &most)
 }
 
 // textEncoder writes completion replies.

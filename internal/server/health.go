@@ -27,26 +27,23 @@ func (s *Server) health(w *reply, _ *http.Request) error {
 // readyTime is how long a probe of the engine may take.
 const readyTime = 5 * time.Second
 
-// ready answers /ready: a token has lately gone through the engine, or does now.
+// ready answers /ready with a status and nothing else: a token has lately gone through
+// the engine, or does now.
 func (s *Server) ready(w *reply, r *http.Request) error {
-	err := error(engine.ErrDraining)
-	if !s.draining.Load() {
-		m, found := s.host.Find("")
-		if err = found; err == nil {
-			ctx, cancel := context.WithTimeout(r.Context(), readyTime)
-			defer cancel()
-			err = m.Engine.Ready(ctx)
+	status := http.StatusServiceUnavailable
+	if m, err := s.host.Find(""); err == nil && !s.draining.Load() {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTime)
+		defer cancel()
+		if m.Engine.Ready(ctx) == nil {
+			status = http.StatusOK
 		}
 	}
-	switch {
-	case err == nil:
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusOK)
-		return nil
-	case public(err) == nil: // the probe did not come back in time
-		return engine.ErrRestarting
+	if status != http.StatusOK {
+		w.Header().Set("Retry-After", "1")
 	}
-	return err
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+	return nil
 }
 
 // version answers /version.

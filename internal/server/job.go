@@ -89,7 +89,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 		j.mute = j.asked == 0
 		req.MaxTokens = max(j.asked, 1) // the engine cannot do without output
 	}
-	if err := j.addPrompts(p, g, s.lim[limits.PromptLogprobs]); err != nil {
+	if err := j.addPrompts(p, g, s.lim()[limits.PromptLogprobs]); err != nil {
 		return nil, err
 	}
 	for range len(j.prompts) * j.n {
@@ -98,7 +98,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	if g.Stream {
 		j.stream = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
 			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
-		j.out, j.silence = j.stream, s.lim.Time(limits.PingInterval)
+		j.out, j.silence = j.stream, s.lim().Time(limits.PingInterval)
 	} else {
 		j.out = newCollection(r.Context(), j, n, enc)
 	}

@@ -43,7 +43,7 @@ func (s *Server) request(m *host.Model, q *wire.Sampling, c *caller) (engine.Req
 	}
 	r := engine.Request{Params: s.params(m, q), MinTokens: int(min(q.MinTokens, math.MaxInt32)), Tenant: c.tenant,
 		Priority: int(q.Priority), Salt: s.salt(c.tenant, q.CacheSalt), Allowed: allowed,
-		Deadline: c.received.Add(s.lim.Time(limits.RequestTime)), StartBy: c.received.Add(s.lim.Time(limits.QueueWait))}
+		Deadline: c.received.Add(s.lim().Time(limits.RequestTime)), StartBy: c.received.Add(s.lim().Time(limits.QueueWait))}
 	if !q.IgnoreEOS {
 		r.Stops = m.Stops
 	}
@@ -240,15 +240,15 @@ func (s *Server) plan(m *host.Model, q *wire.Sampling, logprobs *int64) *plan {
 	return p
 }
 
-// promptText returns the ids of a text as it is: names of control tokens in it are
+// promptText returns the prompt of a text as it is: names of control tokens in it are
 // control tokens (api.md 4).
-func promptText(tok *token.BPE, text string, special *bool) []int32 {
+func promptText(tok *token.BPE, text string, special *bool) *token.Prompt {
 	p := tok.Prompt()
 	if bos, add := tok.BOS(); add && (special == nil || *special) && !strings.HasPrefix(text, tok.Text(bos)) {
 		p.Control(bos)
 	}
 	p.Markup(text)
-	return p.IDs()
+	return p
 }
 
 // truncate drops tokens from the start of a prompt (truncate_prompt_tokens) and

@@ -11,6 +11,7 @@ import (
 	"ossian/internal/chat"
 	"ossian/internal/engine"
 	"ossian/internal/host"
+	"ossian/internal/metrics"
 	"ossian/internal/wire"
 )
 
@@ -68,6 +69,8 @@ func statusOf(e *wire.Error) (status, retry int) {
 		return http.StatusServiceUnavailable, 5
 	case wire.CodeInternal:
 		return http.StatusInternalServerError, 0
+	case wire.CodeVersion:
+		return http.StatusHTTPVersionNotSupported, 0
 	}
 	if e.Type == wire.TypePermission {
 		return http.StatusForbidden, 0
@@ -79,9 +82,6 @@ func statusOf(e *wire.Error) (status, retry int) {
 func public(err error) *wire.Error {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
-	}
-	if e, ok := errors.AsType[*engine.LimitError](err); ok {
-		return tooLong(e)
 	}
 	if e, ok := errors.AsType[*chat.Error](err); ok {
 		return unrenderable(e)
@@ -108,13 +108,15 @@ func public(err error) *wire.Error {
 	return nil
 }
 
-func tooLong(e *engine.LimitError) *wire.Error {
+// tooLong refuses a prompt that leaves no room for output, with the counts (LIF-7).
+func (s *Server) tooLong(m *host.Model, param, tokens string, most *int64) *wire.Error {
+	s.reject(m, metrics.RejectTooLong, 0)
 	asked := "as many as fit"
-	if e.Output > 0 {
-		asked = strconv.Itoa(e.Output)
+	if most != nil {
+		asked = strconv.FormatInt(*most, 10)
 	}
-	return &wire.Error{Message: fmt.Sprintf("the prompt has %d tokens and %s of output were asked for, but prompt and output may have %d together: shorten the prompt", e.Prompt, asked, e.Max),
-		Type: wire.TypeInvalidRequest, Code: wire.CodeContextLength}
+	return &wire.Error{Message: fmt.Sprintf("the prompt has %s tokens and %s of output were asked for, but prompt and output may have %d together: shorten the prompt", tokens, asked, m.Engine.Capacity()),
+		Type: wire.TypeInvalidRequest, Param: param, Code: wire.CodeContextLength}
 }
 
 func unrenderable(e *chat.Error) *wire.Error {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +26,7 @@ import (
 type route struct {
 	path    string // a trailing "/*" stands for the rest of the path
 	methods []string
-	open    bool // without a key
+	open    bool // without a key, and to any Host: a status that says nothing else
 	work    bool // needs the engine: refused at once where it takes nothing
 	body    func(*Server, *reply, *http.Request, *caller, []byte) error
 	handle  func(*Server, *reply, *http.Request) error
@@ -50,7 +48,7 @@ func routes() []route {
 		{path: "/detokenize", methods: post, body: (*Server).detokenize},
 		{path: "/health", methods: get, open: true, handle: (*Server).health},
 		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, handle: (*Server).health},
-		{path: "/ready", methods: get, handle: (*Server).ready},
+		{path: "/ready", methods: get, open: true, handle: (*Server).ready},
 		{path: "/version", methods: get, handle: (*Server).version},
 		{path: "/load", methods: get, handle: (*Server).loadNow},
 		{path: "/metrics", methods: get, handle: (*Server).scrape},
@@ -77,7 +75,7 @@ func (s *Server) route(path string) *route {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	c := &caller{received: time.Now()}
-	w := &reply{ResponseWriter: hw, control: http.NewResponseController(hw), id: s.requestID(r), stall: s.lim.Time(limits.WriteStall)}
+	w := &reply{ResponseWriter: hw, control: http.NewResponseController(hw), id: s.requestID(r), stall: s.lim().Time(limits.WriteStall)}
 	w.Header().Set("X-Request-Id", w.id)
 	rt := s.route(r.URL.Path)
 	defer s.done(w, r, rt, c)
@@ -132,6 +130,9 @@ func (s *Server) drop(w *reply, err error) {
 // asks for.
 func (s *Server) admit(w *reply, r *http.Request, rt *route, c *caller) error {
 	open := rt != nil && rt.open
+	if r.ProtoMajor != 1 { // HTTP/2 without having been asked: net/http lets its first line through
+		return &wire.Error{Message: "this server speaks HTTP/1.1", Type: wire.TypeInvalidRequest, Code: wire.CodeVersion}
+	}
 	if !open && !s.allowedHost(r.Host) {
 		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
 	}
@@ -211,25 +212,10 @@ func (s *Server) accepting() error {
 	return err
 }
 
-// tenant returns whose key it is. All keys are compared, in constant time, so that
-// the answer's time says nothing (SEC-5).
-func (s *Server) tenant(authorization string) (uint32, bool) {
-	if len(s.keys) == 0 {
-		return 0, true
-	}
-	scheme, key, _ := strings.Cut(authorization, " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	found := 0
-	for i := range s.keys {
-		found |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:]) * (i + 1)
-	}
-	return uint32(found), found > 0 && strings.EqualFold(scheme, "Bearer")
-}
-
 // allowedHost is the defence against pages whose name resolves to this machine
 // (DNS rebinding): without a key, names must be known. Addresses cannot be rebound.
 func (s *Server) allowedHost(h string) bool {
-	if len(s.keys) > 0 || slices.Contains(s.cfg.AllowedHosts, "*") {
+	if len(s.live.Load().keys) > 0 || slices.Contains(s.cfg.AllowedHosts, "*") {
 		return true
 	}
 	name := h
@@ -275,11 +261,11 @@ func (s *Server) body(w *reply, r *http.Request) ([]byte, error) {
 	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
 		return nil, &wire.Error{Message: "Content-Type application/json expected, without Content-Encoding", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
 	}
-	most := s.lim[limits.RequestBody]
+	most := s.lim()[limits.RequestBody]
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	_ = w.control.SetReadDeadline(time.Now().Add(s.lim.Time(limits.BodyRead)))
+	_ = w.control.SetReadDeadline(time.Now().Add(s.lim().Time(limits.BodyRead)))
 	var buf []byte
 	size := int64(4 << 10)
 	if r.ContentLength >= 0 && r.ContentLength < 64<<10 {
@@ -313,7 +299,7 @@ func (s *Server) bodyEnd(w *reply, err error) error {
 		return nil
 	case timeout(err):
 		w.Header().Set("Connection", "close")
-		return &wire.Error{Message: fmt.Sprintf("the body did not arrive within %v", s.lim.Time(limits.BodyRead)), Type: wire.TypeInvalidRequest,
+		return &wire.Error{Message: fmt.Sprintf("the body did not arrive within %v", s.lim().Time(limits.BodyRead)), Type: wire.TypeInvalidRequest,
 			Code: wire.CodeInvalidValue, Limit: limits.BodyRead.String()}
 	case err == io.ErrUnexpectedEOF:
 		return errGone
@@ -327,7 +313,7 @@ func tooLarge(most int64) *wire.Error {
 
 // hold adds n bytes to the bodies in memory, if there is room.
 func (s *Server) hold(n int64) error {
-	if total := s.bodies.Add(n); n > 0 && total > s.lim[limits.BodiesInFlight] {
+	if total := s.bodies.Add(n); n > 0 && total > s.lim()[limits.BodiesInFlight] {
 		s.bodies.Add(-n)
 		return &wire.Error{Message: "too many request bodies at once; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.BodiesInFlight.String()}
 	}

@@ -6,7 +6,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -28,7 +27,7 @@ import (
 // and answers to the names of this machine only.
 type Config struct {
 	Version        string
-	Keys           []string // one of them is needed; nil = no key
+	Keys           []string // one of them is needed; nil = no key; see Reload
 	AllowedHosts   []string // further names in the Host header; "*" = all. With keys all are allowed
 	AllowedOrigins []string // of pages that may send requests; "*" = all; nil = none
 	StreamInterval int      // tokens per chunk at most, after the first; 0 = 1
@@ -37,7 +36,7 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
-	Limits         *limits.Set // nil = defaults
+	Limits         *limits.Set // nil = defaults; see Reload
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -46,13 +45,14 @@ type Config struct {
 // A Server is an http.Handler.
 type Server struct {
 	cfg     Config
-	lim     *limits.Set
 	host    *host.Host
 	log     *slog.Logger
 	metrics *metrics.Server
 	scraper http.Handler
 	routes  []route
-	keys    [][sha256.Size]byte
+
+	live      atomic.Pointer[settings]
+	reloading sync.Mutex // held by who makes the next settings
 
 	saltSeed maphash.Seed
 	masks    atomic.Pointer[modelMask]
@@ -64,9 +64,6 @@ type Server struct {
 
 // New returns a server of the host's model.
 func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server {
-	if cfg.Limits == nil {
-		cfg.Limits = limits.Defaults()
-	}
 	if cfg.StreamInterval < 1 {
 		cfg.StreamInterval = 1
 	}
@@ -76,11 +73,9 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, lim: cfg.Limits, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed()}
-	for _, key := range cfg.Keys {
-		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
-	}
-	s.cfg.Keys = nil // only digests are kept
+	s := &Server{cfg: cfg, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed()}
+	s.Reload(cfg.Keys, cfg.Limits)
+	s.cfg.Keys, s.cfg.Limits = nil, nil // only digests of keys are kept
 	return s
 }
 
@@ -90,10 +85,10 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: s.lim.Time(limits.HeaderRead),
-		IdleTimeout:       s.lim.Time(limits.IdleKeepAlive),
-		WriteTimeout:      s.lim.Time(limits.WriteStall), // replies extend it while they are written
-		MaxHeaderBytes:    int(s.lim[limits.HeaderBytes]),
+		ReadHeaderTimeout: s.lim().Time(limits.HeaderRead),
+		IdleTimeout:       s.lim().Time(limits.IdleKeepAlive),
+		WriteTimeout:      s.lim().Time(limits.WriteStall), // replies extend it while they are written
+		MaxHeaderBytes:    int(s.lim()[limits.HeaderBytes]),
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnContext:       withConn,
 
@@ -123,6 +118,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) drain() {
 	s.draining.Store(true)
 	s.metrics.Ready(false)
+	if _, err := s.host.Find(""); err != nil {
+		return // without a model nobody waits for a reply
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.log.Info("draining", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
@@ -142,7 +140,7 @@ type limited struct {
 }
 
 func (s *Server) limit(l net.Listener) *limited {
-	return &limited{Listener: l, room: make(chan struct{}, s.lim[limits.Connections]), metrics: s.metrics, closed: make(chan struct{})}
+	return &limited{Listener: l, room: make(chan struct{}, s.lim()[limits.Connections]), metrics: s.metrics, closed: make(chan struct{})}
 }
 
 // Close implements net.Listener.
@@ -192,10 +190,6 @@ func (s *Server) rejected(m *host.Model, err error) {
 		s.reject(m, metrics.RejectTokens, limits.QueueTokens)
 	case errors.Is(err, engine.ErrDraining) || errors.Is(err, engine.ErrStopped):
 		s.reject(m, metrics.RejectDraining, 0)
-	default:
-		if _, long := errors.AsType[*engine.LimitError](err); long {
-			s.reject(m, metrics.RejectTooLong, 0)
-		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (st *stream) flush(i int) {
 // drain writes the buffer while more of the same arrival is coming.
 func (st *stream) drain() {
 	st.total += len(*st.buf)
-	if st.err == nil && int64(st.total) > st.j.s.lim[limits.PendingOutput] {
+	if st.err == nil && int64(st.total) > st.j.s.lim()[limits.PendingOutput] {
 		st.err = errPending
 	}
 	if st.err == nil {

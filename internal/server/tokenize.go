@@ -9,30 +9,27 @@ import (
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
 func (s *Server) tokenize(w *reply, _ *http.Request, _ *caller, body []byte) error {
-	q, err := wire.DecodeTokenize(body, s.lim)
+	q, err := wire.DecodeTokenize(body, s.lim())
 	if err != nil {
 		return err
 	}
 	if err := s.ignored(w, q.Ignored); err != nil {
 		return err
 	}
-	if err := q.Validate(s.lim); err != nil {
+	if err := q.Validate(s.lim()); err != nil {
 		return err
 	}
 	m, err := s.find(q.Model)
 	if err != nil {
 		return err
 	}
-	out := wire.TokenizeReply{MaxModelLen: m.Engine.Capacity(), Tokens: []int32{}}
-	if q.Chat == nil {
-		out.Tokens = append(out.Tokens, promptText(m.Tokenizer, q.Prompt, q.AddSpecial)...)
-	} else {
-		ids, _, err := s.render(m, q.Chat)
-		if err != nil {
+	prompt := promptText(m.Tokenizer, q.Prompt, q.AddSpecial)
+	if q.Chat != nil {
+		if prompt, _, err = s.render(m, q.Chat); err != nil {
 			return err
 		}
-		out.Tokens = append(out.Tokens, ids...)
 	}
+	out := wire.TokenizeReply{MaxModelLen: m.Engine.Capacity(), Tokens: append([]int32{}, prompt.IDs()...)}
 	out.Count = len(out.Tokens)
 	if q.TokenStrs {
 		out.TokenStrs = make([]string, len(out.Tokens))
@@ -45,7 +42,7 @@ func (s *Server) tokenize(w *reply, _ *http.Request, _ *caller, body []byte) err
 
 // detokenize answers POST /detokenize.
 func (s *Server) detokenize(w *reply, _ *http.Request, _ *caller, body []byte) error {
-	q, err := wire.DecodeDetokenize(body, s.lim)
+	q, err := wire.DecodeDetokenize(body, s.lim())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"ossian/internal/config"
+	"ossian/internal/server"
+)
+
+// An attendant keeps a running server as its operator wants it: SIGHUP makes it read
+// the settings again (reliability.md OPS-4), and who lets everyone in hears of it
+// every hour (SEC-1). It is used by one goroutine.
+type attendant struct {
+	cfg    *config.Config // in force
+	src    config.Source
+	server *server.Server
+	level  *slog.LevelVar
+	log    *slog.Logger
+}
+
+// attend returns when ctx ends. end is called for the SIGHUP of a terminal that has
+// been closed: who began the server there is gone.
+func (a *attendant) attend(ctx context.Context, hup <-chan os.Signal, end func()) {
+	interactive := hasTerminal()
+	hourly := time.NewTicker(time.Hour)
+	defer hourly.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hourly.C:
+			if a.cfg.Open() {
+				a.log.Warn("everyone who reaches this server may use it: there is no key", "host", a.cfg.Host)
+			}
+		case <-hup:
+			if interactive && !hasTerminal() {
+				end()
+				return
+			}
+			a.reload()
+		}
+	}
+}
+
+// reload puts the settings in force that can change while requests are served, or
+// says why it does not.
+func (a *attendant) reload() {
+	next, waiting, err := a.cfg.Reload(a.src)
+	if err != nil {
+		a.log.Error("settings stay as they are: the new ones are refused", "error", err)
+		return
+	}
+	a.cfg = next
+	setLevel(a.level, next)
+	a.server.Reload(next.APIKeys, next.Limits)
+	a.log.Info("settings reloaded", "keys", len(next.APIKeys), "log_level", next.LogLevel, "changed_but_need_a_restart", waiting)
+}
+
+// hasTerminal reports whether a terminal controls this process.
+func hasTerminal() bool {
+	f, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	return true
+}
