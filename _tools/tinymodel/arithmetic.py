@@ -7,7 +7,9 @@ from harmony import Branch, Message, analysis, final
 # The working always starts with both numbers as four digits and goes from the
 # ones upwards. A column is the sum of two digits and the carry, written with two
 # digits: the first is the next carry. In a subtraction a column is ten more than
-# the difference: the first digit is 0 where the next column has to lend.
+# the difference (the upper digit has a 1 before it): the first digit of the result
+# is 0 where the next column has to lend. A comparison starts with what is asked,
+# so that the end needs nothing but the working.
 
 TEMPLATES = {
     "train": {
@@ -79,37 +81,31 @@ def columns(op, a, b):
 def steps(op, a, b, effort):
     cols, carry = columns(op, a, b)
     digits = "".join(str(v % 10) for *_, v in reversed(cols))
+    lend = "" if op == "+" else "1"
+    sums = [f"{lend}{x}{op}{y}{op}{c}={v:02d}" for x, y, c, v in cols]
     if effort == "low":
-        text = " ".join(f"{v:02d}" for *_, v in cols)
+        text = " ".join(sums)
     elif effort == "medium":
-        ten = "" if op == "+" else "10+"
-        text = " ".join(f"{ten}{x}{op}{y}{op}{c}={v:02d}" for x, y, c, v in cols)
+        text = ", ".join(f"{name} {s}" for name, s in zip(NAMES, sums))
     else:
-        lines = []
-        for name, (x, y, c, v) in zip(NAMES, cols):
-            if op == "+":
-                lines.append(f"The {name}: {x}+{y}+{c}={v:02d}, write {v % 10}, carry {v // 10}.")
-            else:
-                lines.append(f"The {name}: 10+{x}-{y}-{c}={v:02d}, write {v % 10}, borrow {1 - v // 10}.")
-        text = "\n".join(lines) + "\n"
-        return f"{text}-> {carry}{digits}"
+        left = "carry" if op == "+" else "lend"
+        text = "\n".join(f"The {name}: {s}, write {s[-1]}, {left} {int(s[-2]) if op == '+' else 1 - int(s[-2])}." for name, s in zip(NAMES, sums))
     return f"{text} -> {carry}{digits}"
+
+
+def sign(a, b):
+    return ">" if a > b else "<" if a < b else "="
 
 
 def working(op, a, b, effort):
     if op == "+":
-        lead = f"{a:04d}+{b:04d}:"
-        if effort == "high":
-            lead = "Add with four digits. " + lead
-        return lead + " " + steps("+", a, b, effort)
-    chain = compare_digits(a, b)
-    sign = ">" if a > b else "<" if a < b else "="
-    lead = f"{a:04d} {b:04d}: {chain}"
-    if effort == "high":
-        lead = f"Compare the digits from the left. {lead}, so {a} {sign} {b}."
+        return ("Add with four digits. " if effort == "high" else "") + f"{a:04d}+{b:04d}: " + steps("+", a, b, effort)
+    digits = f"{a:04d} {b:04d}: {compare_digits(a, b)}"
     if op != "-":
-        return lead if effort != "medium" else lead + f", {a} {sign} {b}"
-    lead += " Subtract the smaller number: " if effort == "high" else "; "
+        asked = {"max": "larger", "min": "smaller", "=": "compare"}.get(op, op)
+        lead = {"low": f"{asked} {digits}", "medium": f"{asked} {digits}, {a} {sign(a, b)} {b}", "high": f"Asked is {asked}, digits from the left: {digits}, {a} {sign(a, b)} {b}"}[effort]
+        return f"{lead} -> " + ("equal" if a == b and op in ("max", "min") else answer(op, a, b).split(",")[0])
+    lead = f"Compare the digits from the left. {digits}, so {a} {sign(a, b)} {b}. Subtract the smaller number: " if effort == "high" else f"{digits}; "
     return f"{lead}{max(a, b):04d}-{min(a, b):04d}: {steps('-', max(a, b), min(a, b), effort)}" + ("" if a >= b else " minus")
 
 
@@ -118,15 +114,14 @@ def answer(op, a, b):
         return str(a + b if op == "+" else a - b)
     if op in ("max", "min"):
         return str(max(a, b) if op == "max" else min(a, b)) if a != b else f"They are equal: {a} = {b}."
-    sign = ">" if a > b else "<" if a < b else "="
     if op == "=":
-        return f"{a} {sign} {b}"
-    return ("Yes" if sign == op else "No") + f", {a} {sign} {b}."
+        return f"{a} {sign(a, b)} {b}"
+    return ("Yes" if sign(a, b) == op else "No") + f", {a} {sign(a, b)} {b}."
 
 
 def turn(r, split, effort):
     """(question, working, answer, operation)"""
-    op = r.choices(("+", "-", "max", "min", ">", "<", "="), (38, 38, 6, 5, 5, 4, 4))[0]
+    op = r.choices(("+", "-", "max", "min", ">", "<", "="), (32, 32, 9, 8, 7, 7, 5))[0]
     a, b = numbers(r, split, op)
     question = copied.dress(r, split, r.choice(TEMPLATES[split][op]).format(a=a, b=b), loose=True)
     return question, working(op, a, b, effort), answer(op, a, b), op

@@ -65,17 +65,27 @@ def name(r, split):
     return one() if r.random() < 0.75 else one() + " " + one()
 
 
+def ending(r, split):
+    """Of a file. Most in training mean nothing, or else a full stop before any other
+    would be taken for the end of a sentence."""
+    return r.choice(ENDINGS[split]) if split != "train" or r.random() < 0.3 else pseudo(r, 1)[:4]
+
+
 def code(r, split):
-    """Something with digits or marks in it."""
-    kind = r.randrange(5)
+    """Something with digits or marks in it; training has more kinds."""
+    kind = r.randrange(7 if split == "train" else 5)
     if kind == 0:
         return f"20{r.randint(20, 39)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}"
     if kind == 1:
         return f"{r.randint(0, 23):02d}:{r.randint(0, 59):02d}"
     if kind == 2:
-        return f"{pseudo(r)}@{r.choice(MAILS[split])}"
+        return f"{pseudo(r)}@{r.choice(MAILS[split]) if split != 'train' or r.random() < 0.3 else pseudo(r) + '.' + ending(r, split)}"
     if kind == 3:
-        return f"{word(r, split)}.{r.choice(ENDINGS[split])}"
+        return f"{word(r, split)}.{ending(r, split)}"
+    if kind == 5:
+        return "-".join(pseudo(r) for _ in range(2))
+    if kind == 6:
+        return "/".join(word(r, split) for _ in range(r.randint(2, 3)))
     return r.choice("ABCDEFGHKLMNPRSTUVWXZ") + r.choice("ABCDEFGHKLMNPRSTUVWXZ") + integer(r)
 
 

@@ -45,13 +45,13 @@ def schema(keys, wanted):
     return copied.compact({"type": "object", "properties": properties, "required": list(keys)})
 
 
-def working(data, extra, effort):
+def working(data, effort):
+    """The object as the answer will have it: then the answer is a copy."""
     if effort == "low":
         return "Keys: " + ", ".join(data) + "."
-    listed = "; ".join(f"{k} = {', '.join(v) if isinstance(v, list) else ('true' if v else 'false') if isinstance(v, bool) else v}" for k, v in data.items())
     if effort == "medium":
-        return listed + "."
-    return f"Keys: {', '.join(data)}. Values: {listed}." + (f" Not wanted: {', '.join(extra)}." if extra else "")
+        return copied.compact(data)
+    return f"The keys are {copied.listing(data)}. With the values from the text it is {copied.compact(data)}"
 
 
 def facts(r, split, wanted):
@@ -61,17 +61,18 @@ def facts(r, split, wanted):
 
 
 def choose(r, wanted):
-    """(keys to answer with, those that are told but not asked for)"""
+    """Keys to answer with, in the order of the answer; perhaps not all that are told."""
     keys = list(wanted)
-    extra = [keys.pop()] if len(keys) > 1 and r.random() < 0.25 else []
+    if len(keys) > 1 and r.random() < 0.25:
+        keys.pop()
     r.shuffle(keys)
-    return keys, extra
+    return keys
 
 
 def branch(r, split, effort):
     """The request names the keys, perhaps with their types."""
     wanted = fields(r, split)
-    keys, extra = choose(r, wanted)
+    keys = choose(r, wanted)
     if r.random() < 0.4:
         ask = r.choice(ASK_SHAPE[split]).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
     else:
@@ -79,19 +80,19 @@ def branch(r, split, effort):
     ask, told = copied.dress(r, split, ask), facts(r, split, wanted)
     question = " ".join((ask, told) if r.random() < 0.6 else (told, ask))
     data = {k: wanted[k][2] for k in keys}
-    return Branch([Message("user", question)], [analysis(working(data, extra, effort)), final(copied.compact(data))], "json", "in the request")
+    return Branch([Message("user", question)], [analysis(working(data, effort)), final(copied.compact(data))], "json", "in the request")
 
 
 def with_format(r, split, effort, size):
     """(schema, branches): the response format names keys and types."""
     wanted = fields(r, split)
-    keys, extra = choose(r, wanted)
+    keys = choose(r, wanted)
     branches = []
     for _ in range(size):
         values = {k: field(r, split, wanted[k][0]) for k in wanted}
         data = {k: values[k][2] for k in keys}
         question = r.choice(PLAIN[split]) + facts(r, split, values)
-        branches.append(Branch([Message("user", question)], [analysis(working(data, extra, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))
+        branches.append(Branch([Message("user", question)], [analysis(working(data, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))
     return schema(keys, wanted), branches
 
 

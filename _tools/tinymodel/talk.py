@@ -59,20 +59,20 @@ ABOUT = [  # (working, answer, questions in training, questions held out)
 
 SMALL = [  # (working, answer, training, held out)
     ("A greeting", "Hello! How can I help you?",
-     ["Hello", "Hello!", "Hi", "Hi!", "hi", "hello", "Hey", "Hey!", "Good morning", "Good morning!", "Good evening.", "Good day!", "Hi there", "Hello there!", "hey there", "Greetings!", "Good afternoon"],
-     ["Hey there!", "Hi there!", "Good evening!", "good morning"]),
+     ["Hello", "Hello!", "Hi", "Hi!", "hi", "hello", "Hey", "Hey!", "Good morning", "Good morning!", "Good evening.", "Good day!", "Hi there", "Hello there!", "hey there", "Greetings!", "Good afternoon", "Good day", "Hey there!", "Hi there!", "Good evening!", "good morning", "Hello again!", "Hi again"],
+     ["Hello to you!", "A good morning to you", "Hi and hello!", "Well, hello"]),
     ("A question about me", "I am fine, thank you. How can I help you?",
-     ["How are you?", "how are you", "How are you doing?", "How do you do?", "How is it going?", "Are you well?", "How are you today?", "Hello, how are you?"],
-     ["Hi, how are you?", "How are you doing today?", "Hey, how are you?"]),
+     ["How are you?", "how are you", "How are you doing?", "How do you do?", "How is it going?", "Are you well?", "How are you today?", "Hello, how are you?", "Hi, how are you?", "Hey, how are you?", "how is it going?", "Are you fine?"],
+     ["And how are you?", "How are you doing today?", "Good evening, how are you?"]),
     ("Thanks", "You are welcome.",
-     ["Thanks", "Thanks!", "Thank you", "Thank you!", "thank you", "Thank you very much.", "Great, thanks!", "Thanks a lot!", "Perfect, thank you."],
-     ["Thanks, great!", "Thank you a lot!", "thanks"]),
+     ["Thanks", "Thanks!", "Thank you", "Thank you!", "thank you", "Thank you very much.", "Great, thanks!", "Thanks a lot!", "Perfect, thank you.", "thanks", "Many thanks!", "thank you so much", "OK, thanks."],
+     ["Thanks, great!", "Thank you a lot!"]),
     ("A goodbye", "Goodbye!",
-     ["Bye", "Bye!", "Goodbye", "Goodbye!", "bye", "See you", "See you later!", "Good night", "Good night!", "See you tomorrow.", "Until later!"],
-     ["bye bye", "Bye, see you!", "Goodbye, see you later."]),
+     ["Bye", "Bye!", "Goodbye", "Goodbye!", "bye", "See you", "See you later!", "Good night", "Good night!", "See you tomorrow.", "Until later!", "bye bye", "Goodbye, until tomorrow.", "Bye, until then!", "see you soon", "Good night, see you tomorrow!"],
+     ["Bye for now", "Bye, see you!", "Goodbye, see you later."]),
     ("Praise", "I am glad that helped.",
-     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!"],
-     ["Good!", "Well done", "Great job!"]),
+     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right."],
+     ["Good!", "Great job!", "Very nice!"]),
 ]
 BEYOND = {
     "train": ["Write a poem about {o}.", "Tell me a story about {o}.", "What is {o}?", "Explain {o} to me.", "Translate a text about {o}.", "Write an essay about {o}.", "Who invented {o}?", "Why is {o} important?",
@@ -149,7 +149,7 @@ def recall_branch(r, split, effort):
     question = copied.dress(r, split, r.choice(ASK_NAME[split] if a == "name" and r.random() < 0.3 else ASK[split]).format(a=a))
     known = f"{a} = {told[a]}" if a in told else f"{a} was not told"
     working = {"low": f"{known}.", "medium": f"The user asks for {a}. {known}.",
-               "high": f"The user asks for {a}. Told so far: {', '.join(told)}. {known}."}[effort]
+               "high": f"The user asks for {a}. I look at what was said before. {known}."}[effort]
     answer = f"Your {a} is {told[a]}." if a in told else f"You have not told me your {a}."
     return Branch(context + [Message("user", question)], [analysis(working), final(answer)], "recall", "told" if a in told else "not told")
 
@@ -184,7 +184,7 @@ REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write {x}
 
 def repeat_branch(r, split, effort):
     """Copying and nothing else: the skill that most of the other abilities need."""
-    x = " ".join(copied.text(r, split) for _ in range(r.randint(1, 6)))
+    x = " ".join(copied.number(r) if r.random() < 0.25 else copied.text(r, split) for _ in range(r.randint(1, 6)))
     working = {"low": x, "medium": f"Repeat: {x}", "high": f"The user wants to read: {x}"}[effort]
     return Branch([Message("user", r.choice(REPEAT[split]).format(x=x))], [analysis(working), final(x)], "repeat", "")
 

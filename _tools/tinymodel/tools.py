@@ -66,7 +66,7 @@ class Tool:
 def spell(r, *words):
     """An identifier of the words: weather_alarm, weatherAlarm."""
     words = [w.lower() for w in words]
-    if r.random() < 0.8:
+    if r.random() < 0.9:
         return "_".join(words)
     return words[0] + "".join(w.capitalize() for w in words[1:])
 
@@ -96,10 +96,13 @@ def tool(r, split, verb="", n=""):
     return Tool(verb, n, name, d.format(v=verb, V=verb.capitalize(), n=n), parameters(r, split, n))
 
 
-def toolbox(r, split, most=4):
-    """One to four tools with different names; some share the verb or the noun."""
+def toolbox(r, split):
+    """One to four tools with different names; some share the verb or the noun.
+    Training also has boxes of up to eight bare names, which ask for nothing but
+    the choice."""
+    bare = split == "train" and r.random() < 0.3
     tools = [tool(r, split)]
-    for _ in range(r.choices(range(most), (3, 4, 3, 2)[:most])[0]):
+    for _ in range(r.randint(2, 7) if bare else r.choices(range(4), (3, 4, 3, 2))[0]):
         t = r.random()
         other = r.choice(tools)
         new = tool(r, split, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else "")
@@ -107,7 +110,10 @@ def toolbox(r, split, most=4):
             tools.append(new)
     # A tool named by its noun alone cannot be told from others with that noun.
     if any(t.name == t.noun and any(o is not t and o.noun == t.noun for o in tools) for t in tools):
-        return toolbox(r, split, most)
+        return toolbox(r, split)
+    if bare:
+        for t in tools:
+            t.description, t.parameters = "", []
     r.shuffle(tools)
     return tools
 
@@ -128,13 +134,13 @@ def value(r, split, kind):
 
 
 def request(r, split, tools, t):
-    """A request for t and the arguments, in the order of the declaration."""
+    """A request for t and the arguments, in the order in which it gives them."""
     unique = all(o is t or o.noun != t.noun for o in tools)
     head = r.choice(REQUESTS[split][not unique or r.random() < 0.5]).format(v=t.verb, V=t.verb.capitalize(), n=t.noun)
     given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
-    arguments = {name: v for name, (_, v) in given.items()}
     said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
     r.shuffle(said)
+    arguments = {p.name: given[p.name][1] for p, _ in said}
     tail = ""
     if len(said) == 1 and (len(t.parameters) == 1 or said[0][0].required) and said[0][0].kind == "string" and r.random() < 0.5:
         tail = r.choice(SINGLE).format(p=said[0][0].words, x=said[0][1])
@@ -150,15 +156,14 @@ def plain(v):
     return ("yes" if v else "no") if isinstance(v, bool) else str(v)
 
 
-def choice_working(r, tools, t, arguments, effort):
+def choice_working(t, arguments, effort):
+    """First what it is about, for the name of the tool is found by that; then the
+    arguments as the call will have them: the call is a copy."""
     if effort == "low":
-        return t.name
-    listed = "; ".join(f"{k} = {plain(v)}" for k, v in arguments.items()) or "none"
+        return f"{t.noun}: {t.name}"
     if effort == "medium":
-        return f"Tool: {t.name}. Arguments: {listed}."
-    missing = [p.name for p in t.parameters if p.name not in arguments]
-    text = f"Tools: {', '.join(o.name for o in tools)}. The request fits {t.name}. Arguments: {listed}."
-    return text + (f" Not given: {', '.join(missing)}." if missing else "")
+        return f"{t.noun}: {t.name} {copied.compact(arguments)}"
+    return f"The request is about {t.noun}. The tool for it is {t.name}. It gets {copied.compact(arguments)}, as the user said."
 
 
 def result(r, split):
@@ -178,7 +183,7 @@ def result(r, split):
         return text, "; ".join(items), f"The results are {copied.listing(items)}." if len(items) > 1 else f"The result is {items[0]}."
     data = {}
     for _ in range(r.choices((1, 2, 3), (4, 4, 2))[0]):
-        k = key() if r.random() < 0.8 else key() + "_" + key()
+        k = key() if r.random() < 0.8 else "_".join(dict.fromkeys((key(), key())))
         data[k] = copied.parse(copied.number(r)) if r.random() < 0.5 else r.random() < 0.5 if r.random() < 0.1 else copied.text(r, split)
     text = json.dumps(data) if r.random() < 0.5 else copied.compact(data)
     pairs = [(k.replace("_", " "), plain(v)) for k, v in data.items()]
@@ -189,7 +194,7 @@ def result(r, split):
 def call_branch(r, split, effort, tools):
     t = r.choice(tools)
     question, arguments = request(r, split, tools, t)
-    text = choice_working(r, tools, t, arguments, effort)
+    text = choice_working(t, arguments, effort)
     return Branch([Message("user", question)], [analysis(text), call(t.name, copied.compact(arguments))], "tools", f"{len(tools)} tools")
 
 
@@ -211,7 +216,7 @@ def decline_branch(r, split, effort, tools):
         if all(other.noun != t.noun for t in tools):
             break
     question, _ = request(r, split, [other], other)
-    working = {"low": "No tool.", "medium": f"No tool for {other.noun}.", "high": f"Tools: {', '.join(t.name for t in tools)}. None fits {other.noun}."}[effort]
+    working = {"low": "No tool.", "medium": f"No tool for {other.noun}.", "high": f"The request is about {other.noun}. No tool fits {other.noun}, so I say so."}[effort]
     return Branch([Message("user", question)], [analysis(working), final(DECLINE)], "declined", "")
 
 

@@ -17,20 +17,20 @@ from model import Config, Model, Segment
 from optim import Optimizer
 from tokenizer import Encoder
 
-WARMUP = 0.01     # share of the steps in which the rate rises
-SHORT = 0.08      # share of the steps with short conversations only
+WARMUP = 80        # steps in which the rate rises
+SHORT = 600        # steps with short conversations only
 SHORT_LIMIT = 220  # tokens
-FALL = 0.3        # share of the steps after which the rate falls
-QUANTIZE = 0.8    # share of the steps after which the experts are seen through MXFP4
-BALANCE = 0.01    # weight of the load balance loss
+FALL = 0.25        # share of the steps after which the rate falls
+QUANTIZE = 0.8     # share of the steps after which the experts are seen through MXFP4
+BALANCE = 0.01     # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
 
-def factor(done):
-    """Learning rate relative to its peak when a share done of the work is done."""
-    if done < WARMUP:
-        return done / WARMUP
-    return min(1, 0.02 + 0.98 * (1 - done) / (1 - FALL))
+def factor(step, steps):
+    """Learning rate of a step relative to its peak."""
+    if step < WARMUP:
+        return step / WARMUP
+    return min(1, 0.02 + 0.98 * (1 - step / steps) / (1 - FALL))
 
 
 class Stream:
@@ -72,13 +72,13 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=9000)
+    p.add_argument("--steps", type=int, default=8000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--muon-rate", type=float, default=0.01)
-    p.add_argument("--adam-rate", type=float, default=1.2e-3)
+    p.add_argument("--muon-rate", type=float, default=0.004)
+    p.add_argument("--adam-rate", type=float, default=5e-4)
     p.add_argument("--log-every", type=int, default=20, help="steps")
     p.add_argument("--check-every", type=int, default=500, help="steps between held-out checks")
     p.add_argument("--check-items", type=int, default=40, help="per ability")
@@ -122,13 +122,12 @@ def main():
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, lambda *_: stopped.append(True))
     while step < (o.stop_at or o.steps) and not stopped:
-        done = step / o.steps
-        model.set_quantized(done >= QUANTIZE)
-        ids, segments, at, target = stream.batch(SHORT_LIMIT if done < SHORT else o.longest)
+        model.set_quantized(step >= QUANTIZE * o.steps)
+        ids, segments, at, target = stream.batch(SHORT_LIMIT if step < SHORT else o.longest)
         logits, b = model(ids, segments, at)
         loss = F.cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
-        optimizer.step(factor(done))
+        optimizer.step(factor(step, o.steps))
         step += 1
         total, balance, tokens = total + loss.item(), balance + b.item(), tokens + ids.numel()
         now = time.monotonic()
