@@ -12,6 +12,7 @@ import (
 // A prompt is what the choices that continue it have in common.
 type prompt struct {
 	n     int                    // tokens
+	left  int                    // choices that have not begun
 	ids   []int32                // the same, until their log probabilities are known; nil = not asked for
 	known chan struct{}          // closed when they are
 	echo  delta                  // what each choice begins with; no field = nothing
@@ -39,7 +40,7 @@ func (j *job) addPrompts(p *plan, g *generation, most int64) error {
 		if len(ids) == 0 {
 			return wire.Invalid("", "the prompt has no tokens")
 		}
-		q := prompt{n: len(ids)}
+		q := prompt{n: len(ids), left: j.n}
 		if g.echo != nil {
 			q.echo = delta{field: content, text: g.echo[i]}
 		}
@@ -79,6 +80,9 @@ func (j *job) begin(i int) {
 	if p.echo.field != noField {
 		a.deltas = append(a.deltas, p.echo)
 		a.said = a.said || p.echo.text != ""
+	}
+	if p.left--; p.left == 0 {
+		p.echo = delta{} // it is large, and a stream may last
 	}
 }
 
