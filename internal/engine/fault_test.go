@@ -488,7 +488,7 @@ func weather(t *testing.T, seed uint64) map[string]int {
 			got, err := read(stream)
 			f, usage, _ := stream.End()
 			ok := f == sched.FinishLength && err == io.EOF && len(got) == n || f == sched.FinishAbort && err == io.EOF || f == sched.FinishError && errors.Is(err, ErrInterrupted)
-			if want := alone(prompt, n); !ok || len(got) > n || !slices.Equal(got, want[:len(got)]) || usage.Completion != len(got) {
+			if want := alone(prompt, n); !ok || len(got) > n || !slices.Equal(got, want[:len(got)]) || usage.Completion != len(got) || usage.Prompt != len(prompt) {
 				t.Errorf("seed %d: %v, %v, %+v, output %v, alone %v", seed, f, err, usage, got, want)
 			}
 		})

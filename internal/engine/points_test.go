@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ossian/internal/runner"
@@ -302,6 +303,7 @@ func (r *rigged) hang(t *testing.T, depth int, gate chan struct{}) {
 	}
 	close(gate)
 	time.Sleep(time.Second) // it comes back, and ends at the next step at the latest
+	synctest.Wait()
 	if h := g.Health(); h.Restarts != 1 || h.State != Running {
 		t.Errorf("afterwards: %+v", h)
 	}
