@@ -45,7 +45,7 @@ type aborted struct {
 // that was in flight, at once if none of its rows was in one. Nobody else notices.
 func TestLIF2CancelPoints(t *testing.T) {
 	t.Parallel()
-	each := soak.Cases(t, 150, 10_000)
+	each := soak.Cases(t, 100, 10_000)
 	var count [len(stages)]int
 	points, flights := 0, 0
 	for seed := uint64(0); points < each*len(stages); seed++ {

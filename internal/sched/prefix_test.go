@@ -15,7 +15,7 @@ import (
 // some answers are aborted and then gone on from.
 func TestDET2Workloads(t *testing.T) {
 	t.Parallel()
-	n := soak.Cases(t, 300, 10_000)
+	n := soak.Cases(t, 200, 10_000)
 	var sum Stats
 	requests, aborts := 0, 0
 	for seed := range uint64(n) {

@@ -109,7 +109,7 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 // gets the ids it gets alone.
 func TestDET1Schedules(t *testing.T) {
 	t.Parallel()
-	worlds := soak.Cases(t, 1000, 10_000)
+	worlds := soak.Cases(t, 500, 10_000)
 	var total Stats
 	var aborts, finishes [FinishError + 1]int
 	seed := uint64(0)

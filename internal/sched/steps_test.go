@@ -18,7 +18,7 @@ import (
 // written.
 func TestLIF1DET4Steps(t *testing.T) {
 	t.Parallel()
-	steps := soak.Cases(t, 50_000, 100_000_000)
+	steps := soak.Cases(t, 20_000, 100_000_000)
 	var total traffic
 	worlds := 0
 	for ; total.steps < steps; worlds++ {
