@@ -6,8 +6,10 @@ FUZZTIME    ?= 10s
 MODELS      ?= models
 STRINGS     ?= 100000
 PYTHON      ?= python3
+SOAK        ?= 1
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance \
+	soak-scheduler soak-text soak-server soak-security
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -48,6 +50,20 @@ fuzz:
 
 fuzz-long:
 	./_tools/fuzz.sh 10m
+
+# The counts of a release for the requirements of docs/reliability.md, as rows of
+# its table; SOAK=0.1 for a tenth. With every change go test runs fewer.
+soak-scheduler:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON|HLT|DET|OPS)[0-9]' ./internal/kv ./internal/sched ./internal/engine ./internal/e2e
+
+soak-text:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
+
+soak-server:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON[1-4]|HLT|OPS)' ./internal/server ./cmd/ossian
+
+soak-security:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(SEC|CON5|OPS)[0-9]*' ./internal/wire ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
