@@ -111,6 +111,9 @@ func (s *Scheduler) prompts(l *launch, now time.Time) {
 
 // row appends the next n tokens of q to the step.
 func (s *Scheduler) row(l *launch, q *Seq, n int) {
+	if q.reached == 0 {
+		s.begin(q)
+	}
 	b, g := &l.batch, len(s.info.Groups)
 	tables := l.tables[len(b.Rows)*g:][:g]
 	copy(tables, q.table.Blocks)

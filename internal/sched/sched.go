@@ -287,10 +287,15 @@ func (s *Scheduler) enter(q *Seq, now time.Time) {
 	q.tenant.residents++
 	q.launched, q.committed = q.table.Cached, q.table.Cached
 	q.overtaken, q.blocked = 0, time.Time{}
-	if !q.Started.IsZero() {
-		return
+	if q.Started.IsZero() {
+		q.Started = now
 	}
-	q.Started, q.Cached = now, q.table.Cached
+}
+
+// begin counts what q, which gets its first row, has found in the prefix cache. Since
+// it entered it may have been preempted and have found something else.
+func (s *Scheduler) begin(q *Seq) {
+	q.Cached = q.launched
 	if !s.cfg.NoPrefixCache && !q.unscored() {
 		s.stats.CacheQueries += uint64(q.Prompt)
 		s.stats.CacheHits += uint64(q.Cached)

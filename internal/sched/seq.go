@@ -30,7 +30,7 @@ type Seq struct {
 
 	// Written by the scheduler.
 	Prompt      int       // tokens of the prompt
-	Cached      int       // leading prompt tokens that were in the prefix cache when it started
+	Cached      int       // leading prompt tokens that its first row found in the prefix cache
 	Started     time.Time // when it first had a slot; zero = never
 	Preemptions int       // times its blocks were taken and it was computed again
 
