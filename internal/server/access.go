@@ -71,5 +71,9 @@ func (s *Server) tenant(authorization string) (uint32, bool) {
 	for i := range keys {
 		found |= subtle.ConstantTimeCompare(sum[:], keys[i].sum[:]) * int(keys[i].tenant&math.MaxInt32)
 	}
-	return uint32(found), bearer && found > 0
+	known := subtle.ConstantTimeLessOrEq(1, found)
+	if !bearer {
+		known = 0
+	}
+	return uint32(found), known == 1
 }
