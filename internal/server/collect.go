@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -21,18 +20,13 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 type collection struct {
 	j       *job
 	w       *reply
-	conn    syscall.Conn // nil = not known
 	choices []choice
 	keep    int // of the choices of each prompt
 	enc     codec
 }
 
-func newCollection(ctx context.Context, j *job, keep int, enc codec) *collection {
-	c := &collection{j: j, w: j.w, choices: make([]choice, len(j.answers)), keep: keep, enc: enc}
-	if conn, ok := ctx.Value(connKey{}).(*counted); ok {
-		c.conn, _ = conn.Conn.(syscall.Conn)
-	}
-	return c
+func newCollection(j *job, keep int, enc codec) *collection {
+	return &collection{j: j, w: j.w, choices: make([]choice, len(j.answers)), keep: keep, enc: enc}
 }
 
 // probeInterval is how often the connection is looked at while a reply is made:
@@ -40,7 +34,7 @@ func newCollection(ctx context.Context, j *job, keep int, enc codec) *collection
 const probeInterval = time.Second
 
 func (c *collection) silent() error {
-	if c.conn != nil && hungUp(c.conn) {
+	if c.w.left() {
 		return errGone
 	}
 	return nil

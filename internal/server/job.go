@@ -100,7 +100,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
 		j.out, j.silence = j.stream, s.lim().Time(limits.PingInterval)
 	} else {
-		j.out = newCollection(r.Context(), j, n, enc)
+		j.out = newCollection(j, n, enc)
 	}
 	if j.mute && p.scored() < 0 {
 		return j, nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +21,26 @@ func hungUp(c syscall.Conn) bool {
 		gone = err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 	})
 	return gone || err != nil
+}
+
+// giveUpAfter ends a connection whose peer confirms nothing, or has no room, for so
+// long. What is written then waits in the system's buffers, megabytes of them, and no
+// write deadline passes (LIF-3). Where the option is refused the deadline has to do.
+func giveUpAfter(c syscall.Conn, d time.Duration) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	})
+}
+
+// descriptorLimit is how many files and connections the process may have; 0 = unknown.
+func descriptorLimit() int64 {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil || lim.Cur > 1<<30 {
+		return 0
+	}
+	return int64(lim.Cur)
 }

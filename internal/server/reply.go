@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -11,7 +12,8 @@ import (
 type reply struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	id      string // X-Request-Id
+	conn    *counted // nil = not known
+	id      string   // X-Request-Id
 	stall   time.Duration
 
 	begun    bool // the header has left
@@ -22,6 +24,18 @@ type reply struct {
 
 // Unwrap is for http.ResponseController.
 func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// left reports whether the client has closed the connection, as far as that shows.
+func (w *reply) left() bool {
+	if w.conn == nil {
+		return false
+	}
+	c, ok := w.conn.Conn.(syscall.Conn)
+	return ok && hungUp(c)
+}
+
+// spare reports whether the connection is one too many.
+func (w *reply) spare() bool { return w.conn != nil && !w.conn.until.IsZero() }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *reply) WriteHeader(status int) {

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/sim"
+	"ossian/internal/soak"
 	"ossian/internal/token"
 )
 
@@ -64,6 +67,7 @@ type setup struct {
 	cost   time.Duration
 	fault  func(step int) error // of collecting a step
 	launch func(step int)       // told of each step, before its ids are chosen
+	reopen bool                 // runners that failed are replaced
 	format chat.Format          // nil = gpt-oss
 	cfg    Config
 	limits map[limits.ID]int64
@@ -107,6 +111,9 @@ func start(t testing.TB, u setup) *rig {
 	}
 	if u.fault != nil {
 		script.OnCollect = func(step int, _ *runner.Batch) error { return u.fault(step) }
+	}
+	if u.reopen {
+		u.engine.Open = func(context.Context) (runner.Runner, error) { return sim.NewScript(script) }
 	}
 	run, err := sim.NewScript(script)
 	if err != nil {
@@ -254,6 +261,90 @@ func (g *rig) idle() {
 			g.t.Fatalf("after 5 s: %+v, load %d", st, g.s.load.Load())
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// within holds a time to the number of reliability.md where figures are taken, on a
+// quiet machine, and to what no machine should exceed elsewhere.
+func within(t testing.TB, what string, got, spec, patience time.Duration) {
+	t.Helper()
+	bound := patience
+	if soaking() {
+		bound = spec
+	}
+	if got > bound {
+		t.Errorf("%s: %v, at most %v wanted", what, got, bound)
+	}
+}
+
+// soaking reports whether figures are taken: counts and times are those of a release.
+func soaking() bool { return os.Getenv(soak.Env) != "" }
+
+// p99 returns the time that one of a hundred exceeds, and sorts.
+func p99(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[len(times)*99/100]
+}
+
+// A ledger is an access log that tells when the server was done with a request.
+type ledger struct {
+	mu   sync.Mutex
+	done map[string]chan settled
+}
+
+type settled struct {
+	at             time.Time
+	status, tokens int
+}
+
+// Write takes one line of the log.
+func (l *ledger) Write(line []byte) (int, error) {
+	s, id := settled{at: time.Now()}, ""
+	for part := range strings.FieldsSeq(string(line)) {
+		switch name, value, _ := strings.Cut(part, "="); name {
+		case "req":
+			id = value
+		case "status":
+			s.status, _ = strconv.Atoi(value)
+		case "tokens":
+			s.tokens, _ = strconv.Atoi(value)
+		}
+	}
+	if s.status != 0 {
+		select {
+		case l.of(id) <- s:
+		default: // an id that was used before
+		}
+	}
+	return len(line), nil
+}
+
+func (l *ledger) of(id string) chan settled {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(map[string]chan settled)
+	}
+	if l.done[id] == nil {
+		l.done[id] = make(chan settled, 1)
+	}
+	return l.done[id]
+}
+
+// settled waits until the server is done with a request.
+func (l *ledger) settled(t testing.TB, id string) settled {
+	select {
+	case s := <-l.of(id):
+		l.mu.Lock()
+		delete(l.done, id)
+		l.mu.Unlock()
+		return s
+	case <-time.After(2 * time.Minute):
+		t.Errorf("the server still works on request %s", id)
+		return settled{at: time.Now()}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net"
 	"net/http"
@@ -27,6 +28,7 @@ type route struct {
 	path    string // a trailing "/*" stands for the rest of the path
 	methods []string
 	open    bool // without a key, and to any Host: a status that says nothing else
+	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	body    func(*Server, *reply, *http.Request, *caller, []byte) error
 	handle  func(*Server, *reply, *http.Request) error
@@ -46,12 +48,12 @@ func routes() []route {
 		{path: "/v1/models/*", methods: get, handle: (*Server).model},
 		{path: "/tokenize", methods: post, body: (*Server).tokenize},
 		{path: "/detokenize", methods: post, body: (*Server).detokenize},
-		{path: "/health", methods: get, open: true, handle: (*Server).health},
-		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, handle: (*Server).health},
-		{path: "/ready", methods: get, open: true, handle: (*Server).ready},
+		{path: "/health", methods: get, open: true, probe: true, handle: (*Server).health},
+		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, probe: true, handle: (*Server).health},
+		{path: "/ready", methods: get, open: true, probe: true, handle: (*Server).ready},
 		{path: "/version", methods: get, handle: (*Server).version},
 		{path: "/load", methods: get, handle: (*Server).loadNow},
-		{path: "/metrics", methods: get, handle: (*Server).scrape},
+		{path: "/metrics", methods: get, probe: true, handle: (*Server).scrape},
 	}
 }
 
@@ -76,7 +78,14 @@ func (s *Server) route(path string) *route {
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	c := &caller{received: time.Now()}
 	w := &reply{ResponseWriter: hw, control: http.NewResponseController(hw), id: s.requestID(r), stall: s.lim().Time(limits.WriteStall)}
+	w.conn, _ = r.Context().Value(connKey{}).(*counted)
 	w.Header().Set("X-Request-Id", w.id)
+	if w.spare() {
+		w.Header().Set("Connection", "close")
+	}
+	if r.ContentLength != 0 { // also of what is refused: net/http waits for the body before it sends a reply (CON-3)
+		_ = w.control.SetReadDeadline(c.received.Add(s.lim().Time(limits.BodyRead)))
+	}
 	rt := s.route(r.URL.Path)
 	defer s.done(w, r, rt, c)
 	err := s.admit(w, r, rt, c)
@@ -109,8 +118,12 @@ func (s *Server) done(w *reply, r *http.Request, rt *route, c *caller) {
 	}
 	took := time.Since(c.received)
 	s.metrics.Request(path, r.Method, w.status, took)
-	if s.cfg.AccessLog && (rt == nil || !rt.open) {
-		s.log.Info("request", "req", w.id, "route", path, "method", r.Method, "status", w.status, "took", took, "tokens", w.tokens)
+	if s.cfg.AccessLog {
+		level := slog.LevelInfo
+		if rt != nil && rt.probe {
+			level = slog.LevelDebug
+		}
+		s.log.Log(r.Context(), level, "request", "req", w.id, "route", path, "method", r.Method, "status", w.status, "took", took, "tokens", w.tokens)
 	}
 	if p != nil {
 		panic(http.ErrAbortHandler) // closes the connection: half a reply must not look whole
@@ -132,6 +145,9 @@ func (s *Server) admit(w *reply, r *http.Request, rt *route, c *caller) error {
 	open := rt != nil && rt.open
 	if r.ProtoMajor != 1 { // HTTP/2 without having been asked: net/http lets its first line through
 		return &wire.Error{Message: "this server speaks HTTP/1.1", Type: wire.TypeInvalidRequest, Code: wire.CodeVersion}
+	}
+	if !open && w.spare() {
+		return &wire.Error{Message: "too many connections; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.Connections.String()}
 	}
 	if !open && !s.allowedHost(r.Host) {
 		return &wire.Error{Message: "this server does not answer to that Host; --allowed-hosts adds names", Type: wire.TypePermission}
@@ -174,9 +190,8 @@ func (s *Server) serve(w *reply, r *http.Request, rt *route, c *caller) error {
 			return err
 		}
 	}
-	body, err := s.body(w, r)
-	c.held = int64(cap(body))
 	defer s.release(c)
+	body, err := s.body(w, r, c)
 	if err != nil {
 		return err
 	}
@@ -255,8 +270,8 @@ func (s *Server) crossOrigin(w *reply, r *http.Request) error {
 }
 
 // body reads a JSON body within its limits. Memory is taken as bytes come, not as
-// their number is announced; the caller gives the capacity back.
-func (s *Server) body(w *reply, r *http.Request) ([]byte, error) {
+// their number is announced; c says how much of it release gives back.
+func (s *Server) body(w *reply, r *http.Request, c *caller) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
 		return nil, &wire.Error{Message: "Content-Type application/json expected, without Content-Encoding", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
@@ -265,7 +280,6 @@ func (s *Server) body(w *reply, r *http.Request) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	_ = w.control.SetReadDeadline(time.Now().Add(s.lim().Time(limits.BodyRead)))
 	var buf []byte
 	size := int64(4 << 10)
 	if r.ContentLength >= 0 && r.ContentLength < 64<<10 {
@@ -273,9 +287,10 @@ func (s *Server) body(w *reply, r *http.Request) ([]byte, error) {
 	}
 	for ; ; size *= 2 {
 		size = min(size, most+1)
-		if err := s.hold(size - int64(cap(buf))); err != nil {
-			return buf, err
+		if err := s.hold(size - c.held); err != nil {
+			return nil, err
 		}
+		c.held = size
 		buf = append(make([]byte, 0, size), buf...)
 		for err == nil && len(buf) < cap(buf) {
 			var n int

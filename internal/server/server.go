@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"ossian/internal/engine"
@@ -81,7 +82,8 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 
 // Serve answers connections until ctx ends. Then nothing new is started, requests
 // that run may end within DrainTimeout, the rest is told that it was cut off, and
-// Serve returns nil.
+// Serve returns nil. A client that closes the connection, or its half of it, has left:
+// its request ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           s,
@@ -129,18 +131,30 @@ func (s *Server) drain() {
 	}
 }
 
-// limited accepts connections while there is room for them. Beyond that they wait
-// in the system's queue, which costs nothing here (CON-4).
+// A limited listener accepts connections while there is room for them. A few more are
+// spare: they are told that the server is full, or about its health, and closed. The
+// rest waits in the system's queue, which costs nothing here (CON-4).
 type limited struct {
 	net.Listener
-	room    chan struct{}
-	metrics *metrics.Server
-	closing sync.Once
-	closed  chan struct{}
+	room, spare chan struct{}
+	stall       time.Duration
+	metrics     *metrics.Server
+	closing     sync.Once
+	closed      chan struct{}
 }
 
+const (
+	spareConnections = 16
+	spareTime        = 100 * time.Millisecond // for the request on a spare connection
+)
+
 func (s *Server) limit(l net.Listener) *limited {
-	return &limited{Listener: l, room: make(chan struct{}, s.lim()[limits.Connections]), metrics: s.metrics, closed: make(chan struct{})}
+	room := s.lim()[limits.Connections]
+	if n := descriptorLimit() * 8 / 10; n > 0 { // files need some, too
+		room = min(room, n)
+	}
+	return &limited{Listener: l, room: make(chan struct{}, room), spare: make(chan struct{}, spareConnections),
+		stall: s.lim().Time(limits.WriteStall), metrics: s.metrics, closed: make(chan struct{})}
 }
 
 // Close implements net.Listener.
@@ -151,34 +165,64 @@ func (l *limited) Close() error {
 
 // Accept implements net.Listener.
 func (l *limited) Accept() (net.Conn, error) {
+	place := l.room
 	select {
 	case l.room <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	default:
+		select {
+		case l.room <- struct{}{}:
+		case l.spare <- struct{}{}:
+			place = l.spare
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
 	}
-	c, err := l.Listener.Accept()
+	conn, err := l.Listener.Accept()
 	if err != nil {
-		<-l.room
+		<-place
 		return nil, err
 	}
+	c := &counted{Conn: conn, l: l, place: place}
+	if place == l.spare {
+		select {
+		case l.room <- struct{}{}: // somebody has left meanwhile
+			c.place = l.room
+			<-l.spare
+		default:
+			c.until = time.Now().Add(spareTime)
+		}
+	}
+	if sys, ok := conn.(syscall.Conn); ok {
+		giveUpAfter(sys, l.stall)
+	}
 	l.metrics.Connections(1)
-	return &counted{Conn: c, l: l}, nil
+	return c, nil
 }
 
 // A counted connection makes room when it is closed.
 type counted struct {
 	net.Conn
-	l    *limited
-	once sync.Once
+	l     *limited
+	place chan struct{}
+	once  sync.Once
+	until time.Time // when the request of a spare connection has to be here; zero = an ordinary one
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
 	c.once.Do(func() {
 		c.l.metrics.Connections(-1)
-		<-c.l.room
+		<-c.place
 	})
 	return c.Conn.Close()
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *counted) SetReadDeadline(t time.Time) error {
+	if !c.until.IsZero() && (t.IsZero() || t.After(c.until)) {
+		t = c.until
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // rejected counts a request that the engine did not take.

@@ -53,8 +53,14 @@ type pending struct {
 	sent  bool
 }
 
-// silent shows that the connection lives, and finds out whether it does (LIF-3).
-func (st *stream) silent() error { return st.write([]byte(wire.Ping)) }
+// silent shows that the connection lives, and finds out whether it does (LIF-3): to
+// one that was closed the first write still succeeds.
+func (st *stream) silent() error {
+	if st.w.left() {
+		return errGone
+	}
+	return st.write([]byte(wire.Ping))
+}
 
 // prepare borrows the buffer and opens choice i, after those before it: clients that
 // put a reply together add choices in the order of their indices.
