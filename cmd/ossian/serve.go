@@ -83,6 +83,11 @@ Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in th
 // serve runs until ctx ends. The port is open at once, so that whoever waits for the
 // weights can see it.
 func serve(ctx context.Context, cfg *config.Config, src config.Source, status io.Writer) error {
+	if !builtIn(cfg.Model) {
+		if _, err := resolveModel(cfg.Model); err != nil {
+			return err // before a port is open: the commonest mistake
+		}
+	}
 	level := new(slog.LevelVar)
 	log := logger(cfg, level, status)
 	names := servedNames(cfg)
