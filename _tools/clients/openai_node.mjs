@@ -214,7 +214,7 @@ const checks = {
       [{ temperature: 'warm' }, 'temperature', 'invalid_type'],
       [{ messages: [] }, 'messages', 'invalid_value'],
       [{ messages: [{ role: 'nobody', content: 'x' }] }, 'messages[0].role', 'invalid_value'],
-      [{ messages: [{ role: 'user', content: 'x '.repeat(9000) }] }, null, 'context_length_exceeded'],
+      [{ messages: [{ role: 'user', content: 'x '.repeat(9000) }] }, 'messages', 'context_length_exceeded'],
       [{ top_logprobs: 3 }, 'top_logprobs', 'invalid_value'],
     ]) {
       for (const stream of [false, true]) {

@@ -205,7 +205,7 @@ def bad_request():
         ({"temperature": "warm"}, "temperature", "invalid_type"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role", "invalid_value"),
-        ({"messages": [{"role": "user", "content": "x " * 9000}]}, None, "context_length_exceeded"),
+        ({"messages": [{"role": "user", "content": "x " * 9000}]}, "messages", "context_length_exceeded"),
         ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
     ]:
         for streams in (False, True):

@@ -40,7 +40,7 @@ func (s *session) badRequest() error {
 		{"messages[0].role", "invalid_value", func(p *chatParams) {
 			p.Messages[0] = param.Override[openai.ChatCompletionMessageParamUnion](map[string]string{"role": "nobody", "content": "x"})
 		}},
-		{"", "context_length_exceeded", func(p *chatParams) { p.Messages[0] = openai.UserMessage(strings.Repeat("x ", 9000)) }},
+		{"messages", "context_length_exceeded", func(p *chatParams) { p.Messages[0] = openai.UserMessage(strings.Repeat("x ", 9000)) }},
 		{"top_logprobs", "invalid_value", func(p *chatParams) { p.TopLogprobs = openai.Int(3) }},
 	} {
 		p := hello()
