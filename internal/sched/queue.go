@@ -24,7 +24,7 @@ type tenant struct {
 	// Scratch of Plan.
 	chunks []*Seq // residents with more than one token to compute, in the order of before
 	chunk  int    // those before it have their row
-	try    int    // waiting ones before it were tried in vain
+	try    int    // waiting ones before it are not tried any more
 	held   int    // tokens of sequences that could be preempted
 	count  int    // such sequences
 	oldest uint64 // arrival of the first that has not ended
@@ -139,6 +139,9 @@ func (s *Scheduler) admit(q *Seq, now time.Time) bool {
 		if !s.displace(q) {
 			s.misses++
 			q.tenant.try++
+			if q.Preemptions > 0 { // it was admitted: later ones do not take its blocks (ADM-3)
+				q.tenant.try = len(q.tenant.waiting)
+			}
 			return false
 		}
 	}
