@@ -74,6 +74,10 @@ func (s *Server) route(path string) *route {
 	return nil
 }
 
+// unreadTime is how long a body that nobody reads may take: net/http waits for it
+// before it sends the reply (CON-3).
+const unreadTime = time.Second
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	c := &caller{received: time.Now()}
@@ -83,8 +87,8 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	if w.spare() {
 		w.Header().Set("Connection", "close")
 	}
-	if r.ContentLength != 0 { // also of what is refused: net/http waits for the body before it sends a reply (CON-3)
-		_ = w.control.SetReadDeadline(c.received.Add(s.lim().Time(limits.BodyRead)))
+	if r.ContentLength != 0 {
+		_ = w.control.SetReadDeadline(c.received.Add(min(unreadTime, s.lim().Time(limits.BodyRead))))
 	}
 	rt := s.route(r.URL.Path)
 	defer s.done(w, r, rt, c)
@@ -280,6 +284,7 @@ func (s *Server) body(w *reply, r *http.Request, c *caller) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
+	_ = w.control.SetReadDeadline(c.received.Add(s.lim().Time(limits.BodyRead)))
 	var buf []byte
 	size := int64(4 << 10)
 	if r.ContentLength >= 0 && r.ContentLength < 64<<10 {
