@@ -52,8 +52,6 @@ const (
 	MetadataPairs
 	MetadataKey
 	MetadataValue
-	TemplateSteps
-	TemplateOutput
 	count
 )
 
@@ -125,8 +123,6 @@ var table = [count]Limit{
 	MetadataPairs:  {"metadata-pairs", Count, 16, 0, 1024, Refusals, "memory"},
 	MetadataKey:    {"metadata-key", Bytes, 64, 1, 64 * ki, Refusals, "memory"},
 	MetadataValue:  {"metadata-value", Bytes, 512, 1, mi, Refusals, "memory"},
-	TemplateSteps:  {"template-steps", Count, 1_000_000, 1000, 1 << 40, Refusals, "processor time against hostile templates"},
-	TemplateOutput: {"template-output", Count, 4, 1, 1024, Refusals, "memory against hostile templates; bytes per token of context"},
 }
 
 // A Set holds the values in force, by ID. A set in use does not change: it is replaced.
@@ -160,7 +156,7 @@ func (id ID) String() string { return table[id].Name }
 // its engine or its model starts.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, Connections, Queue, QueueTokens, TemplateSteps, TemplateOutput:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, Connections, Queue, QueueTokens:
 		return false
 	}
 	return true
