@@ -389,29 +389,6 @@ func (p *panicky) Accept(id int32) error {
 	return nil
 }
 
-// HLT-4: a panic of a constraint ends its request only.
-func TestHLT4ConstraintPanics(t *testing.T) {
-	for name, c := range map[string]*panicky{"mask at once": {0, 9}, "mask": {3, 9}, "accept": {9, 2}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				g := start(t, script(t, sim.Config{}), Config{})
-				bad := g.submit(Request{Tokens: ids(1, 5), MaxTokens: 20, Constraint: c})
-				good := g.submit(Request{Tokens: ids(2, 5), MaxTokens: 20})
-				got, err := read(bad)
-				if f, _, _ := bad.End(); err == io.EOF || f != sched.FinishError || !slices.Equal(got, alone(ids(1, 5), len(got))) {
-					t.Errorf("got %v, %v, %v, want an error", got, f, err)
-				}
-				if got, want := finished(t, good, sched.FinishLength), alone(ids(2, 5), 20); !slices.Equal(got, want) {
-					t.Errorf("the other got %v, want %v", got, want)
-				}
-				if h := g.Health(); h.Restarts != 0 {
-					t.Errorf("%+v, want no restart", h)
-				}
-			})
-		})
-	}
-}
-
 // storm injects faults at random until it is over.
 type storm struct {
 	mu   sync.Mutex
