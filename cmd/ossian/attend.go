@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ossian/internal/config"
+	"ossian/internal/limits"
 	"ossian/internal/server"
 )
 
@@ -19,6 +20,7 @@ type attendant struct {
 	server *server.Server
 	level  *slog.LevelVar
 	log    *slog.Logger
+	bodies int64 // bytes in flight that the memory plan has room for
 }
 
 // attend returns when ctx ends. end is called for the SIGHUP of a terminal that has
@@ -53,6 +55,7 @@ func (a *attendant) reload() {
 		a.log.Error("settings stay as they are: the new ones are refused", "error", err)
 		return
 	}
+	next.Limits[limits.BodiesInFlight] = min(next.Limits[limits.BodiesInFlight], a.bodies)
 	a.cfg = next
 	setLevel(a.level, next)
 	a.server.Reload(next.APIKeys, next.Limits)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,6 +91,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, status io
 	}
 	level := new(slog.LevelVar)
 	log := logger(cfg, level, status)
+	boundBodies(cfg)
 	names := servedNames(cfg)
 	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
 	if err != nil {
@@ -111,7 +113,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, status io
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	attending.Go(func() {
-		a := &attendant{cfg: cfg, src: src, server: s, level: level, log: log}
+		a := &attendant{cfg: cfg, src: src, server: s, level: level, log: log, bodies: cfg.Limits[limits.BodiesInFlight]}
 		a.attend(ctx, hup, func() { cancel(nil) })
 	})
 	hosted := make(chan error, 1)
@@ -228,9 +230,12 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "weights", p.Footprint.Weights+p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
+	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
 		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
 		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(p.Footprint.Runtime) // garbage goes before the heap outgrows the plan (ADM-2)
+	}
 	if ld.cfg.Verify {
 		if err := verify(ctx, m, nil); err != nil {
 			return nil, err
@@ -296,11 +301,30 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 		windows, _ := m.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
 	}
+	cost := deviceCost(m, dev)
+	return plan.Serve(m.Spec, ask, serveMemory(cfg), func(lim model.Limits) (plan.Footprint, error) {
+		f, err := cost(lim)
+		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight])
+		return f, err
+	})
+}
+
+// serveMemory returns the bytes that a server may take, 0 = unknown.
+func serveMemory(cfg *config.Config) int64 {
 	share := cfg.MemoryShare
 	if share == 0 {
 		share = defaultMemoryShare
 	}
-	return plan.Serve(m.Spec, ask, int64(share*float64(plan.Available())), deviceCost(m, dev))
+	return int64(share * float64(plan.Available()))
+}
+
+// boundBodies lets fewer bytes of bodies in at once where memory is short, unless a
+// number was asked for.
+func boundBodies(cfg *config.Config) {
+	bodies := &cfg.Limits[limits.BodiesInFlight]
+	if *bodies == limits.BodiesInFlight.Info().Default {
+		*bodies = plan.Bodies(*bodies, cfg.Limits[limits.RequestBody], serveMemory(cfg))
+	}
 }
 
 // explain prints every setting, automatic ones as they come out for this model on
@@ -316,6 +340,7 @@ func explain(cfg *config.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	boundBodies(cfg)
 	p, err := servePlan(cfg, m, dev)
 	if err != nil {
 		return err

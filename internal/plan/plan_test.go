@@ -246,6 +246,28 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+func TestBodies(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name                             string
+		asked, largest, available, bytes int64
+	}{
+		{"unknown memory", 256 * mib, 32 * mib, 0, 256 * mib},
+		{"plenty", 256 * mib, 32 * mib, 1 << 40, 256 * mib},
+		{"a thirty-second part of the memory, decoded", 256 * mib, 32 * mib, 16 << 30, 128 * mib},
+		{"one body in any case", 256 * mib, 32 * mib, mib, 32*mib + 1},
+		{"never more than asked for", mib, 32 * mib, mib, mib},
+	} {
+		got := Bodies(c.asked, c.largest, c.available)
+		if got != c.bytes {
+			t.Errorf("%s: %d bytes, expected %d", c.name, got, c.bytes)
+		}
+		if c.available >= 16<<30 && RequestBytes(got) > c.available/32 {
+			t.Errorf("%s: %d bytes of bodies take %d of %d", c.name, got, RequestBytes(got), c.available)
+		}
+	}
+}
+
 // FuzzBlocks plays sequences of random chunks against the pools: the blocks that
 // rows may read or write must always be there.
 func FuzzBlocks(f *testing.F) {

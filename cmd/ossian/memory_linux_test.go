@@ -1,0 +1,355 @@
+//go:build !race
+
+// The race detector takes several times the memory that these tests measure.
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ossian/internal/plan"
+	"ossian/internal/soak"
+	"ossian/internal/synth"
+	"ossian/internal/tensor"
+)
+
+// A printedPlan is the log's line of that name.
+type printedPlan struct {
+	Msg                                                         string
+	Available, Total, Weights, Mapped, KV, Activations, Runtime int64
+	MaxLen                                                      int `json:"max_model_len"`
+	MaxSeqs                                                     int `json:"max_num_seqs"`
+}
+
+// plan waits for the memory plan and has the kernel refuse private memory far beyond
+// it. RLIMIT_DATA needs no privilege, but counts what is mapped, not what is in use:
+// Go's arenas of 64 MiB, their index, and what the heap has given back come on top.
+// That use stays within 5 % of the plan is what watch is for.
+func (p *process) plan() (found printedPlan) {
+	p.t.Helper()
+	p.eventually(time.Minute, "there is a plan", func() bool {
+		for line := range strings.Lines(p.log.String()) {
+			if strings.Contains(line, `"memory plan"`) && json.Unmarshal([]byte(line), &found) == nil {
+				return true
+			}
+		}
+		return false
+	})
+	limit := uint64(found.Total+found.Runtime)/100*105 + 160<<20
+	if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
+		p.t.Fatal(err)
+	}
+	return found
+}
+
+// watch follows the memory of p until the test calls the returned function, which
+// tells the most it held of what the kernel cannot take back: anonymous pages, and
+// file pages as far as the plan counts mapped weights. Others (the program, source
+// pages of weights that are copied, rows of an embedding table) are clean and leave
+// when memory is short, which is why VmHWM would count too much.
+func (p *process) watch(mapped int64) func() int64 {
+	var most int64
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+			most = max(most, kilobytes(status, "RssAnon")+kilobytes(status, "RssShmem")+min(kilobytes(status, "RssFile"), mapped))
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		<-ended
+		return most
+	}
+}
+
+func kilobytes(status []byte, name string) int64 {
+	_, after, _ := bytes.Cut(status, []byte("\n"+name+":"))
+	line, _, _ := bytes.Cut(after, []byte(" kB"))
+	n, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	return n << 10
+}
+
+// A memoryCase is a checkpoint and how it is served.
+type memoryCase struct {
+	name  string
+	model synth.Model
+	write synth.Options
+	kv    string
+	len   int
+	seqs  int
+}
+
+// memoryCases returns n of them: families, containers, weights, keys and values,
+// contexts and numbers of sequences take turns in steps that have no common divisor.
+func memoryCases(t *testing.T, n int) (all []memoryCase) {
+	t.Helper()
+	presets := []string{"gpt-oss-tiny", "smollm2-135m", "qwen3moe-tiny", "qwen3-wide-tiny", "llama3-tiny"}
+	kinds := []synth.Options{{Type: tensor.BF16}, {Format: synth.GGUF, Type: tensor.Q8_0}, {Type: tensor.F16}, {Format: synth.GGUF, Type: tensor.Q4_0}, {Type: tensor.F32},
+		{Format: synth.GGUF, Type: tensor.BF16}, {Format: synth.GGUF, Type: tensor.MXFP4}}
+	for i := range n {
+		m, err := synth.Preset(presets[i%len(presets)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Name == "smollm2-135m" {
+			m = m.Shorten(4 + i%5) // its vocabulary is 57 MB as it is
+		} else { // larger, so that it is weights and not the runtime that count
+			m.Hidden, m.FFN.Inner, m.Vocab, m.Text = 512, 512+128*(i%4), m.Vocab+16384, m.Text+16384
+			if m.FFN.Experts == 0 {
+				m.FFN.Inner *= 4
+			}
+		}
+		c := memoryCase{model: m, write: kinds[i%len(kinds)], kv: []string{"bf16", "fp8", "f32"}[i%3], len: []int{512, 1024, 256, 2048}[i%4], seqs: []int{4, 12, 1, 8, 3}[i/2%5]}
+		c.write.Model, c.write.Seed = m, uint64(i)
+		c.name = fmt.Sprintf("%s %v %s %d x %d", m.Name, c.write.Type, c.kv, c.len, c.seqs)
+		all = append(all, c)
+	}
+	return all
+}
+
+// args returns the arguments of serve. Requests have little to send, so that the
+// heap's room for them does not hide what is compared.
+func (c *memoryCase) args(path string) []string {
+	return []string{path, "--kv-cache-dtype", c.kv, "--max-model-len", strconv.Itoa(c.len), "--max-num-seqs", strconv.Itoa(c.seqs),
+		"--limit", "request-body=1Mi", "--limit", "bodies-in-flight=2Mi", "--log-format", "json"}
+}
+
+// idle is what a Go server with a tokenizer of these sizes takes before it has a
+// weight. The plan's part for the runtime is room for requests, far more than the few
+// here need: it is compared as an upper bound, the rest within 5 %.
+const idle = 12 << 20
+
+// TestADM1Memory serves synthetic checkpoints at the limits of their plans and
+// compares what the plan says with what the process takes.
+func TestADM1Memory(t *testing.T) {
+	var low, high float64 = math.Inf(1), 0
+	slowest := time.Duration(0)
+	refused := 0
+	cases := memoryCases(t, soak.Cases(t, 2, 50))
+	for i, c := range cases {
+		path := filepath.Join(t.TempDir(), "model")
+		if c.write.Format == synth.GGUF {
+			path += ".gguf"
+		}
+		if err := synth.Write(t.Context(), path, c.write, nil); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		p := serveProcess(t, c.args(path)...)
+		found := p.plan()
+		peak := p.watch(found.Mapped)
+		p.ready()
+		p.fill(t, found)
+		most := peak()
+		p.quit(p.terminate)
+		share := float64(most) / float64(found.Total-found.Runtime+idle)
+		low, high = min(low, share), max(high, share)
+		t.Logf("%s: plan %d MB, %d MB of it for the runtime, peak %d MB", c.name, found.Total/1e6, found.Runtime/1e6, most/1e6)
+		if share > 1.05 || share < 0.95 || most > found.Total {
+			t.Errorf("%s: %d bytes taken, %.3f of what was predicted: %+v", c.name, most, share, found)
+		}
+		if i%5 == 0 {
+			slowest = max(slowest, c.refused(t, path, found))
+			refused++
+		}
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("ADM-1: %d configurations took %.1f to %.1f %% of what their plans predict, %d that do not fit refused after %v at most", len(cases), 100*low, 100*high, refused, slowest)
+	if soaking() && slowest > 2*time.Second {
+		t.Errorf("refused after %v, at most 2 s wanted", slowest)
+	}
+}
+
+// fill has as many sequences as run at once grow as long as they may, twice: no two
+// begin alike, so none finds its keys and values in the cache.
+func (p *process) fill(t *testing.T, found printedPlan) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range 2 * found.MaxSeqs {
+		all.Go(func() {
+			ids := strings.Repeat(fmt.Sprintf("%d,", 100+i%200), found.MaxLen-17)
+			r, err := http.Post(p.url+"/v1/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt":[%s7],"max_tokens":16,"ignore_eos":true}`, ids)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Body.Close()
+			if body, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK {
+				t.Errorf("status %d: %s", r.StatusCode, body)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// refused serves with the largest context and less memory than that takes: the
+// process ends with what fits, and that does fit. It returns how long it took.
+func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.Duration {
+	t.Helper()
+	long := *c
+	long.len = long.model.MaxLen
+	run := func() (string, time.Duration) {
+		share := (float64(found.Weights+found.Runtime) + 1.5*float64(found.Activations)) / float64(plan.Available())
+		cmd := program(t, append([]string{"serve", "--port", "0", "--gpu-memory-utilization", strconv.FormatFloat(share, 'f', 9, 64)}, long.args(path)...)...)
+		log := &console{}
+		cmd.Stderr = log
+		began := time.Now()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		for deadline := time.After(time.Minute); ; {
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Errorf("%s: exit 0", c.name)
+				}
+				return log.String(), time.Since(began)
+			case <-deadline:
+				t.Error("neither refused nor planned within a minute")
+				return "", 0
+			case <-time.After(time.Millisecond):
+			}
+			if strings.Contains(log.String(), `"memory plan"`) {
+				_ = cmd.Process.Kill()
+				<-ended
+				return "", 0
+			}
+		}
+	}
+	out, took := run()
+	fits := regexp.MustCompile(`what fits: --max-model-len (\d+)`).FindStringSubmatch(out)
+	if fits == nil || !strings.Contains(out, "does not fit into memory") {
+		t.Errorf("%s: with %d tokens of context: %q, want what fits", c.name, long.len, out)
+		return took
+	}
+	named, _ := strconv.Atoi(fits[1])
+	for _, try := range []struct {
+		len  int
+		fits bool
+	}{{named * 9 / 10, true}, {named*11/10 + 16, false}} { // what is available changes while others work
+		long.len = try.len
+		if out, _ := run(); (out == "") != try.fits {
+			t.Errorf("%s: %d tokens were said to fit; %d: %q", c.name, named, try.len, out)
+		}
+	}
+	return took
+}
+
+// TestADM2Memory attacks a server whose memory is limited to its plan: the largest
+// bodies of every kind, all streams at their full length, replies with everything
+// in them. It must live, within the plan.
+func TestADM2Memory(t *testing.T) {
+	const seqs = 32
+	length := time.Duration(soak.Cases(t, 4, 600)) * time.Second
+	p := serveProcess(t, "--max-num-seqs", fmt.Sprint(seqs), "--log-format", "json")
+	found := p.plan()
+	peak := p.watch(found.Mapped)
+	p.ready()
+	attacks := hostile()
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	var clients sync.WaitGroup
+	var sent, answered, largest atomic.Int64
+	for i := range 4 * seqs {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
+			defer client.CloseIdleConnections()
+			for ctx.Err() == nil {
+				a := attacks[len(attacks)-1-i%4] // most ask for much of the model
+				if i%8 == 0 {
+					a = attacks[random.IntN(len(attacks))]
+				}
+				sent.Add(1)
+				r, err := client.Do(a.request(ctx, p.url, random.IntN(1000)))
+				if err != nil {
+					continue // refused before the body was read
+				}
+				answered.Add(1)
+				largest.Store(max(largest.Load(), int64(len(a.body))))
+				_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
+				r.Body.Close()
+			}
+		})
+	}
+	clients.Wait()
+	most := peak()
+	if p.status("/health") != http.StatusOK {
+		_, why, _ := strings.Cut(p.log.String(), "fatal error")
+		t.Fatalf("dead, with %d bytes taken of plan %+v: %.300s", most, found, why)
+	}
+	t.Logf("ADM-2: %v of %d hostile clients, %d requests of up to %d MB, %d answered: alive, peak %d MB of a plan of %d MB (%.1f %%)", length, 4*seqs, sent.Load(), largest.Load()/1e6,
+		answered.Load(), most/1e6, found.Total/1e6, 100*float64(most)/float64(found.Total))
+	if most > found.Total/100*105 {
+		t.Errorf("%d bytes taken, plan %+v", most, found)
+	}
+	p.quit(p.terminate)
+}
+
+// A hostileBody is a request: an opening brace with a member that differs, then body.
+type hostileBody struct{ path, body string }
+
+func (h *hostileBody) request(ctx context.Context, url string, n int) *http.Request {
+	begin := fmt.Sprintf(`{"user":"%d",`, n)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+h.path, io.MultiReader(strings.NewReader(begin), strings.NewReader(h.body)))
+	if err != nil {
+		panic(err) // of a constant
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = int64(len(begin) + len(h.body))
+	return r
+}
+
+// hostile returns bodies, almost as large as is accepted, of every shape that takes
+// more memory decoded, and, last, four that take the most of the model.
+func hostile() []hostileBody {
+	const mi, chat, text = 1 << 20, "/v1/chat/completions", "/v1/completions"
+	full := `"ignore_eos":true,"stream":true,"max_tokens":3000,`
+	var stops []string
+	for i := range 16 {
+		stops = append(stops, fmt.Sprintf("%q", strings.Repeat(string(rune('a'+i)), 256)))
+	}
+	return []hostileBody{
+		{chat, `"messages":[` + strings.Repeat(`{"role":"user","content":[`+strings.Repeat(`{"type":"text","text":"`+strings.Repeat("x", 1900)+`"},`, 3)+`{"type":"text","text":"y"}]},`, 4095) + `{"role":"user","content":"z"}]}`},
+		{chat, `"messages":[` + strings.Repeat(`{"role":"user","content":"`+strings.Repeat("x", 7500)+`"},`, 4095) + `{"role":"user","content":"z"}]}`},
+		{text, `"prompt":"` + strings.Repeat("a b ", 7*mi) + `"}`},
+		{text, `"prompt":"` + strings.Repeat(`\u4e2d`, 5*mi) + `"}`},
+		{text, `"prompt":"1","unknown":[` + strings.Repeat("1,", 15*mi) + `1]}`},
+		{text, `"prompt":[` + strings.Repeat("1,", 4*mi-1) + `1]}`},
+		{text, `"prompt":[` + strings.Repeat(`"`+strings.Repeat("12+", 600)+`",`, 1023) + `"1"],` + full + `"n":8}`},
+		{chat, strings.Repeat(`"x":[[[[[[{}]]]]]],`, 2000) + `"messages":[{"role":"user","content":"1+1"}],"tools":[` +
+			strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}},`, 255) + `{"type":"function","function":{"name":"g"}}]}`},
+		{text, full + `"prompt":"` + strings.Repeat("12+", 300) + `","prompt_logprobs":20,"logprobs":20,"stream":false}`},
+		{text, full + `"prompt":"12+","n":8,"logprobs":20,"stop":[` + strings.Join(stops, ",") + `]}`},
+		{chat, full + `"messages":[{"role":"user","content":"12+34"}],"n":8,"logprobs":true,"top_logprobs":20}`},
+		{text, full + `"prompt":"` + strings.Repeat("12+", 300) + `"}`},
+	}
+}
