@@ -118,7 +118,7 @@ func TestLIF2AndLIF3Sockets(t *testing.T) {
 			log := new(ledger)
 			u := setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, cfg: Config{AccessLog: true}, log: log,
 				limits: map[limits.ID]int64{limits.PingInterval: ping.Milliseconds(), limits.WriteStall: stall.Milliseconds()}}
-			u.info.MaxSeqs, u.info.MaxTokens = 48, 96
+			u.info.MaxSeqs, u.info.MaxTokens = 48, 512 // some wait, some prompts take a few steps, most leave while they read
 			if way.leave == nil {
 				u.info.MaxSeqs = 96 // silence begins with output
 			}
