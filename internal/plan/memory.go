@@ -145,7 +145,7 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 	try := func(seqs, length int) (Plan, error) {
 		l := lim
 		l.MaxSeqs, l.MaxLen = seqs, length
-		l.MaxTokens = max(l.MaxTokens, seqs) // every sequence gets a token in a step
+		l.MaxTokens = min(max(l.MaxTokens, seqs), seqs*length) // a token for every sequence, no more than all have
 		if ask.Blocks == nil {
 			l.Blocks = Blocks(s, l)
 		}

@@ -319,6 +319,7 @@ func TestFit(t *testing.T) {
 		{name: "more context than promised", ask: model.Limits{MaxLen: 131073}, err: "--max-model-len is 131073, outside [1, 131072]"},
 		{name: "negative step", ask: model.Limits{MaxTokens: -1}, err: "--max-num-batched-tokens is -1"},
 		{name: "negative sequences", ask: model.Limits{MaxSeqs: -1}, err: "--max-num-seqs is -1"},
+		{name: "a step has no more tokens than its sequences", ask: model.Limits{MaxSeqs: 2, MaxLen: 100}, want: model.Limits{MaxTokens: 200}},
 		{name: "sequences raise the step", ask: model.Limits{MaxSeqs: 600, MaxLen: 16}, want: model.Limits{MaxSeqs: 600, MaxTokens: 600}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
