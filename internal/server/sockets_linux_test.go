@@ -245,7 +245,7 @@ func TestCON2(t *testing.T) {
 	g.repaid(before)
 	t.Logf("CON-2: %d readers that do not read, all cut after %v with a limit of %v; %d bytes of heap each; time between tokens of another, p99: %v, %v beside as many that read",
 		n, cut, stall, per, beside, usual)
-	within(t, "all cut after", cut, stall+5*time.Second, stall+30*time.Second)
+	within(t, "all cut after", cut, stall+8*time.Second, stall+30*time.Second) // the buffers fill first, and the system looks now and then
 	within(t, "time between tokens of another", beside, usual*11/10, usual+2*time.Second)
 	if per > 64<<10 {
 		t.Errorf("%d bytes per reader, at most %d wanted", per, 64<<10)
