@@ -53,9 +53,10 @@ func (m *Model) Estimate(lim model.Limits) (Footprint, error) {
 func RuntimeBytes(s *model.Spec) int64 { return 64<<20 + 400*int64(s.Vocab) }
 
 // heapPerBody is what a byte of a request's body takes of the Go heap at worst: the
-// buffer, decoded strings and parts, the rendered prompt. Bodies of 32 MiB with
-// nothing but short content parts, eight at once, were measured at 3.9.
-const heapPerBody = 4
+// buffer, decoded strings and parts, the rendered prompt, and as much again that is
+// not collected yet. Bodies of 32 MiB with nothing but short content parts, eight at
+// once, were measured at 3.9 under a low memory limit and 7.5 without one.
+const heapPerBody = 8
 
 // RequestBytes is the heap that requests take while bodies bytes of theirs are read
 // and decoded, on top of RuntimeBytes.

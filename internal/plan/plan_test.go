@@ -254,7 +254,7 @@ func TestBodies(t *testing.T) {
 	}{
 		{"unknown memory", 256 * mib, 32 * mib, 0, 256 * mib},
 		{"plenty", 256 * mib, 32 * mib, 1 << 40, 256 * mib},
-		{"a thirty-second part of the memory, decoded", 256 * mib, 32 * mib, 16 << 30, 128 * mib},
+		{"a thirty-second part of the memory, decoded", 256 * mib, 32 * mib, 16 << 30, 64 * mib},
 		{"one body in any case", 256 * mib, 32 * mib, mib, 32*mib + 1},
 		{"never more than asked for", mib, 32 * mib, mib, mib},
 	} {
