@@ -47,11 +47,10 @@ func perplexity(cmd *cobra.Command, o loadOptions, name, file string, limit int)
 		return err
 	}
 	defer m.Close()
-	var ids []int32
-	if bos, add := m.Tokenizer.BOS(); add {
-		ids = append(ids, bos)
-	}
-	ids = m.Tokenizer.Encode(ids, string(text))
+	p := m.Tokenizer.Prompt()
+	p.Begin("") // whatever the text, it is text
+	p.Text(string(text))
+	ids := p.IDs()
 	if limit > 0 && limit < len(ids) {
 		ids = ids[:limit]
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"ossian/internal/chat"
@@ -49,9 +48,7 @@ func (t *talk) forget() { t.conv.Turns = t.conv.Turns[:len(t.conv.Turns)-1] }
 // ids, and it begins as the tokenizer wants.
 func completion(tok *token.BPE, text string) []int32 {
 	p := tok.Prompt()
-	if bos, add := tok.BOS(); add && !strings.HasPrefix(text, tok.Text(bos)) {
-		p.Control(bos)
-	}
+	p.Begin(text)
 	p.Markup(text)
 	return p.IDs()
 }

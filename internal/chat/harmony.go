@@ -241,14 +241,11 @@ func (h *harmony) write(p *token.Prompt, m *message) {
 		p.Text(" code")
 	}
 	p.Control(h.message)
-	for _, part := range m.parts {
-		if len(m.parts) == 1 {
-			p.Text(part)
-			continue
+	for i, part := range m.parts {
+		if i > 0 {
+			p.Cut()
 		}
-		for _, id := range h.tok.Encode(nil, part) {
-			p.Control(id)
-		}
+		p.Text(part)
 	}
 	switch {
 	case m.open:

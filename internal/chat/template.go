@@ -44,9 +44,7 @@ func (t *template) Render(p *token.Prompt, c *Conversation) error {
 	if err != nil {
 		return err
 	}
-	if bos, add := t.tok.BOS(); add && !strings.HasPrefix(text, t.tok.Text(bos)) {
-		p.Control(bos)
-	}
+	p.Begin(text)
 	unfence(p, text)
 	return nil
 }

@@ -14,7 +14,8 @@ type piece struct {
 	count int    // ids accounted for with it
 }
 
-// maxHeld bounds how many tokens of line breaks a writer holds back: more are text. Behind them there is room for the parts of a character, at most 3 bytes.
+// maxHeld bounds how many tokens of line breaks a writer holds back: more are text.
+// Behind them there is room for the parts of a character, at most 3 bytes.
 const maxHeld = 8
 
 // A writer makes events of the tokens of one message after another. It holds back

@@ -244,8 +244,8 @@ func (s *Server) plan(m *host.Model, q *wire.Sampling, logprobs *int64) *plan {
 // control tokens (api.md 4).
 func promptText(tok *token.BPE, text string, special *bool) *token.Prompt {
 	p := tok.Prompt()
-	if bos, add := tok.BOS(); add && (special == nil || *special) && !strings.HasPrefix(text, tok.Text(bos)) {
-		p.Control(bos)
+	if special == nil || *special {
+		p.Begin(text)
 	}
 	p.Markup(text)
 	return p

@@ -115,7 +115,7 @@ func (s *Server) tooLong(m *host.Model, param, tokens string, most *int64) *wire
 	if most != nil {
 		asked = strconv.FormatInt(*most, 10)
 	}
-	return &wire.Error{Message: fmt.Sprintf("the prompt has %s tokens and %s of output were asked for, but prompt and output may have %d together: shorten the prompt", tokens, asked, m.Engine.Capacity()),
+	return &wire.Error{Message: fmt.Sprintf("the prompt has %s tokens and %s of output were asked for, but prompt and output may have %d together, at least one of them output: shorten the prompt", tokens, asked, m.Engine.Capacity()),
 		Type: wire.TypeInvalidRequest, Param: param, Code: wire.CodeContextLength}
 }
 

@@ -1,6 +1,9 @@
 package token
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Prompt is built from parts: control ids, trusted markup and anyone's text.
 // The text between two ids is encoded in one go, so how it was cut into parts does
@@ -12,7 +15,7 @@ type Prompt struct {
 }
 
 // A mark says that text[start:end] is markup or, if the two are equal, that id
-// stands there.
+// stands there; an id below zero only ends what is encoded in one go.
 type mark struct {
 	start, end int
 	id         int32
@@ -25,6 +28,17 @@ func (t *BPE) Prompt() *Prompt { return &Prompt{t: t} }
 func (p *Prompt) Control(id int32) {
 	p.marks = append(p.marks, mark{len(p.text), len(p.text), id})
 }
+
+// Begin adds the id that the tokenizer wants in front of text, which the caller adds
+// next, unless it is spelled there already.
+func (p *Prompt) Begin(text string) {
+	if bos, add := p.t.BOS(); add && !strings.HasPrefix(text, p.t.Text(bos)) {
+		p.Control(bos)
+	}
+}
+
+// Cut keeps the text so far and the text to come from being encoded in one go.
+func (p *Prompt) Cut() { p.Control(-1) }
 
 // Markup adds trusted template text. Added tokens spelled in it, or across
 // several Markups in a row, become ids.
@@ -64,7 +78,9 @@ func (p *Prompt) IDs() []int32 {
 	text, done := string(p.text), 0
 	cut := func(start, end int, id int32) {
 		ids = p.t.Encode(ids, text[done:start])
-		ids = append(ids, id)
+		if id >= 0 {
+			ids = append(ids, id)
+		}
 		done = end
 	}
 	for _, m := range p.marks {

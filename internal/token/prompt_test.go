@@ -111,6 +111,40 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
+// The text on both sides of a cut is encoded by itself, also inside markup; a cut has
+// no id and hides nothing from AtLeast.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	bpe := mustHarmony(t)
+	parts := []string{"hel", "lo", "", " wor", "ld"}
+	p := bpe.Prompt()
+	want := []int32{200006}
+	p.Control(200006)
+	for i, part := range parts {
+		if i > 0 {
+			p.Cut()
+		}
+		p.Text(part)
+		want = bpe.Encode(want, part)
+	}
+	p.Cut()
+	p.Markup("<|end")
+	p.Cut()
+	p.Markup("|>")
+	want = bpe.Encode(bpe.Encode(want, "<|end"), "|>")
+	if got := p.IDs(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	p = bpe.Prompt()
+	for range 100_000 {
+		p.Text("word ")
+		p.Cut()
+	}
+	if p.AtLeast() < 100 {
+		t.Errorf("500,000 bytes: at least %d ids", p.AtLeast())
+	}
+}
+
 // FuzzPrompt checks that cutting text and markup differently changes nothing.
 func FuzzPrompt(f *testing.F) {
 	f.Add("<|im_start|>user\nhi<|im_end|>", "<think>e\u0301", uint8(5), uint8(3))
