@@ -53,14 +53,22 @@ var imports = map[string][]string{
 	"host":              {"engine", "chat", "token"},
 	"server":            {"host", "engine", "sched", "chat", "token"},
 	"soak":              {},
+	"stat":              {},
+	"bench/dataset":     {"token"},
+	"bench":             {"bench/dataset", "token"},
+	"bench/report":      {"bench", "bench/dataset", "stat", "token"},
+	"bench/chart":       {"bench", "bench/dataset", "bench/report", "stat"},
+	"bench/scripted":    {},
 	"e2e":               {},
 }
 
 // thirdParty says which package hides which outside module; cmd/ossian wires the
 // terminal libraries itself.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "tensor", "cmd/ossian"},
+	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "tensor", "bench", "cmd/ossian"},
 	"golang.org/x/text":        {"token"},
+	"gonum.org/v1/gonum":       {"stat"},
+	"gonum.org/v1/plot":        {"bench/chart"},
 	"github.com/prometheus":    {"metrics"},
 	"go.yaml.in/yaml":          {"config"},
 	"github.com/spf13/cobra":   {"cmd/ossian"},
