@@ -1,0 +1,242 @@
+// Package stat holds the statistics of the benchmark reports: order statistics by the
+// rules that the published tools use, intervals, and tests that say when a difference
+// may be chance. Callers need no statistics library.
+package stat
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	gonum "gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Confidence is that of every interval in the reports.
+const Confidence = 0.95
+
+// Percentile returns the p-th percentile of sorted, 0 <= p <= 100, 0 of nothing. It is
+// numpy's default rule ("linear", bench.md 1.6), with numpy's order of operations: the
+// rules that gonum offers differ from it.
+func Percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := p / 100 * float64(len(sorted)-1)
+	at = min(max(at, 0), float64(len(sorted)-1))
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	a, b, t := sorted[low], sorted[high], at-float64(low)
+	if t >= 0.5 {
+		return b - (b-a)*(1-t)
+	}
+	return a + (b-a)*t
+}
+
+// Median returns the median of sorted, 0 of nothing.
+func Median(sorted []float64) float64 { return Percentile(sorted, 50) }
+
+// Mean returns the mean of x, 0 of nothing.
+func Mean(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return gonum.Mean(x, nil)
+}
+
+// Std returns the population's standard deviation of x (division by n), 0 of nothing.
+func Std(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return gonum.PopStdDev(x, nil)
+}
+
+// CV returns the coefficient of variation of x, the standard deviation over the mean;
+// 0 where the mean is 0.
+func CV(x []float64) float64 {
+	if m := Mean(x); m != 0 {
+		return Std(x) / math.Abs(m)
+	}
+	return 0
+}
+
+// Sorted returns a sorted copy of x.
+func Sorted(x []float64) []float64 {
+	s := slices.Clone(x)
+	slices.Sort(s)
+	return s
+}
+
+// An Interval holds a value with the confidence it was made for.
+type Interval struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// Has reports whether v is in i.
+func (i Interval) Has(v float64) bool { return i.Low <= v && v <= i.High }
+
+// MeanInterval returns Student's interval of the mean of independent x; false where
+// fewer than two values allow none.
+func MeanInterval(x []float64, confidence float64) (Interval, bool) {
+	if len(x) < 2 {
+		return Interval{}, false
+	}
+	mean, std := gonum.MeanStdDev(x, nil)
+	half := quantileT(float64(len(x)-1), confidence) * gonum.StdErr(std, float64(len(x)))
+	return Interval{mean - half, mean + half}, true
+}
+
+// quantileT is the two-sided critical value of Student's t.
+func quantileT(freedom, confidence float64) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile((1 + confidence) / 2)
+}
+
+// QuantileInterval returns an interval of the p-th percentile of what sorted was drawn
+// from, without assuming a distribution: two order statistics between which the
+// percentile lies with at least the confidence (binomial counting). False where so few
+// values allow none.
+func QuantileInterval(sorted []float64, p, confidence float64) (Interval, bool) {
+	tail := (1 - confidence) / 2
+	high, ok := orderAbove(len(sorted), p/100, 1-tail)
+	if !ok {
+		return Interval{}, false
+	}
+	low, ok := orderAbove(len(sorted), 1-p/100, 1-tail) // the same from the other end
+	if !ok {
+		return Interval{}, false
+	}
+	return Interval{sorted[len(sorted)-low], sorted[high-1]}, true
+}
+
+// orderAbove returns the smallest r such that the r-th smallest of n values is not
+// below the q-quantile with the confidence: the count of values below it is binomial.
+func orderAbove(n int, q, confidence float64) (int, bool) {
+	if n == 0 || !(q >= 0 && q < 1) {
+		return 0, false
+	}
+	if q == 0 {
+		return 1, true
+	}
+	b := distuv.Binomial{N: float64(n), P: q}
+	low, high := 1, n+1 // r = n+1: there is none
+	for low < high {
+		mid := (low + high) / 2
+		if b.CDF(float64(mid-1)) >= confidence {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low, low <= n
+}
+
+// certain is the confidence of a certified percentile (bench.md 6, item 8).
+const certain = 0.99
+
+// UpperBound returns a value that the p-th percentile of what sorted was drawn from does
+// not exceed, with 99 % confidence and for any distribution. False where there are fewer
+// values than Floor(p): the bound must not hang on the single largest one.
+func UpperBound(sorted []float64, p float64) (float64, bool) {
+	r, ok := orderAbove(len(sorted), p/100, certain)
+	if !ok || r > len(sorted)-1 {
+		return 0, false
+	}
+	return sorted[r-1], true
+}
+
+// Floor returns how many values certify the p-th percentile: two of them lie above it
+// with 99 % confidence. That is 662 for P99 and 64 for P90 (bench.md 6, item 8). 0 for
+// percentiles that no number certifies (100 and more, below 0).
+func Floor(p float64) int {
+	q := p / 100
+	if !(q >= 0 && q < 1) {
+		return 0
+	}
+	enough := func(n int) bool { // 1 - P(none above) - P(one above)
+		none := math.Pow(q, float64(n))
+		one := float64(n) * (1 - q) * math.Pow(q, float64(n-1))
+		return none+one <= 1-certain
+	}
+	high := 2
+	for !enough(high) {
+		if high > 1<<40 {
+			return 0
+		}
+		high *= 2
+	}
+	low := 2
+	for low < high {
+		mid := (low + high) / 2
+		if enough(mid) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+// A Difference is what two samples say about the difference of their means.
+type Difference struct {
+	Delta    float64  // mean of b - mean of a
+	Interval Interval // of Delta, with Confidence
+	P        float64  // chance of so large a difference if there is none
+}
+
+// Welch compares the means of independent samples whose variances may differ (Welch,
+// Biometrika 34, 1947). False where a sample has fewer than two values.
+func Welch(a, b []float64) (Difference, bool) {
+	if len(a) < 2 || len(b) < 2 {
+		return Difference{}, false
+	}
+	ma, va := gonum.MeanVariance(a, nil)
+	mb, vb := gonum.MeanVariance(b, nil)
+	ea, eb := va/float64(len(a)), vb/float64(len(b))
+	d := Difference{Delta: mb - ma, P: 1}
+	// Equal values have no spread but that of rounding; then any difference is one.
+	if se := ea + eb; se <= 1e-24*(ma*ma+mb*mb) {
+		d.Interval = Interval{d.Delta, d.Delta}
+		if math.Abs(d.Delta) > 1e-12*(math.Abs(ma)+math.Abs(mb)) {
+			d.P = 0
+		}
+		return d, true
+	}
+	freedom := (ea + eb) * (ea + eb) / (ea*ea/float64(len(a)-1) + eb*eb/float64(len(b)-1))
+	se := math.Sqrt(ea + eb)
+	half := quantileT(freedom, Confidence) * se
+	d.Interval = Interval{d.Delta - half, d.Delta + half}
+	d.P = 2 * distuv.StudentsT{Sigma: 1, Nu: freedom}.Survival(math.Abs(d.Delta)/se)
+	return d, true
+}
+
+// Batches cuts x, in the order in which it was measured, into n consecutive parts of
+// (nearly) equal size and returns f of each. Neighbouring requests wait for each other,
+// so their latencies are not independent; means of long stretches nearly are (batch
+// means; Law and Carson, Operations Research 27, 1979).
+func Batches(x []float64, n int, f func([]float64) float64) []float64 {
+	out := make([]float64, 0, n)
+	for i := range n {
+		out = append(out, f(x[i*len(x)/n:(i+1)*len(x)/n]))
+	}
+	return out
+}
+
+// Significant says which of the tests with chances p differ, with at most the chance
+// alpha that any of those without a difference is called one (Holm, 1979).
+func Significant(p []float64, alpha float64) []bool {
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	out := make([]bool, len(p))
+	for rank, i := range order {
+		if !(p[i] <= alpha/float64(len(p)-rank)) {
+			break
+		}
+		out[i] = true
+	}
+	return out
+}
