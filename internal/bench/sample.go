@@ -121,6 +121,7 @@ type Setup struct {
 	Tokenizer   string // name; "" = none: tokens that the server does not count are unknown
 	Dataset     string
 	Hash        string // of the workload: first 16 hex digits of SHA-256 over its queries as JSON lines
+	Repeats     int    // queries whose prompt an earlier query had
 	Label       string
 	Metadata    []Pair
 	Seed        int64
