@@ -1,0 +1,182 @@
+package dataset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"ossian/internal/token"
+)
+
+// Rules says whose rules a workload follows where the tools differ (bench.md 0 and 4).
+type Rules uint8
+
+// The rules, by the tools that have them.
+const (
+	VLLM     Rules = iota // current vllm bench serve, Python client
+	VLLMRust              // the same, compiled client: its laws, not its generator
+	VLLM011               // vllm bench serve of autumn 2025
+	LMDeploy              // profile_restful_api.py
+	SGLang                // bench_serving.py
+)
+
+// Common is what every workload takes.
+type Common struct {
+	Tokenizer *token.BPE
+	Rules     Rules
+	Prompts   int   // --num-prompts
+	Seed      int64 // --seed
+	// Legacy is numpy's global generator, which random arrivals draw from after the
+	// data set; nil = a new one from Seed.
+	Legacy *Legacy
+}
+
+// Bounds of a workload: what is beyond them is a slip of the keyboard or a damaged
+// file, and would take the memory of the machine.
+const (
+	maxPrompts = 10_000_000
+	maxTokens  = 1 << 22 // of one prompt, or of one answer
+	maxTotal   = 1 << 30 // tokens of all prompts together
+)
+
+// A flag is a number that a user gave.
+type flag struct {
+	name         string
+	value, least int
+}
+
+// check refuses what no workload can be made of; longest is an upper bound of the
+// tokens of a prompt.
+func (o *Common) check(longest int, flags ...flag) error {
+	if o.Tokenizer == nil {
+		return errors.New("this data set is made of tokens: name a tokenizer with --tokenizer, drop --skip-tokenizer-init")
+	}
+	for _, f := range append(flags, flag{"--num-prompts", o.Prompts, 1}) {
+		limit := maxTokens
+		if f.name == "--num-prompts" {
+			limit = maxPrompts
+		}
+		if f.value < f.least || f.value > limit {
+			return fmt.Errorf("%s %d: want %d to %d", f.name, f.value, f.least, limit)
+		}
+	}
+	if total := int64(o.Prompts) * int64(longest); total > maxTotal {
+		return fmt.Errorf("%d prompts of up to %d tokens: at most %d tokens in all are supported, ask for less or shorter prompts",
+			o.Prompts, longest, maxTotal)
+	}
+	return nil
+}
+
+// legacy is the generator that numpy's global functions draw from.
+func (o *Common) legacy() (*Legacy, error) {
+	if o.Legacy != nil {
+		return o.Legacy, nil
+	}
+	return NewLegacy(o.Seed)
+}
+
+// id is the request id of query i; only vLLM's clients send one.
+func (o *Common) id(i int) string {
+	if o.Rules == LMDeploy || o.Rules == SGLang {
+		return ""
+	}
+	return strconv.Itoa(i)
+}
+
+// oversample repeats queries, drawn anew from the seed, until there are as many as asked
+// for (bench.md 2.2).
+func (o *Common) oversample(list []Query) []Query {
+	g, kept := NewPython(o.Seed), len(list)
+	for i := kept; i < o.Prompts; i++ {
+		q := list[g.Below(kept)]
+		q.ID = o.id(i)
+		list = append(list, q)
+	}
+	return list
+}
+
+// Hash names a workload: the first 16 hex digits of SHA-256 over its queries as lines of
+// JSON, so that two reports can be seen to have measured the same.
+func Hash(queries []Query) string {
+	sum := sha256.New()
+	enc := json.NewEncoder(sum)
+	enc.SetEscapeHTML(false)
+	for i := range queries {
+		if err := enc.Encode(&queries[i]); err != nil {
+			panic(err) // a Query has no field that JSON lacks, and a hash takes all bytes
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// A coder is a tokenizer as the tools have it, which is Hugging Face's: control tokens
+// that are spelled in a text count as such.
+type coder struct {
+	bpe   *token.BPE
+	vocab int     // ids without the added tokens at the end: vocab_size
+	begin []int32 // what goes before a text with "special tokens"
+}
+
+func newCoder(t *token.BPE) (*coder, error) {
+	c := &coder{bpe: t, vocab: t.Vocab()}
+	added := map[int32]bool{}
+	for _, a := range t.Added() {
+		added[a.ID] = true
+	}
+	for c.vocab > 0 && (added[int32(c.vocab-1)] || t.Text(int32(c.vocab-1)) == "") {
+		c.vocab--
+	}
+	if c.vocab == 0 {
+		return nil, errors.New("the tokenizer has added tokens only: prompts need others, name another with --tokenizer")
+	}
+	if bos, add := t.BOS(); add {
+		c.begin = []int32{bos}
+	}
+	return c, nil
+}
+
+// all lists the ids of the vocabulary.
+func (c *coder) all() []int32 {
+	list := make([]int32, c.vocab)
+	for i := range list {
+		list[i] = int32(i)
+	}
+	return list
+}
+
+// allowed lists the ids of the vocabulary that are text, in order. There is one at
+// least: the last of the vocabulary.
+func (c *coder) allowed() []int32 {
+	return slices.DeleteFunc(c.all(), func(id int32) bool { return c.bpe.IsControl(id) || c.bpe.Text(id) == "" })
+}
+
+// encode returns the ids of text without special tokens.
+func (c *coder) encode(text string) []int32 {
+	p := c.bpe.Prompt()
+	p.Markup(text)
+	return p.IDs()
+}
+
+// count is how many tokens text has as a prompt of its own.
+func (c *coder) count(text string) int { return len(c.begin) + len(c.encode(text)) }
+
+// fit decodes and encodes ids until the text has want tokens (bench.md 2.3): where random
+// tokens meet, the text seldom encodes to the same ones. draw gives tokens to add. After
+// ten tries it returns what there is.
+func (c *coder) fit(ids []int32, want int, draw func() int32) (string, []int32) {
+	for left := 10; ; left-- {
+		text := c.bpe.Decode(ids)
+		ids = c.encode(text)
+		if left == 0 || len(ids) == want {
+			return text, ids
+		}
+		for len(ids) < want {
+			ids = append(ids, draw())
+		}
+		ids = ids[:want]
+	}
+}

@@ -1,0 +1,121 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ShareGPTOptions are the flags of data set sharegpt (bench.md 2.2, 4.1).
+type ShareGPTOptions struct {
+	Common
+	Path         string // --dataset-path: ShareGPT_V3_unfiltered_cleaned_split.json or its like
+	Output       int    // --sharegpt-output-len; 0 = as many tokens as the answer in the file
+	Context      int    // --sharegpt-context-len: most tokens of both; 0 = no bound; SGLang
+	KeepOrder    bool   // --disable-shuffle
+	NoOversample bool   // --no-oversample
+}
+
+// ShareGPT returns the first turns of conversations, each with as much output as the
+// second turn has. LMDeploy and SGLang return fewer than asked for when the file has
+// no more; the others repeat some unless NoOversample is set.
+func ShareGPT(o ShareGPTOptions) ([]Query, error) {
+	if err := o.check(1024, flag{"--sharegpt-output-len", o.Output, 0}, flag{"--sharegpt-context-len", o.Context, 0}); err != nil {
+		return nil, err
+	}
+	c, err := newCoder(o.Tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	list, err := openShareGPT(o.Path, o.Rules)
+	if err != nil {
+		return nil, err
+	}
+	if !o.KeepOrder {
+		NewPython(o.Seed).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	}
+	var queries []Query
+	for _, t := range list {
+		if len(queries) == o.Prompts {
+			return queries, nil
+		}
+		in, out := c.count(t.prompt), o.Output
+		if out == 0 {
+			out = c.count(t.answer)
+		}
+		if o.keeps(in, out) {
+			queries = append(queries, Query{Prompt: t.prompt, Input: in, Output: out, ID: o.id(len(queries))})
+		}
+	}
+	if len(queries) == 0 {
+		return nil, fmt.Errorf("%s: none of %d conversations has a usable length; see --sharegpt-output-len and --sharegpt-context-len", o.Path, len(list))
+	}
+	if o.Rules != LMDeploy && o.Rules != SGLang && !o.NoOversample {
+		queries = o.oversample(queries)
+	}
+	return queries, nil
+}
+
+// keeps says whether a conversation of these lengths belongs to the workload.
+func (o *ShareGPTOptions) keeps(in, out int) bool {
+	fixed := o.Output > 0
+	switch o.Rules {
+	case SGLang:
+		return in >= 2 && out >= 2 && (o.Context == 0 || in+out <= o.Context)
+	case LMDeploy:
+		return in >= 4 && out >= 4 && in <= 1024 && (fixed || in+out <= 2048)
+	}
+	return in >= 4 && (fixed || out >= 4) && in <= 1024 && in+out <= 2048
+}
+
+// turns are the first two of a conversation.
+type turns struct{ prompt, answer string }
+
+func openShareGPT(path string, rules Rules) ([]turns, error) {
+	return readFile(path, "--dataset-path", func(r io.Reader) ([]turns, error) { return readShareGPT(r, rules) })
+}
+
+// readShareGPT reads an array of conversations, one at a time, and keeps those of two
+// turns or more.
+func readShareGPT(r io.Reader, rules Rules) ([]turns, error) {
+	b := newBounded(r)
+	dec := json.NewDecoder(b)
+	t, err := dec.Token()
+	if err != nil {
+		return nil, explain(err)
+	}
+	if t != json.Delim('[') {
+		return nil, fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", t)
+	}
+	type turn struct{ Value json.RawMessage }
+	var list []turns
+	for i := 1; dec.More(); i++ {
+		b.unit = maxUnit
+		var entry struct{ Conversations, Conversation []turn }
+		if err := dec.Decode(&entry); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, explain(err))
+		}
+		c := entry.Conversations
+		if c == nil && (rules == LMDeploy || rules == SGLang) {
+			c = entry.Conversation
+		}
+		if len(c) < 2 {
+			continue
+		}
+		var t turns
+		for k, text := range []*string{&t.prompt, &t.answer} {
+			if err := json.Unmarshal(c[k].Value, &text); err != nil || text == nil {
+				return nil, fmt.Errorf("entry %d: field \"value\" of turn %d is %.40q, want a string", i, k+1, c[k].Value)
+			}
+		}
+		list = append(list, t)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, fmt.Errorf("after entry %d: %w", len(list), explain(err))
+	}
+	if len(list) == 0 {
+		return nil, errors.New("no conversation has two turns")
+	}
+	return list, nil
+}
