@@ -1,0 +1,178 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"ossian/internal/bench"
+)
+
+// consoleTitle stands in the first line of every console report.
+const consoleTitle = "Serving Benchmark Result"
+
+// labels are the rows of the console reports, in small letters, by the keys of the JSON.
+var labels = map[string]string{
+	"successful requests":                  "completed",
+	"failed requests":                      "failed",
+	"maximum request concurrency":          "max_concurrency",
+	"max request concurrency":              "max_concurrency",
+	"request rate configured (rps)":        "request_rate",
+	"traffic request rate":                 "request_rate",
+	"benchmark duration (s)":               "duration",
+	"total input tokens":                   "total_input_tokens",
+	"total input text tokens":              "total_input_text_tokens",
+	"total input vision tokens":            "total_input_vision_tokens",
+	"total generated tokens":               "total_output_tokens",
+	"total generated tokens (retokenized)": "total_output_tokens_retokenized",
+	"request throughput (req/s)":           "request_throughput",
+	"request goodput (req/s)":              "request_goodput",
+	"input token throughput (tok/s)":       "input_throughput",
+	"output token throughput (tok/s)":      "output_throughput",
+	"peak output token throughput (tok/s)": "max_output_tokens_per_s",
+	"peak concurrent requests":             "max_concurrent_requests",
+	"total token throughput (tok/s)":       "total_token_throughput",
+	"concurrency":                          "concurrency",
+	"accept length":                        "accept_length",
+	"probe requests completed":             "probe_completed",
+	"probe requests failed":                "probe_failed",
+	"acceptance rate (%)":                  "spec_decode_acceptance_rate",
+	"acceptance length":                    "spec_decode_acceptance_length",
+	"drafts":                               "spec_decode_num_drafts",
+	"draft tokens":                         "spec_decode_draft_tokens",
+	"accepted tokens":                      "spec_decode_accepted_tokens",
+	"observed peak concurrency":            "observed_peak",
+	"requests completed in window":         "requests_completed_in_window",
+}
+
+// latencyNames are the latencies in labels, in small letters, by their part of the key.
+var latencyNames = map[string]string{
+	"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2el", "e2e latency": "e2el",
+	"client queue time": "client_queue_time", "e2el incl. client queue": "e2el_including_client_queue", "probe e2el": "probe_e2el",
+}
+
+var (
+	latencyLabel = regexp.MustCompile(`^(mean|median|max|p[0-9]+(?:\.[0-9]+)?) (.+) \(ms\)$`)
+	consoleRow   = regexp.MustCompile(`^([A-Za-z][^:]{0,80}): *(\S.{0,80})$`)
+	escapes      = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+)
+
+// rowKey is the key of a label; false for rows that mean nothing here.
+func rowKey(label string) (string, bool) {
+	label = strings.ToLower(strings.Join(strings.Fields(label), " "))
+	if key, ok := labels[label]; ok {
+		return key, true
+	}
+	m := latencyLabel.FindStringSubmatch(label)
+	if m == nil {
+		return "", false
+	}
+	name, ok := latencyNames[m[2]]
+	if !ok {
+		return "", false
+	}
+	if name == "probe_e2el" {
+		return "probe_" + m[1] + "_e2el_ms", true
+	}
+	return m[1] + "_" + name + "_ms", true
+}
+
+// A scan reads text line by line for reports.
+type scan struct {
+	out    []Result
+	open   bool   // in a report
+	prefix string // of keys: that of the steady state, or none
+}
+
+// importConsole finds the reports in text: between other text, quoted, in a table, with
+// spaces lost. A report ends with its closing frame, with the next one, or with the text.
+func importConsole(text string) ([]Result, error) {
+	var s scan
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if err := s.line(bare(line)); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if len(s.out) > maxResults {
+			return nil, fmt.Errorf("more than %d results", maxResults)
+		}
+	}
+	if len(s.out) == 0 {
+		return nil, fmt.Errorf("no line is a frame with %q", consoleTitle)
+	}
+	for i := range s.out {
+		if len(s.out[i].Values) == 0 {
+			return nil, fmt.Errorf("report %d has none of the rows of a report, as \"Request throughput (req/s):\"", i+1)
+		}
+	}
+	return s.out, nil
+}
+
+// bare takes away what pasting adds: escapes, quote marks, table bars, code ticks.
+func bare(line string) string {
+	if strings.Contains(line, "\x1b") {
+		line = escapes.ReplaceAllString(line, "")
+	}
+	line = strings.NewReplacer("|", " ", "`", "", "*", "", "\u00a0", " ", "\t", " ").Replace(line)
+	return strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "> "))
+}
+
+func (s *scan) line(line string) error {
+	frame := strings.Trim(line, "=")
+	switch {
+	case strings.TrimSpace(frame) == consoleTitle && len(frame) < len(line):
+		s.out = append(s.out, Result{Format: "console", Profile: bench.VLLM.String(), Info: map[string]string{}, Values: map[string]float64{}})
+		if len(line) == 60 {
+			s.last().Profile = bench.VLLMRust.String()
+		}
+		s.open, s.prefix = true, ""
+		return nil
+	case strings.TrimSpace(frame) == "Steady-State Metrics" && len(frame) < len(line) && len(s.out) > 0:
+		s.open, s.prefix = true, "steady_"
+		s.last().Profile = bench.VLLMRust.String()
+		return nil
+	case frame == "" && len(line) >= 10:
+		s.open = false
+	}
+	if !s.open {
+		return nil
+	}
+	m := consoleRow.FindStringSubmatch(line)
+	if m == nil {
+		return nil
+	}
+	return s.row(strings.TrimSpace(m[1]), strings.TrimSpace(m[2]))
+}
+
+func (s *scan) last() *Result { return &s.out[len(s.out)-1] }
+
+// row stores one row of a report.
+func (s *scan) row(label, value string) error {
+	r := s.last()
+	if label == "Backend" {
+		r.Info["backend"] = value
+		return nil
+	}
+	key, ok := rowKey(label)
+	if !ok {
+		return nil
+	}
+	switch {
+	case strings.HasPrefix(label, "Total Token"):
+		r.Profile = bench.VLLM011.String()
+	case key == "total_output_tokens_retokenized" && r.Profile != bench.SGLang.String():
+		r.Profile = bench.LMDeploy.String()
+	case label == "Max request concurrency":
+		r.Profile = bench.SGLang.String()
+	}
+	number := strings.ReplaceAll(value, ",", "")
+	if value == "not set" || value == "nan" || value == "trace" {
+		return nil
+	}
+	if _, err := strconv.ParseFloat(number, 64); err != nil {
+		return fmt.Errorf("%s: found %q, expected a number", label, value)
+	}
+	return r.set(s.prefix+key, number)
+}

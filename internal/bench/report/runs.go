@@ -1,0 +1,107 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ossian/internal/stat"
+)
+
+// repeated are the rows of the table over several runs, in the compiled client's order.
+var repeated = []string{"request_throughput", "output_throughput", "total_token_throughput", "max_output_tokens_per_s",
+	"mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms", "mean_itl_ms",
+	"mean_e2el_ms", "p99_e2el_ms", "completed", "failed", "duration"}
+
+// A Spread says how a metric varies from run to run.
+type Spread struct {
+	Label    string
+	Key      string
+	N        int
+	Mean     float64
+	Std      float64 // of the population
+	Min, Max float64
+	CV       float64        // percent
+	Interval *stat.Interval // of the mean, 95 %; nil = one run
+}
+
+// Spreads returns the metrics that every one of the runs has (--num-runs).
+func Spreads(runs []Result) []Spread {
+	var out []Spread
+	for _, key := range repeated {
+		at := slices.IndexFunc(compared, func(m comparedMetric) bool { return m.key == key })
+		missing := slices.ContainsFunc(runs, func(r Result) bool { _, ok := r.Values[key]; return !ok })
+		if missing || len(runs) == 0 {
+			continue
+		}
+		x := values(runs, key)
+		r := Spread{Label: compared[at].label, Key: key, N: len(x), Mean: stat.Mean(x), Std: stat.Std(x),
+			Min: slices.Min(x), Max: slices.Max(x), CV: 100 * stat.CV(x)}
+		if i, ok := stat.MeanInterval(x, stat.Confidence); ok {
+			r.Interval = &i
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// RunsTable is the table over several runs (bench.md 1.10), and behind it the interval of
+// each mean and its coefficient of variation (6, item 8).
+func RunsTable(runs []Result) string {
+	rows := Spreads(runs)
+	p := &page{frame: 80}
+	p.title(fmt.Sprintf(" Multi-Run Summary (%d runs) ", len(runs)), "=")
+	fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")
+	fmt.Fprintf(p, "%s%s\n", strings.Repeat("-", 35), strings.Repeat(" "+strings.Repeat("-", 10), 4))
+	for _, r := range rows {
+		fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", r.Label, tableNumber(r.Mean, ""), tableNumber(r.Std, ""),
+			tableNumber(r.Min, ""), tableNumber(r.Max, ""))
+	}
+	p.line("=")
+	if len(rows) > 0 && rows[0].Key == "request_throughput" && rows[0].Mean > 0 {
+		fmt.Fprintf(p, "Throughput CV: %.1f%% (lower = more stable across runs)\n", rows[0].CV)
+	}
+	fmt.Fprintf(p, "\n%-35s %10s %10s %25s\n", "Metric", "Mean", "CV", "95 % interval of the mean")
+	for _, r := range rows {
+		interval := "one run: none"
+		if r.Interval != nil {
+			interval = fmt.Sprintf("[%.2f, %.2f]", r.Interval.Low, r.Interval.High)
+		}
+		fmt.Fprintf(p, "%-35s %10s %9.1f%% %25s\n", r.Label, tableNumber(r.Mean, ""), r.CV, interval)
+	}
+	return p.String()
+}
+
+// Table is one line per result, whatever wrote it; what a result does not say is "-".
+func Table(results []Result) string {
+	columns := []struct{ title, key string }{{"Req/s", "request_throughput"}, {"Output tok/s", "output_throughput"},
+		{"Total tok/s", "total_token_throughput"}, {"Mean TTFT", "mean_ttft_ms"}, {"P99 TTFT", "p99_ttft_ms"},
+		{"Mean TPOT", "mean_tpot_ms"}, {"Mean E2EL", "mean_e2el_ms"}, {"Done", "completed"}, {"Failed", "failed"}}
+	wide := len("Result")
+	for i := range results {
+		wide = max(wide, len([]rune(results[i].Source)))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-*s %-10s", wide, "Result", "Profile")
+	for _, c := range columns {
+		fmt.Fprintf(&b, " %12s", c.title)
+	}
+	b.WriteByte('\n')
+	for i := range results {
+		r := &results[i]
+		profile := r.Profile
+		if profile == "" {
+			profile = "-"
+		}
+		fmt.Fprintf(&b, "%-*s %-10s", wide, r.Source, profile)
+		for _, c := range columns {
+			cell := "-"
+			if v, ok := r.Values[c.key]; ok {
+				cell = tableNumber(v, "")
+			}
+			fmt.Fprintf(&b, " %12s", cell)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
