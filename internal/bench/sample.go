@@ -38,6 +38,7 @@ const (
 	Reasoning                  // reasoning text that is not empty
 	Usage                      // usage
 	Done                       // [DONE], or the terminal event of Responses
+	Output                     // choices that bring something: text, reasoning, a tool call, or an empty content without a role
 )
 
 // A Chunk is one event of a stream.
