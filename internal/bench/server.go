@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxAnswer  = 64 << 20         // bytes of an answer outside the measured part
+	askLimit   = 60 * time.Second // for one question outside the measured part
+	alignBatch = 64               // prompts that are cut at a time (bench.md 1.2)
+)
+
+// A Server is what a run asks of a server outside the measured part.
+type Server struct {
+	base   string
+	header []Pair
+	client *http.Client
+}
+
+// NewServer returns the server at base, an address such as http://127.0.0.1:8000.
+func NewServer(base string, a Access) (*Server, error) {
+	u, err := parseURL(base)
+	if err != nil {
+		return nil, err
+	}
+	header, err := a.headers()
+	if err != nil {
+		return nil, err
+	}
+	proxy := a.Proxy
+	if proxy == nil {
+		proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
+	return &Server{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{
+		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: a.tls(u)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       askLimit,
+	}}, nil
+}
+
+// ask sends in as JSON, or nothing where it is nil, and returns the answer.
+func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range s.header {
+		r.Header.Set(h.Key, h.Value)
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	case answer.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, brief(text))
+	case len(text) > maxAnswer:
+		return nil, fmt.Errorf("%s %s: more than %d bytes", method, path, maxAnswer)
+	}
+	return text, nil
+}
+
+// Post sends an empty POST: /reset_prefix_cache, /flush_cache, /start_profile,
+// /stop_profile.
+func (s *Server) Post(ctx context.Context, path string) error {
+	_, err := s.ask(ctx, http.MethodPost, path, nil)
+	return err
+}
+
+// FirstModel returns the first model of GET /v1/models: the name to put into requests,
+// and what it goes back to (root), which is the same where the server does not say.
+func (s *Server) FirstModel(ctx context.Context) (name, root string, err error) {
+	text, err := s.ask(ctx, http.MethodGet, "/v1/models", nil)
+	if err != nil {
+		return "", "", err
+	}
+	var list struct{ Data []struct{ ID, Root string } }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return "", "", fmt.Errorf("GET /v1/models: %w", err)
+	}
+	if len(list.Data) == 0 || list.Data[0].ID == "" {
+		return "", "", errors.New("GET /v1/models: no model listed; name one with --model")
+	}
+	first := list.Data[0]
+	if first.Root == "" {
+		first.Root = first.ID
+	}
+	return first.ID, first.Root, nil
+}
+
+// counted are the beginnings of the counters that reports use (bench.md 1.6).
+var counted = [...]string{"vllm:spec_decode_", "vllm:prefix_cache_", "ossian:prefix_cache_"}
+
+// Counters reads GET /metrics: the counters of speculative decoding and of the prefix
+// cache, by series as the server writes it, labels included.
+func (s *Server) Counters(ctx context.Context) (map[string]float64, error) {
+	text, err := s.ask(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	return readCounters(text), nil
+}
+
+// readCounters reads the text format of Prometheus. Lines that it cannot read, and
+// numbers that are not finite, are left out.
+func readCounters(text []byte) map[string]float64 {
+	out := map[string]float64{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		name := line
+		if i := strings.IndexAny(line, "{ \t"); i >= 0 {
+			name = line[:i]
+		}
+		known := false
+		for _, c := range counted {
+			known = known || strings.HasPrefix(name, c)
+		}
+		if !known {
+			continue
+		}
+		series := name
+		if i := strings.LastIndexByte(line, '}'); i > len(name) {
+			series = line[:i+1]
+		}
+		fields := strings.Fields(line[len(series):]) // the number, perhaps a time
+		if len(fields) == 0 {
+			continue
+		}
+		if v, err := strconv.ParseFloat(fields[0], 64); err == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
+			out[strings.ToValidUTF8(series, "\uFFFD")] = v
+		}
+	}
+	return out
+}
+
+// tokens are the answers of /tokenize and /detokenize.
+type tokens struct {
+	Tokens []int  `json:"tokens"`
+	Prompt string `json:"prompt"`
+}
+
+func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (*tokens, error) {
+	text, err := s.ask(ctx, http.MethodPost, path, in)
+	if err != nil {
+		return nil, err
+	}
+	out := new(tokens)
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("POST %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// Align lets the server's tokenizer decide the length of the prompts (bench.md 1.2,
+// step 3): if the first query has not the tokens that it should have, every text that
+// is too long is cut by the server. It returns how many were changed. It fails if the
+// server cannot tokenize; a prompt whose cutting fails stays as it is.
+func (s *Server) Align(ctx context.Context, model string, w Workload) (int, error) {
+	if len(w) == 0 {
+		return 0, nil
+	}
+	first, err := s.split(ctx, model, w[0].Prompt)
+	if err != nil || len(first) == w[0].Input {
+		return 0, err
+	}
+	texts := make([]string, len(w))
+	slots := make(chan struct{}, alignBatch)
+	var all sync.WaitGroup
+	for i := range w {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			ids, err := s.split(ctx, model, w[i].Prompt)
+			if err != nil || len(ids) <= w[i].Input || w[i].Input < 0 {
+				return
+			}
+			if cut, err := s.tokenize(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids[:w[i].Input]}); err == nil {
+				texts[i] = cut.Prompt
+			}
+		})
+	}
+	all.Wait()
+	n := 0
+	for i, text := range texts {
+		if text != "" {
+			w[i].Prompt = text
+			n++
+		}
+	}
+	return n, ctx.Err()
+}
+
+// split returns the ids of a text.
+func (s *Server) split(ctx context.Context, model, prompt string) ([]int, error) {
+	t, err := s.tokenize(ctx, "/tokenize", map[string]any{"model": model, "prompt": prompt, "add_special_tokens": false})
+	if err != nil {
+		return nil, err
+	}
+	return t.Tokens, nil
+}
