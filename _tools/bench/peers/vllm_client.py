@@ -1,0 +1,93 @@
+"""Runs the Python client of `vllm bench serve`, as published, without the rest of vLLM.
+
+usage: vllm_client.py DIR ARGUMENTS...
+
+DIR holds vllm/benchmarks of the wheel, unchanged; ARGUMENTS are those of
+`vllm bench serve`. The client needs aiohttp, numpy, tqdm and regex. What else it
+imports (tokenizers, images, the engine's configuration) plays no part in sending
+requests and reading streams: this file stands in for it.
+"""
+
+import argparse
+import asyncio
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import logging
+import sys
+import types
+
+
+class Anything:
+    """A class for what is imported and not used."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __getattr__(self, name):
+        return Anything()
+
+    def __call__(self, *args, **kwargs):
+        return Anything()
+
+
+class StandIn(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (Anything,), {})
+
+
+def freeze_gc_heap():
+    """As vLLM does it."""
+    for generation in range(3):
+        gc.collect(generation)
+    gc.freeze()
+
+
+# What of vLLM outside of vllm.benchmarks the measured code does use.
+USED = {
+    "vllm.utils.argparse_utils": {"FlexibleArgumentParser": argparse.ArgumentParser},
+    "vllm.utils.gc_utils": {"freeze_gc_heap": freeze_gc_heap},
+    "vllm.utils.network_utils": {"join_host_port": lambda host, port: f"{host}:{port}"},
+    "vllm.logger": {"init_logger": logging.getLogger},
+}
+MISSING = {"PIL", "pybase64"}
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, directory):
+        self.directory = directory
+
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if name.startswith("vllm.benchmarks") or top != "vllm" and top not in MISSING:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return StandIn(spec.name)
+
+    def exec_module(self, module):
+        if module.__name__ == "vllm":
+            module.__path__ = [self.directory + "/vllm"]
+        for name, value in USED.get(module.__name__, {}).items():
+            setattr(module, name, value)
+
+
+def main():
+    directory, arguments = sys.argv[1], sys.argv[2:]
+    sys.meta_path.insert(0, Finder(directory))
+    from vllm.benchmarks import serve
+
+    parser = argparse.ArgumentParser()
+    serve.add_cli_args(parser)
+    args = parser.parse_args(arguments)
+    result = serve.main(args)
+    if asyncio.iscoroutine(result):
+        asyncio.run(result)
+
+
+if __name__ == "__main__":
+    main()
