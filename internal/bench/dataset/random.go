@@ -16,6 +16,9 @@ type RandomOptions struct {
 	Path                    string  // ShareGPT's file; LMDeploy and SGLang
 	Raw                     bool    // random-ids: SGLang's without ShareGPT
 	IDs                     bool    // --prompt-token-ids, --tokenize-prompt: prompts are ids
+	// CacheHits of the prompts begin with the same tokens, CacheShare of their length;
+	// VLLMRust with IDs (--random-cache-hit-fraction, --random-cache-ratio). 0 = off.
+	CacheHits, CacheShare float64
 }
 
 // Random returns prompts of random content and lengths.
@@ -55,6 +58,13 @@ func (o *RandomOptions) spans(special int) (in, out span, err error) {
 	if out.high < out.low {
 		return in, out, fmt.Errorf("--random-output-len %d: want 1 or more", o.Output)
 	}
+	if o.CacheHits > 0 && o.CacheShare > 0 {
+		if o.Rules != VLLMRust || !o.IDs || !(o.CacheHits <= 1 && o.CacheShare <= 1) {
+			return in, out, fmt.Errorf("--random-cache-hit-fraction %v and --random-cache-ratio %v: want 0 to 1, with --compat vllm-rs and --prompt-token-ids",
+				o.CacheHits, o.CacheShare)
+		}
+		return in, out, nil
+	}
 	if o.Rules != VLLM011 && o.Prefix+in.low < 1 {
 		return in, out, fmt.Errorf("--random-input-len %d with --random-range-ratio %v and %d special tokens can give an empty prompt: raise it or --random-prefix-len",
 			o.Input, o.InputRange, special)
@@ -89,20 +99,31 @@ func randomIDs(o *RandomOptions) ([]Query, error) {
 		pool = c.all()
 	}
 	another := func() int32 { return int32(g.Integers(0, c.vocab)) }
+	cached := o.CacheHits > 0 && o.CacheShare > 0
 	prefix := make([]int32, o.Prefix)
+	if cached {
+		prefix = make([]int32, int(math.Ceil(float64(in.high)*o.CacheShare)))
+	}
 	for i := range prefix {
 		prefix[i] = pool[g.Integers(0, len(pool))]
 	}
 	if o.Rules != VLLM011 {
-		_, prefix = c.fit(prefix, o.Prefix, another)
+		_, prefix = c.fit(prefix, len(prefix), another)
 	}
 	queries := make([]Query, o.Prompts)
 	for i := range queries {
-		ids := append(make([]int32, 0, o.Prefix+inputs[i]), prefix...)
-		for j := range inputs[i] {
+		shared, want := len(prefix), len(prefix)+inputs[i]
+		if cached {
+			shared, want = 0, inputs[i]
+			if g.Float64() < o.CacheHits {
+				shared = min(int(math.Round(float64(want)*o.CacheShare)), len(prefix))
+			}
+		}
+		ids := append(make([]int32, 0, want), prefix[:shared]...)
+		for j := range want - shared {
 			ids = append(ids, pool[(offsets[i]+i+j)%len(pool)])
 		}
-		queries[i] = o.prompt(c, ids, o.Prefix+inputs[i], another)
+		queries[i] = o.prompt(c, ids, want, another)
 		queries[i].Output, queries[i].ID = outputs[i], o.id(i)
 	}
 	return queries, nil
