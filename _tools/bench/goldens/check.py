@@ -62,7 +62,8 @@ def main():
                         if not near(value, result[key][i]):
                             bad += 1
                             print(profile, trace, i, key, value, result[key][i])
-                for key, value in (("generated_texts", "" if failed else sample.get("Text", "")), ("errors", sample.get("Err", ""))):
+                text = "" if failed else sample.get("Text", "")
+                for key, value in (("generated_texts", text), ("errors", sample.get("Err", ""))):
                     reasoning = profile == "sglang" and sample.get("Thought")  # one text of both there
                     if key in result and not reasoning:
                         checked += 1

@@ -173,15 +173,15 @@ def run(name, out):
     writer.writerow(COLUMNS)
     writer.writerow([total[c] for c in COLUMNS])
     url = "http://127.0.0.1:23333/v1/" + ("chat/completions" if trace.chat else "completions")
-    settings = replay.setup(trace, "lmdeploy", backend, "random", SEED, url)
+    argv = ["--backend", backend, "--dataset-name", "random", "--random-input-len", "400", "--random-output-len", "40",
+            "--num-prompts", str(len(trace.requests)), "--seed", str(SEED), "--request-rate", str(trace.rate)]
+    settings = replay.setup(trace, "lmdeploy", backend, "random", SEED, url, argv)
     server = Player(None, 0)
     server.samples = dict(enumerate(samples))
     recorded = replay.recording(server, trace, settings, seconds, [r["error"] for r in results])
-    argv = ["--backend", backend, "--dataset-name", "random", "--random-input-len", "400", "--random-output-len", "40",
-            "--num-prompts", str(len(trace.requests)), "--seed", str(SEED), "--request-rate", str(trace.rate)]
     file = f"{backend}_0115_{len(trace.requests)}_400_40.jsonl"
-    write(out, "lmdeploy", name, {"tool": "bench.md 4.1 (independent program, not the original)", "argv": argv, "file": file},
-          recorded, report(trace, backend, total), "result.csv", table.getvalue())
+    golden = {"tool": "bench.md 4.1 (independent program, not the original)", "argv": argv, "file": file}
+    write(out, "lmdeploy", name, golden, recorded, report(trace, backend, total), "result.csv", table.getvalue())
 
 
 def main():

@@ -325,7 +325,7 @@ def stub_aiohttp(server_of):
 def compact(value):
     """Leaves out what Go's zero values say anyway."""
     if isinstance(value, dict):
-        return {k: compact(v) for k, v in value.items() if v not in ("", None) and not (v == 0 and k != "Rate") and v != []}
+        return {k: compact(v) for k, v in value.items() if v not in ("", None, []) and not (v == 0 and k != "Rate")}
     if isinstance(value, list):
         return [compact(v) for v in value]
     return value
@@ -362,7 +362,7 @@ def moment(ns):
 PROFILES = ["vllm", "vllm-rs", "vllm-0.11", "lmdeploy", "sglang"]
 
 
-def setup(trace, profile, backend, dataset, seed, url):
+def setup(trace, profile, backend, dataset, seed, url, argv):
     """The bench.Setup. JSON has no infinity: Rate 0 stands for it."""
     strategy, start, end = trace.ramp or ("", 0, 0)
     inf = float("inf")
@@ -376,6 +376,7 @@ def setup(trace, profile, backend, dataset, seed, url):
         "IgnoreEOS": True, "Stream": True, "Percentiles": [float(p) for p in trace.percentiles.split(",")],
         "Metrics": trace.metrics.split(","),
         "Goodput": [{"Metric": g.split(":")[0], "Limit": int(g.split(":")[1]) * 1_000_000} for g in trace.goodput],
+        "Args": argv,
     }
 
 
@@ -395,8 +396,8 @@ def recording(server, trace, settings, duration, errors, steps=()):
         sample = server.samples[i]
         sample.update({"Input": request.prompt_len, "Asked": request.output_len, "Err": last_line(errors[i])})
         samples.append(sample)
-    out = {"Setup": settings, "Began": moment(WALL + server.zero), "Duration": round(duration * 1e9), "Samples": samples,
-           "Probes": server.probes, "RateSteps": [{"Rate": rate, "At": moment(at)} for rate, at in steps]}
+    out = {"Setup": settings, "Began": moment(WALL + server.zero), "Duration": round(duration * 1e9),
+           "Samples": samples, "Probes": server.probes, "RateSteps": [{"Rate": rate, "At": moment(at)} for rate, at in steps]}
     if trace.counters:
         out["Before"], out["After"] = map(series, trace.counters)
     return json.dumps(compact(out), ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -125,7 +125,7 @@ def run(serving, current, name, out):
         serving.get_request = original
     backend = argv[1]
     settings = replay.setup(trace, "sglang", backend, "random", 7,
-                            "http://127.0.0.1:30000/v1/" + ("chat/completions" if trace.chat else "completions"))
+                            "http://127.0.0.1:30000/v1/" + ("chat/completions" if trace.chat else "completions"), argv)
     recorded = replay.recording(server, trace, settings, result["duration"], result["errors"])
     write(out, "sglang", name, {"tool": VERSION, "argv": argv, "file": file}, recorded,
           replay.report_block(printed.getvalue()), "result.json", replay.plain_errors(saved, result["errors"]))

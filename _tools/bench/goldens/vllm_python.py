@@ -139,7 +139,7 @@ def run(modules, current, profile, name, out):
         with open(os.path.join(folder, file)) as f:
             saved = f.read()
     settings = replay.setup(trace, profile, "openai-chat" if trace.chat else "openai", "custom", 7,
-                            "http://127.0.0.1:8000/v1/" + ("chat/completions" if trace.chat else "completions"))
+                            "http://127.0.0.1:8000/v1/" + ("chat/completions" if trace.chat else "completions"), argv)
     steps = [(e["rps"], dates.seen[e["timestamp"]]) for e in result.get("rps_change_events", [])]
     golden = {"tool": VERSIONS[profile], "argv": argv, "file": file}
     write(out, profile, name, golden, replay.recording(server, trace, settings, result["duration"], errors, steps),

@@ -192,7 +192,7 @@ def run(client, name, out):
     server = Recorded([sample(i, r, result) for i, r in enumerate(trace.requests)], began)
     trace.metrics = metrics(trace)
     settings = replay.setup(trace, "vllm-rs", argv[3], "custom", 7,
-                            "http://127.0.0.1/v1/" + ("chat/completions" if trace.chat else "completions"))
+                            "http://127.0.0.1/v1/" + ("chat/completions" if trace.chat else "completions"), argv)
     recorded = replay.recording(server, trace, settings, result["duration"], result["errors"])
     report, steady = blocks(printed)
     write(out, "vllm-rs", name, {"tool": VERSION, "argv": argv, "file": file}, recorded, report, "result.json", saved)
