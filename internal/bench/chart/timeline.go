@@ -1,0 +1,244 @@
+package chart
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/bench/report"
+)
+
+// Thresholds are where the colours of a timeline change: gaps between tokens below the
+// first, between both, and from the second (bench.md 1.9).
+type Thresholds [2]time.Duration
+
+// DefaultThresholds are those of --timeline-itl-thresholds.
+var DefaultThresholds = Thresholds{25 * time.Millisecond, 50 * time.Millisecond}
+
+// The classes of bars of a timeline; where bars are too short to be told apart, the
+// later class is shown.
+const (
+	fast = iota
+	first
+	slow
+	slowest
+	failed
+	classes
+)
+
+// classColours are those of bench.md 1.9, and grey for requests that failed.
+var classColours = [classes]color.NRGBA{
+	fast: {0x10, 0x96, 0x18, 0xff}, first: {0x63, 0x6e, 0xfa, 0xff}, slow: {0xff, 0x7f, 0x0e, 0xff},
+	slowest: {0xd6, 0x27, 0x28, 0xff}, failed: {0x9e, 0x9e, 0x9e, 0xff},
+}
+
+// ticks is how many units of a bar are a second.
+const ticks = 10_000
+
+// A bar is a stretch of one class in a row.
+type bar struct {
+	row      int
+	from, to int64 // ticks since the first request began
+}
+
+// A timeline is what the requests of a run did when, first on top. It shows as many rows
+// as it was allowed, evenly chosen, and merges bars until they are few enough.
+type timeline struct {
+	rows   []int // requests shown
+	limits Thresholds
+	end    int64 // ticks
+	bars   [classes][]bar
+}
+
+func (s *series) timeline(limits Thresholds, maxRows, maxBars int) *timeline {
+	t := &timeline{rows: evenly(len(s.Summary.Requests), maxRows), limits: limits}
+	for _, i := range t.rows {
+		if _, end, ok := s.bounds(i); ok {
+			t.end = max(t.end, int64(end*ticks)+1)
+		}
+	}
+	for unit := int64(1); ; unit *= 2 {
+		n := 0
+		t.bars = [classes][]bar{}
+		for row, i := range t.rows {
+			n += t.add(s, row, i, unit)
+		}
+		if n <= maxBars || unit > t.end {
+			return t
+		}
+	}
+}
+
+// evenly picks at most n of the numbers below count, the first among them.
+func evenly(count, n int) []int {
+	n = min(count, n)
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i * count / n
+	}
+	return out
+}
+
+// add merges request i into bars whose ends are multiples of unit and returns how many.
+func (t *timeline) add(s *series, row, i int, unit int64) int {
+	start, end, ok := s.bounds(i)
+	if !ok {
+		return 0
+	}
+	q := &s.Summary.Requests[i]
+	m := merger{unit: unit}
+	if !q.OK {
+		m.add(failed, start, end)
+	} else {
+		at := start + q.TTFT
+		m.add(first, start, at)
+		for _, gap := range q.ITL {
+			m.add(t.class(gap), at, at+gap)
+			at += gap
+		}
+	}
+	for _, b := range m.out {
+		t.bars[b.class] = append(t.bars[b.class], bar{row, b.from * unit, b.to * unit})
+	}
+	return len(m.out)
+}
+
+// class returns that of a gap in seconds.
+func (t *timeline) class(gap float64) int {
+	switch {
+	case gap < t.limits[0].Seconds():
+		return fast
+	case gap < t.limits[1].Seconds():
+		return slow
+	}
+	return slowest
+}
+
+func (t *timeline) seconds() float64 { return float64(t.end) / ticks }
+
+// classNames says what the colours mean.
+func (t *timeline) classNames() []string {
+	a, b := milliseconds(t.limits[0]), milliseconds(t.limits[1])
+	return []string{fast: "ITL below " + a + " ms", first: "TTFT", slow: "ITL " + a + " to " + b + " ms",
+		slowest: "ITL from " + b + " ms", failed: "failed"}
+}
+
+func milliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/1e6, 'g', 6, 64)
+}
+
+// A merger joins stretches of time, in order, that end on multiples of unit.
+type merger struct {
+	unit int64
+	out  []merged
+}
+
+type merged struct {
+	class    int
+	from, to int64 // units
+}
+
+func (m *merger) add(class int, start, end float64) {
+	const slack = 1e-6 // units: ends that floating point moved
+	from := int64(math.Floor(start*ticks/float64(m.unit) + slack))
+	to := max(from+1, int64(math.Ceil(end*ticks/float64(m.unit)-slack)))
+	for n := len(m.out); n > 0; n = len(m.out) {
+		last := &m.out[n-1]
+		if last.class == class && from <= last.to {
+			last.to = max(last.to, to)
+			return
+		}
+		if from >= last.to {
+			break
+		}
+		if class < last.class { // what is shared shows the worse
+			if from = last.to; from >= to {
+				return
+			}
+			break
+		}
+		if last.to = from; last.to > last.from {
+			break
+		}
+		m.out = m.out[:n-1]
+	}
+	m.out = append(m.out, merged{class, from, to})
+}
+
+// path returns the bars of a class as SVG path data: x in ticks, y in rows.
+func (t *timeline) path(class int) string {
+	var b strings.Builder
+	for _, bar := range t.bars[class] {
+		fmt.Fprintf(&b, "M%d %d.5h%d", bar.from, bar.row, bar.to-bar.from)
+	}
+	return b.String()
+}
+
+// Timeline draws what each request did when; of many requests, some.
+func Timeline(r Run, limits Thresholds) *Figure {
+	s := read([]Run{r})[0]
+	t := s.timeline(limits, 400, 20_000)
+	p := Panel{X: Axis{Title: "Time since the first request (s)"}, extra: []layer{spans{t}},
+		Y: Axis{Title: shown(len(t.rows), len(s.Summary.Requests)), Ticks: []float64{}}}
+	own := map[string]color.NRGBA{}
+	for class, name := range t.classNames() {
+		own[name] = classColours[class]
+	}
+	return &Figure{Name: "timeline", Title: "Requests over time", Panels: [][]Panel{{p}}, own: own,
+		Height: min(max(120, 60+3*float64(len(t.rows))), 700)}
+}
+
+// shown says how many of the requests are in a picture.
+func shown(n, all int) string {
+	if n == all {
+		return fmt.Sprintf("%d requests, first on top", n)
+	}
+	return fmt.Sprintf("%d of %d requests, first on top", n, all)
+}
+
+// A hover is what the page knows of a row: times in microseconds.
+type hover struct {
+	Request int     `json:"request"`
+	Start   int64   `json:"start"`
+	End     int64   `json:"end"`
+	TTFT    int64   `json:"ttft"`
+	ITL     []int64 `json:"itl"` // null = left out, there are too many
+	Input   int     `json:"input"`
+	Output  int     `json:"output"`
+	Err     string  `json:"err,omitempty"`
+}
+
+// hovers returns what the rows of t show under the pointer, with at most maxGaps gaps.
+func (t *timeline) hovers(s *series, maxGaps int) []hover {
+	out := make([]hover, len(t.rows))
+	for row, i := range t.rows {
+		q := &s.Summary.Requests[i]
+		start, end, _ := s.bounds(i)
+		h := hover{Request: i, Start: micros(start), End: micros(end), TTFT: micros(q.TTFT), Input: q.Input, Output: q.Output, Err: reason(q)}
+		if q.OK && len(q.ITL) <= maxGaps {
+			maxGaps -= len(q.ITL)
+			h.ITL = make([]int64, len(q.ITL))
+			for k, gap := range q.ITL {
+				h.ITL[k] = micros(gap)
+			}
+		}
+		out[row] = h
+	}
+	return out
+}
+
+func micros(seconds float64) int64 { return int64(seconds*1e6 + 0.5) }
+
+// reason says why q failed; "" = it did not.
+func reason(q *report.Request) string {
+	if q.OK {
+		return ""
+	}
+	if q.Err == "" {
+		return "failed"
+	}
+	return clip(q.Err, 200)
+}
