@@ -4,6 +4,10 @@ package bench
 // keep their memory, and fault points into what was parsed.
 type event struct {
 	choices  bool      // choices is an array with something in it; what follows is of the first
+	role     bool      // delta.role is there
+	blank    bool      // delta.content is ""
+	tools    bool      // delta.tool_calls has something in it
+	nothing  bool      // text is ""
 	text     []byte    // text
 	content  []byte    // delta.content
 	thoughts [2][]byte // delta.reasoning_content, delta.reasoning: servers send either or both
@@ -31,6 +35,12 @@ func (e *event) thought() []byte {
 	return e.thoughts[1]
 }
 
+// output reports whether the choice brings something: a token may decode to nothing,
+// but an empty content beside a role announces the answer only.
+func (e *event) output() bool {
+	return len(e.visible()) > 0 || len(e.thought()) > 0 || e.tools || e.nothing || e.blank && !e.role
+}
+
 func (e *event) reset() {
 	e.resetChoice()
 	e.choices, e.usage, e.counts = false, false, unknown
@@ -38,11 +48,12 @@ func (e *event) reset() {
 }
 
 func (e *event) resetChoice() {
-	e.text, e.ids, e.finish = e.text[:0], -1, e.finish[:0]
+	e.text, e.ids, e.finish, e.nothing = e.text[:0], -1, e.finish[:0], false
 	e.resetDelta()
 }
 
 func (e *event) resetDelta() {
+	e.role, e.blank, e.tools = false, false, false
 	e.content, e.thoughts[0], e.thoughts[1] = e.content[:0], e.thoughts[0][:0], e.thoughts[1][:0]
 }
 
@@ -95,7 +106,9 @@ func (e *event) readChoice(s *scanner) {
 	for more := s.open('{'); more; more = s.next('}') {
 		switch string(s.key()) {
 		case "text":
+			given := s.peek() == '"'
 			e.text = s.text(e.text)
+			e.nothing = given && len(e.text) == 0
 		case "delta", "message":
 			e.readDelta(s)
 		case "finish_reason":
@@ -116,8 +129,14 @@ func (e *event) readDelta(s *scanner) {
 	}
 	for more := s.open('{'); more; more = s.next('}') {
 		switch string(s.key()) {
+		case "role":
+			e.role = s.value() != nil
 		case "content":
+			given := s.peek() == '"'
 			e.content = s.text(e.content)
+			e.blank = given && len(e.content) == 0
+		case "tool_calls":
+			e.tools = s.count() > 0
 		case "reasoning_content":
 			e.thoughts[0] = s.text(e.thoughts[0])
 		case "reasoning":
@@ -130,7 +149,7 @@ func (e *event) readDelta(s *scanner) {
 
 // readResponse reads the response that the last event of Responses holds.
 func (e *event) readResponse(s *scanner) {
-	e.usage, e.counts, e.finish = false, unknown, e.finish[:0]
+	e.usage, e.counts, e.finish, e.fault = false, unknown, e.finish[:0], nil
 	if s.peek() != '{' {
 		s.skip()
 		return

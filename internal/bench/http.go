@@ -22,8 +22,6 @@ const (
 	maxRefusal   = 1 << 20       // bytes of an error response that are read to use the connection again
 	keptRequest  = 1 << 20       // bytes of a request buffer that are kept for another request
 	rustAttempts = 4             // of the compiled client, on errors of the connection
-	noChunk      = "Never received a valid chunk to calculate TTFT." +
-		"This response will be marked as failed!" // the Python client's words
 )
 
 // HTTPConfig is how queries are sent.
@@ -274,14 +272,8 @@ func (x *exchange) finish(err error) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case fault != "":
-		return fault
-	case x.h.setup.Profile.plain():
-		return "" // a status of 200 is all that these tools want
-	case x.stream.chunks == 0:
-		return noChunk
-	case x.h.api == responses && !x.stream.completed:
+	case fault == "" && x.h.api == responses && !x.stream.completed:
 		return "the stream ended without response.completed"
 	}
-	return ""
+	return fault
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -160,7 +161,7 @@ func (r *run) await(ctx context.Context) error {
 	}
 	for {
 		s := r.once(limit, r.w[0])
-		if s.OK() {
+		if s.failure() == "" {
 			return nil
 		}
 		if pause(limit, every) != nil {
@@ -172,12 +173,20 @@ func (r *run) await(ctx context.Context) error {
 	}
 }
 
-// failure says why s did not succeed.
+// failure says why the server does not seem to work; "" = it does.
 func (s *Sample) failure() string {
-	if s.Err == "" {
+	switch {
+	case s.Err != "":
+		return s.Err
+	case s.Status != http.StatusOK:
 		return fmt.Sprintf("status %d", s.Status)
 	}
-	return s.Err
+	for _, c := range s.Chunks {
+		if c.Kind&Choices != 0 {
+			return ""
+		}
+	}
+	return "an answer without output"
 }
 
 // warmUp sends its requests together, within the bound on concurrency. It fails if none
@@ -199,7 +208,7 @@ func (r *run) warmUp(ctx context.Context) error {
 	}
 	all.Wait()
 	for _, s := range samples {
-		if s.OK() {
+		if s.failure() == "" {
 			return nil
 		}
 	}
@@ -367,10 +376,7 @@ func (r *run) probe(ctx context.Context, done <-chan struct{}) {
 	for ctx.Err() == nil {
 		s := Sample{Asked: 1}
 		r.target.Do(ctx, &dataset.Query{Prompt: "Hi", Output: 1}, &s, r.began, new(Live))
-		p := Probe{Sent: s.Sent, Done: s.Done}
-		if !s.OK() {
-			p.Err = s.failure()
-		}
+		p := Probe{Sent: s.Sent, Done: s.Done, Err: s.failure()}
 		r.rec.Probes = append(r.rec.Probes, p)
 		r.log.add(entry{Probe: &p})
 		select {

@@ -149,6 +149,9 @@ func (st *stream) completion() {
 	if ev.choices {
 		kind = Choices
 		tokens = ev.ids
+		if ev.output() {
+			kind |= Output
+		}
 		st.texts(&kind, ev.visible(), ev.thought())
 		if len(ev.finish) > 0 {
 			st.s.Finish = string(ev.finish)
@@ -186,10 +189,10 @@ func (st *stream) response(data []byte) {
 	kind := Kind(0)
 	switch string(ev.kind) {
 	case "response.output_text.delta":
-		kind = Choices
+		kind = Choices | Output
 		st.texts(&kind, ev.delta, nil)
 	case "response.reasoning_text.delta":
-		kind = Choices
+		kind = Choices | Output
 		st.texts(&kind, nil, ev.delta)
 	case "response.completed", "response.incomplete":
 		kind, st.completed = Done, true

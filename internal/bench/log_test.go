@@ -1,0 +1,286 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ossian/internal/bench/dataset"
+	"ossian/internal/soak"
+)
+
+func recording() *Recording {
+	return &Recording{
+		Setup: Setup{Profile: LMDeploy, Backend: "lmdeploy", Arrivals: Arrivals{Rate: math.Inf(1), Burstiness: 1, Ramp: Ramp{"linear", 1, 2}},
+			Percentiles: []float64{99, 99.9}, Goodput: []SLO{{"ttft", time.Second}}, Metadata: []Pair{{"a", "b"}}, Args: []string{"x"}, Seed: -1},
+		Began: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Duration: 9,
+		Samples: []Sample{
+			{Index: 0, Scheduled: 1, Released: 2, Sent: 3, Done: 40, Input: 5, Asked: 6, Status: 200, Counts: Counts{1, 2, -1, 3}, Text: "é<\n", Thought: "t", Finish: "stop",
+				Chunks: []Chunk{{At: 10, Lag: -1, Tokens: -1, Kind: both}, {At: 10, Lag: math.MaxInt32, Tokens: math.MaxInt16, Kind: 255}, {At: 39, Lag: 5, Tokens: 0, Kind: Done}}},
+			{Index: 2, Status: 500, Err: "500 x", Counts: unknown},
+		},
+		Probes: []Probe{{1, 2, ""}, {3, 4, "no"}}, RateSteps: []RateStep{{1, time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC)}},
+		Before: map[string]float64{"a": 1}, After: map[string]float64{"a": 2.5},
+		Client: Client{CPU: 3, MaxPause: 4, Threads: 2, Kernel: true, Shared: true},
+	}
+}
+
+func logOf(t testing.TB, r *Recording) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteLog(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestLogRoundTrip(t *testing.T) {
+	empty := &Recording{Setup: Setup{Arrivals: Arrivals{Rate: 2.5, Burstiness: math.Inf(1)}}}
+	for _, want := range []*Recording{recording(), empty} {
+		got, complete, err := ReadLog(bytes.NewReader(logOf(t, want)))
+		if err != nil || !complete || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, complete %v\n got %+v\nwant %+v", err, complete, got, want)
+		}
+	}
+}
+
+// A log may end anywhere: what is whole is read, and that the end is missing is said.
+func TestLogTorn(t *testing.T) {
+	want := recording()
+	text := logOf(t, want)
+	first := bytes.IndexByte(text, '\n') + 1
+	for n := range text {
+		got, complete, err := ReadLog(bytes.NewReader(text[:n]))
+		if n < first {
+			if err == nil {
+				t.Fatalf("%d bytes: half a header was accepted", n)
+			}
+			continue
+		}
+		if err != nil || complete {
+			t.Fatalf("%d bytes: %v, complete %v", n, err, complete)
+		}
+		lines := bytes.Count(text[:n], []byte("\n"))
+		if have := 1 + len(got.Samples) + len(got.Probes) + len(got.RateSteps); have != lines {
+			t.Fatalf("%d bytes: %d lines read of %d", n, have, lines)
+		}
+		if len(got.Samples) > 0 && (!reflect.DeepEqual(got.Samples[0], want.Samples[0]) || got.Duration != 40) {
+			t.Fatalf("%d bytes: %+v of duration %v", n, got.Samples[0], got.Duration)
+		}
+	}
+}
+
+func TestLogBroken(t *testing.T) {
+	lines := strings.SplitAfter(string(logOf(t, recording())), "\n")
+	join := func(change func(l []string) []string) string {
+		return strings.Join(change(append([]string(nil), lines...)), "")
+	}
+	put := func(i int, text string) string {
+		return join(func(l []string) []string { l[i] = text + "\n"; return l })
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "", "line 1: no run in this log"},
+		{"no header", lines[2], "line 1: a log begins with a line of run"},
+		{"other version", `{"run":{"version":2}}` + "\n", "line 1: version 2"},
+		{"not JSON", put(2, "oops"), "line 3: invalid character"},
+		{"empty line", put(2, ""), "line 3: "},
+		{"zeros", put(2, "\x00\x00"), "line 3: "},
+		{"of no kind", put(2, "{}"), "line 3: want an object with one of"},
+		{"of two kinds", put(2, `{"probe":{},"sample":{}}`), "line 3: want an object with one of"},
+		{"second header", join(func(l []string) []string { return append(l[:2], append([]string{l[0]}, l[2:]...)...) }), "line 3: a second run"},
+		{"sample twice", join(func(l []string) []string { return append(l[:3], append([]string{l[2]}, l[3:]...)...) }), "line 4: sample 0 a second time"},
+		{"after the end", strings.Join(lines, "") + lines[3], "line 8: more after the end"},
+		{"chunks", put(2, `{"sample":{"Chunks":[1,2,3]}}`), "line 3: sample 0: 3 numbers"},
+		{"kind", put(2, `{"sample":{"Chunks":[1,2,3,256]}}`), "line 3: sample 0: chunk 0"},
+		{"index", put(2, `{"sample":{"Index":-1}}`), "line 3: sample -1"},
+		{"profile", `{"run":{"version":1,"setup":{"Profile":"tgi"}}}` + "\n", `profile "tgi"`},
+	} {
+		if rec, _, err := ReadLog(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, %v; want an error with %q", c.name, rec, err, c.want)
+		}
+	}
+	// A broken last line is what a loss of power leaves.
+	if rec, complete, err := ReadLog(strings.NewReader(lines[0] + lines[2] + "\x00\x00\n")); err != nil || complete || len(rec.Samples) != 1 {
+		t.Errorf("broken end: %v, complete %v, %v", err, complete, rec)
+	}
+}
+
+func FuzzReadLog(f *testing.F) {
+	f.Add(logOf(f, recording()))
+	f.Add([]byte(`{"run":{"version":1,"setup":{"Arrivals":{"Rate":"inf"}}}}` + "\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		rec, _, err := ReadLog(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		again, complete, err := ReadLog(bytes.NewReader(logOf(t, rec)))
+		if err != nil || !complete || !bytes.Equal(logOf(t, again), logOf(t, rec)) {
+			t.Fatalf("%v: written and read again:\n%+v\n%+v", err, rec, again)
+		}
+	})
+}
+
+// What Run gives and what its log holds are the same.
+func TestRunLogs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	setup := Setup{Arrivals: Arrivals{Rate: math.Inf(1), Burstiness: math.Inf(1), Ramp: Ramp{"linear", 100, 110}}}
+	want, err := Run(context.Background(), &fakeTarget{takes: 5 * time.Millisecond}, queries(50), Options{Setup: setup, Log: file, ProbeRate: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, complete, err := ReadLog(bytes.NewReader(text))
+	if err != nil || !complete {
+		t.Fatalf("%v, complete %v", err, complete)
+	}
+	// Times of day carry a zone that is written as an offset.
+	for _, r := range []*Recording{got, want} {
+		r.Began = r.Began.UTC()
+		for i := range r.RateSteps {
+			r.RateSteps[i].At = r.RateSteps[i].At.UTC()
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the log has\n%+v\nthe run has\n%+v", got, want)
+	}
+}
+
+// A full disk ends the log, not the run.
+type fullDisk struct{}
+
+var errFull = errors.New("disk full")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+func (fullDisk) Sync() error               { return errFull }
+
+func TestRunSurvivesTheLog(t *testing.T) {
+	rec, err := Run(context.Background(), &fakeTarget{}, queries(5), Options{Setup: allAtOnce(0), Log: fullDisk{}})
+	if !errors.Is(err, errFull) || rec == nil || len(rec.Samples) != 5 {
+		t.Errorf("got %v, %v", rec, err)
+	}
+}
+
+const crashEnv = "OSSIAN_BENCH_CRASH"
+
+// TestMain lets a process that TestCrash started be the one that is killed.
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashEnv); path != "" {
+		crashing(path)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A reporter says on standard output which queries are done, and when.
+type reporter struct{ fakeTarget }
+
+func (r *reporter) Do(ctx context.Context, q *dataset.Query, s *Sample, began time.Time, live *Live) {
+	time.Sleep(time.Millisecond)
+	s.Sent, s.Status = time.Since(began), 200
+	for range 20 {
+		s.Chunks = append(s.Chunks, Chunk{At: time.Since(began), Kind: Choices})
+	}
+	s.Done = time.Since(began)
+	fmt.Printf("%d %d\n", s.Index, time.Now().UnixNano())
+}
+
+// crashing runs a benchmark until it is killed, or for ten seconds.
+func crashing(path string) {
+	file, err := os.Create(path)
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = Run(ctx, &reporter{}, queries(100000), Options{Setup: allAtOnce(2), Log: file})
+	fmt.Println("ended", err)
+}
+
+// BEN-4: whenever a run is killed, its log can be read and misses at most the last second.
+func TestCrash(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	lost := time.Duration(0)
+	for i := range soak.Cases(t, 5, 1000) {
+		after := time.Duration(r.Int64N(int64(1500 * time.Millisecond)))
+		lost = max(lost, crashOnce(t, filepath.Join(t.TempDir(), strconv.Itoa(i)), after))
+	}
+	t.Logf("the oldest lost sample was %v old when its process was killed", lost)
+	if lost > time.Second {
+		t.Errorf("lost samples of the last %v, want at most 1 s", lost)
+	}
+}
+
+// crashOnce kills a run some time after its first sample and returns the age of the
+// oldest sample that its log lacks.
+func crashOnce(t *testing.T, path string, after time.Duration) (lost time.Duration) {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), crashEnv+"="+path)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var killed atomic.Int64
+	var timer *time.Timer
+	done := map[int]time.Time{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var index int
+		var at int64
+		if n, _ := fmt.Sscan(lines.Text(), &index, &at); n != 2 {
+			continue
+		}
+		if timer == nil {
+			timer = time.AfterFunc(after, func() { killed.Store(time.Now().UnixNano()); c.Process.Kill() })
+		}
+		done[index] = time.Unix(0, at)
+	}
+	if err := c.Wait(); err == nil || timer == nil {
+		t.Fatalf("the run was not killed: %v, %d samples", err, len(done))
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rec, _, err := ReadLog(file)
+	if err != nil {
+		if !strings.Contains(err.Error(), "no run in this log") {
+			t.Fatalf("killed after %v: %v", after, err)
+		}
+		rec = new(Recording) // not even the header: all samples are lost
+	}
+	for _, s := range rec.Samples {
+		if len(s.Chunks) != 20 {
+			t.Errorf("sample %d has %d chunks", s.Index, len(s.Chunks))
+		}
+		delete(done, s.Index)
+	}
+	for _, at := range done {
+		lost = max(lost, time.Unix(0, killed.Load()).Sub(at))
+	}
+	return lost
+}
