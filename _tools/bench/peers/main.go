@@ -101,16 +101,12 @@ type result struct {
 func (c *config) run(ctx context.Context, p peer, url string, n int, more ...string) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	data := filepath.Join(c.dir, "prompts.jsonl")
-	if err := os.WriteFile(data, prompts(n), 0o644); err != nil {
-		return nil, err
-	}
 	file := p.name + ".json"
 	_ = os.Remove(filepath.Join(c.dir, file)) // of an earlier run
 	args := append(p.command[1:len(p.command):len(p.command)],
 		"--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions", "--model", "scripted",
-		"--dataset-name", "custom", "--dataset-path", data, "--skip-chat-template", "--disable-shuffle", "--skip-tokenizer-init",
-		"--num-prompts", strconv.Itoa(n), "--request-rate", strconv.Itoa(max(n/2, 1)), "--disable-tqdm",
+		"--tokenizer", filepath.Join(c.dir, "gpt-oss"), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(c.tokens),
+		"--seed", "42", "--num-prompts", strconv.Itoa(n), "--request-rate", strconv.Itoa(max(n/2, 1)), "--disable-tqdm",
 		"--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--result-dir", c.dir, "--result-filename", file)
 	cmd := exec.CommandContext(ctx, p.command[0], append(args, more...)...)
 	log, err := os.Create(filepath.Join(c.dir, p.name+".log"))
@@ -135,14 +131,6 @@ func (c *config) run(ctx context.Context, p peer, url string, n int, more ...str
 		return nil, fmt.Errorf("%s: result: %w", p.name, err)
 	}
 	return r, nil
-}
-
-func prompts(n int) []byte {
-	var out []byte
-	for i := range n {
-		out = fmt.Appendf(out, "{\"prompt\":\"Count to %d.\"}\n", i)
-	}
-	return out
 }
 
 // seen is what the client says of its requests, in their order. Requests without a first
@@ -221,12 +209,21 @@ func (c *config) compareScripted(ctx context.Context) error {
 				return err
 			}
 			e, late := log.Compare(r.seen()), log.Lateness()
-			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f\t%d\t%.1f\t%s\t\n", n, p.name, e.Requests, e.Missed,
+			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f\t%s\t\n", n, p.name, e.Requests, e.Missed,
 				ms(e.TTFT.Mean), ms(e.TTFT.P99), ms(e.Gap.P50), ms(e.Gap.P99), ms(e.Gap.Max),
-				float64(r.cpu-base.cpu)/1e3/float64(max(e.Events-1, 1)), r.memory/1e6, r.wall.Seconds(), ms(late.P99))
+				perEvent(r.cpu-base.cpu, e.Events), r.memory/1e6, r.wall.Seconds(), ms(late.P99))
 		}
 	}
 	return w.Flush()
+}
+
+// perEvent is the CPU time per event. Loading a tokenizer takes seconds, give or take:
+// that of few events drowns in it.
+func perEvent(cpu time.Duration, events int) string {
+	if events < 20_000 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(cpu)/1e3/float64(events))
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1e6) }
@@ -235,14 +232,13 @@ func ms(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1e6) }
 func (c *config) compareLive(ctx context.Context) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer w.Flush()
-	body := fmt.Sprintf(`{"max_tokens":%d,"ignore_eos":true}`, c.tokens) // without a tokenizer the clients ask for one token
 	for _, n := range c.streams {
 		results := make([]*result, len(c.peers))
 		fmt.Fprintf(w, "%d requests\t", n)
 		for i, p := range c.peers {
 			fmt.Fprintf(w, "%s\t", p.name)
 			var err error
-			if results[i], err = c.run(ctx, p, c.live, n, "--served-model-name", c.model, "--extra-body", body); err != nil {
+			if results[i], err = c.run(ctx, p, c.live, n, "--served-model-name", c.model); err != nil {
 				return err
 			}
 		}

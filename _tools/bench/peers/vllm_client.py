@@ -3,17 +3,15 @@
 usage: vllm_client.py DIR ARGUMENTS...
 
 DIR holds vllm/benchmarks of the wheel, unchanged; ARGUMENTS are those of
-`vllm bench serve`. The client needs aiohttp, numpy, tqdm and regex. What else it
-imports (tokenizers, images, the engine's configuration) plays no part in sending
-requests and reading streams: this file stands in for it.
+`vllm bench serve`. The client needs aiohttp, numpy, tqdm, regex and, for its tokenizer,
+transformers. What else it imports (images, the engine's configuration) plays no part in
+sending requests and reading streams: this file stands in for it.
 """
 
 import argparse
-import asyncio
 import gc
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import logging
 import sys
 import types
@@ -46,12 +44,20 @@ def freeze_gc_heap():
     gc.freeze()
 
 
+def get_tokenizer(name, **_):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name)
+
+
 # What of vLLM outside of vllm.benchmarks the measured code does use.
 USED = {
     "vllm.utils.argparse_utils": {"FlexibleArgumentParser": argparse.ArgumentParser},
     "vllm.utils.gc_utils": {"freeze_gc_heap": freeze_gc_heap},
     "vllm.utils.network_utils": {"join_host_port": lambda host, port: f"{host}:{port}"},
+    "vllm.utils.mistral": {"is_mistral_tokenizer": lambda tokenizer: False},
     "vllm.logger": {"init_logger": logging.getLogger},
+    "vllm.tokenizers": {"get_tokenizer": get_tokenizer},
 }
 MISSING = {"PIL", "pybase64"}
 
@@ -83,10 +89,7 @@ def main():
 
     parser = argparse.ArgumentParser()
     serve.add_cli_args(parser)
-    args = parser.parse_args(arguments)
-    result = serve.main(args)
-    if asyncio.iscoroutine(result):
-        asyncio.run(result)
+    serve.main(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

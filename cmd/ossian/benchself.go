@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/scripted"
+)
+
+// benchScriptedCommand serves a script, so that any client can be measured.
+func benchScriptedCommand() *cobra.Command {
+	var host, dialect, fault string
+	var port, every int
+	var s scripted.Script
+	var o scripted.Options
+	bad := scripted.Fault{}
+	c := &cobra.Command{
+		Use:   "scripted",
+		Short: "Serve prescribed streams that measure a client",
+		Long: "Serve prescribed streams of completions, chat and Responses without a model. Every event says in sent_ns when it\n" +
+			"was sent; GET /scripted/record has the times of all requests that have ended, as JSON lines.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			shape, err := scripted.ShapeOf(dialect)
+			if err != nil {
+				return err
+			}
+			bad.Kind = scripted.FaultKind(fault)
+			o.Shape, o.Scripts = shape, faulty(s, bad, every)
+			return serveScripted(cmd.Context(), cmd.OutOrStdout(), net.JoinHostPort(host, strconv.Itoa(port)), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&host, "host", "127.0.0.1", "`ADDRESS` to listen on")
+	f.IntVar(&port, "port", 8000, "port to listen on, 0 = a free one")
+	f.StringVar(&o.Model, "model", "scripted", "`NAME` of the model")
+	f.StringVar(&dialect, "dialect", "vllm", strings.Join(scripted.Dialects(), ", "))
+	f.BoolVar(&o.Tokenize, "tokenize", false, "serve /tokenize and /detokenize, with code points as token ids")
+	f.Uint64Var(&o.Seed, "seed", 0, "of the jitter")
+	f.IntVar(&o.Senders, "senders", 1, "goroutines that send")
+	f.DurationVar(&s.TTFT, "ttft", 50*time.Millisecond, "time to the first chunk")
+	f.DurationVar(&s.Gap, "gap", 10*time.Millisecond, "time from chunk to chunk")
+	f.DurationVar(&s.Jitter, "jitter", 0, "chunks come later by up to this")
+	f.DurationVar(&s.Headers, "headers", 0, "time to the head of the answer")
+	f.IntVar(&s.Tokens, "tokens", 0, "of each answer; 0 = as many as a request asks for")
+	f.IntSliceVar(&s.PerChunk, "per-chunk", nil, "tokens in each chunk, in turn; default 1")
+	f.IntVar(&s.Reasoning, "reasoning", 0, "tokens of each answer that are reasoning")
+	f.StringVar(&fault, "fault", "", "what goes wrong: status, refuse, html, nothing, empty, reset, cut, error, garbage or stall")
+	f.IntVar(&bad.Chunk, "fault-chunk", 0, "chunk in whose place it does, from 0")
+	f.IntVar(&bad.Status, "fault-status", 0, "HTTP status; default 500")
+	f.DurationVar(&bad.For, "fault-for", 0, "length of a stall; 0 = without an end")
+	f.IntVar(&every, "fault-every", 1, "one in so many requests is struck, the last of each such row")
+	return c
+}
+
+// faulty are n scripts, the last of which has the fault.
+func faulty(s scripted.Script, bad scripted.Fault, n int) []scripted.Script {
+	out := make([]scripted.Script, max(n, 1))
+	for i := range out {
+		out[i] = s
+	}
+	out[len(out)-1].Fault = bad
+	return out
+}
+
+func serveScripted(ctx context.Context, out io.Writer, address string, o scripted.Options) error {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	srv, err := scripted.Serve(ctx, ln, o)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	fmt.Fprintf(out, "listening on %s\n", srv.URL())
+	<-ctx.Done()
+	return srv.Close()
+}
+
+// A selfTest measures the client with a scripted server in a process of its own.
+type selfTest struct {
+	streams []int
+	rate    float64       // tokens per second and stream
+	most    float64       // tokens per second of all streams together
+	length  time.Duration // of a stream
+	server  func(ctx context.Context, args ...string) *exec.Cmd
+}
+
+func benchSelftestCommand() *cobra.Command {
+	var t selfTest
+	c := &cobra.Command{
+		Use:   "selftest",
+		Short: "Measure the benchmark client",
+		Long: "Measure the benchmark client against a scripted server that says when it sent what. TTFT error: what the client\n" +
+			"says less what the server did, from the receipt of the request to its first write. ITL error: by how much a gap\n" +
+			"differs; also with the times at which the kernel had the bytes, where it tells them.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			t.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, self, args...) }
+			return t.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.IntSliceVar(&t.streams, "streams", []int{1, 10, 100, 500, 1000, 5000}, "streams at once")
+	f.Float64Var(&t.rate, "rate", 100, "tokens per second and stream")
+	f.Float64Var(&t.most, "most", 100_000, "tokens per second of all streams; more streams are slower")
+	f.DurationVar(&t.length, "length", 5*time.Second, "of a stream")
+	return c
+}
+
+func (t *selfTest) run(ctx context.Context, out io.Writer) error {
+	if !(t.rate > 0 && t.most > 0 && t.length > 0) {
+		return fmt.Errorf("rate %v, most %v, length %v: expected more than 0", t.rate, t.most, t.length)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
+	fmt.Fprintln(w, "streams\ttok/s\tevents\tlost\tmean\tp99\tp50\tp99\tp99\tp99\tmax\tp99\tµs/event\tKB/stream\t")
+	lost := 0
+	for _, n := range t.streams {
+		if n < 1 {
+			return fmt.Errorf("streams: %d, expected numbers from 1", n)
+		}
+		r, err := t.level(ctx, t.plan(n))
+		if err != nil {
+			return fmt.Errorf("%d streams: %w", n, err)
+		}
+		lost += r.handled.Missed
+		r.write(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if lost > 0 {
+		return fmt.Errorf("%d requests are not as the server sent them", lost)
+	}
+	return nil
+}
+
+// A selfPlan is what one line of the table measures.
+type selfPlan struct {
+	streams, tokens int
+	gap             time.Duration
+}
+
+func (t *selfTest) plan(n int) selfPlan {
+	rate := min(t.rate, t.most/float64(n))
+	gap := time.Duration(float64(time.Second) / rate)
+	return selfPlan{n, max(int(t.length/gap), 2), gap}
+}
+
+// level starts the server of a line and measures with it.
+func (t *selfTest) level(ctx context.Context, p selfPlan) (*selfResult, error) {
+	ctx, stop := context.WithCancel(ctx)
+	server := t.server(ctx, "bench", "scripted", "--port", "0", "--gap", p.gap.String())
+	server.Stderr = os.Stderr
+	defer func() {
+		stop()
+		_ = server.Wait() // it was killed; what it had to say has been read
+	}()
+	pipe, err := server.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(pipe).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if !ok {
+		return nil, fmt.Errorf("scripted server: said %q, expected its address: %w", line, err)
+	}
+	return p.measure(ctx, url)
+}
+
+// measure runs the client against the scripted server at url. Requests are spread over
+// two seconds: connections that are all opened at once wait for the server, not for the
+// client.
+func (p selfPlan) measure(ctx context.Context, url string) (*selfResult, error) {
+	setup := bench.Setup{
+		Profile: bench.VLLM, Backend: "openai", Dialect: "vllm", URL: url + "/v1/completions", Model: "scripted", Stream: true,
+		Arrivals: bench.Arrivals{Rate: max(float64(p.streams)/2, 1), Burstiness: math.Inf(1)},
+	}
+	client, err := bench.NewHTTP(bench.HTTPConfig{Setup: &setup, IDPrefix: "selftest-"})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	work := make(bench.Workload, p.streams)
+	for i := range work {
+		work[i].Prompt, work[i].Input, work[i].Output, work[i].ID = "Count.", 6, p.tokens, strconv.Itoa(i)
+	}
+	debug.FreeOSMemory()
+	peak := watchMemory()
+	rec, err := bench.Run(ctx, client, work, bench.Options{Setup: setup})
+	grown := peak()
+	if err != nil {
+		return nil, err
+	}
+	log, err := scripted.Fetch(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return compareSelf(p, rec, log, grown), nil
+}
+
+// watchMemory follows the memory that this process has from the system; peak ends that
+// and returns by how much it grew at most.
+func watchMemory() (peak func() uint64) {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	read := func() uint64 {
+		metrics.Read(sample)
+		return sample[0].Value.Uint64() - sample[1].Value.Uint64()
+	}
+	base := read()
+	most := base
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, read())
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() uint64 {
+		close(quit)
+		<-done
+		return most - base
+	}
+}
+
+// A selfResult is a line of the table.
+type selfResult struct {
+	plan    selfPlan
+	handled scripted.Errors // by the times at which the client handled events
+	kernel  scripted.Errors // by those at which the kernel had them; no events = not known
+	client  scripted.Spread // how late requests were sent
+	server  scripted.Spread // how late events were sent
+	cpu     time.Duration   // of the client, per event
+	memory  uint64          // per stream, with its record
+}
+
+func compareSelf(p selfPlan, rec *bench.Recording, log *scripted.Log, grown uint64) *selfResult {
+	r := &selfResult{plan: p, handled: log.Compare(seenBy(rec, false)), server: log.Lateness(), memory: grown / uint64(p.streams)}
+	if rec.Client.Kernel {
+		r.kernel = log.Compare(seenBy(rec, true))
+	}
+	late := make([]time.Duration, len(rec.Samples))
+	for i, s := range rec.Samples {
+		late[i] = s.Sent - s.Scheduled
+	}
+	r.client = scripted.Spreads(late)
+	if n := r.handled.Events; n > 0 {
+		r.cpu = rec.Client.CPU / time.Duration(n)
+	}
+	return r
+}
+
+// seenBy is what the client says, by the times at which it handled events or by those at
+// which the kernel had them.
+func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
+	var out []scripted.Seen
+	for i := range rec.Samples {
+		s := &rec.Samples[i]
+		seen := scripted.Seen{Index: s.Index}
+		last := time.Duration(-1)
+		for _, c := range s.Chunks {
+			if c.Kind&bench.Choices == 0 {
+				continue
+			}
+			at := c.At
+			if kernel {
+				at -= time.Duration(max(c.Lag, 0))
+			}
+			if last < 0 {
+				seen.TTFT = at - s.Sent
+			} else {
+				seen.Gaps = append(seen.Gaps, at-last)
+			}
+			last = at
+		}
+		if last >= 0 {
+			out = append(out, seen)
+		}
+	}
+	return out
+}
+
+func (r *selfResult) write(w io.Writer) {
+	kernel := "-"
+	if r.kernel.Events > 0 {
+		kernel = millis(r.kernel.Gap.P99)
+	}
+	fmt.Fprintf(w, "%d\t%.0f\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.1f\t\n",
+		r.plan.streams, float64(r.plan.streams)/r.plan.gap.Seconds(), r.handled.Events, r.handled.Missed,
+		millis(r.handled.TTFT.Mean), millis(r.handled.TTFT.P99), millis(r.handled.Gap.P50), millis(r.handled.Gap.P99), kernel,
+		millis(r.client.P99), millis(r.client.Max), millis(r.server.P99), float64(r.cpu)/1e3, float64(r.memory)/1e3)
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1e6) }
