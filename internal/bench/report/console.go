@@ -22,7 +22,13 @@ func (p *page) row(label, value string) { fmt.Fprintf(p, "%-40s %-10s\n", label,
 
 func (p *page) count(label string, n int) { p.row(label, strconv.Itoa(n)) }
 
-func (p *page) number(label string, f float64) { p.row(label, fmt.Sprintf("%.2f", f)) }
+func (p *page) number(label string, f float64) {
+	text := fmt.Sprintf("%.2f", f)
+	if math.IsNaN(f) {
+		text = "nan"
+	}
+	p.row(label, text)
+}
 
 // title writes a title centred in the frame; an odd fill is longer on the right.
 func (p *page) title(text, fill string) {
@@ -43,12 +49,17 @@ func (s *Summary) Console() string {
 	return s.vllmConsole()
 }
 
-// percentiles are those to report; P99 where none are named.
+// percentiles are those to report: P99 where none are named; the compiled client adds
+// P90 where it is not.
 func (s *Summary) percentiles() []float64 {
-	if len(s.Setup.Percentiles) == 0 {
-		return []float64{99}
+	out := slices.Clone(s.Setup.Percentiles)
+	if len(out) == 0 {
+		out = []float64{99}
 	}
-	return s.Setup.Percentiles
+	if s.Setup.Profile == bench.VLLMRust && !slices.Contains(out, 90) {
+		out = append(out, 90)
+	}
+	return out
 }
 
 // selected reports whether a metric is to be reported (bench.md 0, 1.1).
@@ -256,8 +267,8 @@ func (s *Summary) lmdeployConsole() string {
 	p := &page{frame: 50}
 	s.profileHead(p)
 	p.title("End-to-End Latency", "-")
-	p.number("Mean E2E Latency (ms):", s.E2EL.Mean)
-	p.number("Median E2E Latency (ms):", s.E2EL.Median)
+	p.number("Mean E2E Latency (ms):", s.meanE2E())
+	p.number("Median E2E Latency (ms):", s.meanE2E()-s.E2EL.Mean+s.E2EL.Median)
 	p.latency("Time to First Token", "TTFT", s.TTFT, 99)
 	p.latency("Time per Output Token (excl. 1st token)", "TPOT", s.TPOT, 99)
 	p.latency("Inter-token Latency", "ITL", s.ITL, 99)
@@ -283,9 +294,7 @@ func (s *Summary) sglangConsole() string {
 	p.count("Peak concurrent requests:", s.PeakRequests)
 	p.number("Total token throughput (tok/s):", s.TotalRate)
 	p.number("Concurrency:", s.Concurrency)
-	if s.Spec != nil && s.Spec.Length > 0 {
-		p.number("Accept length:", s.Spec.Length)
-	}
+	s.attainment(p)
 	p.latency("End-to-End Latency", "E2E Latency", s.E2EL, 90, 95, 99)
 	p.latency("Time to First Token", "TTFT", s.TTFT, 90, 95, 99)
 	p.latency("Time per Output Token (excl. 1st token)", "TPOT", s.TPOT, 90, 95, 99)
@@ -293,6 +302,26 @@ func (s *Summary) sglangConsole() string {
 	p.number("Max ITL (ms):", s.ITL.Max)
 	p.line("=")
 	return p.String()
+}
+
+// attainment is sglang's section on the objectives, in percent of all requests.
+func (s *Summary) attainment(p *page) {
+	slos := s.Setup.Goodput
+	if len(slos) == 0 || len(s.Requests) == 0 {
+		return
+	}
+	words := make([]string, len(slos))
+	for i, slo := range slos {
+		words[i] = fmt.Sprintf("%s:%.6g", slo.Metric, slo.Limit.Seconds()*1000)
+	}
+	percent := func(i int) float64 { return float64(s.Attained[i]) / float64(len(s.Requests)) * 100 }
+	p.title("Goodput", "-")
+	p.row("SLOs (ms):", strings.Join(words, " "))
+	p.number("Request goodput (req/s):", s.Goodput)
+	p.number("SLO attainment (%):", percent(len(slos)))
+	for i, slo := range slos {
+		p.number(strings.ToUpper(slo.Metric)+" SLO attainment (%):", percent(i))
+	}
 }
 
 // profileHead writes the rows that lmdeploy and sglang have in common.

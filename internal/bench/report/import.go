@@ -106,10 +106,17 @@ func (r *Result) complete() error {
 		}
 		r.Values["request_throughput"] = completed / duration
 	}
-	in, hasIn := r.Values["total_input_tokens"]
-	out, hasOut := r.Values["total_output_tokens"]
-	if _, ok := r.Values["total_token_throughput"]; !ok && hasIn && hasOut && duration > 0 {
-		r.Values["total_token_throughput"] = (in + out) / duration
+	if _, ok := r.Values["total_token_throughput"]; ok {
+		return nil
+	}
+	in, hasIn := r.Values["input_throughput"] // rounded less on a console than the duration
+	out, hasOut := r.Values["output_throughput"]
+	if !hasIn && duration > 0 {
+		in, hasIn = r.Values["total_input_tokens"]
+		in /= duration
+	}
+	if hasIn && hasOut {
+		r.Values["total_token_throughput"] = in + out
 	}
 	return nil
 }

@@ -38,6 +38,19 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 	return dialect{python: s.Setup.Profile != bench.VLLMRust}.encode(o), nil
 }
 
+// ended is when the run ended, which is the date of its result.
+func (s *Summary) ended() time.Time {
+	return s.Began.Add(time.Duration(s.Duration * float64(time.Second)))
+}
+
+// meanE2E is the mean of E2EL; lmdeploy has none without a success.
+func (s *Summary) meanE2E() float64 {
+	if s.E2EL.N == 0 {
+		return math.NaN()
+	}
+	return s.E2EL.Mean
+}
+
 // optional is a name as JSON, null where there is none.
 func optional(name string) any {
 	if name == "" {
@@ -65,7 +78,10 @@ func (s *Summary) most() any {
 // setupFields writes what vLLM writes about the run before its result.
 func (s *Summary) setupFields(o *object) {
 	set := &s.Setup
-	o.set("date", s.Began.Format("20060102-150405"))
+	o.set("date", s.ended().Format("20060102-150405"))
+	if set.Profile == bench.VLLMRust {
+		o.set("date", s.ended().UTC().Format(time.RFC3339))
+	}
 	o.set("endpoint_type", set.Backend)
 	o.set("backend", set.Backend)
 	o.set("label", optional(set.Label))
@@ -84,7 +100,7 @@ func (s *Summary) setupFields(o *object) {
 	}
 	o.set("burstiness", set.Arrivals.Burstiness)
 	o.set("max_concurrency", s.most())
-	if r := set.Arrivals.Ramp; r.Strategy != "" {
+	if r := set.Arrivals.Ramp; r.Strategy != "" && set.Profile != bench.VLLMRust {
 		o.set("ramp_up_strategy", r.Strategy)
 		o.set("ramp_up_start_rps", whole(r.Start))
 		o.set("ramp_up_end_rps", whole(r.End))
@@ -110,7 +126,12 @@ func list[T any](s *Summary, value func(q *Request) T) []T {
 
 // detail writes the arrays that every tool has.
 func (s *Summary) detail(o *object) {
-	o.set("input_lens", list(s, func(q *Request) int { return q.Input }))
+	o.set("input_lens", list(s, func(q *Request) int {
+		if q.Reported > 0 {
+			return q.Reported
+		}
+		return q.Input
+	}))
 	o.set("output_lens", list(s, func(q *Request) int { return q.Output }))
 	o.set("ttfts", list(s, func(q *Request) float64 { return q.TTFT }))
 	o.set("itls", list(s, func(q *Request) []float64 { return q.ITL }))
@@ -327,17 +348,33 @@ func (s *Summary) profileResult(o *object, detailed bool) {
 	}
 	if sglang {
 		o.set("concurrency", s.Concurrency)
-		o.set("accept_length", nil)
-		if s.Spec != nil {
-			o.set("accept_length", s.Spec.Length)
-		}
+		o.set("accept_length", nil) // from an endpoint that only sglang has
 		o.set("max_output_tokens_per_s", s.PeakTokens)
 		o.set("max_concurrent_requests", s.PeakRequests)
+		s.attainmentResult(o)
 	}
 	if detailed {
 		s.detail(o)
 		s.texts(o)
 	}
+}
+
+// attainmentResult writes what sglang says about the objectives.
+func (s *Summary) attainmentResult(o *object) {
+	slos := s.Setup.Goodput
+	if len(slos) == 0 || len(s.Requests) == 0 {
+		return
+	}
+	share := func(i int) float64 { return float64(s.Attained[i]) / float64(len(s.Requests)) }
+	var limits, kept object
+	for i, slo := range slos {
+		limits.set(slo.Metric, slo.Limit.Seconds()*1000)
+		kept.set(slo.Metric, share(i))
+	}
+	o.set("goodput_slos_ms", limits)
+	o.set("request_goodput", s.Goodput)
+	o.set("slo_attainment", share(len(slos)))
+	o.set("slo_attainment_by_metric", kept)
 }
 
 // CSVHeader is the first line of lmdeploy's result file (bench.md 4.1).
@@ -350,7 +387,7 @@ func (s *Summary) CSVRow() string {
 	in, out := s.lengths()
 	values := []any{s.Setup.Backend, s.Setup.Dataset, s.flag("--sharegpt-output-len", nil), in, out, s.ratio(),
 		s.Setup.Arrivals.Rate, s.Completed, s.Input, s.Output, s.Duration, s.RequestRate, s.InputRate, s.OutputRate,
-		s.E2EL.Mean, s.TTFT.Mean, s.TPOT.Mean, s.ITL.Mean}
+		s.meanE2E(), s.TTFT.Mean, s.TPOT.Mean, s.ITL.Mean}
 	cells := make([]string, len(values))
 	for i, v := range values {
 		switch v := v.(type) {
@@ -376,7 +413,7 @@ func (s *Summary) FileName() string {
 		label = set.Backend
 	}
 	if set.Profile == bench.LMDeploy || set.Profile == bench.SGLang {
-		name := fmt.Sprintf("%s_%s_%d_", set.Backend, s.Began.Format("0102"), len(s.Requests))
+		name := fmt.Sprintf("%s_%s_%d_", set.Backend, s.ended().Format("0102"), len(s.Requests))
 		switch in, out := s.lengths(); {
 		case strings.HasPrefix(set.Dataset, "random"):
 			return fmt.Sprintf("%s%v_%v.jsonl", name, in, out)
@@ -389,14 +426,14 @@ func (s *Summary) FileName() string {
 	if set.Profile == bench.VLLMRust && s.finite() {
 		rate = strconv.FormatFloat(set.Arrivals.Rate, 'f', -1, 64) + "qps"
 	}
-	if r := set.Arrivals.Ramp; r.Strategy != "" {
+	if r := set.Arrivals.Ramp; r.Strategy != "" && set.Profile != bench.VLLMRust {
 		rate = fmt.Sprintf("ramp-up-%s-%vqps-%vqps", r.Strategy, whole(r.Start), whole(r.End))
 	}
 	if c := set.Arrivals.Concurrency; c > 0 {
 		rate += "-concurrency" + strconv.Itoa(c)
 	}
 	model := set.ModelID[strings.LastIndex(set.ModelID, "/")+1:]
-	return label + "-" + rate + "-" + model + "-" + s.Began.Format("20060102-150405") + ".json"
+	return label + "-" + rate + "-" + model + "-" + s.ended().Format("20060102-150405") + ".json"
 }
 
 // WriteFile writes the result to the file at path, whose folder it creates, or adds it

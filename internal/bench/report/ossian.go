@@ -68,7 +68,8 @@ type Stream struct {
 	TokensPerChunk float64 `json:"tokens_per_chunk"`
 	Rate           float64 `json:"tokens_per_s"` // over the run
 	Peak           float64 `json:"peak_tokens_per_s"`
-	Counted        bool    `json:"counted"` // the server says how many tokens are in each event; else they are spread evenly
+	PeakRequests   int     `json:"peak_requests"` // at one moment
+	Counted        bool    `json:"counted"`       // the server says how many tokens are in each event; else they are spread evenly
 }
 
 // An OpenLoop has latencies from the moment at which the arrival process wanted the
@@ -131,7 +132,9 @@ func read(s *bench.Sample, count func(string) int) reading {
 		if usage <= 1 { // one token and no text: the end of the text came first
 			return reading{}
 		}
-		r.events = eventsWith(s, bench.Choices) // tool calls
+		if r.events = eventsWith(s, bench.Output); len(r.events) == 0 { // tool calls
+			r.events = eventsWith(s, bench.Choices)
+		}
 	}
 	known, inEvents := len(r.events) > 0, 0
 	for _, c := range r.events {
@@ -276,7 +279,7 @@ func (c *collection) fail(v *bench.Sample, cause string) {
 
 // stream counts tokens per second since the first start.
 func (c *collection) stream(s *Summary) Stream {
-	out := Stream{Tokens: c.tokens, Chunks: c.chunks, Counted: c.counted && c.chunks > 0}
+	out := Stream{PeakRequests: peakExact(s.Requests), Tokens: c.tokens, Chunks: c.chunks, Counted: c.counted && c.chunks > 0}
 	first, _, _ := span(s.Requests)
 	seconds := map[int]float64{}
 	for _, a := range c.arrivals {
@@ -351,6 +354,7 @@ func (s *Summary) certify() []Certified {
 		}
 	}
 	out := []Certified{}
+	slices.Sort(wanted)
 	for _, m := range []metric{{key: "ttft", dist: s.TTFT}, {key: "tpot", dist: s.TPOT}, {key: "itl", dist: s.ITL}, {key: "e2el", dist: s.E2EL}} {
 		for _, p := range wanted {
 			c := Certified{Metric: m.key, P: p, N: m.dist.N, Need: stat.Floor(p), Value: m.dist.P(p)}

@@ -37,6 +37,7 @@ func (s *Summary) OssianConsole() string {
 	p.number("Tokens per chunk:", x.Stream.TokensPerChunk)
 	p.number("Output token throughput (tok/s):", x.Stream.Rate)
 	p.number("Peak output token throughput (tok/s):", x.Stream.Peak)
+	p.count("Peak concurrent requests (exact):", x.Stream.PeakRequests)
 	if x.Steady != nil {
 		p.number("Steady-state output throughput (tok/s):", x.Steady.OutputRate)
 		p.number("Steady-state window (s):", x.Steady.Window.Duration)

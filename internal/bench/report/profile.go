@@ -6,7 +6,8 @@ import (
 	"ossian/internal/bench"
 )
 
-// noToken is vLLM's error for a stream without an event that starts TTFT.
+// noToken is vLLM's error for a stream without an event that starts TTFT; the compiled
+// client's has a space behind the full stop.
 const noToken = "Never received a valid chunk to calculate TTFT.This response will be marked as failed!"
 
 // An end says which event of a stream is its last for E2EL (bench.md 0).
@@ -30,8 +31,8 @@ type rule struct {
 func ruleOf(p bench.Profile, backend string) rule {
 	switch p {
 	case bench.VLLM011:
-		if isChat(backend) {
-			return rule{token: bench.Choices, end: endData, needToken: true}
+		if isChat(backend) { // there a stream of nothing succeeds
+			return rule{token: bench.Choices, end: endData}
 		}
 		return rule{token: bench.Choices, needToken: true}
 	case bench.LMDeploy:
@@ -41,7 +42,11 @@ func ruleOf(p bench.Profile, backend string) rule {
 	case bench.VLLMRust:
 		return rule{token: bench.Choices, needToken: true}
 	}
-	return rule{token: bench.Choices, needToken: true, serverInput: true}
+	r := rule{token: bench.Choices, needToken: true, serverInput: true}
+	if isChat(backend) { // not the role, not a finish reason alone
+		r.token = bench.Output
+	}
+	return r
 }
 
 func isChat(backend string) bool { return strings.Contains(backend, "chat") }
@@ -52,6 +57,7 @@ func isChat(backend string) bool { return strings.Contains(backend, "chat") }
 type Request struct {
 	OK          bool
 	Input       int // tokens
+	Reported    int // tokens of input that the tool read from the server, 0 = none
 	Output      int // tokens, as the profile counts them
 	Retokenized int // tokens of the text, where the profile counts these
 	Usage       int // tokens of output by the server's count, 0 = it did not say
@@ -81,11 +87,17 @@ func request(set *bench.Setup, s *bench.Sample, count func(string) int) Request 
 	if r.serverInput && s.Counts.Prompt > 0 {
 		q.Input = s.Counts.Prompt
 	}
+	if set.Profile == bench.SGLang && (isChat(set.Backend) || usageWithText(s)) {
+		q.Reported = max(0, s.Counts.Prompt)
+	}
 	seen := q.read(r, s)
 	switch {
 	case q.OK && r.needToken && !seen:
 		q.OK, q.Err = false, noToken
-	case q.OK && len(s.Chunks) == 0:
+		if set.Profile == bench.VLLMRust {
+			q.Err = strings.Replace(noToken, ".This", ". This", 1)
+		}
+	case q.OK && len(s.Chunks) == 0 && r.end != endData:
 		q.OK, q.Err = false, "status 200, but nothing came"
 	}
 	if !q.OK {
@@ -96,9 +108,12 @@ func request(set *bench.Setup, s *bench.Sample, count func(string) int) Request 
 		q.TTFT = q.Latency
 	}
 	q.Text = s.Text
+	if set.Profile == bench.SGLang {
+		q.Text = s.Thought + s.Text
+	}
 	q.Output = outputTokens(set, s, len(q.ITL), count)
 	if r.end == endLine && count != nil {
-		q.Retokenized = count(s.Text)
+		q.Retokenized = count(q.Text)
 	}
 	return q
 }

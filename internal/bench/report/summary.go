@@ -54,6 +54,7 @@ type Summary struct {
 
 	RequestRate float64 // per second, completed
 	Goodput     float64 // per second, completed within every objective
+	Attained    []int   // requests that kept each objective of the setup; the last: all of them
 	InputRate   float64 // tokens per second
 	OutputRate  float64
 	TotalRate   float64
@@ -62,7 +63,7 @@ type Summary struct {
 	Queue, E2ELQueue      Dist // wait for a slot; the same and E2EL
 
 	PeakTokens   float64 // events with tokens in the fullest second (bench.md 1.6)
-	PeakRequests int     // at once, by the rule of the profile
+	PeakRequests int     // that touched the same second; Ossian.Stream has those at once
 	Concurrency  float64 // mean, sglang's rule: sum of E2EL over duration
 
 	Spec      *SpecDecode // nil = the server does not say
@@ -91,11 +92,7 @@ func Summarize(r *bench.Recording, count func(text string) int) *Summary {
 	s.total()
 	s.times()
 	s.PeakTokens = peakTokens(s.Requests)
-	if s.Setup.Profile == bench.VLLM {
-		s.PeakRequests = peakExact(s.Requests)
-	} else {
-		s.PeakRequests = peakSeconds(s.Requests)
-	}
+	s.PeakRequests = peakSeconds(s.Requests)
 	s.Spec = specDecode(r.Before, r.After)
 	s.Probes = probes(r.Probes)
 	s.Ossian = extend(r, s, count)
@@ -107,7 +104,7 @@ func Summarize(r *bench.Recording, count func(text string) int) *Summary {
 
 // total adds up what the requests have, by request.
 func (s *Summary) total() {
-	good := 0
+	s.Attained = make([]int, len(s.Setup.Goodput)+1)
 	for i := range s.Requests {
 		q := &s.Requests[i]
 		if !q.OK {
@@ -118,16 +115,14 @@ func (s *Summary) total() {
 		s.Input += q.Input
 		s.Output += q.Output
 		s.Retokenized += q.Retokenized
-		if within(s.Setup.Goodput, q) {
-			good++
-		}
+		s.attain(q)
 	}
 	s.RequestRate = s.per(float64(s.Completed))
 	s.InputRate = s.per(float64(s.Input))
 	s.OutputRate = s.per(float64(s.Output))
 	s.TotalRate = s.per(float64(s.Input + s.Output))
 	if len(s.Setup.Goodput) > 0 {
-		s.Goodput = s.per(float64(good))
+		s.Goodput = s.per(float64(s.Attained[len(s.Setup.Goodput)]))
 	}
 }
 
@@ -139,10 +134,11 @@ func (s *Summary) per(n float64) float64 {
 	return n / s.Duration
 }
 
-// within reports whether q met every objective; TPOT of a request without one is 0.
-func within(slos []bench.SLO, q *Request) bool {
+// attain counts the objectives that q keeps; TPOT of a request without one is 0.
+func (s *Summary) attain(q *Request) {
 	tpot, _ := q.tpot()
-	for _, slo := range slos {
+	all := true
+	for i, slo := range s.Setup.Goodput {
 		value := q.TTFT
 		switch slo.Metric {
 		case "tpot":
@@ -150,11 +146,15 @@ func within(slos []bench.SLO, q *Request) bool {
 		case "e2el":
 			value = q.Latency
 		}
-		if value > slo.Limit.Seconds() {
-			return false
+		if value <= slo.Limit.Seconds() {
+			s.Attained[i]++
+		} else {
+			all = false
 		}
 	}
-	return true
+	if all {
+		s.Attained[len(s.Setup.Goodput)]++
+	}
 }
 
 // times makes the distributions over the requests that succeeded.
@@ -255,7 +255,8 @@ func peakExact(requests []Request) int {
 	return most
 }
 
-// peakSeconds is the most requests that touched the same second since the first start.
+// peakSeconds is the most requests that touched the same second since the first start:
+// the rule of all released tools (vllm 0.33.0 too; bench.md 0 gives it the exact one).
 func peakSeconds(requests []Request) int {
 	first, _, ok := span(requests)
 	if !ok {

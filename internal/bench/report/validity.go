@@ -52,8 +52,9 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "median ITL in ms, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
 	low := s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate
 	l.refuse(FaultPeakLow, low, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
-	high := s.PeakRequests > 0 && x.Stream.Peak > 1000*float64(s.PeakRequests)
-	l.refuse(FaultPeakHigh, high, x.Stream.Peak, 1000*float64(s.PeakRequests), "peak tokens/s with at most %d requests at once", s.PeakRequests)
+	most := x.Stream.PeakRequests
+	l.refuse(FaultPeakHigh, most > 0 && x.Stream.Peak > 1000*float64(most), x.Stream.Peak, 1000*float64(most),
+		"peak tokens/s with at most %d requests at once", most)
 	apart := s.streamGap()
 	l.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
 	l.refuse(FaultLength, r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0,

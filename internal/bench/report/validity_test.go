@@ -1,0 +1,202 @@
+package report
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/dataset"
+	"ossian/internal/soak"
+)
+
+func TestGoodRunsHaveNoFinding(t *testing.T) {
+	for _, p := range profiles {
+		for _, backend := range []string{"openai", "openai-chat"} {
+			for name, r := range map[string]*bench.Recording{"open": good(p), "closed": closed(p)} {
+				r.Setup.Backend = backend
+				s := Summarize(r, words)
+				if len(s.Ossian.Findings) != 0 || !s.Valid() || s.Ossian.Client.Verdict != "ok" {
+					t.Errorf("%v, %s, %s: %+v", p, backend, name, s.Ossian.Findings)
+				}
+			}
+		}
+	}
+}
+
+// each changes every sample of a run.
+func each(r *bench.Recording, change func(i int, s *bench.Sample)) {
+	r.Duration = 0
+	for i := range r.Samples {
+		change(i, &r.Samples[i])
+		r.Duration = max(r.Duration, r.Samples[i].Done)
+	}
+}
+
+// faults plants each fault in an otherwise good run: the twelve of bench.md 6 and
+// reliability.md BEN-1 to BEN-3, and the early chunk of bench.md 1.5.
+var faults = []struct {
+	id      string
+	warning bool
+	plant   func(r *bench.Recording)
+}{
+	{FaultFailures, false, func(r *bench.Recording) {
+		each(r, func(i int, s *bench.Sample) {
+			if i%10 == 3 {
+				fail(s, 0, 503, "Service Unavailable")
+			}
+		})
+	}},
+	{FaultBursts, false, func(r *bench.Recording) { // all but the first event together at the end
+		each(r, func(_ int, s *bench.Sample) {
+			last := s.Chunks[20].At
+			for k := 1; k <= 20; k++ {
+				s.Chunks[k].At = last + time.Duration(k-20)*500
+			}
+		})
+	}},
+	{FaultPeakLow, false, func(r *bench.Recording) { // half of the tokens in usage never came
+		each(r, func(_ int, s *bench.Sample) {
+			for k := range s.Chunks {
+				s.Chunks[k].Tokens = int16(k % 2)
+			}
+		})
+	}},
+	{FaultPeakHigh, false, func(r *bench.Recording) {
+		each(r, func(_ int, s *bench.Sample) { s.Asked, s.Counts.Completion = 5000, 5000 })
+	}},
+	{FaultStreamTime, false, func(r *bench.Recording) { // the usage event comes late and ends E2EL
+		r.Setup.Profile, r.Setup.Backend = bench.VLLM011, "openai-chat"
+		each(r, func(_ int, s *bench.Sample) {
+			s.Chunks[21].At += 30 * ms
+			s.Chunks[22].At += 30 * ms
+			s.Done += 30 * ms
+		})
+	}},
+	{FaultLength, false, func(r *bench.Recording) { r.Samples[17].Counts.Completion = 20 }},
+	{FaultRate, false, func(r *bench.Recording) { // no free slot: late, but the client is not to blame
+		r.Setup.Arrivals.Concurrency = 2
+		each(r, func(_ int, s *bench.Sample) {
+			late := s.Scheduled / 3
+			released := s.Released
+			scheduled := s.Scheduled
+			shift(s, late)
+			s.Scheduled, s.Released = scheduled, released
+		})
+	}},
+	{FaultLag, false, func(r *bench.Recording) {
+		each(r, func(_ int, s *bench.Sample) {
+			for k := range s.Chunks {
+				s.Chunks[k].Lag = 3_000_000
+			}
+		})
+	}},
+	{FaultLate, false, func(r *bench.Recording) {
+		each(r, func(_ int, s *bench.Sample) { due := s.Scheduled; shift(s, 9*ms); s.Scheduled = due })
+	}},
+	{FaultCache, true, func(r *bench.Recording) {
+		each(r, func(i int, s *bench.Sample) {
+			if i%20 == 0 {
+				s.Counts.Cached = 64
+			}
+		})
+	}},
+	{FaultRepeats, true, func(r *bench.Recording) { r.Setup.Repeats = 1 }},
+	{FaultEmpty, true, func(r *bench.Recording) {
+		s := &r.Samples[5]
+		s.Chunks = []bench.Chunk{{At: s.Chunks[0].At, Lag: -1, Tokens: -1, Kind: bench.Choices}, {At: s.Done, Lag: -1, Tokens: -1, Kind: bench.Done}}
+		s.Text, s.Finish, s.Counts.Completion = "", "stop", 1
+	}},
+	{FaultEarly, true, func(r *bench.Recording) { // a role event when the request is accepted
+		each(r, func(_ int, s *bench.Sample) {
+			early := bench.Chunk{At: s.Sent + ms, Lag: 20000, Tokens: -1, Kind: bench.Choices}
+			s.Chunks = append([]bench.Chunk{early}, s.Chunks...)
+		})
+	}},
+}
+
+func TestFaults(t *testing.T) {
+	if len(faults) < 12 {
+		t.Fatalf("%d faults, bench.md and reliability.md have twelve", len(faults))
+	}
+	for _, f := range faults {
+		t.Run(f.id, func(t *testing.T) {
+			r := good(bench.VLLM)
+			f.plant(r)
+			s := Summarize(r, words)
+			found := s.Ossian.Findings
+			if len(found) != 1 || found[0].ID != f.id || found[0].Warning != f.warning {
+				t.Fatalf("found %+v", found)
+			}
+			if s.Valid() != f.warning {
+				t.Errorf("valid is %v", s.Valid())
+			}
+			bound := f.id == FaultLag || f.id == FaultLate
+			if (s.Ossian.Client.Verdict == "client-bound") != bound || bound && len(s.Ossian.Client.Reasons) != 1 {
+				t.Errorf("verdict on the client: %q, %q", s.Ossian.Client.Verdict, s.Ossian.Client.Reasons)
+			}
+		})
+	}
+}
+
+// TestContamination: every run of random prompts in which at least 1 % of the prompt
+// tokens were cached is found (BEN-2), by usage or by the server's counters.
+func TestContamination(t *testing.T) {
+	for seed := range soak.Cases(t, 20, 500) {
+		r := good(profiles[seed%len(profiles)])
+		if seed%2 == 0 {
+			r.After[`vllm:prefix_cache_hits_total{model_name="m"}`] += 300 + float64(seed)
+		} else {
+			for i := range 3 + seed%7 {
+				r.Samples[(seed*31+i*7)%300].Counts.Cached = 101
+			}
+		}
+		if s := Summarize(r, nil); len(s.Ossian.Findings) != 1 || s.Ossian.Findings[0].ID != FaultCache {
+			t.Fatalf("seed %d: %+v, cache %+v", seed, s.Ossian.Findings, s.Ossian.Cache)
+		}
+	}
+}
+
+// TestOutcomes: injected failures are counted exactly, by kind, and enter no latency
+// (BEN-3).
+func TestOutcomes(t *testing.T) {
+	r := good(bench.VLLM)
+	clean := Summarize(r, words)
+	each(r, func(i int, s *bench.Sample) {
+		switch {
+		case i%10 == 0 && i < 150:
+			fail(s, 0, 500, "boom")
+		case i%10 == 0 && i < 290:
+			fail(s, 7, 200, "connection reset")
+		case i%10 == 0:
+			fail(s, 0, 0, "dial tcp: refused")
+		}
+	})
+	s := Summarize(r, words)
+	o := s.Ossian.Outcomes
+	if s.Completed != 270 || s.Failed != 30 || o.Output != 270 || o.Refused != 16 || o.Aborted != 14 || o.Empty != 0 {
+		t.Errorf("completed %d, failed %d, outcomes %+v", s.Completed, s.Failed, o)
+	}
+	if want := "map[HTTP 500:15 connection reset:14 dial tcp: refused:1]"; fmt.Sprint(o.Causes) != want {
+		t.Errorf("causes %v, want %s", o.Causes, want)
+	}
+	for name, d := range map[string]Dist{"ttft": s.TTFT, "e2el": s.E2EL, "first token": s.Ossian.FirstToken, "queue": s.Ossian.QueueWait} {
+		if d.N != 270 {
+			t.Errorf("%s has %d values, want 270", name, d.N)
+		}
+	}
+	if s.TTFT.Max > clean.TTFT.Max {
+		t.Errorf("failures raised the largest TTFT from %v to %v", clean.TTFT.Max, s.TTFT.Max)
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	w := bench.Workload{{Prompt: "a"}, {Prompt: "b"}, {Prompt: "a"}, {IDs: []int32{1, 2}}, {IDs: []int32{1, 2}}, {IDs: []int32{12}},
+		{Messages: []byte(`[{"role":"user"}]`)}, {Messages: []byte(`[{"role":"user"}]`)}, {Prompt: "a"}}
+	if got := Repeats(w); got != 4 {
+		t.Errorf("%d repeats, want 4", got)
+	}
+	if got := Repeats(bench.Workload{dataset.Query{Prompt: "x"}}); got != 0 {
+		t.Errorf("%d repeats of one query", got)
+	}
+}
