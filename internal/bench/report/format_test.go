@@ -1,0 +1,272 @@
+package report
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ossian/internal/bench"
+)
+
+// TestNumbers: what Python 3's json.dumps and repr, and serde_json, write.
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct {
+		f              float64
+		python, serde_ string
+	}{
+		{0, "0.0", "0.0"}, {math.Copysign(0, -1), "-0.0", "-0.0"}, {10, "10.0", "10.0"}, {0.1, "0.1", "0.1"}, {1e-4, "0.0001", "0.0001"},
+		{1.5e-5, "1.5e-05", "0.000015"}, {9.999e-6, "9.999e-06", "9.999e-6"}, {1e15, "1000000000000000.0", "1000000000000000.0"},
+		{1e16, "1e+16", "1e16"}, {1.5e16, "1.5e+16", "1.5e16"}, {123456789012345680, "1.2345678901234568e+17", "1.2345678901234568e17"},
+		{5e-324, "5e-324", "5e-324"}, {math.MaxFloat64, "1.7976931348623157e+308", "1.7976931348623157e308"}, {1.0 / 3, "0.3333333333333333", "0.3333333333333333"},
+		{math.Inf(1), "Infinity", "null"}, {math.Inf(-1), "-Infinity", "null"}, {math.NaN(), "NaN", "null"},
+	} {
+		if got := string(dialect{python: true}.encode(c.f)); got != c.python {
+			t.Errorf("%v in Python: %s, want %s", c.f, got, c.python)
+		}
+		if got := string(dialect{}.encode(c.f)); got != c.serde_ {
+			t.Errorf("%v in serde_json: %s, want %s", c.f, got, c.serde_)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	in := "a\"\\/\b\f\n\r\t\x00\x1f\x7fé€😀\u2028\xff"
+	if got, want := string(dialect{python: true}.encode(in)), `"a\"\\/\b\f\n\r\t\u0000\u001f\u007f\u00e9\u20ac\ud83d\ude00\u2028\ufffd"`; got != want {
+		t.Errorf("Python: %s, want %s", got, want)
+	}
+	if got, want := string(dialect{}.encode(in)), "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7fé€😀\u2028\ufffd\""; got != want {
+		t.Errorf("serde_json: %s, want %s", got, want)
+	}
+	o := object{{"a", []int{1, 2}}, {"b", nil}, {"c", []float64(nil)}, {"d", true}}
+	o.set("a", "new")
+	if got, want := string(dialect{python: true}.encode(o)), `{"a": "new", "b": null, "c": [], "d": true}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestSpecifiedReport is the block of bench.md 1.7.
+func TestSpecifiedReport(t *testing.T) {
+	dist := func(mean, median, p99 float64) Dist {
+		return Dist{N: 1, Mean: mean, Median: median, sorted: []float64{p99 / 1000}}
+	}
+	s := &Summary{Setup: bench.Setup{Tokenizer: "t", Arrivals: bench.Arrivals{Rate: 10, Concurrency: 64}, Goodput: []bench.SLO{{Metric: "ttft"}}},
+		Duration: 42.03, Completed: 1000, Input: 215312, Output: 194171, RequestRate: 23.79, Goodput: 20.11, OutputRate: 4620.12,
+		PeakTokens: 7484, PeakRequests: 1000, TotalRate: 9743.28, TTFT: dist(13654.59, 13063.93, 30306.72), TPOT: dist(1, 2, 3), ITL: dist(4, 5, 6)}
+	want := `============ Serving Benchmark Result ============
+Successful requests:                     1000      
+Failed requests:                         0         
+Maximum request concurrency:             64        
+Request rate configured (RPS):           10.00     
+Benchmark duration (s):                  42.03     
+Total input tokens:                      215312    
+Total generated tokens:                  194171    
+Request throughput (req/s):              23.79     
+Request goodput (req/s):                 20.11     
+Output token throughput (tok/s):         4620.12   
+Peak output token throughput (tok/s):    7484.00   
+Peak concurrent requests:                1000.00   
+Total token throughput (tok/s):          9743.28   
+---------------Time to First Token----------------
+Mean TTFT (ms):                          13654.59  
+Median TTFT (ms):                        13063.93  
+P99 TTFT (ms):                           30306.72  
+-----Time per Output Token (excl. 1st token)------
+Mean TPOT (ms):                          1.00      
+Median TPOT (ms):                        2.00      
+P99 TPOT (ms):                           3.00      
+---------------Inter-token Latency----------------
+Mean ITL (ms):                           4.00      
+Median ITL (ms):                         5.00      
+P99 ITL (ms):                            6.00      
+==================================================
+`
+	if got := s.Console(); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestFileNames(t *testing.T) {
+	began := time.Date(2026, 3, 9, 23, 59, 58, 0, time.UTC) // ends on the next day
+	for _, c := range []struct {
+		name string
+		set  bench.Setup
+		want string
+	}{
+		{"at once", bench.Setup{Backend: "openai", ModelID: "org/m", Arrivals: bench.Arrivals{Rate: math.Inf(1)}}, "openai-infqps-m-20260310-000001.json"},
+		{"bound", bench.Setup{Backend: "openai", Label: "l", ModelID: "m", Arrivals: bench.Arrivals{Rate: 10, Concurrency: 4}}, "l-10.0qps-concurrency4-m-20260310-000001.json"},
+		{"ramp", bench.Setup{Backend: "openai", ModelID: "m", Arrivals: bench.Arrivals{Rate: math.Inf(1), Ramp: bench.Ramp{Strategy: "linear", Start: 1, End: 5}}},
+			"openai-ramp-up-linear-1qps-5qps-m-20260310-000001.json"},
+		{"compiled", bench.Setup{Profile: bench.VLLMRust, Backend: "openai", ModelID: "m", Arrivals: bench.Arrivals{Rate: 10}}, "openai-10qps-m-20260310-000001.json"},
+		{"lmdeploy", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "random", Args: []string{"--random-input-len=7", "--random-output-len", "8"}}, "lmdeploy_0310_2_7_8.jsonl"},
+		{"lmdeploy sharegpt", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "sharegpt"}, "lmdeploy_0310_2_sharegpt.csv"},
+		{"sglang", bench.Setup{Profile: bench.SGLang, Backend: "sglang-oai", Dataset: "random"}, "sglang-oai_0310_2_1024_1024.jsonl"},
+		{"sglang sharegpt", bench.Setup{Profile: bench.SGLang, Backend: "sglang-oai", Dataset: "sharegpt"}, "sglang-oai_0310_2_sharegpt.jsonl"},
+	} {
+		s := Summarize(&bench.Recording{Setup: c.set, Began: began, Duration: 3 * time.Second, Samples: make([]bench.Sample, 2)}, nil)
+		if got := s.FileName(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWriteFile: vLLM overwrites, or appends behind a newline; the others always append.
+func TestWriteFile(t *testing.T) {
+	for _, c := range []struct {
+		p    bench.Profile
+		add  bool
+		want string // lines, J for JSON
+	}{
+		{bench.VLLM, false, "J"}, {bench.VLLM, true, "J\nJ"}, {bench.VLLMRust, true, "J\nJ"}, {bench.SGLang, false, "J\nJ\n"},
+		{bench.LMDeploy, false, CSVHeader + "R\r\nR\r\n"},
+	} {
+		s := Summarize(small(c.p, "openai"), words)
+		path := filepath.Join(t.TempDir(), "a", "b.json")
+		for range 2 {
+			if err := s.WriteFile(path, false, c.add); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := s.JSON(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.ReplaceAll(string(text), string(line), "J")
+		got = strings.ReplaceAll(got, strings.TrimSuffix(s.CSVRow(), "\r\n"), "R")
+		if got != c.want {
+			t.Errorf("%v, add %v: %.100q, want %q", c.p, c.add, got, c.want)
+		}
+	}
+	s := Summarize(small(bench.VLLM, "openai"), words)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteFile(filepath.Join(file, "x.json"), false, false); err == nil || !strings.Contains(err.Error(), "result file") {
+		t.Errorf("a file as folder: %v", err)
+	}
+}
+
+// TestRules: one stream, read by each profile (bench.md 0 and 1.5).
+func TestRules(t *testing.T) {
+	s := bench.Sample{Sent: 100 * ms, Released: 90 * ms, Status: 200, Input: 10, Asked: 9, Text: "a b c", Thought: "hm ",
+		Counts: bench.Counts{Prompt: 14, Completion: 5, Cached: -1, Reasoning: -1},
+		Chunks: []bench.Chunk{
+			{At: 110 * ms, Kind: bench.Choices},                                  // role
+			{At: 130 * ms, Kind: bench.Choices | bench.Reasoning | bench.Output}, // hm
+			{At: 160 * ms, Kind: bench.Choices | bench.Text | bench.Output},      // a
+			{At: 200 * ms, Kind: bench.Choices | bench.Text | bench.Output},      // b c
+			{At: 210 * ms, Kind: bench.Choices},                                  // finish reason
+			{At: 240 * ms, Kind: bench.Usage},
+			{At: 250 * ms, Kind: bench.Done},
+		}}
+	for _, c := range []struct {
+		p             bench.Profile
+		backend       string
+		ttft, latency float64 // ms
+		itl           []float64
+		input, output int
+	}{
+		{bench.VLLM, "openai", 10, 110, []float64{20, 30, 40, 10}, 14, 5},
+		{bench.VLLM, "openai-chat", 30, 100, []float64{30, 40}, 14, 5},
+		{bench.VLLMRust, "openai-chat", 10, 110, []float64{20, 30, 40, 10}, 10, 5},
+		{bench.VLLM011, "openai", 10, 110, []float64{20, 30, 40, 10}, 10, 5},
+		{bench.VLLM011, "openai-chat", 10, 140, []float64{20, 30, 40, 10}, 10, 5},
+		{bench.LMDeploy, "lmdeploy", 60, 150, []float64{40}, 10, 9},
+		{bench.LMDeploy, "lmdeploy-chat", 60, 150, []float64{40}, 10, 5},
+		{bench.SGLang, "sglang-oai", 30, 150, []float64{30, 40}, 10, 9},
+		{bench.SGLang, "sglang-oai-chat", 30, 150, []float64{30, 40}, 10, 5},
+	} {
+		set := &bench.Setup{Profile: c.p, Backend: c.backend, Stream: true}
+		q := request(set, &s, words)
+		ok := q.OK && near(q.TTFT*1000, c.ttft) && near(q.Latency*1000, c.latency) && len(q.ITL) == len(c.itl) && q.Input == c.input && q.Output == c.output && near(q.Queue, 0.01)
+		for i := range min(len(q.ITL), len(c.itl)) {
+			ok = ok && near(q.ITL[i]*1000, c.itl[i])
+		}
+		if !ok {
+			t.Errorf("%v %s: %+v, want %+v", c.p, c.backend, q, c)
+		}
+	}
+}
+
+func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)) }
+
+// TestOutputTokens: where the server does not count.
+func TestOutputTokens(t *testing.T) {
+	s := stream(0, 0, ms, 3, func() time.Duration { return ms })
+	s.Asked, s.Counts.Completion = 8, -1
+	for _, c := range []struct {
+		p     bench.Profile
+		count func(string) int
+		want  int
+	}{
+		{bench.VLLM, words, 3}, {bench.VLLM, nil, 1}, {bench.VLLMRust, words, 3}, {bench.VLLM011, words, 3}, {bench.LMDeploy, words, 8}, {bench.SGLang, words, 8},
+	} {
+		if q := request(&bench.Setup{Profile: c.p, Backend: "openai-chat", Stream: true}, &s, c.count); q.Output != c.want {
+			t.Errorf("%v: %d tokens, want %d", c.p, q.Output, c.want)
+		}
+	}
+}
+
+// TestSteadyState: ten requests start a second apart and run 30 s each; an eleventh runs
+// from 15 to 20 s. At a threshold of 1 the window is 9 to 30 s.
+func TestSteadyState(t *testing.T) {
+	r := &bench.Recording{Setup: bench.Setup{Profile: bench.VLLMRust, Backend: "openai", Stream: true,
+		Arrivals: bench.Arrivals{Rate: math.Inf(1), Concurrency: 10}}, Duration: 40 * time.Second}
+	for i := range 11 {
+		start, long := time.Duration(i)*time.Second, 30*time.Second
+		if i == 10 {
+			start, long = 15*time.Second, 5*time.Second
+		}
+		s := stream(i, start, time.Second, 2, func() time.Duration { return long - time.Second })
+		shift(&s, start-s.Sent)
+		r.Samples = append(r.Samples, s)
+	}
+	s := Summarize(r, words)
+	st := s.SteadyState(1, 0)
+	if st == nil {
+		t.Fatal("no window")
+	}
+	w := st.Window
+	if w.Start != 9 || w.End != 30 || w.Duration != 21 || w.ThresholdAbs != 10 || w.Peak != 11 || w.Started != 2 || w.Completed != 1 || w.Total != 11 || w.Warning != nil {
+		t.Errorf("%+v", w)
+	}
+	// first tokens at 9, 10 and 16 s, a last one at 20 s; those from 30 s on are outside
+	if !near(st.OutputRate, 4.0/21) || !near(st.InputRate, 200.0/21) || !near(st.RequestRate, 1.0/21) || !near(st.MeanTTFT, 1000) || !near(st.P99TPOT, 28750) {
+		t.Errorf("%+v", st)
+	}
+	if st := s.SteadyState(1, 25); st == nil || st.Window.Warning == nil || !strings.Contains(*st.Window.Warning, "21.0s (52.5% of run)") {
+		t.Errorf("no warning: %+v", st)
+	}
+	s.Setup.Arrivals.Concurrency = 12
+	if s.SteadyState(1, 0) != nil {
+		t.Error("a window that never came to the threshold")
+	}
+	s.Setup.Arrivals = bench.Arrivals{Rate: 5, Concurrency: 10}
+	if s.SteadyState(1, 0) != nil {
+		t.Error("a window at a finite rate")
+	}
+}
+
+// TestPure: the same recording gives the same numbers, and stays as it is.
+func TestPure(t *testing.T) {
+	a, b := small(bench.VLLM, "openai"), small(bench.VLLM, "openai")
+	var lines [2]string
+	for i := range lines {
+		text, err := Summarize(a, words).JSON(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[i] = string(text)
+	}
+	text, err := Summarize(b, words).JSON(true)
+	if err != nil || lines[0] != lines[1] || lines[0] != string(text) {
+		t.Error("two summaries of one recording differ")
+	}
+}
