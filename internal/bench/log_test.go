@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -183,13 +184,27 @@ func TestRunSurvivesTheLog(t *testing.T) {
 
 const crashEnv = "OSSIAN_BENCH_CRASH"
 
-// TestMain lets a process that TestCrash started be the one that is killed.
+// TestMain lets a process that a test started be what the test needs: a run that is
+// killed, or a server.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashEnv); path != "" {
 		crashing(path)
 		return
 	}
-	os.Exit(m.Run())
+	if script := os.Getenv(serverEnv); script != "" {
+		serving(script)
+		return
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before && code == 0 {
+		fmt.Fprintf(os.Stderr, "%d goroutines after the tests, %d before\n", n, before)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // A reporter says on standard output which queries are done, and when.

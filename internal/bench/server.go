@@ -45,11 +45,14 @@ func NewServer(base string, a Access) (*Server, error) {
 		proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return &Server{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{
-		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: a.tls(u)},
+		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: a.tls(u), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       askLimit,
 	}}, nil
 }
+
+// Close closes the connections that carry no request.
+func (s *Server) Close() { s.client.CloseIdleConnections() }
 
 // ask sends in as JSON, or nothing where it is nil, and returns the answer.
 func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, error) {

@@ -20,6 +20,7 @@ func testServer(t *testing.T, mux *http.ServeMux) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return s
 }
 

@@ -74,8 +74,10 @@ func (st *stream) feed(p []byte) error {
 // early takes the message in a line that has not ended, if it is complete.
 func (st *stream) early() error {
 	data, ok := bytes.CutPrefix(st.line, []byte("data:"))
-	data = bytes.TrimSpace(data)
-	if !ok || len(data) == 0 || len(data) > maxEarly || len(st.data) > 0 {
+	if !ok || len(data) > maxEarly || len(st.data) > 0 {
+		return nil
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil
 	}
 	if string(data) != "[DONE]" && (data[len(data)-1] != '}' || st.ev.parse(data) != whole) {
