@@ -22,7 +22,7 @@ shift
 
 if [ ! -x "$dir/venv/bin/python" ]; then
   "${PYTHON:-python3}" -m venv "$dir/venv"
-  "$dir/venv/bin/pip" install -q --disable-pip-version-check aiohttp==3.14.3 numpy==2.4.6 tqdm==4.70.1 regex==2026.11.15 transformers==5.23.0
+  "$dir/venv/bin/pip" install -q --disable-pip-version-check aiohttp==3.14.5 numpy==2.4.6 tqdm==4.70.1 regex==2026.11.15 transformers==5.23.0
 fi
 if [ ! -x "$dir/wheel/vllm/vllm-rs" ]; then
   "$dir/venv/bin/pip" download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$dir" "vllm==$version"

@@ -99,6 +99,7 @@ type selfTest struct {
 	rate    float64       // tokens per second and stream
 	most    float64       // tokens per second of all streams together
 	length  time.Duration // of a stream
+	arrive  float64       // requests per second of the last measurement; 0 = none
 	server  func(ctx context.Context, args ...string) *exec.Cmd
 }
 
@@ -125,12 +126,13 @@ func benchSelftestCommand() *cobra.Command {
 	f.Float64Var(&t.rate, "rate", 100, "tokens per second and stream")
 	f.Float64Var(&t.most, "most", 100_000, "tokens per second of all streams; more streams are slower")
 	f.DurationVar(&t.length, "length", 5*time.Second, "of a stream")
+	f.Float64Var(&t.arrive, "arrivals", 5000, "requests of one token per second, at last; 0 = none")
 	return c
 }
 
 func (t *selfTest) run(ctx context.Context, out io.Writer) error {
-	if !(t.rate > 0 && t.most > 0 && t.length > 0) {
-		return fmt.Errorf("rate %v, most %v, length %v: expected more than 0", t.rate, t.most, t.length)
+	if !(t.rate > 0 && t.most > 0 && t.length > 0 && t.arrive >= 0) {
+		return fmt.Errorf("rate %v, most %v, length %v: expected more than 0; arrivals %v: expected 0 or more", t.rate, t.most, t.length, t.arrive)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
@@ -150,6 +152,15 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if t.arrive > 0 {
+		r, err := t.level(ctx, selfPlan{max(int(t.arrive*t.length.Seconds()), 1), 1, time.Second, t.arrive})
+		if err != nil {
+			return fmt.Errorf("%v requests per second: %w", t.arrive, err)
+		}
+		lost += r.handled.Missed
+		fmt.Fprintf(out, "\n%v requests per second, one token each: %d sent, %d lost; late by %s ms in the median, p99 %s, at most %s; %.1f µs of CPU each\n",
+			t.arrive, r.client.N, r.handled.Missed, millis(r.client.P50), millis(r.client.P99), millis(r.client.Max), float64(r.cpu)/1e3)
+	}
 	if lost > 0 {
 		return fmt.Errorf("%d requests are not as the server sent them", lost)
 	}
@@ -160,12 +171,15 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 type selfPlan struct {
 	streams, tokens int
 	gap             time.Duration
+	arrive          float64 // streams that begin per second
 }
 
+// plan spreads the beginnings over two seconds: of connections that are all opened at
+// once the last ones wait for the server, not for the client.
 func (t *selfTest) plan(n int) selfPlan {
 	rate := min(t.rate, t.most/float64(n))
 	gap := time.Duration(float64(time.Second) / rate)
-	return selfPlan{n, max(int(t.length/gap), 2), gap}
+	return selfPlan{n, max(int(t.length/gap), 2), gap, max(float64(n)/2, 1)}
 }
 
 // level starts the server of a line and measures with it.
@@ -192,13 +206,11 @@ func (t *selfTest) level(ctx context.Context, p selfPlan) (*selfResult, error) {
 	return p.measure(ctx, url)
 }
 
-// measure runs the client against the scripted server at url. Requests are spread over
-// two seconds: connections that are all opened at once wait for the server, not for the
-// client.
+// measure runs the client against the scripted server at url.
 func (p selfPlan) measure(ctx context.Context, url string) (*selfResult, error) {
 	setup := bench.Setup{
 		Profile: bench.VLLM, Backend: "openai", Dialect: "vllm", URL: url + "/v1/completions", Model: "scripted", Stream: true,
-		Arrivals: bench.Arrivals{Rate: max(float64(p.streams)/2, 1), Burstiness: math.Inf(1)},
+		Arrivals: bench.Arrivals{Rate: p.arrive, Burstiness: math.Inf(1)},
 	}
 	client, err := bench.NewHTTP(bench.HTTPConfig{Setup: &setup, IDPrefix: "selftest-"})
 	if err != nil {

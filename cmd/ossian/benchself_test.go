@@ -40,10 +40,10 @@ func TestSeenBy(t *testing.T) {
 func TestSelfPlans(t *testing.T) {
 	o := selfTest{rate: 100, most: 100_000, length: 5 * time.Second}
 	for n, want := range map[int]selfPlan{
-		1:      {1, 500, 10 * time.Millisecond},
-		1000:   {1000, 500, 10 * time.Millisecond},
-		5000:   {5000, 100, 50 * time.Millisecond},
-		900000: {900000, 2, 9 * time.Second},
+		1:      {1, 500, 10 * time.Millisecond, 1},
+		1000:   {1000, 500, 10 * time.Millisecond, 500},
+		5000:   {5000, 100, 50 * time.Millisecond, 2500},
+		900000: {900000, 2, 9 * time.Second, 450000},
 	} {
 		if got := o.plan(n); got != want {
 			t.Errorf("%d streams: got %+v, want %+v", n, got, want)
@@ -62,7 +62,7 @@ func TestSelfTestMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer srv.Close()
-	r, err := selfPlan{streams: 8, tokens: 20, gap: 2 * time.Millisecond}.measure(t.Context(), srv.URL())
+	r, err := selfPlan{streams: 8, tokens: 20, gap: 2 * time.Millisecond, arrive: 100}.measure(t.Context(), srv.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
