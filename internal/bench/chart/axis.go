@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"math"
 	"strconv"
 
@@ -8,8 +9,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// An Axis is one axis of a panel. Its range comes from the data; it begins at zero where
-// that does not hide the data, and its ends are round.
+// An Axis is one axis of a panel. Its range comes from the data: Y begins at zero and ends
+// round, X begins at zero where that does not hide the data and ends with them.
 type Axis struct {
 	Title string
 	Log   bool      // logarithmic, if the data have a value above zero
@@ -21,8 +22,8 @@ type Axis struct {
 // tiny is zero to an axis.
 const tiny = 1e-30
 
-// apply sets up a for the values of the data; from0 lets a linear axis begin at zero.
-func (x Axis) apply(a *plot.Axis, values []float64, from0 bool) {
+// apply sets up a for the values of the data.
+func (x Axis) apply(a *plot.Axis, values []float64, vertical bool) {
 	low, high := math.Inf(1), math.Inf(-1)
 	least := math.Inf(1) // above zero
 	for _, v := range values {
@@ -45,13 +46,13 @@ func (x Axis) apply(a *plot.Axis, values []float64, from0 bool) {
 	case x.Names != nil:
 		a.Min, a.Max = -0.6, float64(len(x.Names))-0.4
 		a.Tick.Marker = nameTicks(x.Names)
-		a.Tick.Length = 0
+		a.Tick.Color = color.White // room without marks
 	case x.Log && high > tiny:
-		a.Min, a.Max = logRange(least, high)
+		a.Min, a.Max = logRange(least, high, vertical)
 		a.Scale = plot.LogScale{}
 		a.Tick.Marker = plot.TickerFunc(logTicks)
 	default:
-		a.Min, a.Max = linearRange(low, high, from0)
+		a.Min, a.Max = linearRange(low, high, vertical)
 		a.Tick.Marker = plot.TickerFunc(linearTicks)
 	}
 	if x.Ticks != nil {
@@ -77,13 +78,16 @@ func wide(values []float64, factor float64) bool {
 // decades is how much of a logarithmic axis is shown; what is smaller is put at its begin.
 const decades = 7
 
-func logRange(low, high float64) (float64, float64) {
-	low = round125(max(low, high*math.Pow(10, -decades)), false)
-	high = round125(high, true)
-	if high <= low {
-		high = round125(low*1.01, true)
+func logRange(low, high float64, vertical bool) (float64, float64) {
+	low = max(low, high*math.Pow(10, -decades))
+	switch {
+	case high <= low*1.01:
+		return low / 2, high * 2
+	case vertical:
+		return round125(low, false), round125(high, true)
 	}
-	return low, high
+	margin := math.Pow(high/low, 0.02)
+	return low / margin, high * margin
 }
 
 // round125 returns the next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … at v or beyond it.
@@ -101,8 +105,8 @@ func round125(v float64, up bool) float64 {
 	return at
 }
 
-func linearRange(low, high float64, from0 bool) (float64, float64) {
-	if low >= 0 && (from0 || low <= high/2) {
+func linearRange(low, high float64, vertical bool) (float64, float64) {
+	if low >= 0 && (vertical || low <= high/2) {
 		low = 0
 	}
 	if high-low <= 1e-9*math.Abs(high)+tiny { // one value
@@ -110,11 +114,17 @@ func linearRange(low, high float64, from0 bool) (float64, float64) {
 			return 0, 1
 		}
 		pad := math.Abs(high) / 10
-		low, high = low-pad, high+pad
+		return low - pad, high + pad
+	}
+	if !vertical {
+		margin := (high - low) * 0.02
+		if low != 0 {
+			low -= margin
+		}
+		return low, high + margin
 	}
 	step := step125(high - low)
-	low, high = math.Floor(low/step+1e-9)*step, math.Ceil(high/step-1e-9)*step
-	return low, high
+	return math.Floor(low/step+1e-9) * step, math.Ceil(high/step-1e-9) * step
 }
 
 // step125 returns a round distance of ticks, 1, 2 or 5 times a power of ten, so that a range

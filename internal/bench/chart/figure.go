@@ -36,9 +36,10 @@ const (
 
 // The colours of text and lines that carry no data.
 var (
-	ink  = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
-	axes = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
-	grid = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
+	ink    = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
+	axes   = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
+	dashes = color.NRGBA{R: 0xc4, G: 0xc4, B: 0xc4, A: 0xff}
+	grid   = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
 )
 
 // palette are the colours of Okabe and Ito, "Color Universal Design" (2008), which people
@@ -174,7 +175,7 @@ func (f *Figure) draw(c draw.Canvas, legend []entry) {
 	names.YAlign = draw.YCenter
 	for _, e := range legend {
 		at := vg.Point{X: e.x, Y: y - vg.Length(e.row)*entryHeight - entryHeight/2}
-		c.FillPolygon(paint(e.name), box(at.X, at.Y-2, at.X+swatch, at.Y+2))
+		c.FillPolygon(paint(e.name), box(at.X, at.Y-3, at.X+swatch, at.Y+1))
 		c.FillText(names, vg.Point{X: at.X + swatch + 4, Y: at.Y}, label(e.name))
 	}
 	rows := make([][]*plot.Plot, len(f.Panels))
@@ -199,7 +200,7 @@ func (f *Figure) colours() func(name string) color.Color {
 	for _, panels := range f.Panels {
 		for i := range panels {
 			for _, name := range panels[i].names() {
-				if _, ok := index[name]; !ok {
+				if _, ok := index[name]; !ok && name != "" {
 					index[name] = len(index)
 				}
 			}

@@ -133,7 +133,7 @@ func (g gridLines) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	vertical := p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max)
 	if g.dashed {
-		vertical, style.Color, style.Dashes = nil, axes, []vg.Length{4, 4}
+		vertical, style.Color, style.Dashes = nil, dashes, []vg.Length{4, 4}
 	}
 	for _, t := range vertical {
 		if at := x(t.Value); !t.IsMinor() && c.ContainsX(at) {

@@ -33,7 +33,7 @@ type unit struct {
 // unitFor returns the unit in which values up to a number of seconds read well.
 func unitFor(seconds float64) unit {
 	switch {
-	case seconds >= 20:
+	case seconds >= 5:
 		return unit{"s", 1}
 	case seconds < 1e-3:
 		return unit{"µs", 1e6}
@@ -94,7 +94,7 @@ func distribution(file, title, of string, names []string, values [][]float64) *F
 	x := Axis{Title: fmt.Sprintf("%s (%s)", short, u.name), Log: wide(all, 30)}
 	edges := edgesOf(all, x.Log, bins)
 	share := "Share of " + of + " (%)"
-	cdf := Panel{Title: "At most; dots: median, P99", X: x, Y: Axis{Title: share, Ticks: []float64{0, 25, 50, 75, 100}}}
+	cdf := Panel{Title: "Cumulative share; dots: median, P99", X: x, Y: Axis{Title: share, Ticks: []float64{0, 25, 50, 75, 100}}}
 	hist := Panel{Title: "Histogram", X: x, Y: Axis{Title: share}}
 	for i, v := range values {
 		v = u.scaled(v)

@@ -23,7 +23,7 @@ function timeline(box) {
   const band = plot.querySelector(".band"), tip = box.querySelector(".tip");
   const data = JSON.parse(document.getElementById(box.dataset.for).textContent);
   const ticks = 10000, onlyTime = box.classList.contains("labelled"); // ticks of a second
-  const whole = { x: 0, y: 0, w: svg.viewBox.baseVal.width, h: svg.viewBox.baseVal.height };
+  const [x, y, w, h] = svg.getAttribute("viewBox").split(" ").map(Number), whole = { x, y, w, h };
   let view = whole, from = null;
 
   function show(next) {
