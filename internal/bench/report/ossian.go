@@ -23,18 +23,19 @@ type Extension struct {
 	Workload Workload `json:"workload"`
 	Args     []string `json:"args"`
 
-	Outcomes   Outcomes             `json:"outcomes"`
-	Stream     Stream               `json:"stream"`
-	FirstChunk Dist                 `json:"first_chunk"` // from sending to the first event with choices
-	FirstToken Dist                 `json:"first_token"` // from sending to the first text or reasoning
-	Service    Dist                 `json:"service"`     // from sending to the last token
-	QueueWait  Dist                 `json:"queue_wait"`  // in the client, for a slot
-	OpenLoop   OpenLoop             `json:"open_loop"`
-	Client     Client               `json:"client"`
-	Cache      Cache                `json:"cache"`
-	Certified  []Certified          `json:"certified"`
-	Batches    map[string][]float64 `json:"batches"` // statistics of stretches of the run, by key of the result; what Compare tests
-	Steady     *Steady              `json:"steady_state,omitempty"`
+	Outcomes   Outcomes                 `json:"outcomes"`
+	Stream     Stream                   `json:"stream"`
+	FirstChunk Dist                     `json:"first_chunk"` // from sending to the first event with choices
+	FirstToken Dist                     `json:"first_token"` // from sending to the first text or reasoning
+	Service    Dist                     `json:"service"`     // from sending to the last token
+	QueueWait  Dist                     `json:"queue_wait"`  // in the client, for a slot
+	OpenLoop   OpenLoop                 `json:"open_loop"`
+	Client     Client                   `json:"client"`
+	Cache      Cache                    `json:"cache"`
+	Certified  []Certified              `json:"certified"`
+	Batches    map[string][]float64     `json:"batches"`   // statistics of stretches of the run, by key of the result; what Compare tests
+	Intervals  map[string]stat.Interval `json:"intervals"` // of means and throughputs, by key of the result; 95 %, from the stretches
+	Steady     *Steady                  `json:"steady_state,omitempty"`
 
 	Findings []Finding `json:"findings"`
 	Valid    bool      `json:"valid"`
@@ -103,15 +104,17 @@ type Cache struct {
 	HitPercent    float64 `json:"hit_percent"` // the larger of the two shares
 }
 
-// A Certified says what a percentile of so many values is worth (bench.md 6, item 8).
+// A Certified says what a percentile of so many values is worth (bench.md 6, item 8), as
+// if they were independent, which the gaps of one stream are not quite.
 type Certified struct {
-	Metric    string   `json:"metric"`
-	P         float64  `json:"percentile"`
-	N         int      `json:"samples"`
-	Need      int      `json:"needed"` // 0 = no number certifies it
-	Certified bool     `json:"certified"`
-	Value     float64  `json:"value_ms"`
-	Upper     *float64 `json:"upper_ms"` // not exceeded with 99 % confidence; nil = not certified
+	Metric    string         `json:"metric"`
+	P         float64        `json:"percentile"`
+	N         int            `json:"samples"`
+	Need      int            `json:"needed"` // 0 = no number certifies it
+	Certified bool           `json:"certified"`
+	Value     float64        `json:"value_ms"`
+	Interval  *stat.Interval `json:"interval_ms"` // 95 %; nil = too few samples
+	Upper     *float64       `json:"upper_ms"`    // not exceeded with 99 % confidence; nil = not certified
 }
 
 // An arrival is tokens at a time, seconds since the run began.
@@ -197,6 +200,7 @@ func extend(r *bench.Recording, s *Summary, count func(string) int) Extension {
 	x.Cache = cache(r)
 	x.Certified = s.certify()
 	x.Batches = batches(s.Requests)
+	x.Intervals = intervals(x.Batches)
 	x.Steady = s.steady(SteadyThreshold, 0, c.arrivals)
 	x.Findings = findings(r, s, &x, c)
 	x.Valid = true
@@ -358,6 +362,9 @@ func (s *Summary) certify() []Certified {
 	for _, m := range []metric{{key: "ttft", dist: s.TTFT}, {key: "tpot", dist: s.TPOT}, {key: "itl", dist: s.ITL}, {key: "e2el", dist: s.E2EL}} {
 		for _, p := range wanted {
 			c := Certified{Metric: m.key, P: p, N: m.dist.N, Need: stat.Floor(p), Value: m.dist.P(p)}
+			if i, ok := stat.QuantileInterval(m.dist.sorted, p, stat.Confidence); ok {
+				c.Interval = &stat.Interval{Low: i.Low * 1000, High: i.High * 1000}
+			}
 			if upper, ok := stat.UpperBound(m.dist.sorted, p); ok {
 				upper *= 1000
 				c.Certified, c.Upper = true, &upper
@@ -411,6 +418,21 @@ func batches(requests []Request) map[string][]float64 {
 		}
 	}
 	rates(ok, out)
+	return out
+}
+
+// intervals are those of the means over the stretches; a mean of medians is no median, so
+// there are none for those.
+func intervals(batches map[string][]float64) map[string]stat.Interval {
+	out := map[string]stat.Interval{}
+	for key, x := range batches {
+		if strings.HasPrefix(key, "median_") || strings.HasPrefix(key, "p99_") {
+			continue
+		}
+		if i, ok := stat.MeanInterval(x, stat.Confidence); ok {
+			out[key] = i
+		}
+	}
 	return out
 }
 

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"ossian/internal/stat"
 )
 
 // OssianConsole is the second block of the report: what the profile's tool does not say
@@ -99,15 +102,31 @@ func (c *Cache) console(p *page) {
 	p.number("Hit rate (%):", c.HitPercent)
 }
 
-// certifiedConsole writes the upper bounds of the percentiles in the report.
+// certifiedConsole writes the intervals of means, throughputs and percentiles, and the
+// upper bounds of the latter.
 func (s *Summary) certifiedConsole(p *page) {
-	p.title("Percentiles, 99 % Sure Not Above", "-")
-	for _, c := range s.Ossian.Certified {
-		label := fmt.Sprintf("P%s %s (ms):", percentileName(c.P), c.Metric)
-		if c.Certified {
-			p.number(label, *c.Upper)
-			continue
-		}
-		p.row(label, fmt.Sprintf("not certified: %d of %d samples", c.N, c.Need))
+	x := &s.Ossian
+	if len(x.Intervals) > 0 {
+		p.title("95 % Intervals", "-")
 	}
+	for _, m := range compared {
+		if i, ok := x.Intervals[m.key]; ok {
+			p.row(m.label+":", between(&i))
+		}
+	}
+	p.title("Percentiles: 95 %, 99 % Sure Not Above", "-")
+	for _, c := range x.Certified {
+		text := fmt.Sprintf("%s, not certified: %d of %d samples", between(c.Interval), c.N, c.Need)
+		if c.Certified {
+			text = fmt.Sprintf("%s, %.2f", between(c.Interval), *c.Upper)
+		}
+		p.row(fmt.Sprintf("P%s %s (ms):", percentileName(c.P), strings.ToUpper(c.Metric)), text)
+	}
+}
+
+func between(i *stat.Interval) string {
+	if i == nil {
+		return "[-, -]"
+	}
+	return fmt.Sprintf("[%.2f, %.2f]", i.Low, i.High)
 }

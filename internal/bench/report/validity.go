@@ -48,12 +48,12 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	queries := len(r.Samples)
 	share := 100 * float64(s.Completed) / float64(max(1, queries))
 	l.refuse(FaultFailures, share < 95, share, 95, "%d of %d requests succeeded, in percent", s.Completed, queries)
-	bursts := s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
+	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
 	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "median ITL in ms, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
 	low := s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate
 	l.refuse(FaultPeakLow, low, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
 	most := x.Stream.PeakRequests
-	l.refuse(FaultPeakHigh, most > 0 && x.Stream.Peak > 1000*float64(most), x.Stream.Peak, 1000*float64(most),
+	l.refuse(FaultPeakHigh, r.Setup.Stream && most > 0 && x.Stream.Peak > 1000*float64(most), x.Stream.Peak, 1000*float64(most),
 		"peak tokens/s with at most %d requests at once", most)
 	apart := s.streamGap()
 	l.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
