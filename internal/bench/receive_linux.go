@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,16 +77,26 @@ func (c *conn) receive(x *exchange) error {
 }
 
 // recv reads from a socket and returns how long before its return the kernel had the
-// last of the bytes; -1 = it does not say.
+// last of the bytes; -1 = it does not say. The package's own Recvmsg would allocate an
+// address for every event.
 func recv(fd int, b []byte) (n int, lag time.Duration, err error) {
 	var control [128]byte
-	n, used, _, _, err := unix.Recvmsg(fd, b, control[:], 0)
-	if err != nil || used == 0 {
-		return n, -1, err
+	part := unix.Iovec{Base: &b[0]}
+	part.SetLen(len(b))
+	message := unix.Msghdr{Iov: &part, Control: &control[0]}
+	message.SetIovlen(1)
+	message.SetControllen(len(control))
+	r, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), 0)
+	if errno != 0 {
+		return 0, -1, errno
 	}
-	rest := control[:used]
-	for len(rest) > 0 {
-		header, data, more, err := unix.ParseOneSocketControlMessage(rest)
+	return int(r), since(control[:message.Controllen]), nil
+}
+
+// since returns how long ago the time in a control message is; -1 = there is none.
+func since(control []byte) time.Duration {
+	for len(control) > 0 {
+		header, data, rest, err := unix.ParseOneSocketControlMessage(control)
 		if err != nil {
 			break
 		}
@@ -94,10 +105,10 @@ func recv(fd int, b []byte) (n int, lag time.Duration, err error) {
 			s := int64(binary.NativeEndian.Uint64(data))
 			ns := int64(binary.NativeEndian.Uint64(data[8:]))
 			if lag := time.Since(time.Unix(s, ns)); s > 0 && lag > -time.Millisecond {
-				return n, max(lag, 0), nil
+				return max(lag, 0)
 			}
 		}
-		rest = more
+		control = rest
 	}
-	return n, -1, nil
+	return -1
 }

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pair is both ends of a connection over loopback.
+func pair(t testing.TB) (*conn, net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := dialer{address: l.Addr().String()}
+	c, err := d.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); peer.Close() })
+	return c, peer
+}
+
+// recvNow reads once, when bytes are there.
+func recvNow(t testing.TB, c *conn, b []byte) (n int, lag time.Duration) {
+	err := c.raw.Read(func(fd uintptr) bool {
+		var err error
+		n, lag, err = recv(int(fd), b)
+		return err != unix.EAGAIN
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, lag
+}
+
+// The kernel says when bytes came, not when they are read.
+func TestKernelTimes(t *testing.T) {
+	c, peer := pair(t)
+	if !c.kernel {
+		t.Fatal("this kernel gives no times of receipt: SO_TIMESTAMPING_NEW needs Linux 5.1")
+	}
+	before := time.Now()
+	if _, err := peer.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	written := time.Since(before)
+	time.Sleep(50 * time.Millisecond)
+	var b [16]byte
+	n, lag := recvNow(t, c, b[:])
+	after := time.Since(before)
+	if n != 3 || lag < 50*time.Millisecond-written || lag > after {
+		t.Errorf("%d bytes, %v ago; want 3, sent between %v and %v ago", n, lag, after-written, after)
+	}
+}
+
+func TestAlive(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		act           func(peer net.Conn)
+		plain, secure bool
+	}{
+		{"silent", func(net.Conn) {}, true, true},
+		{"has said something", func(p net.Conn) { p.Write([]byte("x")) }, false, true},
+		{"closed", func(p net.Conn) { p.Close() }, false, false},
+	} {
+		conn, peer := pair(t)
+		c.act(peer)
+		time.Sleep(20 * time.Millisecond)
+		if plain, secure := conn.alive(false), conn.alive(true); plain != c.plain || secure != c.secure {
+			t.Errorf("%s: alive %v, with TLS %v; want %v, %v", c.name, plain, secure, c.plain, c.secure)
+		}
+	}
+}
+
+func TestReceivingDoesNotAllocate(t *testing.T) {
+	c, peer := pair(t)
+	message := []byte("x")
+	b := make([]byte, 16)
+	var fd int
+	if err := c.raw.Control(func(f uintptr) { fd = int(f) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		peer.Write(message)
+		for {
+			if _, _, err := recv(fd, b); err != unix.EAGAIN {
+				break
+			}
+		}
+	}); n != 0 {
+		t.Errorf("reading allocates %v times", n)
+	}
+}
+
+func BenchmarkReceive(b *testing.B) {
+	c, peer := pair(b)
+	message := make([]byte, 250)
+	into := make([]byte, readBuffer)
+	for b.Loop() {
+		peer.Write(message)
+		recvNow(b, c, into)
+	}
+}
