@@ -18,7 +18,7 @@ type Rules uint8
 // The rules, by the tools that have them.
 const (
 	VLLM     Rules = iota // current vllm bench serve, Python client
-	VLLMRust              // the same, compiled client: its laws, not its generator
+	VLLMRust              // the same, compiled client; its generator too
 	VLLM011               // vllm bench serve of autumn 2025
 	LMDeploy              // profile_restful_api.py
 	SGLang                // bench_serving.py
@@ -43,7 +43,7 @@ const (
 	maxTotal   = 1 << 30 // tokens of all prompts together
 )
 
-// A flag is a number that a user gave.
+// A flag is a number of tokens, or of other things, that a user gave.
 type flag struct {
 	name         string
 	value, least int
@@ -55,13 +55,12 @@ func (o *Common) check(longest int, flags ...flag) error {
 	if o.Tokenizer == nil {
 		return errors.New("this data set is made of tokens: name a tokenizer with --tokenizer, drop --skip-tokenizer-init")
 	}
-	for _, f := range append(flags, flag{"--num-prompts", o.Prompts, 1}) {
-		limit := maxTokens
-		if f.name == "--num-prompts" {
-			limit = maxPrompts
-		}
-		if f.value < f.least || f.value > limit {
-			return fmt.Errorf("%s %d: want %d to %d", f.name, f.value, f.least, limit)
+	if o.Prompts < 1 || o.Prompts > maxPrompts {
+		return fmt.Errorf("--num-prompts %d: want 1 to %d", o.Prompts, maxPrompts)
+	}
+	for _, f := range flags {
+		if f.value < f.least || f.value > maxTokens {
+			return fmt.Errorf("%s %d: want %d to %d", f.name, f.value, f.least, maxTokens)
 		}
 	}
 	if total := int64(o.Prompts) * int64(longest); total > maxTotal {
@@ -87,12 +86,21 @@ func (o *Common) id(i int) string {
 	return strconv.Itoa(i)
 }
 
-// oversample repeats queries, drawn anew from the seed, until there are as many as asked
-// for (bench.md 2.2).
-func (o *Common) oversample(list []Query) []Query {
-	g, kept := NewPython(o.Seed), len(list)
+// shuffle puts n things in the order of the seed.
+func (o *Common) shuffle(n int, swap func(i, j int)) {
+	if o.Rules == VLLMRust {
+		NewRust(uint64(o.Seed)).Shuffle(n, swap)
+		return
+	}
+	NewPython(o.Seed).Shuffle(n, swap)
+}
+
+// oversample repeats queries that pick draws until there are as many as asked for
+// (bench.md 2.2).
+func (o *Common) oversample(list []Query, pick func(n int) int) []Query {
+	kept := len(list)
 	for i := kept; i < o.Prompts; i++ {
-		q := list[g.Below(kept)]
+		q := list[pick(kept)]
 		q.ID = o.id(i)
 		list = append(list, q)
 	}

@@ -32,7 +32,7 @@ func Custom(o CustomOptions) ([]Query, error) {
 		return nil, err
 	}
 	if !o.KeepOrder {
-		NewPython(o.Seed).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		o.shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	}
 	if o.Prompts <= 0 {
 		o.Prompts = len(rows)
@@ -53,7 +53,11 @@ func Custom(o CustomOptions) ([]Query, error) {
 		queries = append(queries, q)
 	}
 	if !o.NoOversample {
-		queries = o.oversample(queries)
+		pick := NewPython(o.Seed).Below
+		if o.Rules == VLLMRust {
+			pick = NewRust(uint64(len(queries))).Below
+		}
+		queries = o.oversample(queries, pick)
 	}
 	return queries, nil
 }

@@ -186,6 +186,66 @@ func TestSetsReference(t *testing.T) {
 	}
 }
 
+// rust.json holds what vLLM's compiled client sends.
+func TestSetsRust(t *testing.T) {
+	t.Parallel()
+	type golden struct {
+		Count, Output int
+		Hash          string
+	}
+	var want struct{ Sets map[string]golden }
+	readJSON(t, "rust.json", &want)
+	bpe := gptOSS(t)
+	common := func(n int, seed int64) Common { return Common{Tokenizer: bpe, Rules: VLLMRust, Prompts: n, Seed: seed} }
+	random := func(o RandomOptions) func() ([]Query, error) {
+		o.Output = 20
+		return func() ([]Query, error) { return Random(o) }
+	}
+	made := map[string]func() ([]Query, error){
+		"random plain":  random(RandomOptions{Common: common(40, 0), Input: 100}),
+		"random ranges": random(RandomOptions{Common: common(40, 7), Input: 100, InputRange: 0.5, OutputRange: 0.5}),
+		"random prefix": random(RandomOptions{Common: common(40, 3), Input: 30, Prefix: 200}),
+		"random ids":    random(RandomOptions{Common: common(40, 3), Input: 30, Prefix: 5, IDs: true}),
+		"random cached": random(RandomOptions{Common: common(40, 3), Input: 30, InputRange: 0.2, OutputRange: 0.2, CacheHits: 0.6, CacheShare: 0.5, IDs: true}),
+		"sharegpt": func() ([]Query, error) {
+			return ShareGPT(ShareGPTOptions{Common: common(40, 5), Path: "testdata/sharegpt.json"})
+		},
+		"custom": func() ([]Query, error) {
+			return Custom(CustomOptions{Common: common(20, 9), Path: "testdata/custom.jsonl", Output: 5})
+		},
+		"prefix_repetition": func() ([]Query, error) {
+			return PrefixRepetition(PrefixRepetitionOptions{Common: common(20, 11), Prefix: 60, Suffix: 40, Prefixes: 3, Output: 9})
+		},
+	}
+	if len(made) != len(want.Sets) {
+		t.Errorf("rust.json has %d workloads, the test %d", len(want.Sets), len(made))
+	}
+	for name, w := range want.Sets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if made[name] == nil {
+				t.Fatal("the test does not make this workload")
+			}
+			queries, err := made[name]()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := sha256.New()
+			for _, q := range queries {
+				text := q.Prompt
+				if q.IDs != nil {
+					text = strings.Trim(strings.ReplaceAll(fmt.Sprint(q.IDs), " ", ","), "[]")
+				}
+				fmt.Fprintf(h, "%s\x00%d %s\n", text, q.Output, q.ID)
+			}
+			got := golden{Count: len(queries), Hash: hex.EncodeToString(h.Sum(nil)[:8])}
+			if _, got.Output = sum(queries); got != w {
+				t.Errorf("got %+v, want %+v", got, w)
+			}
+		})
+	}
+}
+
 // Random arrivals go on where the data set left numpy's global generator.
 func TestLegacyGoesOn(t *testing.T) {
 	t.Parallel()
@@ -479,6 +539,10 @@ func TestErrors(t *testing.T) {
 		{"turn without value", share(`[{"conversations": [{}, {"value": "a"}]}]`), `entry 1: field "value" of turn 1 is "", want`},
 		{"no conversations", share(`[{}]`), `no conversation has two turns`},
 		{"none usable", share(`[{"conversations": [{"value": "a"}, {"value": "b"}]}]`), `none of 1 conversations has a usable length`},
+		{"short answers", func() error {
+			_, err := ShareGPT(ShareGPTOptions{Common: Common{Tokenizer: bpe, Rules: SGLang, Prompts: 1}, Output: 3})
+			return err
+		}(), `^--sharegpt-output-len 3: this tool takes 4 or more`},
 		{"no path", func() error { _, err := ShareGPT(ShareGPTOptions{Common: ten}); return err }(), `--dataset-path`},
 		{"not JSON", custom("{}x", 5, nil), `set\d+: line 1: invalid character 'x'`},
 		{"no prompt", custom("{\"prompt\": \"a\"}\n{}", 5, nil), `line 2: field "prompt" is missing`},

@@ -88,9 +88,6 @@ func (g *PCG64) uint32() uint32 {
 	return uint32(v)
 }
 
-// Float64 is random(), a number in [0, 1).
-func (g *PCG64) Float64() float64 { return float64(g.Uint64()>>11) / (1 << 53) }
-
 // Integers is integers(low, high): at least low, below high; high-low is 1 to 2^32-1
 // (Lemire's method).
 func (g *PCG64) Integers(low, high int) int {

@@ -30,6 +30,23 @@ func PrefixRepetition(o PrefixRepetitionOptions) ([]Query, error) {
 	if err != nil {
 		return nil, err
 	}
+	var queries []Query
+	if o.Rules == VLLMRust {
+		queries, err = prefixRust(&o, each, c)
+	} else {
+		queries, err = prefixNumpy(&o, each, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !o.KeepOrder {
+		o.shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
+	}
+	return queries, nil
+}
+
+// prefixNumpy follows vLLM's Python client.
+func prefixNumpy(o *PrefixRepetitionOptions, each int, c *coder) ([]Query, error) {
 	g, err := NewLegacy(o.Seed)
 	if err != nil {
 		return nil, err
@@ -42,9 +59,6 @@ func PrefixRepetition(o PrefixRepetitionOptions) ([]Query, error) {
 			ids := slices.Concat(prefix, exact(o.Suffix))
 			queries = append(queries, Query{Prompt: c.bpe.Decode(ids), Input: len(ids), Output: o.Output})
 		}
-	}
-	if !o.KeepOrder {
-		NewPython(o.Seed).Shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
 	}
 	if o.Legacy != nil {
 		*o.Legacy = *g // vLLM seeds the global generator again and leaves it like this

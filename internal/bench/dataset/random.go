@@ -82,6 +82,9 @@ func randomIDs(o *RandomOptions) ([]Query, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Rules == VLLMRust {
+		return randomRust(o, in, out, c)
+	}
 	g, err := NewPCG64(o.Seed)
 	if err != nil {
 		return nil, err
@@ -99,31 +102,20 @@ func randomIDs(o *RandomOptions) ([]Query, error) {
 		pool = c.all()
 	}
 	another := func() int32 { return int32(g.Integers(0, c.vocab)) }
-	cached := o.CacheHits > 0 && o.CacheShare > 0
 	prefix := make([]int32, o.Prefix)
-	if cached {
-		prefix = make([]int32, int(math.Ceil(float64(in.high)*o.CacheShare)))
-	}
 	for i := range prefix {
 		prefix[i] = pool[g.Integers(0, len(pool))]
 	}
-	if o.Rules != VLLM011 {
-		_, prefix = c.fit(prefix, len(prefix), another)
+	if o.Rules == VLLM {
+		_, prefix = c.fit(prefix, o.Prefix, another)
 	}
 	queries := make([]Query, o.Prompts)
 	for i := range queries {
-		shared, want := len(prefix), len(prefix)+inputs[i]
-		if cached {
-			shared, want = 0, inputs[i]
-			if g.Float64() < o.CacheHits {
-				shared = min(int(math.Round(float64(want)*o.CacheShare)), len(prefix))
-			}
-		}
-		ids := append(make([]int32, 0, want), prefix[:shared]...)
-		for j := range want - shared {
+		ids := append(make([]int32, 0, len(prefix)+inputs[i]), prefix...)
+		for j := range inputs[i] {
 			ids = append(ids, pool[(offsets[i]+i+j)%len(pool)])
 		}
-		queries[i] = o.prompt(c, ids, want, another)
+		queries[i] = o.prompt(c, ids, o.Prefix+inputs[i], another)
 		queries[i].Output, queries[i].ID = outputs[i], o.id(i)
 	}
 	return queries, nil
@@ -173,7 +165,7 @@ func randomText(o *RandomOptions) ([]Query, error) {
 	inputs, outputs := lengths(g, o.Prompts, o.Input, o.InputRange), lengths(g, o.Prompts, o.Output, o.OutputRange)
 	if o.Rules == SGLang && !o.IDs {
 		for i := range inputs {
-			inputs[i] = max(0, inputs[i]-len(c.begin))
+			inputs[i] = max(1, inputs[i]-len(c.begin))
 		}
 	}
 	var next func(i int) []int32 // the ids that prompt i begins with; nil = no more

@@ -24,6 +24,9 @@ func ShareGPT(o ShareGPTOptions) ([]Query, error) {
 	if err := o.check(1024, flag{"--sharegpt-output-len", o.Output, 0}, flag{"--sharegpt-context-len", o.Context, 0}); err != nil {
 		return nil, err
 	}
+	if old := o.Rules == LMDeploy || o.Rules == SGLang; old && o.Output > 0 && o.Output < 4 {
+		return nil, fmt.Errorf("--sharegpt-output-len %d: this tool takes 4 or more", o.Output)
+	}
 	c, err := newCoder(o.Tokenizer)
 	if err != nil {
 		return nil, err
@@ -32,17 +35,25 @@ func ShareGPT(o ShareGPTOptions) ([]Query, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.KeepOrder {
-		NewPython(o.Seed).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	swap := func(i, j int) { list[i], list[j] = list[j], list[i] }
+	pick, special := NewPython(o.Seed).Below, len(c.begin)
+	if o.Rules == VLLMRust { // goes on with one generator and counts bare texts
+		g := NewRust(uint64(o.Seed))
+		if !o.KeepOrder {
+			g.Shuffle(len(list), swap)
+		}
+		pick, special = g.Below, 0
+	} else if !o.KeepOrder {
+		NewPython(o.Seed).Shuffle(len(list), swap)
 	}
 	var queries []Query
 	for _, t := range list {
 		if len(queries) == o.Prompts {
 			return queries, nil
 		}
-		in, out := c.count(t.prompt), o.Output
+		in, out := special+len(c.encode(t.prompt)), o.Output
 		if out == 0 {
-			out = c.count(t.answer)
+			out = special + len(c.encode(t.answer))
 		}
 		if o.keeps(in, out) {
 			queries = append(queries, Query{Prompt: t.prompt, Input: in, Output: out, ID: o.id(len(queries))})
@@ -52,7 +63,7 @@ func ShareGPT(o ShareGPTOptions) ([]Query, error) {
 		return nil, fmt.Errorf("%s: none of %d conversations has a usable length; see --sharegpt-output-len and --sharegpt-context-len", o.Path, len(list))
 	}
 	if o.Rules != LMDeploy && o.Rules != SGLang && !o.NoOversample {
-		queries = o.oversample(queries)
+		queries = o.oversample(queries, pick)
 	}
 	return queries, nil
 }
