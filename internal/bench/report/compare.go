@@ -94,7 +94,7 @@ type Row struct {
 	A        float64       `json:"a"` // means over the runs of a side
 	B        float64       `json:"b"`
 	Delta    float64       `json:"delta"`
-	Percent  float64       `json:"percent"` // of A; 0 where A is 0
+	Percent  float64       `json:"percent"` // of A; 0 where A is (all but) 0
 	Lower    bool          `json:"lower_is_better"`
 	Verdict  Verdict       `json:"verdict"`
 	Interval stat.Interval `json:"interval"` // of Delta with 95 % confidence; for tested rows
@@ -183,18 +183,17 @@ func rowsOf(a, b []Result) []comparedMetric {
 	return out
 }
 
-// compareOne makes a row; its verdict is Chance where a test was made. Throughput counts
-// have no direction of their own where nothing else differs, so completed requests are
-// compared, not tested.
+// compareOne makes a row; its verdict is Chance where a test was made and the values
+// differ.
 func compareOne(m comparedMetric, a, b []Result) (Row, bool) {
 	va, vb := values(a, m.key), values(b, m.key)
 	row := Row{Label: m.label, Key: m.key, A: stat.Mean(va), B: stat.Mean(vb), Lower: m.lower, Verdict: Untested, P: 1}
 	row.Delta = row.B - row.A
-	if math.IsInf(row.Delta, 0) || math.IsNaN(row.Delta) {
+	if !finite(row.Delta) {
 		return Row{}, false
 	}
-	if row.A != 0 {
-		row.Percent = 100 * row.Delta / math.Abs(row.A)
+	if percent := 100 * row.Delta / math.Abs(row.A); finite(percent) {
+		row.Percent = percent
 	}
 	if row.Delta == 0 {
 		row.Verdict = Same
@@ -205,7 +204,7 @@ func compareOne(m comparedMetric, a, b []Result) (Row, bool) {
 		va, vb = a[0].Batches[m.key], b[0].Batches[m.key]
 	}
 	d, ok := stat.Welch(va, vb)
-	if !ok || math.IsNaN(d.P) {
+	if !ok || !finite(d.P) || !finite(d.Interval.High-d.Interval.Low) {
 		row.By = ""
 		return row, true
 	}

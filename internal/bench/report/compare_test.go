@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -150,6 +151,30 @@ func TestCompareRefuses(t *testing.T) {
 	c, err := Compare([]Result{x}, []Result{y})
 	if err != nil || !strings.Contains(fmt.Sprint(c.Warnings), "workload differs: 1 and 2") || !strings.Contains(fmt.Sprint(c.Warnings), "not a valid run") {
 		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// TestExtremes: numbers at the end of their range give a table that JSON can hold.
+func TestExtremes(t *testing.T) {
+	side := func(v float64) []Result {
+		var out []Result
+		for range 2 {
+			out = append(out, Result{Values: map[string]float64{"duration": v, "mean_ttft_ms": -v, "failed": 0}, Batches: map[string][]float64{"duration": {v, -v}}})
+		}
+		return out
+	}
+	for _, v := range []float64{0, 5e-324, 1e-308, 1e308, math.MaxFloat64} {
+		for _, w := range []float64{0, 5e-324, 1e308, -math.MaxFloat64} {
+			for _, n := range []int{1, 2} {
+				c, err := Compare(side(v)[:n], side(w)[:n])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := json.Marshal(c); err != nil {
+					t.Errorf("%v against %v: %v", v, w, err)
+				}
+			}
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func Import(name string, data []byte) ([]Result, error) {
 	switch {
 	case len(text) == 0:
 		err = errors.New("the file is empty; expected a result as JSON, lmdeploy's CSV, or a console report")
-	case text[0] == '{' || text[0] == '[' && !console:
+	case text[0] == '{' || text[0] == '[':
 		results, err = importJSON(text)
 		if err != nil && console {
 			results, err = importConsole(string(text))
@@ -101,7 +101,7 @@ func (r *Result) complete() error {
 	duration, timed := r.Values["duration"]
 	if _, ok := r.Values["request_throughput"]; !ok {
 		completed, counted := r.Values["completed"]
-		if !timed || !counted || duration <= 0 {
+		if !timed || !counted || !finite(completed/duration) {
 			return errors.New(`"request_throughput" is missing, and "duration" and "completed" from which it follows; this is no result of a serving benchmark`)
 		}
 		r.Values["request_throughput"] = completed / duration
@@ -115,11 +115,13 @@ func (r *Result) complete() error {
 		in, hasIn = r.Values["total_input_tokens"]
 		in /= duration
 	}
-	if hasIn && hasOut {
+	if hasIn && hasOut && finite(in+out) {
 		r.Values["total_token_throughput"] = in + out
 	}
 	return nil
 }
+
+func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
 // isQuantity reports whether a key is one of those that the tools write, which are counts,
 // times and rates; others may be metadata.
@@ -234,7 +236,7 @@ func (r *Result) set(key, number string) error {
 	if err != nil {
 		return fmt.Errorf("%q: %q is no number that can be read", key, number)
 	}
-	if math.IsInf(v, 0) || math.IsNaN(v) {
+	if !finite(v) {
 		r.Info[key] = number
 		return nil
 	}

@@ -307,7 +307,10 @@ func FuzzImport(f *testing.F) {
 func FuzzSummarize(f *testing.F) {
 	for _, p := range profiles {
 		r := small(p, "openai")
-		r.Samples = r.Samples[:6]
+		r.Samples = r.Samples[5:9]
+		for i := range r.Samples {
+			r.Samples[i].Chunks = r.Samples[i].Chunks[:min(4, len(r.Samples[i].Chunks))]
+		}
 		text, err := json.Marshal(r)
 		if err != nil {
 			f.Fatal(err)

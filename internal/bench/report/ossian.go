@@ -228,11 +228,11 @@ func collect(r *bench.Recording, s *Summary, count func(string) int) *collection
 	for i := range r.Samples {
 		v := &r.Samples[i]
 		c.events += len(v.Chunks)
-		if !s.Requests[i].OK {
+		if !v.OK() {
 			c.fail(v, s.Requests[i].Err)
 			continue
 		}
-		g := read(v, count)
+		g := read(v, count) // nothing, where only the profile calls it a failure
 		if len(g.events) == 0 {
 			c.outcomes.Empty++
 			continue

@@ -105,7 +105,7 @@ func (l *ledger) warmth(r *bench.Recording, x *Extension) {
 	fresh := strings.HasPrefix(r.Setup.Dataset, "random") // promises prompts that share nothing
 	l.warn(FaultCache, fresh && x.Cache.HitPercent >= 1, x.Cache.HitPercent, 1, "percent of the prompt tokens came from the prefix cache")
 	l.warn(FaultRepeats, fresh && r.Setup.Repeats > 0, float64(r.Setup.Repeats), 0, "prompts had been sent before in this run")
-	l.warn(FaultEmpty, x.Outcomes.Empty > 0, float64(x.Outcomes.Empty), 0, "requests ended well without a token; the tools' numbers include them")
+	l.warn(FaultEmpty, x.Outcomes.Empty > 0, float64(x.Outcomes.Empty), 0, "requests ended well without a token; most tools count them as successes")
 	early := x.FirstToken.Median - x.FirstChunk.Median
 	bound := max(5, x.FirstToken.Median/10)
 	l.warn(FaultEarly, early > bound, early, bound, "ms at the median from the event that starts TTFT to the first token")
