@@ -58,7 +58,7 @@ func (s *series) cards() []pair {
 		{"P99 ITL", withUnit(sum.ITL, sum.ITL.P(99))},
 		{"median E2EL", withUnit(sum.E2EL, sum.E2EL.Median)},
 		{"requests at once, at most", fmt.Sprintf("%.0f", peak)},
-		{"succeeded, failed", fmt.Sprintf("%d, %d", sum.Completed, sum.Failed)},
+		{"requests succeeded", fmt.Sprintf("%d of %d", sum.Completed, sum.Completed+sum.Failed)},
 	}
 	if len(sum.Setup.Goodput) > 0 {
 		out = append(out, pair{"requests/s within objectives", fmt.Sprintf("%.2f", sum.Goodput)})

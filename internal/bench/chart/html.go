@@ -144,6 +144,7 @@ type section struct {
 	ID          int
 	Name        string
 	Verdict     string // good, warn, bad
+	Short       string // the same in a table
 	VerdictText string
 	Findings    []string
 	Values      []string // of the table of runs
@@ -187,11 +188,11 @@ func (sec *section) verdict(s *report.Summary) {
 	}
 	switch {
 	case !s.Ossian.Valid:
-		sec.Verdict, sec.VerdictText = "bad", "Not valid: do not quote these numbers"
+		sec.Verdict, sec.Short, sec.VerdictText = "bad", "not valid", "Not valid: do not quote these numbers"
 	case len(sec.Findings) > 0:
-		sec.Verdict, sec.VerdictText = "warn", "Valid, with warnings"
+		sec.Verdict, sec.Short, sec.VerdictText = "warn", "warnings", "Valid, with warnings"
 	default:
-		sec.Verdict, sec.VerdictText = "good", "Valid: no fault was found"
+		sec.Verdict, sec.Short, sec.VerdictText = "good", "valid", "Valid: no fault was found"
 	}
 }
 
@@ -253,11 +254,9 @@ func (t *timeline) view(s *series, id, gaps int) view {
 	v := view{ID: id, Span: max(1, t.end), Rows: max(1, len(t.rows)), Height: min(max(90, 6*len(t.rows)), 640), Hover: t.hovers(s, gaps),
 		Note: shown(len(t.rows), all) + ". Point at a bar for its times; drag to zoom, double-click to go back."}
 	styles := [classes]string{fast: "fast", first: "first", slow: "slow", slowest: "slowest", failed: "lost"}
-	for class, name := range t.classNames() {
-		if class == failed && len(t.bars[failed]) == 0 {
-			continue
-		}
-		v.Legend = append(v.Legend, key{Class: styles[class], Name: name})
+	names := t.classNames()
+	for _, class := range t.legend() {
+		v.Legend = append(v.Legend, key{Class: styles[class], Name: names[class]})
 		v.Paths = append(v.Paths, key{Class: styles[class], D: t.path(class)})
 	}
 	for _, mark := range linearTicks(0, max(t.seconds(), 1.0/ticks)) {

@@ -168,7 +168,13 @@ func (a arrows) Plot(c draw.Canvas, p *plot.Plot) {
 // spans are the bars of a timeline.
 type spans struct{ t *timeline }
 
-func (s spans) names() []string { return s.t.classNames() }
+func (s spans) names() []string {
+	var out []string
+	for _, class := range s.t.legend() {
+		out = append(out, s.t.classNames()[class])
+	}
+	return out
+}
 
 func (s spans) paint(func(string) color.Color) {}
 

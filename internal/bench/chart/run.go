@@ -93,7 +93,7 @@ func (s *series) inFlight() (steps []Point, peak float64) {
 	events := make([]event, 0, 2*len(s.Summary.Requests))
 	for i := range s.Summary.Requests {
 		if start, end, ok := s.bounds(i); ok {
-			events = append(events, event{start, 1}, event{end, -1})
+			events = append(events, event{nanoseconds(start), 1}, event{nanoseconds(end), -1})
 		}
 	}
 	slices.SortFunc(events, func(a, b event) int {
@@ -110,6 +110,10 @@ func (s *series) inFlight() (steps []Point, peak float64) {
 	}
 	return steps, peak
 }
+
+// nanoseconds takes away what adding up seconds has put behind the clock's resolution:
+// a request that begins when another ends does not overlap it.
+func nanoseconds(seconds float64) float64 { return math.Round(seconds*1e9) / 1e9 }
 
 // A load is what a sweep varies.
 type load uint8

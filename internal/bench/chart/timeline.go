@@ -126,6 +126,15 @@ func (t *timeline) classNames() []string {
 		slowest: "ITL from " + b + " ms", failed: "failed"}
 }
 
+// legend is the order in which the classes are named; without failures, these are not.
+func (t *timeline) legend() []int {
+	out := []int{first, fast, slow, slowest, failed}
+	if len(t.bars[failed]) == 0 {
+		out = out[:failed]
+	}
+	return out
+}
+
 func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/1e6, 'g', 6, 64)
 }
