@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,10 +94,10 @@ func do(h *HTTP) *Sample {
 var good = chunked("data: "+textA+"\n\n", "data: "+usage2+"\n\n", "data: [DONE]\n\n")
 
 func TestHTTPRequest(t *testing.T) {
-	var got *http.Request
-	var body string
+	requests, bodies := make(chan *http.Request, 1), make(chan string, 1)
 	s := serve(t, func(_, _ int, r *http.Request, b string) (string, bool) {
-		got, body = r, b
+		requests <- r
+		bodies <- b
 		return good, false
 	})
 	h := target(t, s.url, func(c *HTTPConfig) {
@@ -113,6 +112,7 @@ func TestHTTPRequest(t *testing.T) {
 	if sample.Sent < time.Second || sample.Chunks[0].At < sample.Sent || sample.Done < sample.Chunks[2].At || sample.Done > time.Second+time.Since(before) {
 		t.Errorf("sent %v, chunks %v, done %v", sample.Sent, sample.Chunks, sample.Done)
 	}
+	got, body := <-requests, <-bodies
 	if got.Method != "POST" || got.RequestURI != "/v1/completions" || "http://"+got.Host != s.url {
 		t.Errorf("%s %s at %s", got.Method, got.RequestURI, got.Host)
 	}
@@ -268,9 +268,9 @@ func TestHTTPS(t *testing.T) {
 }
 
 func TestHTTPProxy(t *testing.T) {
-	var asked []string
+	asked := make(chan string, 2)
 	proxy := serve(t, func(_, _ int, r *http.Request, _ string) (string, bool) {
-		asked = append(asked, r.Method+" "+r.RequestURI+" "+r.Header.Get(proxyHeader))
+		asked <- r.Method + " " + r.RequestURI + " " + r.Header.Get(proxyHeader)
 		if r.Method == http.MethodConnect {
 			return "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", true
 		}
@@ -285,9 +285,10 @@ func TestHTTPProxy(t *testing.T) {
 	if got := do(target(t, "https://example.test", through)); !strings.Contains(got.Err, "403 No to CONNECT example.test:443") {
 		t.Errorf("got %+v", got)
 	}
-	want := []string{"POST http://example.test/v1/completions Basic dTpw", "CONNECT example.test:443 Basic dTpw"}
-	if !slices.Equal(asked, want) {
-		t.Errorf("asked %q, want %q", asked, want)
+	for _, want := range []string{"POST http://example.test/v1/completions Basic dTpw", "CONNECT example.test:443 Basic dTpw"} {
+		if got := <-asked; got != want {
+			t.Errorf("asked %q, want %q", got, want)
+		}
 	}
 	config := HTTPConfig{Setup: &Setup{Backend: "openai", URL: "http://h/"}}
 	config.Proxy = http.ProxyURL(&url.URL{Scheme: "socks5", Host: "h:1"})
