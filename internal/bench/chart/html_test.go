@@ -231,7 +231,8 @@ func TestDownload(t *testing.T) {
 // A page has a bound, whatever the run, and says what it leaves out.
 func TestPageOfLargeRun(t *testing.T) {
 	s := usual()
-	s.requests, s.tokens, s.every, s.failed = 20_000, 60, time.Millisecond, 10
+	s.requests, s.tokens, s.every, s.failed = 20_000, 6, time.Millisecond, 10
+	s.text = strings.Repeat("word ", 100)
 	page := pageOf(t, s.run())
 	if len(page) > 6<<20 {
 		t.Errorf("page of %d bytes", len(page))
