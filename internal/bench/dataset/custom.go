@@ -15,7 +15,7 @@ type CustomOptions struct {
 	KeepOrder    bool   // --disable-shuffle
 	NoOversample bool   // --no-oversample
 	// Render puts a prompt in the chat template; nil = prompts are sent as they are
-	// (--skip-chat-template, and always with VLLMRust).
+	// (--skip-chat-template). VLLMRust never renders.
 	Render func(prompt string) (string, error)
 }
 
@@ -70,7 +70,7 @@ func (o *CustomOptions) query(c *coder, row customRow) (Query, error) {
 	if o.Output == -1 {
 		q.Output = row.output
 	}
-	if o.Render != nil {
+	if o.Render != nil && o.Rules != VLLMRust {
 		text, err := o.Render(row.prompt)
 		if err != nil {
 			return q, fmt.Errorf("chat template: %w; --skip-chat-template sends prompts as they are", err)

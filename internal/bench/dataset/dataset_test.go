@@ -211,7 +211,7 @@ func TestSetsRust(t *testing.T) {
 			return ShareGPT(ShareGPTOptions{Common: common(40, 5), Path: "testdata/sharegpt.json"})
 		},
 		"custom": func() ([]Query, error) {
-			return Custom(CustomOptions{Common: common(20, 9), Path: "testdata/custom.jsonl", Output: 5})
+			return Custom(CustomOptions{Common: common(20, 9), Path: "testdata/custom.jsonl", Output: 5, Render: render})
 		},
 		"prefix_repetition": func() ([]Query, error) {
 			return PrefixRepetition(PrefixRepetitionOptions{Common: common(20, 11), Prefix: 60, Suffix: 40, Prefixes: 3, Output: 9})
