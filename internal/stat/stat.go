@@ -74,9 +74,6 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// Has reports whether v is in i.
-func (i Interval) Has(v float64) bool { return i.Low <= v && v <= i.High }
-
 // MeanInterval returns Student's interval of the mean of independent x; false where
 // fewer than two values allow none.
 func MeanInterval(x []float64, confidence float64) (Interval, bool) {
@@ -209,18 +206,6 @@ func Welch(a, b []float64) (Difference, bool) {
 	d.Interval = Interval{d.Delta - half, d.Delta + half}
 	d.P = 2 * distuv.StudentsT{Sigma: 1, Nu: freedom}.Survival(math.Abs(d.Delta)/se)
 	return d, true
-}
-
-// Batches cuts x, in the order in which it was measured, into n consecutive parts of
-// (nearly) equal size and returns f of each. Neighbouring requests wait for each other,
-// so their latencies are not independent; means of long stretches nearly are (batch
-// means; Law and Carson, Operations Research 27, 1979).
-func Batches(x []float64, n int, f func([]float64) float64) []float64 {
-	out := make([]float64, 0, n)
-	for i := range n {
-		out = append(out, f(x[i*len(x)/n:(i+1)*len(x)/n]))
-	}
-	return out
 }
 
 // Significant says which of the tests with chances p differ, with at most the chance

@@ -94,14 +94,14 @@ func TestCoverage(t *testing.T) {
 		for i := range x {
 			x[i] = r.ExpFloat64()
 		}
-		if m, ok := MeanInterval(x, 0.95); ok && m.Has(1) {
+		if m, ok := MeanInterval(x, 0.95); ok && m.Low <= 1 && 1 <= m.High {
 			mean++
 		}
 		s := Sorted(x)
 		if up, ok := UpperBound(s, 90); ok && up >= trueP90 {
 			bound++
 		}
-		if i, ok := QuantileInterval(s, 90, 0.95); ok && i.Has(trueP90) {
+		if i, ok := QuantileInterval(s, 90, 0.95); ok && i.Low <= trueP90 && trueP90 <= i.High {
 			inside++
 		}
 	}
@@ -145,15 +145,5 @@ func TestSignificant(t *testing.T) {
 	}
 	if Significant([]float64{math.NaN()}, 0.05)[0] {
 		t.Error("NaN is significant")
-	}
-}
-
-func TestBatches(t *testing.T) {
-	got := Batches([]float64{1, 2, 3, 4, 5, 6, 7}, 3, Mean)
-	want := []float64{1.5, 3.5, 6}
-	for i := range want {
-		if len(got) != 3 || got[i] != want[i] {
-			t.Fatalf("got %v, want %v", got, want)
-		}
 	}
 }

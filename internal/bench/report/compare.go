@@ -115,7 +115,7 @@ type Comparison struct {
 const alpha = 0.01
 
 // Compare sets the runs of b against those of a: Welch's test over the runs where both
-// sides have at least two, else over the stretches of the one run (stat.Batches), with
+// sides have at least two, else over the stretches of the one run, with
 // Holm's correction for the number of rows. It fails where a side is empty or nothing
 // is on both sides; it warns where the runs are not of the same thing.
 func Compare(a, b []Result) (*Comparison, error) {

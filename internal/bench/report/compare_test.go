@@ -99,7 +99,7 @@ func TestSlowerIsFound(t *testing.T) {
 		t.Errorf("%d better, %d worse\n%s", better, worse, back)
 	}
 	for i, r := range c.Rows {
-		if r.By != "" && (r.Interval.Low > r.Interval.High || r.Verdict == Worse && r.Interval.Has(0)) {
+		if r.By != "" && (r.Interval.Low > r.Interval.High || r.Verdict == Worse && r.Interval.Low <= 0 && 0 <= r.Interval.High) {
 			t.Errorf("%s: interval %+v with %s", r.Label, r.Interval, r.Verdict)
 		}
 		if o := back.Rows[i]; r.Delta != -o.Delta {

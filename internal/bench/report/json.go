@@ -115,7 +115,7 @@ func (s *Summary) goodput() any {
 	return s.Goodput
 }
 
-// lists are the values of all requests, failed ones included, in order.
+// list returns a value of every request, failed ones included, in order.
 func list[T any](s *Summary, value func(q *Request) T) []T {
 	out := make([]T, len(s.Requests))
 	for i := range s.Requests {

@@ -375,7 +375,9 @@ func (s *Summary) certify() []Certified {
 	return out
 }
 
-// Stretches of a run that Compare takes as independent measurements.
+// Stretches of a run that Compare takes as independent measurements. Neighbouring requests
+// wait for each other, so their latencies are not independent; statistics of long
+// stretches nearly are (batch means; Law and Carson, Operations Research 27, 1979).
 const (
 	mostBatches  = 30
 	leastBatches = 5
