@@ -270,3 +270,51 @@ func TestPure(t *testing.T) {
 		t.Error("two summaries of one recording differ")
 	}
 }
+
+// TestPeaks: a request that starts when another ends does not overlap it, but touches the
+// same second.
+func TestPeaks(t *testing.T) {
+	q := []Request{{OK: true, Start: 0, Latency: 1.5}, {OK: true, Start: 1.5, Latency: 1}, {OK: true, Start: 2, Latency: 3}, {Start: 0, Latency: 9}}
+	if exact, seconds := peakExact(q), peakSeconds(q); exact != 2 || seconds != 2 {
+		t.Errorf("exact %d, by seconds %d; want 2 and 2", exact, seconds)
+	}
+	if exact, seconds := peakExact(q[:2]), peakSeconds(q[:2]); exact != 1 || seconds != 2 {
+		t.Errorf("exact %d, by seconds %d; want 1 and 2", exact, seconds)
+	}
+}
+
+func TestSpecDecode(t *testing.T) {
+	p := func(position string) string {
+		return specPrefix + `num_accepted_tokens_per_pos_total{position="` + position + `",e="0"}`
+	}
+	before := map[string]float64{specPrefix + "num_drafts_total": 5, specPrefix + "num_draft_tokens_total": 10, specPrefix + "num_accepted_tokens_total": 4, p("0"): 3, p("7"): 2}
+	after := map[string]float64{specPrefix + "num_drafts_total": 15, specPrefix + "num_draft_tokens_total": 30, specPrefix + "num_accepted_tokens_total": 9, p("0"): 8}
+	s := specDecode(before, after)
+	if s == nil || s.Drafts != 10 || s.Rate != 25 || s.Length != 1.5 || len(s.PerPosition) != 2 || s.PerPosition[0] != 0.5 || s.PerPosition[1] != 0 {
+		t.Errorf("%+v", s) // a position that went missing has not changed
+	}
+	if specDecode(before, before) != nil || specDecode(nil, after) != nil || specDecode(before, nil) != nil {
+		t.Error("speculation without drafts or counters")
+	}
+}
+
+// TestBatches: how many stretches a run has for each statistic.
+func TestBatches(t *testing.T) {
+	for _, c := range []struct{ n, means, tails, rates int }{{49, 0, 0, 0}, {50, 5, 0, 0}, {199, 19, 0, 0}, {200, 20, 0, 20}, {500, 30, 5, 20}, {5000, 30, 30, 20}} {
+		q := make([]Request, c.n)
+		for i := range q {
+			q[i] = Request{OK: true, Start: float64(i), TTFT: 0.1, Latency: 0.5, Output: 3, ITL: []float64{0.2, 0.2}}
+		}
+		b := batches(q)
+		if len(b["mean_ttft_ms"]) != c.means || len(b["p99_e2el_ms"]) != c.tails || len(b["output_throughput"]) != c.rates {
+			t.Errorf("%d requests: %d means, %d tails, %d rates; want %+v", c.n, len(b["mean_ttft_ms"]), len(b["p99_e2el_ms"]), len(b["output_throughput"]), c)
+		}
+		sum := 0.0
+		for _, rate := range b["output_throughput"] {
+			sum += rate * (float64(c.n) - 0.5) / 20
+		}
+		if c.rates > 0 && !near(sum, float64(3*c.n)) {
+			t.Errorf("%d requests: %v tokens in the windows, want %d", c.n, sum, 3*c.n)
+		}
+	}
+}
