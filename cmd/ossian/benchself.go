@@ -216,7 +216,6 @@ func (p selfPlan) measure(ctx context.Context, url string) (*selfResult, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
 	work := make(bench.Workload, p.streams)
 	for i := range work {
 		work[i].Prompt, work[i].Input, work[i].Output, work[i].ID = "Count.", 6, p.tokens, strconv.Itoa(i)
@@ -225,6 +224,7 @@ func (p selfPlan) measure(ctx context.Context, url string) (*selfResult, error) 
 	peak := watchMemory()
 	rec, err := bench.Run(ctx, client, work, bench.Options{Setup: setup})
 	grown := peak()
+	client.Close() // the log needs a descriptor
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,16 @@ import sys
 import types
 
 
-class Anything:
+class Kind(type):
+    """Gives Anything every attribute, so that annotations can name them."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything
+
+
+class Anything(metaclass=Kind):
     """A class for what is imported and not used."""
 
     def __init__(self, *args, **kwargs):
@@ -34,7 +43,7 @@ class StandIn(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (Anything,), {})
+        return Kind(name, (Anything,), {})
 
 
 def freeze_gc_heap():

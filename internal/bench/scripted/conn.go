@@ -83,6 +83,7 @@ func (d *caller) generate(req *http.Request, api api, text []byte, received time
 	}
 	s := d.srv.stream(d.conn, api, req.Header.Get("X-Request-Id"), a)
 	s.record.Path, s.record.Turn, s.record.Received = req.URL.Path, d.turn, received
+	s.last = req.Close
 	s.start(received)
 	if !d.pause(received + s.script.Headers) {
 		d.srv.end(s, "the server has stopped")

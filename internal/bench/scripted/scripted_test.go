@@ -493,6 +493,26 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// A client may ask for the end of the connection, and then waits for it.
+func TestConnectionClose(t *testing.T) {
+	srv := serve(t, Options{})
+	for _, body := range []string{`{"stream":true}`, `{}`} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(srv.URL(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s", len(body), body)
+		text, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 OK\r\n") || strings.Count(string(text), " tok") != 16 {
+			t.Errorf("%s: %v, %q", body, err, text)
+		}
+		c.Close()
+	}
+}
+
 func TestIndex(t *testing.T) {
 	for id, want := range map[string]int{"bench-1a2b3c4d-17": 17, "bench-1a2b3c4d-0": 0, "17": 17, "": -1, "a-": -1, "a-1b": -1, "a--1": 1, "a-99999999999999999999": -1} {
 		if got := index(id); got != want {

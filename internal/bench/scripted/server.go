@@ -217,7 +217,7 @@ func (srv *Server) end(s *stream, why string) {
 			_ = t.SetLinger(0) // closing then resets; where it fails the client sees an orderly end
 		}
 		s.conn.Close()
-	case s.fate == cut || why != "":
+	case s.fate == cut || s.last || why != "":
 		s.conn.Close()
 	}
 	s.record.Ended, s.record.Err = srv.now(), why

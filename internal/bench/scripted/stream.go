@@ -38,9 +38,10 @@ type stream struct {
 	id       string
 	model    []byte // JSON text
 	ask      *ask
-	prompt   int // tokens
-	tokens   int // to send
-	thinking int // the first ones of them, which are reasoning
+	last     bool // the client wants the connection closed behind the answer
+	prompt   int  // tokens
+	tokens   int  // to send
+	thinking int  // the first ones of them, which are reasoning
 
 	sent  int // tokens so far
 	chunk int // next
