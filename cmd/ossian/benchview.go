@@ -22,8 +22,8 @@ import (
 type benchView struct {
 	live   *bench.Live
 	tokens meter
-	began  time.Time // when the first request was taken up; zero = none was
-	now    time.Time // of the last reading
+	began  time.Time // the last reading before a request was taken up; zero = none was
+	now    time.Time // of the last reading, at first of the beginning
 	bar    bar.Model
 	width  int // columns of the terminal
 	quit   chan struct{}
@@ -36,7 +36,7 @@ func watchBench(ctx context.Context, live *bench.Live, w io.Writer, enabled bool
 	if !enabled {
 		return func() {}
 	}
-	v := &benchView{live: live, quit: make(chan struct{}), bar: bar.New(bar.WithoutPercentage(), bar.WithFillCharacters('█', '░'))}
+	v := &benchView{live: live, now: time.Now(), quit: make(chan struct{}), bar: bar.New(bar.WithoutPercentage(), bar.WithFillCharacters('█', '░'))}
 	finished := make(chan struct{})
 	end := sync.OnceFunc(func() { close(v.quit) })
 	release := context.AfterFunc(ctx, end)
@@ -63,7 +63,7 @@ func watchBench(ctx context.Context, live *bench.Live, w io.Writer, enabled bool
 
 // lines writes a line every progressLine.
 func (v *benchView) lines(w io.Writer) {
-	t := time.NewTicker(rateWindow)
+	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	last := time.Now()
 	for {
@@ -135,10 +135,10 @@ func (v *benchView) View() tea.View {
 
 // read takes a reading of the counters.
 func (v *benchView) read(now time.Time) {
-	v.now = now
 	if v.began.IsZero() && v.live.Released.Load() > 0 {
-		v.began = now
+		v.began = v.now
 	}
+	v.now = now
 	v.tokens.add(now, v.live.Tokens.Load())
 }
 

@@ -184,7 +184,11 @@ func (s *series) section(i, n int) (section, error) {
 // verdict says whether the numbers may be quoted.
 func (sec *section) verdict(s *report.Summary) {
 	for _, f := range s.Ossian.Findings {
-		sec.Findings = append(sec.Findings, fmt.Sprintf("%s: %s against a bound of %s", clean(f.What), short(f.Measured), short(f.Bound)))
+		kind := "invalid: "
+		if f.Warning {
+			kind = "warning: "
+		}
+		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)", kind, short(f.Measured), clean(f.What), short(f.Bound)))
 	}
 	switch {
 	case !s.Ossian.Valid:

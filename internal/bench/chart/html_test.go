@@ -164,7 +164,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("%d <%s class=%q>, want %d", got, c.name, c.class, c.want)
 		}
 	}
-	for _, want := range []string{"1 at once", "8 at once", "32 at once", "inf at once", "do not quote these numbers", "connection reset", "ossian bench serve --model tiny",
+	for _, want := range []string{"1 at once", "8 at once", "32 at once", "inf at once", "do not quote these numbers", "invalid: 25 ", "connection reset", "ossian bench serve --model tiny",
 		"Output throughput of each user", "Time to first token (TTFT)", "Serving Benchmark Result", "median TTFT"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
