@@ -138,6 +138,14 @@ func TestImportOfPastedText(t *testing.T) {
 	}
 }
 
+// TestImportOfTypedText: thousands with commas, a value that is not set.
+func TestImportOfTypedText(t *testing.T) {
+	rs, err := Import("f", []byte("=== Serving Benchmark Result ===\nTotal generated tokens: 1,234,567\nMax request concurrency: not set\nRequest throughput (req/s): 1,000.5\nMean E2E Latency (ms): nan\nTraffic request rate: inf\n"))
+	if err != nil || rs[0].Values["total_output_tokens"] != 1234567 || rs[0].Values["request_throughput"] != 1000.5 || len(rs[0].Values) != 2 || rs[0].Info["request_rate"] != "inf" {
+		t.Errorf("%+v, %v", rs, err)
+	}
+}
+
 func TestImportErrorsSayWhatIsMissing(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", " \n", "the file is empty"},
