@@ -50,8 +50,10 @@ func (s *Summary) OssianConsole() string {
 	p.phase("First token", x.FirstToken)
 	p.phase("Last token", x.Service)
 	p.phase("Wait for a slot", x.QueueWait)
-	p.phase("First token since due", x.OpenLoop.FirstToken)
-	p.phase("Last token since due", x.OpenLoop.E2EL)
+	if a := s.Setup.Arrivals; s.finite() || a.Timed || a.Ramp.Strategy != "" { // else all were due at once
+		p.phase("First token since due", x.OpenLoop.FirstToken)
+		p.phase("Last token since due", x.OpenLoop.E2EL)
+	}
 	x.Client.console(p)
 	x.Cache.console(p)
 	s.certifiedConsole(p)
