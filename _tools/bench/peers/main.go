@@ -95,17 +95,18 @@ type result struct {
 	cpu     time.Duration
 	memory  int64 // bytes
 	wall    time.Duration
+	refused bool // the client itself says that its numbers cannot be trusted
 }
 
-// run lets p measure the server at url with n prompts.
-func (c *config) run(ctx context.Context, p peer, url string, n int, more ...string) (*result, error) {
+// run lets p measure the server at url with n requests.
+func (c *config) run(ctx context.Context, p peer, url string, n, tokens int, more ...string) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	file := p.name + ".json"
 	_ = os.Remove(filepath.Join(c.dir, file)) // of an earlier run
 	args := append(p.command[1:len(p.command):len(p.command)],
 		"--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions", "--model", "scripted",
-		"--tokenizer", filepath.Join(c.dir, "gpt-oss"), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(c.tokens),
+		"--tokenizer", filepath.Join(c.dir, "gpt-oss"), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(tokens),
 		"--seed", "42", "--num-prompts", strconv.Itoa(n), "--request-rate", strconv.Itoa(max(n/2, 1)), "--disable-tqdm",
 		"--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--result-dir", c.dir, "--result-filename", file)
 	cmd := exec.CommandContext(ctx, p.command[0], append(args, more...)...)
@@ -116,10 +117,11 @@ func (c *config) run(ctx context.Context, p peer, url string, n int, more ...str
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
 	began := time.Now()
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w; it says in %s", p.name, err, log.Name())
+	ended := cmd.Run()
+	if cmd.ProcessState == nil {
+		return nil, ended
 	}
-	r := &result{wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
+	r := &result{refused: ended != nil, wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		r.memory = u.Maxrss << 10
 	}
@@ -128,7 +130,7 @@ func (c *config) run(ctx context.Context, p peer, url string, n int, more ...str
 		err = errors.Join(json.Unmarshal(text, r), json.Unmarshal(text, &r.Metrics))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: result: %w", p.name, err)
+		return nil, fmt.Errorf("%s: no result: %w; it says in %s", p.name, errors.Join(ended, err), log.Name())
 	}
 	return r, nil
 }
@@ -153,9 +155,8 @@ func (r *result) seen() []scripted.Seen {
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 
 // serve starts a scripted server in a process of its own.
-func (c *config) serve(ctx context.Context, tokens int) (url string, stop func(), err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.dir, "ossian"), "bench", "scripted", "--port", "0",
-		"--tokens", strconv.Itoa(tokens), "--gap", c.gap.String())
+func (c *config) serve(ctx context.Context) (url string, stop func(), err error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.dir, "ossian"), "bench", "scripted", "--port", "0", "--gap", c.gap.String())
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -178,38 +179,37 @@ func (c *config) serve(ctx context.Context, tokens int) (url string, stop func()
 }
 
 func (c *config) compareScripted(ctx context.Context) error {
-	short, stopShort, err := c.serve(ctx, 1)
+	url, stop, err := c.serve(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopShort()
-	long, stopLong, err := c.serve(ctx, c.tokens)
-	if err != nil {
-		return err
-	}
-	defer stopLong()
-	fmt.Printf("%d tokens per stream, one every %v. CPU is that of the process less what it needs for one request of one token.\n", c.tokens, c.gap)
+	defer stop()
+	fmt.Printf("%d tokens per stream, one every %v. CPU is that of the process less what it needs for one request of one token; * = the client says itself that its numbers cannot be trusted.\n", c.tokens, c.gap)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "streams\tclient\trequests\tlost\tTTFT error, mean ms\tp99\tITL error, p50 ms\tp99\tmax\tCPU µs/event\tMB\twall s\tserver late, p99 ms\t")
 	for _, n := range c.streams {
 		for _, p := range c.peers {
-			base, err := c.run(ctx, p, short, 1)
+			base, err := c.run(ctx, p, url, 1, 1)
 			if err != nil {
 				return err
 			}
-			if err := scripted.Forget(ctx, long); err != nil {
+			if err := scripted.Forget(ctx, url); err != nil {
 				return err
 			}
-			r, err := c.run(ctx, p, long, n)
+			r, err := c.run(ctx, p, url, n, c.tokens)
 			if err != nil {
 				return err
 			}
-			log, err := scripted.Fetch(ctx, long)
+			log, err := scripted.Fetch(ctx, url)
 			if err != nil {
 				return err
+			}
+			name := p.name
+			if r.refused {
+				name += "*"
 			}
 			e, late := log.Compare(r.seen()), log.Lateness()
-			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f\t%s\t\n", n, p.name, e.Requests, e.Missed,
+			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f\t%s\t\n", n, name, e.Requests, e.Missed,
 				ms(e.TTFT.Mean), ms(e.TTFT.P99), ms(e.Gap.P50), ms(e.Gap.P99), ms(e.Gap.Max),
 				perEvent(r.cpu-base.cpu, e.Events), r.memory/1e6, r.wall.Seconds(), ms(late.P99))
 		}
@@ -238,7 +238,7 @@ func (c *config) compareLive(ctx context.Context) error {
 		for i, p := range c.peers {
 			fmt.Fprintf(w, "%s\t", p.name)
 			var err error
-			if results[i], err = c.run(ctx, p, c.live, n, "--served-model-name", c.model); err != nil {
+			if results[i], err = c.run(ctx, p, c.live, n, c.tokens, "--served-model-name", c.model); err != nil {
 				return err
 			}
 		}
