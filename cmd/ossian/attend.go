@@ -55,6 +55,10 @@ func (a *attendant) reload() {
 		a.log.Error("settings stay as they are: the new ones are refused", "error", err)
 		return
 	}
+	if body := next.Limits[limits.RequestBody]; body >= a.bodies {
+		a.log.Error("settings stay as they are: bodies of that size need a new memory plan, and so a restart", "request_body", body, "planned_for_all_bodies", a.bodies)
+		return
+	}
 	next.Limits[limits.BodiesInFlight] = min(next.Limits[limits.BodiesInFlight], a.bodies)
 	a.cfg = next
 	setLevel(a.level, next)

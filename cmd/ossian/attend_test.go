@@ -37,3 +37,19 @@ func TestSEC1Reminder(t *testing.T) {
 		})
 	}
 }
+
+// Bodies that the memory plan has no room for are refused with the reason, and nothing
+// else of the new settings counts.
+func TestReloadOfLargerBodies(t *testing.T) {
+	src := config.Source{Args: []string{"--limit", "request-body=8Mi"}}
+	cfg, err := config.Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &console{}
+	a := &attendant{cfg: cfg, src: config.Source{Args: []string{"--limit", "request-body=64Mi", "--log-level", "debug"}}, log: slog.New(slog.NewTextHandler(log, nil)), bodies: 32 << 20}
+	a.reload() // there is no server to change
+	if a.cfg != cfg || !strings.Contains(log.String(), "need a new memory plan") {
+		t.Errorf("settings %+v, log %s", a.cfg.Settings, log)
+	}
+}

@@ -144,11 +144,12 @@ func TestServeErrors(t *testing.T) {
 
 func TestServeExplain(t *testing.T) {
 	t.Chdir(t.TempDir())
-	out, _, err := runRoot(t, "serve", "--explain", "--max-num-seqs", "3")
+	out, _, err := runRoot(t, "serve", "--explain", "--max-num-seqs", "3", "--limit", "stop-strings=16")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096"} {
+	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096",
+		"limit bodies-in-flight": "automatic", "limit stop-strings": "given", "limit messages": "default"} {
 		found := false
 		for line := range strings.Lines(out) {
 			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)

@@ -71,8 +71,9 @@ type Config struct {
 	Settings
 	Notes []string // lines to print: warnings, and what accepted flags mean here
 
-	rows   []row
-	values map[string]*value
+	rows     []row
+	values   map[string]*value
+	resolved []limits.ID // limits that came out of facts, not of what was given
 }
 
 // value is the text of one setting with its origin.
@@ -238,6 +239,9 @@ func (c *Config) check() error {
 			c.values[pair.flag] = &value{texts: one(strconv.FormatInt(now, 10)), origin: c.values["limit"].origin, reason: "--limit"}
 		}
 	}
+	if body, all := s.Limits[limits.RequestBody], s.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
+		return fmt.Errorf("--limit bodies-in-flight=%d has no room for one body of request-body=%d bytes and its end: raise the one or lower the other", all, body)
+	}
 	return nil
 }
 
@@ -262,7 +266,10 @@ func (c *Config) Explain(w io.Writer) error {
 	for _, id := range limits.All() {
 		l := id.Info()
 		origin := "default"
-		if c.Limits[id] != l.Default {
+		switch {
+		case slices.Contains(c.resolved, id):
+			origin = "automatic"
+		case c.Given(id) || c.Limits[id] != l.Default: // some have a flag of their own
 			origin = "given"
 		}
 		fmt.Fprintf(t, "limit %s\t%s\t%s\tprotects %s\n", l.Name, limits.Format(l.Unit, c.Limits[id]), origin, l.Protects)
@@ -300,6 +307,21 @@ func (c *Config) Resolve(name, text, reason string) {
 		origin = "automatic"
 	}
 	c.values[name] = &value{texts: []string{text}, origin: origin, reason: reason}
+}
+
+// ResolveLimit sets a limit that nobody gave to what it comes to here.
+func (c *Config) ResolveLimit(id limits.ID, n int64) {
+	c.Limits[id] = n
+	c.resolved = append(c.resolved, id)
+}
+
+// Given reports whether --limit names id.
+func (c *Config) Given(id limits.ID) bool {
+	return slices.ContainsFunc(c.values["limit"].texts, func(text string) bool {
+		name, _, _ := strings.Cut(text, "=")
+		found, ok := limits.Lookup(name)
+		return ok && found == id
+	})
 }
 
 // Origin returns where a setting comes from: "default", "command line", "file …",

@@ -140,6 +140,7 @@ func TestOPS3Refused(t *testing.T) {
 		{"cycle", "--config a.yaml", "compilation-config: &x {a: *x}", ""},
 		{"on and off", "--exact --no-exact", "", "contradict"},
 		{"queue twice", "--max-queue 5 --limit queue=6", "", "contradict"},
+		{"no room for a body", "--limit bodies-in-flight=1Mi request-body=1Mi", "", "no room for one body"},
 		{"switch with a value", "--exact=true", "", "takes no value"},
 		{"no value", "--port", "", "--port needs a value"},
 		{"no value before a flag", "--port --exact", "", "--port needs a value"},

@@ -54,8 +54,7 @@ func RuntimeBytes(s *model.Spec) int64 { return 64<<20 + 400*int64(s.Vocab) }
 
 // heapPerBody is what a byte of a request's body takes of the Go heap at worst: the
 // buffer, decoded strings and parts, the rendered prompt, and as much again that is
-// not collected yet. Bodies of 32 MiB with nothing but short content parts, eight at
-// once, were measured at 3.9 under a low memory limit and 7.5 without one.
+// not collected yet. TestADM2Memory attacks a server with such bodies.
 const heapPerBody = 8
 
 // RequestBytes is the heap that requests take while bodies bytes of theirs are read
@@ -64,13 +63,13 @@ func RequestBytes(bodies int64) int64 { return heapPerBody * bodies }
 
 // Bodies returns how many bytes of request bodies a server with available bytes of
 // memory should let in at once: such that they take a thirty-second part of it, at
-// most what is asked for, but one body of the largest size in any case.
+// most a usual number, but one body of the largest size in any case.
 // available <= 0 means unknown.
-func Bodies(asked, largest, available int64) int64 {
-	if available <= 0 {
-		return asked
+func Bodies(usual, largest, available int64) int64 {
+	if available > 0 {
+		usual = min(usual, available/32/heapPerBody)
 	}
-	return min(asked, max(available/32/heapPerBody, largest+1)) // a reader sees the end one byte behind it
+	return max(usual, largest+1) // a reader sees the end one byte behind it
 }
 
 // Blocks returns the pool of each KV group with which MaxSeqs sequences of MaxLen

@@ -250,15 +250,15 @@ func TestBodies(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
 		name                             string
-		asked, largest, available, bytes int64
+		usual, largest, available, bytes int64
 	}{
 		{"unknown memory", 256 * mib, 32 * mib, 0, 256 * mib},
 		{"plenty", 256 * mib, 32 * mib, 1 << 40, 256 * mib},
 		{"a thirty-second part of the memory, decoded", 256 * mib, 32 * mib, 16 << 30, 64 * mib},
 		{"one body in any case", 256 * mib, 32 * mib, mib, 32*mib + 1},
-		{"never more than asked for", mib, 32 * mib, mib, mib},
+		{"also where that is unusual", 256 * mib, 1024 * mib, 0, 1024*mib + 1},
 	} {
-		got := Bodies(c.asked, c.largest, c.available)
+		got := Bodies(c.usual, c.largest, c.available)
 		if got != c.bytes {
 			t.Errorf("%s: %d bytes, expected %d", c.name, got, c.bytes)
 		}
