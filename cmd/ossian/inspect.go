@@ -31,8 +31,8 @@ func thisMachine() machine {
 	return machine{bandwidth: cpu.Bandwidth, available: plan.Available, cost: deviceCost}
 }
 
-// A report is what inspect knows about a model; JSON names are its public form.
-type report struct {
+// An inspection is what inspect knows about a model; JSON names are its public form.
+type inspection struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"`
 	Family  string `json:"family"`
@@ -178,13 +178,13 @@ func sealModel(ctx context.Context, m *ckpt.Model, status io.Writer) error {
 }
 
 // inspect gathers the report. A model that does not fit is described all the same.
-func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, cfg cpu.Config, on machine) (*report, error) {
+func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, cfg cpu.Config, on machine) (*inspection, error) {
 	s := m.Spec
 	count, err := plan.New(s, m.Params)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{Name: s.Name, Path: m.Path, Family: s.Family, Format: m.Format, Sealed: m.Sealed, Active: count.Active(),
+	r := &inspection{Name: s.Name, Path: m.Path, Family: s.Family, Format: m.Format, Sealed: m.Sealed, Active: count.Active(),
 		Layers: s.Layers, Hidden: s.Hidden, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Inner: s.FFN.Inner,
 		Experts: s.FFN.Experts, TopK: s.FFN.TopK, Context: s.MaxLen, RoPE: ropeText(&s.RoPE), Vocab: s.Vocab,
 		Tokens: m.Tokenizer.Vocab(), Template: len(m.Template), Unused: m.Unknown}
@@ -225,7 +225,7 @@ func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, cfg cpu.Confi
 	return r, ctx.Err()
 }
 
-func (r *report) setPlan(p plan.Plan) {
+func (r *inspection) setPlan(p plan.Plan) {
 	f, lim := p.Footprint, p.Limits
 	r.Plan = planLine{MaxSeqs: lim.MaxSeqs, MaxLen: lim.MaxLen, MaxTokens: lim.MaxTokens, BlockSize: lim.BlockSize, Weights: f.Weights, Mapped: f.Mapped,
 		KV: f.KV, Activations: f.Activations, Runtime: f.Runtime, Total: f.Total(), Available: p.Available}
@@ -235,7 +235,7 @@ func (r *report) setPlan(p plan.Plan) {
 }
 
 // setDecode fills in what a decoded token costs alone at a few lengths, and in batches.
-func (r *report) setDecode(count *plan.Model) {
+func (r *inspection) setDecode(count *plan.Model) {
 	lengths := []int{1, min(4096, r.Plan.MaxLen), r.Plan.MaxLen}
 	slices.Sort(lengths)
 	rows := [][2]int{}
@@ -269,7 +269,7 @@ func ropeText(p *model.RoPE) string {
 }
 
 // write prints the report for people.
-func (r *report) write(out io.Writer) error {
+func (r *inspection) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", name, strings.Map(printable, fmt.Sprintf(format, args...))) // names come from files
@@ -306,7 +306,7 @@ func (r *report) write(out io.Writer) error {
 	return r.writeTables(out)
 }
 
-func (r *report) integrity() string {
+func (r *inspection) integrity() string {
 	switch {
 	case builtIn(r.Path):
 		return "part of the program"
@@ -321,7 +321,7 @@ func (r *report) integrity() string {
 }
 
 // writeTables prints what is made of numbers, right-aligned after the first column.
-func (r *report) writeTables(out io.Writer) error {
+func (r *inspection) writeTables(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-22s\t%s\t\n", name, fmt.Sprintf(format, args...))

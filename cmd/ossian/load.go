@@ -41,7 +41,7 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
 	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
-	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4, else 16")
+	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4 (not in narrow models), else 16")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
 }
 

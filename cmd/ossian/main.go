@@ -37,7 +37,7 @@ func root() *cobra.Command {
 		Version:       buildVersion(),
 	}
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), inspectCommand(thisMachine()))
-	c.AddCommand(perplexityCommand(), synthCommand())
+	c.AddCommand(benchCommand(), perplexityCommand(), synthCommand())
 	return c
 }
 

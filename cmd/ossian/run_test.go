@@ -156,6 +156,7 @@ func TestRunTiny(t *testing.T) {
 		{"12+30", "42\n"},
 		{"4821+3977", "8798\n"},
 		{"What is 500 - 73?", "427\n"},
+		{"Which is larger, 17 or 71?", "71\n"},
 		{"Hello!", "Hello! How can I help you?\n"},
 	} {
 		out, status, err := runRoot(t, "run", c.prompt, "--threads", "1")

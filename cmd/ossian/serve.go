@@ -60,7 +60,11 @@ func serveCommand() *cobra.Command {
 			if cfg.Settings.Explain {
 				return explain(cfg, cmd.OutOrStdout())
 			}
-			return serve(cmd.Context(), cfg, src, cmd.ErrOrStderr())
+			l, err := openPort(cfg)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, src, l, cmd.ErrOrStderr())
 		},
 	}
 	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
@@ -81,14 +85,24 @@ Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in th
 	return c
 }
 
-// serve runs until ctx ends. The port is open at once, so that whoever waits for the
-// weights can see it.
-func serve(ctx context.Context, cfg *config.Config, src config.Source, status io.Writer) error {
+// openPort listens where the settings say.
+func openPort(cfg *config.Config) (net.Listener, error) {
 	if !builtIn(cfg.Model) {
 		if _, err := resolveModel(cfg.Model); err != nil {
-			return err // before a port is open: the commonest mistake
+			return nil, err // before a port is open: the commonest mistake
 		}
 	}
+	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("%w; --port chooses another port, 0 any free one", err)
+	}
+	return l, nil
+}
+
+// serve answers on l until ctx ends, also while the weights are still loaded, so that
+// whoever waits for them can see it.
+func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Listener, status io.Writer) error {
+	defer l.Close()
 	level := new(slog.LevelVar)
 	log := logger(cfg, level, status)
 	boundBodies(cfg)
@@ -103,10 +117,6 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, status io
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
-	if err != nil {
-		return fmt.Errorf("%w; --port chooses another port, 0 any free one", err)
-	}
 	fmt.Fprintf(status, "listening on http://%s\n", l.Addr())
 	var attending sync.WaitGroup
 	defer attending.Wait()
@@ -321,9 +331,8 @@ func serveMemory(cfg *config.Config) int64 {
 // boundBodies lets fewer bytes of bodies in at once where memory is short, unless a
 // number was asked for.
 func boundBodies(cfg *config.Config) {
-	bodies := &cfg.Limits[limits.BodiesInFlight]
-	if *bodies == limits.BodiesInFlight.Info().Default {
-		*bodies = plan.Bodies(*bodies, cfg.Limits[limits.RequestBody], serveMemory(cfg))
+	if id := limits.BodiesInFlight; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], serveMemory(cfg)))
 	}
 }
 

@@ -62,6 +62,9 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	reached := rateReached(r)
 	l.refuse(FaultRate, reached < 80, reached, 80, "percent of the offered rate at which requests were sent")
 	l.client(r, s, x)
+	if r.Client.Shared {
+		l.shared()
+	}
 	l.warmth(r, x)
 	return l.list
 }
@@ -80,6 +83,17 @@ func (l *ledger) warn(id string, found bool, measured, bound float64, what strin
 	l.refuse(id, found, measured, bound, what, values...)
 	if len(l.list) > n {
 		l.list[n].Warning = true
+	}
+}
+
+// shared makes warnings of what the work of a server in the same process does to this
+// client: that is known from the start, and no fault of the numbers' bookkeeping.
+func (l *ledger) shared() {
+	for i := range l.list {
+		if f := &l.list[i]; f.ID == FaultBursts || f.ID == FaultLag || f.ID == FaultLate {
+			f.Warning = true
+			f.What += "; the server is in the same process, --base-url measures another"
+		}
 	}
 }
 

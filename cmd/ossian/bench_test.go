@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// One command measures the built-in model; its log and its result can be read again
+// and compared.
+func TestBenchServe(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	out, status, err := runRoot(t, "bench", "serve", "--num-prompts", "6", "--random-input-len", "20", "--random-output-len", "5", "--max-concurrency", "2",
+		"--log", "run.log", "--html", "run.html", "--save-detailed", "--result-dir", "results", "--result-filename", "a.json", "--plot-timeline", "--plot-dataset-stats",
+		"--goodput", "ttft:60000", "e2el:60000", "--metadata", "machine=test", "--disable-tqdm")
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, status)
+	}
+	for _, row := range []string{"Successful requests:                     6", "Failed requests:                         0", "Maximum request concurrency:             2",
+		"Total generated tokens:                  30", "Request goodput (req/s):"} {
+		if !strings.Contains(out, row) {
+			t.Errorf("no row %q in\n%s", row, out)
+		}
+	}
+	for _, name := range []string{"run.html", "results/a.timeline.html", "results/a.dataset_stats.png"} {
+		if info, err := os.Stat(name); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	again, _, err := runRoot(t, "bench", "summarize", "run.log", "results/a.json")
+	report, _, _ := strings.Cut(out, "\n\n")
+	if err != nil || !strings.Contains(again, strings.TrimSpace(report[:200])) || strings.Count(again, "\n") < 20 {
+		t.Errorf("%v:\n%s\nnot as the run said:\n%s", err, again, out)
+	}
+	same, _, err := runRoot(t, "bench", "compare", "results/a.json", "run.log")
+	if err != nil || !strings.Contains(same, "Metric") {
+		t.Errorf("compare: %v\n%s", err, same)
+	}
+}
+
+// What is asked for wrongly is refused with what to write instead.
+func TestBenchServeErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
+	missing := filepath.Join(t.TempDir(), "none.json")
+	for _, c := range []struct{ args, want string }{
+		{"--compat vlm", "vllm-0.11"},
+		{"--request-rate 0", "above 0"},
+		{"--burstiness x", "above 0"},
+		{"--goodput tft:1", "ttft:MS"},
+		{"--percentile-metrics ttfp", "is none of"},
+		{"--metric-percentiles 101", "from 0 to 100"},
+		{"--request-rate 3 --ramp-up-strategy linear", "exclude each other"},
+		{"ossian-tiny", "the model is --model"},
+		{"--nope", "unknown flag"},
+		{"--dataset-name sharegpt", "needs --dataset-path"},
+		{"--dataset-path x.json", "reads no file"},
+		{"--dataset-name sharegpt --dataset-path " + missing, "none.json"},
+		{"--random-range-ratio many", "want a number"},
+		{"--num-prompts 0", "want 1 to"},
+		{"--metadata x", "KEY=VALUE"},
+		{"--base-url ftp://x", "want an address"},
+		{"--model no/such-model", "no/such-model"},
+	} {
+		_, _, err := runRoot(t, append([]string{"bench", "serve", "--disable-tqdm"}, strings.Fields(c.args)...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, expected %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestBenchArguments(t *testing.T) {
+	got := spread(strings.Fields("--goodput ttft:1 tpot:2 --seed 3 --header A=secret B=c --label=x"))
+	want := strings.Fields("--goodput=ttft:1 --goodput=tpot:2 --seed 3 --header=A=secret --header=B=c --label=x")
+	if !slices.Equal(got, want) {
+		t.Errorf("spread: %q", got)
+	}
+	for _, args := range []string{"--header A=secret B=secret --seed 1", "--header=A=secret --seed 1"} {
+		if shown := strings.Join(hidden(strings.Fields(args)), " "); strings.Contains(shown, "secret") || !strings.HasSuffix(shown, "--seed 1") {
+			t.Errorf("%q is shown as %q", args, shown)
+		}
+	}
+}

@@ -1,0 +1,423 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/chart"
+	"ossian/internal/bench/dataset"
+	"ossian/internal/bench/report"
+	"ossian/internal/chat"
+	"ossian/internal/ckpt"
+	"ossian/internal/config"
+	"ossian/internal/tiny"
+	"ossian/internal/token"
+)
+
+// A measurement is a run of `ossian bench serve` with what it needs.
+type measurement struct {
+	o        *benchOptions
+	flags    *pflag.FlagSet
+	setup    *bench.Setup
+	out, log io.Writer // reports; what is going on
+	local    bool      // the server is in this process
+	access   bench.Access
+	base     string // of the server
+	server   *bench.Server
+	tok      *token.BPE // nil = none
+	model    *ckpt.Model
+	legacy   *dataset.Legacy
+	work     bench.Workload
+}
+
+// run measures and reports. A run whose numbers cannot be trusted is an error.
+func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Setup) (err error) {
+	m := &measurement{o: o, flags: f, setup: setup, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr(),
+		local: !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	if m.local {
+		stop, err := m.serve(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			cancel()
+			err = errors.Join(err, stop())
+		}()
+	}
+	if err := m.reach(ctx); err != nil {
+		return err
+	}
+	if err := m.tokenizer(); err != nil {
+		return err
+	}
+	if m.model != nil {
+		defer m.model.Close()
+	}
+	if err := m.workload(ctx); err != nil {
+		return err
+	}
+	return m.measure(ctx)
+}
+
+// serve starts the server in this process.
+func (m *measurement) serve(ctx context.Context) (stop func() error, err error) {
+	args := []string{"--host", "127.0.0.1", "--port", "0", "--no-access-log", "--log-level", "warn"}
+	if m.o.model != "" {
+		args = append([]string{m.o.model}, args...)
+	}
+	src := config.Source{Args: args}
+	cfg, err := config.Load(src)
+	if err != nil {
+		return nil, err
+	}
+	l, err := openPort(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.base = "http://" + l.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, cfg, src, l, m.log) }()
+	stop = func() error { return <-ended }
+	for {
+		select {
+		case err := <-ended:
+			return nil, cmp.Or(err, errors.New("the server ended before it was ready"))
+		case <-time.After(10 * time.Millisecond):
+		}
+		r, err := http.Get(m.base + "/ready")
+		if err != nil {
+			continue
+		}
+		r.Body.Close()
+		if r.StatusCode == http.StatusOK {
+			return stop, nil
+		}
+	}
+}
+
+// reach finds the server and the model.
+func (m *measurement) reach(ctx context.Context) (err error) {
+	if !m.local {
+		m.base = strings.TrimRight(m.o.baseURL, "/")
+		if m.base == "" {
+			m.base = fmt.Sprintf("http://%s:%d", m.o.host, m.o.port)
+		}
+		m.access.Key, m.access.Proxy = os.Getenv("OPENAI_API_KEY"), http.ProxyFromEnvironment
+	}
+	m.access.Insecure = m.o.insecure
+	if m.access.Header, err = pairs("--header", m.o.headers); err != nil {
+		return err
+	}
+	if m.server, err = bench.NewServer(m.base, m.access); err != nil {
+		return err
+	}
+	name, root := m.o.model, m.o.model
+	if name == "" || m.local {
+		if name, root, err = m.server.FirstModel(ctx); err != nil {
+			return fmt.Errorf("%w; --model NAME asks for none", err)
+		}
+	}
+	m.setup.Model, m.setup.ModelID = cmp.Or(m.o.served, name), name
+	if m.o.tokenizer == "" {
+		m.o.tokenizer = root
+		if m.local {
+			m.o.tokenizer = cmp.Or(m.o.model, tiny.Name)
+		}
+	}
+	m.setup.URL = m.base + cmp.Or(m.o.endpoint, endpointOf(m.setup.Backend))
+	return nil
+}
+
+// endpointOf is the path of a backend.
+func endpointOf(backend string) string {
+	switch {
+	case strings.HasSuffix(backend, "chat"):
+		return "/v1/chat/completions"
+	case strings.HasSuffix(backend, "responses"):
+		return "/v1/responses"
+	}
+	return "/v1/completions"
+}
+
+// tokenizer finds the tokenizer. That of gpt-oss is built in.
+func (m *measurement) tokenizer() error {
+	if m.o.skipTokenizer {
+		return nil
+	}
+	name := m.o.tokenizer
+	model, err := openModel(name)
+	switch {
+	case err == nil:
+		m.model, m.tok = model, model.Tokenizer
+	case strings.Contains(strings.ToLower(name), "gpt-oss"):
+		if m.tok, err = token.Harmony(); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("no tokenizer: %w; --tokenizer MODEL names another model that has it, --skip-tokenizer-init does without", err)
+	}
+	m.setup.Tokenizer = name
+	return nil
+}
+
+// render puts a prompt in the model's chat template; nil if there is none.
+func (m *measurement) render() renderer {
+	if m.model == nil {
+		return nil
+	}
+	f, err := chat.New(chat.Facts{Family: m.model.Spec.Family, Tokenizer: m.tok, Template: m.model.Template, Special: m.model.Special, Stops: m.model.Stops})
+	if err != nil {
+		return nil
+	}
+	return func(prompt string) (string, error) {
+		p := m.tok.Prompt()
+		if err := f.Render(p, &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}}); err != nil {
+			return "", err
+		}
+		return m.tok.Decode(p.IDs()), nil
+	}
+}
+
+// workload makes what is sent.
+func (m *measurement) workload(ctx context.Context) (err error) {
+	s := m.setup
+	if m.legacy, err = dataset.NewLegacy(m.o.seed); err != nil {
+		return err
+	}
+	rules := dataset.Rules(s.Profile) // both name the same tools in the same order
+	chatAPI := !strings.HasSuffix(s.URL, "/completions") || strings.HasSuffix(s.URL, "/chat/completions")
+	m.work, err = m.o.data.workload(dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}, m.render(), chatAPI)
+	if err != nil {
+		return err
+	}
+	s.Repeats = report.Repeats(m.work)
+	if s.Profile == bench.VLLM && !m.local && !m.o.data.asID && (s.Dataset == "random" || s.Dataset == "prefix_repetition") {
+		n, err := m.server.Align(ctx, s.Model, m.work)
+		if err != nil {
+			fmt.Fprintln(m.log, "WARNING: /tokenize unavailable, skipping alignment.")
+		} else if n > 0 {
+			fmt.Fprintf(m.log, "%d prompts had more tokens by the server's tokenizer and were cut\n", n)
+		}
+	}
+	return nil
+}
+
+// target is the server as a run sends to it.
+func (m *measurement) target() (*bench.HTTP, error) {
+	c := bench.HTTPConfig{Access: m.access, Setup: m.setup, Sampling: m.o.members(m.flags), IDPrefix: m.o.idPrefix}
+	if c.IDPrefix == "" {
+		c.IDPrefix = fmt.Sprintf("bench-%08x-", rand.Uint32())
+	}
+	if m.flags.Changed("logprobs") {
+		c.Logprobs = &m.o.logprobs
+	}
+	if m.o.extra != "" {
+		c.Extra = json.RawMessage(m.o.extra)
+	}
+	return bench.NewHTTP(c)
+}
+
+// options are those of the run.
+func (m *measurement) options(live *bench.Live) bench.Options {
+	o := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
+		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live}
+	switch m.setup.Profile {
+	case bench.LMDeploy:
+		o.Warmups, o.Settle = 1, 1500*time.Millisecond
+	case bench.SGLang:
+		o.Warmups, o.WarmupOutput, o.Settle = 1, 32, time.Second
+	}
+	if m.o.profile {
+		o.Start = func(ctx context.Context) error { return m.server.Post(ctx, "/start_profile") }
+		o.Stop = func(ctx context.Context) error { return m.server.Post(ctx, "/stop_profile") }
+	}
+	return o
+}
+
+// stage prints what vLLM's client prints then (bench.md 1.2).
+func (m *measurement) stage(s bench.Stage, spent time.Duration) {
+	a := &m.setup.Arrivals
+	switch s {
+	case bench.Waiting:
+		fmt.Fprintf(m.log, "Waiting for endpoint to become up in %.0f seconds\n", m.o.ready)
+	case bench.Answered:
+		fmt.Fprintln(m.log, "Initial test run completed.")
+	case bench.WarmingUp:
+		fmt.Fprintf(m.log, "Warming up with %d requests...\n", max(m.o.warmups, 1))
+	case bench.WarmedUp:
+		fmt.Fprintf(m.log, "Warmup run completed after %.2fs.\n", spent.Seconds())
+	case bench.Measuring:
+		fmt.Fprintln(m.log, "Starting main benchmark run...")
+		if a.Ramp.Strategy != "" {
+			fmt.Fprintf(m.log, "Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.\n", a.Ramp.Strategy, a.Ramp.Start, a.Ramp.End)
+		} else {
+			fmt.Fprintf(m.log, "Traffic request rate: %s\n", m.o.rate)
+		}
+		kind := "Gamma distribution"
+		if a.Burstiness == 1 {
+			kind = "Poisson process"
+		}
+		concurrency := "None"
+		if a.Concurrency > 0 {
+			concurrency = strconv.Itoa(a.Concurrency)
+		}
+		fmt.Fprintf(m.log, "Burstiness factor: %s (%s)\nMaximum request concurrency: %s\n", m.o.burstiness, kind, concurrency)
+	}
+}
+
+// measure runs as often as asked for and reports.
+func (m *measurement) measure(ctx context.Context) error {
+	if m.o.runs < 1 || m.o.runs > 1000 {
+		return fmt.Errorf("--num-runs %d: want 1 to 1000", m.o.runs)
+	}
+	var all []report.Result
+	var runs []chart.Run
+	var invalid error
+	for i := range m.o.runs {
+		rec, err := m.once(ctx, i)
+		if rec == nil || err != nil && ctx.Err() == nil {
+			return err
+		}
+		s := report.Summarize(rec, m.count())
+		m.print(s)
+		path, saving := m.store(s, rec, i)
+		if err = errors.Join(err, saving); err != nil {
+			return err
+		}
+		r, err := s.Result(cmp.Or(path, fmt.Sprintf("run %d", i+1)))
+		if err != nil {
+			return err
+		}
+		all, runs = append(all, r), append(runs, chart.Run{Name: fmt.Sprintf("run %d", i+1), Summary: s, Recording: rec})
+		if !s.Valid() {
+			invalid = errors.New("these numbers cannot be trusted: see the findings above")
+		}
+	}
+	if len(all) > 1 {
+		fmt.Fprintln(m.out, report.RunsTable(all))
+	}
+	if m.o.html != "" {
+		if err := writeTo(m.o.html, func(w io.Writer) error { return chart.HTML(w, m.setup.Model+", "+m.setup.Dataset, runs) }); err != nil {
+			return err
+		}
+	}
+	return invalid
+}
+
+// once is one run.
+func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error) {
+	t, err := m.target()
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	live := new(bench.Live)
+	o := m.options(live)
+	if m.o.log != "" {
+		f, err := os.Create(numbered(m.o.log, i))
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		o.Log = f
+	}
+	endView := func() {}
+	o.Stage = func(s bench.Stage, spent time.Duration) {
+		if m.stage(s, spent); s == bench.Measuring {
+			endView = watchBench(ctx, live, m.log, !m.o.quiet)
+		}
+		if s == bench.Measured {
+			endView()
+		}
+	}
+	return bench.Run(ctx, t, m.work, o)
+}
+
+// count counts the tokens of a text; nil if there is no tokenizer.
+func (m *measurement) count() func(string) int {
+	if m.tok == nil {
+		return nil
+	}
+	return func(text string) int { return len(m.tok.Encode(nil, text)) }
+}
+
+// print writes the report and what it means.
+func (m *measurement) print(s *report.Summary) {
+	fmt.Fprint(m.out, s.Console())
+	fmt.Fprint(m.out, s.OssianConsole())
+}
+
+// store writes the files that were asked for and returns the name of the result.
+func (m *measurement) store(s *report.Summary, rec *bench.Recording, i int) (string, error) {
+	name := m.o.file
+	if name == "" {
+		name = s.FileName()
+	}
+	path := numbered(filepath.Join(m.o.dir, name), i)
+	var errs []error
+	if m.o.save || m.o.detailed || m.o.add {
+		errs = append(errs, s.WriteFile(path, m.o.detailed, m.o.add))
+	}
+	stem := strings.TrimSuffix(path, filepath.Ext(path))
+	if m.o.timeline {
+		limits, err := thresholds(m.o.thresholds)
+		if err != nil {
+			return "", err
+		}
+		errs = append(errs, writeTo(stem+".timeline.html", func(w io.Writer) error {
+			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: s, Recording: rec}, limits)
+		}))
+	}
+	if m.o.stats {
+		errs = append(errs, writeTo(stem+".dataset_stats.png", chart.DatasetStats(m.work).PNG))
+	}
+	return path, errors.Join(errs...)
+}
+
+// numbered is the name of the file of run i, the first being 0.
+func numbered(path string, i int) string {
+	if i == 0 {
+		return path
+	}
+	ext := filepath.Ext(path)
+	return fmt.Sprintf("%s-run%d%s", strings.TrimSuffix(path, ext), i+1, ext)
+}
+
+// thresholds reads --timeline-itl-thresholds.
+func thresholds(text string) (t chart.Thresholds, err error) {
+	a, b, ok := strings.Cut(text, ",")
+	for i, part := range []string{a, b} {
+		ms, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !ok || !(ms >= 0) {
+			return t, fmt.Errorf("--timeline-itl-thresholds %q: want two numbers such as 25,50", text)
+		}
+		t[i] = time.Duration(ms * 1e6)
+	}
+	return t, nil
+}
+
+// writeTo writes a file whole or says why not.
+func writeTo(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
