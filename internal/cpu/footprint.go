@@ -82,7 +82,11 @@ func (d *Device) heap() int64 {
 		elems *= 2 // the residual of finer activations is a second row
 	}
 	if f.Experts > 0 {
-		elems += d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
+		routed := d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
+		if d.options(tensor.MXFP4).Fine {
+			routed *= 2
+		}
+		elems += routed
 	}
 	return int64(elems)/32*44 + int64(d.cfg.Threads)*int64(s.Vocab)*16
 }
