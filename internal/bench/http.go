@@ -151,7 +151,10 @@ func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
 			stale = c.reused
 		}
 		again := stale || h.setup.Profile == VLLMRust && try < rustAttempts
-		if err == nil || x.response.began || !again || ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err == nil || x.response.began || !again {
 			return err
 		}
 		fresh = true
@@ -181,9 +184,6 @@ func (h *HTTP) roundTrip(ctx context.Context, c *conn, x *exchange) error {
 		err = failed
 	}
 	stopped := !stop()
-	if stopped && err != nil {
-		err = context.Cause(ctx)
-	}
 	if err == nil && failed == nil && !stopped && x.response.keep && !h.setup.Profile.plain() {
 		h.dialer.put(c)
 	} else {

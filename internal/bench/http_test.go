@@ -227,15 +227,15 @@ func TestHTTPCanceled(t *testing.T) {
 	for _, c := range []struct{ name, first string }{
 		{"before the response", ""}, {"within a stream", okHead + "data: " + textA + "\n\n"},
 	} {
+		ctx, cancel := context.WithCancel(context.Background())
 		s := serve(t, func(_, _ int, _ *http.Request, _ string) (string, bool) {
+			time.AfterFunc(200*time.Millisecond, cancel)
 			if c.first == "" {
 				<-block
 			}
 			return c.first, false
 		})
 		h := target(t, s.url, nil)
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(30*time.Millisecond, cancel)
 		got := new(Sample)
 		h.Do(ctx, &dataset.Query{Prompt: "p"}, got, time.Now(), new(Live))
 		if got.Err != "context canceled" {

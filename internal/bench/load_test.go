@@ -126,6 +126,24 @@ func seen(rec *Recording, kernel bool) (out []scripted.Seen, events int) {
 	return out, events
 }
 
+// recorded waits until the server has written down that n requests ended, which is a
+// moment after the client has noticed.
+func recorded(t *testing.T, url string, n int) *scripted.Log {
+	t.Helper()
+	for range 100 {
+		log, err := scripted.Fetch(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(log.Records) >= n {
+			return log
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("the server did not record %d requests", n)
+	return nil
+}
+
 func percentile(d []time.Duration, p float64) time.Duration {
 	slices.Sort(d)
 	return d[int(math.Ceil(p/100*float64(len(d))))-1]
@@ -139,10 +157,7 @@ func TestLoadErrors(t *testing.T) {
 		tokens := soak.Cases(t, 30, 500)
 		url := playing(t, scripted.Script{TTFT: 200 * time.Millisecond, Gap: 10 * time.Millisecond})
 		rec := load(t, url, Arrivals{Rate: math.Inf(1), Burstiness: 1}, streams, tokens)
-		log, err := scripted.Fetch(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := recorded(t, url, streams)
 		own, events := seen(rec, false)
 		kernel, _ := seen(rec, true)
 		e, k := log.Compare(own), log.Compare(kernel)

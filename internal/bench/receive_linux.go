@@ -86,7 +86,7 @@ func recv(fd int, b []byte) (n int, lag time.Duration, err error) {
 	message := unix.Msghdr{Iov: &part, Control: &control[0]}
 	message.SetIovlen(1)
 	message.SetControllen(len(control))
-	r, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), 0)
+	r, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), 0)
 	if errno != 0 {
 		return 0, -1, errno
 	}

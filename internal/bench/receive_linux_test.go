@@ -48,18 +48,25 @@ func TestKernelTimes(t *testing.T) {
 	if !c.kernel {
 		t.Fatal("this kernel gives no times of receipt: SO_TIMESTAMPING_NEW needs Linux 5.1")
 	}
-	before := time.Now()
-	if _, err := peer.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
+	for range 100 { // the kernel takes a moment to begin with it
+		before := time.Now()
+		if _, err := peer.Write([]byte("abc")); err != nil {
+			t.Fatal(err)
+		}
+		written := time.Since(before)
+		time.Sleep(20 * time.Millisecond)
+		var b [16]byte
+		n, lag := recvNow(t, c, b[:])
+		after := time.Since(before)
+		if lag < 0 {
+			continue
+		}
+		if n != 3 || lag < 20*time.Millisecond-written || lag > after {
+			t.Errorf("%d bytes, %v ago; want 3, sent between %v and %v ago", n, lag, after-written, after)
+		}
+		return
 	}
-	written := time.Since(before)
-	time.Sleep(50 * time.Millisecond)
-	var b [16]byte
-	n, lag := recvNow(t, c, b[:])
-	after := time.Since(before)
-	if n != 3 || lag < 50*time.Millisecond-written || lag > after {
-		t.Errorf("%d bytes, %v ago; want 3, sent between %v and %v ago", n, lag, after-written, after)
-	}
+	t.Error("no time of receipt in two seconds")
 }
 
 func TestAlive(t *testing.T) {

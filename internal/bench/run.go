@@ -159,16 +159,20 @@ func (r *run) await(ctx context.Context) error {
 	if every == 0 {
 		every = 5 * time.Second
 	}
+	last := ""
 	for {
-		s := r.once(limit, r.w[0])
-		if s.failure() == "" {
+		failure := r.once(limit, r.w[0]).failure()
+		if failure == "" {
 			return nil
+		}
+		if last == "" || limit.Err() == nil { // else it is that the time is up
+			last = failure
 		}
 		if pause(limit, every) != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("the server was not ready within %v; the last answer to query 0: %s", r.Ready, s.failure())
+			return fmt.Errorf("the server was not ready within %v; the last answer to query 0: %s", r.Ready, last)
 		}
 	}
 }
@@ -291,8 +295,10 @@ func (r *run) sent(n int) []Sample {
 // stamped reports whether times of receipt come from the kernel.
 func stamped(samples []Sample) bool {
 	for i := range samples {
-		if c := samples[i].Chunks; len(c) > 0 {
-			return c[0].Lag >= 0
+		for _, c := range samples[i].Chunks {
+			if c.Lag >= 0 { // the first may lack it: the kernel takes a moment to begin with it
+				return true
+			}
 		}
 	}
 	return false

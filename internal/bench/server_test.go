@@ -81,7 +81,9 @@ func TestPost(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0
 	mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { n++ })
-	mux.HandleFunc("POST /flush_cache", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/reset_prefix_cache", http.StatusTemporaryRedirect) })
+	mux.HandleFunc("POST /flush_cache", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/reset_prefix_cache", http.StatusTemporaryRedirect)
+	})
 	s := testServer(t, mux)
 	if err := s.Post(context.Background(), "/reset_prefix_cache"); err != nil || n != 1 {
 		t.Errorf("%v, called %d times", err, n)
