@@ -147,8 +147,8 @@ func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
 		c, err := h.dialer.get(ctx, fresh)
 		stale := false
 		if err == nil {
+			stale = c.reused // afterwards c may be another's
 			err = h.roundTrip(ctx, c, x)
-			stale = c.reused
 		}
 		again := stale || h.setup.Profile == VLLMRust && try < rustAttempts
 		if err != nil && ctx.Err() != nil {
