@@ -64,6 +64,7 @@ func (d *caller) answer(req *http.Request, text []byte, received time.Duration) 
 	case "GET /metrics":
 		return d.reply(http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", d.srv.metrics())
 	case "GET " + recordPath:
+		d.srv.settle()
 		return d.record()
 	case "DELETE " + recordPath:
 		d.srv.Forget()

@@ -117,6 +117,14 @@ func (srv *Server) URL() string { return "http://" + srv.ln.Addr().String() }
 // now is the time since the server began, by the monotonic clock.
 func (srv *Server) now() time.Duration { return time.Since(srv.began) }
 
+// settle waits, but not for long, until the requests whose end a client has seen are in
+// the log as well.
+func (srv *Server) settle() {
+	for deadline := time.Now().Add(time.Second); srv.Running() > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // Log returns what the server has kept so far.
 func (srv *Server) Log() *Log {
 	srv.mu.Lock()
@@ -222,7 +230,6 @@ func (srv *Server) end(s *stream, why string) {
 	}
 	s.record.Ended, s.record.Err = srv.now(), why
 	u := s.counts()
-	srv.running.Add(-1)
 	srv.mu.Lock()
 	for series, v := range s.script.Counters {
 		srv.counters[series] += v
@@ -235,6 +242,7 @@ func (srv *Server) end(s *stream, why string) {
 		srv.counters[`vllm:request_success_total{finished_reason=`+string(quote(s.reason()))+`}`]++
 	}
 	srv.records = append(srv.records, s.record)
+	srv.running.Add(-1)
 	srv.mu.Unlock()
 	close(s.done)
 }
