@@ -49,7 +49,7 @@ func watchBench(ctx context.Context, live *bench.Live, w io.Writer, enabled bool
 		}
 		v.read(time.Now())
 		if f, ok := w.(*os.File); ok && drawable(f) {
-			v.draw(f)
+			draw(f, v, v.quit)
 			return
 		}
 		v.lines(w)
@@ -78,23 +78,6 @@ func (v *benchView) lines(w io.Writer) {
 			}
 		}
 	}
-}
-
-// draw shows v on a terminal until quit. Errors of the terminal end the display only.
-func (v *benchView) draw(f *os.File) {
-	prog := tea.NewProgram(v, tea.WithOutput(f), tea.WithInput(nil), tea.WithoutSignalHandler(),
-		tea.WithEnvironment(quietTerminal(os.Getenv)))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		prog.Run()
-	}()
-	select {
-	case <-v.quit:
-		prog.Quit()
-	case <-ended:
-	}
-	<-ended
 }
 
 // Init implements tea.Model.

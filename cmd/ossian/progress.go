@@ -122,9 +122,14 @@ func (p *progress) lines(m *meter) {
 	}
 }
 
-// bar draws on a terminal until quit. Errors of the terminal end the display only.
+// bar draws on a terminal until quit.
 func (p *progress) bar(f *os.File, m *meter) {
 	view := &barView{p: p, m: m, bar: bar.New(bar.WithoutPercentage(), bar.WithFillCharacters('█', '░'))}
+	draw(f, view, p.quit)
+}
+
+// draw shows view on a terminal until quit. Errors of the terminal end the display only.
+func draw(f *os.File, view tea.Model, quit <-chan struct{}) {
 	prog := tea.NewProgram(view, tea.WithOutput(f), tea.WithInput(nil), tea.WithoutSignalHandler(),
 		tea.WithEnvironment(quietTerminal(os.Getenv)))
 	ended := make(chan struct{})
@@ -133,7 +138,7 @@ func (p *progress) bar(f *os.File, m *meter) {
 		prog.Run()
 	}()
 	select {
-	case <-p.quit:
+	case <-quit:
 		prog.Quit()
 	case <-ended:
 	}
