@@ -29,8 +29,10 @@ race:
 	CGO_ENABLED=1 $(GO) test -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics runner/... sched server sim synth wire)
 	CGO_ENABLED=1 $(GO) test -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
 
+# Without assembly: the kernels, whole models, and what the commands answer.
 purego:
-	$(GO) test -short -tags purego ./internal/cpu/... ./internal/e2e/... ./cmd/...
+	$(GO) test -short -tags purego ./internal/cpu/... ./internal/e2e/...
+	$(GO) test -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian
 
 # One static file everywhere; the ELF header of the one for Linux names no loader.
 cross:
