@@ -265,8 +265,12 @@ func (x *exchange) finish(err error) string {
 	if r.status > 200 {
 		return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, r.reason, brief(x.body)), ": ")
 	}
-	if err == nil && !x.h.setup.Stream {
-		err = x.stream.document(x.body)
+	if err == nil {
+		if x.h.setup.Stream {
+			err = x.stream.end()
+		} else {
+			err = x.stream.document(x.body)
+		}
 	}
 	fault := x.stream.finish()
 	switch {

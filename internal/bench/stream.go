@@ -250,6 +250,14 @@ func (st *stream) add(kind Kind, tokens int) {
 	}
 }
 
+// end takes in what is left when the body has ended: a line or an event without its end.
+func (st *stream) end() error {
+	if err := st.handle(bytes.TrimSuffix(st.line, []byte("\r"))); err != nil || len(st.line) == 0 {
+		return err
+	}
+	return st.handle(nil)
+}
+
 // finish gives the sample its texts and returns the server's complaint, or "".
 func (st *stream) finish() string {
 	st.s.Text, st.s.Thought = string(st.text), string(st.thought)
