@@ -129,8 +129,31 @@ func TestWelch(t *testing.T) {
 	if d, ok := Welch([]float64{3, 3, 3}, []float64{3, 3}); !ok || d.P != 1 {
 		t.Errorf("equal constants: %+v", d)
 	}
-	if d, ok := Welch([]float64{3, 3, 3}, []float64{4, 4}); !ok || d.P != 0 || d.Delta != 1 {
+	// 2 of the 10 ways to take two values out of five keep the constants apart.
+	if d, ok := Welch([]float64{3, 3, 3}, []float64{4, 4}); !ok || math.Abs(d.P-0.2) > 1e-12 || d.Delta != 1 {
 		t.Errorf("different constants: %+v", d)
+	}
+}
+
+// TestWelchScale: a unit changes no verdict, and numbers without a variance give none.
+func TestWelchScale(t *testing.T) {
+	a, b := []float64{10.1, 9.9, 10.3, 10.0, 9.7}, []float64{10.9, 11.4, 10.7, 11.9}
+	want, _ := Welch(a, b)
+	for _, scale := range []float64{1e-150, 1e-90, 1e90, 1e150} {
+		var scaled [2][]float64
+		for i, x := range [][]float64{a, b} {
+			for _, v := range x {
+				scaled[i] = append(scaled[i], v*scale)
+			}
+		}
+		if d, ok := Welch(scaled[0], scaled[1]); !ok || math.Abs(d.P-want.P) > 1e-9 || math.Abs(d.Interval.Low/scale-want.Interval.Low) > 1e-9 {
+			t.Errorf("scaled by %v: %+v, want %+v", scale, d, want)
+		}
+	}
+	for _, x := range [][]float64{{1e308, -1e308}, {math.MaxFloat64, math.MaxFloat64}, {math.Inf(1), 1}} {
+		if d, ok := Welch(x, []float64{1, 2}); ok {
+			t.Errorf("%v against 1 and 2: %+v", x, d)
+		}
 	}
 }
 
