@@ -146,7 +146,7 @@ func TestWelchScale(t *testing.T) {
 				scaled[i] = append(scaled[i], v*scale)
 			}
 		}
-		if d, ok := Welch(scaled[0], scaled[1]); !ok || math.Abs(d.P-want.P) > 1e-9 || math.Abs(d.Interval.Low/scale-want.Interval.Low) > 1e-9 {
+		if d, ok := Welch(scaled[0], scaled[1]); !ok || !(math.Abs(d.P-want.P) <= 1e-9 && math.Abs(d.Interval.Low/scale-want.Interval.Low) <= 1e-9) {
 			t.Errorf("scaled by %v: %+v, want %+v", scale, d, want)
 		}
 	}
