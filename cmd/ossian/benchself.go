@@ -306,8 +306,8 @@ func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
 				continue
 			}
 			at := c.At
-			if kernel {
-				at -= time.Duration(max(c.Lag, 0))
+			if !kernel {
+				at += time.Duration(max(c.Lag, 0))
 			}
 			if last < 0 {
 				seen.TTFT = at - s.Sent

@@ -20,8 +20,8 @@ func TestSeenBy(t *testing.T) {
 	const ms, kind = time.Millisecond, bench.Choices | bench.Text
 	rec := &bench.Recording{Samples: []bench.Sample{
 		{Index: 4, Sent: 10 * ms, Chunks: []bench.Chunk{
-			{At: 60 * ms, Lag: int32(2 * ms), Kind: kind}, {At: 71 * ms, Lag: int32(ms), Kind: kind},
-			{At: 71 * ms, Lag: int32(ms), Kind: bench.Usage}, {At: 83 * ms, Lag: -1, Kind: kind}, {At: 90 * ms, Kind: bench.Done}}},
+			{At: 58 * ms, Lag: int32(2 * ms), Kind: kind}, {At: 70 * ms, Lag: int32(ms), Kind: kind},
+			{At: 70 * ms, Lag: int32(ms), Kind: bench.Usage}, {At: 83 * ms, Lag: -1, Kind: kind}, {At: 90 * ms, Kind: bench.Done}}},
 		{Index: 5, Sent: 10 * ms, Err: "refused"},
 	}}
 	for _, tt := range []struct {

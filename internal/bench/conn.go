@@ -6,12 +6,12 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -23,11 +23,46 @@ const (
 
 // A conn is a connection to the server.
 type conn struct {
+	link
+	reused bool      // it has carried a request before
+	since  time.Time // idle since
+}
+
+// A link carries the bytes of a connection.
+type link interface {
+	io.Writer
+	io.Closer
+	// SetDeadline sets when writing and receiving fail.
+	SetDeadline(t time.Time) error
+	// alive reports whether the connection, which is idle, is still open, and the server
+	// has sent nothing on it that would be taken for the next response.
+	alive() bool
+	// receive hands to x what comes until the response is complete.
+	receive(x *exchange) error
+}
+
+// ordinary is a link that the runtime polls: TLS, whose bytes become events only after
+// decryption, and systems without a poller of our own.
+type ordinary struct {
 	net.Conn
-	raw    syscall.RawConn // of TCP below, for kernel times; nil = none to be had
-	kernel bool            // raw tells when bytes came in
-	reused bool            // it has carried a request before
-	since  time.Time       // idle since
+	tcp net.Conn // below TLS
+}
+
+func (o *ordinary) receive(x *exchange) error {
+	b := x.h.buffers.Get().(*[readBuffer]byte)
+	defer x.h.buffers.Put(b)
+	for {
+		n, err := o.Read(b[:])
+		if n > 0 {
+			done, err := x.received(b[:n], -1)
+			if done || err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return x.ended(err)
+		}
+	}
 }
 
 // A dialer opens connections to one server and keeps those that are idle, the last used
@@ -37,6 +72,7 @@ type dialer struct {
 	tls     *tls.Config // nil = plain
 	proxy   *url.URL    // nil = none
 	known   atomic.Pointer[string]
+	pollers pollers
 
 	mu   sync.Mutex
 	idle []*conn
@@ -54,7 +90,7 @@ func (d *dialer) get(ctx context.Context, fresh bool) (*conn, error) {
 		c := d.idle[n-1]
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
-		if time.Since(c.since) < idleLimit && c.alive(d.tls != nil) {
+		if time.Since(c.since) < idleLimit && c.alive() {
 			c.reused = true
 			return c, nil
 		}
@@ -101,37 +137,33 @@ func (d *dialer) dial(ctx context.Context) (*conn, error) {
 		found := tcp.RemoteAddr().String()
 		d.known.Store(&found)
 	}
-	c := &conn{Conn: tcp}
-	if sc, ok := tcp.(syscall.Conn); ok {
-		c.raw, _ = sc.SyscallConn() // without it times are the client's own
-	}
+	var l link
 	if d.tls == nil {
-		c.kernel = c.stamp()
-		return c, nil
+		l, err = d.pollers.link(tcp)
+	} else {
+		l, err = d.secure(ctx, tcp)
 	}
-	if err := d.secure(ctx, c); err != nil {
+	if err != nil {
 		tcp.Close()
 		return nil, err
 	}
-	return c, nil
+	return &conn{link: l}, nil
 }
 
-// secure starts TLS on c, through a tunnel where there is a proxy. Received bytes
-// become events only after decryption, so no kernel times are kept.
-func (d *dialer) secure(ctx context.Context, c *conn) error {
-	stop := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(past) })
+// secure starts TLS, through a tunnel where there is a proxy.
+func (d *dialer) secure(ctx context.Context, tcp net.Conn) (link, error) {
+	stop := context.AfterFunc(ctx, func() { tcp.SetDeadline(past) })
 	defer stop()
 	if d.proxy != nil {
-		if err := d.tunnel(c.Conn); err != nil {
-			return err
+		if err := d.tunnel(tcp); err != nil {
+			return nil, err
 		}
 	}
-	t := tls.Client(c.Conn, d.tls)
+	t := tls.Client(tcp, d.tls)
 	if err := t.HandshakeContext(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	c.Conn = t
-	return nil
+	return &ordinary{Conn: t, tcp: tcp}, nil
 }
 
 // past is a deadline that ends what waits for a connection.
@@ -172,22 +204,4 @@ func hostPort(u *url.URL) string {
 		}
 	}
 	return net.JoinHostPort(u.Hostname(), port)
-}
-
-// readPlain hands to x what the connection brings until the response is complete.
-func (c *conn) readPlain(x *exchange) error {
-	b := x.h.buffers.Get().(*[readBuffer]byte)
-	defer x.h.buffers.Put(b)
-	for {
-		n, err := c.Read(b[:])
-		if n > 0 {
-			done, err := x.received(b[:n], -1)
-			if done || err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			return x.ended(err)
-		}
-	}
 }

@@ -175,7 +175,7 @@ func (h *HTTP) roundTrip(ctx context.Context, c *conn, x *exchange) error {
 	_, failed := c.Write(*x.request)
 	if failed != nil {
 		// It may have answered before it stopped reading: too large, or no access.
-		c.SetReadDeadline(time.Now().Add(answerLimit))
+		c.SetDeadline(time.Now().Add(answerLimit))
 	} else if !c.reused && h.setup.Profile != VLLMRust {
 		x.drop() // long prompts of many streams are a lot of memory, and this one has gone out
 	}

@@ -108,8 +108,8 @@ func seen(rec *Recording, kernel bool) (out []scripted.Seen, events int) {
 		for _, c := range s.Chunks {
 			events++
 			at := c.At
-			if kernel {
-				at -= time.Duration(max(c.Lag, 0))
+			if !kernel {
+				at += time.Duration(max(c.Lag, 0))
 			}
 			switch {
 			case c.Kind&Choices == 0:

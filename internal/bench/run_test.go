@@ -196,20 +196,17 @@ func TestRunCanceled(t *testing.T) {
 			time.AfterFunc(200*time.Millisecond, cancel)
 		}
 	}}
-	rec, err := Run(ctx, &fakeTarget{takes: 60 * time.Millisecond}, w, o)
+	rec, err := Run(ctx, &fakeTarget{takes: 10 * time.Minute}, w, o)
 	if !errors.Is(err, context.Canceled) || rec == nil {
 		t.Fatalf("got %v, %v", rec, err)
 	}
-	if len(rec.Samples) == 0 || len(rec.Samples) > 50 {
-		t.Fatalf("%d samples, want some", len(rec.Samples))
+	if len(rec.Samples) == 0 || len(rec.Samples) > 4 {
+		t.Fatalf("%d samples, want those that were sent: up to 4", len(rec.Samples))
 	}
 	for i, s := range rec.Samples {
-		if s.Done == 0 || s.Index != i || s.Err == "" && s.Status != 200 {
-			t.Errorf("sample %d: %+v", i, s)
+		if s.Done == 0 || s.Index != i || s.Err == "" {
+			t.Errorf("sample %d: %+v, want an interrupted one", i, s)
 		}
-	}
-	if last := rec.Samples[len(rec.Samples)-1]; last.Err == "" {
-		t.Error("none was interrupted")
 	}
 }
 

@@ -43,8 +43,8 @@ const (
 
 // A Chunk is one event of a stream.
 type Chunk struct {
-	At     time.Duration // when it was handled, since the run began
-	Lag    int32         // nanoseconds from the kernel's receipt to At; -1 = not known
+	At     time.Duration // when the kernel received its end, since the run began; where it does not say, when it was handled
+	Lag    int32         // nanoseconds from the kernel's receipt to the handling; -1 = the kernel does not say
 	Tokens int16         // tokens in it, where the server says so; -1 = it does not
 	Kind   Kind
 }

@@ -226,11 +226,17 @@ func (st *stream) texts(kind *Kind, visible, thought []byte) {
 
 // add records an event that has just been handled.
 func (st *stream) add(kind Kind, tokens int) {
-	c := Chunk{At: time.Since(st.began), Lag: -1, Tokens: int16(min(tokens, math.MaxInt16)), Kind: kind}
+	s, handled := st.s, time.Since(st.began)
+	c := Chunk{At: handled, Lag: -1, Tokens: int16(min(tokens, math.MaxInt16)), Kind: kind}
 	if st.lag >= 0 {
-		c.Lag = int32(min(st.lag+c.At-st.read, math.MaxInt32))
+		// The first events may come without a time of the kernel, and then one may have
+		// been handled after the next was received.
+		c.At = max(st.read-st.lag, s.Sent)
+		if n := len(s.Chunks); n > 0 {
+			c.At = max(c.At, s.Chunks[n-1].At)
+		}
+		c.Lag = int32(min(handled-c.At, math.MaxInt32))
 	}
-	s := st.s
 	if s.Chunks == nil {
 		s.Chunks = make([]Chunk, 0, min(s.Asked, 1000)+4)
 	}
