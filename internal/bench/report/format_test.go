@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,9 @@ func TestFileNames(t *testing.T) {
 			"openai-ramp-up-linear-1qps-5qps-m-20260310-000001.json"},
 		{"compiled", bench.Setup{Profile: bench.VLLMRust, Backend: "openai", ModelID: "m", Arrivals: bench.Arrivals{Rate: 10}}, "openai-10qps-m-20260310-000001.json"},
 		{"lmdeploy", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "random", Args: []string{"--random-input-len=7", "--random-output-len", "8"}}, "lmdeploy_0310_2_7_8.jsonl"},
+		{"lmdeploy, other spellings", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "random", Args: []string{"--random_input_len=7", "--random-output-len", "8", "--random-output-len=9", "--input-len", "3"}},
+			"lmdeploy_0310_2_3_9.jsonl"},
+		{"lmdeploy, no lengths", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "random"}, "lmdeploy_0310_2_1024_128.jsonl"},
 		{"lmdeploy sharegpt", bench.Setup{Profile: bench.LMDeploy, Backend: "lmdeploy", Dataset: "sharegpt"}, "lmdeploy_0310_2_sharegpt.csv"},
 		{"sglang", bench.Setup{Profile: bench.SGLang, Backend: "sglang-oai", Dataset: "random"}, "sglang-oai_0310_2_1024_1024.jsonl"},
 		{"sglang sharegpt", bench.Setup{Profile: bench.SGLang, Backend: "sglang-oai", Dataset: "sharegpt"}, "sglang-oai_0310_2_sharegpt.jsonl"},
@@ -295,6 +299,32 @@ func TestSpecDecode(t *testing.T) {
 	}
 	if specDecode(before, before) != nil || specDecode(nil, after) != nil || specDecode(before, nil) != nil {
 		t.Error("speculation without drafts or counters")
+	}
+}
+
+// TestPrefixCacheCounters: without the counters before the run nobody knows its hits.
+func TestPrefixCacheCounters(t *testing.T) {
+	after := map[string]float64{"vllm:prefix_cache_queries_total": 500, "vllm:prefix_cache_hits_total": 400}
+	if hits, queries, ok := prefixCache(nil, after); ok || hits != 0 || queries != 0 {
+		t.Errorf("nothing before: %v of %v hits, %v", hits, queries, ok)
+	}
+	if hits, queries, ok := prefixCache(map[string]float64{}, after); !ok || hits != 400 || queries != 500 {
+		t.Errorf("a new counter: %v of %v hits, %v", hits, queries, ok)
+	}
+}
+
+// TestBatchesOfSome: requests without a TPOT are in no stretch of it.
+func TestBatchesOfSome(t *testing.T) {
+	q := make([]Request, 120)
+	for i := range q {
+		q[i] = Request{OK: true, Start: float64(i), TTFT: 0.1, Latency: 0.5, Output: 1}
+		if i >= 60 {
+			q[i].Output, q[i].ITL = 3, []float64{0.2, 0.2}
+		}
+	}
+	b := batches(q)
+	if got := b["mean_tpot_ms"]; len(got) != 6 || slices.Min(got) < 199 || len(b["mean_ttft_ms"]) != 12 {
+		t.Errorf("mean TPOT of stretches %v", got)
 	}
 }
 

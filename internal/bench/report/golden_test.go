@@ -85,8 +85,7 @@ func small(p bench.Profile, backend string) *bench.Recording {
 // recording by the formulas of bench.md (testdata/origin.py, written apart from this code).
 func TestPython(t *testing.T) {
 	recorded := small(bench.VLLM, "openai")
-	recorded.Setup = bench.Setup{Goodput: recorded.Setup.Goodput}
-	text, err := json.Marshal(recorded)
+	text, err := json.Marshal(map[string]any{"Duration": recorded.Duration, "Samples": recorded.Samples, "Probes": recorded.Probes, "Goodput": recorded.Setup.Goodput})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,12 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 		return nil, fmt.Errorf("report: result as JSON: %w", err)
 	}
 	var o object
-	switch s.Setup.Profile {
-	case bench.LMDeploy, bench.SGLang:
+	switch p := s.Setup.Profile; {
+	case s.Turns != nil:
+		s.turnsResult(&o)
+	case p == bench.LMDeploy || p == bench.SGLang:
 		s.profileResult(&o, detailed)
-	case bench.VLLMRust:
+	case p == bench.VLLMRust:
 		s.setupFields(&o)
 		if err := s.rustResult(&o, detailed); err != nil {
 			return nil, err
@@ -41,6 +43,14 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 // ended is when the run ended, which is the date of its result.
 func (s *Summary) ended() time.Time {
 	return s.Began.Add(time.Duration(s.Duration * float64(time.Second)))
+}
+
+// date is that in the form of the profile's tool.
+func (s *Summary) date() string {
+	if s.Setup.Profile == bench.VLLMRust {
+		return s.ended().UTC().Format(time.RFC3339)
+	}
+	return s.ended().Format("20060102-150405")
 }
 
 // meanE2E is the mean of E2EL; lmdeploy has none without a success.
@@ -78,10 +88,7 @@ func (s *Summary) most() any {
 // setupFields writes what vLLM writes about the run before its result.
 func (s *Summary) setupFields(o *object) {
 	set := &s.Setup
-	o.set("date", s.ended().Format("20060102-150405"))
-	if set.Profile == bench.VLLMRust {
-		o.set("date", s.ended().UTC().Format(time.RFC3339))
-	}
+	o.set("date", s.date())
 	o.set("endpoint_type", set.Backend)
 	o.set("backend", set.Backend)
 	o.set("label", optional(set.Label))
@@ -244,8 +251,7 @@ func (s *Summary) rustResult(o *object, detailed bool) error {
 		var failed []object
 		for i := range s.Requests {
 			if q := &s.Requests[i]; !q.OK {
-				failed = append(failed, object{{"index", i}, {"error", q.Err}, {"prompt_len", q.Input}, {"start_time", q.Start},
-					{"latency", q.Latency}, {"ttft", q.TTFT}, {"output_tokens", q.Usage}, {"itl", q.ITL}})
+				failed = append(failed, q.failure(object{{"index", i}}))
 			}
 		}
 		o.set("failed_requests", failed)
@@ -266,26 +272,36 @@ func (s *Summary) rustResult(o *object, detailed bool) error {
 	return nil
 }
 
+// failure is what the compiled client says of a request that failed, behind its name.
+func (q *Request) failure(name object) object {
+	return append(name, object{{"error", q.Err}, {"prompt_len", q.Input}, {"start_time", q.Start}, {"latency", q.Latency},
+		{"ttft", q.TTFT}, {"output_tokens", q.Usage}, {"itl", q.ITL}}...)
+}
+
 // flag is the value of a flag of the command line, which some tools repeat in their
-// results: a number where it is one, else text; otherwise without the flag.
+// results: a number where it is one, else text; otherwise without the flag. The last
+// one counts, and an underscore in a name is a hyphen.
 func (s *Summary) flag(name string, otherwise any) any {
+	out := otherwise
 	for i, arg := range s.Setup.Args {
-		value, ok := strings.CutPrefix(arg, name+"=")
-		if arg == name && i+1 < len(s.Setup.Args) {
-			value, ok = s.Setup.Args[i+1], true
-		}
-		if !ok {
+		given, value, joined := strings.Cut(arg, "=")
+		if strings.ReplaceAll(given, "_", "-") != name {
 			continue
 		}
+		if !joined {
+			if i+1 == len(s.Setup.Args) {
+				break
+			}
+			value = s.Setup.Args[i+1]
+		}
+		out = value
 		if n, err := strconv.Atoi(value); err == nil {
-			return n
+			out = n
+		} else if f, err := strconv.ParseFloat(value, 64); err == nil {
+			out = f
 		}
-		if f, err := strconv.ParseFloat(value, 64); err == nil {
-			return f
-		}
-		return value
 	}
-	return otherwise
+	return out
 }
 
 // ratio is --random-range-ratio, a float in the results of both tools.
@@ -297,13 +313,16 @@ func (s *Summary) ratio() any {
 	return v
 }
 
-// lengths are the lengths of a random data set; sglang has defaults for them.
+// lengths are the lengths of a random data set. sglang has defaults for them, lmdeploy
+// insists on both flags, and here they have the defaults of the others.
 func (s *Summary) lengths() (in, out any) {
-	var otherwise any
-	if s.Setup.Profile == bench.SGLang {
-		otherwise = 1024
+	switch {
+	case s.Setup.Profile == bench.SGLang:
+		in, out = 1024, 1024
+	case strings.HasPrefix(s.Setup.Dataset, "random"):
+		in, out = 1024, 128
 	}
-	return s.flag("--random-input-len", otherwise), s.flag("--random-output-len", otherwise)
+	return s.flag("--input-len", s.flag("--random-input-len", in)), s.flag("--output-len", s.flag("--random-output-len", out))
 }
 
 // profileResult writes the result of lmdeploy or sglang (sglang 0.5.23, whose keys

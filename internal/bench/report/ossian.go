@@ -23,6 +23,8 @@ type Extension struct {
 	Workload Workload `json:"workload"`
 	Args     []string `json:"args"`
 
+	Environment map[string]string `json:"environment,omitempty"` // machines and versions, as far as known
+
 	Outcomes   Outcomes                 `json:"outcomes"`
 	Stream     Stream                   `json:"stream"`
 	FirstChunk Dist                     `json:"first_chunk"` // from sending to the first event with choices
@@ -48,6 +50,7 @@ type Workload struct {
 	Seed        int64   `json:"seed"`
 	Queries     int     `json:"queries"`
 	Repeats     int     `json:"repeats"` // queries whose prompt an earlier one had
+	Salt        string  `json:"salt,omitempty"` // what the beginnings of prompts were changed with; hash and repeats are of those before
 	Rate        float64 `json:"rate"`    // requests per second; 0 = all at once
 	Concurrency int     `json:"concurrency"`
 	IgnoreEOS   bool    `json:"ignore_eos"`
@@ -122,7 +125,8 @@ type arrival struct{ at, tokens float64 }
 
 // A reading is a sample as the extension sees it, whatever the profile.
 type reading struct {
-	events  []bench.Chunk // with tokens
+	events  []bench.Chunk // that bring something to see
+	carry   []bench.Chunk // events that tokens are in: those, or where the server counts, also ones without text
 	tokens  float64
 	counted bool // the events say how many tokens they have
 }
@@ -139,12 +143,18 @@ func read(s *bench.Sample, count func(string) int) reading {
 			r.events = eventsWith(s, bench.Choices)
 		}
 	}
-	known, inEvents := len(r.events) > 0, 0
-	for _, c := range r.events {
-		known = known && c.Tokens >= 0
-		inEvents += max(0, int(c.Tokens))
+	inEvents := 0
+	if !slices.ContainsFunc(r.events, func(c bench.Chunk) bool { return c.Tokens < 0 }) {
+		for _, c := range eventsWith(s, bench.Choices) {
+			if c.Tokens > 0 {
+				r.carry = append(r.carry, c)
+				inEvents += int(c.Tokens)
+			}
+		}
 	}
-	r.counted = known && inEvents > 0
+	if r.counted = inEvents > 0; !r.counted {
+		r.carry = r.events
+	}
 	switch {
 	case usage > 0:
 		r.tokens = float64(usage)
@@ -170,8 +180,8 @@ func eventsWith(s *bench.Sample, kind bench.Kind) []bench.Chunk {
 
 // arrivals spreads the tokens over the events.
 func (r *reading) arrivals(out []arrival) []arrival {
-	for _, c := range r.events {
-		n := r.tokens / float64(len(r.events))
+	for _, c := range r.carry {
+		n := r.tokens / float64(len(r.carry))
 		if r.counted {
 			n = float64(c.Tokens)
 		}
@@ -184,8 +194,8 @@ func (r *reading) arrivals(out []arrival) []arrival {
 func extend(r *bench.Recording, s *Summary, count func(string) int) Extension {
 	set := &r.Setup
 	x := Extension{Compat: set.Profile.String(), Backend: set.Backend, Dialect: set.Dialect, URL: set.URL, Model: set.Model,
-		Args: append([]string{}, set.Args...),
-		Workload: Workload{Dataset: set.Dataset, Hash: set.Hash, Seed: set.Seed, Queries: len(r.Samples), Repeats: set.Repeats,
+		Args: append([]string{}, set.Args...), Environment: set.Environment,
+		Workload: Workload{Dataset: set.Dataset, Hash: set.Hash, Seed: set.Seed, Queries: len(r.Samples), Repeats: set.Repeats, Salt: set.Salt,
 			Concurrency: set.Arrivals.Concurrency, IgnoreEOS: set.IgnoreEOS}}
 	if s.finite() {
 		x.Workload.Rate = set.Arrivals.Rate
@@ -201,7 +211,7 @@ func extend(r *bench.Recording, s *Summary, count func(string) int) Extension {
 	x.Certified = s.certify()
 	x.Batches = batches(s.Requests)
 	x.Intervals = intervals(x.Batches)
-	x.Steady = s.steady(SteadyThreshold, 0, c.arrivals)
+	x.Steady = s.steady(cmp.Or(set.Steady.Threshold, SteadyThreshold), set.Steady.Shortest, c.arrivals)
 	x.Findings = findings(r, s, &x, c)
 	x.Valid = true
 	for _, f := range x.Findings {
@@ -216,6 +226,7 @@ type collection struct {
 	chunk, first, service, queue []float64
 	openFirst, openLast          []float64
 	arrivals                     []arrival
+	began                        float64 // when the first of the queries with output was sent
 	tokens                       float64
 	chunks, events               int // with tokens; all
 	counted                      bool
@@ -224,7 +235,7 @@ type collection struct {
 }
 
 func collect(r *bench.Recording, s *Summary, count func(string) int) *collection {
-	c := &collection{outcomes: Outcomes{Causes: map[string]int{}}, counted: true}
+	c := &collection{outcomes: Outcomes{Causes: map[string]int{}}, counted: true, began: math.Inf(1)}
 	for i := range r.Samples {
 		v := &r.Samples[i]
 		c.events += len(v.Chunks)
@@ -235,18 +246,17 @@ func collect(r *bench.Recording, s *Summary, count func(string) int) *collection
 		g := read(v, count) // nothing, where only the profile calls it a failure
 		if len(g.events) == 0 {
 			c.outcomes.Empty++
+			c.size(v.Asked, max(0, v.Counts.Completion))
 			continue
 		}
 		c.outcomes.Output++
+		c.began = min(c.began, v.Sent.Seconds())
 		c.arrivals = g.arrivals(c.arrivals)
-		c.chunks += len(g.events)
+		c.chunks += len(g.carry)
 		c.tokens += g.tokens
 		c.counted = c.counted && g.counted
-		if v.Counts.Completion > 0 && v.Asked > 0 {
-			c.sized++
-			if v.Counts.Completion != v.Asked {
-				c.wrong++
-			}
+		if v.Counts.Completion > 0 {
+			c.size(v.Asked, v.Counts.Completion)
 		}
 		first, last := g.events[0].At, g.events[len(g.events)-1].At
 		if e := eventsWith(v, bench.Choices|bench.Text|bench.Reasoning); len(e) > 0 {
@@ -259,6 +269,17 @@ func collect(r *bench.Recording, s *Summary, count func(string) int) *collection
 		c.openLast = append(c.openLast, (last - v.Scheduled).Seconds())
 	}
 	return c
+}
+
+// size compares the length of an output with the one asked for.
+func (c *collection) size(asked, tokens int) {
+	if asked <= 0 {
+		return
+	}
+	c.sized++
+	if tokens != asked {
+		c.wrong++
+	}
 }
 
 // fail counts a query that failed, by cause; at most 20 causes are told apart.
@@ -284,10 +305,9 @@ func (c *collection) fail(v *bench.Sample, cause string) {
 // stream counts tokens per second since the first start.
 func (c *collection) stream(s *Summary) Stream {
 	out := Stream{PeakRequests: peakExact(s.Requests), Tokens: c.tokens, Chunks: c.chunks, Counted: c.counted && c.chunks > 0}
-	first, _, _ := span(s.Requests)
 	seconds := map[int]float64{}
 	for _, a := range c.arrivals {
-		second := int(a.at - first)
+		second := int(a.at - c.began)
 		seconds[second] += a.tokens
 		out.Peak = max(out.Peak, seconds[second])
 	}
@@ -410,12 +430,13 @@ func batches(requests []Request) map[string][]float64 {
 		{"itl", func(q *Request) []float64 { return q.ITL }},
 		{"e2el", func(q *Request) []float64 { return []float64{q.Latency} }},
 	} {
-		for _, part := range parts(ok, perBatch) {
+		with := slices.DeleteFunc(slices.Clone(ok), func(q *Request) bool { return len(m.values(q)) == 0 }) // the mean of none is no 0
+		for _, part := range parts(with, perBatch) {
 			d := NewDist(pool(part, m.values))
 			out["mean_"+m.key+"_ms"] = append(out["mean_"+m.key+"_ms"], d.Mean)
 			out["median_"+m.key+"_ms"] = append(out["median_"+m.key+"_ms"], d.Median)
 		}
-		for _, part := range parts(ok, perTail) {
+		for _, part := range parts(with, perTail) {
 			out["p99_"+m.key+"_ms"] = append(out["p99_"+m.key+"_ms"], NewDist(pool(part, m.values)).P(99))
 		}
 	}

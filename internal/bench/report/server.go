@@ -96,7 +96,7 @@ func positions(m map[string]float64) map[int]float64 {
 func prefixCache(before, after map[string]float64) (hits, queries float64, ok bool) {
 	for _, prefix := range []string{"vllm:", "ossian:"} {
 		name := prefix + "prefix_cache_queries_total"
-		if !hasPrefix(after, name) {
+		if before == nil || !hasPrefix(after, name) { // nobody knows what was there before the run
 			continue
 		}
 		hit := prefix + "prefix_cache_hits_total"

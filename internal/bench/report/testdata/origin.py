@@ -87,7 +87,7 @@ def result(profile, backend):
             res["concurrency"] = sum(e2el) / dur
         return res
     res["total_token_throughput"] = (inp + out) / dur
-    limit = {g["Metric"]: g["Limit"] / 1e9 for g in run["Setup"]["Goodput"]}
+    limit = {g["Metric"]: g["Limit"] / 1e9 for g in run["Goodput"]}
     good = sum(x["ttft"] <= limit["ttft"] and t <= limit["tpot"] and x["lat"] <= limit["e2el"] for x, t in zip(ok, tpot))
     res["request_goodput"] = good / dur
     res["max_output_tokens_per_s"] = float(tokens.max())
