@@ -212,6 +212,9 @@ func compareOne(m comparedMetric, a, b []Result) (Row, bool) {
 		row.Verdict = Chance
 	}
 	row.Interval, row.P = d.Interval, d.P
+	if (d.Delta < 0) != (row.Delta < 0) { // the stretches, each of the same weight, say the opposite of the run
+		row.P = 1
+	}
 	return row, true
 }
 

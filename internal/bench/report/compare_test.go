@@ -54,9 +54,9 @@ func claims(c *Comparison) (better, worse int) {
 	return better, worse
 }
 
-// TestSameAgainstSame: of comparisons of a system with itself at most 5 % claim any
-// difference in any metric (BEN-6), with one run on each side and with several.
-func TestSameAgainstSame(t *testing.T) {
+// TestBEN6SameAgainstSame: of comparisons of a system with itself at most 5 % claim any
+// difference in any metric, with one run on each side and with several.
+func TestBEN6SameAgainstSame(t *testing.T) {
 	for _, runs := range []int{1, 3} {
 		n := soak.Cases(t, 60, 1000)
 		wrong := 0
@@ -74,9 +74,50 @@ func TestSameAgainstSame(t *testing.T) {
 				wrong++
 			}
 		}
-		t.Logf("%d runs a side: %d of %d comparisons claim a difference", runs, wrong, n)
+		t.Logf("BEN-6: %d runs a side: %d of %d comparisons of the same claim a difference", runs, wrong, n)
 		if float64(wrong) > 0.05*float64(n) {
 			t.Errorf("%d runs a side: %d of %d comparisons of the same claim a difference", runs, wrong, n)
+		}
+	}
+}
+
+// TestBEN6WholeNumbers: whole numbers that are often equal in two runs are no claim.
+func TestBEN6WholeNumbers(t *testing.T) {
+	g := rand.New(rand.NewPCG(3, 4))
+	n, wrong := soak.Cases(t, 200, 10000), 0
+	for range n {
+		var sides [2][]Result
+		for k := range 4 {
+			side := &sides[k%2]
+			*side = append(*side, Result{Values: map[string]float64{"max_concurrent_requests": float64(63 + g.IntN(2)), "failed": float64(g.IntN(2))}})
+		}
+		c, err := Compare(sides[0], sides[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if better, worse := claims(c); better+worse > 0 {
+			wrong++
+		}
+	}
+	t.Logf("BEN-6: whole numbers, 2 runs a side: %d of %d comparisons of the same claim a difference", wrong, n)
+	if float64(wrong) > 0.05*float64(n) {
+		t.Errorf("%d of %d comparisons of the same claim a difference", wrong, n)
+	}
+}
+
+// TestStretchesAgainstRun: no claim where the stretches, of equal weight each, say the
+// opposite of the whole run.
+func TestStretchesAgainstRun(t *testing.T) {
+	side := func(mean float64, stretches ...float64) []Result {
+		return []Result{{Values: map[string]float64{"mean_ttft_ms": mean}, Batches: map[string][]float64{"mean_ttft_ms": stretches}}}
+	}
+	for _, c := range []struct {
+		b    float64
+		want Verdict
+	}{{9, Chance}, {11, Worse}} {
+		got, err := Compare(side(10, 1, 1.1, 0.9, 1, 1.05), side(c.b, 2, 2.1, 1.9, 2, 2.05))
+		if err != nil || got.Rows[0].Verdict != c.want {
+			t.Errorf("10 against %v: %+v, %v; want %s", c.b, got, err, c.want)
 		}
 	}
 }
