@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,22 +58,21 @@ func TestRandomPublished(t *testing.T) {
 		{100, 32000, VLLM011, 3200000, "38f1dab4c42c175d", 0},
 		{100, 32000, VLLM, 3200000, "38f1dab4c42c175d", 0},
 	}
-	for _, c := range all[:soak.Cases(t, 2, len(all))] {
+	for _, c := range all[:min(soak.Cases(t, 2, len(all)), len(all))] {
 		t.Run(fmt.Sprintf("%dx%d rules %d", c.n, c.tokens, c.rules), func(t *testing.T) {
 			t.Parallel()
 			queries, err := Random(RandomOptions{Common: Common{Tokenizer: bpe, Rules: c.rules, Prompts: c.n, Seed: 42}, Input: c.tokens, Output: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, short := sha256.New(), 0
+			short := 0
 			for _, q := range queries {
-				h.Write(append([]byte(q.Prompt), 0))
 				if q.Input < c.tokens {
 					short++
 				}
 			}
 			total, _ := sum(queries)
-			if got := hex.EncodeToString(h.Sum(nil)[:8]); total != c.total || got != c.hash || short != c.short {
+			if got := hashOf(queries, func(q *Query) string { return q.Prompt + "\x00" }); total != c.total || got != c.hash || short != c.short {
 				t.Errorf("got %d tokens, hash %s, %d short rows; want %d, %s, %d", total, got, short, c.total, c.hash, c.short)
 			}
 		})
@@ -148,18 +148,13 @@ func workloads(bpe *token.BPE) map[string]func() ([]Query, error) {
 	}
 }
 
-// sets.json holds what the published tools make of the same files, flags and seeds.
-func TestSetsReference(t *testing.T) {
-	t.Parallel()
-	type golden struct {
-		Count, Input, Output int
-		Hash, First          string
-	}
-	var want struct{ Sets map[string]golden }
-	readJSON(t, "sets.json", &want)
-	made := workloads(gptOSS(t))
+// checkSets makes the workloads of a golden file and compares what describe says of them.
+func checkSets[G comparable](t *testing.T, file string, made map[string]func() ([]Query, error), describe func([]Query) G) {
+	t.Helper()
+	var want struct{ Sets map[string]G }
+	readJSON(t, file, &want)
 	if len(made) != len(want.Sets) {
-		t.Errorf("sets.json has %d workloads, the test %d", len(want.Sets), len(made))
+		t.Errorf("%s has %d workloads, the test %d", file, len(want.Sets), len(made))
 	}
 	for name, w := range want.Sets {
 		t.Run(name, func(t *testing.T) {
@@ -171,19 +166,38 @@ func TestSetsReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := sha256.New()
-			for _, q := range queries {
-				fmt.Fprintf(h, "%s\x00%d %d %s\n", q.Prompt, q.Input, q.Output, q.ID)
-			}
-			got := golden{Count: len(queries), Hash: hex.EncodeToString(h.Sum(nil)[:8])}
-			got.Input, got.Output = sum(queries)
-			first := []rune(queries[0].Prompt)
-			got.First = string(first[:min(len(first), 40)])
-			if got != w {
+			if got := describe(queries); got != w {
 				t.Errorf("got %+v, want %+v", got, w)
 			}
 		})
 	}
+}
+
+// hashOf is the hash of the goldens: of a text for each query.
+func hashOf(queries []Query, text func(q *Query) string) string {
+	h := sha256.New()
+	for i := range queries {
+		io.WriteString(h, text(&queries[i]))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// sets.json holds what the published tools make of the same files, flags and seeds.
+func TestSetsReference(t *testing.T) {
+	t.Parallel()
+	type golden struct {
+		Count, Input, Output int
+		Hash, First          string
+	}
+	checkSets(t, "sets.json", workloads(gptOSS(t)), func(queries []Query) golden {
+		got := golden{Count: len(queries), Hash: hashOf(queries, func(q *Query) string {
+			return fmt.Sprintf("%s\x00%d %d %s\n", q.Prompt, q.Input, q.Output, q.ID)
+		})}
+		got.Input, got.Output = sum(queries)
+		first := []rune(queries[0].Prompt)
+		got.First = string(first[:min(len(first), 40)])
+		return got
+	})
 }
 
 // rust.json holds what vLLM's compiled client sends.
@@ -193,8 +207,6 @@ func TestSetsRust(t *testing.T) {
 		Count, Output int
 		Hash          string
 	}
-	var want struct{ Sets map[string]golden }
-	readJSON(t, "rust.json", &want)
 	bpe := gptOSS(t)
 	common := func(n int, seed int64) Common { return Common{Tokenizer: bpe, Rules: VLLMRust, Prompts: n, Seed: seed} }
 	random := func(o RandomOptions) func() ([]Query, error) {
@@ -217,33 +229,17 @@ func TestSetsRust(t *testing.T) {
 			return PrefixRepetition(PrefixRepetitionOptions{Common: common(20, 11), Prefix: 60, Suffix: 40, Prefixes: 3, Output: 9})
 		},
 	}
-	if len(made) != len(want.Sets) {
-		t.Errorf("rust.json has %d workloads, the test %d", len(want.Sets), len(made))
-	}
-	for name, w := range want.Sets {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if made[name] == nil {
-				t.Fatal("the test does not make this workload")
+	checkSets(t, "rust.json", made, func(queries []Query) golden {
+		got := golden{Count: len(queries), Hash: hashOf(queries, func(q *Query) string {
+			text := q.Prompt
+			if q.IDs != nil {
+				text = strings.Trim(strings.ReplaceAll(fmt.Sprint(q.IDs), " ", ","), "[]")
 			}
-			queries, err := made[name]()
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := sha256.New()
-			for _, q := range queries {
-				text := q.Prompt
-				if q.IDs != nil {
-					text = strings.Trim(strings.ReplaceAll(fmt.Sprint(q.IDs), " ", ","), "[]")
-				}
-				fmt.Fprintf(h, "%s\x00%d %s\n", text, q.Output, q.ID)
-			}
-			got := golden{Count: len(queries), Hash: hex.EncodeToString(h.Sum(nil)[:8])}
-			if _, got.Output = sum(queries); got != w {
-				t.Errorf("got %+v, want %+v", got, w)
-			}
-		})
-	}
+			return fmt.Sprintf("%s\x00%d %s\n", text, q.Output, q.ID)
+		})}
+		_, got.Output = sum(queries)
+		return got
+	})
 }
 
 // Random arrivals go on where the data set left numpy's global generator.
