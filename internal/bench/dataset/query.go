@@ -18,4 +18,6 @@ type Query struct {
 	ID       string          `json:"id,omitempty"`       // goes behind the prefix of x-request-id; "" = no such header
 	At       time.Duration   `json:"at,omitempty"`       // of a trace: when it is sent, since the run began
 	Body     json.RawMessage `json:"body,omitempty"`     // an object whose members replace those of the request body
+	Session  string          `json:"session,omitempty"`  // of a turn of a conversation: goes behind the prefix of x-session-id
+	Turn     int             `json:"turn,omitempty"`     // of the conversation, from 0; its turns follow one another
 }

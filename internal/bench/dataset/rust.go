@@ -146,17 +146,24 @@ func (r *rust) exact(seed int64, want int) ([]int32, error) {
 	for i := range ids {
 		ids[i] = r.pool[g.Below(len(r.pool))]
 	}
-	for range 21 {
+	if ids = r.refit(ids, want); len(ids) != want {
+		return nil, fmt.Errorf("no text of %d random tokens encodes to as many; take another length or --prompt-token-ids", want)
+	}
+	return ids, nil
+}
+
+// refit decodes and encodes ids until there are want, if 21 times are enough.
+func (r *rust) refit(ids []int32, want int) []int32 {
+	for left := 20; ; left-- {
 		ids = r.encode(r.decode(ids))
-		if len(ids) == want {
-			return ids, nil
+		if left == 0 || len(ids) == want {
+			return ids
 		}
 		for j := 0; len(ids) < want; j++ {
 			ids = append(ids, r.pool[(len(ids)+j)%len(r.pool)])
 		}
 		ids = ids[:want]
 	}
-	return nil, fmt.Errorf("no text of %d random tokens encodes to as many; take another length or --prompt-token-ids", want)
 }
 
 // randomRust follows vLLM's compiled client.

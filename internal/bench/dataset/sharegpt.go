@@ -90,43 +90,75 @@ func openShareGPT(path string, rules Rules) ([]turns, error) {
 // readShareGPT reads an array of conversations, one at a time, and keeps those of two
 // turns or more.
 func readShareGPT(r io.Reader, rules Rules) ([]turns, error) {
-	b := newBounded(r)
-	dec := json.NewDecoder(b)
-	t, err := dec.Token()
-	if err != nil {
-		return nil, explain(err)
-	}
-	if t != json.Delim('[') {
-		return nil, fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", t)
-	}
-	type turn struct{ Value json.RawMessage }
 	var list []turns
-	for i := 1; dec.More(); i++ {
-		b.unit = maxUnit
-		var entry struct{ Conversations, Conversation []turn }
-		if err := dec.Decode(&entry); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i, explain(err))
-		}
+	err := eachConversation(r, func(entry *conversation) error {
 		c := entry.Conversations
 		if c == nil && (rules == LMDeploy || rules == SGLang) {
 			c = entry.Conversation
 		}
 		if len(c) < 2 {
-			continue
+			return nil
 		}
 		var t turns
 		for k, text := range []*string{&t.prompt, &t.answer} {
-			if err := json.Unmarshal(c[k].Value, &text); err != nil || text == nil {
-				return nil, fmt.Errorf("entry %d: field \"value\" of turn %d is %.40q, want a string", i, k+1, c[k].Value)
+			var err error
+			if *text, err = c[k].text(k); err != nil {
+				return err
 			}
 		}
 		list = append(list, t)
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("after entry %d: %w", len(list), explain(err))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(list) == 0 {
 		return nil, errors.New("no conversation has two turns")
 	}
 	return list, nil
+}
+
+// A conversation is an entry of ShareGPT's file.
+type conversation struct{ Conversations, Conversation []turn }
+
+type turn struct {
+	From  json.RawMessage
+	Value json.RawMessage
+}
+
+// text is what turn number k, from 0, says.
+func (t *turn) text(k int) (string, error) {
+	text := new(string)
+	if err := json.Unmarshal(t.Value, &text); err != nil || text == nil {
+		return "", fmt.Errorf("field \"value\" of turn %d is %.40q, want a string", k+1, t.Value)
+	}
+	return *text, nil
+}
+
+// eachConversation reads an array of them, one at a time. Errors say in which entry.
+func eachConversation(r io.Reader, do func(*conversation) error) error {
+	b := newBounded(r)
+	dec := json.NewDecoder(b)
+	t, err := dec.Token()
+	if err != nil {
+		return explain(err)
+	}
+	if t != json.Delim('[') {
+		return fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", t)
+	}
+	n := 0
+	for ; dec.More(); n++ {
+		b.unit = maxUnit
+		var entry conversation
+		if err = explain(dec.Decode(&entry)); err == nil {
+			err = do(&entry)
+		}
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", n+1, err)
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("after entry %d: %w", n, explain(err))
+	}
+	return nil
 }

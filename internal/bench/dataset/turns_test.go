@@ -1,0 +1,169 @@
+package dataset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What vLLM's compiled client (0.33.0, tokenizer of gpt-oss) sends as turns of the user,
+// in the order of conversations and turns: the first digits of SHA-256 over prompt, NUL,
+// max_completion_tokens, NUL. conversations.json was made for this.
+func TestTurnsRust(t *testing.T) {
+	t.Parallel()
+	common := func(prompts int, seed int64) Common {
+		return Common{Tokenizer: gptOSS(t), Rules: VLLMRust, Prompts: prompts, Seed: seed}
+	}
+	for _, c := range []struct {
+		name, hash string
+		turns      int
+		o          TurnsOptions
+	}{
+		{"random", "398f46fe88a77841", 6, TurnsOptions{Common: common(3, 7), Input: 600, Output: 3, Turns: 2}},
+		{"lengths", "4efedcf40d3ec8ca", 55, TurnsOptions{Common: common(20, 7), Input: 40, Next: 17, Output: 3, Turns: 3, Least: 2, Most: 4}},
+		{"shared", "3bff2a9888eb22f2", 30, TurnsOptions{Common: common(10, 7), Input: 60, Output: 3, Turns: 3, Global: 0.37, Own: 0.25}},
+		{"sharegpt", "62354c3c99d4ece0", 60, TurnsOptions{Common: common(30, 3), Path: "testdata/conversations.json", Turns: 3, Most: 3}},
+	} {
+		queries, err := Turns(c.o)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		h := sha256.New()
+		for i, q := range queries {
+			fmt.Fprintf(h, "%s\x00%d\x00", q.Prompt, q.Output)
+			if want := fmt.Sprintf("%s-turn%d", q.Session, q.Turn); q.ID != want || string(q.Body) != fmt.Sprintf(`{"min_tokens":%d}`, q.Output) {
+				t.Errorf("%s: query %d: id %q, body %s", c.name, i, q.ID, q.Body)
+			}
+			if new := i == 0 || queries[i-1].Session != q.Session; new != (q.Turn == 0) || !new && q.Turn != queries[i-1].Turn+1 {
+				t.Errorf("%s: query %d is turn %d of %s", c.name, i, q.Turn, q.Session)
+			}
+		}
+		if got := hex.EncodeToString(h.Sum(nil))[:16]; got != c.hash || len(queries) != c.turns {
+			t.Errorf("%s: %d turns with hash %s, want %d with %s", c.name, len(queries), got, c.turns, c.hash)
+		}
+	}
+}
+
+func TestTurnsOfFiles(t *testing.T) {
+	t.Parallel()
+	o := TurnsOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 50}, Path: "testdata/conversations.json", KeepOrder: true, NoRepeats: true}
+	queries, err := Turns(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []string
+	for _, q := range queries {
+		if q.Turn == 0 {
+			word, _, _ := strings.Cut(q.Prompt, " ")
+			first = append(first, word)
+		}
+	}
+	if want := strings.Fields("w1 w101 w102 w5 w5 w112 w120 w121 w122 w124"); !slices.Equal(first, want) {
+		t.Errorf("conversations begin with %q, want %q", first, want)
+	}
+	o.Least, o.Output = 3, 9
+	if _, err := Turns(o); err == nil || !strings.Contains(err.Error(), "3 questions") {
+		t.Errorf("three turns: %v", err)
+	}
+}
+
+func TestTurnsErrors(t *testing.T) {
+	t.Parallel()
+	ok := TurnsOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 2}, Input: 10, Output: 2, Turns: 3}
+	for _, c := range []struct {
+		name, want string
+		change     func(o *TurnsOptions)
+	}{
+		{"none", "--multi-turn-min-turns 0", func(o *TurnsOptions) { o.Turns = 0 }},
+		{"crossed", "--multi-turn-max-turns 2: want 5", func(o *TurnsOptions) { o.Least, o.Most = 5, 2 }},
+		{"many", "at most 10000", func(o *TurnsOptions) { o.Most = 1 << 40 }},
+		{"ratios", "together less than 1", func(o *TurnsOptions) { o.Global, o.Own = 0.5, 0.5 }},
+		{"negative", "want 0 or more", func(o *TurnsOptions) { o.Own = -0.1 }},
+		{"nothing new", "raise --random-input-len", func(o *TurnsOptions) { o.Global, o.Next = 0.5, 5 }},
+		{"no file", "no such file", func(o *TurnsOptions) { o.Path = t.TempDir() + "/none.json" }},
+		{"short talks", "none of", func(o *TurnsOptions) { o.Path, o.Least = "testdata/sharegpt.json", 9 }},
+		{"bound", "--multi-turn-max-turns 1", func(o *TurnsOptions) { o.Path, o.Most = "testdata/conversations.json", 1 }},
+		{"shared file", "random only", func(o *TurnsOptions) { o.Path, o.Own = "testdata/conversations.json", 0.1 }},
+		{"no tokenizer", "--tokenizer", func(o *TurnsOptions) { o.Tokenizer = nil }},
+	} {
+		o := ok
+		c.change(&o)
+		if _, err := Turns(o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func FuzzTurns(f *testing.F) {
+	f.Add(`[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": 1}, {"from": "gpt"}]}]`)
+	f.Add(`[{"conversations": [{"from": "human", "value": 1}, {"from": "gpt", "value": "b"}, {}, {}]}, 7]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := readTurns(strings.NewReader(text))
+		for _, talk := range list {
+			for _, pair := range talk {
+				if err == nil && pair.prompt == "" {
+					t.Error("a question of nothing")
+				}
+			}
+		}
+	})
+}
+
+// A salt makes prompts new, keeps their lengths, and those that began alike still do.
+func TestSalt(t *testing.T) {
+	t.Parallel()
+	bpe := gptOSS(t)
+	c, err := newCoder(bpe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random, err := Random(RandomOptions{Common: Common{Tokenizer: bpe, Prompts: 50}, Input: 100, Output: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := Random(RandomOptions{Common: Common{Tokenizer: bpe, Prompts: 5}, Input: 100, Output: 2, IDs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := append(append(random, ids...), Query{Prompt: random[0].Prompt + " and more", Input: 102}, Query{Prompt: "Hi", Input: 1})
+	before := slices.Clone(queries)
+	one, err := Salt(queries, bpe, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := Salt(queries, bpe, "one")
+	two, err := Salt(queries, bpe, "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range queries {
+		if queries[i].Prompt != before[i].Prompt || !slices.Equal(queries[i].IDs, before[i].IDs) {
+			t.Errorf("query %d itself was changed", i)
+		}
+		if one[i].Prompt != again[i].Prompt || !slices.Equal(one[i].IDs, again[i].IDs) {
+			t.Errorf("query %d: the same salt gave something else", i)
+		}
+		a, b, old := c.ids(&one[i]), c.ids(&two[i]), c.ids(&queries[i])
+		if len(a) != len(old) || one[i].Input != queries[i].Input || len(b) != len(old) {
+			t.Errorf("query %d: %d and %d tokens (Input %d), before it were %d", i, len(a), len(b), one[i].Input, len(old))
+		}
+		if a[0] == old[0] || a[0] == b[0] {
+			t.Errorf("query %d begins with %q, %q with another salt and %q without", i, bpe.Text(a[0]), bpe.Text(b[0]), bpe.Text(old[0]))
+		}
+	}
+	if a, b := c.ids(&one[0]), c.ids(&one[55]); !slices.Equal(a[:90], b[:90]) {
+		t.Error("prompts that began alike do not any more")
+	}
+	for name, q := range map[string]Query{"template": {Prompt: "<|start|>user"}, "messages": {Messages: []byte("[]")}} {
+		if _, err := Salt([]Query{q}, bpe, "one"); err == nil || !strings.Contains(err.Error(), "query 0") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Salt(queries, nil, "one"); err == nil {
+		t.Error("salted without a tokenizer")
+	}
+}
