@@ -44,9 +44,10 @@ func (p Part) Reasons() bool { return p == Hidden || p == Reasoning || p == Buil
 //
 // For logprobs: every token of visible text has exactly one event with Bytes and
 // Part.Visible(), in order. The Bytes of a message are the Text of its Deltas, except
-// that Text has U+FFFD for bytes that are no UTF-8. When a token ends one character and
-// begins another, the bytes of the other are with the next token. The line break of a
-// Start belongs to no token: it goes before the Bytes of the next.
+// that Text has U+FFFD for bytes that are no UTF-8, of a character that its end cuts
+// off, too. When a token begins a character that it does not end, its Bytes are up to 3
+// ahead of the Text. The line break of a Start belongs to no token: it goes before the
+// Bytes of the next.
 type Event struct {
 	Kind  Kind
 	Part  Part

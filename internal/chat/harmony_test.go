@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -295,6 +296,42 @@ func TestVisibleBytes(t *testing.T) {
 	}
 	if text != "a 😀👩‍👩‍👧 é日本" || bytes != text || slices.Contains(tokens, "false") || len(tokens) < 8 {
 		t.Errorf("text %q, bytes %q, %d tokens %v", text, bytes, len(tokens), tokens)
+	}
+}
+
+// What is left of a character where the answer is cut off, or its message ends, is shown
+// as U+FFFD, and its bytes are those of its tokens.
+func TestCutCharacters(t *testing.T) {
+	t.Parallel()
+	tok := harmonyTokens(t)
+	f := newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: tok})
+	whole := tok.Encode(nil, " 🌍")
+	if len(whole) != 2 || tok.Text(whole[0]) != " \xf0\x9f\x8c" {
+		t.Fatalf("%v has other tokens than this test needs", whole)
+	}
+	for _, c := range []struct {
+		begin, part, behind string
+	}{
+		{"<|channel|>final<|message|>a", "content[", "]~"},
+		{"<|channel|>analysis<|message|>a", "reasoning[", "]~"},
+		{"<|channel|>commentary to=functions.f json<|message|>a", "call:f[", "]~"},
+		{"<|channel|>analysis<|message|>a<|end|>a", "reasoning[a] content[", "]~ | S7a S9"},
+	} {
+		ids := append(sampled(tok, c.begin), whole[0])
+		events := formattest.Parse(f.Parser(harmonyTools(t)), ids)
+		if got, want := formattest.Story(events), c.part+"a \uFFFD"+c.behind; got != want {
+			t.Errorf("%s, cut in a character: %s, want %s", c.begin, got, want)
+		}
+		if err := formattest.Check(f, harmonyTools(t), ids); err != nil {
+			t.Errorf("%s: %v", c.begin, err)
+		}
+		last := ""
+		for _, e := range events {
+			last = cmp.Or(e.Bytes, last)
+		}
+		if last != tok.Text(whole[0]) {
+			t.Errorf("%s: the last bytes are %q", c.begin, last)
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ const maxHeld = 8
 
 // A writer makes events of the tokens of one message after another. It holds back
 // what only begins a character: every token becomes visible with exactly one event,
-// and a character with the token that ends it. It keeps count of ids that no event
-// has told.
+// and a character with the token that ends it, or with the end of its message. It keeps
+// count of ids that no event has told.
 type writer struct {
 	tok   *token.BPE
 	token int // index of the id being pushed
@@ -39,7 +39,8 @@ type writer struct {
 
 	held  [maxHeld + utf8.UTFMax]piece // line breaks, or parts of a character
 	n     int
-	bytes []byte // of held; without any, what the token before left unfinished
+	bytes []byte // what a token that had its event left unfinished, then those of held
+	left  int    // how many of them that token left
 }
 
 func newWriter(tok *token.BPE) writer { return writer{tok: tok, token: -1} }
@@ -102,10 +103,6 @@ func (w *writer) piece(dst []Event, p piece) []Event {
 	if len(w.bytes) == 0 && utf8.ValidString(p.raw) && (w.began || !w.lead) && !(w.tail && p.raw[len(p.raw)-1] == '\n') {
 		return w.delta(dst, p, p.raw)
 	}
-	if w.n == 0 && len(w.bytes) > 0 { // the beginning of a character goes with its end
-		p.raw = string(w.bytes) + p.raw
-		w.bytes = w.bytes[:0]
-	}
 	w.held[w.n] = p
 	w.n++
 	w.bytes = append(w.bytes, p.raw...)
@@ -134,7 +131,8 @@ func (w *writer) delta(dst []Event, p piece, text string) []Event {
 
 // release makes events of the held tokens that begin before the given byte, without
 // line breaks that belong to the marker before. The text of all is that of the last:
-// characters have no place of their own in their tokens. What is behind end waits.
+// characters have no place of their own in their tokens. The text of what is behind
+// end waits.
 func (w *writer) release(dst []Event, end int) []Event {
 	from := 0
 	if w.lead && !w.began {
@@ -143,10 +141,10 @@ func (w *writer) release(dst []Event, end int) []Event {
 		}
 	}
 	text := validText(w.bytes[from:end])
-	at, n := 0, 0
+	at, n := w.left, 0
 	for ; n < w.n && at < end; n++ {
 		p := w.held[n]
-		lo, hi := max(from-at, 0), min(end-at, len(p.raw))
+		lo, hi := max(from-at, 0), min(len(w.bytes)-at, len(p.raw))
 		at += len(p.raw)
 		if lo >= hi {
 			w.owed += p.count
@@ -163,35 +161,32 @@ func (w *writer) release(dst []Event, end int) []Event {
 	if text != "" { // what a token left behind that had its event
 		dst = w.delta(dst, piece{token: w.token}, text)
 	}
-	w.n = copy(w.held[:], w.held[n:w.n])
+	w.n, w.left = copy(w.held[:], w.held[n:w.n]), max(at-end, 0)
 	w.bytes = w.bytes[:copy(w.bytes, w.bytes[end:])]
 	return dst
 }
 
-// flush releases what is held at the end of a message. tight drops line breaks at
-// the end, cut an unfinished character: the output stopped inside it.
-func (w *writer) flush(dst []Event, tight, cut bool) []Event {
-	end := len(w.bytes)
-	if cut {
-		end -= unfinished(w.bytes)
+// flush releases what is held at the end of a message, a character that was begun as
+// U+FFFD. tight drops line breaks at the end.
+func (w *writer) flush(dst []Event, tight bool) []Event {
+	for tight && len(w.bytes) > 0 && w.bytes[len(w.bytes)-1] == '\n' {
+		w.bytes = w.bytes[:len(w.bytes)-1]
 	}
-	for tight && end > 0 && w.bytes[end-1] == '\n' {
-		end--
-	}
-	dst = w.release(dst, end)
+	dst = w.release(dst, len(w.bytes))
 	for _, p := range w.held[:w.n] {
 		w.owed += p.count
 	}
-	w.n, w.bytes = 0, w.bytes[:0]
+	w.n, w.left = 0, 0
 	return dst
 }
 
-// end ends the open message, if there is one. tight and cut: see flush.
+// end ends the open message, if there is one. tight: see flush. cut: the output ended
+// before the message did.
 func (w *writer) end(dst []Event, tight, cut bool) []Event {
 	if !w.open {
 		return dst
 	}
-	dst = w.flush(dst, tight, cut)
+	dst = w.flush(dst, tight)
 	w.open = false
 	if w.lazy {
 		w.lazy = false

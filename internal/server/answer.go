@@ -85,7 +85,7 @@ type answer struct {
 }
 
 // A piece is what one token adds to the visible text. Of the tokens of one
-// character the last has the text.
+// character the last has the text; the bytes are those of the token.
 type piece struct {
 	text, bytes string
 	token       int  // its index in the answer
@@ -271,14 +271,15 @@ func (a *answer) visible(e *chat.Event) {
 			return
 		}
 	}
-	// What cannot be part of a stop string is out, whole characters at a time.
+	// What cannot be part of a stop string is out, whole characters at a time: the bytes
+	// of one that is not complete may be cut off.
 	n, rest, held := 0, before+len(p.text), a.stop.held()
 	for i := range a.held {
-		size := len(a.held[i].text)
-		if rest -= size; rest < held {
+		p := &a.held[i]
+		if rest -= len(p.text); rest < held {
 			break
 		}
-		if size > 0 {
+		if p.text != "" && !(a.logprobs && a.stop != nil && unfinished(p.bytes)) {
 			n = i + 1
 		}
 	}
@@ -295,26 +296,41 @@ func (a *answer) find(text string) (found string, at int) {
 	return "", 0
 }
 
-// cut returns the pieces of the first keep bytes of the text.
+// cut returns the pieces of the first keep bytes of the text, whole characters.
 func cut(all []piece, keep int) []piece {
-	from := 0 // first piece of the character
+	var joined strings.Builder
 	for i := range all {
-		n := len(all[i].text)
-		if n == 0 {
-			continue
-		}
-		if keep < n {
-			all[i].text = all[i].text[:keep]
-			for k := from; k <= i; k++ {
-				all[k].bytes = all[k].bytes[:min(keep, len(all[k].bytes))]
-				keep -= len(all[k].bytes)
-			}
+		joined.WriteString(all[i].bytes)
+	}
+	spelt := spelling(joined.String(), keep)
+	less := false
+	for i := range all {
+		p := &all[i]
+		text, bytes := p.text[:min(keep, len(p.text))], p.bytes[:min(spelt, len(p.bytes))]
+		less = less || len(text) < len(p.text) || len(bytes) < len(p.bytes)
+		p.text, p.bytes = text, bytes
+		keep, spelt = keep-len(text), spelt-len(bytes)
+		if less && keep == 0 {
 			return all[:i+1]
 		}
-		keep -= n
-		from = i + 1
 	}
 	return all
+}
+
+// spelling returns how many bytes at the beginning of raw give n bytes of text, where
+// U+FFFD stands for bytes that are no character.
+func spelling(raw string, n int) (used int) {
+	for n > 0 && used < len(raw) {
+		r, size := utf8.DecodeRuneInString(raw[used:])
+		if r == utf8.RuneError && size == 1 { // the longest that may begin a character, at least a byte
+			for used+size < len(raw) && !utf8.FullRuneInString(raw[used:used+size]) && !utf8.FullRuneInString(raw[used:used+size+1]) {
+				size++
+			}
+		}
+		n -= utf8.RuneLen(r)
+		used += size
+	}
+	return used
 }
 
 // release makes deltas of the first n held pieces.
@@ -369,8 +385,6 @@ type raw struct {
 	hide   bool    // control tokens, skip_special_tokens
 	stops  []int32 // always hidden
 	pushed int
-	bytes  string // of tokens whose last character is not complete
-	text   string // the same, what is complete of it
 }
 
 // Push implements chat.Parser.
@@ -379,13 +393,7 @@ func (r *raw) Push(dst []chat.Event, id int32) []chat.Event {
 	if r.hide && r.tok.IsControl(id) || slices.Contains(r.stops, id) {
 		return append(dst, chat.Event{Kind: chat.Skip, Part: chat.Content, Token: r.pushed - 1, Count: 1})
 	}
-	e := chat.Event{Kind: chat.Delta, Part: chat.Content, Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1}
-	r.bytes, r.text = r.bytes+e.Bytes, r.text+r.detok.Push(id)
-	if !unfinished(r.bytes) {
-		e.Text = r.text
-		r.bytes, r.text = "", ""
-	}
-	return append(dst, e)
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Push(id), Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1})
 }
 
 // unfinished reports whether more bytes may complete a character at the end of s.
@@ -400,7 +408,7 @@ func unfinished(s string) bool {
 
 // Close implements chat.Parser.
 func (r *raw) Close(dst []chat.Event) []chat.Event {
-	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.text + r.detok.Flush(), Token: max(r.pushed-1, 0)})
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Flush(), Token: max(r.pushed-1, 0)})
 }
 
 // A choice collects the deltas of an answer that is not streamed.

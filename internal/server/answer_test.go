@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,15 +76,73 @@ func FuzzStopper(f *testing.F) {
 }
 
 func TestCut(t *testing.T) {
-	all := []piece{{text: "ab", bytes: "ab"}, {bytes: "\xf0\x9f"}, {text: "🌍c", bytes: "\x8c\x8dc"}, {text: "d", bytes: "d"}}
-	for keep, want := range map[int]string{0: "", 1: "a", 2: "ab", 6: "ab🌍", 7: "ab🌍c", 8: "ab🌍cd"} {
-		text, raw := "", ""
-		for _, p := range cut(slices.Clone(all), keep) {
-			text += p.text
-			raw += p.bytes
+	for _, c := range []struct {
+		name  string
+		all   []piece
+		bytes map[int]string // by how much text is kept
+	}{
+		{"characters of several tokens", []piece{{text: "ab", bytes: "ab"}, {bytes: "\xf0\x9f"}, {text: "🌍c", bytes: "\x8c\x8dc"}, {text: "d", bytes: "d"}},
+			map[int]string{0: "", 1: "a", 2: "ab", 6: "ab🌍", 7: "ab🌍c", 8: "ab🌍cd"}},
+		{"a token that begins the next character", []piece{{text: "a", bytes: "a\xf0\x9f\x8c"}, {text: "🌍", bytes: "\x8d"}}, map[int]string{0: "", 1: "a", 5: "a🌍"}},
+		{"no characters", []piece{{bytes: "\xf0\x9f"}, {text: "\uFFFDa", bytes: "a"}, {text: "\uFFFD\uFFFD", bytes: "\xff\xfe"}, {text: "b", bytes: "b"}},
+			map[int]string{0: "", 3: "\xf0\x9f", 4: "\xf0\x9fa", 7: "\xf0\x9fa\xff", 10: "\xf0\x9fa\xff\xfe", 11: "\xf0\x9fa\xff\xfeb"}},
+		{"text with a later token", []piece{{bytes: "}\n"}, {text: "}\n\n", bytes: "\n"}}, map[int]string{0: "", 1: "}", 2: "}\n", 3: "}\n\n"}},
+	} {
+		for keep, want := range c.bytes {
+			text, raw := "", ""
+			for _, p := range cut(slices.Clone(c.all), keep) {
+				text += p.text
+				raw += p.bytes
+			}
+			if text != replaced(want) || raw != want {
+				t.Errorf("%s, cut at %d: text %q, bytes %q, want %q", c.name, keep, text, raw, want)
+			}
 		}
-		if text != want || raw != want {
-			t.Errorf("cut at %d: text %q, bytes %q, want %q", keep, text, raw, want)
+	}
+}
+
+// replaced returns raw with U+FFFD for what is no UTF-8, as decoders of other languages
+// give it.
+func replaced(raw string) string {
+	var out strings.Builder
+	for raw != "" {
+		n := spelling(raw, 1)
+		out.WriteString(strings.ToValidUTF8(raw[:n], "\uFFFD"))
+		raw = raw[n:]
+	}
+	return out.String()
+}
+
+// TestLIF5Cut cuts answers off in the middle of a character: it ends as U+FFFD, streamed
+// or not, and the bytes are those of the tokens.
+func TestLIF5Cut(t *testing.T) {
+	for _, c := range []struct {
+		name, path, body, reply string
+		most                    int // tokens: all but the last of the emoji
+		content                 string
+	}{
+		{"chat", "/v1/chat/completions", hi, "<|channel|>final<|message|>Hi 🌍", 5, "Hi \uFFFD"},
+		{"chat, with a stop string", "/v1/chat/completions", hi + `,"stop":"🌍"`, "<|channel|>final<|message|>Hi 🌍", 5, "Hi \uFFFD"},
+		{"chat, met", "/v1/chat/completions", hi + `,"stop":"🌍"`, "<|channel|>final<|message|>Hi 🌍", 6, "Hi "},
+		{"completion", "/v1/completions", `"prompt":"a"`, "Hi 🌍", 2, "Hi \uFFFD"},
+		{"completion, with a stop string", "/v1/completions", `"prompt":"a","stop":"🌍"`, "Hi 🌍", 2, "Hi \uFFFD"},
+		{"completion, met", "/v1/completions", `"prompt":"a","stop":"🌍"`, "Hi 🌍", 3, "Hi "},
+	} {
+		g := start(t, setup{reply: c.reply})
+		ask := `,"logprobs":true`
+		if c.path == "/v1/completions" {
+			ask = `,"logprobs":0`
+		}
+		body := fmt.Sprintf(`{%s%s,"max_tokens":%d,"return_token_ids":true`, c.body, ask, c.most)
+		for _, more := range []string{"}", `,"stream":true}`} {
+			res, err := http.Post(g.url+c.path, "application/json", strings.NewReader(body+more))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr, err := hear(res, stay)
+			if h := tr.choices[0]; err != nil || h.Content != c.content || len(h.IDs) != c.most || c.path == "/v1/chat/completions" && replaced(h.Bytes) != h.Content {
+				t.Errorf("%s%s: %+v, %v; want %q and %d ids", c.name, more, h, err, c.content, c.most)
+			}
 		}
 	}
 }
@@ -292,7 +351,7 @@ func TestLIF4(t *testing.T) {
 		for _, l := range got.Logprobs {
 			spelled += l.Bytes
 		}
-		if utf8.ValidString(spelled) && spelled != got.Content && !strings.ContainsRune(got.Content, utf8.RuneError) {
+		if replaced(spelled) != got.Content {
 			t.Fatalf("case %d: log probabilities spell %q, content is %q\n%q", i, spelled, got.Content, harmony().Decode(p.ids))
 		}
 		if p.raw && p.stops == nil && len(got.Logprobs) != got.Tokens {

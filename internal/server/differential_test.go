@@ -39,6 +39,9 @@ type event struct {
 				Function struct{ Name, Arguments string }
 			} `json:"tool_calls"`
 		}
+		Logprobs struct {
+			Content []struct{ Bytes []int }
+		}
 		Finish    string          `json:"finish_reason"`
 		Stop      json.RawMessage `json:"stop_reason"`
 		TokenIDs  []int32         `json:"token_ids"`
@@ -52,6 +55,7 @@ type event struct {
 // heard is what a client has of one choice.
 type heard struct {
 	Content, Reasoning, Finish, Stop string
+	Bytes                            string   // of log probabilities, /v1/chat/completions
 	Calls                            []string // name, "(", arguments
 	IDs                              []int32
 }
@@ -84,6 +88,11 @@ func (tr *transcript) add(e *event) {
 				h.Calls = append(h.Calls, call.Function.Name+"(")
 			}
 			h.Calls[len(h.Calls)-1] += call.Function.Arguments
+		}
+		for _, l := range c.Logprobs.Content {
+			for _, b := range l.Bytes {
+				h.Bytes += string([]byte{byte(b)})
+			}
 		}
 		h.IDs = append(h.IDs, c.TokenIDs...)
 		if c.PromptIDs != nil {

@@ -4,6 +4,7 @@
 package formattest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -178,10 +179,15 @@ func (s *Suite) cut(t *testing.T) {
 	c.Turns = append(slices.Clone(c.Turns), turn)
 	c.NoPrompt = true
 	answer := s.render(t, &c)[len(prompt):]
+	text := turn.Parts[0]
+	at := strings.Index(s.Tokenizer.Decode(answer), text)
 	for n := range len(answer) + 1 {
-		r := Collect(Parse(s.Format.Parser(s.Conversation), answer[:n]))
-		if text := turn.Parts[0]; !strings.HasPrefix(text, r.Content) || n == len(answer) && r.Content != text {
-			t.Errorf("%d of %d tokens give %q", n, len(answer), r.Content)
+		want := s.Tokenizer.Decode(answer[:n]) // U+FFFD for what is not all there
+		if want = want[min(at, len(want)):]; strings.HasPrefix(want, text) {
+			want = text
+		}
+		if r := Collect(Parse(s.Format.Parser(s.Conversation), answer[:n])); r.Content != want {
+			t.Errorf("%d of %d tokens give %q, want %q", n, len(answer), r.Content, want)
 		}
 	}
 }
@@ -212,6 +218,8 @@ func Check(f chat.Format, c *chat.Conversation, ids []int32) error {
 type checker struct {
 	open  bool
 	part  chat.Part // of the open message
+	text  []byte    // of its Deltas
+	bytes []byte    // the same
 	calls int
 	last  int // token of the last visible piece
 	count int
@@ -252,18 +260,36 @@ func (k *checker) order(e *chat.Event) error {
 			}
 			k.calls++
 		}
-		k.open, k.part = true, e.Part
+		k.open, k.part, k.text, k.bytes = true, e.Part, k.text[:0], k.bytes[:0]
 	case chat.Delta, chat.End:
 		if !k.open || k.part != e.Part {
 			return errors.New("not part of the open message")
 		}
 		k.open = e.Kind == chat.Delta
+		k.text, k.bytes = append(k.text, e.Text...), append(k.bytes, e.Bytes...)
+		if !k.open && !spells(k.bytes, k.text) {
+			return fmt.Errorf("text %q of bytes %q", k.text, k.bytes)
+		}
 	case chat.Salvage:
 		if e.Rule.String() == "" || e.Count != 0 {
 			return errors.New("salvage without a rule, or that accounts for ids")
 		}
 	}
 	return nil
+}
+
+// spells reports whether text is what raw spells, with U+FFFD for what is no UTF-8; how
+// many in a row does not matter here.
+func spells(raw, text []byte) bool {
+	const none = "\uFFFD"
+	squeeze := func(b []byte) string {
+		s := strings.ToValidUTF8(string(b), none)
+		for strings.Contains(s, none+none) {
+			s = strings.ReplaceAll(s, none+none, none)
+		}
+		return s
+	}
+	return bytes.Equal(raw, text) || squeeze(raw) == squeeze(text)
 }
 
 // end checks what must be true behind the last event.
