@@ -102,7 +102,7 @@ func (e *textEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wir
 }
 
 func (e *textEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byte {
-	e.c = wire.CompletionChoice{Finish: a.finish, Stop: a.reason, TokenIDs: a.newIDs, PromptIDs: e.prompt(i)}
+	e.c = wire.CompletionChoice{Finish: a.finish, Stop: a.reason, Empty: a.silence(), TokenIDs: a.newIDs, PromptIDs: e.prompt(i)}
 	return e.stream.Append(dst, i, &e.c, usage)
 }
 
@@ -123,7 +123,7 @@ func (e *textEncoder) reply(dst []byte, answers []*answer, choices []choice, usa
 	for i := range choices {
 		c, a := &choices[i], answers[i]
 		r.Choices = append(r.Choices, wire.CompletionChoice{Text: c.content.String(), Logprobs: e.lists(i, c.logprobs), Finish: a.finish, Stop: a.reason,
-			TokenIDs: a.newIDs, PromptIDs: e.prompt(i), PromptLogprobs: a.prompt})
+			Empty: a.silence(), TokenIDs: a.newIDs, PromptIDs: e.prompt(i), PromptLogprobs: a.prompt})
 	}
 	return r.Append(dst)
 }

@@ -67,6 +67,48 @@ func TestLIF8EmptyReason(t *testing.T) {
 	}
 }
 
+// TestLIF8Completions: the same for /v1/completions. Echoed text is text.
+func TestLIF8Completions(t *testing.T) {
+	said := regexp.MustCompile(`"empty_reason":"(\w+)"`)
+	for _, c := range []struct{ name, more, reply, text, finish, want string }{
+		{"text", ``, "Hi<|return|>", "Hi", "stop", ""},
+		{"stop string at the beginning", `,"stop":"H"`, "Hi", "", "stop", wire.EmptyStopString},
+		{"the same, kept", `,"stop":"H","include_stop_str_in_output":true`, "Hi", "H", "stop", ""},
+		{"stop id", `,"stop_token_ids":[` + tokenText("Hi") + `]`, "Hi", "", "stop", wire.EmptyStop},
+		{"nothing", ``, `<|return|>`, "", "stop", wire.EmptyStop},
+		{"nothing behind an echo", `,"echo":true`, `<|return|>`, "a", "stop", ""},
+		{"an echo alone", `,"echo":true,"max_tokens":0`, "Hi", "a", "length", ""},
+		{"tokens that are not shown", `,"max_tokens":2`, "<|channel|><|message|>", "", "length", wire.EmptyLength},
+		{"tokens that are", `,"max_tokens":2,"skip_special_tokens":false`, "<|channel|><|message|>", "<|channel|><|message|>", "length", ""},
+	} {
+		g := start(t, setup{reply: c.reply})
+		whole := g.post("/v1/completions", `{"prompt":"a"`+c.more+`}`).body
+		var got struct {
+			Choices []struct {
+				Text   string
+				Finish string  `json:"finish_reason"`
+				Empty  *string `json:"empty_reason"`
+			}
+		}
+		if err := json.Unmarshal([]byte(whole), &got); err != nil || len(got.Choices) != 1 {
+			t.Fatalf("%s: %v: %s", c.name, err, whole)
+		}
+		if o := got.Choices[0]; o.Text != c.text || o.Finish != c.finish || (o.Empty != nil) != (c.want != "") {
+			t.Errorf("%s: want text %q, finish_reason %s, %q: %s", c.name, c.text, c.finish, c.want, whole)
+		}
+		for _, reply := range []string{whole, g.post("/v1/completions", `{"prompt":"a","stream":true`+c.more+`}`).body} {
+			reason := ""
+			for _, m := range said.FindAllStringSubmatch(reply, -1) {
+				reason += m[1]
+			}
+			if reason != c.want {
+				t.Errorf("%s: reason %q, want %q: %s", c.name, reason, c.want, reply)
+			}
+		}
+		g.idle()
+	}
+}
+
 // tokenText is the id of a token as JSON has it.
 func tokenText(text string) string {
 	b, err := json.Marshal(tokenOf(text))

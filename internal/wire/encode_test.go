@@ -33,7 +33,7 @@ func completions() []CompletionChoice {
 		{Text: "a b", Logprobs: &CompletionLogprobs{Tokens: []string{"a", " b"}, Logprob: []float32{float32(math.NaN()), -2},
 			Top: [][]TokenLogprob{nil, {{Token: " b", Logprob: -2}, {Token: "�", Logprob: -3}, {Token: "�", Logprob: -4}}}, Offset: []int{0, 1}}, PromptIDs: []int32{},
 			PromptLogprobs: [][]PromptLogprob{nil, {{ID: 70, Token: " b", Logprob: -2, Rank: 9}, {ID: 7, Token: "\"\xff", Logprob: float32(math.Inf(-1)), Rank: 1}}}},
-		{Text: "", Finish: FinishLength, TokenIDs: []int32{1}},
+		{Text: "", Finish: FinishLength, Empty: EmptyLength, TokenIDs: []int32{1}},
 	}
 }
 

@@ -408,6 +408,7 @@ type CompletionChoice struct {
 	Logprobs  *CompletionLogprobs // nil = not asked for
 	Finish    string
 	Stop      StopReason
+	Empty     string  // why there is no text; "" = left out
 	TokenIDs  []int32 // nil = not asked for
 	PromptIDs []int32 // nil = not asked for
 
@@ -447,6 +448,7 @@ func appendCompletion(dst []byte, index int, c *CompletionChoice) []byte {
 	dst = appendText(dst, Text(c.Finish))
 	dst = append(dst, `,"stop_reason":`...)
 	dst = appendStopReason(dst, c.Stop)
+	dst = appendEmpty(dst, c.Empty)
 	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
 	dst = appendIDs(dst, `,"prompt_token_ids":`, c.PromptIDs)
 	return append(appendPromptLogprobs(dst, c.PromptLogprobs), '}')
