@@ -36,6 +36,22 @@ func giveUpAfter(c syscall.Conn, d time.Duration) {
 	})
 }
 
+// silence returns for how long a connection has been there without a byte from its
+// peer, the time before it was accepted included; 0 once there was one.
+func silence(c syscall.Conn) (d time.Duration) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil && info.Bytes_received == 0 { // then Last_data_recv counts from the handshake
+			d = time.Duration(info.Last_data_recv) * time.Millisecond
+		}
+	})
+	return d
+}
+
 // descriptorLimit is how many files and connections the process may have; 0 = unknown.
 func descriptorLimit() int64 {
 	var lim unix.Rlimit

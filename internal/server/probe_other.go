@@ -14,5 +14,8 @@ func hungUp(syscall.Conn) bool { return false }
 // giveUpAfter does nothing on this system: write deadlines have to do.
 func giveUpAfter(syscall.Conn, time.Duration) {}
 
+// silence is not known on this system.
+func silence(syscall.Conn) time.Duration { return 0 }
+
 // descriptorLimit is not known on this system.
 func descriptorLimit() int64 { return 0 }

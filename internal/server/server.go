@@ -133,7 +133,9 @@ func (s *Server) drain() {
 
 // A limited listener accepts connections while there is room for them. A few more are
 // spare: they are told that the server is full, or about its health, and closed. The
-// rest waits in the system's queue, which costs nothing here (CON-4).
+// rest waits in the system's queue, which costs nothing here (CON-4). Who says nothing
+// does not keep others waiting there: the time of a spare connection runs from when the
+// client made it.
 type limited struct {
 	net.Listener
 	room, spare chan struct{}
@@ -148,12 +150,17 @@ const (
 	spareTime        = 100 * time.Millisecond // for the request on a spare connection
 )
 
-func (s *Server) limit(l net.Listener) *limited {
-	room := s.lim()[limits.Connections]
+// Connections returns how many connections a server with these limits keeps at once.
+func Connections(lim *limits.Set) int64 {
+	room := lim[limits.Connections]
 	if n := descriptorLimit() * 8 / 10; n > 0 { // files need some, too
 		room = min(room, n)
 	}
-	return &limited{Listener: l, room: make(chan struct{}, room), spare: make(chan struct{}, spareConnections),
+	return room
+}
+
+func (s *Server) limit(l net.Listener) *limited {
+	return &limited{Listener: l, room: make(chan struct{}, Connections(s.lim())), spare: make(chan struct{}, spareConnections),
 		stall: s.lim().Time(limits.WriteStall), metrics: s.metrics, closed: make(chan struct{})}
 }
 
@@ -165,38 +172,58 @@ func (l *limited) Close() error {
 
 // Accept implements net.Listener.
 func (l *limited) Accept() (net.Conn, error) {
-	place := l.room
-	select {
-	case l.room <- struct{}{}:
-	default:
+	for {
+		place := l.room
 		select {
 		case l.room <- struct{}{}:
-		case l.spare <- struct{}{}:
-			place = l.spare
-		case <-l.closed:
-			return nil, net.ErrClosed
+		default:
+			select {
+			case l.room <- struct{}{}:
+			case l.spare <- struct{}{}:
+				place = l.spare
+			case <-l.closed:
+				return nil, net.ErrClosed
+			}
+		}
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			<-place
+			return nil, err
+		}
+		if c := l.take(conn, place); c != nil {
+			return c, nil
 		}
 	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-place
-		return nil, err
-	}
+}
+
+// take gives a connection its place. It closes one that has been silent for too long
+// to get a spare one, and returns nil.
+func (l *limited) take(conn net.Conn, place chan struct{}) *counted {
 	c := &counted{Conn: conn, l: l, place: place}
+	sys, _ := conn.(syscall.Conn)
 	if place == l.spare {
 		select {
 		case l.room <- struct{}{}: // somebody has left meanwhile
 			c.place = l.room
 			<-l.spare
 		default:
-			c.until = time.Now().Add(spareTime)
+			left := spareTime
+			if sys != nil {
+				left -= silence(sys)
+			}
+			if left <= 0 {
+				_ = conn.Close()
+				<-l.spare
+				return nil
+			}
+			c.until = time.Now().Add(left)
 		}
 	}
-	if sys, ok := conn.(syscall.Conn); ok {
+	if sys != nil {
 		giveUpAfter(sys, l.stall)
 	}
 	l.metrics.Connections(1)
-	return c, nil
+	return c
 }
 
 // A counted connection makes room when it is closed.
