@@ -56,16 +56,17 @@ fuzz-long:
 # The counts of a release for the requirements of docs/reliability.md, as rows of
 # its table; SOAK=0.1 for a tenth. With every change go test runs fewer.
 soak-scheduler:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON|HLT|DET|OPS)[0-9]' ./internal/kv ./internal/sched ./internal/engine ./internal/e2e
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON|HLT|DET|OPS)[0-9]|^Test(Runner|TinyUnderLoad)$$' \
+		./internal/kv ./internal/sched ./internal/engine ./internal/sim ./internal/cpu ./internal/e2e
 
 soak-text:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON[1-4]|HLT|OPS)' ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON[1-4]|HLT|PAR|OPS)[0-9]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
 
 soak-security:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(SEC|CON5|OPS)[0-9]*' ./internal/wire ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...

@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"tensor":            {},
 	"sample":            {},
 	"runner":            {"sample"},
-	"runner/runnertest": {"runner", "sample"},
+	"runner/runnertest": {"runner", "sample", "soak"},
 	"kv":                {"runner"},
 	"sched":             {"kv", "runner", "sample"},
 	"token":             {},

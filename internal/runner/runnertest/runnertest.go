@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"ossian/internal/runner"
 	"ossian/internal/sample"
+	"ossian/internal/soak"
 )
 
 // A Config is what the suite asks a runner to be. The runner may do otherwise as
@@ -32,8 +31,7 @@ type Open func(t *testing.T, c Config) runner.Runner
 
 // Run holds a runner to the contract. The model behind it should have a
 // vocabulary of 100 or more, decisive logits and, where the runner supports
-// windows, one of 4 to 16 tokens. OSSIAN_SCHEDULES sets the number of random
-// schedules (DET-1): 200 without, 20 with -short.
+// windows, one of 4 to 16 tokens. Random schedules (DET-1) are counted by soak.
 func Run(t *testing.T, open Open) {
 	s, err := newSuite(t, open)
 	if err != nil {
@@ -79,12 +77,9 @@ type suite struct {
 }
 
 func newSuite(t *testing.T, open Open) (*suite, error) {
-	s := &suite{t: t, open: open, schedules: 200}
+	s := &suite{t: t, open: open, schedules: soak.Cases(t, 200, 10_000)}
 	if testing.Short() {
 		s.schedules = 20
-	}
-	if n, err := strconv.Atoi(os.Getenv("OSSIAN_SCHEDULES")); err == nil {
-		s.schedules = n
 	}
 	return s, s.with(func(r runner.Runner) error {
 		if err := checkInfo(r.Info()); err != nil {
