@@ -205,10 +205,6 @@ func (h *HTTP) appendPrompt(dst []byte, q *dataset.Query) ([]byte, error) {
 		return append(dst, q.Messages...), nil
 	case h.api != chat:
 		return wire.AppendString(dst, q.Prompt), nil
-	case h.setup.Profile.plain():
-		dst = append(dst, `[{"role":"user","content":`...)
-		return append(wire.AppendString(dst, q.Prompt), "}]"...), nil
 	}
-	dst = append(dst, `[{"role":"user","content":[{"type":"text","text":`...)
-	return append(wire.AppendString(dst, q.Prompt), "}]}]"...), nil
+	return append(appendUser(append(dst, '['), q.Prompt, h.setup.Profile.plain()), ']'), nil
 }

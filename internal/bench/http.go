@@ -108,6 +108,9 @@ func (h *HTTP) appendRequest(dst []byte, q *dataset.Query) ([]byte, error) {
 	if q.ID != "" {
 		dst = append(append(append(append(dst, "x-request-id: "...), h.idPrefix...), q.ID...), "\r\n"...)
 	}
+	if q.Session != "" {
+		dst = append(append(append(append(dst, "x-session-id: "...), h.idPrefix...), q.Session...), "\r\n"...)
+	}
 	dst = strconv.AppendInt(append(dst, "Content-Length: "...), int64(len(*scratch)), 10)
 	return append(append(dst, "\r\n\r\n"...), *scratch...), nil
 }

@@ -21,6 +21,7 @@ type Appender interface {
 
 const (
 	logVersion = 1
+	maxTurn    = 10_000
 	syncEvery  = 250 * time.Millisecond // BEN-4 allows the loss of a second
 )
 
@@ -88,6 +89,9 @@ func (s *loggedSample) UnmarshalJSON(text []byte) error {
 	}
 	if s.Index < 0 {
 		return fmt.Errorf("sample %d: want an index from 0 on", s.Index)
+	}
+	if s.Turn < 0 || s.Turn > maxTurn {
+		return fmt.Errorf("sample %d: turn %d of a conversation; want 0 to %d", s.Index, s.Turn, maxTurn)
 	}
 	s.Chunks = nil
 	var at time.Duration

@@ -83,6 +83,9 @@ type run struct {
 	log    *journal
 	stage  time.Time // when the last stage was reached
 
+	first []int         // of conversations: the index of the first turn; nil = queries stand alone
+	slots chan struct{} // of requests of conversations
+
 	queue   chan int     // indices of queries that were released
 	free    atomic.Int64 // workers that wait, less queries in the queue
 	workers sync.WaitGroup
@@ -101,8 +104,17 @@ func newRun(t Target, w Workload, o Options) (*run, error) {
 		o.Live = new(Live)
 	}
 	r := &run{Options: o, target: t, w: w, stage: time.Now(), queue: make(chan int, len(w))}
+	timed := w
+	if o.Setup.MultiTurn != nil {
+		timed, r.slots = nil, make(chan struct{}, r.limit())
+		for i := range w {
+			if w[i].Turn == 0 {
+				timed, r.first = append(timed, w[i]), append(r.first, i)
+			}
+		}
+	}
 	var err error
-	if r.times, err = o.Setup.Arrivals.Times(o.Setup.Profile, w, o.Gamma); err != nil {
+	if r.times, err = o.Setup.Arrivals.Times(o.Setup.Profile, timed, o.Gamma); err != nil {
 		return nil, err
 	}
 	if r.Setup.Hash == "" {
@@ -251,7 +263,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	if r.ProbeRate > 0 {
 		probes.Go(func() { r.probe(ctx, done) })
 	}
-	released := r.dispatch(ctx)
+	r.dispatch(ctx)
 	r.workers.Wait()
 	close(done)
 	probes.Wait()
@@ -259,7 +271,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.rec.Client = before.since()
 	r.tell(Measured)
 	r.rec.After = r.counters(ctx)
-	r.rec.Samples = r.sent(released)
+	r.rec.Samples = r.sent()
 	r.rec.Client.Shared = r.Shared
 	r.rec.Client.Kernel = stamped(r.rec.Samples)
 
@@ -281,10 +293,10 @@ func (r *run) counters(ctx context.Context) map[string]float64 {
 	return m
 }
 
-// sent returns the samples of the first n queries, without those that never left.
-func (r *run) sent(n int) []Sample {
+// sent returns the samples without those of queries that never left.
+func (r *run) sent() []Sample {
 	var out []Sample // new: the log may still have to write the old ones
-	for _, s := range r.rec.Samples[:n] {
+	for _, s := range r.rec.Samples {
 		if s.Done > 0 {
 			out = append(out, s)
 		}
@@ -304,9 +316,9 @@ func stamped(samples []Sample) bool {
 	return false
 }
 
-// dispatch releases every query at its time, or at once if that has passed, and returns
-// how many it released before ctx ended.
-func (r *run) dispatch(ctx context.Context) int {
+// dispatch releases every query, or conversation, at its time, or at once if that has
+// passed, until ctx ends.
+func (r *run) dispatch(ctx context.Context) {
 	defer close(r.queue)
 	wake := time.NewTimer(0)
 	defer wake.Stop()
@@ -315,15 +327,24 @@ func (r *run) dispatch(ctx context.Context) int {
 	r.reach(a.Ramp.Start)
 	for i, at := range r.times {
 		if !r.until(ctx, at, wake) {
-			return i
+			return
 		}
-		s := &r.rec.Samples[i]
-		*s = Sample{Index: i, Scheduled: at, Released: time.Since(r.began), Input: r.w[i].Input, Asked: r.w[i].Output}
-		r.Live.Released.Add(1)
-		r.release(ctx, i)
-		r.reach(a.rate(i, len(r.w)))
+		if r.first == nil {
+			r.take(i, at)
+			r.release(ctx, i)
+		} else {
+			r.take(r.first[i], at)
+			r.workers.Go(func() { r.converse(ctx, r.first[i]) })
+		}
+		r.reach(a.rate(i, len(r.times)))
 	}
-	return len(r.times)
+}
+
+// take takes up query i, which was wanted at a time of the run.
+func (r *run) take(i int, at time.Duration) {
+	q := &r.w[i]
+	r.rec.Samples[i] = Sample{Index: i, Scheduled: at, Released: time.Since(r.began), Input: q.Input, Asked: q.Output, Session: q.Session, Turn: q.Turn}
+	r.Live.Released.Add(1)
 }
 
 // until waits for a time of the run and reports whether it came before ctx ended.
@@ -364,16 +385,20 @@ func (r *run) release(ctx context.Context, i int) {
 func (r *run) work(ctx context.Context) {
 	for i := range r.queue {
 		if ctx.Err() == nil {
-			s := &r.rec.Samples[i]
-			r.target.Do(ctx, &r.w[i], s, r.began, r.Live)
-			if !s.OK() {
-				r.Live.Failed.Add(1)
-			}
-			r.Live.Done.Add(1)
-			r.log.add(entry{Sample: (*loggedSample)(s)})
+			r.send(ctx, &r.w[i], &r.rec.Samples[i])
 		}
 		r.free.Add(1)
 	}
+}
+
+// send sends q and counts it.
+func (r *run) send(ctx context.Context, q *dataset.Query, s *Sample) {
+	r.target.Do(ctx, q, s, r.began, r.Live)
+	if !s.OK() {
+		r.Live.Failed.Add(1)
+	}
+	r.Live.Done.Add(1)
+	r.log.add(entry{Sample: (*loggedSample)(s)})
 }
 
 // probe sends one short request after the other until done (bench.md 1.1).

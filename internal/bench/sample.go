@@ -71,6 +71,8 @@ type Sample struct {
 	Thought   string // reasoning text
 	Finish    string // finish_reason; "" = none came
 	Err       string // why it failed; "" = it did not
+	Session   string `json:",omitempty"` // the conversation that it is a turn of
+	Turn      int    `json:",omitempty"` // of the conversation, from 0
 }
 
 // OK reports whether s succeeded: status 200 and no error.
@@ -127,12 +129,16 @@ type Setup struct {
 	Metadata    []Pair
 	Seed        int64
 	Arrivals    Arrivals
+	Salt        string     `json:",omitempty"` // what prompts were changed with; Hash and Repeats are of those before that
+	MultiTurn   *MultiTurn `json:",omitempty"` // nil = queries stand alone
+	Steady      Steady
 	IgnoreEOS   bool
 	Stream      bool
 	Percentiles []float64 // of --metric-percentiles
 	Metrics     []string  // of --percentile-metrics
 	Goodput     []SLO
-	Args        []string // the command line, secrets hidden
+	Args        []string          // the command line, secrets hidden
+	Environment map[string]string `json:",omitempty"` // machines and versions, as far as known
 }
 
 // A Pair is one of --metadata.
@@ -142,6 +148,13 @@ type Pair struct{ Key, Value string }
 type SLO struct {
 	Metric string
 	Limit  time.Duration
+}
+
+// Steady says which part of a run counts as steady (bench.md 1.10).
+type Steady struct {
+	Off       bool
+	Threshold float64 // share of the concurrency; 0 = 0.95
+	Shortest  float64 // seconds below which there is a warning; 0 = 10 or a tenth of the run, the longer
 }
 
 // Arrivals is the arrival process (bench.md 1.3).
