@@ -40,6 +40,9 @@ func (p *page) line(fill string) { p.WriteString(strings.Repeat(fill, p.frame) +
 
 // Console returns the report as the tool of the profile prints it.
 func (s *Summary) Console() string {
+	if s.Turns != nil {
+		return s.turnsConsole()
+	}
 	switch s.Setup.Profile {
 	case bench.LMDeploy:
 		return s.lmdeployConsole()

@@ -49,9 +49,9 @@ type Workload struct {
 	Hash        string  `json:"hash"`
 	Seed        int64   `json:"seed"`
 	Queries     int     `json:"queries"`
-	Repeats     int     `json:"repeats"` // queries whose prompt an earlier one had
+	Repeats     int     `json:"repeats"`        // queries whose prompt an earlier one had
 	Salt        string  `json:"salt,omitempty"` // what the beginnings of prompts were changed with; hash and repeats are of those before
-	Rate        float64 `json:"rate"`    // requests per second; 0 = all at once
+	Rate        float64 `json:"rate"`           // requests per second; 0 = all at once
 	Concurrency int     `json:"concurrency"`
 	IgnoreEOS   bool    `json:"ignore_eos"`
 }

@@ -112,6 +112,9 @@ func request(set *bench.Setup, s *bench.Sample, count func(string) int) Request 
 		q.Text = s.Thought + s.Text
 	}
 	q.Output = outputTokens(set, s, len(q.ITL), count)
+	if set.Profile == bench.VLLMRust && set.MultiTurn != nil && set.MultiTurn.History() {
+		q.Input += q.Output // it counts the history when the answer is part of it
+	}
 	if r.end == endLine && count != nil {
 		q.Retokenized = count(q.Text)
 	}

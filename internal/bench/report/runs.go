@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"ossian/internal/bench"
 	"ossian/internal/stat"
 )
 
@@ -26,9 +27,11 @@ type Spread struct {
 }
 
 // Spreads returns the metrics that every one of the runs has (--num-runs).
-func Spreads(runs []Result) []Spread {
+func Spreads(runs []Result) []Spread { return spreads(runs, repeated) }
+
+func spreads(runs []Result, keys []string) []Spread {
 	var out []Spread
-	for _, key := range repeated {
+	for _, key := range keys {
 		at := slices.IndexFunc(compared, func(m comparedMetric) bool { return m.key == key })
 		missing := slices.ContainsFunc(runs, func(r Result) bool { _, ok := r.Values[key]; return !ok })
 		if missing || len(runs) == 0 {
@@ -53,13 +56,13 @@ func RunsTable(runs []Result) string {
 	p.title(fmt.Sprintf(" Multi-Run Summary (%d runs) ", len(runs)), "=")
 	fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")
 	fmt.Fprintf(p, "%s%s\n", strings.Repeat("-", 35), strings.Repeat(" "+strings.Repeat("-", 10), 4))
-	for _, r := range rows {
-		fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", r.Label, tableNumber(r.Mean, ""), tableNumber(r.Std, ""),
-			tableNumber(r.Min, ""), tableNumber(r.Max, ""))
-	}
+	p.spreads(rows)
 	p.line("=")
 	if len(rows) > 0 && rows[0].Key == "request_throughput" && rows[0].Mean > 0 {
 		fmt.Fprintf(p, "Throughput CV: %.1f%% (lower = more stable across runs)\n", rows[0].CV)
+	}
+	if len(runs) > 0 && runs[0].Profile == bench.VLLMRust.String() {
+		p.steadyRuns(runs)
 	}
 	fmt.Fprintf(p, "\n%-35s %10s %10s %25s\n", "Metric", "Mean", "CV", "95 % interval of the mean")
 	for _, r := range rows {
@@ -70,6 +73,41 @@ func RunsTable(runs []Result) string {
 		fmt.Fprintf(p, "%-35s %10s %9.1f%% %25s\n", r.Label, tableNumber(r.Mean, ""), r.CV, interval)
 	}
 	return p.String()
+}
+
+func (p *page) spreads(rows []Spread) {
+	for _, r := range rows {
+		fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", r.Label, tableNumber(r.Mean, ""), tableNumber(r.Std, ""),
+			tableNumber(r.Min, ""), tableNumber(r.Max, ""))
+	}
+}
+
+// steadyRuns is the compiled client's table of the runs that had a steady window.
+func (p *page) steadyRuns(runs []Result) {
+	var steady []Result
+	for _, r := range runs {
+		if _, ok := r.Values["steady_request_throughput"]; ok {
+			steady = append(steady, r)
+		}
+	}
+	if len(steady) == 0 {
+		p.WriteString("\nSteady-state: no runs had a valid window\n")
+		return
+	}
+	var keys []string
+	for _, m := range compared {
+		if strings.HasPrefix(m.key, "steady_") {
+			keys = append(keys, m.key)
+		}
+	}
+	rows := spreads(steady, keys)
+	for i := range rows {
+		rows[i].Label = strings.TrimPrefix(rows[i].Label, "SS ")
+	}
+	p.WriteByte('\n')
+	p.title(fmt.Sprintf(" Steady-State Summary (%d/%d runs) ", len(steady), len(runs)), "=")
+	fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")
+	p.spreads(rows)
 }
 
 // Table is one line per result, whatever wrote it; what a result does not say is "-".

@@ -64,7 +64,8 @@ func (p *percentile) UnmarshalJSON(text []byte) error {
 // SteadyState finds the window with at least threshold times the concurrency under way
 // and measures in it, as the compiled client does: an event is a token. A window shorter
 // than shortest seconds has a warning; 0 = 10 s or a tenth of the run, the longer. nil
-// without a bound on concurrency, at a finite rate, or where the run never got there.
+// without a bound on concurrency, at a finite rate, of conversations, where it is not
+// wanted, or where the run never got there.
 func (s *Summary) SteadyState(threshold, shortest float64) *Steady {
 	return s.steady(threshold, shortest, nil)
 }
@@ -73,7 +74,7 @@ func (s *Summary) SteadyState(threshold, shortest float64) *Steady {
 // count events.
 func (s *Summary) steady(threshold, shortest float64, tokens []arrival) *Steady {
 	concurrency := s.Setup.Arrivals.Concurrency
-	if concurrency <= 0 || !math.IsInf(s.Setup.Arrivals.Rate, 1) || s.Completed == 0 {
+	if concurrency <= 0 || !math.IsInf(s.Setup.Arrivals.Rate, 1) || s.Completed == 0 || s.Setup.Steady.Off || s.Setup.MultiTurn != nil {
 		return nil
 	}
 	if shortest <= 0 {

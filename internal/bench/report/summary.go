@@ -5,6 +5,7 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,6 +71,7 @@ type Summary struct {
 	Probes    *Probes     // nil = none succeeded
 	RateSteps []bench.RateStep
 	Steady    *Steady // nil = no window
+	Turns     *Turns  // nil = queries stood alone
 
 	Ossian Extension
 }
@@ -97,7 +99,10 @@ func Summarize(r *bench.Recording, count func(text string) int) *Summary {
 	s.Probes = probes(r.Probes)
 	s.Ossian = extend(r, s, count)
 	if s.Setup.Profile == bench.VLLMRust {
-		s.Steady = s.SteadyState(SteadyThreshold, 0)
+		s.Steady = s.SteadyState(cmp.Or(r.Setup.Steady.Threshold, SteadyThreshold), r.Setup.Steady.Shortest)
+	}
+	if r.Setup.MultiTurn != nil {
+		s.Turns = s.turns(r)
 	}
 	return s
 }
