@@ -41,6 +41,9 @@ func benchScriptedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if every < 1 || every > 1e6 {
+				return fmt.Errorf("--fault-every %d: expected 1 to 1000000", every)
+			}
 			bad.Kind = scripted.FaultKind(fault)
 			o.Shape, o.Scripts = shape, faulty(s, bad, every)
 			return serveScripted(cmd.Context(), cmd.OutOrStdout(), net.JoinHostPort(host, strconv.Itoa(port)), o)
@@ -71,7 +74,7 @@ func benchScriptedCommand() *cobra.Command {
 
 // faulty are n scripts, the last of which has the fault.
 func faulty(s scripted.Script, bad scripted.Fault, n int) []scripted.Script {
-	out := make([]scripted.Script, max(n, 1))
+	out := make([]scripted.Script, n)
 	for i := range out {
 		out[i] = s
 	}
@@ -130,18 +133,41 @@ func benchSelftestCommand() *cobra.Command {
 	return c
 }
 
+// check refuses what cannot be measured: the times between events would be none, or the
+// record of the events would take all memory.
+func (t *selfTest) check() error {
+	for _, v := range []struct {
+		flag               string
+		value, least, most float64
+	}{{"rate", t.rate, 1e-3, 1e6}, {"most", t.most, 1, 1e9}, {"length", t.length.Seconds(), 1e-3, 3600}, {"arrivals", t.arrive, 0, 1e6}} {
+		if !(v.value >= v.least && v.value <= v.most) {
+			return fmt.Errorf("--%s %v: expected %v to %v", v.flag, v.value, v.least, v.most)
+		}
+	}
+	const events = 100_000_000
+	if n := t.arrive * t.length.Seconds(); n > events {
+		return fmt.Errorf("--arrivals %v: %.0f requests in %v, expected at most %d", t.arrive, n, t.length, events)
+	}
+	for _, n := range t.streams {
+		if n < 1 || n > 100_000 {
+			return fmt.Errorf("--streams %d: expected 1 to 100000", n)
+		}
+		if p := t.plan(n); p.tokens > events/n {
+			return fmt.Errorf("--streams %d: %d tokens each in %v, expected at most %d in all; lower --rate, --most or --length", n, p.tokens, t.length, events)
+		}
+	}
+	return nil
+}
+
 func (t *selfTest) run(ctx context.Context, out io.Writer) error {
-	if !(t.rate > 0 && t.most > 0 && t.length > 0 && t.arrive >= 0) {
-		return fmt.Errorf("rate %v, most %v, length %v: expected more than 0; arrivals %v: expected 0 or more", t.rate, t.most, t.length, t.arrive)
+	if err := t.check(); err != nil {
+		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
 	fmt.Fprintln(w, "streams\ttok/s\tevents\tlost\tmean\tp99\tp50\tp99\tp99\tp99\tmax\tp99\tµs/event\tKB/stream\t")
 	lost := 0
 	for _, n := range t.streams {
-		if n < 1 {
-			return fmt.Errorf("streams: %d, expected numbers from 1", n)
-		}
 		r, err := t.level(ctx, t.plan(n))
 		if err != nil {
 			return fmt.Errorf("%d streams: %w", n, err)
@@ -201,7 +227,7 @@ func (t *selfTest) level(ctx context.Context, p selfPlan) (*selfResult, error) {
 	line, err := bufio.NewReader(pipe).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
-		return nil, fmt.Errorf("scripted server: said %q, expected its address: %w", line, err)
+		return nil, errors.Join(fmt.Errorf("scripted server: said %q, expected its address", line), err)
 	}
 	return p.measure(ctx, url)
 }

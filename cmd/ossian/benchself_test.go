@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -47,6 +49,36 @@ func TestSelfPlans(t *testing.T) {
 	} {
 		if got := o.plan(n); got != want {
 			t.Errorf("%d streams: got %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// What would divide by nothing or take all memory is refused before a server starts.
+func TestSelfTestRefuses(t *testing.T) {
+	inf := math.Inf(1)
+	for _, tt := range []struct {
+		streams            int
+		rate, most, arrive float64
+		length             time.Duration
+		want               string
+	}{
+		{1, 0, 1e5, 0, time.Second, "--rate 0: expected 0.001 to 1e+06"},
+		{1, math.NaN(), 1e5, 0, time.Second, "--rate NaN"},
+		{1, inf, inf, 0, time.Second, "--rate +Inf"},
+		{1, 2e9, 1e10, 0, time.Second, "--rate 2e+09"},
+		{1, 100, 0, 0, time.Second, "--most 0"},
+		{1, 100, 1e5, 0, 0, "--length 0"},
+		{1, 100, 1e5, 0, -5 * time.Second, "--length -5"},
+		{1, 100, 1e5, inf, time.Second, "--arrivals +Inf"},
+		{1, 100, 1e5, 1e6, time.Hour, "--arrivals 1e+06: 3600000000 requests in 1h0m0s"},
+		{0, 100, 1e5, 0, time.Second, "--streams 0: expected 1 to 100000"},
+		{2e9, 100, 1e5, 0, time.Second, "--streams 2000000000"},
+		{1, 1e6, 1e9, 0, 200 * time.Second, "--streams 1: 200000000 tokens each in 3m20s"},
+	} {
+		s := selfTest{streams: []int{tt.streams}, rate: tt.rate, most: tt.most, arrive: tt.arrive, length: tt.length,
+			server: func(ctx context.Context, _ ...string) *exec.Cmd { return exec.CommandContext(ctx, "no such program") }}
+		if err := s.run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
 }
@@ -114,6 +146,8 @@ func TestScriptedCommandRefuses(t *testing.T) {
 		{"--dialect x", `dialect "x" is unknown`},
 		{"--port 0 --fault x", `fault "x" is unknown`},
 		{"--port 0 --gap -1s", "gap: -1s"},
+		{"--port 0 --fault-every 0", "--fault-every 0: expected 1"},
+		{"--port 0 --fault-every 2000000000", "--fault-every 2000000000"},
 	} {
 		c := benchScriptedCommand()
 		c.SilenceErrors, c.SilenceUsage = true, true

@@ -173,7 +173,7 @@ func (c *config) serve(ctx context.Context) (url string, stop func(), err error)
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
 		stop()
-		return "", nil, fmt.Errorf("scripted server: said %q: %w", line, err)
+		return "", nil, errors.Join(fmt.Errorf("scripted server: said %q, expected its address", line), err)
 	}
 	return url, stop, nil
 }

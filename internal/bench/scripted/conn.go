@@ -67,6 +67,7 @@ func (d *caller) answer(req *http.Request, text []byte, received time.Duration) 
 		d.srv.settle()
 		return d.record()
 	case "DELETE " + recordPath:
+		d.srv.settle() // else the end of a request that a client has seen would be in the next log
 		d.srv.Forget()
 		return d.reply(http.StatusOK, "text/plain", nil)
 	case "GET /health", "POST /reset_prefix_cache", "POST /reset_mm_cache", "POST /reset_encoder_cache",

@@ -30,7 +30,7 @@ type Record struct {
 	Prompt   int           // tokens, as the server counts them
 	Received time.Duration // when the whole request had been read
 	Ended    time.Duration // when the last byte was handed to the kernel, or the answer was given up
-	Fault    FaultKind     // that was played
+	Fault    FaultKind     // of its script
 	Err      string        // why the answer was given up; "" = it was not
 	Sends    []Send
 }

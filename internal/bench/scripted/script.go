@@ -50,7 +50,8 @@ type Usage struct {
 	Prompt, Completion, Cached, Reasoning int
 }
 
-// A Fault is what goes wrong with a request.
+// A Fault is what goes wrong with a request. Status, Refuse, HTML and Empty strike every
+// answer, the others only streams, and those with a Chunk only where it comes to that.
 type Fault struct {
 	Kind   FaultKind
 	Chunk  int           // the fault comes in the place of this chunk, from 0 (reset, cut, error, garbage, stall)
