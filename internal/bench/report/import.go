@@ -33,6 +33,7 @@ const (
 	maxFile    = 1 << 30 // bytes
 	maxResults = 100_000
 	maxWord    = 1 << 16 // bytes of a text in a result
+	maxObject  = 1 << 10 // bytes of an object that is kept as a text
 )
 
 // Import reads the results in data: JSON of vLLM, sglang or Ossian (one, several in a
@@ -197,7 +198,7 @@ func plainJSON(text []byte) []byte {
 	return out
 }
 
-// importObject reads one result. Lists and objects that it does not know are skipped.
+// importObject reads one result. Lists that it does not know are skipped.
 func importObject(text []byte) (Result, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -213,6 +214,10 @@ func importObject(text []byte) (Result, error) {
 			}
 			if len(word) <= maxWord {
 				r.Info[key] = word
+			}
+		case 't', 'f', '{': // parameters of a sweep
+			if len(raw) <= maxObject && key != "ossian" && key != "steady_state" {
+				r.Info[key] = string(raw)
 			}
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			if err := r.set(key, string(raw)); err != nil {
