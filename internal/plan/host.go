@@ -1,0 +1,43 @@
+package plan
+
+import (
+	"io/fs"
+	"runtime"
+	"strings"
+)
+
+// A Host is the machine that this process runs on.
+type Host struct {
+	CPU     string // as the system calls it; the architecture where it does not
+	Threads int    // that run at once, by affinity mask and control group
+	Memory  int64  // bytes that are built in; 0 = the system does not tell
+}
+
+// ThisHost returns the machine that this process runs on.
+func ThisHost() Host {
+	h := Host{CPU: runtime.GOARCH, Threads: min(runtime.NumCPU(), runtime.GOMAXPROCS(0))}
+	name, memory := hardware()
+	if name != "" {
+		h.CPU = name
+	}
+	h.Memory = memory
+	return h
+}
+
+// hardwareIn reads the processor's name and the bytes of memory from the files of a Linux
+// system below fsys; "" and 0 = not told. Many ARM boards name only the whole.
+func hardwareIn(fsys fs.FS) (cpu string, memory int64) {
+	info, _ := fs.ReadFile(fsys, "proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			cpu = strings.TrimSpace(value)
+			break
+		}
+	}
+	if cpu == "" {
+		board, _ := fs.ReadFile(fsys, "proc/device-tree/model")
+		cpu = strings.Trim(string(board), "\x00 \n")
+	}
+	kb, _ := field(fsys, "proc/meminfo", "MemTotal:")
+	return cpu, kb << 10
+}

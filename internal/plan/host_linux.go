@@ -1,0 +1,5 @@
+package plan
+
+import "os"
+
+func hardware() (cpu string, memory int64) { return hardwareIn(os.DirFS("/")) }
