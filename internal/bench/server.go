@@ -119,6 +119,16 @@ func (s *Server) FirstModel(ctx context.Context) (name, root string, err error) 
 	return first.ID, first.Root, nil
 }
 
+// Version returns what GET /version says; "" where that is nothing of use.
+func (s *Server) Version(ctx context.Context) string {
+	text, err := s.ask(ctx, http.MethodGet, "/version", nil)
+	var in struct{ Version string }
+	if err != nil || json.Unmarshal(text, &in) != nil || len(in.Version) > 200 {
+		return ""
+	}
+	return in.Version
+}
+
 // counted are the beginnings of the counters that reports use (bench.md 1.6).
 var counted = [...]string{"vllm:spec_decode_", "vllm:prefix_cache_", "ossian:prefix_cache_"}
 

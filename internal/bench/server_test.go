@@ -45,6 +45,22 @@ func TestFirstModel(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	for _, c := range []struct{ name, answer, want string }{
+		{"vLLM", `{"version":"0.33.0"}`, "0.33.0"}, {"no JSON", `<html>`, ""}, {"another member", `{"name":"x"}`, ""},
+		{"too long", `{"version":"` + strings.Repeat("9", 201) + `"}`, ""},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, c.answer) })
+		if got := testServer(t, mux).Version(context.Background()); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := testServer(t, http.NewServeMux()).Version(context.Background()); got != "" {
+		t.Errorf("%q from a server without a version", got)
+	}
+}
+
 const metricsText = `# HELP vllm:prefix_cache_hits_total x
 # TYPE vllm:prefix_cache_hits_total counter
 vllm:prefix_cache_hits_total{engine="0",model_name="a}b"} 12.0
