@@ -1,12 +1,11 @@
 package chart
 
 import (
-	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg"
 )
 
 // An Axis is one axis of a panel. Its range comes from the data: Y begins at zero and ends
@@ -14,19 +13,36 @@ import (
 type Axis struct {
 	Title string
 	Log   bool      // logarithmic, if the data have a value above zero
-	Names []string  // at 0, 1, 2 … in place of numbers
 	Ticks []float64 // where numbers stand; nil = at round ones
 	Inf   float64   // the value that stands for "inf" (a load without bound); 0 = none
+	Holds []float64 // beside the data of the panel: so panels share a range
+}
+
+// A scale is an axis with its range, along a stretch of the picture.
+type scale struct {
+	low, high float64
+	log       bool
+	ticks     []tick
+	from, to  vg.Length
+}
+
+// A tick is a mark of an axis; one without a label is small.
+type tick struct {
+	value float64
+	label string
 }
 
 // tiny is zero to an axis.
 const tiny = 1e-30
 
-// apply sets up a for the values of the data.
-func (x Axis) apply(a *plot.Axis, values []float64, vertical bool) {
+// scale fits x to the values of the data.
+func (x *Axis) scale(values []float64, vertical bool) scale {
 	low, high := math.Inf(1), math.Inf(-1)
 	least := math.Inf(1) // above zero
-	for _, v := range values {
+	for _, v := range slices.Concat(values, x.Holds) {
+		if !drawable(v) {
+			continue
+		}
 		low, high = min(low, v), max(high, v)
 		if v > tiny {
 			least = min(least, v)
@@ -35,40 +51,71 @@ func (x Axis) apply(a *plot.Axis, values []float64, vertical bool) {
 	if low > high {
 		low, high = 0, 1
 	}
-	a.Label.Text = clip(x.Title, 2*maxName)
-	a.Label.TextStyle = letters(9, draw.XCenter)
-	a.Label.Padding = 3
-	a.Tick.Label = letters(8, draw.XCenter)
-	a.Tick.Length = 4
-	a.Tick.Color, a.Color = axes, axes
-	a.Padding = 0
-	switch {
-	case x.Names != nil:
-		a.Min, a.Max = -0.6, float64(len(x.Names))-0.4
-		a.Tick.Marker = nameTicks(x.Names)
-		a.Tick.Color = color.White // room without marks
-	case x.Log && high > tiny:
-		a.Min, a.Max = logRange(least, high, vertical)
-		a.Scale = plot.LogScale{}
-		a.Tick.Marker = plot.TickerFunc(logTicks)
-	default:
-		a.Min, a.Max = linearRange(low, high, vertical)
-		a.Tick.Marker = plot.TickerFunc(linearTicks)
+	s := scale{log: x.Log && high > tiny}
+	if s.log {
+		s.low, s.high = logRange(least, high, vertical)
+		s.ticks = logTicks(s.low, s.high)
+	} else {
+		s.low, s.high = linearRange(low, high, vertical)
+		s.ticks = linearTicks(s.low, s.high)
 	}
 	if x.Ticks != nil {
-		a.Tick.Marker = valueTicks(x.Ticks)
+		s.ticks = nil
+		for _, v := range x.Ticks {
+			if v >= s.low && v <= s.high {
+				s.ticks = append(s.ticks, tick{v, strconv.FormatFloat(v, 'g', 6, 64)})
+			}
+		}
 	}
-	if x.Inf > 0 {
-		a.Tick.Marker = withInf(a.Tick.Marker, x.Inf)
+	if x.Inf > 0 { // no number stands beside it
+		s.ticks = slices.DeleteFunc(s.ticks, func(t tick) bool { return t.value >= 0.9*x.Inf })
+		s.ticks = append(s.ticks, tick{x.Inf, "inf"})
 	}
+	return s
 }
+
+// at returns where a value stands; what lies beyond an end is put on it.
+func (s *scale) at(v float64) vg.Length {
+	v = min(max(v, s.low), s.high)
+	f := (v - s.low) / (s.high - s.low)
+	if s.log {
+		f = math.Log(v/s.low) / math.Log(s.high/s.low)
+	}
+	return s.from + vg.Length(f)*(s.to-s.from)
+}
+
+// bound gives values without bound a place beyond all others, and returns these.
+func (x *Axis) bound(values []float64) []float64 {
+	bounded := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !drawable(v) })
+	if slices.Contains(values, math.Inf(1)) {
+		x.Inf = 1.25
+		if x.Log {
+			x.Inf = 2
+		}
+		if len(bounded) > 0 && slices.Max(bounded) > 0 {
+			x.Inf *= slices.Max(bounded)
+		}
+	}
+	return bounded
+}
+
+// place is where a value stands in the units of the axis.
+func (x *Axis) place(v float64) float64 {
+	if x.Inf > 0 {
+		return min(v, x.Inf)
+	}
+	return v
+}
+
+// drawable reports whether a value can be shown.
+func drawable(v float64) bool { return v > -1e30 && v < 1e30 }
 
 // wide reports whether the values above zero spread over a factor and more: too far for a
 // linear axis.
 func wide(values []float64, factor float64) bool {
 	low, high := math.Inf(1), 0.0
 	for _, v := range values {
-		if v > 0 {
+		if v > 0 && drawable(v) {
 			low, high = min(low, v), max(high, v)
 		}
 	}
@@ -131,28 +178,27 @@ func linearRange(low, high float64, vertical bool) (float64, float64) {
 // has between four and ten.
 func step125(span float64) float64 { return round125(span/8, true) }
 
-func linearTicks(low, high float64) []plot.Tick {
+func linearTicks(low, high float64) []tick {
 	step := step125((high - low) * 0.999)
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	var out []plot.Tick
+	var out []tick
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-6 && len(out) < 20; i++ {
-		out = append(out, plot.Tick{Value: i * step, Label: number(i*step, digits)})
+		out = append(out, tick{i * step, number(i*step, digits)})
 	}
 	return out
 }
 
-func logTicks(low, high float64) []plot.Tick {
+func logTicks(low, high float64) []tick {
 	few := high/low <= 500
-	var out []plot.Tick
+	var out []tick
 	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
 		for m := 1.0; m < 10; m++ {
-			v := m * power
-			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+			t := tick{value: m * power}
+			if t.value < low*(1-1e-9) || t.value > high*(1+1e-9) {
 				continue
 			}
-			t := plot.Tick{Value: v}
 			if m == 1 || few && (m == 2 || m == 5) {
-				t.Label = strconv.FormatFloat(v, 'g', 6, 64)
+				t.label = strconv.FormatFloat(t.value, 'g', 6, 64)
 			}
 			out = append(out, t)
 		}
@@ -172,33 +218,4 @@ func number(v float64, digits int) string {
 		return strconv.FormatFloat(v/1e6, 'g', 5, 64) + "M"
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64)
-}
-
-func nameTicks(names []string) plot.ConstantTicks {
-	out := make(plot.ConstantTicks, len(names))
-	for i, n := range names {
-		out[i] = plot.Tick{Value: float64(i), Label: clip(n, 24)}
-	}
-	return out
-}
-
-func valueTicks(values []float64) plot.ConstantTicks {
-	out := make(plot.ConstantTicks, len(values))
-	for i, v := range values {
-		out[i] = plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 6, 64)}
-	}
-	return out
-}
-
-// withInf labels the value inf as what it stands for, and drops numbers beside it.
-func withInf(t plot.Ticker, inf float64) plot.Ticker {
-	return plot.TickerFunc(func(low, high float64) []plot.Tick {
-		out := []plot.Tick{{Value: inf, Label: "inf"}}
-		for _, tick := range t.Ticks(low, high) {
-			if tick.Value < inf*0.9 {
-				out = append(out, tick)
-			}
-		}
-		return out
-	})
 }

@@ -123,8 +123,6 @@ func TestFigures(t *testing.T) {
 	}
 	named := []Run{usual().run(), usual().run()}
 	named[0].Name, named[1].Name = "before", "after"
-	imported := usual().run()
-	imported.Recording = nil
 	for _, c := range []struct {
 		name  string
 		runs  []Run
@@ -138,7 +136,6 @@ func TestFigures(t *testing.T) {
 			[]string{"TTFT (ms)", "ITL (ms)", "Share of gaps (%)", "Requests in flight", "tokens/s"}},
 		{"seconds", []Run{long.run()}, []string{"ttft", "tpot", "itl", "e2el", "over_time"}, []string{"TTFT (s)", "E2EL (s)"}},
 		{"two runs", named, []string{"ttft", "tpot", "itl", "e2el", "over_time"}, []string{"before", "after"}},
-		{"an old file", []Run{imported}, []string{"ttft", "tpot", "itl", "e2el", "over_time"}, nil},
 		{"concurrency", sweep("tiny", 1, 8, 64, 0), []string{"load", "pareto", "ttft", "tpot", "itl", "e2el", "over_time"},
 			[]string{"Requests at once", "1 at once", "64 at once", "inf", "tokens/s/user"}},
 		{"rates", rates, []string{"load", "pareto", "ttft", "tpot", "itl", "e2el", "over_time"}, []string{"Request rate (requests/s)", "2 req/s", "inf req/s"}},
@@ -150,7 +147,7 @@ func TestFigures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var names []string
 			all := ""
-			for _, f := range Figures(c.runs) {
+			for _, f := range figures(read(c.runs)) {
 				names = append(names, f.Name)
 				_, text := svgOf(t, f)
 				all += text
@@ -168,17 +165,28 @@ func TestFigures(t *testing.T) {
 }
 
 func TestPNG(t *testing.T) {
-	for _, f := range append(Figures([]Run{usual().run()})[:1], Timeline(usual().run(), DefaultThresholds)) {
+	f := figures(read([]Run{usual().run()}))[0]
+	for range 4 {
+		f.Panels[0] = append(f.Panels[0], f.Panels[0][0])
+	}
+	for _, c := range []struct {
+		name   string
+		figure *Figure
+		wide   int
+	}{
+		{"two panels", figures(read([]Run{usual().run()}))[0], 1440},
+		{"six panels", f, 3120},
+	} {
 		var b bytes.Buffer
-		if err := f.PNG(&b); err != nil {
+		if err := c.figure.PNG(&b); err != nil {
 			t.Fatal(err)
 		}
 		img, err := png.Decode(&b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := img.Bounds().Dx(); got != 1440 {
-			t.Errorf("%s: %d pixels wide, want 1440", f.Name, got)
+		if got := img.Bounds().Dx(); got != c.wide {
+			t.Errorf("%s: %d pixels wide, want %d", c.name, got, c.wide)
 		}
 		colours := map[[3]uint32]bool{}
 		for y := range img.Bounds().Dy() {
@@ -187,12 +195,8 @@ func TestPNG(t *testing.T) {
 				colours[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
 			}
 		}
-		want := [3]uint32{0x00, 0x72, 0xb2} // the first of the palette
-		if f.Name == "timeline" {
-			want = [3]uint32{0x63, 0x6e, 0xfa}
-		}
-		if !colours[want] || !colours[[3]uint32{0xff, 0xff, 0xff}] {
-			t.Errorf("%s: no data on white", f.Name)
+		if !colours[[3]uint32{0x00, 0x72, 0xb2}] || !colours[[3]uint32{0xff, 0xff, 0xff}] { // the first of the palette
+			t.Errorf("%s: no data on white", c.name)
 		}
 	}
 }
@@ -240,7 +244,7 @@ func TestManyRequests(t *testing.T) {
 	s.requests, s.tokens, s.every = 100_000, 3, 100*time.Microsecond
 	s.more = time.Microsecond
 	r := s.run()
-	for _, f := range append(Figures([]Run{r}), Timeline(r, DefaultThresholds)) {
+	for _, f := range figures(read([]Run{r})) {
 		svg, _ := svgOf(t, f)
 		if len(svg) > 400_000 {
 			t.Errorf("%s of %d requests is %d bytes", f.Name, s.requests, len(svg))
@@ -269,22 +273,6 @@ func TestDatasetStats(t *testing.T) {
 	svgOf(t, DatasetStats(nil))
 }
 
-func TestBars(t *testing.T) {
-	_, text := svgOf(t, Bars("Throughput", "Throughput (TPS)", []Group{{"ShareGPT", 1000, 1121}, {"Long", 400, 380}, {"New", 0, 5}, {"Broken", math.NaN(), 1}}))
-	for _, want := range []string{"ShareGPT", "Baseline", "Optimized", "1000", "1121", "+12.1%", "380", "-5.0%", "Throughput (TPS)"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %q", want, text)
-		}
-	}
-	if n := strings.Count(text, "%"); n != 2 {
-		t.Errorf("%d changes in percent, want 2", n)
-	}
-	_, text = svgOf(t, Speedups("Latency", "batch size", "s", []Group{{"1", 2.7, 1}, {"2", 1, 2}, {"4", 1, 0}}))
-	if !strings.Contains(text, "2.7× faster") || strings.Count(text, "faster") != 1 {
-		t.Errorf("speedups: %q", text)
-	}
-}
-
 func TestFrontier(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -297,6 +285,7 @@ func TestFrontier(t *testing.T) {
 		{"one is worse", []Point{{1, 9}, {2, 2}, {3, 5}, {9, 1}}, []Point{{1, 9}, {3, 5}, {9, 1}}},
 		{"worse for all at the same rate", []Point{{1, 3}, {1, 2}}, []Point{{1, 3}}},
 		{"equal", []Point{{1, 3}, {2, 3}}, []Point{{1, 3}, {2, 3}}},
+		{"twice the same", []Point{{2, 3}, {2, 3}, {3, 1}}, []Point{{2, 3}, {2, 3}, {3, 1}}},
 	} {
 		if got := frontier(c.points); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -322,7 +311,7 @@ func TestNames(t *testing.T) {
 		{"loads", []Run{label("a", 3), label("a", 0)}, []string{"3 at once", "inf at once"}},
 		{"both", []Run{label("a", 3), label("b", 4), label("b", 4)}, []string{"a, 3 at once", "b, 4 at once", "b, 4 at once #2"}},
 	} {
-		if got := nameRuns(c.runs); !slices.Equal(got, c.want) {
+		if got := names(overviews(read(c.runs))); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

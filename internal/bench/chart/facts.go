@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -11,43 +12,45 @@ import (
 	"ossian/internal/bench/report"
 )
 
-// runColumns are those of the table of runs, in milliseconds where they are times.
-var runColumns = []struct {
+// columns are those of the table of runs, in milliseconds where they are times.
+var columns = []struct {
 	name  string
-	value func(*series) string
+	value func(*overview) string
 }{
-	{"concurrency", func(s *series) string { return loadText(byConcurrency.of(s.Summary.Setup.Arrivals)) }},
-	{"req/s offered", func(s *series) string { return loadText(s.Summary.Setup.Arrivals.Rate) }},
-	{"failed", func(s *series) string { return strconv.Itoa(s.Summary.Failed) }},
-	{"req/s", func(s *series) string { return fmt.Sprintf("%.2f", s.Summary.RequestRate) }},
-	{"output tok/s", func(s *series) string { return fmt.Sprintf("%.2f", s.Summary.OutputRate) }},
-	{"total tok/s", func(s *series) string { return fmt.Sprintf("%.2f", s.Summary.TotalRate) }},
-	{"median TTFT", func(s *series) string { return milli(s.Summary.TTFT, s.Summary.TTFT.Median) }},
-	{"P99 TTFT", func(s *series) string { return milli(s.Summary.TTFT, s.Summary.TTFT.P(99)) }},
-	{"median TPOT", func(s *series) string { return milli(s.Summary.TPOT, s.Summary.TPOT.Median) }},
-	{"P99 TPOT", func(s *series) string { return milli(s.Summary.TPOT, s.Summary.TPOT.P(99)) }},
-	{"P99 E2EL", func(s *series) string { return milli(s.Summary.E2EL, s.Summary.E2EL.P(99)) }},
+	{"concurrency", func(o *overview) string { return loadText(byConcurrency.of(o)) }},
+	{"req/s offered", func(o *overview) string { return loadText(o.arrivals.Rate) }},
+	{"failed", func(o *overview) string { return decimal(o.failed, 0) }},
+	{"req/s", func(o *overview) string { return decimal(o.requests, 2) }},
+	{"output tok/s", func(o *overview) string { return decimal(o.output, 2) }},
+	{"total tok/s", func(o *overview) string { return decimal(o.total, 2) }},
+	{"median TTFT", func(o *overview) string { return decimal(o.ttft[0], 2) }},
+	{"P99 TTFT", func(o *overview) string { return decimal(o.ttft[1], 2) }},
+	{"median TPOT", func(o *overview) string { return decimal(o.tpot[0], 2) }},
+	{"P99 TPOT", func(o *overview) string { return decimal(o.tpot[1], 2) }},
+	{"median E2EL", func(o *overview) string { return decimal(o.e2el[0], 2) }},
+	{"P99 E2EL", func(o *overview) string { return decimal(o.e2el[1], 2) }},
 }
 
-// milli writes a statistic of d in milliseconds; "–" where d has no values.
-func milli(d report.Dist, v float64) string {
-	if d.N == 0 {
+// cells are the columns of one run.
+func (o *overview) cells() []string {
+	out := make([]string, len(columns))
+	for i, c := range columns {
+		out[i] = c.value(o)
+	}
+	return out
+}
+
+// decimal writes v with a number of digits; "–" where it is not known.
+func decimal(v float64, digits int) string {
+	if math.IsNaN(v) {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-func loadText(v float64) string {
-	if math.IsInf(v, 1) {
-		return "inf"
-	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
+	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
 // cards are the headline of a run.
 func (s *series) cards() []pair {
 	sum := s.Summary
-	_, peak := s.inFlight()
 	out := []pair{
 		{"output tokens/s", fmt.Sprintf("%.1f", sum.OutputRate)},
 		{"tokens/s, prompts included", fmt.Sprintf("%.1f", sum.TotalRate)},
@@ -57,7 +60,7 @@ func (s *series) cards() []pair {
 		{"median TPOT", withUnit(sum.TPOT, sum.TPOT.Median)},
 		{"P99 ITL", withUnit(sum.ITL, sum.ITL.P(99))},
 		{"median E2EL", withUnit(sum.E2EL, sum.E2EL.Median)},
-		{"requests at once, at most", fmt.Sprintf("%.0f", peak)},
+		{"requests at once, at most", fmt.Sprintf("%.0f", s.peak)},
 		{"requests succeeded", fmt.Sprintf("%d of %d", sum.Completed, sum.Completed+sum.Failed)},
 	}
 	if len(sum.Setup.Goodput) > 0 {
@@ -99,16 +102,17 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		columns = append(columns, "P"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
 	columns = append(columns, "max")
-	marked := map[string]map[float64]bool{}
+	type percentile struct {
+		metric string
+		p      float64
+	}
+	marked := map[percentile]bool{}
 	var needs []string
 	for _, c := range s.Ossian.Certified {
 		if c.Certified || c.N == 0 {
 			continue
 		}
-		if marked[c.Metric] == nil {
-			marked[c.Metric] = map[float64]bool{}
-		}
-		marked[c.Metric][c.P] = true
+		marked[percentile{c.Metric, c.P}] = true
 		if need := fmt.Sprintf("P%s needs %d", strconv.FormatFloat(c.P, 'f', -1, 64), c.Need); c.Need > 0 && !slices.Contains(needs, need) {
 			needs = append(needs, need)
 		}
@@ -125,15 +129,15 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		if m.d.N == 0 {
 			continue
 		}
-		r := metric{m.name, m.d.N, []string{milli(m.d, m.d.Mean), milli(m.d, m.d.Std), milli(m.d, m.d.Median)}}
+		r := metric{m.name, m.d.N, []string{decimal(m.d.Mean, 2), decimal(m.d.Std, 2), decimal(m.d.Median, 2)}}
 		for _, p := range percentiles {
-			v := milli(m.d, m.d.P(p))
-			if marked[m.key][p] {
+			v := decimal(m.d.P(p), 2)
+			if marked[percentile{m.key, p}] {
 				v += " *"
 			}
 			r.Values = append(r.Values, v)
 		}
-		r.Values = append(r.Values, milli(m.d, m.d.Max))
+		r.Values = append(r.Values, decimal(m.d.Max, 2))
 		rows = append(rows, r)
 	}
 	if len(marked) > 0 {
@@ -155,7 +159,7 @@ func (s *series) facts() []pair {
 		{"seed", strconv.FormatInt(set.Seed, 10)},
 		{"request rate", loadText(set.Arrivals.Rate) + " per second"},
 		{"burstiness", loadText(set.Arrivals.Burstiness)},
-		{"requests at once, at most", loadText(byConcurrency.of(set.Arrivals))},
+		{"requests at once, at most", loadText(byConcurrency.of(&s.overview))},
 		{"ignores the end of text", strconv.FormatBool(set.IgnoreEOS)},
 		{"duration", time.Duration(s.Summary.Duration * float64(time.Second)).Round(time.Millisecond).String()},
 		{"tokens", fmt.Sprintf("%d of prompts, %d of output", s.Summary.Input, s.Summary.Output)},
@@ -165,13 +169,19 @@ func (s *series) facts() []pair {
 	for _, m := range set.Metadata {
 		out = append(out, pair{m.Key, m.Value})
 	}
-	for _, e := range s.Environment {
-		out = append(out, pair{e.Key, e.Value})
-	}
+	out = append(out, environment(set.Environment)...)
 	for i := range out {
 		out[i] = pair{clean(out[i].Key), clean(out[i].Value)}
 	}
 	return slices.DeleteFunc(out, func(p pair) bool { return p.Value == "" })
+}
+
+// environment lists what is known of machines and versions.
+func environment(facts map[string]string) (out []pair) {
+	for _, key := range slices.Sorted(maps.Keys(facts)) {
+		out = append(out, pair{strings.ReplaceAll(key, "_", " "), facts[key]})
+	}
+	return out
 }
 
 // client says what the measuring process did to the numbers.

@@ -1,6 +1,6 @@
 // Package chart shows what benchmarks measured: figures as SVG and PNG, and reports as
-// one HTML file that opens without a network. Callers hand over runs or points; scales,
-// colours, sizes and how much detail a file can carry are settled here.
+// one HTML file that opens without a network. Callers hand over runs, or the results of a
+// sweep; scales, colours, sizes and how much detail a file can carry are settled here.
 package chart
 
 import (
@@ -10,12 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
@@ -24,8 +22,10 @@ import (
 
 // Sizes in points, 1/72 inch.
 const (
-	width       = 720 * vg.Length(1) // of a figure
+	usualWidth  = 720 * vg.Length(1) // of a figure
+	leastWidth  = 260 * vg.Length(1) // of a panel: figures with many beside each other are wider
 	panelHeight = 215 * vg.Length(1)
+	titleHeight = 20 * vg.Length(1)
 	entryHeight = 15 * vg.Length(1) // of a row of the legend
 	swatch      = 16 * vg.Length(1) // the line beside a name in the legend
 	gap         = 14 * vg.Length(1)
@@ -36,10 +36,9 @@ const (
 
 // The colours of text and lines that carry no data.
 var (
-	ink    = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
-	axes   = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
-	dashes = color.NRGBA{R: 0xc4, G: 0xc4, B: 0xc4, A: 0xff}
-	grid   = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
+	ink  = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
+	axes = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
+	grid = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
 )
 
 // palette are the colours of Okabe and Ito, "Color Universal Design" (2008), which people
@@ -55,15 +54,13 @@ type Figure struct {
 	Title  string
 	Panels [][]Panel // rows, each with the same number of panels, at least one
 	Height float64   // points of a row; 0 = a good height for two panels beside each other
-
-	own map[string]color.NRGBA // colours of names that are not from the palette
 }
 
 // SVG writes f as an SVG document. Its text needs no particular font.
 func (f *Figure) SVG(w io.Writer) error {
 	legend := f.legend()
-	c := vgsvg.New(width, f.height(legend))
-	f.draw(draw.New(c), legend)
+	c := vgsvg.New(f.width(), f.height(legend))
+	f.draw(canvas{draw.New(c)}, legend)
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
@@ -74,11 +71,11 @@ func (f *Figure) SVG(w io.Writer) error {
 	return err
 }
 
-// PNG writes f as a PNG image of 1440 pixels width.
+// PNG writes f as a PNG image, twice as many pixels wide as points.
 func (f *Figure) PNG(w io.Writer) error {
 	legend := f.legend()
-	c := vgimg.NewWith(vgimg.UseWH(width, f.height(legend)), vgimg.UseDPI(dpi))
-	f.draw(draw.New(c), legend)
+	c := vgimg.NewWith(vgimg.UseWH(f.width(), f.height(legend)), vgimg.UseDPI(dpi))
+	f.draw(canvas{draw.New(c)}, legend)
 	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(w)
 	return err
 }
@@ -87,7 +84,7 @@ func (f *Figure) PNG(w io.Writer) error {
 func (f *Figure) Save(path string) error {
 	var b bytes.Buffer
 	var err error
-	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	switch strings.ToLower(filepath.Ext(path)) {
 	case ".svg":
 		err = f.SVG(&b)
 	case ".png":
@@ -101,6 +98,21 @@ func (f *Figure) Save(path string) error {
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
+// names returns the names of all lines, in the order in which they come.
+func (f *Figure) names() []string {
+	var out []string
+	for _, panels := range f.Panels {
+		for _, p := range panels {
+			for _, l := range p.Lines {
+				if l.Name != "" && !slices.Contains(out, l.Name) {
+					out = append(out, l.Name)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // An entry is a name of the legend, and where it stands.
 type entry struct {
 	name string
@@ -108,50 +120,42 @@ type entry struct {
 	row  int
 }
 
-// legend places the names of all lines; a figure with one name or none needs no legend.
+// legend places the names; a figure with one name or none needs no legend.
 func (f *Figure) legend() []entry {
-	style := letters(9, draw.XLeft)
-	var out []entry
-	seen := map[string]bool{}
-	x, row := margin, 0
-	for _, panels := range f.Panels {
-		for i := range panels {
-			for _, name := range panels[i].names() {
-				if name == "" || seen[name] {
-					continue
-				}
-				seen[name] = true
-				w := swatch + 4 + style.Width(label(name))
-				if x+w > width-margin && x > margin {
-					x, row = margin, row+1
-				}
-				out = append(out, entry{name, x, row})
-				x += w + gap
-			}
-		}
-	}
-	if len(out) < 2 {
+	names := f.names()
+	if len(names) < 2 {
 		return nil
+	}
+	var out []entry
+	x, row := margin, 0
+	for _, name := range names {
+		w := swatch + 4 + letters(9).Width(label(name))
+		if x+w > f.width()-margin && x > margin {
+			x, row = margin, row+1
+		}
+		out = append(out, entry{name, x, row})
+		x += w + gap
 	}
 	return out
 }
 
-func (f *Figure) height(legend []entry) vg.Length {
-	return f.top(legend) + vg.Length(len(f.Panels))*f.rowHeight() + margin
+func (f *Figure) width() vg.Length {
+	return max(usualWidth, vg.Length(len(f.Panels[0]))*leastWidth)
 }
 
-func (f *Figure) rowHeight() vg.Length {
+func (f *Figure) height(legend []entry) vg.Length {
+	row := panelHeight
 	if f.Height > 0 {
-		return vg.Length(f.Height)
+		row = vg.Length(f.Height)
 	}
-	return panelHeight
+	return f.top(legend) + vg.Length(len(f.Panels))*row + margin
 }
 
 // top is the height of title and legend.
 func (f *Figure) top(legend []entry) vg.Length {
 	h := margin
 	if f.Title != "" {
-		h += 20
+		h += titleHeight
 	}
 	if n := len(legend); n > 0 {
 		h += vg.Length(legend[n-1].row+1)*entryHeight + 4
@@ -159,61 +163,68 @@ func (f *Figure) top(legend []entry) vg.Length {
 	return h
 }
 
-func (f *Figure) draw(c draw.Canvas, legend []entry) {
+func (f *Figure) draw(c canvas, legend []entry) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	y := c.Max.Y - margin
 	if f.Title != "" {
-		title := letters(12, draw.XLeft)
-		title.Font.Weight = bold
-		title.YAlign = draw.YTop
-		c.FillText(title, vg.Point{X: margin, Y: y}, clip(f.Title, 2*maxName))
-		y -= 20
+		c.text(bold(12), vg.Point{X: margin, Y: y - 12}, 0, clip(f.Title, 2*maxName))
+		y -= titleHeight
 	}
 	paint := f.colours()
-	names := letters(9, draw.XLeft)
-	names.YAlign = draw.YCenter
 	for _, e := range legend {
 		at := vg.Point{X: e.x, Y: y - vg.Length(e.row)*entryHeight - entryHeight/2}
-		c.FillPolygon(paint(e.name), box(at.X, at.Y-3, at.X+swatch, at.Y+1))
-		c.FillText(names, vg.Point{X: at.X + swatch + 4, Y: at.Y}, label(e.name))
+		c.FillPolygon(paint(e.name), []vg.Point{{X: at.X, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y + 2}, {X: at.X, Y: at.Y + 2}})
+		c.text(letters(9), vg.Point{X: at.X + swatch + 4, Y: at.Y - 3}, 0, label(e.name))
 	}
-	rows := make([][]*plot.Plot, len(f.Panels))
+	f.panels(c, c.Max.Y-f.top(legend), paint)
+}
+
+// panels draws the panels between the margin at the bottom and top. Those in a column have
+// their axes below each other, those in a row beside each other.
+func (f *Figure) panels(c canvas, top vg.Length, paint func(string) color.Color) {
+	rows, columns := len(f.Panels), len(f.Panels[0])
+	frames := make([][]*frame, rows)
+	left, right := make([]vg.Length, columns), make([]vg.Length, columns)
+	above, below := make([]vg.Length, rows), make([]vg.Length, rows)
+	w := c.Max.X - c.Min.X - 2*margin - vg.Length(columns-1)*gap
+	h := top - c.Min.Y - margin - vg.Length(rows-1)*gap
 	for i, panels := range f.Panels {
 		for k := range panels {
-			rows[i] = append(rows[i], panels[k].plot(paint))
+			fr := newFrame(&panels[k])
+			frames[i] = append(frames[i], fr)
+			left[k], right[k] = max(left[k], fr.left), max(right[k], fr.right)
+			above[i], below[i] = max(above[i], fr.above), max(below[i], fr.below)
 		}
+		h -= above[i] + below[i]
 	}
-	tiles := draw.Tiles{Rows: len(rows), Cols: len(rows[0]), PadX: gap, PadY: gap, PadLeft: margin, PadRight: margin}
-	area := draw.Crop(c, 0, 0, margin, -f.top(legend))
-	for i, row := range plot.Align(rows, tiles, area) {
-		for k := range row {
-			rows[i][k].Draw(row[k])
+	for k := range columns {
+		w -= left[k] + right[k]
+	}
+	w, h = w/vg.Length(columns), h/vg.Length(rows)
+	y := top
+	for i := range frames {
+		x := c.Min.X + margin
+		y -= above[i] + h
+		for k, fr := range frames[i] {
+			x += left[k]
+			fr.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + w, Y: y + h}}, paint)
+			x += w + right[k] + gap
 		}
+		y -= below[i] + gap
 	}
 }
 
-// colours gives every name of a line its colour, by the order in which they come.
-// Beyond the palette, runs of a sweep as a rule, neighbours get neighbouring colours.
+// colours gives every name its colour, by the order in which they come. Beyond the
+// palette, runs of a sweep as a rule, neighbours get neighbouring colours.
 func (f *Figure) colours() func(name string) color.Color {
-	index := map[string]int{}
-	for _, panels := range f.Panels {
-		for i := range panels {
-			for _, name := range panels[i].names() {
-				if _, ok := index[name]; !ok && name != "" {
-					index[name] = len(index)
-				}
-			}
-		}
-	}
+	names := f.names()
 	return func(name string) color.Color {
-		if c, ok := f.own[name]; ok {
-			return c
+		i := max(slices.Index(names, name), 0) // a line without a name has the first colour
+		if len(names) <= len(palette) {
+			return palette[i]
 		}
-		if len(index) <= len(palette) {
-			return palette[index[name]]
-		}
-		return ramp(float64(index[name]) / float64(len(index)-1))
+		return ramp(float64(i) / float64(len(names)-1))
 	}
 }
 
@@ -226,17 +237,6 @@ func ramp(at float64) color.Color {
 	mix := func(a, b uint8) uint8 { return uint8(float64(a) + (float64(b)-float64(a))*(at-float64(i)) + 0.5) }
 	a, b := stops[i], stops[i+1]
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
-}
-
-// bold is the weight of golang.org/x/image/font.
-const bold = 3
-
-// letters is the style of text: size in points.
-func letters(size vg.Length, align draw.XAlignment) text.Style {
-	return text.Style{
-		Color: ink, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size},
-		XAlign: align, YAlign: draw.YBottom, Handler: plot.DefaultTextHandler,
-	}
 }
 
 // label is a name as figures show it: one line that is not too long.
@@ -260,9 +260,4 @@ func clean(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-// box returns the corners of a rectangle.
-func box(x0, y0, x1, y1 vg.Length) []vg.Point {
-	return []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
 }

@@ -58,6 +58,8 @@ type page struct {
 	Figures         []drawing
 	Sections        []section
 	Timeline        view
+	Facts           []pair
+	Data            download
 }
 
 type drawing struct {
@@ -80,9 +82,6 @@ func HTML(w io.Writer, title string, runs []Run) error {
 	if p.Single {
 		p.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].name, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))
 	}
-	for _, c := range runColumns {
-		p.Columns = append(p.Columns, c.name)
-	}
 	for i, s := range all {
 		sec, err := s.section(i, len(all))
 		if err != nil {
@@ -90,12 +89,8 @@ func HTML(w io.Writer, title string, runs []Run) error {
 		}
 		p.Sections = append(p.Sections, sec)
 	}
-	for _, f := range figures(all, loadOf(runs)) {
-		d, err := inline(f)
-		if err != nil {
-			return err
-		}
-		p.Figures = append(p.Figures, d)
+	if err := p.draw(figures(all)); err != nil {
+		return err
 	}
 	return p.write(w, "report")
 }
@@ -114,8 +109,24 @@ func TimelineHTML(w io.Writer, r Run, limits Thresholds) error {
 	return p.write(w, "timelinePage")
 }
 
+// draw puts figures into the page.
+func (p *page) draw(figures []*Figure) error {
+	for _, f := range figures {
+		var b bytes.Buffer
+		if err := f.SVG(&b); err != nil {
+			return err
+		}
+		svg := b.Bytes()
+		p.Figures = append(p.Figures, drawing{clean(f.Title), template.HTML(svg[bytes.Index(svg, []byte("<svg")):])})
+	}
+	return nil
+}
+
 func (p *page) write(w io.Writer, name string) error {
 	p.Style, p.Script = template.CSS(pageCSS), template.JS(pageJS)
+	for _, c := range columns {
+		p.Columns = append(p.Columns, c.name)
+	}
 	hash := sha256.Sum256([]byte(pageJS))
 	policy := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(hash[:]) + "'"
@@ -129,21 +140,11 @@ func (p *page) write(w io.Writer, name string) error {
 	return nil
 }
 
-// inline returns a figure as it stands in a page.
-func inline(f *Figure) (drawing, error) {
-	var b bytes.Buffer
-	if err := f.SVG(&b); err != nil {
-		return drawing{}, err
-	}
-	svg := b.Bytes()
-	return drawing{f.Title, template.HTML(svg[bytes.Index(svg, []byte("<svg")):])}, nil
-}
-
 // A section is what a report shows of one run.
 type section struct {
 	ID          int
 	Name        string
-	Verdict     string // good, warn, bad
+	Verdict     string // good, warn, bad; none = nobody judged
 	Short       string // the same in a table
 	VerdictText string
 	Findings    []string
@@ -157,33 +158,41 @@ type section struct {
 	Command     string
 	Facts       []pair
 	Console     string
-	File        string
-	Data        template.URL
-	Size        string
-	DataNote    string
+	Data        download
 }
 
 type pair struct{ Key, Value string }
+
+// A download is a file in a page.
+type download struct {
+	Name string
+	Data template.URL
+	Size string
+	Note string // what is not in it
+}
 
 // section describes run i of n.
 func (s *series) section(i, n int) (section, error) {
 	sum := s.Summary
 	sec := section{ID: i, Name: clip(s.name, 100), Cards: s.cards(), Command: clean(command(sum.Setup.Args)), Facts: s.facts(),
-		Console: clean(sum.Console() + "\n" + sum.OssianConsole())}
-	sec.verdict(sum)
-	for _, c := range runColumns {
-		sec.Values = append(sec.Values, c.value(s))
-	}
+		Values: s.cells(), Console: clean(sum.Console() + "\n" + sum.OssianConsole())}
+	sec.judge(&sum.Ossian)
 	sec.Stats, sec.Metrics, sec.Uncertain = latencies(sum)
 	t := s.timeline(DefaultThresholds, max(leastShown, maxRows/n), max(leastShown, maxBars/n))
 	sec.Timeline = t.view(s, i, maxGaps/n)
 	sec.Table = s.table(max(leastShown, maxTable/n))
-	return sec, sec.embed(sum, n)
+	var err error
+	sec.Data, err = s.download(n)
+	return sec, err
 }
 
-// verdict says whether the numbers may be quoted.
-func (sec *section) verdict(s *report.Summary) {
-	for _, f := range s.Ossian.Findings {
+// judge says whether the numbers may be quoted; x nil = they were made by another tool.
+func (sec *section) judge(x *report.Extension) {
+	if x == nil {
+		sec.Short, sec.VerdictText = "–", "Not checked: another tool made these numbers"
+		return
+	}
+	for _, f := range x.Findings {
 		kind := "invalid: "
 		if f.Warning {
 			kind = "warning: "
@@ -191,7 +200,7 @@ func (sec *section) verdict(s *report.Summary) {
 		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)", kind, short(f.Measured), clean(f.What), short(f.Bound)))
 	}
 	switch {
-	case !s.Ossian.Valid:
+	case !x.Valid:
 		sec.Verdict, sec.Short, sec.VerdictText = "bad", "not valid", "Not valid: do not quote these numbers"
 	case len(sec.Findings) > 0:
 		sec.Verdict, sec.Short, sec.VerdictText = "warn", "warnings", "Valid, with warnings"
@@ -200,34 +209,38 @@ func (sec *section) verdict(s *report.Summary) {
 	}
 }
 
-// embed puts the raw data into the page: the result file with all values where these are
-// few enough, compressed.
-func (sec *section) embed(s *report.Summary, runs int) error {
+// download packs the result file of one of several runs, with all values where these are
+// few enough.
+func (s *series) download(runs int) (download, error) {
 	bytesOfText := 0
-	for i := range s.Requests {
-		bytesOfText += len(s.Requests[i].Text)
+	for i := range s.Summary.Requests {
+		bytesOfText += len(s.Summary.Requests[i].Text)
 	}
-	detailed := s.ITL.N <= maxDetail/runs && bytesOfText <= maxText/runs
-	if !detailed {
-		sec.DataNote = "Values of single tokens and texts are left out here for their size; the result file of --save-detailed has them."
-	}
-	text, err := s.JSON(detailed)
+	detailed := s.Summary.ITL.N <= maxDetail/runs && bytesOfText <= maxText/runs
+	text, err := s.Summary.JSON(detailed)
 	if err != nil {
-		return err
+		return download{}, err
 	}
+	name := path.Base(strings.ReplaceAll(s.Summary.FileName(), `\`, "/"))
+	d, err := pack(clip(strings.TrimSuffix(name, path.Ext(name)), 120)+".json", text)
+	if !detailed {
+		d.Note = "Values of single tokens and texts are left out here for their size; the result file of --save-detailed has them."
+	}
+	return d, err
+}
+
+// pack makes a download of text.
+func pack(name string, text []byte) (download, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	if _, err := z.Write(text); err != nil {
-		return err
+		return download{}, err
 	}
 	if err := z.Close(); err != nil {
-		return err
+		return download{}, err
 	}
-	sec.Data = template.URL("data:application/gzip;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
-	name := path.Base(strings.ReplaceAll(s.FileName(), `\`, "/"))
-	sec.File = clip(strings.TrimSuffix(name, path.Ext(name)), 120) + ".json.gz"
-	sec.Size = fmt.Sprintf("JSON, %d kB compressed", (b.Len()+999)/1000)
-	return nil
+	return download{Name: name + ".gz", Data: template.URL("data:application/gzip;base64," + base64.StdEncoding.EncodeToString(b.Bytes())),
+		Size: fmt.Sprintf("JSON, %d kB compressed", (b.Len()+999)/1000)}, nil
 }
 
 // A view is a timeline in a page.
@@ -236,21 +249,14 @@ type view struct {
 	Span   int64
 	Rows   int
 	Height int // pixels
-	Legend []key
-	Paths  []key
-	Ticks  []tick
+	Keys   []key
 	Labels []string // of the rows; nil = none
 	Note   string
 	Hover  []hover
 }
 
-// A key is a class of bars: Name in the legend, D its path.
-type key struct{ Class, Name, D string }
-
-type tick struct {
-	Left  float64 // percent
-	Label string
-}
+// A key is a class of bars: Name in the legend, Path its bars.
+type key struct{ Class, Name, Path string }
 
 // view returns t as the page shows it; at most gaps gaps are found by the pointer.
 func (t *timeline) view(s *series, id, gaps int) view {
@@ -260,11 +266,7 @@ func (t *timeline) view(s *series, id, gaps int) view {
 	styles := [classes]string{fast: "fast", first: "first", slow: "slow", slowest: "slowest", failed: "lost"}
 	names := t.classNames()
 	for _, class := range t.legend() {
-		v.Legend = append(v.Legend, key{Class: styles[class], Name: names[class]})
-		v.Paths = append(v.Paths, key{Class: styles[class], D: t.path(class)})
-	}
-	for _, mark := range linearTicks(0, max(t.seconds(), 1.0/ticks)) {
-		v.Ticks = append(v.Ticks, tick{100 * mark.Value * ticks / float64(v.Span), mark.Label + " s"})
+		v.Keys = append(v.Keys, key{styles[class], names[class], t.path(class)})
 	}
 	return v
 }
@@ -299,10 +301,10 @@ func command(args []string) string {
 type table struct {
 	Title   string
 	Columns []string
-	Rows    []row
+	Rows    []tableRow
 }
 
-type row struct {
+type tableRow struct {
 	Numbers []string
 	Text    string
 	Failed  bool
@@ -337,10 +339,10 @@ func (s *series) table(most int) table {
 	return t
 }
 
-func (s *series) row(i int) row {
+func (s *series) row(i int) tableRow {
 	q := &s.Summary.Requests[i]
 	start, _, _ := s.bounds(i)
-	r := row{Failed: !q.OK, Text: reason(q), Numbers: []string{strconv.Itoa(i), fmt.Sprintf("%.3f", start), inMS(q.Queue)}}
+	r := tableRow{Failed: !q.OK, Text: reason(q), Numbers: []string{strconv.Itoa(i), fmt.Sprintf("%.3f", start), inMS(q.Queue)}}
 	if !q.OK {
 		r.Numbers = append(r.Numbers, "–", "–", "–", "–", strconv.Itoa(q.Input), "–")
 		return r
@@ -357,4 +359,4 @@ func (s *series) row(i int) row {
 	return r
 }
 
-func inMS(seconds float64) string { return fmt.Sprintf("%.2f", seconds*1000) }
+func inMS(seconds float64) string { return decimal(seconds*1000, 2) }

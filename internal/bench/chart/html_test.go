@@ -111,11 +111,11 @@ func TestHostile(t *testing.T) {
 	set.URL, set.Tokenizer, set.Dataset, set.Hash, set.Dialect, set.Backend = hostile, hostile, hostile, hostile, hostile, hostile
 	set.Metadata = []bench.Pair{{Key: hostile, Value: hostile}}
 	set.Args = append(set.Args, hostile)
+	set.Environment = map[string]string{hostile: hostile}
 	r.Summary.Setup = *set
 	for i := range r.Summary.Ossian.Findings {
 		r.Summary.Ossian.Findings[i].What = hostile
 	}
-	r.Environment = []bench.Pair{{Key: hostile, Value: hostile}}
 	other := r
 	other.Name = hostile + "2"
 	for name, runs := range map[string][]Run{"one run": {r}, "two runs": {r, other}} {
@@ -125,7 +125,7 @@ func TestHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkHarmless(t, b.String())
-			for _, f := range Figures(runs) {
+			for _, f := range figures(read(runs)) {
 				svgOf(t, f)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"image/color"
 	"math"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -15,9 +14,6 @@ type Panel struct {
 	X, Y  Axis
 	Lines []Line
 	Notes []Note
-
-	extra  []layer // drawn above the grid and below the lines
-	dashed bool    // the grid is dashed and horizontal
 }
 
 // A Point is one value of a line, in the units of the axes.
@@ -29,7 +25,8 @@ type Style uint8
 // The styles; zero is a plain line.
 const (
 	Steps  Style = 1 << iota // Y holds until the next X
-	Area                     // filled down to the axis
+	Area                     // filled down to the axis, faintly
+	Solid                    // filled down to the axis
 	Marks                    // a dot at each point
 	Dots                     // dots without a line
 	Dashed                   // as it says
@@ -48,146 +45,146 @@ type Note struct {
 	Text string
 }
 
-// A layer is a drawing with a range of its own.
-type layer interface {
-	plot.Plotter
-	points() []Point // what the axes must hold
-	names() []string // for the legend
-	paint(func(name string) color.Color)
+// A frame is a panel with its scales and the room that its texts take around it.
+type frame struct {
+	*Panel
+	points                    [][]Point // of each line, without what cannot be drawn
+	x, y                      scale
+	left, right, above, below vg.Length
 }
 
-// names returns what the legend has to name.
-func (p *Panel) names() []string {
-	var out []string
-	for _, l := range p.extra {
-		out = append(out, l.names()...)
-	}
-	for i := range p.Lines {
-		out = append(out, p.Lines[i].Name)
-	}
-	return out
-}
-
-// plot builds the drawing of p with the colours that paint gives to names.
-func (p *Panel) plot(paint func(string) color.Color) *plot.Plot {
-	out := plot.New()
-	out.Title.Text = clip(p.Title, 2*maxName)
-	out.Title.TextStyle = letters(10, draw.XCenter)
-	out.Title.TextStyle.Font.Weight = bold
-	out.Title.TextStyle.YAlign = draw.YTop
-	out.Title.Padding = 5
-	lines := make([]*curve, len(p.Lines))
+func newFrame(p *Panel) *frame {
+	f := &frame{Panel: p}
 	var xs, ys []float64
-	add := func(points []Point) {
+	for _, l := range p.Lines {
+		points := finite(l.Points)
+		f.points = append(f.points, points)
 		for _, q := range points {
 			xs, ys = append(xs, q.X), append(ys, q.Y)
 		}
 	}
-	for i, l := range p.Lines {
-		lines[i] = &curve{points: finite(l.Points), style: l.Style, colour: paint(l.Name)}
-		add(lines[i].points)
+	f.x, f.y = p.X.scale(xs, false), p.Y.scale(ys, true)
+	numbers := letters(8)
+	for _, t := range f.y.ticks {
+		f.left = max(f.left, numbers.Width(t.label))
 	}
-	for _, l := range p.extra {
-		l.paint(paint)
-		add(finite(l.points()))
+	for _, t := range f.x.ticks { // the last one may stand at the end
+		f.right = max(f.right, numbers.Width(t.label)/2)
 	}
-	p.X.apply(&out.X, xs, false)
-	p.Y.apply(&out.Y, ys, true)
-	out.X.Tick.Label.XAlign, out.X.Tick.Label.YAlign = draw.XCenter, draw.YTop
-	out.Y.Tick.Label.XAlign, out.Y.Tick.Label.YAlign = draw.XRight, draw.YCenter
-	out.Add(gridLines{p.dashed})
-	for _, l := range p.extra {
-		out.Add(l)
+	f.left += 8
+	if p.Y.Title != "" {
+		f.left += 13
 	}
-	for _, l := range lines {
-		out.Add(l)
+	f.below = 15
+	if p.X.Title != "" {
+		f.below += 13
 	}
-	out.Add(notes(p.Notes))
-	return out
+	f.above = 5
+	if p.Title != "" {
+		f.above += 12
+	}
+	return f
 }
 
 // finite returns the points that can be drawn.
 func finite(points []Point) []Point {
-	ok := func(v float64) bool { return v > -1e30 && v < 1e30 }
 	out := make([]Point, 0, len(points))
 	for _, q := range points {
-		if ok(q.X) && ok(q.Y) {
+		if drawable(q.X) && drawable(q.Y) {
 			out = append(out, q)
 		}
 	}
 	return out
 }
 
-// onto returns the place of a point on the canvas; what lies beyond an axis is put on it.
-func onto(c *draw.Canvas, p *plot.Plot, q Point) vg.Point {
-	x, y := p.Transforms(c)
-	return vg.Point{X: x(min(max(q.X, p.X.Min), p.X.Max)), Y: y(min(max(q.Y, p.Y.Min), p.Y.Max))}
+// draw draws f so that the axes lie around box.
+func (f *frame) draw(c canvas, box vg.Rectangle, paint func(string) color.Color) {
+	f.x.from, f.x.to, f.y.from, f.y.to = box.Min.X, box.Max.X, box.Min.Y, box.Max.Y
+	f.axes(c)
+	for i, l := range f.Lines {
+		f.line(c, f.points[i], l.Style, paint(l.Name))
+	}
+	f.notes(c)
 }
 
-// gridLines are thin lines at the labelled ticks.
-type gridLines struct{ dashed bool }
-
-// Plot implements plot.Plotter.
-func (g gridLines) Plot(c draw.Canvas, p *plot.Plot) {
-	style := draw.LineStyle{Color: grid, Width: 0.6}
-	x, y := p.Transforms(&c)
-	vertical := p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max)
-	if g.dashed {
-		vertical, style.Color, style.Dashes = nil, dashes, []vg.Length{4, 4}
-	}
-	for _, t := range vertical {
-		if at := x(t.Value); !t.IsMinor() && c.ContainsX(at) {
-			c.StrokeLine2(style, at, c.Min.Y, at, c.Max.Y)
+// axes draws titles, numbers, ticks, and thin lines at those with a number.
+func (f *frame) axes(c canvas) {
+	x0, x1, y0, y1 := f.x.from, f.x.to, f.y.from, f.y.to
+	line := draw.LineStyle{Color: axes, Width: 0.5}
+	thin := draw.LineStyle{Color: grid, Width: 0.6}
+	length := func(t tick) vg.Length {
+		if t.label == "" {
+			return 2
 		}
+		return 4
 	}
-	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-		if at := y(t.Value); !t.IsMinor() && c.ContainsY(at) {
-			c.StrokeLine2(style, c.Min.X, at, c.Max.X, at)
+	for _, t := range f.x.ticks {
+		at := f.x.at(t.value)
+		if t.label != "" {
+			c.StrokeLine2(thin, at, y0, at, y1)
+			c.text(letters(8), vg.Point{X: at, Y: y0 - 13}, 0.5, t.label)
 		}
+		c.StrokeLine2(line, at, y0, at, y0-length(t))
+	}
+	for _, t := range f.y.ticks {
+		at := f.y.at(t.value)
+		if t.label != "" {
+			c.StrokeLine2(thin, x0, at, x1, at)
+			c.text(letters(8), vg.Point{X: x0 - 6, Y: at - 3}, 1, t.label)
+		}
+		c.StrokeLine2(line, x0, at, x0-length(t), at)
+	}
+	c.StrokeLines(line, []vg.Point{{X: x0, Y: y1}, {X: x0, Y: y0}, {X: x1, Y: y0}})
+	middle := vg.Point{X: (x0 + x1) / 2, Y: (y0 + y1) / 2}
+	if f.Title != "" {
+		c.text(bold(10), vg.Point{X: middle.X, Y: y1 + 6}, 0.5, clip(f.Title, 2*maxName))
+	}
+	if f.X.Title != "" {
+		c.text(letters(9), vg.Point{X: middle.X, Y: y0 - 26}, 0.5, clip(f.X.Title, 2*maxName))
+	}
+	if f.Y.Title != "" {
+		c.upwards(letters(9), vg.Point{X: x0 - f.left + 9, Y: middle.Y}, clip(f.Y.Title, maxName))
 	}
 }
 
-// A curve is a line ready to be drawn.
-type curve struct {
-	points []Point
-	style  Style
-	colour color.Color
-}
+// at returns where a point stands.
+func (f *frame) at(q Point) vg.Point { return vg.Point{X: f.x.at(q.X), Y: f.y.at(q.Y)} }
 
 // maxMarks is how many points of a line are marked; beyond, the marks are the line.
 const maxMarks = 200
 
-// Plot implements plot.Plotter.
-func (l *curve) Plot(c draw.Canvas, p *plot.Plot) {
-	if len(l.points) == 0 {
+func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) {
+	if len(points) == 0 {
 		return
 	}
-	pts := make([]vg.Point, 0, len(l.points))
-	for i, q := range l.points {
-		at := onto(&c, p, q)
-		if l.style&Steps != 0 && i > 0 {
+	pts := make([]vg.Point, 0, 2*len(points))
+	for i, q := range points {
+		at := f.at(q)
+		if style&Steps != 0 && i > 0 {
 			pts = append(pts, vg.Point{X: at.X, Y: pts[len(pts)-1].Y})
 		}
 		pts = append(pts, at)
 	}
-	marks := l.style&Dots != 0 || l.style&Marks != 0 && len(pts) <= maxMarks || len(pts) == 1
+	marks := style&Dots != 0 || style&Marks != 0 && len(pts) <= maxMarks || len(pts) == 1
 	pts = thin(pts)
-	if l.style&Area != 0 {
-		r, g, b, _ := l.colour.RGBA()
-		pale := color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0x30}
-		base := []vg.Point{{X: pts[0].X, Y: c.Min.Y}}
-		c.FillPolygon(pale, append(append(base, pts...), vg.Point{X: pts[len(pts)-1].X, Y: c.Min.Y}))
+	if style&(Area|Solid) != 0 {
+		fill := colour
+		if r, g, b, _ := colour.RGBA(); style&Solid == 0 {
+			fill = color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0x30}
+		}
+		outline := append([]vg.Point{{X: pts[0].X, Y: f.y.from}}, pts...)
+		c.FillPolygon(fill, append(outline, vg.Point{X: pts[len(pts)-1].X, Y: f.y.from}))
 	}
-	if l.style&Dots == 0 {
-		line := draw.LineStyle{Color: l.colour, Width: 1.5}
-		if l.style&Dashed != 0 {
+	if style&(Dots|Solid) == 0 {
+		line := draw.LineStyle{Color: colour, Width: 1.5}
+		if style&Dashed != 0 {
 			line.Dashes = []vg.Length{5, 3}
 		}
 		c.StrokeLines(line, pts)
 	}
 	if marks {
 		for _, at := range pts {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: l.colour, Radius: 2.5, Shape: draw.CircleGlyph{}}, at)
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: draw.CircleGlyph{}}, at)
 		}
 	}
 }
@@ -219,30 +216,28 @@ func thin(pts []vg.Point) []vg.Point {
 	return out
 }
 
-// notes are texts, each drawn where it covers no other.
-type notes []Note
-
-// Plot implements plot.Plotter.
-func (n notes) Plot(c draw.Canvas, p *plot.Plot) {
+// notes writes the texts, each where it covers no other.
+func (f *frame) notes(c canvas) {
+	const height = 8
+	face := letters(height)
 	var taken []vg.Rectangle
-	for _, note := range n {
-		if len(finite([]Point{note.At})) == 0 {
+	for _, n := range f.Notes {
+		if len(finite([]Point{n.At})) == 0 {
 			continue
 		}
-		style := letters(8, draw.XLeft)
-		at := onto(&c, p, note.At).Add(vg.Point{X: 4, Y: 3})
-		text := label(note.Text)
-		if w := style.Width(text); at.X+w > c.Max.X {
+		at := f.at(n.At).Add(vg.Point{X: 4, Y: 3})
+		text := label(n.Text)
+		w := face.Width(text)
+		if at.X+w > f.x.to {
 			at.X -= w + 8
 		}
-		r := style.Rectangle(text).Add(at)
 		free := true
 		for _, t := range taken {
-			free = free && (r.Max.X < t.Min.X || t.Max.X < r.Min.X || r.Max.Y < t.Min.Y || t.Max.Y < r.Min.Y)
+			free = free && (at.X+w < t.Min.X || t.Max.X < at.X || at.Y+height < t.Min.Y || t.Max.Y < at.Y)
 		}
 		if free {
-			taken = append(taken, r)
-			c.FillText(style, at, text)
+			taken = append(taken, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: w, Y: height})})
+			c.text(face, at, 0, text)
 		}
 	}
 }

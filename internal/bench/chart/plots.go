@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,14 +10,13 @@ import (
 	"ossian/internal/stat"
 )
 
-// Figures returns every figure that runs have values for: of a sweep the curves over the
+// figures returns every figure that runs have values for: of a sweep the curves over the
 // load and the frontier, of all runs distributions and the course over time.
-func Figures(runs []Run) []*Figure { return figures(read(runs), loadOf(runs)) }
-
-func figures(all []*series, l load) []*Figure {
+func figures(all []*series) []*Figure {
+	sums := overviews(all)
 	var out []*Figure
-	if l != noLoad {
-		out = append(out, loadCurves(all, l), paretoOf(all, l))
+	if l := loadOf(sums); l != noLoad {
+		out = append(out, loadCurves(sums, l), paretoOf(sums, l))
 	}
 	out = append(out, distributions(all)...)
 	return append(out, overTime(all))
@@ -199,7 +197,7 @@ func (s *series) tokenRate(step float64) []Point {
 	}
 	sum := make([]float64, n)
 	for i := range s.Summary.Requests {
-		s.arrivals(&s.Summary.Requests[i], func(at, tokens float64) {
+		s.chunks(&s.Summary.Requests[i], func(at, tokens float64) {
 			if b := min(int(at/step), n-1); b >= 0 {
 				sum[b] += tokens
 			}
@@ -210,162 +208,6 @@ func (s *series) tokenRate(step float64) []Point {
 		out = append(out, Point{float64(b) * step, v / step})
 	}
 	return append(out, Point{float64(n) * step, out[n-1].Y}, Point{float64(n) * step, 0})
-}
-
-// loadCurves draws throughput and latencies over what a sweep varies, a line for each
-// kind of run.
-func loadCurves(all []*series, l load) *Figure {
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b *series) int {
-		return cmp.Compare(l.of(a.Summary.Setup.Arrivals), l.of(b.Summary.Setup.Arrivals))
-	})
-	x, place := loadAxis(all, l)
-	panel := func(title, y string) Panel { return Panel{Title: title, X: x, Y: Axis{Title: y}} }
-	through := panel("Output throughput", "tokens/s")
-	through.Lines = curves(all, place, Marks, func(s *series) float64 { return s.Summary.OutputRate })
-	latency := func(name string, values func(*series) []float64) Panel {
-		high := 0.0
-		var at []float64
-		for _, s := range all {
-			p50, p99 := stat.Percentile(values(s), 50), stat.Percentile(values(s), 99)
-			high, at = max(high, p99), append(at, p50, p99)
-		}
-		u := unitFor(high)
-		p := panel(name+": median, and P99 dashed", fmt.Sprintf("%s (%s)", name, u.name))
-		p.Y.Log = wide(at, 30)
-		for _, c := range []struct {
-			percentile float64
-			style      Style
-		}{{50, Marks}, {99, Marks | Dashed}} {
-			p.Lines = append(p.Lines, curves(all, place, c.style, func(s *series) float64 {
-				if len(values(s)) == 0 {
-					return math.NaN()
-				}
-				return stat.Percentile(values(s), c.percentile) * u.per
-			})...)
-		}
-		return p
-	}
-	return &Figure{Name: "load", Title: "Throughput and latency over load", Panels: [][]Panel{
-		{through, latency("TTFT", func(s *series) []float64 { return s.Summary.TTFT.Sorted() })},
-		{latency("TPOT", func(s *series) []float64 { return s.Summary.TPOT.Sorted() }), latency("E2EL", func(s *series) []float64 { return s.Summary.E2EL.Sorted() })},
-	}}
-}
-
-// loadAxis returns the axis of a sweep and where a run stands on it; a load without
-// bound stands beyond all others.
-func loadAxis(all []*series, l load) (Axis, func(*series) float64) {
-	var finite []float64
-	for _, s := range all {
-		if v := l.of(s.Summary.Setup.Arrivals); !math.IsInf(v, 0) {
-			finite = append(finite, v)
-		}
-	}
-	x := Axis{Title: l.title(), Log: wide(finite, 8)}
-	slices.Sort(finite)
-	if finite = slices.Compact(finite); len(finite) > 0 && len(finite) <= 10 {
-		x.Ticks = finite
-	}
-	if slices.ContainsFunc(all, func(s *series) bool { return math.IsInf(l.of(s.Summary.Setup.Arrivals), 1) }) {
-		beyond := 1.25
-		if x.Log {
-			beyond = 2
-		}
-		x.Inf = beyond
-		if n := len(finite); n > 0 {
-			x.Inf *= finite[n-1]
-		}
-	}
-	return x, func(s *series) float64 {
-		if v := l.of(s.Summary.Setup.Arrivals); !math.IsInf(v, 0) {
-			return v
-		}
-		return x.Inf
-	}
-}
-
-// curves returns a line for each kind of run.
-func curves(all []*series, x func(*series) float64, style Style, y func(*series) float64) []Line {
-	var out []Line
-	index := map[string]int{}
-	for _, s := range all {
-		kind := s.kind()
-		if _, ok := index[kind]; !ok {
-			index[kind] = len(out)
-			out = append(out, Line{Name: kind, Style: style})
-		}
-		line := &out[index[kind]]
-		line.Points = append(line.Points, Point{x(s), y(s)})
-	}
-	return out
-}
-
-// A Tradeoff is a point of a Pareto plot: what one user gets, and what all get together.
-type Tradeoff struct {
-	Name        string // of the line it belongs to
-	Note        string // beside the point
-	User, Total float64
-}
-
-// paretoOf draws the frontier of a sweep. Users are the requests at once where these
-// are bounded, else the offered rate, else the most requests that were in flight
-// (bench.md 3.6).
-func paretoOf(all []*series, l load) *Figure {
-	var points []Tradeoff
-	for _, s := range all {
-		a := s.Summary.Setup.Arrivals
-		users := float64(a.Concurrency)
-		if users == 0 {
-			users = a.Rate
-		}
-		if math.IsInf(users, 0) || users <= 0 {
-			_, users = s.inFlight()
-		}
-		if users > 0 {
-			t := s.Summary.OutputRate
-			points = append(points, Tradeoff{s.kind(), l.text(a), t / users, t})
-		}
-	}
-	return Pareto(points, "Output throughput (tokens/s)")
-}
-
-// Pareto draws all points and, as a line for each name, those of which none is better
-// for the user without being worse for all (bench.md 3.6). y is the axis of the total.
-func Pareto(points []Tradeoff, y string) *Figure {
-	p := Panel{X: Axis{Title: "Output throughput of each user (tokens/s/user)"}, Y: Axis{Title: y}}
-	byName := map[string][]Tradeoff{}
-	var names []string
-	for _, t := range points {
-		if _, ok := byName[t.Name]; !ok {
-			names = append(names, t.Name)
-		}
-		byName[t.Name] = append(byName[t.Name], t)
-		p.Notes = append(p.Notes, Note{Point{t.User, t.Total}, t.Note})
-	}
-	for _, name := range names {
-		var dots []Point
-		for _, t := range byName[name] {
-			dots = append(dots, Point{t.User, t.Total})
-		}
-		p.Lines = append(p.Lines, Line{name, frontier(dots), 0}, Line{name, dots, Dots})
-	}
-	return &Figure{Name: "pareto", Title: "Throughput of all against throughput of each; the line is the frontier",
-		Panels: [][]Panel{{p}}, Height: 320}
-}
-
-// frontier returns the points that no other exceeds in both directions, X ascending.
-func frontier(points []Point) []Point {
-	sorted := slices.SortedFunc(slices.Values(points), func(a, b Point) int {
-		return cmp.Or(cmp.Compare(b.X, a.X), cmp.Compare(b.Y, a.Y))
-	})
-	var out []Point
-	for _, q := range sorted {
-		if len(out) == 0 || q.Y >= out[len(out)-1].Y {
-			out = append(out, q)
-		}
-	}
-	slices.Reverse(out)
-	return out
 }
 
 // DatasetStats draws the lengths of a workload (bench.md 1.9): histograms of prompt,
@@ -384,8 +226,19 @@ func DatasetStats(w bench.Workload) *Figure {
 		return p
 	}
 	each := Panel{Title: "Each request", X: Axis{Title: "request"}, Y: Axis{Title: "tokens"}}
-	each.extra = []layer{&stack{name: "prompt", low: nil, high: prompt}, &stack{name: "output", low: prompt, high: total}}
+	if len(w) > 0 { // the prompt covers its part of the whole
+		each.Lines = []Line{{"output", bars(total), Steps | Solid}, {"prompt", bars(prompt), Steps | Solid}}
+	}
 	return &Figure{Name: "dataset_stats", Title: fmt.Sprintf("Lengths of %d requests", len(w)), Panels: [][]Panel{
 		{lengths("Prompt", prompt), lengths("Output", output)}, {lengths("Prompt and output", total), each},
 	}}
+}
+
+// bars returns the outline of a bar for each value, one wide, from zero on.
+func bars(values []float64) []Point {
+	out := make([]Point, 0, len(values)+1)
+	for i, v := range values {
+		out = append(out, Point{float64(i), v})
+	}
+	return append(out, Point{float64(len(values)), values[len(values)-1]})
 }

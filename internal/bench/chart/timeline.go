@@ -2,7 +2,6 @@ package chart
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"strconv"
 	"strings"
@@ -18,8 +17,8 @@ type Thresholds [2]time.Duration
 // DefaultThresholds are those of --timeline-itl-thresholds.
 var DefaultThresholds = Thresholds{25 * time.Millisecond, 50 * time.Millisecond}
 
-// The classes of bars of a timeline; where bars are too short to be told apart, the
-// later class is shown.
+// The classes of bars of a timeline, which the style sheet colours (bench.md 1.9); where
+// bars are too short to be told apart, the later class is shown.
 const (
 	fast = iota
 	first
@@ -29,13 +28,7 @@ const (
 	classes
 )
 
-// classColours are those of bench.md 1.9, and grey for requests that failed.
-var classColours = [classes]color.NRGBA{
-	fast: {0x10, 0x96, 0x18, 0xff}, first: {0x63, 0x6e, 0xfa, 0xff}, slow: {0xff, 0x7f, 0x0e, 0xff},
-	slowest: {0xd6, 0x27, 0x28, 0xff}, failed: {0x9e, 0x9e, 0x9e, 0xff},
-}
-
-// ticks is how many units of a bar are a second.
+// ticks is how many units of a bar are a second; the script of the page knows it too.
 const ticks = 10_000
 
 // A bar is a stretch of one class in a row.
@@ -117,8 +110,6 @@ func (t *timeline) class(gap float64) int {
 	return slowest
 }
 
-func (t *timeline) seconds() float64 { return float64(t.end) / ticks }
-
 // classNames says what the colours mean.
 func (t *timeline) classNames() []string {
 	a, b := milliseconds(t.limits[0]), milliseconds(t.limits[1])
@@ -184,20 +175,6 @@ func (t *timeline) path(class int) string {
 		fmt.Fprintf(&b, "M%d %d.5h%d", bar.from, bar.row, bar.to-bar.from)
 	}
 	return b.String()
-}
-
-// Timeline draws what each request did when; of many requests, some.
-func Timeline(r Run, limits Thresholds) *Figure {
-	s := read([]Run{r})[0]
-	t := s.timeline(limits, 400, 20_000)
-	p := Panel{X: Axis{Title: "Time since the first request (s)"}, extra: []layer{spans{t}},
-		Y: Axis{Title: shown(len(t.rows), len(s.Summary.Requests)), Ticks: []float64{}}}
-	own := map[string]color.NRGBA{}
-	for class, name := range t.classNames() {
-		own[name] = classColours[class]
-	}
-	return &Figure{Name: "timeline", Title: "Requests over time", Panels: [][]Panel{{p}}, own: own,
-		Height: min(max(120, 60+3*float64(len(t.rows))), 700)}
 }
 
 // shown says how many of the requests are in a picture.

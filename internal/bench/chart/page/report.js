@@ -96,7 +96,16 @@ function timeline(box) {
     if (next.w >= 1 && next.h >= 1) show(next);
   });
   plot.addEventListener("dblclick", () => show(whole));
+  show(whole);
 }
 
+// A link to the details of a run opens them.
+function reveal() {
+  const run = document.getElementById(location.hash.slice(1));
+  if (run && run.tagName === "DETAILS") run.open = true;
+}
+
+addEventListener("hashchange", reveal);
+reveal();
 document.querySelectorAll("table.sort").forEach(sortable);
 document.querySelectorAll(".timeline").forEach(timeline);

@@ -1,0 +1,122 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A Filter keeps runs whose column compares to a value as Op says (bench.md 3.6).
+type Filter struct {
+	Column, Op, Value string
+	number            float64 // NaN = Value is a text
+}
+
+// ops are the comparisons, each before those that it begins with.
+var ops = []string{"==", "!=", "<=", ">=", "<", ">"}
+
+// ParseFilters reads filters such as "max_concurrency<1000,model_id=='x'". Texts can only
+// be equal or not; quotes around them are taken off.
+func ParseFilters(text string) ([]Filter, error) {
+	var out []Filter
+	for _, part := range list(text) {
+		at := strings.IndexAny(part, "=!<>")
+		op := -1
+		if at > 0 {
+			op = slices.IndexFunc(ops, func(o string) bool { return strings.HasPrefix(part[at:], o) })
+		}
+		if op < 0 {
+			return nil, fmt.Errorf("filter %q: want COLUMN, one of %s, and a value, such as max_concurrency<1000", part, strings.Join(ops, " "))
+		}
+		f := Filter{Column: column(part[:at]), Op: ops[op], Value: strings.TrimFunc(part[at+len(ops[op]):], blank)}
+		v, err := strconv.ParseFloat(f.Value, 64)
+		if err != nil || math.IsNaN(v) {
+			v = math.NaN()
+			if op > 1 {
+				return nil, fmt.Errorf("filter %q: %q is no number; texts can be compared with == and != only", part, f.Value)
+			}
+		}
+		f.number = v
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// keeps reports whether a run with c in the filter's column stays; there = it has one.
+func (f *Filter) keeps(c cell, there bool) bool {
+	equal := there && c.value == f.number
+	if math.IsNaN(f.number) || math.IsNaN(c.value) {
+		equal = there && strings.EqualFold(c.text, f.Value) // True is Python's true
+	}
+	switch f.Op {
+	case "==":
+		return equal
+	case "!=":
+		return !equal
+	case "<=":
+		return there && c.value <= f.number
+	case ">=":
+		return there && c.value >= f.number
+	case "<":
+		return there && c.value < f.number
+	}
+	return there && c.value > f.number
+}
+
+// A Bin makes the numbers of a column multiples of Size, by rounding down.
+type Bin struct {
+	Column string
+	Size   float64
+}
+
+// ParseBins reads bins such as "request_throughput%10".
+func ParseBins(text string) ([]Bin, error) {
+	var out []Bin
+	for _, part := range list(text) {
+		name, size, ok := strings.Cut(part, "%")
+		v, err := strconv.ParseFloat(strings.TrimSpace(size), 64)
+		if !ok || column(name) == "" || err != nil || !(v > 0) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("bin %q: want COLUMN%%SIZE with a size above 0, such as request_throughput%%10", part)
+		}
+		out = append(out, Bin{column(name), v})
+	}
+	return out, nil
+}
+
+// of is the multiple for v; 0.3 is one of 0.1, though not quite.
+func (b *Bin) of(v float64) float64 {
+	n := math.Floor(v/b.Size + 1e-9)
+	if math.IsInf(n, 0) { // a size as good as none
+		return v
+	}
+	return n * b.Size
+}
+
+// Columns reads a list of columns.
+func Columns(text string) []string {
+	out := list(text)
+	for i, name := range out {
+		out[i] = column(name)
+	}
+	return out
+}
+
+// list splits at commas and leaves out what is empty.
+func list(text string) []string {
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// column is the name of a column: in parameters, - and _ are the same.
+func column(name string) string { return strings.ReplaceAll(strings.TrimSpace(name), "-", "_") }
+
+// blank reports what may stand around a value.
+func blank(r rune) bool { return unicode.IsSpace(r) || r == '\'' || r == '"' }

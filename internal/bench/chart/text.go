@@ -1,0 +1,54 @@
+package chart
+
+import (
+	"math"
+	"sync"
+
+	"codeberg.org/go-fonts/liberation/liberationsansbold"
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
+	"golang.org/x/image/font/opentype"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// typefaces are Liberation Sans, regular and bold. Package plot would bring ten more, and
+// canvases for PDF, TeX and EPS.
+var typefaces = sync.OnceValue(func() (out [2]*opentype.Font) {
+	for i, ttf := range [][]byte{liberationsansregular.TTF, liberationsansbold.TTF} {
+		f, err := opentype.Parse(ttf)
+		if err != nil {
+			panic("chart: font that is built in: " + err.Error())
+		}
+		out[i] = f
+	}
+	return out
+})
+
+// letters is the font of figures in a size of points.
+func letters(size vg.Length) *font.Face {
+	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}, Face: typefaces()[0]}
+}
+
+func bold(size vg.Length) *font.Face {
+	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Weight: 3, Size: size}, Face: typefaces()[1]} // 3: x/image's bold
+}
+
+// A canvas is what figures are drawn on.
+type canvas struct{ draw.Canvas }
+
+// text writes a line on the base line through at; align is the part of its width that
+// stands left of there.
+func (c *canvas) text(f *font.Face, at vg.Point, align vg.Length, s string) {
+	c.SetColor(ink)
+	at.X -= align * f.Width(s)
+	c.FillString(*f, at, s)
+}
+
+// upwards writes a line that is turned to the left, its middle at a point.
+func (c *canvas) upwards(f *font.Face, at vg.Point, s string) {
+	c.Push()
+	c.Rotate(math.Pi / 2)
+	c.text(f, vg.Point{X: at.Y, Y: -at.X}, 0.5, s)
+	c.Pop()
+}
