@@ -5,7 +5,8 @@
 //
 // A report passes if the browser logs no error and asks for nothing but the file, if
 // pointing at a bar of a timeline shows its times, if dragging zooms and a double-click
-// goes back, and if a click on the head of a table sorts it. Chromium is Debian's
+// goes back, if a link of a sweep's table opens the details of its run, and if a click on
+// the head of a table sorts it. Chromium is Debian's
 // chromium-headless-shell or chromium.
 package main
 
@@ -182,8 +183,15 @@ func (b *browser) check(file, shot string) error {
 	if err := b.screenshot(shot); err != nil {
 		return err
 	}
-	err = errors.Join(b.timeline(), b.sorting())
-	return errors.Join(err, b.complaints("file://"+filepath.ToSlash(path)))
+	var sweep bool
+	if err := b.evaluate(`document.querySelector("details[id]") !== null`, &sweep); err != nil {
+		return err
+	}
+	inside := b.timeline
+	if sweep {
+		inside = b.details
+	}
+	return errors.Join(inside(), b.sorting(), b.complaints("file://"+filepath.ToSlash(path)))
 }
 
 // open loads a page in a new tab and waits until it is complete.
@@ -289,6 +297,9 @@ func (b *browser) evaluate(expression string, into any) error {
 	if reply.ExceptionDetails != nil {
 		return fmt.Errorf("%s: %s", expression, reply.ExceptionDetails)
 	}
+	if into == nil {
+		return nil
+	}
 	return json.Unmarshal(reply.Result.Value, into)
 }
 
@@ -346,6 +357,25 @@ func (b *browser) timeline() error {
 		return errors.New("dragging over the timeline does not zoom")
 	case back != whole:
 		return fmt.Errorf("a double-click leaves the view at %s, the whole is %s", back, whole)
+	}
+	return nil
+}
+
+// details follows the last link to a run.
+func (b *browser) details() error {
+	var before, after bool
+	const last = `[...document.querySelectorAll("details[id]")].pop()`
+	if err := b.evaluate(last+`.open`, &before); err != nil {
+		return err
+	}
+	if err := b.evaluate(`document.querySelector("a[href='#" + `+last+`.id + "']").click()`, nil); err != nil {
+		return err
+	}
+	if err := b.evaluate(last+`.open`, &after); err != nil {
+		return err
+	}
+	if before || !after {
+		return fmt.Errorf("details of a run: open %v before, %v after following the link to them", before, after)
 	}
 	return nil
 }
