@@ -58,6 +58,7 @@ var imports = map[string][]string{
 	"bench":             {"bench/dataset", "token"},
 	"bench/report":      {"bench", "bench/dataset", "stat", "token"},
 	"bench/chart":       {"bench", "bench/dataset", "bench/report", "stat"},
+	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
 	"e2e":               {},
 }
