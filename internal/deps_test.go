@@ -60,6 +60,7 @@ var imports = map[string][]string{
 	"bench/chart":       {"bench", "bench/dataset", "bench/report", "stat"},
 	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
+	"bench/sweep":       {"stat"},
 	"e2e":               {},
 }
 
@@ -70,6 +71,8 @@ var thirdParty = map[string][]string{
 	"golang.org/x/text":        {"token"},
 	"gonum.org/v1/gonum":       {"stat"},
 	"gonum.org/v1/plot":        {"bench/chart"},
+	"codeberg.org/go-fonts":    {"bench/chart"},
+	"golang.org/x/image":       {"bench/chart"},
 	"github.com/prometheus":    {"metrics"},
 	"go.yaml.in/yaml":          {"config"},
 	"github.com/spf13/cobra":   {"cmd/ossian"},

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/interp"
 	gonum "gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -238,4 +239,40 @@ func Significant(p []float64, alpha float64) []bool {
 		out[i] = true
 	}
 	return out
+}
+
+// FirstRoot returns the smallest x at which the monotone cubic interpolant through the
+// points is 0 (PCHIP: Fritsch and Butland, SIAM J. Sci. Stat. Comput. 5, 1984; gonum's
+// has the slopes of scipy's PchipInterpolator at the ends too). False where it is 0
+// nowhere between them, and for x that are fewer than two or do not ascend.
+func FirstRoot(x, y []float64) (float64, bool) {
+	if len(x) != len(y) || len(x) < 2 || !slices.IsSorted(x) || len(slices.Compact(slices.Clone(x))) < len(x) {
+		return 0, false
+	}
+	var f interp.FritschButland
+	_ = f.Fit(x, y) // never fails
+	for i := range x {
+		if y[i] == 0 {
+			return x[i], true
+		}
+		if i+1 < len(x) && y[i]*y[i+1] < 0 { // between two points it is monotone
+			return bisect(x[i], x[i+1], func(x float64) bool { return f.Predict(x)*y[i] > 0 }), true
+		}
+	}
+	return 0, false
+}
+
+// bisect returns where before, which holds at low and not at high, ends to hold.
+func bisect(low, high float64, before func(float64) bool) float64 {
+	for {
+		mid := low + (high-low)/2
+		if mid <= low || mid >= high {
+			return high
+		}
+		if before(mid) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
 }

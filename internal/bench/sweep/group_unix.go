@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package sweep
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup gives a program a process group, so that Ctrl-C does not reach it and all that
+// it starts can be ended.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,18 @@
+package sweep
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup keeps Ctrl-C from a program.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// terminate ends p, which cannot be asked to.
+func terminate(p *os.Process) { _ = p.Kill() }
+
+// kill ends p; what it started goes on.
+func kill(p *os.Process) { _ = p.Kill() }

@@ -1,0 +1,119 @@
+package sweep
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"ossian/internal/stat"
+)
+
+// A Variable is what loads are made of, by its name in results and parameters.
+type Variable string
+
+// The variables.
+const (
+	Rate        Variable = "request_rate"    // requests per second
+	Concurrency Variable = "max_concurrency" // requests at once
+)
+
+// ParseVariable returns the variable of that name.
+func ParseVariable(name string) (Variable, error) {
+	if v := Variable(name); v == Rate || v == Concurrency {
+		return v, nil
+	}
+	return "", fmt.Errorf("%q: want %s or %s", name, Rate, Concurrency)
+}
+
+// estimate is the mean over runs of what the variable was in effect (bench.md 3.4):
+// request throughput, or by Little's law that times the mean latency.
+func (v Variable) estimate(runs []Object) (float64, error) {
+	sum := 0.0
+	for _, r := range runs {
+		x, err := Mean([]Object{r}, "request_throughput")
+		if err != nil {
+			return 0, err
+		}
+		if v == Concurrency {
+			ms, err := Mean([]Object{r}, "mean_e2el_ms")
+			if err != nil {
+				return 0, err
+			}
+			x *= ms / 1000
+		}
+		sum += x
+	}
+	return sum / float64(len(runs)), nil
+}
+
+// levels are the values between the estimates of serial and of batch inference, n with
+// the two (bench.md 3.4): numpy's linspace, rounded to even, each once.
+func levels(serial, batch float64, n int) []int {
+	low, high := math.Ceil(serial), math.Floor(batch)
+	step := (high - low) / float64(n-1)
+	var out []int
+	for i := 1; i < n-1; i++ {
+		out = append(out, int(math.RoundToEven(float64(i)*step+low)))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// The range of serve_sla; its end stands for any load.
+const (
+	leastValue = 1
+	mostValue  = 65536
+)
+
+// A trial is what came of a value in the search of serve_sla.
+type trial struct {
+	value  int
+	margin float64 // at most 0 = the objectives hold
+}
+
+// edge are the largest value that passed and the smallest that failed, or the ends of the
+// range.
+func edge(tried []trial) (pass, fail int) {
+	pass, fail = 0, mostValue
+	for _, t := range tried {
+		if t.margin <= 0 {
+			pass = max(pass, t.value)
+		} else {
+			fail = min(fail, t.value)
+		}
+	}
+	return max(pass, leastValue), fail
+}
+
+// patience is after how many trials every second one bisects: where margins jump, the
+// interpolant creeps along one side.
+const patience = 12
+
+// nextTrial is the value to try next (bench.md 3.5): first the ends of the range, then
+// where the margin through the values tried is 0; false = the last that passes and the
+// first that fails are neighbours.
+func nextTrial(tried []trial) (int, bool) {
+	pass, fail := edge(tried)
+	if fail-pass <= 1 {
+		return 0, false
+	}
+	switch len(tried) {
+	case 0:
+		return mostValue, true
+	case 1:
+		return leastValue, true
+	}
+	sorted := slices.Clone(tried)
+	slices.SortFunc(sorted, func(a, b trial) int { return a.value - b.value })
+	var x, y []float64
+	for _, t := range sorted {
+		x, y = append(x, float64(t.value)), append(y, t.margin)
+	}
+	root, ok := stat.FirstRoot(x, y)
+	if !ok || len(tried) >= patience && len(tried)%2 == 0 {
+		return (pass + fail) / 2, true
+	}
+	// A root is known to a few units of its last place. The value just tried is not tried
+	// again; noise aside, the next one is its neighbour.
+	return min(max(int(root*(1+1e-12)), pass+1), fail-1), true
+}

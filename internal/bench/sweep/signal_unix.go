@@ -1,0 +1,14 @@
+//go:build unix
+
+package sweep
+
+import (
+	"os"
+	"syscall"
+)
+
+// terminate asks the group of p to end. It may have ended by itself.
+func terminate(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) }
+
+// kill ends what is left of the group of p.
+func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
