@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -241,10 +242,10 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		return nil, err
 	}
 	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
-		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
+		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
 		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(p.Footprint.Runtime) // garbage goes before the heap outgrows the plan (ADM-2)
+		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections) // garbage goes before the heap outgrows the plan (ADM-2)
 	}
 	if ld.cfg.Verify {
 		if err := verify(ctx, m, nil); err != nil {
@@ -315,6 +316,7 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 	return plan.Serve(m.Spec, ask, serveMemory(cfg), func(lim model.Limits) (plan.Footprint, error) {
 		f, err := cost(lim)
 		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight])
+		f.Connections = server.Connections(cfg.Limits)*plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes]) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		return f, err
 	})
 }
@@ -328,11 +330,15 @@ func serveMemory(cfg *config.Config) int64 {
 	return int64(share * float64(plan.Available()))
 }
 
-// boundBodies lets fewer bytes of bodies in at once where memory is short, unless a
-// number was asked for.
+// boundBodies lets fewer bytes of bodies, and fewer connections, in at once where memory
+// is short, unless a number was asked for.
 func boundBodies(cfg *config.Config) {
+	memory := serveMemory(cfg)
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
-		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], serveMemory(cfg)))
+		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], memory))
+	}
+	if id := limits.Connections; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), cfg.Limits[limits.HeaderBytes], memory))
 	}
 }
 
@@ -371,7 +377,25 @@ func explain(cfg *config.Config, out io.Writer) error {
 		blocks[g] = strconv.Itoa(n)
 	}
 	cfg.Resolve("num-gpu-blocks-override", strings.Join(blocks, " "), fmt.Sprintf("blocks of %d tokens in each group of layers, %d bytes in all", p.Limits.BlockSize, p.Footprint.KV))
-	return cfg.Explain(out)
+	if err := cfg.Explain(out); err != nil {
+		return err
+	}
+	return explainMemory(cfg.Limits, p, out)
+}
+
+// explainMemory prints what memory is planned for.
+func explainMemory(lim *limits.Set, p plan.Plan, out io.Writer) error {
+	f := p.Footprint
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nMEMORY\tBYTES\tFOR")
+	fmt.Fprintf(t, "weights\t%d\t%d of them read where the file is mapped\n", f.Weights+f.Mapped, f.Mapped)
+	fmt.Fprintf(t, "kv cache\t%d\tpools of keys and values\n", f.KV)
+	fmt.Fprintf(t, "activations\t%d\tbuffers of a step of %d tokens\n", f.Activations, p.Limits.MaxTokens)
+	fmt.Fprintf(t, "runtime\t%d\tprogram, tokenizer, and bodies-in-flight of %d while they are decoded\n", f.Runtime, lim[limits.BodiesInFlight])
+	fmt.Fprintf(t, "connections\t%d\t%d of them, each with header-bytes of %d, and pending-output of %d for each of %d sequences\n", f.Connections, server.Connections(lim),
+		lim[limits.HeaderBytes], lim[limits.PendingOutput], p.Limits.MaxSeqs)
+	fmt.Fprintf(t, "all\t%d\tof %d that may be planned for, 0 = unknown\n", f.Total(), p.Available)
+	return t.Flush()
 }
 
 // samplingDefaults are the values of requests that say nothing: the checkpoint's

@@ -149,7 +149,8 @@ func TestServeExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096",
-		"limit bodies-in-flight": "automatic", "limit stop-strings": "given", "limit messages": "default"} {
+		"limit bodies-in-flight": "automatic", "limit connections": "automatic", "limit stop-strings": "given", "limit messages": "default",
+		"connections": "pending-output of 262144 for each of 3 sequences", "all": "planned for"} {
 		found := false
 		for line := range strings.Lines(out) {
 			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)

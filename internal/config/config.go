@@ -171,7 +171,7 @@ func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	next = &Config{Settings: c.Settings, rows: c.rows, values: maps.Clone(c.values)}
+	next = &Config{Settings: c.Settings, rows: c.rows, values: maps.Clone(c.values), resolved: c.resolved}
 	next.APIKeys, next.KeyFile, next.LogLevel, next.Limits = found.APIKeys, found.KeyFile, found.LogLevel, found.Limits
 	for _, r := range c.rows {
 		switch {
@@ -182,9 +182,12 @@ func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) 
 		}
 	}
 	for _, id := range limits.All() {
-		if !id.Live() && next.Limits[id] != c.Limits[id] {
+		if id.Live() || next.Limits[id] == c.Limits[id] {
+			continue
+		}
+		next.Limits[id] = c.Limits[id]
+		if !slices.Contains(c.resolved, id) || found.Given(id) {
 			waiting = append(waiting, "--limit "+id.String())
-			next.Limits[id] = c.Limits[id]
 		}
 	}
 	return next, waiting, next.check() // found may be open to this machine only, c not

@@ -313,6 +313,27 @@ func TestSEC1Loopback(t *testing.T) {
 	t.Logf("SEC-1: %d pairs of a host and switches: open without a key only with --insecure, and with a warning", cases)
 }
 
+// A limit that came out of facts at the start stays, and does not wait for a restart
+// unless somebody asks for another.
+func TestReloadResolved(t *testing.T) {
+	c, err := load("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ResolveLimit(limits.Connections, 7)
+	for range 2 { // also of what Reload returned
+		for args, want := range map[string]string{"": "", "--limit connections=9": "--limit connections"} {
+			next, waiting, err := c.Reload(Source{Args: strings.Fields(args)})
+			if err != nil || strings.Join(waiting, " ") != want || next.Limits[limits.Connections] != 7 {
+				t.Errorf("%q: %d connections, waiting %q, %v", args, next.Limits[limits.Connections], waiting, err)
+			}
+		}
+		if c, _, err = c.Reload(Source{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Reload changes keys, limits and the log level, names the rest that differs, and
 // changes nothing where it finds an error.
 func TestReload(t *testing.T) {

@@ -97,7 +97,7 @@ var table = [count]Limit{
 	WriteStall:     {"write-stall", Duration, 10 * second, 100, 10 * minute, "ossian_streams_cut_total", "memory and KV blocks against readers that stopped"},
 	PingInterval:   {"ping-interval", Duration, 15 * second, 100, 10 * minute, "ossian_streams_cut_total", "detection of silent peers"},
 	PendingOutput:  {"pending-output", Bytes, 256 * ki, 4 * ki, gi, "ossian_streams_cut_total", "memory per stream"},
-	Connections:    {"connections", Count, 16384, 1, mi, "ossian_connections", "descriptors; 80 % of the process limit where that is less"},
+	Connections:    {"connections", Count, 16384, 1, mi, "ossian_connections", "descriptors and memory; 80 % of the process limit, or a thirty-second part of the memory, where that is less"},
 	Queue:          {"queue", Count, 1024, 1, mi, "vllm:num_requests_waiting", "waiting time: beyond it 429"},
 	QueueTokens:    {"queue-tokens", Count, 4 * mi, 1, 1 << 40, "ossian_queue_tokens", "waiting time and memory of waiting prompts"},
 	QueueWait:      {"queue-wait", Duration, 10 * minute, 1, 7 * day, Refusals, "answers that come too late to be wanted"},
@@ -153,10 +153,10 @@ func (id ID) Info() Limit { return table[id] }
 func (id ID) String() string { return table[id].Name }
 
 // Live reports whether a new value counts at once. The others are read when a server,
-// its engine or its model starts.
+// its engine or its model starts, or its memory is planned.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, Connections, Queue, QueueTokens:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Connections, Queue, QueueTokens:
 		return false
 	}
 	return true

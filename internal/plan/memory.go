@@ -21,10 +21,13 @@ type Footprint struct {
 	KV          int64 // pools of keys and values
 	Activations int64 // buffers of a step
 	Runtime     int64 // tokenizer, tables, heap head-room
+	Connections int64 // of a server: what clients take besides their requests' bodies
 }
 
 // Total returns the sum.
-func (f Footprint) Total() int64 { return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime }
+func (f Footprint) Total() int64 {
+	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections
+}
 
 // A Cost says what a device takes with given limits; it must not shrink as they
 // grow. The device's package computes it.
@@ -72,6 +75,24 @@ func Bodies(usual, largest, available int64) int64 {
 	return max(usual, largest+1) // a reader sees the end one byte behind it
 }
 
+// ConnectionBytes is what a connection takes of the heap and of stacks at most, with the
+// request that streams on it and a header block of that many bytes. TestCON1 and
+// TestADM1Connections hold servers to it.
+func ConnectionBytes(header int64) int64 { return 40<<10 + header }
+
+// fewConnections is how many a server has room for in any case.
+const fewConnections = 512
+
+// Connections returns how many connections a server with available bytes of memory
+// should keep at once: such that they take a thirty-second part of it, at most a usual
+// number. available <= 0 means unknown.
+func Connections(usual, header, available int64) int64 {
+	if available > 0 {
+		usual = min(usual, max(available/32/ConnectionBytes(header), fewConnections))
+	}
+	return usual
+}
+
 // Blocks returns the pool of each KV group with which MaxSeqs sequences of MaxLen
 // tokens never wait for a block. A windowed group needs its window and what the
 // steps in flight add, not the whole sequence.
@@ -117,9 +138,13 @@ type FitError struct {
 
 // Error says what does not fit and, if anything would, what.
 func (e *FitError) Error() string {
-	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s), %s are available",
+	clients := ""
+	if e.Need.Connections > 0 {
+		clients = ", connections " + gb(e.Need.Connections)
+	}
+	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),
-		gb(e.Need.Activations), gb(e.Need.Runtime), gb(e.Available))
+		gb(e.Need.Activations), gb(e.Need.Runtime), clients, gb(e.Available))
 	switch {
 	case e.MaxLen > 0 && e.MaxSeqs > 0:
 		return s + fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)

@@ -268,6 +268,27 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+func TestConnections(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		usual, available, want int64
+	}{
+		{"unknown memory", 16384, 0, 16384},
+		{"plenty", 16384, 64 << 30, 16384},
+		{"a thirty-second part of the memory", 16384, 16 << 30, 7281},
+		{"little memory", 16384, 1 << 20, 512},
+		{"fewer than that are usual", 9, 1 << 20, 9},
+	} {
+		got := Connections(c.usual, 32<<10, c.available)
+		if got != c.want {
+			t.Errorf("%s: %d, expected %d", c.name, got, c.want)
+		}
+		if c.available >= 16<<30 && got*ConnectionBytes(32<<10) > c.available/32 {
+			t.Errorf("%s: %d connections take more than a thirty-second part of %d", c.name, got, c.available)
+		}
+	}
+}
+
 // FuzzBlocks plays sequences of random chunks against the pools: the blocks that
 // rows may read or write must always be there.
 func FuzzBlocks(f *testing.F) {

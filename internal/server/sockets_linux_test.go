@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ossian/internal/limits"
+	memory "ossian/internal/plan"
 	"ossian/internal/soak"
 )
 
@@ -177,6 +178,56 @@ func (g *rig) departure(log *ledger, i int, stream bool, leave func(*net.TCPConn
 	}
 	left := time.Now()
 	return max(log.settled(g.t, id).at.Sub(left), 0)
+}
+
+// TestADM1Connections compares what a connection takes with what the memory plan counts
+// for it: idle, in the middle of large headers, and with a stream that nobody reads.
+func TestADM1Connections(t *testing.T) {
+	n := soak.Cases(t, 200, 2000)
+	u := setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, limits: map[limits.ID]int64{limits.HeaderRead: 60_000, limits.WriteStall: 60_000}}
+	u.info.MaxSeqs, u.info.MaxTokens = n, 2*n
+	u.engine.Sched.MaxQueue = n
+	g := start(t, u)
+	large := "\r\nX-Large: " + strings.Repeat("x", 30<<10)
+	stream := request("/v1/completions", "large", `{"prompt":[1],"max_tokens":3000,"ignore_eos":true,"stream":true}`)
+	planned := memory.ConnectionBytes(limits.Defaults()[limits.HeaderBytes])
+	var each []int64
+	for _, c := range []struct {
+		name, text string
+		there      func() bool // all of them are
+	}{
+		{"idle", askHealth, func() bool { return true }},
+		{"in its headers", "GET /health HTTP/1.1\r\nHost: localhost" + large, func() bool { return true }},
+		{"streaming", strings.Replace(stream, "\r\n", large+"\r\n", 1), func() bool { return g.model.Engine.Stats().Running == n }},
+	} {
+		before := g.toll()
+		idle := heap()
+		var open []*net.TCPConn
+		for range n {
+			conn := g.connect(c.name == "streaming")
+			if conn == nil {
+				t.FailNow()
+			}
+			open = append(open, conn)
+			io.WriteString(conn, c.text)
+		}
+		eventually(t, time.Minute, "all are "+c.name, func() bool { return g.metric("ossian_connections") > float64(n) && c.there() })
+		time.Sleep(300 * time.Millisecond) // the last bytes are read
+		per := (heap() - idle) / int64(n)
+		each = append(each, per)
+		bound := planned
+		if !soaking() {
+			bound *= 2 // what does not grow with their number counts, too
+		}
+		if per > bound {
+			t.Errorf("%s: %d bytes of heap and stack for a connection, %d planned", c.name, per, planned)
+		}
+		for _, conn := range open {
+			conn.Close()
+		}
+		g.repaid(before)
+	}
+	t.Logf("ADM-1: %d connections: %d bytes for one that is idle, %d in headers of 30 KiB, %d with such headers and a stream that nobody reads; %d planned", n, each[0], each[1], each[2], planned)
 }
 
 // TestCON2 has readers that read a byte per second, or nothing, next to one that
