@@ -76,7 +76,8 @@ Usage:
   ossian %s
 
 /health, /ready and /ping answer without a key, with a status and nothing else; all
-other routes need one where keys are set. SIGTERM lets running requests finish, a
+other routes need one where keys are set. A client that closes its connection, or only
+its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
 --api-key-file: streams go on, and settings that are refused change nothing.
 
