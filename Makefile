@@ -9,7 +9,7 @@ PYTHON      ?= python3
 SOAK        ?= 1
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance \
-	soak-scheduler soak-text soak-server soak-security
+	soak-scheduler soak-text soak-server soak-security soak-bench
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -63,10 +63,14 @@ soak-text:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON[1-4]|HLT|PAR|OPS)[0-9]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
 
 soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
+
+soak-bench:
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
+		./internal/stat ./internal/bench/... ./cmd/ossian
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
