@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/chart"
+	"ossian/internal/bench/report"
 )
 
 func benchCommand() *cobra.Command {
@@ -51,16 +54,27 @@ type benchOptions struct {
 	extra, idPrefix, label     string
 	profile, insecure          bool
 	runs                       int
+	salt                       string // "" = none
+	resetCache, flushCache     bool
+	steady                     bench.Steady
+	noIgnoreEOS, noWarmup      bool
+	turns                      turnOptions
+	sweep                      sweepOptions
+	args, compare              []string // the command line; two files
 
-	save, detailed, add  bool
-	dir, file, log, html string
-	timeline, stats      bool
-	thresholds           string
-	quiet                bool
+	save, detailed, add          bool
+	dir, file, output, log, html string
+	timeline, stats              bool
+	thresholds                   string
+	limits                       chart.Thresholds // these, read
+	quiet                        bool
 }
 
 // several are the flags that take words up to the next flag, as Python's argparse has it.
-var several = []string{"--goodput", "--metadata", "--header"}
+var several = []string{"--goodput", "--metadata", "--header", "--compare"}
+
+// aliases are what lmdeploy and sglang call flags.
+var aliases = map[string]string{"disable-stream": "no-stream", "extra-request-body": "extra-body", "warmup-requests": "num-warmups", "output-details": "save-detailed", "tokenize-prompt": "prompt-token-ids"}
 
 func benchServeCommand() *cobra.Command {
 	return &cobra.Command{
@@ -82,11 +96,16 @@ none is named) on a free port and measures that.`,
 			case f.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
 			}
+			if n := len(o.compare); n == 2 {
+				return compareFiles(cmd.OutOrStdout(), o.compare[0], o.compare[1])
+			} else if n > 0 {
+				return fmt.Errorf("--compare with %d files: want two", n)
+			}
 			setup, err := o.setup(f)
 			if err != nil {
 				return err
 			}
-			setup.Args = hidden(args)
+			o.args, setup.Args = args, hidden(args)
 			return o.run(cmd, f, setup)
 		},
 	}
@@ -141,11 +160,15 @@ func (o *benchOptions) flags() *pflag.FlagSet {
 	f.SortFlags = false
 	f.Usage = func() {}
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+		name = strings.ReplaceAll(name, "_", "-")
+		return pflag.NormalizedName(cmp.Or(aliases[name], name))
 	})
 	o.serverFlags(f)
 	o.data.flags(f)
 	o.trafficFlags(f)
+	o.cacheFlags(f)
+	o.turns.flags(f)
+	o.sweep.flags(f)
 	o.outputFlags(f)
 	for _, name := range []string{"trust-remote-code", "use-beam-search", "disable-log-requests", "self-timed"} {
 		_ = f.Bool(name, false, "accepted, without effect")
@@ -180,8 +203,10 @@ func (o *benchOptions) trafficFlags(f *pflag.FlagSet) {
 	f.Float64Var(&o.ramp.End, "ramp-up-end-rps", 0, "requests per second at its end")
 	f.Float64Var(&o.probeRate, "probe-request-rate", 0, "small requests per second beside the others")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "have as many tokens generated as asked for; the default differs by --compat and data set")
-	f.BoolVar(&o.noStream, "no-stream", false, "ask for answers in one piece")
-	f.IntVar(&o.warmups, "num-warmups", 0, "requests before the run")
+	f.BoolVar(&o.noIgnoreEOS, "disable-ignore-eos", false, "let answers end where they end")
+	f.BoolVar(&o.noStream, "no-stream", false, "ask for answers in one piece; lmdeploy, sglang: --disable-stream")
+	f.IntVar(&o.warmups, "num-warmups", 0, "requests before the run; lmdeploy, sglang: 1, --warmup-requests")
+	f.BoolVar(&o.noWarmup, "disable-warmup", false, "lmdeploy: no request before the run")
 	f.Float64Var(&o.ready, "ready-check-timeout-sec", 0, "wait up to `SECONDS` for the server; vllm-0.11: 600")
 	f.StringArrayVar(&o.headers, "header", nil, "`KEY=VALUE` … of requests")
 	o.sampling = map[string]*float64{}
@@ -190,11 +215,22 @@ func (o *benchOptions) trafficFlags(f *pflag.FlagSet) {
 	}
 	f.IntVar(&o.topK, "top-k", 0, "in requests; not given = the server's")
 	f.IntVar(&o.logprobs, "logprobs", 0, "ask for `N` log probabilities per token")
-	f.StringVar(&o.extra, "extra-body", "", "`JSON` object whose members join the body")
+	f.StringVar(&o.extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
 	f.StringVar(&o.idPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
 	f.BoolVar(&o.profile, "profile", false, "have the server's profiler run during the measurement")
 	f.BoolVar(&o.insecure, "insecure", false, "do not check the server's certificate")
 	f.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")
+}
+
+// cacheFlags guard against a warm prefix cache, and say what is steady.
+func (o *benchOptions) cacheFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
+	f.Lookup("salt").NoOptDefVal = fmt.Sprintf("%016x", rand.Uint64())
+	f.BoolVar(&o.resetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
+	f.BoolVar(&o.flushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
+	f.Float64Var(&o.steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
+	f.Float64Var(&o.steady.Shortest, "steady-state-min-window", 0, "warn below so many `SECONDS` of it; 0 = 10 or a tenth of the run, the longer")
+	f.BoolVar(&o.steady.Off, "no-steady-state", false, "do not look for it")
 }
 
 // outputFlags say what is reported, and where.
@@ -205,10 +241,12 @@ func (o *benchOptions) outputFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`KEY=VALUE` … for the result")
 	f.StringVar(&o.label, "label", "", "of the result; default the backend")
 	f.BoolVar(&o.save, "save-result", false, "write the result as JSON")
-	f.BoolVar(&o.detailed, "save-detailed", false, "with the times of every request")
+	f.BoolVar(&o.detailed, "save-detailed", false, "with the times of every request; sglang: --output-details")
 	f.BoolVar(&o.add, "append-result", false, "add to the result file instead of replacing it")
 	f.StringVar(&o.dir, "result-dir", "", "`FOLDER` of the result")
 	f.StringVar(&o.file, "result-filename", "", "`NAME` of the result")
+	f.StringVar(&o.output, "output-file", "", "lmdeploy, sglang: `FILE` that the result is added to")
+	f.StringArrayVar(&o.compare, "compare", nil, "`A.json B.json`: measure nothing, compare two results as ossian bench compare does")
 	f.StringVar(&o.log, "log", "", "`FILE` that gets every request as it ends: what bench summarize reads")
 	f.StringVar(&o.html, "html", "", "`FILE` for a report with plots that opens in any browser")
 	f.BoolVar(&o.timeline, "plot-timeline", false, "write a timeline of requests beside the result")
@@ -237,13 +275,26 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if !f.Changed("ready-check-timeout-sec") && p == bench.VLLM011 {
 		o.ready = 600
 	}
+	if !f.Changed("num-warmups") && plain {
+		o.warmups = 1
+	}
+	if o.noWarmup {
+		o.warmups = 0
+	}
 	if !f.Changed("ignore-eos") {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
-		o.ignoreEOS = plain || timed && !old
+		o.ignoreEOS = plain && !o.noIgnoreEOS || timed && !old && !o.turns.on
 	}
-	s := &bench.Setup{Profile: p, Backend: cmp.Or(o.backend, "openai"), Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
+	backend := "openai"
+	if o.turns.on {
+		backend = "openai-chat"
+	}
+	s := &bench.Setup{Profile: p, Backend: cmp.Or(o.backend, backend), Steady: o.steady, Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
 		IgnoreEOS: o.ignoreEOS, Stream: !o.noStream}
-	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.pairs} {
+	if o.limits, err = thresholds(o.thresholds); err != nil { // before a long run
+		return nil, err
+	}
+	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.pairs, o.turns.setup} {
 		if err := step(s); err != nil {
 			return nil, err
 		}
@@ -286,22 +337,34 @@ func (o *benchOptions) selection(s *bench.Setup) error {
 		}
 		s.Metrics = append(s.Metrics, name)
 	}
-	for text := range strings.SplitSeq(o.percentiles, ",") {
-		p, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(p >= 0 && p <= 100) {
-			return fmt.Errorf("--metric-percentiles: %q is no number from 0 to 100", text)
-		}
-		s.Percentiles = append(s.Percentiles, p)
+	var err error
+	if s.Percentiles, err = percentiles("--metric-percentiles", o.percentiles); err != nil {
+		return err
+	}
+	if t := s.Steady.Threshold; !(t > 0 && t <= 1) || !(s.Steady.Shortest >= 0) {
+		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, s.Steady.Shortest)
 	}
 	for _, g := range o.goodput {
 		name, text, _ := strings.Cut(g, ":")
 		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(ms >= 0) || name != "ttft" && name != "tpot" && name != "e2el" {
+		if err != nil || !(ms >= 0 && ms < 1e12) || name != "ttft" && name != "tpot" && name != "e2el" {
 			return fmt.Errorf("--goodput %q: want ttft:MS, tpot:MS or e2el:MS", g)
 		}
 		s.Goodput = append(s.Goodput, bench.SLO{Metric: name, Limit: time.Duration(ms * 1e6)})
 	}
 	return nil
+}
+
+// percentiles reads a list of them.
+func percentiles(flag, list string) (out []float64, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		p, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || !(p >= 0 && p <= 100) {
+			return nil, fmt.Errorf("%s: %q is no number from 0 to 100", flag, text)
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 func (o *benchOptions) pairs(s *bench.Setup) (err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type dataOptions struct {
 	keepOrder          bool
 	noOversample       bool
 	skipTemplate, asID bool
+	applyTemplate      bool
 
 	random struct {
 		input, output, prefix int
@@ -44,7 +46,8 @@ func (d *dataOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&d.keepOrder, "disable-shuffle", false, "take rows in the order of the file")
 	f.BoolVar(&d.noOversample, "no-oversample", false, "send fewer requests where a file has too few rows")
 	f.BoolVar(&d.skipTemplate, "skip-chat-template", false, "custom: send prompts as they are")
-	f.BoolVar(&d.asID, "prompt-token-ids", false, "random: send token ids instead of text")
+	f.BoolVar(&d.applyTemplate, "apply-chat-template", false, "sharegpt: send prompts in the model's chat template")
+	f.BoolVar(&d.asID, "prompt-token-ids", false, "random: send token ids instead of text; sglang: --tokenize-prompt")
 	f.IntVar(&d.random.input, "random-input-len", 1024, "prompt `TOKENS`")
 	f.IntVar(&d.random.output, "random-output-len", 128, "output `TOKENS`")
 	f.IntVar(&d.random.prefix, "random-prefix-len", 0, "`TOKENS` that all prompts begin with")
@@ -94,7 +97,13 @@ func (d *dataOptions) workload(c dataset.Common, render renderer, chat bool) (be
 	case "random", "random-ids":
 		return d.randomSet(c)
 	case "sharegpt":
-		return dataset.ShareGPT(dataset.ShareGPTOptions{Common: c, Path: d.path, Output: cmp.Or(d.output, d.sharegptOutput), Context: d.sharegptContext, KeepOrder: d.keepOrder, NoOversample: d.noOversample})
+		o := dataset.ShareGPTOptions{Common: c, Path: d.path, Output: cmp.Or(d.output, d.sharegptOutput), Context: d.sharegptContext, KeepOrder: d.keepOrder, NoOversample: d.noOversample}
+		if d.applyTemplate {
+			if o.Render = render; render == nil {
+				return nil, errors.New("--apply-chat-template: the model's chat template is not at hand; --tokenizer MODEL names a folder or a file that has it")
+			}
+		}
+		return dataset.ShareGPT(o)
 	case "sharegpt-synthetic":
 		return dataset.Synthetic(dataset.SyntheticOptions{Common: c, Output: cmp.Or(d.output, d.sharegptOutput)})
 	case "custom":

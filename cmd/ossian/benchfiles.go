@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,22 +21,27 @@ ossian bench serve --log, or text with console reports pasted into it. A file wi
 several results is taken as repetitions of one measurement.`,
 		Args: usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var both [2][]report.Result
-			for i, name := range args {
-				r, err := readResults(name)
-				if err != nil {
-					return err
-				}
-				both[i] = r
-			}
-			c, err := report.Compare(both[0], both[1])
-			if err != nil {
-				return err
-			}
-			fmt.Fprint(cmd.OutOrStdout(), c)
-			return nil
+			return compareFiles(cmd.OutOrStdout(), args[0], args[1])
 		},
 	}
+}
+
+// compareFiles writes what differs between the results in two files.
+func compareFiles(w io.Writer, a, b string) error {
+	var both [2][]report.Result
+	for i, name := range []string{a, b} {
+		r, err := readResults(name)
+		if err != nil {
+			return err
+		}
+		both[i] = r
+	}
+	c, err := report.Compare(both[0], both[1])
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(w, c)
+	return err
 }
 
 func benchSummarizeCommand() *cobra.Command {

@@ -70,9 +70,6 @@ func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Se
 	if m.model != nil {
 		defer m.model.Close()
 	}
-	if err := m.workload(ctx); err != nil {
-		return err
-	}
 	return m.measure(ctx)
 }
 
@@ -141,8 +138,13 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 			m.o.tokenizer = cmp.Or(m.o.model, tiny.Name)
 		}
 	}
-	m.setup.URL = m.base + cmp.Or(m.o.endpoint, endpointOf(m.setup.Backend))
+	m.address()
 	return nil
+}
+
+// address sets where requests go.
+func (m *measurement) address() {
+	m.setup.URL = m.base + cmp.Or(m.o.endpoint, endpointOf(m.setup.Backend))
 }
 
 // endpointOf is the path of a backend.
@@ -203,7 +205,12 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	}
 	rules := dataset.Rules(s.Profile) // both name the same tools in the same order
 	chatAPI := !strings.HasSuffix(s.URL, "/completions") || strings.HasSuffix(s.URL, "/chat/completions")
-	m.work, err = m.o.data.workload(dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}, m.render(), chatAPI)
+	common := dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}
+	if s.MultiTurn != nil {
+		m.work, err = m.o.turns.workload(&m.o.data, common)
+	} else {
+		m.work, err = m.o.data.workload(common, m.render(), chatAPI)
+	}
 	if err != nil {
 		return err
 	}
@@ -216,7 +223,22 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 			fmt.Fprintf(m.log, "%d prompts had more tokens by the server's tokenizer and were cut\n", n)
 		}
 	}
-	return nil
+	s.Hash, err = m.work.Hash()
+	return err
+}
+
+// salted is the workload as run i sends it.
+func (m *measurement) salted(i int) (bench.Workload, error) {
+	m.setup.Salt = ""
+	if m.o.salt == "" {
+		return m.work, nil
+	}
+	m.setup.Salt = fmt.Sprintf("%s/%d", m.o.salt, i)
+	w, err := dataset.Salt(m.work, m.tok, m.setup.Salt)
+	if err != nil {
+		return nil, fmt.Errorf("--salt: %w", err)
+	}
+	return w, nil
 }
 
 // target is the server as a run sends to it.
@@ -237,18 +259,38 @@ func (m *measurement) target() (*bench.HTTP, error) {
 // options are those of the run.
 func (m *measurement) options(live *bench.Live) bench.Options {
 	o := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
-		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live}
-	switch m.setup.Profile {
-	case bench.LMDeploy:
-		o.Warmups, o.Settle = 1, 1500*time.Millisecond
-	case bench.SGLang:
-		o.Warmups, o.WarmupOutput, o.Settle = 1, 32, time.Second
+		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live, Start: m.begin}
+	switch {
+	case m.setup.Profile == bench.LMDeploy && o.Warmups > 0:
+		o.Settle = 1500 * time.Millisecond
+	case m.setup.Profile == bench.SGLang:
+		o.WarmupOutput, o.Settle = 32, time.Second
 	}
 	if m.o.profile {
-		o.Start = func(ctx context.Context) error { return m.server.Post(ctx, "/start_profile") }
 		o.Stop = func(ctx context.Context) error { return m.server.Post(ctx, "/stop_profile") }
 	}
 	return o
+}
+
+// begin asks of the server what it has to do just before the measurement, behind the
+// warm-ups, which leave a prompt in its cache.
+func (m *measurement) begin(ctx context.Context) error {
+	path := ""
+	switch {
+	case m.o.flushCache && !strings.HasPrefix(m.setup.Backend, "vllm"):
+		path = "/flush_cache"
+	case m.o.flushCache || m.o.resetCache:
+		path = "/reset_prefix_cache"
+	}
+	if path != "" {
+		if err := m.server.Post(ctx, path); err != nil {
+			return fmt.Errorf("the server did not empty its prefix cache: %w; vLLM does with VLLM_SERVER_DEV_MODE=1, and --salt needs nothing of the server", err)
+		}
+	}
+	if m.o.profile {
+		return m.server.Post(ctx, "/start_profile")
+	}
+	return nil
 }
 
 // stage prints what vLLM's client prints then (bench.md 1.2).
@@ -260,7 +302,7 @@ func (m *measurement) stage(s bench.Stage, spent time.Duration) {
 	case bench.Answered:
 		fmt.Fprintln(m.log, "Initial test run completed.")
 	case bench.WarmingUp:
-		fmt.Fprintf(m.log, "Warming up with %d requests...\n", max(m.o.warmups, 1))
+		fmt.Fprintf(m.log, "Warming up with %d requests...\n", m.o.warmups)
 	case bench.WarmedUp:
 		fmt.Fprintf(m.log, "Warmup run completed after %.2fs.\n", spent.Seconds())
 	case bench.Measuring:
@@ -282,47 +324,12 @@ func (m *measurement) stage(s bench.Stage, spent time.Duration) {
 	}
 }
 
-// measure runs as often as asked for and reports.
-func (m *measurement) measure(ctx context.Context) error {
-	if m.o.runs < 1 || m.o.runs > 1000 {
-		return fmt.Errorf("--num-runs %d: want 1 to 1000", m.o.runs)
-	}
-	var all []report.Result
-	var runs []chart.Run
-	var invalid error
-	for i := range m.o.runs {
-		rec, err := m.once(ctx, i)
-		if rec == nil || err != nil && ctx.Err() == nil {
-			return err
-		}
-		s := report.Summarize(rec, m.count())
-		m.print(s)
-		path, saving := m.store(s, rec, i)
-		if err = errors.Join(err, saving); err != nil {
-			return err
-		}
-		r, err := s.Result(cmp.Or(path, fmt.Sprintf("run %d", i+1)))
-		if err != nil {
-			return err
-		}
-		all, runs = append(all, r), append(runs, chart.Run{Name: fmt.Sprintf("run %d", i+1), Summary: s, Recording: rec})
-		if !s.Valid() {
-			invalid = errors.New("these numbers cannot be trusted: see the findings above")
-		}
-	}
-	if len(all) > 1 {
-		fmt.Fprintln(m.out, report.RunsTable(all))
-	}
-	if m.o.html != "" {
-		if err := writeTo(m.o.html, func(w io.Writer) error { return chart.HTML(w, m.setup.Model+", "+m.setup.Dataset, runs) }); err != nil {
-			return err
-		}
-	}
-	return invalid
-}
-
 // once is one run.
 func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error) {
+	work, err := m.salted(i)
+	if err != nil {
+		return nil, err
+	}
 	t, err := m.target()
 	if err != nil {
 		return nil, err
@@ -347,7 +354,7 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 			endView()
 		}
 	}
-	return bench.Run(ctx, t, m.work, o)
+	return bench.Run(ctx, t, work, o)
 }
 
 // count counts the tokens of a text; nil if there is no tokenizer.
@@ -366,23 +373,21 @@ func (m *measurement) print(s *report.Summary) {
 
 // store writes the files that were asked for and returns the name of the result.
 func (m *measurement) store(s *report.Summary, rec *bench.Recording, i int) (string, error) {
-	name := m.o.file
-	if name == "" {
-		name = s.FileName()
+	path := filepath.Join(m.o.dir, cmp.Or(m.o.file, s.FileName()))
+	stem := numbered(path, i)
+	stem = strings.TrimSuffix(stem, filepath.Ext(stem))
+	if m.o.output != "" {
+		path = m.o.output
+	} else if p := m.setup.Profile; !m.o.add && p != bench.LMDeploy && p != bench.SGLang { // which add to what there is
+		path = numbered(path, i)
 	}
-	path := numbered(filepath.Join(m.o.dir, name), i)
 	var errs []error
-	if m.o.save || m.o.detailed || m.o.add {
+	if m.o.save || m.o.detailed || m.o.add || m.o.output != "" {
 		errs = append(errs, s.WriteFile(path, m.o.detailed, m.o.add))
 	}
-	stem := strings.TrimSuffix(path, filepath.Ext(path))
 	if m.o.timeline {
-		limits, err := thresholds(m.o.thresholds)
-		if err != nil {
-			return "", err
-		}
 		errs = append(errs, writeTo(stem+".timeline.html", func(w io.Writer) error {
-			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: s, Recording: rec}, limits)
+			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: s, Recording: rec}, m.o.limits)
 		}))
 	}
 	if m.o.stats {
@@ -413,8 +418,11 @@ func thresholds(text string) (t chart.Thresholds, err error) {
 	return t, nil
 }
 
-// writeTo writes a file whole or says why not.
+// writeTo writes a file whole, in a folder that it makes, or says why not.
 func writeTo(path string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // ShareGPTOptions are the flags of data set sharegpt (bench.md 2.2, 4.1).
@@ -15,6 +16,8 @@ type ShareGPTOptions struct {
 	Context      int    // --sharegpt-context-len: most tokens of both; 0 = no bound; SGLang
 	KeepOrder    bool   // --disable-shuffle
 	NoOversample bool   // --no-oversample
+	// Render puts a prompt in the model's chat template; nil = none (--apply-chat-template).
+	Render func(prompt string) (string, error)
 }
 
 // ShareGPT returns the first turns of conversations, each with as much output as the
@@ -50,6 +53,14 @@ func ShareGPT(o ShareGPTOptions) ([]Query, error) {
 	for _, t := range list {
 		if len(queries) == o.Prompts {
 			return queries, nil
+		}
+		if o.Render != nil {
+			if t.prompt, err = o.Render(t.prompt); err != nil {
+				return nil, err
+			}
+			for _, id := range c.begin { // the server puts them there
+				t.prompt = strings.ReplaceAll(t.prompt, c.bpe.Text(id), "")
+			}
 		}
 		in, out := special+len(c.encode(t.prompt)), o.Output
 		if out == 0 {

@@ -76,6 +76,9 @@ func (s *Summary) turnsConsole() string {
 	t := s.Turns
 	p := &page{frame: 60}
 	row := func(label, form string, value any) { fmt.Fprintf(p, "%-45s "+form+"\n", label, value) }
+	if s.Setup.Profile == bench.VLLM {
+		s.failures(p)
+	}
 	p.title(" Multi-Turn Benchmark Result ", "=")
 	row("Conversations completed/total:", "%s", fmt.Sprintf("%d/%d", t.Completed, t.Conversations))
 	row("Turns per conversation (configured):", "%d", s.Setup.MultiTurn.Turns)

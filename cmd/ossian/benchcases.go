@@ -1,0 +1,296 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ossian/internal/bench/chart"
+	"ossian/internal/bench/report"
+)
+
+// sweepOptions are the flags that make several measurements of one.
+type sweepOptions struct {
+	concurrency, rates, percentiles string // lists
+	factor                          int
+	multi                           bool // lmdeploy's sweep over rates
+	multiRates, preset              string
+}
+
+func (w *sweepOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&w.concurrency, "sweep-max-concurrency", "", "measure at each bound of `N,N,...`; of --multi-turn-concurrency where there are conversations")
+	f.StringVar(&w.rates, "sweep-request-rate", "", "measure at each rate of `R,R,...`; without --sweep-max-concurrency")
+	f.IntVar(&w.factor, "sweep-num-prompts-factor", 0, "`K` requests per unit of concurrency; 0 = --num-prompts at each")
+	f.StringVar(&w.percentiles, "sweep-summary-percentiles", "", "`P,P,...` in the table of the sweep, behind 50 and 90")
+	f.BoolVar(&w.multi, "multi", false, "lmdeploy: measure at each rate of --request-rate-range")
+	f.StringVar(&w.multiRates, "request-rate-range", "2,34,2", "lmdeploy: rates; of three whole numbers from, end, step")
+	f.StringVar(&w.preset, "preset", "", "workloads of published tables: lmdeploy-throughput, lab-throughput or lab-latency; other flags overrule theirs")
+}
+
+// A benchCase is one of several measurements.
+type benchCase struct {
+	row, title    string   // of it in tables, above its report
+	above         string   // printed above its report instead of a heading
+	before, after []string // flags that stand before and behind those of the user
+	other         bool     // its workload is not that of the case before
+}
+
+// A benchPlan is what a command measures.
+type benchPlan struct {
+	name, heading, between, end string // of what varies, "" = no table of a sweep; printed before, behind each and last
+	cases                       []benchCase
+}
+
+func (w *sweepOptions) plan(o *benchOptions) (p benchPlan, err error) {
+	switch {
+	case w.preset != "":
+		return w.presets(o)
+	case w.concurrency != "":
+		p.name, p.heading = "Max Concurrency", report.Heading("Concurrency Sweep", "=")
+		flag := "--max-concurrency"
+		if o.turns.on {
+			p.name, p.heading, flag = "MT Concurrency", report.Heading("Multi-Turn Concurrency Sweep", "="), "--multi-turn-concurrency"
+		}
+		texts := strings.Split(w.concurrency, ",")
+		for i, text := range texts {
+			texts[i] = strings.TrimSpace(text)
+			n, err := strconv.Atoi(texts[i])
+			if err != nil || n < 1 {
+				return p, fmt.Errorf("--sweep-max-concurrency %q: want whole numbers from 1, such as 1,2,4", w.concurrency)
+			}
+			c := benchCase{row: "concurrency=" + texts[i], title: strings.ReplaceAll(flag[2:], "-", "_") + "=" + texts[i], after: []string{flag, texts[i]}}
+			if w.factor > 0 {
+				c.after, c.other = append(c.after, "--num-prompts", strconv.Itoa(n*w.factor)), true
+			}
+			p.cases = append(p.cases, c)
+		}
+		p.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
+	case w.rates != "" || w.multi:
+		rates, err := w.listRates()
+		if err != nil {
+			return p, err
+		}
+		var texts []string
+		for _, r := range rates {
+			text := strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(r, 'f', -1, 64), "+"))
+			p.cases = append(p.cases, benchCase{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
+			if r == math.Trunc(r) && !math.IsInf(r, 1) {
+				text += ".0"
+			}
+			texts = append(texts, text)
+		}
+		p.name = "Request Rate"
+		p.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))
+	default:
+		p.cases = []benchCase{{}}
+		if o.runs > 1 {
+			p.heading = report.Heading(fmt.Sprintf("Multi-Run Benchmark (%d runs)", o.runs), "=")
+		}
+	}
+	return p, nil
+}
+
+// listRates are the rates of --sweep-request-rate or of --multi.
+func (w *sweepOptions) listRates() (out []float64, err error) {
+	flag, text := "--sweep-request-rate", w.rates
+	if text == "" {
+		flag, text = "--request-rate-range", w.multiRates
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !(r > 0) {
+			return nil, fmt.Errorf("%s %q: want numbers above 0, such as 1,10,inf", flag, text)
+		}
+		out = append(out, r)
+	}
+	if w.rates != "" || len(out) != 3 {
+		return out, nil
+	}
+	from, end, step := out[0], out[1], out[2]
+	if n := (end - from) / step; !(n > 0 && n <= 1000) {
+		return nil, fmt.Errorf("--request-rate-range %q: want from,end,step with 1 to 1000 rates, such as 2,34,2", text)
+	}
+	out = nil
+	for r := from; r < end; r += step {
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// presets are the workloads that others publish tables of (bench.md 4.1 and 5).
+func (w *sweepOptions) presets(o *benchOptions) (p benchPlan, err error) {
+	const chat, random = "--backend openai-chat --seed 42 ", "--dataset-name random --random-input-len %d --random-output-len %d --num-prompts %d"
+	sharegpt, old := "--dataset-name sharegpt --num-prompts %d", w.preset == "lmdeploy-throughput"
+	if o.data.path == "" && !old {
+		sharegpt = "--dataset-name sharegpt-synthetic --num-prompts %d"
+		p.heading = "Without --dataset-path, data set sharegpt-synthetic stands in for ShareGPT: the numbers are not those of published tables.\n"
+	}
+	add := func(row, form string, values ...any) {
+		c := benchCase{row: row, title: row, other: true, before: strings.Fields(fmt.Sprintf(form, values...))}
+		if !old && strings.Contains(form, random) {
+			c.after = []string{"--dataset-path="} // the file is for ShareGPT
+		}
+		p.cases = append(p.cases, c)
+	}
+	switch w.preset {
+	case "lmdeploy-throughput":
+		add("ShareGPT", sharegpt, 10000)
+		add("1024/1024", random, 1024, 1024, 2000)
+		add("2000/6000", random, 2000, 6000, 500)
+		add("6000/2000", random, 6000, 2000, 500)
+		backend := cmp.Or(o.backend, "lmdeploy")
+		for i := range p.cases {
+			c := &p.cases[i]
+			c.before = append(c.before, "--random-range-ratio", "1.0")
+			c.above = fmt.Sprintf("Running benchmark %s with backend: %s\n", strings.Join(c.before, " "), backend)
+			c.before = append(c.before, "--compat", "lmdeploy", "--backend", backend)
+		}
+		p.heading, p.between, p.end = "Using backend: "+backend+"\n", strings.Repeat("-", 40)+"\n", "All benchmarks completed for backend: "+backend+"\n"
+	case "lab-throughput":
+		add("ShareGPT", chat+sharegpt, 1000)
+		add("Short", chat+random, 128, 4, 1000)
+		add("Medium", chat+random, 2000, 100, 500)
+		add("Long", chat+random, 4000, 200, 500)
+		add("Very Long", chat+random, 32000, 100, 100)
+	case "lab-latency":
+		for _, c := range []int{1, 2, 4, 8} {
+			add(fmt.Sprintf("ShareGPT, concurrency %d", c), chat+sharegpt+" --max-concurrency %d", 100, c)
+		}
+	default:
+		return p, fmt.Errorf("--preset %q: want lmdeploy-throughput, lab-throughput or lab-latency", w.preset)
+	}
+	return p, nil
+}
+
+// variant is m with the flags of c, and with the workload of last where that is the same.
+func (m *measurement) variant(ctx context.Context, c benchCase, last *measurement) (*measurement, error) {
+	v := *m
+	if len(c.before)+len(c.after) > 0 {
+		args := slices.Concat(c.before, m.o.args, c.after)
+		v.o = &benchOptions{}
+		v.flags = v.o.flags()
+		err := v.flags.Parse(spread(args))
+		if err != nil {
+			return nil, err
+		}
+		if v.setup, err = v.o.setup(v.flags); err != nil {
+			return nil, err
+		}
+		v.setup.Args = hidden(args)
+		v.setup.Model, v.setup.ModelID, v.setup.Tokenizer, v.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
+		v.address()
+	}
+	if last == nil || c.other {
+		return &v, v.workload(ctx)
+	}
+	v.work, v.legacy = last.work, last.legacy
+	v.setup.Hash, v.setup.Repeats = last.setup.Hash, last.setup.Repeats
+	return &v, nil
+}
+
+// A tally is what all measurements gave.
+type tally struct {
+	results []report.Result
+	runs    []chart.Run
+	points  []report.Point
+	invalid error
+}
+
+// measure makes the measurements that were asked for and reports.
+func (m *measurement) measure(ctx context.Context) error {
+	if m.o.runs < 1 || m.o.runs > 1000 {
+		return fmt.Errorf("--num-runs %d: want 1 to 1000", m.o.runs)
+	}
+	plan, err := m.o.sweep.plan(m.o)
+	if err != nil {
+		return err
+	}
+	var more []float64
+	if text := m.o.sweep.percentiles; text != "" {
+		if more, err = percentiles("--sweep-summary-percentiles", text); err != nil {
+			return err
+		}
+	}
+	fmt.Fprint(m.out, plan.heading)
+	var t tally
+	var last *measurement
+	total := len(plan.cases) * m.o.runs
+	for _, c := range plan.cases {
+		if last, err = m.variant(ctx, c, last); err != nil {
+			return err
+		}
+		for range m.o.runs {
+			switch n := len(t.runs) + 1; {
+			case c.above != "":
+				fmt.Fprint(m.out, c.above)
+			case total > 1:
+				title := fmt.Sprintf("Run %d/%d", n, total)
+				if c.title != "" {
+					title += ": " + c.title
+				}
+				fmt.Fprint(m.out, "\n"+report.Heading(title, "-"))
+			}
+			if err := t.add(ctx, last, c.row); err != nil {
+				return err
+			}
+			fmt.Fprint(m.out, plan.between)
+		}
+	}
+	fmt.Fprint(m.out, plan.end)
+	return t.report(m, plan, more)
+}
+
+// add makes one run of m and reports it.
+func (t *tally) add(ctx context.Context, m *measurement, row string) error {
+	i := len(t.runs)
+	rec, err := m.once(ctx, i)
+	if rec == nil || err != nil && ctx.Err() == nil {
+		return err
+	}
+	s := report.Summarize(rec, m.count())
+	m.print(s)
+	path, saving := m.store(s, rec, i)
+	if err = errors.Join(err, saving); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("run %d", i+1)
+	if row != "" {
+		name, path = row, row
+	}
+	r, err := s.Result(path)
+	if err != nil {
+		return err
+	}
+	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: s, Recording: rec})
+	t.points = append(t.points, report.Point{Label: name, Summary: s})
+	if !s.Valid() {
+		t.invalid = errors.New("these numbers cannot be trusted: see the findings above")
+	}
+	return nil
+}
+
+// report writes what is said of all runs together.
+func (t *tally) report(m *measurement, plan benchPlan, more []float64) error {
+	switch {
+	case plan.name != "":
+		fmt.Fprint(m.out, "\n"+report.SweepTable(plan.name, t.points, more))
+	case m.o.sweep.preset != "":
+		fmt.Fprint(m.out, "\n"+report.Table(t.results))
+	case len(t.results) > 1:
+		fmt.Fprint(m.out, "\n"+report.RunsTable(t.results))
+	}
+	if m.o.html != "" {
+		if err := writeTo(m.o.html, func(w io.Writer) error { return chart.HTML(w, m.setup.Model+", "+m.setup.Dataset, t.runs) }); err != nil {
+			return err
+		}
+	}
+	return t.invalid
+}
