@@ -215,7 +215,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 5200}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6200}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

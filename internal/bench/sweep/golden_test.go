@@ -274,7 +274,11 @@ func FuzzParams(f *testing.F) {
 	f.Add([]byte(`{"a": {"x": 1}, "b": {}}`))
 	f.Add([]byte(`[{"a":1},{"a":1e999}]x`))
 	f.Add([]byte(`[[]]`))
+	f.Add([]byte(`{"a": NaN, "b": [-Infinity, "NaN\\\""]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		if plain := plainJSON(text); json.Valid(text) && string(plain) != string(text) {
+			t.Errorf("%s: changed to %s", text, plain)
+		}
 		list, err := ParseParams(text)
 		if err != nil {
 			return
