@@ -139,6 +139,7 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 		}
 	}
 	m.address()
+	m.setup.Environment = m.environment(ctx)
 	return nil
 }
 
