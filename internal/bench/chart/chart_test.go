@@ -259,7 +259,7 @@ func TestDatasetStats(t *testing.T) {
 	}
 	f := DatasetStats(w)
 	svg, text := svgOf(t, f)
-	for _, want := range []string{"Lengths of 1000 requests", "Prompt", "Output", "Prompt and output", "Each request", "tokens", "requests"} {
+	for _, want := range []string{"Lengths of 1000 requests", "Tokens of prompt", "Tokens of output", "Tokens of both", "Each request", "tokens", "requests"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
@@ -293,17 +293,36 @@ func TestFrontier(t *testing.T) {
 	}
 }
 
+// Runs are points of one curve whatever their names are, and those that repeat each other
+// are one point.
+func TestLoadCurves(t *testing.T) {
+	runs := sweep("tiny", 8, 1, 1)
+	for i := range runs {
+		runs[i].Name = fmt.Sprint("run ", i)
+	}
+	all := overviews(read(runs))
+	p := loadCurves(all, loadOf(all)).Panels[0][0]
+	last := p.Lines[len(p.Lines)-1]
+	mean := (all[1].output + all[2].output) / 2
+	if len(p.Lines) != 2 || last.Name != "tiny" || !slices.Equal(last.Points, []Point{{1, mean}, {8, all[0].output}}) {
+		t.Errorf("lines %+v", p.Lines)
+	}
+}
+
 func TestNames(t *testing.T) {
 	label := func(label string, concurrency int) Run {
 		s := usual()
 		s.requests, s.label, s.concurrency = 1, label, concurrency
 		return s.run()
 	}
+	named := []Run{label("a", 1), label("a", 2), label("a", 2)}
+	named[0].Name, named[1].Name, named[2].Name = "c=1", "c=2", "c=2"
 	for _, c := range []struct {
 		name string
 		runs []Run
 		want []string
 	}{
+		{"given", named, []string{"c=1", "c=2", "c=2 #2"}},
 		{"one", []Run{label("a", 3)}, []string{"a"}},
 		{"model", []Run{label("", 3)}, []string{"tiny"}},
 		{"labels", []Run{label("a", 3), label("b", 3)}, []string{"a", "b"}},
@@ -311,7 +330,11 @@ func TestNames(t *testing.T) {
 		{"loads", []Run{label("a", 3), label("a", 0)}, []string{"3 at once", "inf at once"}},
 		{"both", []Run{label("a", 3), label("b", 4), label("b", 4)}, []string{"a, 3 at once", "b, 4 at once", "b, 4 at once #2"}},
 	} {
-		if got := names(overviews(read(c.runs))); !slices.Equal(got, c.want) {
+		var got []string
+		for _, s := range read(c.runs) {
+			got = append(got, s.name)
+		}
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

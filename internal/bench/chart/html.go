@@ -80,7 +80,7 @@ func HTML(w io.Writer, title string, runs []Run) error {
 	first := runs[0].Summary
 	p.Subtitle = fmt.Sprintf("%d runs, the first begun %s", len(runs), first.Began.Format("2006-01-02 15:04:05 -0700"))
 	if p.Single {
-		p.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].name, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))
+		p.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].kind, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))
 	}
 	for i, s := range all {
 		sec, err := s.section(i, len(all))

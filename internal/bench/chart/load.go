@@ -82,25 +82,32 @@ func loadText(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// names tells runs apart: by what they measured and, in a sweep, by their load.
+// names names runs: by what they measured and, in a sweep, by their load.
 func names(all []overview) []string {
 	l := loadOf(all)
 	one := !slices.ContainsFunc(all, func(o overview) bool { return o.kind != all[0].kind })
 	out := make([]string, len(all))
-	seen := map[string]int{}
 	for i := range all {
-		name := all[i].kind
+		out[i] = all[i].kind
 		switch text := l.text(&all[i]); {
 		case l != noLoad && one:
-			name = text
+			out[i] = text
 		case l != noLoad:
-			name += ", " + text
+			out[i] += ", " + text
 		}
+	}
+	return out
+}
+
+// unique numbers names from the second time on.
+func unique(names []string) []string {
+	out := slices.Clone(names)
+	seen := map[string]int{}
+	for i, name := range names {
 		seen[name]++
 		if n := seen[name]; n > 1 {
-			name = fmt.Sprintf("%s #%d", name, n)
+			out[i] = fmt.Sprintf("%s #%d", name, n)
 		}
-		out[i] = name
 	}
 	return out
 }
@@ -243,11 +250,15 @@ func pareto(points []tradeoff, x, y string) *Figure {
 	for _, group := range grouped(points, func(t tradeoff) string { return t.name }) {
 		var dots []Point
 		for _, t := range group {
-			at := Point{t.user, t.total}
-			dots = append(dots, at)
-			p.Notes = append(p.Notes, Note{at, t.note})
+			dots = append(dots, Point{t.user, t.total})
 		}
-		p.Lines = append(p.Lines, Line{group[0].name, frontier(dots), 0}, Line{group[0].name, dots, Dots})
+		best := frontier(dots)
+		for i, t := range group {
+			if slices.Contains(best, dots[i]) {
+				p.Notes = append(p.Notes, Note{dots[i], t.note})
+			}
+		}
+		p.Lines = append(p.Lines, Line{group[0].name, best, 0}, Line{group[0].name, dots, Dots})
 	}
 	return &Figure{Name: "pareto", Title: "Throughput of all against throughput of each; the line is the frontier",
 		Panels: [][]Panel{{p}}, Height: 320}

@@ -73,7 +73,7 @@ func newFrame(p *Panel) *frame {
 	}
 	f.left += 8
 	if p.Y.Title != "" {
-		f.left += 13
+		f.left += 16
 	}
 	f.below = 15
 	if p.X.Title != "" {
@@ -218,8 +218,8 @@ func thin(pts []vg.Point) []vg.Point {
 
 // notes writes the texts, each where it covers no other.
 func (f *frame) notes(c canvas) {
-	const height = 8
-	face := letters(height)
+	const height = 11
+	face := letters(8)
 	var taken []vg.Rectangle
 	for _, n := range f.Notes {
 		if len(finite([]Point{n.At})) == 0 {

@@ -218,10 +218,10 @@ func DatasetStats(w bench.Workload) *Figure {
 		in, out := float64(w[i].Input), float64(w[i].Output)
 		prompt, output, total = append(prompt, in), append(output, out), append(total, in+out)
 	}
-	lengths := func(title string, values []float64) Panel {
-		p := Panel{Title: title, X: Axis{Title: "tokens"}, Y: Axis{Title: "requests"}}
+	lengths := func(name string, values []float64) Panel {
+		p := Panel{Title: "Tokens of " + name, X: Axis{Title: "tokens"}, Y: Axis{Title: "requests"}}
 		if len(values) > 0 {
-			p.Lines = []Line{{"", histogram(stat.Sorted(values), edgesOf(values, false, 30), 1), Steps | Area}}
+			p.Lines = []Line{{name, histogram(stat.Sorted(values), edgesOf(values, false, 30), 1), Steps | Area}}
 		}
 		return p
 	}
@@ -230,7 +230,7 @@ func DatasetStats(w bench.Workload) *Figure {
 		each.Lines = []Line{{"output", bars(total), Steps | Solid}, {"prompt", bars(prompt), Steps | Solid}}
 	}
 	return &Figure{Name: "dataset_stats", Title: fmt.Sprintf("Lengths of %d requests", len(w)), Panels: [][]Panel{
-		{lengths("Prompt", prompt), lengths("Output", output)}, {lengths("Prompt and output", total), each},
+		{lengths("prompt", prompt), lengths("output", output)}, {lengths("both", total), each},
 	}}
 }
 

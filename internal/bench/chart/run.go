@@ -11,7 +11,7 @@ import (
 
 // A Run is one run with what there is to say about it.
 type Run struct {
-	Name      string // in legends; "" = the label, else the model
+	Name      string // in legends; "" = the label or the model, and the load
 	Summary   *report.Summary
 	Recording *bench.Recording // that Summary is made of
 }
@@ -37,7 +37,11 @@ func read(runs []Run) []*series {
 		s.overview = s.overall()
 		out[i] = s
 	}
-	for i, name := range names(overviews(out)) {
+	all := names(overviews(out))
+	for i, r := range runs {
+		all[i] = cmp.Or(r.Name, all[i])
+	}
+	for i, name := range unique(all) {
 		out[i].name = name
 	}
 	return out
@@ -61,7 +65,7 @@ func (s *series) overall() overview {
 		}
 		return [2]float64{d.Median, d.P(99)}
 	}
-	kind := cmp.Or(s.Name, sum.Setup.Label, sum.Setup.ModelID, sum.Setup.Model, "run")
+	kind := cmp.Or(sum.Setup.Label, sum.Setup.ModelID, sum.Setup.Model, "run")
 	return overview{kind: kind, arrivals: sum.Setup.Arrivals, peak: peak, failed: float64(sum.Failed),
 		requests: sum.RequestRate, output: sum.OutputRate, total: sum.TotalRate, ttft: both(sum.TTFT), tpot: both(sum.TPOT), e2el: both(sum.E2EL)}
 }

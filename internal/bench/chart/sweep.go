@@ -3,7 +3,6 @@ package chart
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -45,7 +44,7 @@ const maxRaw = 64 << 20
 // ReadSweep reads every summary.json in a folder and below it.
 func ReadSweep(dir string) (*Sweep, error) {
 	s := new(Sweep)
-	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Clean(dir)+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "summary.json" {
 			return err
 		}
@@ -232,14 +231,13 @@ func (s *Sweep) Plot(p PlotConfig) (figures []*Figure, skipped int, err error) {
 	if !measured(p.X) || slices.ContainsFunc(p.Bins, func(b Bin) bool { return b.Column == p.X }) {
 		same = func(r *row) string { return r.describe([]string{p.X}) }
 	}
-	seen := map[string]int{}
+	var files []string
 	for _, group := range grouped(known, func(r *row) string { return r.describe(p.Figures) }) {
 		f := p.figure(group, same)
-		seen[f.Name]++
-		if n := seen[f.Name]; n > 1 {
-			f.Name += "-" + strconv.Itoa(n)
-		}
-		figures = append(figures, f)
+		figures, files = append(figures, f), append(files, f.Name)
+	}
+	for i, name := range unique(files) {
+		figures[i].Name = name
 	}
 	return figures, len(rows) - len(known), nil
 }
@@ -253,7 +251,7 @@ func (s *Sweep) checkPlot(p *PlotConfig) error {
 	for _, b := range p.Bins {
 		errs = append(errs, s.check("bin by", true, b.Column))
 	}
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }
 
 // choose returns the runs that the filters keep, with bins in place of numbers.
@@ -352,7 +350,7 @@ type Frontier struct {
 func (s *Sweep) Pareto(users, devices string) (*Frontier, error) {
 	users, devices = column(users), column(devices)
 	asked := slices.DeleteFunc([]string{users, devices}, func(name string) bool { return name == "" })
-	if err := errors.Join(s.check("throughput", true, "output_throughput"), s.check("users or devices", true, asked...)); err != nil {
+	if err := cmp.Or(s.check("throughput", true, "output_throughput"), s.check("users or devices", true, asked...)); err != nil {
 		return nil, err
 	}
 	all := s.overviews()

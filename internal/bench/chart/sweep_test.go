@@ -227,7 +227,8 @@ func TestSweepErrors(t *testing.T) {
 		want   []string
 	}{
 		{"x", PlotConfig{X: "nothing", Y: "p99_e2el_ms"}, []string{`the x axis "nothing": no run has this column; there are: completed, duration, enforce_eager, failed, max_concurrency`, "total_token_throughput"}},
-		{"y and curves", PlotConfig{X: "duration", Y: "no", Curves: []string{"none"}}, []string{`the y axis "no"`, `curves by "none"`}},
+		{"y", PlotConfig{X: "duration", Y: "no", Curves: []string{"none"}}, []string{`the y axis "no"`}},
+		{"curves", PlotConfig{X: "duration", Y: "duration", Curves: []string{"model_id", "none"}}, []string{`curves by "none"`, "model_id"}},
 		{"a text", PlotConfig{X: "model_id", Y: "p99_e2el_ms"}, []string{`the x axis "model_id": its values are texts such as "tiny"; expected numbers`}},
 		{"filter", PlotConfig{X: "duration", Y: "duration", Filters: filters(t, "dtype==auto")}, []string{`filter by "dtype"`, "max_num_seqs"}},
 		{"bin", PlotConfig{X: "duration", Y: "duration", Bins: []Bin{{"model_id", 2}}}, []string{`bin by "model_id": its values are texts`}},

@@ -17,7 +17,7 @@ func (s *Sweep) HTML(w io.Writer, title string, further []*Figure) error {
 	p := page{Title: clip(title, 200), Facts: s.environment()}
 	measurements := map[string]bool{}
 	key := s.measurement()
-	for i, name := range names(all) {
+	for i, name := range unique(names(all)) {
 		r := &s.rows[i]
 		measurements[key(r)] = true
 		sec := section{ID: i, Name: clip(name, 200), Values: all[i].cells()}
