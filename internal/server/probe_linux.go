@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"syscall"
 	"time"
 
@@ -36,17 +37,22 @@ func giveUpAfter(c syscall.Conn, d time.Duration) {
 	})
 }
 
-// silence returns for how long a connection has been there without a byte from its
-// peer, the time before it was accepted included; 0 once there was one.
+// silence returns for how long nothing has come from the peer of a connection, the time
+// before it was accepted included; 0 if a whole header block has come.
 func silence(c syscall.Conn) (d time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err == nil && info.Bytes_received == 0 { // then Last_data_recv counts from the handshake
-			d = time.Duration(info.Last_data_recv) * time.Millisecond
+		head := make([]byte, 4<<10)
+		n, _, _ := unix.Recvfrom(int(fd), head, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		head = head[:max(n, 0)]
+		if n == cap(head) || bytes.Contains(head, []byte("\n\r\n")) || bytes.Contains(head, []byte("\n\n")) {
+			return
+		}
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			d = time.Duration(info.Last_data_recv) * time.Millisecond // or since the handshake
 		}
 	})
 	return d

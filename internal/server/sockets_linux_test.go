@@ -481,7 +481,8 @@ func TestCON4(t *testing.T) {
 const fewEnv = "OSSIAN_TEST_DESCRIPTORS"
 
 // TestCON4Descriptors holds more connections than a process with 256 descriptors can
-// have, and asks for its health behind those that have just come and say nothing.
+// have, and asks for its health behind those that have just come and say nothing, or
+// half of a header.
 func TestCON4Descriptors(t *testing.T) {
 	if few, err := strconv.Atoi(os.Getenv(fewEnv)); err == nil {
 		serveWith(t, few)
@@ -515,9 +516,10 @@ func TestCON4Descriptors(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	var crowd []*net.TCPConn
-	for range n {
+	for i := range n {
 		if c := g.connect(false); c != nil {
 			crowd = append(crowd, c)
+			io.WriteString(c, []string{"", "GET /health HTTP/1.1\r\nX-Slow: "}[i%2])
 		}
 	}
 	asked := time.Now()
@@ -552,7 +554,7 @@ func TestCON4Descriptors(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the server: %v", err)
 	}
-	t.Logf("CON-4: %d connections for 256 descriptors: %.1f %% of a core while refusing, health after %v behind the silent ones, served again %v after they left", n, 100*share, health, recovery)
+	t.Logf("CON-4: %d connections for 256 descriptors: %.1f %% of a core while refusing, health after %v behind those that say nothing or half, served again %v after they left", n, 100*share, health, recovery)
 	within(t, "health after", health, 300*time.Millisecond, 2*time.Second)
 	within(t, "served again after", recovery, time.Second, 20*time.Second)
 	if share > 0.05 {
