@@ -51,6 +51,9 @@ func randomTurns(o *TurnsOptions) ([]Query, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := o.Prompts * most; n > maxPrompts {
+		return nil, fmt.Errorf("%d conversations of up to %d turns: want at most %d turns in all", o.Prompts, most, maxPrompts)
+	}
 	if !(o.Global >= 0 && o.Own >= 0 && o.Global+o.Own < 1) {
 		return nil, fmt.Errorf("--multi-turn-prefix-global-ratio %v and --multi-turn-prefix-conversation-ratio %v: want 0 or more, together less than 1", o.Global, o.Own)
 	}

@@ -81,6 +81,7 @@ func TestTurnsErrors(t *testing.T) {
 		{"none", "--multi-turn-min-turns 0", func(o *TurnsOptions) { o.Turns = 0 }},
 		{"crossed", "--multi-turn-max-turns 2: want 5", func(o *TurnsOptions) { o.Least, o.Most = 5, 2 }},
 		{"many", "at most 10000", func(o *TurnsOptions) { o.Most = 1 << 40 }},
+		{"many in all", "20000 conversations of up to 10000 turns", func(o *TurnsOptions) { o.Prompts, o.Most, o.Input, o.Next = 20_000, 10_000, 1, 1 }},
 		{"ratios", "together less than 1", func(o *TurnsOptions) { o.Global, o.Own = 0.5, 0.5 }},
 		{"negative", "want 0 or more", func(o *TurnsOptions) { o.Own = -0.1 }},
 		{"nothing new", "raise --random-input-len", func(o *TurnsOptions) { o.Global, o.Next = 0.5, 5 }},
