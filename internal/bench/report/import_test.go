@@ -311,23 +311,27 @@ func FuzzImport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { imported(t, data) })
 }
 
-// FuzzSummarize: no recording breaks the numbers, the reports or the file.
+// FuzzSummarize: no log of a run breaks the numbers, the reports or the file.
 func FuzzSummarize(f *testing.F) {
-	for _, p := range profiles {
+	for i, p := range profiles {
 		r := small(p, "openai")
+		if i == 0 {
+			r.Setup.MultiTurn = &bench.MultiTurn{Turns: 2}
+		}
 		r.Samples = r.Samples[5:9]
 		for i := range r.Samples {
 			r.Samples[i].Chunks = r.Samples[i].Chunks[:min(4, len(r.Samples[i].Chunks))]
+			r.Samples[i].Session, r.Samples[i].Turn = "conv-1", i
 		}
-		text, err := json.Marshal(r)
-		if err != nil {
+		var text bytes.Buffer
+		if err := bench.WriteLog(&text, r); err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		f.Add(text.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := &bench.Recording{}
-		if json.Unmarshal(data, r) != nil {
+		r, _, err := bench.ReadLog(bytes.NewReader(data))
+		if err != nil {
 			return
 		}
 		s := Summarize(r, words)
