@@ -81,6 +81,18 @@ def arguments(trace, profile):
            "--metric-percentiles", trace.percentiles, "--burstiness", str(trace.burstiness), "--save-result"]
     if not trace.tokenizer:
         out.append("--skip-tokenizer-init")
+    out += traffic(trace)
+    if trace.detailed:
+        out.append("--save-detailed")
+    out += ramp_up(trace)
+    if trace.probe_rate:
+        out += ["--probe-request-rate", str(trace.probe_rate)]
+    return out
+
+
+def traffic(trace):
+    """The flags that both of vLLM's clients have, where the trace wants them."""
+    out = []
     if trace.rate != float("inf"):
         out += ["--request-rate", str(trace.rate)]
     if trace.concurrency:
@@ -91,14 +103,14 @@ def arguments(trace, profile):
         out += ["--metadata", *trace.metadata]
     if trace.label:
         out += ["--label", trace.label]
-    if trace.detailed:
-        out.append("--save-detailed")
-    if trace.ramp:
-        strategy, start, end = trace.ramp
-        out += ["--ramp-up-strategy", strategy, "--ramp-up-start-rps", str(start), "--ramp-up-end-rps", str(end)]
-    if trace.probe_rate:
-        out += ["--probe-request-rate", str(trace.probe_rate)]
     return out
+
+
+def ramp_up(trace):
+    if not trace.ramp:
+        return []
+    strategy, start, end = trace.ramp
+    return ["--ramp-up-strategy", strategy, "--ramp-up-start-rps", str(start), "--ramp-up-end-rps", str(end)]
 
 
 def run(modules, current, profile, name, out):

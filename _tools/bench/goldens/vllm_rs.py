@@ -17,7 +17,7 @@ import tempfile
 
 import replay
 import traces
-from vllm_python import write
+from vllm_python import ramp_up, traffic, write
 
 VERSION = "vllm-rs of vllm 0.33.0"
 TOKENIZER = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
@@ -89,20 +89,7 @@ def arguments(trace):
            "--disable-shuffle", "--num-prompts", str(len(trace.requests)), "--seed", "7", "--ignore-eos", "--disable-tqdm",
            "--save-result", "--save-detailed", "--percentile-metrics", metrics(trace),
            "--metric-percentiles", trace.percentiles, "--burstiness", str(trace.burstiness)]
-    if trace.rate != float("inf"):
-        out += ["--request-rate", str(trace.rate)]
-    if trace.concurrency:
-        out += ["--max-concurrency", str(trace.concurrency)]
-    if trace.goodput:
-        out += ["--goodput", *trace.goodput]
-    if trace.metadata:
-        out += ["--metadata", *trace.metadata]
-    if trace.label:
-        out += ["--label", trace.label]
-    if trace.ramp:
-        strategy, start, end = trace.ramp
-        out += ["--ramp-up-strategy", strategy, "--ramp-up-start-rps", str(start), "--ramp-up-end-rps", str(end)]
-    return out
+    return out + traffic(trace) + ramp_up(trace)
 
 
 def metrics(trace):
