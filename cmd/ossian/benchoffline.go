@@ -277,7 +277,9 @@ func benchThroughputCommand() *cobra.Command {
 	o.data.flags(f)
 	f.Lookup("dataset-name").Usage = "as in ossian bench serve; default: sharegpt, without --dataset-path random"
 	f.IntVar(&o.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
-	_ = f.Bool("async-engine", false, "accepted, without effect: there is one engine")
+	for _, name := range []string{"async-engine", "disable-frontend-multiprocessing"} {
+		_ = f.Bool(name, false, "accepted, without effect: there is one engine, in this process")
+	}
 	return o.command("Measure how many tokens a second the engine computes, without a server",
 		`Submit a whole workload at once to an engine in this process and report how fast it is
 done, as vllm bench throughput does. Data set random needs --input-len. Without MODEL

@@ -45,7 +45,7 @@ func TestBenchThroughput(t *testing.T) {
 		{name: "without a flag but the number", args: "--num-prompts 6", prompts: 6, n: 1, input: 64, output: 64, dataset: "random", caching: true},
 		{name: "chats", args: "--backend vllm-chat --num_prompts=3 --n 2 --input-len 8 --output-len 40 --disable-detokenize --max-num-seqs 4 --dtype auto", prompts: 3, n: 2,
 			output: 40, dataset: "random", caching: true},
-		{name: "ids", args: "ossian-tiny --dataset-name random --input-len 20 --prefix-len 5 --random-output-len 7 --num-prompts 4 --prompt-token-ids --no-enable-prefix-caching --threads 1",
+		{name: "ids", args: "ossian-tiny --dataset-name random --input-len 20 --prefix-len 5 --random-output-len 7 --num-prompts 4 --prompt-token-ids --async-engine --no-enable-prefix-caching --threads 1",
 			prompts: 4, n: 1, input: 25, output: 7, dataset: "random"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
