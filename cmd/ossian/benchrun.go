@@ -36,6 +36,7 @@ type measurement struct {
 	setup    *bench.Setup
 	out, log io.Writer // reports; what is going on
 	local    bool      // the server is in this process
+	terse    bool      // say nothing of stages
 	access   bench.Access
 	base     string // of the server
 	server   *bench.Server
@@ -296,6 +297,9 @@ func (m *measurement) begin(ctx context.Context) error {
 
 // stage prints what vLLM's client prints then (bench.md 1.2).
 func (m *measurement) stage(s bench.Stage, spent time.Duration) {
+	if m.terse {
+		return
+	}
 	a := &m.setup.Arrivals
 	switch s {
 	case bench.Waiting:

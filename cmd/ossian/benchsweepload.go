@@ -261,7 +261,7 @@ func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
 		return nil, err
 	}
 	setup.Args = hidden(args)
-	return &measurement{o: o, flags: f, setup: setup, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(),
+	return &measurement{o: o, flags: f, setup: setup, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
 		local: b.server == nil && !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,6 +62,24 @@ func (e *Experiment) cell(serve, bench Object, more ...string) string {
 	return filepath.Join(e.Dir, fileName(strings.Join(append(parts, more...), "-")))
 }
 
+// distinct checks that no combination would take the results of another for its own.
+func (e *Experiment) distinct(g Grid) error {
+	seen := map[string]bool{}
+	for _, serve := range g.Serve {
+		for _, bench := range g.Bench {
+			dir := e.cell(serve, bench)
+			if !linked(g.Links, serve, bench) {
+				continue
+			}
+			if seen[dir] {
+				return fmt.Errorf("two combinations have the folder %s; give one of them another %s", dir, nameKey)
+			}
+			seen[dir] = true
+		}
+	}
+	return nil
+}
+
 // Serve measures every combination (bench.md 3.3).
 func (e *Experiment) Serve(ctx context.Context, g Grid) error {
 	return e.each(ctx, g, func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error) {
@@ -70,7 +89,7 @@ func (e *Experiment) Serve(ctx context.Context, g Grid) error {
 
 // each explores every combination that is linked, and writes the table of all results.
 func (e *Experiment) each(ctx context.Context, g Grid, explore func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error)) error {
-	if err := e.begin(); err != nil {
+	if err := errors.Join(e.begin(), e.distinct(g)); err != nil {
 		return err
 	}
 	var all []Object
@@ -341,10 +360,10 @@ func (e *Experiment) sla(ctx context.Context, m Measurer, serve, bench Object, v
 		fmt.Fprintf(e.Out, "%s=%d: %s: margin %.2f\n", v, value, o.text(" and "), margin)
 		tried = append(tried, trial{value, margin})
 	}
-	if pass, _ := edge(tried); tried[len(tried)-1].value == leastValue && len(tried) == 2 && tried[1].margin > 0 {
-		fmt.Fprintf(e.Out, "no %s keeps %s: not even %d\n", v, o.text(" and "), pass)
-	} else {
+	if pass, _ := edge(tried); slices.ContainsFunc(tried, func(t trial) bool { return t.margin <= 0 }) {
 		fmt.Fprintf(e.Out, "largest %s that keeps %s: %d\n", v, o.text(" and "), pass)
+	} else {
+		fmt.Fprintf(e.Out, "no %s keeps %s: not even %d\n", v, o.text(" and "), leastValue)
 	}
 	return all, writeRuns(filepath.Join(dir, fileName("SLA--"+o.text("-")+".json")), all)
 }
@@ -432,7 +451,7 @@ func (l *LoadSearch) point(load float64, runs []Object) (p Point, err error) {
 
 // untrusted names what speaks against a result, by what ossian says of its own.
 func untrusted(r Object) string {
-	raw, ok := r.Get("ossian")
+	raw, ok := r.Get(ownKey)
 	if !ok {
 		return ""
 	}

@@ -254,6 +254,10 @@ func TestFolder(t *testing.T) {
 	if err := e.Workload(t.Context(), g, Workload{Rate, 1, 5}); err == nil {
 		t.Error("one level is accepted")
 	}
+	g.Bench = []Object{one(t, `{"s": "x/y"}`), one(t, `{"s": "x_y"}`)}
+	if err := e.Serve(t.Context(), g); err == nil || !strings.Contains(err.Error(), "BENCH--s=x_y; give one") {
+		t.Errorf("two combinations with one folder: %v", err)
+	}
 	if len(m.measured) > 0 {
 		t.Errorf("measured %v", m.measured)
 	}
@@ -309,9 +313,13 @@ func TestLoadEnds(t *testing.T) {
 		}
 		return strings.TrimSuffix(curve(bench), "}") + `, "ossian": {"valid": ` + valid + `}}`
 	}}
-	c, err = (&Experiment{Dir: filepath.Join(t.TempDir(), "e"), Runs: 1, Out: io.Discard}).Load(t.Context(), m, load(nil))
+	dir := filepath.Join(t.TempDir(), "e")
+	c, err = (&Experiment{Dir: dir, Runs: 1, Out: io.Discard}).Load(t.Context(), m, load(nil))
 	if err != nil || c.StoppedBy != StopUntrusted || c.Limit != 5 || c.Broken != 6 || c.Why != "failures" {
 		t.Errorf("%+v, %v", c, err)
+	}
+	if csv := files(t, dir)["summary.csv"]; strings.Contains(csv, "ossian") || !strings.Contains(csv, "output_throughput") {
+		t.Errorf("table %s", csv)
 	}
 	l = load(nil)
 	l.SLA = SLA{{"no_such_ms", "<", 1}}

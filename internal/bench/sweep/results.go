@@ -90,6 +90,10 @@ func (f failure) write(path string) error {
 	return writeJSON(path, o.append(nil), 2)
 }
 
+// ownKey is what ossian's results have beside what vLLM's have: pages of details, which
+// are left out of tables.
+const ownKey = "ossian"
+
 // table writes runs as CSV, the way pandas writes a frame of them: a column for each
 // member of any run, in the order of their first appearance, and the number of the row in
 // front.
@@ -100,7 +104,7 @@ func table(runs []Object) []byte {
 	for i, r := range runs {
 		rows[i] = make(map[string]json.RawMessage, len(r))
 		for _, m := range r {
-			if !known[m.Key] {
+			if !known[m.Key] && m.Key != ownKey {
 				known[m.Key] = true
 				columns = append(columns, m.Key)
 			}
