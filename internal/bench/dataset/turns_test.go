@@ -3,6 +3,7 @@ package dataset
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,5 +167,29 @@ func TestSalt(t *testing.T) {
 	}
 	if _, err := Salt(queries, nil, "one"); err == nil {
 		t.Error("salted without a tokenizer")
+	}
+}
+
+// Prompts in a template are counted as they are sent.
+func TestShareGPTTemplate(t *testing.T) {
+	t.Parallel()
+	o := ShareGPTOptions{Common: Common{Tokenizer: gptOSS(t), Rules: SGLang, Prompts: 5}, Path: "testdata/sharegpt.json", KeepOrder: true}
+	plain, err := ShareGPT(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Render = func(prompt string) (string, error) { return "<|start|>user<|message|>" + prompt + "<|end|>", nil }
+	queries, err := ShareGPT(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range queries {
+		if want := "<|start|>user<|message|>" + plain[i].Prompt + "<|end|>"; q.Prompt != want || q.Input != plain[i].Input+4 || q.Output != plain[i].Output {
+			t.Errorf("query %d: %d tokens (%d without), %q", i, q.Input, plain[i].Input, q.Prompt)
+		}
+	}
+	o.Render = func(string) (string, error) { return "", errors.New("no such role") }
+	if _, err := ShareGPT(o); err == nil || !strings.Contains(err.Error(), "no such role") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -68,6 +68,8 @@ type Request struct {
 	ITL         []float64
 	Text        string
 	Err         string
+	Session     string // the conversation that it is a turn of
+	Turn        int
 }
 
 // tpot is the time per output token behind the first (bench.md 1.6); false for requests
@@ -83,7 +85,7 @@ func (q *Request) tpot() (float64, bool) {
 func request(set *bench.Setup, s *bench.Sample, count func(string) int) Request {
 	r := ruleOf(set.Profile, set.Backend)
 	q := Request{OK: s.OK(), Input: s.Input, Start: s.Sent.Seconds(), Queue: (s.Sent - s.Released).Seconds(),
-		Usage: max(0, s.Counts.Completion), Err: s.Err}
+		Session: s.Session, Turn: s.Turn, Usage: max(0, s.Counts.Completion), Err: s.Err}
 	if r.serverInput && s.Counts.Prompt > 0 {
 		q.Input = s.Counts.Prompt
 	}

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"time"
 
 	"ossian/internal/bench"
-	"ossian/internal/stat"
 )
 
 // Turns are the numbers of conversations (bench.md 1.10).
@@ -15,34 +15,22 @@ type Turns struct {
 	Sent                     float64    // turns, mean over conversations; the last one may have failed
 	Duration                 float64    // milliseconds, mean over conversations, with the waits between turns
 	Each                     []*Summary // of the first turns, the second ones and so on; rates are per second of the whole run
-	place                    []place    // of each request
-}
-
-// A place says where a request belongs.
-type place struct {
-	session string
-	turn    int
 }
 
 // turns makes the numbers of r, whose requests are in s.
 func (s *Summary) turns(r *bench.Recording) *Turns {
-	t := &Turns{place: make([]place, len(r.Samples))}
-	type talk struct {
-		began, ended float64
-		failed       bool
-	}
-	var order []string
-	talks := map[string]*talk{}
+	t := new(Turns)
+	failed := map[string]bool{} // conversations
+	var began, sum time.Duration
 	for i := range r.Samples {
 		v := &r.Samples[i]
-		t.place[i] = place{v.Session, v.Turn}
-		c := talks[v.Session]
-		if c == nil {
-			c = &talk{began: v.Released.Seconds()}
-			talks[v.Session], order = c, append(order, v.Session)
+		failed[v.Session] = failed[v.Session] || !s.Requests[i].OK
+		if i == 0 || r.Samples[i-1].Session != v.Session {
+			began = v.Released
 		}
-		c.ended = max(c.ended, v.Done.Seconds())
-		c.failed = c.failed || !s.Requests[i].OK
+		if i+1 == len(r.Samples) || r.Samples[i+1].Session != v.Session {
+			sum += v.Done - began
+		}
 		for v.Turn >= len(t.Each) {
 			t.Each = append(t.Each, &Summary{Setup: s.Setup, Duration: s.Duration})
 		}
@@ -52,17 +40,14 @@ func (s *Summary) turns(r *bench.Recording) *Turns {
 		e.total()
 		e.times()
 	}
-	var durations []float64
-	for _, name := range order {
-		c := talks[name]
-		durations = append(durations, (c.ended-c.began)*1000)
-		if !c.failed {
+	for _, f := range failed {
+		if !f {
 			t.Completed++
 		}
 	}
-	t.Conversations = len(order)
-	t.Sent = float64(len(r.Samples)) / float64(max(1, len(order)))
-	t.Duration = stat.Mean(durations)
+	t.Conversations = len(failed)
+	n := float64(max(1, len(failed)))
+	t.Sent, t.Duration = float64(len(r.Samples))/n, sum.Seconds()*1000/n
 	return t
 }
 
@@ -151,11 +136,11 @@ func (s *Summary) turnsResult(o *object) {
 func (s *Summary) turnNumbers(o *object) {
 	o.set("completed", s.Completed)
 	o.set("failed", s.Failed)
-	if t := s.Turns; t != nil && s.Failed > 0 {
+	if s.Turns != nil && s.Failed > 0 {
 		var failed []object
 		for i := range s.Requests {
 			if q := &s.Requests[i]; !q.OK {
-				failed = append(failed, q.failure(object{{"conversation_id", t.place[i].session}, {"turn_index", t.place[i].turn}}))
+				failed = append(failed, q.failure(object{{"conversation_id", q.Session}, {"turn_index", q.Turn}}))
 			}
 		}
 		o.set("failed_requests", failed)

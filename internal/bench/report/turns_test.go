@@ -218,3 +218,18 @@ func TestSteadyFlags(t *testing.T) {
 		t.Errorf("got %+v", s.Steady)
 	}
 }
+
+// A log may lack turns, or have none that make sense.
+func TestTurnsOfBrokenLogs(t *testing.T) {
+	r := &bench.Recording{Duration: time.Second, Setup: bench.Setup{MultiTurn: &bench.MultiTurn{Turns: 2}, Arrivals: bench.Arrivals{Rate: math.Inf(1)}}}
+	for i, turn := range []int{7, 0, 3} {
+		r.Samples = append(r.Samples, bench.Sample{Index: i, Turn: turn, Session: "conv-" + string(rune('0'+i/2)), Status: 200, Done: time.Second})
+	}
+	s := Summarize(r, nil)
+	if s.Turns.Conversations != 2 || len(s.Turns.Each) != 8 || s.Turns.Completed != 0 || !strings.Contains(s.Console(), " Turn 8 (1 samples) ") {
+		t.Errorf("got %+v", s.Turns)
+	}
+	if empty := Summarize(&bench.Recording{Setup: r.Setup}, nil); empty.Turns.Conversations != 0 || !strings.Contains(empty.Console(), "0/0") {
+		t.Errorf("got %+v", empty.Turns)
+	}
+}
