@@ -272,6 +272,9 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 			o.data.name = "sharegpt"
 		}
 	}
+	if !f.Changed("random-output-len") && p == bench.SGLang {
+		o.data.random.output = 1024
+	}
 	if !f.Changed("ready-check-timeout-sec") && p == bench.VLLM011 {
 		o.ready = 600
 	}

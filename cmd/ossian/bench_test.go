@@ -72,6 +72,21 @@ func TestBenchServeErrors(t *testing.T) {
 	}
 }
 
+// sglang's answers to random prompts are as long as the prompts unless it is told
+// otherwise, and its result says so.
+func TestBenchOutputLength(t *testing.T) {
+	for args, want := range map[string]int{"": 128, "--compat lmdeploy": 128, "--compat sglang": 1024, "--compat sglang --random-output-len 7": 7} {
+		o := &benchOptions{}
+		f := o.flags()
+		if err := f.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.setup(f); err != nil || o.data.random.output != want {
+			t.Errorf("%q: %d tokens, %v; want %d", args, o.data.random.output, err, want)
+		}
+	}
+}
+
 func TestBenchArguments(t *testing.T) {
 	got := spread(strings.Fields("--goodput ttft:1 tpot:2 --seed 3 --header A=secret B=c --label=x"))
 	want := strings.Fields("--goodput=ttft:1 --goodput=tpot:2 --seed 3 --header=A=secret --header=B=c --label=x")

@@ -49,7 +49,7 @@ func (d *dataOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&d.applyTemplate, "apply-chat-template", false, "sharegpt: send prompts in the model's chat template")
 	f.BoolVar(&d.asID, "prompt-token-ids", false, "random: send token ids instead of text; sglang: --tokenize-prompt")
 	f.IntVar(&d.random.input, "random-input-len", 1024, "prompt `TOKENS`")
-	f.IntVar(&d.random.output, "random-output-len", 128, "output `TOKENS`")
+	f.IntVar(&d.random.output, "random-output-len", 128, "output `TOKENS`; sglang: 1024")
 	f.IntVar(&d.random.prefix, "random-prefix-len", 0, "`TOKENS` that all prompts begin with")
 	f.StringVar(&d.random.ratio, "random-range-ratio", "0.0", "spread of the lengths: `R`, or {\"input\":A,\"output\":B}; what it means differs by --compat")
 	f.Float64Var(&d.random.hits, "random-cache-hit-fraction", 0, "vllm-rs: share of the prompts that begin alike")
