@@ -1,22 +1,21 @@
 package bench
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"ossian/internal/bench/dataset"
 )
 
-// Hash names w: the first 16 hex digits of SHA-256 over its queries as JSON lines. Two
-// runs with the same hash sent the same queries. It fails if a query has members that
-// are not JSON.
+// Hash names w, see dataset.Hash. Two runs with the same hash sent the same queries. It
+// fails if a query has members that are not JSON.
 func (w Workload) Hash() (string, error) {
-	h := sha256.New()
-	lines := json.NewEncoder(h)
 	for i := range w {
-		if err := lines.Encode(&w[i]); err != nil {
-			return "", fmt.Errorf("query %d: %w", i, err)
+		for _, text := range []json.RawMessage{w[i].Messages, w[i].Body} {
+			if len(text) > 0 && !json.Valid(text) {
+				return "", fmt.Errorf("query %d: %s is not JSON", i, brief(text))
+			}
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))[:16], nil
+	return dataset.Hash(w), nil
 }

@@ -108,14 +108,15 @@ func (o *Common) oversample(list []Query, pick func(n int) int) []Query {
 }
 
 // Hash names a workload: the first 16 hex digits of SHA-256 over its queries as lines of
-// JSON, so that two reports can be seen to have measured the same.
+// JSON, so that two reports can be seen to have measured the same. Their Messages and
+// Body have to be JSON.
 func Hash(queries []Query) string {
 	sum := sha256.New()
 	enc := json.NewEncoder(sum)
 	enc.SetEscapeHTML(false)
 	for i := range queries {
 		if err := enc.Encode(&queries[i]); err != nil {
-			panic(err) // a Query has no field that JSON lacks, and a hash takes all bytes
+			panic(err) // no other field can be what JSON lacks, and a hash takes all bytes
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
