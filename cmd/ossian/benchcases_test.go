@@ -148,6 +148,24 @@ func TestBenchSalt(t *testing.T) {
 	}
 }
 
+// What is sent again comes from the cache of the server, unless it is salted.
+func TestBenchSaltKeepsCachesCold(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	for _, c := range []struct {
+		salt string
+		warm int // runs of two
+	}{{"", 1}, {"--salt=a", 0}} {
+		out, status, err := runRoot(t, strings.Fields("bench serve --num-runs 2 --num-prompts 4 --random-input-len 64 --random-output-len 2 --disable-tqdm "+c.salt)...)
+		if err != nil {
+			t.Fatalf("%v\n%s%s", err, out, status)
+		}
+		if n := strings.Count(out, "warning: prefix-cache-hits"); n != c.warm {
+			t.Errorf("%q: %d runs from the cache, want %d:\n%s", c.salt, n, c.warm, out)
+		}
+	}
+}
+
 // Presets are lists of flags; those of the user stand behind them.
 func TestBenchPresets(t *testing.T) {
 	t.Chdir(t.TempDir())
