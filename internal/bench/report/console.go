@@ -81,6 +81,13 @@ func (s *Summary) hasTokens() bool {
 // finite reports whether requests were to be sent at some rate rather than at once.
 func (s *Summary) finite() bool { return !math.IsInf(s.Setup.Arrivals.Rate, 1) }
 
+// open reports whether it was set beforehand when each request is due; else all are at
+// once, or the turns of a conversation when there is an answer.
+func (s *Summary) open() bool {
+	a := &s.Setup.Arrivals
+	return s.finite() || a.Timed || a.Ramp.Strategy != ""
+}
+
 // A metric is a latency with its names in the reports.
 type metric struct {
 	key, name, title string

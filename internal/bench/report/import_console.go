@@ -56,6 +56,7 @@ var (
 	latencyLabel = regexp.MustCompile(`^(mean|median|max|p[0-9]+(?:\.[0-9]+)?) (.+) \(ms\)$`)
 	consoleRow   = regexp.MustCompile(`^([A-Za-z][^:]{0,80}): *(\S.{0,80})$`)
 	escapes      = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+	pasted       = strings.NewReplacer("|", " ", "`", "", "*", "", "\u00a0", " ", "\t", " ")
 )
 
 // rowKey is the key of a label; false for rows that mean nothing here.
@@ -115,8 +116,7 @@ func bare(line string) string {
 	if strings.Contains(line, "\x1b") {
 		line = escapes.ReplaceAllString(line, "")
 	}
-	line = strings.NewReplacer("|", " ", "`", "", "*", "", "\u00a0", " ", "\t", " ").Replace(line)
-	return strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(line), "> "))
+	return strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(pasted.Replace(line)), "> "))
 }
 
 func (s *scan) line(line string) error {

@@ -50,7 +50,7 @@ func (s *Summary) OssianConsole() string {
 	p.phase("First token", x.FirstToken)
 	p.phase("Last token", x.Service)
 	p.phase("Wait for a slot", x.QueueWait)
-	if a := s.Setup.Arrivals; s.finite() || a.Timed || a.Ramp.Strategy != "" { // else all were due at once
+	if s.open() {
 		p.phase("First token since due", x.OpenLoop.FirstToken)
 		p.phase("Last token since due", x.OpenLoop.E2EL)
 	}

@@ -61,7 +61,7 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	l.refuse(FaultLength, r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0,
 		"of %d outputs have another length than asked for, though the end of text was to be ignored", c.sized)
 	reached := rateReached(r)
-	l.refuse(FaultRate, reached < 80, reached, 80, "percent of the offered rate at which requests were sent")
+	l.refuse(FaultRate, s.open() && reached < 80, reached, 80, "percent of the offered rate at which requests were sent")
 	l.client(r, s, x)
 	if r.Client.Shared {
 		l.shared()

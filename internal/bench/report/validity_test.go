@@ -206,6 +206,21 @@ func TestFindingsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestRateOfConversations: where no rate was offered, none can be missed: turns that wait
+// for a slot were due when the turn before was answered.
+func TestRateOfConversations(t *testing.T) {
+	r := closed(bench.VLLMRust)
+	r.Setup.MultiTurn = &bench.MultiTurn{Turns: 2}
+	each(r, func(i int, s *bench.Sample) {
+		s.Session, s.Turn = strconv.Itoa(i%150), i/150
+		s.Scheduled = s.Sent * time.Duration(s.Turn) / 2
+		s.Released = s.Scheduled
+	})
+	if s := Summarize(r, words); !s.Valid() || strings.Contains(s.OssianConsole(), "since due") {
+		t.Errorf("%+v", s.Ossian.Findings)
+	}
+}
+
 // TestNothingInstead: where the end of the text is to be ignored, answers without a token
 // are too short, even under a profile that takes them for what was asked for. One token
 // may have no text.
