@@ -53,6 +53,7 @@ var imports = map[string][]string{
 	"host":              {"engine", "chat", "token"},
 	"server":            {"host", "engine", "sched", "chat", "token"},
 	"soak":              {},
+	"store":             {},
 	"stat":              {},
 	"bench/dataset":     {"token"},
 	"bench":             {"bench/dataset", "token"},
@@ -67,7 +68,8 @@ var imports = map[string][]string{
 // thirdParty says which package hides which outside module; cmd/ossian wires the
 // terminal libraries itself.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "tensor", "bench", "cmd/ossian"},
+	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "store", "tensor", "bench", "cmd/ossian"},
+	"go.etcd.io/bbolt":         {"store"},
 	"golang.org/x/text":        {"token"},
 	"gonum.org/v1/gonum":       {"stat"},
 	"gonum.org/v1/plot":        {"bench/chart"},

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"go.etcd.io/bbolt"
+)
+
+// disk stands between the database and its file and fails as it is told.
+type disk struct {
+	fault atomic.Pointer[fault] // nil = none
+	metas atomic.Int64          // meta pages written
+}
+
+type fault struct {
+	name  string
+	meta  bool          // at the meta page; otherwise at data pages
+	err   syscall.Errno // of the write
+	short bool          // half is written
+	sync  bool          // writes succeed, the sync behind them fails
+	lost  bool          // and what was written is not on the disk
+}
+
+func (d *disk) opened(db *bbolt.DB) {
+	field := reflect.ValueOf(db).Elem().FieldByName("file")
+	file := *(**os.File)(unsafe.Pointer(field.UnsafeAddr()))
+	hookWrites(db, func(next writeAt) writeAt {
+		return func(b []byte, off int64) (int, error) {
+			meta := off < metaEnd
+			if meta {
+				d.metas.Add(1)
+			}
+			f := d.fault.Load()
+			switch {
+			case f == nil || f.meta != meta:
+				return next(b, off)
+			case f.err != 0 && f.short:
+				n, _ := next(b[:len(b)/2], off)
+				return n, f.err
+			case f.err != 0:
+				return 0, f.err
+			}
+			if !f.lost {
+				direct, err := os.OpenFile(db.Path(), os.O_WRONLY, 0)
+				if err != nil {
+					return 0, err
+				}
+				defer direct.Close() // no sync is wanted
+				if _, err := direct.WriteAt(b, off); err != nil {
+					return 0, err
+				}
+			}
+			return len(b), failSyncs(file)
+		}
+	})
+}
+
+// failSyncs makes every later sync of file fail: it becomes the null device, which
+// takes writes and knows no sync.
+func failSyncs(file *os.File) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Dup3(int(null.Fd()), int(file.Fd()), syscall.O_CLOEXEC), null.Close())
+}
+
+// DUR-3: what fails is refused with a clear error, what was acknowledged stays
+// readable, and the store writes again by itself once the disk works.
+func TestFaults(t *testing.T) {
+	for _, f := range []fault{
+		{name: "disk full", err: syscall.ENOSPC},
+		{name: "disk full in the middle of a page", err: syscall.ENOSPC, short: true},
+		{name: "I/O error", err: syscall.EIO},
+		{name: "I/O error on the meta page", err: syscall.EIO, meta: true},
+		{name: "torn meta page", err: syscall.EIO, meta: true, short: true},
+		{name: "failed sync", sync: true},
+		{name: "failed sync that lost the pages", sync: true, lost: true},
+		{name: "failed sync of the meta page", sync: true, meta: true},
+		{name: "failed sync that lost the meta page", sync: true, meta: true, lost: true},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			d := &disk{}
+			dir := t.TempDir()
+			s := open(t, Config{Dir: dir, Retry: 5 * time.Millisecond, opened: d.opened})
+			ctx := t.Context()
+			stored := map[string][]byte{}
+			put := func(id string, size int) error {
+				err := s.Create(ctx, New{ID: id, Owner: "o", Object: text(id, size), Done: true})
+				if err == nil {
+					stored[id] = text(id, size)
+				}
+				return err
+			}
+			for round := range 3 {
+				for i := range 5 {
+					check(t, put(fmt.Sprintf("good %d %d", round, i), 5000*i))
+				}
+				written := d.metas.Load()
+				d.fault.Store(&f)
+				for i := range 3 {
+					err := put(fmt.Sprintf("refused %d %d", round, i), 3000)
+					if _, ok := errors.AsType[*ReadOnlyError](err); !ok || f.err != 0 && !errors.Is(err, f.err) && i == 0 {
+						t.Fatalf("write %d: %v, want it refused because of %v", i, err, f.err)
+					}
+					compare(t, s, stored, fmt.Sprintf("refused %d %d", round, i))
+				}
+				if s.Stats().Failure == nil {
+					t.Error("the failure is not reported")
+				}
+				if !f.meta && d.metas.Load() != written {
+					t.Error("a meta page was written although the data pages were not synced")
+				}
+				time.Sleep(20 * time.Millisecond) // some attempts fail
+				d.fault.Store(nil)
+				start := time.Now()
+				for s.Stats().Failure != nil {
+					if time.Since(start) > 10*time.Second {
+						t.Fatalf("still read-only: %v", s.Stats().Failure)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				compare(t, s, stored, "")
+			}
+			check(t, put("last", 100))
+			check(t, s.Close())
+			s = open(t, Config{Dir: dir})
+			compare(t, s, stored, "refused 0 0")
+			check(t, s.Close())
+			if r, err := Check(dir); err != nil || r.Records != len(stored) || len(r.Damaged)+len(r.Structure) > 0 {
+				t.Errorf("check: %+v, %v; want %d records", r, err, len(stored))
+			}
+		})
+	}
+}
+
+// compare reads everything that was acknowledged, and refused, which was not.
+func compare(t *testing.T, s *Store, stored map[string][]byte, refused string) {
+	t.Helper()
+	for id, want := range stored {
+		if r, err := s.Get("o", id); err != nil || !bytes.Equal(r.Object, want) {
+			t.Errorf("%s: %d bytes, error %v", id, len(r.Object), err)
+		}
+	}
+	if _, err := s.Get("o", refused); err == nil {
+		t.Errorf("%s was refused and is there", refused)
+	}
+}
+
+// A full disk at the start does not keep the store from opening; the jobs that a
+// crash cut off are finished when there is space again.
+func TestFaultAtStart(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	check(t, s.Create(t.Context(), New{ID: "job", Owner: "o", Events: events("job", 0, 2)}))
+	check(t, s.Close())
+	d := &disk{}
+	d.fault.Store(&fault{err: syscall.ENOSPC})
+	s = open(t, Config{Dir: dir, Retry: time.Millisecond, opened: d.opened})
+	if r, err := s.Get("o", "job"); err != nil || r.State != Running || s.Stats().Failure == nil {
+		t.Errorf("with a full disk: %+v, %v, failure %v", r, err, s.Stats().Failure)
+	}
+	d.fault.Store(nil)
+	same(t, "events", allEvents(t, s, "o", "job", -1), events("job", 0, 2)) // waits until it is finished
+}
+
+// A panic in one change is that change's error; with half of it done it is the
+// group's, and the store goes back.
+func TestPanics(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir(), Retry: time.Millisecond})
+	ctx := t.Context()
+	check(t, s.Create(ctx, New{ID: "a", Owner: "o", Done: true}))
+	err := s.submit(ctx, "x", 0, func(*txn) error { panic("first") })
+	if _, ok := errors.AsType[*DamageError](err); !ok {
+		t.Errorf("panic before a write: %v", err)
+	}
+	check(t, s.Create(ctx, New{ID: "b", Owner: "o", Done: true}))
+	err = s.submit(ctx, "x", 0, func(tx *txn) error { tx.put(ids, []byte("half"), nil); panic("second") })
+	if _, ok := errors.AsType[*ReadOnlyError](err); !ok {
+		t.Errorf("panic after a write: %v", err)
+	}
+	for s.Stats().Failure != nil {
+		time.Sleep(time.Millisecond)
+	}
+	check(t, s.Create(ctx, New{ID: "half", Owner: "o", Done: true}))
+	for _, id := range []string{"a", "b", "half"} {
+		if _, err := s.Get("o", id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}

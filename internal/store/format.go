@@ -1,0 +1,128 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The version this program writes. A change that older programs would misread
+// raises major, one that they would lose something of raises minor; this one reads
+// every minor version up to its own.
+const (
+	major = 1
+	minor = 0
+)
+
+const (
+	formatName   = "FORMAT"
+	databaseName = "responses.db"
+)
+
+// format is the store's first line, in a file of its own and in the database.
+type format struct {
+	major, minor int
+	salt         salt
+}
+
+func (f format) String() string {
+	line := fmt.Sprintf("ossian-store %d.%d salt=%08x", f.major, f.minor, uint32(f.salt))
+	return fmt.Sprintf("%s crc=%08x\n", line, crc32.Checksum([]byte(line), castagnoli))
+}
+
+// parseFormat is the inverse of String. A newer version may say more between the
+// number and the checksum.
+func parseFormat(text string) (format, error) {
+	line, crc, ok := strings.Cut(strings.TrimSuffix(text, "\n"), " crc=")
+	if !ok || crc != fmt.Sprintf("%08x", crc32.Checksum([]byte(line), castagnoli)) {
+		return format{}, fmt.Errorf("store: %s: the checksum does not fit", formatName)
+	}
+	var f format
+	if _, err := fmt.Sscanf(line, "ossian-store %d.%d", &f.major, &f.minor); err != nil {
+		return format{}, fmt.Errorf("store: %s: %w", formatName, err)
+	}
+	if f.major != major || f.minor > minor {
+		return format{}, fmt.Errorf("%w: it has format %d.%d, this program knows %d.0 to %d.%d; use a newer program or another directory",
+			ErrVersion, f.major, f.minor, major, major, minor)
+	}
+	if _, err := fmt.Sscanf(line, "ossian-store %d.%d salt=%x", &f.major, &f.minor, (*uint32)(&f.salt)); err != nil {
+		return format{}, fmt.Errorf("store: %s: %w", formatName, err)
+	}
+	return f, nil
+}
+
+// readFormat returns the format of the store in dir. It gives a new one a format,
+// and a damaged file the text in the database.
+func readFormat(dir string) (format, error) {
+	f, note, err := findFormat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		f, note = format{major, minor, salt(binary.LittleEndian.Uint32(b[:]))}, err
+		err = nil
+	}
+	if err != nil || note == nil {
+		return f, err
+	}
+	return f, writeFile(filepath.Join(dir, formatName), f.String())
+}
+
+// findFormat reads the format, from the database when the file is not usable: note
+// says why. The error is os.ErrNotExist when neither is there.
+func findFormat(dir string) (f format, note, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, formatName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return format{}, nil, fmt.Errorf("store: %w", err)
+	}
+	if err == nil {
+		if f, err = parseFormat(string(text)); err == nil || errors.Is(err, ErrVersion) {
+			return f, nil, err
+		}
+	}
+	note = err
+	file, err := os.Open(filepath.Join(dir, databaseName))
+	if err != nil {
+		return format{}, nil, fmt.Errorf("store: %w", err)
+	}
+	defer file.Close() // read only
+	im, _, _, err := survey(file, 0)
+	if err != nil {
+		return format{}, nil, err
+	}
+	found := ""
+	err = im.elements(func(b bucket, key, value []byte) error {
+		if p, ok := salt(0).open(b, key, value); ok && b == about && string(key) == "format" {
+			found = string(p)
+		}
+		return nil
+	})
+	if err != nil {
+		return format{}, nil, fmt.Errorf("store: %w", err)
+	}
+	f, err = parseFormat(found)
+	return f, note, err
+}
+
+// writeFile makes path hold text, or leaves it as it was.
+func writeFile(path, text string) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}

@@ -1,0 +1,303 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+// view calls f with a snapshot. A page that cannot be read, or that the database
+// cannot make sense of, is an error here: the file is mapped, so both arrive as
+// panics.
+func (s *Store) view(f func(*txn) error) (err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.db == nil {
+		if s.failure != nil {
+			return s.failure
+		}
+		return ErrClosed
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = &DamageError{"", fmt.Sprint(r)}
+		}
+	}()
+	return s.db.View(func(tx *bbolt.Tx) error { return f(&txn{tx: tx, salt: s.salt}) })
+}
+
+// damaged makes err, found while a record was read, the caller's error.
+func damaged(id string, err error) error {
+	if err == nil || errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return &DamageError{id, err.Error()}
+}
+
+// Get returns a record. Errors: ErrNotFound, *DamageError, ErrClosed.
+func (s *Store) Get(owner, id string) (Record, error) {
+	var r Record
+	err := s.view(func(t *txn) error {
+		num, h, err := t.find(owner, id)
+		if err != nil {
+			return err
+		}
+		r = h.record()
+		r.Object, _, err = t.blob(num, kindObject, 0)
+		return damaged(id, err)
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// A Page asks for part of a list.
+type Page struct {
+	After     string // id of the item before the first one wanted, "" = from the start
+	Limit     int    // items at most, >= 1
+	Ascending bool   // in the order in which they were given; otherwise the last first
+}
+
+// Items returns a page of a record's input items, and whether more follow. Errors:
+// ErrNotFound for the record, and for After when no item has that id;
+// *DamageError, ErrClosed.
+func (s *Store) Items(owner, id string, p Page) (items []Item, more bool, err error) {
+	err = s.view(func(t *txn) error {
+		num, h, err := t.find(owner, id)
+		if err != nil {
+			return err
+		}
+		at := func(i int) (Item, error) { // in the wanted order
+			if !p.Ascending {
+				i = h.Items - 1 - i
+			}
+			return t.item(num, i)
+		}
+		first := 0
+		for found := p.After == ""; !found; first++ {
+			if first == h.Items {
+				return ErrNotFound
+			}
+			it, err := at(first)
+			if err != nil {
+				return damaged(id, err)
+			}
+			found = it.ID == p.After
+		}
+		end := min(h.Items, first+p.Limit)
+		for i := first; i < end; i++ {
+			it, err := at(i)
+			if err != nil {
+				return damaged(id, err)
+			}
+			items = append(items, it)
+		}
+		more = end < h.Items
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return items, more, nil
+}
+
+func (t *txn) item(num uint64, i int) (Item, error) {
+	p, _, err := t.blob(num, kindItem, uint32(i))
+	if err != nil {
+		return Item{}, err
+	}
+	return parseItem(p)
+}
+
+// A Link is one response of a chain with all its input items.
+type Link struct {
+	Record
+	Inputs []Item
+}
+
+// chainBytes bounds what Chain reads into memory.
+const chainBytes = 64 << 20
+
+// Chain returns the response id and those before it, oldest first. It returns
+// ErrTooLong when there are more than most or they are larger than 64 MiB,
+// ErrNotFound when one of them is gone or another owner's, *DamageError, ErrClosed.
+func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
+	var links []Link
+	size := 0
+	err := s.view(func(t *txn) error {
+		for {
+			l, err := t.link(owner, id)
+			if err != nil {
+				return err
+			}
+			size += len(l.Object)
+			for _, it := range l.Inputs {
+				size += len(it.Data)
+			}
+			if links = append(links, l); len(links) > most || size > chainBytes {
+				return fmt.Errorf("%w: %d responses or %d bytes expected at most", ErrTooLong, most, chainBytes)
+			}
+			if id = l.Previous; id == "" {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(links)
+	return links, nil
+}
+
+func (t *txn) link(owner, id string) (Link, error) {
+	num, h, err := t.find(owner, id)
+	if err != nil {
+		return Link{}, err
+	}
+	l := Link{Record: h.record()}
+	if l.Object, _, err = t.blob(num, kindObject, 0); err != nil {
+		return Link{}, damaged(id, err)
+	}
+	for i := range h.Items {
+		it, err := t.item(num, i)
+		if err != nil {
+			return Link{}, damaged(id, err)
+		}
+		l.Inputs = append(l.Inputs, it)
+	}
+	return l, nil
+}
+
+// Find returns the id of owner's response whose object holds the item: one of the
+// Refs it was stored with. Errors: ErrNotFound, ErrClosed.
+func (s *Store) Find(owner, item string) (string, error) {
+	id := ""
+	err := s.view(func(t *txn) error {
+		if owner == "" || item == "" || len(item) > maxName {
+			return ErrNotFound
+		}
+		v, err := t.get(refs, []byte(item))
+		if err != nil || len(v) != 8 {
+			return ErrNotFound
+		}
+		h, err := t.head(binary.BigEndian.Uint64(v))
+		if err != nil || h.Owner != owner {
+			return ErrNotFound
+		}
+		id = h.ID
+		return nil
+	})
+	return id, err
+}
+
+// eventsAtOnce bounds what one call of Events returns: it stops after the batch
+// that reaches one of them.
+const (
+	eventsAtOnce     = 256
+	eventBytesAtOnce = 1 << 20
+)
+
+// Events returns a record's events from sequence number after+1 on, as many as are
+// there but no more than are handy at once, and whether they end there. It waits
+// while a running record has none. Every event it returns is durable: a reader
+// never sees what a crash takes back. Errors: ErrNotFound, also when the record is
+// deleted meanwhile, *DamageError, ErrClosed, ctx's error.
+func (s *Store) Events(ctx context.Context, owner, id string, after int) (events [][]byte, done bool, err error) {
+	for {
+		var changed <-chan struct{}
+		events, done, changed, err = s.eventsNow(owner, id, after)
+		if err != nil || done || len(events) > 0 {
+			return events, done, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-s.quit:
+			return nil, false, ErrClosed
+		}
+	}
+}
+
+// eventsNow returns what there is, and when there is nothing yet a channel that is
+// closed at the record's next change.
+func (s *Store) eventsNow(owner, id string, after int) (events [][]byte, done bool, changed <-chan struct{}, err error) {
+	read := func(t *txn) error {
+		num, h, err := t.find(owner, id)
+		if err != nil {
+			return err
+		}
+		first := max(min(after, h.Events), -1) + 1
+		events, err = t.events(num, first, h.Events)
+		done = h.State == Finished && first+len(events) >= h.Events
+		return damaged(id, err)
+	}
+	if err = s.view(read); err != nil || done || len(events) > 0 {
+		return events, done, nil, err
+	}
+	// The change may come between the look and the wait: wait first, look again.
+	s.liveMu.Lock()
+	ch := s.live[id]
+	if ch == nil {
+		ch = make(chan struct{})
+		s.live[id] = ch
+	}
+	s.liveMu.Unlock()
+	if err = s.view(read); err != nil || done {
+		s.changed(id) // no change follows
+	}
+	return events, done, ch, err
+}
+
+// events returns events from number first on, of end.
+func (t *txn) events(num uint64, first, end int) (out [][]byte, err error) {
+	if first >= end {
+		return nil, nil
+	}
+	at, err := t.batchWith(num, first)
+	if err != nil {
+		return nil, err
+	}
+	for size := 0; at < end && len(out) < eventsAtOnce && size < eventBytesAtOnce; {
+		p, n, err := t.blob(num, kindEvents, uint32(at))
+		if err != nil {
+			return nil, err
+		}
+		batch, err := parseEvents(p, n)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 || at+n > end {
+			return nil, fmt.Errorf("%d events from %d on, %d expected in all", n, at, end)
+		}
+		out = append(out, batch[min(n, max(0, first-at)):]...)
+		at += n
+		size += len(p)
+	}
+	return out, nil
+}
+
+// batchWith returns the first number of the batch that holds event i.
+func (t *txn) batchWith(num uint64, i int) (int, error) {
+	c := t.bucket(data).Cursor()
+	want := dataKey(num, kindEvents, uint32(i), 0)
+	k, _ := c.Seek(want)
+	switch {
+	case k == nil:
+		k, _ = c.Last()
+	case !bytes.Equal(k, want):
+		k, _ = c.Prev() // the last part of the batch before
+	}
+	if len(k) != keyLength || !bytes.HasPrefix(k, want[:9]) {
+		return 0, errAbsent
+	}
+	return int(binary.BigEndian.Uint32(k[9:])), nil
+}

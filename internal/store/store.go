@@ -1,0 +1,343 @@
+// Package store keeps responses and background jobs of the Responses API on disk.
+// Callers need not know how: what a call acknowledged is synced, concurrent calls
+// share one sync, records are checksummed, the oldest go when a bound is reached,
+// and a disk that fails makes the store read-only until it works again. Objects,
+// items and events are opaque bytes here.
+//
+// Every record belongs to an owner. To anyone else, and to a caller without a
+// name, it does not exist: the error is ErrNotFound, as for an unknown id.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Errors that a caller may test for. *DamageError and *ReadOnlyError carry more.
+var (
+	ErrNotFound      = errors.New("store: no such record")
+	ErrExists        = errors.New("store: a record with this id exists")
+	ErrFinished      = errors.New("store: the record is finished")
+	ErrNotBackground = errors.New("store: the record is no background job")
+	ErrTooLarge      = errors.New("store: record too large")
+	ErrTooLong       = errors.New("store: chain too long")
+	ErrClosed        = errors.New("store: closed")
+	ErrLocked        = errors.New("store: in use by another process")
+	ErrVersion       = errors.New("store: written by a newer version")
+)
+
+// A DamageError reports a record whose bytes are not what was stored.
+type DamageError struct {
+	ID      string // "" when the record cannot be told
+	Problem string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("store: record %q is damaged: %s; delete it, or restore the store from a copy", e.ID, e.Problem)
+}
+
+// A ReadOnlyError refuses a write because an earlier one failed. Nothing of the
+// refused write is stored.
+type ReadOnlyError struct{ Cause error }
+
+func (e *ReadOnlyError) Error() string {
+	return fmt.Sprintf("store: read-only until the disk works again: %v", e.Cause)
+}
+
+func (e *ReadOnlyError) Unwrap() error { return e.Cause }
+
+// Config says where the store is and how much it may hold. Zero values are the
+// defaults of docs/reliability.md.
+type Config struct {
+	Dir         string                // created when missing
+	Age         time.Duration         // finished records are deleted when older; 0 = 30 days
+	Bytes       int64                 // disk space for records; 0 = 10 GiB
+	Records     int                   // 0 = 1 000 000
+	RecordBytes int                   // one record's object, and its input items together; 0 = 16 MiB
+	Retry       time.Duration         // between attempts to write again after a failure; 0 = 1 s
+	Now         func() time.Time      // nil = time.Now
+	Interrupted func(r Record) Update // what becomes of a job that a crash cut off; nil = nothing but finished
+
+	opened func(*bbolt.DB) // tests put faults below the database here
+}
+
+// withDefaults returns c with its zero values replaced, or says what is wrong.
+func (c Config) withDefaults() (Config, error) {
+	if c.RecordBytes > maxEvents {
+		return c, fmt.Errorf("store: record bytes %d: want at most %d", c.RecordBytes, maxEvents)
+	}
+	if c.Dir == "" || c.Age < 0 || c.Bytes < 0 || c.Records < 0 || c.RecordBytes < 0 || c.Retry < 0 {
+		return c, fmt.Errorf("store: directory %q, age %v, bytes %d, records %d, record bytes %d, retry %v: want a directory and no negative number",
+			c.Dir, c.Age, c.Bytes, c.Records, c.RecordBytes, c.Retry)
+	}
+	if c.Age == 0 {
+		c.Age = 30 * 24 * time.Hour
+	}
+	if c.Bytes == 0 {
+		c.Bytes = 10 << 30
+	}
+	if c.Records == 0 {
+		c.Records = 1_000_000
+	}
+	if c.RecordBytes == 0 {
+		c.RecordBytes = 16 << 20
+	}
+	if c.Retry == 0 {
+		c.Retry = time.Second
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Interrupted == nil {
+		c.Interrupted = func(Record) Update { return Update{} }
+	}
+	return c, nil
+}
+
+// A State is how far a record is. It says nothing about success: that is in the
+// object.
+type State string
+
+// The states.
+const (
+	Running    State = "running"
+	Cancelling State = "cancelling" // running, and somebody asked for its end
+	Finished   State = "finished"
+)
+
+// A Record is a response as it is stored.
+type Record struct {
+	ID, Owner  string
+	Previous   string // the response that it continues, "" = none
+	Background bool
+	State      State
+	Created    time.Time
+	Items      int    // input items
+	Events     int    // events so far; their sequence numbers are 0 to Events-1
+	Object     []byte // nil with Interrupted when it is damaged
+}
+
+// An Item is one input item.
+type Item struct {
+	ID   string
+	Data []byte
+}
+
+// A New is a record to be created: a running job, or a finished response.
+type New struct {
+	ID, Owner, Previous string
+	Background          bool
+	Done                bool
+	Object              []byte
+	Items               []Item
+	Events              [][]byte
+	Refs                []string // ids of the items in Object, for Find
+}
+
+// An Update is what happened to a running record. All of it is stored, or nothing.
+type Update struct {
+	Object []byte // nil = as before
+	Events [][]byte
+	Refs   []string // further ids of items, for Find
+	Done   bool     // nothing comes after it
+}
+
+// A Store is safe for concurrent use. Its writer goroutine owns what is on disk.
+type Store struct {
+	cfg  Config
+	salt salt
+	lock *os.File
+
+	ops     chan *op
+	quit    chan struct{} // closed by Close
+	stopped chan struct{} // closed when the writer has ended
+	once    sync.Once
+
+	mu      sync.RWMutex // guards db and failure; held for reading while db is read
+	db      *bbolt.DB    // nil after Close, and while the file cannot even be read
+	failure error        // why writes are refused, nil = they are not
+
+	liveMu sync.Mutex
+	live   map[string]chan struct{} // closed at the next change of a running record
+
+	// The writer's own; tally is guarded by mu.
+	file       *os.File // the database's file, beside the database
+	next       uint64   // number of the next record
+	metas      []byte   // the file's first two pages as last synced
+	unfinished bool     // interrupted jobs are still to be finished
+	tally      tally
+}
+
+// tally is what Stats reports and eviction looks at.
+type tally struct {
+	records int
+	used    int64 // bytes of pages that hold something
+}
+
+// Stats says how full the store is and whether it takes writes.
+type Stats struct {
+	Records int
+	Bytes   int64 // on disk, without pages that wait for reuse
+	Failure error // why writes are refused, nil = they are not
+}
+
+// Open opens the store in cfg.Dir, creates it when there is none, repairs what
+// can be repaired of a damaged one, and finishes the jobs that a crash cut off.
+// It returns ErrLocked when another process has it, and ErrVersion, having changed
+// nothing, when a newer version wrote it.
+func Open(cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, lock: lock, ops: make(chan *op, queueLength), quit: make(chan struct{}),
+		stopped: make(chan struct{}), live: map[string]chan struct{}{}}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	go s.write()
+	return s, nil
+}
+
+func (s *Store) start() error {
+	f, err := readFormat(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	s.salt = f.salt
+	records, err := prepare(s.path(), f)
+	if err != nil {
+		return err
+	}
+	if s.file, err = os.OpenFile(s.path(), os.O_RDWR, 0); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := s.openDB(); err != nil {
+		return err
+	}
+	s.tally.records = records
+	if err := s.finishInterrupted(); err != nil {
+		s.unfinished = true // a full disk must not keep the server from starting
+		s.fail(err)
+	}
+	return nil
+}
+
+// closeFiles closes what is open. A database whose locks are taken for good would
+// wait for them for good.
+func (s *Store) closeFiles() error {
+	var err error
+	if s.db != nil && !s.stuck() {
+		err = s.db.Close()
+	}
+	s.db = nil
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// lockDir takes the directory for this process. The database has a lock of its
+// own, which is given up whenever the file is repaired or reopened.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	got, err := tryLock(f)
+	if err == nil && !got {
+		err = fmt.Errorf("%w: %s; stop that one, or give this one a directory of its own", ErrLocked, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (s *Store) path() string { return filepath.Join(s.cfg.Dir, databaseName) }
+
+// Stats returns the present figures.
+func (s *Store) Stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return Stats{Records: s.tally.records, Bytes: s.tally.used, Failure: s.failure}
+}
+
+// Close ends the writer, refuses what still waits and closes the files.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.quit)
+		<-s.stopped
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err = s.closeFiles()
+	})
+	return err
+}
+
+// Create stores a record and returns when it is durable. It returns ErrExists,
+// ErrTooLarge, *ReadOnlyError, ErrClosed or ctx's error; after the last the record
+// may be stored or not. The bytes in n must not change until Create returns nil.
+func (s *Store) Create(ctx context.Context, n New) error {
+	if n.ID == "" || len(n.ID) > maxName || n.Owner == "" || len(n.Owner) > maxName {
+		return fmt.Errorf("store: id of %d bytes, owner of %d: want 1 to %d of each", len(n.ID), len(n.Owner), maxName)
+	}
+	size := 0
+	for _, it := range n.Items {
+		if len(it.ID) > math.MaxUint16 {
+			return fmt.Errorf("%w: item id of %d bytes, limit %d", ErrTooLarge, len(it.ID), math.MaxUint16)
+		}
+		size += len(it.ID) + len(it.Data)
+	}
+	if largest := max(size, len(n.Object)); largest > s.cfg.RecordBytes {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, largest, s.cfg.RecordBytes)
+	}
+	return s.submit(ctx, n.ID, size+len(n.Object)+total(n.Events), func(t *txn) error { return t.create(&n, s.cfg.Now()) })
+}
+
+// Update adds to a running record and returns when that is durable: a job that
+// makes events in the meantime appends them together with the next call. It
+// returns ErrFinished, ErrNotFound, ErrTooLarge, *DamageError, *ReadOnlyError,
+// ErrClosed or ctx's error; after the last it may be stored or not. The bytes in u
+// must not change until Update returns nil.
+func (s *Store) Update(ctx context.Context, owner, id string, u Update) error {
+	return s.submit(ctx, id, len(u.Object)+total(u.Events), func(t *txn) error { return t.update(owner, id, &u) })
+}
+
+// Cancel notes that somebody asked for the end of a background job, so that a
+// crash before its last Update does not turn a cancelled job into a failed one. On
+// a finished job it does nothing. Errors: those of Update, and ErrNotBackground.
+func (s *Store) Cancel(ctx context.Context, owner, id string) error {
+	return s.submit(ctx, id, 0, func(t *txn) error { return t.cancel(owner, id) })
+}
+
+// Delete removes a record, running or not; a running one takes no more updates.
+// It works on damaged records, too. Errors: ErrNotFound, *ReadOnlyError, ErrClosed
+// or ctx's error.
+func (s *Store) Delete(ctx context.Context, owner, id string) error {
+	return s.submit(ctx, id, 0, func(t *txn) error { return t.delete(owner, id) })
+}
+
+func total(b [][]byte) int {
+	n := 0
+	for _, e := range b {
+		n += len(e)
+	}
+	return n
+}

@@ -1,0 +1,333 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	queueLength = 256         // calls that wait for the writer
+	groupCalls  = 1024        // calls that share a sync at most
+	groupBytes  = 32 << 20    // and their bytes, about
+	sweepEvery  = time.Minute // how often records that are too old are looked for
+	evictAtOnce = 256         // records looked at then, and with every group
+	probeBytes  = 64 << 10    // what must be writable again after a failure
+	lockWait    = 500 * time.Millisecond
+)
+
+// errStuck is a failure inside the database that left its locks taken.
+var errStuck = errors.New("the database must be opened anew: restart the program")
+
+// op is one caller's change on its way to the writer.
+type op struct {
+	id   string
+	size int
+	do   func(*txn) error
+	done chan error // room for one
+}
+
+// submit hands a change to the writer and waits until it is durable or refused.
+func (s *Store) submit(ctx context.Context, id string, size int, do func(*txn) error) error {
+	o := &op{id, size, do, make(chan error, 1)}
+	select {
+	case s.ops <- o:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.quit:
+		return ErrClosed
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopped:
+	}
+	select {
+	case err := <-o.done: // the writer's last
+		return err
+	default:
+		return ErrClosed
+	}
+}
+
+// write is the writer goroutine.
+func (s *Store) write() {
+	defer close(s.stopped)
+	debug.SetPanicOnFault(true) // a page of the mapped file that cannot be read
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	retry := time.NewTicker(s.cfg.Retry)
+	defer retry.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case o := <-s.ops:
+			s.commit(s.gather(o))
+		case <-sweep.C:
+			if s.refusal() == nil {
+				s.commit(nil)
+			}
+		case <-retry.C:
+			if s.refusal() != nil && !s.stuck() {
+				s.recover()
+			}
+		}
+	}
+}
+
+// gather returns first and the changes that wait behind it: while one group is
+// synced the next one queues.
+func (s *Store) gather(first *op) []*op {
+	group, size := []*op{first}, first.size
+	for len(group) < groupCalls && size < groupBytes {
+		select {
+		case o := <-s.ops:
+			group = append(group, o)
+			size += o.size
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// refusal returns why writes are refused, nil when they are not.
+func (s *Store) refusal() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.failure
+}
+
+func (s *Store) stuck() bool { return errors.Is(s.failure, errStuck) }
+
+// commit makes a group durable and tells its callers.
+func (s *Store) commit(group []*op) {
+	err := s.refusal()
+	errs := make([]error, len(group))
+	if err == nil {
+		if err = s.transact(func(t *txn) {
+			for i, o := range group {
+				errs[i] = attempt(t, o)
+			}
+		}); err != nil {
+			err = s.fail(err)
+		}
+	}
+	for i, o := range group {
+		if err != nil {
+			errs[i] = err
+		}
+		if errs[i] == nil {
+			s.changed(o.id)
+		}
+		o.done <- errs[i]
+	}
+}
+
+// changed wakes those who wait for events of id.
+func (s *Store) changed(id string) {
+	s.liveMu.Lock()
+	defer s.liveMu.Unlock()
+	if ch := s.live[id]; ch != nil {
+		close(ch)
+		delete(s.live, id)
+	}
+}
+
+// attempt applies one change of a group. A panic before its first write, which a
+// damaged page causes, is its own affair.
+func attempt(t *txn, o *op) (err error) {
+	before := t.wrote
+	defer func() {
+		if r := recover(); r != nil {
+			if t.wrote != before {
+				panic(r)
+			}
+			err = &DamageError{o.id, fmt.Sprint(r)}
+		}
+	}()
+	return o.do(t)
+}
+
+// transact runs f and eviction in one transaction and syncs it. After an error
+// nobody knows what of it is on the disk.
+func (s *Store) transact(f func(*txn)) (err error) {
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r := recover()
+		if r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+		if !release(tx) {
+			err = fmt.Errorf("%w: %v", errStuck, r)
+		}
+	}()
+	t := &txn{tx: tx, salt: s.salt, next: s.next}
+	f(t)
+	t.evict(&s.cfg, s.tally.records, s.tally.used, evictAtOnce+groupCalls)
+	if t.err != nil || t.wrote == 0 {
+		return t.err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	metas := make([]byte, len(s.metas))
+	if _, err := s.file.ReadAt(metas, 0); err != nil {
+		return err
+	}
+	s.metas, s.next = metas, t.next
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.records += t.added
+	s.tally.used = s.used(s.db)
+	return nil
+}
+
+// release ends a transaction that was not committed, and reports whether it could.
+func release(tx *bbolt.Tx) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	_ = tx.Rollback() // after Commit it says so, and nothing else
+	return true
+}
+
+// used returns the bytes of pages that hold something.
+func (s *Store) used(db *bbolt.DB) int64 {
+	m, err := newestMeta(s.metas)
+	if err != nil {
+		return 0
+	}
+	free := db.Stats()
+	return (int64(m.high) - int64(free.FreePageN+free.PendingPageN)) * pageSize
+}
+
+// openDB opens the database for the writer, which must find s.db nil.
+func (s *Store) openDB() error {
+	db, err := bbolt.Open(s.path(), 0o600, &bbolt.Options{Timeout: lockWait, PageSize: pageSize, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return fmt.Errorf("store: %s: %w", s.path(), err)
+	}
+	if s.cfg.opened != nil {
+		s.cfg.opened(db)
+	}
+	s.metas = make([]byte, 2*pageSize)
+	if _, err := s.file.ReadAt(s.metas, 0); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		s.next = 1
+		if k, _ := tx.Bucket([]byte{byte(data)}).Cursor().Last(); len(k) == keyLength {
+			s.next += binary.BigEndian.Uint64(k)
+		}
+		return nil
+	})
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	s.db, s.tally.used = db, s.used(db)
+	return nil
+}
+
+// fail makes the store read-only after a failed transaction and returns what its
+// callers, and later ones, get.
+func (s *Store) fail(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = &ReadOnlyError{cause}
+	if !s.stuck() {
+		s.goBack()
+	}
+	return s.failure
+}
+
+// recover goes back to the last state that was synced and writes again if that
+// works and a probe can be synced, too.
+func (s *Store) recover() {
+	s.mu.Lock()
+	err := s.goBack()
+	s.mu.Unlock()
+	if err == nil {
+		err = s.transact(func(t *txn) { t.put(about, []byte("probe"), make([]byte, probeBytes)) })
+	}
+	if err == nil && s.unfinished {
+		err = s.finishInterrupted()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.failure = &ReadOnlyError{err}
+		if !s.stuck() {
+			s.goBack()
+		}
+		return
+	}
+	s.failure, s.unfinished = nil, false
+}
+
+// goBack gives the file the meta pages of the last synced state again. A failed
+// sync may leave newer ones in the page cache that are not on the disk, and the
+// system does not try them again: without this the next transaction would build on
+// pages that are lost with the power. The pages of the last synced state
+// themselves are never written while a newer state is not complete. The caller
+// holds mu.
+func (s *Store) goBack() error {
+	if s.db != nil {
+		err := s.db.Close()
+		s.db = nil
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := s.file.WriteAt(s.metas, 0); err != nil {
+		return err // what a reader would see is not known
+	}
+	synced := s.file.Sync()
+	return errors.Join(synced, s.openDB())
+}
+
+// finishInterrupted ends the jobs that were running when the program was.
+func (s *Store) finishInterrupted() error {
+	var nums []uint64
+	err := s.view(func(t *txn) error {
+		return t.bucket(active).ForEach(func(k, _ []byte) error {
+			nums = append(nums, binary.BigEndian.Uint64(k))
+			return nil
+		})
+	})
+	if err != nil || len(nums) == 0 {
+		return err
+	}
+	var ended []string
+	err = s.transact(func(t *txn) {
+		for _, num := range nums {
+			h, err := t.head(num)
+			if err != nil {
+				t.del(active, numKey(num)) // damaged: nobody can read it, so nobody waits for it
+				continue
+			}
+			r := h.record()
+			r.Object, _, _ = t.blob(num, kindObject, 0)
+			u := s.cfg.Interrupted(r)
+			if roomFor(h, &u) != nil {
+				u = Update{Object: u.Object}
+			}
+			u.Done = true
+			t.apply(num, h, &u)
+			ended = append(ended, h.ID)
+		}
+	})
+	for _, id := range ended {
+		s.changed(id)
+	}
+	return err
+}
