@@ -36,6 +36,7 @@ var imports = map[string][]string{
 	"sched":             {"kv", "runner", "sample"},
 	"token":             {},
 	"jinja":             {},
+	"grammar":           {"token"},
 	"chat":              {"token", "jinja"},
 	"chat/formattest":   {"chat", "soak", "token"},
 	"model":             {"runner", "tensor"},
@@ -217,7 +218,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6200}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6200, "grammar": 4800}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

@@ -1,0 +1,359 @@
+// Package grammar holds output to a form: a JSON Schema, a regular expression, a
+// context-free grammar or a list of choices. Callers get a mask of the token ids that
+// may come next and say which one came. How the form was written, how bytes make up
+// tokens and how masks are kept stay inside.
+//
+// All forms become rules of expressions (expr), these an NFA over bytes (nfa), and
+// this one deterministic automaton per rule with calls between rules (automaton). A
+// Matcher reads bytes with Earley's algorithm over the automata, so that recursion
+// and ambiguity of any kind are fine; masks are put together from fragments that
+// belong to states (masker), which all matchers of a grammar share.
+//
+// From every state some text leads to the end, so a mask never leads into a dead end,
+// provided that the vocabulary can express each byte.
+package grammar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Kind says how a Source is written.
+type Kind uint8
+
+// The kinds.
+const (
+	Schema Kind = iota // Text is a JSON Schema
+	Object             // any JSON object
+	Regex              // Text is a regular expression that the whole output matches
+	Choice             // the output is one of Choices
+	EBNF               // Text is GBNF if it contains "::=", otherwise Lark
+)
+
+// A Source is what output is held to.
+type Source struct {
+	Kind    Kind
+	Text    string
+	Choices []string
+	// Space is a regular expression for the space after {, [, commas and colons and
+	// before } and ]. "" is none, one blank, or a line break with at most 20 blanks
+	// or tabs, so that a model cannot pad for ever (harmony.md 12.7).
+	Space string
+}
+
+// An Error says what is wrong with a Source.
+type Error struct {
+	Unsupported bool   // the source is well-formed, but output cannot be held to it
+	Where       string // "#/properties/age", "line 3", ""
+	What        string // what was found and what to do
+}
+
+func (e *Error) Error() string {
+	if e.Where == "" {
+		return e.What
+	}
+	return e.Where + ": " + e.What
+}
+
+func invalid(where, format string, args ...any) *Error {
+	return &Error{Where: where, What: fmt.Sprintf(format, args...)}
+}
+
+func unsupported(where, format string, args ...any) *Error {
+	return &Error{Unsupported: true, Where: where, What: fmt.Sprintf(format, args...)}
+}
+
+// Limits of compilation (reliability.md 3.1 and GRM-1).
+const (
+	maxUnits   = 2_500_000 // of a budget: less than 250 ms and 64 MiB
+	maxNFA     = 500_000   // states of an NFA
+	maxText    = 64 << 10  // bytes of a grammar
+	maxRules   = 2000      // of a grammar
+	maxNesting = 64        // of a grammar or schema
+	maxPattern = 4 << 10   // bytes of a regular expression
+	maxStates  = 10_000    // of the automaton of a pattern
+	maxRepeat  = 1000      // bound of a repetition in a pattern or grammar
+	warmWork   = 1 << 21   // items looked at for masks made in advance
+)
+
+// A Grammar is a source made ready for one vocabulary. It is safe for concurrent use.
+type Grammar struct {
+	a       *automaton
+	m       *masker
+	ignored []string
+}
+
+// Compile compiles src. It takes no more than 250 ms and 64 MiB, and ends early with
+// ctx's error. Other errors are of type *Error.
+func Compile(ctx context.Context, src Source, v *Vocabulary) (*Grammar, error) {
+	b := &budget{left: maxUnits, stop: ctx.Err}
+	a, ignored, err := compile(src, b)
+	if e := ctx.Err(); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*Error](err); !ok {
+			err = &Error{Unsupported: err == errTooLarge, What: err.Error()}
+		}
+		return nil, err
+	}
+	g := &Grammar{a: a, m: newMasker(a, v), ignored: ignored}
+	g.m.warm(warmWork)
+	return g, nil
+}
+
+func compile(src Source, b *budget) (*automaton, []string, error) {
+	var rules []rule
+	var ignored []string
+	var err error
+	switch src.Kind {
+	case Schema, Object:
+		rules, ignored, err = schemaRules(src, b)
+	case Regex:
+		var a *automaton
+		if a, err = compilePattern(src.Text, pattern{}, b); err == nil {
+			return a, nil, nil
+		}
+	case Choice:
+		rules, err = choiceRules(src.Choices)
+	case EBNF:
+		rules, err = grammarRules(src.Text)
+	default:
+		err = invalid("", "kind %d of source is unknown", src.Kind)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := determinize(newNFA(rules, false, b), b)
+	return a, ignored, err
+}
+
+func choiceRules(choices []string) ([]rule, error) {
+	if len(choices) == 0 {
+		return nil, invalid("", "no choices: give at least one")
+	}
+	var sub []*expr
+	for i, c := range choices {
+		if c == "" {
+			return nil, invalid(fmt.Sprintf("choice %d", i), "is empty")
+		}
+		sub = append(sub, lit(c))
+	}
+	return []rule{{name: "choice", body: alt(sub...)}}, nil
+}
+
+// Ignored lists the keywords of a schema that were taken for annotations although
+// they are not among the standard's, each with its path.
+func (g *Grammar) Ignored() []string { return g.ignored }
+
+// Bytes is about how much memory g holds now. It grows while masks are made, up to
+// some 40 MB.
+func (g *Grammar) Bytes() int64 {
+	g.m.mu.Lock()
+	defer g.m.mu.Unlock()
+	n := g.m.bytes
+	for _, s := range g.a.states {
+		n += 56 + 8*int64(cap(s.edges)+cap(s.calls))
+	}
+	return n
+}
+
+// MaxRollback is how many tokens a Matcher can take back.
+const MaxRollback = 64
+
+// A Matcher reads one output. It belongs to one goroutine.
+type Matcher struct {
+	g       *Grammar
+	p       parser
+	history [MaxRollback + 1]set // a ring: where each of the last tokens led
+	head    int
+	depth   int // tokens that can be taken back
+	scratch [2]set
+}
+
+// Matcher returns a matcher at the beginning.
+func (g *Grammar) Matcher() *Matcher {
+	m := &Matcher{g: g, p: parser{a: g.a, base: &node{born: -1}}}
+	m.p.begin(&m.history[0], item{q: g.a.start[0], need: g.a.need[0], room: g.a.room[0], node: m.p.base})
+	return m
+}
+
+// Mask sets dst to the ids that may come next, one bit each; no bit is set when the
+// output is complete. It fails, with dst empty, if the grammar has so many readings
+// that the mask would take more than about 10 ms.
+func (m *Matcher) Mask(dst []uint64) error {
+	return m.g.m.mask(dst, &m.history[m.head], &m.p)
+}
+
+// Accept advances by a token. It fails and changes nothing if id may not come next.
+func (m *Matcher) Accept(id int32) error {
+	v := m.g.m.v
+	if id < 0 || int(id) >= len(v.texts) || v.texts[id] == "" {
+		return fmt.Errorf("grammar: token %d is no text", id)
+	}
+	return m.accept(v.texts[id])
+}
+
+// accept advances by text as by one token.
+func (m *Matcher) accept(text string) error {
+	if text == "" {
+		return nil
+	}
+	m.p.work, m.p.overflow = 0, false
+	at := m.run(&m.history[m.head], text)
+	if at == nil {
+		return fmt.Errorf("grammar: text %.40q may not come next", text)
+	}
+	if m.p.overflow || m.p.work > maxWork {
+		return errMaskWork
+	}
+	m.head = (m.head + 1) % len(m.history)
+	m.depth = min(m.depth+1, MaxRollback)
+	m.history[m.head], *at = *at, m.history[m.head]
+	return nil
+}
+
+// run returns what s becomes with text, in scratch, or nil.
+func (m *Matcher) run(s *set, text string) *set {
+	for i := range len(text) {
+		next := &m.scratch[i%2]
+		if !m.p.step(next, s, text[i]) || m.p.work > maxWork {
+			return nil
+		}
+		s = next
+	}
+	return s
+}
+
+// Done reports whether the output may end here.
+func (m *Matcher) Done() bool { return m.history[m.head].exit }
+
+// Finished reports whether the output must end here.
+func (m *Matcher) Finished() bool { return m.Done() && !m.p.open(&m.history[m.head]) }
+
+// Rollback takes back the last n tokens, at most MaxRollback of them.
+func (m *Matcher) Rollback(n int) error {
+	if n < 0 || n > m.depth {
+		return fmt.Errorf("grammar: cannot take back %d tokens, %d are kept", n, m.depth)
+	}
+	m.head = (m.head - n + len(m.history)) % len(m.history)
+	m.depth -= n
+	return nil
+}
+
+// Forced returns the bytes that must come next, at most 256: what a server may write
+// without asking the model.
+func (m *Matcher) Forced() []byte {
+	var out []byte
+	s := &m.history[m.head]
+	for len(out) < 256 {
+		b, ok := m.p.only(s)
+		if !ok {
+			break
+		}
+		next := &m.scratch[len(out)%2]
+		m.p.step(next, s, b)
+		out = append(out, b)
+		s = next
+	}
+	return out
+}
+
+// simple builds the automaton of an expression without references.
+func simple(e *expr, quoted bool, b *budget) (*automaton, error) {
+	a, err := determinize(newNFA([]rule{{body: e}}, quoted, b), b)
+	if err == nil && len(a.states) > maxStates {
+		err = errTooLarge
+	}
+	return a, err
+}
+
+// matches reports whether a, which has no calls, accepts text.
+func (a *automaton) matches(text string) bool {
+	q := a.start[0]
+	for i := range len(text) {
+		e, ok := a.states[q].edge(text[i])
+		if !ok {
+			return false
+		}
+		q = e.to
+	}
+	return a.states[q].accept
+}
+
+// product combines two automata without calls: texts that both accept, or with not,
+// those that a accepts and c does not.
+func product(a, c *automaton, not bool, b *budget) (*automaton, error) {
+	type pair struct{ a, c int32 } // c < 0: c has failed
+	ids := map[pair]int32{}
+	var todo []pair
+	out := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
+	id := func(p pair) int32 {
+		n, ok := ids[p]
+		if !ok {
+			n = int32(len(todo))
+			ids[p] = n
+			todo = append(todo, p)
+			both := p.c >= 0 && c.states[p.c].accept
+			out.states = append(out.states, state{accept: a.states[p.a].accept && both != not})
+			b.spend(8)
+		}
+		return n
+	}
+	id(pair{a.start[0], c.start[0]})
+	for i := 0; i < len(todo) && b.err == nil; i++ {
+		p := todo[i]
+		var edges []edge
+		for _, e := range a.states[p.a].edges {
+			var other []edge
+			if p.c >= 0 {
+				other = c.states[p.c].edges
+			}
+			edges = overlay(edges, e, other, func(to int32) (int32, bool) {
+				if to < 0 && !not {
+					return 0, false
+				}
+				return id(pair{e.to, to}), true
+			})
+			b.spend(1 + len(other)/4)
+		}
+		out.states[i].edges = edges
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	if err := out.trim(b); err != nil {
+		return nil, err
+	}
+	if len(out.states) > maxStates {
+		return nil, errTooLarge
+	}
+	return out, nil
+}
+
+// overlay appends the parts into which other cuts e. target gives the state of a
+// part from the state of other's, -1 for none.
+func overlay(edges []edge, e edge, other []edge, target func(int32) (int32, bool)) []edge {
+	emit := func(lo, hi int, to int32) {
+		if lo > hi {
+			return
+		}
+		if t, ok := target(to); ok {
+			edges = append(edges, edge{lo: byte(lo), hi: byte(hi), to: t})
+		}
+	}
+	lo := int(e.lo)
+	first, _ := slices.BinarySearchFunc(other, e.lo, func(o edge, b byte) int { return int(o.hi) - int(b) })
+	for _, o := range other[first:] {
+		if o.lo > e.hi {
+			break
+		}
+		emit(lo, int(o.lo)-1, -1)
+		emit(max(lo, int(o.lo)), min(int(o.hi), int(e.hi)), o.to)
+		lo = int(o.hi) + 1
+	}
+	emit(lo, int(e.hi), -1)
+	return edges
+}

@@ -1,0 +1,376 @@
+package grammar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"ossian/internal/token"
+)
+
+// small is a vocabulary of all bytes and some longer tokens: what JSON is made of,
+// words, tokens that begin or end within a character, and one that is there twice.
+var small = sync.OnceValue(func() *Vocabulary {
+	var texts []string
+	for b := range 256 {
+		texts = append(texts, string([]byte{byte(b)}))
+	}
+	texts = append(texts, "", `{"`, `":`, `": `, `", "`, `","`, `"}`, `"}}`, `"]}`, `}}`, `]]`, `],`, `},{`, `[{"`, `":"`, `": "`, "\n", "\n  ", "    ", "  ",
+		"name", "age", "null", "true", "false", "tr", "ue", "12", "123", "0.", ".5", "e+", "-1", "the", " the", "quick", "ab", "abc", "abcd", "a\xc3", "\xa4b", "é", "日本", "\xe6\x97",
+		`\n`, `\"`, `\\`, `\u`, `\u00`, "the", "/*", "*/", "xx", "xxx", "xxxx", "xxxxxxxx")
+	return newVocabulary(texts)
+})
+
+var harmony = sync.OnceValue(func() *Vocabulary {
+	t, err := token.Harmony()
+	if err != nil {
+		panic(err)
+	}
+	return NewVocabulary(t)
+})
+
+func compiled(t testing.TB, src Source, v *Vocabulary) *Grammar {
+	t.Helper()
+	g, err := Compile(context.Background(), src, v)
+	if err != nil {
+		t.Fatalf("%.300s: %v", src.Text, err)
+	}
+	return g
+}
+
+func (g *Grammar) accepts(text string) bool {
+	m := g.Matcher()
+	return m.accept(text) == nil && m.Done()
+}
+
+// accepting is a row of the tables: texts that a source accepts and refuses.
+type accepting struct {
+	name    string
+	source  string
+	yes, no []string
+}
+
+func checkAccepting(t *testing.T, kind Kind, rows []accepting) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			g := compiled(t, Source{Kind: kind, Text: r.source}, small())
+			for _, s := range r.yes {
+				if !g.accepts(s) {
+					t.Errorf("%s refuses %s", r.source, s)
+				}
+			}
+			for _, s := range r.no {
+				if g.accepts(s) {
+					t.Errorf("%s accepts %s", r.source, s)
+				}
+			}
+		})
+	}
+}
+
+// checkErrors compiles sources that must fail, with a text that must be in the error.
+func checkErrors(t *testing.T, kind Kind, rows []struct{ name, source, want string }) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			_, err := Compile(context.Background(), Source{Kind: kind, Text: r.source}, small())
+			if _, ok := errors.AsType[*Error](err); !ok || !strings.Contains(err.Error(), r.want) {
+				t.Errorf("%.100s: got error %v, want one with %q", r.source, err, r.want)
+			}
+		})
+	}
+}
+
+func TestChoice(t *testing.T) {
+	g := compiled(t, Source{Kind: Choice, Choices: []string{"yes", "no", "yes, please"}}, small())
+	for text, want := range map[string]bool{"yes": true, "no": true, "yes, please": true, "yes,": false, "": false, "maybe": false} {
+		if got := g.accepts(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+	for _, choices := range [][]string{nil, {"a", ""}} {
+		if _, err := Compile(t.Context(), Source{Kind: Choice, Choices: choices}, small()); err == nil {
+			t.Errorf("choices %q: no error", choices)
+		}
+	}
+}
+
+func TestMatcherEnds(t *testing.T) {
+	g := compiled(t, Source{Kind: Choice, Choices: []string{"yes", "yes, please", "no"}}, small())
+	for _, r := range []struct {
+		text           string
+		done, finished bool
+		forced         string
+	}{
+		{"", false, false, ""},
+		{"y", false, false, "es"},
+		{"n", false, false, "o"},
+		{"yes", true, false, ""},
+		{"yes,", false, false, " please"},
+		{"no", true, true, ""},
+		{"yes, please", true, true, ""},
+	} {
+		m := g.Matcher()
+		if err := m.accept(r.text); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(m.Forced()); m.Done() != r.done || m.Finished() != r.finished || got != r.forced {
+			t.Errorf("%q: done %v, finished %v, forced %q; want %v, %v, %q", r.text, m.Done(), m.Finished(), got, r.done, r.finished, r.forced)
+		}
+	}
+}
+
+func TestForcedSkeleton(t *testing.T) {
+	g := compiled(t, Source{Text: `{"type":"object","properties":{"kind":{"const":"cat"},"name":{"type":"string"}},"required":["kind","name"]}`, Space: "x{0}"}, small())
+	if got, want := string(g.Matcher().Forced()), `{"kind":"cat","name":"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	g := compiled(t, Source{Kind: Object}, small())
+	m := g.Matcher()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var masks [][]uint64
+	mask := func() []uint64 {
+		dst := make([]uint64, small().Words())
+		if err := m.Mask(dst); err != nil {
+			t.Fatal(err)
+		}
+		return dst
+	}
+	masks = append(masks, mask())
+	for step := range 500 {
+		if back := rng.IntN(9); step%7 == 0 && back < len(masks) {
+			if err := m.Rollback(back); err != nil {
+				t.Fatal(err)
+			}
+			masks = masks[:len(masks)-back]
+			if fmt.Sprint(mask()) != fmt.Sprint(masks[len(masks)-1]) {
+				t.Fatalf("step %d: another mask after taking back %d", step, back)
+			}
+		}
+		ids := bits(masks[len(masks)-1])
+		if len(ids) == 0 {
+			break
+		}
+		if err := m.Accept(ids[rng.IntN(len(ids))]); err != nil {
+			t.Fatal(err)
+		}
+		masks = append(masks, mask())
+	}
+	if err := m.Rollback(MaxRollback + 1); err == nil {
+		t.Error("took back more than it keeps")
+	}
+}
+
+func bits(mask []uint64) (ids []int32) {
+	for i := range int32(len(mask) * 64) {
+		if mask[i/64]>>(i%64)&1 == 1 {
+			ids = append(ids, i)
+		}
+	}
+	return ids
+}
+
+// checkMask compares a mask with what accepting each token says.
+func checkMask(t *testing.T, m *Matcher, ids []int32) {
+	t.Helper()
+	v := m.g.m.v
+	mask := make([]uint64, v.Words())
+	if err := m.Mask(mask); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		want := v.texts[id] != "" && m.run(&m.history[m.head], v.texts[id]) != nil
+		if got := mask[id/64]>>(id%64)&1 == 1; got != want {
+			t.Fatalf("token %d %q: in the mask %v, accepted %v", id, v.texts[id], got, want)
+		}
+	}
+}
+
+// walk lets random tokens follow until the output ends or steps are over, then takes
+// the shortest way on. It returns the output, "" if it did not come to an end.
+func walk(t *testing.T, g *Grammar, rng *rand.Rand, steps int, each func(*Matcher)) string {
+	t.Helper()
+	m := g.Matcher()
+	v := g.m.v
+	mask := make([]uint64, v.Words())
+	var out strings.Builder
+	for step := range 40 * steps {
+		if each != nil {
+			each(m)
+		}
+		if m.Done() && (step > steps || m.Finished() || rng.IntN(8) == 0) {
+			return out.String()
+		}
+		if err := m.Mask(mask); err != nil {
+			t.Fatal(err)
+		}
+		ids := bits(mask)
+		if len(ids) == 0 {
+			t.Fatalf("dead end after %q", out.String())
+		}
+		id := ids[rng.IntN(len(ids))]
+		if step > steps || rng.IntN(3) == 0 { // towards the end
+			id = closing(v, ids, rng)
+		}
+		if err := m.Accept(id); err != nil {
+			t.Fatalf("token %d %q of the mask after %q: %v", id, v.texts[id], out.String(), err)
+		}
+		out.WriteString(v.texts[id])
+	}
+	return ""
+}
+
+// closing prefers tokens that end something.
+func closing(v *Vocabulary, ids []int32, rng *rand.Rand) int32 {
+	best, score := ids[0], -1
+	for range 64 {
+		id := ids[rng.IntN(len(ids))]
+		s := 0
+		for _, c := range v.texts[id] {
+			switch c {
+			case '}', ']':
+				s += 9
+			case '"':
+				s += 6
+			case '{', '[', ',':
+				s -= 6
+			}
+		}
+		if s > score {
+			best, score = id, s
+		}
+	}
+	for _, id := range ids {
+		if text := v.texts[id]; text == "}" || text == "]" || text == `"` {
+			return id
+		}
+	}
+	return best
+}
+
+func TestMaskIsWhatIsAccepted(t *testing.T) {
+	all := make([]int32, len(small().texts))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	sources := []Source{
+		{Kind: Object},
+		{Kind: Regex, Text: `[a-z ]{0,12}|(ab|a|b)*c|\d+(\.\d+)?`},
+		{Kind: Regex, Text: `(?:.|\n)*`},
+		{Kind: Regex, Text: `.{0,5}x{3,9}[^a]*`},
+		{Kind: Choice, Choices: []string{"the", "the quick", "abc", "abcd", "日本"}},
+		{Text: `{"type":"object","properties":{"name":{"type":"string","maxLength":5},"age":{"type":"integer","minimum":3,"maximum":120},"tags":{"type":"array","items":{"enum":["the","quick"]},"maxItems":3}},"required":["name"],"additionalProperties":{"type":"null"}}`},
+		{Text: `{"anyOf":[{"type":"string","minLength":3,"maxLength":9},{"type":"string","pattern":"^[a-d]+$"},{"type":"array","items":{"$ref":"#"},"minItems":2}]}`},
+		{Kind: EBNF, Text: "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= term \"*\" atom | atom\natom ::= [0-9]+ | \"(\" expr \")\" | \"xx\" | \"x\""},
+		{Kind: EBNF, Text: "start: stmt+\nstmt: NAME \"=\" /[^;\\n]*/ \";\"\nNAME: /[a-z]+/\n%ignore \" \"\n%ignore /\\/\\*.*?\\*\\//"},
+	}
+	for i, src := range sources {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			g := compiled(t, src, small())
+			rng := rand.New(rand.NewPCG(uint64(i), 5))
+			for range 6 {
+				walk(t, g, rng, 25, func(m *Matcher) { checkMask(t, m, all) })
+			}
+		})
+	}
+}
+
+// The same with the real vocabulary and its trees of 200,000 tokens.
+func TestMaskWithHarmony(t *testing.T) {
+	g := compiled(t, Source{Text: `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string","maxLength":20},"c":{"type":"number"},"d":{"type":"array","items":{"type":"string"}}},"required":["a","b","c","d"]}`}, harmony())
+	rng := rand.New(rand.NewPCG(3, 3))
+	ids := make([]int32, 4000)
+	for range 3 {
+		walk(t, g, rng, 12, func(m *Matcher) {
+			for i := range ids {
+				ids[i] = rng.Int32N(int32(len(harmony().texts)))
+			}
+			checkMask(t, m, ids)
+		})
+	}
+}
+
+func TestMaskLengths(t *testing.T) {
+	g := compiled(t, Source{Kind: Choice, Choices: []string{"the"}}, small())
+	for _, words := range []int{1, small().Words(), small().Words() + 3} {
+		mask := make([]uint64, words)
+		for i := range mask {
+			mask[i] = ^uint64(0)
+		}
+		if err := g.Matcher().Mask(mask); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range bits(mask) {
+			if !strings.HasPrefix("the", small().texts[id]) {
+				t.Errorf("%d words: token %d %q is allowed", words, id, small().texts[id])
+			}
+		}
+	}
+}
+
+func TestSteadyStateDoesNotAllocate(t *testing.T) {
+	g := compiled(t, Source{Kind: Object}, small())
+	m := g.Matcher()
+	mask := make([]uint64, small().Words())
+	if err := m.accept(`{"a":"`); err != nil {
+		t.Fatal(err)
+	}
+	step := func() {
+		if err := m.Mask(mask); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Accept('x'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 * MaxRollback {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("a step inside a string allocates %v times", n)
+	}
+}
+
+// Matchers of one grammar share masks.
+func TestConcurrentMatchers(t *testing.T) {
+	g := compiled(t, Source{Kind: Object}, small())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 0))
+			for range 10 {
+				walk(t, g, rng, 20, nil)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Compile(ctx, Source{Kind: Object}, small()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestUnknownTokens(t *testing.T) {
+	m := compiled(t, Source{Kind: Object}, small()).Matcher()
+	for _, id := range []int32{-1, 256, int32(len(small().texts)), 'x'} {
+		if err := m.Accept(id); err == nil {
+			t.Errorf("token %d was accepted", id)
+		}
+	}
+	if err := m.Accept('{'); err != nil {
+		t.Errorf("after refused tokens: %v", err)
+	}
+}

@@ -1,0 +1,269 @@
+package grammar
+
+import (
+	"errors"
+	"sync"
+)
+
+const (
+	maxCache = 32 << 20 // bytes of fragments per grammar; beyond it they are made anew
+	maxWork  = 1 << 20  // items looked at for one mask: some 10 ms (reliability.md GRM-3)
+)
+
+var errMaskWork = errors.New("grammar: too many parallel readings: make the grammar less ambiguous")
+
+// A place is a state with its counts, and how much of a token is behind. Counts
+// beyond a token's length are as good as that length, and stand as one value.
+type place struct {
+	q          int32
+	need, room int32
+	at         int32 // node of the vocabulary's tree
+}
+
+// A fragment is the part of a mask that one rule knows: the tokens from a place on
+// that the rule can read to their end, and the nodes where it may end before. What
+// comes then is up to the callers, whose fragments begin at these nodes. A string has
+// one dense fragment for all its positions in all its callers.
+type fragment struct {
+	dense []uint64 // nil: ids
+	ids   []int32
+	exits []int32
+}
+
+// A masker makes and keeps fragments. One goroutine at a time uses it.
+type masker struct {
+	mu    sync.Mutex
+	v     *Vocabulary
+	p     parser
+	sets  [maxToken + 1]set
+	marks [maxToken + 2]int // by depth: nodes in use before its set
+	cache map[place]*fragment
+	bytes int64
+}
+
+func newMasker(a *automaton, v *Vocabulary) *masker {
+	return &masker{v: v, p: parser{a: a, base: &node{born: -1}, recycle: true}, cache: map[place]*fragment{}}
+}
+
+func placeOf(it item, at int32) place {
+	pl := place{q: it.q, need: min(it.need, maxToken+1), room: it.room, at: at}
+	if pl.room > maxToken {
+		pl.room = unlimited
+	}
+	return pl
+}
+
+// fragment returns the fragment of pl, or nil when it takes too much work.
+func (m *masker) fragment(pl place) *fragment {
+	if f, ok := m.cache[pl]; ok {
+		return f
+	}
+	f := m.walk(pl)
+	if m.p.work > maxWork || m.p.overflow {
+		return nil
+	}
+	if m.bytes > maxCache {
+		clear(m.cache)
+		m.bytes = 0
+	}
+	m.cache[pl] = f
+	m.bytes += 160 + int64(8*cap(f.dense)+4*cap(f.ids)+4*cap(f.exits))
+	return f
+}
+
+// walk reads the tokens below pl.at.
+func (m *masker) walk(pl place) *fragment {
+	f := &fragment{}
+	root := pl.at
+	if root == 0 {
+		if n, ok := m.p.a.plain(pl); ok {
+			root = m.v.rest
+			if n > 0 {
+				f.dense = append(f.dense, m.v.plain[n]...)
+			}
+		}
+	}
+	m.p.used = 0
+	m.p.begin(&m.sets[0], item{q: pl.q, need: pl.need, room: pl.room, node: m.p.base})
+	m.marks[1] = m.p.used
+	nodes := m.v.nodes
+	top := nodes[root].depth
+	for i := root + 1; i < nodes[root].end && m.p.work <= maxWork; {
+		n := &nodes[i]
+		d := int(n.depth - top)
+		m.p.used = m.marks[d]
+		if !m.p.step(&m.sets[d], &m.sets[d-1], n.b) {
+			i = n.end
+			continue
+		}
+		m.marks[d+1] = m.p.used
+		if n.id >= 0 {
+			f.ids = append(append(f.ids, n.id), m.v.same[n.id]...)
+		}
+		if m.sets[d].exit && n.end > i+1 {
+			f.exits = append(f.exits, i)
+		}
+		i++
+	}
+	if f.dense != nil || len(f.ids) > 2*m.v.Words() {
+		f.makeDense(m.v.Words())
+	}
+	return f
+}
+
+func (f *fragment) makeDense(words int) {
+	if f.dense == nil {
+		f.dense = make([]uint64, words)
+	}
+	for _, id := range f.ids {
+		f.dense[id/64] |= 1 << (id % 64)
+	}
+	f.ids = nil
+}
+
+// into adds f's tokens to dst, which may be longer or shorter than the vocabulary.
+func (f *fragment) into(dst []uint64) {
+	for i, w := range f.dense[:min(len(f.dense), len(dst))] {
+		dst[i] |= w
+	}
+	for _, id := range f.ids {
+		if int(id/64) < len(dst) {
+			dst[id/64] |= 1 << (id % 64)
+		}
+	}
+}
+
+// mask sets dst to the tokens that may follow s, a set of p.
+func (m *masker) mask(dst []uint64, s *set, p *parser) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(dst)
+	m.p.work, m.p.overflow = 0, false
+	for _, it := range s.items {
+		if it.node.born == s.born {
+			continue // a rule called here: its caller's fragment has it
+		}
+		if !m.add(dst, it, 0, p) {
+			clear(dst)
+			return errMaskWork
+		}
+	}
+	return nil
+}
+
+// add adds the tokens below node at that may follow it. It calls itself once for each
+// rule that ends within a token, at most a token's length deep.
+func (m *masker) add(dst []uint64, it item, at int32, p *parser) bool {
+	m.p.work++
+	f := m.fragment(placeOf(it, at))
+	if f == nil || m.p.work > maxWork {
+		return false
+	}
+	f.into(dst)
+	if len(f.exits) == 0 || it.node == p.base {
+		return true
+	}
+	back, _ := p.returns(it.node)
+	for _, r := range back {
+		for _, x := range f.exits {
+			if !m.add(dst, r, x, p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// warm makes the fragments that begin at each state until work is used up.
+func (m *masker) warm(work int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for q := range m.p.a.states {
+		if work <= 0 || m.bytes > maxCache/2 {
+			return
+		}
+		m.p.work, m.p.overflow = 0, false
+		s := &m.p.a.states[q]
+		if counted := len(s.edges) > 0 && s.edges[0].count != countNone; !counted {
+			m.fragment(place{q: int32(q)})
+		}
+		work -= m.p.work
+	}
+}
+
+// plainShapes spells the characters of plain tokens in bytes.
+var plainShapes = [][]byteRange{
+	{{0x20, 0x21}}, {{0x23, 0x5b}}, {{0x5d, 0x7f}},
+	{{0xc2, 0xdf}, {0x80, 0xbf}},
+	{{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}},
+	{{0xe1, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}},
+	{{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
+}
+
+// plain reports whether the plain tokens that may follow pl are exactly those with at
+// most n characters, or all of them (maxPlain). It is not so where characters differ,
+// or where more may follow from other rules.
+func (a *automaton) plain(pl place) (n int, ok bool) {
+	q, alone := pl.q, true
+	for n = 0; n < maxPlain; n++ {
+		s := &a.states[q]
+		alone = alone && len(s.calls) == 0 && (n == 0 || !s.accept)
+		to, all, none := a.plainNext(q)
+		switch {
+		case none:
+			return n, alone
+		case !all:
+			return 0, false
+		case to == q && s.edges[0].count != countNone && pl.room != unlimited:
+			return min(int(pl.room), maxPlain), alone && n == 0
+		case to == q:
+			return maxPlain, true
+		}
+		q = to
+	}
+	return maxPlain, true
+}
+
+// plainNext returns the state behind one plain character, if all characters lead to
+// the same one, or whether none lead anywhere.
+func (a *automaton) plainNext(from int32) (to int32, all, none bool) {
+	all, none, to = true, true, -1
+	for _, shape := range plainShapes {
+		q, ok := from, true
+		for i, r := range shape {
+			var some bool
+			if q, ok, some = a.through(q, r); !ok {
+				none = none && i == 0 && !some
+				break
+			}
+		}
+		if !ok {
+			all = false
+			continue
+		}
+		none = false
+		all = all && (to < 0 || to == q)
+		to = q
+	}
+	return to, all, none
+}
+
+// through returns the state behind each byte of r if it is the same for all of them,
+// otherwise whether some of them lead anywhere.
+func (a *automaton) through(q int32, r byteRange) (to int32, ok, some bool) {
+	next, to := int(r.lo), int32(-1)
+	for _, e := range a.states[q].edges {
+		if e.hi < r.lo || e.lo > r.hi {
+			continue
+		}
+		if int(e.lo) > next || to >= 0 && to != e.to {
+			return 0, false, true
+		}
+		next, to = int(e.hi)+1, e.to
+	}
+	return to, to >= 0 && next > int(r.hi), to >= 0
+}

@@ -1,0 +1,234 @@
+package grammar
+
+import "slices"
+
+// An item is a place in a rule and where to go on when the rule ends.
+type item struct {
+	q          int32
+	need, room int32 // of the rule's loop
+	node       *node
+}
+
+// A node is one call of a rule at one position, whoever called: what Earley's
+// algorithm keeps as an origin. Sharing it keeps ambiguous and left-recursive
+// grammars finite. It does not change once its position is left.
+type node struct {
+	rule  int32
+	born  int    // of the position
+	edges []item // the callers, behind the call
+
+	known  bool
+	popped []item // edges, and where those lead that are ends themselves
+	exit   bool   // the base can end too
+}
+
+// A set is all items at one position.
+type set struct {
+	items []item
+	born  int
+	exit  bool // the base rule has matched
+}
+
+// maxItems bounds a set: grammars with more parallel readings are refused while
+// matching.
+const maxItems = 256
+
+// A parser reads bytes. Its base is the rule that nobody called. It belongs to one
+// goroutine.
+type parser struct {
+	a        *automaton
+	base     *node
+	serial   int // of the position
+	fresh    []*node
+	pool     []*node // when recycle is set: nodes to use again, the first used of them in use
+	used     int
+	recycle  bool
+	work     int // items looked at
+	overflow bool
+}
+
+// begin sets dst to the items reachable from it without a byte.
+func (p *parser) begin(dst *set, it item) {
+	p.serial++
+	p.fresh = p.fresh[:0]
+	dst.items = append(dst.items[:0], it)
+	dst.born, dst.exit = p.serial, false
+	p.close(dst)
+}
+
+// step sets dst to what src becomes with b, and reports whether anything is left.
+func (p *parser) step(dst, src *set, b byte) bool {
+	dst.items, dst.exit = dst.items[:0], false
+	p.serial++
+	dst.born = p.serial
+	p.work += len(src.items)
+	simple := true
+	for _, it := range src.items {
+		s := &p.a.states[it.q]
+		e, ok := s.edge(b)
+		if !ok || !it.take(e) {
+			continue
+		}
+		to := &p.a.states[e.to]
+		simple = simple && !to.accept && len(to.calls) == 0
+		p.add(dst, it)
+	}
+	if !simple {
+		p.fresh = p.fresh[:0]
+		p.close(dst)
+	}
+	return len(dst.items) > 0
+}
+
+// take moves it along e, if its counts allow it.
+func (it *item) take(e edge) bool {
+	switch e.count {
+	case countMore:
+		if it.room == 0 {
+			return false
+		}
+		it.need = max(it.need-1, 0)
+		if it.room != unlimited {
+			it.room--
+		}
+	case countLeave:
+		if it.need > 0 {
+			return false
+		}
+		it.room = 0
+	}
+	it.q = e.to
+	return true
+}
+
+func (p *parser) add(dst *set, it item) {
+	if slices.Contains(dst.items, it) {
+		return
+	}
+	if len(dst.items) == maxItems {
+		p.overflow = true
+		return
+	}
+	dst.items = append(dst.items, it)
+}
+
+// close adds what follows dst's items without a byte: callers of rules that have
+// ended, and the beginnings of rules called.
+func (p *parser) close(dst *set) {
+	for i := 0; i < len(dst.items); i++ {
+		it := dst.items[i]
+		s := &p.a.states[it.q]
+		if s.accept && it.node == p.base {
+			dst.exit = true
+		} else if s.accept && it.node.born != dst.born { // what is empty was stepped over when compiling
+			back, exit := p.returns(it.node)
+			dst.exit = dst.exit || exit
+			for _, r := range back {
+				p.add(dst, r)
+			}
+		}
+		for _, c := range s.calls {
+			nd := p.called(c.rule, dst)
+			r := it
+			r.q = c.to
+			if !slices.Contains(nd.edges, r) {
+				nd.edges = append(nd.edges, r)
+			}
+		}
+	}
+	p.work += len(dst.items)
+}
+
+// called returns the node of rule at the position of dst.
+func (p *parser) called(rule int32, dst *set) *node {
+	for _, nd := range p.fresh {
+		if nd.rule == rule {
+			return nd
+		}
+	}
+	var nd *node
+	switch {
+	case p.recycle && p.used < len(p.pool):
+		nd = p.pool[p.used]
+		*nd = node{edges: nd.edges[:0]}
+	default:
+		nd = &node{}
+		if p.recycle {
+			p.pool = append(p.pool, nd)
+		}
+	}
+	p.used++
+	nd.rule, nd.born = rule, dst.born
+	p.fresh = append(p.fresh, nd)
+	p.add(dst, item{q: p.a.start[rule], need: p.a.need[rule], room: p.a.room[rule], node: nd})
+	return nd
+}
+
+// returns is where matching goes on when the call nd has ended, and whether the base
+// may end with it.
+func (p *parser) returns(nd *node) ([]item, bool) {
+	if nd.known {
+		return nd.popped, nd.exit
+	}
+	out := nd.edges
+	own := false // out is a copy
+	for i := 0; i < len(out); i++ {
+		it := out[i]
+		if !p.a.states[it.q].accept {
+			continue
+		}
+		if it.node == p.base {
+			nd.exit = true
+			continue
+		}
+		for _, e := range it.node.edges {
+			if slices.Contains(out, e) {
+				continue
+			}
+			if !own {
+				out, own = slices.Clone(out), true
+			}
+			out = append(out, e)
+		}
+		p.work += len(out)
+		if len(out) > maxItems {
+			p.overflow = true
+			break
+		}
+	}
+	nd.popped, nd.known = out, true
+	return nd.popped, nd.exit
+}
+
+// open reports whether any byte may follow s.
+func (p *parser) open(s *set) bool {
+	for _, it := range s.items {
+		st := &p.a.states[it.q]
+		if len(st.calls) > 0 {
+			return true
+		}
+		for _, e := range st.edges {
+			if next := it; next.take(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// only returns the byte that must follow s, if there is exactly one.
+func (p *parser) only(s *set) (byte, bool) {
+	found := -1
+	for _, it := range s.items {
+		for _, e := range p.a.states[it.q].edges {
+			if next := it; !next.take(e) {
+				continue
+			}
+			if e.lo != e.hi || found >= 0 && found != int(e.lo) {
+				return 0, false
+			}
+			found = int(e.lo)
+		}
+	}
+	return byte(found), found >= 0 && !s.exit
+}

@@ -1,0 +1,216 @@
+package grammar
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A pattern says what a regular expression is for.
+type pattern struct {
+	search bool   // it may match anywhere in the text, as in JSON Schema
+	quoted bool   // the text is spelled as inside a JSON string
+	where  string // in errors
+}
+
+// compilePattern compiles a regular expression in the syntax that ECMA-262, Python and
+// Go share; \d, \s and \w mean ASCII. What takes more than linear time to match is
+// refused: look-around and back-references.
+func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
+	e, err := parsePattern(text)
+	if err != nil {
+		err.Where = p.where
+		return nil, err
+	}
+	if p.search {
+		rest := star(class(anyRune...))
+		e = cat(rest, e, rest)
+	}
+	return simple(e, p.quoted, b)
+}
+
+// parsePattern leaves Where empty in its errors.
+func parsePattern(text string) (*expr, *Error) {
+	if len(text) > maxPattern {
+		return nil, invalid("", "regular expression of %d bytes, at most %d are accepted", len(text), maxPattern)
+	}
+	if !utf8.ValidString(text) {
+		return nil, invalid("", "regular expression %.60q is not UTF-8", text)
+	}
+	goText, err := translate(text)
+	if err != nil {
+		return nil, err
+	}
+	re, perr := syntax.Parse(goText, syntax.Perl)
+	if perr != nil {
+		return nil, invalid("", "regular expression %.60q: %v", text, perr)
+	}
+	e, what := fromSyntax(re)
+	if what != "" {
+		return nil, unsupported("", "regular expression %.60q uses %s, which cannot be held to: leave it out", text, what)
+	}
+	return e, nil
+}
+
+// translate writes the spellings of ECMA-262 that Go does not know in Go's way.
+func translate(text string) (string, *Error) {
+	var out strings.Builder
+	refuse := func(what string) (string, *Error) {
+		return "", unsupported("", "regular expression %.60q uses %s, which takes more than linear time: write it without", text, what)
+	}
+	inClass := false
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		switch {
+		case rest[0] == '\\' && len(rest) > 1:
+			switch c := rest[1]; {
+			case c >= '1' && c <= '9' && !inClass || strings.HasPrefix(rest, `\k<`):
+				return refuse("a back-reference")
+			case c == 'u':
+				r, n, ok := unicodeEscape(rest)
+				if !ok {
+					return "", invalid("", `regular expression %.60q: \u at byte %d needs four hexadecimal digits`, text, i)
+				}
+				fmt.Fprintf(&out, `\x{%x}`, r)
+				i += n - 1
+			case c == 'c' && len(rest) > 2:
+				fmt.Fprintf(&out, `\x{%x}`, rest[2]&0x1f)
+				i += 2
+			case c == 'Z':
+				out.WriteString(`\z`)
+				i++
+			default:
+				out.WriteString(rest[:2])
+				i++
+			}
+		case inClass:
+			inClass = rest[0] != ']'
+			if rest[0] == '[' && !strings.HasPrefix(rest, "[:") {
+				out.WriteByte('\\')
+			}
+			out.WriteByte(rest[0])
+		case strings.HasPrefix(rest, "[^]"):
+			out.WriteString(`[\x{0}-\x{10ffff}]`)
+			i += 2
+		case rest[0] == '[':
+			inClass = true
+			out.WriteByte('[')
+			if strings.HasPrefix(rest, "[^") {
+				out.WriteByte('^')
+				i++
+			}
+		case slices.ContainsFunc([]string{"(?=", "(?!", "(?<=", "(?<!"}, func(s string) bool { return strings.HasPrefix(rest, s) }):
+			return refuse("look-around")
+		default:
+			out.WriteByte(rest[0])
+		}
+	}
+	return out.String(), nil
+}
+
+// unicodeEscape reads \uXXXX, a pair of them, or \u{X}, and returns its length.
+func unicodeEscape(s string) (r rune, n int, ok bool) {
+	if strings.HasPrefix(s, `\u{`) {
+		end := strings.IndexByte(s, '}')
+		if end < 0 {
+			return 0, 0, false
+		}
+		r, ok = hex(s[3:end])
+		return r, end + 1, ok && r <= unicode.MaxRune
+	}
+	if len(s) < 6 {
+		return 0, 0, false
+	}
+	if r, ok = hex(s[2:6]); !ok || !utf16.IsSurrogate(r) {
+		return r, 6, ok
+	}
+	if len(s) < 12 || s[6:8] != `\u` {
+		return 0, 0, false
+	}
+	low, ok := hex(s[8:12])
+	r = utf16.DecodeRune(r, low)
+	return r, 12, ok && r != utf8.RuneError
+}
+
+func hex(s string) (rune, bool) {
+	var r rune
+	for _, c := range []byte(s) {
+		d := strings.IndexByte("0123456789abcdef", c|0x20)
+		if d < 0 || c < '0' || r > unicode.MaxRune {
+			return 0, false
+		}
+		r = r<<4 | rune(d)
+	}
+	return r, s != ""
+}
+
+// fromSyntax returns the expression of re, or what in it is not supported. The
+// parser bounds its depth and its repetitions.
+func fromSyntax(re *syntax.Regexp) (*expr, string) {
+	var sub []*expr
+	for _, s := range re.Sub {
+		e, what := fromSyntax(s)
+		if what != "" {
+			return nil, what
+		}
+		sub = append(sub, e)
+	}
+	switch re.Op {
+	case syntax.OpNoMatch:
+		return never, ""
+	case syntax.OpEmptyMatch:
+		return empty, ""
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return lit(string(re.Rune)), ""
+		}
+		return folded(string(re.Rune)), ""
+	case syntax.OpCharClass:
+		return class(re.Rune...), ""
+	case syntax.OpAnyCharNotNL:
+		return class(negate([]rune{'\n', '\n'})...), ""
+	case syntax.OpAnyChar:
+		return class(anyRune...), ""
+	case syntax.OpBeginText:
+		return &expr{op: opBegin}, ""
+	case syntax.OpEndText:
+		return &expr{op: opEnd}, ""
+	case syntax.OpCapture:
+		return sub[0], ""
+	case syntax.OpStar:
+		return star(sub[0]), ""
+	case syntax.OpPlus:
+		return repeat(sub[0], 1, -1), ""
+	case syntax.OpQuest:
+		return opt(sub[0]), ""
+	case syntax.OpRepeat:
+		return repeat(sub[0], re.Min, re.Max), ""
+	case syntax.OpConcat:
+		return cat(sub...), ""
+	case syntax.OpAlternate:
+		return alt(sub...), ""
+	case syntax.OpBeginLine, syntax.OpEndLine:
+		return nil, "^ or $ with the flag m"
+	case syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return nil, `\b or \B`
+	}
+	return nil, re.Op.String()
+}
+
+// folded matches s in any case.
+func folded(s string) *expr {
+	var out []*expr
+	for _, r := range s {
+		pairs := []rune{r, r}
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			pairs = append(pairs, f, f)
+		}
+		slices.Sort(pairs)
+		out = append(out, class(pairs...))
+	}
+	return cat(out...)
+}

@@ -1,0 +1,385 @@
+package grammar
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// grammarRules reads a grammar: GBNF if it has "::=", otherwise Lark.
+func grammarRules(text string) ([]rule, error) {
+	if len(text) > maxText {
+		return nil, invalid("", "grammar of %d bytes, at most %d are accepted", len(text), maxText)
+	}
+	if !utf8.ValidString(text) {
+		return nil, invalid("", "the grammar is not UTF-8")
+	}
+	s := &scanner{text: text, names: map[string]int{}}
+	if strings.Contains(text, "::=") {
+		s.gbnf()
+	} else {
+		s.lark()
+	}
+	for i, r := range s.rules {
+		if r.body == nil {
+			s.pos = s.used[i]
+			s.fail("rule %s is not defined", r.name)
+		}
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.rules, nil
+}
+
+// A scanner reads grammar text. The first error stays, and nothing is left to read.
+type scanner struct {
+	text      string
+	pos       int
+	err       *Error
+	depth     int
+	rules     []rule
+	names     map[string]int // of rules
+	used      []int          // by rule: where it was first named
+	terminals *terminals     // nil: GBNF
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		line := 1 + strings.Count(s.text[:min(s.pos, len(s.text))], "\n")
+		s.err = invalid("line "+strconv.Itoa(line), format, args...)
+	}
+	s.pos = len(s.text)
+}
+
+// refuse is fail for what is well-formed.
+func (s *scanner) refuse(format string, args ...any) {
+	s.fail(format, args...)
+	s.err.Unsupported = true
+}
+
+// skip passes space and comments.
+func (s *scanner) skip() {
+	for s.pos < len(s.text) {
+		rest := s.text[s.pos:]
+		switch {
+		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
+			s.next()
+		case rest[0] == '#' || s.terminals != nil && strings.HasPrefix(rest, "//"):
+			end := strings.IndexByte(rest, '\n')
+			if end < 0 {
+				end = len(rest)
+			}
+			s.pos += end
+		default:
+			return
+		}
+	}
+}
+
+// next passes one byte; behind the end there is none.
+func (s *scanner) next() { s.pos = min(s.pos+1, len(s.text)) }
+
+// peek returns the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.pos < len(s.text) {
+		return s.text[s.pos]
+	}
+	return 0
+}
+
+// take passes token if it comes next.
+func (s *scanner) take(token string) bool {
+	if !strings.HasPrefix(s.text[s.pos:], token) {
+		return false
+	}
+	s.pos += len(token)
+	return true
+}
+
+func isName(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' || c == '-'
+}
+
+// name passes a name, "" if none comes next.
+func (s *scanner) name() string {
+	from := s.pos
+	for isName(s.peek()) && !(s.peek() == '-' && s.terminals != nil) {
+		s.next()
+	}
+	return s.text[from:s.pos]
+}
+
+// rule returns the number of a rule, defined or not.
+func (s *scanner) rule(name string) int {
+	i, ok := s.names[name]
+	if !ok {
+		i = len(s.rules)
+		s.names[name] = i
+		s.rules = append(s.rules, rule{name: name})
+		s.used = append(s.used, s.pos)
+		if i >= maxRules {
+			s.fail("more than %d rules", maxRules)
+		}
+	}
+	return i
+}
+
+func (s *scanner) define(name string, body *expr) {
+	i := s.rule(name)
+	if s.rules[i].body != nil {
+		s.fail("rule %s is defined twice", name)
+		return
+	}
+	s.rules[i].body = body
+}
+
+// alternatives reads what is between bars. part reads one element, or returns nil.
+func (s *scanner) alternatives(part func() *expr) *expr {
+	if s.depth++; s.depth > maxNesting {
+		s.fail("nested deeper than %d levels", maxNesting)
+	}
+	var all []*expr
+	for {
+		all = append(all, s.sequence(part))
+		if s.skip(); !s.take("|") {
+			break
+		}
+	}
+	s.depth--
+	return alt(all...)
+}
+
+func (s *scanner) sequence(part func() *expr) *expr {
+	var out []*expr
+	for {
+		s.skip()
+		e := part()
+		if e == nil || s.err != nil {
+			return cat(out...)
+		}
+		out = append(out, s.repetition(e))
+	}
+}
+
+// group reads alternatives up to end.
+func (s *scanner) group(end string, part func() *expr) *expr {
+	e := s.alternatives(part)
+	if s.skip(); !s.take(end) {
+		s.fail("%q expected, found %.10q", end, s.text[s.pos:])
+	}
+	return e
+}
+
+// repetition reads what may follow an element: * + ? {m} {m,} {m,n}, in Lark ~m..n.
+func (s *scanner) repetition(e *expr) *expr {
+	for {
+		lo, hi := 0, -1
+		switch {
+		case s.take("*"):
+		case s.take("+"):
+			lo = 1
+		case s.take("?"):
+			hi = 1
+		case s.take("{"):
+			lo, hi = s.bounds(",")
+			if !s.take("}") {
+				s.fail("{m}, {m,} or {m,n} expected")
+			}
+		case s.terminals != nil && s.tilde():
+			lo, hi = s.bounds("..")
+		default:
+			return e
+		}
+		if hi >= 0 && lo > hi || max(lo, hi) > maxRepeat {
+			s.fail("repetition %d to %d: at most %d, and the smaller first", lo, hi, maxRepeat)
+			return never
+		}
+		e = repeat(e, lo, hi)
+	}
+}
+
+// tilde passes Lark's sign for repetitions, which may have space around it.
+func (s *scanner) tilde() bool {
+	rest := strings.TrimLeft(s.text[s.pos:], " \t")
+	if !strings.HasPrefix(rest, "~") {
+		return false
+	}
+	s.pos = len(s.text) - len(strings.TrimLeft(rest[1:], " \t"))
+	return true
+}
+
+// bounds reads m, or m and n with a separator; without n there is no limit.
+func (s *scanner) bounds(separator string) (lo, hi int) {
+	lo, ok := s.integer()
+	if !s.take(separator) {
+		if !ok {
+			s.fail("a number expected, found %.10q", s.text[s.pos:])
+		}
+		return lo, lo
+	}
+	if hi, ok = s.integer(); !ok {
+		hi = -1
+	}
+	return lo, hi
+}
+
+// integer reads a number with the blanks around it.
+func (s *scanner) integer() (n int, ok bool) {
+	blanks := func() { s.pos = len(s.text) - len(strings.TrimLeft(s.text[s.pos:], " ")) }
+	blanks()
+	from := s.pos
+	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
+		n = min(10*n+int(c-'0'), maxRepeat+1)
+		s.next()
+	}
+	ok = s.pos > from
+	blanks()
+	return n, ok
+}
+
+// str reads a text in quotes.
+func (s *scanner) str() string {
+	s.next()
+	var out strings.Builder
+	for s.peek() != '"' {
+		r, ok := s.char()
+		if !ok {
+			s.fail(`" expected before the end of the line`)
+			return ""
+		}
+		out.WriteRune(r)
+	}
+	s.next()
+	return out.String()
+}
+
+// char reads one character of a text or a class, escaped or not.
+func (s *scanner) char() (rune, bool) {
+	r, n := utf8.DecodeRuneInString(s.text[s.pos:])
+	s.pos += n
+	if n == 0 || r == '\n' {
+		return 0, false
+	}
+	if r != '\\' {
+		return r, true
+	}
+	c := s.peek()
+	s.next()
+	switch c {
+	case 'n':
+		return '\n', true
+	case 'r':
+		return '\r', true
+	case 't':
+		return '\t', true
+	case 'f':
+		return '\f', true
+	case 'v':
+		return '\v', true
+	case 'b':
+		return '\b', true
+	case '0':
+		return 0, true
+	}
+	if digits := strings.IndexByte("..x.u...U", c); digits > 1 && c != '.' && s.pos+digits <= len(s.text) {
+		r, ok := hex(s.text[s.pos : s.pos+digits])
+		s.pos += digits
+		if !ok || !utf8.ValidRune(r) {
+			s.fail(`\%c: %d hexadecimal digits of a character expected`, c, digits)
+		}
+		return r, true
+	}
+	if c == 0 || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {
+		s.fail(`\%c is no escape`, c)
+		return 0, false
+	}
+	return rune(c), true
+}
+
+// gbnf reads the format of llama.cpp: rules NAME ::= ALTERNATIVES, beginning with root.
+func (s *scanner) gbnf() {
+	s.rule("root")
+	for s.skip(); s.pos < len(s.text) && s.err == nil; s.skip() {
+		name := s.name()
+		if s.skip(); name == "" || !s.take("::=") {
+			s.fail("NAME ::= expected, found %.10q", s.text[s.pos:])
+			return
+		}
+		s.define(name, s.alternatives(s.gbnfPart))
+	}
+}
+
+func (s *scanner) gbnfPart() *expr {
+	switch c := s.peek(); {
+	case c == '"':
+		return lit(s.str())
+	case c == '[':
+		return s.gbnfClass()
+	case c == '(':
+		s.next()
+		if s.peek() == '=' || s.peek() == '!' {
+			s.refuse("look-ahead is not supported: write the rule without it")
+		}
+		return s.group(")", s.gbnfPart)
+	case c == '.':
+		s.next()
+		return class(anyRune...)
+	case c == '<' || c == '!':
+		s.refuse("tokens in grammars are not supported: write their text")
+	case isName(c):
+		from := s.pos
+		name := s.name()
+		if s.skip(); strings.HasPrefix(s.text[s.pos:], "::=") { // the next rule
+			s.pos = from
+			return nil
+		}
+		s.pos = from + len(name)
+		return ref(s.rule(name))
+	}
+	return nil
+}
+
+// gbnfClass reads [a-z] or [^a-z].
+func (s *scanner) gbnfClass() *expr {
+	s.next()
+	not := s.take("^")
+	var pairs []rune
+	for s.peek() != ']' {
+		lo, ok := s.char()
+		hi := lo
+		if ok && s.peek() == '-' && !strings.HasPrefix(s.text[s.pos:], "-]") {
+			s.next()
+			hi, ok = s.char()
+		}
+		if !ok || hi < lo {
+			s.fail("a character class such as [a-z] expected")
+			return never
+		}
+		pairs = append(pairs, lo, hi)
+	}
+	s.next()
+	if pairs = ordered(pairs); not {
+		pairs = negate(pairs)
+	}
+	return class(pairs...)
+}
+
+// ordered sorts and merges the pairs of a class.
+func ordered(pairs []rune) []rune {
+	var all [][2]rune
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, [2]rune{pairs[i], pairs[i+1]})
+	}
+	slices.SortFunc(all, func(a, b [2]rune) int { return int(a[0] - b[0]) })
+	var out []rune
+	for _, p := range all {
+		if n := len(out); n > 0 && p[0] <= out[n-1]+1 {
+			out[n-1] = max(out[n-1], p[1])
+		} else {
+			out = append(out, p[0], p[1])
+		}
+	}
+	return out
+}

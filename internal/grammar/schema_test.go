@@ -1,0 +1,143 @@
+package grammar
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSchema(t *testing.T) {
+	checkAccepting(t, Schema, []accepting{
+		{name: "anything", source: `true`, yes: []string{`null`, `{"a":[1,"x",{}]}`, `-0.5e+10`, `[]`}, no: []string{``, `{`, `01`, `{"a":1,}`, `nul`}},
+		{name: "types", source: `{"type":["integer","null"]}`, yes: []string{"null", "0", "-12"}, no: []string{"1.5", "-0", "true", `"a"`}},
+		{name: "nullable", source: `{"type":"boolean","nullable":true}`, yes: []string{"null", "true"}, no: []string{"1"}},
+		{name: "space", source: `{"type":"object","properties":{"a":{"type":"array","items":{"type":"null"}}},"required":["a"]}`,
+			yes: []string{`{"a":[null,null]}`, `{"a": [null, null]}`, "{\n  \"a\": [\n    null,\n    null\n  ]\n}", `{ "a": [] }`},
+			no:  []string{`{"a" :[]}`, `{"a":  []}`, `{"a":[null ,null]}`, ` {"a":[]}`, `{"a":[]} `, "{\n\n\"a\":[]}", "{\n" + strings.Repeat(" ", 21) + `"a":[]}`}},
+		{name: "order and optional members", source: `{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"required":["b"]}`,
+			yes: []string{`{"a":null,"b":null,"c":null}`, `{"b":null}`, `{"b":null,"c":null}`}, no: []string{`{}`, `{"a":null}`, `{"b":null,"a":null}`, `{"b":null,"x":null}`, `{"b":null,}`}},
+		{name: "no members", source: `{"type":"object","properties":{},"additionalProperties":false}`, yes: []string{"{}", "{ }"}, no: []string{`{"a":1}`}},
+		{name: "free object", source: `{"type":"object"}`, yes: []string{"{}", `{"a":{"b":[]},"a":1}`}, no: []string{"[]"}},
+		{name: "map", source: `{"type":"object","additionalProperties":{"type":"integer"}}`, yes: []string{"{}", `{"x":1,"y":2}`}, no: []string{`{"x":"1"}`}},
+		{name: "others after known ones", source: `{"type":"object","properties":{"a":{"type":"integer"},"ab":{"type":"null"}},"additionalProperties":{"type":"string"}}`,
+			yes: []string{`{"a":1,"b":"x"}`, `{"abc":"x"}`, `{"ab":null,"":""}`}, no: []string{`{"a":"x"}`, `{"b":"x","a":1}`, `{"\u0061":"x"}`, `{"b":1}`}},
+		{name: "names by pattern", source: `{"type":"object","patternProperties":{"^n_":{"type":"integer"},"_s$":{"type":"string"}},"properties":{"n_x":{"minimum":5}}}`,
+			yes: []string{`{"n_x":7,"n_a":1,"a_s":"x"}`}, no: []string{`{"n_x":3}`, `{"n_a_s":1}`, `{"other":1}`, `{"n_a":"x"}`}},
+		{name: "names", source: `{"type":"object","propertyNames":{"pattern":"^[a-z]{2}$"},"additionalProperties":{"type":"null"}}`, yes: []string{`{"ab":null}`}, no: []string{`{"abc":null}`, `{"AB":null}`}},
+		{name: "names listed", source: `{"type":"object","propertyNames":{"enum":["x","y"]}}`, yes: []string{`{"x":1,"y":[]}`}, no: []string{`{"z":1}`}},
+		{name: "number of members", source: `{"type":"object","properties":{"a":{},"b":{},"c":{}},"minProperties":1,"maxProperties":2,"additionalProperties":false}`,
+			yes: []string{`{"a":1}`, `{"a":1,"c":1}`, `{"b":1,"c":1}`}, no: []string{`{}`, `{"a":1,"b":1,"c":1}`}},
+		{name: "number of others", source: `{"type":"object","additionalProperties":{"type":"null"},"minProperties":1,"maxProperties":2}`, yes: []string{`{"a":null}`, `{"a":null,"b":null}`}, no: []string{`{}`, `{"a":null,"b":null,"c":null}`}},
+		{name: "required without properties", source: `{"type":"object","required":["a"]}`, yes: []string{`{"a":1}`, `{"a":[],"b":2}`}, no: []string{`{}`, `{"b":1}`}},
+		{name: "tuple", source: `{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"},"minItems":1}`,
+			yes: []string{`["a"]`, `["a",1]`, `["a",1,null,null]`}, no: []string{`[]`, `[1]`, `["a",null]`, `["a",1,2]`}},
+		{name: "closed tuple", source: `{"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false,"minItems":2}`, yes: []string{`["a",1]`}, no: []string{`["a"]`, `["a",1,1]`}},
+		{name: "tuple of old", source: `{"type":"array","items":[{"type":"null"}],"additionalItems":{"type":"boolean"}}`, yes: []string{`[]`, `[null,true]`}, no: []string{`[true]`, `[null,null]`}},
+		{name: "number of elements", source: `{"type":"array","items":{"type":"boolean"},"minItems":2,"maxItems":4}`, yes: []string{"[true,false]", "[true,true,true,true]"}, no: []string{"[]", "[true]", "[true,true,true,true,true]"}},
+		{name: "one element at most", source: `{"type":"array","items":{"type":"boolean"},"maxItems":1,"uniqueItems":true}`, yes: []string{"[]", "[true]"}, no: []string{"[true,true]"}},
+		{name: "no element", source: `{"type":"array","maxItems":0}`, yes: []string{"[]", "[ ]"}, no: []string{"[1]"}},
+		{name: "many elements", source: `{"type":"array","items":{"type":"null"},"minItems":300,"maxItems":1000000000}`, yes: []string{"[null" + strings.Repeat(",null", 299) + "]"}, no: []string{"[null" + strings.Repeat(",null", 298) + "]"}},
+		{name: "strings", source: `{"type":"string"}`, yes: []string{`""`, `"a\n\u00e9\"\\\/日"`, `"\ud83d\ude00"`, "\"\x7f\""}, no: []string{`"`, "\"\n\"", `"\x"`, `"\ud83d"`, `"\ude00"`, "\"\xff\""}},
+		{name: "lengths", source: `{"type":"string","minLength":2,"maxLength":3}`, yes: []string{`"ab"`, `"日本語"`, `"a\n\u0041"`, `"\ud83d\ude00x"`}, no: []string{`"a"`, `"abcd"`, `"\ud83d\ude00"`}},
+		{name: "giant length", source: `{"type":"string","maxLength":1000000000}`, yes: []string{`""`, `"` + strings.Repeat("x", 5000) + `"`}},
+		{name: "long at least", source: `{"type":"string","minLength":1000}`, yes: []string{`"` + strings.Repeat("é", 1000) + `"`}, no: []string{`"` + strings.Repeat("é", 999) + `"`}},
+		{name: "pattern anywhere", source: `{"type":"string","pattern":"b+c"}`, yes: []string{`"abbcd"`, `"bc"`}, no: []string{`"ab"`}},
+		{name: "pattern with special characters", source: `{"type":"string","pattern":"^[\"\\\\\\n]$"}`, yes: []string{`"\""`, `"\\"`, `"\n"`}, no: []string{`"n"`, `"\u000a"`}},
+		{name: "pattern and lengths", source: `{"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":3}`, yes: []string{`"ab"`, `"abc"`}, no: []string{`"a"`, `"abcd"`}},
+		{name: "date", source: `{"type":"string","format":"date"}`, yes: []string{`"2024-02-29"`, `"2000-02-29"`, `"2023-12-31"`}, no: []string{`"2023-02-29"`, `"1900-02-29"`, `"2023-13-01"`, `"2023-04-31"`}},
+		{name: "date-time", source: `{"type":"string","format":"date-time"}`, yes: []string{`"2024-02-29T23:59:59.123Z"`, `"2024-01-01T00:00:00+02:00"`}, no: []string{`"2024-01-01"`, `"2024-01-01T24:00:00Z"`}},
+		{name: "email", source: `{"type":"string","format":"email"}`, yes: []string{`"a.b+c@example.co.uk"`}, no: []string{`"a@b"`, `".a@b.c"`, `"a b@c.d"`}},
+		{name: "uuid", source: `{"type":"string","format":"uuid"}`, yes: []string{`"123e4567-e89b-12d3-a456-426614174000"`}, no: []string{`"123e4567"`}},
+		{name: "ipv4", source: `{"type":"string","format":"ipv4"}`, yes: []string{`"192.168.0.1"`}, no: []string{`"256.1.1.1"`, `"01.1.1.1"`}},
+		{name: "ipv6", source: `{"type":"string","format":"ipv6"}`, yes: []string{`"::"`, `"::1"`, `"fe80::1:2"`, `"1:2:3:4:5:6:7:8"`}, no: []string{`":::"`, `"1:2"`, `"1::2::3"`}},
+		{name: "uri", source: `{"type":"string","format":"uri"}`, yes: []string{`"https://example.com:8080/a/b?x=1#y"`, `"mailto:a@b.c"`, `"urn:x:y"`}, no: []string{`"example.com"`, `"http://a b"`}},
+		{name: "hostname", source: `{"type":"string","format":"hostname"}`, yes: []string{`"a.b-c.example.com"`}, no: []string{`"-a"`, `"a..b"`}},
+		{name: "duration", source: `{"type":"string","format":"duration"}`, yes: []string{`"P1Y2M3DT4H5M6S"`, `"PT5M"`, `"P3W"`}, no: []string{`"P"`, `"P1H"`, `"PT"`}},
+		{name: "format of a library", source: `{"type":"string","format":"password"}`, yes: []string{`"anything"`}},
+		{name: "integers in a range", source: `{"type":"integer","minimum":-5,"maximum":120}`, yes: []string{"-5", "-1", "0", "9", "100", "120"}, no: []string{"-6", "121", "200", "-0", "1.0", "1e1"}},
+		{name: "positive", source: `{"type":"integer","exclusiveMinimum":0}`, yes: []string{"1", "99999"}, no: []string{"0", "-1"}},
+		{name: "large bounds", source: `{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}`, yes: []string{"9223372036854775807", "-9223372036854775808", "0"}, no: []string{"9223372036854775808", "-9223372036854775809"}},
+		{name: "numbers in a range", source: `{"type":"number","minimum":-1.5,"exclusiveMaximum":2.25}`, yes: []string{"-1.5", "-1.50", "-0.1", "0", "0.0", "2", "2.2", "2.249", "1.9999"}, no: []string{"-1.51", "-2", "2.25", "2.3", "3", "10"}},
+		{name: "unit interval", source: `{"type":"number","minimum":0,"maximum":1}`, yes: []string{"0", "0.5", "1", "1.0", "1.000"}, no: []string{"1.01", "-0.1", "-0", "2"}},
+		{name: "open interval", source: `{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}`, yes: []string{"0.5", "0.001", "0.999"}, no: []string{"0", "0.0", "1", "1.0"}},
+		{name: "bounds of draft 4", source: `{"type":"integer","minimum":1,"exclusiveMinimum":true,"maximum":3}`, yes: []string{"2", "3"}, no: []string{"1", "4"}},
+		{name: "multiples", source: `{"type":"integer","multipleOf":7,"minimum":0,"maximum":100}`, yes: []string{"0", "7", "98"}, no: []string{"8", "105"}},
+		{name: "cents", source: `{"type":"number","multipleOf":0.05}`, yes: []string{"0", "1.5", "1.05", "-2.10", "3.00"}, no: []string{"1.01", "0.025", "1.051"}},
+		{name: "negative range", source: `{"type":"number","minimum":-10,"maximum":-2.5}`, yes: []string{"-2.5", "-10", "-9.99", "-10.0"}, no: []string{"-2.4", "-10.1", "0", "5"}},
+		{name: "enum", source: `{"enum":["a","é\n",1,1.50,null,{"b":[1,2]}]}`, yes: []string{`"a"`, `"é\n"`, "1", "1.50", "null", `{"b":[1,2]}`, `{ "b": [1, 2] }`}, no: []string{`"b"`, "1.5", "2", `{"b":[2,1]}`}},
+		{name: "enum and type", source: `{"type":"string","enum":["a",1,"bb"],"maxLength":1}`, yes: []string{`"a"`}, no: []string{"1", `"bb"`}},
+		{name: "const", source: `{"const":"x"}`, yes: []string{`"x"`}, no: []string{`"y"`}},
+		{name: "anyOf", source: `{"anyOf":[{"type":"integer"},{"type":"object","properties":{"a":{"type":"null"}},"required":["a"]},{"type":"object","properties":{"ab":{"type":"null"}},"required":["ab"]}]}`,
+			yes: []string{"1", `{"a":null}`, `{"ab":null}`}, no: []string{`{}`, `{"a":null,"ab":null}`}},
+		{name: "anyOf beside others", source: `{"type":"object","properties":{"k":{"type":"string"}},"required":["k"],"anyOf":[{"properties":{"k":{"const":"a"},"x":{"type":"null"}},"required":["x"]},{"properties":{"k":{"const":"b"}}}]}`,
+			yes: []string{`{"k":"a","x":null}`, `{"k":"b"}`}, no: []string{`{"k":"a"}`, `{"k":"c"}`}},
+		{name: "allOf", source: `{"allOf":[{"$ref":"#/$defs/base"},{"properties":{"b":{"type":"integer"}},"required":["b"]}],"$defs":{"base":{"type":"object","properties":{"a":{"type":"string"},"b":{"minimum":3}},"required":["a"]}}}`,
+			yes: []string{`{"a":"x","b":3}`}, no: []string{`{"a":"x"}`, `{"b":3}`, `{"a":"x","b":2}`}},
+		{name: "oneOf by type", source: `{"oneOf":[{"type":"string"},{"type":"null"},{"type":"integer","maximum":3},{"type":"number","minimum":4}]}`, yes: []string{`"a"`, "null", "3", "4.5"}, no: []string{"3.5"}},
+		{name: "oneOf by constant", source: `{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],"discriminator":{"propertyName":"k"},"$defs":{"cat":{"type":"object","properties":{"k":{"const":"cat"},"lives":{"type":"integer"}},"required":["k","lives"]},"dog":{"type":"object","properties":{"k":{"const":"dog"}},"required":["k"]}}}`,
+			yes: []string{`{"k":"cat","lives":9}`, `{"k":"dog"}`}, no: []string{`{"k":"dog","lives":9}`, `{"k":"bird"}`}},
+		{name: "oneOf by closed objects", source: `{"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false},{"type":"object","properties":{"b":{}},"required":["b"],"additionalProperties":false}]}`,
+			yes: []string{`{"a":1}`, `{"b":1}`}, no: []string{`{"a":1,"b":1}`, `{}`}},
+		{name: "recursion", source: `{"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},"required":["v","next"]}}}`,
+			yes: []string{`{"v":1,"next":null}`, `{"v":1,"next":{"v":2,"next":{"v":3,"next":null}}}`}, no: []string{`{"v":1}`, `{"v":1,"next":{"v":2}}`}},
+		{name: "recursion of trees", source: `{"type":"object","properties":{"n":{"type":"string"},"c":{"type":"array","items":{"$ref":"#"}}},"required":["n","c"],"additionalProperties":false}`,
+			yes: []string{`{"n":"a","c":[{"n":"b","c":[]},{"n":"c","c":[{"n":"d","c":[]}]}]}`}, no: []string{`{"n":"a","c":[1]}`}},
+		{name: "references", source: `{"type":"array","prefixItems":[{"$ref":"#/$defs/a~1b%20c"},{"$ref":"#here"},{"$ref":"#/prefixItems/0"}],"minItems":3,"$defs":{"a/b c":{"type":"null"},"x":{"$anchor":"here","type":"boolean"}}}`, yes: []string{"[null,true,null]"}, no: []string{"[true,null,null]"}},
+		{name: "dead members vanish", source: `{"type":"object","properties":{"a":false,"b":{"type":"null"},"c":{"allOf":[{"type":"null"},{"type":"string"}]}}}`, yes: []string{`{}`, `{"b":null}`}, no: []string{`{"a":1}`, `{"c":null}`}},
+		{name: "annotations", source: `{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"T","description":"d","type":"null","default":null,"examples":[null],"deprecated":true,"x-mine":1}`, yes: []string{"null"}},
+		{name: "names that need escapes", source: `{"type":"object","properties":{"a\"b\n":{"type":"null"}},"required":["a\"b\n"]}`, yes: []string{`{"a\"b\n":null}`}},
+		{name: "unevaluated", source: `{"allOf":[{"type":"object","properties":{"a":{"type":"null"}}}],"unevaluatedProperties":false}`, yes: []string{`{}`, `{"a":null}`}, no: []string{`{"b":1}`}},
+	})
+}
+
+func TestSchemaErrors(t *testing.T) {
+	checkErrors(t, Schema, []struct{ name, source, want string }{
+		{"no JSON", `{"type"`, "not JSON"},
+		{"more than JSON", `{} {}`, "after the value"},
+		{"twice", `{"type":"null","type":"null"}`, "twice"},
+		{"deep", strings.Repeat(`{"items":`, 70) + "true" + strings.Repeat("}", 70), "nested deeper"},
+		{"unknown type", `{"type":"int"}`, "#: type: null, boolean"},
+		{"bad bound", `{"properties":{"a":{"maxLength":-1}}}`, "#/properties/a: maxLength: a whole number expected"},
+		{"not", `{"properties":{"a/b":{"not":{}}}}`, "#/properties/a~1b: not is not supported: say what is allowed"},
+		{"if", `{"if":{},"then":{}}`, "use anyOf"},
+		{"contains", `{"contains":{}}`, "prefixItems"},
+		{"uniqueItems", `{"type":"array","uniqueItems":true}`, "uniqueItems"},
+		{"oneOf", `{"oneOf":[{"type":"integer"},{"type":"number"}]}`, "#/oneOf: alternatives 0 and 1 may both match"},
+		{"oneOf objects", `{"oneOf":[{"properties":{"a":{}},"type":"object"},{"properties":{"b":{}},"type":"object"}]}`, "may both match"},
+		{"remote", `{"$ref":"https://example.com/s"}`, "leaves the schema"},
+		{"dangling", `{"$ref":"#/$defs/x"}`, "points to nothing"},
+		{"anchor", `{"$ref":"#x"}`, "no $anchor"},
+		{"no schema", `{"$ref":"#/title","title":"x"}`, "points to no schema"},
+		{"ring", `{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}}}`, "refers back to itself"},
+		{"nothing", `{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`, "no text can match"},
+		{"false", `false`, "no text can match"},
+		{"contradiction", `{"type":"integer","minimum":3,"maximum":2}`, "no text can match"},
+		{"empty range", `{"type":"integer","exclusiveMinimum":2,"exclusiveMaximum":3}`, "no text can match"},
+		{"pattern", `{"type":"string","pattern":"(?=a)"}`, "#/pattern: regular expression"},
+		{"impossible pattern", `{"type":"string","pattern":"a$b"}`, "no string can match"},
+		{"format", `{"type":"string","format":"regex"}`, `format "regex"`},
+		{"pattern with a giant length", `{"type":"string","pattern":"^a+$","maxLength":1000000}`, "takes a state for each length"},
+		{"enum beside members", `{"enum":[{"a":1}],"properties":{"a":{}}}`, "cannot be held to"},
+		{"many names", `{"type":"object","additionalProperties":true,"minProperties":3}`, "minProperties 3"},
+		{"exponent", `{"minimum":1e999}`, "moderate exponent"},
+		{"multiple", `{"type":"number","multipleOf":0.33333}`, "multipleOf"},
+		{"combinations", `{"allOf":[` + strings.Repeat(`{"anyOf":[{"minimum":1},{"maximum":5}]},`, 12) + `{}]}`, "more than 512 alternatives"},
+		{"not UTF-8", "{\"title\":\"\xff\"}", "UTF-8"},
+	})
+}
+
+func TestIgnoredKeywords(t *testing.T) {
+	g := compiled(t, Source{Text: `{"type":"object","properties":{"a":{"type":"null","requierd":true}},"propertyOrdering":["a"],"x-y":1}`}, small())
+	if got, want := g.Ignored(), []string{"#/propertyOrdering", "#/properties/a/requierd"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSpacePattern(t *testing.T) {
+	g := compiled(t, Source{Text: `{"type":"object","properties":{"a":{"type":"array"}},"required":["a"]}`, Space: `[ \t]{0,3}`}, small())
+	for text, want := range map[string]bool{"{\t\"a\":  [ ]}": true, "{\n\"a\":[]}": false, `{"a":[]}`: true} {
+		if got := g.accepts(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
