@@ -298,3 +298,86 @@ func FuzzValues(f *testing.F) {
 		}
 	})
 }
+
+// A file that ends too early: what is there is as it was stored.
+func TestTruncated(t *testing.T) {
+	source := t.TempDir()
+	names := makeStore(t, source)
+	want := map[string]string{}
+	s, err := Open(Config{Dir: source})
+	check(t, err)
+	for _, id := range names {
+		want[id], err = content(s, id)
+		check(t, err)
+	}
+	check(t, s.Close())
+	file, err := os.ReadFile(filepath.Join(source, databaseName))
+	check(t, err)
+	m, err := newestMeta(file)
+	check(t, err)
+	for i := range soak.Cases(t, 4, 1_000) {
+		path := filepath.Join(source, databaseName)
+		size := pageSize * (4 + (int(m.high)-4)*i/4%int(m.high-4))
+		check(t, os.WriteFile(path, file[:size+i%2*100], 0o600))
+		check(t, os.WriteFile(path+".new", []byte("of a crash"), 0o600))
+		s, err := Open(Config{Dir: source})
+		check(t, err)
+		kept := 0
+		for _, id := range names {
+			got, err := content(s, id)
+			if err == nil && got != want[id] {
+				t.Errorf("%d bytes: record %s differs", size, id)
+			}
+			if err == nil {
+				kept++
+			}
+		}
+		if most := len(names) * size / (int(m.high) * pageSize); kept < most/4 {
+			t.Errorf("%d of %d bytes: %d of %d records are there", size, len(file), kept, len(names))
+		}
+		check(t, s.Close())
+	}
+	for i := range 2 * pageSize {
+		file[i] = 7
+	}
+	check(t, os.WriteFile(filepath.Join(source, databaseName), file, 0o600))
+	_, err = Open(Config{Dir: source})
+	if _, ok := errors.AsType[*DamageError](err); !ok {
+		t.Errorf("without meta pages: %v", err)
+	}
+}
+
+// A rebuild keeps all there is, and gives back the pages that wait for reuse.
+func TestRebuild(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, databaseName)
+	s := open(t, Config{Dir: dir})
+	for i := range 50 {
+		check(t, s.Create(t.Context(), New{ID: fmt.Sprint("big", i), Owner: "o", Object: text("x", 100_000), Done: true}))
+	}
+	fillGolden(t, s)
+	for i := range 50 {
+		check(t, s.Delete(t.Context(), "o", fmt.Sprint("big", i)))
+	}
+	check(t, s.Close())
+	before, err := os.Stat(path)
+	check(t, err)
+	fm, _, err := findFormat(dir)
+	check(t, err)
+	file, err := os.Open(path)
+	check(t, err)
+	im, _, sound, err := survey(file, fm.salt)
+	check(t, err)
+	if !sound {
+		t.Errorf("the store is not sound: %v, %v", im.treeErr, im.freeErr)
+	}
+	check(t, rebuild(path, fm, im))
+	check(t, file.Close())
+	check(t, install(path))
+	after, err := os.Stat(path)
+	check(t, err)
+	if after.Size() > before.Size()/10 {
+		t.Errorf("%d bytes after the rebuild, %d before", after.Size(), before.Size())
+	}
+	compareGolden(t, open(t, Config{Dir: dir}))
+}

@@ -30,9 +30,14 @@ type fault struct {
 	lost  bool          // and what was written is not on the disk
 }
 
-func (d *disk) opened(db *bbolt.DB) {
+// fileOf returns the file that the database syncs.
+func fileOf(db *bbolt.DB) *os.File {
 	field := reflect.ValueOf(db).Elem().FieldByName("file")
-	file := *(**os.File)(unsafe.Pointer(field.UnsafeAddr()))
+	return *(**os.File)(unsafe.Pointer(field.UnsafeAddr()))
+}
+
+func (d *disk) opened(db *bbolt.DB) {
+	file := fileOf(db)
 	hookWrites(db, func(next writeAt) writeAt {
 		return func(b []byte, off int64) (int, error) {
 			meta := off < metaEnd
@@ -154,6 +159,53 @@ func compare(t *testing.T, s *Store, stored map[string][]byte, refused string) {
 	}
 	if _, err := s.Get("o", refused); err == nil {
 		t.Errorf("%s was refused and is there", refused)
+	}
+}
+
+// The database shows a transaction before its last sync. The store does not: a
+// reader waits, and gets what the sync's outcome says.
+func TestUnsynced(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		written, release := make(chan struct{}), make(chan struct{})
+		var armed atomic.Bool
+		s := open(t, Config{Dir: t.TempDir(), Retry: time.Millisecond, opened: func(db *bbolt.DB) {
+			file := fileOf(db)
+			hookWrites(db, func(next writeAt) writeAt {
+				return func(b []byte, off int64) (int, error) {
+					n, err := next(b, off)
+					if off < metaEnd && armed.CompareAndSwap(true, false) {
+						if fails {
+							err = failSyncs(file)
+						}
+						close(written)
+						<-release
+					}
+					return n, err
+				}
+			})
+		}})
+		armed.Store(true)
+		created, got := make(chan error), make(chan error)
+		go func() { created <- s.Create(t.Context(), New{ID: "r", Owner: "o", Done: true}) }()
+		<-written
+		go func() {
+			_, err := s.Get("o", "r")
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			t.Errorf("a read before the sync returned %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(release)
+		if !fails {
+			check(t, errors.Join(<-created, <-got))
+			continue
+		}
+		if err := <-created; err == nil {
+			t.Error("a failed sync was acknowledged")
+		}
+		wantErr(t, "read of what was not synced", <-got, ErrNotFound)
 	}
 }
 

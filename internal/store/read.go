@@ -12,10 +12,26 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// view calls f with a snapshot. A page that cannot be read, or that the database
+// errUnsettled is a snapshot that will not be on the disk.
+var errUnsettled = errors.New("store: the transaction failed")
+
+// view calls f with the last snapshot that is on the disk.
+func (s *Store) view(f func(*txn) error) error {
+	for {
+		err := s.viewOnce(f)
+		if !errors.Is(err, errUnsettled) {
+			return err
+		}
+		if failure := s.refusal(); errors.Is(failure, errStuck) {
+			return failure // nobody takes the transaction back
+		}
+	}
+}
+
+// viewOnce calls f with a snapshot. A page that cannot be read, or that the database
 // cannot make sense of, is an error here: the file is mapped, so both arrive as
 // panics.
-func (s *Store) view(f func(*txn) error) (err error) {
+func (s *Store) viewOnce(f func(*txn) error) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.db == nil {
@@ -30,7 +46,30 @@ func (s *Store) view(f func(*txn) error) (err error) {
 			err = &DamageError{"", fmt.Sprint(r)}
 		}
 	}()
-	return s.db.View(func(tx *bbolt.Tx) error { return f(&txn{tx: tx, salt: s.salt}) })
+	return s.db.View(func(tx *bbolt.Tx) error {
+		if err := s.await(uint64(tx.ID())); err != nil {
+			return err
+		}
+		return f(&txn{tx: tx, salt: s.salt})
+	})
+}
+
+// await returns when transaction id is on the disk, or errUnsettled when it will
+// not be: the database shows a transaction to readers while its last page is
+// being synced.
+func (s *Store) await(id uint64) error {
+	for {
+		s.small.Lock()
+		synced, failed, settled := s.synced, s.failed, s.settled
+		s.small.Unlock()
+		switch {
+		case id <= synced:
+			return nil
+		case failed:
+			return errUnsettled
+		}
+		<-settled
+	}
 }
 
 // damaged makes err, found while a record was read, the caller's error.
@@ -244,13 +283,13 @@ func (s *Store) eventsNow(owner, id string, after int) (events [][]byte, done bo
 		return events, done, nil, err
 	}
 	// The change may come between the look and the wait: wait first, look again.
-	s.liveMu.Lock()
+	s.small.Lock()
 	ch := s.live[id]
 	if ch == nil {
 		ch = make(chan struct{})
 		s.live[id] = ch
 	}
-	s.liveMu.Unlock()
+	s.small.Unlock()
 	if err = s.view(read); err != nil || done {
 		s.changed(id) // no change follows
 	}

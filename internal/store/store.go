@@ -44,8 +44,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("store: record %q is damaged: %s; delete it, or restore the store from a copy", e.ID, e.Problem)
 }
 
-// A ReadOnlyError refuses a write because an earlier one failed. Nothing of the
-// refused write is stored.
+// A ReadOnlyError refuses a write because it, or an earlier one, failed on the disk.
+// Nothing of the refused write is there.
 type ReadOnlyError struct{ Cause error }
 
 func (e *ReadOnlyError) Error() string {
@@ -165,15 +165,18 @@ type Store struct {
 	db      *bbolt.DB    // nil after Close, and while the file cannot even be read
 	failure error        // why writes are refused, nil = they are not
 
-	liveMu sync.Mutex
-	live   map[string]chan struct{} // closed at the next change of a running record
+	small   sync.Mutex               // guards what follows; never held while waiting
+	live    map[string]chan struct{} // closed at the next change of a running record
+	synced  uint64                   // the last transaction that is known to be on the disk
+	failed  bool                     // the one behind it will not be
+	settled chan struct{}            // closed when synced or failed changes
+	tally   tally
 
-	// The writer's own; tally is guarded by mu.
+	// The writer's own.
 	file       *os.File // the database's file, beside the database
 	next       uint64   // number of the next record
 	metas      []byte   // the file's first two pages as last synced
 	unfinished bool     // interrupted jobs are still to be finished
-	tally      tally
 }
 
 // tally is what Stats reports and eviction looks at.
@@ -206,7 +209,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, lock: lock, ops: make(chan *op, queueLength), quit: make(chan struct{}),
-		stopped: make(chan struct{}), live: map[string]chan struct{}{}}
+		stopped: make(chan struct{}), live: map[string]chan struct{}{}, settled: make(chan struct{})}
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
@@ -225,6 +228,9 @@ func (s *Store) start() error {
 		return err
 	}
 	if s.file, err = os.OpenFile(s.path(), os.O_RDWR, 0); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := s.file.Sync(); err != nil { // a killed process may have left its last transaction unsynced
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := s.openDB(); err != nil {
@@ -273,9 +279,10 @@ func (s *Store) path() string { return filepath.Join(s.cfg.Dir, databaseName) }
 
 // Stats returns the present figures.
 func (s *Store) Stats() Stats {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return Stats{Records: s.tally.records, Bytes: s.tally.used, Failure: s.failure}
+	failure := s.refusal()
+	s.small.Lock()
+	defer s.small.Unlock()
+	return Stats{Records: s.tally.records, Bytes: s.tally.used, Failure: failure}
 }
 
 // Close ends the writer, refuses what still waits and closes the files.

@@ -77,7 +77,7 @@ func (s *Store) write() {
 			}
 		case <-retry.C:
 			if s.refusal() != nil && !s.stuck() {
-				s.recover()
+				s.resume()
 			}
 		}
 	}
@@ -134,8 +134,8 @@ func (s *Store) commit(group []*op) {
 
 // changed wakes those who wait for events of id.
 func (s *Store) changed(id string) {
-	s.liveMu.Lock()
-	defer s.liveMu.Unlock()
+	s.small.Lock()
+	defer s.small.Unlock()
 	if ch := s.live[id]; ch != nil {
 		close(ch)
 		delete(s.live, id)
@@ -187,11 +187,25 @@ func (s *Store) transact(f func(*txn)) (err error) {
 		return err
 	}
 	s.metas, s.next = metas, t.next
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tally.records += t.added
-	s.tally.used = s.used(s.db)
+	s.settle(s.db, t.added)
 	return nil
+}
+
+// settle notes that the state in metas is on the disk, with so many records more
+// than the one before, and wakes the readers that saw it earlier.
+func (s *Store) settle(db *bbolt.DB, added int) {
+	m, err := newestMeta(s.metas)
+	if err != nil {
+		panic("store: the database wrote a meta page that is none")
+	}
+	free := db.Stats()
+	s.small.Lock()
+	defer s.small.Unlock()
+	s.synced, s.failed = m.txid, false
+	s.tally.records += added
+	s.tally.used = (int64(m.high) - int64(free.FreePageN+free.PendingPageN)) * pageSize
+	close(s.settled)
+	s.settled = make(chan struct{})
 }
 
 // release ends a transaction that was not committed, and reports whether it could.
@@ -199,16 +213,6 @@ func release(tx *bbolt.Tx) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	_ = tx.Rollback() // after Commit it says so, and nothing else
 	return true
-}
-
-// used returns the bytes of pages that hold something.
-func (s *Store) used(db *bbolt.DB) int64 {
-	m, err := newestMeta(s.metas)
-	if err != nil {
-		return 0
-	}
-	free := db.Stats()
-	return (int64(m.high) - int64(free.FreePageN+free.PendingPageN)) * pageSize
 }
 
 // openDB opens the database for the writer, which must find s.db nil.
@@ -234,25 +238,34 @@ func (s *Store) openDB() error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	s.db, s.tally.used = db, s.used(db)
+	s.db = db
+	s.settle(db, 0)
 	return nil
 }
 
 // fail makes the store read-only after a failed transaction and returns what its
 // callers, and later ones, get.
 func (s *Store) fail(cause error) error {
+	s.small.Lock()
+	s.failed = true
+	close(s.settled)
+	s.settled = make(chan struct{})
+	s.small.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = &ReadOnlyError{cause}
-	if !s.stuck() {
-		s.goBack()
+	if s.stuck() {
+		return s.failure
+	}
+	if err := s.goBack(); err != nil {
+		s.failure = &ReadOnlyError{errors.Join(cause, err)}
 	}
 	return s.failure
 }
 
-// recover goes back to the last state that was synced and writes again if that
+// resume goes back to the last state that was synced and writes again if that
 // works and a probe can be synced, too.
-func (s *Store) recover() {
+func (s *Store) resume() {
 	s.mu.Lock()
 	err := s.goBack()
 	s.mu.Unlock()
@@ -262,15 +275,12 @@ func (s *Store) recover() {
 	if err == nil && s.unfinished {
 		err = s.finishInterrupted()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil {
-		s.failure = &ReadOnlyError{err}
-		if !s.stuck() {
-			s.goBack()
-		}
+		_ = s.fail(err)
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.failure, s.unfinished = nil, false
 }
 
