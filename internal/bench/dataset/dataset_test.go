@@ -262,7 +262,7 @@ func TestLegacyGoesOn(t *testing.T) {
 	if _, err := Random(RandomOptions{Common: Common{Tokenizer: bpe, Rules: SGLang, Prompts: 20, Seed: 1, Legacy: g}, Input: 64, Output: 32, InputRange: 1, OutputRange: 1, Raw: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := times(2, func() float64 { return g.Exponential(1) }); !near(got, want.Exponential) {
+	if got := times(2, g.exponential); !near(got, want.Exponential) {
 		t.Errorf("after random-ids: got %v, want %v", got, want.Exponential)
 	}
 }

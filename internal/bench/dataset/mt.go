@@ -165,9 +165,7 @@ func (g *Legacy) Permutation(n int) []int {
 	return list
 }
 
-// Exponential is exponential(scale).
-func (g *Legacy) Exponential(scale float64) float64 { return g.exponential() * scale }
-
+// exponential is exponential(), which gamma of shape 1 is too.
 func (g *Legacy) exponential() float64 { return -math.Log(1 - g.t.float64()) }
 
 // Gamma is gamma(shape, scale). Products are rounded before they are added to, so that

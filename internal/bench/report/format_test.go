@@ -124,7 +124,7 @@ func TestWriteFile(t *testing.T) {
 		want string // lines, J for JSON
 	}{
 		{bench.VLLM, false, "J"}, {bench.VLLM, true, "J\nJ"}, {bench.VLLMRust, true, "J\nJ"}, {bench.SGLang, false, "J\nJ\n"},
-		{bench.LMDeploy, false, CSVHeader + "R\r\nR\r\n"},
+		{bench.LMDeploy, false, csvHeader + "R\r\nR\r\n"},
 	} {
 		s := Summarize(small(c.p, "openai"), words)
 		path := filepath.Join(t.TempDir(), "a", "b.json")
@@ -142,7 +142,7 @@ func TestWriteFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.ReplaceAll(string(text), string(line), "J")
-		got = strings.ReplaceAll(got, strings.TrimSuffix(s.CSVRow(), "\r\n"), "R")
+		got = strings.ReplaceAll(got, strings.TrimSuffix(s.csvRow(), "\r\n"), "R")
 		if got != c.want {
 			t.Errorf("%v, add %v: %.100q, want %q", c.p, c.add, got, c.want)
 		}
@@ -233,7 +233,7 @@ func TestSteadyState(t *testing.T) {
 		r.Samples = append(r.Samples, s)
 	}
 	s := Summarize(r, words)
-	st := s.SteadyState(1, 0)
+	st := s.steady(1, 0, nil)
 	if st == nil {
 		t.Fatal("no window")
 	}
@@ -245,15 +245,15 @@ func TestSteadyState(t *testing.T) {
 	if !near(st.OutputRate, 4.0/21) || !near(st.InputRate, 200.0/21) || !near(st.RequestRate, 1.0/21) || !near(st.MeanTTFT, 1000) || !near(st.P99TPOT, 28750) {
 		t.Errorf("%+v", st)
 	}
-	if st := s.SteadyState(1, 25); st == nil || st.Window.Warning == nil || !strings.Contains(*st.Window.Warning, "21.0s (52.5% of run)") {
+	if st := s.steady(1, 25, nil); st == nil || st.Window.Warning == nil || !strings.Contains(*st.Window.Warning, "21.0s (52.5% of run)") {
 		t.Errorf("no warning: %+v", st)
 	}
 	s.Setup.Arrivals.Concurrency = 12
-	if s.SteadyState(1, 0) != nil {
+	if s.steady(1, 0, nil) != nil {
 		t.Error("a window that never came to the threshold")
 	}
 	s.Setup.Arrivals = bench.Arrivals{Rate: 5, Concurrency: 10}
-	if s.SteadyState(1, 0) != nil {
+	if s.steady(1, 0, nil) != nil {
 		t.Error("a window at a finite rate")
 	}
 }

@@ -160,9 +160,9 @@ func TestImportErrorsSayWhatIsMissing(t *testing.T) {
 		{"negative", `{"request_throughput":-1}`, `"request_throughput" is -1`},
 		{"extension", `{"request_throughput":1,"ossian":{"findings":3}}`, `"ossian"`},
 		{"column", "backend,completed\nx,1\n", `column "duration" is missing`},
-		{"cells", CSVHeader + "a,b\n", "line 2 has 2 columns, the header 18"},
-		{"cell", CSVHeader + strings.Replace("a,b,,,,0.0,inf,1,1,1,x,1,1,1,1,1,1,1\n", "\n", "\n", 1), `line 2: "duration": "x"`},
-		{"no row", CSVHeader, "no row"},
+		{"cells", csvHeader + "a,b\n", "line 2 has 2 columns, the header 18"},
+		{"cell", csvHeader + strings.Replace("a,b,,,,0.0,inf,1,1,1,x,1,1,1,1,1,1,1\n", "\n", "\n", 1), `line 2: "duration": "x"`},
+		{"no row", csvHeader, "no row"},
 		{"console", "=== Serving Benchmark Result ===\n=============\n", "has none of the rows"},
 		{"console, cut", "=== Serving Benchmark Result ===\nMean TTFT (ms): 3.0\n", `"request_throughput" is missing`},
 		{"console, word", "=== Serving Benchmark Result ===\nMean TTFT (ms): fast\n", "Mean TTFT (ms): found \"fast\", expected a number"},
@@ -242,7 +242,7 @@ func goodFiles(t testing.TB) [][]byte {
 			}
 			out = append(out, text)
 		}
-		out = append(out, []byte(s.Console()+s.OssianConsole()), []byte(CSVHeader+s.CSVRow()+s.CSVRow()))
+		out = append(out, []byte(s.Console()+s.OssianConsole()), []byte(csvHeader+s.csvRow()+s.csvRow()))
 	}
 	return out
 }
@@ -335,7 +335,7 @@ func FuzzSummarize(f *testing.F) {
 			return
 		}
 		s := Summarize(r, words)
-		_, _, _ = s.Console(), s.OssianConsole(), s.CSVRow()
+		_, _, _ = s.Console(), s.OssianConsole(), s.csvRow()
 		text, err := s.JSON(true)
 		if err != nil {
 			return // numbers that JSON has no words for

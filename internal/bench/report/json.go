@@ -326,7 +326,7 @@ func (s *Summary) lengths() (in, out any) {
 }
 
 // profileResult writes the result of lmdeploy or sglang (sglang 0.5.23, whose keys
-// include all of lmdeploy's; the latter's file is CSV, see CSVRow).
+// include all of lmdeploy's; the latter's file is CSV, see csvRow).
 func (s *Summary) profileResult(o *object, detailed bool) {
 	sglang := s.Setup.Profile == bench.SGLang
 	in, out := s.lengths()
@@ -396,13 +396,13 @@ func (s *Summary) attainmentResult(o *object) {
 	o.set("slo_attainment_by_metric", kept)
 }
 
-// CSVHeader is the first line of lmdeploy's result file (bench.md 4.1).
-const CSVHeader = "backend,dataset_name,sharegpt_output_len,random_input_len,random_output_len,random_range_ratio," +
+// csvHeader is the first line of lmdeploy's result file (bench.md 4.1).
+const csvHeader = "backend,dataset_name,sharegpt_output_len,random_input_len,random_output_len,random_range_ratio," +
 	"request_rate,completed,total_input_tokens,total_output_tokens,duration,request_throughput,input_throughput," +
 	"output_throughput,mean_e2e_latency_ms,mean_ttft_ms,mean_tpot_ms,mean_itl_ms\r\n"
 
-// CSVRow is the line of lmdeploy's result file, its end included.
-func (s *Summary) CSVRow() string {
+// csvRow is the line of lmdeploy's result file, its end included.
+func (s *Summary) csvRow() string {
 	in, out := s.lengths()
 	values := []any{s.Setup.Backend, s.Setup.Dataset, s.flag("--sharegpt-output-len", nil), in, out, s.ratio(),
 		s.Setup.Arrivals.Rate, s.Completed, s.Input, s.Output, s.Duration, s.RequestRate, s.InputRate, s.OutputRate,
@@ -493,9 +493,9 @@ func (s *Summary) WriteFile(path string, detailed, add bool) error {
 func (s *Summary) inFile(text []byte, first bool) []byte {
 	switch {
 	case s.Setup.Profile == bench.LMDeploy && first:
-		return []byte(CSVHeader + s.CSVRow())
+		return []byte(csvHeader + s.csvRow())
 	case s.Setup.Profile == bench.LMDeploy:
-		return []byte(s.CSVRow())
+		return []byte(s.csvRow())
 	case s.Setup.Profile == bench.SGLang:
 		return append(text, '\n')
 	case first:

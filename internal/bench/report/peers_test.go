@@ -45,7 +45,7 @@ func TestPeers(t *testing.T) {
 				t.Errorf("file name %q, want %q", got, undated(file))
 			}
 			if r.Setup.Profile == bench.LMDeploy {
-				samePeerCSV(t, CSVHeader+s.CSVRow(), read1(t, dir, "result.csv"))
+				samePeerCSV(t, csvHeader+s.csvRow(), read1(t, dir, "result.csv"))
 				return
 			}
 			samePeerJSON(t, s, read1(t, dir, "result.json"))

@@ -26,9 +26,7 @@ type Spread struct {
 	Interval *stat.Interval // of the mean, 95 %; nil = one run
 }
 
-// Spreads returns the metrics that every one of the runs has (--num-runs).
-func Spreads(runs []Result) []Spread { return spreads(runs, repeated) }
-
+// spreads returns those of the metrics that every one of the runs has (--num-runs).
 func spreads(runs []Result, keys []string) []Spread {
 	var out []Spread
 	for _, key := range keys {
@@ -51,7 +49,7 @@ func spreads(runs []Result, keys []string) []Spread {
 // RunsTable is the table over several runs (bench.md 1.10), and behind it the interval of
 // each mean and its coefficient of variation (6, item 8).
 func RunsTable(runs []Result) string {
-	rows := Spreads(runs)
+	rows := spreads(runs, repeated)
 	p := &page{frame: 80}
 	p.title(fmt.Sprintf(" Multi-Run Summary (%d runs) ", len(runs)), "=")
 	fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")

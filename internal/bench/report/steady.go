@@ -61,17 +61,12 @@ func (p *percentile) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// SteadyState finds the window with at least threshold times the concurrency under way
-// and measures in it, as the compiled client does: an event is a token. A window shorter
-// than shortest seconds has a warning; 0 = 10 s or a tenth of the run, the longer. nil
+// steady finds the window with at least threshold times the concurrency under way and
+// measures in it. A window shorter than shortest seconds has a warning; 0 = 10 s or a
+// tenth of the run, the longer. tokens are as they came, each at its time since the run
+// began; nil = an event is a token, as for the compiled client. The result is nil
 // without a bound on concurrency, at a finite rate, of conversations, where it is not
 // wanted, or where the run never got there.
-func (s *Summary) SteadyState(threshold, shortest float64) *Steady {
-	return s.steady(threshold, shortest, nil)
-}
-
-// steady does it with tokens as they came, each at its time since the run began; nil =
-// count events.
 func (s *Summary) steady(threshold, shortest float64, tokens []arrival) *Steady {
 	concurrency := s.Setup.Arrivals.Concurrency
 	if concurrency <= 0 || !math.IsInf(s.Setup.Arrivals.Rate, 1) || s.Completed == 0 || s.Setup.Steady.Off || s.Setup.MultiTurn != nil {

@@ -99,7 +99,7 @@ func Summarize(r *bench.Recording, count func(text string) int) *Summary {
 	s.Probes = probes(r.Probes)
 	s.Ossian = extend(r, s, count)
 	if s.Setup.Profile == bench.VLLMRust {
-		s.Steady = s.SteadyState(cmp.Or(r.Setup.Steady.Threshold, SteadyThreshold), r.Setup.Steady.Shortest)
+		s.Steady = s.steady(cmp.Or(r.Setup.Steady.Threshold, SteadyThreshold), r.Setup.Steady.Shortest, nil)
 	}
 	if r.Setup.MultiTurn != nil {
 		s.Turns = s.turns(r)
