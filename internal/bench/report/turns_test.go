@@ -131,6 +131,7 @@ func TestTurnsOfOthers(t *testing.T) {
 	for i := range r.Samples {
 		r.Samples[i].Counts.Prompt, r.Samples[i].Counts.Cached = 10, 5
 	}
+	r.Samples[1].Counts.Completion = 1
 	s := Summarize(r, nil)
 	for i, e := range s.Turns.Each {
 		if want := r.Samples[i].Input; e.Input != want || e.Completed != 1 {
@@ -140,10 +141,15 @@ func TestTurnsOfOthers(t *testing.T) {
 	if s.Steady != nil || s.Ossian.Steady != nil {
 		t.Error("conversations have no steady state")
 	}
+	short := false
 	for _, f := range s.Ossian.Findings {
 		if f.ID == FaultCache {
 			t.Errorf("found %+v", f)
 		}
+		short = short || f.ID == FaultLength && f.Warning && f.Measured == 1
+	}
+	if !short {
+		t.Errorf("an answer that is too short was not found: %+v", s.Ossian.Findings)
 	}
 }
 

@@ -60,6 +60,7 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	l.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
 	l.refuse(FaultLength, r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0,
 		"of %d outputs have another length than asked for, though the end of text was to be ignored", c.sized)
+	l.warn(FaultLength, r.Setup.MultiTurn != nil && !r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0, "of %d answers are not as long as min_tokens says", c.sized)
 	reached := rateReached(r)
 	l.refuse(FaultRate, s.open() && reached < 80, reached, 80, "percent of the offered rate at which requests were sent")
 	l.client(r, s, x)
