@@ -91,6 +91,7 @@ type image struct {
 	free   bits     // pages in the free list
 	bufs   [][]byte // one page for each level of the walk
 
+	sparse  bool  // most of a large file waits for reuse
 	treeErr error // the trees cannot be walked
 	freeErr error // the list of free pages does not fit them
 }

@@ -42,10 +42,13 @@ func prepare(path string, f format) (int, error) {
 		_, err = file.WriteAt(im.mended, 0)
 		err = errors.Join(err, file.Sync())
 	}
-	if err == nil && !sound {
-		err = rebuild(path, f, im)
+	replace := err == nil && (!sound || im.sparse)
+	if replace {
+		if err = rebuild(path, f, im); err != nil && sound {
+			replace, err = false, nil // a large file is no reason not to start
+		}
 	}
-	if err = errors.Join(err, file.Close()); err != nil || sound {
+	if err = errors.Join(err, file.Close()); err != nil || !replace {
 		return records, err
 	}
 	if err := install(path); err != nil {
@@ -109,8 +112,8 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 			free += pageSize
 		}
 	}
-	sparse := info.Size() > sparseFile && free > info.Size()/4*3
-	return im, records, sound && hasFormat && im.treeErr == nil && im.freeErr == nil && !sparse, err
+	im.sparse = info.Size() > sparseFile && free > info.Size()/4*3
+	return im, records, sound && hasFormat && im.treeErr == nil && im.freeErr == nil, err
 }
 
 // rebuild makes a database beside the file at path that holds the elements of im,
@@ -279,7 +282,7 @@ func Check(dir string) (r Report, err error) {
 		r.Structure = append(r.Structure, "one bit of a meta page")
 	}
 	if !sound && len(r.Structure) == 0 {
-		r.Structure = append(r.Structure, "an index, or pages that wait for reuse")
+		r.Structure = append(r.Structure, "an index of the records")
 	}
 	return r, nil
 }
