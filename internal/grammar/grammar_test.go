@@ -340,6 +340,20 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// Comments may begin at every place; the readings must not add up.
+func TestReadingsDoNotAddUp(t *testing.T) {
+	g := compiled(t, Source{Kind: EBNF, Text: "start: /[^;]*/ \";\"\n%ignore \" \"\n%ignore /\\/\\*.*?\\*\\//"}, small())
+	m := g.Matcher()
+	for range 1000 {
+		if err := m.accept("a /* b "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(m.history[m.head].items); n > 16 {
+		t.Errorf("%d items", n)
+	}
+}
+
 // Matchers of one grammar share masks.
 func TestConcurrentMatchers(t *testing.T) {
 	g := compiled(t, Source{Kind: Object}, small())

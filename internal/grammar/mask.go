@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -38,11 +39,12 @@ type masker struct {
 	sets  [maxToken + 1]set
 	marks [maxToken + 2]int // by depth: nodes in use before its set
 	cache map[place]*fragment
+	loops map[int32]*loop // by state
 	bytes int64
 }
 
 func newMasker(a *automaton, v *Vocabulary) *masker {
-	return &masker{v: v, p: parser{a: a, base: &node{born: -1}, recycle: true}, cache: map[place]*fragment{}}
+	return &masker{v: v, p: parser{a: a, base: &node{born: -1}, recycle: true}, cache: map[place]*fragment{}, loops: map[int32]*loop{}}
 }
 
 func placeOf(it item, at int32) place {
@@ -58,12 +60,13 @@ func (m *masker) fragment(pl place) *fragment {
 	if f, ok := m.cache[pl]; ok {
 		return f
 	}
-	f := m.walk(pl)
+	f := m.read(pl)
 	if m.p.work > maxWork || m.p.overflow {
 		return nil
 	}
 	if m.bytes > maxCache {
 		clear(m.cache)
+		clear(m.loops)
 		m.bytes = 0
 	}
 	m.cache[pl] = f
@@ -71,20 +74,41 @@ func (m *masker) fragment(pl place) *fragment {
 	return f
 }
 
-// walk reads the tokens below pl.at.
-func (m *masker) walk(pl place) *fragment {
+// read makes a fragment from the tokens below pl.at.
+func (m *masker) read(pl place) *fragment {
 	f := &fragment{}
 	root := pl.at
 	if root == 0 {
-		if n, ok := m.p.a.plain(pl); ok {
+		if m.p.a.isLoop(pl.q) {
+			return m.loop(pl.q).fragment(pl, m.v)
+		}
+		if n, ok := m.p.a.plain(pl.q); ok {
 			root = m.v.rest
 			if n > 0 {
 				f.dense = append(f.dense, m.v.plain[n]...)
 			}
 		}
 	}
+	m.walk(item{q: pl.q, need: pl.need, room: pl.room, node: m.p.base}, root, func(i int32, d int) {
+		n := &m.v.nodes[i]
+		if n.id >= 0 {
+			f.ids = append(append(f.ids, n.id), m.v.same[n.id]...)
+		}
+		if m.sets[d].exit && n.end > i+1 {
+			f.exits = append(f.exits, i)
+		}
+	})
+	if f.dense != nil || len(f.ids) > 2*m.v.Words() {
+		f.makeDense(m.v.Words())
+	}
+	return f
+}
+
+// walk calls visit with each node below root that can be read from start on, and its
+// depth below root. The set there is m.sets[depth].
+func (m *masker) walk(start item, root int32, visit func(i int32, d int)) {
 	m.p.used = 0
-	m.p.begin(&m.sets[0], item{q: pl.q, need: pl.need, room: pl.room, node: m.p.base})
+	m.p.begin(&m.sets[0], start)
 	m.marks[1] = m.p.used
 	nodes := m.v.nodes
 	top := nodes[root].depth
@@ -97,16 +121,81 @@ func (m *masker) walk(pl place) *fragment {
 			continue
 		}
 		m.marks[d+1] = m.p.used
-		if n.id >= 0 {
-			f.ids = append(append(f.ids, n.id), m.v.same[n.id]...)
-		}
-		if m.sets[d].exit && n.end > i+1 {
-			f.exits = append(f.exits, i)
-		}
+		visit(i, d)
 		i++
 	}
-	if f.dense != nil || len(f.ids) > 2*m.v.Words() {
-		f.makeDense(m.v.Words())
+}
+
+// A loop is what a counted loop over characters, such as a string with maxLength,
+// reads of the tokens that are not plain. It serves for all counts: these differ at
+// every step of a string.
+type loop struct{ tokens, exits []counted }
+
+type counted struct {
+	at    int32 // id, or node
+	count uint8 // characters read
+	left  bool  // the loop ended behind them
+}
+
+// isLoop reports whether q is the head of such a loop. What follows it is short and
+// calls no rule: the closing quote.
+func (a *automaton) isLoop(q int32) bool {
+	s := &a.states[q]
+	to, all, _ := a.plainNext(q)
+	return all && to == q && s.edges[0].count == countMore && len(s.calls) == 0
+}
+
+func (m *masker) loop(q int32) *loop {
+	l, ok := m.loops[q]
+	if ok {
+		return l
+	}
+	l = &loop{}
+	const room = maxToken + 1
+	var at [maxToken + 1]counted // by depth
+	m.walk(item{q: q, room: room, node: m.p.base}, m.v.rest, func(i int32, d int) {
+		c := at[d-1]
+		if it := m.sets[d].items[0]; it.room == 0 {
+			c.left = true
+		} else {
+			c.count = uint8(room - it.room)
+		}
+		at[d] = c
+		n := &m.v.nodes[i]
+		if n.id >= 0 {
+			for _, c.at = range append([]int32{n.id}, m.v.same[n.id]...) {
+				l.tokens = append(l.tokens, c)
+			}
+		}
+		if c.at = i; m.sets[d].exit && n.end > i+1 {
+			l.exits = append(l.exits, c)
+		}
+	})
+	if m.p.work > maxWork {
+		return l // not all of it; the mask fails
+	}
+	m.loops[q] = l
+	m.bytes += int64(8 * (cap(l.tokens) + cap(l.exits)))
+	return l
+}
+
+// fragment selects what the counts of pl leave.
+func (l *loop) fragment(pl place, v *Vocabulary) *fragment {
+	room := int(pl.room)
+	if pl.room == unlimited {
+		room = maxToken
+	}
+	fits := func(c counted) bool { return int(c.count) <= room && (!c.left || int32(c.count) >= pl.need) }
+	f := &fragment{dense: slices.Clone(v.plain[min(room, maxPlain)])}
+	for _, c := range l.tokens {
+		if fits(c) {
+			f.dense[c.at/64] |= 1 << (c.at % 64)
+		}
+	}
+	for _, c := range l.exits {
+		if fits(c) {
+			f.exits = append(f.exits, c.at)
+		}
 	}
 	return f
 }
@@ -204,11 +293,11 @@ var plainShapes = [][]byteRange{
 	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
 }
 
-// plain reports whether the plain tokens that may follow pl are exactly those with at
+// plain reports whether the plain tokens that may follow q are exactly those with at
 // most n characters, or all of them (maxPlain). It is not so where characters differ,
 // or where more may follow from other rules.
-func (a *automaton) plain(pl place) (n int, ok bool) {
-	q, alone := pl.q, true
+func (a *automaton) plain(q int32) (n int, ok bool) {
+	alone := true
 	for n = 0; n < maxPlain; n++ {
 		s := &a.states[q]
 		alone = alone && len(s.calls) == 0 && (n == 0 || !s.accept)
@@ -216,10 +305,8 @@ func (a *automaton) plain(pl place) (n int, ok bool) {
 		switch {
 		case none:
 			return n, alone
-		case !all:
+		case !all || s.edges[0].count != countNone:
 			return 0, false
-		case to == q && s.edges[0].count != countNone && pl.room != unlimited:
-			return min(int(pl.room), maxPlain), alone && n == 0
 		case to == q:
 			return maxPlain, true
 		}

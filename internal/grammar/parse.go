@@ -76,6 +76,7 @@ func (p *parser) step(dst, src *set, b byte) bool {
 	if !simple {
 		p.fresh = p.fresh[:0]
 		p.close(dst)
+		p.merge(dst, src)
 	}
 	return len(dst.items) > 0
 }
@@ -162,6 +163,43 @@ func (p *parser) called(rule int32, dst *set) *node {
 	p.fresh = append(p.fresh, nd)
 	p.add(dst, item{q: p.a.start[rule], need: p.a.need[rule], room: p.a.room[rule], node: nd})
 	return nd
+}
+
+// merge replaces the new nodes of dst by those of src for the same rule and callers:
+// where the call began makes no difference to what follows. So the readings of text
+// that may be skipped at any place do not add up.
+func (p *parser) merge(dst, src *set) {
+	merged := false
+	for _, nd := range p.fresh {
+		i := slices.IndexFunc(src.items, func(it item) bool {
+			return it.node != p.base && it.node.rule == nd.rule && slices.Equal(it.node.edges, nd.edges)
+		})
+		if i < 0 {
+			continue
+		}
+		old := src.items[i].node
+		merged = true
+		replace(dst.items, nd, old)
+		for _, f := range p.fresh {
+			replace(f.edges, nd, old)
+		}
+	}
+	if !merged {
+		return
+	}
+	items := dst.items
+	dst.items = items[:0]
+	for _, it := range items {
+		p.add(dst, it)
+	}
+}
+
+func replace(items []item, from, to *node) {
+	for i := range items {
+		if items[i].node == from {
+			items[i].node = to
+		}
+	}
 }
 
 // returns is where matching goes on when the call nd has ended, and whether the base
