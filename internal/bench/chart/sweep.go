@@ -168,11 +168,11 @@ func (s *Sweep) check(what string, numbers bool, columns ...string) error {
 // latencyColumn are the statistics of latencies.
 var latencyColumn = regexp.MustCompile(`^(mean|median|std|p[0-9.]+)_.*_ms$`)
 
-// measured reports whether a column is what a run found, not what it was told (bench.md
-// 1.8, 3.3, 4).
+// measured reports whether a column is what a run found, or tells it from its repetitions,
+// not how it was to measure (bench.md 1.8, 3.3, 4).
 func measured(column string) bool {
 	switch column {
-	case "date", "run_number", "duration", "completed", "failed", "request_goodput", "max_output_tokens_per_s", "max_concurrent_requests",
+	case "date", "run_number", "seed", "duration", "completed", "failed", "request_goodput", "max_output_tokens_per_s", "max_concurrent_requests",
 		"rtfx", "concurrency", "accept_length", "slo_attainment":
 		return true
 	}
