@@ -225,7 +225,7 @@ func (o *benchOptions) trafficFlags(f *pflag.FlagSet) {
 // cacheFlags guard against a warm prefix cache, and say what is steady.
 func (o *benchOptions) cacheFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
-	f.Lookup("salt").NoOptDefVal = fmt.Sprintf("%016x", rand.Uint64())
+	f.Lookup("salt").NoOptDefVal = "random"
 	f.BoolVar(&o.resetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
 	f.BoolVar(&o.flushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
 	f.Float64Var(&o.steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
@@ -284,6 +284,9 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if o.noWarmup {
 		o.warmups = 0
 	}
+	if o.salt == "random" {
+		o.salt = fmt.Sprintf("%016x", rand.Uint64())
+	}
 	if !f.Changed("ignore-eos") {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
 		o.ignoreEOS = plain && !o.noIgnoreEOS || timed && !old && !o.turns.on
@@ -315,6 +318,15 @@ func (o *benchOptions) arrivals(s *bench.Setup) (err error) {
 	}
 	if o.concurrency < 0 {
 		return fmt.Errorf("--max-concurrency %d: want a number above 0, or 0 for no bound", o.concurrency)
+	}
+	if o.warmups < 0 || o.warmups > 1e6 {
+		return fmt.Errorf("--num-warmups %d: want 0 to 1000000", o.warmups)
+	}
+	if !(o.ready >= 0 && o.ready <= 1e9) {
+		return fmt.Errorf("--ready-check-timeout-sec %v: want 0 to 1e9", o.ready)
+	}
+	if r := o.probeRate; r != 0 && !(r >= 1e-6 && r <= 1e6) {
+		return fmt.Errorf("--probe-request-rate %v: want 0 for none, or 1e-6 to 1e6", r)
 	}
 	if o.ramp.Strategy != "" && !math.IsInf(a.Rate, 1) {
 		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")

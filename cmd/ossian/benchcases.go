@@ -80,7 +80,7 @@ func (w *sweepOptions) plan(o *benchOptions) (p benchPlan, err error) {
 		}
 		var texts []string
 		for _, r := range rates {
-			text := strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(r, 'f', -1, 64), "+"))
+			text := strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(r, 'f', -1, 64)), "+")
 			p.cases = append(p.cases, benchCase{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
 			if r == math.Trunc(r) && !math.IsInf(r, 1) {
 				text += ".0"
@@ -114,13 +114,13 @@ func (w *sweepOptions) listRates() (out []float64, err error) {
 	if w.rates != "" || len(out) != 3 {
 		return out, nil
 	}
-	from, end, step := out[0], out[1], out[2]
-	if n := (end - from) / step; !(n > 0 && n <= 1000) {
+	from, step, n := out[0], out[2], math.Ceil((out[1]-out[0])/out[2])
+	if !(n > 0 && n <= 1000) {
 		return nil, fmt.Errorf("--request-rate-range %q: want from,end,step with 1 to 1000 rates, such as 2,34,2", text)
 	}
 	out = nil
-	for r := from; r < end; r += step {
-		out = append(out, r)
+	for i := range int(n) {
+		out = append(out, from+float64(i)*step)
 	}
 	return out, nil
 }
@@ -252,7 +252,7 @@ func (m *measurement) measure(ctx context.Context) error {
 func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	i := len(t.runs)
 	rec, err := m.once(ctx, i)
-	if rec == nil || err != nil && ctx.Err() == nil {
+	if rec == nil {
 		return err
 	}
 	s := report.Summarize(rec, m.count())

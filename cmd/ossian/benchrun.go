@@ -65,6 +65,7 @@ func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Se
 	if err := m.reach(ctx); err != nil {
 		return err
 	}
+	defer m.server.Close()
 	if err := m.tokenizer(); err != nil {
 		return err
 	}
