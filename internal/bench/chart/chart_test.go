@@ -221,6 +221,18 @@ func TestSave(t *testing.T) {
 	}
 }
 
+// Every text says how wide it is, so that any font fits.
+func TestAnyFont(t *testing.T) {
+	f := &Figure{Title: "<Title> & more", Panels: [][]Panel{{{Title: "Panel", Lines: []Line{{Name: "a"}, {Name: "b"}}}}}}
+	svg, _ := svgOf(t, f)
+	if texts, sized := strings.Count(svg, "<text "), strings.Count(svg, `<text textLength="`); texts == 0 || texts != sized {
+		t.Errorf("%d of %d texts have a width", sized, texts)
+	}
+	if want := fmt.Sprintf(`textLength="%.1f" lengthAdjust="spacingAndGlyphs"`, bold(12).Width(f.Title)); !strings.Contains(svg, want) {
+		t.Errorf("the title is not %s", want)
+	}
+}
+
 // Colours of a name are the same in all panels; no two names share one.
 func TestColours(t *testing.T) {
 	for _, n := range []int{1, 7, 8, 40} {

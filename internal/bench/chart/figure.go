@@ -65,9 +65,7 @@ func (f *Figure) SVG(w io.Writer) error {
 	if _, err := c.WriteTo(&b); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
-	// Where the font that was measured is missing, those of the same widths take its place.
-	svg := bytes.ReplaceAll(b.Bytes(), []byte(`style="font-family:Liberation Sans;`), []byte(`style="font-family:Liberation Sans,Arial,Helvetica,sans-serif;`))
-	_, err := w.Write(svg)
+	_, err := w.Write(anyFont(b.Bytes()))
 	return err
 }
 

@@ -228,8 +228,8 @@ func (f *frame) notes(c canvas) {
 		at := f.at(n.At).Add(vg.Point{X: 4, Y: 3})
 		text := label(n.Text)
 		w := face.Width(text)
-		if at.X+w > f.x.to {
-			at.X -= w + 8
+		if at.X+w > f.x.to { // above the line that comes from there
+			at = at.Add(vg.Point{X: -w, Y: 6})
 		}
 		free := true
 		for _, t := range taken {

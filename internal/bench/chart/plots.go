@@ -185,7 +185,7 @@ func overTime(all []*series) *Figure {
 		tokens.Lines = append(tokens.Lines, Line{s.name, s.tokenRate(step), style})
 		flight.Lines = append(flight.Lines, Line{s.name, append([]Point{{0, 0}}, open...), style})
 	}
-	return &Figure{Name: "over_time", Title: "Over time", Panels: [][]Panel{{tokens}, {flight}}, Height: 150}
+	return &Figure{Name: "over_time", Title: "Over time", Panels: [][]Panel{{tokens}, {flight}}, Height: 180}
 }
 
 // tokenRate returns the tokens per second that arrived in each step of seconds.

@@ -57,6 +57,8 @@ func ReadSweep(dir string) (*Sweep, error) {
 	if err == nil && len(s.rows) == 0 {
 		err = fmt.Errorf("%s: no summary.json in it or below; name the folder of a sweep's results", dir)
 	}
+	by := append(s.kinds(), "max_concurrency", "request_rate", "run_number")
+	slices.SortStableFunc(s.rows, func(a, b row) int { return a.compare(&b, by) })
 	return s, err
 }
 
@@ -124,10 +126,17 @@ func (r *row) describe(columns []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// compare orders runs by columns, numbers by size.
+// compare orders runs by columns, numbers by size; those without a value come last.
 func (r *row) compare(other *row, columns []string) int {
 	for _, name := range columns {
-		a, b := r.cells[name], other.cells[name]
+		a, has := r.cells[name]
+		b, had := other.cells[name]
+		switch {
+		case has && !had:
+			return -1
+		case had && !has:
+			return 1
+		}
 		if c := cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(a.text, b.text)); c != 0 {
 			return c
 		}
@@ -395,22 +404,27 @@ func (r *row) positive(columns ...string) float64 {
 	return math.NaN()
 }
 
-// overviews sums the runs up. What they measured is named by the settings in which they
-// differ, their loads and how long these lasted apart.
-func (s *Sweep) overviews() []overview {
-	var differ []string
+// kinds are the settings in which runs differ, their loads and how long these lasted apart.
+func (s *Sweep) kinds() []string {
+	var out []string
 	for _, name := range s.settings() {
 		if slices.Contains([]string{"max_concurrency", "request_rate", "num_prompts"}, name) {
 			continue
 		}
 		if len(grouped(s.rows, func(r row) string { return r.cells[name].text })) > 1 {
-			differ = append(differ, name)
+			out = append(out, name)
 		}
 	}
+	return out
+}
+
+// overviews sums the runs up.
+func (s *Sweep) overviews() []overview {
+	kinds := s.kinds()
 	out := make([]overview, len(s.rows))
 	for i := range s.rows {
 		r := &s.rows[i]
-		o := overview{kind: cmp.Or(r.describe(differ), r.cells["label"].text, r.cells["model_id"].text, "run"), peak: r.number("max_concurrent_requests"),
+		o := overview{kind: cmp.Or(r.describe(kinds), r.cells["label"].text, r.cells["model_id"].text, "run"), peak: r.number("max_concurrent_requests"),
 			failed: r.number("failed"), requests: r.number("request_throughput"), output: r.number("output_throughput"), total: r.number("total_token_throughput")}
 		o.arrivals = bench.Arrivals{Rate: math.Inf(1)}
 		if v := r.positive("request_rate"); v > 0 {

@@ -167,8 +167,8 @@ func TestPlotGrid(t *testing.T) {
 		{"one panel", PlotConfig{}, "F 1x1 [] []"},
 		{"figures", PlotConfig{Figures: []string{"max_num_seqs"}}, "F-max_num_seqs=4 1x1 [] [];F-max_num_seqs=16 1x1 [] []"},
 		{"rows and columns", PlotConfig{Rows: []string{"max_num_seqs"}, Columns: []string{"max_concurrency"}},
-			"F 2x3 [max_num_seqs=4, max_concurrency=none max_num_seqs=4, max_concurrency=1 max_num_seqs=4, max_concurrency=8 " +
-				"max_num_seqs=16, max_concurrency=none max_num_seqs=16, max_concurrency=1 max_num_seqs=16, max_concurrency=8] []"},
+			"F 2x3 [max_num_seqs=4, max_concurrency=1 max_num_seqs=4, max_concurrency=8 max_num_seqs=4, max_concurrency=none " +
+				"max_num_seqs=16, max_concurrency=1 max_num_seqs=16, max_concurrency=8 max_num_seqs=16, max_concurrency=none] []"},
 		{"a combination that is missing", PlotConfig{Rows: []string{"max_num_seqs"}, Columns: []string{"max_concurrency"}, Filters: filters(t, "p99_e2el_ms<205")},
 			"F 2x2 [max_num_seqs=4, max_concurrency=1 max_num_seqs=4, max_concurrency=8 max_num_seqs=16, max_concurrency=1 max_num_seqs=16, max_concurrency=8] []"},
 		{"curves by two columns", PlotConfig{Curves: []string{"max_num_seqs", "enforce_eager"}}, "F 1x1 [] [max_num_seqs=4, enforce_eager=false max_num_seqs=16, enforce_eager=true]"},

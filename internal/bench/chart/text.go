@@ -1,7 +1,11 @@
 package chart
 
 import (
+	"fmt"
+	"html"
 	"math"
+	"regexp"
+	"strconv"
 	"sync"
 
 	"codeberg.org/go-fonts/liberation/liberationsansbold"
@@ -32,6 +36,27 @@ func letters(size vg.Length) *font.Face {
 
 func bold(size vg.Length) *font.Face {
 	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Weight: 3, Size: size}, Face: typefaces()[1]} // 3: x/image's bold
+}
+
+// svgText is a text as vgsvg writes it: its attributes, weight, size and words.
+var svgText = regexp.MustCompile(`<text ([^>]*)style="font-family:Liberation Sans;([^"]*font-weight:(\w+);[^"]*font-size:([\d.]+)px[^"]*")>([^<]+)</text>`)
+
+// anyFont makes texts of an SVG keep their widths where the font is missing: others are
+// named, and each text says how wide it is.
+func anyFont(svg []byte) []byte {
+	return svgText.ReplaceAllFunc(svg, func(text []byte) []byte {
+		m := svgText.FindSubmatch(text)
+		size, err := strconv.ParseFloat(string(m[4]), 64)
+		if err != nil {
+			return text
+		}
+		f := letters(vg.Length(size))
+		if string(m[3]) == "bold" {
+			f = bold(vg.Length(size))
+		}
+		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs" %sstyle="font-family:Liberation Sans,Arial,Helvetica,sans-serif;%s>%s</text>`,
+			f.Width(html.UnescapeString(string(m[5]))), m[1], m[2], m[5])
+	})
 }
 
 // A canvas is what figures are drawn on.
