@@ -32,7 +32,8 @@ type call struct{ rule, to int32 }
 type state struct {
 	edges  []edge
 	calls  []call
-	accept bool // the rule has matched
+	accept bool   // the rule has matched
+	first  uint32 // bit b/8 for each byte b that edges or called rules may begin with
 }
 
 // An automaton is the compiled form of all grammars: one deterministic byte
@@ -339,6 +340,33 @@ func (a *automaton) trim(b *budget) error {
 		s.calls = slices.DeleteFunc(s.calls, func(c call) bool { return !live[c.to] || !live[a.start[c.rule]] })
 	}
 	return nil
+}
+
+// findFirst fills in first. After some rounds it makes do with more than is true.
+func (a *automaton) findFirst() {
+	for round := 0; ; round++ {
+		changed := false
+		for i := range a.states {
+			s := &a.states[i]
+			first := s.first
+			for _, e := range s.edges {
+				for b := e.lo / 8; b <= e.hi/8; b++ {
+					first |= 1 << b
+				}
+			}
+			for _, c := range s.calls {
+				first |= a.states[a.start[c.rule]].first
+				if round > maxNesting {
+					first = anyByte
+				}
+			}
+			changed = changed || first != s.first
+			s.first = first
+		}
+		if !changed {
+			return
+		}
+	}
 }
 
 // edge returns the edge of s that b takes.

@@ -66,7 +66,7 @@ func unsupported(where, format string, args ...any) *Error {
 
 // Limits of compilation (reliability.md 3.1 and GRM-1).
 const (
-	maxUnits   = 2_500_000 // of a budget: less than 250 ms and 64 MiB
+	maxUnits   = 2_000_000 // of a budget: less than 250 ms and 64 MiB
 	maxNFA     = 500_000   // states of an NFA
 	maxText    = 64 << 10  // bytes of a grammar
 	maxRules   = 2000      // of a grammar
@@ -98,6 +98,7 @@ func Compile(ctx context.Context, src Source, v *Vocabulary) (*Grammar, error) {
 		}
 		return nil, err
 	}
+	a.findFirst()
 	g := &Grammar{a: a, m: newMasker(a, v), ignored: ignored}
 	g.m.warm(warmWork)
 	return g, nil
@@ -218,7 +219,7 @@ func (m *Matcher) accept(text string) error {
 func (m *Matcher) run(s *set, text string) *set {
 	for i := range len(text) {
 		next := &m.scratch[i%2]
-		if !m.p.step(next, s, text[i]) || m.p.work > maxWork {
+		if !m.p.step(next, s, text[i], anyByte) || m.p.work > maxWork {
 			return nil
 		}
 		s = next
@@ -253,7 +254,7 @@ func (m *Matcher) Forced() []byte {
 			break
 		}
 		next := &m.scratch[len(out)%2]
-		m.p.step(next, s, b)
+		m.p.step(next, s, b, anyByte)
 		out = append(out, b)
 		s = next
 	}

@@ -13,22 +13,23 @@ const (
 
 var errMaskWork = errors.New("grammar: too many parallel readings: make the grammar less ambiguous")
 
-// A place is a state with its counts, and how much of a token is behind. Counts
-// beyond a token's length are as good as that length, and stand as one value.
+// A place is a state with its counts. Counts beyond a token's length are as good as
+// that length, and stand as one value.
 type place struct {
 	q          int32
 	need, room int32
-	at         int32 // node of the vocabulary's tree
 }
 
 // A fragment is the part of a mask that one rule knows: the tokens from a place on
 // that the rule can read to their end, and the nodes where it may end before. What
-// comes then is up to the callers, whose fragments begin at these nodes. A string has
-// one dense fragment for all its positions in all its callers.
+// comes then is up to the callers: another fragment, from these nodes and the place
+// behind the call on. A string has one dense fragment for all its positions in all
+// its callers.
 type fragment struct {
 	dense []uint64 // nil: ids
 	ids   []int32
 	exits []int32
+	next  map[place]*fragment // by place behind the call
 }
 
 // A masker makes and keeps fragments. One goroutine at a time uses it.
@@ -47,49 +48,66 @@ func newMasker(a *automaton, v *Vocabulary) *masker {
 	return &masker{v: v, p: parser{a: a, base: &node{born: -1}, recycle: true}, cache: map[place]*fragment{}, loops: map[int32]*loop{}}
 }
 
-func placeOf(it item, at int32) place {
-	pl := place{q: it.q, need: min(it.need, maxToken+1), room: it.room, at: at}
+func placeOf(it item) place {
+	pl := place{q: it.q, need: min(it.need, maxToken+1), room: it.room}
 	if pl.room > maxToken {
 		pl.room = unlimited
 	}
 	return pl
 }
 
-// fragment returns the fragment of pl, or nil when it takes too much work.
-func (m *masker) fragment(pl place) *fragment {
-	if f, ok := m.cache[pl]; ok {
-		return f
-	}
-	f := m.read(pl)
+// keep puts a fragment into a cache, or returns nil when it took too much work.
+func (m *masker) keep(cache map[place]*fragment, pl place, f *fragment) *fragment {
 	if m.p.work > maxWork || m.p.overflow {
 		return nil
+	}
+	cache[pl] = f
+	m.bytes += 200 + int64(8*cap(f.dense)+4*cap(f.ids)+4*cap(f.exits))
+	return f
+}
+
+// first returns the fragment of whole tokens from pl on, or nil.
+func (m *masker) first(pl place) *fragment {
+	if f, ok := m.cache[pl]; ok {
+		return f
 	}
 	if m.bytes > maxCache {
 		clear(m.cache)
 		clear(m.loops)
 		m.bytes = 0
 	}
-	m.cache[pl] = f
-	m.bytes += 160 + int64(8*cap(f.dense)+4*cap(f.ids)+4*cap(f.exits))
-	return f
-}
-
-// read makes a fragment from the tokens below pl.at.
-func (m *masker) read(pl place) *fragment {
+	if m.p.a.isLoop(pl.q) {
+		return m.keep(m.cache, pl, m.loop(pl.q).fragment(pl, m.v))
+	}
 	f := &fragment{}
-	root := pl.at
-	if root == 0 {
-		if m.p.a.isLoop(pl.q) {
-			return m.loop(pl.q).fragment(pl, m.v)
-		}
-		if n, ok := m.p.a.plain(pl.q); ok {
-			root = m.v.rest
-			if n > 0 {
-				f.dense = append(f.dense, m.v.plain[n]...)
-			}
+	root := int32(0)
+	if n, ok := m.p.a.plain(pl.q); ok {
+		root = m.v.rest
+		if n > 0 {
+			f.dense = slices.Clone(m.v.plain[n])
 		}
 	}
-	m.walk(item{q: pl.q, need: pl.need, room: pl.room, node: m.p.base}, root, func(i int32, d int) {
+	m.read(f, pl, []int32{root})
+	return m.keep(m.cache, pl, f)
+}
+
+// after returns the fragment of what is left of tokens where f's rule may end, from
+// pl behind the call on, or nil.
+func (m *masker) after(f *fragment, pl place) *fragment {
+	if g, ok := f.next[pl]; ok {
+		return g
+	}
+	g := &fragment{}
+	m.read(g, pl, f.exits)
+	if f.next == nil {
+		f.next = map[place]*fragment{}
+	}
+	return m.keep(f.next, pl, g)
+}
+
+// read adds the tokens below roots to f.
+func (m *masker) read(f *fragment, pl place, roots []int32) {
+	m.walk(item{q: pl.q, need: pl.need, room: pl.room, node: m.p.base}, roots, func(i int32, d int) {
 		n := &m.v.nodes[i]
 		if n.id >= 0 {
 			f.ids = append(append(f.ids, n.id), m.v.same[n.id]...)
@@ -101,28 +119,34 @@ func (m *masker) read(pl place) *fragment {
 	if f.dense != nil || len(f.ids) > 2*m.v.Words() {
 		f.makeDense(m.v.Words())
 	}
-	return f
 }
 
-// walk calls visit with each node below root that can be read from start on, and its
-// depth below root. The set there is m.sets[depth].
-func (m *masker) walk(start item, root int32, visit func(i int32, d int)) {
+// walk calls visit with each node below one of roots that can be read from start on,
+// and its depth below the root. The set there is m.sets[depth].
+func (m *masker) walk(start item, roots []int32, visit func(i int32, d int)) {
 	m.p.used = 0
 	m.p.begin(&m.sets[0], start)
 	m.marks[1] = m.p.used
+	may, kids := m.p.bytes(&m.sets[0])
 	nodes := m.v.nodes
-	top := nodes[root].depth
-	for i := root + 1; i < nodes[root].end && m.p.work <= maxWork; {
-		n := &nodes[i]
-		d := int(n.depth - top)
-		m.p.used = m.marks[d]
-		if !m.p.step(&m.sets[d], &m.sets[d-1], n.b) {
-			i = n.end
-			continue
+	m.p.work += len(roots) / 8
+	for _, root := range roots {
+		if nodes[root].kids&kids == 0 {
+			continue // as for most words that may end anywhere
 		}
-		m.marks[d+1] = m.p.used
-		visit(i, d)
-		i++
+		top := nodes[root].depth
+		for i := root + 1; i < nodes[root].end && m.p.work <= maxWork; {
+			n := &nodes[i]
+			d := int(n.depth - top)
+			m.p.used = m.marks[d]
+			if d == 1 && !may[n.b] || !m.p.step(&m.sets[d], &m.sets[d-1], n.b, n.kids) {
+				i = n.end
+				continue
+			}
+			m.marks[d+1] = m.p.used
+			visit(i, d)
+			i++
+		}
 	}
 }
 
@@ -153,7 +177,7 @@ func (m *masker) loop(q int32) *loop {
 	l = &loop{}
 	const room = maxToken + 1
 	var at [maxToken + 1]counted // by depth
-	m.walk(item{q: q, room: room, node: m.p.base}, m.v.rest, func(i int32, d int) {
+	m.walk(item{q: q, room: room, node: m.p.base}, []int32{m.v.rest}, func(i int32, d int) {
 		c := at[d-1]
 		if it := m.sets[d].items[0]; it.room == 0 {
 			c.left = true
@@ -232,7 +256,7 @@ func (m *masker) mask(dst []uint64, s *set, p *parser) error {
 		if it.node.born == s.born {
 			continue // a rule called here: its caller's fragment has it
 		}
-		if !m.add(dst, it, 0, p) {
+		if !m.add(dst, m.first(placeOf(it)), it.node, p) {
 			clear(dst)
 			return errMaskWork
 		}
@@ -240,24 +264,21 @@ func (m *masker) mask(dst []uint64, s *set, p *parser) error {
 	return nil
 }
 
-// add adds the tokens below node at that may follow it. It calls itself once for each
-// rule that ends within a token, at most a token's length deep.
-func (m *masker) add(dst []uint64, it item, at int32, p *parser) bool {
-	m.p.work++
-	f := m.fragment(placeOf(it, at))
-	if f == nil || m.p.work > maxWork {
+// add adds the tokens of f, a fragment of the call at, and those that go on with its
+// callers. It calls itself once for each rule that ends within a token, at most a
+// token's length deep.
+func (m *masker) add(dst []uint64, f *fragment, at *node, p *parser) bool {
+	if m.p.work++; f == nil || m.p.work > maxWork {
 		return false
 	}
 	f.into(dst)
-	if len(f.exits) == 0 || it.node == p.base {
+	if len(f.exits) == 0 || at == p.base {
 		return true
 	}
-	back, _ := p.returns(it.node)
+	back, _ := p.returns(at)
 	for _, r := range back {
-		for _, x := range f.exits {
-			if !m.add(dst, r, x, p) {
-				return false
-			}
+		if !m.add(dst, m.after(f, placeOf(r)), r.node, p) {
+			return false
 		}
 	}
 	return true
@@ -274,7 +295,7 @@ func (m *masker) warm(work int) {
 		m.p.work, m.p.overflow = 0, false
 		s := &m.p.a.states[q]
 		if counted := len(s.edges) > 0 && s.edges[0].count != countNone; !counted {
-			m.fragment(place{q: int32(q)})
+			m.first(place{q: int32(q)})
 		}
 		work -= m.p.work
 	}

@@ -20,6 +20,7 @@ type node struct {
 	known  bool
 	popped []item // edges, and where those lead that are ends themselves
 	exit   bool   // the base can end too
+	follow uint32 // of popped: what state.first says
 }
 
 // A set is all items at one position.
@@ -53,11 +54,16 @@ func (p *parser) begin(dst *set, it item) {
 	p.fresh = p.fresh[:0]
 	dst.items = append(dst.items[:0], it)
 	dst.born, dst.exit = p.serial, false
-	p.close(dst)
+	p.close(dst, anyByte)
 }
 
+// anyByte stands for all bytes where trieNode.kids does for some.
+const anyByte = ^uint32(0)
+
 // step sets dst to what src becomes with b, and reports whether anything is left.
-func (p *parser) step(dst, src *set, b byte) bool {
+// Items that none of the bytes in kids can follow may be left out: nearly all places
+// where a word may end are inside a longer word.
+func (p *parser) step(dst, src *set, b byte, kids uint32) bool {
 	dst.items, dst.exit = dst.items[:0], false
 	p.serial++
 	dst.born = p.serial
@@ -75,7 +81,7 @@ func (p *parser) step(dst, src *set, b byte) bool {
 	}
 	if !simple {
 		p.fresh = p.fresh[:0]
-		p.close(dst)
+		p.close(dst, kids)
 		p.merge(dst, src)
 	}
 	return len(dst.items) > 0
@@ -115,7 +121,7 @@ func (p *parser) add(dst *set, it item) {
 
 // close adds what follows dst's items without a byte: callers of rules that have
 // ended, and the beginnings of rules called.
-func (p *parser) close(dst *set) {
+func (p *parser) close(dst *set, kids uint32) {
 	for i := 0; i < len(dst.items); i++ {
 		it := dst.items[i]
 		s := &p.a.states[it.q]
@@ -124,11 +130,16 @@ func (p *parser) close(dst *set) {
 		} else if s.accept && it.node.born != dst.born { // what is empty was stepped over when compiling
 			back, exit := p.returns(it.node)
 			dst.exit = dst.exit || exit
-			for _, r := range back {
-				p.add(dst, r)
+			if it.node.follow&kids != 0 {
+				for _, r := range back {
+					p.add(dst, r)
+				}
 			}
 		}
 		for _, c := range s.calls {
+			if p.a.states[p.a.start[c.rule]].first&kids == 0 {
+				continue
+			}
 			nd := p.called(c.rule, dst)
 			r := it
 			r.q = c.to
@@ -234,6 +245,9 @@ func (p *parser) returns(nd *node) ([]item, bool) {
 			break
 		}
 	}
+	for _, it := range out {
+		nd.follow |= p.a.states[it.q].first
+	}
 	nd.popped, nd.known = out, true
 	return nd.popped, nd.exit
 }
@@ -252,6 +266,19 @@ func (p *parser) open(s *set) bool {
 		}
 	}
 	return false
+}
+
+// bytes returns which bytes may follow s, also as trieNode.kids has them.
+func (p *parser) bytes(s *set) (may [256]bool, kids uint32) {
+	for _, it := range s.items {
+		kids |= p.a.states[it.q].first
+		for _, e := range p.a.states[it.q].edges {
+			for b := int(e.lo); b <= int(e.hi); b++ {
+				may[b] = true
+			}
+		}
+	}
+	return may, kids
 }
 
 // only returns the byte that must follow s, if there is exactly one.

@@ -14,11 +14,11 @@ const (
 )
 
 // A Vocabulary is a tokenizer as grammars see it: a tree of the bytes of its tokens.
-// It takes some 15 MB for 200,000 tokens, is immutable, and serves all grammars.
+// It takes some 10 MB for 200,000 tokens, is immutable, and serves all grammars.
 //
-// Four fifths of all tokens are plain: whole characters that a JSON string may hold
-// as they are. Where any text may stand they are allowed or not by their length, and
-// a second tree without them is a fifth of the work.
+// Nearly all tokens (97 % of gpt-oss's) are plain: whole characters that a JSON string
+// may hold as they are. Where any text may stand they are allowed or not by their
+// length, and only a second, small tree of the others is read.
 type Vocabulary struct {
 	texts []string          // [ids]; "" = never allowed
 	nodes []trieNode        // all tokens, then those that are not plain; each in preorder
@@ -28,13 +28,14 @@ type Vocabulary struct {
 }
 
 type trieNode struct {
-	end   int32 // index behind the subtree
-	id    int32 // the token that ends here, -1 = none
+	end   int32  // index behind the subtree
+	id    int32  // the token that ends here, -1 = none
+	kids  uint32 // bit b/8 for each byte b that goes on from here
 	depth uint8
 	b     byte
 }
 
-// NewVocabulary prepares t's tokens, which takes some 100 ms. Control and added
+// NewVocabulary prepares t's tokens, which takes some 200 ms. Control and added
 // tokens are no text, so a grammar never allows them.
 func NewVocabulary(t *token.BPE) *Vocabulary {
 	texts := make([]string, t.Vocab())
@@ -110,6 +111,7 @@ func (v *Vocabulary) grow(ids []int32) {
 		}
 		for ; depth < len(s); depth++ {
 			path[depth+1] = int32(len(v.nodes))
+			v.nodes[path[depth]].kids |= 1 << (s[depth] / 8)
 			v.nodes = append(v.nodes, trieNode{id: -1, depth: uint8(depth + 1), b: s[depth]})
 		}
 		if n := &v.nodes[path[depth]]; n.id < 0 {
