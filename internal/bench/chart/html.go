@@ -282,8 +282,11 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// command writes the arguments as one would type them.
+// command writes the arguments as one would type them; flags alone are those of bench serve.
 func command(args []string) string {
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		args = append([]string{"ossian", "bench", "serve"}, args...)
+	}
 	quoted := make([]string, len(args))
 	for i, a := range args {
 		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {

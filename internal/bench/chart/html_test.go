@@ -372,6 +372,9 @@ func TestCommand(t *testing.T) {
 	if want := `ossian --header 'A=b c' --extra-body '{"a":"it'\''s"}' ''`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	if got := command([]string{"--num-prompts", "64"}); got != "ossian bench serve --num-prompts 64" {
+		t.Errorf("flags alone: %s", got)
+	}
 }
 
 func TestShort(t *testing.T) {
