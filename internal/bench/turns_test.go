@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"strings"
@@ -58,7 +59,9 @@ func converse(t *testing.T, setup Setup, fail func(id string) string) (*Recordin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rec, got, live
+	mu.Lock()
+	defer mu.Unlock()
+	return rec, maps.Clone(got), live
 }
 
 func user(c, t int) string {
