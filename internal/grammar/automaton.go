@@ -342,8 +342,15 @@ func (a *automaton) trim(b *budget) error {
 	return nil
 }
 
-// findFirst fills in first. After some rounds it makes do with more than is true.
+// findFirst fills in first, and removes calls of rules that are always empty. After
+// some rounds it makes do with more than is true.
 func (a *automaton) findFirst() {
+	defer func() {
+		for i := range a.states {
+			s := &a.states[i]
+			s.calls = slices.DeleteFunc(s.calls, func(c call) bool { return a.states[a.start[c.rule]].first == 0 })
+		}
+	}()
 	for round := 0; ; round++ {
 		changed := false
 		for i := range a.states {
@@ -355,8 +362,7 @@ func (a *automaton) findFirst() {
 				}
 			}
 			for _, c := range s.calls {
-				first |= a.states[a.start[c.rule]].first
-				if round > maxNesting {
+				if first |= a.states[a.start[c.rule]].first; first != 0 && round > maxNesting {
 					first = anyByte
 				}
 			}
