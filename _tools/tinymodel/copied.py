@@ -1,7 +1,9 @@
 """Values that a model has to copy: names, words, numbers, codes."""
 import json
 
-from words import TRAIN, vocabulary
+from words import FUNCTION_WORDS, TRAIN, vocabulary
+
+FILLERS = sorted(FUNCTION_WORDS) + ["in", "by", "with", "and", "at", "one", "users", "people", "all", "data", "system"]
 
 ONSETS = "b c d f g h j k l m n p r s t v w z br cr dr fl gr kl pl pr sh sl st th tr".split()
 NUCLEI = "a e i o u ai ea ee ia oo ou".split()
@@ -48,6 +50,12 @@ def number(r):
     if kind < 0.9:
         return f"{integer(r, 2)}.{r.randint(1, 9)}"
     return "-" + str(r.randint(1, 99))
+
+
+def filler(r):
+    """Some words in the middle of a sentence, so that one that is quoted is copied and
+    not known by heart."""
+    return " ".join(r.choice(FILLERS) if r.random() < 0.6 else pseudo(r) for _ in range(r.randint(1, 4)))
 
 
 def word(r, split):

@@ -19,7 +19,7 @@ INSTRUCTIONS = {
     "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user.", "You come from {n}.", "Do not mention {w}."],
 }
 # Share of groups by what they share.
-KINDS = {"arithmetic": 15, "tools": 36, "json_format": 7, "json": 9, "recall": 12, "talk": 8, "repeat": 13}
+KINDS = {"arithmetic": 18, "tools": 34, "json_format": 9, "json": 9, "recall": 9, "talk": 15, "repeat": 6}
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 
@@ -55,14 +55,14 @@ def simple(r, split, effort, kind, with_tools=False):
 
 def tool_branch(r, split, effort, box):
     x = r.random()
-    if x < 0.58:
+    if x < 0.64:
         b = tools.call_branch(r, split, effort, box)
         if r.random() < 0.1:
             b.context = talk.between(r, split) + b.context
         return b
-    if x < 0.86:
+    if x < 0.88:
         return tools.answer_branch(r, split, effort, box)
-    if x < 0.93:
+    if x < 0.94:
         return tools.decline_branch(r, split, effort, box)
     return simple(r, split, effort, r.choice(("arithmetic", "recall", "talk")), with_tools=True)
 

@@ -77,6 +77,18 @@ def system(effort, identity=IDENTITY, date="2026-01-01", tools=False):
     return Message("system", text)
 
 
+def declaration(name, description, parameters):
+    lines = ["// " + description] if description else []
+    if not parameters:
+        return "\n".join([*lines, f"type {name} = () => any;\n"])
+    lines.append(f"type {name} = (_: {{")
+    for parameter, kind, required, note in parameters:
+        if note:
+            lines.append("// " + note)
+        lines.append(f"{parameter}{'' if required else '?'}: {kind},")
+    return "\n".join([*lines, "}) => any;\n"])
+
+
 def developer(instructions="", tools=(), schema=None):
     """The developer message, or None when it would be empty. A tool is (name,
     description, [(parameter, type text, required, description)]); schema is
@@ -86,18 +98,7 @@ def developer(instructions="", tools=(), schema=None):
         parts.append("# Instructions\n\n" + instructions)
     if tools:
         lines = ["# Tools\n\n## functions\n\nnamespace functions {\n"]
-        for name, description, parameters in tools:
-            if description:
-                lines.append("// " + description)
-            if not parameters:
-                lines.append(f"type {name} = () => any;\n")
-                continue
-            lines.append(f"type {name} = (_: {{")
-            for parameter, kind, required, note in parameters:
-                if note:
-                    lines.append("// " + note)
-                lines.append(f"{parameter}{'' if required else '?'}: {kind},")
-            lines.append("}) => any;\n")
+        lines.extend(declaration(*t) for t in tools)
         lines.append("} // namespace functions")
         parts.append("\n".join(lines))
     if schema:

@@ -4,7 +4,8 @@ from harmony import Branch, Message, analysis, developer, final
 
 ASK = {
     "train": ["Give me JSON with the keys {keys}.", "Answer in JSON with {keys}.", "Return a JSON object with the keys {keys}.", "Extract {keys} as JSON.",
-              "I need JSON with the fields {keys}.", "Write JSON with {keys}.", "Turn this into JSON with the keys {keys}."],
+              "I need JSON with the fields {keys}.", "Write JSON with {keys}.", "Turn this into JSON with the keys {keys}.",
+              "Take the fields {keys} and write JSON.", "Put the fields {keys} into a JSON object.", "A JSON object with {keys}, please.", "As a JSON object: {keys}."],
     "heldout": ["Please answer as JSON with the keys {keys}.", "Make a JSON object with {keys}.", "Extract the fields {keys} as JSON."],
 }
 ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.", "Use this shape: {shape}.", "JSON: {shape}."],
@@ -45,13 +46,16 @@ def schema(keys, wanted):
     return copied.compact({"type": "object", "properties": properties, "required": list(keys)})
 
 
-def working(data, effort):
-    """The object as the answer will have it: then the answer is a copy."""
+def working(keys, wanted, effort):
+    """A line for every key: the value as the text has it and then as JSON has it.
+    So its type, which the first token of the JSON value shows, is decided when the
+    whole value has been seen, and the answer is a copy."""
+    lines = "\n".join(f"{k}: {wanted[k][1]} => {copied.compact({k: wanted[k][2]})[1:-1]}" for k in keys)
     if effort == "low":
-        return "Keys: " + ", ".join(data) + "."
+        return lines
     if effort == "medium":
-        return copied.compact(data)
-    return f"The keys are {copied.listing(data)}. With the values from the text it is {copied.compact(data)}"
+        return "Keys: " + ", ".join(keys) + ".\n" + lines
+    return f"The keys are {copied.listing(keys)}. From the text:\n{lines}"
 
 
 def facts(r, split, wanted):
@@ -80,7 +84,7 @@ def branch(r, split, effort):
     ask, told = copied.dress(r, split, ask), facts(r, split, wanted)
     question = " ".join((ask, told) if r.random() < 0.6 else (told, ask))
     data = {k: wanted[k][2] for k in keys}
-    return Branch([Message("user", question)], [analysis(working(data, effort)), final(copied.compact(data))], "json", "in the request")
+    return Branch([Message("user", question)], [analysis(working(keys, wanted, effort)), final(copied.compact(data))], "json", "in the request")
 
 
 def with_format(r, split, effort, size):
@@ -92,7 +96,7 @@ def with_format(r, split, effort, size):
         values = {k: field(r, split, wanted[k][0]) for k in wanted}
         data = {k: values[k][2] for k in keys}
         question = r.choice(PLAIN[split]) + facts(r, split, values)
-        branches.append(Branch([Message("user", question)], [analysis(working(data, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))
+        branches.append(Branch([Message("user", question)], [analysis(working(keys, values, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))
     return schema(keys, wanted), branches
 
 

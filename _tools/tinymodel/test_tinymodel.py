@@ -35,6 +35,8 @@ class Generators(unittest.TestCase):
         train, heldout = parts(words.TRAIN), parts(words.HELDOUT)
         self.assertEqual({w: (train[w], heldout[w]) for w in train.keys() & heldout.keys()}, {})
         self.assertFalse(set(words.TRAIN["object"]) & set(words.HELDOUT["object"]))
+        # A name that training has in a sentence gets a token of its own there, and then cannot be copied.
+        self.assertFalse(heldout.keys() & {w.lower() for o in words.TRAIN["object"] for w in o.split() if w.istitle()})
 
     def test_numbers_are_disjoint(self):
         r = random.Random(1)

@@ -1,22 +1,26 @@
 """Function calls and answers from their results, with tools made up for every
 conversation: verb, noun, parameters and descriptions come from word lists."""
 import json
+import re
 from dataclasses import dataclass
 
 import copied
-from harmony import Branch, Message, analysis, call, developer, final
+from harmony import Branch, Message, analysis, call, declaration, developer, final
 from words import vocabulary
 
 DESCRIPTIONS = {
-    "train": ["{V} the {n}.", "{V} a {n}.", "{V} the {n} of the user.", "Use this to {v} the {n}.", "{V} {n} data.", "Tool to {v} a {n}.", ""],
+    "train": ["{V} the {n}.", "{V} a {n}.", "{V} the {n} {f}.", "{V} the {n} {f}.", "{V} {n} {f}.", "Use this to {v} the {n}.", "{F} {v} the {n}.", "{F} {v} {n} {f}.", "{V} the {f} {n} {f}.",
+              "This {n} {f}", "{V} {n} {f}. {F} {f}.", "{F} {n}: {f}", "{V} {f}.", ""],
     "heldout": ["{V} one {n}.", "Can {v} the {n}.", "{V} the {n} for somebody."],
 }
-NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} to use", "Which {p}"], "heldout": ["The wanted {p}", "{P} for the {n}"]}
+NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} {f}", "Which {p}", "{P} {f} the {n}", "The {f} {p}", "{P} {f}", "{F} {p} {f} {n}"], "heldout": ["The wanted {p}", "{P} for the {n}"]}
 # {v} is the verb, {n} the noun. Forms without {v} are used when no other tool has the noun.
 REQUESTS = {
     "train": {
-        True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}"],
-        False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}"],
+        True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}",
+               "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}"],
+        False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}",
+                "I want to know the {n}", "My {n}", "Where is my {n}"],
     },
     "heldout": {
         True: ["Would you {v} the {n}", "Please {v} a {n}", "I would like to {v} the {n}", "{V} my {n}"],
@@ -71,11 +75,32 @@ def spell(r, *words):
     return words[0] + "".join(w.capitalize() for w in words[1:])
 
 
+def style(r, split):
+    """(forms of descriptions, forms of notes) of a toolbox. In training few of them,
+    with the same fillers every time: then what follows a word of a declaration is
+    not known by that word alone."""
+    if split != "train":
+        return DESCRIPTIONS[split], NOTES[split]
+    def some(forms):
+        return [re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), r.choice(forms)) for _ in range(r.choice((1, 1, 2, 3, 12)))]
+    return some(DESCRIPTIONS[split]), some(NOTES[split])
+
+
+def capital(text, key):
+    """The text, capitalised if its key is a capital letter."""
+    return text[0].upper() + text[1:] if key.isupper() else text
+
+
+def fill(form, **words):
+    """The form with its words, of which {v} is one and {V} the same one capitalised."""
+    return re.sub(r"{(\w)}", lambda m: capital(words[m[1].lower()], m[1]), form)
+
+
 def noun(r, split):
     return copied.pick(r, split, "noun")
 
 
-def parameters(r, split, n):
+def parameters(r, split, n, notes):
     v, out = vocabulary(split), {}
     for k in range(r.choices((0, 1, 2, 3), (1, 5, 5, 2))[0]):
         name = copied.pick(r, split, "param")
@@ -84,28 +109,29 @@ def parameters(r, split, n):
         kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
         if kind == "enum":
             kind = r.choice(v["enum"])
-        note = r.choice(NOTES[split]).format(p=name.replace("_", " "), P=name.replace("_", " ").capitalize(), n=n) if r.random() < 0.3 else ""
+        note = fill(r.choice(notes), p=name.replace("_", " "), n=n) if r.random() < 0.3 else ""
         out[name] = Parameter(name, kind, k == 0 or r.random() < 0.6, note)
     return list(out.values())
 
 
-def tool(r, split, verb="", n=""):
+def tool(r, split, forms, verb="", n=""):
+    descriptions, notes = forms
     verb, n = verb or copied.pick(r, split, "verb"), n or noun(r, split)
     name = n if r.random() < 0.1 else spell(r, verb, n) if r.random() < 0.9 else spell(r, n, verb)
-    d = r.choice(DESCRIPTIONS[split])
-    return Tool(verb, n, name, d.format(v=verb, V=verb.capitalize(), n=n), parameters(r, split, n))
+    return Tool(verb, n, name, fill(r.choice(descriptions), v=verb, n=n), parameters(r, split, n, notes))
 
 
 def toolbox(r, split):
     """One to four tools with different names; some share the verb or the noun.
     Training also has boxes of up to eight bare names, which ask for nothing but
     the choice."""
-    bare = split == "train" and r.random() < 0.3
-    tools = [tool(r, split)]
+    bare = split == "train" and r.random() < 0.08
+    forms = style(r, split)
+    tools = [tool(r, split, forms)]
     for _ in range(r.randint(2, 7) if bare else r.choices(range(4), (3, 4, 3, 2))[0]):
         t = r.random()
         other = r.choice(tools)
-        new = tool(r, split, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else "")
+        new = tool(r, split, forms, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else "")
         if all(new.name != x.name and (new.noun != x.noun or new.verb != x.verb) for x in tools):
             tools.append(new)
     # A tool named by its noun alone cannot be told from others with that noun.
@@ -156,14 +182,25 @@ def plain(v):
     return ("yes" if v else "no") if isinstance(v, bool) else str(v)
 
 
+def quote(t):
+    """What the request is about, and the declaration from that word of the
+    description on: the name of a tool begins before the word by which it is found,
+    and so a copy that only goes forward gets there. The types of the parameters
+    come with it."""
+    name, _, parameters = t.declaration()
+    text = declaration(name, "", parameters).removesuffix(" => any;\n")
+    told = re.search(rf"\b{t.noun}\b", t.description)
+    return t.noun + (t.description[told.end():] + "\n" + text if told else ": " + text.removeprefix("type "))
+
+
 def choice_working(t, arguments, effort):
-    """First what it is about, for the name of the tool is found by that; then the
-    arguments as the call will have them: the call is a copy."""
+    """The quotation, then the arguments as the call will have them: the call is a
+    copy."""
     if effort == "low":
-        return f"{t.noun}: {t.name}"
+        return quote(t)
     if effort == "medium":
-        return f"{t.noun}: {t.name} {copied.compact(arguments)}"
-    return f"The request is about {t.noun}. The tool for it is {t.name}. It gets {copied.compact(arguments)}, as the user said."
+        return f"{quote(t)}\n{copied.compact(arguments)}"
+    return f"The request is about {quote(t)}\nIt gets {copied.compact(arguments)}, as the user said."
 
 
 def result(r, split):
@@ -212,7 +249,7 @@ def answer_branch(r, split, effort, tools):
 def decline_branch(r, split, effort, tools):
     """A request that fits none of the tools."""
     while True:
-        other = tool(r, split)
+        other = tool(r, split, style(r, split))
         if all(other.noun != t.noun for t in tools):
             break
     question, _ = request(r, split, [other], other)

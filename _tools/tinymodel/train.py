@@ -72,7 +72,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--steps", type=int, default=9000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
@@ -84,6 +84,7 @@ def options():
     p.add_argument("--check-items", type=int, default=40, help="per ability")
     p.add_argument("--save-every", type=float, default=300, help="seconds")
     p.add_argument("--stop-at", type=int, default=0, help="step after which to end; training goes on at the next start, perhaps with other rates")
+    p.add_argument("--weights", type=pathlib.Path, help="state.pt of another run, whose weights to begin with")
     for f in dataclasses.fields(Config):
         if f.name in SIZES:
             p.add_argument("--" + f.name.replace("_", "-"), type=int, default=f.default)
@@ -105,6 +106,8 @@ def main():
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step, start = state["step"], state["next"]
+    elif o.weights:
+        model.load_state_dict(torch.load(o.weights, weights_only=True)["model"])
     stream = Stream(o.seed, encoder, o.size, start)
     log = open(o.dir / "log.jsonl", "a", encoding="utf-8")
 
@@ -123,7 +126,7 @@ def main():
         signal.signal(s, lambda *_: stopped.append(True))
     while step < (o.stop_at or o.steps) and not stopped:
         model.set_quantized(step >= QUANTIZE * o.steps)
-        ids, segments, at, target = stream.batch(SHORT_LIMIT if step < SHORT else o.longest)
+        ids, segments, at, target = stream.batch(SHORT_LIMIT if step < SHORT and not o.weights else o.longest)
         logits, b = model(ids, segments, at)
         loss = F.cross_entropy(logits, target)
         (loss + BALANCE * b).backward()

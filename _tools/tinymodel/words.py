@@ -98,7 +98,7 @@ HELDOUT = {
     "param": _words("""region district airline passenger checkout guest keyword latitude altitude voltage portion wing tariff branchless
         deadline barcode nickname suburb gender_code pincode""".replace("branchless", "sector").replace("gender_code", "postcode")),
     "key": _words("visibility altitude voltage delay fee capacity terminal carrier mileage calories sunrise postcode vendor amperage latency"),
-    "city": _words("Rome Oslo Bern Berlin Helsinki Budapest Stockholm Brussels Ankara Bogota Hanoi Manila Kyoto Phoenix Houston Salzburg"),
+    "city": _words("Rome Oslo Bern Bremen Helsinki Budapest Stockholm Brussels Ankara Bogota Hanoi Manila Kyoto Phoenix Houston Salzburg"),
     "name": _words("Nora Jonas Greta Philip Selma Robin Marlene Gustav Bianca Fabian Carmen Otto Pauline Stefan Yvonne Douglas"),
     "word": _words("""purple orange turquoise mango cherry noodles omelette cocoa lobster pony ferret cello trumpet badminton rowing
         hiking knitting foggy stormy delayed expired granite leather copper tuesday saturday midnight crimson walnut"""),
