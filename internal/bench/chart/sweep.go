@@ -178,14 +178,14 @@ func (s *Sweep) check(what string, numbers bool, columns ...string) error {
 var latencyColumn = regexp.MustCompile(`^(mean|median|std|p[0-9.]+)_.*_ms$`)
 
 // measured reports whether a column is what a run found, or tells it from its repetitions,
-// not how it was to measure (bench.md 1.8, 3.3, 4).
+// not how it was to measure (bench.md 1.8, 3.3, 4). Behind _ are names of settings.
 func measured(column string) bool {
 	switch column {
 	case "date", "run_number", "seed", "duration", "completed", "failed", "request_goodput", "max_output_tokens_per_s", "max_concurrent_requests",
 		"rtfx", "concurrency", "accept_length", "slo_attainment":
 		return true
 	}
-	for _, prefix := range []string{"total_", "probe_", "spec_decode_", "steady_"} {
+	for _, prefix := range []string{"_", "total_", "probe_", "spec_decode_", "steady_"} {
 		if strings.HasPrefix(column, prefix) {
 			return true
 		}
