@@ -312,6 +312,7 @@ func ordered(before, key, lo, hi []byte) bool {
 
 func (im *image) leaf(b bucket, r *run, lo, hi []byte, depth int, visit func(*element) error) error {
 	var before []byte
+	e := &element{bucket: b, run: r}
 	end := int64(pageHeader + elemSize*r.count)
 	for i := range r.count {
 		at := int64(pageHeader + elemSize*i)
@@ -327,7 +328,7 @@ func (im *image) leaf(b bucket, r *run, lo, hi []byte, depth int, visit func(*el
 		if at+pos != end || keySize == 0 || end+keySize+size > r.size || !ordered(before, key, lo, hi) || flags != flagsIn(b) {
 			return fmt.Errorf("offset %d: leaf entry %d: key of %d bytes out of place", r.base, i, keySize)
 		}
-		e := &element{bucket: b, key: key, run: r, off: end + keySize, size: size}
+		e.key, e.off, e.size = key, end+keySize, size
 		if b == 0 {
 			err = im.nested(e, depth, visit)
 		} else {

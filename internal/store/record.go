@@ -56,8 +56,8 @@ func (s salt) sum(b bucket, key, payload []byte) uint32 {
 	if b == about {
 		s = 0 // holds the salt
 	}
-	c := crc32.Update(uint32(s), castagnoli, []byte{byte(b), byte(len(key)), byte(len(key) >> 8)})
-	return crc32.Update(crc32.Update(c, castagnoli, key), castagnoli, payload)
+	start := uint32(s) ^ uint32(b)<<16 ^ uint32(len(key))
+	return crc32.Update(crc32.Update(start, castagnoli, key), castagnoli, payload)
 }
 
 func (s salt) seal(b bucket, key, payload []byte) []byte {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -84,8 +85,10 @@ func (s *Store) write() {
 }
 
 // gather returns first and the changes that wait behind it: while one group is
-// synced the next one queues.
+// synced the next one queues. Callers that were just told often come again at once;
+// letting them run first made groups of 33 into ones of 41 with 64 callers.
 func (s *Store) gather(first *op) []*op {
+	runtime.Gosched()
 	group, size := []*op{first}, first.size
 	for len(group) < groupCalls && size < groupBytes {
 		select {
