@@ -115,7 +115,7 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	boundBodies(cfg) // as serve does: the memory plan is the same
+	boundClients(cfg) // as serve does: the memory plan is the same
 	return cfg, nil
 }
 

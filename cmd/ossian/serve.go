@@ -107,7 +107,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 	defer l.Close()
 	level := new(slog.LevelVar)
 	log := logger(cfg, level, status)
-	boundBodies(cfg)
+	boundClients(cfg)
 	names := servedNames(cfg)
 	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
 	if err != nil {
@@ -331,9 +331,9 @@ func serveMemory(cfg *config.Config) int64 {
 	return int64(share * float64(plan.Available()))
 }
 
-// boundBodies lets fewer bytes of bodies, and fewer connections, in at once where memory
+// boundClients lets fewer bytes of bodies, and fewer connections, in at once where memory
 // is short, unless a number was asked for.
-func boundBodies(cfg *config.Config) {
+func boundClients(cfg *config.Config) {
 	memory := serveMemory(cfg)
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], memory))
@@ -356,7 +356,7 @@ func explain(cfg *config.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	boundBodies(cfg)
+	boundClients(cfg)
 	p, err := servePlan(cfg, m, dev)
 	if err != nil {
 		return err
