@@ -79,25 +79,32 @@ func (s *Store) eventsWithoutWait(owner, id string, after int) ([][]byte, bool, 
 	return e, len(e) == 0, err
 }
 
-// DUR-4: any bit of the file or of its format line is turned over. What the store
-// then says is what was stored, or that one record is damaged; Check has listed
-// exactly that one, Open has repaired the rest, and the record can be deleted.
-// 10 000 flips with a release.
-func TestBitFlips(t *testing.T) {
-	source := t.TempDir()
-	names := makeStore(t, source)
-	s, err := Open(Config{Dir: source}) // finishes the running one
+// storeFile makes a store and returns its folder, its records with what each of them holds,
+// and its file with the newest meta page.
+func storeFile(t *testing.T) (dir string, names []string, want map[string]string, file []byte, m meta) {
+	t.Helper()
+	dir, want = t.TempDir(), map[string]string{}
+	names = makeStore(t, dir)
+	s, err := Open(Config{Dir: dir}) // finishes the running one
 	check(t, err)
-	want := map[string]string{}
 	for _, id := range names {
 		want[id], err = content(s, id)
 		check(t, err)
 	}
 	check(t, s.Close())
-	file, err := os.ReadFile(filepath.Join(source, databaseName))
+	file, err = os.ReadFile(filepath.Join(dir, databaseName))
 	check(t, err)
-	m, err := newestMeta(file)
+	m, err = newestMeta(file)
 	check(t, err)
+	return dir, names, want, file, m
+}
+
+// DUR-4: any bit of the file or of its format line is turned over. What the store
+// then says is what was stored, or that one record is damaged; Check has listed
+// exactly that one, Open has repaired the rest, and the record can be deleted.
+// 10 000 flips with a release.
+func TestBitFlips(t *testing.T) {
+	source, names, want, file, m := storeFile(t)
 	file = file[:m.high*pageSize] // what is behind was never used
 	line, err := os.ReadFile(filepath.Join(source, formatName))
 	check(t, err)
@@ -301,20 +308,7 @@ func FuzzValues(f *testing.F) {
 
 // A file that ends too early: what is there is as it was stored.
 func TestTruncated(t *testing.T) {
-	source := t.TempDir()
-	names := makeStore(t, source)
-	want := map[string]string{}
-	s, err := Open(Config{Dir: source})
-	check(t, err)
-	for _, id := range names {
-		want[id], err = content(s, id)
-		check(t, err)
-	}
-	check(t, s.Close())
-	file, err := os.ReadFile(filepath.Join(source, databaseName))
-	check(t, err)
-	m, err := newestMeta(file)
-	check(t, err)
+	source, names, want, file, m := storeFile(t)
 	for i := range soak.Cases(t, 4, 1_000) {
 		path := filepath.Join(source, databaseName)
 		size := pageSize * (4 + (int(m.high)-4)*i/4%int(m.high-4))
@@ -341,7 +335,7 @@ func TestTruncated(t *testing.T) {
 		file[i] = 7
 	}
 	check(t, os.WriteFile(filepath.Join(source, databaseName), file, 0o600))
-	_, err = Open(Config{Dir: source})
+	_, err := Open(Config{Dir: source})
 	if _, ok := errors.AsType[*DamageError](err); !ok {
 		t.Errorf("without meta pages: %v", err)
 	}
