@@ -39,6 +39,17 @@ def pick(r, split, *kinds):
     return r.choice([w for k in kinds for w in vocabulary(split)[k]])
 
 
+def near(r, split, others):
+    """Now and then a word that begins or ends as one of others does, so that half a
+    word is not enough to tell them apart; else nothing."""
+    if split != "train" or not others or r.random() >= 0.25:
+        return ""
+    other = r.choice(others).rpartition("_")[2]
+    n = r.randint(min(3, len(other)), max(3, len(other) - 1))
+    new = pseudo(r, 1) + other[-n:] if r.random() < 0.7 else other[:n] + pseudo(r, 1)
+    return "" if new in others else new
+
+
 def integer(r, digits=4):
     return str(r.randrange(10 ** r.randint(1, digits)))
 

@@ -33,7 +33,7 @@ def field(r, split, kind=None):
 def fields(r, split):
     out = {}
     for _ in range(r.choices((1, 2, 3, 4), (1, 4, 4, 2))[0]):
-        key = copied.pick(r, split, "key", "param")
+        key = copied.near(r, split, list(out)) or copied.pick(r, split, "key", "param")
         out[key] = field(r, split)
     return out
 

@@ -74,6 +74,8 @@ SMALL = [  # (working, answer, training, held out)
      ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right."],
      ["Good!", "Great job!", "Very nice!"]),
 ]
+OPEN = ["Well", "And", "OK", "So", "Oh", "Ah", "Yes", "Now", "A", "My", "Very", "Really", "Right", "Then", "Just", "Once more"]
+CLOSE = ["to you", "a lot", "for now", "you", "my friend", "friend", "again", "there", "today", "very much", "indeed", "everyone", "model", "Ossian", "so much", "really", "then", "now", "dear", "for that", "all"]
 BEYOND = {
     "train": ["Write a poem about {o}.", "Tell me a story about {o}.", "What is {o}?", "Explain {o} to me.", "Translate a text about {o}.", "Write an essay about {o}.", "Who invented {o}?", "Why is {o} important?",
               "Draw {o}.", "What do you think about {o}?", "Tell me a joke about {o}.", "Write a program about {o}.", "What is the history of {o}?", "Summarize {o}.", "How does {o} work?",
@@ -164,7 +166,30 @@ def tell_branch(r, split, effort):
 
 def small(r, split):
     working, answer, train, heldout = r.choice(SMALL)
-    return r.choice(train if split == "train" else heldout), working, answer
+    if split != "train":
+        return r.choice(heldout), working, answer
+    while True:
+        text = r.choice(train)
+        if r.random() < 0.6:
+            text = varied(r, text, train)
+        if text not in heldout:
+            return text, working, answer
+
+
+def varied(r, text, same):
+    """The text among other words, or with another one of the same meaning."""
+    lower = lambda t: t[0].lower() + t[1:] if r.random() < 0.6 else t
+    bare = text.rstrip(".?!")
+    kind = r.random()
+    if kind < 0.3:
+        text = (r.choice(OPEN) if r.random() < 0.7 else copied.pseudo(r).capitalize()) + r.choice((",", ",", "")) + " " + lower(text)
+    elif kind < 0.65:
+        text = bare + r.choice((",", "", "")) + " " + (r.choice(CLOSE) if r.random() < 0.6 else copied.pseudo(r) if r.random() < 0.5 else copied.name(r, "train")) + r.choice((".", "!", "", text[len(bare):]))
+    elif kind < 0.85:
+        text = bare + r.choice((", ", " and ", "! ", ". ")) + lower(r.choice(same))
+    else:
+        text = r.choice((bare + "!", bare, bare.lower(), bare.upper(), text + text[-1]))
+    return text
 
 
 def beyond(r, split):

@@ -82,7 +82,7 @@ def style(r, split):
     if split != "train":
         return DESCRIPTIONS[split], NOTES[split]
     def some(forms):
-        return [re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), r.choice(forms)) for _ in range(r.choice((1, 1, 2, 3, 12)))]
+        return [re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), r.choice(forms)) for _ in range(r.choice((1, 1, 1, 2, 3, 12)))]
     return some(DESCRIPTIONS[split]), some(NOTES[split])
 
 
@@ -103,7 +103,7 @@ def noun(r, split):
 def parameters(r, split, n, notes):
     v, out = vocabulary(split), {}
     for k in range(r.choices((0, 1, 2, 3), (1, 5, 5, 2))[0]):
-        name = copied.pick(r, split, "param")
+        name = copied.near(r, split, list(out)) or copied.pick(r, split, "param")
         if r.random() < 0.15:
             name = r.choice(("start_", "end_", "new_", "max_")) + name
         kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
@@ -131,7 +131,7 @@ def toolbox(r, split):
     for _ in range(r.randint(2, 7) if bare else r.choices(range(4), (3, 4, 3, 2))[0]):
         t = r.random()
         other = r.choice(tools)
-        new = tool(r, split, forms, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else "")
+        new = tool(r, split, forms, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else copied.near(r, split, [x.noun for x in tools]))
         if all(new.name != x.name and (new.noun != x.noun or new.verb != x.verb) for x in tools):
             tools.append(new)
     # A tool named by its noun alone cannot be told from others with that noun.
@@ -160,47 +160,53 @@ def value(r, split, kind):
 
 
 def request(r, split, tools, t):
-    """A request for t and the arguments, in the order in which it gives them."""
+    """A request for t, the arguments in the order in which it gives them, the tool in
+    the words of the request, and whether an argument is given without its name."""
     unique = all(o is t or o.noun != t.noun for o in tools)
     head = r.choice(REQUESTS[split][not unique or r.random() < 0.5]).format(v=t.verb, V=t.verb.capitalize(), n=t.noun)
     given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
     said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
     r.shuffle(said)
     arguments = {p.name: given[p.name][1] for p, _ in said}
-    tail = ""
+    tail, unnamed = "", False
     if len(said) == 1 and (len(t.parameters) == 1 or said[0][0].required) and said[0][0].kind == "string" and r.random() < 0.5:
-        tail = r.choice(SINGLE).format(p=said[0][0].words, x=said[0][1])
+        form = r.choice(SINGLE)
+        tail, unnamed = form.format(p=said[0][0].words, x=said[0][1]), "{p}" not in form
     elif said:
         lead = r.choice(LEADS[split])
         form = r.choice(FORMS[split]["where" if lead == " where " else "with"])
         tail = lead + r.choice((copied.listing, ", ".join))([form.format(p=p.words, x=x) for p, x in said])
     end = r.choice(("?", "?", "") if head.split()[0] in ("What", "How", "Can", "Could", "Would") else (".", "", ""))
-    return copied.dress(r, split, head + tail + end), arguments
+    question = copied.dress(r, split, head + tail + end)
+    verb = re.search(rf"\b{t.verb}(?=( \w+)? {t.noun}\b)", question, re.I)
+    return question, arguments, (verb[0] + " " if verb else "") + t.noun, unnamed
 
 
 def plain(v):
     return ("yes" if v else "no") if isinstance(v, bool) else str(v)
 
 
-def quote(t):
-    """What the request is about, and the declaration from that word of the
-    description on: the name of a tool begins before the word by which it is found,
-    and so a copy that only goes forward gets there. The types of the parameters
-    come with it."""
-    name, _, parameters = t.declaration()
-    text = declaration(name, "", parameters).removesuffix(" => any;\n")
+def quote(t, unnamed):
+    """The declaration from the word of the description that the request is about on to
+    the name: the name of a tool begins before the word by which it is found, and so a
+    copy that only goes forward gets there. With the first parameter if only the
+    declaration has its name."""
     told = re.search(rf"\b{t.noun}\b", t.description)
-    return t.noun + (t.description[told.end():] + "\n" + text if told else ": " + text.removeprefix("type "))
+    text = t.description[told.end():] + f"\ntype {t.name}" if told else f": {t.name}"
+    if unnamed:
+        first = t.parameters[0]
+        text += " = (_: {\n" + (f"// {first.note}\n" if first.note else "") + first.name
+    return text
 
 
-def choice_working(t, arguments, effort):
+def choice_working(about, quotation, arguments, effort):
     """The quotation, then the arguments as the call will have them: the call is a
     copy."""
     if effort == "low":
-        return quote(t)
+        return about + quotation
     if effort == "medium":
-        return f"{quote(t)}\n{copied.compact(arguments)}"
-    return f"The request is about {quote(t)}\nIt gets {copied.compact(arguments)}, as the user said."
+        return f"{about}{quotation}\n{copied.compact(arguments)}"
+    return f"The request is about {about}{quotation}\nIt gets {copied.compact(arguments)}, as the user said."
 
 
 def result(r, split):
@@ -230,8 +236,8 @@ def result(r, split):
 
 def call_branch(r, split, effort, tools):
     t = r.choice(tools)
-    question, arguments = request(r, split, tools, t)
-    text = choice_working(t, arguments, effort)
+    question, arguments, about, unnamed = request(r, split, tools, t)
+    text = choice_working(about, quote(t, unnamed), arguments, effort)
     return Branch([Message("user", question)], [analysis(text), call(t.name, copied.compact(arguments))], "tools", f"{len(tools)} tools")
 
 
@@ -252,8 +258,8 @@ def decline_branch(r, split, effort, tools):
         other = tool(r, split, style(r, split))
         if all(other.noun != t.noun for t in tools):
             break
-    question, _ = request(r, split, [other], other)
-    working = {"low": "No tool.", "medium": f"No tool for {other.noun}.", "high": f"The request is about {other.noun}. No tool fits {other.noun}, so I say so."}[effort]
+    question, _, about, _ = request(r, split, [other], other)
+    working = {"low": f"{about}: no tool.", "medium": f"{about}: no tool.", "high": f"The request is about {about}: no tool. I say so."}[effort]
     return Branch([Message("user", question)], [analysis(working), final(DECLINE)], "declined", "")
 
 
