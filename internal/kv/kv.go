@@ -221,6 +221,21 @@ func (m *Manager) Close(t *Table) {
 	m.spare = append(m.spare, t)
 }
 
+// Forget drops the content of every block that no table holds, so that it is found no
+// more, and returns how many blocks of all groups that were. Tables go on as they are.
+func (m *Manager) Forget() (dropped int) {
+	for g := range m.pools {
+		dropped += m.pools[g].cached
+	}
+	for g := range m.pools {
+		p := &m.pools[g]
+		for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
+			m.forget(g, id)
+		}
+	}
+	return dropped
+}
+
 // Free returns how many blocks every group can still give.
 func (m *Manager) Free() int {
 	free := m.pools[0].free

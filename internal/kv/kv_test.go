@@ -278,6 +278,50 @@ func TestOwnBlocksAfterTheOthersAreGone(t *testing.T) {
 	}
 }
 
+// What nobody holds is forgotten as a whole; what somebody holds stays, and is found.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	for _, groups := range [][]runner.Group{
+		{{Blocks: 16}}, {{Blocks: 16}, {Blocks: 16, Window: 6}}, {{Blocks: 16, Window: 6}, {Blocks: 16}}, {{Blocks: 16, Window: 40}, {Blocks: 16, Window: 30}},
+	} {
+		m := newManager(groups...)
+		if n := m.Forget(); n != 0 {
+			t.Errorf("%v: %d blocks forgotten of a manager that knows nothing", groups, n)
+		}
+		fill(t, m, seq(0, 13), 0)
+		fill(t, m, seq(100, 13), 0)
+		table := m.Open(seq(0, 17), 0) // holds three blocks, as far as windows reach
+		want := 0
+		for _, g := range m.Groups(nil) {
+			want += g.Cached
+		}
+		if n := m.Forget(); n != want || want < 3 {
+			t.Errorf("%v: %d blocks forgotten, want %d, at least 3", groups, n, want)
+		}
+		check(t, m)
+		for g, use := range m.Groups(nil) {
+			if use.Cached != 0 || use.Held == 0 {
+				t.Errorf("%v: group %d has %+v", groups, g, use)
+			}
+		}
+		if got := cached(t, m, seq(100, 13), 0); got != 0 {
+			t.Errorf("%v: %d tokens are cached after all", groups, got)
+		}
+		if got := cached(t, m, seq(0, 17), 0); got != 12 {
+			t.Errorf("%v: %d tokens of a prompt that runs are cached, want 12", groups, got)
+		}
+		if !m.Grow(table, 17, 17) {
+			t.Fatalf("%v: no room", groups)
+		}
+		m.Publish(table, seq(0, 17), 17)
+		m.Close(table)
+		check(t, m)
+		if got := cached(t, m, seq(0, 17), 0); got != 16 {
+			t.Errorf("%v: %d tokens are cached of what went on, want 16", groups, got)
+		}
+	}
+}
+
 func TestWithoutCache(t *testing.T) {
 	t.Parallel()
 	m := New(4, []runner.Group{{Blocks: 8}, {Blocks: 8, Window: 3}}, false)
@@ -476,6 +520,11 @@ func operate(t *testing.T, data []byte, constant bool) (cached []int) {
 	}
 	for len(data) > 0 {
 		op, which := next(8), 0
+		if op == 2 && next(4) == 0 {
+			w.m.Forget()
+			w.spoil()
+			continue
+		}
 		if len(w.tables) > 0 {
 			which = next(len(w.tables))
 		}

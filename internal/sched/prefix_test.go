@@ -12,15 +12,16 @@ import (
 // TestDET2Workloads plays conversations, each prompt being all that was said before
 // and a little more, with the prefix cache and without. Pools hold one to two of the
 // longest sequences, so that prefixes are evicted in part and sequences preempted;
-// some answers are aborted and then gone on from.
+// some answers are aborted and then gone on from, and now and then the cache is emptied.
 func TestDET2Workloads(t *testing.T) {
 	t.Parallel()
 	n := soak.Cases(t, 200, 10_000)
 	var sum Stats
-	requests, aborts := 0, 0
+	requests, aborts, forgotten := 0, 0, 0
 	for seed := range uint64(n) {
-		w, got := talk(t, seed, true)
-		plain, want := talk(t, seed, false)
+		w, got, dropped := talk(t, seed, true)
+		plain, want, _ := talk(t, seed, false)
+		forgotten += dropped
 		for u := range got {
 			if !slices.Equal(got[u], want[u]) {
 				t.Fatalf("seed %d, conversation %d: answers with the cache %v, without %v", seed, u, got[u], want[u])
@@ -41,9 +42,9 @@ func TestDET2Workloads(t *testing.T) {
 		sum.KV.Evicted += st.KV.Evicted
 		sum.Preemptions += st.Preemptions
 	}
-	t.Logf("DET-2: %d workloads with and without the cache, %d requests, %d aborted, %d of %d prompt tokens cached, %d blocks evicted, %d preemptions, 0 mismatches",
-		n, requests, aborts, sum.CacheHits, sum.CacheQueries, sum.KV.Evicted, sum.Preemptions)
-	if least := uint64(n); sum.CacheHits < 20*least || sum.KV.Evicted < 2*least || sum.Preemptions < least/10 || aborts < n {
+	t.Logf("DET-2: %d workloads with and without the cache, %d requests, %d aborted, %d of %d prompt tokens cached, %d blocks evicted, %d forgotten on request, %d preemptions, 0 mismatches",
+		n, requests, aborts, sum.CacheHits, sum.CacheQueries, sum.KV.Evicted, forgotten, sum.Preemptions)
+	if least := uint64(n); sum.CacheHits < 20*least || sum.KV.Evicted < 2*least || sum.Preemptions < least/10 || aborts < n || forgotten < n {
 		t.Error("too little happened: these workloads show nothing")
 	}
 }
@@ -60,8 +61,9 @@ type user struct {
 	answers  []int32
 }
 
-// talk plays a workload and returns the world and what each user was answered.
-func talk(t *testing.T, seed uint64, cache bool) (w *world, answers [][]int32) {
+// talk plays a workload and returns the world, what each user was answered, and how many
+// blocks were forgotten on request.
+func talk(t *testing.T, seed uint64, cache bool) (w *world, answers [][]int32, forgotten int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	info := runner.Info{Name: "fake", Vocab: 50, BlockSize: 1 + rng.IntN(4), MaxSeqs: 5, MaxTokens: 6 + rng.IntN(30), MaxLen: 80, Depth: 1 + int(seed%3)}
 	blocks := (80 + info.BlockSize - 1) / info.BlockSize * (100 + rng.IntN(100)) / 100
@@ -75,8 +77,11 @@ func talk(t *testing.T, seed uint64, cache bool) (w *world, answers [][]int32) {
 	for u := range users {
 		users[u] = user{rng: rand.New(rand.NewPCG(seed, 100+uint64(u))), salt: uint64(u / 4), said: slices.Clone(system), turns: 4, at: -1}
 	}
+	resets := rand.New(rand.NewPCG(seed, 8)) // its own: with the cache there are fewer steps
 	for going := true; going; w.step() {
-		going = false
+		if going = false; resets.IntN(50) == 0 {
+			forgotten += w.forget()
+		}
 		for u := range users {
 			going = users[u].goOn(w) || going
 		}
@@ -85,7 +90,7 @@ func talk(t *testing.T, seed uint64, cache bool) (w *world, answers [][]int32) {
 	for u := range users {
 		answers = append(answers, users[u].answers)
 	}
-	return w, answers
+	return w, answers, forgotten
 }
 
 // goOn does what the user does next, and reports whether it is still there.

@@ -153,6 +153,10 @@ func (s *Scheduler) Abort(id uint64) bool {
 	return true
 }
 
+// ForgetPrefixes empties the prefix cache of what no sequence uses, and returns how many
+// blocks that was. Sequences go on as they are.
+func (s *Scheduler) ForgetPrefixes() int { return s.kv.Forget() }
+
 // Idle reports whether there is neither a sequence nor a batch in flight.
 func (s *Scheduler) Idle() bool { return len(s.seqs) == 0 && s.planned == s.committed }
 

@@ -87,8 +87,11 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 				}
 			}
 		case 3:
-			if n := len(w.traces); n > 0 && c(4) == 0 {
+			switch n := len(w.traces); {
+			case n > 0 && c(4) == 0:
 				w.abort(c(n))
+			case c(4) == 0:
+				w.forget()
 			}
 		case 4:
 			w.launch()

@@ -79,6 +79,9 @@ func busy(t *testing.T, seed uint64, steps int) (sum traffic) {
 				sum.aborted++
 			}
 		}
+		if rng.IntN(100) == 0 {
+			s.ForgetPrefixes()
+		}
 		for len(flight) < info.Depth && (len(flight) == 0 || rng.IntN(4) > 0) {
 			b := s.Plan(now)
 			if b == nil && len(flight) == 0 && !s.Idle() {

@@ -166,6 +166,19 @@ func (w *world) abort(id int) {
 	w.check("Abort")
 }
 
+// forget empties the prefix cache of what nobody uses, and returns how many blocks that was.
+func (w *world) forget() int {
+	w.t.Helper()
+	dropped := w.s.ForgetPrefixes()
+	w.check("ForgetPrefixes")
+	for g, use := range w.s.Stats().Groups {
+		if use.Cached != 0 {
+			w.t.Fatalf("group %d at step %d: %+v after all was forgotten", g, w.steps, use)
+		}
+	}
+	return dropped
+}
+
 // launch plans and launches one step and returns it, nil if there is none.
 func (w *world) launch() *runner.Batch {
 	w.t.Helper()
