@@ -83,42 +83,83 @@ func TestDET1DET2CPU(t *testing.T) {
 	}
 }
 
-// play submits some requests, each when the one before has so many tokens.
+// A stage is a runner before which requests come after so many steps: when they come
+// does not depend on how fast anything is.
+type stage struct {
+	runner.Runner
+	mu    sync.Mutex
+	waits []int  // steps until the next request comes, for each that is still to come
+	enter func() // brings it
+}
+
+func (s *stage) Launch(b *runner.Batch) error {
+	s.mu.Lock()
+	for len(s.waits) > 0 && s.waits[0] == 0 {
+		s.next()
+	}
+	if len(s.waits) > 0 {
+		s.waits[0]--
+	}
+	s.mu.Unlock()
+	return s.Runner.Launch(b)
+}
+
+func (s *stage) next() {
+	s.waits = s.waits[1:]
+	s.enter()
+}
+
+// play submits some requests, most of them while others run. One in twelve empties the
+// prefix cache first.
 func (f *family) play(t *testing.T, threads int, rng *rand.Rand) Stats {
 	cfg := Config{Sched: sched.Config{ChunkLimit: []int{0, 1, 5, 20}[rng.IntN(4)], NoPrefixCache: rng.IntN(5) == 0}}
-	g := start(t, f.runner(t, threads, 20+rng.IntN(4), 1+rng.IntN(2)), cfg)
-	var wg sync.WaitGroup
-	for range 5 + rng.IntN(6) {
-		n, stop, ahead := rng.IntN(len(f.requests)), rng.IntN(160), rng.IntN(6)
-		s, begun := g.submit(f.requests[n]), make(chan struct{})
-		wg.Go(func() {
+	s := &stage{Runner: f.runner(t, threads, 20+rng.IntN(4), 1+rng.IntN(2)), waits: []int{0}}
+	for range 4 + rng.IntN(6) {
+		s.waits = append(s.waits, rng.IntN(6))
+	}
+	g := start(t, s, cfg)
+	came, left, ended := 0, 0, make(chan struct{}, len(s.waits))
+	s.enter = func() {
+		n, stop, forget := rng.IntN(len(f.requests)), rng.IntN(160), rng.IntN(12) == 0
+		q := g.submit(f.requests[n])
+		came++
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			if forget {
+				if _, err := g.ForgetPrefixes(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
 			var got []int32
 			var err error
-			for open := true; err == nil; {
-				if open && len(got) >= ahead {
-					close(begun)
-					open = false
-				}
+			for err == nil {
 				if len(got) >= stop {
-					s.Stop()
+					q.Stop()
 				}
 				var out []Token
-				out, err = s.Recv(t.Context())
+				out, err = q.Recv(t.Context())
 				for _, o := range out {
 					got = append(got, o.ID)
-				}
-				if err != nil && open {
-					close(begun)
 				}
 			}
 			want := f.want[n]
 			if err != io.EOF || len(got) > len(want) || len(got) < min(stop, len(want)) || !slices.Equal(got, want[:len(got)]) {
 				t.Errorf("%d threads, request %d: got %v, %v, alone %v", threads, n, got, err, want)
 			}
-		})
-		<-begun
+		}()
 	}
-	wg.Wait()
+	for more := true; more; {
+		s.mu.Lock()
+		if came == left && len(s.waits) > 0 { // there may be no step before which it comes
+			s.next()
+		}
+		more = came > left
+		s.mu.Unlock()
+		if more {
+			<-ended
+			left++
+		}
+	}
 	return g.Stats()
 }
 

@@ -127,6 +127,7 @@ type Engine struct {
 	adds      []*Stream          // not yet given to the scheduler, in the order of their ids
 	addTokens int                // of their prompts
 	stops     []*Stream
+	forgets   []chan<- int // who waits for an empty prefix cache: room for one number each
 	lastID    uint64
 	accepted  uint64 // without probes
 	prompt    uint64 // tokens of these
@@ -295,6 +296,25 @@ func (e *Engine) stop(s *Stream) {
 	if e.live[s.ID] == s {
 		e.stops = append(e.stops, s)
 		e.post()
+	}
+}
+
+// ForgetPrefixes empties the prefix cache, but for what running requests use, when the
+// steps in flight are over. It waits for that, and returns how many blocks of all groups
+// held what is gone. Errors to test for: ErrStopped, and that of ctx.
+func (e *Engine) ForgetPrefixes(ctx context.Context) (blocks int, err error) {
+	dropped := make(chan int, 1)
+	e.mu.Lock()
+	e.forgets = append(e.forgets, dropped)
+	e.mu.Unlock()
+	e.post()
+	select {
+	case blocks = <-dropped:
+		return blocks, nil
+	case <-e.done:
+		return 0, ErrStopped
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
 }
 

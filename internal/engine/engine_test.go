@@ -377,6 +377,59 @@ func TestLIF9Usage(t *testing.T) {
 	})
 }
 
+// The prefix cache is emptied on request, while others run and when nobody does, also of
+// what a request has left that has just ended, and nobody waits in vain.
+func TestForgetPrefixes(t *testing.T) {
+	for depth := 1; depth <= 3; depth++ {
+		bubble(t, func(t *testing.T) { forgetPrefixes(t, depth) })
+	}
+}
+
+func forgetPrefixes(t *testing.T, depth int) {
+	const step = 10 * time.Millisecond
+	info := runner.Info{Depth: depth, BlockSize: 4, MaxSeqs: 2, MaxTokens: 64, MaxLen: 400, Groups: []runner.Group{{Blocks: 200}}}
+	g := start(t, script(t, sim.Config{Info: info, Cost: each(step)}), Config{})
+	prompt := Request{Tokens: ids(1, 21), MaxTokens: 9, Stops: alone(ids(1, 21), 1)} // ends with its first token: others are in flight
+	cached := func(want int) {
+		t.Helper()
+		s := g.submit(prompt)
+		finished(t, s, sched.FinishStop)
+		if _, usage, _ := s.End(); usage.Cached != want {
+			t.Errorf("depth %d: %d tokens are cached, want %d", depth, usage.Cached, want)
+		}
+	}
+	forget := func(want int) {
+		t.Helper()
+		began := time.Now()
+		if n, err := g.ForgetPrefixes(context.Background()); err != nil || n != want || time.Since(began) > time.Duration(depth)*step {
+			t.Errorf("depth %d: %d blocks forgotten after %v, %v, want %d", depth, n, time.Since(began), err, want)
+		}
+	}
+	forget(0)
+	cached(0)
+	cached(20)
+	forget(5)
+	cached(0)
+	long := g.submit(Request{Tokens: ids(2, 9), MaxTokens: 300})
+	time.Sleep(10 * step) // it has two blocks and some
+	forget(5)
+	cached(0)
+	cached(20)
+	if got, want := finished(t, long, sched.FinishLength), alone(ids(2, 9), 300); !slices.Equal(got, want) {
+		t.Errorf("depth %d: got %v, alone %v", depth, got, want)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := g.ForgetPrefixes(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	g.end()
+	<-g.done
+	if _, err := g.ForgetPrefixes(context.Background()); !errors.Is(err, ErrStopped) {
+		t.Errorf("depth %d: after the end: %v", depth, err)
+	}
+}
+
 func TestInvalidRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := start(t, script(t, sim.Config{}), Config{})

@@ -185,6 +185,11 @@ func live(t *testing.T, seed uint64, sum *tally) {
 			}
 		})
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		if rng.IntN(30) == 0 {
+			if _, err := g.ForgetPrefixes(context.Background()); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
 	}
 	wg.Wait()
 	time.Sleep(time.Second) // steps in flight may hold blocks of what was stopped last

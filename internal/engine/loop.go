@@ -21,6 +21,7 @@ type life struct {
 	sched  *sched.Scheduler
 	flight []launched  // oldest first
 	owed   int         // steps that an earlier life launched and did not collect
+	pause  bool        // launches nothing until what is in flight is over
 	inside bool        // the runner has been called and has not returned without error
 	ended  time.Time   // of the last step
 	before sched.Stats // counters of earlier lives
@@ -138,7 +139,13 @@ func (l *life) mail() bool {
 	l.stops, e.stops = e.stops, l.stops[:0]
 	e.waiting.Add(int64(e.addTokens))
 	e.addTokens = 0
+	forgets := len(e.forgets)
 	e.mu.Unlock()
+	if l.pause = forgets > 0 && len(l.flight) > 0; l.pause {
+		e.mailed.Store(true) // steps in flight use blocks of sequences that have ended
+	} else if forgets > 0 {
+		l.forget(forgets)
+	}
 	for _, s := range l.adds {
 		l.add(s)
 	}
@@ -149,6 +156,22 @@ func (l *life) mail() bool {
 	clear(l.adds)
 	clear(l.stops)
 	return false
+}
+
+// forget empties the prefix cache for the first n who wait for that. They are in the list
+// until it is done: if this loop fails meanwhile, the next one answers them.
+func (l *life) forget(n int) {
+	dropped, e := l.sched.ForgetPrefixes(), l.eng
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life != l {
+		return
+	}
+	for _, waits := range e.forgets[:n] {
+		waits <- dropped
+		dropped = 0
+	}
+	e.forgets = slices.Delete(e.forgets, 0, n)
 }
 
 // add gives a stream's request to the scheduler.
@@ -173,7 +196,7 @@ func (l *life) add(s *Stream) {
 
 // launch keeps the runner busy.
 func (l *life) launch() error {
-	for len(l.flight) < l.eng.info.Depth {
+	for len(l.flight) < l.eng.info.Depth && !l.pause {
 		now := l.eng.cfg.Clock()
 		b := l.sched.Plan(now)
 		if b == nil {
