@@ -302,6 +302,18 @@ func (s *Store) Close() error {
 // ErrTooLarge, *ReadOnlyError, ErrClosed or ctx's error; after the last the record
 // may be stored or not. The bytes in n must not change until Create returns nil.
 func (s *Store) Create(ctx context.Context, n New) error {
+	if err := n.check(&s.cfg); err != nil {
+		return err
+	}
+	size := 0
+	for _, it := range n.Items {
+		size += len(it.ID) + len(it.Data)
+	}
+	return s.submit(ctx, n.ID, size+len(n.Object)+total(n.Events), func(t *txn) error { return t.create(&n, s.cfg.Now()) })
+}
+
+// check refuses what no record can hold.
+func (n *New) check(c *Config) error {
 	if n.ID == "" || len(n.ID) > maxName || n.Owner == "" || len(n.Owner) > maxName {
 		return fmt.Errorf("store: id of %d bytes, owner of %d: want 1 to %d of each", len(n.ID), len(n.Owner), maxName)
 	}
@@ -312,10 +324,10 @@ func (s *Store) Create(ctx context.Context, n New) error {
 		}
 		size += len(it.ID) + len(it.Data)
 	}
-	if largest := max(size, len(n.Object)); largest > s.cfg.RecordBytes {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, largest, s.cfg.RecordBytes)
+	if largest := max(size, len(n.Object)); largest > c.RecordBytes {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, largest, c.RecordBytes)
 	}
-	return s.submit(ctx, n.ID, size+len(n.Object)+total(n.Events), func(t *txn) error { return t.create(&n, s.cfg.Now()) })
+	return nil
 }
 
 // Update adds to a running record and returns when that is durable: a job that
