@@ -20,7 +20,8 @@ REQUESTS = {
         True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}",
                "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}"],
         False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}",
-                "I want to know the {n}", "My {n}", "Where is my {n}"],
+                "I want to know the {n}", "My {n}", "Where is my {n}", "I would take the {n}", "Is there a {n}", "Do you have the {n}", "Let me see the {n}", "I ask about the {n}",
+                "{f} the {n}", "{f} my {n}", "{F} the {n}"],
     },
     "heldout": {
         True: ["Would you {v} the {n}", "Please {v} a {n}", "I would like to {v} the {n}", "{V} my {n}"],
@@ -160,10 +161,11 @@ def value(r, split, kind):
 
 
 def request(r, split, tools, t):
-    """A request for t, the arguments in the order in which it gives them, the tool in
-    the words of the request, and whether an argument is given without its name."""
+    """A request for t, the arguments in the order in which it gives them, and whether
+    one is given without its name."""
     unique = all(o is t or o.noun != t.noun for o in tools)
-    head = r.choice(REQUESTS[split][not unique or r.random() < 0.5]).format(v=t.verb, V=t.verb.capitalize(), n=t.noun)
+    head = r.choice(REQUESTS[split][not unique or r.random() < 0.5])
+    head = fill(re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), head), v=t.verb, n=t.noun)
     given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
     said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
     r.shuffle(said)
@@ -177,9 +179,7 @@ def request(r, split, tools, t):
         form = r.choice(FORMS[split]["where" if lead == " where " else "with"])
         tail = lead + r.choice((copied.listing, ", ".join))([form.format(p=p.words, x=x) for p, x in said])
     end = r.choice(("?", "?", "") if head.split()[0] in ("What", "How", "Can", "Could", "Would") else (".", "", ""))
-    question = copied.dress(r, split, head + tail + end)
-    verb = re.search(rf"\b{t.verb}(?=( \w+)? {t.noun}\b)", question, re.I)
-    return question, arguments, (verb[0] + " " if verb else "") + t.noun, unnamed
+    return copied.dress(r, split, head + tail + end), arguments, unnamed
 
 
 def plain(v):
@@ -192,21 +192,21 @@ def quote(t, unnamed):
     copy that only goes forward gets there. With the first parameter if only the
     declaration has its name."""
     told = re.search(rf"\b{t.noun}\b", t.description)
-    text = t.description[told.end():] + f"\ntype {t.name}" if told else f": {t.name}"
+    text = t.noun + (t.description[told.end():] + f"\ntype {t.name}" if told else f": {t.name}")
     if unnamed:
         first = t.parameters[0]
         text += " = (_: {\n" + (f"// {first.note}\n" if first.note else "") + first.name
     return text
 
 
-def choice_working(about, quotation, arguments, effort):
+def choice_working(quotation, arguments, effort):
     """The quotation, then the arguments as the call will have them: the call is a
     copy."""
     if effort == "low":
-        return about + quotation
+        return quotation
     if effort == "medium":
-        return f"{about}{quotation}\n{copied.compact(arguments)}"
-    return f"The request is about {about}{quotation}\nIt gets {copied.compact(arguments)}, as the user said."
+        return f"{quotation}\n{copied.compact(arguments)}"
+    return f"The request is about {quotation}\nIt gets {copied.compact(arguments)}, as the user said."
 
 
 def result(r, split):
@@ -236,8 +236,8 @@ def result(r, split):
 
 def call_branch(r, split, effort, tools):
     t = r.choice(tools)
-    question, arguments, about, unnamed = request(r, split, tools, t)
-    text = choice_working(about, quote(t, unnamed), arguments, effort)
+    question, arguments, unnamed = request(r, split, tools, t)
+    text = choice_working(quote(t, unnamed), arguments, effort)
     return Branch([Message("user", question)], [analysis(text), call(t.name, copied.compact(arguments))], "tools", f"{len(tools)} tools")
 
 
@@ -258,8 +258,8 @@ def decline_branch(r, split, effort, tools):
         other = tool(r, split, style(r, split))
         if all(other.noun != t.noun for t in tools):
             break
-    question, _, about, _ = request(r, split, [other], other)
-    working = {"low": f"{about}: no tool.", "medium": f"{about}: no tool.", "high": f"The request is about {about}: no tool. I say so."}[effort]
+    question, _, _ = request(r, split, [other], other)
+    working = {"low": f"{other.noun}: no tool.", "medium": f"{other.noun}: no tool.", "high": f"The request is about {other.noun}: no tool. I say so."}[effort]
     return Branch([Message("user", question)], [analysis(working), final(DECLINE)], "declined", "")
 
 

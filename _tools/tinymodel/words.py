@@ -87,7 +87,7 @@ TRAIN = {
         day night
         left right
         cash card
-        on off auto"""),
+        open shut auto"""),
 }
 
 HELDOUT = {
