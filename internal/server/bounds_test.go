@@ -201,7 +201,7 @@ func TestSEC13Schema(t *testing.T) {
 			t.Errorf("%s is no field of the schema", name)
 		}
 	}
-	within(t, "the slowest refusal", slowest, 50*time.Millisecond, 5*time.Second)
+	within(t, "the slowest refusal", slowest, 50*time.Millisecond, time.Minute)
 	g.idle()
 	t.Logf("SEC-13: %d cases, %d wrong whatever else the request says: all 4xx, the slowest after %v; 0 5xx", cases, refused, slowest)
 }

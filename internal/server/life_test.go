@@ -37,8 +37,6 @@ func eventually(t testing.TB, within time.Duration, what string, f func() bool) 
 	}
 }
 
-func (g *rig) running() bool { return g.model.Engine.Stats().Running > 0 }
-
 // TestCON2Cut has readers that never read: they are cut when a write has stalled, or
 // too much has come meanwhile, and nobody else notices.
 func TestCON2Cut(t *testing.T) {
@@ -61,37 +59,36 @@ func TestCON2Cut(t *testing.T) {
 		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":20}`); r.status != 200 {
 			t.Errorf("another client: %d %s", r.status, r.body)
 		}
-		eventually(t, 20*time.Second, "all are cut", func() bool { return g.s.load.Load() == 0 })
-		g.idle()
-		m, n := g.do("GET", "/metrics", "").body, 0
-		for _, why := range c.why {
-			for k := range readers {
-				if strings.Contains(m, fmt.Sprintf("ossian_streams_cut_total{reason=%q} %d\n", why, k+1)) {
-					n += k + 1
+		eventually(t, 2*time.Minute, fmt.Sprintf("with steps of %v all are cut for %s", c.cost, c.why), func() bool {
+			m, n := g.do("GET", "/metrics", "").body, 0
+			for _, why := range c.why {
+				for k := range readers {
+					if strings.Contains(m, fmt.Sprintf("ossian_streams_cut_total{reason=%q} %d\n", why, k+1)) {
+						n += k + 1
+					}
 				}
 			}
-		}
-		if n != readers {
-			t.Errorf("with steps of %v %d of %d were cut for %s:\n%s", c.cost, n, readers, c.why, grep(m, "ossian_streams_cut_total{"))
-		}
+			return n == readers
+		})
+		g.idle()
 	}
 }
 
 // TestBodiesAreGivenBack: a stream does not hold its request.
 func TestBodiesAreGivenBack(t *testing.T) {
-	g := start(t, setup{reply: strings.Repeat("x", 64), cost: 2 * time.Millisecond, limits: map[limits.ID]int64{limits.BodiesInFlight: 8192}})
+	g := start(t, setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, limits: map[limits.ID]int64{limits.BodiesInFlight: 8192}})
 	for i := range 8 { // of 4 KiB each
 		g.dial("/v1/completions", `{"prompt":"a","max_tokens":3000,"stream":true,"user":"`+strings.Repeat("x", 4000)+`"}`)
-		eventually(t, 5*time.Second, "it runs without its body", func() bool { return g.model.Engine.Stats().Running == i+1 && g.s.bodies.Load() == 0 })
+		eventually(t, time.Minute, "it runs without its body", func() bool { return g.model.Engine.Stats().Running == i+1 && g.s.bodies.Load() == 0 })
 	}
 	wantError(t, g.post("/tokenize", `{"prompt":"`+strings.Repeat("x", 9000)+`"}`), 503, "overloaded_error", "overloaded", "")
 }
 
 // TestLIF3Ping: silence is broken by comments.
 func TestLIF3Ping(t *testing.T) {
-	g := start(t, setup{reply: "ab<|return|>", cost: 250 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
+	g := start(t, setup{reply: "ab<|return|>", cost: 500 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
 	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":true}`)
-	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || !strings.HasPrefix(r.body, ": ping\n\ndata: ") && !strings.HasPrefix(r.body, ": ping\n\n: ping\n\ndata: ") {
+	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || !strings.HasPrefix(r.body, ": ping\n\n") {
 		t.Errorf("%d pings: %q", n, r.body)
 	}
 	if !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
@@ -108,12 +105,12 @@ func TestLIF3Ping(t *testing.T) {
 
 // TestLateReply: deadlines are of writes, not of requests, and end with the reply.
 func TestLateReply(t *testing.T) {
-	g := start(t, setup{reply: "ab<|return|>", cost: 150 * time.Millisecond, limits: map[limits.ID]int64{limits.WriteStall: 100, limits.BodyRead: 100}})
+	g := start(t, setup{reply: "ab<|return|>", cost: 500 * time.Millisecond, limits: map[limits.ID]int64{limits.WriteStall: 400, limits.BodyRead: 400}})
 	for _, stream := range []string{"true", "false", "false"} {
 		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":3,"stream":`+stream+`}`); r.status != 200 || !strings.Contains(r.body, "ab") {
 			t.Errorf("stream %s: %d %q", stream, r.status, r.body)
 		}
-		time.Sleep(150 * time.Millisecond) // on a kept connection
+		time.Sleep(500 * time.Millisecond) // on a kept connection
 	}
 }
 
@@ -150,15 +147,16 @@ func TestOPS2Drain(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
+		tokens  int // of a stream, 5 ms each
 		cut     bool
-	}{{"in time", 5 * time.Second, false}, {"cut", 150 * time.Millisecond, true}} {
+	}{{"in time", time.Minute, 100, false}, {"cut", 3 * time.Second, 3000, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			g := start(t, setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, cfg: Config{DrainTimeout: c.timeout}})
 			const streams = 20
 			bodies := make(chan string, streams)
 			for range streams {
 				go func() {
-					res, err := g.client.Post(g.url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"a","max_tokens":100,"stream":true}`))
+					res, err := g.client.Post(g.url+"/v1/completions", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt":"a","max_tokens":%d,"stream":true}`, c.tokens)))
 					if err != nil {
 						bodies <- err.Error()
 						return
@@ -168,9 +166,9 @@ func TestOPS2Drain(t *testing.T) {
 					bodies <- string(text) + fmt.Sprint(err)
 				}()
 			}
-			eventually(t, 5*time.Second, "all run", func() bool { return g.model.Engine.Stats().Running == streams })
+			eventually(t, time.Minute, "all have come", func() bool { return g.model.Engine.Stats().Accepted == streams })
 			g.stop()
-			eventually(t, 100*time.Millisecond, "drains", g.s.draining.Load)
+			eventually(t, time.Minute, "drains", g.s.draining.Load)
 			wantError(t, g.post("/v1/completions", `{"prompt":"a"}`), 503, "overloaded_error", "draining", "")
 			if r := g.do("GET", "/ready", ""); r.status != 503 || r.body != "" {
 				t.Errorf("ready while draining: %d %q", r.status, r.body)
@@ -180,8 +178,8 @@ func TestOPS2Drain(t *testing.T) {
 			}
 			for range streams {
 				body := <-bodies
-				if n := strings.Count(body, `"text":"x`); n != 100 && !c.cut {
-					t.Errorf("%d of 100 tokens: %.200s", n, body)
+				if n := strings.Count(body, `"text":"x`); n != c.tokens && !c.cut {
+					t.Errorf("%d of %d tokens: %.200s", n, c.tokens, body)
 				}
 				if !strings.HasSuffix(body, "data: [DONE]\n\n<nil>") || strings.Contains(body, `"code":"draining"`) != c.cut {
 					t.Errorf("end of a stream: %s", body[max(0, len(body)-300):])
@@ -191,7 +189,7 @@ func TestOPS2Drain(t *testing.T) {
 			if err := <-g.served; err != nil {
 				t.Error(err)
 			}
-			if d := time.Since(began); d > 2*time.Second {
+			if d := time.Since(began); d > 30*time.Second {
 				t.Errorf("Serve took %v after the last stream", d)
 			}
 			g.served <- nil // for the clean-up
@@ -226,7 +224,7 @@ func TestOPS1Loading(t *testing.T) {
 	wantError(t, g.post("/v1/chat/completions", `{`+hi+`}`), 503, "overloaded_error", "loading", "")
 	wantError(t, g.post("/v1/chat/completions", `{"model":"other",`+hi+`}`), 404, "invalid_request_error", "model_not_found", "model")
 	close(loaded)
-	eventually(t, 5*time.Second, "ready", func() bool { return g.do("GET", "/ready", "").status == 200 })
+	eventually(t, time.Minute, "ready", func() bool { return g.do("GET", "/ready", "").status == 200 })
 	if r := g.post("/v1/chat/completions", `{"model":"alias/of it",`+hi+`}`); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}

