@@ -38,26 +38,25 @@ func hookWrites(db *bbolt.DB, wrap func(next writeAt) writeAt) {
 	*p = wrap(*p)
 }
 
-// startChild runs this test binary as a program that child describes.
-func startChild(t *testing.T, args ...string) (out *bufio.Scanner, stop func()) {
+// startChild runs this test binary as a program that child describes. What it says has to
+// be read before it is waited for, or is lost.
+func startChild(t *testing.T, args ...string) (cmd *exec.Cmd, out *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"--"}, args...)...)
-	stdin, err := cmd.StdinPipe()
+	cmd = exec.Command(os.Args[0], append([]string{"--"}, args...)...)
+	_, err := cmd.StdinPipe() // open for as long as this process lives
 	check(t, err)
 	stdout, err := cmd.StdoutPipe()
 	check(t, err)
 	cmd.Stderr = os.Stderr
 	check(t, cmd.Start())
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			_ = stdin.Close()
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // a kill is what it ends with
-		})
-	}
-	t.Cleanup(stop)
-	return bufio.NewScanner(stdout), stop
+	t.Cleanup(func() { stopChild(cmd) })
+	return cmd, bufio.NewScanner(stdout)
+}
+
+// stopChild kills a child that has not ended, and waits.
+func stopChild(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // a kill is what it ends with
 }
 
 // child is what the binary does when it is started with arguments: hold DIR, or
@@ -191,10 +190,10 @@ func TestKills(t *testing.T) {
 // killOne runs a child until it dies and notes in all what it said.
 func killOne(t *testing.T, dir string, i int, point string, count int, all map[string]tried) {
 	t.Helper()
-	out, stop := startChild(t, "crash", dir, strconv.Itoa(i), point, strconv.Itoa(count))
-	defer stop()
+	cmd, out := startChild(t, "crash", dir, strconv.Itoa(i), point, strconv.Itoa(count))
+	defer stopChild(cmd)
 	if point == "any time" {
-		defer time.AfterFunc(time.Duration(count)*time.Millisecond, stop).Stop()
+		defer time.AfterFunc(time.Duration(count)*time.Millisecond, func() { _ = cmd.Process.Kill() }).Stop()
 	}
 	for out.Scan() {
 		var what, id string

@@ -248,19 +248,19 @@ func FuzzImage(f *testing.F) {
 		for ; len(patches) >= 8; patches = patches[8:] {
 			copy(img[binary.LittleEndian.Uint32(patches)%uint32(len(img)-4):], patches[4:8])
 		}
-		start := time.Now()
 		path := filepath.Join(t.TempDir(), databaseName)
 		check(t, os.WriteFile(path, img, 0o600))
 		r, err := os.Open(path)
 		check(t, err)
 		defer r.Close() // read only
+		start := time.Now()
 		im, _, sound, err := survey(r, fm.salt)
 		if err != nil {
 			return
 		}
 		n := 0
 		check(t, im.elements(func(bucket, []byte, []byte) error { n++; return nil }))
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 30*time.Second { // it takes milliseconds, and a busy machine has pauses
 			t.Errorf("it took %v", d)
 		}
 		if !sound || im.mended != nil {
