@@ -3,10 +3,12 @@
 package main
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -21,15 +23,24 @@ func ownProgram(t *testing.T) func(words []string) *exec.Cmd {
 	}
 }
 
+// freePort returns a port at which nobody listens, below those that the system chooses.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
 // A sweep of ossian by ossian, both as processes: two servers, two clients each.
 func TestSweepServe(t *testing.T) {
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	port := freePort(t)
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {

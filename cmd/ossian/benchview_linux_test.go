@@ -52,7 +52,7 @@ func TestBenchViewOnPTY(t *testing.T) {
 	defer stop()
 	select {
 	case <-shown:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no view appeared")
 	}
 	during, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)

@@ -212,14 +212,15 @@ func (p *process) fill(t *testing.T, found printedPlan) {
 }
 
 // refused serves with the largest context and less memory than that takes: the
-// process ends with what fits, and that does fit. It returns how long it took.
+// process ends with what fits, and that does fit. It returns how long it took. What fits
+// is a good part of the memory, as what is available changes while others work.
 func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.Duration {
 	t.Helper()
 	long := *c
 	long.len = long.model.MaxLen
 	run := func() (string, time.Duration) {
-		// Room for one sequence of three quarters of the case's context.
-		share := float64(found.Total-found.KV+found.KV/int64(found.MaxSeqs)*3/4) / float64(plan.Available())
+		room := min(found.KV*int64(long.model.MaxLen/c.len)/4, 512<<20) // a quarter of what the largest context takes
+		share := float64(found.Total-found.KV+room) / float64(plan.Available())
 		cmd := program(t, append([]string{"serve", "--port", "0", "--gpu-memory-utilization", strconv.FormatFloat(share, 'f', 9, 64)}, long.args(path)...)...)
 		log := &console{}
 		cmd.Stderr = log
@@ -258,7 +259,7 @@ func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.
 	for _, try := range []struct {
 		len  int
 		fits bool
-	}{{named / 2, true}, {2*named + 64, false}} { // what is available changes while others work
+	}{{named / 2, true}, {2*named + 64, false}} {
 		long.len = try.len
 		if out, _ := run(); (out == "") != try.fits {
 			t.Errorf("%s: %d tokens were said to fit; %d: %q", c.name, named, try.len, out)
@@ -315,10 +316,7 @@ func TestADM2Memory(t *testing.T) {
 	}
 	clients.Wait()
 	most := peak()
-	if p.status("/health") != http.StatusOK {
-		_, why, _ := strings.Cut(p.log.String(), "fatal error")
-		t.Fatalf("dead, with %d bytes taken of plan %+v: %.300s", most, found, why)
-	}
+	p.eventually(time.Minute, fmt.Sprintf("alive, with %d bytes taken of plan %+v", most, found), func() bool { return p.status("/health") == http.StatusOK })
 	t.Logf("ADM-2: %v of %d hostile clients, %d requests of up to %d MB, %d answered: alive, peak %d MB of a plan of %d MB (%.1f %%)", length, 4*seqs, sent.Load(), largest.Load()/1e6,
 		answered.Load(), most/1e6, found.Total/1e6, 100*float64(most)/float64(found.Total))
 	if most > found.Total/100*105 {

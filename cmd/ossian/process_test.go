@@ -90,10 +90,20 @@ func serveProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
+// eventually waits for f, but not longer than the process lives.
 func (p *process) eventually(within time.Duration, what string, f func() bool) {
 	p.t.Helper()
-	for deadline := time.Now().Add(within); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for deadline := time.Now().Add(within); ; time.Sleep(time.Millisecond) {
+		over := time.Now().After(deadline)
+		select {
+		case <-p.ended:
+			over = true
+		default:
+		}
+		switch {
+		case f():
+			return
+		case over:
 			p.t.Fatalf("not within %v: %s\n%s", within, what, &p.log)
 		}
 	}
@@ -243,10 +253,7 @@ func listen(r *http.Response, begun func()) (all told) {
 // status is 0.
 func TestOPS2Process(t *testing.T) {
 	n := soak.Cases(t, 24, 500)
-	timeout := 2 * time.Second
-	if soaking() {
-		timeout = 10 * time.Second
-	}
+	const timeout = 10 * time.Second
 	p := serveProcess(t, "--max-num-seqs", fmt.Sprint(n), "--num-gpu-blocks-override", "20000", "--drain-timeout", timeout.String())
 	p.ready()
 	const short, long = 20, 4000
@@ -286,7 +293,7 @@ func TestOPS2Process(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually(20*time.Second, "it is not ready", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
+	p.eventually(time.Minute, "it is not ready", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
 	unready := time.Since(asked)
 	r, err := ask(0, 1)
 	if err != nil || r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
@@ -328,10 +335,10 @@ func TestOPS2Process(t *testing.T) {
 func TestOPS2Twice(t *testing.T) {
 	p := serveProcess(t, "--drain-timeout", "10m")
 	p.ready()
-	r := post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":4000,"ignore_eos":true,"stream":true}`)
+	r := post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":4000,"n":8,"ignore_eos":true,"stream":true}`)
 	go listen(r, nil)
 	_ = p.Process.Signal(syscall.SIGTERM)
-	p.eventually(20*time.Second, "it drains", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
+	p.eventually(time.Minute, "it drains", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
 	asked := time.Now()
 	_ = p.Process.Signal(syscall.SIGTERM)
 	<-p.ended

@@ -98,7 +98,7 @@ func TestChat(t *testing.T) {
 					step(master)
 				case err := <-ended:
 					t.Fatalf("ended early: %v\n%s", err, out.text.String())
-				case <-time.After(20 * time.Second):
+				case <-time.After(2 * time.Minute):
 					t.Fatal("no prompt for a line")
 				}
 			}
@@ -107,7 +107,7 @@ func TestChat(t *testing.T) {
 				if !errors.Is(err, c.err) {
 					t.Errorf("error %v, expected %v", err, c.err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("does not end")
 			}
 			if !strings.Contains(out.text.String(), c.text) || !strings.Contains(status.String(), c.status) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -145,15 +147,18 @@ func programs(server, client []string, out io.Writer) *Programs {
 	return &Programs{Server: &Server{Command: server, Make: role, Poll: 5 * time.Millisecond, Ready: time.Minute, Stderr: os.Stderr}, Client: client, Out: out}
 }
 
+// freePort returns a port at which nobody listens, below those that the system chooses.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 func lines(t *testing.T, path string) []string {
@@ -177,7 +182,7 @@ func TestKilledSweep(t *testing.T) {
 		c := role(args)
 		var out bytes.Buffer
 		c.Stdout, c.Stderr = &out, &out
-		c.WaitDelay = time.Second
+		c.WaitDelay = time.Minute
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
