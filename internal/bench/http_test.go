@@ -228,8 +228,14 @@ func TestHTTPCanceled(t *testing.T) {
 		{"before the response", ""}, {"within a stream", okHead + "data: " + textA + "\n\n"},
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
+		live, want := new(Live), strings.Count(c.first, "data")
 		s := serve(t, func(_, _ int, _ *http.Request, _ string) (string, bool) {
-			time.AfterFunc(200*time.Millisecond, cancel)
+			go func() {
+				for live.First.Load() < int64(want) { // until the client has what comes
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+			}()
 			if c.first == "" {
 				<-block
 			}
@@ -237,11 +243,11 @@ func TestHTTPCanceled(t *testing.T) {
 		})
 		h := target(t, s.url, nil)
 		got := new(Sample)
-		h.Do(ctx, &dataset.Query{Prompt: "p"}, got, time.Now(), new(Live))
+		h.Do(ctx, &dataset.Query{Prompt: "p"}, got, time.Now(), live)
 		if got.Err != "context canceled" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-		if want := strings.Count(c.first, "data"); len(got.Chunks) != want {
+		if len(got.Chunks) != want {
 			t.Errorf("%s: %d chunks, want %d", c.name, len(got.Chunks), want)
 		}
 	}

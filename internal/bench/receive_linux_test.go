@@ -78,8 +78,11 @@ func TestAlive(t *testing.T) {
 	} {
 		conn, peer := pair(t)
 		c.act(peer)
-		time.Sleep(20 * time.Millisecond)
-		if got := conn.alive(); got != c.want {
+		got := conn.alive()
+		for end := time.Now().Add(time.Minute); got != c.want && time.Now().Before(end); got = conn.alive() {
+			time.Sleep(time.Millisecond) // until it has come
+		}
+		if got != c.want {
 			t.Errorf("%s: alive %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 // A fakeTarget answers after a time, without a server.
 type fakeTarget struct {
 	takes  time.Duration
+	crowd  int                               // queries that must have been there at once before any is answered
+	begun  func()                            // nil = nothing; called when a query comes
 	answer func(q *dataset.Query, s *Sample) // nil = success
 
 	mu      sync.Mutex
@@ -33,7 +36,13 @@ func (f *fakeTarget) Do(ctx context.Context, q *dataset.Query, s *Sample, began 
 	f.mu.Unlock()
 	s.Sent = time.Since(began)
 	s.Status = 200
-	if pause(ctx, f.takes) != nil {
+	if f.begun != nil {
+		f.begun()
+	}
+	for f.peak() < f.crowd {
+		time.Sleep(time.Millisecond)
+	}
+	if f.takes > 0 && pause(ctx, f.takes) != nil {
 		s.Err = "canceled"
 	} else if f.answer != nil {
 		f.answer(q, s)
@@ -43,6 +52,13 @@ func (f *fakeTarget) Do(ctx context.Context, q *dataset.Query, s *Sample, began 
 	f.mu.Lock()
 	f.running--
 	f.mu.Unlock()
+}
+
+// peak is the most queries that there were at once.
+func (f *fakeTarget) peak() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most
 }
 
 func queries(n int) Workload {
@@ -59,7 +75,7 @@ func allAtOnce(concurrency int) Setup {
 
 func TestRunBoundsConcurrency(t *testing.T) {
 	for _, c := range []struct{ limit, most int }{{1, 1}, {3, 3}, {0, 20}} {
-		f := &fakeTarget{takes: 50 * time.Millisecond}
+		f := &fakeTarget{takes: 50 * time.Millisecond, crowd: c.most}
 		var live Live
 		rec, err := Run(context.Background(), f, queries(20), Options{Setup: allAtOnce(c.limit), Live: &live})
 		if err != nil {
@@ -165,16 +181,22 @@ func TestRunPrepares(t *testing.T) {
 }
 
 func TestRunProbes(t *testing.T) {
-	f := &fakeTarget{takes: 20 * time.Millisecond, answer: func(q *dataset.Query, s *Sample) {
+	var probes atomic.Int32
+	f := &fakeTarget{takes: time.Millisecond, answer: func(q *dataset.Query, s *Sample) {
 		if q.Prompt == "Hi" && q.Output == 1 {
 			s.Err = "no"
+			probes.Add(1)
+			return
+		}
+		for probes.Load() < 3 { // so that some follow on each other
+			time.Sleep(time.Millisecond)
 		}
 	}}
 	rec, err := Run(context.Background(), f, queries(10), Options{Setup: allAtOnce(1), ProbeRate: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rec.Probes) < 2 || len(rec.Probes)+10 != len(f.sent) {
+	if len(rec.Probes) < 3 || len(rec.Probes)+10 != len(f.sent) {
 		t.Fatalf("%d probes of %d requests", len(rec.Probes), len(f.sent))
 	}
 	for i, p := range rec.Probes {
@@ -191,12 +213,8 @@ func TestRunCanceled(t *testing.T) {
 	for i := range w {
 		w[i].At = time.Duration(i) * 10 * time.Millisecond
 	}
-	o := Options{Setup: Setup{Arrivals: Arrivals{Timed: true, Concurrency: 4}}, Stage: func(s Stage, _ time.Duration) {
-		if s == Measuring {
-			time.AfterFunc(200*time.Millisecond, cancel)
-		}
-	}}
-	rec, err := Run(ctx, &fakeTarget{takes: 10 * time.Minute}, w, o)
+	o := Options{Setup: Setup{Arrivals: Arrivals{Timed: true, Concurrency: 4}}}
+	rec, err := Run(ctx, &fakeTarget{takes: 10 * time.Minute, begun: func() { time.AfterFunc(100*time.Millisecond, cancel) }}, w, o)
 	if !errors.Is(err, context.Canceled) || rec == nil {
 		t.Fatalf("got %v, %v", rec, err)
 	}
@@ -260,8 +278,8 @@ func TestRunFailures(t *testing.T) {
 func TestUsage(t *testing.T) {
 	before := newUsage()
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); {
-		_ = make([]byte, 1<<20)
 	}
+	runtime.GC() // stops the program for a moment
 	if c := before.since(); c.CPU <= 0 || c.MaxPause <= 0 || c.MaxPause > time.Minute {
 		t.Errorf("got %+v, want some time and some pause", c)
 	}
