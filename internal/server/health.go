@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ossian/internal/engine"
+	"ossian/internal/wire"
 )
 
 // health answers /health and /ping with a status and nothing else: the process
@@ -54,6 +55,27 @@ func (s *Server) version(w *reply, _ *http.Request) error {
 // loadNow answers /load: how many requests are being worked on.
 func (s *Server) loadNow(w *reply, _ *http.Request) error {
 	w.json(http.StatusOK, append(strconv.AppendInt([]byte(`{"server_load":`), s.load.Load(), 10), '}'))
+	return nil
+}
+
+// resetCache answers POST /reset_prefix_cache, as vLLM does, with a status and nothing
+// else: prompts find nothing from now on that was computed for requests that have ended.
+// Where there are several keys none may take from the others what they have cached.
+func (s *Server) resetCache(w *reply, r *http.Request) error {
+	if len(s.live.Load().keys) > 1 {
+		return &wire.Error{Message: "the prefix cache is shared by several keys: none may empty it for all; a cache_salt of its own makes a request find nothing", Type: wire.TypePermission}
+	}
+	m, err := s.host.Find("")
+	if err != nil {
+		return err
+	}
+	blocks, err := m.Engine.ForgetPrefixes(r.Context())
+	if err != nil {
+		return err
+	}
+	s.log.Info("prefix cache emptied", "req", w.id, "blocks", blocks)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
 	return nil
 }
 

@@ -243,6 +243,46 @@ func TestService(t *testing.T) {
 	}
 }
 
+// TestResetPrefixCache: whoever may use the server alone may have its cache emptied.
+func TestResetPrefixCache(t *testing.T) {
+	var log logBuffer
+	g := start(t, setup{reply: hello, log: &log, cfg: Config{Keys: []string{"a", "b"}}})
+	cached := func() int {
+		t.Helper()
+		r := g.post("/v1/completions", `{"max_tokens":1,"prompt":"`+strings.Repeat("one two ", 40)+`"}`, "Authorization", "Bearer a")
+		var in struct {
+			Usage struct {
+				Details struct {
+					Cached int `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
+		}
+		if err := json.Unmarshal([]byte(r.body), &in); err != nil || r.status != 200 {
+			t.Fatalf("%d %s: %v", r.status, r.body, err)
+		}
+		return in.Usage.Details.Cached
+	}
+	reset := func() got { t.Helper(); return g.post("/reset_prefix_cache", "", "Authorization", "Bearer a") }
+	if first, second := cached(), cached(); first != 0 || second == 0 {
+		t.Errorf("%d tokens are cached at first, then %d", first, second)
+	}
+	wantError(t, reset(), 403, "permission_error", "", "")
+	if n := cached(); n == 0 {
+		t.Error("emptied by one of several keys")
+	}
+	g.s.Reload([]string{"a"}, nil)
+	if r := reset(); r.status != 200 || r.body != "" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if first, second := cached(), cached(); first != 0 || second == 0 {
+		t.Errorf("%d tokens are cached after all was forgotten, then %d", first, second)
+	}
+	wantError(t, g.post("/reset_prefix_cache", ""), 401, "invalid_request_error", "invalid_api_key", "")
+	if text := log.String(); strings.Count(text, "prefix cache emptied") != 1 {
+		t.Errorf("log: %s", text)
+	}
+}
+
 // TestOPS5 compares what is counted with what clients got.
 func TestOPS5(t *testing.T) {
 	var log logBuffer

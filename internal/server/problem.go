@@ -12,7 +12,6 @@ import (
 	"ossian/internal/engine"
 	"ossian/internal/host"
 	"ossian/internal/metrics"
-	"ossian/internal/store"
 	"ossian/internal/wire"
 )
 
@@ -54,7 +53,7 @@ func statusOf(e *wire.Error) (status, retry int) {
 	switch e.Code {
 	case wire.CodeInvalidKey:
 		return http.StatusUnauthorized, 0
-	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound:
+	case wire.CodeModelNotFound, wire.CodeNotFound:
 		return http.StatusNotFound, 0
 	case wire.CodeMethod:
 		return http.StatusMethodNotAllowed, 0
@@ -64,7 +63,7 @@ func statusOf(e *wire.Error) (status, retry int) {
 		return http.StatusUnsupportedMediaType, 0
 	case wire.CodeRateLimit, wire.CodeQueueFull:
 		return http.StatusTooManyRequests, 1
-	case wire.CodeOverloaded, wire.CodeStoreFailed:
+	case wire.CodeOverloaded:
 		return http.StatusServiceUnavailable, 1
 	case wire.CodeLoading, wire.CodeDraining:
 		return http.StatusServiceUnavailable, 5
@@ -86,9 +85,6 @@ func public(err error) *wire.Error {
 	}
 	if e, ok := errors.AsType[*chat.Error](err); ok {
 		return unrenderable(e)
-	}
-	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
-		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
 	}
 	for _, row := range [...]struct {
 		err                 error
