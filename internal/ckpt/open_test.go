@@ -560,12 +560,12 @@ func TestCloseTwice(t *testing.T) {
 }
 
 // Opening reads headers only: a checkpoint of many gigabytes of zeros, most of it
-// holes in the file system, opens as fast as a small one.
+// holes in the file system, opens long before they could be read.
 func TestOpenReadsHeadersOnly(t *testing.T) {
 	path := writeSynth(t, "llama-tiny", synth.Options{})
 	shard := filepath.Join(path, "model.safetensors")
 	entries := takeApartShard(t, shard)
-	const extra = 40 << 30
+	const extra = 200 << 30
 	data := encodeShard(entries, nil)
 	header := int(binary.LittleEndian.Uint64(data))
 	body := len(data) - 8 - header
@@ -579,7 +579,7 @@ func TestOpenReadsHeadersOnly(t *testing.T) {
 	}
 	start := time.Now()
 	m := mustOpen(t, path)
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > 15*time.Second {
 		t.Errorf("opening took %v", d)
 	}
 	if !slices.Equal(m.Unknown, []string{"hole"}) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"ossian/internal/cpu"
 	"ossian/internal/engine"
@@ -214,7 +215,7 @@ func (c crowd) run(t *testing.T, jobs []job, cfg cpu.Config, rng *rand.Rand) {
 	}
 	cfg.Threads = c.threads
 	r := tinyRunner(t, cfg, model.Limits{MaxSeqs: c.seqs, MaxTokens: c.tokens, BlockSize: c.block, Depth: c.depth}, c.blocks)
-	e, err := engine.New(r, engine.Config{Sched: sched.Config{ChunkLimit: c.chunk, NoPrefixCache: c.noCache}}, slog.New(slog.DiscardHandler))
+	e, err := engine.New(r, engine.Config{Stall: time.Hour, Sched: sched.Config{ChunkLimit: c.chunk, NoPrefixCache: c.noCache}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

