@@ -26,13 +26,13 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics runner/... sched server sim store synth wire)
-	CGO_ENABLED=1 $(GO) test -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics runner/... sched server sim store synth wire)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
 
 # Without assembly: the kernels, whole models, and what the commands answer.
 purego:
-	$(GO) test -short -tags purego ./internal/cpu/... ./internal/e2e/...
-	$(GO) test -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian
+	$(GO) test -timeout 30m -short -tags purego ./internal/cpu/... ./internal/e2e/...
+	$(GO) test -timeout 30m -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian
 
 # One static file everywhere; the ELF header of the one for Linux names no loader.
 cross:
@@ -69,7 +69,7 @@ soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
 soak-bench:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./cmd/ossian
 
 bench:
