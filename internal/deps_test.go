@@ -52,7 +52,7 @@ var imports = map[string][]string{
 	"sim":               {"runner"},
 	"engine":            {"runner", "sched"},
 	"host":              {"engine", "chat", "token"},
-	"server":            {"host", "engine", "sched", "chat", "token"},
+	"server":            {"host", "engine", "sched", "chat", "store", "token"},
 	"soak":              {},
 	"store":             {},
 	"stat":              {},

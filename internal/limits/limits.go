@@ -52,6 +52,11 @@ const (
 	MetadataPairs
 	MetadataKey
 	MetadataValue
+	Chain
+	StoredRecords
+	StoredBytes
+	StoredMemory
+	StoredAge
 	count
 )
 
@@ -123,6 +128,11 @@ var table = [count]Limit{
 	MetadataPairs:  {"metadata-pairs", Count, 16, 0, 1024, Refusals, "memory"},
 	MetadataKey:    {"metadata-key", Bytes, 64, 1, 64 * ki, Refusals, "memory"},
 	MetadataValue:  {"metadata-value", Bytes, 512, 1, mi, Refusals, "memory"},
+	Chain:          {"chain", Count, 1024, 1, mi, Refusals, "reading time; responses behind a previous_response_id"},
+	StoredRecords:  {"stored-records", Count, 1_000_000, 1, 1 << 40, "ossian_stored_responses", "the start after a crash; responses that are kept, the oldest go"},
+	StoredBytes:    {"stored-bytes", Bytes, 10 * gi, mi, 1 << 50, "ossian_stored_bytes", "the disk; responses that are kept in --store, the oldest go"},
+	StoredMemory:   {"stored-memory", Bytes, 64 * mi, 64 * ki, 1 << 40, "ossian_stored_bytes", "memory; responses that are kept without a directory, the oldest go"},
+	StoredAge:      {"stored-age", Duration, 30 * day, second, 3650 * day, "ossian_stored_responses", "the disk and the privacy of users"},
 }
 
 // A Set holds the values in force, by ID. A set in use does not change: it is replaced.
@@ -156,7 +166,7 @@ func (id ID) String() string { return table[id].Name }
 // its engine or its model starts, or its memory is planned.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Connections, Queue, QueueTokens:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge:
 		return false
 	}
 	return true

@@ -20,8 +20,10 @@ const (
 	noField field = iota
 	content
 	reasoning
-	callName      // begins a call
 	callArguments // adds to the latest call
+	callName      // begins a call
+	begins        // a message of text or reasoning, with plan.items
+	ends          // what was begun, with plan.items
 )
 
 // A delta is a piece of one choice. Concatenated deltas are the choice, whether it
@@ -31,6 +33,13 @@ type delta struct {
 	text     string
 	call     int                 // index of the call
 	logprobs []wire.TokenLogprob // of tokens that end in text; they never split
+	part     chat.Part           // begins: what the message is for
+	cut      bool                // ends: the output ended first
+}
+
+// joins reports whether d can be one piece with an earlier delta.
+func (d *delta) joins(before *delta) bool {
+	return d.field == before.field && d.field < callName && d.call == before.call
 }
 
 // A plan is what the choices of one request have in common.
@@ -43,6 +52,7 @@ type plan struct {
 	endless       bool    // ignore_eos
 	showReasoning bool
 	oneCall       bool // parallel_tool_calls false
+	items         bool // messages stay apart: deltas say where they begin and end
 	logprobs      bool
 	top           int  // alternatives per token
 	every         bool // tokens that are not shown have log probabilities, too
@@ -191,6 +201,9 @@ func (a *answer) read() {
 			a.thought = a.thought || e.Part == chat.Reasoning
 			a.unknown = a.unknown || e.Part == chat.Hidden && e.Name != ""
 		}
+		if a.items {
+			a.bound(e)
+		}
 		switch {
 		case e.Kind == chat.Salvage:
 			a.salvaged(e.Rule.String())
@@ -201,7 +214,7 @@ func (a *answer) read() {
 			a.hide(e.Token)
 		case e.Part.Visible():
 			a.visible(e)
-		case e.Part == chat.Reasoning && e.Text != "" && a.showReasoning:
+		case e.Part == chat.Reasoning && e.Text != "" && a.showReasoning && !(a.items && e.Kind == chat.Start):
 			a.deltas = append(a.deltas, delta{field: reasoning, text: e.Text})
 		case e.Part == chat.Calling && e.Kind == chat.Start:
 			a.calls++
@@ -231,6 +244,21 @@ func (a *answer) stopReason() wire.StopReason {
 	return wire.StopReason{}
 }
 
+// bound tells where messages begin and end. No stop string goes from one to another.
+func (a *answer) bound(e *chat.Event) {
+	if !e.Part.Visible() && e.Part != chat.Reasoning && e.Part != chat.Calling {
+		return
+	}
+	switch {
+	case e.Kind == chat.End:
+		a.release(len(a.held))
+		a.stop.reset()
+		a.deltas = append(a.deltas, delta{field: ends, cut: e.Cut})
+	case e.Kind == chat.Start && e.Part != chat.Calling:
+		a.deltas = append(a.deltas, delta{field: begins, part: e.Part})
+	}
+}
+
 // hide takes a token that is not shown.
 func (a *answer) hide(token int) {
 	if a.every {
@@ -241,7 +269,9 @@ func (a *answer) hide(token int) {
 // visible takes text of the content.
 func (a *answer) visible(e *chat.Event) {
 	if e.Kind == chat.Start {
-		a.leadText, a.leadBytes = e.Text, e.Text
+		if !a.items {
+			a.leadText, a.leadBytes = e.Text, e.Text
+		}
 		return
 	}
 	if e.Text == "" && e.Bytes == "" {

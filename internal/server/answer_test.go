@@ -247,15 +247,15 @@ func (p *play) whole(f chat.Format) outcome {
 
 // A recorder is an encoder that keeps what it is given.
 type recorder struct {
-	out  outcome
-	fail func(string)
+	out     outcome
+	problem func(string)
 }
 
 func (r *recorder) begin(dst []byte, _ int, _ *wire.Usage) []byte { return dst }
 
 func (r *recorder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usage) []byte {
 	if d.text == "" && len(d.logprobs) == 0 || !utf8.ValidString(d.text) {
-		r.fail(fmt.Sprintf("delta with text %q", d.text))
+		r.problem(fmt.Sprintf("delta with text %q", d.text))
 	}
 	switch d.field {
 	case content:
@@ -278,12 +278,14 @@ func (r *recorder) end(dst []byte, _ int, a *answer, _ *wire.Usage) []byte {
 	return dst
 }
 
-func (r *recorder) usage(dst []byte, _ *wire.Usage) []byte { return dst }
+func (r *recorder) finish(dst []byte, _ *wire.Usage) []byte { return dst }
+
+func (r *recorder) fail(dst []byte, _ *wire.Error) []byte { return dst }
 
 // streamed plays p as a stream whose tokens arrive in random batches.
 func (p *play) streamed(t *testing.T, f chat.Format, rng *rand.Rand) outcome {
 	a := p.answer(f)
-	rec := &recorder{fail: func(s string) { t.Error(s) }}
+	rec := &recorder{problem: func(s string) { t.Error(s) }}
 	st := &stream{j: &job{s: &Server{}, answers: []*answer{a}}, enc: rec, interval: p.interval, choices: make([]pending, 1)}
 	for ids := p.ids; len(ids) > 0 && !a.done; {
 		n := 1 + rng.IntN(len(ids))

@@ -130,18 +130,32 @@ func (s *Server) conversation(q *wire.ChatRequest) *chat.Conversation {
 // render returns the prompt of a request, and what parsers have to know of the
 // conversation: a stream does not keep the request's body.
 func (s *Server) render(m *host.Model, q *wire.ChatRequest) (*token.Prompt, *chat.Conversation, error) {
-	if m.Format == nil {
-		return nil, nil, wire.Unsupported("messages", "this model has no chat template: use /v1/completions")
-	}
 	c := s.conversation(q)
+	p, err := s.write(m, "messages", c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, known(c), nil
+}
+
+// write returns the prompt of a conversation that came in a field of the request.
+func (s *Server) write(m *host.Model, param string, c *chat.Conversation) (*token.Prompt, error) {
+	if m.Format == nil {
+		return nil, wire.Unsupported(param, "this model has no chat template: use /v1/completions")
+	}
 	p := m.Tokenizer.Prompt()
 	if err := m.Format.Render(p, c); err != nil {
 		if _, ok := errors.AsType[*chat.Error](err); !ok {
 			s.log.Warn("chat template failed", "error", err)
-			err = wire.Invalid("messages", "the model's chat template cannot write this conversation")
+			err = wire.Invalid(param, "the model's chat template cannot write this conversation")
 		}
-		return nil, nil, err
+		return nil, err
 	}
+	return p, nil
+}
+
+// known returns what parsers have to know of a conversation.
+func known(c *chat.Conversation) *chat.Conversation {
 	known := *c
 	if known.Turns = nil; c.Continue {
 		known.Turns = c.Turns[len(c.Turns)-1:]
@@ -151,7 +165,7 @@ func (s *Server) render(m *host.Model, q *wire.ChatRequest) (*token.Prompt, *cha
 		known.Tools[i].Name = c.Tools[i].Name
 	}
 	known.Vars = json.RawMessage(bytes.Clone(c.Vars))
-	return p, &known, nil
+	return &known
 }
 
 // encode returns the ids of a prompt, or says that they are too many. Where the bytes
@@ -260,7 +274,13 @@ func (e *chatEncoder) end(dst []byte, i int, a *answer, usage *wire.Usage) []byt
 	return e.stream.Append(dst, &e.d, usage)
 }
 
-func (e *chatEncoder) usage(dst []byte, u *wire.Usage) []byte { return e.stream.AppendUsage(dst, u) }
+func (e *chatEncoder) finish(dst []byte, u *wire.Usage) []byte {
+	return append(e.stream.AppendUsage(dst, u), wire.Done...)
+}
+
+func (e *chatEncoder) fail(dst []byte, err *wire.Error) []byte {
+	return append(wire.AppendErrorEvent(dst, err), wire.Done...)
+}
 
 func (e *chatEncoder) reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte {
 	r := wire.ChatReply{Head: e.head, Usage: usage, Field: e.field, PromptIDs: e.promptIDs, PromptLogprobs: answers[0].prompt}

@@ -116,7 +116,13 @@ func (e *textEncoder) prompt(i int) []int32 {
 	return ids
 }
 
-func (e *textEncoder) usage(dst []byte, u *wire.Usage) []byte { return e.stream.AppendUsage(dst, u) }
+func (e *textEncoder) finish(dst []byte, u *wire.Usage) []byte {
+	return append(e.stream.AppendUsage(dst, u), wire.Done...)
+}
+
+func (e *textEncoder) fail(dst []byte, err *wire.Error) []byte {
+	return append(wire.AppendErrorEvent(dst, err), wire.Done...)
+}
 
 func (e *textEncoder) reply(dst []byte, answers []*answer, choices []choice, usage wire.Usage) []byte {
 	r := wire.CompletionReply{Head: e.head, Usage: usage}

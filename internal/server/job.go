@@ -66,6 +66,7 @@ type generation struct {
 	best     int      // choices to generate for each prompt, of which n are kept; 0 = n
 	echo     []string // of each prompt; nil = none
 	parser   func() chat.Parser
+	output   func(j *job) output // nil = what the API does with Stream and the codec
 }
 
 // A codec writes the replies of one API.
@@ -95,11 +96,14 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	for range len(j.prompts) * j.n {
 		j.answers = append(j.answers, &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)})
 	}
-	if g.Stream {
+	switch {
+	case g.output != nil:
+		j.out = g.output(j)
+	case g.Stream:
 		j.stream = &stream{j: j, w: w, enc: enc, interval: s.cfg.StreamInterval, choices: make([]pending, len(j.answers)),
 			running: g.StreamOptions != nil && g.StreamOptions.ContinuousUsage}
 		j.out, j.silence = j.stream, s.lim().Time(limits.PingInterval)
-	} else {
+	default:
 		j.out = newCollection(j, n, enc)
 	}
 	if j.mute && p.scored() < 0 {

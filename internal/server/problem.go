@@ -12,6 +12,7 @@ import (
 	"ossian/internal/engine"
 	"ossian/internal/host"
 	"ossian/internal/metrics"
+	"ossian/internal/store"
 	"ossian/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func statusOf(e *wire.Error) (status, retry int) {
 	switch e.Code {
 	case wire.CodeInvalidKey:
 		return http.StatusUnauthorized, 0
-	case wire.CodeModelNotFound, wire.CodeNotFound:
+	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound:
 		return http.StatusNotFound, 0
 	case wire.CodeMethod:
 		return http.StatusMethodNotAllowed, 0
@@ -63,7 +64,7 @@ func statusOf(e *wire.Error) (status, retry int) {
 		return http.StatusUnsupportedMediaType, 0
 	case wire.CodeRateLimit, wire.CodeQueueFull:
 		return http.StatusTooManyRequests, 1
-	case wire.CodeOverloaded:
+	case wire.CodeOverloaded, wire.CodeStoreFailed:
 		return http.StatusServiceUnavailable, 1
 	case wire.CodeLoading, wire.CodeDraining:
 		return http.StatusServiceUnavailable, 5
@@ -85,6 +86,9 @@ func public(err error) *wire.Error {
 	}
 	if e, ok := errors.AsType[*chat.Error](err); ok {
 		return unrenderable(e)
+	}
+	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
+		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
 	}
 	for _, row := range [...]struct {
 		err                 error

@@ -70,6 +70,28 @@ func (w *reply) extend() {
 
 func (w *reply) flush() error { return w.control.Flush() }
 
+// events sends server-sent events, the header first.
+func (w *reply) events(events []byte) error {
+	if !w.begun {
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no")
+		w.WriteHeader(http.StatusOK)
+	}
+	_, err := w.Write(events)
+	if err == nil {
+		err = w.flush()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case timeout(err):
+		return errStalled
+	}
+	return errGone
+}
+
 // json sends a whole reply.
 func (w *reply) json(status int, body []byte) {
 	h := w.Header()

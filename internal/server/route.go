@@ -25,13 +25,14 @@ import (
 // A route says what a path does and who may ask for it. What is not in the table
 // needs a key, too.
 type route struct {
-	path    string // a trailing "/*" stands for the rest of the path
+	path    string // "*" stands for some of the path, not nothing; the first route that fits counts
 	methods []string
 	open    bool // without a key, and to any Host: a status that says nothing else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
 	body    func(*Server, *reply, *http.Request, *caller, []byte) error
-	handle  func(*Server, *reply, *http.Request) error
+	read    func(*Server, *reply, *http.Request, *caller) error // without a body
+	handle  func(*Server, *reply, *http.Request) error          // whoever asks
 }
 
 var (
@@ -44,6 +45,11 @@ func routes() []route {
 	return []route{
 		{path: "/v1/chat/completions", methods: post, work: true, body: (*Server).chat},
 		{path: "/v1/completions", methods: post, work: true, body: (*Server).completions},
+		{path: "/v1/responses", methods: post, work: true, body: (*Server).respond},
+		{path: "/v1/responses/input_tokens", methods: post, body: (*Server).inputTokens},
+		{path: "/v1/responses/*/cancel", methods: post, read: (*Server).cancelResponse},
+		{path: "/v1/responses/*/input_items", methods: get, read: (*Server).inputItems},
+		{path: "/v1/responses/*", methods: []string{http.MethodGet, http.MethodHead, http.MethodDelete}, read: (*Server).response},
 		{path: "/v1/models", methods: get, handle: (*Server).models},
 		{path: "/v1/models/*", methods: get, handle: (*Server).model},
 		{path: "/tokenize", methods: post, body: (*Server).tokenize},
@@ -68,7 +74,8 @@ type caller struct {
 func (s *Server) route(path string) *route {
 	for i := range s.routes {
 		r := &s.routes[i]
-		if prefix, rest := strings.CutSuffix(r.path, "*"); r.path == path || rest && strings.HasPrefix(path, prefix) && len(path) > len(prefix) {
+		before, behind, some := strings.Cut(r.path, "*")
+		if r.path == path || some && strings.HasPrefix(path, before) && strings.HasSuffix(path, behind) && len(path) > len(before)+len(behind) {
 			return r
 		}
 	}
@@ -185,7 +192,10 @@ func (s *Server) serve(w *reply, r *http.Request, rt *route, c *caller) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if rt.body == nil {
+	switch {
+	case rt.read != nil:
+		return rt.read(s, w, r, c)
+	case rt.body == nil:
 		return rt.handle(s, w, r)
 	}
 	if rt.work {
@@ -262,7 +272,7 @@ func (s *Server) crossOrigin(w *reply, r *http.Request) error {
 	if slices.Contains(s.cfg.AllowedOrigins, origin) || slices.Contains(s.cfg.AllowedOrigins, "*") {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id, x-ossian-reasoning-field")
 		h.Set("Access-Control-Expose-Headers", "X-Request-Id, x-ossian-ignored")
 		return nil

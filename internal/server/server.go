@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"crypto/cipher"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -38,6 +39,8 @@ type Config struct {
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
 	Limits         *limits.Set // nil = defaults; see Reload
+	Archive        Archive     // of responses; nil = none is kept
+	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -61,6 +64,13 @@ type Server struct {
 	bodies   atomic.Int64 // bytes
 	load     atomic.Int64 // requests that generate
 	draining atomic.Bool
+
+	box     cipher.AEAD
+	life    context.Context // of background responses
+	end     context.CancelFunc
+	running sync.WaitGroup
+	tasking sync.Mutex // guards tasks
+	tasks   map[string]*task
 }
 
 // New returns a server of the host's model.
@@ -76,7 +86,9 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 	}
 	s := &Server{cfg: cfg, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed()}
 	s.Reload(cfg.Keys, cfg.Limits)
-	s.cfg.Keys, s.cfg.Limits = nil, nil // only digests of keys are kept
+	s.box, s.tasks = newBox(cfg.SealKey), map[string]*task{}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.cfg.Keys, s.cfg.Limits, s.cfg.SealKey = nil, nil, nil // only digests of keys are kept
 	return s
 }
 
@@ -104,6 +116,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.drain()
+	s.end()
+	s.running.Wait()
 	rest, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := h.Shutdown(rest); err != nil {

@@ -49,6 +49,13 @@ func (s stopper) push(b byte) (found string) {
 	return found
 }
 
+// reset forgets what was read.
+func (s stopper) reset() {
+	for i := range s {
+		s[i].n = 0
+	}
+}
+
 // held returns how many of the last bytes may be the beginning of a string.
 func (s stopper) held() (n int) {
 	for i := range s {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"net/http"
 	"time"
 
 	"ossian/internal/limits"
@@ -18,8 +17,10 @@ type encoder interface {
 	chunk(dst []byte, i int, d *delta, ids []int32, usage *wire.Usage) []byte
 	// end appends the chunk that finishes choice i.
 	end(dst []byte, i int, a *answer, usage *wire.Usage) []byte
-	// usage appends the chunk of the whole request's usage, if it was asked for.
-	usage(dst []byte, u *wire.Usage) []byte
+	// finish appends what ends the stream; u is the whole request's usage.
+	finish(dst []byte, u *wire.Usage) []byte
+	// fail appends what ends a stream that an error cuts off.
+	fail(dst []byte, e *wire.Error) []byte
 }
 
 var (
@@ -36,8 +37,9 @@ type stream struct {
 	j        *job
 	w        *reply
 	enc      encoder
-	interval int  // tokens per chunk at most, after the first
-	running  bool // usage on every chunk
+	keep     func(events []byte) error // gets the events instead of the client; nil = the client gets them
+	interval int                       // tokens per chunk at most, after the first
+	running  bool                      // usage on every chunk
 
 	choices []pending
 	begun   int // choices that have sent the chunk that opens them
@@ -56,6 +58,9 @@ type pending struct {
 // silent shows that the connection lives, and finds out whether it does (LIF-3): to
 // one that was closed the first write still succeeds.
 func (st *stream) silent() error {
+	if st.keep != nil {
+		return nil
+	}
 	if st.w.left() {
 		return errGone
 	}
@@ -77,7 +82,7 @@ func (st *stream) token(i int) {
 	p.since++
 	for k := range a.deltas {
 		d := &a.deltas[k]
-		if p.d.field != noField && (p.d.field != d.field || d.field == callName || p.d.call != d.call || len(p.d.text) > writeSize) {
+		if p.d.field != noField && (!d.joins(&p.d) || len(p.d.text) > writeSize) {
 			st.flush(i)
 		}
 		if p.d.field == noField {
@@ -105,8 +110,8 @@ func (st *stream) flush(i int) {
 	}
 	before := len(*st.buf)
 	*st.buf = st.enc.chunk(*st.buf, i, &p.d, a.newIDs, st.usage())
-	if !p.sent {
-		st.total -= len(*st.buf) - before // an echo may be long, but did not wait for the client
+	if !p.sent || p.d.field == ends {
+		st.total -= len(*st.buf) - before // an echo may be long, and so may the end of an item, but they did not wait for the client
 	}
 	p.d, p.since, p.sent = delta{}, 0, true
 	if a.newIDs != nil {
@@ -142,7 +147,7 @@ func (st *stream) finish() error {
 	usage := st.j.usage()
 	buf := st.j.s.buffer()
 	defer st.j.s.giveBack(buf)
-	*buf = append(st.enc.usage(*buf, &usage), wire.Done...)
+	*buf = st.enc.finish(*buf, &usage)
 	return st.write(*buf)
 }
 
@@ -158,42 +163,24 @@ func (st *stream) usage() *wire.Usage {
 // fail tells the client that the stream ends early. Before the first byte that is
 // an ordinary reply.
 func (st *stream) fail(err error) error {
-	if !st.w.begun || gone(err) {
+	if st.keep != nil || !st.w.begun || gone(err) {
 		return err
 	}
 	p := st.j.s.problem(st.w, err)
-	_ = st.write(append(wire.AppendErrorEvent(nil, p.body), wire.Done...))
+	_ = st.write(st.enc.fail(nil, p.body))
 	return nil
 }
 
-// write sends events, the header first.
+// write sends events.
 func (st *stream) write(events []byte) error {
-	if !st.w.begun {
-		h := st.w.Header()
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
-		h.Set("Cache-Control", "no-cache")
-		h.Set("X-Accel-Buffering", "no")
-		st.w.WriteHeader(http.StatusOK)
+	if st.keep != nil {
+		return st.keep(events)
 	}
-	if _, err := st.w.Write(events); err != nil {
-		return st.lost(err)
-	}
-	if err := st.w.flush(); err != nil {
-		return st.lost(err)
+	if err := st.w.events(events); err != nil {
+		return err
 	}
 	st.j.lastSent = time.Now()
 	return nil
-}
-
-// lost says why a client could not be written to.
-func (st *stream) lost(err error) error {
-	if errors.Is(err, errPending) {
-		return err
-	}
-	if timeout(err) {
-		return errStalled
-	}
-	return errGone
 }
 
 // cutReason is why a stream was cut, for the metrics.

@@ -43,6 +43,7 @@ const (
 	CodeResponseNotFound = "response_not_found"
 	CodeNotCancellable   = "response_not_cancellable"
 	CodeInProgress       = "response_in_progress"
+	CodeEncrypted        = "invalid_encrypted_content"
 	CodeStoreFailed      = "store_unavailable"
 	CodeMethod           = "method_not_allowed"
 	CodeVersion          = "http_version_not_supported"

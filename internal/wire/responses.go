@@ -21,7 +21,8 @@ type Response struct {
 	Incomplete string           // reason; "" = null
 	Empty      string           // why there is no text, as in ChatChoice
 	Output     []Item
-	Usage      *Usage // nil = null
+	Usage      *Usage                   // nil = null
+	Seal       func(text string) string // encrypts reasoning; nil = it is not asked for
 
 	echo   []byte // the members that repeat the request
 	seq    int    // of the next event
@@ -213,8 +214,10 @@ func (r *Response) Tell(dst []byte, kind string) []byte {
 	return append(r.Append(append(dst, `,"response":`...)), "}\n\n"...)
 }
 
-// Begin appends what starts an item: it has everything but its text.
+// Begin appends what starts an item, which has everything but its text, and ends the one
+// before.
 func (r *Response) Begin(dst []byte, it Item) []byte {
+	dst = r.End(dst, StatusCompleted)
 	r.open, r.item = true, it
 	r.item.Status = StatusInProgress
 	r.text.Reset()
@@ -299,6 +302,9 @@ func (r *Response) End(dst []byte, status string) []byte {
 		dst = r.delta(dst, text, nil)
 	default:
 		it.Content = Content{text}
+	}
+	if it.Type == ItemReasoning && r.Seal != nil {
+		it.Encrypted = r.Seal(text)
 	}
 	dst = r.inPart(r.event(dst, itemEvents[it.Type]+"done"))
 	if it.Type == ItemFunctionCall {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 
 	"ossian/internal/limits"
 )
@@ -173,11 +174,17 @@ func (r *Response) Interrupt(events int, cancelled bool) []byte {
 
 // ItemList is a page of items as GET /v1/responses/{id}/input_items sends it.
 type ItemList struct {
-	Object  string            `json:"object"` // list
-	Data    []json.RawMessage `json:"data"`
-	FirstID string            `json:"first_id"`
-	LastID  string            `json:"last_id"`
-	HasMore bool              `json:"has_more"`
+	Data            [][]byte // as MarshalJSON wrote them
+	FirstID, LastID string
+	HasMore         bool
+}
+
+// Append appends the body.
+func (l *ItemList) Append(dst []byte) []byte {
+	dst = append(append(dst, `{"object":"list","data":[`...), bytes.Join(l.Data, []byte(","))...)
+	dst = AppendString(append(dst, `],"first_id":`...), l.FirstID)
+	dst = AppendString(append(dst, `,"last_id":`...), l.LastID)
+	return append(strconv.AppendBool(append(dst, `,"has_more":`...), l.HasMore), '}')
 }
 
 // Deleted is the reply of DELETE /v1/responses/{id}.
