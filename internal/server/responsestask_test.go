@@ -1,0 +1,407 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/sim"
+	"ossian/internal/store"
+	"ossian/internal/wire"
+)
+
+// lengthy is a model that reasons for longer than any test lasts.
+func lengthy() setup {
+	ids := said("<|channel|>analysis<|message|>" + strings.Repeat("on and ", 1500))
+	return setup{next: sim.List(ids...), cost: 5 * time.Millisecond}
+}
+
+// await polls a response until it has a status.
+func (g *rig) await(id, status string) object {
+	g.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		r := responded(g.t, g.do("GET", "/v1/responses/"+id, ""))
+		if r["status"] == status {
+			return r
+		}
+		if s := r["status"]; s != "queued" && s != "in_progress" || time.Now().After(end) {
+			g.t.Fatalf("status %v, want %s: %v", s, status, r)
+		}
+	}
+}
+
+// What is made in the background is what the same request gets otherwise, polled,
+// streamed, or replayed from any event.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: calls}))
+	const ask = `{"input":"Hi",` + flat
+	want := alike(responded(t, g.post("/v1/responses", ask+`}`)))
+	first := responded(t, g.post("/v1/responses", ask+`,"background":true}`))
+	if first["status"] != "queued" || len(first["output"].([]any)) != 0 || first["background"] != true {
+		t.Errorf("accepted as %v", first)
+	}
+	id := first["id"].(string)
+	final := g.await(id, "completed")
+	replay := g.do("GET", "/v1/responses/"+id+"?stream=true", "")
+	if o := fold(t, streamed(t, replay)); !reflect.DeepEqual(o, final) {
+		t.Errorf("replayed %v\nwant %v", o, final)
+	}
+	if got := typesOf(streamed(t, replay)); got[0] != "created" || got[1] != "queued" || got[2] != "in_progress" {
+		t.Errorf("events %v", got)
+	}
+	all := streamed(t, replay)
+	for after := range len(all) + 1 {
+		r := g.do("GET", fmt.Sprintf("/v1/responses/%s?stream=true&starting_after=%d", id, after), "")
+		if r.status != 200 || after >= len(all)-1 && r.body != "" {
+			t.Errorf("behind the end: %d %q", r.status, r.body)
+		}
+		if after < len(all)-1 {
+			if got := streamed(t, r); !reflect.DeepEqual(got, all[after+1:]) {
+				t.Errorf("behind event %d: %v", after, typesOf(got))
+			}
+		}
+	}
+	live := fold(t, streamed(t, g.post("/v1/responses", ask+`,"background":true,"stream":true}`)))
+	for _, o := range []object{alike(final), alike(live)} {
+		o["background"] = false
+		if !reflect.DeepEqual(o, want) {
+			t.Errorf("in the background %v\nwant %v", o, want)
+		}
+	}
+	chained := `{"previous_response_id":"` + id + `",` + flat + `,"input":[{"type":"function_call_output","call_id":"` + at(g.await(id, "completed"), "output", 2, "call_id").(string) + `","output":"rain"}]}`
+	responded(t, g.post("/v1/responses", chained))
+	g.idle()
+}
+
+// Readers come and go; each that comes back gets what it has not had.
+func TestBackgroundResumed(t *testing.T) {
+	t.Parallel()
+	u := inMemory(t, setup{reply: hello, cost: time.Millisecond})
+	g := start(t, u)
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true}`))["id"].(string)
+	var text strings.Builder
+	for n, ended := 0, false; !ended; {
+		res, err := g.client.Get(fmt.Sprintf("%s/v1/responses/%s?stream=true&starting_after=%d", g.url, id, max(n-1, 0)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 { // the parameter has no value for "from the start"
+			text.WriteString("event: response.created\n")
+			n = 1
+			first := streamed(t, g.do("GET", "/v1/responses/"+id+"?stream=true", ""))[:1]
+			text.Reset()
+			if typesOf(first)[0] != "created" {
+				t.Fatalf("first %v", first)
+			}
+		}
+		lines := bufio.NewScanner(res.Body)
+		for got := 0; got < 3 && lines.Scan(); {
+			text.WriteString(lines.Text() + "\n")
+			if lines.Text() == "" {
+				got, n = got+1, n+1
+			}
+			ended = ended || strings.HasPrefix(lines.Text(), "event: response.completed")
+		}
+		if ended {
+			text.WriteString("\n")
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest := eventsOf(t, strings.TrimSuffix(text.String(), "\n\n\n")+"\n\n")
+	if want := streamed(t, g.do("GET", "/v1/responses/"+id+"?stream=true&starting_after=0", "")); !reflect.DeepEqual(rest, want) {
+		t.Errorf("in pieces %v\nat once %v", typesOf(rest), typesOf(want))
+	}
+}
+
+// Cancelling and deleting end a response at once and for good, in every state.
+func TestBackgroundCancelled(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, lengthy()))
+	make := func() string {
+		return responded(t, g.post("/v1/responses", `{"input":"Hi","background":true}`))["id"].(string)
+	}
+	cancel := func(id string) object { return responded(t, g.post("/v1/responses/"+id+"/cancel", "")) }
+	if r := cancel(make()); r["status"] != "cancelled" || r["error"] != nil {
+		t.Errorf("queued, then cancelled: %v", r)
+	}
+	id := make()
+	g.await(id, "in_progress")
+	r := cancel(id)
+	if again := cancel(id); r["status"] != "cancelled" || !reflect.DeepEqual(r, again) {
+		t.Errorf("cancelled %v, again %v", r, again)
+	}
+	events := streamed(t, g.do("GET", "/v1/responses/"+id+"?stream=true", ""))
+	if o := fold(t, events); !reflect.DeepEqual(o, r) || typesOf(events)[len(events)-1] != "failed" {
+		t.Errorf("the stream ends with %v", events[len(events)-1])
+	}
+	id = make()
+	g.await(id, "in_progress")
+	if r := parsed(t, g.do("DELETE", "/v1/responses/"+id, "").body); !reflect.DeepEqual(r, object{"id": id, "object": "response", "deleted": true}) {
+		t.Errorf("deleted: %v", r)
+	}
+	for _, c := range [][2]string{{"GET", ""}, {"DELETE", ""}, {"POST", "/cancel"}, {"GET", "/input_items"}, {"GET", "?stream=true"}} {
+		wantError(t, g.do(c[0], "/v1/responses/"+id+c[1], ""), 404, "invalid_request_error", "response_not_found", "response_id")
+	}
+	g.idle()
+}
+
+// Only what is made in the background can be cancelled, and gone on from when done.
+func TestForegroundCancel(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: hello}))
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi"}`))["id"].(string)
+	wantError(t, g.post("/v1/responses/"+id+"/cancel", ""), 400, "invalid_request_error", "response_not_cancellable", "response_id")
+	for query, param := range map[string]string{"?stream=maybe": "stream", "?stream=true&starting_after=x": "starting_after", "/input_items?limit=0": "limit",
+		"/input_items?limit=101": "limit", "/input_items?order=up": "order", "/input_items?after=none": "after"} {
+		wantError(t, g.do("GET", "/v1/responses/"+id+query, ""), 400, "invalid_request_error", "invalid_value", param)
+	}
+	if r := g.do("PUT", "/v1/responses/"+id, ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD, DELETE" {
+		t.Errorf("PUT: %d, Allow %q", r.status, r.header.Get("Allow"))
+	}
+}
+
+func TestBackgroundInProgressChain(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, lengthy()))
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true}`))["id"].(string)
+	wantError(t, g.post("/v1/responses", `{"input":"x","previous_response_id":"`+id+`"}`), 400, "invalid_request_error", "response_in_progress", "previous_response_id")
+	responded(t, g.post("/v1/responses/"+id+"/cancel", ""))
+}
+
+// The items that a response was asked with, in pages.
+func TestInputItems(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: hello}))
+	id := responded(t, g.post("/v1/responses", `{`+flat+`,"input":[{"id":"msg_own","role":"user","content":"Hi"},{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"Hm"}]},
+		{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"rain"},{"role":"assistant","content":"It rains"},
+		{"type":"message","role":"user","content":[{"type":"input_text","text":"Thanks"},{"type":"input_text","text":"a lot"}]}]}`))["id"].(string)
+	page := func(query string) object {
+		t.Helper()
+		o := parsed(t, g.do("GET", "/v1/responses/"+id+"/input_items"+query, "").body)
+		valid(t, "ResponseItemList", o)
+		return o
+	}
+	all := page("?order=asc")
+	items := all["data"].([]any)
+	if len(items) != 6 || all["has_more"] != false || all["first_id"] != "msg_own" || at(items, 1, "content", 0, "text") != "Hm" || at(items, 3, "output") != "rain" || at(items, 5, "content", 1, "text") != "a lot" {
+		t.Fatalf("items %v", all)
+	}
+	var back []any
+	for after := ""; ; {
+		p := page("?limit=4" + after)
+		back = append(back, p["data"].([]any)...)
+		if p["has_more"] != true {
+			break
+		}
+		after = "&after=" + p["last_id"].(string)
+	}
+	for i := range back {
+		if !reflect.DeepEqual(back[i], items[len(items)-1-i]) {
+			t.Errorf("item %d from the end: %v", i, back[i])
+		}
+	}
+	empty := responded(t, g.post("/v1/responses", `{"previous_response_id":"`+id+`","input":[]}`))["id"].(string)
+	id = empty
+	if p := page(""); len(p["data"].([]any)) != 0 || p["has_more"] != false {
+		t.Errorf("no items: %v", p)
+	}
+}
+
+// A response is its owner's: to others it is what an unknown one is (DUR-7).
+func TestDUR7(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: hello, cfg: Config{Keys: []string{"anna", "bert"}}}))
+	key := func(name string) []string { return []string{"Authorization", "Bearer " + name} }
+	var ids []string
+	for _, body := range []string{`{"input":"Hi"}`, `{"input":"Hi","background":true}`} {
+		ids = append(ids, responded(t, g.post("/v1/responses", body, key("anna")...))["id"].(string))
+	}
+	item := at(responded(t, g.do("GET", "/v1/responses/"+ids[0], "", key("anna")...)), "output", 0, "id").(string)
+	operations := map[string]func(id string, header []string) got{
+		"get":    func(id string, h []string) got { return g.do("GET", "/v1/responses/"+id, "", h...) },
+		"stream": func(id string, h []string) got { return g.do("GET", "/v1/responses/"+id+"?stream=true", "", h...) },
+		"items":  func(id string, h []string) got { return g.do("GET", "/v1/responses/"+id+"/input_items", "", h...) },
+		"cancel": func(id string, h []string) got { return g.do("POST", "/v1/responses/"+id+"/cancel", "", h...) },
+		"delete": func(id string, h []string) got { return g.do("DELETE", "/v1/responses/"+id, "", h...) },
+		"chain": func(id string, h []string) got {
+			return g.post("/v1/responses", `{"input":"x","previous_response_id":"`+id+`"}`, h...)
+		},
+	}
+	leaks := 0
+	for name, do := range operations {
+		unknown := do("resp_unknown", key("bert"))
+		for _, id := range append(ids, strings.ToUpper(ids[0]), ids[0]+"x", ids[0][5:], item) {
+			r := do(id, key("bert"))
+			if r.status != 404 || strings.ReplaceAll(r.body, id, "ID") != strings.ReplaceAll(unknown.body, "resp_unknown", "ID") {
+				t.Errorf("%s of %s: %d %s", name, id, r.status, r.body)
+				leaks++
+			}
+		}
+		for _, id := range ids {
+			if r := do(id, nil); r.status != 401 {
+				t.Errorf("%s without a key: %d", name, r.status)
+			}
+		}
+	}
+	wantError(t, g.post("/v1/responses", `{"input":[{"type":"item_reference","id":"`+item+`"}]}`, key("bert")...), 404, "invalid_request_error", "not_found", "input[0].id")
+	for _, id := range ids {
+		if r := operations["get"](id, key("anna")); r.status != 200 {
+			t.Errorf("the owner gets %d", r.status)
+		}
+	}
+	g.s.Reload([]string{"carl", "bert", "anna"}, nil) // keys move, owners stay
+	if r := operations["get"](ids[0], key("anna")); r.status != 200 {
+		t.Errorf("after the keys were arranged anew the owner gets %d", r.status)
+	}
+	t.Logf("DUR-7: %d operations, %d leaks", len(operations), leaks)
+}
+
+// What was unfinished when the process ended says so after the next start (DUR-5), and
+// what was finished is still there.
+func TestBackgroundAfterCrash(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() *store.Store {
+		s, err := store.Open(store.Config{Dir: dir, Interrupted: Interrupted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	ctx := t.Context()
+	for _, id := range []string{"resp_a", "resp_b"} {
+		q, err := wire.DecodeResponse([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := wire.NewResponse(wire.ResponseHead{ID: id, Created: 1_700_000_000, Model: "test-model", Temperature: 1, TopP: 1, Stored: true}, q)
+		r.Status = wire.StatusQueued
+		n := store.New{ID: id, Owner: "local", Background: true, Events: [][]byte{r.Tell(nil, "created"), r.Tell(nil, "queued")}}
+		k := kept{object: r.Append(nil)}
+		n.Object = k.pack()
+		if err := s.Create(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Cancel(ctx, "local", "resp_b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	g := start(t, setup{reply: hello, cfg: Config{Archive: s}})
+	t.Cleanup(func() { // before the server's, which is harmless
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for id, want := range map[string]string{"resp_a": "failed", "resp_b": "cancelled"} {
+		r := responded(t, g.do("GET", "/v1/responses/"+id, ""))
+		if r["status"] != want || (at(r, "error", "code") == "server_error") != (want == "failed") || r["instructions"] != "Be kind" {
+			t.Errorf("%s is %v", id, r)
+		}
+		if o := fold(t, streamed(t, g.do("GET", "/v1/responses/"+id+"?stream=true", ""))); !reflect.DeepEqual(o, r) {
+			t.Errorf("%s: events give %v, want %v", id, o, r)
+		}
+	}
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi"}`))["id"].(string)
+	if r := responded(t, g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+id+`"}`)); r["status"] != "completed" {
+		t.Errorf("chained: %v", r)
+	}
+}
+
+// A server that is told to end cuts off what is made in the background, and says so.
+func TestBackgroundShutdown(t *testing.T) {
+	t.Parallel()
+	u := inMemory(t, lengthy())
+	u.cfg.DrainTimeout = 50 * time.Millisecond
+	g := start(t, u)
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true}`))["id"].(string)
+	g.await(id, "in_progress")
+	g.stop()
+	for end := time.Now().Add(time.Minute); g.s.task(id) != nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	rec, err := u.cfg.Archive.Get("local", id)
+	if err != nil || rec.State != store.Finished {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+	if r := parsed(t, string(unpack(rec.Object).object)); r["status"] != "failed" || at(r, "error", "code") != "server_error" {
+		t.Errorf("stored: %v", r)
+	}
+}
+
+// A weak archive fails when it is told to.
+type weak struct {
+	Archive
+	known, fails bool
+}
+
+func (w *weak) Stats() store.Stats {
+	st := w.Archive.Stats()
+	if w.known {
+		st.Failure = errors.New("no space left on device")
+	}
+	return st
+}
+
+func (w *weak) Create(ctx context.Context, n store.New) error {
+	if w.fails {
+		return &store.ReadOnlyError{Cause: errors.New("no space left on device")}
+	}
+	return w.Archive.Create(ctx, n)
+}
+
+// A disk that fails takes nothing away but what it was to keep (DUR-3): the object says
+// what is stored, and who needs that learns why not.
+func TestDUR3Responses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		known, fails bool
+	}{{"known before", true, true}, {"found out", false, true}} {
+		u := inMemory(t, setup{reply: hello})
+		w := &weak{u.cfg.Archive, tt.known, tt.fails}
+		u.cfg.Archive = w
+		g := start(t, u)
+		r := g.post("/v1/responses", `{"input":"Hi"}`)
+		if o := responded(t, r); o["store"] != false || o["status"] != "completed" {
+			t.Errorf("%s: %v", tt.name, o)
+		}
+		if h := r.header.Get("x-ossian-not-stored"); (h != "") != tt.known {
+			t.Errorf("%s: header %q", tt.name, h)
+		}
+		if o := fold(t, streamed(t, g.post("/v1/responses", `{"input":"Hi","stream":true}`))); o["store"] != false {
+			t.Errorf("%s: streamed %v", tt.name, o)
+		}
+		param := ""
+		if tt.known {
+			param = "background"
+			wantError(t, g.post("/v1/responses", `{"input":"Hi","store":true}`), 503, "overloaded_error", "store_unavailable", "store")
+		}
+		wantError(t, g.post("/v1/responses", `{"input":"Hi","background":true}`), 503, "overloaded_error", "store_unavailable", param)
+		w.known, w.fails = false, false
+		if o := responded(t, g.post("/v1/responses", `{"input":"Hi"}`)); o["store"] != true {
+			t.Errorf("%s: afterwards %v", tt.name, o)
+		}
+		g.idle()
+	}
+	g := start(t, setup{reply: hello})
+	if o := responded(t, g.post("/v1/responses", `{"input":"Hi"}`)); o["store"] != false {
+		t.Errorf("without an archive: %v", o)
+	}
+	wantError(t, g.post("/v1/responses", `{"input":"Hi","background":true}`), 400, "invalid_request_error", "unsupported_parameter", "background")
+	wantError(t, g.do(http.MethodDelete, "/v1/responses/resp_1", ""), 404, "invalid_request_error", "response_not_found", "response_id")
+}

@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"ossian/internal/limits"
+)
+
+func responseOf(t testing.TB, body string) *ResponseRequest {
+	t.Helper()
+	r, err := DecodeResponse([]byte(body), limits.Defaults())
+	if err == nil {
+		err = r.Validate(limits.Defaults())
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return r
+}
+
+// Every field of a request arrives where it should, with its absence told apart.
+func TestResponseRequest(t *testing.T) {
+	q := responseOf(t, `{"model":"m","input":"Hi","instructions":"","previous_response_id":"resp_1","max_output_tokens":5,"max_tool_calls":6,"parallel_tool_calls":false,
+		"reasoning":{"effort":"high","summary":"auto","context":"all_turns"},"text":{"format":{"type":"json_schema","name":"n","schema":{"b":1,"a":2},"strict":true},"verbosity":"low"},
+		"top_logprobs":3,"truncation":"auto","include":["a","b"],"store":true,"background":true,"user":"u","safety_identifier":"s","prompt_cache_key":"k","temperature":0.5,"seed":7,
+		"metadata":{"x":"y"},"stream":true,"tool_choice":{"type":"function","name":"f"},"tools":[{"type":"function","name":"f","parameters":{"type":"object"}},
+		{"type":"custom","name":"c"},{"type":"namespace","name":"space","description":"d","tools":[{"type":"function","name":"f"},{"type":"custom","name":"g"}]}]}`)
+	for name, pair := range map[string][2]any{
+		"model": {q.Model, "m"}, "instructions": {*q.Instructions, ""}, "previous": {q.Previous, "resp_1"}, "most": {*q.MaxOutputTokens, int64(5)}, "calls": {*q.MaxToolCalls, int64(6)},
+		"parallel": {*q.ParallelToolCalls, false}, "effort": {q.Effort, "high"}, "summary": {q.Summary, "auto"}, "context": {q.Context, "all_turns"}, "verbosity": {q.Verbosity, "low"},
+		"schema": {string(q.ResponseFormat.JSONSchema.Schema), `{"b":1,"a":2}`}, "strict": {q.ResponseFormat.JSONSchema.Strict, true}, "format": {q.ResponseFormat.Type, "json_schema"},
+		"logprobs": {*q.TopLogprobs, int64(3)}, "truncation": {q.Truncation, "auto"}, "include": {q.Includes("b") && !q.Includes("c"), true}, "store": {q.Keep(), true},
+		"background": {q.Background, true}, "user": {q.User, "u"}, "safety": {q.SafetyID, "s"}, "cache": {q.CacheKey, "k"}, "temperature": {*q.Temperature, 0.5}, "seed": {*q.Seed, int64(7)},
+		"metadata": {q.Metadata["x"], "y"}, "stream": {q.Stream, true}, "choice": {q.ToolChoice.Name, "f"}, "input": {q.Input[0].Content[0], "Hi"}, "tools": {len(q.Tools), 4},
+		"call":   {q.Called("space__f"), Item{Type: ItemFunctionCall, Name: "f", Namespace: "space"}},
+		"custom": {q.Called("c"), Item{Type: ItemCustomCall, Name: "c"}},
+		"both":   {q.Called("space__g"), Item{Type: ItemCustomCall, Name: "g", Namespace: "space"}},
+		"plain":  {q.Called("f"), Item{Type: ItemFunctionCall, Name: "f"}},
+		"shown":  {string(q.Tools[1].Raw), `{"type":"function","function":{"name":"c","parameters":{"type":"string"}}}`},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s: got %v, want %v", name, pair[0], pair[1])
+		}
+	}
+	q = responseOf(t, `{"input":"Hi","instructions":null,"tools":null,"text":null,"reasoning":null,"store":null}`)
+	if q.Instructions != nil || q.MaxOutputTokens != nil || !q.Keep() || q.ParallelToolCalls != nil || q.ResponseFormat != nil {
+		t.Errorf("nothing given: %+v", q)
+	}
+}
+
+// items are one of each kind, as this server gives and keeps them.
+func items() []Item {
+	return []Item{
+		{Type: ItemMessage, ID: "msg_1", Status: StatusCompleted, Role: "user", Content: Content{"one", "two\u2028\n"}},
+		{Type: ItemMessage, ID: "msg_2", Status: StatusIncomplete, Role: "assistant", Phase: PhaseAnswer, Content: Content{"x"},
+			Logprobs: []TokenLogprob{{Token: "\xe2", Bytes: "\xe2", Logprob: -0.5, Top: []TokenLogprob{{Token: "y", Bytes: "y", Logprob: float32(math.Inf(-1))}}}}},
+		{Type: ItemMessage, ID: "msg_3", Role: "assistant", Content: Content{"x"}, Refusal: "no"},
+		{Type: ItemReasoning, ID: "rs_1", Status: StatusCompleted, Content: Content{"hm"}, Encrypted: "e"},
+		{Type: ItemFunctionCall, ID: "fc_1", Status: StatusCompleted, CallID: "call_1", Name: "f", Namespace: "s", Arguments: `{"a": 1}`},
+		{Type: ItemFunctionOutput, ID: "fco_1", Status: StatusCompleted, CallID: "call_1", Content: Content{"out"}},
+		{Type: ItemFunctionOutput, ID: "fco_2", Status: StatusCompleted, CallID: "call_1", Content: Content{"a", "b"}},
+		{Type: ItemCustomCall, ID: "ctc_1", Status: StatusCompleted, CallID: "call_2", Name: "g", Arguments: "ls"},
+		{Type: ItemCustomOutput, ID: "ctco_1", Status: StatusCompleted, CallID: "call_2", Content: Content{"out"}},
+	}
+}
+
+// What is written is read back as it was, on one line.
+func TestItems(t *testing.T) {
+	for _, it := range items() {
+		data, err := it.MarshalJSON()
+		if err != nil || !json.Valid(data) || bytes.ContainsAny(data, "\n\u2028") {
+			t.Fatalf("%s: %s, %v", it.ID, data, err)
+		}
+		got, err := DecodeItem(data, limits.Defaults())
+		if err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		got.Logprobs = parseLogprobs(data)
+		want := it
+		if len(it.Logprobs) > 0 { // JSON has neither half characters nor infinity
+			want.Logprobs = []TokenLogprob{{Token: "\uFFFD", Bytes: "\xe2", Logprob: -0.5, Top: []TokenLogprob{{Token: "y", Bytes: "y", Logprob: -9999}}}}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", data, got, want)
+		}
+	}
+}
+
+// played returns a response with an item of each kind that models make, and its events.
+func played(t testing.TB) (*Response, []byte) {
+	q := responseOf(t, `{"input":"Hi","instructions":"a\u2028b","tools":[{"type":"function","name":"f","description":"d\u0085",
+		"parameters":{"type": "object",
+		"properties":{}}},{"type":"custom","name":"g"}],"include":["message.output_text.logprobs"],"metadata":{"k":"<v>"}}`)
+	r := NewResponse(ResponseHead{ID: "resp_1", Created: 1_700_000_000, Model: "m", Temperature: 1, TopP: 0.9, Truncated: 2, Stored: true}, q)
+	r.Seal = func(text string) string { return "sealed " + text }
+	dst := r.Tell(r.Tell(nil, "created"), "in_progress")
+	dst = r.Add(r.Begin(dst, Item{Type: ItemReasoning, ID: "rs_1"}), "Hm", nil)
+	dst = r.End(r.Add(dst, "m", nil), StatusCompleted)
+	dst = r.Add(r.Begin(dst, Item{Type: ItemMessage, ID: "msg_1", Role: "assistant", Phase: PhaseCommentary}), "I \"look\"\n", []TokenLogprob{{Token: "I", Bytes: "I", Logprob: -1, Top: []TokenLogprob{}}})
+	dst = r.Begin(dst, Item{Type: ItemFunctionCall, ID: "fc_1", CallID: "call_1", Name: "f"})
+	dst = r.End(r.Add(r.Add(dst, `{"a"`, nil), `:1}`, nil), StatusCompleted)
+	dst = r.Begin(dst, Item{Type: ItemCustomCall, ID: "ctc_1", CallID: "call_2", Name: "g"})
+	dst = r.End(r.Add(dst, `{"input":"\"ls\""}`, nil), StatusIncomplete)
+	u := NewUsage(10, 4, 7, 3)
+	r.Status, r.Incomplete, r.Usage, r.Empty = StatusIncomplete, "max_output_tokens", &u, EmptyLength
+	return r, r.Tell(dst, r.Ending())
+}
+
+func TestGoldenResponses(t *testing.T) {
+	r, events := played(t)
+	golden(t, "testdata/responses.golden", goldenHead+"\n## events\n"+string(events)+"\n## object\n"+string(r.Append(nil))+"\n")
+}
+
+// A stored object is read back whole: written again it is the same, and its replay has
+// the same texts, items and end as the stream that made it.
+func TestParseResponse(t *testing.T) {
+	r, events := played(t)
+	object := r.Append(nil)
+	got, err := ParseResponse(object, limits.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := got.Append(nil); !bytes.Equal(again, object) {
+		t.Errorf("got  %s\nwant %s", again, object)
+	}
+	replay := got.Replay(nil)
+	last := func(stream []byte) string {
+		all := bytes.Split(bytes.TrimSuffix(stream, []byte("\n\n")), []byte("\n\n"))
+		_, data, _ := bytes.Cut(all[len(all)-1], []byte(`,"response":`))
+		return string(data)
+	}
+	if last(replay) != last(events) {
+		t.Errorf("the replay ends with %s\nwant %s", last(replay), last(events))
+	}
+	if n, want := bytes.Count(replay, []byte("output_item.done\n")), len(r.Output); n != want {
+		t.Errorf("%d items, want %d", n, want)
+	}
+	event := string(got.Interrupt(12, false))
+	if !strings.HasPrefix(event, "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":12,") || got.Failure == nil || got.Status != StatusFailed {
+		t.Errorf("interrupted: %s", event)
+	}
+	for _, bad := range []string{"", "{", `{"output":[5]}`, `{"output":[{"type":"message"}]}`} {
+		if _, err := ParseResponse([]byte(bad), limits.Defaults()); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}
+
+func TestUnwrap(t *testing.T) {
+	for text, want := range map[string]string{"ls": "ls", `"ls"`: "ls", `{"input":"ls"}`: "ls", `{"a":"b","c":"d"}`: `{"a":"b","c":"d"}`, `{"a":5}`: `{"a":5}`, "": "", `["x"]`: `["x"]`} {
+		if got := unwrap(text); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Whatever is read gives an object that is JSON, on one line, and that can be read back.
+func FuzzDecodeResponse(f *testing.F) {
+	for _, seed := range []string{`{"input":"Hi"}`, `{"input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},{"type":"reasoning","summary":[]}],"text":{"format":{"type":"json_object"}}}`,
+		`{"input":[],"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"c"}]}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"n__c"}]}}`,
+		`{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"item_reference","id":"x"}],"metadata":{"a":"b"},"temperature":1e-40}`} {
+		f.Add([]byte(seed))
+	}
+	lim := limits.Defaults()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		q, err := DecodeResponse(body, lim)
+		sane(t, err)
+		if err != nil || q.Validate(lim) != nil {
+			return
+		}
+		r := NewResponse(ResponseHead{ID: "resp_1", Model: "m", Temperature: 1, TopP: 1}, q)
+		for _, it := range q.Input {
+			if it.Type != ItemReference {
+				r.Output = append(r.Output, it)
+			}
+		}
+		object := r.Append(nil)
+		if !json.Valid(object) || bytes.ContainsAny(object, "\n\r\u0085\u2028\u2029") {
+			t.Fatalf("%s", object)
+		}
+		again, err := ParseResponse(object, lim)
+		if err != nil {
+			t.Fatalf("%s: %v", object, err)
+		}
+		if got := again.Append(nil); !bytes.Equal(got, object) {
+			t.Errorf("got  %s\nwant %s", got, object)
+		}
+	})
+}
