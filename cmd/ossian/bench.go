@@ -61,6 +61,11 @@ type benchOptions struct {
 	turns                      turnOptions
 	sweep                      sweepOptions
 	args, compare              []string // the command line; two files
+	lora                       []string // names of adapters
+	loraAssignment             string
+	templateVars               string // JSON
+	maxLen                     int    // tokens of prompt and output; 0 = any
+	untimed, dryRun            bool
 
 	save, detailed, add          bool
 	dir, file, output, log, html string
@@ -71,7 +76,7 @@ type benchOptions struct {
 }
 
 // several are the flags that take words up to the next flag, as Python's argparse has it.
-var several = []string{"--goodput", "--metadata", "--header", "--compare"}
+var several = []string{"--goodput", "--metadata", "--header", "--compare", "--lora-modules"}
 
 // aliases are what lmdeploy and sglang call flags.
 var aliases = map[string]string{"disable-stream": "no-stream", "extra-request-body": "extra-body", "warmup-requests": "num-warmups", "output-details": "save-detailed", "tokenize-prompt": "prompt-token-ids"}
@@ -170,7 +175,7 @@ func (o *benchOptions) flags() *pflag.FlagSet {
 	o.turns.flags(f)
 	o.sweep.flags(f)
 	o.outputFlags(f)
-	for _, name := range []string{"trust-remote-code", "use-beam-search", "disable-log-requests", "self-timed"} {
+	for _, name := range []string{"trust-remote-code", "use-beam-search", "disable-log-requests", "self-timed", "enable-multimodal-chat"} {
 		_ = f.Bool(name, false, "accepted, without effect")
 	}
 	_ = f.String("tokenizer-mode", "auto", "accepted, without effect")
@@ -191,11 +196,17 @@ func (o *benchOptions) serverFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
 	f.BoolVar(&o.skipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")
 	f.Int64Var(&o.seed, "seed", 0, "of prompts and arrivals; lmdeploy and sglang: 1")
+	f.StringArrayVar(&o.lora, "lora-modules", nil, "`NAME` … of LoRA adapters of the server: each request asks for one of them as its model")
+	f.StringVar(&o.loraAssignment, "lora-assignment", "random", "which: random or round-robin")
+	f.IntVar(&o.maxLen, "max-model-len", 0, "leave out requests of more `TOKENS`, prompt and output together; 0 = none")
+	f.StringVar(&o.templateVars, "chat-template-kwargs", "", "`JSON` object of variables for the model's chat template, where prompts are put into it here")
+	f.BoolVar(&o.dryRun, "dry-run", false, "make the workload, say how large it is, and send nothing")
 }
 
 // trafficFlags say when requests are sent, and what is in them.
 func (o *benchOptions) trafficFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.rate, "request-rate", "inf", "requests per second; inf = all at once")
+	f.BoolVar(&o.untimed, "no-self-timed", false, "timed_trace: send at --request-rate and not at the times of the trace")
 	f.StringVar(&o.burstiness, "burstiness", "1.0", "shape of the gamma distribution of arrivals; 1 = Poisson, inf = even gaps")
 	f.IntVar(&o.concurrency, "max-concurrency", 0, "most requests at once; 0 = no bound")
 	f.StringVar(&o.ramp.Strategy, "ramp-up-strategy", "", "linear or exponential")
@@ -300,7 +311,10 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if o.limits, err = thresholds(o.thresholds); err != nil { // before a long run
 		return nil, err
 	}
-	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.pairs, o.turns.setup} {
+	if s.Metadata, err = pairs("--metadata", o.metadata); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.turns.setup} {
 		if err := step(s); err != nil {
 			return nil, err
 		}
@@ -331,7 +345,10 @@ func (o *benchOptions) arrivals(s *bench.Setup) (err error) {
 	if o.ramp.Strategy != "" && !math.IsInf(a.Rate, 1) {
 		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")
 	}
-	a.Concurrency, a.Ramp, a.Timed = o.concurrency, o.ramp, o.data.name == "timed_trace"
+	a.Concurrency, a.Ramp, a.Timed = o.concurrency, o.ramp, o.data.name == "timed_trace" && !o.untimed
+	if text := o.templateVars; text != "" && (!json.Valid([]byte(text)) || strings.TrimSpace(text)[0] != '{') {
+		return fmt.Errorf("--chat-template-kwargs %q: want a JSON object", text)
+	}
 	return nil
 }
 
@@ -380,11 +397,6 @@ func percentiles(flag, list string) (out []float64, err error) {
 		out = append(out, p)
 	}
 	return out, nil
-}
-
-func (o *benchOptions) pairs(s *bench.Setup) (err error) {
-	s.Metadata, err = pairs("--metadata", o.metadata)
-	return err
 }
 
 // pairs reads KEY=VALUE.

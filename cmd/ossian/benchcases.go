@@ -80,12 +80,9 @@ func (w *sweepOptions) plan(o *benchOptions) (p benchPlan, err error) {
 		}
 		var texts []string
 		for _, r := range rates {
-			text := strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(r, 'f', -1, 64)), "+")
+			text := strings.TrimSuffix(report.PyFloat(r), ".0")
 			p.cases = append(p.cases, benchCase{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
-			if r == math.Trunc(r) && !math.IsInf(r, 1) {
-				text += ".0"
-			}
-			texts = append(texts, text)
+			texts = append(texts, report.PyFloat(r))
 		}
 		p.name = "Request Rate"
 		p.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))

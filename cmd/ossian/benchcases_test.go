@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ossian/internal/bench/scripted"
 )
@@ -40,6 +41,20 @@ func measured(t *testing.T, s *scripted.Server, flags string) string {
 	out, status, err := runRoot(t, args...)
 	if err != nil && !strings.Contains(err.Error(), "cannot be trusted") {
 		t.Fatalf("%s: %v\n%s%s", flags, err, out, status)
+	}
+	return out
+}
+
+// recorded is what s has written down of n requests; that is a moment after their client
+// has noticed the end.
+func recorded(t *testing.T, s *scripted.Server, n int) []scripted.Record {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); len(s.Log().Records) < n && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	out := s.Log().Records
+	if len(out) != n {
+		t.Fatalf("%d requests came, want %d", len(out), n)
 	}
 	return out
 }
@@ -99,9 +114,9 @@ func TestBenchMultiTurn(t *testing.T) {
 	out := measured(t, s, "--compat vllm-rs --multi-turn --num-prompts 3 --multi-turn-num-turns 2 --random-input-len 16 --per-turn-input-len 8 --random-output-len 4 --multi-turn-delay-ms 5 "+
 		"--save-result --result-filename r.json --log run.log")
 	lines(t, out, "Conversations completed/total:                3/3", "Inter-turn delay (ms):                        5", " Turn 2 (3 samples) ", "Total input tokens:                           156")
-	records := s.Log().Records
+	records := recorded(t, s, 6)
 	slices.SortFunc(records, func(a, b scripted.Record) int { return strings.Compare(a.ID, b.ID) })
-	if len(records) != 6 || records[0].Path != "/v1/chat/completions" || !strings.HasSuffix(records[1].ID, "-conv-0-turn1") || records[1].Prompt <= records[0].Prompt {
+	if records[0].Path != "/v1/chat/completions" || !strings.HasSuffix(records[1].ID, "-conv-0-turn1") || records[1].Prompt <= records[0].Prompt {
 		t.Errorf("the server got %+v", records)
 	}
 	again, _, err := runRoot(t, "bench", "summarize", "run.log")

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -30,11 +30,10 @@ several results is taken as repetitions of one measurement.`,
 func compareFiles(w io.Writer, a, b string) error {
 	var both [2][]report.Result
 	for i, name := range []string{a, b} {
-		r, err := readResults(name)
-		if err != nil {
+		var err error
+		if _, both[i], err = readResults(name); err != nil {
 			return err
 		}
-		both[i] = r
 	}
 	c, err := report.Compare(both[0], both[1])
 	if err != nil {
@@ -54,16 +53,14 @@ also of runs that were interrupted), and a table of all files.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []report.Result
 			for _, name := range args {
-				if s, err := readLog(name); err != nil {
-					return err
-				} else if s != nil {
-					fmt.Fprint(cmd.OutOrStdout(), s.Console(), s.OssianConsole())
-				}
-				r, err := readResults(name)
+				s, results, err := readResults(name)
 				if err != nil {
 					return err
 				}
-				all = append(all, r...)
+				if s != nil {
+					fmt.Fprint(cmd.OutOrStdout(), s.Console(), s.OssianConsole())
+				}
+				all = append(all, results...)
 			}
 			fmt.Fprint(cmd.OutOrStdout(), report.Table(all))
 			return nil
@@ -71,41 +68,45 @@ also of runs that were interrupted), and a table of all files.`,
 	}
 }
 
-// readResults reads a file of results, or the log of a run.
-func readResults(name string) ([]report.Result, error) {
-	if s, err := readLog(name); err != nil {
-		return nil, err
-	} else if s != nil {
-		r, err := s.Result(name)
-		return []report.Result{r}, err
-	}
-	data, err := os.ReadFile(name)
+// logStart is how the log of a run begins.
+const logStart = `{"run":`
+
+// readResults reads a file of results, or the log of a run, of which it returns the whole
+// report too. A log is read line by line, once, so that it may come from a pipe and be
+// larger than memory: what is kept of it are its events, 16 bytes each, and texts.
+func readResults(name string) (log *report.Summary, results []report.Result, err error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return report.Import(name, data)
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 64<<10)
+	if head, _ := in.Peek(len(logStart)); string(head) != logStart { // or it is shorter
+		data, err := io.ReadAll(in)
+		if err == nil {
+			results, err = report.Import(name, data)
+		}
+		return nil, results, err
+	}
+	if log, err = readLog(in, name); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r, err := log.Result(name)
+	return log, []report.Result{r}, err
 }
 
-// readLog reads the log of a run, made with its own tokenizer where that is at hand;
-// nil = the file is something else.
-func readLog(name string) (*report.Summary, error) {
-	data, err := os.ReadFile(name)
+// readLog reads the log of a run, with its own tokenizer where that is at hand.
+func readLog(in io.Reader, name string) (*report.Summary, error) {
+	rec, complete, err := bench.ReadLog(in)
 	if err != nil {
 		return nil, err
-	}
-	if !bytes.HasPrefix(data, []byte(`{"run":`)) {
-		return nil, nil
-	}
-	rec, complete, err := bench.ReadLog(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if !complete {
 		fmt.Fprintf(os.Stderr, "%s: the run was interrupted; %d requests had ended\n", name, len(rec.Samples))
 	}
 	m := &measurement{o: &benchOptions{tokenizer: rec.Setup.Tokenizer, skipTokenizer: rec.Setup.Tokenizer == ""}, setup: &rec.Setup}
 	if err := m.tokenizer(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	if m.model != nil {
 		defer m.model.Close()

@@ -30,7 +30,7 @@ func TestBEN4Kills(t *testing.T) {
 		all         sync.WaitGroup
 		kept, begun int
 		worst       time.Duration
-		slots       = make(chan struct{}, 4)
+		slots       = make(chan struct{}, 8)
 	)
 	for range n {
 		wait, allowed := time.Duration(g.Int64N(int64(2500*time.Millisecond))), time.Second

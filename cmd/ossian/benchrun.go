@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +53,10 @@ func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Se
 		local: !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
+	m.sayCommand()
+	if o.dryRun {
+		return m.dryRun(ctx)
+	}
 	if m.local {
 		stop, err := m.serve(ctx)
 		if err != nil {
@@ -129,11 +134,20 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 	}
 	name, root := m.o.model, m.o.model
 	if name == "" || m.local {
+		if m.o.model == "" {
+			m.say("Model not specified, fetching first model from server...")
+		}
 		if name, root, err = m.server.FirstModel(ctx); err != nil {
 			return fmt.Errorf("%w; --model NAME asks for none", err)
 		}
+		if m.o.model == "" {
+			m.say("First model name: %s, first model id: %s", name, root)
+		}
 	}
-	m.setup.Model, m.setup.ModelID = cmp.Or(m.o.served, name), name
+	m.setup.Model, m.setup.ModelID = cmp.Or(m.o.served, name), root // as vLLM's client
+	if m.local {
+		m.setup.ModelID = name
+	}
 	if m.o.tokenizer == "" {
 		m.o.tokenizer = root
 		if m.local {
@@ -193,7 +207,8 @@ func (m *measurement) render() renderer {
 	}
 	return func(prompt string) (string, error) {
 		p := m.tok.Prompt()
-		if err := f.Render(p, &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}}); err != nil {
+		c := &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}, Vars: json.RawMessage(m.o.templateVars)}
+		if err := f.Render(p, c); err != nil {
 			return "", err
 		}
 		return m.tok.Decode(p.IDs()), nil
@@ -217,16 +232,108 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := m.shorten(); err != nil {
+		return err
+	}
 	s.Repeats = report.Repeats(m.work)
-	if s.Profile == bench.VLLM && !m.local && !m.o.data.asID && (s.Dataset == "random" || s.Dataset == "prefix_repetition") {
-		n, err := m.server.Align(ctx, s.Model, m.work)
-		if err != nil {
-			fmt.Fprintln(m.log, "WARNING: /tokenize unavailable, skipping alignment.")
-		} else if n > 0 {
-			fmt.Fprintf(m.log, "%d prompts had more tokens by the server's tokenizer and were cut\n", n)
+	if s.Profile == bench.VLLM && !m.local && m.server != nil && !m.o.data.asID && (s.Dataset == "random" || s.Dataset == "prefix_repetition") {
+		switch n, cut, err := m.server.Align(ctx, s.Model, m.work); {
+		case err != nil:
+			m.say("WARNING: /tokenize unavailable (%v), skipping alignment.", err)
+		case n != m.work[0].Input:
+			m.say("WARNING: tokenizer mismatch (server=%d, expected=%d), re-aligning prompts.\n%d prompts had more tokens by the server's tokenizer and were cut", n, m.work[0].Input, cut)
 		}
 	}
+	if err := m.adapters(); err != nil {
+		return err
+	}
 	s.Hash, err = m.work.Hash()
+	m.sayWorkload()
+	return err
+}
+
+// shorten drops the requests that --max-model-len leaves no room for, as the compiled
+// client does.
+func (m *measurement) shorten() error {
+	most := m.o.maxLen
+	switch {
+	case most == 0:
+		return nil
+	case most < 0 || m.setup.MultiTurn != nil:
+		return fmt.Errorf("--max-model-len %d: want a number above 0, and no --multi-turn", most)
+	}
+	all := len(m.work)
+	m.work = slices.DeleteFunc(m.work, func(q dataset.Query) bool { return q.Input+q.Output > most })
+	if len(m.work) == 0 {
+		return fmt.Errorf("--max-model-len %d: none of %d requests is that short, prompt and output together", most, all)
+	}
+	if n := all - len(m.work); n > 0 {
+		fmt.Fprintf(m.log, "--max-model-len %d: %d of %d requests were left out\n", most, n, all)
+	}
+	return nil
+}
+
+// adapters has each request, or conversation, ask for one of the LoRA adapters by the name
+// that the server has for it. A generator that begins with --seed picks them, as vLLM's
+// does where the data set has drawn nothing from it: random prompts.
+func (m *measurement) adapters() error {
+	names, way := m.o.lora, m.o.loraAssignment
+	if way != "random" && way != "round-robin" {
+		return fmt.Errorf("--lora-assignment %q: want random or round-robin", way)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	pick, first := dataset.NewPython(m.o.seed), 0
+	var name json.RawMessage
+	for i := range m.work {
+		q := &m.work[i]
+		if q.Turn == 0 {
+			n := first % len(names)
+			if first++; way == "random" {
+				n = pick.Below(len(names))
+			}
+			name, _ = json.Marshal(names[n]) // a text
+		}
+		body := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(cmp.Or(string(q.Body), "{}")), &body); err != nil {
+			return fmt.Errorf("request %d: %w", i, err)
+		}
+		if _, own := body["model"]; !own {
+			body["model"] = name
+		}
+		q.Body, _ = json.Marshal(body) // of members that are JSON
+	}
+	return nil
+}
+
+// dryRun makes the workload and says what it is, in the compiled client's words. Nothing
+// is asked of a server.
+func (m *measurement) dryRun(ctx context.Context) error {
+	if m.o.tokenizer = cmp.Or(m.o.tokenizer, m.o.model); m.local {
+		m.o.tokenizer = cmp.Or(m.o.tokenizer, tiny.Name)
+	}
+	if m.o.tokenizer == "" && !m.o.skipTokenizer {
+		return errors.New("--dry-run asks no server: --model or --tokenizer says whose tokens count")
+	}
+	if err := m.tokenizer(); err != nil {
+		return err
+	}
+	if m.model != nil {
+		defer m.model.Close()
+	}
+	m.address()
+	plan, err := m.o.sweep.plan(m.o)
+	var last *measurement
+	for _, c := range plan.cases {
+		if last, err = m.variant(ctx, c, last); err != nil {
+			return err
+		}
+		in, out := last.tokens()
+		n := float64(len(last.work))
+		m.say("Dry run stats: %s\n  Total prompts: %.0f\n  Total input tokens: %d\n  Total expected output tokens: %d\n  Avg input tokens: %.1f\n  Avg output tokens: %.1f\n  Workload: %s, %d prompts repeated",
+			c.title, n, in, out, float64(in)/n, float64(out)/n, last.setup.Hash, last.setup.Repeats)
+	}
 	return err
 }
 
@@ -270,7 +377,7 @@ func (m *measurement) options(live *bench.Live) bench.Options {
 		o.WarmupOutput, o.Settle = 32, time.Second
 	}
 	if m.o.profile {
-		o.Stop = func(ctx context.Context) error { return m.server.Post(ctx, "/stop_profile") }
+		o.Stop = func(ctx context.Context) error { return m.profiler(ctx, "Stopping", "/stop_profile", "stopped") }
 	}
 	return o
 }
@@ -278,6 +385,7 @@ func (m *measurement) options(live *bench.Live) bench.Options {
 // begin asks of the server what it has to do just before the measurement, behind the
 // warm-ups, which leave a prompt in its cache.
 func (m *measurement) begin(ctx context.Context) error {
+	m.sayMain()
 	path := ""
 	switch {
 	case m.o.flushCache && !strings.HasPrefix(m.setup.Backend, "vllm"):
@@ -291,43 +399,19 @@ func (m *measurement) begin(ctx context.Context) error {
 		}
 	}
 	if m.o.profile {
-		return m.server.Post(ctx, "/start_profile")
+		return m.profiler(ctx, "Starting", "/start_profile", "started")
 	}
 	return nil
 }
 
-// stage prints what vLLM's client prints then (bench.md 1.2).
-func (m *measurement) stage(s bench.Stage, spent time.Duration) {
-	if m.terse {
-		return
+// profiler starts or stops that of the server.
+func (m *measurement) profiler(ctx context.Context, doing, path, done string) error {
+	m.say("%s profiler...", doing)
+	if err := m.server.Post(ctx, path); err != nil {
+		return err
 	}
-	a := &m.setup.Arrivals
-	switch s {
-	case bench.Waiting:
-		fmt.Fprintf(m.log, "Waiting for endpoint to become up in %.0f seconds\n", m.o.ready)
-	case bench.Answered:
-		fmt.Fprintln(m.log, "Initial test run completed.")
-	case bench.WarmingUp:
-		fmt.Fprintf(m.log, "Warming up with %d requests...\n", m.o.warmups)
-	case bench.WarmedUp:
-		fmt.Fprintf(m.log, "Warmup run completed after %.2fs.\n", spent.Seconds())
-	case bench.Measuring:
-		fmt.Fprintln(m.log, "Starting main benchmark run...")
-		if a.Ramp.Strategy != "" {
-			fmt.Fprintf(m.log, "Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.\n", a.Ramp.Strategy, a.Ramp.Start, a.Ramp.End)
-		} else {
-			fmt.Fprintf(m.log, "Traffic request rate: %s\n", m.o.rate)
-		}
-		kind := "Gamma distribution"
-		if a.Burstiness == 1 {
-			kind = "Poisson process"
-		}
-		concurrency := "None"
-		if a.Concurrency > 0 {
-			concurrency = strconv.Itoa(a.Concurrency)
-		}
-		fmt.Fprintf(m.log, "Burstiness factor: %s (%s)\nMaximum request concurrency: %s\n", m.o.burstiness, kind, concurrency)
-	}
+	m.say("Profiler %s", done)
+	return nil
 }
 
 // once is one run.
@@ -351,6 +435,7 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 		defer f.Close()
 		o.Log = f
 	}
+	m.sayFirst()
 	endView := func() {}
 	o.Stage = func(s bench.Stage, spent time.Duration) {
 		if m.stage(s, spent); s == bench.Measuring {

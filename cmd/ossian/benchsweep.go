@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -184,49 +185,48 @@ the same, true is --x, false --no-x, and objects are JSON.
 
 Results are run=N.json and summary.json of each combination, and summary.csv of all.`
 
+// command is a sweep, of which c says the rest.
+func (o *gridOptions) command(c cobra.Command, run func(ctx context.Context) error) *cobra.Command {
+	c.Long += "\n" + sweepHelp
+	c.Args = usage(cobra.NoArgs)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.prepare(cmd); err != nil {
+			return err
+		}
+		return run(cmd.Context())
+	}
+	o.flags(c.Flags())
+	return &c
+}
+
 func sweepServeCommand() *cobra.Command { return serveSweep(&gridOptions{program: thisProgram}) }
 
 func serveSweep(o *gridOptions) *cobra.Command {
-	c := &cobra.Command{
+	return o.command(cobra.Command{
 		Use:   "serve --serve-cmd COMMAND --bench-cmd COMMAND [flags]",
 		Short: "Measure every combination of settings of a server and of the client",
-		Long:  "Measure every combination of settings of a server and of the client.\n" + sweepHelp,
-		Args:  usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.prepare(cmd); err != nil {
-				return err
-			}
-			return o.experiment.Serve(cmd.Context(), o.grid)
-		},
-	}
-	o.flags(c.Flags())
-	return c
+		Long:  "Measure every combination of settings of a server and of the client.",
+	}, func(ctx context.Context) error { return o.experiment.Serve(ctx, o.grid) })
 }
 
 func sweepWorkloadCommand() *cobra.Command {
 	o := &gridOptions{program: thisProgram}
-	c := &cobra.Command{
+	c := o.command(cobra.Command{
 		Use:     "serve-workload --serve-cmd COMMAND --bench-cmd COMMAND [flags]",
 		Aliases: []string{"serve_workload"},
 		Short:   "Measure a server at loads from serial to batch inference",
-		Long:    "Measure a server at loads from serial to batch inference.\n" + sweepHelp,
-		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.prepare(cmd); err != nil {
-				return err
-			}
-			v, err := sweep.ParseVariable(o.variable)
-			if err != nil {
-				return fmt.Errorf("--workload-var: %w", err)
-			}
-			n, err := o.numPrompts()
-			if err != nil {
-				return err
-			}
-			return o.experiment.Workload(cmd.Context(), o.grid, sweep.Workload{Variable: v, Levels: o.levels, Prompts: n})
-		},
-	}
-	o.flags(c.Flags())
+		Long:    "Measure a server at loads from serial to batch inference.",
+	}, func(ctx context.Context) error {
+		v, err := sweep.ParseVariable(o.variable)
+		if err != nil {
+			return fmt.Errorf("--workload-var: %w", err)
+		}
+		n, err := o.numPrompts()
+		if err != nil {
+			return err
+		}
+		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: v, Levels: o.levels, Prompts: n})
+	})
 	c.Flags().StringVar(&o.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
 	c.Flags().IntVar(&o.levels, "workload-iters", 10, "levels, with the two from which the others follow")
 	return c
@@ -234,30 +234,23 @@ func sweepWorkloadCommand() *cobra.Command {
 
 func sweepSLACommand() *cobra.Command {
 	o := &gridOptions{program: thisProgram}
-	c := &cobra.Command{
+	c := o.command(cobra.Command{
 		Use:     "serve-sla --serve-cmd COMMAND --bench-cmd COMMAND --sla-params FILE [flags]",
 		Aliases: []string{"serve_sla"},
 		Short:   "Find the largest load that keeps objectives, as vLLM did until 2026",
 		Long: `Find the largest load that keeps objectives, as vLLM did until 2026: it begins with
-65536 and with 1. ossian bench sweep load needs fewer runs, and says more.
-` + sweepHelp,
-		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.prepare(cmd); err != nil {
-				return err
-			}
-			v, err := sweep.ParseVariable(o.variable)
-			if err != nil {
-				return fmt.Errorf("--sla-variable: %w", err)
-			}
-			objectives, err := sweep.ReadSLAs(o.objectives)
-			if err != nil {
-				return fmt.Errorf("--sla-params: %w", err)
-			}
-			return o.experiment.SLA(cmd.Context(), o.grid, v, objectives)
-		},
-	}
-	o.flags(c.Flags())
+65536 and with 1. ossian bench sweep load needs fewer runs, and says more.`,
+	}, func(ctx context.Context) error {
+		v, err := sweep.ParseVariable(o.variable)
+		if err != nil {
+			return fmt.Errorf("--sla-variable: %w", err)
+		}
+		objectives, err := sweep.ReadSLAs(o.objectives)
+		if err != nil {
+			return fmt.Errorf("--sla-params: %w", err)
+		}
+		return o.experiment.SLA(ctx, o.grid, v, objectives)
+	})
 	c.Flags().StringVar(&o.objectives, "sla-params", "", "`FILE.json`: a list of objectives such as {\"p99_e2el_ms\": \"<=500\"}")
 	c.Flags().StringVar(&o.variable, "sla-variable", string(sweep.Rate), "what changes: request_rate or max_concurrency")
 	return c

@@ -196,15 +196,16 @@ func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (
 
 // Align lets the server's tokenizer decide the length of the prompts (bench.md 1.2,
 // step 3): if the first query has not the tokens that it should have, every text that
-// is too long is cut by the server. It returns how many were changed. It fails if the
-// server cannot tokenize; a prompt whose cutting fails stays as it is.
-func (s *Server) Align(ctx context.Context, model string, w Workload) (int, error) {
+// is too long is cut by the server. It returns how many tokens the first query has there,
+// and how many texts were changed. It fails if the server cannot tokenize; a prompt whose
+// cutting fails stays as it is.
+func (s *Server) Align(ctx context.Context, model string, w Workload) (tokens, changed int, err error) {
 	if len(w) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	first, err := s.split(ctx, model, w[0].Prompt)
 	if err != nil || len(first) == w[0].Input {
-		return 0, err
+		return len(first), 0, err
 	}
 	texts := make([]string, len(w))
 	slots := make(chan struct{}, alignBatch)
@@ -223,14 +224,13 @@ func (s *Server) Align(ctx context.Context, model string, w Workload) (int, erro
 		})
 	}
 	all.Wait()
-	n := 0
 	for i, text := range texts {
 		if text != "" {
 			w[i].Prompt = text
-			n++
+			changed++
 		}
 	}
-	return n, ctx.Err()
+	return len(first), changed, ctx.Err()
 }
 
 // split returns the ids of a text.

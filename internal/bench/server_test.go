@@ -154,9 +154,9 @@ func TestAlign(t *testing.T) {
 	for i := range 200 { // more than go at a time
 		w = append(w, Workload{{Prompt: fmt.Sprint(i, " b c"), Input: 1}}...)
 	}
-	n, err := s.Align(context.Background(), "m", w)
-	if err != nil || n != 201 {
-		t.Fatalf("changed %d, %v; want 201", n, err)
+	first, n, err := s.Align(context.Background(), "m", w)
+	if err != nil || first != 3 || n != 201 {
+		t.Fatalf("the first has %d tokens, changed %d, %v; want 3 and 201", first, n, err)
 	}
 	for i, want := range []string{"x xx", "re fu se", "a", "a bb", "x"} {
 		if w[i].Prompt != want {
@@ -164,10 +164,10 @@ func TestAlign(t *testing.T) {
 		}
 	}
 	exact := Workload{{Prompt: "a b", Input: 2}, {Prompt: "a b c", Input: 1}}
-	if n, err := s.Align(context.Background(), "m", exact); n != 0 || err != nil || exact[1].Prompt != "a b c" {
+	if _, n, err := s.Align(context.Background(), "m", exact); n != 0 || err != nil || exact[1].Prompt != "a b c" {
 		t.Errorf("an exact first prompt: changed %d, %v", n, err)
 	}
-	if _, err := testServer(t, http.NewServeMux()).Align(context.Background(), "m", w); err == nil {
+	if _, _, err := testServer(t, http.NewServeMux()).Align(context.Background(), "m", w); err == nil {
 		t.Error("a server without a tokenizer: no error")
 	}
 }

@@ -122,7 +122,7 @@ func percentileName(p float64) string {
 	if p == math.Trunc(p) && math.Abs(p) < 1e15 {
 		return strconv.Itoa(int(p))
 	}
-	return pyFloat(p)
+	return PyFloat(p)
 }
 
 // vllmConsole is bench.md 1.7.
@@ -340,7 +340,7 @@ func (s *Summary) profileHead(p *page) {
 	p.WriteString("\n")
 	p.title(" Serving Benchmark Result ", "=")
 	p.row("Backend:", s.Setup.Backend)
-	p.row("Traffic request rate:", pyFloat(s.Setup.Arrivals.Rate))
+	p.row("Traffic request rate:", PyFloat(s.Setup.Arrivals.Rate))
 	if sglang {
 		most := "not set"
 		if c := s.Setup.Arrivals.Concurrency; c > 0 {

@@ -44,7 +44,8 @@ func Import(name string, data []byte) ([]Result, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", name, len(data), maxFile)
 	}
-	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	text := bytes.TrimSpace(data)
 	console := bytes.Contains(text, []byte(consoleTitle))
 	var results []Result
 	var err error
@@ -52,14 +53,14 @@ func Import(name string, data []byte) ([]Result, error) {
 	case len(text) == 0:
 		err = errors.New("the file is empty; expected a result as JSON, lmdeploy's CSV, or a console report")
 	case text[0] == '{' || text[0] == '[':
-		results, err = importJSON(text)
+		results, err = importJSON(data)
 		if err != nil && console {
-			results, err = importConsole(string(text))
+			results, err = importConsole(string(data))
 		}
 	case console:
-		results, err = importConsole(string(text))
+		results, err = importConsole(string(data))
 	case bytes.HasPrefix(text, []byte("backend,")):
-		results, err = importCSV(text)
+		results, err = importCSV(data)
 	default:
 		err = fmt.Errorf("neither JSON, nor lmdeploy's CSV (first column \"backend\"), nor text with a %q frame", consoleTitle)
 	}
@@ -131,38 +132,41 @@ func isQuantity(key string) bool {
 	return latency || slices.ContainsFunc(compared, func(m comparedMetric) bool { return m.key == key })
 }
 
-// importJSON reads objects one behind another, and arrays of them.
-func importJSON(text []byte) ([]Result, error) {
-	d := json.NewDecoder(bytes.NewReader(plainJSON(text)))
-	var out []Result
+// importJSON reads objects one behind another, and arrays of them. An error names the line
+// in which a result begins, or in which it is no JSON.
+func importJSON(text []byte) (out []Result, err error) {
+	text = plainJSON(text)
+	d := json.NewDecoder(bytes.NewReader(text))
+	inside := false // of an array
 	for {
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err == io.EOF {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("result %d, JSON, near byte %d: %w", len(out)+1, d.InputOffset(), err)
-		}
-		items := []json.RawMessage{raw}
-		if raw[0] == '[' {
-			if err := json.Unmarshal(raw, &items); err != nil {
-				return nil, fmt.Errorf("array of results: %w", err)
+		rest := bytes.TrimLeft(text[d.InputOffset():], ", \t\r\n")
+		at := len(text) - len(rest)
+		var r Result
+		switch {
+		case len(rest) == 0 && !inside && len(out) > 0:
+			return out, nil
+		case len(rest) == 0:
+			err = errors.New("no result, or an array without its end")
+		case rest[0] == ']' || rest[0] == '[' && !inside:
+			inside = rest[0] == '['
+			if _, err = d.Token(); err == nil {
+				continue
+			}
+		case len(out) == maxResults:
+			err = fmt.Errorf("more than %d results", maxResults)
+		default:
+			var item json.RawMessage
+			if err = d.Decode(&item); err == nil {
+				r, err = importObject(item)
+			} else if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(rest, &item)); ok {
+				at += int(bad.Offset) - 1
 			}
 		}
-		for _, item := range items {
-			if len(out) == maxResults {
-				return nil, fmt.Errorf("more than %d results", maxResults)
-			}
-			r, err := importObject(item)
-			if err != nil {
-				return nil, fmt.Errorf("result %d: %w", len(out)+1, err)
-			}
-			out = append(out, r)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: result %d: %w", 1+bytes.Count(text[:at], []byte("\n")), len(out)+1, err)
 		}
+		out = append(out, r)
 	}
-	if len(out) == 0 {
-		return nil, errors.New("no result in the array")
-	}
-	return out, nil
 }
 
 // plainJSON replaces what Python writes and JSON does not have: NaN becomes null,

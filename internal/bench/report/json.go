@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -223,12 +225,17 @@ func (s *Summary) specResult(o *object) {
 
 func (s *Summary) metricResult(o *object) {
 	for _, m := range s.metrics() {
-		o.set("mean_"+m.key+"_ms", m.dist.Mean)
-		o.set("median_"+m.key+"_ms", m.dist.Median)
-		o.set("std_"+m.key+"_ms", m.dist.Std)
-		for _, p := range s.percentiles() {
-			o.set("p"+percentileName(p)+"_"+m.key+"_ms", m.dist.P(p))
-		}
+		o.latency(m.key, m.dist, s.percentiles()...)
+	}
+}
+
+// latency writes the statistics of one latency.
+func (o *object) latency(key string, d Dist, percentiles ...float64) {
+	o.set("mean_"+key+"_ms", d.Mean)
+	o.set("median_"+key+"_ms", d.Median)
+	o.set("std_"+key+"_ms", d.Std)
+	for _, p := range percentiles {
+		o.set("p"+percentileName(p)+"_"+key+"_ms", d.P(p))
 	}
 }
 
@@ -358,12 +365,7 @@ func (s *Summary) profileResult(o *object, detailed bool) {
 	o.set("output_throughput", s.OutputRate)
 	o.set("total_throughput", s.TotalRate)
 	for _, m := range []metric{{key: "e2e_latency", dist: s.E2EL}, {key: "ttft", dist: s.TTFT}, {key: "tpot", dist: s.TPOT}, {key: "itl", dist: s.ITL}} {
-		o.set("mean_"+m.key+"_ms", m.dist.Mean)
-		o.set("median_"+m.key+"_ms", m.dist.Median)
-		o.set("std_"+m.key+"_ms", m.dist.Std)
-		for _, p := range []float64{90, 95, 99} {
-			o.set("p"+percentileName(p)+"_"+m.key+"_ms", m.dist.P(p))
-		}
+		o.latency(m.key, m.dist, 90, 95, 99)
 	}
 	if sglang {
 		o.set("concurrency", s.Concurrency)
@@ -413,7 +415,7 @@ func (s *Summary) csvRow() string {
 		case int:
 			cells[i] = strconv.Itoa(v)
 		case float64:
-			cells[i] = pyFloat(v)
+			cells[i] = PyFloat(v)
 		case string:
 			cells[i] = v
 			if strings.ContainsAny(v, ",\"\r\n") {
@@ -427,10 +429,6 @@ func (s *Summary) csvRow() string {
 // FileName is the name that the profile's tool gives its result file.
 func (s *Summary) FileName() string {
 	set := &s.Setup
-	label := set.Label
-	if label == "" {
-		label = set.Backend
-	}
 	if set.Profile == bench.LMDeploy || set.Profile == bench.SGLang {
 		name := fmt.Sprintf("%s_%s_%d_", set.Backend, s.ended().Format("0102"), len(s.Requests))
 		switch in, out := s.lengths(); {
@@ -441,7 +439,7 @@ func (s *Summary) FileName() string {
 		}
 		return name + "sharegpt.csv"
 	}
-	rate := pyFloat(set.Arrivals.Rate) + "qps"
+	rate := PyFloat(set.Arrivals.Rate) + "qps"
 	if set.Profile == bench.VLLMRust && s.finite() {
 		rate = strconv.FormatFloat(set.Arrivals.Rate, 'f', -1, 64) + "qps"
 	}
@@ -452,7 +450,7 @@ func (s *Summary) FileName() string {
 		rate += "-concurrency" + strconv.Itoa(c)
 	}
 	model := set.ModelID[strings.LastIndex(set.ModelID, "/")+1:]
-	return label + "-" + rate + "-" + model + "-" + s.ended().Format("20060102-150405") + ".json"
+	return cmp.Or(set.Label, set.Backend) + "-" + rate + "-" + model + "-" + s.ended().Format("20060102-150405") + ".json"
 }
 
 // WriteFile writes the result to the file at path, whose folder it creates, or adds it
@@ -480,10 +478,7 @@ func (s *Summary) WriteFile(path string, detailed, add bool) error {
 	if err == nil {
 		_, err = f.Write(s.inFile(text, info.Size() == 0))
 	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("report: result file: %w", err)
 	}
 	return nil

@@ -144,7 +144,7 @@ func (d dialect) number(f float64) string {
 	case math.IsInf(f, -1):
 		return "-Infinity"
 	case d.python:
-		return pyFloat(f)
+		return PyFloat(f)
 	}
 	size := math.Abs(f)
 	if size != 0 && (size < 1e-5 || size >= 1e16) {
@@ -156,8 +156,8 @@ func (d dialect) number(f float64) string {
 	return withPoint(strconv.FormatFloat(f, 'f', -1, 64))
 }
 
-// pyFloat is Python's repr of a float.
-func pyFloat(f float64) string {
+// PyFloat is Python's repr of a float: how the tools print one.
+func PyFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):
 		return "nan"

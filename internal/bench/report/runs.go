@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,11 +126,7 @@ func Table(results []Result) string {
 	b.WriteByte('\n')
 	for i := range results {
 		r := &results[i]
-		profile := r.Profile
-		if profile == "" {
-			profile = "-"
-		}
-		fmt.Fprintf(&b, "%-*s %-10s", wide, r.Source, profile)
+		fmt.Fprintf(&b, "%-*s %-10s", wide, r.Source, cmp.Or(r.Profile, "-"))
 		for _, c := range columns {
 			cell := "-"
 			if v, ok := r.Values[c.key]; ok {

@@ -82,7 +82,7 @@ var faults = []struct {
 		})
 	}},
 	{FaultLength, false, func(r *bench.Recording) { r.Samples[17].Counts.Completion = 20 }},
-	{FaultRate, false, func(r *bench.Recording) { // no free slot: late, but the client is not to blame
+	{FaultRate, true, func(r *bench.Recording) { // no free slot: late, but the client is not to blame
 		r.Setup.Arrivals.Concurrency = 2
 		each(r, func(_ int, s *bench.Sample) {
 			late := s.Scheduled / 3
@@ -92,7 +92,7 @@ var faults = []struct {
 			s.Scheduled, s.Released = scheduled, released
 		})
 	}},
-	{FaultLag, false, func(r *bench.Recording) {
+	{FaultLag, true, func(r *bench.Recording) {
 		each(r, func(_ int, s *bench.Sample) {
 			for k := range s.Chunks {
 				s.Chunks[k].Lag = 3_000_000
@@ -170,6 +170,39 @@ func TestFaults(t *testing.T) {
 				t.Errorf("verdict on the client: %q, %q", s.Ossian.Client.Verdict, s.Ossian.Client.Reasons)
 			}
 		})
+	}
+}
+
+// TestClientTooSlow: without a bound on concurrency nobody but the client can miss the
+// rate, and events of a stream that it reads together have one time: such runs do not count.
+func TestClientTooSlow(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		plant func(r *bench.Recording)
+	}{
+		{FaultRate + " " + FaultLate, func(r *bench.Recording) {
+			each(r, func(_ int, s *bench.Sample) { due := s.Scheduled; shift(s, due/3); s.Scheduled = due })
+		}},
+		{FaultLag, func(r *bench.Recording) {
+			each(r, func(_ int, s *bench.Sample) {
+				for k := range s.Chunks {
+					s.Chunks[k].Lag = 1_000_000_000
+				}
+			})
+		}},
+	} {
+		r := good(bench.VLLM)
+		c.plant(r)
+		s := Summarize(r, words)
+		var found []string
+		for _, f := range s.Ossian.Findings {
+			if !f.Warning {
+				found = append(found, f.ID)
+			}
+		}
+		if strings.Join(found, " ") != c.want || s.Valid() || s.Ossian.Client.Verdict != "client-bound" {
+			t.Errorf("found %q, want %s; valid %v, %s", found, c.want, s.Valid(), s.Ossian.Client.Verdict)
+		}
 	}
 }
 

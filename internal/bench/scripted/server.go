@@ -120,7 +120,7 @@ func (srv *Server) now() time.Duration { return time.Since(srv.began) }
 // settle waits, but not for long, until the requests whose end a client has seen are in
 // the log as well.
 func (srv *Server) settle() {
-	for deadline := time.Now().Add(time.Second); srv.Running() > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Second); srv.Running() > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 }
