@@ -27,8 +27,14 @@ func main() {
 	}
 }
 
+// maxStack is how many bytes the stack of a goroutine may have. Whatever recurs on what
+// others wrote has a bound of its own; this ends the process before memory is gone if one
+// should be missing (reliability.md HLT-5).
+const maxStack = 64 << 20
+
 // root is the command tree; each file of this package adds one subcommand.
 func root() *cobra.Command {
+	debug.SetMaxStack(maxStack)
 	c := &cobra.Command{
 		Use:           "ossian",
 		Short:         "Run and serve open-weight language models",

@@ -33,11 +33,14 @@ import (
 
 // A printedPlan is the log's line of that name.
 type printedPlan struct {
-	Available, Total, Weights, Mapped, Activations, Runtime, Connections int64
-	KV                                                                   int64 `json:"kv_cache"`
-	MaxLen                                                               int   `json:"max_model_len"`
-	MaxSeqs                                                              int   `json:"max_num_seqs"`
+	Available, Total, Weights, Mapped, Activations, Runtime, Connections, Replies int64
+	KV                                                                            int64 `json:"kv_cache"`
+	MaxLen                                                                        int   `json:"max_model_len"`
+	MaxSeqs                                                                       int   `json:"max_num_seqs"`
 }
+
+// requests is the part of the plan that is room for the program and its requests.
+func (p *printedPlan) requests() int64 { return p.Runtime + p.Connections + p.Replies }
 
 // plan waits for the memory plan and has the kernel refuse private memory far beyond
 // it. RLIMIT_DATA needs no privilege, but counts what is mapped, not what is in use:
@@ -53,7 +56,7 @@ func (p *process) plan() (found printedPlan) {
 		}
 		return false
 	})
-	limit := uint64(found.Total+found.Runtime+found.Connections)/100*105 + 160<<20
+	limit := uint64(found.Total+found.requests())/100*105 + 160<<20
 	if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
 		p.t.Fatal(err)
 	}
@@ -137,12 +140,12 @@ func memoryCases(t *testing.T, n int) (all []memoryCase) {
 // heap's room for them does not hide what is compared.
 func (c *memoryCase) args(path string) []string {
 	return []string{path, "--threads", "1", "--kv-cache-dtype", c.kv, "--max-model-len", strconv.Itoa(c.len), "--max-num-seqs", strconv.Itoa(c.seqs),
-		"--limit", "request-body=1Mi", "--limit", "bodies-in-flight=2Mi", "--limit", "connections=32", "--limit", "pending-output=4Ki", "--log-format", "json"}
+		"--limit", "request-body=1Mi", "--limit", "bodies-in-flight=2Mi", "--limit", "connections=32", "--limit", "pending-output=4Ki", "--limit", "replies-in-flight=64Ki", "--log-format", "json"}
 }
 
 // idle is what a Go server with a tokenizer of these sizes takes before it has a
-// weight. The plan's parts for the runtime and connections are room for requests, far
-// more than the few here need; with this in their place peak and plan agree within 5 %
+// weight. The plan's parts for the runtime, connections and replies are room for requests,
+// far more than the few here need; with this in their place peak and plan agree within 5 %
 // of the plan.
 const idle = 12 << 20
 
@@ -169,9 +172,9 @@ func TestADM1Memory(t *testing.T) {
 		p.fill(t, found)
 		most := peak()
 		p.quit(p.terminate)
-		off := float64(most-(found.Total-found.Runtime-found.Connections+idle)) / float64(found.Total)
+		off := float64(most-(found.Total-found.requests()+idle)) / float64(found.Total)
 		low, high = min(low, off), max(high, off)
-		t.Logf("%s: plan %d MB, %d MB of it for the runtime and connections, peak %d MB", c.name, found.Total/1e6, (found.Runtime+found.Connections)/1e6, most/1e6)
+		t.Logf("%s: plan %d MB, %d MB of it for the runtime and requests, peak %d MB", c.name, found.Total/1e6, found.requests()/1e6, most/1e6)
 		if math.Abs(off) > 0.05 || most > found.Total {
 			t.Errorf("%s: %d bytes taken, off by %.1f %% of the plan: %+v", c.name, most, 100*off, found)
 		}
@@ -359,6 +362,7 @@ func hostile() []hostileBody {
 		{chat, strings.Repeat(`"x":[[[[[[{}]]]]]],`, 2000) + `"messages":[{"role":"user","content":"1+1"}],"tools":[` +
 			strings.Repeat(`{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}},`, 255) + `{"type":"function","function":{"name":"g"}}]}`},
 		{text, `"ignore_eos":true,"max_tokens":3000,"prompt":"` + strings.Repeat("12+", 300) + `","prompt_logprobs":20,"logprobs":20}`},
+		{text, `"ignore_eos":true,"max_tokens":3000,"prompt":"12+","n":8,"logprobs":20}`},
 		{text, full + `"prompt":"12+","n":8,"logprobs":20,"stop":[` + strings.Join(stops, ",") + `]}`},
 		{chat, full + `"messages":[{"role":"user","content":"12+34"}],"n":8,"logprobs":true,"top_logprobs":20}`},
 		{text, full + `"prompt":"` + strings.Repeat("12+", 300) + `"}`},

@@ -243,10 +243,10 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		return nil, err
 	}
 	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
-		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
+		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
 		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections) // garbage goes before the heap outgrows the plan (ADM-2)
+		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies) // garbage goes before the heap outgrows the plan (ADM-2)
 	}
 	if ld.cfg.Verify {
 		if err := verify(ctx, m, nil); err != nil {
@@ -318,6 +318,7 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 		f, err := cost(lim)
 		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight])
 		f.Connections = server.Connections(cfg.Limits)*plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes]) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
+		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
 		return f, err
 	})
 }
@@ -331,8 +332,8 @@ func serveMemory(cfg *config.Config) int64 {
 	return int64(share * float64(plan.Available()))
 }
 
-// boundClients lets fewer bytes of bodies, and fewer connections, in at once where memory
-// is short, unless a number was asked for.
+// boundClients lets fewer bytes of bodies and of replies, and fewer connections, in at once
+// where memory is short, unless a number was asked for.
 func boundClients(cfg *config.Config) {
 	memory := serveMemory(cfg)
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
@@ -340,6 +341,13 @@ func boundClients(cfg *config.Config) {
 	}
 	if id := limits.Connections; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), cfg.Limits[limits.HeaderBytes], memory))
+	}
+	if id := limits.Replies; !cfg.Given(id) {
+		n := plan.Replies(id.Info().Default, memory)
+		if cfg.Given(limits.ReplyBody) {
+			n = max(n, cfg.Limits[limits.ReplyBody])
+		}
+		cfg.ResolveLimit(id, n)
 	}
 }
 
@@ -395,6 +403,7 @@ func explainMemory(lim *limits.Set, p plan.Plan, out io.Writer) error {
 	fmt.Fprintf(t, "runtime\t%d\tprogram, tokenizer, and bodies-in-flight of %d while they are decoded\n", f.Runtime, lim[limits.BodiesInFlight])
 	fmt.Fprintf(t, "connections\t%d\t%d of them, each with header-bytes of %d, and pending-output of %d for each of %d sequences\n", f.Connections, server.Connections(lim),
 		lim[limits.HeaderBytes], lim[limits.PendingOutput], p.Limits.MaxSeqs)
+	fmt.Fprintf(t, "replies\t%d\treplies-in-flight of %d while they are put together: text that is not streamed, log probabilities\n", f.Replies, lim[limits.Replies])
 	fmt.Fprintf(t, "all\t%d\tof %d that may be planned for, 0 = unknown\n", f.Total(), p.Available)
 	return t.Flush()
 }

@@ -8,12 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"ossian/internal/config"
+	"ossian/internal/synth"
 )
 
 // A console is what a command writes, for tests that read while it runs.
@@ -123,6 +125,44 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// The same with checkpoints of one's own: of a family that thinks, and of one that has
+// nothing but a template. What is streamed is what is not.
+func TestServeSynthetic(t *testing.T) {
+	const ask = `{"model": "mine", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20, "ignore_eos": true, "temperature": 0`
+	type message struct{ Content, Reasoning string }
+	for _, preset := range []string{"qwen3-tiny", "llama-tiny"} {
+		t.Run(preset, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			writeSynthetic(t, preset, "mine", synth.Options{})
+			chat := startServe(t, "./mine") + "/v1/chat/completions"
+			var whole struct {
+				Choices []struct {
+					Message message
+					Finish  string `json:"finish_reason"`
+				}
+				Usage struct {
+					Completion int `json:"completion_tokens"`
+				}
+			}
+			if err := json.NewDecoder(post(t, chat, ask+"}").Body).Decode(&whole); err != nil || len(whole.Choices) != 1 || whole.Usage.Completion != 20 || whole.Choices[0].Finish != "length" {
+				t.Fatalf("%+v: %v", whole, err)
+			}
+			var said message
+			for lines := bufio.NewScanner(post(t, chat, ask+`, "stream": true}`).Body); lines.Scan(); {
+				var chunk struct{ Choices []struct{ Delta message } }
+				data, ok := strings.CutPrefix(lines.Text(), "data: ")
+				if ok && json.Unmarshal([]byte(data), &chunk) == nil && len(chunk.Choices) == 1 {
+					said.Content += chunk.Choices[0].Delta.Content
+					said.Reasoning += chunk.Choices[0].Delta.Reasoning
+				}
+			}
+			if want := whole.Choices[0].Message; said != want || want == (message{}) {
+				t.Errorf("streamed %+v, at once %+v", said, want)
+			}
+		})
+	}
+}
+
 func TestServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
@@ -150,7 +190,7 @@ func TestServeExplain(t *testing.T) {
 	}
 	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096",
 		"limit bodies-in-flight": "automatic", "limit connections": "automatic", "limit stop-strings": "given", "limit messages": "default",
-		"connections": "pending-output of 262144 for each of 3 sequences", "all": "planned for"} {
+		"connections": "pending-output of 262144 for each of 3 sequences", "limit replies-in-flight": "automatic", "replies": "replies-in-flight of", "all": "planned for"} {
 		found := false
 		for line := range strings.Lines(out) {
 			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)
@@ -158,6 +198,14 @@ func TestServeExplain(t *testing.T) {
 		if !found {
 			t.Errorf("%s is not explained with %q:\n%s", setting, want, out)
 		}
+	}
+}
+
+// A recursion without end takes 64 MiB of stack, not all memory.
+func TestHLT5Stack(t *testing.T) {
+	root()
+	if was := debug.SetMaxStack(maxStack); was != 64<<20 {
+		t.Errorf("stacks may have %d bytes", was)
 	}
 }
 

@@ -245,6 +245,9 @@ func (c *Config) check() error {
 	if body, all := s.Limits[limits.RequestBody], s.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
 		return fmt.Errorf("--limit bodies-in-flight=%d has no room for one body of request-body=%d bytes and its end: raise the one or lower the other", all, body)
 	}
+	if reply, all := s.Limits[limits.ReplyBody], s.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
+		return fmt.Errorf("--limit replies-in-flight=%d has no room for one reply of reply-body=%d bytes: raise the one or lower the other", all, reply)
+	}
 	return nil
 }
 

@@ -141,6 +141,7 @@ func TestOPS3Refused(t *testing.T) {
 		{"on and off", "--exact --no-exact", "", "contradict"},
 		{"queue twice", "--max-queue 5 --limit queue=6", "", "contradict"},
 		{"no room for a body", "--limit bodies-in-flight=1Mi request-body=1Mi", "", "no room for one body"},
+		{"no room for a reply", "--limit replies-in-flight=1Mi reply-body=2Mi", "", "no room for one reply"},
 		{"switch with a value", "--exact=true", "", "takes no value"},
 		{"no value", "--port", "", "--port needs a value"},
 		{"no value before a flag", "--port --exact", "", "--port needs a value"},

@@ -26,6 +26,8 @@ const (
 	WriteStall
 	PingInterval
 	PendingOutput
+	ReplyBody
+	Replies
 	Connections
 	Queue
 	QueueTokens
@@ -102,6 +104,8 @@ var table = [count]Limit{
 	WriteStall:     {"write-stall", Duration, 10 * second, 100, 10 * minute, "ossian_streams_cut_total", "memory and KV blocks against readers that stopped"},
 	PingInterval:   {"ping-interval", Duration, 15 * second, 100, 10 * minute, "ossian_streams_cut_total", "detection of silent peers"},
 	PendingOutput:  {"pending-output", Bytes, 256 * ki, 4 * ki, gi, "ossian_streams_cut_total", "memory per stream"},
+	ReplyBody:      {"reply-body", Bytes, 32 * mi, 4 * ki, gi, Refusals, "memory of one reply while it is put together: text that is not streamed, log probabilities"},
+	Replies:        {"replies-in-flight", Bytes, 256 * mi, 4 * ki, 64 * gi, "ossian_replies_in_flight_bytes", "memory of all replies that are put together"},
 	Connections:    {"connections", Count, 16384, 1, mi, "ossian_connections", "descriptors and memory; 80 % of the process limit, or a thirty-second part of the memory, where that is less"},
 	Queue:          {"queue", Count, 1024, 1, mi, "vllm:num_requests_waiting", "waiting time: beyond it 429"},
 	QueueTokens:    {"queue-tokens", Count, 4 * mi, 1, 1 << 40, "ossian_queue_tokens", "waiting time and memory of waiting prompts"},
@@ -166,7 +170,7 @@ func (id ID) String() string { return table[id].Name }
 // its engine or its model starts, or its memory is planned.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Replies, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge:
 		return false
 	}
 	return true

@@ -30,6 +30,7 @@ type Server struct {
 	ready       prometheus.Gauge
 	connections prometheus.Gauge
 	bodies      prometheus.Gauge
+	replies     prometheus.Gauge
 }
 
 // Config says what is emitted.
@@ -59,6 +60,8 @@ func New(c Config) *Server {
 			Help: "Open client connections."}),
 		bodies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.BodiesInFlight.Info().Metric,
 			Help: "Bytes of request bodies held."}),
+		replies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.Replies.Info().Metric,
+			Help: "Bytes of replies held until they are sent."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
 		ConstLabels: prometheus.Labels{"version": c.Version}})
@@ -71,7 +74,7 @@ func New(c Config) *Server {
 	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
 		s.cut.WithLabelValues(string(r))
 	}
-	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.connections, s.bodies, build,
+	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.connections, s.bodies, s.replies, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s
 }
@@ -128,3 +131,6 @@ func (s *Server) Connections(n int) { s.connections.Add(float64(n)) }
 
 // Bodies adds n, which may be negative, to the bytes of bodies held.
 func (s *Server) Bodies(n int64) { s.bodies.Add(float64(n)) }
+
+// Replies adds n, which may be negative, to the bytes of replies held.
+func (s *Server) Replies(n int64) { s.replies.Add(float64(n)) }

@@ -126,6 +126,7 @@ func TestValues(t *testing.T) {
 	s.Connections(3)
 	s.Connections(-1)
 	s.Bodies(10)
+	s.Replies(7)
 	text := scrape(t, s, "text/plain")
 	l := `{engine="0",model_name="tiny"} `
 	for _, want := range []string{
@@ -160,7 +161,7 @@ func TestValues(t *testing.T) {
 		`http_requests_total{handler="/v1/models",method="other",status="5xx"} 1`,
 		`ossian_limit_refusals_total{limit="messages"} 1`,
 		`ossian_streams_cut_total{reason="write_stall"} 1`,
-		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10",
+		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10", "ossian_replies_in_flight_bytes 7",
 		`ossian_build_info{version="1.2"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {

@@ -22,11 +22,12 @@ type Footprint struct {
 	Activations int64 // buffers of a step
 	Runtime     int64 // tokenizer, tables, heap head-room
 	Connections int64 // of a server: what clients take besides their requests' bodies
+	Replies     int64 // of a server: what is put together before it is sent
 }
 
 // Total returns the sum.
 func (f Footprint) Total() int64 {
-	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections
+	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections + f.Replies
 }
 
 // A Cost says what a device takes with given limits; it must not shrink as they
@@ -73,6 +74,27 @@ func Bodies(usual, largest, available int64) int64 {
 		usual = min(usual, available/32/heapPerBody)
 	}
 	return max(usual, largest+1) // a reader sees the end one byte behind it
+}
+
+// heapPerReply is what a byte that a server accounts for of a reply takes of the Go heap
+// at worst: lists that grow, the JSON that is made of them, and what is not collected
+// yet. TestADM2Replies holds servers to it.
+const heapPerReply = 4
+
+// ReplyBytes is the heap that replies take while bytes of them are held.
+func ReplyBytes(replies int64) int64 { return heapPerReply * replies }
+
+// leastReplies is how many bytes of replies a server has room for in any case.
+const leastReplies = 8 << 20
+
+// Replies returns how many bytes of replies a server with available bytes of memory
+// should hold at once: such that they take a thirty-second part of it, at most a usual
+// number. available <= 0 means unknown.
+func Replies(usual, available int64) int64 {
+	if available > 0 {
+		usual = min(usual, max(available/32/heapPerReply, leastReplies))
+	}
+	return usual
 }
 
 // ConnectionBytes is what a connection takes of the heap and of stacks at most, with the
@@ -139,8 +161,8 @@ type FitError struct {
 // Error says what does not fit and, if anything would, what.
 func (e *FitError) Error() string {
 	clients := ""
-	if e.Need.Connections > 0 {
-		clients = ", connections " + gb(e.Need.Connections)
+	if n := e.Need.Connections + e.Need.Replies; n > 0 {
+		clients = ", connections and replies " + gb(n)
 	}
 	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),

@@ -268,6 +268,28 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+func TestReplies(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name                    string
+		usual, available, bytes int64
+	}{
+		{"unknown memory", 256 * mib, 0, 256 * mib},
+		{"plenty", 256 * mib, 1 << 40, 256 * mib},
+		{"a thirty-second part of the memory", 256 * mib, 16 << 30, 128 * mib},
+		{"little memory", 256 * mib, mib, 8 * mib},
+		{"fewer than that are usual", mib, mib, mib},
+	} {
+		got := Replies(c.usual, c.available)
+		if got != c.bytes {
+			t.Errorf("%s: %d bytes, expected %d", c.name, got, c.bytes)
+		}
+		if c.available >= 16<<30 && ReplyBytes(got) > c.available/32 {
+			t.Errorf("%s: %d bytes of replies take %d of %d", c.name, got, ReplyBytes(got), c.available)
+		}
+	}
+}
+
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		name                   string

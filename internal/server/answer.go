@@ -42,6 +42,15 @@ func (d *delta) joins(before *delta) bool {
 	return d.field == before.field && d.field < callName && d.call == before.call
 }
 
+// size is what d takes where it is kept, in bytes.
+func (d *delta) size() int64 {
+	n := int64(len(d.text))
+	for i := range d.logprobs {
+		n += int64(1+len(d.logprobs[i].Top)) * logprobOutSize
+	}
+	return n
+}
+
 // A plan is what the choices of one request have in common.
 type plan struct {
 	tok           *token.BPE
@@ -73,6 +82,7 @@ type answer struct {
 	begun  bool                   // has what precedes its first token
 	prompt [][]wire.PromptLogprob // from then on, if they were asked for
 
+	size   int64   // bytes of memory of log probabilities and of what a collection has
 	deltas []delta // new since the caller took them
 	newIDs []int32 // the same, with return_token_ids
 
@@ -93,6 +103,14 @@ type answer struct {
 	leadText  string              // belongs before the next text
 	leadBytes string              // the same, of its bytes
 }
+
+// Sizes in memory, in bytes: a list of log probabilities without its elements, one of the
+// engine's, and one as replies have it.
+const (
+	logprobsSize   = 24
+	logprobSize    = 8
+	logprobOutSize = 64
+)
 
 // A piece is what one token adds to the visible text. Of the tokens of one
 // character the last has the text; the bytes are those of the token.
@@ -117,6 +135,7 @@ func (a *answer) push(t *engine.Token) {
 	}
 	if a.logprobs {
 		a.logprobOf = append(a.logprobOf, t.Logprobs)
+		a.size += logprobsSize + int64(len(t.Logprobs))*logprobSize
 	}
 	if a.tokens > a.minTokens && slices.Contains(a.stopIDs, t.ID) && !slices.Contains(a.stops, t.ID) {
 		a.hide(a.tokens - 1)
@@ -382,6 +401,7 @@ func (a *answer) release(n int) {
 func (a *answer) entry(p piece) wire.TokenLogprob {
 	all := a.logprobOf[p.token]
 	a.logprobOf[p.token] = nil
+	a.size -= int64(len(all)) * logprobSize
 	t := wire.TokenLogprob{Token: p.bytes, Bytes: p.bytes}
 	if len(all) > 0 {
 		if p.hidden {
@@ -398,7 +418,9 @@ func (p *plan) show(t *wire.TokenLogprob, all []sample.Logprob) {
 	if p.asIDs {
 		t.Token = tokenID(all[0].ID)
 	}
-	for _, l := range all[1:][:min(p.top, len(all)-1)] {
+	likeliest := all[1:][:min(p.top, len(all)-1)]
+	t.Top = make([]wire.TokenLogprob, 0, len(likeliest)+1) // completions add the token itself
+	for _, l := range likeliest {
 		text := p.tok.Text(l.ID)
 		top := wire.TokenLogprob{Token: text, Bytes: text, Logprob: l.Logprob}
 		if p.asIDs {

@@ -44,8 +44,10 @@ func (c *collection) prepare(int) {}
 
 func (c *collection) token(i int) {
 	a := c.j.answers[i]
+	a.size += 8 // the id, and lists that have grown beyond their end
 	for k := range a.deltas {
 		c.choices[i].add(&a.deltas[k])
+		a.size += a.deltas[k].size()
 	}
 	clear(a.deltas)
 	a.deltas = a.deltas[:0]
@@ -56,7 +58,7 @@ func (c *collection) sent(int) error { return nil }
 func (c *collection) finish() error {
 	usage := c.j.usage() // of all, also of those that are not kept
 	answers, choices := c.best()
-	c.w.json(http.StatusOK, c.enc.reply(nil, answers, choices, usage))
+	c.w.json(http.StatusOK, c.enc.reply(make([]byte, 0, 1024+c.j.size*3/2), answers, choices, usage)) // JSON is a little longer: it does not have to grow
 	return nil
 }
 

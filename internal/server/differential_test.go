@@ -559,7 +559,7 @@ func TestLIF7(t *testing.T) {
 		if kept >= room {
 			refused++
 			wantError(t, r, 400, "invalid_request_error", "context_length_exceeded", "prompt")
-			if !strings.Contains(r.body, fmt.Sprintf(" %d tokens and %d of output", kept, output)) || !strings.Contains(r.body, fmt.Sprintf(" %d together", room)) {
+			if !strings.Contains(r.body, fmt.Sprintf(" %d tokens and %d of output", kept, output)) || !strings.Contains(r.body, fmt.Sprintf("context length is %d tokens", room)) {
 				t.Errorf("prompt %d, output %d: counts are missing: %s", kept, output, r.body)
 			}
 			continue

@@ -131,7 +131,7 @@ func TestLIF7TooLong(t *testing.T) {
 	for _, c := range cases {
 		r := g.post(c.path, c.body)
 		wantError(t, r, 400, "invalid_request_error", "context_length_exceeded", c.param)
-		for _, count := range []string{c.prompt, c.output, "1024 together"} {
+		for _, count := range []string{c.prompt, c.output, "maximum context length is 1024 tokens"} {
 			if !strings.Contains(r.body, count) {
 				t.Errorf("%s: %q is missing: %s", c.name, count, r.body)
 			}

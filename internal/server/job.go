@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -37,6 +38,8 @@ type job struct {
 
 	many     chan arrival // of several streams
 	pumps    sync.WaitGroup
+	size     int64 // bytes that the reply takes until it is sent
+	booked   int64 // of these, those that Server.replies counts
 	silence  time.Duration
 	lastSent time.Time // when the client last got something, or was looked for
 	lastGot  []time.Time
@@ -106,10 +109,11 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	default:
 		j.out = newCollection(j, n, enc)
 	}
-	if j.mute && p.scored() < 0 {
-		return j, nil
+	err = j.keep(0)
+	if err == nil && (!j.mute || p.scored() >= 0) {
+		err = j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords))
 	}
-	if err := j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords)); err != nil {
+	if err != nil {
 		j.close()
 		return nil, err
 	}
@@ -164,6 +168,35 @@ func (j *job) close() {
 	}
 	j.pumps.Wait()
 	j.observe()
+	_ = j.keep(-j.size) // only more can fail
+}
+
+// freeReply is how much of a reply has room in what is planned for its connection: most
+// replies need no other.
+const freeReply = 16 << 10
+
+// keep accounts for n more bytes of the reply, fewer if n is negative, that stay in memory
+// until it is sent: text unless it streams, and log probabilities (ADM-2). Where there is
+// no room for them the request ends.
+func (j *job) keep(n int64) error {
+	j.size += n
+	more := max(j.size-freeReply, 0) - j.booked
+	if more == 0 {
+		return nil
+	}
+	j.booked += more
+	total := j.s.replies.Add(more)
+	j.s.metrics.Replies(more)
+	lim := j.s.lim()
+	switch one := limits.ReplyBody; {
+	case more < 0:
+	case j.size > min(lim[one], lim[limits.Replies]):
+		return &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidValue, Limit: one.String(), Message: fmt.Sprintf(
+			"the reply takes more than %d bytes: stream it, or ask for fewer tokens, choices or log probabilities; the server's --limit %s=N allows more", min(lim[one], lim[limits.Replies]), one)}
+	case total > lim[limits.Replies]:
+		return &wire.Error{Message: "too many long replies are put together at once; try again, or stream", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.Replies.String()}
+	}
+	return nil
 }
 
 // run reads the streams until all have ended. Streams whose answers are done go on
@@ -209,7 +242,11 @@ func (j *job) echo() error {
 		j.begin(i)
 		a.stopAs(wire.FinishLength, wire.StopReason{})
 		j.out.token(i)
-		if err := j.out.sent(i); err != nil {
+		err := j.out.sent(i)
+		if err == nil {
+			err = j.keep(a.size)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -225,19 +262,24 @@ func (j *job) take(i int, tokens []engine.Token) error {
 	j.arrived(i, len(tokens))
 	j.out.prepare(i)
 	j.begin(i)
-	for k := range tokens {
+	var err error
+	for k := 0; k < len(tokens) && err == nil && !a.done; k++ {
+		before := a.size
 		if j.mute {
 			a.stopAs(wire.FinishLength, wire.StopReason{})
 		} else {
 			a.push(&tokens[k])
 		}
 		j.out.token(i)
-		if a.done {
-			j.streams[i].Stop()
-			break
-		}
+		err = j.keep(a.size - before)
 	}
-	return j.out.sent(i)
+	if a.done {
+		j.streams[i].Stop()
+	}
+	if lost := j.out.sent(i); err == nil {
+		err = lost
+	}
+	return err
 }
 
 // over takes the end of a stream.

@@ -112,14 +112,15 @@ func public(err error) *wire.Error {
 	return nil
 }
 
-// tooLong refuses a prompt that leaves no room for output, with the counts (LIF-7).
+// tooLong refuses a prompt that leaves no room for output, with the counts (LIF-7). It
+// begins as OpenAI's message does: clients that cannot see the code look for those words.
 func (s *Server) tooLong(m *host.Model, param, tokens string, most *int64) *wire.Error {
 	s.reject(m, metrics.RejectTooLong, 0)
 	asked := "as many as fit"
 	if most != nil {
 		asked = strconv.FormatInt(*most, 10)
 	}
-	return &wire.Error{Message: fmt.Sprintf("the prompt has %s tokens and %s of output were asked for, but prompt and output may have %d together, at least one of them output: shorten the prompt", tokens, asked, m.Engine.Capacity()),
+	return &wire.Error{Message: fmt.Sprintf("This model's maximum context length is %d tokens, prompt and output together. The prompt has %s tokens and %s of output were asked for: shorten the prompt, so that there is room for at least one", m.Engine.Capacity(), tokens, asked),
 		Type: wire.TypeInvalidRequest, Param: param, Code: wire.CodeContextLength}
 }
 

@@ -43,6 +43,7 @@ func (j *job) addPrompts(p *plan, g *generation, most int64) error {
 		q := prompt{n: len(ids), left: j.n}
 		if g.echo != nil {
 			q.echo = delta{field: content, text: g.echo[i]}
+			j.size += int64(len(g.echo[i]))
 		}
 		if p.scored() >= 0 {
 			q.ids, q.known = ids, make(chan struct{})
@@ -55,8 +56,12 @@ func (j *job) addPrompts(p *plan, g *generation, most int64) error {
 		return &wire.Error{Type: wire.TypeInvalidRequest, Param: "prompt_logprobs", Code: wire.CodeInvalidValue, Limit: name,
 			Message: fmt.Sprintf("%d log probabilities of prompt tokens, at most %d are accepted; the server's --limit %s=N allows more", entries, most, name)}
 	}
+	j.size += int64(entries) * (logprobSize + promptLogprobSize)
 	return nil
 }
+
+// promptLogprobSize is the size of a wire.PromptLogprob in memory, in bytes.
+const promptLogprobSize = 40
 
 // begin gives choice i what precedes its first token.
 func (j *job) begin(i int) {
@@ -82,6 +87,7 @@ func (j *job) begin(i int) {
 		a.said = a.said || p.echo.text != ""
 	}
 	if p.left--; p.left == 0 {
+		j.size -= int64(len(p.echo.text))
 		p.echo = delta{} // it is large, and a stream may last
 	}
 }

@@ -45,7 +45,7 @@ func (s *Server) responder(a *asked) *responder {
 // or into the store.
 func (e *responder) output(j *job) output {
 	e.j = j
-	st := &stream{j: j, w: j.w, enc: e, interval: e.s.cfg.StreamInterval, choices: make([]pending, 1)}
+	st := &stream{j: j, w: j.w, enc: e, interval: e.s.cfg.StreamInterval, choices: make([]pending, 1), collects: true}
 	switch {
 	case e.task != nil:
 		st.keep, j.silence = e.keep, e.s.lim().Time(limits.PingInterval)

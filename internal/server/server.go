@@ -62,6 +62,7 @@ type Server struct {
 	masks    atomic.Pointer[modelMask]
 	buffers  sync.Pool    // *[]byte
 	bodies   atomic.Int64 // bytes
+	replies  atomic.Int64 // bytes, see job.keep
 	load     atomic.Int64 // requests that generate
 	draining atomic.Bool
 
@@ -143,7 +144,16 @@ func (s *Server) drain() {
 	if err := s.host.Drain(ctx); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 	}
+	// The engine is done: what it has given last, or that it gives no more, is still on its
+	// way to those who wait for it.
+	for end := time.Now().Add(tellTime); s.load.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
+
+// tellTime is how long replies may take once the engine has ended: clients that do not
+// read must not keep the process.
+const tellTime = 5 * time.Second
 
 // A limited listener accepts connections while there is room for them. A few more are
 // spare: they are told that the server is full, or about its health, and closed. The

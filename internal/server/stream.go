@@ -40,6 +40,7 @@ type stream struct {
 	keep     func(events []byte) error // gets the events instead of the client; nil = the client gets them
 	interval int                       // tokens per chunk at most, after the first
 	running  bool                      // usage on every chunk
+	collects bool                      // the encoder keeps what it has written
 
 	choices []pending
 	begun   int // choices that have sent the chunk that opens them
@@ -82,6 +83,9 @@ func (st *stream) token(i int) {
 	p.since++
 	for k := range a.deltas {
 		d := &a.deltas[k]
+		if st.collects {
+			a.size += d.size()
+		}
 		if p.d.field != noField && (!d.joins(&p.d) || len(p.d.text) > writeSize) {
 			st.flush(i)
 		}
