@@ -89,6 +89,58 @@ func TestGoldenReplies(t *testing.T) {
 	golden(t, "testdata/replies.golden", b.String())
 }
 
+// A chunk is what a client reads from a chat or completion reply, streamed or not.
+// Strings that are null are empty.
+type chunk struct {
+	ID      string        `json:"id"`
+	Model   string        `json:"model"`
+	Created int64         `json:"created"`
+	Choices []chunkChoice `json:"choices"`
+	Usage   *Usage        `json:"usage"`
+}
+
+// chunkChoice is a choice of a chunk: of a chat stream (Delta), a chat reply
+// (Message) or a completion (Text).
+type chunkChoice struct {
+	Index        int          `json:"index"`
+	Text         string       `json:"text"`
+	Delta        *chunkDelta  `json:"delta"`
+	Message      *chunkDelta  `json:"message"`
+	FinishReason string       `json:"finish_reason"`
+	Logprobs     *chunkTokens `json:"logprobs"`
+}
+
+// chunkDelta is what a chat chunk adds.
+type chunkDelta struct {
+	Role             string      `json:"role"`
+	Content          string      `json:"content"`
+	Reasoning        string      `json:"reasoning"`
+	ReasoningContent string      `json:"reasoning_content"`
+	ToolCalls        []chunkCall `json:"tool_calls"`
+}
+
+// chunkCall is a piece of a tool call.
+type chunkCall struct {
+	Index    int    `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// chunkTokens are the log probabilities of a chunk, in the form of chat (Content)
+// or of completions.
+type chunkTokens struct {
+	Content []struct {
+		Token   string  `json:"token"`
+		Logprob float64 `json:"logprob"`
+		Bytes   []int   `json:"bytes"`
+	} `json:"content"`
+	Tokens        []string   `json:"tokens"`
+	TokenLogprobs []*float64 `json:"token_logprobs"`
+}
+
 // What is appended is what encoding/json reads and would write.
 func TestAgainstEncodingJSON(t *testing.T) {
 	usage := NewUsage(10, 4, 7, 3)
@@ -107,7 +159,7 @@ func TestAgainstEncodingJSON(t *testing.T) {
 		if !ok || !end || bytes.ContainsAny(body, "\n\r") || !json.Valid(body) {
 			t.Fatalf("chunk %d is no event of one line of JSON: %q", i, event)
 		}
-		var c Chunk
+		var c chunk
 		if err := json.Unmarshal(body, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +190,7 @@ func TestLogprobBytes(t *testing.T) {
 	for _, part := range []string{content[:2], content[2:3], content[3:8], content[8:]} { // through the middle of characters
 		tokens = append(tokens, TokenLogprob{Token: part, Bytes: part, Logprob: -1})
 	}
-	var got ChunkTokens
+	var got chunkTokens
 	if err := json.Unmarshal(appendChatLogprobs(nil, tokens), &got); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,5 @@
 package wire
 
-import "ossian/internal/limits"
-
 // An Error is what a caller is told: the body of every failed request and of an
 // error event in a stream. Which HTTP status belongs to it is the server's table.
 type Error struct {
@@ -83,46 +81,4 @@ func AppendError(dst []byte, e *Error) []byte {
 	dst = append(dst, `,"code":`...)
 	dst = appendText(dst, Text(e.Code))
 	return append(dst, "}}"...)
-}
-
-// ParseError reads an error body as this and other servers send it: the code may
-// be a number, and the body may be no JSON at all. It never fails: what it does
-// not understand becomes the message.
-func ParseError(body []byte) *Error {
-	d := decoder{data: body, lim: limits.Defaults()}
-	e := &Error{Message: string(body)}
-	if len(body) > 4096 {
-		e.Message = string(body[:4096])
-	}
-	if !valid(body) || d.kind() != '{' {
-		return e
-	}
-	d.object(func(key string) bool {
-		if key != "error" || d.kind() != '{' {
-			return false
-		}
-		d.object(func(key string) bool {
-			var to *string
-			switch key {
-			case "message":
-				to = &e.Message
-			case "type":
-				to = &e.Type
-			case "param":
-				to = &e.Param
-			case "code":
-				to = &e.Code
-			default:
-				return false
-			}
-			if d.kind() == '"' {
-				*to = d.text()
-			} else {
-				*to = string(d.raw())
-			}
-			return true
-		})
-		return true
-	})
-	return e
 }
