@@ -162,6 +162,43 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// The table in ARCHITECTURE.md names what imports names, apart from the leaves.
+func TestArchitecture(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)`.* \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1)
+	name := regexp.MustCompile("`([a-z0-9/]+)`")
+	seen := map[string]bool{}
+	for _, row := range rows {
+		pkg, cell := row[1], row[2]
+		seen[pkg] = true
+		if cell == "all" {
+			continue
+		}
+		var got, want []string
+		for _, m := range name.FindAllStringSubmatch(cell, -1) {
+			got = append(got, m[1])
+		}
+		for _, p := range imports[pkg] {
+			if slices.Contains(leaves, pkg) || !slices.Contains(leaves, p) {
+				want = append(want, p)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("ARCHITECTURE.md: %s imports %v, in this test %v", pkg, got, want)
+		}
+	}
+	for pkg := range imports {
+		if !seen[pkg] {
+			t.Errorf("ARCHITECTURE.md has no row for %s", pkg)
+		}
+	}
+}
+
 func checkImport(t *testing.T, s source, imp string, allowed []string) {
 	t.Helper()
 	if sub, ok := strings.CutPrefix(imp, "ossian/internal/"); ok {
