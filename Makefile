@@ -9,7 +9,7 @@ PYTHON      ?= python3
 SOAK        ?= 1
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance \
-	soak-scheduler soak-text soak-server soak-security soak-bench
+	soak-scheduler soak-text soak-server soak-security soak-store soak-bench
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -60,7 +60,7 @@ soak-scheduler:
 		./internal/kv ./internal/sched ./internal/engine ./internal/sim ./internal/cpu ./internal/e2e
 
 soak-text:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET|CKP)[0-9]' ./internal/chat ./internal/token ./internal/sample ./internal/jinja
 
 soak-server:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
@@ -68,12 +68,20 @@ soak-server:
 soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
+soak-store:
+	$(GO) run ./_tools/soak -share $(SOAK) -run 'DUR[0-9]' ./internal/store
+
 soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./cmd/ossian
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
+
+# Reports of ossian bench in a real browser; needs Debian's chromium-headless-shell.
+.PHONY: reports
+reports:
+	_tools/bench/reports.sh $(MODELS)/reports
 
 # Comparisons with other implementations, from the package registries. Needs
 # python3, npm and a few hundred MB in $(MODELS) and .venv.

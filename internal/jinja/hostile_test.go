@@ -32,9 +32,9 @@ func hostileCPU() time.Duration {
 // or Go internals, files, addresses.
 var escaped = regexp.MustCompile(`<class|<function|<module|<built-in|subprocess|root:|uid=|0xc[0-9a-f]{9}|reflect|runtime\.|goroutine|os\.`)
 
-// TestHostile runs every template of the corpus: no escape, and the bounds hold.
+// TestCKP4Hostile runs every template of the corpus: no escape, and the bounds hold.
 // It must not run in parallel: it measures the whole process.
-func TestHostile(t *testing.T) {
+func TestCKP4Hostile(t *testing.T) {
 	corpus := hostileCorpus()
 	if len(corpus) < 300 {
 		t.Fatalf("the corpus has %d templates, want at least 300", len(corpus))
@@ -64,7 +64,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: output has %q: %.200q", name, found, text)
 		}
 	}
-	t.Logf("%d templates: %d refused, worst %v CPU (%s), %.1f MiB", len(corpus), refused, worstCPU, worst, float64(worstBytes)/(1<<20))
+	t.Logf("CKP-4: %d templates, %d of them refused, worst %v CPU (%s), %.1f MiB", len(corpus), refused, worstCPU, worst, float64(worstBytes)/(1<<20))
 }
 
 // measureHostile returns CPU time and bytes allocated, freed or not.

@@ -103,7 +103,7 @@ func storeFile(t *testing.T) (dir string, names []string, want map[string]string
 // then says is what was stored, or that one record is damaged; Check has listed
 // exactly that one, Open has repaired the rest, and the record can be deleted.
 // 10 000 flips with a release.
-func TestBitFlips(t *testing.T) {
+func TestDUR4BitFlips(t *testing.T) {
 	source, names, want, file, m := storeFile(t)
 	file = file[:m.high*pageSize] // what is behind was never used
 	line, err := os.ReadFile(filepath.Join(source, formatName))
@@ -141,7 +141,7 @@ func TestBitFlips(t *testing.T) {
 			harmless++
 		}
 	}
-	t.Logf("%d flips damaged a record, %d damaged and Open repaired, %d hit unused bytes", damaged, repaired, harmless)
+	t.Logf("DUR-4: %d flips damaged a record, %d damaged and Open repaired, %d hit unused bytes", damaged, repaired, harmless)
 	if damaged == 0 || repaired == 0 {
 		t.Error("the flips missed the records or the structure")
 	}
@@ -189,7 +189,7 @@ func flipOne(t *testing.T, dir string, names []string, want map[string]string) (
 
 // Whole pages of garbage: nothing crashes, nothing foreign is told, and every
 // record that is not on the page is there.
-func TestGarbagePages(t *testing.T) {
+func TestDUR4GarbagePages(t *testing.T) {
 	source := t.TempDir()
 	names := makeStore(t, source)
 	file, err := os.ReadFile(filepath.Join(source, databaseName))

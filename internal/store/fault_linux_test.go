@@ -81,7 +81,7 @@ func failSyncs(file *os.File) error {
 
 // DUR-3: what fails is refused with a clear error, what was acknowledged stays
 // readable, and the store writes again by itself once the disk works.
-func TestFaults(t *testing.T) {
+func TestDUR3Faults(t *testing.T) {
 	for _, f := range []fault{
 		{name: "disk full", err: syscall.ENOSPC},
 		{name: "disk full in the middle of a page", err: syscall.ENOSPC, short: true},
@@ -164,7 +164,7 @@ func compare(t *testing.T, s *Store, stored map[string][]byte, refused string) {
 
 // The database shows a transaction before its last sync. The store does not: a
 // reader waits, and gets what the sync's outcome says.
-func TestUnsynced(t *testing.T) {
+func TestDUR3Unsynced(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		written, release := make(chan struct{}), make(chan struct{})
 		var armed atomic.Bool
@@ -211,7 +211,7 @@ func TestUnsynced(t *testing.T) {
 
 // A full disk at the start does not keep the store from opening; the jobs that a
 // crash cut off are finished when there is space again.
-func TestFaultAtStart(t *testing.T) {
+func TestDUR3FaultAtStart(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	check(t, s.Create(t.Context(), New{ID: "job", Owner: "o", Events: events("job", 0, 2)}))

@@ -16,7 +16,7 @@ import (
 )
 
 // DUR-5: a store with a release's 1 000 000 records opens within 2 s.
-func TestStartTime(t *testing.T) {
+func TestDUR5StartTime(t *testing.T) {
 	dir := t.TempDir()
 	check(t, open(t, Config{Dir: dir}).Close())
 	f, _, err := findFormat(dir)
@@ -38,7 +38,7 @@ func TestStartTime(t *testing.T) {
 	start := time.Now()
 	s := open(t, Config{Dir: dir})
 	took := time.Since(start)
-	t.Logf("%d records, %d MB: open in %v", n, s.Stats().Bytes>>20, took)
+	t.Logf("DUR-5: %d records, %d MB: open in %v", n, s.Stats().Bytes>>20, took)
 	if os.Getenv(soak.Env) != "" && took > 2*time.Second {
 		t.Errorf("open took %v, want 2s at most", took)
 	}

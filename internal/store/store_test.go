@@ -240,7 +240,7 @@ func TestLimits(t *testing.T) {
 
 // DUR-7: every operation × everybody who is not the owner, with ids that exist,
 // are made up, or are what the database uses inside.
-func TestOwnership(t *testing.T) {
+func TestDUR7Ownership(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	ctx := t.Context()
 	make1 := func(id, owner, previous string) {
@@ -341,7 +341,7 @@ func TestLiveEvents(t *testing.T) {
 }
 
 // DUR-5: what a crash cut off is finished when the store opens.
-func TestInterrupted(t *testing.T) {
+func TestDUR5Interrupted(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	ctx := t.Context()
@@ -370,7 +370,7 @@ func TestInterrupted(t *testing.T) {
 
 // DUR-6: the oldest finished records go when there are too many, too old ones or
 // too many bytes; running ones stay.
-func TestBounds(t *testing.T) {
+func TestDUR6Bounds(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := open(t, Config{Dir: t.TempDir(), Records: 10, Age: time.Hour, Now: func() time.Time { return now }})
 	ctx := t.Context()
@@ -394,7 +394,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestByteBound(t *testing.T) {
+func TestDUR6ByteBound(t *testing.T) {
 	dir := t.TempDir()
 	const bound = 2 << 20
 	s := open(t, Config{Dir: dir, Bytes: bound})
@@ -417,7 +417,7 @@ func TestByteBound(t *testing.T) {
 }
 
 // DUR-9.
-func TestTwoProcesses(t *testing.T) {
+func TestDUR9TwoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	cmd, hold := startChild(t, "hold", dir)
 	if !hold.Scan() || hold.Text() != "ready" {
@@ -472,7 +472,7 @@ func compareGolden(t *testing.T, s *Store) {
 const goldenDir = "testdata/store-1.0"
 
 // DUR-8: stores of this version stay readable; newer ones are refused untouched.
-func TestGolden(t *testing.T) {
+func TestDUR8Golden(t *testing.T) {
 	if *update {
 		check(t, os.RemoveAll(goldenDir))
 		s, err := Open(Config{Dir: goldenDir, Now: func() time.Time { return time.Now().AddDate(100, 0, 0) }}) // never too old
