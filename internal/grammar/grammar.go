@@ -29,6 +29,7 @@ const (
 	Regex              // Text is a regular expression that the whole output matches
 	Choice             // the output is one of Choices
 	EBNF               // Text is GBNF if it contains "::=", otherwise Lark
+	Framed             // the output is one of Frames
 )
 
 // A Source is what output is held to.
@@ -36,10 +37,18 @@ type Source struct {
 	Kind    Kind
 	Text    string
 	Choices []string
+	Frames  []Frame
 	// Space is a regular expression for the space after {, [, commas and colons and
 	// before } and ]. "" is none, one blank, or a line break with at most 20 blanks
 	// or tabs, so that a model cannot pad for ever (harmony.md 12.7).
 	Space string
+}
+
+// A Frame is JSON between fixed texts, such as a call between its tags.
+type Frame struct {
+	Before string
+	JSON   Source // of kind Schema or Object
+	After  string
 }
 
 // An Error says what is wrong with a Source.
@@ -47,6 +56,7 @@ type Error struct {
 	Unsupported bool   // the source is well-formed, but output cannot be held to it
 	Where       string // "#/properties/age", "line 3", ""
 	What        string // what was found and what to do
+	Frame       int    // number of the Frame at fault, from 1; 0 = none in particular
 }
 
 func (e *Error) Error() string {
@@ -110,7 +120,9 @@ func compile(src Source, b *budget) (*automaton, []string, error) {
 	var err error
 	switch src.Kind {
 	case Schema, Object:
-		rules, ignored, err = schemaRules(src, b)
+		rules, ignored, err = schemaRules(nil, src, b)
+	case Framed:
+		rules, ignored, err = framedRules(src.Frames, b)
 	case Regex:
 		var a *automaton
 		if a, err = compilePattern(src.Text, pattern{}, b); err == nil {
@@ -128,6 +140,26 @@ func compile(src Source, b *budget) (*automaton, []string, error) {
 	}
 	a, err := determinize(newNFA(rules, false, b), b)
 	return a, ignored, err
+}
+
+func framedRules(frames []Frame, b *budget) (rules []rule, ignored []string, err error) {
+	rules = []rule{{name: "frames"}}
+	var sub []*expr
+	for i := range frames {
+		f := &frames[i]
+		root := len(rules)
+		var more []string
+		if rules, more, err = schemaRules(rules, f.JSON, b); err != nil {
+			if e, ok := errors.AsType[*Error](err); ok {
+				e.Frame = i + 1
+			}
+			return nil, nil, err
+		}
+		ignored = append(ignored, more...)
+		sub = append(sub, cat(lit(f.Before), ref(root), lit(f.After)))
+	}
+	rules[0].body = alt(sub...)
+	return rules, ignored, nil
 }
 
 func choiceRules(choices []string) ([]rule, error) {

@@ -388,3 +388,36 @@ func TestUnknownTokens(t *testing.T) {
 		t.Errorf("after refused tokens: %v", err)
 	}
 }
+
+// Frames are held to their own JSON, and nothing runs over from one to another.
+func TestFrames(t *testing.T) {
+	frame := func(name, schema string) Frame {
+		return Frame{Before: "\n{\"name\": \"" + name + "\", \"arguments\": ", JSON: Source{Text: schema}, After: "}\n"}
+	}
+	g := compiled(t, Source{Kind: Framed, Frames: []Frame{
+		frame("a", `{"type":"object","properties":{"x":{"$ref":"#/$defs/n"}},"required":["x"],"additionalProperties":false,"$defs":{"n":{"type":"integer"}}}`),
+		frame("ab", `{"type":"object","properties":{"y":{"$ref":"#/$defs/n"}},"required":["y"],"additionalProperties":false,"$defs":{"n":{"type":"string"}}}`),
+		{Before: "<", JSON: Source{Kind: Object}, After: ">"},
+	}}, small())
+	for text, want := range map[string]bool{
+		"\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n":      true,
+		"\n{\"name\": \"ab\", \"arguments\": {\"y\":\"1\"}}\n": true,
+		"\n{\"name\": \"a\", \"arguments\": {\"x\":\"1\"}}\n":  false,
+		"\n{\"name\": \"ab\", \"arguments\": {\"x\":1}}\n":     false,
+		"\n{\"name\": \"a\", \"arguments\": {\"x\":1}}":        false,
+		"<{}>":         true,
+		`<{"q":[{}]}>`: true,
+		"<{}":          false,
+		"{}":           false,
+		"<{}>\n":       false,
+	} {
+		if got := g.accepts(text); got != want {
+			t.Errorf("%q is accepted: %v", text, got)
+		}
+	}
+	_, err := Compile(context.Background(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":{"not":{}}}}`)}}, small())
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Frame != 2 || !e.Unsupported || e.Where != "#/properties/x" {
+		t.Errorf("got %v, want an error of the second frame", err)
+	}
+}

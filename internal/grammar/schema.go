@@ -75,7 +75,8 @@ type conjunction struct {
 	nodes []*value
 }
 
-func schemaRules(src Source, b *budget) ([]rule, []string, error) {
+// schemaRules appends the rules of a schema to rules, its root first.
+func schemaRules(rules []rule, src Source, b *budget) ([]rule, []string, error) {
 	text := src.Text
 	if src.Kind == Object {
 		text = `{"type":"object"}`
@@ -85,7 +86,8 @@ func schemaRules(src Source, b *budget) ([]rule, []string, error) {
 		return nil, nil, err
 	}
 	c := &compiler{b: b, root: root, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, colon: opt(lit(" "))}
-	c.rules = []rule{{name: "root"}}
+	start := len(rules)
+	c.rules = append(rules, rule{name: "root"})
 	if src.Space != "" {
 		a, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, b)
 		if err != nil {
@@ -97,7 +99,7 @@ func schemaRules(src Source, b *budget) ([]rule, []string, error) {
 		indent := c.shared("indent", func() *expr { return repeat(class('\t', '\t', ' ', ' '), 0, 20) })
 		c.space = opt(alt(lit(" "), cat(lit("\n"), indent)))
 	}
-	c.rules[0].body = c.all([]*value{root})
+	c.rules[start].body = c.all([]*value{root})
 	for len(c.pending) > 0 && c.err == nil && b.err == nil {
 		job := c.pending[0]
 		c.pending = c.pending[1:]
