@@ -48,13 +48,13 @@ type Request struct {
 	MinTokens  int     // output tokens before which no id of Stops is chosen
 	Stops      []int32 // ids that end the output; the one that did is its last token
 	Params     sample.Params
-	Allowed    []uint64         // ids that may ever be chosen, one bit each; nil = all; the engine only reads it
-	Constraint sched.Constraint // nil = free
-	Tenant     uint32           // who shares fairly with others: usually one API key
-	Priority   int              // within the tenant, lower runs first
-	Salt       uint64           // only requests with the same salt share cached prefixes
-	Deadline   time.Time        // ends with FinishDeadline; zero = none
-	StartBy    time.Time        // the same, but only while it waits; zero = none
+	Allowed    []uint64                // ids that may ever be chosen, one bit each; nil = all; the engine only reads it
+	Constraint func() sched.Constraint // makes one for each attempt, on the loop; nil = free
+	Tenant     uint32                  // who shares fairly with others: usually one API key
+	Priority   int                     // within the tenant, lower runs first
+	Salt       uint64                  // only requests with the same salt share cached prefixes
+	Deadline   time.Time               // ends with FinishDeadline; zero = none
+	StartBy    time.Time               // the same, but only while it waits; zero = none
 }
 
 // due returns when a request that waits runs out of time; zero = never.

@@ -109,20 +109,25 @@ func TestHLT6PanicOutsideTheRunner(t *testing.T) {
 
 // HLT-6: a runner that failed is replaced; a request without output begins again.
 func TestHLT6RunnerFaults(t *testing.T) {
-	for _, where := range []string{"launch", "collect"} {
+	free := func() sched.Constraint { return &panicky{mask: 100, accept: 100} }
+	for _, where := range []string{"launch", "collect", "launch, with a constraint"} {
 		for _, kind := range []string{"error", "panic"} {
 			t.Run(kind+" in "+where, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
+					q := Request{Tokens: ids(1, 5), MaxTokens: 6}
+					if strings.Contains(where, "constraint") {
+						q.Constraint = free
+					}
 					c := sim.Config{Info: runner.Info{Depth: 2}, Cost: each(time.Second)}
 					open, opened := opener(t, c)
 					f := &fault{step: 0, kind: kind}
-					if where == "launch" {
-						c.OnLaunch = f.hook
-					} else {
+					if where == "collect" {
 						c.OnCollect = f.hook
+					} else {
+						c.OnLaunch = f.hook
 					}
 					g := start(t, script(t, c), Config{Open: open})
-					s := g.submit(Request{Tokens: ids(1, 5), MaxTokens: 6})
+					s := g.submit(q)
 					began := time.Now()
 					if got, want := finished(t, s, sched.FinishLength), alone(ids(1, 5), 6); !slices.Equal(got, want) {
 						t.Errorf("got %v, want %v", got, want)

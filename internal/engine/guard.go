@@ -10,7 +10,8 @@ import (
 
 // A guard keeps a panic of a constraint from the loop: it ends one request (HLT-4).
 type guard struct {
-	constraint sched.Constraint
+	make       func() sched.Constraint
+	constraint sched.Constraint // nil = not made yet
 	log        *slog.Logger
 	id         uint64 // of the stream
 }
@@ -23,6 +24,9 @@ func (g *guard) Mask(dst []uint64) {
 			clear(dst)
 		}
 	}()
+	if g.constraint == nil {
+		g.constraint = g.make()
+	}
 	g.constraint.Mask(dst)
 }
 

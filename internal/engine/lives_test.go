@@ -53,7 +53,7 @@ func newClient(rng *rand.Rand, common []int32, number uint64) *client {
 		c.Stops = c.want[some : some+1]
 		c.want, c.end = c.want[:slices.Index(c.want, c.want[some])+1], sched.FinishStop
 	case fails:
-		c.Constraint = &panicky{mask: 100, accept: some}
+		c.Constraint = func() sched.Constraint { return &panicky{mask: 100, accept: some} }
 		c.want, c.end = c.want[:some+1], sched.FinishError
 	}
 	return c

@@ -185,7 +185,7 @@ func (l *life) add(s *Stream) {
 		MinTokens: r.MinTokens, Stops: r.Stops, Params: &r.Params, Allowed: r.Allowed, Deadline: r.Deadline,
 		StartBy: r.StartBy}
 	if r.Constraint != nil {
-		q.Constraint = &guard{r.Constraint, l.eng.log, s.ID}
+		q.Constraint = &guard{make: r.Constraint, log: l.eng.log, id: s.ID}
 	}
 	if err := l.sched.Add(q); err != nil {
 		l.eng.end(l, s, sched.FinishError, fmt.Errorf("engine: %w", err))

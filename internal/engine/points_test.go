@@ -55,9 +55,9 @@ var points = []struct {
 		step := 0
 		r.cfg.Step = func(int, time.Duration) { step++; _ = onThird(step, f) } // it cannot fail
 	}},
-	{"Constraint.Mask, first", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = &brittle{mask: 1, f: f} }},
-	{"Constraint.Mask", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = &brittle{mask: 3, f: f} }},
-	{"Constraint.Accept", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = &brittle{accept: 2, f: f} }},
+	{"Constraint.Mask, first", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = held(&brittle{mask: 1, f: f}) }},
+	{"Constraint.Mask", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = held(&brittle{mask: 3, f: f}) }},
+	{"Constraint.Accept", nothing, nothing, nothing, true, func(r *rigged, f func() error) { r.bad.Constraint = held(&brittle{accept: 2, f: f}) }},
 	{"reader", nothing, nothing, nothing, false, func(r *rigged, f func() error) { r.reader = f }},
 }
 
@@ -110,6 +110,9 @@ func (c *crooked) Close() error {
 	}
 	return errors.Join(c.close(), c.Runner.Close())
 }
+
+// held returns what gives c to every attempt.
+func held(c sched.Constraint) func() sched.Constraint { return func() sched.Constraint { return c } }
 
 // A brittle constraint allows everything but at one call.
 type brittle struct {

@@ -174,11 +174,10 @@ func (s *Stream) close(f sched.Finish, err error, now time.Time) {
 }
 
 // rewind prepares the stream for another loop, if it may begin again there: it has
-// given nothing, nothing remembers what it was about to give, and it has not been
-// there when two loops failed.
+// given nothing, and it has not been there when two loops failed.
 func (s *Stream) rewind() bool {
 	if q := s.seq; q != nil && !q.Started.IsZero() {
-		if s.usage.Completion > 0 || s.req.Constraint != nil || s.retried {
+		if s.usage.Completion > 0 || s.retried {
 			return false
 		}
 		s.retried = true

@@ -3,6 +3,7 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Seq struct {
 	Salt       uint64  // sequences share cached prefixes only with those of the same salt
 	Tokens     []int32 // prompt, then output; Add makes its own copy
 	MaxTokens  int     // output tokens, >= 1
-	MinTokens  int     // output tokens before which no id of Stops is chosen
+	MinTokens  int     // output tokens before which no id of Stops is chosen, unless Constraint allows no other
 	Stops      []int32 // ids that end the sequence; empty = none does (ignore_eos)
 	Params     *sample.Params
 	Allowed    []uint64   // ids that may ever be chosen, one bit each; nil = all; may be shared, nobody writes to it
@@ -57,9 +58,9 @@ type Seq struct {
 // in flight.
 type Constraint interface {
 	// Mask sets dst to the ids that may come next, one bit each; bits from the
-	// vocabulary's size on do not matter. It must allow a stop id where the
-	// sequence may end, and another one before MinTokens: no id at all ends the
-	// sequence with FinishError.
+	// vocabulary's size on do not matter. It must allow a stop id where the sequence
+	// may end; where it allows nothing else the sequence ends, MinTokens or not. No id
+	// at all ends the sequence with FinishError.
 	Mask(dst []uint64)
 	// Accept advances by an id that is not a stop id. An error ends the sequence
 	// with FinishError.
@@ -226,7 +227,7 @@ func (q *Seq) narrow(vocab int, early bool) {
 	if used := vocab % 64; used > 0 {
 		q.mask[len(q.mask)-1] &= 1<<used - 1
 	}
-	if !early {
+	if !early || q.Constraint != nil && q.complete() {
 		return
 	}
 	for _, id := range q.Stops {
@@ -234,6 +235,26 @@ func (q *Seq) narrow(vocab int, early bool) {
 			q.mask[id/64] &^= 1 << (id % 64)
 		}
 	}
+}
+
+// complete reports whether the mask allows stop ids and nothing else: what the
+// constraint describes is at its end, MinTokens or not.
+func (q *Seq) complete() bool {
+	left := 0
+	for _, word := range q.mask {
+		left += bits.OnesCount64(word)
+	}
+	if left == 0 || left > len(q.Stops) {
+		return false
+	}
+	for i, word := range q.mask {
+		for ; word != 0; word &= word - 1 {
+			if !slices.Contains(q.Stops, int32(i*64+bits.TrailingZeros64(word))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // judge decides what the last token of q, id, means for it.

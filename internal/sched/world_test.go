@@ -81,16 +81,14 @@ func (r *request) reference(info runner.Info) (out []int32, finish Finish, score
 			}
 			continue
 		}
-		mask := make([]uint64, (info.Vocab+63)/64)
-		for id := range int32(info.Vocab) {
-			if (!r.rhymes || rhymes(last, id)) && (!r.even || id%2 == 0) && (len(out) >= r.atLeast || !slices.Contains(r.stops, id)) {
-				mask[id/64] |= 1 << (id % 64)
-			}
+		mask := r.mask(info.Vocab, last, len(out) < r.atLeast)
+		if r.rhymes && slices.Max(mask) == 0 { // nothing but stop ids rhymes
+			mask = r.mask(info.Vocab, last, false)
 		}
 		id := pick(h, info.Vocab, uint64(len(out)), &r.params, mask)
 		out, tokens, last = append(out, id), append(tokens, id), id
 		switch {
-		case len(out) > r.atLeast && slices.Contains(r.stops, id):
+		case slices.Contains(r.stops, id): // masked where it may not come
 			return out, FinishStop, scores
 		case r.rhymes && id == breaksRhyme:
 			return out, FinishError, scores
@@ -98,6 +96,17 @@ func (r *request) reference(info runner.Info) (out []int32, finish Finish, score
 			return out, FinishLength, scores
 		}
 	}
+}
+
+// mask returns the ids that may follow last.
+func (r *request) mask(vocab int, last int32, early bool) []uint64 {
+	mask := make([]uint64, (vocab+63)/64)
+	for id := range int32(vocab) {
+		if (!r.rhymes || rhymes(last, id)) && (!r.even || id%2 == 0) && !(early && slices.Contains(r.stops, id)) {
+			mask[id/64] |= 1 << (id % 64)
+		}
+	}
+	return mask
 }
 
 // A trace is what came back for a request.
