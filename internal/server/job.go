@@ -147,9 +147,7 @@ func (j *job) submit(ctx context.Context, r engine.Request, prompts [][]int32, c
 		if i%j.n > 0 { // what the prompt's first choice finds is true of all
 			q.Params.PromptLogprobs, q.Params.TopPromptLogprobs = false, 0
 		}
-		if constraint != nil {
-			q.Constraint = constraint()
-		}
+		q.Constraint = constraint
 		st, err := j.m.Engine.Submit(ctx, q)
 		if err != nil {
 			j.s.rejected(j.m, err)
