@@ -25,6 +25,10 @@ type Format interface {
 	// Parser returns the parser of one answer to a conversation that Render took and
 	// that stays as it is meanwhile.
 	Parser(c *Conversation) Parser
+	// Constraint returns what makes constraints that hold answers to such a
+	// conversation to rules. Besides errors of compile it may return a *FormError, or
+	// NoCallsError where rules ask for calls.
+	Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error)
 }
 
 // A Parser turns the ids of one answer, stop id included, into events. It is total:

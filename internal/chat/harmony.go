@@ -16,6 +16,7 @@ type harmony struct {
 	tok      *token.BPE
 	identity string
 	stops    []int32
+	words    words
 
 	start, end, message, channel, constrain, ret, call, eot int32
 }
@@ -36,6 +37,7 @@ func newHarmony(f Facts) *harmony {
 		*id = found
 	}
 	h.stops = stops(f, h.ret, h.call, h.eot)
+	h.words = findWords(f.Tokenizer)
 	if f.Template == "" {
 		return h
 	}

@@ -17,6 +17,7 @@ type qwen struct {
 	start, end int32 // <|im_start|>, <|im_end|>
 	style      qwenStyle
 	stops      []int32
+	words      words
 }
 
 // A qwenStyle is what the templates of the Qwen3 models differ in.
@@ -40,6 +41,7 @@ func newQwen(f Facts, t *template) *qwen {
 		return nil
 	}
 	q.stops = stops(f, q.end)
+	q.words = q.tags.words(f.Tokenizer)
 	if t == nil {
 		if strings.HasPrefix(f.Family, "qwen3") {
 			return q
@@ -293,18 +295,26 @@ func (q *qwen) result(p *token.Prompt, turns []Turn, i int) {
 
 // Parser implements Format.
 func (q *qwen) Parser(c *Conversation) Parser {
-	state := mayThink
+	return newTagParser(q.tok, q.tags, q.stops, c, q.begins(c))
+}
+
+// Constraint implements Format.
+func (q *qwen) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
+	return newTagConstraint(&tagRules{tags: q.tags, words: q.words, stops: q.stops, state: q.begins(c)}, c, r, compile)
+}
+
+// begins says where the prompt leaves the model.
+func (q *qwen) begins(c *Conversation) thinking {
 	switch {
 	case c.Continue:
 		if t := c.Turns[len(c.Turns)-1]; q.style != qwenInstruct && t.text() == "" {
-			state = thinks
-		} else {
-			state = thought
+			return thinks
 		}
+		return thought
 	case q.style == qwenThinking:
-		state = thinks
+		return thinks
 	case q.style == qwenInstruct || !q.thinks(c):
-		state = thought
+		return thought
 	}
-	return newTagParser(q.tok, q.tags, q.stops, c, state)
+	return mayThink
 }

@@ -22,6 +22,7 @@ type template struct {
 	fence   *fence
 	tags    tags
 	stops   []int32
+	words   words
 }
 
 func newTemplate(f Facts) (*template, error) {
@@ -32,7 +33,9 @@ func newTemplate(f Facts) (*template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	return &template{tok: f.Tokenizer, tmpl: tmpl, special: f.Special, fence: newFence(f.Tokenizer), tags: findTags(f.Tokenizer), stops: stops(f)}, nil
+	t := &template{tok: f.Tokenizer, tmpl: tmpl, special: f.Special, fence: newFence(f.Tokenizer), tags: findTags(f.Tokenizer), stops: stops(f)}
+	t.words = t.tags.words(f.Tokenizer)
+	return t, nil
 }
 
 // Stops implements Format.
@@ -221,8 +224,18 @@ func quoted(s string) []byte {
 	return b
 }
 
-// Parser implements Format. It begins where the template's prompt ends: some open the reasoning there.
+// Parser implements Format.
 func (t *template) Parser(c *Conversation) Parser {
+	return newTagParser(t.tok, t.tags, t.stops, c, t.begins(c))
+}
+
+// Constraint implements Format.
+func (t *template) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
+	return newTagConstraint(&tagRules{tags: t.tags, words: t.words, stops: t.stops, state: t.begins(c)}, c, r, compile)
+}
+
+// begins says where the template's prompt leaves the model: some open the reasoning.
+func (t *template) begins(c *Conversation) thinking {
 	const user = "\uFDD2" // no template writes it
 	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: c.Effort, Now: c.Now, Vars: c.Vars}
 	if c.Continue {
@@ -239,5 +252,5 @@ func (t *template) Parser(c *Conversation) Parser {
 			state = thought
 		}
 	}
-	return newTagParser(t.tok, t.tags, t.stops, c, state)
+	return state
 }

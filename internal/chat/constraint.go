@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"ossian/internal/grammar"
+	"ossian/internal/token"
+)
+
+// Rules are what an answer is held to, beyond the format of its family.
+type Rules struct {
+	Answer   *grammar.Source // the text for the user; nil = any. Without calls it is all of it
+	Tools    []ToolRule      // [tool of the Conversation]; nil = none may be called
+	MustCall bool            // the answer ends with a call
+	OneCall  bool            // it has one call at most
+}
+
+// A ToolRule says how a tool may be called.
+type ToolRule struct {
+	Hidden    bool           // not at all
+	Free      bool           // with text instead of Arguments, where the format lets it stand alone
+	Arguments grammar.Source // of kind Schema or Object
+	Strict    bool           // without a grammar for Arguments nothing is: otherwise any object will do
+}
+
+// A Constraint limits one answer, id by id (sched.Constraint).
+type Constraint interface {
+	// Mask sets dst to the ids that may come next, one bit each; no bit is set where
+	// the grammar has become too expensive.
+	Mask(dst []uint64)
+	// Accept advances by an id. It fails if the id may not come next.
+	Accept(id int32) error
+}
+
+// Compile compiles for the format's tokenizer, or says why it cannot: a *grammar.Error
+// or an error of its own.
+type Compile func(grammar.Source) (*grammar.Grammar, error)
+
+// A FormError says which form of Rules has no grammar.
+type FormError struct {
+	Tool int // index into Rules.Tools; -1 = the answer
+	Err  *grammar.Error
+}
+
+func (e *FormError) Error() string {
+	if e.Tool < 0 {
+		return "form of the answer: " + e.Err.Error()
+	}
+	return fmt.Sprintf("parameters of tool %d: %v", e.Tool, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *FormError) Unwrap() error { return e.Err }
+
+// NoCallsError says that nobody knows how a model writes calls.
+type NoCallsError struct{}
+
+func (NoCallsError) Error() string {
+	return "the model's chat template writes calls in a form that is not known: they cannot be forced or made strict"
+}
+
+// Hold returns what makes constraints for answers that are text alone, of a form that
+// g describes, and end with one of the ids.
+func Hold(g *grammar.Grammar, ends []int32) func() Constraint {
+	r := &tagRules{tags: tags{-1, -1, -1, -1}, stops: ends, answer: g, state: thought}
+	return r.constraint
+}
+
+// answer compiles the form of the answer; nil = any.
+func (r *Rules) answer(compile Compile) (*grammar.Grammar, error) {
+	if r.Answer == nil {
+		return nil, nil
+	}
+	g, err := compile(*r.Answer)
+	if e, ok := asGrammarError(err); ok {
+		return nil, &FormError{-1, e}
+	}
+	return g, err
+}
+
+// callable reports whether the i-th tool may be called.
+func (r *Rules) callable(i int) bool { return i < len(r.Tools) && !r.Tools[i].Hidden }
+
+// strict reports whether a tool has to be held to its parameters.
+func (r *Rules) strict() bool {
+	return slices.ContainsFunc(r.Tools, func(t ToolRule) bool { return t.Strict && !t.Hidden })
+}
+
+// words are the ids of a vocabulary that stand for text.
+type words struct {
+	text   []uint64 // all of them, one bit each
+	breaks []int32  // those of line breaks alone
+}
+
+// findWords looks through a vocabulary. Added tokens among except are no text.
+func findWords(tok *token.BPE, except ...int32) words {
+	w := words{text: make([]uint64, (tok.Vocab()+63)/64)}
+	for id := range int32(tok.Vocab()) {
+		s := tok.Text(id)
+		if s == "" || tok.IsControl(id) || slices.Contains(except, id) {
+			continue
+		}
+		w.text[id/64] |= 1 << (id % 64)
+		if strings.Trim(s, "\n") == "" {
+			w.breaks = append(w.breaks, id)
+		}
+	}
+	return w
+}
+
+// anything allows all ids.
+func anything(dst []uint64) {
+	for i := range dst {
+		dst[i] = math.MaxUint64
+	}
+}
+
+// allow adds ids to dst; negative ones are none.
+func allow(dst []uint64, ids ...int32) {
+	for _, id := range ids {
+		if id >= 0 && int(id/64) < len(dst) {
+			dst[id/64] |= 1 << (id % 64)
+		}
+	}
+}
+
+// allowText sets dst to what may come next of a text: of any, or what is read by m. It
+// reports whether the text may end here; without a mask it is false.
+func allowText(dst []uint64, any []uint64, m *grammar.Matcher) (end bool) {
+	if m == nil {
+		clear(dst[copy(dst, any):])
+		return true
+	}
+	return m.Mask(dst) == nil && m.Done()
+}
+
+func unexpected(id int32) error { return fmt.Errorf("chat: id %d may not come next", id) }
