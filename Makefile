@@ -7,6 +7,8 @@ MODELS      ?= models
 STRINGS     ?= 100000
 PYTHON      ?= python3
 SOAK        ?= 1
+# What ./... leaves out: the go command passes over folders that begin with _.
+TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
 .PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-bench
@@ -14,14 +16,15 @@ SOAK        ?= 1
 check: fmt vet lint race purego cross generate fuzz
 
 fmt:
-	@test -z "$$(gofmt -l cmd internal)" || { gofmt -l cmd internal; exit 1; }
+	@test -z "$$(gofmt -l cmd internal _tools)" || { gofmt -l cmd internal _tools; exit 1; }
 
 vet:
-	$(GO) vet ./...
+	$(GO) vet ./... $(TOOLS)
+	$(GO) test $(TOOLS)
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./...
 
 lint:
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) ./... $(TOOLS)
 
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
@@ -60,7 +63,7 @@ soak-scheduler:
 		./internal/kv ./internal/sched ./internal/engine ./internal/sim ./internal/cpu ./internal/e2e
 
 soak-text:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET|CKP)[0-9]' ./internal/chat ./internal/token ./internal/sample ./internal/jinja
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
@@ -69,7 +72,7 @@ soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
 soak-store:
-	$(GO) run ./_tools/soak -share $(SOAK) -run 'DUR[0-9]' ./internal/store
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]' ./internal/store ./internal/ckpt ./internal/jinja
 
 soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
