@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 		code, param              string
 	}{
 		{"no such route", "GET", "/v1/embeddings", "", 404, "not_found", ""},
-		{"responses", "POST", "/v1/responses", "{}", 404, "not_found", ""},
+		{"no input", "POST", "/v1/responses", "{}", 400, "missing_required_parameter", "input"},
 		{"route with a slash", "POST", "/v1/chat/completions/", "{}", 404, "not_found", ""},
 		{"doubled slash", "GET", "//health", "", 404, "not_found", ""},
 		{"model of no name", "GET", "/v1/models/", "", 404, "not_found", ""},
