@@ -85,8 +85,5 @@ func E8M0Half(e byte) float32 {
 	return math.Float32frombits(uint32(e-1) << 23)
 }
 
-// FP4 returns twice the value of the E2M1 code n, 0 <= n < 16, an integer
-// (models.md 1.6).
-func FP4(n byte) int8 { return fp4[n&15] }
-
+// fp4 has twice the value of each E2M1 code, an integer (models.md 1.6).
 var fp4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
