@@ -140,6 +140,23 @@ func (c *cache) put(d *Device, at int, x []float32) {
 	}
 }
 
+// fetch asks for the keys or values of head from position j on that lie in one piece.
+func (d *Device) fetch(c *cache, t tile, head, j, hi int) {
+	if j >= hi {
+		return
+	}
+	bs, dim := d.lim.BlockSize, d.spec.HeadDim
+	at, n := d.place(d.table(t.first), j)+head*bs*dim, min(bs-j%bs, hi-j)*dim
+	switch {
+	case c.codes != nil:
+		kern.Prefetch(c.codes[at:][:n])
+	case c.full != nil:
+		kern.Prefetch(c.full[at:][:n])
+	default:
+		kern.Prefetch(c.half[at:][:n])
+	}
+}
+
 // Attend implements model.Device: models.md 1.2. Queries of one kv head share
 // each read of a key or value. Keys of the step are read from the pool like all
 // others.
@@ -304,6 +321,7 @@ func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 	queries, keys := w.queries[a*g*n:b*g*n], &d.kv[d.op.layer].k
 	for j := lo; j < hi; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, hi-j)
+		d.fetch(keys, t, head, j+run, hi)
 		at, dst := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
 		switch {
 		case keys.codes != nil:
@@ -324,6 +342,7 @@ func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, o
 	acc, values := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v
 	for j := from; j < to; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
+		d.fetch(values, t, head, j+run, to)
 		at, p := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
 		switch {
 		case values.codes != nil:

@@ -32,7 +32,12 @@ type Config struct {
 	// the arithmetic and no bytes; 0 = 8 for MXFP4, 16 for all other types and for
 	// narrow models.
 	Activations int
-	Exact       bool // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+	// What becomes of BF16, F16 and F32 matrices: "bf16", nothing; "q8", 8 bits with a
+	// scale for each 32, except routers, which choose experts by small differences; ""
+	// or "auto", the attention and output projections of mixtures in 8 bits unless the
+	// model is narrow or Exact is set.
+	Weights string
+	Exact   bool // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
 }
 
 // resolve fills in what zero fields stand for.
@@ -62,14 +67,37 @@ func (c Config) resolve() (Config, kern.Options, error) {
 	if c.Activations != 0 && c.Activations != 8 && c.Activations != 16 {
 		return c, opt, fmt.Errorf("cpu: activations in %d bits, 8 or 16 expected (0 = by the type of the weights)", c.Activations)
 	}
+	if c.Weights == "" {
+		c.Weights = "auto"
+	}
+	if c.Weights != "auto" && c.Weights != "bf16" && c.Weights != "q8" {
+		return c, opt, fmt.Errorf("cpu: weights as %q (--cpu-weights): auto, bf16 or q8 expected", c.Weights)
+	}
 	return c, opt, nil
 }
 
-// options returns how matrices of type t are computed.
-func (d *Device) options(t tensor.DType) kern.Options {
+// options returns how the matrix t is kept and computed.
+func (d *Device) options(t *tensor.Tensor) kern.Options {
 	opt := d.opt
-	opt.Fine = d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || t != tensor.MXFP4 && t != tensor.MXFP4HF)
+	opt.Fine, opt.Q8 = d.fine(t.DType), d.eightBits(t)
 	return opt
+}
+
+// fine reports whether matrices of type t meet activations in 15 bits.
+func (d *Device) fine(t tensor.DType) bool {
+	return d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || t != tensor.MXFP4 && t != tensor.MXFP4HF)
+}
+
+// eightBits reports whether the matrix t, if it has floats, is kept in 8 bits.
+func (d *Device) eightBits(t *tensor.Tensor) bool {
+	f := &d.spec.FFN
+	n, _ := t.DType.Block()
+	router := f.Experts > 0 && len(t.Shape) == 2 && t.Rows() == f.Experts
+	if n > 1 || t.Cols()%32 != 0 || router {
+		return false
+	}
+	projection := f.Experts > 0 && len(t.Shape) == 2 && d.spec.Hidden >= narrow && !d.cfg.Exact
+	return d.cfg.Weights == "q8" || d.cfg.Weights == "auto" && projection
 }
 
 // narrow is the hidden size below which sums are too short for the errors of 8 bits to
@@ -253,6 +281,9 @@ func (d *Device) Name() string {
 		name += " exact"
 	case d.cfg.Activations != 0:
 		name += fmt.Sprintf(" %d-bit", d.cfg.Activations)
+	}
+	if d.cfg.Weights != "auto" {
+		name += " " + d.cfg.Weights + " weights"
 	}
 	return name
 }

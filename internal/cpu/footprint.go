@@ -15,14 +15,14 @@ type Memory struct {
 	Mapped      int64                  // matrices read where the checkpoint is mapped: page cache
 	KV          int64                  // pools of keys and values, touched as they fill
 	Activations int64                  // buffers of a step, touched by the largest step
-	Types       map[tensor.DType]int64 // Weights and Mapped of matrices by type; both orders of MXFP4 are MXFP4
+	Types       map[tensor.DType]int64 // Weights and Mapped of matrices by type; both orders of MXFP4 are MXFP4, what Config.Weights puts in 8 bits is Q8_0
 }
 
 // Total returns the sum.
 func (m Memory) Total() int64 { return m.Weights + m.Mapped + m.KV + m.Activations }
 
-func (m *Memory) add(t *tensor.Tensor) {
-	packed, mapped := kern.PackedBytes(t), int64(0)
+func (m *Memory) add(t *tensor.Tensor, o kern.Options) {
+	packed, mapped := kern.PackedBytes(t, o), int64(0)
 	if packed == 0 {
 		mapped = int64(t.Rows()) * int64(t.DType.RowBytes(t.Cols()))
 	}
@@ -32,8 +32,11 @@ func (m *Memory) add(t *tensor.Tensor) {
 		m.Types = make(map[tensor.DType]int64)
 	}
 	kind := t.DType
-	if kind == tensor.MXFP4HF {
+	switch {
+	case kind == tensor.MXFP4HF:
 		kind = tensor.MXFP4
+	case o.Q8:
+		kind = tensor.Q8_0
 	}
 	m.Types[kind] += packed + mapped
 }
@@ -57,6 +60,25 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 		return Memory{}, err
 	}
 	return d.Memory(), nil
+}
+
+// Kept returns params with the types that a device keeps them in, which is what a step
+// reads. The tensors tell types and shapes only.
+func Kept(s *model.Spec, cfg Config, params map[string]tensor.Tensor) (map[string]tensor.Tensor, error) {
+	cfg, opt, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{spec: s, cfg: cfg, opt: opt}
+	kept := make(map[string]tensor.Tensor, len(params))
+	for name, t := range params {
+		w := tensor.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		if (name != "embed" || s.Tied) && len(t.Shape) > 1 && d.eightBits(&w) {
+			w.DType = tensor.Q8_0
+		}
+		kept[name] = w
+	}
+	return kept, nil
 }
 
 // Memory returns what the device takes. Pools and buffers are counted in full
@@ -83,7 +105,7 @@ func (d *Device) heap() int64 {
 	}
 	if f.Experts > 0 {
 		routed := d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
-		if d.options(tensor.MXFP4).Fine {
+		if d.fine(tensor.MXFP4) {
 			routed *= 2
 		}
 		elems += routed

@@ -10,9 +10,9 @@ import (
 
 // A weight is an uploaded parameter in the form its use needs.
 type weight struct {
-	matrix *kern.Matrix // AsMatrix, AsTiedTable
-	table  tensor.Tensor
-	vector []float32 // AsVector
+	matrix *kern.Matrix  // AsMatrix, AsTiedTable
+	table  tensor.Tensor // AsTable, and AsTiedTable where the matrix is less exact
+	vector []float32     // AsVector
 }
 
 func (w *weight) close() {
@@ -23,16 +23,17 @@ func (w *weight) close() {
 
 // row decodes row i of a table into dst.
 func (w *weight) row(i int, dst []float32) {
-	if w.matrix != nil {
+	if w.table.DType == tensor.Invalid {
 		w.matrix.Row(0, i, dst)
 		return
 	}
 	w.table.Row(i).Floats(dst)
 }
 
-// Upload implements model.Device. Quantised matrices are repacked; F32, F16 and
-// BF16 ones and tables of any type stay where t has them, so its bytes must
-// stay readable until Close. Vectors become float32.
+// Upload implements model.Device. Quantised matrices and those that Config.Weights
+// puts in 8 bits are repacked; other F32, F16 and BF16 ones and tables of any type
+// stay where t has them, so its bytes must stay readable until Close. Vectors become
+// float32.
 func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	if !t.DType.Numeric() {
 		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
@@ -56,11 +57,15 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	case model.AsTable:
 		w.table = t
 	default:
-		d.used.add(&t)
+		opt := d.options(&t)
+		d.used.add(&t, opt)
+		if use == model.AsTiedTable && opt.Q8 {
+			w.table = t
+		}
 		if d.mem.dry {
 			break
 		}
-		m, err := kern.Pack(&t, d.options(t.DType), d.pool)
+		m, err := kern.Pack(&t, opt, d.pool)
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}

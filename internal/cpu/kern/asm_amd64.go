@@ -42,14 +42,14 @@ func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float3
 }
 
 // dotsAsm covers the 4 × T products with the kernels' own shapes.
-func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
+func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *[maxDot * dotRows]float32) {
 	rows, cols := 4, 6
 	if l == AVX2 {
 		rows, cols = 2, 3
 	}
 	for t := 0; t < T; t += cols {
 		for r := 0; r < dotRows; r += rows {
-			dotsKernel(l, f, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, &y[t*dotRows+r])
+			dotsKernel(l, f, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, &y[t*dotRows+r])
 		}
 	}
 }
@@ -94,6 +94,20 @@ func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, l
 		weighF324AVX2(acc, lda, p, ldp, rows, ldv, n, d)
 	default:
 		weighF321AVX2(acc, lda, p, ldp, rows, ldv, n, d)
+	}
+}
+
+// peak runs n loops of multiply-adds within registers, of int8 or float32.
+func (l Level) peak(integer bool, n int) {
+	switch {
+	case l == AVX512 && integer:
+		peakInt8AVX512(n)
+	case l == AVX512:
+		peakF32AVX512(n)
+	case integer:
+		peakInt8AVX2(n)
+	default:
+		peakF32AVX2(n)
 	}
 }
 

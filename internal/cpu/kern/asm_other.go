@@ -9,6 +9,8 @@ func (l Level) Available() bool { return l == Go }
 
 func pause() {}
 
+func prefetch(*byte, int) {}
+
 // The kernels of the levels above Go do not exist in this build, and Available
 // says so.
 const noKernels = "kern: this build has portable Go only; use kern.Detect to choose a level"
@@ -19,7 +21,7 @@ func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKe
 
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
-func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, *[maxDot * dotRows]float32) {
+func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *[maxDot * dotRows]float32) {
 	panic(noKernels)
 }
 
@@ -30,6 +32,8 @@ func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, 
 func weighAsm(Level, family, int, *float32, int, *float32, int, unsafe.Pointer, int, int, int) {
 	panic(noKernels)
 }
+
+func (l Level) peak(bool, int) { panic(noKernels) }
 
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
 

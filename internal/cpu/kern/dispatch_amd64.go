@@ -253,38 +253,38 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
-func dotsKernel(l Level, f family, T int, w, x **byte, n int, y *float32) {
+func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {
 	if l == AVX2 {
 		switch f {
 		case bf16:
 			switch T {
 			case 1:
-				dotsBF161AVX2(w, x, n, y)
+				dotsBF161AVX2(w, x, n, next, y)
 			case 2:
-				dotsBF162AVX2(w, x, n, y)
+				dotsBF162AVX2(w, x, n, next, y)
 			case 3:
-				dotsBF163AVX2(w, x, n, y)
+				dotsBF163AVX2(w, x, n, next, y)
 			}
 		case f16:
 			switch T {
 			case 1:
-				dotsF161AVX2(w, x, n, y)
+				dotsF161AVX2(w, x, n, next, y)
 			case 2:
-				dotsF162AVX2(w, x, n, y)
+				dotsF162AVX2(w, x, n, next, y)
 			case 3:
-				dotsF163AVX2(w, x, n, y)
+				dotsF163AVX2(w, x, n, next, y)
 			}
 		case f32:
 			switch T {
 			case 1:
-				dotsF321AVX2(w, x, n, y)
+				dotsF321AVX2(w, x, n, next, y)
 			case 2:
-				dotsF322AVX2(w, x, n, y)
+				dotsF322AVX2(w, x, n, next, y)
 			case 3:
-				dotsF323AVX2(w, x, n, y)
+				dotsF323AVX2(w, x, n, next, y)
 			}
 		case e4m3: // T is 1
-			dotsE4M31AVX2(w, x, n, y)
+			dotsE4M31AVX2(w, x, n, next, y)
 		}
 	}
 	if l == AVX512 {
@@ -292,50 +292,50 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n int, y *float32) {
 		case bf16:
 			switch T {
 			case 1:
-				dotsBF161AVX512(w, x, n, y)
+				dotsBF161AVX512(w, x, n, next, y)
 			case 2:
-				dotsBF162AVX512(w, x, n, y)
+				dotsBF162AVX512(w, x, n, next, y)
 			case 3:
-				dotsBF163AVX512(w, x, n, y)
+				dotsBF163AVX512(w, x, n, next, y)
 			case 4:
-				dotsBF164AVX512(w, x, n, y)
+				dotsBF164AVX512(w, x, n, next, y)
 			case 5:
-				dotsBF165AVX512(w, x, n, y)
+				dotsBF165AVX512(w, x, n, next, y)
 			case 6:
-				dotsBF166AVX512(w, x, n, y)
+				dotsBF166AVX512(w, x, n, next, y)
 			}
 		case f16:
 			switch T {
 			case 1:
-				dotsF161AVX512(w, x, n, y)
+				dotsF161AVX512(w, x, n, next, y)
 			case 2:
-				dotsF162AVX512(w, x, n, y)
+				dotsF162AVX512(w, x, n, next, y)
 			case 3:
-				dotsF163AVX512(w, x, n, y)
+				dotsF163AVX512(w, x, n, next, y)
 			case 4:
-				dotsF164AVX512(w, x, n, y)
+				dotsF164AVX512(w, x, n, next, y)
 			case 5:
-				dotsF165AVX512(w, x, n, y)
+				dotsF165AVX512(w, x, n, next, y)
 			case 6:
-				dotsF166AVX512(w, x, n, y)
+				dotsF166AVX512(w, x, n, next, y)
 			}
 		case f32:
 			switch T {
 			case 1:
-				dotsF321AVX512(w, x, n, y)
+				dotsF321AVX512(w, x, n, next, y)
 			case 2:
-				dotsF322AVX512(w, x, n, y)
+				dotsF322AVX512(w, x, n, next, y)
 			case 3:
-				dotsF323AVX512(w, x, n, y)
+				dotsF323AVX512(w, x, n, next, y)
 			case 4:
-				dotsF324AVX512(w, x, n, y)
+				dotsF324AVX512(w, x, n, next, y)
 			case 5:
-				dotsF325AVX512(w, x, n, y)
+				dotsF325AVX512(w, x, n, next, y)
 			case 6:
-				dotsF326AVX512(w, x, n, y)
+				dotsF326AVX512(w, x, n, next, y)
 			}
 		case e4m3: // T is 1
-			dotsE4M31AVX512(w, x, n, y)
+			dotsE4M31AVX512(w, x, n, next, y)
 		}
 	}
 }

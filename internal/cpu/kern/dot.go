@@ -41,11 +41,12 @@ func reduce(acc *[lanes]float32) float32 {
 }
 
 // dots computes y[t·4+r] = w[r]·x[t] for four weight rows of a family that keeps
-// rows as stored (on level Go: f32) and T <= maxDot float32 rows, n elements each.
-func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T int, y *[maxDot * dotRows]float32) {
+// rows as stored (on level Go: f32) and T <= maxDot float32 rows, n elements each. What
+// is read next lies that many bytes behind each row of w; nothing needs to be there.
+func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *[maxDot * dotRows]float32) {
 	main := n &^ (lanes - 1)
 	if l > Go && main > 0 {
-		dotsAsm(l, f, w, x, main, T, y)
+		dotsAsm(l, f, w, x, main, T, next, y)
 	}
 	if l > Go && main == n {
 		return

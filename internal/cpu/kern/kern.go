@@ -3,6 +3,16 @@
 // transformer's rows, and the worker pool that runs them. Callers need not know
 // instruction sets, weight layouts, alignment or tiles.
 //
+// Weights in blocks, and floats that Options.Q8 puts in blocks, lie in row groups of
+// 16, word by word (family). Activations that meet them become int8 with a float32
+// scale for every 32, or two such rows, the second what the first leaves
+// (Options.Fine). One family of generated tiles, 16 weight rows × 1 to 8, 12 or 16
+// activation rows over the whole length, serves one token and many; tileGo defines
+// it. Weights are asked for 4 KB ahead. BF16, F16 and F32 rows are multiplied in
+// float32 where they lie, four by up to six, and the next four rows are asked for
+// meanwhile. Options.Exact decodes any weight and multiplies in float32: the
+// reference for what quantised activations cost.
+//
 // Every result is batch invariant (models.md 5.1): the bits of an output element
 // depend on its weight row and its activation row only, never on the number of
 // rows, on how they are grouped into jobs and tiles, or on the number of workers.
@@ -48,5 +58,6 @@ func Detect() Level {
 type Options struct {
 	Level Level // must be Available; the zero value is portable Go
 	Exact bool  // multiply decoded weights with float32 activations instead of int8 ones: slow, for tests against references
+	Q8    bool  // keep BF16, F16 and F32 weights as blocks of 32 8-bit values with an f16 scale each; rows must be whole blocks
 	Fine  bool  // 15-bit activations for quantised weights: a second row of int8 holds what the first leaves; twice the arithmetic, the same bytes
 }

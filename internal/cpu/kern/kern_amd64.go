@@ -504,55 +504,55 @@ func quantiseAVX2(x *float32, nb int, q *byte, s *byte, ld int, step int)
 //go:noescape
 func residualAVX2(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
 
-// dotsBF161AVX2 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF161AVX2 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF161AVX2(w **byte, x **byte, n int, y *float32)
+func dotsBF161AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF162AVX2 multiplies 2 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF162AVX2 multiplies 2 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF162AVX2(w **byte, x **byte, n int, y *float32)
+func dotsBF162AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF163AVX2 multiplies 2 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF163AVX2 multiplies 2 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF163AVX2(w **byte, x **byte, n int, y *float32)
+func dotsBF163AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF161AVX2 multiplies 2 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF161AVX2 multiplies 2 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF161AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF161AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF162AVX2 multiplies 2 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF162AVX2 multiplies 2 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF162AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF162AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF163AVX2 multiplies 2 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF163AVX2 multiplies 2 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF163AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF163AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF321AVX2 multiplies 2 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF321AVX2 multiplies 2 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF321AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF321AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF322AVX2 multiplies 2 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF322AVX2 multiplies 2 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF322AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF323AVX2 multiplies 2 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF323AVX2 multiplies 2 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF323AVX2(w **byte, x **byte, n int, y *float32)
+func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsE4M31AVX2(w **byte, x **byte, n int, y *float32)
+func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32)
 
 // scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
@@ -664,6 +664,16 @@ func maxBitsAVX2(x *float32, n int) uint32
 //go:noescape
 func toE4M3AVX2(dst *uint8, x *float32, n int, k float32)
 
+// peakInt8AVX2 runs n times twelve multiply-adds within registers.
+//
+//go:noescape
+func peakInt8AVX2(n int)
+
+// peakF32AVX2 runs n times twelve multiply-adds within registers.
+//
+//go:noescape
+func peakF32AVX2(n int)
+
 // quantiseAVX512 quantises nb blocks of 32: quants to q, scale to s, their sums to s+ld and s+2ld; the next block is step bytes on.
 //
 //go:noescape
@@ -674,100 +684,100 @@ func quantiseAVX512(x *float32, nb int, q *byte, s *byte, ld int, step int)
 //go:noescape
 func residualAVX512(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
 
-// dotsBF161AVX512 multiplies 4 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF161AVX512 multiplies 4 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF161AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF161AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF162AVX512 multiplies 4 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF162AVX512 multiplies 4 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF162AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF162AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF163AVX512 multiplies 4 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF163AVX512 multiplies 4 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF163AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF163AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF164AVX512 multiplies 4 rows of BF16 with 4 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF164AVX512 multiplies 4 rows of BF16 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF164AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF164AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF165AVX512 multiplies 4 rows of BF16 with 5 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF165AVX512 multiplies 4 rows of BF16 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF165AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF165AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsBF166AVX512 multiplies 4 rows of BF16 with 6 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsBF166AVX512 multiplies 4 rows of BF16 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF166AVX512(w **byte, x **byte, n int, y *float32)
+func dotsBF166AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF161AVX512 multiplies 4 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF161AVX512 multiplies 4 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF161AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF161AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF162AVX512 multiplies 4 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF162AVX512 multiplies 4 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF162AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF162AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF163AVX512 multiplies 4 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF163AVX512 multiplies 4 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF163AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF163AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF164AVX512 multiplies 4 rows of F16 with 4 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF164AVX512 multiplies 4 rows of F16 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF164AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF164AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF165AVX512 multiplies 4 rows of F16 with 5 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF165AVX512 multiplies 4 rows of F16 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF165AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF165AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF166AVX512 multiplies 4 rows of F16 with 6 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF166AVX512 multiplies 4 rows of F16 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF166AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF166AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF321AVX512 multiplies 4 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF321AVX512 multiplies 4 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF321AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF321AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF322AVX512 multiplies 4 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF322AVX512 multiplies 4 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF322AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF322AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF323AVX512 multiplies 4 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF323AVX512 multiplies 4 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF323AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF323AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF324AVX512 multiplies 4 rows of F32 with 4 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF324AVX512 multiplies 4 rows of F32 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF324AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF324AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF325AVX512 multiplies 4 rows of F32 with 5 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF325AVX512 multiplies 4 rows of F32 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF325AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsF326AVX512 multiplies 4 rows of F32 with 6 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsF326AVX512 multiplies 4 rows of F32 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF326AVX512(w **byte, x **byte, n int, y *float32)
+func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32)
 
-// dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r].
+// dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsE4M31AVX512(w **byte, x **byte, n int, y *float32)
+func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32)
 
 // scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
@@ -894,7 +904,22 @@ func maxBitsAVX512(x *float32, n int) uint32
 //go:noescape
 func toE4M3AVX512(dst *uint8, x *float32, n int, k float32)
 
+// peakInt8AVX512 runs n times twelve multiply-adds within registers.
+//
+//go:noescape
+func peakInt8AVX512(n int)
+
+// peakF32AVX512 runs n times twelve multiply-adds within registers.
+//
+//go:noescape
+func peakF32AVX512(n int)
+
 // pause tells the core that its thread is waiting in a loop.
 //
 //go:noescape
 func pause()
+
+// prefetch asks for lines of 64 bytes, one or more.
+//
+//go:noescape
+func prefetch(p *byte, lines int)

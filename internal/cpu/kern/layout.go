@@ -2,6 +2,7 @@ package kern
 
 import (
 	"encoding/binary"
+	"math"
 
 	"ossian/internal/tensor"
 )
@@ -172,6 +173,43 @@ func (g group) pack(r int, row tensor.Row) {
 	}
 }
 
+// packFloats stores x as row r of a group of q8: per block the least f16 scale of
+// max|x|/127 or more that rounding gives, and the quants nearest to x/scale. What is
+// not finite, or too large for an f16 scale, makes the block NaN.
+func (g group) packFloats(r int, x []float32) {
+	for b := range len(x) / 32 {
+		xs, top := x[32*b:][:32], float32(0)
+		for _, v := range xs {
+			top = max(top, math.Float32frombits(math.Float32bits(v)&^(1<<31)))
+		}
+		half := tensor.ToHalf(top / 127)
+		if top > 127.49*tensor.Half(half) { // the scale was rounded down so far that 127 would not do
+			half++
+		}
+		inv := float32(0)
+		if half != 0 {
+			inv = 1 / tensor.Half(half)
+		}
+		var q [32]byte
+		for k, v := range xs {
+			q[k] = byte(roundInt8(v * inv))
+		}
+		binary.LittleEndian.PutUint16(g.scales[g.f.scalesAt(b)+2*r:], half)
+		g.bytes(b, r, q[:], signs8)
+	}
+}
+
+// large reports whether a scale of a group of mx4 is 2^97 or more, which tile kernels
+// take for granted it is not.
+func (g group) large() bool {
+	var top uint64
+	for s := g.scales; len(s) >= 8; s = s[8:] {
+		v := binary.LittleEndian.Uint64(s)
+		top |= v & (v << 1) & (v << 2) // an exponent of 224 or more has the three upper bits
+	}
+	return top&signs8 != 0
+}
+
 // splitHalves turns 32 nibbles in the order of models.md 1.6 (element 2b low, 2b+1 high in
 // byte b; the bytes in a, b) into that of formats.md 4 (element j low, j+16 high in byte j).
 func splitHalves(a, b uint64) (lo, hi uint64) {
@@ -307,8 +345,8 @@ func (g group) unpack(b, r int, q *[32]uint8) {
 	}
 }
 
-// The quants of nibbles, as the kernels' tables have them: e2m1 is
-// tensor.FP4 + 12.
+// The quants of nibbles, as the kernels' tables have them: e2m1 is twice the value of
+// each code, + 12.
 var (
 	nibbles = [16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	e2m1    = [16]uint8{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0}

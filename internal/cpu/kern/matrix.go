@@ -2,6 +2,7 @@ package kern
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"ossian/internal/tensor"
@@ -14,7 +15,8 @@ const groupRows = 16
 // for concurrent use.
 //
 // BF16, F16 and F32 stay where the tensor has them, which must outlive the
-// matrix. Quantised types are repacked outside the Go heap.
+// matrix. Quantised types, and with Options.Q8 all, are repacked outside the Go
+// heap.
 type Matrix struct {
 	e, out, in int
 	fam        family
@@ -49,10 +51,14 @@ func Pack(t *tensor.Tensor, o Options, p *Pool) (*Matrix, error) {
 	case 3:
 		m.e, m.out, m.in = s[0], s[1], s[2]
 	}
-	if n, _ := t.DType.Block(); m.e < 1 || m.out < 1 || m.in < 1 || m.in%n != 0 {
+	n, _ := t.DType.Block()
+	if o.Q8 && f >= packed {
+		m.fam, n = q8, 32
+	}
+	if m.e < 1 || m.out < 1 || m.in < 1 || m.in%n != 0 {
 		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, n)
 	}
-	if f >= packed {
+	if m.fam >= packed {
 		m.refer(t)
 		return m, nil
 	}
@@ -80,13 +86,28 @@ func (m *Matrix) pack(t *tensor.Tensor, p *Pool) (err error) {
 	if m.mem, err = alloc(int(m.bytes)); err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
+	var large atomic.Bool
 	p.Run(m.e*m.groups, func(_, c int) {
 		e, i := c/m.groups, c%m.groups*groupRows
 		g := m.group(e, c%m.groups)
+		var x []float32
+		if n, _ := t.DType.Block(); n == 1 {
+			x = make([]float32, m.in)
+		}
 		for r := range min(groupRows, m.out-i) {
-			g.pack(r, t.Row(e*m.out+i+r))
+			row := t.Row(e*m.out + i + r)
+			if x == nil {
+				g.pack(r, row)
+				continue
+			}
+			row.Floats(x)
+			g.packFloats(r, x)
+		}
+		if m.fam == mx4 && g.large() {
+			large.Store(true)
 		}
 	})
+	m.opt.Exact = m.opt.Exact || large.Load() // the kernels cannot, decoded weights can
 	t.Release()
 	return nil
 }

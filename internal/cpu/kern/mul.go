@@ -206,20 +206,28 @@ func (m *Matrix) groupTime(n int) int {
 	return read + m.in*n/3
 }
 
+// cached is how many tiles a task takes through its row groups, so that they stay in
+// the second-level cache.
+const cached = 8
+
 // plan cuts the product into tasks of about 30 µs, but at least four per worker
-// where there are enough row groups.
+// where there are enough row groups. Tasks are longer where a job has more tiles than
+// stay cached: each is to use its tiles for several row groups.
 func (x *Acts) plan(workers int) {
 	x.tasks = x.tasks[:0]
 	units := (x.m.out + groupRows - 1) / groupRows
 	tiles := x.tiling.tiles
 	for lo := 0; lo < len(tiles); {
-		job := tiles[lo].job
-		n := x.jobs[job].rows(x)
-		hi := lo
-		for hi < len(tiles) && tiles[hi].job == job {
+		job, hi, n := tiles[lo].job, lo, 0
+		for hi < len(tiles) && hi < lo+cached && tiles[hi].job == job {
+			n += tiles[hi].n
 			hi++
 		}
-		step := max(1, min(30_000/max(1, x.m.groupTime(n)), units*len(x.jobs)/(4*workers)))
+		budget := 30_000
+		if n < x.jobs[job].rows(x) {
+			budget *= 4
+		}
+		step := max(1, min(budget/max(1, x.m.groupTime(n)), units*len(x.jobs)/(4*workers)))
 		for from := 0; from < units; from += step {
 			x.tasks = append(x.tasks, task{job: job, from: from, to: min(from+step, units), lo: lo, hi: hi})
 		}
@@ -235,34 +243,28 @@ func (x *Acts) multiplyTask(worker, c int) {
 	x.multiplyRows(&x.tasks[c], x.scratch[worker])
 }
 
-// cached is how many tiles a task takes through its row groups at a time, so
-// that they stay in the second-level cache.
-const cached = 8
-
 func (x *Acts) multiplyPacked(t *task) {
 	m, job := x.m, &x.jobs[t.job]
 	nb := m.in / 32
 	var y [maxTile * groupRows]float32
 	var none [groupRows]float32
-	for lo := t.lo; lo < t.hi; lo += cached {
-		for i := t.from; i < t.to; i++ {
-			g := m.group(job.E, i)
-			rows := min(groupRows, m.out-i*groupRows)
-			var bias [groupRows]float32
-			if x.bias != nil {
-				copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
+	for i := t.from; i < t.to; i++ {
+		g := m.group(job.E, i)
+		rows := min(groupRows, m.out-i*groupRows)
+		var bias [groupRows]float32
+		if x.bias != nil {
+			copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
+		}
+		for _, tl := range x.tiling.tiles[t.lo:t.hi] {
+			a := x.tiling.buf[tl.off:][:tileBytes*tl.T*nb]
+			if m.opt.Fine {
+				m.opt.Level.tile(g, a, nb, tl.T, &none, &y)
+				addResiduals(&y, tl.n, &bias)
+			} else {
+				m.opt.Level.tile(g, a, nb, tl.T, &bias, &y)
 			}
-			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
-				a := x.tiling.buf[tl.off:][:tileBytes*tl.T*nb]
-				if m.opt.Fine {
-					m.opt.Level.tile(g, a, nb, tl.T, &none, &y)
-					addResiduals(&y, tl.n, &bias)
-				} else {
-					m.opt.Level.tile(g, a, nb, tl.T, &bias, &y)
-				}
-				for k := range tl.n {
-					copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
-				}
+			for k := range tl.n {
+				copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
 			}
 		}
 	}
@@ -297,22 +299,24 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 	var ws [dotRows]unsafe.Pointer
 	var xs [maxDot]unsafe.Pointer
 	var y [maxDot * dotRows]float32
-	for lo := t.lo; lo < t.hi; lo += cached {
-		for i := t.from * groupRows; i < min(t.to*groupRows, m.out); i += dotRows {
-			rows := min(dotRows, m.out-i)
-			f := m.weightRows(job.E, i, rows, &ws, tmp)
-			for _, tl := range x.tiling.tiles[lo:min(lo+cached, t.hi)] {
-				for k := range tl.n {
-					xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
-				}
-				m.opt.Level.dots(f, &ws, &xs, m.in, tl.T, &y)
-				for k := range tl.n {
-					d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
-					for r := range d {
-						d[r] = y[k*dotRows+r]
-						if x.bias != nil {
-							d[r] += x.bias[job.E*m.out+i+r]
-						}
+	for i := t.from * groupRows; i < min(t.to*groupRows, m.out); i += dotRows {
+		rows := min(dotRows, m.out-i)
+		f := m.weightRows(job.E, i, rows, &ws, tmp)
+		next := 0
+		if f == m.fam && i+dotRows < m.out {
+			next = int(uintptr(m.row(job.E, i+dotRows)) - uintptr(ws[0]))
+		}
+		for _, tl := range x.tiling.tiles[t.lo:t.hi] {
+			for k := range tl.n {
+				xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
+			}
+			m.opt.Level.dots(f, &ws, &xs, m.in, tl.T, next, &y)
+			for k := range tl.n {
+				d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
+				for r := range d {
+					d[r] = y[k*dotRows+r]
+					if x.bias != nil {
+						d[r] += x.bias[job.E*m.out+i+r]
 					}
 				}
 			}

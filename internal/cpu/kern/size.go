@@ -2,10 +2,13 @@ package kern
 
 import "ossian/internal/tensor"
 
-// PackedBytes returns the memory that Pack will take for t, told by shape and
-// type alone: 0 for types that stay where t has them.
-func PackedBytes(t *tensor.Tensor) int64 {
+// PackedBytes returns the memory that Pack will take for t with these options, told
+// by shape and type alone: 0 for matrices that stay where t has them.
+func PackedBytes(t *tensor.Tensor, o Options) int64 {
 	f, ok := familyOf(t.DType)
+	if o.Q8 && f >= packed {
+		f = q8
+	}
 	if !ok || f >= packed || len(t.Shape) < 2 {
 		return 0
 	}

@@ -142,7 +142,8 @@ func (f family) finish(a []byte, nb, T, t int) {
 //	acc = fma(float(Σ quant·int8 - zero·Σ int8) · x scale, weight scale, acc)
 //	acc = fma(minimum, x scale·Σ int8, acc)
 //
-// and at the end acc + bias.
+// and at the end acc + bias. The scales of mx4, powers of two, change places with
+// those of x: their product with the sum is exact.
 func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
 	var acc [maxTile][groupRows]float32
 	var w [32]uint8
@@ -166,7 +167,12 @@ func (g group) tileGo(a []byte, nb, T int, bias, y []float32) {
 					*c = g.halves(b, r, sum0+int32(word(1, t)), sum1+int32(word(2, t)), scale, *c)
 					continue
 				}
-				*c = fma(float32(sum0+sum1+int32(word(1, t)))*scale, scale0, *c)
+				sum := float32(sum0 + sum1 + int32(word(1, t)))
+				if g.f == mx4 {
+					*c = fma(sum*scale0, scale, *c)
+					continue
+				}
+				*c = fma(sum*scale, scale0, *c)
 				if g.f.minima() {
 					*c = fma(minimum, math.Float32frombits(word(2, t)), *c)
 				}

@@ -167,6 +167,9 @@ func randomGroup(rng *rand.Rand, f family, nb int, extreme bool) group {
 		case mx4:
 			for i := range groupRows {
 				s[i] = byte(120 + rng.IntN(12))
+				if extreme {
+					s[i] = []byte{0, 1, 64, 223}[rng.IntN(4)]
+				}
 			}
 		case q4, q8:
 			halves(s, groupRows)
@@ -209,7 +212,7 @@ func TestDots(t *testing.T) {
 			}
 			for _, l := range levels()[1:] {
 				var y [maxDot * dotRows]float32
-				l.dots(f, &w, &x, n, T, &y)
+				l.dots(f, &w, &x, n, T, n*size, &y)
 				for i := range T * dotRows {
 					want := dotGo(values[i%dotRows], xs[i/dotRows])
 					var sum float64

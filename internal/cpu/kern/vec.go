@@ -54,6 +54,14 @@ func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int,
 	}
 }
 
+// Prefetch asks for x to be brought into the caches and waits for nothing. It pays for
+// what comes in short pieces from scattered places, such as cached keys.
+func Prefetch[F Float](x []F) {
+	if bytes := len(x) * int(unsafe.Sizeof(F(0))); bytes > 0 {
+		prefetch((*byte)(unsafe.Pointer(&x[0])), (bytes+63)/64)
+	}
+}
+
 // score is one dot product of Scores.
 func score[F Float](l Level, q []float32, k []F) float32 {
 	if l == Go || len(q) == 0 {
@@ -61,7 +69,7 @@ func score[F Float](l Level, q []float32, k []F) float32 {
 	}
 	p := unsafe.Pointer(&k[0])
 	var y [maxDot * dotRows]float32
-	l.dots(familyOfFloat[F](), &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{unsafe.Pointer(&q[0])}, len(q), 1, &y)
+	l.dots(familyOfFloat[F](), &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{unsafe.Pointer(&q[0])}, len(q), 1, 0, &y)
 	return y[0]
 }
 
@@ -135,7 +143,7 @@ func SumSq(l Level, x []float32) float32 {
 	}
 	p := unsafe.Pointer(&x[0])
 	var y [maxDot * dotRows]float32
-	l.dots(f32, &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{p}, len(x), 1, &y)
+	l.dots(f32, &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{p}, len(x), 1, 2048, &y)
 	return y[0]
 }
 

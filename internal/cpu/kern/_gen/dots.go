@@ -21,11 +21,11 @@ func pointers(name string, n int) []reg.GPVirtual {
 
 // dots writes a kernel of dotR weight rows × T activation rows; see dotGo.
 func dots(isa isa, f string, T int) {
-	function(fmt.Sprintf("dots%s%d%s", f, T, isa.name), "func(w, x **byte, n int, y *float32)",
-		fmt.Sprintf("multiplies %d rows of %s with %d of float32, n elements, a multiple of 16; y[4t+r].", isa.dotR, f, T))
+	function(fmt.Sprintf("dots%s%d%s", f, T, isa.name), "func(w, x **byte, n, next int, y *float32)",
+		fmt.Sprintf("multiplies %d rows of %s with %d of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.", isa.dotR, f, T))
 	w, x, n := pointers("w", isa.dotR), pointers("x", T), param("n")
 	p := newProducts(isa, f, w, x)
-	p.sum(n, ahead/2)
+	p.sum(n, "next")
 	y := param("y")
 	for t := range x {
 		p.store(t, Mem{Base: y, Disp: 16 * t})
@@ -52,8 +52,9 @@ func newProducts(isa isa, f string, w, x []reg.GPVirtual) *products {
 	return p
 }
 
-// sum loops over n elements, a multiple of 16; prefetch is a distance in bytes or 0.
-func (p *products) sum(n Op, prefetch int) {
+// sum loops over n elements, a multiple of 16; prefetch is a parameter, a distance in
+// bytes, or "".
+func (p *products) sum(n Op, prefetch string) {
 	for _, rows := range p.acc {
 		for _, v := range rows {
 			for _, r := range v {
@@ -64,13 +65,17 @@ func (p *products) sum(n Op, prefetch int) {
 	size := elementSize(p.f)
 	k := GP64()
 	XORQ(k, k)
+	var far reg.GPVirtual
+	if prefetch != "" {
+		far = param(prefetch)
+	}
 	Label("loop")
 	for part := range lanes * 4 / p.isa.size {
 		at := part * p.isa.size / 4 // the first lane of this register
 		wv := make([]reg.VecVirtual, len(p.w))
 		for r := range wv {
-			if part == 0 && prefetch > 0 {
-				PREFETCHT0(Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: prefetch})
+			if part == 0 && far != nil {
+				PREFETCHT0(Mem{Base: p.w[r], Index: far, Scale: 1})
 			}
 			wv[r] = p.isa.vec()
 			float(p.isa, p.f, Mem{Base: p.w[r], Index: k, Scale: uint8(size), Disp: at * size}, wv[r])
@@ -82,6 +87,9 @@ func (p *products) sum(n Op, prefetch int) {
 				VFMADD231PS(xv, wv[r], p.acc[t][r][part])
 			}
 		}
+	}
+	if far != nil {
+		ADDQ(Imm(uint64(lanes*size)), far)
 	}
 	ADDQ(Imm(lanes), k)
 	CMPQ(k, n)
@@ -125,7 +133,7 @@ func scores(isa isa, f string, T int) {
 	k, q, dst, n := rows("k", "ldk", isa.dotR), rows("q", "ldq", T), param("dst"), param("n")
 	p := newProducts(isa, f, k, q)
 	Label("keys")
-	p.sum(stride("d"), 0)
+	p.sum(stride("d"), "")
 	row := GP64()
 	MOVQ(dst, row)
 	for t := range q {

@@ -13,6 +13,7 @@ import (
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -52,8 +53,11 @@ func main() {
 		toBF16(isa)
 		maxBits(isa)
 		toE4M3(isa)
+		peak(isa, true)
+		peak(isa, false)
 	}
 	pause()
+	prefetch()
 	Generate()
 	if err := dispatch(*file); err != nil {
 		log.Fatal(err)
@@ -208,9 +212,10 @@ func elementSize(f string) int {
 }
 
 var (
-	lutFP4, lutNibble, lowNibbles, ones16, minE8M0 Mem
-	absMask, signBits, tiny, minus127, packOrder   Mem
-	evens, odds, e4m3Unit, e4m3Copy                Mem
+	lutFP4, lutNibble, lowNibbles, ones16        Mem
+	minE8M0, magicE8M0                           Mem
+	absMask, signBits, tiny, minus127, packOrder Mem
+	evens, odds, e4m3Unit, e4m3Copy              Mem
 )
 
 func constants() {
@@ -218,7 +223,8 @@ func constants() {
 	lutNibble = table("lutNibble", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 	lowNibbles = repeat("lowNibbles", 0x0f0f0f0f)
 	ones16 = repeat("ones16", 0x00010001)
-	minE8M0 = repeat("minE8M0", 0x00400000) // 2^-127, the value of exponent 0
+	minE8M0 = repeat("minE8M0", 0x00400000)             // 2^-127, the value of exponent 0
+	magicE8M0 = repeat("magicE8M0", 0x4b400000-127<<23) // plus exponent<<23: the bits of 3·2^(exponent-127+22)
 	absMask = repeat("absMask", 0x7fffffff)
 	tiny = repeat("tiny", math.Float32bits(1e-30))
 	minus127 = repeat("minus127", 0xffffff81)
@@ -256,6 +262,51 @@ func constant(name string, v float64) Mem { return repeat(name, math.Float32bits
 func pause() {
 	function("pause", "func()", "tells the core that its thread is waiting in a loop.")
 	PAUSE()
+	RET()
+}
+
+// peak writes a loop of multiply-adds on twelve registers, enough to hide their
+// latency: what no kernel can beat. AVX2 has no single instruction for int8; its
+// sums here are of 16 bits.
+func peak(isa isa, integer bool) {
+	kind := "F32"
+	if integer {
+		kind = "Int8"
+	}
+	function("peak"+kind+isa.name, "func(n int)", "runs n times twelve multiply-adds within registers.")
+	n, x := param("n"), isa.vec()
+	VXORPS(x, x, x)
+	acc := make([]reg.VecVirtual, 12)
+	for i := range acc {
+		acc[i] = isa.vec()
+		VXORPS(acc[i], acc[i], acc[i])
+	}
+	Label("loop")
+	for _, r := range acc {
+		switch {
+		case !integer:
+			VFMADD231PS(x, x, r)
+		case isa.size == 64:
+			Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, x, r}, Inputs: []Op{x, x, r}, Outputs: []Op{r}, ISA: []string{"AVX512_VNNI"}})
+		default:
+			part := isa.vec()
+			VPMADDUBSW(x, x, part)
+			VPADDW(part, r, r)
+		}
+	}
+	DECQ(n)
+	JNZ(LabelRef("loop"))
+	end()
+}
+
+func prefetch() {
+	function("prefetch", "func(p *byte, lines int)", "asks for lines of 64 bytes, one or more.")
+	p, n := param("p"), param("lines")
+	Label("loop")
+	PREFETCHT0(Mem{Base: p})
+	ADDQ(Imm(64), p)
+	DECQ(n)
+	JNZ(LabelRef("loop"))
 	RET()
 }
 
