@@ -25,7 +25,7 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure a server the way vllm bench serve does",
 	}
-	c.AddCommand(benchServeCommand(), benchCompareCommand(), benchSummarizeCommand(), benchSweepCommand(), benchSelftestCommand(), benchScriptedCommand(), benchThroughputCommand(), benchLatencyCommand())
+	c.AddCommand(benchServeCommand(), benchCompareCommand(), benchSummarizeCommand(), benchSweepCommand(), benchSelftestCommand(), benchScriptedCommand(), benchThroughputCommand(), benchLatencyCommand(), benchKernelsCommand())
 	return c
 }
 

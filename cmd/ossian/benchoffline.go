@@ -84,7 +84,8 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 // carry along are taken too.
 const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-batched-tokens
   --num-gpu-blocks-override --kv-cache-dtype --gpu-memory-utilization
-  --[no-]enable-prefix-caching --activation-bits --exact --no-verify --config`
+  --[no-]enable-prefix-caching --activation-bits --cpu-weights --exact --no-verify
+  --config`
 
 // serverFlags are settings of serve that say nothing to an engine. A file of --config
 // may have them.

@@ -221,6 +221,13 @@ func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, cfg cpu.Confi
 	if r.Bandwidth, err = on.bandwidth(ctx, cfg.Threads); err != nil {
 		return nil, fmt.Errorf("measuring memory bandwidth: %w", err)
 	}
+	kept, err := cpu.Kept(s, cfg, m.Params)
+	if err != nil {
+		return nil, err
+	}
+	if count, err = plan.New(s, kept); err != nil {
+		return nil, err
+	}
 	r.setDecode(count)
 	return r, ctx.Err()
 }

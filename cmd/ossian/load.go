@@ -26,7 +26,7 @@ import (
 // vLLM's where the meaning is the same.
 type loadOptions struct {
 	threads, maxLen, maxTokens int
-	kv                         string
+	kv, weights                string
 	noVerify, exact            bool
 	activations                int
 
@@ -42,12 +42,14 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
 	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4 (not in narrow models), else 16")
+	f.StringVar(&o.weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
 }
 
 // device returns the device settings that the flags and OSSIAN_ISA ask for.
 func (o *loadOptions) device() (cpu.Config, error) {
-	c := cpu.Config{Threads: o.threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.activations, Exact: o.exact}
+	c := cpu.Config{Threads: o.threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.activations,
+		Weights: strings.ToLower(o.weights), Exact: o.exact}
 	if c.Threads == 0 {
 		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
 	}

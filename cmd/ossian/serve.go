@@ -299,7 +299,7 @@ func (ld *loader) host(m *ckpt.Model, r runner.Runner, open func(context.Context
 
 // serveOptions are the load options of the settings.
 func serveOptions(cfg *config.Config) *loadOptions {
-	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, activations: cfg.Activations, exact: cfg.Exact}
+	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, weights: cfg.Weights, activations: cfg.Activations, exact: cfg.Exact}
 }
 
 // defaultMemoryShare of what is available at the start leaves something for

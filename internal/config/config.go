@@ -41,8 +41,9 @@ type Settings struct {
 	KVCacheDType   string  // auto, bf16, f32, fp8
 	MemoryShare    float64 // of the available memory that may be planned for; 0 = all
 	PrefixCaching  bool
-	Overlap        bool // plan a step while another runs, where the device can
-	Activations    int  // bits; 0 = automatic
+	Overlap        bool   // plan a step while another runs, where the device can
+	Activations    int    // bits; 0 = automatic
+	Weights        string // auto, bf16, q8: what becomes of 16- and 32-bit matrices
 	Exact          bool
 	Verify         bool // look for damage before use
 
