@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/soak"
 	"ossian/internal/synth"
 	"ossian/internal/tensor"
 )
@@ -28,12 +29,9 @@ func check(t testing.TB, path string) error {
 }
 
 // CKP-2: single-bit flips and truncations anywhere in a sealed checkpoint, its seal
-// included, are found before the first token: 10,000 and 1,000 in all, a tenth with -short.
-func TestSealFindsDamage(t *testing.T) {
-	flips, cuts := 5000, 500 // of each container
-	if testing.Short() {
-		flips, cuts = 500, 50
-	}
+// included, are found before the first token.
+func TestCKP2Seal(t *testing.T) {
+	flips, cuts := soak.Cases(t, 500, 5000), soak.Cases(t, 50, 500) // of each container
 	for _, c := range []struct {
 		name  string
 		path  string
@@ -86,6 +84,7 @@ func TestSealFindsDamage(t *testing.T) {
 			if err := check(t, c.path); err != nil {
 				t.Errorf("after everything was put back: %v", err)
 			}
+			t.Logf("CKP-2: %s: %d flips of a bit and %d truncations, all found", c.name, flips, cuts)
 		})
 	}
 }
