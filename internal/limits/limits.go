@@ -45,6 +45,10 @@ const (
 	SchemaBytes
 	SchemaDepth
 	SchemaNodes
+	GrammarBytes
+	PatternBytes
+	CompileTime
+	GrammarCache
 	StopStrings
 	StopBytes
 	LogitBias
@@ -123,6 +127,10 @@ var table = [count]Limit{
 	SchemaBytes:    {"schema-bytes", Bytes, 256 * ki, ki, 16 * mi, Refusals, "rendering and compile time of one schema"},
 	SchemaDepth:    {"schema-depth", Count, 32, 4, 512, Refusals, "the stack"},
 	SchemaNodes:    {"schema-nodes", Count, 10_000, 16, 10_000_000, Refusals, "compile time"},
+	GrammarBytes:   {"grammar-bytes", Bytes, 64 * ki, 16, 64 * ki, Refusals, "compile time of one grammar"},
+	PatternBytes:   {"pattern-bytes", Bytes, 4 * ki, 1, 4 * ki, Refusals, "compile time of one regular expression"},
+	CompileTime:    {"compile-time", Duration, minute, 1, 10 * minute, Refusals, "processors; all forms of one request, with the time they wait for those of others"},
+	GrammarCache:   {"grammar-cache", Bytes, 256 * mi, 0, 64 * gi, "ossian_grammar_cache_bytes", "memory of compiled forms, beyond those in use"},
 	StopStrings:    {"stop-strings", Count, 16, 1, 1024, Refusals, "work per token"},
 	StopBytes:      {"stop-bytes", Bytes, 256, 1, 64 * ki, Refusals, "text held back per stream"},
 	LogitBias:      {"logit-bias", Count, 1024, 0, mi, Refusals, "work per token; also entries of stop_token_ids and bad_words"},

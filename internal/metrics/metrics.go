@@ -28,6 +28,7 @@ type Server struct {
 	refusals    *prometheus.CounterVec
 	cut         *prometheus.CounterVec
 	ready       prometheus.Gauge
+	grammars    prometheus.Gauge
 	connections prometheus.Gauge
 	bodies      prometheus.Gauge
 	replies     prometheus.Gauge
@@ -56,6 +57,8 @@ func New(c Config) *Server {
 			Help: "Streams ended because their reader was gone or too slow."}, []string{"reason"}),
 		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_ready",
 			Help: "1 while requests are accepted, 0 while loading, draining or stalled."}),
+		grammars: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.GrammarCache.Info().Metric,
+			Help: "Bytes of compiled forms of output, when the latest was made."}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_connections",
 			Help: "Open client connections."}),
 		bodies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.BodiesInFlight.Info().Metric,
@@ -74,7 +77,7 @@ func New(c Config) *Server {
 	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
 		s.cut.WithLabelValues(string(r))
 	}
-	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.connections, s.bodies, s.replies, build,
+	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.grammars, s.connections, s.bodies, s.replies, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s
 }
@@ -125,6 +128,9 @@ func (s *Server) Ready(yes bool) {
 		s.ready.Set(0)
 	}
 }
+
+// Grammars says how many bytes compiled forms of output hold.
+func (s *Server) Grammars(bytes int64) { s.grammars.Set(float64(bytes)) }
 
 // Connections adds n, which may be negative, to the open connections.
 func (s *Server) Connections(n int) { s.connections.Add(float64(n)) }

@@ -34,6 +34,7 @@ const (
 	CodeMissingParameter = "missing_required_parameter"
 	CodeUnsupported      = "unsupported_parameter"
 	CodeInvalidSchema    = "invalid_json_schema"
+	CodeRefusedSchema    = "unsupported_schema"
 	CodeContextLength    = "context_length_exceeded"
 	CodeInvalidKey       = "invalid_api_key"
 	CodeModelNotFound    = "model_not_found"

@@ -110,17 +110,17 @@ func (s *Structured) field(d *decoder, key string) bool {
 		}
 		s.JSON = d.schema(d.raw())
 	case "regex":
-		s.Regex = ptr(d.text())
+		s.Regex = ptr(d.form(limits.PatternBytes))
 	case "choice":
 		s.Choice = d.texts(limits.SchemaNodes, "choices")
 	case "grammar":
-		s.Grammar = ptr(d.text())
+		s.Grammar = ptr(d.form(limits.GrammarBytes))
 	case "json_object":
 		s.JSONObject = d.boolean()
 	case "structural_tag":
 		s.Tag = d.schema(d.raw())
 	case "whitespace_pattern":
-		s.Whitespace = ptr(d.text())
+		s.Whitespace = ptr(d.form(limits.PatternBytes))
 	default:
 		return false
 	}
@@ -210,6 +210,13 @@ func (d *decoder) schema(raw []byte) []byte {
 		return nil
 	}
 	return raw
+}
+
+// form reads the text of a grammar or a regular expression.
+func (d *decoder) form(id limits.ID) string {
+	text := d.text()
+	d.within(len(text), id, "bytes")
+	return text
 }
 
 // texts reads a string or an array of strings.
