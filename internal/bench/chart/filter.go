@@ -104,6 +104,15 @@ func Columns(text string) []string {
 	return out
 }
 
+// ParseFormats reads what figures are to be: png, svg or both.
+func ParseFormats(text string) ([]string, error) {
+	formats := Columns(text)
+	if len(formats) == 0 || slices.ContainsFunc(formats, func(f string) bool { return f != "png" && f != "svg" }) {
+		return nil, fmt.Errorf("--fig-format %q: want png, svg or png,svg", text)
+	}
+	return formats, nil
+}
+
 // list splits at commas and leaves out what is empty.
 func list(text string) []string {
 	var out []string
