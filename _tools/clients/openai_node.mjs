@@ -28,6 +28,8 @@ const tool = {
 const hello = ask('Hello!');
 const sum = ask('12+30');
 const weather = ask('What is the weather in Paris?', { tools: [{ type: 'function', function: tool }] });
+const respond = (input, more = {}) => ({ model: 'ossian-tiny', temperature: 0, input, ...more });
+const rWeather = respond('What is the weather in Paris?', { tools: [{ type: 'function', strict: false, ...tool }] });
 const prompt = { model: 'ossian-tiny', prompt: 'Hello', temperature: 0, max_tokens: 8 };
 
 const same = assert.deepEqual;
@@ -38,6 +40,20 @@ async function collect(stream) {
   const items = [];
   for await (const item of stream) items.push(item);
   return items;
+}
+
+const reasoned = (r) => r.output.flatMap((i) => (i.type === 'reasoning' ? i.content.map((c) => c.text) : [])).join('');
+
+// plain returns the output without what differs between two responses to one request,
+// and what the stream helper adds.
+const plain = (r) => JSON.parse(JSON.stringify(r.output, (k, v) => (['id', 'call_id', 'parsed', 'parsed_arguments'].includes(k) ? undefined : v)));
+
+// rCalled returns the result of the one call that the model is to make.
+function rCalled(r) {
+  const calls = r.output.filter((i) => i.type === 'function_call');
+  same([r.status, calls.length, calls[0].name, calls[0].status], ['completed', 1, 'get_weather', 'completed']);
+  same(JSON.parse(calls[0].arguments), { city: 'Paris' });
+  return { type: 'function_call_output', call_id: calls[0].call_id, output: '{"temperature":18}' };
 }
 
 // fails requires that call rejects with this class and these fields.
@@ -285,6 +301,68 @@ const checks = {
     same(both.map((b) => b.index), [0, 1, 2, 3]);
     assert.equal(both[0].text, 'Hello' + c.text);
     assert(both[3].text.startsWith('12+'));
+  },
+
+  async responses() {
+    const r = await client.responses.create(respond('12+30', { metadata: { a: 'b' } }));
+    same([r.status, r.output_text, r.object, r.error, r.metadata], ['completed', '42', 'response', null, { a: 'b' }]);
+    same([r.output_text, reasoned(r)], [(await choice(sum)).message.content, (await choice(sum)).message.reasoning]);
+    same(await client.responses.retrieve(r.id), r);
+    const items = await collect(client.responses.inputItems.list(r.id));
+    same(items.map((i) => [i.type, i.role, i.content[0].text]), [['message', 'user', '12+30']]);
+    const short = await client.responses.create(respond('12+30', { max_output_tokens: 3 }));
+    same([short.status, short.incomplete_details.reason], ['incomplete', 'max_output_tokens']);
+    const more = await client.responses.create(respond('Hello!', { previous_response_id: r.id }));
+    assert(more.output_text && more.usage.input_tokens_details.cached_tokens > 0);
+    await client.responses.delete(r.id);
+    await fails(OpenAI.NotFoundError, () => client.responses.retrieve(r.id), 404, 'response_id', 'response_not_found');
+  },
+
+  async responses_stream() {
+    for (const asked of [respond('Hello!'), rWeather]) {
+      const want = await client.responses.create(asked);
+      const events = await collect(await client.responses.create({ ...asked, stream: true }));
+      same(events.map((e) => e.sequence_number), events.map((_, i) => i));
+      same([events[0].type, events.at(-1).type], ['response.created', 'response.completed']);
+      same(plain(events.at(-1).response), plain(want));
+      const helper = client.responses.stream(asked);
+      let seen = 0;
+      for await (const _ of helper) seen++;
+      const got = await helper.finalResponse();
+      same([seen, plain(got), got.output_text], [events.length, plain(want), want.output_text]);
+      const kept = await collect(await client.responses.retrieve(events[0].response.id, { stream: true }));
+      same(kept.at(-1).response, events.at(-1).response);
+    }
+  },
+
+  async responses_tools() {
+    const r = await client.responses.create(rWeather);
+    const result = rCalled(r);
+    const chained = await client.responses.create({ ...rWeather, input: [result], previous_response_id: r.id });
+    assert(chained.output_text.includes('18'), chained);
+    const again = await client.responses.create({ ...rWeather, input: [{ role: 'user', content: rWeather.input }, ...r.output, result], store: false });
+    assert(again.output_text.includes('18'), again);
+    const helper = await client.responses.stream(rWeather).finalResponse();
+    rCalled(helper);
+  },
+
+  async responses_background() {
+    for (const asked of [respond('Hello!'), rWeather]) {
+      let r = await client.responses.create({ ...asked, background: true });
+      assert.equal(r.status, 'queued');
+      while (r.status === 'queued' || r.status === 'in_progress') {
+        await new Promise((wake) => setTimeout(wake, 10));
+        r = await client.responses.retrieve(r.id);
+      }
+      same(plain(r), plain(await client.responses.create(asked)));
+      const events = await collect(await client.responses.retrieve(r.id, { stream: true }));
+      same(events.slice(0, 3).map((e) => e.type), ['response.created', 'response.queued', 'response.in_progress']);
+      const resumed = await client.responses.stream({ response_id: r.id, starting_after: 4 });
+      same(await collect(resumed), events.slice(5));
+      assert.equal((await client.responses.cancel(r.id)).status, 'completed');
+    }
+    const r = await client.responses.create(respond('Hello!', { background: true, ignore_eos: true, max_output_tokens: 100_000 }));
+    assert.equal((await client.responses.cancel(r.id)).status, 'cancelled');
   },
 };
 

@@ -309,7 +309,116 @@ def prompt_logprobs():
     fails(openai.BadRequestError, lambda: chat.create(**HELLO, stream=True, extra_body={"prompt_logprobs": 0}), 400, "prompt_logprobs", "invalid_value")
 
 
-CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions, prompt_logprobs]
+def respond(question, **more):
+    return {"model": "ossian-tiny", "temperature": 0, "input": question, **more}
+
+
+R_WEATHER = respond("What is the weather in Paris?", tools=[{"type": "function", "strict": False, **WEATHER["tools"][0]["function"]}])
+
+
+def reasoned(r):
+    """The text of the response's reasoning."""
+    return "".join(part.text for item in r.output if item.type == "reasoning" for part in item.content)
+
+
+def r_called(r):
+    """The one call that the model is to make."""
+    (call,) = [item for item in r.output if item.type == "function_call"]
+    assert (r.status, r.output_text, call.status, call.name) == ("completed", "", "completed", "get_weather"), r
+    assert call.call_id.startswith("call_") and json.loads(call.arguments) == {"city": "Paris"}, call
+    return {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature":18}'}
+
+
+def polled(r):
+    for _ in range(6000):
+        if r.status not in ("queued", "in_progress"):
+            return r
+        time.sleep(0.01)
+        r = client.responses.retrieve(r.id)
+    raise AssertionError("the response does not end")
+
+
+def responses():
+    r = client.responses.create(**respond("12+30", metadata={"a": "b"}))
+    assert (r.status, r.output_text, r.object, r.error, r.metadata) == ("completed", "42", "response", None, {"a": "b"}), r
+    message = chat.create(**SUM).choices[0].message
+    assert (r.output_text, reasoned(r)) == (message.content, reasoning(message)), r
+    u = r.usage
+    assert u.total_tokens == u.input_tokens + u.output_tokens and 0 < u.output_tokens_details.reasoning_tokens < u.output_tokens, u
+    assert client.responses.retrieve(r.id).to_dict() == r.to_dict()
+    (item,) = client.responses.input_items.list(r.id).data
+    assert (item.type, item.role, item.content[0].text) == ("message", "user", "12+30"), item
+    short = client.responses.create(**respond("12+30", max_output_tokens=3))
+    assert (short.status, short.incomplete_details.reason) == ("incomplete", "max_output_tokens"), short
+    more = client.responses.create(**respond("Hello!", previous_response_id=r.id))
+    assert more.usage.input_tokens_details.cached_tokens > 0 and more.output_text, more
+    assert client.responses.input_tokens.count(model="ossian-tiny", input="12+30").input_tokens == u.input_tokens
+    client.responses.delete(r.id)
+    fails(openai.NotFoundError, lambda: client.responses.retrieve(r.id), 404, "response_id", "response_not_found")
+    fails(openai.BadRequestError, lambda: client.responses.create(**respond("x", max_output_tokens=0)), 400, "max_output_tokens", "invalid_value")
+
+
+def same_output(a, b):
+    def plain(v):
+        if isinstance(v, list):
+            return [plain(x) for x in v]
+        return {k: plain(x) for k, x in v.items() if k not in ("id", "call_id", "parsed", "parsed_arguments")} if isinstance(v, dict) else v
+
+    assert plain(a.to_dict()["output"]) == plain(b.to_dict()["output"]), (a, b)
+
+
+def responses_stream():
+    for asked in respond("Hello!"), R_WEATHER:
+        want = client.responses.create(**asked)
+        events = list(client.responses.create(**asked, stream=True))
+        assert [e.sequence_number for e in events] == list(range(len(events))), events
+        assert (events[0].type, events[-1].type) == ("response.created", "response.completed"), events
+        assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == want.output_text
+        assert "".join(e.delta for e in events if e.type == "response.reasoning_text.delta") == reasoned(want)
+        assert [e.item for e in events if e.type == "response.output_item.done"] == events[-1].response.output
+        same_output(events[-1].response, want)
+        with client.responses.stream(**asked) as s:
+            kinds = [e.type for e in s]
+            got = s.get_final_response()
+        assert kinds[-1] == "response.completed" and len(kinds) == len(events), kinds
+        same_output(got, want)
+        kept = list(client.responses.retrieve(events[0].response.id, stream=True))
+        assert kept[-1].response.to_dict() == events[-1].response.to_dict()
+
+
+def responses_tools():
+    r = client.responses.create(**R_WEATHER)
+    result = r_called(r)
+    chained = client.responses.create(**{**R_WEATHER, "input": [result]}, previous_response_id=r.id)
+    assert chained.status == "completed" and "18" in chained.output_text, chained
+    sent = [{"role": "user", "content": R_WEATHER["input"]}, *[item.to_dict() for item in r.output], result]
+    again = client.responses.create(**{**R_WEATHER, "input": sent}, store=False)
+    assert "18" in again.output_text, again
+    none = client.responses.create(**R_WEATHER, tool_choice="none")
+    assert none.output_text and all(item.type != "function_call" for item in none.output), none
+
+
+def responses_background():
+    for asked in respond("Hello!"), R_WEATHER:
+        r = client.responses.create(**asked, background=True)
+        assert r.status == "queued" and r.background, r
+        r = polled(r)
+        same_output(r, client.responses.create(**asked))
+        events = list(client.responses.retrieve(r.id, stream=True))
+        assert [e.type for e in events[:3]] == ["response.created", "response.queued", "response.in_progress"], events
+        rest = list(client.responses.retrieve(r.id, stream=True, starting_after=4))
+        assert rest == events[5:] and rest[-1].response.to_dict() == r.to_dict(), rest
+        assert client.responses.cancel(r.id).status == "completed"
+        live = list(client.responses.create(**asked, background=True, stream=True))
+        assert [e.sequence_number for e in live] == list(range(len(live))), live
+        same_output(live[-1].response, r)
+    r = client.responses.create(**respond("Hello!", background=True, extra_body={"ignore_eos": True, "max_output_tokens": 100_000}))
+    assert client.responses.cancel(r.id).status == "cancelled"
+    assert polled(r).status == "cancelled"
+
+
+CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions, prompt_logprobs,
+          responses, responses_stream, responses_tools, responses_background]
 
 
 def main():

@@ -56,7 +56,7 @@ func TestSweepServe(t *testing.T) {
 		c.SetOut(&out)
 		c.SetErr(&status)
 		c.SetArgs(append([]string{
-			"--serve-cmd", "ossian serve --host 127.0.0.1 --port " + port, "--serve-params", write("serve.json", `[{"max_num_seqs": 1}, {"max_num_seqs": 2}]`),
+			"--serve-cmd", "ossian serve --host 127.0.0.1 --store memory --port " + port, "--serve-params", write("serve.json", `[{"max_num_seqs": 1}, {"max_num_seqs": 2}]`),
 			"--bench-cmd", "ossian bench serve --random-input-len 8 --random-output-len 3 --no-stream --disable-tqdm --num-prompts 9", "--num-runs", "1",
 			"--bench-params", write("bench.json", `{"one": {"num_prompts": 2}, "two": {"num-prompts": 3, "max_concurrency": 2}}`), "-o", dir, "-e", "e"}, args...))
 		return c.ExecuteContext(t.Context())

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
 	"ossian/internal/bench/report"
 	"ossian/internal/bench/sweep"
@@ -31,6 +30,10 @@ type sweepLoadOptions struct {
 	perLoad       float64
 	time          time.Duration
 	program       func(words []string) *exec.Cmd
+}
+
+func sweepLoadCommand() *cobra.Command {
+	return loadCommand(thisProgram)
 }
 
 func loadCommand(program func([]string) *exec.Cmd) *cobra.Command {
@@ -257,7 +260,7 @@ func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
 	if err != nil {
 		return nil, err
 	}
-	setup.Args = bench.HideSecrets(args)
+	setup.Args = hidden(args)
 	return &measurement{o: o, flags: f, setup: setup, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
 		local: b.server == nil && !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}, nil
 }

@@ -115,7 +115,12 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 	}
 	version := buildVersion()
 	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
-	s := newServer(cfg, version, h, log, ms)
+	kept, err := openArchive(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer kept.close(log)
+	s := newServer(cfg, version, h, kept, log, ms)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -150,7 +155,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, h *host.Host, log *slog.Logger, ms *metrics.Server) *server.Server {
+func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, log *slog.Logger, ms *metrics.Server) *server.Server {
 	hosts := cfg.AllowedHosts
 	if cfg.Insecure && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -158,7 +163,7 @@ func newServer(cfg *config.Config, version string, h *host.Host, log *slog.Logge
 	return server.New(server.Config{
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key,
 	}, h, log, ms)
 }
 
@@ -316,7 +321,7 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 	cost := deviceCost(m, dev)
 	return plan.Serve(m.Spec, ask, serveMemory(cfg), func(lim model.Limits) (plan.Footprint, error) {
 		f, err := cost(lim)
-		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight])
+		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		f.Connections = server.Connections(cfg.Limits)*plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes]) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
 		return f, err
@@ -338,6 +343,9 @@ func boundClients(cfg *config.Config) {
 	memory := serveMemory(cfg)
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], memory))
+	}
+	if id := limits.StoredMemory; !cfg.Given(id) && memory > 0 {
+		cfg.ResolveLimit(id, max(min(id.Info().Default, memory/32), id.Info().Min))
 	}
 	if id := limits.Connections; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), cfg.Limits[limits.HeaderBytes], memory))
@@ -373,6 +381,7 @@ func explain(cfg *config.Config, out io.Writer) error {
 		cfg.Resolve("model", tiny.Name, "no model was named: the built-in one")
 	}
 	cfg.Resolve("served-model-name", strings.Join(servedNames(cfg), " "), "what requests may call it")
+	cfg.Resolve("store", archiveDir(cfg), "of this port, so that it is found again")
 	cfg.Resolve("threads", strconv.Itoa(dev.Threads), "of this process")
 	reason := "what the checkpoint promises"
 	if p.Limits.MaxLen < m.Spec.MaxLen {
@@ -400,7 +409,7 @@ func explainMemory(lim *limits.Set, p plan.Plan, out io.Writer) error {
 	fmt.Fprintf(t, "weights\t%d\t%d of them read where the file is mapped\n", f.Weights+f.Mapped, f.Mapped)
 	fmt.Fprintf(t, "kv cache\t%d\tpools of keys and values\n", f.KV)
 	fmt.Fprintf(t, "activations\t%d\tbuffers of a step of %d tokens\n", f.Activations, p.Limits.MaxTokens)
-	fmt.Fprintf(t, "runtime\t%d\tprogram, tokenizer, and bodies-in-flight of %d while they are decoded\n", f.Runtime, lim[limits.BodiesInFlight])
+	fmt.Fprintf(t, "runtime\t%d\tprogram, tokenizer, bodies-in-flight of %d while they are decoded, and stored-memory of %d without --store\n", f.Runtime, lim[limits.BodiesInFlight], lim[limits.StoredMemory])
 	fmt.Fprintf(t, "connections\t%d\t%d of them, each with header-bytes of %d, and pending-output of %d for each of %d sequences\n", f.Connections, server.Connections(lim),
 		lim[limits.HeaderBytes], lim[limits.PendingOutput], p.Limits.MaxSeqs)
 	fmt.Fprintf(t, "replies\t%d\treplies-in-flight of %d while they are put together: text that is not streamed, log probabilities\n", f.Replies, lim[limits.Replies])

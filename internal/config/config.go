@@ -53,6 +53,7 @@ type Settings struct {
 	ReasoningField    wire.ReasoningField
 	Strict            bool // refuse unknown request fields
 
+	Store         string // directory for stored responses; auto, memory
 	DrainTimeout  time.Duration
 	MetricsPrefix string
 	HiddenMetrics bool

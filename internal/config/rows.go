@@ -49,6 +49,13 @@ func networkRows() []row {
 			set: func(s *Settings, p parsed) (err error) { s.AllowedOrigins, err = origins(p.list); return err }},
 		{name: "max-queue", kind: integer, def: one("1024"), min: 1, max: 1 << 20, help: "requests that wait at most; beyond them 429", why: "bounded waiting",
 			set: func(s *Settings, p parsed) error { s.limits()[limits.Queue] = int64(p.n); return nil }},
+		{name: "store", def: one("auto"), help: "directory for stored responses; auto = one of this port's in the user's state directory, memory = none", why: "what /v1/responses promised is still there after a restart",
+			set: func(s *Settings, p parsed) error {
+				if s.Store = p.text; p.text == "" {
+					return errors.New("a directory, auto or memory expected")
+				}
+				return nil
+			}},
 		{name: "drain-timeout", kind: duration, def: one("30s"), max: day, help: "how long requests may finish after SIGTERM", why: "Kubernetes kills 30 s after it asked, unless told otherwise",
 			set: func(s *Settings, p parsed) error { s.DrainTimeout = p.d; return nil }},
 		{name: "log-level", live: true, def: one("info"), values: []string{"debug", "info", "warn", "error"}, help: "what is logged", why: "no prompts, outputs or keys at any level",

@@ -50,6 +50,7 @@ func main() {
 		{"tools", s.tools}, {"tools_stream", s.toolsStream}, {"stop", s.stop}, {"logprobs", s.logprobs}, {"n", s.n}, {"seed", s.seed},
 		{"bad_request", s.badRequest}, {"not_found", s.notFound}, {"authentication", s.authentication},
 		{"abort", s.abort}, {"parallel", s.parallel}, {"completions", s.completions},
+		{"responses", s.responses}, {"responses_stream", s.responsesStream}, {"responses_tools", s.responsesTools}, {"responses_background", s.responsesBackground},
 	} {
 		result := "pass"
 		if err := guarded(check.run); err != nil {
