@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -110,7 +109,7 @@ none is named) on a free port and measures that.`,
 			if err != nil {
 				return err
 			}
-			o.args, setup.Args = args, hidden(args)
+			o.args, setup.Args = args, bench.HideSecrets(args)
 			return o.run(cmd, f, setup)
 		},
 	}
@@ -135,39 +134,17 @@ func spread(args []string) (out []string) {
 	return out
 }
 
-// hidden is a command line without what nobody should read in a report.
-func hidden(args []string) []string {
-	out := slices.Clone(args)
-	header := false
-	for i, a := range out {
-		name, value, joined := strings.Cut(a, "=")
-		switch {
-		case a == "--header":
-			header = true
-			continue
-		case strings.HasPrefix(a, "-"):
-			header = false
-			if joined && name == "--header" {
-				key, _, _ := strings.Cut(value, "=")
-				out[i] = name + "=" + key + "=…"
-			}
-			continue
-		}
-		if header {
-			out[i] = name + "=…"
-		}
-	}
-	return out
+// spelling is the name of a flag that has underscores, or that other tools call otherwise.
+func spelling(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	name = strings.ReplaceAll(name, "_", "-")
+	return pflag.NormalizedName(cmp.Or(aliases[name], name))
 }
 
 func (o *benchOptions) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("bench serve", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.Usage = func() {}
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		name = strings.ReplaceAll(name, "_", "-")
-		return pflag.NormalizedName(cmp.Or(aliases[name], name))
-	})
+	f.SetNormalizeFunc(spelling)
 	o.serverFlags(f)
 	o.data.flags(f)
 	o.trafficFlags(f)
@@ -308,10 +285,10 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	}
 	s := &bench.Setup{Profile: p, Backend: cmp.Or(o.backend, backend), Steady: o.steady, Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
 		IgnoreEOS: o.ignoreEOS, Stream: !o.noStream}
-	if o.limits, err = thresholds(o.thresholds); err != nil { // before a long run
-		return nil, err
+	if o.limits, err = chart.ParseThresholds(o.thresholds); err != nil { // before a long run
+		return nil, fmt.Errorf("--timeline-itl-thresholds: %w", err)
 	}
-	if s.Metadata, err = pairs("--metadata", o.metadata); err != nil {
+	if s.Metadata, err = bench.ParsePairs("--metadata", o.metadata); err != nil {
 		return nil, err
 	}
 	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.turns.setup} {
@@ -370,45 +347,20 @@ func (o *benchOptions) selection(s *bench.Setup) error {
 		s.Metrics = append(s.Metrics, name)
 	}
 	var err error
-	if s.Percentiles, err = percentiles("--metric-percentiles", o.percentiles); err != nil {
+	if s.Percentiles, err = bench.ParsePercentiles("--metric-percentiles", o.percentiles); err != nil {
 		return err
 	}
 	if t := s.Steady.Threshold; !(t > 0 && t <= 1) || !(s.Steady.Shortest >= 0) {
 		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, s.Steady.Shortest)
 	}
 	for _, g := range o.goodput {
-		name, text, _ := strings.Cut(g, ":")
-		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(ms >= 0 && ms < 1e12) || name != "ttft" && name != "tpot" && name != "e2el" {
-			return fmt.Errorf("--goodput %q: want ttft:MS, tpot:MS or e2el:MS", g)
+		slo, err := bench.ParseSLO(g)
+		if err != nil {
+			return err
 		}
-		s.Goodput = append(s.Goodput, bench.SLO{Metric: name, Limit: time.Duration(ms * 1e6)})
+		s.Goodput = append(s.Goodput, slo)
 	}
 	return nil
-}
-
-// percentiles reads a list of them.
-func percentiles(flag, list string) (out []float64, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		p, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(p >= 0 && p <= 100) {
-			return nil, fmt.Errorf("%s: %q is no number from 0 to 100", flag, text)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-// pairs reads KEY=VALUE.
-func pairs(flag string, texts []string) (out []bench.Pair, err error) {
-	for _, t := range texts {
-		key, value, ok := strings.Cut(t, "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("%s %q: want KEY=VALUE", flag, t)
-		}
-		out = append(out, bench.Pair{Key: key, Value: value})
-	}
-	return out, nil
 }
 
 // members are the sampling flags that were given.

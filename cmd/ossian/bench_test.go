@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ossian/internal/bench"
 )
 
 // One command measures the built-in model; its log and its result can be read again
@@ -98,7 +100,7 @@ func TestBenchArguments(t *testing.T) {
 		t.Errorf("spread: %q", got)
 	}
 	for _, args := range []string{"--header A=secret B=secret --seed 1", "--header=A=secret --seed 1"} {
-		if shown := strings.Join(hidden(strings.Fields(args)), " "); strings.Contains(shown, "secret") || !strings.HasSuffix(shown, "--seed 1") {
+		if shown := strings.Join(bench.HideSecrets(strings.Fields(args)), " "); strings.Contains(shown, "secret") || !strings.HasSuffix(shown, "--seed 1") {
 			t.Errorf("%q is shown as %q", args, shown)
 		}
 	}

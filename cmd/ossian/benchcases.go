@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
 	"ossian/internal/bench/report"
 )
@@ -181,7 +182,7 @@ func (m *measurement) variant(ctx context.Context, c benchCase, last *measuremen
 		if v.setup, err = v.o.setup(v.flags); err != nil {
 			return nil, err
 		}
-		v.setup.Args = hidden(args)
+		v.setup.Args = bench.HideSecrets(args)
 		v.setup.Model, v.setup.ModelID, v.setup.Tokenizer, v.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
 		v.address()
 	}
@@ -212,7 +213,7 @@ func (m *measurement) measure(ctx context.Context) error {
 	}
 	var more []float64
 	if text := m.o.sweep.percentiles; text != "" {
-		if more, err = percentiles("--sweep-summary-percentiles", text); err != nil {
+		if more, err = bench.ParsePercentiles("--sweep-summary-percentiles", text); err != nil {
 			return err
 		}
 	}

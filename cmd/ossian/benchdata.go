@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -131,22 +129,10 @@ func (d *dataOptions) workload(c dataset.Common, render renderer, chat bool) (be
 }
 
 func (d *dataOptions) randomSet(c dataset.Common) (bench.Workload, error) {
-	in, out, err := ranges(d.random.ratio)
+	in, out, err := dataset.ParseRanges(d.random.ratio)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--random-range-ratio: %w", err)
 	}
 	return dataset.Random(dataset.RandomOptions{Common: c, Input: cmp.Or(d.input, d.random.input), Output: cmp.Or(d.output, d.random.output), InputRange: in, OutputRange: out,
 		Prefix: d.random.prefix, Path: d.path, Raw: d.name == "random-ids", IDs: d.asID, CacheHits: d.random.hits, CacheShare: d.random.share})
-}
-
-// ranges reads --random-range-ratio.
-func ranges(text string) (in, out float64, err error) {
-	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		return n, n, nil
-	}
-	both := struct{ Input, Output *float64 }{}
-	if err := json.Unmarshal([]byte(text), &both); err != nil || both.Input == nil || both.Output == nil {
-		return 0, 0, fmt.Errorf(`--random-range-ratio %q: want a number or {"input":A,"output":B}`, text)
-	}
-	return *both.Input, *both.Output, nil
 }

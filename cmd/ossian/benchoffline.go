@@ -43,9 +43,7 @@ func newOfflineOptions(name string) *offlineOptions {
 	f := pflag.NewFlagSet("bench "+name, pflag.ContinueOnError)
 	f.SortFlags = false
 	f.Usage = func() {}
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
-	})
+	f.SetNormalizeFunc(spelling)
 	o := &offlineOptions{name: name, set: f}
 	f.IntVar(&o.n, "n", 1, "answers to each prompt")
 	f.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
@@ -203,7 +201,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Mo
 
 func (o *offlineOptions) environment(cfg *config.Config, m *ckpt.Model, dev cpu.Config, lim model.Limits) (offline.Environment, error) {
 	e := offline.Environment{
-		Version: buildVersion(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
+		Version: buildVersion(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processor: plan.ThisHost().CPU,
 		Cores: runtime.NumCPU(), Threads: dev.Threads, Model: m.Spec.Name, KVCache: dev.KV.String(),
 		MaxLen: lim.MaxLen, MaxSeqs: lim.MaxSeqs, MaxTokens: lim.MaxTokens, PrefixCaching: cfg.PrefixCaching, Args: append([]string{}, o.args...),
 	}
@@ -215,18 +213,6 @@ func (o *offlineOptions) environment(cfg *config.Config, m *ckpt.Model, dev cpu.
 		e.DTypes = append(e.DTypes, t.Type.String())
 	}
 	return e, nil
-}
-
-// processor is the name of this machine's, where the system has it in a file as Linux
-// does.
-func processor() string {
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
 
 // profiled measures, under the profiler if that was asked for.

@@ -5,17 +5,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"ossian/internal/bench/chart"
 )
-
-// benchPlotCommands are those of `ossian bench sweep` that draw results.
-func benchPlotCommands() []*cobra.Command {
-	return []*cobra.Command{benchPlotCommand(), benchParetoCommand()}
-}
 
 // plotOptions are the flags of `ossian bench sweep plot`. Names and defaults are vLLM's,
 // --fig-format and --html apart.
@@ -64,7 +58,7 @@ func (o *plotOptions) run(w io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	formats, err := figureFormats(o.formats)
+	formats, err := chart.ParseFormats(o.formats)
 	if err != nil {
 		return err
 	}
@@ -135,15 +129,6 @@ func (o *plotOptions) config() (p chart.PlotConfig, err error) {
 	return p, nil
 }
 
-// figureFormats reads --fig-format.
-func figureFormats(text string) ([]string, error) {
-	formats := chart.Columns(text)
-	if len(formats) == 0 || slices.ContainsFunc(formats, func(f string) bool { return f != "png" && f != "svg" }) {
-		return nil, fmt.Errorf("--fig-format %q: want png, svg or png,svg", text)
-	}
-	return formats, nil
-}
-
 // saveFigure writes a figure in each format, or says only where it would.
 func saveFigure(w io.Writer, f *chart.Figure, folder string, formats []string, dry bool) error {
 	for _, format := range formats {
@@ -175,7 +160,7 @@ the folder pareto in OUTPUT_DIR.`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := cmd.OutOrStdout()
-			formats, err := figureFormats(format)
+			formats, err := chart.ParseFormats(format)
 			if err != nil {
 				return err
 			}

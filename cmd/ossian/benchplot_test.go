@@ -36,7 +36,7 @@ func sweepFolder(t *testing.T) string {
 func plot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	all := benchPlotCommands()
+	all := []*cobra.Command{benchPlotCommand(), benchParetoCommand()}
 	at := slices.IndexFunc(all, func(c *cobra.Command) bool { return c.Name() == args[0] || c.HasAlias(args[0]) })
 	if at < 0 {
 		t.Fatalf("no command %q", args[0])

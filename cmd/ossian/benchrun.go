@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -126,7 +125,7 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 		m.access.Key, m.access.Proxy = os.Getenv("OPENAI_API_KEY"), http.ProxyFromEnvironment
 	}
 	m.access.Insecure = m.o.insecure
-	if m.access.Header, err = pairs("--header", m.o.headers); err != nil {
+	if m.access.Header, err = bench.ParsePairs("--header", m.o.headers); err != nil {
 		return err
 	}
 	if m.server, err = bench.NewServer(m.base, m.access); err != nil {
@@ -494,19 +493,6 @@ func numbered(path string, i int) string {
 	}
 	ext := filepath.Ext(path)
 	return fmt.Sprintf("%s-run%d%s", strings.TrimSuffix(path, ext), i+1, ext)
-}
-
-// thresholds reads --timeline-itl-thresholds.
-func thresholds(text string) (t chart.Thresholds, err error) {
-	a, b, ok := strings.Cut(text, ",")
-	for i, part := range []string{a, b} {
-		ms, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !ok || !(ms >= 0) {
-			return t, fmt.Errorf("--timeline-itl-thresholds %q: want two numbers such as 25,50", text)
-		}
-		t[i] = time.Duration(ms * 1e6)
-	}
-	return t, nil
 }
 
 // writeTo writes a file whole, in a folder that it makes, or says why not.

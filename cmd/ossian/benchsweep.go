@@ -21,8 +21,7 @@ func benchSweepCommand() *cobra.Command {
 		Use:   "sweep",
 		Short: "Measure under many settings, or find the load that is worth offering",
 	}
-	c.AddCommand(sweepServeCommand(), sweepWorkloadCommand(), sweepSLACommand(), sweepLoadCommand())
-	c.AddCommand(benchPlotCommands()...)
+	c.AddCommand(serveSweep(&gridOptions{program: thisProgram}), sweepWorkloadCommand(), sweepSLACommand(), loadCommand(thisProgram), benchPlotCommand(), benchParetoCommand())
 	return c
 }
 
@@ -99,9 +98,7 @@ func thisProgram(words []string) *exec.Cmd {
 
 func (o *gridOptions) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
-	})
+	f.SetNormalizeFunc(spelling)
 	o.serverOptions.flags(f)
 	f.StringVar(&o.bench, "bench-cmd", "", "`COMMAND` that measures: ossian bench serve ..., vllm bench serve ...")
 	f.StringVar(&o.after, "after-bench-cmd", "", "`COMMAND` after each run, instead of having the server forget its caches")
@@ -198,8 +195,6 @@ func (o *gridOptions) command(c cobra.Command, run func(ctx context.Context) err
 	o.flags(c.Flags())
 	return &c
 }
-
-func sweepServeCommand() *cobra.Command { return serveSweep(&gridOptions{program: thisProgram}) }
 
 func serveSweep(o *gridOptions) *cobra.Command {
 	return o.command(cobra.Command{

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
 	"ossian/internal/bench/report"
 	"ossian/internal/bench/sweep"
@@ -30,10 +31,6 @@ type sweepLoadOptions struct {
 	perLoad       float64
 	time          time.Duration
 	program       func(words []string) *exec.Cmd
-}
-
-func sweepLoadCommand() *cobra.Command {
-	return loadCommand(thisProgram)
 }
 
 func loadCommand(program func([]string) *exec.Cmd) *cobra.Command {
@@ -260,7 +257,7 @@ func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
 	if err != nil {
 		return nil, err
 	}
-	setup.Args = hidden(args)
+	setup.Args = bench.HideSecrets(args)
 	return &measurement{o: o, flags: f, setup: setup, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
 		local: b.server == nil && !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}, nil
 }

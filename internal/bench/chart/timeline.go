@@ -14,6 +14,19 @@ import (
 // first, between both, and from the second (bench.md 1.9).
 type Thresholds [2]time.Duration
 
+// ParseThresholds reads two numbers of milliseconds such as 25,50.
+func ParseThresholds(text string) (t Thresholds, err error) {
+	a, b, ok := strings.Cut(text, ",")
+	for i, part := range []string{a, b} {
+		ms, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !ok || !(ms >= 0) {
+			return t, fmt.Errorf("%q: want two numbers such as 25,50", text)
+		}
+		t[i] = time.Duration(ms * 1e6)
+	}
+	return t, nil
+}
+
 // DefaultThresholds are those of --timeline-itl-thresholds.
 var DefaultThresholds = Thresholds{25 * time.Millisecond, 50 * time.Millisecond}
 

@@ -1,9 +1,11 @@
 package dataset
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // RandomOptions are the flags of data set random (bench.md 2.3, 4.1). LMDeploy and
@@ -19,6 +21,18 @@ type RandomOptions struct {
 	// CacheHits of the prompts begin with the same tokens, CacheShare of their length;
 	// VLLMRust with IDs (--random-cache-hit-fraction, --random-cache-ratio). 0 = off.
 	CacheHits, CacheShare float64
+}
+
+// ParseRanges reads --random-range-ratio: a number, or {"input":A,"output":B}.
+func ParseRanges(text string) (in, out float64, err error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n, n, nil
+	}
+	var both struct{ Input, Output *float64 }
+	if err := json.Unmarshal([]byte(text), &both); err != nil || both.Input == nil || both.Output == nil {
+		return 0, 0, fmt.Errorf(`%q: want a number or {"input":A,"output":B}`, text)
+	}
+	return *both.Input, *both.Output, nil
 }
 
 // Random returns prompts of random content and lengths.
