@@ -82,6 +82,15 @@ func New(c Config) *Server {
 	return s
 }
 
+// Stored adds how full the store of responses is, asked whenever the metrics are read.
+func (s *Server) Stored(full func() (records int, bytes int64)) {
+	gauge := func(id limits.ID, help string, value func() float64) {
+		s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: id.Info().Metric, Help: help}, value))
+	}
+	gauge(limits.StoredRecords, "Responses that are kept.", func() float64 { n, _ := full(); return float64(n) })
+	gauge(limits.StoredBytes, "Bytes of responses that are kept.", func() float64 { _, n := full(); return float64(n) })
+}
+
 // Handler answers GET /metrics in the text format, or OpenMetrics if asked for.
 func (s *Server) Handler() http.Handler {
 	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.HTTPErrorOnError})

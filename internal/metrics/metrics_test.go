@@ -68,6 +68,7 @@ func TestOPS5Golden(t *testing.T) {
 		s := New(Config{Version: "test", Hidden: hidden})
 		testModel(s)
 		s.Request("/v1/models", "GET", 200, time.Millisecond)
+		s.Stored(func() (int, int64) { return 0, 0 })
 		file := "testdata/metrics.golden"
 		if hidden {
 			file = "testdata/hidden.golden"
@@ -127,9 +128,12 @@ func TestValues(t *testing.T) {
 	s.Connections(-1)
 	s.Bodies(10)
 	s.Replies(7)
+	s.Stored(func() (int, int64) { return 3, 400 })
 	text := scrape(t, s, "text/plain")
 	l := `{engine="0",model_name="tiny"} `
 	for _, want := range []string{
+		"ossian_stored_responses 3",
+		"ossian_stored_bytes 400",
 		"vllm:num_requests_running" + l + "2",
 		"vllm:num_requests_waiting" + l + "3",
 		"vllm:kv_cache_usage_perc" + l + "0.5", // the fuller group

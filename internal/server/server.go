@@ -89,6 +89,9 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.box, s.tasks = newBox(cfg.SealKey), map[string]*task{}
 	s.life, s.end = context.WithCancel(context.Background())
+	if cfg.Archive != nil {
+		m.Stored(func() (int, int64) { st := cfg.Archive.Stats(); return st.Records, st.Bytes })
+	}
 	s.cfg.Keys, s.cfg.Limits, s.cfg.SealKey = nil, nil, nil // only digests of keys are kept
 	return s
 }
