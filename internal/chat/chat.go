@@ -26,8 +26,8 @@ type Format interface {
 	// that stays as it is meanwhile.
 	Parser(c *Conversation) Parser
 	// Constraint returns what makes constraints that hold answers to such a
-	// conversation to rules. Besides errors of compile it may return a *FormError, or
-	// NoCallsError where rules ask for calls.
+	// conversation to rules; nil = nothing does. Besides errors of compile it may return
+	// a *FormError, or NoCallsError where rules ask for calls.
 	Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error)
 }
 

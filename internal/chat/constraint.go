@@ -127,11 +127,11 @@ func allow(dst []uint64, ids ...int32) {
 	}
 }
 
-// allowText sets dst to what may come next of a text: of any, or what is read by m. It
-// reports whether the text may end here; without a mask it is false.
-func allowText(dst []uint64, any []uint64, m *grammar.Matcher) (end bool) {
+// allowText sets dst to what may come next of the text that m reads, or to free if m is
+// nil. It reports whether the text may end here; not if there is no mask.
+func allowText(dst, free []uint64, m *grammar.Matcher) (end bool) {
 	if m == nil {
-		clear(dst[copy(dst, any):])
+		clear(dst[copy(dst, free):])
 		return true
 	}
 	return m.Mask(dst) == nil && m.Done()

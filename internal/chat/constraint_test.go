@@ -85,11 +85,11 @@ func offered() []chat.ToolRule {
 // constraint makes one constraint.
 func (h *held) constraint(t testing.TB, c *chat.Conversation, r *chat.Rules) chat.Constraint {
 	t.Helper()
-	make, err := h.format.Constraint(c, r, h.compile)
+	fresh, err := h.format.Constraint(c, r, h.compile)
 	if err != nil {
 		t.Fatalf("%s: %v", h.name, err)
 	}
-	return make()
+	return fresh()
 }
 
 // follow reads ids up to the first that c does not allow, and returns how many it read.
@@ -412,6 +412,16 @@ func TestFormErrors(t *testing.T) {
 		if _, err := f.format.Constraint(asked(), r, func(grammar.Source) (*grammar.Grammar, error) { return nil, gone }); err != gone {
 			t.Errorf("%s: %v", f.name, err)
 		}
+	}
+}
+
+// Where nobody knows how calls are written, nothing stands in their way.
+func TestUnknownCalls(t *testing.T) {
+	t.Parallel()
+	f := heldFamilies(t)[3]
+	r := &chat.Rules{Tools: []chat.ToolRule{{}, {}}}
+	if fresh, err := f.format.Constraint(asked(), r, f.compile); fresh != nil || err != nil {
+		t.Errorf("a constraint, %v", err)
 	}
 }
 

@@ -26,7 +26,7 @@ type tagRules struct {
 	state  thinking
 }
 
-// newTagConstraint completes k with what r asks for.
+// newTagConstraint completes k with what r asks for, nil = nothing.
 func newTagConstraint(k *tagRules, c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
 	var err error
 	if k.answer, err = r.answer(compile); err != nil {
@@ -38,6 +38,9 @@ func newTagConstraint(k *tagRules, c *Conversation, r *Rules, compile Compile) (
 	k.must, k.one = r.MustCall, r.OneCall
 	if k.callOpen >= 0 {
 		k.calls, err = tagCalls(c, r, compile)
+	}
+	if k.answer == nil && k.calls == nil {
+		return nil, err // calls of a form that is not known must stay possible
 	}
 	return k.constraint, err
 }
