@@ -7,12 +7,15 @@ URL is a server of ossian-tiny without a key, KEYED_URL one that wants KEY.
 import asyncio
 import json
 import math
+import re
 import sys
 import time
 import traceback
+import typing
 import urllib.request
 
 import openai
+import pydantic
 
 url, keyed_url, key = sys.argv[1:]
 client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
@@ -153,6 +156,68 @@ def tools_stream():
     assert [(e.name, e.index, e.arguments) for e in done] == [("get_weather", 0, want.arguments)], done
     with chat.stream(**replied(choice.message, called(choice))) as s:
         assert "18" in s.get_final_completion().choices[0].message.content
+
+
+Short = typing.Annotated[str, pydantic.Field(max_length=20)]
+
+
+class Person(pydantic.BaseModel):
+    name: Short
+    age: typing.Annotated[int, pydantic.Field(ge=0, le=150)]
+    pets: typing.Annotated[list[typing.Literal["cat", "dog"]], pydantic.Field(max_length=3)]
+
+
+class GetTime(pydantic.BaseModel):
+    """Get the time in a city."""
+
+    city: Short
+    zone: typing.Literal["UTC", "local"]
+
+
+def structured():
+    """What is said may be silly, but it is of the form."""
+    asked = ask("Ada is 36 and has a cat.")
+    want = chat.parse(**asked, response_format=Person).choices[0]
+    assert want.finish_reason == "stop" and isinstance(want.message.parsed, Person) and reasoning(want.message), want
+    with chat.stream(**asked, response_format=Person) as s:
+        got = s.get_final_completion().choices[0]
+    assert (got.finish_reason, got.message.parsed, got.message.content) == ("stop", want.message.parsed, want.message.content), got
+    both = chat.parse(**WEATHER, response_format=Person).choices[0]
+    assert both.finish_reason == "tool_calls" or both.message.parsed, both
+    for form, holds in [
+        ({"guided_choice": ["left", "right"]}, ["left", "right"].__contains__),
+        ({"structured_outputs": {"regex": "[a-c]{3}-[0-9]{2}"}}, re.compile("[a-c]{3}-[0-9]{2}").fullmatch),
+        ({"guided_grammar": 'root ::= "a" [0-9]{2,4} "z"'}, re.compile("a[0-9]{2,4}z").fullmatch),
+        ({"guided_json": Person.model_json_schema()}, Person.model_validate_json),
+    ]:
+        for seed in range(3):
+            c = chat.create(**{**asked, "temperature": 1}, seed=seed, extra_body=form).choices[0]
+            assert c.finish_reason == "stop" and holds(c.message.content), (form, c)
+        t = text.create(**{**PROMPT, "max_tokens": 200}, extra_body=form).choices[0]
+        assert t.finish_reason == "stop" and holds(t.text), (form, t)
+    cut = chat.create(**asked, response_format={"type": "json_object"}, max_tokens=4).choices[0]
+    assert cut.finish_reason == "length", cut
+    bad = {"type": "json_schema", "json_schema": {"name": "bad", "schema": {"properties": {"x": {"not": {}}}}}}
+    fails(openai.BadRequestError, lambda: chat.create(**asked, response_format=bad), 400, "response_format.json_schema.schema", "unsupported_schema")
+
+
+def required():
+    """Whatever the model would say, it calls, with arguments of the tool's schema."""
+    tool = openai.pydantic_function_tool(GetTime)
+    for question in ("Hello!", "12+30", "What is the weather in Paris?"):
+        asked = {**ask(question), "tools": [tool, *WEATHER["tools"]]}
+        want = chat.parse(**asked, tool_choice="required").choices[0]
+        (call,) = want.message.tool_calls
+        assert want.finish_reason == "tool_calls" and call.function.name in ("GetTime", "get_weather"), want
+        with chat.stream(**asked, tool_choice="required") as s:
+            got = s.get_final_completion().choices[0]
+        assert [(c.function.name, c.function.arguments) for c in got.message.tool_calls] == [(call.function.name, call.function.arguments)], got
+        named = {"type": "function", "function": {"name": "GetTime"}}
+        one = chat.parse(**asked, tool_choice=named).choices[0]
+        assert one.finish_reason == "stop" and isinstance(one.message.tool_calls[0].function.parsed_arguments, GetTime), one
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+        one = chat.parse(**asked, tool_choice=allowed, parallel_tool_calls=False).choices[0]
+        assert one.finish_reason == "tool_calls" and one.message.tool_calls[0].function.name == "GetTime", one
 
 
 def stop():
@@ -417,7 +482,7 @@ def responses_background():
     assert polled(r).status == "cancelled"
 
 
-CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions, prompt_logprobs,
+CHECKS = [models, chat_, stream, accumulator, usage, tools, tools_stream, structured, required, stop, logprobs, n, seed, bad_request, not_found, authentication, abort, parallel, completions, prompt_logprobs,
           responses, responses_stream, responses_tools, responses_background]
 
 

@@ -62,6 +62,7 @@ type plan struct {
 	showReasoning bool
 	oneCall       bool // parallel_tool_calls false
 	items         bool // messages stay apart: deltas say where they begin and end
+	named         bool // tool_choice names the tool: its call is no tool_calls (api.md 2.2)
 	logprobs      bool
 	top           int  // alternatives per token
 	every         bool // tokens that are not shown have log probabilities, too
@@ -173,7 +174,7 @@ func (a *answer) end(finish string, reason wire.StopReason) {
 
 // stopAs says how the answer ended.
 func (a *answer) stopAs(finish string, reason wire.StopReason) {
-	if finish == wire.FinishStop && a.calls > 0 {
+	if finish == wire.FinishStop && a.calls > 0 && !a.named {
 		finish = wire.FinishToolCalls
 	}
 	if len(a.entries) > 0 && a.every { // of hidden tokens behind the text

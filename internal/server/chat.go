@@ -49,6 +49,10 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	if err := chatLater(q); err != nil {
 		return nil, err
 	}
+	rules, at, err := chatRules(q)
+	if err != nil {
+		return nil, err
+	}
 	prompt, conv, err := s.render(m, q)
 	if err != nil {
 		return nil, err
@@ -65,12 +69,15 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 		}
 		g.logprobs = &top
 	}
+	if g.held, err = s.constrain(r.Context(), m, conv, rules, at); err != nil {
+		return nil, err
+	}
 	if last := q.Messages[len(q.Messages)-1]; q.Echo && last.Role == "assistant" {
 		g.echo = []string{strings.Join(last.Content, "\n")}
 	}
 	p := s.plan(m, g.Sampling, g.logprobs)
 	p.showReasoning = q.ShowReasoning()
-	p.oneCall = q.ParallelToolCalls != nil && !*q.ParallelToolCalls
+	p.oneCall, p.named = rules.OneCall, q.ToolChoice.Mode == "named"
 	g.parser = func() chat.Parser { return m.Format.Parser(conv) }
 	enc := &chatEncoder{s: s, head: s.head("chatcmpl-", q.RequestID, m), field: field, logprobs: q.Logprobs}
 	if q.ReturnTokenIDs {
@@ -80,16 +87,20 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	return s.newJob(w, r, c, m, p, g, enc)
 }
 
+// chatRules returns what the answers to a request are held to.
+func chatRules(q *wire.ChatRequest) (*chat.Rules, places, error) {
+	answer, param, err := form(&q.Sampling)
+	r := &chat.Rules{Answer: answer}
+	r.Tools, r.MustCall, r.OneCall = toolRules(q.Tools, &q.ToolChoice, q.ParallelToolCalls)
+	return r, places{param, "tools[%d].function.parameters"}, err
+}
+
 // chatLater refuses what later versions do.
 func chatLater(q *wire.ChatRequest) error {
 	if err := later(&q.Sampling); err != nil {
 		return err
 	}
-	switch t := &q.ToolChoice; {
-	case t.Mode == "required", t.Mode == "named":
-		return wire.Unsupported("tool_choice", "forcing a tool call is not supported; auto and none are")
-	case t.Allowed != nil:
-		return wire.Unsupported("tool_choice", "allowed_tools is not supported; send only the tools that may be called")
+	switch {
 	case q.ThinkingTokens() != nil:
 		return wire.Unsupported("thinking_token_budget", "a budget of reasoning is not supported; reasoning_effort is")
 	case q.WebSearch != nil:
@@ -109,6 +120,9 @@ var roles = map[string]chat.Role{"system": chat.System, "developer": chat.Develo
 func (s *Server) conversation(q *wire.ChatRequest) *chat.Conversation {
 	c := &chat.Conversation{Effort: q.Effort(), Now: s.cfg.Clock(), Vars: q.TemplateArgs, Continue: q.ContinueFinal, NoCalls: q.ToolChoice.Mode == "none",
 		NoPrompt: q.AddGenerationPrompt != nil && !*q.AddGenerationPrompt && !q.ContinueFinal}
+	if f := q.ResponseFormat; f != nil && f.Type == "json_schema" {
+		c.Response = &chat.ResponseFormat{Name: f.JSONSchema.Name, Description: f.JSONSchema.Description, Schema: f.JSONSchema.Schema}
+	}
 	for i := range q.Messages {
 		msg := &q.Messages[i]
 		t := chat.Turn{Role: roles[msg.Role], Name: msg.Name, Parts: msg.Content, Reasoning: msg.Reasoning, CallID: msg.ToolCallID}
@@ -157,6 +171,7 @@ func (s *Server) write(m *host.Model, param string, c *chat.Conversation) (*toke
 // known returns what parsers have to know of a conversation.
 func known(c *chat.Conversation) *chat.Conversation {
 	known := *c
+	known.Response = nil // part of the body
 	if known.Turns = nil; c.Continue {
 		known.Turns = c.Turns[len(c.Turns)-1:]
 	}

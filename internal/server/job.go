@@ -69,7 +69,8 @@ type generation struct {
 	best     int      // choices to generate for each prompt, of which n are kept; 0 = n
 	echo     []string // of each prompt; nil = none
 	parser   func() chat.Parser
-	output   func(j *job) output // nil = what the API does with Stream and the codec
+	output   func(j *job) output     // nil = what the API does with Stream and the codec
+	held     func() sched.Constraint // to the forms that are asked for; nil = free
 }
 
 // A codec writes the replies of one API.
@@ -111,7 +112,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	}
 	err = j.keep(0)
 	if err == nil && (!j.mute || p.scored() >= 0) {
-		err = j.submit(r.Context(), req, g.prompts, badWords(m, g.BadWords))
+		err = j.submit(r.Context(), req, g.prompts, merge(g.held, badWords(m, g.BadWords)))
 	}
 	if err != nil {
 		j.close()

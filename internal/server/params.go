@@ -17,16 +17,9 @@ import (
 	"ossian/internal/wire"
 )
 
-// later refuses what this version does not do yet, so that nobody gets free text
-// who relies on a form.
+// later refuses what this version does not do yet.
 func later(q *wire.Sampling) *wire.Error {
-	const form = "output of a prescribed form is not supported"
-	switch {
-	case q.ResponseFormat != nil && q.ResponseFormat.Type != "text":
-		return wire.Unsupported("response_format.type", form)
-	case q.Structured != nil:
-		return wire.Unsupported("structured_outputs", form)
-	case q.LogprobTokenIDs != nil:
+	if q.LogprobTokenIDs != nil {
 		return wire.Unsupported("logprob_token_ids", "log probabilities of given ids are not supported")
 	}
 	return nil

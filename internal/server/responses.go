@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 
 	"ossian/internal/chat"
 	"ossian/internal/host"
+	"ossian/internal/sched"
 	"ossian/internal/store"
 	"ossian/internal/wire"
 )
@@ -46,10 +48,12 @@ type asked struct {
 	q         *wire.ResponseRequest
 	m         *host.Model
 	owner     string
-	store     bool               // the response is to be kept
-	conv      *chat.Conversation // the prompt's
-	ids       []int32            // the prompt
-	truncated int                // turns left out of it
+	store     bool                    // the response is to be kept
+	conv      *chat.Conversation      // the prompt's
+	ids       []int32                 // the prompt
+	truncated int                     // turns left out of it
+	one       bool                    // it has one call at most
+	held      func() sched.Constraint // to the forms that are asked for; nil = free
 }
 
 // respond answers POST /v1/responses. A body whose items are kept until the response is
@@ -57,6 +61,9 @@ type asked struct {
 func (s *Server) respond(w *reply, r *http.Request, c *caller, body []byte) error {
 	a, err := s.asked(w, c, body)
 	if err != nil {
+		return err
+	}
+	if err := s.constrainResponse(r.Context(), a); err != nil {
 		return err
 	}
 	if a.q.Background {
@@ -98,7 +105,7 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := responseLater(q); err != nil {
+	if err := later(&q.Sampling); err != nil {
 		return nil, err
 	}
 	a := &asked{q: q, m: m, owner: s.owner(c.tenant)}
@@ -120,21 +127,20 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 	return a, s.prompt(w, a, h)
 }
 
-// responseLater refuses what later versions do.
-func responseLater(q *wire.ResponseRequest) error {
-	if f := q.ResponseFormat; f != nil && f.Type != "text" {
-		return wire.Unsupported("text.format.type", "output of a prescribed form is not supported")
-	}
-	if err := later(&q.Sampling); err != nil {
+// constrainResponse finds out what the answer is held to.
+func (s *Server) constrainResponse(ctx context.Context, a *asked) error {
+	answer, param, err := form(&a.q.Sampling)
+	if err != nil {
 		return err
 	}
-	switch t := &q.ToolChoice; {
-	case t.Mode == "required", t.Mode == "named":
-		return wire.Unsupported("tool_choice", "forcing a tool call is not supported; auto and none are")
-	case t.Allowed != nil:
-		return wire.Unsupported("tool_choice", "allowed_tools is not supported; send only the tools that may be called")
+	if rest, ok := strings.CutPrefix(param, "response_format"); ok { // here it is flat
+		param = "text.format" + strings.TrimPrefix(rest, ".json_schema")
 	}
-	return nil
+	r := &chat.Rules{Answer: answer}
+	r.Tools, r.MustCall, a.one = toolRules(a.q.Tools, &a.q.ToolChoice, a.q.ParallelToolCalls)
+	r.OneCall = a.one
+	a.held, err = s.constrain(ctx, a.m, a.conv, r, places{param, "tools[%d].parameters"})
+	return err
 }
 
 // storing decides whether a response is kept. A store that does not take writes fails
@@ -183,7 +189,7 @@ func (s *Server) owner(tenant uint32) string {
 // respondJob gives the request to the engine.
 func (s *Server) respondJob(w *reply, r *http.Request, c *caller, a *asked, e *responder) (*job, error) {
 	q := a.q
-	g := &generation{Sampling: &q.Sampling, prompts: [][]int32{a.ids}, most: q.MaxOutputTokens}
+	g := &generation{Sampling: &q.Sampling, prompts: [][]int32{a.ids}, most: q.MaxOutputTokens, held: a.held}
 	if q.TopLogprobs != nil || q.Includes("message.output_text.logprobs") {
 		top := int64(0)
 		if q.TopLogprobs != nil {
@@ -193,7 +199,7 @@ func (s *Server) respondJob(w *reply, r *http.Request, c *caller, a *asked, e *r
 	}
 	p := s.plan(a.m, g.Sampling, g.logprobs)
 	p.items, p.keepIDs = true, p.keepIDs || a.store
-	p.oneCall = q.ParallelToolCalls != nil && !*q.ParallelToolCalls
+	p.oneCall = a.one
 	conv := known(a.conv)
 	g.parser = func() chat.Parser { return a.m.Format.Parser(conv) }
 	g.output = func(j *job) output { return e.output(j) }

@@ -20,6 +20,7 @@ import (
 
 	"ossian/internal/chat"
 	"ossian/internal/engine"
+	"ossian/internal/grammar"
 	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
@@ -38,6 +39,9 @@ var harmony = sync.OnceValue(func() *token.BPE {
 	}
 	return tok
 })
+
+// vocabulary is what grammars make of it, which takes a while, too.
+var vocabulary = sync.OnceValue(func() *grammar.Vocabulary { return grammar.NewVocabulary(harmony()) })
 
 // TestMain waits for every goroutine to end (SOK-3).
 func TestMain(m *testing.M) {
@@ -69,6 +73,7 @@ type setup struct {
 	launch func(step int)       // told of each step, before its ids are chosen
 	reopen bool                 // runners that failed are replaced
 	format chat.Format          // nil = gpt-oss
+	tokens *token.BPE           // nil = gpt-oss's
 	cfg    Config
 	limits map[limits.ID]int64
 	info   runner.Info
@@ -95,10 +100,13 @@ const unused = 201_000 // an id without a meaning
 func start(t testing.TB, u setup) *rig {
 	t.Helper()
 	tok := harmony()
+	u.info.Vocab = 201_088
+	if u.tokens != nil {
+		tok, u.info.Vocab = u.tokens, u.tokens.Vocab()
+	}
 	if u.reply != "" {
 		u.next = sim.List(said(u.reply)...)
 	}
-	u.info.Vocab = 201_088
 	if u.info.MaxLen == 0 {
 		u.info.MaxLen = 4096
 	}
@@ -127,12 +135,11 @@ func start(t testing.TB, u setup) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: tok, Stops: []int32{200_002, 200_012}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if u.format != nil {
-		f = u.format
+	f := u.format
+	if f == nil {
+		if f, err = chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: tok, Stops: []int32{200_002, 200_012}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if u.names == nil {
 		u.names = []string{"test-model", "alias/of it"}
@@ -143,6 +150,7 @@ func start(t testing.TB, u setup) *rig {
 	}
 	u.cfg.Version = "1.2.3"
 	u.cfg.Limits = limits.Defaults()
+	u.cfg.Limits[limits.CompileTime] = limits.CompileTime.Info().Max // tests may run on a slow machine
 	for id, v := range u.limits {
 		u.cfg.Limits[id] = v
 	}
@@ -155,8 +163,13 @@ func start(t testing.TB, u setup) *rig {
 	u.cfg.Random = func() uint64 { mu.Lock(); defer mu.Unlock(); return rng.Uint64() }
 	ms := metrics.New(metrics.Config{})
 	g := &rig{t: t, s: New(u.cfg, h, log, ms), served: make(chan error, 1), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
-	g.model = &host.Model{Engine: e, Tokenizer: tok, Format: f, Stops: f.Stops(), Vocab: u.info.Vocab, Unused: []int32{unused},
+	g.model = &host.Model{Engine: e, Tokenizer: tok, Format: f, Stops: f.Stops(), Vocab: u.info.Vocab,
 		Defaults: sample.Params{Temperature: 1}, Fingerprint: "os-test"}
+	if u.tokens == nil {
+		g.model.Unused = []int32{unused}
+		c := g.s.grammars
+		c.model, c.known, c.words = g.model, map[[32]byte]*compilation{}, vocabulary
+	}
 	g.model.Metrics = ms.Model(metrics.ModelConfig{Name: "test-model", MaxLen: 4096, BlockSize: 16, Blocks: 8, Snapshot: func() metrics.Snapshot { return host.Snapshot(e) }})
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel

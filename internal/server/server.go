@@ -60,6 +60,7 @@ type Server struct {
 
 	saltSeed maphash.Seed
 	masks    atomic.Pointer[modelMask]
+	grammars *grammars
 	buffers  sync.Pool    // *[]byte
 	bodies   atomic.Int64 // bytes
 	replies  atomic.Int64 // bytes, see job.keep
@@ -85,7 +86,7 @@ func New(cfg Config, h *host.Host, log *slog.Logger, m *metrics.Server) *Server 
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed()}
+	s := &Server{cfg: cfg, host: h, log: log, metrics: m, scraper: m.Handler(), routes: routes(), saltSeed: maphash.MakeSeed(), grammars: newGrammars(m.Grammars)}
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.box, s.tasks = newBox(cfg.SealKey), map[string]*task{}
 	s.life, s.end = context.WithCancel(context.Background())

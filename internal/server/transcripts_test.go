@@ -35,7 +35,7 @@ var transcripts = []struct {
 	{name: "chat calls", path: "/v1/chat/completions", body: `{` + hi + `,` + tools + `}`, reply: calls},
 	{name: "chat calls stream", path: "/v1/chat/completions", body: `{` + hi + `,` + tools + `,"stream":true}`, reply: calls},
 	{name: "chat truncated call", path: "/v1/chat/completions", body: `{` + hi + `,` + tools + `,"max_tokens":37}`, reply: calls},
-	{name: "chat tool_choice none", path: "/v1/chat/completions", body: `{` + hi + `,` + tools + `,"tool_choice":"none"}`, reply: calls},
+	{name: "chat tool_choice none", path: "/v1/chat/completions", body: `{` + hi + `,` + tools + `,"tool_choice":"none"}`, reply: hello},
 	{name: "chat length in reasoning", path: "/v1/chat/completions", body: `{` + hi + `,"max_completion_tokens":5}`, reply: hello},
 	{name: "chat stop", path: "/v1/chat/completions", body: `{` + hi + `,"stop":["rld","zzz"]}`, reply: hello},
 	{name: "chat stop kept", path: "/v1/chat/completions", body: `{` + hi + `,"stop":"rld","include_stop_str_in_output":true}`, reply: hello},
