@@ -125,6 +125,8 @@ func TestADM2ReplyBody(t *testing.T) {
 			if !told || !strings.HasSuffix(r.body, "data: [DONE]\n\n") && !strings.Contains(r.body, "event: response.failed\n") {
 				t.Errorf("%s: %.300s … %.300s", c.name, r.body, r.body[max(len(r.body)-300, 0):])
 			}
+		case !c.fits && r.status == 200:
+			t.Errorf("%s: a reply of %d bytes is sent", c.name, len(r.body))
 		case !c.fits:
 			wantError(t, r, 400, "invalid_request_error", "invalid_value", "")
 			if !told {
