@@ -149,9 +149,19 @@ func TestOPS2Drain(t *testing.T) {
 		timeout time.Duration
 		tokens  int // of a stream, 5 ms each
 		cut     bool
-	}{{"in time", time.Minute, 100, false}, {"cut", 3 * time.Second, 3000, true}} {
+	}{{"in time", time.Minute, 100, false}, {"cut", 5 * time.Second, 3000, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			g := start(t, setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, cfg: Config{DrainTimeout: c.timeout}})
+			u := setup{reply: strings.Repeat("x", 64), cost: 5 * time.Millisecond, cfg: Config{DrainTimeout: c.timeout}}
+			looked := make(chan struct{})
+			look := sync.OnceFunc(func() { close(looked) })
+			defer look()
+			u.engine.Stall = time.Hour
+			u.launch = func(step int) {
+				if step == 50 { // no stream has ended
+					<-looked
+				}
+			}
+			g := start(t, u)
 			const streams = 20
 			bodies := make(chan string, streams)
 			for range streams {
@@ -176,6 +186,7 @@ func TestOPS2Drain(t *testing.T) {
 			if r := g.do("GET", "/health", ""); r.status != 200 {
 				t.Errorf("health while draining: %d", r.status)
 			}
+			look()
 			for range streams {
 				body := <-bodies
 				if n := strings.Count(body, `"text":"x`); n != c.tokens && !c.cut {
@@ -295,6 +306,7 @@ func TestOPS5(t *testing.T) {
 	g.post("/v1/chat/completions", `{`+hi+`,"temperature":9}`)
 	g.post("/nowhere", `{}`)
 	g.idle()
+	eventually(t, time.Minute, "all are logged", func() bool { return strings.Count(log.String(), "msg=request ") == 5 }) // and counted, when their replies have left
 	m := g.do("GET", "/metrics", "").body
 	for _, line := range []string{
 		`vllm:request_success_total{engine="0",finished_reason="stop",model_name="test-model"} 2`,
@@ -312,7 +324,7 @@ func TestOPS5(t *testing.T) {
 			t.Errorf("no line %s; there is\n%s", line, grep(m, name+"{"))
 		}
 	}
-	if text := log.String(); strings.Count(text, "msg=request ") != 5 || strings.Contains(text, "/metrics") || strings.Contains(text, "Hi") || !strings.Contains(text, "tokens=22") {
+	if text := log.String(); strings.Contains(text, "/metrics") || strings.Contains(text, "Hi") || !strings.Contains(text, "tokens=22") {
 		t.Errorf("log:\n%s", text)
 	}
 }

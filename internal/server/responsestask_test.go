@@ -20,7 +20,7 @@ import (
 // lengthy is a model that reasons for longer than any test lasts.
 func lengthy() setup {
 	ids := said("<|channel|>analysis<|message|>" + strings.Repeat("on and ", 1500))
-	return setup{next: sim.List(ids...), cost: 5 * time.Millisecond}
+	return setup{next: sim.List(ids...), cost: 50 * time.Millisecond}
 }
 
 // await polls a response until it has a status.
