@@ -13,9 +13,10 @@ ENDINGS = {"train": ["go", "txt", "csv", "md", "json", "py"], "heldout": ["yaml"
 
 
 def _chunks():
-    """Pieces of two to four letters of the training words."""
-    words = {p for kind, list_ in TRAIN.items() if kind != "object" for w in list_ for p in w.lower().replace("_", " ").split()}
-    return sorted({w[i:i + n] for w in words if w.isalpha() for n in (2, 3, 4) for i in range(len(w) - n + 1)})
+    """Pieces of two to six letters of the training words, and of one that has a token
+    (tract) which no other word has."""
+    words = {p for list_ in TRAIN.values() for w in list_ for p in w.lower().replace("_", " ").split()} | {"subtract"}
+    return sorted({w[i:i + n] for w in words if w.isalpha() for n in range(2, 7) for i in range(len(w) - n + 1)})
 
 
 CHUNKS = _chunks()

@@ -19,7 +19,7 @@ INSTRUCTIONS = {
     "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user.", "You come from {n}.", "Do not mention {w}."],
 }
 # Share of groups by what they share.
-KINDS = {"arithmetic": 18, "tools": 34, "json_format": 9, "json": 9, "recall": 9, "talk": 15, "repeat": 6}
+KINDS = {"arithmetic": 21, "tools": 45, "json_format": 7, "json": 7, "recall": 8, "talk": 9, "repeat": 3}
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 

@@ -10,7 +10,7 @@ from words import vocabulary
 
 DESCRIPTIONS = {
     "train": ["{V} the {n}.", "{V} a {n}.", "{V} the {n} {f}.", "{V} the {n} {f}.", "{V} {n} {f}.", "Use this to {v} the {n}.", "{F} {v} the {n}.", "{F} {v} {n} {f}.", "{V} the {f} {n} {f}.",
-              "This {n} {f}", "{V} {n} {f}. {F} {f}.", "{F} {n}: {f}", "{V} {f}.", ""],
+              "This {n} {f}", "{V} {n} {f}. {F} {f}.", "{F} {n}: {f}", ""],
     "heldout": ["{V} one {n}.", "Can {v} the {n}.", "{V} the {n} for somebody."],
 }
 NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} {f}", "Which {p}", "{P} {f} the {n}", "The {f} {p}", "{P} {f}", "{F} {p} {f} {n}"], "heldout": ["The wanted {p}", "{P} for the {n}"]}
@@ -109,7 +109,7 @@ def parameters(r, split, n, notes):
             name = r.choice(("start_", "end_", "new_", "max_")) + name
         kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
         if kind == "enum":
-            kind = r.choice(v["enum"])
+            kind = " ".join(copied.pseudo(r) for _ in range(r.randint(2, 3))) if split == "train" and r.random() < 0.6 else r.choice(v["enum"])
         note = fill(r.choice(notes), p=name.replace("_", " "), n=n) if r.random() < 0.3 else ""
         out[name] = Parameter(name, kind, k == 0 or r.random() < 0.6, note)
     return list(out.values())
