@@ -30,7 +30,7 @@ func TestLIF8EmptyReason(t *testing.T) {
 		{"the same, kept", `,"stop":"Hello","include_stop_str_in_output":true`, hello, "stop", ""},
 		{"stop string in reasoning", `,"stop":"think"`, hello, "stop", ""},
 		{"unknown tool", ``, unknown, "stop", wire.EmptyUnknownTool},
-		{"tool_choice none", `,"tool_choice":"none",` + tools, ` to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>`, "stop", wire.EmptyUnknownTool},
+		{"tool_choice none", `,"tool_choice":"none",` + tools, `<|channel|>final<|message|><|return|>`, "stop", wire.EmptyStop},
 		{"nothing", ``, `<|return|>`, "stop", wire.EmptyStop},
 		{"empty answer", ``, `<|channel|>final<|message|><|return|>`, "stop", wire.EmptyStop},
 		{"reasoning and an empty answer", ``, thinks + `<|channel|>final<|message|><|return|>`, "stop", wire.EmptyStopInReasoning},

@@ -444,3 +444,46 @@ func TestGrammars(t *testing.T) {
 		t.Errorf("what does not compile: %v, %d kept", err, len(c.known))
 	}
 }
+
+// TestGRM4Responses: the same through the Responses API.
+func TestGRM4Responses(t *testing.T) {
+	g := start(t, setup{next: jabber(said(thinks + "<|channel|>final"))})
+	caller := start(t, setup{next: jabber(said(thinks + callHeader))})
+	post := func(g *rig, body string) (text, name, arguments string) {
+		t.Helper()
+		r := g.post("/v1/responses", `{"input":"Hi","store":false,`+body+`}`)
+		var reply struct {
+			Status string
+			Output []struct {
+				Type, Name, Arguments string
+				Content               []struct{ Text string }
+			}
+		}
+		if err := json.Unmarshal([]byte(r.body), &reply); err != nil || r.status != http.StatusOK || reply.Status != "completed" {
+			t.Fatalf("%d %s: %v", r.status, r.body, err)
+		}
+		for _, item := range reply.Output {
+			switch item.Type {
+			case "message":
+				text += item.Content[0].Text
+			case "function_call":
+				name, arguments = name+item.Name, item.Arguments
+			}
+		}
+		return text, name, arguments
+	}
+	const format = `"text":{"format":{"type":"json_schema","name":"person","strict":true,"schema":`
+	if text, _, _ := post(g, format+person+`}}`); judge(t, person)(text) != nil {
+		t.Errorf("text %q", text)
+	}
+	const tool = `"tools":[{"type":"function","name":"get_weather","strict":true,"parameters":` + weather + `}]`
+	for _, choice := range []string{`"required"`, `{"type":"function","name":"get_weather"}`} {
+		if _, name, arguments := post(caller, tool+`,"tool_choice":`+choice); name != "get_weather" || judge(t, weather)(arguments) != nil {
+			t.Errorf("%s: %s(%s)", choice, name, arguments)
+		}
+	}
+	bad := `{"properties":{"a":{"not":{}}}}`
+	wantError(t, g.post("/v1/responses", `{"input":"Hi","store":false,`+format+bad+`}}}`), 400, "invalid_request_error", "unsupported_schema", "text.format.schema")
+	r := g.post("/v1/responses", `{"input":"Hi","store":false,`+strings.Replace(tool, weather, bad, 1)+`}`)
+	wantError(t, r, 400, "invalid_request_error", "unsupported_schema", "tools[0].parameters")
+}
