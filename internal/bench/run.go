@@ -357,7 +357,12 @@ func (r *run) until(ctx context.Context, at time.Duration, wake *time.Timer) boo
 		case left <= 0:
 			return true
 		case left <= coarse:
-			nap(left)
+			// A worker that was handed a query sends it now: while this thread sleeps in the
+			// kernel it would wait until the runtime takes its processor away.
+			runtime.Gosched()
+			if left = at - time.Since(r.began); left > 0 {
+				nap(left)
+			}
 			continue
 		}
 		wake.Reset(left - coarse/2)
