@@ -1,9 +1,9 @@
 // Command performance measures whole models with the program as users run it and
 // writes docs/performance.md's tables to standard output:
 //
-//	go run ./_tools/performance [-presets gpt-oss-20b,…] [-runs 3] > docs/performance.md
+//	go run ./_tools/performance [-presets gpt-oss-20b,…] [-runs 3] [-settings '|--cpu-weights bf16'] > docs/performance.md
 //
-// Checkpoints have random weights and the exact shapes; they are written once to
+// Settings take turns, run by run. Checkpoints have random weights and the exact shapes; they are written once to
 // -dir. Every run is a process of its own; the memory bandwidth is measured before
 // each, so that a slow neighbour shows. Needs free memory for the model and a quiet
 // machine.
@@ -11,6 +11,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -37,6 +38,7 @@ var (
 	runs    = flag.Int("runs", 3, "processes per line")
 	words   = flag.String("prompts", "16,128,512", "approximate prompt lengths in tokens")
 	output  = flag.Int("output", 32, "tokens to decode")
+	flags   = flag.String("settings", "", "sets of flags of ossian run to compare, separated by |")
 	window  = flag.Int("context", 4096, "--max-model-len")
 )
 
@@ -52,12 +54,20 @@ func main() {
 	fmt.Printf("# Performance\n\nMeasured by `go run ./_tools/performance`: random weights, exact shapes, one process per run, medians of %d with the range.\n\n", *runs)
 	fmt.Printf("Machine: %s, %d processors, %s; %s.\n\n", processor(), runtime.NumCPU(), kern.Detect(), runtime.Version())
 	for preset := range strings.SplitSeq(*presets, ",") {
+		if preset == "" {
+			continue
+		}
 		model := filepath.Join(*dir, preset)
 		if _, err := os.Stat(model); err != nil {
 			check(command(bin, "synth", preset, model).Run())
 		}
 		measure(bin, preset, model)
 	}
+	c := command(bin, "bench", "kernels")
+	c.Stdout = nil
+	kernels, err := c.Output()
+	check(err)
+	fmt.Printf("## Kernels\n\n`ossian bench kernels`:\n\n```\n%s```\n", kernels)
 }
 
 // A run is what one process reported.
@@ -68,35 +78,46 @@ type run struct {
 }
 
 func measure(bin, preset, model string) {
-	p := planned(bin, model)
-	fmt.Printf("## %s\n\nPlanned memory with %d tokens of context: %.2f GB; keys, values and step buffers are touched as they fill.\n\n", preset, *window, p/1e9)
-	fmt.Println("| prompt tokens | prefill t/s | decode t/s | TTFT s | load s | peak memory GB (of plan) | read limit GB/s |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	settings := strings.Split(*flags, "|")
+	fmt.Printf("## %s\n\nPlanned memory with %d tokens of context:", preset, *window)
+	plans := make([]float64, len(settings))
+	for i, set := range settings {
+		plans[i] = planned(bin, model, strings.Fields(set))
+		fmt.Printf(" %.2f GB (%s)", plans[i]/1e9, cmp.Or(set, "default"))
+	}
+	fmt.Print("; keys, values and step buffers are touched as they fill.\n\n")
+	fmt.Println("| prompt tokens | settings | prefill t/s | decode t/s | TTFT s | load s | peak memory GB (of plan) | read limit GB/s |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for field := range strings.SplitSeq(*words, ",") {
 		n, err := strconv.Atoi(field)
 		check(err)
-		all := make([]run, *runs)
-		for i := range all {
-			all[i] = once(bin, model, text(n))
-			log.Printf("%s: %+v", preset, all[i])
+		sets := make([][]run, len(settings))
+		for range *runs {
+			for i, set := range settings {
+				sets[i] = append(sets[i], once(bin, model, text(n), strings.Fields(set)))
+				log.Printf("%s %s: %+v", preset, set, sets[i][len(sets[i])-1])
+			}
 		}
-		col := func(f func(run) float64, format string) string { return spread(all, f, format) }
-		fmt.Printf("| %.0f | %s | %s | %s | %s | %s (%.0f %%) | %s |\n", all[0].prompt,
-			col(func(r run) float64 { return r.prefill }, "%.1f"), col(func(r run) float64 { return r.decode }, "%.2f"),
-			col(func(r run) float64 { return r.ttft }, "%.2f"), col(func(r run) float64 { return r.load }, "%.2f"),
-			col(func(r run) float64 { return r.peak / 1e9 }, "%.2f"), 100*median(all, func(r run) float64 { return r.peak })/p,
-			col(func(r run) float64 { return r.bandwidth / 1e9 }, "%.1f"))
+		for i, all := range sets {
+			col := func(f func(run) float64, format string) string { return spread(all, f, format) }
+			fmt.Printf("| %.0f | %s | %s | %s | %s | %s | %s (%.0f %%) | %s |\n", all[0].prompt, cmp.Or(settings[i], "default"),
+				col(func(r run) float64 { return r.prefill }, "%.1f"), col(func(r run) float64 { return r.decode }, "%.2f"),
+				col(func(r run) float64 { return r.ttft }, "%.2f"), col(func(r run) float64 { return r.load }, "%.2f"),
+				col(func(r run) float64 { return r.peak / 1e9 }, "%.2f"), 100*median(all, func(r run) float64 { return r.peak })/plans[i],
+				col(func(r run) float64 { return r.bandwidth / 1e9 }, "%.1f"))
+		}
 	}
 	fmt.Println()
 }
 
 var last = regexp.MustCompile(`prompt (\d+) tokens, ([\d.]+) tokens/s · output \d+ tokens, ([\d.]+) tokens/s · TTFT ([\d.]+) s.* load ([\d.]+) s`)
 
-func once(bin, model, prompt string) run {
+func once(bin, model, prompt string, settings []string) run {
 	bandwidth, err := cpu.Bandwidth(context.Background(), 0)
 	check(err)
-	c := command(bin, "run", model, prompt, "--raw", "--ignore-eos", "--max-tokens", strconv.Itoa(*output),
-		"--max-model-len", strconv.Itoa(*window), "--temperature", "0")
+	args := []string{"run", model, prompt, "--raw", "--ignore-eos", "--max-tokens", strconv.Itoa(*output),
+		"--max-model-len", strconv.Itoa(*window), "--temperature", "0"}
+	c := command(bin, append(args, settings...)...)
 	var status bytes.Buffer
 	c.Stderr, c.Stdout = &status, nil
 	check(c.Run())
@@ -113,9 +134,14 @@ func once(bin, model, prompt string) run {
 		peak: float64(c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) * 1024}
 }
 
-// planned returns the bytes that inspect plans for one sequence.
-func planned(bin, model string) float64 {
-	c := command(bin, "inspect", model, "--json", "--max-model-len", strconv.Itoa(*window))
+// planned returns the bytes that inspect plans for one sequence. Of the settings it
+// knows --cpu-weights.
+func planned(bin, model string, settings []string) float64 {
+	args := []string{"inspect", model, "--json", "--max-model-len", strconv.Itoa(*window)}
+	if i := slices.Index(settings, "--cpu-weights"); i >= 0 {
+		args = append(args, settings[i:i+2]...)
+	}
+	c := command(bin, args...)
 	c.Stdout = nil
 	out, err := c.Output()
 	check(err)

@@ -105,6 +105,7 @@ type decodeLine struct {
 func inspectCommand(on machine) *cobra.Command {
 	var asJSON, verify, sealIt bool
 	var threads int
+	var weights string
 	var ask model.Limits
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
@@ -134,7 +135,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 					return err
 				}
 			}
-			r, err := inspect(cmd.Context(), m, ask, cpu.Config{Threads: threads}, on)
+			r, err := inspect(cmd.Context(), m, ask, cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}, on)
 			if err != nil {
 				return err
 			}
@@ -152,6 +153,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 	f.BoolVar(&verify, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
 	f.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
 	f.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
+	f.StringVar(&weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
 	f.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
 	f.IntVar(&ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
 	return c
