@@ -215,13 +215,12 @@ func (p *process) fill(t *testing.T, found printedPlan) {
 }
 
 // refused serves with the largest context and less memory than that takes: the
-// process ends with what fits, and that does fit. It returns how long it took. What fits
-// is a good part of the memory, as what is available changes while others work.
+// process ends with what fits, and that does fit. It returns how long it took.
 func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.Duration {
 	t.Helper()
 	long := *c
 	long.len = long.model.MaxLen
-	room := min(found.KV*int64(long.model.MaxLen/c.len)/4, 512<<20) // for keys and values
+	room := found.KV / int64(found.MaxSeqs) * 3 / 4 // one sequence of three quarters of the case's context
 	run := func() (string, time.Duration) {
 		share := float64(found.Total-found.KV+room) / float64(plan.Available())
 		cmd := program(t, append([]string{"serve", "--port", "0", "--gpu-memory-utilization", strconv.FormatFloat(share, 'f', 9, 64)}, long.args(path)...)...)
@@ -253,9 +252,6 @@ func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.
 		}
 	}
 	out, took := run()
-	for ; out == "" && room > found.KV; out, took = run() { // layers with windows need less
-		room /= 2
-	}
 	fits := regexp.MustCompile(`what fits: --max-model-len (\d+)`).FindStringSubmatch(out)
 	if fits == nil || !strings.Contains(out, "does not fit into memory") {
 		t.Errorf("%s: with %d tokens of context: %q, want what fits", c.name, long.len, out)
@@ -265,7 +261,7 @@ func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.
 	for _, try := range []struct {
 		len  int
 		fits bool
-	}{{named / 2, true}, {2*named + 64, false}} {
+	}{{named / 2, true}, {2*named + 64, false}} { // what is available changes while others work
 		long.len = try.len
 		if out, _ := run(); (out == "") != try.fits {
 			t.Errorf("%s: %d tokens were said to fit; %d: %q", c.name, named, try.len, out)
