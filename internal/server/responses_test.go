@@ -409,7 +409,6 @@ func TestResponsePrompts(t *testing.T) {
 		}
 		return n
 	}
-	const call = `{"city":\"Paris\"}`
 	for _, tt := range []struct{ name, response, chat string }{
 		{"text", `{"input":"Hi"}`, `{"messages":[{"role":"user","content":"Hi"}]}`},
 		{"instructions", `{"input":"Hi","instructions":"Be kind","reasoning":{"effort":"high"}}`,
