@@ -45,6 +45,16 @@ func levels() (names []string) {
 	return names
 }
 
+// fastLevels are all levels, with -short those with assembly if there are any: plain Go
+// takes forty times as long, under the race detector several minutes.
+func fastLevels() []string {
+	all := levels()
+	if testing.Short() && len(all) > 1 {
+		return all[1:]
+	}
+	return all
+}
+
 // someLevels are all levels, with -short the best.
 func someLevels() []string {
 	all := levels()

@@ -84,7 +84,7 @@ func TestOracle(t *testing.T) {
 			ids[i] = int32(rng.IntN(s.Vocab))
 		}
 		want := oracle.Logits(ids)
-		for _, isa := range levels() {
+		for _, isa := range fastLevels() {
 			for _, kv := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F8_E4M3} {
 				t.Run(fmt.Sprintf("%s/%s/%v", family, isa, kv), func(t *testing.T) {
 					exact := kv == tensor.F32
@@ -382,7 +382,7 @@ func TestRunner(t *testing.T) {
 	for _, family := range modeltest.Families() {
 		s, params := modeltest.Tiny(family, tiny()[family])
 		windows, _ := s.Groups()
-		for _, isa := range levels() {
+		for _, isa := range fastLevels() {
 			if isa == "go" && family != "llama" {
 				continue
 			}
