@@ -48,8 +48,8 @@ func TestTinyLogits(t *testing.T) {
 			}
 			d = compare(truth, atPositions(t, load(t, openTiny(t), len(g.IDs), cpu.Config{ISA: isa, Exact: true, KV: tensor.F32, Weights: "q8"}), g.IDs, g.Pos))
 			t.Logf("8-bit projections against BF16, else float32: L2 %.2g, KL %.2g, argmax %.1f %%", d.L2, d.KL, 100*d.Argmax)
-			if d.KL == 0 || d.KL > 1e-2 || d.Argmax < 0.97 {
-				t.Errorf("distance of 8-bit projections %+v: KL of at most 1e-2 and 97 %% argmax expected", d)
+			if d.KL == 0 || d.KL > 4e-3 || d.Argmax < 0.97 {
+				t.Errorf("distance of 8-bit projections %+v: KL of at most 4e-3 and 97 %% argmax expected", d)
 			}
 		})
 	}
