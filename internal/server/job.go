@@ -193,6 +193,10 @@ func (j *job) keep(n int64) error {
 		return &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidValue, Limit: one.String(), Message: fmt.Sprintf(
 			"the reply takes more than %d bytes: stream it, or ask for fewer tokens, choices or log probabilities; the server's --limit %s=N allows more", min(lim[one], lim[limits.Replies]), one)}
 	case total > lim[limits.Replies]:
+		// Gone at once: others that grow at this moment are to find the room.
+		j.s.replies.Add(-j.booked)
+		j.s.metrics.Replies(-j.booked)
+		j.booked = 0
 		return &wire.Error{Message: "too many long replies are put together at once; try again, or stream", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.Replies.String()}
 	}
 	return nil
