@@ -22,6 +22,11 @@ class Segment:
     def length(self):
         return self.end - self.start
 
+    def within(self, window):
+        """The segment without the part of its prefix that is window or more before it."""
+        prefix = min(self.prefix, window - 1)
+        return Segment(self.start, self.end, self.prefix_start + self.prefix - prefix, prefix)
+
     def keys(self, x, last):
         """What the segment sees of x [heads, N, dim], and last."""
         own = x[:, self.start:self.end]
@@ -37,9 +42,9 @@ class Segment:
 class Config:
     vocab: int
     hidden: int = 192
-    layers: int = 6
+    layers: int = 8
     heads: int = 8
-    kv_heads: int = 2
+    kv_heads: int = 4
     head_dim: int = 32
     inner: int = 192
     experts: int = 8
@@ -79,6 +84,13 @@ class Config:
             "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
                 "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
         }
+
+    @classmethod
+    def of_hugging_face(cls, c):
+        """The reverse of hugging_face."""
+        return cls(vocab=c["vocab_size"], hidden=c["hidden_size"], layers=c["num_hidden_layers"], heads=c["num_attention_heads"],
+                   kv_heads=c["num_key_value_heads"], head_dim=c["head_dim"], inner=c["intermediate_size"], experts=c["num_local_experts"],
+                   top_k=c["num_experts_per_tok"], window=c["sliding_window"])
 
     def to_dict(self):
         return asdict(self)
@@ -144,20 +156,50 @@ class TreeAttention(torch.autograd.Function):
         return dq.permute(2, 0, 1, 3).reshape(n, kv * group, dim), dk.transpose(0, 1), dv.transpose(0, 1), dsinks.flatten(), None, None
 
 
+class Half(torch.autograd.Function):
+    """x w^T with the factors and the results in bfloat16, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        x, w, n = half(x), w.bfloat16(), len(x)
+        ctx.save_for_backward(x, w)
+        return (x @ w.mT)[:n].float()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        g = half(gradient)
+        return (g @ w)[:len(gradient)].float(), (g.mT @ x).float()
+
+
+def half(x):
+    """x in bfloat16 with rows of zeros up to a multiple of 128: the library compiles
+    a program for every shape it meets, which takes longer than to run it."""
+    out = x.new_empty(-(-len(x) // 128) * 128, x.shape[1], dtype=torch.bfloat16)
+    out[:len(x)] = x
+    out[len(x):] = 0
+    return out
+
+
+def linear(x, w, b, in_half):
+    return Half.apply(x, w) + b if in_half else F.linear(x, w, b)
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.c = c
+        self.c, self.half = c, False
         q, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
         self.q, self.k, self.v, self.o = nn.Linear(c.hidden, q), nn.Linear(c.hidden, kv), nn.Linear(c.hidden, kv), nn.Linear(q, c.hidden)
         self.sinks = nn.Parameter(torch.zeros(c.heads))
 
     def forward(self, x, cos, sin, segments, mask):
         c, n = self.c, x.shape[0]
-        q = rotate(self.q(x).view(n, c.heads, c.head_dim), cos, sin)
-        k = rotate(self.k(x).view(n, c.kv_heads, c.head_dim), cos, sin)
-        v = self.v(x).view(n, c.kv_heads, c.head_dim)
-        return self.o(TreeAttention.apply(q * c.head_dim ** -0.5, k, v, self.sinks, segments, mask).flatten(1))
+        project = lambda m, x: linear(x, m.weight, m.bias, self.half)
+        q = rotate(project(self.q, x).view(n, c.heads, c.head_dim), cos, sin)
+        k = rotate(project(self.k, x).view(n, c.kv_heads, c.head_dim), cos, sin)
+        v = project(self.v, x).view(n, c.kv_heads, c.head_dim)
+        return project(self.o, TreeAttention.apply(q * c.head_dim ** -0.5, k, v, self.sinks, segments, mask).flatten(1))
 
 
 def rotate(x, cos, sin):
@@ -169,7 +211,7 @@ def rotate(x, cos, sin):
 class Experts(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.c, self.quantized = c, False
+        self.c, self.quantized, self.half = c, False, False
         self.router = nn.Linear(c.hidden, c.experts)
         self.up = nn.Parameter(torch.randn(c.experts, 2 * c.inner, c.hidden) * c.hidden ** -0.5)  # rows gate0, up0, gate1, ...
         self.up_bias = nn.Parameter(torch.zeros(c.experts, 2 * c.inner))
@@ -192,9 +234,9 @@ class Experts(nn.Module):
         # unbind, not indexing: the gradient of an index is a whole tensor of zeros.
         weighted = zip(x.index_select(0, rows).split(counts.tolist()), up.unbind(), self.up_bias.unbind(), down.unbind(), self.down_bias.unbind())
         for part, w1, b1, w2, b2 in weighted:
-            gate, lift = F.linear(part, w1, b1).unflatten(1, (c.inner, 2)).unbind(2)
+            gate, lift = linear(part, w1, b1, self.half).unflatten(1, (c.inner, 2)).unbind(2)
             gate, lift = gate.clamp(max=c.limit), lift.clamp(-c.limit, c.limit)
-            out.append(F.linear(gate * torch.sigmoid(c.alpha * gate) * (lift + 1), w2, b2))
+            out.append(linear(gate * torch.sigmoid(c.alpha * gate) * (lift + 1), w2, b2, self.half))
         y = torch.zeros_like(x).index_add(0, rows, torch.cat(out) * weights.flatten()[order].unsqueeze(1))
         share = counts.float() / counts.sum()
         return y, c.experts * (share * logits.softmax(-1).mean(0)).sum()
@@ -233,8 +275,14 @@ class Model(nn.Module):
                 nn.init.zeros_(p)
 
     def set_quantized(self, on):
+        """Whether the experts are seen through MXFP4."""
         for layer in self.layers:
             layer.experts.quantized = on
+
+    def set_half(self, on):
+        """Whether the layers multiply in bfloat16: faster on processors that have it."""
+        for layer in self.layers:
+            layer.attention.half = layer.experts.half = on
 
     def forward(self, ids, segments, at=None):
         """ids [N]; segments cover them. Returns (logits at the places at, or
@@ -244,9 +292,10 @@ class Model(nn.Module):
         distance = place.unsqueeze(1) - place
         masks = [torch.zeros(distance.shape).masked_fill_((distance < 0) | (distance >= w), -math.inf) for w in (self.c.window, self.c.max_len)]
         cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
+        near = [s.within(self.c.window) for s in segments]
         x, balance = F.embedding(ids, self.embed), 0.0
         for i, layer in enumerate(self.layers):
-            x, b = layer(x, cos, sin, segments, masks[0 if self.c.windowed(i) else 1])
+            x, b = layer(x, cos, sin, *((near, masks[0]) if self.c.windowed(i) else (segments, masks[1])))
             balance = balance + b
         if at is not None:
             x = x.index_select(0, at)

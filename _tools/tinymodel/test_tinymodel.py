@@ -1,4 +1,5 @@
 """python -m unittest, in this folder, with the packages of requirements.txt."""
+import dataclasses
 import datetime
 import itertools
 import json
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 import arithmetic
 import data
 import export
+import grow
 import mxfp4
 import pack
 import tokenizer
@@ -266,6 +268,26 @@ def as_tools(dev):
                 schema["required"].append(key)
         tools.append({"type": "function", "function": {"name": name, "description": note, "parameters": schema if schema["properties"] else None}})
     return tools
+
+
+class Growth(unittest.TestCase):
+    def test_same_logits(self):
+        small = Config(vocab=50, hidden=32, layers=6, heads=4, kv_heads=1, head_dim=16, inner=32)
+        model = Model(small).eval()
+        ids, at = torch.randint(50, (40,)), torch.arange(40)
+        want, _ = model(ids, [Segment(0, 40)], at)
+        for layers, kv_heads in ((6, 1), (6, 4), (8, 2), (10, 1)):
+            config = dataclasses.replace(small, layers=layers, kv_heads=kv_heads)
+            larger = Model(config).eval()
+            larger.load_state_dict(grow.grown(model.state_dict(), small, config))
+            got, _ = larger(ids, [Segment(0, 40)], at)
+            self.assertLess((got - want).norm() / want.norm(), 1e-5)
+
+    def test_refused(self):
+        small = Config(vocab=50, layers=6, kv_heads=2)
+        for layers, kv_heads in ((7, 2), (4, 2), (6, 3)):
+            with self.assertRaises(SystemExit):
+                grow.grown({}, small, dataclasses.replace(small, layers=layers, kv_heads=kv_heads))
 
 
 class Numbers(unittest.TestCase):

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import data
+import grow
 import pack
 from harmony import branch_text, prompt_text
 from model import Config, Model, Segment
@@ -76,6 +77,7 @@ def options():
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--half", action=argparse.BooleanOptionalAction, default=True, help="multiply in bfloat16: faster on processors that have it")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--muon-rate", type=float, default=0.004)
     p.add_argument("--adam-rate", type=float, default=5e-4)
@@ -84,7 +86,7 @@ def options():
     p.add_argument("--check-items", type=int, default=40, help="per ability")
     p.add_argument("--save-every", type=float, default=300, help="seconds")
     p.add_argument("--stop-at", type=int, default=0, help="step after which to end; training goes on at the next start, perhaps with other rates")
-    p.add_argument("--weights", type=pathlib.Path, help="state.pt of another run, whose weights to begin with")
+    p.add_argument("--weights", type=pathlib.Path, help="state.pt of another run or the folder of a checkpoint, whose weights to begin with; it may have fewer layers and key heads")
     for f in dataclasses.fields(Config):
         if f.name in SIZES:
             p.add_argument("--" + f.name.replace("_", "-"), type=int, default=f.default)
@@ -107,7 +109,8 @@ def main():
         optimizer.load_state_dict(state["optimizer"])
         step, start = state["step"], state["next"]
     elif o.weights:
-        model.load_state_dict(torch.load(o.weights, weights_only=True)["model"])
+        model.load_state_dict(grow.weights(o.weights, model.c))
+    model.set_half(o.half)
     stream = Stream(o.seed, encoder, o.size, start)
     log = open(o.dir / "log.jsonl", "a", encoding="utf-8")
 
