@@ -1,10 +1,7 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -83,28 +80,9 @@ func openStore(cfg *config.Config, dir string) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := sealKey(dir)
+	key, err := s.Key()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return &archive{Archive: s, end: s.Close, key: key}, nil
-}
-
-// sealKey returns the key in a store's directory, which no other process changes, and
-// makes one where there is none.
-func sealKey(dir string) (*[32]byte, error) {
-	name := filepath.Join(dir, "seal.key")
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		data = make([]byte, 32)
-		_, _ = rand.Read(data) // it never fails
-		err = os.WriteFile(name, data, 0o600)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("key of encrypted reasoning: %w", err)
-	}
-	if len(data) != 32 {
-		return nil, fmt.Errorf("key of encrypted reasoning: %s has %d bytes, expected 32; delete it for a new one, with which older encrypted_content cannot be read", name, len(data))
-	}
-	return (*[32]byte)(data), nil
 }

@@ -59,10 +59,13 @@ func stopChild(cmd *exec.Cmd) {
 	_ = cmd.Wait() // a kill is what it ends with
 }
 
-// child is what the binary does when it is started with arguments: hold DIR, or
-// crash DIR SEED POINT COUNT.
+// child is what the binary does when it is started with arguments: hold DIR, key DIR,
+// or crash DIR SEED POINT COUNT.
 func child(args []string) int {
 	c := Config{Dir: args[1]}
+	if args[0] == "key" {
+		return sayKey(c)
+	}
 	if args[0] == "crash" {
 		count, err := strconv.Atoi(args[4])
 		if err != nil {
@@ -86,6 +89,25 @@ func child(args []string) int {
 		wg.Go(func() { scribble(s, args[2], g) })
 	}
 	wg.Wait()
+	return 0
+}
+
+// sayKey waits until the store is free and says its key.
+func sayKey(c Config) int {
+	s, err := Open(c)
+	for ; errors.Is(err, ErrLocked); s, err = Open(c) {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	key, err := s.Key()
+	if err = errors.Join(err, s.Close()); err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	fmt.Printf("%x\n", *key)
 	return 0
 }
 

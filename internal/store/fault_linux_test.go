@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"sync/atomic"
 	"syscall"
@@ -224,6 +225,23 @@ func TestDUR3FaultAtStart(t *testing.T) {
 	}
 	d.fault.Store(nil)
 	same(t, "events", allEvents(t, s, "o", "job", -1), events("job", 0, 2)) // waits until it is finished
+}
+
+// DUR-3: a full disk while the key is written leaves none, and there is one later.
+func TestDUR3Key(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	path := filepath.Join(dir, keyName)
+	check(t, os.Symlink("/dev/full", path+".new"))
+	_, err := s.Key()
+	wantErr(t, "key on a full disk", err, syscall.ENOSPC)
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a key: %v", err)
+	}
+	check(t, os.Remove(path+".new"))
+	if _, err := s.Key(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A panic in one change is that change's error; with half of it done it is the

@@ -22,7 +22,11 @@ const (
 const (
 	formatName   = "FORMAT"
 	databaseName = "responses.db"
+	keyName      = "seal.key"
 )
+
+// keyBytes is the length of Key.
+const keyBytes = 32
 
 // format is the store's first line, in a file of its own and in the database.
 type format struct {
@@ -106,6 +110,33 @@ func findFormat(dir string) (f format, note, err error) {
 	}
 	f, err = parseFormat(found)
 	return f, note, err
+}
+
+// Key returns random bytes that belong to the store, for callers that encrypt what they
+// give away. The first call makes them, in one step: a crash leaves all of them or none,
+// and no other process has the store at the time.
+func (s *Store) Key() (*[keyBytes]byte, error) {
+	s.mu.Lock() // Close waits: behind it the store may be somebody else's
+	defer s.mu.Unlock()
+	select {
+	case <-s.quit:
+		return nil, ErrClosed
+	default:
+	}
+	path := filepath.Join(s.cfg.Dir, keyName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		data = make([]byte, keyBytes)
+		_, _ = rand.Read(data) // it never fails
+		err = writeFile(path, string(data))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: key: %w", err)
+	}
+	if len(data) != keyBytes {
+		return nil, fmt.Errorf("store: key %s has %d bytes, expected %d: put back a copy of it, or delete it for a new one, with which nothing can be read that was encrypted before", path, len(data), keyBytes)
+	}
+	return (*[keyBytes]byte)(data), nil
 }
 
 // writeFile makes path hold text, or leaves it as it was.

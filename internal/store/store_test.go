@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -429,6 +430,66 @@ func TestDUR9TwoProcesses(t *testing.T) {
 	wantErr(t, "check of a store in use", err, ErrLocked)
 	stopChild(cmd)
 	open(t, Config{Dir: dir})
+}
+
+// DUR-9: processes that start together have one key.
+func TestDUR9Key(t *testing.T) {
+	dir := t.TempDir()
+	var said []*bufio.Scanner
+	for range 4 {
+		_, out := startChild(t, "key", dir)
+		said = append(said, out)
+	}
+	first := ""
+	for i, out := range said {
+		if out.Scan(); i == 0 {
+			first = out.Text()
+		}
+		if got := out.Text(); got != first || len(got) != 2*keyBytes {
+			t.Errorf("process %d has key %q, the first %q", i, got, first)
+		}
+	}
+	s := open(t, Config{Dir: dir})
+	if key, err := s.Key(); err != nil || fmt.Sprintf("%x", *key) != first {
+		t.Errorf("later the key is %x, %v", key, err)
+	}
+}
+
+// DUR-1: whatever a crash left of the file that becomes the key, there is a whole key
+// afterwards, the same from then on. One that is damaged is not replaced.
+func TestDUR1Key(t *testing.T) {
+	for _, left := range []int{-1, 0, 5, keyBytes} { // bytes, -1 = no file
+		dir := t.TempDir()
+		path := filepath.Join(dir, keyName)
+		if left >= 0 {
+			check(t, os.WriteFile(path+".new", make([]byte, left), 0o600))
+		}
+		s := open(t, Config{Dir: dir})
+		key, err := s.Key()
+		check(t, err)
+		if *key == [keyBytes]byte{} {
+			t.Errorf("%d bytes left: they are the key", left)
+		}
+		check(t, s.Close())
+		_, err = s.Key()
+		wantErr(t, "key of a closed store", err, ErrClosed)
+		s = open(t, Config{Dir: dir})
+		again, err := s.Key()
+		check(t, err)
+		if *again != *key {
+			t.Errorf("%d bytes left: the key has changed", left)
+		}
+		if _, err := os.Stat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%d bytes left: %v", left, err)
+		}
+		check(t, os.Truncate(path, 31))
+		if _, err := s.Key(); err == nil || !strings.Contains(err.Error(), "has 31 bytes, expected 32: put back a copy of it, or delete it") {
+			t.Errorf("a damaged key: %v", err)
+		}
+		if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, key[:31]) {
+			t.Errorf("a damaged key was changed: %v", err)
+		}
+	}
 }
 
 // fillGolden makes the records of the golden store.
