@@ -91,8 +91,17 @@ const (
 type Grammar struct {
 	a       *automaton
 	m       *masker
-	ignored []string
+	ignored []Ignored
 }
+
+// An Ignored is a keyword that output is not held to, taken for an annotation.
+type Ignored struct {
+	Frame int    // the Frame it is in, from 1; 0 = Text
+	Where string // "#/properties/age/maxLenght"
+}
+
+// Bounds of what is kept of ignored keywords.
+const maxIgnored, maxWhere = 32, 120
 
 // Compile compiles src. It takes no more than 250 ms and 64 MiB, and ends early with
 // ctx's error. Other errors are of type *Error.
@@ -114,13 +123,13 @@ func Compile(ctx context.Context, src Source, v *Vocabulary) (*Grammar, error) {
 	return g, nil
 }
 
-func compile(src Source, b *budget) (*automaton, []string, error) {
+func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	var rules []rule
-	var ignored []string
+	var ignored []Ignored
 	var err error
 	switch src.Kind {
 	case Schema, Object:
-		rules, ignored, err = schemaRules(nil, src, b)
+		rules, ignored, err = schemaRules(nil, src, b, 0)
 	case Framed:
 		rules, ignored, err = framedRules(src.Frames, b)
 	case Regex:
@@ -142,14 +151,14 @@ func compile(src Source, b *budget) (*automaton, []string, error) {
 	return a, ignored, err
 }
 
-func framedRules(frames []Frame, b *budget) (rules []rule, ignored []string, err error) {
+func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
 	rules = []rule{{name: "frames"}}
 	var sub []*expr
 	for i := range frames {
 		f := &frames[i]
 		root := len(rules)
-		var more []string
-		if rules, more, err = schemaRules(rules, f.JSON, b); err != nil {
+		var more []Ignored
+		if rules, more, err = schemaRules(rules, f.JSON, b, i+1); err != nil {
 			if e, ok := errors.AsType[*Error](err); ok {
 				e.Frame = i + 1
 			}
@@ -176,9 +185,9 @@ func choiceRules(choices []string) ([]rule, error) {
 	return []rule{{name: "choice", body: alt(sub...)}}, nil
 }
 
-// Ignored lists the keywords of a schema that were taken for annotations although
-// they are not among the standard's, each with its path.
-func (g *Grammar) Ignored() []string { return g.ignored }
+// Ignored lists the keywords of schemas that were taken for annotations although they
+// are not among the standard's, and formats that are not known: the first of each schema.
+func (g *Grammar) Ignored() []Ignored { return g.ignored }
 
 // Bytes is about how much memory g holds now. It grows while masks are made, up to
 // some 40 MB.
@@ -192,23 +201,18 @@ func (g *Grammar) Bytes() int64 {
 	return n
 }
 
-// MaxRollback is how many tokens a Matcher can take back.
-const MaxRollback = 64
-
 // A Matcher reads one output. It belongs to one goroutine.
 type Matcher struct {
 	g       *Grammar
 	p       parser
-	history [MaxRollback + 1]set // a ring: where each of the last tokens led
-	head    int
-	depth   int // tokens that can be taken back
+	at      set
 	scratch [2]set
 }
 
 // Matcher returns a matcher at the beginning.
 func (g *Grammar) Matcher() *Matcher {
 	m := &Matcher{g: g, p: parser{a: g.a, base: &node{born: -1}}}
-	m.p.begin(&m.history[0], item{q: g.a.start[0], need: g.a.need[0], room: g.a.room[0], node: m.p.base})
+	m.p.begin(&m.at, item{q: g.a.start[0], need: g.a.need[0], room: g.a.room[0], node: m.p.base})
 	return m
 }
 
@@ -216,7 +220,7 @@ func (g *Grammar) Matcher() *Matcher {
 // output is complete. It fails, with dst empty, if the grammar has so many readings
 // that the mask would take more than about 10 ms.
 func (m *Matcher) Mask(dst []uint64) error {
-	return m.g.m.mask(dst, &m.history[m.head], &m.p)
+	return m.g.m.mask(dst, &m.at, &m.p)
 }
 
 // Accept advances by a token. It fails and changes nothing if id may not come next.
@@ -234,16 +238,14 @@ func (m *Matcher) accept(text string) error {
 		return nil
 	}
 	m.p.work, m.p.overflow = 0, false
-	at := m.run(&m.history[m.head], text)
+	at := m.run(&m.at, text)
 	if at == nil {
 		return fmt.Errorf("grammar: text %.40q may not come next", text)
 	}
 	if m.p.overflow || m.p.work > maxWork {
 		return errMaskWork
 	}
-	m.head = (m.head + 1) % len(m.history)
-	m.depth = min(m.depth+1, MaxRollback)
-	m.history[m.head], *at = *at, m.history[m.head]
+	m.at, *at = *at, m.at
 	return nil
 }
 
@@ -260,35 +262,7 @@ func (m *Matcher) run(s *set, text string) *set {
 }
 
 // Done reports whether the output may end here.
-func (m *Matcher) Done() bool { return m.history[m.head].exit }
+func (m *Matcher) Done() bool { return m.at.exit }
 
 // Finished reports whether the output must end here.
-func (m *Matcher) Finished() bool { return m.Done() && !m.p.open(&m.history[m.head]) }
-
-// Rollback takes back the last n tokens, at most MaxRollback of them.
-func (m *Matcher) Rollback(n int) error {
-	if n < 0 || n > m.depth {
-		return fmt.Errorf("grammar: cannot take back %d tokens, %d are kept", n, m.depth)
-	}
-	m.head = (m.head - n + len(m.history)) % len(m.history)
-	m.depth -= n
-	return nil
-}
-
-// Forced returns the bytes that must come next, at most 256: what a server may write
-// without asking the model.
-func (m *Matcher) Forced() []byte {
-	var out []byte
-	s := &m.history[m.head]
-	for len(out) < 256 {
-		b, ok := m.p.only(s)
-		if !ok {
-			break
-		}
-		next := &m.scratch[len(out)%2]
-		m.p.step(next, s, b, anyByte)
-		out = append(out, b)
-		s = next
-	}
-	return out
-}
+func (m *Matcher) Finished() bool { return m.Done() && !m.p.open(&m.at) }

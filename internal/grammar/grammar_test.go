@@ -105,67 +105,21 @@ func TestMatcherEnds(t *testing.T) {
 	for _, r := range []struct {
 		text           string
 		done, finished bool
-		forced         string
 	}{
-		{"", false, false, ""},
-		{"y", false, false, "es"},
-		{"n", false, false, "o"},
-		{"yes", true, false, ""},
-		{"yes,", false, false, " please"},
-		{"no", true, true, ""},
-		{"yes, please", true, true, ""},
+		{"", false, false},
+		{"y", false, false},
+		{"yes", true, false},
+		{"yes,", false, false},
+		{"no", true, true},
+		{"yes, please", true, true},
 	} {
 		m := g.Matcher()
 		if err := m.accept(r.text); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(m.Forced()); m.Done() != r.done || m.Finished() != r.finished || got != r.forced {
-			t.Errorf("%q: done %v, finished %v, forced %q; want %v, %v, %q", r.text, m.Done(), m.Finished(), got, r.done, r.finished, r.forced)
+		if m.Done() != r.done || m.Finished() != r.finished {
+			t.Errorf("%q: done %v, finished %v; want %v, %v", r.text, m.Done(), m.Finished(), r.done, r.finished)
 		}
-	}
-}
-
-func TestForcedSkeleton(t *testing.T) {
-	g := compiled(t, Source{Text: `{"type":"object","properties":{"kind":{"const":"cat"},"name":{"type":"string"}},"required":["kind","name"]}`, Space: "x{0}"}, small())
-	if got, want := string(g.Matcher().Forced()), `{"kind":"cat","name":"`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestRollback(t *testing.T) {
-	g := compiled(t, Source{Kind: Object}, small())
-	m := g.Matcher()
-	rng := rand.New(rand.NewPCG(1, 2))
-	var masks [][]uint64
-	mask := func() []uint64 {
-		dst := make([]uint64, small().Words())
-		if err := m.Mask(dst); err != nil {
-			t.Fatal(err)
-		}
-		return dst
-	}
-	masks = append(masks, mask())
-	for step := range 500 {
-		if back := rng.IntN(9); step%7 == 0 && back < len(masks) {
-			if err := m.Rollback(back); err != nil {
-				t.Fatal(err)
-			}
-			masks = masks[:len(masks)-back]
-			if fmt.Sprint(mask()) != fmt.Sprint(masks[len(masks)-1]) {
-				t.Fatalf("step %d: another mask after taking back %d", step, back)
-			}
-		}
-		ids := bits(masks[len(masks)-1])
-		if len(ids) == 0 {
-			break
-		}
-		if err := m.Accept(ids[rng.IntN(len(ids))]); err != nil {
-			t.Fatal(err)
-		}
-		masks = append(masks, mask())
-	}
-	if err := m.Rollback(MaxRollback + 1); err == nil {
-		t.Error("took back more than it keeps")
 	}
 }
 
@@ -187,7 +141,7 @@ func checkMask(t *testing.T, m *Matcher, ids []int32) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		want := v.texts[id] != "" && m.run(&m.history[m.head], v.texts[id]) != nil
+		want := v.texts[id] != "" && m.run(&m.at, v.texts[id]) != nil
 		if got := mask[id/64]>>(id%64)&1 == 1; got != want {
 			t.Fatalf("token %d %q: in the mask %v, accepted %v", id, v.texts[id], got, want)
 		}
@@ -332,7 +286,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 * MaxRollback {
+	for range 128 {
 		step()
 	}
 	if n := testing.AllocsPerRun(100, step); n != 0 {
@@ -349,7 +303,7 @@ func TestReadingsDoNotAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(m.history[m.head].items); n > 16 {
+	if n := len(m.at.items); n > 16 {
 		t.Errorf("%d items", n)
 	}
 }

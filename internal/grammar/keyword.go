@@ -19,9 +19,11 @@ func (c *compiler) check(n *value) {
 		case slices.Contains(applied, key):
 			if want := malformed(key, n.vals[i]); want != "" {
 				c.fail(invalid(n.path(), "%s: %s expected", key, want))
+			} else if name := n.vals[i].text; key == "format" && formats[name] == "" && !slices.Contains(openFormats, name) {
+				c.ignore(n.vals[i])
 			}
 		case !slices.Contains(annotations, key) && !strings.HasPrefix(key, "x-"):
-			c.ignored = append(c.ignored, n.path()+"/"+key)
+			c.ignore(n.vals[i])
 		}
 	}
 	if c.circular(n) {
@@ -29,6 +31,17 @@ func (c *compiler) check(n *value) {
 	}
 	if u := n.get("unevaluatedProperties"); u != nil && u.kind == '{' {
 		c.fail(unsupported(n.path(), "a schema as unevaluatedProperties is not supported: use additionalProperties, or false"))
+	}
+}
+
+// ignore notes that a keyword counts for nothing; of a long path the end.
+func (c *compiler) ignore(keyword *value) {
+	if len(c.ignored) < maxIgnored {
+		where := keyword.path()
+		if n := len(where) - maxWhere; n > 0 {
+			where = "#..." + strings.ToValidUTF8(where[n:], "")
+		}
+		c.ignored = append(c.ignored, Ignored{c.frame, where})
 	}
 }
 

@@ -280,20 +280,3 @@ func (p *parser) bytes(s *set) (may [256]bool, kids uint32) {
 	}
 	return may, kids
 }
-
-// only returns the byte that must follow s, if there is exactly one.
-func (p *parser) only(s *set) (byte, bool) {
-	found := -1
-	for _, it := range s.items {
-		for _, e := range p.a.states[it.q].edges {
-			if next := it; !next.take(e) {
-				continue
-			}
-			if e.lo != e.hi || found >= 0 && found != int(e.lo) {
-				return 0, false
-			}
-			found = int(e.lo)
-		}
-	}
-	return byte(found), found >= 0 && !s.exit
-}

@@ -62,7 +62,8 @@ type compiler struct {
 	names   map[string]int // rules by conjunction or purpose
 	pending []conjunction
 	ids     map[*value]int
-	ignored []string
+	frame   int
+	ignored []Ignored
 	checked map[*value]bool
 	rings   map[*value]int8 // by circular: 1 = being looked at, or part of a ring; 2 = fine
 	space   *expr
@@ -75,8 +76,8 @@ type conjunction struct {
 	nodes []*value
 }
 
-// schemaRules appends the rules of a schema to rules, its root first.
-func schemaRules(rules []rule, src Source, b *budget) ([]rule, []string, error) {
+// schemaRules appends the rules of a schema, that of a frame, to rules, its root first.
+func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignored, error) {
 	text := src.Text
 	if src.Kind == Object {
 		text = `{"type":"object"}`
@@ -85,7 +86,7 @@ func schemaRules(rules []rule, src Source, b *budget) ([]rule, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{b: b, root: root, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, colon: opt(lit(" "))}
+	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, colon: opt(lit(" "))}
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root"})
 	if src.Space != "" {

@@ -1,9 +1,11 @@
 package grammar
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestSchema(t *testing.T) {
@@ -127,9 +129,35 @@ func TestSchemaErrors(t *testing.T) {
 }
 
 func TestIgnoredKeywords(t *testing.T) {
-	g := compiled(t, Source{Text: `{"type":"object","properties":{"a":{"type":"null","requierd":true}},"propertyOrdering":["a"],"x-y":1}`}, small())
-	if got, want := g.Ignored(), []string{"#/propertyOrdering", "#/properties/a/requierd"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	odd := `{"type":"object","properties":{"a":{"type":"null","requierd":true},"b/c":{"type":"string","format":"emial"},"d":{"type":"string","format":"email"}},"propertyOrdering":["a"],"x-y":1}`
+	paths := []string{"#/propertyOrdering", "#/properties/a/requierd", "#/properties/b~1c/format"}
+	want := func(frame int) (all []Ignored) {
+		for _, path := range paths {
+			all = append(all, Ignored{frame, path})
+		}
+		return all
+	}
+	if got := compiled(t, Source{Text: odd}, small()).Ignored(); !slices.Equal(got, want(0)) {
+		t.Errorf("got %v, want %v", got, want(0))
+	}
+	frames := []Frame{{Before: "a", JSON: Source{Text: odd}}, {Before: "b", JSON: Source{Kind: Object}}, {Before: "c", JSON: Source{Text: odd}}}
+	if got, both := compiled(t, Source{Kind: Framed, Frames: frames}, small()).Ignored(), append(want(1), want(3)...); !slices.Equal(got, both) {
+		t.Errorf("got %v, want %v", got, both)
+	}
+	// A few kilobytes are kept of many keywords on a long path, of which there would be gigabytes.
+	name := strings.Repeat("é", 100_000)
+	long := `{"$ref":"#/$defs/` + name + `","$defs":{"` + name + `":{"type":"null"`
+	for i := range 5000 {
+		long += fmt.Sprintf(`,"odd %d":1`, i)
+	}
+	got := compiled(t, Source{Text: long + `}}}`}, small()).Ignored()
+	if len(got) != maxIgnored || !strings.HasPrefix(got[0].Where, "#...éé") || !strings.HasSuffix(got[0].Where, "é/odd 0") {
+		t.Errorf("%d, the first %v", len(got), got[:1])
+	}
+	for _, it := range got {
+		if len(it.Where) > maxWhere+4 || !utf8.ValidString(it.Where) {
+			t.Errorf("%q", it.Where)
+		}
 	}
 }
 
