@@ -13,6 +13,8 @@ const require = createRequire(join(resolve(packages), 'package.json'));
 const OpenAI = require(`openai-${major}`).default;
 const { LengthFinishReasonError } = require(`openai-${major}/error`);
 const { VERSION } = require(`openai-${major}/version`);
+const { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } = require(`openai-${major}/helpers/zod`);
+const { z } = require('zod');
 
 const connect = (base, apiKey) => new OpenAI({ baseURL: base + '/v1', apiKey, maxRetries: 0 });
 const client = connect(url, 'none');
@@ -30,6 +32,10 @@ const sum = ask('12+30');
 const weather = ask('What is the weather in Paris?', { tools: [{ type: 'function', function: tool }] });
 const respond = (input, more = {}) => ({ model: 'ossian-tiny', temperature: 0, input, ...more });
 const rWeather = respond('What is the weather in Paris?', { tools: [{ type: 'function', strict: false, ...tool }] });
+const Person = z.object({ name: z.string().max(20), age: z.int().min(0).max(150), pets: z.array(z.enum(['cat', 'dog'])).max(3) });
+const GetTime = z.object({ city: z.string().max(20), zone: z.enum(['UTC', 'local']) });
+const ada = 'Ada is 36 and has a cat.';
+const questions = ['Hello!', '12+30', 'What is the weather in Paris?']; // the last alone needs a tool
 const prompt = { model: 'ossian-tiny', prompt: 'Hello', temperature: 0, max_tokens: 8 };
 
 const same = assert.deepEqual;
@@ -178,6 +184,42 @@ const checks = {
     assert.match(await run.finalContent(), /18/);
     same(cities, ['Paris']);
     assert((await run.totalUsage()).total_tokens > 0);
+  },
+
+  async structured() {
+    const asked = ask(ada, { response_format: zodResponseFormat(Person, 'person') });
+    const want = (await chat.parse(asked)).choices[0];
+    same([want.finish_reason, Person.parse(JSON.parse(want.message.content))], ['stop', want.message.parsed]);
+    assert(want.message.reasoning);
+    const [got] = await final(asked);
+    same([got.finish_reason, got.message.content, got.message.parsed], ['stop', want.message.content, want.message.parsed]);
+    const chunks = await collect(await chat.create({ ...asked, stream: true }));
+    assert.equal(chunks.map((c) => c.choices[0].delta.content ?? '').join(''), want.message.content);
+    for (const seed of [0, 1, 2]) { // what is said may be silly, but it is of the form
+      const c = await choice({ ...asked, temperature: 1, seed });
+      assert.equal(c.finish_reason, 'stop');
+      Person.parse(JSON.parse(c.message.content));
+    }
+    const bad = { type: 'json_schema', json_schema: { name: 'bad', schema: { properties: { x: { not: {} } } } } };
+    const at = 'response_format.json_schema.schema';
+    await fails(OpenAI.BadRequestError, chat.create({ ...asked, response_format: bad }), 400, at, 'unsupported_schema');
+    await assert.rejects(chat.stream({ ...asked, response_format: bad }).finalChatCompletion(), OpenAI.BadRequestError);
+  },
+
+  async required() {
+    for (const question of questions) {
+      const asked = ask(question, { tools: [zodFunction({ name: 'GetTime', parameters: GetTime })], tool_choice: 'required' });
+      const want = (await chat.parse(asked)).choices[0];
+      const [call] = want.message.tool_calls;
+      same([want.finish_reason, want.message.tool_calls.length, call.function.name], ['tool_calls', 1, 'GetTime']);
+      same(GetTime.parse(JSON.parse(call.function.arguments)), call.function.parsed_arguments);
+      const [got] = await final(asked);
+      same(got.message.tool_calls.map((c) => c.function), want.message.tool_calls.map((c) => c.function));
+      const named = { type: 'function', function: { name: 'GetTime' } };
+      const one = (await chat.parse({ ...asked, tool_choice: named })).choices[0];
+      same([one.finish_reason, one.message.tool_calls.length], ['stop', 1]);
+      GetTime.parse(one.message.tool_calls[0].function.parsed_arguments);
+    }
   },
 
   async stop() {
@@ -344,6 +386,38 @@ const checks = {
     assert(again.output_text.includes('18'), again);
     const helper = await client.responses.stream(rWeather).finalResponse();
     rCalled(helper);
+  },
+
+  async responses_structured() {
+    const asked = respond(ada, { text: { format: zodTextFormat(Person, 'person') } });
+    const want = await client.responses.parse(asked);
+    same([want.status, Person.parse(JSON.parse(want.output_text))], ['completed', want.output_parsed]);
+    same([want.text.format.type, want.text.format.name, want.text.format.strict], ['json_schema', 'person', true]);
+    assert(reasoned(want));
+    const helper = client.responses.stream(asked);
+    let text = '';
+    helper.on('response.output_text.delta', (e) => (text += e.delta));
+    const got = await helper.finalResponse();
+    same([plain(got), got.output_parsed, text], [plain(want), want.output_parsed, want.output_text]);
+    const events = await collect(await client.responses.create({ ...asked, stream: true }));
+    same(events.filter((e) => e.type === 'response.output_text.done').map((e) => e.text), [want.output_text]);
+    for (const seed of [0, 1, 2]) Person.parse(JSON.parse((await client.responses.create({ ...asked, temperature: 1, seed })).output_text));
+    const format = { type: 'json_schema', name: 'bad', schema: { properties: { x: { not: {} } } } };
+    for (const more of [{}, { stream: true }, { background: true }]) {
+      await fails(OpenAI.BadRequestError, client.responses.create({ ...asked, ...more, text: { format } }), 400, 'text.format.schema', 'unsupported_schema');
+    }
+  },
+
+  async responses_required() {
+    for (const question of questions) {
+      const asked = respond(question, { tools: [zodResponsesFunction({ name: 'GetTime', parameters: GetTime })], tool_choice: 'required' });
+      const want = await client.responses.parse(asked);
+      const call = want.output.at(-1);
+      same([want.status, call.type, call.name], ['completed', 'function_call', 'GetTime']);
+      same(GetTime.parse(JSON.parse(call.arguments)), call.parsed_arguments);
+      const got = await client.responses.stream(asked).finalResponse();
+      same([plain(got), got.output.at(-1).parsed_arguments], [plain(want), call.parsed_arguments]);
+    }
   },
 
   async responses_background() {

@@ -47,10 +47,11 @@ func main() {
 		run  func() error
 	}{
 		{"models", s.models}, {"chat", s.chat}, {"stream", s.stream}, {"accumulator", s.accumulator}, {"usage", s.usage},
-		{"tools", s.tools}, {"tools_stream", s.toolsStream}, {"stop", s.stop}, {"logprobs", s.logprobs}, {"n", s.n}, {"seed", s.seed},
+		{"tools", s.tools}, {"tools_stream", s.toolsStream}, {"structured", s.structured}, {"required", s.required}, {"stop", s.stop}, {"logprobs", s.logprobs}, {"n", s.n}, {"seed", s.seed},
 		{"bad_request", s.badRequest}, {"not_found", s.notFound}, {"authentication", s.authentication},
 		{"abort", s.abort}, {"parallel", s.parallel}, {"completions", s.completions},
-		{"responses", s.responses}, {"responses_stream", s.responsesStream}, {"responses_tools", s.responsesTools}, {"responses_background", s.responsesBackground},
+		{"responses", s.responses}, {"responses_stream", s.responsesStream}, {"responses_tools", s.responsesTools},
+		{"responses_structured", s.responsesStructured}, {"responses_required", s.responsesRequired}, {"responses_background", s.responsesBackground},
 	} {
 		result := "pass"
 		if err := guarded(check.run); err != nil {
