@@ -18,6 +18,7 @@ type attendant struct {
 	cfg    *config.Config // in force
 	src    config.Source
 	server *server.Server
+	secure *certificates
 	level  *slog.LevelVar
 	log    *slog.Logger
 	bodies int64 // bytes in flight that the memory plan has room for
@@ -57,6 +58,10 @@ func (a *attendant) reload() {
 	}
 	if body := next.Limits[limits.RequestBody]; body >= a.bodies {
 		a.log.Error("settings stay as they are: bodies of that size need a new memory plan, and so a restart", "request_body", body, "planned_for_all_bodies", a.bodies)
+		return
+	}
+	if err := a.secure.renew(next); err != nil {
+		a.log.Error("settings stay as they are: the certificate is refused", "error", err)
 		return
 	}
 	next.Limits[limits.BodiesInFlight] = min(next.Limits[limits.BodiesInFlight], a.bodies)

@@ -58,6 +58,9 @@ func serveCommand() *cobra.Command {
 			for _, note := range cfg.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
+			if _, err := cfg.TLS(); err != nil {
+				return err
+			}
 			if cfg.Settings.Explain {
 				return explain(cfg, cmd.OutOrStdout())
 			}
@@ -79,7 +82,8 @@ Usage:
 other routes need one where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
---api-key-file: streams go on, and settings that are refused change nothing.
+--api-key-file, and the files of certificates: streams go on, and settings that are
+refused change nothing.
 
 Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
 %s`, cmd.Use, config.Usage())
@@ -120,17 +124,21 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 		return err
 	}
 	defer kept.close(log)
-	s := newServer(cfg, version, h, kept, log, ms)
+	secure, err := newCertificates(cfg, log)
+	if err != nil {
+		return err
+	}
+	s := newServer(cfg, version, h, kept, log, ms, secure)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	fmt.Fprintf(status, "listening on http://%s\n", l.Addr())
+	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), l.Addr())
 	var attending sync.WaitGroup
 	defer attending.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	attending.Go(func() {
-		a := &attendant{cfg: cfg, src: src, server: s, level: level, log: log, bodies: cfg.Limits[limits.BodiesInFlight]}
+		a := &attendant{cfg: cfg, src: src, server: s, secure: secure, level: level, log: log, bodies: cfg.Limits[limits.BodiesInFlight]}
 		a.attend(ctx, hup, func() { cancel(nil) })
 	})
 	hosted := make(chan error, 1)
@@ -155,15 +163,15 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, log *slog.Logger, ms *metrics.Server) *server.Server {
+func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, log *slog.Logger, ms *metrics.Server, secure *certificates) *server.Server {
 	hosts := cfg.AllowedHosts
-	if cfg.Insecure && len(hosts) == 0 {
+	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
 	}
 	return server.New(server.Config{
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
-		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
 	}, h, log, ms)
 }
 
@@ -322,10 +330,19 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 	return plan.Serve(m.Spec, ask, serveMemory(cfg), func(lim model.Limits) (plan.Footprint, error) {
 		f, err := cost(lim)
 		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
-		f.Connections = server.Connections(cfg.Limits)*plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes]) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
+		f.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
 		return f, err
 	})
+}
+
+// connectionBytes is what a connection takes.
+func connectionBytes(cfg *config.Config) int64 {
+	n := plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes])
+	if cfg.CertFile != "" {
+		n += plan.TLSBytes
+	}
+	return n
 }
 
 // serveMemory returns the bytes that a server may take, 0 = unknown.
@@ -348,7 +365,7 @@ func boundClients(cfg *config.Config) {
 		cfg.ResolveLimit(id, max(min(id.Info().Default, memory/32), id.Info().Min))
 	}
 	if id := limits.Connections; !cfg.Given(id) {
-		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), cfg.Limits[limits.HeaderBytes], memory))
+		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), connectionBytes(cfg), memory))
 	}
 	if id := limits.Replies; !cfg.Given(id) {
 		n := plan.Replies(id.Info().Default, memory)

@@ -174,6 +174,8 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--max-model-lenn", "5"}, "max-model-len"},
 		{[]string{"--host", "0.0.0.0"}, "--insecure"},
 		{[]string{"--max-model-len", "5000"}, "outside [1, 4096]"},
+		{[]string{"--ssl-certfile", "none.pem"}, "--ssl-certfile: open none.pem"},
+		{[]string{"--ssl-keyfile", "none.pem", "--explain"}, "there is no --ssl-certfile"},
 	} {
 		_, _, err := runRoot(t, append([]string{"serve", "--port", "0"}, c.args...)...)
 		if err == nil || !strings.Contains(err.Error(), c.err) {

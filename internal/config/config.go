@@ -5,6 +5,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,11 @@ type Settings struct {
 	Insecure       bool     // other machines may connect without a key
 	AllowedHosts   []string // of the Host header besides this machine's; "*" = all
 	AllowedOrigins []string // CORS; nil = off
+
+	CertFile     string             // with the server's certificate; "" = plain HTTP; see TLS
+	CertKeyFile  string             // with its private key; "" = that is in CertFile
+	ClientCAFile string             // with who may vouch for clients
+	ClientCerts  tls.ClientAuthType // NoClientCert, VerifyClientCertIfGiven, RequireAndVerifyClientCert
 
 	Threads        int     // 0 = all
 	MaxModelLen    int     // tokens; 0 = the checkpoint's, or what fits
@@ -65,8 +71,15 @@ type Settings struct {
 	Explain bool // print the settings and end
 }
 
-// Open reports whether other machines may use the server without a key.
-func (s *Settings) Open() bool { return !loopback(s.Host) && len(s.APIKeys) == 0 }
+// Open reports whether other machines may use the server without a key or a certificate.
+func (s *Settings) Open() bool {
+	return !loopback(s.Host) && len(s.APIKeys) == 0 && !s.Vouched()
+}
+
+// Vouched reports whether every client has to show a certificate.
+func (s *Settings) Vouched() bool {
+	return s.CertFile != "" && s.ClientCerts == tls.RequireAndVerifyClientCert
+}
 
 // Config is what Load found.
 type Config struct {
@@ -229,6 +242,9 @@ func (c *Config) check() error {
 			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", s.Host)
 		}
 		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+s.Host+" may use this server")
+	}
+	if s.ClientCAFile != "" && s.ClientCerts == tls.NoClientCert {
+		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")
 	}
 	for _, pair := range []struct {
 		flag string

@@ -293,6 +293,8 @@ func TestSEC1Loopback(t *testing.T) {
 		}{
 			{"", nil, false, false}, {"--no-insecure", nil, false, false}, {"--allowed-hosts *", nil, false, false}, {"--insecure", nil, true, true},
 			{"--api-key k", nil, true, false}, {"--api-key-file f", nil, true, false}, {"", []string{"OSSIAN_API_KEY=k"}, true, false}, {"--insecure --api-key k", nil, true, false},
+			{"--ssl-certfile c --ssl-keyfile k", nil, false, false}, {"--ssl-certfile c --ssl-ca-certs a --ssl-cert-reqs 1", nil, false, false}, {"--ssl-ca-certs a --ssl-cert-reqs 2", nil, false, false},
+			{"--ssl-certfile c --ssl-ca-certs a --ssl-cert-reqs 2", nil, true, false},
 		} {
 			cases++
 			c, err := load(at+" "+with.args, "k", with.env...)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -47,6 +48,17 @@ func networkRows() []row {
 			set: func(s *Settings, p parsed) (err error) { s.AllowedHosts, err = names(p.list, "a host"); return err }},
 		{name: "allowed-origins", kind: list, help: "web pages that may send requests (CORS); * = all", why: "no page may",
 			set: func(s *Settings, p parsed) (err error) { s.AllowedOrigins, err = origins(p.list); return err }},
+		{name: "ssl-certfile", help: "file with the certificate for HTTPS (PEM), read again at SIGHUP", why: "plain HTTP",
+			set: func(s *Settings, p parsed) error { s.CertFile = p.text; return nil }},
+		{name: "ssl-keyfile", help: "file with its private key (PEM), read again at SIGHUP; without it the key is in ssl-certfile, too", why: "plain HTTP",
+			set: func(s *Settings, p parsed) error { s.CertKeyFile = p.text; return nil }},
+		{name: "ssl-ca-certs", help: "file with certificates of those who may vouch for clients (PEM), read again at SIGHUP", why: "clients need no certificate",
+			set: func(s *Settings, p parsed) error { s.ClientCAFile = p.text; return nil }},
+		{name: "ssl-cert-reqs", kind: integer, def: one("0"), max: 2, help: "certificates of clients: 0 = none, 1 = may be shown, 2 = must be shown", why: "as vLLM",
+			set: func(s *Settings, p parsed) error {
+				s.ClientCerts = []tls.ClientAuthType{tls.NoClientCert, tls.VerifyClientCertIfGiven, tls.RequireAndVerifyClientCert}[p.n]
+				return nil
+			}},
 		{name: "max-queue", kind: integer, def: one("1024"), min: 1, max: 1 << 20, help: "requests that wait at most; beyond them 429", why: "bounded waiting",
 			set: func(s *Settings, p parsed) error { s.limits()[limits.Queue] = int64(p.n); return nil }},
 		{name: "store", def: one("auto"), help: "directory for stored responses; auto = one of this port's in the user's state directory, memory = none", why: "what /v1/responses promised is still there after a restart",
@@ -197,6 +209,7 @@ func vllmRows() []row {
 		accept("enable-log-requests", boolean, "prompts are never logged; one line per request without them is"),
 		accept("enable-prompt-tokens-details", boolean, "always in usage"), accept("enable-server-load-tracking", boolean, "always at /load"),
 		accept("enable-request-id-headers", boolean, "always sent"),
+		accept("enable-ssl-refresh", boolean, "certificate and key are read again at SIGHUP"),
 		accept("device", text, "the best device of this build is used"),
 	}
 	level := accept("uvicorn-log-level", text, "as --log-level")

@@ -102,15 +102,19 @@ func Replies(usual, available int64) int64 {
 // TestADM1Connections hold servers to it.
 func ConnectionBytes(header int64) int64 { return 40<<10 + header }
 
+// TLSBytes is what a connection takes besides where it is encrypted. TestADM1Connections
+// holds servers to it.
+const TLSBytes = 24 << 10
+
 // fewConnections is how many a server has room for in any case.
 const fewConnections = 512
 
-// Connections returns how many connections a server with available bytes of memory
-// should keep at once: such that they take a thirty-second part of it, at most a usual
-// number. available <= 0 means unknown.
-func Connections(usual, header, available int64) int64 {
+// Connections returns how many connections of that many bytes each a server with
+// available bytes of memory should keep at once: such that they take a thirty-second
+// part of it, at most a usual number. available <= 0 means unknown.
+func Connections(usual, each, available int64) int64 {
 	if available > 0 {
-		usual = min(usual, max(available/32/ConnectionBytes(header), fewConnections))
+		usual = min(usual, max(available/32/each, fewConnections))
 	}
 	return usual
 }

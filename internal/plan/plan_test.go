@@ -301,7 +301,7 @@ func TestConnections(t *testing.T) {
 		{"little memory", 16384, 1 << 20, 512},
 		{"fewer than that are usual", 9, 1 << 20, 9},
 	} {
-		got := Connections(c.usual, 32<<10, c.available)
+		got := Connections(c.usual, ConnectionBytes(32<<10), c.available)
 		if got != c.want {
 			t.Errorf("%s: %d, expected %d", c.name, got, c.want)
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
@@ -13,6 +14,9 @@ type connKey struct{}
 
 // withConn makes the connection known to its requests.
 func withConn(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
 	return context.WithValue(ctx, connKey{}, c)
 }
 

@@ -38,8 +38,9 @@ func giveUpAfter(c syscall.Conn, d time.Duration) {
 }
 
 // silence returns for how long nothing has come from the peer of a connection, the time
-// before it was accepted included; 0 if a whole header block has come.
-func silence(c syscall.Conn) (d time.Duration) {
+// before it was accepted included; 0 if a whole header block has come, or any of a TLS
+// handshake.
+func silence(c syscall.Conn, secure bool) (d time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0
@@ -48,7 +49,7 @@ func silence(c syscall.Conn) (d time.Duration) {
 		head := make([]byte, 4<<10)
 		n, _, _ := unix.Recvfrom(int(fd), head, unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		head = head[:max(n, 0)]
-		if n == cap(head) || bytes.Contains(head, []byte("\n\r\n")) || bytes.Contains(head, []byte("\n\n")) {
+		if n == cap(head) || bytes.Contains(head, []byte("\n\r\n")) || bytes.Contains(head, []byte("\n\n")) || secure && n > 0 {
 			return
 		}
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {

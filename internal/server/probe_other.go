@@ -15,7 +15,7 @@ func hungUp(syscall.Conn) bool { return false }
 func giveUpAfter(syscall.Conn, time.Duration) {}
 
 // silence is not known on this system.
-func silence(syscall.Conn) time.Duration { return 0 }
+func silence(syscall.Conn, bool) time.Duration { return 0 }
 
 // descriptorLimit is not known on this system.
 func descriptorLimit() int64 { return 0 }

@@ -191,6 +191,10 @@ func start(t testing.TB, u setup) *rig {
 	}
 	g.addr = l.Addr().String()
 	g.url = "http://" + g.addr
+	if u.cfg.TLS != nil {
+		g.url = "https://" + g.addr
+		g.client.Transport.(*http.Transport).TLSClientConfig = trusting(u.cfg.TLS)
+	}
 	go func() { g.served <- g.s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		g.client.CloseIdleConnections()

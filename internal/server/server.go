@@ -7,6 +7,7 @@ package server
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/tls"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -41,6 +42,7 @@ type Config struct {
 	Limits         *limits.Set // nil = defaults; see Reload
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
+	TLS            *tls.Config // nil = plain HTTP
 
 	Clock  func() time.Time // of what replies and prompts are dated with; nil = time.Now
 	Random func() uint64    // for seeds and ids; nil = the global source
@@ -113,8 +115,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * is an unknown route, too
 	}
+	l = s.limit(l)
+	if s.cfg.TLS != nil {
+		l = tls.NewListener(l, s.cfg.TLS) // above the limits, which look at sockets
+	}
 	served := make(chan error, 1)
-	go func() { served <- h.Serve(s.limit(l)) }()
+	go func() { served <- h.Serve(l) }()
 	select {
 	case err := <-served:
 		return err
@@ -168,6 +174,7 @@ type limited struct {
 	net.Listener
 	room, spare chan struct{}
 	stall       time.Duration
+	secure      bool // the first to come is a handshake
 	metrics     *metrics.Server
 	closing     sync.Once
 	closed      chan struct{}
@@ -189,7 +196,7 @@ func Connections(lim *limits.Set) int64 {
 
 func (s *Server) limit(l net.Listener) *limited {
 	return &limited{Listener: l, room: make(chan struct{}, Connections(s.lim())), spare: make(chan struct{}, spareConnections),
-		stall: s.lim().Time(limits.WriteStall), metrics: s.metrics, closed: make(chan struct{})}
+		stall: s.lim().Time(limits.WriteStall), secure: s.cfg.TLS != nil, metrics: s.metrics, closed: make(chan struct{})}
 }
 
 // Close implements net.Listener.
@@ -237,7 +244,7 @@ func (l *limited) take(conn net.Conn, place chan struct{}) *counted {
 		default:
 			left := spareTime
 			if sys != nil {
-				left -= silence(sys)
+				left -= silence(sys, l.secure)
 			}
 			if left <= 0 {
 				_ = conn.Close()

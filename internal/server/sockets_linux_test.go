@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -183,51 +184,70 @@ func (g *rig) departure(log *ledger, i int, stream bool, leave func(*net.TCPConn
 // TestADM1Connections compares what a connection takes with what the memory plan counts
 // for it: idle, in the middle of large headers, and with a stream that nobody reads.
 func TestADM1Connections(t *testing.T) {
-	n := soak.Cases(t, 200, 2000)
-	u := setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, limits: map[limits.ID]int64{limits.HeaderRead: 60_000, limits.WriteStall: 60_000}}
-	u.info.MaxSeqs, u.info.MaxTokens = n, 2*n
-	u.engine.Sched.MaxQueue = n
-	g := start(t, u)
-	large := "\r\nX-Large: " + strings.Repeat("x", 30<<10)
-	stream := request("/v1/completions", "large", `{"prompt":[1],"max_tokens":3000,"ignore_eos":true,"stream":true}`)
-	planned := memory.ConnectionBytes(limits.Defaults()[limits.HeaderBytes])
-	var each []int64
-	for _, c := range []struct {
-		name, text string
-		there      func() bool // all of them are
-	}{
-		{"idle", askHealth, func() bool { return true }},
-		{"in its headers", "GET /health HTTP/1.1\r\nHost: localhost" + large, func() bool { return true }},
-		{"streaming", strings.Replace(stream, "\r\n", large+"\r\n", 1), func() bool { return g.model.Engine.Stats().Running == n }},
-	} {
-		before := g.toll()
-		idle := heap()
-		var open []*net.TCPConn
-		for range n {
-			conn := g.connect(c.name == "streaming")
-			if conn == nil {
-				t.FailNow()
+	for _, secure := range []bool{false, true} {
+		n := soak.Cases(t, 200, 2000)
+		u := setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, limits: map[limits.ID]int64{limits.HeaderRead: 60_000, limits.WriteStall: 60_000}}
+		u.info.MaxSeqs, u.info.MaxTokens = n, 2*n
+		u.engine.Sched.MaxQueue = n
+		planned := memory.ConnectionBytes(limits.Defaults()[limits.HeaderBytes])
+		if secure {
+			u.cfg.TLS = certified(t)
+			planned += memory.TLSBytes
+		}
+		g := start(t, u)
+		large := "\r\nX-Large: " + strings.Repeat("x", 30<<10)
+		stream := request("/v1/completions", "large", `{"prompt":[1],"max_tokens":3000,"ignore_eos":true,"stream":true}`)
+		var each []int64
+		for _, c := range []struct {
+			name, text string
+			there      func() bool // all of them are
+		}{
+			{"idle", askHealth, func() bool { return true }},
+			{"in its headers", "GET /health HTTP/1.1\r\nHost: localhost" + large, func() bool { return true }},
+			{"streaming", strings.Replace(stream, "\r\n", large+"\r\n", 1), func() bool { return g.model.Engine.Stats().Running == n }},
+		} {
+			per := g.occupy(n, c.text, c.name, c.there)
+			each = append(each, per)
+			bound := planned
+			if !soaking() {
+				bound *= 2 // what does not grow with their number counts, too
 			}
-			open = append(open, conn)
-			io.WriteString(conn, c.text)
+			if per > bound {
+				t.Errorf("%s, HTTPS %v: %d bytes of heap and stack for a connection, %d planned", c.name, secure, per, planned)
+			}
 		}
-		eventually(t, time.Minute, "all are "+c.name, func() bool { return g.metric("ossian_connections") > float64(n) && c.there() })
-		time.Sleep(300 * time.Millisecond) // the last bytes are read
-		per := (heap() - idle) / int64(n)
-		each = append(each, per)
-		bound := planned
-		if !soaking() {
-			bound *= 2 // what does not grow with their number counts, too
-		}
-		if per > bound {
-			t.Errorf("%s: %d bytes of heap and stack for a connection, %d planned", c.name, per, planned)
-		}
-		for _, conn := range open {
-			conn.Close()
-		}
-		g.repaid(before)
+		t.Logf("ADM-1: %d connections, HTTPS %v: %d bytes for one that is idle, %d in headers of 30 KiB, %d with such headers and a stream that nobody reads; %d planned",
+			n, secure, each[0], each[1], each[2], planned)
+		g.stop()
 	}
-	t.Logf("ADM-1: %d connections: %d bytes for one that is idle, %d in headers of 30 KiB, %d with such headers and a stream that nobody reads; %d planned", n, each[0], each[1], each[2], planned)
+}
+
+// occupy opens n connections that say text, and returns what each takes once all of them
+// are there. A stream's has little room for what is sent.
+func (g *rig) occupy(n int, text, what string, there func() bool) (per int64) {
+	before := g.toll()
+	idle := heap()
+	var open []*net.TCPConn
+	for range n {
+		conn := g.connect(what == "streaming")
+		if conn == nil {
+			g.t.FailNow()
+		}
+		open = append(open, conn)
+		var w io.Writer = conn
+		if c := g.s.cfg.TLS; c != nil {
+			w = tls.Client(conn, trusting(c)) // forgotten: what it takes is the client's
+		}
+		io.WriteString(w, text)
+	}
+	eventually(g.t, time.Minute, "all are "+what, func() bool { return g.metric("ossian_connections") > float64(n) && there() })
+	time.Sleep(300 * time.Millisecond) // the last bytes are read
+	per = (heap() - idle) / int64(n)
+	for _, conn := range open {
+		conn.Close()
+	}
+	g.repaid(before)
+	return per
 }
 
 // TestCON2 has readers that read a byte per second, or nothing, next to one that
@@ -435,13 +455,25 @@ const (
 // TestCON4 refuses connections beyond the limit, tells them so, and fails none of
 // those that are there.
 func TestCON4(t *testing.T) {
-	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 2}})
+	u := setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 2}}
+	t.Run("HTTP", func(t *testing.T) { oneTooMany(start(t, u)) })
+	u.cfg.TLS = certified(t)
+	t.Run("HTTPS", func(t *testing.T) { oneTooMany(start(t, u)) })
+}
+
+// oneTooMany connects to a server that has room for two.
+func oneTooMany(g *rig) {
+	t := g.t
+	t.Helper()
 	dial := func() (net.Conn, *bufio.Reader) {
-		c := g.connect(false)
-		if c == nil {
+		var c net.Conn = g.connect(false)
+		if c == (*net.TCPConn)(nil) {
 			t.FailNow()
 		}
 		t.Cleanup(func() { c.Close() })
+		if g.s.cfg.TLS != nil {
+			c = tls.Client(c, trusting(g.s.cfg.TLS))
+		}
 		return c, bufio.NewReader(c)
 	}
 	served := func(c net.Conn, r *bufio.Reader) {
@@ -463,7 +495,8 @@ func TestCON4(t *testing.T) {
 			return err == nil && res.StatusCode == want && res.Close && (want == 503) == (res.Header.Get("Retry-After") != "")
 		})
 	}
-	silent, _ := dial()
+	silent := g.connect(false)
+	defer silent.Close()
 	_ = silent.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := silent.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("one too many that says nothing: %v, want the end", err)

@@ -367,6 +367,7 @@ func TestURL(t *testing.T) {
 		"vllm serve m --host=0.0.0.0 -p 7": "http://127.0.0.1:7",
 		"llama-server --host :: --port=9":  "http://[::1]:9",
 		"ossian serve --host 10.0.0.1":     "http://10.0.0.1:8000",
+		"ossian serve --ssl-certfile=c":    "https://localhost:8000",
 		"ossian serve --port 0":            "",
 		"ossian serve --port":              "",
 	} {

@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ type Server struct {
 // URL is the address that the command says it serves at, by default port 8000 of this
 // machine.
 func (s *Server) URL() (string, error) {
-	host, port := "localhost", "8000"
+	scheme, host, port := "http", "localhost", "8000"
 	for i, word := range s.Command {
 		name, value, joined := strings.Cut(word, "=")
 		if !joined && i+1 < len(s.Command) {
@@ -100,6 +101,8 @@ func (s *Server) URL() (string, error) {
 			host = value
 		case "--port", "-p":
 			port = value
+		case "--ssl-certfile":
+			scheme = "https"
 		}
 	}
 	switch host {
@@ -111,7 +114,7 @@ func (s *Server) URL() (string, error) {
 	if port == "0" || port == "" {
 		return "", fmt.Errorf("%q: the port must be known: name one with --port", s.Command)
 	}
-	return "http://" + net.JoinHostPort(host, port), nil
+	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
 // Start starts the server unless it runs, and waits until it is ready. Errors are
@@ -124,7 +127,8 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return &ServerError{s.Command, err}
 	}
-	if c, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second); err == nil {
+	_, address, _ := strings.Cut(base, "://")
+	if c, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 		c.Close()
 		return &ServerError{s.Command, fmt.Errorf("something else answers at %s already; end it, or choose another --port", base)}
 	}
@@ -181,7 +185,8 @@ func ask(ctx context.Context, method, url string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: the server is ours
+	// No proxy, and any certificate: the server is ours.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := client.Do(r)
 	if err != nil {
 		return 0, err
