@@ -69,7 +69,7 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 		}
 		g.logprobs = &top
 	}
-	if g.held, err = s.constrain(r.Context(), m, conv, rules, at); err != nil {
+	if g.held, err = s.constrain(r.Context(), w, m, conv, rules, at); err != nil {
 		return nil, err
 	}
 	if last := q.Messages[len(q.Messages)-1]; q.Echo && last.Role == "assistant" {
@@ -89,10 +89,11 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 
 // chatRules returns what the answers to a request are held to.
 func chatRules(q *wire.ChatRequest) (*chat.Rules, places, error) {
-	answer, param, err := form(&q.Sampling)
+	answer, at, err := form(&q.Sampling)
+	at.tool = func(i int) string { return fmt.Sprintf("tools[%d].function.parameters", i) }
 	r := &chat.Rules{Answer: answer}
 	r.Tools, r.MustCall, r.OneCall = toolRules(q.Tools, &q.ToolChoice, q.ParallelToolCalls)
-	return r, places{param, "tools[%d].function.parameters"}, err
+	return r, at, err
 }
 
 // chatLater refuses what later versions do.

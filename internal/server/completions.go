@@ -52,11 +52,11 @@ func (s *Server) textJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 			g.echo = append(g.echo, m.Tokenizer.Decode(ids))
 		}
 	}
-	answer, param, err := form(&q.Sampling)
+	answer, at, err := form(&q.Sampling)
 	if err != nil {
 		return nil, err
 	}
-	if g.held, err = s.constrainText(r.Context(), m, answer, param); err != nil {
+	if g.held, err = s.constrainText(r.Context(), w, m, answer, at); err != nil {
 		return nil, err
 	}
 	p := s.plan(m, g.Sampling, g.logprobs)

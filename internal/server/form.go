@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 
 	"ossian/internal/chat"
 	"ossian/internal/grammar"
@@ -17,49 +17,46 @@ import (
 
 // form returns what the answers to a request are held to, and where it says so; nil =
 // nothing.
-func form(q *wire.Sampling) (src *grammar.Source, param string, err error) {
+func form(q *wire.Sampling) (src *grammar.Source, at places, err error) {
 	const tags = "output with structural tags is not supported; json_schema, regex, choice and grammar are"
 	if f := q.ResponseFormat; f != nil {
 		switch f.Type {
 		case "json_object":
-			return &grammar.Source{Kind: grammar.Object}, "response_format", nil
+			return &grammar.Source{Kind: grammar.Object}, places{answer: "response_format"}, nil
 		case "json_schema":
-			return &grammar.Source{Text: string(f.JSONSchema.Schema)}, "response_format.json_schema.schema", nil
+			return &grammar.Source{Text: string(f.JSONSchema.Schema)}, places{answer: "response_format.json_schema.schema", strict: f.JSONSchema.Strict}, nil
 		case "structural_tag":
-			return nil, "", wire.Unsupported("response_format.type", tags)
+			return nil, at, wire.Unsupported("response_format.type", tags)
 		}
 	}
 	s := q.Structured
 	if s == nil {
-		return nil, "", nil
+		return nil, at, nil
 	}
-	src, param = &grammar.Source{}, "structured_outputs."
+	src, at.answer = &grammar.Source{}, "structured_outputs."
 	if s.Whitespace != nil {
 		src.Space = *s.Whitespace
 	}
 	switch {
 	case s.JSONObject:
-		src.Kind = grammar.Object
-		return src, param + "json_object", nil
+		src.Kind, at.answer = grammar.Object, at.answer+"json_object"
 	case s.Regex != nil:
-		src.Kind, src.Text = grammar.Regex, *s.Regex
-		return src, param + "regex", nil
+		src.Kind, src.Text, at.answer = grammar.Regex, *s.Regex, at.answer+"regex"
 	case s.Choice != nil:
-		src.Kind, src.Choices = grammar.Choice, s.Choice
-		return src, param + "choice", nil
+		src.Kind, src.Choices, at.answer = grammar.Choice, s.Choice, at.answer+"choice"
 	case s.Grammar != nil:
-		src.Kind, src.Text = grammar.EBNF, *s.Grammar
-		return src, param + "grammar", nil
+		src.Kind, src.Text, at.answer = grammar.EBNF, *s.Grammar, at.answer+"grammar"
 	case s.Tag != nil:
-		return nil, "", wire.Unsupported(param+"structural_tag", tags)
-	}
-	src.Text = string(s.JSON)
-	if s.JSON[0] == '"' { // a string that holds the schema
-		if err := json.Unmarshal(s.JSON, &src.Text); err != nil {
-			return nil, "", wire.Invalid(param+"json", err.Error())
+		return nil, at, wire.Unsupported(at.answer+"structural_tag", tags)
+	default:
+		src.Text, at.answer = string(s.JSON), at.answer+"json"
+		if s.JSON[0] == '"' { // a string that holds the schema
+			if err := json.Unmarshal(s.JSON, &src.Text); err != nil {
+				return nil, at, wire.Invalid(at.answer, err.Error())
+			}
 		}
 	}
-	return src, param + "json", nil
+	return src, at, nil
 }
 
 // emptyObject is the form of the arguments of a tool without parameters.
@@ -89,40 +86,112 @@ func toolRules(tools []wire.Tool, c *wire.ToolChoice, parallel *bool) (rules []c
 	return rules, must, one
 }
 
-// places are where a request has the form of the answer and, with %d for its number, the
-// parameters of a tool.
-type places struct{ answer, tool string }
+// places are where a request has the form of the answer and the parameters of its tools.
+type places struct {
+	answer string
+	strict bool // the answer's schema is to be followed in every word
+	tool   func(i int) string
+}
 
 // constrain returns what makes the constraints of answers to a conversation; nil = they
-// are free.
-func (s *Server) constrain(ctx context.Context, m *host.Model, c *chat.Conversation, r *chat.Rules, at places) (func() sched.Constraint, error) {
+// are free. What they leave out of the schemas is named in w.
+func (s *Server) constrain(ctx context.Context, w *reply, m *host.Model, c *chat.Conversation, r *chat.Rules, at places) (func() sched.Constraint, error) {
 	if r.Answer == nil && len(c.Tools) == 0 {
 		return nil, nil
 	}
 	compile, end := s.compiler(ctx, m)
 	defer end()
-	fresh, err := m.Format.Constraint(c, r, compile)
+	o := &omissions{r: r, at: at}
+	fresh, err := m.Format.Constraint(c, r, o.watch(compile))
 	if err != nil {
 		return nil, formError(err, r, at)
 	}
-	return constraints(fresh), nil
+	return constraints(fresh), s.omitted(w, o)
 }
 
 // constrainText is constrain without a conversation: all of an answer is its text.
-func (s *Server) constrainText(ctx context.Context, m *host.Model, src *grammar.Source, param string) (func() sched.Constraint, error) {
+func (s *Server) constrainText(ctx context.Context, w *reply, m *host.Model, src *grammar.Source, at places) (func() sched.Constraint, error) {
 	if src == nil {
 		return nil, nil
 	}
 	compile, end := s.compiler(ctx, m)
 	defer end()
-	g, err := compile(*src)
+	o := &omissions{r: &chat.Rules{Answer: src}, at: at}
+	g, err := o.watch(compile)(*src)
 	if e, ok := errors.AsType[*grammar.Error](err); ok {
 		err = &chat.FormError{Tool: -1, Err: e}
 	}
 	if err != nil {
-		return nil, formError(err, &chat.Rules{Answer: src}, places{answer: param})
+		return nil, formError(err, o.r, at)
 	}
-	return constraints(chat.Hold(g, m.Stops)), nil
+	return constraints(chat.Hold(g, m.Stops)), s.omitted(w, o)
+}
+
+// omissions are what schemas ask for and output is not held to: keywords that are not
+// known, and schemas without a grammar where any object will do.
+type omissions struct {
+	r     *chat.Rules
+	at    places
+	found []omission
+}
+
+type omission struct {
+	param  string
+	strict bool
+	grammar.Error
+}
+
+// watch returns compile, with a look at what it leaves out.
+func (o *omissions) watch(compile chat.Compile) chat.Compile {
+	return func(src grammar.Source) (*grammar.Grammar, error) {
+		parts := []grammar.Source{src}
+		for i := range src.Frames {
+			parts = append(parts, src.Frames[i].JSON)
+		}
+		g, err := compile(src)
+		if e, ok := errors.AsType[*grammar.Error](err); ok {
+			for i := range parts {
+				if e.Frame == 0 || e.Frame == i {
+					o.add(&parts[i], *e, false)
+				}
+			}
+		} else if err == nil {
+			for _, ig := range g.Ignored() {
+				o.add(&parts[ig.Frame], grammar.Error{Where: ig.Where, What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}, true)
+			}
+		}
+		return g, err
+	}
+}
+
+// add notes e for what has the schema. What is strict has it if it was compiled.
+func (o *omissions) add(src *grammar.Source, e grammar.Error, compiled bool) {
+	e.Frame = 0
+	note := func(has *grammar.Source, it omission) {
+		if has.Kind == grammar.Schema && src.Kind == grammar.Schema && has.Text == src.Text && (compiled || !it.strict) && !slices.Contains(o.found, it) {
+			o.found = append(o.found, it)
+		}
+	}
+	if o.r.Answer != nil {
+		note(o.r.Answer, omission{o.at.answer, o.at.strict, e})
+	}
+	for i := range o.r.Tools {
+		if t := &o.r.Tools[i]; !t.Hidden {
+			note(&t.Arguments, omission{o.at.tool(i), t.Strict, e})
+		}
+	}
+}
+
+// omitted names what output is not held to, or refuses it where that is not enough.
+func (s *Server) omitted(w *reply, o *omissions) error {
+	var names []string
+	for _, it := range o.found {
+		if it.strict || s.cfg.Strict {
+			return &wire.Error{Message: it.Error.Error(), Type: wire.TypeInvalidRequest, Param: it.param, Code: wire.CodeRefusedSchema}
+		}
+		names = append(names, it.param+strings.ReplaceAll(it.Where, ",", "%2C"))
+	}
+	return s.ignored(w, names)
 }
 
 // constraints makes what the engine takes of what formats give.
@@ -153,7 +222,7 @@ func formError(err error, r *chat.Rules, at places) error {
 	}
 	src, param := r.Answer, at.answer
 	if e.Tool >= 0 {
-		src, param = &r.Tools[e.Tool].Arguments, fmt.Sprintf(at.tool, e.Tool)
+		src, param = &r.Tools[e.Tool].Arguments, at.tool(e.Tool)
 	}
 	code := wire.CodeInvalidValue
 	switch schema := src.Kind <= grammar.Object; {

@@ -487,3 +487,96 @@ func TestGRM4Responses(t *testing.T) {
 	r := g.post("/v1/responses", `{"input":"Hi","store":false,`+strings.Replace(tool, weather, bad, 1)+`}`)
 	wantError(t, r, 400, "invalid_request_error", "unsupported_schema", "tools[0].parameters")
 }
+
+// TestGRM1Ignored: what schemas ask for and output is not held to is named in a header,
+// and refused where a schema, or the server, is strict.
+func TestGRM1Ignored(t *testing.T) {
+	const (
+		odd     = `{"type":"object","properties":{"a,b":{"type":"string","maxLenght":3,"format":"emial"}},"required":["a,b"],"additionalProperties":false}`
+		first   = "#/properties/a%2Cb/maxLenght"
+		second  = "#/properties/a%2Cb/format"
+		hard    = `{"type":"object","properties":{"a":{"not":{}}},"required":["a"]}`
+		chat    = "/v1/chat/completions"
+		text    = "/v1/completions"
+		answers = "/v1/responses"
+		input   = `"input":"Hi"`
+	)
+	format := func(strict, schema string) string {
+		return `"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":` + strict + `,"schema":` + schema + `}}`
+	}
+	flatFormat := func(strict, schema string) string {
+		return `"text":{"format":{"type":"json_schema","name":"x","strict":` + strict + `,"schema":` + schema + `}}`
+	}
+	tool := func(strict, schema string) string {
+		return `{"type":"function","function":{"name":"f","strict":` + strict + `,"parameters":` + schema + `}}`
+	}
+	flatTool := func(strict, schema string) string {
+		return `{"type":"function","name":"f","strict":` + strict + `,"parameters":` + schema + `}`
+	}
+	const forced = `,"tool_choice":{"type":"function","function":{"name":"f"}}`
+	g := start(t, inMemory(t, setup{reply: hello}))
+	u := setup{reply: hello}
+	u.cfg.Strict = true
+	strict, thinking := start(t, u), qwen(t, "")
+	for _, c := range []struct {
+		name, path, body string
+		g                *rig
+		ignored          []string // where an answer comes
+		param, says      string   // where none does
+	}{
+		{name: "chat", path: chat, body: hi + `,` + format("false", odd), ignored: []string{"response_format.json_schema.schema" + first, "response_format.json_schema.schema" + second}},
+		{name: "beside other members", path: chat, body: hi + `,"chat_id":1,"structured_outputs":{"json":` + odd + `}`, ignored: []string{"chat_id", "structured_outputs.json" + first, "structured_outputs.json" + second}},
+		{name: "completions", path: text, body: `"prompt":"x",` + format("false", odd), ignored: []string{"response_format.json_schema.schema" + first, "response_format.json_schema.schema" + second}},
+		{name: "responses", path: answers, body: input + `,` + flatFormat("false", odd), ignored: []string{"text.format.schema" + first, "text.format.schema" + second}},
+		{name: "in the background", path: answers, body: input + `,"background":true,` + flatFormat("false", odd), ignored: []string{"text.format.schema" + first, "text.format.schema" + second}},
+		{name: "forced tool", path: chat, body: hi + `,"tools":[` + bareTool + `,` + tool("false", odd) + `]` + forced, ignored: []string{"tools[1].function.parameters" + first, "tools[1].function.parameters" + second}},
+		{name: "forced tool that any object will do for", path: chat, body: hi + `,"tools":[` + bareTool + `,` + tool("false", hard) + `]` + forced, ignored: []string{"tools[1].function.parameters#/properties/a"}},
+		{name: "forced tool between tags", path: chat, g: thinking, body: hi + `,"tools":[` + bareTool + `,` + tool("false", odd) + `],"tool_choice":"required"`,
+			ignored: []string{"tools[1].function.parameters" + first, "tools[1].function.parameters" + second}},
+		{name: "any object between tags", path: chat, g: thinking, body: hi + `,"tools":[` + bareTool + `,` + tool("false", hard) + `],"tool_choice":"required"`,
+			ignored: []string{"tools[1].function.parameters#/properties/a"}},
+		{name: "tool of a group", path: answers, body: input + `,"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"c"},` + flatTool("false", odd) + `]}],"tool_choice":"required"`,
+			ignored: []string{"tools[0].tools[1].parameters" + first, "tools[0].tools[1].parameters" + second}},
+		{name: "tool that is free", path: chat, body: hi + `,"tools":[` + tool("false", odd) + `]`},
+		{name: "annotations", path: chat, body: hi + `,` + format("true", `{"type":"object","title":"T","$comment":"c","x-y":1,"properties":{},"additionalProperties":false}`)},
+		{name: "strict form", path: chat, body: hi + `,` + format("true", odd), param: "response_format.json_schema.schema", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict form of a response", path: answers, body: input + `,` + flatFormat("true", odd), param: "text.format.schema", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict form in the background", path: answers, body: input + `,"background":true,` + flatFormat("true", odd), param: "text.format.schema", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict form of a text", path: text, body: `"prompt":"x",` + format("true", odd), param: "response_format.json_schema.schema", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict tool", path: chat, body: hi + `,"tools":[` + bareTool + `,` + tool("true", odd) + `]`, param: "tools[1].function.parameters", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict tool between tags", path: chat, g: thinking, body: hi + `,"tools":[` + bareTool + `,` + tool("true", odd) + `]`, param: "tools[1].function.parameters", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict tool of a group", path: answers, body: input + `,"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"c"},` + flatTool("true", odd) + `]}]`,
+			param: "tools[0].tools[1].parameters", says: "#/properties/a,b/maxLenght: "},
+		{name: "strict server", path: chat, g: strict, body: hi + `,` + format("false", odd), param: "response_format.json_schema.schema", says: "#/properties/a,b/maxLenght: "},
+		{name: "forced tool of a strict server", path: chat, g: strict, body: hi + `,"tools":[` + tool("false", hard) + `]` + forced, param: "tools[0].function.parameters", says: "#/properties/a: not is not supported"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.g == nil {
+				c.g = g
+			}
+			most := `,"max_tokens":2}`
+			if c.path == answers {
+				most = `,"max_output_tokens":2}`
+			}
+			r := c.g.post(c.path, `{`+c.body+most)
+			if c.param != "" {
+				wantError(t, r, 400, "invalid_request_error", "unsupported_schema", c.param)
+				if !strings.Contains(r.body, c.says) {
+					t.Errorf("%q is missing: %s", c.says, r.body)
+				}
+				return
+			}
+			if got, want := r.header.Get("x-ossian-ignored"), strings.Join(c.ignored, ", "); r.status != 200 || got != want {
+				t.Errorf("%d %s\nignored %s\nwant    %s", r.status, r.body, got, want)
+			}
+		})
+	}
+	var long strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&long, `,"odd %d %s":1`, i, strings.Repeat("x", 50))
+	}
+	r := g.post(chat, `{`+hi+`,"max_tokens":2,`+format("false", strings.Replace(odd, `,"format"`, long.String()+`,"format"`, 1))+`}`)
+	if got := r.header.Get("x-ossian-ignored"); r.status != 200 || len(got) > mostIgnored+8 || len(got) < mostIgnored/2 {
+		t.Errorf("%d: %d bytes of header", r.status, len(got))
+	}
+}

@@ -63,7 +63,7 @@ func (s *Server) respond(w *reply, r *http.Request, c *caller, body []byte) erro
 	if err != nil {
 		return err
 	}
-	if err := s.constrainResponse(r.Context(), a); err != nil {
+	if err := s.constrainResponse(r.Context(), w, a); err != nil {
 		return err
 	}
 	if a.q.Background {
@@ -128,18 +128,19 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 }
 
 // constrainResponse finds out what the answer is held to.
-func (s *Server) constrainResponse(ctx context.Context, a *asked) error {
-	answer, param, err := form(&a.q.Sampling)
+func (s *Server) constrainResponse(ctx context.Context, w *reply, a *asked) error {
+	answer, at, err := form(&a.q.Sampling)
 	if err != nil {
 		return err
 	}
-	if rest, ok := strings.CutPrefix(param, "response_format"); ok { // here it is flat
-		param = "text.format" + strings.TrimPrefix(rest, ".json_schema")
+	if rest, ok := strings.CutPrefix(at.answer, "response_format"); ok { // here it is flat
+		at.answer = "text.format" + strings.TrimPrefix(rest, ".json_schema")
 	}
+	at.tool = func(i int) string { return a.q.ToolPath(i) + ".parameters" }
 	r := &chat.Rules{Answer: answer}
 	r.Tools, r.MustCall, a.one = toolRules(a.q.Tools, &a.q.ToolChoice, a.q.ParallelToolCalls)
 	r.OneCall = a.one
-	a.held, err = s.constrain(ctx, a.m, a.conv, r, places{param, "tools[%d].parameters"})
+	a.held, err = s.constrain(ctx, w, a.m, a.conv, r, at)
 	return err
 }
 

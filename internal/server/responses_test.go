@@ -378,6 +378,9 @@ func TestResponseErrors(t *testing.T) {
 		{"format without schema", `{"input":"x","text":{"format":{"type":"json_schema","name":"n"}}}`, missing, "text.format.schema"},
 		{"tool without name", `{"input":"x","tools":[{"type":"function"}]}`, missing, "tools[0].name"},
 		{"tool twice", `{"input":"x","tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}]}`, invalid, "tools[1].name"},
+		{"tool behind a group", `{"input":"x","tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"a"},{"type":"function","name":"b"}]},{"type":"function","name":"b!"}]}`, invalid, "tools[1].name"},
+		{"tool of a group", `{"input":"x","tools":[{"type":"file_search"},{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"a"},{"type":"function","name":"a"}]}]}`, invalid, "tools[1].tools[1].name"},
+		{"no tool is allowed", `{"input":"x",` + flat + `,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[]}}`, invalid, "tool_choice"},
 		{"metadata", `{"input":"x","metadata":{"a":5}}`, "invalid_type", "metadata.a"},
 		{"too long", `{"input":"` + strings.Repeat("x ", 5000) + `"}`, "context_length_exceeded", "input"},
 	} {

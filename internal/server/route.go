@@ -362,7 +362,11 @@ func (s *Server) requestID(r *http.Request) string {
 	return id
 }
 
-// ignored names the fields that were not understood, or refuses them in strict mode.
+// mostIgnored bounds x-ossian-ignored: proxies have little room for headers.
+const mostIgnored = 2 << 10
+
+// ignored names what was not understood, after what is named already, or refuses it in
+// strict mode.
 func (s *Server) ignored(w *reply, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -370,11 +374,16 @@ func (s *Server) ignored(w *reply, names []string) error {
 	if s.cfg.Strict {
 		return &wire.Error{Message: "unknown field", Type: wire.TypeInvalidRequest, Param: names[0], Code: wire.CodeUnsupported}
 	}
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strings.Trim(strconv.QuoteToASCII(name), `"`)
-		quoted[i] = quoted[i][:min(len(quoted[i]), 64)]
+	all := w.Header().Get("x-ossian-ignored")
+	for _, name := range names {
+		if name = strings.Trim(strconv.QuoteToASCII(name), `"`); len(all)+len(name) > mostIgnored {
+			break
+		}
+		if all != "" {
+			all += ", "
+		}
+		all += name
 	}
-	w.Header().Set("x-ossian-ignored", strings.Join(quoted, ", "))
+	w.Header().Set("x-ossian-ignored", all)
 	return nil
 }

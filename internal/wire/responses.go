@@ -35,8 +35,8 @@ type Response struct {
 
 // A ResponseFailure says why a response has failed.
 type ResponseFailure struct {
-	Code    string // server_error, rate_limit_exceeded, invalid_prompt, context_length_exceeded
-	Message string
+	Code    string `json:"code"` // server_error, rate_limit_exceeded, invalid_prompt
+	Message string `json:"message"`
 }
 
 // ResponseHead is what a response has besides what was asked for.

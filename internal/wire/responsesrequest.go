@@ -39,6 +39,7 @@ type ResponseRequest struct {
 	tools  []json.RawMessage // as the reply shows them
 	choice json.RawMessage   // the same, nil = auto
 	spaces map[string]string // a tool's full name to its namespace
+	paths  []string          // [tool] its place in the request
 }
 
 // DecodeResponse reads the body of a responses request. The error is an *Error.
@@ -179,7 +180,7 @@ func (d *decoder) peek() json.RawMessage {
 // readTools reads the tools: functions, custom ones, and groups of them. Others are
 // left out, and named as ignored.
 func (r *ResponseRequest) readTools(d *decoder) {
-	r.Tools, r.spaces = []Tool{}, map[string]string{}
+	r.Tools, r.paths, r.spaces = []Tool{}, nil, map[string]string{}
 	d.kind()
 	start := d.pos
 	d.array(limits.Tools, "tools", func(int) {
@@ -187,7 +188,7 @@ func (r *ResponseRequest) readTools(d *decoder) {
 		case "function", "custom":
 			raw := d.peek()
 			t := d.responseTool()
-			r.Tools = append(r.Tools, t)
+			r.add(d, t)
 			r.tools = append(r.tools, t.shown(raw))
 		case "namespace":
 			r.tools = append(r.tools, d.peek())
@@ -209,6 +210,14 @@ func (r *ResponseRequest) readTools(d *decoder) {
 	}
 }
 
+func (r *ResponseRequest) add(d *decoder, t Tool) {
+	r.Tools, r.paths = append(r.Tools, t), append(r.paths, string(d.path))
+}
+
+// ToolPath returns where the i-th of Tools is in the request, as "tools[0].tools[2]" in a
+// namespace.
+func (r *ResponseRequest) ToolPath(i int) string { return r.paths[i] }
+
 func (r *ResponseRequest) readNamespace(d *decoder) {
 	space := d.member("name")
 	if space == "" {
@@ -227,7 +236,7 @@ func (r *ResponseRequest) readNamespace(d *decoder) {
 				t.Name = space + "__" + t.Name
 				t.Raw = t.nested()
 				r.spaces[t.Name] = space
-				r.Tools = append(r.Tools, t)
+				r.add(d, t)
 			})
 		default:
 			return false
@@ -327,9 +336,10 @@ func (r *ResponseRequest) checkTools(lim *limits.Set) *Error {
 		wide[limits.ToolName] *= 2 // a name has two parts
 	}
 	err := (&ChatRequest{Tools: r.Tools, ToolChoice: r.ToolChoice}).checkTools(&wide)
+	var i int
 	if err != nil && strings.HasPrefix(err.Param, "tools[") {
-		at := strings.Index(err.Param, "]") + 1
-		err.Param = err.Param[:at] + ".name"
+		_, _ = fmt.Sscanf(err.Param, "tools[%d]", &i) // it has a number there
+		err.Param = r.paths[i] + ".name"
 	}
 	return err
 }

@@ -10,16 +10,13 @@ import (
 
 // storedResponse is what ParseResponse has to know of an object.
 type storedResponse struct {
-	ID         string `json:"id"`
-	Created    int64  `json:"created_at"`
-	Completed  int64  `json:"completed_at"`
-	Status     string `json:"status"`
-	Background bool   `json:"background"`
-	Store      bool   `json:"store"`
-	Error      *struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
+	ID         string           `json:"id"`
+	Created    int64            `json:"created_at"`
+	Completed  int64            `json:"completed_at"`
+	Status     string           `json:"status"`
+	Background bool             `json:"background"`
+	Store      bool             `json:"store"`
+	Failure    *ResponseFailure `json:"error"`
 	Incomplete *struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
@@ -47,10 +44,7 @@ func ParseResponse(object []byte, lim *limits.Set) (*Response, error) {
 	if err := json.Unmarshal(object, &s); err != nil {
 		return nil, err
 	}
-	r := &Response{ID: s.ID, Created: s.Created, Completed: s.Completed, Status: s.Status, Background: s.Background, Stored: s.Store, Empty: s.Empty}
-	if s.Error != nil {
-		r.Failure = &ResponseFailure{Code: s.Error.Code, Message: s.Error.Message}
-	}
+	r := &Response{ID: s.ID, Created: s.Created, Completed: s.Completed, Status: s.Status, Background: s.Background, Stored: s.Store, Failure: s.Failure, Empty: s.Empty}
 	if s.Incomplete != nil {
 		r.Incomplete = s.Incomplete.Reason
 	}
@@ -98,11 +92,7 @@ func parseLogprobs(item []byte) (out []TokenLogprob) {
 		Token   string  `json:"token"`
 		Logprob float32 `json:"logprob"`
 		Bytes   []int   `json:"bytes"`
-		Top     []struct {
-			Token   string  `json:"token"`
-			Logprob float32 `json:"logprob"`
-			Bytes   []int   `json:"bytes"`
-		} `json:"top_logprobs"`
+		Top     []entry `json:"top_logprobs"`
 	}
 	var it struct {
 		Content []struct {
@@ -112,21 +102,19 @@ func parseLogprobs(item []byte) (out []TokenLogprob) {
 	if json.Unmarshal(item, &it) != nil {
 		return nil
 	}
-	text := func(bytes []int) string {
-		b := make([]byte, len(bytes))
-		for i, v := range bytes {
-			b[i] = byte(v)
+	var read func([]entry) []TokenLogprob
+	read = func(all []entry) (out []TokenLogprob) {
+		for _, e := range all {
+			b := make([]byte, len(e.Bytes))
+			for i, v := range e.Bytes {
+				b[i] = byte(v)
+			}
+			out = append(out, TokenLogprob{Token: e.Token, Logprob: e.Logprob, Bytes: string(b), Top: read(e.Top)})
 		}
-		return string(b)
+		return out
 	}
 	for _, part := range it.Content {
-		for _, e := range part.Logprobs {
-			t := TokenLogprob{Token: e.Token, Logprob: e.Logprob, Bytes: text(e.Bytes)}
-			for _, alt := range e.Top {
-				t.Top = append(t.Top, TokenLogprob{Token: alt.Token, Logprob: alt.Logprob, Bytes: text(alt.Bytes)})
-			}
-			out = append(out, t)
-		}
+		out = append(out, read(part.Logprobs)...)
 	}
 	return out
 }

@@ -145,6 +145,9 @@ func (r *ChatRequest) checkTools(lim *limits.Set) *Error {
 	if c.Mode == "named" && !names[c.Name] {
 		return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", c.Name))
 	}
+	if c.Mode == "required" && c.Allowed != nil && !slices.ContainsFunc(c.Allowed, func(name string) bool { return name != "" }) {
+		return Invalid("tool_choice", "a call is required, and no tool is allowed")
+	}
 	for _, name := range c.Allowed {
 		if !names[name] && name != "" { // built-in tools have no name
 			return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", name))
