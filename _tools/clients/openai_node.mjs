@@ -1,19 +1,19 @@
 // Runs openai-node, as published, against a live server; prints one line per check.
 //
-// usage: node openai_node.mjs PACKAGES MAJOR URL KEYED_URL KEY
-// PACKAGES is a folder with the node_modules of package.json, URL a server of
-// ossian-tiny without a key, KEYED_URL one that wants KEY.
+// usage: node openai_node.mjs PACKAGES CLIENT URL KEYED_URL KEY
+// PACKAGES is a folder with the node_modules of package.json, CLIENT the name of one
+// there, URL a server of ossian-tiny without a key, KEYED_URL one that wants KEY.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 
-const [packages, major, url, keyedURL, key] = process.argv.slice(2);
+const [packages, published, url, keyedURL, key] = process.argv.slice(2);
 const require = createRequire(join(resolve(packages), 'package.json'));
-const OpenAI = require(`openai-${major}`).default;
-const { LengthFinishReasonError } = require(`openai-${major}/error`);
-const { VERSION } = require(`openai-${major}/version`);
-const { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } = require(`openai-${major}/helpers/zod`);
+const OpenAI = require(published).default;
+const { LengthFinishReasonError } = require(`${published}/error`);
+const { VERSION } = require(`${published}/version`);
+const { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } = require(`${published}/helpers/zod`);
 const { z } = require('zod');
 
 const connect = (base, apiKey) => new OpenAI({ baseURL: base + '/v1', apiKey, maxRetries: 0 });

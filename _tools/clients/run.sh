@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python_versions="2.54.0 3.52.0"
-node_majors="6 7" # versions are in package.json
+python_agents=0.24.0           # with the last of these
+node_clients="openai-6 openai" # versions are in package.json
 mkdir -p "${1:-models/clients}"
 dir=$(cd "${1:-models/clients}" && pwd)
 here=_tools/clients key=sesame
@@ -17,6 +18,7 @@ for v in $python_versions; do
   "${PYTHON:-python3}" -m venv "$dir/python-$v"
   "$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v"
 done
+"$dir/python-$v/bin/pip" install -q --disable-pip-version-check "openai==$v" "openai-agents==$python_agents"
 mkdir -p "$dir/node"
 cp "$here/package.json" "$dir/node/"
 npm install --prefix "$dir/node" --silent --no-package-lock
@@ -25,12 +27,12 @@ pids=()
 stop() { for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done; }
 trap stop EXIT
 
-# start NAME FLAGS... serves on a free port and sets url once the model is loaded.
+# start NAME COMMAND... starts a server on a free port and sets url once its model is loaded.
 start() {
   local log=$dir/$1.log pid
   shift
   : >"$log" # before the loop below reads that of an earlier run
-  "$dir/ossian" serve --port 0 "$@" 2>>"$log" &
+  "$@" 2>>"$log" &
   pid=$!
   pids+=("$pid")
   until grep -q 'model loaded' "$log"; do
@@ -39,19 +41,21 @@ start() {
   done
   url=$(sed -n 's/^listening on //p' "$log")
 }
-start open && open=$url
-start keyed --api-key "$key" && keyed=$url
+start open "$dir/ossian" serve --port 0 && open=$url
+start keyed "$dir/ossian" serve --port 0 --api-key "$key" && keyed=$url
 
 status=0
 run() { "$@" | tee -a "$dir/result.txt" || status=1; }
 : >"$dir/result.txt"
 for v in $python_versions; do run "$dir/python-$v/bin/python" "$here/openai_python.py" "$open" "$keyed" "$key"; done
-for v in $node_majors; do run node "$here/openai_node.mjs" "$dir/node" "$v" "$open" "$keyed" "$key"; done
+for c in $node_clients; do run node "$here/openai_node.mjs" "$dir/node" "$c" "$open" "$keyed" "$key"; done
 run "$dir/openai-go" "$open" "$keyed" "$key"
+run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
+run node "$here/agents_node.mjs" "$dir/node" "$open"
 
 for pid in "${pids[@]}"; do
   kill "$pid"
-  wait "$pid" || { echo "ossian serve ended with status $?" >&2; status=1; }
+  wait "$pid" || { echo "a server ended with status $?" >&2; status=1; }
 done
 pids=()
 echo "$(grep -c ' pass$' "$dir/result.txt" || true) checks passed, $(grep -c ' fail$' "$dir/result.txt" || true) failed"
