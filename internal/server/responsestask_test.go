@@ -188,6 +188,7 @@ func TestInputItems(t *testing.T) {
 	page := func(query string) object {
 		t.Helper()
 		o := parsed(t, g.do("GET", "/v1/responses/"+id+"/input_items"+query, "").body)
+		valid(t, "ItemList", o)
 		valid(t, "ResponseItemList", o)
 		return o
 	}

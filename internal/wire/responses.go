@@ -127,7 +127,9 @@ func (q *ResponseRequest) appendTextOptions(dst []byte) []byte {
 	case f.Type == "json_schema":
 		s := f.JSONSchema
 		dst = AppendString(append(dst, `{"type":"json_schema","name":`...), s.Name)
-		dst = appendText(append(dst, `,"description":`...), Text(s.Description))
+		if s.Description != "" { // null is not one, to OpenAI's schema
+			dst = AppendString(append(dst, `,"description":`...), s.Description)
+		}
 		dst = appendCompact(append(dst, `,"schema":`...), s.Schema)
 		dst = append(strconv.AppendBool(append(dst, `,"strict":`...), s.Strict), '}')
 	default:

@@ -335,11 +335,5 @@ func (r *ResponseRequest) checkTools(lim *limits.Set) *Error {
 	if len(r.spaces) > 0 {
 		wide[limits.ToolName] *= 2 // a name has two parts
 	}
-	err := (&ChatRequest{Tools: r.Tools, ToolChoice: r.ToolChoice}).checkTools(&wide)
-	var i int
-	if err != nil && strings.HasPrefix(err.Param, "tools[") {
-		_, _ = fmt.Sscanf(err.Param, "tools[%d]", &i) // it has a number there
-		err.Param = r.paths[i] + ".name"
-	}
-	return err
+	return checkTools(r.Tools, &r.ToolChoice, &wide, func(i int) string { return r.paths[i] + ".name" })
 }

@@ -17,7 +17,7 @@ func (r *ChatRequest) Validate(lim *limits.Set) error {
 		r.Sampling.check(lim),
 		r.checkMessages(),
 		r.checkTokens(lim),
-		r.checkTools(lim),
+		checkTools(r.Tools, &r.ToolChoice, lim, func(i int) string { return fmt.Sprintf("tools[%d].%s.name", i, r.Tools[i].Type) }),
 		oneOf("reasoning_effort", r.ReasoningEffort, efforts),
 		r.checkReasoning(),
 	} {
@@ -118,28 +118,27 @@ func (m *Message) check(path string) *Error {
 	return nil
 }
 
-func (r *ChatRequest) checkTools(lim *limits.Set) *Error {
+// checkTools checks tools, whose names are at path, and the choice among them.
+func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) string) *Error {
 	names := map[string]bool{}
-	for i := range r.Tools {
-		t := &r.Tools[i]
+	for i := range tools {
+		t := &tools[i]
 		if t.Type != "function" && t.Type != "custom" {
 			continue
 		}
-		path := fmt.Sprintf("tools[%d].%s.name", i, t.Type)
 		switch {
 		case t.Name == "":
-			return Missing(path)
+			return Missing(path(i))
 		case int64(len(t.Name)) > lim[limits.ToolName]:
-			return exceeds(path, len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
+			return exceeds(path(i), len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
 		case strings.ContainsFunc(t.Name, func(c rune) bool { return !nameRune(c) }):
-			return Invalid(path, fmt.Sprintf("letters a to z, digits, _ and - expected, found %.64q", t.Name))
+			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _ and - expected, found %.64q", t.Name))
 		case names[t.Name]:
-			return Invalid(path, fmt.Sprintf("%q is there twice", t.Name))
+			return Invalid(path(i), fmt.Sprintf("%q is there twice", t.Name))
 		}
 		names[t.Name] = true
 	}
-	c := &r.ToolChoice
-	if (c.Mode == "required" || c.Mode == "named" || c.Allowed != nil) && len(r.Tools) == 0 {
+	if (c.Mode == "required" || c.Mode == "named" || c.Allowed != nil) && len(tools) == 0 {
 		return Invalid("tool_choice", "the request has no tools")
 	}
 	if c.Mode == "named" && !names[c.Name] {

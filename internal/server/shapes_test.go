@@ -1,0 +1,254 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// shapes say what the objects of the Responses API look like here: the members that
+// clients are promised, and none besides. "name: type" has to be there, "name?: type"
+// may be. A type is a word of Go or JSON, 'text' for itself, [T] for a list, map for
+// texts by name, any object as object, another shape; T|T is either. "..." allows
+// further members: the caller's own.
+var shapes = map[string]string{
+	"Response": `id: string, object: 'response', created_at: int, completed_at: int|null, background: bool, store: bool,
+		status: 'queued'|'in_progress'|'completed'|'incomplete'|'failed'|'cancelled', error: Failure|null, incomplete_details: Incomplete|null, empty_reason?: string,
+		output: [OutputItem], usage: Usage|null, model: string, instructions: string|null, max_output_tokens: int|null, max_tool_calls: int|null, parallel_tool_calls: bool,
+		previous_response_id: string|null, prompt_cache_key: string|null, reasoning: Reasoning, safety_identifier: string|null, service_tier: 'default', temperature: number,
+		text: TextOptions, tool_choice: 'none'|'auto'|'required'|Choice, tools: [Tool], top_logprobs: int, top_p: number, truncation: 'auto'|'disabled', truncated_turns?: int,
+		user: string|null, metadata: map, conversation: null, moderation: null, prompt: null, prompt_cache_retention: null`,
+	"Failure":      `code: 'server_error'|'rate_limit_exceeded'|'invalid_prompt', message: string`,
+	"Incomplete":   `reason: 'max_output_tokens'|'content_filter'`,
+	"Usage":        `input_tokens: int, input_tokens_details: InputUsage, output_tokens: int, output_tokens_details: OutputUsage, total_tokens: int`,
+	"InputUsage":   `cached_tokens: int, cache_write_tokens: int`,
+	"OutputUsage":  `reasoning_tokens: int`,
+	"Reasoning":    `effort: 'none'|'minimal'|'low'|'medium'|'high'|'xhigh'|'max'|null, summary: 'auto'|'concise'|'detailed'|null, context?: 'auto'|'current_turn'|'all_turns'`,
+	"TextOptions":  `format: PlainText|JSONObject|JSONSchema, verbosity?: 'low'|'medium'|'high'`,
+	"PlainText":    `type: 'text'`,
+	"JSONObject":   `type: 'json_object'`,
+	"JSONSchema":   `type: 'json_schema', name: string, description?: string, schema: object, strict: bool`,
+	"Choice":       `type: 'function'|'custom'|'allowed_tools', ...`,
+	"Tool":         `= FunctionTool|OtherTool`,
+	"FunctionTool": `type: 'function', name: string, description: string|null, parameters: object|null, strict: bool`,
+	"OtherTool":    `type: 'custom'|'namespace', name: string, ...`,
+
+	"OutputItem":     `= Thought|Message|FunctionCall|CustomCall`,
+	"Thought":        `id: string, type: 'reasoning', status: Progress, summary: [never], content: [ThoughtText], encrypted_content?: string`,
+	"ThoughtText":    `type: 'reasoning_text', text: string`,
+	"Message":        `id: string, type: 'message', status: Progress, role: 'assistant', phase?: 'commentary'|'final_answer', content: [OutputText|Refusal]`,
+	"OutputText":     `type: 'output_text', text: string, annotations: [never], logprobs: [Logprob]`,
+	"Refusal":        `type: 'refusal', refusal: string`,
+	"Logprob":        `token: string, logprob: number, bytes: [int], top_logprobs: [Alternative]`,
+	"Alternative":    `token: string, logprob: number, bytes: [int]`,
+	"FunctionCall":   `id: string, type: 'function_call', status: Progress, call_id: string, name: string, namespace?: string, arguments: string`,
+	"CustomCall":     `id: string, type: 'custom_tool_call', status: Progress, call_id: string, name: string, namespace?: string, input: string`,
+	"Progress":       `= 'in_progress'|'completed'|'incomplete'`,
+	"InputItem":      `= OutputItem|InputMessage|FunctionResult|CustomResult`,
+	"InputMessage":   `id: string, type: 'message', status: Progress, role: 'user'|'developer'|'system', content: [InputText|Refusal]`,
+	"InputText":      `type: 'input_text', text: string`,
+	"FunctionResult": `id: string, type: 'function_call_output', status: Progress, call_id: string, output: string|[InputText]`,
+	"CustomResult":   `id: string, type: 'custom_tool_call_output', status: Progress, call_id: string, output: string|[InputText]`,
+	"ItemList":       `object: 'list', data: [InputItem], first_id: string, last_id: string, has_more: bool`,
+
+	"Event": `= Whole|ItemEvent|PartEvent|ThoughtDelta|ThoughtDone|TextDelta|TextDone|CallDelta|CallDone|InputDelta|InputDone`,
+	"Whole": `type: 'response.created'|'response.queued'|'response.in_progress'|'response.completed'|'response.incomplete'|'response.failed',
+		sequence_number: int, response: Response`,
+	"ItemEvent":    `type: 'response.output_item.added'|'response.output_item.done', sequence_number: int, output_index: int, item: OutputItem`,
+	"PartEvent":    `type: 'response.content_part.added'|'response.content_part.done', ` + inPart + `, part: ThoughtText|OutputText`,
+	"ThoughtDelta": `type: 'response.reasoning_text.delta', ` + inPart + `, delta: string`,
+	"ThoughtDone":  `type: 'response.reasoning_text.done', ` + inPart + `, text: string`,
+	"TextDelta":    `type: 'response.output_text.delta', ` + inPart + `, delta: string, logprobs: [Logprob]`,
+	"TextDone":     `type: 'response.output_text.done', ` + inPart + `, text: string, logprobs: [Logprob]`,
+	"CallDelta":    `type: 'response.function_call_arguments.delta', ` + inItem + `, delta: string`,
+	"CallDone":     `type: 'response.function_call_arguments.done', ` + inItem + `, name: string, arguments: string`,
+	"InputDelta":   `type: 'response.custom_tool_call_input.delta', ` + inItem + `, delta: string`,
+	"InputDone":    `type: 'response.custom_tool_call_input.done', ` + inItem + `, input: string`,
+}
+
+const (
+	inItem = `sequence_number: int, output_index: int, item_id: string`
+	inPart = inItem + `, content_index: int`
+)
+
+// misfit says where v is not of a type of shapes, "" = nowhere. Of several types that
+// are told apart by a member called type the one meant counts.
+func misfit(kind string, v any, path string) string {
+	problem := ""
+	for _, k := range alternatives(kind) {
+		p := fits(k, v, path)
+		if p == "" {
+			return ""
+		}
+		if problem == "" || !strings.HasPrefix(p, path+".type: ") && !strings.HasPrefix(p, path+": ") {
+			problem = p
+		}
+	}
+	return problem
+}
+
+// alternatives splits a type at the bars that are not in a list.
+func alternatives(kind string) (all []string) {
+	depth, from := 0, 0
+	for i, c := range kind + "|" {
+		switch {
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == '|' && depth == 0:
+			all = append(all, kind[from:i])
+			from = i + 1
+		}
+	}
+	return all
+}
+
+func fits(kind string, v any, path string) string {
+	wrong := func() string { return fmt.Sprintf("%s: %.40v is not %s", path, v, kind) }
+	if text, ok := strings.CutPrefix(kind, "'"); ok {
+		if v == strings.TrimSuffix(text, "'") {
+			return ""
+		}
+		return wrong()
+	}
+	if element, ok := strings.CutPrefix(kind, "["); ok {
+		l, ok := v.([]any)
+		if !ok {
+			return wrong()
+		}
+		for i, e := range l {
+			if p := misfit(strings.TrimSuffix(element, "]"), e, fmt.Sprintf("%s[%d]", path, i)); p != "" {
+				return p
+			}
+		}
+		return ""
+	}
+	ok := false
+	switch o, isObject := v.(object); kind {
+	case "never":
+	case "null":
+		ok = v == nil
+	case "object":
+		ok = isObject
+	case "int":
+		ok = isKind("integer", v)
+	case "bool":
+		ok = isKind("boolean", v)
+	case "string", "number":
+		ok = isKind(kind, v)
+	case "map":
+		for _, text := range o {
+			isObject = isObject && isKind("string", text)
+		}
+		ok = isObject
+	default:
+		if also, ok := strings.CutPrefix(shapes[kind], "= "); ok {
+			return misfit(also, v, path)
+		}
+		if !isObject {
+			return wrong()
+		}
+		return membersFit(kind, o, path)
+	}
+	if ok {
+		return ""
+	}
+	return wrong()
+}
+
+func membersFit(shape string, o object, path string) string {
+	rest := maps.Clone(o)
+	for member := range strings.SplitSeq(shapes[shape], ",") {
+		if member = strings.TrimSpace(member); member == "..." {
+			return ""
+		}
+		name, kind, _ := strings.Cut(member, ": ")
+		name, optional := strings.CutSuffix(name, "?")
+		v, there := o[name]
+		if !there && !optional {
+			return fmt.Sprintf("%s: %s has no %s", path, shape, name)
+		}
+		if there {
+			if p := misfit(kind, v, path+"."+name); p != "" {
+				return p
+			}
+		}
+		delete(rest, name)
+	}
+	if len(rest) > 0 {
+		return fmt.Sprintf("%s: %s does not have %v", path, shape, slices.Sorted(maps.Keys(rest)))
+	}
+	return ""
+}
+
+// TestShapes: the shapes know each other, and see each member of real objects that is
+// missing, of another type, or too many.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	for name, text := range shapes {
+		for word := range strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune(" ,|[]=\n\t", c) }) {
+			if c := word[0]; c >= 'A' && c <= 'Z' && shapes[word] == "" {
+				t.Errorf("%s: there is no %s", name, word)
+			}
+		}
+	}
+	const asked = `{"input":[{"role":"user","content":"Hi"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"x"},{"type":"input_text","text":"y"}]}],
+		"include":["message.output_text.logprobs","reasoning.encrypted_content"],"top_logprobs":1,"metadata":{"a":"b"},"reasoning":{"effort":"low","context":"auto"},"stream":true,`
+	seen := 0
+	for _, c := range []struct{ reply, more string }{
+		{calls, `"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"}},{"type":"custom","name":"g"}]}`},
+		{strings.ReplaceAll(calls, `{"city":"Paris"}`, `{"input":"ls"}`), `"tools":[{"type":"custom","name":"get_weather"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"get_weather"}]}}`},
+		{thinks + "<|channel|>final <|constrain|>json<|message|>{}<|return|>", `"text":{"verbosity":"low","format":{"type":"json_schema","name":"n","schema":{"type":"object","properties":{},"additionalProperties":false}}}}`},
+	} {
+		g := start(t, inMemory(t, setup{reply: c.reply}))
+		events := streamed(t, g.post("/v1/responses", asked+c.more))
+		final := fold(t, events)
+		list := parsed(t, g.do("GET", "/v1/responses/"+final["id"].(string)+"/input_items", "").body)
+		valid(t, "ItemList", list)
+		seen += damage(t, "ItemList", list, list)
+		for _, e := range events {
+			seen += damage(t, "Event", e, e)
+		}
+	}
+	t.Logf("%d members were spoiled", seen)
+	if seen < 1000 {
+		t.Error("too few")
+	}
+}
+
+// optional are members that may be missing.
+var optional = []string{"context", "verbosity", "phase", "encrypted_content"}
+
+// damage spoils each member of the objects in v, a part of whole, in turn, and returns
+// how many there are.
+func damage(t *testing.T, kind string, whole, v any) (n int) {
+	t.Helper()
+	for _, e := range list(v) {
+		n += damage(t, kind, whole, e)
+	}
+	o, _ := v.(object)
+	for name, good := range maps.Clone(o) {
+		if !slices.Contains([]string{"metadata", "parameters", "schema", "tool_choice"}, name) { // the caller's own
+			n += damage(t, kind, whole, good)
+		}
+		n++
+		o[name] = struct{}{}
+		if misfit(kind, whole, kind) == "" {
+			t.Errorf("%s: %s of another type is not seen", kind, name)
+		}
+		delete(o, name)
+		if misfit(kind, whole, kind) == "" && !slices.Contains(optional, name) {
+			t.Errorf("%s: missing %s is not seen", kind, name)
+		}
+		o["odd"] = good
+		if misfit(kind, whole, kind) == "" && o["type"] != "custom" {
+			t.Errorf("%s: a member beside %s is not seen", kind, name)
+		}
+		delete(o, "odd")
+		o[name] = good
+	}
+	return n
+}
