@@ -296,7 +296,7 @@ func (ld *loader) host(m *ckpt.Model, r runner.Runner, open func(context.Context
 	info := r.Info()
 	var mm *metrics.Model
 	hm.Engine, err = engine.New(r, engine.Config{
-		Sched: sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), NoPrefixCache: !ld.cfg.PrefixCaching},
+		Sched: sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
 		Open:  open,
 		Step:  func(tokens int, took time.Duration) { mm.Step(tokens, took) },
 	}, ld.log)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,49 @@ func TestServeSynthetic(t *testing.T) {
 	}
 }
 
+// A step takes no more of a prompt than it may.
+func TestServeLongPrompt(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := startServe(t, "--long-prefill-token-threshold", "8", "--no-enable-prefix-caching")
+	measured := func() (steps, tokens int) {
+		r, err := http.Get(url + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+			name, value, _ := strings.Cut(lines.Text(), "{")
+			_, value, _ = strings.Cut(value, "} ")
+			switch name {
+			case "vllm:iteration_tokens_total_count":
+				steps, err = strconv.Atoi(value)
+			case "vllm:iteration_tokens_total_sum":
+				tokens, err = strconv.Atoi(value)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return steps, tokens
+	}
+	ask := func(ids int) int {
+		before, had := measured()
+		post(t, url+"/v1/completions", `{"prompt":[`+strings.TrimSuffix(strings.Repeat("20,", ids), ",")+`],"max_tokens":1,"ignore_eos":true}`)
+		steps, has := measured()
+		for deadline := time.Now().Add(time.Minute); has != had+ids && time.Now().Before(deadline); { // a step is counted behind its reply
+			time.Sleep(10 * time.Millisecond)
+			steps, has = measured()
+		}
+		if has != had+ids {
+			t.Errorf("%d ids: %d tokens computed", ids, has-had)
+		}
+		return steps - before
+	}
+	if short, long := ask(8), ask(37); short != 1 || long != 5 { // 8, and 8 8 8 8 5
+		t.Errorf("%d steps for 8 ids, %d for 37", short, long)
+	}
+}
+
 func TestServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
@@ -186,11 +230,11 @@ func TestServeErrors(t *testing.T) {
 
 func TestServeExplain(t *testing.T) {
 	t.Chdir(t.TempDir())
-	out, _, err := runRoot(t, "serve", "--explain", "--max-num-seqs", "3", "--limit", "stop-strings=16")
+	out, _, err := runRoot(t, "serve", "--explain", "--max-num-seqs", "3", "--long-prefill-token-threshold", "64", "--limit", "stop-strings=16")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "max-model-len": "4096",
+	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "long-prefill-token-threshold": "64", "max-model-len": "4096",
 		"limit bodies-in-flight": "automatic", "limit connections": "automatic", "limit stop-strings": "given", "limit messages": "default",
 		"connections": "pending-output of 262144 for each of 3 sequences", "limit replies-in-flight": "automatic", "replies": "replies-in-flight of", "all": "planned for"} {
 		found := false
