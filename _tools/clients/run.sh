@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds ossian, serves ossian-tiny from it and runs published clients against it.
-# Prints a line per check and fails if one fails. Needs go, python3 and npm;
-# packages come from their registries and stay in DIR.
+# Builds ossian, serves ossian-tiny from it and runs published clients against it, and
+# Codex CLI against a model that plays a script. Prints a line per check and fails if one
+# fails. Needs go, python3 and npm; packages come from their registries and stay in DIR.
 # usage: _tools/clients/run.sh [DIR]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,6 +13,7 @@ dir=$(cd "${1:-models/clients}" && pwd)
 here=_tools/clients key=sesame
 
 CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
+CGO_ENABLED=0 go build -o "$dir/scripted" "./$here/scripted"
 go -C "$here/go" build -o "$dir/openai-go" .
 for v in $python_versions; do
   "${PYTHON:-python3}" -m venv "$dir/python-$v"
@@ -43,6 +44,7 @@ start() {
 }
 start open "$dir/ossian" serve --port 0 && open=$url
 start keyed "$dir/ossian" serve --port 0 --api-key "$key" && keyed=$url
+start scripted "$dir/scripted" "$here/scripted/codex.txt" && scripted=$url
 
 status=0
 run() { "$@" | tee -a "$dir/result.txt" || status=1; }
@@ -52,6 +54,7 @@ for c in $node_clients; do run node "$here/openai_node.mjs" "$dir/node" "$c" "$o
 run "$dir/openai-go" "$open" "$keyed" "$key"
 run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
 run node "$here/agents_node.mjs" "$dir/node" "$open"
+run node "$here/codex.mjs" "$dir/node" "$scripted"
 
 for pid in "${pids[@]}"; do
   kill "$pid"
