@@ -26,6 +26,7 @@ type responder struct {
 	unsaved [][]byte // its events that the store did not take yet
 	size    int      // of these, in bytes
 	changed bool     // its object, since it was last stored
+	found   int      // items of its output that can be found by their ids
 	ended   bool     // no event follows
 	first   []byte   // the object as it was created
 }
@@ -213,9 +214,9 @@ func (e *responder) object() []byte {
 	return k.pack()
 }
 
-func (e *responder) refs() []string {
-	var ids []string
-	for i := range e.r.Output {
+// refs returns the ids of items that the store does not know yet.
+func (e *responder) refs() (ids []string) {
+	for i := e.found; i < len(e.r.Output); i++ {
 		ids = append(ids, e.r.Output[i].ID)
 	}
 	return ids
@@ -238,13 +239,13 @@ func (e *responder) keep(events []byte) error {
 }
 
 func (e *responder) flush() error {
-	u := store.Update{Events: e.unsaved, Done: e.ended}
+	u, found := store.Update{Events: e.unsaved, Done: e.ended}, e.found
 	if e.changed {
-		u.Object, u.Refs = e.object(), e.refs()
+		u.Object, u.Refs, found = e.object(), e.refs(), len(e.r.Output)
 	}
 	err := e.s.cfg.Archive.Update(context.Background(), e.a.owner, e.r.ID, u)
 	if err == nil {
-		e.unsaved, e.size, e.changed = nil, 0, false
+		e.unsaved, e.size, e.changed, e.found = nil, 0, false, found
 	}
 	return err
 }

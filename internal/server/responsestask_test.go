@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +35,46 @@ func (g *rig) await(id, status string) object {
 		}
 		if s := r["status"]; s != "queued" && s != "in_progress" || time.Now().After(end) {
 			g.t.Fatalf("status %v, want %s: %v", s, status, r)
+		}
+	}
+}
+
+// A finder counts how often it is told of an item.
+type finder struct {
+	*store.Memory
+	told sync.Map // by id: *atomic.Int32
+}
+
+func (f *finder) Update(ctx context.Context, owner, id string, u store.Update) error {
+	for _, ref := range u.Refs {
+		n, _ := f.told.LoadOrStore(ref, new(atomic.Int32))
+		n.(*atomic.Int32).Add(1)
+	}
+	return f.Memory.Update(ctx, owner, id, u)
+}
+
+// The store is told of each item of a background response once, not again with each
+// that follows.
+func TestBackgroundRefs(t *testing.T) {
+	t.Parallel()
+	m, err := store.NewMemory(store.Config{Bytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &finder{Memory: m}
+	u := setup{reply: calls, cost: time.Millisecond}
+	u.cfg.Archive = f
+	g := start(t, u)
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true,`+flat+`}`))["id"].(string)
+	out := g.await(id, "completed")["output"].([]any)
+	if len(out) != 3 {
+		t.Fatalf("output %v", out)
+	}
+	for i := range out {
+		item := at(out, i, "id").(string)
+		n, there := f.told.Load(item)
+		if found, err := f.Find("local", item); found != id || err != nil || !there || n.(*atomic.Int32).Load() != 1 {
+			t.Errorf("item %d, %s: found in %q, %v; told %v", i, item, found, err, n)
 		}
 	}
 }
@@ -189,7 +231,6 @@ func TestInputItems(t *testing.T) {
 		t.Helper()
 		o := parsed(t, g.do("GET", "/v1/responses/"+id+"/input_items"+query, "").body)
 		valid(t, "ItemList", o)
-		valid(t, "ResponseItemList", o)
 		return o
 	}
 	all := page("?order=asc")
