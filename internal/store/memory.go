@@ -21,11 +21,14 @@ type Memory struct {
 	oldest *list.List // of *memo, in the order of their creation
 	refs   map[string]*memo
 	used   int64 // bytes
+	over   int64 // bytes of finished records, which can go
 	closed bool
 }
 
-// memoBytes is about what a record takes besides its bytes.
-const memoBytes = 1 << 10
+const (
+	memoBytes = 1 << 10 // about what a record takes besides its bytes
+	partBytes = 64      // and an item, an event or a reference
+)
 
 // A memo is a record in memory. What its slices hold does not change.
 type memo struct {
@@ -76,7 +79,7 @@ func (m *Memory) Create(ctx context.Context, n New) error {
 	}
 	more := int64(memoBytes)
 	for _, it := range n.Items {
-		more += int64(len(it.ID) + len(it.Data))
+		more += int64(len(it.ID) + len(it.Data) + partBytes)
 	}
 	if err := m.fit(r, &u, more); err != nil {
 		return err
@@ -110,26 +113,28 @@ func (m *Memory) Update(ctx context.Context, owner, id string, u Update) error {
 	return nil
 }
 
-// fit makes room for u, and more bytes, or says that there is none.
+// fit makes room for u, and more bytes, or says that there is none and changes nothing.
 func (m *Memory) fit(r *memo, u *Update, more int64) error {
 	if err := roomFor(&head{EventBytes: r.length}, u); err != nil {
 		return err
 	}
-	more += int64(total(u.Events))
+	more += int64(total(u.Events) + partBytes*len(u.Events))
+	for _, ref := range u.Refs {
+		more += int64(len(ref) + partBytes)
+	}
 	if u.Object != nil {
 		more += int64(len(u.Object) - len(r.Object))
 	}
+	if runs := m.used - m.over; runs+more > m.cfg.Bytes {
+		return fmt.Errorf("%w: %d bytes more than the %d of what is being made, limit %d", ErrTooLarge, more, runs, m.cfg.Bytes)
+	}
 	m.used += more
+	r.size += more
 	added := 0
 	if r.place == nil {
 		added = 1
 	}
 	m.evict(added)
-	if m.used > m.cfg.Bytes {
-		m.used -= more
-		return fmt.Errorf("%w: %d bytes more than the %d in memory, limit %d", ErrTooLarge, more, m.used, m.cfg.Bytes)
-	}
-	r.size += more
 	return nil
 }
 
@@ -165,6 +170,7 @@ func (m *Memory) apply(r *memo, u *Update) {
 	r.refs = append(r.refs, u.Refs...)
 	if u.Done {
 		r.State = Finished
+		m.over += r.size
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -177,12 +183,18 @@ func (m *Memory) find(owner, id string) (*memo, error) {
 		return nil, ErrClosed
 	case r == nil || owner == "" || r.Owner != owner:
 		return nil, ErrNotFound
+	case r.State == Finished && m.cfg.Now().Sub(r.Created) > m.cfg.Age:
+		m.remove(r)
+		return nil, ErrNotFound
 	}
 	return r, nil
 }
 
 func (m *Memory) remove(r *memo) {
 	m.used -= r.size
+	if r.State == Finished {
+		m.over -= r.size
+	}
 	m.oldest.Remove(r.place)
 	delete(m.byID, r.ID)
 	for _, ref := range r.refs {
@@ -331,7 +343,7 @@ func (m *Memory) Close() error {
 	for _, r := range m.byID {
 		close(r.changed)
 	}
-	m.closed, m.byID, m.refs, m.used = true, nil, nil, 0
+	m.closed, m.byID, m.refs, m.used, m.over = true, nil, nil, 0, 0
 	m.oldest.Init()
 	return nil
 }

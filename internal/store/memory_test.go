@@ -117,6 +117,14 @@ func TestMemoryIsLikeStore(t *testing.T) {
 				}
 			}
 		}
+		for i := range 12 {
+			for _, owner := range []string{"owner0", "owner1"} {
+				_ = m.Delete(t.Context(), owner, fmt.Sprint("resp_", i)) // it may not be there
+			}
+		}
+		if st := m.Stats(); st.Records != 0 || st.Bytes != 0 || m.over != 0 {
+			t.Errorf("empty, it holds %+v, %d of them finished", st, m.over)
+		}
 		check(t, m.Close())
 		if _, err := m.Get("owner0", "resp_0"); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
@@ -157,7 +165,12 @@ func TestMemoryBounds(t *testing.T) {
 	has("runs", "large")
 	wantErr(t, "more than there is beside what runs", create("larger", true, 20<<10), ErrTooLarge)
 	wantErr(t, "too many events", m.Update(ctx, "o", "runs", Update{Events: [][]byte{text("e", 20<<10)}}), ErrTooLarge)
+	has("runs", "large") // what is refused costs nobody anything
+	wantErr(t, "too many small events", m.Update(ctx, "o", "runs", Update{Events: make([][]byte, 400)}), ErrTooLarge)
 	now = now.Add(2 * time.Hour)
+	_, err = m.Get("o", "large")
+	wantErr(t, "what is too old", err, ErrNotFound)
+	has("runs")
 	check(t, create("new", true, 10))
 	has("runs", "new")
 	if n := m.Stats().Bytes; n > 20<<10 || n < 2*memoBytes {
