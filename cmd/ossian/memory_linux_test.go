@@ -33,14 +33,14 @@ import (
 
 // A printedPlan is the log's line of that name.
 type printedPlan struct {
-	Available, Total, Weights, Mapped, Activations, Runtime, Connections, Replies int64
-	KV                                                                            int64 `json:"kv_cache"`
-	MaxLen                                                                        int   `json:"max_model_len"`
-	MaxSeqs                                                                       int   `json:"max_num_seqs"`
+	Available, Total, Weights, Mapped, Activations, Runtime, Connections, Replies, Grammars int64
+	KV                                                                                      int64 `json:"kv_cache"`
+	MaxLen                                                                                  int   `json:"max_model_len"`
+	MaxSeqs                                                                                 int   `json:"max_num_seqs"`
 }
 
 // requests is the part of the plan that is room for the program and its requests.
-func (p *printedPlan) requests() int64 { return p.Runtime + p.Connections + p.Replies }
+func (p *printedPlan) requests() int64 { return p.Runtime + p.Connections + p.Replies + p.Grammars }
 
 // plan waits for the memory plan and has the kernel refuse private memory far beyond
 // it. RLIMIT_DATA needs no privilege, but counts what is mapped, not what is in use:
@@ -140,13 +140,13 @@ func memoryCases(t *testing.T, n int) (all []memoryCase) {
 // heap's room for them does not hide what is compared.
 func (c *memoryCase) args(path string) []string {
 	return []string{path, "--threads", "1", "--kv-cache-dtype", c.kv, "--max-model-len", strconv.Itoa(c.len), "--max-num-seqs", strconv.Itoa(c.seqs),
-		"--limit", "request-body=1Mi", "--limit", "bodies-in-flight=2Mi", "--limit", "connections=32", "--limit", "pending-output=4Ki", "--limit", "replies-in-flight=64Ki", "--limit", "stored-memory=64Ki", "--log-format", "json"}
+		"--limit", "request-body=1Mi", "--limit", "bodies-in-flight=2Mi", "--limit", "connections=32", "--limit", "pending-output=4Ki", "--limit", "replies-in-flight=64Ki", "--limit", "stored-memory=64Ki", "--limit", "grammar-cache=64Ki", "--log-format", "json"}
 }
 
 // idle is what a Go server with a tokenizer of these sizes takes before it has a
-// weight. The plan's parts for the runtime, connections and replies are room for requests,
-// far more than the few here need; with this in their place peak and plan agree within 5 %
-// of the plan.
+// weight. The plan's parts for the runtime, connections, replies and grammars are room for
+// requests, far more than the few here need; with this in their place peak and plan agree
+// within 5 % of the plan.
 const idle = 12 << 20
 
 // TestADM1Memory serves synthetic checkpoints at the limits of their plans and

@@ -256,10 +256,10 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		return nil, err
 	}
 	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
-		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
+		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "grammars", p.Footprint.Grammars, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
 		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies) // garbage goes before the heap outgrows the plan (ADM-2)
+		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies + p.Footprint.Grammars) // garbage goes before the heap outgrows the plan (ADM-2)
 	}
 	if ld.cfg.Verify {
 		if err := verify(ctx, m, nil); err != nil {
@@ -332,6 +332,7 @@ func servePlan(cfg *config.Config, m *ckpt.Model, dev cpu.Config) (plan.Plan, er
 		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
 		f.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
 		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
+		f.Grammars = plan.GrammarBytes(m.Spec, cfg.Limits[limits.GrammarCache])
 		return f, err
 	})
 }
@@ -354,8 +355,8 @@ func serveMemory(cfg *config.Config) int64 {
 	return int64(share * float64(plan.Available()))
 }
 
-// boundClients lets fewer bytes of bodies and of replies, and fewer connections, in at once
-// where memory is short, unless a number was asked for.
+// boundClients lets fewer bytes of bodies and of replies, and fewer connections, in at once,
+// and keeps less, where memory is short, unless a number was asked for.
 func boundClients(cfg *config.Config) {
 	memory := serveMemory(cfg)
 	if id := limits.BodiesInFlight; !cfg.Given(id) {
@@ -363,6 +364,9 @@ func boundClients(cfg *config.Config) {
 	}
 	if id := limits.StoredMemory; !cfg.Given(id) && memory > 0 {
 		cfg.ResolveLimit(id, max(min(id.Info().Default, memory/32), id.Info().Min))
+	}
+	if id := limits.GrammarCache; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Grammars(id.Info().Default, memory))
 	}
 	if id := limits.Connections; !cfg.Given(id) {
 		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), connectionBytes(cfg), memory))
@@ -430,6 +434,7 @@ func explainMemory(lim *limits.Set, p plan.Plan, out io.Writer) error {
 	fmt.Fprintf(t, "connections\t%d\t%d of them, each with header-bytes of %d, and pending-output of %d for each of %d sequences\n", f.Connections, server.Connections(lim),
 		lim[limits.HeaderBytes], lim[limits.PendingOutput], p.Limits.MaxSeqs)
 	fmt.Fprintf(t, "replies\t%d\treplies-in-flight of %d while they are put together: text that is not streamed, log probabilities\n", f.Replies, lim[limits.Replies])
+	fmt.Fprintf(t, "grammars\t%d\tgrammar-cache of %d for compiled forms of output, and the vocabulary as they see it\n", f.Grammars, lim[limits.GrammarCache])
 	fmt.Fprintf(t, "all\t%d\tof %d that may be planned for, 0 = unknown\n", f.Total(), p.Available)
 	return t.Flush()
 }

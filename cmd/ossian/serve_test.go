@@ -236,7 +236,7 @@ func TestServeExplain(t *testing.T) {
 	}
 	for setting, want := range map[string]string{"model": "ossian-tiny", "max-num-seqs": "command line", "long-prefill-token-threshold": "64", "max-model-len": "4096",
 		"limit bodies-in-flight": "automatic", "limit connections": "automatic", "limit stop-strings": "given", "limit messages": "default",
-		"connections": "pending-output of 262144 for each of 3 sequences", "limit replies-in-flight": "automatic", "replies": "replies-in-flight of", "all": "planned for"} {
+		"connections": "pending-output of 262144 for each of 3 sequences", "limit replies-in-flight": "automatic", "replies": "replies-in-flight of", "limit grammar-cache": "automatic", "grammars": "grammar-cache of", "all": "planned for"} {
 		found := false
 		for line := range strings.Lines(out) {
 			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)

@@ -178,7 +178,7 @@ func (id ID) String() string { return table[id].Name }
 // its engine or its model starts, or its memory is planned.
 func (id ID) Live() bool {
 	switch id {
-	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Replies, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge:
+	case HeaderBytes, HeaderRead, IdleKeepAlive, WriteStall, PendingOutput, Replies, Connections, Queue, QueueTokens, StoredRecords, StoredBytes, StoredMemory, StoredAge, GrammarCache:
 		return false
 	}
 	return true

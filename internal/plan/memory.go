@@ -23,11 +23,12 @@ type Footprint struct {
 	Runtime     int64 // tokenizer, tables, heap head-room
 	Connections int64 // of a server: what clients take besides their requests' bodies
 	Replies     int64 // of a server: what is put together before it is sent
+	Grammars    int64 // of a server: compiled forms of output, and the vocabulary as they see it
 }
 
 // Total returns the sum.
 func (f Footprint) Total() int64 {
-	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections + f.Replies
+	return f.Weights + f.Mapped + f.KV + f.Activations + f.Runtime + f.Connections + f.Replies + f.Grammars
 }
 
 // A Cost says what a device takes with given limits; it must not shrink as they
@@ -93,6 +94,24 @@ const leastReplies = 8 << 20
 func Replies(usual, available int64) int64 {
 	if available > 0 {
 		usual = min(usual, max(available/32/heapPerReply, leastReplies))
+	}
+	return usual
+}
+
+// GrammarBytes is the heap that compiled forms of output take where cached bytes of them
+// are kept, with the vocabulary as they see it: about 80 bytes per id while it is made.
+// TestGrammarBytes holds it to that.
+func GrammarBytes(s *model.Spec, cached int64) int64 { return cached + 80*int64(s.Vocab) }
+
+// leastGrammars is how many bytes of compiled forms a server has room for in any case.
+const leastGrammars = 8 << 20
+
+// Grammars returns how many bytes of compiled forms a server with available bytes of
+// memory should keep: a thirty-second part of it, at most a usual number. available <= 0
+// means unknown.
+func Grammars(usual, available int64) int64 {
+	if available > 0 {
+		usual = min(usual, max(available/32, leastGrammars))
 	}
 	return usual
 }
@@ -165,8 +184,8 @@ type FitError struct {
 // Error says what does not fit and, if anything would, what.
 func (e *FitError) Error() string {
 	clients := ""
-	if n := e.Need.Connections + e.Need.Replies; n > 0 {
-		clients = ", connections and replies " + gb(n)
+	if n := e.Need.Connections + e.Need.Replies + e.Need.Grammars; n > 0 {
+		clients = ", connections, replies and grammars " + gb(n)
 	}
 	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),

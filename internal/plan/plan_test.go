@@ -3,15 +3,18 @@ package plan
 import (
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"ossian/internal/grammar"
 	"ossian/internal/model"
 	"ossian/internal/runner"
 	"ossian/internal/tensor"
+	"ossian/internal/token"
 )
 
 func gptOSS(layers, experts int) *model.Spec {
@@ -309,6 +312,48 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%s: %d connections take more than a thirty-second part of %d", c.name, got, c.available)
 		}
 	}
+}
+
+func TestGrammars(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		usual, available, want int64
+	}{
+		{"unknown memory", 256 << 20, 0, 256 << 20},
+		{"plenty", 256 << 20, 64 << 30, 256 << 20},
+		{"a thirty-second part of the memory", 256 << 20, 4 << 30, 128 << 20},
+		{"little memory", 256 << 20, 1 << 20, 8 << 20},
+		{"fewer than that are usual", 9, 1 << 20, 9},
+	} {
+		if got := Grammars(c.usual, c.available); got != c.want {
+			t.Errorf("%s: %d, expected %d", c.name, got, c.want)
+		}
+	}
+}
+
+// What grammars make of the largest vocabulary fits into what is planned for it, with what
+// is not collected yet of making it.
+func TestGrammarBytes(t *testing.T) {
+	tok, err := token.Harmony()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	planned := GrammarBytes(&model.Spec{Vocab: tok.Vocab()}, 0)
+	before := held()
+	v := grammar.NewVocabulary(tok)
+	if took := held() - before; took > planned || took < planned/3 {
+		t.Errorf("%d bytes, %d planned", took, planned)
+	} else {
+		t.Logf("%d bytes for %d ids, %d planned", took, tok.Vocab(), planned)
+	}
+	runtime.KeepAlive(v)
+	runtime.KeepAlive(tok)
 }
 
 // FuzzBlocks plays sequences of random chunks against the pools: the blocks that
