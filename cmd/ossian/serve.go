@@ -251,6 +251,12 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	format, err := chatFormat(ld.cfg, m)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		ld.log.Warn("no chat: the checkpoint has no template; completions work, --chat-template names one", "model", ld.name)
+	} else if err != nil {
+		return nil, err
+	}
 	p, err := servePlan(ld.cfg, m, dev)
 	if err != nil {
 		return nil, err
@@ -271,7 +277,7 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	hm, err := ld.host(m, r, open, p)
+	hm, err := ld.host(m, format, r, open)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -280,20 +286,14 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 }
 
 // host puts an engine around the runner.
-func (ld *loader) host(m *ckpt.Model, r runner.Runner, open func(context.Context) (runner.Runner, error), p plan.Plan) (*host.Model, error) {
-	format, err := chat.New(chat.Facts{Family: m.Spec.Family, Tokenizer: m.Tokenizer, Template: m.Template, Special: m.Special, Stops: m.Stops})
-	switch {
-	case errors.Is(err, chat.ErrNoTemplate):
-		ld.log.Warn("no chat: the checkpoint has no template; completions work", "model", ld.name)
-	case err != nil:
-		return nil, err
-	}
+func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hm := &host.Model{Tokenizer: m.Tokenizer, Format: format, Stops: m.Stops, Vocab: m.Spec.Vocab, Unused: m.Unused,
 		Defaults: samplingDefaults(ld.cfg, m.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(m)}
 	if format != nil {
 		hm.Stops = format.Stops()
 	}
 	info := r.Info()
+	var err error
 	var mm *metrics.Model
 	hm.Engine, err = engine.New(r, engine.Config{
 		Sched: sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
@@ -391,6 +391,9 @@ func explain(cfg *config.Config, out io.Writer) error {
 	o := serveOptions(cfg)
 	dev, err := o.device()
 	if err != nil {
+		return err
+	}
+	if _, err := chatFormat(cfg, m); err != nil && !errors.Is(err, chat.ErrNoTemplate) {
 		return err
 	}
 	boundClients(cfg)

@@ -50,6 +50,7 @@ type Facts struct {
 	Family    string            // "gpt-oss", "qwen3", …: the architecture
 	Tokenizer *token.BPE        //
 	Template  string            // Jinja text; "" = none
+	Chosen    bool              // somebody wants this template in place of the model's own
 	Special   map[string]string // bos_token, eos_token, … as the template spells them
 	Stops     []int32           // ids that end an answer, ascending
 }
@@ -58,11 +59,21 @@ type Facts struct {
 // and whose family has no format of its own.
 var ErrNoTemplate = errors.New("the checkpoint has no chat template")
 
+// ErrFixed is what New returns where a template is chosen for a model whose format is
+// code: its answers would not be read as that template has them.
+var ErrFixed = errors.New("gpt-oss was trained on one format, harmony, which is not written by a template here")
+
 // New picks the format of a model: harmony for gpt-oss, the code for Qwen3 where it
-// writes what the checkpoint's own template writes, and the template for all others.
+// writes what the template writes, and the template for all others.
 func New(f Facts) (Format, error) {
 	if f.Family == "gpt-oss" {
-		if h := newHarmony(f); h != nil {
+		own := f
+		if f.Chosen {
+			own.Template = ""
+		}
+		if h := newHarmony(own); h != nil && f.Chosen {
+			return nil, ErrFixed
+		} else if h != nil {
 			return h, nil
 		}
 	}

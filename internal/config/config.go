@@ -25,6 +25,7 @@ import (
 type Settings struct {
 	Model       string   // name or path; "" = the default model
 	ServedNames []string // names that requests may use; nil = the model's own
+	Template    string   // file or text of a chat template; "" = the model's own
 
 	Host           string
 	Port           int      // 0 = any free one

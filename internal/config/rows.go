@@ -29,6 +29,8 @@ func networkRows() []row {
 			set: func(s *Settings, p parsed) error { s.Model = p.text; return nil }},
 		{name: "served-model-name", kind: list, help: "names that requests may use; the first is reported", why: "the model's own name",
 			set: func(s *Settings, p parsed) (err error) { s.ServedNames, err = names(p.list, "a name"); return err }},
+		{name: "chat-template", help: "Jinja file, or text in one line, in place of the model's own; not for gpt-oss, whose format is fixed", why: "the model's own",
+			set: func(s *Settings, p parsed) error { s.Template = p.text; return nil }},
 		{name: "host", def: one("127.0.0.1"), help: "address to listen on", why: "only this machine can connect",
 			set: func(s *Settings, p parsed) error {
 				if s.Host = strings.Trim(p.text, "[]"); s.Host == "" || strings.ContainsAny(s.Host, " /") {
