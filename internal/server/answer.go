@@ -90,6 +90,7 @@ type answer struct {
 	tokens, reasoned int     // ids that belong to the answer; of these, reasoning
 	likely           float64 // sum of the ids' log probabilities, where they are known
 	calls            int     // begun
+	over             bool    // the turn has ended with too few tokens
 	said             bool    // the content has text
 	thought, unknown bool    // there was reasoning, a call of a tool that nobody offered
 	done, closed     bool    // closed: the parser is
@@ -145,6 +146,9 @@ func (a *answer) push(t *engine.Token) {
 	}
 	a.events = a.parser.Push(a.events[:0], t.ID)
 	a.read()
+	if a.over && !a.done && a.tokens > a.minTokens {
+		a.end(wire.FinishStop, wire.StopReason{})
+	}
 }
 
 // mean returns the mean log probability of the answer's ids.
@@ -227,6 +231,8 @@ func (a *answer) read() {
 		switch {
 		case e.Kind == chat.Salvage:
 			a.salvaged(e.Rule.String())
+		case e.Kind == chat.TurnEnd && !a.endless && a.tokens <= a.minTokens:
+			a.over = true
 		case e.Kind == chat.TurnEnd && !a.endless:
 			a.release(len(a.held))
 			a.stopAs(wire.FinishStop, a.stopReason())

@@ -147,6 +147,22 @@ func TestLIF5Cut(t *testing.T) {
 	}
 }
 
+// TestMinTokens: an id that ends the turn, but is none for the engine, does so when there
+// are enough tokens.
+func TestMinTokens(t *testing.T) {
+	g := start(t, setup{reply: "<|channel|>final<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|> Hi<|end|>"})
+	for _, c := range []struct{ least, ids int }{{0, 5}, {4, 5}, {5, 6}, {9, 10}, {39, 40}} {
+		res, err := http.Post(g.url+"/v1/chat/completions", "application/json", strings.NewReader(fmt.Sprintf(`{%s,"min_tokens":%d,"max_tokens":40,"return_token_ids":true}`, hi, c.least)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := hear(res, stay)
+		if h := tr.choices[0]; err != nil || len(h.IDs) != c.ids || h.Finish != "stop" {
+			t.Errorf("at least %d: %d ids, %s, %v; want %d", c.least, len(h.IDs), h.Finish, err, c.ids)
+		}
+	}
+}
+
 func TestBest(t *testing.T) {
 	c := &collection{j: &job{n: 3}, choices: make([]choice, 6), keep: 2}
 	for i, likely := range []float64{-9, -1, -4, -1, -1, -2} {
