@@ -238,8 +238,12 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 	return Plan{}, &FitError{Model: s.Name, Need: p.Footprint, Available: available, Asked: p.Limits, MaxLen: longest, MaxSeqs: most}
 }
 
-// complete fills in defaults and refuses what no memory would make possible.
+// complete fills in defaults and refuses what no memory would make possible. Every
+// sequence needs a token of a step.
 func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
+	if lim.MaxTokens > 0 && lim.MaxTokens < lim.MaxSeqs {
+		return lim, fmt.Errorf("model %s: --max-num-batched-tokens %d is less than --max-num-seqs %d, and every sequence needs a token of a step: raise one or lower the other", s.Name, lim.MaxTokens, lim.MaxSeqs)
+	}
 	for _, f := range []struct {
 		v    *int
 		name string

@@ -19,6 +19,9 @@ const DefaultServed = 256
 func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
 	if ask.MaxSeqs == 0 {
 		ask.MaxSeqs = DefaultServed
+		if ask.MaxTokens > 0 {
+			ask.MaxSeqs = min(ask.MaxSeqs, ask.MaxTokens)
+		}
 	}
 	if ask.Blocks != nil {
 		p, err := Fit(s, ask, available, cost)
