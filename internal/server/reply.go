@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"ossian/internal/metrics"
 )
 
 // A reply is a response on its way. Every write has a deadline: a client that stops
@@ -18,7 +20,8 @@ type reply struct {
 
 	begun    bool // the header has left
 	status   int
-	tokens   int // generated, for the log
+	tokens   int         // generated, for the log
+	cut      metrics.Cut // why it was broken off, for the log
 	deadline time.Time
 }
 

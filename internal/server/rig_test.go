@@ -315,6 +315,7 @@ type ledger struct {
 type settled struct {
 	at             time.Time
 	status, tokens int
+	cut            string
 }
 
 // Write takes one line of the log.
@@ -328,6 +329,8 @@ func (l *ledger) Write(line []byte) (int, error) {
 			s.status, _ = strconv.Atoi(value)
 		case "tokens":
 			s.tokens, _ = strconv.Atoi(value)
+		case "cut":
+			s.cut = value
 		}
 	}
 	if s.status != 0 {

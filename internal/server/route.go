@@ -135,7 +135,11 @@ func (s *Server) done(w *reply, r *http.Request, rt *route, c *caller) {
 		if rt != nil && rt.probe {
 			level = slog.LevelDebug
 		}
-		s.log.Log(r.Context(), level, "request", "req", w.id, "route", path, "method", r.Method, "status", w.status, "took", took, "tokens", w.tokens)
+		values := []any{"req", w.id, "route", path, "method", r.Method, "status", w.status, "took", took, "tokens", w.tokens}
+		if w.cut != "" {
+			values = append(values, "cut", w.cut)
+		}
+		s.log.Log(r.Context(), level, "request", values...)
 	}
 	if p != nil {
 		panic(http.ErrAbortHandler) // closes the connection: half a reply must not look whole
@@ -144,7 +148,8 @@ func (s *Server) done(w *reply, r *http.Request, rt *route, c *caller) {
 
 // drop ends a connection whose client has left or does not read.
 func (s *Server) drop(w *reply, err error) {
-	s.metrics.StreamCut(cutReason(err))
+	w.cut = cutReason(err)
+	s.metrics.StreamCut(w.cut)
 	if w.status == 0 {
 		w.status = 499 // as proxies log it
 	}

@@ -178,7 +178,11 @@ func (g *rig) departure(log *ledger, i int, stream bool, leave func(*net.TCPConn
 		leave(c)
 	}
 	left := time.Now()
-	return max(log.settled(g.t, id).at.Sub(left), 0)
+	s := log.settled(g.t, id)
+	if s.status == 499 && s.cut == "" {
+		g.t.Errorf("%s: no reason in the log", id)
+	}
+	return max(s.at.Sub(left), 0)
 }
 
 // TestADM1Connections compares what a connection takes with what the memory plan counts
