@@ -87,29 +87,42 @@ func (m *Matrix) pack(t *tensor.Tensor, p *Pool) (err error) {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	var large atomic.Bool
-	p.Run(m.e*m.groups, func(_, c int) {
-		e, i := c/m.groups, c%m.groups*groupRows
-		g := m.group(e, c%m.groups)
-		var x []float32
-		if n, _ := t.DType.Block(); n == 1 {
-			x = make([]float32, m.in)
-		}
-		for r := range min(groupRows, m.out-i) {
-			row := t.Row(e*m.out + i + r)
-			if x == nil {
-				g.pack(r, row)
-				continue
+	units := m.e * m.groups
+	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(m.in)))
+	for from := 0; from < units; from += step {
+		p.Run(min(step, units-from), func(_, c int) {
+			if m.packGroup(t, from+c) {
+				large.Store(true)
 			}
-			row.Floats(x)
-			g.packFloats(r, x)
-		}
-		if m.fam == mx4 && g.large() {
-			large.Store(true)
-		}
-	})
+		})
+		t.Release()
+	}
 	m.opt.Exact = m.opt.Exact || large.Load() // the kernels cannot, decoded weights can
-	t.Release()
 	return nil
+}
+
+// packedAtOnce is how many bytes of a tensor are packed before those that were read are
+// let go: a whole one and its packed form are more than the memory plan has room for.
+const packedAtOnce = 64 << 20
+
+// packGroup packs a row group of all, and reports whether the kernels cannot multiply it.
+func (m *Matrix) packGroup(t *tensor.Tensor, unit int) (large bool) {
+	e, i := unit/m.groups, unit%m.groups*groupRows
+	g := m.group(e, unit%m.groups)
+	var x []float32
+	if n, _ := t.DType.Block(); n == 1 {
+		x = make([]float32, m.in)
+	}
+	for r := range min(groupRows, m.out-i) {
+		row := t.Row(e*m.out + i + r)
+		if x == nil {
+			g.pack(r, row)
+			continue
+		}
+		row.Floats(x)
+		g.packFloats(r, x)
+	}
+	return m.fam == mx4 && g.large()
 }
 
 func (m *Matrix) group(e, i int) group {

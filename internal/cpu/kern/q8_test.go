@@ -92,3 +92,19 @@ func TestQ8Weights(t *testing.T) {
 		}
 	}
 }
+
+// What was read of a large tensor is let go before all of it is packed.
+func TestPackReleases(t *testing.T) {
+	dropped := 0
+	w := tensor.Tensor{Name: "w", DType: tensor.BF16, Shape: []int{3 * packedAtOnce / 2 / 2048, 1024}, Data: make([]byte, 3*packedAtOnce/2), Drop: func() { dropped++ }}
+	p := NewPool(2)
+	defer p.Close()
+	m, err := Pack(&w, Options{Q8: true}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if dropped != 2 {
+		t.Errorf("pages were dropped %d times, want 2", dropped)
+	}
+}
