@@ -184,32 +184,45 @@ func scribble(s *Store, seed string, g int) {
 	}
 }
 
-// tried holds the last change of a record that was begun and the last that was
-// acknowledged.
-type tried struct{ try, ack int }
+// tried holds the last change of a record that was begun, the last that was
+// acknowledged, and how many were.
+type tried struct{ try, ack, acks int }
 
-// DUR-1: 10 000 kills with a release.
+// DUR-1: 10 000 kills with a release. What a kill leaves behind is what the next process
+// begins with, eight times in a row.
 func TestDUR1Kills(t *testing.T) {
 	const perStore = 8
 	var dir string
 	var all map[string]tried
-	n, records := soak.Cases(t, 14, 10_000), 0
+	n, records, acks := soak.Cases(t, 14, 10_000), 0, 0
 	for i := range n {
 		if i%perStore == 0 {
-			records += len(all)
 			dir, all = t.TempDir(), map[string]tried{}
 		}
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		point, count := points[i%len(points)], 1+rng.IntN(60)
-		if i%3 == 2 {
+		switch i % 6 {
+		case 2:
 			point = "any time"
+		case 5:
+			point = "any time behind the first change"
 		}
 		killOne(t, dir, i, point, count, all)
 		if verify(t, dir, all); t.Failed() {
 			t.Fatalf("case %d: kill %q %d", i, point, count)
 		}
+		if i%perStore == perStore-1 || i == n-1 {
+			check(t, os.RemoveAll(dir))
+			records += len(all)
+			for _, r := range all {
+				acks += r.acks
+			}
+		}
 	}
-	t.Logf("DUR-1: %d kills, %d records begun, nothing acknowledged lost, nothing torn", n, records+len(all))
+	t.Logf("DUR-1: %d kills, %d records begun, %d changes acknowledged, nothing acknowledged lost, nothing torn", n, records, acks)
+	if records < n/2 || acks < n/2 {
+		t.Error("the processes died before they had done anything")
+	}
 }
 
 // killOne runs a child until it dies and notes in all what it said.
@@ -217,10 +230,17 @@ func killOne(t *testing.T, dir string, i int, point string, count int, all map[s
 	t.Helper()
 	cmd, out := startChild(t, "crash", dir, strconv.Itoa(i), point, strconv.Itoa(count))
 	defer stopChild(cmd)
+	var timer *time.Timer
+	kill := func() {
+		timer = time.AfterFunc(time.Duration(count)*time.Millisecond, func() { _ = cmd.Process.Kill() })
+	}
 	if point == "any time" {
-		defer time.AfterFunc(time.Duration(count)*time.Millisecond, func() { _ = cmd.Process.Kill() }).Stop()
+		kill()
 	}
 	for out.Scan() {
+		if timer == nil && point == "any time behind the first change" {
+			kill()
+		}
 		var what, id string
 		var v int
 		if _, err := fmt.Sscan(out.Text(), &what, &id, &v); err != nil || what == "error" {
@@ -229,8 +249,12 @@ func killOne(t *testing.T, dir string, i int, point string, count int, all map[s
 		r := all[id]
 		if r.try = v; what == "ack" {
 			r.ack = v
+			r.acks++
 		}
 		all[id] = r
+	}
+	if timer != nil {
+		timer.Stop()
 	}
 }
 
