@@ -192,7 +192,7 @@ func (g group) packFloats(r int, x []float32) {
 		}
 		var q [32]byte
 		for k, v := range xs {
-			q[k] = byte(roundInt8(v * inv))
+			q[k] = byte(roundInt8(float32(v * inv))) // rounded, whatever the compiler fuses: packed bytes outlive a build
 		}
 		binary.LittleEndian.PutUint16(g.scales[g.f.scalesAt(b)+2*r:], half)
 		g.bytes(b, r, q[:], signs8)

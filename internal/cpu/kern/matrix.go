@@ -24,6 +24,7 @@ type Matrix struct {
 	bytes      int64
 
 	mem    []byte // packed families: row groups, those of matrix 0 first
+	mapped bool   // mem belongs to somebody else
 	groups int    // row groups per matrix
 	size   int    // bytes of a row group
 
@@ -37,6 +38,23 @@ type Matrix struct {
 // (tensor.Tensor.Release). Errors: a shape or type without kernels, a level this
 // machine lacks, no memory.
 func Pack(t *tensor.Tensor, o Options, p *Pool) (*Matrix, error) {
+	m, err := newMatrix(t, o)
+	if err != nil {
+		return nil, err
+	}
+	if m.fam >= packed {
+		m.refer(t)
+		return m, nil
+	}
+	if m.mem, err = alloc(int(m.bytes)); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	m.pack(t, p)
+	return m, nil
+}
+
+// newMatrix checks t and lays out its matrix, which has no contents yet.
+func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 	f, ok := familyOf(t.DType)
 	if !ok {
 		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
@@ -58,11 +76,12 @@ func Pack(t *tensor.Tensor, o Options, p *Pool) (*Matrix, error) {
 	if m.e < 1 || m.out < 1 || m.in < 1 || m.in%n != 0 {
 		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, n)
 	}
-	if m.fam >= packed {
-		m.refer(t)
-		return m, nil
+	if m.fam < packed {
+		m.groups = (m.out + groupRows - 1) / groupRows
+		m.size = m.fam.groupBytes(m.in / 32)
+		m.bytes = int64(m.e) * int64(m.groups) * int64(m.size)
 	}
-	return m, m.pack(t, p)
+	return m, nil
 }
 
 // refer takes the rows where they are.
@@ -79,36 +98,29 @@ func (m *Matrix) refer(t *tensor.Tensor) {
 	}
 }
 
-func (m *Matrix) pack(t *tensor.Tensor, p *Pool) (err error) {
-	m.groups = (m.out + groupRows - 1) / groupRows
-	m.size = m.fam.groupBytes(m.in / 32)
-	m.bytes = int64(m.e) * int64(m.groups) * int64(m.size)
-	if m.mem, err = alloc(int(m.bytes)); err != nil {
-		return fmt.Errorf("tensor %q: %w", t.Name, err)
-	}
+func (m *Matrix) pack(t *tensor.Tensor, p *Pool) {
 	var large atomic.Bool
 	units := m.e * m.groups
 	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(m.in)))
 	for from := 0; from < units; from += step {
 		p.Run(min(step, units-from), func(_, c int) {
-			if m.packGroup(t, from+c) {
+			if m.packGroup(t, from+c, m.unit(from+c)) {
 				large.Store(true)
 			}
 		})
 		t.Release()
 	}
 	m.opt.Exact = m.opt.Exact || large.Load() // the kernels cannot, decoded weights can
-	return nil
 }
 
 // packedAtOnce is how many bytes of a tensor are packed before those that were read are
 // let go: a whole one and its packed form are more than the memory plan has room for.
 const packedAtOnce = 64 << 20
 
-// packGroup packs a row group of all, and reports whether the kernels cannot multiply it.
-func (m *Matrix) packGroup(t *tensor.Tensor, unit int) (large bool) {
+// packGroup packs a row group of all into the zeroed g, and reports whether the kernels
+// cannot multiply it.
+func (m *Matrix) packGroup(t *tensor.Tensor, unit int, g group) (large bool) {
 	e, i := unit/m.groups, unit%m.groups*groupRows
-	g := m.group(e, unit%m.groups)
 	var x []float32
 	if n, _ := t.DType.Block(); n == 1 {
 		x = make([]float32, m.in)
@@ -125,8 +137,11 @@ func (m *Matrix) packGroup(t *tensor.Tensor, unit int) (large bool) {
 	return m.fam == mx4 && g.large()
 }
 
+// unit returns row group i of all.
+func (m *Matrix) unit(i int) group { return m.fam.group(m.mem[i*m.size:][:m.size:m.size], m.in/32) }
+
 func (m *Matrix) group(e, i int) group {
-	return m.fam.group(m.mem[(e*m.groups+i)*m.size:][:m.size:m.size], m.in/32)
+	return m.unit(e*m.groups + i)
 }
 
 // row returns row i of matrix e of a family that keeps rows as stored.
@@ -143,12 +158,12 @@ func (m *Matrix) Shape() (e, out, in int) { return m.e, m.out, m.in }
 // Bytes returns what a product with the whole matrix reads.
 func (m *Matrix) Bytes() int64 { return m.bytes }
 
-// Close frees the packed form. No other method may be running or follow.
+// Close frees the packed form, unless it is somebody else's. No other method may be running or follow.
 func (m *Matrix) Close() {
-	if m.mem != nil {
+	if m.mem != nil && !m.mapped {
 		free(m.mem)
-		m.mem = nil
 	}
+	m.mem = nil
 }
 
 // Row writes row i of matrix e to dst [in], decoded exactly.
