@@ -43,7 +43,8 @@ var imports = map[string][]string{
 	"model/devicetest":  {"model", "runner", "tensor", "sample"},
 	"model/modeltest":   {"model", "runner", "tensor", "sample"},
 	"cpu/kern":          {"tensor"},
-	"cpu":               {"cpu/kern", "model", "runner", "tensor", "sample"},
+	"packed":            {},
+	"cpu":               {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
 	"ckpt":              {"model", "tensor", "token"},
 	"plan":              {"model", "runner"},
 	"hub":               {},
@@ -69,7 +70,7 @@ var imports = map[string][]string{
 // thirdParty says which package hides which outside module; cmd/ossian wires the
 // terminal libraries itself.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "plan", "server", "store", "tensor", "bench", "cmd/ossian"},
+	"golang.org/x/sys":         {"ckpt", "cpu", "cpu/kern", "hub", "packed", "plan", "server", "store", "tensor", "bench", "cmd/ossian"},
 	"go.etcd.io/bbolt":         {"store"},
 	"golang.org/x/text":        {"token"},
 	"gonum.org/v1/gonum":       {"stat"},

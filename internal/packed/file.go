@@ -1,0 +1,208 @@
+package packed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A File is a mapped file of packed sections. Any number of goroutines may use it.
+type File struct {
+	path  string
+	l     *layout
+	data  []byte
+	marks []byte
+	sums  []uint32
+}
+
+// Open maps the file of c. It reads the header; Load reads the rest. The error says why
+// there is none to use: os.ErrNotExist, errors.ErrUnsupported, or what is wrong with it.
+func Open(prefix string, c *Content) (*File, error) {
+	f, disk, err := readHeader(prefix, c)
+	if err != nil {
+		return nil, err
+	}
+	defer disk.Close()
+	if f.data, err = mapFile(disk, int(f.l.size)); err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of %s: %w", f.l.size, f.path, err)
+	}
+	return f, nil
+}
+
+// Usable is Open without mapping: it reports what Open would.
+func Usable(prefix string, c *Content) error {
+	_, disk, err := readHeader(prefix, c)
+	if err == nil {
+		err = disk.Close()
+	}
+	return err
+}
+
+func readHeader(prefix string, c *Content) (*File, *os.File, error) {
+	if !supported {
+		return nil, nil, errors.ErrUnsupported
+	}
+	f := &File{path: c.Path(prefix), l: c.layOut()}
+	info, err := os.Stat(f.path) // before it is opened: opening a named pipe would wait
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: no regular file", f.path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	disk, err := os.Open(f.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	h := make([]byte, f.l.header)
+	n, err := io.ReadFull(disk, h)
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		f.marks, f.sums, err = f.l.decode(h[:n])
+	}
+	if info, failed := disk.Stat(); err == nil && failed == nil && info.Size() != f.l.size {
+		err = fmt.Errorf("it was cut: %d bytes of %d", info.Size(), f.l.size)
+	}
+	if err != nil {
+		disk.Close()
+		return nil, nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return f, disk, nil
+}
+
+// Path returns where the file was found.
+func (f *File) Path() string { return f.path }
+
+// Section returns the bytes of section i, which are valid until Close, and its mark.
+func (f *File) Section(i int) (b []byte, mark bool) {
+	n := f.l.c.Sections[i].Bytes
+	return f.data[f.l.starts[i]:][:n:n], f.marks[i] != 0
+}
+
+// loadAtOnce is how many pieces a processor loads in one go.
+const loadAtOnce = 16
+
+// Load brings all sections into memory, on all processors, and with check compares every
+// piece with its checksum. progress, which may be nil and is called from several
+// goroutines, is told bytes.
+func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) error {
+	type job struct{ section, first, n int }
+	var jobs []job
+	for i := range f.l.c.Sections {
+		n := f.l.c.Sections[i].pieces()
+		for first := 0; first < n; first += loadAtOnce {
+			jobs = append(jobs, job{i, first, min(loadAtOnce, n-first)})
+		}
+	}
+	var next, failed atomic.Int64
+	failed.Store(int64(len(jobs)))
+	errs := make([]error, len(jobs)) // the first in the file is reported
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < failed.Load() && ctx.Err() == nil; i = next.Add(1) - 1 {
+				j := jobs[i]
+				if errs[i] = f.load(j.section, j.first, j.n, check, progress); errs[i] != nil {
+					for old := failed.Load(); i < old && !failed.CompareAndSwap(old, i); old = failed.Load() {
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if i := failed.Load(); i < int64(len(jobs)) {
+		return errs[i]
+	}
+	return ctx.Err()
+}
+
+// load is Load for n pieces. A page that cannot be read is an error, not a fault.
+func (f *File) load(section, first, n int, check bool, progress func(int64)) (err error) {
+	from, _ := f.l.piece(section, first)
+	_, to := f.l.piece(section, first+n-1)
+	unreadable := func(why any) error {
+		return fmt.Errorf("%s: bytes %d to %d cannot be read: %v", f.path, from, to, why)
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if why := recover(); why != nil {
+			err = unreadable(why)
+		}
+	}()
+	if err := populate(f.data[from:to]); err != nil {
+		return unreadable(err)
+	}
+	for i := first; check && i < first+n; i++ {
+		a, b := f.l.piece(section, i)
+		want := f.sums[f.l.first[section]+i]
+		if got := crc32.Checksum(f.data[a:b], castagnoli); got != want {
+			return fmt.Errorf("%s: damaged in bytes %d to %d, which hold %s: checksum %08x, expected %08x", f.path, a, b, f.l.c.Sections[section].Name, got, want)
+		}
+	}
+	if progress != nil {
+		progress(to - from)
+	}
+	return nil
+}
+
+// Close unmaps the file.
+func (f *File) Close() error {
+	data := f.data
+	f.data = nil
+	if data == nil {
+		return nil
+	}
+	return unmap(data)
+}
+
+// An Entry is a file that Find found.
+type Entry struct {
+	Path  string
+	Bytes int64
+}
+
+// Find lists the files of a prefix, of whatever sections, and what interrupted writers
+// left.
+func Find(prefix string) ([]Entry, error) {
+	dir, base := split(prefix)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []Entry
+	for _, e := range files {
+		rest, ok := strings.CutPrefix(e.Name(), base)
+		if !ok || !names.MatchString(rest) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			found = append(found, Entry{prefix + rest, info.Size()})
+		}
+	}
+	return found, nil
+}
+
+// Remove removes what Find lists, apart from what somebody is writing, and returns it.
+// Who has a file mapped keeps it until the end.
+func Remove(prefix string) (removed []Entry, err error) {
+	found, err := Find(prefix)
+	for _, e := range found {
+		if strings.HasSuffix(e.Path, partial) {
+			if !removeLeftover(e.Path) {
+				continue
+			}
+		} else if failed := os.Remove(e.Path); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		removed = append(removed, e)
+	}
+	return removed, err
+}

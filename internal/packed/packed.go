@@ -1,0 +1,171 @@
+// Package packed keeps what a program makes of a model's files at every start in a file
+// beside them, so that later starts map it. Its users need not know the format, its
+// checksums, how a file comes into being whole or not at all, who else writes it at the
+// same time, or what crashes leave behind: they name the sections and what they are made
+// from, and get their bytes or the reason why there are none.
+//
+// A file is a header, which is written last, and sections that begin at multiples of
+// 4096 bytes:
+//
+//	 0   8  "ossianpk"
+//	 8   4  version of this format, little-endian as all numbers
+//	12   4  bytes of the description
+//	16   8  bytes of the file
+//	24  32  SHA-256 of the header with zeros here
+//	56   …  description: Content as text
+//	     …  a byte for each section: 1 = marked
+//	     …  4 bytes for each piece of each section: its CRC-32C
+package packed
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const (
+	magic   = "ossianpk"
+	version = 1
+	fixed   = 56
+	align   = 4096
+)
+
+// A Section is a run of bytes that is written in pieces.
+type Section struct {
+	Name  string // with everything its bytes depend on besides Content.Source
+	Bytes int64
+	Piece int // bytes of a piece; the last may be shorter
+}
+
+func (s *Section) pieces() int { return int((s.Bytes + int64(s.Piece) - 1) / int64(s.Piece)) }
+
+// Content says what a file holds. A file is used for the same Content only.
+type Content struct {
+	Source   string // what the sections are made from, such as names, sizes and times of files
+	Sections []Section
+}
+
+// Path returns where the file of c lies. Other sections have other names: they do not
+// take each other's place; the same of another source does.
+func (c *Content) Path(prefix string) string {
+	sum := sha256.Sum256([]byte(c.table()))
+	return prefix + "-" + hex.EncodeToString(sum[:4])
+}
+
+// names matches what Path and Create add to a prefix.
+var names = regexp.MustCompile(`^-[0-9a-f]{8}(\.partial)?$`)
+
+const partial = ".partial"
+
+func (c *Content) table() string {
+	var b strings.Builder
+	for i := range c.Sections {
+		s := &c.Sections[i]
+		fmt.Fprintf(&b, "%q %d %d\n", s.Name, s.Bytes, s.Piece)
+	}
+	return b.String()
+}
+
+// Bytes returns the size of the file of c.
+func (c *Content) Bytes() int64 { return c.layOut().size }
+
+// A layout says where in a file everything lies.
+type layout struct {
+	c      *Content
+	desc   string
+	starts []int64 // of sections
+	first  []int   // index of a section's first piece among all
+	pieces int
+	header int
+	size   int64
+}
+
+func (c *Content) layOut() *layout {
+	l := &layout{c: c, desc: c.table() + c.Source}
+	for i := range c.Sections {
+		l.first = append(l.first, l.pieces)
+		l.pieces += c.Sections[i].pieces()
+	}
+	l.header = fixed + len(l.desc) + len(c.Sections) + 4*l.pieces
+	l.size = aligned(int64(l.header))
+	for i := range c.Sections {
+		l.starts = append(l.starts, l.size)
+		l.size += aligned(c.Sections[i].Bytes)
+	}
+	return l
+}
+
+func aligned(n int64) int64 { return (n + align - 1) &^ (align - 1) }
+
+// encode returns the header.
+func (l *layout) encode(marks []byte, sums []uint32) []byte {
+	h := make([]byte, fixed, l.header)
+	copy(h, magic)
+	binary.LittleEndian.PutUint32(h[8:], version)
+	binary.LittleEndian.PutUint32(h[12:], uint32(len(l.desc)))
+	binary.LittleEndian.PutUint64(h[16:], uint64(l.size))
+	h = append(append(h, l.desc...), marks...)
+	for _, s := range sums {
+		h = binary.LittleEndian.AppendUint32(h, s)
+	}
+	sum := sha256.Sum256(h)
+	copy(h[24:], sum[:])
+	return h
+}
+
+// errOther means that a file is sound as far as one can tell, but not of this Content.
+var errOther = errors.New("it was made from other files or for other settings")
+
+// decode reads what should be the header of l; longer data is cut.
+func (l *layout) decode(h []byte) (marks []byte, sums []uint32, err error) {
+	if len(h) < fixed || string(h[:8]) != magic {
+		return nil, nil, errors.New("it is no file of packed weights, or was cut")
+	}
+	if v := binary.LittleEndian.Uint32(h[8:]); v != version {
+		return nil, nil, fmt.Errorf("it has version %d of the format, this program has %d", v, version)
+	}
+	switch {
+	case binary.LittleEndian.Uint32(h[12:]) != uint32(len(l.desc)):
+		return nil, nil, errOther
+	case len(h) < l.header:
+		return nil, nil, fmt.Errorf("it was cut: %d bytes of a header of %d", len(h), l.header)
+	}
+	h = h[:l.header]
+	var found, zero [sha256.Size]byte
+	copy(found[:], h[24:])
+	sum := sha256.New()
+	sum.Write(h[:24])
+	sum.Write(zero[:])
+	sum.Write(h[fixed:])
+	switch {
+	case [sha256.Size]byte(sum.Sum(nil)) != found:
+		return nil, nil, errors.New("its header is damaged: the checksum is another")
+	case string(h[fixed:][:len(l.desc)]) != l.desc || binary.LittleEndian.Uint64(h[16:]) != uint64(l.size):
+		return nil, nil, errOther
+	}
+	rest := h[fixed+len(l.desc):]
+	marks, rest = append(marks, rest[:len(l.c.Sections)]...), rest[len(l.c.Sections):]
+	for ; len(rest) > 0; rest = rest[4:] {
+		sums = append(sums, binary.LittleEndian.Uint32(rest))
+	}
+	return marks, sums, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// piece returns where piece i of a section lies in the file.
+func (l *layout) piece(section, i int) (from, to int64) {
+	s := &l.c.Sections[section]
+	at := int64(i) * int64(s.Piece)
+	return l.starts[section] + at, l.starts[section] + min(at+int64(s.Piece), s.Bytes)
+}
+
+func split(prefix string) (dir, base string) {
+	return filepath.Dir(prefix), filepath.Base(prefix)
+}

@@ -1,0 +1,147 @@
+package packed
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// spare is how many bytes a file leaves free on its disk.
+const spare = 1 << 30
+
+// Possible reports why a file of c cannot be made now; nil if it probably can.
+func Possible(prefix string, c *Content) error {
+	if !supported {
+		return errors.ErrUnsupported
+	}
+	dir, _ := split(prefix)
+	if err := writable(dir); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if free, size := freeSpace(dir), c.Bytes(); free >= 0 && free < size+spare {
+		return fmt.Errorf("%s: %d bytes are free, %d and %d to spare are needed", dir, free, size, int64(spare))
+	}
+	return nil
+}
+
+// freeSpace is replaced by tests.
+var freeSpace = space
+
+// ErrBusy means that another process makes the file at this moment.
+var ErrBusy = errors.New("another process is writing it")
+
+// A Writer makes a file, which has its name once it is whole and on the disk.
+type Writer struct {
+	path  string
+	disk  *os.File // locked; what is left of a writer that died is not
+	l     *layout
+	mode  fs.FileMode
+	marks []byte
+	sums  []uint32
+}
+
+// Create begins the file of c and removes what interrupted writers of the prefix left.
+// mode has its permissions. The error may be ErrBusy.
+func Create(prefix string, c *Content, mode fs.FileMode) (*Writer, error) {
+	if err := Possible(prefix, c); err != nil {
+		return nil, err
+	}
+	w := &Writer{path: c.Path(prefix), l: c.layOut(), mode: mode.Perm() &^ 0o111}
+	w.marks, w.sums = make([]byte, len(c.Sections)), make([]uint32, w.l.pieces)
+	var err error
+	if w.disk, err = lockFile(w.path+partial, os.O_CREATE); err != nil {
+		return nil, err
+	}
+	others, err := Find(prefix)
+	for _, e := range others {
+		if strings.HasSuffix(e.Path, partial) && e.Path != w.path+partial {
+			removeLeftover(e.Path)
+		}
+	}
+	if err = errors.Join(err, w.disk.Truncate(0)); err == nil {
+		err = reserve(w.disk, w.l.size)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: reserving %d bytes: %w", w.path, w.l.size, err), w.Abort())
+	}
+	return w, nil
+}
+
+// lockFile opens name and locks it. The lock counts only while name is the locked file:
+// whoever had it may have given that another name, or have removed it.
+func lockFile(name string, flag int) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|flag, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		ok, err := tryLock(f)
+		if err == nil && !ok {
+			err = ErrBusy
+		}
+		if err == nil {
+			own, failed := f.Stat()
+			named, gone := os.Stat(name)
+			if failed == nil && gone == nil && os.SameFile(own, named) {
+				return f, nil
+			}
+		}
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// removeLeftover removes an unfinished file unless somebody is writing it.
+func removeLeftover(name string) bool {
+	f, err := lockFile(name, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return os.Remove(name) == nil
+}
+
+// Write writes piece i of a section. Any number of goroutines may, each another piece.
+func (w *Writer) Write(section, i int, b []byte) error {
+	from, to := w.l.piece(section, i)
+	if int64(len(b)) != to-from {
+		return fmt.Errorf("packed: %d bytes for piece %d of %s, which has %d", len(b), i, w.l.c.Sections[section].Name, to-from)
+	}
+	w.sums[w.l.first[section]+i] = crc32.Checksum(b, castagnoli)
+	if _, err := w.disk.WriteAt(b, from); err != nil {
+		return err
+	}
+	startWriting(w.disk, from, to-from)
+	return nil
+}
+
+// Mark sets the mark of a section.
+func (w *Writer) Mark(section int) { w.marks[section] = 1 }
+
+// Commit puts the file, all pieces of which were written, on the disk and gives it its
+// name. The Writer is of no use afterwards, whatever the error.
+func (w *Writer) Commit() error {
+	_, err := w.disk.WriteAt(w.l.encode(w.marks, w.sums), 0)
+	if err == nil {
+		err = errors.Join(w.disk.Chmod(w.mode), w.disk.Sync())
+	}
+	if err == nil {
+		err = os.Rename(w.path+partial, w.path)
+	}
+	if err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	dir, _ := split(w.path)
+	syncDir(dir)
+	return w.disk.Close()
+}
+
+// Abort removes what was written.
+func (w *Writer) Abort() error {
+	return errors.Join(os.Remove(w.path+partial), w.disk.Close())
+}
