@@ -37,7 +37,8 @@ type Config struct {
 	// or "auto", the attention and output projections of mixtures in 8 bits unless the
 	// model is narrow or Exact is set.
 	Weights string
-	Exact   bool // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+	Exact   bool    // float32 activations with quantised weights instead of int8 ones: slow, for comparisons with references
+	Packed  *Packed // what is repacked lies, or will, in a file; nil = in memory
 }
 
 // resolve fills in what zero fields stand for.
@@ -119,8 +120,10 @@ type Device struct {
 	mem     arena
 
 	weights []*weight
-	used    Memory // Activations and vectors left out
-	vectors int64  // bytes of all norms, biases and sinks
+	mapped  int              // matrices taken from Config.Packed so far
+	seen    func(packedPart) // is told of matrices that are packed; nil = nobody
+	used    Memory           // Activations and vectors left out
+	vectors int64            // bytes of all norms, biases and sinks
 
 	kv      []layerKV // [layer]
 	step    step

@@ -11,8 +11,8 @@ import (
 
 // Memory is what a device with its decoder takes, in bytes.
 type Memory struct {
-	Weights     int64                  // repacked matrices, and vectors as float32
-	Mapped      int64                  // matrices read where the checkpoint is mapped: page cache
+	Weights     int64                  // repacked matrices that no file has, and vectors as float32
+	Mapped      int64                  // matrices read where the checkpoint or Config.Packed is mapped: page cache
 	KV          int64                  // pools of keys and values, touched as they fill
 	Activations int64                  // buffers of a step, touched by the largest step
 	Types       map[tensor.DType]int64 // Weights and Mapped of matrices by type; both orders of MXFP4 are MXFP4, what Config.Weights puts in 8 bits is Q8_0
@@ -21,10 +21,14 @@ type Memory struct {
 // Total returns the sum.
 func (m Memory) Total() int64 { return m.Weights + m.Mapped + m.KV + m.Activations }
 
-func (m *Memory) add(t *tensor.Tensor, o kern.Options) {
+// add counts a matrix; file says that what is repacked is in a file.
+func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 	packed, mapped := kern.PackedBytes(t, o), int64(0)
-	if packed == 0 {
+	switch {
+	case packed == 0:
 		mapped = int64(t.Rows()) * int64(t.DType.RowBytes(t.Cols()))
+	case file:
+		packed, mapped = 0, packed
 	}
 	m.Weights += packed
 	m.Mapped += mapped

@@ -31,7 +31,7 @@ func (w *weight) row(i int, dst []float32) {
 }
 
 // Upload implements model.Device. Quantised matrices and those that Config.Weights
-// puts in 8 bits are repacked; other F32, F16 and BF16 ones and tables of any type
+// puts in 8 bits are repacked, or mapped from Config.Packed; other F32, F16 and BF16 ones and tables of any type
 // stay where t has them, so its bytes must stay readable until Close. Vectors become
 // float32.
 func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
@@ -58,14 +58,17 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		w.table = t
 	default:
 		opt := d.options(&t)
-		d.used.add(&t, opt)
+		d.used.add(&t, opt, d.cfg.Packed != nil)
 		if use == model.AsTiedTable && opt.Q8 {
 			w.table = t
+		}
+		if d.seen != nil && kern.PackedBytes(&t, opt) > 0 {
+			d.seen(packedPart{t: t, opt: opt, table: w.table.DType != tensor.Invalid})
 		}
 		if d.mem.dry {
 			break
 		}
-		m, err := kern.Pack(&t, opt, d.pool)
+		m, err := d.matrix(&t, opt)
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}

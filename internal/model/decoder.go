@@ -38,7 +38,7 @@ type decoder struct {
 
 // NewDecoder uploads the parameters to d and returns a runner that executes s.
 // Every parameter that Params names must be present with its exact shape. loaded,
-// which may be nil, is told after each upload; an error from it ends the loading.
+// which may be nil, is told each parameter after its upload; an error from it ends the loading.
 // The runner owns d.
 func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, loaded func(name string, bytes int64) error) (runner.Runner, error) {
 	if err := s.Validate(); err != nil {
@@ -97,7 +97,7 @@ func (u *uploader) weight(name string, use Use) Weight {
 		return nil
 	}
 	if u.loaded != nil {
-		u.err = u.loaded(t.Name, t.Bytes())
+		u.err = u.loaded(name, t.Bytes())
 	}
 	return w
 }

@@ -1,0 +1,210 @@
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
+	"ossian/internal/packed"
+	"ossian/internal/tensor"
+)
+
+// A Packed is the packed form of a model's matrices in a file, so that a start maps what
+// an earlier one has packed. It is the same on every instruction set and for any number
+// of threads. With Config.Packed set, a device maps it if Open or Make has succeeded, and
+// packs in memory otherwise.
+type Packed struct {
+	Place
+	content packed.Content
+	parts   []packedPart
+	threads int
+	file    *packed.File
+}
+
+// A Place says where a Packed is kept and what it is made from.
+type Place struct {
+	Prefix string      // of the file's path
+	Source string      // tells the files of the model from what they were before
+	Mode   fs.FileMode // permissions of the file
+}
+
+// A packedPart is a matrix that is packed.
+type packedPart struct {
+	param string // its name in model.Params
+	t     tensor.Tensor
+	opt   kern.Options
+	table bool // rows of t are read where they are as well
+}
+
+// LeastPacked is the size from which on a file saves a noticeable time, in bytes.
+const LeastPacked = 256 << 20
+
+// NewPacked returns the packed form of params as cfg has them. Nothing is read or written.
+func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
+	windows, _ := s.Groups()
+	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: 1, BlockSize: 1, Blocks: make([]int, len(windows))}
+	for g := range lim.Blocks {
+		lim.Blocks[g] = 1
+	}
+	d, err := newDevice(s, lim, cfg, true)
+	if err != nil {
+		return nil, err
+	}
+	p := &Packed{Place: at, threads: d.cfg.Threads}
+	var seen *packedPart
+	d.seen = func(part packedPart) { seen = &part }
+	_, err = model.NewDecoder(s, params, d, lim, func(name string, _ int64) error {
+		if seen != nil {
+			seen.param = name
+			p.parts = append(p.parts, *seen)
+			f := kern.FormOf(&seen.t, seen.opt)
+			p.content.Sections = append(p.content.Sections, packed.Section{Name: seen.name(), Bytes: f.Bytes, Piece: f.Piece})
+			seen = nil
+		}
+		return nil
+	})
+	p.content.Source = at.Source
+	return p, err
+}
+
+func (p *packedPart) name() string { return p.t.Name + " as " + kern.FormOf(&p.t, p.opt).Layout }
+
+// Bytes returns the size of the file.
+func (p *Packed) Bytes() int64 { return p.content.Bytes() }
+
+// Path returns where the file is, or would be.
+func (p *Packed) Path() string { return p.content.Path(p.Prefix) }
+
+// Replaces returns the parameters of which nothing is read any more but what is packed.
+func (p *Packed) Replaces() map[string]bool {
+	names := map[string]bool{}
+	for i := range p.parts {
+		names[p.parts[i].param] = !p.parts[i].table
+	}
+	return names
+}
+
+// Found reports whether there is a file that Open would map, from its header; if not, why:
+// os.ErrNotExist when there is none at all.
+func (p *Packed) Found() error { return packed.Usable(p.Prefix, &p.content) }
+
+// Possible reports why Make would fail; nil if it probably would not.
+func (p *Packed) Possible() error { return packed.Possible(p.Prefix, &p.content) }
+
+// Open maps the file and brings it into memory, with check comparing every byte with its
+// checksum. In any case two groups of rows of each matrix are packed again and compared.
+// progress, which may be nil and is called from several goroutines, is told bytes.
+func (p *Packed) Open(ctx context.Context, check bool, progress func(n int64)) error {
+	f, err := packed.Open(p.Prefix, &p.content)
+	if err != nil {
+		return err
+	}
+	if err = f.Load(ctx, check, progress); err == nil {
+		err = p.compare(ctx, f)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	p.file = f
+	return nil
+}
+
+// compare looks whether f holds what this program makes of these tensors.
+func (p *Packed) compare(ctx context.Context, f *packed.File) error {
+	for i := range p.parts {
+		part := &p.parts[i]
+		b, decode := f.Section(i)
+		m, err := kern.Map(&part.t, part.opt, b, decode)
+		if err != nil {
+			return fmt.Errorf("cpu: %w", err)
+		}
+		same := m.Resembles(&part.t)
+		part.t.Release()
+		if !same {
+			return fmt.Errorf("%s: %s is not what this program makes of the model's files", f.Path(), part.name())
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Make packs all matrices into a file, with all threads, puts it on the disk and maps it.
+// progress, which may be nil and is called from several goroutines, is told bytes of the
+// file. After an error, or when ctx ends, nothing is left of it.
+func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
+	w, err := packed.Create(p.Prefix, &p.content, p.Mode)
+	if err != nil {
+		return err
+	}
+	pool := kern.NewPool(p.threads)
+	defer pool.Close()
+	for i := range p.parts {
+		decode, err := kern.WritePacked(&p.parts[i].t, p.parts[i].opt, pool, func(piece int, b []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := w.Write(i, piece, b)
+			if err == nil && progress != nil {
+				progress(int64(len(b)))
+			}
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, w.Abort())
+		}
+		if decode {
+			w.Mark(i)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		return err
+	}
+	if p.file, err = packed.Open(p.Prefix, &p.content); err != nil {
+		return err
+	}
+	return p.file.Load(ctx, false, nil) // from the page cache, which has just been filled
+}
+
+// Close unmaps the file. No device may be using it.
+func (p *Packed) Close() error {
+	f := p.file
+	p.file = nil
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// A PackedFile is a file of a packed form: in use or not, whole or left by a crash.
+type PackedFile = packed.Entry
+
+// PackedFiles lists the files with a Place's prefix, of whatever settings.
+func PackedFiles(prefix string) ([]PackedFile, error) { return packed.Find(prefix) }
+
+// RemovePacked removes the files with a Place's prefix, except one that is being made.
+func RemovePacked(prefix string) ([]PackedFile, error) { return packed.Remove(prefix) }
+
+// matrix makes the matrix of t: mapped where a file has it, else packed in memory.
+func (d *Device) matrix(t *tensor.Tensor, opt kern.Options) (*kern.Matrix, error) {
+	p := d.cfg.Packed
+	if p == nil || p.file == nil || kern.PackedBytes(t, opt) == 0 {
+		return kern.Pack(t, opt, d.pool)
+	}
+	i := d.mapped // matrices are uploaded in the order of the decoder that NewPacked saw
+	d.mapped++
+	part := packedPart{t: *t, opt: opt}
+	if i >= len(p.parts) || p.parts[i].name() != part.name() {
+		return nil, fmt.Errorf("tensor %q: it is not matrix %d of %s: another model or other settings", t.Name, i, p.Path())
+	}
+	b, decode := p.file.Section(i)
+	return kern.Map(t, opt, b, decode)
+}
+
+// NotFound reports whether an error of Found or Open means that there is no file.
+func NotFound(err error) bool { return errors.Is(err, os.ErrNotExist) }
