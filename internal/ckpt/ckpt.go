@@ -44,6 +44,8 @@ type Model struct {
 	stored map[string]stored
 	maps   []*file
 	read   []string // every file that Open read, for Seal
+
+	attached []io.Closer
 }
 
 // Generation is the author's advice on sampling; nil = none given.
@@ -103,9 +105,46 @@ func (m *Model) openBy(open func() error) error {
 	return err
 }
 
+// Beside returns the path of a file of this program that belongs to the model:
+// ossian-NAME in a directory, FILE.gguf.NAME beside a file; "" for a model of OpenFS.
+func (m *Model) Beside(name string) string {
+	switch {
+	case m.fsys != nil:
+		return ""
+	case m.Format == "GGUF":
+		return m.Path + "." + name
+	}
+	return filepath.Join(m.Path, "ossian-"+name)
+}
+
+// Source tells the files with tensors from what they were before, or will be: name, size
+// and time of the last change of each. mode has the permissions that they share.
+func (m *Model) Source() (text string, mode fs.FileMode, err error) {
+	mode = fs.ModePerm
+	for _, f := range m.maps {
+		if f.disk == nil {
+			return "", 0, fmt.Errorf("%s: it is in no file of the system", f.path)
+		}
+		info, err := f.disk.Stat() // of what is mapped, whatever has the name by now
+		if err != nil {
+			return "", 0, err
+		}
+		text += fmt.Sprintf("%q %d %d\n", filepath.Base(f.path), info.Size(), info.ModTime().UnixNano())
+		mode &= info.Mode().Perm()
+	}
+	return text, mode, nil
+}
+
+// Attach has c closed with the model: what was made of its files and is used as long.
+func (m *Model) Attach(c io.Closer) { m.attached = append(m.attached, c) }
+
 // Close unmaps the files. Tensors must not be read afterwards.
 func (m *Model) Close() error {
 	var all error
+	for _, c := range m.attached {
+		all = errors.Join(all, c.Close())
+	}
+	m.attached = nil
 	for _, f := range m.maps {
 		all = errors.Join(all, f.close())
 	}

@@ -37,13 +37,7 @@ type sealedFile struct {
 	CRC32C []byte `json:"crc32c"` // little-endian, one per chunk
 }
 
-// sealPath is ossian-seal.json in a directory, NAME.gguf.seal.json beside a file.
-func (m *Model) sealPath() string {
-	if m.Format == "GGUF" {
-		return m.Path + ".seal.json"
-	}
-	return filepath.Join(m.Path, "ossian-seal.json")
-}
+func (m *Model) sealPath() string { return m.Beside("seal.json") }
 
 // encode sets the sum and returns the bytes of the file, the only ones a sound seal has.
 func (s *seal) encode() ([]byte, error) {

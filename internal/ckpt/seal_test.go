@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ossian/internal/soak"
 	"ossian/internal/synth"
@@ -260,5 +261,90 @@ func BenchmarkOpen(b *testing.B) {
 				m.Close()
 			}
 		})
+	}
+}
+
+// What is not read from the files is not compared, everything else is.
+func TestVerifyBut(t *testing.T) {
+	m, err := synth.Preset("llama-linear-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Spec.Vocab = 12 << 20 / (2 * m.Spec.Hidden) // an embedding of three chunks
+	for _, o := range []synth.Options{{Model: m}, {Model: m, Format: synth.GGUF}} {
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		if err := synth.Write(t.Context(), path, o, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := Seal(t.Context(), path, nil); err != nil {
+			t.Fatal(err)
+		}
+		c := mustOpen(t, path)
+		elsewhere := map[string]bool{"embed": true, "layers.0.q": false}
+		read := func(elsewhere map[string]bool) (total int64, err error) {
+			err = c.VerifyBut(t.Context(), elsewhere, func(_, all int64) { total = all })
+			return total, err
+		}
+		all, err := read(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := read(elsewhere); err != nil || all-rest < 2*chunkSize || all-rest > 12<<20 || (all-rest)%chunkSize != 0 {
+			t.Errorf("%s: %d bytes read of %d, %v", c.Format, rest, all, err)
+		}
+		embed := c.spans(elsewhere)[c.maps[0].path]
+		if len(embed) != 1 || embed[0].to-embed[0].from != 12<<20 {
+			t.Fatalf("%s: the embedding lies in %v", c.Format, embed)
+		}
+		file, data := c.maps[0].path, mustRead(t, c.maps[0].path)
+		inside := (embed[0].from+chunkSize-1)/chunkSize*chunkSize + 1000
+		for at, want := range map[int64]bool{inside: false, 10: true, embed[0].to + 100: true, int64(len(data)) - 1: true} {
+			flip(t, file, at, data[at]^1)
+			if _, err := read(elsewhere); (err != nil) != want {
+				t.Errorf("%s: byte %d flipped, embedding at %v: %v", c.Format, at, embed, err)
+			}
+			if _, err := read(nil); err == nil {
+				t.Errorf("%s: byte %d flipped: not found by Verify", c.Format, at)
+			}
+			flip(t, file, at, data[at])
+		}
+	}
+}
+
+// Source changes with every change of a file with tensors, and with no other file.
+func TestSource(t *testing.T) {
+	path := writeSynth(t, "qwen3-tiny", synth.Options{ShardBytes: 100_000})
+	source := func() string {
+		t.Helper()
+		m, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		text, mode, err := m.Source()
+		if err != nil || mode&0o600 != 0o600 || m.Beside("packed") != filepath.Join(path, "ossian-packed") {
+			t.Errorf("mode %v, %s, %v", mode, m.Beside("packed"), err)
+		}
+		return text
+	}
+	before := source()
+	if err := os.WriteFile(filepath.Join(path, "generation_config.json"), []byte(`{"temperature": 0.5}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(filepath.Join(path, "config.json"), time.Now(), time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if source() != before {
+		t.Error("configuration counts as weights")
+	}
+	shards, err := filepath.Glob(filepath.Join(path, "*.safetensors"))
+	if err != nil || len(shards) < 2 || strings.Count(before, "\n") != len(shards) {
+		t.Fatalf("%v, %v: %s", shards, err, before)
+	}
+	if err := os.Chtimes(shards[1], time.Now(), time.Unix(1e9, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if source() == before {
+		t.Error("a changed file of weights was not seen")
 	}
 }

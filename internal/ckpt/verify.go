@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"unsafe"
 
 	"ossian/internal/model"
 	"ossian/internal/tensor"
@@ -22,16 +24,73 @@ import (
 // vectors, in all MXFP4 scales of safetensors and in a sample of the rows of every
 // matrix. progress, which may be nil, is told bytes of the sealed files.
 func (m *Model) Verify(ctx context.Context, progress func(done, total int64)) error {
+	return m.VerifyBut(ctx, nil, progress)
+}
+
+// VerifyBut is Verify for whoever does not read the parameters in elsewhere from these
+// files: of them nothing is looked at but where a checksum covers other bytes as well.
+func (m *Model) VerifyBut(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
 	if m.Sealed {
-		if err := m.checkSeal(ctx, progress); err != nil {
+		if err := m.checkSeal(ctx, elsewhere, progress); err != nil {
 			return err
 		}
 	}
-	params := model.Params(m.Spec)
+	params := slices.DeleteFunc(model.Params(m.Spec), func(p model.Param) bool { return elsewhere[p.Name] })
 	return parallel(ctx, len(params), func(i int) error {
 		t := m.Params[params[i].Name]
 		return m.checkValues(&t)
 	})
+}
+
+// A span is a part of a file, from its start on.
+type span struct{ from, to int64 }
+
+// spans returns where the parameters in names lie in each file, in order and joined.
+func (m *Model) spans(names map[string]bool) map[string][]span {
+	found := map[string][]span{}
+	var add func(t *tensor.Tensor)
+	add = func(t *tensor.Tensor) {
+		for i := range t.Parts {
+			add(&t.Parts[i])
+		}
+		for _, data := range [][]byte{t.Data, t.Scales} {
+			for _, f := range m.maps {
+				if at := offset(f.data, data); at >= 0 {
+					found[f.path] = append(found[f.path], span{at, at + int64(len(data))})
+				}
+			}
+		}
+	}
+	for name, in := range names {
+		if t, ok := m.Params[name]; ok && in {
+			add(&t)
+		}
+	}
+	for path, all := range found {
+		slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		joined := all[:1]
+		for _, s := range all[1:] {
+			if last := &joined[len(joined)-1]; s.from <= last.to {
+				last.to = max(last.to, s.to)
+			} else {
+				joined = append(joined, s)
+			}
+		}
+		found[path] = joined
+	}
+	return found
+}
+
+// offset returns where part begins in whole, -1 if it is not in there.
+func offset(whole, part []byte) int64 {
+	if len(whole) == 0 || len(part) == 0 {
+		return -1
+	}
+	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(part)))) - int64(uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
+	if at < 0 || at >= int64(len(whole)) {
+		return -1
+	}
+	return at
 }
 
 // maxSeal bounds a seal in bytes; 16 TB of weights need this much.
@@ -70,7 +129,7 @@ func readSeal(path string) (*seal, error) {
 	return &s, err
 }
 
-func (m *Model) checkSeal(ctx context.Context, progress func(done, total int64)) error {
+func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
 	s, err := readSeal(m.sealPath())
 	if err != nil {
 		return err
@@ -82,6 +141,7 @@ func (m *Model) checkSeal(ctx context.Context, progress func(done, total int64))
 	}
 	var jobs []job
 	var total int64
+	unread := m.spans(elsewhere)
 	for _, path := range m.read {
 		i := slices.IndexFunc(s.Files, func(f sealedFile) bool { return f.Name == filepath.Base(path) })
 		if i < 0 {
@@ -96,9 +156,13 @@ func (m *Model) checkSeal(ctx context.Context, progress func(done, total int64))
 			return damaged(path, min(info.Size(), f.Size), "file size, by the seal", fmt.Sprintf("%d bytes", f.Size), info.Size())
 		}
 		for c := int64(0); c*chunkSize < f.Size; c++ {
+			chunk := span{c * chunkSize, min((c+1)*chunkSize, f.Size)}
+			if slices.ContainsFunc(unread[path], func(s span) bool { return s.from <= chunk.from && chunk.to <= s.to }) {
+				continue
+			}
 			jobs = append(jobs, job{f, path, c})
+			total += chunk.to - chunk.from
 		}
-		total += f.Size
 	}
 	if len(s.Files) != len(m.read) {
 		return incomplete(m.Path, fmt.Sprintf("the seal covers %d files, %d of them are here", len(s.Files), len(m.read)))
