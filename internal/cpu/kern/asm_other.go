@@ -21,6 +21,10 @@ func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKe
 
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
+func pairKernel(family, int, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
+	panic(noKernels)
+}
+
 func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *[maxDot * dotRows]float32) {
 	panic(noKernels)
 }

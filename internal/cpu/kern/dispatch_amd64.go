@@ -104,12 +104,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				mx4Tile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				mx4Tile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				mx4Tile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				mx4Tile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				mx4Tile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q4:
 			switch T {
@@ -127,12 +121,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q4Tile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				q4Tile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				q4Tile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				q4Tile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				q4Tile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q4m:
 			switch T {
@@ -150,12 +138,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q4mTile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				q4mTile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				q4mTile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				q4mTile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				q4mTile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q4k:
 			switch T {
@@ -173,12 +155,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q4kTile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				q4kTile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				q4kTile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				q4kTile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				q4kTile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q8:
 			switch T {
@@ -196,12 +172,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q8Tile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				q8Tile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				q8Tile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				q8Tile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				q8Tile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q5k:
 			switch T {
@@ -219,12 +189,6 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 				q5kTile6AVX512(w, s, a, nb, bias, y)
 			case 7:
 				q5kTile7AVX512(w, s, a, nb, bias, y)
-			case 8:
-				q5kTile8AVX512(w, s, a, nb, bias, y)
-			case 12:
-				q5kTile12AVX512(w, s, a, nb, bias, y)
-			case 16:
-				q5kTile16AVX512(w, s, a, nb, bias, y)
 			}
 		case q6k:
 			switch T {
@@ -249,6 +213,65 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 16:
 				q6kTile16AVX512(w, s, a, nb, bias, y)
 			}
+		}
+	}
+}
+
+func pairKernel(f family, T int, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {
+	switch f {
+	case mx4:
+		switch T {
+		case 4:
+			mx4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			mx4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			mx4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+		}
+	case q4:
+		switch T {
+		case 4:
+			q4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			q4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			q4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+		}
+	case q4m:
+		switch T {
+		case 4:
+			q4mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			q4mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			q4mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+		}
+	case q4k:
+		switch T {
+		case 4:
+			q4kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			q4kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			q4kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+		}
+	case q8:
+		switch T {
+		case 4:
+			q8Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			q8Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			q8Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+		}
+	case q5k:
+		switch T {
+		case 4:
+			q5kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 5:
+			q5kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+		case 6:
+			q5kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
 		}
 	}
 }

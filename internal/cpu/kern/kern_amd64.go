@@ -39,20 +39,20 @@ func mx4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// mx4Tile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// mx4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func mx4Tile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func mx4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// mx4Tile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// mx4Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func mx4Tile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// mx4Tile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// mx4Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func mx4Tile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // mx4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -109,20 +109,20 @@ func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4Tile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// q4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4Tile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4Tile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// q4Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4Tile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4Tile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// q4Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4Tile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -179,20 +179,20 @@ func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4mTile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// q4mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4mTile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4mTile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// q4mPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4mTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4mTile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// q4mPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4mTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4mTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -249,20 +249,20 @@ func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4kTile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// q4kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q4kTile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4kTile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// q4kPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q4kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q4kTile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// q4kPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q4kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -319,20 +319,20 @@ func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q8Tile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// q8Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q8Tile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q8Pair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q8Tile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// q8Pair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q8Tile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q8Tile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// q8Pair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q8Tile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q8Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -389,20 +389,20 @@ func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5kTile8AVX512 multiplies a row group with a tile of 8 rows; see tileGo.
+// q5kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
-func q5kTile8AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q5kPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q5kTile12AVX512 multiplies a row group with a tile of 12 rows; see tileGo.
+// q5kPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
 //
 //go:noescape
-func q5kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
-// q5kTile16AVX512 multiplies a row group with a tile of 16 rows; see tileGo.
+// q5kPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
 //
 //go:noescape
-func q5kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //

@@ -29,6 +29,7 @@ type Acts struct {
 	jobs    []Job
 	tiling  *tiling
 	tasks   []task
+	workers int
 	scratch [][]float32 // decoded weight rows of each worker
 
 	quantise, multiply func(worker, chunk int) // method values, made once
@@ -82,7 +83,8 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 		x.split(&x.own)
 		x.growScratch(p.Workers(), dotRows*x.m.in)
 	}
-	x.plan(p.Workers())
+	x.workers = p.Workers()
+	x.plan(x.workers)
 	p.Run(len(x.tasks), x.multiply)
 	x.m, x.dst, x.bias, x.jobs, x.tiling = nil, nil, nil, nil, nil
 }
@@ -186,10 +188,10 @@ func (m *Matrix) tileRows(n int) (rows, T int) {
 		rows = min(n, maxDot)
 		return rows, rows
 	case m.opt.Fine:
-		T = m.opt.Level.tileRows(2*n) &^ 1
+		T = m.fam.tileRows(m.opt.Level, 2*n) &^ 1
 		return T / 2, T
 	}
-	T = m.opt.Level.tileRows(n)
+	T = m.fam.tileRows(m.opt.Level, n)
 	return T, T
 }
 
@@ -206,9 +208,9 @@ func (m *Matrix) groupTime(n int) int {
 	return read + m.in*n/3
 }
 
-// cached is how many tiles a task takes through its row groups, so that they stay in
-// the second-level cache.
-const cached = 8
+// cached is how many activation rows a task takes through its row groups, so that they
+// stay in the second-level cache.
+const cached = 128
 
 // plan cuts the product into tasks of about 30 µs, but at least four per worker
 // where there are enough row groups. Tasks are longer where a job has more tiles than
@@ -219,7 +221,7 @@ func (x *Acts) plan(workers int) {
 	tiles := x.tiling.tiles
 	for lo := 0; lo < len(tiles); {
 		job, hi, n := tiles[lo].job, lo, 0
-		for hi < len(tiles) && hi < lo+cached && tiles[hi].job == job {
+		for hi < len(tiles) && tiles[hi].job == job && (hi == lo || n+tiles[hi].n <= cached) {
 			n += tiles[hi].n
 			hi++
 		}
@@ -228,6 +230,9 @@ func (x *Acts) plan(workers int) {
 			budget *= 4
 		}
 		step := max(1, min(budget/max(1, x.m.groupTime(n)), units*len(x.jobs)/(4*workers)))
+		if n >= minPair && x.m.quantised() && x.m.fam.pairs(x.m.opt.Level) {
+			step = (step + 1) &^ 1
+		}
 		for from := 0; from < units; from += step {
 			x.tasks = append(x.tasks, task{job: job, from: from, to: min(from+step, units), lo: lo, hi: hi})
 		}
@@ -237,49 +242,115 @@ func (x *Acts) plan(workers int) {
 
 func (x *Acts) multiplyTask(worker, c int) {
 	if x.m.quantised() {
-		x.multiplyPacked(&x.tasks[c])
+		x.multiplyPacked(c)
 		return
 	}
 	x.multiplyRows(&x.tasks[c], x.scratch[worker])
 }
 
-func (x *Acts) multiplyPacked(t *task) {
+func (x *Acts) multiplyPacked(c int) {
+	t := &x.tasks[c]
 	m, job := x.m, &x.jobs[t.job]
-	nb := m.in / 32
-	var y [maxTile * groupRows]float32
-	var none [groupRows]float32
-	for i := t.from; i < t.to; i++ {
-		g := m.group(job.E, i)
-		rows := min(groupRows, m.out-i*groupRows)
-		var bias [groupRows]float32
+	nb, l := m.in/32, m.opt.Level
+	var bias [2 * groupRows]float32
+	for i := t.from; i < t.to; {
+		groups := 1
+		if i+1 < t.to && m.fam.pairs(l) {
+			groups = 2
+		}
 		if x.bias != nil {
-			copy(bias[:rows], x.bias[job.E*m.out+i*groupRows:])
+			copy(bias[:groups*groupRows], x.bias[job.E*m.out+i*groupRows:(job.E+1)*m.out])
 		}
-		for _, tl := range x.tiling.tiles[t.lo:t.hi] {
+		ahead := x.ahead(c, i+groups)
+		for k := range x.tiling.tiles[t.lo:t.hi] {
+			tl := &x.tiling.tiles[t.lo+k]
 			a := x.tiling.buf[tl.off:][:tileBytes*tl.T*nb]
-			if m.opt.Fine {
-				m.opt.Level.tile(g, a, nb, tl.T, &none, &y)
-				addResiduals(&y, tl.n, &bias)
-			} else {
-				m.opt.Level.tile(g, a, nb, tl.T, &bias, &y)
+			if groups == 2 && tl.T >= minPair && tl.T <= maxPair {
+				x.multiplyPair(job, i, tl, a, ahead, &bias)
+				if len(ahead) > aheadBytes*nb {
+					ahead = ahead[aheadBytes*nb:]
+				} else { // all is asked for; the next activations do no harm
+					ahead = a
+				}
+				continue
 			}
-			for k := range tl.n {
-				copy(x.dst[job.target(tl.first+k)*m.out+i*groupRows:][:rows], y[k*groupRows:])
+			for g := range groups {
+				x.multiplyGroup(job, i+g, tl, a, (*[groupRows]float32)(bias[g*groupRows:]))
 			}
 		}
+		i += groups
 	}
 }
 
-// addResiduals adds the products of n residual rows and the bias to those of
-// their coarse rows.
-func addResiduals(y *[maxTile * groupRows]float32, n int, bias *[groupRows]float32) {
-	fine := y[n*groupRows:]
-	for k := range n {
-		coarse := (*[groupRows]float32)(y[k*groupRows:])
-		rest := (*[groupRows]float32)(fine[k*groupRows:])
-		for r := range coarse {
-			coarse[r] = coarse[r] + rest[r] + bias[r]
+// multiplyGroup multiplies row group i with the tile tl, quantised in a.
+func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRows]float32) {
+	m := x.m
+	start := bias
+	if m.opt.Fine { // the bias comes after the residuals
+		start = new([groupRows]float32)
+	}
+	var y [maxTile * groupRows]float32
+	m.opt.Level.tile(m.group(job.E, i), a, m.in/32, tl.T, start, &y)
+	for k := range tl.n {
+		row := y[k*groupRows:][:groupRows]
+		if m.opt.Fine {
+			addResiduals(row, y[(tl.n+k)*groupRows:], bias[:])
 		}
+		copy(x.result(job, tl.first+k, i), row)
+	}
+}
+
+// multiplyPair is multiplyGroup for row group i and the next.
+func (x *Acts) multiplyPair(job *Job, i int, tl *tile, a, ahead []byte, bias *[2 * groupRows]float32) {
+	m := x.m
+	var rows [maxPair]*[2 * groupRows]float32
+	if !m.opt.Fine && (i+2)*groupRows <= m.out {
+		for k := range tl.n {
+			rows[k] = (*[2 * groupRows]float32)(x.result(job, tl.first+k, i))
+		}
+		m.pair(job.E, i, a, tl.T, &ahead[0], bias, &rows)
+		return
+	}
+	var y [maxPair][2 * groupRows]float32
+	for k := range rows {
+		rows[k] = &y[k]
+	}
+	start := bias
+	if m.opt.Fine {
+		start = new([2 * groupRows]float32)
+	}
+	m.pair(job.E, i, a, tl.T, &ahead[0], start, &rows)
+	for k := range tl.n {
+		if m.opt.Fine {
+			addResiduals(y[k][:], y[tl.n+k][:], bias[:])
+		}
+		copy(x.result(job, tl.first+k, i), y[k][:])
+	}
+}
+
+// result returns where the results of row k of the job belong, from row group i on.
+func (x *Acts) result(job *Job, k, i int) []float32 {
+	at := job.target(k) * x.m.out
+	return x.dst[at+i*groupRows : at+x.m.out]
+}
+
+// ahead returns the packed rows that the worker of task c will probably want before row
+// group i of it is done: the next two groups, or the first of the task that it gets next.
+func (x *Acts) ahead(c, i int) []byte {
+	m, t := x.m, &x.tasks[c]
+	if i >= t.to {
+		t = &x.tasks[min(c+x.workers, len(x.tasks)-1)]
+		i = t.from
+	}
+	at := (x.jobs[t.job].E*m.groups + i) * m.size
+	return m.mem[at:min(at+2*m.size, len(m.mem))]
+}
+
+// addResiduals adds the products of a residual row and the bias to those of its
+// coarse row.
+func addResiduals(coarse, rest, bias []float32) {
+	for r := range coarse {
+		coarse[r] = coarse[r] + rest[r] + bias[r]
 	}
 }
 

@@ -3,6 +3,7 @@ package kern
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"ossian/internal/tensor"
 )
@@ -15,14 +16,18 @@ const tileBytes = 44
 // maxTile is the most rows of an activation tile, the registers' limit.
 const maxTile = 16
 
-// tileRows returns how many of n rows the next tile takes. The kernels exist for
-// 1 to 8, 12 and 16 rows with AVX-512, 1 to 4 with AVX2.
-func (l Level) tileRows(n int) int {
+// tileRows returns how many of n rows the next tile takes. With AVX-512 there are
+// kernels for 1 to 7 rows, and for 4 to 6 of two row groups at a time; of q6k for 1 to
+// 8, 12 and 16; with AVX2 for 1 to 4.
+func (f family) tileRows(l Level, n int) int {
 	switch {
 	case l == Go:
 		return min(n, maxTile)
 	case l == AVX2:
 		return min(n, 4)
+	case f.pairs(l) && n > maxPair+1: // as even as may be, so that none is small
+		tiles := (n + maxPair - 1) / maxPair
+		return (n + tiles - 1) / tiles
 	case n >= 16:
 		return 16
 	case n >= 12:
@@ -64,6 +69,25 @@ func (l Level) tile(g group, a []byte, nb, T int, bias *[groupRows]float32, y *[
 		return
 	}
 	tileKernel(l, g.f, T, &g.quants[0], &g.scales[0], &a[0], nb, &bias[0], &y[0])
+}
+
+// The rows of a tile for which there are kernels for two row groups.
+const minPair, maxPair = 4, 6
+
+// pairs reports whether a level has kernels for two row groups of a family.
+func (f family) pairs(l Level) bool { return l == AVX512 && f < q6k }
+
+// aheadBytes is how much of what comes next a kernel for two row groups asks for with
+// every block.
+const aheadBytes = 6 * 64
+
+// pair is tile for row group i of matrix e and the next, whose 32 results for row t
+// go to y[t]. T is minPair to maxPair. Meanwhile memory from ahead on is fetched.
+func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
+	nb := m.in / 32
+	g := m.fam.group(m.mem[(e*m.groups+i)*m.size:][:2*m.size], nb)
+	_ = a[:tileBytes*T*nb]
+	pairKernel(m.fam, T, &g.quants[0], &g.scales[0], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0

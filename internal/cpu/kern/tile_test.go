@@ -90,7 +90,7 @@ func TestTiles(t *testing.T) {
 				continue
 			}
 			for T := 1; T <= maxTile; T++ {
-				if AVX512.tileRows(T) == T {
+				if T <= 7 || f.tileRows(AVX512, T) == T {
 					t.Run(fmt.Sprintf("family%d/%d blocks/T=%d", f, nb, T), func(t *testing.T) { testTile(t, f, nb, T) })
 				}
 			}
@@ -117,7 +117,7 @@ func testTile(t *testing.T, f family, nb, T int) {
 		copy(bias[:], randomFloats(rng, groupRows))
 		y := map[Level]*[maxTile * groupRows]float32{}
 		for _, l := range levels() {
-			if l.tileRows(T) != T && l > Go {
+			if l == AVX2 && T > 4 {
 				continue
 			}
 			y[l] = new([maxTile * groupRows]float32)
@@ -131,6 +131,56 @@ func testTile(t *testing.T, f family, nb, T int) {
 				}
 				if y2 := y[AVX2]; y2 != nil && l == AVX512 && math.Float32bits(v) != math.Float32bits(y2[i]) {
 					t.Fatalf("extreme=%v: element %d is %x, with AVX2 %x", extreme, i, v, y2[i])
+				}
+			}
+		}
+	}
+}
+
+// TestPairs holds the kernels for two row groups to those for one, bit for bit, with
+// everything between guard pages.
+func TestPairs(t *testing.T) {
+	if Detect() < AVX512 {
+		t.Skip("this machine or build has no kernels for two row groups")
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for f := mx4; f < packed; f++ {
+		if !f.pairs(AVX512) {
+			continue
+		}
+		for _, nb := range []int{1, 3, 8, 24} {
+			if layouts[f].head > 0 && nb%super != 0 {
+				continue
+			}
+			for T := minPair; T <= maxPair; T++ {
+				extreme, front := rng.IntN(2) == 0, rng.IntN(2) == 0
+				m := &Matrix{e: 1, out: 2 * groupRows, in: 32 * nb, fam: f, groups: 2, size: f.groupBytes(nb), opt: Options{Level: AVX512}}
+				for range m.groups {
+					g := randomGroup(rng, f, nb, extreme)
+					part := make([]byte, m.size)
+					copy(part[copy(part, g.quants):], g.scales)
+					m.mem = append(m.mem, part...)
+				}
+				m.mem = clone(t, m.mem, front)
+				a := guarded[byte](t, tileBytes*T*nb, front)
+				for row := range T {
+					AVX512.quantise(randomFloats(rng, 32*nb), a, T, row)
+					f.finish(a, nb, T, row)
+				}
+				bias := (*[2 * groupRows]float32)(clone(t, randomFloats(rng, 2*groupRows), front))
+				var rows [maxPair]*[2 * groupRows]float32
+				for i := range T {
+					rows[i] = (*[2 * groupRows]float32)(guarded[float32](t, 2*groupRows, front))
+				}
+				m.pair(0, 0, a, T, &m.mem[len(m.mem)-1], bias, &rows) // fetching ahead faults nowhere
+				for g := range 2 {
+					var want [maxTile * groupRows]float32
+					AVX512.tile(m.group(0, g), a, nb, T, (*[groupRows]float32)(bias[g*groupRows:]), &want)
+					for i := range T * groupRows {
+						if got := rows[i/groupRows][g*groupRows+i%groupRows]; math.Float32bits(got) != math.Float32bits(want[i]) {
+							t.Fatalf("family %d, %d blocks, T=%d: group %d, element %d is %v, alone %v", f, nb, T, g, i, got, want[i])
+						}
+					}
 				}
 			}
 		}

@@ -17,14 +17,25 @@ func dispatch(file string) error {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range families {
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
-			for _, T := range isa.tileT {
+			for _, T := range f.tileT(isa) {
 				fmt.Fprintf(&b, "case %d:\n%sTile%d%s(w, s, a, nb, bias, y)\n", T, f.name, T, isa.name)
 			}
 			b.WriteString("}\n")
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {\n")
+	b.WriteString("}\n\nfunc pairKernel(f family, T int, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {\nswitch f {\n")
+	for _, f := range families {
+		if !f.pairs() {
+			continue
+		}
+		fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
+		for _, T := range pairT {
+			fmt.Fprintf(&b, "case %d:\n%sPair%dAVX512(w, s, a, ahead, nb, size, bias, y)\n", T, f.name, T)
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("}\n}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range [][2]string{{"bf16", "BF16"}, {"f16", "F16"}, {"f32", "F32"}} {

@@ -23,10 +23,15 @@ func main() {
 	ConstraintExpr("amd64,!purego")
 	constants()
 	for _, f := range families {
-		for _, T := range avx512.tileT {
+		for _, T := range f.tileT(avx512) {
 			tile512(f, T)
 		}
-		for _, T := range avx2.tileT {
+		for _, T := range pairT {
+			if f.pairs() {
+				pair512(f, T)
+			}
+		}
+		for _, T := range f.tileT(avx2) {
 			tile256(f, T)
 		}
 	}
@@ -69,15 +74,14 @@ type isa struct {
 	name  string
 	size  int // bytes of a register
 	vec   func() reg.VecVirtual
-	dotR  int   // weight rows and …
-	dotT  int   // … most activation rows of a dots kernel
-	headT int   // most heads of a scores kernel
-	tileT []int // rows of the tile kernels
+	dotR  int // weight rows and …
+	dotT  int // … most activation rows of a dots kernel
+	headT int // most heads of a scores kernel
 }
 
 var (
-	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, headT: 3, tileT: []int{1, 2, 3, 4}}
-	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, headT: 4, tileT: []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16}}
+	avx2   = isa{name: "AVX2", size: 32, vec: YMM, dotR: 2, dotT: 3, headT: 3}
+	avx512 = isa{name: "AVX512", size: 64, vec: ZMM, dotR: 4, dotT: 6, headT: 4}
 )
 
 // lanes is the number of float32 sums in the reductions of both sets; AVX2 holds

@@ -142,6 +142,161 @@ func tile512(f family, T int) {
 	end()
 }
 
+// tileT are the rows of the kernels for one row group.
+func (f family) tileT(isa isa) []int {
+	switch {
+	case isa.size == 32:
+		return []int{1, 2, 3, 4}
+	case f.pairs():
+		return []int{1, 2, 3, 4, 5, 6, 7}
+	}
+	return []int{1, 2, 3, 4, 5, 6, 7, 8, 12, 16}
+}
+
+// pairT are the rows of the kernels for two row groups.
+var pairT = []int{4, 5, 6}
+
+// aheadLines is how many lines of what comes next those kernels fetch with every block.
+const aheadLines = 6
+
+// pairs reports whether the family has kernels for two row groups.
+func (f family) pairs() bool { return f.kind != k6 }
+
+// pair512 writes a kernel of two row groups × T: every activation is loaded once for
+// both. One row group at a time, the loads are what limits a tile: a core does two
+// dot products in the time of two loads, and every one of them has a load of its own.
+// The second group lies size bytes behind the first; the 32 results of row t go to
+// y[t]. From ahead on, aheadLines lines for every block are fetched into the
+// second-level cache.
+func pair512(f family, T int) {
+	function(fmt.Sprintf("%sPair%dAVX512", f.name, T), "func(w, s, a, ahead *byte, nb, size int, bias *float32, y **float32)",
+		fmt.Sprintf("multiplies two row groups with a tile of %d rows; see tileGo.", T))
+	w, s, a, next, nb, size := param("w"), param("s"), param("a"), param("ahead"), param("nb"), param("size")
+	at := func(base reg.GPVirtual, g, disp int) Mem {
+		if g == 0 {
+			return Mem{Base: base, Disp: disp}
+		}
+		return Mem{Base: base, Index: size, Scale: 1, Disp: disp}
+	}
+	var tab reg.VecVirtual
+	if f.lut != nil {
+		tab = ZMM()
+		VBROADCASTI32X4(*f.lut, tab)
+	}
+	var acc, sum [2][]reg.VecVirtual
+	for g := range acc {
+		acc[g], sum[g] = make([]reg.VecVirtual, T), make([]reg.VecVirtual, T)
+		for t := range T {
+			acc[g][t], sum[g][t] = ZMM(), ZMM()
+			VXORPS(acc[g][t], acc[g][t], acc[g][t])
+		}
+	}
+	head := GP64()
+	f.loops("", w, s, a, nb, T, func() { MOVQ(s, head) }, func() {
+		for i := range aheadLines {
+			PREFETCHT1(Mem{Base: next, Disp: 64 * i})
+		}
+		ADDQ(U32(64*aheadLines), next)
+		var magic [2]reg.VecVirtual
+		for g := range sum {
+			if f.kind == e8m0 {
+				magic[g] = ZMM()
+				VPMOVZXBD(at(s, g, 0), magic[g])
+				VPSLLD(Imm(23), magic[g], magic[g])
+				VPADDD_BCST(magicE8M0, magic[g], magic[g]) // see tokensE8M0
+			}
+			for t, v := range sum[g] {
+				start := Mem{Base: a, Disp: 36*T + 4*t}
+				switch {
+				case f.minima():
+					VPXORD(v, v, v)
+				case f.kind == e8m0:
+					VPADDD_BCST(start, magic[g], v)
+				default:
+					VPBROADCASTD(start, v)
+				}
+			}
+		}
+		for z := range f.quantBytes() / 64 {
+			var q [2][2]reg.VecVirtual // of the low and high nibbles, or of the bytes
+			words := 1
+			for g := range 2 {
+				q[0][g] = ZMM()
+				VMOVDQU64(at(w, g, 64*z), q[0][g])
+				if f.lut != nil {
+					words = 2
+					q[1][g] = ZMM()
+					VPSRLW(Imm(4), q[0][g], q[1][g])
+					VPERMB(tab, q[0][g], q[0][g])
+					VPERMB(tab, q[1][g], q[1][g])
+				}
+			}
+			for h := range words {
+				for t := range T {
+					x := ZMM()
+					VPBROADCASTD(Mem{Base: a, Disp: 32*t + 4*z + 16*h}, x)
+					for g := range 2 {
+						Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, q[h][g], sum[g][t]},
+							Inputs: []Op{x, q[h][g], sum[g][t]}, Outputs: []Op{sum[g][t]}, ISA: []string{"AVX512_VNNI"}})
+					}
+				}
+			}
+		}
+		var sc, mn [2]reg.VecVirtual
+		for g := range 2 {
+			switch f.kind {
+			case half, halfMin:
+				sc[g] = ZMM()
+				VCVTPH2PS(at(s, g, 0), sc[g])
+				if f.kind == halfMin {
+					mn[g] = ZMM()
+					VCVTPH2PS(at(s, g, 32), mn[g])
+				}
+			case k45:
+				for i, v := range []*reg.VecVirtual{&sc[g], &mn[g]} {
+					*v = ZMM()
+					d := ZMM()
+					VPMOVZXBD(at(s, g, 16*i), *v)
+					VCVTPH2PS(at(head, g, 32*i), d)
+					VCVTDQ2PS(*v, *v)
+					VMULPS(d, *v, *v)
+				}
+			}
+		}
+		for t := range T {
+			x := ZMM()
+			VBROADCASTSS(Mem{Base: a, Disp: 32*T + 4*t}, x)
+			for g := range 2 {
+				v := sum[g][t]
+				if f.kind == e8m0 {
+					VSUBPS(magic[g], v, v)
+					VFMADD231PS(x, v, acc[g][t])
+					continue
+				}
+				VCVTDQ2PS(v, v)
+				VMULPS(x, v, v)
+				VFMADD231PS(v, sc[g], acc[g][t])
+			}
+			if f.minima() {
+				y := ZMM()
+				VBROADCASTSS(Mem{Base: a, Disp: 40*T + 4*t}, y)
+				for g := range 2 {
+					VFMADD231PS(y, mn[g], acc[g][t])
+				}
+			}
+		}
+	})
+	bias, y, row := param("bias"), param("y"), GP64()
+	for t := range T {
+		MOVQ(Mem{Base: y, Disp: 8 * t}, row)
+		for g := range acc {
+			VADDPS(Mem{Base: bias, Disp: 64 * g}, acc[g][t], acc[g][t])
+			VMOVUPS(acc[g][t], Mem{Base: row, Disp: 64 * g})
+		}
+	}
+	end()
+}
+
 // unpack512 loads the quants of a block as bytes, word by word of the activations.
 func (f family) unpack512(w reg.GPVirtual, tab reg.VecVirtual) (q [8]reg.VecVirtual) {
 	for i := range q {
