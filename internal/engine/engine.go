@@ -71,6 +71,10 @@ type Config struct {
 	// run side by side; they and MaxQueueTokens are enforced by Submit.
 	Sched sched.Config
 
+	// StepTime is how long a step may take while replies are being written: prompts
+	// beside them are cut into chunks that fit, as earlier steps have shown. 0 = any.
+	StepTime time.Duration
+
 	Stall     time.Duration // a step that takes longer is a fault, unless steps usually take so long; 0 = 10 s
 	FirstStep time.Duration // the same for the first step of a runner; 0 = 10 min
 	Restarts  int           // faults survived within an hour; 0 = 3, negative = none
@@ -89,8 +93,8 @@ type Config struct {
 
 // Validate reports the first field of c that is outside its range.
 func (c *Config) Validate() error {
-	if c.Stall < 0 || c.FirstStep < 0 {
-		return fmt.Errorf("engine: stall limits %v and %v: they must not be negative", c.Stall, c.FirstStep)
+	if c.Stall < 0 || c.FirstStep < 0 || c.StepTime < 0 {
+		return fmt.Errorf("engine: stall limits %v and %v, steps of %v: they must not be negative", c.Stall, c.FirstStep, c.StepTime)
 	}
 	if c.Sched.MaxQueue < 0 || c.Sched.MaxQueueTokens < 0 {
 		return fmt.Errorf("engine: queue of %d requests and %d tokens: they must not be negative", c.Sched.MaxQueue, c.Sched.MaxQueueTokens)

@@ -29,6 +29,7 @@ type life struct {
 	adds, stops []*Stream // scratch of mail
 
 	perStep, perToken time.Duration // what steps may take
+	chunk             chunker
 
 	// For the watch over the loop.
 	since  atomic.Int64 // when it began to work on what it works on, in ns since epoch; 0 = it rests
@@ -41,6 +42,7 @@ type launched struct {
 	batch  *runner.Batch
 	at     time.Time
 	tokens int
+	prompt int // of these, in chunks of prompts
 }
 
 // What has become of a loop. Whoever changes the value first is right.
@@ -57,7 +59,7 @@ func (e *Engine) newLife(r runner.Runner, owed int) (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return &life{eng: e, runner: r, sched: s, owed: owed}, nil
+	return &life{eng: e, runner: r, sched: s, owed: owed, chunk: newChunker(e.cfg.StepTime, r.Info().MaxTokens)}, nil
 }
 
 // A panicError is a panic of the loop.
@@ -198,6 +200,7 @@ func (l *life) add(s *Stream) {
 func (l *life) launch() error {
 	for len(l.flight) < l.eng.info.Depth && !l.pause {
 		now := l.eng.cfg.Clock()
+		l.sched.LimitPrompts(l.chunk.limit())
 		b := l.sched.Plan(now)
 		if b == nil {
 			return nil
@@ -212,7 +215,7 @@ func (l *life) launch() error {
 			return fmt.Errorf("launch: %w", err)
 		}
 		l.inside = false
-		l.flight = append(l.flight, launched{b, now, len(b.Tokens)})
+		l.flight = append(l.flight, launched{b, now, len(b.Tokens), promptTokens(b)})
 	}
 	return nil
 }
@@ -240,6 +243,7 @@ func (l *life) deliver(res *runner.Result) error {
 	}
 	took := now.Sub(f.at)
 	l.ended = now
+	l.chunk.learn(f.prompt, took)
 	if !l.hand(outputs, f.tokens, took, now) {
 		return errAbandoned
 	}

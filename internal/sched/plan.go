@@ -17,7 +17,7 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	for _, t := range s.tenants {
 		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
 	}
-	s.misses = 0
+	s.misses, s.full = 0, s.info.MaxTokens
 	s.seat(now)
 	// One token each for those that speak; prompts share what is left.
 	for _, q := range s.running {
@@ -27,6 +27,9 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 		case n > 1:
 			q.tenant.chunks = insert(q.tenant.chunks, q)
 		}
+	}
+	if speak := len(l.batch.Tokens); s.beside > 0 && speak > 0 {
+		s.full = min(s.full, speak+s.beside)
 	}
 	s.prompts(l, now)
 	if len(l.seqs) == 0 {
@@ -57,7 +60,7 @@ func (s *Scheduler) extend(l *launch, q *Seq, n int) {
 	if s.cfg.ChunkLimit > 0 {
 		n = min(n, s.cfg.ChunkLimit)
 	}
-	if n = s.room(l, q, min(n, s.info.MaxTokens-len(l.batch.Tokens))); n > 0 {
+	if n = s.room(l, q, min(n, s.full-len(l.batch.Tokens))); n > 0 {
 		s.row(l, q, n)
 	}
 }
@@ -98,7 +101,7 @@ func (s *Scheduler) preempt(q *Seq) {
 
 // prompts fills the step: one chunk at a time, of the tenant that was served least.
 func (s *Scheduler) prompts(l *launch, now time.Time) {
-	for len(l.batch.Tokens) < s.info.MaxTokens {
+	for len(l.batch.Tokens) < s.full {
 		q := s.next()
 		if q == nil {
 			return

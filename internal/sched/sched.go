@@ -36,6 +36,8 @@ type Scheduler struct {
 	tenants  []*tenant
 	reserved *Seq // waiting; nobody else is admitted before it
 	misses   int  // sequences that could not be admitted in this Plan
+	beside   int  // LimitPrompts
+	full     int  // tokens that the planned step may have
 
 	launches  []launch // ring: step n is launches[n%Depth]
 	planned   uint64   // steps
@@ -98,6 +100,11 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	}
 	return s, nil
 }
+
+// LimitPrompts makes steps in which some sequences get their one token have n tokens
+// of prompts at most, so that these do not keep those waiting; 0 = what the step has
+// room for.
+func (s *Scheduler) LimitPrompts(n int) { s.beside = n }
 
 // Capacity returns how many tokens, prompt and output, a sequence can have.
 func (s *Scheduler) Capacity() int { return s.capacity }

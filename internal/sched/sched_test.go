@@ -75,6 +75,9 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 	info := randomInfo(c)
 	w := newWorld(t, Config{ChunkLimit: c(3) * 3, NoPrefixCache: c(6) == 0, MaxQueue: 5 + c(20)}, info)
 	for range ops {
+		if c(10) == 0 {
+			w.s.LimitPrompts(c(3) * 2)
+		}
 		switch c(8) {
 		case 0, 1, 2:
 			if len(w.traces) == requests {

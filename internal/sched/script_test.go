@@ -76,6 +76,12 @@ func (s *script) do(words []string) string {
 		s.pool(args)
 	case "add":
 		return s.add(words[1], args)
+	case "beside":
+		n, err := strconv.Atoi(words[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.w.s.LimitPrompts(n)
 	case "abort":
 		s.w.abort(s.ids[words[1]])
 		return s.preemptions()
