@@ -217,61 +217,109 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
-func pairKernel(f family, T int, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {
-	switch f {
-	case mx4:
-		switch T {
-		case 4:
-			mx4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			mx4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			mx4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {
+	if fine {
+		switch f {
+		case mx4:
+			switch T {
+			case 4:
+				mx4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				mx4Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4:
+			switch T {
+			case 4:
+				q4Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4m:
+			switch T {
+			case 4:
+				q4mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4mFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4k:
+			switch T {
+			case 4:
+				q4kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4kFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q8:
+			switch T {
+			case 4:
+				q8Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q8Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q5k:
+			switch T {
+			case 4:
+				q5kFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q5kFine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
 		}
-	case q4:
-		switch T {
-		case 4:
-			q4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			q4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			q4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
-		}
-	case q4m:
-		switch T {
-		case 4:
-			q4mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			q4mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			q4mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
-		}
-	case q4k:
-		switch T {
-		case 4:
-			q4kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			q4kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			q4kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
-		}
-	case q8:
-		switch T {
-		case 4:
-			q8Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			q8Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			q8Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
-		}
-	case q5k:
-		switch T {
-		case 4:
-			q5kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 5:
-			q5kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
-		case 6:
-			q5kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+	}
+	if !fine {
+		switch f {
+		case mx4:
+			switch T {
+			case 4:
+				mx4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				mx4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				mx4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4:
+			switch T {
+			case 4:
+				q4Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q4Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4m:
+			switch T {
+			case 4:
+				q4mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q4mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q4k:
+			switch T {
+			case 4:
+				q4kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q4kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q4kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q8:
+			switch T {
+			case 4:
+				q8Pair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q8Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q8Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q5k:
+			switch T {
+			case 4:
+				q5kPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q5kPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q5kPair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
 		}
 	}
 }

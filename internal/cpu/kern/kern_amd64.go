@@ -54,6 +54,16 @@ func mx4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //go:noescape
 func mx4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
+// mx4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func mx4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// mx4Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func mx4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // mx4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape
@@ -123,6 +133,16 @@ func q4Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bia
 //
 //go:noescape
 func q4Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -194,6 +214,16 @@ func q4mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //go:noescape
 func q4mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
+// q4mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4mFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // q4mTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape
@@ -263,6 +293,16 @@ func q4kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q4kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q4kFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q4kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q4kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -334,6 +374,16 @@ func q8Pair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bia
 //go:noescape
 func q8Pair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
+// q8Fine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q8Fine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q8Fine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q8Fine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
 // q8Tile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape
@@ -403,6 +453,16 @@ func q5kPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bi
 //
 //go:noescape
 func q5kPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5kFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5kFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5kFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5kFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
 
 // q5kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //

@@ -253,6 +253,7 @@ func (x *Acts) multiplyPacked(c int) {
 	m, job := x.m, &x.jobs[t.job]
 	nb, l := m.in/32, m.opt.Level
 	var bias [2 * groupRows]float32
+	var y [maxTile * groupRows]float32
 	for i := t.from; i < t.to; {
 		groups := 1
 		if i+1 < t.to && m.fam.pairs(l) {
@@ -266,7 +267,7 @@ func (x *Acts) multiplyPacked(c int) {
 			tl := &x.tiling.tiles[t.lo+k]
 			a := x.tiling.buf[tl.off:][:tileBytes*tl.T*nb]
 			if groups == 2 && tl.T >= minPair && tl.T <= maxPair {
-				x.multiplyPair(job, i, tl, a, ahead, &bias)
+				x.multiplyPair(job, i, tl, a, ahead, &bias, &y)
 				if len(ahead) > aheadBytes*nb {
 					ahead = ahead[aheadBytes*nb:]
 				} else { // all is asked for; the next activations do no harm
@@ -275,22 +276,20 @@ func (x *Acts) multiplyPacked(c int) {
 				continue
 			}
 			for g := range groups {
-				x.multiplyGroup(job, i+g, tl, a, (*[groupRows]float32)(bias[g*groupRows:]))
+				x.multiplyGroup(job, i+g, tl, a, (*[groupRows]float32)(bias[g*groupRows:]), &y)
 			}
 		}
 		i += groups
 	}
 }
 
-// multiplyGroup multiplies row group i with the tile tl, quantised in a.
-func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRows]float32) {
-	m := x.m
-	start := bias
+// multiplyGroup multiplies row group i with the tile tl, quantised in a. y is scratch.
+func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRows]float32, y *[maxTile * groupRows]float32) {
+	m, start := x.m, bias
 	if m.opt.Fine { // the bias comes after the residuals
-		start = new([groupRows]float32)
+		start = &noBias
 	}
-	var y [maxTile * groupRows]float32
-	m.opt.Level.tile(m.group(job.E, i), a, m.in/32, tl.T, start, &y)
+	m.opt.Level.tile(m.group(job.E, i), a, m.in/32, tl.T, start, y)
 	for k := range tl.n {
 		row := y[k*groupRows:][:groupRows]
 		if m.opt.Fine {
@@ -300,31 +299,22 @@ func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRo
 	}
 }
 
+var noBias [groupRows]float32
+
 // multiplyPair is multiplyGroup for row group i and the next.
-func (x *Acts) multiplyPair(job *Job, i int, tl *tile, a, ahead []byte, bias *[2 * groupRows]float32) {
+func (x *Acts) multiplyPair(job *Job, i int, tl *tile, a, ahead []byte, bias *[2 * groupRows]float32, y *[maxTile * groupRows]float32) {
 	m := x.m
 	var rows [maxPair]*[2 * groupRows]float32
-	if !m.opt.Fine && (i+2)*groupRows <= m.out {
-		for k := range tl.n {
+	whole := (i+2)*groupRows <= m.out
+	for k := range tl.n {
+		rows[k] = (*[2 * groupRows]float32)(y[k*2*groupRows:])
+		if whole {
 			rows[k] = (*[2 * groupRows]float32)(x.result(job, tl.first+k, i))
 		}
-		m.pair(job.E, i, a, tl.T, &ahead[0], bias, &rows)
-		return
 	}
-	var y [maxPair][2 * groupRows]float32
-	for k := range rows {
-		rows[k] = &y[k]
-	}
-	start := bias
-	if m.opt.Fine {
-		start = new([2 * groupRows]float32)
-	}
-	m.pair(job.E, i, a, tl.T, &ahead[0], start, &rows)
-	for k := range tl.n {
-		if m.opt.Fine {
-			addResiduals(y[k][:], y[tl.n+k][:], bias[:])
-		}
-		copy(x.result(job, tl.first+k, i), y[k][:])
+	m.pair(job.E, i, a, tl.T, &ahead[0], bias, &rows)
+	for k := 0; k < tl.n && !whole; k++ {
+		copy(x.result(job, tl.first+k, i), rows[k][:])
 	}
 }
 

@@ -82,12 +82,14 @@ func (f family) pairs(l Level) bool { return l == AVX512 && f < q6k }
 const aheadBytes = 6 * 64
 
 // pair is tile for row group i of matrix e and the next, whose 32 results for row t
-// go to y[t]. T is minPair to maxPair. Meanwhile memory from ahead on is fetched.
+// go to y[t]. T is minPair to maxPair; with Options.Fine it is even, and the second
+// half are residuals, whose products have been added. Meanwhile memory from ahead on
+// is fetched.
 func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
 	nb := m.in / 32
 	g := m.fam.group(m.mem[(e*m.groups+i)*m.size:][:2*m.size], nb)
 	_ = a[:tileBytes*T*nb]
-	pairKernel(m.fam, T, &g.quants[0], &g.scales[0], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
+	pairKernel(m.fam, T, m.opt.Fine, &g.quants[0], &g.scales[0], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0

@@ -172,13 +172,29 @@ func TestPairs(t *testing.T) {
 				for i := range T {
 					rows[i] = (*[2 * groupRows]float32)(guarded[float32](t, 2*groupRows, front))
 				}
-				m.pair(0, 0, a, T, &m.mem[len(m.mem)-1], bias, &rows) // fetching ahead faults nowhere
-				for g := range 2 {
-					var want [maxTile * groupRows]float32
-					AVX512.tile(m.group(0, g), a, nb, T, (*[groupRows]float32)(bias[g*groupRows:]), &want)
-					for i := range T * groupRows {
-						if got := rows[i/groupRows][g*groupRows+i%groupRows]; math.Float32bits(got) != math.Float32bits(want[i]) {
-							t.Fatalf("family %d, %d blocks, T=%d: group %d, element %d is %v, alone %v", f, nb, T, g, i, got, want[i])
+				for _, fine := range []bool{false, true} {
+					n := T
+					if fine && T%2 == 1 {
+						continue
+					} else if fine {
+						n = T / 2
+					}
+					m.opt.Fine = fine
+					m.pair(0, 0, a, T, &m.mem[len(m.mem)-1], bias, &rows) // fetching ahead faults nowhere
+					for g := range 2 {
+						var want [maxTile * groupRows]float32
+						start := (*[groupRows]float32)(bias[g*groupRows:])
+						if fine {
+							start = &noBias
+						}
+						AVX512.tile(m.group(0, g), a, nb, T, start, &want)
+						for k := 0; k < n && fine; k++ {
+							addResiduals(want[k*groupRows:][:groupRows], want[(n+k)*groupRows:], bias[g*groupRows:])
+						}
+						for i := range n * groupRows {
+							if got := rows[i/groupRows][g*groupRows+i%groupRows]; math.Float32bits(got) != math.Float32bits(want[i]) {
+								t.Fatalf("family %d, %d blocks, T=%d, fine=%v: group %d, element %d is %v, alone %v", f, nb, T, fine, g, i, got, want[i])
+							}
 						}
 					}
 				}

@@ -24,18 +24,25 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc pairKernel(f family, T int, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {\nswitch f {\n")
-	for _, f := range families {
-		if !f.pairs() {
-			continue
+	b.WriteString("}\n\nfunc pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {\n")
+	for _, k := range []struct {
+		condition, name string
+		rows            []int
+	}{{"fine", "Fine", fineT}, {"!fine", "Pair", pairT}} {
+		fmt.Fprintf(&b, "if %s {\nswitch f {\n", k.condition)
+		for _, f := range families {
+			if !f.pairs() {
+				continue
+			}
+			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
+			for _, T := range k.rows {
+				fmt.Fprintf(&b, "case %d:\n%s%s%dAVX512(w, s, a, ahead, nb, size, bias, y)\n", T, f.name, k.name, T)
+			}
+			b.WriteString("}\n")
 		}
-		fmt.Fprintf(&b, "case %s:\nswitch T {\n", f.name)
-		for _, T := range pairT {
-			fmt.Fprintf(&b, "case %d:\n%sPair%dAVX512(w, s, a, ahead, nb, size, bias, y)\n", T, f.name, T)
-		}
-		b.WriteString("}\n")
+		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {\n")
+	b.WriteString("}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range [][2]string{{"bf16", "BF16"}, {"f16", "F16"}, {"f32", "F32"}} {

@@ -26,9 +26,12 @@ func main() {
 		for _, T := range f.tileT(avx512) {
 			tile512(f, T)
 		}
-		for _, T := range pairT {
-			if f.pairs() {
-				pair512(f, T)
+		if f.pairs() {
+			for _, T := range pairT {
+				pair512(f, T, false)
+			}
+			for _, T := range fineT {
+				pair512(f, T, true)
 			}
 		}
 		for _, T := range f.tileT(avx2) {

@@ -156,6 +156,9 @@ func (f family) tileT(isa isa) []int {
 // pairT are the rows of the kernels for two row groups.
 var pairT = []int{4, 5, 6}
 
+// fineT are those with as many residuals as rows.
+var fineT = []int{4, 6}
+
 // aheadLines is how many lines of what comes next those kernels fetch with every block.
 const aheadLines = 6
 
@@ -168,9 +171,15 @@ func (f family) pairs() bool { return f.kind != k6 }
 // The second group lies size bytes behind the first; the 32 results of row t go to
 // y[t]. From ahead on, aheadLines lines for every block are fetched into the
 // second-level cache.
-func pair512(f family, T int) {
-	function(fmt.Sprintf("%sPair%dAVX512", f.name, T), "func(w, s, a, ahead *byte, nb, size int, bias *float32, y **float32)",
-		fmt.Sprintf("multiplies two row groups with a tile of %d rows; see tileGo.", T))
+//
+// With fine, the second half of the rows are residuals of the first: a row's results
+// are its own, then those of its residual, then the bias, added in that order.
+func pair512(f family, T int, fine bool) {
+	name, doc := fmt.Sprintf("%sPair%dAVX512", f.name, T), fmt.Sprintf("multiplies two row groups with a tile of %d rows; see tileGo.", T)
+	if fine {
+		name, doc = fmt.Sprintf("%sFine%dAVX512", f.name, T), fmt.Sprintf("multiplies two row groups with a tile of %d rows and their residuals; see tileGo.", T/2)
+	}
+	function(name, "func(w, s, a, ahead *byte, nb, size int, bias *float32, y **float32)", doc)
 	w, s, a, next, nb, size := param("w"), param("s"), param("a"), param("ahead"), param("nb"), param("size")
 	at := func(base reg.GPVirtual, g, disp int) Mem {
 		if g == 0 {
@@ -287,9 +296,16 @@ func pair512(f family, T int) {
 		}
 	})
 	bias, y, row := param("bias"), param("y"), GP64()
-	for t := range T {
+	rows := T
+	if fine {
+		rows = T / 2
+	}
+	for t := range rows {
 		MOVQ(Mem{Base: y, Disp: 8 * t}, row)
 		for g := range acc {
+			if fine {
+				VADDPS(acc[g][rows+t], acc[g][t], acc[g][t])
+			}
 			VADDPS(Mem{Base: bias, Disp: 64 * g}, acc[g][t], acc[g][t])
 			VMOVUPS(acc[g][t], Mem{Base: row, Disp: 64 * g})
 		}
