@@ -10,8 +10,8 @@ SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
 TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance \
-	soak-scheduler soak-text soak-server soak-security soak-store soak-bench
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance llamacpp \
+	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
 check: fmt vet lint race purego cross generate fuzz
 
@@ -74,6 +74,9 @@ soak-security:
 soak-store:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]' ./internal/store ./internal/ckpt ./internal/jinja
 
+soak-grammar:
+	$(GO) run ./_tools/soak -share $(SOAK) -run 'GRM[0-9]' ./internal/grammar ./internal/chat
+
 soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./cmd/ossian
@@ -126,8 +129,15 @@ tinymodel:
 	$(MODELS)/tinymodel/bin/pip install -q -r _tools/tinymodel/requirements.txt
 	PYTHON=$(MODELS)/tinymodel/bin/python OUT=$(MODELS)/ossian-tiny WORK=$(MODELS)/ossian-tiny-work ./_tools/tinymodel/make.sh
 
-# Whole models with random weights; writes docs/performance.md. Needs 20 GB of
-# disk, 16 GB of memory and a quiet machine.
+# Whole models with random weights; writes docs/performance.md, with what llamacpp
+# has measured behind it. Needs 20 GB of disk, 16 GB of memory and a quiet machine.
 performance:
 	$(GO) run ./_tools/performance -dir $(MODELS) > docs/performance.md.new
+	$(GO) run ./_tools/llamacpp -runs 0 >> docs/performance.md.new
 	mv docs/performance.md.new docs/performance.md
+
+# Beside llama.cpp and ik_llama.cpp, of which LLAMA and IK are folders with built
+# programs; hours, see _tools/llamacpp. The figures are kept in out/llamacpp.jsonl.
+llamacpp:
+	MODELS=$(MODELS)/peers PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
+	$(GO) run ./_tools/llamacpp -dir $(MODELS)/peers -llama "$(LLAMA)" -ik "$(IK)"

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	ossian   = "Ossian"
+	llamaCpp = "llama.cpp"
+	ikLlama  = "ik_llama.cpp"
+)
+
+// A program is one of the three.
+type program struct {
+	name    string
+	path    string // of the executable (Ossian), of the folder (the others)
+	missing []string
+	builds  map[string]string
+}
+
+// executable returns the path of a tool; Ossian is all tools in one.
+func (p *program) executable(tool string) string {
+	if p.name == ossian {
+		return p.path
+	}
+	return filepath.Join(p.path, tool)
+}
+
+// build names the contents of a tool.
+func (p *program) build(tool string) (string, error) {
+	if b, ok := p.builds[tool]; ok {
+		return b, nil
+	}
+	f, err := os.Open(p.executable(tool))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	if p.builds == nil {
+		p.builds = map[string]string{}
+	}
+	p.builds[tool] = hex.EncodeToString(h.Sum(nil)[:6])
+	return p.builds[tool], nil
+}
+
+// A task is one process of a program and what its output says.
+type task struct {
+	part    string
+	variant string // tells tasks of a part apart
+	tool    string
+	args    []string
+	load    load                                                    // of a server
+	parse   func(stdout, stderr []byte) (map[string]float64, error) // of other processes: cases and tokens per second
+}
+
+// tasks lists what p has to do for the parts.
+func (p *program) tasks(s *subject, model string, parts []string) []task {
+	var all []task
+	if p.name == ossian {
+		all = ossianTasks(s, model)
+	} else {
+		all = p.peerTasks(s, model)
+	}
+	return slices.DeleteFunc(all, func(t task) bool {
+		return !slices.Contains(parts, t.part) || slices.Contains(p.missing, t.tool)
+	})
+}
+
+// Names of cases, which are rows of the tables.
+func prefillCase(n int) string { return fmt.Sprintf("prefill %d", n) }
+func decodeCase(n int) string {
+	if n == 1 {
+		return "decode, 1 sequence"
+	}
+	return fmt.Sprintf("decode, %d sequences, sum", n)
+}
+
+const deepCase = "decode behind 1024 tokens"
+
+// together are the sizes of batches.
+var together = []int{8, 32}
+
+func ossianTasks(s *subject, model string) []task {
+	latency := func(part, row string, batch, input, output int, parse func([]byte) (float64, error)) task {
+		t := task{part: part, variant: row, args: []string{"bench", "latency", model, "--threads", strconv.Itoa(*threads),
+			"--batch-size", strconv.Itoa(batch), "--input-len", strconv.Itoa(input), "--output-len", strconv.Itoa(output),
+			"--max-model-len", strconv.Itoa(max(512, input+output)), "--num-iters-warmup", "0", "--num-iters", strconv.Itoa(s.repeat),
+			"--no-verify", "--output-json", "/dev/stdout"}}
+		t.parse = func(stdout, _ []byte) (map[string]float64, error) {
+			rate, err := parse(stdout)
+			return map[string]float64{row: rate}, err
+		}
+		return t
+	}
+	all := []task{latency("decode", decodeCase(1), 1, lead, s.tokens+1, latencyDecode)}
+	for _, n := range s.prefill {
+		all = append(all, latency("prefill", prefillCase(n), 1, n, 1, latencyPrefill))
+	}
+	for _, n := range together {
+		all = append(all, latency("batch", decodeCase(n), n, lead, s.together+1, latencyDecode))
+	}
+	all = append(all, latency("depth", deepCase, 1, deep, s.tokens+1, latencyDecode))
+	serve := func(streams int) []string {
+		return []string{"serve", model, "--threads", strconv.Itoa(*threads), "--max-num-seqs", strconv.Itoa(streams),
+			"--max-model-len", "512", "--served-model-name", servedName, "--no-access-log", "--log-level", "warn", "--no-verify", "--host", "127.0.0.1", "--port"}
+	}
+	return append(all, servers(s, "", serve)...)
+}
+
+// peerTasks are the same for the relatives of llama.cpp. Tests of one program that take
+// the same options share a process, because loading can take most of a minute.
+func (p *program) peerTasks(s *subject, model string) []task {
+	n := strconv.Itoa(*threads)
+	common := []string{"-m", model, "-t", n}
+	single := func(part string, args ...string) task {
+		args = append(append(slices.Clone(common), "-r", strconv.Itoa(s.repeat), "-o", "json"), args...)
+		if p.name == ikLlama {
+			args = append(args, "-rtr", "1")
+		}
+		return task{part: part, tool: "llama-bench", args: args, parse: parseLlamaBench}
+	}
+	batched := func(part, row string, before, tokens, size int, streams ...int) task {
+		args := append(slices.Clone(common), "-tb", n, "-c", strconv.Itoa(size), "-npp", strconv.Itoa(before), "-ntg", strconv.Itoa(tokens), "-npl", commas(streams))
+		if p.name == ikLlama {
+			args = append(args, "-rtr")
+		}
+		return task{part: part, tool: "llama-batched-bench", args: args, parse: func(stdout, stderr []byte) (map[string]float64, error) {
+			return parseBatched(append(slices.Clone(stdout), stderr...), row, streams)
+		}}
+	}
+	serve := func(extra ...string) func(int) []string {
+		return func(streams int) []string {
+			args := append(slices.Clone(common), "-tb", n, "-np", strconv.Itoa(streams), "-c", strconv.Itoa(512*streams), "--cache-ram", "0", "--host", "127.0.0.1")
+			if p.name == ikLlama {
+				args = append(args, "-rtr")
+			} else {
+				args = append(args, "--offline", "--no-ui")
+			}
+			return append(append(args, extra...), "--port")
+		}
+	}
+	// llama.cpp would warm up with each whole prompt; a short one in front does.
+	var cold []string
+	if p.name == llamaCpp {
+		cold = []string{"--no-warmup"}
+	}
+	all := []task{
+		single("decode", "-p", "0", "-n", strconv.Itoa(s.tokens)),
+		single("prefill", append([]string{"-n", "0", "-p", commas(append([]int{lead}, s.prefill...))}, cold...)...),
+		batched("batch", "", lead, s.together, 256*slices.Max(together), together...),
+		batched("depth", deepCase, deep, s.tokens, 2*deep, 1),
+	}
+	all = append(all, servers(s, "", serve())...)
+	if p.name == llamaCpp {
+		t := servers(s, "--no-repack", serve("--no-repack"))
+		all = append(all, t[0])
+	}
+	return all
+}
+
+// servedName is the model's name in requests.
+const servedName = "bench"
+
+// servers lists one start, then each load. args ends where the port comes.
+func servers(s *subject, variant string, args func(streams int) []string) []task {
+	all := []task{{part: "ready", variant: variant, tool: "llama-server", args: args(1)}}
+	for _, l := range s.loads {
+		all = append(all, task{part: "served", variant: strconv.Itoa(l.streams), tool: "llama-server", args: args(l.streams), load: l})
+	}
+	return all
+}
+
+func commas(ns []int) string {
+	var out []string
+	for _, n := range ns {
+		out = append(out, strconv.Itoa(n))
+	}
+	return strings.Join(out, ",")
+}
