@@ -263,7 +263,7 @@ func (d *Device) attendPiece(worker int, t tile, head, split int, out piece) (a,
 			if w.scales != nil {
 				kern.ScaleMul(d.opt.Level, x, x, w.scales[from-lo:][:len(x)], 1)
 			}
-			out.tops[q] = maximum(x)
+			out.tops[q] = kern.Max(d.opt.Level, x) // a NaN shows in the sum
 			out.sums[q] = kern.ExpSum(d.opt.Level, x, out.tops[q])
 			if w.scales != nil {
 				kern.ScaleMul(d.opt.Level, x, x, w.scales[splitKeys+from-lo:][:len(x)], 1)
@@ -403,15 +403,4 @@ func shrink(from, to float32) float32 {
 		return 1
 	}
 	return float32(math.Exp(float64(from) - float64(to)))
-}
-
-// maximum returns the largest number of x; a NaN shows in the sum of exponentials.
-func maximum(x []float32) float32 {
-	m := x[0]
-	for _, v := range x[1:] {
-		if v > m {
-			m = v
-		}
-	}
-	return m
 }

@@ -73,6 +73,30 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 
 func (p *packedPart) name() string { return p.t.Name + " as " + kern.FormOf(&p.t, p.opt).Layout }
 
+// KeepPacked returns the packed form that the setting asks for: "on", "off", or "auto",
+// which leaves small models alone; nil where weights are packed in memory, and then why,
+// "" where that is as it should be. A file that would have to be made counts only if make
+// is set and it can be.
+func KeepPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place, setting string, make bool) (p *Packed, why string) {
+	if setting == "off" {
+		return nil, ""
+	}
+	p, err := NewPacked(s, cfg, params, at)
+	if err != nil {
+		return nil, "" // the memory plan says what is wrong
+	}
+	small := len(p.parts) == 0 || setting == "auto" && p.Bytes() < LeastPacked
+	if found := p.Found(); found == nil && len(p.parts) > 0 {
+		return p, ""
+	} else if small || !make || errors.Is(found, errors.ErrUnsupported) {
+		return nil, ""
+	}
+	if err := p.Possible(); err != nil {
+		return nil, fmt.Sprintf("weights are packed in memory at each start, no file can keep them: %v", err)
+	}
+	return p, ""
+}
+
 // Bytes returns the size of the file.
 func (p *Packed) Bytes() int64 { return p.content.Bytes() }
 
@@ -171,6 +195,48 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 	return p.file.Load(ctx, false, nil) // from the page cache, which has just been filled
 }
 
+// Prepare maps the file that is there, or makes it, and reports whether a device can map
+// it. check, which looks for damage in the model's files but for the parameters in
+// elsewhere, is called before anything is packed; nil = what is there is taken as it is,
+// and nothing is made. A nil Packed is never ready. What is wrong with a file, or with making it, is for note and no
+// error. bar shows bytes of an operation.
+func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bool) error,
+	bar func(doing string, total int64) (add func(int64), done func()), note func(string)) (ready bool, err error) {
+	if p == nil {
+		if check != nil {
+			err = check(nil)
+		}
+		return false, err
+	}
+	add, done := bar("loading the packed weights of", p.Bytes())
+	err = p.Open(ctx, check != nil, add)
+	done()
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil && check != nil:
+		return true, check(p.Replaces())
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, os.ErrNotExist):
+		note(fmt.Sprintf("packed weights are not used: %v", err))
+	}
+	if check == nil {
+		return false, nil // what nobody has looked at is not kept
+	}
+	if err := check(nil); err != nil {
+		return false, err
+	}
+	note(fmt.Sprintf("packing weights into %s, %.1f GB, once: later starts map it; --packed-weights off packs in memory", p.Path(), float64(p.Bytes())/1e9))
+	add, done = bar("packing", p.Bytes())
+	err = p.Make(ctx, add)
+	done()
+	if err != nil && ctx.Err() == nil {
+		note(fmt.Sprintf("packed weights are not kept: %v; packing in memory", err))
+	}
+	return err == nil, ctx.Err()
+}
+
 // Close unmaps the file. No device may be using it.
 func (p *Packed) Close() error {
 	f := p.file
@@ -184,11 +250,44 @@ func (p *Packed) Close() error {
 // A PackedFile is a file of a packed form: in use or not, whole or left by a crash.
 type PackedFile = packed.Entry
 
-// PackedFiles lists the files with a Place's prefix, of whatever settings.
-func PackedFiles(prefix string) ([]PackedFile, error) { return packed.Find(prefix) }
+// A PackedReport tells people about the packed forms of a model; its zero value says that
+// there are none and that none will be made.
+type PackedReport struct {
+	State string       `json:"state,omitempty"` // what the next start does
+	Files []PackedFile `json:"files,omitempty"` // beside the model, of whatever settings
+}
+
+// Complete adds what is known of p, which may be nil, and of the files of the prefix.
+func (r PackedReport) Complete(p *Packed, prefix string) PackedReport {
+	if p != nil && p.Found() == nil {
+		r.State = fmt.Sprintf("%.2f GB, mapped from %s", float64(p.Bytes())/1e9, p.Path())
+	} else if p != nil {
+		r.State = fmt.Sprintf("%.2f GB, the next start makes %s, later ones map it", float64(p.Bytes())/1e9, p.Path())
+	}
+	if prefix != "" {
+		r.Files, _ = packed.Find(prefix) // a folder that cannot be read has none to show
+	}
+	return r
+}
+
+// Lines returns the report as text.
+func (r PackedReport) Lines() (lines []string) {
+	if r.State != "" {
+		lines = append(lines, r.State)
+	}
+	for _, f := range r.Files {
+		lines = append(lines, "file "+f.String()+" (--remove-packed)")
+	}
+	return lines
+}
 
 // RemovePacked removes the files with a Place's prefix, except one that is being made.
-func RemovePacked(prefix string) ([]PackedFile, error) { return packed.Remove(prefix) }
+func RemovePacked(prefix string) ([]PackedFile, error) {
+	if prefix == "" { // of the model inside the program
+		return nil, nil
+	}
+	return packed.Remove(prefix)
+}
 
 // matrix makes the matrix of t: mapped where a file has it, else packed in memory.
 func (d *Device) matrix(t *tensor.Tensor, opt kern.Options) (*kern.Matrix, error) {
@@ -205,6 +304,3 @@ func (d *Device) matrix(t *tensor.Tensor, opt kern.Options) (*kern.Matrix, error
 	b, decode := p.file.Section(i)
 	return kern.Map(t, opt, b, decode)
 }
-
-// NotFound reports whether an error of Found or Open means that there is no file.
-func NotFound(err error) bool { return errors.Is(err, os.ErrNotExist) }

@@ -69,7 +69,7 @@ func TestPacked(t *testing.T) {
 			var alone Memory
 			want := logitsOf(t, s, params, cfg, ids, 5, func(d *Device) { alone = d.Memory() })
 			p := newPacked(t, s, Config{Threads: 1, ISA: "go", Weights: v.weights}, params, prefix)
-			if err := p.Found(); !NotFound(err) {
+			if err := p.Found(); !errors.Is(err, os.ErrNotExist) {
 				t.Fatalf("before it was made: %v", err)
 			}
 			var made atomic.Int64
@@ -174,8 +174,8 @@ func TestPackedErrors(t *testing.T) {
 	if err := p.Make(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := PackedFiles(prefix); err != nil || len(files) != 1 {
-		t.Errorf("files %v, %v", files, err)
+	if r := (PackedReport{}).Complete(p, prefix); len(r.Files) != 1 || len(r.Lines()) != 2 || !strings.Contains(r.State, "mapped from "+p.Path()) {
+		t.Errorf("report %+v", r)
 	}
 	lim := tinyLimits(s, 1)
 	d, err := New(s, lim, Config{Threads: 1, Weights: "bf16", Packed: p})

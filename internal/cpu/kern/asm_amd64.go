@@ -157,6 +157,13 @@ func maxBitsAsm(l Level, x *float32, n int) uint32 {
 	return maxBitsAVX2(x, n)
 }
 
+func largestAsm(l Level, x *float32, n int) float32 {
+	if l == AVX512 {
+		return largestAVX512(x, n)
+	}
+	return largestAVX2(x, n)
+}
+
 func toE4M3Asm(l Level, dst *uint8, x *float32, n int, k float32) {
 	if l == AVX512 {
 		toE4M3AVX512(dst, x, n, k)

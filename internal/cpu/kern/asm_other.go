@@ -51,4 +51,6 @@ func toBF16Asm(Level, *uint16, *float32, int) { panic(noKernels) }
 
 func maxBitsAsm(Level, *float32, int) uint32 { panic(noKernels) }
 
+func largestAsm(Level, *float32, int) float32 { panic(noKernels) }
+
 func toE4M3Asm(Level, *uint8, *float32, int, float32) { panic(noKernels) }

@@ -719,6 +719,11 @@ func toBF16AVX2(dst *uint16, x *float32, n int)
 //go:noescape
 func maxBitsAVX2(x *float32, n int) uint32
 
+// largestAVX2 returns the largest of x, none NaN; n is a multiple of 16.
+//
+//go:noescape
+func largestAVX2(x *float32, n int) float32
+
 // toE4M3AVX2 converts x·k, none NaN, see tensor.ToE4M3; n is a multiple of 16.
 //
 //go:noescape
@@ -958,6 +963,11 @@ func toBF16AVX512(dst *uint16, x *float32, n int)
 //
 //go:noescape
 func maxBitsAVX512(x *float32, n int) uint32
+
+// largestAVX512 returns the largest of x, none NaN; n is a multiple of 16.
+//
+//go:noescape
+func largestAVX512(x *float32, n int) float32
 
 // toE4M3AVX512 converts x·k, none NaN, see tensor.ToE4M3; n is a multiple of 16.
 //

@@ -24520,6 +24520,29 @@ loop:
 	VZEROUPPER
 	RET
 
+// func largestAVX2(x *float32, n int) float32
+// Requires: AVX, AVX2
+TEXT ·largestAVX2(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VMOVUPS (AX), Y0
+
+loop:
+	VMAXPS       (AX), Y0, Y0
+	VMAXPS       32(AX), Y0, Y0
+	ADDQ         $0x40, AX
+	SUBQ         $0x10, CX
+	JNZ          loop
+	VEXTRACTI128 $0x01, Y0, X1
+	VMAXPS       X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	VMOVSS       X1, ret+16(FP)
+	VZEROUPPER
+	RET
+
 DATA e4m3ExponentAVX2<>+0(SB)/4, $0x7f800000
 DATA e4m3ExponentAVX2<>+4(SB)/4, $0x7f800000
 DATA e4m3ExponentAVX2<>+8(SB)/4, $0x7f800000
@@ -30009,6 +30032,30 @@ loop:
 	VPMAXUD       X0, X1, X1
 	VMOVD         X1, AX
 	MOVL          AX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func largestAVX512(x *float32, n int) float32
+// Requires: AVX, AVX2, AVX512F
+TEXT ·largestAVX512(SB), NOSPLIT, $0-20
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	VMOVUPS (AX), Z0
+
+loop:
+	VMAXPS        (AX), Z0, Z0
+	ADDQ          $0x40, AX
+	SUBQ          $0x10, CX
+	JNZ           loop
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y1
+	VEXTRACTI128  $0x01, Y1, X0
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	VMOVSS        X0, ret+16(FP)
 	VZEROUPPER
 	RET
 

@@ -224,6 +224,22 @@ func swigluGo(dst, gu []float32, alpha, limit, plus float32) {
 	}
 }
 
+// Max returns the largest of x, at least one number. With a NaN among them it may be
+// any of them.
+func Max(l Level, x []float32) float32 {
+	m, n := x[0], l.whole(len(x))
+	if l > Go && n > 0 {
+		m = largestAsm(l, &x[0], n)
+		x = x[n:]
+	}
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
 // ExpSum replaces x[i] by exp(x[i]-m) and returns the sum, in 16 lanes; the last
 // len(x) mod 16 count as lanes of their own, summed last. No x[i] may exceed m by
 // more than 88: softmax takes the maximum. Below -87 the result is 0.

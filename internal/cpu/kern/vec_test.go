@@ -115,6 +115,26 @@ func TestSwiGLUSpecials(t *testing.T) {
 	}
 }
 
+func TestMax(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x := floats(n)
+		for at := range x { // each place, among negative ones too
+			was := x[at]
+			x[at] = 100
+			if got := Max(l, x); got != 100 {
+				t.Fatalf("%d numbers, the largest at %d: %v, want 100", n, at, got)
+			}
+			x[at] = was
+		}
+		for i := range x {
+			x[i] = -1 - float32(i)
+		}
+		if n > 0 && Max(l, x) != -1 {
+			t.Errorf("%d negative numbers: %v, want -1", n, Max(l, x))
+		}
+	})
+}
+
 func TestExpSum(t *testing.T) {
 	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
 		x := floats(n)

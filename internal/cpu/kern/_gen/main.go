@@ -60,6 +60,7 @@ func main() {
 		swiglu(isa)
 		toBF16(isa)
 		maxBits(isa)
+		largest(isa)
 		toE4M3(isa)
 		peak(isa, true)
 		peak(isa, false)

@@ -26,7 +26,7 @@ func quantise(isa isa) {
 			VPMAXUD(abs[i], abs[0], abs[0])
 		}
 	}
-	top := maximum(isa, abs[0])
+	top := maximum(isa, abs[0], VPMAXUD)
 	VPMAXUD(tiny, top, top)
 	inv, invs := XMM(), isa.vec()
 	VMOVSS(c127, inv)
@@ -78,22 +78,38 @@ func residual(isa isa) {
 	end()
 }
 
-// maximum returns the largest unsigned word of v in the low lane of an XMM.
-func maximum(isa isa, v reg.VecVirtual) reg.VecVirtual {
+// maximum returns the largest word of v, by pick, VPMAXUD or VMAXPS, in the low lane
+// of an XMM.
+func maximum(isa isa, v reg.VecVirtual, pick func(...Op)) reg.VecVirtual {
 	if isa.size == 64 {
 		h := YMM()
 		VEXTRACTI64X4(Imm(1), v, h)
-		VPMAXUD(h, v.AsY(), h)
+		pick(h, v.AsY(), h)
 		v = h
 	}
 	m, h := XMM(), XMM()
 	VEXTRACTI128(Imm(1), v.AsY(), m)
-	VPMAXUD(v.AsX(), m, m)
+	pick(v.AsX(), m, m)
 	VPSHUFD(Imm(0x4e), m, h)
-	VPMAXUD(h, m, m)
+	pick(h, m, m)
 	VPSHUFD(Imm(0xb1), m, h)
-	VPMAXUD(h, m, m)
+	pick(h, m, m)
 	return m
+}
+
+// largest writes the maximum of float32 numbers.
+func largest(isa isa) {
+	function("largest"+isa.name, "func(x *float32, n int) float32", "returns the largest of x, none NaN; n is a multiple of 16.")
+	x, n := param("x"), param("n")
+	top := isa.vec()
+	VMOVUPS(Mem{Base: x}, top)
+	elementwise(isa, n, func(off int) { VMAXPS(Mem{Base: x, Disp: off}, top, top) }, func() { ADDQ(Imm(64), x) })
+	r, err := ReturnIndex(0).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSS(maximum(isa, top, VMAXPS).AsX(), r.Addr)
+	end()
 }
 
 // sums stores the sums of both halves of a block.
@@ -373,7 +389,7 @@ func maxBits(isa isa) {
 		VPMAXUD(v, top[0], top[0])
 	}, func() { ADDQ(Imm(64), x) })
 	r := GP32()
-	VMOVD(maximum(isa, top[0]), r)
+	VMOVD(maximum(isa, top[0], VPMAXUD), r)
 	Store(r, ReturnIndex(0))
 	end()
 }
