@@ -51,20 +51,24 @@ func (c *compiler) circular(n *value) bool {
 		return c.rings[n] == 1
 	}
 	c.rings[n] = 1
-	var next []*value
-	if r := n.get("$ref"); r != nil && r.kind == '"' {
-		next = append(next, c.resolve(r))
-	}
-	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
-		if l := n.get(key); l != nil {
-			next = append(next, l.vals...)
-		}
-	}
-	if slices.ContainsFunc(next, c.circular) {
+	if slices.ContainsFunc(c.parts(n), c.circular) {
 		return true
 	}
 	c.rings[n] = 2
 	return false
+}
+
+// parts are the schemas that n asks for, for the same value.
+func (c *compiler) parts(n *value) (out []*value) {
+	if r := n.get("$ref"); r != nil && r.kind == '"' {
+		out = append(out, c.resolve(r))
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		if l := n.get(key); l != nil {
+			out = append(out, l.vals...)
+		}
+	}
+	return out
 }
 
 // malformed returns what key's value should be, or "".

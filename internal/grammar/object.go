@@ -12,6 +12,7 @@ func (c *compiler) object(f flat) *expr {
 	if o.max >= 0 && o.min > o.max {
 		return never
 	}
+	c.checkUnevaluated(f.nodes)
 	names, required := propertyNames(f.nodes)
 	keys, ok := c.keys(f.nodes)
 	if !ok {
@@ -173,7 +174,30 @@ func (c *compiler) property(nodes []*value, patterns []named, name string) ([]*v
 			out = append(out, a)
 		}
 	}
-	return out, !slices.ContainsFunc(out, func(s *value) bool { return s.kind == 'f' })
+	forbidden := len(out) == 0 && slices.ContainsFunc(nodes, isClosed)
+	return out, !forbidden && !slices.ContainsFunc(out, func(s *value) bool { return s.kind == 'f' })
+}
+
+// isClosed reports whether n leaves out members that none of its parts know.
+func isClosed(n *value) bool {
+	u := n.get("unevaluatedProperties")
+	return u != nil && u.kind == 'f'
+}
+
+// checkUnevaluated refuses schemas that are closed but for their own parts beside others
+// that know members: these would have to be told apart.
+func (c *compiler) checkUnevaluated(nodes []*value) {
+	for _, n := range nodes {
+		parts := []*value{n}
+		for i := 0; i < len(parts) && isClosed(n) && !c.b.spend(1); i++ {
+			parts = append(parts, c.parts(parts[i])...)
+		}
+		for _, o := range nodes {
+			if isClosed(n) && !slices.Contains(parts, o) && (o.get("properties") != nil || o.get("patternProperties") != nil || o.get("additionalProperties") != nil) {
+				c.fail(unsupported(n.path(), "unevaluatedProperties does not see the members of schemas beside it: put it where allOf, anyOf or $ref joins them"))
+			}
+		}
+	}
 }
 
 // isOpen reports whether names that match nothing may be written.
@@ -185,7 +209,7 @@ func isOpen(nodes []*value) bool {
 			return false
 		}
 		asked = asked || a != nil
-		silent = silent && a == nil && n.get("properties") == nil && n.get("patternProperties") == nil
+		silent = silent && a == nil && n.get("properties") == nil && n.get("patternProperties") == nil && !isClosed(n)
 	}
 	return silent || asked
 }
