@@ -63,11 +63,11 @@ func machine(a *automaton) *expr { return &expr{op: opMachine, machine: a} }
 func cat(sub ...*expr) *expr {
 	var out []*expr
 	for _, e := range sub {
-		switch e.op {
-		case opNever:
+		switch {
+		case e.op == opNever:
 			return never
-		case opEmpty:
-		case opCat:
+		case e.op == opEmpty:
+		case e.op == opCat && len(e.sub) <= 8: // copies of what is long would add up
 			out = append(out, e.sub...)
 		default:
 			out = append(out, e)

@@ -106,9 +106,12 @@ const maxIgnored, maxWhere = 32, 120
 // Compile compiles src. It takes no more than 250 ms and 64 MiB, and ends early with
 // ctx's error. Other errors are of type *Error.
 func Compile(ctx context.Context, src Source, v *Vocabulary) (*Grammar, error) {
-	b := &budget{left: maxUnits, stop: ctx.Err}
+	return compileWithin(&budget{left: maxUnits, stop: ctx.Err}, src, v)
+}
+
+func compileWithin(b *budget, src Source, v *Vocabulary) (*Grammar, error) {
 	a, ignored, err := compile(src, b)
-	if e := ctx.Err(); e != nil {
+	if e := b.stop(); e != nil {
 		return nil, e
 	}
 	if err != nil {
