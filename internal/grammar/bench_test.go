@@ -10,12 +10,15 @@ import (
 	"ossian/internal/token"
 )
 
-// benchmarks are sources as clients send them, with an output each.
+// benchmarks are sources as clients send them, with an output each; docs/structured-output.md
+// says what is measured with them.
 var benchmarks = []struct {
 	name string
 	src  Source
 	text string
 }{
+	{"flat", Source{Text: `{"type":"object","properties":{"city":{"type":"string"},"unit":{"enum":["celsius","fahrenheit"]}},"required":["city","unit"],"additionalProperties":false}`},
+		`{"city": "San Francisco", "unit": "celsius"}`},
 	{"person", Source{Text: `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string","format":"email"},"tags":{"type":"array","items":{"type":"string"},"maxItems":10},"address":{"anyOf":[{"type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"},"zip":{"type":"string","pattern":"^\\d{5}$"}},"required":["street","city","zip"],"additionalProperties":false},{"type":"null"}]}},"required":["name","age","email","tags","address"],"additionalProperties":false}`},
 		`{"name": "Ada Lovelace", "age": 36, "email": "ada@example.com", "tags": ["mathematician", "poet's daughter"], "address": {"street": "12 St James's Square", "city": "London", "zip": "12345"}}`},
 	{"steps", Source{Text: `{"type":"object","properties":{"steps":{"type":"array","items":{"$ref":"#/$defs/step"}},"answer":{"type":"string"}},"required":["steps","answer"],"additionalProperties":false,"$defs":{"step":{"type":"object","properties":{"explanation":{"type":"string"},"output":{"type":"string"}},"required":["explanation","output"],"additionalProperties":false}}}`},
@@ -40,8 +43,14 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
+// percentile of times, in µs; it sorts them.
+func percentile(times []time.Duration, share float64) float64 {
+	slices.Sort(times)
+	return float64(times[int(float64(len(times)-1)*share)].Nanoseconds()) / 1e3
+}
+
 // BenchmarkStep measures one mask and one token through whole outputs, and reports
-// the slowest percentile of masks, first time and later.
+// percentiles of masks, first time and later.
 func BenchmarkStep(b *testing.B) {
 	t, err := token.Harmony()
 	if err != nil {
@@ -72,10 +81,6 @@ func BenchmarkStep(b *testing.B) {
 				}
 				return times
 			}
-			p99 := func(times []time.Duration) float64 {
-				slices.Sort(times)
-				return float64(times[(len(times)*99)/100].Nanoseconds()) / 1e3
-			}
 			var cold []time.Duration
 			for range 5 {
 				cold = append(cold, read(compiled(b, c.src, v))...)
@@ -86,10 +91,58 @@ func BenchmarkStep(b *testing.B) {
 				warm = append(warm, read(g)...)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(len(warm)), "ns/token")
-			b.ReportMetric(p99(cold), "µs-p99-first")
-			b.ReportMetric(p99(warm), "µs-p99")
+			b.ReportMetric(percentile(cold, 0.5), "µs-p50-first")
+			b.ReportMetric(percentile(cold, 0.99), "µs-p99-first")
+			b.ReportMetric(percentile(warm, 0.5), "µs-p50")
+			b.ReportMetric(percentile(warm, 0.99), "µs-p99")
 			b.ReportMetric(float64(g.Bytes())/1e6, "MB")
 		})
+	}
+}
+
+// BenchmarkGenerated is BenchmarkStep and BenchmarkCompile over 200 schemas of the
+// generator that the tests use, with a random output each that no other has warmed up for.
+func BenchmarkGenerated(b *testing.B) {
+	v := harmony()
+	mask := make([]uint64, v.Words())
+	var compile, first, masks []time.Duration
+	for b.Loop() {
+		for seed := range uint64(200) {
+			g := newWide(seed)
+			text, _ := g.document()
+			from := time.Now()
+			c, err := Compile(b.Context(), Source{Text: text}, v)
+			took := time.Since(from)
+			if err != nil {
+				continue
+			}
+			m := c.Matcher()
+			from = time.Now()
+			err = m.Mask(mask)
+			compile, first = append(compile, took), append(first, took+time.Since(from))
+			for step := 0; step < 100 && err == nil; step++ {
+				ids := bits(mask)
+				if len(ids) == 0 {
+					break
+				}
+				if err = m.Accept(ids[g.n(len(ids))]); err == nil {
+					from = time.Now()
+					err = m.Mask(mask)
+					masks = append(masks, time.Since(from))
+				}
+			}
+			if err != nil {
+				b.Fatalf("%s: %v", text, err)
+			}
+		}
+	}
+	for _, m := range []struct {
+		times []time.Duration
+		share float64
+		unit  string
+	}{{compile, 0.5, "µs-compile-p50"}, {compile, 0.99, "µs-compile-p99"}, {first, 0.5, "µs-first-mask-p50"}, {first, 0.99, "µs-first-mask-p99"},
+		{masks, 0.5, "µs-p50"}, {masks, 0.9, "µs-p90"}, {masks, 0.99, "µs-p99"}, {masks, 0.999, "µs-p99.9"}} {
+		b.ReportMetric(percentile(m.times, m.share), m.unit)
 	}
 }
 
