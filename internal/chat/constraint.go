@@ -31,7 +31,8 @@ type Constraint interface {
 	// Mask sets dst to the ids that may come next, one bit each; no bit is set where
 	// the grammar has become too expensive.
 	Mask(dst []uint64)
-	// Accept advances by an id. It fails if the id may not come next.
+	// Accept advances by an id that Mask allows. Of others it refuses those that leave no
+	// place to go on from; some it takes, such as a stop before the form is complete.
 	Accept(id int32) error
 }
 
