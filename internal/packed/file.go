@@ -164,9 +164,12 @@ func (f *File) Close() error {
 
 // An Entry is a file that Find found.
 type Entry struct {
-	Path  string
-	Bytes int64
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
 }
+
+// String names the file and its size.
+func (e Entry) String() string { return fmt.Sprintf("%s, %d bytes", e.Path, e.Bytes) }
 
 // Find lists the files of a prefix, of whatever sections, and what interrupted writers
 // left.

@@ -370,6 +370,12 @@ func TestImpossible(t *testing.T) {
 	if _, err := Create(prefix, c, 0o644); err == nil || !strings.Contains(err.Error(), "are free") {
 		t.Errorf("no room: %v", err)
 	}
+	if err := os.WriteFile(prefix+"-01234567"+partial, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Possible(prefix, c); err != nil {
+		t.Errorf("with a byte to gain from a leftover: %v", err)
+	}
 	freeSpace = func(string) int64 { return -1 }
 	w, err := Create(prefix, c, 0o644)
 	if err != nil {

@@ -21,7 +21,15 @@ func Possible(prefix string, c *Content) error {
 	if err := writable(dir); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if free, size := freeSpace(dir), c.Bytes(); free >= 0 && free < size+spare {
+	free, size := freeSpace(dir), c.Bytes()
+	if found, err := Find(prefix); err == nil && free >= 0 {
+		for _, e := range found {
+			if strings.HasSuffix(e.Path, partial) {
+				free += e.Bytes // Create removes it
+			}
+		}
+	}
+	if free >= 0 && free < size+spare {
 		return fmt.Errorf("%s: %d bytes are free, %d and %d to spare are needed", dir, free, size, int64(spare))
 	}
 	return nil
