@@ -82,7 +82,8 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 // carry along are taken too.
 const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-batched-tokens
   --num-gpu-blocks-override --kv-cache-dtype --gpu-memory-utilization
-  --[no-]enable-prefix-caching --activation-bits --cpu-weights --exact --no-verify
+  --[no-]enable-prefix-caching --activation-bits --cpu-weights --packed-weights
+  --exact --no-verify
   --config`
 
 // serverFlags are settings of serve that say nothing to an engine. A file of --config
@@ -162,10 +163,12 @@ type demand struct {
 // does not fit is refused before weights are read.
 func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Model, d demand) (*offline.Rig, offline.Environment, error) {
 	ctx, status, none := cmd.Context(), cmd.ErrOrStderr(), offline.Environment{}
-	dev, err := serveOptions(cfg).device()
+	load := serveOptions(cfg)
+	dev, err := load.device()
 	if err != nil {
 		return nil, none, err
 	}
+	load.keepPacked(m, &dev, noteTo(status))
 	p, err := servePlan(cfg, m, dev)
 	if err != nil {
 		return nil, none, err
@@ -180,10 +183,8 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Mo
 	if err != nil {
 		return nil, none, err
 	}
-	if cfg.Verify {
-		if err := verify(ctx, m, status); err != nil {
-			return nil, none, err
-		}
+	if err := load.prepare(ctx, m, &dev, status, noteTo(status)); err != nil {
+		return nil, none, err
 	}
 	r, err := openRunner(ctx, m, dev, p.Limits, status)
 	if err != nil {

@@ -46,21 +46,22 @@ type inspection struct {
 	Parts  []partLine `json:"parts"`
 	Types  []partLine `json:"types"`
 
-	Layers   int          `json:"layers"`
-	Hidden   int          `json:"hidden_size"`
-	Heads    int          `json:"heads"`
-	KVHeads  int          `json:"kv_heads"`
-	HeadDim  int          `json:"head_dim"`
-	Inner    int          `json:"feed_forward_size"`
-	Experts  int          `json:"experts,omitempty"`
-	TopK     int          `json:"experts_per_token,omitempty"`
-	Context  int          `json:"context"`
-	RoPE     string       `json:"rope"`
-	Windows  []windowLine `json:"attention"`
-	Vocab    int          `json:"vocabulary"`
-	Tokens   int          `json:"tokenizer_tokens"`
-	Template int          `json:"template_bytes"`
-	Unused   []string     `json:"unused_tensors,omitempty"`
+	Layers   int              `json:"layers"`
+	Hidden   int              `json:"hidden_size"`
+	Heads    int              `json:"heads"`
+	KVHeads  int              `json:"kv_heads"`
+	HeadDim  int              `json:"head_dim"`
+	Inner    int              `json:"feed_forward_size"`
+	Experts  int              `json:"experts,omitempty"`
+	TopK     int              `json:"experts_per_token,omitempty"`
+	Context  int              `json:"context"`
+	RoPE     string           `json:"rope"`
+	Windows  []windowLine     `json:"attention"`
+	Vocab    int              `json:"vocabulary"`
+	Tokens   int              `json:"tokenizer_tokens"`
+	Template int              `json:"template_bytes"`
+	Unused   []string         `json:"unused_tensors,omitempty"`
+	Packed   cpu.PackedReport `json:"packed_weights,omitzero"`
 
 	Plan      planLine     `json:"plan"`
 	PlanError string       `json:"plan_error,omitempty"` // why there is no plan
@@ -103,7 +104,7 @@ type decodeLine struct {
 }
 
 func inspectCommand(on machine) *cobra.Command {
-	var asJSON, verify, sealIt bool
+	var asJSON, checkIt, sealIt, removeIt bool
 	var threads int
 	var weights string
 	var ask model.Limits
@@ -127,11 +128,13 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 					return err
 				}
 			}
-			if verify {
-				meter := newLateProgress(cmd.ErrOrStderr(), "Checking "+m.Spec.Name)
-				err := m.Verify(cmd.Context(), meter.report)
-				meter.done()
-				if err != nil {
+			if removeIt {
+				if err := removePacked(m, cmd.ErrOrStderr()); err != nil {
+					return err
+				}
+			}
+			if checkIt {
+				if err := verify(cmd.Context(), m, nil, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
@@ -139,7 +142,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 			if err != nil {
 				return err
 			}
-			r.Checked = verify
+			r.Checked = checkIt
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
@@ -150,8 +153,9 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&verify, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
+	f.BoolVar(&checkIt, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
 	f.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
+	f.BoolVar(&removeIt, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
 	f.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
 	f.StringVar(&weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
 	f.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
@@ -210,6 +214,7 @@ func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, cfg cpu.Confi
 		}
 		r.Windows = append(r.Windows, windowLine{Window: windows[g], Layers: n, KV: kv})
 	}
+	r.Packed = packedReport(m, &cfg)
 	p, err := plan.Fit(s, ask, on.available(), on.cost(m, cfg))
 	var misfit *plan.FitError
 	switch {
@@ -286,6 +291,9 @@ func (r *inspection) write(out io.Writer) error {
 	line("model", "%s (%s, %s)", r.Name, r.Family, r.Format)
 	line("path", "%s", r.Path)
 	line("integrity", "%s", r.integrity())
+	for _, text := range r.Packed.Lines() {
+		line("packed weights", "%s", text)
+	}
 	line("parameters", "%s, %s active per token", formatCount(r.Params), formatCount(r.Active))
 	line("layers", "%d, hidden size %d, %d heads of %d, %d KV heads", r.Layers, r.Hidden, r.Heads, r.HeadDim, r.KVHeads)
 	if r.Experts > 0 {

@@ -26,7 +26,7 @@ import (
 // vLLM's where the meaning is the same.
 type loadOptions struct {
 	threads, maxLen, maxTokens int
-	kv, weights                string
+	kv, weights, packed        string
 	noVerify, exact            bool
 	activations                int
 
@@ -43,6 +43,7 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
 	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for MXFP4 (not in narrow models), else 16")
 	f.StringVar(&o.weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
+	f.StringVar(&o.packed, "packed-weights", "auto", "auto keeps what large models repack in a file beside them, which later starts map; on = small ones too; off = none")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
 }
 
@@ -52,6 +53,9 @@ func (o *loadOptions) device() (cpu.Config, error) {
 		Weights: strings.ToLower(o.weights), Exact: o.exact}
 	if c.Threads == 0 {
 		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
+	}
+	if o.packed = strings.ToLower(o.packed); o.packed != "" && !slices.Contains([]string{"auto", "on", "off"}, o.packed) {
+		return c, fmt.Errorf("--packed-weights %q: auto, on or off expected", o.packed)
 	}
 	switch strings.ToLower(o.kv) {
 	case "auto", "bf16", "bfloat16":
@@ -121,24 +125,24 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 	if err != nil {
 		return nil, err
 	}
+	note := noteTo(status)
+	o.keepPacked(m, &cfg, note)
 	ask := model.Limits{MaxSeqs: max(o.seqs, 1), MaxTokens: o.maxTokens, MaxLen: o.maxLen, Blocks: o.blocks}
 	cost := deviceCost(m, cfg)
 	p, err := plan.Fit(m.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
 	if err != nil {
 		return nil, err
 	}
-	if !o.noVerify {
-		if err := verify(ctx, m, status); err != nil {
-			return nil, err
-		}
+	if err := o.prepare(ctx, m, &cfg, status, note); err != nil {
+		return nil, err
 	}
 	return openRunner(ctx, m, cfg, o.roomy(p.Limits), status)
 }
 
-// verify looks for damage.
-func verify(ctx context.Context, m *ckpt.Model, status io.Writer) error {
+// verify looks for damage, not in the parameters that are read elsewhere.
+func verify(ctx context.Context, m *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
 	bar := newLateProgress(status, "checking "+m.Spec.Name)
-	err := m.Verify(ctx, bar.report)
+	err := m.VerifyBut(ctx, elsewhere, bar.report)
 	bar.done()
 	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
 		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)

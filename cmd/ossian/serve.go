@@ -257,6 +257,8 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	note := func(text string) { ld.log.Info(text, "model", ld.name) }
+	o.keepPacked(m, &dev, note)
 	p, err := servePlan(ld.cfg, m, dev)
 	if err != nil {
 		return nil, err
@@ -267,10 +269,8 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies + p.Footprint.Grammars) // garbage goes before the heap outgrows the plan (ADM-2)
 	}
-	if ld.cfg.Verify {
-		if err := verify(ctx, m, nil); err != nil {
-			return nil, err
-		}
+	if err := o.prepare(ctx, m, &dev, nil, note); err != nil {
+		return nil, err
 	}
 	open := func(ctx context.Context) (runner.Runner, error) { return openRunner(ctx, m, dev, p.Limits, nil) }
 	r, err := open(ctx)
@@ -312,7 +312,7 @@ func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, open 
 
 // serveOptions are the load options of the settings.
 func serveOptions(cfg *config.Config) *loadOptions {
-	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, weights: cfg.Weights, activations: cfg.Activations, exact: cfg.Exact}
+	return &loadOptions{threads: cfg.Threads, kv: cfg.KVCacheDType, weights: cfg.Weights, packed: cfg.Packed, activations: cfg.Activations, exact: cfg.Exact, noVerify: !cfg.Verify}
 }
 
 // defaultMemoryShare of what is available at the start leaves something for
@@ -393,6 +393,7 @@ func explain(cfg *config.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	o.keepPacked(m, &dev, func(string) {})
 	if _, err := chatFormat(cfg, m); err != nil && !errors.Is(err, chat.ErrNoTemplate) {
 		return err
 	}
@@ -430,7 +431,7 @@ func explainMemory(lim *limits.Set, p plan.Plan, out io.Writer) error {
 	f := p.Footprint
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nMEMORY\tBYTES\tFOR")
-	fmt.Fprintf(t, "weights\t%d\t%d of them read where the file is mapped\n", f.Weights+f.Mapped, f.Mapped)
+	fmt.Fprintf(t, "weights\t%d\t%d of them read where files are mapped\n", f.Weights+f.Mapped, f.Mapped)
 	fmt.Fprintf(t, "kv cache\t%d\tpools of keys and values\n", f.KV)
 	fmt.Fprintf(t, "activations\t%d\tbuffers of a step of %d tokens\n", f.Activations, p.Limits.MaxTokens)
 	fmt.Fprintf(t, "runtime\t%d\tprogram, tokenizer, bodies-in-flight of %d while they are decoded, and stored-memory of %d without --store\n", f.Runtime, lim[limits.BodiesInFlight], lim[limits.StoredMemory])

@@ -52,6 +52,7 @@ type Settings struct {
 	Overlap        bool   // plan a step while another runs, where the device can
 	Activations    int    // bits; 0 = automatic
 	Weights        string // auto, bf16, q8: what becomes of 16- and 32-bit matrices
+	Packed         string // auto, on, off: whether repacked matrices are kept in a file
 	Exact          bool
 	Verify         bool // look for damage before use
 

@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{Host: "127.0.0.1", Port: 8000, KVCacheDType: "auto", Weights: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
+	want := Settings{Host: "127.0.0.1", Port: 8000, KVCacheDType: "auto", Weights: "auto", Packed: "auto", Store: "auto", PrefixCaching: true, Overlap: true, Verify: true, StreamInterval: 1,
 		CheckpointSampler: true, DrainTimeout: 30 * time.Second, MetricsPrefix: "vllm", LogLevel: "info", LogFormat: "auto", AccessLog: true, Limits: limits.Defaults()}
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Settings, want)
