@@ -119,13 +119,13 @@ func (n numeric) magnitudes(low, up bound, where string, b *budget) (*expr, erro
 	var parts []*automaton
 	lowDigits, ok := digitsOf(low.value)
 	if !ok || low.value.Cmp(maxNumber) >= 0 {
-		return nil, unsupported(where, "the bound %s has more than %d digits: round it", low.value.FloatString(3), maxDigits)
+		return nil, unsupported(where, "the bound %.60s has more than %d digits: round it", low.value.FloatString(3), maxDigits)
 	}
 	limits := []*expr{form, lowDigits.above(low.open)}
 	if up.value != nil {
 		upDigits, ok := digitsOf(up.value)
 		if !ok {
-			return nil, unsupported(where, "the bound %s has more than %d digits: round it", up.value.FloatString(3), maxDigits)
+			return nil, unsupported(where, "the bound %.60s has more than %d digits: round it", up.value.FloatString(3), maxDigits)
 		}
 		limits = append(limits, upDigits.below(up.open))
 	}
