@@ -296,9 +296,10 @@ func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, open 
 	var err error
 	var mm *metrics.Model
 	hm.Engine, err = engine.New(r, engine.Config{
-		Sched: sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
-		Open:  open,
-		Step:  func(tokens int, took time.Duration) { mm.Step(tokens, took) },
+		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
+		StepTime: ld.cfg.StepTime,
+		Open:     open,
+		Step:     func(tokens int, took time.Duration) { mm.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {
 		return nil, err

@@ -40,14 +40,15 @@ type Settings struct {
 	ClientCAFile string             // with who may vouch for clients
 	ClientCerts  tls.ClientAuthType // NoClientCert, VerifyClientCertIfGiven, RequireAndVerifyClientCert
 
-	Threads        int     // 0 = all
-	MaxModelLen    int     // tokens; 0 = the checkpoint's, or what fits
-	MaxNumSeqs     int     // sequences per step; 0 = what fits, at most 256
-	MaxBatchTokens int     // new tokens per step; 0 = the device's choice
-	ChunkLimit     int     // of them of one prompt; 0 = as many as the step has room for
-	KVBlocks       int     // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
-	KVCacheDType   string  // auto, bf16, f32, fp8
-	MemoryShare    float64 // of the available memory that may be planned for; 0 = all
+	Threads        int           // 0 = all
+	MaxModelLen    int           // tokens; 0 = the checkpoint's, or what fits
+	MaxNumSeqs     int           // sequences per step; 0 = what fits, at most 256
+	MaxBatchTokens int           // new tokens per step; 0 = the device's choice
+	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
+	StepTime       time.Duration // that a step may take while replies are written; 0 = any
+	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
+	KVCacheDType   string        // auto, bf16, f32, fp8
+	MemoryShare    float64       // of the available memory that may be planned for; 0 = all
 	PrefixCaching  bool
 	Overlap        bool   // plan a step while another runs, where the device can
 	Activations    int    // bits; 0 = automatic

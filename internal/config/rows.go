@@ -94,6 +94,8 @@ func engineRows() []row {
 			set: func(s *Settings, p parsed) error { s.MaxBatchTokens = p.n; return nil }},
 		{name: "long-prefill-token-threshold", kind: integer, def: one("0"), max: anyCount, help: "tokens of one prompt per step at most; 0 = what the step has room for", why: "one prompt may fill a step",
 			set: func(s *Settings, p parsed) error { s.ChunkLimit = p.n; return nil }},
+		{name: "max-step-time", kind: duration, def: one("500ms"), max: day, help: "how long a step may take while replies are written: prompts beside them get chunks that fit; 0 = any", why: "running replies never stall for seconds",
+			set: func(s *Settings, p parsed) error { s.StepTime = p.d; return nil }},
 		{name: "num-gpu-blocks-override", kind: integer, def: one("0"), max: anyCount, help: "blocks of KV memory; 0 = from the memory plan", why: "from the memory plan",
 			set: func(s *Settings, p parsed) error { s.KVBlocks = p.n; return nil }},
 		{name: "kv-cache-dtype", def: one("auto"), values: []string{"auto", "bf16", "bfloat16", "f32", "float32", "fp8", "fp8_e4m3"}, help: "keys and values as auto (bf16), bf16, f32 or fp8", why: "bf16: the checkpoint's precision",
