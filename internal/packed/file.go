@@ -136,7 +136,8 @@ func (f *File) load(section, first, n int, check bool, progress func(int64)) (er
 			err = unreadable(why)
 		}
 	}()
-	if err := populate(f.data[from:to]); err != nil {
+	page := int64(os.Getpagesize()) // the mapping begins at one
+	if err := populate(f.data[from&^(page-1) : to]); err != nil {
 		return unreadable(err)
 	}
 	for i := first; check && i < first+n; i++ {

@@ -11,9 +11,12 @@ import (
 // kernel refuses, and the pages stay small.
 func advise(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
-// populate reads and maps the pages of b in one call: a fault for each sixteen costs more
-// than reading them. Before Linux 5.14 it does nothing.
+// populate reads and maps the pages of b, which begins at one, in one call: a fault for
+// each sixteen costs more than what the page cache holds. What it does not hold is asked
+// for first, or it would come from the disk piece by piece. Before Linux 5.14 nothing is
+// mapped.
 func populate(b []byte) error {
+	_ = unix.Madvise(b, unix.MADV_WILLNEED)
 	err := unix.Madvise(b, unix.MADV_POPULATE_READ)
 	if errors.Is(err, unix.EINVAL) {
 		return nil
