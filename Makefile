@@ -29,7 +29,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics runner/... sched server sim store synth wire)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics packed runner/... sched server sim store synth wire)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
 
 # Without assembly: the kernels, whole models, and what the commands answer.
