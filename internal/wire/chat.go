@@ -363,7 +363,10 @@ func (t *Tool) field(d *decoder, key string) bool {
 		t.Parameters = d.schema(d.rawObject())
 	case "strict":
 		t.Strict = d.boolean()
-	case "format": // of a custom tool's input, kept in Raw
+	case "format": // of a custom tool's input, kept in Raw; a grammar is not held to
+		if d.kind() == '{' && d.member("type") != "text" {
+			d.ignore()
+		}
 		d.skip()
 	default:
 		return false
@@ -409,7 +412,7 @@ func (d *decoder) toolChoice() ToolChoice {
 	case kind == "allowed_tools" && c.Allowed == nil:
 		d.missing("allowed_tools.tools")
 	case kind == "allowed_tools" && c.Mode != "auto" && c.Mode != "required":
-		d.invalid("mode auto or required expected, found %.40q", c.Mode)
+		d.invalid("mode auto or required expected")
 	case kind == "allowed_tools":
 	case kind != "function" && kind != "custom":
 		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("function, custom or allowed_tools expected, found %.40q", kind)))

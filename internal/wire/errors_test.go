@@ -66,6 +66,7 @@ func TestErrors(t *testing.T) {
 		{"continue", withUser(`"continue_final_message":true`), "continue_final_message", CodeInvalidValue, "assistant"},
 		{"continue and prompt", `{"messages":[{"role":"assistant","content":"a"}],"continue_final_message":true,"add_generation_prompt":true}`, "continue_final_message", CodeInvalidValue, ""},
 		{"format", withUser(`"response_format":{"type":"xml"}`), "response_format.type", CodeInvalidValue, `"xml"`},
+		{"allowed tools without mode", withUser(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[{"type":"function","function":{"name":"f"}}]}}`), "tool_choice", CodeInvalidValue, "mode auto or required expected"},
 		{"format without type", withUser(`"response_format":{}`), "response_format.type", CodeMissingParameter, ""},
 		{"format without schema", withUser(`"response_format":{"type":"json_schema"}`), "response_format.json_schema", CodeMissingParameter, ""},
 		{"schema left out", withUser(`"response_format":{"type":"json_schema","json_schema":{"name":"x"}}`), "response_format.json_schema.schema", CodeMissingParameter, ""},

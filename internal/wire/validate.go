@@ -303,7 +303,7 @@ func (s *Sampling) checkFormat() *Error {
 				return Missing("response_format.json_schema.schema")
 			}
 		default:
-			return Invalid("response_format.type", fmt.Sprintf("text, json_object, json_schema or structural_tag expected, found %.40q", f.Type))
+			return Invalid("response_format.type", fmt.Sprintf("text, json_object or json_schema expected, found %.40q", f.Type))
 		}
 	}
 	if s.Structured == nil {

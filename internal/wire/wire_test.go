@@ -244,6 +244,14 @@ func TestIgnored(t *testing.T) {
 	if want := []string{"messages.x", "chat_id", "stream_options.y"}; !slices.Equal(r.Ignored, want) {
 		t.Errorf("got %q, want %q", r.Ignored, want)
 	}
+	for format, want := range map[string][]string{
+		`{"type":"text"}`: nil, `null`: nil, `{"type":"grammar","syntax":"lark","definition":"start: /a/"}`: {"tools.format"}, `{"type":"zork"}`: {"tools.format"},
+	} {
+		r, err := DecodeResponse([]byte(`{"input":"a","tools":[{"type":"custom","name":"f","format":`+format+`}]}`), limits.Defaults())
+		if err != nil || len(r.Tools) != 1 || !slices.Equal(r.Ignored, want) {
+			t.Errorf("custom tool with format %s: got %q, %v, want %q", format, r.Ignored, err, want)
+		}
+	}
 	var many strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&many, `"f%d":0,`, i)
