@@ -78,7 +78,7 @@ const minPair, maxPair = 4, 6
 func (f family) pairs(l Level) bool { return l == AVX512 && f < q6k }
 
 // aheadBytes is how much of what comes next a kernel for two row groups asks for with
-// every block.
+// every block; aheadLines of the generator.
 const aheadBytes = 6 * 64
 
 // pair is tile for row group i of matrix e and the next, whose 32 results for row t

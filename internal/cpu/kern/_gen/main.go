@@ -13,7 +13,6 @@ import (
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
-	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -295,7 +294,7 @@ func peak(isa isa, integer bool) {
 		case !integer:
 			VFMADD231PS(x, x, r)
 		case isa.size == 64:
-			Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, x, r}, Inputs: []Op{x, x, r}, Outputs: []Op{r}, ISA: []string{"AVX512_VNNI"}})
+			dot(x, x, r)
 		default:
 			part := isa.vec()
 			VPMADDUBSW(x, x, part)

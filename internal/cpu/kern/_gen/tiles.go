@@ -87,10 +87,14 @@ func (f family) loops(id string, w, s, a, nb reg.GPVirtual, T int, head, body fu
 	}
 }
 
-// dot emits VPDPBUSD acc += u8·s8 with s8 broadcast from memory. avo 0.5.0 has
+// dot emits VPDPBUSD acc += u8·s8, with s8 broadcast if it is in memory. avo 0.5.0 has
 // no AVX512_VNNI, the assembler does.
-func dot(s8 Mem, u8, acc reg.VecVirtual) {
-	Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Suffixes: []string{"BCST"}, Operands: []Op{s8, u8, acc},
+func dot(s8 Op, u8, acc reg.VecVirtual) {
+	var suffixes []string
+	if _, ok := s8.(Mem); ok {
+		suffixes = []string{"BCST"}
+	}
+	Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Suffixes: suffixes, Operands: []Op{s8, u8, acc},
 		Inputs: []Op{s8, u8, acc}, Outputs: []Op{acc}, ISA: []string{"AVX512_VNNI"}})
 }
 
@@ -245,8 +249,7 @@ func pair512(f family, T int, fine bool) {
 					x := ZMM()
 					VPBROADCASTD(Mem{Base: a, Disp: 32*t + 4*z + 16*h}, x)
 					for g := range 2 {
-						Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: []Op{x, q[h][g], sum[g][t]},
-							Inputs: []Op{x, q[h][g], sum[g][t]}, Outputs: []Op{sum[g][t]}, ISA: []string{"AVX512_VNNI"}})
+						dot(x, q[h][g], sum[g][t])
 					}
 				}
 			}
