@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -225,12 +226,7 @@ func (e *responder) refs() (ids []string) {
 // keep stores events of a background response, with the object where it has changed. A
 // store that takes none for a while (DUR-3) gets them later.
 func (e *responder) keep(events []byte) error {
-	for len(events) > 0 {
-		n := bytes.Index(events, []byte("\n\n")) + 2
-		e.unsaved = append(e.unsaved, bytes.Clone(events[:n]))
-		e.size += n
-		events = events[n:]
-	}
+	e.unsaved, e.size = append(e.unsaved, split(bytes.Clone(events))...), e.size+len(events)
 	err := e.flush()
 	if _, waits := errors.AsType[*store.ReadOnlyError](err); !waits || int64(e.size) > e.s.lim()[limits.PendingOutput] && !e.ended {
 		return err
@@ -238,8 +234,33 @@ func (e *responder) keep(events []byte) error {
 	return nil
 }
 
+// split returns the events of a stream.
+func split(stream []byte) (events [][]byte) {
+	for len(stream) > 0 {
+		n := bytes.Index(stream, []byte("\n\n")) + 2
+		events, stream = append(events, stream[:n:n]), stream[n:]
+	}
+	return events
+}
+
+// note is the usage so far, for a start after a crash.
+func (e *responder) note() string {
+	u := e.j.usage()
+	return fmt.Sprint(u.Prompt, u.PromptOf.Cached, u.Completion, u.Details.Reasoning)
+}
+
+// noted reads what note wrote, nil if it is no such thing.
+func noted(note string) *wire.Usage {
+	var prompt, cached, completion, reasoned int
+	if n, _ := fmt.Sscan(note, &prompt, &cached, &completion, &reasoned); n < 4 {
+		return nil
+	}
+	u := wire.NewUsage(prompt, cached, completion, reasoned)
+	return &u
+}
+
 func (e *responder) flush() error {
-	u, found := store.Update{Events: e.unsaved, Done: e.ended}, e.found
+	u, found := store.Update{Events: e.unsaved, Note: e.note(), Done: e.ended}, e.found
 	if e.changed {
 		u.Object, u.Refs, found = e.object(), e.refs(), len(e.r.Output)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"time"
 
@@ -83,7 +84,7 @@ func (e *responder) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.Events = [][]byte{e.r.Tell(nil, "created"), e.r.Tell(nil, "queued")}
+	n.Events, n.Note = [][]byte{e.r.Tell(nil, "created"), e.r.Tell(nil, "queued")}, e.note()
 	e.first = e.r.Append(nil)
 	return e.s.cfg.Archive.Create(ctx, n)
 }
@@ -189,13 +190,20 @@ func (s *Server) follow(w *reply, r *http.Request, owner, id string, after int) 
 }
 
 // Interrupted ends a background response that a crash cut off, for store.Config.
-func Interrupted(rec store.Record) store.Update {
+func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	lim := limits.Defaults()
 	r, err := wire.ParseResponse(unpack(rec.Object).object, lim)
 	if err != nil { // it is damaged: what is left is that there was one
 		r = wire.NewResponse(wire.ResponseHead{ID: rec.ID, Created: rec.Created.Unix(), Stored: true}, &wire.ResponseRequest{Background: rec.Background, Previous: rec.Previous})
 	}
-	last := r.Interrupt(rec.Events, rec.State == store.Cancelling)
+	r.Usage = noted(rec.Note)
+	found := len(r.Output)
+	last := r.Interrupt(events, rec.Events, rec.State == store.Cancelling, lim)
+	u := store.Update{Events: split(last), Done: true}
+	for i := found; i < len(r.Output); i++ {
+		u.Refs = append(u.Refs, r.Output[i].ID)
+	}
 	k := kept{object: r.Append(nil)}
-	return store.Update{Object: k.pack(), Events: [][]byte{last}, Done: true}
+	u.Object = k.pack()
+	return u
 }

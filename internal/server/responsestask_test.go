@@ -2,11 +2,13 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -361,6 +363,117 @@ func TestBackgroundAfterCrash(t *testing.T) {
 	id := responded(t, g.post("/v1/responses", `{"input":"Hi"}`))["id"].(string)
 	if r := responded(t, g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+id+`"}`)); r["status"] != "completed" {
 		t.Errorf("chained: %v", r)
+	}
+}
+
+// A diary is an archive that remembers what was done to one response.
+type diary struct {
+	*store.Memory
+	mu  sync.Mutex
+	new store.New
+	all []store.Update
+}
+
+func (d *diary) Create(ctx context.Context, n store.New) error {
+	d.mu.Lock()
+	d.new = n
+	d.mu.Unlock()
+	return d.Memory.Create(ctx, n)
+}
+
+func (d *diary) Update(ctx context.Context, owner, id string, u store.Update) error {
+	d.mu.Lock()
+	d.all = append(d.all, u)
+	d.mu.Unlock()
+	return d.Memory.Update(ctx, owner, id, u)
+}
+
+// Wherever a crash cuts a response off, the events that were sent and those that follow
+// give the object, with what was open closed, and the usage is that of what was sent
+// (DUR-5).
+func TestBackgroundAnyCrash(t *testing.T) {
+	t.Parallel()
+	m, err := store.NewMemory(store.Config{Bytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &diary{Memory: m}
+	u := setup{reply: calls, cost: time.Millisecond}
+	u.cfg.Archive = d
+	g := start(t, u)
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true,"top_logprobs":2,`+flat+`}`))["id"].(string)
+	whole := g.await(id, "completed")
+	g.idle()
+
+	dir := t.TempDir()
+	open := func() *store.Store {
+		s, err := store.Open(store.Config{Dir: dir, Interrupted: Interrupted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	cut := func(n int) string { return fmt.Sprintf("resp_%0*d", len(id)-len("resp_"), n) }
+	for n := range d.all { // after n updates
+		rename := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(id), []byte(cut(n))) }
+		nu := d.new
+		nu.ID, nu.Refs, nu.Object, nu.Events = cut(n), nil, rename(nu.Object), slices.Clone(nu.Events)
+		for i := range nu.Events {
+			nu.Events[i] = rename(nu.Events[i])
+		}
+		if err := s.Create(t.Context(), nu); err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range d.all[:n] {
+			u.Refs, u.Object, u.Events = nil, bytes.Clone(u.Object), slices.Clone(u.Events)
+			if u.Object != nil {
+				u.Object = rename(u.Object)
+			}
+			for i := range u.Events {
+				u.Events[i] = rename(u.Events[i])
+			}
+			if err := s.Update(t.Context(), "local", cut(n), u); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g = start(t, setup{reply: hello, cfg: Config{Archive: s}})
+	inItem, before := 0, 0.0
+	for n := range d.all {
+		r := responded(t, g.do("GET", "/v1/responses/"+cut(n), ""))
+		events := streamed(t, g.do("GET", "/v1/responses/"+cut(n)+"?stream=true", ""))
+		if o := fold(t, events); !reflect.DeepEqual(o, r) || r["status"] != "failed" {
+			t.Errorf("after %d updates: events give %v\nwant %v", n, o, r)
+		}
+		tokens, _ := at(r, "usage", "output_tokens").(float64)
+		if in := at(r, "usage", "input_tokens"); in != at(whole, "usage", "input_tokens") || tokens < before || tokens > at(whole, "usage", "output_tokens").(float64) {
+			t.Errorf("after %d updates: usage %v, %v tokens before, in the end %v", n, r["usage"], before, whole["usage"])
+		}
+		before = tokens
+		out := r["output"].([]any)
+		if len(out) == 0 {
+			continue
+		}
+		last := out[len(out)-1]
+		if at(last, "status") == "incomplete" {
+			inItem++
+			if found, err := s.Find("local", at(last, "id").(string)); err != nil || found == "" {
+				t.Errorf("after %d updates: the item that was open is not found: %v", n, err)
+			}
+		}
+	}
+	if inItem < 10 || before == 0 {
+		t.Errorf("%d of %d crashes in an item, %v tokens", inItem, len(d.all), before)
 	}
 }
 

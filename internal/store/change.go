@@ -16,7 +16,7 @@ func (t *txn) create(n *New, now time.Time) error {
 	}
 	h := &head{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running,
 		Created: now.UnixNano(), Items: len(n.Items)}
-	u := &Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Done: n.Done}
+	u := &Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
 	if u.Object == nil {
 		u.Object = []byte{}
 	}
@@ -50,10 +50,13 @@ func (t *txn) update(owner, id string, u *Update) error {
 	return nil
 }
 
-// roomFor says whether u's events still fit into h's record.
+// roomFor says whether u fits into h's record.
 func roomFor(h *head, u *Update) error {
 	if size := h.EventBytes + total(u.Events) + 4*len(u.Events); size > maxEvents {
 		return fmt.Errorf("%w: %d bytes of events, limit %d", ErrTooLarge, size, maxEvents)
+	}
+	if len(u.Note) > maxName {
+		return fmt.Errorf("%w: note of %d bytes, limit %d", ErrTooLarge, len(u.Note), maxName)
 	}
 	for _, r := range u.Refs {
 		if r == "" || len(r) > maxName {
@@ -77,6 +80,9 @@ func (t *txn) apply(num uint64, h *head, u *Update) {
 		t.put(refs, []byte(r), numKey(num))
 	}
 	h.Refs = append(h.Refs, u.Refs...)
+	if u.Note != "" {
+		h.Note = u.Note
+	}
 	if u.Done {
 		h.State = Finished
 		t.del(active, numKey(num))

@@ -73,7 +73,7 @@ func (m *Memory) Create(ctx context.Context, n New) error {
 	}
 	r := &memo{Record: Record{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running, Created: m.cfg.Now(), Items: len(n.Items)},
 		changed: make(chan struct{})}
-	u := Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Done: n.Done}
+	u := Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
 	if u.Object == nil {
 		u.Object = []byte{}
 	}
@@ -125,6 +125,9 @@ func (m *Memory) fit(r *memo, u *Update, more int64) error {
 	if u.Object != nil {
 		more += int64(len(u.Object) - len(r.Object))
 	}
+	if u.Note != "" {
+		more += int64(len(u.Note) - len(r.Note))
+	}
 	if runs := m.used - m.over; runs+more > m.cfg.Bytes {
 		return fmt.Errorf("%w: %d bytes more than the %d of what is being made, limit %d", ErrTooLarge, more, runs, m.cfg.Bytes)
 	}
@@ -168,6 +171,9 @@ func (m *Memory) apply(r *memo, u *Update) {
 		m.refs[ref] = r
 	}
 	r.refs = append(r.refs, u.Refs...)
+	if u.Note != "" {
+		r.Note = u.Note
+	}
 	if u.Done {
 		r.State = Finished
 		m.over += r.size

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"slices"
 
@@ -322,6 +323,24 @@ func (t *txn) events(num uint64, first, end int) (out [][]byte, err error) {
 		size += len(p)
 	}
 	return out, nil
+}
+
+// allEvents yields the first n events of a record, or those before one that is damaged.
+func (t *txn) allEvents(num uint64, n int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for at := 0; at < n; {
+			some, err := t.events(num, at, n)
+			if err != nil {
+				return
+			}
+			for _, e := range some {
+				if !yield(e) {
+					return
+				}
+			}
+			at += len(some)
+		}
+	}
 }
 
 // batchWith returns the first number of the batch that holds event i.

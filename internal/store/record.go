@@ -93,11 +93,12 @@ type head struct {
 	Events     int      `json:"events"`
 	EventBytes int      `json:"event_bytes"`
 	Refs       []string `json:"refs,omitempty"`
+	Note       string   `json:"note,omitempty"`
 }
 
 func (h *head) record() Record {
 	return Record{ID: h.ID, Owner: h.Owner, Previous: h.Previous, Background: h.Background, State: h.State,
-		Created: time.Unix(0, h.Created), Items: h.Items, Events: h.Events}
+		Created: time.Unix(0, h.Created), Items: h.Items, Events: h.Events, Note: h.Note}
 }
 
 // txn is one transaction and the store's way of writing values. Its error is that

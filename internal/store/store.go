@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -57,14 +58,17 @@ func (e *ReadOnlyError) Unwrap() error { return e.Cause }
 // Config says where the store is and how much it may hold. Zero values are the
 // defaults of docs/reliability.md.
 type Config struct {
-	Dir         string                // created when missing
-	Age         time.Duration         // finished records are deleted when older; 0 = 30 days
-	Bytes       int64                 // disk space for records; 0 = 10 GiB
-	Records     int                   // 0 = 1 000 000
-	RecordBytes int                   // one record's object, and its input items together; 0 = 16 MiB
-	Retry       time.Duration         // between attempts to write again after a failure; 0 = 1 s
-	Now         func() time.Time      // nil = time.Now
-	Interrupted func(r Record) Update // what becomes of a job that a crash cut off; nil = nothing but finished
+	Dir         string           // created when missing
+	Age         time.Duration    // finished records are deleted when older; 0 = 30 days
+	Bytes       int64            // disk space for records; 0 = 10 GiB
+	Records     int              // 0 = 1 000 000
+	RecordBytes int              // one record's object, and its input items together; 0 = 16 MiB
+	Retry       time.Duration    // between attempts to write again after a failure; 0 = 1 s
+	Now         func() time.Time // nil = time.Now
+
+	// Interrupted says what becomes of a job that a crash cut off, of which it may look at
+	// the events; nil = it is finished and nothing else.
+	Interrupted func(r Record, events iter.Seq[[]byte]) Update
 
 	opened func(*bbolt.DB) // tests put faults below the database here
 }
@@ -97,7 +101,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Now = time.Now
 	}
 	if c.Interrupted == nil {
-		c.Interrupted = func(Record) Update { return Update{} }
+		c.Interrupted = func(Record, iter.Seq[[]byte]) Update { return Update{} }
 	}
 	return c, nil
 }
@@ -123,6 +127,7 @@ type Record struct {
 	Items      int    // input items
 	Events     int    // events so far; their sequence numbers are 0 to Events-1
 	Object     []byte // nil with Interrupted when it is damaged
+	Note       string // the latest of its updates
 }
 
 // An Item is one input item.
@@ -140,6 +145,7 @@ type New struct {
 	Items               []Item
 	Events              [][]byte
 	Refs                []string // ids of the items in Object, for Find
+	Note                string   // as in Update
 }
 
 // An Update is what happened to a running record. All of it is stored, or nothing.
@@ -147,6 +153,7 @@ type Update struct {
 	Object []byte // nil = as before
 	Events [][]byte
 	Refs   []string // further ids of items, for Find
+	Note   string   // a few bytes that are cheaper to change than Object; "" = as before
 	Done   bool     // nothing comes after it
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -351,12 +352,16 @@ func TestDUR5Interrupted(t *testing.T) {
 	}
 	check(t, s.Cancel(ctx, "o", "asked"))
 	check(t, s.Update(ctx, "o", "done", Update{Done: true}))
+	check(t, s.Update(ctx, "o", "job", Update{Note: "first"}))
+	check(t, s.Update(ctx, "o", "job", Update{Note: "last"}))
+	check(t, s.Update(ctx, "o", "job", Update{}))
 	check(t, s.Close())
 
-	s = open(t, Config{Dir: dir, Interrupted: func(r Record) Update {
-		return Update{Object: fmt.Appendf(nil, "%s, was %s", r.Object, r.State), Events: [][]byte{fmt.Appendf(nil, "end %d", r.Events)}}
+	s = open(t, Config{Dir: dir, Interrupted: func(r Record, before iter.Seq[[]byte]) Update {
+		same(t, r.ID+" before", slices.Collect(before), events(r.ID, 0, 3))
+		return Update{Object: fmt.Appendf(nil, "%s, was %s, %s", r.Object, r.State, r.Note), Events: [][]byte{fmt.Appendf(nil, "end %d", r.Events)}}
 	}})
-	for id, want := range map[string]string{"job": "running job, was running", "asked": "running asked, was cancelling", "done": "running done"} {
+	for id, want := range map[string]string{"job": "running job, was running, last", "asked": "running asked, was cancelling, ", "done": "running done"} {
 		r, err := s.Get("o", id)
 		if err != nil || r.State != Finished || string(r.Object) != want {
 			t.Errorf("%s: %+v, %v; want %q, finished", id, r, err, want)

@@ -330,7 +330,7 @@ func (s *Store) finishInterrupted() error {
 			}
 			r := h.record()
 			r.Object, _, _ = t.blob(num, kindObject, 0)
-			u := s.cfg.Interrupted(r)
+			u := s.cfg.Interrupted(r, t.allEvents(num, h.Events))
 			if roomFor(h, &u) != nil {
 				u = Update{Object: u.Object}
 			}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"reflect"
 	"strings"
@@ -140,7 +141,7 @@ func TestParseResponse(t *testing.T) {
 	if n, want := bytes.Count(replay, []byte("output_item.done\n")), len(r.Output); n != want {
 		t.Errorf("%d items, want %d", n, want)
 	}
-	event := string(got.Interrupt(12, false))
+	event := string(got.Interrupt(maps.Values(map[int][]byte{}), 12, false, limits.Defaults()))
 	if !strings.HasPrefix(event, "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":12,") || got.Failure == nil || got.Status != StatusFailed {
 		t.Errorf("interrupted: %s", event)
 	}

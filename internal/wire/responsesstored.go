@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
 	"strconv"
+	"strings"
 
 	"ossian/internal/limits"
 )
@@ -88,33 +90,37 @@ func (r *Response) parseEcho(object []byte) error {
 
 // parseLogprobs reads the log probabilities of an output message.
 func parseLogprobs(item []byte) (out []TokenLogprob) {
-	type entry struct {
-		Token   string  `json:"token"`
-		Logprob float32 `json:"logprob"`
-		Bytes   []int   `json:"bytes"`
-		Top     []entry `json:"top_logprobs"`
-	}
 	var it struct {
-		Content []struct {
-			Logprobs []entry `json:"logprobs"`
-		} `json:"content"`
+		Content []logprobEntries `json:"content"`
 	}
 	if json.Unmarshal(item, &it) != nil {
 		return nil
 	}
-	var read func([]entry) []TokenLogprob
-	read = func(all []entry) (out []TokenLogprob) {
-		for _, e := range all {
-			b := make([]byte, len(e.Bytes))
-			for i, v := range e.Bytes {
-				b[i] = byte(v)
-			}
-			out = append(out, TokenLogprob{Token: e.Token, Logprob: e.Logprob, Bytes: string(b), Top: read(e.Top)})
-		}
-		return out
-	}
 	for _, part := range it.Content {
-		out = append(out, read(part.Logprobs)...)
+		out = append(out, readLogprobs(part.Logprobs)...)
+	}
+	return out
+}
+
+// logprobEntries are the log probabilities of a text, as appendTokenLogprobs writes them.
+type logprobEntries struct {
+	Logprobs []logprobEntry `json:"logprobs"`
+}
+
+type logprobEntry struct {
+	Token   string         `json:"token"`
+	Logprob float32        `json:"logprob"`
+	Bytes   []int          `json:"bytes"`
+	Top     []logprobEntry `json:"top_logprobs"`
+}
+
+func readLogprobs(all []logprobEntry) (out []TokenLogprob) {
+	for _, e := range all {
+		b := make([]byte, len(e.Bytes))
+		for i, v := range e.Bytes {
+			b[i] = byte(v)
+		}
+		out = append(out, TokenLogprob{Token: e.Token, Logprob: e.Logprob, Bytes: string(b), Top: readLogprobs(e.Top)})
 	}
 	return out
 }
@@ -150,14 +156,65 @@ func (r *Response) Ending() string {
 }
 
 // Interrupt ends a parsed response that was not finished, because of a restart or at
-// somebody's wish, after the given number of events. It returns the last event.
-func (r *Response) Interrupt(events int, cancelled bool) []byte {
-	r.seq = events
+// somebody's wish. Its items are those of the events that were sent, n in all; what was
+// open is closed. It returns the events that follow.
+func (r *Response) Interrupt(events iter.Seq[[]byte], n int, cancelled bool, lim *limits.Set) []byte {
+	r.Output, r.seq = nil, n
+	var since [][]byte // events of the open item
+	for e := range events {
+		switch kind := eventKind(e); {
+		case kind == "output_item.added":
+			since = [][]byte{e}
+		case kind == "output_item.done":
+			since = nil
+			r.again(e, lim)
+		case since != nil && strings.HasSuffix(kind, ".delta"):
+			since = append(since, e)
+		}
+	}
+	for _, e := range since {
+		r.again(e, lim)
+	}
 	r.Status = StatusCancelled
 	if !cancelled {
 		r.Status, r.Failure = StatusFailed, &ResponseFailure{Code: "server_error", Message: "the server was restarted while it made this response; send the request again"}
 	}
-	return r.Tell(nil, r.Ending())
+	return r.Tell(r.End(nil, StatusIncomplete), r.Ending())
+}
+
+// eventKind returns what stands behind "response." in the type of an event.
+func eventKind(event []byte) string {
+	line, _, _ := bytes.Cut(event, []byte("\n"))
+	return strings.TrimPrefix(string(line), "event: response.")
+}
+
+// again does to r what an event of an item that was sent says.
+func (r *Response) again(event []byte, lim *limits.Set) {
+	var e struct {
+		Item  json.RawMessage `json:"item"`
+		Delta string          `json:"delta"`
+		logprobEntries
+	}
+	_, data, _ := bytes.Cut(event, []byte("\ndata: "))
+	if json.Unmarshal(data, &e) != nil {
+		return
+	}
+	if e.Item == nil {
+		r.text.WriteString(e.Delta)
+		r.item.Logprobs = append(r.item.Logprobs, readLogprobs(e.Logprobs)...)
+		return
+	}
+	it, err := DecodeItem(e.Item, lim)
+	if err != nil || it.Type == "" {
+		return
+	}
+	it.Logprobs = parseLogprobs(e.Item)
+	if it.Status != StatusInProgress {
+		r.Output = append(r.Output, it)
+		return
+	}
+	r.open, r.item = true, it
+	r.text.Reset()
 }
 
 // ItemList is a page of items as GET /v1/responses/{id}/input_items sends it.
