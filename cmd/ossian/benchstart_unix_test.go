@@ -3,9 +3,11 @@
 package main
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -49,6 +51,46 @@ func TestLoadStart(t *testing.T) {
 		t.Logf("start %s: first request after %v in the median, %v to %v", c.name, took[len(took)/2], took[0], took[len(took)-1])
 		if took[0] < 0 || soaking() && took[len(took)/2] > c.most {
 			t.Errorf("%s: %v, want at most %v", c.name, took[len(took)/2], c.most)
+		}
+	}
+}
+
+// initLine is a line of GODEBUG=inittrace=1: a package and the milliseconds that it took.
+var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`)
+
+// TestInit: no package keeps every command waiting with tables that few of them need. What
+// counts is the shortest of several starts, so a busy machine does not matter.
+func TestInit(t *testing.T) {
+	const most = 5 * time.Millisecond
+	slow := func(d time.Duration) bool { return d > most }
+	took := map[string]time.Duration{}
+	for try := 0; try < 20; try++ {
+		p := program(t, "--version")
+		p.Env = append(p.Env, "GODEBUG=inittrace=1")
+		out, err := p.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		lines := initLine.FindAllSubmatch(out, -1)
+		if len(lines) < 10 {
+			t.Fatalf("%d packages in the trace of a start:\n%s", len(lines), out)
+		}
+		for _, m := range lines {
+			d, err := time.ParseDuration(string(m[2]) + "ms")
+			if err != nil {
+				t.Fatalf("%s: %v", m[0], err)
+			}
+			if before, ok := took[string(m[1])]; !ok || d < before {
+				took[string(m[1])] = d
+			}
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(took)), slow) {
+			return
+		}
+	}
+	for name, d := range took {
+		if slow(d) {
+			t.Errorf("package %s takes %v of every start, want at most %v: make its tables when they are asked for", name, d, most)
 		}
 	}
 }
