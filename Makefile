@@ -84,14 +84,15 @@ soak-bench:
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...
 
-# Reports of ossian bench in a real browser; needs Debian's chromium-headless-shell.
+# Reports of ossian bench in a real browser: Debian's chromium-headless-shell, which it
+# installs where it runs as root.
 .PHONY: reports
 reports:
 	_tools/bench/reports.sh $(MODELS)/reports
 
 # Comparisons with other implementations, from the package registries. Needs
-# python3, npm and about 2 GB in $(MODELS) and .venv.
-conformance: smollm2 tokens templates clients
+# python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
+conformance: smollm2 tokens templates clients reports
 
 .venv: _tools/requirements.txt
 	$(PYTHON) -m venv .venv

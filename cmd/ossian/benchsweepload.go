@@ -231,7 +231,7 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 	}
 	s := report.Summarize(rec, m.count())
 	if b.title = m.setup.Model + ", " + m.setup.Dataset; b.html != "" {
-		b.runs = append(b.runs, chart.Run{Name: setting.Name(), Summary: s, Recording: rec})
+		b.runs = append(b.runs, chart.Run{Summary: s, Recording: rec})
 	}
 	text, err := s.JSON(m.o.detailed)
 	if err != nil {

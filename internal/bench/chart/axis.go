@@ -12,6 +12,7 @@ import (
 // round, X begins at zero where that does not hide the data and ends with them.
 type Axis struct {
 	Title string
+	Whole bool      // the values are counts: no marks between whole numbers
 	Log   bool      // logarithmic, if the data have a value above zero
 	Ticks []float64 // where numbers stand; nil = at round ones
 	Inf   float64   // the value that stands for "inf" (a load without bound); 0 = none
@@ -58,6 +59,9 @@ func (x *Axis) scale(values []float64, vertical bool) scale {
 	} else {
 		s.low, s.high = linearRange(low, high, vertical)
 		s.ticks = linearTicks(s.low, s.high)
+	}
+	if x.Whole && !s.log {
+		s.ticks = wholes(s.ticks)
 	}
 	if x.Ticks != nil {
 		s.ticks = nil
@@ -184,6 +188,17 @@ func linearTicks(low, high float64) []tick {
 	var out []tick
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-6 && len(out) < 20; i++ {
 		out = append(out, tick{i * step, number(i*step, digits)})
+	}
+	return out
+}
+
+// wholes keeps the marks at whole numbers.
+func wholes(ticks []tick) []tick {
+	var out []tick
+	for _, t := range ticks {
+		if n := math.Round(t.value); math.Abs(t.value-n) < 1e-9 {
+			out = append(out, tick{n, number(n, 0)})
+		}
 	}
 	return out
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"ossian/internal/bench/report"
 )
@@ -20,15 +19,15 @@ var columns = []struct {
 	{"concurrency", func(o *overview) string { return loadText(byConcurrency.of(o)) }},
 	{"req/s offered", func(o *overview) string { return loadText(o.arrivals.Rate) }},
 	{"failed", func(o *overview) string { return decimal(o.failed, 0) }},
-	{"req/s", func(o *overview) string { return decimal(o.requests, 2) }},
-	{"output tok/s", func(o *overview) string { return decimal(o.output, 2) }},
-	{"total tok/s", func(o *overview) string { return decimal(o.total, 2) }},
-	{"median TTFT", func(o *overview) string { return decimal(o.ttft[0], 2) }},
-	{"P99 TTFT", func(o *overview) string { return decimal(o.ttft[1], 2) }},
-	{"median TPOT", func(o *overview) string { return decimal(o.tpot[0], 2) }},
-	{"P99 TPOT", func(o *overview) string { return decimal(o.tpot[1], 2) }},
-	{"median E2EL", func(o *overview) string { return decimal(o.e2el[0], 2) }},
-	{"P99 E2EL", func(o *overview) string { return decimal(o.e2el[1], 2) }},
+	{"req/s", func(o *overview) string { return compact(o.requests) }},
+	{"output tok/s", func(o *overview) string { return compact(o.output) }},
+	{"total tok/s", func(o *overview) string { return compact(o.total) }},
+	{"median TTFT", func(o *overview) string { return compact(o.ttft[0]) }},
+	{"P99 TTFT", func(o *overview) string { return compact(o.ttft[1]) }},
+	{"median TPOT", func(o *overview) string { return compact(o.tpot[0]) }},
+	{"P99 TPOT", func(o *overview) string { return compact(o.tpot[1]) }},
+	{"median E2EL", func(o *overview) string { return compact(o.e2el[0]) }},
+	{"P99 E2EL", func(o *overview) string { return compact(o.e2el[1]) }},
 }
 
 // cells are the columns of one run.
@@ -46,6 +45,18 @@ func decimal(v float64, digits int) string {
 		return "–"
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// compact writes v with fewer digits the larger it is, so that the table of runs fits on the page;
+// the exact numbers stand in its sections.
+func compact(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1000:
+		return decimal(v, 0)
+	case a >= 100:
+		return decimal(v, 1)
+	}
+	return decimal(v, 2)
 }
 
 // cards are the headline of a run.
@@ -108,7 +119,9 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 	}
 	marked := map[percentile]bool{}
 	var needs []string
+	floor := map[float64]int{} // how many values a percentile needs
 	for _, c := range s.Ossian.Certified {
+		floor[c.P] = c.Need
 		if c.Certified || c.N == 0 {
 			continue
 		}
@@ -123,8 +136,8 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		d         report.Dist
 	}{
 		{"ttft", "TTFT", s.TTFT}, {"tpot", "TPOT", s.TPOT}, {"itl", "ITL", s.ITL}, {"e2el", "E2EL", s.E2EL},
-		{"", "first text or reasoning", x.FirstToken}, {"", "wait in the client for a slot", x.QueueWait},
-		{"", "TTFT from the scheduled arrival", x.OpenLoop.FirstToken}, {"", "E2EL from the scheduled arrival", x.OpenLoop.E2EL},
+		{"", "first text, reasoning included", x.FirstToken}, {"", "wait in the client for a slot", x.QueueWait},
+		{"", "first text, since its scheduled arrival", x.OpenLoop.FirstToken}, {"", "last text, since its scheduled arrival", x.OpenLoop.E2EL},
 	} {
 		if m.d.N == 0 {
 			continue
@@ -132,7 +145,7 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		r := metric{m.name, m.d.N, []string{decimal(m.d.Mean, 2), decimal(m.d.Std, 2), decimal(m.d.Median, 2)}}
 		for _, p := range percentiles {
 			v := decimal(m.d.P(p), 2)
-			if marked[percentile{m.key, p}] {
+			if marked[percentile{m.key, p}] || m.key == "" && m.d.N < floor[p] {
 				v += " *"
 			}
 			r.Values = append(r.Values, v)
@@ -161,7 +174,7 @@ func (s *series) facts() []pair {
 		{"burstiness", loadText(set.Arrivals.Burstiness)},
 		{"requests at once, at most", loadText(byConcurrency.of(&s.overview))},
 		{"ignores the end of text", strconv.FormatBool(set.IgnoreEOS)},
-		{"duration", time.Duration(s.Summary.Duration * float64(time.Second)).Round(time.Millisecond).String()},
+		{"duration", fmt.Sprintf("%.3f s", s.Summary.Duration)},
 		{"tokens", fmt.Sprintf("%d of prompts, %d of output", s.Summary.Input, s.Summary.Output)},
 		{"prompt tokens from a cache", fmt.Sprintf("%.1f %%", x.Cache.HitPercent)},
 		{"client", client(&x.Client)},

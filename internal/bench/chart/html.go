@@ -76,8 +76,11 @@ func HTML(w io.Writer, title string, runs []Run) error {
 		return errors.New("chart: a report of no runs: give at least one")
 	}
 	all := read(runs)
-	p := page{Title: clip(title, 200), Single: len(runs) == 1}
 	first := runs[0].Summary
+	if l := loadOf(overviews(all)); l != noLoad { // a search measures them in another order
+		slices.SortStableFunc(all, func(a, b *series) int { return cmp.Compare(l.of(&a.overview), l.of(&b.overview)) })
+	}
+	p := page{Title: clip(title, 200), Single: len(runs) == 1}
 	p.Subtitle = fmt.Sprintf("%d runs, the first begun %s", len(runs), first.Began.Format("2006-01-02 15:04:05 -0700"))
 	if p.Single {
 		p.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].kind, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))

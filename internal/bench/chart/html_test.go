@@ -173,6 +173,11 @@ func TestPage(t *testing.T) {
 	if page != pageOf(t, runs...) {
 		t.Error("the same runs gave another page")
 	}
+	slices.Reverse(runs) // a search measures in any order
+	page = pageOf(t, runs...)
+	if one, eight := strings.Index(page, "<h2>1 at once"), strings.Index(page, "<h2>8 at once"); one < 0 || eight < one {
+		t.Errorf("run with 1 request at once at %d of the page, with 8 at %d: expected the order of the load", one, eight)
+	}
 	if err := HTML(io.Discard, "none", nil); err == nil {
 		t.Error("a report of no runs")
 	}

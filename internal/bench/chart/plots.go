@@ -147,6 +147,19 @@ func edgesOf(values []float64, log bool, n int) []float64 {
 	return edges
 }
 
+// wholeEdges returns the edges of at most n bins that hold values, at least one, which are
+// whole numbers: each bin as many of them as the others, and none on an edge.
+func wholeEdges(values []float64, n int) []float64 {
+	low, high := slices.Min(values), slices.Max(values)
+	width := math.Ceil((high - low + 1) / float64(n))
+	edges := []float64{low - 0.5}
+	for at := low - 0.5; at < high; {
+		at += width
+		edges = append(edges, at)
+	}
+	return edges
+}
+
 // histogram counts ascending values between edges, each as much as unit says; what lies
 // below the first edge counts there. The outline begins and ends at zero.
 func histogram(v, edges []float64, unit float64) []Point {
@@ -173,9 +186,9 @@ func overTime(all []*series) *Figure {
 	if longest < 20 {
 		step = round125(max(longest, 1e-3)/40, true)
 	}
-	x := Axis{Title: "Time since the first request (s)"}
+	x := Axis{Title: "Time since the first request (s)", Holds: []float64{step * math.Ceil(longest/step)}} // both panels alike
 	tokens := Panel{Title: fmt.Sprintf("Output tokens per second, mean over %g s", step), X: x, Y: Axis{Title: "tokens/s"}}
-	flight := Panel{Title: "Requests in flight", X: x, Y: Axis{Title: "requests"}}
+	flight := Panel{Title: "Requests in flight", X: x, Y: Axis{Title: "requests", Whole: true}}
 	for _, s := range all {
 		style := Steps
 		if len(all) == 1 {
@@ -219,9 +232,9 @@ func DatasetStats(w bench.Workload) *Figure {
 		prompt, output, total = append(prompt, in), append(output, out), append(total, in+out)
 	}
 	lengths := func(name string, values []float64) Panel {
-		p := Panel{Title: "Tokens of " + name, X: Axis{Title: "tokens"}, Y: Axis{Title: "requests"}}
+		p := Panel{Title: "Tokens of " + name, X: Axis{Title: "tokens", Whole: true}, Y: Axis{Title: "requests", Whole: true}}
 		if len(values) > 0 {
-			p.Lines = []Line{{name, histogram(stat.Sorted(values), edgesOf(values, false, 30), 1), Steps | Area}}
+			p.Lines = []Line{{name, histogram(stat.Sorted(values), wholeEdges(values, 30), 1), Steps | Area}}
 		}
 		return p
 	}

@@ -102,6 +102,40 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
+// Lengths are whole numbers: each has a bin of its own, or shares one with as many others
+// as every bin has.
+func TestWholeEdges(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   []float64
+	}{
+		{[]float64{32, 32}, []float64{31.5, 32.5}},
+		{[]float64{128, 130, 128}, []float64{127.5, 128.5, 129.5, 130.5}},
+		{[]float64{1, 2, 3, 4, 5, 6, 7}, []float64{0.5, 3.5, 6.5, 9.5}},
+	} {
+		if got := wholeEdges(c.values, 3); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.values, got, c.want)
+		}
+	}
+	whole := Axis{Whole: true}
+	var labels []string
+	s := whole.scale([]float64{0, 4}, true)
+	for _, tick := range s.ticks {
+		labels = append(labels, tick.label)
+	}
+	if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(labels, want) {
+		t.Errorf("marks %v, want %v", labels, want)
+	}
+}
+
+func TestCompact(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 9.876: "9.88", 123.456: "123.5", 14332.22: "14332", math.NaN(): "–"} {
+		if got := compact(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
+	}
+}
+
 func TestCumulative(t *testing.T) {
 	want := []Point{{1, 0}, {1, 50}, {2, 75}, {4, 100}}
 	if got := cumulative([]float64{1, 1, 2, 4}); !slices.Equal(got, want) {

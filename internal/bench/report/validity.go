@@ -48,9 +48,9 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	l := &ledger{list: []Finding{}}
 	queries := len(r.Samples)
 	share := 100 * float64(s.Completed) / float64(max(1, queries))
-	l.refuse(FaultFailures, share < 95, share, 95, "%d of %d requests succeeded, in percent", s.Completed, queries)
+	l.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", s.Completed, queries)
 	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
-	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "median ITL in ms, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
+	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "ms between events at the median, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
 	low := s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate
 	l.refuse(FaultPeakLow, low, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
 	most := x.Stream.PeakRequests
