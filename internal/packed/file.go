@@ -143,7 +143,7 @@ func (f *File) load(section, first, n int, check bool, progress func(int64)) (er
 	for i := first; check && i < first+n; i++ {
 		a, b := f.l.piece(section, i)
 		want := f.sums[f.l.first[section]+i]
-		if got := crc32.Checksum(f.data[a:b], castagnoli); got != want {
+		if got := crc32.ChecksumIEEE(f.data[a:b]); got != want {
 			return fmt.Errorf("%s: damaged in bytes %d to %d, which hold %s: checksum %08x, expected %08x", f.path, a, b, f.l.c.Sections[section].Name, got, want)
 		}
 	}

@@ -14,7 +14,8 @@
 //	24  32  SHA-256 of the header with zeros here
 //	56   …  description: Content as text
 //	     …  a byte for each section: 1 = marked
-//	     …  4 bytes for each piece of each section: its CRC-32C
+//	     …  4 bytes for each piece of each section: its CRC-32 (IEEE), which is computed in one
+//	        stream; Go's CRC-32C takes three at once, and memory gives it a third of the speed
 package packed
 
 import (
@@ -23,7 +24,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,7 +31,7 @@ import (
 
 const (
 	magic   = "ossianpk"
-	version = 1
+	version = 2
 	fixed   = 56
 	align   = 4096
 )
@@ -156,8 +156,6 @@ func (l *layout) decode(h []byte) (marks []byte, sums []uint32, err error) {
 	}
 	return marks, sums, nil
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // piece returns where piece i of a section lies in the file.
 func (l *layout) piece(section, i int) (from, to int64) {

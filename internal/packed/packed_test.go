@@ -147,7 +147,7 @@ func TestOther(t *testing.T) {
 	write(t, prefix, example("three"))
 	refused("a replaced file", c, "from other files")
 	for name, change := range map[string]func(h []byte){
-		"version":   func(h []byte) { h[8] = 2 },
+		"version":   func(h []byte) { h[8]++ },
 		"it is no ": func(h []byte) { h[0]++ },
 	} {
 		write(t, prefix, c)

@@ -120,7 +120,7 @@ func (w *Writer) Write(section, i int, b []byte) error {
 	if int64(len(b)) != to-from {
 		return fmt.Errorf("packed: %d bytes for piece %d of %s, which has %d", len(b), i, w.l.c.Sections[section].Name, to-from)
 	}
-	w.sums[w.l.first[section]+i] = crc32.Checksum(b, castagnoli)
+	w.sums[w.l.first[section]+i] = crc32.ChecksumIEEE(b)
 	if _, err := w.disk.WriteAt(b, from); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
@@ -107,6 +108,22 @@ func BenchmarkEncode(b *testing.B) {
 func BenchmarkHarmony(b *testing.B) {
 	for b.Loop() {
 		if _, err := Harmony(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFromJSON reads the tokenizer.json that `ossian synth gpt-oss-20b` writes, or
+// any other that OSSIAN_TOKENIZER names.
+func BenchmarkFromJSON(b *testing.B) {
+	name := cmp.Or(os.Getenv("OSSIAN_TOKENIZER"), "../../models/gpt-oss-20b/tokenizer.json")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		b.Skip(err)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, err := FromJSON(data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,8 +1,6 @@
 package token
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,8 +10,8 @@ import (
 // subset of formats.md §7. It refuses what it cannot reproduce exactly and says
 // which part that is.
 func FromJSON(data []byte) (*BPE, error) {
-	var f jsonFile
-	if err := json.Unmarshal(data, &f); err != nil {
+	f, err := readJSON(data)
+	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	t, err := f.build()
@@ -30,17 +28,21 @@ type jsonFile struct {
 	Decoder       *jsonStep   `json:"decoder"`
 	AddedTokens   []jsonAdded `json:"added_tokens"`
 	Model         struct {
-		Type         string           `json:"type"`
-		Dropout      *float64         `json:"dropout"`
-		Unk          *string          `json:"unk_token"`
-		Prefix       *string          `json:"continuing_subword_prefix"`
-		Suffix       *string          `json:"end_of_word_suffix"`
-		ByteFallback bool             `json:"byte_fallback"`
-		IgnoreMerges bool             `json:"ignore_merges"`
-		Vocab        map[string]int32 `json:"vocab"`
-		Merges       jsonMerges       `json:"merges"`
+		Type         string   `json:"type"`
+		Dropout      *float64 `json:"dropout"`
+		Unk          *string  `json:"unk_token"`
+		Prefix       *string  `json:"continuing_subword_prefix"`
+		Suffix       *string  `json:"end_of_word_suffix"`
+		ByteFallback bool     `json:"byte_fallback"`
+		IgnoreMerges bool     `json:"ignore_merges"`
+
+		// See jsonText.
+		Vocab  map[string]int32 `json:"vocab"`
+		Merges []jsonMerge      `json:"merges"`
 	} `json:"model"`
 }
+
+type jsonMerge struct{ left, right string }
 
 // jsonStep is any normalizer, pre-tokenizer, post-processor or decoder: the union
 // of the fields of the accepted types.
@@ -75,43 +77,6 @@ type jsonAdded struct {
 	LStrip     bool   `json:"lstrip"`
 	RStrip     bool   `json:"rstrip"`
 	SingleWord bool   `json:"single_word"`
-}
-
-// jsonMerges is written as a list of "left right" or of ["left", "right"].
-type jsonMerges []jsonMerge
-
-type jsonMerge struct{ left, right string }
-
-func (list *jsonMerges) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(bytes.TrimLeft(data[1:], " \t\r\n"), []byte("[")) {
-		return list.fromPairs(data)
-	}
-	var lines []string
-	if err := json.Unmarshal(data, &lines); err != nil {
-		return err
-	}
-	for rank, line := range lines {
-		m, err := parseMerge(line)
-		if err != nil {
-			return fmt.Errorf("merge %d: %w", rank, err)
-		}
-		*list = append(*list, m)
-	}
-	return nil
-}
-
-func (list *jsonMerges) fromPairs(data []byte) error {
-	var pairs [][]string
-	if err := json.Unmarshal(data, &pairs); err != nil {
-		return err
-	}
-	for rank, p := range pairs {
-		if len(p) != 2 {
-			return fmt.Errorf("merge %d: %q has %d parts, expected 2", rank, p, len(p))
-		}
-		*list = append(*list, jsonMerge{p[0], p[1]})
-	}
-	return nil
 }
 
 // parseMerge reads a "left right" line. The byte alphabet has no blank.
@@ -206,6 +171,7 @@ func (f *jsonFile) fill(s *source) error {
 		}
 		s.set(a.ID, a.Content, kind)
 	}
+	s.merges = make([]sourceMerge, 0, len(f.Model.Merges))
 	for rank, m := range f.Model.Merges {
 		if err := s.join(f.Model.Vocab, m); err != nil {
 			return fmt.Errorf("merge %d: %w", rank, err)

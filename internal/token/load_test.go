@@ -2,6 +2,7 @@ package token
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestFromJSONRefuses(t *testing.T) {
 		{"merge into an unknown token", `"a b"`, `"b a"`, `merge 0: "b" and "a"`},
 		{"merge of one", `"a b"`, `"ab"`, `merge 0: "ab"`},
 		{"merge of three", `"a b", "Ġ a"`, `["a", "b", "a"]`, "has 3 parts"},
-		{"merges in two forms", `"a b"`, `["a", "b"]`, "cannot unmarshal"},
+		{"merges in two forms", `"a b"`, `["a", "b"]`, `merge 1: '"' at byte`},
 	} {
 		text := strings.Replace(tiny, c.old, c.new, 1)
 		if text == tiny {
@@ -175,11 +176,49 @@ func FuzzFromJSON(f *testing.F) {
 	f.Add([]byte(strings.Replace(tiny, `"a b", "Ġ a"`, `["a", "b"]`, 1)))
 	f.Add([]byte(strings.Replace(tiny, "null", `{"type": "Sequence", "normalizers": [{"type": "NFC"}]}`, 1)))
 	f.Add([]byte(strings.Replace(tiny, `"BPE"`, `"BPE", "ignore_merges": true`, 1)))
+	f.Add([]byte(strings.Replace(tiny, `"ab": 2`, `"a\u0062": 2, "\ud83d\ude00\"\\": 7, "\ud83d": 8`+"\n, \"\xff\" : 9", 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		sameAsJSON(t, data)
 		if bpe, err := FromJSON(data); err == nil {
 			try(t, bpe)
 		}
 	})
+}
+
+// sameAsJSON compares what readJSON cuts out with what encoding/json reads.
+func sameAsJSON(t *testing.T, data []byte) {
+	t.Helper()
+	got, err := readJSON(data)
+	if err != nil {
+		return
+	}
+	var whole, model map[string]json.RawMessage
+	if err := json.Unmarshal(data, &whole); err != nil {
+		t.Fatalf("%q was read, encoding/json says %v", data, err)
+	}
+	if whole["model"] == nil || json.Unmarshal(whole["model"], &model) != nil || model == nil {
+		return
+	}
+	var vocab map[string]int32
+	if raw, ok := model["vocab"]; ok && raw[0] == '{' {
+		if err := json.Unmarshal(raw, &vocab); err != nil || !maps.Equal(got.Model.Vocab, vocab) {
+			t.Errorf("vocabulary %v, encoding/json reads %v, %v", got.Model.Vocab, vocab, err)
+		}
+	}
+	var lines []string
+	var pairs [][]string
+	if raw, ok := model["merges"]; ok && raw[0] == '[' {
+		if json.Unmarshal(raw, &lines) == nil {
+			for _, line := range lines {
+				pairs = append(pairs, strings.Split(line, " "))
+			}
+		} else if pairs = nil; json.Unmarshal(raw, &pairs) != nil {
+			t.Fatalf("merges %s were read", raw)
+		}
+		if !slices.EqualFunc(got.Model.Merges, pairs, func(m jsonMerge, p []string) bool { return slices.Equal([]string{m.left, m.right}, p) }) {
+			t.Errorf("merges %q, encoding/json reads %q", got.Model.Merges, pairs)
+		}
+	}
 }
 
 func FuzzFromGGUF(f *testing.F) {

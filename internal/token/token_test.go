@@ -49,8 +49,8 @@ func mustJSON(t testing.TB, name string) *BPE {
 // toVocab writes a tokenizer.json the way converters to GGUF do.
 func toVocab(t testing.TB, name, pre string) Vocab {
 	t.Helper()
-	var f jsonFile
-	if err := json.Unmarshal(readFile(t, "testdata/"+name), &f); err != nil {
+	f, err := readJSON(readFile(t, "testdata/"+name))
+	if err != nil {
 		t.Fatal(err)
 	}
 	v := Vocab{Model: "gpt2", Pre: pre, BOS: -1, EOS: -1}

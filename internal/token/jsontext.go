@@ -1,0 +1,252 @@
+package token
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A jsonText is a tokenizer.json on the way to a jsonFile. Vocabulary and merges are
+// nearly all of its bytes, some 20 MB; encoding/json would go over each four times and
+// keep a copy of every string. They are read here, in one pass, as parts of the text; what
+// remains is encoding/json's.
+type jsonText struct {
+	s      string
+	at     int
+	vocab  map[string]int32
+	merges []jsonMerge
+}
+
+// readJSON reads a file. It says of malformed JSON what encoding/json says.
+func readJSON(data []byte) (*jsonFile, error) {
+	r := &jsonText{s: string(data)}
+	rest, err := r.cut()
+	if err != nil {
+		var any json.RawMessage
+		if malformed := json.Unmarshal(data, &any); malformed != nil {
+			err = malformed
+		}
+		return nil, err
+	}
+	var f jsonFile
+	if err := json.Unmarshal([]byte(rest), &f); err != nil {
+		return nil, err
+	}
+	f.Model.Vocab, f.Model.Merges = r.vocab, r.merges
+	return &f, nil
+}
+
+// cut reads vocabulary and merges and returns the text with null in their place.
+func (r *jsonText) cut() (rest string, err error) {
+	var b strings.Builder
+	copied := 0
+	take := func(read func() error) error {
+		b.WriteString(r.s[copied:r.at])
+		b.WriteString("null")
+		err := read()
+		copied = r.at
+		return err
+	}
+	err = r.object(func(key string) error {
+		if key != "model" || r.peek() != '{' {
+			return r.skip()
+		}
+		r.vocab, r.merges = nil, nil
+		return r.object(func(key string) error {
+			switch {
+			case key == "vocab" && r.peek() == '{':
+				return take(r.readVocab)
+			case key == "merges" && r.peek() == '[':
+				return take(r.readMerges)
+			}
+			return r.skip()
+		})
+	})
+	b.WriteString(r.s[copied:])
+	return b.String(), err
+}
+
+func (r *jsonText) readVocab() error {
+	ids := make(map[string]int32, len(r.s)/128) // about
+	r.vocab = ids
+	return r.object(func(text string) error {
+		start := r.at
+		for r.at < len(r.s) && strings.IndexByte("-+.eE0123456789", r.s[r.at]) >= 0 {
+			r.at++
+		}
+		id, err := strconv.ParseInt(r.s[start:r.at], 10, 32)
+		if err != nil {
+			return fmt.Errorf("token %q: %w", text, err)
+		}
+		ids[text] = int32(id)
+		return nil
+	})
+}
+
+// readMerges reads a list of "left right" or of ["left", "right"].
+func (r *jsonText) readMerges() error {
+	r.merges = make([]jsonMerge, 0, (len(r.s)-r.at)/32) // about
+	read := r.line
+	return r.array(func() error {
+		if len(r.merges) == 0 && r.peek() == '[' {
+			read = r.pair
+		}
+		m, err := read()
+		if err != nil {
+			return fmt.Errorf("merge %d: %w", len(r.merges), err)
+		}
+		r.merges = append(r.merges, m)
+		return nil
+	})
+}
+
+func (r *jsonText) line() (jsonMerge, error) {
+	line, err := r.str()
+	if err != nil {
+		return jsonMerge{}, err
+	}
+	return parseMerge(line)
+}
+
+func (r *jsonText) pair() (m jsonMerge, err error) {
+	n := 0
+	err = r.array(func() (err error) {
+		switch n++; n {
+		case 1:
+			m.left, err = r.str()
+		case 2:
+			m.right, err = r.str()
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	if err == nil && n != 2 {
+		err = fmt.Errorf("it has %d parts, expected 2", n)
+	}
+	return m, err
+}
+
+// object reads an object; member is called at the value of each member.
+func (r *jsonText) object(member func(key string) error) error {
+	return r.list('{', '}', func() error {
+		key, err := r.str()
+		if err == nil {
+			err = r.expect(':')
+		}
+		if err != nil {
+			return err
+		}
+		r.space()
+		return member(key)
+	})
+}
+
+func (r *jsonText) array(element func() error) error { return r.list('[', ']', element) }
+
+func (r *jsonText) list(begin, end byte, element func() error) error {
+	if err := r.expect(begin); err != nil {
+		return err
+	}
+	if r.peek() == end {
+		r.at++
+		return nil
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		if r.peek() != ',' {
+			return r.expect(end)
+		}
+		r.at++
+		r.space()
+	}
+}
+
+// str reads a string, which is a part of the text unless it has escapes or other bytes
+// that mean something else.
+func (r *jsonText) str() (string, error) {
+	if err := r.expect('"'); err != nil {
+		return "", err
+	}
+	start, ascii, same := r.at, byte(0), true
+	for ; r.at < len(r.s) && r.s[r.at] != '"'; r.at++ {
+		c := r.s[r.at]
+		ascii |= c
+		if c == '\\' {
+			same = false
+			r.at++
+		} else if c < ' ' {
+			same = false
+		}
+	}
+	if r.at >= len(r.s) {
+		return "", errEnd
+	}
+	text := r.s[start:r.at]
+	r.at++
+	if same && (ascii < utf8.RuneSelf || utf8.ValidString(text)) {
+		return text, nil
+	}
+	err := json.Unmarshal([]byte(`"`+text+`"`), &text)
+	return text, err
+}
+
+// skip goes over a value, which encoding/json will read.
+func (r *jsonText) skip() error {
+	for depth := 0; ; {
+		switch r.peek() {
+		case 0:
+			return errEnd
+		case '"':
+			if _, err := r.str(); err != nil {
+				return err
+			}
+		case '{', '[':
+			depth++
+			r.at++
+		case '}', ']':
+			depth--
+			r.at++
+		default: // of a number or word, or between values
+			r.at++
+		}
+		if c := r.peek(); depth <= 0 && (c == ',' || c == '}' || c == ']') {
+			return nil
+		}
+	}
+}
+
+var errEnd = errors.New("the text ends early")
+
+// expect goes over c and white space before it.
+func (r *jsonText) expect(c byte) error {
+	switch got := r.peek(); got {
+	case c:
+		r.at++
+		return nil
+	case 0:
+		return errEnd
+	default:
+		return fmt.Errorf("%q at byte %d, expected %q", got, r.at, c)
+	}
+}
+
+// peek goes over white space and returns the byte there, 0 at the end.
+func (r *jsonText) peek() byte {
+	r.space()
+	if r.at == len(r.s) {
+		return 0
+	}
+	return r.s[r.at]
+}
+
+func (r *jsonText) space() {
+	for r.at < len(r.s) && strings.IndexByte(" \t\r\n", r.s[r.at]) >= 0 {
+		r.at++
+	}
+}
