@@ -25,13 +25,14 @@ const (
 // rules. It says which texts are allowed, in characters; the nfa turns it into bytes.
 type expr struct {
 	op       op
-	lit      string
+	lit      string // of opNever: why, if that is known
 	class    []rune // pairs first, last; sorted, disjoint
 	sub      []*expr
 	min, max int
 	rule     int
 	machine  *automaton
 	object   *object
+	at       *value // of opNever: the schema or keyword whose fault it is
 }
 
 var (
@@ -65,7 +66,7 @@ func cat(sub ...*expr) *expr {
 	for _, e := range sub {
 		switch {
 		case e.op == opNever:
-			return never
+			return e
 		case e.op == opEmpty:
 		case e.op == opCat && len(e.sub) <= 8: // copies of what is long would add up
 			out = append(out, e.sub...)
@@ -84,9 +85,13 @@ func cat(sub ...*expr) *expr {
 
 func alt(sub ...*expr) *expr {
 	var out []*expr
+	dead := never
 	for _, e := range sub {
 		switch e.op {
 		case opNever:
+			if dead.at == nil {
+				dead = e
+			}
 		case opAlt:
 			out = append(out, e.sub...)
 		default:
@@ -95,7 +100,7 @@ func alt(sub ...*expr) *expr {
 	}
 	switch len(out) {
 	case 0:
-		return never
+		return dead
 	case 1:
 		return out[0]
 	}

@@ -151,15 +151,22 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 		return nil, nil, err
 	}
 	a, err := determinize(newNFA(rules, false, b), b)
+	if err == errNoMatch {
+		if e := newInquest(rules, &budget{left: maxUnits / 4, stop: b.stop}).explain(0); e != nil {
+			err = e
+		}
+	}
 	return a, ignored, err
 }
 
 func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
 	rules = []rule{{name: "frames"}}
 	var sub []*expr
+	var roots []int
 	for i := range frames {
 		f := &frames[i]
 		root := len(rules)
+		roots = append(roots, root)
 		var more []Ignored
 		if rules, more, err = schemaRules(rules, f.JSON, b, i+1); err != nil {
 			if e, ok := errors.AsType[*Error](err); ok {
@@ -171,6 +178,13 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 		sub = append(sub, cat(lit(f.Before), ref(root), lit(f.After)))
 	}
 	rules[0].body = alt(sub...)
+	q := newInquest(rules, b)
+	for i, root := range roots {
+		if e := q.explain(root); e != nil { // or it would silently never be chosen
+			e.Frame = i + 1
+			return nil, nil, e
+		}
+	}
 	return rules, ignored, nil
 }
 

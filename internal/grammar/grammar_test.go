@@ -370,6 +370,9 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	_, err := Compile(context.Background(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":{"not":{}}}}`)}}, small())
+	if _, err := Compile(t.Context(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":false},"required":["x"],"type":"object"}`)}}, small()); err == nil || err.(*Error).Frame != 2 || err.(*Error).Where != "#/required" {
+		t.Errorf("got %v, want an error of the second frame, which nothing matches", err)
+	}
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Frame != 2 || !e.Unsupported || e.Where != "#/properties/x" {
 		t.Errorf("got %v, want an error of the second frame", err)

@@ -142,6 +142,25 @@ func (v *value) write(out *strings.Builder) {
 	}
 }
 
+// brief is v in an error.
+func (v *value) brief() string {
+	switch v.kind {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return strconv.Quote(v.text[:min(len(v.text), maxBrief)])
+	case '0':
+		return v.text[:min(len(v.text), maxBrief)]
+	case 'n':
+		return "null"
+	}
+	return strconv.FormatBool(v.kind == 't')
+}
+
+const maxBrief = 40 // bytes of a value in an error
+
 // number reads a JSON number with an exponent that does no harm.
 func number(text string) (*big.Rat, bool) {
 	if _, exp, ok := strings.Cut(strings.ToLower(text), "e"); ok {

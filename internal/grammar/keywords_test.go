@@ -233,10 +233,10 @@ func (g *wide) object(depth int) map[string]any {
 		s["patternProperties"] = patterns
 	}
 	if g.chance(6) {
-		s["minProperties"] = g.n(3)
+		s["minProperties"] = g.n(6)
 	}
 	if g.chance(6) {
-		s["maxProperties"] = 1 + g.n(4)
+		s["maxProperties"] = 1 + g.n(6)
 	}
 	if g.draft > 4 && g.chance(8) {
 		s["propertyNames"] = []map[string]any{{"maxLength": 3}, {"pattern": "^[a-c]"}, {"enum": []any{"a", "é", "name", "x"}}, {"minLength": 1, "maxLength": 4}, {"not-known": 1}}[g.n(5)]

@@ -64,7 +64,9 @@ type nstate struct {
 // A rule is a named expression. Rules call each other, also themselves.
 type rule struct {
 	name string
-	body *expr // nil until defined
+	body *expr  // nil until defined
+	at   *value // of a rule for a schema: the first schema
+	call bool   // it is always called: many such rules together would make a large automaton
 }
 
 func (r rule) counted() bool { return r.body != nil && r.body.op == opLoop }
@@ -158,7 +160,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		if body := n.rules[e.rule].body; body.op == opLit || body.op == opEmpty {
 			return n.build(body, next)
 		}
-		if next == n.final && !n.rules[n.current].counted() && !n.rules[e.rule].counted() {
+		if next == n.final && !n.rules[n.current].counted() && !n.rules[e.rule].counted() && !n.rules[e.rule].call {
 			return int32(e.rule)
 		}
 		return n.add(nstate{kind: nCall, out: next, alt: int32(e.rule)})
@@ -300,6 +302,8 @@ type object struct {
 	extra    *expr // a member with any other name, without comma; nil = none
 	min, max int   // members in all; max < 0 = no limit
 	space    *expr
+	at       *value     // minProperties, where it counts
+	differ   [][2]*expr // by number: so many members or more with other names that differ, the first without comma and with
 }
 
 type member struct {
@@ -365,10 +369,13 @@ func (o *object) rest(c int) *expr {
 		o := object{min: o.min, max: o.max, space: o.space}
 		return o.rest(c)
 	}
-	if least > 1 {
-		return never // two others could be the same twice
-	}
 	more := cat(lit(","), o.space, o.extra)
+	if least > 1 { // and two others could be the same twice
+		if least >= len(o.differ) || o.differ[least][0] == nil {
+			return never
+		}
+		return cat(o.differ[least][min(c, 1)], repeat(more, 0, max(most-least, -1)), closing)
+	}
 	if c > 0 {
 		return cat(repeat(more, least, most), closing)
 	}

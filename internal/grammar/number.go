@@ -67,6 +67,29 @@ func (n numeric) holds(v *big.Rat) bool {
 	return true
 }
 
+// String says in words what n admits.
+func (n numeric) String() string {
+	text := "number"
+	if n.integer {
+		text = "integer"
+	}
+	var limits []string
+	limit := func(words string, v *big.Rat) {
+		digits := v.RatString()
+		limits = append(limits, words+" "+digits[:min(len(digits), maxBrief)])
+	}
+	if v := n.low.value; v != nil {
+		limit(map[bool]string{false: "at least", true: "above"}[n.low.open], v)
+	}
+	if v := n.up.value; v != nil {
+		limit(map[bool]string{false: "at most", true: "below"}[n.up.open], v)
+	}
+	for _, m := range n.multiple {
+		limit("a multiple of", m)
+	}
+	return text + " is " + strings.Join(limits, " and ")
+}
+
 // overlaps reports whether a number may lie in both ranges.
 func (n numeric) overlaps(o numeric) bool {
 	low, up := n.low.tighter(o.low, -1), n.up.tighter(o.up, 1)

@@ -3,50 +3,99 @@ package grammar
 import "slices"
 
 // object matches the objects of f. Members come in the order of the schema. Others
-// are only written where additionalProperties or patternProperties ask for them, or
-// where the schema says nothing about members at all: a model should not invent what
-// nobody will read.
+// are only written where additionalProperties or patternProperties ask for them, where
+// minProperties needs them, or where the schema says nothing about members at all: a
+// model should not invent what nobody will read.
 func (c *compiler) object(f flat) *expr {
 	o := &object{space: c.space}
 	o.min, o.max = span(f.nodes, "minProperties", "maxProperties")
 	if o.max >= 0 && o.min > o.max {
-		return never
+		return because(keyword(f.nodes, "minProperties"), "minProperties %d is above maxProperties %d", o.min, o.max)
 	}
 	c.checkUnevaluated(f.nodes)
-	names, required := propertyNames(f.nodes)
-	keys, ok := c.keys(f.nodes)
-	if !ok {
-		return never
+	n := c.memberNames(f.nodes)
+	if o.min > 0 {
+		o.at = keyword(f.nodes, "minProperties")
 	}
-	patterns := c.patternProperties(f.nodes)
 	due := 0
-	for _, name := range names {
-		nodes, ok := c.property(f.nodes, patterns, name)
-		if ok = ok && (keys == nil || keys.matches(quoted(name))); ok {
-			key := `"` + quoted(name) + `":`
-			o.members = append(o.members, member{key: key, value: cat(c.colon, c.all(nodes)), required: required[name]})
-		}
-		if required[name] {
+	for i := 0; i < len(n.known) || o.min > len(o.members) && n.widen(f.nodes); i++ {
+		name := n.known[i]
+		ok := c.member(o, f.nodes, n, name)
+		if n.required[name] {
 			if !ok {
-				return never
+				return because(keyword(f.nodes, "required"), "the required member %.60q is not allowed by its own schema, additionalProperties, unevaluatedProperties or propertyNames", name)
 			}
 			due++
 		}
-		if c.b.spend(8 + len(name)) {
+		if c.b.spend(8+len(name)) || c.err != nil {
 			return never
 		}
+	}
+	if o.max >= 0 && due > o.max {
+		return because(keyword(f.nodes, "maxProperties"), "maxProperties is %d, and %d members are required", o.max, due)
 	}
 	if o.min <= due {
 		o.min = 0
 	}
-	if o.max >= len(o.members) && !isOpen(f.nodes) && len(patterns) == 0 {
+	if o.max >= len(o.members) && !n.open && len(n.patterns) == 0 {
 		o.max = -1
 	}
-	o.extra = c.extra(f.nodes, patterns, names, keys)
-	if o.extra != nil && o.min > len(o.members)+1 {
-		c.fail(unsupported(f.path(), "minProperties %d cannot be held to with %d known names, since others may repeat: list the names in properties", o.min, len(o.members)))
+	o.extra = c.extra(f.nodes, n, nil)
+	missing := o.min - len(o.members)
+	if missing > 0 && o.extra == nil {
+		return because(o.at, "minProperties is %d, and only %d members are allowed", o.min, len(o.members))
+	}
+	if (missing > 1 || o.min <= maxDiffer) && o.min-due > 1 && o.extra != nil {
+		c.differ(o, f.nodes, n, missing)
 	}
 	return &expr{op: opObject, object: o}
+}
+
+// member adds the member name to o, if it is allowed.
+func (c *compiler) member(o *object, nodes []*value, n *names, name string) bool {
+	schemas, ok := c.property(nodes, n.patterns, name)
+	if ok = ok && !n.none && (n.form == nil || n.form.matches(quoted(name))); ok {
+		key := `"` + quoted(name) + `":`
+		o.members = append(o.members, member{key: key, value: cat(c.colon, c.all(schemas)), required: n.required[name]})
+	}
+	return ok
+}
+
+// names are what schemas say about names of members.
+type names struct {
+	known    []string // in order
+	required map[string]bool
+	patterns []named
+	open     bool       // others are written
+	form     *automaton // what propertyNames leaves of names; nil = any
+	listed   []string   // all names that it leaves, if it lists them
+	none     bool       // it leaves none
+}
+
+func (c *compiler) memberNames(nodes []*value) *names {
+	n := &names{open: isOpen(nodes)}
+	n.known, n.required = propertyNames(nodes)
+	c.keys(nodes, n)
+	n.patterns = c.patternProperties(nodes)
+	return n
+}
+
+// widen lets in more names than the schemas ask for, because there are too few. It
+// reports whether there are further known ones.
+func (n *names) widen(nodes []*value) bool {
+	closed := func(s *value) bool {
+		a := s.get("additionalProperties")
+		return isClosed(s) || a != nil && a.kind == 'f'
+	}
+	n.open = n.open || !slices.ContainsFunc(nodes, closed)
+	known := len(n.known)
+	for _, name := range n.listed { // each only once
+		if !slices.Contains(n.known, name) && (n.open || len(n.patterns) > 0) {
+			n.known = append(n.known, name)
+		}
+	}
+	n.listed = nil
+	return len(n.known) > known
 }
 
 // propertyNames returns the names that nodes know, in order.
@@ -77,46 +126,46 @@ func propertyNames(nodes []*value) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// keys returns what propertyNames leaves of names, nil = any.
-func (c *compiler) keys(nodes []*value) (*automaton, bool) {
+// keys notes what propertyNames leaves of names.
+func (c *compiler) keys(nodes []*value, n *names) {
 	var all []*value
-	for _, n := range nodes {
-		if p := n.get("propertyNames"); p != nil {
+	for _, s := range nodes {
+		if p := s.get("propertyNames"); p != nil {
 			all = append(all, p)
 		}
 	}
 	if len(all) == 0 {
-		return nil, true
+		return
 	}
 	alternatives := c.expand(all)
 	if c.err == nil && len(alternatives) > 1 {
 		c.fail(unsupported(all[0].path(), "anyOf in propertyNames is not supported: use a pattern"))
 	}
-	if c.err != nil || len(alternatives) == 0 {
-		return nil, false
+	if n.none = c.err != nil || len(alternatives) == 0; n.none {
+		return
 	}
 	f := c.read(alternatives[0])
-	if f.types&tString == 0 {
-		return nil, false
+	if n.none = f.types&tString == 0; n.none {
+		return
 	}
+	ok := true
 	if f.enumOnly {
 		var sub []*expr
 		for _, v := range f.enum {
-			if v.kind == '"' && c.admits(f, v) {
+			if v.kind == '"' && c.misfit(f, v) == "" {
+				n.listed = append(n.listed, v.text)
 				sub = append(sub, lit(v.text))
 			}
 		}
-		a, err := simple(alt(sub...), true, c.b)
-		if err != nil && err != errNoMatch {
+		var err error
+		if n.form, err = simple(alt(sub...), true, c.b); err != nil && err != errNoMatch {
 			c.fail(located(err, f.path()))
 		}
-		return a, err == nil
+		ok = err == nil
+	} else if n.form, ok = c.patterns(f.nodes); ok {
+		n.form, ok = c.measured(n.form, f.nodes)
 	}
-	a, ok := c.patterns(f.nodes)
-	if !ok {
-		return nil, false
-	}
-	return c.measured(a, f.nodes)
+	n.none = !ok
 }
 
 // A named is one entry of patternProperties.
@@ -214,43 +263,41 @@ func isOpen(nodes []*value) bool {
 	return silent || asked
 }
 
-// extra matches a member whose name is none of names, or is nil.
-func (c *compiler) extra(nodes []*value, patterns []named, names []string, keys *automaton) *expr {
-	if len(patterns) == 0 && !isOpen(nodes) || c.err != nil {
+// extra matches a member with a name that is not known, and that by accepts if there
+// is one, or is nil.
+func (c *compiler) extra(nodes []*value, n *names, by *automaton) *expr {
+	if len(n.patterns) == 0 && !n.open || n.none || c.err != nil {
 		return nil
 	}
-	free := keys // names that are not known
-	if len(names) > 0 {
-		var sub []*expr
-		for _, name := range names {
-			sub = append(sub, lit(name))
-		}
-		if free = c.others(free, alt(sub...)); free == nil {
-			return nil
-		}
+	free, ok := c.others(n.form, n.known)
+	if ok && by != nil {
+		free, ok = c.narrow(free, by, false)
+	}
+	if !ok {
+		return nil
 	}
 	var out []*expr
-	for chosen := range 1 << len(patterns) { // which patterns a name matches
-		if chosen == 0 && !isOpen(nodes) {
+	for chosen := range 1 << len(n.patterns) { // which patterns a name matches
+		if chosen == 0 && !n.open {
 			continue
 		}
 		a, ok := free, true
 		var values []*value
-		for _, n := range nodes {
+		for _, s := range nodes {
 			own := false
-			for i, p := range patterns {
-				if p.owner == n && chosen>>i&1 == 1 {
+			for i, p := range n.patterns {
+				if p.owner == s && chosen>>i&1 == 1 {
 					values, own = append(values, p.schema), true
 				}
 			}
-			if s := n.get("additionalProperties"); s != nil && !own {
+			if s := s.get("additionalProperties"); s != nil && !own {
 				values = append(values, s)
 			}
 		}
 		if slices.ContainsFunc(values, func(s *value) bool { return s.kind == 'f' }) {
 			continue
 		}
-		for i, p := range patterns {
+		for i, p := range n.patterns {
 			if a, ok = c.narrow(a, p.names, chosen>>i&1 == 0); !ok {
 				break
 			}
@@ -267,20 +314,119 @@ func (c *compiler) extra(nodes []*value, patterns []named, names []string, keys 
 	if len(out) == 0 {
 		return nil
 	}
-	i := len(c.rules)
-	c.rules = append(c.rules, rule{name: "member", body: alt(out...)})
-	return ref(i)
+	r := c.rule("member", alt(out...))
+	c.rules[r.rule].call = by != nil
+	return r
 }
 
-// others returns a, nil = any text, without what e matches; nil when nothing is left.
-func (c *compiler) others(a *automaton, e *expr) *automaton {
-	known, err := simple(e, true, c.b)
+// rule returns a reference to a new rule.
+func (c *compiler) rule(name string, body *expr) *expr {
+	c.rules = append(c.rules, rule{name: name, body: body})
+	return ref(len(c.rules) - 1)
+}
+
+const (
+	nameClasses = 8 // of names that are not known, by their first byte: names of two classes differ
+	maxDiffer   = 4 // names that are not known, and must differ for minProperties
+)
+
+// differ writes how o may have two or more members with names that are not known and
+// differ, of which at least missing are needed: as many classes of names must have been
+// there. Names of one class may differ too, but do not count.
+func (c *compiler) differ(o *object, nodes []*value, n *names, missing int) {
+	all := n.form
+	if ok := true; !n.open && len(n.patterns) == 1 {
+		if all, ok = c.narrow(all, n.patterns[0].names, false); !ok {
+			return
+		}
+	}
+	d := &differing{c: c, rules: map[[2]int]*expr{}, again: o.max < 0, comma: cat(lit(","), c.space)}
+	found := 0
+	for i := range d.member {
+		if d.member[i] = c.extra(nodes, n, nameClass(all, i)); d.member[i] != nil {
+			found++
+		}
+	}
+	if missing > max(1, min(found, maxDiffer)) {
+		c.fail(unsupported(o.at.path(), "minProperties %d asks for %d names that the schema does not list, at most %d of which can be kept apart: list names in properties", o.min, missing, min(found, maxDiffer)))
+	}
+	o.differ = make([][2]*expr, maxDiffer+1)
+	for k := max(missing, 2); k <= min(o.min, maxDiffer) && c.err == nil; k++ {
+		o.differ[k] = [2]*expr{d.next(0, k, empty), d.next(0, k, d.comma)}
+	}
+}
+
+// nameClass accepts the i-th class of names: the first byte that not all have in common
+// decides. all accepts the names; nil = any.
+func nameClass(all *automaton, i int) *automaton {
+	class := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
+	add := func(s state) { class.states = append(class.states, s) }
+	if all != nil {
+		for s := all.states[all.start[0]]; !s.accept && len(s.edges) == 1 && s.edges[0].lo == s.edges[0].hi; s = all.states[s.edges[0].to] {
+			add(state{edges: []edge{{lo: s.edges[0].lo, hi: s.edges[0].lo, to: int32(len(class.states) + 1)}}})
+		}
+	}
+	last := int32(len(class.states) + 1)
+	var s state
+	for b := i; b < 256; b += nameClasses {
+		s.edges = append(s.edges, edge{lo: byte(b), hi: byte(b), to: last})
+	}
+	add(s)
+	add(state{accept: true, edges: []edge{{hi: 255, to: last}}})
+	return class
+}
+
+// A differing writes the rules of differ.
+type differing struct {
+	c      *compiler
+	member [nameClasses]*expr // nil = no such name
+	rules  map[[2]int]*expr
+	again  bool // members may be more than are missing
+	comma  *expr
+}
+
+// next matches members until left classes that are not in seen, a set, were there. The
+// first one comes after comma.
+func (d *differing) next(seen, left int, comma *expr) *expr {
+	if left == 0 {
+		return empty
+	}
+	r, ok := d.rules[[2]int{seen, left}]
+	if ok && comma != empty {
+		return r
+	}
+	if r = d.c.rule("differing", never); comma != empty {
+		d.rules[[2]int{seen, left}] = r
+	}
+	var sub []*expr
+	for i, m := range d.member {
+		switch {
+		case m == nil || d.c.b.spend(1):
+		case seen>>i&1 == 0:
+			sub = append(sub, cat(m, d.next(seen|1<<i, left-1, d.comma)))
+		case d.again:
+			sub = append(sub, cat(m, d.next(seen, left, d.comma)))
+		}
+	}
+	d.c.rules[r.rule].body = cat(comma, alt(sub...))
+	return r
+}
+
+// others returns a, nil = any text, without known. Not ok: nothing is left.
+func (c *compiler) others(a *automaton, known []string) (*automaton, bool) {
+	if len(known) == 0 {
+		return a, true
+	}
+	var sub []*expr
+	for _, name := range known {
+		sub = append(sub, lit(name))
+	}
+	by, err := simple(alt(sub...), true, c.b)
 	if err == nil {
-		a, _ = c.narrow(a, known, true)
-		return a
+		return c.narrow(a, by, true)
 	}
 	c.fail(located(err, "#"))
-	return nil
+	return nil, false
 }
 
 // narrow returns what of a, nil = any text, by accepts too, or with not, does not.
@@ -369,7 +515,7 @@ func (c *compiler) may(f flat, v *value) bool {
 	if t := typeOf(v); t == tArray || t == tObject {
 		return f.types&t != 0
 	}
-	return c.admits(f, v)
+	return c.misfit(f, v) == ""
 }
 
 func (c *compiler) stringsApart(x, y []*value) bool {

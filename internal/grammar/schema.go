@@ -65,6 +65,7 @@ type compiler struct {
 	frame   int
 	ignored []Ignored
 	checked map[*value]bool
+	barred  *value          // the last schema false that was met
 	rings   map[*value]int8 // by circular: 1 = being looked at, or part of a ring; 2 = fine
 	space   *expr
 	colon   *expr
@@ -88,7 +89,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 	}
 	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, colon: opt(lit(" "))}
 	start := len(rules)
-	c.rules = append(rules, rule{name: "root"})
+	c.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
 		a, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, b)
 		if err != nil {
@@ -147,6 +148,9 @@ func (c *compiler) all(nodes []*value) *expr {
 		i = len(c.rules)
 		c.names[key.String()] = i
 		c.rules = append(c.rules, rule{name: "schema", body: never})
+		if len(nodes) > 0 {
+			c.rules[i].at = nodes[0]
+		}
 		c.pending = append(c.pending, conjunction{i, nodes})
 	}
 	c.b.spend(1 + len(nodes))
@@ -155,11 +159,15 @@ func (c *compiler) all(nodes []*value) *expr {
 
 func (c *compiler) conjunction(nodes []*value) *expr {
 	var sub []*expr
+	c.barred = nil
 	for _, flat := range c.expand(nodes) {
 		sub = append(sub, c.flat(flat))
 		if c.err != nil || c.b.err != nil {
 			return never
 		}
+	}
+	if len(sub) == 0 && c.barred != nil {
+		return because(c.barred, "the schema false allows none")
 	}
 	return alt(sub...)
 }
@@ -208,6 +216,7 @@ func (c *compiler) settle(p *partial) bool {
 		p.todo = p.todo[1:]
 		switch {
 		case n.kind == 'f':
+			c.barred = n
 			return false
 		case n.kind == 't' || slices.Contains(p.done, n):
 			continue
@@ -377,14 +386,10 @@ func (n *numeric) read(s *value) {
 func (c *compiler) flat(nodes []*value) *expr {
 	f := c.read(nodes)
 	if f.enumOnly {
-		var sub []*expr
-		for _, v := range f.enum {
-			if c.admits(f, v) {
-				sub = append(sub, v.expr(c.space, c.colon))
-			}
-		}
-		c.b.spend(len(f.enum))
-		return alt(sub...)
+		return c.enum(f)
+	}
+	if f.types == 0 {
+		return because(keyword(nodes, "type"), "the types that hold for it have none in common")
 	}
 	var sub []*expr
 	if f.types&tNull != 0 {
@@ -408,11 +413,30 @@ func (c *compiler) flat(nodes []*value) *expr {
 	return alt(sub...)
 }
 
+// enum matches what const and enum of f allow.
+func (c *compiler) enum(f flat) *expr {
+	var sub []*expr
+	dead := because(keyword(f.nodes, "enum", "const"), "const and enum have no value in common")
+	for i, v := range f.enum {
+		what := c.misfit(f, v)
+		if what == "" {
+			sub = append(sub, v.expr(c.space, c.colon))
+		} else if i == 0 {
+			dead = because(dead.at, "the keywords beside it leave no value of it: %s %s", v.brief(), what)
+		}
+	}
+	c.b.spend(len(f.enum))
+	return alt(append(sub, dead)...)
+}
+
 func (c *compiler) number(f flat) *expr {
 	e, err := f.numeric.expr(f.path(), c.b)
 	if err != nil {
 		c.fail(err)
 		return never
+	}
+	if e.op == opNever {
+		return because(keyword(f.nodes, "minimum", "exclusiveMinimum", "multipleOf", "maximum", "exclusiveMaximum"), "no %s", f.numeric)
 	}
 	switch e {
 	case anyInteger:
@@ -451,21 +475,25 @@ func typeOf(v *value) types {
 	return tBool
 }
 
-// admits reports whether v, of f's enum, meets f's other keywords.
-func (c *compiler) admits(f flat, v *value) bool {
+// misfit says why v, of f's enum, does not meet f's other keywords; "" = it does.
+func (c *compiler) misfit(f flat, v *value) string {
 	t := typeOf(v)
 	if f.types&t == 0 {
-		return false
+		return "has another type"
 	}
 	switch t {
 	case tInteger, tFraction:
-		r, ok := number(v.text)
-		return ok && f.numeric.holds(r)
+		if r, ok := number(v.text); !ok || !f.numeric.holds(r) {
+			return "is outside of the bounds, or no multiple"
+		}
 	case tString:
 		lo, hi := span(f.nodes, "minLength", "maxLength")
-		n := utf8.RuneCountInString(v.text)
-		a, ok := c.patterns(f.nodes)
-		return ok && n >= lo && (hi < 0 || n <= hi) && (a == nil || a.matches(quoted(v.text)))
+		if n := utf8.RuneCountInString(v.text); n < lo || hi >= 0 && n > hi {
+			return "is too short or too long"
+		}
+		if a, ok := c.patterns(f.nodes); !ok || a != nil && !a.matches(quoted(v.text)) {
+			return "does not match the pattern or format"
+		}
 	case tArray, tObject:
 		for _, n := range f.nodes {
 			for _, key := range n.keys {
@@ -475,7 +503,7 @@ func (c *compiler) admits(f flat, v *value) bool {
 			}
 		}
 	}
-	return true
+	return ""
 }
 
 var (

@@ -26,18 +26,18 @@ func (c *compiler) text(f flat) *expr {
 	if !ok {
 		return never
 	}
+	lo, hi := span(f.nodes, "minLength", "maxLength")
+	if hi >= 0 && lo > hi {
+		return because(keyword(f.nodes, "minLength"), "minLength %d is above maxLength %d", lo, hi)
+	}
 	if a != nil {
 		if a, ok = c.measured(a, f.nodes); !ok {
-			return never
+			return because(keyword(f.nodes, "minLength", "maxLength"), "no string that pattern or format allow is that long or short")
 		}
 		return cat(lit(`"`), machine(a), lit(`"`))
 	}
-	lo, hi := span(f.nodes, "minLength", "maxLength")
 	if lo == 0 && hi < 0 {
 		return c.shared("string", func() *expr { return anyString })
-	}
-	if hi >= 0 && lo > hi {
-		return never
 	}
 	// The loop is the whole rule, its counts begin with it: the first quote is outside.
 	rest := c.shared(fmt.Sprintf("string %d %d", lo, hi), func() *expr {
@@ -120,7 +120,7 @@ func (c *compiler) array(f flat) *expr {
 		}
 	}
 	if hi >= 0 && lo > hi {
-		return never
+		return because(keyword(f.nodes, "minItems"), "minItems is %d, and at most %d elements are allowed", lo, hi)
 	}
 	if hi >= 0 {
 		fixed = min(fixed, hi)
@@ -168,8 +168,7 @@ func (c *compiler) elements(more, closing *expr, lo, hi int) *expr {
 	case lo == 0 && hi < 0:
 		return cat(first, star(more), closing)
 	}
-	c.rules = append(c.rules, rule{name: "elements", body: &expr{op: opLoop, sub: []*expr{more, closing}, min: lo, max: hi}})
-	return cat(first, ref(len(c.rules)-1))
+	return cat(first, c.rule("elements", &expr{op: opLoop, sub: []*expr{more, closing}, min: lo, max: hi}))
 }
 
 // element matches element i of f.

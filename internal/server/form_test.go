@@ -378,7 +378,7 @@ func TestGRM1Refused(t *testing.T) {
 		{"keyword", format(`{"properties":{"a":{"not":{}}}}`), "unsupported_schema", at, "#/properties/a"},
 		{"reference", format(`{"$ref":"#/$defs/x"}`), "invalid_json_schema", at, "points to nothing"},
 		{"type", format(`{"type":"strnig"}`), "invalid_json_schema", at, "#: type"},
-		{"impossible", format(`{"type":"object","properties":{"a":{"type":"string","minLength":9,"maxLength":3}},"required":["a"]}`), "invalid_json_schema", at, "no text can match"},
+		{"impossible", format(`{"type":"object","properties":{"a":{"type":"string","minLength":9,"maxLength":3}},"required":["a"]}`), "invalid_json_schema", at, "#/properties/a/minLength: no value can match: minLength 9 is above maxLength 3"},
 		{"JSON in a string", `"guided_json":"{"`, "invalid_json_schema", "structured_outputs.json", "not JSON"},
 		{"regex", `"guided_regex":"(a"`, "invalid_value", "structured_outputs.regex", ""},
 		{"back reference", `"guided_regex":"(a)\\1"`, "unsupported_parameter", "structured_outputs.regex", ""},

@@ -1,0 +1,153 @@
+package grammar
+
+import "fmt"
+
+// because matches nothing, and says why: at is the schema or keyword at fault.
+func because(at *value, format string, args ...any) *expr {
+	return &expr{op: opNever, at: at, lit: fmt.Sprintf(format, args...)}
+}
+
+// keyword returns the first of keys that one of nodes has, or the first node.
+func keyword(nodes []*value, keys ...string) *value {
+	for _, n := range nodes {
+		for _, key := range keys {
+			if v := n.get(key); v != nil {
+				return v
+			}
+		}
+	}
+	return nodes[0]
+}
+
+// An inquest finds out which rules match nothing, and why.
+type inquest struct {
+	rules []rule
+	b     *budget
+	live  []bool // by rule: it matches some text
+	asked []bool
+}
+
+func newInquest(rules []rule, b *budget) *inquest {
+	q := &inquest{rules: rules, b: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
+	for changed := true; changed && b.err == nil; {
+		changed = false
+		for i := len(rules) - 1; i >= 0; i-- { // what is called is mostly behind
+			if !q.live[i] && q.matches(rules[i].body) {
+				q.live[i], changed = true, true
+			}
+		}
+	}
+	return q
+}
+
+// matches reports whether e matches something, as far as is known of the rules.
+func (q *inquest) matches(e *expr) bool {
+	if q.b.spend(1) {
+		return false
+	}
+	switch e.op {
+	case opNever:
+		return false
+	case opCat:
+		return q.dead(e.sub) == nil
+	case opAlt:
+		for _, s := range e.sub {
+			if q.matches(s) {
+				return true
+			}
+		}
+		return false
+	case opRepeat:
+		return e.min == 0 || q.matches(e.sub[0])
+	case opLoop:
+		return q.matches(e.sub[1]) && (e.min == 0 || q.matches(e.sub[0]))
+	case opRef:
+		return q.live[e.rule]
+	case opObject:
+		n, missing := q.members(e.object)
+		return missing == nil && n >= e.object.min
+	}
+	return true
+}
+
+// dead returns the first of sub that matches nothing.
+func (q *inquest) dead(sub []*expr) *expr {
+	for _, s := range sub {
+		if !q.matches(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// members returns how many members o may have, at least o.min if others are allowed,
+// and the value of one that is required and has no match.
+func (q *inquest) members(o *object) (n int, missing *expr) {
+	for _, m := range o.members {
+		if q.matches(m.value) {
+			n++
+		} else if m.required {
+			return n, m.value
+		}
+	}
+	if o.extra != nil && q.matches(o.extra) {
+		n = max(n, o.min)
+	}
+	return n, nil
+}
+
+// why returns why e, which is dead, matches nothing; nil if nobody is to blame but
+// rules that have been asked before.
+func (q *inquest) why(e *expr) *Error {
+	switch e.op {
+	case opNever:
+		if e.at == nil {
+			return nil
+		}
+		return invalid(e.at.path(), "no value can match: %s", e.lit)
+	case opCat, opRepeat, opLoop:
+		return q.why(q.dead(e.sub))
+	case opAlt:
+		for _, s := range e.sub {
+			if err := q.why(s); err != nil {
+				return err
+			}
+		}
+	case opRef:
+		if q.asked[e.rule] {
+			return nil
+		}
+		q.asked[e.rule] = true
+		if err := q.why(q.rules[e.rule].body); err != nil {
+			return err
+		}
+		return q.rules[e.rule].endless()
+	case opObject:
+		n, missing := q.members(e.object)
+		if missing != nil {
+			return q.why(missing)
+		}
+		return invalid(e.object.at.path(), "no value can match: minProperties is %d, and only %d members can be written", e.object.min, n)
+	}
+	return nil
+}
+
+// endless says that r asks for itself and nothing else ends it.
+func (r rule) endless() *Error {
+	switch {
+	case r.at != nil:
+		return invalid(r.at.path(), "no value can match: it would hold another one of its own kind without end: make a member optional, or allow null or an empty array")
+	case r.name != "":
+		return invalid("rule "+r.name, "no text can match: it asks for itself without end: add an alternative that does not")
+	}
+	return nil
+}
+
+// explain returns why a rule matches nothing; nil if it matches something, or that is
+// not found.
+func (q *inquest) explain(rule int) *Error {
+	if q.b.err != nil || q.live[rule] {
+		return nil
+	}
+	return q.why(ref(rule))
+}
