@@ -37,6 +37,8 @@ func TestLark(t *testing.T) {
 		{name: "ranges and flags", source: "start: \"a\"..\"c\" \"yes\"i /x.y/s", yes: []string{"bYeSx\ny"}, no: []string{"dyesxay"}},
 		{name: "priorities and comments", source: "// first\nstart.2: A // why\n  | B\nA: \"a\"\nB.3: \"b\"", yes: []string{"a", "b"}},
 		{name: "kept names", source: "!start: _sep \"x\"\n_sep: \",\"", yes: []string{",x"}},
+		{name: "a patch", source: "start: \"*** Begin\" LF change+ \"*** End\" LF?\nchange: (\"+ \" | \"- \") NAME LF line*\nline: (\"@\" | \" \") /(.*)/ LF -> line\nNAME: /(.+)/\n%import common.LF",
+			yes: []string{"*** Begin\n+ a.go\n@x\n \n*** End", "*** Begin\n- b c\n*** End\n"}, no: []string{"*** Begin\n*** End", "*** Begin\n+ a.go\n#x\n*** End"}},
 		{name: "SQL", source: "start: \"SELECT\" columns \"FROM\" NAME\ncolumns: \"*\" | NAME (\",\" NAME)*\nNAME: /[a-z_]+/\n%import common.WS\n%ignore WS", yes: []string{"SELECT a, b FROM t", "SELECT * FROM t"}, no: []string{"SELECT FROM t", "SELECT a b FROM t"}},
 	})
 }

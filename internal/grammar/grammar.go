@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // A Kind says how a Source is written.
@@ -30,6 +31,7 @@ const (
 	Choice             // the output is one of Choices
 	EBNF               // Text is GBNF if it contains "::=", otherwise Lark
 	Framed             // the output is one of Frames
+	Lark               // Text is Lark
 )
 
 // A Source is what output is held to.
@@ -47,7 +49,7 @@ type Source struct {
 // A Frame is JSON between fixed texts, such as a call between its tags.
 type Frame struct {
 	Before string
-	JSON   Source // of kind Schema or Object
+	JSON   Source // Schema or Object; Regex, EBNF or Lark: the inside of a string, in the shortest spelling
 	After  string
 }
 
@@ -143,7 +145,9 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	case Choice:
 		rules, err = choiceRules(src.Choices)
 	case EBNF:
-		rules, err = grammarRules(src.Text)
+		rules, err = grammarRules(nil, src.Text, strings.Contains(src.Text, "::="))
+	case Lark:
+		rules, err = grammarRules(nil, src.Text, false)
 	default:
 		err = invalid("", "kind %d of source is unknown", src.Kind)
 	}
@@ -168,7 +172,7 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 		root := len(rules)
 		roots = append(roots, root)
 		var more []Ignored
-		if rules, more, err = schemaRules(rules, f.JSON, b, i+1); err != nil {
+		if rules, more, err = frameRules(rules, f.JSON, b, i+1); err != nil {
 			if e, ok := errors.AsType[*Error](err); ok {
 				e.Frame = i + 1
 			}
@@ -186,6 +190,35 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 		}
 	}
 	return rules, ignored, nil
+}
+
+// frameRules appends the rules of one frame's JSON, the root first.
+func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignored, error) {
+	start := len(rules)
+	var err error
+	switch src.Kind {
+	case Schema, Object:
+		return schemaRules(rules, src, b, frame)
+	case Regex:
+		var a *automaton
+		if a, err = compilePattern(src.Text, pattern{quoted: true}, b); err != nil {
+			return nil, nil, err
+		}
+		return append(rules, rule{name: "text", body: machine(a)}), nil, nil
+	case EBNF:
+		rules, err = grammarRules(rules, src.Text, strings.Contains(src.Text, "::="))
+	case Lark:
+		rules, err = grammarRules(rules, src.Text, false)
+	default:
+		err = invalid("", "kind %d of source in a frame is unknown", src.Kind)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range rules[start:] {
+		rules[start+i].quoted = true
+	}
+	return rules, nil, nil
 }
 
 func choiceRules(choices []string) ([]rule, error) {

@@ -352,6 +352,10 @@ func TestFrames(t *testing.T) {
 		frame("a", `{"type":"object","properties":{"x":{"$ref":"#/$defs/n"}},"required":["x"],"additionalProperties":false,"$defs":{"n":{"type":"integer"}}}`),
 		frame("ab", `{"type":"object","properties":{"y":{"$ref":"#/$defs/n"}},"required":["y"],"additionalProperties":false,"$defs":{"n":{"type":"string"}}}`),
 		{Before: "<", JSON: Source{Kind: Object}, After: ">"},
+		{Before: `r "`, JSON: Source{Kind: Regex, Text: `a"|\n+b`}, After: `"`},
+		{Before: `l "`, JSON: Source{Kind: Lark, Text: "start: line+ END\nline: \"x::=\" /[^\\n]*/ NL\nNL: \"\\n\"\nEND: \"\\\"\""}, After: `"`},
+		{Before: `g "`, JSON: Source{Kind: EBNF, Text: "root ::= q root q | \"\\\\\"\nq ::= \"\\\"\""}, After: `"`},
+		{Before: `one "`, JSON: Source{Kind: Lark, Text: `start: "\n"`}, After: `"`},
 	}}, small())
 	for text, want := range map[string]bool{
 		"\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n":      true,
@@ -359,11 +363,24 @@ func TestFrames(t *testing.T) {
 		"\n{\"name\": \"a\", \"arguments\": {\"x\":\"1\"}}\n":  false,
 		"\n{\"name\": \"ab\", \"arguments\": {\"x\":1}}\n":     false,
 		"\n{\"name\": \"a\", \"arguments\": {\"x\":1}}":        false,
-		"<{}>":         true,
-		`<{"q":[{}]}>`: true,
-		"<{}":          false,
-		"{}":           false,
-		"<{}>\n":       false,
+		"<{}>":                  true,
+		`<{"q":[{}]}>`:          true,
+		"<{}":                   false,
+		"{}":                    false,
+		"<{}>\n":                false,
+		`r "a\""`:               true,
+		`r "\n\nb"`:             true,
+		`r "a"`:                 false,
+		`r "a""`:                false,
+		"r \"\nb\"":             false,
+		`l "x::=é\\\nx::=\n\""`: true,
+		`l "x::=\n"`:            false,
+		`l "x::=a""`:            false,
+		`g "\"\"\\\"\""`:        true,
+		`g "\"\\"`:              false,
+		`g "\\"`:                true,
+		`one "\n"`:              true,
+		"one \"\n\"":            false,
 	} {
 		if got := g.accepts(text); got != want {
 			t.Errorf("%q is accepted: %v", text, got)
@@ -376,5 +393,11 @@ func TestFrames(t *testing.T) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Frame != 2 || !e.Unsupported || e.Where != "#/properties/x" {
 		t.Errorf("got %v, want an error of the second frame", err)
+	}
+	for _, src := range []Source{{Kind: Regex, Text: "("}, {Kind: Lark, Text: "start: a"}, {Kind: Lark, Text: `root ::= "a"`}, {Kind: EBNF, Text: "root ::= a"}, {Kind: Choice}} {
+		_, err := Compile(context.Background(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), {JSON: src}}}, small())
+		if e, ok := errors.AsType[*Error](err); !ok || e.Frame != 2 {
+			t.Errorf("%+v: got %v, want an error of the second frame", src, err)
+		}
 	}
 }

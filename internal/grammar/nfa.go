@@ -63,10 +63,11 @@ type nstate struct {
 
 // A rule is a named expression. Rules call each other, also themselves.
 type rule struct {
-	name string
-	body *expr  // nil until defined
-	at   *value // of a rule for a schema: the first schema
-	call bool   // it is always called: many such rules together would make a large automaton
+	name   string
+	body   *expr  // nil until defined
+	at     *value // of a rule for a schema: the first schema
+	call   bool   // it is always called: many such rules together would make a large automaton
+	quoted bool   // as in nfa
 }
 
 func (r rule) counted() bool { return r.body != nil && r.body.op == opLoop }
@@ -81,7 +82,7 @@ type nfa struct {
 	rules  []rule
 	final  int32
 	dead   int32
-	quoted bool               // characters are spelled as inside a JSON string, in the shortest way
+	quoted bool               // characters of the current rule are spelled as inside a JSON string, in the shortest way
 	bodies map[int32][2]int32 // of nLoop states: the states of the counted part, first to last + 1
 	b      *budget
 
@@ -99,7 +100,7 @@ func newNFA(rules []rule, quoted bool, b *budget) *nfa {
 	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
 	n.bodies = map[int32][2]int32{}
 	for i, r := range rules {
-		n.current = i
+		n.current, n.quoted = i, quoted || r.quoted
 		start := n.build(r.body, n.final)
 		n.states[i] = nstate{kind: nSplit, out: start, alt: start}
 	}
@@ -157,7 +158,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		for i := 0; i < maxNesting && n.rules[e.rule].body.op == opRef; i++ {
 			e = n.rules[e.rule].body
 		}
-		if body := n.rules[e.rule].body; body.op == opLit || body.op == opEmpty {
+		if body := n.rules[e.rule].body; (body.op == opLit || body.op == opEmpty) && n.rules[e.rule].quoted == n.rules[n.current].quoted {
 			return n.build(body, next)
 		}
 		if next == n.final && !n.rules[n.current].counted() && !n.rules[e.rule].counted() && !n.rules[e.rule].call {

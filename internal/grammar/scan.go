@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// grammarRules reads a grammar: GBNF if it has "::=", otherwise Lark.
-func grammarRules(text string) ([]rule, error) {
+// grammarRules appends the rules of a grammar in GBNF or Lark, the root first.
+func grammarRules(rules []rule, text string, gbnf bool) ([]rule, error) {
 	if len(text) > maxText {
 		return nil, invalid("", "grammar of %d bytes, at most %d are accepted", len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
 		return nil, invalid("", "the grammar is not UTF-8")
 	}
-	s := &scanner{text: text, names: map[string]int{}}
-	if strings.Contains(text, "::=") {
+	s := &scanner{text: text, names: map[string]int{}, rules: rules, first: len(rules)}
+	if gbnf {
 		s.gbnf()
 	} else {
 		s.lark()
 	}
-	for i, r := range s.rules {
+	for i, r := range s.rules[s.first:] {
 		if r.body == nil {
 			s.pos = s.used[i]
 			s.fail("rule %s is not defined", r.name)
@@ -39,9 +39,10 @@ type scanner struct {
 	pos       int
 	err       *Error
 	depth     int
-	rules     []rule
+	rules     []rule // from first on the grammar's
+	first     int
 	names     map[string]int // of rules
-	used      []int          // by rule: where it was first named
+	used      []int          // by rule of the grammar: where it was first named
 	terminals *terminals     // nil: GBNF
 }
 
@@ -119,7 +120,7 @@ func (s *scanner) rule(name string) int {
 		s.names[name] = i
 		s.rules = append(s.rules, rule{name: name})
 		s.used = append(s.used, s.pos)
-		if i >= maxRules {
+		if i-s.first >= maxRules {
 			s.fail("more than %d rules", maxRules)
 		}
 	}
