@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -123,6 +124,26 @@ func TestServe(t *testing.T) {
 	defer g.Body.Close()
 	if err := json.NewDecoder(g.Body).Decode(&models); err != nil || len(models.Data) != 1 || models.Data[0].ID != "ossian-tiny" {
 		t.Errorf("models %+v, %v", models, err)
+	}
+}
+
+// A real model that has to call a tool that takes text: the text has its form.
+func TestServeCustomTool(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := startServe(t)
+	for syntax, definition := range map[string]string{"regex": `[A-Z][a-z]{2,9}, [1-9] days?`, "lark": `start: CITY \", \" /[1-9]/ \" day\" \"s\"?\nCITY: /[A-Z][a-z]{2,9}/`} {
+		r := post(t, url+"/v1/responses", `{"input": "What is the weather in Bern?", "store": false, "temperature": 0, "tool_choice": {"type": "custom", "name": "weather.get"},
+			"tools": [{"type": "custom", "name": "weather.get", "description": "Get the weather in a city.", "format": {"type": "grammar", "syntax": "`+syntax+`", "definition": "`+definition+`"}}]}`)
+		var reply struct {
+			Output []struct{ Type, Name, Input, Status string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&reply); err != nil || len(reply.Output) == 0 {
+			t.Fatalf("%s: %+v, %v", syntax, reply, err)
+		}
+		call := reply.Output[len(reply.Output)-1]
+		if call.Type != "custom_tool_call" || call.Name != "weather.get" || call.Status != "completed" || !regexp.MustCompile(`^[A-Z][a-z]{2,9}, [1-9] days?$`).MatchString(call.Input) {
+			t.Errorf("%s: %+v", syntax, reply.Output)
+		}
 	}
 }
 

@@ -21,8 +21,7 @@ type Rules struct {
 // A ToolRule says how a tool may be called.
 type ToolRule struct {
 	Hidden    bool           // not at all
-	Free      bool           // with text instead of Arguments, where the format lets it stand alone
-	Arguments grammar.Source // of kind Schema or Object
+	Arguments grammar.Source // of kind Schema or Object; of a tool with Formed input what the text is held to: Regex, EBNF or Lark
 	Strict    bool           // without a grammar for Arguments nothing is: otherwise any object will do
 }
 
@@ -86,8 +85,13 @@ func (r *Rules) answer(compile Compile) (*grammar.Grammar, error) {
 func (r *Rules) callable(i int) bool { return i < len(r.Tools) && !r.Tools[i].Hidden }
 
 // strict reports whether a tool has to be held to its parameters.
-func (r *Rules) strict() bool {
-	return slices.ContainsFunc(r.Tools, func(t ToolRule) bool { return t.Strict && !t.Hidden })
+func (r *Rules) strict(tools []Tool) bool {
+	for i := range tools {
+		if r.callable(i) && (r.Tools[i].Strict || tools[i].Input == Formed) {
+			return true
+		}
+	}
+	return false
 }
 
 // words are the ids of a vocabulary that stand for text.

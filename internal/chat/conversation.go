@@ -78,12 +78,25 @@ type Call struct {
 	ID        string // known to the API only, never to the model
 	Name      string // as declared
 	Arguments string // JSON, unchanged from what the model wrote
+	Text      bool   // the tool takes text: Arguments is that
 }
+
+// An Input says what a tool takes.
+type Input uint8
+
+// The inputs. Models tend to wrap text in JSON, and some families write all calls so:
+// a Parser gives on what is inside.
+const (
+	JSON   Input = iota // arguments, an object
+	Text                // any text
+	Formed              // text that Rules.Tools hold to a form
+)
 
 // A Tool is a function that the model may call.
 type Tool struct {
 	Name, Description string
-	Parameters        json.RawMessage // JSON schema in declaration order; nil = no parameters
+	Input             Input
+	Parameters        json.RawMessage // JSON schema in declaration order; nil = no parameters; of JSON only
 	// JSON is the declaration {"type":"function",…} as the caller wrote it, for models
 	// that are shown JSON; nil = built from the other fields.
 	JSON json.RawMessage

@@ -67,7 +67,9 @@ func newHarmony(f Facts) *harmony {
 func (h *harmony) Stops() []int32 { return h.stops }
 
 // Parser implements Format.
-func (h *harmony) Parser(c *Conversation) Parser { return newHarmonyParser(h, c) }
+func (h *harmony) Parser(c *Conversation) Parser {
+	return withTexts(newHarmonyParser(h, c), c, func(in Input) bool { return in == Text }) // the model is not made to wrap it
+}
 
 const (
 	analysis   = "analysis"
@@ -181,7 +183,7 @@ func (h *harmony) assistant(all []message, c *Conversation, t *Turn, names *func
 		all = append(all, m)
 	}
 	for _, call := range t.Calls {
-		m := message{author: "assistant", recipient: "functions." + names.show(call.Name), channel: commentary, json: true, parts: []string{call.Arguments}}
+		m := message{author: "assistant", recipient: "functions." + names.show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
 		if c.builtin(call.Name) {
 			m = message{author: "assistant", recipient: call.Name, channel: analysis, parts: []string{call.Arguments}}
 		}
@@ -392,7 +394,9 @@ func namespaceText(n Namespace, names []string) (string, error) {
 			name = names[i]
 		}
 		out.WriteString(comment(t.Description) + "type " + name + " = (")
-		if len(t.Parameters) > 0 && string(t.Parameters) != "null" {
+		if t.Input != JSON {
+			out.WriteString("_: string")
+		} else if len(t.Parameters) > 0 && string(t.Parameters) != "null" {
 			schema, err := jinja.FromJSON(t.Parameters)
 			if err != nil {
 				return "", &Error{Turn: -1, Tool: i, Problem: "parameters: " + err.Error()}

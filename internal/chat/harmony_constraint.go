@@ -60,7 +60,7 @@ func (h *harmony) Constraint(c *Conversation, r *Rules, compile Compile) (func()
 		if !r.callable(i) {
 			continue
 		}
-		if k.arguments[names.names[i]], err = arguments(r, i, compile); err != nil {
+		if k.arguments[names.names[i]], err = arguments(c.Tools[i].Input, r, i, compile); err != nil {
 			return nil, err
 		}
 		callable = append(callable, names.names[i])
@@ -69,8 +69,8 @@ func (h *harmony) Constraint(c *Conversation, r *Rules, compile Compile) (func()
 }
 
 // arguments compiles the form of the arguments of the i-th tool.
-func arguments(r *Rules, i int, compile Compile) (*grammar.Grammar, error) {
-	if r.Tools[i].Free {
+func arguments(input Input, r *Rules, i int, compile Compile) (*grammar.Grammar, error) {
+	if input == Text {
 		return nil, nil
 	}
 	g, err := compile(r.Tools[i].Arguments)
@@ -78,7 +78,7 @@ func arguments(r *Rules, i int, compile Compile) (*grammar.Grammar, error) {
 	switch {
 	case !ok:
 		return g, err
-	case r.Tools[i].Strict:
+	case r.Tools[i].Strict || input == Formed:
 		return nil, &FormError{i, e}
 	}
 	return compile(grammar.Source{Kind: grammar.Object, Space: r.Tools[i].Arguments.Space})

@@ -244,7 +244,7 @@ func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) {
 
 // arguments are as templates print them: parsed and written again.
 func (c *Call) arguments() string {
-	if v, err := jinja.FromJSON([]byte(c.Arguments)); err == nil {
+	if v, err := jinja.FromJSON([]byte(c.object())); err == nil {
 		if text, err := jinja.ToJSON(v); err == nil {
 			return text
 		}
@@ -295,7 +295,7 @@ func (q *qwen) result(p *token.Prompt, turns []Turn, i int) {
 
 // Parser implements Format.
 func (q *qwen) Parser(c *Conversation) Parser {
-	return newTagParser(q.tok, q.tags, q.stops, c, q.begins(c))
+	return withTexts(newTagParser(q.tok, q.tags, q.stops, c, q.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.

@@ -32,7 +32,7 @@ func newTagConstraint(k *tagRules, c *Conversation, r *Rules, compile Compile) (
 	if k.answer, err = r.answer(compile); err != nil {
 		return nil, err
 	}
-	if k.callOpen < 0 && (r.MustCall || r.strict()) {
+	if k.callOpen < 0 && (r.MustCall || r.strict(c.Tools)) {
 		return nil, NoCallsError{}
 	}
 	k.must, k.one = r.MustCall, r.OneCall
@@ -51,7 +51,14 @@ func tagCalls(c *Conversation, r *Rules, compile Compile) (*grammar.Grammar, err
 	var tools []int // [frame]
 	for i := range c.Tools {
 		if r.callable(i) {
-			src.Frames = append(src.Frames, grammar.Frame{Before: "\n{\"name\": " + strconv.Quote(c.Tools[i].Name) + ", \"arguments\": ", JSON: r.Tools[i].Arguments, After: "}\n"})
+			f := grammar.Frame{Before: "\n{\"name\": " + strconv.Quote(c.Tools[i].Name) + ", \"arguments\": ", JSON: r.Tools[i].Arguments, After: "}\n"}
+			switch c.Tools[i].Input {
+			case Text:
+				f.JSON = grammar.Source{Text: textSchema}
+			case Formed:
+				f.Before, f.After = f.Before+`{"input": "`, `"}`+f.After
+			}
+			src.Frames = append(src.Frames, f)
 			tools = append(tools, i)
 		}
 	}
@@ -68,7 +75,7 @@ func tagCalls(c *Conversation, r *Rules, compile Compile) (*grammar.Grammar, err
 		src.Frames = slices.Clone(src.Frames)
 		for k := range src.Frames {
 			f := &src.Frames[k]
-			if e.Frame != 0 && e.Frame != k+1 || f.JSON.Kind == grammar.Object || r.Tools[tools[k]].Strict {
+			if e.Frame != 0 && e.Frame != k+1 || f.JSON.Kind == grammar.Object || r.Tools[tools[k]].Strict || c.Tools[tools[k]].Input != JSON {
 				continue
 			}
 			f.JSON, again = grammar.Source{Kind: grammar.Object, Space: f.JSON.Space}, true

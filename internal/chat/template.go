@@ -171,7 +171,7 @@ func (t *template) call(call Call) *jinja.Dict {
 	f := jinja.NewDict()
 	f.Set("name", t.fence.text(call.Name))
 	f.Set("arguments", t.fence.text(call.Arguments))
-	if v, err := jinja.FromJSON([]byte(call.Arguments)); err == nil {
+	if v, err := jinja.FromJSON([]byte(call.object())); err == nil {
 		if d, ok := v.(*jinja.Dict); ok {
 			f.Set("arguments", t.fence.value(d))
 		}
@@ -198,7 +198,7 @@ func (c *Conversation) declarations() ([]jinja.Value, error) {
 
 // declaration is the tool in the form {"type": "function", "function": {…}}.
 func (t *Tool) declaration() json.RawMessage {
-	if t.JSON != nil {
+	if t.JSON != nil && t.Input == JSON {
 		return t.JSON
 	}
 	var out bytes.Buffer
@@ -208,9 +208,13 @@ func (t *Tool) declaration() json.RawMessage {
 		out.WriteString(`,"description":`)
 		out.Write(quoted(t.Description))
 	}
-	if t.Parameters != nil {
+	parameters := t.Parameters
+	if t.Input != JSON {
+		parameters = json.RawMessage(textSchema)
+	}
+	if parameters != nil {
 		out.WriteString(`,"parameters":`)
-		out.Write(t.Parameters)
+		out.Write(parameters)
 	}
 	out.WriteString(`}}`)
 	return out.Bytes()
@@ -226,7 +230,7 @@ func quoted(s string) []byte {
 
 // Parser implements Format.
 func (t *template) Parser(c *Conversation) Parser {
-	return newTagParser(t.tok, t.tags, t.stops, c, t.begins(c))
+	return withTexts(newTagParser(t.tok, t.tags, t.stops, c, t.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.

@@ -32,6 +32,7 @@ type delta struct {
 	field    field
 	text     string
 	call     int                 // index of the call
+	custom   bool                // of one of plan.customs
 	logprobs []wire.TokenLogprob // of tokens that end in text; they never split
 	part     chat.Part           // begins: what the message is for
 	cut      bool                // ends: the output ended first
@@ -60,9 +61,10 @@ type plan struct {
 	keepStop      bool    // stop strings stay in the text
 	endless       bool    // ignore_eos
 	showReasoning bool
-	oneCall       bool // parallel_tool_calls false
-	items         bool // messages stay apart: deltas say where they begin and end
-	named         bool // tool_choice names the tool: its call is no tool_calls (api.md 2.2)
+	oneCall       bool     // parallel_tool_calls false
+	items         bool     // messages stay apart: deltas say where they begin and end
+	named         bool     // tool_choice names the tool: its call is no tool_calls (api.md 2.2)
+	customs       []string // names of tools whose calls are told apart
 	logprobs      bool
 	top           int  // alternatives per token
 	every         bool // tokens that are not shown have log probabilities, too
@@ -90,6 +92,7 @@ type answer struct {
 	tokens, reasoned int     // ids that belong to the answer; of these, reasoning
 	likely           float64 // sum of the ids' log probabilities, where they are known
 	calls            int     // begun
+	custom           bool    // the latest call is of one of plan.customs
 	over             bool    // the turn has ended with too few tokens
 	said             bool    // the content has text
 	thought, unknown bool    // there was reasoning, a call of a tool that nobody offered
@@ -244,12 +247,13 @@ func (a *answer) read() {
 			a.deltas = append(a.deltas, delta{field: reasoning, text: e.Text})
 		case e.Part == chat.Calling && e.Kind == chat.Start:
 			a.calls++
-			a.deltas = append(a.deltas, delta{field: callName, text: e.Name, call: e.Call})
+			a.custom = slices.Contains(a.customs, e.Name)
+			a.deltas = append(a.deltas, delta{field: callName, text: e.Name, call: e.Call, custom: a.custom})
 		case e.Part == chat.Calling && e.Kind == chat.End && a.oneCall && !e.Cut:
 			a.release(len(a.held))
 			a.stopAs(wire.FinishStop, wire.StopReason{})
 		case e.Part == chat.Calling && e.Text != "":
-			a.deltas = append(a.deltas, delta{field: callArguments, text: e.Text, call: e.Call})
+			a.deltas = append(a.deltas, delta{field: callArguments, text: e.Text, call: e.Call, custom: a.custom})
 		}
 		if a.done { // what is left only counts
 			a.count(a.events[i+1:])
@@ -486,7 +490,7 @@ func (c *choice) add(d *delta) {
 	case reasoning:
 		c.reasoning.WriteString(d.text)
 	case callName:
-		c.calls = append(c.calls, wire.ToolCall{Name: d.text})
+		c.calls = append(c.calls, wire.ToolCall{Name: d.text, Custom: d.custom})
 		c.arguments = append(c.arguments, new(strings.Builder))
 	case callArguments:
 		c.arguments[d.call].WriteString(d.text)

@@ -78,6 +78,11 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	p := s.plan(m, g.Sampling, g.logprobs)
 	p.showReasoning = q.ShowReasoning()
 	p.oneCall, p.named = rules.OneCall, q.ToolChoice.Mode == "named"
+	for i := range q.Tools {
+		if q.Tools[i].Type == "custom" {
+			p.customs = append(p.customs, q.Tools[i].Name)
+		}
+	}
 	g.parser = func() chat.Parser { return m.Format.Parser(conv) }
 	enc := &chatEncoder{s: s, head: s.head("chatcmpl-", q.RequestID, m), field: field, logprobs: q.Logprobs}
 	if q.ReturnTokenIDs {
@@ -90,7 +95,12 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 // chatRules returns what the answers to a request are held to.
 func chatRules(q *wire.ChatRequest) (*chat.Rules, places, error) {
 	answer, at, err := form(&q.Sampling)
-	at.tool = func(i int) string { return fmt.Sprintf("tools[%d].function.parameters", i) }
+	at.tool = func(i int) string {
+		if t := &q.Tools[i]; t.Type == "custom" {
+			return fmt.Sprintf("tools[%d].%s", i, toolPlace(t))
+		}
+		return fmt.Sprintf("tools[%d].function.parameters", i)
+	}
 	r := &chat.Rules{Answer: answer}
 	r.Tools, r.MustCall, r.OneCall = toolRules(q.Tools, &q.ToolChoice, q.ParallelToolCalls)
 	return r, at, err
@@ -108,8 +118,8 @@ func chatLater(q *wire.ChatRequest) error {
 		return wire.Unsupported("web_search_options", "built-in tools are not supported")
 	}
 	for i := range q.Tools {
-		if q.Tools[i].Type != "function" {
-			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function are supported")
+		if t := q.Tools[i].Type; t != "function" && t != "custom" {
+			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function or custom are supported")
 		}
 	}
 	return nil
@@ -131,13 +141,12 @@ func (s *Server) conversation(q *wire.ChatRequest) *chat.Conversation {
 			t.Parts = append(slices.Clone(t.Parts), msg.Refusal)
 		}
 		for _, call := range msg.ToolCalls {
-			t.Calls = append(t.Calls, chat.Call{ID: call.ID, Name: call.Name, Arguments: call.Arguments})
+			t.Calls = append(t.Calls, chat.Call{ID: call.ID, Name: call.Name, Arguments: call.Arguments, Text: call.Custom})
 		}
 		c.Turns = append(c.Turns, t)
 	}
 	for i := range q.Tools {
-		t := &q.Tools[i]
-		c.Tools = append(c.Tools, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, JSON: t.Raw})
+		c.Tools = append(c.Tools, chatTool(&q.Tools[i]))
 	}
 	return c
 }
@@ -178,7 +187,7 @@ func known(c *chat.Conversation) *chat.Conversation {
 	}
 	known.Tools = make([]chat.Tool, len(c.Tools))
 	for i := range c.Tools {
-		known.Tools[i].Name = c.Tools[i].Name
+		known.Tools[i] = chat.Tool{Name: c.Tools[i].Name, Input: c.Tools[i].Input}
 	}
 	known.Vars = json.RawMessage(bytes.Clone(c.Vars))
 	return &known
@@ -268,10 +277,10 @@ func (e *chatEncoder) chunk(dst []byte, i int, d *delta, ids []int32, usage *wir
 		e.d.Content = d.text
 		e.d.Logprobs = e.given(d.logprobs)
 	case callName:
-		e.call = wire.CallDelta{Index: d.call, ID: e.s.newID("call_"), Name: d.text}
+		e.call = wire.CallDelta{Index: d.call, ID: e.s.newID("call_"), Name: d.text, Custom: d.custom}
 		e.d.Call = &e.call
 	case callArguments:
-		e.call = wire.CallDelta{Index: d.call, Arguments: d.text}
+		e.call = wire.CallDelta{Index: d.call, Arguments: d.text, Custom: d.custom}
 		e.d.Call = &e.call
 	}
 	return e.stream.Append(dst, &e.d, usage)

@@ -36,7 +36,9 @@ type event struct {
 			Content, Reasoning string
 			ToolCalls          []struct {
 				Index    int
+				ID, Type string
 				Function struct{ Name, Arguments string }
+				Custom   struct{ Name, Input string }
 			} `json:"tool_calls"`
 		}
 		Logprobs struct {
@@ -56,7 +58,7 @@ type event struct {
 type heard struct {
 	Content, Reasoning, Finish, Stop string
 	Bytes                            string   // of log probabilities, /v1/chat/completions
-	Calls                            []string // name, "(", arguments
+	Calls                            []string // name, "(", arguments; before the name of a custom tool its type
 	IDs                              []int32
 }
 
@@ -87,7 +89,10 @@ func (tr *transcript) add(e *event) {
 			if call.Function.Name != "" {
 				h.Calls = append(h.Calls, call.Function.Name+"(")
 			}
-			h.Calls[len(h.Calls)-1] += call.Function.Arguments
+			if call.Custom.Name != "" {
+				h.Calls = append(h.Calls, call.Type+":"+call.Custom.Name+"(")
+			}
+			h.Calls[len(h.Calls)-1] += call.Function.Arguments + call.Custom.Input
 		}
 		for _, l := range c.Logprobs.Content {
 			for _, b := range l.Bytes {

@@ -62,6 +62,38 @@ func form(q *wire.Sampling) (src *grammar.Source, at places, err error) {
 // emptyObject is the form of the arguments of a tool without parameters.
 const emptyObject = `{"type":"object","properties":{},"additionalProperties":false}`
 
+// syntaxes are those of the grammars of custom tools.
+var syntaxes = map[string]grammar.Kind{"lark": grammar.Lark, "regex": grammar.Regex}
+
+// chatTool returns a tool as models are told of it.
+func chatTool(t *wire.Tool) chat.Tool {
+	c := chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, JSON: t.Raw}
+	switch f := t.Format; {
+	case t.Type != "custom":
+	case f == nil:
+		c.Input = chat.Text
+	default:
+		c.Input = chat.Formed
+		if c.Description != "" {
+			c.Description += "\n\n"
+		}
+		name := "Lark grammar"
+		if f.Syntax == "regex" {
+			name = "regular expression"
+		}
+		c.Description += "The input has to match this " + name + ":\n" + f.Definition
+	}
+	return c
+}
+
+// toolPlace returns where a tool has the form of what it takes.
+func toolPlace(t *wire.Tool) string {
+	if t.Format != nil {
+		return t.Format.Place
+	}
+	return "parameters"
+}
+
 // toolRules returns how the tools of a request may be called: as its tool choice says,
 // with arguments that follow the schema if the tool is strict or a call is forced.
 func toolRules(tools []wire.Tool, c *wire.ToolChoice, parallel *bool) (rules []chat.ToolRule, must, one bool) {
@@ -72,10 +104,13 @@ func toolRules(tools []wire.Tool, c *wire.ToolChoice, parallel *bool) (rules []c
 	}
 	for i := range tools {
 		t := &tools[i]
-		r := chat.ToolRule{Strict: t.Strict, Free: t.Type == "custom", Arguments: grammar.Source{Kind: grammar.Object},
+		r := chat.ToolRule{Strict: t.Strict, Arguments: grammar.Source{Kind: grammar.Object},
 			Hidden: c.Mode == "named" && t.Name != c.Name || c.Allowed != nil && !slices.Contains(c.Allowed, t.Name)}
 		switch {
-		case !must && !t.Strict && !r.Free:
+		case t.Format != nil:
+			r.Arguments = grammar.Source{Kind: syntaxes[t.Format.Syntax], Text: t.Format.Definition}
+		case t.Type == "custom": // any text
+		case !must && !t.Strict:
 		case t.Parameters == nil:
 			r.Arguments = grammar.Source{Text: emptyObject}
 		default:

@@ -136,7 +136,7 @@ func (s *Server) constrainResponse(ctx context.Context, w *reply, a *asked) erro
 	if rest, ok := strings.CutPrefix(at.answer, "response_format"); ok { // here it is flat
 		at.answer = "text.format" + strings.TrimPrefix(rest, ".json_schema")
 	}
-	at.tool = func(i int) string { return a.q.ToolPath(i) + ".parameters" }
+	at.tool = func(i int) string { return a.q.ToolPath(i) + "." + toolPlace(&a.q.Tools[i]) }
 	r := &chat.Rules{Answer: answer}
 	r.Tools, r.MustCall, a.one = toolRules(a.q.Tools, &a.q.ToolChoice, a.q.ParallelToolCalls)
 	r.OneCall = a.one

@@ -37,7 +37,7 @@ func (h *history) add(it *wire.Item, at int) {
 			h.append(chat.Turn{Role: chat.Assistant, Reasoning: text}, at)
 		}
 	case wire.ItemFunctionCall, wire.ItemCustomCall:
-		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments}
+		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments, Text: it.Type == wire.ItemCustomCall}
 		if last == nil {
 			h.append(chat.Turn{Role: chat.Assistant, Calls: []chat.Call{call}}, at)
 			return
@@ -234,8 +234,7 @@ func (s *Server) converse(q *wire.ResponseRequest, links []store.Link) (*chat.Co
 	}
 	c := &chat.Conversation{Turns: h.turns, Effort: q.Effort, Now: began, NoCalls: q.ToolChoice.Mode == "none", KeepReasoning: q.Context == "all_turns"}
 	for i := range q.Tools {
-		t := &q.Tools[i]
-		c.Tools = append(c.Tools, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, JSON: t.Raw})
+		c.Tools = append(c.Tools, chatTool(&q.Tools[i]))
 	}
 	if f := q.ResponseFormat; f != nil && f.Type == "json_schema" {
 		c.Response = &chat.ResponseFormat{Name: f.JSONSchema.Name, Description: f.JSONSchema.Description, Schema: json.RawMessage(f.JSONSchema.Schema)}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -328,6 +329,10 @@ func (d *decoder) tools(functions bool) []Tool {
 
 func (t *Tool) decode(d *decoder) {
 	typed, nested := false, false
+	read := t.field
+	if d.member("type") == "custom" {
+		read = t.custom
+	}
 	d.kind()
 	start := d.pos
 	d.object(func(key string) bool {
@@ -336,9 +341,9 @@ func (t *Tool) decode(d *decoder) {
 			t.Type, typed = d.text(), true
 		case "function", "custom":
 			nested = true
-			d.object(func(key string) bool { return t.field(d, key) })
+			d.object(func(key string) bool { return read(d, key) })
 		default:
-			if !t.field(d, key) {
+			if !read(d, key) {
 				d.skip() // built-in tools have members of their own, kept in Raw
 			}
 		}
@@ -363,15 +368,73 @@ func (t *Tool) field(d *decoder, key string) bool {
 		t.Parameters = d.schema(d.rawObject())
 	case "strict":
 		t.Strict = d.boolean()
-	case "format": // of a custom tool's input, kept in Raw; a grammar is not held to
-		if d.kind() == '{' && d.member("type") != "text" {
-			d.ignore()
-		}
-		d.skip()
 	default:
 		return false
 	}
 	return true
+}
+
+// custom reads a member of a custom tool.
+func (t *Tool) custom(d *decoder, key string) bool {
+	if key == "format" {
+		t.Format = d.toolFormat()
+		return true
+	}
+	return t.field(d, key)
+}
+
+// toolFormat reads the format of a custom tool's input, flat or as Chat nests it; nil =
+// any text.
+func (d *decoder) toolFormat() *ToolFormat {
+	f, kind, nested := &ToolFormat{}, "", ""
+	given := false
+	field := func(key string) bool {
+		switch key {
+		case "syntax":
+			f.Syntax = d.text()
+		case "definition":
+			f.Definition, given = d.text(), true
+			f.Place = string(d.path[bytes.LastIndexByte(d.path, ']')+2:])
+		default:
+			return false
+		}
+		return true
+	}
+	d.object(func(key string) bool {
+		switch key {
+		case "type":
+			kind = d.text()
+		case "grammar":
+			nested = "grammar."
+			d.object(field)
+		default:
+			return field(key)
+		}
+		return true
+	})
+	at := string(d.path)
+	limit := limits.GrammarBytes
+	if f.Syntax == "regex" {
+		limit = limits.PatternBytes
+	}
+	switch {
+	case d.err != nil:
+	case kind == "":
+		d.missing("type")
+	case kind == "text":
+		return nil
+	case kind != "grammar":
+		d.fail(Invalid(at+".type", fmt.Sprintf("text or grammar expected, found %.40q", kind)))
+	case f.Syntax == "":
+		d.missing(nested + "syntax")
+	case f.Syntax != "lark" && f.Syntax != "regex":
+		d.fail(Invalid(at+"."+nested+"syntax", fmt.Sprintf("lark or regex expected, found %.40q", f.Syntax)))
+	case !given:
+		d.missing(nested + "definition")
+	case int64(len(f.Definition)) > d.lim[limit]:
+		d.fail(exceeds(at+"."+nested+"definition", len(f.Definition), d.lim[limit], "bytes", limit))
+	}
+	return f
 }
 
 // toolChoice reads every form of tool_choice and function_call.

@@ -22,6 +22,8 @@ func deltas() []Delta {
 			{Token: "token_id:7", Bytes: "", Logprob: 0, Top: []TokenLogprob{}}}},
 		{Index: 1, Call: &CallDelta{Index: 0, ID: "call_1", Name: "get-weather"}},
 		{Index: 1, Call: &CallDelta{Index: 0, Arguments: `{"city":`}, TokenIDs: []int32{5}},
+		{Index: 1, Call: &CallDelta{Index: 1, ID: "call_2", Name: "sh", Custom: true}},
+		{Index: 1, Call: &CallDelta{Index: 1, Arguments: "ls \"x\"", Custom: true}},
 		{Index: 1, Finish: FinishToolCalls},
 		{Index: 1, Content: "end", Finish: FinishStop, Stop: StopReason{Text: "\n\n"}},
 		{Index: 1, Finish: FinishStop, Stop: StopReason{ByID: true, Token: 200002}, Logprobs: []TokenLogprob{}},
@@ -127,6 +129,10 @@ type chunkCall struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
+	Custom struct {
+		Name  string `json:"name"`
+		Input string `json:"input"`
+	} `json:"custom"`
 }
 
 // chunkTokens are the log probabilities of a chunk, in the form of chat (Content)
@@ -170,7 +176,8 @@ func TestAgainstEncodingJSON(t *testing.T) {
 		call := CallDelta{}
 		if len(got.Delta.ToolCalls) == 1 {
 			k := got.Delta.ToolCalls[0]
-			call = CallDelta{Index: k.Index, ID: k.ID, Name: k.Function.Name, Arguments: k.Function.Arguments}
+			call = CallDelta{Index: k.Index, ID: k.ID, Name: k.Function.Name + k.Custom.Name, Arguments: k.Function.Arguments + k.Custom.Input,
+				Custom: k.Custom.Name+k.Custom.Input != ""}
 		}
 		wantCall := CallDelta{}
 		if d.Call != nil {

@@ -78,7 +78,14 @@ func TestErrors(t *testing.T) {
 		{"tool without type", withUser(`"tools":[{"name":"f"}]`), "tools[0].type", CodeMissingParameter, ""},
 		{"tool without name", withUser(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name", CodeMissingParameter, ""},
 		{"name of a tool with a blank", withUser(`"tools":[{"type":"function","function":{"name":"get weather"}}]`), "tools[0].function.name", CodeInvalidValue, `found "get weather"`},
-		{"name of a tool with a dot", withUser(`"tools":[` + tool + `,{"type":"function","name":"a.b"}]`), "tools[1].function.name", CodeInvalidValue, "letters"},
+		{"format of a custom tool", withUser(custom(`"json"`)), "tools[0].custom.format", CodeInvalidType, "an object"},
+		{"format without type", withUser(custom(`{"grammar":{"syntax":"lark","definition":"x"}}`)), "tools[0].custom.format.type", CodeMissingParameter, ""},
+		{"format of another type", withUser(custom(`{"type":"json_schema"}`)), "tools[0].custom.format.type", CodeInvalidValue, `"json_schema"`},
+		{"grammar without syntax", withUser(custom(`{"type":"grammar","grammar":{"definition":"x"}}`)), "tools[0].custom.format.grammar.syntax", CodeMissingParameter, ""},
+		{"grammar of another syntax", withUser(custom(`{"type":"grammar","grammar":{"syntax":"gbnf","definition":"x"}}`)), "tools[0].custom.format.grammar.syntax", CodeInvalidValue, `"gbnf"`},
+		{"grammar without definition", withUser(custom(`{"type":"grammar","grammar":{"syntax":"regex"}}`)), "tools[0].custom.format.grammar.definition", CodeMissingParameter, ""},
+		{"long grammar", withUser(custom(`{"type":"grammar","grammar":{"definition":"` + strings.Repeat("x", 5000) + `","syntax":"regex"}}`)), "tools[0].custom.format.grammar.definition", CodeInvalidValue, "--limit pattern-bytes=N"},
+		{"long flat grammar", withUser(`"tools":[{"type":"custom","name":"f","format":{"type":"grammar","definition":"` + strings.Repeat("x", 70000) + `","syntax":"lark"}}]`), "tools[0].format.definition", CodeInvalidValue, "--limit grammar-bytes=N"},
 		{"name of a tool beyond ASCII", withUser(`"functions":[{"name":"café"}]`), "tools[0].function.name", CodeInvalidValue, "letters"},
 		{"name of a custom tool", withUser(`"tools":[{"type":"custom","custom":{"name":"a/b"}}]`), "tools[0].custom.name", CodeInvalidValue, "letters"},
 		{"too many choices", withUser(`"n":9`), "n", CodeInvalidValue, "at most 8 expected, found 9; the server's --limit choices=N allows more"},
@@ -105,6 +112,11 @@ func TestErrors(t *testing.T) {
 			checkError(t, err, tc.param, tc.code, tc.message)
 		})
 	}
+}
+
+// custom is a list of one custom tool with a format.
+func custom(format string) string {
+	return `"tools":[{"type":"custom","custom":{"name":"f","format":` + format + `}}]`
 }
 
 func checkError(t *testing.T, err error, param, code, message string) {

@@ -36,6 +36,7 @@ func FuzzDecode(f *testing.F) {
 		withUser(`"functions":[{"name":"f"}],"function_call":{"name":"f"},"logit_bias":{"1":2},"metadata":{"a":"b"},"stop":["a"]`),
 		withUser(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}},"response_format":{"type":"structural_tag","triggers":[1]}`),
 		withUser(`"guided_json":"{}","guided_choice":["a"],"stream_options":{"x":1},"reasoning":{"enabled":false},"seed":1e3`),
+		withUser(`"functions":[{"name":"f"}],"tools":[{"type":"custom","custom":{"name":"a.b","format":{"type":"grammar","grammar":{"syntax":"lark","definition":"start: A"}}}}],"tool_choice":{"type":"custom","custom":{"name":"a.b"}}`),
 		`{"prompt":[[1,2],[3]],"logprobs":3,"echo":true,"max_tokens":0}`, `{"prompt":"a","n":1.0}`, `{"tokens":[1]}`, `{"a":[[[[]]]],"a":1}`, `{"messages":[{"role":"\ud800","content":"\u0000"}]}`} {
 		f.Add([]byte(s))
 	}

@@ -169,7 +169,15 @@ type Tool struct {
 	Description string
 	Parameters  json.RawMessage // schema in the caller's order; nil = none
 	Strict      bool
-	Raw         json.RawMessage // the whole tool in Chat's nested form, for templates
+	Format      *ToolFormat     // of a custom tool's input; nil = any text
+	Raw         json.RawMessage // the whole tool in Chat's nested form, for templates; of a custom tool as it came
+}
+
+// A ToolFormat is the grammar of a custom tool's input.
+type ToolFormat struct {
+	Syntax     string // lark or regex
+	Definition string
+	Place      string // where the tool has the definition: "format.definition"
 }
 
 // MarshalJSON writes Raw, or builds the function form.

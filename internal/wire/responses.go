@@ -30,7 +30,6 @@ type Response struct {
 	item   Item
 	text   strings.Builder // of item
 	hidden bool            // the log probabilities are not asked for
-	exact  bool            // inputs of custom tools are as they should be
 }
 
 // A ResponseFailure says why a response has failed.
@@ -263,13 +262,6 @@ func (r *Response) Add(dst []byte, text string, logprobs []TokenLogprob) []byte 
 		logprobs = nil
 	}
 	r.item.Logprobs = append(r.item.Logprobs, logprobs...)
-	if r.item.Type == ItemCustomCall {
-		return dst // how it is wrapped shows at its end
-	}
-	return r.delta(dst, text, logprobs)
-}
-
-func (r *Response) delta(dst []byte, text string, logprobs []TokenLogprob) []byte {
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = AppendString(append(dst, `,"delta":`...), text)
 	return r.closeText(dst, logprobs)
@@ -297,11 +289,7 @@ func (r *Response) End(dst []byte, status string) []byte {
 	case ItemFunctionCall:
 		it.Arguments, name = text, "arguments"
 	case ItemCustomCall:
-		if !r.exact {
-			text = unwrap(text)
-		}
 		it.Arguments, name = text, "input"
-		dst = r.delta(dst, text, nil)
 	default:
 		it.Content = Content{text}
 	}
@@ -347,20 +335,4 @@ func (r *Response) inPart(dst []byte) []byte {
 		dst = append(dst, `,"content_index":0`...)
 	}
 	return dst
-}
-
-// unwrap returns the text of a custom tool's input: models tend to write it as a JSON
-// string, or as an object with one member.
-func unwrap(text string) string {
-	var plain string
-	if json.Unmarshal([]byte(text), &plain) == nil {
-		return plain
-	}
-	var wrapped map[string]string
-	if json.Unmarshal([]byte(text), &wrapped) == nil && len(wrapped) == 1 {
-		for _, inner := range wrapped {
-			return inner
-		}
-	}
-	return text
 }

@@ -42,7 +42,7 @@ func TestResponseRequest(t *testing.T) {
 		"custom": {q.Called("c"), Item{Type: ItemCustomCall, Name: "c"}},
 		"both":   {q.Called("space__g"), Item{Type: ItemCustomCall, Name: "g", Namespace: "space"}},
 		"plain":  {q.Called("f"), Item{Type: ItemFunctionCall, Name: "f"}},
-		"shown":  {string(q.Tools[1].Raw), `{"type":"function","function":{"name":"c","parameters":{"type":"string"}}}`},
+		"shown":  {string(q.Tools[1].Raw), `{"type":"custom","name":"c"}`},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s: got %v, want %v", name, pair[0], pair[1])
@@ -106,7 +106,7 @@ func played(t testing.TB) (*Response, []byte) {
 	dst = r.Begin(dst, Item{Type: ItemFunctionCall, ID: "fc_1", CallID: "call_1", Name: "f"})
 	dst = r.End(r.Add(r.Add(dst, `{"a"`, nil), `:1}`, nil), StatusCompleted)
 	dst = r.Begin(dst, Item{Type: ItemCustomCall, ID: "ctc_1", CallID: "call_2", Name: "g"})
-	dst = r.End(r.Add(dst, `{"input":"\"ls\""}`, nil), StatusIncomplete)
+	dst = r.End(r.Add(r.Add(dst, "\"l", nil), "s\"", nil), StatusIncomplete)
 	u := NewUsage(10, 4, 7, 3)
 	r.Status, r.Incomplete, r.Usage, r.Empty = StatusIncomplete, "max_output_tokens", &u, EmptyLength
 	return r, r.Tell(dst, r.Ending())
@@ -148,14 +148,6 @@ func TestParseResponse(t *testing.T) {
 	for _, bad := range []string{"", "{", `{"output":[5]}`, `{"output":[{"type":"message"}]}`} {
 		if _, err := ParseResponse([]byte(bad), limits.Defaults()); err == nil {
 			t.Errorf("%q is read", bad)
-		}
-	}
-}
-
-func TestUnwrap(t *testing.T) {
-	for text, want := range map[string]string{"ls": "ls", `"ls"`: "ls", `{"input":"ls"}`: "ls", `{"a":"b","c":"d"}`: `{"a":"b","c":"d"}`, `{"a":5}`: `{"a":5}`, "": "", `["x"]`: `["x"]`} {
-		if got := unwrap(text); got != want {
-			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }

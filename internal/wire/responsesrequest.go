@@ -234,7 +234,9 @@ func (r *ResponseRequest) readNamespace(d *decoder) {
 					d.fail(Unsupported(string(d.path)+".type", "function or custom expected"))
 				}
 				t.Name = space + "__" + t.Name
-				t.Raw = t.nested()
+				if t.Type == "function" {
+					t.Raw = t.nested()
+				}
 				r.spaces[t.Name] = space
 				r.add(d, t)
 			})
@@ -245,18 +247,16 @@ func (r *ResponseRequest) readNamespace(d *decoder) {
 	})
 }
 
-// responseTool reads a tool in the flat form. A custom one is shown to the model as a
-// function of a text.
+// responseTool reads a tool in the flat form.
 func (d *decoder) responseTool() Tool {
 	t := Tool{Type: "function"}
 	t.decode(d)
 	if d.err == nil && t.Name == "" {
 		d.missing("name")
 	}
-	if t.Type == "custom" {
-		t.Parameters = json.RawMessage(`{"type":"string"}`)
+	if t.Type == "function" {
+		t.Raw = t.nested()
 	}
-	t.Raw = t.nested()
 	return t
 }
 

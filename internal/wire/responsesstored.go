@@ -128,7 +128,7 @@ func readLogprobs(all []logprobEntry) (out []TokenLogprob) {
 // Replay appends the events of a stream that gives a parsed response that has ended:
 // each text at once, where the stream that made it may have had pieces.
 func (r *Response) Replay(dst []byte) []byte {
-	now := &Response{ID: r.ID, Created: r.Created, Status: StatusInProgress, Background: r.Background, Stored: r.Stored, echo: r.echo, exact: true}
+	now := &Response{ID: r.ID, Created: r.Created, Status: StatusInProgress, Background: r.Background, Stored: r.Stored, echo: r.echo}
 	dst = now.Tell(now.Tell(dst, "created"), "in_progress")
 	for _, it := range r.Output {
 		blank := it

@@ -41,6 +41,7 @@ type CallDelta struct {
 	Index     int
 	ID, Name  string // the first piece
 	Arguments string // the later ones
+	Custom    bool   // as in ToolCall; all of them
 }
 
 // Append appends one chunk. usage is written if the request asked for running
@@ -79,16 +80,19 @@ func (s *ChatStream) AppendUsage(dst []byte, usage *Usage) []byte {
 func appendCallDelta(dst []byte, c *CallDelta) []byte {
 	dst = append(dst, `"tool_calls":[{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
-	if c.Name != "" {
-		dst = append(dst, `,"id":`...)
-		dst = AppendString(dst, c.ID)
-		dst = append(dst, `,"type":"function","function":{"name":`...)
-		dst = AppendString(dst, c.Name)
-		dst = append(dst, `,"arguments":`...)
-	} else {
-		dst = append(dst, `,"function":{"arguments":`...)
+	kind, text := "function", "arguments"
+	if c.Custom {
+		kind, text = "custom", "input"
 	}
-	dst = AppendString(dst, c.Arguments)
+	if c.Name != "" {
+		dst = AppendString(append(dst, `,"id":`...), c.ID)
+		dst = append(append(append(dst, `,"type":"`...), kind...), '"')
+	}
+	dst = append(append(append(dst, `,"`...), kind...), `":{`...)
+	if c.Name != "" {
+		dst = append(AppendString(append(dst, `"name":`...), c.Name), ',')
+	}
+	dst = AppendString(append(append(append(dst, '"'), text...), `":`...), c.Arguments)
 	return append(dst, "}}]"...)
 }
 

@@ -132,7 +132,7 @@ func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) s
 		case int64(len(t.Name)) > lim[limits.ToolName]:
 			return exceeds(path(i), len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
 		case strings.ContainsFunc(t.Name, func(c rune) bool { return !nameRune(c) }):
-			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _ and - expected, found %.64q", t.Name))
+			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _, - and . expected, found %.64q", t.Name))
 		case names[t.Name]:
 			return Invalid(path(i), fmt.Sprintf("%q is there twice", t.Name))
 		}
@@ -155,10 +155,10 @@ func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) s
 	return nil
 }
 
-// nameRune reports whether c may be part of a tool's name: what OpenAI allows, and
-// what formats can write without quotes.
+// nameRune reports whether c may be part of a tool's name: what OpenAI allows, the dot of
+// other clients, and nothing that formats cannot write without quotes.
 func nameRune(c rune) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
 // Validate is as for ChatRequest.

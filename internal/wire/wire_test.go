@@ -236,6 +236,39 @@ func TestToolOrder(t *testing.T) {
 	}
 }
 
+// Custom tools and the grammars of their input, nested and flat.
+func TestCustomTools(t *testing.T) {
+	grammar := func(syntax, place string) *ToolFormat {
+		return &ToolFormat{Syntax: syntax, Definition: "a\n", Place: place}
+	}
+	const lark = `{"type":"grammar","syntax":"lark","definition":"a\n"}`
+	for _, tt := range []struct {
+		name, tools string
+		want        Tool
+	}{
+		{"chat", custom(`{"type":"grammar","grammar":{"syntax":"regex","definition":"a\n"}}`), Tool{Type: "custom", Name: "f", Format: grammar("regex", "custom.format.grammar.definition")}},
+		{"text", custom(`{"type":"text"}`), Tool{Type: "custom", Name: "f"}},
+		{"null", custom(`null`), Tool{Type: "custom", Name: "f"}},
+		{"flat", `"tools":[{"name":"f","format":` + lark + `,"description":"d","type":"custom"}]`, Tool{Type: "custom", Name: "f", Description: "d", Format: grammar("lark", "format.definition")}},
+		{"nested, flat grammar", custom(lark), Tool{Type: "custom", Name: "f", Format: grammar("lark", "custom.format.definition")}},
+		{"of a function", `"tools":[{"type":"function","function":{"name":"f","format":5}}]`, Tool{Type: "function", Name: "f"}},
+		{"of another tool", `"tools":[{"type":"zork","format":5}]`, Tool{Type: "zork"}},
+	} {
+		r, err := chat(withUser(tt.tools), limits.Defaults())
+		if err != nil || len(r.Tools) != 1 {
+			t.Errorf("%s: %+v, %v", tt.name, r, err)
+			continue
+		}
+		if r.Tools[0].Raw = nil; !reflect.DeepEqual(r.Tools[0], tt.want) {
+			t.Errorf("%s: got %+v, want %+v", tt.name, r.Tools[0], tt.want)
+		}
+	}
+	q := responseOf(t, `{"input":"a","tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"f","format":`+lark+`}]}]}`)
+	if got := q.Tools[0].Format; !reflect.DeepEqual(got, grammar("lark", "format.definition")) || q.ToolPath(0) != "tools[0].tools[0]" || q.Ignored != nil {
+		t.Errorf("in a group: %+v at %s, ignored %q", got, q.ToolPath(0), q.Ignored)
+	}
+}
+
 func TestIgnored(t *testing.T) {
 	r, err := chat(`{"messages":[{"role":"user","content":"a","x":{"messages":1}},{"role":"user","content":"b","x":1}],"chat_id":[1,2],"bad name":1,"stream":true,"stream_options":{"y":2}}`, limits.Defaults())
 	if err != nil {
@@ -243,14 +276,6 @@ func TestIgnored(t *testing.T) {
 	}
 	if want := []string{"messages.x", "chat_id", "stream_options.y"}; !slices.Equal(r.Ignored, want) {
 		t.Errorf("got %q, want %q", r.Ignored, want)
-	}
-	for format, want := range map[string][]string{
-		`{"type":"text"}`: nil, `null`: nil, `{"type":"grammar","syntax":"lark","definition":"start: /a/"}`: {"tools.format"}, `{"type":"zork"}`: {"tools.format"},
-	} {
-		r, err := DecodeResponse([]byte(`{"input":"a","tools":[{"type":"custom","name":"f","format":`+format+`}]}`), limits.Defaults())
-		if err != nil || len(r.Tools) != 1 || !slices.Equal(r.Ignored, want) {
-			t.Errorf("custom tool with format %s: got %q, %v, want %q", format, r.Ignored, err, want)
-		}
 	}
 	var many strings.Builder
 	for i := range 100 {

@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// textSchema is what families that write all calls as JSON have for a tool that takes
+// text: the arguments that their templates can show.
+const textSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
+
+// object is the arguments as such families write them.
+func (c *Call) object() string {
+	if !c.Text {
+		return c.Arguments
+	}
+	return `{"input":` + string(quoted(c.Arguments)) + `}`
+}
+
+// A textParser takes the text out of calls of tools that take text. What begins like
+// JSON waits for its end.
+type textParser struct {
+	Parser
+	texts map[string]bool // the tools whose text may be wrapped
+
+	fresh   []Event // scratch
+	waiting bool    // in a call of theirs whose text may be wrapped
+	held    strings.Builder
+}
+
+// wrapped reports whether families that write all calls as JSON wrap a tool's input.
+func wrapped(in Input) bool { return in != JSON }
+
+// withTexts returns p, with the text taken out where input says that it may be wrapped.
+func withTexts(p Parser, c *Conversation, input func(Input) bool) Parser {
+	t := &textParser{Parser: p, texts: map[string]bool{}}
+	for _, tool := range c.Tools {
+		if input(tool.Input) {
+			t.texts[tool.Name] = true
+		}
+	}
+	if len(t.texts) == 0 {
+		return p
+	}
+	return t
+}
+
+// Push implements Parser.
+func (t *textParser) Push(dst []Event, id int32) []Event {
+	t.fresh = t.Parser.Push(t.fresh[:0], id)
+	return t.read(dst)
+}
+
+// Close implements Parser.
+func (t *textParser) Close(dst []Event) []Event {
+	t.fresh = t.Parser.Close(t.fresh[:0])
+	return t.read(dst)
+}
+
+func (t *textParser) read(dst []Event) []Event {
+	for _, e := range t.fresh {
+		switch {
+		case e.Part != Calling:
+		case e.Kind == Start:
+			t.waiting = t.texts[e.Name]
+			t.held.Reset()
+		case !t.waiting:
+		case e.Kind == Delta:
+			t.held.WriteString(e.Text)
+			e.Text, e.Bytes = "", ""
+			if begins := strings.TrimLeft(t.held.String(), " \t\r\n"); begins != "" && begins[0] != '"' && begins[0] != '{' {
+				e.Text, e.Bytes, t.waiting = t.held.String(), t.held.String(), false
+			}
+		case e.Kind == End:
+			if text := unwrap(t.held.String(), e.Cut); text != "" {
+				dst = append(dst, Event{Kind: Delta, Part: Calling, Text: text, Bytes: text, Token: e.Token, Call: e.Call})
+			}
+			t.waiting = false
+		}
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+// unwrap returns the text inside of JSON, a string or an object with one; of other text
+// all. If it was cut, what there is of the string.
+func unwrap(text string, cut bool) string {
+	if inner, ok := inside(text); ok || !cut {
+		return inner
+	}
+	for n := range min(len(text), len(`\u123`)+1) { // half an escape is too much
+		for _, end := range []string{`"`, `"}`, `}`} {
+			if inner, ok := inside(text[:len(text)-n] + end); ok {
+				return inner
+			}
+		}
+	}
+	return text
+}
+
+func inside(text string) (string, bool) {
+	var plain string
+	if json.Unmarshal([]byte(text), &plain) == nil {
+		return plain, true
+	}
+	var one map[string]*string
+	if json.Unmarshal([]byte(text), &one) == nil && len(one) == 1 {
+		for _, inner := range one {
+			if inner != nil {
+				return *inner, true
+			}
+		}
+	}
+	return text, false
+}
