@@ -185,3 +185,40 @@ func FuzzDecodeResponse(f *testing.F) {
 		}
 	})
 }
+
+// A tool of a namespace is chosen by its name there or by the full one.
+func TestChoiceInNamespace(t *testing.T) {
+	const tools = `{"input":"a","tools":[{"type":"function","name":"top"},{"type":"namespace","name":"m.x","description":"","tools":[{"type":"function","name":"get.it"},{"type":"custom","name":"sh"},{"type":"function","name":"top"}]},
+		{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"sh"}]}],"tool_choice":`
+	allowed := func(names ...string) string {
+		var all []string
+		for _, name := range names {
+			all = append(all, `{"type":"function","name":"`+name+`"}`)
+		}
+		return `{"type":"allowed_tools","mode":"auto","tools":[` + strings.Join(all, ",") + `]}`
+	}
+	for choice, want := range map[string]ToolChoice{
+		`{"type":"function","name":"get.it"}`:      {Mode: "named", Name: "m.x__get.it"},
+		`{"type":"function","name":"m.x__get.it"}`: {Mode: "named", Name: "m.x__get.it"},
+		`{"type":"custom","name":"m.x__sh"}`:       {Mode: "named", Name: "m.x__sh"},
+		`{"type":"function","name":"top"}`:         {Mode: "named", Name: "top"},
+		allowed("get.it", "top", "n__sh"):          {Mode: "auto", Allowed: []string{"m.x__get.it", "top", "n__sh"}},
+		`"auto"`:                                   {Mode: "auto"},
+	} {
+		if q := responseOf(t, tools+choice+`}`); !reflect.DeepEqual(q.ToolChoice, want) {
+			t.Errorf("%s: got %+v, want %+v", choice, q.ToolChoice, want)
+		}
+	}
+	for choice, says := range map[string]string{
+		`{"type":"function","name":"sh"}`:    `choose one of ["m.x__sh" "n__sh"]`,
+		allowed("top", "sh"):                 "several namespaces",
+		`{"type":"function","name":"x__sh"}`: "no tool is named",
+		`{"type":"function","name":"it"}`:    "no tool is named",
+	} {
+		q, err := DecodeResponse([]byte(tools+choice+`}`), limits.Defaults())
+		if err == nil {
+			err = q.Validate(limits.Defaults())
+		}
+		checkError(t, err, "tool_choice", CodeInvalidValue, says)
+	}
+}

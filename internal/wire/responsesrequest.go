@@ -51,8 +51,40 @@ func DecodeResponse(body []byte, lim *limits.Set) (*ResponseRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.chooseFull(); err != nil {
+		return nil, err
+	}
 	r.Ignored = d.ignored
 	return r, nil
+}
+
+// chooseFull gives the choice full names where it has those that tools have in their
+// namespaces.
+func (r *ResponseRequest) chooseFull() error {
+	for i := -1; i < len(r.ToolChoice.Allowed); i++ {
+		name := &r.ToolChoice.Name
+		if i >= 0 {
+			name = &r.ToolChoice.Allowed[i]
+		}
+		var found []string
+		for k := range r.Tools {
+			full := r.Tools[k].Name
+			if full == *name {
+				found = []string{full}
+				break
+			}
+			if space := r.spaces[full]; space != "" && full == space+"__"+*name {
+				found = append(found, full)
+			}
+		}
+		if len(found) > 1 {
+			return Invalid("tool_choice", fmt.Sprintf("%.100q is the name of tools in several namespaces: choose one of %.400q", *name, found))
+		}
+		if len(found) == 1 {
+			*name = found[0]
+		}
+	}
+	return nil
 }
 
 // Includes reports whether the reply is to have what include calls name.
