@@ -78,11 +78,7 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	p := s.plan(m, g.Sampling, g.logprobs)
 	p.showReasoning = q.ShowReasoning()
 	p.oneCall, p.named = rules.OneCall, q.ToolChoice.Mode == "named"
-	for i := range q.Tools {
-		if q.Tools[i].Type == "custom" {
-			p.customs = append(p.customs, q.Tools[i].Name)
-		}
-	}
+	p.customs = customs(q.Tools)
 	g.parser = func() chat.Parser { return m.Format.Parser(conv) }
 	enc := &chatEncoder{s: s, head: s.head("chatcmpl-", q.RequestID, m), field: field, logprobs: q.Logprobs}
 	if q.ReturnTokenIDs {
@@ -90,6 +86,16 @@ func (s *Server) chatJob(w *reply, r *http.Request, c *caller, body []byte) (*jo
 	}
 	enc.stream = wire.NewChatStream(enc.head, q.StreamOptions, field)
 	return s.newJob(w, r, c, m, p, g, enc)
+}
+
+// customs returns the names of the custom tools.
+func customs(tools []wire.Tool) (names []string) {
+	for i := range tools {
+		if tools[i].Type == "custom" {
+			names = append(names, tools[i].Name)
+		}
+	}
+	return names
 }
 
 // chatRules returns what the answers to a request are held to.
