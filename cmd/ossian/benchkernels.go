@@ -44,7 +44,7 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 			}
 			r := kernelReport{CPU: plan.ThisHost().CPU, Version: "ossian " + buildVersion() + ", " + runtime.Version(), Threads: threads}
 			if threads == 0 {
-				r.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0))
+				r.Threads = plan.ThisProcess().Threads
 			}
 			if len(args) == 0 {
 				args = kern.Kernels()

@@ -186,11 +186,14 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Mo
 	if err := load.prepare(ctx, m, &dev, status, noteTo(status)); err != nil {
 		return nil, none, err
 	}
-	r, err := openRunner(ctx, m, dev, p.Limits, status)
+	r, choice, err := openRunner(ctx, m, dev, p.Limits, status)
 	if err != nil {
 		return nil, none, err
 	}
-	env.Device = r.Info().Name
+	if choice.Measured() {
+		fmt.Fprintln(status, "cpu:", choice)
+	}
+	env.Device, env.Threads = r.Info().Name, choice.Threads
 	c := offline.Config{Runner: r, Tokenizer: m.Tokenizer, Allowed: maskOut(m.Spec.Vocab, m.Unused), NoPrefixCache: !cfg.PrefixCaching, Waiting: d.waiting,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {

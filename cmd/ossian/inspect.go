@@ -138,6 +138,7 @@ measured memory bandwidth allows: nothing can be faster than reading the weights
 					return err
 				}
 			}
+			threads = cmp.Or(threads, plan.ThisProcess().Threads)
 			r, err := inspect(cmd.Context(), m, ask, cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}, on)
 			if err != nil {
 				return err

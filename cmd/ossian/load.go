@@ -36,7 +36,7 @@ type loadOptions struct {
 }
 
 func (o *loadOptions) flags(f *pflag.FlagSet) {
-	f.IntVar(&o.threads, "threads", 0, "compute with `N` threads; 0 = all")
+	f.IntVar(&o.threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
 	f.IntVar(&o.maxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
 	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
@@ -52,7 +52,8 @@ func (o *loadOptions) device() (cpu.Config, error) {
 	c := cpu.Config{Threads: o.threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.activations,
 		Weights: strings.ToLower(o.weights), Exact: o.exact}
 	if c.Threads == 0 {
-		c.Threads = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // affinity, and the control group's quota
+		counts := plan.ThisProcess().Counts()
+		c.Threads, c.Fewer = counts[0], counts[1:]
 	}
 	if o.packed = strings.ToLower(o.packed); o.packed != "" && !slices.Contains([]string{"auto", "on", "off"}, o.packed) {
 		return c, fmt.Errorf("--packed-weights %q: auto, on or off expected", o.packed)
@@ -136,7 +137,11 @@ func (o *loadOptions) runner(ctx context.Context, m *ckpt.Model, status io.Write
 	if err := o.prepare(ctx, m, &cfg, status, note); err != nil {
 		return nil, err
 	}
-	return openRunner(ctx, m, cfg, o.roomy(p.Limits), status)
+	r, choice, err := openRunner(ctx, m, cfg, o.roomy(p.Limits), status)
+	if err == nil && choice.Measured() {
+		note("cpu: " + choice.String())
+	}
+	return r, err
 }
 
 // verify looks for damage, not in the parameters that are read elsewhere.
@@ -150,11 +155,12 @@ func verify(ctx context.Context, m *ckpt.Model, elsewhere map[string]bool, statu
 	return err
 }
 
-// openRunner loads m onto the device.
-func openRunner(ctx context.Context, m *ckpt.Model, cfg cpu.Config, lim model.Limits, status io.Writer) (runner.Runner, error) {
+// openRunner loads m onto the device, which chooses how it uses the machine.
+func openRunner(ctx context.Context, m *ckpt.Model, cfg cpu.Config, lim model.Limits, status io.Writer) (runner.Runner, cpu.Choice, error) {
+	none := cpu.Choice{}
 	d, err := cpu.New(m.Spec, lim, cfg)
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	// More than the workers, who spin, so that signals, the network and the garbage
 	// collector get a turn (reliability.md HLT-3).
@@ -167,9 +173,11 @@ func openRunner(ctx context.Context, m *ckpt.Model, cfg cpu.Config, lim model.Li
 	})
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("loading %s: %w", m.Path, err)
+		return nil, none, fmt.Errorf("loading %s: %w", m.Path, err)
 	}
-	return r, nil
+	choice := d.Choose(ctx)
+	runtime.GOMAXPROCS(choice.Threads + 2)
+	return r, choice, nil
 }
 
 // roomy returns lim with keep more tokens in each KV pool that does not hold whole

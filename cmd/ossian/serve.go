@@ -272,12 +272,17 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err := o.prepare(ctx, m, &dev, nil, note); err != nil {
 		return nil, err
 	}
-	open := func(ctx context.Context) (runner.Runner, error) { return openRunner(ctx, m, dev, p.Limits, nil) }
-	r, err := open(ctx)
+	r, choice, err := openRunner(ctx, m, dev, p.Limits, nil)
 	if err != nil {
 		return nil, err
 	}
-	hm, err := ld.host(m, format, r, open)
+	note("cpu: " + choice.String())
+	dev.ISA, dev.Threads, dev.Fewer = choice.ISA, choice.Threads, nil // also for a start after a panic
+	open := func(ctx context.Context) (runner.Runner, error) {
+		r, _, err := openRunner(ctx, m, dev, p.Limits, nil)
+		return r, err
+	}
+	hm, err := ld.host(m, format, r, choice, open)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -286,7 +291,7 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 }
 
 // host puts an engine around the runner.
-func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
+func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, choice cpu.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hm := &host.Model{Tokenizer: m.Tokenizer, Format: format, Stops: m.Stops, Vocab: m.Spec.Vocab, Unused: m.Unused,
 		Defaults: samplingDefaults(ld.cfg, m.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(m)}
 	if format != nil {
@@ -305,7 +310,7 @@ func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, open 
 		return nil, err
 	}
 	mm = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hm.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
-		CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
+		ISA: choice.ISA, Threads: choice.Threads, CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
 		Snapshot: func() metrics.Snapshot { return host.Snapshot(hm.Engine) }})
 	hm.Metrics = mm
 	return hm, nil
@@ -408,7 +413,7 @@ func explain(cfg *config.Config, out io.Writer) error {
 	}
 	cfg.Resolve("served-model-name", strings.Join(servedNames(cfg), " "), "what requests may call it")
 	cfg.Resolve("store", archiveDir(cfg), "of this port, so that it is found again")
-	cfg.Resolve("threads", strconv.Itoa(dev.Threads), "of this process")
+	cfg.Resolve("threads", strconv.Itoa(dev.Threads), threadsReason(plan.ThisProcess()))
 	reason := "what the checkpoint promises"
 	if p.Limits.MaxLen < m.Spec.MaxLen {
 		reason = fmt.Sprintf("of %d, what was asked for or fits into memory", m.Spec.MaxLen)
@@ -425,6 +430,19 @@ func explain(cfg *config.Config, out io.Writer) error {
 		return err
 	}
 	return explainMemory(cfg.Limits, p, out)
+}
+
+// threadsReason says where the number of threads comes from.
+func threadsReason(p plan.Processors) string {
+	reason := "all that this process may use"
+	if p.Quota > 0 && float64(p.Threads) >= p.Quota {
+		reason = fmt.Sprintf("the control group grants the time of %.4g processors", p.Quota)
+	}
+	if counts := p.Counts(); len(counts) > 1 {
+		fewer := strings.ReplaceAll(strings.Trim(fmt.Sprint(counts[1:]), "[]"), " ", " or ")
+		reason += fmt.Sprintf("; the start of a large model measures whether %s would be faster", fewer)
+	}
+	return reason
 }
 
 // explainMemory prints what memory is planned for.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"ossian/internal/config"
+	"ossian/internal/cpu/kern"
+	"ossian/internal/plan"
 	"ossian/internal/synth"
 )
 
@@ -115,6 +117,14 @@ func TestServe(t *testing.T) {
 	}
 	if content != "42" || last != "[DONE]" {
 		t.Errorf("streamed %q, last event %q", content, last)
+	}
+	m, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Body.Close()
+	if all, err := io.ReadAll(m.Body); err != nil || !strings.Contains(string(all), `isa="`+kern.Detect().String()+`",model_name="ossian-tiny",threads="1"} 1`) {
+		t.Errorf("the metrics do not tell what computes (%v):\n%s", err, all)
 	}
 	var models struct{ Data []struct{ ID string } }
 	g, err := http.Get(url + "/v1/models")
@@ -264,6 +274,22 @@ func TestServeExplain(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s is not explained with %q:\n%s", setting, want, out)
+		}
+	}
+}
+
+func TestThreadsReason(t *testing.T) {
+	for _, c := range []struct {
+		p    plan.Processors
+		want string
+	}{
+		{plan.Processors{Threads: 1, Cores: 1}, "all that this process may use"},
+		{plan.Processors{Threads: 8, Cores: 4, Quota: 20}, "all that this process may use; the start of a large model measures whether 4 or 2 would be faster"},
+		{plan.Processors{Threads: 1, Cores: 4, Quota: 0.5}, "the control group grants the time of 0.5 processors"},
+		{plan.Processors{Threads: 2, Cores: 4, Quota: 1.5}, "the control group grants the time of 1.5 processors; the start of a large model measures whether 1 would be faster"},
+	} {
+		if got := threadsReason(c.p); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.p, got, c.want)
 		}
 	}
 }

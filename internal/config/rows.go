@@ -84,7 +84,7 @@ func networkRows() []row {
 
 func engineRows() []row {
 	return []row{
-		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all", why: "all that this process may use",
+		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all, or fewer where large models are measured to be faster", why: "all that this process may use",
 			set: func(s *Settings, p parsed) error { s.Threads = p.n; return nil }},
 		{name: "max-model-len", kind: integer, def: one("0"), values: []string{"auto"}, min: -1, max: anyCount, help: "tokens of context; 0 = the checkpoint's, or as many as fit", why: "the checkpoint's, or as many as fit",
 			set: func(s *Settings, p parsed) error { s.MaxModelLen = max(p.n, 0); return nil }},

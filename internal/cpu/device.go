@@ -3,9 +3,9 @@
 //
 // Results are batch invariant (models.md 5.1): the logits of a sequence have the
 // same bits alone and in any batch, whole and in chunks, with any number of
-// threads and whatever blocks hold its keys and values. They differ between
-// instruction sets and with the precision of activations, which is why both are in
-// Name; the type of cached keys and values moves them too.
+// threads, whatever blocks hold its keys and values and whichever vector instructions
+// compute. Portable Go rounds some sums otherwise, and the precision of activations
+// counts, which is why both are in Name; the type of cached keys and values moves them too.
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Threads int          // workers, the goroutine that launches included; 0 = as many as the process may run
 	ISA     string       // instruction set: "go", "avx2", "avx512"; "" = the best that the machine has
+	Fewer   []int        // smaller numbers of threads that Choose may find faster
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
 	// the arithmetic and no bytes; 0 = 8 for MXFP4, 16 for all other types and for

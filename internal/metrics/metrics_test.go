@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "rewrite testdata/metrics.golden")
 
 func testModel(s *Server) *Model {
-	return s.Model(ModelConfig{Name: "tiny", MaxLen: 4096, BlockSize: 16, Blocks: 100, CacheDType: "bf16", PrefixCaching: true, Memory: 0.9,
+	return s.Model(ModelConfig{Name: "tiny", MaxLen: 4096, BlockSize: 16, Blocks: 100, ISA: "avx2", Threads: 3, CacheDType: "bf16", PrefixCaching: true, Memory: 0.9,
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
 				Accepted: 12, Prompt: 100, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
@@ -167,6 +167,7 @@ func TestValues(t *testing.T) {
 		`ossian_streams_cut_total{reason="write_stall"} 1`,
 		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10", "ossian_replies_in_flight_bytes 7",
 		`ossian_build_info{version="1.2"} 1`,
+		`ossian_cpu_info{engine="0",isa="avx2",model_name="tiny",threads="3"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("missing: %s", want)

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"strconv"
 	"time"
 
@@ -28,6 +29,8 @@ type ModelConfig struct {
 	MaxLen        int    // tokens of context: where the buckets of token counts end
 	BlockSize     int    // tokens per KV block
 	Blocks        int    // KV blocks of the first group
+	ISA           string // instruction set that computes
+	Threads       int    // that compute
 	CacheDType    string // bf16, f32, fp8
 	PrefixCaching bool
 	Memory        float64         // gpu_memory_utilization as configured; 0 = not given
@@ -281,7 +284,8 @@ func newCollector(s *Server, c ModelConfig, labels prometheus.Labels) *collector
 		}
 		k.rows = append(k.rows, row{prometheus.NewDesc(name, r.help, nil, fixed), r.kind, r.value, nil})
 	}
-	k.constant = append(k.constant, prometheus.MustNewConstMetric(cacheInfo(s, c, labels), prometheus.GaugeValue, 1))
+	k.constant = append(k.constant, prometheus.MustNewConstMetric(cacheInfo(s, c, labels), prometheus.GaugeValue, 1),
+		prometheus.MustNewConstMetric(cpuInfo(c, labels), prometheus.GaugeValue, 1))
 	return k
 }
 
@@ -295,6 +299,12 @@ func cacheInfo(s *Server, c ModelConfig, labels prometheus.Labels) *prometheus.D
 		fixed[key] = v
 	}
 	return prometheus.NewDesc(s.prefix+":cache_config_info", "1; the settings of the KV cache are labels.", nil, fixed)
+}
+
+func cpuInfo(c ModelConfig, labels prometheus.Labels) *prometheus.Desc {
+	fixed := maps.Clone(labels)
+	fixed["isa"], fixed["threads"] = c.ISA, strconv.Itoa(c.Threads)
+	return prometheus.NewDesc("ossian_cpu_info", "1; the instruction set and the number of threads that compute are labels.", nil, fixed)
 }
 
 // Describe implements prometheus.Collector.

@@ -47,7 +47,7 @@ func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, 
 	if err := CheckParams(s, params); err != nil {
 		return nil, err
 	}
-	info, err := newInfo(s, d, lim)
+	info, err := newInfo(s, lim)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, 
 	return dec, nil
 }
 
-func newInfo(s *Spec, d Device, lim Limits) (runner.Info, error) {
+func newInfo(s *Spec, lim Limits) (runner.Info, error) {
 	windows, _ := s.Groups()
 	if len(lim.Blocks) != len(windows) {
 		return runner.Info{}, fmt.Errorf("model %s: %d KV pool sizes for %d groups", s.Name, len(lim.Blocks), len(windows))
@@ -69,7 +69,7 @@ func newInfo(s *Spec, d Device, lim Limits) (runner.Info, error) {
 	if lim.MaxSeqs < 1 || lim.MaxTokens < 1 || lim.MaxLen < 1 || lim.BlockSize < 1 || lim.Depth < 0 {
 		return runner.Info{}, fmt.Errorf("model %s: limits %+v: every one must be positive", s.Name, lim)
 	}
-	info := runner.Info{Name: d.Name(), Vocab: s.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
+	info := runner.Info{Vocab: s.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
 		MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: max(lim.Depth, 1)}
 	for g, w := range windows {
 		info.Groups = append(info.Groups, runner.Group{Blocks: lim.Blocks[g], Window: w})
@@ -205,7 +205,11 @@ func wanted(b *runner.Batch) (n int) {
 }
 
 // Info implements runner.Runner.
-func (d *decoder) Info() runner.Info { return d.info }
+func (d *decoder) Info() runner.Info {
+	info := d.info
+	info.Name = d.dev.Name() // which may have been chosen since
+	return info
+}
 
 // Launch implements runner.Runner.
 func (d *decoder) Launch(b *runner.Batch) error {

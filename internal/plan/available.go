@@ -2,6 +2,7 @@ package plan
 
 import (
 	"io/fs"
+	"iter"
 	"math"
 	"path"
 	"strconv"
@@ -29,24 +30,13 @@ func available(fsys fs.FS) int64 {
 	if kb, ok := field(fsys, "proc/meminfo", "MemAvailable:"); ok {
 		least = kb << 10
 	}
-	own, _ := fs.ReadFile(fsys, "proc/self/cgroup")
 	for _, h := range hierarchies {
-		group := ""
-		for line := range strings.Lines(string(own)) {
-			if _, p, ok := strings.Cut(strings.TrimSpace(line), h.mark); ok {
-				group = strings.TrimPrefix(path.Clean("/"+p), "/")
-			}
-		}
-		for ; ; group = path.Dir(group) {
-			dir := path.Join(h.root, group)
+		for dir := range groupsAbove(fsys, h.mark, h.root) {
 			if limit, ok := number(fsys, path.Join(dir, h.limit)); ok {
 				used, _ := number(fsys, path.Join(dir, h.used))
 				cached, _ := field(fsys, path.Join(dir, "memory.stat"), h.cached)
 				active, _ := field(fsys, path.Join(dir, "memory.stat"), h.active)
 				least = min(least, limit-max(used-cached-active, 0)) // the kernel gives file pages back before it kills
-			}
-			if group == "" || group == "." {
-				break
 			}
 		}
 	}
@@ -54,6 +44,25 @@ func available(fsys fs.FS) int64 {
 		return 0
 	}
 	return max(least, 1)
+}
+
+// groupsAbove gives the folders below root of the control group that /proc/self/cgroup
+// names behind mark and of all groups above it, root itself last.
+func groupsAbove(fsys fs.FS, mark, root string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		own, _ := fs.ReadFile(fsys, "proc/self/cgroup")
+		group := ""
+		for line := range strings.Lines(string(own)) {
+			if _, p, ok := strings.Cut(strings.TrimSpace(line), mark); ok {
+				group = strings.TrimPrefix(path.Clean("/"+p), "/")
+			}
+		}
+		for ; ; group = path.Dir(group) {
+			if !yield(path.Join(root, group)) || group == "" || group == "." {
+				return
+			}
+		}
+	}
 }
 
 // number reads a file of one number; "max" is none.

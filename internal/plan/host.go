@@ -15,7 +15,7 @@ type Host struct {
 
 // ThisHost returns the machine that this process runs on.
 func ThisHost() Host {
-	h := Host{CPU: runtime.GOARCH, Threads: min(runtime.NumCPU(), runtime.GOMAXPROCS(0))}
+	h := Host{CPU: runtime.GOARCH, Threads: ThisProcess().Threads}
 	name, memory := hardware()
 	if name != "" {
 		h.CPU = name

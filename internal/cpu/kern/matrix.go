@@ -11,8 +11,8 @@ import (
 // groupRows is the number of rows of a row group.
 const groupRows = 16
 
-// A Matrix is a stack of E matrices [out, in], immutable once packed, and safe
-// for concurrent use.
+// A Matrix is a stack of E matrices [out, in], immutable once packed (but for Use), and
+// safe for concurrent use.
 //
 // BF16, F16 and F32 stay where the tensor has them, which must outlive the
 // matrix. Quantised types, and with Options.Q8 all, are repacked outside the Go
@@ -157,6 +157,18 @@ func (m *Matrix) Shape() (e, out, in int) { return m.e, m.out, m.in }
 
 // Bytes returns what a product with the whole matrix reads.
 func (m *Matrix) Bytes() int64 { return m.bytes }
+
+// Level returns the instruction set that computes.
+func (m *Matrix) Level() Level { return m.opt.Level }
+
+// Use sets the instruction set that computes, which must be Available. No other method may
+// be running.
+func (m *Matrix) Use(l Level) { m.opt.Level = l }
+
+// Like reports whether the products of m and o are of one kind: layout, options and sides.
+func (m *Matrix) Like(o *Matrix) bool {
+	return m.fam == o.fam && m.opt == o.opt && m.out == o.out && m.in == o.in
+}
 
 // Close frees the packed form, unless it is somebody else's. No other method may be running or follow.
 func (m *Matrix) Close() {
