@@ -157,6 +157,39 @@ func TestServeCustomTool(t *testing.T) {
 	}
 }
 
+// Less reasoning than the model would do, and none.
+func TestServeBudget(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := startServe(t)
+	ask := func(more string) (content, reasoning string, reasoned int) {
+		var got struct {
+			Choices []struct {
+				Message struct{ Content, Reasoning string }
+			}
+			Usage struct {
+				Details struct {
+					Reasoning int `json:"reasoning_tokens"`
+				} `json:"completion_tokens_details"`
+			}
+		}
+		r := post(t, url+"/v1/chat/completions", `{"messages": [{"role": "user", "content": "What is 12+30?"}], "temperature": 0, "max_tokens": 200`+more+`}`)
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Choices[0].Message.Content, got.Choices[0].Message.Reasoning, got.Usage.Details.Reasoning
+	}
+	_, free, n := ask("")
+	content, cut, m := ask(`, "thinking_token_budget": 2`)
+	if content == "" || cut == "" || cut == free || !strings.HasPrefix(free, cut) || m != 3+2+1 || n <= m {
+		t.Errorf("with a budget of 2 %d of %d tokens of reasoning, %q of %q, content %q", m, n, cut, free, content)
+	}
+	for _, more := range []string{`, "thinking_token_budget": 0`, `, "reasoning_effort": "none"`} {
+		if content, reasoning, n := ask(more); content == "" || reasoning != "" || n != 0 {
+			t.Errorf("%s: %d tokens of reasoning, %q, content %q", more, n, reasoning, content)
+		}
+	}
+}
+
 // The same with checkpoints of one's own: of a family that thinks, and of one that has
 // nothing but a template. What is streamed is what is not.
 func TestServeSynthetic(t *testing.T) {

@@ -16,6 +16,7 @@ type Rules struct {
 	Tools    []ToolRule      // [tool of the Conversation]; nil = none may be called
 	MustCall bool            // the answer ends with a call
 	OneCall  bool            // it has one call at most
+	Thinking *int            // ids that its reasoning may have, then it is ended; nil = any number
 }
 
 // A ToolRule says how a tool may be called.

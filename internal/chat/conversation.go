@@ -30,8 +30,8 @@ type Conversation struct {
 	// for that; nil = any. It does not enforce it.
 	Response *ResponseFormat
 	// Vars are more variables for a template, a JSON object (chat_template_kwargs). They
-	// win over the fields above; formats in code know enable_thinking, reasoning_effort
-	// and model_identity.
+	// win over the fields above and Rules.Thinking; formats in code know enable_thinking,
+	// reasoning_effort, thinking_budget and model_identity.
 	Vars json.RawMessage
 
 	// Continue leaves the last turn, the assistant's, open: the answer goes on with it.

@@ -13,13 +13,15 @@ type harmonyRules struct {
 	h *harmony
 
 	// Texts of headers: behind <|start|>, behind <|channel|>, there with a recipient
-	// given before, there when the answer has to come to the point, behind <|constrain|>.
-	opening, channel, addressed, last, kind *grammar.Grammar
+	// given before, both when the answer has to come to the point, behind <|constrain|>.
+	opening, channel, addressed, last, lastAddressed, kind *grammar.Grammar
 
 	role      []int32                     // assistant, as the prompt has it
+	final     []int32                     // final, the same; nil = the answer may also be a call
 	answer    *grammar.Grammar            // on the final channel; nil = any text
 	arguments map[string]*grammar.Grammar // by name as it is shown; nil = any text
 	mustCall  bool
+	budget    int // ids of text on the analysis channel
 	begin     harmonyPlace
 }
 
@@ -43,11 +45,15 @@ const maxDetours = 16
 
 // Constraint implements Format.
 func (h *harmony) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
+	budget := r.budget(c, c.effort() == "none")
+	if r.none(c, budget) {
+		return nil, nil
+	}
 	answer, err := r.answer(compile)
 	if err != nil {
 		return nil, err
 	}
-	k := &harmonyRules{h: h, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: r.MustCall}
+	k := &harmonyRules{h: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: r.MustCall}
 	if c.Continue {
 		k.begin = atAnswer
 		if c.Turns[len(c.Turns)-1].text() == "" {
@@ -88,14 +94,23 @@ func asGrammarError(err error) (*grammar.Error, bool) { return errors.AsType[*gr
 
 // headers compiles the texts of headers.
 func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (err error) {
-	opening, all := `root ::= "assistant"`, []string{`"analysis"`}
-	var decided []string
+	opening := `root ::= "assistant"`
+	var all, decided []string
 	const kinds = ` (" json" | " code" | " ")?`
+	addressed := `"commentary"` + kinds
+	if k.budget > 0 {
+		all, addressed = []string{`"analysis"`}, `("commentary" | "analysis")`+kinds
+	}
 	names := ""
 	if len(callable) > 0 {
 		names = "\nname ::= \" to=functions.\" (\"" + strings.Join(callable, `" | "`) + `")`
 		opening += " name?" + names
-		decided = append(decided, `("commentary" | "analysis") name`+kinds)
+		decided = append(decided, `"commentary" name`+kinds)
+		if k.budget > 0 {
+			all = append(all, `"analysis" name`+kinds)
+		}
+	} else {
+		k.final = k.h.tok.Encode(nil, final)
 	}
 	switch {
 	case r.MustCall:
@@ -107,15 +122,16 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 	if r.Answer == nil { // before a form, a preamble would be part of the text that has it
 		all = append(all, `"commentary"`)
 	}
-	last := "root ::= " + strings.Join(decided, " | ") + names
+	all = append(all, decided...)
 	for _, g := range []struct {
 		to   **grammar.Grammar
 		text string
 	}{
 		{&k.opening, opening},
-		{&k.channel, "root ::= " + strings.Join(all, " | ") + " | " + strings.TrimPrefix(last, "root ::= ")},
-		{&k.addressed, `root ::= ("commentary" | "analysis")` + kinds},
-		{&k.last, last},
+		{&k.channel, "root ::= " + strings.Join(all, " | ") + names},
+		{&k.addressed, "root ::= " + addressed},
+		{&k.lastAddressed, `root ::= "commentary"` + kinds},
+		{&k.last, "root ::= " + strings.Join(decided, " | ") + names},
 		{&k.kind, `root ::= "json"`},
 	} {
 		if *g.to, err = compile(grammar.Source{Kind: grammar.EBNF, Text: g.text}); err != nil {
@@ -138,6 +154,7 @@ func (k *harmonyRules) constraint() Constraint {
 	case atAnswer:
 		c.read(atAnswer, k.answer)
 	default:
+		c.thinking = true
 		c.read(k.begin, nil)
 	}
 	return c
@@ -151,6 +168,10 @@ type harmonyConstraint struct {
 	header  []byte           // text since <|start|>
 	roles   int              // ids of the role since <|start|>
 	detours int              // messages before the answer
+
+	thinking bool    // the message being read is reasoning
+	spent    int     // ids of reasoning
+	forced   []int32 // ids that come next, whatever the text's form allows besides
 }
 
 // read begins a text.
@@ -163,6 +184,11 @@ func (c *harmonyConstraint) read(at harmonyPlace, form *grammar.Grammar) {
 
 // Mask implements Constraint.
 func (c *harmonyConstraint) Mask(dst []uint64) {
+	if len(c.forced) > 0 {
+		clear(dst)
+		allow(dst, c.forced[0])
+		return
+	}
 	switch h := c.k.h; c.at {
 	case atEnd:
 		anything(dst) // what follows, with ignore_eos, is nobody's
@@ -173,6 +199,11 @@ func (c *harmonyConstraint) Mask(dst []uint64) {
 		clear(dst)
 		allow(dst, c.k.role[c.roles])
 	default:
+		if c.at == atThought && c.thinking && c.spent >= c.k.budget {
+			clear(dst)
+			allow(dst, h.end)
+			return
+		}
 		if allowText(dst, h.words.text, c.text) {
 			exit, other := c.exits()
 			allow(dst, exit, other)
@@ -216,6 +247,12 @@ func (c *harmonyConstraint) recipient() string {
 // Accept implements Constraint.
 func (c *harmonyConstraint) Accept(id int32) error {
 	h := c.k.h
+	if len(c.forced) > 0 {
+		if id != c.forced[0] {
+			return unexpected(id)
+		}
+		c.forced = c.forced[1:]
+	}
 	switch {
 	case c.at == atEnd:
 		return nil
@@ -241,6 +278,8 @@ func (c *harmonyConstraint) Accept(id int32) error {
 		return c.leave(id)
 	case c.at <= atKind:
 		c.header = append(c.header, h.tok.Text(id)...)
+	case c.at == atThought && c.thinking:
+		c.spent++
 	}
 	if c.text == nil {
 		return nil
@@ -256,10 +295,14 @@ func (c *harmonyConstraint) leave(id int32) error {
 		form := k.channel
 		switch {
 		case name != "":
-			form = k.addressed
+			if form = k.addressed; c.spent >= k.budget {
+				form = k.lastAddressed
+			}
 			c.header = append(c.header, '\n') // ends the name
 		case c.detours >= maxDetours:
 			form = k.last
+		case c.spent >= k.budget && k.budget > 0:
+			form, c.forced = k.last, k.final
 		}
 		c.read(atChannel, form)
 	case k.h.constrain:
@@ -277,6 +320,7 @@ func (c *harmonyConstraint) leave(id int32) error {
 			c.read(atAnswer, k.answer)
 		default:
 			c.read(atThought, nil)
+			c.thinking = strings.HasSuffix(header, analysis)
 			c.detours++
 			if k.mustCall && strings.HasSuffix(header, commentary) {
 				c.detours = maxDetours // one preamble, then the call

@@ -133,16 +133,10 @@ func (q *qwen) Render(p *token.Prompt, c *Conversation) error {
 	switch {
 	case q.style == qwenThinking:
 		p.Markup("<think>\n")
-	case q.style == qwenHybrid && !q.thinks(c):
+	case q.style == qwenHybrid && !c.thinks():
 		p.Markup("<think>\n\n</think>\n\n")
 	}
 	return nil
-}
-
-func (q *qwen) thinks(c *Conversation) bool {
-	thinking := c.Effort != "none"
-	c.variable("enable_thinking", &thinking)
-	return thinking
 }
 
 func (q *qwen) turn(p *token.Prompt, role, text string) {
@@ -300,7 +294,7 @@ func (q *qwen) Parser(c *Conversation) Parser {
 
 // Constraint implements Format.
 func (q *qwen) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	return newTagConstraint(&tagRules{tags: q.tags, words: q.words, stops: q.stops, state: q.begins(c)}, c, r, compile)
+	return newTagConstraint(&tagRules{tags: q.tags, words: q.words, stops: q.stops}, q.begins, c, r, compile)
 }
 
 // begins says where the prompt leaves the model.
@@ -313,7 +307,7 @@ func (q *qwen) begins(c *Conversation) thinking {
 		return thought
 	case q.style == qwenThinking:
 		return thinks
-	case q.style == qwenInstruct || !q.thinks(c):
+	case q.style == qwenInstruct || !c.thinks():
 		return thought
 	}
 	return mayThink

@@ -24,10 +24,16 @@ type tagRules struct {
 	must   bool
 	one    bool
 	state  thinking
+	budget int  // ids between think tags
+	free   bool // behind them anything goes
 }
 
-// newTagConstraint completes k with what r asks for, nil = nothing.
-func newTagConstraint(k *tagRules, c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
+// newTagConstraint completes k with what r asks for, nil = nothing. begins says where the
+// prompt leaves the model.
+func newTagConstraint(k *tagRules, begins func(*Conversation) thinking, c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
+	if k.budget = r.budget(c, !c.thinks()); r.none(c, k.budget) {
+		return nil, nil
+	}
 	var err error
 	if k.answer, err = r.answer(compile); err != nil {
 		return nil, err
@@ -39,9 +45,10 @@ func newTagConstraint(k *tagRules, c *Conversation, r *Rules, compile Compile) (
 	if k.callOpen >= 0 {
 		k.calls, err = tagCalls(c, r, compile)
 	}
-	if k.answer == nil && k.calls == nil {
+	if k.free = k.answer == nil && k.calls == nil; k.free && (k.budget == unlimited || k.open < 0) {
 		return nil, err // calls of a form that is not known must stay possible
 	}
+	k.state = begins(c)
 	return k.constraint, err
 }
 
@@ -118,6 +125,7 @@ type tagConstraint struct {
 	text  *grammar.Matcher // of the answer or the call; nil = any text
 	begun bool             // the text of the answer has begun
 	broke bool             // there was a line break in this gap
+	spent int              // ids of reasoning
 }
 
 // answer goes to where the answer begins.
@@ -135,7 +143,10 @@ func (c *tagConstraint) Mask(dst []uint64) {
 	case tagEnd:
 		anything(dst)
 	case tagThought:
-		allowText(dst, k.text, nil)
+		clear(dst)
+		if c.spent < k.budget {
+			allowText(dst, k.text, nil)
+		}
 		allow(dst, k.close)
 	case tagCall:
 		if allowText(dst, nil, c.text) {
@@ -156,6 +167,14 @@ func (c *tagConstraint) Mask(dst []uint64) {
 // maskAnswer is the mask where the answer's text is or may begin.
 func (c *tagConstraint) maskAnswer(dst []uint64) {
 	k := c.k
+	mayOpen := c.at == tagStart && k.budget > 0
+	if k.free {
+		anything(dst)
+		if !mayOpen {
+			dst[k.open/64] &^= 1 << (k.open % 64)
+		}
+		return
+	}
 	text := c.text
 	if text == nil && k.answer != nil && !k.must {
 		text = k.answer.Matcher() // at the start or in the gap
@@ -170,10 +189,10 @@ func (c *tagConstraint) maskAnswer(dst []uint64) {
 	if k.calls != nil && (k.answer == nil || !c.begun) {
 		allow(dst, k.callOpen)
 	}
-	switch c.at {
-	case tagStart:
+	switch {
+	case mayOpen:
 		allow(dst, k.open)
-	case tagGap:
+	case c.at == tagGap:
 		c.gap(dst)
 	}
 }
@@ -201,6 +220,7 @@ func (c *tagConstraint) Accept(id int32) error {
 		if id == k.close {
 			c.at, c.broke = tagGap, false
 		}
+		c.spent++
 		return nil
 	case id == k.callOpen && k.calls != nil:
 		c.at, c.text = tagCall, k.calls.Matcher()

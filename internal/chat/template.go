@@ -235,7 +235,7 @@ func (t *template) Parser(c *Conversation) Parser {
 
 // Constraint implements Format.
 func (t *template) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	return newTagConstraint(&tagRules{tags: t.tags, words: t.words, stops: t.stops, state: t.begins(c)}, c, r, compile)
+	return newTagConstraint(&tagRules{tags: t.tags, words: t.words, stops: t.stops}, t.begins, c, r, compile)
 }
 
 // begins says where the template's prompt leaves the model: some open the reasoning.

@@ -107,7 +107,7 @@ func chatRules(q *wire.ChatRequest) (*chat.Rules, places, error) {
 		}
 		return fmt.Sprintf("tools[%d].function.parameters", i)
 	}
-	r := &chat.Rules{Answer: answer}
+	r := &chat.Rules{Answer: answer, Thinking: budget(q.ThinkingTokens())}
 	r.Tools, r.MustCall, r.OneCall = toolRules(q.Tools, &q.ToolChoice, q.ParallelToolCalls)
 	return r, at, err
 }
@@ -117,10 +117,7 @@ func chatLater(q *wire.ChatRequest) error {
 	if err := later(&q.Sampling); err != nil {
 		return err
 	}
-	switch {
-	case q.ThinkingTokens() != nil:
-		return wire.Unsupported("thinking_token_budget", "a budget of reasoning is not supported; reasoning_effort is")
-	case q.WebSearch != nil:
+	if q.WebSearch != nil {
 		return wire.Unsupported("web_search_options", "built-in tools are not supported")
 	}
 	for i := range q.Tools {

@@ -84,7 +84,6 @@ func TestErrors(t *testing.T) {
 		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_parameter", "tools[0].type"},
 		{"two forms", "POST", chatPath, `{` + hi + `,"response_format":{"type":"json_object"},"guided_regex":"a"}`, 400, "invalid_value", "structured_outputs"},
 		{"regex", "POST", textPath, `{"prompt":"x","structured_outputs":{"regex":"["}}`, 400, "invalid_value", "structured_outputs.regex"},
-		{"thinking budget", "POST", chatPath, `{` + hi + `,"thinking_token_budget":5}`, 400, "unsupported_parameter", "thinking_token_budget"},
 		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", ""},
 		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
 		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},

@@ -121,6 +121,15 @@ func toolRules(tools []wire.Tool, c *wire.ToolChoice, parallel *bool) (rules []c
 	return rules, must, one
 }
 
+// budget is a limit of reasoning in the words of chat.Rules.
+func budget(tokens *int64) *int {
+	if tokens == nil {
+		return nil
+	}
+	n := int(*tokens)
+	return &n
+}
+
 // places are where a request has the form of the answer and the parameters of its tools.
 type places struct {
 	answer string
@@ -131,9 +140,6 @@ type places struct {
 // constrain returns what makes the constraints of answers to a conversation; nil = they
 // are free. What they leave out of the schemas is named in w.
 func (s *Server) constrain(ctx context.Context, w *reply, m *host.Model, c *chat.Conversation, r *chat.Rules, at places) (func() sched.Constraint, error) {
-	if r.Answer == nil && len(c.Tools) == 0 {
-		return nil, nil
-	}
 	compile, end := s.compiler(ctx, m)
 	defer end()
 	o := &omissions{r: r, at: at}

@@ -43,12 +43,16 @@ func newGrammars(report func(bytes int64)) *grammars {
 }
 
 // compiler returns what compiles for a model until ctx ends, or it takes too long.
-func (s *Server) compiler(ctx context.Context, m *host.Model) (compile func(grammar.Source) (*grammar.Grammar, error), end context.CancelFunc) {
-	s.grammars.vocabulary(m)() // made once: not a matter of this request's time
-	ctx, end = context.WithTimeoutCause(ctx, s.lim().Time(limits.CompileTime), errCompile)
+func (s *Server) compiler(ctx context.Context, m *host.Model) (compile func(grammar.Source) (*grammar.Grammar, error), end func()) {
+	var within context.Context // from the first source on: most requests have none
+	cancel := func() {}
 	return func(src grammar.Source) (*grammar.Grammar, error) {
-		return s.grammars.compile(ctx, m, src, s.lim()[limits.GrammarCache])
-	}, end
+		if within == nil {
+			s.grammars.vocabulary(m)() // made once: not a matter of this request's time
+			within, cancel = context.WithTimeoutCause(ctx, s.lim().Time(limits.CompileTime), errCompile)
+		}
+		return s.grammars.compile(within, m, src, s.lim()[limits.GrammarCache])
+	}, func() { cancel() }
 }
 
 // compile returns the grammar of src. The error is a *grammar.Error, or that of ctx.

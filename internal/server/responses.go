@@ -137,7 +137,7 @@ func (s *Server) constrainResponse(ctx context.Context, w *reply, a *asked) erro
 		at.answer = "text.format" + strings.TrimPrefix(rest, ".json_schema")
 	}
 	at.tool = func(i int) string { return a.q.ToolPath(i) + "." + toolPlace(&a.q.Tools[i]) }
-	r := &chat.Rules{Answer: answer}
+	r := &chat.Rules{Answer: answer, Thinking: budget(a.q.ThinkingTokens())}
 	r.Tools, r.MustCall, a.one = toolRules(a.q.Tools, &a.q.ToolChoice, a.q.ParallelToolCalls)
 	r.OneCall = a.one
 	a.held, err = s.constrain(ctx, w, a.m, a.conv, r, at)

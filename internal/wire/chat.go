@@ -47,7 +47,7 @@ func (r *ChatRequest) field(d *decoder, key string) bool {
 		r.Reasoning = d.reasoning()
 	case "include_reasoning":
 		r.IncludeReasoning = ptr(d.boolean())
-	case "thinking_token_budget":
+	case "thinking_token_budget", "thinking_budget":
 		r.ThinkingBudget = ptr(d.integer())
 	case "chat_template_kwargs":
 		r.TemplateArgs = d.rawObject()

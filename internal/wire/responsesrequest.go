@@ -25,6 +25,8 @@ type ResponseRequest struct {
 	Effort            string
 	Summary           string // reasoning.summary
 	Context           string // reasoning.context: "", auto, current_turn, all_turns
+	ThinkingBudget    *int64 // see ThinkingTokens
+	ReasoningTokens   *int64 // reasoning.max_tokens, the same
 	Verbosity         string
 	TopLogprobs       *int64
 	Truncation        string // "", disabled, auto
@@ -90,6 +92,14 @@ func (r *ResponseRequest) chooseFull() error {
 // Includes reports whether the reply is to have what include calls name.
 func (r *ResponseRequest) Includes(name string) bool { return slices.Contains(r.Include, name) }
 
+// ThinkingTokens returns how many tokens reasoning may have; nil = no limit.
+func (r *ResponseRequest) ThinkingTokens() *int64 {
+	if r.ThinkingBudget != nil {
+		return r.ThinkingBudget
+	}
+	return r.ReasoningTokens
+}
+
 // Keep reports whether the response is to be stored.
 func (r *ResponseRequest) Keep() bool { return r.Store == nil || *r.Store }
 
@@ -126,6 +136,8 @@ func (r *ResponseRequest) field(d *decoder, key string) bool {
 		r.Previous = d.text()
 	case "max_output_tokens":
 		r.MaxOutputTokens = ptr(d.integer())
+	case "thinking_token_budget", "thinking_budget":
+		r.ThinkingBudget = ptr(d.integer())
 	case "max_tool_calls":
 		r.MaxToolCalls = ptr(d.integer())
 	case "tools":
@@ -172,6 +184,8 @@ func (r *ResponseRequest) reasoning(d *decoder, key string) bool {
 		r.Summary = d.text()
 	case "context":
 		r.Context = d.text()
+	case "max_tokens":
+		r.ReasoningTokens = ptr(d.integer())
 	default:
 		return false
 	}
@@ -324,6 +338,8 @@ func (r *ResponseRequest) Validate(lim *limits.Set) error {
 		whole("max_output_tokens", r.MaxOutputTokens, 1, math.MaxInt64),
 		whole("max_tool_calls", r.MaxToolCalls, 1, math.MaxInt64),
 		topLogprobs("top_logprobs", r.TopLogprobs, lim),
+		whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32),
+		whole("reasoning.max_tokens", r.ReasoningTokens, 0, math.MaxInt32),
 		oneOf("reasoning.effort", r.Effort, efforts),
 		oneOf("reasoning.summary", r.Summary, []string{"", "auto", "concise", "detailed"}),
 		oneOf("reasoning.context", r.Context, []string{"", "auto", "current_turn", "all_turns"}),

@@ -1,0 +1,35 @@
+package chat
+
+import "math"
+
+// unlimited is the budget of reasoning that ends when the model ends it.
+const unlimited = math.MaxInt
+
+// budget returns how many ids of reasoning an answer may have. silent says that the
+// conversation asks for none.
+func (r *Rules) budget(c *Conversation, silent bool) int {
+	n := unlimited
+	if r.Thinking != nil {
+		n = *r.Thinking
+	}
+	c.variable("thinking_budget", &n)
+	switch {
+	case silent:
+		return 0
+	case n < 0:
+		return unlimited
+	}
+	return n
+}
+
+// none reports whether there is nothing to hold an answer to, with a budget of reasoning.
+func (r *Rules) none(c *Conversation, budget int) bool {
+	return r.Answer == nil && len(c.Tools) == 0 && (budget == unlimited || c.NoPrompt)
+}
+
+// thinks reports whether models that either reason or do not are to.
+func (c *Conversation) thinks() bool {
+	thinking := c.Effort != "none"
+	c.variable("enable_thinking", &thinking)
+	return thinking
+}
