@@ -142,8 +142,8 @@ func TestServeCustomTool(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := startServe(t)
 	for syntax, definition := range map[string]string{"regex": `[A-Z][a-z]{2,9}, [1-9] days?`, "lark": `start: CITY \", \" /[1-9]/ \" day\" \"s\"?\nCITY: /[A-Z][a-z]{2,9}/`} {
-		r := post(t, url+"/v1/responses", `{"input": "What is the weather in Bern?", "store": false, "temperature": 0, "tool_choice": {"type": "custom", "name": "weather.get"},
-			"tools": [{"type": "custom", "name": "weather.get", "description": "Get the weather in a city.", "format": {"type": "grammar", "syntax": "`+syntax+`", "definition": "`+definition+`"}}]}`)
+		r := post(t, url+"/v1/responses", `{"input": "What is the weather in Bern?", "store": false, "temperature": 0, "tool_choice": {"type": "custom", "name": "get.weather"},
+			"tools": [{"type": "custom", "name": "get.weather", "description": "Get the weather in a city.", "format": {"type": "grammar", "syntax": "`+syntax+`", "definition": "`+definition+`"}}]}`)
 		var reply struct {
 			Output []struct{ Type, Name, Input, Status string }
 		}
@@ -151,7 +151,7 @@ func TestServeCustomTool(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", syntax, reply, err)
 		}
 		call := reply.Output[len(reply.Output)-1]
-		if call.Type != "custom_tool_call" || call.Name != "weather.get" || call.Status != "completed" || !regexp.MustCompile(`^[A-Z][a-z]{2,9}, [1-9] days?$`).MatchString(call.Input) {
+		if call.Type != "custom_tool_call" || call.Name != "get.weather" || call.Status != "completed" || !regexp.MustCompile(`^[A-Z][a-z]{2,9}, [1-9] days?$`).MatchString(call.Input) {
 			t.Errorf("%s: %+v", syntax, reply.Output)
 		}
 	}

@@ -394,7 +394,7 @@ func TestResponseErrors(t *testing.T) {
 	}
 	r := g.post("/v1/responses", `{"input":[{"role":"user","content":"Hi"},{"type":"web_search_call","id":"ws_1"},{"type":"odd"}],"tools":[{"type":"file_search"}],"foo":1}`)
 	responded(t, r)
-	if ignored := r.header.Get("x-ossian-ignored"); ignored != "input.odd, tools.file_search, foo" {
+	if ignored := r.header.Get("x-ossian-ignored"); ignored != "input.web_search_call, input.odd, tools.file_search, foo" {
 		t.Errorf("ignored: %s", ignored)
 	}
 }

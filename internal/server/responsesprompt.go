@@ -20,8 +20,9 @@ import (
 // A history is a conversation in the words of a prompt, from items.
 type history struct {
 	turns []chat.Turn
-	from  []int // of each turn: the input item it begins with; -1 = not of this request's input
-	apart bool  // the next item begins a turn
+	from  []int             // of each turn: the input item it begins with; -1 = not of this request's input
+	apart bool              // the next item begins a turn
+	ids   map[string]string // of items of calls, to those of the calls
 }
 
 // add adds an item, the given one of the input.
@@ -31,21 +32,12 @@ func (h *history) add(it *wire.Item, at int) {
 		last = &h.turns[n-1]
 	}
 	h.apart = false
-	switch it.Type {
-	case wire.ItemReasoning:
+	switch {
+	case it.Type == wire.ItemReasoning:
 		if text := strings.Join(it.Content, "\n"); text != "" {
 			h.append(chat.Turn{Role: chat.Assistant, Reasoning: text}, at)
 		}
-	case wire.ItemFunctionCall, wire.ItemCustomCall:
-		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments, Text: it.Type == wire.ItemCustomCall}
-		if last == nil {
-			h.append(chat.Turn{Role: chat.Assistant, Calls: []chat.Call{call}}, at)
-			return
-		}
-		last.Calls = append(last.Calls, call)
-	case wire.ItemFunctionOutput, wire.ItemCustomOutput:
-		h.append(chat.Turn{Role: chat.ToolRole, CallID: it.CallID, Parts: it.Content}, at)
-	case wire.ItemMessage:
+	case it.Type == wire.ItemMessage:
 		t := chat.Turn{Role: roles[it.Role], Parts: it.Content, Preamble: it.Phase == wire.PhaseCommentary}
 		if it.Refusal != "" {
 			t.Parts = append(slices.Clone(t.Parts), it.Refusal)
@@ -55,6 +47,23 @@ func (h *history) add(it *wire.Item, at int) {
 			return
 		}
 		h.append(t, at)
+	case it.IsCall():
+		if h.ids == nil {
+			h.ids = map[string]string{}
+		}
+		h.ids[it.ID] = it.CallID
+		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments, Text: it.Type == wire.ItemCustomCall}
+		if last == nil {
+			h.append(chat.Turn{Role: chat.Assistant, Calls: []chat.Call{call}}, at)
+			return
+		}
+		last.Calls = append(last.Calls, call)
+	case it.IsOutput():
+		id := it.CallID
+		if of, ok := h.ids[id]; ok && it.ID == id { // it has the id of the call's item
+			id = of
+		}
+		h.append(chat.Turn{Role: chat.ToolRole, CallID: id, Parts: it.Result()}, at)
 	}
 }
 

@@ -30,12 +30,15 @@ var shapes = map[string]string{
 	"PlainText":    `type: 'text'`,
 	"JSONObject":   `type: 'json_object'`,
 	"JSONSchema":   `type: 'json_schema', name: string, description?: string, schema: object, strict: bool`,
-	"Choice":       `type: 'function'|'custom'|'allowed_tools', ...`,
-	"Tool":         `= FunctionTool|OtherTool`,
+	"Choice":       `type: 'function'|'custom'|'allowed_tools'|'shell'|'apply_patch', ...`,
+	"Tool":         `= FunctionTool|OtherTool|ClientTool|ShellTool`,
+	"ClientTool":   `type: 'local_shell'|'apply_patch'`,
+	"ShellTool":    `type: 'shell', environment?: LocalPlace`,
+	"LocalPlace":   `type: 'local'`,
 	"FunctionTool": `type: 'function', name: string, description: string|null, parameters: object|null, strict: bool`,
 	"OtherTool":    `type: 'custom'|'namespace', name: string, ...`,
 
-	"OutputItem":     `= Thought|Message|FunctionCall|CustomCall`,
+	"OutputItem":     `= Thought|Message|FunctionCall|CustomCall|LocalShellCall|ShellCall|PatchCall`,
 	"Thought":        `id: string, type: 'reasoning', status: Progress, summary: [never], content: [ThoughtText], encrypted_content?: string`,
 	"ThoughtText":    `type: 'reasoning_text', text: string`,
 	"Message":        `id: string, type: 'message', status: Progress, role: 'assistant', phase?: 'commentary'|'final_answer', content: [OutputText|Refusal]`,
@@ -45,8 +48,21 @@ var shapes = map[string]string{
 	"Alternative":    `token: string, logprob: number, bytes: [int]`,
 	"FunctionCall":   `id: string, type: 'function_call', status: Progress, call_id: string, name: string, namespace?: string, arguments: string`,
 	"CustomCall":     `id: string, type: 'custom_tool_call', status: Progress, call_id: string, name: string, namespace?: string, input: string`,
+	"LocalShellCall": `id: string, type: 'local_shell_call', status: Progress, call_id: string, action: Execution`,
+	"Execution":      `type: 'exec', command: [string], env: map, working_directory?: string, timeout_ms?: int, user?: string`,
+	"ShellCall":      `id: string, type: 'shell_call', status: Progress, call_id: string, action: Lines, environment: null`,
+	"Lines":          `commands: [string], timeout_ms: int|null, max_output_length: int|null`,
+	"PatchCall":      `id: string, type: 'apply_patch_call', status: 'in_progress'|'completed', call_id: string, operation: Change|Removal`,
+	"Change":         `type: 'create_file'|'update_file', path: string, diff: string`,
+	"Removal":        `type: 'delete_file', path: string`,
 	"Progress":       `= 'in_progress'|'completed'|'incomplete'`,
-	"InputItem":      `= OutputItem|InputMessage|FunctionResult|CustomResult`,
+	"InputItem":      `= OutputItem|InputMessage|FunctionResult|CustomResult|LocalResult|ShellResult|PatchResult`,
+	"LocalResult":    `id: string, type: 'local_shell_call_output', status: Progress, call_id: string, output: string`,
+	"ShellResult":    `id: string, type: 'shell_call_output', status: Progress, call_id: string, output: [LinesResult], max_output_length: null`,
+	"LinesResult":    `stdout: string, stderr: string, outcome: Exit|Timeout`,
+	"Exit":           `type: 'exit', exit_code: int`,
+	"Timeout":        `type: 'timeout'`,
+	"PatchResult":    `id: string, type: 'apply_patch_call_output', status: 'completed'|'failed', call_id: string, output: string|null`,
 	"InputMessage":   `id: string, type: 'message', status: Progress, role: 'user'|'developer'|'system', content: [InputText|Refusal]`,
 	"InputText":      `type: 'input_text', text: string`,
 	"FunctionResult": `id: string, type: 'function_call_output', status: Progress, call_id: string, output: string|[InputText]`,
@@ -195,13 +211,16 @@ func TestShapes(t *testing.T) {
 			}
 		}
 	}
-	const asked = `{"input":[{"role":"user","content":"Hi"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"x"},{"type":"input_text","text":"y"}]}],
+	const asked = `{"input":[{"role":"user","content":"Hi"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"x"},{"type":"input_text","text":"y"}]}` + clientItems + `],
 		"include":["message.output_text.logprobs","reasoning.encrypted_content"],"top_logprobs":1,"metadata":{"a":"b"},"reasoning":{"effort":"low","context":"auto"},"stream":true,`
 	seen := 0
 	for _, c := range []struct{ reply, more string }{
 		{calls, `"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object"}},{"type":"custom","name":"g"}]}`},
 		{strings.ReplaceAll(calls, `{"city":"Paris"}`, `{"input":"ls"}`), `"tools":[{"type":"custom","name":"get_weather"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"get_weather"}]}}`},
 		{thinks + "<|channel|>final <|constrain|>json<|message|>{}<|return|>", `"text":{"verbosity":"low","format":{"type":"json_schema","name":"n","schema":{"type":"object","properties":{},"additionalProperties":false}}}}`},
+		{thinks + localCall, `"tools":[{"type":"local_shell"},{"type":"shell"}],"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"local_shell"}]}}`},
+		{thinks + shellCall, `"tools":[{"type":"shell"}],"tool_choice":{"type":"shell"}}`},
+		{thinks + patchCall, `"tools":[{"type":"apply_patch"}]}`},
 	} {
 		g := start(t, inMemory(t, setup{reply: c.reply}))
 		events := streamed(t, g.post("/v1/responses", asked+c.more))
@@ -231,7 +250,7 @@ func damage(t *testing.T, kind string, whole, v any) (n int) {
 	}
 	o, _ := v.(object)
 	for name, good := range maps.Clone(o) {
-		if !slices.Contains([]string{"metadata", "parameters", "schema", "tool_choice"}, name) { // the caller's own
+		if !slices.Contains([]string{"metadata", "parameters", "schema", "tool_choice", "env"}, name) { // the caller's own
 			n += damage(t, kind, whole, good)
 		}
 		n++

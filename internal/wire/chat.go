@@ -477,8 +477,10 @@ func (d *decoder) toolChoice() ToolChoice {
 	case kind == "allowed_tools" && c.Mode != "auto" && c.Mode != "required":
 		d.invalid("mode auto or required expected")
 	case kind == "allowed_tools":
+	case kind == "shell" || kind == "apply_patch": // local_shell cannot be chosen so, to OpenAI's schema
+		c = ToolChoice{Mode: "named", Name: kind}
 	case kind != "function" && kind != "custom":
-		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("function, custom or allowed_tools expected, found %.40q", kind)))
+		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", kind)))
 	case c.Name == "":
 		d.missing("function.name")
 	default:
@@ -495,7 +497,9 @@ func (c *ToolChoice) allowed(d *decoder, key string) bool {
 		c.Allowed = []string{}
 		d.array(limits.Tools, "tools", func(int) {
 			t := Tool{}
-			t.decode(d)
+			if t.decode(d); findClientTool(t.Type) != nil {
+				t.Name = t.Type
+			}
 			c.Allowed = append(c.Allowed, t.Name)
 		})
 	default:

@@ -222,6 +222,9 @@ func (r *Response) Begin(dst []byte, it Item) []byte {
 	r.open, r.item = true, it
 	r.item.Status = StatusInProgress
 	r.text.Reset()
+	if clientTools[it.Type] != nil {
+		return dst // what it asks for shows at its end
+	}
 	dst = r.indexed(r.event(dst, "output_item.added"))
 	dst = append(r.item.append(append(dst, `,"item":`...)), "}\n\n"...)
 	if kind := r.part(); kind != "" {
@@ -262,6 +265,9 @@ func (r *Response) Add(dst []byte, text string, logprobs []TokenLogprob) []byte 
 		logprobs = nil
 	}
 	r.item.Logprobs = append(r.item.Logprobs, logprobs...)
+	if clientTools[r.item.Type] != nil {
+		return dst
+	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = AppendString(append(dst, `,"delta":`...), text)
 	return r.closeText(dst, logprobs)
@@ -284,6 +290,9 @@ func (r *Response) End(dst []byte, status string) []byte {
 	it := &r.item
 	it.Status = status
 	text := r.text.String()
+	if c := clientTools[it.Type]; c != nil {
+		return r.endClientCall(dst, c, text, status)
+	}
 	name := "text"
 	switch it.Type {
 	case ItemFunctionCall:
@@ -308,6 +317,26 @@ func (r *Response) End(dst []byte, status string) []byte {
 	}
 	dst = r.indexed(r.event(dst, "output_item.done"))
 	dst = append(it.append(append(dst, `,"item":`...)), "}\n\n"...)
+	r.Output = append(r.Output, *it)
+	return dst
+}
+
+// endClientCall is End of a call that clients run. One that says only half of what is to
+// be done is given as the function call that the model made.
+func (r *Response) endClientCall(dst []byte, c *clientTool, text, status string) []byte {
+	it := &r.item
+	action, ok := c.readText(text)
+	if !ok || status != StatusCompleted {
+		it.Type, it.Name = ItemFunctionCall, c.name
+		dst = r.Begin(dst, *it)
+		return r.End(r.Add(dst, text, nil), status)
+	}
+	it.Name, it.Arguments = c.name, action
+	for _, e := range []struct{ event, status string }{{"output_item.added", StatusInProgress}, {"output_item.done", status}} {
+		it.Status = e.status
+		dst = r.indexed(r.event(dst, e.event))
+		dst = append(it.append(append(dst, `,"item":`...)), "}\n\n"...)
+	}
 	r.Output = append(r.Output, *it)
 	return dst
 }

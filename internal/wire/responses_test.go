@@ -67,6 +67,16 @@ func items() []Item {
 		{Type: ItemFunctionOutput, ID: "fco_2", Status: StatusCompleted, CallID: "call_1", Content: Content{"a", "b"}},
 		{Type: ItemCustomCall, ID: "ctc_1", Status: StatusCompleted, CallID: "call_2", Name: "g", Arguments: "ls"},
 		{Type: ItemCustomOutput, ID: "ctco_1", Status: StatusCompleted, CallID: "call_2", Content: Content{"out"}},
+		{Type: "local_shell_call", ID: "lsh_1", Status: StatusCompleted, CallID: "call_3", Name: "local_shell", Arguments: `{"command":["ls","a\u2028b"],"timeout_ms":5,"env":{"A":"b"}}`},
+		{Type: "local_shell_call", ID: "lsh_2", Status: StatusCompleted, CallID: "call_3", Name: "local_shell", Arguments: `{"command":["ls"]}`},
+		{Type: "local_shell_call_output", ID: "lsho_1", Status: StatusCompleted, CallID: "call_3", Content: Content{"out\n"}},
+		{Type: "shell_call", ID: "sh_1", Status: StatusInProgress, CallID: "call_4", Name: "shell", Arguments: `{"commands":["ls","pwd"],"max_output_length":9}`},
+		{Type: "shell_call_output", ID: "sho_1", Status: StatusCompleted, CallID: "call_4",
+			Content: Content{`[{"stdout":"a\nb","stderr":"","outcome":{"type":"exit","exit_code":-1}},{"stdout":"","stderr":"\"","outcome":{"type":"timeout"}}]`}},
+		{Type: "apply_patch_call", ID: "apc_1", Status: StatusCompleted, CallID: "call_5", Name: "apply_patch", Arguments: `{"type":"update_file","path":"a b.go","diff":"@@\n-x\n+y\n"}`},
+		{Type: "apply_patch_call", ID: "apc_2", Status: StatusCompleted, CallID: "call_5", Name: "apply_patch", Arguments: `{"type":"delete_file","path":"a"}`},
+		{Type: "apply_patch_call_output", ID: "apco_1", Status: StatusFailed, CallID: "call_5", Content: Content{"no such file"}},
+		{Type: "apply_patch_call_output", ID: "apco_2", Status: StatusCompleted, CallID: "call_5"},
 	}
 }
 
@@ -156,6 +166,9 @@ func TestParseResponse(t *testing.T) {
 func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []string{`{"input":"Hi"}`, `{"input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},{"type":"reasoning","summary":[]}],"text":{"format":{"type":"json_object"}}}`,
 		`{"input":[],"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"c"}]}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"n__c"}]}}`,
+		`{"input":[{"type":"local_shell_call","call_id":"c","action":{"type":"exec","env":{ },"command":["a"]}},{"type":"local_shell_call_output","id":"c","output":"x"},
+			{"type":"shell_call_output","call_id":"c","output":[{"stdout":"\u2028","outcome":{"type":"timeout"}}]},{"type":"apply_patch_call","call_id":"d","operation":{"path":"a","type":"delete_file"}},
+			{"type":"apply_patch_call_output","call_id":"d","status":"failed"}],"tools":[{"type":"shell","environment":{"type":"local"}},{"type":"local_shell"}],"tool_choice":{"type":"shell"}}`,
 		`{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"item_reference","id":"x"}],"metadata":{"a":"b"},"temperature":1e-40}`} {
 		f.Add([]byte(seed))
 	}

@@ -2,14 +2,15 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	"ossian/internal/limits"
 )
 
-// Types of items that a conversation is made of. Others are accepted and left out: they
-// belong to tools that other servers run.
+// Types of items that a conversation is made of, besides those of clientTools. Others
+// are accepted, left out and named: they belong to tools that other servers run.
 const (
 	ItemMessage        = "message"
 	ItemReasoning      = "reasoning"
@@ -19,12 +20,6 @@ const (
 	ItemCustomOutput   = "custom_tool_call_output"
 	ItemReference      = "item_reference"
 )
-
-// hostedItems are of tools that a server runs itself, or that clients know: an answer
-// that some other server gave may contain them.
-var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "computer_call_output",
-	"mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "local_shell_call", "local_shell_call_output",
-	"shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output", "tool_search_call", "tool_search_output"}
 
 // Status of an item, and of a response.
 const (
@@ -50,7 +45,7 @@ type Item struct {
 
 	Role      string         // message
 	Phase     string         // message of the assistant; "" = not given
-	Content   Content        // texts of message and reasoning, output of a call
+	Content   Content        // texts of message and reasoning, output of a call; shell_call_output: its JSON
 	Refusal   string         // message of the assistant
 	Logprobs  []TokenLogprob // of an output message's text
 	Encrypted string         // reasoning: the same for clients that keep nothing else; "" = none
@@ -58,11 +53,13 @@ type Item struct {
 	CallID    string // calls and their outputs
 	Name      string // calls: the tool
 	Namespace string // calls: the group it was declared in; "" = none
-	Arguments string // JSON text, unchanged; the input of a custom tool
+	Arguments string // JSON text, unchanged; the input of a custom tool; what a client is to do
 }
 
 // prefixes of the ids that this server gives, by type.
-var prefixes = map[string]string{ItemMessage: "msg_", ItemReasoning: "rs_", ItemFunctionCall: "fc_", ItemFunctionOutput: "fco_", ItemCustomCall: "ctc_", ItemCustomOutput: "ctco_"}
+var prefixes = map[string]string{"local_shell_call": "lsh_", "local_shell_call_output": "lsho_", "shell_call": "sh_", "shell_call_output": "sho_",
+	"apply_patch_call": "apc_", "apply_patch_call_output": "apco_",
+	ItemMessage: "msg_", ItemReasoning: "rs_", ItemFunctionCall: "fc_", ItemFunctionOutput: "fco_", ItemCustomCall: "ctc_", ItemCustomOutput: "ctco_"}
 
 // IDPrefix returns what ids of the item's type begin with.
 func (it *Item) IDPrefix() string { return prefixes[it.Type] }
@@ -92,6 +89,11 @@ func (it *Item) append(dst []byte) []byte {
 		return append(dst, '}')
 	}
 	dst = AppendString(append(dst, `,"call_id":`...), it.CallID)
+	if c := clientTools[it.Type]; c != nil && it.Type == c.call {
+		return c.append(dst, it.Arguments)
+	} else if c != nil {
+		return it.appendOutput(dst)
+	}
 	switch it.Type {
 	case ItemFunctionOutput, ItemCustomOutput:
 		dst = append(dst, `,"output":`...)
@@ -216,14 +218,8 @@ func (d *decoder) item() (it Item, ok bool) {
 		d.object(func(key string) bool { return it.field(d, key) })
 		it.check(d)
 		return it, d.err == nil
-	case slices.Contains(hostedItems, it.Type):
-		d.skip()
 	default:
-		at := len(d.path)
-		d.path = append(append(d.path, '.'), it.Type...)
-		d.ignore()
-		d.path = d.path[:at]
-		d.skip()
+		d.leaveOut(it.Type)
 	}
 	return Item{}, false
 }
@@ -245,6 +241,19 @@ func (d *decoder) member(name string) (found string) {
 }
 
 func (it *Item) field(d *decoder, key string) bool {
+	if c := clientTools[it.Type]; c != nil {
+		switch {
+		case it.Type == c.call && key == c.member:
+			it.Name, it.Arguments = c.name, c.read(d)
+			return true
+		case it.Type == "shell_call_output" && key == "output":
+			it.Content = d.shellOutput()
+			return true
+		case key == "environment" || key == "max_output_length": // of what the client did
+			d.skip()
+			return true
+		}
+	}
 	switch key {
 	case "type":
 		d.text()
@@ -306,6 +315,10 @@ func (d *decoder) reasoningTexts() Content {
 // check refuses an item that lacks what its type needs.
 func (it *Item) check(d *decoder) {
 	missing := ""
+	if it.Type == "local_shell_call_output" && it.CallID == "" {
+		it.CallID = it.ID // as some of OpenAI's own pages have it
+	}
+	c := clientTools[it.Type]
 	switch {
 	case it.Type == ItemReference && it.ID == "":
 		missing = "id"
@@ -313,11 +326,15 @@ func (it *Item) check(d *decoder) {
 		missing = "role"
 	case it.Type == ItemMessage && it.Content == nil:
 		missing = "content"
-	case it.isCall() && it.Name == "":
+	case it.IsCall() && it.Name == "" && c != nil:
+		missing = c.member
+	case it.IsCall() && it.Name == "":
 		missing = "name"
-	case (it.isCall() || it.isOutput()) && it.CallID == "":
+	case (it.IsCall() || it.IsOutput()) && it.CallID == "":
 		missing = "call_id"
-	case it.isOutput() && it.Content == nil:
+	case it.Type == "apply_patch_call_output" && it.Status == "":
+		missing = "status"
+	case it.Type != "apply_patch_call_output" && it.IsOutput() && it.Content == nil:
 		missing = "output"
 	}
 	switch {
@@ -328,9 +345,19 @@ func (it *Item) check(d *decoder) {
 		d.fail(Invalid(string(d.path)+".role", "system, developer, user or assistant expected"))
 	case it.Phase != "" && it.Phase != PhaseCommentary && it.Phase != PhaseAnswer:
 		d.fail(Invalid(string(d.path)+".phase", "commentary or final_answer expected"))
+	case it.Type == "apply_patch_call_output" && it.Status != "completed" && it.Status != "failed":
+		d.fail(Invalid(string(d.path)+".status", fmt.Sprintf("completed or failed expected, found %.40q", it.Status)))
 	}
 }
 
-func (it *Item) isCall() bool { return it.Type == ItemFunctionCall || it.Type == ItemCustomCall }
+// IsCall reports whether the item is a call of a tool.
+func (it *Item) IsCall() bool {
+	c := clientTools[it.Type]
+	return it.Type == ItemFunctionCall || it.Type == ItemCustomCall || c != nil && it.Type == c.call
+}
 
-func (it *Item) isOutput() bool { return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput }
+// IsOutput reports whether the item is the result of a call.
+func (it *Item) IsOutput() bool {
+	c := clientTools[it.Type]
+	return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput || c != nil && it.Type == c.output
+}

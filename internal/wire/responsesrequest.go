@@ -19,7 +19,7 @@ type ResponseRequest struct {
 	Sampling
 	MaxOutputTokens   *int64
 	MaxToolCalls      *int64
-	Tools             []Tool // functions and custom tools; those of a namespace have its name and "__" before theirs
+	Tools             []Tool // functions, custom tools and those that clients run; those of a namespace have its name and "__" before theirs
 	ToolChoice        ToolChoice
 	ParallelToolCalls *bool // nil = true
 	Effort            string
@@ -109,8 +109,14 @@ func (r *ResponseRequest) Called(full string) Item {
 	if it.Namespace != "" {
 		it.Name = strings.TrimPrefix(full, it.Namespace+"__")
 	}
-	if slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Name == full && t.Type == "custom" }) {
-		it.Type = ItemCustomCall
+	for i := range r.Tools {
+		switch t := &r.Tools[i]; {
+		case t.Name != full:
+		case t.Type == "custom":
+			it.Type = ItemCustomCall
+		case findClientTool(t.Type) != nil:
+			it.Type = clientTools[t.Type].call
+		}
 	}
 	return it
 }
@@ -223,14 +229,19 @@ func (d *decoder) peek() json.RawMessage {
 	return raw
 }
 
-// readTools reads the tools: functions, custom ones, and groups of them. Others are
-// left out, and named as ignored.
+// readTools reads the tools: functions, custom ones, groups of them, and those that
+// clients run. Others are left out, and named as ignored.
 func (r *ResponseRequest) readTools(d *decoder) {
 	r.Tools, r.paths, r.spaces = []Tool{}, nil, map[string]string{}
 	d.kind()
 	start := d.pos
 	d.array(limits.Tools, "tools", func(int) {
-		switch kind := d.member("type"); kind {
+		kind := d.member("type")
+		if c := findClientTool(kind); c != nil {
+			r.readClientTool(d, c)
+			return
+		}
+		switch kind {
 		case "function", "custom":
 			raw := d.peek()
 			t := d.responseTool()
@@ -244,11 +255,7 @@ func (r *ResponseRequest) readTools(d *decoder) {
 				d.missing("type")
 			}
 		default:
-			at := len(d.path)
-			d.path = append(append(d.path, '.'), kind...)
-			d.ignore()
-			d.path = d.path[:at]
-			d.skip()
+			d.leaveOut(kind)
 		}
 	})
 	if d.err == nil {

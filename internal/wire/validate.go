@@ -123,7 +123,7 @@ func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) s
 	names := map[string]bool{}
 	for i := range tools {
 		t := &tools[i]
-		if t.Type != "function" && t.Type != "custom" {
+		if t.Type != "function" && t.Type != "custom" && (findClientTool(t.Type) == nil || t.Name == "") {
 			continue
 		}
 		switch {
