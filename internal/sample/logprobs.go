@@ -25,10 +25,10 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, id int32, top int) [
 	}
 	total := 0.0
 	for _, l := range logits {
-		if l == best { // Inf - Inf is not 0
+		if x := float64(l) - float64(best); l == best { // Inf - Inf is not 0
 			total++
-		} else {
-			total += exp(float64(l) - float64(best))
+		} else if x > -708 {
+			total += exponential(x)
 		}
 	}
 	logTotal := math.Log(total)

@@ -79,8 +79,7 @@ func lowest(mask []uint64, vocab int) int32 {
 
 // sample draws one of the ids whose weights are left, in ascending order of ids.
 func (s *Sampler) sample(x []float32, top float32, p *Params, random uint64) int32 {
-	s.weigh(x, top, p)
-	total := sum(s.keys)
+	total := s.weigh(x, top, p)
 	ordered := p.TopK <= 0 || p.TopK >= len(x)
 	if p.TopP > 0 && p.TopP < 1 {
 		need := min(max(uint64(math.Ceil(float64(p.TopP)*float64(total))), 1), total)
@@ -109,8 +108,9 @@ func (s *Sampler) sample(x []float32, top float32, p *Params, random uint64) int
 
 // weigh fills s.keys with weight<<idBits + (MaxVocab-1-id) for the ids that MinP
 // and TopK keep and whose weight is not 0: sorted downwards they are in the order
-// of probability, ties to the lowest id. Without TopK they are in the order of ids.
-func (s *Sampler) weigh(x []float32, top float32, p *Params) {
+// of probability, ties to the lowest id. Without TopK they are in the order of ids. It
+// returns the sum of the weights.
+func (s *Sampler) weigh(x []float32, top float32, p *Params) (total uint64) {
 	least, reach := uint64(1), 28.0 // weight 0 below top - reach*Temperature
 	if p.MinP > 0 {
 		minP := min(float64(p.MinP), 1)
@@ -122,25 +122,46 @@ func (s *Sampler) weigh(x []float32, top float32, p *Params) {
 		s.keys = largest(s.keys, x, p.TopK)
 		for _, r := range s.keys {
 			s.keys[n] = key(rankLogit(r), top, scale, rankID(r))
-			if s.keys[n]>>idBits >= least {
+			if w := s.keys[n] >> idBits; w >= least {
 				n++
+				total += w
 			}
 		}
 		s.keys = s.keys[:n]
-		return
+		return total
 	}
-	keys := grow(s.keys, len(x))
 	bound := float32(float64(top) - reach*float64(p.Temperature)) // spares most exponentials
-	for id, l := range x {
-		if l < bound {
+	s.keys = grow(s.keys, len(x))
+	if math.IsInf(float64(top), 1) {
+		s.keys = s.keys[:infinite(s.keys, x)]
+		return uint64(len(s.keys)) * one
+	}
+	keys, from := s.keys, float64(top)
+	for id, l := range x { // key, in a loop of its own: a call per id would double the time
+		at := (float64(l) - from) * scale
+		if !(l >= bound) || !(at > -28) { // or NaN
 			continue
 		}
-		keys[n] = key(l, top, scale, int32(id))
-		if keys[n]>>idBits >= least {
+		w := uint64(int64(exponential(at)*one + 0.5))
+		keys[n] = w<<idBits | uint64(MaxVocab-1-id)
+		if w >= least {
 			n++
+			total += w
 		}
 	}
 	s.keys = keys[:n]
+	return total
+}
+
+// infinite fills keys with those of the logits that are +Inf and returns their number.
+func infinite(keys []uint64, x []float32) (n int) {
+	for id, l := range x {
+		if math.IsInf(float64(l), 1) {
+			keys[n] = one<<idBits | uint64(MaxVocab-1-id)
+			n++
+		}
+	}
+	return n
 }
 
 func key(l, top float32, scale float64, id int32) uint64 {
@@ -152,13 +173,6 @@ func key(l, top float32, scale float64, id int32) uint64 {
 }
 
 func idOf(key uint64) int32 { return int32(MaxVocab - 1 - key%MaxVocab) }
-
-func sum(keys []uint64) (total uint64) {
-	for _, k := range keys {
-		total += k >> idBits
-	}
-	return total
-}
 
 // atLeast drops the keys of less than that weight. With w = (total-need)/n they
 // weigh less than total-need together, so the most likely ids that weigh need are

@@ -24,21 +24,26 @@ func weight(x float64) uint64 {
 }
 
 // exp is e^x for -708 < x <= 0, 0 below and for NaN, within 1e-13 of the truth.
-// math.Exp differs between processors. The conversions forbid the compiler to fuse
-// multiplications with additions, which would do the same.
-//
-// With x = (k/64)·ln(2) + r and |r| <= ln(2)/128 it is 2^floor(k/64) times a table
-// entry times the series of e^r up to r^5/5!.
+// math.Exp differs between processors.
 func exp(x float64) float64 {
 	if !(x > -708) {
 		return 0
 	}
+	return exponential(x)
+}
+
+// exponential is exp between its bounds, small enough to become a part of the loops
+// over a vocabulary. The conversions forbid the compiler to fuse multiplications with
+// additions, which would do the same as another processor's math.Exp.
+//
+// With x = (k/64)·ln(2) + r and |r| <= ln(2)/128 it is 2^floor(k/64) times a table
+// entry times the series of e^r up to r^5/5!.
+func exponential(x float64) float64 {
 	k := int(float64(x*(64*math.Log2E)) - 0.5) // x <= 0: truncation rounds to nearest
 	r := x - float64(float64(k)*(math.Ln2/64))
 	r2 := r * r
 	p := 0.5 + float64(r*(1.0/6)) + float64(r2*(1.0/24+float64(r*(1.0/120))))
-	p = 1 + (r + float64(r2*p))
-	return float64(p*pow2[k&63]) * math.Float64frombits(uint64(1023+k>>6)<<52)
+	return float64((1+(r+float64(r2*p)))*pow2[k&63]) * math.Float64frombits(uint64(1023+k>>6)<<52)
 }
 
 // pow2[j] is 2^(j/64), made of products of square roots because these are rounded
