@@ -30,8 +30,8 @@ type Config struct {
 	Fewer   []int        // smaller numbers of threads that Choose may find faster
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
-	// the arithmetic and no bytes; 0 = 8 for MXFP4, 16 for all other types and for
-	// narrow models.
+	// the arithmetic and no bytes; 0 = 8 for weights that are quantised in the checkpoint,
+	// 16 for those that Weights rounds and for narrow models.
 	Activations int
 	// What becomes of BF16, F16 and F32 matrices: "bf16", nothing; "q8", 8 bits with a
 	// scale for each 32, except routers, which choose experts by small differences; ""
@@ -81,13 +81,15 @@ func (c Config) resolve() (Config, kern.Options, error) {
 // options returns how the matrix t is kept and computed.
 func (d *Device) options(t *tensor.Tensor) kern.Options {
 	opt := d.opt
-	opt.Fine, opt.Q8 = d.fine(t.DType), d.eightBits(t)
+	n, _ := t.DType.Block()
+	opt.Fine, opt.Q8 = d.fine(n > 1), d.eightBits(t)
 	return opt
 }
 
-// fine reports whether matrices of type t meet activations in 15 bits.
-func (d *Device) fine(t tensor.DType) bool {
-	return d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || t != tensor.MXFP4 && t != tensor.MXFP4HF)
+// fine reports whether matrices meet activations in 15 bits; stored are those that are
+// quantised in the checkpoint.
+func (d *Device) fine(stored bool) bool {
+	return d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || !stored)
 }
 
 // eightBits reports whether the matrix t, if it has floats, is kept in 8 bits.

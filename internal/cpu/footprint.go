@@ -109,7 +109,7 @@ func (d *Device) heap() int64 {
 	}
 	if f.Experts > 0 {
 		routed := d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
-		if d.fine(tensor.MXFP4) {
+		if d.fine(d.cfg.Weights != "q8") {
 			routed *= 2
 		}
 		elems += routed

@@ -87,9 +87,9 @@ const aheadBytes = 6 * 64
 // is fetched.
 func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
 	nb := m.in / 32
-	g := m.fam.group(m.mem[(e*m.groups+i)*m.size:][:2*m.size], nb)
+	b := m.mem[(e*m.groups+i)*m.size:][:2*m.size] // and no group: what is stored to be loaded in other pieces waits for all stores before
 	_ = a[:tileBytes*T*nb]
-	pairKernel(m.fam, T, m.opt.Fine, &g.quants[0], &g.scales[0], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
+	pairKernel(m.fam, T, m.opt.Fine, &b[0], &b[nb*layouts[m.fam].quants], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0
