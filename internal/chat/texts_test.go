@@ -4,8 +4,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"ossian/internal/chat"
 	"ossian/internal/chat/formattest"
@@ -80,6 +82,42 @@ func TestTexts(t *testing.T) {
 	}
 	if len(texts) < 2 {
 		t.Errorf("plain text comes as %q, not as it is written", texts)
+	}
+}
+
+// Whatever models write in calls that take text, events are well-formed and no token is
+// lost; in other tokens it is the same text.
+func TestTextsOfAnyKind(t *testing.T) {
+	t.Parallel()
+	pieces := []string{`"`, `{"input": "`, `"}`, `}`, `\`, `\u00`, "é", "日本", " ", "\n", "ls -l", `{"a": null}`, "null", "[1]", `"x": `, "😀"}
+	for _, f := range heldFamilies(t)[:2] {
+		begin, end := "<|channel|>commentary to=functions.shell code<|message|>", "<|call|>"
+		if f.name != "harmony" {
+			begin, end = "<tool_call>\n{\"name\": \"shell\", \"arguments\": ", "}\n</tool_call><|im_end|>"
+		}
+		for n := range soak.Cases(t, 1000, 1_000_000) {
+			rng := rand.New(rand.NewPCG(uint64(n), 15))
+			text := begin
+			for range rng.IntN(8) {
+				text += pieces[rng.IntN(len(pieces))]
+			}
+			at := rng.IntN(len(text)-len(begin)+1) + len(begin)
+			if rng.IntN(3) > 0 {
+				text += end
+			}
+			ids := sampled(f.tok, text)
+			if err := formattest.Check(f.format, texting(), ids); err != nil {
+				t.Fatalf("%s: %q: %v", f.name, text, err)
+			}
+			for !utf8.RuneStart((text + "x")[at]) {
+				at--
+			}
+			other := slices.Concat(sampled(f.tok, text[:at]), sampled(f.tok, text[at:]))
+			a, b := formattest.Story(formattest.Parse(f.format.Parser(texting()), ids)), formattest.Story(formattest.Parse(f.format.Parser(texting()), other))
+			if a != b {
+				t.Fatalf("%s: %q cut at %d:\n%s\n%s", f.name, text, at, a, b)
+			}
+		}
 	}
 }
 
