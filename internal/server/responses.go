@@ -101,6 +101,11 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 	if err := q.Validate(s.lim()); err != nil {
 		return nil, err
 	}
+	return s.prepare(w, c, q)
+}
+
+// prepare finds out the prompt of a request that is valid.
+func (s *Server) prepare(w *reply, c *caller, q *wire.ResponseRequest) (*asked, error) {
 	m, err := s.find(q.Model)
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 	if err := s.resolve(q.Input, a.owner, m.Fingerprint); err != nil {
 		return nil, err
 	}
-	conv, h, err := s.converse(q, links)
+	conv, h, err := s.converse(q, links, a.owner)
 	if err != nil {
 		return nil, err
 	}

@@ -2,16 +2,21 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"ossian/internal/chat"
+	"ossian/internal/limits"
 	"ossian/internal/soak"
 	"ossian/internal/store"
+	"ossian/internal/wire"
 )
 
 // inMemory returns a setup whose server keeps responses.
@@ -357,6 +362,10 @@ func TestResponseErrors(t *testing.T) {
 	for _, tt := range []struct{ name, body, code, param string }{
 		{"no input", `{}`, missing, "input"},
 		{"input of another type", `{"input":5}`, "invalid_type", "input"},
+		{"no items", `{"input":[]}`, invalid, "input"},
+		{"no items that are known", `{"input":[{"type":"web_search_call"}]}`, invalid, "input"},
+		{"tokens of chat", `{"input":"x","max_tokens":5}`, unsupported, "max_tokens"},
+		{"tokens of newer chat", `{"input":"x","max_completion_tokens":5}`, unsupported, "max_completion_tokens"},
 		{"item without type", `{"input":[{"content":"x"}]}`, missing, "input[0].type"},
 		{"message without content", `{"input":[{"role":"user"}]}`, missing, "input[0].content"},
 		{"role", `{"input":[{"role":"tool","content":"x"}]}`, invalid, "input[0].role"},
@@ -396,6 +405,25 @@ func TestResponseErrors(t *testing.T) {
 	responded(t, r)
 	if ignored := r.header.Get("x-ossian-ignored"); ignored != "input.web_search_call, input.odd, tools.file_search, foo" {
 		t.Errorf("ignored: %s", ignored)
+	}
+}
+
+// What a format cannot write is named with the words of this API, not those of chat.
+func TestResponseErrorPaths(t *testing.T) {
+	t.Parallel()
+	q, err := wire.DecodeResponse([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &history{from: []int{-1, 3}}
+	for _, tt := range []struct {
+		turn, tool int
+		want       string
+	}{{1, -1, "input[3]"}, {0, -1, "input"}, {-1, 0, "tools[1]"}, {-1, -1, "input"}} {
+		got, ok := errors.AsType[*wire.Error](inputError(&chat.Error{Turn: tt.turn, Tool: tt.tool, Problem: "p"}, h, q))
+		if !ok || got.Param != tt.want || got.Message != "p" {
+			t.Errorf("turn %d, tool %d: %+v, want %s", tt.turn, tt.tool, got, tt.want)
+		}
 	}
 }
 
@@ -452,10 +480,30 @@ func TestResponseChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent := parsed(t, g.post("/v1/responses/input_tokens", `{"instructions":"one",`+flat+`,"input":[{"role":"user","content":"Hi"},`+string(items[1:len(items)-1])+`,`+result+`]}`).body)
-	held := parsed(t, g.post("/v1/responses/input_tokens", chained+`}`).body)
-	if diff := held["input_tokens"].(float64) - sent["input_tokens"].(float64); diff != 2 { // the model wrote " <|constrain|>json", prompts have " json"
-		t.Errorf("chained %v, sent back %v", held, sent)
+	back := `{"instructions":"one",` + flat + `,"input":[{"role":"user","content":"Hi"},` + string(items[1:len(items)-1]) + `,` + result + `]`
+	ids := func(body string) []any {
+		t.Helper()
+		r := parsed(t, g.post("/tokenize", body+`}`).body)
+		all, _ := r["tokens"].([]any)
+		if n := parsed(t, g.post("/v1/responses/input_tokens", body+`}`).body)["input_tokens"]; n != float64(len(all)) || n != r["count"] {
+			t.Fatalf("%s: %v tokens, %v", body, n, r)
+		}
+		return all
+	}
+	want := ids(chained)
+	bare := regexp.MustCompile(`"id":"[^"]*",`).ReplaceAllString(back, "") // some clients keep no ids of items
+	for name, body := range map[string]string{"sent back": back, "without ids": bare, "without phases": strings.ReplaceAll(bare, `"phase":"commentary",`, "")} {
+		if got := ids(body); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %d ids, want the %d of the chain: %v, %v", name, len(got), len(want), got, want)
+		}
+	}
+	sent, held := parsed(t, g.post("/v1/responses/input_tokens", back+`}`).body), parsed(t, g.post("/v1/responses/input_tokens", chained+`}`).body)
+	// What the server does not know, or not like that, is written as prompts have it: " json" for " <|constrain|>json".
+	foreign := strings.ReplaceAll(bare, callID, "call_own")
+	for name, body := range map[string]string{"changed": strings.Replace(back, "I look it up.", "I look it up?", 1), "foreign": foreign, "in part": strings.Replace(back, string(items[1:strings.Index(string(items), "},{")+2]), "", 1)} {
+		if got := ids(body); reflect.DeepEqual(got, want) || name == "foreign" && len(got) != len(want)-2 {
+			t.Errorf("%s: %d ids, the chain has %d", name, len(got), len(want))
+		}
 	}
 	other := parsed(t, g.post("/v1/responses/input_tokens", strings.Replace(chained, `"instructions":"one",`, "", 1)+`}`).body)
 	if other["input_tokens"].(float64) >= held["input_tokens"].(float64) {

@@ -215,12 +215,21 @@ func (e *responder) object() []byte {
 	return k.pack()
 }
 
-// refs returns the ids of items that the store does not know yet.
+// refs returns the ids of items and calls that the store does not know yet.
 func (e *responder) refs() (ids []string) {
 	for i := e.found; i < len(e.r.Output); i++ {
-		ids = append(ids, e.r.Output[i].ID)
+		ids = appendRefs(ids, &e.r.Output[i])
 	}
 	return ids
+}
+
+// appendRefs adds the names by which clients send back an item of an output.
+func appendRefs(refs []string, it *wire.Item) []string {
+	refs = append(refs, it.ID)
+	if it.CallID != "" {
+		refs = append(refs, it.CallID)
+	}
+	return refs
 }
 
 // keep stores events of a background response, with the object where it has changed. A

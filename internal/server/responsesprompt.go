@@ -162,17 +162,76 @@ func (s *Server) past(h *history, links []store.Link) (began time.Time, err erro
 		if i == 0 {
 			began = time.Unix(r.Created, 0)
 		}
-		before := len(h.turns)
-		h.apart = true
-		for n := range r.Output {
-			h.add(&r.Output[n], -1)
-		}
-		h.apart = true
-		if len(h.turns) == before+1 { // what was sampled says the same
-			h.turns[before].Output = k.ids
-		}
+		h.said(r.Output, -1, k.ids)
 	}
 	return began, nil
+}
+
+// said adds the output of a response, from the given item of the input on or -1, with the
+// ids that were sampled.
+func (h *history) said(output []wire.Item, at int, ids []int32) {
+	before := len(h.turns)
+	h.apart = true
+	for n := range output {
+		from := -1
+		if at >= 0 {
+			from = at + n
+		}
+		h.add(&output[n], from)
+	}
+	h.apart = true
+	if len(h.turns) == before+1 { // what was sampled says the same
+		h.turns[before].Output = ids
+	}
+}
+
+// A recaller finds the responses whose output a client sends back.
+type recaller struct {
+	s     *Server
+	owner string
+	looks int64 // into stored responses, that are left
+}
+
+// recallItems is how many items of an output are looked for: clients may leave out ids,
+// but calls have theirs.
+const recallItems = 4
+
+// recall finds out whether items begin with the whole output of a stored response: then
+// the prompt has the ids that were sampled, as with previous_response_id. n is how many
+// items these are, 0 = none that are known.
+func (r *recaller) recall(items []wire.Item) (ids []int32, created time.Time, n int) {
+	for i := 0; i < min(len(items), recallItems) && items[i].Made() && r.s.cfg.Archive != nil; i++ {
+		for _, name := range []string{items[i].ID, items[i].CallID} {
+			of, err := r.s.cfg.Archive.Find(r.owner, name)
+			if err == nil {
+				return r.read(of, items)
+			}
+		}
+	}
+	return nil, created, 0
+}
+
+// read compares items with the output of a response. Where something is wrong with it, the
+// items have the text.
+func (r *recaller) read(of string, items []wire.Item) (ids []int32, created time.Time, n int) {
+	if r.looks--; r.looks < 0 {
+		return nil, created, 0
+	}
+	rec, err := r.s.cfg.Archive.Get(r.owner, of)
+	if err != nil {
+		return nil, created, 0
+	}
+	k := unpack(rec.Object)
+	stored, err := wire.ParseResponse(k.object, r.s.lim())
+	if err != nil || len(stored.Output) > len(items) {
+		return nil, created, 0
+	}
+	for at := range stored.Output {
+		if !stored.Output[at].Says(&items[at]) {
+			return nil, created, 0
+		}
+	}
+	return k.ids, time.Unix(stored.Created, 0), len(stored.Output)
 }
 
 // resolve replaces references to items of earlier responses, and opens reasoning that
@@ -226,7 +285,7 @@ func (s *Server) lookUp(id, owner string) (*wire.Item, error) {
 }
 
 // converse translates a request and what it goes on from.
-func (s *Server) converse(q *wire.ResponseRequest, links []store.Link) (*chat.Conversation, *history, error) {
+func (s *Server) converse(q *wire.ResponseRequest, links []store.Link, owner string) (*chat.Conversation, *history, error) {
 	h := &history{}
 	if q.Instructions != nil {
 		h.append(chat.Turn{Role: chat.Developer, Parts: []string{*q.Instructions}}, -1)
@@ -235,11 +294,21 @@ func (s *Server) converse(q *wire.ResponseRequest, links []store.Link) (*chat.Co
 	if err != nil {
 		return nil, nil, err
 	}
+	known := recaller{s: s, owner: owner, looks: s.lim()[limits.Chain]}
+	for i := 0; i < len(q.Input); i++ {
+		ids, created, n := known.recall(q.Input[i:])
+		if n == 0 {
+			h.add(&q.Input[i], i)
+			continue
+		}
+		if began.IsZero() {
+			began = created
+		}
+		h.said(q.Input[i:i+n], i, ids)
+		i += n - 1
+	}
 	if began.IsZero() {
 		began = s.cfg.Clock()
-	}
-	for i := range q.Input {
-		h.add(&q.Input[i], i)
 	}
 	c := &chat.Conversation{Turns: h.turns, Effort: q.Effort, Now: began, NoCalls: q.ToolChoice.Mode == "none", KeepReasoning: q.Context == "all_turns"}
 	for i := range q.Tools {
@@ -259,7 +328,7 @@ func (s *Server) prompt(w *reply, a *asked, h *history) error {
 	ids := func() ([]int32, error) {
 		p, err := s.write(a.m, "input", a.conv)
 		if err != nil {
-			return nil, inputError(err, h)
+			return nil, inputError(err, h, q)
 		}
 		return s.encode(w, a.m, "input", p, q.TruncatePrompt, q.MaxOutputTokens)
 	}
@@ -319,7 +388,7 @@ func without(turns []chat.Turn, starts []int, n int) []chat.Turn {
 }
 
 // inputError says which item a turn that cannot be rendered came from.
-func inputError(err error, h *history) error {
+func inputError(err error, h *history, q *wire.ResponseRequest) error {
 	e, ok := errors.AsType[*chat.Error](err)
 	if !ok {
 		return err
@@ -327,8 +396,8 @@ func inputError(err error, h *history) error {
 	switch {
 	case e.Turn >= 0 && e.Turn < len(h.from) && h.from[e.Turn] >= 0:
 		return wire.Invalid(fmt.Sprintf("input[%d]", h.from[e.Turn]), e.Problem)
-	case e.Turn >= 0:
-		return wire.Invalid("input", e.Problem)
+	case e.Turn < 0 && e.Tool >= 0:
+		return wire.Invalid(q.ToolPath(e.Tool), e.Problem)
 	}
-	return err
+	return wire.Invalid("input", e.Problem)
 }

@@ -201,7 +201,7 @@ func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	last := r.Interrupt(events, rec.Events, rec.State == store.Cancelling, lim)
 	u := store.Update{Events: split(last), Done: true}
 	for i := found; i < len(r.Output); i++ {
-		u.Refs = append(u.Refs, r.Output[i].ID)
+		u.Refs = appendRefs(u.Refs, &r.Output[i])
 	}
 	k := kept{object: r.Append(nil)}
 	u.Object = k.pack()

@@ -209,6 +209,9 @@ func TestForegroundCancel(t *testing.T) {
 		"/input_items?limit=101": "limit", "/input_items?order=up": "order", "/input_items?after=none": "after"} {
 		wantError(t, g.do("GET", "/v1/responses/"+id+query, ""), 400, "invalid_request_error", "invalid_value", param)
 	}
+	for _, path := range []string{"compact", id + "/compact", id + "/cancel/", "a/b"} {
+		wantError(t, g.post("/v1/responses/"+path, `{"input":"Hi"}`), 404, "invalid_request_error", "not_found", "")
+	}
 	if r := g.do("PUT", "/v1/responses/"+id, ""); r.status != 405 || r.header.Get("Allow") != "GET, HEAD, DELETE" {
 		t.Errorf("PUT: %d, Allow %q", r.status, r.header.Get("Allow"))
 	}

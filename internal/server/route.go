@@ -27,6 +27,7 @@ import (
 type route struct {
 	path    string // "*" stands for some of the path, not nothing; the first route that fits counts
 	methods []string
+	deep    bool // the * may hold slashes
 	open    bool // without a key, and to any Host: a status that says nothing else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
@@ -47,11 +48,12 @@ func routes() []route {
 		{path: "/v1/completions", methods: post, work: true, body: (*Server).completions},
 		{path: "/v1/responses", methods: post, work: true, body: (*Server).respond},
 		{path: "/v1/responses/input_tokens", methods: post, body: (*Server).inputTokens},
+		{path: "/v1/responses/compact"}, // and no response is called that
 		{path: "/v1/responses/*/cancel", methods: post, read: (*Server).cancelResponse},
 		{path: "/v1/responses/*/input_items", methods: get, read: (*Server).inputItems},
 		{path: "/v1/responses/*", methods: []string{http.MethodGet, http.MethodHead, http.MethodDelete}, read: (*Server).response},
 		{path: "/v1/models", methods: get, handle: (*Server).models},
-		{path: "/v1/models/*", methods: get, handle: (*Server).model},
+		{path: "/v1/models/*", deep: true, methods: get, handle: (*Server).model},
 		{path: "/tokenize", methods: post, body: (*Server).tokenize},
 		{path: "/detokenize", methods: post, body: (*Server).detokenize},
 		{path: "/health", methods: get, open: true, probe: true, handle: (*Server).health},
@@ -75,7 +77,14 @@ func (s *Server) route(path string) *route {
 	for i := range s.routes {
 		r := &s.routes[i]
 		before, behind, some := strings.Cut(r.path, "*")
-		if r.path == path || some && strings.HasPrefix(path, before) && strings.HasSuffix(path, behind) && len(path) > len(before)+len(behind) {
+		if some = some && strings.HasPrefix(path, before) && strings.HasSuffix(path, behind) && len(path) > len(before)+len(behind); some && !r.deep {
+			some = !strings.Contains(path[len(before):len(path)-len(behind)], "/")
+		}
+		switch {
+		case r.path != path && !some:
+		case r.methods == nil:
+			return nil
+		default:
 			return r
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
-func (s *Server) tokenize(w *reply, _ *http.Request, _ *caller, body []byte) error {
+func (s *Server) tokenize(w *reply, _ *http.Request, c *caller, body []byte) error {
 	q, err := wire.DecodeTokenize(body, s.lim())
 	if err != nil {
 		return err
@@ -23,13 +23,24 @@ func (s *Server) tokenize(w *reply, _ *http.Request, _ *caller, body []byte) err
 	if err != nil {
 		return err
 	}
-	prompt := promptText(m.Tokenizer, q.Prompt, q.AddSpecial)
-	if q.Chat != nil {
-		if prompt, _, err = s.render(m, q.Chat); err != nil {
+	var ids []int32
+	switch {
+	case q.Response != nil:
+		a, err := s.prepare(w, c, q.Response)
+		if err != nil {
 			return err
 		}
+		ids = a.ids
+	case q.Chat != nil:
+		prompt, _, err := s.render(m, q.Chat)
+		if err != nil {
+			return err
+		}
+		ids = prompt.IDs()
+	default:
+		ids = promptText(m.Tokenizer, q.Prompt, q.AddSpecial).IDs()
 	}
-	out := wire.TokenizeReply{MaxModelLen: m.Engine.Capacity(), Tokens: append([]int32{}, prompt.IDs()...)}
+	out := wire.TokenizeReply{MaxModelLen: m.Engine.Capacity(), Tokens: append([]int32{}, ids...)}
 	out.Count = len(out.Tokens)
 	if q.TokenStrs {
 		out.TokenStrs = make([]string, len(out.Tokens))

@@ -6,6 +6,8 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
+	"sync"
 
 	"ossian/internal/limits"
 )
@@ -270,14 +272,15 @@ func (p Prompt) MarshalJSON() ([]byte, error) {
 	return AppendString(nil, p.Text), nil
 }
 
-// TokenizeRequest is POST /tokenize. Chat is set if the request has messages; then
-// it holds what the chat endpoint would see.
+// TokenizeRequest is POST /tokenize. Chat is set if the request has messages, Response
+// if it has input or previous_response_id; then it holds what that endpoint would see.
 type TokenizeRequest struct {
-	Model      string       `json:"model,omitempty"`
-	Prompt     string       `json:"prompt"`
-	AddSpecial *bool        `json:"add_special_tokens,omitempty"` // nil = true
-	TokenStrs  bool         `json:"return_token_strs,omitempty"`
-	Chat       *ChatRequest `json:"-"`
+	Model      string           `json:"model,omitempty"`
+	Prompt     string           `json:"prompt"`
+	AddSpecial *bool            `json:"add_special_tokens,omitempty"` // nil = true
+	TokenStrs  bool             `json:"return_token_strs,omitempty"`
+	Chat       *ChatRequest     `json:"-"`
+	Response   *ResponseRequest `json:"-"`
 
 	Ignored []string `json:"-"`
 }
@@ -317,14 +320,20 @@ func DecodeCompletion(body []byte, lim *limits.Set) (*CompletionRequest, error) 
 // DecodeTokenize reads the body of a tokenize request. The error is an *Error.
 func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
 	r, prompt := new(TokenizeRequest), false
-	chat := new(ChatRequest)
+	chat, response := new(ChatRequest), new(ResponseRequest)
+	asksResponse := sync.OnceValue(func() bool { return has(body, lim, "input", "previous_response_id") })
 	d, err := decode(body, lim, func(d *decoder, key string) bool {
 		switch key {
 		case "prompt":
 			r.Prompt, prompt = d.text(), true
 		case "return_token_strs":
 			r.TokenStrs = d.boolean()
+		case "messages", "add_special_tokens":
+			return chat.field(d, key)
 		default:
+			if asksResponse() {
+				return response.field(d, key)
+			}
 			return chat.field(d, key)
 		}
 		return true
@@ -333,9 +342,13 @@ func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
 		return nil, err
 	}
 	r.Model, r.AddSpecial, r.Ignored = chat.Model, chat.AddSpecial, d.ignored
+	if asksResponse() {
+		r.Model, r.Response = response.Model, response
+	}
 	switch {
-	case prompt && chat.Messages != nil:
-		return nil, Invalid("prompt", "prompt and messages exclude each other")
+	case prompt && chat.Messages != nil || prompt && r.Response != nil || r.Response != nil && chat.Messages != nil:
+		return nil, Invalid("prompt", "prompt, messages and input exclude each other")
+	case r.Response != nil:
 	case chat.Messages != nil:
 		linkLegacyCalls(chat.Messages)
 		r.Chat = chat
@@ -343,6 +356,16 @@ func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
 		return nil, Missing("prompt")
 	}
 	return r, nil
+}
+
+// has reports whether the object that is a body, which is JSON, has one of the members.
+func has(body []byte, lim *limits.Set, names ...string) (found bool) {
+	d := &decoder{data: body, lim: lim}
+	d.members(func(key string) {
+		found = found || slices.Contains(names, key)
+		d.skip()
+	})
+	return found
 }
 
 // DecodeDetokenize reads the body of a detokenize request. The error is an *Error.

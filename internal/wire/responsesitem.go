@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -348,6 +349,24 @@ func (it *Item) check(d *decoder) {
 	case it.Type == "apply_patch_call_output" && it.Status != "completed" && it.Status != "failed":
 		d.fail(Invalid(string(d.path)+".status", fmt.Sprintf("completed or failed expected, found %.40q", it.Status)))
 	}
+}
+
+// Made reports whether the item is one that models make.
+func (it *Item) Made() bool {
+	return it.Type == ItemReasoning || it.IsCall() || it.Type == ItemMessage && it.Role == "assistant"
+}
+
+// Says reports whether an item that a client sends back is the same to the model.
+func (it *Item) Says(sent *Item) bool {
+	return it.Type == sent.Type && it.Role == sent.Role && slices.Equal(it.Content, sent.Content) && it.Refusal == sent.Refusal &&
+		(sent.Phase == "" || it.Phase == sent.Phase) && it.CallID == sent.CallID && it.FullName() == sent.FullName() &&
+		(it.Arguments == sent.Arguments || clientTools[it.Type] != nil && sameJSON(it.Arguments, sent.Arguments))
+}
+
+// sameJSON compares texts whose members clients may have arranged anew.
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // IsCall reports whether the item is a call of a tool.

@@ -144,6 +144,8 @@ func (r *ResponseRequest) field(d *decoder, key string) bool {
 		r.MaxOutputTokens = ptr(d.integer())
 	case "thinking_token_budget", "thinking_budget":
 		r.ThinkingBudget = ptr(d.integer())
+	case "max_tokens", "max_completion_tokens":
+		d.fail(Unsupported(key, "responses have max_output_tokens for this"))
 	case "max_tool_calls":
 		r.MaxToolCalls = ptr(d.integer())
 	case "tools":
@@ -332,8 +334,11 @@ func (t *Tool) shown(raw json.RawMessage) json.RawMessage {
 
 // Validate is as for ChatRequest.
 func (r *ResponseRequest) Validate(lim *limits.Set) error {
-	if r.Input == nil && r.Previous == "" {
+	switch {
+	case r.Input == nil && r.Previous == "":
 		return Missing("input")
+	case len(r.Input) == 0 && r.Previous == "":
+		return Invalid("input", "at least one item that the model can read expected")
 	}
 	if r.ResponseFormat != nil {
 		if err := r.ResponseFormat.checkText(); err != nil {

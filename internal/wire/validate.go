@@ -213,8 +213,11 @@ func (r *CompletionRequest) MaxOutput() int64 {
 
 // Validate is as for ChatRequest; sampling fields do not matter here.
 func (r *TokenizeRequest) Validate(lim *limits.Set) error {
-	if r.Chat != nil {
+	switch {
+	case r.Chat != nil:
 		return r.Chat.Validate(lim)
+	case r.Response != nil:
+		return r.Response.Validate(lim)
 	}
 	return nil
 }
@@ -310,7 +313,7 @@ func (s *Sampling) checkFormat() *Error {
 		return nil
 	}
 	if s.ResponseFormat != nil && s.ResponseFormat.Type != "text" {
-		return Invalid("structured_outputs", "excludes response_format")
+		return Invalid("structured_outputs", "excludes response_format, which is text.format in responses")
 	}
 	if n := s.Structured.constraints(); n != 1 {
 		return Invalid("structured_outputs", fmt.Sprintf("exactly one constraint expected, found %d", n))

@@ -318,12 +318,16 @@ func TestTokenize(t *testing.T) {
 	if err != nil || r.Chat == nil || *r.Chat.AddGenerationPrompt || r.Validate(lim) != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
+	r, err = DecodeTokenize([]byte(`{"model":"m","tools":[{"type":"function","name":"f"}],"return_token_strs":true,"input":"x","q":1}`), lim)
+	if err != nil || r.Model != "m" || r.Chat != nil || r.Response == nil || r.Response.Tools[0].Name != "f" || len(r.Response.Input) != 1 || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) || r.Validate(lim) != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
 	d, err := DecodeDetokenize([]byte(`{"tokens":[],"model":"m","z":0}`), lim)
 	if err != nil || d.Tokens == nil || d.Model != "m" || !slices.Equal(d.Ignored, []string{"z"}) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for _, tc := range []struct{ body, param string }{
-		{`{}`, "prompt"}, {`{"prompt":"a","messages":[]}`, "prompt"}, {`{"prompt":3}`, "prompt"}, {`{"messages":[{"content":3}]}`, "messages[0].content"},
+		{`{}`, "prompt"}, {`{"prompt":"a","messages":[]}`, "prompt"}, {`{"prompt":"a","input":"b"}`, "prompt"}, {`{"messages":[],"input":"b"}`, "prompt"}, {`{"input":[{}]}`, "input[0].type"}, {`{"prompt":3}`, "prompt"}, {`{"messages":[{"content":3}]}`, "messages[0].content"},
 	} {
 		_, err := DecodeTokenize([]byte(tc.body), lim)
 		if e, ok := errors.AsType[*Error](err); !ok || e.Param != tc.param {
