@@ -384,11 +384,18 @@ func (d *diary) Create(ctx context.Context, n store.New) error {
 	return d.Memory.Create(ctx, n)
 }
 
-func (d *diary) Update(ctx context.Context, owner, id string, u store.Update) error {
+func (d *diary) Update(ctx context.Context, owner, id string, all store.Update) error {
+	u := all
 	d.mu.Lock()
+	for i := 1; i < len(u.Events); i++ { // as if each delta had come alone, which is a matter of time
+		if line, _, _ := bytes.Cut(u.Events[i], []byte("\n")); bytes.HasSuffix(line, []byte(".delta")) {
+			d.all = append(d.all, store.Update{Events: u.Events[:i]})
+			u.Events, i = u.Events[i:], 0
+		}
+	}
 	d.all = append(d.all, u)
 	d.mu.Unlock()
-	return d.Memory.Update(ctx, owner, id, u)
+	return d.Memory.Update(ctx, owner, id, all)
 }
 
 // Wherever a crash cuts a response off, the events that were sent and those that follow
