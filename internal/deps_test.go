@@ -256,7 +256,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5500, "wire": 4600, "chat": 4300}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900, "wire": 4600, "chat": 4300}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

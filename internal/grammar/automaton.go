@@ -10,12 +10,14 @@ import (
 // unlimited is the room of a loop without upper bound.
 const unlimited = -1
 
+// A counting is what an edge does with the counts, in this order; 0 = nothing.
 type counting uint8
 
 const (
-	countNone  counting = iota
-	countMore           // begins one more repetition: needs room
-	countLeave          // leaves the loop: needs nothing more
+	countMore  counting = 1 << iota // begins one more repetition: needs room
+	countLeave                      // leaves the loop: needs nothing more
+	countEnter                      // enters the loop whose head it leads to, with its bounds
+	countCheck                      // leads to a state with as many repetitions to its end as the counts still allow
 )
 
 // An edge is taken by the bytes lo to hi.
@@ -30,18 +32,25 @@ type call struct{ rule, to int32 }
 
 // A state has disjoint edges in ascending order.
 type state struct {
-	edges  []edge
-	calls  []call
-	accept bool   // the rule has matched
-	first  uint32 // bit b/8 for each byte b that edges or called rules may begin with
+	edges   []edge
+	calls   []call
+	accept  bool   // the rule has matched, if nothing more is needed
+	counted bool   // counts matter, as in a loop
+	first   uint32 // bit b/8 for each byte b that edges or called rules may begin with
+
+	// Of the head of a loop, its bounds behind the first repetition; where countCheck
+	// leads, how many repetitions are left to the end, at least and at most.
+	low, high int32
+	slack     int32 // counts beyond a token's length by so much are as good as any larger ones
 }
 
 // An automaton is the compiled form of all grammars: one deterministic byte
 // automaton for each rule, with calls of rules as further steps. From every state a
 // text leads to acceptance.
 //
-// A rule may have one counted loop. Its repetitions left to need and to have room
-// for are no part of the state, so a bound of a billion costs what one of two costs.
+// A rule may have counted loops, of which one at a time counts. Its repetitions left to
+// need and to have room for are no part of the state, so a bound of a billion costs what
+// one of two costs.
 type automaton struct {
 	states     []state
 	start      []int32 // by rule; -1 = never called
@@ -50,13 +59,23 @@ type automaton struct {
 
 var errNoMatch = errors.New("no text can match")
 
+// A clash says that a loop cannot be counted: after some text its counts may be several,
+// or it and what is beside it go on alike.
+type clash struct{ loop *expr }
+
+func (clash) Error() string {
+	return "a counted repetition and what follows it begin alike"
+}
+
 // determinizer makes sets of NFA states into states of an automaton.
 type determinizer struct {
 	n        *nfa
 	b        *budget
 	a        *automaton
 	ids      map[string]int32
-	sets     [][]int32 // by state
+	sets     [][]int32 // by state; nil = of a machine, complete
+	owner    []int32   // by NFA state: the head of the loop whose body it is in, 0 = none
+	heads    []int32   // by state: the NFA's head it is, 0 = none
 	behind   []int32   // by NFA state: the state for it alone, -1 = not made yet
 	nullable []bool    // by rule
 	seen     []uint32  // by NFA state: the last closure that met it
@@ -74,16 +93,14 @@ func determinize(n *nfa, b *budget) (*automaton, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	d.findNullable()
-	for _, r := range n.rules {
-		need, room := 0, 0
-		if r.counted() {
-			need, room = r.body.min, r.body.max
+	d.owner = make([]int32, len(n.states))
+	for h, l := range n.loops {
+		for i := l.from; i < l.to; i++ {
+			d.owner[i] = h
 		}
-		d.a.need = append(d.a.need, int32(need))
-		d.a.room = append(d.a.room, int32(room))
-		d.a.start = append(d.a.start, -1)
 	}
+	d.findNullable()
+	d.a.need, d.a.room, d.a.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
 	d.begin(0)
 	for i := 0; i < len(d.a.states) && b.err == nil; i++ {
 		d.expand(int32(i))
@@ -106,8 +123,9 @@ func (d *determinizer) findNullable() {
 	}
 }
 
-// An edgeOfText says which ends of the text a closure is at.
-type edgeOfText struct{ begin, end bool }
+// An edgeOfText says which ends of the text a closure is at, and whether it goes on
+// behind the heads of loops.
+type edgeOfText struct{ begin, end, loops bool }
 
 // closure returns the states that matter among those reachable from seeds without a
 // byte, in ascending order; they are overwritten by the next closure. What follows a
@@ -135,7 +153,7 @@ func (d *determinizer) closure(seeds []int32, at edgeOfText) []int32 {
 		case nEnd:
 			forth = at.end
 		case nLoop:
-			forth, aside = true, true
+			forth, aside = at.loops, at.loops
 		case nCall:
 			forth = d.nullable[s.alt]
 		}
@@ -167,21 +185,51 @@ func (d *determinizer) state(set []int32) int32 {
 		id = int32(len(d.a.states))
 		d.ids[string(d.key)] = id
 		d.sets = append(d.sets, set)
+		d.heads = append(d.heads, 0)
 		d.a.states = append(d.a.states, state{accept: d.accepts(set)})
 		d.b.spend(12 + 2*len(set))
 	}
 	return id
 }
 
+// closed returns the state for what seeds reach. Where a loop counts there is nothing
+// beside it, so that one pair of counts is enough.
+func (d *determinizer) closed(seeds []int32, at edgeOfText) int32 {
+	set := d.closure(seeds, at)
+	for _, i := range set {
+		switch {
+		case d.n.states[i].kind != nLoop:
+			if d.owner[i] != d.owner[set[0]] {
+				d.clash(max(d.owner[i], d.owner[set[0]]))
+			}
+		case len(set) > 1:
+			d.clash(i)
+		default:
+			at.loops = true
+			q := d.state(d.closure([]int32{i}, at))
+			l := d.n.loops[i]
+			d.heads[q] = i
+			s := &d.a.states[q]
+			s.counted, s.low, s.high = true, int32(l.min), int32(l.max)
+			return q
+		}
+	}
+	q := d.state(set)
+	d.a.states[q].counted = len(set) > 0 && d.owner[set[0]] != 0
+	return q
+}
+
+func (d *determinizer) clash(head int32) { d.b.fail(clash{d.n.loops[head].of}) }
+
 // reached returns the state for what follows targets. Where a loop over many
 // characters begins anew, nearly every edge leads.
 func (d *determinizer) reached(targets []int32) int32 {
 	if len(targets) > 1 {
-		return d.state(d.closure(targets, edgeOfText{}))
+		return d.closed(targets, edgeOfText{})
 	}
 	known := &d.behind[targets[0]]
 	if *known < 0 {
-		*known = d.state(d.closure(targets, edgeOfText{}))
+		*known = d.closed(targets, edgeOfText{})
 	}
 	return *known
 }
@@ -197,31 +245,57 @@ func (d *determinizer) accepts(set []int32) bool {
 
 // begin makes the first state of a rule. Rules that nobody calls have none.
 func (d *determinizer) begin(rule int32) {
-	if d.a.start[rule] < 0 {
-		d.a.start[rule] = d.state(d.closure([]int32{rule}, edgeOfText{begin: true}))
+	if d.a.start[rule] >= 0 {
+		return
 	}
+	if body := d.n.rules[rule].body; body.op == opCounted {
+		d.link(rule, body.machine)
+		return
+	}
+	q := d.closed([]int32{rule}, edgeOfText{begin: true})
+	d.a.start[rule] = q
+	if d.heads[q] != 0 {
+		d.a.need[rule], d.a.room[rule] = d.a.states[q].low, d.a.states[q].high
+	}
+}
+
+// link makes m the automaton of a rule.
+func (d *determinizer) link(rule int32, m *automaton) {
+	base := int32(len(d.a.states))
+	for _, s := range m.states {
+		s.edges = slices.Clone(s.edges)
+		for i := range s.edges {
+			s.edges[i].to += base
+		}
+		d.a.states, d.sets, d.heads = append(d.a.states, s), append(d.sets, nil), append(d.heads, 0)
+		d.b.spend(12 + 2*len(s.edges))
+	}
+	d.a.start[rule], d.a.need[rule], d.a.room[rule] = base+m.start[0], m.need[0], m.room[0]
 }
 
 // expand fills in edges and calls of state id.
 func (d *determinizer) expand(id int32) {
 	set := d.sets[id]
+	if set == nil {
+		return
+	}
 	var bounds [257]bool
-	var body [2]int32 // NFA states of the counted part
-	counted := false
 	var calls []call
 	for _, i := range set {
 		switch s := d.n.states[i]; s.kind {
 		case nBytes:
 			bounds[s.lo] = true
 			bounds[int(s.hi)+1] = true
+		case nTable:
+			for _, e := range d.n.tables[s.alt] {
+				bounds[e.lo] = true
+				bounds[int(e.hi)+1] = true
+			}
 		case nCall:
 			calls = append(calls, call{rule: s.alt, to: s.out})
-		case nLoop:
-			counted = true
-			body = d.n.bodies[i]
 		}
 	}
-	more := d.fill(set, &bounds, body)
+	from := d.fill(set, &bounds)
 	var edges []edge
 	for lo := 0; lo < 256; lo++ {
 		if len(d.buckets[lo]) == 0 {
@@ -232,13 +306,13 @@ func (d *determinizer) expand(id int32) {
 			hi++
 		}
 		e := edge{lo: byte(lo), hi: byte(hi), to: d.reached(d.buckets[lo])}
-		switch {
-		case counted && more[lo] == len(d.buckets[lo]):
+		if h := d.heads[id]; h != 0 && from[lo] == h {
 			e.count = countMore
-		case counted && more[lo] > 0:
-			d.b.fail(errors.New("a counted repetition and what follows it begin alike"))
-		case counted:
+		} else if h != 0 {
 			e.count = countLeave
+		}
+		if h := d.heads[e.to]; h != 0 && from[lo] != h {
+			e.count |= countEnter
 		}
 		if n := len(edges); n > 0 && edges[n-1].to == e.to && edges[n-1].count == e.count && int(edges[n-1].hi)+1 == lo {
 			edges[n-1].hi = e.hi
@@ -252,28 +326,36 @@ func (d *determinizer) expand(id int32) {
 }
 
 // fill sorts the targets of set into one bucket for each range of bytes that bounds
-// cuts, at the range's first byte; more counts those from the counted part.
-func (d *determinizer) fill(set []int32, bounds *[257]bool, body [2]int32) (more [256]int) {
+// cuts, at the range's first byte. It returns whose body each of them comes from.
+func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
 	for i := range d.buckets {
 		d.buckets[i] = d.buckets[i][:0]
 	}
-	for _, i := range set {
-		s := d.n.states[i]
-		if s.kind != nBytes {
-			continue
-		}
-		for lo := int(s.lo); lo <= int(s.hi); lo++ {
+	put := func(i int32, e edge) {
+		owner := d.owner[i]
+		for lo := int(e.lo); lo <= int(e.hi); lo++ {
 			if !bounds[lo] {
 				continue
 			}
-			d.buckets[lo] = append(d.buckets[lo], s.out)
-			if i >= body[0] && i < body[1] {
-				more[lo]++
+			if len(d.buckets[lo]) > 0 && from[lo] != owner {
+				d.clash(max(from[lo], owner))
+			}
+			from[lo] = owner
+			d.buckets[lo] = append(d.buckets[lo], e.to)
+		}
+		d.b.spend(1 + int(e.hi-e.lo)/16)
+	}
+	for _, i := range set {
+		switch s := d.n.states[i]; s.kind {
+		case nBytes:
+			put(i, edge{lo: s.lo, hi: s.hi, to: s.out})
+		case nTable:
+			for _, e := range d.n.tables[s.alt] {
+				put(i, e)
 			}
 		}
-		d.b.spend(1 + int(s.hi-s.lo)/16)
 	}
-	return more
+	return from
 }
 
 // calls merges calls of the same rule.

@@ -28,6 +28,8 @@ var benchmarks = []struct {
 	{"any object", Source{Kind: Object}, "{\n  \"title\": \"Notes on the Analytical Engine\",\n  \"year\": 1843,\n  \"parts\": [{\"a\": null, \"b\": [true, 1.5e3]}, [], {}]\n}"},
 	{"sql", Source{Kind: EBNF, Text: "start: \"SELECT\" columns \"FROM\" NAME [\"WHERE\" cond]\ncolumns: \"*\" | NAME (\",\" NAME)*\ncond: NAME OP value ((\"AND\"|\"OR\") cond)?\nvalue: SIGNED_NUMBER | ESCAPED_STRING\nOP: \"=\" | \"<\" | \">\" | \"!=\"\nNAME: /[a-z_]+/\n%import common.SIGNED_NUMBER\n%import common.ESCAPED_STRING\n%import common.WS\n%ignore WS"},
 		`SELECT name, population FROM cities WHERE country = "France" AND population > 100000`},
+	{"letters", Source{Text: `{"type":"object","properties":{"name":{"type":"string","pattern":"^\\p{L}[\\p{L} .'-]{0,99}$"},"about":{"type":"string","pattern":"^.{1,300}$"},"code":{"type":"string","pattern":"^[A-Z][\\w-]*$","minLength":2,"maxLength":60}},"required":["name","about","code"],"additionalProperties":false}`},
+		`{"name": "Ada King-Noel née Byron", "about": "Wrote the first program, for a machine that was never built: it computes Bernoulli numbers.", "code": "ADA-1815_London"}`},
 	{"regex", Source{Kind: Regex, Text: `[A-Z][a-z]+ [A-Z][a-z]+, born \d{4}-\d{2}-\d{2} in [\w ]{1,40}\.`}, "Ada Lovelace, born 1815-12-10 in London."},
 }
 

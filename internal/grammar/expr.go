@@ -14,7 +14,8 @@ const (
 	opAlt               // one of sub
 	opRepeat            // sub[0], min to max times; max < 0 = no limit
 	opRef               // what rule matches
-	opMachine           // what the automaton machine accepts; it has no calls
+	opMachine           // what the automaton machine accepts; it has no calls and no counts
+	opCounted           // the same with counts; alone in its rule
 	opBegin             // at the beginning (patterns only)
 	opEnd               // at the end (patterns only)
 	opLoop              // sub[0] min to max times, counted while matching, then sub[1]; alone in its rule

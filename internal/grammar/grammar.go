@@ -139,7 +139,7 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 		rules, ignored, err = framedRules(src.Frames, b)
 	case Regex:
 		var a *automaton
-		if a, err = compilePattern(src.Text, pattern{}, b); err == nil {
+		if a, err = compilePattern(src.Text, pattern{count: minCount}, b); err == nil {
 			return a, nil, nil
 		}
 	case Choice:
@@ -154,7 +154,7 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := determinize(newNFA(rules, false, b), b)
+	a, err := determinize(newNFA(rules, false, nil, b), b)
 	if err == errNoMatch {
 		if e := newInquest(rules, &budget{left: maxUnits / 4, stop: b.stop}).explain(0); e != nil {
 			err = e
@@ -246,7 +246,7 @@ func (g *Grammar) Bytes() int64 {
 	defer g.m.mu.Unlock()
 	n := g.m.bytes
 	for _, s := range g.a.states {
-		n += 56 + 8*int64(cap(s.edges)+cap(s.calls))
+		n += 72 + 12*int64(cap(s.edges)+cap(s.calls))
 	}
 	return n
 }

@@ -223,6 +223,12 @@ func TestMaskIsWhatIsAccepted(t *testing.T) {
 		{Kind: Choice, Choices: []string{"the", "the quick", "abc", "abcd", "日本"}},
 		{Text: `{"type":"object","properties":{"name":{"type":"string","maxLength":5},"age":{"type":"integer","minimum":3,"maximum":120},"tags":{"type":"array","items":{"enum":["the","quick"]},"maxItems":3}},"required":["name"],"additionalProperties":{"type":"null"}}`},
 		{Text: `{"anyOf":[{"type":"string","minLength":3,"maxLength":9},{"type":"string","pattern":"^[a-d]+$"},{"type":"array","items":{"$ref":"#"},"minItems":2}]}`},
+		{Kind: Regex, Text: `([a-d]{2,40}|\p{Nd}{20,})é?`},
+		{Kind: Regex, Text: `(\w+ ){1,17}the`},
+		{Text: `{"type":"array","items":{"type":"string","pattern":"^.{1,20}$"},"minItems":2}`},
+		{Text: `{"type":"string","pattern":"^\\p{L}{17,30}$"}`},
+		{Text: `{"type":"string","pattern":"^[^a]{16,20}x{16,18}$"}`},
+		{Text: `{"anyOf":[{"type":"string","pattern":"^(the |日本|\\\\)*$","minLength":7,"maxLength":12},{"type":"string","pattern":"^[x ]+(é|ab)$","minLength":3,"maxLength":9}]}`},
 		{Kind: EBNF, Text: "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= term \"*\" atom | atom\natom ::= [0-9]+ | \"(\" expr \")\" | \"xx\" | \"x\""},
 		{Kind: EBNF, Text: "start: stmt+\nstmt: NAME \"=\" /[^;\\n]*/ \";\"\nNAME: /[a-z]+/\n%ignore \" \"\n%ignore /\\/\\*.*?\\*\\//"},
 	}

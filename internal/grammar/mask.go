@@ -13,8 +13,7 @@ const (
 
 var errMaskWork = errors.New("grammar: too many parallel readings: make the grammar less ambiguous")
 
-// A place is a state with its counts. Counts beyond a token's length are as good as
-// that length, and stand as one value.
+// A place is a state with its counts. Counts that no token can use up stand as one value.
 type place struct {
 	q          int32
 	need, room int32
@@ -42,15 +41,18 @@ type masker struct {
 	cache map[place]*fragment
 	loops map[int32]*loop // by state
 	bytes int64
+
+	looped int64 // of bytes: those of loops
 }
 
 func newMasker(a *automaton, v *Vocabulary) *masker {
 	return &masker{v: v, p: parser{a: a, base: &node{born: -1}, recycle: true}, cache: map[place]*fragment{}, loops: map[int32]*loop{}}
 }
 
-func placeOf(it item) place {
-	pl := place{q: it.q, need: min(it.need, maxToken+1), room: it.room}
-	if pl.room > maxToken {
+func (m *masker) place(it item) place {
+	far := maxToken + m.p.a.states[it.q].slack
+	pl := place{q: it.q, need: min(it.need, far+1), room: it.room}
+	if pl.room > far {
 		pl.room = unlimited
 	}
 	return pl
@@ -73,11 +75,15 @@ func (m *masker) first(pl place) *fragment {
 	}
 	if m.bytes > maxCache {
 		clear(m.cache)
-		clear(m.loops)
-		m.bytes = 0
+		if m.bytes = m.looped; m.bytes > maxCache/2 {
+			clear(m.loops)
+			m.bytes, m.looped = 0, 0
+		}
 	}
-	if m.p.a.isLoop(pl.q) {
-		return m.keep(m.cache, pl, m.loop(pl.q).fragment(pl, m.v))
+	if m.p.a.states[pl.q].counted {
+		if l := m.loop(pl.q); l != nil {
+			return m.keep(m.cache, pl, l.fragment(pl))
+		}
 	}
 	f := &fragment{}
 	root := int32(0)
@@ -150,70 +156,165 @@ func (m *masker) walk(start item, roots []int32, visit func(i int32, d int)) {
 	}
 }
 
-// A loop is what a counted loop over characters, such as a string with maxLength,
-// reads of the tokens that are not plain. It serves for all counts: these differ at
-// every step of a string.
-type loop struct{ tokens, exits []counted }
-
-type counted struct {
-	at    int32 // id, or node
-	count uint8 // characters read
-	left  bool  // the loop ended behind them
+// A loop is what can be read from a state where counts matter, with the counts that each
+// token asks for. It serves for all counts: these differ at every step of a string.
+type loop struct {
+	dense         [][]uint64 // [room]: the tokens that ask for no more, and for nothing else
+	tokens, exits []counted  // the other tokens, and the nodes where the rule may end
 }
 
-// isLoop reports whether q is the head of such a loop. What follows it is short and
-// calls no rule: the closing quote.
+// A counted is allowed with so much room or more, and so much need or less.
+type counted struct {
+	at         int32 // id, or node
+	room, need uint16
+}
+
+// anyNeed is no bound of the need.
+const anyNeed = 1<<16 - 1
+
+// isLoop reports whether all plain characters lead back to q, once more each.
 func (a *automaton) isLoop(q int32) bool {
 	s := &a.states[q]
 	to, all, _ := a.plainNext(q)
-	return all && to == q && s.edges[0].count == countMore && len(s.calls) == 0
+	return all && to == q && s.edges[0].count&countMore != 0 && (s.edges[0].count&countCheck == 0 || s.low == 0 && s.high == unlimited)
 }
 
+// A tally reads bytes from a state on whose counts are not known.
+type tally struct {
+	item
+	known      bool // by now they are, and are item's
+	used       int32
+	room, need int32 // that the counts have to have at the beginning
+}
+
+func (t *tally) take(e edge, to *state) bool {
+	if t.known {
+		return t.item.take(e, to)
+	}
+	t.q = e.to
+	if e.count&countMore != 0 {
+		t.used++
+		t.room = max(t.room, t.used)
+	}
+	if e.count&countLeave != 0 {
+		t.need, t.known = min(t.need, t.used), true
+		t.item.need, t.item.room = 0, 0
+	}
+	if e.count&countEnter != 0 {
+		t.known = true
+		t.item.need, t.item.room = to.low, to.high
+	}
+	if e.count&countCheck != 0 && !t.known {
+		t.room = max(t.room, t.used+to.low)
+		if to.high != unlimited {
+			t.need = min(t.need, t.used+to.high)
+		}
+	}
+	return true
+}
+
+// loop returns the loop of q, or nil if its rule calls others.
 func (m *masker) loop(q int32) *loop {
 	l, ok := m.loops[q]
 	if ok {
 		return l
 	}
 	l = &loop{}
-	const room = maxToken + 1
-	var at [maxToken + 1]counted // by depth
-	m.walk(item{q: q, room: room, node: m.p.base}, []int32{m.v.rest}, func(i int32, d int) {
-		c := at[d-1]
-		if it := m.sets[d].items[0]; it.room == 0 {
-			c.left = true
-		} else {
-			c.count = uint8(room - it.room)
+	root := int32(0)
+	if m.p.a.isLoop(q) {
+		l.dense, root = m.v.plain, m.v.rest
+	}
+	var at [maxToken + 2]tally // by depth
+	at[0] = tally{item: item{q: q}, need: anyNeed}
+	states, nodes := m.p.a.states, m.v.nodes
+	for i := root + 1; i < nodes[root].end; {
+		n := &nodes[i]
+		t := at[n.depth-1]
+		s := &states[t.q]
+		if len(s.calls) > 0 {
+			l = nil
+			break
 		}
-		at[d] = c
-		n := &m.v.nodes[i]
+		if m.p.work++; m.p.work > maxWork {
+			return l // not all of it; the mask fails
+		}
+		e, ok := s.edge(n.b)
+		if !ok || !t.take(e, &states[e.to]) {
+			i = n.end
+			continue
+		}
+		at[n.depth] = t
+		c := counted{room: uint16(t.room), need: uint16(t.need)}
 		if n.id >= 0 {
 			for _, c.at = range append([]int32{n.id}, m.v.same[n.id]...) {
 				l.tokens = append(l.tokens, c)
 			}
 		}
-		if c.at = i; m.sets[d].exit && n.end > i+1 {
+		if states[t.q].accept && n.end > i+1 && len(m.p.a.start) > 1 && (!t.known || t.item.need == 0) {
+			c.at = i
+			if !t.known {
+				c.need = uint16(min(t.need, t.used))
+			}
 			l.exits = append(l.exits, c)
 		}
-	})
-	if m.p.work > maxWork {
-		return l // not all of it; the mask fails
+		i++
 	}
 	m.loops[q] = l
-	m.bytes += int64(8 * (cap(l.tokens) + cap(l.exits)))
+	if l != nil {
+		n := 8 * (cap(l.tokens) + cap(l.exits))
+		if root == 0 && len(l.tokens) > 2*m.v.Words() {
+			l.layer(m.v.Words())
+			n = 8 * (cap(l.tokens) + cap(l.exits) + len(l.dense)*m.v.Words())
+		}
+		m.bytes, m.looped = m.bytes+int64(n), m.looped+int64(n)
+	}
 	return l
 }
 
+// layer moves the tokens that only ask for some room into dense.
+func (l *loop) layer(words int) {
+	alone := func(c counted) bool { return c.need == anyNeed && c.room <= maxPlain }
+	last := uint16(0)
+	for _, c := range l.tokens {
+		if alone(c) {
+			last = max(last, c.room)
+		}
+	}
+	l.dense = make([][]uint64, last+1)
+	for i := range l.dense {
+		l.dense[i] = make([]uint64, words)
+	}
+	for _, c := range l.tokens {
+		if alone(c) {
+			l.dense[c.room][c.at/64] |= 1 << (c.at % 64)
+		}
+	}
+	for i := 1; i < len(l.dense); i++ {
+		for k, w := range l.dense[i-1] {
+			l.dense[i][k] |= w
+		}
+	}
+	l.tokens = slices.Clip(slices.Clone(slices.DeleteFunc(l.tokens, alone)))
+}
+
 // fragment selects what the counts of pl leave.
-func (l *loop) fragment(pl place, v *Vocabulary) *fragment {
+func (l *loop) fragment(pl place) *fragment {
 	room := int(pl.room)
 	if pl.room == unlimited {
-		room = maxToken
+		room = anyNeed
 	}
-	fits := func(c counted) bool { return int(c.count) <= room && (!c.left || int32(c.count) >= pl.need) }
-	f := &fragment{dense: slices.Clone(v.plain[min(room, maxPlain)])}
+	f := &fragment{}
+	if l.dense != nil {
+		f.dense = slices.Clone(l.dense[min(room, len(l.dense)-1)])
+	}
+	fits := func(c counted) bool { return int(c.room) <= room && int32(c.need) >= pl.need }
 	for _, c := range l.tokens {
-		if fits(c) {
+		switch {
+		case !fits(c):
+		case f.dense != nil:
 			f.dense[c.at/64] |= 1 << (c.at % 64)
+		default:
+			f.ids = append(f.ids, c.at)
 		}
 	}
 	for _, c := range l.exits {
@@ -256,7 +357,7 @@ func (m *masker) mask(dst []uint64, s *set, p *parser) error {
 		if it.node.born == s.born {
 			continue // a rule called here: its caller's fragment has it
 		}
-		if !m.add(dst, m.first(placeOf(it)), it.node, p) {
+		if !m.add(dst, m.first(m.place(it)), it.node, p) {
 			clear(dst)
 			return errMaskWork
 		}
@@ -277,7 +378,7 @@ func (m *masker) add(dst []uint64, f *fragment, at *node, p *parser) bool {
 	}
 	back, _ := p.returns(at)
 	for _, r := range back {
-		if !m.add(dst, m.after(f, placeOf(r)), r.node, p) {
+		if !m.add(dst, m.after(f, m.place(r)), r.node, p) {
 			return false
 		}
 	}
@@ -294,7 +395,9 @@ func (m *masker) warm(work int) {
 		}
 		m.p.work, m.p.overflow = 0, false
 		s := &m.p.a.states[q]
-		if counted := len(s.edges) > 0 && s.edges[0].count != countNone; !counted {
+		if s.counted {
+			m.loop(int32(q))
+		} else {
 			m.first(place{q: int32(q)})
 		}
 		work -= m.p.work
@@ -326,7 +429,7 @@ func (a *automaton) plain(q int32) (n int, ok bool) {
 		switch {
 		case none:
 			return n, alone
-		case !all || s.edges[0].count != countNone:
+		case !all || s.edges[0].count != 0:
 			return 0, false
 		case to == q:
 			return maxPlain, true

@@ -1,8 +1,10 @@
 package grammar
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // A budget bounds a compilation (reliability.md GRM-1). One unit is an NFA state, an
@@ -47,6 +49,7 @@ type nkind uint8
 
 const (
 	nBytes nkind = iota // one byte lo to hi, then out
+	nTable              // one byte, then what table alt says
 	nSplit              // out or alt
 	nCall               // what rule alt matches, then out
 	nBegin              // out, at the beginning only
@@ -70,7 +73,7 @@ type rule struct {
 	quoted bool   // as in nfa
 }
 
-func (r rule) counted() bool { return r.body != nil && r.body.op == opLoop }
+func (r rule) counted() bool { return r.body != nil && (r.body.op == opLoop || r.body.op == opCounted) }
 
 // An nfa has the bytes of all rules in one graph. State i, below len(rules), is the
 // entry of rule i; the state after them is final, where every rule ends.
@@ -82,23 +85,33 @@ type nfa struct {
 	rules  []rule
 	final  int32
 	dead   int32
-	quoted bool               // characters of the current rule are spelled as inside a JSON string, in the shortest way
-	bodies map[int32][2]int32 // of nLoop states: the states of the counted part, first to last + 1
+	quoted bool // characters of the current rule are spelled as inside a JSON string, in the shortest way
+	tables [][]edge
+	loops  map[int32]loopOf // by nLoop state
+	count  map[*expr]bool   // repetitions to count
 	b      *budget
 
 	current int
 	depth   int
-	shared  map[nstate]int32 // of one class
+	shared  map[string]int32           // tables of one class, by what is in them
+	spelled [2]map[*expr][][]byteRange // classes in bytes; second: quoted
 }
 
-func newNFA(rules []rule, quoted bool, b *budget) *nfa {
-	n := &nfa{rules: rules, quoted: quoted, b: b, shared: map[nstate]int32{}}
+// A loopOf is a counted loop: its bounds, and the states of its body from, to - 1.
+type loopOf struct {
+	min, max int
+	from, to int32
+	of       *expr
+}
+
+func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
+	n := &nfa{rules: rules, quoted: quoted, count: count, b: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]byteRange{{}, {}}}
 	n.states = make([]nstate, len(rules)+2)
 	n.final = int32(len(rules))
 	n.dead = n.final + 1
 	n.states[n.final] = nstate{kind: nFinal}
 	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
-	n.bodies = map[int32][2]int32{}
+	n.loops = map[int32]loopOf{}
 	for i, r := range rules {
 		n.current, n.quoted = i, quoted || r.quoted
 		start := n.build(r.body, n.final)
@@ -140,7 +153,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		}
 		return n.bytes(e.lit, next)
 	case opClass:
-		return n.class(e.class, next)
+		return n.class(e, next)
 	case opCat:
 		for i := len(e.sub) - 1; i >= 0; i-- {
 			next = n.build(e.sub[i], next)
@@ -153,6 +166,9 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		}
 		return start
 	case opRepeat:
+		if n.count[e] {
+			return n.counted(e, next)
+		}
 		return n.repeat(e, next)
 	case opRef:
 		for i := 0; i < maxNesting && n.rules[e.rule].body.op == opRef; i++ {
@@ -172,7 +188,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 	case opEnd:
 		return n.add(nstate{kind: nEnd, out: next})
 	case opLoop:
-		return n.loop(e, next)
+		return n.loop(e.sub[0], e.min, e.max, n.build(e.sub[1], next), nil)
 	case opObject:
 		return n.object(e.object, next)
 	}
@@ -215,86 +231,139 @@ func (n *nfa) end(e *expr, next int32, i int) int32 {
 	return n.states[next].alt
 }
 
-// class matches one of the characters in pairs. Byte sequences with the same rest
-// share it.
-func (n *nfa) class(pairs []rune, next int32) int32 {
+// class matches one of the characters of e. Its states are few: what comes next after
+// some bytes is one state, and so is what ends alike.
+func (n *nfa) class(e *expr, next int32) int32 {
 	clear(n.shared)
-	start := n.dead
-	either := func(s int32) {
-		if start == n.dead {
-			start = s
-		} else {
-			start = n.split(s, start)
-		}
+	return n.table(n.spellings(e), 0, next)
+}
+
+// spellings returns the byte sequences of the characters of e, sorted and apart.
+func (n *nfa) spellings(e *expr) [][]byteRange {
+	known := n.spelled[0]
+	if n.quoted {
+		known = n.spelled[1]
 	}
-	plain := func(lo, hi rune) {
-		utf8Ranges(lo, hi, func(seq []byteRange) {
-			at := next
-			for i := len(seq) - 1; i >= 0; i-- {
-				key := nstate{kind: nBytes, lo: seq[i].lo, hi: seq[i].hi, out: at}
-				s, ok := n.shared[key]
-				if !ok {
-					s = n.add(key)
-					n.shared[key] = s
-				}
-				at = s
-			}
-			either(at)
-		})
+	all, ok := known[e]
+	if ok {
+		return all
 	}
-	for i := 0; i < len(pairs) && n.b.err == nil; i += 2 {
-		lo, hi := pairs[i], pairs[i+1]
+	plain := func(lo, hi rune) { utf8Ranges(lo, hi, func(seq []byteRange) { all = append(all, seq) }) }
+	for i := 0; i < len(e.class) && n.b.err == nil; i += 2 {
+		lo, hi := e.class[i], e.class[i+1]
 		for r := lo; n.quoted && r <= hi && r <= '\\'; r++ {
-			if esc := escape(r); esc != "" {
-				if lo < r {
-					plain(lo, r-1)
-				}
-				either(n.bytes(esc, next))
-				lo = r + 1
+			esc := escape(r)
+			if esc == "" {
+				continue
 			}
+			if lo < r {
+				plain(lo, r-1)
+			}
+			var seq []byteRange
+			for _, b := range []byte(esc) {
+				seq = append(seq, byteRange{b, b})
+			}
+			all = append(all, seq)
+			lo = r + 1
 		}
 		if lo <= hi {
 			plain(lo, hi)
 		}
 	}
-	return start
+	slices.SortFunc(all, func(a, b []byteRange) int {
+		return slices.CompareFunc(a, b, func(x, y byteRange) int { return int(x.lo) - int(y.lo) })
+	})
+	n.b.spend(2 * len(all))
+	known[e] = all
+	return all
 }
 
-// embed copies an automaton without calls.
+// table matches what follows the first depth bytes of all, then next.
+func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
+	var edges []edge
+	var key []byte
+	for i := 0; i < len(all); {
+		r, from := all[i][depth], i
+		for i < len(all) && all[i][depth] == r {
+			i++
+		}
+		to := next
+		if len(all[from]) > depth+1 {
+			to = n.table(all[from:i], depth+1, next)
+		}
+		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == r.lo {
+			edges[k-1].hi = r.hi
+		} else {
+			edges = append(edges, edge{lo: r.lo, hi: r.hi, to: to})
+		}
+	}
+	for _, e := range edges {
+		key = binary.LittleEndian.AppendUint32(append(key, e.lo, e.hi), uint32(e.to))
+	}
+	s, ok := n.shared[string(key)]
+	if !ok {
+		s = n.choose(edges)
+		n.shared[string(key)] = s
+	}
+	return s
+}
+
+// choose goes where one of edges leads.
+func (n *nfa) choose(edges []edge) int32 {
+	switch len(edges) {
+	case 0:
+		return n.dead
+	case 1:
+		return n.add(nstate{kind: nBytes, lo: edges[0].lo, hi: edges[0].hi, out: edges[0].to})
+	}
+	n.b.spend(4 + len(edges))
+	n.tables = append(n.tables, edges)
+	return n.add(nstate{kind: nTable, alt: int32(len(n.tables) - 1)})
+}
+
+// embed copies an automaton without calls and counts.
 func (n *nfa) embed(a *automaton, next int32) int32 {
 	base := int32(len(n.states))
 	for range a.states {
 		n.split(n.dead, n.dead)
 	}
 	for i, s := range a.states {
-		start := n.dead
-		if s.accept {
-			start = next
+		edges := slices.Clone(s.edges)
+		for k := range edges {
+			edges[k].to += base
 		}
-		for _, e := range s.edges {
-			to := n.add(nstate{kind: nBytes, lo: e.lo, hi: e.hi, out: base + e.to})
-			start = n.split(to, start)
-		}
+		start := n.choose(edges)
 		if n.b.err != nil {
 			return n.dead
 		}
-		n.states[base+int32(i)] = nstate{kind: nSplit, out: start, alt: start}
+		if n.states[base+int32(i)].out, n.states[base+int32(i)].alt = start, start; s.accept {
+			n.states[base+int32(i)].alt = next
+		}
 	}
 	return base + a.start[0]
 }
 
-// loop marks which states belong to the counted part.
-func (n *nfa) loop(e *expr, next int32) int32 {
-	tail := n.build(e.sub[1], next)
-	loop := n.add(nstate{kind: nLoop, alt: tail})
-	lo := int32(len(n.states))
-	body := n.build(e.sub[0], loop)
+// loop matches x, counted, min to max times, then next.
+func (n *nfa) loop(x *expr, min, max int, next int32, of *expr) int32 {
+	loop := n.add(nstate{kind: nLoop, alt: next})
+	from := int32(len(n.states))
+	body := n.build(x, loop)
 	if n.b.err != nil {
 		return n.dead
 	}
 	n.states[loop].out = body
-	n.bodies[loop] = [2]int32{lo, int32(len(n.states))}
+	n.loops[loop] = loopOf{min, max, from, int32(len(n.states)), of}
 	return loop
+}
+
+// counted is repeat with counts instead of copies. The first repetition is outside the
+// loop, so that nothing else has to end where it begins.
+func (n *nfa) counted(e *expr, next int32) int32 {
+	first := n.build(e.sub[0], n.loop(e.sub[0], max(e.min-1, 0), max(e.max-1, -1), next, e))
+	if e.min == 0 {
+		return n.split(first, next)
+	}
+	return first
 }
 
 // An object is a JSON object whose members come in a fixed order.

@@ -163,7 +163,7 @@ func (c *compiler) keys(nodes []*value, n *names) {
 		}
 		ok = err == nil
 	} else if n.form, ok = c.patterns(f.nodes); ok {
-		n.form, ok = c.measured(n.form, f.nodes)
+		n.form, ok = c.measured(n.form, f.nodes, false)
 	}
 	n.none = !ok
 }

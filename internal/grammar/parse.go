@@ -72,10 +72,13 @@ func (p *parser) step(dst, src *set, b byte, kids uint32) bool {
 	for _, it := range src.items {
 		s := &p.a.states[it.q]
 		e, ok := s.edge(b)
-		if !ok || !it.take(e) {
+		if !ok {
 			continue
 		}
 		to := &p.a.states[e.to]
+		if !it.take(e, to) {
+			continue
+		}
 		simple = simple && !to.accept && len(to.calls) == 0
 		p.add(dst, it)
 	}
@@ -87,10 +90,13 @@ func (p *parser) step(dst, src *set, b byte, kids uint32) bool {
 	return len(dst.items) > 0
 }
 
-// take moves it along e, if its counts allow it.
-func (it *item) take(e edge) bool {
-	switch e.count {
-	case countMore:
+// take moves it along e, to the state to, if its counts allow it.
+func (it *item) take(e edge, to *state) bool {
+	it.q = e.to
+	if e.count == 0 {
+		return true
+	}
+	if e.count&countMore != 0 {
 		if it.room == 0 {
 			return false
 		}
@@ -98,13 +104,19 @@ func (it *item) take(e edge) bool {
 		if it.room != unlimited {
 			it.room--
 		}
-	case countLeave:
+	}
+	if e.count&countLeave != 0 {
 		if it.need > 0 {
 			return false
 		}
 		it.room = 0
 	}
-	it.q = e.to
+	if e.count&countEnter != 0 {
+		it.need, it.room = to.low, to.high
+	}
+	if e.count&countCheck != 0 {
+		return (it.room == unlimited || it.room >= to.low) && (to.high == unlimited || it.need <= to.high)
+	}
 	return true
 }
 
@@ -125,9 +137,10 @@ func (p *parser) close(dst *set, kids uint32) {
 	for i := 0; i < len(dst.items); i++ {
 		it := dst.items[i]
 		s := &p.a.states[it.q]
-		if s.accept && it.node == p.base {
+		ended := s.accept && it.need == 0
+		if ended && it.node == p.base {
 			dst.exit = true
-		} else if s.accept && it.node.born != dst.born { // what is empty was stepped over when compiling
+		} else if ended && it.node.born != dst.born { // what is empty was stepped over when compiling
 			back, exit := p.returns(it.node)
 			dst.exit = dst.exit || exit
 			if it.node.follow&kids != 0 {
@@ -223,7 +236,7 @@ func (p *parser) returns(nd *node) ([]item, bool) {
 	own := false // out is a copy
 	for i := 0; i < len(out); i++ {
 		it := out[i]
-		if !p.a.states[it.q].accept {
+		if !p.a.states[it.q].accept || it.need > 0 {
 			continue
 		}
 		if it.node == p.base {
@@ -260,7 +273,7 @@ func (p *parser) open(s *set) bool {
 			return true
 		}
 		for _, e := range st.edges {
-			if next := it; next.take(e) {
+			if next := it; next.take(e, &p.a.states[e.to]) {
 				return true
 			}
 		}

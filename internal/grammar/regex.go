@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"errors"
 	"fmt"
 	"regexp/syntax"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type pattern struct {
 	search bool   // it may match anywhere in the text, as in JSON Schema
 	quoted bool   // the text is spelled as inside a JSON string
+	count  int    // the automaton may have counts for repetitions so large; 0 = none
 	where  string // in errors
 }
 
@@ -27,10 +29,48 @@ func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
 		return nil, err
 	}
 	if p.search {
-		rest := star(class(anyRune...))
-		e = cat(rest, e, rest)
+		e = search(e)
+	}
+	if p.count > 0 {
+		return countable(e, p.quoted, p.count, b)
 	}
 	return simple(e, p.quoted, b)
+}
+
+// search matches the texts that hold a match of e. Where e begins or ends at an anchor
+// there is nothing else, and a repetition without one may as well be as short as can be.
+func search(e *expr) *expr {
+	if e.op == opAlt {
+		sub := make([]*expr, len(e.sub))
+		for i, s := range e.sub {
+			sub[i] = search(s)
+		}
+		return alt(sub...)
+	}
+	parts := []*expr{e}
+	if e.op == opCat {
+		parts = slices.Clone(e.sub)
+	}
+	rest := star(class(anyRune...))
+	before, after := rest, rest
+	for len(parts) > 0 && parts[0].op == opBegin {
+		before, parts = empty, parts[1:]
+	}
+	for len(parts) > 0 && parts[len(parts)-1].op == opEnd {
+		after, parts = empty, parts[:len(parts)-1]
+	}
+	shortest := func(i int) {
+		if r := parts[i]; r.op == opRepeat {
+			parts[i] = repeat(r.sub[0], r.min, r.min)
+		}
+	}
+	if len(parts) > 0 && before == rest {
+		shortest(0)
+	}
+	if len(parts) > 0 && after == rest {
+		shortest(len(parts) - 1)
+	}
+	return cat(before, cat(parts...), after)
 }
 
 // parsePattern leaves Where empty in its errors.
@@ -46,6 +86,13 @@ func parsePattern(text string) (*expr, *Error) {
 		return nil, err
 	}
 	re, perr := syntax.Parse(goText, syntax.Perl)
+	if bad, ok := errors.AsType[*syntax.Error](perr); ok && bad.Code == syntax.ErrInvalidRepeatSize {
+		lo, hi := 0, 0
+		if n, _ := fmt.Sscanf(bad.Expr, "{%d,%d}", &lo, &hi); n == 2 && lo > hi {
+			return nil, invalid("", "regular expression %.60q: %s has the larger number first", text, bad.Expr)
+		}
+		return nil, unsupported("", "regular expression %.60q: %s, with the repetitions around it, repeats more than %d times, the most of a pattern: use a smaller bound, or no upper one ({1,}) and for strings in JSON maxLength, which has no limit", text, bad.Expr, maxRepeat)
+	}
 	if perr != nil {
 		return nil, invalid("", "regular expression %.60q: %v", text, perr)
 	}

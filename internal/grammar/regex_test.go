@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"ossian/internal/soak"
 )
@@ -35,8 +36,9 @@ func TestRegexErrors(t *testing.T) {
 		{"named back-reference", `(?<n>a)\k<n>`, "back-reference"},
 		{"word boundary", `\bword`, `\b`},
 		{"multiline", `(?m)^a`, "flag m"},
-		{"repetition", `a{1001}`, "invalid repeat count"},
-		{"product of repetitions", `((a{1,100}){1,100}){1,100}`, "invalid repeat count"},
+		{"repetition", `a{1001}`, "{1001}, with the repetitions around it, repeats more than 1000 times"},
+		{"repetition backwards", `a{3,2}`, "{3,2} has the larger number first"},
+		{"product of repetitions", `((a{1,100}){1,100}){1,100}`, "repeats more than 1000 times"},
 		{"unclosed", `(a`, "missing closing )"},
 		{"half of a pair", `\ud800`, "four hexadecimal digits"},
 		{"nothing", `[^\x{0}-\x{10ffff}]`, "no text can match"},
@@ -63,7 +65,7 @@ func randomPattern(rng *rand.Rand, d int) string {
 	case 3:
 		return "(?:" + x + ")?"
 	case 4:
-		return "(" + x + "){1,3}"
+		return "(" + x + ")" + []string{"{1,3}", "{0,2}", "{2,}", "{2,4}"}[rng.IntN(4)]
 	case 5:
 		return "(?:" + x + ")+?"
 	case 6:
@@ -89,7 +91,7 @@ func TestRegexLikeGo(t *testing.T) {
 	for range soak.Cases(t, 150, 20_000) {
 		text := randomPattern(rng, 3)
 		whole, part := regexp.MustCompile(`^(?:`+text+`)$`), regexp.MustCompile(text)
-		for _, p := range []pattern{{}, {search: true}, {search: true, quoted: true}} {
+		for _, p := range []pattern{{}, {search: true}, {search: true, quoted: true}, {count: 2}, {search: true, count: 2}, {search: true, quoted: true, count: 2}} {
 			b := &budget{left: maxUnits, stop: func() error { return nil }}
 			a, err := compilePattern(text, p, b)
 			if err != nil && err != errNoMatch {
@@ -135,6 +137,74 @@ func TestProductLikeGo(t *testing.T) {
 			want := regexp.MustCompile(x).MatchString(s) && regexp.MustCompile(y).MatchString(s) != not
 			if got := err == nil && a.matches(s); got != want {
 				t.Fatalf("%s, %s, not %v on %q: got %v, want %v", x, y, not, s, got, want)
+			}
+		}
+	}
+}
+
+// Lengths beside a pattern, with counts and with states for each, and where they cannot
+// be counted.
+func TestLengthsLikeGo(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 8))
+	letters := []string{"a", "b", "c", "1", "é", "\n"}
+	counted, copied := 0, 0
+	for range soak.Cases(t, 200, 20_000) {
+		text := randomPattern(rng, 2)
+		lo := rng.IntN(4)
+		hi := lo + rng.IntN(5) - 1
+		b := &budget{left: maxUnits, stop: func() error { return nil }}
+		a, err := compilePattern(text, pattern{search: true, quoted: true}, b)
+		chars, _ := simple(star(class(anyRune...)), true, b)
+		if hi < 0 {
+			hi = -1
+		}
+		if err != nil || hi >= 0 && lo > hi {
+			continue
+		}
+		as, erra := lengths(a, chars, lo, hi, true, b)
+		bs, errb := lengths(a, chars, lo, hi, false, b)
+		if erra != errb {
+			t.Fatalf("%s of %d to %d: with counts error %v, without %v", text, lo, hi, erra, errb)
+		}
+		if erra != nil {
+			continue
+		}
+		if as.counts() {
+			counted++
+		} else {
+			copied++
+		}
+		for range 30 {
+			s := randomText(rng, letters, 7)
+			n := utf8.RuneCountInString(s)
+			want := regexp.MustCompile(text).MatchString(s) && n >= lo && (hi < 0 || n <= hi)
+			if as.matches(quoted(s)) != want || bs.matches(quoted(s)) != want {
+				t.Fatalf("%s of %d to %d on %q: with counts %v, without %v, want %v", text, lo, hi, s, as.matches(quoted(s)), bs.matches(quoted(s)), want)
+			}
+		}
+	}
+	if counted == 0 || copied == 0 {
+		t.Errorf("%d with counts, %d without", counted, copied)
+	}
+}
+
+// What users write compiles, with few states, within a tenth of the budget, and its masks
+// are what is accepted. Times are for benchmarks.
+func TestLargePatterns(t *testing.T) {
+	lengths := []string{"", `,"maxLength":40`, `,"minLength":17,"maxLength":900`}
+	for i, text := range []string{`^\p{L}+$`, `^.{1,300}$`, `^\p{L}{1,300}$`, `^[\p{L}\p{N} .,'-]{1,100}$`, `^.{0,1000}$`, `^\p{Lu}\p{Ll}+( \p{Lu}\p{Ll}+)*$`, `^\S.*\S$`, `\p{L}`, `^https?://.{1,900}$`, `^[^@]{1,64}@[^@]{1,255}$`, `^(\w+ ){1,50}$`} {
+		if i > 7 {
+			lengths = lengths[:1] // two counts at a time there are not
+		}
+		for _, more := range lengths {
+			b := &budget{left: maxUnits / 10, stop: func() error { return nil }}
+			g, err := compileWithin(b, Source{Text: `{"type":"string","pattern":` + quote(text) + more + `}`}, small())
+			if err != nil {
+				t.Errorf("%s%s: %v", text, more, err)
+				continue
+			}
+			if len(g.a.states) > 2000 {
+				t.Errorf("%s%s: %d states", text, more, len(g.a.states))
 			}
 		}
 	}

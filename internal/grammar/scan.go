@@ -193,8 +193,12 @@ func (s *scanner) repetition(e *expr) *expr {
 		default:
 			return e
 		}
-		if hi >= 0 && lo > hi || max(lo, hi) > maxRepeat {
-			s.fail("repetition %d to %d: at most %d, and the smaller first", lo, hi, maxRepeat)
+		if hi >= 0 && lo > hi {
+			s.fail("a repetition of %d to %d: the smaller number comes first", lo, hi)
+			return never
+		}
+		if max(lo, hi) > maxRepeat {
+			s.refuse("a repetition of more than %d times, the most of a grammar: use a smaller bound, or * or +", maxRepeat)
 			return never
 		}
 		e = repeat(e, lo, hi)

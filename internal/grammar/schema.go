@@ -56,20 +56,22 @@ var typeNames = map[string]types{"null": tNull, "boolean": tBool, "integer": tIn
 // compiler turns schemas into rules. What it works on is a conjunction: schemas that
 // all hold for one value. Each becomes one rule, so that recursion ends.
 type compiler struct {
-	b       *budget
-	root    *value
-	rules   []rule
-	names   map[string]int // rules by conjunction or purpose
-	pending []conjunction
-	ids     map[*value]int
-	frame   int
-	ignored []Ignored
-	checked map[*value]bool
-	barred  *value          // the last schema false that was met
-	rings   map[*value]int8 // by circular: 1 = being looked at, or part of a ring; 2 = fine
-	space   *expr
-	colon   *expr
-	err     error
+	b        *budget
+	root     *value
+	rules    []rule
+	names    map[string]int // rules by conjunction or purpose
+	pending  []conjunction
+	ids      map[*value]int
+	frame    int
+	ignored  []Ignored
+	checked  map[*value]bool
+	barred   *value                // the last schema false that was met
+	machines map[string]*automaton // of patterns
+	texts    map[string]*expr      // strings with patterns and formats
+	rings    map[*value]int8       // by circular: 1 = being looked at, or part of a ring; 2 = fine
+	space    *expr
+	colon    *expr
+	err      error
 }
 
 type conjunction struct {
@@ -87,7 +89,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, colon: opt(lit(" "))}
+	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
@@ -491,7 +493,9 @@ func (c *compiler) misfit(f flat, v *value) string {
 		if n := utf8.RuneCountInString(v.text); n < lo || hi >= 0 && n > hi {
 			return "is too short or too long"
 		}
-		if a, ok := c.patterns(f.nodes); !ok || a != nil && !a.matches(quoted(v.text)) {
+		ok := true
+		c.each(f.nodes, minCount, func(a *automaton, _ *value) { ok = ok && a != nil && a.matches(quoted(v.text)) })
+		if !ok {
 			return "does not match the pattern or format"
 		}
 	case tArray, tObject:

@@ -147,7 +147,7 @@ func TestSchemaErrors(t *testing.T) {
 		{"pattern", `{"type":"string","pattern":"(?=a)"}`, "#/pattern: regular expression"},
 		{"impossible pattern", `{"type":"string","pattern":"a$b"}`, "no string can match"},
 		{"format", `{"type":"string","format":"regex"}`, `format "regex"`},
-		{"pattern with a giant length", `{"type":"string","pattern":"^a+$","maxLength":1000000}`, "takes a state for each length"},
+		{"pattern with a giant length and gaps", `{"type":"string","pattern":"^(abc)+$","maxLength":1000000}`, "take states for each number"},
 		{"enum beside members", `{"enum":[{"a":1}],"properties":{"a":{}}}`, "cannot be held to"},
 		{"many names", `{"type":"object","additionalProperties":true,"minProperties":5}`, "#/minProperties: minProperties 5 asks for 5 names that the schema does not list, at most 4"},
 		{"names alike", `{"type":"object","patternProperties":{"^abc?$":{}},"minProperties":2,"additionalProperties":false}`, "at most 1 of which"},

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 var (
@@ -22,20 +23,32 @@ var (
 
 // text matches the strings of f.
 func (c *compiler) text(f flat) *expr {
-	a, ok := c.patterns(f.nodes)
-	if !ok {
-		return never
-	}
 	lo, hi := span(f.nodes, "minLength", "maxLength")
 	if hi >= 0 && lo > hi {
 		return because(keyword(f.nodes, "minLength"), "minLength %d is above maxLength %d", lo, hi)
 	}
-	if a != nil {
-		if a, ok = c.measured(a, f.nodes); !ok {
-			return because(keyword(f.nodes, "minLength", "maxLength"), "no string that pattern or format allow is that long or short")
+	var key strings.Builder
+	for _, n := range f.nodes {
+		for _, name := range []string{"pattern", "format"} {
+			if p := n.get(name); p != nil {
+				key.WriteString(name + p.text + "\x00")
+			}
 		}
-		return cat(lit(`"`), machine(a), lit(`"`))
 	}
+	if key.Len() > 0 {
+		fmt.Fprint(&key, lo, hi)
+		e := c.texts[key.String()]
+		if e == nil {
+			e = c.patterned(f, lo, hi)
+			c.texts[key.String()] = e
+		}
+		return e
+	}
+	return c.measuredText(lo, hi)
+}
+
+// measuredText matches strings of lo to hi characters in any spelling.
+func (c *compiler) measuredText(lo, hi int) *expr {
 	if lo == 0 && hi < 0 {
 		return c.shared("string", func() *expr { return anyString })
 	}
@@ -46,42 +59,125 @@ func (c *compiler) text(f flat) *expr {
 	return cat(lit(`"`), rest)
 }
 
+// patterned is text where a pattern or format counts.
+func (c *compiler) patterned(f flat, lo, hi int) *expr {
+	a, ok := c.single(f.nodes, lo, hi)
+	if !ok {
+		a, ok = c.patterns(f.nodes)
+		if ok && a != nil {
+			if a, ok = c.measured(a, f.nodes, true); !ok {
+				return because(keyword(f.nodes, "minLength", "maxLength"), "no string that pattern or format allow is that long or short")
+			}
+		}
+	}
+	switch {
+	case !ok:
+		return never
+	case a == nil: // a format that is not known
+		return c.measuredText(lo, hi)
+	case a.counts():
+		return cat(lit(`"`), c.rule("counted", &expr{op: opCounted, machine: a.quotedEnd()}))
+	}
+	return cat(lit(`"`), machine(a), lit(`"`))
+}
+
+// single is patterns and measured where one pattern says everything about strings, if
+// its repetitions can be counted. Not ok: it is not so.
+func (c *compiler) single(nodes []*value, lo, hi int) (*automaton, bool) {
+	var only *value
+	for _, n := range nodes {
+		if p := n.get("pattern"); p != nil {
+			if only != nil {
+				return nil, false
+			}
+			only = p
+		}
+		if n.get("format") != nil {
+			return nil, false
+		}
+	}
+	if only == nil || c.err != nil {
+		return nil, false
+	}
+	e, err := parsePattern(only.text)
+	if err != nil {
+		return nil, false // patterns says so
+	}
+	if e = search(e); lo > 0 || hi >= 0 {
+		if e.op != opRepeat || e.sub[0].op != opClass {
+			return nil, false
+		}
+		if most := e.max; hi >= 0 && (most < 0 || most > hi) {
+			e = &expr{op: opRepeat, sub: e.sub, min: e.min, max: hi}
+		}
+		if e = repeat(e.sub[0], max(e.min, lo), e.max); e.max >= 0 && e.min > e.max {
+			return nil, false
+		}
+	}
+	a, failed := countable(e, true, minCount, c.b)
+	if failed != nil {
+		c.fail(located(failed, only.path()))
+	}
+	return a, failed == nil
+}
+
 // patterns returns the automaton of the inside of strings that pattern and format of
 // nodes leave, in the shortest spelling, or nil if they say nothing. Not ok: no string
 // is left, or an error.
 func (c *compiler) patterns(nodes []*value) (a *automaton, ok bool) {
-	meet := func(text string, p pattern) {
-		next, err := compilePattern(text, p, c.b)
-		if a != nil && err == nil {
+	meet := func(next *automaton, where *value) {
+		var err error
+		if a != nil && next != nil {
 			next, err = product(a, next, false, c.b)
 		}
-		a = next
-		if err != nil {
-			c.fail(located(err, p.where))
+		if a = next; err != nil {
+			c.fail(located(err, where.path()))
 		}
 	}
+	c.each(nodes, 0, meet)
+	return a, c.err == nil
+}
+
+// each calls do with the automata of patterns and formats of nodes.
+func (c *compiler) each(nodes []*value, count int, do func(*automaton, *value)) {
 	for _, n := range nodes {
 		if p := n.get("pattern"); p != nil && c.err == nil {
-			meet(p.text, pattern{search: true, quoted: true, where: n.path() + "/pattern"})
+			do(c.compiled(p, p.text, pattern{search: true, quoted: true, count: count}), p)
 		}
 		if p := n.get("format"); p != nil && formats[p.text] != "" && c.err == nil {
-			meet(formats[p.text], pattern{quoted: true, where: n.path() + "/format"})
+			do(c.compiled(p, formats[p.text], pattern{quoted: true, count: count}), p)
 		} else if p != nil && slices.Contains(openFormats, p.text) {
 			c.fail(unsupported(n.path(), "format %q is not supported: use a pattern", p.text))
 		}
 	}
-	return a, c.err == nil
 }
 
-// measured returns what a accepts of the lengths that nodes allow; a = nil is any text.
-func (c *compiler) measured(a *automaton, nodes []*value) (*automaton, bool) {
+// compiled returns the automaton of a pattern at where, or nil.
+func (c *compiler) compiled(where *value, text string, p pattern) *automaton {
+	key := fmt.Sprintf("%v %s", p, text)
+	if a, ok := c.machines[key]; ok {
+		return a
+	}
+	p.where = where.path()
+	a, err := compilePattern(text, p, c.b)
+	if err != nil {
+		c.fail(located(err, p.where))
+		return nil
+	}
+	c.machines[key] = a
+	return a
+}
+
+// measured returns what a accepts of the lengths that nodes allow, with counts or
+// without; a = nil is any text.
+func (c *compiler) measured(a *automaton, nodes []*value, count bool) (*automaton, bool) {
 	lo, hi := span(nodes, "minLength", "maxLength")
 	chars, err := simple(star(class(anyRune...)), true, c.b)
 	if a == nil {
 		a = chars
 	}
 	if err == nil && (lo > 0 || hi >= 0) {
-		a, err = lengths(a, chars, lo, hi, c.b)
+		a, err = lengths(a, chars, lo, hi, count, c.b)
 	}
 	if err == errNoMatch {
 		return nil, false
@@ -96,7 +192,7 @@ func (c *compiler) measured(a *automaton, nodes []*value) (*automaton, bool) {
 func located(err error, where string) error {
 	switch err {
 	case errTooLarge:
-		return unsupported(where, "%v; a pattern together with maxLength takes a state for each length", err)
+		return unsupported(where, "%v; a repetition that the text does not count by itself, and lengths beside a pattern that leaves some out, take states for each number", err)
 	case errNoMatch:
 		return invalid(where, "no string can match")
 	}
@@ -182,6 +278,7 @@ func (c *compiler) element(f flat, i int) *expr {
 			nodes = append(nodes, rest)
 		}
 	}
+	c.b.spend(16)
 	return c.all(nodes)
 }
 

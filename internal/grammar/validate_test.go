@@ -65,7 +65,8 @@ func (g *generator) document() map[string]any {
 	return root
 }
 
-var testPatterns = []string{`^[a-z]+$`, `\d{2}`, `^(foo|bar)`, `[^a-f]x?$`, `^.{2,4}$`, `^é*"\\?$`, `^\S+@\S+$`}
+var testPatterns = []string{`^[a-z]+$`, `\d{2}`, `^(foo|bar)`, `[^a-f]x?$`, `^.{2,4}$`, `^é*"\\?$`, `^\S+@\S+$`, `^\p{L}+$`, `^\p{Lu}\p{Ll}{0,20}$`, `\P{L}`, `^.{1,300}$`,
+	`^[a-zé ]{3,40}$`, `^(\w+ ){1,20}$`, `^[^@]{1,20}@[^@"]{1,30}$`, `^[\p{L}\p{N}]{2,}x$`}
 
 func (g *generator) schema(depth int) map[string]any {
 	kinds := 9
