@@ -149,21 +149,23 @@ func percentile(d []time.Duration, p float64) time.Duration {
 	return d[int(math.Ceil(p/100*float64(len(d))))-1]
 }
 
-// The client's own error against the times at which the server sent, and its cost:
-// targets of issue 5 for two cores that the server shares. Every change checks that
-// nothing is lost; the targets hold on a quiet machine, with OSSIAN_SOAK=1.
+// The error of what is reported, the kernel's times where it tells them, against the times
+// at which the server sent, and the client's cost: targets for two cores that the server
+// shares. Streams begin within two seconds: of connections that are all opened at once the
+// last ones wait for the server. Every change checks that nothing is lost; the targets hold
+// on a quiet machine, with OSSIAN_SOAK=1.
 func TestLoadErrors(t *testing.T) {
 	for _, streams := range []int{1, soak.Cases(t, 10, 100), soak.Cases(t, 20, 1000)} {
 		tokens := soak.Cases(t, 30, 500)
 		url := playing(t, scripted.Script{TTFT: 200 * time.Millisecond, Gap: 10 * time.Millisecond})
-		rec := load(t, url, Arrivals{Rate: math.Inf(1), Burstiness: 1}, streams, tokens)
+		rec := load(t, url, Arrivals{Rate: float64(max(streams/2, 100)), Burstiness: math.Inf(1)}, streams, tokens)
 		log := recorded(t, url, streams)
-		own, events := seen(rec, false)
-		kernel, _ := seen(rec, true)
-		e, k := log.Compare(own), log.Compare(kernel)
+		reported, events := seen(rec, true)
+		handled, _ := seen(rec, false)
+		e, h := log.Compare(reported), log.Compare(handled)
 		cost := rec.Client.CPU / time.Duration(events)
-		t.Logf("%d streams, %d events in %v, kernel times %v: TTFT error mean %v p99 %v (kernel %v, %v), ITL error p50 %v p99 %v (kernel %v, %v), CPU %v per event, longest GC pause %v, server late p99 %v",
-			streams, events, rec.Duration.Round(time.Millisecond), rec.Client.Kernel, e.TTFT.Mean, e.TTFT.P99, k.TTFT.Mean, k.TTFT.P99, e.Gap.P50, e.Gap.P99, k.Gap.P50, k.Gap.P99, cost, rec.Client.MaxPause, log.Lateness().P99)
+		t.Logf("%d streams, %d events in %v, kernel times %v: TTFT error mean %v p99 %v (handled %v, %v), ITL error p50 %v p99 %v (handled %v, %v), CPU %v per event, longest GC pause %v, server late p99 %v",
+			streams, events, rec.Duration.Round(time.Millisecond), rec.Client.Kernel, e.TTFT.Mean, e.TTFT.P99, h.TTFT.Mean, h.TTFT.P99, e.Gap.P50, e.Gap.P99, h.Gap.P50, h.Gap.P99, cost, rec.Client.MaxPause, log.Lateness().P99)
 		if e.Missed != 0 || e.Requests != streams || events != streams*(tokens+2) {
 			t.Errorf("%d streams: %d missed, %d the same, %d events; want 0, all, %d", streams, e.Missed, e.Requests, events, streams*(tokens+2))
 		}

@@ -27,7 +27,7 @@ func (p *pollers) link(tcp net.Conn) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.once.Do(func() { p.all = make([]poller, max(1, runtime.GOMAXPROCS(0)/2)) })
+	p.once.Do(func() { p.all = make([]poller, max(1, min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2)) })
 	stamp(fd)
 	return &socket{fd: fd, poller: &p.all[int(p.next.Add(1))%len(p.all)]}, nil
 }

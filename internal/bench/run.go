@@ -252,6 +252,8 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.rec.Before = r.counters(ctx)
 	r.Live.Total.Store(int64(len(r.w)))
 	runtime.GC() // what the workload left behind is not to be collected while it is sent
+	threads := runtime.GOMAXPROCS(0)
+	defer lendProcessors()()
 	before := newUsage()
 	r.tell(Measuring)
 	r.began = time.Now()
@@ -269,6 +271,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	probes.Wait()
 	r.rec.Duration = time.Since(r.began)
 	r.rec.Client = before.since()
+	r.rec.Client.Threads = threads
 	r.tell(Measured)
 	r.rec.After = r.counters(ctx)
 	r.rec.Samples = r.sent()
@@ -280,6 +283,26 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 		err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
 	}
 	return r.rec, errors.Join(err, r.log.close(r.rec))
+}
+
+// asleep is how many goroutines of a run sleep in the kernel: the sender until the next
+// request is due, the poller until bytes come.
+const asleep = 2
+
+// processors guards changes of GOMAXPROCS.
+var processors sync.Mutex
+
+// lendProcessors gives the runtime a processor more for each goroutine that sleeps in the
+// kernel, until back is called. Such a goroutine keeps its processor until the runtime
+// notices, which takes up to 10 ms, and requests that are due wait for it.
+func lendProcessors() (back func()) {
+	change := func(by int) {
+		processors.Lock()
+		defer processors.Unlock()
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + by)
+	}
+	change(asleep)
+	return func() { change(-asleep) }
 }
 
 func (r *run) counters(ctx context.Context) map[string]float64 {
@@ -474,7 +497,7 @@ func gcPauses() *metrics.Float64Histogram {
 // runtime's histogram: its upper end counts.
 func (u usage) since() Client {
 	now := newUsage()
-	c := Client{CPU: now.cpu - u.cpu, Threads: runtime.GOMAXPROCS(0)}
+	c := Client{CPU: now.cpu - u.cpu}
 	for i, n := range now.pauses.Counts {
 		if i < len(u.pauses.Counts) && n > u.pauses.Counts[i] {
 			c.MaxPause = time.Duration(min(now.pauses.Buckets[i+1], 1e6) * 1e9) // the last bucket has no end

@@ -284,3 +284,18 @@ func TestUsage(t *testing.T) {
 		t.Errorf("got %+v, want some time and some pause", c)
 	}
 }
+
+// Whoever sleeps in the kernel during a run has a processor of the runtime of its own;
+// afterwards there are as many as before, and reports say how many those were.
+func TestRunLendsProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	during := 0
+	target := &fakeTarget{begun: func() { during = runtime.GOMAXPROCS(0) }}
+	rec, err := Run(t.Context(), target, queries(1), Options{Setup: Setup{Arrivals: Arrivals{Rate: math.Inf(1), Burstiness: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if during != before+asleep || runtime.GOMAXPROCS(0) != before || rec.Client.Threads != before {
+		t.Errorf("GOMAXPROCS %d before, %d during and %d after the run, reported %d; want %d more during it, and that before reported", before, during, runtime.GOMAXPROCS(0), rec.Client.Threads, asleep)
+	}
+}

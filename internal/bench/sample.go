@@ -88,7 +88,7 @@ type Probe struct {
 type Client struct {
 	CPU      time.Duration // user and system time of the process during the run
 	MaxPause time.Duration // longest stop of the garbage collector
-	Threads  int           // GOMAXPROCS
+	Threads  int           // GOMAXPROCS, without what a run adds for goroutines that sleep in the kernel
 	Kernel   bool          // times of receipt come from the kernel
 	Shared   bool          // the server runs in the same process: CPU is of both
 }
