@@ -397,6 +397,7 @@ func (m *masker) warm(work int) {
 		s := &m.p.a.states[q]
 		if s.counted {
 			m.loop(int32(q))
+			m.p.work /= 4 // a step of these is short
 		} else {
 			m.first(place{q: int32(q)})
 		}
