@@ -227,12 +227,15 @@ TEXT ·mx4Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z2
 	VPSRLW           $0x04, Z2, Z6
 	VPERMB           Z0, Z2, Z2
@@ -285,12 +288,15 @@ TEXT ·mx4Tile2AVX512(SB), NOSPLIT, $0-48
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
@@ -357,12 +363,15 @@ TEXT ·mx4Tile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
@@ -443,12 +452,15 @@ TEXT ·mx4Tile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
@@ -543,12 +555,15 @@ TEXT ·mx4Tile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
@@ -657,12 +672,15 @@ TEXT ·mx4Tile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
 	VPERMB           Z0, Z7, Z7
@@ -785,12 +803,15 @@ TEXT ·mx4Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
 	VPERMB           Z0, Z8, Z8
@@ -3262,12 +3283,15 @@ TEXT ·q4Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z2
 	VPSRLW        $0x04, Z2, Z6
 	VPERMB        Z0, Z2, Z2
@@ -3319,12 +3343,15 @@ TEXT ·q4Tile2AVX512(SB), NOSPLIT, $0-48
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z3
 	VPSRLW        $0x04, Z3, Z7
 	VPERMB        Z0, Z3, Z3
@@ -3391,12 +3418,15 @@ TEXT ·q4Tile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z4
 	VPSRLW        $0x04, Z4, Z8
 	VPERMB        Z0, Z4, Z4
@@ -3478,12 +3508,15 @@ TEXT ·q4Tile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z5
 	VPSRLW        $0x04, Z5, Z9
 	VPERMB        Z0, Z5, Z5
@@ -3580,12 +3613,15 @@ TEXT ·q4Tile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z6
 	VPSRLW        $0x04, Z6, Z10
 	VPERMB        Z0, Z6, Z6
@@ -3697,12 +3733,15 @@ TEXT ·q4Tile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z7
 	VPSRLW        $0x04, Z7, Z11
 	VPERMB        Z0, Z7, Z7
@@ -3829,12 +3868,15 @@ TEXT ·q4Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
 	PREFETCHT0    4160(AX)
 	PREFETCHT0    4224(AX)
 	PREFETCHT0    4288(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z8
 	VPSRLW        $0x04, Z8, Z12
 	VPERMB        Z0, Z8, Z8
@@ -6209,12 +6251,15 @@ TEXT ·q4mTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z2
 	VPSRLW           $0x04, Z2, Z6
 	VPERMB           Z0, Z2, Z2
@@ -6268,12 +6313,15 @@ TEXT ·q4mTile2AVX512(SB), NOSPLIT, $0-48
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z3
 	VPSRLW           $0x04, Z3, Z7
 	VPERMB           Z0, Z3, Z3
@@ -6343,12 +6391,15 @@ TEXT ·q4mTile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
@@ -6434,12 +6485,15 @@ TEXT ·q4mTile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
@@ -6541,12 +6595,15 @@ TEXT ·q4mTile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
@@ -6664,12 +6721,15 @@ TEXT ·q4mTile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
 	VPERMB           Z0, Z7, Z7
@@ -6803,12 +6863,15 @@ TEXT ·q4mTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
 	VPERMB           Z0, Z8, Z8
@@ -9324,18 +9387,21 @@ TEXT ·q4kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z2
 	VCVTPH2PS 32(CX), Z3
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VPSRLW           $0x04, Z4, Z8
 	VPERMB           Z0, Z4, Z4
@@ -9374,7 +9440,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x0000002c, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9395,18 +9461,21 @@ TEXT ·q4kTile2AVX512(SB), NOSPLIT, $0-48
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z3
 	VCVTPH2PS 32(CX), Z4
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VPSRLW           $0x04, Z5, Z9
 	VPERMB           Z0, Z5, Z5
@@ -9458,7 +9527,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000058, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9482,18 +9551,21 @@ TEXT ·q4kTile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
 	VCVTPH2PS 32(CX), Z5
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VPSRLW           $0x04, Z6, Z10
 	VPERMB           Z0, Z6, Z6
@@ -9558,7 +9630,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000084, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9585,18 +9657,21 @@ TEXT ·q4kTile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
 	VCVTPH2PS 32(CX), Z6
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VPSRLW           $0x04, Z7, Z11
 	VPERMB           Z0, Z7, Z7
@@ -9674,7 +9749,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x000000b0, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9704,18 +9779,21 @@ TEXT ·q4kTile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
 	VCVTPH2PS 32(CX), Z7
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VPSRLW           $0x04, Z8, Z12
 	VPERMB           Z0, Z8, Z8
@@ -9806,7 +9884,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x000000dc, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9839,18 +9917,21 @@ TEXT ·q4kTile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
 	VCVTPH2PS 32(CX), Z8
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z9
 	VPSRLW           $0x04, Z9, Z13
 	VPERMB           Z0, Z9, Z9
@@ -9954,7 +10035,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000108, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -9990,18 +10071,21 @@ TEXT ·q4kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z8
 	VCVTPH2PS 32(CX), Z9
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
 	PREFETCHT0       4160(AX)
 	PREFETCHT0       4224(AX)
 	PREFETCHT0       4288(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z10
 	VPSRLW           $0x04, Z10, Z14
 	VPERMB           Z0, Z10, Z10
@@ -10118,7 +10202,7 @@ block:
 	ADDQ             $0x00000100, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000134, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -12721,6 +12805,8 @@ TEXT ·q8Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12731,6 +12817,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z1
 	VMOVDQU64     64(AX), Z2
 	VMOVDQU64     128(AX), Z3
@@ -12773,6 +12860,8 @@ TEXT ·q8Tile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12783,6 +12872,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z2
 	VMOVDQU64     64(AX), Z3
 	VMOVDQU64     128(AX), Z4
@@ -12840,6 +12930,8 @@ TEXT ·q8Tile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12850,6 +12942,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z3
 	VMOVDQU64     64(AX), Z4
 	VMOVDQU64     128(AX), Z5
@@ -12922,6 +13015,8 @@ TEXT ·q8Tile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12932,6 +13027,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z4
 	VMOVDQU64     64(AX), Z5
 	VMOVDQU64     128(AX), Z6
@@ -13019,6 +13115,8 @@ TEXT ·q8Tile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13029,6 +13127,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z5
 	VMOVDQU64     64(AX), Z6
 	VMOVDQU64     128(AX), Z7
@@ -13131,6 +13230,8 @@ TEXT ·q8Tile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13141,6 +13242,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z6
 	VMOVDQU64     64(AX), Z7
 	VMOVDQU64     128(AX), Z8
@@ -13258,6 +13360,8 @@ TEXT ·q8Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13268,6 +13372,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z7
 	VMOVDQU64     64(AX), Z8
 	VMOVDQU64     128(AX), Z9
@@ -15928,12 +16033,14 @@ TEXT ·q5kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z1
 	VCVTPH2PS 32(CX), Z2
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -15944,6 +16051,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z3
 	VMOVDQU64        64(AX), Z4
 	VMOVDQU64        128(AX), Z5
@@ -15974,7 +16082,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x0000002c, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -15994,12 +16102,14 @@ TEXT ·q5kTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z2
 	VCVTPH2PS 32(CX), Z3
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16010,6 +16120,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z4
 	VMOVDQU64        64(AX), Z5
 	VMOVDQU64        128(AX), Z6
@@ -16053,7 +16164,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000058, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -16076,12 +16187,14 @@ TEXT ·q5kTile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z3
 	VCVTPH2PS 32(CX), Z4
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16092,6 +16205,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z5
 	VMOVDQU64        64(AX), Z6
 	VMOVDQU64        128(AX), Z7
@@ -16148,7 +16262,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000084, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -16174,12 +16288,14 @@ TEXT ·q5kTile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
 	VCVTPH2PS 32(CX), Z5
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16190,6 +16306,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z6
 	VMOVDQU64        64(AX), Z7
 	VMOVDQU64        128(AX), Z8
@@ -16259,7 +16376,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x000000b0, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -16288,12 +16405,14 @@ TEXT ·q5kTile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
 	VCVTPH2PS 32(CX), Z6
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16304,6 +16423,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z7
 	VMOVDQU64        64(AX), Z8
 	VMOVDQU64        128(AX), Z9
@@ -16386,7 +16506,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x000000dc, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -16418,12 +16538,14 @@ TEXT ·q5kTile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
 	VCVTPH2PS 32(CX), Z7
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16434,6 +16556,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z8
 	VMOVDQU64        64(AX), Z9
 	VMOVDQU64        128(AX), Z10
@@ -16529,7 +16652,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000108, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -16564,12 +16687,14 @@ TEXT ·q5kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
 	VCVTPH2PS 32(CX), Z8
 	ADDQ      $0x40, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -16580,6 +16705,7 @@ block:
 	PREFETCHT0       4416(AX)
 	PREFETCHT0       4480(AX)
 	PREFETCHT0       4544(AX)
+	PREFETCHT0       (CX)(SI*1)
 	VMOVDQU64        (AX), Z9
 	VMOVDQU64        64(AX), Z10
 	VMOVDQU64        128(AX), Z11
@@ -16688,7 +16814,7 @@ block:
 	ADDQ             $0x00000200, AX
 	ADDQ             $0x20, CX
 	ADDQ             $0x00000134, DX
-	DECQ             SI
+	DECQ             DI
 	JNZ              block
 	SUBQ             $0x08, BX
 	JNZ              super
@@ -19178,11 +19304,13 @@ TEXT ·q6kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z1
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19193,6 +19321,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z2
 	VMOVDQU64     64(AX), Z3
 	VMOVDQU64     128(AX), Z4
@@ -19224,7 +19353,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x0000002c, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19244,11 +19373,13 @@ TEXT ·q6kTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   nb+24(FP), BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z2
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19259,6 +19390,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z3
 	VMOVDQU64     64(AX), Z4
 	VMOVDQU64     128(AX), Z5
@@ -19306,7 +19438,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000058, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19329,11 +19461,13 @@ TEXT ·q6kTile3AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z3
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19344,6 +19478,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z4
 	VMOVDQU64     64(AX), Z5
 	VMOVDQU64     128(AX), Z6
@@ -19407,7 +19542,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000084, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19433,11 +19568,13 @@ TEXT ·q6kTile4AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19448,6 +19585,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z5
 	VMOVDQU64     64(AX), Z6
 	VMOVDQU64     128(AX), Z7
@@ -19527,7 +19665,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x000000b0, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19556,11 +19694,13 @@ TEXT ·q6kTile5AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19571,6 +19711,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z6
 	VMOVDQU64     64(AX), Z7
 	VMOVDQU64     128(AX), Z8
@@ -19666,7 +19807,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x000000dc, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19698,11 +19839,13 @@ TEXT ·q6kTile6AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19713,6 +19856,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z7
 	VMOVDQU64     64(AX), Z8
 	VMOVDQU64     128(AX), Z9
@@ -19824,7 +19968,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000108, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -19859,11 +20003,13 @@ TEXT ·q6kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -19874,6 +20020,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z8
 	VMOVDQU64     64(AX), Z9
 	VMOVDQU64     128(AX), Z10
@@ -20001,7 +20148,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000134, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -20039,11 +20186,13 @@ TEXT ·q6kTile8AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z8
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -20054,6 +20203,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z9
 	VMOVDQU64     64(AX), Z10
 	VMOVDQU64     128(AX), Z11
@@ -20197,7 +20347,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000160, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -20241,11 +20391,13 @@ TEXT ·q6kTile12AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z12
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -20256,6 +20408,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z13
 	VMOVDQU64     64(AX), Z14
 	VMOVDQU64     128(AX), Z15
@@ -20463,7 +20616,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x00000210, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super
@@ -20519,11 +20672,13 @@ TEXT ·q6kTile16AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z16
 	ADDQ      $0x20, CX
-	MOVQ      $0x00000008, SI
+	MOVQ      $0x00000008, DI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -20534,6 +20689,7 @@ block:
 	PREFETCHT0    4416(AX)
 	PREFETCHT0    4480(AX)
 	PREFETCHT0    4544(AX)
+	PREFETCHT0    (CX)(SI*1)
 	VMOVDQU64     (AX), Z17
 	VMOVDQU64     64(AX), Z18
 	VMOVDQU64     128(AX), Z19
@@ -20805,7 +20961,7 @@ block:
 	ADDQ          $0x00000200, AX
 	ADDQ          $0x20, CX
 	ADDQ          $0x000002c0, DX
-	DECQ          SI
+	DECQ          DI
 	JNZ           block
 	SUBQ          $0x08, BX
 	JNZ           super

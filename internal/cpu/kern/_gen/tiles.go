@@ -116,6 +116,9 @@ func tile512(f family, T int) {
 		acc[t] = ZMM()
 		VXORPS(acc[t], acc[t], acc[t])
 	}
+	next := GP64() // from the scales to those of the next group, a stream that begins anew with each
+	IMUL3Q(U32(8*(f.quantBytes()+f.scaleBytes())+f.headBytes()), nb, next)
+	SHRQ(Imm(3), next)
 	d, dmin := ZMM(), ZMM()
 	f.loops("", w, s, a, nb, T, func() {
 		VCVTPH2PS(Mem{Base: s}, d)
@@ -126,6 +129,7 @@ func tile512(f family, T int) {
 		for i := 0; i < f.quantBytes(); i += 64 {
 			PREFETCHT0(Mem{Base: w, Disp: ahead + i})
 		}
+		PREFETCHT0(Mem{Base: s, Index: next, Scale: 1})
 		q := f.unpack512(w, tab)
 		if f.kind == k6 {
 			tokens6(T, s, a, q, d, acc)
