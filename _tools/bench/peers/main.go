@@ -1,63 +1,66 @@
-// Command peers lets several clients measure the same server and prints what each says.
-// Run it through peers.sh, which makes what it needs.
+// Command peers lets several clients measure the same servers, in turns, and prints what
+// each says, as Markdown. Run it through peers.sh, which makes what it needs.
 //
-// Against scripted servers it knows the truth and prints each client's error. With -live
-// it prints the metrics that each client reports of that server.
+// Of the scripted server it knows the truth and prints each client's error; of that and of
+// a live one it prints every metric that the clients report.
 package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"ossian/internal/bench/scripted"
 )
 
-// A peer is a client under test: a command that takes the arguments of vllm bench serve.
-type peer struct {
-	name    string
-	command []string
-}
-
+// A config is what is measured, and how.
 type config struct {
-	dir, live, model, tokenizer string
-	streams                     []int
-	tokens                      int
-	gap                         time.Duration
-	peers                       []peer
+	dir           string
+	model         string // of the live server
+	tokenizer     string // folder
+	url           string // of a live server that runs already
+	streams, live []int  // requests of each part
+	rounds        []int  // of each part of streams, and of live
+	tokens        []int  // of the streams of each
+	liveTokens    int
+	gap           time.Duration
+	step          bool
+	peers         []peer
 }
 
 func main() {
 	var c config
-	dir := flag.String("dir", "", "where peers.sh put the clients")
-	streams := flag.String("streams", "1,100,1000", "streams at once")
+	streams := flag.String("streams", "1,100,1000", "streams at once of the scripted server")
+	live := flag.String("live", "1,100,1000", "requests to the live server; empty = none")
+	rounds := flag.String("rounds", "3,5,3", "how often the clients take turns in each of these; the last number holds for the rest")
+	tokens := flag.String("tokens", "2000,500,500", "of the scripted streams in each; the last number holds for the rest")
 	names := flag.String("clients", "ossian,vllm,vllm-rs", "which to run")
-	flag.IntVar(&c.tokens, "tokens", 500, "of each stream")
-	flag.DurationVar(&c.gap, "gap", 10*time.Millisecond, "between the tokens of a stream")
-	flag.StringVar(&c.live, "live", "", "`URL` of a real server to measure instead")
-	flag.StringVar(&c.model, "model", "scripted", "that the server serves")
-	flag.StringVar(&c.tokenizer, "tokenizer", "", "`FOLDER` with the tokenizer of that model; default gpt-oss's")
+	limit := flag.Duration("limit", time.Hour, "give up after this time")
+	flag.StringVar(&c.dir, "dir", "", "where peers.sh put the clients")
+	flag.IntVar(&c.liveTokens, "live-tokens", 64, "of each answer of the live server")
+	flag.DurationVar(&c.gap, "gap", 10*time.Millisecond, "between the tokens of a scripted stream")
+	flag.StringVar(&c.url, "url", "", "`URL` of a live server that runs already; else ossian serves its built-in model")
+	flag.StringVar(&c.model, "model", "ossian-tiny", "that it serves")
+	flag.StringVar(&c.tokenizer, "tokenizer", "internal/tiny/ossian-tiny", "`FOLDER` with the tokenizer of that model")
+	flag.BoolVar(&c.step, "step", false, "wait for a line on standard input before each round, for machines with other work in between")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := c.fill(*dir, *streams, *names)
-	if err == nil && c.live != "" {
-		err = c.compareLive(ctx)
-	} else if err == nil {
-		err = c.compareScripted(ctx)
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+	err := c.fill(map[string]string{"-streams": *streams, "-live": *live, "-rounds": *rounds, "-tokens": *tokens}, *names)
+	if err == nil {
+		err = c.compare(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
@@ -65,19 +68,23 @@ func main() {
 	}
 }
 
-func (c *config) fill(dir, streams, names string) error {
-	c.dir = dir
-	for _, s := range strings.Split(streams, ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-streams %s: expected numbers from 1", streams)
+func (c *config) fill(lists map[string]string, names string) error {
+	for name, into := range map[string]*[]int{"-streams": &c.streams, "-live": &c.live, "-rounds": &c.rounds, "-tokens": &c.tokens} {
+		for _, s := range strings.FieldsFunc(lists[name], func(r rune) bool { return r == ',' }) {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%s %s: expected numbers from 1", name, lists[name])
+			}
+			*into = append(*into, n)
 		}
-		c.streams = append(c.streams, n)
+	}
+	if len(c.rounds) == 0 || len(c.tokens) == 0 {
+		return errors.New("-rounds and -tokens: expected one number at least")
 	}
 	known := map[string][]string{
-		"ossian":  {filepath.Join(dir, "ossian"), "bench", "serve"},
-		"vllm":    {filepath.Join(dir, "venv/bin/python"), "_tools/bench/peers/vllm_client.py", filepath.Join(dir, "wheel")},
-		"vllm-rs": {filepath.Join(dir, "wheel/vllm/vllm-rs"), "bench", "serve"},
+		"ossian":  {filepath.Join(c.dir, "ossian"), "bench", "serve"},
+		"vllm":    {filepath.Join(c.dir, "venv/bin/python"), "_tools/bench/peers/vllm_client.py", filepath.Join(c.dir, "wheel")},
+		"vllm-rs": {filepath.Join(c.dir, "wheel/vllm/vllm-rs"), "bench", "serve"},
 	}
 	for _, name := range strings.Split(names, ",") {
 		command, ok := known[name]
@@ -89,171 +96,111 @@ func (c *config) fill(dir, streams, names string) error {
 	return nil
 }
 
-// A result is what a client wrote into its file.
-type result struct {
-	TTFTs   []float64
-	ITLs    [][]float64
-	Metrics map[string]any
-	cpu     time.Duration
-	memory  int64 // bytes
-	wall    time.Duration
-	refused bool // the client itself says that its numbers cannot be trusted
+// nth returns element i of a list, whose last holds for the rest.
+func nth(list []int, i int) int { return list[min(i, len(list)-1)] }
+
+// A part is a server under a number of requests, and what each client said in each round.
+type part struct {
+	target
+	requests int
+	runs     [][]*run // by client, by round
 }
 
-// run lets p measure the server at url with n requests.
-func (c *config) run(ctx context.Context, p peer, url string, n, tokens int) (*result, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-	file := p.name + ".json"
-	_ = os.Remove(filepath.Join(c.dir, file)) // of an earlier run
-	args := append(p.command[1:len(p.command):len(p.command)],
-		"--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions", "--model", c.model,
-		"--tokenizer", cmp.Or(c.tokenizer, filepath.Join(c.dir, "gpt-oss")), "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", strconv.Itoa(tokens),
-		"--seed", "42", "--num-prompts", strconv.Itoa(n), "--request-rate", strconv.Itoa(max(n/2, 1)), "--disable-tqdm",
-		"--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--result-dir", c.dir, "--result-filename", file)
-	cmd := exec.CommandContext(ctx, p.command[0], args...)
-	log, err := os.Create(filepath.Join(c.dir, p.name+".log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	began := time.Now()
-	ended := cmd.Run()
-	if cmd.ProcessState == nil {
-		return nil, ended
-	}
-	r := &result{refused: ended != nil, wall: time.Since(began), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		r.memory = u.Maxrss << 10
-	}
-	text, err := os.ReadFile(filepath.Join(c.dir, file))
-	if err == nil {
-		err = errors.Join(json.Unmarshal(text, r), json.Unmarshal(text, &r.Metrics))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: no result: %w; it says in %s", p.name, errors.Join(ended, err), log.Name())
-	}
-	return r, nil
+// A target is a server with what is asked of it.
+type target struct {
+	name, url, model string
+	tokens           int
+	scripted         bool
 }
 
-// seen is what the client says of its requests, in their order. Requests without a first
-// token failed.
-func (r *result) seen() []scripted.Seen {
-	var out []scripted.Seen
-	for i, ttft := range r.TTFTs {
-		if ttft == 0 {
-			continue
-		}
-		s := scripted.Seen{Index: i, TTFT: seconds(ttft)}
-		for _, gap := range r.ITLs[i] {
-			s.Gaps = append(s.Gaps, seconds(gap))
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
-
-// serve starts a scripted server in a process of its own.
-func (c *config) serve(ctx context.Context) (url string, stop func(), err error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.dir, "ossian"), "bench", "scripted", "--port", "0", "--gap", c.gap.String())
-	cmd.Stderr = os.Stderr
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait() // how it ends says nothing about the clients
-	}
-	line, err := bufio.NewReader(pipe).ReadString('\n')
-	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
-	if !ok {
-		stop()
-		return "", nil, errors.Join(fmt.Errorf("scripted server: said %q, expected its address", line), err)
-	}
-	return url, stop, nil
-}
-
-func (c *config) compareScripted(ctx context.Context) error {
-	url, stop, err := c.serve(ctx)
+// compare starts the servers, has the clients measure them in turns and prints the tables.
+func (c *config) compare(ctx context.Context) error {
+	play, stop, err := c.start(ctx, "scripted", "bench", "scripted", "--port", "0", "--gap", c.gap.String())
 	if err != nil {
 		return err
 	}
 	defer stop()
-	fmt.Printf("%d tokens per stream, one every %v. CPU is that of the process less what it needs for one request of one token; * = the client says itself that its numbers cannot be trusted.\n", c.tokens, c.gap)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "streams\tclient\trequests\tlost\tTTFT error, mean ms\tp99\tITL error, p50 ms\tp99\tmax\tCPU µs/event\tMB\twall s\tserver late, p99 ms\t")
-	for _, n := range c.streams {
-		for _, p := range c.peers {
-			base, err := c.run(ctx, p, url, 1, 1)
-			if err != nil {
-				return err
-			}
-			if err := scripted.Forget(ctx, url); err != nil {
-				return err
-			}
-			r, err := c.run(ctx, p, url, n, c.tokens)
-			if err != nil {
-				return err
-			}
-			log, err := scripted.Fetch(ctx, url)
-			if err != nil {
-				return err
-			}
-			name := p.name
-			if r.refused {
-				name += "*"
-			}
-			e, late := log.Compare(r.seen()), log.Lateness()
-			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f\t%s\t\n", n, name, e.Requests, e.Missed,
-				ms(e.TTFT.Mean), ms(e.TTFT.P99), ms(e.Gap.P50), ms(e.Gap.P99), ms(e.Gap.Max),
-				perEvent(r.cpu-base.cpu, e.Events), r.memory/1e6, r.wall.Seconds(), ms(late.P99))
+	live := c.url
+	if live == "" && len(c.live) > 0 {
+		url, stop, err := c.start(ctx, "serve", "serve", "--port", "0", "--no-enable-prefix-caching")
+		if err != nil {
+			return err
 		}
+		defer stop()
+		live = url
 	}
-	return w.Flush()
+	var parts []*part
+	for i, n := range c.streams {
+		p := &part{target: target{"scripted", play, "scripted", nth(c.tokens, i), true}, requests: n}
+		if err := c.measure(ctx, p, nth(c.rounds, i)); err != nil {
+			return err
+		}
+		parts = append(parts, p)
+	}
+	for i, n := range c.live {
+		p := &part{target: target{"live", live, c.model, c.liveTokens, false}, requests: n}
+		if err := c.measure(ctx, p, nth(c.rounds, i)); err != nil {
+			return err
+		}
+		parts = append(parts, p)
+	}
+	return c.print(os.Stdout, parts)
 }
 
-// perEvent is the CPU time per event. Loading a tokenizer takes seconds, give or take:
-// that of few events drowns in it.
-func perEvent(cpu time.Duration, events int) string {
-	if events < 20_000 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", float64(cpu)/1e3/float64(events))
-}
+var stdin = bufio.NewReader(os.Stdin)
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1e6) }
-
-// compareLive prints what each client reports of a real server.
-func (c *config) compareLive(ctx context.Context) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	defer w.Flush()
-	for _, n := range c.streams {
-		results := make([]*result, len(c.peers))
-		fmt.Fprintf(w, "%d requests\t", n)
-		for i, p := range c.peers {
-			fmt.Fprintf(w, "%s\t", p.name)
-			var err error
-			if results[i], err = c.run(ctx, p, c.live, n, c.tokens); err != nil {
-				return err
+// measure fills p: in each round every client has its turn.
+func (c *config) measure(ctx context.Context, p *part, rounds int) error {
+	p.runs = make([][]*run, len(c.peers))
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "%s server, %d requests, round %d of %d\n", p.name, p.requests, round+1, rounds)
+		if c.step {
+			if _, err := stdin.ReadString('\n'); err != nil {
+				return fmt.Errorf("-step: %w", err)
 			}
 		}
-		fmt.Fprintln(w)
-		for _, m := range []string{"duration", "completed", "total_input_tokens", "total_output_tokens", "request_throughput", "output_throughput",
-			"total_token_throughput", "mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms",
-			"mean_itl_ms", "median_itl_ms", "p99_itl_ms", "mean_e2el_ms", "p99_e2el_ms", "max_concurrent_requests"} {
-			fmt.Fprintf(w, "%s\t", m)
-			for _, r := range results {
-				fmt.Fprintf(w, "%v\t", r.Metrics[m])
+		for i := range c.peers {
+			r, err := c.turn(ctx, &c.peers[i], p)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(w)
+			p.runs[i] = append(p.runs[i], r)
 		}
 	}
 	return nil
+}
+
+// fewEvents drown in what starting a client takes, give or take.
+const fewEvents = 1000
+
+// turn lets a client measure p, and before that the same requests with answers of one
+// token: what these take is not the cost of events.
+func (c *config) turn(ctx context.Context, client *peer, p *part) (*run, error) {
+	one := p.target
+	one.tokens = 1
+	base, err := c.run(ctx, client, &one, p.requests)
+	if err != nil {
+		return nil, err
+	}
+	if p.scripted {
+		if err := scripted.Forget(ctx, p.url); err != nil {
+			return nil, err
+		}
+	}
+	r, err := c.run(ctx, client, &p.target, p.requests)
+	if err != nil {
+		return nil, err
+	}
+	r.perEvent = math.NaN()
+	if n := r.events(); n >= fewEvents {
+		r.perEvent = (r.cpu - base.cpu).Seconds() * 1e6 / float64(n)
+	}
+	if p.scripted {
+		log, err := scripted.Fetch(ctx, p.url)
+		if err != nil {
+			return nil, err
+		}
+		r.judge(log)
+	}
+	return r, nil
 }
