@@ -25,7 +25,7 @@ func benchCommand() *cobra.Command {
 		Short: "Measure a server the way vllm bench serve does",
 	}
 	c.AddCommand(benchServeCommand(), benchCompareCommand(), benchSummarizeCommand(), benchSweepCommand(), benchSelftestCommand(), benchScriptedCommand(), benchThroughputCommand(), benchLatencyCommand(), benchKernelsCommand())
-	return c
+	return family(c)
 }
 
 // benchOptions are the flags of `ossian bench serve`. Names and defaults are vLLM's.

@@ -69,6 +69,9 @@ func TestBenchServeErrors(t *testing.T) {
 		{"--num-prompts 0", "want 1 to"},
 		{"--metadata x", "KEY=VALUE"},
 		{"--base-url ftp://x", "want an address"},
+		{"--base-url 127.0.0.1:9", "want an address"},
+		{"--base-url http://127.0.0.1:9 --num-prompts 1", "--base-url says where the server is"},
+		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "nothing was measured"},
 		{"--model no/such-model", "no/such-model"},
 	} {
 		_, _, err := runRoot(t, append([]string{"bench", "serve", "--disable-tqdm"}, strings.Fields(c.args)...)...)
@@ -103,5 +106,17 @@ func TestBenchArguments(t *testing.T) {
 		if shown := strings.Join(bench.HideSecrets(strings.Fields(args)), " "); strings.Contains(shown, "secret") || !strings.HasSuffix(shown, "--seed 1") {
 			t.Errorf("%q is shown as %q", args, shown)
 		}
+	}
+}
+
+// A mistyped command is an error, not a page of help.
+func TestBenchUnknownCommand(t *testing.T) {
+	for _, args := range [][]string{{"bench", "srve"}, {"bench", "sweep", "laod"}} {
+		if _, _, err := runRoot(t, args...); err == nil || !strings.Contains(err.Error(), "want one of") {
+			t.Errorf("%q: got %v, expected an error that lists the commands", args, err)
+		}
+	}
+	if out, _, err := runRoot(t, "bench"); err != nil || !strings.Contains(out, "Available Commands") {
+		t.Errorf("without a command: %v\n%s", err, out)
 	}
 }

@@ -270,9 +270,19 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: s, Recording: rec})
 	t.points = append(t.points, report.Point{Label: name, Summary: s})
 	if !s.Valid() {
-		t.invalid = errors.New("these numbers cannot be trusted: see the findings above")
+		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(s), ", "))
 	}
 	return nil
+}
+
+// faults names the findings that make a run invalid.
+func faults(s *report.Summary) (ids []string) {
+	for _, f := range s.Ossian.Findings {
+		if !f.Warning {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids
 }
 
 // report writes what is said of all runs together.

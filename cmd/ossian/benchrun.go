@@ -56,6 +56,9 @@ func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Se
 	if o.dryRun {
 		return m.dryRun(ctx)
 	}
+	if err := o.folders(); err != nil {
+		return err
+	}
 	if m.local {
 		stop, err := m.serve(ctx)
 		if err != nil {
@@ -77,6 +80,25 @@ func (o *benchOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Se
 		defer m.model.Close()
 	}
 	return m.measure(ctx)
+}
+
+// folders makes those that results go to, so that none is lost for the want of one.
+func (o *benchOptions) folders() error {
+	var all []string
+	if o.save || o.detailed || o.add || o.timeline || o.stats {
+		all = append(all, cmp.Or(o.dir, "."))
+	}
+	for _, file := range []string{o.output, o.html} {
+		if file != "" {
+			all = append(all, filepath.Dir(file))
+		}
+	}
+	for _, dir := range all {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return fmt.Errorf("folder of results: %w; nothing was measured", err)
+		}
+	}
+	return nil
 }
 
 // serve starts the server in this process.
@@ -137,7 +159,7 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 			m.say("Model not specified, fetching first model from server...")
 		}
 		if name, root, err = m.server.FirstModel(ctx); err != nil {
-			return fmt.Errorf("%w; --model NAME asks for none", err)
+			return fmt.Errorf("no list of models: %w; --base-url says where the server is, --model NAME needs no list", err)
 		}
 		if m.o.model == "" {
 			m.say("First model name: %s, first model id: %s", name, root)

@@ -22,7 +22,7 @@ func benchSweepCommand() *cobra.Command {
 		Short: "Measure under many settings, or find the load that is worth offering",
 	}
 	c.AddCommand(serveSweep(&gridOptions{program: thisProgram}), sweepWorkloadCommand(), sweepSLACommand(), loadCommand(thisProgram), benchPlotCommand(), benchParetoCommand())
-	return c
+	return family(c)
 }
 
 // A gridOptions is what the flags of the sweeps that start programs say. Names and

@@ -57,6 +57,22 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// family makes a command that only has others refuse words that name none of them, where
+// it would print its help and succeed.
+func family(c *cobra.Command) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		return fmt.Errorf("%s has no command %q: want one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+	}
+	return c
+}
+
 // buildVersion is the version of the module, or of the commit it was built from.
 func buildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {

@@ -299,8 +299,8 @@ func (c *Comparison) String() string {
 			tableNumber(r.Delta, "+"), r.change(), r.mark(), interval, r.Verdict)
 	}
 	p.line("=")
-	p.WriteString("\nLegend: + = improvement, - = regression (from A to B); a verdict of better or worse is\n" +
-		"no chance: at most one comparison in 100 without a difference has any.\n")
+	p.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
+		"chance: of 100 comparisons without a difference at most one gets such a verdict.\n")
 	for _, w := range c.Warnings {
 		fmt.Fprintf(p, "WARNING: %s\n", w)
 	}
