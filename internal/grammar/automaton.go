@@ -253,6 +253,11 @@ func (d *determinizer) begin(rule int32) {
 		return
 	}
 	q := d.closed([]int32{rule}, edgeOfText{begin: true})
+	if !d.a.states[q].accept && slices.Contains(d.closure([]int32{rule}, edgeOfText{begin: true, end: true}), d.n.final) {
+		d.sets, d.heads = append(d.sets, d.sets[q]), append(d.heads, d.heads[q]) // $ before ^: the empty text, and no other that leads here
+		q = int32(len(d.a.states))
+		d.a.states = append(d.a.states, state{accept: true})
+	}
 	d.a.start[rule] = q
 	if d.heads[q] != 0 {
 		d.a.need[rule], d.a.room[rule] = d.a.states[q].low, d.a.states[q].high

@@ -15,6 +15,7 @@ func TestRegex(t *testing.T) {
 		{name: "literal", source: `abc`, yes: []string{"abc"}, no: []string{"ab", "abcd", ""}},
 		{name: "anchors at the ends say nothing new", source: `^abc$`, yes: []string{"abc"}, no: []string{"xabc"}},
 		{name: "anchor inside", source: `a^b|c`, yes: []string{"c"}, no: []string{"ab", "a^b"}},
+		{name: "end before the beginning", source: `a*$^b*`, yes: []string{""}, no: []string{"a", "b", "ab"}},
 		{name: "ends in a loop", source: `(a$|^b|$)*`, yes: []string{"a", "b", "ba", ""}, no: []string{"aa", "ab"}},
 		{name: "unicode escape", source: `[\u00e4-\u00fc]\u{1F600}\uD83D\uDE01`, yes: []string{"é😀😁"}, no: []string{"e😀😁"}},
 		{name: "escaped slash", source: `a\/b\-c`, yes: []string{"a/b-c"}},
