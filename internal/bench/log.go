@@ -235,7 +235,8 @@ func (j *journal) flush(out *bufio.Writer) error {
 	return j.file.Sync()
 }
 
-// WriteLog writes r as a log, as a run writes it while it goes on.
+// WriteLog writes r as a log, as a run writes it while it goes on; one that was
+// interrupted gets no end.
 func WriteLog(w io.Writer, r *Recording) error {
 	rows := []entry{header(r)}
 	for i := range r.RateSteps {
@@ -249,7 +250,10 @@ func WriteLog(w io.Writer, r *Recording) error {
 	}
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
-	for _, e := range append(rows, end(r)) {
+	if !r.Interrupted {
+		rows = append(rows, end(r))
+	}
+	for _, e := range rows {
 		if err := lines.Encode(&e); err != nil {
 			return err
 		}
@@ -258,8 +262,9 @@ func WriteLog(w io.Writer, r *Recording) error {
 }
 
 // ReadLog reads a log. A run that was killed leaves one that ends anywhere: a last line
-// that was torn is dropped, and complete is false if the end is missing; the duration
-// is then the time of the last sample. Samples come in the order of the queries. An
+// that was torn is dropped, and complete is false if the end is missing; the recording is
+// then marked as interrupted, its duration is the time of the last sample, and whether
+// times come from the kernel is told from the samples. Samples come in the order of the queries. An
 // error names the line that is broken.
 func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 	in := bufio.NewReader(r)
@@ -293,6 +298,7 @@ func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 	}
 	slices.SortFunc(rec.Samples, func(a, b Sample) int { return a.Index - b.Index })
 	if !complete {
+		rec.Interrupted, rec.Client.Kernel = true, stamped(rec.Samples)
 		for _, s := range rec.Samples {
 			rec.Duration = max(rec.Duration, s.Done)
 		}

@@ -105,6 +105,8 @@ type Recording struct {
 	Before    map[string]float64 // counters of GET /metrics, by series; nil = none
 	After     map[string]float64
 	Client    Client
+
+	Interrupted bool // read from a log without an end: what that says, After and most of Client, is not known
 }
 
 // A RateStep says when a ramp reached a new whole number of requests per second.

@@ -91,6 +91,7 @@ type Client struct {
 	CPUPerEvent float64  `json:"cpu_us_per_event"`
 	MaxPause    float64  `json:"gc_pause_ms"`
 	Threads     int      `json:"threads"`
+	Unknown     bool     `json:"usage_unknown,omitempty"` // the log has no end: CPU, pauses and threads are not known
 	Kernel      bool     `json:"kernel_times"`
 	Shared      bool     `json:"shared_process"` // CPU is the server's too
 	Verdict     string   `json:"verdict"`        // ok, client-bound
@@ -338,7 +339,7 @@ func client(r *bench.Recording, s *Summary, c *collection) Client {
 	}
 	out := Client{SendLate: NewDist(late), Lag: NewDist(lag), CPUPercent: s.per(r.Client.CPU.Seconds()) * 100,
 		MaxPause: r.Client.MaxPause.Seconds() * 1000, Threads: r.Client.Threads, Kernel: r.Client.Kernel,
-		Shared: r.Client.Shared, Verdict: "ok", Reasons: []string{}}
+		Unknown: r.Interrupted, Shared: r.Client.Shared, Verdict: "ok", Reasons: []string{}}
 	if c.events > 0 {
 		out.CPUPerEvent = r.Client.CPU.Seconds() * 1e6 / float64(c.events)
 	}

@@ -84,6 +84,10 @@ func (c *Client) console(p *page) {
 	if c.Shared {
 		label = "CPU with the server's (% of one core):"
 	}
+	if c.Unknown {
+		p.row(label, "not known")
+		return
+	}
 	p.number(label, c.CPUPercent)
 	p.number("CPU per event (us):", c.CPUPerEvent)
 	p.number("Longest GC pause (ms):", c.MaxPause)

@@ -20,8 +20,8 @@ type Finding struct {
 }
 
 // The faults that are told from a recording. The first seven are the gate of bench.md 6,
-// item 7; then items 4 and 6, and reliability.md BEN-1 to BEN-3: twelve in all. The last
-// is bench.md 1.5, a server that fakes TTFT.
+// item 7; then items 4 and 6, and reliability.md BEN-1 to BEN-3: twelve in all. Then comes
+// bench.md 1.5, a server that fakes TTFT, and what is missing in a log (BEN-4).
 const (
 	FaultFailures   = "failures"             // success < 95 %
 	FaultBursts     = "bursts"               // median ITL < 0.01 ms with TPOT >= 1 ms: events were held back and came together
@@ -36,6 +36,7 @@ const (
 	FaultRepeats    = "repeated-prompts"     // random prompts that were sent before
 	FaultEmpty      = "empty-outputs"        // requests that ended well without a token
 	FaultEarly      = "first-chunk-early"    // the event that starts TTFT comes > 10 % of TTFT and > 5 ms before the first token
+	FaultCut        = "interrupted"          // the log has no end: the run was killed
 )
 
 // lateEnough is the send lateness below which nobody is disturbed, seconds. bench.md 6
@@ -47,6 +48,7 @@ const lateEnough = 0.005
 func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Finding {
 	l := &ledger{list: []Finding{}}
 	queries := len(r.Samples)
+	l.refuse(FaultCut, r.Interrupted, float64(queries), 0, "requests had ended when the run was interrupted: the log has no end, and nothing of those under way")
 	share := 100 * float64(s.Completed) / float64(max(1, queries))
 	l.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", s.Completed, queries)
 	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1

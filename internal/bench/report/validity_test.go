@@ -1,11 +1,13 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -42,7 +44,7 @@ func each(r *bench.Recording, change func(i int, s *bench.Sample)) {
 }
 
 // faults plants each fault in an otherwise good run: the twelve of bench.md 6 and
-// reliability.md BEN-1 to BEN-3, and the early chunk of bench.md 1.5.
+// reliability.md BEN-1 to BEN-3, the early chunk of bench.md 1.5, and logs that lack something.
 var faults = []struct {
 	id      string
 	warning bool
@@ -122,6 +124,7 @@ var faults = []struct {
 			s.Chunks = append([]bench.Chunk{early}, s.Chunks...)
 		})
 	}},
+	{FaultCut, false, func(r *bench.Recording) { r.Interrupted = true }},
 }
 
 // constants are the values of the names that begin with Fault, in their order.
@@ -170,6 +173,51 @@ func TestFaults(t *testing.T) {
 				t.Errorf("verdict on the client: %q, %q", s.Ossian.Client.Verdict, s.Ossian.Client.Reasons)
 			}
 		})
+	}
+}
+
+// TestKilledRun: a log that lost its end gets no better verdict than the whole one: the lag
+// is that of the events, and what only the end says is not known.
+func TestKilledRun(t *testing.T) {
+	r := good(bench.VLLM)
+	each(r, func(_ int, s *bench.Sample) {
+		for k := range s.Chunks {
+			s.Chunks[k].Lag = 1_000_000_000
+		}
+	})
+	var b bytes.Buffer
+	if err := bench.WriteLog(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	var lags []Dist
+	for _, c := range []struct {
+		text  []byte
+		found []string
+		rows  string
+	}{
+		{b.Bytes(), []string{FaultLag}, `CPU \(% of one core\): +\d+\.\d\d `},
+		{text[:bytes.LastIndexByte(text, '\n')+1], []string{FaultCut, FaultLag}, `CPU \(% of one core\): +not known`},
+	} {
+		rec, _, err := bench.ReadLog(bytes.NewReader(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Summarize(rec, words)
+		var found []string
+		for _, f := range s.Ossian.Findings {
+			found = append(found, f.ID)
+		}
+		if !slices.Equal(found, c.found) || s.Valid() || s.Ossian.Client.Verdict != "client-bound" {
+			t.Errorf("found %q, want %q; valid %v, %s", found, c.found, s.Valid(), s.Ossian.Client.Verdict)
+		}
+		if text := s.OssianConsole(); !regexp.MustCompile(c.rows).MatchString(text) {
+			t.Errorf("no row %s in\n%s", c.rows, text)
+		}
+		lags = append(lags, s.Ossian.Client.Lag)
+	}
+	if lags[0].N == 0 || !reflect.DeepEqual(lags[0], lags[1]) {
+		t.Errorf("lag %+v, without the end %+v", lags[0], lags[1])
 	}
 }
 
