@@ -214,10 +214,7 @@ func extend(r *bench.Recording, s *Summary, count func(string) int) Extension {
 	x.Intervals = intervals(x.Batches)
 	x.Steady = s.steady(cmp.Or(set.Steady.Threshold, SteadyThreshold), set.Steady.Shortest, c.arrivals)
 	x.Findings = findings(r, s, &x, c)
-	x.Valid = true
-	for _, f := range x.Findings {
-		x.Valid = x.Valid && f.Warning
-	}
+	x.Valid = !slices.ContainsFunc(x.Findings, func(f Finding) bool { return !f.Warning })
 	return x
 }
 
