@@ -101,7 +101,7 @@ none is named) on a free port and measures that.`,
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
 			}
 			if n := len(o.compare); n == 2 {
-				return compareFiles(cmd.OutOrStdout(), o.compare[0], o.compare[1])
+				return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.compare[0], o.compare[1])
 			} else if n > 0 {
 				return fmt.Errorf("--compare with %d files: want two", n)
 			}

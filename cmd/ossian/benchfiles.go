@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,17 +22,18 @@ ossian bench serve --log, or text with console reports pasted into it. A file wi
 several results is taken as repetitions of one measurement.`,
 		Args: usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return compareFiles(cmd.OutOrStdout(), args[0], args[1])
+			return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1])
 		},
 	}
 }
 
-// compareFiles writes what differs between the results in two files.
-func compareFiles(w io.Writer, a, b string) error {
+// compareFiles writes what differs between the results in two files, and what is to be
+// known about these to notes.
+func compareFiles(w, notes io.Writer, a, b string) error {
 	var both [2][]report.Result
 	for i, name := range []string{a, b} {
 		var err error
-		if _, both[i], err = readResults(name); err != nil {
+		if _, both[i], err = readResults(name, notes); err != nil {
 			return err
 		}
 	}
@@ -52,18 +54,22 @@ also of runs that were interrupted), and a table of all files.`,
 		Args: usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []report.Result
+			var failed error // the others are read all the same
 			for _, name := range args {
-				s, results, err := readResults(name)
+				s, results, err := readResults(name, cmd.ErrOrStderr())
 				if err != nil {
-					return err
+					failed = errors.Join(failed, err)
+					continue
 				}
 				if s != nil {
 					fmt.Fprint(cmd.OutOrStdout(), s.Console(), s.OssianConsole())
 				}
 				all = append(all, results...)
 			}
-			fmt.Fprint(cmd.OutOrStdout(), report.Table(all))
-			return nil
+			if len(all) > 0 {
+				fmt.Fprint(cmd.OutOrStdout(), report.Table(all))
+			}
+			return failed
 		},
 	}
 }
@@ -74,7 +80,8 @@ const logStart = `{"run":`
 // readResults reads a file of results, or the log of a run, of which it returns the whole
 // report too. A log is read line by line, once, so that it may come from a pipe and be
 // larger than memory: what is kept of it are its events, 16 bytes each, and texts.
-func readResults(name string) (log *report.Summary, results []report.Result, err error) {
+// What is to be known about it is written to notes.
+func readResults(name string, notes io.Writer) (log *report.Summary, results []report.Result, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +95,7 @@ func readResults(name string) (log *report.Summary, results []report.Result, err
 		}
 		return nil, results, err
 	}
-	if log, err = readLog(in, name); err != nil {
+	if log, err = readLog(in, name, notes); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	r, err := log.Result(name)
@@ -96,17 +103,18 @@ func readResults(name string) (log *report.Summary, results []report.Result, err
 }
 
 // readLog reads the log of a run, with its own tokenizer where that is at hand.
-func readLog(in io.Reader, name string) (*report.Summary, error) {
+func readLog(in io.Reader, name string, notes io.Writer) (*report.Summary, error) {
 	rec, complete, err := bench.ReadLog(in)
 	if err != nil {
 		return nil, err
 	}
 	if !complete {
-		fmt.Fprintf(os.Stderr, "%s: the run was interrupted; %d requests had ended\n", name, len(rec.Samples))
+		fmt.Fprintf(notes, "%s: the run was interrupted; %d requests had ended\n", name, len(rec.Samples))
 	}
-	m := &measurement{o: &benchOptions{tokenizer: rec.Setup.Tokenizer, skipTokenizer: rec.Setup.Tokenizer == ""}, setup: &rec.Setup}
-	if err := m.tokenizer(); err != nil {
-		return nil, err
+	used := rec.Setup.Tokenizer
+	m := &measurement{o: &benchOptions{tokenizer: used, skipTokenizer: used == ""}, setup: &rec.Setup}
+	if m.tokenizer() != nil {
+		fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
 	}
 	if m.model != nil {
 		defer m.model.Close()

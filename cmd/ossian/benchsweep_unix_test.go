@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -87,7 +88,7 @@ func TestSweepServe(t *testing.T) {
 		t.Errorf("%v\n%s", err, table)
 	}
 	for _, name := range []string{"SERVE--max_num_seqs=1-BENCH--one", "SERVE--max_num_seqs=2-BENCH--two"} {
-		_, results, err := readResults(filepath.Join(dir, "e", name, "summary.json"))
+		_, results, err := readResults(filepath.Join(dir, "e", name, "summary.json"), io.Discard)
 		if err != nil || len(results) != 1 || results[0].Values["completed"] == 0 || results[0].Values["failed"] != 0 || results[0].Values["p99_e2el_ms"] <= 0 {
 			t.Errorf("%s: %v, %v", name, results, err)
 		}
