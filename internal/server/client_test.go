@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"strings"
@@ -68,6 +69,37 @@ func TestClientTools(t *testing.T) {
 		listed := parsed(t, g.do("GET", "/v1/responses/"+stored["id"].(string)+"/input_items", "").body)
 		if valid(t, "ItemList", listed); at(listed, "data", 0, "type") != kind+"_output" {
 			t.Errorf("%s: input items %v", kind, listed)
+		}
+	}
+}
+
+// TestClientItemsArranged: a client that arranges the members of an operation anew gets the
+// prompt of the chain, also where the sampled ids do not serve: here a call on the channel
+// of reasoning, and more than one text of that.
+func TestClientItemsArranged(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{
+		"reasoning twice":  thinks + thinks + patchCall,
+		"call in analysis": thinks + strings.Replace(patchCall, "commentary", "analysis", 1),
+	} {
+		g := start(t, inMemory(t, setup{reply: reply}))
+		ids := func(body string) any {
+			t.Helper()
+			r := g.post("/tokenize", `{`+clientTools+`,`+body+`}`)
+			if r.status != http.StatusOK {
+				t.Fatalf("%s: %s", name, r.body)
+			}
+			return parsed(t, r.body)["tokens"]
+		}
+		first := responded(t, g.post("/v1/responses", `{"input":"Hi",`+clientTools+`}`))
+		out := first["output"].([]any)
+		call := out[len(out)-1].(object)
+		call["operation"] = json.RawMessage(`{"diff":"@@\n-x\n+y","path":"a.go","type":"update_file"}`)
+		result := `{"type":"apply_patch_call_output","call_id":"` + call["call_id"].(string) + `","status":"completed"}`
+		items := strings.TrimSuffix(strings.TrimPrefix(mustJSON(t, out), "["), "]")
+		want := ids(`"previous_response_id":"` + first["id"].(string) + `","input":[` + result + `]`)
+		if got := ids(`"input":[{"role":"user","content":"Hi"},` + items + `,` + result + `]`); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %d ids sent back, %d chained", name, len(got.([]any)), len(want.([]any)))
 		}
 	}
 }

@@ -197,9 +197,9 @@ type recaller struct {
 const recallItems = 4
 
 // recall finds out whether items begin with the whole output of a stored response: then
-// the prompt has the ids that were sampled, as with previous_response_id. n is how many
-// items these are, 0 = none that are known.
-func (r *recaller) recall(items []wire.Item) (ids []int32, created time.Time, n int) {
+// the prompt has that and the ids that were sampled, as with previous_response_id. Without
+// output nothing is known.
+func (r *recaller) recall(items []wire.Item) (output []wire.Item, ids []int32, created time.Time) {
 	for i := 0; i < min(len(items), recallItems) && items[i].Made() && r.s.cfg.Archive != nil; i++ {
 		for _, name := range []string{items[i].ID, items[i].CallID} {
 			of, err := r.s.cfg.Archive.Find(r.owner, name)
@@ -208,30 +208,35 @@ func (r *recaller) recall(items []wire.Item) (ids []int32, created time.Time, n 
 			}
 		}
 	}
-	return nil, created, 0
+	return nil, nil, created
 }
 
 // read compares items with the output of a response. Where something is wrong with it, the
 // items have the text.
-func (r *recaller) read(of string, items []wire.Item) (ids []int32, created time.Time, n int) {
+func (r *recaller) read(of string, items []wire.Item) (output []wire.Item, ids []int32, created time.Time) {
 	if r.looks--; r.looks < 0 {
-		return nil, created, 0
+		return nil, nil, created
 	}
 	rec, err := r.s.cfg.Archive.Get(r.owner, of)
 	if err != nil {
-		return nil, created, 0
+		return nil, nil, created
 	}
 	k := unpack(rec.Object)
 	stored, err := wire.ParseResponse(k.object, r.s.lim())
 	if err != nil || len(stored.Output) > len(items) {
-		return nil, created, 0
+		return nil, nil, created
 	}
 	for at := range stored.Output {
 		if !stored.Output[at].Says(&items[at]) {
-			return nil, created, 0
+			return nil, nil, created
 		}
 	}
-	return k.ids, time.Unix(stored.Created, 0), len(stored.Output)
+	for at := range stored.Output {
+		if id := items[at].ID; id != "" { // results may name it
+			stored.Output[at].ID = id
+		}
+	}
+	return stored.Output, k.ids, time.Unix(stored.Created, 0)
 }
 
 // resolve replaces references to items of earlier responses, and opens reasoning that
@@ -296,16 +301,16 @@ func (s *Server) converse(q *wire.ResponseRequest, links []store.Link, owner str
 	}
 	known := recaller{s: s, owner: owner, looks: s.lim()[limits.Chain]}
 	for i := 0; i < len(q.Input); i++ {
-		ids, created, n := known.recall(q.Input[i:])
-		if n == 0 {
+		output, ids, created := known.recall(q.Input[i:])
+		if len(output) == 0 {
 			h.add(&q.Input[i], i)
 			continue
 		}
 		if began.IsZero() {
 			began = created
 		}
-		h.said(q.Input[i:i+n], i, ids)
-		i += n - 1
+		h.said(output, i, ids)
+		i += len(output) - 1
 	}
 	if began.IsZero() {
 		began = s.cfg.Clock()
