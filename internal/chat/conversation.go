@@ -67,8 +67,10 @@ type Turn struct {
 	Calls     []Call
 	// Output holds the ids of the turn as they were sampled, stop id included; where a
 	// format can keep them it does, so that the prefix cache hits. The fields above
-	// must say the same.
-	Output []int32
+	// must say the same, those of the next OutputTurns-1 turns included, which are the
+	// assistant's, too: models reason, speak and call in any order.
+	Output      []int32
+	OutputTurns int // 0 = 1
 
 	CallID string // of a ToolRole turn: the call that it answers; "" = the latest of the tool Name
 }
@@ -116,6 +118,16 @@ type ResponseFormat struct {
 
 // text is the parts as one string, for formats that have no parts.
 func (t *Turn) text() string { return strings.Join(t.Parts, "\n") }
+
+// recorded returns how many turns from i on the ids of turn i are of, 0 = it has none, or
+// the last of these is to be continued.
+func (c *Conversation) recorded(i int) int {
+	n := max(c.Turns[i].OutputTurns, 1)
+	if len(c.Turns[i].Output) == 0 || c.Continue && i+n >= len(c.Turns) {
+		return 0
+	}
+	return n
+}
 
 // offered are the tools that the model may call now.
 func (c *Conversation) offered() []Tool {

@@ -129,7 +129,7 @@ func (h *harmony) messages(c *Conversation) ([]message, error) {
 	if developer != "" {
 		all = append(all, message{author: "developer", parts: []string{developer}})
 	}
-	for i := range c.Turns {
+	for i := 0; i < len(c.Turns); i++ {
 		t := &c.Turns[i]
 		switch {
 		case i == first:
@@ -144,6 +144,13 @@ func (h *harmony) messages(c *Conversation) ([]message, error) {
 			}
 			all = append(all, m)
 		default:
+			if said := c.recorded(i); said > 0 {
+				if recorded, ok := h.recorded(c, t.Output); ok {
+					all = append(all, recorded...)
+					i += said - 1
+					continue
+				}
+			}
 			all = h.assistant(all, c, t, names, c.Continue && i == len(c.Turns)-1)
 		}
 	}
@@ -166,11 +173,6 @@ func speaker(role, name string) string {
 
 // assistant adds the messages of an assistant's turn: reasoning, text, calls.
 func (h *harmony) assistant(all []message, c *Conversation, t *Turn, names *functionNames, open bool) []message {
-	if !open && len(t.Output) > 0 {
-		if recorded, ok := h.recorded(c, t.Output); ok {
-			return append(all, recorded...)
-		}
-	}
 	text := slices.ContainsFunc(t.Parts, func(s string) bool { return s != "" })
 	if t.Reasoning != "" || open && !text {
 		all = append(all, message{author: "assistant", channel: analysis, parts: []string{t.Reasoning}, open: open && !text})

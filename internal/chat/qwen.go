@@ -116,7 +116,7 @@ func (q *qwen) Render(p *token.Prompt, c *Conversation) error {
 	for i := first; i < len(turns); i++ {
 		switch t := &turns[i]; t.Role {
 		case Assistant:
-			q.assistant(p, c, i, query)
+			i += q.assistant(p, c, i, query) - 1
 		case ToolRole:
 			q.result(p, turns, i)
 		case User:
@@ -196,8 +196,9 @@ func lastQuery(turns []Turn) int {
 	return len(turns) - 1
 }
 
-// assistant writes turn i. Reasoning is shown after the last query only.
-func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) {
+// assistant writes turn i, and those that its ids are of, too: it returns how many these
+// are. Reasoning is shown after the last query only.
+func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) int {
 	t := &c.Turns[i]
 	last := i == len(c.Turns)-1
 	open := c.Continue && last
@@ -207,15 +208,19 @@ func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) {
 	if reasoning == "" && q.style != qwenInstruct {
 		reasoning, text = splitThinking(text)
 	}
-	think := q.style != qwenInstruct && (i > query || c.KeepReasoning) && (last || reasoning != "")
-	if !open && q.recorded(p, t, think) {
-		return
+	shown := q.style != qwenInstruct && (i > query || c.KeepReasoning)
+	think := shown && (last || reasoning != "")
+	if said := c.recorded(i); said > 0 {
+		later := slices.ContainsFunc(c.Turns[i+1:i+said], func(t Turn) bool { return t.Reasoning != "" })
+		if whole := shown && (i+said == len(c.Turns) || reasoning != "" || later); (whole || !later) && q.recorded(p, t, whole) {
+			return said
+		}
 	}
 	if think {
 		p.Markup("<think>\n")
 		p.Text(strings.Trim(reasoning, "\n"))
 		if open && text == "" {
-			return
+			return 1
 		}
 		p.Markup("\n</think>\n\n")
 		text = strings.TrimLeft(text, "\n")
@@ -234,6 +239,7 @@ func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) {
 	if !open {
 		q.close(p)
 	}
+	return 1
 }
 
 // arguments are as templates print them: parsed and written again.
@@ -258,7 +264,7 @@ func (q *qwen) recorded(p *token.Prompt, t *Turn, think bool) bool {
 		return false
 	}
 	switch {
-	case think && !slices.Contains(ids, q.tags.open):
+	case think && !slices.Contains(ids[:behind], q.tags.open):
 		p.Markup("<think>\n") // was part of the prompt
 	case !think:
 		ids = ids[behind:]

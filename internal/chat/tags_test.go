@@ -116,6 +116,12 @@ func TestQwenRecorded(t *testing.T) {
 	const text = "<think>\na\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\",  \"arguments\": {\"x\":1}}\n</tool_call>"
 	call.Output = sampled(tok, text+"<|im_end|>")
 	result := chat.Turn{Role: chat.ToolRole, CallID: "1", Parts: []string{"ok"}}
+	// Output of several turns: reasoning twice, and text before it.
+	twice, speaks := call, say(chat.Assistant, "b")
+	const two, behind = "<think>\nb\n</think>\n" + text, "b<think>\na\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\",  \"arguments\": {\"x\":1}}\n</tool_call>"
+	reasons := chat.Turn{Role: chat.Assistant, Reasoning: "b", Output: sampled(tok, two+"<|im_end|>"), OutputTurns: 2}
+	speaks.Output, speaks.OutputTurns = sampled(tok, behind+"<|im_end|>"), 2
+	twice.Output = nil
 	const asked, answered = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\n<tool_response>\nok\n</tool_response><|im_end|>\n"
 	for _, tt := range []struct {
 		turns []chat.Turn
@@ -123,6 +129,9 @@ func TestQwenRecorded(t *testing.T) {
 	}{
 		{[]chat.Turn{call, result}, asked + text + answered},
 		{[]chat.Turn{call, result, say(chat.User, "Hi")}, asked + strings.TrimPrefix(text, "<think>\na\n</think>\n\n") + answered},
+		{[]chat.Turn{reasons, twice, result}, asked + two + answered},
+		{[]chat.Turn{speaks, twice, result}, asked + behind + answered},
+		{[]chat.Turn{speaks, twice, result, say(chat.User, "Hi")}, asked + "b<|im_end|>\n<|im_start|>assistant\n<tool_call>"},
 	} {
 		c := &chat.Conversation{Turns: append([]chat.Turn{say(chat.User, "Hi")}, tt.turns...)}
 		if got := tok.Decode(render(t, f, tok, c)); !strings.HasPrefix(got, tt.want) {

@@ -104,6 +104,48 @@ func TestClientItemsArranged(t *testing.T) {
 	}
 }
 
+// TestChainRecorded: the second prompt begins with the first and what was sampled, whatever
+// items that makes.
+func TestChainRecorded(t *testing.T) {
+	t.Parallel()
+	const preamble = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+	for name, tt := range map[string]struct{ reply, more string }{
+		"reasoning twice and a call":        {thinks + thinks + patchCall, ""},
+		"preambles and a call":              {preamble + preamble + patchCall, ""},
+		"preamble, reasoning, call":         {thinks + preamble + thinks + patchCall, ""},
+		"reasoning twice, kept, and answer": {thinks + hello, `,"reasoning":{"context":"all_turns"}`},
+	} {
+		g := start(t, inMemory(t, setup{reply: tt.reply}))
+		ids := func(body string) []any {
+			t.Helper()
+			r := g.post("/tokenize", `{`+clientTools+tt.more+`,`+body+`}`)
+			if r.status != http.StatusOK {
+				t.Fatalf("%s: %s", name, r.body)
+			}
+			return parsed(t, r.body)["tokens"].([]any)
+		}
+		want := ids(`"input":"Hi"`)
+		for _, id := range said(tt.reply) {
+			want = append(want, float64(id))
+		}
+		want = want[:len(want)-1] // a prompt has another for <|return|>
+		first := responded(t, g.post("/v1/responses", `{"input":"Hi",`+clientTools+tt.more+`}`))
+		out := first["output"].([]any)
+		next := `{"role":"user","content":"Go on"}`
+		if last := out[len(out)-1].(object); last["call_id"] != nil {
+			next = `{"type":"apply_patch_call_output","call_id":"` + last["call_id"].(string) + `","status":"completed"}`
+		}
+		got := ids(`"previous_response_id":"` + first["id"].(string) + `","input":[` + next + `]`)
+		if len(got) < len(want) || !reflect.DeepEqual(got[:len(want)], want) {
+			t.Errorf("%s: the prompt of %d ids does not begin with the %d that were read and written", name, len(got), len(want))
+		}
+		items := strings.TrimSuffix(strings.TrimPrefix(mustJSON(t, out), "["), "]")
+		if sent := ids(`"input":[{"role":"user","content":"Hi"},` + items + `,` + next + `]`); !reflect.DeepEqual(sent, got) {
+			t.Errorf("%s: %d ids sent back, %d chained", name, len(sent), len(got))
+		}
+	}
+}
+
 // Calls and results are shown to the model, and a result finds its call by either id.
 func TestClientToolPrompts(t *testing.T) {
 	t.Parallel()

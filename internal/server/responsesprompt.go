@@ -180,8 +180,8 @@ func (h *history) said(output []wire.Item, at int, ids []int32) {
 		h.add(&output[n], from)
 	}
 	h.apart = true
-	if len(h.turns) == before+1 { // what was sampled says the same
-		h.turns[before].Output = ids
+	if n := len(h.turns) - before; n > 0 { // what was sampled says the same
+		h.turns[before].Output, h.turns[before].OutputTurns = ids, n
 	}
 }
 
