@@ -390,6 +390,9 @@ func TestResponseErrors(t *testing.T) {
 		{"tool behind a group", `{"input":"x","tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"a"},{"type":"function","name":"b"}]},{"type":"function","name":"b!"}]}`, invalid, "tools[1].name"},
 		{"tool of a group", `{"input":"x","tools":[{"type":"file_search"},{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"a"},{"type":"function","name":"a"}]}]}`, invalid, "tools[1].tools[1].name"},
 		{"no tool is allowed", `{"input":"x",` + flat + `,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[]}}`, invalid, "tool_choice"},
+		{"choice without name", `{"input":"x",` + flat + `,"tool_choice":{"type":"function"}}`, missing, "tool_choice.name"},
+		{"choice of text without name", `{"input":"x",` + flat + `,"tool_choice":{"type":"custom"}}`, missing, "tool_choice.name"},
+		{"choice without tools", `{"input":"x",` + flat + `,"tool_choice":{"type":"allowed_tools","mode":"auto"}}`, missing, "tool_choice.tools"},
 		{"metadata", `{"input":"x","metadata":{"a":5}}`, "invalid_type", "metadata.a"},
 		{"too long", `{"input":"` + strings.Repeat("x ", 5000) + `"}`, "context_length_exceeded", "input"},
 	} {

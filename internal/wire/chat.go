@@ -38,7 +38,7 @@ func (r *ChatRequest) field(d *decoder, key string) bool {
 	case "functions":
 		r.Tools = append(r.Tools, d.tools(true)...)
 	case "tool_choice", "function_call":
-		r.ToolChoice = d.toolChoice()
+		r.ToolChoice = d.toolChoice(key == "function_call")
 	case "parallel_tool_calls":
 		r.ParallelToolCalls = ptr(d.boolean())
 	case "reasoning_effort":
@@ -437,8 +437,9 @@ func (d *decoder) toolFormat() *ToolFormat {
 	return f
 }
 
-// toolChoice reads every form of tool_choice and function_call.
-func (d *decoder) toolChoice() ToolChoice {
+// toolChoice reads every form of tool_choice and function_call. flat: the one asked for has
+// no member of the type's name between.
+func (d *decoder) toolChoice(flat bool) ToolChoice {
 	if d.kind() == '"' {
 		c := ToolChoice{Mode: d.text()}
 		if c.Mode != "none" && c.Mode != "auto" && c.Mode != "required" {
@@ -470,10 +471,14 @@ func (d *decoder) toolChoice() ToolChoice {
 		}
 		return true
 	})
+	within := kind + "."
+	if flat {
+		within = ""
+	}
 	switch {
 	case d.err != nil:
 	case kind == "allowed_tools" && c.Allowed == nil:
-		d.missing("allowed_tools.tools")
+		d.missing(within + "tools")
 	case kind == "allowed_tools" && c.Mode != "auto" && c.Mode != "required":
 		d.invalid("mode auto or required expected")
 	case kind == "allowed_tools":
@@ -482,7 +487,7 @@ func (d *decoder) toolChoice() ToolChoice {
 	case kind != "function" && kind != "custom":
 		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", kind)))
 	case c.Name == "":
-		d.missing("function.name")
+		d.missing(within + "name")
 	default:
 		c.Mode, c.Allowed = "named", nil
 	}

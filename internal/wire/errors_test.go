@@ -99,6 +99,8 @@ func TestErrors(t *testing.T) {
 		{"allowed tool unknown", withUser(`"tools":[` + tool + `],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`), "tool_choice", CodeInvalidValue, `"g"`},
 		{"allowed tools without mode", withUser(`"tools":[` + tool + `],"tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[` + tool + `]}}`), "tool_choice", CodeInvalidValue, "mode"},
 		{"tool choice without name", withUser(`"tools":[` + tool + `],"tool_choice":{"type":"function"}`), "tool_choice.function.name", CodeMissingParameter, ""},
+		{"tool choice of text without name", withUser(`"tools":[` + tool + `],"tool_choice":{"type":"custom"}`), "tool_choice.custom.name", CodeMissingParameter, ""},
+		{"function_call without name", withUser(`"tools":[` + tool + `],"function_call":{}`), "function_call.name", CodeMissingParameter, ""},
 		{"tool choice of a built-in", withUser(`"tool_choice":{"type":"mcp"}`), "tool_choice.type", CodeUnsupported, ""},
 		{"effort", withUser(`"reasoning_effort":"extreme"`), "reasoning_effort", CodeInvalidValue, `"extreme"`},
 		{"nested effort", withUser(`"reasoning":{"effort":"extreme"}`), "reasoning.effort", CodeInvalidValue, ""},

@@ -152,7 +152,7 @@ func (r *ResponseRequest) field(d *decoder, key string) bool {
 		r.readTools(d)
 	case "tool_choice":
 		r.choice = d.peek()
-		r.ToolChoice = d.toolChoice()
+		r.ToolChoice = d.toolChoice(true)
 	case "parallel_tool_calls":
 		r.ParallelToolCalls = ptr(d.boolean())
 	case "reasoning":
