@@ -111,6 +111,9 @@ func readLog(in io.Reader, name string, notes io.Writer) (*report.Summary, error
 	if !complete {
 		fmt.Fprintf(notes, "%s: the run was interrupted; %d requests had ended\n", name, len(rec.Samples))
 	}
+	if rec.Skipped > 0 {
+		fmt.Fprintf(notes, "%s: %d broken lines were skipped; the first is %v\n", name, rec.Skipped, rec.FirstSkipped)
+	}
 	used := rec.Setup.Tokenizer
 	m := &measurement{o: &benchOptions{tokenizer: used, skipTokenizer: used == ""}, setup: &rec.Setup}
 	if m.tokenizer() != nil {

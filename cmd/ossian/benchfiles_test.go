@@ -53,3 +53,23 @@ func TestBenchFilesWithoutTokenizer(t *testing.T) {
 		t.Errorf("compare: %v\n%s\n%s", err, out, status)
 	}
 }
+
+// A broken line inside a log costs that line, and the report says so.
+func TestBenchFilesBrokenLine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	lines := strings.SplitAfter(string(writeLog(t, "a.log")), "\n")
+	lines[1] = "oops\n"
+	if err := os.WriteFile("a.log", []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, status, err := runRoot(t, "bench", "summarize", "a.log")
+	if err != nil || !strings.Contains(status, "a.log: 1 broken lines were skipped; the first is line 2: invalid character") {
+		t.Errorf("%v: %s", err, status)
+	}
+	for _, want := range []string{"Successful requests:                     1", "INVALID", "invalid: broken-log: 1 lines"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -264,8 +265,9 @@ func WriteLog(w io.Writer, r *Recording) error {
 // ReadLog reads a log. A run that was killed leaves one that ends anywhere: a last line
 // that was torn is dropped, and complete is false if the end is missing; the recording is
 // then marked as interrupted, its duration is the time of the last sample, and whether
-// times come from the kernel is told from the samples. Samples come in the order of the queries. An
-// error names the line that is broken.
+// times come from the kernel is told from the samples. Samples come in the order of the
+// queries. Lines behind the first that are broken are skipped and counted; an error names
+// the line that cannot be in a log.
 func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 	in := bufio.NewReader(r)
 	seen := map[int]bool{}
@@ -284,6 +286,11 @@ func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 		err = parseEntry(text, &e)
 		if _, rest := in.Peek(1); err != nil && rest == io.EOF && rec != nil {
 			break // torn, though it has an end: a disk may keep the end of a line and lose its middle
+		}
+		if err != nil && rec != nil {
+			rec.Skipped++
+			rec.FirstSkipped = cmp.Or(rec.FirstSkipped, fmt.Errorf("line %d: %w", line, err))
+			continue
 		}
 		if err == nil {
 			rec, err = addEntry(rec, &e, seen)

@@ -106,7 +106,9 @@ type Recording struct {
 	After     map[string]float64
 	Client    Client
 
-	Interrupted bool // read from a log without an end: what that says, After and most of Client, is not known
+	Skipped      int   // broken lines of the log that this was read from
+	FirstSkipped error // which of them was the first, and what is wrong with it
+	Interrupted  bool  // read from a log without an end: what that says, After and most of Client, is not known
 }
 
 // A RateStep says when a ramp reached a new whole number of requests per second.

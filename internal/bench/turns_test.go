@@ -175,7 +175,8 @@ func TestConversationTimes(t *testing.T) {
 
 func TestTurnsInLogs(t *testing.T) {
 	log := `{"run":{"version":1,"setup":{}}}` + "\n" + `{"sample":{"Index":0,"Turn":99999,"Chunks":[]}}` + "\n" + `{"end":{}}` + "\n"
-	if _, _, err := ReadLog(strings.NewReader(log)); err == nil || !strings.Contains(err.Error(), "turn 99999") {
-		t.Errorf("got %v", err)
+	rec, _, err := ReadLog(strings.NewReader(log))
+	if err != nil || rec.Skipped != 1 || !strings.Contains(rec.FirstSkipped.Error(), "line 2: sample 0: turn 99999") {
+		t.Errorf("got %+v, %v", rec, err)
 	}
 }

@@ -37,6 +37,7 @@ const (
 	FaultEmpty      = "empty-outputs"        // requests that ended well without a token
 	FaultEarly      = "first-chunk-early"    // the event that starts TTFT comes > 10 % of TTFT and > 5 ms before the first token
 	FaultCut        = "interrupted"          // the log has no end: the run was killed
+	FaultBroken     = "broken-log"           // lines of the log cannot be read
 )
 
 // lateEnough is the send lateness below which nobody is disturbed, seconds. bench.md 6
@@ -50,6 +51,7 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	queries := len(r.Samples)
 	l.refuse(FaultCut, r.Interrupted, float64(queries), 0, "requests had ended when the run was interrupted: the log has no end, and nothing of those under way")
 	share := 100 * float64(s.Completed) / float64(max(1, queries))
+	l.refuse(FaultBroken, r.Skipped > 0, float64(r.Skipped), 0, "lines of the log are broken and were skipped, so what they held is in no number; the first is %v", r.FirstSkipped)
 	l.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", s.Completed, queries)
 	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
 	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "ms between events at the median, with %.2f ms per output token: events come in bursts", s.TPOT.Median)

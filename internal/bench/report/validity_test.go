@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -125,6 +126,7 @@ var faults = []struct {
 		})
 	}},
 	{FaultCut, false, func(r *bench.Recording) { r.Interrupted = true }},
+	{FaultBroken, false, func(r *bench.Recording) { r.Skipped, r.FirstSkipped = 2, errors.New("line 3: x") }},
 }
 
 // constants are the values of the names that begin with Fault, in their order.
