@@ -521,6 +521,32 @@ func TestResponseChain(t *testing.T) {
 	}
 }
 
+// What goes on from a response that was deleted is there, and the error says what is not.
+func TestResponseChainBroken(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: hello}))
+	a := responded(t, g.post("/v1/responses", `{"input":"Hi"}`))["id"].(string)
+	b := responded(t, g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+a+`"}`))["id"].(string)
+	c := responded(t, g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+b+`"}`))["id"].(string)
+	responded(t, g.do("GET", "/v1/responses/"+b, ""))
+	if r := g.do("DELETE", "/v1/responses/"+a, ""); r.status != 200 {
+		t.Fatal(r)
+	}
+	responded(t, g.do("GET", "/v1/responses/"+b, ""))
+	want := `response \"` + b + `\" goes on from response \"` + a + `\", which was deleted`
+	for _, id := range []string{b, c} {
+		r := g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+id+`"}`)
+		wantError(t, r, 404, "invalid_request_error", "response_not_found", "previous_response_id")
+		if !strings.Contains(r.body, want) {
+			t.Errorf("%s does not say %s", r.body, want)
+		}
+	}
+	r := g.post("/v1/responses", `{"input":"Hi","previous_response_id":"`+a+`"}`)
+	if !strings.Contains(r.body, `no response has the id \"`+a) {
+		t.Errorf("deleted itself: %s", r.body)
+	}
+}
+
 // Encrypted reasoning is worth what the text is, for its owner and model.
 func TestResponseEncrypted(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,12 @@ func (s *Server) chain(c *caller, id, owner string) ([]store.Link, error) {
 		return nil, noResponse("previous_response_id", id)
 	}
 	links, err := s.cfg.Archive.Chain(owner, id, int(s.lim()[limits.Chain]))
+	gone, broken := errors.AsType[*store.MissingError](err)
 	switch {
+	case broken:
+		e := noResponse("previous_response_id", id)
+		e.Message = fmt.Sprintf("response %.100q goes on from response %.100q, which was deleted or is too old to be kept: send the conversation as input instead", gone.Before, gone.ID)
+		return nil, e
 	case errors.Is(err, store.ErrNotFound):
 		return nil, noResponse("previous_response_id", id)
 	case errors.Is(err, store.ErrTooLong):

@@ -308,7 +308,7 @@ func (m *Memory) Chain(owner, id string, most int) ([]Link, error) {
 	for size := 0; id != ""; {
 		r, err := m.find(owner, id)
 		if err != nil {
-			return nil, err
+			return nil, missing(err, links, id)
 		}
 		links = append(links, Link{r.Record, slices.Clone(r.items)})
 		size += len(r.Object)

@@ -30,6 +30,9 @@ type reader interface {
 
 // outcome is what a call gave, so that two stores can be compared.
 func outcome(err error, values ...any) string {
+	if gone, ok := errors.AsType[*MissingError](err); ok {
+		return gone.Error()
+	}
 	for _, known := range []error{ErrNotFound, ErrExists, ErrFinished, ErrNotBackground, ErrTooLarge, ErrTooLong, ErrClosed} {
 		if errors.Is(err, known) {
 			return known.Error()

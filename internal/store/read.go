@@ -168,7 +168,8 @@ const chainBytes = 64 << 20
 
 // Chain returns the response id and those before it, oldest first. It returns
 // ErrTooLong when there are more than most or they are larger than 64 MiB,
-// ErrNotFound when one of them is gone or another owner's, *DamageError, ErrClosed.
+// ErrNotFound when one of them is gone or another owner's, *MissingError where it is not
+// id itself, *DamageError, ErrClosed.
 func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
 	var links []Link
 	size := 0
@@ -176,7 +177,7 @@ func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
 		for {
 			l, err := t.link(owner, id)
 			if err != nil {
-				return err
+				return missing(err, links, id)
 			}
 			size += len(l.Object)
 			for _, it := range l.Inputs {

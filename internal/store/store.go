@@ -45,6 +45,27 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("store: record %q is damaged: %s; delete it, or restore the store from a copy", e.ID, e.Problem)
 }
 
+// A MissingError is the ErrNotFound of a response that is there and goes on from one that
+// is not.
+type MissingError struct {
+	ID, Before string // what is missing, the response behind it
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("store: record %q goes on from %q, which is not there", e.Before, e.ID)
+}
+
+// Unwrap makes the error an ErrNotFound.
+func (e *MissingError) Unwrap() error { return ErrNotFound }
+
+// missing says what links, the last response first, go on from when that is not found.
+func missing(err error, links []Link, id string) error {
+	if n := len(links); n > 0 && errors.Is(err, ErrNotFound) {
+		return &MissingError{ID: id, Before: links[n-1].ID}
+	}
+	return err
+}
+
 // A ReadOnlyError refuses a write because it, or an earlier one, failed on the disk.
 // Nothing of the refused write is there.
 type ReadOnlyError struct{ Cause error }

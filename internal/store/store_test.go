@@ -145,6 +145,9 @@ func TestRecord(t *testing.T) {
 	wantErr(t, "item of a deleted response", err, ErrNotFound)
 	_, err = s.Chain("anna", "resp_2", 9)
 	wantErr(t, "chain with a deleted response", err, ErrNotFound)
+	if gone, ok := errors.AsType[*MissingError](err); !ok || gone.ID != "resp_1" || gone.Before != "resp_2" {
+		t.Errorf("%v does not say that resp_2 goes on from resp_1", err)
+	}
 	if n := s.Stats().Records; n != 1 {
 		t.Errorf("%d records after the delete, want 1", n)
 	}
@@ -275,8 +278,10 @@ func TestDUR7Ownership(t *testing.T) {
 		}
 	}
 	_, err := s.Chain("bert", "resp_b", 9)
-	if err == nil || err.Error() != unknown {
-		t.Errorf("chain into another's response: %v, want exactly %q", err, unknown)
+	make1("resp_c", "bert", "resp_0") // into one that never was: the same but for the ids
+	_, absent := s.Chain("bert", "resp_c", 9)
+	if wantErr(t, "chain into another's response", err, ErrNotFound); absent == nil || err.Error() != strings.NewReplacer("resp_c", "resp_b", "resp_0", "resp_a").Replace(absent.Error()) {
+		t.Errorf("chain into another's response: %v, into none: %v", err, absent)
 	}
 	if r, err := s.Get("anna", "resp_a"); err != nil || string(r.Object) != "secret" || r.State != Running {
 		t.Errorf("the owner's record after all that: %+v, %v", r, err)
