@@ -17,6 +17,7 @@ import (
 	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
 	"ossian/internal/bench/report"
+	"ossian/internal/bench/scripted"
 )
 
 func benchCommand() *cobra.Command {
@@ -164,7 +165,7 @@ func (o *benchOptions) serverFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.compat, "compat", "vllm", "whose numbers and output: vllm, vllm-rs, vllm-0.11, lmdeploy or sglang")
 	f.StringVar(&o.backend, "backend", "", "openai (completions, the default), openai-chat, openai-responses; also the names of lmdeploy and sglang")
 	f.StringVar(&o.dialect, "dialect", "", "what the server is, where servers differ: vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian; default vllm")
-	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the server; without it and --host and --port a server is started here")
+	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the server, whose key is OPENAI_API_KEY in the environment; without it and --host and --port a server is started here")
 	f.StringVar(&o.host, "host", "127.0.0.1", "of the server")
 	f.IntVar(&o.port, "port", 8000, "of the server")
 	f.StringVar(&o.endpoint, "endpoint", "", "path; default what the backend has")
@@ -278,6 +279,9 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if !f.Changed("ignore-eos") {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
 		o.ignoreEOS = plain && !o.noIgnoreEOS || timed && !old && !o.turns.on
+	}
+	if all := scripted.Dialects(); o.dialect != "" && !slices.Contains(all, o.dialect) {
+		return nil, fmt.Errorf("--dialect %q: one of %s expected", o.dialect, strings.Join(all, ", "))
 	}
 	backend := "openai"
 	if o.turns.on {

@@ -240,6 +240,7 @@ func TestBenchCaseErrors(t *testing.T) {
 		{"--compare a.json", "want two"},
 		{"--compare " + missing + " b.json", "none.json"},
 		{"--multi-turn --backend openai", "openai-chat"},
+		{"--dialect olama", `--dialect "olama": one of vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian expected`},
 		{"--multi-turn --compat sglang --backend sglang-oai-chat", "no such runs"},
 		{"--multi-turn --dataset-name custom", "random and sharegpt"},
 		{"--multi-turn --dataset-name sharegpt", "--dataset-path"},

@@ -159,7 +159,7 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 			m.say("Model not specified, fetching first model from server...")
 		}
 		if name, root, err = m.server.FirstModel(ctx); err != nil {
-			return fmt.Errorf("no list of models: %w; --base-url says where the server is, --model NAME needs no list", err)
+			return fmt.Errorf("no list of models: %w; --base-url says where the server is, OPENAI_API_KEY in the environment is its key, --model NAME needs no list", err)
 		}
 		if m.o.model == "" {
 			m.say("First model name: %s, first model id: %s", name, root)
