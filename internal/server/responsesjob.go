@@ -28,6 +28,7 @@ type responder struct {
 	size    int      // of these, in bytes
 	changed bool     // its object, since it was last stored
 	found   int      // items of its output that can be found by their ids
+	last    *answer  // what it ends with, once that has come
 	ended   bool     // no event follows
 	first   []byte   // the object as it was created
 }
@@ -131,17 +132,21 @@ func (e *responder) end(dst []byte, _ int, a *answer, _ *wire.Usage) []byte {
 	if a.reason != (wire.StopReason{}) {
 		e.ids = nil // the text ends before they do
 	}
-	e.r.Status, e.r.Empty = wire.StatusCompleted, a.silence()
+	e.last = a
 	if a.finish == wire.FinishLength {
-		e.r.Status, e.r.Incomplete = wire.StatusIncomplete, "max_output_tokens"
+		return e.r.End(dst, wire.StatusIncomplete)
 	}
-	return e.r.End(dst, e.r.Status)
+	return e.r.End(dst, wire.StatusCompleted)
 }
 
+// finish says how the response has ended, and no earlier does its object: what is stored
+// before can be read, and a crash takes it back (DUR-1).
 func (e *responder) finish(dst []byte, u *wire.Usage) []byte {
-	e.r.Usage = u
-	if e.r.Status == wire.StatusCompleted {
-		e.r.Completed = e.s.cfg.Clock().Unix()
+	e.r.Usage, e.r.Empty = u, e.last.silence()
+	if e.last.finish == wire.FinishLength {
+		e.r.Status, e.r.Incomplete = wire.StatusIncomplete, "max_output_tokens"
+	} else {
+		e.r.Status, e.r.Completed = wire.StatusCompleted, e.s.cfg.Clock().Unix()
 	}
 	return e.close(dst)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -398,6 +397,32 @@ func (d *diary) Update(ctx context.Context, owner, id string, all store.Update) 
 	return d.Memory.Update(ctx, owner, id, all)
 }
 
+// replay does to s the first n updates of the response, under another id of that length.
+func (d *diary) replay(t *testing.T, s *store.Store, id string, n int) {
+	t.Helper()
+	rename := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(d.new.ID), []byte(id)) }
+	renamed := func(events [][]byte) (out [][]byte) {
+		for _, e := range events {
+			out = append(out, rename(e))
+		}
+		return out
+	}
+	nu := d.new
+	nu.ID, nu.Refs, nu.Object, nu.Events = id, nil, rename(nu.Object), renamed(nu.Events)
+	if err := s.Create(t.Context(), nu); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range d.all[:n] {
+		u.Refs, u.Events = nil, renamed(u.Events)
+		if u.Object != nil {
+			u.Object = rename(u.Object)
+		}
+		if err := s.Update(t.Context(), "local", id, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Wherever a crash cuts a response off, the events that were sent and those that follow
 // give the object, with what was open closed, and the usage is that of what was sent
 // (DUR-5).
@@ -425,28 +450,8 @@ func TestBackgroundAnyCrash(t *testing.T) {
 	}
 	s := open()
 	cut := func(n int) string { return fmt.Sprintf("resp_%0*d", len(id)-len("resp_"), n) }
-	for n := range d.all { // after n updates
-		rename := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(id), []byte(cut(n))) }
-		nu := d.new
-		nu.ID, nu.Refs, nu.Object, nu.Events = cut(n), nil, rename(nu.Object), slices.Clone(nu.Events)
-		for i := range nu.Events {
-			nu.Events[i] = rename(nu.Events[i])
-		}
-		if err := s.Create(t.Context(), nu); err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range d.all[:n] {
-			u.Refs, u.Object, u.Events = nil, bytes.Clone(u.Object), slices.Clone(u.Events)
-			if u.Object != nil {
-				u.Object = rename(u.Object)
-			}
-			for i := range u.Events {
-				u.Events[i] = rename(u.Events[i])
-			}
-			if err := s.Update(t.Context(), "local", cut(n), u); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for n := range d.all {
+		d.replay(t, s, cut(n), n)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -484,6 +489,108 @@ func TestBackgroundAnyCrash(t *testing.T) {
 	}
 	if inItem < 10 || before == 0 {
 		t.Errorf("%d of %d crashes in an item, %v tokens", inItem, len(d.all), before)
+	}
+}
+
+// How a response has ended is told once and for all: whoever could read that, in the
+// object or in the events, reads the same after a crash at that moment, and until then
+// nothing of it (DUR-1).
+func TestBackgroundToldIsKept(t *testing.T) {
+	t.Parallel()
+	broken := setup{reply: hello, fault: func(step int) error {
+		if step > 5 {
+			return errors.New("broken")
+		}
+		return nil
+	}}
+	for _, tt := range []struct {
+		status, more string
+		u            setup
+	}{
+		{"completed", "", setup{reply: calls, cost: time.Millisecond}},
+		{"incomplete", `,"max_output_tokens":6`, setup{reply: hello, cost: time.Millisecond}},
+		{"cancelled", "", lengthy()},
+		{"failed", "", broken},
+	} {
+		t.Run(tt.status, func(t *testing.T) {
+			t.Parallel()
+			toldIsKept(t, tt.u, `{"input":"Hi","background":true,`+flat+tt.more+`}`, tt.status)
+		})
+	}
+}
+
+func toldIsKept(t *testing.T, u setup, request, status string) {
+	t.Helper()
+	m, err := store.NewMemory(store.Config{Bytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &diary{Memory: m}
+	u.cfg.Archive = d
+	g := start(t, u)
+	id := responded(t, g.post("/v1/responses", request))["id"].(string)
+	task := g.s.task(id)
+	if status == "cancelled" {
+		g.await(id, "in_progress")
+		responded(t, g.post("/v1/responses/"+id+"/cancel", ""))
+	}
+	if task != nil {
+		<-task.done
+	}
+	g.await(id, status)
+
+	cfg := store.Config{Dir: t.TempDir(), Interrupted: Interrupted}
+	s, err := store.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := func(n int) string { return fmt.Sprintf("resp_%0*d", len(id)-len("resp_"), n) }
+	ended := func(status any) bool { return status != "queued" && status != "in_progress" }
+	read := func(n int) (r object, finished bool, last string) {
+		rec, err := s.Get("local", cut(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for after := -1; after+1 < rec.Events; {
+			events, _, err := s.Events(t.Context(), "local", cut(n), after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after += len(events)
+			line, _, _ := strings.Cut(string(events[len(events)-1]), "\n")
+			last = strings.TrimPrefix(line, "event: response.")
+		}
+		return parsed(t, string(unpack(rec.Object).object)), rec.State == store.Finished, last
+	}
+	var before []object
+	for n := range len(d.all) + 1 { // after n updates
+		d.replay(t, s, cut(n), n)
+		r, finished, last := read(n)
+		before = append(before, r)
+		told := last == "completed" || last == "incomplete" || last == "failed"
+		if ended(r["status"]) != finished || told != finished {
+			t.Errorf("after %d of %d updates: status %v, last event %s, finished in the store: %v", n, len(d.all), r["status"], last, finished)
+		}
+		if ended(r["status"]) && (r["usage"] == nil || (r["completed_at"] != nil) != (status == "completed")) {
+			t.Errorf("after %d of %d updates: %v with usage %v, completed at %v", n, len(d.all), r["status"], r["usage"], r["completed_at"])
+		}
+	}
+	if got := before[len(d.all)]["status"]; got != status || len(d.all) < 2 {
+		t.Errorf("%d updates, the last says %v, want %s", len(d.all), got, status)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for n := range before {
+		if r, finished, _ := read(n); !finished || ended(before[n]["status"]) && !reflect.DeepEqual(r, before[n]) {
+			t.Errorf("before the crash\n%v\nafter it\n%v", before[n], r)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
