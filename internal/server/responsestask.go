@@ -178,15 +178,28 @@ func (s *Server) follow(w *reply, r *http.Request, owner, id string, after int) 
 			return errGone
 		case errors.Is(err, context.DeadlineExceeded):
 			out = []byte(wire.Ping)
-		case w.begun:
-			return nil // deleted meanwhile, or the server ends
 		default:
-			return err
+			return s.lose(w, id, after+1, err)
 		}
 		if err := w.events(out); err != nil || done {
 			return err
 		}
 	}
+}
+
+// lose says that the events of a response cannot be read any further; n is the number of
+// the next one.
+func (s *Server) lose(w *reply, id string, n int, err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		err = noResponse("response_id", id) // deleted meanwhile
+	case errors.Is(err, store.ErrClosed):
+		err = engine.ErrStopped
+	}
+	if !w.begun {
+		return err
+	}
+	return w.events(wire.AppendLost(nil, s.problem(w, err).body, n))
 }
 
 // Interrupted ends a background response that a crash cut off, for store.Config.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -194,6 +195,38 @@ func TestBackgroundCancelled(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"GET", ""}, {"DELETE", ""}, {"POST", "/cancel"}, {"GET", "/input_items"}, {"GET", "?stream=true"}} {
 		wantError(t, g.do(c[0], "/v1/responses/"+id+c[1], ""), 404, "invalid_request_error", "response_not_found", "response_id")
+	}
+	g.idle()
+}
+
+// The streams of a response that is deleted end with one event that says so.
+func TestBackgroundDeletedStream(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, lengthy()))
+	id := responded(t, g.post("/v1/responses", `{"input":"Hi","background":true}`))["id"].(string)
+	res, err := g.client.Get(g.url + "/v1/responses/" + id + "?stream=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	first, err := lines.ReadString('\n') // the stream has begun
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.do("DELETE", "/v1/responses/"+id, "")
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := eventsOf(t, first+string(rest))
+	for i, e := range events {
+		if e["sequence_number"] != float64(i) || (e["type"] == "error") != (i == len(events)-1) {
+			t.Errorf("event %d of %d: %v", i, len(events), e)
+		}
+	}
+	if last := events[len(events)-1]; last["code"] != "response_not_found" || !strings.Contains(last["message"].(string), id) {
+		t.Errorf("the stream ends with %v", last)
 	}
 	g.idle()
 }

@@ -69,9 +69,10 @@ var shapes = map[string]string{
 	"CustomResult":   `id: string, type: 'custom_tool_call_output', status: Progress, call_id: string, output: string|[InputText]`,
 	"ItemList":       `object: 'list', data: [InputItem], first_id: string, last_id: string, has_more: bool`,
 
-	"Event": `= Whole|ItemEvent|PartEvent|ThoughtDelta|ThoughtDone|TextDelta|TextDone|CallDelta|CallDone|InputDelta|InputDone`,
+	"Event": `= Whole|ItemEvent|PartEvent|ThoughtDelta|ThoughtDone|TextDelta|TextDone|CallDelta|CallDone|InputDelta|InputDone|ErrorEvent`,
 	"Whole": `type: 'response.created'|'response.queued'|'response.in_progress'|'response.completed'|'response.incomplete'|'response.failed',
 		sequence_number: int, response: Response`,
+	"ErrorEvent":   `type: 'error', sequence_number: int, code: string|null, message: string, param: string|null`,
 	"ItemEvent":    `type: 'response.output_item.added'|'response.output_item.done', sequence_number: int, output_index: int, item: OutputItem`,
 	"PartEvent":    `type: 'response.content_part.added'|'response.content_part.done', ` + inPart + `, part: ThoughtText|OutputText`,
 	"ThoughtDelta": `type: 'response.reasoning_text.delta', ` + inPart + `, delta: string`,

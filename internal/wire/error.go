@@ -1,5 +1,7 @@
 package wire
 
+import "strconv"
+
 // An Error is what a caller is told: the body of every failed request and of an
 // error event in a stream. Which HTTP status belongs to it is the server's table.
 type Error struct {
@@ -82,4 +84,14 @@ func AppendError(dst []byte, e *Error) []byte {
 	dst = append(dst, `,"code":`...)
 	dst = appendText(dst, Text(e.Code))
 	return append(dst, "}}"...)
+}
+
+// AppendLost appends the error event that ends a stream of the Responses API of which
+// there is no object any more; n is its number.
+func AppendLost(dst []byte, e *Error, n int) []byte {
+	dst = strconv.AppendInt(append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...), int64(n), 10)
+	dst = appendText(append(dst, `,"code":`...), Text(e.Code))
+	dst = AppendString(append(dst, `,"message":`...), e.Message)
+	dst = appendText(append(dst, `,"param":`...), Text(e.Param))
+	return append(dst, "}\n\n"...)
 }
