@@ -150,7 +150,9 @@ func TestChoose(t *testing.T) {
 				}
 				choice := d.Choose(t.Context())
 				slow := c.why == "" && choice.Why != "" // a busy machine: there was time for some of it
-				measured := func(speeds []Speed, n int) bool { return len(speeds) == n || n == 1 && speeds == nil || slow && len(speeds) < n }
+				measured := func(speeds []Speed, n int) bool {
+					return len(speeds) == n || n == 1 && speeds == nil || slow && len(speeds) < n
+				}
 				if choice.Why != c.why && !slow || !measured(choice.Levels, c.levels) || !measured(choice.Counts, c.counts) {
 					t.Errorf("%+v; want %d levels, %d numbers of threads, %q", choice, c.levels, c.counts, c.why)
 				}
