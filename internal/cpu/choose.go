@@ -85,10 +85,13 @@ const (
 // A run is products with the kind of matrix that has most of the weights: one row of
 // activations, weights out of memory, then many rows. Models below 256 MiB are fast either
 // way, and Config.Exact is not about speed: there nothing is measured.
-func (d *Device) Choose(ctx context.Context) Choice {
+func (d *Device) Choose(ctx context.Context) Choice { return d.choose(ctx, chooseTime) }
+
+// choose is Choose within limit.
+func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 	levels, counts := d.open()
 	c := Choice{Of: d.cfg.Threads}
-	until := time.Now().Add(chooseTime)
+	until := time.Now().Add(limit)
 	t := &trial{d: d, more: func() bool { return ctx.Err() == nil && time.Now().Before(until) }}
 	switch memory := d.Memory(); {
 	case len(levels) == 1 && len(counts) == 1:
@@ -101,7 +104,7 @@ func (d *Device) Choose(ctx context.Context) Choice {
 	default:
 		c.Levels, c.Counts = t.choose(levels, counts)
 		if !t.more() {
-			c.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", chooseTime)
+			c.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", limit)
 		}
 	}
 	c.ISA, c.Threads = d.opt.Level.String(), d.cfg.Threads
