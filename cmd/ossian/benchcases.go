@@ -236,7 +236,10 @@ func (m *measurement) measure(ctx context.Context) error {
 				}
 				fmt.Fprint(m.out, "\n"+report.Heading(title, "-"))
 			}
-			if err := t.add(ctx, last, c.row); err != nil {
+			switch err := t.add(ctx, last, c.row); {
+			case err != nil && ctx.Err() != nil && len(t.runs) > 0: // what there is counts for something
+				return errors.Join(err, t.report(m, plan, more))
+			case err != nil:
 				return err
 			}
 			fmt.Fprint(m.out, plan.between)
@@ -256,23 +259,23 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	s := report.Summarize(rec, m.count())
 	m.print(s)
 	path, saving := m.store(s, rec, i)
-	if err = errors.Join(err, saving); err != nil {
+	if err = errors.Join(err, saving); err != nil && !rec.Cut {
 		return err
 	}
 	name := fmt.Sprintf("run %d", i+1)
 	if row != "" {
 		name, path = row, row
 	}
-	r, err := s.Result(path)
-	if err != nil {
-		return err
+	r, failed := s.Result(path)
+	if failed != nil {
+		return errors.Join(err, failed)
 	}
 	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: s, Recording: rec})
 	t.points = append(t.points, report.Point{Label: name, Summary: s})
 	if !s.Valid() {
 		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(s), ", "))
 	}
-	return nil
+	return err
 }
 
 // faults names the findings that make a run invalid.

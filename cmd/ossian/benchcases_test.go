@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/bench/report"
 	"ossian/internal/bench/scripted"
 )
 
@@ -255,5 +258,60 @@ func TestBenchCaseErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, expected %q", c.args, err, c.want)
 		}
+	}
+}
+
+// A run that is interrupted says so in the report, the result, the log and the page, none
+// of which looks like that of a run that is whole.
+func TestBenchInterrupted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scripted.Serve(t.Context(), l, scripted.Options{Scripts: []scripted.Script{{TTFT: time.Hour}, {}}}) // every other answer does not end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for s.Calls()["POST /v1/completions"] < 3 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	var out, status bytes.Buffer
+	c := root()
+	c.SetOut(&out)
+	c.SetErr(&status)
+	c.SetArgs(strings.Fields("bench serve --base-url " + s.URL() + " --model gpt-oss --disable-tqdm --num-runs 3 --num-prompts 40 --max-concurrency 2 --random-input-len 8 --random-output-len 2 --save-result --result-filename r.json --html r.html --log r.log"))
+	if err := c.ExecuteContext(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v\n%s%s", err, &out, &status)
+	}
+	lines(t, out.String(), "interrupted")
+	var got struct {
+		Prompts int `json:"num_prompts"`
+		Ossian  struct {
+			Valid    bool
+			Findings []report.Finding
+		}
+	}
+	text, err := os.ReadFile("r.json")
+	if err != nil || json.Unmarshal(text, &got) != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	cut := slices.ContainsFunc(got.Ossian.Findings, func(f report.Finding) bool { return f.ID == report.FaultCut && f.Bound == 40 && f.Measured < 40 })
+	if got.Prompts != 40 || got.Ossian.Valid || !cut {
+		t.Errorf("the result: %+v", got)
+	}
+	page, err := os.ReadFile("r.html")
+	if err != nil || !strings.Contains(string(page), "interrupted") {
+		t.Errorf("the page: %v, %d bytes", err, len(page))
+	}
+	again, _, err := runRoot(t, "bench", "summarize", "r.log")
+	lines(t, again, "interrupted")
+	if files, _ := filepath.Glob("r-run*"); len(files) > 0 || err != nil {
+		t.Errorf("summarize: %v; runs after the interruption: %q", err, files)
 	}
 }

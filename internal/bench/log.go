@@ -41,19 +41,21 @@ type logHeader struct {
 	Began   time.Time          `json:"began"`
 	Setup   Setup              `json:"setup"`
 	Before  map[string]float64 `json:"before"`
+	Queries int                `json:"queries,omitempty"`
 }
 
 type logEnd struct {
 	Duration time.Duration      `json:"duration"`
 	After    map[string]float64 `json:"after"`
 	Client   Client             `json:"client"`
+	Cut      bool               `json:"cut,omitempty"`
 }
 
 func header(r *Recording) entry {
-	return entry{Run: &logHeader{logVersion, r.Began, r.Setup, r.Before}}
+	return entry{Run: &logHeader{logVersion, r.Began, r.Setup, r.Before, r.Queries}}
 }
 
-func end(r *Recording) entry { return entry{End: &logEnd{r.Duration, r.After, r.Client}} }
+func end(r *Recording) entry { return entry{End: &logEnd{r.Duration, r.After, r.Client, r.Cut}} }
 
 // A loggedSample has its chunks as one list of numbers: of each the nanoseconds since
 // the chunk before, Lag, Tokens and Kind.
@@ -337,7 +339,7 @@ func addEntry(rec *Recording, e *entry, seen map[int]bool) (*Recording, error) {
 	case rec == nil && h.Version != logVersion:
 		return nil, fmt.Errorf("version %d of the log; want %d", h.Version, logVersion)
 	case rec == nil:
-		return &Recording{Setup: h.Setup, Began: h.Began, Before: h.Before}, nil
+		return &Recording{Setup: h.Setup, Began: h.Began, Before: h.Before, Queries: h.Queries}, nil
 	case h != nil:
 		return nil, errors.New("a second run; a log has one")
 	case e.Sample != nil && seen[e.Sample.Index]:
@@ -350,7 +352,7 @@ func addEntry(rec *Recording, e *entry, seen map[int]bool) (*Recording, error) {
 	case e.RateStep != nil:
 		rec.RateSteps = append(rec.RateSteps, *e.RateStep)
 	default:
-		rec.Duration, rec.After, rec.Client = e.End.Duration, e.End.After, e.End.Client
+		rec.Duration, rec.After, rec.Client, rec.Cut = e.End.Duration, e.End.After, e.End.Client, e.End.Cut
 	}
 	return rec, nil
 }

@@ -122,7 +122,7 @@ func newRun(t Target, w Workload, o Options) (*run, error) {
 			return nil, err
 		}
 	}
-	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(w))}
+	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(w)), Queries: len(w)}
 	return r, nil
 }
 
@@ -279,6 +279,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.rec.Client.Kernel = stamped(r.rec.Samples)
 
 	err := ctx.Err()
+	r.rec.Cut = err != nil
 	if r.Stop != nil {
 		err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
 	}

@@ -100,6 +100,8 @@ type Recording struct {
 	Began     time.Time // wall clock
 	Duration  time.Duration
 	Samples   []Sample // in the order of the queries
+	Queries   int      // of the workload; Samples lacks those that were not sent; 0 = not known
+	Cut       bool     // the run was ended before all was sent and answered
 	Probes    []Probe
 	RateSteps []RateStep         // of a ramp
 	Before    map[string]float64 // counters of GET /metrics, by series; nil = none

@@ -96,7 +96,7 @@ func (s *Summary) setupFields(o *object) {
 	o.set("label", optional(set.Label))
 	o.set("model_id", set.ModelID)
 	o.set("tokenizer_id", optional(set.Tokenizer))
-	o.set("num_prompts", len(s.Requests))
+	o.set("num_prompts", max(s.Queries, len(s.Requests)))
 	if set.Profile == bench.VLLMRust {
 		o.set("max_model_len", s.flag("--max-model-len", nil))
 	}
@@ -430,7 +430,7 @@ func (s *Summary) csvRow() string {
 func (s *Summary) FileName() string {
 	set := &s.Setup
 	if set.Profile == bench.LMDeploy || set.Profile == bench.SGLang {
-		name := fmt.Sprintf("%s_%s_%d_", set.Backend, s.ended().Format("0102"), len(s.Requests))
+		name := fmt.Sprintf("%s_%s_%d_", set.Backend, s.ended().Format("0102"), max(s.Queries, len(s.Requests)))
 		switch in, out := s.lengths(); {
 		case strings.HasPrefix(set.Dataset, "random"):
 			return fmt.Sprintf("%s%v_%v.jsonl", name, in, out)

@@ -48,6 +48,7 @@ type Summary struct {
 	Duration float64 // seconds
 
 	Requests []Request // in the order of the queries
+	Queries  int       // that were to be sent; 0 = not known
 
 	Completed, Failed int
 	Input, Output     int // tokens of the requests that succeeded
@@ -86,7 +87,7 @@ type Probes struct {
 // gives the same numbers. count says how many tokens a text has, without special ones;
 // nil = there is no tokenizer.
 func Summarize(r *bench.Recording, count func(text string) int) *Summary {
-	s := &Summary{Setup: r.Setup, Began: r.Began, Duration: r.Duration.Seconds(), RateSteps: r.RateSteps,
+	s := &Summary{Setup: r.Setup, Began: r.Began, Duration: r.Duration.Seconds(), RateSteps: r.RateSteps, Queries: r.Queries,
 		Requests: make([]Request, len(r.Samples))}
 	for i := range r.Samples {
 		s.Requests[i] = request(&r.Setup, &r.Samples[i], count)

@@ -19,9 +19,8 @@ type Finding struct {
 	Warning  bool    `json:"warning"` // the run counts all the same
 }
 
-// The faults that are told from a recording. The first seven are the gate of bench.md 6,
-// item 7; then items 4 and 6, and reliability.md BEN-1 to BEN-3: twelve in all. Then comes
-// bench.md 1.5, a server that fakes TTFT, and what is missing in a log (BEN-4).
+// The faults that are told from a recording: the gate of bench.md 6, item 7, are seven; items 4 and 6 and BEN-1
+// to BEN-3 make twelve; then 1.5, a server that fakes TTFT, and what is missing (BEN-4).
 const (
 	FaultFailures   = "failures"             // success < 95 %
 	FaultBursts     = "bursts"               // median ITL < 0.01 ms with TPOT >= 1 ms: events were held back and came together
@@ -36,7 +35,7 @@ const (
 	FaultRepeats    = "repeated-prompts"     // random prompts that were sent before
 	FaultEmpty      = "empty-outputs"        // requests that ended well without a token
 	FaultEarly      = "first-chunk-early"    // the event that starts TTFT comes > 10 % of TTFT and > 5 ms before the first token
-	FaultCut        = "interrupted"          // the log has no end: the run was killed
+	FaultCut        = "interrupted"          // the run was ended early, or killed
 	FaultBroken     = "broken-log"           // lines of the log cannot be read
 )
 
@@ -55,8 +54,7 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 	l.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", s.Completed, queries)
 	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
 	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "ms between events at the median, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
-	low := s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate
-	l.refuse(FaultPeakLow, low, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
+	l.refuse(FaultPeakLow, s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
 	most := x.Stream.PeakRequests
 	l.refuse(FaultPeakHigh, r.Setup.Stream && most > 0 && x.Stream.Peak > 1000*float64(most), x.Stream.Peak, 1000*float64(most),
 		"peak tokens/s with at most %d requests at once", most)
@@ -74,6 +72,7 @@ func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Fin
 		l.shared()
 	}
 	l.warmth(r, x)
+	l.refuse(FaultCut, r.Cut, float64(len(r.Samples)), float64(max(s.Queries, len(s.Requests))), "requests were sent before the run was interrupted; those under way then count as failed")
 	return l.list
 }
 
