@@ -345,19 +345,22 @@ func TestDUR7(t *testing.T) {
 	t.Logf("DUR-7: %d operations, %d leaks", len(operations), leaks)
 }
 
+// openStore opens the store in dir as a server does after a crash.
+func openStore(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Dir: dir, Interrupted: Interrupted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // What was unfinished when the process ended says so after the next start (DUR-5), and
 // what was finished is still there.
 func TestBackgroundAfterCrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	open := func() *store.Store {
-		s, err := store.Open(store.Config{Dir: dir, Interrupted: Interrupted})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	s := open()
+	s := openStore(t, dir)
 	ctx := t.Context()
 	for _, id := range []string{"resp_a", "resp_b"} {
 		q, err := wire.DecodeResponse([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults())
@@ -379,7 +382,7 @@ func TestBackgroundAfterCrash(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open()
+	s = openStore(t, dir)
 	g := start(t, setup{reply: hello, cfg: Config{Archive: s}})
 	t.Cleanup(func() { // before the server's, which is harmless
 		if err := s.Close(); err != nil {
@@ -474,14 +477,7 @@ func TestBackgroundAnyCrash(t *testing.T) {
 	g.idle()
 
 	dir := t.TempDir()
-	open := func() *store.Store {
-		s, err := store.Open(store.Config{Dir: dir, Interrupted: Interrupted})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	s := open()
+	s := openStore(t, dir)
 	cut := func(n int) string { return fmt.Sprintf("resp_%0*d", len(id)-len("resp_"), n) }
 	for n := range d.all {
 		d.replay(t, s, cut(n), n)
@@ -489,7 +485,7 @@ func TestBackgroundAnyCrash(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open()
+	s = openStore(t, dir)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
