@@ -185,6 +185,7 @@ func (r *jsonText) str() (string, error) {
 		}
 	}
 	if r.at >= len(r.s) {
+		r.at = len(r.s) // a backslash at the end goes past it
 		return "", errEnd
 	}
 	text := r.s[start:r.at]
