@@ -41,7 +41,7 @@ func (o *loadOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
 	f.StringVar(&o.kv, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
 	f.BoolVar(&o.noVerify, "no-verify", false, "do not look for damage in the files before using them")
-	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16")
+	f.IntVar(&o.activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16. 16 also keeps float32 where BF16 weights would meet BF16")
 	f.StringVar(&o.weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
 	f.StringVar(&o.packed, "packed-weights", "auto", "auto keeps what large models repack in a file beside them, which later starts map; on = small ones too; off = none")
 	f.BoolVar(&o.exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")

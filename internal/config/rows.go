@@ -115,7 +115,7 @@ func engineRows() []row {
 		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
 			note: "the next step is planned while one runs, where the device can; same tokens either way",
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
-		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
+		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
 			set: func(s *Settings, p parsed) error {
 				if s.Activations = p.n; p.n != 0 && p.n != 8 && p.n != 16 {
 					return errors.New("0, 8 or 16 expected")

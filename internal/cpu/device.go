@@ -31,7 +31,8 @@ type Config struct {
 	KV      tensor.DType // type of cached keys and values: BF16, F32 or F8_E4M3; Invalid = BF16
 	// Bits of the activations that meet quantised weights: 8; 16, which costs twice
 	// the arithmetic and no bytes; 0 = 8 for weights that are quantised in the checkpoint,
-	// 16 for those that Weights rounds and for narrow models.
+	// 16 for those that Weights rounds and for narrow models. With 16, and in narrow
+	// models, BF16 weights meet float32, else BF16.
 	Activations int
 	// What becomes of BF16, F16 and F32 matrices: "bf16", nothing; "q8", 8 bits with a
 	// scale for each 32, except routers, which choose experts by small differences; ""
@@ -83,6 +84,7 @@ func (d *Device) options(t *tensor.Tensor) kern.Options {
 	opt := d.opt
 	n, _ := t.DType.Block()
 	opt.Fine, opt.Q8 = d.fine(n > 1), d.eightBits(t)
+	opt.BF16 = d.rounds() && !d.router(t)
 	return opt
 }
 
@@ -92,16 +94,24 @@ func (d *Device) fine(stored bool) bool {
 	return d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || !stored)
 }
 
+// rounds reports whether BF16 matrices meet activations in BF16.
+func (d *Device) rounds() bool { return d.spec.Hidden >= narrow && d.cfg.Activations != 16 }
+
 // eightBits reports whether the matrix t, if it has floats, is kept in 8 bits.
 func (d *Device) eightBits(t *tensor.Tensor) bool {
 	f := &d.spec.FFN
 	n, _ := t.DType.Block()
-	router := f.Experts > 0 && len(t.Shape) == 2 && t.Rows() == f.Experts
-	if n > 1 || t.Cols()%32 != 0 || router {
+	if n > 1 || t.Cols()%32 != 0 || d.router(t) {
 		return false
 	}
 	projection := f.Experts > 0 && len(t.Shape) == 2 && d.spec.Hidden >= narrow && !d.cfg.Exact
 	return d.cfg.Weights == "q8" || d.cfg.Weights == "auto" && projection
+}
+
+// router reports whether the matrix t chooses experts.
+func (d *Device) router(t *tensor.Tensor) bool {
+	e := d.spec.FFN.Experts
+	return e > 0 && len(t.Shape) == 2 && t.Rows() == e
 }
 
 // narrow is the hidden size below which sums are too short for the errors of 8 bits to

@@ -95,15 +95,18 @@ func (d *Device) Memory() Memory {
 	return m
 }
 
-// heap is the Go memory that operations keep: int8 tiles of activations, 44
-// bytes for 32 elements, and the samplers' candidates.
+// heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
+// elements, or rows in BF16, and the samplers' candidates.
 func (d *Device) heap() int64 {
 	s, f := d.spec, &d.spec.FFN
 	dense := f.DenseInner
 	if f.Experts == 0 {
 		dense = f.Inner
 	}
-	elems := d.lim.MaxTokens * max(s.Hidden, s.QDim(), dense)
+	elems, rounded := d.lim.MaxTokens*max(s.Hidden, s.QDim(), dense), 0
+	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
+		rounded = d.opt.Level.BF16Bytes(elems)
+	}
 	if d.cfg.Activations != 8 {
 		elems *= 2 // the residual of finer activations is a second row
 	}
@@ -114,5 +117,5 @@ func (d *Device) heap() int64 {
 		}
 		elems += routed
 	}
-	return int64(elems)/32*44 + int64(d.cfg.Threads)*int64(s.Vocab)*16
+	return int64(elems)/32*44 + int64(rounded) + int64(d.cfg.Threads)*int64(s.Vocab)*16
 }

@@ -42,14 +42,30 @@ func residualAsm(l Level, x *float32, nb int, q, s *byte, step int, rest *float3
 }
 
 // dotsAsm covers the 4 × T products with the kernels' own shapes.
-func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *[maxDot * dotRows]float32) {
+func dotsAsm(l Level, f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *float32, ldy int) {
 	rows, cols := 4, 6
 	if l == AVX2 {
 		rows, cols = 2, 3
 	}
 	for t := 0; t < T; t += cols {
 		for r := 0; r < dotRows; r += rows {
-			dotsKernel(l, f, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, &y[t*dotRows+r])
+			dotsKernel(l, f, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, (*float32)(unsafe.Add(unsafe.Pointer(y), 4*(t*ldy+r))), ldy)
+		}
+	}
+}
+
+// nativeBF16 reports whether the machine multiplies pairs of BF16.
+var nativeBF16 = cpu.X86.HasAVX512BF16
+
+// bf16DotsAsm is dotsAsm for activations in BF16.
+func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *float32, ldy int) {
+	rows, cols := 4, 6
+	if l == AVX2 {
+		rows, cols = 2, 3
+	}
+	for t := 0; t < T; t += cols {
+		for r := 0; r < dotRows; r += rows {
+			bf16Kernel(l, nativeBF16, min(cols, T-t), (**byte)(unsafe.Pointer(&w[r])), (**byte)(unsafe.Pointer(&x[t])), n, next, (*float32)(unsafe.Add(unsafe.Pointer(y), 4*(t*ldy+r))), ldy)
 		}
 	}
 }
@@ -97,14 +113,16 @@ func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, l
 	}
 }
 
-// peak runs n loops of multiply-adds within registers, of int8 or float32.
-func (l Level) peak(integer bool, n int) {
+// peak runs n loops of multiply-adds within registers.
+func (l Level) peak(f factor, n int) {
 	switch {
-	case l == AVX512 && integer:
+	case l == AVX512 && f == ints:
 		peakInt8AVX512(n)
+	case l == AVX512 && f == pairs:
+		peakBF16AVX512(n)
 	case l == AVX512:
 		peakF32AVX512(n)
-	case integer:
+	case f == ints:
 		peakInt8AVX2(n)
 	default:
 		peakF32AVX2(n)

@@ -25,7 +25,13 @@ func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float3
 	panic(noKernels)
 }
 
-func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *[maxDot * dotRows]float32) {
+func dotsAsm(Level, family, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *float32, int) {
+	panic(noKernels)
+}
+
+var nativeBF16 = false // no build of this kind has such kernels
+
+func bf16DotsAsm(Level, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, int, int, *float32, int) {
 	panic(noKernels)
 }
 
@@ -37,7 +43,7 @@ func weighAsm(Level, family, int, *float32, int, *float32, int, unsafe.Pointer, 
 	panic(noKernels)
 }
 
-func (l Level) peak(bool, int) { panic(noKernels) }
+func (l Level) peak(factor, int) { panic(noKernels) }
 
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
 

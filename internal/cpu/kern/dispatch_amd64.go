@@ -324,38 +324,38 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 	}
 }
 
-func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {
+func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, ldy int) {
 	if l == AVX2 {
 		switch f {
 		case bf16:
 			switch T {
 			case 1:
-				dotsBF161AVX2(w, x, n, next, y)
+				dotsBF161AVX2(w, x, n, next, y, ldy)
 			case 2:
-				dotsBF162AVX2(w, x, n, next, y)
+				dotsBF162AVX2(w, x, n, next, y, ldy)
 			case 3:
-				dotsBF163AVX2(w, x, n, next, y)
+				dotsBF163AVX2(w, x, n, next, y, ldy)
 			}
 		case f16:
 			switch T {
 			case 1:
-				dotsF161AVX2(w, x, n, next, y)
+				dotsF161AVX2(w, x, n, next, y, ldy)
 			case 2:
-				dotsF162AVX2(w, x, n, next, y)
+				dotsF162AVX2(w, x, n, next, y, ldy)
 			case 3:
-				dotsF163AVX2(w, x, n, next, y)
+				dotsF163AVX2(w, x, n, next, y, ldy)
 			}
 		case f32:
 			switch T {
 			case 1:
-				dotsF321AVX2(w, x, n, next, y)
+				dotsF321AVX2(w, x, n, next, y, ldy)
 			case 2:
-				dotsF322AVX2(w, x, n, next, y)
+				dotsF322AVX2(w, x, n, next, y, ldy)
 			case 3:
-				dotsF323AVX2(w, x, n, next, y)
+				dotsF323AVX2(w, x, n, next, y, ldy)
 			}
 		case e4m3: // T is 1
-			dotsE4M31AVX2(w, x, n, next, y)
+			dotsE4M31AVX2(w, x, n, next, y, ldy)
 		}
 	}
 	if l == AVX512 {
@@ -363,50 +363,94 @@ func dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) 
 		case bf16:
 			switch T {
 			case 1:
-				dotsBF161AVX512(w, x, n, next, y)
+				dotsBF161AVX512(w, x, n, next, y, ldy)
 			case 2:
-				dotsBF162AVX512(w, x, n, next, y)
+				dotsBF162AVX512(w, x, n, next, y, ldy)
 			case 3:
-				dotsBF163AVX512(w, x, n, next, y)
+				dotsBF163AVX512(w, x, n, next, y, ldy)
 			case 4:
-				dotsBF164AVX512(w, x, n, next, y)
+				dotsBF164AVX512(w, x, n, next, y, ldy)
 			case 5:
-				dotsBF165AVX512(w, x, n, next, y)
+				dotsBF165AVX512(w, x, n, next, y, ldy)
 			case 6:
-				dotsBF166AVX512(w, x, n, next, y)
+				dotsBF166AVX512(w, x, n, next, y, ldy)
 			}
 		case f16:
 			switch T {
 			case 1:
-				dotsF161AVX512(w, x, n, next, y)
+				dotsF161AVX512(w, x, n, next, y, ldy)
 			case 2:
-				dotsF162AVX512(w, x, n, next, y)
+				dotsF162AVX512(w, x, n, next, y, ldy)
 			case 3:
-				dotsF163AVX512(w, x, n, next, y)
+				dotsF163AVX512(w, x, n, next, y, ldy)
 			case 4:
-				dotsF164AVX512(w, x, n, next, y)
+				dotsF164AVX512(w, x, n, next, y, ldy)
 			case 5:
-				dotsF165AVX512(w, x, n, next, y)
+				dotsF165AVX512(w, x, n, next, y, ldy)
 			case 6:
-				dotsF166AVX512(w, x, n, next, y)
+				dotsF166AVX512(w, x, n, next, y, ldy)
 			}
 		case f32:
 			switch T {
 			case 1:
-				dotsF321AVX512(w, x, n, next, y)
+				dotsF321AVX512(w, x, n, next, y, ldy)
 			case 2:
-				dotsF322AVX512(w, x, n, next, y)
+				dotsF322AVX512(w, x, n, next, y, ldy)
 			case 3:
-				dotsF323AVX512(w, x, n, next, y)
+				dotsF323AVX512(w, x, n, next, y, ldy)
 			case 4:
-				dotsF324AVX512(w, x, n, next, y)
+				dotsF324AVX512(w, x, n, next, y, ldy)
 			case 5:
-				dotsF325AVX512(w, x, n, next, y)
+				dotsF325AVX512(w, x, n, next, y, ldy)
 			case 6:
-				dotsF326AVX512(w, x, n, next, y)
+				dotsF326AVX512(w, x, n, next, y, ldy)
 			}
 		case e4m3: // T is 1
-			dotsE4M31AVX512(w, x, n, next, y)
+			dotsE4M31AVX512(w, x, n, next, y, ldy)
+		}
+	}
+}
+
+func bf16Kernel(l Level, native bool, T int, w, x **byte, n, next int, y *float32, ldy int) {
+	switch {
+	case l == AVX2:
+		switch T {
+		case 1:
+			bf16Dots1AVX2(w, x, n, next, y, ldy)
+		case 2:
+			bf16Dots2AVX2(w, x, n, next, y, ldy)
+		case 3:
+			bf16Dots3AVX2(w, x, n, next, y, ldy)
+		}
+	case native:
+		switch T {
+		case 1:
+			bf16Dots1Native(w, x, n, next, y, ldy)
+		case 2:
+			bf16Dots2Native(w, x, n, next, y, ldy)
+		case 3:
+			bf16Dots3Native(w, x, n, next, y, ldy)
+		case 4:
+			bf16Dots4Native(w, x, n, next, y, ldy)
+		case 5:
+			bf16Dots5Native(w, x, n, next, y, ldy)
+		case 6:
+			bf16Dots6Native(w, x, n, next, y, ldy)
+		}
+	case l == AVX512:
+		switch T {
+		case 1:
+			bf16Dots1AVX512(w, x, n, next, y, ldy)
+		case 2:
+			bf16Dots2AVX512(w, x, n, next, y, ldy)
+		case 3:
+			bf16Dots3AVX512(w, x, n, next, y, ldy)
+		case 4:
+			bf16Dots4AVX512(w, x, n, next, y, ldy)
+		case 5:
+			bf16Dots5AVX512(w, x, n, next, y, ldy)
+		case 6:
+			bf16Dots6AVX512(w, x, n, next, y, ldy)
 		}
 	}
 }

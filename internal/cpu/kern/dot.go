@@ -40,13 +40,13 @@ func reduce(acc *[lanes]float32) float32 {
 	return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
 }
 
-// dots computes y[t·4+r] = w[r]·x[t] for four weight rows of a family that keeps
+// dots computes y[t·ldy+r] = w[r]·x[t] for four weight rows of a family that keeps
 // rows as stored (on level Go: f32) and T <= maxDot float32 rows, n elements each. What
 // is read next lies that many bytes behind each row of w; nothing needs to be there.
-func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y *[maxDot * dotRows]float32) {
+func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y []float32, ldy int) {
 	main := n &^ (lanes - 1)
 	if l > Go && main > 0 {
-		dotsAsm(l, f, w, x, main, T, next, y)
+		dotsAsm(l, f, w, x, main, T, next, &y[0], ldy)
 	}
 	if l > Go && main == n {
 		return
@@ -54,7 +54,7 @@ func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Poin
 	for t := range T {
 		xt := unsafe.Slice((*float32)(x[t]), n)
 		for r := range dotRows {
-			d := &y[t*dotRows+r]
+			d := &y[t*ldy+r]
 			switch {
 			case l == Go:
 				*d = dotGo(unsafe.Slice((*float32)(w[r]), n), xt)

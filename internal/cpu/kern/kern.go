@@ -10,7 +10,7 @@
 // activation rows over the whole length, serves one token and many; tileGo defines
 // it. Weights are asked for 4 KB ahead. BF16, F16 and F32 rows are multiplied in
 // float32 where they lie, four by up to six, and the next four rows are asked for
-// meanwhile. Options.Exact decodes any weight and multiplies in float32: the
+// meanwhile; BF16 ones with activations rounded to BF16, if Options.BF16 says so. Options.Exact decodes any weight and multiplies in float32: the
 // reference for what quantised activations cost.
 //
 // Every result is batch invariant (models.md 5.1): the bits of an output element
@@ -59,5 +59,6 @@ type Options struct {
 	Level Level // must be Available; the zero value is portable Go
 	Exact bool  // multiply decoded weights with float32 activations instead of int8 ones: slow, for tests against references
 	Q8    bool  // keep BF16, F16 and F32 weights as blocks of 32 8-bit values with an f16 scale each; rows must be whole blocks
+	BF16  bool  // activations rounded to BF16 for BF16 weights that stay so, if their rows are whole blocks of 32; there are instructions for such pairs
 	Fine  bool  // 15-bit activations for quantised weights: a second row of int8 holds what the first leaves; twice the arithmetic, the same bytes
 }

@@ -564,55 +564,70 @@ func quantiseAVX2(x *float32, nb int, q *byte, s *byte, ld int, step int)
 //go:noescape
 func residualAVX2(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
 
-// dotsBF161AVX2 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF161AVX2 multiplies 2 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF161AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF161AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF162AVX2 multiplies 2 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF162AVX2 multiplies 2 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF162AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF162AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF163AVX2 multiplies 2 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF163AVX2 multiplies 2 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF163AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF163AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF161AVX2 multiplies 2 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF161AVX2 multiplies 2 rows of F16 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF161AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF161AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF162AVX2 multiplies 2 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF162AVX2 multiplies 2 rows of F16 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF162AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF162AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF163AVX2 multiplies 2 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF163AVX2 multiplies 2 rows of F16 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF163AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF163AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF321AVX2 multiplies 2 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF321AVX2 multiplies 2 rows of F32 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF321AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF321AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF322AVX2 multiplies 2 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF322AVX2 multiplies 2 rows of F32 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF323AVX2 multiplies 2 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF323AVX2 multiplies 2 rows of F32 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32)
+func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Dots1AVX2 multiplies 2 rows of BF16 with 1 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32)
+func bf16Dots1AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots2AVX2 multiplies 2 rows of BF16 with 2 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots2AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots3AVX2 multiplies 2 rows of BF16 with 3 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots3AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// dotsE4M31AVX2 multiplies 2 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
 // scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
@@ -749,100 +764,130 @@ func quantiseAVX512(x *float32, nb int, q *byte, s *byte, ld int, step int)
 //go:noescape
 func residualAVX512(x *float32, nb int, q *byte, s *byte, step int, rest *float32)
 
-// dotsBF161AVX512 multiplies 4 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF161AVX512 multiplies 4 rows of BF16 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF161AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF161AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF162AVX512 multiplies 4 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF162AVX512 multiplies 4 rows of BF16 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF162AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF162AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF163AVX512 multiplies 4 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF163AVX512 multiplies 4 rows of BF16 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF163AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF163AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF164AVX512 multiplies 4 rows of BF16 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF164AVX512 multiplies 4 rows of BF16 with 4 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF164AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF164AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF165AVX512 multiplies 4 rows of BF16 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF165AVX512 multiplies 4 rows of BF16 with 5 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF165AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF165AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsBF166AVX512 multiplies 4 rows of BF16 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsBF166AVX512 multiplies 4 rows of BF16 with 6 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsBF166AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsBF166AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF161AVX512 multiplies 4 rows of F16 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF161AVX512 multiplies 4 rows of F16 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF161AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF161AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF162AVX512 multiplies 4 rows of F16 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF162AVX512 multiplies 4 rows of F16 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF162AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF162AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF163AVX512 multiplies 4 rows of F16 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF163AVX512 multiplies 4 rows of F16 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF163AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF163AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF164AVX512 multiplies 4 rows of F16 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF164AVX512 multiplies 4 rows of F16 with 4 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF164AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF164AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF165AVX512 multiplies 4 rows of F16 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF165AVX512 multiplies 4 rows of F16 with 5 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF165AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF165AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF166AVX512 multiplies 4 rows of F16 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF166AVX512 multiplies 4 rows of F16 with 6 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF166AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF166AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF321AVX512 multiplies 4 rows of F32 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF321AVX512 multiplies 4 rows of F32 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF321AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF321AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF322AVX512 multiplies 4 rows of F32 with 2 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF322AVX512 multiplies 4 rows of F32 with 2 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF322AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF322AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF323AVX512 multiplies 4 rows of F32 with 3 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF323AVX512 multiplies 4 rows of F32 with 3 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF323AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF323AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF324AVX512 multiplies 4 rows of F32 with 4 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF324AVX512 multiplies 4 rows of F32 with 4 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF324AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF324AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF325AVX512 multiplies 4 rows of F32 with 5 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF325AVX512 multiplies 4 rows of F32 with 5 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsF326AVX512 multiplies 4 rows of F32 with 6 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// dotsF326AVX512 multiplies 4 rows of F32 with 6 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32)
+func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.
+// bf16Dots1AVX512 multiplies 4 rows of BF16 with 1 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32)
+func bf16Dots1AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots2AVX512 multiplies 4 rows of BF16 with 2 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots2AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots3AVX512 multiplies 4 rows of BF16 with 3 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots3AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots4AVX512 multiplies 4 rows of BF16 with 4 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots4AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots5AVX512 multiplies 4 rows of BF16 with 5 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots5AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots6AVX512 multiplies 4 rows of BF16 with 6 of odd and even float32, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots6AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// dotsE4M31AVX512 multiplies 4 rows of E4M3 with 1 of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
 // scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
 //
@@ -983,6 +1028,41 @@ func peakInt8AVX512(n int)
 //
 //go:noescape
 func peakF32AVX512(n int)
+
+// bf16Dots1Native multiplies 4 rows of BF16 with 1 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots1Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots2Native multiplies 4 rows of BF16 with 2 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots2Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots3Native multiplies 4 rows of BF16 with 3 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots3Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots4Native multiplies 4 rows of BF16 with 4 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots4Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots5Native multiplies 4 rows of BF16 with 5 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots5Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// bf16Dots6Native multiplies 4 rows of BF16 with 6 of BF16, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.
+//
+//go:noescape
+func bf16Dots6Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+
+// peakBF16AVX512 runs n times twelve multiply-adds within registers.
+//
+//go:noescape
+func peakBF16AVX512(n int)
 
 // pause tells the core that its thread is waiting in a loop.
 //

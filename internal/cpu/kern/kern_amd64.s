@@ -172,6 +172,24 @@ DATA e4m3Copy<>+24(SB)/4, $0x40004000
 DATA e4m3Copy<>+28(SB)/4, $0x40004000
 GLOBL e4m3Copy<>(SB), RODATA|NOPTR, $32
 
+DATA highHalf<>+0(SB)/4, $0xffff0000
+DATA highHalf<>+4(SB)/4, $0xffff0000
+DATA highHalf<>+8(SB)/4, $0xffff0000
+DATA highHalf<>+12(SB)/4, $0xffff0000
+DATA highHalf<>+16(SB)/4, $0xffff0000
+DATA highHalf<>+20(SB)/4, $0xffff0000
+DATA highHalf<>+24(SB)/4, $0xffff0000
+DATA highHalf<>+28(SB)/4, $0xffff0000
+DATA highHalf<>+32(SB)/4, $0xffff0000
+DATA highHalf<>+36(SB)/4, $0xffff0000
+DATA highHalf<>+40(SB)/4, $0xffff0000
+DATA highHalf<>+44(SB)/4, $0xffff0000
+DATA highHalf<>+48(SB)/4, $0xffff0000
+DATA highHalf<>+52(SB)/4, $0xffff0000
+DATA highHalf<>+56(SB)/4, $0xffff0000
+DATA highHalf<>+60(SB)/4, $0xffff0000
+GLOBL highHalf<>(SB), RODATA|NOPTR, $64
+
 DATA packOrder<>+0(SB)/4, $0x00000000
 DATA packOrder<>+4(SB)/4, $0x00000004
 DATA packOrder<>+8(SB)/4, $0x00000001
@@ -22241,9 +22259,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsBF161AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF161AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotsBF161AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsBF161AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22279,6 +22297,7 @@ loop:
 	CMPQ         SI, BX
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22293,9 +22312,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsBF162AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF162AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotsBF162AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsBF162AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22342,6 +22361,7 @@ loop:
 	CMPQ         DI, SI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22353,6 +22373,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22363,13 +22384,13 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsBF163AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF163AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotsBF163AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsBF163AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22427,6 +22448,7 @@ loop:
 	CMPQ         R8, DI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22438,6 +22460,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22448,7 +22471,8 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y9, Y8, Y0
 	VADDPS       Y11, Y10, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22459,13 +22483,13 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 32(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF161AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF161AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotsF161AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF161AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22497,6 +22521,7 @@ loop:
 	CMPQ         SI, BX
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22511,9 +22536,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsF162AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF162AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotsF162AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF162AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22556,6 +22581,7 @@ loop:
 	CMPQ         DI, SI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22567,6 +22593,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22577,13 +22604,13 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF163AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF163AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotsF163AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF163AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22637,6 +22664,7 @@ loop:
 	CMPQ         R8, DI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22648,6 +22676,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22658,7 +22687,8 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y9, Y8, Y0
 	VADDPS       Y11, Y10, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22669,13 +22699,13 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 32(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF321AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF321AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·dotsF321AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF321AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22707,6 +22737,7 @@ loop:
 	CMPQ         SI, BX
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22721,9 +22752,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF322AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·dotsF322AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF322AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22766,6 +22797,7 @@ loop:
 	CMPQ         DI, SI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22777,6 +22809,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22787,13 +22820,13 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF323AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·dotsF323AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsF323AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22847,6 +22880,7 @@ loop:
 	CMPQ         R8, DI
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22858,6 +22892,7 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y5, Y4, Y0
 	VADDPS       Y7, Y6, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22868,7 +22903,8 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 16(AX)
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
 	VADDPS       Y9, Y8, Y0
 	VADDPS       Y11, Y10, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -22879,13 +22915,301 @@ loop:
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
-	VMOVSD       X0, 32(AX)
+	VMOVSD       X0, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32)
+// func bf16Dots1AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16Dots1AVX2(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), AX
+	MOVQ   x+8(FP), DX
+	MOVQ   (DX), DX
+	MOVQ   n+16(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   next+24(FP), DI
+	XORQ   SI, SI
+
+loop:
+	PREFETCHT0   (CX)(DI*1)
+	PREFETCHT0   (AX)(DI*1)
+	VMOVUPS      (CX)(SI*2), Y4
+	VPAND        highHalf<>+0(SB), Y4, Y4
+	VMOVUPS      (AX)(SI*2), Y5
+	VPAND        highHalf<>+0(SB), Y5, Y5
+	VMOVUPS      (DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VMOVUPS      (CX)(SI*2), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VMOVUPS      (AX)(SI*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMOVUPS      64(DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VMOVUPS      32(CX)(SI*2), Y4
+	VPAND        highHalf<>+0(SB), Y4, Y4
+	VMOVUPS      32(AX)(SI*2), Y5
+	VPAND        highHalf<>+0(SB), Y5, Y5
+	VMOVUPS      32(DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      32(CX)(SI*2), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VMOVUPS      32(AX)(SI*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMOVUPS      96(DX)(SI*4), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x40, DI
+	ADDQ         $0x20, SI
+	CMPQ         SI, BX
+	JL           loop
+	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots2AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16Dots2AVX2(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), AX
+	MOVQ   x+8(FP), DX
+	MOVQ   (DX), BX
+	MOVQ   8(DX), DX
+	MOVQ   n+16(FP), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   next+24(FP), R8
+	XORQ   DI, DI
+
+loop:
+	PREFETCHT0   (CX)(R8*1)
+	PREFETCHT0   (AX)(R8*1)
+	VMOVUPS      (CX)(DI*2), Y8
+	VPAND        highHalf<>+0(SB), Y8, Y8
+	VMOVUPS      (AX)(DI*2), Y9
+	VPAND        highHalf<>+0(SB), Y9, Y9
+	VMOVUPS      (BX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VMOVUPS      (DX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VMOVUPS      (CX)(DI*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VMOVUPS      (AX)(DI*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMOVUPS      64(BX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y2
+	VMOVUPS      64(DX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y6
+	VMOVUPS      32(CX)(DI*2), Y8
+	VPAND        highHalf<>+0(SB), Y8, Y8
+	VMOVUPS      32(AX)(DI*2), Y9
+	VPAND        highHalf<>+0(SB), Y9, Y9
+	VMOVUPS      32(BX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      32(DX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      32(CX)(DI*2), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VMOVUPS      32(AX)(DI*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMOVUPS      96(BX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      96(DX)(DI*4), Y10
+	VFMADD231PS  Y10, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x40, R8
+	ADDQ         $0x20, DI
+	CMPQ         DI, SI
+	JL           loop
+	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots3AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16Dots3AVX2(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), AX
+	MOVQ   x+8(FP), DX
+	MOVQ   (DX), BX
+	MOVQ   8(DX), SI
+	MOVQ   16(DX), DX
+	MOVQ   n+16(FP), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   next+24(FP), R9
+	XORQ   R8, R8
+
+loop:
+	PREFETCHT0   (CX)(R9*1)
+	PREFETCHT0   (AX)(R9*1)
+	VMOVUPS      (CX)(R8*2), Y12
+	VPAND        highHalf<>+0(SB), Y12, Y12
+	VMOVUPS      (AX)(R8*2), Y13
+	VPAND        highHalf<>+0(SB), Y13, Y13
+	VMOVUPS      (BX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y2
+	VMOVUPS      (SI)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y6
+	VMOVUPS      (DX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y10
+	VMOVUPS      (CX)(R8*2), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VMOVUPS      (AX)(R8*2), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VMOVUPS      64(BX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y2
+	VMOVUPS      64(SI)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y6
+	VMOVUPS      64(DX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y10
+	VMOVUPS      32(CX)(R8*2), Y12
+	VPAND        highHalf<>+0(SB), Y12, Y12
+	VMOVUPS      32(AX)(R8*2), Y13
+	VPAND        highHalf<>+0(SB), Y13, Y13
+	VMOVUPS      32(BX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      32(SI)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y5
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      32(DX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y9
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      32(CX)(R8*2), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VMOVUPS      32(AX)(R8*2), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VMOVUPS      96(BX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y1
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      96(SI)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y5
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      96(DX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y9
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x40, R9
+	ADDQ         $0x20, R8
+	CMPQ         R8, DI
+	JL           loop
+	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VADDPS       Y5, Y4, Y0
+	VADDPS       Y7, Y6, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	LEAQ         (AX)(CX*4), AX
+	VADDPS       Y9, Y8, Y0
+	VADDPS       Y11, Y10, Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VSHUFPS      $0x88, Y2, Y2, Y0
+	VSHUFPS      $0xdd, Y2, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVSD       X0, (AX)
+	VZEROUPPER
+	RET
+
+// func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotsE4M31AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotsE4M31AVX2(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), AX
@@ -22937,6 +23261,7 @@ loop:
 	CMPQ         SI, BX
 	JL           loop
 	MOVQ         y+32(FP), AX
+	MOVQ         ldy+40(FP), CX
 	VADDPS       Y1, Y0, Y0
 	VADDPS       Y3, Y2, Y1
 	VSHUFPS      $0x88, Y1, Y0, Y2
@@ -24996,9 +25321,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsBF161AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF161AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF161AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF161AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25037,6 +25362,7 @@ loop:
 	CMPQ          R8, DI
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y4, Y0, Y4
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25060,9 +25386,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsBF162AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF162AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF162AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF162AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25111,6 +25437,7 @@ loop:
 	CMPQ          R9, R8
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y8
 	VADDPS        Y8, Y0, Y8
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25131,6 +25458,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25150,13 +25478,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsBF163AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF163AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF163AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF163AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25215,6 +25543,7 @@ loop:
 	CMPQ          R10, R9
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPS        Y12, Y0, Y12
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25235,6 +25564,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25254,7 +25584,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -25274,13 +25605,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsBF164AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF164AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF164AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF164AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25349,6 +25680,7 @@ loop:
 	CMPQ          R11, R10
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y16
 	VADDPS        Y16, Y0, Y16
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25369,6 +25701,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25388,7 +25721,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -25408,7 +25742,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -25428,13 +25763,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsBF165AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF165AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF165AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF165AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25513,6 +25848,7 @@ loop:
 	CMPQ          R12, R11
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y20
 	VADDPS        Y20, Y0, Y20
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25533,6 +25869,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25552,7 +25889,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -25572,7 +25910,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -25592,7 +25931,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -25612,13 +25952,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsBF166AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsBF166AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsBF166AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsBF166AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25707,6 +26047,7 @@ loop:
 	CMPQ          R13, R12
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y24
 	VADDPS        Y24, Y0, Y24
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25727,6 +26068,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25746,7 +26088,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -25766,7 +26109,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -25786,7 +26130,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -25806,7 +26151,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z20, Y0
 	VADDPS        Y0, Y20, Y0
 	VEXTRACTF64X4 $0x01, Z21, Y1
@@ -25826,13 +26172,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 80(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF161AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF161AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF161AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF161AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25867,6 +26213,7 @@ loop:
 	CMPQ          R8, DI
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y4, Y0, Y4
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25890,9 +26237,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsF162AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF162AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF162AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF162AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -25937,6 +26284,7 @@ loop:
 	CMPQ          R9, R8
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y8
 	VADDPS        Y8, Y0, Y8
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -25957,6 +26305,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -25976,13 +26325,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF163AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF163AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF163AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF163AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26037,6 +26386,7 @@ loop:
 	CMPQ          R10, R9
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPS        Y12, Y0, Y12
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26057,6 +26407,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26076,7 +26427,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -26096,13 +26448,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF164AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF164AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF164AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF164AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26167,6 +26519,7 @@ loop:
 	CMPQ          R11, R10
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y16
 	VADDPS        Y16, Y0, Y16
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26187,6 +26540,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26206,7 +26560,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -26226,7 +26581,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -26246,13 +26602,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF165AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF165AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF165AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF165AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26327,6 +26683,7 @@ loop:
 	CMPQ          R12, R11
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y20
 	VADDPS        Y20, Y0, Y20
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26347,6 +26704,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26366,7 +26724,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -26386,7 +26745,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -26406,7 +26766,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -26426,13 +26787,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF166AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF166AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF166AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF166AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26517,6 +26878,7 @@ loop:
 	CMPQ          R13, R12
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y24
 	VADDPS        Y24, Y0, Y24
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26537,6 +26899,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26556,7 +26919,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -26576,7 +26940,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -26596,7 +26961,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -26616,7 +26982,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z20, Y0
 	VADDPS        Y0, Y20, Y0
 	VEXTRACTF64X4 $0x01, Z21, Y1
@@ -26636,13 +27003,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 80(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF321AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF321AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF321AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF321AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26677,6 +27044,7 @@ loop:
 	CMPQ          R8, DI
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y4, Y0, Y4
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26700,9 +27068,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func dotsF322AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF322AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF322AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF322AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26747,6 +27115,7 @@ loop:
 	CMPQ          R9, R8
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y8
 	VADDPS        Y8, Y0, Y8
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26767,6 +27136,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26786,13 +27156,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF323AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF323AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF323AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF323AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26847,6 +27217,7 @@ loop:
 	CMPQ          R10, R9
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPS        Y12, Y0, Y12
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26867,6 +27238,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -26886,7 +27258,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -26906,13 +27279,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF324AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF324AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF324AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF324AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -26977,6 +27350,7 @@ loop:
 	CMPQ          R11, R10
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y16
 	VADDPS        Y16, Y0, Y16
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -26997,6 +27371,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -27016,7 +27391,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -27036,7 +27412,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -27056,13 +27433,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF325AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF325AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF325AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -27137,6 +27514,7 @@ loop:
 	CMPQ          R12, R11
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y20
 	VADDPS        Y20, Y0, Y20
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -27157,6 +27535,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -27176,7 +27555,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -27196,7 +27576,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -27216,7 +27597,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -27236,13 +27618,13 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func dotsF326AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsF326AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsF326AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -27327,6 +27709,7 @@ loop:
 	CMPQ          R13, R12
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y24
 	VADDPS        Y24, Y0, Y24
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -27347,6 +27730,7 @@ loop:
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z4, Y0
 	VADDPS        Y0, Y4, Y0
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -27366,7 +27750,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 16(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z8, Y0
 	VADDPS        Y0, Y8, Y0
 	VEXTRACTF64X4 $0x01, Z9, Y1
@@ -27386,7 +27771,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 32(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z12, Y0
 	VADDPS        Y0, Y12, Y0
 	VEXTRACTF64X4 $0x01, Z13, Y1
@@ -27406,7 +27792,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 48(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z16, Y0
 	VADDPS        Y0, Y16, Y0
 	VEXTRACTF64X4 $0x01, Z17, Y1
@@ -27426,7 +27813,8 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 64(AX)
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
 	VEXTRACTF64X4 $0x01, Z20, Y0
 	VADDPS        Y0, Y20, Y0
 	VEXTRACTF64X4 $0x01, Z21, Y1
@@ -27446,13 +27834,1021 @@ loop:
 	VADDPS        Y0, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
 	VADDPS        X0, X1, X1
-	VMOVUPS       X1, 80(AX)
+	VMOVUPS       X1, (AX)
 	VZEROUPPER
 	RET
 
-// func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32)
+// func bf16Dots1AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots1AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), SI
+	MOVQ   n+16(FP), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   next+24(FP), R9
+	XORQ   R8, R8
+
+loop:
+	PREFETCHT0    (CX)(R9*1)
+	PREFETCHT0    (DX)(R9*1)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    (AX)(R9*1)
+	VMOVUPS       (CX)(R8*2), Z4
+	VPANDD        highHalf<>+0(SB), Z4, Z4
+	VMOVUPS       (DX)(R8*2), Z5
+	VPANDD        highHalf<>+0(SB), Z5, Z5
+	VMOVUPS       (BX)(R8*2), Z6
+	VPANDD        highHalf<>+0(SB), Z6, Z6
+	VMOVUPS       (AX)(R8*2), Z7
+	VPANDD        highHalf<>+0(SB), Z7, Z7
+	VMOVUPS       (SI)(R8*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	VMOVUPS       (CX)(R8*2), Z4
+	VPSLLD        $0x10, Z4, Z4
+	VMOVUPS       (DX)(R8*2), Z5
+	VPSLLD        $0x10, Z5, Z5
+	VMOVUPS       (BX)(R8*2), Z6
+	VPSLLD        $0x10, Z6, Z6
+	VMOVUPS       (AX)(R8*2), Z7
+	VPSLLD        $0x10, Z7, Z7
+	VMOVUPS       64(SI)(R8*4), Z8
+	VFMADD231PS   Z8, Z4, Z0
+	VFMADD231PS   Z8, Z5, Z1
+	VFMADD231PS   Z8, Z6, Z2
+	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x40, R9
+	ADDQ          $0x20, R8
+	CMPQ          R8, DI
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots2AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots2AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), SI
+	MOVQ   n+16(FP), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   next+24(FP), R10
+	XORQ   R9, R9
+
+loop:
+	PREFETCHT0    (CX)(R10*1)
+	PREFETCHT0    (DX)(R10*1)
+	PREFETCHT0    (BX)(R10*1)
+	PREFETCHT0    (AX)(R10*1)
+	VMOVUPS       (CX)(R9*2), Z8
+	VPANDD        highHalf<>+0(SB), Z8, Z8
+	VMOVUPS       (DX)(R9*2), Z9
+	VPANDD        highHalf<>+0(SB), Z9, Z9
+	VMOVUPS       (BX)(R9*2), Z10
+	VPANDD        highHalf<>+0(SB), Z10, Z10
+	VMOVUPS       (AX)(R9*2), Z11
+	VPANDD        highHalf<>+0(SB), Z11, Z11
+	VMOVUPS       (DI)(R9*4), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VMOVUPS       (SI)(R9*4), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	VMOVUPS       (CX)(R9*2), Z8
+	VPSLLD        $0x10, Z8, Z8
+	VMOVUPS       (DX)(R9*2), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMOVUPS       (BX)(R9*2), Z10
+	VPSLLD        $0x10, Z10, Z10
+	VMOVUPS       (AX)(R9*2), Z11
+	VPSLLD        $0x10, Z11, Z11
+	VMOVUPS       64(DI)(R9*4), Z12
+	VFMADD231PS   Z12, Z8, Z0
+	VFMADD231PS   Z12, Z9, Z1
+	VFMADD231PS   Z12, Z10, Z2
+	VFMADD231PS   Z12, Z11, Z3
+	VMOVUPS       64(SI)(R9*4), Z12
+	VFMADD231PS   Z12, Z8, Z4
+	VFMADD231PS   Z12, Z9, Z5
+	VFMADD231PS   Z12, Z10, Z6
+	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x40, R10
+	ADDQ          $0x20, R9
+	CMPQ          R9, R8
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y8, Y3
+	VSHUFPS       $0xdd, Y0, Y8, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots3AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots3AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), SI
+	MOVQ   n+16(FP), R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   next+24(FP), R11
+	XORQ   R10, R10
+
+loop:
+	PREFETCHT0    (CX)(R11*1)
+	PREFETCHT0    (DX)(R11*1)
+	PREFETCHT0    (BX)(R11*1)
+	PREFETCHT0    (AX)(R11*1)
+	VMOVUPS       (CX)(R10*2), Z12
+	VPANDD        highHalf<>+0(SB), Z12, Z12
+	VMOVUPS       (DX)(R10*2), Z13
+	VPANDD        highHalf<>+0(SB), Z13, Z13
+	VMOVUPS       (BX)(R10*2), Z14
+	VPANDD        highHalf<>+0(SB), Z14, Z14
+	VMOVUPS       (AX)(R10*2), Z15
+	VPANDD        highHalf<>+0(SB), Z15, Z15
+	VMOVUPS       (DI)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z0
+	VFMADD231PS   Z16, Z13, Z1
+	VFMADD231PS   Z16, Z14, Z2
+	VFMADD231PS   Z16, Z15, Z3
+	VMOVUPS       (R8)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z4
+	VFMADD231PS   Z16, Z13, Z5
+	VFMADD231PS   Z16, Z14, Z6
+	VFMADD231PS   Z16, Z15, Z7
+	VMOVUPS       (SI)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z8
+	VFMADD231PS   Z16, Z13, Z9
+	VFMADD231PS   Z16, Z14, Z10
+	VFMADD231PS   Z16, Z15, Z11
+	VMOVUPS       (CX)(R10*2), Z12
+	VPSLLD        $0x10, Z12, Z12
+	VMOVUPS       (DX)(R10*2), Z13
+	VPSLLD        $0x10, Z13, Z13
+	VMOVUPS       (BX)(R10*2), Z14
+	VPSLLD        $0x10, Z14, Z14
+	VMOVUPS       (AX)(R10*2), Z15
+	VPSLLD        $0x10, Z15, Z15
+	VMOVUPS       64(DI)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z0
+	VFMADD231PS   Z16, Z13, Z1
+	VFMADD231PS   Z16, Z14, Z2
+	VFMADD231PS   Z16, Z15, Z3
+	VMOVUPS       64(R8)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z4
+	VFMADD231PS   Z16, Z13, Z5
+	VFMADD231PS   Z16, Z14, Z6
+	VFMADD231PS   Z16, Z15, Z7
+	VMOVUPS       64(SI)(R10*4), Z16
+	VFMADD231PS   Z16, Z12, Z8
+	VFMADD231PS   Z16, Z13, Z9
+	VFMADD231PS   Z16, Z14, Z10
+	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x40, R11
+	ADDQ          $0x20, R10
+	CMPQ          R10, R9
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y12
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y12, Y3
+	VSHUFPS       $0xdd, Y0, Y12, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots4AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots4AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), SI
+	MOVQ   n+16(FP), R10
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   next+24(FP), R12
+	XORQ   R11, R11
+
+loop:
+	PREFETCHT0    (CX)(R12*1)
+	PREFETCHT0    (DX)(R12*1)
+	PREFETCHT0    (BX)(R12*1)
+	PREFETCHT0    (AX)(R12*1)
+	VMOVUPS       (CX)(R11*2), Z16
+	VPANDD        highHalf<>+0(SB), Z16, Z16
+	VMOVUPS       (DX)(R11*2), Z17
+	VPANDD        highHalf<>+0(SB), Z17, Z17
+	VMOVUPS       (BX)(R11*2), Z18
+	VPANDD        highHalf<>+0(SB), Z18, Z18
+	VMOVUPS       (AX)(R11*2), Z19
+	VPANDD        highHalf<>+0(SB), Z19, Z19
+	VMOVUPS       (DI)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VMOVUPS       (R8)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VMOVUPS       (R9)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VMOVUPS       (SI)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	VMOVUPS       (CX)(R11*2), Z16
+	VPSLLD        $0x10, Z16, Z16
+	VMOVUPS       (DX)(R11*2), Z17
+	VPSLLD        $0x10, Z17, Z17
+	VMOVUPS       (BX)(R11*2), Z18
+	VPSLLD        $0x10, Z18, Z18
+	VMOVUPS       (AX)(R11*2), Z19
+	VPSLLD        $0x10, Z19, Z19
+	VMOVUPS       64(DI)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z0
+	VFMADD231PS   Z20, Z17, Z1
+	VFMADD231PS   Z20, Z18, Z2
+	VFMADD231PS   Z20, Z19, Z3
+	VMOVUPS       64(R8)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z4
+	VFMADD231PS   Z20, Z17, Z5
+	VFMADD231PS   Z20, Z18, Z6
+	VFMADD231PS   Z20, Z19, Z7
+	VMOVUPS       64(R9)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z8
+	VFMADD231PS   Z20, Z17, Z9
+	VFMADD231PS   Z20, Z18, Z10
+	VFMADD231PS   Z20, Z19, Z11
+	VMOVUPS       64(SI)(R11*4), Z20
+	VFMADD231PS   Z20, Z16, Z12
+	VFMADD231PS   Z20, Z17, Z13
+	VFMADD231PS   Z20, Z18, Z14
+	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x40, R12
+	ADDQ          $0x20, R11
+	CMPQ          R11, R10
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y16
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y16, Y3
+	VSHUFPS       $0xdd, Y0, Y16, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots5AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots5AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), R10
+	MOVQ   32(SI), SI
+	MOVQ   n+16(FP), R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   next+24(FP), R13
+	XORQ   R12, R12
+
+loop:
+	PREFETCHT0    (CX)(R13*1)
+	PREFETCHT0    (DX)(R13*1)
+	PREFETCHT0    (BX)(R13*1)
+	PREFETCHT0    (AX)(R13*1)
+	VMOVUPS       (CX)(R12*2), Z20
+	VPANDD        highHalf<>+0(SB), Z20, Z20
+	VMOVUPS       (DX)(R12*2), Z21
+	VPANDD        highHalf<>+0(SB), Z21, Z21
+	VMOVUPS       (BX)(R12*2), Z22
+	VPANDD        highHalf<>+0(SB), Z22, Z22
+	VMOVUPS       (AX)(R12*2), Z23
+	VPANDD        highHalf<>+0(SB), Z23, Z23
+	VMOVUPS       (DI)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z0
+	VFMADD231PS   Z24, Z21, Z1
+	VFMADD231PS   Z24, Z22, Z2
+	VFMADD231PS   Z24, Z23, Z3
+	VMOVUPS       (R8)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z4
+	VFMADD231PS   Z24, Z21, Z5
+	VFMADD231PS   Z24, Z22, Z6
+	VFMADD231PS   Z24, Z23, Z7
+	VMOVUPS       (R9)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z8
+	VFMADD231PS   Z24, Z21, Z9
+	VFMADD231PS   Z24, Z22, Z10
+	VFMADD231PS   Z24, Z23, Z11
+	VMOVUPS       (R10)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z12
+	VFMADD231PS   Z24, Z21, Z13
+	VFMADD231PS   Z24, Z22, Z14
+	VFMADD231PS   Z24, Z23, Z15
+	VMOVUPS       (SI)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z16
+	VFMADD231PS   Z24, Z21, Z17
+	VFMADD231PS   Z24, Z22, Z18
+	VFMADD231PS   Z24, Z23, Z19
+	VMOVUPS       (CX)(R12*2), Z20
+	VPSLLD        $0x10, Z20, Z20
+	VMOVUPS       (DX)(R12*2), Z21
+	VPSLLD        $0x10, Z21, Z21
+	VMOVUPS       (BX)(R12*2), Z22
+	VPSLLD        $0x10, Z22, Z22
+	VMOVUPS       (AX)(R12*2), Z23
+	VPSLLD        $0x10, Z23, Z23
+	VMOVUPS       64(DI)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z0
+	VFMADD231PS   Z24, Z21, Z1
+	VFMADD231PS   Z24, Z22, Z2
+	VFMADD231PS   Z24, Z23, Z3
+	VMOVUPS       64(R8)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z4
+	VFMADD231PS   Z24, Z21, Z5
+	VFMADD231PS   Z24, Z22, Z6
+	VFMADD231PS   Z24, Z23, Z7
+	VMOVUPS       64(R9)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z8
+	VFMADD231PS   Z24, Z21, Z9
+	VFMADD231PS   Z24, Z22, Z10
+	VFMADD231PS   Z24, Z23, Z11
+	VMOVUPS       64(R10)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z12
+	VFMADD231PS   Z24, Z21, Z13
+	VFMADD231PS   Z24, Z22, Z14
+	VFMADD231PS   Z24, Z23, Z15
+	VMOVUPS       64(SI)(R12*4), Z24
+	VFMADD231PS   Z24, Z20, Z16
+	VFMADD231PS   Z24, Z21, Z17
+	VFMADD231PS   Z24, Z22, Z18
+	VFMADD231PS   Z24, Z23, Z19
+	ADDQ          $0x40, R13
+	ADDQ          $0x20, R12
+	CMPQ          R12, R11
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y20
+	VADDPS        Y20, Y0, Y20
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y20, Y3
+	VSHUFPS       $0xdd, Y0, Y20, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y0
+	VEXTRACTF64X4 $0x01, Z17, Y1
+	VADDPS        Y1, Y17, Y1
+	VEXTRACTF64X4 $0x01, Z18, Y2
+	VADDPS        Y2, Y18, Y2
+	VEXTRACTF64X4 $0x01, Z19, Y3
+	VADDPS        Y3, Y19, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots6AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·bf16Dots6AVX512(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), R10
+	MOVQ   32(SI), R11
+	MOVQ   40(SI), SI
+	MOVQ   n+16(FP), R12
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   next+24(FP), R14
+	XORQ   R13, R13
+
+loop:
+	PREFETCHT0    (CX)(R14*1)
+	PREFETCHT0    (DX)(R14*1)
+	PREFETCHT0    (BX)(R14*1)
+	PREFETCHT0    (AX)(R14*1)
+	VMOVUPS       (CX)(R13*2), Z24
+	VPANDD        highHalf<>+0(SB), Z24, Z24
+	VMOVUPS       (DX)(R13*2), Z25
+	VPANDD        highHalf<>+0(SB), Z25, Z25
+	VMOVUPS       (BX)(R13*2), Z26
+	VPANDD        highHalf<>+0(SB), Z26, Z26
+	VMOVUPS       (AX)(R13*2), Z27
+	VPANDD        highHalf<>+0(SB), Z27, Z27
+	VMOVUPS       (DI)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z0
+	VFMADD231PS   Z28, Z25, Z1
+	VFMADD231PS   Z28, Z26, Z2
+	VFMADD231PS   Z28, Z27, Z3
+	VMOVUPS       (R8)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z4
+	VFMADD231PS   Z28, Z25, Z5
+	VFMADD231PS   Z28, Z26, Z6
+	VFMADD231PS   Z28, Z27, Z7
+	VMOVUPS       (R9)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z8
+	VFMADD231PS   Z28, Z25, Z9
+	VFMADD231PS   Z28, Z26, Z10
+	VFMADD231PS   Z28, Z27, Z11
+	VMOVUPS       (R10)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z12
+	VFMADD231PS   Z28, Z25, Z13
+	VFMADD231PS   Z28, Z26, Z14
+	VFMADD231PS   Z28, Z27, Z15
+	VMOVUPS       (R11)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z16
+	VFMADD231PS   Z28, Z25, Z17
+	VFMADD231PS   Z28, Z26, Z18
+	VFMADD231PS   Z28, Z27, Z19
+	VMOVUPS       (SI)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z20
+	VFMADD231PS   Z28, Z25, Z21
+	VFMADD231PS   Z28, Z26, Z22
+	VFMADD231PS   Z28, Z27, Z23
+	VMOVUPS       (CX)(R13*2), Z24
+	VPSLLD        $0x10, Z24, Z24
+	VMOVUPS       (DX)(R13*2), Z25
+	VPSLLD        $0x10, Z25, Z25
+	VMOVUPS       (BX)(R13*2), Z26
+	VPSLLD        $0x10, Z26, Z26
+	VMOVUPS       (AX)(R13*2), Z27
+	VPSLLD        $0x10, Z27, Z27
+	VMOVUPS       64(DI)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z0
+	VFMADD231PS   Z28, Z25, Z1
+	VFMADD231PS   Z28, Z26, Z2
+	VFMADD231PS   Z28, Z27, Z3
+	VMOVUPS       64(R8)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z4
+	VFMADD231PS   Z28, Z25, Z5
+	VFMADD231PS   Z28, Z26, Z6
+	VFMADD231PS   Z28, Z27, Z7
+	VMOVUPS       64(R9)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z8
+	VFMADD231PS   Z28, Z25, Z9
+	VFMADD231PS   Z28, Z26, Z10
+	VFMADD231PS   Z28, Z27, Z11
+	VMOVUPS       64(R10)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z12
+	VFMADD231PS   Z28, Z25, Z13
+	VFMADD231PS   Z28, Z26, Z14
+	VFMADD231PS   Z28, Z27, Z15
+	VMOVUPS       64(R11)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z16
+	VFMADD231PS   Z28, Z25, Z17
+	VFMADD231PS   Z28, Z26, Z18
+	VFMADD231PS   Z28, Z27, Z19
+	VMOVUPS       64(SI)(R13*4), Z28
+	VFMADD231PS   Z28, Z24, Z20
+	VFMADD231PS   Z28, Z25, Z21
+	VFMADD231PS   Z28, Z26, Z22
+	VFMADD231PS   Z28, Z27, Z23
+	ADDQ          $0x40, R14
+	ADDQ          $0x20, R13
+	CMPQ          R13, R12
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y24
+	VADDPS        Y24, Y0, Y24
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y24, Y3
+	VSHUFPS       $0xdd, Y0, Y24, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y0
+	VEXTRACTF64X4 $0x01, Z17, Y1
+	VADDPS        Y1, Y17, Y1
+	VEXTRACTF64X4 $0x01, Z18, Y2
+	VADDPS        Y2, Y18, Y2
+	VEXTRACTF64X4 $0x01, Z19, Y3
+	VADDPS        Y3, Y19, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VEXTRACTF64X4 $0x01, Z21, Y1
+	VADDPS        Y1, Y21, Y1
+	VEXTRACTF64X4 $0x01, Z22, Y2
+	VADDPS        Y2, Y22, Y2
+	VEXTRACTF64X4 $0x01, Z23, Y3
+	VADDPS        Y3, Y23, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·dotsE4M31AVX512(SB), NOSPLIT, $0-40
+TEXT ·dotsE4M31AVX512(SB), NOSPLIT, $0-48
 	MOVQ   w+0(FP), AX
 	MOVQ   (AX), CX
 	MOVQ   8(AX), DX
@@ -27503,6 +28899,7 @@ loop:
 	CMPQ          R8, DI
 	JL            loop
 	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y4, Y0, Y4
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -30382,6 +31779,873 @@ loop:
 	VFMADD231PS Z0, Z0, Z12
 	DECQ        AX
 	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func bf16Dots1Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots1Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), SI
+	MOVQ   n+16(FP), DI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   next+24(FP), R9
+	XORQ   R8, R8
+
+loop:
+	PREFETCHT0    (CX)(R9*1)
+	PREFETCHT0    (DX)(R9*1)
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT0    (AX)(R9*1)
+	VMOVUPS       (CX)(R8*2), Z4
+	VMOVUPS       (DX)(R8*2), Z5
+	VMOVUPS       (BX)(R8*2), Z6
+	VMOVUPS       (AX)(R8*2), Z7
+	VMOVUPS       (SI)(R8*2), Z8
+	LONG $0x485ed262; WORD $0xc052 // VDPBF16PS     Z8, Z4, Z0
+	LONG $0x4856d262; WORD $0xc852 // VDPBF16PS     Z8, Z5, Z1
+	LONG $0x484ed262; WORD $0xd052 // VDPBF16PS     Z8, Z6, Z2
+	LONG $0x4846d262; WORD $0xd852 // VDPBF16PS     Z8, Z7, Z3
+	ADDQ          $0x40, R9
+	ADDQ          $0x20, R8
+	CMPQ          R8, DI
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y4, Y0, Y4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y4, Y3
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots2Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots2Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), SI
+	MOVQ   n+16(FP), R8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   next+24(FP), R10
+	XORQ   R9, R9
+
+loop:
+	PREFETCHT0    (CX)(R10*1)
+	PREFETCHT0    (DX)(R10*1)
+	PREFETCHT0    (BX)(R10*1)
+	PREFETCHT0    (AX)(R10*1)
+	VMOVUPS       (CX)(R9*2), Z8
+	VMOVUPS       (DX)(R9*2), Z9
+	VMOVUPS       (BX)(R9*2), Z10
+	VMOVUPS       (AX)(R9*2), Z11
+	VMOVUPS       (DI)(R9*2), Z12
+	LONG $0x483ed262; WORD $0xc452 // VDPBF16PS     Z12, Z8, Z0
+	LONG $0x4836d262; WORD $0xcc52 // VDPBF16PS     Z12, Z9, Z1
+	LONG $0x482ed262; WORD $0xd452 // VDPBF16PS     Z12, Z10, Z2
+	LONG $0x4826d262; WORD $0xdc52 // VDPBF16PS     Z12, Z11, Z3
+	VMOVUPS       (SI)(R9*2), Z12
+	LONG $0x483ed262; WORD $0xe452 // VDPBF16PS     Z12, Z8, Z4
+	LONG $0x4836d262; WORD $0xec52 // VDPBF16PS     Z12, Z9, Z5
+	LONG $0x482ed262; WORD $0xf452 // VDPBF16PS     Z12, Z10, Z6
+	LONG $0x4826d262; WORD $0xfc52 // VDPBF16PS     Z12, Z11, Z7
+	ADDQ          $0x40, R10
+	ADDQ          $0x20, R9
+	CMPQ          R9, R8
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y8, Y3
+	VSHUFPS       $0xdd, Y0, Y8, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots3Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots3Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), SI
+	MOVQ   n+16(FP), R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   next+24(FP), R11
+	XORQ   R10, R10
+
+loop:
+	PREFETCHT0    (CX)(R11*1)
+	PREFETCHT0    (DX)(R11*1)
+	PREFETCHT0    (BX)(R11*1)
+	PREFETCHT0    (AX)(R11*1)
+	VMOVUPS       (CX)(R10*2), Z12
+	VMOVUPS       (DX)(R10*2), Z13
+	VMOVUPS       (BX)(R10*2), Z14
+	VMOVUPS       (AX)(R10*2), Z15
+	VMOVUPS       (DI)(R10*2), Z16
+	LONG $0x481eb262; WORD $0xc052 // VDPBF16PS     Z16, Z12, Z0
+	LONG $0x4816b262; WORD $0xc852 // VDPBF16PS     Z16, Z13, Z1
+	LONG $0x480eb262; WORD $0xd052 // VDPBF16PS     Z16, Z14, Z2
+	LONG $0x4806b262; WORD $0xd852 // VDPBF16PS     Z16, Z15, Z3
+	VMOVUPS       (R8)(R10*2), Z16
+	LONG $0x481eb262; WORD $0xe052 // VDPBF16PS     Z16, Z12, Z4
+	LONG $0x4816b262; WORD $0xe852 // VDPBF16PS     Z16, Z13, Z5
+	LONG $0x480eb262; WORD $0xf052 // VDPBF16PS     Z16, Z14, Z6
+	LONG $0x4806b262; WORD $0xf852 // VDPBF16PS     Z16, Z15, Z7
+	VMOVUPS       (SI)(R10*2), Z16
+	LONG $0x481e3262; WORD $0xc052 // VDPBF16PS     Z16, Z12, Z8
+	LONG $0x48163262; WORD $0xc852 // VDPBF16PS     Z16, Z13, Z9
+	LONG $0x480e3262; WORD $0xd052 // VDPBF16PS     Z16, Z14, Z10
+	LONG $0x48063262; WORD $0xd852 // VDPBF16PS     Z16, Z15, Z11
+	ADDQ          $0x40, R11
+	ADDQ          $0x20, R10
+	CMPQ          R10, R9
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y12
+	VADDPS        Y12, Y0, Y12
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y12, Y3
+	VSHUFPS       $0xdd, Y0, Y12, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots4Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots4Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), SI
+	MOVQ   n+16(FP), R10
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   next+24(FP), R12
+	XORQ   R11, R11
+
+loop:
+	PREFETCHT0    (CX)(R12*1)
+	PREFETCHT0    (DX)(R12*1)
+	PREFETCHT0    (BX)(R12*1)
+	PREFETCHT0    (AX)(R12*1)
+	VMOVUPS       (CX)(R11*2), Z16
+	VMOVUPS       (DX)(R11*2), Z17
+	VMOVUPS       (BX)(R11*2), Z18
+	VMOVUPS       (AX)(R11*2), Z19
+	VMOVUPS       (DI)(R11*2), Z20
+	LONG $0x407eb262; WORD $0xc452 // VDPBF16PS     Z20, Z16, Z0
+	LONG $0x4076b262; WORD $0xcc52 // VDPBF16PS     Z20, Z17, Z1
+	LONG $0x406eb262; WORD $0xd452 // VDPBF16PS     Z20, Z18, Z2
+	LONG $0x4066b262; WORD $0xdc52 // VDPBF16PS     Z20, Z19, Z3
+	VMOVUPS       (R8)(R11*2), Z20
+	LONG $0x407eb262; WORD $0xe452 // VDPBF16PS     Z20, Z16, Z4
+	LONG $0x4076b262; WORD $0xec52 // VDPBF16PS     Z20, Z17, Z5
+	LONG $0x406eb262; WORD $0xf452 // VDPBF16PS     Z20, Z18, Z6
+	LONG $0x4066b262; WORD $0xfc52 // VDPBF16PS     Z20, Z19, Z7
+	VMOVUPS       (R9)(R11*2), Z20
+	LONG $0x407e3262; WORD $0xc452 // VDPBF16PS     Z20, Z16, Z8
+	LONG $0x40763262; WORD $0xcc52 // VDPBF16PS     Z20, Z17, Z9
+	LONG $0x406e3262; WORD $0xd452 // VDPBF16PS     Z20, Z18, Z10
+	LONG $0x40663262; WORD $0xdc52 // VDPBF16PS     Z20, Z19, Z11
+	VMOVUPS       (SI)(R11*2), Z20
+	LONG $0x407e3262; WORD $0xe452 // VDPBF16PS     Z20, Z16, Z12
+	LONG $0x40763262; WORD $0xec52 // VDPBF16PS     Z20, Z17, Z13
+	LONG $0x406e3262; WORD $0xf452 // VDPBF16PS     Z20, Z18, Z14
+	LONG $0x40663262; WORD $0xfc52 // VDPBF16PS     Z20, Z19, Z15
+	ADDQ          $0x40, R12
+	ADDQ          $0x20, R11
+	CMPQ          R11, R10
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y16
+	VADDPS        Y16, Y0, Y16
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y16, Y3
+	VSHUFPS       $0xdd, Y0, Y16, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots5Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots5Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), R10
+	MOVQ   32(SI), SI
+	MOVQ   n+16(FP), R11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	MOVQ   next+24(FP), R13
+	XORQ   R12, R12
+
+loop:
+	PREFETCHT0    (CX)(R13*1)
+	PREFETCHT0    (DX)(R13*1)
+	PREFETCHT0    (BX)(R13*1)
+	PREFETCHT0    (AX)(R13*1)
+	VMOVUPS       (CX)(R12*2), Z20
+	VMOVUPS       (DX)(R12*2), Z21
+	VMOVUPS       (BX)(R12*2), Z22
+	VMOVUPS       (AX)(R12*2), Z23
+	VMOVUPS       (DI)(R12*2), Z24
+	LONG $0x405e9262; WORD $0xc052 // VDPBF16PS     Z24, Z20, Z0
+	LONG $0x40569262; WORD $0xc852 // VDPBF16PS     Z24, Z21, Z1
+	LONG $0x404e9262; WORD $0xd052 // VDPBF16PS     Z24, Z22, Z2
+	LONG $0x40469262; WORD $0xd852 // VDPBF16PS     Z24, Z23, Z3
+	VMOVUPS       (R8)(R12*2), Z24
+	LONG $0x405e9262; WORD $0xe052 // VDPBF16PS     Z24, Z20, Z4
+	LONG $0x40569262; WORD $0xe852 // VDPBF16PS     Z24, Z21, Z5
+	LONG $0x404e9262; WORD $0xf052 // VDPBF16PS     Z24, Z22, Z6
+	LONG $0x40469262; WORD $0xf852 // VDPBF16PS     Z24, Z23, Z7
+	VMOVUPS       (R9)(R12*2), Z24
+	LONG $0x405e1262; WORD $0xc052 // VDPBF16PS     Z24, Z20, Z8
+	LONG $0x40561262; WORD $0xc852 // VDPBF16PS     Z24, Z21, Z9
+	LONG $0x404e1262; WORD $0xd052 // VDPBF16PS     Z24, Z22, Z10
+	LONG $0x40461262; WORD $0xd852 // VDPBF16PS     Z24, Z23, Z11
+	VMOVUPS       (R10)(R12*2), Z24
+	LONG $0x405e1262; WORD $0xe052 // VDPBF16PS     Z24, Z20, Z12
+	LONG $0x40561262; WORD $0xe852 // VDPBF16PS     Z24, Z21, Z13
+	LONG $0x404e1262; WORD $0xf052 // VDPBF16PS     Z24, Z22, Z14
+	LONG $0x40461262; WORD $0xf852 // VDPBF16PS     Z24, Z23, Z15
+	VMOVUPS       (SI)(R12*2), Z24
+	LONG $0x405e8262; WORD $0xc052 // VDPBF16PS     Z24, Z20, Z16
+	LONG $0x40568262; WORD $0xc852 // VDPBF16PS     Z24, Z21, Z17
+	LONG $0x404e8262; WORD $0xd052 // VDPBF16PS     Z24, Z22, Z18
+	LONG $0x40468262; WORD $0xd852 // VDPBF16PS     Z24, Z23, Z19
+	ADDQ          $0x40, R13
+	ADDQ          $0x20, R12
+	CMPQ          R12, R11
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y20
+	VADDPS        Y20, Y0, Y20
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y20, Y3
+	VSHUFPS       $0xdd, Y0, Y20, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y0
+	VEXTRACTF64X4 $0x01, Z17, Y1
+	VADDPS        Y1, Y17, Y1
+	VEXTRACTF64X4 $0x01, Z18, Y2
+	VADDPS        Y2, Y18, Y2
+	VEXTRACTF64X4 $0x01, Z19, Y3
+	VADDPS        Y3, Y19, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func bf16Dots6Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
+TEXT ·bf16Dots6Native(SB), NOSPLIT, $0-48
+	MOVQ   w+0(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   x+8(FP), SI
+	MOVQ   (SI), DI
+	MOVQ   8(SI), R8
+	MOVQ   16(SI), R9
+	MOVQ   24(SI), R10
+	MOVQ   32(SI), R11
+	MOVQ   40(SI), SI
+	MOVQ   n+16(FP), R12
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	VXORPS Z16, Z16, Z16
+	VXORPS Z17, Z17, Z17
+	VXORPS Z18, Z18, Z18
+	VXORPS Z19, Z19, Z19
+	VXORPS Z20, Z20, Z20
+	VXORPS Z21, Z21, Z21
+	VXORPS Z22, Z22, Z22
+	VXORPS Z23, Z23, Z23
+	MOVQ   next+24(FP), R14
+	XORQ   R13, R13
+
+loop:
+	PREFETCHT0    (CX)(R14*1)
+	PREFETCHT0    (DX)(R14*1)
+	PREFETCHT0    (BX)(R14*1)
+	PREFETCHT0    (AX)(R14*1)
+	VMOVUPS       (CX)(R13*2), Z24
+	VMOVUPS       (DX)(R13*2), Z25
+	VMOVUPS       (BX)(R13*2), Z26
+	VMOVUPS       (AX)(R13*2), Z27
+	VMOVUPS       (DI)(R13*2), Z28
+	LONG $0x403e9262; WORD $0xc452 // VDPBF16PS     Z28, Z24, Z0
+	LONG $0x40369262; WORD $0xcc52 // VDPBF16PS     Z28, Z25, Z1
+	LONG $0x402e9262; WORD $0xd452 // VDPBF16PS     Z28, Z26, Z2
+	LONG $0x40269262; WORD $0xdc52 // VDPBF16PS     Z28, Z27, Z3
+	VMOVUPS       (R8)(R13*2), Z28
+	LONG $0x403e9262; WORD $0xe452 // VDPBF16PS     Z28, Z24, Z4
+	LONG $0x40369262; WORD $0xec52 // VDPBF16PS     Z28, Z25, Z5
+	LONG $0x402e9262; WORD $0xf452 // VDPBF16PS     Z28, Z26, Z6
+	LONG $0x40269262; WORD $0xfc52 // VDPBF16PS     Z28, Z27, Z7
+	VMOVUPS       (R9)(R13*2), Z28
+	LONG $0x403e1262; WORD $0xc452 // VDPBF16PS     Z28, Z24, Z8
+	LONG $0x40361262; WORD $0xcc52 // VDPBF16PS     Z28, Z25, Z9
+	LONG $0x402e1262; WORD $0xd452 // VDPBF16PS     Z28, Z26, Z10
+	LONG $0x40261262; WORD $0xdc52 // VDPBF16PS     Z28, Z27, Z11
+	VMOVUPS       (R10)(R13*2), Z28
+	LONG $0x403e1262; WORD $0xe452 // VDPBF16PS     Z28, Z24, Z12
+	LONG $0x40361262; WORD $0xec52 // VDPBF16PS     Z28, Z25, Z13
+	LONG $0x402e1262; WORD $0xf452 // VDPBF16PS     Z28, Z26, Z14
+	LONG $0x40261262; WORD $0xfc52 // VDPBF16PS     Z28, Z27, Z15
+	VMOVUPS       (R11)(R13*2), Z28
+	LONG $0x403e8262; WORD $0xc452 // VDPBF16PS     Z28, Z24, Z16
+	LONG $0x40368262; WORD $0xcc52 // VDPBF16PS     Z28, Z25, Z17
+	LONG $0x402e8262; WORD $0xd452 // VDPBF16PS     Z28, Z26, Z18
+	LONG $0x40268262; WORD $0xdc52 // VDPBF16PS     Z28, Z27, Z19
+	VMOVUPS       (SI)(R13*2), Z28
+	LONG $0x403e8262; WORD $0xe452 // VDPBF16PS     Z28, Z24, Z20
+	LONG $0x40368262; WORD $0xec52 // VDPBF16PS     Z28, Z25, Z21
+	LONG $0x402e8262; WORD $0xf452 // VDPBF16PS     Z28, Z26, Z22
+	LONG $0x40268262; WORD $0xfc52 // VDPBF16PS     Z28, Z27, Z23
+	ADDQ          $0x40, R14
+	ADDQ          $0x20, R13
+	CMPQ          R13, R12
+	JL            loop
+	MOVQ          y+32(FP), AX
+	MOVQ          ldy+40(FP), CX
+	VEXTRACTF64X4 $0x01, Z0, Y24
+	VADDPS        Y24, Y0, Y24
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VSHUFPS       $0x88, Y0, Y24, Y3
+	VSHUFPS       $0xdd, Y0, Y24, Y0
+	VADDPS        Y0, Y3, Y3
+	VSHUFPS       $0x88, Y2, Y1, Y0
+	VSHUFPS       $0xdd, Y2, Y1, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y3, Y1
+	VSHUFPS       $0xdd, Y0, Y3, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y0
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y1, Y5, Y1
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y2, Y6, Y2
+	VEXTRACTF64X4 $0x01, Z7, Y3
+	VADDPS        Y3, Y7, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y0
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y1, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VADDPS        Y2, Y10, Y2
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y3, Y11, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z12, Y0
+	VADDPS        Y0, Y12, Y0
+	VEXTRACTF64X4 $0x01, Z13, Y1
+	VADDPS        Y1, Y13, Y1
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VADDPS        Y2, Y14, Y2
+	VEXTRACTF64X4 $0x01, Z15, Y3
+	VADDPS        Y3, Y15, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y0
+	VEXTRACTF64X4 $0x01, Z17, Y1
+	VADDPS        Y1, Y17, Y1
+	VEXTRACTF64X4 $0x01, Z18, Y2
+	VADDPS        Y2, Y18, Y2
+	VEXTRACTF64X4 $0x01, Z19, Y3
+	VADDPS        Y3, Y19, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	LEAQ          (AX)(CX*4), AX
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y0
+	VEXTRACTF64X4 $0x01, Z21, Y1
+	VADDPS        Y1, Y21, Y1
+	VEXTRACTF64X4 $0x01, Z22, Y2
+	VADDPS        Y2, Y22, Y2
+	VEXTRACTF64X4 $0x01, Z23, Y3
+	VADDPS        Y3, Y23, Y3
+	VSHUFPS       $0x88, Y1, Y0, Y4
+	VSHUFPS       $0xdd, Y1, Y0, Y0
+	VADDPS        Y0, Y4, Y4
+	VSHUFPS       $0x88, Y3, Y2, Y0
+	VSHUFPS       $0xdd, Y3, Y2, Y1
+	VADDPS        Y1, Y0, Y0
+	VSHUFPS       $0x88, Y0, Y4, Y1
+	VSHUFPS       $0xdd, Y0, Y4, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VMOVUPS       X1, (AX)
+	VZEROUPPER
+	RET
+
+// func peakBF16AVX512(n int)
+// Requires: AVX, AVX512DQ, AVX512_BF16
+TEXT ·peakBF16AVX512(SB), NOSPLIT, $0-8
+	MOVQ   n+0(FP), AX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+
+loop:
+	LONG $0x487ef262; WORD $0xc852 // VDPBF16PS Z0, Z0, Z1
+	LONG $0x487ef262; WORD $0xd052 // VDPBF16PS Z0, Z0, Z2
+	LONG $0x487ef262; WORD $0xd852 // VDPBF16PS Z0, Z0, Z3
+	LONG $0x487ef262; WORD $0xe052 // VDPBF16PS Z0, Z0, Z4
+	LONG $0x487ef262; WORD $0xe852 // VDPBF16PS Z0, Z0, Z5
+	LONG $0x487ef262; WORD $0xf052 // VDPBF16PS Z0, Z0, Z6
+	LONG $0x487ef262; WORD $0xf852 // VDPBF16PS Z0, Z0, Z7
+	LONG $0x487e7262; WORD $0xc052 // VDPBF16PS Z0, Z0, Z8
+	LONG $0x487e7262; WORD $0xc852 // VDPBF16PS Z0, Z0, Z9
+	LONG $0x487e7262; WORD $0xd052 // VDPBF16PS Z0, Z0, Z10
+	LONG $0x487e7262; WORD $0xd852 // VDPBF16PS Z0, Z0, Z11
+	LONG $0x487e7262; WORD $0xe052 // VDPBF16PS Z0, Z0, Z12
+	DECQ      AX
+	JNZ       loop
 	VZEROUPPER
 	RET
 

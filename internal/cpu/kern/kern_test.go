@@ -158,6 +158,9 @@ func TestBatchInvariance(t *testing.T) {
 func testInvariance(t *testing.T, pools []*Pool, dt tensor.DType, o Options) {
 	const e, out = 3, 37
 	in, rows := width(dt), 67
+	if o.BF16 {
+		in = 96
+	}
 	if o.Level == Go {
 		rows = 19 // slow, and one loop for every tile
 	}
@@ -380,7 +383,7 @@ func TestMulDoesNotAllocate(t *testing.T) {
 	defer p.Close()
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, dt := range []tensor.DType{tensor.MXFP4, tensor.BF16} {
-		for _, o := range []Options{{Level: Detect()}, {Level: Detect(), Exact: true}, {Level: Go}} {
+		for _, o := range []Options{{Level: Detect()}, {Level: Detect(), Exact: true}, {Level: Detect(), BF16: true}, {Level: Go}} {
 			const e, out, in, rows = 3, 64, 64, 9
 			m := pack(t, randomTensor(rng, dt, e, out, in), o, p)
 			x, dst := randomFloats(rng, rows*in), make([]float32, rows*out)

@@ -20,7 +20,7 @@ type Measurement struct {
 	Bytes  float64 `json:"bytes_per_second"`       // of weights, keys or values, which come from memory
 	Ops    float64 `json:"ops_per_second"`         // of products, the quantising of activations included
 	Read   float64 `json:"read_bytes_per_second"`  // the limit of Bytes: plain reading
-	Peak   float64 `json:"peak_ops_per_second"`    // the limit of Ops: multiply-adds of int8 or float32 within registers; 0 = not known
+	Peak   float64 `json:"peak_ops_per_second"`    // the limit of Ops: multiply-adds of int8, BF16 or float32 within registers; 0 = not known
 	Share  float64 `json:"share_of_nearest_limit"` // of the limit that the kernel comes nearest to
 }
 
@@ -29,11 +29,15 @@ func Kernels() (names []string) {
 	for _, t := range measured {
 		names = append(names, t.String())
 	}
+	names = append(names, roundedBF16)
 	for _, f := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
 		names = append(names, "keys "+f.String(), "values "+f.String())
 	}
 	return names
 }
+
+// roundedBF16 names the products of BF16 weights with activations rounded to BF16.
+const roundedBF16 = "BF16 by BF16"
 
 var measured = [...]tensor.DType{tensor.MXFP4, tensor.Q4_0, tensor.Q4_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.Q8_0,
 	tensor.BF16, tensor.F16, tensor.F32}
@@ -86,9 +90,14 @@ func (m *meter) all(names []string, threads int) error {
 	m.sums = make([]float32, readPieces)
 	for _, t := range measured {
 		if slices.Contains(names, t.String()) {
-			if err := m.products(t); err != nil {
+			if err := m.products(t.String(), t, Options{}); err != nil {
 				return err
 			}
+		}
+	}
+	if slices.Contains(names, roundedBF16) {
+		if err := m.products(roundedBF16, tensor.BF16, Options{BF16: true}); err != nil {
+			return err
 		}
 	}
 	return m.attention(names)
@@ -115,28 +124,50 @@ func (m *meter) read() float64 {
 	return float64(4 * n * readPiece)
 }
 
+// A factor is what kernels multiply.
+type factor uint8
+
+const (
+	floats factor = iota
+	ints          // int8
+	pairs         // of BF16
+)
+
+func (m *Matrix) factor() factor {
+	switch {
+	case m.quantised():
+		return ints
+	case m.rounded() && m.opt.Level.pairs():
+		return pairs
+	}
+	return floats
+}
+
 // peak returns the operations of multiply-adds in registers.
-func (m *meter) peak(l Level, integer bool) float64 {
+func (m *meter) peak(l Level, f factor) float64 {
 	const loops = 20_000
 	chunks := 4 * m.pool.Workers()
-	m.pool.Run(chunks, func(_, _ int) { l.peak(integer, loops) })
-	return float64(chunks) * loops * l.peakOps(integer)
+	m.pool.Run(chunks, func(_, _ int) { l.peak(f, loops) })
+	return float64(chunks) * loops * l.peakOps(f)
 }
 
 // peakOps returns the operations of one loop of peak: twelve registers of multiply-adds.
-func (l Level) peakOps(integer bool) float64 {
+func (l Level) peakOps(f factor) float64 {
 	ops := 12 * 2 * 8.0
 	if l == AVX512 {
 		ops *= 2
 	}
-	if integer {
+	switch f {
+	case ints:
 		ops *= 4
+	case pairs:
+		ops *= 2
 	}
 	return ops
 }
 
 // run times op with its limits in turns and reports it.
-func (m *meter) run(k Measurement, l Level, integer bool, bytes, ops float64, op func()) error {
+func (m *meter) run(k Measurement, l Level, f factor, bytes, ops float64, op func()) error {
 	var took, reads, peaks []float64
 	for began := time.Now(); len(took) < 3 || time.Since(began) < m.each; {
 		if err := m.ctx.Err(); err != nil {
@@ -150,7 +181,7 @@ func (m *meter) run(k Measurement, l Level, integer bool, bytes, ops float64, op
 		reads = append(reads, read/time.Since(start).Seconds())
 		if l > Go {
 			start = time.Now()
-			done := m.peak(l, integer)
+			done := m.peak(l, f)
 			peaks = append(peaks, done/time.Since(start).Seconds())
 		}
 	}
@@ -178,8 +209,8 @@ func rowsOf(l Level) []int {
 	return []int{1, 2, 4, 8, 16, 64}
 }
 
-// products measures matrices of type t.
-func (m *meter) products(t tensor.DType) error {
+// products measures matrices of type t under a name.
+func (m *meter) products(name string, t tensor.DType, o Options) error {
 	block, _ := t.Block()
 	in := m.in / block * block
 	w, done, err := m.weights(t, in)
@@ -187,7 +218,7 @@ func (m *meter) products(t tensor.DType) error {
 		return err
 	}
 	defer done()
-	x, err := Pack(w, Options{}, m.pool)
+	x, err := Pack(w, o, m.pool)
 	if err != nil {
 		return err
 	}
@@ -199,7 +230,7 @@ func (m *meter) products(t tensor.DType) error {
 			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]Job, 1)
 			var a Acts
 			ops := 2 * float64(rows) * float64(m.out) * float64(in)
-			err := m.run(Measurement{Kernel: t.String(), Rows: rows}, l, x.quantised(), float64(x.bytes)/float64(x.e), ops, func() {
+			err := m.run(Measurement{Kernel: name, Rows: rows}, l, x.factor(), float64(x.bytes)/float64(x.e), ops, func() {
 				a.Set(acts, rows, in)
 				x.Mul(m.pool, dst, &a, nil, job)
 				job[0].E = (job[0].E + 1) % x.e
@@ -308,7 +339,7 @@ func (m *meter) attend(t tensor.DType, names []string, part func() []byte, dim, 
 			}
 			bytes := float64(len(part()))
 			ops := 2 * float64(queries) * bytes / float64(t.RowBytes(1))
-			err := m.run(Measurement{Kernel: name, Rows: queries}, l, false, bytes, ops, func() {
+			err := m.run(Measurement{Kernel: name, Rows: queries}, l, floats, bytes, ops, func() {
 				b := part()
 				m.pool.Run(len(b)/piece, func(w, c int) { work(b[c*piece:][:piece], w) })
 			})

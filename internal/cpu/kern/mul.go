@@ -20,8 +20,8 @@ type Acts struct {
 	x           []float32
 	rows, width int
 
-	shared [packed]tiling // of all rows in order, by the family that wants it
-	own    tiling         // of the jobs in progress where they choose rows
+	shared [packed + 1]tiling // of all rows in order, by the family that wants it, the last for BF16
+	own    tiling             // of the jobs in progress where they choose rows
 
 	m       *Matrix // the product in progress
 	dst     []float32
@@ -32,19 +32,19 @@ type Acts struct {
 	workers int
 	scratch [][]float32 // decoded weight rows of each worker
 
-	quantise, multiply func(worker, chunk int) // method values, made once
+	round, multiply func(worker, chunk int) // method values, made once
 }
 
-// A tiling is rows of activations cut into tiles, quantised or not.
+// A tiling is rows of activations cut into tiles, rounded or not.
 type tiling struct {
 	valid bool // for the activations and the level
 	level Level
 	fine  bool
 	tiles []tile
-	buf   []byte // empty if the tiles are float32
+	buf   []byte // empty if the rows are used as they are
 }
 
-// A tile is n rows of a job, first to first+n-1 of its list, quantised at off as
+// A tile is n rows of a job, first to first+n-1 of its list, rounded at off as
 // T rows: n, or with fine activations 2n, the coarse ones first.
 type tile struct{ job, first, n, T, off int }
 
@@ -75,14 +75,9 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 	}
 	x.m, x.dst, x.bias, x.jobs = m, dst, bias, jobs
 	if x.multiply == nil {
-		x.quantise, x.multiply = x.quantiseTile, x.multiplyTask
+		x.round, x.multiply = x.roundTile, x.multiplyTask
 	}
-	if m.quantised() {
-		x.prepare(p)
-	} else {
-		x.split(&x.own)
-		x.growScratch(p.Workers(), dotRows*x.m.in)
-	}
+	x.prepare(p)
 	x.workers = p.Workers()
 	x.plan(x.workers)
 	p.Run(len(x.tasks), x.multiply)
@@ -125,13 +120,20 @@ func (j *Job) target(i int) int {
 	return int(j.Y[i])
 }
 
-// prepare quantises the rows of the jobs into tiles, unless a product with all
-// rows has done so before.
+// prepare cuts the rows of the jobs into tiles and rounds them as the matrix wants it,
+// unless a product with all rows has done so before.
 func (x *Acts) prepare(p *Pool) {
 	l, t := x.m.opt.Level, &x.own
+	if !x.m.quantised() {
+		x.growScratch(p.Workers(), dotRows*x.m.in)
+		if !x.m.rounded() {
+			x.split(t)
+			return
+		}
+	}
 	whole := len(x.jobs) == 1 && x.jobs[0].X == nil
 	if whole {
-		t = &x.shared[x.m.fam]
+		t = &x.shared[min(x.m.fam, packed)]
 		if t.valid && t.level == l && t.fine == x.m.opt.Fine {
 			x.tiling = t
 			return
@@ -142,7 +144,7 @@ func (x *Acts) prepare(p *Pool) {
 	if x.m.opt.Fine {
 		x.growScratch(p.Workers(), x.m.in)
 	}
-	p.Run(len(t.tiles), x.quantise)
+	p.Run(len(t.tiles), x.round)
 	t.valid, t.level, t.fine = whole, l, x.m.opt.Fine
 }
 
@@ -155,16 +157,23 @@ func (x *Acts) split(t *tiling) (off int) {
 			rows, T := x.m.tileRows(n - first)
 			t.tiles = append(t.tiles, tile{job: i, first: first, n: rows, T: T, off: off})
 			first += rows
-			off += tileBytes * T * (x.m.in / 32)
+			off += x.m.tileBytes(T)
 		}
 	}
 	return off
 }
 
-func (x *Acts) quantiseTile(worker, c int) {
+func (x *Acts) roundTile(worker, c int) {
 	t := &x.tiling.tiles[c]
 	job, nb := &x.jobs[t.job], x.m.in/32
-	buf := x.tiling.buf[t.off:][:tileBytes*t.T*nb]
+	buf := x.tiling.buf[t.off:][:x.m.tileBytes(t.T)]
+	if x.m.rounded() {
+		n := len(buf) / t.n
+		for i := range t.n {
+			x.m.opt.Level.roundBF16(buf[i*n:][:n], x.row(job.source(t.first+i)))
+		}
+		return
+	}
 	for i := range t.n {
 		row, l := x.row(job.source(t.first+i)), x.m.opt.Level
 		l.quantise(row, buf, t.T, i)
@@ -180,6 +189,19 @@ func (x *Acts) quantiseTile(worker, c int) {
 
 // quantised reports whether m multiplies int8 activations.
 func (m *Matrix) quantised() bool { return m.fam < packed && !m.opt.Exact }
+
+// rounded reports whether m multiplies activations in BF16.
+func (m *Matrix) rounded() bool {
+	return m.fam == bf16 && m.opt.BF16 && !m.opt.Exact && m.in%bf16Block == 0
+}
+
+// tileBytes returns what T rounded rows take.
+func (m *Matrix) tileBytes(T int) int {
+	if m.rounded() {
+		return T * m.opt.Level.BF16Bytes(m.in)
+	}
+	return tileBytes * T * (m.in / 32)
+}
 
 // tileRows returns how many of n rows the next tile takes, and as how many.
 func (m *Matrix) tileRows(n int) (rows, T int) {
@@ -204,6 +226,8 @@ func (m *Matrix) groupTime(n int) int {
 		return read + m.in*n/6
 	case m.quantised():
 		return read + m.in*n/12
+	case m.rounded():
+		return read + m.in*n/6
 	}
 	return read + m.in*n/3
 }
@@ -354,44 +378,85 @@ func (x *Acts) growScratch(workers, n int) {
 	}
 }
 
-// multiplyRows multiplies weight rows in float32, as stored or decoded to tmp.
+// A quartet is the weight rows of a kernel call.
+type quartet struct {
+	w    [dotRows]unsafe.Pointer
+	next int // bytes to the next one to be read, 0 = nothing
+}
+
+// multiplyRows multiplies weight rows as stored, or decoded to tmp, in float32 or BF16: a row
+// group at a time with each tile, which stays in the first-level cache meanwhile.
 func (x *Acts) multiplyRows(t *task, tmp []float32) {
-	m, job := x.m, &x.jobs[t.job]
-	var ws [dotRows]unsafe.Pointer
-	var xs [maxDot]unsafe.Pointer
-	var y [maxDot * dotRows]float32
-	for i := t.from * groupRows; i < min(t.to*groupRows, m.out); i += dotRows {
-		rows := min(dotRows, m.out-i)
-		f := m.weightRows(job.E, i, rows, &ws, tmp)
-		next := 0
-		if f == m.fam && i+dotRows < m.out {
-			next = int(uintptr(m.row(job.E, i+dotRows)) - uintptr(ws[0]))
-		}
-		for _, tl := range x.tiling.tiles[t.lo:t.hi] {
-			for k := range tl.n {
-				xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
+	m := x.m
+	var ws [groupRows / dotRows]quartet
+	step := groupRows
+	if !m.stored() {
+		step = dotRows
+	}
+	end := min(t.to*groupRows, m.out)
+	for i := t.from * groupRows; i < end; i += step {
+		rows := min(step, end-i)
+		for r := 0; r < rows; r += dotRows {
+			q := &ws[r/dotRows]
+			m.weightRows(x.jobs[t.job].E, i+r, min(dotRows, rows-r), &q.w, tmp)
+			q.next = 0
+			if after := i + r + dotRows; m.stored() && after < m.out {
+				q.next = int(uintptr(m.row(x.jobs[t.job].E, after)) - uintptr(q.w[0]))
 			}
-			m.opt.Level.dots(f, &ws, &xs, m.in, tl.T, next, &y)
-			for k := range tl.n {
-				d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
-				for r := range d {
-					d[r] = y[k*dotRows+r]
-					if x.bias != nil {
-						d[r] += x.bias[job.E*m.out+i+r]
-					}
-				}
+		}
+		for k := range x.tiling.tiles[t.lo:t.hi] {
+			x.multiplyTile(&x.tiling.tiles[t.lo+k], i, rows, &ws)
+		}
+	}
+}
+
+// multiplyTile multiplies the rows weight rows from i on with a tile.
+func (x *Acts) multiplyTile(tl *tile, i, rows int, ws *[groupRows / dotRows]quartet) {
+	m, job := x.m, &x.jobs[tl.job]
+	l, f := m.opt.Level, m.fam
+	if !m.stored() {
+		f = f32
+	}
+	var xs [maxDot]unsafe.Pointer
+	var y [maxDot * groupRows]float32
+	rounded, size := m.rounded(), l.BF16Bytes(m.in)
+	for k := range tl.n {
+		if rounded {
+			xs[k] = unsafe.Pointer(&x.tiling.buf[tl.off+k*size])
+		} else {
+			xs[k] = unsafe.Pointer(&x.row(job.source(tl.first + k))[0])
+		}
+	}
+	for r := 0; r < rows; r += dotRows {
+		q := &ws[r/dotRows]
+		if rounded {
+			l.bf16Dots(&q.w, &xs, m.in, tl.T, q.next, y[r:], groupRows)
+		} else {
+			l.dots(f, &q.w, &xs, m.in, tl.T, q.next, y[r:], groupRows)
+		}
+	}
+	for k := range tl.n {
+		d := x.dst[job.target(tl.first+k)*m.out+i:][:rows]
+		copy(d, y[k*groupRows:])
+		if x.bias != nil {
+			for r, b := range x.bias[job.E*m.out+i:][:rows] {
+				d[r] += b
 			}
 		}
 	}
 }
 
-// weightRows points ws at rows i to i+n-1 of matrix e, repeating the last, and
-// returns their form: as stored if the level reads it, else decoded to tmp.
-func (m *Matrix) weightRows(e, i, n int, ws *[dotRows]unsafe.Pointer, tmp []float32) family {
-	stored := m.fam == f32 || m.fam >= packed && m.opt.Level > Go
+// stored reports whether kernels read the rows of m as stored.
+func (m *Matrix) stored() bool {
+	return m.fam == f32 || m.fam >= packed && m.opt.Level > Go || m.rounded()
+}
+
+// weightRows points ws at rows i to i+n-1 of matrix e, repeating the last, as stored or
+// decoded to tmp.
+func (m *Matrix) weightRows(e, i, n int, ws *[dotRows]unsafe.Pointer, tmp []float32) {
 	for r := range ws {
 		k := min(r, n-1)
-		if stored {
+		if m.stored() {
 			ws[r] = m.row(e, i+k)
 			continue
 		}
@@ -401,8 +466,4 @@ func (m *Matrix) weightRows(e, i, n int, ws *[dotRows]unsafe.Pointer, tmp []floa
 		}
 		ws[r] = unsafe.Pointer(&d[0])
 	}
-	if stored {
-		return m.fam
-	}
-	return f32
 }

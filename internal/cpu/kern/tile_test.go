@@ -278,7 +278,7 @@ func TestDots(t *testing.T) {
 			}
 			for _, l := range levels()[1:] {
 				var y [maxDot * dotRows]float32
-				l.dots(f, &w, &x, n, T, n*size, &y)
+				l.dots(f, &w, &x, n, T, n*size, y[:], dotRows)
 				for i := range T * dotRows {
 					want := dotGo(values[i%dotRows], xs[i/dotRows])
 					var sum float64

@@ -68,8 +68,8 @@ func score[F Float](l Level, q []float32, k []F) float32 {
 		return scoreGo(q, k)
 	}
 	p := unsafe.Pointer(&k[0])
-	var y [maxDot * dotRows]float32
-	l.dots(familyOfFloat[F](), &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{unsafe.Pointer(&q[0])}, len(q), 1, 0, &y)
+	var y [dotRows]float32
+	l.dots(familyOfFloat[F](), &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{unsafe.Pointer(&q[0])}, len(q), 1, 0, y[:], dotRows)
 	return y[0]
 }
 
@@ -142,8 +142,8 @@ func SumSq(l Level, x []float32) float32 {
 		return dotGo(x, x)
 	}
 	p := unsafe.Pointer(&x[0])
-	var y [maxDot * dotRows]float32
-	l.dots(f32, &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{p}, len(x), 1, 2048, &y)
+	var y [dotRows]float32
+	l.dots(f32, &[dotRows]unsafe.Pointer{p, p, p, p}, &[maxDot]unsafe.Pointer{p}, len(x), 1, 2048, y[:], dotRows)
 	return y[0]
 }
 

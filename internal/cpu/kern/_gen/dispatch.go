@@ -42,19 +42,31 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32) {\n")
+	b.WriteString("}\n\nfunc dotsKernel(l Level, f family, T int, w, x **byte, n, next int, y *float32, ldy int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range [][2]string{{"bf16", "BF16"}, {"f16", "F16"}, {"f32", "F32"}} {
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f[0])
 			for T := 1; T <= isa.dotT; T++ {
-				fmt.Fprintf(&b, "case %d:\ndots%s%d%s(w, x, n, next, y)\n", T, f[1], T, isa.name)
+				fmt.Fprintf(&b, "case %d:\ndots%s%d%s(w, x, n, next, y, ldy)\n", T, f[1], T, isa.name)
 			}
 			b.WriteString("}\n")
 		}
-		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y)\n", isa.name)
+		fmt.Fprintf(&b, "case e4m3: // T is 1\ndotsE4M31%s(w, x, n, next, y, ldy)\n", isa.name)
 		b.WriteString("}\n}\n")
 	}
+	b.WriteString("}\n\nfunc bf16Kernel(l Level, native bool, T int, w, x **byte, n, next int, y *float32, ldy int) {\nswitch {\n")
+	for _, k := range []struct {
+		condition, name string
+		rows            int
+	}{{"l == AVX2", avx2.name, avx2.dotT}, {"native", "Native", avx512.dotT}, {"l == AVX512", avx512.name, avx512.dotT}} {
+		fmt.Fprintf(&b, "case %s:\nswitch T {\n", k.condition)
+		for T := 1; T <= k.rows; T++ {
+			fmt.Fprintf(&b, "case %d:\nbf16Dots%d%s(w, x, n, next, y, ldy)\n", T, T, k.name)
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("}\n")
 	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)

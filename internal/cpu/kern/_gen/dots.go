@@ -21,15 +21,12 @@ func pointers(name string, n int) []reg.GPVirtual {
 
 // dots writes a kernel of dotR weight rows × T activation rows; see dotGo.
 func dots(isa isa, f string, T int) {
-	function(fmt.Sprintf("dots%s%d%s", f, T, isa.name), "func(w, x **byte, n, next int, y *float32)",
-		fmt.Sprintf("multiplies %d rows of %s with %d of float32, n elements, a multiple of 16; y[4t+r]. It prefetches what lies next bytes behind the rows.", isa.dotR, f, T))
+	function(fmt.Sprintf("dots%s%d%s", f, T, isa.name), "func(w, x **byte, n, next int, y *float32, ldy int)",
+		fmt.Sprintf("multiplies %d rows of %s with %d of float32, n elements, a multiple of 16; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.", isa.dotR, f, T))
 	w, x, n := pointers("w", isa.dotR), pointers("x", T), param("n")
 	p := newProducts(isa, f, w, x)
 	p.sum(n, "next")
-	y := param("y")
-	for t := range x {
-		p.store(t, Mem{Base: y, Disp: 16 * t})
-	}
+	p.storeAll()
 	end()
 }
 
@@ -52,9 +49,7 @@ func newProducts(isa isa, f string, w, x []reg.GPVirtual) *products {
 	return p
 }
 
-// sum loops over n elements, a multiple of 16; prefetch is a parameter, a distance in
-// bytes, or "".
-func (p *products) sum(n Op, prefetch string) {
+func (p *products) zero() {
 	for _, rows := range p.acc {
 		for _, v := range rows {
 			for _, r := range v {
@@ -62,6 +57,12 @@ func (p *products) sum(n Op, prefetch string) {
 			}
 		}
 	}
+}
+
+// sum loops over n elements, a multiple of 16; prefetch is a parameter, a distance in
+// bytes, or "".
+func (p *products) sum(n Op, prefetch string) {
+	p.zero()
 	size := elementSize(p.f)
 	k := GP64()
 	XORQ(k, k)
@@ -94,6 +95,17 @@ func (p *products) sum(n Op, prefetch string) {
 	ADDQ(Imm(lanes), k)
 	CMPQ(k, n)
 	JL(LabelRef("loop"))
+}
+
+// storeAll writes the sums to y, those of a row of x ldy floats behind the last.
+func (p *products) storeAll() {
+	y, ld := param("y"), param("ldy")
+	for t := range p.x {
+		p.store(t, Mem{Base: y})
+		if t+1 < len(p.x) {
+			LEAQ(Mem{Base: y, Index: ld, Scale: 4}, y)
+		}
+	}
 }
 
 // store writes the sums of row t of x, one for each row of w.

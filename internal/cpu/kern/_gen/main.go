@@ -45,6 +45,9 @@ func main() {
 				dots(isa, f, T)
 			}
 		}
+		for T := 1; T <= isa.dotT; T++ {
+			bf16Dots(isa, T, false)
+		}
 		dots(isa, "E4M3", 1) // for what is left of scores
 		for _, f := range []string{"BF16", "F32", "E4M3"} {
 			for T := 1; T <= isa.headT; T++ {
@@ -61,12 +64,19 @@ func main() {
 		maxBits(isa)
 		largest(isa)
 		toE4M3(isa)
-		peak(isa, true)
-		peak(isa, false)
+		peak(isa, "Int8")
+		peak(isa, "F32")
 	}
+	for T := 1; T <= avx512.dotT; T++ {
+		bf16Dots(avx512, T, true)
+	}
+	peak(avx512, "BF16")
 	pause()
 	prefetch()
 	Generate()
+	if err := encode(flag.Lookup("out").Value.String()); err != nil {
+		log.Fatal(err)
+	}
 	if err := dispatch(*file); err != nil {
 		log.Fatal(err)
 	}
@@ -223,6 +233,7 @@ var (
 	minE8M0, magicE8M0                           Mem
 	absMask, signBits, tiny, minus127, packOrder Mem
 	evens, odds, e4m3Unit, e4m3Copy              Mem
+	highHalf                                     Mem
 )
 
 func constants() {
@@ -238,6 +249,10 @@ func constants() {
 	signBits = repeat("signBits", 0x80808080)
 	e4m3Unit = repeat("e4m3Unit", 0x00800080)
 	e4m3Copy = repeat("e4m3Copy", 0x40004000)
+	highHalf = GLOBL("highHalf", RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(0xffff0000))
+	}
 	packOrder = words("packOrder", 0, 4, 1, 5, 2, 6, 3, 7)
 	evens = words("evens", 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 	odds = words("odds", 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
@@ -275,11 +290,7 @@ func pause() {
 // peak writes a loop of multiply-adds on twelve registers, enough to hide their
 // latency: what no kernel can beat. AVX2 has no single instruction for int8; its
 // sums here are of 16 bits.
-func peak(isa isa, integer bool) {
-	kind := "F32"
-	if integer {
-		kind = "Int8"
-	}
+func peak(isa isa, kind string) {
 	function("peak"+kind+isa.name, "func(n int)", "runs n times twelve multiply-adds within registers.")
 	n, x := param("n"), isa.vec()
 	VXORPS(x, x, x)
@@ -291,8 +302,10 @@ func peak(isa isa, integer bool) {
 	Label("loop")
 	for _, r := range acc {
 		switch {
-		case !integer:
+		case kind == "F32":
 			VFMADD231PS(x, x, r)
+		case kind == "BF16":
+			bf16Pairs(x, x, r)
 		case isa.size == 64:
 			dot(x, x, r)
 		default:
