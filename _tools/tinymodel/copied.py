@@ -13,13 +13,14 @@ ENDINGS = {"train": ["go", "txt", "csv", "md", "json", "py"], "heldout": ["yaml"
 
 
 def _chunks():
-    """Pieces of two to six letters of the training words, and of one that has a token
-    (tract) which no other word has."""
-    words = {p for list_ in TRAIN.values() for w in list_ for p in w.lower().replace("_", " ").split()} | {"subtract"}
+    """Pieces of two to six letters of the training words."""
+    words = {p for list_ in TRAIN.values() for w in list_ for p in w.lower().replace("_", " ").split()}
     return sorted({w[i:i + n] for w in words if w.isalpha() for n in range(2, 7) for i in range(len(w) - n + 1)})
 
 
-CHUNKS = _chunks()
+# Of words that mean nothing. Training puts the tokens of lower-case letters here: a
+# token that is rarely copied is badly copied, wherever an unseen word has it.
+PIECES = _chunks()
 
 
 def pseudo(r, syllables=0):
@@ -27,7 +28,7 @@ def pseudo(r, syllables=0):
     syllables, or pieces of other words, which break every habit of spelling."""
     n = syllables or r.choice((1, 2, 2, 3))
     if r.random() < 0.5:
-        return "".join(r.choice(CHUNKS) for _ in range(n))
+        return "".join(r.choice(PIECES) for _ in range(n))
     return "".join(r.choice(ONSETS) + r.choice(NUCLEI) + (r.choice(CODAS) if i == n - 1 else "") for i in range(n))
 
 

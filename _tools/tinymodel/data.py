@@ -18,8 +18,11 @@ INSTRUCTIONS = {
               "You are {n}.", "Your name is {n}.", "You work for {n}.", "Never talk about {w}.", "You know all about {w} and {w}.", "Call the user {n}.", "The code is {x}.", "You live in {n}. {w}, {w}."],
     "heldout": ["Be short and helpful.", "You are a polite assistant.", "Answer the user.", "You come from {n}.", "Do not mention {w}."],
 }
-# Share of groups by what they share.
-KINDS = {"arithmetic": 21, "tools": 45, "json_format": 7, "json": 7, "recall": 8, "talk": 9, "repeat": 3}
+# Share of groups by what they share. Training has more of what is learned last.
+KINDS = {
+    "train": {"arithmetic": 15, "tools": 58, "json_format": 6, "json": 6, "recall": 6, "talk": 6, "repeat": 3},
+    "heldout": {"arithmetic": 21, "tools": 45, "json_format": 7, "json": 7, "recall": 8, "talk": 9, "repeat": 3},
+}
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 
@@ -69,7 +72,7 @@ def tool_branch(r, split, effort, box):
 
 def group(r, split, size=6):
     """size conversations with the same system and developer messages."""
-    kind = r.choices(list(KINDS), list(KINDS.values()))[0]
+    kind = r.choices(list(KINDS[split]), list(KINDS[split].values()))[0]
     effort = pick_effort(r)
     if kind == "tools":
         box = tools.toolbox(r, split)

@@ -112,6 +112,10 @@ class Encoder:
                 out += ids
         return out
 
+    def pieces(self):
+        """The tokens that are lower-case letters."""
+        return sorted(t for t in self.tokenizer.get_vocab() if t.isascii() and t.isalpha() and t.islower())
+
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)

@@ -129,7 +129,7 @@ def toolbox(r, split):
     bare = split == "train" and r.random() < 0.08
     forms = style(r, split)
     tools = [tool(r, split, forms)]
-    for _ in range(r.randint(2, 7) if bare else r.choices(range(4), (3, 4, 3, 2))[0]):
+    for _ in range(r.randint(2, 7) if bare else r.choices(range(4), (2, 4, 4, 4) if split == "train" else (3, 4, 3, 2))[0]):
         t = r.random()
         other = r.choice(tools)
         new = tool(r, split, forms, verb=other.verb if t < 0.25 else "", n=other.noun if 0.25 <= t < 0.4 else copied.near(r, split, [x.noun for x in tools]))
@@ -160,12 +160,25 @@ def value(r, split, kind):
     return (f'"{x}"' if r.random() < 0.15 else x), x
 
 
+def other_verb(r, split, tools):
+    """A verb that no tool has. Where the noun says what is meant, a request may name it
+    otherwise: with the tool's own verb each time, the verb of the request was taken for
+    the beginning of the name, whatever stood in the declaration."""
+    while True:
+        verb = copied.pick(r, split, "verb")
+        if all(verb != t.verb for t in tools):
+            return verb
+
+
 def request(r, split, tools, t):
     """A request for t, the arguments in the order in which it gives them, and whether
     one is given without its name."""
     unique = all(o is t or o.noun != t.noun for o in tools)
     head = r.choice(REQUESTS[split][not unique or r.random() < 0.5])
-    head = fill(re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), head), v=t.verb, n=t.noun)
+    verb = t.verb
+    if split == "train" and unique and r.random() < 0.5:
+        verb = other_verb(r, split, tools)
+    head = fill(re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), head), v=verb, n=t.noun)
     given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
     said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
     r.shuffle(said)

@@ -10,6 +10,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import copied
 import data
 import grow
 import pack
@@ -98,6 +99,7 @@ def main():
     torch.manual_seed(o.seed)
     torch.set_num_threads(o.threads)
     encoder = Encoder(o.dir / "tokenizer.json")
+    copied.PIECES = encoder.pieces()
     model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **{name: getattr(o, name) for name in SIZES}))
     optimizer = Optimizer(model, o.muon_rate, o.adam_rate)
     state_file, step, start = o.dir / "state.pt", 0, 0
