@@ -97,7 +97,7 @@ none is named) on a free port and measures that.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s", cmd.Long, cmd.Use, f.FlagUsages())
 				return nil
 			case err != nil:
-				return err
+				return suggest(f, err)
 			case f.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
 			}

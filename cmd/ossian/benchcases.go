@@ -177,7 +177,7 @@ func (m *measurement) variant(ctx context.Context, c benchCase, last *measuremen
 		v.flags = v.o.flags()
 		err := v.flags.Parse(spread(args))
 		if err != nil {
-			return nil, err
+			return nil, suggest(v.flags, err)
 		}
 		if v.setup, err = v.o.setup(v.flags); err != nil {
 			return nil, err

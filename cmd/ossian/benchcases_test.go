@@ -261,6 +261,19 @@ func TestBenchCaseErrors(t *testing.T) {
 	}
 }
 
+// The address that OpenAI's clients want, with the version, is that of the same server.
+func TestBenchBaseURL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := plays(t)
+	_, status, err := runRoot(t, "bench", "serve", "--base-url", s.URL()+"/v1/", "--model", "gpt-oss", "--disable-tqdm", "--num-prompts", "2", "--random-input-len", "8", "--random-output-len", "2")
+	if err != nil && !strings.Contains(err.Error(), "cannot be trusted") {
+		t.Fatalf("%v\n%s", err, status)
+	}
+	if calls := s.Calls()["POST /v1/completions"]; calls < 2 {
+		t.Errorf("%d completions were asked for, want 2 or more: %v", calls, s.Calls())
+	}
+}
+
 // A run that is interrupted says so in the report, the result, the log and the page, none
 // of which looks like that of a run that is whole.
 func TestBenchInterrupted(t *testing.T) {

@@ -89,6 +89,9 @@ func (o *benchOptions) folders() error {
 		all = append(all, cmp.Or(o.dir, "."))
 	}
 	for _, file := range []string{o.output, o.html} {
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			return fmt.Errorf("%s is a folder, want a file to write results to; nothing was measured", file)
+		}
 		if file != "" {
 			all = append(all, filepath.Dir(file))
 		}
@@ -141,6 +144,9 @@ func (m *measurement) serve(ctx context.Context) (stop func() error, err error) 
 func (m *measurement) reach(ctx context.Context) (err error) {
 	if !m.local {
 		m.base = strings.TrimRight(m.o.baseURL, "/")
+		if strings.HasPrefix(cmp.Or(m.o.endpoint, endpointOf(m.setup.Backend)), "/v1/") {
+			m.base = strings.TrimSuffix(m.base, "/v1") // as clients of OpenAI have it
+		}
 		if m.base == "" {
 			m.base = fmt.Sprintf("http://%s:%d", m.o.host, m.o.port)
 		}

@@ -53,7 +53,7 @@ Results are in the layout of the other sweeps; load.json says what was found.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, f.FlagUsages())
 				return nil
 			case err != nil:
-				return err
+				return suggest(f, err)
 			case f.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
 			}
@@ -251,7 +251,7 @@ func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
 	f := l.flags(o)
 	args := setting.Apply(spread(b.args))
 	if err := f.Parse(args); err != nil {
-		return nil, err
+		return nil, suggest(f, err)
 	}
 	setup, err := o.setup(f)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/config"
 )
 
 func main() {
@@ -42,9 +45,21 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		Version:       buildVersion(),
 	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return suggest(c.Flags(), err) })
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), inspectCommand(thisMachine()))
 	c.AddCommand(benchCommand(), perplexityCommand(), synthCommand())
 	return c
+}
+
+// suggest adds the flag that was probably meant to the error of parsing f.
+func suggest(f *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var known []string
+	f.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return fmt.Errorf("%w%s", err, config.Nearest("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
 }
 
 // usage makes the error of a wrong number of arguments say what is expected.

@@ -88,7 +88,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 		}
 		r, off := c.lookup(name)
 		if r == nil || isDotted && r.kind != object {
-			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
+			return nil, fmt.Errorf("unknown flag --%.60s%s", name, Nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
 		}
 		var err error
 		switch {

@@ -143,9 +143,9 @@ func loopback(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// nearest returns " (nearest: --x)" for the known name that is least unlike name,
-// "" if none is similar.
-func nearest(name string, known []string) string {
+// Nearest returns "; did you mean --x?" for the known name that is least unlike name, ""
+// if none is similar.
+func Nearest(name string, known []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range known {
 		if d := distance(name, k, least); d < least {

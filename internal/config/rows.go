@@ -257,7 +257,7 @@ func (s *Settings) setLimits(items []string) error {
 			for _, id := range limits.All() {
 				all = append(all, id.String())
 			}
-			return fmt.Errorf("no limit is named %.40q%s", name, nearest(name, all))
+			return fmt.Errorf("no limit is named %.40q%s", name, Nearest(name, all))
 		case !ok:
 			return fmt.Errorf("%s=VALUE expected", name)
 		}
