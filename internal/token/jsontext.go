@@ -77,7 +77,11 @@ func (r *jsonText) readVocab() error {
 		for r.at < len(r.s) && strings.IndexByte("-+.eE0123456789", r.s[r.at]) >= 0 {
 			r.at++
 		}
-		id, err := strconv.ParseInt(r.s[start:r.at], 10, 32)
+		number := r.s[start:r.at]
+		id, err := strconv.ParseInt(number, 10, 32)
+		if err == nil && strconv.FormatInt(id, 10) != number {
+			err = fmt.Errorf("%q is no number of JSON", number) // 04, +4
+		}
 		if err != nil {
 			return fmt.Errorf("token %q: %w", text, err)
 		}

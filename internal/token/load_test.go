@@ -178,6 +178,8 @@ func FuzzFromJSON(f *testing.F) {
 	f.Add([]byte(strings.Replace(tiny, `"BPE"`, `"BPE", "ignore_merges": true`, 1)))
 	f.Add([]byte(strings.Replace(tiny, `"ab": 2`, `"a\u0062": 2, "\ud83d\ude00\"\\": 7, "\ud83d": 8`+"\n, \"\xff\" : 9", 1)))
 	f.Add([]byte(tiny[:strings.Index(tiny, `a b"`)] + `\`))
+	f.Add([]byte(strings.Replace(tiny, `"ab": 2`, `"ab": 02`, 1)))
+	f.Add([]byte(strings.Replace(tiny, `"ab": 2`, `"ab": +2`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sameAsJSON(t, data)
 		if bpe, err := FromJSON(data); err == nil {
