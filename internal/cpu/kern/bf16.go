@@ -7,8 +7,8 @@ import (
 )
 
 // Products of BF16 weights with activations rounded to BF16 (Options.BF16) have 16 lanes
-// too: of every 32 elements, lane l adds the product of the odd ones of pair l, then that of
-// the even ones. Products of two BF16 are exact, so all levels agree bit for bit, unless
+// too: of every 32 elements, lane l takes pair l and adds the product of its odd element,
+// then that of the even one. Products of two BF16 are exact, so all levels agree bit for bit, unless
 // one is below 2^-126, which machines that multiply pairs take for 0.
 
 // bf16Block is how many elements the lanes take at a time.
