@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"ossian/internal/grammar"
@@ -13,15 +14,17 @@ type harmonyRules struct {
 	h *harmony
 
 	// Texts of headers: behind <|start|>, behind <|channel|>, there with a recipient
-	// given before, both when the answer has to come to the point, behind <|constrain|>.
-	opening, channel, addressed, last, lastAddressed, kind *grammar.Grammar
+	// given before, there when the answer has a form or must be a call and was thought
+	// about, both when it has to come to the point, behind <|constrain|>.
+	opening, channel, addressed, thought, last, lastAddressed, kind *grammar.Grammar
 
 	role      []int32                     // assistant, as the prompt has it
 	final     []int32                     // final, the same; nil = the answer may also be a call
 	answer    *grammar.Grammar            // on the final channel; nil = any text
 	arguments map[string]*grammar.Grammar // by name as it is shown; nil = any text
 	mustCall  bool
-	budget    int // ids of text on the analysis channel
+	pointed   bool // one message of reasoning, then what was asked for: a second is how models begin to go round in circles
+	budget    int  // ids of text on the analysis channel
 	begin     harmonyPlace
 }
 
@@ -53,7 +56,7 @@ func (h *harmony) Constraint(c *Conversation, r *Rules, compile Compile) (func()
 	if err != nil {
 		return nil, err
 	}
-	k := &harmonyRules{h: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: r.MustCall}
+	k := &harmonyRules{h: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: r.MustCall, pointed: r.MustCall || r.Answer != nil}
 	if c.Continue {
 		k.begin = atAnswer
 		if c.Turns[len(c.Turns)-1].text() == "" {
@@ -119,8 +122,10 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 	default:
 		decided = append(decided, `"final"`)
 	}
+	thought := slices.Clone(decided)
 	if r.Answer == nil { // before a form, a preamble would be part of the text that has it
 		all = append(all, `"commentary"`)
+		thought = append(thought, `"commentary"`)
 	}
 	all = append(all, decided...)
 	for _, g := range []struct {
@@ -129,6 +134,7 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 	}{
 		{&k.opening, opening},
 		{&k.channel, "root ::= " + strings.Join(all, " | ") + names},
+		{&k.thought, "root ::= " + strings.Join(thought, " | ") + names},
 		{&k.addressed, "root ::= " + addressed},
 		{&k.lastAddressed, `root ::= "commentary"` + kinds},
 		{&k.last, "root ::= " + strings.Join(decided, " | ") + names},
@@ -303,6 +309,8 @@ func (c *harmonyConstraint) leave(id int32) error {
 			form = k.last
 		case c.spent >= k.budget && k.budget > 0:
 			form, c.forced = k.last, k.final
+		case c.detours > 0 && k.pointed:
+			form = k.thought
 		}
 		c.read(atChannel, form)
 	case k.h.constrain:
