@@ -126,7 +126,7 @@ func TestLoadFloor(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", f.name, err)
 			}
-			if c.bytes < 100*events || c.reads < streams || c.waits < 1 {
+			if c.bytes < 100*events || c.reads < streams || c.waits > c.reads+streams { // the last wait of a stream may be for its end
 				t.Errorf("%s: %+v for %d events", f.name, c, events)
 			}
 			cpu[f.name] = append(cpu[f.name], c.cpu.Seconds()*1e6/float64(events))
