@@ -145,6 +145,7 @@ type Device struct {
 	actsOf  *buf   // what acts holds, as of
 	epoch   uint64 // this write
 	attn    attention
+	last    *weight // multiplied last
 	experts experts
 	workers []scratch
 

@@ -112,11 +112,13 @@ func sortAscending(x []float32) {
 func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downBias model.Weight) {
 	e, from := &d.experts, at(x)
 	e.group(at(ids))
+	d.follow(up.(*weight))
 	up.(*weight).matrix.Mul(d.pool, e.wide.x, d.activations(from), vector(upBias), e.up)
 	pairs := from.rows * d.spec.FFN.TopK
 	e.wide.rows = pairs
 	d.glu(&e.inner, &e.wide)
 	e.acts.Set(e.inner.x, pairs, e.inner.width)
+	d.follow(down.(*weight))
 	down.(*weight).matrix.Mul(d.pool, e.wide.x, &e.acts, vector(downBias), e.down)
 	d.op.dst, d.op.y = at(dst), at(weights)
 	d.each(from.rows, d.spec.FFN.TopK*d.spec.Hidden, d.run.combine)

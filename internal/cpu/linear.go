@@ -19,7 +19,21 @@ func (d *Device) activations(x *buf) *kern.Acts {
 func (d *Device) Linear(dst, x model.Buf, w, bias model.Weight) {
 	to, from := at(dst), at(x)
 	if from.rows > 0 {
+		d.follow(w.(*weight))
 		w.(*weight).matrix.Mul(d.pool, to.x, d.activations(from), vector(bias), d.experts.whole[:])
 	}
 	to.wrote(from.rows)
+}
+
+// follow notes that w is multiplied now, and tells workers what followed it the last time,
+// so that those without work fetch it.
+func (d *Device) follow(w *weight) {
+	if d.last != nil {
+		d.last.next = nil
+		if e, _, _ := w.matrix.Shape(); e == 1 {
+			d.last.next = w.matrix
+		}
+	}
+	d.last = w
+	d.pool.Expect(w.next)
 }

@@ -13,6 +13,7 @@ type weight struct {
 	matrix *kern.Matrix  // AsMatrix, AsTiedTable
 	table  tensor.Tensor // AsTable, and AsTiedTable where the matrix is less exact
 	vector []float32     // AsVector
+	next   *kern.Matrix  // what was multiplied after it the last time; nil = that depends on the tokens
 }
 
 func (w *weight) close() {

@@ -137,6 +137,19 @@ func (m *Matrix) packGroup(t *tensor.Tensor, unit int, g group) (large bool) {
 	return m.fam == mx4 && g.large()
 }
 
+// part returns the memory of the rows that worker w of so many is to multiply: its part
+// of the tasks, about; nothing if the rows are scattered.
+func (m *Matrix) part(w, workers int) []byte {
+	switch {
+	case m.mem != nil:
+		return m.mem[w*m.groups/workers*m.size : (w+1)*m.groups/workers*m.size]
+	case m.base != nil:
+		from, to := w*m.out/workers, (w+1)*m.out/workers
+		return unsafe.Slice((*byte)(m.row(0, from)), (to-from)*m.stride)
+	}
+	return nil
+}
+
 // unit returns row group i of all.
 func (m *Matrix) unit(i int) group { return m.fam.group(m.mem[i*m.size:][:m.size:m.size], m.in/32) }
 

@@ -17,17 +17,22 @@ const spinTime = 400 * time.Microsecond
 // A Pool runs numbered chunks of work on persistent workers. One goroutine at a
 // time may call Run; it is worker 0.
 //
-// claim holds chunks<<32 | next. A worker owns a chunk once its compare-and-swap
-// has moved next on, and Run does not return before every owned chunk is done:
-// the job in f is therefore always that of the chunk a worker owns, however long
-// the worker slept before, and even if claim looked the same in between.
+// Each worker has a part of the chunks, one behind the other, which it takes in order
+// without meeting anybody; when it has none left it takes from those of others. A worker
+// owns a chunk once its compare-and-swap has moved the next of a part on, and Run does
+// not return before every owned chunk is done: the job in f is therefore always that of
+// the chunk a worker owns, however long the worker slept before, and even if a part
+// looked the same in between.
 type Pool struct {
-	claim atomic.Uint64
-	_     [56]byte // claim and done change at every chunk: a cache line each
-	done  atomic.Uint32
+	parts []part
+	jobs  atomic.Uint64 // number of jobs so far
+	_     [56]byte      // what changes within a job has a cache line of its own
+	done  atomic.Uint32 // chunks
 	_     [60]byte
 
-	f       func(worker, chunk int) // written by Run while no chunk is owned
+	f       func(worker, chunk int) // these two are written by Run while no chunk is owned
+	chunks  uint32
+	next    atomic.Pointer[Matrix] // what the next product reads
 	workers int
 	quit    atomic.Bool
 
@@ -40,6 +45,12 @@ type Pool struct {
 	exited  sync.WaitGroup
 }
 
+// A part is the chunks of a worker that nobody owns: end<<32 | next.
+type part struct {
+	atomic.Uint64
+	_ [56]byte
+}
+
 // NewPool starts workers-1 goroutines; workers >= 1. They spin for a short while
 // after each job and then park. GOMAXPROCS should be at least workers+1 where
 // other goroutines must stay responsive.
@@ -47,7 +58,7 @@ func NewPool(workers int) *Pool {
 	if workers < 1 {
 		panic(fmt.Sprintf("kern: pool of %d workers", workers))
 	}
-	p := &Pool{workers: workers, last: make(chan struct{}, 1)}
+	p := &Pool{parts: make([]part, workers), workers: workers, last: make(chan struct{}, 1)}
 	p.wake.L = &p.mu
 	for w := 1; w < workers; w++ {
 		p.exited.Go(func() { p.serve(w) })
@@ -70,9 +81,12 @@ func (p *Pool) Run(chunks int, f func(worker, chunk int)) {
 		}
 		return
 	}
-	p.f = f
+	p.f, p.chunks = f, uint32(chunks)
 	p.done.Store(0)
-	p.claim.Store(uint64(chunks) << 32)
+	for w := range p.parts {
+		p.parts[w].Store(uint64((w+1)*chunks/p.workers)<<32 | uint64(w*chunks/p.workers))
+	}
+	p.jobs.Add(1)
 	if p.parked.Load() > 0 {
 		p.mu.Lock()
 		p.wake.Broadcast()
@@ -94,71 +108,112 @@ func (p *Pool) Close() {
 
 func (p *Pool) serve(w int) {
 	for !p.quit.Load() {
+		seen := p.jobs.Load()
 		p.work(w)
-		if !p.spin() {
-			p.park()
+		if !p.spin(w, seen) {
+			p.park(seen)
 		}
 	}
 }
 
-// work runs chunks until none is left to own.
+// work runs chunks until none is left to own, those of w's part first.
 func (p *Pool) work(w int) {
-	for {
-		s := p.claim.Load()
-		chunks, next := uint32(s>>32), uint32(s)
-		if next >= chunks {
-			return
+	n := uint32(0)
+	for i := range p.parts {
+		part := &p.parts[(w+i)%len(p.parts)]
+		for {
+			s := part.Load()
+			if uint32(s) >= uint32(s>>32) {
+				break
+			}
+			if part.CompareAndSwap(s, s+1) {
+				p.f(w, int(uint32(s)))
+				n++
+			}
 		}
-		if !p.claim.CompareAndSwap(s, s+1) {
-			continue
-		}
-		p.f(w, int(next))
-		if p.done.Add(1) == chunks && p.waiting.CompareAndSwap(true, false) {
-			p.last <- struct{}{}
-		}
+	}
+	if n == 0 {
+		return
+	}
+	chunks := p.chunks // Run may go on once all are done
+	if p.done.Add(n) == chunks && p.waiting.CompareAndSwap(true, false) {
+		p.last <- struct{}{}
 	}
 }
 
-func (p *Pool) pending() bool {
-	s := p.claim.Load()
-	return uint32(s) < uint32(s>>32)
-}
+// idle reports whether there was no job after the one seen and none is to come.
+func (p *Pool) idle(seen uint64) bool { return p.jobs.Load() == seen && !p.quit.Load() }
 
-// spin waits for work for a bounded time and reports whether there is some.
-func (p *Pool) spin() bool {
+// spin waits for a job after the one seen for a bounded time and reports whether there is one.
+func (p *Pool) spin(w int, seen uint64) bool {
+	var f fetcher
 	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
-			if p.pending() || p.quit.Load() {
+			if !p.idle(seen) {
 				return true
 			}
-			pause()
+			f.fetch(p, w)
 		}
 		runtime.Gosched() // with fewer Ps than workers the caller needs this one
 	}
 	return false
 }
 
-// park sleeps until there is work. parked rises before pending is read, and Run
-// reads parked after it published work: one of the two sees the other.
-func (p *Pool) park() {
+// park sleeps until there is a job after the one seen. parked rises before jobs is read,
+// and Run reads parked after it published a job: one of the two sees the other.
+func (p *Pool) park(seen uint64) {
 	p.mu.Lock()
 	p.parked.Add(1)
-	for !p.pending() && !p.quit.Load() {
+	for p.idle(seen) {
 		p.wake.Wait()
 	}
 	p.parked.Add(-1)
 	p.mu.Unlock()
 }
 
+// Expect says that the next product is with m, which is no stack: workers without work
+// fetch the beginning of their parts of it. nil = nothing is known. m stays open until another
+// one is expected or the pool is closed.
+func (p *Pool) Expect(m *Matrix) { p.next.Store(m) }
+
+// A fetcher is what a worker has fetched of the expected matrix since it has no work.
+type fetcher struct {
+	m    *Matrix
+	rest []byte
+}
+
+const (
+	fetchLines = 8         // at once: in less time than a worker may take to see a job
+	fetchMost  = 256 << 10 // bytes: a share of the second-level cache
+)
+
+// fetch fetches some more for worker w, or pauses if that is all.
+func (f *fetcher) fetch(p *Pool, w int) {
+	if m := p.next.Load(); m != f.m {
+		f.m, f.rest = m, nil
+		if m != nil {
+			f.rest = m.part(w, p.workers)
+			f.rest = f.rest[:min(len(f.rest), fetchMost)]
+		}
+	}
+	if len(f.rest) < 64*fetchLines {
+		pause()
+		return
+	}
+	prefetch(&f.rest[0], fetchLines)
+	f.rest = f.rest[64*fetchLines:]
+}
+
 // wait returns when all chunks are done. A worker that finished an earlier job
 // late may take waiting back too soon, hence the loop.
 func (p *Pool) wait(chunks uint32) {
+	var f fetcher
 	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
 			if p.done.Load() == chunks {
 				return
 			}
-			pause()
+			f.fetch(p, 0)
 		}
 		runtime.Gosched()
 	}

@@ -1,9 +1,12 @@
 package kern
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestPoolRunsEveryChunkOnce(t *testing.T) {
@@ -65,6 +68,31 @@ func TestPoolParks(t *testing.T) {
 	}
 	if !helped.Load() {
 		t.Error("no parked worker woke up in a minute")
+	}
+}
+
+// TestPoolExpects lets workers fetch matrices of every kind while products and other work
+// go on, and holds their parts to the matrix: all of it, each byte once, in order.
+func TestPoolExpects(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, dt := range dtypes {
+		p := NewPool(3)
+		m := pack(t, randomTensor(rng, dt, 1, 85, 256), Options{Level: Detect()}, p)
+		var all, part []byte
+		if all = m.mem; all == nil {
+			all = unsafe.Slice((*byte)(m.base), m.out*m.stride)
+		}
+		for w := range 3 {
+			part = append(part, m.part(w, 3)...)
+		}
+		if !bytes.Equal(part, all) {
+			t.Errorf("%s: parts of %d bytes differ from the matrix of %d", name(dt), len(part), len(all))
+		}
+		for i := range 20 {
+			p.Expect([]*Matrix{m, nil, m}[i%3])
+			p.Run(7, func(_, c int) { time.Sleep(time.Duration(c) * 20 * time.Microsecond) })
+		}
+		p.Close()
 	}
 }
 
