@@ -217,6 +217,45 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
+func rowsKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {
+	if fine {
+		switch f {
+		case mx4:
+			mx4RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4:
+			q4RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4m:
+			q4mRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4k:
+			q4kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q8:
+			q8RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q5k:
+			q5kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q6k:
+			q6kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+		}
+	}
+	if !fine {
+		switch f {
+		case mx4:
+			mx4RowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4:
+			q4RowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4m:
+			q4mRowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q4k:
+			q4kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q8:
+			q8RowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q5k:
+			q5kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+		case q6k:
+			q6kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+		}
+	}
+}
+
 func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, bias *float32, y **float32) {
 	if fine {
 		switch f {

@@ -39,6 +39,16 @@ func mx4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// mx4RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func mx4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// mx4RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func mx4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
 // mx4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -118,6 +128,16 @@ func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //
 //go:noescape
 func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q4RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q4RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -199,6 +219,16 @@ func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q4mRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4mRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q4mRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4mRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
 // q4mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -278,6 +308,16 @@ func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //
 //go:noescape
 func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q4kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q4kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q4kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q4kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q4kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -359,6 +399,16 @@ func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q8RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q8RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q8RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q8RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
 // q8Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
 //go:noescape
@@ -438,6 +488,16 @@ func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //
 //go:noescape
 func q5kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q5kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q5kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q5kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -533,6 +593,16 @@ func q6kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float3
 //
 //go:noescape
 func q6kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q6kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q6kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q6kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q6kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q6kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //

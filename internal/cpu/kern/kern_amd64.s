@@ -244,9 +244,9 @@ TEXT ·mx4Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
 	IMUL3Q          $0x00000880, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
 
 block:
 	PREFETCHT0       4096(AX)
@@ -304,10 +304,10 @@ TEXT ·mx4Tile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
 	IMUL3Q          $0x00000880, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
+	VXORPS          Z2, Z2, Z2
 
 block:
 	PREFETCHT0       4096(AX)
@@ -378,11 +378,11 @@ TEXT ·mx4Tile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
-	IMUL3Q          $0x00000880, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -466,12 +466,12 @@ TEXT ·mx4Tile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
-	IMUL3Q          $0x00000880, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -568,13 +568,13 @@ TEXT ·mx4Tile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
-	IMUL3Q          $0x00000880, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -684,14 +684,14 @@ TEXT ·mx4Tile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
-	IMUL3Q          $0x00000880, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -814,6 +814,8 @@ TEXT ·mx4Tile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+	IMUL3Q          $0x00000880, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
@@ -821,8 +823,6 @@ TEXT ·mx4Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
-	IMUL3Q          $0x00000880, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -947,6 +947,159 @@ block:
 	VMOVUPS          Z6, 320(CX)
 	VADDPS           (AX), Z7, Z7
 	VMOVUPS          Z7, 384(CX)
+	VZEROUPPER
+	RET
+
+// func mx4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4RowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z2
+	VPSRLW           $0x04, Z2, Z6
+	VPERMB           Z0, Z2, Z2
+	VPERMB           Z0, Z6, Z6
+	VMOVDQU64        64(R8), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        128(R8), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        192(R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VPMOVZXBD        (R9), Z10
+	VPSLLD           $0x17, Z10, Z10
+	VPADDD.BCST      magicE8M0<>+0(SB), Z10, Z10
+	VPADDD.BCST      36(R10), Z10, Z11
+	VPDPBUSD.BCST    (R10), Z2, Z11
+	VPDPBUSD.BCST    4(R10), Z3, Z11
+	VPDPBUSD.BCST    8(R10), Z4, Z11
+	VPDPBUSD.BCST    12(R10), Z5, Z11
+	VPDPBUSD.BCST    16(R10), Z6, Z11
+	VPDPBUSD.BCST    20(R10), Z7, Z11
+	VPDPBUSD.BCST    24(R10), Z8, Z11
+	VPDPBUSD.BCST    28(R10), Z9, Z11
+	VSUBPS           Z10, Z11, Z11
+	VFMADD231PS.BCST 32(R10), Z11, Z1
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x10, R9
+	ADDQ             $0x0000002c, R10
+	DECQ             R11
+	JNZ              block
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func mx4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·mx4RowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutFP4<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R8), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R8), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VPMOVZXBD        (R9), Z11
+	VPSLLD           $0x17, Z11, Z11
+	VPADDD.BCST      magicE8M0<>+0(SB), Z11, Z11
+	VPADDD.BCST      72(R10), Z11, Z12
+	VPADDD.BCST      76(R10), Z11, Z13
+	VPDPBUSD.BCST    (R10), Z3, Z12
+	VPDPBUSD.BCST    32(R10), Z3, Z13
+	VPDPBUSD.BCST    4(R10), Z4, Z12
+	VPDPBUSD.BCST    36(R10), Z4, Z13
+	VPDPBUSD.BCST    8(R10), Z5, Z12
+	VPDPBUSD.BCST    40(R10), Z5, Z13
+	VPDPBUSD.BCST    12(R10), Z6, Z12
+	VPDPBUSD.BCST    44(R10), Z6, Z13
+	VPDPBUSD.BCST    16(R10), Z7, Z12
+	VPDPBUSD.BCST    48(R10), Z7, Z13
+	VPDPBUSD.BCST    20(R10), Z8, Z12
+	VPDPBUSD.BCST    52(R10), Z8, Z13
+	VPDPBUSD.BCST    24(R10), Z9, Z12
+	VPDPBUSD.BCST    56(R10), Z9, Z13
+	VPDPBUSD.BCST    28(R10), Z10, Z12
+	VPDPBUSD.BCST    60(R10), Z10, Z13
+	VSUBPS           Z11, Z12, Z12
+	VFMADD231PS.BCST 64(R10), Z12, Z1
+	VSUBPS           Z11, Z13, Z13
+	VFMADD231PS.BCST 68(R10), Z13, Z2
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x10, R9
+	ADDQ             $0x00000058, R10
+	DECQ             R11
+	JNZ              block
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
 	VZEROUPPER
 	RET
 
@@ -3300,9 +3453,9 @@ TEXT ·q4Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
 	IMUL3Q          $0x00000900, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3359,10 +3512,10 @@ TEXT ·q4Tile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
 	IMUL3Q          $0x00000900, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
+	VXORPS          Z2, Z2, Z2
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3433,11 +3586,11 @@ TEXT ·q4Tile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3522,12 +3675,12 @@ TEXT ·q4Tile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3626,13 +3779,13 @@ TEXT ·q4Tile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3745,14 +3898,14 @@ TEXT ·q4Tile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -3879,6 +4032,8 @@ TEXT ·q4Tile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000900, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
@@ -3886,8 +4041,6 @@ TEXT ·q4Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
-	IMUL3Q          $0x00000900, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -4017,6 +4170,158 @@ block:
 	VMOVUPS       Z6, 320(CX)
 	VADDPS        (AX), Z7, Z7
 	VMOVUPS       Z7, 384(CX)
+	VZEROUPPER
+	RET
+
+// func q4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4RowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z2
+	VPSRLW        $0x04, Z2, Z6
+	VPERMB        Z0, Z2, Z2
+	VPERMB        Z0, Z6, Z6
+	VMOVDQU64     64(R8), Z3
+	VPSRLW        $0x04, Z3, Z7
+	VPERMB        Z0, Z3, Z3
+	VPERMB        Z0, Z7, Z7
+	VMOVDQU64     128(R8), Z4
+	VPSRLW        $0x04, Z4, Z8
+	VPERMB        Z0, Z4, Z4
+	VPERMB        Z0, Z8, Z8
+	VMOVDQU64     192(R8), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VCVTPH2PS     (R9), Z10
+	VPBROADCASTD  36(R10), Z11
+	VPDPBUSD.BCST (R10), Z2, Z11
+	VPDPBUSD.BCST 4(R10), Z3, Z11
+	VPDPBUSD.BCST 8(R10), Z4, Z11
+	VPDPBUSD.BCST 12(R10), Z5, Z11
+	VPDPBUSD.BCST 16(R10), Z6, Z11
+	VPDPBUSD.BCST 20(R10), Z7, Z11
+	VPDPBUSD.BCST 24(R10), Z8, Z11
+	VPDPBUSD.BCST 28(R10), Z9, Z11
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   32(R10), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z1
+	ADDQ          $0x00000100, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x0000002c, R10
+	DECQ          R11
+	JNZ           block
+	VADDPS        (BX), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4RowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z3
+	VPSRLW        $0x04, Z3, Z7
+	VPERMB        Z0, Z3, Z3
+	VPERMB        Z0, Z7, Z7
+	VMOVDQU64     64(R8), Z4
+	VPSRLW        $0x04, Z4, Z8
+	VPERMB        Z0, Z4, Z4
+	VPERMB        Z0, Z8, Z8
+	VMOVDQU64     128(R8), Z5
+	VPSRLW        $0x04, Z5, Z9
+	VPERMB        Z0, Z5, Z5
+	VPERMB        Z0, Z9, Z9
+	VMOVDQU64     192(R8), Z6
+	VPSRLW        $0x04, Z6, Z10
+	VPERMB        Z0, Z6, Z6
+	VPERMB        Z0, Z10, Z10
+	VCVTPH2PS     (R9), Z11
+	VPBROADCASTD  72(R10), Z12
+	VPBROADCASTD  76(R10), Z13
+	VPDPBUSD.BCST (R10), Z3, Z12
+	VPDPBUSD.BCST 32(R10), Z3, Z13
+	VPDPBUSD.BCST 4(R10), Z4, Z12
+	VPDPBUSD.BCST 36(R10), Z4, Z13
+	VPDPBUSD.BCST 8(R10), Z5, Z12
+	VPDPBUSD.BCST 40(R10), Z5, Z13
+	VPDPBUSD.BCST 12(R10), Z6, Z12
+	VPDPBUSD.BCST 44(R10), Z6, Z13
+	VPDPBUSD.BCST 16(R10), Z7, Z12
+	VPDPBUSD.BCST 48(R10), Z7, Z13
+	VPDPBUSD.BCST 20(R10), Z8, Z12
+	VPDPBUSD.BCST 52(R10), Z8, Z13
+	VPDPBUSD.BCST 24(R10), Z9, Z12
+	VPDPBUSD.BCST 56(R10), Z9, Z13
+	VPDPBUSD.BCST 28(R10), Z10, Z12
+	VPDPBUSD.BCST 60(R10), Z10, Z13
+	VCVTDQ2PS     Z12, Z12
+	VMULPS.BCST   64(R10), Z12, Z12
+	VFMADD231PS   Z12, Z11, Z1
+	VCVTDQ2PS     Z13, Z13
+	VMULPS.BCST   68(R10), Z13, Z13
+	VFMADD231PS   Z13, Z11, Z2
+	ADDQ          $0x00000100, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x00000058, R10
+	DECQ          R11
+	JNZ           block
+	VADDPS        Z2, Z1, Z1
+	VADDPS        (BX), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
 	VZEROUPPER
 	RET
 
@@ -6268,9 +6573,9 @@ TEXT ·q4mTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
 	IMUL3Q          $0x00000a00, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6329,10 +6634,10 @@ TEXT ·q4mTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
 	IMUL3Q          $0x00000a00, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
+	VXORPS          Z2, Z2, Z2
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6406,11 +6711,11 @@ TEXT ·q4mTile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6499,12 +6804,12 @@ TEXT ·q4mTile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6608,13 +6913,13 @@ TEXT ·q4mTile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6733,14 +7038,14 @@ TEXT ·q4mTile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -6874,6 +7179,8 @@ TEXT ·q4mTile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000a00, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
@@ -6881,8 +7188,6 @@ TEXT ·q4mTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
-	IMUL3Q          $0x00000a00, BX, SI
-	SHRQ            $0x03, SI
 
 block:
 	PREFETCHT0       4096(AX)
@@ -7020,6 +7325,163 @@ block:
 	VMOVUPS          Z6, 320(CX)
 	VADDPS           (AX), Z7, Z7
 	VMOVUPS          Z7, 384(CX)
+	VZEROUPPER
+	RET
+
+// func q4mRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4mRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z2
+	VPSRLW           $0x04, Z2, Z6
+	VPERMB           Z0, Z2, Z2
+	VPERMB           Z0, Z6, Z6
+	VMOVDQU64        64(R8), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        128(R8), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        192(R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VCVTPH2PS        (R9), Z10
+	VCVTPH2PS        32(R9), Z11
+	VPXORD           Z12, Z12, Z12
+	VPDPBUSD.BCST    (R10), Z2, Z12
+	VPDPBUSD.BCST    4(R10), Z3, Z12
+	VPDPBUSD.BCST    8(R10), Z4, Z12
+	VPDPBUSD.BCST    12(R10), Z5, Z12
+	VPDPBUSD.BCST    16(R10), Z6, Z12
+	VPDPBUSD.BCST    20(R10), Z7, Z12
+	VPDPBUSD.BCST    24(R10), Z8, Z12
+	VPDPBUSD.BCST    28(R10), Z9, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS.BCST      32(R10), Z12, Z12
+	VFMADD231PS      Z12, Z10, Z1
+	VFMADD231PS.BCST 40(R10), Z11, Z1
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x40, R9
+	ADDQ             $0x0000002c, R10
+	DECQ             R11
+	JNZ              block
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4mRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4mRowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z3
+	VPSRLW           $0x04, Z3, Z7
+	VPERMB           Z0, Z3, Z3
+	VPERMB           Z0, Z7, Z7
+	VMOVDQU64        64(R8), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        128(R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        192(R8), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VCVTPH2PS        (R9), Z11
+	VCVTPH2PS        32(R9), Z12
+	VPXORD           Z13, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VPDPBUSD.BCST    (R10), Z3, Z13
+	VPDPBUSD.BCST    32(R10), Z3, Z14
+	VPDPBUSD.BCST    4(R10), Z4, Z13
+	VPDPBUSD.BCST    36(R10), Z4, Z14
+	VPDPBUSD.BCST    8(R10), Z5, Z13
+	VPDPBUSD.BCST    40(R10), Z5, Z14
+	VPDPBUSD.BCST    12(R10), Z6, Z13
+	VPDPBUSD.BCST    44(R10), Z6, Z14
+	VPDPBUSD.BCST    16(R10), Z7, Z13
+	VPDPBUSD.BCST    48(R10), Z7, Z14
+	VPDPBUSD.BCST    20(R10), Z8, Z13
+	VPDPBUSD.BCST    52(R10), Z8, Z14
+	VPDPBUSD.BCST    24(R10), Z9, Z13
+	VPDPBUSD.BCST    56(R10), Z9, Z14
+	VPDPBUSD.BCST    28(R10), Z10, Z13
+	VPDPBUSD.BCST    60(R10), Z10, Z14
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      64(R10), Z13, Z13
+	VFMADD231PS      Z13, Z11, Z1
+	VFMADD231PS.BCST 80(R10), Z12, Z1
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      68(R10), Z14, Z14
+	VFMADD231PS      Z14, Z11, Z2
+	VFMADD231PS.BCST 84(R10), Z12, Z2
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x40, R9
+	ADDQ             $0x00000058, R10
+	DECQ             R11
+	JNZ              block
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
 	VZEROUPPER
 	RET
 
@@ -9404,9 +9866,9 @@ TEXT ·q4kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
 	IMUL3Q          $0x00000940, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
 
 super:
 	VCVTPH2PS (CX), Z2
@@ -9477,10 +9939,10 @@ TEXT ·q4kTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
-	VXORPS          Z1, Z1, Z1
-	VXORPS          Z2, Z2, Z2
 	IMUL3Q          $0x00000940, BX, SI
 	SHRQ            $0x03, SI
+	VXORPS          Z1, Z1, Z1
+	VXORPS          Z2, Z2, Z2
 
 super:
 	VCVTPH2PS (CX), Z3
@@ -9566,11 +10028,11 @@ TEXT ·q4kTile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
@@ -9671,12 +10133,12 @@ TEXT ·q4kTile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
@@ -9792,13 +10254,13 @@ TEXT ·q4kTile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
@@ -9929,14 +10391,14 @@ TEXT ·q4kTile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
 	VXORPS          Z4, Z4, Z4
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
@@ -10082,6 +10544,8 @@ TEXT ·q4kTile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ            a+16(FP), DX
 	MOVQ            nb+24(FP), BX
 	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+	IMUL3Q          $0x00000940, BX, SI
+	SHRQ            $0x03, SI
 	VXORPS          Z1, Z1, Z1
 	VXORPS          Z2, Z2, Z2
 	VXORPS          Z3, Z3, Z3
@@ -10089,8 +10553,6 @@ TEXT ·q4kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS          Z5, Z5, Z5
 	VXORPS          Z6, Z6, Z6
 	VXORPS          Z7, Z7, Z7
-	IMUL3Q          $0x00000940, BX, SI
-	SHRQ            $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z8
@@ -10240,6 +10702,187 @@ block:
 	VMOVUPS          Z6, 320(CX)
 	VADDPS           (AX), Z7, Z7
 	VMOVUPS          Z7, 384(CX)
+	VZEROUPPER
+	RET
+
+// func q4kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4kRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+
+super:
+	VCVTPH2PS (R9), Z2
+	VCVTPH2PS 32(R9), Z3
+	ADDQ      $0x40, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z4
+	VPSRLW           $0x04, Z4, Z8
+	VPERMB           Z0, Z4, Z4
+	VPERMB           Z0, Z8, Z8
+	VMOVDQU64        64(R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        128(R8), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        192(R8), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VPMOVZXBD        (R9), Z12
+	VPMOVZXBD        16(R9), Z13
+	VCVTDQ2PS        Z12, Z12
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z2, Z12, Z12
+	VMULPS           Z3, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VPDPBUSD.BCST    (R10), Z4, Z14
+	VPDPBUSD.BCST    4(R10), Z5, Z14
+	VPDPBUSD.BCST    8(R10), Z6, Z14
+	VPDPBUSD.BCST    12(R10), Z7, Z14
+	VPDPBUSD.BCST    16(R10), Z8, Z14
+	VPDPBUSD.BCST    20(R10), Z9, Z14
+	VPDPBUSD.BCST    24(R10), Z10, Z14
+	VPDPBUSD.BCST    28(R10), Z11, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      32(R10), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z1
+	VFMADD231PS.BCST 40(R10), Z13, Z1
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x0000002c, R10
+	DECQ             R12
+	JNZ              block
+	SUBQ             $0x08, R11
+	JNZ              super
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q4kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
+TEXT ·q4kRowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ            w+0(FP), AX
+	MOVQ            groups+24(FP), CX
+	MOVQ            size+32(FP), DX
+	MOVQ            bias+40(FP), BX
+	MOVQ            step+48(FP), SI
+	MOVQ            y+56(FP), DI
+	VBROADCASTI32X4 lutNibble<>+0(SB), Z0
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000100, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+
+super:
+	VCVTPH2PS (R9), Z3
+	VCVTPH2PS 32(R9), Z4
+	ADDQ      $0x40, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z5
+	VPSRLW           $0x04, Z5, Z9
+	VPERMB           Z0, Z5, Z5
+	VPERMB           Z0, Z9, Z9
+	VMOVDQU64        64(R8), Z6
+	VPSRLW           $0x04, Z6, Z10
+	VPERMB           Z0, Z6, Z6
+	VPERMB           Z0, Z10, Z10
+	VMOVDQU64        128(R8), Z7
+	VPSRLW           $0x04, Z7, Z11
+	VPERMB           Z0, Z7, Z7
+	VPERMB           Z0, Z11, Z11
+	VMOVDQU64        192(R8), Z8
+	VPSRLW           $0x04, Z8, Z12
+	VPERMB           Z0, Z8, Z8
+	VPERMB           Z0, Z12, Z12
+	VPMOVZXBD        (R9), Z13
+	VPMOVZXBD        16(R9), Z14
+	VCVTDQ2PS        Z13, Z13
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z3, Z13, Z13
+	VMULPS           Z4, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPXORD           Z16, Z16, Z16
+	VPDPBUSD.BCST    (R10), Z5, Z15
+	VPDPBUSD.BCST    32(R10), Z5, Z16
+	VPDPBUSD.BCST    4(R10), Z6, Z15
+	VPDPBUSD.BCST    36(R10), Z6, Z16
+	VPDPBUSD.BCST    8(R10), Z7, Z15
+	VPDPBUSD.BCST    40(R10), Z7, Z16
+	VPDPBUSD.BCST    12(R10), Z8, Z15
+	VPDPBUSD.BCST    44(R10), Z8, Z16
+	VPDPBUSD.BCST    16(R10), Z9, Z15
+	VPDPBUSD.BCST    48(R10), Z9, Z16
+	VPDPBUSD.BCST    20(R10), Z10, Z15
+	VPDPBUSD.BCST    52(R10), Z10, Z16
+	VPDPBUSD.BCST    24(R10), Z11, Z15
+	VPDPBUSD.BCST    56(R10), Z11, Z16
+	VPDPBUSD.BCST    28(R10), Z12, Z15
+	VPDPBUSD.BCST    60(R10), Z12, Z16
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      64(R10), Z15, Z15
+	VFMADD231PS      Z15, Z13, Z1
+	VFMADD231PS.BCST 80(R10), Z14, Z1
+	VCVTDQ2PS        Z16, Z16
+	VMULPS.BCST      68(R10), Z16, Z16
+	VFMADD231PS      Z16, Z13, Z2
+	VFMADD231PS.BCST 84(R10), Z14, Z2
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000058, R10
+	DECQ             R12
+	JNZ              block
+	SUBQ             $0x08, R11
+	JNZ              super
+	VADDPS           Z2, Z1, Z1
+	VADDPS           (BX), Z1, Z1
+	VMOVUPS          Z1, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
 	VZEROUPPER
 	RET
 
@@ -12822,9 +13465,9 @@ TEXT ·q8Tile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
 	IMUL3Q $0x00001100, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12876,10 +13519,10 @@ TEXT ·q8Tile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
 	IMUL3Q $0x00001100, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
 
 block:
 	PREFETCHT0    4096(AX)
@@ -12945,11 +13588,11 @@ TEXT ·q8Tile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	IMUL3Q $0x00001100, BX, SI
-	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13029,12 +13672,12 @@ TEXT ·q8Tile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	IMUL3Q $0x00001100, BX, SI
-	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13128,13 +13771,13 @@ TEXT ·q8Tile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	IMUL3Q $0x00001100, BX, SI
-	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13242,14 +13885,14 @@ TEXT ·q8Tile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	IMUL3Q $0x00001100, BX, SI
-	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13371,6 +14014,8 @@ TEXT ·q8Tile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001100, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -13378,8 +14023,6 @@ TEXT ·q8Tile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	IMUL3Q $0x00001100, BX, SI
-	SHRQ   $0x03, SI
 
 block:
 	PREFETCHT0    4096(AX)
@@ -13505,6 +14148,148 @@ block:
 	VMOVUPS       Z5, 320(CX)
 	VADDPS        (AX), Z6, Z6
 	VMOVUPS       Z6, 384(CX)
+	VZEROUPPER
+	RET
+
+// func q8RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8RowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    4352(R8)
+	PREFETCHT0    4416(R8)
+	PREFETCHT0    4480(R8)
+	PREFETCHT0    4544(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z1
+	VMOVDQU64     64(R8), Z2
+	VMOVDQU64     128(R8), Z3
+	VMOVDQU64     192(R8), Z4
+	VMOVDQU64     256(R8), Z5
+	VMOVDQU64     320(R8), Z6
+	VMOVDQU64     384(R8), Z7
+	VMOVDQU64     448(R8), Z8
+	VCVTPH2PS     (R9), Z9
+	VPBROADCASTD  36(R10), Z10
+	VPDPBUSD.BCST (R10), Z1, Z10
+	VPDPBUSD.BCST 4(R10), Z2, Z10
+	VPDPBUSD.BCST 8(R10), Z3, Z10
+	VPDPBUSD.BCST 12(R10), Z4, Z10
+	VPDPBUSD.BCST 16(R10), Z5, Z10
+	VPDPBUSD.BCST 20(R10), Z6, Z10
+	VPDPBUSD.BCST 24(R10), Z7, Z10
+	VPDPBUSD.BCST 28(R10), Z8, Z10
+	VCVTDQ2PS     Z10, Z10
+	VMULPS.BCST   32(R10), Z10, Z10
+	VFMADD231PS   Z10, Z9, Z0
+	ADDQ          $0x00000200, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x0000002c, R10
+	DECQ          R11
+	JNZ           block
+	VADDPS        (BX), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q8RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q8RowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    4352(R8)
+	PREFETCHT0    4416(R8)
+	PREFETCHT0    4480(R8)
+	PREFETCHT0    4544(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z2
+	VMOVDQU64     64(R8), Z3
+	VMOVDQU64     128(R8), Z4
+	VMOVDQU64     192(R8), Z5
+	VMOVDQU64     256(R8), Z6
+	VMOVDQU64     320(R8), Z7
+	VMOVDQU64     384(R8), Z8
+	VMOVDQU64     448(R8), Z9
+	VCVTPH2PS     (R9), Z10
+	VPBROADCASTD  72(R10), Z11
+	VPBROADCASTD  76(R10), Z12
+	VPDPBUSD.BCST (R10), Z2, Z11
+	VPDPBUSD.BCST 32(R10), Z2, Z12
+	VPDPBUSD.BCST 4(R10), Z3, Z11
+	VPDPBUSD.BCST 36(R10), Z3, Z12
+	VPDPBUSD.BCST 8(R10), Z4, Z11
+	VPDPBUSD.BCST 40(R10), Z4, Z12
+	VPDPBUSD.BCST 12(R10), Z5, Z11
+	VPDPBUSD.BCST 44(R10), Z5, Z12
+	VPDPBUSD.BCST 16(R10), Z6, Z11
+	VPDPBUSD.BCST 48(R10), Z6, Z12
+	VPDPBUSD.BCST 20(R10), Z7, Z11
+	VPDPBUSD.BCST 52(R10), Z7, Z12
+	VPDPBUSD.BCST 24(R10), Z8, Z11
+	VPDPBUSD.BCST 56(R10), Z8, Z12
+	VPDPBUSD.BCST 28(R10), Z9, Z11
+	VPDPBUSD.BCST 60(R10), Z9, Z12
+	VCVTDQ2PS     Z11, Z11
+	VMULPS.BCST   64(R10), Z11, Z11
+	VFMADD231PS   Z11, Z10, Z0
+	VCVTDQ2PS     Z12, Z12
+	VMULPS.BCST   68(R10), Z12, Z12
+	VFMADD231PS   Z12, Z10, Z1
+	ADDQ          $0x00000200, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x00000058, R10
+	DECQ          R11
+	JNZ           block
+	VADDPS        Z1, Z0, Z0
+	VADDPS        (BX), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
 	VZEROUPPER
 	RET
 
@@ -16050,9 +16835,9 @@ TEXT ·q5kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
 	IMUL3Q $0x00001140, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
 
 super:
 	VCVTPH2PS (CX), Z1
@@ -16118,10 +16903,10 @@ TEXT ·q5kTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
 	IMUL3Q $0x00001140, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
 
 super:
 	VCVTPH2PS (CX), Z2
@@ -16202,11 +16987,11 @@ TEXT ·q5kTile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	IMUL3Q $0x00001140, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z3
@@ -16302,12 +17087,12 @@ TEXT ·q5kTile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	IMUL3Q $0x00001140, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
@@ -16418,13 +17203,13 @@ TEXT ·q5kTile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	IMUL3Q $0x00001140, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
@@ -16550,14 +17335,14 @@ TEXT ·q5kTile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	IMUL3Q $0x00001140, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
@@ -16698,6 +17483,8 @@ TEXT ·q5kTile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001140, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -16705,8 +17492,6 @@ TEXT ·q5kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	IMUL3Q $0x00001140, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
@@ -16852,6 +17637,177 @@ block:
 	VMOVUPS          Z5, 320(CX)
 	VADDPS           (AX), Z6, Z6
 	VMOVUPS          Z6, 384(CX)
+	VZEROUPPER
+	RET
+
+// func q5kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+
+super:
+	VCVTPH2PS (R9), Z1
+	VCVTPH2PS 32(R9), Z2
+	ADDQ      $0x40, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       4352(R8)
+	PREFETCHT0       4416(R8)
+	PREFETCHT0       4480(R8)
+	PREFETCHT0       4544(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z3
+	VMOVDQU64        64(R8), Z4
+	VMOVDQU64        128(R8), Z5
+	VMOVDQU64        192(R8), Z6
+	VMOVDQU64        256(R8), Z7
+	VMOVDQU64        320(R8), Z8
+	VMOVDQU64        384(R8), Z9
+	VMOVDQU64        448(R8), Z10
+	VPMOVZXBD        (R9), Z11
+	VPMOVZXBD        16(R9), Z12
+	VCVTDQ2PS        Z11, Z11
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z1, Z11, Z11
+	VMULPS           Z2, Z12, Z12
+	VPXORD           Z13, Z13, Z13
+	VPDPBUSD.BCST    (R10), Z3, Z13
+	VPDPBUSD.BCST    4(R10), Z4, Z13
+	VPDPBUSD.BCST    8(R10), Z5, Z13
+	VPDPBUSD.BCST    12(R10), Z6, Z13
+	VPDPBUSD.BCST    16(R10), Z7, Z13
+	VPDPBUSD.BCST    20(R10), Z8, Z13
+	VPDPBUSD.BCST    24(R10), Z9, Z13
+	VPDPBUSD.BCST    28(R10), Z10, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS.BCST      32(R10), Z13, Z13
+	VFMADD231PS      Z13, Z11, Z0
+	VFMADD231PS.BCST 40(R10), Z12, Z0
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x0000002c, R10
+	DECQ             R12
+	JNZ              block
+	SUBQ             $0x08, R11
+	JNZ              super
+	VADDPS           (BX), Z0, Z0
+	VMOVUPS          Z0, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
+	VZEROUPPER
+	RET
+
+// func q5kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q5kRowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+super:
+	VCVTPH2PS (R9), Z2
+	VCVTPH2PS 32(R9), Z3
+	ADDQ      $0x40, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       4352(R8)
+	PREFETCHT0       4416(R8)
+	PREFETCHT0       4480(R8)
+	PREFETCHT0       4544(R8)
+	PREFETCHT0       (R9)(DX*1)
+	VMOVDQU64        (R8), Z4
+	VMOVDQU64        64(R8), Z5
+	VMOVDQU64        128(R8), Z6
+	VMOVDQU64        192(R8), Z7
+	VMOVDQU64        256(R8), Z8
+	VMOVDQU64        320(R8), Z9
+	VMOVDQU64        384(R8), Z10
+	VMOVDQU64        448(R8), Z11
+	VPMOVZXBD        (R9), Z12
+	VPMOVZXBD        16(R9), Z13
+	VCVTDQ2PS        Z12, Z12
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z2, Z12, Z12
+	VMULPS           Z3, Z13, Z13
+	VPXORD           Z14, Z14, Z14
+	VPXORD           Z15, Z15, Z15
+	VPDPBUSD.BCST    (R10), Z4, Z14
+	VPDPBUSD.BCST    32(R10), Z4, Z15
+	VPDPBUSD.BCST    4(R10), Z5, Z14
+	VPDPBUSD.BCST    36(R10), Z5, Z15
+	VPDPBUSD.BCST    8(R10), Z6, Z14
+	VPDPBUSD.BCST    40(R10), Z6, Z15
+	VPDPBUSD.BCST    12(R10), Z7, Z14
+	VPDPBUSD.BCST    44(R10), Z7, Z15
+	VPDPBUSD.BCST    16(R10), Z8, Z14
+	VPDPBUSD.BCST    48(R10), Z8, Z15
+	VPDPBUSD.BCST    20(R10), Z9, Z14
+	VPDPBUSD.BCST    52(R10), Z9, Z15
+	VPDPBUSD.BCST    24(R10), Z10, Z14
+	VPDPBUSD.BCST    56(R10), Z10, Z15
+	VPDPBUSD.BCST    28(R10), Z11, Z14
+	VPDPBUSD.BCST    60(R10), Z11, Z15
+	VCVTDQ2PS        Z14, Z14
+	VMULPS.BCST      64(R10), Z14, Z14
+	VFMADD231PS      Z14, Z12, Z0
+	VFMADD231PS.BCST 80(R10), Z13, Z0
+	VCVTDQ2PS        Z15, Z15
+	VMULPS.BCST      68(R10), Z15, Z15
+	VFMADD231PS      Z15, Z12, Z1
+	VFMADD231PS.BCST 84(R10), Z13, Z1
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000058, R10
+	DECQ             R12
+	JNZ              block
+	SUBQ             $0x08, R11
+	JNZ              super
+	VADDPS           Z1, Z0, Z0
+	VADDPS           (BX), Z0, Z0
+	VMOVUPS          Z0, (DI)
+	ADDQ             DX, AX
+	ADDQ             SI, BX
+	ADDQ             $0x40, DI
+	DECQ             CX
+	JNZ              group
 	VZEROUPPER
 	RET
 
@@ -19321,9 +20277,9 @@ TEXT ·q6kTile1AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
 	IMUL3Q $0x00001120, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
 
 super:
 	VCVTPH2PS (CX), Z1
@@ -19389,10 +20345,10 @@ TEXT ·q6kTile2AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
 	IMUL3Q $0x00001120, BX, SI
 	SHRQ   $0x03, SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
 
 super:
 	VCVTPH2PS (CX), Z2
@@ -19476,11 +20432,11 @@ TEXT ·q6kTile3AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z3
@@ -19582,12 +20538,12 @@ TEXT ·q6kTile4AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z4
@@ -19707,13 +20663,13 @@ TEXT ·q6kTile5AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z5
@@ -19851,14 +20807,14 @@ TEXT ·q6kTile6AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z6
@@ -20014,6 +20970,8 @@ TEXT ·q6kTile7AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -20021,8 +20979,6 @@ TEXT ·q6kTile7AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z7
@@ -20196,6 +21152,8 @@ TEXT ·q6kTile8AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -20204,8 +21162,6 @@ TEXT ·q6kTile8AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z8
@@ -20397,6 +21353,8 @@ TEXT ·q6kTile12AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -20409,8 +21367,6 @@ TEXT ·q6kTile12AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z12
@@ -20674,6 +21630,8 @@ TEXT ·q6kTile16AVX512(SB), NOSPLIT, $0-48
 	MOVQ   s+8(FP), CX
 	MOVQ   a+16(FP), DX
 	MOVQ   nb+24(FP), BX
+	IMUL3Q $0x00001120, BX, SI
+	SHRQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -20690,8 +21648,6 @@ TEXT ·q6kTile16AVX512(SB), NOSPLIT, $0-48
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	IMUL3Q $0x00001120, BX, SI
-	SHRQ   $0x03, SI
 
 super:
 	VCVTPH2PS (CX), Z16
@@ -21017,6 +21973,180 @@ block:
 	VMOVUPS       Z14, 896(CX)
 	VADDPS        (AX), Z15, Z15
 	VMOVUPS       Z15, 960(CX)
+	VZEROUPPER
+	RET
+
+// func q6kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+
+super:
+	VCVTPH2PS (R9), Z1
+	ADDQ      $0x20, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    4352(R8)
+	PREFETCHT0    4416(R8)
+	PREFETCHT0    4480(R8)
+	PREFETCHT0    4544(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z2
+	VMOVDQU64     64(R8), Z3
+	VMOVDQU64     128(R8), Z4
+	VMOVDQU64     192(R8), Z5
+	VMOVDQU64     256(R8), Z6
+	VMOVDQU64     320(R8), Z7
+	VMOVDQU64     384(R8), Z8
+	VMOVDQU64     448(R8), Z9
+	VPMOVSXBD     (R9), Z10
+	VCVTDQ2PS     Z10, Z10
+	VPMOVSXBD     16(R9), Z11
+	VCVTDQ2PS     Z11, Z11
+	VPBROADCASTD  36(R10), Z12
+	VPBROADCASTD  40(R10), Z13
+	VPDPBUSD.BCST (R10), Z2, Z12
+	VPDPBUSD.BCST 16(R10), Z6, Z13
+	VPDPBUSD.BCST 4(R10), Z3, Z12
+	VPDPBUSD.BCST 20(R10), Z7, Z13
+	VPDPBUSD.BCST 8(R10), Z4, Z12
+	VPDPBUSD.BCST 24(R10), Z8, Z13
+	VPDPBUSD.BCST 12(R10), Z5, Z12
+	VPDPBUSD.BCST 28(R10), Z9, Z13
+	VCVTDQ2PS     Z12, Z12
+	VCVTDQ2PS     Z13, Z13
+	VMULPS        Z10, Z12, Z12
+	VFMADD231PS   Z13, Z11, Z12
+	VMULPS.BCST   32(R10), Z12, Z12
+	VFMADD231PS   Z12, Z1, Z0
+	ADDQ          $0x00000200, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x0000002c, R10
+	DECQ          R12
+	JNZ           block
+	SUBQ          $0x08, R11
+	JNZ           super
+	VADDPS        (BX), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
+	VZEROUPPER
+	RET
+
+// func q6kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·q6kRowsFineAVX512(SB), NOSPLIT, $0-64
+	MOVQ w+0(FP), AX
+	MOVQ groups+24(FP), CX
+	MOVQ size+32(FP), DX
+	MOVQ bias+40(FP), BX
+	MOVQ step+48(FP), SI
+	MOVQ y+56(FP), DI
+
+group:
+	MOVQ   a+8(FP), R10
+	MOVQ   nb+16(FP), R11
+	MOVQ   AX, R8
+	IMUL3Q $0x00000200, R11, R9
+	ADDQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+
+super:
+	VCVTPH2PS (R9), Z2
+	ADDQ      $0x20, R9
+	MOVQ      $0x00000008, R12
+
+block:
+	PREFETCHT0    4096(R8)
+	PREFETCHT0    4160(R8)
+	PREFETCHT0    4224(R8)
+	PREFETCHT0    4288(R8)
+	PREFETCHT0    4352(R8)
+	PREFETCHT0    4416(R8)
+	PREFETCHT0    4480(R8)
+	PREFETCHT0    4544(R8)
+	PREFETCHT0    (R9)(DX*1)
+	VMOVDQU64     (R8), Z3
+	VMOVDQU64     64(R8), Z4
+	VMOVDQU64     128(R8), Z5
+	VMOVDQU64     192(R8), Z6
+	VMOVDQU64     256(R8), Z7
+	VMOVDQU64     320(R8), Z8
+	VMOVDQU64     384(R8), Z9
+	VMOVDQU64     448(R8), Z10
+	VPMOVSXBD     (R9), Z11
+	VCVTDQ2PS     Z11, Z11
+	VPMOVSXBD     16(R9), Z12
+	VCVTDQ2PS     Z12, Z12
+	VPBROADCASTD  72(R10), Z13
+	VPBROADCASTD  80(R10), Z14
+	VPBROADCASTD  76(R10), Z15
+	VPBROADCASTD  84(R10), Z16
+	VPDPBUSD.BCST (R10), Z3, Z13
+	VPDPBUSD.BCST 16(R10), Z7, Z14
+	VPDPBUSD.BCST 32(R10), Z3, Z15
+	VPDPBUSD.BCST 48(R10), Z7, Z16
+	VPDPBUSD.BCST 4(R10), Z4, Z13
+	VPDPBUSD.BCST 20(R10), Z8, Z14
+	VPDPBUSD.BCST 36(R10), Z4, Z15
+	VPDPBUSD.BCST 52(R10), Z8, Z16
+	VPDPBUSD.BCST 8(R10), Z5, Z13
+	VPDPBUSD.BCST 24(R10), Z9, Z14
+	VPDPBUSD.BCST 40(R10), Z5, Z15
+	VPDPBUSD.BCST 56(R10), Z9, Z16
+	VPDPBUSD.BCST 12(R10), Z6, Z13
+	VPDPBUSD.BCST 28(R10), Z10, Z14
+	VPDPBUSD.BCST 44(R10), Z6, Z15
+	VPDPBUSD.BCST 60(R10), Z10, Z16
+	VCVTDQ2PS     Z13, Z13
+	VCVTDQ2PS     Z14, Z14
+	VMULPS        Z11, Z13, Z13
+	VFMADD231PS   Z14, Z12, Z13
+	VMULPS.BCST   64(R10), Z13, Z13
+	VFMADD231PS   Z13, Z2, Z0
+	VCVTDQ2PS     Z15, Z15
+	VCVTDQ2PS     Z16, Z16
+	VMULPS        Z11, Z15, Z15
+	VFMADD231PS   Z16, Z12, Z15
+	VMULPS.BCST   68(R10), Z15, Z15
+	VFMADD231PS   Z15, Z2, Z1
+	ADDQ          $0x00000200, R8
+	ADDQ          $0x20, R9
+	ADDQ          $0x00000058, R10
+	DECQ          R12
+	JNZ           block
+	SUBQ          $0x08, R11
+	JNZ           super
+	VADDPS        Z1, Z0, Z0
+	VADDPS        (BX), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	ADDQ          DX, AX
+	ADDQ          SI, BX
+	ADDQ          $0x40, DI
+	DECQ          CX
+	JNZ           group
 	VZEROUPPER
 	RET
 

@@ -265,7 +265,11 @@ func (x *Acts) plan(workers int) {
 }
 
 func (x *Acts) multiplyTask(worker, c int) {
-	if x.m.quantised() {
+	if t := &x.tasks[c]; x.m.quantised() {
+		if t.hi == t.lo+1 && x.tiling.tiles[t.lo].n == 1 && x.m.opt.Level == AVX512 {
+			x.multiplyVector(t)
+			return
+		}
 		x.multiplyPacked(c)
 		return
 	}
@@ -307,6 +311,26 @@ func (x *Acts) multiplyPacked(c int) {
 	}
 }
 
+// multiplyVector is multiplyPacked for one activation row.
+func (x *Acts) multiplyVector(t *task) {
+	m, job, tl := x.m, &x.jobs[t.job], &x.tiling.tiles[t.lo]
+	a := x.tiling.buf[tl.off:][:tileBytes*tl.T*(m.in/32)]
+	var bias []float32
+	if x.bias != nil {
+		bias = x.bias[job.E*m.out+t.from*groupRows : (job.E+1)*m.out]
+	}
+	groups := min(t.to, m.out/groupRows) - t.from
+	if groups > 0 {
+		m.vector(job.E, t.from, groups, a, bias, x.result(job, tl.first, t.from))
+	}
+	if i := t.from + groups; i < t.to { // rows that fill no group
+		var rest [groupRows]float32
+		var y [maxTile * groupRows]float32
+		copy(rest[:], bias[min(groups*groupRows, len(bias)):])
+		x.multiplyGroup(job, i, tl, a, &rest, &y)
+	}
+}
+
 // multiplyGroup multiplies row group i with the tile tl, quantised in a. y is scratch.
 func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRows]float32, y *[maxTile * groupRows]float32) {
 	m, start := x.m, bias
@@ -322,8 +346,6 @@ func (x *Acts) multiplyGroup(job *Job, i int, tl *tile, a []byte, bias *[groupRo
 		copy(x.result(job, tl.first+k, i), row)
 	}
 }
-
-var noBias [groupRows]float32
 
 // multiplyPair is multiplyGroup for row group i and the next.
 func (x *Acts) multiplyPair(job *Job, i int, tl *tile, a, ahead []byte, bias *[2 * groupRows]float32, y *[maxTile * groupRows]float32) {

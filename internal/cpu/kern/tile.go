@@ -92,6 +92,20 @@ func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRo
 	pairKernel(m.fam, T, m.opt.Fine, &b[0], &b[nb*layouts[m.fam].quants], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
+// vector is tile for whole row groups i to i+groups-1 of matrix e and one activation row, with
+// Options.Fine and its residual, whose products have been added. The results, 16 for each
+// group, go to y; bias is as long, or nil.
+func (m *Matrix) vector(e, i, groups int, a []byte, bias, y []float32) {
+	start, step := &noBias[0], 0
+	if bias != nil {
+		start, step = &bias[:groups*groupRows][0], 4*groupRows
+	}
+	b := m.mem[(e*m.groups+i)*m.size:][:groups*m.size]
+	rowsKernel(m.fam, m.opt.Fine, &b[0], &a[0], m.in/32, groups, m.size, start, step, &y[:groups*groupRows][0])
+}
+
+var noBias [groupRows]float32
+
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0
 
 func quantiseGo(x []float32, a []byte, T, t int) {

@@ -154,14 +154,7 @@ func TestPairs(t *testing.T) {
 			}
 			for T := minPair; T <= maxPair; T++ {
 				extreme, front := rng.IntN(2) == 0, rng.IntN(2) == 0
-				m := &Matrix{e: 1, out: 2 * groupRows, in: 32 * nb, fam: f, groups: 2, size: f.groupBytes(nb), opt: Options{Level: AVX512}}
-				for range m.groups {
-					g := randomGroup(rng, f, nb, extreme)
-					part := make([]byte, m.size)
-					copy(part[copy(part, g.quants):], g.scales)
-					m.mem = append(m.mem, part...)
-				}
-				m.mem = clone(t, m.mem, front)
+				m := randomGroups(t, rng, f, nb, 2, extreme, front)
 				a := guarded[byte](t, tileBytes*T*nb, front)
 				for row := range T {
 					AVX512.quantise(randomFloats(rng, 32*nb), a, T, row)
@@ -201,6 +194,69 @@ func TestPairs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestVector holds the kernels for many row groups and one row to those for one group, bit
+// for bit, with everything between guard pages.
+func TestVector(t *testing.T) {
+	if Detect() < AVX512 {
+		t.Skip("this machine or build has no kernels for many row groups")
+	}
+	rng := rand.New(rand.NewPCG(6, 6))
+	for f := mx4; f < packed; f++ {
+		for _, nb := range []int{1, 3, 8, 24} {
+			if layouts[f].head > 0 && nb%super != 0 {
+				continue
+			}
+			for groups := 1; groups <= 3; groups++ {
+				for _, fine := range []bool{false, true} {
+					extreme, front := rng.IntN(2) == 0, rng.IntN(2) == 0
+					m := randomGroups(t, rng, f, nb, groups, extreme, front)
+					m.opt.Fine = fine
+					T := 1
+					if fine {
+						T = 2
+					}
+					a := guarded[byte](t, tileBytes*T*nb, front)
+					for row := range T {
+						AVX512.quantise(randomFloats(rng, 32*nb), a, T, row)
+						f.finish(a, nb, T, row)
+					}
+					bias := clone(t, randomFloats(rng, groups*groupRows), front)
+					got, without := guarded[float32](t, groups*groupRows, front), guarded[float32](t, groups*groupRows, front)
+					m.vector(0, 0, groups, a, bias, got)
+					m.vector(0, 0, groups, a, nil, without)
+					for g := range groups {
+						var want [maxTile * groupRows]float32
+						AVX512.tile(m.group(0, g), a, nb, T, &noBias, &want)
+						for i := range groupRows {
+							sum, k := want[i], g*groupRows+i
+							if fine {
+								sum += want[groupRows+i]
+							}
+							if got[k] != sum+bias[k] || without[k] != sum {
+								t.Fatalf("family %d, %d blocks, fine=%v: group %d of %d, element %d is %v and without bias %v; want %v and %v",
+									f, nb, fine, g, groups, i, got[k], without[k], sum+bias[k], sum)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// randomGroups makes a matrix of groups row groups.
+func randomGroups(t *testing.T, rng *rand.Rand, f family, nb, groups int, extreme, front bool) *Matrix {
+	m := &Matrix{e: 1, out: groups * groupRows, in: 32 * nb, fam: f, groups: groups, size: f.groupBytes(nb), opt: Options{Level: AVX512}}
+	for range groups {
+		g := randomGroup(rng, f, nb, extreme)
+		part := make([]byte, m.size)
+		copy(part[copy(part, g.quants):], g.scales)
+		m.mem = append(m.mem, part...)
+	}
+	m.mem = clone(t, m.mem, front)
+	return m
 }
 
 // randomGroup makes quants and scales of any value that packing can give; with

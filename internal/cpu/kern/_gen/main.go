@@ -25,6 +25,8 @@ func main() {
 		for _, T := range f.tileT(avx512) {
 			tile512(f, T)
 		}
+		rows512(f, false)
+		rows512(f, true)
 		if f.pairs() {
 			for _, T := range pairT {
 				pair512(f, T, false)

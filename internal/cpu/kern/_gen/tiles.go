@@ -106,19 +106,67 @@ const ahead = 4096
 func tile512(f family, T int) {
 	f.begin(T, "AVX512")
 	w, s, a, nb := param("w"), param("s"), param("a"), param("nb")
-	var tab reg.VecVirtual
+	tab := f.table512()
+	next := GP64()
+	IMUL3Q(U32(8*(f.quantBytes()+f.scaleBytes())+f.headBytes()), nb, next)
+	SHRQ(Imm(3), next)
+	acc := f.group512(T, w, s, a, nb, next, tab)
+	bias, y := param("bias"), param("y")
+	for t := range acc {
+		VADDPS(Mem{Base: bias}, acc[t], acc[t])
+		VMOVUPS(acc[t], Mem{Base: y, Disp: 64 * t})
+	}
+	end()
+}
+
+// rows512 writes a kernel of many row groups × 1, one behind the other, size bytes each,
+// whose biases are step bytes apart; with fine, the tile has a row of residuals too.
+func rows512(f family, fine bool) {
+	name, T := f.name+"RowsAVX512", 1
+	doc := "multiplies row groups with a tile of 1 row; see tileGo."
+	if fine {
+		name, T = f.name+"RowsFineAVX512", 2
+		doc = "multiplies row groups with a tile of 1 row and its residuals; see tileGo."
+	}
+	function(name, "func(w, a *byte, nb, groups, size int, bias *float32, step int, y *float32)", doc)
+	base, groups, size, bias, step, y := param("w"), param("groups"), param("size"), param("bias"), param("step"), param("y")
+	tab := f.table512()
+	Label("group")
+	w, s, a, nb := GP64(), GP64(), param("a"), param("nb")
+	MOVQ(base, w)
+	IMUL3Q(U32(f.quantBytes()), nb, s)
+	ADDQ(base, s)
+	acc := f.group512(T, w, s, a, nb, size, tab)
+	for t := 1; t < T; t++ {
+		VADDPS(acc[t], acc[0], acc[0])
+	}
+	VADDPS(Mem{Base: bias}, acc[0], acc[0])
+	VMOVUPS(acc[0], Mem{Base: y})
+	ADDQ(size, base)
+	ADDQ(step, bias)
+	ADDQ(Imm(64), y)
+	DECQ(groups)
+	JNZ(LabelRef("group"))
+	end()
+}
+
+// table512 loads the quants of nibbles.
+func (f family) table512() (tab reg.VecVirtual) {
 	if f.lut != nil {
 		tab = ZMM()
 		VBROADCASTI32X4(*f.lut, tab) // VPERMB reads 6 bits of an index: four copies serve as a mask
 	}
+	return tab
+}
+
+// group512 multiplies a row group with T rows. next is the way from the scales to those
+// of the next group, which are fetched: a stream that begins anew with each group.
+func (f family) group512(T int, w, s, a, nb, next reg.GPVirtual, tab reg.VecVirtual) []reg.VecVirtual {
 	acc := make([]reg.VecVirtual, T)
 	for t := range acc {
 		acc[t] = ZMM()
 		VXORPS(acc[t], acc[t], acc[t])
 	}
-	next := GP64() // from the scales to those of the next group, a stream that begins anew with each
-	IMUL3Q(U32(8*(f.quantBytes()+f.scaleBytes())+f.headBytes()), nb, next)
-	SHRQ(Imm(3), next)
 	d, dmin := ZMM(), ZMM()
 	f.loops("", w, s, a, nb, T, func() {
 		VCVTPH2PS(Mem{Base: s}, d)
@@ -142,12 +190,7 @@ func tile512(f family, T int) {
 		}
 		f.tokens512(T, a, q, sc, mn, acc)
 	})
-	bias, y := param("bias"), param("y")
-	for t := range acc {
-		VADDPS(Mem{Base: bias}, acc[t], acc[t])
-		VMOVUPS(acc[t], Mem{Base: y, Disp: 64 * t})
-	}
-	end()
+	return acc
 }
 
 // tileT are the rows of the kernels for one row group.
