@@ -97,7 +97,7 @@ func ossianTasks(s *subject, model string) []task {
 		t := task{part: part, variant: row, args: []string{"bench", "latency", model, "--threads", strconv.Itoa(*threads),
 			"--batch-size", strconv.Itoa(batch), "--input-len", strconv.Itoa(input), "--output-len", strconv.Itoa(output),
 			"--max-model-len", strconv.Itoa(max(512, input+output)), "--num-iters-warmup", "0", "--num-iters", strconv.Itoa(s.repeat),
-			"--no-verify", "--output-json", "/dev/stdout"}}
+			"--temperature", s.temperature, "--no-verify", "--output-json", "/dev/stdout"}}
 		t.parse = func(stdout, _ []byte) (map[string]float64, error) {
 			rate, err := parse(stdout)
 			return map[string]float64{row: rate}, err

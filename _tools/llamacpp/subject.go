@@ -19,6 +19,7 @@ type subject struct {
 	tokens       int    // that one sequence decodes
 	together     int    // that each of several decodes
 	repeat       int    // measurements within a process
+	temperature  string // at which Ossian draws: the others draw nothing, but the experts that are read must vary
 	loads        []load // that are served
 	input        int    // tokens of a request that is served, and of its answer
 	output       int
@@ -36,15 +37,15 @@ var small = []load{{1, 4}, {8, 24}, {32, 64}}
 
 var subjects = []*subject{
 	{name: "gpt-oss-20b", title: "gpt-oss-20b, experts MXFP4, the rest Q8_0", preset: "gpt-oss-20b", kind: "q8_0", base: "gpt-oss-20b.q8_0.gguf",
-		prefill: []int{128, 512, 2048}, tokens: 32, together: 16, repeat: 1, loads: []load{{8, 16}, {32, 32}}, input: 256, output: 64},
+		prefill: []int{128, 512, 2048}, tokens: 32, together: 16, repeat: 1, temperature: "1", loads: []load{{8, 16}, {32, 32}}, input: 256, output: 64},
 	qwen("q8_0"), qwen("q4_0"), qwen("q4_k"), qwen("bf16"),
 	{name: "smollm2-135m", title: "SmolLM2-135M-Instruct, real weights, Q4_1", base: "SmolLM2-135M-Instruct.Q4_1.gguf",
-		prefill: []int{512}, tokens: 128, together: 64, repeat: 3, loads: small, input: 256, output: 64},
+		prefill: []int{512}, tokens: 128, together: 64, repeat: 3, temperature: "0", loads: small, input: 256, output: 64},
 }
 
 func qwen(kind string) *subject {
 	s := &subject{name: "qwen3-0.6b-" + kind, title: "Qwen3-0.6B, " + strings.ToUpper(kind), preset: "qwen3-0.6b", kind: kind, base: "qwen3-0.6b." + kind + ".gguf",
-		prefill: []int{512}, tokens: 64, together: 32, repeat: 3}
+		prefill: []int{512}, tokens: 64, together: 32, repeat: 3, temperature: "0"}
 	if kind == "q8_0" {
 		s.loads, s.input, s.output = small, 256, 64
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -31,6 +32,7 @@ type offlineOptions struct {
 	set     *pflag.FlagSet
 	n       int
 	seed    int64
+	temp    float32
 	ids     bool // answers stay ids
 	profile bool
 	json    string
@@ -47,6 +49,7 @@ func newOfflineOptions(name string) *offlineOptions {
 	o := &offlineOptions{name: name, set: f}
 	f.IntVar(&o.n, "n", 1, "answers to each prompt")
 	f.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
+	f.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
 	f.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
 	f.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
 	f.StringVar(&o.json, "output-json", "", "`FILE` for the result")
@@ -109,6 +112,9 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 	}
 	if err := inRange(bound{"n", o.n, 1, 1000}); err != nil {
 		return nil, err
+	}
+	if !(o.temp >= 0 && o.temp <= math.MaxFloat32) {
+		return nil, fmt.Errorf("--temperature %v: want 0 or more", o.temp)
 	}
 	// Nothing listens: the address in a file for servers must not ask for keys.
 	cfg, err := config.Load(config.Source{Args: rest, Env: []string{"OSSIAN_HOST=127.0.0.1"}})
@@ -373,7 +379,7 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 	defer bar.Done()
 	var r *offline.Throughput
 	err = o.profiled(func() (err error) {
-		r, err = rig.Throughput(cmd.Context(), offline.Load{Queries: queries, IDs: encode, N: o.n, Seed: o.seed, Progress: func(n int) { bar.Add(int64(n)) }})
+		r, err = rig.Throughput(cmd.Context(), offline.Load{Queries: queries, IDs: encode, N: o.n, Seed: o.seed, Temp: o.temp, Progress: func(n int) { bar.Add(int64(n)) }})
 		return err
 	})
 	bar.Done()
@@ -444,7 +450,7 @@ func (o *latencyOptions) run(cmd *cobra.Command, cfg *config.Config) (err error)
 func (o *latencyOptions) measure(cmd *cobra.Command, rig *offline.Rig, queries []dataset.Query) (r *offline.Latency, err error) {
 	ctx, status := cmd.Context(), cmd.ErrOrStderr()
 	total := (o.warmups + o.iterations) * o.batch * o.n * (o.input + o.output)
-	load := offline.Load{Queries: queries, N: o.n, Seed: o.seed}
+	load := offline.Load{Queries: queries, N: o.n, Seed: o.seed, Temp: o.temp}
 	fmt.Fprintln(status, "Warming up...")
 	bar := newProgress(status, "computing", unitTokens, int64(total))
 	defer bar.Done()

@@ -80,7 +80,7 @@ func TestBenchThroughput(t *testing.T) {
 // One batch is one step for its prompts and one for each further token.
 func TestBenchLatency(t *testing.T) {
 	var r offline.Latency
-	out := offlineRun(t, &r, strings.Fields("latency --num-iters 3 --num-iters-warmup 1 --batch-size 3 --n 2 --input-len 8 --output-len 5 --profile --seed 7")...)
+	out := offlineRun(t, &r, strings.Fields("latency --num-iters 3 --num-iters-warmup 1 --batch-size 3 --n 2 --input-len 8 --output-len 5 --profile --seed 7 --temperature 0.5")...)
 	x := &r.Ossian
 	if len(r.Latencies) != 3 || len(r.Percentiles) != 6 || r.Percentiles["50"] != slices.Sorted(slices.Values(r.Latencies))[1] || !(r.Mean > 0) {
 		t.Errorf("%+v", r)
@@ -88,7 +88,7 @@ func TestBenchLatency(t *testing.T) {
 	if s := x.Steps; s.Prefill.Steps != 3 || s.Prefill.Prompt != 3*48 || s.Mixed.Steps != 0 || s.Decode.Steps != 12 || s.Decode.Decode != 12*6 {
 		t.Errorf("steps %+v", s)
 	}
-	if x.Prompt != 3*24 || x.Output != 3*30 || x.Cached != 0 || x.Environment.PrefixCaching || x.Workload.Batches != 3 || x.Workload.Seed != 7 {
+	if x.Prompt != 3*24 || x.Output != 3*30 || x.Cached != 0 || x.Environment.PrefixCaching || x.Workload.Batches != 3 || x.Workload.Seed != 7 || x.Workload.Temp != 0.5 {
 		t.Errorf("%+v", x)
 	}
 	lines := regexp.MustCompile(`^Avg latency: \S+ seconds\nStd latency: \S+ seconds\n10% percentile latency: \S+ seconds\n25% percentile latency: \S+ seconds\n` +
@@ -121,6 +121,8 @@ func TestBenchOfflineErrors(t *testing.T) {
 		{"throughput --dataset-name random --dataset-path x.json", "reads no file"},
 		{"throughput --random-range-ratio many", "want a number"},
 		{"throughput --seed -1", "--seed -1"},
+		{"throughput --temperature -1", "--temperature -1: want 0 or more"},
+		{"latency --temperature NaN", "--temperature NaN: want 0 or more"},
 		{"throughput --host 0.0.0.0", "--host is for a server"},
 		{"throughput --no_access_log", "--no-access-log is for a server"},
 		{"latency --api-key=x", "--api-key is for a server"},

@@ -77,13 +77,13 @@ func (g *Rig) Close() error {
 	return g.err
 }
 
-// A Load is what a measurement submits. Sampling is vLLM's there: temperature and top_p
-// 1, and no answer ends before it has the tokens asked for.
+// A Load is what a measurement submits. No answer ends before it has the tokens asked for.
 type Load struct {
 	Queries  []dataset.Query
 	IDs      func(*dataset.Query) ([]int32, error) // the prompt's ids; the time counts; nil = Query.IDs
 	N        int                                   // answers to each prompt
 	Seed     int64                                 // of the sampling
+	Temp     float32                               // of the sampling; 0 = greedy
 	Progress func(tokens int)                      // is told how many tokens each step computed; nil = nobody is
 }
 
@@ -217,7 +217,7 @@ func (g *Rig) pass(ctx context.Context, l *Load, seeds *rand.Rand, submitted fun
 			return 0, fmt.Errorf("prompt %d: %w", i, err)
 		}
 		for range l.N {
-			s, err := g.submit(ctx, ids, q.Output, seeds.Uint64())
+			s, err := g.submit(ctx, ids, q.Output, sample.Params{Temperature: l.Temp, TopP: 1, Seed: seeds.Uint64()})
 			if err != nil {
 				return 0, fmt.Errorf("prompt %d: %w", i, err)
 			}
@@ -239,15 +239,14 @@ func (g *Rig) pass(ctx context.Context, l *Load, seeds *rand.Rand, submitted fun
 	return took, nil
 }
 
-func (g *Rig) submit(ctx context.Context, ids []int32, output int, seed uint64) (*engine.Stream, error) {
+func (g *Rig) submit(ctx context.Context, ids []int32, output int, p sample.Params) (*engine.Stream, error) {
 	if output < 1 {
 		return nil, fmt.Errorf("%d output tokens are asked for, expected 1 or more", output)
 	}
 	if err := Fits(len(ids), output, g.eng.Capacity()); err != nil {
 		return nil, err
 	}
-	return g.eng.Submit(ctx, engine.Request{Tokens: ids, MaxTokens: output, Allowed: g.cfg.Allowed,
-		Params: sample.Params{Temperature: 1, TopP: 1, Seed: seed}})
+	return g.eng.Submit(ctx, engine.Request{Tokens: ids, MaxTokens: output, Allowed: g.cfg.Allowed, Params: p})
 }
 
 // An answer is what the engine says of a sequence that has ended.

@@ -70,12 +70,13 @@ type Environment struct {
 
 // A Workload names what was submitted.
 type Workload struct {
-	Dataset string `json:"dataset"`
-	Hash    string `json:"hash"` // of the queries
-	Seed    int64  `json:"seed"`
-	Prompts int    `json:"prompts"`
-	N       int    `json:"n"`       // answers to each
-	Batches int    `json:"batches"` // how often
+	Dataset string  `json:"dataset"`
+	Hash    string  `json:"hash"` // of the queries
+	Seed    int64   `json:"seed"`
+	Temp    float32 `json:"temperature"`
+	Prompts int     `json:"prompts"`
+	N       int     `json:"n"`       // answers to each
+	Batches int     `json:"batches"` // how often
 }
 
 // Steps are the steps of a measurement by what they held.
@@ -145,7 +146,7 @@ func (t *tally) add(a *answer, first bool) {
 // extend says what the rig knows about a measurement of that many seconds.
 func (g *Rig) extend(l *Load, t *tally, seconds float64, preempted uint64) Extension {
 	return Extension{
-		Workload: Workload{Hash: dataset.Hash(l.Queries), Seed: l.Seed, Prompts: len(l.Queries), N: l.N, Batches: 1},
+		Workload: Workload{Hash: dataset.Hash(l.Queries), Seed: l.Seed, Temp: l.Temp, Prompts: len(l.Queries), N: l.N, Batches: 1},
 		Prompt:   t.prompt, Cached: t.cached, Output: t.output, OutputRate: per(t.output, seconds),
 		Preemptions: g.eng.Stats().Preemptions - preempted, Steps: g.meter.read(),
 		TTFT: distOf(t.ttft), TPOT: distOf(t.tpot), E2EL: distOf(t.e2el),

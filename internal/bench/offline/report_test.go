@@ -18,7 +18,7 @@ func fixed() Extension {
 	return Extension{
 		Environment: Environment{Version: "v1.2.3", Go: "go1.26", System: "linux/amd64", Processor: "EPYC", Cores: 4, Threads: 2, Device: "cpu/avx512",
 			Model: "org/model", DTypes: []string{"MXFP4", "BF16"}, KVCache: "BF16", MaxLen: 4096, MaxSeqs: 256, MaxTokens: 512, PrefixCaching: true, Args: []string{"--n", "2"}},
-		Workload: Workload{Dataset: "random", Hash: "00ff", Seed: 3, Prompts: 1000, N: 2, Batches: 1},
+		Workload: Workload{Dataset: "random", Hash: "00ff", Seed: 3, Temp: 1, Prompts: 1000, N: 2, Batches: 1},
 		Prompt:   128000, Cached: 640, Output: 256000, OutputRate: 4000, Preemptions: 3,
 		Steps: Steps{Prefill: Phase{Steps: 2, Seconds: 0.5, Prompt: 1024, PromptRate: 2048},
 			Mixed:  Phase{Steps: 400, Seconds: 40, Prompt: 126336, Decode: 60000, PromptRate: 3158.4, DecodeRate: 1500},
