@@ -83,36 +83,6 @@ func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k uns
 	return done
 }
 
-func weighAsm(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v unsafe.Pointer, ldv, n, d int) {
-	rows := (*byte)(v)
-	switch {
-	case l == AVX512 && f == e4m3 && heads == 4:
-		weighE4M34AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case l == AVX512 && f == e4m3:
-		weighE4M31AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case f == e4m3 && heads == 4:
-		weighE4M34AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	case f == e4m3:
-		weighE4M31AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	case l == AVX512 && f == bf16 && heads == 4:
-		weighBF164AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case l == AVX512 && f == bf16:
-		weighBF161AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case l == AVX512 && heads == 4:
-		weighF324AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case l == AVX512:
-		weighF321AVX512(acc, lda, p, ldp, rows, ldv, n, d)
-	case f == bf16 && heads == 4:
-		weighBF164AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	case f == bf16:
-		weighBF161AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	case heads == 4:
-		weighF324AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	default:
-		weighF321AVX2(acc, lda, p, ldp, rows, ldv, n, d)
-	}
-}
-
 // peak runs n loops of multiply-adds within registers.
 func (l Level) peak(f factor, n int) {
 	switch {

@@ -41,7 +41,7 @@ func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, 
 	panic(noKernels)
 }
 
-func weighAsm(Level, family, int, *float32, int, *float32, int, unsafe.Pointer, int, int, int) {
+func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, int, int) {
 	panic(noKernels)
 }
 

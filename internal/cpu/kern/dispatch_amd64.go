@@ -564,3 +564,80 @@ func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, l
 		}
 	}
 }
+
+func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int) {
+	if l == AVX2 {
+		switch f {
+		case bf16:
+			switch heads {
+			case 1:
+				weighBF161AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighBF162AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighBF163AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighBF164AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		case f32:
+			switch heads {
+			case 1:
+				weighF321AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighF322AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighF323AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighF324AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		case e4m3:
+			switch heads {
+			case 1:
+				weighE4M31AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighE4M32AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighE4M33AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighE4M34AVX2(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		}
+	}
+	if l == AVX512 {
+		switch f {
+		case bf16:
+			switch heads {
+			case 1:
+				weighBF161AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighBF162AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighBF163AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighBF164AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		case f32:
+			switch heads {
+			case 1:
+				weighF321AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighF322AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighF323AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighF324AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		case e4m3:
+			switch heads {
+			case 1:
+				weighE4M31AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 2:
+				weighE4M32AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 3:
+				weighE4M33AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			case 4:
+				weighE4M34AVX512(acc, lda, p, ldp, v, ldv, n, d)
+			}
+		}
+	}
+}

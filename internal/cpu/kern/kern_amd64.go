@@ -719,6 +719,16 @@ func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk in
 //go:noescape
 func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// weighBF162AVX2 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighBF163AVX2 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // weighBF164AVX2 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -744,6 +754,16 @@ func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int
 //go:noescape
 func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// weighF322AVX2 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighF323AVX2 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // weighF324AVX2 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -768,6 +788,16 @@ func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk in
 //
 //go:noescape
 func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M32AVX2 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M33AVX2 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
 // weighE4M34AVX2 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //
@@ -984,6 +1014,16 @@ func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk 
 //go:noescape
 func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// weighBF162AVX512 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighBF163AVX512 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // weighBF164AVX512 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -1014,6 +1054,16 @@ func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk i
 //go:noescape
 func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
+// weighF322AVX512 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighF323AVX512 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
 // weighF324AVX512 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //
 //go:noescape
@@ -1043,6 +1093,16 @@ func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk 
 //
 //go:noescape
 func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M32AVX512 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+
+// weighE4M33AVX512 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+//
+//go:noescape
+func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
 
 // weighE4M34AVX512 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
 //

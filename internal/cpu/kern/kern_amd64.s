@@ -24662,8 +24662,70 @@ TEXT ·weighBF161AVX2(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x10
+	CMPQ    CX, $0x40
 	JL      narrow
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
+
+loop64:
+	VBROADCASTSS (R8), Y8
+	ADDQ         $0x04, R8
+	VPMOVZXWD    (BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVZXWD    16(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVZXWD    32(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVZXWD    48(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPMOVZXWD    64(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVZXWD    80(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVZXWD    96(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVZXWD    112(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         DI, BX
+	DECQ         SI
+	JNZ          loop64
+	MOVQ         AX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000040, CX
+	JMP          wide
+
+narrow:
+	TESTQ   CX, CX
+	JZ      end
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Y0
@@ -24674,23 +24736,209 @@ wide:
 	MOVQ    DX, BX
 
 loop16:
-	VPMOVZXWD    (BX), Y2
-	VPSLLD       $0x10, Y2, Y2
+	VBROADCASTSS (R8), Y2
+	ADDQ         $0x04, R8
+	VPMOVZXWD    (BX), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VFMADD231PS  Y3, Y2, Y0
 	VPMOVZXWD    16(BX), Y3
 	VPSLLD       $0x10, Y3, Y3
-	VBROADCASTSS (R8), Y4
-	VFMADD231PS  Y2, Y4, Y0
-	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         $0x04, R8
+	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         DI, BX
 	DECQ         SI
 	JNZ          loop16
 	MOVQ         AX, BX
 	VMOVUPS      Y0, (BX)
 	VMOVUPS      Y1, 32(BX)
-	ADDQ         $0x40, AX
+	ADDQ         $0x00000040, AX
 	ADDQ         $0x20, DX
 	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·weighBF162AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x20
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	VMOVUPS 64(DI), Y6
+	VMOVUPS 96(DI), Y7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop32:
+	VBROADCASTSS (R10), Y8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y9
+	ADDQ         $0x04, R11
+	VPMOVZXWD    (DI), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VPMOVZXWD    16(DI), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VPMOVZXWD    32(DI), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVZXWD    48(DI), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop32
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	VMOVUPS      Y2, 64(DI)
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	VMOVUPS      Y6, 64(DI)
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000020, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y4
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y5
+	ADDQ         $0x04, R11
+	VPMOVZXWD    (DI), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVZXWD    16(DI), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·weighBF163AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x10
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y6
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y7
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y8
+	ADDQ         $0x04, R12
+	VPMOVZXWD    (DI), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y7, Y2
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVZXWD    16(DI), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y6, Y1
+	VFMADD231PS  Y9, Y7, Y3
+	VFMADD231PS  Y9, Y8, Y5
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -24734,26 +24982,26 @@ wide:
 	MOVQ    SI, DI
 
 loop16:
-	VPMOVZXWD    (DI), Y8
-	VPSLLD       $0x10, Y8, Y8
-	VPMOVZXWD    16(DI), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VBROADCASTSS (R10), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS (R10), Y8
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (R11), Y9
 	ADDQ         $0x04, R11
 	VBROADCASTSS (R12), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (R13), Y11
 	ADDQ         $0x04, R13
+	VPMOVZXWD    (DI), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y2
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y6
+	VPMOVZXWD    16(DI), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VFMADD231PS  Y12, Y8, Y1
+	VFMADD231PS  Y12, Y9, Y3
+	VFMADD231PS  Y12, Y10, Y5
+	VFMADD231PS  Y12, Y11, Y7
 	ADDQ         R9, DI
 	DECQ         R8
 	JNZ          loop16
@@ -24769,9 +25017,9 @@ loop16:
 	ADDQ         CX, DI
 	VMOVUPS      Y6, (DI)
 	VMOVUPS      Y7, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x20, SI
-	SUBQ         $0x10, BX
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -25022,8 +25270,62 @@ TEXT ·weighF321AVX2(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x10
+	CMPQ    CX, $0x40
 	JL      narrow
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
+
+loop64:
+	VBROADCASTSS (R8), Y8
+	ADDQ         $0x04, R8
+	VMOVUPS      (BX), Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVUPS      32(BX), Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      64(BX), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VMOVUPS      96(BX), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVUPS      128(BX), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVUPS      160(BX), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VMOVUPS      192(BX), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VMOVUPS      224(BX), Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         DI, BX
+	DECQ         SI
+	JNZ          loop64
+	MOVQ         AX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DX
+	SUBQ         $0x00000040, CX
+	JMP          wide
+
+narrow:
+	TESTQ   CX, CX
+	JZ      end
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Y0
@@ -25034,21 +25336,199 @@ wide:
 	MOVQ    DX, BX
 
 loop16:
-	VMOVUPS      (BX), Y2
-	VMOVUPS      32(BX), Y3
-	VBROADCASTSS (R8), Y4
-	VFMADD231PS  Y2, Y4, Y0
-	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS (R8), Y2
 	ADDQ         $0x04, R8
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VMOVUPS      32(BX), Y3
+	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         DI, BX
 	DECQ         SI
 	JNZ          loop16
 	MOVQ         AX, BX
 	VMOVUPS      Y0, (BX)
 	VMOVUPS      Y1, 32(BX)
-	ADDQ         $0x40, AX
+	ADDQ         $0x00000040, AX
 	ADDQ         $0x40, DX
 	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, FMA3
+TEXT ·weighF322AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x20
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	VMOVUPS 64(DI), Y6
+	VMOVUPS 96(DI), Y7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop32:
+	VBROADCASTSS (R10), Y8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y9
+	ADDQ         $0x04, R11
+	VMOVUPS      (DI), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VMOVUPS      32(DI), Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VMOVUPS      64(DI), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VMOVUPS      96(DI), Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop32
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	VMOVUPS      Y2, 64(DI)
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	VMOVUPS      Y6, 64(DI)
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, SI
+	SUBQ         $0x00000020, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y4
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y5
+	ADDQ         $0x04, R11
+	VMOVUPS      (DI), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VMOVUPS      32(DI), Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x40, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, FMA3
+TEXT ·weighF323AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x10
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y6
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y7
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y8
+	ADDQ         $0x04, R12
+	VMOVUPS      (DI), Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y7, Y2
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVUPS      32(DI), Y9
+	VFMADD231PS  Y9, Y6, Y1
+	VFMADD231PS  Y9, Y7, Y3
+	VFMADD231PS  Y9, Y8, Y5
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -25092,24 +25572,24 @@ wide:
 	MOVQ    SI, DI
 
 loop16:
-	VMOVUPS      (DI), Y8
-	VMOVUPS      32(DI), Y9
-	VBROADCASTSS (R10), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS (R10), Y8
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (R11), Y9
 	ADDQ         $0x04, R11
 	VBROADCASTSS (R12), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (R13), Y11
 	ADDQ         $0x04, R13
+	VMOVUPS      (DI), Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y2
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y6
+	VMOVUPS      32(DI), Y12
+	VFMADD231PS  Y12, Y8, Y1
+	VFMADD231PS  Y12, Y9, Y3
+	VFMADD231PS  Y12, Y10, Y5
+	VFMADD231PS  Y12, Y11, Y7
 	ADDQ         R9, DI
 	DECQ         R8
 	JNZ          loop16
@@ -25125,9 +25605,9 @@ loop16:
 	ADDQ         CX, DI
 	VMOVUPS      Y6, (DI)
 	VMOVUPS      Y7, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, SI
-	SUBQ         $0x10, BX
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -25438,8 +25918,102 @@ TEXT ·weighE4M31AVX2(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x10
+	CMPQ    CX, $0x40
 	JL      narrow
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	VMOVUPS 128(BX), Y4
+	VMOVUPS 160(BX), Y5
+	VMOVUPS 192(BX), Y6
+	VMOVUPS 224(BX), Y7
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
+
+loop64:
+	VBROADCASTSS (R8), Y8
+	ADDQ         $0x04, R8
+	VPMOVSXBW    (BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVSXBW    8(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVSXBW    16(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVSXBW    24(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPMOVSXBW    32(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVSXBW    40(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVSXBW    48(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVSXBW    56(BX), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         DI, BX
+	DECQ         SI
+	JNZ          loop64
+	MOVQ         AX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000040, CX
+	JMP          wide
+
+narrow:
+	TESTQ   CX, CX
+	JZ      end
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Y0
@@ -25450,31 +26024,249 @@ wide:
 	MOVQ    DX, BX
 
 loop16:
-	VPMOVSXBW    (BX), X2
-	VPSLLW       $0x07, X2, X2
-	VPADDW       e4m3Unit<>+0(SB), X2, X3
-	VPAND        e4m3Copy<>+0(SB), X3, X3
-	VPXOR        X3, X2, X2
-	VCVTPH2PS    X2, Y2
+	VBROADCASTSS (R8), Y2
+	ADDQ         $0x04, R8
+	VPMOVSXBW    (BX), X3
+	VPSLLW       $0x07, X3, X3
+	VPADDW       e4m3Unit<>+0(SB), X3, X4
+	VPAND        e4m3Copy<>+0(SB), X4, X4
+	VPXOR        X4, X3, X3
+	VCVTPH2PS    X3, Y3
+	VFMADD231PS  Y3, Y2, Y0
 	VPMOVSXBW    8(BX), X3
 	VPSLLW       $0x07, X3, X3
 	VPADDW       e4m3Unit<>+0(SB), X3, X4
 	VPAND        e4m3Copy<>+0(SB), X4, X4
 	VPXOR        X4, X3, X3
 	VCVTPH2PS    X3, Y3
-	VBROADCASTSS (R8), Y4
-	VFMADD231PS  Y2, Y4, Y0
-	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         $0x04, R8
+	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         DI, BX
 	DECQ         SI
 	JNZ          loop16
 	MOVQ         AX, BX
 	VMOVUPS      Y0, (BX)
 	VMOVUPS      Y1, 32(BX)
-	ADDQ         $0x40, AX
+	ADDQ         $0x00000040, AX
 	ADDQ         $0x10, DX
 	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, F16C, FMA3
+TEXT ·weighE4M32AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x20
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	VMOVUPS 64(DI), Y6
+	VMOVUPS 96(DI), Y7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop32:
+	VBROADCASTSS (R10), Y8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y9
+	ADDQ         $0x04, R11
+	VPMOVSXBW    (DI), X10
+	VPSLLW       $0x07, X10, X10
+	VPADDW       e4m3Unit<>+0(SB), X10, X11
+	VPAND        e4m3Copy<>+0(SB), X11, X11
+	VPXOR        X11, X10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y4
+	VPMOVSXBW    8(DI), X10
+	VPSLLW       $0x07, X10, X10
+	VPADDW       e4m3Unit<>+0(SB), X10, X11
+	VPAND        e4m3Copy<>+0(SB), X11, X11
+	VPXOR        X11, X10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  Y10, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y5
+	VPMOVSXBW    16(DI), X10
+	VPSLLW       $0x07, X10, X10
+	VPADDW       e4m3Unit<>+0(SB), X10, X11
+	VPAND        e4m3Copy<>+0(SB), X11, X11
+	VPXOR        X11, X10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVSXBW    24(DI), X10
+	VPSLLW       $0x07, X10, X10
+	VPADDW       e4m3Unit<>+0(SB), X10, X11
+	VPAND        e4m3Copy<>+0(SB), X11, X11
+	VPXOR        X11, X10, X10
+	VCVTPH2PS    X10, Y10
+	VFMADD231PS  Y10, Y8, Y3
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop32
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	VMOVUPS      Y2, 64(DI)
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	VMOVUPS      Y6, 64(DI)
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000020, SI
+	SUBQ         $0x00000020, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y4
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y5
+	ADDQ         $0x04, R11
+	VPMOVSXBW    (DI), X6
+	VPSLLW       $0x07, X6, X6
+	VPADDW       e4m3Unit<>+0(SB), X6, X7
+	VPAND        e4m3Copy<>+0(SB), X7, X7
+	VPXOR        X7, X6, X6
+	VCVTPH2PS    X6, Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVSXBW    8(DI), X6
+	VPSLLW       $0x07, X6, X6
+	VPADDW       e4m3Unit<>+0(SB), X6, X7
+	VPAND        e4m3Copy<>+0(SB), X7, X7
+	VPXOR        X7, X6, X6
+	VCVTPH2PS    X6, Y6
+	VFMADD231PS  Y6, Y4, Y1
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, F16C, FMA3
+TEXT ·weighE4M33AVX2(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x10
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y2
+	VMOVUPS 32(DI), Y3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Y4
+	VMOVUPS 32(DI), Y5
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Y6
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Y7
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y8
+	ADDQ         $0x04, R12
+	VPMOVSXBW    (DI), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y6, Y0
+	VFMADD231PS  Y9, Y7, Y2
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVSXBW    8(DI), X9
+	VPSLLW       $0x07, X9, X9
+	VPADDW       e4m3Unit<>+0(SB), X9, X10
+	VPAND        e4m3Copy<>+0(SB), X10, X10
+	VPXOR        X10, X9, X9
+	VCVTPH2PS    X9, Y9
+	VFMADD231PS  Y9, Y6, Y1
+	VFMADD231PS  Y9, Y7, Y3
+	VFMADD231PS  Y9, Y8, Y5
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y2, (DI)
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Y4, (DI)
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000010, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -25518,34 +26310,34 @@ wide:
 	MOVQ    SI, DI
 
 loop16:
-	VPMOVSXBW    (DI), X8
-	VPSLLW       $0x07, X8, X8
-	VPADDW       e4m3Unit<>+0(SB), X8, X9
-	VPAND        e4m3Copy<>+0(SB), X9, X9
-	VPXOR        X9, X8, X8
-	VCVTPH2PS    X8, Y8
-	VPMOVSXBW    8(DI), X9
-	VPSLLW       $0x07, X9, X9
-	VPADDW       e4m3Unit<>+0(SB), X9, X10
-	VPAND        e4m3Copy<>+0(SB), X10, X10
-	VPXOR        X10, X9, X9
-	VCVTPH2PS    X9, Y9
-	VBROADCASTSS (R10), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS (R10), Y8
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (R11), Y9
 	ADDQ         $0x04, R11
 	VBROADCASTSS (R12), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (R13), Y11
 	ADDQ         $0x04, R13
+	VPMOVSXBW    (DI), X12
+	VPSLLW       $0x07, X12, X12
+	VPADDW       e4m3Unit<>+0(SB), X12, X13
+	VPAND        e4m3Copy<>+0(SB), X13, X13
+	VPXOR        X13, X12, X12
+	VCVTPH2PS    X12, Y12
+	VFMADD231PS  Y12, Y8, Y0
+	VFMADD231PS  Y12, Y9, Y2
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y6
+	VPMOVSXBW    8(DI), X12
+	VPSLLW       $0x07, X12, X12
+	VPADDW       e4m3Unit<>+0(SB), X12, X13
+	VPAND        e4m3Copy<>+0(SB), X13, X13
+	VPXOR        X13, X12, X12
+	VCVTPH2PS    X12, Y12
+	VFMADD231PS  Y12, Y8, Y1
+	VFMADD231PS  Y12, Y9, Y3
+	VFMADD231PS  Y12, Y10, Y5
+	VFMADD231PS  Y12, Y11, Y7
 	ADDQ         R9, DI
 	DECQ         R8
 	JNZ          loop16
@@ -25561,9 +26353,9 @@ loop16:
 	ADDQ         CX, DI
 	VMOVUPS      Y6, (DI)
 	VMOVUPS      Y7, 32(DI)
-	ADDQ         $0x40, AX
-	ADDQ         $0x10, SI
-	SUBQ         $0x10, BX
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000010, SI
+	SUBQ         $0x00000010, BX
 	JMP          wide
 
 narrow:
@@ -30583,58 +31375,318 @@ TEXT ·weighBF161AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x20
+	CMPQ    CX, $0x40
 	JL      narrow
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
 	MOVQ    p+16(FP), R8
 	MOVQ    DX, BX
 
-loop32:
-	VPMOVZXWD    (BX), Z2
-	VPSLLD       $0x10, Z2, Z2
-	VPMOVZXWD    32(BX), Z3
-	VPSLLD       $0x10, Z3, Z3
+loop64:
 	VBROADCASTSS (R8), Z4
-	VFMADD231PS  Z2, Z4, Z0
-	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         $0x04, R8
+	VPMOVZXWD    (BX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	VPMOVZXWD    32(BX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VFMADD231PS  Z5, Z4, Z1
+	VPMOVZXWD    64(BX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VFMADD231PS  Z5, Z4, Z2
+	VPMOVZXWD    96(BX), Z5
+	VPSLLD       $0x10, Z5, Z5
+	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         DI, BX
 	DECQ         SI
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, BX
 	VMOVUPS      Z0, (BX)
 	VMOVUPS      Z1, 64(BX)
-	ADDQ         $0x80, AX
-	ADDQ         $0x40, DX
-	SUBQ         $0x20, CX
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000040, CX
 	JMP          wide
 
 narrow:
 	TESTQ   CX, CX
 	JZ      end
-	MOVQ    AX, CX
-	MOVQ    AX, CX
-	VMOVUPS (CX), Z0
-	MOVQ    n+48(FP), CX
-	MOVQ    ldv+40(FP), BX
-	MOVQ    p+16(FP), SI
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Z0
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
 
 loop16:
-	VPMOVZXWD    (DX), Z1
-	VPSLLD       $0x10, Z1, Z1
-	VBROADCASTSS (SI), Z2
-	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         $0x04, SI
-	ADDQ         BX, DX
-	DECQ         CX
+	VBROADCASTSS (R8), Z1
+	ADDQ         $0x04, R8
+	VPMOVZXWD    (BX), Z2
+	VPSLLD       $0x10, Z2, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         DI, BX
+	DECQ         SI
 	JNZ          loop16
-	MOVQ         AX, CX
-	VMOVUPS      Z0, (CX)
+	MOVQ         AX, BX
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, DX
+	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX512F
+TEXT ·weighBF162AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z9
+	ADDQ         $0x04, R11
+	VPMOVZXWD    (DI), Z10
+	VPSLLD       $0x10, Z10, Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z4
+	VPMOVZXWD    32(DI), Z10
+	VPSLLD       $0x10, Z10, Z10
+	VFMADD231PS  Z10, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z5
+	VPMOVZXWD    64(DI), Z10
+	VPSLLD       $0x10, Z10, Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z6
+	VPMOVZXWD    96(DI), Z10
+	VPSLLD       $0x10, Z10, Z10
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z2
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z3
+	ADDQ         $0x04, R11
+	VPMOVZXWD    (DI), Z4
+	VPSLLD       $0x10, Z4, Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX512F
+TEXT ·weighBF163AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z12
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z13
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z14
+	ADDQ         $0x04, R12
+	VPMOVZXWD    (DI), Z15
+	VPSLLD       $0x10, Z15, Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z8
+	VPMOVZXWD    32(DI), Z15
+	VPSLLD       $0x10, Z15, Z15
+	VFMADD231PS  Z15, Z12, Z1
+	VFMADD231PS  Z15, Z13, Z5
+	VFMADD231PS  Z15, Z14, Z9
+	VPMOVZXWD    64(DI), Z15
+	VPSLLD       $0x10, Z15, Z15
+	VFMADD231PS  Z15, Z12, Z2
+	VFMADD231PS  Z15, Z13, Z6
+	VFMADD231PS  Z15, Z14, Z10
+	VPMOVZXWD    96(DI), Z15
+	VPSLLD       $0x10, Z15, Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z11
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z3
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z4
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z5
+	ADDQ         $0x04, R12
+	VPMOVZXWD    (DI), Z6
+	VPSLLD       $0x10, Z6, Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER
@@ -30650,21 +31702,29 @@ TEXT ·weighBF164AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), SI
 
 wide:
-	CMPQ    BX, $0x20
+	CMPQ    BX, $0x40
 	JL      narrow
 	MOVQ    AX, DI
 	MOVQ    AX, DI
 	VMOVUPS (DI), Z0
 	VMOVUPS 64(DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	VMOVUPS 64(DI), Z3
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
 	ADDQ    CX, DI
 	VMOVUPS (DI), Z4
 	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
 	ADDQ    CX, DI
-	VMOVUPS (DI), Z6
-	VMOVUPS 64(DI), Z7
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z12
+	VMOVUPS 64(DI), Z13
+	VMOVUPS 128(DI), Z14
+	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
 	MOVQ    p+16(FP), R10
@@ -30676,96 +31736,120 @@ wide:
 	ADDQ    DX, R13
 	MOVQ    SI, DI
 
-loop32:
-	VPMOVZXWD    (DI), Z8
-	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    32(DI), Z9
-	VPSLLD       $0x10, Z9, Z9
-	VBROADCASTSS (R10), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
+loop64:
+	VBROADCASTSS (R10), Z16
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (R12), Z18
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
+	VBROADCASTSS (R13), Z19
 	ADDQ         $0x04, R13
+	VPMOVZXWD    (DI), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z4
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z12
+	VPMOVZXWD    32(DI), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VFMADD231PS  Z20, Z16, Z1
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z9
+	VFMADD231PS  Z20, Z19, Z13
+	VPMOVZXWD    64(DI), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VFMADD231PS  Z20, Z16, Z2
+	VFMADD231PS  Z20, Z17, Z6
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z14
+	VPMOVZXWD    96(DI), Z20
+	VPSLLD       $0x10, Z20, Z20
+	VFMADD231PS  Z20, Z16, Z3
+	VFMADD231PS  Z20, Z17, Z7
+	VFMADD231PS  Z20, Z18, Z11
+	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, DI
 	VMOVUPS      Z0, (DI)
 	VMOVUPS      Z1, 64(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Z2, (DI)
-	VMOVUPS      Z3, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
 	ADDQ         CX, DI
 	VMOVUPS      Z4, (DI)
 	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
 	ADDQ         CX, DI
-	VMOVUPS      Z6, (DI)
-	VMOVUPS      Z7, 64(DI)
-	ADDQ         $0x80, AX
-	ADDQ         $0x40, SI
-	SUBQ         $0x20, BX
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z12, (DI)
+	VMOVUPS      Z13, 64(DI)
+	VMOVUPS      Z14, 128(DI)
+	VMOVUPS      Z15, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, SI
+	SUBQ         $0x00000040, BX
 	JMP          wide
 
 narrow:
 	TESTQ   BX, BX
 	JZ      end
-	MOVQ    AX, BX
-	MOVQ    AX, BX
-	VMOVUPS (BX), Z0
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z1
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z2
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z3
-	MOVQ    n+48(FP), BX
-	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
-	MOVQ    R8, R9
-	ADDQ    DX, R9
-	MOVQ    R9, R10
-	ADDQ    DX, R10
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
 	MOVQ    R10, R11
 	ADDQ    DX, R11
-	MOVQ    SI, DX
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
+	MOVQ    SI, DI
 
 loop16:
-	VPMOVZXWD    (DX), Z4
-	VPSLLD       $0x10, Z4, Z4
-	VBROADCASTSS (R8), Z5
-	VFMADD231PS  Z4, Z5, Z0
-	ADDQ         $0x04, R8
-	VBROADCASTSS (R9), Z5
-	VFMADD231PS  Z4, Z5, Z1
-	ADDQ         $0x04, R9
-	VBROADCASTSS (R10), Z5
-	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS (R10), Z4
 	ADDQ         $0x04, R10
 	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         $0x04, R11
-	ADDQ         DI, DX
-	DECQ         BX
+	VBROADCASTSS (R12), Z6
+	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z7
+	ADDQ         $0x04, R13
+	VPMOVZXWD    (DI), Z8
+	VPSLLD       $0x10, Z8, Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R9, DI
+	DECQ         R8
 	JNZ          loop16
-	MOVQ         AX, BX
-	VMOVUPS      Z0, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z1, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z2, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z3, (BX)
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z3, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER
@@ -31285,55 +32369,303 @@ TEXT ·weighF321AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x20
+	CMPQ    CX, $0x40
 	JL      narrow
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
 	MOVQ    p+16(FP), R8
 	MOVQ    DX, BX
 
-loop32:
-	VMOVUPS      (BX), Z2
-	VMOVUPS      64(BX), Z3
+loop64:
 	VBROADCASTSS (R8), Z4
-	VFMADD231PS  Z2, Z4, Z0
-	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         $0x04, R8
+	VMOVUPS      (BX), Z5
+	VFMADD231PS  Z5, Z4, Z0
+	VMOVUPS      64(BX), Z5
+	VFMADD231PS  Z5, Z4, Z1
+	VMOVUPS      128(BX), Z5
+	VFMADD231PS  Z5, Z4, Z2
+	VMOVUPS      192(BX), Z5
+	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         DI, BX
 	DECQ         SI
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, BX
 	VMOVUPS      Z0, (BX)
 	VMOVUPS      Z1, 64(BX)
-	ADDQ         $0x80, AX
-	ADDQ         $0x80, DX
-	SUBQ         $0x20, CX
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DX
+	SUBQ         $0x00000040, CX
 	JMP          wide
 
 narrow:
 	TESTQ   CX, CX
 	JZ      end
-	MOVQ    AX, CX
-	MOVQ    AX, CX
-	VMOVUPS (CX), Z0
-	MOVQ    n+48(FP), CX
-	MOVQ    ldv+40(FP), BX
-	MOVQ    p+16(FP), SI
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Z0
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
 
 loop16:
-	VMOVUPS      (DX), Z1
-	VBROADCASTSS (SI), Z2
-	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         $0x04, SI
-	ADDQ         BX, DX
-	DECQ         CX
+	VBROADCASTSS (R8), Z1
+	ADDQ         $0x04, R8
+	VMOVUPS      (BX), Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         DI, BX
+	DECQ         SI
 	JNZ          loop16
-	MOVQ         AX, CX
-	VMOVUPS      Z0, (CX)
+	MOVQ         AX, BX
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX512F
+TEXT ·weighF322AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z9
+	ADDQ         $0x04, R11
+	VMOVUPS      (DI), Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z4
+	VMOVUPS      64(DI), Z10
+	VFMADD231PS  Z10, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z5
+	VMOVUPS      128(DI), Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z6
+	VMOVUPS      192(DI), Z10
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z2
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z3
+	ADDQ         $0x04, R11
+	VMOVUPS      (DI), Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x40, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX512F
+TEXT ·weighF323AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z12
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z13
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z14
+	ADDQ         $0x04, R12
+	VMOVUPS      (DI), Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z8
+	VMOVUPS      64(DI), Z15
+	VFMADD231PS  Z15, Z12, Z1
+	VFMADD231PS  Z15, Z13, Z5
+	VFMADD231PS  Z15, Z14, Z9
+	VMOVUPS      128(DI), Z15
+	VFMADD231PS  Z15, Z12, Z2
+	VFMADD231PS  Z15, Z13, Z6
+	VFMADD231PS  Z15, Z14, Z10
+	VMOVUPS      192(DI), Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z11
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z3
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z4
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z5
+	ADDQ         $0x04, R12
+	VMOVUPS      (DI), Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x40, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER
@@ -31349,21 +32681,29 @@ TEXT ·weighF324AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), SI
 
 wide:
-	CMPQ    BX, $0x20
+	CMPQ    BX, $0x40
 	JL      narrow
 	MOVQ    AX, DI
 	MOVQ    AX, DI
 	VMOVUPS (DI), Z0
 	VMOVUPS 64(DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	VMOVUPS 64(DI), Z3
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
 	ADDQ    CX, DI
 	VMOVUPS (DI), Z4
 	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
 	ADDQ    CX, DI
-	VMOVUPS (DI), Z6
-	VMOVUPS 64(DI), Z7
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z12
+	VMOVUPS 64(DI), Z13
+	VMOVUPS 128(DI), Z14
+	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
 	MOVQ    p+16(FP), R10
@@ -31375,93 +32715,115 @@ wide:
 	ADDQ    DX, R13
 	MOVQ    SI, DI
 
-loop32:
-	VMOVUPS      (DI), Z8
-	VMOVUPS      64(DI), Z9
-	VBROADCASTSS (R10), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
+loop64:
+	VBROADCASTSS (R10), Z16
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (R12), Z18
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
+	VBROADCASTSS (R13), Z19
 	ADDQ         $0x04, R13
+	VMOVUPS      (DI), Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z4
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z12
+	VMOVUPS      64(DI), Z20
+	VFMADD231PS  Z20, Z16, Z1
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z9
+	VFMADD231PS  Z20, Z19, Z13
+	VMOVUPS      128(DI), Z20
+	VFMADD231PS  Z20, Z16, Z2
+	VFMADD231PS  Z20, Z17, Z6
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z14
+	VMOVUPS      192(DI), Z20
+	VFMADD231PS  Z20, Z16, Z3
+	VFMADD231PS  Z20, Z17, Z7
+	VFMADD231PS  Z20, Z18, Z11
+	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, DI
 	VMOVUPS      Z0, (DI)
 	VMOVUPS      Z1, 64(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Z2, (DI)
-	VMOVUPS      Z3, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
 	ADDQ         CX, DI
 	VMOVUPS      Z4, (DI)
 	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
 	ADDQ         CX, DI
-	VMOVUPS      Z6, (DI)
-	VMOVUPS      Z7, 64(DI)
-	ADDQ         $0x80, AX
-	ADDQ         $0x80, SI
-	SUBQ         $0x20, BX
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z12, (DI)
+	VMOVUPS      Z13, 64(DI)
+	VMOVUPS      Z14, 128(DI)
+	VMOVUPS      Z15, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, SI
+	SUBQ         $0x00000040, BX
 	JMP          wide
 
 narrow:
 	TESTQ   BX, BX
 	JZ      end
-	MOVQ    AX, BX
-	MOVQ    AX, BX
-	VMOVUPS (BX), Z0
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z1
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z2
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z3
-	MOVQ    n+48(FP), BX
-	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
-	MOVQ    R8, R9
-	ADDQ    DX, R9
-	MOVQ    R9, R10
-	ADDQ    DX, R10
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
 	MOVQ    R10, R11
 	ADDQ    DX, R11
-	MOVQ    SI, DX
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
+	MOVQ    SI, DI
 
 loop16:
-	VMOVUPS      (DX), Z4
-	VBROADCASTSS (R8), Z5
-	VFMADD231PS  Z4, Z5, Z0
-	ADDQ         $0x04, R8
-	VBROADCASTSS (R9), Z5
-	VFMADD231PS  Z4, Z5, Z1
-	ADDQ         $0x04, R9
-	VBROADCASTSS (R10), Z5
-	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS (R10), Z4
 	ADDQ         $0x04, R10
 	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         $0x04, R11
-	ADDQ         DI, DX
-	DECQ         BX
+	VBROADCASTSS (R12), Z6
+	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z7
+	ADDQ         $0x04, R13
+	VMOVUPS      (DI), Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R9, DI
+	DECQ         R8
 	JNZ          loop16
-	MOVQ         AX, BX
-	VMOVUPS      Z0, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z1, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z2, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z3, (BX)
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z3, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x40, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER
@@ -32045,67 +33407,363 @@ TEXT ·weighE4M31AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), DX
 
 wide:
-	CMPQ    CX, $0x20
+	CMPQ    CX, $0x40
 	JL      narrow
 	MOVQ    AX, BX
 	MOVQ    AX, BX
 	VMOVUPS (BX), Z0
 	VMOVUPS 64(BX), Z1
+	VMOVUPS 128(BX), Z2
+	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
 	MOVQ    p+16(FP), R8
 	MOVQ    DX, BX
 
-loop32:
-	VPMOVSXBW    (BX), Y2
-	VPSLLW       $0x07, Y2, Y2
-	VPADDW       e4m3Unit<>+0(SB), Y2, Y3
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y3, Y2
-	VCVTPH2PS    Y2, Z2
-	VPMOVSXBW    16(BX), Y3
-	VPSLLW       $0x07, Y3, Y3
-	VPADDW       e4m3Unit<>+0(SB), Y3, Y4
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y4, Y3
-	VCVTPH2PS    Y3, Z3
+loop64:
 	VBROADCASTSS (R8), Z4
-	VFMADD231PS  Z2, Z4, Z0
-	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         $0x04, R8
+	VPMOVSXBW    (BX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPADDW       e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS    Y5, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	VPMOVSXBW    16(BX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPADDW       e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS    Y5, Z5
+	VFMADD231PS  Z5, Z4, Z1
+	VPMOVSXBW    32(BX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPADDW       e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS    Y5, Z5
+	VFMADD231PS  Z5, Z4, Z2
+	VPMOVSXBW    48(BX), Y5
+	VPSLLW       $0x07, Y5, Y5
+	VPADDW       e4m3Unit<>+0(SB), Y5, Y6
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y6, Y5
+	VCVTPH2PS    Y5, Z5
+	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         DI, BX
 	DECQ         SI
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, BX
 	VMOVUPS      Z0, (BX)
 	VMOVUPS      Z1, 64(BX)
-	ADDQ         $0x80, AX
-	ADDQ         $0x20, DX
-	SUBQ         $0x20, CX
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000040, CX
 	JMP          wide
 
 narrow:
 	TESTQ   CX, CX
 	JZ      end
-	MOVQ    AX, CX
-	MOVQ    AX, CX
-	VMOVUPS (CX), Z0
-	MOVQ    n+48(FP), CX
-	MOVQ    ldv+40(FP), BX
-	MOVQ    p+16(FP), SI
+	MOVQ    AX, BX
+	MOVQ    AX, BX
+	VMOVUPS (BX), Z0
+	MOVQ    n+48(FP), SI
+	MOVQ    ldv+40(FP), DI
+	MOVQ    p+16(FP), R8
+	MOVQ    DX, BX
 
 loop16:
-	VPMOVSXBW    (DX), Y1
-	VPSLLW       $0x07, Y1, Y1
-	VPADDW       e4m3Unit<>+0(SB), Y1, Y2
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y2, Y1
-	VCVTPH2PS    Y1, Z1
-	VBROADCASTSS (SI), Z2
-	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         $0x04, SI
-	ADDQ         BX, DX
-	DECQ         CX
+	VBROADCASTSS (R8), Z1
+	ADDQ         $0x04, R8
+	VPMOVSXBW    (BX), Y2
+	VPSLLW       $0x07, Y2, Y2
+	VPADDW       e4m3Unit<>+0(SB), Y2, Y3
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y3, Y2
+	VCVTPH2PS    Y2, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         DI, BX
+	DECQ         SI
 	JNZ          loop16
-	MOVQ         AX, CX
-	VMOVUPS      Z0, (CX)
+	MOVQ         AX, BX
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x10, DX
+	SUBQ         $0x10, CX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·weighE4M32AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z8
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z9
+	ADDQ         $0x04, R11
+	VPMOVSXBW    (DI), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPADDW       e4m3Unit<>+0(SB), Y10, Y11
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y11, Y10
+	VCVTPH2PS    Y10, Z10
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z10, Z9, Z4
+	VPMOVSXBW    16(DI), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPADDW       e4m3Unit<>+0(SB), Y10, Y11
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y11, Y10
+	VCVTPH2PS    Y10, Z10
+	VFMADD231PS  Z10, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z5
+	VPMOVSXBW    32(DI), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPADDW       e4m3Unit<>+0(SB), Y10, Y11
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y11, Y10
+	VCVTPH2PS    Y10, Z10
+	VFMADD231PS  Z10, Z8, Z2
+	VFMADD231PS  Z10, Z9, Z6
+	VPMOVSXBW    48(DI), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPADDW       e4m3Unit<>+0(SB), Y10, Y11
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y11, Y10
+	VCVTPH2PS    Y10, Z10
+	VFMADD231PS  Z10, Z8, Z3
+	VFMADD231PS  Z10, Z9, Z7
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z2
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z3
+	ADDQ         $0x04, R11
+	VPMOVSXBW    (DI), Y4
+	VPSLLW       $0x07, Y4, Y4
+	VPADDW       e4m3Unit<>+0(SB), Y4, Y5
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y5, Y4
+	VCVTPH2PS    Y4, Z4
+	VFMADD231PS  Z4, Z2, Z0
+	VFMADD231PS  Z4, Z3, Z1
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
+
+end:
+	VZEROUPPER
+	RET
+
+// func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·weighE4M33AVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ lda+8(FP), CX
+	MOVQ ldp+24(FP), DX
+	MOVQ d+56(FP), BX
+	MOVQ v+32(FP), SI
+
+wide:
+	CMPQ    BX, $0x40
+	JL      narrow
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z4
+	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop64:
+	VBROADCASTSS (R10), Z12
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z13
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z14
+	ADDQ         $0x04, R12
+	VPMOVSXBW    (DI), Y15
+	VPSLLW       $0x07, Y15, Y15
+	VPADDW       e4m3Unit<>+0(SB), Y15, Y16
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y16, Y15
+	VCVTPH2PS    Y15, Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z8
+	VPMOVSXBW    16(DI), Y15
+	VPSLLW       $0x07, Y15, Y15
+	VPADDW       e4m3Unit<>+0(SB), Y15, Y16
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y16, Y15
+	VCVTPH2PS    Y15, Z15
+	VFMADD231PS  Z15, Z12, Z1
+	VFMADD231PS  Z15, Z13, Z5
+	VFMADD231PS  Z15, Z14, Z9
+	VPMOVSXBW    32(DI), Y15
+	VPSLLW       $0x07, Y15, Y15
+	VPADDW       e4m3Unit<>+0(SB), Y15, Y16
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y16, Y15
+	VCVTPH2PS    Y15, Z15
+	VFMADD231PS  Z15, Z12, Z2
+	VFMADD231PS  Z15, Z13, Z6
+	VFMADD231PS  Z15, Z14, Z10
+	VPMOVSXBW    48(DI), Y15
+	VPSLLW       $0x07, Y15, Y15
+	VPADDW       e4m3Unit<>+0(SB), Y15, Y16
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y16, Y15
+	VCVTPH2PS    Y15, Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z11
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop64
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z4, (DI)
+	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000040, BX
+	JMP          wide
+
+narrow:
+	TESTQ   BX, BX
+	JZ      end
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
+	MOVQ    R10, R11
+	ADDQ    DX, R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    SI, DI
+
+loop16:
+	VBROADCASTSS (R10), Z3
+	ADDQ         $0x04, R10
+	VBROADCASTSS (R11), Z4
+	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z5
+	ADDQ         $0x04, R12
+	VPMOVSXBW    (DI), Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPADDW       e4m3Unit<>+0(SB), Y6, Y7
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y7, Y6
+	VCVTPH2PS    Y6, Z6
+	VFMADD231PS  Z6, Z3, Z0
+	VFMADD231PS  Z6, Z4, Z1
+	VFMADD231PS  Z6, Z5, Z2
+	ADDQ         R9, DI
+	DECQ         R8
+	JNZ          loop16
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER
@@ -32121,21 +33779,29 @@ TEXT ·weighE4M34AVX512(SB), NOSPLIT, $0-64
 	MOVQ v+32(FP), SI
 
 wide:
-	CMPQ    BX, $0x20
+	CMPQ    BX, $0x40
 	JL      narrow
 	MOVQ    AX, DI
 	MOVQ    AX, DI
 	VMOVUPS (DI), Z0
 	VMOVUPS 64(DI), Z1
-	ADDQ    CX, DI
-	VMOVUPS (DI), Z2
-	VMOVUPS 64(DI), Z3
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
 	ADDQ    CX, DI
 	VMOVUPS (DI), Z4
 	VMOVUPS 64(DI), Z5
+	VMOVUPS 128(DI), Z6
+	VMOVUPS 192(DI), Z7
 	ADDQ    CX, DI
-	VMOVUPS (DI), Z6
-	VMOVUPS 64(DI), Z7
+	VMOVUPS (DI), Z8
+	VMOVUPS 64(DI), Z9
+	VMOVUPS 128(DI), Z10
+	VMOVUPS 192(DI), Z11
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z12
+	VMOVUPS 64(DI), Z13
+	VMOVUPS 128(DI), Z14
+	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
 	MOVQ    p+16(FP), R10
@@ -32147,105 +33813,135 @@ wide:
 	ADDQ    DX, R13
 	MOVQ    SI, DI
 
-loop32:
-	VPMOVSXBW    (DI), Y8
-	VPSLLW       $0x07, Y8, Y8
-	VPADDW       e4m3Unit<>+0(SB), Y8, Y9
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y9, Y8
-	VCVTPH2PS    Y8, Z8
-	VPMOVSXBW    16(DI), Y9
-	VPSLLW       $0x07, Y9, Y9
-	VPADDW       e4m3Unit<>+0(SB), Y9, Y10
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y10, Y9
-	VCVTPH2PS    Y9, Z9
-	VBROADCASTSS (R10), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
+loop64:
+	VBROADCASTSS (R10), Z16
 	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (R12), Z18
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
+	VBROADCASTSS (R13), Z19
 	ADDQ         $0x04, R13
+	VPMOVSXBW    (DI), Y20
+	VPSLLW       $0x07, Y20, Y20
+	VPADDW       e4m3Unit<>+0(SB), Y20, Y21
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y21, Y20
+	VCVTPH2PS    Y20, Z20
+	VFMADD231PS  Z20, Z16, Z0
+	VFMADD231PS  Z20, Z17, Z4
+	VFMADD231PS  Z20, Z18, Z8
+	VFMADD231PS  Z20, Z19, Z12
+	VPMOVSXBW    16(DI), Y20
+	VPSLLW       $0x07, Y20, Y20
+	VPADDW       e4m3Unit<>+0(SB), Y20, Y21
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y21, Y20
+	VCVTPH2PS    Y20, Z20
+	VFMADD231PS  Z20, Z16, Z1
+	VFMADD231PS  Z20, Z17, Z5
+	VFMADD231PS  Z20, Z18, Z9
+	VFMADD231PS  Z20, Z19, Z13
+	VPMOVSXBW    32(DI), Y20
+	VPSLLW       $0x07, Y20, Y20
+	VPADDW       e4m3Unit<>+0(SB), Y20, Y21
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y21, Y20
+	VCVTPH2PS    Y20, Z20
+	VFMADD231PS  Z20, Z16, Z2
+	VFMADD231PS  Z20, Z17, Z6
+	VFMADD231PS  Z20, Z18, Z10
+	VFMADD231PS  Z20, Z19, Z14
+	VPMOVSXBW    48(DI), Y20
+	VPSLLW       $0x07, Y20, Y20
+	VPADDW       e4m3Unit<>+0(SB), Y20, Y21
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y21, Y20
+	VCVTPH2PS    Y20, Z20
+	VFMADD231PS  Z20, Z16, Z3
+	VFMADD231PS  Z20, Z17, Z7
+	VFMADD231PS  Z20, Z18, Z11
+	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop32
+	JNZ          loop64
 	MOVQ         AX, DI
 	VMOVUPS      Z0, (DI)
 	VMOVUPS      Z1, 64(DI)
-	ADDQ         CX, DI
-	VMOVUPS      Z2, (DI)
-	VMOVUPS      Z3, 64(DI)
+	VMOVUPS      Z2, 128(DI)
+	VMOVUPS      Z3, 192(DI)
 	ADDQ         CX, DI
 	VMOVUPS      Z4, (DI)
 	VMOVUPS      Z5, 64(DI)
+	VMOVUPS      Z6, 128(DI)
+	VMOVUPS      Z7, 192(DI)
 	ADDQ         CX, DI
-	VMOVUPS      Z6, (DI)
-	VMOVUPS      Z7, 64(DI)
-	ADDQ         $0x80, AX
-	ADDQ         $0x20, SI
-	SUBQ         $0x20, BX
+	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z9, 64(DI)
+	VMOVUPS      Z10, 128(DI)
+	VMOVUPS      Z11, 192(DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z12, (DI)
+	VMOVUPS      Z13, 64(DI)
+	VMOVUPS      Z14, 128(DI)
+	VMOVUPS      Z15, 192(DI)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000040, SI
+	SUBQ         $0x00000040, BX
 	JMP          wide
 
 narrow:
 	TESTQ   BX, BX
 	JZ      end
-	MOVQ    AX, BX
-	MOVQ    AX, BX
-	VMOVUPS (BX), Z0
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z1
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z2
-	ADDQ    CX, BX
-	VMOVUPS (BX), Z3
-	MOVQ    n+48(FP), BX
-	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
-	MOVQ    R8, R9
-	ADDQ    DX, R9
-	MOVQ    R9, R10
-	ADDQ    DX, R10
+	MOVQ    AX, DI
+	MOVQ    AX, DI
+	VMOVUPS (DI), Z0
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z1
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z2
+	ADDQ    CX, DI
+	VMOVUPS (DI), Z3
+	MOVQ    n+48(FP), R8
+	MOVQ    ldv+40(FP), R9
+	MOVQ    p+16(FP), R10
 	MOVQ    R10, R11
 	ADDQ    DX, R11
-	MOVQ    SI, DX
+	MOVQ    R11, R12
+	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
+	MOVQ    SI, DI
 
 loop16:
-	VPMOVSXBW    (DX), Y4
-	VPSLLW       $0x07, Y4, Y4
-	VPADDW       e4m3Unit<>+0(SB), Y4, Y5
-	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y5, Y4
-	VCVTPH2PS    Y4, Z4
-	VBROADCASTSS (R8), Z5
-	VFMADD231PS  Z4, Z5, Z0
-	ADDQ         $0x04, R8
-	VBROADCASTSS (R9), Z5
-	VFMADD231PS  Z4, Z5, Z1
-	ADDQ         $0x04, R9
-	VBROADCASTSS (R10), Z5
-	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS (R10), Z4
 	ADDQ         $0x04, R10
 	VBROADCASTSS (R11), Z5
-	VFMADD231PS  Z4, Z5, Z3
 	ADDQ         $0x04, R11
-	ADDQ         DI, DX
-	DECQ         BX
+	VBROADCASTSS (R12), Z6
+	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z7
+	ADDQ         $0x04, R13
+	VPMOVSXBW    (DI), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPADDW       e4m3Unit<>+0(SB), Y8, Y9
+	VPTERNLOGD   $0x78, e4m3Copy<>+0(SB), Y9, Y8
+	VCVTPH2PS    Y8, Z8
+	VFMADD231PS  Z8, Z4, Z0
+	VFMADD231PS  Z8, Z5, Z1
+	VFMADD231PS  Z8, Z6, Z2
+	VFMADD231PS  Z8, Z7, Z3
+	ADDQ         R9, DI
+	DECQ         R8
 	JNZ          loop16
-	MOVQ         AX, BX
-	VMOVUPS      Z0, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z1, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z2, (BX)
-	ADDQ         CX, BX
-	VMOVUPS      Z3, (BX)
+	MOVQ         AX, DI
+	VMOVUPS      Z0, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z1, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z2, (DI)
+	ADDQ         CX, DI
+	VMOVUPS      Z3, (DI)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x10, SI
+	SUBQ         $0x10, BX
+	JMP          narrow
 
 end:
 	VZEROUPPER

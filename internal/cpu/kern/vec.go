@@ -73,6 +73,8 @@ func score[F Float](l Level, q []float32, k []F) float32 {
 	return y[0]
 }
 
+const weighHeads = 4 // most heads of a kernel call
+
 // Weigh adds n weighted value rows to acc: acc[h] += Σ_j p[h·ldp+j]·v[j], one
 // fused multiply-add after the other in the order of j, whatever n is: parts of a
 // sequence may be added by several calls. acc is [heads, d]; value j lies at
@@ -84,11 +86,8 @@ func Weigh[F Float](l Level, acc []float32, heads, d int, p []float32, ldp int, 
 	checkHeads("weigh", len(p), ldp, n, len(acc), len(v), ldv, heads, d)
 	main := l.whole(d)
 	for h := 0; h < heads && main > 0; {
-		step := 1
-		if heads-h >= 4 {
-			step = 4
-		}
-		weighAsm(l, familyOfFloat[F](), step, &acc[h*d], 4*d, &p[h*ldp], 4*ldp, unsafe.Pointer(&v[0]), int(unsafe.Sizeof(v[0]))*ldv, n, main)
+		step := min(heads-h, weighHeads)
+		weighKernel(l, familyOfFloat[F](), step, &acc[h*d], 4*d, &p[h*ldp], 4*ldp, (*byte)(unsafe.Pointer(&v[0])), int(unsafe.Sizeof(v[0]))*ldv, n, main)
 		h += step
 	}
 	for h := 0; h < heads && main < d; h++ {

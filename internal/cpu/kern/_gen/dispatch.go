@@ -88,6 +88,19 @@ func dispatch(file string) error {
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n")
+	b.WriteString("\nfunc weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int) {\n")
+	for _, isa := range []isa{avx2, avx512} {
+		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
+		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}, {"e4m3", "E4M3"}} {
+			fmt.Fprintf(&b, "case %s:\nswitch heads {\n", f[0])
+			for heads := 1; heads <= weighHeads; heads++ {
+				fmt.Fprintf(&b, "case %d:\nweigh%s%d%s(acc, lda, p, ldp, v, ldv, n, d)\n", heads, f[1], heads, isa.name)
+			}
+			b.WriteString("}\n")
+		}
+		b.WriteString("}\n}\n")
+	}
+	b.WriteString("}\n")
 	src, err := format.Source(b.Bytes())
 	if err != nil {
 		return err

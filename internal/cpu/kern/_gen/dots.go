@@ -164,29 +164,33 @@ func scores(isa isa, f string, T int) {
 }
 
 // weigh writes acc[h] += Σ_j p[h][j]·v[j] for a number of heads; see weighGo.
-// The columns go through registers, 32 at a time and then 16.
+// The columns go through registers, as many at a time as keep both multipliers busy, then 16.
 func weigh(isa isa, f string, heads int) {
 	function(fmt.Sprintf("weigh%s%d%s", f, heads, isa.name), "func(acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int)",
 		fmt.Sprintf("adds n weighted rows of %s to %d rows of d floats, a multiple of 16; strides are in bytes.", f, heads))
 	acc, lda, ldp, d := param("acc"), param("lda"), param("ldp"), param("d")
 	v := param("v")
-	wide := 32
+	wide := 64
 	if isa.size == 32 {
-		wide = 16
+		wide = [...]int{1: 64, 2: 32, 3: 16, 4: 16}[heads]
 	}
 	Label("wide")
 	CMPQ(d, Imm(uint64(wide)))
 	JL(LabelRef("narrow"))
 	weighColumns(isa, f, heads, wide, acc, lda, ldp, v)
-	ADDQ(Imm(uint64(wide*4)), acc)
-	ADDQ(Imm(uint64(wide*elementSize(f))), v)
-	SUBQ(Imm(uint64(wide)), d)
+	ADDQ(U32(wide*4), acc)
+	ADDQ(U32(wide*elementSize(f)), v)
+	SUBQ(U32(wide), d)
 	JMP(LabelRef("wide"))
 	Label("narrow")
 	if wide > 16 {
 		TESTQ(d, d)
 		JZ(LabelRef("end"))
 		weighColumns(isa, f, heads, 16, acc, lda, ldp, v)
+		ADDQ(U32(16*4), acc)
+		ADDQ(Imm(uint64(16*elementSize(f))), v)
+		SUBQ(Imm(16), d)
+		JMP(LabelRef("narrow"))
 	}
 	Label("end")
 	end()
@@ -226,18 +230,18 @@ func weighColumns(isa isa, f string, heads, columns int, acc, lda, ldp, v reg.GP
 	MOVQ(v, at)
 	loop := label("loop%d", columns)
 	Label(loop)
-	x := make([]reg.VecVirtual, regs)
-	for i := range x {
-		x[i] = isa.vec()
-		float(isa, f, Mem{Base: at, Disp: i * isa.size / 4 * elementSize(f)}, x[i])
-	}
+	b := make([]reg.VecVirtual, heads)
 	for h := range p {
-		b := isa.vec()
-		VBROADCASTSS(Mem{Base: p[h]}, b)
-		for i := range x {
-			VFMADD231PS(x[i], b, sum[h][i])
-		}
+		b[h] = isa.vec()
+		VBROADCASTSS(Mem{Base: p[h]}, b[h])
 		ADDQ(Imm(4), p[h])
+	}
+	for i := range regs {
+		x := isa.vec()
+		float(isa, f, Mem{Base: at, Disp: i * isa.size / 4 * elementSize(f)}, x)
+		for h := range p {
+			VFMADD231PS(x, b[h], sum[h][i])
+		}
 	}
 	ADDQ(ldv, at)
 	DECQ(n)

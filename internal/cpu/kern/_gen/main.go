@@ -55,8 +55,9 @@ func main() {
 			for T := 1; T <= isa.headT; T++ {
 				scores(isa, f, T)
 			}
-			weigh(isa, f, 1)
-			weigh(isa, f, 4)
+			for heads := 1; heads <= weighHeads; heads++ {
+				weigh(isa, f, heads)
+			}
 		}
 		scaleMul(isa)
 		mulAdd(isa)
@@ -83,6 +84,9 @@ func main() {
 		log.Fatal(err)
 	}
 }
+
+// weighHeads is the most heads of a weigh kernel.
+const weighHeads = 4
 
 // An isa is what the elementwise kernels need to know of an instruction set.
 type isa struct {
