@@ -18,6 +18,9 @@ const (
 	// tileQueries is about how many queries of a kv head, of neighbouring tokens,
 	// share each read of a key or value; tileTokens is the most tokens.
 	tileQueries, tileTokens = 32, 16
+	// fetchKeys is how many keys ahead memory is asked for keys, then values: blocks lie
+	// scattered, and what comes from memory takes longer than a block is used.
+	fetchKeys = 64
 	// partials bounds the (token, kv head, split) pieces that wait to be merged
 	// when a step is too small to occupy all workers otherwise.
 	partials = 4096
@@ -140,23 +143,6 @@ func (c *cache) put(d *Device, at int, x []float32) {
 	}
 }
 
-// fetch asks for the keys or values of head from position j on that lie in one piece.
-func (d *Device) fetch(c *cache, t tile, head, j, hi int) {
-	if j >= hi {
-		return
-	}
-	bs, dim := d.lim.BlockSize, d.spec.HeadDim
-	at, n := d.place(d.table(t.first), j)+head*bs*dim, min(bs-j%bs, hi-j)*dim
-	switch {
-	case c.codes != nil:
-		kern.Prefetch(c.codes[at:][:n])
-	case c.full != nil:
-		kern.Prefetch(c.full[at:][:n])
-	default:
-		kern.Prefetch(c.half[at:][:n])
-	}
-}
-
 // Attend implements model.Device: models.md 1.2. Queries of one kv head share
 // each read of a key or value. Keys of the step are read from the pool like all
 // others.
@@ -196,14 +182,22 @@ func (d *Device) splits(token int) (from, to int) {
 // attendTile computes one kv head of one tile, the later tiles of a prompt
 // first because they take longest.
 func (d *Device) attendTile(worker, c int) {
-	heads := d.spec.KVHeads
-	t, head := d.step.tiles[len(d.step.tiles)-1-c/heads], c%heads
+	t, head := d.unit(c)
 	size := t.n * d.pieceLen()
 	mem := d.workers[worker].pieces
 	run, next := d.pieceOf(mem[:size], t.n), d.pieceOf(mem[size:2*size], t.n)
 	first, _ := d.splits(t.first)
 	_, last := d.splits(t.first + t.n - 1)
 	for split := first; split < last; split++ {
+		switch {
+		case split+1 < last:
+			d.workers[worker].then = d.begin(t, head, split+1)
+		case c+1 < len(d.step.tiles)*d.spec.KVHeads:
+			t, head := d.unit(c + 1)
+			d.workers[worker].then = d.begin(t, head, 0)
+		default:
+			d.workers[worker].then = pieceStart{}
+		}
 		a, b := d.attendPiece(worker, t, head, split, next)
 		for i := a; i < b; i++ {
 			from, _ := d.splits(t.first + i)
@@ -215,14 +209,49 @@ func (d *Device) attendTile(worker, c int) {
 	}
 }
 
+// unit returns the tile and kv head of a chunk of attendTile.
+func (d *Device) unit(c int) (t tile, head int) {
+	heads := d.spec.KVHeads
+	return d.step.tiles[len(d.step.tiles)-1-c/heads], c % heads
+}
+
 // attendSplit computes one piece of one token and kv head.
 func (d *Device) attendSplit(worker, c int) {
-	heads := d.spec.KVHeads
-	split, head, token := c%d.op.splits, c/d.op.splits%heads, c/d.op.splits/heads
-	if from, to := d.splits(token); from+split < to {
-		t := tile{first: token, n: 1}
-		d.attendPiece(worker, t, head, from+split, d.pieceOf(d.attn.pieces[c*d.pieceLen():], 1))
+	t, head, split, ok := d.splitUnit(c)
+	if !ok {
+		return
 	}
+	w := &d.workers[worker]
+	w.then = pieceStart{}
+	if t, head, split, ok := d.splitUnit(c + 1); ok {
+		w.then = d.begin(t, head, split)
+	}
+	d.attendPiece(worker, t, head, split, d.pieceOf(d.attn.pieces[c*d.pieceLen():], 1))
+}
+
+// splitUnit returns the token, kv head and split of a chunk of attendSplit, if there is one.
+func (d *Device) splitUnit(c int) (t tile, head, split int, ok bool) {
+	heads := d.spec.KVHeads
+	split, head, t = c%d.op.splits, c/d.op.splits%heads, tile{first: c / d.op.splits / heads, n: 1}
+	if t.first >= len(d.step.tokens) {
+		return t, 0, 0, false
+	}
+	from, to := d.splits(t.first)
+	return t, head, from + split, from+split < to
+}
+
+// A pieceStart is where the keys of a piece begin.
+type pieceStart struct {
+	t        tile
+	head     int
+	key, end int // its first key, and the last of the tile + 1; no piece if they are equal
+}
+
+// begin returns where the piece of a split begins, or the first piece if the split is before it.
+func (d *Device) begin(t tile, head, split int) pieceStart {
+	from, _ := d.keys(t.first)
+	_, to := d.keys(t.first + t.n - 1)
+	return pieceStart{t: t, head: head, key: max(from, split*splitKeys), end: to}
 }
 
 // attendMerge merges the pieces of one token and kv head as attendTile does.
@@ -321,36 +350,50 @@ func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 	queries, keys := w.queries[a*g*n:b*g*n], &d.kv[d.op.layer].k
 	for j := lo; j < hi; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, hi-j)
-		d.fetch(keys, t, head, j+run, hi)
-		at, dst := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
+		at, dst := d.at(t, head, j), w.scores[a*g*splitKeys+j-lo:]
+		c, next := keys, j+fetchKeys
+		if next >= hi { // all keys are asked for
+			c, next = &d.kv[d.op.layer].v, min(lo+next-hi, hi-1)
+		}
+		next = d.at(t, head, next-next%d.lim.BlockSize)
 		switch {
 		case keys.codes != nil:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.codes[at:], n, run)
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.codes[at:], n, run, &c.codes[next])
 		case keys.full != nil:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.full[at:], n, run)
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.full[at:], n, run, &c.full[next])
 		default:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.half[at:], n, run)
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.half[at:], n, run, &c.half[next])
 		}
 		j += run
 	}
+}
+
+// at returns where the key or value of a head at position pos of a tile's sequence begins.
+func (d *Device) at(t tile, head, pos int) int {
+	return d.place(d.table(t.first), pos) + head*d.lim.BlockSize*d.spec.HeadDim
 }
 
 // weighValues adds the values from..to-1 to the queries of the tokens a..b-1;
 // w.scores, which the scales have multiplied, begin at key lo.
 func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, out piece) {
 	n, g := d.spec.HeadDim, d.group()
-	acc, values := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v
+	acc, values, then := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v, &w.then
 	for j := from; j < to; {
 		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
-		d.fetch(values, t, head, j+run, to)
-		at, p := d.place(d.table(t.first), j)+head*d.lim.BlockSize*n, w.scores[a*g*splitKeys+j-lo:]
+		at, p := d.at(t, head, j), w.scores[a*g*splitKeys+j-lo:]
+		c, next := values, min(j+fetchKeys, to-1)
+		if far := then.key + j + fetchKeys - to; j+fetchKeys >= to && far < then.end {
+			c, next = &d.kv[d.op.layer].k, d.at(then.t, then.head, far-far%d.lim.BlockSize)
+		} else {
+			next = d.at(t, head, next-next%d.lim.BlockSize)
+		}
 		switch {
 		case values.codes != nil:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.codes[at:], n, run)
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.codes[at:], n, run, &c.codes[next])
 		case values.full != nil:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.full[at:], n, run)
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.full[at:], n, run, &c.full[next])
 		default:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.half[at:], n, run)
+			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.half[at:], n, run, &c.half[next])
 		}
 		j += run
 	}

@@ -21,6 +21,8 @@ func benchSpecs() map[string]*model.Spec {
 			FFN: model.FFN{Inner: 2880, Experts: 32, TopK: 4, Renorm: true, Bias: true, Activation: model.SwiGLU}},
 		"dense": {Family: "qwen3", Name: "bench", Layers: 4, Hidden: 1024, Vocab: 8192, Heads: 16, KVHeads: 8, HeadDim: 128, MaxLen: 8192, Eps: 1e-6,
 			RoPE: model.RoPE{Base: 1e6}, Windows: make([]int, 4), QKNorm: true, FFN: model.FFN{Inner: 3072}},
+		"narrow": {Family: "llama", Name: "bench", Layers: 4, Hidden: 576, Vocab: 8192, Heads: 9, KVHeads: 3, HeadDim: 64, MaxLen: 8192, Eps: 1e-5,
+			RoPE: model.RoPE{Base: 1e4}, Windows: make([]int, 4), FFN: model.FFN{Inner: 1536}},
 	}
 }
 
@@ -118,7 +120,7 @@ func benchBatch(s *model.Spec, lim model.Limits, rows, tokens, start int) *runne
 // BenchmarkAttend is the attention of one layer for one token of a long context.
 // Layers take turns, as in a model, so that keys and values come from memory.
 func BenchmarkAttend(b *testing.B) {
-	for _, name := range []string{"gpt-oss", "dense"} {
+	for _, name := range []string{"gpt-oss", "dense", "narrow"} {
 		for _, ctx := range []int{1 << 10, 8 << 10, 32 << 10} {
 			for _, kv := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
 				b.Run(fmt.Sprintf("%s/%dk/%v", name, ctx>>10, kv), func(b *testing.B) { benchAttend(b, *benchSpecs()[name], ctx, kv) })
@@ -128,7 +130,8 @@ func BenchmarkAttend(b *testing.B) {
 }
 
 func benchAttend(b *testing.B, s model.Spec, ctx int, kv tensor.DType) {
-	s.Layers, s.Windows, s.MaxLen = 8, make([]int, 8), ctx
+	s.Layers = max(8, 96<<20/(4*ctx*s.KVDim())) // more than caches hold
+	s.Windows, s.MaxLen = make([]int, s.Layers), ctx
 	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: ctx, BlockSize: 32, Blocks: []int{ctx / 32}}
 	d, err := New(&s, lim, Config{KV: kv})
 	if err != nil {

@@ -155,11 +155,12 @@ type Device struct {
 
 // scratch is the private memory of a worker.
 type scratch struct {
-	queries []float32 // [tile queries, HeadDim] scaled
-	scores  []float32 // [tile queries, splitKeys]
-	scales  []float32 // [2, splitKeys] of keys, of values; nil if they have none
-	pieces  []float32 // [2] pieces of a tile: those merged so far, the newest
-	history []int32   // [MaxLen]
+	queries []float32  // [tile queries, HeadDim] scaled
+	scores  []float32  // [tile queries, splitKeys]
+	scales  []float32  // [2, splitKeys] of keys, of values; nil if they have none
+	pieces  []float32  // [2] pieces of a tile: those merged so far, the newest
+	then    pieceStart // what will probably be read after the piece at hand
+	history []int32    // [MaxLen]
 	sampler sample.Sampler
 }
 

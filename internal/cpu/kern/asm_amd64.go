@@ -71,14 +71,15 @@ func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer,
 }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
-func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n int) (done int) {
+func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n, next int) (done int) {
 	keys, step := 4, 4
 	if l == AVX2 {
 		keys, step = 2, 3
 	}
 	done = n &^ (keys - 1)
 	for h := 0; h < heads && done > 0; h += step {
-		scoresKernel(l, f, min(step, heads-h), &dst[h*ldd], 4*ldd, &q[h*d], 4*d, (*byte)(k), ldk, d, done)
+		scoresKernel(l, f, min(step, heads-h), &dst[h*ldd], 4*ldd, &q[h*d], 4*d, (*byte)(k), ldk, d, done, next)
+		next = 0 // once is enough
 	}
 	return done
 }

@@ -37,11 +37,11 @@ func bf16DotsAsm(Level, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, 
 	panic(noKernels)
 }
 
-func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int) int {
+func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)
 }
 
-func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, int, int) {
+func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, int, int, int) {
 	panic(noKernels)
 }
 

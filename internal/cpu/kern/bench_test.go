@@ -206,8 +206,8 @@ func BenchmarkVec(b *testing.B) {
 			{"ToBF16", func() { ToBF16(l, half, x) }},
 			{"Quantise", func() { l.quantise(x, tile, 1, 0); mx4.finish(tile, hidden/32, 1, 0) }},
 			{"ExpSum1024", func() { ExpSum(l, scores[:ctx], 5) }},
-			{"Scores1024x8x64", func() { Scores(l, scores, ctx, q, heads, dim, kv, dim, ctx) }},
-			{"Weigh1024x8x64", func() { Weigh(l, q, heads, dim, scores, ctx, kv, dim, ctx) }},
+			{"Scores1024x8x64", func() { Scores(l, scores, ctx, q, heads, dim, kv, dim, ctx, nil) }},
+			{"Weigh1024x8x64", func() { Weigh(l, q, heads, dim, scores, ctx, kv, dim, ctx, nil) }},
 		} {
 			b.Run(fmt.Sprintf("%v/%s", l, op.name), func(b *testing.B) {
 				for b.Loop() {

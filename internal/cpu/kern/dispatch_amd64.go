@@ -494,35 +494,35 @@ func bf16Kernel(l Level, native bool, T int, w, x **byte, n, next int, y *float3
 	}
 }
 
-func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {
+func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int) {
 	if l == AVX2 {
 		switch f {
 		case bf16:
 			switch T {
 			case 1:
-				scoresBF161AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF161AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresBF162AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF162AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresBF163AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF163AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		case f32:
 			switch T {
 			case 1:
-				scoresF321AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF321AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresF322AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF322AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresF323AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF323AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		case e4m3:
 			switch T {
 			case 1:
-				scoresE4M31AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M31AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresE4M32AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M32AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresE4M33AVX2(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M33AVX2(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		}
 	}
@@ -531,75 +531,75 @@ func scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, l
 		case bf16:
 			switch T {
 			case 1:
-				scoresBF161AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF161AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresBF162AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF162AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresBF163AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF163AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 4:
-				scoresBF164AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresBF164AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		case f32:
 			switch T {
 			case 1:
-				scoresF321AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF321AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresF322AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF322AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresF323AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF323AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 4:
-				scoresF324AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresF324AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		case e4m3:
 			switch T {
 			case 1:
-				scoresE4M31AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M31AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 2:
-				scoresE4M32AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M32AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 3:
-				scoresE4M33AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M33AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			case 4:
-				scoresE4M34AVX512(dst, ldd, q, ldq, k, ldk, d, n)
+				scoresE4M34AVX512(dst, ldd, q, ldq, k, ldk, d, n, next)
 			}
 		}
 	}
 }
 
-func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int) {
+func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d, next int) {
 	if l == AVX2 {
 		switch f {
 		case bf16:
 			switch heads {
 			case 1:
-				weighBF161AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF161AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighBF162AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF162AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighBF163AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF163AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighBF164AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF164AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		case f32:
 			switch heads {
 			case 1:
-				weighF321AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighF321AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighF322AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighF322AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighF323AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighF323AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighF324AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighF324AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		case e4m3:
 			switch heads {
 			case 1:
-				weighE4M31AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M31AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighE4M32AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M32AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighE4M33AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M33AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighE4M34AVX2(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M34AVX2(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		}
 	}
@@ -608,35 +608,35 @@ func weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32
 		case bf16:
 			switch heads {
 			case 1:
-				weighBF161AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF161AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighBF162AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF162AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighBF163AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF163AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighBF164AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighBF164AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		case f32:
 			switch heads {
 			case 1:
-				weighF321AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighF321AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighF322AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighF322AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighF323AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighF323AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighF324AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighF324AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		case e4m3:
 			switch heads {
 			case 1:
-				weighE4M31AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M31AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 2:
-				weighE4M32AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M32AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 3:
-				weighE4M33AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M33AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			case 4:
-				weighE4M34AVX512(acc, lda, p, ldp, v, ldv, n, d)
+				weighE4M34AVX512(acc, lda, p, ldp, v, ldv, n, d, next)
 			}
 		}
 	}

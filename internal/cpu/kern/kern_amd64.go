@@ -699,110 +699,110 @@ func bf16Dots3AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func dotsE4M31AVX2(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF161AVX2 multiplies n keys of BF16, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresBF162AVX2 multiplies n keys of BF16, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF162AVX2 multiplies n keys of BF16, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresBF163AVX2 multiplies n keys of BF16, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF163AVX2 multiplies n keys of BF16, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighBF161AVX2 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF161AVX2 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF162AVX2 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF162AVX2 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF163AVX2 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF163AVX2 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF164AVX2 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF164AVX2 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF164AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF164AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// scoresF321AVX2 multiplies n keys of F32, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF321AVX2 multiplies n keys of F32, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresF322AVX2 multiplies n keys of F32, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF322AVX2 multiplies n keys of F32, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresF323AVX2 multiplies n keys of F32, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF323AVX2 multiplies n keys of F32, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighF321AVX2 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF321AVX2 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF322AVX2 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF322AVX2 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF323AVX2 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF323AVX2 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF324AVX2 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF324AVX2 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF324AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF324AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// scoresE4M31AVX2 multiplies n keys of E4M3, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M31AVX2 multiplies n keys of E4M3, a multiple of 2, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresE4M32AVX2 multiplies n keys of E4M3, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M32AVX2 multiplies n keys of E4M3, a multiple of 2, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresE4M33AVX2 multiplies n keys of E4M3, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M33AVX2 multiplies n keys of E4M3, a multiple of 2, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighE4M31AVX2 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M31AVX2 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M32AVX2 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M32AVX2 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M33AVX2 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M33AVX2 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M34AVX2 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M34AVX2 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
 // scaleMulAVX2 computes dst = x·k·w; n is a multiple of 16.
 //
@@ -989,125 +989,125 @@ func bf16Dots6AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func dotsE4M31AVX512(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF161AVX512 multiplies n keys of BF16, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresBF162AVX512 multiplies n keys of BF16, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF162AVX512 multiplies n keys of BF16, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresBF163AVX512 multiplies n keys of BF16, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF163AVX512 multiplies n keys of BF16, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresBF164AVX512 multiplies n keys of BF16, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresBF164AVX512 multiplies n keys of BF16, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighBF161AVX512 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF161AVX512 adds n weighted rows of BF16 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF162AVX512 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF162AVX512 adds n weighted rows of BF16 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF163AVX512 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF163AVX512 adds n weighted rows of BF16 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighBF164AVX512 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighBF164AVX512 adds n weighted rows of BF16 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighBF164AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighBF164AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// scoresF321AVX512 multiplies n keys of F32, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF321AVX512 multiplies n keys of F32, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresF322AVX512 multiplies n keys of F32, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF322AVX512 multiplies n keys of F32, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresF323AVX512 multiplies n keys of F32, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF323AVX512 multiplies n keys of F32, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresF324AVX512 multiplies n keys of F32, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresF324AVX512 multiplies n keys of F32, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighF321AVX512 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF321AVX512 adds n weighted rows of F32 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF322AVX512 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF322AVX512 adds n weighted rows of F32 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF323AVX512 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF323AVX512 adds n weighted rows of F32 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighF324AVX512 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighF324AVX512 adds n weighted rows of F32 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighF324AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighF324AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// scoresE4M31AVX512 multiplies n keys of E4M3, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M31AVX512 multiplies n keys of E4M3, a multiple of 4, with 1 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresE4M32AVX512 multiplies n keys of E4M3, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M32AVX512 multiplies n keys of E4M3, a multiple of 4, with 2 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresE4M33AVX512 multiplies n keys of E4M3, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M33AVX512 multiplies n keys of E4M3, a multiple of 4, with 3 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// scoresE4M34AVX512 multiplies n keys of E4M3, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes.
+// scoresE4M34AVX512 multiplies n keys of E4M3, a multiple of 4, with 4 queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.
 //
 //go:noescape
-func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
+func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
 
-// weighE4M31AVX512 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M31AVX512 adds n weighted rows of E4M3 to 1 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M32AVX512 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M32AVX512 adds n weighted rows of E4M3 to 2 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M33AVX512 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M33AVX512 adds n weighted rows of E4M3 to 3 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
-// weighE4M34AVX512 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes.
+// weighE4M34AVX512 adds n weighted rows of E4M3 to 4 rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.
 //
 //go:noescape
-func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
+func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
 
 // scaleMulAVX512 computes dst = x·k·w; n is a multiple of 16.
 //

@@ -24406,9 +24406,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·scoresBF161AVX2(SB), NOSPLIT, $0-64
+// func scoresBF161AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scoresBF161AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -24422,10 +24422,13 @@ keys:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	XORQ   DI, DI
+	MOVQ   next+64(FP), R8
 
 loop:
+	PREFETCHT0   (AX)(R8*1)
 	VPMOVZXWD    (AX)(DI*2), Y4
 	VPSLLD       $0x10, Y4, Y4
+	PREFETCHT0   (CX)(R8*1)
 	VPMOVZXWD    (CX)(DI*2), Y5
 	VPSLLD       $0x10, Y5, Y5
 	VMOVUPS      (DX)(DI*4), Y6
@@ -24438,6 +24441,7 @@ loop:
 	VMOVUPS      32(DX)(DI*4), Y6
 	VFMADD231PS  Y6, Y4, Y1
 	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x20, R8
 	ADDQ         $0x10, DI
 	CMPQ         DI, d+48(FP)
 	JL           loop
@@ -24464,9 +24468,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·scoresBF162AVX2(SB), NOSPLIT, $0-64
+// func scoresBF162AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scoresBF162AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -24486,10 +24490,13 @@ keys:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	XORQ   R8, R8
+	MOVQ   next+64(FP), R9
 
 loop:
+	PREFETCHT0   (AX)(R9*1)
 	VPMOVZXWD    (AX)(R8*2), Y8
 	VPSLLD       $0x10, Y8, Y8
+	PREFETCHT0   (CX)(R9*1)
 	VPMOVZXWD    (CX)(R8*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VMOVUPS      (DX)(R8*4), Y10
@@ -24508,6 +24515,7 @@ loop:
 	VMOVUPS      32(BX)(R8*4), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x20, R9
 	ADDQ         $0x10, R8
 	CMPQ         R8, d+48(FP)
 	JL           loop
@@ -24546,9 +24554,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·scoresBF163AVX2(SB), NOSPLIT, $0-64
+// func scoresBF163AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scoresBF163AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -24574,10 +24582,13 @@ keys:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0   (AX)(R10*1)
 	VPMOVZXWD    (AX)(R9*2), Y12
 	VPSLLD       $0x10, Y12, Y12
+	PREFETCHT0   (CX)(R10*1)
 	VPMOVZXWD    (CX)(R9*2), Y13
 	VPSLLD       $0x10, Y13, Y13
 	VMOVUPS      (DX)(R9*4), Y14
@@ -24602,6 +24613,7 @@ loop:
 	VMOVUPS      32(SI)(R9*4), Y14
 	VFMADD231PS  Y14, Y12, Y9
 	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x20, R10
 	ADDQ         $0x10, R9
 	CMPQ         R9, d+48(FP)
 	JL           loop
@@ -24652,9 +24664,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·weighBF161AVX2(SB), NOSPLIT, $0-64
+// func weighBF161AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·weighBF161AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -24676,12 +24688,15 @@ wide:
 	VMOVUPS 224(BX), Y7
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Y8
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y8
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
+	PREFETCHT0   64(BX)(R8*1)
 	VPMOVZXWD    (BX), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y9, Y8, Y0
@@ -24732,12 +24747,14 @@ narrow:
 	VMOVUPS 32(BX), Y1
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Y2
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y2
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVZXWD    (BX), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VFMADD231PS  Y3, Y2, Y0
@@ -24759,9 +24776,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·weighBF162AVX2(SB), NOSPLIT, $0-64
+// func weighBF162AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·weighBF162AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -24784,16 +24801,18 @@ wide:
 	VMOVUPS 96(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop32:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Y10
 	VPSLLD       $0x10, Y10, Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -24840,16 +24859,18 @@ narrow:
 	VMOVUPS 32(DI), Y3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y5
+	VBROADCASTSS (R11), Y4
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y5
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Y6
 	VPSLLD       $0x10, Y6, Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -24876,9 +24897,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·weighBF163AVX2(SB), NOSPLIT, $0-64
+// func weighBF163AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·weighBF163AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -24900,20 +24921,22 @@ wide:
 	VMOVUPS 32(DI), Y5
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y6
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y7
+	VBROADCASTSS (R11), Y6
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y8
+	VBROADCASTSS (R12), Y7
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Y8
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y9, Y6, Y0
@@ -24945,9 +24968,9 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func weighBF164AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·weighBF164AVX2(SB), NOSPLIT, $0-64
+// func weighBF164AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·weighBF164AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -24972,24 +24995,26 @@ wide:
 	VMOVUPS 32(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y10
+	VBROADCASTSS (R12), Y9
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y11
+	VBROADCASTSS (R13), Y10
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Y11
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Y12
 	VPSLLD       $0x10, Y12, Y12
 	VFMADD231PS  Y12, Y8, Y0
@@ -25026,9 +25051,9 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, FMA3
-TEXT ·scoresF321AVX2(SB), NOSPLIT, $0-64
+// func scoresF321AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scoresF321AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25042,9 +25067,12 @@ keys:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	XORQ   DI, DI
+	MOVQ   next+64(FP), R8
 
 loop:
+	PREFETCHT0   (AX)(R8*1)
 	VMOVUPS      (AX)(DI*4), Y4
+	PREFETCHT0   (CX)(R8*1)
 	VMOVUPS      (CX)(DI*4), Y5
 	VMOVUPS      (DX)(DI*4), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -25054,6 +25082,7 @@ loop:
 	VMOVUPS      32(DX)(DI*4), Y6
 	VFMADD231PS  Y6, Y4, Y1
 	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x40, R8
 	ADDQ         $0x10, DI
 	CMPQ         DI, d+48(FP)
 	JL           loop
@@ -25080,9 +25109,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, FMA3
-TEXT ·scoresF322AVX2(SB), NOSPLIT, $0-64
+// func scoresF322AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scoresF322AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25102,9 +25131,12 @@ keys:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	XORQ   R8, R8
+	MOVQ   next+64(FP), R9
 
 loop:
+	PREFETCHT0   (AX)(R9*1)
 	VMOVUPS      (AX)(R8*4), Y8
+	PREFETCHT0   (CX)(R9*1)
 	VMOVUPS      (CX)(R8*4), Y9
 	VMOVUPS      (DX)(R8*4), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -25120,6 +25152,7 @@ loop:
 	VMOVUPS      32(BX)(R8*4), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x40, R9
 	ADDQ         $0x10, R8
 	CMPQ         R8, d+48(FP)
 	JL           loop
@@ -25158,9 +25191,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, FMA3
-TEXT ·scoresF323AVX2(SB), NOSPLIT, $0-64
+// func scoresF323AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scoresF323AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25186,9 +25219,12 @@ keys:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0   (AX)(R10*1)
 	VMOVUPS      (AX)(R9*4), Y12
+	PREFETCHT0   (CX)(R10*1)
 	VMOVUPS      (CX)(R9*4), Y13
 	VMOVUPS      (DX)(R9*4), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -25210,6 +25246,7 @@ loop:
 	VMOVUPS      32(SI)(R9*4), Y14
 	VFMADD231PS  Y14, Y12, Y9
 	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x40, R10
 	ADDQ         $0x10, R9
 	CMPQ         R9, d+48(FP)
 	JL           loop
@@ -25260,9 +25297,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, FMA3
-TEXT ·weighF321AVX2(SB), NOSPLIT, $0-64
+// func weighF321AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·weighF321AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -25284,12 +25321,17 @@ wide:
 	VMOVUPS 224(BX), Y7
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Y8
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y8
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
+	PREFETCHT0   64(BX)(R8*1)
+	PREFETCHT0   128(BX)(R8*1)
+	PREFETCHT0   192(BX)(R8*1)
 	VMOVUPS      (BX), Y9
 	VFMADD231PS  Y9, Y8, Y0
 	VMOVUPS      32(BX), Y9
@@ -25332,12 +25374,14 @@ narrow:
 	VMOVUPS 32(BX), Y1
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Y2
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y2
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VMOVUPS      (BX), Y3
 	VFMADD231PS  Y3, Y2, Y0
 	VMOVUPS      32(BX), Y3
@@ -25357,9 +25401,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, FMA3
-TEXT ·weighF322AVX2(SB), NOSPLIT, $0-64
+// func weighF322AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·weighF322AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -25382,16 +25426,19 @@ wide:
 	VMOVUPS 96(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop32:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
 	VMOVUPS      (DI), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y4
@@ -25434,16 +25481,18 @@ narrow:
 	VMOVUPS 32(DI), Y3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y5
+	VBROADCASTSS (R11), Y4
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y5
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Y6
 	VFMADD231PS  Y6, Y4, Y0
 	VFMADD231PS  Y6, Y5, Y2
@@ -25468,9 +25517,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, FMA3
-TEXT ·weighF323AVX2(SB), NOSPLIT, $0-64
+// func weighF323AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·weighF323AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -25492,20 +25541,22 @@ wide:
 	VMOVUPS 32(DI), Y5
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y6
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y7
+	VBROADCASTSS (R11), Y6
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y8
+	VBROADCASTSS (R12), Y7
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Y8
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Y9
 	VFMADD231PS  Y9, Y6, Y0
 	VFMADD231PS  Y9, Y7, Y2
@@ -25535,9 +25586,9 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func weighF324AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, FMA3
-TEXT ·weighF324AVX2(SB), NOSPLIT, $0-64
+// func weighF324AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·weighF324AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -25562,24 +25613,26 @@ wide:
 	VMOVUPS 32(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y10
+	VBROADCASTSS (R12), Y9
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y11
+	VBROADCASTSS (R13), Y10
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Y11
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Y12
 	VFMADD231PS  Y12, Y8, Y0
 	VFMADD231PS  Y12, Y9, Y2
@@ -25614,9 +25667,9 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scoresE4M31AVX2(SB), NOSPLIT, $0-64
+// func scoresE4M31AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scoresE4M31AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25630,14 +25683,17 @@ keys:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	XORQ   DI, DI
+	MOVQ   next+64(FP), R8
 
 loop:
+	PREFETCHT0   (AX)(R8*1)
 	VPMOVSXBW    (AX)(DI*1), X4
 	VPSLLW       $0x07, X4, X4
 	VPADDW       e4m3Unit<>+0(SB), X4, X5
 	VPAND        e4m3Copy<>+0(SB), X5, X5
 	VPXOR        X5, X4, X4
 	VCVTPH2PS    X4, Y4
+	PREFETCHT0   (CX)(R8*1)
 	VPMOVSXBW    (CX)(DI*1), X5
 	VPSLLW       $0x07, X5, X5
 	VPADDW       e4m3Unit<>+0(SB), X5, X6
@@ -25662,6 +25718,7 @@ loop:
 	VMOVUPS      32(DX)(DI*4), Y6
 	VFMADD231PS  Y6, Y4, Y1
 	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, R8
 	ADDQ         $0x10, DI
 	CMPQ         DI, d+48(FP)
 	JL           loop
@@ -25688,9 +25745,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scoresE4M32AVX2(SB), NOSPLIT, $0-64
+// func scoresE4M32AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scoresE4M32AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25710,14 +25767,17 @@ keys:
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	XORQ   R8, R8
+	MOVQ   next+64(FP), R9
 
 loop:
+	PREFETCHT0   (AX)(R9*1)
 	VPMOVSXBW    (AX)(R8*1), X8
 	VPSLLW       $0x07, X8, X8
 	VPADDW       e4m3Unit<>+0(SB), X8, X9
 	VPAND        e4m3Copy<>+0(SB), X9, X9
 	VPXOR        X9, X8, X8
 	VCVTPH2PS    X8, Y8
+	PREFETCHT0   (CX)(R9*1)
 	VPMOVSXBW    (CX)(R8*1), X9
 	VPSLLW       $0x07, X9, X9
 	VPADDW       e4m3Unit<>+0(SB), X9, X10
@@ -25748,6 +25808,7 @@ loop:
 	VMOVUPS      32(BX)(R8*4), Y10
 	VFMADD231PS  Y10, Y8, Y5
 	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, R9
 	ADDQ         $0x10, R8
 	CMPQ         R8, d+48(FP)
 	JL           loop
@@ -25786,9 +25847,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scoresE4M33AVX2(SB), NOSPLIT, $0-64
+// func scoresE4M33AVX2(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scoresE4M33AVX2(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -25814,14 +25875,17 @@ keys:
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0   (AX)(R10*1)
 	VPMOVSXBW    (AX)(R9*1), X12
 	VPSLLW       $0x07, X12, X12
 	VPADDW       e4m3Unit<>+0(SB), X12, X13
 	VPAND        e4m3Copy<>+0(SB), X13, X13
 	VPXOR        X13, X12, X12
 	VCVTPH2PS    X12, Y12
+	PREFETCHT0   (CX)(R10*1)
 	VPMOVSXBW    (CX)(R9*1), X13
 	VPSLLW       $0x07, X13, X13
 	VPADDW       e4m3Unit<>+0(SB), X13, X14
@@ -25858,6 +25922,7 @@ loop:
 	VMOVUPS      32(SI)(R9*4), Y14
 	VFMADD231PS  Y14, Y12, Y9
 	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, R10
 	ADDQ         $0x10, R9
 	CMPQ         R9, d+48(FP)
 	JL           loop
@@ -25908,9 +25973,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, F16C, FMA3
-TEXT ·weighE4M31AVX2(SB), NOSPLIT, $0-64
+// func weighE4M31AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·weighE4M31AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -25932,12 +25997,14 @@ wide:
 	VMOVUPS 224(BX), Y7
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Y8
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y8
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVSXBW    (BX), X9
 	VPSLLW       $0x07, X9, X9
 	VPADDW       e4m3Unit<>+0(SB), X9, X10
@@ -26020,12 +26087,14 @@ narrow:
 	VMOVUPS 32(BX), Y1
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Y2
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Y2
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVSXBW    (BX), X3
 	VPSLLW       $0x07, X3, X3
 	VPADDW       e4m3Unit<>+0(SB), X3, X4
@@ -26055,9 +26124,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, F16C, FMA3
-TEXT ·weighE4M32AVX2(SB), NOSPLIT, $0-64
+// func weighE4M32AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·weighE4M32AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -26080,16 +26149,18 @@ wide:
 	VMOVUPS 96(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop32:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), X10
 	VPSLLW       $0x07, X10, X10
 	VPADDW       e4m3Unit<>+0(SB), X10, X11
@@ -26152,16 +26223,18 @@ narrow:
 	VMOVUPS 32(DI), Y3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y5
+	VBROADCASTSS (R11), Y4
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Y5
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), X6
 	VPSLLW       $0x07, X6, X6
 	VPADDW       e4m3Unit<>+0(SB), X6, X7
@@ -26196,9 +26269,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, F16C, FMA3
-TEXT ·weighE4M33AVX2(SB), NOSPLIT, $0-64
+// func weighE4M33AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·weighE4M33AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -26220,20 +26293,22 @@ wide:
 	VMOVUPS 32(DI), Y5
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y6
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y7
+	VBROADCASTSS (R11), Y6
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y8
+	VBROADCASTSS (R12), Y7
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Y8
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), X9
 	VPSLLW       $0x07, X9, X9
 	VPADDW       e4m3Unit<>+0(SB), X9, X10
@@ -26273,9 +26348,9 @@ narrow:
 	VZEROUPPER
 	RET
 
-// func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, F16C, FMA3
-TEXT ·weighE4M34AVX2(SB), NOSPLIT, $0-64
+// func weighE4M34AVX2(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·weighE4M34AVX2(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -26300,24 +26375,26 @@ wide:
 	VMOVUPS 32(DI), Y7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Y8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Y9
+	VBROADCASTSS (R11), Y8
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Y10
+	VBROADCASTSS (R12), Y9
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Y11
+	VBROADCASTSS (R13), Y10
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Y11
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), X12
 	VPSLLW       $0x07, X12, X12
 	VPADDW       e4m3Unit<>+0(SB), X12, X13
@@ -30845,9 +30922,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresBF161AVX512(SB), NOSPLIT, $0-64
+// func scoresBF161AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresBF161AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -30865,14 +30942,19 @@ keys:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0    (AX)(R10*1)
 	VPMOVZXWD     (AX)(R9*2), Z4
 	VPSLLD        $0x10, Z4, Z4
+	PREFETCHT0    (CX)(R10*1)
 	VPMOVZXWD     (CX)(R9*2), Z5
 	VPSLLD        $0x10, Z5, Z5
+	PREFETCHT0    (DX)(R10*1)
 	VPMOVZXWD     (DX)(R9*2), Z6
 	VPSLLD        $0x10, Z6, Z6
+	PREFETCHT0    (BX)(R10*1)
 	VPMOVZXWD     (BX)(R9*2), Z7
 	VPSLLD        $0x10, Z7, Z7
 	VMOVUPS       (SI)(R9*4), Z8
@@ -30880,6 +30962,7 @@ loop:
 	VFMADD231PS   Z8, Z5, Z1
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x20, R10
 	ADDQ          $0x10, R9
 	CMPQ          R9, d+48(FP)
 	JL            loop
@@ -30927,9 +31010,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresBF162AVX512(SB), NOSPLIT, $0-64
+// func scoresBF162AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresBF162AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -30953,14 +31036,19 @@ keys:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	XORQ   R10, R10
+	MOVQ   next+64(FP), R11
 
 loop:
+	PREFETCHT0    (AX)(R11*1)
 	VPMOVZXWD     (AX)(R10*2), Z8
 	VPSLLD        $0x10, Z8, Z8
+	PREFETCHT0    (CX)(R11*1)
 	VPMOVZXWD     (CX)(R10*2), Z9
 	VPSLLD        $0x10, Z9, Z9
+	PREFETCHT0    (DX)(R11*1)
 	VPMOVZXWD     (DX)(R10*2), Z10
 	VPSLLD        $0x10, Z10, Z10
+	PREFETCHT0    (BX)(R11*1)
 	VPMOVZXWD     (BX)(R10*2), Z11
 	VPSLLD        $0x10, Z11, Z11
 	VMOVUPS       (SI)(R10*4), Z12
@@ -30973,6 +31061,7 @@ loop:
 	VFMADD231PS   Z12, Z9, Z5
 	VFMADD231PS   Z12, Z10, Z6
 	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x20, R11
 	ADDQ          $0x10, R10
 	CMPQ          R10, d+48(FP)
 	JL            loop
@@ -31041,9 +31130,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresBF163AVX512(SB), NOSPLIT, $0-64
+// func scoresBF163AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresBF163AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -31073,14 +31162,19 @@ keys:
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
 	XORQ   R11, R11
+	MOVQ   next+64(FP), R12
 
 loop:
+	PREFETCHT0    (AX)(R12*1)
 	VPMOVZXWD     (AX)(R11*2), Z12
 	VPSLLD        $0x10, Z12, Z12
+	PREFETCHT0    (CX)(R12*1)
 	VPMOVZXWD     (CX)(R11*2), Z13
 	VPSLLD        $0x10, Z13, Z13
+	PREFETCHT0    (DX)(R12*1)
 	VPMOVZXWD     (DX)(R11*2), Z14
 	VPSLLD        $0x10, Z14, Z14
+	PREFETCHT0    (BX)(R12*1)
 	VPMOVZXWD     (BX)(R11*2), Z15
 	VPSLLD        $0x10, Z15, Z15
 	VMOVUPS       (SI)(R11*4), Z16
@@ -31098,6 +31192,7 @@ loop:
 	VFMADD231PS   Z16, Z13, Z9
 	VFMADD231PS   Z16, Z14, Z10
 	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x20, R12
 	ADDQ          $0x10, R11
 	CMPQ          R11, d+48(FP)
 	JL            loop
@@ -31187,9 +31282,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresBF164AVX512(SB), NOSPLIT, $0-64
+// func scoresBF164AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresBF164AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -31225,14 +31320,19 @@ keys:
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
 	XORQ   R12, R12
+	MOVQ   next+64(FP), R13
 
 loop:
+	PREFETCHT0    (AX)(R13*1)
 	VPMOVZXWD     (AX)(R12*2), Z16
 	VPSLLD        $0x10, Z16, Z16
+	PREFETCHT0    (CX)(R13*1)
 	VPMOVZXWD     (CX)(R12*2), Z17
 	VPSLLD        $0x10, Z17, Z17
+	PREFETCHT0    (DX)(R13*1)
 	VPMOVZXWD     (DX)(R12*2), Z18
 	VPSLLD        $0x10, Z18, Z18
+	PREFETCHT0    (BX)(R13*1)
 	VPMOVZXWD     (BX)(R12*2), Z19
 	VPSLLD        $0x10, Z19, Z19
 	VMOVUPS       (SI)(R12*4), Z20
@@ -31255,6 +31355,7 @@ loop:
 	VFMADD231PS   Z20, Z17, Z13
 	VFMADD231PS   Z20, Z18, Z14
 	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x20, R13
 	ADDQ          $0x10, R12
 	CMPQ          R12, d+48(FP)
 	JL            loop
@@ -31365,9 +31466,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighBF161AVX512(SB), NOSPLIT, $0-64
+// func weighBF161AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighBF161AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -31385,12 +31486,15 @@ wide:
 	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Z4
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z4
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
+	PREFETCHT0   64(BX)(R8*1)
 	VPMOVZXWD    (BX), Z5
 	VPSLLD       $0x10, Z5, Z5
 	VFMADD231PS  Z5, Z4, Z0
@@ -31424,12 +31528,14 @@ narrow:
 	VMOVUPS (BX), Z0
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Z1
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z1
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVZXWD    (BX), Z2
 	VPSLLD       $0x10, Z2, Z2
 	VFMADD231PS  Z2, Z1, Z0
@@ -31447,9 +31553,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighBF162AVX512(SB), NOSPLIT, $0-64
+// func weighBF162AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighBF162AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -31472,16 +31578,19 @@ wide:
 	VMOVUPS 192(DI), Z7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z9
+	VBROADCASTSS (R11), Z8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
 	VPMOVZXWD    (DI), Z10
 	VPSLLD       $0x10, Z10, Z10
 	VFMADD231PS  Z10, Z8, Z0
@@ -31526,16 +31635,18 @@ narrow:
 	VMOVUPS (DI), Z1
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z2
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z3
+	VBROADCASTSS (R11), Z2
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z3
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Z4
 	VPSLLD       $0x10, Z4, Z4
 	VFMADD231PS  Z4, Z2, Z0
@@ -31556,9 +31667,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighBF163AVX512(SB), NOSPLIT, $0-64
+// func weighBF163AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighBF163AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -31586,20 +31697,23 @@ wide:
 	VMOVUPS 192(DI), Z11
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z12
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z13
+	VBROADCASTSS (R11), Z12
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z14
+	VBROADCASTSS (R12), Z13
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z14
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
 	VPMOVZXWD    (DI), Z15
 	VPSLLD       $0x10, Z15, Z15
 	VFMADD231PS  Z15, Z12, Z0
@@ -31655,20 +31769,22 @@ narrow:
 	VMOVUPS (DI), Z2
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z3
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z4
+	VBROADCASTSS (R11), Z3
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z5
+	VBROADCASTSS (R12), Z4
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z5
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Z6
 	VPSLLD       $0x10, Z6, Z6
 	VFMADD231PS  Z6, Z3, Z0
@@ -31692,9 +31808,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighBF164AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighBF164AVX512(SB), NOSPLIT, $0-64
+// func weighBF164AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighBF164AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -31727,24 +31843,27 @@ wide:
 	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z16
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z17
+	VBROADCASTSS (R11), Z16
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z18
+	VBROADCASTSS (R12), Z17
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z19
+	VBROADCASTSS (R13), Z18
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z19
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
 	VPMOVZXWD    (DI), Z20
 	VPSLLD       $0x10, Z20, Z20
 	VFMADD231PS  Z20, Z16, Z0
@@ -31811,24 +31930,26 @@ narrow:
 	VMOVUPS (DI), Z3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z5
+	VBROADCASTSS (R11), Z4
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z6
+	VBROADCASTSS (R12), Z5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z7
+	VBROADCASTSS (R13), Z6
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z7
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVZXWD    (DI), Z8
 	VPSLLD       $0x10, Z8, Z8
 	VFMADD231PS  Z8, Z4, Z0
@@ -31855,9 +31976,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresF321AVX512(SB), NOSPLIT, $0-64
+// func scoresF321AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresF321AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -31875,17 +31996,23 @@ keys:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0    (AX)(R10*1)
 	VMOVUPS       (AX)(R9*4), Z4
+	PREFETCHT0    (CX)(R10*1)
 	VMOVUPS       (CX)(R9*4), Z5
+	PREFETCHT0    (DX)(R10*1)
 	VMOVUPS       (DX)(R9*4), Z6
+	PREFETCHT0    (BX)(R10*1)
 	VMOVUPS       (BX)(R9*4), Z7
 	VMOVUPS       (SI)(R9*4), Z8
 	VFMADD231PS   Z8, Z4, Z0
 	VFMADD231PS   Z8, Z5, Z1
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x40, R10
 	ADDQ          $0x10, R9
 	CMPQ          R9, d+48(FP)
 	JL            loop
@@ -31933,9 +32060,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresF322AVX512(SB), NOSPLIT, $0-64
+// func scoresF322AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresF322AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -31959,11 +32086,16 @@ keys:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	XORQ   R10, R10
+	MOVQ   next+64(FP), R11
 
 loop:
+	PREFETCHT0    (AX)(R11*1)
 	VMOVUPS       (AX)(R10*4), Z8
+	PREFETCHT0    (CX)(R11*1)
 	VMOVUPS       (CX)(R10*4), Z9
+	PREFETCHT0    (DX)(R11*1)
 	VMOVUPS       (DX)(R10*4), Z10
+	PREFETCHT0    (BX)(R11*1)
 	VMOVUPS       (BX)(R10*4), Z11
 	VMOVUPS       (SI)(R10*4), Z12
 	VFMADD231PS   Z12, Z8, Z0
@@ -31975,6 +32107,7 @@ loop:
 	VFMADD231PS   Z12, Z9, Z5
 	VFMADD231PS   Z12, Z10, Z6
 	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x40, R11
 	ADDQ          $0x10, R10
 	CMPQ          R10, d+48(FP)
 	JL            loop
@@ -32043,9 +32176,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresF323AVX512(SB), NOSPLIT, $0-64
+// func scoresF323AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresF323AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -32075,11 +32208,16 @@ keys:
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
 	XORQ   R11, R11
+	MOVQ   next+64(FP), R12
 
 loop:
+	PREFETCHT0    (AX)(R12*1)
 	VMOVUPS       (AX)(R11*4), Z12
+	PREFETCHT0    (CX)(R12*1)
 	VMOVUPS       (CX)(R11*4), Z13
+	PREFETCHT0    (DX)(R12*1)
 	VMOVUPS       (DX)(R11*4), Z14
+	PREFETCHT0    (BX)(R12*1)
 	VMOVUPS       (BX)(R11*4), Z15
 	VMOVUPS       (SI)(R11*4), Z16
 	VFMADD231PS   Z16, Z12, Z0
@@ -32096,6 +32234,7 @@ loop:
 	VFMADD231PS   Z16, Z13, Z9
 	VFMADD231PS   Z16, Z14, Z10
 	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x40, R12
 	ADDQ          $0x10, R11
 	CMPQ          R11, d+48(FP)
 	JL            loop
@@ -32185,9 +32324,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresF324AVX512(SB), NOSPLIT, $0-64
+// func scoresF324AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresF324AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -32223,11 +32362,16 @@ keys:
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
 	XORQ   R12, R12
+	MOVQ   next+64(FP), R13
 
 loop:
+	PREFETCHT0    (AX)(R13*1)
 	VMOVUPS       (AX)(R12*4), Z16
+	PREFETCHT0    (CX)(R13*1)
 	VMOVUPS       (CX)(R12*4), Z17
+	PREFETCHT0    (DX)(R13*1)
 	VMOVUPS       (DX)(R12*4), Z18
+	PREFETCHT0    (BX)(R13*1)
 	VMOVUPS       (BX)(R12*4), Z19
 	VMOVUPS       (SI)(R12*4), Z20
 	VFMADD231PS   Z20, Z16, Z0
@@ -32249,6 +32393,7 @@ loop:
 	VFMADD231PS   Z20, Z17, Z13
 	VFMADD231PS   Z20, Z18, Z14
 	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x40, R13
 	ADDQ          $0x10, R12
 	CMPQ          R12, d+48(FP)
 	JL            loop
@@ -32359,9 +32504,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighF321AVX512(SB), NOSPLIT, $0-64
+// func weighF321AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighF321AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -32379,12 +32524,17 @@ wide:
 	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Z4
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z4
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
+	PREFETCHT0   64(BX)(R8*1)
+	PREFETCHT0   128(BX)(R8*1)
+	PREFETCHT0   192(BX)(R8*1)
 	VMOVUPS      (BX), Z5
 	VFMADD231PS  Z5, Z4, Z0
 	VMOVUPS      64(BX), Z5
@@ -32414,12 +32564,14 @@ narrow:
 	VMOVUPS (BX), Z0
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Z1
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z1
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VMOVUPS      (BX), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         DI, BX
@@ -32436,9 +32588,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighF322AVX512(SB), NOSPLIT, $0-64
+// func weighF322AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighF322AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -32461,16 +32613,21 @@ wide:
 	VMOVUPS 192(DI), Z7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z9
+	VBROADCASTSS (R11), Z8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
+	PREFETCHT0   128(DI)(R10*1)
+	PREFETCHT0   192(DI)(R10*1)
 	VMOVUPS      (DI), Z10
 	VFMADD231PS  Z10, Z8, Z0
 	VFMADD231PS  Z10, Z9, Z4
@@ -32511,16 +32668,18 @@ narrow:
 	VMOVUPS (DI), Z1
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z2
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z3
+	VBROADCASTSS (R11), Z2
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z3
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Z4
 	VFMADD231PS  Z4, Z2, Z0
 	VFMADD231PS  Z4, Z3, Z1
@@ -32540,9 +32699,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighF323AVX512(SB), NOSPLIT, $0-64
+// func weighF323AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighF323AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -32570,20 +32729,25 @@ wide:
 	VMOVUPS 192(DI), Z11
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z12
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z13
+	VBROADCASTSS (R11), Z12
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z14
+	VBROADCASTSS (R12), Z13
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z14
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
+	PREFETCHT0   128(DI)(R10*1)
+	PREFETCHT0   192(DI)(R10*1)
 	VMOVUPS      (DI), Z15
 	VFMADD231PS  Z15, Z12, Z0
 	VFMADD231PS  Z15, Z13, Z4
@@ -32635,20 +32799,22 @@ narrow:
 	VMOVUPS (DI), Z2
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z3
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z4
+	VBROADCASTSS (R11), Z3
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z5
+	VBROADCASTSS (R12), Z4
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z5
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Z6
 	VFMADD231PS  Z6, Z3, Z0
 	VFMADD231PS  Z6, Z4, Z1
@@ -32671,9 +32837,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighF324AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX512F
-TEXT ·weighF324AVX512(SB), NOSPLIT, $0-64
+// func weighF324AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·weighF324AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -32706,24 +32872,29 @@ wide:
 	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z16
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z17
+	VBROADCASTSS (R11), Z16
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z18
+	VBROADCASTSS (R12), Z17
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z19
+	VBROADCASTSS (R13), Z18
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z19
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
+	PREFETCHT0   64(DI)(R10*1)
+	PREFETCHT0   128(DI)(R10*1)
+	PREFETCHT0   192(DI)(R10*1)
 	VMOVUPS      (DI), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z4
@@ -32786,24 +32957,26 @@ narrow:
 	VMOVUPS (DI), Z3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z5
+	VBROADCASTSS (R11), Z4
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z6
+	VBROADCASTSS (R12), Z5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z7
+	VBROADCASTSS (R13), Z6
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z7
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VMOVUPS      (DI), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
@@ -32829,9 +33002,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresE4M31AVX512(SB), NOSPLIT, $0-64
+// func scoresE4M31AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresE4M31AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -32849,23 +33022,28 @@ keys:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	XORQ   R9, R9
+	MOVQ   next+64(FP), R10
 
 loop:
+	PREFETCHT0    (AX)(R10*1)
 	VPMOVSXBW     (AX)(R9*1), Y4
 	VPSLLW        $0x07, Y4, Y4
 	VPADDW        e4m3Unit<>+0(SB), Y4, Y5
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y5, Y4
 	VCVTPH2PS     Y4, Z4
+	PREFETCHT0    (CX)(R10*1)
 	VPMOVSXBW     (CX)(R9*1), Y5
 	VPSLLW        $0x07, Y5, Y5
 	VPADDW        e4m3Unit<>+0(SB), Y5, Y6
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y6, Y5
 	VCVTPH2PS     Y5, Z5
+	PREFETCHT0    (DX)(R10*1)
 	VPMOVSXBW     (DX)(R9*1), Y6
 	VPSLLW        $0x07, Y6, Y6
 	VPADDW        e4m3Unit<>+0(SB), Y6, Y7
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y7, Y6
 	VCVTPH2PS     Y6, Z6
+	PREFETCHT0    (BX)(R10*1)
 	VPMOVSXBW     (BX)(R9*1), Y7
 	VPSLLW        $0x07, Y7, Y7
 	VPADDW        e4m3Unit<>+0(SB), Y7, Y8
@@ -32876,6 +33054,7 @@ loop:
 	VFMADD231PS   Z8, Z5, Z1
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
+	ADDQ          $0x10, R10
 	ADDQ          $0x10, R9
 	CMPQ          R9, d+48(FP)
 	JL            loop
@@ -32923,9 +33102,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresE4M32AVX512(SB), NOSPLIT, $0-64
+// func scoresE4M32AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresE4M32AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -32949,23 +33128,28 @@ keys:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	XORQ   R10, R10
+	MOVQ   next+64(FP), R11
 
 loop:
+	PREFETCHT0    (AX)(R11*1)
 	VPMOVSXBW     (AX)(R10*1), Y8
 	VPSLLW        $0x07, Y8, Y8
 	VPADDW        e4m3Unit<>+0(SB), Y8, Y9
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y9, Y8
 	VCVTPH2PS     Y8, Z8
+	PREFETCHT0    (CX)(R11*1)
 	VPMOVSXBW     (CX)(R10*1), Y9
 	VPSLLW        $0x07, Y9, Y9
 	VPADDW        e4m3Unit<>+0(SB), Y9, Y10
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y10, Y9
 	VCVTPH2PS     Y9, Z9
+	PREFETCHT0    (DX)(R11*1)
 	VPMOVSXBW     (DX)(R10*1), Y10
 	VPSLLW        $0x07, Y10, Y10
 	VPADDW        e4m3Unit<>+0(SB), Y10, Y11
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y11, Y10
 	VCVTPH2PS     Y10, Z10
+	PREFETCHT0    (BX)(R11*1)
 	VPMOVSXBW     (BX)(R10*1), Y11
 	VPSLLW        $0x07, Y11, Y11
 	VPADDW        e4m3Unit<>+0(SB), Y11, Y12
@@ -32981,6 +33165,7 @@ loop:
 	VFMADD231PS   Z12, Z9, Z5
 	VFMADD231PS   Z12, Z10, Z6
 	VFMADD231PS   Z12, Z11, Z7
+	ADDQ          $0x10, R11
 	ADDQ          $0x10, R10
 	CMPQ          R10, d+48(FP)
 	JL            loop
@@ -33049,9 +33234,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresE4M33AVX512(SB), NOSPLIT, $0-64
+// func scoresE4M33AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresE4M33AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -33081,23 +33266,28 @@ keys:
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
 	XORQ   R11, R11
+	MOVQ   next+64(FP), R12
 
 loop:
+	PREFETCHT0    (AX)(R12*1)
 	VPMOVSXBW     (AX)(R11*1), Y12
 	VPSLLW        $0x07, Y12, Y12
 	VPADDW        e4m3Unit<>+0(SB), Y12, Y13
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y13, Y12
 	VCVTPH2PS     Y12, Z12
+	PREFETCHT0    (CX)(R12*1)
 	VPMOVSXBW     (CX)(R11*1), Y13
 	VPSLLW        $0x07, Y13, Y13
 	VPADDW        e4m3Unit<>+0(SB), Y13, Y14
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y14, Y13
 	VCVTPH2PS     Y13, Z13
+	PREFETCHT0    (DX)(R12*1)
 	VPMOVSXBW     (DX)(R11*1), Y14
 	VPSLLW        $0x07, Y14, Y14
 	VPADDW        e4m3Unit<>+0(SB), Y14, Y15
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y15, Y14
 	VCVTPH2PS     Y14, Z14
+	PREFETCHT0    (BX)(R12*1)
 	VPMOVSXBW     (BX)(R11*1), Y15
 	VPSLLW        $0x07, Y15, Y15
 	VPADDW        e4m3Unit<>+0(SB), Y15, Y16
@@ -33118,6 +33308,7 @@ loop:
 	VFMADD231PS   Z16, Z13, Z9
 	VFMADD231PS   Z16, Z14, Z10
 	VFMADD231PS   Z16, Z15, Z11
+	ADDQ          $0x10, R12
 	ADDQ          $0x10, R11
 	CMPQ          R11, d+48(FP)
 	JL            loop
@@ -33207,9 +33398,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL
-TEXT ·scoresE4M34AVX512(SB), NOSPLIT, $0-64
+// func scoresE4M34AVX512(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk int, d int, n int, next int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·scoresE4M34AVX512(SB), NOSPLIT, $0-72
 	MOVQ k+32(FP), AX
 	MOVQ AX, CX
 	ADDQ ldk+40(FP), CX
@@ -33245,23 +33436,28 @@ keys:
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
 	XORQ   R12, R12
+	MOVQ   next+64(FP), R13
 
 loop:
+	PREFETCHT0    (AX)(R13*1)
 	VPMOVSXBW     (AX)(R12*1), Y16
 	VPSLLW        $0x07, Y16, Y16
 	VPADDW        e4m3Unit<>+0(SB), Y16, Y17
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y17, Y16
 	VCVTPH2PS     Y16, Z16
+	PREFETCHT0    (CX)(R13*1)
 	VPMOVSXBW     (CX)(R12*1), Y17
 	VPSLLW        $0x07, Y17, Y17
 	VPADDW        e4m3Unit<>+0(SB), Y17, Y18
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y18, Y17
 	VCVTPH2PS     Y17, Z17
+	PREFETCHT0    (DX)(R13*1)
 	VPMOVSXBW     (DX)(R12*1), Y18
 	VPSLLW        $0x07, Y18, Y18
 	VPADDW        e4m3Unit<>+0(SB), Y18, Y19
 	VPTERNLOGD    $0x78, e4m3Copy<>+0(SB), Y19, Y18
 	VCVTPH2PS     Y18, Z18
+	PREFETCHT0    (BX)(R13*1)
 	VPMOVSXBW     (BX)(R12*1), Y19
 	VPSLLW        $0x07, Y19, Y19
 	VPADDW        e4m3Unit<>+0(SB), Y19, Y20
@@ -33287,6 +33483,7 @@ loop:
 	VFMADD231PS   Z20, Z17, Z13
 	VFMADD231PS   Z20, Z18, Z14
 	VFMADD231PS   Z20, Z19, Z15
+	ADDQ          $0x10, R13
 	ADDQ          $0x10, R12
 	CMPQ          R12, d+48(FP)
 	JL            loop
@@ -33397,9 +33594,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·weighE4M31AVX512(SB), NOSPLIT, $0-64
+// func weighE4M31AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, MMX+
+TEXT ·weighE4M31AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), CX
@@ -33417,12 +33614,14 @@ wide:
 	VMOVUPS 192(BX), Z3
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop64:
-	VBROADCASTSS (R8), Z4
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z4
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVSXBW    (BX), Y5
 	VPSLLW       $0x07, Y5, Y5
 	VPADDW       e4m3Unit<>+0(SB), Y5, Y6
@@ -33468,12 +33667,14 @@ narrow:
 	VMOVUPS (BX), Z0
 	MOVQ    n+48(FP), SI
 	MOVQ    ldv+40(FP), DI
-	MOVQ    p+16(FP), R8
+	MOVQ    next+64(FP), R8
+	MOVQ    p+16(FP), R9
 	MOVQ    DX, BX
 
 loop16:
-	VBROADCASTSS (R8), Z1
-	ADDQ         $0x04, R8
+	VBROADCASTSS (R9), Z1
+	ADDQ         $0x04, R9
+	PREFETCHT0   (BX)(R8*1)
 	VPMOVSXBW    (BX), Y2
 	VPSLLW       $0x07, Y2, Y2
 	VPADDW       e4m3Unit<>+0(SB), Y2, Y3
@@ -33494,9 +33695,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·weighE4M32AVX512(SB), NOSPLIT, $0-64
+// func weighE4M32AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, MMX+
+TEXT ·weighE4M32AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -33519,16 +33720,18 @@ wide:
 	VMOVUPS 192(DI), Z7
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z8
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z9
+	VBROADCASTSS (R11), Z8
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z9
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y10
 	VPSLLW       $0x07, Y10, Y10
 	VPADDW       e4m3Unit<>+0(SB), Y10, Y11
@@ -33585,16 +33788,18 @@ narrow:
 	VMOVUPS (DI), Z1
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
+	MOVQ    R11, R12
+	ADDQ    DX, R12
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z2
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z3
+	VBROADCASTSS (R11), Z2
 	ADDQ         $0x04, R11
+	VBROADCASTSS (R12), Z3
+	ADDQ         $0x04, R12
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y4
 	VPSLLW       $0x07, Y4, Y4
 	VPADDW       e4m3Unit<>+0(SB), Y4, Y5
@@ -33618,9 +33823,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·weighE4M33AVX512(SB), NOSPLIT, $0-64
+// func weighE4M33AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, MMX+
+TEXT ·weighE4M33AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -33648,20 +33853,22 @@ wide:
 	VMOVUPS 192(DI), Z11
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z12
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z13
+	VBROADCASTSS (R11), Z12
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z14
+	VBROADCASTSS (R12), Z13
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z14
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y15
 	VPSLLW       $0x07, Y15, Y15
 	VPADDW       e4m3Unit<>+0(SB), Y15, Y16
@@ -33729,20 +33936,22 @@ narrow:
 	VMOVUPS (DI), Z2
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
+	MOVQ    R12, R13
+	ADDQ    DX, R13
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z3
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z4
+	VBROADCASTSS (R11), Z3
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z5
+	VBROADCASTSS (R12), Z4
 	ADDQ         $0x04, R12
+	VBROADCASTSS (R13), Z5
+	ADDQ         $0x04, R13
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y6
 	VPSLLW       $0x07, Y6, Y6
 	VPADDW       e4m3Unit<>+0(SB), Y6, Y7
@@ -33769,9 +33978,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL
-TEXT ·weighE4M34AVX512(SB), NOSPLIT, $0-64
+// func weighE4M34AVX512(acc *float32, lda int, p *float32, ldp int, v *byte, ldv int, n int, d int, next int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, MMX+
+TEXT ·weighE4M34AVX512(SB), NOSPLIT, $0-72
 	MOVQ acc+0(FP), AX
 	MOVQ lda+8(FP), CX
 	MOVQ ldp+24(FP), DX
@@ -33804,24 +34013,26 @@ wide:
 	VMOVUPS 192(DI), Z15
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop64:
-	VBROADCASTSS (R10), Z16
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z17
+	VBROADCASTSS (R11), Z16
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z18
+	VBROADCASTSS (R12), Z17
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z19
+	VBROADCASTSS (R13), Z18
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z19
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y20
 	VPSLLW       $0x07, Y20, Y20
 	VPADDW       e4m3Unit<>+0(SB), Y20, Y21
@@ -33900,24 +34111,26 @@ narrow:
 	VMOVUPS (DI), Z3
 	MOVQ    n+48(FP), R8
 	MOVQ    ldv+40(FP), R9
-	MOVQ    p+16(FP), R10
-	MOVQ    R10, R11
-	ADDQ    DX, R11
+	MOVQ    next+64(FP), R10
+	MOVQ    p+16(FP), R11
 	MOVQ    R11, R12
 	ADDQ    DX, R12
 	MOVQ    R12, R13
 	ADDQ    DX, R13
+	MOVQ    R13, R14
+	ADDQ    DX, R14
 	MOVQ    SI, DI
 
 loop16:
-	VBROADCASTSS (R10), Z4
-	ADDQ         $0x04, R10
-	VBROADCASTSS (R11), Z5
+	VBROADCASTSS (R11), Z4
 	ADDQ         $0x04, R11
-	VBROADCASTSS (R12), Z6
+	VBROADCASTSS (R12), Z5
 	ADDQ         $0x04, R12
-	VBROADCASTSS (R13), Z7
+	VBROADCASTSS (R13), Z6
 	ADDQ         $0x04, R13
+	VBROADCASTSS (R14), Z7
+	ADDQ         $0x04, R14
+	PREFETCHT0   (DI)(R10*1)
 	VPMOVSXBW    (DI), Y8
 	VPSLLW       $0x07, Y8, Y8
 	VPADDW       e4m3Unit<>+0(SB), Y8, Y9

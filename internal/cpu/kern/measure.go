@@ -328,13 +328,13 @@ func (m *meter) attend(t tensor.DType, names []string, part func() []byte, dim, 
 			work := func(b []byte, w int) {
 				switch {
 				case t == tensor.F8_E4M3 && what == "keys":
-					Scores(l, scores[w], keys, q, queries, dim, b, dim, keys)
+					Scores(l, scores[w], keys, q, queries, dim, b, dim, keys, nil)
 				case t == tensor.F8_E4M3:
-					Weigh(l, sums[w], queries, dim, scores[w], keys, b, dim, keys)
+					Weigh(l, sums[w], queries, dim, scores[w], keys, b, dim, keys, nil)
 				case what == "keys":
-					Scores(l, scores[w], keys, q, queries, dim, halves(b), dim, keys)
+					Scores(l, scores[w], keys, q, queries, dim, halves(b), dim, keys, nil)
 				default:
-					Weigh(l, sums[w], queries, dim, scores[w], keys, halves(b), dim, keys)
+					Weigh(l, sums[w], queries, dim, scores[w], keys, halves(b), dim, keys, nil)
 				}
 			}
 			bytes := float64(len(part()))

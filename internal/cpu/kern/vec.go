@@ -37,28 +37,21 @@ func widen[F Float](v F) float32 {
 
 // Scores computes dst[h·ldd+j] = q[h]·k[j] for some query heads and n keys of d
 // elements. q is [heads, d]; key j lies at k[j·ldk:]. Each key is loaded once for
-// several heads. The order of a sum is that of the matrix kernels (16 lanes).
-func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int, k []F, ldk, n int) {
+// several heads. The order of a sum is that of the matrix kernels (16 lanes). Meanwhile as much
+// memory from ahead on is fetched, unless it is nil.
+func Scores[F Float](l Level, dst []float32, ldd int, q []float32, heads, d int, k []F, ldk, n int, ahead *F) {
 	if n == 0 || heads == 0 {
 		return
 	}
 	checkHeads("scores", len(dst), ldd, n, len(q), len(k), ldk, heads, d)
 	done := 0
 	if l > Go && d%lanes == 0 {
-		done = scoresAsm(l, dst, ldd, q, heads, d, unsafe.Pointer(&k[0]), int(unsafe.Sizeof(k[0]))*ldk, familyOfFloat[F](), n)
+		done = scoresAsm(l, dst, ldd, q, heads, d, unsafe.Pointer(&k[0]), int(unsafe.Sizeof(k[0]))*ldk, familyOfFloat[F](), n, distance(&k[0], ahead))
 	}
 	for h := range heads {
 		for j := done; j < n; j++ {
 			dst[h*ldd+j] = score(l, q[h*d:][:d], k[j*ldk:][:d])
 		}
-	}
-}
-
-// Prefetch asks for x to be brought into the caches and waits for nothing. It pays for
-// what comes in short pieces from scattered places, such as cached keys.
-func Prefetch[F Float](x []F) {
-	if bytes := len(x) * int(unsafe.Sizeof(F(0))); bytes > 0 {
-		prefetch((*byte)(unsafe.Pointer(&x[0])), (bytes+63)/64)
 	}
 }
 
@@ -78,21 +71,30 @@ const weighHeads = 4 // most heads of a kernel call
 // Weigh adds n weighted value rows to acc: acc[h] += Σ_j p[h·ldp+j]·v[j], one
 // fused multiply-add after the other in the order of j, whatever n is: parts of a
 // sequence may be added by several calls. acc is [heads, d]; value j lies at
-// v[j·ldv:].
-func Weigh[F Float](l Level, acc []float32, heads, d int, p []float32, ldp int, v []F, ldv, n int) {
+// v[j·ldv:]. ahead is as in Scores.
+func Weigh[F Float](l Level, acc []float32, heads, d int, p []float32, ldp int, v []F, ldv, n int, ahead *F) {
 	if n == 0 || heads == 0 {
 		return
 	}
 	checkHeads("weigh", len(p), ldp, n, len(acc), len(v), ldv, heads, d)
-	main := l.whole(d)
+	main, next := l.whole(d), distance(&v[0], ahead)
 	for h := 0; h < heads && main > 0; {
 		step := min(heads-h, weighHeads)
-		weighKernel(l, familyOfFloat[F](), step, &acc[h*d], 4*d, &p[h*ldp], 4*ldp, (*byte)(unsafe.Pointer(&v[0])), int(unsafe.Sizeof(v[0]))*ldv, n, main)
+		weighKernel(l, familyOfFloat[F](), step, &acc[h*d], 4*d, &p[h*ldp], 4*ldp, (*byte)(unsafe.Pointer(&v[0])), int(unsafe.Sizeof(v[0]))*ldv, n, main, next)
+		next = 0
 		h += step
 	}
 	for h := 0; h < heads && main < d; h++ {
 		weighGo(acc[h*d+main:(h+1)*d], p[h*ldp:][:n], v[main:], ldv)
 	}
+}
+
+// distance returns the bytes from one element to another, 0 for none.
+func distance[F Float](from, to *F) int {
+	if to == nil {
+		return 0
+	}
+	return int(uintptr(unsafe.Pointer(to)) - uintptr(unsafe.Pointer(from)))
 }
 
 // whole returns how many of n elements the level's kernels take; Go does the rest.

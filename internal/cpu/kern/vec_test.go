@@ -244,15 +244,15 @@ func testAttention[F Float](t *testing.T, d, heads, n int, store func(float32) F
 	var twin, twinAcc []float32
 	for _, l := range levels() {
 		s := guarded[float32](t, (heads-1)*lds+n, false)
-		Scores(l, s, lds, q, heads, d, kv, ldk, n)
+		Scores(l, s, lds, q, heads, d, kv, ldk, n, &kv[len(kv)-1]) // fetching ahead faults nowhere
 		acc := clone(t, q, true)
-		Weigh(l, acc, heads, d, p, lds, kv, ldk, n)
+		Weigh(l, acc, heads, d, p, lds, kv, ldk, n, &kv[len(kv)-1])
 		if l == Go {
 			twin, twinAcc = s, acc
 		}
 		parts := clone(t, q, true) // in two calls: the same bits
-		Weigh(l, parts, heads, d, p, lds, kv, ldk, n/2)
-		Weigh(l, parts, heads, d, p[n/2:], lds, kv[n/2*ldk:], ldk, n-n/2)
+		Weigh(l, parts, heads, d, p, lds, kv, ldk, n/2, nil)
+		Weigh(l, parts, heads, d, p[n/2:], lds, kv[n/2*ldk:], ldk, n-n/2, nil)
 		for i := range acc {
 			if acc[i] != parts[i] {
 				t.Fatalf("%v: element %d is %v, in two parts %v", l, i, acc[i], parts[i])
@@ -270,13 +270,13 @@ func testAttention[F Float](t *testing.T, d, heads, n int, store func(float32) F
 				}
 				near(t, fmt.Sprintf("%v: head %d, key %d", l, h, j), s[h*lds+j], want, float64(d), 1e-6)
 				var alone [1]float32
-				Scores(l, alone[:], 1, q[h*d:], 1, d, kv[j*ldk:], ldk, 1)
+				Scores(l, alone[:], 1, q[h*d:], 1, d, kv[j*ldk:], ldk, 1, nil)
 				if alone[0] != s[h*lds+j] {
 					t.Fatalf("%v: head %d, key %d: %v, alone %v", l, h, j, s[h*lds+j], alone[0])
 				}
 			}
 			alone := clone(t, q[h*d:][:d], true)
-			Weigh(l, alone, 1, d, p[h*lds:], lds, kv, ldk, n)
+			Weigh(l, alone, 1, d, p[h*lds:], lds, kv, ldk, n, nil)
 			for i, v := range alone {
 				if v != acc[h*d+i] {
 					t.Fatalf("%v: head %d, element %d: %v, alone %v", l, h, i, acc[h*d+i], v)
@@ -297,11 +297,11 @@ func TestVecDoesNotAllocate(t *testing.T) {
 			SwiGLU(l, x[:n], y)
 			ExpSum(l, x, 1)
 			ToBF16(l, z, x)
-			Scores(l, x, 2, y, 2, 50, z, 50, 2)
-			Weigh(l, x, 2, 50, y, 2, z, 50, 2)
+			Scores(l, x, 2, y, 2, 50, z, 50, 2, nil)
+			Weigh(l, x, 2, 50, y, 2, z, 50, 2, nil)
 			ToE4M3(l, c, x)
-			Scores(l, x, 2, y, 2, 50, c, 50, 2)
-			Weigh(l, x, 2, 50, y, 2, c, 50, 2)
+			Scores(l, x, 2, y, 2, 50, c, 50, 2, nil)
+			Weigh(l, x, 2, 50, y, 2, c, 50, 2, nil)
 		}); got != 0 {
 			t.Errorf("%v: %v allocations", l, got)
 		}
@@ -331,7 +331,7 @@ func TestE4M3Codes(t *testing.T) {
 					k[j*dim+at] = uint8(c)
 				}
 				q[at] = 1
-				Scores(l, dst, keys, q, 1, dim, k, dim, keys)
+				Scores(l, dst, keys, q, 1, dim, k, dim, keys, nil)
 				for j, got := range dst {
 					near(t, fmt.Sprintf("%v: code %#x at %d of key %d", l, c, at, j), got, code(c), 0, 0)
 				}
@@ -343,7 +343,7 @@ func TestE4M3Codes(t *testing.T) {
 		}
 		for _, heads := range []int{1, 4} {
 			acc, p := make([]float32, heads*len(v)), append(p, 1, 1, 1)
-			Weigh(l, acc, heads, len(v), p, 1, v, len(v), 1)
+			Weigh(l, acc, heads, len(v), p, 1, v, len(v), 1, nil)
 			for i, got := range acc {
 				near(t, fmt.Sprintf("%v: weighted code %#x", l, i%len(v)%256), got, code(i%len(v)%256), 0, 0)
 			}

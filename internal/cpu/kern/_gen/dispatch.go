@@ -75,26 +75,26 @@ func dispatch(file string) error {
 		b.WriteString("}\n")
 	}
 	b.WriteString("}\n")
-	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int) {\n")
+	b.WriteString("}\n\nfunc scoresKernel(l Level, f family, T int, dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}, {"e4m3", "E4M3"}} {
 			fmt.Fprintf(&b, "case %s:\nswitch T {\n", f[0])
 			for T := 1; T <= isa.headT; T++ {
-				fmt.Fprintf(&b, "case %d:\nscores%s%d%s(dst, ldd, q, ldq, k, ldk, d, n)\n", T, f[1], T, isa.name)
+				fmt.Fprintf(&b, "case %d:\nscores%s%d%s(dst, ldd, q, ldq, k, ldk, d, n, next)\n", T, f[1], T, isa.name)
 			}
 			b.WriteString("}\n")
 		}
 		b.WriteString("}\n}\n")
 	}
 	b.WriteString("}\n")
-	b.WriteString("\nfunc weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int) {\n")
+	b.WriteString("\nfunc weighKernel(l Level, f family, heads int, acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d, next int) {\n")
 	for _, isa := range []isa{avx2, avx512} {
 		fmt.Fprintf(&b, "if l == %s {\nswitch f {\n", isa.name)
 		for _, f := range [][2]string{{"bf16", "BF16"}, {"f32", "F32"}, {"e4m3", "E4M3"}} {
 			fmt.Fprintf(&b, "case %s:\nswitch heads {\n", f[0])
 			for heads := 1; heads <= weighHeads; heads++ {
-				fmt.Fprintf(&b, "case %d:\nweigh%s%d%s(acc, lda, p, ldp, v, ldv, n, d)\n", heads, f[1], heads, isa.name)
+				fmt.Fprintf(&b, "case %d:\nweigh%s%d%s(acc, lda, p, ldp, v, ldv, n, d, next)\n", heads, f[1], heads, isa.name)
 			}
 			b.WriteString("}\n")
 		}

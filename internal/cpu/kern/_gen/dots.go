@@ -60,22 +60,19 @@ func (p *products) zero() {
 }
 
 // sum loops over n elements, a multiple of 16; prefetch is a parameter, a distance in
-// bytes, or "".
+// bytes.
 func (p *products) sum(n Op, prefetch string) {
 	p.zero()
 	size := elementSize(p.f)
 	k := GP64()
 	XORQ(k, k)
-	var far reg.GPVirtual
-	if prefetch != "" {
-		far = param(prefetch)
-	}
+	far := param(prefetch)
 	Label("loop")
 	for part := range lanes * 4 / p.isa.size {
 		at := part * p.isa.size / 4 // the first lane of this register
 		wv := make([]reg.VecVirtual, len(p.w))
 		for r := range wv {
-			if part == 0 && far != nil {
+			if part == 0 {
 				PREFETCHT0(Mem{Base: p.w[r], Index: far, Scale: 1})
 			}
 			wv[r] = p.isa.vec()
@@ -89,9 +86,7 @@ func (p *products) sum(n Op, prefetch string) {
 			}
 		}
 	}
-	if far != nil {
-		ADDQ(Imm(uint64(lanes*size)), far)
-	}
+	ADDQ(Imm(uint64(lanes*size)), far)
 	ADDQ(Imm(lanes), k)
 	CMPQ(k, n)
 	JL(LabelRef("loop"))
@@ -124,8 +119,8 @@ func (p *products) store(t int, to Mem) {
 
 // scores writes dst[h][j] = q[h]·k[j] for T heads; see scoreGo.
 func scores(isa isa, f string, T int) {
-	function(fmt.Sprintf("scores%s%d%s", f, T, isa.name), "func(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n int)",
-		fmt.Sprintf("multiplies n keys of %s, a multiple of %d, with %d queries of d floats, a multiple of 16; strides are in bytes.", f, isa.dotR, T))
+	function(fmt.Sprintf("scores%s%d%s", f, T, isa.name), "func(dst *float32, ldd int, q *float32, ldq int, k *byte, ldk, d, n, next int)",
+		fmt.Sprintf("multiplies n keys of %s, a multiple of %d, with %d queries of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the keys.", f, isa.dotR, T))
 	stride := func(name string) Mem { // read where it is: the general registers are all taken
 		p, err := Param(name).Resolve()
 		if err != nil {
@@ -145,7 +140,7 @@ func scores(isa isa, f string, T int) {
 	k, q, dst, n := rows("k", "ldk", isa.dotR), rows("q", "ldq", T), param("dst"), param("n")
 	p := newProducts(isa, f, k, q)
 	Label("keys")
-	p.sum(stride("d"), "")
+	p.sum(stride("d"), "next")
 	row := GP64()
 	MOVQ(dst, row)
 	for t := range q {
@@ -166,8 +161,8 @@ func scores(isa isa, f string, T int) {
 // weigh writes acc[h] += Σ_j p[h][j]·v[j] for a number of heads; see weighGo.
 // The columns go through registers, as many at a time as keep both multipliers busy, then 16.
 func weigh(isa isa, f string, heads int) {
-	function(fmt.Sprintf("weigh%s%d%s", f, heads, isa.name), "func(acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d int)",
-		fmt.Sprintf("adds n weighted rows of %s to %d rows of d floats, a multiple of 16; strides are in bytes.", f, heads))
+	function(fmt.Sprintf("weigh%s%d%s", f, heads, isa.name), "func(acc *float32, lda int, p *float32, ldp int, v *byte, ldv, n, d, next int)",
+		fmt.Sprintf("adds n weighted rows of %s to %d rows of d floats, a multiple of 16; strides are in bytes. It prefetches what lies next bytes behind the rows.", f, heads))
 	acc, lda, ldp, d := param("acc"), param("lda"), param("ldp"), param("d")
 	v := param("v")
 	wide := 64
@@ -217,7 +212,7 @@ func weighColumns(isa isa, f string, heads, columns int, acc, lda, ldp, v reg.GP
 			VMOVUPS(Mem{Base: row, Disp: i * isa.size}, sum[h][i])
 		}
 	})
-	p, at, n, ldv := make([]reg.GPVirtual, heads), GP64(), param("n"), param("ldv")
+	p, at, n, ldv, far := make([]reg.GPVirtual, heads), GP64(), param("n"), param("ldv"), param("next")
 	for h := range p {
 		if h == 0 {
 			p[0] = param("p")
@@ -235,6 +230,9 @@ func weighColumns(isa isa, f string, heads, columns int, acc, lda, ldp, v reg.GP
 		b[h] = isa.vec()
 		VBROADCASTSS(Mem{Base: p[h]}, b[h])
 		ADDQ(Imm(4), p[h])
+	}
+	for i := 0; i < columns*elementSize(f); i += 64 {
+		PREFETCHT0(Mem{Base: at, Index: far, Scale: 1, Disp: i})
 	}
 	for i := range regs {
 		x := isa.vec()
