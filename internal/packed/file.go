@@ -18,6 +18,7 @@ import (
 type File struct {
 	path  string
 	l     *layout
+	disk  *os.File
 	data  []byte
 	marks []byte
 	sums  []uint32
@@ -26,29 +27,28 @@ type File struct {
 // Open maps the file of c. It reads the header; Load reads the rest. The error says why
 // there is none to use: os.ErrNotExist, errors.ErrUnsupported, or what is wrong with it.
 func Open(prefix string, c *Content) (*File, error) {
-	f, disk, err := readHeader(prefix, c)
+	f, err := readHeader(prefix, c)
 	if err != nil {
 		return nil, err
 	}
-	defer disk.Close()
-	if f.data, err = mapFile(disk, int(f.l.size)); err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of %s: %w", f.l.size, f.path, err)
+	if f.data, err = mapFile(f.disk, int(f.l.size)); err != nil {
+		return nil, errors.Join(fmt.Errorf("mapping %d bytes of %s: %w", f.l.size, f.path, err), f.disk.Close())
 	}
 	return f, nil
 }
 
 // Usable is Open without mapping: it reports what Open would.
 func Usable(prefix string, c *Content) error {
-	_, disk, err := readHeader(prefix, c)
+	f, err := readHeader(prefix, c)
 	if err == nil {
-		err = disk.Close()
+		err = f.disk.Close()
 	}
 	return err
 }
 
-func readHeader(prefix string, c *Content) (*File, *os.File, error) {
+func readHeader(prefix string, c *Content) (*File, error) {
 	if !supported {
-		return nil, nil, errors.ErrUnsupported
+		return nil, errors.ErrUnsupported
 	}
 	f := &File{path: c.Path(prefix), l: c.layOut()}
 	info, err := os.Stat(f.path) // before it is opened: opening a named pipe would wait
@@ -56,25 +56,24 @@ func readHeader(prefix string, c *Content) (*File, *os.File, error) {
 		err = fmt.Errorf("%s: no regular file", f.path)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	disk, err := os.Open(f.path)
-	if err != nil {
-		return nil, nil, err
+	if f.disk, err = os.Open(f.path); err != nil {
+		return nil, err
 	}
 	h := make([]byte, f.l.header)
-	n, err := io.ReadFull(disk, h)
+	n, err := io.ReadFull(f.disk, h)
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		f.marks, f.sums, err = f.l.decode(h[:n])
 	}
-	if info, failed := disk.Stat(); err == nil && failed == nil && info.Size() != f.l.size {
+	if info, failed := f.disk.Stat(); err == nil && failed == nil && info.Size() != f.l.size {
 		err = fmt.Errorf("it was cut: %d bytes of %d", info.Size(), f.l.size)
 	}
 	if err != nil {
-		disk.Close()
-		return nil, nil, fmt.Errorf("%s: %w", f.path, err)
+		f.disk.Close()
+		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
-	return f, disk, nil
+	return f, nil
 }
 
 // Path returns where the file was found.
@@ -127,19 +126,15 @@ func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) err
 func (f *File) load(section, first, n int, check bool, progress func(int64)) (err error) {
 	from, _ := f.l.piece(section, first)
 	_, to := f.l.piece(section, first+n-1)
-	unreadable := func(why any) error {
-		return fmt.Errorf("%s: bytes %d to %d cannot be read: %v", f.path, from, to, why)
-	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if why := recover(); why != nil {
-			err = unreadable(why)
+			err = fmt.Errorf("%s: bytes %d to %d cannot be read: %v", f.path, from, to, why)
 		}
 	}()
 	page := int64(os.Getpagesize()) // the mapping begins at one
-	if err := populate(f.data[from&^(page-1) : to]); err != nil {
-		return unreadable(err)
-	}
+	fetch(f.disk, f.data[from&^(page-1):to], from, to-from)
+	touch(f.data[from:to])
 	for i := first; check && i < first+n; i++ {
 		a, b := f.l.piece(section, i)
 		want := f.sums[f.l.first[section]+i]
@@ -153,6 +148,18 @@ func (f *File) load(section, first, n int, check bool, progress func(int64)) (er
 	return nil
 }
 
+// touch reads a byte of each 64 KiB and the last one: Linux maps all of these at the first
+// fault there. It takes less than half the time of MADV_POPULATE_READ, which goes over each
+// page again, and comparing goes faster without faults in between.
+//
+//go:noinline
+func touch(b []byte) (sum byte) {
+	for i := 0; i < len(b); i += 64 << 10 {
+		sum += b[i]
+	}
+	return sum + b[len(b)-1]
+}
+
 // Close unmaps the file.
 func (f *File) Close() error {
 	data := f.data
@@ -160,7 +167,7 @@ func (f *File) Close() error {
 	if data == nil {
 		return nil
 	}
-	return unmap(data)
+	return errors.Join(unmap(data), f.disk.Close())
 }
 
 // An Entry is a file that Find found.

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // After Load every page is mapped, whether or not it was compared, and wherever pieces
@@ -36,10 +34,11 @@ func TestLoadMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := unix.Madvise(f.data[:1], unix.MADV_POPULATE_READ); err != nil {
-		t.Skipf("this kernel does not map ahead: %v", err)
-	}
 	before := mapped(t, f.path)
+	touch(f.data[:1])
+	if around := mapped(t, f.path) - before; around < 60 {
+		t.Skipf("this kernel maps %d KB at a fault", around)
+	}
 	if err := f.Load(t.Context(), false, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported 
 
 func unmap([]byte) error { return nil }
 
-func populate([]byte) error { return nil }
+func fetch(*os.File, []byte, int64, int64) {}
 
 func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
