@@ -1,11 +1,14 @@
 package cpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"ossian/internal/cpu/kern"
 	"ossian/internal/model"
@@ -137,23 +140,34 @@ func (p *Packed) Open(ctx context.Context, check bool, progress func(n int64)) e
 	return nil
 }
 
-// compare looks whether f holds what this program makes of these tensors.
+// compare looks whether f holds what this program makes of these tensors; the error is of
+// the first that it does not.
 func (p *Packed) compare(ctx context.Context, f *packed.File) error {
-	for i := range p.parts {
-		part := &p.parts[i]
-		b, decode := f.Section(i)
-		m, err := kern.Map(&part.t, part.opt, b, decode)
-		if err != nil {
-			return fmt.Errorf("cpu: %w", err)
-		}
-		same := m.Resembles(&part.t)
-		part.t.Release()
-		if !same {
-			return fmt.Errorf("%s: %s is not what this program makes of the model's files", f.Path(), part.name())
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	errs := make([]error, len(p.parts))
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(p.threads, len(p.parts)) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(p.parts)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				errs[i] = p.parts[i].compare(f, int(i))
+			}
+		})
+	}
+	all.Wait()
+	return cmp.Or(cmp.Or(errs...), ctx.Err())
+}
+
+// compare looks whether section i of f holds p.
+func (p *packedPart) compare(f *packed.File, i int) error {
+	b, decode := f.Section(i)
+	m, err := kern.Map(&p.t, p.opt, b, decode)
+	if err != nil {
+		return fmt.Errorf("cpu: %w", err)
+	}
+	same := m.Resembles(&p.t)
+	p.t.Release()
+	if !same {
+		return fmt.Errorf("%s: %s is not what this program makes of the model's files", f.Path(), p.name())
 	}
 	return nil
 }
