@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,18 @@ func (o *loadOptions) device() (cpu.Config, error) {
 // openModel finds and opens a model, "" = the built-in one: headers only, so that
 // every error they can show comes before a weight is read.
 func openModel(name string) (*ckpt.Model, error) {
+	m, err := startModel(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Finish(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// startModel is openModel before ckpt.Model.Finish.
+func startModel(name string) (*ckpt.Model, error) {
 	if builtIn(name) {
 		return ckpt.OpenFS(tiny.FS(), tiny.Name)
 	}
@@ -81,7 +94,7 @@ func openModel(name string) (*ckpt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := ckpt.Open(path)
+	m, err := ckpt.Start(path)
 	if err == nil && path != name {
 		m.Spec.Name = name // in the cache the directory's name is a commit
 	}
@@ -197,4 +210,21 @@ func total(m *ckpt.Model) (n int64) {
 		n += t.Bytes()
 	}
 	return n
+}
+
+// together runs both functions at once, ends second's context when first fails, and returns
+// when neither runs any more: first's error, else second's.
+func together(ctx context.Context, first func() error, second func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		err := first()
+		if err != nil {
+			cancel()
+		}
+		failed <- err
+	}()
+	err := second(ctx)
+	return cmp.Or(<-failed, err)
 }

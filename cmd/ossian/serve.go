@@ -238,38 +238,35 @@ func (ld *loader) close() {
 	}
 }
 
-// load is a host.Load. The plan is made and shown before a weight is read (ADM-1).
+// load is a host.Load. The tokenizer is made while the weights are brought into memory.
 func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	began := time.Now()
-	m, err := openModel(ld.cfg.Model)
+	m, err := startModel(ld.cfg.Model)
 	if err != nil {
 		return nil, err
 	}
 	ld.model = m
-	o := serveOptions(ld.cfg)
-	dev, err := o.device()
-	if err != nil {
-		return nil, err
-	}
-	format, err := chatFormat(ld.cfg, m)
-	if errors.Is(err, chat.ErrNoTemplate) {
-		ld.log.Warn("no chat: the checkpoint has no template; completions work, --chat-template names one", "model", ld.name)
-	} else if err != nil {
-		return nil, err
-	}
 	note := func(text string) { ld.log.Info(text, "model", ld.name) }
-	o.keepPacked(m, &dev, note)
-	p, err := servePlan(ld.cfg, m, dev)
+	var format chat.Format
+	var dev cpu.Config
+	var p plan.Plan
+	talk := func() (err error) {
+		if err = m.Finish(); err == nil {
+			format, err = ld.format(m)
+		}
+		return err
+	}
+	if ld.cfg.Template != "" { // one that cannot be used is refused before a weight is read
+		if err := talk(); err != nil {
+			return nil, err
+		}
+		talk = func() error { return nil }
+	}
+	err = together(ctx, talk, func(ctx context.Context) (err error) {
+		dev, p, err = ld.weights(ctx, m, note)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
-		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "grammars", p.Footprint.Grammars, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
-		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies + p.Footprint.Grammars) // garbage goes before the heap outgrows the plan (ADM-2)
-	}
-	if err := o.prepare(ctx, m, &dev, nil, note); err != nil {
 		return nil, err
 	}
 	r, choice, err := openRunner(ctx, m, dev, p.Limits, nil)
@@ -288,6 +285,37 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	}
 	ld.log.Info("model loaded", "model", ld.name, "device", r.Info().Name, "took", time.Since(began).Round(time.Millisecond))
 	return hm, nil
+}
+
+// format is how conversations with m are written; nil = there is no chat.
+func (ld *loader) format(m *ckpt.Model) (chat.Format, error) {
+	format, err := chatFormat(ld.cfg, m)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		ld.log.Warn("no chat: the checkpoint has no template; completions work, --chat-template names one", "model", ld.name)
+		return nil, nil
+	}
+	return format, err
+}
+
+// weights plans the memory, which is shown before a weight is read (ADM-1), and brings
+// what can be mapped into it.
+func (ld *loader) weights(ctx context.Context, m *ckpt.Model, note func(string)) (dev cpu.Config, p plan.Plan, err error) {
+	o := serveOptions(ld.cfg)
+	if dev, err = o.device(); err != nil {
+		return dev, p, err
+	}
+	o.keepPacked(m, &dev, note)
+	if p, err = servePlan(ld.cfg, m, dev); err != nil {
+		return dev, p, err
+	}
+	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
+		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "grammars", p.Footprint.Grammars, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
+		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies + p.Footprint.Grammars) // garbage goes before the heap outgrows the plan (ADM-2)
+	}
+	err = o.prepare(ctx, m, &dev, nil, note)
+	return dev, p, err
 }
 
 // host puts an engine around the runner.

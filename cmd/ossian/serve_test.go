@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strconv"
@@ -273,6 +275,11 @@ func TestServeLongPrompt(t *testing.T) {
 
 func TestServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
+	writeSynthetic(t, "gpt-oss-tiny", "cut", synth.Options{})
+	if err := os.WriteFile(filepath.Join("cut", "tokenizer.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	writeSynthetic(t, "qwen3-tiny", "whole", synth.Options{})
 	for _, c := range []struct {
 		args []string
 		err  string
@@ -282,6 +289,10 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--max-model-lenn", "5"}, "max-model-len"},
 		{[]string{"--host", "0.0.0.0"}, "--insecure"},
 		{[]string{"--max-model-len", "5000"}, "outside [1, 4096]"},
+		{[]string{"cut"}, "tokenizer.json: damaged"},
+		{[]string{"cut", "--max-model-len", "99999999"}, "tokenizer.json: damaged"}, // first of two
+		{[]string{"whole", "--chat-template", "{%", "--max-model-len", "99999999"}, "--chat-template"},
+		{[]string{"whole", "--max-model-len", "99999999"}, "outside [1, "},
 		{[]string{"--ssl-certfile", "none.pem"}, "--ssl-certfile: open none.pem"},
 		{[]string{"--ssl-keyfile", "none.pem", "--explain"}, "there is no --ssl-certfile"},
 	} {

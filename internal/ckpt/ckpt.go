@@ -45,6 +45,9 @@ type Model struct {
 	maps   []*file
 	read   []string // every file that Open read, for Seal
 
+	tokenize func() error // makes the tokenizer; nil = it is made
+	eos      string       // name of the token that ends an answer by tokenizer_config.json
+
 	attached []io.Closer
 }
 
@@ -60,6 +63,17 @@ type Generation struct {
 // headers, configuration and tokenizer, no weights. Errors that are the
 // checkpoint's own are *Error; others come from the operating system.
 func Open(path string) (*Model, error) {
+	m, err := Start(path)
+	if err != nil {
+		return nil, err
+	}
+	return m.finished()
+}
+
+// Start is Open without making the tokenizer, which takes nearly all of its time: whoever
+// brings weights into memory can do so while Finish makes it. Until Finish has returned
+// nil, Tokenizer, Special, BOS, Stops and Unused are not what they will be.
+func Start(path string) (*Model, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -69,8 +83,8 @@ func Open(path string) (*Model, error) {
 	if info.IsDir() {
 		open = m.openDir
 	}
-	if err := m.openBy(open); err != nil {
-		return nil, err
+	if err := open(); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
 	_, err = os.Stat(m.sealPath())
 	m.Sealed = err == nil
@@ -83,26 +97,37 @@ func Open(path string) (*Model, error) {
 func OpenFS(fsys fs.FS, name string) (*Model, error) {
 	m := newModel(name)
 	m.fsys = fsys
-	if err := m.openBy(m.openDir); err != nil {
-		return nil, err
+	if err := m.openDir(); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
-	return m, nil
+	return m.finished()
 }
 
 func newModel(path string) *Model {
 	return &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
 }
 
-// openBy closes m when it cannot be opened.
-func (m *Model) openBy(open func() error) error {
-	err := open()
-	if err == nil {
-		err = m.finish()
+// Finish makes the tokenizer of a model that Start has opened, and what depends on it; for
+// one of Open it does nothing. Its errors are Open's, and m is to be closed after them.
+// Meanwhile other goroutines may use what Start has set, and not call Close.
+func (m *Model) Finish() error {
+	tokenize := m.tokenize
+	if tokenize == nil {
+		return nil
 	}
-	if err != nil {
-		err = errors.Join(err, m.Close())
+	m.tokenize = nil
+	if err := tokenize(); err != nil {
+		return err
 	}
-	return err
+	return m.finish()
+}
+
+// finished is m after Finish, closed if that fails.
+func (m *Model) finished() (*Model, error) {
+	if err := m.Finish(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // Beside returns the path of a file of this program that belongs to the model:

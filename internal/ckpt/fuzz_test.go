@@ -151,7 +151,7 @@ func openGGUFBytes(data []byte) error {
 	if err := errors.Join(m.add(g.tensors), m.fromGGUF(g)); err != nil {
 		return err
 	}
-	if err := errors.Join(m.finish(), model.CheckParams(m.Spec, m.Params)); err != nil {
+	if err := errors.Join(m.Finish(), model.CheckParams(m.Spec, m.Params)); err != nil {
 		return err
 	}
 	return m.Verify(context.Background(), nil)

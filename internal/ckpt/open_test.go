@@ -3,6 +3,7 @@ package ckpt
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -629,4 +631,50 @@ func TestOpenFS(t *testing.T) {
 	if _, err := OpenFS(os.DirFS(path), "built-in"); err == nil || !strings.Contains(err.Error(), "model.safetensors") {
 		t.Errorf("without weights: %v", err)
 	}
+}
+
+// Weights can be looked at while the tokenizer is made, which is as Open has it, and what is
+// wrong with it comes before what is wrong with the files that are read after it.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for _, o := range []synth.Options{{}, {Format: synth.GGUF}} {
+		path := writeSynth(t, "gpt-oss-tiny", o)
+		want := mustOpen(t, path)
+		m, err := Start(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		if m.Tokenizer != nil {
+			t.Errorf("%s: Start has made a tokenizer", want.Format)
+		}
+		sameParams(t, m, want)
+		var wg sync.WaitGroup
+		wg.Go(func() { err = m.Verify(t.Context(), nil) })
+		finished := m.Finish()
+		wg.Wait()
+		if err := errors.Join(err, finished, m.Finish()); err != nil {
+			t.Fatal(err)
+		}
+		texts := func(m *Model) []any {
+			return []any{m.Tokenizer.Vocab(), m.Template, m.Special, m.Generation, m.BOS, m.Stops, m.Unused, m.Format, m.Unknown, m.Sealed}
+		}
+		if got, want := texts(m), texts(want); !reflect.DeepEqual(got, want) {
+			t.Errorf("finished\n%v, opened\n%v", got, want)
+		}
+	}
+	path := writeSynth(t, "llama-tiny", synth.Options{})
+	mustWrite(t, filepath.Join(path, "tokenizer.json"), []byte("{"))
+	m, err := Start(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := errors.AsType[*Error](m.Finish()); !ok || e.Kind != Damaged || filepath.Base(e.File) != "tokenizer.json" {
+		t.Errorf("Finish: %v", e)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	mustWrite(t, filepath.Join(path, "generation_config.json"), []byte("["))
+	wantError(t, path, Damaged, "tokenizer.json")
 }

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,10 @@ func (m *Model) openDir() error {
 	if err := m.readTokenizer(); err != nil {
 		return err
 	}
-	return m.readText(file, config)
+	if err := m.readText(file, config); err != nil {
+		return cmp.Or(m.tokenize(), err) // of two damages the one that was read first
+	}
+	return nil
 }
 
 // openShards opens the safetensors files and returns the file to name when a
@@ -223,6 +227,7 @@ func plainName(name string) bool {
 		!strings.ContainsAny(name, "/\\:\x00")
 }
 
+// readTokenizer reads what tokenize will make the tokenizer of.
 func (m *Model) readTokenizer() error {
 	data, err := m.small("tokenizer.json", maxVocab)
 	if err != nil {
@@ -231,15 +236,22 @@ func (m *Model) readTokenizer() error {
 	path := filepath.Join(m.Path, "tokenizer.json")
 	switch {
 	case data != nil:
-		if m.Tokenizer, err = token.FromJSON(data); err != nil {
-			if !json.Valid(data) {
+		m.tokenize = func() (err error) {
+			m.Tokenizer, err = token.FromJSON(data)
+			switch {
+			case err == nil:
+				return nil
+			case !json.Valid(data):
 				return damaged(path, -1, "content", "JSON", err)
 			}
 			return unsupported(path, err.Error(), "", "")
 		}
 	case m.Spec.Family == "gpt-oss":
-		if m.Tokenizer, err = token.Harmony(); err != nil {
-			return fmt.Errorf("built-in tokenizer of gpt-oss: %w", err)
+		m.tokenize = func() (err error) {
+			if m.Tokenizer, err = token.Harmony(); err != nil {
+				return fmt.Errorf("built-in tokenizer of gpt-oss: %w", err)
+			}
+			return nil
 		}
 	default:
 		return incomplete(path, "the file is missing")

@@ -144,8 +144,13 @@ func (m *Model) fromGGUF(g *container) error {
 	if keys.err != nil {
 		return keys.err
 	}
+	m.tokenize = func() error { return m.tokenizeGGUF(g.file.path, vocab, special) }
+	return nil
+}
+
+func (m *Model) tokenizeGGUF(path string, vocab token.Vocab, special map[string]int32) (err error) {
 	if m.Tokenizer, err = token.FromGGUF(vocab); err != nil {
-		return unsupported(g.file.path, err.Error(), "", "")
+		return unsupported(path, err.Error(), "", "")
 	}
 	for name, id := range special {
 		if text := m.Tokenizer.Text(id); text != "" {

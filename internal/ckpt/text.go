@@ -90,9 +90,7 @@ func (m *Model) tokenizerConfig(path string, data []byte) error {
 			m.Special[name] = string(text)
 		}
 	}
-	if id, ok := m.Tokenizer.ID(string(c.EOS)); ok {
-		m.Stops = append(m.Stops, id)
-	}
+	m.eos = string(c.EOS)
 	if len(c.Template) == 0 || string(c.Template) == "null" {
 		return nil
 	}
@@ -136,7 +134,11 @@ func (m *Model) finish() error {
 	if n := m.Tokenizer.Vocab(); n > vocab {
 		return &Error{Kind: Inconsistent, File: m.Path, Offset: -1, Problem: "tokenizer", Want: fmt.Sprintf("at most %d ids, the rows of the embedding", vocab), Got: fmt.Sprint(n)}
 	}
-	for _, name := range stopNames[m.Spec.Family] {
+	names := stopNames[m.Spec.Family]
+	if m.eos != "" {
+		names = append([]string{m.eos}, names...)
+	}
+	for _, name := range names {
 		if id, ok := m.Tokenizer.ID(name); ok {
 			m.Stops = append(m.Stops, id)
 		}
