@@ -70,6 +70,14 @@ func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer,
 	}
 }
 
+func bf16RowsAsm(w **byte, x *byte, n, quads int, y *float32) {
+	if nativeBF16 {
+		bf16RowsNative(w, x, n, quads, y)
+		return
+	}
+	bf16RowsAVX512(w, x, n, quads, y)
+}
+
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.
 func scoresAsm(l Level, dst []float32, ldd int, q []float32, heads, d int, k unsafe.Pointer, ldk int, f family, n, next int) (done int) {
 	keys, step := 4, 4

@@ -37,6 +37,8 @@ func bf16DotsAsm(Level, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, 
 	panic(noKernels)
 }
 
+func bf16RowsAsm(**byte, *byte, int, int, *float32) { panic(noKernels) }
+
 func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)
 }

@@ -32,7 +32,7 @@ func TestBF16Activations(t *testing.T) {
 	first := map[string][]float32{}
 	bf16Levels(t, func(t *testing.T, l Level) {
 		for _, in := range []int{32, 96, 1056} {
-			for _, out := range []int{1, 4, 17, 50} {
+			for _, out := range []int{1, 4, 17, 150} {
 				for _, front := range []bool{false, true} {
 					rng := rand.New(rand.NewPCG(uint64(in), uint64(out)))
 					w := randomTensor(rng, tensor.BF16, 1, out, in)
@@ -48,6 +48,12 @@ func TestBF16Activations(t *testing.T) {
 					var a Acts
 					a.Set(x, rows, in)
 					m.Mul(p, got, &a, bias, []Job{{}})
+					a.Set(x, 1, in)
+					alone := make([]float32, out)
+					m.Mul(p, alone, &a, bias, []Job{{}})
+					if !slices.Equal(alone, got[:out]) {
+						t.Fatalf("[%d, %d], front %v: one row alone is %v, among others %v", out, in, front, alone, got[:out])
+					}
 					what := fmt.Sprintf("[%d, %d]", out, in)
 					if first[what] == nil {
 						first[what] = slices.Clone(got)

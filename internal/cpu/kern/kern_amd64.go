@@ -1189,6 +1189,16 @@ func bf16Dots5Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func bf16Dots6Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
+// bf16RowsAVX512 multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of odd and even float32, n elements, a multiple of 32.
+//
+//go:noescape
+func bf16RowsAVX512(w **byte, x *byte, n int, quads int, y *float32)
+
+// bf16RowsNative multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of BF16, n elements, a multiple of 32.
+//
+//go:noescape
+func bf16RowsNative(w **byte, x *byte, n int, quads int, y *float32)
+
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //
 //go:noescape

@@ -415,8 +415,11 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 	if !m.stored() {
 		step = dotRows
 	}
-	end := min(t.to*groupRows, m.out)
-	for i := t.from * groupRows; i < end; i += step {
+	i, end := t.from*groupRows, min(t.to*groupRows, m.out)
+	if t.hi == t.lo+1 && x.tiling.tiles[t.lo].n == 1 && m.rounded() && m.opt.Level == AVX512 {
+		i = x.multiplyBF16(&x.tiling.tiles[t.lo], i, end)
+	}
+	for ; i < end; i += step {
 		rows := min(step, end-i)
 		for r := 0; r < rows; r += dotRows {
 			q := &ws[r/dotRows]
@@ -430,6 +433,27 @@ func (x *Acts) multiplyRows(t *task, tmp []float32) {
 			x.multiplyTile(&x.tiling.tiles[t.lo+k], i, rows, &ws)
 		}
 	}
+}
+
+// multiplyBF16 multiplies the weight rows from..to-1, but for less than four, with a tile of one
+// row, and returns the first row that is left.
+func (x *Acts) multiplyBF16(tl *tile, from, to int) int {
+	m, job := x.m, &x.jobs[tl.job]
+	var w [vectorRows + dotRows]unsafe.Pointer
+	for n := 0; to-from >= dotRows; from += n {
+		n = min(vectorRows, to-from) &^ (dotRows - 1)
+		for r := range w[:n+dotRows] {
+			w[r] = m.row(job.E, min(from+r, m.out-1))
+		}
+		d := x.dst[job.target(tl.first)*m.out+from:][:n]
+		bf16Vector(&w, n, x.tiling.buf[tl.off:], m.in, d)
+		if x.bias != nil {
+			for r, b := range x.bias[job.E*m.out+from:][:n] {
+				d[r] += b
+			}
+		}
+	}
+	return from
 }
 
 // multiplyTile multiplies the rows weight rows from i on with a tile.

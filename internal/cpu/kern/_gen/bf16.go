@@ -24,12 +24,46 @@ func bf16Dots(isa isa, T int, native bool) {
 		fmt.Sprintf("multiplies %d rows of BF16 with %d of %s, n elements, a multiple of 32; y[ldy·t+r]. It prefetches what lies next bytes behind the rows.", isa.dotR, T, form))
 	w, x, n := pointers("w", isa.dotR), pointers("x", T), param("n")
 	p := newProducts(isa, "BF16", w, x)
+	p.blocks(native, n, param("next"))
+	p.storeAll()
+	end()
+}
+
+// bf16Rows writes a kernel of many times four weight rows × 1 activation row for AVX-512.
+func bf16Rows(native bool) {
+	name, form := avx512.name, "odd and even float32"
+	if native {
+		name, form = "Native", "BF16"
+	}
+	function("bf16Rows"+name, "func(w **byte, x *byte, n, quads int, y *float32)",
+		fmt.Sprintf("multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of %s, n elements, a multiple of 32.", form))
+	list, x, n, quads, y := param("w"), param("x"), param("n"), param("quads"), param("y")
+	Label("rows")
+	w, far := make([]reg.GPVirtual, avx512.dotR), GP64()
+	for r := range w {
+		w[r] = GP64()
+		MOVQ(Mem{Base: list, Disp: 8 * r}, w[r])
+	}
+	ADDQ(Imm(uint64(8*len(w))), list)
+	MOVQ(Mem{Base: list}, far)
+	SUBQ(w[0], far)
+	p := newProducts(avx512, "BF16", w, []reg.GPVirtual{x})
+	p.blocks(native, n, far)
+	p.store(0, Mem{Base: y})
+	ADDQ(Imm(uint64(4*len(w))), y)
+	DECQ(quads)
+	JNZ(LabelRef("rows"))
+	end()
+}
+
+// blocks sums n elements, a multiple of 32, and prefetches what lies far bytes behind them.
+func (p *products) blocks(native bool, n, far reg.GPVirtual) {
 	p.zero()
-	k, far := GP64(), param("next")
+	k := GP64()
 	XORQ(k, k)
 	Label("loop")
-	for r := range w {
-		PREFETCHT0(Mem{Base: w[r], Index: far, Scale: 1})
+	for _, w := range p.w {
+		PREFETCHT0(Mem{Base: w, Index: far, Scale: 1})
 	}
 	if native {
 		p.pairs(k)
@@ -40,8 +74,6 @@ func bf16Dots(isa isa, T int, native bool) {
 	ADDQ(Imm(32), k)
 	CMPQ(k, n)
 	JL(LabelRef("loop"))
-	p.storeAll()
-	end()
 }
 
 // pairs adds the products of 32 elements from k on.

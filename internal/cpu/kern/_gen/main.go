@@ -73,6 +73,8 @@ func main() {
 	for T := 1; T <= avx512.dotT; T++ {
 		bf16Dots(avx512, T, true)
 	}
+	bf16Rows(false)
+	bf16Rows(true)
 	peak(avx512, "BF16")
 	pause()
 	prefetch()
