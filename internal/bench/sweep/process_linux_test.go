@@ -152,19 +152,19 @@ func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
 		port := strconv.Itoa(10_000 + rand.IntN(20_000))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		l.Close()
 		// Until the test ends it has the port at another address as well, so that tests
-		// in other processes do not choose it before a server is there.
+		// in other processes neither choose it nor listen there for a moment.
 		mark, err := net.Listen("tcp", "127.0.0.2:"+port)
 		if err == nil {
 			t.Cleanup(func() { mark.Close() })
 		} else if !errors.Is(err, syscall.EADDRNOTAVAIL) { // not every system has the address
 			continue
 		}
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		l.Close()
 		return port
 	}
 	t.Fatal("no port is free")
