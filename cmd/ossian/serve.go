@@ -82,8 +82,8 @@ Usage:
 other routes need one where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
---api-key-file, and the files of certificates: streams go on, and settings that are
-refused change nothing.
+--api-key-file, and the files of certificates: streams go on, settings that are refused
+change nothing, and the log names what waits for a restart.
 
 Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
 %s`, cmd.Use, config.Usage())

@@ -363,7 +363,7 @@ func Usage() string {
 	all := rows()
 	for _, r := range all {
 		if !r.accepted {
-			fmt.Fprintf(t, "  --%s\t%s\n", r.usage(), r.help)
+			fmt.Fprintf(t, "  --%s\t%s%s\n", r.usage(), r.help, r.defaultNote())
 		}
 	}
 	_ = t.Flush()

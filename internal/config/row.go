@@ -134,6 +134,17 @@ func (r *row) usage() string {
 	return r.name + " " + map[kind]string{text: "TEXT", integer: "N", float: "X", list: "A [B …]", duration: "TIME", object: "JSON"}[r.kind]
 }
 
+// defaultNote is what --help says of the default, for switches only where it is on.
+func (r *row) defaultNote() string {
+	switch {
+	case len(r.def) == 0 || r.kind == boolean && r.def[0] == "false":
+		return ""
+	case r.kind == boolean:
+		return " (default on)"
+	}
+	return " (default " + strings.Join(r.def, " ") + ")"
+}
+
 // loopback reports whether only this machine can reach host.
 func loopback(host string) bool {
 	if host == "localhost" {
