@@ -72,7 +72,7 @@ soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
 soak-store:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]' ./internal/store ./internal/ckpt ./internal/jinja
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]' ./internal/store ./internal/ckpt ./internal/packed ./internal/jinja
 
 soak-grammar:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'GRM[0-9]' ./internal/grammar ./internal/chat
@@ -131,7 +131,7 @@ tinymodel:
 	PYTHON=$(MODELS)/tinymodel/bin/python OUT=$(MODELS)/ossian-tiny WORK=$(MODELS)/ossian-tiny-work ./_tools/tinymodel/make.sh
 
 # Whole models with random weights; writes docs/performance.md, with what llamacpp
-# has measured behind it. Needs 20 GB of disk, 16 GB of memory and a quiet machine.
+# has measured behind it. Needs 30 GB of disk, 16 GB of memory and a quiet machine.
 performance:
 	$(GO) run ./_tools/performance -dir $(MODELS) > docs/performance.md.new
 	$(GO) run ./_tools/llamacpp -runs 0 >> docs/performance.md.new
