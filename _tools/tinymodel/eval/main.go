@@ -48,7 +48,7 @@ func run() error {
 	threads := flag.Int("threads", 0, "0 = all")
 	bits := flag.Int("activation-bits", 0, "8 or 16; 0 = the default")
 	seqs := flag.Int("seqs", 32, "answers at a time")
-	failures := flag.Int("failures", 0, "show the first `N` wrong answers of each ability")
+	failures := flag.Int("failures", 0, "show the first `N` wrong answers of each ability, and all that do not end properly")
 	flag.Parse()
 	m, err := ckpt.Open(*path)
 	if err != nil {
@@ -133,9 +133,13 @@ func (s *score) add(it *item, t turn) {
 			s.right[k]++
 		}
 	}
-	if !ok && s.shown[it.Ability] < s.show {
+	if !ok && s.show > 0 && (s.shown[it.Ability] < s.show || !t.proper) {
 		s.shown[it.Ability]++
-		fmt.Printf("--- %s\nprompt %s\nanswer %s\nwanted %s to=%s: %s\n", it.Ability, it.Prompt, t.text, it.Channel, it.To, it.Want)
+		what := it.Ability
+		if !t.proper {
+			what += ", no proper ending"
+		}
+		fmt.Printf("--- %s\nprompt %s\nanswer %s\nwanted %s to=%s: %s\n", what, it.Prompt, t.text, it.Channel, it.To, it.Want)
 	}
 }
 
