@@ -144,6 +144,22 @@ func TestHLT6RunnerFaults(t *testing.T) {
 	}
 }
 
+// A handedOn is a panic of another goroutine.
+type handedOn string
+
+func (h handedOn) Stack() []byte { return []byte("there") }
+
+// The stack of a panic that comes from another goroutine is in the log.
+func TestPanicFromElsewhere(t *testing.T) {
+	p := panicked(handedOn("boom"))
+	if stack := string(p.stack); p.Error() != "panic: boom" || !strings.HasPrefix(stack, "there\n") || !strings.Contains(stack, "TestPanicFromElsewhere") {
+		t.Errorf("got %v with the stack %s", p, stack)
+	}
+	if stack := string(panicked("boom").stack); !strings.HasPrefix(stack, "goroutine ") {
+		t.Errorf("the stack of a panic of this goroutine is %s", stack)
+	}
+}
+
 func TestHLT6WithoutOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fault{step: 2, kind: "panic"}

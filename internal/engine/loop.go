@@ -68,6 +68,16 @@ type panicError struct {
 	stack []byte
 }
 
+// panicked returns the error of a panic with value. One that comes from another goroutine
+// brings the stack of that.
+func panicked(value any) *panicError {
+	stack := debug.Stack()
+	if from, ok := value.(interface{ Stack() []byte }); ok {
+		stack = slices.Concat(from.Stack(), []byte("\nhanded on to\n"), stack)
+	}
+	return &panicError{value, stack}
+}
+
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // errAbandoned ends a loop that hung, was given up and came back.
@@ -77,7 +87,7 @@ var errAbandoned = errors.New("engine: loop was given up")
 func (l *life) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicError{p, debug.Stack()}
+			err = panicked(p)
 		}
 	}()
 	l.begin()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -182,7 +181,7 @@ func (e *Engine) renew(ctx context.Context) (r runner.Runner, err error) {
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
-				err = &panicError{p, debug.Stack()}
+				err = panicked(p)
 			}
 		}()
 		r, err = e.cfg.Open(ctx)

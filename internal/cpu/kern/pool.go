@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,8 @@ type Pool struct {
 
 	f       func(worker, chunk int) // these two are written by Run while no chunk is owned
 	chunks  uint32
-	next    atomic.Pointer[Matrix] // what the next product reads
+	next    atomic.Pointer[Matrix] // what the product after this one reads
+	failed  atomic.Pointer[workerPanic]
 	workers int
 	quit    atomic.Bool
 
@@ -70,7 +72,8 @@ func NewPool(workers int) *Pool {
 func (p *Pool) Workers() int { return p.workers }
 
 // Run calls f for the chunks 0..chunks-1, each once, and returns when all are
-// done. A worker runs one chunk at a time. Run does not allocate.
+// done. A worker runs one chunk at a time. Run does not allocate. It panics if a chunk
+// does, on whatever worker; the pool can then only be closed.
 func (p *Pool) Run(chunks int, f func(worker, chunk int)) {
 	if chunks > math.MaxInt32 {
 		panic(fmt.Sprintf("kern: %d chunks, limit %d", chunks, math.MaxInt32))
@@ -95,6 +98,33 @@ func (p *Pool) Run(chunks int, f func(worker, chunk int)) {
 	p.work(0)
 	p.wait(uint32(chunks))
 	p.f = nil
+	if e := p.failed.Swap(nil); e != nil {
+		panic(e)
+	}
+}
+
+// A workerPanic is what Run panics with if a chunk did on another goroutine, where nobody
+// could recover and the program would end.
+type workerPanic struct {
+	value any
+	stack []byte
+}
+
+func (e *workerPanic) String() string { return fmt.Sprint(e.value) }
+
+// Stack returns that of the chunk.
+func (e *workerPanic) Stack() []byte { return e.stack }
+
+// chunk runs chunk c on worker w.
+func (p *Pool) chunk(w, c int) {
+	if w > 0 {
+		defer func() {
+			if e := recover(); e != nil {
+				p.failed.CompareAndSwap(nil, &workerPanic{e, debug.Stack()})
+			}
+		}()
+	}
+	p.f(w, c)
 }
 
 // Close ends the workers and returns when they are gone. No Run may follow.
@@ -127,7 +157,7 @@ func (p *Pool) work(w int) {
 				break
 			}
 			if part.CompareAndSwap(s, s+1) {
-				p.f(w, int(uint32(s)))
+				p.chunk(w, int(uint32(s)))
 				n++
 			}
 		}
@@ -171,9 +201,9 @@ func (p *Pool) park(seen uint64) {
 	p.mu.Unlock()
 }
 
-// Expect says that the next product is with m, which is no stack: workers without work
-// fetch the beginning of their parts of it. nil = nothing is known. m stays open until another
-// one is expected or the pool is closed.
+// Expect says that the product after the one about to run is with m, which is no stack:
+// workers without work fetch the beginning of their parts of it. nil = nothing is known. m
+// stays open until the pool is closed.
 func (p *Pool) Expect(m *Matrix) { p.next.Store(m) }
 
 // A fetcher is what a worker has fetched of the expected matrix since it has no work.

@@ -2,7 +2,9 @@ package kern
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,6 +71,39 @@ func TestPoolParks(t *testing.T) {
 	if !helped.Load() {
 		t.Error("no parked worker woke up in a minute")
 	}
+}
+
+// TestPoolPanics: a chunk that panics on a goroutine of the pool panics in Run, with the
+// stack of where it was, after all others have run.
+func TestPoolPanics(t *testing.T) {
+	p := NewPool(3)
+	defer p.Close()
+	for range 20 {
+		var ran atomic.Int32
+		struck := make(chan struct{})
+		strike := sync.OnceFunc(func() { close(struck) })
+		func() {
+			defer func() {
+				e, ok := recover().(*workerPanic)
+				if !ok || fmt.Sprint(e) != "boom" || !bytes.Contains(e.Stack(), []byte("TestPoolPanics")) {
+					t.Errorf("Run ended with %v, want boom and its stack", e)
+				}
+			}()
+			p.Run(30, func(w, _ int) {
+				ran.Add(1)
+				if w == 0 {
+					<-struck
+					return
+				}
+				strike()
+				panic("boom")
+			})
+		}()
+		if ran.Load() != 30 {
+			t.Fatalf("%d of 30 chunks ran", ran.Load())
+		}
+	}
+	p.Run(30, func(int, int) {}) // nothing is left of it
 }
 
 // TestPoolExpects lets workers fetch matrices of every kind while products and other work
