@@ -174,7 +174,8 @@ func (p *packedPart) compare(f *packed.File, i int) error {
 
 // Make packs all matrices into a file, with all threads, puts it on the disk and maps it.
 // progress, which may be nil and is called from several goroutines, is told bytes of the
-// file. After an error, or when ctx ends, nothing is left of it.
+// file. After an error, or when ctx ends, nothing is mapped, and nothing is left of a file
+// that was not complete.
 func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 	w, err := packed.Create(p.Prefix, &p.content, p.Mode)
 	if err != nil {
@@ -203,10 +204,15 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 	if err := w.Commit(); err != nil {
 		return err
 	}
-	if p.file, err = packed.Open(p.Prefix, &p.content); err != nil {
+	f, err := packed.Open(p.Prefix, &p.content)
+	if err != nil {
 		return err
 	}
-	return p.file.Load(ctx, false, nil) // from the page cache, which has just been filled
+	if err := f.Load(ctx, false, nil); err != nil { // from the page cache, which has just been filled
+		return errors.Join(err, f.Close())
+	}
+	p.file = f
+	return nil
 }
 
 // Prepare maps the file that is there, or makes it, and reports whether a device can map
