@@ -29,7 +29,6 @@ type Acts struct {
 	jobs    []Job
 	tiling  *tiling
 	tasks   []task
-	workers int
 	scratch [][]float32 // decoded weight rows of each worker
 
 	round, multiply func(worker, chunk int) // method values, made once
@@ -78,8 +77,7 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 		x.round, x.multiply = x.roundTile, x.multiplyTask
 	}
 	x.prepare(p)
-	x.workers = p.Workers()
-	x.plan(x.workers)
+	x.plan(p.Workers())
 	p.Run(len(x.tasks), x.multiply)
 	x.m, x.dst, x.bias, x.jobs, x.tiling = nil, nil, nil, nil, nil
 }
@@ -371,11 +369,11 @@ func (x *Acts) result(job *Job, k, i int) []float32 {
 }
 
 // ahead returns the packed rows that the worker of task c will probably want before row
-// group i of it is done: the next two groups, or the first of the task that it gets next.
+// group i of it is done: the next two groups, or the first of the next task.
 func (x *Acts) ahead(c, i int) []byte {
 	m, t := x.m, &x.tasks[c]
 	if i >= t.to {
-		t = &x.tasks[min(c+x.workers, len(x.tasks)-1)]
+		t = &x.tasks[min(c+1, len(x.tasks)-1)]
 		i = t.from
 	}
 	at := (x.jobs[t.job].E*m.groups + i) * m.size
