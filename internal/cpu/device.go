@@ -4,8 +4,9 @@
 // Results are batch invariant (models.md 5.1): the logits of a sequence have the
 // same bits alone and in any batch, whole and in chunks, with any number of
 // threads, whatever blocks hold its keys and values and whichever vector instructions
-// compute. Portable Go rounds some sums otherwise, and the precision of activations
-// counts, which is why both are in Name; the type of cached keys and values moves them too.
+// compute, but for BF16 products below 2^-126 (kern/bf16.go). Portable Go rounds some sums
+// otherwise, and the precision of activations counts, which is why both are in Name; the
+// type of cached keys and values moves them too.
 //
 // Workers spin for a short while between operations. A program that must stay
 // responsive meanwhile sets GOMAXPROCS to the number of threads + 1; this package
@@ -115,8 +116,8 @@ func (d *Device) router(t *tensor.Tensor) bool {
 }
 
 // narrow is the hidden size below which sums are too short for the errors of 8 bits to
-// average out: with 256, they cost a KL divergence of 0.012 in the answers. Such a model
-// is fast either way.
+// average out: with 256, they cost a KL divergence of 0.012 in an early ossian-tiny. Such a
+// model is fast either way.
 const narrow = 1024
 
 // A Device executes one model.Spec; see model.Device. It is used by one

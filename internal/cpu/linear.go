@@ -5,8 +5,8 @@ import (
 	"ossian/internal/model"
 )
 
-// activations returns x in the form in which matrices take it. q, k, v and the
-// router with its experts share one quantised copy.
+// activations returns x in the form in which matrices take it. q, k and v share one
+// quantised copy; experts, which choose rows, make their own.
 func (d *Device) activations(x *buf) *kern.Acts {
 	if d.actsOf != x || d.epoch != x.epoch {
 		d.acts.Set(x.x, x.rows, x.width)

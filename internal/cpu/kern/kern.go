@@ -21,8 +21,9 @@ package kern
 import "fmt"
 
 // A Level is an instruction set. All levels compute the same sums in the same
-// order; AVX2 and AVX512 agree bit for bit, Go may round a product before it is
-// added where they do not (less than 1e-6 of the sum of absolute terms).
+// order; AVX2 and AVX512 agree bit for bit, but for BF16 products below 2^-126 (bf16.go), Go
+// may round a product before it is added where they do not (less than 1e-6 of the sum of
+// absolute terms).
 type Level uint8
 
 const (
