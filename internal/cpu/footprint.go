@@ -107,15 +107,23 @@ func (d *Device) heap() int64 {
 	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
 		rounded = d.opt.Level.BF16Bytes(elems)
 	}
-	if d.cfg.Activations != 8 {
-		elems *= 2 // the residual of finer activations is a second row
-	}
-	if f.Experts > 0 {
-		routed := d.lim.MaxTokens * f.TopK * (s.Hidden + f.Inner)
-		if d.fine(d.cfg.Weights != "q8") {
-			routed *= 2
+	rows := func(stored bool) int {
+		if d.fine(stored) {
+			return 2 // the residual of finer activations is a second row
 		}
-		elems += routed
+		return 1
+	}
+	stored := d.cfg.Weights != "q8"
+	if f.Experts > 0 { // their rows are tiled apart, and projections are kept in Q8_0
+		elems = elems*rows(false) + d.lim.MaxTokens*f.TopK*(s.Hidden+f.Inner)*rows(stored)
+	} else {
+		types := 0 // each has tiles of its own
+		for t := range d.used.Types {
+			if n, _ := t.Block(); n > 1 {
+				types++
+			}
+		}
+		elems *= types * rows(stored)
 	}
 	return int64(elems)/32*44 + int64(rounded) + int64(d.cfg.Threads)*int64(s.Vocab)*16
 }

@@ -271,8 +271,8 @@ func TestStepDoesNotAllocate(t *testing.T) {
 
 func TestFootprint(t *testing.T) {
 	for family, o := range tiny() {
-		for _, cfg := range []Config{{Threads: 1}, {Threads: 3, KV: tensor.F32}, {Threads: 2, KV: tensor.F8_E4M3}, {Threads: 2, Weights: "q8"}} {
-			t.Run(fmt.Sprintf("%s/%d threads/%v/%s", family, cfg.Threads, cfg.KV, cfg.Weights), func(t *testing.T) {
+		for _, cfg := range []Config{{Threads: 1}, {Threads: 3, KV: tensor.F32}, {Threads: 2, KV: tensor.F8_E4M3}, {Threads: 2, Weights: "q8"}, {Threads: 2, Activations: 8}} {
+			t.Run(fmt.Sprintf("%s/%d threads/%v/%s/%d bits", family, cfg.Threads, cfg.KV, cfg.Weights, cfg.Activations), func(t *testing.T) {
 				o.Vocab = 5003
 				ids := []int32{1, 2, 3}
 				s, params := modeltest.Tiny(family, o)
