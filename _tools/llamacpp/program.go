@@ -97,7 +97,7 @@ func ossianTasks(s *subject, model string) []task {
 		t := task{part: part, variant: row, args: []string{"bench", "latency", model, "--threads", strconv.Itoa(*threads),
 			"--batch-size", strconv.Itoa(batch), "--input-len", strconv.Itoa(input), "--output-len", strconv.Itoa(output),
 			"--max-model-len", strconv.Itoa(max(512, input+output)), "--num-iters-warmup", "0", "--num-iters", strconv.Itoa(s.repeat),
-			"--temperature", s.temperature, "--no-verify", "--output-json", "/dev/stdout"}}
+			"--temperature", s.temperature, "--output-json", "/dev/stdout"}}
 		t.parse = func(stdout, _ []byte) (map[string]float64, error) {
 			rate, err := parse(stdout)
 			return map[string]float64{row: rate}, err
@@ -114,7 +114,7 @@ func ossianTasks(s *subject, model string) []task {
 	all = append(all, latency("depth", deepCase, 1, deep, s.tokens+1, latencyDecode))
 	serve := func(streams int) []string {
 		return []string{"serve", model, "--threads", strconv.Itoa(*threads), "--max-num-seqs", strconv.Itoa(streams),
-			"--max-model-len", "512", "--served-model-name", servedName, "--no-access-log", "--log-level", "warn", "--no-verify", "--host", "127.0.0.1", "--port"}
+			"--max-model-len", "512", "--served-model-name", servedName, "--no-access-log", "--log-level", "warn", "--host", "127.0.0.1", "--port"}
 	}
 	return append(all, servers(s, "", serve)...)
 }
