@@ -198,6 +198,10 @@ func (d *Device) attendTile(worker, c int) {
 		default:
 			d.workers[worker].then = pieceStart{}
 		}
+		if split == first { // the first piece of all tokens that see it
+			d.attendPiece(worker, t, head, split, run)
+			continue
+		}
 		a, b := d.attendPiece(worker, t, head, split, next)
 		for i := a; i < b; i++ {
 			from, _ := d.splits(t.first + i)
@@ -343,9 +347,7 @@ func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
 	scale := float32(1 / math.Sqrt(float64(n)))
 	for i := a; i < b; i++ {
 		q := d.op.x.row(t.first + i)[head*g*n:][:g*n]
-		for k, v := range q {
-			w.queries[i*g*n+k] = v * scale
-		}
+		kern.Times(d.opt.Level, w.queries[i*g*n:][:g*n], q, scale)
 	}
 	queries, keys := w.queries[a*g*n:b*g*n], &d.kv[d.op.layer].k
 	for j := lo; j < hi; {
@@ -413,9 +415,8 @@ func (d *Device) merge(run piece, i int, next piece, k int, begin bool) {
 		m := max(run.tops[r], next.tops[q])
 		a, b := shrink(run.tops[r], m), shrink(next.tops[q], m)
 		run.tops[r], run.sums[r] = m, float32(run.sums[r]*a)+float32(next.sums[q]*b)
-		for j := range x {
-			x[j] = float32(x[j]*a) + float32(y[j]*b)
-		}
+		kern.Times(d.opt.Level, x, x, a)
+		kern.MulAdd(d.opt.Level, x, y, b)
 	}
 }
 
@@ -433,10 +434,7 @@ func (d *Device) finish(token, head int, run piece, i int) {
 			sum = float32(sum*a) + shrink(sink, m)
 		}
 		a /= sum
-		x, y := run.acc[(i*g+h)*n:][:n], dst[h*n:][:n]
-		for k, v := range x {
-			y[k] = v * a
-		}
+		kern.Times(d.opt.Level, dst[h*n:][:n], run.acc[(i*g+h)*n:][:n], a)
 	}
 }
 

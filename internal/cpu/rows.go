@@ -66,17 +66,11 @@ func (d *Device) rotateRow(_, i int) {
 
 func (d *Device) rotateHeads(x, norm, turn []float32) {
 	n := d.spec.HeadDim
-	cos, sin := turn[:n/2], turn[n/2:n]
 	for ; len(x) > 0; x = x[n:] {
 		head := x[:n]
 		if norm != nil {
 			d.rmsNorm(head, head, norm)
 		}
-		a, b := head[:n/2], head[n/2:]
-		for i, c := range cos {
-			s := sin[i]
-			// The conversions forbid fused operations: the same bits on every machine.
-			a[i], b[i] = float32(a[i]*c)-float32(b[i]*s), float32(b[i]*c)+float32(a[i]*s)
-		}
+		kern.Rotate(d.opt.Level, head[:n/2], head[n/2:], turn[:n/2], turn[n/2:n])
 	}
 }

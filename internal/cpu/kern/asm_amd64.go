@@ -124,6 +124,22 @@ func mulAddAsm(l Level, dst, x *float32, n int, k float32) {
 	mulAddAVX2(dst, x, n, k)
 }
 
+func timesAsm(l Level, dst, x *float32, n int, k float32) {
+	if l == AVX512 {
+		timesAVX512(dst, x, n, k)
+		return
+	}
+	timesAVX2(dst, x, n, k)
+}
+
+func rotateAsm(l Level, a, b, cos, sin *float32, n int) {
+	if l == AVX512 {
+		rotateAVX512(a, b, cos, sin, n)
+		return
+	}
+	rotateAVX2(a, b, cos, sin, n)
+}
+
 func swigluAsm(l Level, dst, gu *float32, n int, alpha, limit, plus float32) {
 	if l == AVX512 {
 		swigluAVX512(dst, gu, n, alpha, limit, plus)

@@ -53,6 +53,10 @@ func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKe
 
 func mulAddAsm(Level, *float32, *float32, int, float32) { panic(noKernels) }
 
+func timesAsm(Level, *float32, *float32, int, float32) { panic(noKernels) }
+
+func rotateAsm(Level, *float32, *float32, *float32, *float32, int) { panic(noKernels) }
+
 func swigluAsm(Level, *float32, *float32, int, float32, float32, float32) { panic(noKernels) }
 
 func expSumAsm(Level, *float32, int, float32) float32 { panic(noKernels) }

@@ -814,6 +814,16 @@ func scaleMulAVX2(dst *float32, x *float32, w *float32, n int, k float32)
 //go:noescape
 func mulAddAVX2(dst *float32, x *float32, n int, k float32)
 
+// timesAVX2 computes dst = k·x; n is a multiple of 16.
+//
+//go:noescape
+func timesAVX2(dst *float32, x *float32, n int, k float32)
+
+// rotateAVX2 rotates n pairs, a multiple of 16.
+//
+//go:noescape
+func rotateAVX2(a *float32, b *float32, cos *float32, sin *float32, n int)
+
 // expSumAVX2 replaces x by exp(x-m) and returns the sum; n is a multiple of 16.
 //
 //go:noescape
@@ -1118,6 +1128,16 @@ func scaleMulAVX512(dst *float32, x *float32, w *float32, n int, k float32)
 //
 //go:noescape
 func mulAddAVX512(dst *float32, x *float32, n int, k float32)
+
+// timesAVX512 computes dst = k·x; n is a multiple of 16.
+//
+//go:noescape
+func timesAVX512(dst *float32, x *float32, n int, k float32)
+
+// rotateAVX512 rotates n pairs, a multiple of 16.
+//
+//go:noescape
+func rotateAVX512(a *float32, b *float32, cos *float32, sin *float32, n int)
 
 // expSumAVX512 replaces x by exp(x-m) and returns the sum; n is a multiple of 16.
 //

@@ -26485,6 +26485,65 @@ loop:
 	VZEROUPPER
 	RET
 
+// func timesAVX2(dst *float32, x *float32, n int, k float32)
+// Requires: AVX
+TEXT ·timesAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS k+24(FP), Y0
+
+loop:
+	VMULPS  (CX), Y0, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  32(CX), Y0, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, DX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func rotateAVX2(a *float32, b *float32, cos *float32, sin *float32, n int)
+// Requires: AVX
+TEXT ·rotateAVX2(SB), NOSPLIT, $0-40
+	MOVQ a+0(FP), AX
+	MOVQ b+8(FP), CX
+	MOVQ cos+16(FP), DX
+	MOVQ sin+24(FP), BX
+	MOVQ n+32(FP), SI
+
+loop:
+	VMOVUPS (DX), Y2
+	VMOVUPS (BX), Y3
+	VMULPS  (AX), Y2, Y0
+	VMULPS  (CX), Y3, Y1
+	VSUBPS  Y1, Y0, Y0
+	VMULPS  (CX), Y2, Y2
+	VMULPS  (AX), Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y2, (CX)
+	VMOVUPS 32(DX), Y2
+	VMOVUPS 32(BX), Y3
+	VMULPS  32(AX), Y2, Y0
+	VMULPS  32(CX), Y3, Y1
+	VSUBPS  Y1, Y0, Y0
+	VMULPS  32(CX), Y2, Y2
+	VMULPS  32(AX), Y3, Y3
+	VADDPS  Y3, Y2, Y2
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y2, 32(CX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, SI
+	JNZ     loop
+	VZEROUPPER
+	RET
+
 DATA expminSumAVX2<>+0(SB)/4, $0xc2ae0000
 DATA expminSumAVX2<>+4(SB)/4, $0xc2ae0000
 DATA expminSumAVX2<>+8(SB)/4, $0xc2ae0000
@@ -34197,6 +34256,53 @@ loop:
 	ADDQ        $0x40, CX
 	SUBQ        $0x10, DX
 	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func timesAVX512(dst *float32, x *float32, n int, k float32)
+// Requires: AVX, AVX512F
+TEXT ·timesAVX512(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS k+24(FP), Z0
+
+loop:
+	VMULPS  (CX), Z0, Z1
+	VMOVUPS Z1, (AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, DX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func rotateAVX512(a *float32, b *float32, cos *float32, sin *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·rotateAVX512(SB), NOSPLIT, $0-40
+	MOVQ a+0(FP), AX
+	MOVQ b+8(FP), CX
+	MOVQ cos+16(FP), DX
+	MOVQ sin+24(FP), BX
+	MOVQ n+32(FP), SI
+
+loop:
+	VMOVUPS (DX), Z2
+	VMOVUPS (BX), Z3
+	VMULPS  (AX), Z2, Z0
+	VMULPS  (CX), Z3, Z1
+	VSUBPS  Z1, Z0, Z0
+	VMULPS  (CX), Z2, Z2
+	VMULPS  (AX), Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z2, (CX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, SI
+	JNZ     loop
 	VZEROUPPER
 	RET
 

@@ -183,6 +183,33 @@ func mulAddGo(dst, x []float32, k float32) {
 	}
 }
 
+// Times computes dst[i] = k·x[i]. dst may be x.
+func Times(l Level, dst, x []float32, k float32) {
+	checkLen("times", len(dst), len(x), len(x))
+	n := l.whole(len(x))
+	if n > 0 {
+		timesAsm(l, &dst[0], &x[0], n, k)
+	}
+	for i, v := range x[n:] {
+		dst[n+i] = k * v
+	}
+}
+
+// Rotate turns the pairs (a[i], b[i]): a[i]·cos[i] - b[i]·sin[i] and b[i]·cos[i] + a[i]·sin[i],
+// every product rounded, so that all levels give the same bits.
+func Rotate(l Level, a, b, cos, sin []float32) {
+	checkLen("rotate", len(a), len(b), len(b))
+	checkLen("rotate", len(a), len(cos), len(sin))
+	n := l.whole(len(a))
+	if n > 0 {
+		rotateAsm(l, &a[0], &b[0], &cos[0], &sin[0], n)
+	}
+	for i := n; i < len(a); i++ {
+		x, y, c, s := a[i], b[i], cos[i], sin[i]
+		a[i], b[i] = float32(x*c)-float32(y*s), float32(y*c)+float32(x*s)
+	}
+}
+
 func checkLen(op string, dst, x, w int) {
 	if dst != x || x != w {
 		panic(fmt.Sprintf("kern: %s of %d, %d and %d elements", op, dst, x, w))

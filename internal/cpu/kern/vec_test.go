@@ -69,6 +69,32 @@ func TestMulAdd(t *testing.T) {
 	})
 }
 
+func TestTimes(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		x, dst := floats(n), floats(n)
+		Times(l, dst, x, 1.7)
+		for i, got := range dst {
+			if want := x[i] * 1.7; got != want {
+				t.Fatalf("%d elements: element %d is %v, want %v", n, i, got, want)
+			}
+		}
+	})
+}
+
+func TestRotate(t *testing.T) {
+	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
+		a, b, cos, sin := floats(n), floats(n), floats(n), floats(n)
+		x, y := append([]float32(nil), a...), append([]float32(nil), b...)
+		Rotate(l, a, b, cos, sin)
+		for i := range a {
+			wantA, wantB := float32(x[i]*cos[i])-float32(y[i]*sin[i]), float32(y[i]*cos[i])+float32(x[i]*sin[i])
+			if a[i] != wantA || b[i] != wantB {
+				t.Fatalf("%d pairs: pair %d is %v, %v, want %v, %v", n, i, a[i], b[i], wantA, wantB)
+			}
+		}
+	})
+}
+
 func TestSwiGLU(t *testing.T) {
 	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
 		gu, dst := floats(2*n), floats(n)

@@ -61,6 +61,8 @@ func main() {
 		}
 		scaleMul(isa)
 		mulAdd(isa)
+		times(isa)
+		rotate(isa)
 		expSum(isa)
 		swiglu(isa)
 		toBF16(isa)

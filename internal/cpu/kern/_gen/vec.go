@@ -177,6 +177,45 @@ func scaleMul(isa isa) {
 	end()
 }
 
+func times(isa isa) {
+	function("times"+isa.name, "func(dst, x *float32, n int, k float32)", "computes dst = k·x; n is a multiple of 16.")
+	dst, x, n := param("dst"), param("x"), param("n")
+	k := broadcast("k", isa.vec())
+	elementwise(isa, n, func(off int) {
+		v := isa.vec()
+		VMULPS(Mem{Base: x, Disp: off}, k, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: off})
+	}, func() {
+		ADDQ(Imm(64), dst)
+		ADDQ(Imm(64), x)
+	})
+	end()
+}
+
+// rotate writes the rotation of pairs; see Rotate. Products are rounded before they are added.
+func rotate(isa isa) {
+	function("rotate"+isa.name, "func(a, b, cos, sin *float32, n int)", "rotates n pairs, a multiple of 16.")
+	a, b, cos, sin, n := param("a"), param("b"), param("cos"), param("sin"), param("n")
+	elementwise(isa, n, func(off int) {
+		x, y, c, s := isa.vec(), isa.vec(), isa.vec(), isa.vec()
+		VMOVUPS(Mem{Base: cos, Disp: off}, c)
+		VMOVUPS(Mem{Base: sin, Disp: off}, s)
+		VMULPS(Mem{Base: a, Disp: off}, c, x)
+		VMULPS(Mem{Base: b, Disp: off}, s, y)
+		VSUBPS(y, x, x)
+		VMULPS(Mem{Base: b, Disp: off}, c, c)
+		VMULPS(Mem{Base: a, Disp: off}, s, s)
+		VADDPS(s, c, c)
+		VMOVUPS(x, Mem{Base: a, Disp: off})
+		VMOVUPS(c, Mem{Base: b, Disp: off})
+	}, func() {
+		for _, p := range []reg.GPVirtual{a, b, cos, sin} {
+			ADDQ(Imm(64), p)
+		}
+	})
+	end()
+}
+
 func mulAdd(isa isa) {
 	function("mulAdd"+isa.name, "func(dst, x *float32, n int, k float32)", "computes dst += k·x; n is a multiple of 16.")
 	dst, x, n := param("dst"), param("x"), param("n")
