@@ -1,15 +1,19 @@
-// Command kvcache measures what the type of cached keys and values does to the
-// predictions of a model and prints the tables of docs/kv-cache.md:
+// Command kvcache measures what the type of cached keys and values, or of weights that
+// a checkpoint has in floats, does to the predictions of a model, and prints the tables of
+// docs/kv-cache.md:
 //
-//	go run ./_tools/kvcache [-tokens N] [MODEL TEXT]
+//	go run ./_tools/kvcache [-weights] [-tokens N] [MODEL TEXT]
 //
 // Without arguments it takes SmolLM2 (_tools/smollm2/fetch.sh) on _tools/smollm2/text.txt
-// and one synthetic model of each family on random ids. Each type sees the same ids;
-// what float32 keys and values predict is the truth.
+// and one synthetic model of each family on random ids; with -weights ossian-tiny on the
+// conversations of its tests and wide synthetic models. Each variant sees the same ids;
+// what float32 keys and values, or the weights as stored, predict is the truth.
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -29,8 +33,18 @@ import (
 	"ossian/internal/tensor"
 )
 
-// types are those compared; the first is the truth.
-var types = []tensor.DType{tensor.F32, tensor.BF16, tensor.F8_E4M3}
+// A variant is a device to compare; the first is the truth.
+type variant struct {
+	name string
+	cfg  cpu.Config
+}
+
+var (
+	caches = []variant{{"F32", cpu.Config{KV: tensor.F32}}, {"BF16", cpu.Config{KV: tensor.BF16}}, {"F8_E4M3", cpu.Config{KV: tensor.F8_E4M3}}}
+	modes  = []variant{{"bf16", cpu.Config{Weights: "bf16"}}, {"auto", cpu.Config{Weights: "auto"}}, {"q8", cpu.Config{Weights: "q8"}}}
+
+	variants = caches
+)
 
 const rowsPerStep = 32 // positions predicted at once
 
@@ -38,16 +52,25 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("kvcache: ")
 	tokens := flag.Int("tokens", 0, "use the first `N` tokens of the text; 0 = all")
+	weights := flag.Bool("weights", false, "compare the modes of --cpu-weights, not the types of keys and values")
 	flag.Parse()
-	fmt.Println("| model | tokens | keys and values | bytes per token | perplexity | mean KL | 99th percentile | largest | same most likely token |")
+	what := "keys and values"
+	if *weights {
+		variants, what = modes, "--cpu-weights"
+	}
+	fmt.Printf("| model | tokens | %s | keys and values, bytes per token | perplexity | mean KL | 99th percentile | largest | same most likely token |\n", what)
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	var err error
-	switch flag.NArg() {
-	case 0:
+	switch {
+	case flag.NArg() == 0 && *weights:
+		if err = tiny("internal/tiny/ossian-tiny", "internal/tiny/testdata/golden.json", *tokens); err == nil {
+			err = wide(*tokens)
+		}
+	case flag.NArg() == 0:
 		if err = text("models/SmolLM2-135M-Instruct.Q4_1.gguf", "_tools/smollm2/text.txt", *tokens); err == nil {
 			err = synthetic("gpt-oss-tiny", "qwen3-tiny", "qwen3moe-tiny", "llama-tiny")
 		}
-	case 2:
+	case flag.NArg() == 2:
 		err = text(flag.Arg(0), flag.Arg(1), *tokens)
 	default:
 		err = fmt.Errorf("%d arguments: MODEL TEXT, or none, expected", flag.NArg())
@@ -74,52 +97,94 @@ func text(path, file string, tokens int) error {
 	return measure(m, filepath.Base(path), ids)
 }
 
-func synthetic(presets ...string) error {
-	dir, err := os.MkdirTemp("", "ossian-kvcache")
+// tiny measures the model in path on the ids of its golden file.
+func tiny(path, golden string, tokens int) error {
+	content, err := os.ReadFile(golden)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	for _, name := range presets {
+	var file struct{ IDs []int32 }
+	if err := json.Unmarshal(content, &file); err != nil {
+		return fmt.Errorf("%s: %w", golden, err)
+	}
+	if tokens > 0 {
+		file.IDs = file.IDs[:min(tokens, len(file.IDs))]
+	}
+	m, err := ckpt.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return measure(m, filepath.Base(path), file.IDs)
+}
+
+// wide measures models as wide as published ones, with few layers and a small vocabulary.
+func wide(tokens int) error {
+	const layers, vocab = 4, 8192
+	for _, name := range []string{"gpt-oss-20b", "qwen3-0.6b"} {
 		preset, err := synth.Preset(name)
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(dir, name)
-		if err := synth.Write(context.Background(), path, synth.Options{Model: preset, Seed: 1}, nil); err != nil {
-			return err
-		}
-		m, err := ckpt.Open(path)
-		if err != nil {
-			return err
-		}
-		rng := rand.New(rand.NewPCG(1, 1))
-		ids := make([]int32, 1024)
-		for i := range ids {
-			ids[i] = rng.Int32N(int32(preset.Text))
-		}
-		err = measure(m, name+" (random weights)", ids)
-		m.Close()
-		if err != nil {
+		preset.Layers, preset.Windows = layers, preset.Windows[:layers]
+		preset.Vocab, preset.Text = vocab, vocab/2
+		if err := random(fmt.Sprintf("%s, %d layers", name, layers), preset, cmp.Or(tokens, 512)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// A result sums up the predictions of one type.
+func synthetic(presets ...string) error {
+	for _, name := range presets {
+		preset, err := synth.Preset(name)
+		if err != nil {
+			return err
+		}
+		if err := random(name, preset, 1024); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// random measures a synthetic model on random ids.
+func random(name string, preset synth.Model, tokens int) error {
+	dir, err := os.MkdirTemp("", "ossian-kvcache")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model")
+	if err := synth.Write(context.Background(), path, synth.Options{Model: preset, Seed: 1}, nil); err != nil {
+		return err
+	}
+	m, err := ckpt.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	rng := rand.New(rand.NewPCG(1, 1))
+	ids := make([]int32, tokens)
+	for i := range ids {
+		ids[i] = rng.Int32N(int32(preset.Text))
+	}
+	return measure(m, name+" (random weights)", ids)
+}
+
+// A result sums up the predictions of a variant.
 type result struct {
 	loss float64   // nats
 	kl   []float64 // [position] from the truth, nats
 	same int       // positions with the same most likely id
 }
 
-// measure runs all types side by side, so that only one step's predictions are held.
+// measure runs all variants side by side, so that only one step's predictions are held.
 func measure(m *ckpt.Model, name string, ids []int32) error {
-	results := make([]result, len(types))
-	runners := make([]runner.Runner, len(types))
-	for i, t := range types {
-		r, err := open(m, t, len(ids))
+	results := make([]result, len(variants))
+	runners := make([]runner.Runner, len(variants))
+	for i, v := range variants {
+		r, err := open(m, v.cfg, len(ids))
 		if err != nil {
 			return err
 		}
@@ -147,7 +212,7 @@ func measure(m *ckpt.Model, name string, ids []int32) error {
 		if err != nil {
 			return err
 		}
-		counts.KV = types[i]
+		counts.KV = cmp.Or(variants[i].cfg.KV, tensor.BF16)
 		bytes := int64(0)
 		for _, b := range counts.KVBytes() {
 			bytes += b
@@ -158,19 +223,19 @@ func measure(m *ckpt.Model, name string, ids []int32) error {
 		for _, kl := range r.kl {
 			mean += kl / float64(n)
 		}
-		fmt.Printf("| %s | %d | %v | %d | %.4f | %.2g | %.2g | %.2g | %.2f %% |\n", name, len(ids), types[i], bytes,
+		fmt.Printf("| %s | %d | %s | %d | %.4f | %.2g | %.2g | %.2g | %.2f %% |\n", name, len(ids), variants[i].name, bytes,
 			math.Exp(r.loss/float64(n)), max(mean, 0), r.kl[n*99/100], r.kl[n-1], 100*float64(r.same)/float64(n))
 	}
 	return nil
 }
 
-func open(m *ckpt.Model, kv tensor.DType, tokens int) (runner.Runner, error) {
+func open(m *ckpt.Model, cfg cpu.Config, tokens int) (runner.Runner, error) {
 	lim := model.Limits{MaxSeqs: rowsPerStep, MaxTokens: rowsPerStep, MaxLen: tokens, BlockSize: plan.DefaultBlockSize}
 	windows, _ := m.Spec.Groups()
 	for range windows {
 		lim.Blocks = append(lim.Blocks, (tokens+lim.BlockSize-1)/lim.BlockSize)
 	}
-	d, err := cpu.New(m.Spec, lim, cpu.Config{KV: kv})
+	d, err := cpu.New(m.Spec, lim, cfg)
 	if err != nil {
 		return nil, err
 	}

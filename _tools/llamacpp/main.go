@@ -41,6 +41,7 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"flag"
 	"fmt"
 	"log"
@@ -110,6 +111,13 @@ func run() error {
 		return err
 	}
 	defer f.Close()
+	for _, path := range []*string{bin, dir, llama, ik} { // programs run in a folder of their own
+		if *path != "" {
+			if *path, err = filepath.Abs(*path); err != nil {
+				return err
+			}
+		}
+	}
 	if *runs > 0 {
 		b := &bench{ctx: ctx, results: f, tmp: tmp, parts: strings.Split(*only, ",")}
 		if b.programs, err = programs(ctx, tmp); err != nil {
@@ -125,10 +133,10 @@ func run() error {
 		log.Printf("%s has no figures", *results)
 		return nil
 	}
-	fmt.Printf("## Beside llama.cpp and ik_llama.cpp\n\n`go run ./_tools/llamacpp`: the same GGUF files, %d threads, medians with the range. Random weights, except SmolLM2.\n\n", *threads)
+	fmt.Printf("## Beside llama.cpp and ik_llama.cpp\n\n`go run ./_tools/llamacpp`: the same GGUF files, %d threads, the programs in turns; medians with the range, and × how many if they are not five. Random weights, except SmolLM2.\n\n", *threads)
 	fmt.Printf("Machine: %s, %d processors, %s; %s.\n\n", processor(), runtime.NumCPU(), kern.Detect(), runtime.Version())
 	if c := f.commits(); c != "" {
-		fmt.Printf("Beside it %s.\n\n", c)
+		fmt.Printf("Programs: %s.\n\n", c)
 	}
 	for _, s := range wanted {
 		f.print(os.Stdout, s)
@@ -146,7 +154,7 @@ func programs(ctx context.Context, tmp string) ([]*program, error) {
 			return nil, fmt.Errorf("building Ossian: %w", err)
 		}
 	}
-	list := []*program{{name: ossian, path: *bin}}
+	list := []*program{{name: ossian, path: *bin, commit: revision(*bin)}}
 	for _, p := range []*program{{name: llamaCpp, path: *llama}, {name: ikLlama, path: *ik}} {
 		if p.path == "" {
 			log.Printf("%s is left out: no folder is given", p.name)
@@ -161,6 +169,24 @@ func programs(ctx context.Context, tmp string) ([]*program, error) {
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// revision is the commit that a Go program was built from, "" if it does not say.
+func revision(path string) string {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var commit string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 9)] + commit
+		case s.Key == "vcs.modified" && s.Value == "true":
+			commit += " with changes"
+		}
+	}
+	return commit
 }
 
 // A bench makes the measurements that the results lack.
@@ -209,7 +235,7 @@ func (b *bench) once(s *subject, p *program, t task, n int) error {
 		return err
 	}
 	r := record{Model: s.name, Program: p.name, Tool: t.tool, Part: t.part, Variant: t.variant, Build: build,
-		Time: time.Now().UTC().Format(time.RFC3339), Bandwidth: bandwidth}
+		Time: time.Now().UTC().Format(time.RFC3339), Bandwidth: bandwidth, Commit: p.commit}
 	ctx, cancel := context.WithTimeout(b.ctx, *limit)
 	defer cancel()
 	began := time.Now()

@@ -30,6 +30,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 // process does a task that ends by itself.
 func (b *bench) process(ctx context.Context, p *program, t task, r *record) error {
 	c := command(ctx, p.executable(t.tool), t.args...)
+	c.Dir = b.tmp // some leave logs where they run
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	began := time.Now()
@@ -83,6 +84,7 @@ func (b *bench) server(ctx context.Context, s *subject, p *program, t task, r *r
 	defer said.Close()
 	began := time.Now()
 	c := command(ctx, p.executable(t.tool), append(t.args, port)...)
+	c.Dir = b.tmp
 	c.Stdout, c.Stderr = said, said
 	if err := c.Start(); err != nil {
 		return err

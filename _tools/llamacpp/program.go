@@ -22,6 +22,7 @@ const (
 type program struct {
 	name    string
 	path    string // of the executable (Ossian), of the folder (the others)
+	commit  string // that Ossian was built from; the others say it themselves
 	missing []string
 	builds  map[string]string
 }

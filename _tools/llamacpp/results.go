@@ -150,11 +150,21 @@ func (s series) median() float64 {
 	return s[len(s)/2]
 }
 
-// String is the median with the range.
+// String is the median with the range, and the number of figures unless it is five.
 func (s series) String() string {
-	if len(s) == 0 {
+	switch len(s) {
+	case 0:
 		return "–"
+	case 1:
+		return short(s[0]) + " ×1"
+	case 5:
+		return s.spread()
 	}
+	return fmt.Sprintf("%s ×%d", s.spread(), len(s))
+}
+
+// spread is the median of some figures with the range.
+func (s series) spread() string {
 	return short(s.median()) + " (" + short(slices.Min(s)) + "–" + short(slices.Max(s)) + ")"
 }
 
@@ -263,7 +273,7 @@ func (f *file) printSpeed(w io.Writer, s *subject) {
 			}
 			return ratio(a, b)
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), times(1), times(2), strings.Join(busy, " · "), limits)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), times(1), times(2), strings.Join(busy, " · "), limits.spread())
 	}
 	f.printMemory(w, s)
 	f.printLimit(w, s)
@@ -322,7 +332,7 @@ func (f *file) printServed(w io.Writer, s *subject) {
 			if p != ossian {
 				against = ratio(rate(ossian).median(), rate(p).median())
 			}
-			lines = append(lines, "| "+strings.Join(append(cells, against, short(use.median()), limit.String()), " | ")+" |")
+			lines = append(lines, "| "+strings.Join(append(cells, against, short(use.median()), limit.spread()), " | ")+" |")
 		}
 	}
 	if len(lines) == 0 {

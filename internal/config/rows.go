@@ -122,7 +122,7 @@ func engineRows() []row {
 				}
 				return nil
 			}},
-		{name: "cpu-weights", def: one("auto"), values: []string{"auto", "bf16", "q8"}, help: "16- and 32-bit weights as they are (bf16) or in 8 bits (q8, not routers)", why: "8 bits for attention and output projections of mixtures",
+		{name: "cpu-weights", def: one("auto"), values: []string{"auto", "bf16", "q8"}, help: "16- and 32-bit weights as they are (bf16), in 8 bits (q8, not routers), or so for attention and output projections of wide mixtures (auto)", why: "8 bits for attention and output projections of mixtures",
 			set: func(s *Settings, p parsed) error { s.Weights = p.text; return nil }},
 		{name: "packed-weights", def: one("auto"), values: []string{"auto", "on", "off"}, help: "keep what is repacked in a file beside the model: of large ones (auto), of all (on), of none (off)", why: "later starts map it instead of packing again",
 			set: func(s *Settings, p parsed) error { s.Packed = p.text; return nil }},

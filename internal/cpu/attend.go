@@ -198,14 +198,14 @@ func (d *Device) attendTile(worker, c int) {
 		default:
 			d.workers[worker].then = pieceStart{}
 		}
-		if split == first { // the first piece of all tokens that see it
+		if split == first { // nothing to merge with; tokens that see none of it begin at a later one
 			d.attendPiece(worker, t, head, split, run)
 			continue
 		}
 		a, b := d.attendPiece(worker, t, head, split, next)
 		for i := a; i < b; i++ {
 			from, _ := d.splits(t.first + i)
-			d.merge(run, i, next, i, split == from)
+			d.merge(run, next, i, split == from)
 		}
 	}
 	for i := range t.n {
@@ -266,7 +266,7 @@ func (d *Device) attendMerge(_, c int) {
 	pieces := d.attn.pieces[c*d.op.splits*size:]
 	run := d.pieceOf(pieces, 1)
 	for i := 1; i < to-from; i++ {
-		d.merge(run, 0, d.pieceOf(pieces[i*size:], 1), 0, false)
+		d.merge(run, d.pieceOf(pieces[i*size:], 1), 0, false)
 	}
 	d.finish(token, head, run, 0)
 }
@@ -401,20 +401,20 @@ func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, o
 	}
 }
 
-// merge adds token k of next, of later keys, to token i of run, or begins with it.
-func (d *Device) merge(run piece, i int, next piece, k int, begin bool) {
+// merge adds token i of next, of later keys, to that of run, or begins with it. Products with
+// the sums of run are rounded, those with next's are not, whatever is merged.
+func (d *Device) merge(run, next piece, i int, begin bool) {
 	n, g := d.spec.HeadDim, d.group()
-	for h := range g {
-		r, q := i*g+h, k*g+h
-		x, y := run.acc[r*n:][:n], next.acc[q*n:][:n]
+	for r := i * g; r < i*g+g; r++ {
+		x, y := run.acc[r*n:][:n], next.acc[r*n:][:n]
 		if begin {
 			copy(x, y)
-			run.tops[r], run.sums[r] = next.tops[q], next.sums[q]
+			run.tops[r], run.sums[r] = next.tops[r], next.sums[r]
 			continue
 		}
-		m := max(run.tops[r], next.tops[q])
-		a, b := shrink(run.tops[r], m), shrink(next.tops[q], m)
-		run.tops[r], run.sums[r] = m, float32(run.sums[r]*a)+float32(next.sums[q]*b)
+		m := max(run.tops[r], next.tops[r])
+		a, b := shrink(run.tops[r], m), shrink(next.tops[r], m)
+		run.tops[r], run.sums[r] = m, float32(run.sums[r]*a)+float32(next.sums[r]*b)
 		kern.Times(d.opt.Level, x, x, a)
 		kern.MulAdd(d.opt.Level, x, y, b)
 	}

@@ -73,9 +73,11 @@ func TestTimes(t *testing.T) {
 	everyLength(t, func(t *testing.T, l Level, n int, floats func(int) []float32) {
 		x, dst := floats(n), floats(n)
 		Times(l, dst, x, 1.7)
+		same := append([]float32(nil), x...)
+		Times(l, same, same, 1.7)
 		for i, got := range dst {
-			if want := x[i] * 1.7; got != want {
-				t.Fatalf("%d elements: element %d is %v, want %v", n, i, got, want)
+			if want := x[i] * 1.7; got != want || same[i] != want {
+				t.Fatalf("%d elements: element %d is %v, in place %v, want %v", n, i, got, same[i], want)
 			}
 		}
 	})
