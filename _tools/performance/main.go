@@ -51,7 +51,7 @@ func main() {
 	defer os.RemoveAll(tmp)
 	bin := filepath.Join(tmp, "ossian")
 	check(command("go", "build", "-o", bin, "./cmd/ossian").Run())
-	fmt.Printf("# Performance\n\nMeasured by `go run ./_tools/performance`: random weights, exact shapes, one process per run, medians of %d with the range. The first start of a large model packs its weights into a file beside it, later ones map that.\n\n", *runs)
+	fmt.Printf("# Performance\n\nMeasured by `go run ./_tools/performance`: random weights, exact shapes, one process per run, whose first prompt this is, medians of %d with the range. The first start of a large model packs its weights into a file beside it (the longest load), later ones map that.\n\n", *runs)
 	fmt.Printf("Machine: %s, %d processors, %s; %s.\n\n", processor(), runtime.NumCPU(), kern.Detect(), runtime.Version())
 	for preset := range strings.SplitSeq(*presets, ",") {
 		if preset == "" {

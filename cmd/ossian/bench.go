@@ -23,7 +23,7 @@ import (
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a server the way vllm bench serve does",
+		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
 	}
 	c.AddCommand(benchServeCommand(), benchCompareCommand(), benchSummarizeCommand(), benchSweepCommand(), benchSelftestCommand(), benchScriptedCommand(), benchThroughputCommand(), benchLatencyCommand(), benchKernelsCommand())
 	return family(c)
