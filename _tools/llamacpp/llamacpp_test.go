@@ -177,9 +177,9 @@ func TestResults(t *testing.T) {
 	var b strings.Builder
 	f.print(&b, s)
 	for _, want := range []string{
-		"| decode, 1 sequence | 13.0 (12.0–14.0) ×3 | – | 8.00 ×1 | – | 1.62 | 2.00 · – · 2.00 | 40.0 (40.0–40.0) |\n",
+		"| decode, 1 sequence | 13.0 (12.0–14.0) ×3 | – | 8.00 ×1 | – | 1.62 (1.5) | 2.00 · – · 2.00 | 40.0 (40.0–40.0) |\n",
 		"in %: Ossian 81.2 (75.0–87.5) ×3, llama.cpp –, ik_llama.cpp 50.0 ×1.",
-		"| 8 | 16 | llama.cpp | 13.0 ×1 | 131 ×1 | 1000 ×1 | 9.00 ×1 | 5.00 | 1.00 |",
+		"| 8 | 16 | llama.cpp | 13.0 ×1 | 131 ×1 | 1000 ×1 | 9.00 ×1 | 5.00 (5) | 1.00 |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())

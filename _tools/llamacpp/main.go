@@ -133,7 +133,7 @@ func run() error {
 		log.Printf("%s has no figures", *results)
 		return nil
 	}
-	fmt.Printf("## Beside llama.cpp and ik_llama.cpp\n\n`go run ./_tools/llamacpp`: the same GGUF files, %d threads, the programs in turns; medians with the range, and × how many if they are not five. Random weights, except SmolLM2.\n\n", *threads)
+	fmt.Printf("## Beside llama.cpp and ik_llama.cpp\n\n`go run ./_tools/llamacpp`: the same GGUF files, %d threads, the programs in turns; medians with the range, and × how many if they are not five; behind a ratio of medians its target. Random weights, except SmolLM2.\n\n", *threads)
 	fmt.Printf("Machine: %s, %d processors, %s; %s.\n\n", processor(), runtime.NumCPU(), kern.Detect(), runtime.Version())
 	if c := f.commits(); c != "" {
 		fmt.Printf("Programs: %s.\n\n", c)

@@ -266,14 +266,15 @@ func (f *file) printSpeed(w io.Writer, s *subject) {
 		if len(limits) == 0 {
 			continue
 		}
-		times := func(peer int) string {
+		times := func(peer int, target float64) string {
 			a, b := medians[0], medians[peer]
 			if r.part == "ready" {
 				a, b = b, a
 			}
-			return ratio(a, b)
+			return ratio(a, b, target)
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), times(1), times(2), strings.Join(busy, " · "), limits.spread())
+		aim := s.targets[r.name]
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", cmp.Or(r.label, r.name), strings.Join(cells, " | "), times(1, aim.llamaCpp), times(2, aim.ikLlama), strings.Join(busy, " · "), limits.spread())
 	}
 	f.printMemory(w, s)
 	f.printLimit(w, s)
@@ -310,6 +311,16 @@ func (f *file) printLimit(w io.Writer, s *subject) {
 	if len(share(ossian)) > 0 {
 		fmt.Fprintf(w, " Decoding one sequence reaches of the read limit, in %%: Ossian %v, llama.cpp %v, ik_llama.cpp %v.", share(ossian), share(llamaCpp), share(ikLlama))
 	}
+	speed := func(p, part, name string) float64 {
+		return f.collect(s.name, p, part, anyVariant, value(name)).median()
+	}
+	var kept []string
+	for _, p := range contestants {
+		kept = append(kept, p+" "+ratio(speed(p, "depth", deepCase), speed(p, "decode", decodeCase(1)), 0))
+	}
+	if speed(ossian, "depth", deepCase) > 0 {
+		fmt.Fprintf(w, " Behind %d tokens it keeps of its speed: %s.", deep, strings.Join(kept, ", "))
+	}
 	fmt.Fprint(w, "\n\n")
 }
 
@@ -330,7 +341,7 @@ func (f *file) printServed(w io.Writer, s *subject) {
 			limit := f.collect(s.name, p, "served", variant, func(r *record) (float64, bool) { return r.Bandwidth / 1e9, true })
 			against := ""
 			if p != ossian {
-				against = ratio(rate(ossian).median(), rate(p).median())
+				against = ratio(rate(ossian).median(), rate(p).median(), l.target)
 			}
 			lines = append(lines, "| "+strings.Join(append(cells, against, short(use.median()), limit.spread()), " | ")+" |")
 		}
@@ -343,10 +354,13 @@ func (f *file) printServed(w io.Writer, s *subject) {
 	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 }
 
-// ratio is a over b, where both were measured.
-func ratio(a, b float64) string {
+// ratio is a over b, where both were measured, with the target in brackets if one is set.
+func ratio(a, b, target float64) string {
 	if a <= 0 || b <= 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", a/b)
+	if target == 0 {
+		return fmt.Sprintf("%.2f", a/b)
+	}
+	return fmt.Sprintf("%.2f (%g)", a/b, target)
 }

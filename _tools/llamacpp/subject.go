@@ -23,29 +23,43 @@ type subject struct {
 	loads        []load // that are served
 	input        int    // tokens of a request that is served, and of its answer
 	output       int
+	targets      map[string]target // of figures, by name
 }
 
-// A load is a concurrency and how many requests come.
-type load struct{ streams, requests int }
+// A target is how many times as fast as llama.cpp and ik_llama.cpp Ossian is meant to
+// be; 0 = none is set.
+type target struct{ llamaCpp, ikLlama float64 }
+
+// A load is a concurrency, how many requests come, and how many times the tokens of
+// llama-server are meant to.
+type load struct {
+	streams, requests int
+	target            float64
+}
 
 const (
 	lead = 16   // tokens in front of what batches decode
 	deep = 1024 // tokens in front of what depth decodes
 )
 
-var small = []load{{1, 4}, {8, 24}, {32, 64}}
+var (
+	small        = []load{{1, 4, 1.5}, {8, 24, 4}, {32, 64, 6}}
+	smallTargets = map[string]target{decodeCase(1): {1.5, 1.2}, prefillCase(512): {2.5, 1.5}, decodeCase(32): {4, 2}}
+	largeTargets = map[string]target{decodeCase(1): {0, 1.5}, prefillCase(128): {0, 1.9}, prefillCase(512): {0, 2.2}, prefillCase(2048): {0, 2.2},
+		decodeCase(8): {0, 1.5}, decodeCase(32): {0, 1.4}}
+)
 
 var subjects = []*subject{
 	{name: "gpt-oss-20b", title: "gpt-oss-20b, experts MXFP4, the rest Q8_0", preset: "gpt-oss-20b", kind: "q8_0", base: "gpt-oss-20b.q8_0.gguf",
-		prefill: []int{128, 512, 2048}, tokens: 32, together: 16, repeat: 1, temperature: "1", loads: []load{{8, 16}, {32, 32}}, input: 256, output: 64},
+		prefill: []int{128, 512, 2048}, tokens: 32, together: 16, repeat: 1, temperature: "1", loads: []load{{8, 16, 5}, {32, 32, 5}}, input: 256, output: 64, targets: largeTargets},
 	qwen("q8_0"), qwen("q4_0"), qwen("q4_k"), qwen("bf16"),
 	{name: "smollm2-135m", title: "SmolLM2-135M-Instruct, real weights, Q4_1", base: "SmolLM2-135M-Instruct.Q4_1.gguf",
-		prefill: []int{512}, tokens: 128, together: 64, repeat: 3, temperature: "0", loads: small, input: 256, output: 64},
+		prefill: []int{512}, tokens: 128, together: 64, repeat: 3, temperature: "0", loads: small, input: 256, output: 64, targets: smallTargets},
 }
 
 func qwen(kind string) *subject {
 	s := &subject{name: "qwen3-0.6b-" + kind, title: "Qwen3-0.6B, " + strings.ToUpper(kind), preset: "qwen3-0.6b", kind: kind, base: "qwen3-0.6b." + kind + ".gguf",
-		prefill: []int{512}, tokens: 64, together: 32, repeat: 3, temperature: "0"}
+		prefill: []int{512}, tokens: 64, together: 32, repeat: 3, temperature: "0", targets: smallTargets}
 	if kind == "q8_0" {
 		s.loads, s.input, s.output = small, 256, 64
 	}
@@ -85,7 +99,7 @@ func (s *subject) quick() *subject {
 	q.name, q.prefill, q.tokens, q.together, q.repeat = s.name+quickly, []int{s.prefill[0]}, 4, 2, 1
 	q.input, q.output, q.loads = 16, 4, nil
 	for _, l := range s.loads {
-		q.loads = append(q.loads, load{l.streams, l.streams})
+		q.loads = append(q.loads, load{streams: l.streams, requests: l.streams})
 	}
 	return &q
 }
