@@ -339,9 +339,12 @@ func (f *file) printServed(w io.Writer, s *subject) {
 			}
 			use := f.collect(s.name, p, "served", variant, func(r *record) (float64, bool) { return r.CPU / r.Wall, true })
 			limit := f.collect(s.name, p, "served", variant, func(r *record) (float64, bool) { return r.Bandwidth / 1e9, true })
-			against := ""
+			against, aim := "", 0.0
+			if p == llamaCpp {
+				aim = l.target
+			}
 			if p != ossian {
-				against = ratio(rate(ossian).median(), rate(p).median(), l.target)
+				against = ratio(rate(ossian).median(), rate(p).median(), aim)
 			}
 			lines = append(lines, "| "+strings.Join(append(cells, against, short(use.median()), limit.spread()), " | ")+" |")
 		}
