@@ -85,7 +85,7 @@ func (f *File) Section(i int) (b []byte, mark bool) {
 	return f.data[f.l.starts[i]:][:n:n], f.marks[i] != 0
 }
 
-// loadAtOnce is how many pieces a processor loads in one go.
+// loadAtOnce is how many pieces are loaded in one go.
 const loadAtOnce = 16
 
 // Load brings all sections into memory, on all processors, and with check compares every
@@ -104,7 +104,7 @@ func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) err
 	failed.Store(int64(len(jobs)))
 	errs := make([]error, len(jobs)) // the first in the file is reported
 	var all sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
+	for range min(2*runtime.GOMAXPROCS(0), len(jobs)) { // half of them may wait for the disk
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < failed.Load() && ctx.Err() == nil; i = next.Add(1) - 1 {
 				j := jobs[i]

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-// After Load every page is mapped, whether or not it was compared, and wherever pieces
-// begin.
+// After Load every page is mapped, whether or not it was compared or in the page cache,
+// and wherever pieces begin.
 func TestLoadMaps(t *testing.T) {
 	c := &Content{Sections: []Section{{"a", 48_000_001, 999_999}, {"b", 5000, 5000}}}
 	prefix := filepath.Join(t.TempDir(), "packed")
@@ -34,6 +36,9 @@ func TestLoadMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if err := unix.Fadvise(int(f.disk.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
 	before := mapped(t, f.path)
 	touch(f.data[:1])
 	if around := mapped(t, f.path) - before; around < 60 {

@@ -3,6 +3,8 @@ package packed
 import (
 	"errors"
 	"os"
+	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,17 +13,37 @@ import (
 // kernel refuses, and the pages stay small.
 func advise(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
-// fetch asks the disk for b, the n bytes of f from at on and those of their first page
-// before them, unless the page cache has them: to ask for what is there takes a quarter of
-// the time that mapping it does, and it seems to be there if a byte of each MiB is.
+// fetch reads b, the n bytes of f from at on and those of their first page before them,
+// unless the page cache has them: it seems to be so if it has a byte of each MiB. Faults
+// bring them in huge pages where MADV_WILLNEED brings small ones, which take longer to
+// map at every later start.
 func fetch(f *os.File, b []byte, at, n int64) {
 	var one [1]byte
 	for end := at + n; at < end; at += 1 << 20 {
 		if got, err := unix.Preadv2(int(f.Fd()), [][]byte{one[:]}, at, unix.RWF_NOWAIT); got != 1 || err != nil {
-			_ = unix.Madvise(b, unix.MADV_WILLNEED)
+			populate(b)
 			return
 		}
 	}
+}
+
+// faultAtOnce is how many bytes one call faults in, from a multiple of it on.
+const faultAtOnce = 16 << 20
+
+// populate has the kernel fault b in. What fails here fails again where it is read.
+func populate(b []byte) {
+	var all sync.WaitGroup
+	for len(b) > 0 {
+		into := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % faultAtOnce)
+		part := b[:min(faultAtOnce-into, len(b))]
+		b = b[len(part):]
+		all.Go(func() {
+			if unix.Madvise(part, unix.MADV_POPULATE_READ) == unix.EINVAL { // Linux before 5.14
+				_ = unix.Madvise(part, unix.MADV_WILLNEED)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // reserve takes the blocks of a file, so that a full disk shows before anything is
