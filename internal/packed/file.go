@@ -85,14 +85,17 @@ func (f *File) Section(i int) (b []byte, mark bool) {
 	return f.data[f.l.starts[i]:][:n:n], f.marks[i] != 0
 }
 
-// loadAtOnce is how many pieces are loaded in one go.
-const loadAtOnce = 16
+const (
+	loadAtOnce = 16 // pieces that are loaded in one go
+	fetchers   = 4  // that wait for the disk
+)
 
 // Load brings all sections into memory, on all processors, and with check compares every
 // piece with its checksum. progress, which may be nil and is called from several
 // goroutines, is told bytes.
 func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) error {
 	type job struct{ section, first, n int }
+	page := int64(os.Getpagesize()) // the mapping begins at one
 	var jobs []job
 	for i := range f.l.c.Sections {
 		n := f.l.c.Sections[i].pieces()
@@ -100,22 +103,36 @@ func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) err
 			jobs = append(jobs, job{i, first, min(loadAtOnce, n-first)})
 		}
 	}
+	fetched := make(chan int, len(jobs))
 	var next, failed atomic.Int64
 	failed.Store(int64(len(jobs)))
+	wanted := func(i int64) bool { return i < failed.Load() && ctx.Err() == nil }
 	errs := make([]error, len(jobs)) // the first in the file is reported
-	var all sync.WaitGroup
-	for range min(2*runtime.GOMAXPROCS(0), len(jobs)) { // half of them may wait for the disk
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < failed.Load() && ctx.Err() == nil; i = next.Add(1) - 1 {
+	var fetching, loading sync.WaitGroup
+	for range min(fetchers, len(jobs)) {
+		fetching.Go(func() {
+			for i := next.Add(1) - 1; wanted(i); i = next.Add(1) - 1 {
 				j := jobs[i]
-				if errs[i] = f.load(j.section, j.first, j.n, check, progress); errs[i] != nil {
-					for old := failed.Load(); i < old && !failed.CompareAndSwap(old, i); old = failed.Load() {
-					}
+				from, to := f.l.span(j.section, j.first, j.n)
+				fetch(f.disk, f.data[from&^(page-1):to], from, to-from)
+				fetched <- int(i)
+			}
+		})
+	}
+	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
+		loading.Go(func() {
+			for i := range fetched {
+				if j := jobs[i]; wanted(int64(i)) {
+					errs[i] = f.load(j.section, j.first, j.n, check, progress)
+				}
+				for old := failed.Load(); errs[i] != nil && int64(i) < old && !failed.CompareAndSwap(old, int64(i)); old = failed.Load() {
 				}
 			}
 		})
 	}
-	all.Wait()
+	fetching.Wait()
+	close(fetched)
+	loading.Wait()
 	if i := failed.Load(); i < int64(len(jobs)) {
 		return errs[i]
 	}
@@ -124,16 +141,13 @@ func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) err
 
 // load is Load for n pieces. A page that cannot be read is an error, not a fault.
 func (f *File) load(section, first, n int, check bool, progress func(int64)) (err error) {
-	from, _ := f.l.piece(section, first)
-	_, to := f.l.piece(section, first+n-1)
+	from, to := f.l.span(section, first, n)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if why := recover(); why != nil {
 			err = fmt.Errorf("%s: bytes %d to %d cannot be read: %v", f.path, from, to, why)
 		}
 	}()
-	page := int64(os.Getpagesize()) // the mapping begins at one
-	fetch(f.disk, f.data[from&^(page-1):to], from, to-from)
 	touch(f.data[from:to])
 	for i := first; check && i < first+n; i++ {
 		a, b := f.l.piece(section, i)

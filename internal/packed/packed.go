@@ -164,6 +164,13 @@ func (l *layout) piece(section, i int) (from, to int64) {
 	return l.starts[section] + at, l.starts[section] + min(at+int64(s.Piece), s.Bytes)
 }
 
+// span is piece for n of them from first on.
+func (l *layout) span(section, first, n int) (from, to int64) {
+	from, _ = l.piece(section, first)
+	_, to = l.piece(section, first+n-1)
+	return from, to
+}
+
 func split(prefix string) (dir, base string) {
 	return filepath.Dir(prefix), filepath.Base(prefix)
 }

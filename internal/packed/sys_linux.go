@@ -3,8 +3,6 @@ package packed
 import (
 	"errors"
 	"os"
-	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,34 +14,17 @@ func advise(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 // fetch reads b, the n bytes of f from at on and those of their first page before them,
 // unless the page cache has them: it seems to be so if it has a byte of each MiB. Faults
 // bring them in huge pages where MADV_WILLNEED brings small ones, which take longer to
-// map at every later start.
+// map at every later start. What fails here fails again where it is read.
 func fetch(f *os.File, b []byte, at, n int64) {
 	var one [1]byte
 	for end := at + n; at < end; at += 1 << 20 {
 		if got, err := unix.Preadv2(int(f.Fd()), [][]byte{one[:]}, at, unix.RWF_NOWAIT); got != 1 || err != nil {
-			populate(b)
+			if unix.Madvise(b, unix.MADV_POPULATE_READ) == unix.EINVAL { // Linux before 5.14
+				_ = unix.Madvise(b, unix.MADV_WILLNEED)
+			}
 			return
 		}
 	}
-}
-
-// faultAtOnce is how many bytes one call faults in, from a multiple of it on.
-const faultAtOnce = 16 << 20
-
-// populate has the kernel fault b in. What fails here fails again where it is read.
-func populate(b []byte) {
-	var all sync.WaitGroup
-	for len(b) > 0 {
-		into := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % faultAtOnce)
-		part := b[:min(faultAtOnce-into, len(b))]
-		b = b[len(part):]
-		all.Go(func() {
-			if unix.Madvise(part, unix.MADV_POPULATE_READ) == unix.EINVAL { // Linux before 5.14
-				_ = unix.Madvise(part, unix.MADV_WILLNEED)
-			}
-		})
-	}
-	all.Wait()
 }
 
 // reserve takes the blocks of a file, so that a full disk shows before anything is
