@@ -276,6 +276,7 @@ func (d *Device) reserve() error {
 	d.workers = make([]scratch, d.cfg.Threads)
 	for i := range d.workers {
 		w := &d.workers[i]
+		w.sampler.Weights = d.weighIDs
 		var errs [5]error
 		w.queries, errs[0] = carve[float32](&d.mem, queries*s.HeadDim)
 		w.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)

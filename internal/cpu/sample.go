@@ -1,7 +1,9 @@
 package cpu
 
 import (
+	"ossian/internal/cpu/kern"
 	"ossian/internal/model"
+	"ossian/internal/sample"
 )
 
 // Select implements model.Device.
@@ -54,6 +56,14 @@ func (d *Device) sampleRow(worker, i int) {
 	if row.Params.Logprobs {
 		r.logprobs[n] = s.Logprobs(r.logprobs[n], logits, id, row.Params.TopLogprobs)
 	}
+}
+
+// weighIDs is sample.Weights, of which a kernel does most.
+func (d *Device) weighIDs(keys []uint64, x []float32, w sample.Weighing) (n int, total uint64) {
+	done, n, total := kern.Weights(d.opt.Level, keys, x, w.Top, w.Scale, w.Bound, w.Least, uint64(sample.MaxVocab-1-w.First))
+	w.First += done
+	more, sum := sample.Weights(keys[n:], x[done:], w)
+	return n + more, total + sum
 }
 
 // history returns the history of a row with the ids that the host lacks.

@@ -30,6 +30,17 @@ type Sampler struct {
 	adjusted []float32 // [vocab] logits after mask, bias and penalties
 	counts   []uint32  // [vocab] occurrences in the history, all zero between calls
 	keys     []uint64  // candidates, at most [vocab]
+
+	// Weights does what the function Weights does, perhaps faster; nil is that function.
+	Weights func(keys []uint64, x []float32, w Weighing) (n int, total uint64)
+}
+
+// A Weighing says what Weights computes.
+type Weighing struct {
+	Top, Scale float64 // of a logit l: the weight of (l-Top)*Scale
+	Bound      float32 // logits below it weigh nothing
+	Least      uint64  // weights below it do not count
+	First      int     // the id of the first logit
 }
 
 // Pick is the function Pick.
@@ -136,21 +147,32 @@ func (s *Sampler) weigh(x []float32, top float32, p *Params) (total uint64) {
 		s.keys = s.keys[:infinite(s.keys, x)]
 		return uint64(len(s.keys)) * one
 	}
-	keys, from := s.keys, float64(top)
-	for id, l := range x { // key, in a loop of its own: a call per id would double the time
-		at := (float64(l) - from) * scale
-		if !(l >= bound) || !(at > -28) { // or NaN
+	weights := s.Weights
+	if weights == nil {
+		weights = Weights
+	}
+	n, total = weights(s.keys, x, Weighing{Top: float64(top), Scale: scale, Bound: bound, Least: least})
+	s.keys = s.keys[:n]
+	return total
+}
+
+// Weights fills keys, which has room for all of them, with weight<<24 + (MaxVocab-1-id) for
+// the logits x that a Weighing keeps, in the order of ids. It returns their number and the
+// sum of their weights.
+func Weights(keys []uint64, x []float32, w Weighing) (n int, total uint64) {
+	for i, l := range x { // key, in a loop of its own: a call per id would double the time
+		at := (float64(l) - w.Top) * w.Scale
+		if !(l >= w.Bound) || !(at > -28) { // or NaN
 			continue
 		}
-		w := uint64(int64(exponential(at)*one + 0.5))
-		keys[n] = w<<idBits | uint64(MaxVocab-1-id)
-		if w >= least {
+		weight := uint64(int64(exponential(at)*one + 0.5))
+		keys[n] = weight<<idBits | uint64(MaxVocab-1-w.First-i)
+		if weight >= w.Least {
 			n++
-			total += w
+			total += weight
 		}
 	}
-	s.keys = keys[:n]
-	return total
+	return n, total
 }
 
 // infinite fills keys with those of the logits that are +Inf and returns their number.

@@ -108,6 +108,11 @@ func (l Level) peak(f factor, n int) {
 	}
 }
 
+// weightsAsm has a kernel for AVX512 only.
+func weightsAsm(keys *uint64, x *float32, n int, from, scale float64, bound float32, least, code uint64) (kept int, total uint64) {
+	return weightsAVX512(keys, x, n, from, scale, bound, least, code)
+}
+
 func scaleMulAsm(l Level, dst, x, w *float32, n int, k float32) {
 	if l == AVX512 {
 		scaleMulAVX512(dst, x, w, n, k)

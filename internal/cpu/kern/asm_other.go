@@ -49,6 +49,10 @@ func weighKernel(Level, family, int, *float32, int, *float32, int, *byte, int, i
 
 func (l Level) peak(factor, int) { panic(noKernels) }
 
+func weightsAsm(*uint64, *float32, int, float64, float64, float32, uint64, uint64) (int, uint64) {
+	panic(noKernels)
+}
+
 func scaleMulAsm(Level, *float32, *float32, *float32, int, float32) { panic(noKernels) }
 
 func mulAddAsm(Level, *float32, *float32, int, float32) { panic(noKernels) }

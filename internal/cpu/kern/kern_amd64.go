@@ -1224,6 +1224,11 @@ func bf16RowsNative(w **byte, x *byte, n int, quads int, y *float32)
 //go:noescape
 func peakBF16AVX512(n int)
 
+// weightsAVX512 fills keys for n logits, a multiple of 8, and returns their number and the sum of their weights. Up to 7 more words of keys are written, none beyond the n-th.
+//
+//go:noescape
+func weightsAVX512(keys *uint64, x *float32, n int, from float64, scale float64, bound float32, least uint64, code uint64) (kept int, total uint64)
+
 // pause tells the core that its thread is waiting in a loop.
 //
 //go:noescape

@@ -35945,6 +35945,220 @@ loop:
 	VZEROUPPER
 	RET
 
+DATA weightLeast<>+0(SB)/8, $0xc03c000000000000
+GLOBL weightLeast<>(SB), RODATA|NOPTR, $8
+
+DATA weightSteps<>+0(SB)/8, $0x40571547652b82fe
+GLOBL weightSteps<>(SB), RODATA|NOPTR, $8
+
+DATA weightHalf<>+0(SB)/8, $0x3fe0000000000000
+GLOBL weightHalf<>(SB), RODATA|NOPTR, $8
+
+DATA weightStep<>+0(SB)/8, $0x3f862e42fefa39ef
+GLOBL weightStep<>(SB), RODATA|NOPTR, $8
+
+DATA weightC3<>+0(SB)/8, $0x3fc5555555555555
+GLOBL weightC3<>(SB), RODATA|NOPTR, $8
+
+DATA weightC4<>+0(SB)/8, $0x3fa5555555555555
+GLOBL weightC4<>(SB), RODATA|NOPTR, $8
+
+DATA weightC5<>+0(SB)/8, $0x3f81111111111111
+GLOBL weightC5<>(SB), RODATA|NOPTR, $8
+
+DATA weightOne<>+0(SB)/8, $0x3ff0000000000000
+GLOBL weightOne<>(SB), RODATA|NOPTR, $8
+
+DATA weightUnit<>+0(SB)/8, $0x4260000000000000
+GLOBL weightUnit<>(SB), RODATA|NOPTR, $8
+
+DATA weightIDs<>+0(SB)/8, $0x0000000000000000
+DATA weightIDs<>+8(SB)/8, $0x0000000000000001
+DATA weightIDs<>+16(SB)/8, $0x0000000000000002
+DATA weightIDs<>+24(SB)/8, $0x0000000000000003
+DATA weightIDs<>+32(SB)/8, $0x0000000000000004
+DATA weightIDs<>+40(SB)/8, $0x0000000000000005
+DATA weightIDs<>+48(SB)/8, $0x0000000000000006
+DATA weightIDs<>+56(SB)/8, $0x0000000000000007
+GLOBL weightIDs<>(SB), RODATA|NOPTR, $64
+
+DATA weightEight<>+0(SB)/8, $0x0000000000000008
+GLOBL weightEight<>(SB), RODATA|NOPTR, $8
+
+DATA weightBias<>+0(SB)/8, $0x00000000000003ff
+GLOBL weightBias<>(SB), RODATA|NOPTR, $8
+
+DATA weightBit4<>+0(SB)/8, $0x0000000000000010
+GLOBL weightBit4<>(SB), RODATA|NOPTR, $8
+
+DATA weightBit5<>+0(SB)/8, $0x0000000000000020
+GLOBL weightBit5<>(SB), RODATA|NOPTR, $8
+
+DATA weightPowers<>+0(SB)/8, $0x3ff0000000000000
+DATA weightPowers<>+8(SB)/8, $0x3ff02c9a3e778061
+DATA weightPowers<>+16(SB)/8, $0x3ff059b0d3158574
+DATA weightPowers<>+24(SB)/8, $0x3ff0874518759bc8
+DATA weightPowers<>+32(SB)/8, $0x3ff0b5586cf9890f
+DATA weightPowers<>+40(SB)/8, $0x3ff0e3ec32d3d1a2
+DATA weightPowers<>+48(SB)/8, $0x3ff11301d0125b50
+DATA weightPowers<>+56(SB)/8, $0x3ff1429aaea92ddf
+DATA weightPowers<>+64(SB)/8, $0x3ff172b83c7d517b
+DATA weightPowers<>+72(SB)/8, $0x3ff1a35beb6fcb75
+DATA weightPowers<>+80(SB)/8, $0x3ff1d4873168b9aa
+DATA weightPowers<>+88(SB)/8, $0x3ff2063b88628cd6
+DATA weightPowers<>+96(SB)/8, $0x3ff2387a6e756238
+DATA weightPowers<>+104(SB)/8, $0x3ff26b4565e27cdd
+DATA weightPowers<>+112(SB)/8, $0x3ff29e9df51fdee1
+DATA weightPowers<>+120(SB)/8, $0x3ff2d285a6e4030b
+DATA weightPowers<>+128(SB)/8, $0x3ff306fe0a31b715
+DATA weightPowers<>+136(SB)/8, $0x3ff33c08b26416ff
+DATA weightPowers<>+144(SB)/8, $0x3ff371a7373aa9ca
+DATA weightPowers<>+152(SB)/8, $0x3ff3a7db34e59ff6
+DATA weightPowers<>+160(SB)/8, $0x3ff3dea64c123422
+DATA weightPowers<>+168(SB)/8, $0x3ff4160a21f72e2a
+DATA weightPowers<>+176(SB)/8, $0x3ff44e086061892d
+DATA weightPowers<>+184(SB)/8, $0x3ff486a2b5c13cd0
+DATA weightPowers<>+192(SB)/8, $0x3ff4bfdad5362a27
+DATA weightPowers<>+200(SB)/8, $0x3ff4f9b2769d2ca7
+DATA weightPowers<>+208(SB)/8, $0x3ff5342b569d4f81
+DATA weightPowers<>+216(SB)/8, $0x3ff56f4736b527da
+DATA weightPowers<>+224(SB)/8, $0x3ff5ab07dd485429
+DATA weightPowers<>+232(SB)/8, $0x3ff5e76f15ad2148
+DATA weightPowers<>+240(SB)/8, $0x3ff6247eb03a5584
+DATA weightPowers<>+248(SB)/8, $0x3ff6623882552224
+DATA weightPowers<>+256(SB)/8, $0x3ff6a09e667f3bcd
+DATA weightPowers<>+264(SB)/8, $0x3ff6dfb23c651a2f
+DATA weightPowers<>+272(SB)/8, $0x3ff71f75e8ec5f74
+DATA weightPowers<>+280(SB)/8, $0x3ff75feb564267c9
+DATA weightPowers<>+288(SB)/8, $0x3ff7a11473eb0187
+DATA weightPowers<>+296(SB)/8, $0x3ff7e2f336cf4e62
+DATA weightPowers<>+304(SB)/8, $0x3ff82589994cce12
+DATA weightPowers<>+312(SB)/8, $0x3ff868d99b4492ec
+DATA weightPowers<>+320(SB)/8, $0x3ff8ace5422aa0dc
+DATA weightPowers<>+328(SB)/8, $0x3ff8f1ae99157737
+DATA weightPowers<>+336(SB)/8, $0x3ff93737b0cdc5e5
+DATA weightPowers<>+344(SB)/8, $0x3ff97d829fde4e50
+DATA weightPowers<>+352(SB)/8, $0x3ff9c49182a3f090
+DATA weightPowers<>+360(SB)/8, $0x3ffa0c667b5de565
+DATA weightPowers<>+368(SB)/8, $0x3ffa5503b23e255c
+DATA weightPowers<>+376(SB)/8, $0x3ffa9e6b5579fdbf
+DATA weightPowers<>+384(SB)/8, $0x3ffae89f995ad3ae
+DATA weightPowers<>+392(SB)/8, $0x3ffb33a2b84f15fc
+DATA weightPowers<>+400(SB)/8, $0x3ffb7f76f2fb5e47
+DATA weightPowers<>+408(SB)/8, $0x3ffbcc1e904bc1d2
+DATA weightPowers<>+416(SB)/8, $0x3ffc199bdd85529c
+DATA weightPowers<>+424(SB)/8, $0x3ffc67f12e57d14b
+DATA weightPowers<>+432(SB)/8, $0x3ffcb720dcef9069
+DATA weightPowers<>+440(SB)/8, $0x3ffd072d4a07897c
+DATA weightPowers<>+448(SB)/8, $0x3ffd5818dcfba488
+DATA weightPowers<>+456(SB)/8, $0x3ffda9e603db3286
+DATA weightPowers<>+464(SB)/8, $0x3ffdfc97337b9b5f
+DATA weightPowers<>+472(SB)/8, $0x3ffe502ee78b3ff7
+DATA weightPowers<>+480(SB)/8, $0x3ffea4afa2a490da
+DATA weightPowers<>+488(SB)/8, $0x3ffefa1bee615a28
+DATA weightPowers<>+496(SB)/8, $0x3fff50765b6e4540
+DATA weightPowers<>+504(SB)/8, $0x3fffa7c1819e90d8
+GLOBL weightPowers<>(SB), RODATA|NOPTR, $512
+
+// func weightsAVX512(keys *uint64, x *float32, n int, from float64, scale float64, bound float32, least uint64, code uint64) (kept int, total uint64)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, POPCNT
+TEXT ·weightsAVX512(SB), NOSPLIT, $0-80
+	MOVQ         keys+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSD from+24(FP), Z0
+	VBROADCASTSD scale+32(FP), Z1
+	VBROADCASTSD least+48(FP), Z2
+	VBROADCASTSD code+56(FP), Z3
+	VBROADCASTSS bound+40(FP), Y4
+	VPSUBQ       weightIDs<>+0(SB), Z3, Z3
+	VMOVUPD      weightPowers<>+0(SB), Z5
+	VMOVUPD      weightPowers<>+64(SB), Z6
+	VMOVUPD      weightPowers<>+128(SB), Z7
+	VMOVUPD      weightPowers<>+192(SB), Z8
+	VMOVUPD      weightPowers<>+256(SB), Z9
+	VMOVUPD      weightPowers<>+320(SB), Z10
+	VMOVUPD      weightPowers<>+384(SB), Z11
+	VMOVUPD      weightPowers<>+448(SB), Z12
+	VPXORQ       Z13, Z13, Z13
+	MOVQ         AX, BX
+
+loop:
+	VMOVUPS       (CX), Y14
+	VCMPPS        $0x1d, Y4, Y14, K1
+	VCVTPS2PD     Y14, Z14
+	VSUBPD        Z0, Z14, Z14
+	VMULPD        Z1, Z14, Z14
+	VCMPPD.BCST   $0x1e, weightLeast<>+0(SB), Z14, K1, K1
+	KMOVB         K1, SI
+	TESTL         SI, SI
+	JZ            next
+	VMULPD.BCST   weightSteps<>+0(SB), Z14, Z15
+	VSUBPD.BCST   weightHalf<>+0(SB), Z15, Z15
+	VCVTTPD2QQ    Z15, Z15
+	VCVTQQ2PD     Z15, Z16
+	VMULPD.BCST   weightStep<>+0(SB), Z16, Z16
+	VSUBPD        Z16, Z14, Z16
+	VMULPD        Z16, Z16, Z14
+	VMULPD.BCST   weightC3<>+0(SB), Z16, Z17
+	VADDPD.BCST   weightHalf<>+0(SB), Z17, Z17
+	VMULPD.BCST   weightC5<>+0(SB), Z16, Z18
+	VADDPD.BCST   weightC4<>+0(SB), Z18, Z18
+	VMULPD        Z14, Z18, Z18
+	VADDPD        Z18, Z17, Z17
+	VMULPD        Z17, Z14, Z17
+	VADDPD        Z17, Z16, Z17
+	VADDPD.BCST   weightOne<>+0(SB), Z17, Z17
+	VPTESTMQ.BCST weightBit4<>+0(SB), Z15, K2
+	VPTESTMQ.BCST weightBit5<>+0(SB), Z15, K3
+	VMOVDQA64     Z15, Z14
+	VPERMI2PD     Z6, Z5, Z14
+	VMOVDQA64     Z15, Z16
+	VPERMI2PD     Z8, Z7, Z16
+	VMOVDQA64     Z15, Z18
+	VPERMI2PD     Z10, Z9, Z18
+	VMOVDQA64     Z15, Z19
+	VPERMI2PD     Z12, Z11, Z19
+	VMOVAPD       Z16, K2, Z14
+	VMOVAPD       Z19, K2, Z18
+	VMOVAPD       Z18, K3, Z14
+	VMULPD        Z14, Z17, Z17
+	VPSRAQ        $0x06, Z15, Z15
+	VPADDQ.BCST   weightBias<>+0(SB), Z15, Z15
+	VPSLLQ        $0x34, Z15, Z15
+	VMULPD        Z15, Z17, Z17
+	VMULPD.BCST   weightUnit<>+0(SB), Z17, Z17
+	VADDPD.BCST   weightHalf<>+0(SB), Z17, Z17
+	VCVTTPD2QQ    Z17, Z14
+	VPCMPUQ       $0x05, Z2, Z14, K1, K1
+	VPADDQ        Z14, Z13, K1, Z13
+	VPSLLQ        $0x18, Z14, Z14
+	VPADDQ        Z3, Z14, Z14
+	VPCOMPRESSQ.Z Z14, K1, Z14
+	VMOVDQU64     Z14, (AX)
+	KMOVB         K1, SI
+	POPCNTL       SI, SI
+	LEAQ          (AX)(SI*8), AX
+
+next:
+	VPSUBQ.BCST   weightEight<>+0(SB), Z3, Z3
+	ADDQ          $0x20, CX
+	SUBQ          $0x08, DX
+	JNZ           loop
+	SUBQ          BX, AX
+	SHRQ          $0x03, AX
+	MOVQ          AX, kept+64(FP)
+	VEXTRACTI64X4 $0x01, Z13, Y0
+	VPADDQ        Y13, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDQ        X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPADDQ        X0, X1, X1
+	VMOVQ         X1, AX
+	MOVQ          AX, total+72(FP)
+	VZEROUPPER
+	RET
+
 // func pause()
 TEXT ·pause(SB), NOSPLIT, $0
 	PAUSE

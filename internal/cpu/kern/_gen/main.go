@@ -78,6 +78,7 @@ func main() {
 	bf16Rows(false)
 	bf16Rows(true)
 	peak(avx512, "BF16")
+	weights()
 	pause()
 	prefetch()
 	Generate()
