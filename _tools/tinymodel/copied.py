@@ -110,13 +110,23 @@ def code(r, split):
     return r.choice("ABCDEFGHKLMNPRSTUVWXZ") + r.choice("ABCDEFGHKLMNPRSTUVWXZ") + integer(r)
 
 
-def text(r, split):
+def text(r, split, others=()):
+    """A value. In training it now and then shares a word with one of others: where a word
+    stands in two places, what followed it in one of them may not be right."""
     kind = r.random()
-    if kind < 0.4:
-        return name(r, split)
-    if kind < 0.8:
-        return word(r, split)
-    return code(r, split)
+    x = name(r, split) if kind < 0.4 else word(r, split) if kind < 0.8 else code(r, split)
+    if split == "train" and others and r.random() < 0.2:
+        shared = r.choice(r.choice(others).split() or [x])
+        x = r.choice((shared, f"{shared} {x}", f"{x} {shared}", f"{x} {shared} {word(r, split)}"))
+    return x
+
+
+def texts(r, split, n):
+    """n values; see text."""
+    out = []
+    for _ in range(n):
+        out.append(text(r, split, out))
+    return out
 
 
 OPENERS = ["Please", "Can you", "Could you", "Hi,", "Hello!", "Now", "OK,", "So", "And", "Then", "Hey,", "One question:", "Tell me:", "Next:", "Good.", "I ask you:", "Again:", "Well,", "Just", "Sorry,"]

@@ -14,8 +14,8 @@ PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the 
 FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
 
 
-def field(r, split, kind=None):
-    """(type, as the text says it, JSON value)"""
+def field(r, split, kind=None, others=()):
+    """(type, as the text says it, JSON value); others have been said."""
     kind = kind or r.choices(("string", "number", "boolean", "array"), (50, 30, 8, 12))[0]
     if kind == "number":
         x = copied.number(r)
@@ -24,17 +24,22 @@ def field(r, split, kind=None):
         on = r.random() < 0.5
         return kind, "yes" if on else "no", on
     if kind == "array":
-        items = [copied.text(r, split) for _ in range(r.randint(2, 3))]
+        items = copied.texts(r, split, r.randint(2, 3))
         return kind, copied.listing(items), items
-    x = copied.text(r, split)
+    x = copied.text(r, split, others)
     return kind, x, x
+
+
+def said(values):
+    """The texts of fields."""
+    return [told for kind, told, _ in values.values() if kind == "string"]
 
 
 def fields(r, split):
     out = {}
     for _ in range(r.choices((1, 2, 3, 4), (1, 4, 4, 2))[0]):
         key = copied.near(r, split, list(out)) or copied.pick(r, split, "key", "param")
-        out[key] = field(r, split)
+        out[key] = field(r, split, others=said(out))
     return out
 
 
@@ -59,9 +64,9 @@ def working(keys, wanted, effort):
 
 
 def facts(r, split, wanted):
-    form, said = r.choice(FACTS[split]), list(wanted)
-    r.shuffle(said)
-    return " ".join(form.format(k=k, x=wanted[k][1]) for k in said)
+    form, keys = r.choice(FACTS[split]), list(wanted)
+    r.shuffle(keys)
+    return " ".join(form.format(k=k, x=wanted[k][1]) for k in keys)
 
 
 def choose(r, wanted):
@@ -93,7 +98,9 @@ def with_format(r, split, effort, size):
     keys = choose(r, wanted)
     branches = []
     for _ in range(size):
-        values = {k: field(r, split, wanted[k][0]) for k in wanted}
+        values = {}
+        for k in wanted:
+            values[k] = field(r, split, wanted[k][0], said(values))
         data = {k: values[k][2] for k in keys}
         question = r.choice(PLAIN[split]) + facts(r, split, values)
         branches.append(Branch([Message("user", question)], [analysis(working(keys, values, effort)), final(copied.compact(data), "<|constrain|>json")], "json", "response format"))

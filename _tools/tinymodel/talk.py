@@ -94,12 +94,12 @@ def attribute(r, split):
     return a if a == "name" else r.choice(FAVOURITE) + a
 
 
-def remembered(r, split, a):
+def remembered(r, split, a, others=()):
     if a.endswith("age"):
         return str(r.randint(5, 99))
     if a == "name":
         return copied.name(r, split)
-    return copied.text(r, split)
+    return copied.text(r, split, others)
 
 
 def said(text):
@@ -131,7 +131,7 @@ def facts(r, split):
     out = {}
     for _ in range(r.choices((1, 2, 3), (5, 4, 2))[0]):
         a = attribute(r, split) if r.random() < 0.8 or split == "heldout" else "name"
-        out[a] = remembered(r, split, a)
+        out[a] = remembered(r, split, a, list(out.values()))
     if split == "heldout" and r.random() < 0.25:
         out["name"] = remembered(r, split, "name")
     return out
@@ -209,7 +209,9 @@ REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write {x}
 
 def repeat_branch(r, split, effort):
     """Copying and nothing else: the skill that most of the other abilities need."""
-    x = " ".join(copied.number(r) if r.random() < 0.25 else copied.text(r, split) for _ in range(r.randint(1, 6)))
+    x = ""
+    for _ in range(r.randint(1, 6)):
+        x += (" " if x else "") + (copied.number(r) if r.random() < 0.25 else copied.text(r, split, [x] if x else ()))
     working = {"low": x, "medium": f"Repeat: {x}", "high": f"The user wants to read: {x}"}[effort]
     return Branch([Message("user", r.choice(REPEAT[split]).format(x=x))], [analysis(working), final(x)], "repeat", "")
 

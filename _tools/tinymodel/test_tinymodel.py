@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import arithmetic
+import copied
 import data
 import export
 import grow
@@ -96,6 +97,11 @@ class Generators(unittest.TestCase):
         if b.ability == "json":
             self.assertIsInstance(json.loads(last.text), dict)
 
+    def test_values_share_words(self):
+        r = random.Random(5)
+        said = [copied.texts(r, "train", 3) for _ in range(300)]
+        self.assertGreater(sum(any(set(a.split()) & set(b.split()) for a, b in itertools.combinations(x, 2)) for x in said), 60)
+
     def test_every_ability_has_items(self):
         count = dict.fromkeys(data.ABILITIES, 0)
         for prompt, b in data.items(1, 20):
@@ -155,6 +161,18 @@ class Tokens(unittest.TestCase):
         torch.testing.assert_close(packed[last.start:], plain[last.prefix:], rtol=1e-4, atol=1e-4)
         self.assertTrue(torch.equal(target[-5:], ids[-5:]))
         self.assertTrue(torch.equal(at[-5:], torch.arange(len(ids) - 6, len(ids) - 1)))
+
+    def test_slips(self):
+        """Without what is not learned an answer is the answer, and no control token is unlearned."""
+        slips = 0
+        for g in itertools.islice(data.groups(4, "train"), 100):
+            _, packed = pack.encode(g, self.encoder, 4096)
+            for b, (given, produced, learned) in zip(g.branches, packed, strict=True):
+                self.assertEqual(given, self.encoder(branch_text(b)[0]))
+                self.assertEqual([t for t, l in zip(produced, learned, strict=True) if l], self.encoder(branch_text(b)[1]))
+                self.assertFalse([t for t, l in zip(produced, learned) if not l and t >= self.encoder.control["<|startoftext|>"]])
+                slips += not all(learned)
+        self.assertGreater(slips, 20)
 
     def test_attention(self):
         """Values and gradients of the tree attention are those of plain attention

@@ -145,8 +145,8 @@ def toolbox(r, split):
     return tools
 
 
-def value(r, split, kind):
-    """(as the user says it, as JSON holds it)"""
+def value(r, split, kind, others=()):
+    """(as the user says it, as JSON holds it); others have been said."""
     if kind == "number":
         x = copied.number(r)
         return x, copied.parse(x)
@@ -156,7 +156,7 @@ def value(r, split, kind):
     if " " in kind:
         x = r.choice(kind.split())
         return x, x
-    x = copied.text(r, split)
+    x = copied.text(r, split, others)
     return (f'"{x}"' if r.random() < 0.15 else x), x
 
 
@@ -179,7 +179,10 @@ def request(r, split, tools, t):
     if split == "train" and unique and r.random() < 0.5:
         verb = other_verb(r, split, tools)
     head = fill(re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), head), v=verb, n=t.noun)
-    given = {p.name: value(r, split, p.kind) for p in t.parameters if p.required or r.random() < 0.5}
+    given = {}
+    for p in t.parameters:
+        if p.required or r.random() < 0.5:
+            given[p.name] = value(r, split, p.kind, [x for _, x in given.values() if isinstance(x, str)])
     said = [(p, given[p.name][0]) for p in t.parameters if p.name in given]
     r.shuffle(said)
     arguments = {p.name: given[p.name][1] for p, _ in said}
@@ -234,13 +237,17 @@ def result(r, split):
         x = r.choice((copied.number(r), copied.text(r, split), f"{copied.integer(r)} {copied.word(r, split)}"))
         return x, x, f"The result is {x}."
     if kind < 0.36:
-        items = [copied.text(r, split) for _ in range(r.randint(1, 4))]
+        items = copied.texts(r, split, r.randint(1, 4))
         text = json.dumps(items) if r.random() < 0.5 else copied.compact(items)
         return text, "; ".join(items), f"The results are {copied.listing(items)}." if len(items) > 1 else f"The result is {items[0]}."
     data = {}
     for _ in range(r.choices((1, 2, 3), (4, 4, 2))[0]):
         k = key() if r.random() < 0.8 else "_".join(dict.fromkeys((key(), key())))
-        data[k] = copied.parse(copied.number(r)) if r.random() < 0.5 else r.random() < 0.5 if r.random() < 0.1 else copied.text(r, split)
+        if split == "train" and data and r.random() < 0.25:
+            other = r.choice(r.choice(list(data)).split("_"))
+            k = copied.near(r, split, list(data)) or r.choice((other, f"{other}_{key()}", f"{key()}_{other}"))
+        texts = [x for x in data.values() if isinstance(x, str)]
+        data[k] = copied.parse(copied.number(r)) if r.random() < 0.5 else r.random() < 0.5 if r.random() < 0.1 else copied.text(r, split, texts)
     text = json.dumps(data) if r.random() < 0.5 else copied.compact(data)
     pairs = [(k.replace("_", " "), plain(v)) for k, v in data.items()]
     said = copied.listing([f"the {k} is {v}" for k, v in pairs])
