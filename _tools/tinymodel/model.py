@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import fast
 import mxfp4
 
 
@@ -26,6 +27,9 @@ class Segment:
         """The segment without the part of its prefix that is window or more before it."""
         prefix = min(self.prefix, window - 1)
         return Segment(self.start, self.end, self.prefix_start + self.prefix - prefix, prefix)
+
+    def fields(self):
+        return self.start, self.end, self.prefix_start, self.prefix
 
     def keys(self, x, last):
         """What the segment sees of x [heads, N, dim], and last."""
@@ -107,7 +111,28 @@ def frequencies(c):
     return f * (1 - ramp) + f / c.yarn_factor * ramp, 0.1 * math.log(c.yarn_factor) + 1
 
 
+class Places:
+    """Where the tokens of a flat batch stand: their segments, cos and sin [N, dim/2] of
+    their positions."""
+
+    def __init__(self, segments, cos, sin):
+        positions = torch.cat([torch.arange(s.prefix, s.prefix + s.length) for s in segments])
+        self.segments, self.cos, self.sin, self.masks = segments, cos[positions], sin[positions], {}
+        self.table = torch.tensor([s.fields() for s in segments])
+
+    def within(self, window):
+        """(segments, mask) for TreeAttention."""
+        if window not in self.masks:
+            place = torch.arange(max(s.prefix + s.length for s in self.segments))
+            distance = place.unsqueeze(1) - place
+            mask = torch.zeros(distance.shape).masked_fill_((distance < 0) | (distance >= window), -math.inf)
+            self.masks[window] = [s.within(window) for s in self.segments], mask
+        return self.masks[window]
+
+
 def norm(x, weight, eps):
+    if fast.LIBRARY and x.shape[-1] % 16 == 0:
+        return fast.Norm.apply(x, weight, eps)
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
 
 
@@ -182,7 +207,11 @@ def half(x):
 
 
 def linear(x, w, b, in_half):
-    return Half.apply(x, w) + b if in_half else F.linear(x, w, b)
+    if not in_half:
+        return F.linear(x, w, b)
+    if fast.LIBRARY and x.shape[1] % 16 == 0 and len(b) % 16 == 0:
+        return fast.Linear.apply(x, w, b)
+    return Half.apply(x, w) + b
 
 
 class Attention(nn.Module):
@@ -193,13 +222,16 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.o = nn.Linear(c.hidden, q), nn.Linear(c.hidden, kv), nn.Linear(c.hidden, kv), nn.Linear(q, c.hidden)
         self.sinks = nn.Parameter(torch.zeros(c.heads))
 
-    def forward(self, x, cos, sin, segments, mask):
-        c, n = self.c, x.shape[0]
-        project = lambda m, x: linear(x, m.weight, m.bias, self.half)
-        q = rotate(project(self.q, x).view(n, c.heads, c.head_dim), cos, sin)
-        k = rotate(project(self.k, x).view(n, c.kv_heads, c.head_dim), cos, sin)
-        v = project(self.v, x).view(n, c.kv_heads, c.head_dim)
-        return project(self.o, TreeAttention.apply(q * c.head_dim ** -0.5, k, v, self.sinks, segments, mask).flatten(1))
+    def forward(self, x, places, window):
+        c, n, parts = self.c, x.shape[0], (self.q, self.k, self.v)
+        all = linear(x, torch.cat([m.weight for m in parts]), torch.cat([m.bias for m in parts]), self.half)
+        q, k, v = (y.view(n, -1, c.head_dim) for y in all.split([len(m.bias) for m in parts], -1))
+        if fast.fits(c):
+            y = fast.TreeAttention.apply(q, k, v, self.sinks, places.cos, places.sin, places.table, window)
+        else:
+            q, k = (rotate(y, places.cos.unsqueeze(1), places.sin.unsqueeze(1)) for y in (q, k))
+            y = TreeAttention.apply(q * c.head_dim ** -0.5, k, v, self.sinks, *places.within(window))
+        return linear(y.flatten(1), self.o.weight, self.o.bias, self.half)
 
 
 def rotate(x, cos, sin):
@@ -227,19 +259,25 @@ class Experts(nn.Module):
         up, down = self.up, self.down
         if self.quantized:
             up, down = mxfp4.Straight.apply(up), mxfp4.Straight.apply(down)
-        order = ids.flatten().argsort()
         counts = torch.bincount(ids.flatten(), minlength=c.experts)
-        rows = order // c.top_k
-        out = []
-        # unbind, not indexing: the gradient of an index is a whole tensor of zeros.
-        weighted = zip(x.index_select(0, rows).split(counts.tolist()), up.unbind(), self.up_bias.unbind(), down.unbind(), self.down_bias.unbind())
-        for part, w1, b1, w2, b2 in weighted:
-            gate, lift = linear(part, w1, b1, self.half).unflatten(1, (c.inner, 2)).unbind(2)
-            gate, lift = gate.clamp(max=c.limit), lift.clamp(-c.limit, c.limit)
-            out.append(linear(gate * torch.sigmoid(c.alpha * gate) * (lift + 1), w2, b2, self.half))
-        y = torch.zeros_like(x).index_add(0, rows, torch.cat(out) * weights.flatten()[order].unsqueeze(1))
+        mixed = fast.Experts.apply if self.half and fast.fits(c) else self.mixed
+        y = mixed(x, ids, weights, up, self.up_bias, down, self.down_bias, c.alpha, c.limit)
         share = counts.float() / counts.sum()
         return y, c.experts * (share * logits.softmax(-1).mean(0)).sum()
+
+    def mixed(self, x, ids, weights, up, up_bias, down, down_bias, alpha, limit):
+        """As fast.Experts."""
+        order = ids.flatten().argsort()
+        counts = torch.bincount(ids.flatten(), minlength=len(up))
+        rows = order // ids.shape[1]
+        out = []
+        # unbind, not indexing: the gradient of an index is a whole tensor of zeros.
+        weighted = zip(x.index_select(0, rows).split(counts.tolist()), up.unbind(), up_bias.unbind(), down.unbind(), down_bias.unbind())
+        for part, w1, b1, w2, b2 in weighted:
+            gate, lift = linear(part, w1, b1, self.half).unflatten(1, (-1, 2)).unbind(2)
+            gate, lift = gate.clamp(max=limit), lift.clamp(-limit, limit)
+            out.append(linear(gate * torch.sigmoid(alpha * gate) * (lift + 1), w2, b2, self.half))
+        return torch.zeros_like(x).index_add(0, rows, torch.cat(out) * weights.flatten()[order].unsqueeze(1))
 
 
 class Layer(nn.Module):
@@ -249,8 +287,8 @@ class Layer(nn.Module):
         self.attn_norm, self.ffn_norm = nn.Parameter(torch.ones(c.hidden)), nn.Parameter(torch.ones(c.hidden))
         self.attention, self.experts = Attention(c), Experts(c)
 
-    def forward(self, x, cos, sin, segments, mask):
-        x = x + self.attention(norm(x, self.attn_norm, self.eps), cos, sin, segments, mask)
+    def forward(self, x, places, window):
+        x = x + self.attention(norm(x, self.attn_norm, self.eps), places, window)
         y, balance = self.experts(norm(x, self.ffn_norm, self.eps))
         return x + y, balance
 
@@ -287,16 +325,16 @@ class Model(nn.Module):
     def forward(self, ids, segments, at=None):
         """ids [N]; segments cover them. Returns (logits at the places at, or
         everywhere; balance loss)."""
-        positions = torch.cat([torch.arange(s.prefix, s.prefix + s.length) for s in segments])
-        place = torch.arange(max(s.prefix + s.length for s in segments))
-        distance = place.unsqueeze(1) - place
-        masks = [torch.zeros(distance.shape).masked_fill_((distance < 0) | (distance >= w), -math.inf) for w in (self.c.window, self.c.max_len)]
-        cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
-        near = [s.within(self.c.window) for s in segments]
+        places = Places(segments, self.cos, self.sin)
         x, balance = F.embedding(ids, self.embed), 0.0
         for i, layer in enumerate(self.layers):
-            x, b = layer(x, cos, sin, *((near, masks[0]) if self.c.windowed(i) else (segments, masks[1])))
+            x, b = layer(x, places, self.c.window if self.c.windowed(i) else self.c.max_len)
             balance = balance + b
         if at is not None:
             x = x.index_select(0, at)
         return F.linear(norm(x, self.norm, self.c.eps), self.head), balance / self.c.layers
+
+
+def cross_entropy(logits, target):
+    """The mean over the rows of logits [N, vocab], which may be overwritten."""
+    return fast.CrossEntropy.apply(logits, target) if fast.LIBRARY else F.cross_entropy(logits, target)

@@ -2,6 +2,8 @@
 E2M1 codes two to a byte (the even element in the low half) and one E8M0 scale."""
 import torch
 
+import fast
+
 GRID = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 BLOCK = 32
 
@@ -48,6 +50,8 @@ class Straight(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, w):
+        if fast.LIBRARY:
+            return fast.rounded(w)
         v, exponent = rounded(w)
         return (v * torch.exp2(exponent)).view_as(w)
 

@@ -8,14 +8,14 @@ import signal
 import time
 
 import torch
-import torch.nn.functional as F
 
 import copied
 import data
+import fast
 import grow
 import pack
 from harmony import branch_text, prompt_text
-from model import Config, Model, Segment
+from model import Config, Model, Segment, cross_entropy
 from optim import Optimizer
 from tokenizer import Encoder
 
@@ -74,16 +74,17 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=9000)
+    p.add_argument("--steps", type=int, default=15000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--half", action=argparse.BooleanOptionalAction, default=True, help="multiply in bfloat16: faster on processors that have it")
+    p.add_argument("--fast", action=argparse.BooleanOptionalAction, default=True, help="use fast.cpp where it can be compiled")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--muon-rate", type=float, default=0.004)
     p.add_argument("--adam-rate", type=float, default=5e-4)
     p.add_argument("--log-every", type=int, default=20, help="steps")
-    p.add_argument("--check-every", type=int, default=500, help="steps between held-out checks")
+    p.add_argument("--check-every", type=int, default=2500, help="steps between held-out checks")
     p.add_argument("--check-items", type=int, default=40, help="per ability")
     p.add_argument("--save-every", type=float, default=300, help="seconds")
     p.add_argument("--stop-at", type=int, default=0, help="step after which to end; training goes on at the next start, perhaps with other rates")
@@ -96,6 +97,10 @@ def options():
 
 def main():
     o = options()
+    if o.fast:
+        fast.keep_memory()
+    else:
+        fast.LIBRARY = None
     torch.manual_seed(o.seed)
     torch.set_num_threads(o.threads)
     encoder = Encoder(o.dir / "tokenizer.json")
@@ -133,7 +138,7 @@ def main():
         model.set_quantized(step >= QUANTIZE * o.steps)
         ids, segments, at, target = stream.batch(SHORT_LIMIT if step < SHORT and not o.weights else o.longest)
         logits, b = model(ids, segments, at)
-        loss = F.cross_entropy(logits, target)
+        loss = cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
         optimizer.step(factor(step, o.steps))
         step += 1
@@ -150,6 +155,8 @@ def main():
             keep()
             saved = now
     keep()
+    if stopped:
+        raise SystemExit(f"stopped after step {step} of {o.steps}; the same command goes on")
 
 
 if __name__ == "__main__":

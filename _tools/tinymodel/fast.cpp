@@ -1,0 +1,502 @@
+// The parts of training that a library of matrix products leaves slow: attention over
+// trees of short sequences, and what stands between the products of the experts.
+// fast.py compiles it; model.py has the same in PyTorch, and tests compare both.
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+constexpr int kDim = 32;   // of a head
+constexpr int kRows = 16;  // queries at a time
+
+using V = __m512;
+
+inline V Load(const float* p) { return _mm512_loadu_ps(p); }
+inline void Store(float* p, V x) { _mm512_storeu_ps(p, x); }
+inline V Set(float x) { return _mm512_set1_ps(x); }
+inline V Fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+
+// e^x to 2 units in the last place; 0 below the range.
+inline V Exp(V x) {
+  x = _mm512_max_ps(x, Set(-126.f * 0.69314718f));
+  V n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269504f)), 0);
+  V r = Fma(n, Set(-0.693145752f), x);
+  r = Fma(n, Set(-1.42860677e-6f), r);
+  V p = Set(1.f / 720);
+  p = Fma(p, r, Set(1.f / 120));
+  p = Fma(p, r, Set(1.f / 24));
+  p = Fma(p, r, Set(1.f / 6));
+  p = Fma(p, r, Set(0.5f));
+  p = Fma(p, r, Set(1));
+  p = Fma(p, r, Set(1));
+  return _mm512_scalef_ps(p, n);
+}
+
+// 16 bfloat16 values at p.
+inline V LoadHalf(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+}
+
+inline void StoreHalf(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x)); }
+
+// out[r][j] = sum over d of a[r*lda + d] bt[d][j] for kRows rows and j in [from, to), multiples of 64.
+void Scores(const float* a, const float* bt, int stride, int from, int to, float* out) {
+  for (int j = from; j < to; j += 64) {
+    for (int r = 0; r < kRows; r += 4) {
+      V s[4][4];
+      for (auto& row : s)
+        for (V& x : row) x = _mm512_setzero_ps();
+      for (int d = 0; d < kDim; d++) {
+        const float* b = bt + (size_t)d * stride + j;
+        V b0 = Load(b), b1 = Load(b + 16), b2 = Load(b + 32), b3 = Load(b + 48);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+          V x = Set(a[(r + i) * kDim + d]);
+          s[i][0] = Fma(x, b0, s[i][0]), s[i][1] = Fma(x, b1, s[i][1]);
+          s[i][2] = Fma(x, b2, s[i][2]), s[i][3] = Fma(x, b3, s[i][3]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) Store(out + (size_t)(r + i) * stride + j + 16 * k, s[i][k]);
+    }
+  }
+}
+
+// out[r] = sum over j in [from, to) of p[r][j] b[j].
+void Weighted(const float* p, int stride, const float* b, int from, int to, float* out) {
+  for (int r = 0; r < kRows; r += 8) {
+    V s[8][2];
+    for (auto& row : s) row[0] = row[1] = _mm512_setzero_ps();
+    const float* x = p + (size_t)r * stride;
+    for (int j = from; j < to; j++) {
+      V b0 = Load(b + (size_t)j * kDim), b1 = Load(b + (size_t)j * kDim + 16);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; i++) {
+        V w = Set(x[(size_t)i * stride + j]);
+        s[i][0] = Fma(w, b0, s[i][0]), s[i][1] = Fma(w, b1, s[i][1]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) Store(out + (r + i) * kDim, s[i][0]), Store(out + (r + i) * kDim + 16, s[i][1]);
+  }
+}
+
+// out[j] += sum over rows r of p[r][j] a[r] for j in [from, to), multiples of 8.
+void Spread(const float* p, int stride, const float* a, int from, int to, float* out) {
+  for (int j = from; j < to; j += 8) {
+    V s[8][2];
+    float* o = out + (size_t)j * kDim;
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) s[i][0] = Load(o + i * kDim), s[i][1] = Load(o + i * kDim + 16);
+    for (int r = 0; r < kRows; r++) {
+      V a0 = Load(a + r * kDim), a1 = Load(a + r * kDim + 16);
+      const float* x = p + (size_t)r * stride + j;
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; i++) {
+        V w = Set(x[i]);
+        s[i][0] = Fma(w, a0, s[i][0]), s[i][1] = Fma(w, a1, s[i][1]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) Store(o + i * kDim, s[i][0]), Store(o + i * kDim + 16, s[i][1]);
+  }
+}
+
+// y = x turned by the angle, pairs (i, i+16); back turns it the other way.
+inline void Turn(const float* x, const float* cos, const float* sin, float scale, bool back, float* y) {
+  V a = Load(x), b = Load(x + 16), c = _mm512_mul_ps(Load(cos), Set(scale)), s = _mm512_mul_ps(Load(sin), Set(back ? -scale : scale));
+  Store(y, Fma(a, c, _mm512_mul_ps(b, _mm512_sub_ps(_mm512_setzero_ps(), s))));
+  Store(y + 16, Fma(b, c, _mm512_mul_ps(a, s)));
+}
+
+struct Segment {
+  int64_t start, end, prefix_start, prefix;
+};
+
+// The keys that a segment sees of one head, as a row each and transposed. Segments of one
+// prefix follow each other, so that it is taken once.
+struct Seen {
+  int stride;
+  int64_t prefix_start = -1, prefix = -1;
+  std::vector<float> rows, columns;
+
+  explicit Seen(int stride) : stride(stride), rows((size_t)stride * kDim), columns((size_t)stride * kDim) {}
+
+  void Put(const float* x, int64_t n, int64_t at, bool transpose) {
+    std::copy_n(x, n * kDim, rows.begin() + at * kDim);
+    if (!transpose) return;
+    for (int d = 0; d < kDim; d++)
+      for (int64_t j = 0; j < n; j++) columns[(size_t)d * stride + at + j] = x[j * kDim + d];
+  }
+
+  void Take(const float* x, const Segment& s, bool transpose) {
+    if (s.prefix != prefix || s.prefix_start != prefix_start) Put(x + s.prefix_start * kDim, s.prefix, 0, transpose);
+    prefix = s.prefix, prefix_start = s.prefix_start;
+    Put(x + s.start * kDim, s.end - s.start, prefix, transpose);
+  }
+};
+
+struct Attention {
+  int64_t n, heads, kv, segments, window;
+  const Segment* segment;
+  const float* sinks;
+  int64_t group() const { return heads / kv; }
+
+  // The segment without what none of it sees.
+  Segment Near(int i) const {
+    Segment s = segment[i];
+    int64_t prefix = std::min(s.prefix, window - 1);
+    return {s.start, s.end, s.prefix_start + s.prefix - prefix, prefix};
+  }
+
+  // Room for the keys of any segment, in whole tiles.
+  int Stride() const {
+    int64_t most = 0;
+    for (int i = 0; i < segments; i++) most = std::max(most, Near(i).prefix + segment[i].end - segment[i].start);
+    return (most + 63) / 64 * 64;
+  }
+
+  // Of the kRows rows from row on: the keys [from, to) that any of them sees, in whole tiles.
+  void Range(const Segment& s, int row, int rows, int* from, int* to) const {
+    int first = row / group(), last = (row + rows - 1) / group();
+    *from = std::max<int64_t>(0, s.prefix + first - window + 1) / 64 * 64;
+    *to = (s.prefix + last + 64) / 64 * 64;
+  }
+
+  // Scores of the rows that count, minus infinity where nothing is seen.
+  void Mask(const Segment& s, int row, int rows, int from, int to, int stride, float* scores) const {
+    for (int r = 0; r < kRows; r++) {
+      float* x = scores + (size_t)r * stride;
+      int place = r < rows ? s.prefix + (row + r) / group() : -1;
+      int first = std::max<int64_t>(from, place - window + 1);
+      for (int j = from; j < std::min(first, to); j++) x[j] = -INFINITY;
+      for (int j = std::max(from, place + 1); j < to; j++) x[j] = -INFINITY;
+    }
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+// q [n, heads, 32], k and v [n, kv, 32] and cos, sin [n, 16] become qr [kv, n, group, 32], turned
+// and scaled, kr and vr [kv, n, 32]; back: from gradients of those to gradients of these.
+void turn(int64_t n, int64_t heads, int64_t kv, float scale, const float* cos, const float* sin, float* q, float* k, float* v, float* qr, float* kr, float* vr, int64_t back) {
+  int64_t group = heads / kv;
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    const float *c = cos + i * 16, *s = sin + i * 16;
+    for (int64_t h = 0; h < heads; h++) {
+      float *a = q + (i * heads + h) * kDim, *b = qr + ((h / group * n + i) * group + h % group) * kDim;
+      back ? Turn(b, c, s, scale, true, a) : Turn(a, c, s, scale, false, b);
+    }
+    for (int64_t h = 0; h < kv; h++) {
+      float *a = k + (i * kv + h) * kDim, *b = kr + (h * n + i) * kDim;
+      back ? Turn(b, c, s, 1, true, a) : Turn(a, c, s, 1, false, b);
+      a = v + (i * kv + h) * kDim, b = vr + (h * n + i) * kDim;
+      back ? std::copy_n(b, kDim, a) : std::copy_n(a, kDim, b);
+    }
+  }
+}
+
+// out [n, heads, 32] and, for attend_back, the logarithms of the sums [kv, n, group].
+void attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, float* out,
+            float* sums) {
+  Attention a{n, heads, kv, segments, window, segment, sinks};
+  int64_t group = a.group();
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t h = 0; h < kv; h++) {
+    const int stride = a.Stride();
+    Seen keys(stride), values(stride);
+    std::vector<float> p((size_t)kRows * stride), rows(kRows * kDim), got(kRows * kDim);
+    for (int i = 0; i < segments; i++) {
+      Segment s = a.Near(i);
+      keys.Take(k + h * n * kDim, s, true);
+      values.Take(v + h * n * kDim, s, false);
+      int count = (s.end - s.start) * group;
+      for (int row = 0; row < count; row += kRows) {
+        int some = std::min(kRows, count - row), from, to;
+        a.Range(s, row, some, &from, &to);
+        const float* queries = q + ((h * n + s.start) * group + row) * kDim;
+        if (some < kRows) std::fill(rows.begin(), rows.end(), 0.f), std::copy_n(queries, some * kDim, rows.begin()), queries = rows.data();
+        Scores(queries, keys.columns.data(), stride, from, to, p.data());
+        a.Mask(s, row, some, from, to, stride, p.data());
+        float scale[kRows];
+        for (int r = 0; r < some; r++) {
+          float* x = p.data() + (size_t)r * stride;
+          float sink = sinks[h * group + (row + r) % group];
+          V most = Set(sink), sum = _mm512_setzero_ps();
+          for (int j = from; j < to; j += 16) most = _mm512_max_ps(most, Load(x + j));
+          float m = _mm512_reduce_max_ps(most);
+          for (int j = from; j < to; j += 16) {
+            V s = Load(x + j), e = Exp(_mm512_sub_ps(s, Set(m)));
+            e = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(s, Set(-INFINITY), _CMP_EQ_OQ), e, _mm512_setzero_ps());
+            sum = _mm512_add_ps(sum, e);
+            Store(x + j, e);
+          }
+          float total = _mm512_reduce_add_ps(sum) + std::exp(sink - m);
+          scale[r] = 1 / total;
+          sums[(h * n + s.start) * group + row + r] = m + std::log(total);
+        }
+        for (int r = some; r < kRows; r++) std::fill(p.begin() + (size_t)r * stride + from, p.begin() + (size_t)r * stride + to, 0.f);
+        Weighted(p.data(), stride, values.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        for (int r = 0; r < some; r++) {
+          float* o = out + ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
+          Store(o, _mm512_mul_ps(Load(&got[r * kDim]), Set(scale[r])));
+          Store(o + 16, _mm512_mul_ps(Load(&got[r * kDim + 16]), Set(scale[r])));
+        }
+      }
+    }
+  }
+}
+
+// From the gradient of out those of q [kv, n, group, 32], k, v [kv, n, 32] and sinks; the last three start at zero.
+void attend_back(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, const float* out,
+                 const float* sums, const float* dout, float* dq, float* dk, float* dv, float* dsinks) {
+  Attention a{n, heads, kv, segments, window, segment, sinks};
+  int64_t group = a.group();
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t h = 0; h < kv; h++) {
+    const int stride = a.Stride();
+    Seen keys(stride), values(stride);
+    std::vector<float> p((size_t)kRows * stride), dp(p), dkeys, dvalues, rows(kRows * kDim), given(kRows * kDim), got(kRows * kDim);
+    for (int i = 0; i < segments; i++) {
+      Segment s = a.Near(i);
+      keys.Take(k + h * n * kDim, s, true);
+      values.Take(v + h * n * kDim, s, true);
+      const int seen = s.prefix + s.end - s.start;
+      dkeys.assign((size_t)stride * kDim, 0), dvalues.assign((size_t)stride * kDim, 0);
+      int count = (s.end - s.start) * group;
+      for (int row = 0; row < count; row += kRows) {
+        int some = std::min(kRows, count - row), from, to;
+        a.Range(s, row, some, &from, &to);
+        const float* queries = q + ((h * n + s.start) * group + row) * kDim;
+        if (some < kRows) std::fill(rows.begin(), rows.end(), 0.f), std::copy_n(queries, some * kDim, rows.begin()), queries = rows.data();
+        float delta[kRows] = {};
+        for (int r = 0; r < kRows; r++) {
+          V g0 = _mm512_setzero_ps(), g1 = g0;
+          if (r < some) {
+            size_t at = ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
+            g0 = Load(dout + at), g1 = Load(dout + at + 16);
+            delta[r] = _mm512_reduce_add_ps(Fma(g0, Load(out + at), _mm512_mul_ps(g1, Load(out + at + 16))));
+          }
+          Store(&given[r * kDim], g0), Store(&given[r * kDim + 16], g1);
+        }
+        Scores(queries, keys.columns.data(), stride, from, to, p.data());
+        a.Mask(s, row, some, from, to, stride, p.data());
+        Scores(given.data(), values.columns.data(), stride, from, to, dp.data());
+        for (int r = 0; r < kRows; r++) {
+          float *x = p.data() + (size_t)r * stride, *y = dp.data() + (size_t)r * stride;
+          if (r >= some) {
+            std::fill(x + from, x + to, 0.f), std::fill(y + from, y + to, 0.f);
+            continue;
+          }
+          float sum = sums[(h * n + s.start) * group + row + r];
+          int head = h * group + (row + r) % group;
+          dsinks[head] -= std::exp(sinks[head] - sum) * delta[r];
+          for (int j = from; j < to; j += 16) {
+            V s = Load(x + j), e = Exp(_mm512_sub_ps(s, Set(sum)));
+            e = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(s, Set(-INFINITY), _CMP_EQ_OQ), e, _mm512_setzero_ps());
+            Store(x + j, e);
+            Store(y + j, _mm512_mul_ps(e, _mm512_sub_ps(Load(y + j), Set(delta[r]))));
+          }
+        }
+        Weighted(dp.data(), stride, keys.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        std::copy_n(got.begin(), some * kDim, dq + ((h * n + s.start) * group + row) * kDim);
+        Spread(p.data(), stride, given.data(), from, to, dvalues.data());
+        Spread(dp.data(), stride, queries, from, to, dkeys.data());
+      }
+      for (int which = 0; which < 2; which++) {
+        const float* from = (which ? dvalues : dkeys).data();
+        float* to = (which ? dv : dk) + h * n * kDim;
+        for (int j = 0; j < seen; j++) {
+          float* o = to + (j < s.prefix ? s.prefix_start + j : s.start + j - s.prefix) * kDim;
+          Store(o, _mm512_add_ps(Load(o), Load(from + (size_t)j * kDim)));
+          Store(o + 16, _mm512_add_ps(Load(o + 16), Load(from + (size_t)j * kDim + 16)));
+        }
+      }
+    }
+  }
+}
+
+// Rows of x [., width] in bfloat16: out[i] = x[row[i]], zeros where row[i] is negative.
+void gather(int64_t n, int64_t width, const int64_t* row, const float* x, uint16_t* out) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t d = 0; d < width; d += 16) StoreHalf(out + i * width + d, row[i] < 0 ? _mm512_setzero_ps() : Load(x + row[i] * width + d));
+}
+
+// h [n, 2 inner] holds gate0, up0, gate1, ...; expert[i] says whose bias [., 2 inner] row i gets.
+// out [n, inner] = min(gate, limit) sigmoid(alpha gate) (clamp(up, limit) + 1): models.md 1.5.
+void swiglu(int64_t n, int64_t inner, const int64_t* expert, float alpha, float limit, const uint16_t* h, const float* bias, uint16_t* out) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    const float* b = bias + expert[i] * 2 * inner;
+    for (int64_t j = 0; j < inner; j += 16) {
+      __m512i both = _mm512_loadu_si512(h + (i * inner + j) * 2);
+      V b0 = Load(b + 2 * j), b1 = Load(b + 2 * j + 16);
+      V gate = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(both, 16)), _mm512_permutex2var_ps(b0, even, b1));
+      V up = _mm512_add_ps(_mm512_castsi512_ps(_mm512_and_epi32(both, _mm512_set1_epi32(0xffff0000))), _mm512_permutex2var_ps(b0, odd, b1));
+      gate = _mm512_min_ps(gate, Set(limit)), up = _mm512_max_ps(_mm512_min_ps(up, Set(limit)), Set(-limit));
+      V e = Exp(_mm512_mul_ps(gate, Set(-alpha)));
+      StoreHalf(out + i * inner + j, _mm512_div_ps(_mm512_mul_ps(gate, _mm512_add_ps(up, Set(1))), _mm512_add_ps(e, Set(1))));
+    }
+  }
+}
+
+// From the gradient of swiglu's out that of h; experts' biases are its sums.
+void swiglu_back(int64_t n, int64_t inner, const int64_t* expert, float alpha, float limit, const uint16_t* h, const float* bias, const uint16_t* dout, uint16_t* dh) {
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    const float* b = bias + expert[i] * 2 * inner;
+    for (int64_t j = 0; j < inner; j += 16) {
+      __m512i both = _mm512_loadu_si512(h + (i * inner + j) * 2);
+      V b0 = Load(b + 2 * j), b1 = Load(b + 2 * j + 16), one = Set(1);
+      V gate = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(both, 16)), _mm512_permutex2var_ps(b0, even, b1));
+      V up = _mm512_add_ps(_mm512_castsi512_ps(_mm512_and_epi32(both, _mm512_set1_epi32(0xffff0000))), _mm512_permutex2var_ps(b0, odd, b1));
+      __mmask16 gate_moves = _mm512_cmp_ps_mask(gate, Set(limit), _CMP_LE_OQ), up_moves = _mm512_cmp_ps_mask(_mm512_abs_ps(up), Set(limit), _CMP_LE_OQ);
+      gate = _mm512_min_ps(gate, Set(limit)), up = _mm512_max_ps(_mm512_min_ps(up, Set(limit)), Set(-limit));
+      V sigmoid = _mm512_div_ps(one, _mm512_add_ps(Exp(_mm512_mul_ps(gate, Set(-alpha))), one));
+      V g = LoadHalf(dout + i * inner + j);
+      // d/dgate gate s(alpha gate) = s (1 + alpha gate (1 - s))
+      V slope = _mm512_mul_ps(sigmoid, Fma(_mm512_mul_ps(gate, Set(alpha)), _mm512_sub_ps(one, sigmoid), one));
+      V dgate = _mm512_maskz_mul_ps(gate_moves, g, _mm512_mul_ps(slope, _mm512_add_ps(up, one)));
+      V dup = _mm512_maskz_mul_ps(up_moves, g, _mm512_mul_ps(gate, sigmoid));
+      __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(dgate)), high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(dup));
+      _mm512_storeu_si512(dh + (i * inner + j) * 2, _mm512_or_epi32(low, _mm512_slli_epi32(high, 16)));
+    }
+  }
+}
+
+// y [n, width] = sum over its top places p of weight[p] (x[place[p]] + bias[expert[place[p]]]); x in bfloat16.
+void combine(int64_t n, int64_t top, int64_t width, const int64_t* place, const int64_t* expert, const float* weight, const uint16_t* x, const float* bias, float* y) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t d = 0; d < width; d += 16) {
+      V sum = _mm512_setzero_ps();
+      for (int64_t t = i * top; t < (i + 1) * top; t++) {
+        V one = LoadHalf(x + place[t] * width + d);
+        if (bias) one = _mm512_add_ps(one, Load(bias + expert[place[t]] * width + d));
+        sum = weight ? Fma(one, Set(weight[t]), sum) : _mm512_add_ps(one, sum);
+      }
+      Store(y + i * width + d, sum);
+    }
+}
+
+// From the gradient dy of combine's y that of x, whose other rows are zero, and of weight.
+void combine_back(int64_t n, int64_t top, int64_t width, const int64_t* place, const int64_t* expert, const float* weight, const uint16_t* x, const float* bias, const float* dy, uint16_t* dx,
+                  float* dweight) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t t = i * top; t < (i + 1) * top; t++) {
+      V sum = _mm512_setzero_ps();
+      for (int64_t d = 0; d < width; d += 16) {
+        V g = Load(dy + i * width + d);
+        sum = Fma(g, _mm512_add_ps(LoadHalf(x + place[t] * width + d), Load(bias + expert[place[t]] * width + d)), sum);
+        StoreHalf(dx + place[t] * width + d, _mm512_mul_ps(g, Set(weight[t])));
+      }
+      dweight[t] = _mm512_reduce_add_ps(sum);
+    }
+}
+
+// y [n, width] = x scale weight, scale [n] = 1 / sqrt(mean(x^2) + eps).
+void norm(int64_t n, int64_t width, float eps, const float* x, const float* weight, float* scale, float* y) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    const float* a = x + i * width;
+    V sum = _mm512_setzero_ps();
+    for (int64_t d = 0; d < width; d += 16) sum = Fma(Load(a + d), Load(a + d), sum);
+    scale[i] = 1 / std::sqrt(_mm512_reduce_add_ps(sum) / width + eps);
+    for (int64_t d = 0; d < width; d += 16) Store(y + i * width + d, _mm512_mul_ps(_mm512_mul_ps(Load(a + d), Set(scale[i])), Load(weight + d)));
+  }
+}
+
+// From the gradient of norm's y those of x and of weight, which starts at zero.
+void norm_back(int64_t n, int64_t width, const float* x, const float* weight, const float* scale, const float* dy, float* dx, float* dweight) {
+  std::vector<float> sums(omp_get_max_threads() * width);  // added up in their order: seeds decide everything
+#pragma omp parallel
+  {
+    float* own = &sums[omp_get_thread_num() * width];
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+      const float *a = x + i * width, *g = dy + i * width;
+      V sum = _mm512_setzero_ps(), r = Set(scale[i]);
+      for (int64_t d = 0; d < width; d += 16) {
+        V both = _mm512_mul_ps(Load(g + d), Load(a + d));
+        sum = Fma(both, Load(weight + d), sum);
+        Store(own + d, Fma(both, r, Load(own + d)));
+      }
+      V mean = Set(_mm512_reduce_add_ps(sum) / width * scale[i] * scale[i]);
+      for (int64_t d = 0; d < width; d += 16)
+        Store(dx + i * width + d, _mm512_mul_ps(r, _mm512_sub_ps(_mm512_mul_ps(Load(g + d), Load(weight + d)), _mm512_mul_ps(Load(a + d), mean))));
+    }
+  }
+  for (size_t i = 0; i < sums.size(); i++) dweight[i % width] += sums[i];
+}
+
+// loss [n] = -log softmax(x [n, width])[target]; x becomes the gradient of their mean.
+void cross_entropy(int64_t n, int64_t width, const int64_t* target, float* x, float* loss) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    float *a = x + i * width, wanted = a[target[i]];
+    auto seen = [&](int64_t d) { return width - d >= 16 ? 0xffff : (1 << (width - d)) - 1; };
+    V most = Set(-INFINITY), sum = _mm512_setzero_ps();
+    for (int64_t d = 0; d < width; d += 16) most = _mm512_max_ps(most, _mm512_mask_loadu_ps(most, seen(d), a + d));
+    float m = _mm512_reduce_max_ps(most);
+    for (int64_t d = 0; d < width; d += 16) {
+      V e = Exp(_mm512_sub_ps(_mm512_maskz_loadu_ps(seen(d), a + d), Set(m)));
+      sum = _mm512_mask_add_ps(sum, seen(d), sum, e);
+      _mm512_mask_storeu_ps(a + d, seen(d), e);
+    }
+    float total = _mm512_reduce_add_ps(sum), scale = 1 / (total * n);
+    for (int64_t d = 0; d < width; d += 16) _mm512_mask_storeu_ps(a + d, seen(d), _mm512_mul_ps(_mm512_maskz_loadu_ps(seen(d), a + d), Set(scale)));
+    a[target[i]] -= 1.f / n;
+    loss[i] = m + std::log(total) - wanted;
+  }
+}
+
+// y [n, width] = x in bfloat16 + bias.
+void widen(int64_t n, int64_t width, const uint16_t* x, const float* bias, float* y) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t d = 0; d < width; d += 16) Store(y + i * width + d, _mm512_add_ps(LoadHalf(x + i * width + d), Load(bias + d)));
+}
+
+// y = x rounded to MXFP4, n blocks of 32: of the two exponents around largest/6 the one with the smaller error, as in mxfp4.py.
+void mxfp4(int64_t n, const float* x, float* y) {
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n; i++) {
+    V a[2] = {Load(x + i * 32), Load(x + i * 32 + 16)}, best[2];
+    float most = std::max(_mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a[0]), _mm512_abs_ps(a[1]))), 0x1p-100f);
+    int high;
+    if (std::frexp(most / 6, &high) == 0.5f) high--;
+    float error = INFINITY;
+    for (int exponent : {high, high - 1}) {
+      V v[2], square = _mm512_setzero_ps();
+      for (int k = 0; k < 2; k++) {
+        V size = _mm512_scalef_ps(_mm512_abs_ps(a[k]), Set(-exponent));
+        V step = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(size, Set(2), _CMP_LT_OQ), _mm512_mask_blend_ps(_mm512_cmp_ps_mask(size, Set(4), _CMP_LT_OQ), Set(2), Set(1)), Set(0.5f));
+        V near = _mm512_min_ps(_mm512_mul_ps(_mm512_roundscale_ps(_mm512_div_ps(size, step), 0), step), Set(6));
+        v[k] = _mm512_scalef_ps(near, Set(exponent));
+        V d = _mm512_sub_ps(v[k], _mm512_abs_ps(a[k]));
+        square = Fma(d, d, square);
+      }
+      float e = _mm512_reduce_add_ps(square);
+      if (e < error) error = e, best[0] = v[0], best[1] = v[1];
+    }
+    for (int k = 0; k < 2; k++) {
+      __m512i sign = _mm512_and_epi32(_mm512_castps_si512(a[k]), _mm512_set1_epi32(0x80000000));
+      Store(y + i * 32 + 16 * k, _mm512_castsi512_ps(_mm512_or_epi32(_mm512_castps_si512(best[k]), sign)));
+    }
+  }
+}
+
+}  // extern "C"
