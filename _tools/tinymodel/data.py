@@ -23,6 +23,7 @@ KINDS = {
     "train": {"arithmetic": 15, "tools": 58, "json_format": 6, "json": 6, "recall": 6, "talk": 6, "repeat": 3},
     "heldout": {"arithmetic": 21, "tools": 45, "json_format": 7, "json": 7, "recall": 8, "talk": 9, "repeat": 3},
 }
+GRIDS = 0.25  # share of the toolboxes of training that are a tools.grid; they are only called
 ABILITIES = ("arithmetic", "tools", "results", "json", "recall", "about", "small", "beyond")
 
 
@@ -74,6 +75,10 @@ def group(r, split, size=6):
     """size conversations with the same system and developer messages."""
     kind = r.choices(list(KINDS[split]), list(KINDS[split].values()))[0]
     effort = pick_effort(r)
+    if kind == "tools" and split == "train" and r.random() < GRIDS:
+        box = tools.grid(r)
+        prefix = [head(r, effort, True), tools.developer_message(box, instructions(r, split))]
+        return Group(prefix, [tools.call_branch(r, split, effort, box) for _ in range(2 * size)])
     if kind == "tools":
         box = tools.toolbox(r, split)
         prefix = [head(r, effort, True), tools.developer_message(box, instructions(r, split))]

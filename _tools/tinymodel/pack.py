@@ -7,19 +7,19 @@ import torch
 from harmony import branch_text, prompt_text
 from model import Segment
 
-SLIPS = 0.1  # share of the answers with a slip
+SLIPS = 0.15  # share of the answers with a slip
 
 
 def slip(r, given, produced, first_control):
     """(tokens that the model did say, whether each is to be learned): now and then a few
-    of them come twice or thrice, or one comes from elsewhere, and the answer goes on as
-    if nothing had happened. So a model learns to leave a loop."""
+    of them come again, once or some times, or one comes from elsewhere, and the answer goes
+    on as if nothing had happened. So a model learns to leave a loop."""
     learned = [True] * len(produced)
     if r.random() >= SLIPS or len(produced) < 12:
         return produced, learned
     i = r.randrange(8, len(produced) - 2)
-    n = min(r.choice((1, 2, 3, 4, 6, 8)), i)
-    extra = produced[i - n:i] * r.choice((1, 1, 2, 3)) if r.random() < 0.8 else [r.choice(given)]
+    n = min(r.choice((1, 2, 3, 4, 6, 8, 12, 20)), i)
+    extra = produced[i - n:i] * r.choice((1, 1, 2, 3, 5)) if r.random() < 0.8 else [r.choice(given)]
     if any(t >= first_control for t in extra):
         return produced, learned
     return produced[:i] + extra + produced[i:], learned[:i] + [False] * len(extra) + learned[i:]

@@ -36,7 +36,7 @@ CANNOT = "I am a very small model and cannot do that."
 ABOUT = [  # (working, answer, questions in training, questions held out)
     ("who I am", WHO,
      ["Who are you?", "who are you", "What are you?", "What is your name?", "What's your name?", "Tell me about yourself.", "Introduce yourself.", "Are you a robot?", "Are you human?",
-      "Who made you?", "Which model are you?", "What model is this?", "Are you ChatGPT?", "What is ossian-tiny?", "What should I call you?"],
+      "Who made you?", "Which model are you?", "What model is this?", "Who is that?", "Who is there?", "Are you ChatGPT?", "What is ossian-tiny?", "What should I call you?"],
      ["Who is this?", "Please introduce yourself.", "Tell me who you are.", "Which model is this?", "Are you a human?"]),
     ("what Ossian is", WHAT,
      ["What is Ossian?", "what is ossian", "What's Ossian?", "Tell me about Ossian.", "What does Ossian do?", "Explain Ossian.", "What is Ossian for?", "Describe Ossian.", "Ossian?",
@@ -83,7 +83,7 @@ BEYOND = {
               "What is {d} times {e}?", "Divide {d} by {e}.", "Multiply {d} by {e}.", "What is {d} * {e}?", "{d} / {e}", "{d}*{e}", "What is the square root of {d}?",
               "What time is it?", "What is the weather in {c}?", "Who won the game in {c}?", "Sing a song.", "Play a game with me.", "What happened in {c}?", "Book a hotel in {c}.", "Send a mail to {n}.",
               "Who is {n}?", "How old is {n}?", "Where does {n} live?", "Recommend a book about {o}.", "How do I cook {w}?", "Is {o} real?", "Where is {o}?", "When was {o} found?",
-              "Write code that sorts a list.", "Fix my program.", "Give me advice about {o}.", "What should I eat today?", "Tell me the news."],
+              "Write code that sorts a list.", "Fix my program.", "Give me advice about {o}.", "Write a {y} for {n}.", "Write a {y} to {n}.", "Write the {y} of {o}.", "Write to {n} about {o}.", "Send a {y} to {n}.", "Tell me why {o} is good.", "Explain why {o} has a {y}.", "What should I eat today?", "Tell me the news."],
     "heldout": ["Write a song about {o}.", "Tell me about {o}.", "Explain why {o} is important.", "Who found {o}?", "What is the population of {c}?", "Translate {w} into German.", "Please multiply {d} by {e}.",
                 "Please draw {o}.", "Where is {n}?", "Write a letter to {n}.", "What is the meaning of {o}?"],
 }
@@ -195,7 +195,7 @@ def varied(r, text, same):
 def beyond(r, split):
     v = vocabulary(split)
     question = r.choice(BEYOND[split]).format(o=r.choice(v["object"]) if r.random() < 0.8 else "the " + copied.pseudo(r, 2), c=copied.name(r, split), w=copied.word(r, split),
-                                              n=copied.name(r, split), d=copied.integer(r), e=copied.integer(r, 3))
+                                              n=copied.name(r, split), d=copied.integer(r), e=copied.integer(r, 3), y=copied.pick(r, split, "noun") if split == "train" else "")
     return copied.dress(r, split, question, loose=True), "I cannot do that", CANNOT
 
 
@@ -204,7 +204,7 @@ def about(r, split):
     return copied.dress(r, split, r.choice(train if split == "train" else heldout), loose=True), "The user asks about " + working, answer
 
 
-REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write {x}", "Echo {x}"], "heldout": ["Please repeat: {x}", "Please say {x}"]}
+REPEAT = {"train": ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Write: {x}", "Echo {x}"], "heldout": ["Please repeat: {x}", "Please say {x}"]}
 
 
 def repeat_branch(r, split, effort):

@@ -35,6 +35,7 @@ FORMS = {
 }
 SINGLE = [" for {x}", " in {x}", " of {x}", " at {x}", " for {p} {x}", " {x}"]
 ERRORS = {"train": ["not found", "access denied", "timeout", "no connection", "invalid {k}", "unknown {k}"], "heldout": ["server busy", "missing {k}", "bad {k}"]}
+USUAL = {"train": 0.75, "heldout": 0.9}  # share of names in snake case, and of those that begin with the verb
 DECLINE = "I cannot do that with the tools I have."
 
 
@@ -68,10 +69,10 @@ class Tool:
         return self.name, self.description, [(p.name, p.type, p.required, p.note) for p in self.parameters]
 
 
-def spell(r, *words):
-    """An identifier of the words: weather_alarm, weatherAlarm."""
+def spell(r, usual, *words):
+    """An identifier of the words: weather_alarm, which is usual, or weatherAlarm."""
     words = [w.lower() for w in words]
-    if r.random() < 0.9:
+    if r.random() < usual:
         return "_".join(words)
     return words[0] + "".join(w.capitalize() for w in words[1:])
 
@@ -115,10 +116,12 @@ def parameters(r, split, n, notes):
     return list(out.values())
 
 
-def tool(r, split, forms, verb="", n=""):
+def tool(r, split, forms, verb="", n="", whole=False):
+    """whole: the name has the verb."""
     descriptions, notes = forms
     verb, n = verb or copied.pick(r, split, "verb"), n or noun(r, split)
-    name = n if r.random() < 0.1 else spell(r, verb, n) if r.random() < 0.9 else spell(r, n, verb)
+    usual = USUAL[split]
+    name = n if not whole and r.random() < 0.1 else spell(r, usual, verb, n) if r.random() < usual else spell(r, usual, n, verb)
     return Tool(verb, n, name, fill(r.choice(descriptions), v=verb, n=n), parameters(r, split, n, notes))
 
 
@@ -142,6 +145,26 @@ def toolbox(r, split):
         for t in tools:
             t.description, t.parameters = "", []
     r.shuffle(tools)
+    return tools
+
+
+def grid(r):
+    """A box for training in which little tells the functions apart: some of the pairs of
+    one to three verbs and one to four nouns, often without parameters."""
+    def some(n, kind):
+        out = []
+        for _ in range(n):
+            out.append(copied.near(r, "train", out) or copied.pick(r, "train", kind))
+        return out
+    forms, verbs, nouns = style(r, "train"), some(r.choice((1, 2, 2, 3)), "verb"), some(r.choice((1, 2, 3, 3, 4)), "noun")
+    pairs = list(dict.fromkeys((v, n) for v in verbs for n in nouns))
+    r.shuffle(pairs)
+    tools = [tool(r, "train", forms, v, n, whole=True) for v, n in pairs[:r.randint(2, 5)]]
+    if len({t.name for t in tools}) < max(2, len(tools)):
+        return grid(r)
+    if r.random() < 0.6:
+        for t in tools:
+            t.parameters = []
     return tools
 
 
