@@ -114,14 +114,19 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, target):
-        loss = logits.new_empty(len(logits))
-        run("cross_entropy", *logits.shape, target, logits, loss)
         ctx.save_for_backward(logits)
-        return loss.mean()
+        return losses(logits, target).mean()
 
     @staticmethod
     def backward(ctx, gradient):
         return ctx.saved_tensors[0].mul_(gradient), None
+
+
+def losses(logits, target):
+    """Of each row; the logits become the gradients of their mean."""
+    out = logits.new_empty(len(logits))
+    run("cross_entropy", *logits.shape, target, logits, out)
+    return out
 
 
 class Linear(torch.autograd.Function):

@@ -7,7 +7,7 @@ import torch
 from harmony import branch_text, prompt_text
 from model import Segment
 
-SLIPS = 0.15  # share of the answers with a slip
+SLIPS = 0.08  # share of the answers with a slip
 
 
 def slip(r, given, produced, first_control):
@@ -39,14 +39,22 @@ def encode(group, encoder, limit):
     return prefix, out
 
 
-def batch(groups, encoder, size, limit):
-    """(ids, segments, at, target) of the next groups until there are size tokens;
-    target[i] is to be predicted at the place at[i]."""
-    ids, segments, at, target = [], [], [], []
-    while len(ids) < size:
+def take(groups, encoder, size, limit):
+    """The next groups, encoded, until there are size tokens."""
+    out, count = [], 0
+    while count < size:
         prefix, branches = encode(next(groups), encoder, limit)
-        if not branches:
-            continue
+        if branches:
+            out.append((prefix, branches))
+            count += len(prefix) + sum(len(given) + len(produced) for given, produced, _ in branches)
+    return out
+
+
+def lay(taken):
+    """(ids, segments, at, target) of encoded groups: target[i] is to be predicted at the
+    place at[i]."""
+    ids, segments, at, target = [], [], [], []
+    for prefix, branches in taken:
         first = len(ids)
         ids += prefix
         segments.append(Segment(first, len(ids)))
@@ -59,3 +67,26 @@ def batch(groups, encoder, size, limit):
                     at.append(i)
                     target.append(token)
     return torch.tensor(ids), segments, torch.tensor(at), torch.tensor(target)
+
+
+def batch(groups, encoder, size, limit):
+    """lay of the next groups with size tokens or a little more."""
+    return lay(take(groups, encoder, size, limit))
+
+
+def hardest(taken, losses, size):
+    """Those branches of the groups whose worst token has the greatest loss, with their
+    prefixes, up to size tokens. losses: of the targets of lay(taken)."""
+    worst, n = [], 0
+    for g, (prefix, branches) in enumerate(taken):
+        for b, (_, _, learned) in enumerate(branches):
+            worst.append((max(losses[n:n + sum(learned)]), g, b))
+            n += sum(learned)
+    kept, count = {}, 0
+    for _, g, b in sorted(worst, reverse=True):
+        prefix, branches = taken[g]
+        more = sum(map(len, branches[b][:2])) + (0 if g in kept else len(prefix))
+        if count + more <= size:
+            kept.setdefault(g, []).append(branches[b])
+            count += more
+    return [(taken[g][0], branches) for g, branches in kept.items()]

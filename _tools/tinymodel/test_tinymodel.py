@@ -26,7 +26,7 @@ import tokenizer
 import train
 import words
 from harmony import CONTROLS, branch_text, prompt_text
-from model import Config, Experts, Model, Segment, TreeAttention, cross_entropy, frequencies
+from model import Config, Experts, Model, Segment, TreeAttention, cross_entropy, frequencies, losses
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -162,6 +162,22 @@ class Tokens(unittest.TestCase):
             packed, _ = model(ids, segments)
             plain, _ = model(alone, [Segment(0, len(alone))])
         torch.testing.assert_close(packed[last.start:], plain[last.prefix:], rtol=1e-4, atol=1e-4)
+        self.assertTrue(torch.equal(target, ids[at + 1]))
+
+    def test_hardest(self):
+        """Whole branches with the greatest losses, each group's prefix once, and no more
+        than asked for."""
+        taken = pack.take(data.groups(4, "train"), self.encoder, 4000, 512)
+        places = [(g, b) for g, (_, branches) in enumerate(taken) for b in range(len(branches))]
+        hard = set(random.Random(1).sample(places, 8))
+        losses = [float(place in hard and i == 3) for place in places for i in range(sum(taken[place[0]][1][place[1]][2]))]
+        kept = pack.hardest(taken, losses, 3000)
+        for g, b in hard:
+            self.assertTrue(any(prefix == taken[g][0] and taken[g][1][b] in branches for prefix, branches in kept))
+        ids, segments, at, target = pack.lay(kept)
+        self.assertGreater(len(ids), 2500)
+        self.assertLessEqual(len(ids), 3000)
+        self.assertEqual(len(segments), len(kept) + sum(len(branches) for _, branches in kept))
         self.assertTrue(torch.equal(target, ids[at + 1]))
 
     def test_slips(self):
@@ -323,6 +339,7 @@ class Fast(unittest.TestCase):
         with unittest.mock.patch.object(fast, "LIBRARY", library):
             model.zero_grad()
             logits, balance = model(ids, segments, at)
+            torch.testing.assert_close(losses(logits.detach().clone(), target).mean(), F.cross_entropy(logits, target), rtol=1e-5, atol=0)
             loss = cross_entropy(logits, target) + balance
             loss.backward()
         return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}

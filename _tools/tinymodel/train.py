@@ -15,7 +15,7 @@ import fast
 import grow
 import pack
 from harmony import branch_text, prompt_text
-from model import Config, Model, Segment, cross_entropy
+from model import Config, Model, Segment, cross_entropy, losses
 from optim import Optimizer
 from tokenizer import Encoder
 
@@ -24,6 +24,8 @@ SHORT = 600        # steps with short conversations only
 SHORT_LIMIT = 220  # tokens
 FALL = 0.25        # share of the steps after which the rate falls
 QUANTIZE = 0.8     # share of the steps after which the experts are seen through MXFP4
+EASY = 1 / 3       # share of the steps after which only what is hard is learned
+CHOICE = 3         # batches of which one is learned then
 BALANCE = 0.01     # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
@@ -50,6 +52,15 @@ class Stream:
     def batch(self, limit):
         return pack.batch(self.groups(), self.encoder, self.size, limit)
 
+    @torch.no_grad()
+    def hard_batch(self, limit, model):
+        """Of CHOICE batches what the model finds hardest. Nothing in the data is wrong or
+        left to chance, so what is hard is what is not learned yet."""
+        taken = pack.take(self.groups(), self.encoder, CHOICE * self.size, limit)
+        ids, segments, at, target = pack.lay(taken)
+        logits, _ = model(ids, segments, at)
+        return pack.lay(pack.hardest(taken, losses(logits, target).tolist(), self.size))
+
 
 @torch.no_grad()
 def heldout(model, encoder, seed, per_ability):
@@ -74,7 +85,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=15000)
+    p.add_argument("--steps", type=int, default=7000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
@@ -136,7 +147,9 @@ def main():
         signal.signal(s, lambda *_: stopped.append(True))
     while step < (o.stop_at or o.steps) and not stopped:
         model.set_quantized(step >= QUANTIZE * o.steps)
-        ids, segments, at, target = stream.batch(SHORT_LIMIT if step < SHORT and not o.weights else o.longest)
+        limit = SHORT_LIMIT if step < SHORT and not o.weights else o.longest
+        hard = step >= EASY * o.steps or o.weights
+        ids, segments, at, target = stream.hard_batch(limit, model) if hard else stream.batch(limit)
         logits, b = model(ids, segments, at)
         loss = cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
