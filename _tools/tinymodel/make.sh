@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes ossian-tiny in $OUT from nothing, or goes on where a cut run stopped.
-# Run from the repository root; needs go and a Python with requirements.txt.
+# Run from the repository root; needs go, a Python with requirements.txt, and g++ for half the time.
 set -eu
 PYTHON=${PYTHON:-python3}
 OUT=${OUT:-models/ossian-tiny}
