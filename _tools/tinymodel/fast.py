@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import torch
 
@@ -24,8 +23,9 @@ def load():
     if not NEEDED <= flags or not shutil.which("g++"):
         return None
     text = SOURCE.read_bytes()
-    out = pathlib.Path(tempfile.gettempdir()) / f"ossian-tiny-{hashlib.sha256(text).hexdigest()[:16]}.so"
+    out = SOURCE.parent / "__pycache__" / f"fast-{hashlib.sha256(text).hexdigest()[:16]}.so"
     if not out.exists():
+        out.parent.mkdir(exist_ok=True)
         new = out.with_suffix(".new")
         made = subprocess.run(["g++", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC", "-o", new, SOURCE], capture_output=True, text=True)
         if made.returncode:
