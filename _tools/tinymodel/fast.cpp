@@ -11,7 +11,6 @@
 
 namespace {
 
-constexpr int kDim = 32;   // of a head
 constexpr int kRows = 16;  // queries at a time
 
 using V = __m512;
@@ -44,7 +43,10 @@ inline V LoadHalf(const uint16_t* p) {
 
 inline void StoreHalf(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x)); }
 
-// out[r][j] = sum over d of a[r*lda + d] bt[d][j] for kRows rows and j in [from, to), multiples of 64.
+// From here on kDim is the width of a head, a multiple of 32.
+
+// out[r][j] = sum over d of a[r][d] bt[d][j] for kRows rows and j in [from, to), multiples of 64.
+template <int kDim>
 void Scores(const float* a, const float* bt, int stride, int from, int to, float* out) {
   for (int j = from; j < to; j += 64) {
     for (int r = 0; r < kRows; r += 4) {
@@ -69,50 +71,63 @@ void Scores(const float* a, const float* bt, int stride, int from, int to, float
 }
 
 // out[r] = sum over j in [from, to) of p[r][j] b[j].
+template <int kDim>
 void Weighted(const float* p, int stride, const float* b, int from, int to, float* out) {
-  for (int r = 0; r < kRows; r += 8) {
-    V s[8][2];
-    for (auto& row : s) row[0] = row[1] = _mm512_setzero_ps();
+  constexpr int kVectors = kDim / 16, kBlock = 16 / kVectors;  // rows at a time
+  for (int r = 0; r < kRows; r += kBlock) {
+    V s[kBlock][kVectors];
+    for (auto& row : s)
+      for (V& x : row) x = _mm512_setzero_ps();
     const float* x = p + (size_t)r * stride;
     for (int j = from; j < to; j++) {
-      V b0 = Load(b + (size_t)j * kDim), b1 = Load(b + (size_t)j * kDim + 16);
+      V v[kVectors];
+      for (int d = 0; d < kVectors; d++) v[d] = Load(b + (size_t)j * kDim + 16 * d);
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; i++) {
+      for (int i = 0; i < kBlock; i++) {
         V w = Set(x[(size_t)i * stride + j]);
-        s[i][0] = Fma(w, b0, s[i][0]), s[i][1] = Fma(w, b1, s[i][1]);
+        for (int d = 0; d < kVectors; d++) s[i][d] = Fma(w, v[d], s[i][d]);
       }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) Store(out + (r + i) * kDim, s[i][0]), Store(out + (r + i) * kDim + 16, s[i][1]);
+    for (int i = 0; i < kBlock; i++)
+      for (int d = 0; d < kVectors; d++) Store(out + (r + i) * kDim + 16 * d, s[i][d]);
   }
 }
 
 // out[j] += sum over rows r of p[r][j] a[r] for j in [from, to), multiples of 8.
+template <int kDim>
 void Spread(const float* p, int stride, const float* a, int from, int to, float* out) {
-  for (int j = from; j < to; j += 8) {
-    V s[8][2];
+  constexpr int kVectors = kDim / 16, kBlock = 16 / kVectors;
+  for (int j = from; j < to; j += kBlock) {
+    V s[kBlock][kVectors];
     float* o = out + (size_t)j * kDim;
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) s[i][0] = Load(o + i * kDim), s[i][1] = Load(o + i * kDim + 16);
+    for (int i = 0; i < kBlock; i++)
+      for (int d = 0; d < kVectors; d++) s[i][d] = Load(o + i * kDim + 16 * d);
     for (int r = 0; r < kRows; r++) {
-      V a0 = Load(a + r * kDim), a1 = Load(a + r * kDim + 16);
+      V v[kVectors];
+      for (int d = 0; d < kVectors; d++) v[d] = Load(a + r * kDim + 16 * d);
       const float* x = p + (size_t)r * stride + j;
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; i++) {
+      for (int i = 0; i < kBlock; i++) {
         V w = Set(x[i]);
-        s[i][0] = Fma(w, a0, s[i][0]), s[i][1] = Fma(w, a1, s[i][1]);
+        for (int d = 0; d < kVectors; d++) s[i][d] = Fma(w, v[d], s[i][d]);
       }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) Store(o + i * kDim, s[i][0]), Store(o + i * kDim + 16, s[i][1]);
+    for (int i = 0; i < kBlock; i++)
+      for (int d = 0; d < kVectors; d++) Store(o + i * kDim + 16 * d, s[i][d]);
   }
 }
 
-// y = x turned by the angle, pairs (i, i+16); back turns it the other way.
-inline void Turn(const float* x, const float* cos, const float* sin, float scale, bool back, float* y) {
-  V a = Load(x), b = Load(x + 16), c = _mm512_mul_ps(Load(cos), Set(scale)), s = _mm512_mul_ps(Load(sin), Set(back ? -scale : scale));
-  Store(y, Fma(a, c, _mm512_mul_ps(b, _mm512_sub_ps(_mm512_setzero_ps(), s))));
-  Store(y + 16, Fma(b, c, _mm512_mul_ps(a, s)));
+// y = x turned by the angle, pairs (i, i + kDim/2); back turns it the other way.
+template <int kDim>
+void Turn(const float* x, const float* cos, const float* sin, float scale, bool back, float* y) {
+  for (int i = 0; i < kDim / 2; i += 16) {
+    V a = Load(x + i), b = Load(x + kDim / 2 + i), c = _mm512_mul_ps(Load(cos + i), Set(scale)), s = _mm512_mul_ps(Load(sin + i), Set(back ? -scale : scale));
+    Store(y + i, Fma(a, c, _mm512_mul_ps(b, _mm512_sub_ps(_mm512_setzero_ps(), s))));
+    Store(y + kDim / 2 + i, Fma(b, c, _mm512_mul_ps(a, s)));
+  }
 }
 
 struct Segment {
@@ -121,6 +136,7 @@ struct Segment {
 
 // The keys that a segment sees of one head, as a row each and transposed. Segments of one
 // prefix follow each other, so that it is taken once.
+template <int kDim>
 struct Seen {
   int stride;
   int64_t prefix_start = -1, prefix = -1;
@@ -181,39 +197,42 @@ struct Attention {
   }
 };
 
-}  // namespace
+// kRows rows of x, of which some count and the others are zero: x itself or room.
+template <int kDim>
+const float* Padded(const float* x, int some, std::vector<float>& room) {
+  if (some == kRows) return x;
+  std::fill(std::copy_n(x, some * kDim, room.begin()), room.end(), 0.f);
+  return room.data();
+}
 
-extern "C" {
-
-// q [n, heads, 32], k and v [n, kv, 32] and cos, sin [n, 16] become qr [kv, n, group, 32], turned
-// and scaled, kr and vr [kv, n, 32]; back: from gradients of those to gradients of these.
-void turn(int64_t n, int64_t heads, int64_t kv, float scale, const float* cos, const float* sin, float* q, float* k, float* v, float* qr, float* kr, float* vr, int64_t back) {
+template <int kDim>
+void TurnAll(int64_t n, int64_t heads, int64_t kv, float scale, const float* cos, const float* sin, float* q, float* k, float* v, float* qr, float* kr, float* vr, int64_t back) {
   int64_t group = heads / kv;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < n; i++) {
-    const float *c = cos + i * 16, *s = sin + i * 16;
+    const float *c = cos + i * (kDim / 2), *s = sin + i * (kDim / 2);
     for (int64_t h = 0; h < heads; h++) {
       float *a = q + (i * heads + h) * kDim, *b = qr + ((h / group * n + i) * group + h % group) * kDim;
-      back ? Turn(b, c, s, scale, true, a) : Turn(a, c, s, scale, false, b);
+      back ? Turn<kDim>(b, c, s, scale, true, a) : Turn<kDim>(a, c, s, scale, false, b);
     }
     for (int64_t h = 0; h < kv; h++) {
       float *a = k + (i * kv + h) * kDim, *b = kr + (h * n + i) * kDim;
-      back ? Turn(b, c, s, 1, true, a) : Turn(a, c, s, 1, false, b);
+      back ? Turn<kDim>(b, c, s, 1, true, a) : Turn<kDim>(a, c, s, 1, false, b);
       a = v + (i * kv + h) * kDim, b = vr + (h * n + i) * kDim;
       back ? std::copy_n(b, kDim, a) : std::copy_n(a, kDim, b);
     }
   }
 }
 
-// out [n, heads, 32] and, for attend_back, the logarithms of the sums [kv, n, group].
-void attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, float* out,
+template <int kDim>
+void Attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, float* out,
             float* sums) {
   Attention a{n, heads, kv, segments, window, segment, sinks};
   int64_t group = a.group();
 #pragma omp parallel for schedule(static, 1)
   for (int64_t h = 0; h < kv; h++) {
     const int stride = a.Stride();
-    Seen keys(stride), values(stride);
+    Seen<kDim> keys(stride), values(stride);
     std::vector<float> p((size_t)kRows * stride), rows(kRows * kDim), got(kRows * kDim);
     for (int i = 0; i < segments; i++) {
       Segment s = a.Near(i);
@@ -223,9 +242,8 @@ void attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segmen
       for (int row = 0; row < count; row += kRows) {
         int some = std::min(kRows, count - row), from, to;
         a.Range(s, row, some, &from, &to);
-        const float* queries = q + ((h * n + s.start) * group + row) * kDim;
-        if (some < kRows) std::fill(rows.begin(), rows.end(), 0.f), std::copy_n(queries, some * kDim, rows.begin()), queries = rows.data();
-        Scores(queries, keys.columns.data(), stride, from, to, p.data());
+        const float* queries = Padded<kDim>(q + ((h * n + s.start) * group + row) * kDim, some, rows);
+        Scores<kDim>(queries, keys.columns.data(), stride, from, to, p.data());
         a.Mask(s, row, some, from, to, stride, p.data());
         float scale[kRows];
         for (int r = 0; r < some; r++) {
@@ -245,26 +263,25 @@ void attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segmen
           sums[(h * n + s.start) * group + row + r] = m + std::log(total);
         }
         for (int r = some; r < kRows; r++) std::fill(p.begin() + (size_t)r * stride + from, p.begin() + (size_t)r * stride + to, 0.f);
-        Weighted(p.data(), stride, values.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        Weighted<kDim>(p.data(), stride, values.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
         for (int r = 0; r < some; r++) {
           float* o = out + ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
-          Store(o, _mm512_mul_ps(Load(&got[r * kDim]), Set(scale[r])));
-          Store(o + 16, _mm512_mul_ps(Load(&got[r * kDim + 16]), Set(scale[r])));
+          for (int d = 0; d < kDim; d += 16) Store(o + d, _mm512_mul_ps(Load(&got[r * kDim + d]), Set(scale[r])));
         }
       }
     }
   }
 }
 
-// From the gradient of out those of q [kv, n, group, 32], k, v [kv, n, 32] and sinks; the last three start at zero.
-void attend_back(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, const float* out,
+template <int kDim>
+void AttendBack(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v, const float* out,
                  const float* sums, const float* dout, float* dq, float* dk, float* dv, float* dsinks) {
   Attention a{n, heads, kv, segments, window, segment, sinks};
   int64_t group = a.group();
 #pragma omp parallel for schedule(static, 1)
   for (int64_t h = 0; h < kv; h++) {
     const int stride = a.Stride();
-    Seen keys(stride), values(stride);
+    Seen<kDim> keys(stride), values(stride);
     std::vector<float> p((size_t)kRows * stride), dp(p), dkeys, dvalues, rows(kRows * kDim), given(kRows * kDim), got(kRows * kDim);
     for (int i = 0; i < segments; i++) {
       Segment s = a.Near(i);
@@ -276,21 +293,21 @@ void attend_back(int64_t n, int64_t heads, int64_t kv, int64_t segments, const S
       for (int row = 0; row < count; row += kRows) {
         int some = std::min(kRows, count - row), from, to;
         a.Range(s, row, some, &from, &to);
-        const float* queries = q + ((h * n + s.start) * group + row) * kDim;
-        if (some < kRows) std::fill(rows.begin(), rows.end(), 0.f), std::copy_n(queries, some * kDim, rows.begin()), queries = rows.data();
-        float delta[kRows] = {};
+        const float* queries = Padded<kDim>(q + ((h * n + s.start) * group + row) * kDim, some, rows);
+        float delta[kRows];
         for (int r = 0; r < kRows; r++) {
-          V g0 = _mm512_setzero_ps(), g1 = g0;
-          if (r < some) {
-            size_t at = ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
-            g0 = Load(dout + at), g1 = Load(dout + at + 16);
-            delta[r] = _mm512_reduce_add_ps(Fma(g0, Load(out + at), _mm512_mul_ps(g1, Load(out + at + 16))));
+          size_t at = ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
+          V sum = _mm512_setzero_ps();
+          for (int d = 0; d < kDim; d += 16) {
+            V g = r < some ? Load(dout + at + d) : _mm512_setzero_ps();
+            if (r < some) sum = Fma(g, Load(out + at + d), sum);
+            Store(&given[r * kDim + d], g);
           }
-          Store(&given[r * kDim], g0), Store(&given[r * kDim + 16], g1);
+          delta[r] = _mm512_reduce_add_ps(sum);
         }
-        Scores(queries, keys.columns.data(), stride, from, to, p.data());
+        Scores<kDim>(queries, keys.columns.data(), stride, from, to, p.data());
         a.Mask(s, row, some, from, to, stride, p.data());
-        Scores(given.data(), values.columns.data(), stride, from, to, dp.data());
+        Scores<kDim>(given.data(), values.columns.data(), stride, from, to, dp.data());
         for (int r = 0; r < kRows; r++) {
           float *x = p.data() + (size_t)r * stride, *y = dp.data() + (size_t)r * stride;
           if (r >= some) {
@@ -307,22 +324,43 @@ void attend_back(int64_t n, int64_t heads, int64_t kv, int64_t segments, const S
             Store(y + j, _mm512_mul_ps(e, _mm512_sub_ps(Load(y + j), Set(delta[r]))));
           }
         }
-        Weighted(dp.data(), stride, keys.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        Weighted<kDim>(dp.data(), stride, keys.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
         std::copy_n(got.begin(), some * kDim, dq + ((h * n + s.start) * group + row) * kDim);
-        Spread(p.data(), stride, given.data(), from, to, dvalues.data());
-        Spread(dp.data(), stride, queries, from, to, dkeys.data());
+        Spread<kDim>(p.data(), stride, given.data(), from, to, dvalues.data());
+        Spread<kDim>(dp.data(), stride, queries, from, to, dkeys.data());
       }
       for (int which = 0; which < 2; which++) {
         const float* from = (which ? dvalues : dkeys).data();
         float* to = (which ? dv : dk) + h * n * kDim;
         for (int j = 0; j < seen; j++) {
           float* o = to + (j < s.prefix ? s.prefix_start + j : s.start + j - s.prefix) * kDim;
-          Store(o, _mm512_add_ps(Load(o), Load(from + (size_t)j * kDim)));
-          Store(o + 16, _mm512_add_ps(Load(o + 16), Load(from + (size_t)j * kDim + 16)));
+          for (int d = 0; d < kDim; d += 16) Store(o + d, _mm512_add_ps(Load(o + d), Load(from + (size_t)j * kDim + d)));
         }
       }
     }
   }
+}
+
+}  // namespace
+
+extern "C" {
+
+// q [n, heads, dim], k and v [n, kv, dim] and cos, sin [n, dim/2] become qr [kv, n, group, dim], turned
+// and scaled, kr and vr [kv, n, dim]; back: from gradients of those to gradients of these. dim is 32 or 64.
+void turn(int64_t dim, int64_t n, int64_t heads, int64_t kv, float scale, const float* cos, const float* sin, float* q, float* k, float* v, float* qr, float* kr, float* vr, int64_t back) {
+  (dim == 32 ? TurnAll<32> : TurnAll<64>)(n, heads, kv, scale, cos, sin, q, k, v, qr, kr, vr, back);
+}
+
+// out [n, heads, dim] and, for attend_back, the logarithms of the sums [kv, n, group].
+void attend(int64_t dim, int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v,
+            float* out, float* sums) {
+  (dim == 32 ? Attend<32> : Attend<64>)(n, heads, kv, segments, segment, window, sinks, q, k, v, out, sums);
+}
+
+// From the gradient of out those of q [kv, n, group, dim], k, v [kv, n, dim] and sinks; the last three start at zero.
+void attend_back(int64_t dim, int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segment* segment, int64_t window, const float* sinks, const float* q, const float* k, const float* v,
+                 const float* out, const float* sums, const float* dout, float* dq, float* dk, float* dv, float* dsinks) {
+  (dim == 32 ? AttendBack<32> : AttendBack<64>)(n, heads, kv, segments, segment, window, sinks, q, k, v, out, sums, dout, dq, dk, dv, dsinks);
 }
 
 // Rows of x [., width] in bfloat16: out[i] = x[row[i]], zeros where row[i] is negative.

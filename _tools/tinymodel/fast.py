@@ -40,7 +40,7 @@ LIBRARY = load()
 
 def fits(c):
     """Whether there is the library and it is made for a model.Config of these sizes."""
-    return LIBRARY is not None and c.head_dim == 32 and c.hidden % 16 == 0 and c.inner % 16 == 0
+    return LIBRARY is not None and c.head_dim in (32, 64) and c.hidden % 16 == 0 and c.inner % 16 == 0
 
 
 def keep_memory():
@@ -72,9 +72,9 @@ class TreeAttention(torch.autograd.Function):
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
         (n, heads, dim), kv, scale = q.shape, k.shape[1], q.shape[2] ** -0.5
         qr, kr, vr = q.new_empty(kv, n, heads // kv, dim), k.new_empty(kv, n, dim), k.new_empty(kv, n, dim)
-        run("turn", n, heads, kv, scale, cos, sin, q, k, v, qr, kr, vr, 0)
+        run("turn", dim, n, heads, kv, scale, cos, sin, q, k, v, qr, kr, vr, 0)
         out, sums = torch.empty_like(q), q.new_empty(kv, n, heads // kv)
-        run("attend", n, heads, kv, len(segments), segments, window, sinks, qr, kr, vr, out, sums)
+        run("attend", dim, n, heads, kv, len(segments), segments, window, sinks, qr, kr, vr, out, sums)
         ctx.save_for_backward(qr, kr, vr, sinks, cos, sin, segments, out, sums)
         ctx.window = window
         return out
@@ -84,9 +84,9 @@ class TreeAttention(torch.autograd.Function):
         qr, kr, vr, sinks, cos, sin, segments, out, sums = ctx.saved_tensors
         (n, heads, dim), kv = out.shape, kr.shape[0]
         dqr, dkr, dvr, dsinks = torch.empty_like(qr), torch.zeros_like(kr), torch.zeros_like(vr), torch.zeros_like(sinks)
-        run("attend_back", n, heads, kv, len(segments), segments, ctx.window, sinks, qr, kr, vr, out, sums, gradient.contiguous(), dqr, dkr, dvr, dsinks)
+        run("attend_back", dim, n, heads, kv, len(segments), segments, ctx.window, sinks, qr, kr, vr, out, sums, gradient.contiguous(), dqr, dkr, dvr, dsinks)
         dq, dk, dv = torch.empty_like(out), kr.new_empty(n, kv, dim), kr.new_empty(n, kv, dim)
-        run("turn", n, heads, kv, dim ** -0.5, cos, sin, dq, dk, dv, dqr, dkr, dvr, 1)
+        run("turn", dim, n, heads, kv, dim ** -0.5, cos, sin, dq, dk, dv, dqr, dkr, dvr, 1)
         return dq, dk, dv, dsinks, None, None, None, None
 
 

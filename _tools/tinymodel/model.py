@@ -47,9 +47,9 @@ class Config:
     vocab: int
     hidden: int = 192
     layers: int = 8
-    heads: int = 8
-    kv_heads: int = 4
-    head_dim: int = 32
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
     inner: int = 192
     experts: int = 8
     top_k: int = 2

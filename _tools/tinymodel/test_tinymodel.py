@@ -320,7 +320,7 @@ class Growth(unittest.TestCase):
             self.assertLess((got - want).norm() / want.norm(), 1e-5)
 
     def test_refused(self):
-        small = Config(vocab=50, layers=6, kv_heads=2)
+        small = Config(vocab=50, layers=6)
         for layers, kv_heads in ((7, 2), (4, 2), (6, 3)):
             with self.assertRaises(SystemExit):
                 grow.grown({}, small, dataclasses.replace(small, layers=layers, kv_heads=kv_heads))
@@ -346,16 +346,17 @@ class Fast(unittest.TestCase):
 
     def test_gradients(self):
         """Loss and gradients are those of PyTorch."""
-        torch.manual_seed(6)
-        model = Model(Config(vocab=50, hidden=64, layers=4, inner=96, window=24))
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(torch.randn_like(p) * 0.1)
-        want, wanted = self.gradients(model, None)
-        loss, got = self.gradients(model, fast.LIBRARY)
-        self.assertAlmostEqual(loss, want, places=4)
-        for name, g in wanted.items():
-            torch.testing.assert_close(got[name], g, rtol=1e-3, atol=1e-5 + 1e-4 * g.abs().max().item(), msg=name)
+        for sizes in ({}, {"heads": 8, "kv_heads": 4, "head_dim": 32}):
+            torch.manual_seed(6)
+            model = Model(Config(vocab=50, hidden=64, layers=4, inner=96, window=24, **sizes))
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.add_(torch.randn_like(p) * 0.1)
+            want, wanted = self.gradients(model, None)
+            loss, got = self.gradients(model, fast.LIBRARY)
+            self.assertAlmostEqual(loss, want, places=4)
+            for name, g in wanted.items():
+                torch.testing.assert_close(got[name], g, rtol=1e-3, atol=1e-5 + 1e-4 * g.abs().max().item(), msg=name)
 
     def test_half(self):
         """What is multiplied in bfloat16: a layer's products and its experts."""
