@@ -16,11 +16,13 @@ TEMPLATES = {
         "+": ["{a}+{b}", "{a} + {b}", "{a}+{b}=", "{a} + {b} =", "{a} + {b} = ?", "{a} plus {b}", "What is {a} + {b}?", "What is {a}+{b}?", "What is {a} plus {b}?",
               "How much is {a} + {b}?", "How much is {a} plus {b}?", "Add {a} and {b}.", "Calculate {a} + {b}.", "Compute {a}+{b}",
               "Please add {a} and {b}.", "What is the sum of {a} and {b}?", "What do I get if I add {b} to {a}?", "Add {b} to {a}.",
-              "Can you add {a} and {b}?", "The sum of {a} and {b}, please.", "what's {a}+{b}", "Solve {a} + {b}"],
+              "Can you add {a} and {b}?", "The sum of {a} and {b}, please.", "what's {a}+{b}", "Solve {a} + {b}",
+              "{F} {a} + {b} {f}.", "{F} {a}+{b} {f}", "{F} {a} plus {b} {f}."],
         "-": ["{a}-{b}", "{a} - {b}", "{a}-{b}=", "{a} - {b} =", "{a} - {b} = ?", "{a} minus {b}", "What is {a} - {b}?", "What is {a}-{b}?", "What is {a} minus {b}?",
               "How much is {a} - {b}?", "How much is {a} minus {b}?", "Subtract {b} from {a}.", "Calculate {a} - {b}.", "Compute {a}-{b}",
               "Please subtract {b} from {a}.", "What is {a} take away {b}?", "What do I get if I subtract {b} from {a}?",
-              "Can you subtract {b} from {a}?", "what's {a}-{b}", "Solve {a} - {b}"],
+              "Can you subtract {b} from {a}?", "what's {a}-{b}", "Solve {a} - {b}",
+              "{F} {a} - {b} {f}.", "{F} {a}-{b} {f}", "{F} {a} minus {b} {f}.", "{F} {a} - {b}", "{a} - {b} {f}"],
         "max": ["Which is larger, {a} or {b}?", "Which number is larger: {a} or {b}?", "What is larger, {a} or {b}?", "Which is bigger, {a} or {b}?",
                 "Tell me the larger of {a} and {b}.", "{a} or {b}: which is larger?", "Which is greater, {a} or {b}?"],
         "min": ["Which is smaller, {a} or {b}?", "Which number is smaller: {a} or {b}?", "What is smaller, {a} or {b}?", "Which is less, {a} or {b}?",
@@ -123,7 +125,7 @@ def turn(r, split, effort):
     """(question, working, answer, operation)"""
     op = r.choices(("+", "-", "max", "min", ">", "<", "="), (32, 32, 9, 8, 7, 7, 5))[0]
     a, b = numbers(r, split, op)
-    question = copied.dress(r, split, r.choice(TEMPLATES[split][op]).format(a=a, b=b), loose=True)
+    question = copied.dress(r, split, copied.filled(r, r.choice(TEMPLATES[split][op])).format(a=a, b=b), loose=True)
     return question, working(op, a, b, effort), answer(op, a, b), op
 
 

@@ -1,5 +1,6 @@
 """Values that a model has to copy: names, words, numbers, codes."""
 import json
+import re
 
 from words import FUNCTION_WORDS, TRAIN, vocabulary
 
@@ -71,6 +72,16 @@ def filler(r):
     return " ".join(r.choice(FILLERS) if r.random() < 0.6 else pseudo(r) for _ in range(r.randint(1, 4)))
 
 
+def capital(text, key):
+    """The text, capitalised if its key is a capital letter."""
+    return text[0].upper() + text[1:] if key.isupper() else text
+
+
+def filled(r, form, words=filler):
+    """The form with words for {f} and, capitalised, for {F}."""
+    return re.sub("{([fF])}", lambda m: capital(words(r), m[1]), form)
+
+
 def word(r, split):
     """One lower-case word."""
     return pseudo(r) if r.random() < (0.6 if split == "train" else 0.35) else r.choice(vocabulary(split)["word"])
@@ -94,7 +105,7 @@ def ending(r, split):
 
 def code(r, split):
     """Something with digits or marks in it; training has more kinds."""
-    kind = r.randrange(7 if split == "train" else 5)
+    kind = r.choice((0, 1, 2, 3, 3, 4, 5, 6)) if split == "train" else r.randrange(5)
     if kind == 0:
         return f"20{r.randint(20, 39)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}"
     if kind == 1:
@@ -113,8 +124,9 @@ def code(r, split):
 def text(r, split, others=()):
     """A value. In training it now and then shares a word with one of others: where a word
     stands in two places, what followed it in one of them may not be right."""
+    names, words = (0.35, 0.7) if split == "train" else (0.4, 0.8)
     kind = r.random()
-    x = name(r, split) if kind < 0.4 else word(r, split) if kind < 0.8 else code(r, split)
+    x = name(r, split) if kind < names else word(r, split) if kind < words else code(r, split)
     if split == "train" and others and r.random() < 0.2:
         shared = r.choice(r.choice(others).split() or [x])
         x = r.choice((shared, f"{shared} {x}", f"{x} {shared}", f"{x} {shared} {word(r, split)}"))

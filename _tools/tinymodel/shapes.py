@@ -5,10 +5,10 @@ from harmony import Branch, Message, analysis, developer, final
 ASK = {
     "train": ["Give me JSON with the keys {keys}.", "Answer in JSON with {keys}.", "Return a JSON object with the keys {keys}.", "Extract {keys} as JSON.",
               "I need JSON with the fields {keys}.", "Write JSON with {keys}.", "Turn this into JSON with the keys {keys}.",
-              "Take the fields {keys} and write JSON.", "Put the fields {keys} into a JSON object.", "A JSON object with {keys}, please.", "As a JSON object: {keys}."],
+              "Take the fields {keys} and write JSON.", "Put the fields {keys} into a JSON object.", "A JSON object with {keys}, please.", "{F} JSON {f} {keys}.", "As a JSON object: {keys}."],
     "heldout": ["Please answer as JSON with the keys {keys}.", "Make a JSON object with {keys}.", "Extract the fields {keys} as JSON."],
 }
-ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.", "Use this shape: {shape}.", "JSON: {shape}."],
+ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.", "Use this shape: {shape}.", "JSON: {shape}.", "{F} {shape}.", "{F} JSON {f} {shape}"],
              "heldout": ["Reply with JSON like {shape}.", "The shape is {shape}."]}
 PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the fields. "], "heldout": ["", "Take the data from this. "]}
 FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}.", "{F} {k} is {x}.", "{F} {k} is {x}.", "{F} {k}: {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
@@ -87,9 +87,9 @@ def branch(r, split, effort):
     wanted = fields(r, split)
     keys = choose(r, wanted)
     if r.random() < 0.4:
-        ask = r.choice(ASK_SHAPE[split]).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
+        ask = copied.filled(r, r.choice(ASK_SHAPE[split])).format(shape="{" + ", ".join(f'"{k}": {"string[]" if wanted[k][0] == "array" else wanted[k][0]}' for k in keys) + "}")
     else:
-        ask = r.choice(ASK[split]).format(keys=copied.listing(keys))
+        ask = copied.filled(r, r.choice(ASK[split])).format(keys=copied.listing(keys))
     ask, told = copied.dress(r, split, ask), facts(r, split, wanted)
     question = " ".join((ask, told) if r.random() < 0.6 else (told, ask))
     data = {k: wanted[k][2] for k in keys}

@@ -71,7 +71,7 @@ SMALL = [  # (working, answer, training, held out)
      ["Bye", "Bye!", "Goodbye", "Goodbye!", "bye", "See you", "See you later!", "Good night", "Good night!", "See you tomorrow.", "Until later!", "bye bye", "Goodbye, until tomorrow.", "Bye, until then!", "see you soon", "Good night, see you tomorrow!"],
      ["Bye for now", "Bye, see you!", "Goodbye, see you later."]),
     ("Praise", "I am glad that helped.",
-     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right."],
+     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right.", "Really nice!", "That is very kind.", "Nice one!", "Very well done!", "How nice."],
      ["Good!", "Great job!", "Very nice!"]),
 ]
 OPEN = ["Well", "And", "OK", "So", "Oh", "Ah", "Yes", "Now", "A", "My", "Very", "Really", "Right", "Then", "Just", "Once more"]

@@ -85,18 +85,13 @@ def style(r, split):
     if split != "train":
         return DESCRIPTIONS[split], NOTES[split]
     def some(forms):
-        return [re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), r.choice(forms)) for _ in range(r.choice((1, 1, 1, 2, 3, 12)))]
+        return [copied.filled(r, r.choice(forms)) for _ in range(r.choice((1, 1, 1, 2, 3, 12)))]
     return some(DESCRIPTIONS[split]), some(NOTES[split])
-
-
-def capital(text, key):
-    """The text, capitalised if its key is a capital letter."""
-    return text[0].upper() + text[1:] if key.isupper() else text
 
 
 def fill(form, **words):
     """The form with its words, of which {v} is one and {V} the same one capitalised."""
-    return re.sub(r"{(\w)}", lambda m: capital(words[m[1].lower()], m[1]), form)
+    return re.sub(r"{(\w)}", lambda m: copied.capital(words[m[1].lower()], m[1]), form)
 
 
 def noun(r, split):
@@ -204,7 +199,7 @@ def request(r, split, tools, t):
     verb = t.verb
     if split == "train" and unique and r.random() < 0.5:
         verb = other_verb(r, split, tools)
-    head = fill(re.sub("{([fF])}", lambda m: capital(copied.filler(r), m[1]), head), v=verb, n=t.noun)
+    head = fill(copied.filled(r, head), v=verb, n=t.noun)
     given = {}
     for p in t.parameters:
         if p.required or r.random() < 0.5:
