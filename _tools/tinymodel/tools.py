@@ -191,15 +191,20 @@ def other_verb(r, split, tools):
             return verb
 
 
+def verbless(r):
+    """Some words of which the last is no verb."""
+    return (copied.filler(r) + " " if r.random() < 0.7 else "") + r.choice(copied.FILLERS)
+
+
 def request(r, split, tools, t):
-    """A request for t, the arguments in the order in which it gives them, and whether
-    one is given without its name."""
+    """A request for t, the verb that it says, if any, the arguments in the order in which
+    it gives them, and whether one is given without its name."""
     unique = all(o is t or o.noun != t.noun for o in tools)
-    head = r.choice(REQUESTS[split][not unique or r.random() < 0.5])
+    ask = r.choice(REQUESTS[split][not unique or r.random() < 0.5])
     verb = t.verb
     if split == "train" and unique and r.random() < 0.5:
         verb = other_verb(r, split, tools)
-    head = fill(copied.filled(r, head), v=verb, n=t.noun)
+    head = fill(copied.filled(r, ask, verbless), v=verb, n=t.noun)
     given = {}
     for p in t.parameters:
         if p.required or r.random() < 0.5:
@@ -216,20 +221,20 @@ def request(r, split, tools, t):
         form = r.choice(FORMS[split]["where" if lead == " where " else "with"])
         tail = lead + r.choice((copied.listing, ", ".join))([form.format(p=p.words, x=x) for p, x in said])
     end = r.choice(("?", "?", "") if head.split()[0] in ("What", "How", "Can", "Could", "Would") else (".", "", ""))
-    return copied.dress(r, split, head + tail + end), arguments, unnamed
+    return copied.dress(r, split, head + tail + end), verb if "{v}" in ask.lower() else "", arguments, unnamed
 
 
 def plain(v):
     return ("yes" if v else "no") if isinstance(v, bool) else str(v)
 
 
-def quote(t, unnamed):
-    """The declaration from the word of the description that the request is about on to
-    the name: the name of a tool begins before the word by which it is found, and so a
-    copy that only goes forward gets there. With the first parameter if only the
-    declaration has its name."""
+def quote(t, verb, unnamed):
+    """The verb of the request, if it has one, and the declaration from the word of the
+    description that the request is about on to the name: the name of a tool begins before
+    the word by which it is found, and so a copy that only goes forward gets there. With
+    the first parameter if only the declaration has its name."""
     told = re.search(rf"\b{t.noun}\b", t.description)
-    text = t.noun + (t.description[told.end():] + f"\ntype {t.name}" if told else f": {t.name}")
+    text = f"{verb} {t.noun}".strip() + (t.description[told.end():] + f"\ntype {t.name}" if told else f": {t.name}")
     if unnamed:
         first = t.parameters[0]
         text += " = (_: {\n" + (f"// {first.note}\n" if first.note else "") + first.name
@@ -277,8 +282,8 @@ def result(r, split):
 
 def call_branch(r, split, effort, tools):
     t = r.choice(tools)
-    question, arguments, unnamed = request(r, split, tools, t)
-    text = choice_working(quote(t, unnamed), arguments, effort)
+    question, verb, arguments, unnamed = request(r, split, tools, t)
+    text = choice_working(quote(t, verb, unnamed), arguments, effort)
     return Branch([Message("user", question)], [analysis(text), call(t.name, copied.compact(arguments))], "tools", f"{len(tools)} tools")
 
 
@@ -299,8 +304,9 @@ def decline_branch(r, split, effort, tools):
         other = tool(r, split, style(r, split))
         if all(other.noun != t.noun for t in tools):
             break
-    question, _, _ = request(r, split, [other], other)
-    working = {"low": f"{other.noun}: no tool.", "medium": f"{other.noun}: no tool.", "high": f"The request is about {other.noun}: no tool. I say so."}[effort]
+    question, verb, _, _ = request(r, split, [other], other)
+    asked = f"{verb} {other.noun}".strip()
+    working = {"low": f"{asked}: no tool.", "medium": f"{asked}: no tool.", "high": f"The request is about {asked}: no tool. I say so."}[effort]
     return Branch([Message("user", question)], [analysis(working), final(DECLINE)], "declined", "")
 
 
