@@ -2,6 +2,7 @@
 split: training never sees a word, form or pair of numbers of the other split
 where an ability is meant to generalise."""
 import argparse
+import dataclasses
 import json
 import random
 
@@ -78,7 +79,8 @@ def group(r, split, size=6):
     if kind == "tools" and split == "train" and r.random() < GRIDS:
         box = tools.grid(r)
         prefix = [head(r, effort, True), tools.developer_message(box, instructions(r, split))]
-        return Group(prefix, [tools.call_branch(r, split, effort, box) for _ in range(2 * size)])
+        calls = [tools.call_branch(r, split, effort, box) for _ in range(2 * size)]
+        return Group(prefix, [dataclasses.replace(b, detail="grid") for b in calls])
     if kind == "tools":
         box = tools.toolbox(r, split)
         prefix = [head(r, effort, True), tools.developer_message(box, instructions(r, split))]
@@ -126,13 +128,14 @@ def record(prompt, b):
 
 
 def main():
-    p = argparse.ArgumentParser(description="Write held-out items as JSON lines.")
+    p = argparse.ArgumentParser(description="Write items of the evaluation as JSON lines.")
+    p.add_argument("--split", choices=("heldout", "train"), default="heldout", help="train shows what is hard even with the words and forms of training")
     p.add_argument("--seed", type=int, default=20261121)
     p.add_argument("--per-ability", type=int, default=625)
     p.add_argument("--out", required=True)
     o = p.parse_args()
     with open(o.out, "w", encoding="utf-8") as f:
-        for prompt, b in items(o.seed, o.per_ability):
+        for prompt, b in items(o.seed, o.per_ability, o.split):
             f.write(json.dumps(record(prompt, b), ensure_ascii=False) + "\n")
 
 
