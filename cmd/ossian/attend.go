@@ -22,12 +22,14 @@ type attendant struct {
 	level  *slog.LevelVar
 	log    *slog.Logger
 	bodies int64 // bytes in flight that the memory plan has room for
+
+	outlives bool // its terminal, as nohup has it
 }
 
 // attend returns when ctx ends. end is called for the SIGHUP of a terminal that has
-// been closed: who began the server there is gone.
+// been closed, unless the server is to outlive it: who began it there is gone.
 func (a *attendant) attend(ctx context.Context, hup <-chan os.Signal, end func()) {
-	interactive := hasTerminal()
+	interactive := !a.outlives && hasTerminal()
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {

@@ -44,6 +44,17 @@ func TestBenchServe(t *testing.T) {
 	}
 }
 
+// The server that a measurement starts takes more requests at once than one that others
+// can reach, for that is what was asked for; and answers end where they end.
+func TestBenchServeTakesAll(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	out, status, err := runRoot(t, "bench", "serve", "--num-prompts", "1500", "--random-input-len", "3", "--random-output-len", "40", "--disable-ignore-eos", "--disable-tqdm")
+	if err != nil || !strings.Contains(out, "Successful requests:                     1500") || strings.Contains(out, "Total generated tokens:                  60000") {
+		t.Errorf("%v\n%s%s", err, out, status)
+	}
+}
+
 // What is asked for wrongly is refused with what to write instead.
 func TestBenchServeErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -74,6 +85,8 @@ func TestBenchServeErrors(t *testing.T) {
 		{"--base-url ftp://x", "want an address"},
 		{"--base-url 127.0.0.1:9", "want an address"},
 		{"--base-url http://127.0.0.1:9 --num-prompts 1", "--base-url says where the server is"},
+		{"--host ::1 --port 9 --num-prompts 1", "http://[::1]:9/"},
+		{"--host [::1] --port 9 --num-prompts 1", "http://[::1]:9/"},
 		{"--base-url http://127.0.0.1:9 --save-result --result-dir " + filepath.Join(os.Args[0], "x"), "nothing was measured"},
 		{"--model no/such-model", "no/such-model"},
 	} {

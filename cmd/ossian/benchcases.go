@@ -237,7 +237,7 @@ func (m *measurement) measure(ctx context.Context) error {
 				fmt.Fprint(m.out, "\n"+report.Heading(title, "-"))
 			}
 			switch err := t.add(ctx, last, c.row); {
-			case err != nil && ctx.Err() != nil && len(t.runs) > 0: // what there is counts for something
+			case err != nil && len(t.runs) > 0: // what there is counts for something
 				return errors.Join(err, t.report(m, plan, more))
 			case err != nil:
 				return err

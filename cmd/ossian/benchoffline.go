@@ -73,6 +73,9 @@ func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *c
 			if err != nil {
 				return err
 			}
+			if err := foldersOf(nil, o.json); err != nil {
+				return err
+			}
 			for _, note := range cfg.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
@@ -318,7 +321,7 @@ func (o *throughputOptions) complete(cfg *config.Config) error {
 
 // queries makes the workload.
 func (o *throughputOptions) queries(m *ckpt.Model) ([]dataset.Query, error) {
-	render := (&measurement{model: m, tok: m.Tokenizer}).render()
+	render := (&measurement{o: new(benchOptions), model: m, tok: m.Tokenizer}).render()
 	return o.data.workload(dataset.Common{Tokenizer: m.Tokenizer, Rules: dataset.VLLM, Seed: o.seed}, render, o.backend == "vllm-chat")
 }
 

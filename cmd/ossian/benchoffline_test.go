@@ -18,11 +18,11 @@ import (
 func offlineRun(t *testing.T, result any, args ...string) (out string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	out, status, err := runRoot(t, append([]string{"bench"}, append(args, "--output-json", "result.json")...)...)
+	out, status, err := runRoot(t, append([]string{"bench"}, append(args, "--output-json", "new/result.json")...)...)
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, status)
 	}
-	text, err := os.ReadFile("result.json")
+	text, err := os.ReadFile("new/result.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +34,10 @@ func offlineRun(t *testing.T, result any, args ...string) (out string) {
 
 // Every answer has the tokens asked for, though the model would have ended most before.
 func TestBenchThroughput(t *testing.T) {
+	custom := filepath.Join(t.TempDir(), "prompts.jsonl")
+	if err := os.WriteFile(custom, []byte(`{"prompt": "What is 12+30?"}`+"\n"+`{"prompt": "Who are you?"}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name           string
 		args           string
@@ -47,6 +51,7 @@ func TestBenchThroughput(t *testing.T) {
 			output: 40, dataset: "random", caching: true},
 		{name: "ids", args: "ossian-tiny --dataset-name random --input-len 20 --prefix-len 5 --random-output-len 7 --num-prompts 4 --prompt-token-ids --async-engine --no-enable-prefix-caching --threads 1",
 			prompts: 4, n: 1, input: 25, output: 7, dataset: "random"},
+		{name: "file of prompts", args: "--dataset-name custom --dataset-path " + custom + " --output-len 6 --num-prompts 2", prompts: 2, n: 1, output: 6, dataset: "custom", caching: true, chats: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var r offline.Throughput

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,7 +90,12 @@ func (o *benchOptions) folders() error {
 	if o.save || o.detailed || o.add || o.timeline || o.stats {
 		all = append(all, cmp.Or(o.dir, "."))
 	}
-	for _, file := range []string{o.output, o.html} {
+	return foldersOf(all, o.output, o.html)
+}
+
+// foldersOf makes folders, and those of the files that are named.
+func foldersOf(all []string, files ...string) error {
+	for _, file := range files {
 		if info, err := os.Stat(file); err == nil && info.IsDir() {
 			return fmt.Errorf("%s is a folder, want a file to write results to; nothing was measured", file)
 		}
@@ -104,9 +111,11 @@ func (o *benchOptions) folders() error {
 	return nil
 }
 
-// serve starts the server in this process.
+// serve starts the server in this process. It takes all that is sent: what is asked of
+// it is what its user wants to measure.
 func (m *measurement) serve(ctx context.Context) (stop func() error, err error) {
-	args := []string{"--host", "127.0.0.1", "--port", "0", "--no-access-log", "--log-level", "warn"}
+	args := []string{"--host", "127.0.0.1", "--port", "0", "--no-access-log", "--log-level", "warn",
+		"--max-queue", "1048576", "--limit", "queue-tokens=1099511627776", "--limit", "queue-wait=168h", "--limit", "request-time=168h"}
 	if m.o.model != "" {
 		args = append([]string{m.o.model}, args...)
 	}
@@ -126,7 +135,7 @@ func (m *measurement) serve(ctx context.Context) (stop func() error, err error) 
 	for {
 		select {
 		case err := <-ended:
-			return nil, cmp.Or(err, errors.New("the server ended before it was ready"))
+			return nil, cmp.Or(err, ctx.Err(), errors.New("the server ended before it was ready"))
 		case <-time.After(10 * time.Millisecond):
 		}
 		r, err := http.Get(m.base + "/ready")
@@ -148,7 +157,7 @@ func (m *measurement) reach(ctx context.Context) (err error) {
 			m.base = strings.TrimSuffix(m.base, "/v1") // as clients of OpenAI have it
 		}
 		if m.base == "" {
-			m.base = fmt.Sprintf("http://%s:%d", m.o.host, m.o.port)
+			m.base = "http://" + net.JoinHostPort(strings.Trim(m.o.host, "[]"), strconv.Itoa(m.o.port))
 		}
 		m.access.Key, m.access.Proxy = os.Getenv("OPENAI_API_KEY"), http.ProxyFromEnvironment
 	}
@@ -351,6 +360,9 @@ func (m *measurement) dryRun(ctx context.Context) error {
 	}
 	m.address()
 	plan, err := m.o.sweep.plan(m.o)
+	if err != nil {
+		return err
+	}
 	var last *measurement
 	for _, c := range plan.cases {
 		if last, err = m.variant(ctx, c, last); err != nil {
@@ -361,7 +373,7 @@ func (m *measurement) dryRun(ctx context.Context) error {
 		m.say("Dry run stats: %s\n  Total prompts: %.0f\n  Total input tokens: %d\n  Total expected output tokens: %d\n  Avg input tokens: %.1f\n  Avg output tokens: %.1f\n  Workload: %s, %d prompts repeated",
 			c.title, n, in, out, float64(in)/n, float64(out)/n, last.setup.Hash, last.setup.Repeats)
 	}
-	return err
+	return nil
 }
 
 // salted is the workload as run i sends it.
@@ -434,7 +446,7 @@ func (m *measurement) begin(ctx context.Context) error {
 // profiler starts or stops that of the server.
 func (m *measurement) profiler(ctx context.Context, doing, path, done string) error {
 	m.say("%s profiler...", doing)
-	if err := m.server.Post(ctx, path); err != nil {
+	if err := m.server.Profile(ctx, path); err != nil {
 		return err
 	}
 	m.say("Profiler %s", done)

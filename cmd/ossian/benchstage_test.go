@@ -104,6 +104,7 @@ func TestBenchDryRun(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
 		{"--base-url http://127.0.0.1:1", "--model or --tokenizer"},
 		{four + " --max-model-len 20", "none of 4 requests"},
+		{four + " --sweep-max-concurrency 1,2,x", "want whole numbers from 1"},
 		{four + " --max-model-len 100 --multi-turn", "no --multi-turn"},
 		{four + " --lora-modules a --lora-assignment first", "random or round-robin"},
 		{four + " --chat-template-kwargs 7", "want a JSON object"},

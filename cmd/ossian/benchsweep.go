@@ -96,6 +96,17 @@ func thisProgram(words []string) *exec.Cmd {
 	return exec.Command(words[0], words[1:]...)
 }
 
+// measuresItself reports whether words run ossian bench, from wherever: ./ossian bench,
+// go run ./cmd/ossian bench. Without an address that starts a server of its own.
+func measuresItself(words []string) bool {
+	for i, w := range words {
+		if strings.TrimSuffix(filepath.Base(w), ".exe") == "ossian" && i+1 < len(words) && words[i+1] == "bench" {
+			return true
+		}
+	}
+	return false
+}
+
 func (o *gridOptions) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.SetNormalizeFunc(spelling)
@@ -138,7 +149,7 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--link-vars: %w", err)
 	}
 	g.Open = func(serve sweep.Object) (sweep.Measurer, error) {
-		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: o.client[0] == "ossian", After: after,
+		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
 	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: o.continues, DryRun: o.dryRun, Out: cmd.OutOrStdout()}

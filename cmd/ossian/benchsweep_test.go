@@ -99,6 +99,19 @@ func TestSweepLoadOfScripted(t *testing.T) {
 	}
 }
 
+// A client that would start a server of its own is told where the server of the sweep is,
+// however its program is written.
+func TestMeasuresItself(t *testing.T) {
+	for command, want := range map[string]bool{
+		"ossian bench serve": true, "./ossian bench serve": true, "/usr/local/bin/ossian bench serve": true, "go run ./cmd/ossian bench serve --model m": true,
+		"taskset -c 1 dir/ossian.exe bench serve": true, "vllm bench serve": false, "ossian-old bench": false, "measure ossian": false,
+	} {
+		if got := measuresItself(strings.Fields(command)); got != want {
+			t.Errorf("%s: %v", command, got)
+		}
+	}
+}
+
 // What is asked for wrongly is refused with what to write instead.
 func TestSweepErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -122,6 +135,7 @@ func TestSweepErrors(t *testing.T) {
 		{"serve-sla" + programs, "--sla-params"},
 		{"load --max-concurrency 4", "--min and --max bound it"},
 		{"load --vary request_rate --request-rate 4", "--min and --max bound it"},
+		{"load --multi-turn --multi-turn-concurrency 4", "--min and --max bound it"},
 		{"load --vary rate", "--vary"},
 		{"load --min 0", "loads from 0"},
 		{"load --sla ttft", "--sla"},

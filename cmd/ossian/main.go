@@ -22,12 +22,34 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
 	if err := root().ExecuteContext(ctx); err != nil {
+		status := 1
 		if errors.Is(err, context.Canceled) {
-			os.Exit(130) // as a shell reports an interrupt
+			status, err = 130, beyondInterrupt(err) // as a shell reports an interrupt
 		}
-		fmt.Fprintln(os.Stderr, "ossian:", strings.Map(printable, err.Error())) // names come from files
-		os.Exit(1)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ossian:", strings.Map(printable, err.Error())) // names come from files
+		}
+		os.Exit(status)
 	}
+}
+
+// beyondInterrupt returns the errors within err that are not the interrupt itself, such
+// as that of a result that could not be written.
+func beyondInterrupt(err error) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		var kept []error
+		for _, e := range several.Unwrap() {
+			kept = append(kept, beyondInterrupt(e))
+		}
+		return errors.Join(kept...)
+	}
+	if errors.Is(err, context.Canceled) {
+		if inner := errors.Unwrap(err); inner != nil {
+			return beyondInterrupt(inner)
+		}
+		return nil
+	}
+	return err
 }
 
 // maxStack is how many bytes the stack of a goroutine may have. Whatever recurs on what

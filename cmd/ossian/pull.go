@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,8 +122,10 @@ func pull(ctx context.Context, cfg hub.Config, req hub.Request, out, status io.W
 	req.Progress = meter.report
 	got, err := hub.Pull(ctx, cfg, req)
 	meter.done()
-	if errors.Is(err, hub.ErrOffline) && !req.Force { // what is here already needs no network
-		if path, missing := hub.Resolve(cfg, req.Name.String()); missing == nil {
+	if errors.Is(err, hub.ErrOffline) && !req.Force && len(req.Include) == 0 { // what is here already needs no network
+		here := req.Name
+		here.File = cmp.Or(req.File, here.File)
+		if path, missing := hub.Resolve(cfg, here.String()); missing == nil {
 			_, err = fmt.Fprintln(out, path)
 			return err
 		}

@@ -132,7 +132,7 @@ func TestPullAndInspect(t *testing.T) {
 	if stdout, _, err = runRoot(t, "pull", "org/tiny"); err != nil || strings.TrimSpace(stdout) != path {
 		t.Errorf("offline, what is here: %q, %v", stdout, err)
 	}
-	for _, args := range [][]string{{"pull", "org/other"}, {"pull", "org/tiny", "--force"}} {
+	for _, args := range [][]string{{"pull", "org/other"}, {"pull", "org/tiny", "--force"}, {"pull", "org/tiny", "--file", "other.gguf"}, {"pull", "org/tiny", "--include", "*.txt"}} {
 		if _, _, err = runRoot(t, args...); err == nil || !strings.Contains(err.Error(), "HF_HUB_OFFLINE") {
 			t.Errorf("offline %q: %v", args, err)
 		}

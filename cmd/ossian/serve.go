@@ -130,6 +130,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 	}
 	s := newServer(cfg, version, h, kept, log, ms, secure)
 	hup := make(chan os.Signal, 1)
+	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), l.Addr())
@@ -138,7 +139,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	attending.Go(func() {
-		a := &attendant{cfg: cfg, src: src, server: s, secure: secure, level: level, log: log, bodies: cfg.Limits[limits.BodiesInFlight]}
+		a := &attendant{cfg: cfg, src: src, server: s, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
 		a.attend(ctx, hup, func() { cancel(nil) })
 	})
 	hosted := make(chan error, 1)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -187,10 +188,34 @@ func TestOPS4Signal(t *testing.T) {
 	t.Log("OPS-4: SIGHUP three times: new keys and limits in force, two files refused with the reason, a stream through all of them")
 }
 
-// Closing the terminal that a server was started in ends it; SIGHUP alone does not.
+// Closing the terminal that a server was started in ends it, unless it was started with
+// nohup; SIGHUP alone does not.
 func TestHangUp(t *testing.T) {
+	p, closing := terminalServer(t)
+	p.hangUp("settings reloaded")
+	p.quit(closing)
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip("nohup is not installed")
+	}
+	p, closing = terminalServer(t, nohup)
+	if err := closing(); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually(time.Minute, "the signal came", func() bool { return strings.Contains(p.log.String(), "settings reloaded") })
+	p.hangUp("settings reloaded")
+	p.quit(p.terminate)
+}
+
+// terminalServer starts serve in a terminal of its own, by another program if there is
+// one, and returns what closes the terminal.
+func terminalServer(t *testing.T, by ...string) (p *process, closing func() error) {
 	master, slave := openPTY(t)
-	p := &process{Cmd: program(t, "serve", "--port", "0", "--log-format", "json"), t: t, ended: make(chan struct{})}
+	p = &process{Cmd: program(t, "serve", "--port", "0", "--log-format", "json"), t: t, ended: make(chan struct{})}
+	if len(by) > 0 {
+		p.Args = append(by, p.Args...)
+		p.Path = by[0]
+	}
 	p.Stdin, p.Stderr = slave, &p.log
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // of descriptor 0
 	if err := p.Start(); err != nil {
@@ -203,8 +228,7 @@ func TestHangUp(t *testing.T) {
 	t.Cleanup(func() { _ = p.Process.Kill() })
 	slave.Close()
 	p.eventually(time.Minute, "it listens", func() bool { return strings.Contains(p.log.String(), "listening on ") })
-	p.hangUp("settings reloaded")
-	p.quit(master.Close)
+	return p, master.Close
 }
 
 // A model that is not there is an error before anything listens; an error of loading is

@@ -20,6 +20,7 @@ import (
 const (
 	maxAnswer  = 64 << 20         // bytes of an answer outside the measured part
 	askLimit   = 60 * time.Second // for one question outside the measured part
+	traceLimit = 6 * time.Hour    // for a profiler that writes its traces before it answers
 	alignBatch = 64               // prompts that are cut at a time (bench.md 1.2)
 )
 
@@ -47,7 +48,6 @@ func NewServer(base string, a Access) (*Server, error) {
 	return &Server{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{
 		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: a.tls(u), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       askLimit,
 	}}, nil
 }
 
@@ -56,6 +56,12 @@ func (s *Server) Close() { s.client.CloseIdleConnections() }
 
 // ask sends in as JSON, or nothing where it is nil, and returns the answer.
 func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, error) {
+	return s.askWithin(ctx, askLimit, method, path, in)
+}
+
+func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, path string, in any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -91,10 +97,15 @@ func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, 
 	return text, nil
 }
 
-// Post sends an empty POST: /reset_prefix_cache, /flush_cache, /start_profile,
-// /stop_profile.
+// Post sends an empty POST: /reset_prefix_cache, /flush_cache.
 func (s *Server) Post(ctx context.Context, path string) error {
 	_, err := s.ask(ctx, http.MethodPost, path, nil)
+	return err
+}
+
+// Profile is Post for /start_profile and /stop_profile, which may take long.
+func (s *Server) Profile(ctx context.Context, path string) error {
+	_, err := s.askWithin(ctx, traceLimit, http.MethodPost, path, nil)
 	return err
 }
 

@@ -125,9 +125,10 @@ func (e *Experiment) each(ctx context.Context, g Grid, explore func(ctx context.
 	return e.finish(all)
 }
 
-// early is the error of an experiment that has not come to its end.
+// early is the error of an experiment that has not come to its end. How it goes on is an
+// error of its own: who interrupts it hears only of that.
 func (e *Experiment) early(err error) error {
-	return fmt.Errorf("%w; the same command with --resume --experiment-name %s goes on from here", err, filepath.Base(e.Dir))
+	return fmt.Errorf("%w; %w", err, fmt.Errorf("the same command with --resume --experiment-name %s goes on from here", filepath.Base(e.Dir)))
 }
 
 // finish writes the table of all runs.
