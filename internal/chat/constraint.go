@@ -28,9 +28,9 @@ type ToolRule struct {
 
 // A Constraint limits one answer, id by id (sched.Constraint).
 type Constraint interface {
-	// Mask sets dst to the ids that may come next, one bit each; no bit is set where
-	// the grammar has become too expensive.
-	Mask(dst []uint64)
+	// Mask sets dst to the ids that may come next, one bit each, or fails where the
+	// grammar has become too expensive (grammar.ErrAmbiguous).
+	Mask(dst []uint64) error
 	// Accept advances by an id that Mask allows. Of others it refuses those that leave no
 	// place to go on from; some it takes, such as a stop before the form is complete.
 	Accept(id int32) error
@@ -134,13 +134,14 @@ func allow(dst []uint64, ids ...int32) {
 }
 
 // allowText sets dst to what may come next of the text that m reads, or to free if m is
-// nil. It reports whether the text may end here; not if there is no mask.
-func allowText(dst, free []uint64, m *grammar.Matcher) (end bool) {
+// nil. It reports whether the text may end here. The error is that of m.
+func allowText(dst, free []uint64, m *grammar.Matcher) (end bool, err error) {
 	if m == nil {
 		clear(dst[copy(dst, free):])
-		return true
+		return true, nil
 	}
-	return m.Mask(dst) == nil && m.Done()
+	err = m.Mask(dst)
+	return err == nil && m.Done(), err
 }
 
 func unexpected(id int32) error { return fmt.Errorf("chat: id %d may not come next", id) }

@@ -189,11 +189,11 @@ func (c *harmonyConstraint) read(at harmonyPlace, form *grammar.Grammar) {
 }
 
 // Mask implements Constraint.
-func (c *harmonyConstraint) Mask(dst []uint64) {
+func (c *harmonyConstraint) Mask(dst []uint64) error {
 	if len(c.forced) > 0 {
 		clear(dst)
 		allow(dst, c.forced[0])
-		return
+		return nil
 	}
 	switch h := c.k.h; c.at {
 	case atEnd:
@@ -208,13 +208,16 @@ func (c *harmonyConstraint) Mask(dst []uint64) {
 		if c.at == atThought && c.thinking && c.spent >= c.k.budget {
 			clear(dst)
 			allow(dst, h.end)
-			return
+			return nil
 		}
-		if allowText(dst, h.words.text, c.text) {
+		end, err := allowText(dst, h.words.text, c.text)
+		if end {
 			exit, other := c.exits()
 			allow(dst, exit, other)
 		}
+		return err
 	}
+	return nil
 }
 
 // exits are the control ids that may follow the text read so far, -1 = none.

@@ -137,7 +137,7 @@ func (c *tagConstraint) answer() {
 }
 
 // Mask implements Constraint.
-func (c *tagConstraint) Mask(dst []uint64) {
+func (c *tagConstraint) Mask(dst []uint64) error {
 	k := c.k
 	switch c.at {
 	case tagEnd:
@@ -145,13 +145,15 @@ func (c *tagConstraint) Mask(dst []uint64) {
 	case tagThought:
 		clear(dst)
 		if c.spent < k.budget {
-			allowText(dst, k.text, nil)
+			copy(dst, k.text)
 		}
 		allow(dst, k.close)
 	case tagCall:
-		if allowText(dst, nil, c.text) {
+		end, err := allowText(dst, nil, c.text)
+		if end {
 			allow(dst, k.callClose)
 		}
+		return err
 	case tagCalled:
 		clear(dst)
 		allow(dst, k.stops...)
@@ -160,12 +162,13 @@ func (c *tagConstraint) Mask(dst []uint64) {
 			c.gap(dst)
 		}
 	default:
-		c.maskAnswer(dst)
+		return c.maskAnswer(dst)
 	}
+	return nil
 }
 
 // maskAnswer is the mask where the answer's text is or may begin.
-func (c *tagConstraint) maskAnswer(dst []uint64) {
+func (c *tagConstraint) maskAnswer(dst []uint64) error {
 	k := c.k
 	mayOpen := c.at == tagStart && k.budget > 0
 	if k.free {
@@ -173,18 +176,21 @@ func (c *tagConstraint) maskAnswer(dst []uint64) {
 		if !mayOpen {
 			dst[k.open/64] &^= 1 << (k.open % 64)
 		}
-		return
+		return nil
 	}
 	text := c.text
 	if text == nil && k.answer != nil && !k.must {
 		text = k.answer.Matcher() // at the start or in the gap
 	}
-	switch {
-	case k.must:
-		clear(dst)
-	case !allowText(dst, k.text, text):
-	default:
-		allow(dst, k.stops...)
+	clear(dst)
+	if !k.must {
+		end, err := allowText(dst, k.text, text)
+		if err != nil {
+			return err
+		}
+		if end {
+			allow(dst, k.stops...)
+		}
 	}
 	if k.calls != nil && (k.answer == nil || !c.begun) {
 		allow(dst, k.callOpen)
@@ -195,6 +201,7 @@ func (c *tagConstraint) maskAnswer(dst []uint64) {
 	case c.at == tagGap:
 		c.gap(dst)
 	}
+	return nil
 }
 
 // gap allows a line break, but not for ever.

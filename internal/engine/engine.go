@@ -27,6 +27,7 @@ var (
 	ErrDraining    = errors.New("engine: draining")                           // Submit: try elsewhere
 	ErrStopped     = errors.New("engine: stopped")                            // Submit and Recv: Run has ended or is about to
 	ErrInterrupted = errors.New("engine: a fault interrupted the generation") // Recv: the request may be submitted again
+	ErrConstraint  = errors.New("engine: a constraint failed")                // Recv: a fault of its own, in the log
 )
 
 // A LimitError says that a request can never run, because its prompt leaves no
@@ -179,6 +180,12 @@ func (e *Engine) since() time.Duration { return e.cfg.Clock().Sub(e.epoch) }
 
 // Capacity returns how many tokens, prompt and output, a request can have.
 func (e *Engine) Capacity() int { return e.room }
+
+// Places returns how many requests may run or wait, and how many of them run side by side.
+func (e *Engine) Places() (all, together int) { return e.limit, e.limit - e.cfg.Sched.MaxQueue }
+
+// QueueTokens returns how many prompt tokens may wait, 0 = any.
+func (e *Engine) QueueTokens() int { return e.cfg.Sched.MaxQueueTokens }
 
 // Submit accepts a request or says why not: ErrInvalid, *LimitError, ErrQueueFull,
 // ErrQueueTokens, ErrRestarting, ErrDraining, ErrStopped. It does not wait. When

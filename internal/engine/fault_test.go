@@ -394,13 +394,14 @@ func TestHLT2Ready(t *testing.T) {
 // A panicky constraint allows everything, then fails.
 type panicky struct{ mask, accept int }
 
-func (p *panicky) Mask(dst []uint64) {
+func (p *panicky) Mask(dst []uint64) error {
 	if p.mask--; p.mask < 0 {
 		panic("mask")
 	}
 	for i := range dst {
 		dst[i] = ^uint64(0)
 	}
+	return nil
 }
 
 func (p *panicky) Accept(id int32) error {

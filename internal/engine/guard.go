@@ -16,31 +16,30 @@ type guard struct {
 	id         uint64 // of the stream
 }
 
-// Mask implements sched.Constraint. After a panic it allows nothing.
-func (g *guard) Mask(dst []uint64) {
+// Mask implements sched.Constraint.
+func (g *guard) Mask(dst []uint64) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.report(p)
-			clear(dst)
+			err = g.report(p)
 		}
 	}()
 	if g.constraint == nil {
 		g.constraint = g.make()
 	}
-	g.constraint.Mask(dst)
+	return g.constraint.Mask(dst)
 }
 
 // Accept implements sched.Constraint.
 func (g *guard) Accept(id int32) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g.report(p)
-			err = fmt.Errorf("constraint: panic: %v", p)
+			err = g.report(p)
 		}
 	}()
 	return g.constraint.Accept(id)
 }
 
-func (g *guard) report(p any) {
+func (g *guard) report(p any) error {
 	g.log.Error("constraint failed", "req", g.id, "panic", p, "stack", string(debug.Stack()))
+	return fmt.Errorf("%w: panic: %v", ErrConstraint, p)
 }

@@ -122,13 +122,14 @@ type brittle struct {
 	f            func() error
 }
 
-func (b *brittle) Mask(dst []uint64) {
+func (b *brittle) Mask(dst []uint64) error {
 	for i := range dst {
 		dst[i] = ^uint64(0)
 	}
 	if b.masks++; b.masks == b.mask && b.f() != nil {
 		clear(dst)
 	}
+	return nil
 }
 
 func (b *brittle) Accept(int32) error {

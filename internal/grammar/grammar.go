@@ -267,8 +267,8 @@ func (g *Grammar) Matcher() *Matcher {
 }
 
 // Mask sets dst to the ids that may come next, one bit each; no bit is set when the
-// output is complete. It fails, with dst empty, if the grammar has so many readings
-// that the mask would take more than about 10 ms.
+// output is complete. It fails with ErrAmbiguous, dst empty, if the grammar has so many
+// readings that the mask would take more than about 10 ms.
 func (m *Matcher) Mask(dst []uint64) error {
 	return m.g.m.mask(dst, &m.at, &m.p)
 }
@@ -293,7 +293,7 @@ func (m *Matcher) accept(text string) error {
 		return fmt.Errorf("grammar: text %.40q may not come next", text)
 	}
 	if m.p.overflow || m.p.work > maxWork {
-		return errMaskWork
+		return ErrAmbiguous
 	}
 	m.at, *at = *at, m.at
 	return nil

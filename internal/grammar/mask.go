@@ -11,7 +11,8 @@ const (
 	maxWork  = 1 << 20  // items looked at for one mask: some 10 ms (reliability.md GRM-3)
 )
 
-var errMaskWork = errors.New("grammar: too many parallel readings: make the grammar less ambiguous")
+// ErrAmbiguous says that a text can be read in more ways at once than masks are made for.
+var ErrAmbiguous = errors.New("grammar: too many parallel readings: make the grammar less ambiguous")
 
 // A place is a state with its counts. Counts that no token can use up stand as one value.
 type place struct {
@@ -359,7 +360,7 @@ func (m *masker) mask(dst []uint64, s *set, p *parser) error {
 		}
 		if !m.add(dst, m.first(m.place(it)), it.node, p) {
 			clear(dst)
-			return errMaskWork
+			return ErrAmbiguous
 		}
 	}
 	return nil

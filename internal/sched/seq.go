@@ -60,8 +60,8 @@ type Constraint interface {
 	// Mask sets dst to the ids that may come next, one bit each; bits from the
 	// vocabulary's size on do not matter. It must allow a stop id where the sequence
 	// may end; where it allows nothing else the sequence ends, MinTokens or not. No id
-	// at all ends the sequence with FinishError.
-	Mask(dst []uint64)
+	// at all ends the sequence with FinishError, and so does an error.
+	Mask(dst []uint64) error
 	// Accept advances by an id that is not a stop id. An error ends the sequence
 	// with FinishError.
 	Accept(id int32) error
@@ -202,7 +202,9 @@ func (q *Seq) restrict(vocab int) error {
 			q.mask = make([]uint64, words)
 		}
 		mask = q.mask
-		q.narrow(vocab, early)
+		if err := q.narrow(vocab, early); err != nil {
+			return err
+		}
 	}
 	if mask != nil && slices.Max(mask) == 0 {
 		return errors.New("no id may come next")
@@ -211,9 +213,11 @@ func (q *Seq) restrict(vocab int) error {
 }
 
 // narrow sets the mask to what constraint, allowed ids and, early, stop ids leave.
-func (q *Seq) narrow(vocab int, early bool) {
+func (q *Seq) narrow(vocab int, early bool) error {
 	if q.Constraint != nil {
-		q.Constraint.Mask(q.mask)
+		if err := q.Constraint.Mask(q.mask); err != nil {
+			return err
+		}
 	} else {
 		for i := range q.mask {
 			q.mask[i] = ^uint64(0)
@@ -228,13 +232,14 @@ func (q *Seq) narrow(vocab int, early bool) {
 		q.mask[len(q.mask)-1] &= 1<<used - 1
 	}
 	if !early || q.Constraint != nil && q.complete() {
-		return
+		return nil
 	}
 	for _, id := range q.Stops {
 		if id >= 0 && int(id) < vocab {
 			q.mask[id/64] &^= 1 << (id % 64)
 		}
 	}
+	return nil
 }
 
 // complete reports whether the mask allows stop ids and nothing else: what the

@@ -46,13 +46,14 @@ const breaksRhyme = 9
 
 func rhymes(last, id int32) bool { return (id+last)%3 == 0 }
 
-func (c *rhyme) Mask(dst []uint64) {
+func (c *rhyme) Mask(dst []uint64) error {
 	clear(dst)
 	for id := range int32(c.vocab) {
 		if rhymes(c.last, id) {
 			dst[id/64] |= 1 << (id % 64)
 		}
 	}
+	return nil
 }
 
 func (c *rhyme) Accept(id int32) error {

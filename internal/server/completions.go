@@ -84,7 +84,7 @@ func (s *Server) promptIDs(w *reply, m *host.Model, q *wire.CompletionRequest, i
 	if p.IDs == nil {
 		return s.encode(w, m, param, promptText(m.Tokenizer, p.Text, q.AddSpecial), q.TruncatePrompt, &most)
 	}
-	if err := inVocab(m, fmt.Sprintf("prompt[%d]", i), p.IDs); err != nil {
+	if err := inVocab(m, param, p.IDs); err != nil {
 		return nil, err
 	}
 	return s.fit(w, m, param, p.IDs, q.TruncatePrompt, &most)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -84,9 +85,10 @@ func TestErrors(t *testing.T) {
 		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_parameter", "tools[0].type"},
 		{"two forms", "POST", chatPath, `{` + hi + `,"response_format":{"type":"json_object"},"guided_regex":"a"}`, 400, "invalid_value", "structured_outputs"},
 		{"regex", "POST", textPath, `{"prompt":"x","structured_outputs":{"regex":"["}}`, 400, "invalid_value", "structured_outputs.regex"},
-		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", ""},
+		{"nothing left of the prompt", "POST", textPath, `{"prompt":"x","truncate_prompt_tokens":0}`, 400, "invalid_value", "prompt"},
 		{"suffix", "POST", textPath, `{"prompt":"x","suffix":"y"}`, 400, "unsupported_parameter", "suffix"},
-		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[0][1]"},
+		{"id outside the vocabulary", "POST", textPath, `{"prompt":[1,201088]}`, 400, "invalid_value", "prompt[1]"},
+		{"id outside the vocabulary in the second of two", "POST", textPath, `{"prompt":[[1],[201088]]}`, 400, "invalid_value", "prompt[1][0]"},
 		{"best_of", "POST", textPath, `{"prompt":"x","best_of":2,"stream":true}`, 400, "invalid_value", "best_of"},
 		{"prompt_logprobs streamed", "POST", textPath, `{"prompt":"x","prompt_logprobs":1,"stream":true}`, 400, "invalid_value", "prompt_logprobs"},
 		{"prompt_logprobs of all ids", "POST", chatPath, `{` + hi + `,"prompt_logprobs":-1}`, 400, "invalid_value", "prompt_logprobs"},
@@ -106,6 +108,44 @@ func TestErrors(t *testing.T) {
 	wantError(t, r, 415, bad, "unsupported_media_type", "")
 	if r := g.post(chatPath, `{`+hi+`}`, "Content-Type", "application/json; charset=utf-8"); r.status != 200 {
 		t.Errorf("with a parameter: %d %s", r.status, r.body)
+	}
+}
+
+// What can never find a place in the queue is not told to try again.
+func TestADM4NeverFits(t *testing.T) {
+	u := setup{reply: hello, engine: engine.Config{Sched: sched.Config{MaxQueue: 2, MaxQueueTokens: 100}}}
+	u.info.MaxSeqs = 2
+	g := start(t, u)
+	ids := `[1` + strings.Repeat(",1", 50) + `]`
+	for body, says := range map[string]string{
+		`"prompt":"x","n":5`:         "5 choices (1 prompts, 5 of each) at once are more than 4 that can run or wait",
+		`"prompt":["x","y"],"n":3`:   "6 choices (2 prompts, 3 of each)",
+		`"prompt":` + ids + `,"n":4`: "more than 100 tokens of their prompts can wait",
+	} {
+		r := g.post("/v1/completions", "{"+body+"}")
+		wantError(t, r, 400, "invalid_request_error", "invalid_value", "prompt")
+		if !strings.Contains(r.body, says) {
+			t.Errorf("%s: %q is missing: %s", body, says, r.body)
+		}
+	}
+	if r := g.post("/v1/completions", `{"prompt":"x","n":4}`); r.status != 200 {
+		t.Errorf("four: %d %s", r.status, r.body)
+	}
+}
+
+// A grammar whose text has too many readings at once says so.
+func TestAmbiguousGrammar(t *testing.T) {
+	g := start(t, setup{reply: "abc"})
+	var rules, names []string
+	for i := range 300 {
+		names = append(names, fmt.Sprintf("r%d", i))
+		rules = append(rules, fmt.Sprintf(`r%d ::= [a-z]+ \"<%d>\"`, i, i))
+	}
+	body := `{"prompt":"x","structured_outputs":{"grammar":"root ::= (` + strings.Join(names, " | ") + `) \".\"\n` + strings.Join(rules, `\n`) + `"}}`
+	r := g.post("/v1/completions", body)
+	wantError(t, r, 400, "invalid_request_error", "invalid_value", "")
+	if !strings.Contains(r.body, "too many ways at once") {
+		t.Error(r.body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -295,15 +296,17 @@ type both struct {
 }
 
 // Mask implements sched.Constraint.
-func (c *both) Mask(dst []uint64) {
+func (c *both) Mask(dst []uint64) error {
 	if c.mask == nil {
 		c.mask = make([]uint64, len(dst))
 	}
-	c.a.Mask(dst)
-	c.b.Mask(c.mask)
+	if err := cmp.Or(c.a.Mask(dst), c.b.Mask(c.mask)); err != nil {
+		return err
+	}
 	for i := range dst {
 		dst[i] &= c.mask[i]
 	}
+	return nil
 }
 
 // Accept implements sched.Constraint.

@@ -13,6 +13,7 @@ import (
 
 	"ossian/internal/chat"
 	"ossian/internal/engine"
+	"ossian/internal/grammar"
 	"ossian/internal/host"
 	"ossian/internal/limits"
 	"ossian/internal/metrics"
@@ -97,6 +98,9 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	if err := j.addPrompts(p, g, s.lim()[limits.PromptLogprobs]); err != nil {
 		return nil, err
 	}
+	if err := j.fits(g.prompts); err != nil {
+		return nil, err
+	}
 	for range len(j.prompts) * j.n {
 		j.answers = append(j.answers, &answer{plan: p, parser: g.parser(), stop: newStopper(g.Stop)})
 	}
@@ -136,6 +140,28 @@ func (j *job) drive(ctx context.Context) (err error) {
 		return j.stream.fail(err)
 	}
 	return err
+}
+
+// fits refuses what the queue could not hold if nothing else ran: to try again would not
+// help.
+func (j *job) fits(prompts [][]int32) error {
+	n := len(prompts) * j.n
+	refuse := func(most int, what string, id limits.ID) error {
+		return &wire.Error{Type: wire.TypeInvalidRequest, Param: "prompt", Code: wire.CodeInvalidValue, Limit: id.String(),
+			Message: fmt.Sprintf("%d choices (%d prompts, %d of each) at once are more than %d %s: send fewer at a time; the server's --limit %s=N allows more", n, len(prompts), j.n, most, what, id)}
+	}
+	all, together := j.m.Engine.Places()
+	if n > all {
+		return refuse(all, "that can run or wait", limits.Queue)
+	}
+	wait := 0
+	for i := together; i < n; i++ {
+		wait += len(prompts[i/j.n])
+	}
+	if most := j.m.Engine.QueueTokens(); most > 0 && wait > most {
+		return refuse(most, "tokens of their prompts can wait", limits.QueueTokens)
+	}
+	return nil
 }
 
 // submit gives the choices to the engine.
@@ -293,8 +319,12 @@ func (j *job) over(i int, err error) error {
 	}
 	finish, _, times := j.streams[i].End()
 	switch {
+	case errors.Is(err, engine.ErrConstraint):
+		return err
+	case errors.Is(err, grammar.ErrAmbiguous):
+		return wire.Invalid("", "the grammar, schema or pattern of the request can be read in too many ways at once: make it less ambiguous")
 	case err != io.EOF && finish == sched.FinishError && !errors.Is(err, engine.ErrInterrupted) && !errors.Is(err, engine.ErrStopped):
-		return wire.Invalid("", "the constraints of the request leave no token to choose")
+		return wire.Invalid("", "the constraints of the request leave no token to choose: its schema or grammar, bad_words, allowed_token_ids and min_tokens exclude each other")
 	case err != io.EOF:
 		return err
 	case finish == sched.FinishDeadline && times.Scheduled.IsZero():

@@ -187,7 +187,7 @@ type filter struct {
 }
 
 // Mask implements sched.Constraint.
-func (f *filter) Mask(dst []uint64) {
+func (f *filter) Mask(dst []uint64) error {
 	for i := range dst {
 		dst[i] = math.MaxUint64
 	}
@@ -197,6 +197,7 @@ func (f *filter) Mask(dst []uint64) {
 			dst[ids[n]/64] &^= 1 << (ids[n] % 64)
 		}
 	}
+	return nil
 }
 
 // Accept implements sched.Constraint.

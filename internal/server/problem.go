@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 
 	"ossian/internal/chat"
 	"ossian/internal/engine"
@@ -20,6 +21,7 @@ var (
 	errGone    = errors.New("server: the client is gone")
 	errWaited  = errors.New("server: waited too long in the queue")
 	errTooLong = errors.New("server: the request took too long")
+	errUnsaved = errors.New("server: the store is too slow")
 )
 
 // A problem is an error as the client gets it.
@@ -90,11 +92,14 @@ func public(err error) *wire.Error {
 	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
 		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
 	}
+	if errors.Is(err, engine.ErrInvalid) {
+		_, why, _ := strings.Cut(err.Error(), engine.ErrInvalid.Error()+": ")
+		return wire.Invalid("", why)
+	}
 	for _, row := range [...]struct {
 		err                 error
 		kind, code, message string
 	}{
-		{engine.ErrInvalid, wire.TypeInvalidRequest, wire.CodeInvalidValue, "the request makes no sense to the engine"},
 		{engine.ErrQueueFull, wire.TypeRateLimit, wire.CodeQueueFull, "too many requests wait; try again"},
 		{engine.ErrQueueTokens, wire.TypeRateLimit, wire.CodeQueueFull, "too many prompt tokens wait; try again"},
 		{engine.ErrRestarting, wire.TypeOverloaded, wire.CodeOverloaded, "the engine restarts after a fault; try again"},
@@ -102,6 +107,10 @@ func public(err error) *wire.Error {
 		{engine.ErrStopped, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
 		{engine.ErrInterrupted, wire.TypeServer, wire.CodeInternal, "a fault interrupted the generation; try again"},
 		{host.ErrLoading, wire.TypeOverloaded, wire.CodeLoading, "the model is being loaded; try again"},
+		{store.ErrFull, wire.TypeOverloaded, wire.CodeStoreFailed, "the responses that are being made fill what may be stored; try again"},
+		{store.ErrTooLarge, wire.TypeInvalidRequest, wire.CodeTooLarge, "the input is larger than what can be stored: shorten it and its ids; store: false without background stores nothing"},
+		{store.ErrClosed, wire.TypeOverloaded, wire.CodeDraining, "the server is shutting down; try again"},
+		{errUnsaved, wire.TypeOverloaded, wire.CodeStoreFailed, "the response could not be stored in time; try again"},
 		{errWaited, wire.TypeOverloaded, wire.CodeOverloaded, "the request waited too long for its turn; try again"},
 		{errTooLong, wire.TypeOverloaded, wire.CodeOverloaded, "the request took longer than requests may"},
 	} {

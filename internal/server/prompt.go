@@ -38,7 +38,7 @@ func (j *job) addPrompts(p *plan, g *generation, most int64) error {
 	entries := 0
 	for i, ids := range g.prompts {
 		if len(ids) == 0 {
-			return wire.Invalid("", "the prompt has no tokens")
+			return wire.Invalid("prompt", "the prompt has no tokens: it is empty, or truncate_prompt_tokens leaves none")
 		}
 		q := prompt{n: len(ids), left: j.n}
 		if g.echo != nil {

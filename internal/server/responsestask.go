@@ -77,7 +77,7 @@ func (s *Server) background(w *reply, r *http.Request, c *caller, a *asked) erro
 
 // create stores a response that is queued.
 func (e *responder) create(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, saveTime, errUnsaved)
 	defer cancel()
 	e.r.Status = wire.StatusQueued
 	n, err := e.record()
@@ -86,7 +86,10 @@ func (e *responder) create(ctx context.Context) error {
 	}
 	n.Events, n.Note = [][]byte{e.r.Tell(nil, "created"), e.r.Tell(nil, "queued")}, e.note()
 	e.first = e.r.Append(nil)
-	return e.s.cfg.Archive.Create(ctx, n)
+	if err = e.s.cfg.Archive.Create(ctx, n); errors.Is(err, context.DeadlineExceeded) {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // perform makes a response that was created, unless err says that it was not.

@@ -706,3 +706,15 @@ func TestDUR3Responses(t *testing.T) {
 	wantError(t, g.post("/v1/responses", `{"input":"Hi","background":true}`), 400, "invalid_request_error", "unsupported_parameter", "background")
 	wantError(t, g.do(http.MethodDelete, "/v1/responses/resp_1", ""), 404, "invalid_request_error", "response_not_found", "response_id")
 }
+
+// What the store has no room for is the request's fault, or that of the moment.
+func TestBackgroundTooLarge(t *testing.T) {
+	t.Parallel()
+	g := start(t, inMemory(t, setup{reply: hello}))
+	r := g.post("/v1/responses", `{"background":true,"input":[{"role":"user","content":"hi","id":"`+strings.Repeat("x", 70_000)+`"}]}`)
+	wantError(t, r, 413, "invalid_request_error", "request_too_large", "")
+	if e := public(fmt.Errorf("a: %w", store.ErrFull)); e == nil || e.Code != wire.CodeStoreFailed {
+		t.Errorf("a full store: %v", e)
+	}
+	g.idle()
+}

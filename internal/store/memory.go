@@ -129,7 +129,11 @@ func (m *Memory) fit(r *memo, u *Update, more int64) error {
 		more += int64(len(u.Note) - len(r.Note))
 	}
 	if runs := m.used - m.over; runs+more > m.cfg.Bytes {
-		return fmt.Errorf("%w: %d bytes more than the %d of what is being made, limit %d", ErrTooLarge, more, runs, m.cfg.Bytes)
+		err := ErrFull
+		if r.size+more > m.cfg.Bytes {
+			err = ErrTooLarge
+		}
+		return fmt.Errorf("%w: %d bytes more than the %d of what is being made, limit %d", err, more, runs, m.cfg.Bytes)
 	}
 	m.used += more
 	r.size += more

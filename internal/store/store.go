@@ -35,6 +35,9 @@ var (
 	ErrVersion       = errors.New("store: written by a newer version")
 )
 
+// ErrFull is the ErrTooLarge of what would have room if nothing else were being made.
+var ErrFull = fmt.Errorf("%w beside those that are being made", ErrTooLarge)
+
 // A DamageError reports a record whose bytes are not what was stored.
 type DamageError struct {
 	ID      string // "" when the record cannot be told
