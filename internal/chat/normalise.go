@@ -18,17 +18,24 @@ func normalise(schema jinja.Value) jinja.Value {
 }
 
 type normaliser struct {
-	root  jinja.Value
-	steps int // schemas visited: references may multiply them
+	root   jinja.Value
+	steps  int // schemas visited: references may multiply them
+	copied int // bytes of what references brought
 }
 
-// maxSchemas bounds what references can make of a schema.
-const maxSchemas = 10_000
+// What references can make of a schema is bounded; beyond it a schema is any.
+const (
+	maxSchemas = 10_000
+	maxCopied  = 1 << 20
+)
 
 func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 	s, ok := v.(*jinja.Dict)
-	if n.steps++; !ok || n.steps > maxSchemas {
+	if n.steps++; !ok || n.steps > maxSchemas || n.copied > maxCopied {
 		return jinja.NewDict()
+	}
+	if len(refs) > 0 {
+		n.copied += weight(s)
 	}
 	if ref, ok := stringAt(s, "$ref"); ok {
 		target, found := n.resolve(ref)
@@ -64,6 +71,39 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 	}
 	literals(out)
 	return out
+}
+
+// weight is about how many bytes s takes without the schemas within it, which are visited
+// themselves.
+func weight(s *jinja.Dict) (sum int) {
+	for i := range s.Len() {
+		key, item := s.Entry(i)
+		switch key.(string) {
+		case "properties", "items", "oneOf", "anyOf", "allOf", "$defs", "definitions":
+			sum += 8
+		default:
+			sum += size(key) + size(item)
+		}
+	}
+	return sum
+}
+
+func size(v jinja.Value) int {
+	sum := 8
+	switch v := v.(type) {
+	case string:
+		sum += len(v)
+	case *jinja.List:
+		for i := range v.Len() {
+			sum += size(v.At(i))
+		}
+	case *jinja.Dict:
+		for i := range v.Len() {
+			key, item := v.Entry(i)
+			sum += size(key) + size(item)
+		}
+	}
+	return sum
 }
 
 func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {

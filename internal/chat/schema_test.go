@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"ossian/internal/jinja"
@@ -105,6 +107,14 @@ func TestNormaliseIsBounded(t *testing.T) {
 	text := typeText(normalise(parseJSON(t, `{"$ref":"#/$defs/d14","$defs":{`+defs+`}}`)), "")
 	if len(text) > 100*maxSchemas {
 		t.Errorf("%d bytes", len(text))
+	}
+	uses, long := "", strings.Repeat("long ", 20_000)
+	for i := range 4000 {
+		uses += fmt.Sprintf(`,"k%d":{"$ref":"#/$defs/W"}`, i)
+	}
+	text = typeText(normalise(parseJSON(t, `{"type":"object","properties":{"a":{}`+uses+`},"$defs":{"W":{"type":"string","description":"`+long+`"}}}`)), "")
+	if n := strings.Count(text, long); n < 2 || len(text) > 2*maxCopied {
+		t.Errorf("%d bytes, %d copies", len(text), n)
 	}
 }
 

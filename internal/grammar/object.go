@@ -471,7 +471,8 @@ func (c *compiler) disjoint(a, b []*value, depth int) bool {
 	}
 	for _, x := range c.expand(a) {
 		for _, y := range c.expand(b) {
-			if c.err != nil || !c.apart(c.read(x), c.read(y), depth) {
+			f, g := c.read(x), c.read(y)
+			if c.err != nil || !c.apart(&f, &g, depth) {
 				return false
 			}
 		}
@@ -479,8 +480,8 @@ func (c *compiler) disjoint(a, b []*value, depth int) bool {
 	return c.err == nil
 }
 
-func (c *compiler) apart(x, y flat, depth int) bool {
-	if c.b.spend(32) {
+func (c *compiler) apart(x, y *flat, depth int) bool {
+	if c.b.spend(32 + 8*(len(x.enum)+len(y.enum))) {
 		return false
 	}
 	if !x.enumOnly {
@@ -508,14 +509,14 @@ func (c *compiler) apart(x, y flat, depth int) bool {
 }
 
 // may reports whether v may meet f; it errs on the side of yes.
-func (c *compiler) may(f flat, v *value) bool {
-	if f.enumOnly && len(common(f.enum, []*value{v})) == 0 {
+func (c *compiler) may(f *flat, v *value) bool {
+	if f.enumOnly && !f.lists(v) {
 		return false
 	}
 	if t := typeOf(v); t == tArray || t == tObject {
 		return f.types&t != 0
 	}
-	return c.misfit(f, v) == ""
+	return c.misfit(*f, v) == ""
 }
 
 func (c *compiler) stringsApart(x, y []*value) bool {

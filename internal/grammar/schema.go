@@ -307,8 +307,9 @@ func anchor(v *value, name string) *value {
 type flat struct {
 	nodes    []*value
 	types    types
-	enum     []*value // what const and enum allow
-	enumOnly bool     // they are given
+	enum     []*value        // what const and enum allow
+	enumOnly bool            // they are given
+	texts    map[string]bool // canonical ones of enum, once they are looked for
 	numeric  numeric
 }
 
@@ -355,12 +356,25 @@ func typesOf(n *value) types {
 	return out
 }
 
+// lists reports whether the enum of f has v.
+func (f *flat) lists(v *value) bool {
+	if f.texts == nil {
+		f.texts = canonicals(f.enum)
+	}
+	return f.texts[v.canonical()]
+}
+
+func canonicals(values []*value) map[string]bool {
+	all := make(map[string]bool, len(values))
+	for _, v := range values {
+		all[v.canonical()] = true
+	}
+	return all
+}
+
 // common returns the values of a that b has too.
 func common(a, b []*value) []*value {
-	known := map[string]bool{}
-	for _, v := range b {
-		known[v.canonical()] = true
-	}
+	known := canonicals(b)
 	return slices.DeleteFunc(slices.Clone(a), func(v *value) bool { return !known[v.canonical()] })
 }
 

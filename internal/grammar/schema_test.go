@@ -85,6 +85,7 @@ func TestSchema(t *testing.T) {
 		{name: "allOf", source: `{"allOf":[{"$ref":"#/$defs/base"},{"properties":{"b":{"type":"integer"}},"required":["b"]}],"$defs":{"base":{"type":"object","properties":{"a":{"type":"string"},"b":{"minimum":3}},"required":["a"]}}}`,
 			yes: []string{`{"a":"x","b":3}`}, no: []string{`{"a":"x"}`, `{"b":3}`, `{"a":"x","b":2}`}},
 		{name: "oneOf by type", source: `{"oneOf":[{"type":"string"},{"type":"null"},{"type":"integer","maximum":3},{"type":"number","minimum":4}]}`, yes: []string{`"a"`, "null", "3", "4.5"}, no: []string{"3.5"}},
+		{name: "oneOf of long lists", source: `{"oneOf":[{"enum":["a0"` + numbers(4900, `,"a%d"`) + `]},{"enum":["b0"` + numbers(4900, `,"b%d"`) + `]}]}`, yes: []string{`"a7"`, `"b4899"`}, no: []string{`"b4900"`}},
 		{name: "oneOf by constant", source: `{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],"discriminator":{"propertyName":"k"},"$defs":{"cat":{"type":"object","properties":{"k":{"const":"cat"},"lives":{"type":"integer"}},"required":["k","lives"]},"dog":{"type":"object","properties":{"k":{"const":"dog"}},"required":["k"]}}}`,
 			yes: []string{`{"k":"cat","lives":9}`, `{"k":"dog"}`}, no: []string{`{"k":"dog","lives":9}`, `{"k":"bird"}`}},
 		{name: "oneOf by closed objects", source: `{"oneOf":[{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false},{"type":"object","properties":{"b":{}},"required":["b"],"additionalProperties":false}]}`,
@@ -99,6 +100,15 @@ func TestSchema(t *testing.T) {
 		{name: "names that need escapes", source: `{"type":"object","properties":{"a\"b\n":{"type":"null"}},"required":["a\"b\n"]}`, yes: []string{`{"a\"b\n":null}`}},
 		{name: "unevaluated", source: `{"allOf":[{"type":"object","properties":{"a":{"type":"null"}}}],"unevaluatedProperties":false}`, yes: []string{`{}`, `{"a":null}`}, no: []string{`{"b":1}`}},
 	})
+}
+
+// numbers is form with each number from 1 to n-1.
+func numbers(n int, form string) string {
+	var out strings.Builder
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&out, form, i)
+	}
+	return out.String()
 }
 
 func TestSchemaErrors(t *testing.T) {

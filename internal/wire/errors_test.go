@@ -260,6 +260,9 @@ func TestLimits(t *testing.T) {
 			return withUser(`"guided_json":` + strings.Repeat(`{"a":`, int(n)) + "1" + strings.Repeat("}", int(n)))
 		}},
 		{limits.SchemaNodes, 20, func(n int64) string { return withUser(`"guided_json":{` + members("0", n) + `}`) }},
+		{limits.SchemaNodes, 20, func(n int64) string {
+			return withUser(`"guided_json":"{` + strings.ReplaceAll(members("0", n), `"`, `\"`) + `}"`)
+		}},
 		{limits.GrammarBytes, 9, func(n int64) string { return withUser(`"guided_grammar":"` + repeat("a", "", n) + `"`) }},
 		{limits.PatternBytes, 9, func(n int64) string { return withUser(`"guided_regex":"` + repeat("a", "", n) + `"`) }},
 		{limits.StopStrings, 3, func(n int64) string { return withUser(`"stop":[` + repeat(`"a"`, ",", n) + `]`) }},

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -188,20 +189,25 @@ func (s *JSONSchema) field(d *decoder, key string) bool {
 	return true
 }
 
-// schema refuses a schema beyond the limits and returns it.
+// schema refuses a schema beyond the limits, which may be the text of one in a string, and
+// returns it.
 func (d *decoder) schema(raw []byte) []byte {
 	if d.err != nil || !d.within(len(raw), limits.SchemaBytes, "bytes of schema") {
 		return nil
 	}
-	if tooDeep(raw, d.lim[limits.SchemaDepth]) >= 0 {
+	seen := raw
+	if text := ""; len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		seen = []byte(text)
+	}
+	if tooDeep(seen, d.lim[limits.SchemaDepth]) >= 0 {
 		d.within(int(d.lim[limits.SchemaDepth])+1, limits.SchemaDepth, "levels of schema")
 		return nil
 	}
 	nodes := 0 // values: the first, one behind each colon in an object, comma or opening bracket in an array
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
+	for i := 0; i < len(seen); i++ {
+		switch seen[i] {
 		case '"':
-			i = stringEnd(raw, i) - 1
+			i = stringEnd(seen, i) - 1
 		case ',', '{', '[':
 			nodes++
 		}

@@ -343,6 +343,9 @@ func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
 	}
 	r.Model, r.AddSpecial, r.Ignored = chat.Model, chat.AddSpecial, d.ignored
 	if asksResponse() {
+		if err := response.chooseFull(); err != nil {
+			return nil, err
+		}
 		r.Model, r.Response = response.Model, response
 	}
 	switch {

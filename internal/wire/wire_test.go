@@ -314,6 +314,10 @@ func TestTokenize(t *testing.T) {
 	if err != nil || r.Model != "m" || r.Chat != nil || *r.AddSpecial || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) {
 		t.Errorf("%+v, %v", r, err)
 	}
+	r, err = DecodeTokenize([]byte(`{"input":"hi","tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"b"}]}],"tool_choice":{"type":"function","name":"b"}}`), lim)
+	if err != nil || r.Response == nil || r.Response.ToolChoice.Name != "a__b" {
+		t.Errorf("%+v, %v", r, err)
+	}
 	r, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false}`), lim)
 	if err != nil || r.Chat == nil || *r.Chat.AddGenerationPrompt || r.Validate(lim) != nil {
 		t.Errorf("%+v, %v", r, err)
