@@ -215,8 +215,9 @@ func TestSEC4Pages(t *testing.T) {
 			t.Errorf("%q: %d %.300s", headers, status, reply)
 		}
 	}
-	r := g.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://good.example", "Access-Control-Request-Method", "POST")
-	if r.status != 204 || !strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+	r := g.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://good.example", "Access-Control-Request-Method", "POST",
+		"Access-Control-Request-Headers", "authorization,content-type,x-stainless-lang")
+	if r.status != 204 || !strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "authorization,content-type,x-stainless-lang") {
 		t.Errorf("preflight: %d %v", r.status, r.header)
 	}
 	t.Logf("SEC-4: %d hostile requests, %d reached the engine", len(cases), g.model.Engine.Stats().Accepted-7)

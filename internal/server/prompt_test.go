@@ -187,6 +187,20 @@ func TestLongEcho(t *testing.T) {
 	}
 }
 
+// A response repeats its request, which may be long, and one that is not streamed has all
+// of its log probabilities at once: neither waits for a client that reads too slowly.
+func TestLongResponse(t *testing.T) {
+	u := setup{reply: strings.Repeat("all work and no play ", 12) + "<|return|>", format: plainTemplate(t), limits: map[limits.ID]int64{limits.PendingOutput: 4 << 10}}
+	g := start(t, u)
+	long := strings.Repeat("international ", 1300)
+	for _, more := range []string{``, `,"stream":true`, `,"include":["message.output_text.logprobs"],"top_logprobs":20`} {
+		r := g.post("/v1/responses", `{"input":"Hi","store":false,"instructions":"`+long+`"`+more+`}`)
+		if r.status != 200 || !strings.Contains(r.body, "all work and no play") || !strings.Contains(r.body, `"completed"`) {
+			t.Errorf("%s: %d %.300s", more, r.status, r.body)
+		}
+	}
+}
+
 // SEC-13: as many log probabilities of prompt tokens as the limit says, not one more.
 func TestPromptLogprobsLimit(t *testing.T) {
 	g := start(t, setup{next: sim.List(5), limits: map[limits.ID]int64{limits.PromptLogprobs: 60}})

@@ -287,8 +287,10 @@ func (s *Server) crossOrigin(w *reply, r *http.Request) error {
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id, x-ossian-reasoning-field")
-		h.Set("Access-Control-Expose-Headers", "X-Request-Id, x-ossian-ignored")
+		if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+			h.Set("Access-Control-Allow-Headers", asked) // SDKs send headers of their own
+		}
+		h.Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id, x-should-retry, x-ossian-ignored, x-ossian-not-stored, x-ossian-truncated")
 		return nil
 	}
 	_, own, _ := strings.Cut(origin, "://")

@@ -75,6 +75,7 @@ func (st *stream) prepare(i int) {
 	for ; st.begun <= i; st.begun++ {
 		*st.buf = st.enc.begin(*st.buf, st.begun, st.usage())
 	}
+	st.total -= len(*st.buf) // it repeats the request, which may be long, but did not wait for the client
 }
 
 // token sends what the latest token brought, or keeps it for the interval.
@@ -129,7 +130,7 @@ func (st *stream) flush(i int) {
 // drain writes the buffer while more of the same arrival is coming.
 func (st *stream) drain() {
 	st.total += len(*st.buf)
-	if st.err == nil && int64(st.total) > st.j.s.lim()[limits.PendingOutput] {
+	if st.err == nil && st.keep == nil && int64(st.total) > st.j.s.lim()[limits.PendingOutput] {
 		st.err = errPending
 	}
 	if st.err == nil {
