@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/config"
 )
 
 // An interrupt hides no other error that came with it.
@@ -27,5 +30,14 @@ func TestBeyondInterrupt(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%v: %q remains, want %q", c.err, got, c.want)
 		}
+	}
+}
+
+// A checkpoint whose advice is top_k -1, as vLLM spells all tokens, is served with all.
+func TestTopKOfAll(t *testing.T) {
+	all := -1
+	p := samplingDefaults(&config.Config{Settings: config.Settings{CheckpointSampler: true}}, ckpt.Generation{TopK: &all})
+	if err := p.Validate(100); err != nil || p.TopK != 0 {
+		t.Errorf("top_k %d, %v", p.TopK, err)
 	}
 }

@@ -113,7 +113,7 @@ func (o *runOptions) params(g ckpt.Generation) sample.Params {
 	if p.TopK = o.topK; p.TopK == -1 {
 		p.TopK = 0
 		if g.TopK != nil {
-			p.TopK = *g.TopK
+			p.TopK = max(*g.TopK, 0) // -1 is all, too
 		}
 	}
 	if o.seed < 0 {

@@ -323,6 +323,10 @@ func (ld *loader) weights(ctx context.Context, m *ckpt.Model, note func(string))
 func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, choice cpu.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hm := &host.Model{Tokenizer: m.Tokenizer, Format: format, Stops: m.Stops, Vocab: m.Spec.Vocab, Unused: m.Unused,
 		Defaults: samplingDefaults(ld.cfg, m.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(m)}
+	if err := hm.Defaults.Validate(m.Spec.Vocab); err != nil {
+		ld.log.Warn("the checkpoint's advice on sampling is left out", "error", err)
+		hm.Defaults = sample.Params{Temperature: 1}
+	}
 	if format != nil {
 		hm.Stops = format.Stops()
 	}

@@ -278,6 +278,9 @@ func (m *metadata) vocab() token.Vocab {
 	const p = "tokenizer.ggml."
 	v := token.Vocab{Model: m.string(p + "model"), Pre: m.string(p + "pre"), Tokens: m.strings(p + "tokens"), Merges: m.strings(p + "merges"),
 		BOS: m.id(p + "bos_token_id"), EOS: m.id(p + "eos_token_id"), AddBOS: m.bool(p + "add_bos_token"), AddEOS: m.bool(p + "add_eos_token")}
+	if _, told := m.keys[p+"add_bos_token"]; !told { // as in llama.cpp
+		v.AddBOS = v.Pre == "llama-bpe" && v.BOS >= 0
+	}
 	types, ok := m.keys[p+"token_type"]
 	list, isInts := types.integers()
 	if ok && !isInts {

@@ -77,7 +77,7 @@ type Config struct {
 	StepTime time.Duration
 
 	Stall     time.Duration // a step that takes longer is a fault, unless steps usually take so long; 0 = 10 s
-	FirstStep time.Duration // the same for the first step of a runner; 0 = 10 min
+	FirstStep time.Duration // the same for the first step of a runner, and after a minute of rest; 0 = 10 min
 	Restarts  int           // faults survived within an hour; 0 = 3, negative = none
 
 	// Open makes a runner in place of one that has failed; nil = such a fault is

@@ -340,6 +340,29 @@ func TestHLT1NoFalseAlarm(t *testing.T) {
 	})
 }
 
+// HLT-1: a long prompt whose chunks take ever longer, after thousands of short steps, is no
+// stall.
+func TestHLT1LongPrompt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		chunks := 0
+		cost := func(b *runner.Batch) time.Duration {
+			if len(b.Tokens) < 64 {
+				return time.Duration(len(b.Tokens)) * time.Millisecond
+			}
+			chunks++
+			return time.Duration(chunks) * 2 * time.Second
+		}
+		g := start(t, script(t, sim.Config{Cost: cost, Info: runner.Info{Depth: 1, BlockSize: 16, MaxSeqs: 4, MaxTokens: 64, MaxLen: 2048, Groups: []runner.Group{{Blocks: 200}}}}), Config{})
+		for i := range 4 {
+			finished(t, g.submit(Request{Tokens: ids(i, 2), MaxTokens: 1000}), sched.FinishLength)
+		}
+		finished(t, g.submit(Request{Tokens: ids(9, 1300), MaxTokens: 2}), sched.FinishLength)
+		if h := g.Health(); h.Restarts != 0 || chunks < 20 {
+			t.Errorf("%+v after %d chunks, want no restart", h, chunks)
+		}
+	})
+}
+
 // HLT-2: ready means that a step has just finished; an idle engine makes one.
 func TestHLT2Ready(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -29,6 +29,8 @@ type life struct {
 	adds, stops []*Stream // scratch of mail
 
 	perStep, perToken time.Duration // what steps may take
+	took              time.Duration // by the step that ended last, but for the first
+	tookFor           int           // its tokens
 	chunk             chunker
 
 	// For the watch over the loop.
@@ -252,6 +254,9 @@ func (l *life) deliver(res *runner.Result) error {
 		f.at = l.ended // steps run one after another
 	}
 	took := now.Sub(f.at)
+	if !l.ended.IsZero() {
+		l.took, l.tookFor = took, f.tokens
+	}
 	l.ended = now
 	l.chunk.learn(f.prompt, took)
 	if !l.hand(outputs, f.tokens, took, now) {
@@ -307,20 +312,34 @@ func (l *life) expect() {
 // allowed returns how long steps of that many tokens may take before the loop
 // counts as hanging: HLT-1's max(10 s, 20 × p99 step), but not less than twice the
 // time of the tokens one by one, for a chunk of a prompt may follow hours of short
-// steps. Nothing is known before the first step, which may have to wait for
-// weights to come from disk.
+// steps, and than four times the step before it, for each chunk of a long prompt takes
+// longer than the last. The first step, and one after a rest in which others may have
+// had the memory, may have to wait for weights to come from disk.
 func (l *life) allowed(tokens int) time.Duration {
 	limit := max(l.eng.cfg.Stall, l.perStep, time.Duration(tokens)*l.perToken)
-	if l.eng.progress.Load() == 0 {
+	if l.took > 0 {
+		limit = max(limit, 4*l.took*time.Duration(max(1, tokens/l.tookFor)))
+	}
+	if l.ended.IsZero() || l.eng.cfg.Clock().Sub(l.ended) > coldAfter {
 		limit = max(limit, l.eng.cfg.FirstStep)
 	}
 	return limit
 }
 
+// coldAfter is a rest after which weights may have left the memory.
+const coldAfter = time.Minute
+
 // stalls reports whether the loop hangs.
 func (l *life) stalls() bool {
 	since := l.since.Load()
 	return since != 0 && int64(l.eng.since())-since > l.limit.Load()
+}
+
+// forgive lets what the loop works on take that much longer.
+func (l *life) forgive(d time.Duration) {
+	if since := l.since.Load(); since != 0 {
+		l.since.CompareAndSwap(since, since+int64(d))
+	}
 }
 
 // end ends a stream on behalf of a loop, if it is still that loop's to end.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -58,6 +59,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) watch(l *life) error {
 	done := make(chan error, 1)
 	go func() {
+		debug.SetPanicOnFault(true) // mapped weights whose file was cut are an error of this loop
 		err := l.run()
 		if !l.ending.CompareAndSwap(alive, returned) {
 			l.ending.Store(returned)
@@ -68,11 +70,17 @@ func (e *Engine) watch(l *life) error {
 	}()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	seen := time.Now()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-tick.C:
+			now := time.Now()
+			if paused := now.Sub(seen) - watchEvery; paused > watchEvery {
+				l.forgive(paused) // nothing ran, the loop neither
+			}
+			seen = now
 			if l.stalls() && l.ending.CompareAndSwap(alive, abandoned) {
 				return errStalled
 			}
@@ -148,7 +156,9 @@ func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (
 	defer e.mu.Unlock()
 	e.restarts++
 	next.expect()
+	e.publishing.Lock() // a loop that was given up may be at it
 	next.before = e.published
+	e.publishing.Unlock()
 	return next, nil
 }
 
@@ -178,6 +188,7 @@ func (e *Engine) reopen(ctx context.Context, l *life, fault error) (runner.Runne
 func (e *Engine) renew(ctx context.Context) (r runner.Runner, err error) {
 	done := make(chan struct{})
 	go func() {
+		debug.SetPanicOnFault(true)
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {

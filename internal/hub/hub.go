@@ -170,7 +170,10 @@ func (p *pull) all(ctx context.Context, files []remote) error {
 			return err
 		}
 		p.total += files[i].Size
-		need += files[i].Size - p.present(&files[i])
+		need += files[i].Size
+		if !p.force {
+			need -= p.present(&files[i])
+		}
 	}
 	if free := freeSpace(p.root.Name()); free >= 0 && need > free {
 		return fmt.Errorf("%d bytes are missing and %d are free in %s: %w", need, free, p.root.Name(), syscall.ENOSPC)
@@ -218,7 +221,12 @@ func (p *pull) pin(ctx context.Context) error {
 		return err
 	}
 	temp := ref + ".incomplete"
-	if err := p.root.WriteFile(temp, []byte(p.commit), 0o644); err != nil {
+	f, err := p.root.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(p.commit)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil { // a ref without its commit would lose the model
 		return err
 	}
 	return p.root.Rename(temp, ref)
@@ -249,15 +257,13 @@ func (p *pull) file(ctx context.Context, r *remote) error {
 	}
 	defer unlock()
 	name := path.Join(p.snapshot(), r.Path)
-	if p.force {
-		for _, old := range []string{name, p.blob(r), p.blob(r) + ".incomplete"} {
-			if err := p.root.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+	if p.force { // what is here stays until the new file is
+		if err := p.root.Remove(p.blob(r) + ".incomplete"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	if !p.complete(p.blob(r), r) {
-		if st, err := p.root.Lstat(name); err == nil && st.Mode().IsRegular() && st.Size() == r.Size {
+	if p.force || !p.complete(p.blob(r), r) {
+		if st, err := p.root.Lstat(name); !p.force && err == nil && st.Mode().IsRegular() && st.Size() == r.Size {
 			p.advance(r.Size) // moved here because the file system has no links
 			return nil
 		}

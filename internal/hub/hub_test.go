@@ -598,6 +598,42 @@ func TestPullTwiceAtOnce(t *testing.T) {
 	}
 }
 
+// What --force replaces stays until it is replaced, whatever comes between.
+func TestPullForceKeeps(t *testing.T) {
+	h := newFakeHub(t)
+	cfg, _ := h.config()
+	req := Request{Name: mustName(t, "org/model")}
+	got, err := Pull(t.Context(), cfg, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	h.content = func(w http.ResponseWriter, r *http.Request, name string, _ int) bool {
+		if large(name) {
+			cancel()
+			<-r.Context().Done()
+		}
+		return large(name)
+	}
+	req.Force = true
+	if _, err := Pull(ctx, cfg, req); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, expected cancellation", err)
+	}
+	if path, err := Resolve(cfg, "org/model"); err != nil || path != got.Path {
+		t.Errorf("%q, %v", path, err)
+	}
+	h.wantFiles(got.Path, "config.json", "tokenizer.json", "model.safetensors")
+	weights := filepath.Join(got.Path, "model.safetensors")
+	if err := os.WriteFile(weights, make([]byte, 300_000), 0o644); err != nil { // damage
+		t.Fatal(err)
+	}
+	h.content = nil
+	if _, err := Pull(t.Context(), cfg, req); err != nil {
+		t.Fatal(err)
+	}
+	h.wantFiles(got.Path, "config.json", "tokenizer.json", "model.safetensors")
+}
+
 func TestPullWithoutLinks(t *testing.T) {
 	h := newFakeHub(t)
 	cfg, _ := h.config()

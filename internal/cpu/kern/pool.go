@@ -63,7 +63,10 @@ func NewPool(workers int) *Pool {
 	p := &Pool{parts: make([]part, workers), workers: workers, last: make(chan struct{}, 1)}
 	p.wake.L = &p.mu
 	for w := 1; w < workers; w++ {
-		p.exited.Go(func() { p.serve(w) })
+		p.exited.Go(func() {
+			debug.SetPanicOnFault(true) // a page of a mapped file that was cut ends a job, not the program
+			p.serve(w)
+		})
 	}
 	return p
 }
