@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,6 +217,9 @@ func terminalServer(t *testing.T, by ...string) (p *process, closing func() erro
 		p.Args = append(by, p.Args...)
 		p.Path = by[0]
 	}
+	caught := make(chan os.Signal, 1) // the tests may have been started with nohup: what is caught here is not ignored there
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	p.Stdin, p.Stderr = slave, &p.log
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // of descriptor 0
 	if err := p.Start(); err != nil {

@@ -160,11 +160,16 @@ func freePort(t *testing.T) string {
 		} else if !errors.Is(err, syscall.EADDRNOTAVAIL) { // not every system has the address
 			continue
 		}
+		// A child between fork and exec would have the socket, too, and answer there.
+		syscall.ForkLock.RLock()
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			l.Close()
+		}
+		syscall.ForkLock.RUnlock()
 		if err != nil {
 			continue
 		}
-		l.Close()
 		return port
 	}
 	t.Fatal("no port is free")
