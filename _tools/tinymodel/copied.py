@@ -66,10 +66,10 @@ def number(r):
     return "-" + str(r.randint(1, 99))
 
 
-def filler(r):
+def filler(r, most=4):
     """Some words in the middle of a sentence, so that one that is quoted is copied and
     not known by heart."""
-    return " ".join(r.choice(FILLERS) if r.random() < 0.6 else pseudo(r) for _ in range(r.randint(1, 4)))
+    return " ".join(r.choice(FILLERS) if r.random() < 0.6 else pseudo(r) for _ in range(r.randint(1, most)))
 
 
 def capital(text, key):

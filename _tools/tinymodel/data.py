@@ -21,7 +21,7 @@ INSTRUCTIONS = {
 }
 # Share of groups by what they share. Training has more of what is learned last.
 KINDS = {
-    "train": {"arithmetic": 12, "tools": 58, "json_format": 7, "json": 7, "recall": 6, "talk": 8, "repeat": 3},
+    "train": {"arithmetic": 12, "tools": 56, "json_format": 8, "json": 8, "recall": 6, "talk": 8, "repeat": 3},
     "heldout": {"arithmetic": 21, "tools": 45, "json_format": 7, "json": 7, "recall": 8, "talk": 9, "repeat": 3},
 }
 GRIDS = 0.25  # share of the toolboxes of training that are a tools.grid; they are only called

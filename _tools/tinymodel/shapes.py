@@ -13,8 +13,6 @@ ASK_SHAPE = {"train": ["Answer in the form {shape}.", "Return JSON like {shape}.
 PLAIN = {"train": ["", "Extract the data. ", "Here is the text. ", "Fill in the fields. "], "heldout": ["", "Take the data from this. "]}
 FACTS = {"train": ["The {k} is {x}.", "{k}: {x}.", "{k} is {x}.", "The {k} was {x}.", "{k} = {x}.", "{F} {k} is {x}.", "{F} {k} is {x}.", "{F} {k}: {x}."], "heldout": ["The {k} is {x}.", "{k}: {x}.", "Its {k} is {x}."]}
 
-BEFORE = [w for w in copied.FILLERS if w != "its"]  # which is the evaluation's
-
 
 def field(r, split, kind=None, others=()):
     """(type, as the text says it, JSON value); others have been said."""
@@ -69,7 +67,7 @@ def facts(r, split, wanted):
     form, keys = r.choice(FACTS[split]), list(wanted)
     r.shuffle(keys)
     if "{F}" in form:  # any word before the key: one form for all of them
-        form = form.replace("{F}", r.choice((r.choice(BEFORE), copied.pseudo(r))).capitalize())
+        form = form.replace("{F}", r.choice((r.choice(copied.FILLERS), copied.pseudo(r))).capitalize())
     return " ".join(form.format(k=k, x=wanted[k][1]) for k in keys)
 
 

@@ -21,6 +21,7 @@ REQUESTS = {
                "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}"],
         False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}",
                 "I want to know the {n}", "My {n}", "Where is my {n}", "I would take the {n}", "Is there a {n}", "Do you have the {n}", "Let me see the {n}", "I ask about the {n}",
+                "We want a {n}", "I wanted our {n}", "I look for the {n}", "I like the {n}",
                 "{f} the {n}", "{f} my {n}", "{F} the {n}"],
     },
     "heldout": {
@@ -79,13 +80,15 @@ def spell(r, usual, *words):
 
 
 def style(r, split):
-    """(forms of descriptions, forms of notes) of a toolbox. In training few of them,
-    with the same fillers every time: then what follows a word of a declaration is
-    not known by that word alone."""
+    """(forms of descriptions, forms of notes) of a toolbox. In training often few of them,
+    with the same fillers every time: then what follows a word of a declaration is not
+    known by that word alone. Such fillers are short: behind a long text that is the same
+    everywhere the place was lost, and little else was learned."""
     if split != "train":
         return DESCRIPTIONS[split], NOTES[split]
     def some(forms):
-        return [copied.filled(r, r.choice(forms)) for _ in range(r.choice((1, 1, 1, 2, 3, 12)))]
+        n = r.choice((1, 2, 3, 3, 12))
+        return [copied.filled(r, r.choice(forms), lambda r: copied.filler(r, 4 if n > 3 else 2)) for _ in range(n)]
     return some(DESCRIPTIONS[split]), some(NOTES[split])
 
 

@@ -126,7 +126,7 @@ HELDOUT = {
 
 
 # Lower-case words that hardly are names or values, and some of the system message.
-FUNCTION_WORDS = set(_words("""a about again am an and any are as at be but by can cannot could do does each every for from go has have how i if in into is it its
+FUNCTION_WORDS = set(_words("""a about again am an and any are as at be but by can cannot could do does each every for from go has have how i if in into is it
     larger less me more must my no not of on or please remember remembered smaller so such tell than that the their them then there these this to told was were
     what when where which who will with would you your analysis commentary channels cutoff included asks fits"""))
 
