@@ -121,12 +121,12 @@ func (m *Manager) usable(path []int32) int {
 	return n
 }
 
-// Fits returns the largest n with which Grow(t, n, all) succeeds, at most all; 0 if
+// Fits returns the largest n with which Grow(t, n, all, keep) succeeds, at most all; 0 if
 // there is none.
-func (m *Manager) Fits(t *Table, all int) int {
+func (m *Manager) Fits(t *Table, all, keep int) int {
 	n := all
 	for g := range m.pools {
-		room := (len(t.Blocks[g]) + m.pools[g].free) * m.size
+		room := (len(t.Blocks[g]) + max(m.pools[g].free-keep, 0)) * m.size
 		if m.pools[g].window == 0 && room < all {
 			return 0
 		}
@@ -135,11 +135,11 @@ func (m *Manager) Fits(t *Table, all int) int {
 	return n
 }
 
-// Grow makes room for n tokens, and in groups without a window for all, or changes
-// nothing and returns false. A sequence that takes the blocks of its whole prompt
+// Grow makes room for n tokens, and in groups without a window for all, and leaves every
+// group as many blocks as keep says, or changes nothing and returns false. A sequence that takes the blocks of its whole prompt
 // at once will not be stuck halfway; of a window it needs only a part at a time.
-func (m *Manager) Grow(t *Table, n, all int) bool {
-	if fits := m.Fits(t, all); fits == 0 || fits < n {
+func (m *Manager) Grow(t *Table, n, all, keep int) bool {
+	if fits := m.Fits(t, all, keep); fits == 0 || fits < n {
 		return false
 	}
 	for g := range m.pools {
@@ -234,6 +234,17 @@ func (m *Manager) Forget() (dropped int) {
 		}
 	}
 	return dropped
+}
+
+// Holds reports whether t has a block for each of n tokens, or had: of a window they are
+// given back.
+func (m *Manager) Holds(t *Table, n int) bool {
+	for g := range m.pools {
+		if len(t.Blocks[g])*m.size < n {
+			return false
+		}
+	}
+	return true
 }
 
 // Free returns how many blocks every group can still give.

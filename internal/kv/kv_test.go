@@ -23,7 +23,7 @@ func newManager(groups ...runner.Group) *Manager { return New(4, groups, true) }
 func fill(t *testing.T, m *Manager, tokens []int32, salt uint64) {
 	t.Helper()
 	table := m.Open(tokens, salt)
-	if !m.Grow(table, len(tokens), len(tokens)) {
+	if !m.Grow(table, len(tokens), len(tokens), 0) {
 		t.Fatalf("no room for %d tokens: %+v", len(tokens), m.Stats())
 	}
 	m.Publish(table, tokens, len(tokens))
@@ -84,7 +84,7 @@ func TestSharedBlocks(t *testing.T) {
 	t.Parallel()
 	m := newManager(runner.Group{Blocks: 8})
 	a := m.Open(seq(0, 10), 0)
-	m.Grow(a, 10, 10)
+	m.Grow(a, 10, 10, 0)
 	if b := m.Open(seq(0, 10), 0); b.Cached != 0 {
 		t.Errorf("%d tokens are cached before anything is computed", b.Cached)
 	} else {
@@ -95,7 +95,7 @@ func TestSharedBlocks(t *testing.T) {
 	if b.Cached != 4 || b.Blocks[0][0] != a.Blocks[0][0] {
 		t.Errorf("%d tokens are cached in %v, want 4 in the first block of %v", b.Cached, b.Blocks[0], a.Blocks[0])
 	}
-	if m.Grow(b, 10, 10); b.Blocks[0][1] == a.Blocks[0][1] {
+	if m.Grow(b, 10, 10, 0); b.Blocks[0][1] == a.Blocks[0][1] {
 		t.Error("two write to one block")
 	}
 	check(t, m)
@@ -112,15 +112,34 @@ func TestGrowAll(t *testing.T) {
 	t.Parallel()
 	m := newManager(runner.Group{Blocks: 8}, runner.Group{Blocks: 3, Window: 4})
 	a := m.Open(seq(0, 30), 0)
-	if fits := m.Fits(a, 30); fits != 12 {
+	if fits := m.Fits(a, 30, 0); fits != 12 {
 		t.Errorf("%d of 30 tokens fit into 8 and 3 blocks of 4, want 12", fits)
 	}
-	if !m.Grow(a, 5, 30) || len(a.Blocks[0]) != 8 || len(a.Blocks[1]) != 2 {
+	if !m.Grow(a, 5, 30, 0) || len(a.Blocks[0]) != 8 || len(a.Blocks[1]) != 2 {
 		t.Errorf("blocks for 5 of 30 tokens: %v", a.Blocks)
 	}
 	b := m.Open(seq(50, 3), 0)
-	if fits := m.Fits(b, 3); fits != 0 || m.Grow(b, 1, 3) {
+	if fits := m.Fits(b, 3, 0); fits != 0 || m.Grow(b, 1, 3, 0) {
 		t.Errorf("%d tokens fit into a pool that is given away", fits)
+	}
+	check(t, m)
+}
+
+// Blocks that are to remain are free or cached ones, and those that are cached stay it
+// when that cannot be.
+func TestGrowKeeps(t *testing.T) {
+	t.Parallel()
+	m := newManager(runner.Group{Blocks: 8})
+	fill(t, m, seq(0, 20), 0)
+	a := m.Open(seq(50, 28), 0)
+	if m.Grow(a, 1, 28, 2) || m.Fits(a, 28, 2) != 0 {
+		t.Error("7 blocks of 8 were given, 2 were to remain")
+	}
+	if got := cached(t, m, seq(0, 21), 0); got != 20 {
+		t.Errorf("%d tokens are still cached, want 20", got)
+	}
+	if !m.Grow(a, 1, 28, 1) || m.Free() != 1 || !m.Holds(a, 28) || m.Holds(a, 29) {
+		t.Errorf("7 blocks of 8, 1 to remain: %d free", m.Free())
 	}
 	check(t, m)
 }
@@ -129,7 +148,7 @@ func TestGrowChangesNothingWhenItFails(t *testing.T) {
 	t.Parallel()
 	m := newManager(runner.Group{Blocks: 8}, runner.Group{Blocks: 3, Window: 4})
 	a := m.Open(seq(0, 1), 0)
-	if !m.Grow(a, 12, 12) || m.Grow(a, 13, 13) {
+	if !m.Grow(a, 12, 12, 0) || m.Grow(a, 13, 13, 0) {
 		t.Error("want room for 12 tokens and not for 13")
 	}
 	if len(a.Blocks[0]) != 3 || len(a.Blocks[1]) != 3 || m.Free() != 0 {
@@ -151,7 +170,7 @@ func TestWindow(t *testing.T) {
 	tokens := seq(0, 101)
 	a := m.Open(tokens, 0)
 	for n := 1; n <= len(tokens); n++ {
-		if !m.Grow(a, n, n) {
+		if !m.Grow(a, n, n, 0) {
 			t.Fatalf("no room for token %d", n)
 		}
 		m.Publish(a, tokens, n)
@@ -183,7 +202,7 @@ func speak(t *testing.T, m *Manager, tokens []int32) (cached int) {
 	cached = table.Cached
 	for n := cached; n < len(tokens); {
 		n = min(n+8, len(tokens))
-		if !m.Grow(table, n, len(tokens)) {
+		if !m.Grow(table, n, len(tokens), 0) {
 			t.Fatalf("no room for %d tokens", n)
 		}
 		m.Publish(table, tokens, n)
@@ -243,7 +262,7 @@ func TestEvictionOrder(t *testing.T) {
 		{4, 12, 4},
 	} {
 		table := m.Open(seq(500, 1), 0)
-		m.Grow(table, 4*(2+want.evicted), 4*(2+want.evicted))
+		m.Grow(table, 4*(2+want.evicted), 4*(2+want.evicted), 0)
 		m.Close(table)
 		if ev := int(m.Stats().Evicted); ev != want.evicted {
 			t.Errorf("%d blocks are evicted, want %d", ev, want.evicted)
@@ -261,16 +280,16 @@ func TestOwnBlocksAfterTheOthersAreGone(t *testing.T) {
 	m := newManager(runner.Group{Blocks: 8}, runner.Group{Blocks: 8, Window: 100})
 	tokens := seq(0, 13)
 	a, b := m.Open(tokens, 0), m.Open(tokens, 0)
-	m.Grow(a, 8, 8)
-	m.Grow(b, 8, 8)
+	m.Grow(a, 8, 8, 0)
+	m.Grow(b, 8, 8, 0)
 	m.Publish(a, tokens, 8)
 	m.Publish(b, tokens, 8)
 	m.Close(a)
 	c := m.Open(seq(90, 1), 0) // takes all that is free
-	m.Grow(c, 16, 16)
+	m.Grow(c, 16, 16, 0)
 	check(t, m)
 	m.Close(c)
-	m.Grow(b, 13, 13)
+	m.Grow(b, 13, 13, 0)
 	m.Publish(b, tokens, 12)
 	check(t, m)
 	if got := cached(t, m, tokens, 0); got != 12 {
@@ -310,7 +329,7 @@ func TestForget(t *testing.T) {
 		if got := cached(t, m, seq(0, 17), 0); got != 12 {
 			t.Errorf("%v: %d tokens of a prompt that runs are cached, want 12", groups, got)
 		}
-		if !m.Grow(table, 17, 17) {
+		if !m.Grow(table, 17, 17, 0) {
 			t.Fatalf("%v: no room", groups)
 		}
 		m.Publish(table, seq(0, 17), 17)
@@ -335,7 +354,7 @@ func TestFreedTwice(t *testing.T) {
 	t.Parallel()
 	m := newManager(runner.Group{Blocks: 2})
 	a := m.Open(nil, 0)
-	m.Grow(a, 1, 1)
+	m.Grow(a, 1, 1, 0)
 	m.pools[0].release(a.Blocks[0][0], true)
 	defer func() {
 		if recover() == nil {
@@ -363,7 +382,7 @@ func TestCheckFinds(t *testing.T) {
 	} {
 		m := newManager(runner.Group{Blocks: 8}, runner.Group{Blocks: 8, Window: 20})
 		table := m.Open(seq(0, 9), 0)
-		m.Grow(table, 9, 9)
+		m.Grow(table, 9, 9, 0)
 		m.Publish(table, seq(0, 9), 9)
 		check(t, m)
 		if spoil(m, table); m.Check() == nil {
@@ -379,7 +398,7 @@ func TestDET4OneWriter(t *testing.T) {
 	fill(t, m, seq(0, 9), 0)
 	a, b := m.Open(seq(0, 12), 0), m.Open(seq(0, 12), 0)
 	for _, table := range []*Table{a, b} {
-		if !m.Grow(table, 12, 12) || table.Cached != 8 {
+		if !m.Grow(table, 12, 12, 0) || table.Cached != 8 {
 			t.Fatalf("%d tokens cached, want 8 and room for the rest", table.Cached)
 		}
 		if err := m.CheckOwn(table, 2); err != nil {
@@ -407,7 +426,7 @@ func TestAllocs(t *testing.T) {
 		salt++
 		table := m.Open(tokens, salt%3)
 		for n := table.Cached + 1; n <= len(tokens); n++ {
-			m.Grow(table, n, n)
+			m.Grow(table, n, n, 0)
 			m.Publish(table, tokens, n)
 		}
 		m.Close(table)
@@ -541,8 +560,9 @@ func operate(t *testing.T, data []byte, constant bool) (cached []int) {
 			o := w.tables[which]
 			all := len(o.tokens)
 			n := min(o.grown+next(9), all)
-			fits := w.m.Fits(o.table, all)
-			if ok := w.m.Grow(o.table, n, all); ok != (fits > 0 && n <= fits) {
+			keep := next(3)
+			fits := w.m.Fits(o.table, all, keep)
+			if ok := w.m.Grow(o.table, n, all, keep); ok != (fits > 0 && n <= fits) {
 				w.t.Fatalf("growing to %d of %d tokens: %v, but %d fit", n, all, ok, fits)
 			} else if ok {
 				o.grown = n

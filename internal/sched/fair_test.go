@@ -240,6 +240,68 @@ func TestADM7LargeAmongSmall(t *testing.T) {
 	}
 }
 
+// More large requests than are tried in a step wait for blocks. A small one behind them
+// is admitted all the same.
+func TestADM7SmallBehindManyLarge(t *testing.T) {
+	t.Parallel()
+	info := roomy
+	info.Groups = []runner.Group{{Blocks: 300}}
+	c := newClock(t, info)
+	c.add(1, 3000, 500)
+	for range 12 { // its prompt
+		c.step()
+	}
+	for range 5 * maxMisses {
+		c.add(1, 2400, 50)
+	}
+	small := c.add(1, 20, 5)
+	for range 12 {
+		c.step()
+	}
+	if c.first[small] == 0 {
+		t.Errorf("a request of 2 blocks waits: %+v", c.s.Stats())
+	}
+	for c.step() {
+	}
+	if !c.s.Idle() || len(c.ended) != int(c.next) {
+		t.Errorf("at the end %+v, %d of %d requests ended", c.s.Stats(), len(c.ended), c.next)
+	}
+}
+
+// As many sequences of the largest length as the pool was made for run side by side, and
+// one that has to wait leaves the prefix cache as it was.
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	info := roomy
+	info.Groups, info.MaxSeqs = []runner.Group{{Blocks: 512}}, 2
+	c := newClock(t, info)
+	c.add(1, 4085, 11)
+	c.step()
+	c.add(1, 4085, 11)
+	for range 17 { // the prompt of the first
+		c.step()
+	}
+	if c.s.Stats().Running != 2 {
+		t.Errorf("two sequences of 4,096 tokens and blocks for two: %+v", c.s.Stats())
+	}
+
+	info.Groups, info.MaxSeqs = []runner.Group{{Blocks: 260}}, 16
+	c = newClock(t, info)
+	c.add(1, 1600, 1) // ends, and 100 blocks of it can be found
+	for c.step() {
+	}
+	for range 5 {
+		c.add(1, 20, 1000)
+	}
+	c.step()
+	before := c.s.Stats().Groups[0].Cached
+	large := c.add(1, 3960, 1) // 248 blocks of the 250 that are free or cached, 5 are to remain
+	c.step()
+	if after := c.s.Stats(); c.first[large] != 0 || after.Waiting != 1 || before != 100 || after.Groups[0].Cached != before {
+		t.Errorf("%d of %d blocks are still cached: %+v", after.Groups[0].Cached, before, after)
+	}
+}
+
 // With a pool of 1.0 to 1.2 requests, each ends within twice its tokens and those of
 // all that came before.
 func TestADM3Progress(t *testing.T) {

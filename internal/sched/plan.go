@@ -15,6 +15,10 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	l := &s.launches[s.planned%uint64(len(s.launches))]
 	l.batch.Tokens, l.batch.Rows, l.seqs = l.batch.Tokens[:0], l.batch.Rows[:0], l.seqs[:0]
 	for _, t := range s.tenants {
+		t.onward = 0
+		if s.misses == maxMisses+moreMisses {
+			t.onward = t.try
+		}
 		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
 	}
 	s.misses, s.full = 0, s.info.MaxTokens
@@ -71,9 +75,9 @@ func (s *Scheduler) extend(l *launch, q *Seq, n int) {
 // by a token. In windows, which come free as others go on, q waits while any do.
 func (s *Scheduler) room(l *launch, q *Seq, n int) int {
 	for {
-		fits := s.kv.Fits(q.table, s.reach(q))
+		fits := s.kv.Fits(q.table, s.reach(q), 0)
 		if m := min(n, fits-s.info.Lookahead-q.launched); m > 0 {
-			s.kv.Grow(q.table, q.launched+m+s.info.Lookahead, s.reach(q))
+			s.kv.Grow(q.table, q.launched+m+s.info.Lookahead, s.reach(q), 0)
 			return m
 		}
 		moving := s.planned > s.committed || len(l.seqs) > 0

@@ -8,7 +8,8 @@ import (
 const (
 	maxOvertaken = 64               // ADM-7: so many others are admitted before one that does not fit,
 	maxBlocked   = 30 * time.Second // or for so long; then blocks are kept for it
-	maxMisses    = 16               // sequences that are tried in vain per step: bounds its time
+	maxMisses    = 16               // sequences that are tried in vain per step, from a tenant's first on: bounds its time,
+	moreMisses   = 8                // and more, each step others of those behind
 )
 
 // A tenant is the account of those who share fairly with others. Service is
@@ -25,6 +26,7 @@ type tenant struct {
 	chunks []*Seq // residents with more than one token to compute, in the order of before
 	chunk  int    // those before it have their row
 	try    int    // waiting ones before it are not tried any more
+	onward int    // where it goes on behind the first maxMisses, if the last Plan did not try all
 	held   int    // tokens of sequences that could be preempted
 	count  int    // such sequences
 	oldest uint64 // arrival of the first that has not ended
@@ -95,7 +97,7 @@ func (s *Scheduler) first(t *tenant) *Seq {
 	for t.chunk < len(t.chunks) && s.open(t.chunks[t.chunk]) == 0 {
 		t.chunk++ // preempted meanwhile
 	}
-	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil && s.misses < maxMisses
+	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil && s.misses < maxMisses+moreMisses
 	switch {
 	case chunk && !(wait && before(t.waiting[t.try], t.chunks[t.chunk])):
 		return t.chunks[t.chunk]
@@ -138,7 +140,7 @@ func (s *Scheduler) admit(q *Seq, now time.Time) bool {
 	for !s.claim(q, now) {
 		if !s.displace(q) {
 			s.misses++
-			q.tenant.try++
+			q.tenant.miss()
 			if q.Preemptions > 0 { // it was admitted: later ones do not take its blocks (ADM-3)
 				q.tenant.try = len(q.tenant.waiting)
 			}
@@ -150,8 +152,19 @@ func (s *Scheduler) admit(q *Seq, now time.Time) bool {
 	return true
 }
 
+// miss goes on behind a sequence that was tried in vain. It leaves out those that the last
+// Plan tried, but no preempted one.
+func (t *tenant) miss() {
+	if t.try++; t.try != maxMisses || t.onward <= t.try || t.onward >= len(t.waiting) {
+		return
+	}
+	if !slices.ContainsFunc(t.waiting[t.try:t.onward], func(q *Seq) bool { return q.Preemptions > 0 }) {
+		t.try = t.onward
+	}
+}
+
 // overtake counts the admission of q for those that came before it and wait for
-// blocks (ADM-7). Who was tried in vain is among the first of its tenant.
+// blocks (ADM-7), of each tenant for the first: those whose turn it is next.
 func (s *Scheduler) overtake(q *Seq) {
 	for _, t := range s.tenants {
 		for _, w := range t.waiting[:min(len(t.waiting), maxMisses)] {
@@ -165,22 +178,29 @@ func (s *Scheduler) overtake(q *Seq) {
 	}
 }
 
-// claim opens a table for q. One block for each resident must remain: what begins
-// should not be thrown out by the next tokens of others.
+// claim opens a table for q. One block must remain for each resident that may need more
+// than it has: what begins should not be thrown out by the next tokens of others.
 func (s *Scheduler) claim(q *Seq, now time.Time) bool {
 	if len(s.slots) == 0 || s.awaits(q) {
 		return false
 	}
-	residents := len(s.running) - len(s.slots)
-	if s.kv.Free() > residents { // it takes at least one, so do not look up its prefix in vain
+	keep := 0
+	for _, r := range s.running {
+		if r != nil && !s.kv.Holds(r.table, r.Prompt+r.MaxTokens+s.info.Lookahead) {
+			keep++
+		}
+	}
+	if s.kv.Free() > keep { // it takes at least one, so do not look up its prefix in vain
 		q.table = s.kv.Open(q.reusable(), q.Salt)
-		if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q)) && s.kv.Free() >= residents {
+		if s.kv.Grow(q.table, q.table.Cached+1+s.info.Lookahead, s.reach(q), keep) {
 			return true
 		}
 		s.kv.Close(q.table)
 		q.table = nil
 	}
-	s.age(q, now)
+	if q.tenant.try < maxMisses { // the turn of those behind comes later
+		s.age(q, now)
+	}
 	return false
 }
 
