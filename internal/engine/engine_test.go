@@ -255,6 +255,28 @@ func stopIn(t *testing.T, after time.Duration, busy bool, depth int, stop func(s
 	}
 }
 
+// While its first step runs a request is counted as one that runs, and the queue has room.
+func TestStatsWithinStep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		blocking := make(chan struct{})
+		g := start(t, script(t, sim.Config{OnLaunch: func(step int, _ *runner.Batch) error {
+			if step == 0 {
+				<-blocking
+			}
+			return nil
+		}}), Config{Sched: sched.Config{MaxQueueTokens: 50}})
+		a := g.submit(Request{Tokens: ids(1, 40), MaxTokens: 5})
+		synctest.Wait()
+		if st := g.Stats(); st.Running != 1 || st.Waiting != 0 || st.WaitingTokens != 0 || st.KV.Held == 0 || st.Begun != 40 {
+			t.Errorf("within the first step: %+v", st)
+		}
+		b := g.submit(Request{Tokens: ids(2, 40), MaxTokens: 5})
+		close(blocking)
+		finished(t, a, sched.FinishLength)
+		finished(t, b, sched.FinishLength)
+	})
+}
+
 func TestLIF2AbortStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := start(t, script(t, sim.Config{Info: runner.Info{Depth: 2}, Cost: each(time.Second)}), Config{Sched: sched.Config{MaxQueue: 5000}})

@@ -222,6 +222,7 @@ func (l *life) launch() error {
 			tokens += f.tokens
 		}
 		l.limit.Store(int64(l.allowed(tokens)))
+		l.publish(false) // who has a row in it runs; on some devices Launch is the whole step
 		l.inside = true
 		if err := l.runner.Launch(b); err != nil {
 			return fmt.Errorf("launch: %w", err)

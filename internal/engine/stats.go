@@ -8,7 +8,7 @@ import (
 
 // Stats is a snapshot for metrics. Its counters never fall.
 type Stats struct {
-	sched.Stats        // after the last step; what was accepted since then waits too
+	sched.Stats        // when the last step was launched or ended; what was accepted since then waits too
 	Accepted    uint64 // requests; probes are not counted, here and in the next two
 	Prompt      uint64 // their tokens
 	Generated   uint64 // tokens given to streams
@@ -56,6 +56,7 @@ func sum(s sched.Stats, before *sched.Stats) sched.Stats {
 	s.Dropped += before.Dropped
 	s.Preemptions += before.Preemptions
 	s.Recomputed += before.Recomputed
+	s.Begun += before.Begun
 	s.CacheQueries += before.CacheQueries
 	s.CacheHits += before.CacheHits
 	s.KV.Evicted += before.KV.Evicted

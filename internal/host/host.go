@@ -114,7 +114,7 @@ func Snapshot(e *engine.Engine) metrics.Snapshot {
 	return metrics.Snapshot{
 		Running: s.Running, Waiting: s.Waiting, WaitingTokens: int64(s.WaitingTokens), Groups: groups,
 		Accepted: s.Accepted, Prompt: s.Prompt, Generation: s.Generated,
-		PrefixQueries: s.CacheQueries, PrefixHits: s.CacheHits, Recomputed: s.Recomputed,
+		Begun: s.Begun, PrefixQueries: s.CacheQueries, PrefixHits: s.CacheHits, Recomputed: s.Recomputed,
 		Preemptions: s.Preemptions, Steps: s.Steps, Stalls: uint64(s.Stalls), Starts: uint64(s.Starts),
 	}
 }

@@ -23,7 +23,7 @@ func testModel(s *Server) *Model {
 	return s.Model(ModelConfig{Name: "tiny", MaxLen: 4096, BlockSize: 16, Blocks: 100, ISA: "avx2", Threads: 3, CacheDType: "bf16", PrefixCaching: true, Memory: 0.9,
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
-				Accepted: 12, Prompt: 100, Generation: 50, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
+				Accepted: 12, Prompt: 120, Generation: 50, Begun: 100, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
 		}})
 }
 

@@ -307,6 +307,7 @@ func (s *Scheduler) enter(q *Seq, now time.Time) {
 // it entered it may have been preempted and have found something else.
 func (s *Scheduler) begin(q *Seq) {
 	q.Cached = q.launched
+	s.stats.Begun += uint64(q.Prompt)
 	if !s.cfg.NoPrefixCache && !q.unscored() {
 		s.stats.CacheQueries += uint64(q.Prompt)
 		s.stats.CacheHits += uint64(q.Cached)

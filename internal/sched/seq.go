@@ -129,7 +129,8 @@ type Stats struct {
 	Dropped      uint64 // rows whose sequence had ended before they were committed
 	Preemptions  uint64
 	Recomputed   uint64 // tokens computed again after preemption
-	CacheQueries uint64 // prompt tokens looked up in the prefix cache
+	Begun        uint64 // prompt tokens of sequences that got their first row
+	CacheQueries uint64 // of these, looked up in the prefix cache
 	CacheHits    uint64 // of these, found
 }
 
