@@ -116,7 +116,7 @@ func (s *Server) newJob(w *reply, r *http.Request, c *caller, m *host.Model, p *
 	}
 	err = j.keep(0)
 	if err == nil && (!j.mute || p.scored() >= 0) {
-		err = j.submit(r.Context(), req, g.prompts, merge(g.held, badWords(m, g.BadWords)))
+		err = j.submit(r.Context(), req, g.prompts, g.Seed != nil || s.cfg.Seed != nil, merge(g.held, badWords(m, g.BadWords)))
 	}
 	if err != nil {
 		j.close()
@@ -164,13 +164,16 @@ func (j *job) fits(prompts [][]int32) error {
 	return nil
 }
 
-// submit gives the choices to the engine.
-func (j *job) submit(ctx context.Context, r engine.Request, prompts [][]int32, constraint func() sched.Constraint) error {
+// submit gives the choices to the engine; seeded = the seed is not of chance.
+func (j *job) submit(ctx context.Context, r engine.Request, prompts [][]int32, seeded bool, constraint func() sched.Constraint) error {
 	seed := r.Params.Seed
 	for i := range j.answers {
 		q := r
 		q.Tokens = prompts[i/j.n]
-		q.Params.Seed = seed + uint64(i%j.n)
+		q.Params.Seed = seed + uint64(i)
+		if seeded {
+			q.Params.Seed = seed + uint64(i%j.n) // a prompt has the answers that it has alone
+		}
 		if i%j.n > 0 { // what the prompt's first choice finds is true of all
 			q.Params.PromptLogprobs, q.Params.TopPromptLogprobs = false, 0
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ossian/internal/limits"
+	"ossian/internal/runner"
 )
 
 // dial sends a request on a connection of its own.
@@ -156,7 +157,7 @@ func TestOPS2Drain(t *testing.T) {
 			look := sync.OnceFunc(func() { close(looked) })
 			defer look()
 			u.engine.Stall = time.Hour
-			u.launch = func(step int) {
+			u.launch = func(step int, _ *runner.Batch) {
 				if step == 50 { // no stream has ended
 					<-looked
 				}

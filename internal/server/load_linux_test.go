@@ -48,7 +48,7 @@ func lockstep(t *testing.T, streams, steps, perSecond int, delay time.Duration) 
 	u := setup{cost: time.Second * time.Duration(streams) / time.Duration(perSecond), limits: map[limits.ID]int64{limits.Connections: 1 << 17},
 		engine: engine.Config{Sched: sched.Config{MaxQueue: streams, NoPrefixCache: true}}}
 	u.next = func([]int32, uint64) int32 { return 100_000 + int32(step.Load()) }
-	u.launch = func(k int) { // its tokens name it, and are there when its time is over
+	u.launch = func(k int, _ *runner.Batch) { // its tokens name it, and are there when its time is over
 		step.Store(int64(k))
 		ended[k%len(ended)] = time.Now().Add(u.cost).UnixNano()
 	}

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"sync"
 	"testing"
 
 	"ossian/internal/host"
+	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/wire"
 )
@@ -17,5 +19,31 @@ func TestTopPZero(t *testing.T) {
 		if id := sample.Pick([]float32{0, 0.1, 0.2, 0.1}, nil, &p, nil, step); id != 2 {
 			t.Fatalf("step %d: id %d, expected the likeliest, 2", step, id)
 		}
+	}
+}
+
+// Choices differ by their seeds. Without a given one prompts do, too; with one, a prompt
+// has the answers that it has alone.
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ask      string
+		distinct int
+	}{{`{"prompt":["one","two"],"n":2,"max_tokens":3}`, 4}, {`{"prompt":["one","two"],"n":2,"max_tokens":3,"seed":5}`, 2}} {
+		var mu sync.Mutex
+		seeds := map[uint64]bool{}
+		g := start(t, setup{reply: "abc", launch: func(_ int, b *runner.Batch) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range b.Rows {
+				seeds[r.Params.Seed] = true
+			}
+		}})
+		responded(t, g.post("/v1/completions", c.ask))
+		mu.Lock()
+		if len(seeds) != c.distinct {
+			t.Errorf("%s: seeds %v, want %d", c.ask, seeds, c.distinct)
+		}
+		mu.Unlock()
 	}
 }

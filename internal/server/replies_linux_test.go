@@ -12,6 +12,7 @@ import (
 
 	"ossian/internal/limits"
 	memory "ossian/internal/plan"
+	"ossian/internal/runner"
 	"ossian/internal/sample"
 	"ossian/internal/sim"
 	"ossian/internal/soak"
@@ -27,7 +28,7 @@ func TestADM2Replies(t *testing.T) {
 	most := int64(n) / 4 * one
 	var launched, pause atomic.Int64 // steps; from that one on they do not begin, 0 = they do
 	u := setup{next: sim.List(said(strings.Repeat("all work ", tokens/2))...), limits: map[limits.ID]int64{limits.ReplyBody: 2 * one, limits.Replies: most}}
-	u.launch = func(int) {
+	u.launch = func(int, *runner.Batch) {
 		k := launched.Add(1)
 		for at := pause.Load(); at > 0 && k >= at; at = pause.Load() {
 			time.Sleep(time.Millisecond)

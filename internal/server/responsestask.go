@@ -42,6 +42,9 @@ func (t *task) stop(ctx context.Context, why error) error {
 	}
 }
 
+// errUncreated is what perform is told of a response whose creation panicked.
+var errUncreated = errors.New("the response was not created")
+
 // background starts a response and answers as soon as it is stored; with stream the
 // answer is its events.
 func (s *Server) background(w *reply, r *http.Request, c *caller, a *asked) error {
@@ -58,13 +61,18 @@ func (s *Server) background(w *reply, r *http.Request, c *caller, a *asked) erro
 	s.tasking.Lock()
 	s.tasks[e.r.ID] = e.task
 	s.tasking.Unlock()
-	err = e.create(context.WithoutCancel(r.Context()))
-	s.load.Add(1)
-	s.running.Go(func() {
-		defer s.load.Add(-1)
-		defer s.release(&own)
-		s.perform(ctx, e, j, err)
-	})
+	err = errUncreated
+	func() {
+		defer func() { // even if create panics: what this request holds is given back there
+			s.load.Add(1)
+			s.running.Go(func() {
+				defer s.load.Add(-1)
+				defer s.release(&own)
+				s.perform(ctx, e, j, err)
+			})
+		}()
+		err = e.create(context.WithoutCancel(r.Context()))
+	}()
 	if err != nil {
 		return err
 	}

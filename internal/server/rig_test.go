@@ -69,11 +69,11 @@ type setup struct {
 	next   sim.Next // nil = hashes
 	reply  string   // instead of next: what the model says, control tokens by name
 	cost   time.Duration
-	fault  func(step int) error // of collecting a step
-	launch func(step int)       // told of each step, before its ids are chosen
-	reopen bool                 // runners that failed are replaced
-	format chat.Format          // nil = gpt-oss
-	tokens *token.BPE           // nil = gpt-oss's
+	fault  func(step int) error            // of collecting a step
+	launch func(step int, b *runner.Batch) // told of each step, before its ids are chosen
+	reopen bool                            // runners that failed are replaced
+	format chat.Format                     // nil = gpt-oss
+	tokens *token.BPE                      // nil = gpt-oss's
 	cfg    Config
 	limits map[limits.ID]int64
 	info   runner.Info
@@ -115,7 +115,7 @@ func start(t testing.TB, u setup) *rig {
 		script.Cost = func(*runner.Batch) time.Duration { return u.cost }
 	}
 	if u.launch != nil {
-		script.OnLaunch = func(step int, _ *runner.Batch) error { u.launch(step); return nil }
+		script.OnLaunch = func(step int, b *runner.Batch) error { u.launch(step, b); return nil }
 	}
 	if u.fault != nil {
 		script.OnCollect = func(step int, _ *runner.Batch) error { return u.fault(step) }

@@ -53,6 +53,9 @@ func TestClientTools(t *testing.T) {
 func TestClientItems(t *testing.T) {
 	for _, tt := range []struct{ name, item, param, code, message string }{
 		{"no action", `{"type":"shell_call","call_id":"c"}`, "input[0].action", CodeMissingParameter, ""},
+		{"name for an action", `{"type":"shell_call","call_id":"c","name":"shell"}`, "input[0].action", CodeMissingParameter, ""},
+		{"arguments for an action", `{"type":"local_shell_call","call_id":"c","name":"shell","arguments":"{}"}`, "input[0].action", CodeMissingParameter, ""},
+		{"content for an output", `{"type":"shell_call_output","call_id":"c","content":[]}`, "input[0].output", CodeMissingParameter, ""},
 		{"no operation", `{"type":"apply_patch_call","call_id":"c"}`, "input[0].operation", CodeMissingParameter, ""},
 		{"no command", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","env":{}}}`, "input[0].action.command", CodeMissingParameter, ""},
 		{"command as text", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","command":"ls"}}`, "input[0].action.command", CodeInvalidType, "an array"},
@@ -84,6 +87,10 @@ func TestClientItems(t *testing.T) {
 		if got := strings.Join(q.Input[i].Result(), "|"); i > 0 && got != want {
 			t.Errorf("result %d is %q, want %q", i, got, want)
 		}
+	}
+	odd := responseOf(t, `{"input":[{"type":"shell_call","call_id":"c","action":{"commands":["ls"]},"name":"x","namespace":"y","arguments":"z}","input":"w","output":"v"}]}`)
+	if got, err := odd.Input[0].MarshalJSON(); err != nil || !json.Valid(got) || !strings.Contains(string(got), `"commands":["ls"]`) || len(odd.Ignored) != 5 {
+		t.Errorf("members of other items: %s, %v, ignored %q", got, err, odd.Ignored)
 	}
 	if got := q.Input[3].CallID; got != "lsh_9" {
 		t.Errorf("a result with the id of its call answers %q", got)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"ossian/internal/limits"
 )
@@ -258,9 +259,9 @@ func (d *decoder) logitBias() map[int32]float64 {
 func (d *decoder) metadata() map[string]string {
 	out := map[string]string{}
 	d.members(func(key string) {
-		d.within(len(key), limits.MetadataKey, "bytes in a key")
+		d.within(utf8.RuneCountInString(key), limits.MetadataKey, "characters in a key")
 		value := d.text()
-		d.within(len(value), limits.MetadataValue, "bytes")
+		d.within(utf8.RuneCountInString(value), limits.MetadataValue, "characters")
 		out[key] = value
 		d.within(len(out), limits.MetadataPairs, "pairs")
 	})

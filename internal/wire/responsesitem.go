@@ -253,6 +253,8 @@ func (it *Item) field(d *decoder, key string) bool {
 		case key == "environment" || key == "max_output_length": // of what the client did
 			d.skip()
 			return true
+		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || it.Type == c.call && key == "output":
+			return false // members of other items, kept where this one has its own
 		}
 	}
 	switch key {

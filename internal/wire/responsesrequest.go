@@ -160,7 +160,9 @@ func (r *ResponseRequest) field(d *decoder, key string) bool {
 	case "text":
 		d.object(func(key string) bool { return r.text(d, key) })
 	case "top_logprobs":
-		r.TopLogprobs = ptr(d.integer())
+		if n := d.integer(); n != 0 { // 0, which every response repeats, asks for none
+			r.TopLogprobs = &n
+		}
 	case "truncation":
 		r.Truncation = d.text()
 	case "include":
