@@ -182,7 +182,8 @@ var latencyColumn = regexp.MustCompile(`^(mean|median|std|p[0-9.]+)_.*_ms$`)
 func measured(column string) bool {
 	switch column {
 	case "date", "run_number", "seed", "duration", "completed", "failed", "request_goodput", "max_output_tokens_per_s", "max_concurrent_requests",
-		"rtfx", "concurrency", "accept_length", "slo_attainment":
+		"rtfx", "concurrency", "accept_length", "slo_attainment", "slo_attainment_by_metric",
+		"conversations_completed", "conversations_failed", "avg_turns_completed", "avg_conversation_duration_ms":
 		return true
 	}
 	for _, prefix := range []string{"_", "total_", "probe_", "spec_decode_", "steady_"} {

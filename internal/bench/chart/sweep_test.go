@@ -303,7 +303,7 @@ func TestSweepPareto(t *testing.T) {
 
 func TestMeasured(t *testing.T) {
 	for name, want := range map[string]bool{"p99_e2el_ms": true, "p99.9_itl_ms": true, "mean_ttft_ms": true, "output_throughput": true, "total_input_tokens": true,
-		"run_number": true, "seed": true, "date": true, "_benchmark_name": true, "max_num_batched_tokens": false, "max_concurrency": false, "request_rate": false, "stream_interval_ms": false, "model_id": false, "gpu_memory_utilization": false} {
+		"run_number": true, "seed": true, "date": true, "_benchmark_name": true, "avg_conversation_duration_ms": true, "conversations_failed": true, "slo_attainment_by_metric": true, "max_num_batched_tokens": false, "max_concurrency": false, "request_rate": false, "stream_interval_ms": false, "model_id": false, "gpu_memory_utilization": false} {
 		if got := measured(name); got != want {
 			t.Errorf("measured(%q) = %v, want %v", name, got, want)
 		}

@@ -557,6 +557,7 @@ func TestErrors(t *testing.T) {
 		{"input length", trace(`{"output_length": 1}`, 1), `line 1: field "input_length" is missing; --timed-trace-label-input-length`},
 		{"output length of a trace", trace(`{"input_length": 1, "output_length": "a"}`, 1), `field "output_length" is "a", want a whole number`},
 		{"time", trace(`{"input_length": 1, "output_length": 1, "timestamp": -1}`, 1), `field "timestamp" is "-1", want a time`},
+		{"no time", trace(`{"input_length": 1, "output_length": 1, "timestamp": null, "hash_ids": [1]}`, 1), `field "timestamp" is "null", want a time`},
 		{"hashes", trace(`{"input_length": 1, "output_length": 1, "timestamp": 1, "hash_ids": [1.5]}`, 1), `field "hash_ids" is "\[1.5\]"`},
 		{"too few hashes", trace(`{"input_length": 33, "output_length": 1, "timestamp": 1, "hash_ids": [1, 2]}`, 1), `line 1: 33 tokens need 3 hashes of 16 tokens, .*--timed-trace-chunk-hash-size`},
 		{"empty poem", sonnet("", 100), `it is empty`},

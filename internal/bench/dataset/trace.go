@@ -96,13 +96,13 @@ func (o *TraceOptions) row(line []byte) (row traceRow, err error) {
 		return row, fmt.Errorf("%w; --timed-trace-label-output-length names the field", err)
 	}
 	const longest = 1e9 // seconds
-	var at float64
+	var at *float64
 	when := name(o.Timestamp, "timestamp")
-	if err := json.Unmarshal(fields[when], &at); err != nil || !(at >= 0 && at*o.Unit <= longest) {
+	if err := json.Unmarshal(fields[when], &at); err != nil || at == nil || !(*at >= 0 && *at*o.Unit <= longest) {
 		return row, fmt.Errorf("field %q is %.40q, want a time of 0 or more; --timed-trace-label-timestamp names the field, --timed-trace-sec-multiplier its unit",
 			when, fields[when])
 	}
-	row.at = time.Duration(at * o.Unit * float64(time.Second))
+	row.at = time.Duration(*at * o.Unit * float64(time.Second))
 	ids := name(o.HashIDs, "hash_ids")
 	if err := json.Unmarshal(fields[ids], &row.hashes); err != nil {
 		return row, fmt.Errorf("field %q is %.40q, want an array of whole numbers; --timed-trace-label-hash-ids names the field", ids, fields[ids])

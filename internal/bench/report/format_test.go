@@ -348,3 +348,13 @@ func TestBatches(t *testing.T) {
 		}
 	}
 }
+
+// What a server says cannot steer the terminal or write rows of the report.
+func TestErrorsOnOneLine(t *testing.T) {
+	s := &Summary{Failed: 1, Requests: make([]Request, 1)}
+	s.Requests[0].Err = "no\x1b]52;c;aGk=\a\nSuccessful requests:   9 é"
+	var p page
+	if s.failures(&p); !strings.HasSuffix(p.String(), "Error 0: no ]52;c;aGk=  Successful requests:   9 é\n") {
+		t.Errorf("%q", p.String())
+	}
+}

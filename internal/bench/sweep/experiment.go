@@ -62,7 +62,11 @@ func (e *Experiment) cell(serve, bench Object, more ...string) string {
 	return filepath.Join(e.Dir, fileName(strings.Join(append(parts, more...), "-")))
 }
 
-// distinct checks that no combination would take the results of another for its own.
+// longestName is the size of a folder's name, with room for what a workload adds: file
+// systems take 255 bytes.
+const longestName = 220
+
+// distinct checks that folders can be made, and that no combination would take the results of another for its own.
 func (e *Experiment) distinct(g Grid) error {
 	seen := map[string]bool{}
 	for _, serve := range g.Serve {
@@ -75,6 +79,9 @@ func (e *Experiment) distinct(g Grid) error {
 				return fmt.Errorf("two combinations have the folder %s; give one of them another %s", dir, nameKey)
 			}
 			seen[dir] = true
+			if n := len(filepath.Base(dir)); n > longestName {
+				return fmt.Errorf("the folder %s has a name of %d bytes, at most %d are possible; give the combination a short %s", dir, n, longestName, nameKey)
+			}
 		}
 	}
 	return nil

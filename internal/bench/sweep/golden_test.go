@@ -244,6 +244,12 @@ func TestTrialsEnd(t *testing.T) {
 			return -1e-3
 		}, 44, 2},
 		{"noise", func(v int) float64 { return math.Sin(float64(v)*12.9898)*300 + float64(v) - 1000 }, 60, 0},
+		{"nothing succeeds", func(v int) float64 {
+			if v > 777 {
+				return math.Inf(1)
+			}
+			return float64(v - 1000)
+		}, 44, 777},
 		{"equal", func(v int) float64 { return float64(v - 500) }, 10, 500},
 	} {
 		var tried []trial
@@ -374,7 +380,21 @@ func TestObjectives(t *testing.T) {
 	if m, err := s[:1].margin(runs); err != nil || m != -5 {
 		t.Error(m, err)
 	}
+	none := append(runs, one(t, `{"completed": 0, "p99_e2el_ms": 0.0, "request_throughput": 0.0}`)) // as vLLM writes it
+	if m, err := s[:1].margin(none); err != nil || !math.IsInf(m, 1) {
+		t.Errorf("a run without success: %v, %v", m, err)
+	}
 	if _, err := s.margin([]Object{one(t, `{"p99_e2el_ms": 1, "x": 2}`)}); err == nil || !strings.Contains(err.Error(), "which have p99_e2el_ms x") {
 		t.Error(err)
+	}
+}
+
+// A server below one request a second has no level of 0.
+func TestLevelsSend(t *testing.T) {
+	if got := levels(0.3, 0.8, 5); !slices.Equal(got, []int{1}) && len(got) > 0 {
+		t.Errorf("levels %v", got)
+	}
+	if got := levels(0.3, 3.9, 5); !slices.Equal(got, []int{2}) {
+		t.Errorf("levels %v", got)
 	}
 }

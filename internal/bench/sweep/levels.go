@@ -47,13 +47,16 @@ func (v Variable) estimate(runs []Object) (float64, error) {
 }
 
 // levels are the values between the estimates of serial and of batch inference, n with
-// the two (bench.md 3.4): numpy's linspace, rounded to even, each once.
+// the two (bench.md 3.4): numpy's linspace, rounded to even, each once, those that send
+// something.
 func levels(serial, batch float64, n int) []int {
 	low, high := math.Ceil(serial), math.Floor(batch)
 	step := (high - low) / float64(n-1)
 	var out []int
 	for i := 1; i < n-1; i++ {
-		out = append(out, int(math.RoundToEven(float64(i)*step+low)))
+		if level := int(math.RoundToEven(float64(i)*step + low)); level > 0 {
+			out = append(out, level)
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -107,6 +110,9 @@ func nextTrial(tried []trial) (int, bool) {
 	slices.SortFunc(sorted, func(a, b trial) int { return a.value - b.value })
 	var x, y []float64
 	for _, t := range sorted {
+		if math.IsInf(t.margin, 1) {
+			continue // no measure of how far it missed
+		}
 		x, y = append(x, float64(t.value)), append(y, t.margin)
 	}
 	root, ok := stat.FirstRoot(x, y)

@@ -124,10 +124,16 @@ func (c Criterion) margin(v float64) float64 {
 }
 
 // margin is the worst margin of the means over runs, each in the unit of its metric
-// (bench.md 3.5); at most 0 = all criteria hold. 0 without criteria.
+// (bench.md 3.5); at most 0 = all criteria hold. 0 without criteria, +Inf if a run had no
+// request that succeeded: its latencies are 0, which says nothing.
 func (s SLA) margin(runs []Object) (float64, error) {
 	if len(s) == 0 {
 		return 0, nil
+	}
+	for _, r := range runs {
+		if n, ok := r.Number("completed"); ok && n == 0 {
+			return math.Inf(1), nil
+		}
 	}
 	worst := math.Inf(-1)
 	for _, c := range s {
