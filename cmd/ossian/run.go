@@ -110,6 +110,9 @@ func (o *runOptions) params(g ckpt.Generation) sample.Params {
 	if g.Sample != nil && !*g.Sample && o.temperature == -1 {
 		p.Temperature = 0
 	}
+	if p.TopP == 0 && (o.topP == 0 || g.TopP != nil) {
+		p.TopP = math.SmallestNonzeroFloat32 // the likeliest id alone, as for a request; 0 would keep all
+	}
 	if p.TopK = o.topK; p.TopK == -1 {
 		p.TopK = 0
 		if g.TopK != nil {

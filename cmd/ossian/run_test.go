@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"ossian/internal/ckpt"
+	"ossian/internal/sample"
 	"ossian/internal/synth"
 )
 
@@ -149,6 +152,20 @@ func TestNamesModel(t *testing.T) {
 }
 
 // The model that comes with the program answers without a name, a file or a network.
+// A top_p of 0 asks for the likeliest id; to the sampler 0 means that none is left out.
+func TestRunTopPZero(t *testing.T) {
+	zero := 0.0
+	given, advised := runOptions{topP: 0, temperature: 1, topK: -1, minP: -1, repetition: -1}, runOptions{topP: -1, temperature: 1, topK: -1, minP: -1, repetition: -1}
+	for _, p := range []sample.Params{given.params(ckpt.Generation{}), advised.params(ckpt.Generation{TopP: &zero})} {
+		if p.TopP != math.SmallestNonzeroFloat32 {
+			t.Errorf("top_p is %v", p.TopP)
+		}
+	}
+	if p := advised.params(ckpt.Generation{}); p.TopP != 0 {
+		t.Errorf("without advice top_p is %v", p.TopP)
+	}
+}
+
 func TestRunTiny(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
