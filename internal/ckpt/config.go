@@ -225,6 +225,9 @@ func yarnConfig(o, r object, s *model.Spec) {
 	s.RoPE.BetaSlow = r.float(1, "beta_slow", "rope_ntk_alpha")
 	s.RoPE.Truncate = !gptOss && r.bool(true, "truncate")
 	s.RoPE.Attention = r.float(0, "attention_factor")
+	if f := r.float(1, "attn_factor"); s.RoPE.Attention == 0 && f > 0 && f != 1 { // it multiplies the usual one
+		s.RoPE.Attention = f * (0.1*math.Log(s.RoPE.Factor) + 1)
+	}
 	if s.RoPE.BetaSlow <= 0 || s.RoPE.BetaFast < s.RoPE.BetaSlow {
 		r.fail("beta_fast", "0 < beta_slow <= beta_fast", fmt.Sprint(s.RoPE.BetaSlow, " and ", s.RoPE.BetaFast))
 	}

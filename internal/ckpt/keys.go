@@ -274,12 +274,15 @@ func (a *assembler) divisors() []float32 {
 }
 
 // vocab translates the keys of formats.md 6.
-func (m *metadata) vocab() token.Vocab {
+func (m *metadata) vocab(family string) token.Vocab {
 	const p = "tokenizer.ggml."
 	v := token.Vocab{Model: m.string(p + "model"), Pre: m.string(p + "pre"), Tokens: m.strings(p + "tokens"), Merges: m.strings(p + "merges"),
 		BOS: m.id(p + "bos_token_id"), EOS: m.id(p + "eos_token_id"), AddBOS: m.bool(p + "add_bos_token"), AddEOS: m.bool(p + "add_eos_token")}
 	if _, told := m.keys[p+"add_bos_token"]; !told { // as in llama.cpp
 		v.AddBOS = v.Pre == "llama-bpe" && v.BOS >= 0
+	}
+	if family == "gpt-oss" && (v.Pre == "" || v.Pre == "default") {
+		v.Pre = "gpt-4o" // files of converters that did not know the name
 	}
 	types, ok := m.keys[p+"token_type"]
 	list, isInts := types.integers()

@@ -19,8 +19,23 @@ func TestBeginOfTextUnsaid(t *testing.T) {
 		{"another that says yes", map[string]value{p + "pre": pre("qwen2"), p + "bos_token_id": id, p + "add_bos_token": yes}, true},
 	} {
 		m := &metadata{keys: c.keys}
-		if got := m.vocab().AddBOS; got != c.want {
+		if got := m.vocab("llama").AddBOS; got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// Converters that did not know the name of gpt-oss's rules wrote "default", or nothing.
+func TestUnnamedRules(t *testing.T) {
+	for _, c := range []struct{ family, pre, want string }{
+		{"gpt-oss", "default", "gpt-4o"}, {"gpt-oss", "", "gpt-4o"}, {"gpt-oss", "qwen2", "qwen2"}, {"llama", "default", "default"},
+	} {
+		m := &metadata{keys: map[string]value{}}
+		if c.pre != "" {
+			m.keys["tokenizer.ggml.pre"] = value{typ: ggufString, raw: []byte(c.pre)}
+		}
+		if got := m.vocab(c.family).Pre; got != c.want {
+			t.Errorf("%s, %q: %q, want %q", c.family, c.pre, got, c.want)
 		}
 	}
 }

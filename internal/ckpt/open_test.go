@@ -388,6 +388,9 @@ func TestReadConfig(t *testing.T) {
 		{"qwen3 yarn", `"model_type": "qwen3", "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}, ` + base, func(s *model.Spec) bool {
 			return s.HeadDim == 128 && s.QKNorm && s.RoPE.Truncate && s.RoPE.BetaFast == 32 && s.MaxLen == 8192
 		}},
+		{"qwen3 yarn without its factor", `"model_type": "qwen3", "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attn_factor": 0.8782488562869419, "original_max_position_embeddings": 2048}, ` + base, func(s *model.Spec) bool {
+			return math.Abs(s.RoPE.Attention-1) < 1e-12
+		}},
 		{"qwen3 windows", `"model_type": "qwen3", "use_sliding_window": true, "sliding_window": 50, "max_window_layers": 3, ` + base, func(s *model.Spec) bool {
 			return slices.Equal(s.Windows, []int{0, 0, 0, 50})
 		}},

@@ -138,7 +138,7 @@ func (m *Model) fromGGUF(g *container) error {
 		}
 	}
 	m.BOS = keys.id(p + "bos_token_id")
-	vocab := keys.vocab()
+	vocab := keys.vocab(a.spec.Family)
 	special := map[string]int32{"bos_token": m.BOS, "eos_token": keys.id(p + "eos_token_id"),
 		"pad_token": keys.id(p + "padding_token_id"), "unk_token": keys.id(p + "unknown_token_id")}
 	if keys.err != nil {

@@ -43,12 +43,12 @@ type Settings struct {
 	Threads        int           // 0 = all
 	MaxModelLen    int           // tokens; 0 = the checkpoint's, or what fits
 	MaxNumSeqs     int           // sequences per step; 0 = what fits, at most 256
-	MaxBatchTokens int           // new tokens per step; 0 = the device's choice
+	MaxBatchTokens int           // new tokens per step; 0 = 512
 	ChunkLimit     int           // of them of one prompt; 0 = as many as the step has room for
 	StepTime       time.Duration // that a step may take while replies are written; 0 = any
 	KVBlocks       int           // KV blocks of each group; 0 = what MaxNumSeqs × MaxModelLen needs or what fits
 	KVCacheDType   string        // auto, bf16, f32, fp8
-	MemoryShare    float64       // of the available memory that may be planned for; 0 = all
+	MemoryShare    float64       // of the available memory that may be planned for; 0 = 0.9
 	PrefixCaching  bool
 	Overlap        bool   // plan a step while another runs, where the device can
 	Activations    int    // bits; 0 = automatic

@@ -121,6 +121,9 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 	defer root.Close()
 	p := &pull{client: c, root: root, force: req.Force, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
 	if err := p.all(ctx, files); err != nil {
+		if s, ok := errors.AsType[*StatusError](err); ok && (s.Status == 401 || s.Status == 403) { // a gated model is listed all the same
+			return Pulled{}, c.explain(ctx, req.Name, err)
+		}
 		return Pulled{}, fmt.Errorf("%s: %w", req.Name, diskHint(err, cfg.Cache))
 	}
 	return Pulled{

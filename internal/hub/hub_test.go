@@ -666,9 +666,11 @@ func TestPullErrors(t *testing.T) {
 		api                func(http.ResponseWriter, *http.Request) bool
 		want               []string
 		waits              int
+		files              bool // the metadata can be had, files cannot
 	}{
 		{name: "gated, no token", model: "org/model", api: status(401, "GatedRepo"), want: []string{"accept the terms at http://", "/org/model", "set HF_TOKEN"}},
 		{name: "gated, token without access", model: "org/model", token: "hf_secret", api: status(403, "GatedRepo"), want: []string{"the token in use has no access"}},
+		{name: "gated, listed all the same", model: "org/model", api: status(401, "GatedRepo"), files: true, want: []string{"accept the terms at http://", "set HF_TOKEN"}},
 		{name: "unauthorised", model: "org/model", api: status(401, ""), want: []string{"access is restricted"}},
 		{name: "no such model", model: "org/mdel", want: []string{"not found on 127.0.0.1", "did you mean org/model?"}},
 		{name: "no such model, unlike any", model: "a/zzzzzzzzzz", want: []string{"not found on"}},
@@ -679,7 +681,9 @@ func TestPullErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newFakeHub(t)
-			h.api = c.api
+			if h.api = c.api; c.files {
+				h.api, h.content = nil, func(w http.ResponseWriter, r *http.Request, _ string, _ int) bool { return c.api(w, r) }
+			}
 			cfg, slept := h.config()
 			cfg.Token = c.token
 			_, err := Pull(t.Context(), cfg, Request{Name: mustName(t, c.model)})

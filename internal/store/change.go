@@ -50,6 +50,14 @@ func (t *txn) update(owner, id string, u *Update) error {
 	return nil
 }
 
+// takes says whether an object is within the bounds of records.
+func (c *Config) takes(object []byte) error {
+	if len(object) > c.RecordBytes {
+		return fmt.Errorf("%w: object of %d bytes, limit %d", ErrTooLarge, len(object), c.RecordBytes)
+	}
+	return nil
+}
+
 // roomFor says whether u fits into h's record.
 func roomFor(h *head, u *Update) error {
 	if size := h.EventBytes + total(u.Events) + 4*len(u.Events); size > maxEvents {

@@ -416,3 +416,28 @@ func TestDUR1PowerLoss(t *testing.T) {
 	}
 	t.Logf("DUR-1: power lost at %d points of %d transactions: the state before or after each", per*len(log), len(log))
 }
+
+// A head that becomes shorter by a part leaves nothing of it behind.
+func TestHeadBecomesShorter(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	for n := chunk - 200; n < chunk-100; n++ { // one of these lengths is it
+		id := fmt.Sprint("job", n)
+		check(t, s.Create(t.Context(), New{ID: id, Owner: "o", Background: true, Refs: references(n)}))
+		check(t, s.Cancel(t.Context(), "o", id))
+		check(t, s.Update(t.Context(), "o", id, Update{Done: true}))
+	}
+	check(t, s.Close())
+	if r, err := Check(dir); err != nil || len(r.Damaged) > 0 {
+		t.Errorf("%v, damaged: %v", err, r.Damaged)
+	}
+}
+
+// references are names that take n bytes as JSON.
+func references(n int) (refs []string) {
+	for size := 0; size < n; {
+		r := strings.Repeat("r", min(200, max(n-size-3, 1)))
+		refs, size = append(refs, r), size+len(r)+3
+	}
+	return refs
+}

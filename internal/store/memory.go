@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -115,7 +116,7 @@ func (m *Memory) Update(ctx context.Context, owner, id string, u Update) error {
 
 // fit makes room for u, and more bytes, or says that there is none and changes nothing.
 func (m *Memory) fit(r *memo, u *Update, more int64) error {
-	if err := roomFor(&head{EventBytes: r.length}, u); err != nil {
+	if err := errors.Join(m.cfg.takes(u.Object), roomFor(&head{EventBytes: r.length}, u)); err != nil {
 		return err
 	}
 	more += int64(total(u.Events) + partBytes*len(u.Events))

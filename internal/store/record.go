@@ -205,6 +205,10 @@ func (t *txn) putHead(num uint64, h *head) {
 		t.err = fmt.Errorf("store: record %q: %w", h.ID, err)
 	}
 	t.putBlob(num, kindHead, 0, 1, p)
+	beyond := dataKey(num, kindHead, 0, uint16((len(p)+blobHeader+chunk-1)/chunk))
+	if t.bucket(data).Get(beyond) != nil { // it was longer by some letters of its state
+		t.del(data, beyond)
+	}
 }
 
 func (t *txn) head(num uint64) (*head, error) {

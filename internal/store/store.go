@@ -367,6 +367,9 @@ func (n *New) check(c *Config) error {
 // ErrClosed or ctx's error; after the last it may be stored or not. The bytes in u
 // must not change until Update returns nil.
 func (s *Store) Update(ctx context.Context, owner, id string, u Update) error {
+	if err := s.cfg.takes(u.Object); err != nil {
+		return err
+	}
 	return s.submit(ctx, id, len(u.Object)+total(u.Events), func(t *txn) error { return t.update(owner, id, &u) })
 }
 

@@ -231,6 +231,16 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: error %v, want it accepted: %v", c.name, err, c.ok)
 		}
 	}
+	m, err := NewMemory(Config{Bytes: 1 << 20, RecordBytes: 1000})
+	check(t, err)
+	check(t, m.Create(ctx, New{ID: "job", Owner: "o", Background: true}))
+	check(t, s.Create(ctx, New{ID: "job", Owner: "o", Background: true}))
+	for _, update := range []func(context.Context, string, string, Update) error{s.Update, m.Update} {
+		if err := update(ctx, "o", "job", Update{Object: make([]byte, 1001)}); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("an update over the limit: %v", err)
+		}
+		check(t, update(ctx, "o", "job", Update{Object: make([]byte, 1000)}))
+	}
 	for _, n := range []New{{ID: "", Owner: "o"}, {ID: "i"}, {ID: strings.Repeat("i", maxName+1), Owner: "o"}, {ID: "i", Owner: strings.Repeat("o", maxName+1)}} {
 		if s.Create(ctx, n) == nil {
 			t.Errorf("a record with an id of %d bytes and an owner of %d was accepted", len(n.ID), len(n.Owner))

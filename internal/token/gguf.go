@@ -3,6 +3,7 @@ package token
 import (
 	"errors"
 	"fmt"
+	"regexp"
 )
 
 // A Vocab is the tokenizer of a GGUF file, its tokenizer.ggml keys.
@@ -51,7 +52,7 @@ func (v *Vocab) build() (*BPE, error) {
 		if !ok {
 			return nil, fmt.Errorf("token %d (%q) has type %d, expected 1 to 5", i, text, v.Types[i])
 		}
-		if kind == unused {
+		if kind == unused || kind == added && filler.MatchString(text) {
 			continue
 		}
 		if other, ok := ids[text]; ok {
@@ -71,6 +72,10 @@ func (v *Vocab) build() (*BPE, error) {
 	}
 	return s.build()
 }
+
+// filler matches what converters put where a vocabulary is smaller than the embedding; some
+// give it the type of added tokens.
+var filler = regexp.MustCompile(`^\[PAD\d+\]$`)
 
 // classOfType translates tokenizer.ggml.token_type. Type 6 (byte) belongs to
 // another model kind.

@@ -256,3 +256,22 @@ func TestFromJSONAddedOutsideAlphabet(t *testing.T) {
 		t.Errorf("got %v, token 5 is %q", got, bpe.Text(5))
 	}
 }
+
+// What fills a vocabulary up is no token, whichever type it has: its text is text.
+func TestGGUFFillers(t *testing.T) {
+	v := Vocab{Model: "gpt2", Pre: "gpt-2", BOS: -1, EOS: -1}
+	for i, text := range []string{"[", "P", "A", "D", "7", "]", "[PAD6]", "[PAD7]", "[PAD]"} {
+		v.Tokens, v.Types = append(v.Tokens, text), append(v.Types, 1)
+		if i >= 6 {
+			v.Types[i] = 4
+		}
+	}
+	bpe := mustGGUF(t, v)
+	if ids := bpe.Encode(nil, "[PAD7]"); len(ids) != 6 || bpe.Text(7) != "" || bpe.Text(8) != "[PAD]" {
+		t.Errorf("[PAD7] is %v, token 7 %q, token 8 %q", ids, bpe.Text(7), bpe.Text(8))
+	}
+	v.Pre = "default" // it stands for other rules in every program
+	if _, err := FromGGUF(v); err == nil || !strings.Contains(err.Error(), `"default"`) {
+		t.Errorf("rules without a name: %v", err)
+	}
+}

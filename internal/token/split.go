@@ -47,10 +47,10 @@ func preScanner(pre string) (scan scanner, whole bool, err error) {
 		return scanLlama3, true, nil
 	case "smollm":
 		return scanSmolLM, false, nil
-	case "gpt-2", "default":
+	case "gpt-2":
 		return scanGPT2, false, nil
 	}
-	return nil, false, fmt.Errorf("tokenizer.ggml.pre %q, supported are gpt-4o, qwen2, llama-bpe, smollm, gpt-2 and default", pre)
+	return nil, false, fmt.Errorf("tokenizer.ggml.pre %q, supported are gpt-4o, qwen2, llama-bpe, smollm and gpt-2; convert the model again with a newer converter if it has no name of its own", pre)
 }
 
 // scanner accepts the pre-tokenizers of the supported families: one Split or the
