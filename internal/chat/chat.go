@@ -27,7 +27,7 @@ type Format interface {
 	Parser(c *Conversation) Parser
 	// Constraint returns what makes constraints that hold answers to such a
 	// conversation to rules; nil = nothing does. Besides errors of compile it may return
-	// a *FormError, or NoCallsError where rules ask for calls.
+	// a *FormError, a *ToolsError, or NoCallsError where rules ask for calls.
 	Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error)
 }
 
@@ -92,9 +92,10 @@ func New(f Facts) (Format, error) {
 
 // An Error says what in a conversation cannot be rendered: the caller's fault.
 type Error struct {
-	Turn    int // index into Conversation.Turns, -1 = none in particular
-	Tool    int // index into Conversation.Tools, -1 = none in particular
-	Problem string
+	Turn     int  // index into Conversation.Turns, -1 = none in particular
+	Tool     int  // index into Conversation.Tools, -1 = none in particular
+	Response bool // Conversation.Response is at fault
+	Problem  string
 }
 
 func (e *Error) Error() string {

@@ -56,6 +56,16 @@ func (e *FormError) Error() string {
 // Unwrap returns Err.
 func (e *FormError) Unwrap() error { return e.Err }
 
+// A ToolsError says why the tools together have no grammar.
+type ToolsError struct {
+	Err *grammar.Error
+}
+
+func (e *ToolsError) Error() string { return "all tools together: " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ToolsError) Unwrap() error { return e.Err }
+
 // NoCallsError says that nobody knows how a model writes calls.
 type NoCallsError struct{}
 

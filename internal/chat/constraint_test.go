@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -442,5 +443,27 @@ func BenchmarkConstraint(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Mask(mask)
+	}
+}
+
+// Tools that no grammar has room for are refused together: none of them is at fault.
+func TestToolsErrors(t *testing.T) {
+	t.Parallel()
+	c, r := asked(), &chat.Rules{Tools: []chat.ToolRule{{}, {}}, MustCall: true}
+	for i := range 2000 {
+		c.Tools = append(c.Tools, chat.Tool{Name: fmt.Sprintf("tool_%040d", i)})
+		r.Tools = append(r.Tools, chat.ToolRule{})
+	}
+	for i := range r.Tools {
+		r.Tools[i] = chat.ToolRule{Arguments: grammar.Source{Kind: grammar.Object}}
+	}
+	for _, f := range heldFamilies(t) {
+		_, err := f.format.Constraint(c, r, f.compile)
+		if f.name == "template" {
+			continue
+		}
+		if e, ok := errors.AsType[*chat.ToolsError](err); ok != (f.name == "harmony") || ok && e.Err == nil || !ok && err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
 	}
 }

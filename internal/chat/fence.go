@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,22 +21,29 @@ const (
 // text before or after (SEC-6). Templates that put a name together around a word of
 // the caller's do so on purpose: that word is not looked at.
 type fence struct {
-	names  []string
-	starts [256]bool       // bytes that names begin with
-	edges  map[string]bool // proper prefixes and suffixes of names
-	longer int             // length of the longest of edges
+	names  map[string]bool
+	starts [256]bool        // bytes that names begin with
+	sizes  map[string][]int // of the names that begin so, with their first heads bytes
+	heads  int              // at most the length of the shortest
+	edges  map[string]bool  // proper prefixes and suffixes of names
+	longer int              // length of the longest of edges
 	drop   *strings.Replacer
 }
 
 func newFence(tok *token.BPE) *fence {
-	f := &fence{edges: map[string]bool{}, drop: strings.NewReplacer(mark, "\uFFFD", stop, "\uFFFD")}
+	f := &fence{names: map[string]bool{}, edges: map[string]bool{}, sizes: map[string][]int{}, heads: 4, drop: strings.NewReplacer(mark, "\uFFFD", stop, "\uFFFD")}
 	for _, a := range tok.Added() {
-		f.names = append(f.names, a.Text)
+		f.names[a.Text], f.heads = true, min(f.heads, len(a.Text))
 		f.starts[a.Text[0]] = true
 		for i := 1; i < len(a.Text); i++ {
 			f.edges[a.Text[:i]], f.edges[a.Text[i:]] = true, true
 		}
 		f.longer = max(f.longer, len(a.Text)-1)
+	}
+	for name := range f.names {
+		if head := name[:f.heads]; !slices.Contains(f.sizes[head], len(name)) {
+			f.sizes[head] = append(f.sizes[head], len(name))
+		}
 	}
 	return f
 }
@@ -74,12 +82,10 @@ func (f *fence) risky(s string, i int) bool {
 	if len(s)-i <= f.longer && f.edges[s[i:]] {
 		return true
 	}
-	for _, name := range f.names {
-		if strings.HasPrefix(s[i:], name) {
-			return true
-		}
+	if len(s)-i < f.heads {
+		return false
 	}
-	return false
+	return slices.ContainsFunc(f.sizes[s[i:i+f.heads]], func(n int) bool { return n <= len(s)-i && f.names[s[i:i+n]] })
 }
 
 // value fences every string in v, keys of mappings included.

@@ -374,7 +374,7 @@ func developerText(c *Conversation, first int, names *functionNames) (string, er
 	if r := c.Response; r != nil {
 		schema, err := jinja.FromJSON(r.Schema)
 		if err != nil {
-			return "", generalError("response format %s: %v", r.Name, err)
+			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + r.Name + ": " + err.Error()}
 		}
 		sections = append(sections, "# Response Formats\n\n## "+r.Name+"\n\n"+comment(r.Description)+compactJSON(schema))
 	}

@@ -141,6 +141,9 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 		{&k.kind, `root ::= "json"`},
 	} {
 		if *g.to, err = compile(grammar.Source{Kind: grammar.EBNF, Text: g.text}); err != nil {
+			if e, ok := asGrammarError(err); ok { // it can only be the names
+				err = &ToolsError{e}
+			}
 			return err
 		}
 	}

@@ -42,14 +42,15 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 		if !found || len(refs) == maxRefs || slices.Contains(refs, ref) {
 			return jinja.NewDict()
 		}
-		return n.schema(merged(target, s, "$ref"), append(refs[:len(refs):len(refs)], ref))
+		return n.schema(joined(target, s, "$ref"), append(refs[:len(refs):len(refs)], ref))
 	}
 	if all, ok := listAt(s, "allOf"); ok && all.Len() == 1 {
 		if only, ok := all.At(0).(*jinja.Dict); ok {
-			return n.schema(merged(only, s, "allOf"), refs)
+			return n.schema(joined(only, s, "allOf"), refs)
 		}
 	}
-	if variants, ok := listAt(s, "anyOf"); ok {
+	_, object := s.Get("properties") // beside them variants only say which are required
+	if variants, ok := listAt(s, "anyOf"); ok && !object {
 		s = union(s, variants)
 	}
 	out := jinja.NewDict()
@@ -169,6 +170,28 @@ func merged(base, s *jinja.Dict, drop string) *jinja.Dict {
 			if key, item := d.Entry(i); d != s || key != drop {
 				out.Set(key.(string), item)
 			}
+		}
+	}
+	return out
+}
+
+// joined is merged, with the properties of both, and what both require.
+func joined(base, s *jinja.Dict, drop string) *jinja.Dict {
+	out := merged(base, s, drop)
+	if a, ok := dictAt(base, "properties"); ok {
+		if b, ok := dictAt(s, "properties"); ok {
+			out.Set("properties", merged(a, b, ""))
+		}
+	}
+	if a, ok := listAt(base, "required"); ok {
+		if b, ok := listAt(s, "required"); ok {
+			var both []jinja.Value
+			for _, l := range []*jinja.List{a, b} {
+				for i := range l.Len() {
+					both = append(both, l.At(i))
+				}
+			}
+			out.Set("required", jinja.NewList(both...))
 		}
 	}
 	return out

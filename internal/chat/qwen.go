@@ -219,7 +219,7 @@ func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) int {
 	if think {
 		p.Markup("<think>\n")
 		p.Text(strings.Trim(reasoning, "\n"))
-		if open && text == "" {
+		if open && t.text() == "" { // as begins has it
 			return 1
 		}
 		p.Markup("\n</think>\n\n")

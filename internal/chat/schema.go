@@ -219,6 +219,12 @@ func listAt(d *jinja.Dict, key string) (*jinja.List, bool) {
 	return l, ok
 }
 
+func dictAt(d *jinja.Dict, key string) (*jinja.Dict, bool) {
+	v, _ := d.Get(key)
+	dict, ok := v.(*jinja.Dict)
+	return dict, ok
+}
+
 func stringAt(d *jinja.Dict, key string) (string, bool) {
 	v, _ := d.Get(key)
 	text, ok := v.(string)

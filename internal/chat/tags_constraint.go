@@ -87,8 +87,12 @@ func tagCalls(c *Conversation, r *Rules, compile Compile) (*grammar.Grammar, err
 			}
 			f.JSON, again = grammar.Source{Kind: grammar.Object, Space: f.JSON.Space}, true
 		}
-		if !again {
-			return nil, &FormError{tools[max(e.Frame-1, 0)], e}
+		switch {
+		case again:
+		case e.Frame == 0:
+			return nil, &ToolsError{e}
+		default:
+			return nil, &FormError{tools[e.Frame-1], e}
 		}
 	}
 }

@@ -93,6 +93,8 @@ func TestQwenStates(t *testing.T) {
 		{"always thinks", "qwen3-thinking-2507", chat.Conversation{Turns: hi}, "assistant\n<think>\n", "a\n</think>\n\nb<|im_end|>", "reasoning[a] content[b] end"},
 		{"never thinks", "qwen3-instruct-2507", chat.Conversation{Turns: hi}, "assistant\n", "a<|im_end|>", "content[a] end"},
 		{"goes on", "qwen3", chat.Conversation{Turns: open, Continue: true}, "assistant\n<think>\n\n</think>\n\n1, 2,", " 3<|im_end|>", "content[ 3] end"},
+		{"goes on behind no thought", "qwen3", chat.Conversation{Turns: []chat.Turn{hi[0], say(chat.Assistant, "<think>\n\n</think>\n\n")}, Continue: true}, "assistant\n<think>\n\n</think>\n\n", "3<|im_end|>", "content[3] end"},
+		{"goes on behind a thought", "qwen3-thinking-2507", chat.Conversation{Turns: []chat.Turn{hi[0], say(chat.Assistant, "<think>\nfoo\n</think>\n\n")}, Continue: true}, "<think>\nfoo\n</think>\n\n", "3<|im_end|>", "content[3] end"},
 		{"goes on thinking", "qwen3", chat.Conversation{Turns: reasoning, Continue: true}, "<think>\nFirst", " x\n</think>\n\n3<|im_end|>", "reasoning[ x] content[3] end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,9 +9,12 @@ import (
 // text: the arguments that their templates can show.
 const textSchema = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}`
 
-// object is the arguments as such families write them.
+// object is the arguments as such families write them. Who has none may have sent nothing.
 func (c *Call) object() string {
-	if !c.Text {
+	switch {
+	case !c.Text && strings.TrimSpace(c.Arguments) == "":
+		return "{}"
+	case !c.Text:
 		return c.Arguments
 	}
 	return `{"input":` + string(quoted(c.Arguments)) + `}`

@@ -221,3 +221,15 @@ func TestTextErrors(t *testing.T) {
 		}
 	}
 }
+
+// Who calls a tool without parameters may send no arguments: templates and models know {}.
+func TestNoArguments(t *testing.T) {
+	t.Parallel()
+	tok := jsonTokens(t, "qwen3-cut.json")
+	c := chat.Conversation{Turns: []chat.Turn{say(chat.User, "Hi"), {Role: chat.Assistant, Calls: []chat.Call{{ID: "1", Name: "now"}}}, {Role: chat.ToolRole, CallID: "1", Parts: []string{"12"}}}}
+	for _, template := range []string{"", "qwen3"} {
+		if prompt := tok.Decode(render(t, qwenFormat(t, template), tok, &c)); !strings.Contains(prompt, `{"name": "now", "arguments": {}}`) {
+			t.Errorf("template %q: %s", template, prompt)
+		}
+	}
+}

@@ -165,20 +165,35 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 
 func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
 	rules = []rule{{name: "frames"}}
+	type made struct {
+		root    int
+		ignored []Ignored
+	}
+	shared := map[string]made{} // most tools of a request may have any object
 	var sub []*expr
 	var roots []int
 	for i := range frames {
 		f := &frames[i]
-		root := len(rules)
-		roots = append(roots, root)
-		var more []Ignored
-		if rules, more, err = frameRules(rules, f.JSON, b, i+1); err != nil {
-			if e, ok := errors.AsType[*Error](err); ok {
-				e.Frame = i + 1
+		key := fmt.Sprintf("%d %q %q", f.JSON.Kind, f.JSON.Space, f.JSON.Text)
+		same, ok := shared[key]
+		root := same.root
+		if !ok {
+			root = len(rules)
+			var more []Ignored
+			if rules, more, err = frameRules(rules, f.JSON, b, i+1); err != nil {
+				if e, ok := errors.AsType[*Error](err); ok {
+					e.Frame = i + 1
+				}
+				return nil, nil, err
 			}
-			return nil, nil, err
+			same = made{root, more}
+			shared[key] = same
 		}
-		ignored = append(ignored, more...)
+		roots = append(roots, root)
+		for _, left := range same.ignored {
+			left.Frame = i + 1
+			ignored = append(ignored, left)
+		}
 		sub = append(sub, cat(lit(f.Before), ref(root), lit(f.After)))
 	}
 	rules[0].body = alt(sub...)

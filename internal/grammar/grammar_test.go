@@ -349,6 +349,35 @@ func TestUnknownTokens(t *testing.T) {
 	}
 }
 
+// Tools with the same parameters cost once, and what is left out of them is told of each.
+func TestFramesShare(t *testing.T) {
+	src := Source{Kind: Framed}
+	for i := range 2000 {
+		src.Frames = append(src.Frames, Frame{Before: fmt.Sprintf("<%d ", i), JSON: Source{Text: `{"type":"object","properties":{"a":{"type":"integer"}},"odd":1}`}, After: ">"})
+	}
+	g := compiled(t, src, small())
+	if !g.accepts(`<1999 {"a":1}>`) || g.accepts(`<1999 {"a":"1"}>`) {
+		t.Error("the last frame is not held to its schema")
+	}
+	if left := g.Ignored(); len(left) != len(src.Frames) || left[1999].Frame != 2000 {
+		t.Errorf("%d left out of %d frames", len(left), len(src.Frames))
+	}
+}
+
+// References that many alternatives lead through are looked up once.
+func TestManyAnchors(t *testing.T) {
+	var list, defs []string
+	for i := range 250 {
+		list = append(list, fmt.Sprintf(`{"$ref":"#a%d"}`, i))
+		defs = append(defs, fmt.Sprintf(`"d%d":{"$anchor":"a%d","const":%d}`, i, i, i))
+	}
+	filler := strings.Repeat("{},", 9000) + "{}"
+	g := compiled(t, Source{Text: `{"examples":[` + filler + `],"oneOf":[` + strings.Join(list, ",") + `],"$defs":{` + strings.Join(defs, ",") + `}}`}, small())
+	if !g.accepts("249") || g.accepts("250") {
+		t.Error("249 and no more are allowed")
+	}
+}
+
 // Frames are held to their own JSON, and nothing runs over from one to another.
 func TestFrames(t *testing.T) {
 	frame := func(name, schema string) Frame {

@@ -65,6 +65,8 @@ type compiler struct {
 	frame    int
 	ignored  []Ignored
 	checked  map[*value]bool
+	targets  map[*value]*value     // of $ref, found
+	anchors  map[string]*value     // nil = not yet looked for
 	barred   *value                // the last schema false that was met
 	machines map[string]*automaton // of patterns
 	texts    map[string]*expr      // strings with patterns and formats
@@ -89,7 +91,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
+	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, targets: map[*value]*value{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
@@ -244,8 +246,20 @@ func (c *compiler) settle(p *partial) bool {
 	return c.err == nil
 }
 
+// unescape reads a step of a JSON pointer.
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
 // resolve returns what a $ref points to.
 func (c *compiler) resolve(r *value) *value {
+	at := c.targets[r]
+	if at == nil {
+		at = c.find(r)
+		c.targets[r] = at
+	}
+	return at
+}
+
+func (c *compiler) find(r *value) *value {
 	bad := func(what string) *value {
 		c.fail(invalid(r.parent.path(), "$ref %.100q %s: use # or #/$defs/NAME", r.text, what))
 		return &value{kind: 't'}
@@ -263,7 +277,11 @@ func (c *compiler) resolve(r *value) *value {
 		return bad("is not a reference")
 	}
 	if fragment != "" && fragment[0] != '/' {
-		if at := anchor(c.root, fragment); at != nil {
+		if c.anchors == nil {
+			c.anchors = map[string]*value{}
+			c.drop(c.root)
+		}
+		if at := c.anchors[fragment]; at != nil {
 			return at
 		}
 		return bad("is no $anchor of the schema")
@@ -273,7 +291,7 @@ func (c *compiler) resolve(r *value) *value {
 		if i == 0 {
 			continue
 		}
-		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		name = unescape.Replace(name)
 		if at.kind == '[' {
 			if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(at.vals) {
 				at = at.vals[n]
@@ -291,16 +309,14 @@ func (c *compiler) resolve(r *value) *value {
 	return at
 }
 
-func anchor(v *value, name string) *value {
-	if a := v.get("$anchor"); a != nil && a.kind == '"' && a.text == name {
-		return v
+// drop notes the anchors in v, the first of each name.
+func (c *compiler) drop(v *value) {
+	if a := v.get("$anchor"); a != nil && a.kind == '"' && c.anchors[a.text] == nil {
+		c.anchors[a.text] = v
 	}
 	for _, m := range v.vals {
-		if at := anchor(m, name); at != nil {
-			return at
-		}
+		c.drop(m)
 	}
-	return nil
 }
 
 // A flat is one alternative, read.

@@ -10,7 +10,9 @@
 // undefined values, loop controls, immutable sandbox, tojson as Python's
 // json.dumps(ensure_ascii=False). Left out because no published chat template
 // uses them: includes and inheritance, call and with blocks, recursive loops,
-// extra macro arguments, and filters that format for web pages. Integers have
+// extra macro arguments, loop.changed and loop.depth, the globals cycler, joiner and
+// lipsum, and the filters attr, center, filesizeformat, format, pprint, random, slice,
+// truncate, wordwrap and those for web pages. Integers have
 // 64 bits; larger ones are carried and printed but not calculated with.
 package jinja
 

@@ -258,6 +258,9 @@ func formError(err error, r *chat.Rules, at places) error {
 		}
 		return wire.Unsupported(param, err.Error())
 	}
+	if e, ok := errors.AsType[*chat.ToolsError](err); ok {
+		return wire.Unsupported("tools", e.Error()+": use fewer of them, or shorter names")
+	}
 	e, ok := errors.AsType[*chat.FormError](err)
 	if !ok {
 		return err

@@ -385,6 +385,7 @@ func TestGRM1Refused(t *testing.T) {
 		{"grammar", `"guided_grammar":"root ::= x"`, "invalid_value", "structured_outputs.grammar", ""},
 		{"empty choice", `"guided_choice":["a",""]`, "invalid_value", "structured_outputs.choice", "choice 1"},
 		{"structural tags", `"response_format":{"type":"structural_tag","structures":[],"triggers":[]}`, "unsupported_parameter", "response_format.type", ""},
+		{"member twice", format(`{"properties":{"a":{},"a":{}}}`), "invalid_value", at, "a"},
 		{"strict tool", `"tools":[` + bareTool + `,{"type":"function","function":{"name":"f","strict":true,"parameters":{"properties":{"a":{"not":{}}}}}}]`, "unsupported_schema", "tools[1].function.parameters", "#/properties/a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -398,8 +399,10 @@ func TestGRM1Refused(t *testing.T) {
 	if r := g.post("/v1/chat/completions", `{`+hi+`}`); r.status != 200 {
 		t.Errorf("afterwards: %d %s", r.status, r.body)
 	}
+	r := g.post("/v1/responses", `{"input":"Hi","store":false,"text":{"format":{"type":"json_schema","name":"x","schema":{"properties":{"a":{},"a":{}}}}}}`)
+	wantError(t, r, 400, "invalid_request_error", "invalid_value", "text.format.schema")
 	slow := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.CompileTime: 0}})
-	r := slow.post("/v1/chat/completions", `{`+hi+`,`+format(person)+`}`)
+	r = slow.post("/v1/chat/completions", `{`+hi+`,`+format(person)+`}`)
 	wantError(t, r, 400, "invalid_request_error", "unsupported_schema", at)
 	if !strings.Contains(r.body, "compile-time") {
 		t.Errorf("%s", r.body)

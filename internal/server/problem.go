@@ -140,6 +140,8 @@ func unrenderable(e *chat.Error) *wire.Error {
 		param = fmt.Sprintf("messages[%d]", e.Turn)
 	case e.Tool >= 0:
 		param = fmt.Sprintf("tools[%d]", e.Tool)
+	case e.Response:
+		param = "response_format.json_schema.schema"
 	}
 	return wire.Invalid(param, e.Problem)
 }

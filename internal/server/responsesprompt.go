@@ -408,6 +408,8 @@ func inputError(err error, h *history, q *wire.ResponseRequest) error {
 		return wire.Invalid(fmt.Sprintf("input[%d]", h.from[e.Turn]), e.Problem)
 	case e.Turn < 0 && e.Tool >= 0:
 		return wire.Invalid(q.ToolPath(e.Tool), e.Problem)
+	case e.Response:
+		return wire.Invalid("text.format.schema", e.Problem)
 	}
 	return wire.Invalid("input", e.Problem)
 }
