@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -273,6 +274,16 @@ func (st *stream) finish() string {
 // brief cuts a server's message to a length that fits a report.
 func brief(b []byte) string {
 	return strings.ToValidUTF8(string(b[:min(len(b), maxError)]), "\uFFFD")
+}
+
+// OneLine returns what a server has said without what would steer a terminal.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // document handles a response that is no stream: one chunk holds all of it.

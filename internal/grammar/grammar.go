@@ -165,34 +165,27 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 
 func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
 	rules = []rule{{name: "frames"}}
-	type made struct {
-		root    int
-		ignored []Ignored
-	}
-	shared := map[string]made{} // most tools of a request may have any object
+	shared, left := map[string]int{}, map[string][]Ignored{} // by JSON: most tools of a request may have any object
 	var sub []*expr
 	var roots []int
 	for i := range frames {
 		f := &frames[i]
 		key := fmt.Sprintf("%d %q %q", f.JSON.Kind, f.JSON.Space, f.JSON.Text)
-		same, ok := shared[key]
-		root := same.root
+		root, ok := shared[key]
 		if !ok {
 			root = len(rules)
-			var more []Ignored
-			if rules, more, err = frameRules(rules, f.JSON, b, i+1); err != nil {
+			shared[key] = root
+			if rules, left[key], err = frameRules(rules, f.JSON, b, i+1); err != nil {
 				if e, ok := errors.AsType[*Error](err); ok {
 					e.Frame = i + 1
 				}
 				return nil, nil, err
 			}
-			same = made{root, more}
-			shared[key] = same
 		}
 		roots = append(roots, root)
-		for _, left := range same.ignored {
-			left.Frame = i + 1
-			ignored = append(ignored, left)
+		for _, word := range left[key] {
+			word.Frame = i + 1
+			ignored = append(ignored, word)
 		}
 		sub = append(sub, cat(lit(f.Before), ref(root), lit(f.After)))
 	}

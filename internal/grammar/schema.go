@@ -65,8 +65,8 @@ type compiler struct {
 	frame    int
 	ignored  []Ignored
 	checked  map[*value]bool
-	targets  map[*value]*value     // of $ref, found
-	anchors  map[string]*value     // nil = not yet looked for
+	targets  map[*value]*value // of $ref, found
+	anchors  map[string]*value
 	barred   *value                // the last schema false that was met
 	machines map[string]*automaton // of patterns
 	texts    map[string]*expr      // strings with patterns and formats
@@ -91,7 +91,8 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, targets: map[*value]*value{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
+	c := &compiler{b: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, targets: map[*value]*value{}, anchors: map[string]*value{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
+	c.drop(root)
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
@@ -251,12 +252,10 @@ var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // resolve returns what a $ref points to.
 func (c *compiler) resolve(r *value) *value {
-	at := c.targets[r]
-	if at == nil {
-		at = c.find(r)
-		c.targets[r] = at
+	if c.targets[r] == nil {
+		c.targets[r] = c.find(r)
 	}
-	return at
+	return c.targets[r]
 }
 
 func (c *compiler) find(r *value) *value {
@@ -277,10 +276,6 @@ func (c *compiler) find(r *value) *value {
 		return bad("is not a reference")
 	}
 	if fragment != "" && fragment[0] != '/' {
-		if c.anchors == nil {
-			c.anchors = map[string]*value{}
-			c.drop(c.root)
-		}
 		if at := c.anchors[fragment]; at != nil {
 			return at
 		}

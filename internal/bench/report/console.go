@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"ossian/internal/bench"
 )
@@ -157,16 +156,6 @@ func (s *Summary) vllmConsole() string {
 	return p.String()
 }
 
-// oneLine returns what a server has said without what would steer a terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
 // failures lists the first errors, as vLLM does before its report.
 func (s *Summary) failures(p *page) {
 	if s.Failed == 0 {
@@ -176,7 +165,7 @@ func (s *Summary) failures(p *page) {
 	n := 0
 	for i := range s.Requests {
 		if q := &s.Requests[i]; !q.OK && n < 10 {
-			fmt.Fprintf(p, "Error %d: %s\n", n, oneLine(q.Err))
+			fmt.Fprintf(p, "Error %d: %s\n", n, bench.OneLine(q.Err))
 			n++
 		}
 	}

@@ -290,7 +290,7 @@ func (c *collection) fail(v *bench.Sample, cause string) {
 	if v.Status != 200 && v.Status != 0 {
 		cause = "HTTP " + strconv.Itoa(v.Status)
 	}
-	cause, _, _ = strings.Cut(cause, "\n")
+	cause = bench.OneLine(strings.SplitN(cause, "\n", 2)[0])
 	if len(cause) > 120 {
 		cause = strings.ToValidUTF8(cause[:120], "") + "…"
 	}

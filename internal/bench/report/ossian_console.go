@@ -34,7 +34,7 @@ func (s *Summary) OssianConsole() string {
 	p.count("Failed before the first byte:", x.Outcomes.Refused)
 	p.count("Broken off while streaming:", x.Outcomes.Aborted)
 	for _, cause := range slices.Sorted(maps.Keys(x.Outcomes.Causes)) {
-		fmt.Fprintf(p, "  %d x %s\n", x.Outcomes.Causes[cause], oneLine(cause))
+		fmt.Fprintf(p, "  %d x %s\n", x.Outcomes.Causes[cause], cause)
 	}
 	p.title("Tokens, Not Events", "-")
 	p.number("Tokens per chunk:", x.Stream.TokensPerChunk)
