@@ -110,7 +110,7 @@ clients:
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
 tokens: .venv
-	sh _tools/tokens/fetch.sh
+	PATH="$$PWD/.venv/bin:$$PATH" sh _tools/tokens/fetch.sh
 	.venv/bin/python _tools/tokens/compare.py --n $(STRINGS)
 
 # Public chat templates against jinja2 and @huggingface/jinja.
