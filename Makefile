@@ -16,7 +16,7 @@ TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(w
 check: fmt vet lint race purego cross generate fuzz
 
 fmt:
-	@test -z "$$(gofmt -l cmd internal _tools)" || { gofmt -l cmd internal _tools; exit 1; }
+	@out=$$(gofmt -l cmd internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 
 vet:
 	$(GO) vet ./... $(TOOLS)
@@ -30,7 +30,7 @@ lint:
 # the one thing that needs a C compiler.
 race:
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics packed runner/... sched server sim store synth wire)
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
 purego:
@@ -63,22 +63,22 @@ soak-scheduler:
 		./internal/kv ./internal/sched ./internal/engine ./internal/sim ./internal/cpu ./internal/e2e
 
 soak-text:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]' ./internal/chat ./internal/token ./internal/sample
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]|^Test(BudgetBabble|Texts)' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
 
 soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
 
 soak-store:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]' ./internal/store ./internal/ckpt ./internal/packed ./internal/jinja
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]|^Test(Truncated|MemoryIsLikeStore)' ./internal/store ./internal/ckpt ./internal/packed ./internal/jinja
 
 soak-grammar:
-	$(GO) run ./_tools/soak -share $(SOAK) -run 'GRM[0-9]' ./internal/grammar ./internal/chat
+	$(GO) run ./_tools/soak -share $(SOAK) -run 'GRM[0-9]|RandomSources|LikeGo|ValidInstances' ./internal/grammar ./internal/chat
 
 soak-bench:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|RandomPublished|Coverage|HostileFiles)' \
+	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|Resume|KilledSweep|SearchNoise|RandomPublished|Coverage|HostileFiles)' \
 		./internal/stat ./internal/bench/... ./cmd/ossian
 
 bench:
@@ -94,27 +94,27 @@ reports:
 # python3, npm, Chromium and about 2 GB in $(MODELS) and .venv.
 conformance: smollm2 tokens templates clients reports
 
-.venv: _tools/requirements.txt
+.venv/installed: _tools/requirements.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install -q -r _tools/requirements.txt
-	touch .venv
+	touch $@
 
 # A real model against the figures of llama.cpp and transformers.
 smollm2:
 	MODELS=$(MODELS) PYTHON=$(PYTHON) ./_tools/smollm2/fetch.sh
-	$(GO) run ./_tools/smollm2
+	$(GO) run ./_tools/smollm2 $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 
 # OpenAI's clients, as published, against a live server.
 clients:
 	PYTHON=$(PYTHON) ./_tools/clients/run.sh $(MODELS)/clients
 
 # Every vocabulary against tiktoken and tokenizers, 100,000 strings each.
-tokens: .venv
+tokens: .venv/installed
 	PATH="$$PWD/.venv/bin:$$PATH" sh _tools/tokens/fetch.sh
 	.venv/bin/python _tools/tokens/compare.py --n $(STRINGS)
 
 # Public chat templates against jinja2 and @huggingface/jinja.
-templates: .venv
+templates: .venv/installed
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ./_tools/templates/run.sh $(MODELS)/templates
 
 # Remakes the golden logits of internal/e2e; needs PyTorch.

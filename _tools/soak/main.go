@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -89,6 +90,9 @@ func measure(share float64, pattern string, packages []string) error {
 	fmt.Println("| id | measured | test | s |\n|---|---|---|---|")
 	for _, f := range figures {
 		fmt.Printf("| %s | %s | `%s` | %.0f |\n", f.ids, f.text, f.test, elapsed[f.test])
+	}
+	if err == nil && len(figures) == 0 {
+		err = errors.New("no test counted anything: see -run")
 	}
 	return err
 }

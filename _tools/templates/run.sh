@@ -6,8 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dir=$1 here=_tools/templates talks=internal/jinja/testdata/conversations.json
-mkdir -p "$dir"
-ls "$dir"/*.jinja >/dev/null 2>&1 || python "$here/collect.py" "$dir" >/dev/null
+count=183 # templates that collect.py pins
+if [ "$(find "$dir" -name '*.jinja' 2>/dev/null | wc -l)" -ne $count ]; then
+  mkdir -p "$dir" && rm -f "$dir"/*.jinja
+  python "$here/collect.py" "$dir" >/dev/null
+fi
 python "$here/jinja2_render.py" "$dir" "$talks" "$dir/reference.jsonl"
 go run "./$here/render" "$dir" "$talks" "$dir/own.jsonl"
 python "$here/compare.py" "$dir/reference.jsonl" "$dir/own.jsonl" | tee "$dir/result.txt"
@@ -16,4 +19,4 @@ if [ "${HF:-}" = 1 ]; then
   node "$here/hf_render.mjs" "$dir" "$talks" "$dir/hf.jsonl"
   echo "@huggingface/jinja:" && python "$here/compare.py" "$dir/reference.jsonl" "$dir/hf.jsonl" | tail -n 1
 fi
-grep -q ' 0 different$' "$dir/result.txt"
+grep -q "^$count templates, .* 0 different\$" "$dir/result.txt"

@@ -2,14 +2,17 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,6 +29,15 @@ func benchCommand() *cobra.Command {
 		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
 	}
 	c.AddCommand(benchServeCommand(), benchCompareCommand(), benchSummarizeCommand(), benchSweepCommand(), benchSelftestCommand(), benchScriptedCommand(), benchThroughputCommand(), benchLatencyCommand(), benchKernelsCommand())
+	// A terminal that closes interrupts: servers that were started for a measurement are in
+	// process groups of their own and would stay, and results would be lost.
+	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if !signal.Ignored(syscall.SIGHUP) {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			context.AfterFunc(ctx, stop)
+			cmd.SetContext(ctx)
+		}
+	}
 	return family(c)
 }
 
@@ -116,13 +128,16 @@ none is named) on a free port and measures that.`,
 	}
 }
 
-// spread gives each of the words behind a flag of several the flag of its own.
+// spread gives each of the words behind a flag of several the flag of its own, and an empty
+// one to a flag without words, which its reader refuses.
 func spread(args []string) (out []string) {
 	flag := ""
-	for _, a := range args {
+	for i, a := range args {
 		switch {
 		case slices.Contains(several, a):
-			flag = a
+			if flag = a; i+1 == len(args) || strings.HasPrefix(args[i+1], "-") {
+				out = append(out, a+"=")
+			}
 			continue
 		case strings.HasPrefix(a, "-"):
 			flag = ""
@@ -326,7 +341,7 @@ func (o *benchOptions) arrivals(s *bench.Setup) (err error) {
 	if o.ramp.Strategy != "" && !math.IsInf(a.Rate, 1) {
 		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")
 	}
-	a.Concurrency, a.Ramp, a.Timed = o.concurrency, o.ramp, o.data.name == "timed_trace" && !o.untimed
+	a.Concurrency, a.Ramp, a.Timed = o.concurrency, o.ramp, o.timed()
 	if text := o.templateVars; text != "" && (!json.Valid([]byte(text)) || strings.TrimSpace(text)[0] != '{') {
 		return fmt.Errorf("--chat-template-kwargs %q: want a JSON object", text)
 	}

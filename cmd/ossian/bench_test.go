@@ -118,6 +118,9 @@ func TestBenchArguments(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("spread: %q", got)
 	}
+	if got := spread(strings.Fields("--goodput --seed 1 --compare")); !slices.Equal(got, strings.Fields("--goodput= --seed 1 --compare=")) {
+		t.Errorf("flags without words: %q", got)
+	}
 	for _, args := range []string{"--header A=secret B=secret --seed 1", "--header=A=secret --seed 1"} {
 		if shown := strings.Join(bench.HideSecrets(strings.Fields(args)), " "); strings.Contains(shown, "secret") || !strings.HasSuffix(shown, "--seed 1") {
 			t.Errorf("%q is shown as %q", args, shown)

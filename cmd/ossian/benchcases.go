@@ -50,6 +50,12 @@ type benchPlan struct {
 	cases                       []benchCase
 }
 
+// errTimed refuses to vary a rate that nothing follows.
+var errTimed = errors.New("--dataset-name timed_trace is sent at its own times, whatever the rate: add --no-self-timed to vary the rate")
+
+// timed reports whether the workload says when its requests are sent.
+func (o *benchOptions) timed() bool { return o.data.name == "timed_trace" && !o.untimed }
+
 func (w *sweepOptions) plan(o *benchOptions) (p benchPlan, err error) {
 	switch {
 	case w.preset != "":
@@ -74,6 +80,8 @@ func (w *sweepOptions) plan(o *benchOptions) (p benchPlan, err error) {
 			p.cases = append(p.cases, c)
 		}
 		p.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
+	case (w.rates != "" || w.multi) && o.timed():
+		return p, errTimed
 	case w.rates != "" || w.multi:
 		rates, err := w.listRates()
 		if err != nil {
@@ -223,6 +231,9 @@ func (m *measurement) measure(ctx context.Context) error {
 	total := len(plan.cases) * m.o.runs
 	for _, c := range plan.cases {
 		if last, err = m.variant(ctx, c, last); err != nil {
+			if len(t.runs) > 0 {
+				err = errors.Join(err, t.report(m, plan, more))
+			}
 			return err
 		}
 		for range m.o.runs {

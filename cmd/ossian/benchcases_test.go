@@ -102,6 +102,10 @@ func TestBenchSweepFlags(t *testing.T) {
 	if calls["POST /flush_cache"] != 2 || calls["POST /v1/completions"] != 3+6+4+4 {
 		t.Errorf("calls %v", calls)
 	}
+	measured(t, s, "--num-runs 2 --num-prompts 2 --random-input-len 8 --random-output-len 2 --output-file added.json")
+	if text, err := os.ReadFile("added.json"); err != nil || strings.Count(string(text), `"completed"`) != 2 {
+		t.Errorf("two results were to be added to one file: %v\n%s", err, text)
+	}
 	lines(t, measured(t, s, "--num-runs 2 --num-prompts 2 --random-input-len 8 --random-output-len 2"), "= Multi-Run Benchmark (2 runs) =", "- Run 2/2 -", " Multi-Run Summary (2 runs) ")
 	same, _, err := runRoot(t, "bench", "serve", "--compare", "r.json", "r-run2.json")
 	if err != nil {
@@ -238,6 +242,10 @@ func TestBenchCaseErrors(t *testing.T) {
 		{"--sweep-request-rate 0", "above 0"},
 		{"--sweep-request-rate 1 --sweep-summary-percentiles 101", "from 0 to 100"},
 		{"--multi --request-rate-range 9,2,1", "from,end,step"},
+		{"--sweep-request-rate 1,2 --dataset-name timed_trace --dataset-path " + missing, "--no-self-timed"},
+		{"--compare --num-prompts 1", "want two"},
+		{"--num-prompts 1 --goodput", "--goodput"},
+		{"--num-prompts 1 --header", "--header"},
 		{"--preset mine", "lab-throughput"},
 		{"--preset lmdeploy-throughput", "--dataset-path"},
 		{"--compare a.json", "want two"},

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"ossian/internal/bench/dataset"
 	"ossian/internal/bench/offline"
+	"ossian/internal/chat"
 	"ossian/internal/ckpt"
 	"ossian/internal/config"
 	"ossian/internal/cpu"
@@ -96,7 +98,7 @@ const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-
 // may have them.
 var serverFlags = []string{"served-model-name", "host", "port", "api-key", "api-key-file", "insecure", "allowed-hosts", "allowed-origins",
 	"max-queue", "drain-timeout", "log-level", "log-format", "explain", "stream-interval", "generation-config", "reasoning-field",
-	"strict-requests", "max-logprobs", "max-step-time", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
+	"strict-requests", "max-logprobs", "max-step-time", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs", "store", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
 
 // parse reads the command line; what its own flags do not know goes to the engine.
 func (o *offlineOptions) parse(args []string) (*config.Config, error) {
@@ -203,7 +205,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Mo
 		fmt.Fprintln(status, "cpu:", choice)
 	}
 	env.Device, env.Threads = r.Info().Name, choice.Threads
-	c := offline.Config{Runner: r, Tokenizer: m.Tokenizer, Allowed: maskOut(m.Spec.Vocab, m.Unused), NoPrefixCache: !cfg.PrefixCaching, Waiting: d.waiting,
+	c := offline.Config{Runner: r, Tokenizer: m.Tokenizer, Allowed: maskOut(m.Spec.Vocab, m.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: d.waiting,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {
 		c.Tokenizer = nil
@@ -326,7 +328,7 @@ func (o *throughputOptions) queries(m *ckpt.Model) ([]dataset.Query, error) {
 }
 
 // encoder returns what makes ids of a prompt.
-func (o *throughputOptions) encoder(m *ckpt.Model) (func(*dataset.Query) ([]int32, error), error) {
+func (o *throughputOptions) encoder(cfg *config.Config, m *ckpt.Model) (func(*dataset.Query) ([]int32, error), error) {
 	if o.backend == "vllm" {
 		return func(q *dataset.Query) ([]int32, error) {
 			if q.IDs != nil {
@@ -335,10 +337,11 @@ func (o *throughputOptions) encoder(m *ckpt.Model) (func(*dataset.Query) ([]int3
 			return completion(m.Tokenizer, q.Prompt), nil
 		}, nil
 	}
-	t, err := newTalk(m, "", "")
+	format, err := chatFormat(cfg, m)
 	if err != nil {
 		return nil, fmt.Errorf("--backend vllm-chat: %w", err)
 	}
+	t := &talk{tok: m.Tokenizer, format: format, conv: chat.Conversation{Now: time.Now()}}
 	return func(q *dataset.Query) ([]int32, error) {
 		if q.IDs != nil {
 			return nil, errors.New("--backend vllm-chat renders text, and this prompt is token ids: drop --prompt-token-ids, or use --backend vllm")
@@ -357,7 +360,7 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 		return err
 	}
 	defer m.Close()
-	encode, err := o.encoder(m)
+	encode, err := o.encoder(cfg, m)
 	if err != nil {
 		return err
 	}

@@ -513,7 +513,7 @@ func (m *measurement) store(s *report.Summary, rec *bench.Recording, i int) (str
 	}
 	var errs []error
 	if m.o.save || m.o.detailed || m.o.add || m.o.output != "" {
-		errs = append(errs, s.WriteFile(path, m.o.detailed, m.o.add))
+		errs = append(errs, s.WriteFile(path, m.o.detailed, m.o.add || m.o.output != ""))
 	}
 	if m.o.timeline {
 		errs = append(errs, writeTo(stem+".timeline.html", func(w io.Writer) error {

@@ -170,7 +170,7 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	for _, n := range t.streams {
 		r, err := t.level(ctx, t.plan(n))
 		if err != nil {
-			return fmt.Errorf("%d streams: %w", n, err)
+			return errors.Join(fmt.Errorf("%d streams: %w", n, err), w.Flush())
 		}
 		lost += r.handled.Missed
 		r.write(w)

@@ -110,6 +110,8 @@ func (l *sweepLoadOptions) run(cmd *cobra.Command, args []string, c *benchOption
 		return fmt.Errorf("--%s: that is searched for; --min and --max bound it", name)
 	case s.Whole && f.Changed("multi-turn-concurrency"):
 		return errors.New("--multi-turn-concurrency: that is what max_concurrency would set, which is searched for; --min and --max bound it")
+	case !s.Whole && f.Lookup("dataset-name").Value.String() == "timed_trace" && !f.Changed("no-self-timed"):
+		return errTimed
 	case c.runs < 1 || c.runs > 1000:
 		return fmt.Errorf("--num-runs %d: want 1 to 1000", c.runs)
 	case !(l.perLoad >= 0 && l.perLoad <= 1e6):

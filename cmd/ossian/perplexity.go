@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -38,6 +39,12 @@ it must fit. Figures compare only between programs that cut and begin the text a
 }
 
 func perplexity(cmd *cobra.Command, o loadOptions, name, file string, limit int) error {
+	switch {
+	case limit < 0:
+		return fmt.Errorf("--tokens %d: a number of tokens, or 0 for all, expected", limit)
+	case o.maxLen != 0:
+		return errors.New("--max-model-len: the context is as long as the text; --tokens N takes the beginning of it")
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -95,6 +95,12 @@ honoured, and the cache is shared with the reference client.`,
 			if req.Name, err = hub.ParseName(args[0]); err != nil {
 				return err
 			}
+			switch file := cmp.Or(req.File, req.Name.File); {
+			case req.File != "" && req.Name.File != "" && req.File != req.Name.File:
+				return fmt.Errorf("--file %s: the name says %s", req.File, req.Name.File)
+			case file != "" && len(req.Include) > 0:
+				return fmt.Errorf("--include: %s alone is fetched, with the rest of its set; leave out one of them", file)
+			}
 			cfg, err := hubConfig(os.Getenv)
 			if err != nil {
 				return err

@@ -189,3 +189,19 @@ func TestHubConfig(t *testing.T) {
 		}
 	}
 }
+
+// What would not be fetched is not asked for in vain.
+func TestPullContradictions(t *testing.T) {
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"o/m", "--file", "a.gguf", "--include", "*.json"}, "--include: a.gguf alone"},
+		{[]string{"o/m/a.gguf", "--file", "b.gguf"}, "the name says a.gguf"},
+	} {
+		if _, _, err := runRoot(t, append([]string{"pull"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

@@ -196,6 +196,8 @@ func (o *runOptions) run(cmd *cobra.Command, name string, words []string) error 
 // unless lines follow: a template that refuses does so before weights are read.
 func (a *answerer) begin(m *ckpt.Model, prompt string, lines bool) (ids []int32, err error) {
 	switch {
+	case a.o.raw && (a.o.system != "" || a.o.effort != ""):
+		return nil, errors.New("--raw completes a text as it is: leave out --system and --reasoning-effort")
 	case a.o.raw && lines:
 		return nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
 	case a.o.raw:
@@ -293,6 +295,10 @@ func (a *answerer) chat(in io.Reader) error {
 		}
 	}()
 	for {
+		select {
+		case <-interrupt: // it was for the answer, which has ended
+		default:
+		}
 		fmt.Fprint(a.out, "> ")
 		var line string
 		select {

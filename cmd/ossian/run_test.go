@@ -32,6 +32,7 @@ func TestRun(t *testing.T) {
 		{name: "answer", model: "tiny", args: []string{"hello", "--max-tokens", "3", "--ignore-eos"}, status: "output 3 tokens"},
 		{name: "quiet", model: "tiny", args: []string{"hello", "--max-tokens", "3", "-q"}},
 		{name: "raw", model: "tiny", args: []string{"hello", "--raw", "--max-tokens", "1", "--ignore-eos"}, status: "prompt 3 tokens"},
+		{name: "raw with a system message", model: "tiny", args: []string{"hello", "--raw", "--system", "x"}, err: "leave out --system"},
 		{name: "empty prompt", model: "tiny", args: []string{""}, err: "the prompt is empty"},
 		{name: "too long", model: "tiny", args: []string{"hello", "--max-model-len", "4"}, err: "the context is full: the prompt has"},
 		{name: "the template refuses before weights are read", model: "refuses", args: []string{"hello", "--max-model-len", "1000000"}, err: "no such talk"},

@@ -29,6 +29,7 @@ type Config struct {
 	Tokenizer     *token.BPE    // writes answers as text; nil = they stay ids
 	Allowed       []uint64      // ids that may be sampled, one bit each; nil = all
 	NoPrefixCache bool
+	ChunkLimit    int          // tokens of a prompt per step; 0 = what the step has room for
 	Waiting       int          // sequences that wait at most; 0 = 1024
 	Log           *slog.Logger // for faults of the engine
 }
@@ -51,7 +52,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	g := &Rig{cfg: cfg, rows: min(info.MaxSeqs, info.MaxTokens), meter: &meter{Runner: cfg.Runner}, ended: make(chan struct{})}
 	var err error
 	g.eng, err = engine.New(g.meter, engine.Config{
-		Sched:    sched.Config{MaxQueue: cfg.Waiting, NoPrefixCache: cfg.NoPrefixCache},
+		Sched:    sched.Config{MaxQueue: cfg.Waiting, NoPrefixCache: cfg.NoPrefixCache, ChunkLimit: cfg.ChunkLimit},
 		Restarts: -1, // what has a fault in it is no measurement
 	}, cfg.Log)
 	if err != nil {
