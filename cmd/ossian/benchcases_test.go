@@ -246,6 +246,7 @@ func TestBenchCaseErrors(t *testing.T) {
 		{"--compare --num-prompts 1", "want two"},
 		{"--num-prompts 1 --goodput", "--goodput"},
 		{"--num-prompts 1 --header", "--header"},
+		{"--num-prompts 1 --lora-modules", "--lora-modules"},
 		{"--preset mine", "lab-throughput"},
 		{"--preset lmdeploy-throughput", "--dataset-path"},
 		{"--compare a.json", "want two"},

@@ -320,6 +320,9 @@ func (m *measurement) adapters() error {
 	if len(names) == 0 {
 		return nil
 	}
+	if slices.Contains(names, "") {
+		return errors.New("--lora-modules: want the names of adapters")
+	}
 	pick, first := dataset.NewPython(m.o.seed), 0
 	var name json.RawMessage
 	for i := range m.work {

@@ -152,7 +152,6 @@ func TestNamesModel(t *testing.T) {
 	}
 }
 
-// The model that comes with the program answers without a name, a file or a network.
 // A top_p of 0 asks for the likeliest id; to the sampler 0 means that none is left out.
 func TestRunTopPZero(t *testing.T) {
 	zero := 0.0
@@ -167,6 +166,7 @@ func TestRunTopPZero(t *testing.T) {
 	}
 }
 
+// The model that comes with the program answers without a name, a file or a network.
 func TestRunTiny(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HF_HUB_CACHE", t.TempDir())

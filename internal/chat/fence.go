@@ -82,10 +82,7 @@ func (f *fence) risky(s string, i int) bool {
 	if len(s)-i <= f.longer && f.edges[s[i:]] {
 		return true
 	}
-	if len(s)-i < f.heads {
-		return false
-	}
-	return slices.ContainsFunc(f.sizes[s[i:i+f.heads]], func(n int) bool { return n <= len(s)-i && f.names[s[i:i+n]] })
+	return len(s)-i >= f.heads && slices.ContainsFunc(f.sizes[s[i:i+f.heads]], func(n int) bool { return n <= len(s)-i && f.names[s[i:i+n]] })
 }
 
 // value fences every string in v, keys of mappings included.

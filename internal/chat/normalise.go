@@ -49,8 +49,7 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 			return n.schema(joined(only, s, "allOf"), refs)
 		}
 	}
-	_, object := s.Get("properties") // beside them variants only say which are required
-	if variants, ok := listAt(s, "anyOf"); ok && !object {
+	if variants, ok := listAt(s, "anyOf"); ok {
 		s = union(s, variants)
 	}
 	out := jinja.NewDict()
@@ -167,7 +166,7 @@ func merged(base, s *jinja.Dict, drop string) *jinja.Dict {
 	out := jinja.NewDict()
 	for _, d := range []*jinja.Dict{base, s} {
 		for i := range d.Len() {
-			if key, item := d.Entry(i); d != s || key != drop {
+			if key, item := d.Entry(i); d != s || drop == "" || key != drop {
 				out.Set(key.(string), item)
 			}
 		}
@@ -197,18 +196,22 @@ func joined(base, s *jinja.Dict, drop string) *jinja.Dict {
 	return out
 }
 
-// union makes of anyOf a list of types where its variants are only that, else oneOf.
+// union makes of anyOf a list of types where its variants are only that, else oneOf, unless
+// they only say which properties are required: as a oneOf they would hide them.
 func union(s *jinja.Dict, variants *jinja.List) *jinja.Dict {
 	out := merged(jinja.NewDict(), s, "anyOf")
 	var kinds []jinja.Value
 	null := false
 	for i := range variants.Len() {
 		d, ok := variants.At(i).(*jinja.Dict)
-		kind, plain := "", false
+		kind, plain, requires := "", false, false
 		if ok {
 			kind, plain = plainType(d)
+			_, requires = listAt(d, "required")
 		}
-		switch {
+		switch _, object := dictAt(s, "properties"); {
+		case object && requires && d.Len() == 1:
+			return s
 		case !plain:
 			out.Set("oneOf", variants)
 			return out

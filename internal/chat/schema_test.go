@@ -67,6 +67,8 @@ func TestNormalise(t *testing.T) {
 		{"anyOf of types", `{"anyOf":[{"type":"integer"},{"type":"string","description":"s"}]}`, "number | string"},
 		{"other anyOf", `{"anyOf":[{"type":"string","enum":["a"]},{"type":"null"}]}`, "\n | \"a\"\n | null"},
 		{"anyOf of what is required", `{"type":"object","properties":{"url":{"type":"string"},"id":{"type":"integer"}},"anyOf":[{"required":["url"]},{"required":["id"]}]}`, "{\nurl?: string,\nid?: number,\n}"},
+		{"anyOf of variants beside properties", `{"type":"object","properties":{"k":{"type":"string"}},"anyOf":[{"type":"object","properties":{"p":{"type":"string"}}},{"type":"object","properties":{"u":{"type":"string"}}}]}`,
+			"\n | {\n   p?: string,\n   }\n | {\n   u?: string,\n   }"},
 		{"allOf of a base", `{"type":"object","allOf":[{"$ref":"#/$defs/B"}],"properties":{"b":{"type":"string"}},"required":["b"],"$defs":{"B":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}}}`, "{\na: number,\nb: string,\n}"},
 		{"enum of numbers", `{"type":"integer","enum":[1,2.5]}`, "1 | 2.5"},
 		{"enum without type", `{"enum":["a","b"]}`, `"a" | "b"`},

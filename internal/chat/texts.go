@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -11,11 +12,8 @@ const textSchema = `{"type":"object","properties":{"input":{"type":"string"}},"r
 
 // object is the arguments as such families write them. Who has none may have sent nothing.
 func (c *Call) object() string {
-	switch {
-	case !c.Text && strings.TrimSpace(c.Arguments) == "":
-		return "{}"
-	case !c.Text:
-		return c.Arguments
+	if !c.Text {
+		return cmp.Or(strings.TrimSpace(c.Arguments), "{}")
 	}
 	return `{"input":` + string(quoted(c.Arguments)) + `}`
 }

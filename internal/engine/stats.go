@@ -35,13 +35,16 @@ func (e *Engine) Stats() Stats {
 // ones: then the next step will. A loop about to rest has no next step.
 func (l *life) publish(last bool) {
 	e, st := l.eng, l.sched.Stats()
-	e.waiting.Store(int64(st.WaitingTokens))
 	if last {
 		e.publishing.Lock()
 	} else if !e.publishing.TryLock() {
 		return
 	}
 	defer e.publishing.Unlock()
+	if l.ending.Load() == abandoned { // another loop has gone on from what was published
+		return
+	}
+	e.waiting.Store(int64(st.WaitingTokens))
 	groups := append(e.published.Groups[:0], st.Groups...)
 	e.published = sum(st, &l.before)
 	e.published.Groups = groups

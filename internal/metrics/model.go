@@ -45,7 +45,7 @@ type Snapshot struct {
 
 	Accepted                           uint64 // requests taken by Submit; = finished + running + waiting
 	Prompt, Generation                 uint64 // tokens
-	Begun                              uint64 // prompt tokens of requests that have begun to run
+	Begun                              uint64 // prompt tokens of requests, and probes, that have begun to run
 	PrefixQueries, PrefixHits          uint64 // of these, looked up; of these, found
 	Recomputed                         uint64 // tokens computed again after preemption
 	Preemptions, Steps, Stalls, Starts uint64 // Starts: of the loop, 1 + restarts

@@ -247,19 +247,22 @@ func TestADM7SmallBehindManyLarge(t *testing.T) {
 	info := roomy
 	info.Groups = []runner.Group{{Blocks: 300}}
 	c := newClock(t, info)
-	c.add(1, 3000, 500)
-	for range 12 { // its prompt
+	c.add(1, 1000, 500)
+	c.add(2, 2000, 500) // it was served more
+	for range 14 {      // their prompts
 		c.step()
 	}
 	for range 5 * maxMisses {
 		c.add(1, 2400, 50)
 	}
-	small := c.add(1, 20, 5)
+	small := []uint64{c.add(1, 20, 5), c.add(2, 20, 5)}
 	for range 12 {
 		c.step()
 	}
-	if c.first[small] == 0 {
-		t.Errorf("a request of 2 blocks waits: %+v", c.s.Stats())
+	for _, id := range small {
+		if c.first[id] == 0 {
+			t.Errorf("a request of 2 blocks, of tenant %d, waits: %+v", c.of[id], c.s.Stats())
+		}
 	}
 	for c.step() {
 	}

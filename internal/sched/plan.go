@@ -16,9 +16,10 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	l.batch.Tokens, l.batch.Rows, l.seqs = l.batch.Tokens[:0], l.batch.Rows[:0], l.seqs[:0]
 	for _, t := range s.tenants {
 		t.onward = 0
-		if s.misses == maxMisses+moreMisses {
+		if t.misses == maxMisses+moreMisses {
 			t.onward = t.try
 		}
+		t.misses = 0
 		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
 	}
 	s.misses, s.full = 0, s.info.MaxTokens

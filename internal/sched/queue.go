@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	maxOvertaken = 64               // ADM-7: so many others are admitted before one that does not fit,
+	maxOvertaken = 64               // ADM-7: so many others are admitted before one of a tenant's first that does not fit,
 	maxBlocked   = 30 * time.Second // or for so long; then blocks are kept for it
-	maxMisses    = 16               // sequences that are tried in vain per step, from a tenant's first on: bounds its time,
+	maxMisses    = 16               // sequences of a tenant that are tried in vain per step, from its first on: bounds its time,
 	moreMisses   = 8                // and more, each step others of those behind
+	allMisses    = 128              // of all tenants
 )
 
 // A tenant is the account of those who share fairly with others. Service is
@@ -26,6 +27,7 @@ type tenant struct {
 	chunks []*Seq // residents with more than one token to compute, in the order of before
 	chunk  int    // those before it have their row
 	try    int    // waiting ones before it are not tried any more
+	misses int    // those that were tried in vain
 	onward int    // where it goes on behind the first maxMisses, if the last Plan did not try all
 	held   int    // tokens of sequences that could be preempted
 	count  int    // such sequences
@@ -97,7 +99,7 @@ func (s *Scheduler) first(t *tenant) *Seq {
 	for t.chunk < len(t.chunks) && s.open(t.chunks[t.chunk]) == 0 {
 		t.chunk++ // preempted meanwhile
 	}
-	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil && s.misses < maxMisses+moreMisses
+	chunk, wait := t.chunk < len(t.chunks), t.try < len(t.waiting) && s.reserved == nil && t.misses < maxMisses+moreMisses && s.misses < allMisses
 	switch {
 	case chunk && !(wait && before(t.waiting[t.try], t.chunks[t.chunk])):
 		return t.chunks[t.chunk]
@@ -155,6 +157,7 @@ func (s *Scheduler) admit(q *Seq, now time.Time) bool {
 // miss goes on behind a sequence that was tried in vain. It leaves out those that the last
 // Plan tried, but no preempted one.
 func (t *tenant) miss() {
+	t.misses++
 	if t.try++; t.try != maxMisses || t.onward <= t.try || t.onward >= len(t.waiting) {
 		return
 	}

@@ -198,7 +198,14 @@ func (o *omissions) watch(compile chat.Compile) chat.Compile {
 				}
 			}
 		} else if err == nil {
+			type place struct{ text, where string }
+			told := map[place]bool{} // add tells all tools with the same schema
 			for _, ig := range g.Ignored() {
+				at := place{parts[ig.Frame].Text, ig.Where}
+				if told[at] {
+					continue
+				}
+				told[at] = true
 				o.add(&parts[ig.Frame], grammar.Error{Where: ig.Where, What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}, true)
 			}
 		}

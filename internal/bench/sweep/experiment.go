@@ -62,12 +62,12 @@ func (e *Experiment) cell(serve, bench Object, more ...string) string {
 	return filepath.Join(e.Dir, fileName(strings.Join(append(parts, more...), "-")))
 }
 
-// longestName is the size of a folder's name, with room for what a workload adds: file
-// systems take 255 bytes.
-const longestName = 220
+// longestName is how many bytes file systems take for a folder's name.
+const longestName = 255
 
-// distinct checks that folders can be made, and that no combination would take the results of another for its own.
-func (e *Experiment) distinct(g Grid) error {
+// distinct checks that folders can be made whose names are longer by some bytes, and that
+// no combination would take the results of another for its own.
+func (e *Experiment) distinct(g Grid, longer int) error {
 	seen := map[string]bool{}
 	for _, serve := range g.Serve {
 		for _, bench := range g.Bench {
@@ -79,8 +79,8 @@ func (e *Experiment) distinct(g Grid) error {
 				return fmt.Errorf("two combinations have the folder %s; give one of them another %s", dir, nameKey)
 			}
 			seen[dir] = true
-			if n := len(filepath.Base(dir)); n > longestName {
-				return fmt.Errorf("the folder %s has a name of %d bytes, at most %d are possible; give the combination a short %s", dir, n, longestName, nameKey)
+			if n := len(filepath.Base(dir)); n+longer > longestName {
+				return fmt.Errorf("the folder %s has a name of %d bytes, at most %d are possible; give the combination a short %s", dir, n, longestName-longer, nameKey)
 			}
 		}
 	}
@@ -89,14 +89,15 @@ func (e *Experiment) distinct(g Grid) error {
 
 // Serve measures every combination (bench.md 3.3).
 func (e *Experiment) Serve(ctx context.Context, g Grid) error {
-	return e.each(ctx, g, func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error) {
+	return e.each(ctx, g, 0, func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error) {
 		return e.runs(ctx, m, serve, bench, e.cell(serve, bench))
 	})
 }
 
-// each explores every combination that is linked, and writes the table of all results.
-func (e *Experiment) each(ctx context.Context, g Grid, explore func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error)) error {
-	if err := errors.Join(e.begin(), e.distinct(g)); err != nil {
+// each explores every combination that is linked, and writes the table of all results. Names
+// of folders become longer by some bytes.
+func (e *Experiment) each(ctx context.Context, g Grid, longer int, explore func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error)) error {
+	if err := errors.Join(e.begin(), e.distinct(g, longer)); err != nil {
 		return err
 	}
 	var all []Object
@@ -263,7 +264,7 @@ func (e *Experiment) Workload(ctx context.Context, g Grid, w Workload) error {
 	if err := g.free(w.Variable); err != nil {
 		return err
 	}
-	return e.each(ctx, g, func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error) {
+	return e.each(ctx, g, 40, func(ctx context.Context, m Measurer, serve, bench Object) ([]Object, error) {
 		return e.workload(ctx, m, serve, bench, w)
 	})
 }
@@ -329,7 +330,7 @@ func (e *Experiment) SLA(ctx context.Context, g Grid, v Variable, objectives []S
 	if err := g.free(v); err != nil {
 		return err
 	}
-	return e.each(ctx, g, func(ctx context.Context, m Measurer, serve, bench Object) (all []Object, err error) {
+	return e.each(ctx, g, 0, func(ctx context.Context, m Measurer, serve, bench Object) (all []Object, err error) {
 		for _, o := range objectives {
 			runs, err := e.sla(ctx, m, serve, bench, v, o)
 			all = append(all, runs...)

@@ -389,6 +389,19 @@ func TestObjectives(t *testing.T) {
 	}
 }
 
+// Names that no file system takes are found before anything is measured.
+func TestLongNames(t *testing.T) {
+	e := &Experiment{Dir: t.TempDir()}
+	g := Grid{Serve: []Object{one(t, `{"a": "`+strings.Repeat("x", 220)+`"}`)}, Bench: []Object{nil}}
+	name := len(filepath.Base(e.cell(g.Serve[0], nil)))
+	if err := e.distinct(g, 255-name); err != nil {
+		t.Error(err)
+	}
+	if err := e.distinct(g, 256-name); err == nil || !strings.Contains(err.Error(), "_benchmark_name") {
+		t.Errorf("a name of 256 bytes: %v", err)
+	}
+}
+
 // A server below one request a second has no level of 0.
 func TestLevelsSend(t *testing.T) {
 	if got := levels(0.3, 0.8, 5); !slices.Equal(got, []int{1}) && len(got) > 0 {
