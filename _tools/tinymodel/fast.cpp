@@ -43,24 +43,37 @@ inline V LoadHalf(const uint16_t* p) {
 
 inline void StoreHalf(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x)); }
 
+// Products of attention take bfloat16 in pairs: acc + a0 b0 + a1 b1 in every place.
+inline V Dot(V acc, __m512i a, __m512i b) { return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b); }
+inline __m512i LoadPairs(const uint32_t* p) { return _mm512_loadu_si512(p); }
+inline __m512i SetPair(uint32_t x) { return _mm512_set1_epi32(x); }
+
+// Puts x as the first or the second of 16 pairs and leaves the others.
+inline void StorePairs(uint32_t* p, V x, bool second) {
+  __m512i one = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), mask = _mm512_set1_epi32(second ? 0xffff : 0xffff0000);
+  if (second) one = _mm512_slli_epi32(one, 16);
+  _mm512_storeu_si512(p, _mm512_or_epi32(one, _mm512_and_epi32(_mm512_loadu_si512(p), mask)));
+}
+
 // From here on kDim is the width of a head, a multiple of 32.
 
-// out[r][j] = sum over d of a[r][d] bt[d][j] for kRows rows and j in [from, to), multiples of 64.
+// out[r][j] = sum over d of a[r][d] b[j][d] for kRows rows and j in [from, to), multiples of 64;
+// a [kRows, kDim/2] and b [kDim/2, stride] are pairs of d.
 template <int kDim>
-void Scores(const float* a, const float* bt, int stride, int from, int to, float* out) {
+void Scores(const uint32_t* a, const uint32_t* b, int stride, int from, int to, float* out) {
   for (int j = from; j < to; j += 64) {
     for (int r = 0; r < kRows; r += 4) {
       V s[4][4];
       for (auto& row : s)
         for (V& x : row) x = _mm512_setzero_ps();
-      for (int d = 0; d < kDim; d++) {
-        const float* b = bt + (size_t)d * stride + j;
-        V b0 = Load(b), b1 = Load(b + 16), b2 = Load(b + 32), b3 = Load(b + 48);
+      for (int d = 0; d < kDim / 2; d++) {
+        const uint32_t* c = b + (size_t)d * stride + j;
+        __m512i c0 = LoadPairs(c), c1 = LoadPairs(c + 16), c2 = LoadPairs(c + 32), c3 = LoadPairs(c + 48);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
-          V x = Set(a[(r + i) * kDim + d]);
-          s[i][0] = Fma(x, b0, s[i][0]), s[i][1] = Fma(x, b1, s[i][1]);
-          s[i][2] = Fma(x, b2, s[i][2]), s[i][3] = Fma(x, b3, s[i][3]);
+          __m512i x = SetPair(a[(r + i) * (kDim / 2) + d]);
+          s[i][0] = Dot(s[i][0], x, c0), s[i][1] = Dot(s[i][1], x, c1);
+          s[i][2] = Dot(s[i][2], x, c2), s[i][3] = Dot(s[i][3], x, c3);
         }
       }
 #pragma GCC unroll 4
@@ -70,22 +83,22 @@ void Scores(const float* a, const float* bt, int stride, int from, int to, float
   }
 }
 
-// out[r] = sum over j in [from, to) of p[r][j] b[j].
+// out[r] = sum over j in [from, to), even, of p[r][j] b[j]; p [kRows, stride/2] and b [., kDim] are pairs of j.
 template <int kDim>
-void Weighted(const float* p, int stride, const float* b, int from, int to, float* out) {
+void Weighted(const uint32_t* p, int stride, const uint32_t* b, int from, int to, float* out) {
   constexpr int kVectors = kDim / 16, kBlock = 16 / kVectors;  // rows at a time
   for (int r = 0; r < kRows; r += kBlock) {
     V s[kBlock][kVectors];
     for (auto& row : s)
       for (V& x : row) x = _mm512_setzero_ps();
-    const float* x = p + (size_t)r * stride;
-    for (int j = from; j < to; j++) {
-      V v[kVectors];
-      for (int d = 0; d < kVectors; d++) v[d] = Load(b + (size_t)j * kDim + 16 * d);
+    const uint32_t* x = p + (size_t)r * (stride / 2);
+    for (int j = from / 2; j < to / 2; j++) {
+      __m512i v[kVectors];
+      for (int d = 0; d < kVectors; d++) v[d] = LoadPairs(b + (size_t)j * kDim + 16 * d);
 #pragma GCC unroll 8
       for (int i = 0; i < kBlock; i++) {
-        V w = Set(x[(size_t)i * stride + j]);
-        for (int d = 0; d < kVectors; d++) s[i][d] = Fma(w, v[d], s[i][d]);
+        __m512i w = SetPair(x[(size_t)i * (stride / 2) + j]);
+        for (int d = 0; d < kVectors; d++) s[i][d] = Dot(s[i][d], w, v[d]);
       }
     }
 #pragma GCC unroll 8
@@ -94,9 +107,10 @@ void Weighted(const float* p, int stride, const float* b, int from, int to, floa
   }
 }
 
-// out[j] += sum over rows r of p[r][j] a[r] for j in [from, to), multiples of 8.
+// out[j] += sum over rows r of p[r][j] a[r] for j in [from, to), multiples of 8;
+// p [kRows/2, stride] and a [kRows/2, kDim] are pairs of r.
 template <int kDim>
-void Spread(const float* p, int stride, const float* a, int from, int to, float* out) {
+void Spread(const uint32_t* p, int stride, const uint32_t* a, int from, int to, float* out) {
   constexpr int kVectors = kDim / 16, kBlock = 16 / kVectors;
   for (int j = from; j < to; j += kBlock) {
     V s[kBlock][kVectors];
@@ -104,14 +118,14 @@ void Spread(const float* p, int stride, const float* a, int from, int to, float*
 #pragma GCC unroll 8
     for (int i = 0; i < kBlock; i++)
       for (int d = 0; d < kVectors; d++) s[i][d] = Load(o + i * kDim + 16 * d);
-    for (int r = 0; r < kRows; r++) {
-      V v[kVectors];
-      for (int d = 0; d < kVectors; d++) v[d] = Load(a + r * kDim + 16 * d);
-      const float* x = p + (size_t)r * stride + j;
+    for (int r = 0; r < kRows / 2; r++) {
+      __m512i v[kVectors];
+      for (int d = 0; d < kVectors; d++) v[d] = LoadPairs(a + r * kDim + 16 * d);
+      const uint32_t* x = p + (size_t)r * stride + j;
 #pragma GCC unroll 8
       for (int i = 0; i < kBlock; i++) {
-        V w = Set(x[i]);
-        for (int d = 0; d < kVectors; d++) s[i][d] = Fma(w, v[d], s[i][d]);
+        __m512i w = SetPair(x[i]);
+        for (int d = 0; d < kVectors; d++) s[i][d] = Dot(s[i][d], w, v[d]);
       }
     }
 #pragma GCC unroll 8
@@ -134,27 +148,51 @@ struct Segment {
   int64_t start, end, prefix_start, prefix;
 };
 
-// The keys that a segment sees of one head, as a row each and transposed. Segments of one
-// prefix follow each other, so that it is taken once.
+// kRows rows in both forms: pairs of d, [kRows, kDim/2], and pairs of rows, [kRows/2, kDim].
+template <int kDim>
+struct Rows {
+  uint32_t across[kRows * kDim / 2], down[kRows / 2 * kDim];
+
+  void Put(int r, const float* x) {
+    for (int d = 0; d < kDim; d += 16) {
+      V v = x ? Load(x + d) : _mm512_setzero_ps();
+      StoreHalf((uint16_t*)across + r * kDim + d, v);
+      StorePairs(down + r / 2 * kDim + d, v, r % 2);
+    }
+  }
+
+  // The first of x; others are zero.
+  void Put(const float* x, int some) {
+    for (int r = 0; r < kRows; r++) Put(r, r < some ? x + r * kDim : nullptr);
+  }
+};
+
+// The keys that a segment sees of one head: pairs of d transposed, [kDim/2, stride], and pairs
+// of keys, [stride/2, kDim]. Segments of one prefix follow each other, so that it is taken once.
 template <int kDim>
 struct Seen {
   int stride;
   int64_t prefix_start = -1, prefix = -1;
-  std::vector<float> rows, columns;
+  std::vector<uint32_t> columns, pairs;  // empty where they are not wanted
 
-  explicit Seen(int stride) : stride(stride), rows((size_t)stride * kDim), columns((size_t)stride * kDim) {}
+  Seen(int stride, bool columns, bool pairs) : stride(stride), columns(columns ? (size_t)kDim / 2 * stride : 0), pairs(pairs ? (size_t)kDim / 2 * stride : 0) {}
 
-  void Put(const float* x, int64_t n, int64_t at, bool transpose) {
-    std::copy_n(x, n * kDim, rows.begin() + at * kDim);
-    if (!transpose) return;
-    for (int d = 0; d < kDim; d++)
-      for (int64_t j = 0; j < n; j++) columns[(size_t)d * stride + at + j] = x[j * kDim + d];
+  void Put(const float* x, int64_t n, int64_t at) {
+    for (int64_t j = 0; j < n && !pairs.empty(); j++)
+      for (int d = 0; d < kDim; d += 16) StorePairs(&pairs[(at + j) / 2 * kDim + d], Load(x + j * kDim + d), (at + j) % 2);
+    for (int64_t j = 0; j < n && !columns.empty(); j += 16) {
+      uint32_t rows[16 * kDim / 2];
+      int64_t some = std::min<int64_t>(16, n - j);
+      for (int64_t d = 0; d < some * kDim; d += 16) StoreHalf((uint16_t*)rows + d, Load(x + j * kDim + d));
+      for (int d = 0; d < kDim / 2; d++)
+        for (int64_t i = 0; i < some; i++) columns[(size_t)d * stride + at + j + i] = rows[i * (kDim / 2) + d];
+    }
   }
 
-  void Take(const float* x, const Segment& s, bool transpose) {
-    if (s.prefix != prefix || s.prefix_start != prefix_start) Put(x + s.prefix_start * kDim, s.prefix, 0, transpose);
+  void Take(const float* x, const Segment& s) {
+    if (s.prefix != prefix || s.prefix_start != prefix_start) Put(x + s.prefix_start * kDim, s.prefix, 0);
     prefix = s.prefix, prefix_start = s.prefix_start;
-    Put(x + s.start * kDim, s.end - s.start, prefix, transpose);
+    Put(x + s.start * kDim, s.end - s.start, prefix);
   }
 };
 
@@ -187,23 +225,15 @@ struct Attention {
 
   // Scores of the rows that count, minus infinity where nothing is seen.
   void Mask(const Segment& s, int row, int rows, int from, int to, int stride, float* scores) const {
-    for (int r = 0; r < kRows; r++) {
+    for (int r = 0; r < rows; r++) {
       float* x = scores + (size_t)r * stride;
-      int place = r < rows ? s.prefix + (row + r) / group() : -1;
+      int place = s.prefix + (row + r) / group();
       int first = std::max<int64_t>(from, place - window + 1);
       for (int j = from; j < std::min(first, to); j++) x[j] = -INFINITY;
       for (int j = std::max(from, place + 1); j < to; j++) x[j] = -INFINITY;
     }
   }
 };
-
-// kRows rows of x, of which some count and the others are zero: x itself or room.
-template <int kDim>
-const float* Padded(const float* x, int some, std::vector<float>& room) {
-  if (some == kRows) return x;
-  std::fill(std::copy_n(x, some * kDim, room.begin()), room.end(), 0.f);
-  return room.data();
-}
 
 template <int kDim>
 void TurnAll(int64_t n, int64_t heads, int64_t kv, float scale, const float* cos, const float* sin, float* q, float* k, float* v, float* qr, float* kr, float* vr, int64_t back) {
@@ -232,22 +262,25 @@ void Attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segmen
 #pragma omp parallel for schedule(static, 1)
   for (int64_t h = 0; h < kv; h++) {
     const int stride = a.Stride();
-    Seen<kDim> keys(stride), values(stride);
-    std::vector<float> p((size_t)kRows * stride), rows(kRows * kDim), got(kRows * kDim);
+    Seen<kDim> keys(stride, true, false), values(stride, false, true);
+    std::vector<float> p((size_t)kRows * stride), got(kRows * kDim);
+    std::vector<uint32_t> across((size_t)kRows / 2 * stride);
+    Rows<kDim> queries;
     for (int i = 0; i < segments; i++) {
       Segment s = a.Near(i);
-      keys.Take(k + h * n * kDim, s, true);
-      values.Take(v + h * n * kDim, s, false);
+      keys.Take(k + h * n * kDim, s);
+      values.Take(v + h * n * kDim, s);
       int count = (s.end - s.start) * group;
       for (int row = 0; row < count; row += kRows) {
         int some = std::min(kRows, count - row), from, to;
         a.Range(s, row, some, &from, &to);
-        const float* queries = Padded<kDim>(q + ((h * n + s.start) * group + row) * kDim, some, rows);
-        Scores<kDim>(queries, keys.columns.data(), stride, from, to, p.data());
+        queries.Put(q + ((h * n + s.start) * group + row) * kDim, some);
+        Scores<kDim>(queries.across, keys.columns.data(), stride, from, to, p.data());
         a.Mask(s, row, some, from, to, stride, p.data());
         float scale[kRows];
         for (int r = 0; r < some; r++) {
           float* x = p.data() + (size_t)r * stride;
+          uint16_t* y = (uint16_t*)across.data() + (size_t)r * stride;
           float sink = sinks[h * group + (row + r) % group];
           V most = Set(sink), sum = _mm512_setzero_ps();
           for (int j = from; j < to; j += 16) most = _mm512_max_ps(most, Load(x + j));
@@ -256,14 +289,13 @@ void Attend(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Segmen
             V s = Load(x + j), e = Exp(_mm512_sub_ps(s, Set(m)));
             e = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(s, Set(-INFINITY), _CMP_EQ_OQ), e, _mm512_setzero_ps());
             sum = _mm512_add_ps(sum, e);
-            Store(x + j, e);
+            StoreHalf(y + j, e);
           }
           float total = _mm512_reduce_add_ps(sum) + std::exp(sink - m);
           scale[r] = 1 / total;
           sums[(h * n + s.start) * group + row + r] = m + std::log(total);
         }
-        for (int r = some; r < kRows; r++) std::fill(p.begin() + (size_t)r * stride + from, p.begin() + (size_t)r * stride + to, 0.f);
-        Weighted<kDim>(p.data(), stride, values.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        Weighted<kDim>(across.data(), stride, values.pairs.data(), from, to, got.data());
         for (int r = 0; r < some; r++) {
           float* o = out + ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
           for (int d = 0; d < kDim; d += 16) Store(o + d, _mm512_mul_ps(Load(&got[r * kDim + d]), Set(scale[r])));
@@ -281,53 +313,49 @@ void AttendBack(int64_t n, int64_t heads, int64_t kv, int64_t segments, const Se
 #pragma omp parallel for schedule(static, 1)
   for (int64_t h = 0; h < kv; h++) {
     const int stride = a.Stride();
-    Seen<kDim> keys(stride), values(stride);
-    std::vector<float> p((size_t)kRows * stride), dp(p), dkeys, dvalues, rows(kRows * kDim), given(kRows * kDim), got(kRows * kDim);
+    Seen<kDim> keys(stride, true, true), values(stride, true, false);
+    std::vector<float> p((size_t)kRows * stride), dp(p), dkeys, dvalues, got(kRows * kDim);
+    std::vector<uint32_t> pdown((size_t)kRows / 2 * stride), ddown(pdown), dacross(pdown);
+    Rows<kDim> queries, given;
     for (int i = 0; i < segments; i++) {
       Segment s = a.Near(i);
-      keys.Take(k + h * n * kDim, s, true);
-      values.Take(v + h * n * kDim, s, true);
+      keys.Take(k + h * n * kDim, s);
+      values.Take(v + h * n * kDim, s);
       const int seen = s.prefix + s.end - s.start;
       dkeys.assign((size_t)stride * kDim, 0), dvalues.assign((size_t)stride * kDim, 0);
       int count = (s.end - s.start) * group;
       for (int row = 0; row < count; row += kRows) {
         int some = std::min(kRows, count - row), from, to;
         a.Range(s, row, some, &from, &to);
-        const float* queries = Padded<kDim>(q + ((h * n + s.start) * group + row) * kDim, some, rows);
+        queries.Put(q + ((h * n + s.start) * group + row) * kDim, some);
         float delta[kRows];
         for (int r = 0; r < kRows; r++) {
           size_t at = ((s.start + (row + r) / group) * heads + h * group + (row + r) % group) * kDim;
+          given.Put(r, r < some ? dout + at : nullptr);
           V sum = _mm512_setzero_ps();
-          for (int d = 0; d < kDim; d += 16) {
-            V g = r < some ? Load(dout + at + d) : _mm512_setzero_ps();
-            if (r < some) sum = Fma(g, Load(out + at + d), sum);
-            Store(&given[r * kDim + d], g);
-          }
+          for (int d = 0; d < kDim && r < some; d += 16) sum = Fma(Load(dout + at + d), Load(out + at + d), sum);
           delta[r] = _mm512_reduce_add_ps(sum);
         }
-        Scores<kDim>(queries, keys.columns.data(), stride, from, to, p.data());
+        Scores<kDim>(queries.across, keys.columns.data(), stride, from, to, p.data());
         a.Mask(s, row, some, from, to, stride, p.data());
-        Scores<kDim>(given.data(), values.columns.data(), stride, from, to, dp.data());
-        for (int r = 0; r < kRows; r++) {
-          float *x = p.data() + (size_t)r * stride, *y = dp.data() + (size_t)r * stride;
-          if (r >= some) {
-            std::fill(x + from, x + to, 0.f), std::fill(y + from, y + to, 0.f);
-            continue;
-          }
+        Scores<kDim>(given.across, values.columns.data(), stride, from, to, dp.data());
+        for (int r = 0; r < some; r++) {  // the others have zeros in queries and given
+          const float *x = p.data() + (size_t)r * stride, *y = dp.data() + (size_t)r * stride;
           float sum = sums[(h * n + s.start) * group + row + r];
           int head = h * group + (row + r) % group;
           dsinks[head] -= std::exp(sinks[head] - sum) * delta[r];
           for (int j = from; j < to; j += 16) {
             V s = Load(x + j), e = Exp(_mm512_sub_ps(s, Set(sum)));
             e = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(s, Set(-INFINITY), _CMP_EQ_OQ), e, _mm512_setzero_ps());
-            Store(x + j, e);
-            Store(y + j, _mm512_mul_ps(e, _mm512_sub_ps(Load(y + j), Set(delta[r]))));
+            V d = _mm512_mul_ps(e, _mm512_sub_ps(Load(y + j), Set(delta[r])));
+            StorePairs(&pdown[(size_t)r / 2 * stride + j], e, r % 2), StorePairs(&ddown[(size_t)r / 2 * stride + j], d, r % 2);
+            StoreHalf((uint16_t*)dacross.data() + (size_t)r * stride + j, d);
           }
         }
-        Weighted<kDim>(dp.data(), stride, keys.rows.data(), from, std::min<int>(to, s.prefix + s.end - s.start), got.data());
+        Weighted<kDim>(dacross.data(), stride, keys.pairs.data(), from, to, got.data());
         std::copy_n(got.begin(), some * kDim, dq + ((h * n + s.start) * group + row) * kDim);
-        Spread<kDim>(p.data(), stride, given.data(), from, to, dvalues.data());
-        Spread<kDim>(dp.data(), stride, queries, from, to, dkeys.data());
+        Spread<kDim>(pdown.data(), stride, given.down, from, to, dvalues.data());
+        Spread<kDim>(ddown.data(), stride, queries.down, from, to, dkeys.data());
       }
       for (int which = 0; which < 2; which++) {
         const float* from = (which ? dvalues : dkeys).data();

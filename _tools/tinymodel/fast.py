@@ -63,7 +63,7 @@ def run(name, *arguments):
 
 
 class TreeAttention(torch.autograd.Function):
-    """As model.TreeAttention, with the scale and the turn of queries and keys by their positions."""
+    """As model.TreeAttention, multiplied in bfloat16, with the scale and the turn of queries and keys by their positions."""
 
     @staticmethod
     def forward(ctx, q, k, v, sinks, cos, sin, segments, window):

@@ -226,7 +226,7 @@ class Attention(nn.Module):
         c, n, parts = self.c, x.shape[0], (self.q, self.k, self.v)
         all = linear(x, torch.cat([m.weight for m in parts]), torch.cat([m.bias for m in parts]), self.half)
         q, k, v = (y.view(n, -1, c.head_dim) for y in all.split([len(m.bias) for m in parts], -1))
-        if fast.fits(c):
+        if self.half and fast.fits(c):
             y = fast.TreeAttention.apply(q, k, v, self.sinks, places.cos, places.sin, places.table, window)
         else:
             q, k = (rotate(y, places.cos.unsqueeze(1), places.sin.unsqueeze(1)) for y in (q, k))
