@@ -20,7 +20,7 @@ ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 
 def tensors(model):
     """The tensors of models.md 1.4."""
-    out = {"model.embed_tokens.weight": model.embed, "model.norm.weight": model.norm, "lm_head.weight": model.head}
+    out = {"model.embed_tokens.weight": model.embed(), "model.norm.weight": model.norm, "lm_head.weight": model.head()}
     for i, layer in enumerate(model.layers):
         p = f"model.layers.{i}."
         out[p + "input_layernorm.weight"], out[p + "post_attention_layernorm.weight"] = layer.attn_norm, layer.ffn_norm
@@ -41,9 +41,9 @@ def stored(config, tensors):
     model = Model(config)
     with torch.no_grad():
         get = lambda name: tensors[name].float()
-        model.embed.copy_(get("model.embed_tokens.weight"))
+        model.embed.rows.copy_(get("model.embed_tokens.weight"))
         model.norm.copy_(get("model.norm.weight"))
-        model.head.copy_(get("lm_head.weight"))
+        model.head.rows.copy_(get("lm_head.weight"))
         for i, layer in enumerate(model.layers):
             p, e = f"model.layers.{i}.", layer.experts
             layer.attn_norm.copy_(get(p + "input_layernorm.weight"))
@@ -129,7 +129,7 @@ def main():
     o = p.parse_args()
     state = torch.load(o.dir / "state.pt", weights_only=True)
     config = Config(**state["config"])
-    model = Model(config)
+    model = Model(config, Encoder(o.dir / "tokenizer.json").lower_case())
     model.load_state_dict(state["model"])
     size = write(model, o.dir, o.out)
     print(f"{o.out}: {size} bytes, step {state['step']}")

@@ -89,13 +89,6 @@ class Config:
                 "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]},
         }
 
-    @classmethod
-    def of_hugging_face(cls, c):
-        """The reverse of hugging_face."""
-        return cls(vocab=c["vocab_size"], hidden=c["hidden_size"], layers=c["num_hidden_layers"], heads=c["num_attention_heads"],
-                   kv_heads=c["num_key_value_heads"], head_dim=c["head_dim"], inner=c["intermediate_size"], experts=c["num_local_experts"],
-                   top_k=c["num_experts_per_tok"], window=c["sliding_window"])
-
     def to_dict(self):
         return asdict(self)
 
@@ -293,14 +286,32 @@ class Layer(nn.Module):
         return x + y, balance
 
 
+class Table(nn.Module):
+    """A row [hidden] for every token. lower: ids as Encoder.lower_case gives them. The row
+    of a capitalised token is that of the lower-case one and what all of them have more: so
+    Rename is known to be rename without having been seen. Without lower each has its own."""
+
+    def __init__(self, c, std, lower=None):
+        super().__init__()
+        own = torch.arange(c.vocab)
+        lower = own if lower is None else torch.tensor(lower)
+        used, index = lower.unique(return_inverse=True)
+        self.rows, self.capital = nn.Parameter(torch.randn(len(used), c.hidden) * std), nn.Parameter(torch.randn(c.hidden) * std)
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("capitalised", (lower != own).float().unsqueeze(1), persistent=False)
+
+    def forward(self):
+        """[vocab, hidden]"""
+        return F.embedding(self.index, self.rows) + self.capitalised * self.capital
+
+
 class Model(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, lower=None):
         super().__init__()
         self.c = c
-        self.embed = nn.Parameter(torch.randn(c.vocab, c.hidden) * 0.5)
+        self.embed, self.head = Table(c, 0.5, lower), Table(c, 0.02, lower)
         self.layers = nn.ModuleList(Layer(c) for _ in range(c.layers))
         self.norm = nn.Parameter(torch.ones(c.hidden))
-        self.head = nn.Parameter(torch.randn(c.vocab, c.hidden) * 0.02)
         f, m = frequencies(c)
         angle = torch.arange(c.max_len, dtype=torch.float64).unsqueeze(1) * f
         self.register_buffer("cos", (angle.cos() * m).float(), persistent=False)
@@ -326,13 +337,13 @@ class Model(nn.Module):
         """ids [N]; segments cover them. Returns (logits at the places at, or
         everywhere; balance loss)."""
         places = Places(segments, self.cos, self.sin)
-        x, balance = F.embedding(ids, self.embed), 0.0
+        x, balance = F.embedding(ids, self.embed()), 0.0
         for i, layer in enumerate(self.layers):
             x, b = layer(x, places, self.c.window if self.c.windowed(i) else self.c.max_len)
             balance = balance + b
         if at is not None:
             x = x.index_select(0, at)
-        return F.linear(norm(x, self.norm, self.c.eps), self.head), balance / self.c.layers
+        return F.linear(norm(x, self.norm, self.c.eps), self.head()), balance / self.c.layers
 
 
 def cross_entropy(logits, target):

@@ -1,5 +1,4 @@
 """python -m unittest, in this folder, with the packages of requirements.txt."""
-import dataclasses
 import datetime
 import itertools
 import json
@@ -19,14 +18,13 @@ import copied
 import data
 import export
 import fast
-import grow
 import mxfp4
 import pack
 import tokenizer
 import train
 import words
 from harmony import CONTROLS, branch_text, prompt_text
-from model import Config, Experts, Model, Segment, TreeAttention, cross_entropy, frequencies, losses
+from model import Config, Experts, Model, Places, Segment, TreeAttention, cross_entropy, frequencies, losses, rotate
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -41,6 +39,8 @@ class Generators(unittest.TestCase):
         train, heldout = parts(words.TRAIN), parts(words.HELDOUT)
         self.assertEqual({w: (train[w], heldout[w]) for w in train.keys() & heldout.keys()}, {})
         self.assertFalse(set(words.TRAIN["object"]) & set(words.HELDOUT["object"]))
+        # Such words are tokens of their own after a space.
+        self.assertFalse(train.keys() & (words.FUNCTION_WORDS | words.FRAME_WORDS))
         # A name that training has in a sentence gets a token of its own there, and then cannot be copied.
         self.assertFalse(heldout.keys() & {w.lower() for o in words.TRAIN["object"] for w in o.split() if w.istitle()})
 
@@ -126,7 +126,7 @@ class Tokens(unittest.TestCase):
         cls.temporary.cleanup()
 
     def test_size(self):
-        self.assertLessEqual(self.encoder.tokenizer.get_vocab_size(), 4096)
+        self.assertLessEqual(self.encoder.tokenizer.get_vocab_size(), tokenizer.VOCAB)
         ids = [self.encoder.control[c] for c in CONTROLS]
         self.assertEqual(ids, list(range(ids[0], ids[0] + len(CONTROLS))))
 
@@ -146,6 +146,24 @@ class Tokens(unittest.TestCase):
             plain = e(w)
             for before, after in ((" ", "."), ('{"', '"}'), ("functions.", "_x"), ("get_", " =")):
                 self.assertEqual(e(before + w + after)[-len(e(after)) - len(plain):-len(e(after))], plain, (before, w))
+
+    def test_capitals(self):
+        """A capitalised word is divided as in lower case, is that but for its first token,
+        and the model makes its first token of the lower-case one."""
+        e = self.encoder
+        lower = e.lower_case()
+        for w in ("rename", "add", "compare", "subtract", "lottery", "devool", "write", "user", "x"):
+            for before in ("", " ", "\n", "lottery"):
+                small, big = e("_" + w)[len(e("_")):], e(before + w.capitalize())[len(e(before)):]
+                self.assertEqual([lower[big[0]], *big[1:]], small, (before, w))
+                self.assertNotEqual(big[0], small[0])
+        model = Model(Config(vocab=len(lower), hidden=32, inner=32, layers=1), lower)
+        for table in ("model.embed_tokens.weight", "lm_head.weight"):
+            rows = export.tensors(model)[table].float()
+            self.assertEqual(len(rows), len(lower))
+            small, big, other, Other = (rows[e(w)[0]] for w in ("rename", "Rename", "weather", "Weather"))
+            torch.testing.assert_close(big - small, Other - other, rtol=0, atol=0.02)
+            self.assertGreater((small - other).norm(), 0.05)
 
     def test_digits_are_single(self):
         self.assertEqual(len(self.encoder("90417")), 5)
@@ -306,34 +324,16 @@ def as_tools(dev):
     return tools
 
 
-class Growth(unittest.TestCase):
-    def test_same_logits(self):
-        small = Config(vocab=50, hidden=32, layers=6, heads=4, kv_heads=1, head_dim=16, inner=32)
-        model = Model(small).eval()
-        ids, at = torch.randint(50, (40,)), torch.arange(40)
-        want, _ = model(ids, [Segment(0, 40)], at)
-        for layers, kv_heads in ((6, 1), (6, 4), (8, 2), (10, 1)):
-            config = dataclasses.replace(small, layers=layers, kv_heads=kv_heads)
-            larger = Model(config).eval()
-            larger.load_state_dict(grow.grown(model.state_dict(), small, config))
-            got, _ = larger(ids, [Segment(0, 40)], at)
-            self.assertLess((got - want).norm() / want.norm(), 1e-5)
-
-    def test_refused(self):
-        small = Config(vocab=50, layers=6)
-        for layers, kv_heads in ((7, 2), (4, 2), (6, 3)):
-            with self.assertRaises(SystemExit):
-                grow.grown({}, small, dataclasses.replace(small, layers=layers, kv_heads=kv_heads))
-
-
 @unittest.skipUnless(fast.LIBRARY, "needs g++ and a processor with AVX-512 and bfloat16")
 class Fast(unittest.TestCase):
+    lengths = (70, 90, 3, 41, 150, 1, 130)
+    prefixes = ((0, 0), (0, 70), (0, 70), (0, 70), (0, 0), (204, 150), (204, 150))
+    ends = list(itertools.accumulate(lengths))
+    segments = [Segment(end - n, end, *prefix) for n, end, prefix in zip(lengths, ends, prefixes)]
+
     def gradients(self, model, library):
         torch.manual_seed(7)
-        lengths = (70, 90, 3, 41, 150, 1, 130)
-        prefixes = ((0, 0), (0, 70), (0, 70), (0, 70), (0, 0), (204, 150), (204, 150))
-        ends = list(itertools.accumulate(lengths))
-        segments = [Segment(end - n, end, *prefix) for n, end, prefix in zip(lengths, ends, prefixes)]
+        segments, ends = self.segments, self.ends
         ids, at = torch.randint(50, (ends[-1],)), torch.arange(20, ends[-1], 3)
         target = torch.randint(50, at.shape)
         with unittest.mock.patch.object(fast, "LIBRARY", library):
@@ -345,18 +345,46 @@ class Fast(unittest.TestCase):
         return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters()}
 
     def test_gradients(self):
-        """Loss and gradients are those of PyTorch."""
-        for sizes in ({}, {"heads": 8, "kv_heads": 4, "head_dim": 32}):
-            torch.manual_seed(6)
-            model = Model(Config(vocab=50, hidden=64, layers=4, inner=96, window=24, **sizes))
-            with torch.no_grad():
-                for p in model.parameters():
-                    p.add_(torch.randn_like(p) * 0.1)
-            want, wanted = self.gradients(model, None)
+        """Loss and gradients are those of PyTorch, to some per cent where products are in
+        bfloat16. Every token has both experts: near ties would choose others then."""
+        torch.manual_seed(6)
+        model = Model(Config(vocab=50, hidden=64, layers=4, inner=96, window=24, experts=2))
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn_like(p) * 0.1)
+        want, wanted = self.gradients(model, None)
+        for half, most in ((False, 1e-4), (True, 0.05)):
+            model.set_half(half)
             loss, got = self.gradients(model, fast.LIBRARY)
-            self.assertAlmostEqual(loss, want, places=4)
+            self.assertLess(abs(loss / want - 1), most)
             for name, g in wanted.items():
-                torch.testing.assert_close(got[name], g, rtol=1e-3, atol=1e-5 + 1e-4 * g.abs().max().item(), msg=name)
+                self.assertLess((got[name] - g).norm(), most * g.norm() + 1e-6, name)
+
+    def test_attention(self):
+        """In bfloat16, with the turn and the scale."""
+        for heads, kv, dim, window in ((4, 2, 64, 24), (8, 4, 32, 24), (4, 2, 64, 4096), (2, 2, 32, 128)):
+            torch.manual_seed(8)
+            n, (f, factor) = self.ends[-1], frequencies(Config(vocab=1, head_dim=dim))
+            angle = torch.arange(300).unsqueeze(1) * f
+            places = Places(self.segments, (angle.cos() * factor).float(), (angle.sin() * factor).float())
+            given = [torch.randn(n, heads, dim), torch.randn(n, kv, dim), torch.randn(n, kv, dim), torch.randn(heads)]
+            weight = torch.randn(n, heads, dim)
+
+            def plain(q, k, v, sinks):
+                q, k = (rotate(x, places.cos.unsqueeze(1), places.sin.unsqueeze(1)) for x in (q, k))
+                return TreeAttention.apply(q * dim ** -0.5, k, v, sinks, *places.within(window))
+
+            def quick(*inputs):
+                return fast.TreeAttention.apply(*inputs, places.cos, places.sin, places.table, window)
+
+            def gradients(f):
+                inputs = [t.clone().requires_grad_() for t in given]
+                y = f(*inputs)
+                (y * weight).sum().backward()
+                return [y.detach()] + [t.grad for t in inputs]
+
+            for got, want in zip(gradients(quick), gradients(plain), strict=True):
+                self.assertLess((got - want).norm() / want.norm(), 0.01)
 
     def test_half(self):
         """What is multiplied in bfloat16: a layer's products and its experts."""

@@ -10,15 +10,16 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 import data
 from harmony import CONTROLS, branch_text, prompt_text
-from words import FUNCTION_WORDS, value_words
+from words import FRAME_WORDS, FUNCTION_WORDS
 
 PATTERN = (  # of o200k, byte for byte as internal/token knows it
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-VOCAB = 2048   # rows of the embedding, control tokens included
-MERGES = 1150  # merges of letters; whole pieces take what is left
+VOCAB = 2048  # at most, control tokens included
+MERGES = 700  # of lower-case letters, and as many with a capital first; whole pieces take what is left
+WHOLE = FUNCTION_WORDS | FRAME_WORDS
 CONTROL = re.compile("(" + "|".join(map(re.escape, CONTROLS)) + ")")
 
 
@@ -39,34 +40,47 @@ def count_pieces():
     return count
 
 
+def capitalised(token):
+    return token[0].upper() + token[1:]
+
+
 def letter_merges(count):
-    """Merges of letters only. No merge takes in a space, a digit, a quotation mark
-    or an underscore, so a word has the same tokens in a sentence, in an identifier
-    and in JSON, and numbers are digits: what is copied looks the same on both sides."""
+    """(vocabulary, merges) of letters only, for words that are copied: those of whole_pieces
+    do not count. A piece of a word that is always followed by the same one is known by
+    heart, and then other words that begin alike are not copied. No merge takes in a space, a digit, a
+    quotation mark or an underscore, so a word has the same tokens in a sentence, in an
+    identifier and in JSON, and numbers are digits. Merges are learned from lower case,
+    and each stands once more with a capital first letter: a capitalised word is divided
+    as it is in lower case, and only its first token is another one. So what is copied
+    looks the same on both sides."""
     words = collections.Counter()
     for piece, n in count.items():
-        for w in re.findall(r"[^\W\d_]+", piece):
-            words[w] += n
+        for w in re.findall("[A-Za-z]+", piece):
+            if w.lower() not in WHOLE:
+                words[w.lower()] += n
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     trainer = trainers.BpeTrainer(vocab_size=256 + MERGES, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False)
     # Square roots, or else the words of the templates would take every merge.
     bpe.train_from_iterator((w for w in sorted(words) for _ in range(int(words[w] ** 0.5))), trainer)
     model = json.loads(bpe.to_str())["model"]
-    return model["vocab"], [tuple(m) for m in model["merges"]]
+    vocab, merges = model["vocab"], []
+    for left, right in model["merges"]:
+        merges += [(left, right), (capitalised(left), right)]
+        vocab.setdefault(capitalised(left + right), len(vocab))
+    return vocab, merges
 
 
 def whole_pieces(count, vocab, room):
     """The commonest pieces of templates and of punctuation that merges do not make.
-    ignore_merges finds them. A lower-case word that could be part of a name or a
-    value is not among them: it would have one token after a space and others after
-    an underscore or a quotation mark."""
-    values, alphabet = value_words(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    ignore_merges finds them. A word that could be part of a name or a value is not among
+    them: it would have one token after a space or with a capital and others after an
+    underscore or a quotation mark."""
+    alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     out = []
     for piece, n in sorted(count.items(), key=lambda c: (-c[1], c[0])):
         word = re.sub(r"[^\w]|_", "", piece).lower()
-        copied = word in values or piece.islower() and word not in FUNCTION_WORDS
-        if len(piece) < 2 or word and copied or any(c.isdigit() for c in piece) or n < 40:
+        if len(piece) < 2 or word and word not in WHOLE or any(c.isdigit() for c in piece) or n < 40:
             continue
         coded = alphabet.pre_tokenize_str(piece)[0][0]
         if coded not in vocab:
@@ -115,6 +129,12 @@ class Encoder:
     def pieces(self):
         """The tokens that are lower-case letters."""
         return sorted(t for t in self.tokenizer.get_vocab() if t.isascii() and t.isalpha() and t.islower())
+
+    def lower_case(self):
+        """The id of every token, or of the lower-case one for those that are capitalised."""
+        vocab = self.tokenizer.get_vocab()
+        lower = lambda t: t[0].lower() + t[1:] if t.isascii() and t.isalpha() and t == capitalised(t.lower()) else t
+        return [vocab.get(lower(t), i) for t, i in sorted(vocab.items(), key=lambda v: v[1])]
 
 
 def main():

@@ -12,7 +12,6 @@ import torch
 import copied
 import data
 import fast
-import grow
 import pack
 from harmony import branch_text, prompt_text
 from model import Config, Model, Segment, cross_entropy, losses
@@ -85,12 +84,12 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=10000)
+    p.add_argument("--steps", type=int, default=7000)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--half", action=argparse.BooleanOptionalAction, default=True, help="multiply in bfloat16: faster on processors that have it")
-    p.add_argument("--fast", action=argparse.BooleanOptionalAction, default=True, help="use fast.cpp where it can be compiled")
+    p.add_argument("--fast", action=argparse.BooleanOptionalAction, default=True, help="use fast.cpp where it can be compiled; its attention is in bfloat16, too")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--muon-rate", type=float, default=0.004)
     p.add_argument("--adam-rate", type=float, default=5e-4)
@@ -99,7 +98,6 @@ def options():
     p.add_argument("--check-items", type=int, default=40, help="per ability")
     p.add_argument("--save-every", type=float, default=300, help="seconds")
     p.add_argument("--stop-at", type=int, default=0, help="step after which to end; training goes on at the next start, perhaps with other rates")
-    p.add_argument("--weights", type=pathlib.Path, help="state.pt of another run or the folder of a checkpoint, whose weights to begin with; it may have fewer layers and key heads")
     for f in dataclasses.fields(Config):
         if f.name in SIZES:
             p.add_argument("--" + f.name.replace("_", "-"), type=int, default=f.default)
@@ -116,7 +114,7 @@ def main():
     torch.set_num_threads(o.threads)
     encoder = Encoder(o.dir / "tokenizer.json")
     copied.PIECES = encoder.pieces()
-    model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **{name: getattr(o, name) for name in SIZES}))
+    model = Model(Config(vocab=encoder.tokenizer.get_vocab_size(), **{name: getattr(o, name) for name in SIZES}), encoder.lower_case())
     optimizer = Optimizer(model, o.muon_rate, o.adam_rate)
     state_file, step, start = o.dir / "state.pt", 0, 0
     if state_file.exists():
@@ -126,8 +124,6 @@ def main():
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step, start = state["step"], state["next"]
-    elif o.weights:
-        model.load_state_dict(grow.weights(o.weights, model.c))
     model.set_half(o.half)
     stream = Stream(o.seed, encoder, o.size, start)
     log = open(o.dir / "log.jsonl", "a", encoding="utf-8")
@@ -147,9 +143,8 @@ def main():
         signal.signal(s, lambda *_: stopped.append(True))
     while step < (o.stop_at or o.steps) and not stopped:
         model.set_quantized(step >= QUANTIZE * o.steps)
-        limit = SHORT_LIMIT if step < SHORT and not o.weights else o.longest
-        hard = step >= EASY * o.steps or o.weights
-        ids, segments, at, target = stream.hard_batch(limit, model) if hard else stream.batch(limit)
+        limit = SHORT_LIMIT if step < SHORT else o.longest
+        ids, segments, at, target = stream.hard_batch(limit, model) if step >= EASY * o.steps else stream.batch(limit)
         logits, b = model(ids, segments, at)
         loss = cross_entropy(logits, target)
         (loss + BALANCE * b).backward()

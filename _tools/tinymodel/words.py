@@ -130,19 +130,11 @@ FUNCTION_WORDS = set(_words("""a about again am an and any are as at be but by c
     larger less me more must my no not of on or please remember remembered smaller so such tell than that the their them then there these this to told was were
     what when where which who will with would you your analysis commentary channels cutoff included asks fits"""))
 
+# Others that the templates say all the time and that hardly are names or values.
+FRAME_WORDS = set(_words("""knowledge current reasoning valid channel chatgpt openai gpt ai ossian tiny trained json api functions namespace instructions formats properties assistant developer
+    tools tool gets fields keys digits numbers ones tens hundreds thousands minus boolean shortly favourite favorite hello thanks thank our us we very should much here"""))
+
 
 def vocabulary(split):
     """The words of a split, "train" or "heldout"."""
     return {"train": TRAIN, "heldout": HELDOUT}[split]
-
-
-def value_words():
-    """Lower-case training words that appear as values, keys or parts of
-    identifiers, and therefore must have the same tokens after a space and after
-    a quotation mark."""
-    out = set()
-    for kind, words in TRAIN.items():
-        if kind != "object":
-            for w in words:
-                out.update(w.lower().replace("_", " ").split())
-    return out
