@@ -15,8 +15,8 @@ TEMPLATES = {
     "train": {
         "+": ["{a}+{b}", "{a} + {b}", "{a}+{b}=", "{a} + {b} =", "{a} + {b} = ?", "{a} plus {b}", "What is {a} + {b}?", "What is {a}+{b}?", "What is {a} plus {b}?",
               "How much is {a} + {b}?", "How much is {a} plus {b}?", "Add {a} and {b}.", "Calculate {a} + {b}.", "Compute {a}+{b}",
-              "Please add {a} and {b}.", "What is the sum of {a} and {b}?", "What do I get if I add {b} to {a}?", "Add {b} to {a}.",
-              "Can you add {a} and {b}?", "The sum of {a} and {b}, please.", "what's {a}+{b}", "Solve {a} + {b}",
+              "Please add {a} and {b}.", "What is the sum of {a} and {b}?", "What do I get if I sum {b} and {a}?", "Add {b} to {a}.",
+              "Can you sum {a} and {b}?", "Sum {a} and {b}", "The sum of {a} and {b}, please.", "what's {a}+{b}", "Solve {a} + {b}",
               "{F} {a} + {b} {f}.", "{F} {a}+{b} {f}", "{F} {a} plus {b} {f}."],
         "-": ["{a}-{b}", "{a} - {b}", "{a}-{b}=", "{a} - {b} =", "{a} - {b} = ?", "{a} minus {b}", "What is {a} - {b}?", "What is {a}-{b}?", "What is {a} minus {b}?",
               "How much is {a} - {b}?", "How much is {a} minus {b}?", "Subtract {b} from {a}.", "Calculate {a} - {b}.", "Compute {a}-{b}",
@@ -101,13 +101,13 @@ def sign(a, b):
 
 def working(op, a, b, effort):
     if op == "+":
-        return ("Add with four digits. " if effort == "high" else "") + f"{a:04d}+{b:04d}: " + steps("+", a, b, effort)
+        return ("With four digits, from the ones: " if effort == "high" else "") + f"{a:04d}+{b:04d}: " + steps("+", a, b, effort)
     digits = f"{a:04d} {b:04d}: {compare_digits(a, b)}"
     if op != "-":
-        asked = {"max": "larger", "min": "smaller", "=": "compare"}.get(op, op)
+        asked = {"max": "larger", "min": "smaller", "=": "both"}.get(op, op)
         lead = {"low": f"{asked} {digits}", "medium": f"{asked} {digits}, {a} {sign(a, b)} {b}", "high": f"Asked is {asked}, digits from the left: {digits}, {a} {sign(a, b)} {b}"}[effort]
         return f"{lead} -> " + ("equal" if a == b and op in ("max", "min") else answer(op, a, b).split(",")[0])
-    lead = f"Compare the digits from the left. {digits}, so {a} {sign(a, b)} {b}. Subtract the smaller number: " if effort == "high" else f"{digits}; "
+    lead = f"Digits from the left: {digits}, so {a} {sign(a, b)} {b}. Subtract the smaller number: " if effort == "high" else f"{digits}; "
     return f"{lead}{max(a, b):04d}-{min(a, b):04d}: {steps('-', max(a, b), min(a, b), effort)}" + ("" if a >= b else " minus")
 
 

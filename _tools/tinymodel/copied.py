@@ -153,7 +153,7 @@ def dress(r, split, text, loose=False):
     if split != "train" or r.random() < 0.5:
         return text
     if r.random() < 0.65:
-        opener = r.choice(OPENERS) if r.random() < 0.6 else " ".join(pseudo(r) for _ in range(r.randint(1, 2))).capitalize() + r.choice((",", "", ":", "."))
+        opener = r.choice(OPENERS) if r.random() < 0.6 else " ".join(pseudo(r) for _ in range(r.randint(1, 2))).capitalize() + r.choice((",", ":", "."))
         text = opener + " " + (text[0].lower() + text[1:] if r.random() < 0.6 else text)
     if loose and r.random() < 0.3:
         text = text.rstrip(".?!") + (r.choice(LOOSE_CLOSERS) if r.random() < 0.6 else " " + pseudo(r) + r.choice((".", "", "!")))

@@ -52,15 +52,16 @@ def schema(keys, wanted):
 
 
 def working(keys, wanted, effort):
-    """A line for every key: the value as the text has it and then as JSON has it.
-    So its type, which the first token of the JSON value shows, is decided when the
-    whole value has been seen, and the answer is a copy."""
+    """A line for every key: the value as the text has it and then as JSON has it. So its
+    type, which the first token of the JSON value shows, is decided when the whole value
+    has been seen, and the answer is a copy. No word stands here that a key may begin with:
+    after "The keys are" was known by heart, keyword became "keys are"."""
     lines = "\n".join(f"{k}: {wanted[k][1]} => {copied.compact({k: wanted[k][2]})[1:-1]}" for k in keys)
     if effort == "low":
         return lines
     if effort == "medium":
-        return "Keys: " + ", ".join(keys) + ".\n" + lines
-    return f"The keys are {copied.listing(keys)}. From the text:\n{lines}"
+        return "".join(f"- {k}\n" for k in keys) + lines
+    return "I look for\n" + "".join(f"- {k}\n" for k in keys) + f"and the text has\n{lines}"
 
 
 def facts(r, split, wanted):

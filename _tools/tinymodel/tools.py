@@ -18,10 +18,10 @@ NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} {f}", "Which {p}", "{P}
 REQUESTS = {
     "train": {
         True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}",
-               "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}"],
+               "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}", "{V} our {n}", "{V} this {n}", "{V} each {n}", "{v} that {n}"],
         False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}",
                 "I want to know the {n}", "My {n}", "Where is my {n}", "I would take the {n}", "Is there a {n}", "Do you have the {n}", "Let me see the {n}", "I ask about the {n}",
-                "We want a {n}", "I wanted our {n}", "I look for the {n}", "I like the {n}",
+                "We want a {n}", "I wanted our {n}", "I look for the {n}", "I like the {n}", "Please show me the {n}", "Can you give me the {n}", "Please bring us this {n}",
                 "{f} the {n}", "{f} my {n}", "{F} the {n}"],
     },
     "heldout": {
@@ -37,7 +37,7 @@ FORMS = {
 SINGLE = [" for {x}", " in {x}", " of {x}", " at {x}", " for {p} {x}", " {x}"]
 ERRORS = {"train": ["not found", "access denied", "timeout", "no connection", "invalid {k}", "unknown {k}"], "heldout": ["server busy", "missing {k}", "bad {k}"]}
 USUAL = {"train": 0.75, "heldout": 0.9}  # share of names in snake case, and of those that begin with the verb
-SUMS = ("subtract", "sum", "total", "calculate")  # verbs that sound like arithmetic; the evaluation has add and compare
+SUMS = ("subtract", "sum", "total", "calculate", "compute", "solve")  # verbs that sound like arithmetic; the evaluation has add and compare
 DECLINE = "I cannot do that with the tools I have."
 
 
@@ -80,15 +80,19 @@ def spell(r, usual, *words):
 
 
 def style(r, split):
-    """(forms of descriptions, forms of notes) of a toolbox. In training often few of them,
-    with the same fillers every time: then what follows a word of a declaration is not
-    known by that word alone. Such fillers are short: behind a long text that is the same
-    everywhere the place was lost, and little else was learned."""
+    """(forms of descriptions, forms of notes) of a toolbox. In training half of the boxes
+    have few forms, and half of those the same words in them every time, one for each
+    filler: then what follows a word of a declaration is not known by that word alone. Long
+    texts that are the same everywhere are no use: where the place was lost in them is what
+    the model found hardest, and little else was learned."""
     if split != "train":
         return DESCRIPTIONS[split], NOTES[split]
+    few, same = r.random() < 0.5, r.random() < 0.5
     def some(forms):
-        n = r.choice((1, 2, 3, 3, 12))
-        return [copied.filled(r, r.choice(forms), lambda r: copied.filler(r, 4 if n > 3 else 2)) for _ in range(n)]
+        if not few:
+            return forms
+        forms = [r.choice(forms) for _ in range(r.randint(1, 3))]
+        return [copied.filled(r, f, lambda r: r.choice(copied.FILLERS)) for f in forms] if same else forms
     return some(DESCRIPTIONS[split]), some(NOTES[split])
 
 
@@ -110,7 +114,7 @@ def parameters(r, split, n, notes):
         kind = r.choices(("string", "number", "boolean", "enum"), (55, 27, 6, 12))[0]
         if kind == "enum":
             kind = " ".join(copied.pseudo(r) for _ in range(r.randint(2, 3))) if split == "train" and r.random() < 0.6 else r.choice(v["enum"])
-        note = fill(r.choice(notes), p=name.replace("_", " "), n=n) if r.random() < 0.3 else ""
+        note = fill(copied.filled(r, r.choice(notes)), p=name.replace("_", " "), n=n) if r.random() < 0.3 else ""
         out[name] = Parameter(name, kind, k == 0 or r.random() < 0.6, note)
     return list(out.values())
 
@@ -118,12 +122,12 @@ def parameters(r, split, n, notes):
 def tool(r, split, forms, verb="", n="", whole=False):
     """whole: the name has the verb."""
     descriptions, notes = forms
-    if split == "train" and not verb and r.random() < 0.05:
+    if split == "train" and not verb and r.random() < 0.1:
         verb = r.choice(SUMS)
     verb, n = verb or copied.pick(r, split, "verb"), n or noun(r, split)
     usual = USUAL[split]
     name = n if not whole and r.random() < 0.1 else spell(r, usual, verb, n) if r.random() < usual else spell(r, usual, n, verb)
-    return Tool(verb, n, name, fill(r.choice(descriptions), v=verb, n=n), parameters(r, split, n, notes))
+    return Tool(verb, n, name, fill(copied.filled(r, r.choice(descriptions)), v=verb, n=n), parameters(r, split, n, notes))
 
 
 def toolbox(r, split):
@@ -155,7 +159,7 @@ def grid(r):
     def some(n, kind):
         out = []
         for _ in range(n):
-            out.append(copied.near(r, "train", out) or (r.choice(SUMS) if kind == "verb" and r.random() < 0.05 else copied.pick(r, "train", kind)))
+            out.append(copied.near(r, "train", out) or (r.choice(SUMS) if kind == "verb" and r.random() < 0.1 else copied.pick(r, "train", kind)))
         return out
     forms, verbs, nouns = style(r, "train"), some(r.choice((1, 2, 2, 3)), "verb"), some(r.choice((1, 2, 3, 3, 4)), "noun")
     pairs = list(dict.fromkeys((v, n) for v in verbs for n in nouns))

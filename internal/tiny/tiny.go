@@ -1,4 +1,4 @@
-// Package tiny is the model inside the program: ossian-tiny, a gpt-oss of 6.8
+// Package tiny is the model inside the program: ossian-tiny, a gpt-oss of nine
 // million parameters that is trained from nothing by _tools/tinymodel. Its model
 // card is README.md beside the weights.
 package tiny
