@@ -84,7 +84,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=7000)
+    p.add_argument("--steps", type=int, default=7800)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
