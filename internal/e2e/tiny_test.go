@@ -47,19 +47,19 @@ func TestTinyLogits(t *testing.T) {
 				return atPositions(t, load(t, openTiny(t), len(g.IDs), cfg), g.IDs, positions)
 			}
 			truths := at(cfg, often)
-			d = compare(truths, at(cpu.Config{ISA: isa}, often))
-			t.Logf("default against float32: L2 %.2g, KL %.2g, argmax %.1f %%", d.L2, d.KL, 100*d.Argmax)
-			if d.KL > 1e-2 || d.Argmax < 0.97 {
-				t.Errorf("distance of the default path %+v: KL of at most 1e-2 and 97 %% argmax expected", d)
+			d, all := compare(truth, at(cpu.Config{ISA: isa}, g.Pos)), compare(truths, at(cpu.Config{ISA: isa}, often))
+			t.Logf("default against float32: KL %.2g at the golden positions, %.2g at every fifth, argmax %.1f %%", d.KL, all.KL, 100*all.Argmax)
+			if d.KL > 1e-2 || all.KL > 1e-2 || all.Argmax < 0.97 {
+				t.Errorf("distance of the default path %+v at the golden positions, %+v at every fifth: KL of at most 1e-2 at both and 97 %% argmax at the latter expected", d, all)
 			}
 			if isa == "go" {
 				return // slow, and the same weights
 			}
 			q8 := cpu.Config{ISA: isa, Exact: true, KV: tensor.F32, Weights: "q8"}
-			d, all := compare(truth, at(q8, g.Pos)), compare(truths, at(q8, often))
+			d, all = compare(truth, at(q8, g.Pos)), compare(truths, at(q8, often))
 			t.Logf("8-bit projections against BF16, else float32: KL %.2g at the golden positions, %.2g at every fifth, argmax %.1f %%", d.KL, all.KL, 100*all.Argmax)
-			if d.KL == 0 || d.KL > 4e-3 || all.Argmax < 0.97 {
-				t.Errorf("distance of 8-bit projections %+v at the golden positions, %+v at every fifth: KL of at most 4e-3 at the former and 97 %% argmax at the latter expected", d, all)
+			if d.KL == 0 || d.KL > 4e-3 || all.KL > 2.5e-2 || all.Argmax < 0.97 {
+				t.Errorf("distance of 8-bit projections %+v at the golden positions, %+v at every fifth: KL of at most 4e-3 and 2.5e-2 and 97 %% argmax at the latter expected", d, all)
 			}
 		})
 	}
