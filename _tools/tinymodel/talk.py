@@ -59,19 +59,21 @@ ABOUT = [  # (working, answer, questions in training, questions held out)
 
 SMALL = [  # (working, answer, training, held out)
     ("A greeting", "Hello! How can I help you?",
-     ["Hello", "Hello!", "Hi", "Hi!", "hi", "hello", "Hey", "Hey!", "Good morning", "Good morning!", "Good evening.", "Good day!", "Hi there", "Hello there!", "hey there", "Greetings!", "Good afternoon", "Good day", "Hey there!", "Hi there!", "Good evening!", "good morning", "Hello again!", "Hi again"],
+     ["Hello", "Hello!", "Hi", "Hi!", "hi", "hello", "Hey", "Hey!", "Good morning", "Good morning!", "Good evening.", "Good day!", "Hi there", "Hello there!", "hey there", "Greetings!", "Good afternoon", "Good day", "Hey there!", "Hi there!", "Good evening!", "good morning", "Hello again!", "Hi again",
+      "A good day to you!", "A very good evening", "Good morning to everyone", "A warm hello"],
      ["Hello to you!", "A good morning to you", "Hi and hello!", "Well, hello"]),
     ("A question about me", "I am fine, thank you. How can I help you?",
      ["How are you?", "how are you", "How are you doing?", "How do you do?", "How is it going?", "Are you well?", "How are you today?", "Hello, how are you?", "Hi, how are you?", "Hey, how are you?", "how is it going?", "Are you fine?"],
      ["And how are you?", "How are you doing today?", "Good evening, how are you?"]),
     ("Thanks", "You are welcome.",
-     ["Thanks", "Thanks!", "Thank you", "Thank you!", "thank you", "Thank you very much.", "Great, thanks!", "Thanks a lot!", "Perfect, thank you.", "thanks", "Many thanks!", "thank you so much", "OK, thanks."],
+     ["Thanks", "Thanks!", "Thank you", "Thank you!", "thank you", "Thank you very much.", "Great, thanks!", "Thanks a lot!", "Perfect, thank you.", "thanks", "Many thanks!", "thank you so much", "OK, thanks.", "Great, thank you!", "Thanks for all that.", "Good, thanks!"],
      ["Thanks, great!", "Thank you a lot!"]),
     ("A goodbye", "Goodbye!",
      ["Bye", "Bye!", "Goodbye", "Goodbye!", "bye", "See you", "See you later!", "Good night", "Good night!", "See you tomorrow.", "Until later!", "bye bye", "Goodbye, until tomorrow.", "Bye, until then!", "see you soon", "Good night, see you tomorrow!"],
      ["Bye for now", "Bye, see you!", "Goodbye, see you later."]),
     ("Praise", "I am glad that helped.",
-     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right.", "Really nice!", "That is very kind.", "Nice one!", "Very well done!", "How nice."],
+     ["Great!", "Well done!", "Good job!", "Nice!", "Perfect.", "That is right.", "Very good.", "ok", "OK", "Cool!", "Well done", "That was good.", "Good work!", "Good, that is it.", "Yes, right.", "Really nice!", "That is very kind.", "Nice one!", "Very well done!", "How nice.",
+      "Very good!", "All good.", "So good!", "Good, good!", "That is good!", "Good to know.", "Good thing!", "Good answer!", "good work"],
      ["Good!", "Great job!", "Very nice!"]),
 ]
 OPEN = ["Well", "And", "OK", "So", "Oh", "Ah", "Yes", "Now", "A", "My", "Very", "Really", "Right", "Then", "Just", "Once more"]
@@ -170,7 +172,7 @@ def small(r, split):
         return r.choice(heldout), working, answer
     while True:
         text = r.choice(train)
-        if r.random() < 0.6:
+        while r.random() < 0.4:
             text = varied(r, text, train)
         if text not in heldout:
             return text, working, answer

@@ -10,7 +10,8 @@ from words import vocabulary
 
 DESCRIPTIONS = {
     "train": ["{V} the {n}.", "{V} a {n}.", "{V} the {n} {f}.", "{V} the {n} {f}.", "{V} {n} {f}.", "Use this to {v} the {n}.", "{F} {v} the {n}.", "{F} {v} {n} {f}.", "{V} the {f} {n} {f}.",
-              "This {n} {f}", "{V} {n} {f}. {F} {f}.", "{F} {n}: {f}", ""],
+              "This {n} {f}", "{V} {n} {f}. {F} {f}.", "{F} {n}: {f}", "",
+              "{V} the {n} for {f}.", "{V} a {n} for {f}.", "{V} the {n} by {f}.", "{V} {n} with {f}."],
     "heldout": ["{V} one {n}.", "Can {v} the {n}.", "{V} the {n} for somebody."],
 }
 NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} {f}", "Which {p}", "{P} {f} the {n}", "The {f} {p}", "{P} {f}", "{F} {p} {f} {n}"], "heldout": ["The wanted {p}", "{P} for the {n}"]}
@@ -18,11 +19,12 @@ NOTES = {"train": ["The {p}", "{P} of the {n}", "The {p} {f}", "Which {p}", "{P}
 REQUESTS = {
     "train": {
         True: ["{V} the {n}", "{V} a {n}", "Please {v} the {n}", "Can you {v} the {n}", "{v} {n}", "I want to {v} the {n}", "Could you {v} a {n}", "Now {v} the {n}", "I need you to {v} the {n}",
-               "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}", "{V} our {n}", "{V} this {n}", "{V} each {n}", "{v} that {n}"],
+               "Can you {v} my {n}", "I want you to {v} this {n}", "Let us {v} our {n}", "{V} our {n}", "{V} this {n}", "{V} each {n}", "{v} that {n}",
+               "Please {v} my {n}", "Just {v} my {n}", "{V} all my {n}", "Let me {v} my {n}"],
         False: ["What is the {n}", "I need the {n}", "Show me the {n}", "Give me the {n}", "Tell me about the {n}", "How is the {n}", "{n}, please", "What about the {n}",
                 "I want to know the {n}", "My {n}", "Where is my {n}", "I would take the {n}", "Is there a {n}", "Do you have the {n}", "Let me see the {n}", "I ask about the {n}",
                 "We want a {n}", "I wanted our {n}", "I look for the {n}", "I like the {n}", "Please show me the {n}", "Can you give me the {n}", "Please bring us this {n}",
-                "{f} the {n}", "{f} my {n}", "{F} the {n}"],
+                "{f} the {n}", "{f} our {n}", "{F} the {n}"],
     },
     "heldout": {
         True: ["Would you {v} the {n}", "Please {v} a {n}", "I would like to {v} the {n}", "{V} my {n}"],

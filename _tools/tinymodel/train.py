@@ -25,6 +25,9 @@ FALL = 0.25        # share of the steps after which the rate falls
 QUANTIZE = 0.8     # share of the steps after which the experts are seen through MXFP4
 EASY = 0.25        # share of the steps after which only what is hard is learned
 CHOICE = 3         # batches of which one is learned then
+LAST = 650         # steps after all others, on what is wrong most rarely
+LAST_CHOICE = 6    # batches of which one is learned there
+LAST_RATE = 0.15   # rate, relative to its peak, from which it falls to nothing there
 BALANCE = 0.01     # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
@@ -33,6 +36,8 @@ def factor(step, steps):
     """Learning rate of a step relative to its peak."""
     if step < WARMUP:
         return step / WARMUP
+    if step >= steps:
+        return LAST_RATE * (1 - (step - steps) / LAST)
     return min(1, 0.02 + 0.98 * (1 - step / steps) / (1 - FALL))
 
 
@@ -52,10 +57,10 @@ class Stream:
         return pack.batch(self.groups(), self.encoder, self.size, limit)
 
     @torch.no_grad()
-    def hard_batch(self, limit, model):
-        """Of CHOICE batches what the model finds hardest. Nothing in the data is wrong or
+    def hard_batch(self, limit, model, choice):
+        """Of that many batches what the model finds hardest. Nothing in the data is wrong or
         left to chance, so what is hard is what is not learned yet."""
-        taken = pack.take(self.groups(), self.encoder, CHOICE * self.size, limit)
+        taken = pack.take(self.groups(), self.encoder, choice * self.size, limit)
         ids, segments, at, target = pack.lay(taken)
         logits, _ = model(ids, segments, at)
         return pack.lay(pack.hardest(taken, losses(logits, target).tolist(), self.size))
@@ -84,7 +89,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=7800)
+    p.add_argument("--steps", type=int, default=7800, help=f"without the last {LAST}")
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
@@ -137,14 +142,17 @@ def main():
 
     began = saved = mark = time.monotonic()
     total = balance = tokens = 0
-    note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps)
+    note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps + LAST)
     stopped = []
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, lambda *_: stopped.append(True))
-    while step < (o.stop_at or o.steps) and not stopped:
+    while step < (o.stop_at or o.steps + LAST) and not stopped:
         model.set_quantized(step >= QUANTIZE * o.steps)
         limit = SHORT_LIMIT if step < SHORT else o.longest
-        ids, segments, at, target = stream.hard_batch(limit, model) if step >= EASY * o.steps else stream.batch(limit)
+        if step < EASY * o.steps:
+            ids, segments, at, target = stream.batch(limit)
+        else:
+            ids, segments, at, target = stream.hard_batch(limit, model, CHOICE if step < o.steps else LAST_CHOICE)
         logits, b = model(ids, segments, at)
         loss = cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
@@ -156,7 +164,7 @@ def main():
             note(step=step, loss=round(total / o.log_every, 4), balance=round(balance / o.log_every, 3), tokens_per_s=round(tokens / (now - mark)), seconds=round(now - began))
             total = balance = tokens = 0
             mark = now
-        if step % o.check_every == 0 or step == o.steps:
+        if step % o.check_every == 0 or step == o.steps + LAST:
             note(step=step, heldout=heldout(model, encoder, o.seed, o.check_items))
             mark = time.monotonic()
         if now - saved > o.save_every:
@@ -164,7 +172,7 @@ def main():
             saved = now
     keep()
     if stopped:
-        raise SystemExit(f"stopped after step {step} of {o.steps}; the same command goes on")
+        raise SystemExit(f"stopped after step {step} of {o.steps + LAST}; the same command goes on")
 
 
 if __name__ == "__main__":
