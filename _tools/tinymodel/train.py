@@ -21,24 +21,30 @@ from tokenizer import Encoder
 WARMUP = 80        # steps in which the rate rises
 SHORT = 600        # steps with short conversations only
 SHORT_LIMIT = 220  # tokens
-FALL = 0.25        # share of the steps after which the rate falls
-QUANTIZE = 0.8     # share of the steps after which the experts are seen through MXFP4
-EASY = 0.25        # share of the steps after which only what is hard is learned
+LAST = 1 / 13      # share of the steps that make the last stretch; the next three are of those before it
+FALL = 0.25        # share after which the rate falls
+QUANTIZE = 0.8     # share after which the experts are seen through MXFP4
+EASY = 0.25        # share after which only what is hard is learned
 CHOICE = 3         # batches of which one is learned then
-LAST = 650         # steps after all others, on what is wrong most rarely
-LAST_CHOICE = 6    # batches of which one is learned there
+LAST_CHOICE = 6    # and in the last stretch, for what is wrong most rarely
 LAST_RATE = 0.15   # rate, relative to its peak, from which it falls to nothing there
 BALANCE = 0.01     # weight of the load balance loss
 SIZES = ("hidden", "layers", "heads", "kv_heads", "head_dim", "inner", "experts", "top_k", "window")
 
 
+def last_from(steps):
+    """The step with which the last stretch begins."""
+    return steps - round(LAST * steps)
+
+
 def factor(step, steps):
     """Learning rate of a step relative to its peak."""
+    last = last_from(steps)
     if step < WARMUP:
         return step / WARMUP
-    if step >= steps:
-        return LAST_RATE * (1 - (step - steps) / LAST)
-    return min(1, 0.02 + 0.98 * (1 - step / steps) / (1 - FALL))
+    if step >= last:
+        return LAST_RATE * (steps - step) / (steps - last)
+    return min(1, 0.02 + 0.98 * (1 - step / last) / (1 - FALL))
 
 
 class Stream:
@@ -89,7 +95,7 @@ def save(path, **state):
 def options():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--dir", type=pathlib.Path, required=True, help="has tokenizer.json; gets state.pt and log.jsonl")
-    p.add_argument("--steps", type=int, default=7800, help=f"without the last {LAST}")
+    p.add_argument("--steps", type=int, default=8450)
     p.add_argument("--size", type=int, default=4096, help="tokens in a batch, about")
     p.add_argument("--longest", type=int, default=1024, help="tokens in a conversation; longer ones are left out")
     p.add_argument("--threads", type=int, default=2)
@@ -142,17 +148,17 @@ def main():
 
     began = saved = mark = time.monotonic()
     total = balance = tokens = 0
-    note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps + LAST)
-    stopped = []
+    note(parameters=sum(p.numel() for p in model.parameters()), step=step, steps=o.steps)
+    last, stopped = last_from(o.steps), []
     for s in (signal.SIGINT, signal.SIGTERM):
         signal.signal(s, lambda *_: stopped.append(True))
-    while step < (o.stop_at or o.steps + LAST) and not stopped:
-        model.set_quantized(step >= QUANTIZE * o.steps)
+    while step < (o.stop_at or o.steps) and not stopped:
+        model.set_quantized(step >= QUANTIZE * last)
         limit = SHORT_LIMIT if step < SHORT else o.longest
-        if step < EASY * o.steps:
+        if step < EASY * last:
             ids, segments, at, target = stream.batch(limit)
         else:
-            ids, segments, at, target = stream.hard_batch(limit, model, CHOICE if step < o.steps else LAST_CHOICE)
+            ids, segments, at, target = stream.hard_batch(limit, model, CHOICE if step < last else LAST_CHOICE)
         logits, b = model(ids, segments, at)
         loss = cross_entropy(logits, target)
         (loss + BALANCE * b).backward()
@@ -164,7 +170,7 @@ def main():
             note(step=step, loss=round(total / o.log_every, 4), balance=round(balance / o.log_every, 3), tokens_per_s=round(tokens / (now - mark)), seconds=round(now - began))
             total = balance = tokens = 0
             mark = now
-        if step % o.check_every == 0 or step == o.steps + LAST:
+        if step % o.check_every == 0 or step == o.steps:
             note(step=step, heldout=heldout(model, encoder, o.seed, o.check_items))
             mark = time.monotonic()
         if now - saved > o.save_every:
@@ -172,7 +178,7 @@ def main():
             saved = now
     keep()
     if stopped:
-        raise SystemExit(f"stopped after step {step} of {o.steps + LAST}; the same command goes on")
+        raise SystemExit(f"stopped after step {step} of {o.steps}; the same command goes on")
 
 
 if __name__ == "__main__":
