@@ -101,23 +101,49 @@ def write_golden(path, ids, logits, every):
     path.with_suffix(".f32").write_bytes(logits[at].numpy().astype("<f4").tobytes())
 
 
+def choices(routed, top_k):
+    """[layer, token, expert]: which experts are chosen, and [layer, token]: by how much the last of them is ahead of the next."""
+    routed = torch.stack([r.reshape(-1, r.shape[-1]) for r in routed])
+    best = routed.topk(top_k + 1, -1)
+    chosen = torch.zeros_like(routed, dtype=torch.bool).scatter(-1, best.indices[..., :top_k], True)
+    return chosen, best.values[..., top_k - 1] - best.values[..., top_k]
+
+
+def distance(ours, theirs, routed, other_routed, top_k):
+    """(relative L2 distance of the logits before the first token for which a layer
+    has chosen other experts; how many tokens that are; the lead in that choice, 0
+    if there is none). A choice between experts that are level to the last bits of a
+    float32 is a matter of the order of sums (models.md 5.2), and all later tokens
+    see the token."""
+    (a, lead), (b, _) = choices(routed, top_k), choices(other_routed, top_k)
+    differs = (a != b).any(-1)
+    tokens = differs.any(0).nonzero()
+    same = int(tokens[0]) if len(tokens) else len(ours)
+    tie = 0 if same == len(ours) else lead[differs[:, same], same].min().item()
+    return ((ours[:same] - theirs[:same]).norm() / theirs[:same].norm()).item(), same, tie
+
+
 @torch.no_grad()
 def check(config, directory, tokens, golden=None, small=None):
-    """The relative L2 distance between the logits of the training model and of
-    transformers, both in float32 on the stored weights. golden: a file for the
-    logits of the training model, read by the Go comparison; small: the stem of two
-    files for some of them, read by the Go tests."""
+    """The distance between the logits of the training model and of transformers, both
+    in float32 on the stored weights. golden: a file for the logits of the training
+    model, read by the Go comparison; small: the stem of two files for some of them,
+    read by the Go tests."""
     import transformers
     ids = sample_ids(Encoder(directory / "tokenizer.json"), tokens)
-    ours, _ = stored(config, load_file(directory / "model.safetensors"))(torch.tensor(ids), [Segment(0, len(ids))])
+    model, routed = stored(config, load_file(directory / "model.safetensors")), []
+    for name, part in model.named_modules():
+        if name.endswith(".router"):
+            part.register_forward_hook(lambda _, given, out: routed.append(out))
+    ours, _ = model(torch.tensor(ids), [Segment(0, len(ids))])
     other = transformers.AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager", quantization_config=transformers.Mxfp4Config(dequantize=True))
-    theirs = other(torch.tensor([ids])).logits[0]
+    theirs = other(torch.tensor([ids]), output_router_logits=True)
     if golden:
         golden.write_bytes(json.dumps({"vocab": config.vocab, "ids": ids}).encode() + b"\n" + ours.numpy().astype("<f4").tobytes())
     if small:
         write_golden(small, ids, ours, 100)
-    return ((ours - theirs).norm() / theirs.norm()).item()
+    return distance(ours, theirs.logits[0], routed, theirs.router_logits, config.top_k)
 
 
 def main():
@@ -134,10 +160,14 @@ def main():
     size = write(model, o.dir, o.out)
     print(f"{o.out}: {size} bytes, step {state['step']}")
     if o.check:
-        distance = check(config, o.out, o.check, pathlib.Path(str(o.out) + ".logits"), o.golden)
-        print(f"logits of {o.check} tokens: relative L2 distance to transformers {distance:.2g}")
-        if distance > 1e-4:
-            raise SystemExit("more than 1e-4 (models.md 5.2)")
+        far, same, tie = check(config, o.out, o.check, pathlib.Path(str(o.out) + ".logits"), o.golden)
+        print(f"logits of {same} tokens: relative L2 distance to transformers {far:.2g}")
+        if same < o.check:
+            print(f"token {same} goes to other experts, by {tie:.2g} of a router's logit; later ones see it and are not compared")
+        if far > 1e-4 or tie > 1e-5:
+            raise SystemExit("more than 1e-4 (models.md 5.2), or other experts by more than 1e-5")
+        if same < o.check // 2:
+            raise SystemExit("less than half of the tokens could be compared")
 
 
 if __name__ == "__main__":
