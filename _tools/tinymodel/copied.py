@@ -69,7 +69,12 @@ def number(r):
 def filler(r, most=4):
     """Some words in the middle of a sentence, so that one that is quoted is copied and
     not known by heart."""
-    return " ".join(r.choice(FILLERS) if r.random() < 0.6 else pseudo(r) for _ in range(r.randint(1, most)))
+    return " ".join(twice(r, r.choice(FILLERS) if r.random() < 0.6 else pseudo(r)) for _ in range(r.randint(1, most)))
+
+
+def twice(r, word):
+    """The word, now and then two times: one that has followed itself must not do so for ever."""
+    return f"{word} {word}" if r.random() < 0.03 else word
 
 
 def capital(text, key):
@@ -130,7 +135,7 @@ def text(r, split, others=()):
     if split == "train" and others and r.random() < 0.2:
         shared = r.choice(r.choice(others).split() or [x])
         x = r.choice((shared, f"{shared} {x}", f"{x} {shared}", f"{x} {shared} {word(r, split)}"))
-    return x
+    return twice(r, x) if split == "train" else x
 
 
 def texts(r, split, n):

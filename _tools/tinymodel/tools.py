@@ -82,14 +82,14 @@ def spell(r, usual, *words):
 
 
 def style(r, split):
-    """(forms of descriptions, forms of notes) of a toolbox. In training half of the boxes
-    have few forms, and half of those the same words in them every time, one for each
+    """(forms of descriptions, forms of notes) of a toolbox. In training three boxes in five
+    have few forms, and three in five of those the same words in them every time, one for each
     filler: then what follows a word of a declaration is not known by that word alone. Long
     texts that are the same everywhere are no use: where the place was lost in them is what
     the model found hardest, and little else was learned."""
     if split != "train":
         return DESCRIPTIONS[split], NOTES[split]
-    few, same = r.random() < 0.5, r.random() < 0.5
+    few, same = r.random() < 0.6, r.random() < 0.6
     def some(forms):
         if not few:
             return forms
