@@ -34,7 +34,7 @@ type fakeHub struct {
 	page    int                                                                   // entries per page of the listing; 0 = all
 	listed  []map[string]any                                                      // replaces the listing
 	api     func(w http.ResponseWriter, r *http.Request) bool                     // true = answered
-	content func(w http.ResponseWriter, r *http.Request, name string, n int) bool // n-th request for the file, from 1
+	content func(w http.ResponseWriter, r *http.Request, name string, n int) bool // n-th request for the file, from 1; see setContent
 
 	mu    sync.Mutex
 	count map[string]int
@@ -114,11 +114,11 @@ func (h *fakeHub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	h.count[name]++
-	n := h.count[name]
+	n, content := h.count[name], h.content
 	h.seen = append(h.seen, strings.TrimSpace(name+" "+r.Header.Get("Range")+" "+r.Header.Get("If-Range")))
 	h.mu.Unlock()
 	w.Header().Set("ETag", `"`+digest(name, b)+`"`)
-	if h.content != nil && h.content(w, r, name, n) {
+	if content != nil && content(w, r, name, n) {
 		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(b)))
@@ -148,6 +148,14 @@ func (h *fakeHub) serveAPI(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Error-Code", "RepoNotFound")
 		http.NotFound(w, r)
 	}
+}
+
+// setContent replaces h.content while requests may still be answered: a pull that was
+// cancelled does not wait until the hub has seen that.
+func (h *fakeHub) setContent(f func(w http.ResponseWriter, r *http.Request, name string, n int) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.content = f
 }
 
 // requests returns the content requests since the last call.
@@ -608,13 +616,13 @@ func TestPullForceKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	h.content = func(w http.ResponseWriter, r *http.Request, name string, _ int) bool {
+	h.setContent(func(w http.ResponseWriter, r *http.Request, name string, _ int) bool {
 		if large(name) {
 			cancel()
 			<-r.Context().Done()
 		}
 		return large(name)
-	}
+	})
 	req.Force = true
 	if _, err := Pull(ctx, cfg, req); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, expected cancellation", err)
@@ -627,7 +635,7 @@ func TestPullForceKeeps(t *testing.T) {
 	if err := os.WriteFile(weights, make([]byte, 300_000), 0o644); err != nil { // damage
 		t.Fatal(err)
 	}
-	h.content = nil
+	h.setContent(nil)
 	if _, err := Pull(t.Context(), cfg, req); err != nil {
 		t.Fatal(err)
 	}
