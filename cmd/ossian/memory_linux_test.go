@@ -215,7 +215,8 @@ func (p *process) fill(t *testing.T, found printedPlan) {
 }
 
 // refused serves with the largest context and less memory than that takes: the
-// process ends with what fits, and that does fit. It returns how long it took.
+// process ends with what fits, and that does fit. It returns how long it took. What is
+// available changes while others work: one try of five must go as planned.
 func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.Duration {
 	t.Helper()
 	long := *c
@@ -251,23 +252,35 @@ func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.
 			}
 		}
 	}
-	out, took := run()
-	fits := regexp.MustCompile(`what fits: --max-model-len (\d+)`).FindStringSubmatch(out)
-	if fits == nil || !strings.Contains(out, "does not fit into memory") {
-		t.Errorf("%s: with %d tokens of context: %q, want what fits", c.name, long.len, out)
-		return took
+	try := func() (took time.Duration, wrong string) {
+		long.len = long.model.MaxLen
+		out, took := run()
+		fits := regexp.MustCompile(`what fits: --max-model-len (\d+)`).FindStringSubmatch(out)
+		if fits == nil || !strings.Contains(out, "does not fit into memory") {
+			return took, fmt.Sprintf("with %d tokens of context: %q, want what fits", long.len, out)
+		}
+		named, _ := strconv.Atoi(fits[1])
+		for _, c := range []struct {
+			len  int
+			fits bool
+		}{{named / 2, true}, {2*named + 64, false}} {
+			long.len = c.len
+			if out, _ := run(); (out == "") != c.fits {
+				return took, fmt.Sprintf("%d tokens were said to fit; %d: %q", named, c.len, out)
+			}
+		}
+		return took, ""
 	}
-	named, _ := strconv.Atoi(fits[1])
-	for _, try := range []struct {
-		len  int
-		fits bool
-	}{{named / 2, true}, {2*named + 64, false}} { // what is available changes while others work
-		long.len = try.len
-		if out, _ := run(); (out == "") != try.fits {
-			t.Errorf("%s: %d tokens were said to fit; %d: %q", c.name, named, try.len, out)
+	for left := 4; ; left-- {
+		took, wrong := try()
+		if wrong == "" {
+			return took
+		}
+		if t.Logf("%s: %s", c.name, wrong); left == 0 {
+			t.Errorf("%s: no try went as planned", c.name)
+			return took
 		}
 	}
-	return took
 }
 
 // TestADM2Memory attacks a server whose memory is limited to its plan: the largest

@@ -74,12 +74,17 @@ func TestADM4Queue(t *testing.T) {
 func TestADM4QueueTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		info := runner.Info{MaxSeqs: 1, MaxTokens: 64}
-		g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second)}), Config{Sched: sched.Config{MaxQueueTokens: 100}})
-		streams := []*Stream{g.submit(Request{Tokens: ids(1, 500), MaxTokens: 2})} // alone it may be larger
+		queued := make(chan struct{})
+		hold := func(int, *runner.Batch) error { <-queued; return nil }
+		g := start(t, script(t, sim.Config{Info: info, Cost: each(time.Second), OnLaunch: hold}), Config{Sched: sched.Config{MaxQueueTokens: 100}})
+		streams := []*Stream{g.submit(Request{Tokens: ids(0, 1), MaxTokens: 1})}
+		synctest.Wait()                                                                 // it runs
+		streams = append(streams, g.submit(Request{Tokens: ids(1, 500), MaxTokens: 2})) // alone in the queue it may be larger
 		if _, err := g.Submit(context.Background(), Request{Tokens: ids(2, 1)}); !errors.Is(err, ErrQueueTokens) || !errors.Is(g.Accepting(), ErrQueueTokens) {
 			t.Errorf("behind a large prompt: got %v, Accepting %v, want %v", err, g.Accepting(), ErrQueueTokens)
 		}
-		time.Sleep(1500 * time.Millisecond) // it runs
+		close(queued)
+		time.Sleep(1500 * time.Millisecond) // the large one runs
 		streams = append(streams, g.submit(Request{Tokens: ids(2, 60), MaxTokens: 1}), g.submit(Request{Tokens: ids(3, 40), MaxTokens: 1}))
 		for range 3 {
 			if _, err := g.Submit(context.Background(), Request{Tokens: ids(4, 1)}); !errors.Is(err, ErrQueueTokens) {

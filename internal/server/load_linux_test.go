@@ -46,15 +46,14 @@ func TestCON1(t *testing.T) {
 // is wanted.
 func lockstep(t *testing.T, streams, steps, perSecond int, delay time.Duration) {
 	var step atomic.Int64
-	var gate sync.Mutex                 // held: no step begins
+	var steady gate
 	tokens := steps + 1000              // of each stream; before all have begun some are far on
 	ended := make([]int64, tokens+2000) // [step]: when
 	u := setup{cost: time.Second * time.Duration(streams) / time.Duration(perSecond), limits: map[limits.ID]int64{limits.Connections: 1 << 17},
 		engine: engine.Config{Sched: sched.Config{MaxQueue: streams, NoPrefixCache: true}}}
 	u.next = func([]int32, uint64) int32 { return 100_000 + int32(step.Load()) }
 	u.launch = func(k int, _ *runner.Batch) { // its tokens name it, and are there when its time is over
-		gate.Lock()
-		defer gate.Unlock()
+		steady.launch(k, nil)
 		step.Store(int64(k))
 		ended[k%len(ended)] = time.Now().Add(u.cost).UnixNano()
 	}
@@ -79,15 +78,7 @@ func lockstep(t *testing.T, streams, steps, perSecond int, delay time.Duration) 
 	}
 	out, err := io.ReadAll(pairs)
 	running := g.model.Engine.Stats().Running
-	// Nothing may be produced while memory is measured: what is allocated while the
-	// collector marks counts as live, and that is most of it on a busy machine.
-	gate.Lock()
-	full := int64(math.MaxInt64)
-	for range 5 { // until what is under way has been sent
-		full = min(full, heap())
-		time.Sleep(50 * time.Millisecond)
-	}
-	gate.Unlock()
+	full := steady.heap()
 	leave.Close()
 	if err := errors.Join(err, cmd.Wait()); err != nil || running < streams {
 		t.Fatalf("%d of %d streams are running; client: %v", running, streams, err)
@@ -122,6 +113,27 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// A gate keeps steps from beginning while memory is measured; launch is that of a setup.
+type gate struct{ sync.Mutex }
+
+func (g *gate) launch(int, *runner.Batch) {
+	g.Lock()
+	defer g.Unlock()
+}
+
+// heap is heap while nothing is produced: what is allocated while the collector marks
+// counts as live, and that is most of it on a busy machine.
+func (g *gate) heap() int64 {
+	g.Lock()
+	defer g.Unlock()
+	least := int64(math.MaxInt64)
+	for range 5 { // until what is under way has been sent
+		time.Sleep(50 * time.Millisecond)
+		least = min(least, heap())
+	}
+	return least
 }
 
 // A reader is one stream of the client.

@@ -193,6 +193,8 @@ func TestADM1Connections(t *testing.T) {
 		u := setup{reply: strings.Repeat("x", 64), cost: 20 * time.Millisecond, limits: map[limits.ID]int64{limits.HeaderRead: 60_000, limits.WriteStall: 60_000}}
 		u.info.MaxSeqs, u.info.MaxTokens = n, 2*n
 		u.engine.Sched.MaxQueue = n
+		var steady gate
+		u.launch = steady.launch
 		planned := memory.ConnectionBytes(limits.Defaults()[limits.HeaderBytes])
 		if secure {
 			u.cfg.TLS = certified(t)
@@ -210,7 +212,7 @@ func TestADM1Connections(t *testing.T) {
 			{"in its headers", "GET /health HTTP/1.1\r\nHost: localhost" + large, func() bool { return true }},
 			{"streaming", strings.Replace(stream, "\r\n", large+"\r\n", 1), func() bool { return g.model.Engine.Stats().Running == n }},
 		} {
-			per := g.occupy(n, c.text, c.name, c.there)
+			per := g.occupy(n, c.text, c.name, c.there, &steady)
 			each = append(each, per)
 			bound := planned
 			if !soaking() {
@@ -227,8 +229,8 @@ func TestADM1Connections(t *testing.T) {
 }
 
 // occupy opens n connections that say text, and returns what each takes once all of them
-// are there. A stream's has little room for what is sent.
-func (g *rig) occupy(n int, text, what string, there func() bool) (per int64) {
+// are there and nothing is produced. A stream's has little room for what is sent.
+func (g *rig) occupy(n int, text, what string, there func() bool, steady *gate) (per int64) {
 	before := g.toll()
 	idle := heap()
 	var open []*net.TCPConn
@@ -246,7 +248,7 @@ func (g *rig) occupy(n int, text, what string, there func() bool) (per int64) {
 	}
 	eventually(g.t, time.Minute, "all are "+what, func() bool { return g.metric("ossian_connections") > float64(n) && there() })
 	time.Sleep(300 * time.Millisecond) // the last bytes are read
-	per = (heap() - idle) / int64(n)
+	per = (steady.heap() - idle) / int64(n)
 	for _, conn := range open {
 		conn.Close()
 	}
@@ -265,6 +267,8 @@ func TestCON2(t *testing.T) {
 	const step = 100 * time.Millisecond
 	u := setup{reply: strings.Repeat("x", 64), cost: step, limits: map[limits.ID]int64{limits.WriteStall: stall.Milliseconds()}}
 	u.info.MaxSeqs, u.info.MaxTokens = n+1, 2*n+2
+	var steady gate
+	u.launch = steady.launch
 	g := start(t, u)
 	before := g.toll()
 	idle := heap()
@@ -313,7 +317,7 @@ func TestCON2(t *testing.T) {
 		}
 	}()
 	beside := g.gaps(min(20, int(stall/step)))
-	per := (heap() - idle) / int64(n)
+	per := (steady.heap() - idle) / int64(n)
 	eventually(t, stall+time.Minute, "all are cut", func() bool { return g.s.load.Load() == 0 })
 	cut := time.Since(began)
 	close(stop)
