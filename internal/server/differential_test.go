@@ -607,11 +607,13 @@ func TestLIF6(t *testing.T) {
 	})
 	at := p99(late)
 	within(t, "behind the deadline", at, step+250*time.Millisecond, time.Minute)
-	u.limits = map[limits.ID]int64{limits.QueueWait: wait.Milliseconds()}
-	u.info.MaxSeqs = 1
+	u.limits, u.info.MaxSeqs = nil, 1
 	g = start(t, u)
 	g.dial("/v1/completions", `{"prompt":"a","max_tokens":3000}`)
 	eventually(t, time.Minute, "runs", func() bool { return g.model.Engine.Stats().Running > 0 })
+	lim := limits.Defaults()
+	lim[limits.QueueWait] = wait.Milliseconds()
+	g.s.Reload(nil, lim) // not before: it counts for the one that runs, too
 	began := time.Now()
 	wantError(t, g.post("/v1/completions", `{"prompt":"b"}`), 503, "overloaded_error", "overloaded", "")
 	queued := time.Since(began) - wait

@@ -46,7 +46,7 @@ func TestCON2Cut(t *testing.T) {
 		limits map[limits.ID]int64
 		why    []string
 	}{
-		{time.Millisecond, map[limits.ID]int64{limits.WriteStall: 300}, []string{"write_stall", "disconnect"}}, // the system may see it first
+		{time.Millisecond, map[limits.ID]int64{limits.WriteStall: 1000}, []string{"write_stall", "disconnect"}}, // the system may see it first
 		{0, map[limits.ID]int64{limits.PendingOutput: 4096}, []string{"pending_output"}},
 	} {
 		g := start(t, setup{reply: strings.Repeat("x", 64), cost: c.cost, limits: c.limits})
@@ -87,7 +87,7 @@ func TestBodiesAreGivenBack(t *testing.T) {
 
 // TestLIF3Ping: silence is broken by comments.
 func TestLIF3Ping(t *testing.T) {
-	g := start(t, setup{reply: "ab<|return|>", cost: 500 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
+	g := start(t, setup{reply: "ab<|return|>", cost: 1500 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
 	r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":true}`)
 	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || !strings.HasPrefix(r.body, ": ping\n\n") {
 		t.Errorf("%d pings: %q", n, r.body)
@@ -97,7 +97,7 @@ func TestLIF3Ping(t *testing.T) {
 	}
 	// Hidden reasoning is silence, too.
 	g = start(t, setup{reply: thinks + strings.Repeat("<|channel|>analysis<|message|>a b c d e f g h i j<|end|><|start|>assistant", 4) + "<|channel|>final<|message|>x<|return|>",
-		cost: 10 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
+		cost: 30 * time.Millisecond, limits: map[limits.ID]int64{limits.PingInterval: 100}})
 	r = g.post("/v1/chat/completions", `{`+hi+`,"stream":true,"include_reasoning":false}`)
 	if n := strings.Count(r.body, ": ping\n\n"); n < 2 || strings.Contains(r.body, "think") {
 		t.Errorf("%d pings: %q", n, r.body)
@@ -106,12 +106,12 @@ func TestLIF3Ping(t *testing.T) {
 
 // TestLateReply: deadlines are of writes, not of requests, and end with the reply.
 func TestLateReply(t *testing.T) {
-	g := start(t, setup{reply: "ab<|return|>", cost: 500 * time.Millisecond, limits: map[limits.ID]int64{limits.WriteStall: 400, limits.BodyRead: 400}})
+	g := start(t, setup{reply: "ab<|return|>", cost: time.Second, limits: map[limits.ID]int64{limits.WriteStall: 800, limits.BodyRead: 800}})
 	for _, stream := range []string{"true", "false", "false"} {
-		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":3,"stream":`+stream+`}`); r.status != 200 || !strings.Contains(r.body, "ab") {
+		if r := g.post("/v1/completions", `{"prompt":"a","max_tokens":2,"stream":`+stream+`}`); r.status != 200 || !strings.Contains(r.body, "ab") {
 			t.Errorf("stream %s: %d %q", stream, r.status, r.body)
 		}
-		time.Sleep(500 * time.Millisecond) // on a kept connection
+		time.Sleep(time.Second) // on a kept connection
 	}
 }
 
