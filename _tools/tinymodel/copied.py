@@ -49,7 +49,7 @@ def near(r, split, others):
         return ""
     other = r.choice(others).rpartition("_")[2]
     n = r.randint(min(3, len(other)), max(3, len(other) - 1))
-    new = pseudo(r, 1) + other[-n:] if r.random() < 0.7 else other[:n] + pseudo(r, 1)
+    new = r.choice(("", "", other[0])) + pseudo(r, 1) + other[-n:] if r.random() < 0.7 else other[:n] + pseudo(r, 1)
     return "" if new in others else new
 
 

@@ -8,7 +8,11 @@ WORK=${WORK:-models/ossian-tiny-work}
 here=_tools/tinymodel
 mkdir -p "$WORK"
 [ -f "$WORK/tokenizer.json" ] || "$PYTHON" $here/tokenizer.py --out "$WORK"
-"$PYTHON" $here/train.py --dir "$WORK" "$@"
+for steps in 8450 15000; do # the rate falls to nothing each time
+	"$PYTHON" $here/train.py --dir "$WORK" --steps $steps "$@"
+done
+# A last stretch of its own, with the rates that the others begin it with.
+"$PYTHON" $here/train.py --dir "$WORK" --steps 15600 --muon-rate 0.008 --adam-rate 0.001 "$@"
 "$PYTHON" $here/export.py --dir "$WORK" --out "$OUT" --check 1500 --golden "$OUT.golden"
 go run ./$here/eval -model "$OUT" -logits "$OUT.logits"
 "$PYTHON" $here/data.py --per-ability 640 --out "$WORK/heldout.jsonl"

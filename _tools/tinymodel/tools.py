@@ -275,12 +275,19 @@ def result(r, split):
         items = copied.texts(r, split, r.randint(1, 4))
         text = json.dumps(items) if r.random() < 0.5 else copied.compact(items)
         return text, "; ".join(items), f"The results are {copied.listing(items)}." if len(items) > 1 else f"The result is {items[0]}."
-    data = {}
-    for _ in range(r.choices((1, 2, 3), (4, 4, 2))[0]):
-        k = key() if r.random() < 0.8 else "_".join(dict.fromkeys((key(), key())))
-        if split == "train" and data and r.random() < 0.25:
-            other = r.choice(r.choice(list(data)).split("_"))
-            k = copied.near(r, split, list(data)) or r.choice((other, f"{other}_{key()}", f"{key()}_{other}"))
+    data, family = {}, []
+    if split == "train" and r.random() < 0.3:  # one key begins or ends all of the others
+        base = key()
+        family = list(dict.fromkeys([base] + [r.choice((f"{key()}_{base}", f"{key()}_{base}", f"{base}_{key()}")) for _ in range(r.randint(1, 3))]))
+        r.shuffle(family)
+    for i in range(len(family) or r.choices((1, 2, 3), (4, 4, 2))[0]):
+        if family:
+            k = family[i]
+        else:
+            k = key() if r.random() < 0.8 else "_".join(dict.fromkeys((key(), key())))
+            if split == "train" and data and r.random() < 0.25:
+                other = r.choice(r.choice(list(data)).split("_"))
+                k = copied.near(r, split, list(data)) or r.choice((other, f"{other}_{key()}", f"{key()}_{other}"))
         texts = [x for x in data.values() if isinstance(x, str)]
         data[k] = copied.parse(copied.number(r)) if r.random() < 0.5 else r.random() < 0.5 if r.random() < 0.1 else copied.text(r, split, texts)
     text = json.dumps(data) if r.random() < 0.5 else copied.compact(data)
