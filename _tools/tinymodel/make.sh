@@ -11,7 +11,7 @@ mkdir -p "$WORK"
 for steps in 8450 15000; do # the rate falls to nothing each time
 	"$PYTHON" $here/train.py --dir "$WORK" --steps $steps "$@"
 done
-# A last stretch of its own, with the rates that the others begin it with.
+# Half of a last stretch; with twice the rates it begins where a whole one does.
 "$PYTHON" $here/train.py --dir "$WORK" --steps 15600 --muon-rate 0.008 --adam-rate 0.001 "$@"
 "$PYTHON" $here/export.py --dir "$WORK" --out "$OUT" --check 1500 --golden "$OUT.golden"
 go run ./$here/eval -model "$OUT" -logits "$OUT.logits"
