@@ -83,9 +83,9 @@ const checks = {
 
   async structured(api) {
     const agent = new Agent({ name: 'reader', model: models[api], modelSettings: { temperature: 0 }, outputType: Person });
-    const { finalOutput } = await runner.run(agent, 'Ada is 36 and has a cat.');
+    const { finalOutput } = await runner.run(agent, 'name: Ada. age: 36. pets: cat and dog.');
     Person.parse(finalOutput);
-    const streamed = await runner.run(agent, 'Ada is 36 and has a cat.', { stream: true });
+    const streamed = await runner.run(agent, 'name: Ada. age: 36. pets: cat and dog.', { stream: true });
     await streamed.completed;
     same(streamed.finalOutput, finalOutput);
   },

@@ -88,9 +88,9 @@ async def required(api):
 
 async def structured(api):
     agent = agents.Agent(name="reader", model=MODELS[api], model_settings=agents.ModelSettings(temperature=0), output_type=Person)
-    result = await agents.Runner.run(agent, "Ada is 36 and has a cat.")
+    result = await agents.Runner.run(agent, "name: Ada. age: 36. pets: cat and dog.")
     assert isinstance(result.final_output, Person), result
-    streamed = agents.Runner.run_streamed(agent, "Ada is 36 and has a cat.")
+    streamed = agents.Runner.run_streamed(agent, "name: Ada. age: 36. pets: cat and dog.")
     async for _ in streamed.stream_events():
         pass
     assert streamed.final_output == result.final_output, (streamed.final_output, result.final_output)

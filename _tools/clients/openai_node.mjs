@@ -34,7 +34,7 @@ const respond = (input, more = {}) => ({ model: 'ossian-tiny', temperature: 0, i
 const rWeather = respond('What is the weather in Paris?', { tools: [{ type: 'function', strict: false, ...tool }] });
 const Person = z.object({ name: z.string().max(20), age: z.int().min(0).max(150), pets: z.array(z.enum(['cat', 'dog'])).max(3) });
 const GetTime = z.object({ city: z.string().max(20), zone: z.enum(['UTC', 'local']) });
-const ada = 'Ada is 36 and has a cat.';
+const ada = 'name: Ada. age: 36. pets: cat and dog.';
 const questions = ['Hello!', '12+30', 'What is the weather in Paris?']; // the last alone needs a tool
 const prompt = { model: 'ossian-tiny', prompt: 'Hello', temperature: 0, max_tokens: 8 };
 

@@ -176,7 +176,7 @@ class GetTime(pydantic.BaseModel):
 
 def structured():
     """What is said may be silly, but it is of the form."""
-    asked = ask("Ada is 36 and has a cat.")
+    asked = ask("name: Ada. age: 36. pets: cat and dog.")
     want = chat.parse(**asked, response_format=Person).choices[0]
     assert want.finish_reason == "stop" and isinstance(want.message.parsed, Person) and reasoning(want.message), want
     with chat.stream(**asked, response_format=Person) as s:
@@ -492,7 +492,7 @@ def responses_tools():
 
 
 def responses_structured():
-    asked = respond("Ada is 36 and has a cat.")
+    asked = respond("name: Ada. age: 36. pets: cat and dog.")
     want = client.responses.parse(**asked, text_format=Person)
     assert want.status == "completed" and isinstance(want.output_parsed, Person) and reasoned(want), want
     assert (want.text.format.type, want.text.format.name, want.text.format.strict) == ("json_schema", "Person", True), want

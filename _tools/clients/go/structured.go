@@ -80,7 +80,7 @@ func isTime(text string) error {
 }
 
 func askPerson(schema map[string]any) chatParams {
-	p := ask("Ada is 36 and has a cat.")
+	p := ask("name: Ada. age: 36. pets: cat and dog.")
 	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
 		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "person", Schema: schema, Strict: openai.Bool(true)}}
 	return p
@@ -139,7 +139,7 @@ func (s *session) required() error {
 }
 
 func respondPerson(schema map[string]any) responseParams {
-	p := respond("Ada is 36 and has a cat.")
+	p := respond("name: Ada. age: 36. pets: cat and dog.")
 	p.Text.Format.OfJSONSchema = &responses.ResponseFormatTextJSONSchemaConfigParam{Name: "person", Schema: schema, Strict: openai.Bool(true)}
 	return p
 }
