@@ -123,7 +123,7 @@ reference:
 	$(MODELS)/reference/bin/pip install -q -r _tools/reference/requirements.txt
 	$(MODELS)/reference/bin/python _tools/reference/reference.py
 
-# Trains ossian-tiny into $(MODELS)/ossian-tiny: up to three hours on two cores,
+# Trains ossian-tiny into $(MODELS)/ossian-tiny: three hours on two cores of Zen 5,
 # goes on after a cut. Needs PyTorch.
 tinymodel:
 	$(PYTHON) -m venv $(MODELS)/tinymodel
