@@ -132,7 +132,7 @@ def between(r, split):
     return [Message("user", question), said(answer)]
 
 
-def relative(r, a):
+def variant(r, a):
     """The attribute or another one of the same thing: a colour and a favourite colour."""
     return a if a == "name" else r.choice(FAVOURITE) + a.rpartition(" ")[2]
 
@@ -142,7 +142,7 @@ def facts(r, split):
     for _ in range(r.choices((1, 2, 3), (5, 4, 2))[0]):
         a = attribute(r, split) if r.random() < 0.8 or split == "heldout" else "name"
         if split == "train" and out and r.random() < 0.3:
-            a = relative(r, r.choice(list(out)))
+            a = variant(r, r.choice(list(out)))
         out[a] = remembered(r, split, a, list(out.values()))
     if split == "heldout" and r.random() < 0.25:
         out["name"] = remembered(r, split, "name")
@@ -157,7 +157,7 @@ def recall_branch(r, split, effort):
         while r.random() < 0.3:
             context += between(r, split)
     if r.random() < 0.12:
-        a = relative(r, r.choice(list(told))) if split == "train" and r.random() < 0.5 else attribute(r, split)
+        a = variant(r, r.choice(list(told))) if split == "train" and r.random() < 0.5 else attribute(r, split)
     else:
         a = r.choice(list(told))
     question = copied.dress(r, split, r.choice(ASK_NAME[split] if a == "name" and r.random() < 0.3 else ASK[split]).format(a=a))

@@ -260,6 +260,15 @@ def choice_working(quotation, arguments, effort):
     return f"The request is about {quotation}\nIt gets {copied.compact(arguments)}, as the user said."
 
 
+def family(r):
+    """Keys for training, of which one begins or ends all of the others."""
+    key = lambda: copied.pick(r, "train", "key")
+    base = key()
+    keys = list(dict.fromkeys([base] + [r.choice((f"{key()}_{base}", f"{key()}_{base}", f"{base}_{key()}")) for _ in range(r.randint(1, 3))]))
+    r.shuffle(keys)
+    return keys
+
+
 def result(r, split):
     """(text from the tool, working, answer)"""
     kind = r.random()
@@ -275,14 +284,10 @@ def result(r, split):
         items = copied.texts(r, split, r.randint(1, 4))
         text = json.dumps(items) if r.random() < 0.5 else copied.compact(items)
         return text, "; ".join(items), f"The results are {copied.listing(items)}." if len(items) > 1 else f"The result is {items[0]}."
-    data, family = {}, []
-    if split == "train" and r.random() < 0.3:  # one key begins or ends all of the others
-        base = key()
-        family = list(dict.fromkeys([base] + [r.choice((f"{key()}_{base}", f"{key()}_{base}", f"{base}_{key()}")) for _ in range(r.randint(1, 3))]))
-        r.shuffle(family)
-    for i in range(len(family) or r.choices((1, 2, 3), (4, 4, 2))[0]):
-        if family:
-            k = family[i]
+    data, keys = {}, family(r) if split == "train" and r.random() < 0.3 else []
+    for i in range(len(keys) or r.choices((1, 2, 3), (4, 4, 2))[0]):
+        if keys:
+            k = keys[i]
         else:
             k = key() if r.random() < 0.8 else "_".join(dict.fromkeys((key(), key())))
             if split == "train" and data and r.random() < 0.25:
