@@ -98,7 +98,7 @@ func TestParse(t *testing.T) {
 		{"a load with short answers", strings.Replace(servedResult, `"total_output_tokens": 8`, `"total_output_tokens": 7`, 1), served, nil},
 	} {
 		got, err := c.parse(c.text)
-		if (err == nil) != (c.want != nil) || err == nil && !maps.Equal(got, c.want) {
+		if (err == nil) != (c.want != nil) || (err == nil && !maps.Equal(got, c.want)) {
 			t.Errorf("%s: got %v, %v; want %v", c.name, got, err, c.want)
 		}
 	}

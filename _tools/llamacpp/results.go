@@ -184,7 +184,7 @@ func (f *file) collect(model, program, part, variant string, number func(*record
 	var out series
 	for i := range f.records {
 		r := &f.records[i]
-		if r.Model != model || r.Program != program || r.Part != part || variant != anyVariant && r.Variant != variant {
+		if r.Model != model || r.Program != program || r.Part != part || (variant != anyVariant && r.Variant != variant) {
 			continue
 		}
 		if x, ok := number(r); ok {

@@ -74,7 +74,7 @@ func TestOpenArchive(t *testing.T) {
 	}
 	again.close(log)
 	name := filepath.Join(dir, "seal.key")
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm()&0o077 != 0 && filepath.Separator == '/' {
+	if info, err := os.Stat(name); err != nil || (info.Mode().Perm()&0o077 != 0 && filepath.Separator == '/') {
 		t.Errorf("others may read the key: %v, %v", info.Mode(), err)
 	}
 	if err := os.WriteFile(name, []byte("short"), 0o600); err != nil {

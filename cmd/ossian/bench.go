@@ -293,7 +293,7 @@ func (o *benchOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	}
 	if !f.Changed("ignore-eos") {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
-		o.ignoreEOS = !o.noIgnoreEOS && (plain || timed && !old && !o.turns.on)
+		o.ignoreEOS = !o.noIgnoreEOS && (plain || (timed && !old && !o.turns.on))
 	}
 	if all := scripted.Dialects(); o.dialect != "" && !slices.Contains(all, o.dialect) {
 		return nil, fmt.Errorf("--dialect %q: one of %s expected", o.dialect, strings.Join(all, ", "))

@@ -82,7 +82,7 @@ type renderer func(prompt string) (string, error)
 func (d *dataOptions) workload(c dataset.Common, render renderer, chat bool) (bench.Workload, error) {
 	c.Prompts = d.prompts
 	if strings.HasPrefix(d.name, "random") || d.name == "prefix_repetition" {
-		if d.path != "" && (c.Rules != dataset.LMDeploy && c.Rules != dataset.SGLang || d.name != "random") {
+		if d.path != "" && ((c.Rules != dataset.LMDeploy && c.Rules != dataset.SGLang) || d.name != "random") {
 			return nil, fmt.Errorf("--dataset-path %s: data set %s is made of random tokens and reads no file; --dataset-name says what the file is", d.path, d.name)
 		}
 	} else if d.path == "" && (d.name == "sharegpt" || d.name == "custom" || d.name == "sonnet" || d.name == "burstgpt" || d.name == "timed_trace") {

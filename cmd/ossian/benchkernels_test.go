@@ -27,7 +27,7 @@ func TestBenchKernels(t *testing.T) {
 	}
 	for _, m := range r.Kernels {
 		peak := m.Peak > 0 == (m.ISA != "go")
-		if !(m.Bytes > 0 && m.Ops > 0 && m.Read > 0 && m.Share > 0 && peak) || m.Rows < 1 || m.Kernel != "Q8_0" && m.Kernel != "keys BF16" {
+		if !(m.Bytes > 0 && m.Ops > 0 && m.Read > 0 && m.Share > 0 && peak) || m.Rows < 1 || (m.Kernel != "Q8_0" && m.Kernel != "keys BF16") {
 			t.Errorf("%+v", m)
 		}
 	}

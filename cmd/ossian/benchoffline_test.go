@@ -58,7 +58,7 @@ func TestBenchThroughput(t *testing.T) {
 			out := offlineRun(t, &r, append([]string{"throughput"}, strings.Fields(c.args)...)...)
 			x := &r.Ossian
 			// Texts of random tokens may encode to one or two more.
-			if each := x.Prompt / c.prompts; c.input == 0 && each < 20 || c.input > 0 && each != c.input {
+			if each := x.Prompt / c.prompts; (c.input == 0 && each < 20) || (c.input > 0 && each != c.input) {
 				t.Errorf("%d tokens of %d prompts, want %d in each", x.Prompt, c.prompts, c.input)
 			}
 			if r.Requests != c.prompts || x.Output != c.prompts*c.n*c.output || r.Tokens != x.Prompt+x.Output || !(r.Elapsed > 0) {

@@ -131,7 +131,7 @@ func TestScriptedCommand(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.StatusCode != want || want == 200 && strings.Count(string(text), `"fp_ollama"`) != 4 {
+		if err != nil || res.StatusCode != want || (want == 200 && strings.Count(string(text), `"fp_ollama"`) != 4) {
 			t.Errorf("request %d: %d, %v, %s", i, res.StatusCode, err, text)
 		}
 	}

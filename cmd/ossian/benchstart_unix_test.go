@@ -49,7 +49,7 @@ func TestLoadStart(t *testing.T) {
 		}
 		slices.Sort(took)
 		t.Logf("start %s: first request after %v in the median, %v to %v", c.name, took[len(took)/2], took[0], took[len(took)-1])
-		if took[0] < 0 || soaking() && took[len(took)/2] > c.most {
+		if took[0] < 0 || (soaking() && took[len(took)/2] > c.most) {
 			t.Errorf("%s: %v, want at most %v", c.name, took[len(took)/2], c.most)
 		}
 	}

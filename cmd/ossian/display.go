@@ -95,7 +95,7 @@ func (d *display) write(text string, reasons bool) {
 // printable drops what would steer the terminal: a model must not move the cursor,
 // ring bells or write to the clipboard.
 func printable(r rune) rune {
-	if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+	if (r < ' ' && r != '\n' && r != '\t') || (r >= 0x7f && r < 0xa0) {
 		return -1
 	}
 	return r

@@ -103,7 +103,7 @@ func startModel(name string) (*ckpt.Model, error) {
 
 // builtIn reports whether name is the model inside the program; a file of its name
 // comes first.
-func builtIn(name string) bool { return name == "" || name == tiny.Name && !exists(name) }
+func builtIn(name string) bool { return name == "" || (name == tiny.Name && !exists(name)) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
@@ -128,8 +128,8 @@ func namesModel(args []string) bool {
 	if strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) || !strings.ContainsFunc(word, unicode.IsLetter) {
 		return false
 	}
-	return len(args) > 1 && args[1] != "-" || strings.ContainsAny(word, `/\@`) || strings.HasSuffix(word, ".gguf") ||
-		strings.Contains(word, "-") && strings.ContainsFunc(word, unicode.IsDigit)
+	return (len(args) > 1 && args[1] != "-") || strings.ContainsAny(word, `/\@`) || strings.HasSuffix(word, ".gguf") ||
+		(strings.Contains(word, "-") && strings.ContainsFunc(word, unicode.IsDigit))
 }
 
 // runner plans the memory, looks for damage, and loads m for one sequence. status

@@ -159,7 +159,7 @@ func seal(ctx context.Context, got hub.Pulled, meter *lateProgress) error {
 		return err
 	}
 	sealed := m.Sealed
-	if err := m.Close(); err != nil || sealed && got.Fetched == 0 {
+	if err := m.Close(); err != nil || (sealed && got.Fetched == 0) {
 		return err
 	}
 	defer meter.done()

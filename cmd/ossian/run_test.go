@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		switch {
 		case c.err == "" && err != nil, c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 			t.Errorf("%s: got error %v, expected %q", c.name, err, c.err)
-		case !strings.Contains(status, c.status) || c.status == "" && status != "":
+		case !strings.Contains(status, c.status) || (c.status == "" && status != ""):
 			t.Errorf("%s: status %q, expected %q", c.name, status, c.status)
 		}
 	}

@@ -200,7 +200,7 @@ func logger(cfg *config.Config, level *slog.LevelVar, w io.Writer) *slog.Logger 
 	setLevel(level, cfg)
 	o := &slog.HandlerOptions{Level: level}
 	f, isFile := w.(*os.File)
-	if cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !(isFile && term.IsTerminal(int(f.Fd()))) {
+	if cfg.LogFormat == "json" || (cfg.LogFormat == "auto" && !(isFile && term.IsTerminal(int(f.Fd())))) {
 		o.ReplaceAttr = seconds
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

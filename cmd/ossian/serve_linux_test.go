@@ -82,7 +82,7 @@ func (p *process) sockets() (all []string) {
 			switch {
 			case kind == "unix" && len(f) > 6 && own[f[6]] && f[3] == "00010000":
 				all = append(all, strings.Join(append([]string{kind}, f[7:]...), " "))
-			case kind == "unix" || len(f) < 10 || !own[f[9]] || strings.HasPrefix(kind, "tcp") && f[3] != "0A":
+			case kind == "unix" || len(f) < 10 || !own[f[9]] || (strings.HasPrefix(kind, "tcp") && f[3] != "0A"):
 			default:
 				all = append(all, kind+" "+f[1])
 			}

@@ -314,7 +314,7 @@ func TestServeExplain(t *testing.T) {
 		"connections": "pending-output of 262144 for each of 3 sequences", "limit replies-in-flight": "automatic", "replies": "replies-in-flight of", "limit grammar-cache": "automatic", "grammars": "grammar-cache of", "all": "planned for"} {
 		found := false
 		for line := range strings.Lines(out) {
-			found = found || strings.HasPrefix(line, setting+" ") && strings.Contains(line, want)
+			found = found || (strings.HasPrefix(line, setting+" ") && strings.Contains(line, want))
 		}
 		if !found {
 			t.Errorf("%s is not explained with %q:\n%s", setting, want, out)

@@ -71,7 +71,7 @@ func (a *Access) proxy(u *url.URL) (*url.URL, error) {
 // parseURL reads the address of a server or an endpoint.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return nil, fmt.Errorf("%q: want an address such as http://127.0.0.1:8000", text)
 	}
 	if u.User != nil {

@@ -62,7 +62,7 @@ func ParsePercentiles(flag, list string) (out []float64, err error) {
 func ParseSLO(text string) (SLO, error) {
 	name, number, _ := strings.Cut(text, ":")
 	ms, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(ms >= 0 && ms < 1e12) || name != "ttft" && name != "tpot" && name != "e2el" {
+	if err != nil || !(ms >= 0 && ms < 1e12) || (name != "ttft" && name != "tpot" && name != "e2el") {
 		return SLO{}, fmt.Errorf("--goodput %q: want ttft:MS, tpot:MS or e2el:MS", text)
 	}
 	return SLO{Metric: name, Limit: time.Duration(ms * 1e6)}, nil

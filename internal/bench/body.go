@@ -84,7 +84,7 @@ func (c *HTTPConfig) base(a api) []Member {
 	} else {
 		add(a == completions, "repetition_penalty", "1.0")
 		add(true, limit, outputSlot)
-		add(a == completions || a == chat && c.Logprobs != nil, "logprobs", c.logprobs(a))
+		add(a == completions || (a == chat && c.Logprobs != nil), "logprobs", c.logprobs(a))
 		add(a == chat && c.Logprobs != nil, "top_logprobs", c.logprobs(completions))
 		add(true, "stream", strconv.FormatBool(s.Stream))
 		add(a == responses, "store", "false")
@@ -186,7 +186,7 @@ var errPrompt = errors.New("want exactly one of a prompt, token ids and messages
 // appendPrompt appends the value that carries the prompt of q.
 func (h *HTTP) appendPrompt(dst []byte, q *dataset.Query) ([]byte, error) {
 	switch ids, messages := q.IDs != nil, q.Messages != nil; {
-	case ids && messages || q.Prompt != "" && (ids || messages):
+	case (ids && messages) || (q.Prompt != "" && (ids || messages)):
 		return nil, errPrompt
 	case ids && h.api != completions:
 		return nil, errors.New("token ids can only be sent to completions; use another backend or a workload with text")

@@ -38,7 +38,7 @@ func (e *event) thought() []byte {
 // output reports whether the choice brings something: a token may decode to nothing,
 // but an empty content beside a role announces the answer only.
 func (e *event) output() bool {
-	return len(e.visible()) > 0 || len(e.thought()) > 0 || e.tools || e.nothing || e.blank && !e.role
+	return len(e.visible()) > 0 || len(e.thought()) > 0 || e.tools || e.nothing || (e.blank && !e.role)
 }
 
 func (e *event) reset() {

@@ -56,7 +56,7 @@ func decoded(b []byte) (f facts, ambiguous, ok bool) {
 		if ok {
 			content, isText := d["content"].(string)
 			calls, _ := d["tool_calls"].([]any)
-			f.output = f.output || len(calls) > 0 || isText && content == "" && d["role"] == nil
+			f.output = f.output || len(calls) > 0 || (isText && content == "" && d["role"] == nil)
 			if f.text == "" {
 				f.text = str(d["content"])
 			}
@@ -239,7 +239,7 @@ func randomValue(r *rand.Rand, b *strings.Builder, depth int, name string) {
 		members = []string{"cached_tokens", "reasoning_tokens", "x"}
 	}
 	switch n := r.IntN(10); {
-	case n < 4 && depth < 6 && name == "choices" || n == 0 && depth < 6:
+	case (n < 4 && depth < 6 && name == "choices") || (n == 0 && depth < 6):
 		b.WriteByte('[')
 		for i := range r.IntN(3) {
 			if i > 0 {

@@ -83,7 +83,7 @@ func (f *floor) drain(epoll, streams int, c *cost) error {
 	b := make([]byte, readBuffer)
 	for streams > 0 {
 		n, err := unix.EpollWait(epoll, events[:], 60_000)
-		if c.waits++; n == 0 || err != nil && err != unix.EINTR {
+		if c.waits++; n == 0 || (err != nil && err != unix.EINTR) {
 			return errors.Join(errors.New("nothing for a minute"), err)
 		}
 		for _, e := range events[:max(n, 0)] {

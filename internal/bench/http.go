@@ -153,7 +153,7 @@ func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
 			stale = c.reused // afterwards c may be another's
 			err = h.roundTrip(ctx, c, x)
 		}
-		again := stale || h.setup.Profile == VLLMRust && try < rustAttempts
+		again := stale || (h.setup.Profile == VLLMRust && try < rustAttempts)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -181,7 +181,7 @@ func (r *response) readHeader(line []byte) error {
 	switch {
 	case bytes.EqualFold(name, []byte("content-length")):
 		n, err := strconv.ParseUint(string(value), 10, 63)
-		if err != nil || r.length >= 0 && r.length != int64(n) {
+		if err != nil || (r.length >= 0 && r.length != int64(n)) {
 			return fmt.Errorf("content-length %q: want one number", brief(value))
 		}
 		r.length = int64(n)

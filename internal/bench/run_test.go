@@ -200,7 +200,7 @@ func TestRunProbes(t *testing.T) {
 		t.Fatalf("%d probes of %d requests", len(rec.Probes), len(f.sent))
 	}
 	for i, p := range rec.Probes {
-		if p.Err != "no" || p.Done <= p.Sent || i > 0 && p.Sent < rec.Probes[i-1].Done+5*time.Millisecond || p.Done > rec.Duration {
+		if p.Err != "no" || p.Done <= p.Sent || (i > 0 && p.Sent < rec.Probes[i-1].Done+5*time.Millisecond) || p.Done > rec.Duration {
 			t.Errorf("probe %d: %+v", i, p)
 		}
 	}

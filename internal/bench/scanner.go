@@ -161,7 +161,7 @@ func (s *scanner) escape(b []byte) int {
 				s.fail(cut)
 				return 0
 			}
-			if c := b[k] | 0x20; !(b[k] >= '0' && b[k] <= '9' || c >= 'a' && c <= 'f') {
+			if c := b[k] | 0x20; !((b[k] >= '0' && b[k] <= '9') || (c >= 'a' && c <= 'f')) {
 				s.fail(invalid)
 				return 0
 			}
@@ -355,7 +355,7 @@ func (s *scanner) number() {
 
 // at steps over one of two bytes.
 func (s *scanner) at(a, b byte) bool {
-	if s.state != whole || s.i == len(s.b) || s.b[s.i] != a && s.b[s.i] != b {
+	if s.state != whole || s.i == len(s.b) || (s.b[s.i] != a && s.b[s.i] != b) {
 		return false
 	}
 	s.i++

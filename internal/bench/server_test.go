@@ -39,7 +39,7 @@ func TestFirstModel(t *testing.T) {
 			io.WriteString(w, c.answer)
 		})
 		id, root, err := testServer(t, mux).FirstModel(context.Background())
-		if id != c.id || root != c.root || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if id != c.id || root != c.root || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: got %q, %q, %v", c.name, id, root, err)
 		}
 	}

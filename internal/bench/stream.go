@@ -176,7 +176,7 @@ func (st *stream) completion() {
 // all.
 func (st *stream) running(tokens int) int {
 	total := st.ev.counts.Completion
-	if !st.ev.choices || total < 0 || st.chunks > 0 && st.counted < 0 {
+	if !st.ev.choices || total < 0 || (st.chunks > 0 && st.counted < 0) {
 		return tokens
 	}
 	if tokens < 0 {

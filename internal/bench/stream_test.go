@@ -182,7 +182,7 @@ func (c *streamCase) check(t *testing.T, s *Sample, reuse bool, how string) {
 	if want.Counts == (Counts{}) {
 		want.Counts = unknown
 	}
-	if !slices.Equal(kinds(s), c.kinds) || c.tokens != nil && !slices.Equal(counts(s), c.tokens) {
+	if !slices.Equal(kinds(s), c.kinds) || (c.tokens != nil && !slices.Equal(counts(s), c.tokens)) {
 		t.Fatalf("%s: chunks of kinds %v with tokens %v, want %v, %v", how, kinds(s), counts(s), c.kinds, c.tokens)
 	}
 	if s.Status != want.Status || s.Text != want.Text || s.Thought != want.Thought || s.Finish != want.Finish || s.Counts != want.Counts {
@@ -311,7 +311,7 @@ func FuzzStream(f *testing.F) {
 		i := min(int(at), len(response))
 		b, keepB := play(h, response[:i], response[i:])
 		if !slices.Equal(kinds(a), kinds(b)) || !slices.Equal(counts(a), counts(b)) || a.Text != b.Text || a.Thought != b.Thought ||
-			a.Finish != b.Finish || a.Err != b.Err || a.Status != b.Status || a.Counts != b.Counts || keepA != keepB && a.Err == "" {
+			a.Finish != b.Finish || a.Err != b.Err || a.Status != b.Status || a.Counts != b.Counts || (keepA != keepB && a.Err == "") {
 			t.Fatalf("%q cut at %d:\n%+v %v\n%+v %v", response, i, *a, keepA, *b, keepB)
 		}
 	})

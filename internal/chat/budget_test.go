@@ -88,7 +88,7 @@ func TestBudget(t *testing.T) {
 					only := strings.HasPrefix(text, "^")
 					text = strings.TrimPrefix(text, "^")
 					end := strings.IndexByte(text, '^')
-					if at := forbidden(text); end < 0 || at >= 0 && at < end {
+					if at := forbidden(text); end < 0 || (at >= 0 && at < end) {
 						end = at
 					}
 					if end == 0 { // forbidden from here on

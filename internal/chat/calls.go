@@ -83,7 +83,7 @@ func (p *tagParser) arguments(dst []Event, raw string) []Event {
 func (r *callReader) scan(s string) (n int) {
 	for i := range len(s) {
 		if r.state == callTail {
-			r.junk = r.junk || s[i] != '}' && !isSpace(s[i])
+			r.junk = r.junk || (s[i] != '}' && !isSpace(s[i]))
 			continue
 		}
 		if r.scalar && (s[i] == '}' || s[i] == ',' || isSpace(s[i])) {

@@ -297,7 +297,7 @@ func TestGRM2Answers(t *testing.T) {
 					}
 					ended++
 					switch {
-					case r.MustCall && len(m.calls) == 0 || r.OneCall && len(m.calls) != 1:
+					case (r.MustCall && len(m.calls) == 0) || (r.OneCall && len(m.calls) != 1):
 						t.Fatalf("%d calls in %q", len(m.calls), f.tok.Decode(all))
 					case r.Answer != nil && len(m.calls) == 0:
 						if err := check(judges[""], m.text); err != nil {
@@ -462,7 +462,7 @@ func TestToolsErrors(t *testing.T) {
 		if f.name == "template" {
 			continue
 		}
-		if e, ok := errors.AsType[*chat.ToolsError](err); ok != (f.name == "harmony") || ok && e.Err == nil || !ok && err != nil {
+		if e, ok := errors.AsType[*chat.ToolsError](err); ok != (f.name == "harmony") || (ok && e.Err == nil) || (!ok && err != nil) {
 			t.Errorf("%s: %v", f.name, err)
 		}
 	}

@@ -123,7 +123,7 @@ func (t *Turn) text() string { return strings.Join(t.Parts, "\n") }
 // the last of these is to be continued.
 func (c *Conversation) recorded(i int) int {
 	n := max(c.Turns[i].OutputTurns, 1)
-	if len(c.Turns[i].Output) == 0 || c.Continue && i+n >= len(c.Turns) {
+	if len(c.Turns[i].Output) == 0 || (c.Continue && i+n >= len(c.Turns)) {
 		return 0
 	}
 	return n

@@ -54,7 +54,7 @@ func (f *fence) text(s string) string {
 	var out strings.Builder
 	done := 0
 	for i := range len(s) {
-		if !f.starts[s[i]] && i > 0 || !f.risky(s, i) {
+		if (!f.starts[s[i]] && i > 0) || !f.risky(s, i) {
 			continue
 		}
 		_, n := utf8.DecodeRuneInString(s[i:])

@@ -100,7 +100,7 @@ func conversations(t testing.TB, file string) map[string]*chat.Conversation {
 	for name, a := range all {
 		c := &chat.Conversation{
 			NoCalls: a.ToolChoice == "none", Effort: a.Effort, Identity: a.Identity, Response: a.Response, Continue: a.Continue,
-			NoPrompt: a.NoPrompt || a.AddGenerationPrompt != nil && !*a.AddGenerationPrompt, KeepReasoning: a.KeepReasoning,
+			NoPrompt: a.NoPrompt || (a.AddGenerationPrompt != nil && !*a.AddGenerationPrompt), KeepReasoning: a.KeepReasoning,
 			Now: time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC),
 		}
 		if a.Date != nil {

@@ -160,7 +160,7 @@ func (h *harmony) messages(c *Conversation) ([]message, error) {
 // speaker is an author with a name, which must not look like more of the header.
 func speaker(role, name string) string {
 	name = strings.Map(func(r rune) rune {
-		if r == '_' || r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+		if r == '_' || r == '-' || r == '.' || (r >= '0' && r <= '9') || (r >= 'A' && r <= 'Z') || (r >= 'a' && r <= 'z') {
 			return r
 		}
 		return -1
@@ -174,7 +174,7 @@ func speaker(role, name string) string {
 // assistant adds the messages of an assistant's turn: reasoning, text, calls.
 func (h *harmony) assistant(all []message, c *Conversation, t *Turn, names *functionNames, open bool) []message {
 	text := slices.ContainsFunc(t.Parts, func(s string) bool { return s != "" })
-	if t.Reasoning != "" || open && !text {
+	if t.Reasoning != "" || (open && !text) {
 		all = append(all, message{author: "assistant", channel: analysis, parts: []string{t.Reasoning}, open: open && !text})
 	}
 	if text {
@@ -298,7 +298,7 @@ func (h *harmony) recordedMessage(c *Conversation, ids []int32, body int, first 
 		p.hold(id)
 	}
 	d := p.header(false)
-	if len(d.rules) > 0 || d.channel == "" || d.recipient != "" && d.channel == analysis && !c.builtin(d.recipient) {
+	if len(d.rules) > 0 || d.channel == "" || (d.recipient != "" && d.channel == analysis && !c.builtin(d.recipient)) {
 		return message{}, false
 	}
 	m := message{author: "assistant", recipient: d.recipient, channel: d.channel}

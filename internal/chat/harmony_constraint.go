@@ -284,7 +284,7 @@ func (c *harmonyConstraint) Accept(id int32) error {
 		}
 		c.header = append(c.header, h.tok.Text(id)...)
 	case h.tok.IsControl(id):
-		if exit, other := c.exits(); id != exit && id != other || c.text != nil && !c.text.Done() {
+		if exit, other := c.exits(); (id != exit && id != other) || (c.text != nil && !c.text.Done()) {
 			return unexpected(id)
 		}
 		return c.leave(id)

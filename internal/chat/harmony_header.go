@@ -166,7 +166,7 @@ func (d *header) author(p *harmonyParser, text string) int {
 	if end := strings.IndexFunc(word, func(r rune) bool { return unicode.IsSpace(r) || r == ':' }); end >= 0 {
 		word = word[:end]
 	}
-	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || p.isTool(word) && at == spaces(text) {
+	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || (p.isTool(word) && at == spaces(text)) {
 		d.hidden = true
 		return at + len(word)
 	}

@@ -52,7 +52,7 @@ func (p *harmonyParser) Push(dst []Event, id int32) []Event {
 		return p.text(dst, id)
 	case id == h.start:
 		return p.startMarker(dst)
-	case id == h.channel || id == h.constrain && p.state != inContent:
+	case id == h.channel || (id == h.constrain && p.state != inContent):
 		return p.headerMarker(dst, id)
 	case id == h.message && p.state != inContent:
 		return p.messageMarker(dst)
@@ -276,8 +276,8 @@ func (p *harmonyParser) closeHeader(dst []Event) []Event {
 		rest.WriteString(piece.raw)
 	}
 	text := rest.String()
-	half := strings.HasPrefix("to=", text) || d.channels > 0 && !strings.ContainsAny(text, " \n")
-	if !half || p.loose && text != "" {
+	half := strings.HasPrefix("to=", text) || (d.channels > 0 && !strings.ContainsAny(text, " \n"))
+	if !half || (p.loose && text != "") {
 		dst, _ = p.commit(dst, rule9, final)
 		return dst
 	}

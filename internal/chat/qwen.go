@@ -260,7 +260,7 @@ func (q *qwen) recorded(p *token.Prompt, t *Turn, think bool) bool {
 		ids = ids[:n-1]
 	}
 	behind := slices.Index(ids, q.tags.close) + 1
-	if len(ids) == 0 || slices.ContainsFunc(ids, q.tok.IsControl) || think && behind == 0 {
+	if len(ids) == 0 || slices.ContainsFunc(ids, q.tok.IsControl) || (think && behind == 0) {
 		return false
 	}
 	switch {

@@ -149,7 +149,7 @@ func alternatives(out *strings.Builder, name string, s *jinja.Dict, variants *ji
 	for i := range variants.Len() {
 		v := variants.At(i)
 		text, ok := variantText(v)
-		told := i == 0 && described || ok && text == description
+		told := (i == 0 && described) || (ok && text == description)
 		out.WriteString(indent + " | " + variant(v, indent) + remarks(v, !told, false) + "\n")
 	}
 	out.WriteString(indent + ",\n")

@@ -82,7 +82,7 @@ func tagCalls(c *Conversation, r *Rules, compile Compile) (*grammar.Grammar, err
 		src.Frames = slices.Clone(src.Frames)
 		for k := range src.Frames {
 			f := &src.Frames[k]
-			if e.Frame != 0 && e.Frame != k+1 || f.JSON.Kind == grammar.Object || r.Tools[tools[k]].Strict || c.Tools[tools[k]].Input != JSON {
+			if (e.Frame != 0 && e.Frame != k+1) || f.JSON.Kind == grammar.Object || r.Tools[tools[k]].Strict || c.Tools[tools[k]].Input != JSON {
 				continue
 			}
 			f.JSON, again = grammar.Source{Kind: grammar.Object, Space: f.JSON.Space}, true
@@ -242,7 +242,7 @@ func (c *tagConstraint) Accept(id int32) error {
 	case (c.at == tagGap || c.at == tagCalled) && !c.broke && slices.Contains(k.breaks, id):
 		c.broke = true
 		return nil
-	case c.at == tagCalled || k.must && c.at != tagCall:
+	case c.at == tagCalled || (k.must && c.at != tagCall):
 		return unexpected(id)
 	case c.at == tagStart || c.at == tagGap:
 		c.answer()

@@ -74,7 +74,7 @@ func (w *writer) begin(dst []Event, name string) []Event {
 		w.calls++
 	}
 	e := Event{Kind: Start, Part: part, Name: name}
-	if part.Visible() && w.visible || part == Reasoning && w.reasoned {
+	if (part.Visible() && w.visible) || (part == Reasoning && w.reasoned) {
 		e.Text = "\n"
 	}
 	return w.emit(dst, e)

@@ -110,7 +110,7 @@ func moeConfig(o object, s *model.Spec) {
 	step := o.int(1, 1, "decoder_sparse_step")
 	var only []int
 	o.decode("mlp_only_layers", "a list of layers", &only)
-	if step == 1 && len(only) == 0 || *o.err != nil || s.Layers > maxLayers {
+	if (step == 1 && len(only) == 0) || *o.err != nil || s.Layers > maxLayers {
 		return
 	}
 	s.FFN.DenseInner = o.needInt("intermediate_size")

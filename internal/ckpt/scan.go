@@ -152,7 +152,7 @@ func (s *scanner) uint() int64 {
 	}
 	digits := string(s.data[start:s.at])
 	n, err := strconv.ParseInt(digits, 10, 63)
-	if err != nil || len(digits) > 1 && c == '0' {
+	if err != nil || (len(digits) > 1 && c == '0') {
 		s.at = start
 		s.fail("number", "an integer from 0 to 2^62-1", s.found())
 		return 0
@@ -191,7 +191,7 @@ func isDelimiter(c byte) bool {
 
 // end reports anything but blanks after the value.
 func (s *scanner) end() {
-	if s.err == nil && s.peek() != 0 || s.err == nil && s.at < len(s.data) {
+	if (s.err == nil && s.peek() != 0) || (s.err == nil && s.at < len(s.data)) {
 		s.fail("JSON", "the end", s.found())
 	}
 }

@@ -225,7 +225,7 @@ func TestVerifyValues(t *testing.T) {
 			}
 			err := check(t, path)
 			e, ok := errors.AsType[*Error](err)
-			if !ok || e.Kind != Damaged || e.Tensor != c.tensor && e.Offset >= 0 || !strings.Contains(err.Error(), c.words) {
+			if !ok || e.Kind != Damaged || (e.Tensor != c.tensor && e.Offset >= 0) || !strings.Contains(err.Error(), c.words) {
 				t.Errorf("error %v, want %q of %q", err, c.words, c.tensor)
 			}
 		})

@@ -87,7 +87,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			return nil, fmt.Errorf("unknown flag %.40s; flags begin with --", arg)
 		}
 		r, off := c.lookup(name)
-		if r == nil || isDotted && r.kind != object {
+		if r == nil || (isDotted && r.kind != object) {
 			return nil, fmt.Errorf("unknown flag --%.60s%s", name, Nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
 		}
 		var err error

@@ -232,7 +232,7 @@ func shown(r *row, texts []string) string {
 	switch {
 	case r.kind == boolean && texts[0] == "false":
 		return "--no-" + r.name
-	case r.secret || len(texts) == 0 || r.kind == boolean && texts[0] == "true":
+	case r.secret || len(texts) == 0 || (r.kind == boolean && texts[0] == "true"):
 		return "--" + r.name
 	}
 	return "--" + r.name + " " + printable(strings.Join(texts, " "))
@@ -279,7 +279,7 @@ func (c *Config) Explain(w io.Writer) error {
 	fmt.Fprintln(t, "SETTING\tVALUE\tORIGIN\tREASON")
 	for i := range c.rows {
 		r, v := &c.rows[i], c.values[c.rows[i].name]
-		if r.accepted && v.origin == "default" || r.command {
+		if (r.accepted && v.origin == "default") || r.command {
 			continue
 		}
 		reason := v.reason
@@ -307,7 +307,7 @@ func (c *Config) Explain(w io.Writer) error {
 
 func printed(r *row, texts []string) string {
 	switch {
-	case len(texts) == 0 || len(texts) == 1 && texts[0] == "":
+	case len(texts) == 0 || (len(texts) == 1 && texts[0] == ""):
 		return "-"
 	case r.secret:
 		return fmt.Sprintf("%d set", len(texts))

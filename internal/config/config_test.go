@@ -245,7 +245,7 @@ func TestOPS3Origins(t *testing.T) {
 			{"environment " + variable, "", Source{Env: []string{variable + "=" + v}}},
 			{"command line", r.name + ": " + v, Source{Args: append([]string{"--config", "x.yaml"}, given...), Env: []string{variable + "=" + v}}},
 		} {
-			if r.command || r.accepted && strings.HasPrefix(src.origin, "environment") {
+			if r.command || (r.accepted && strings.HasPrefix(src.origin, "environment")) {
 				continue
 			}
 			cases++
@@ -267,8 +267,8 @@ func TestOPS3Origins(t *testing.T) {
 			shown := false
 			for line := range strings.Lines(b.String()) {
 				value, of := strings.CutPrefix(line, r.name+" ")
-				shown = shown || of && strings.Contains(value, " "+src.origin+" ") &&
-					(src.origin == "default" || r.secret || strings.HasPrefix(strings.TrimLeft(value, " "), v+" "))
+				shown = shown || (of && strings.Contains(value, " "+src.origin+" ") &&
+					(src.origin == "default" || r.secret || strings.HasPrefix(strings.TrimLeft(value, " "), v+" ")))
 			}
 			if hidden := r.accepted && src.origin == "default"; shown == hidden || c.Origin(r.name) != src.origin {
 				t.Errorf("%s from %s: origin %s, shown: %v\n%s", r.name, src.origin, c.Origin(r.name), shown, b.String())
@@ -475,7 +475,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s: twice, or with an underscore", r.name)
 		}
 		seen[r.name] = true
-		if r.accepted && r.note == "" || !r.accepted && r.help == "" {
+		if (r.accepted && r.note == "") || (!r.accepted && r.help == "") {
 			t.Errorf("%s says nothing", r.name)
 		}
 		if _, err := r.parse(r.def); err != nil {

@@ -137,7 +137,7 @@ func (r *row) usage() string {
 // defaultNote is what --help says of the default, for switches only where it is on.
 func (r *row) defaultNote() string {
 	switch {
-	case len(r.def) == 0 || r.kind == boolean && r.def[0] == "false":
+	case len(r.def) == 0 || (r.kind == boolean && r.def[0] == "false"):
 		return ""
 	case r.kind == boolean:
 		return " (default on)"

@@ -290,7 +290,7 @@ func keys(items []string) ([]string, error) {
 
 func isName(s string) bool {
 	for i, c := range s {
-		if !(c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9') {
+		if !(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (i > 0 && c >= '0' && c <= '9')) {
 			return false
 		}
 	}

@@ -96,7 +96,7 @@ func TestPick(t *testing.T) {
 					runs++
 					return Speed{Bytes: f[0], Ops: f[1]}
 				})
-				if runs != limit || best != 0 && done[best] < chooseRounds {
+				if runs != limit || (best != 0 && done[best] < chooseRounds) {
 					t.Errorf("time for %d runs: candidate %d after %d, %v of each", limit, best, runs, done)
 				}
 			}
@@ -150,7 +150,7 @@ func TestChoose(t *testing.T) {
 					d.used.Mapped += leastMeasured // as if it had more layers
 				}
 				choice := d.choose(t.Context(), time.Minute) // also on a busy machine
-				measured := func(speeds []Speed, n int) bool { return len(speeds) == n || n == 1 && speeds == nil }
+				measured := func(speeds []Speed, n int) bool { return len(speeds) == n || (n == 1 && speeds == nil) }
 				if choice.Why != c.why || !measured(choice.Levels, c.levels) || !measured(choice.Counts, c.counts) {
 					t.Errorf("%+v; want %d levels, %d numbers of threads, %q", choice, c.levels, c.counts, c.why)
 				}

@@ -92,7 +92,7 @@ func (d *Device) options(t *tensor.Tensor) kern.Options {
 // fine reports whether matrices meet activations in 15 bits; stored are those that are
 // quantised in the checkpoint.
 func (d *Device) fine(stored bool) bool {
-	return d.cfg.Activations == 16 || d.cfg.Activations == 0 && (d.spec.Hidden < narrow || !stored)
+	return d.cfg.Activations == 16 || (d.cfg.Activations == 0 && (d.spec.Hidden < narrow || !stored))
 }
 
 // rounds reports whether BF16 matrices meet activations in BF16.
@@ -106,7 +106,7 @@ func (d *Device) eightBits(t *tensor.Tensor) bool {
 		return false
 	}
 	projection := f.Experts > 0 && len(t.Shape) == 2 && d.spec.Hidden >= narrow && !d.cfg.Exact
-	return d.cfg.Weights == "q8" || d.cfg.Weights == "auto" && projection
+	return d.cfg.Weights == "q8" || (d.cfg.Weights == "auto" && projection)
 }
 
 // router reports whether the matrix t chooses experts.

@@ -87,7 +87,7 @@ func (d *Device) routeRow(_, i int) {
 }
 
 // above orders logits: NaN below everything.
-func above(a, b float32) bool { return a > b || a == a && b != b }
+func above(a, b float32) bool { return a > b || (a == a && b != b) }
 
 // exp is e^x; what is not a number, and so no reason to choose, counts as 0.
 func exp(x float64) float64 {

@@ -88,7 +88,7 @@ func KeepPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at P
 	if err != nil {
 		return nil, "" // the memory plan says what is wrong
 	}
-	small := len(p.parts) == 0 || setting == "auto" && p.Bytes() < LeastPacked
+	small := len(p.parts) == 0 || (setting == "auto" && p.Bytes() < LeastPacked)
 	if found := p.Found(); found == nil && len(p.parts) > 0 {
 		return p, ""
 	} else if small || !make || errors.Is(found, errors.ErrUnsupported) {

@@ -101,7 +101,7 @@ func TestOracle(t *testing.T) {
 						limit = 0.2
 					}
 					t.Logf("largest difference %.2g, relative L2 %.2g", worst, relative)
-					if exact && !(worst <= 2e-3 && relative <= 1e-4) || !(relative <= limit) {
+					if (exact && !(worst <= 2e-3 && relative <= 1e-4)) || !(relative <= limit) {
 						t.Errorf("largest difference %.3g, relative L2 %.3g", worst, relative)
 					}
 				})
@@ -141,7 +141,7 @@ func TestScoresOracle(t *testing.T) {
 					sum += math.Exp(l - slices.Max(all))
 				}
 				for k, l := range got.Logprobs {
-					if e := math.Abs(float64(l.Logprob) - (all[l.ID] - slices.Max(all) - math.Log(sum))); !(e <= 2e-3) || k == 0 && l.ID != ids[i+1] {
+					if e := math.Abs(float64(l.Logprob) - (all[l.ID] - slices.Max(all) - math.Log(sum))); !(e <= 2e-3) || (k == 0 && l.ID != ids[i+1]) {
 						t.Errorf("target %d of id %d: log probability %d, of id %d, is off by %.3g", i+1, ids[i+1], k, l.ID, e)
 					}
 				}

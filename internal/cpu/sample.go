@@ -71,7 +71,7 @@ func (d *Device) history(worker, n int) []int32 {
 	row := &d.step.batch.Rows[n]
 	p := row.Params
 	need := row.Start + row.Len
-	penalised := p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1
+	penalised := p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || (p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1)
 	if !penalised || len(row.History) >= need {
 		return row.History
 	}

@@ -198,7 +198,7 @@ func (d *Device) check(b *runner.Batch) error {
 		if r.Slot < 0 || r.Slot >= d.lim.MaxSeqs {
 			return fmt.Errorf("row %d: slot %d outside [0, %d)", i, r.Slot, d.lim.MaxSeqs)
 		}
-		if (r.Sample || len(r.Targets) > 0) && r.Params == nil || len(r.Targets) > r.Len {
+		if ((r.Sample || len(r.Targets) > 0) && r.Params == nil) || len(r.Targets) > r.Len {
 			return fmt.Errorf("row %d: samples: %v, %d targets for %d tokens, parameters %v", i, r.Sample, len(r.Targets), r.Len, r.Params)
 		}
 		for k, id := range r.Targets {

@@ -60,7 +60,7 @@ type Request struct {
 
 // due returns when a request that waits runs out of time; zero = never.
 func (q *Request) due() time.Time {
-	if q.StartBy.IsZero() || !q.Deadline.IsZero() && q.Deadline.Before(q.StartBy) {
+	if q.StartBy.IsZero() || (!q.Deadline.IsZero() && q.Deadline.Before(q.StartBy)) {
 		return q.Deadline
 	}
 	return q.StartBy

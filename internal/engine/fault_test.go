@@ -509,7 +509,7 @@ func weather(t *testing.T, seed uint64) map[string]int {
 		wg.Go(func() {
 			got, err := read(stream)
 			f, usage, _ := stream.End()
-			ok := f == sched.FinishLength && err == io.EOF && len(got) == n || f == sched.FinishAbort && err == io.EOF || f == sched.FinishError && errors.Is(err, ErrInterrupted)
+			ok := (f == sched.FinishLength && err == io.EOF && len(got) == n) || (f == sched.FinishAbort && err == io.EOF) || (f == sched.FinishError && errors.Is(err, ErrInterrupted))
 			if want := alone(prompt, n); !ok || len(got) > n || !slices.Equal(got, want[:len(got)]) || usage.Completion != len(got) || usage.Prompt != len(prompt) {
 				t.Errorf("seed %d: %v, %v, %+v, output %v, alone %v", seed, f, err, usage, got, want)
 			}
@@ -553,7 +553,7 @@ func TestHLT6Reopening(t *testing.T) {
 				if ready := g.Ready(context.Background()); !errors.Is(err, ErrRestarting) || !errors.Is(ready, ErrRestarting) || g.Health().State != Restarting {
 					t.Errorf("got %v, ready %v, %+v, want restarting", err, ready, g.Health())
 				}
-				if got, err := read(s); !errors.Is(err, c.want) || err == io.EOF && !slices.Equal(got, alone(ids(1, 5), 4)) {
+				if got, err := read(s); !errors.Is(err, c.want) || (err == io.EOF && !slices.Equal(got, alone(ids(1, 5), 4))) {
 					t.Errorf("got %v, %v, want %v", got, err, c.want)
 				}
 			})

@@ -98,8 +98,8 @@ func (a *tally) ended(c *client, s *Stream, got []int32, err error) error {
 	a.cached += usage.Cached
 	a.completion += usage.Completion
 	want := c.want
-	cut := f == sched.FinishAbort && (c.fate == stops || c.fate == leaves) || f == sched.FinishDeadline && c.fate == hurries ||
-		f == sched.FinishDeadline && c.fate == waits && times.Scheduled.IsZero()
+	cut := (f == sched.FinishAbort && (c.fate == stops || c.fate == leaves)) || (f == sched.FinishDeadline && c.fate == hurries) ||
+		(f == sched.FinishDeadline && c.fate == waits && times.Scheduled.IsZero())
 	if cut && len(got) < len(want) {
 		want = want[:len(got)]
 		a.late[c.fate] = max(a.late[c.fate], times.Finished.Sub(c.at))
@@ -113,7 +113,7 @@ func (a *tally) ended(c *client, s *Stream, got []int32, err error) error {
 		return fmt.Errorf("got %v, alone %v", got, want)
 	}
 	cached, ran := a.first[c.Params.Seed]
-	if count := (Usage{Prompt: len(c.Tokens), Cached: cached, Completion: len(got)}); ran && usage != count || !ran && usage.Completion > 0 {
+	if count := (Usage{Prompt: len(c.Tokens), Cached: cached, Completion: len(got)}); (ran && usage != count) || (!ran && usage.Completion > 0) {
 		return fmt.Errorf("usage says %+v, counted %+v", usage, count)
 	}
 	return nil

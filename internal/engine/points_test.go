@@ -233,7 +233,7 @@ func (r *rigged) survive(t *testing.T, outcome string, depth int) {
 		want := alone(ids(i, 5), 12)
 		whole := f == sched.FinishLength && err == io.EOF && slices.Equal(got, want)
 		told := f == sched.FinishError && errors.Is(err, ErrInterrupted) && len(got) <= len(want) && slices.Equal(got, want[:len(got)])
-		if ok := whole || told && (outcome == restart && i < 2 && len(got) > 0 || outcome == theEnd); !ok {
+		if ok := whole || (told && ((outcome == restart && i < 2 && len(got) > 0) || outcome == theEnd)); !ok {
 			t.Errorf("request %d: %v, %v, %v; alone %v", i, f, err, got, want)
 		}
 	}

@@ -180,7 +180,7 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 	switch s := &out.states[out.start[0]]; {
 	case hi >= 0 && int(s.low) > hi, s.high >= 0 && int(s.high) < lo:
 		return nil, errNoMatch
-	case int(s.low) >= lo && (hi < 0 || s.high >= 0 && int(s.high) <= hi):
+	case int(s.low) >= lo && (hi < 0 || (s.high >= 0 && int(s.high) <= hi)):
 		return a, nil
 	}
 	for i := range out.states {

@@ -110,10 +110,10 @@ func alt(sub ...*expr) *expr {
 
 // repeat matches e min to max times; max < 0 is no limit.
 func repeat(e *expr, min, max int) *expr {
-	if max == 0 || e.op == opNever && min == 0 {
+	if max == 0 || (e.op == opNever && min == 0) {
 		return empty
 	}
-	if e.op == opNever || e.op == opEmpty || min == 1 && max == 1 {
+	if e.op == opNever || e.op == opEmpty || (min == 1 && max == 1) {
 		return e
 	}
 	return &expr{op: opRepeat, sub: []*expr{e}, min: min, max: max}

@@ -83,7 +83,7 @@ func malformed(key string, v *value) string {
 	switch key {
 	case "type":
 		known := func(v *value) bool { return typeNames[v.text] != 0 && v.kind == '"' }
-		ok, want = known(v) || each('[', known) && len(v.vals) > 0, "null, boolean, integer, number, string, array, object, or a list of them"
+		ok, want = known(v) || (each('[', known) && len(v.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
 	case "enum":
 		ok, want = v.kind == '[' && len(v.vals) > 0, "a list of values"
 	case "properties", "patternProperties":
@@ -109,7 +109,7 @@ func malformed(key string, v *value) string {
 		}
 	case "exclusiveMinimum", "exclusiveMaximum":
 		_, isNumber := number(v.text)
-		ok, want = v.kind == '0' && isNumber || boolean(v), "a number with a moderate exponent"
+		ok, want = (v.kind == '0' && isNumber) || boolean(v), "a number with a moderate exponent"
 	case "pattern", "format", "$ref":
 		ok, want = text(v), "a text"
 	case "nullable", "uniqueItems":

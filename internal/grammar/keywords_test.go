@@ -209,7 +209,7 @@ func (g *wide) object(depth int) map[string]any {
 	if g.chance(2) {
 		required := []string{}
 		for _, name := range g.names {
-			if _, ok := members[name]; ok && !g.chance(3) || g.chance(12) {
+			if _, ok := members[name]; (ok && !g.chance(3)) || g.chance(12) {
 				required = append(required, name)
 			}
 		}

@@ -113,7 +113,7 @@ func (s *scanner) larkPart() *expr {
 		s.skip()
 		s.name()
 		return empty
-	case c == '<' || c == '%' && !strings.HasPrefix(s.text[s.pos:], "%i"):
+	case c == '<' || (c == '%' && !strings.HasPrefix(s.text[s.pos:], "%i")):
 		s.refuse("%.12q is not supported here: write what it stands for", s.text[s.pos:])
 	case isName(c) || c == '?' || c == '!':
 		return s.larkName(token)

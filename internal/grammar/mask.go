@@ -146,7 +146,7 @@ func (m *masker) walk(start item, roots []int32, visit func(i int32, d int)) {
 			n := &nodes[i]
 			d := int(n.depth - top)
 			m.p.used = m.marks[d]
-			if d == 1 && !may[n.b] || !m.p.step(&m.sets[d], &m.sets[d-1], n.b, n.kids) {
+			if (d == 1 && !may[n.b]) || !m.p.step(&m.sets[d], &m.sets[d-1], n.b, n.kids) {
 				i = n.end
 				continue
 			}
@@ -177,7 +177,7 @@ const anyNeed = 1<<16 - 1
 func (a *automaton) isLoop(q int32) bool {
 	s := &a.states[q]
 	to, all, _ := a.plainNext(q)
-	return all && to == q && s.edges[0].count&countMore != 0 && (s.edges[0].count&countCheck == 0 || s.low == 0 && s.high == unlimited)
+	return all && to == q && s.edges[0].count&countMore != 0 && (s.edges[0].count&countCheck == 0 || (s.low == 0 && s.high == unlimited))
 }
 
 // A tally reads bytes from a state on whose counts are not known.
@@ -473,7 +473,7 @@ func (a *automaton) through(q int32, r byteRange) (to int32, ok, some bool) {
 		if e.hi < r.lo || e.lo > r.hi {
 			continue
 		}
-		if int(e.lo) > next || to >= 0 && to != e.to {
+		if int(e.lo) > next || (to >= 0 && to != e.to) {
 			return 0, false, true
 		}
 		next, to = int(e.hi)+1, e.to

@@ -428,7 +428,7 @@ func (o *object) rest(c int) *expr {
 	}
 	if o.extra == nil {
 		switch {
-		case least > 0 || o.max >= 0 && most < 0:
+		case least > 0 || (o.max >= 0 && most < 0):
 			return never
 		case c == 0:
 			return lit("}")

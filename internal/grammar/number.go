@@ -55,8 +55,8 @@ type numeric struct {
 
 // holds reports whether n admits v.
 func (n numeric) holds(v *big.Rat) bool {
-	if n.low.value != nil && (v.Cmp(n.low.value) < 0 || n.low.open && v.Cmp(n.low.value) == 0) ||
-		n.up.value != nil && (v.Cmp(n.up.value) > 0 || n.up.open && v.Cmp(n.up.value) == 0) || n.integer && !v.IsInt() {
+	if (n.low.value != nil && (v.Cmp(n.low.value) < 0 || (n.low.open && v.Cmp(n.low.value) == 0))) ||
+		(n.up.value != nil && (v.Cmp(n.up.value) > 0 || (n.up.open && v.Cmp(n.up.value) == 0))) || (n.integer && !v.IsInt()) {
 		return false
 	}
 	for _, m := range n.multiple {
@@ -97,7 +97,7 @@ func (n numeric) overlaps(o numeric) bool {
 		return true
 	}
 	c := low.value.Cmp(up.value)
-	return c < 0 || c == 0 && !low.open && !up.open
+	return c < 0 || (c == 0 && !low.open && !up.open)
 }
 
 // expr matches the numbers that n admits, without exponent when it says more than

@@ -18,7 +18,7 @@ func (c *compiler) object(f flat) *expr {
 		o.at = keyword(f.nodes, "minProperties")
 	}
 	due := 0
-	for i := 0; i < len(n.known) || o.min > len(o.members) && n.widen(f.nodes); i++ {
+	for i := 0; i < len(n.known) || (o.min > len(o.members) && n.widen(f.nodes)); i++ {
 		name := n.known[i]
 		ok := c.member(o, f.nodes, n, name)
 		if n.required[name] {
@@ -85,7 +85,7 @@ func (c *compiler) memberNames(nodes []*value) *names {
 func (n *names) widen(nodes []*value) bool {
 	closed := func(s *value) bool {
 		a := s.get("additionalProperties")
-		return isClosed(s) || a != nil && a.kind == 'f'
+		return isClosed(s) || (a != nil && a.kind == 'f')
 	}
 	n.open = n.open || !slices.ContainsFunc(nodes, closed)
 	known := len(n.known)
@@ -266,7 +266,7 @@ func isOpen(nodes []*value) bool {
 // extra matches a member with a name that is not known, and that by accepts if there
 // is one, or is nil.
 func (c *compiler) extra(nodes []*value, n *names, by *automaton) *expr {
-	if len(n.patterns) == 0 && !n.open || n.none || c.err != nil {
+	if (len(n.patterns) == 0 && !n.open) || n.none || c.err != nil {
 		return nil
 	}
 	free, ok := c.others(n.form, n.known)
@@ -544,7 +544,7 @@ func (c *compiler) objectsApart(x, y []*value, depth int) bool {
 		}
 		a, _ := c.property(x, px, name)
 		b, allowed := c.property(y, py, name)
-		if !allowed || len(a) > 0 && len(b) > 0 && c.disjoint(a, b, depth+1) {
+		if !allowed || (len(a) > 0 && len(b) > 0 && c.disjoint(a, b, depth+1)) {
 			return true
 		}
 	}

@@ -115,7 +115,7 @@ func translate(text string) (string, *Error) {
 		switch {
 		case rest[0] == '\\' && len(rest) > 1:
 			switch c := rest[1]; {
-			case c >= '1' && c <= '9' && !inClass || strings.HasPrefix(rest, `\k<`):
+			case (c >= '1' && c <= '9' && !inClass) || strings.HasPrefix(rest, `\k<`):
 				return refuse("a back-reference")
 			case c == 'u':
 				r, n, ok := unicodeEscape(rest)

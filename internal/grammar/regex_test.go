@@ -159,7 +159,7 @@ func TestLengthsLikeGo(t *testing.T) {
 		if hi < 0 {
 			hi = -1
 		}
-		if err != nil || hi >= 0 && lo > hi {
+		if err != nil || (hi >= 0 && lo > hi) {
 			continue
 		}
 		as, erra := lengths(a, chars, lo, hi, true, b)

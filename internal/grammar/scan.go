@@ -67,7 +67,7 @@ func (s *scanner) skip() {
 		switch {
 		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
 			s.next()
-		case rest[0] == '#' || s.terminals != nil && strings.HasPrefix(rest, "//"):
+		case rest[0] == '#' || (s.terminals != nil && strings.HasPrefix(rest, "//")):
 			end := strings.IndexByte(rest, '\n')
 			if end < 0 {
 				end = len(rest)
@@ -100,7 +100,7 @@ func (s *scanner) take(token string) bool {
 }
 
 func isName(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' || c == '-'
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-'
 }
 
 // name passes a name, "" if none comes next.
@@ -296,7 +296,7 @@ func (s *scanner) char() (rune, bool) {
 		}
 		return r, true
 	}
-	if c == 0 || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {
+	if c == 0 || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= utf8.RuneSelf {
 		s.fail(`\%c is no escape`, c)
 		return 0, false
 	}

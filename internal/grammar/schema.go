@@ -515,7 +515,7 @@ func (c *compiler) misfit(f flat, v *value) string {
 		}
 	case tString:
 		lo, hi := span(f.nodes, "minLength", "maxLength")
-		if n := utf8.RuneCountInString(v.text); n < lo || hi >= 0 && n > hi {
+		if n := utf8.RuneCountInString(v.text); n < lo || (hi >= 0 && n > hi) {
 			return "is too short or too long"
 		}
 		ok := true
@@ -526,7 +526,7 @@ func (c *compiler) misfit(f flat, v *value) string {
 	case tArray, tObject:
 		for _, n := range f.nodes {
 			for _, key := range n.keys {
-				if t == tObject && slices.Contains(objectKeys, key) || t == tArray && slices.Contains(arrayKeys, key) {
+				if (t == tObject && slices.Contains(objectKeys, key)) || (t == tArray && slices.Contains(arrayKeys, key)) {
 					c.fail(unsupported(n.path(), "%s beside an enum or const of objects or arrays cannot be held to: leave it out", key))
 				}
 			}

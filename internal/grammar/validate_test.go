@@ -306,7 +306,7 @@ func (g *generator) instanceObject(s, defs map[string]any, depth int) string {
 	properties := s["properties"].(map[string]any)
 	for _, name := range []string{"a", "ab", "b", "c d", "kind", "x1", "é"} { // as json.Marshal sorts them
 		schema, ok := properties[name].(map[string]any)
-		if !ok || !strings.Contains(fmt.Sprint(s["required"]), name) && g.chance(2) {
+		if !ok || (!strings.Contains(fmt.Sprint(s["required"]), name) && g.chance(2)) {
 			continue
 		}
 		value := g.instance(schema, defs, depth+1)

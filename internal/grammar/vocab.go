@@ -82,7 +82,7 @@ func (v *Vocabulary) Words() int { return (len(v.texts) + 63) / 64 }
 func plainLength(s string) int {
 	n := 0
 	for i, r := range s {
-		if r < 0x20 || r == '"' || r == '\\' || r == utf8.RuneError && !utf8.ValidString(s[i:]) {
+		if r < 0x20 || r == '"' || r == '\\' || (r == utf8.RuneError && !utf8.ValidString(s[i:])) {
 			return maxPlain + 1
 		}
 		n++

@@ -70,7 +70,7 @@ func runtimeFiles(all []remote) []remote {
 }
 
 func modelWeights(p string) bool {
-	return p == "model.safetensors" || strings.HasPrefix(p, "model-") && strings.HasSuffix(p, ".safetensors")
+	return p == "model.safetensors" || (strings.HasPrefix(p, "model-") && strings.HasSuffix(p, ".safetensors"))
 }
 
 // chooseGGUF picks the named GGUF file, or the only one, with the rest of its set.

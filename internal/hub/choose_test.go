@@ -126,7 +126,7 @@ func TestResolve(t *testing.T) {
 		{name: "org/part/x.gguf", err: "fetch it with: ossian pull org/part/x.gguf"},
 	} {
 		got, err := Resolve(cfg, c.name)
-		if got != c.want || (c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
+		if got != c.want || (c.err == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: got %q, %v; expected %q, %q", c.name, got, err, c.want, c.err)
 		}
 	}

@@ -31,7 +31,7 @@ type client struct {
 
 func newClient(cfg Config) (*client, error) {
 	base, err := url.Parse(strings.TrimRight(cfg.Endpoint, "/"))
-	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
 		return nil, fmt.Errorf("endpoint %q: expected http(s)://host[/path]", cfg.Endpoint)
 	}
 	if base.User != nil { // it would show in messages
@@ -118,7 +118,7 @@ func check(res *http.Response, now time.Time) error {
 		return nil
 	}
 	e := StatusError{Status: res.StatusCode, Code: res.Header.Get("X-Error-Code")}
-	if s := res.StatusCode; s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s >= 500 && s != http.StatusNotImplemented {
+	if s := res.StatusCode; s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || (s >= 500 && s != http.StatusNotImplemented) {
 		return &busyError{e, retryAfter(res.Header.Get("Retry-After"), now)}
 	}
 	return &e
@@ -273,7 +273,7 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 		if err != nil {
 			return nil, c.explain(ctx, n, err)
 		}
-		if entries += len(page); entries > maxEntries || len(page) == 0 && next != nil {
+		if entries += len(page); entries > maxEntries || (len(page) == 0 && next != nil) {
 			return nil, fmt.Errorf("%s: the endpoint lists more than %d files or never ends", n, maxEntries)
 		}
 		for _, e := range page {
@@ -298,7 +298,7 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 	}
 	page := c.base.JoinPath(n.Repo)
 	switch {
-	case s.Code == "GatedRepo" || s.Code == "" && (s.Status == 401 || s.Status == 403):
+	case s.Code == "GatedRepo" || (s.Code == "" && (s.Status == 401 || s.Status == 403)):
 		if c.cfg.Token == "" {
 			return fmt.Errorf("%s: access is restricted: accept the terms at %s and set HF_TOKEN: %w", n, page, err)
 		}

@@ -419,7 +419,7 @@ func TestPullMisbehaviour(t *testing.T) {
 			if c.seen != nil && !slices.Equal(ranges, c.seen) { // the transport itself may repeat a request whose connection died
 				t.Errorf("asked for %q, expected %q", ranges, c.seen)
 			}
-			if left := glob(t, cfg.Cache, digest("x.gguf", pattern(size))+".incomplete"); c.err == "" && len(left) > 0 || strings.Contains(c.err, "removed") && len(left) > 0 {
+			if left := glob(t, cfg.Cache, digest("x.gguf", pattern(size))+".incomplete"); (c.err == "" && len(left) > 0) || (strings.Contains(c.err, "removed") && len(left) > 0) {
 				t.Errorf("left behind: %q", left)
 			}
 		})
@@ -822,7 +822,7 @@ func FuzzNextPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, link string) {
 		u, err := c.nextPage(c.at("api"), link)
-		if (u != nil && err != nil) || u != nil && (u.Scheme != "https" || u.Host != "hub") {
+		if (u != nil && err != nil) || (u != nil && (u.Scheme != "https" || u.Host != "hub")) {
 			t.Errorf("%q leads to %v, %v", link, u, err)
 		}
 	})

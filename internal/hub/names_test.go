@@ -68,7 +68,7 @@ func TestHostilePaths(t *testing.T) {
 	for _, p := range paths {
 		for _, name := range []string{p, "a/" + p, "a/b/" + p, "a/b@" + p, "a/b/" + p + ".gguf"} {
 			n, err := ParseName(name)
-			if err == nil && (!validPath(n.folder()) || n.File != "" && !validPath(n.File) || n.Revision != "" && !validPath(n.Revision)) {
+			if err == nil && (!validPath(n.folder()) || (n.File != "" && !validPath(n.File)) || (n.Revision != "" && !validPath(n.Revision))) {
 				t.Errorf("%q was accepted as %+v", name, n)
 			}
 			if _, err := os.Stat(name); err == nil {

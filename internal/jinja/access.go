@@ -39,7 +39,7 @@ func (st *state) attr(obj Value, name string) Value {
 			return boundMethod{o, name}
 		}
 	case *List:
-		if o.kind == kindList && listMethods[name] || o.kind == kindTuple && (name == "index" || name == "count") {
+		if (o.kind == kindList && listMethods[name]) || (o.kind == kindTuple && (name == "index" || name == "count")) {
 			return boundMethod{o, name}
 		}
 		if o.group && (name == "grouper" || name == "list") {

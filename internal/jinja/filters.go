@@ -245,7 +245,7 @@ func indent(st *state, in Value, a args) Value {
 			if i > 0 {
 				st.emit("\n")
 			}
-			if i > 0 && (line != "" || a.bool(2, "blank")) || i == 0 && a.bool(1, "first") {
+			if (i > 0 && (line != "" || a.bool(2, "blank"))) || (i == 0 && a.bool(1, "first")) {
 				st.emit(pad)
 			}
 			st.emit(line)
@@ -269,7 +269,7 @@ func round(st *state, in Value, a args) Value {
 	n, isInt := asInt(in)
 	f, ok := asFloat(in)
 	switch {
-	case !ok || method != "common" && method != "ceil" && method != "floor":
+	case !ok || (method != "common" && method != "ceil" && method != "floor"):
 		return st.fail("round needs a number and the method common, ceil or floor; found %s and %q", describe(in), method)
 	case method == "common" && isInt && precision >= 0:
 		return n

@@ -20,7 +20,7 @@ func (st *state) percent(format string, arg Value) Value {
 	mapping, _ := arg.(*Dict)
 	_, mayBeUnused := arg.(undefined) // as everything Python could take for a mapping
 	if l, ok := arg.(*List); ok || mapping != nil {
-		mayBeUnused = mapping != nil || l.kind <= kindRange && l.kind != kindTuple
+		mayBeUnused = mapping != nil || (l.kind <= kindRange && l.kind != kindTuple)
 	}
 	used := 0
 	next := func() Value {

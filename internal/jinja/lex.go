@@ -198,7 +198,7 @@ func (l *lexer) comment(tag int) {
 func (l *lexer) rawBlock(tag int) bool {
 	word, ok := strings.CutPrefix(strings.TrimLeftFunc(l.src[l.pos:], isSpace), "raw")
 	word = strings.TrimLeftFunc(word, isSpace)
-	if !ok || !strings.HasPrefix(word, "%}") && !strings.HasPrefix(word, "-%}") {
+	if !ok || (!strings.HasPrefix(word, "%}") && !strings.HasPrefix(word, "-%}")) {
 		return false
 	}
 	l.pos = len(l.src) - len(word)
@@ -366,5 +366,5 @@ func unescape(s string) string {
 // isSpace is Python's str.isspace for one character: Unicode white space and
 // the four information separators.
 func isSpace(r rune) bool {
-	return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f
+	return unicode.IsSpace(r) || (0x1c <= r && r <= 0x1f)
 }

@@ -381,7 +381,7 @@ func (st *state) split(s string, a args, fromRight bool) Value {
 		return st.fail("str.split: the separator is empty")
 	}
 	// The bound on pieces is checked before they are made.
-	if sep != "" && !st.charge(strings.Count(s, sep)*valueBytes) || sep == "" && !st.charge(len(s)/2*valueBytes) {
+	if (sep != "" && !st.charge(strings.Count(s, sep)*valueBytes)) || (sep == "" && !st.charge(len(s)/2*valueBytes)) {
 		return nil
 	}
 	var parts []string
@@ -463,7 +463,7 @@ func splitLines(s string) []string {
 }
 
 func isLineBreak(r rune) bool {
-	return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+	return (r >= '\n' && r <= '\r') || (r >= 0x1c && r <= 0x1e) || r == 0x85 || r == 0x2028 || r == 0x2029
 }
 
 // affix tests for one string or any of a tuple.

@@ -230,7 +230,7 @@ func (p *parser) target(attr bool) target {
 			break
 		}
 		tuple = true
-		if p.cur().kind != tokName && !p.isOp("(") || p.isName("in") {
+		if (p.cur().kind != tokName && !p.isOp("(")) || p.isName("in") {
 			break
 		}
 	}

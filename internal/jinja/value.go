@@ -384,7 +384,7 @@ func (st *state) equal(a, b Value) bool {
 		return ok
 	case *List:
 		b, ok := b.(*List)
-		return ok && (a == b || a.kind == b.kind && a.kind <= kindRange && st.equalItems(a.items, b.items))
+		return ok && (a == b || (a.kind == b.kind && a.kind <= kindRange && st.equalItems(a.items, b.items)))
 	case *Dict:
 		b, ok := b.(*Dict)
 		return ok && (a == b || st.equalDicts(a, b))

@@ -63,7 +63,7 @@ func (m *Manager) checkPool(g int) error {
 	free := make([]bool, p.end())
 	listed, cached := 0, 0
 	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
-		if p.blocks[p.blocks[id].next].prev != id || id != p.mid() && free[id] {
+		if p.blocks[p.blocks[id].next].prev != id || (id != p.mid() && free[id]) {
 			return fmt.Errorf("the list of free blocks is broken at %d", id)
 		}
 		if id != p.mid() {
@@ -83,7 +83,7 @@ func (m *Manager) checkPool(g int) error {
 			return fmt.Errorf("block %d counts %d references, tables hold %d, free: %v", id, b.refs, refs[id], free[id])
 		}
 		content := b.node != none && m.index.nodes[b.node].serial != 0 && m.block(g, b.node) == runner.BlockID(id)
-		if b.node != none && !content || g == m.anchor && (b.node != none) != (m.index.nodes[id].serial != 0) {
+		if (b.node != none && !content) || (g == m.anchor && (b.node != none) != (m.index.nodes[id].serial != 0)) {
 			return fmt.Errorf("block %d and node %d of the index disagree", id, b.node)
 		}
 	}

@@ -190,7 +190,7 @@ func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 // begins alike will want it. Of the others a long prompt has so many that, kept,
 // they would push all windows at the ends of conversations out of a small pool.
 func (m *Manager) worthKeeping(t *Table, g, i int) bool {
-	return g == m.anchor || i < t.boundary && i >= runner.FirstBlock(t.boundary*m.size, m.pools[g].window, m.size)
+	return g == m.anchor || (i < t.boundary && i >= runner.FirstBlock(t.boundary*m.size, m.pools[g].window, m.size))
 }
 
 // attach gives node n the i-th blocks of t in the groups where it has none.

@@ -247,7 +247,7 @@ func ParseInt(text string) (int64, error) {
 	}
 	whole, fraction, dotted := strings.Cut(digits, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || dotted && (mult%10 != 0 || strings.HasPrefix(whole, "-")) {
+	if err != nil || (dotted && (mult%10 != 0 || strings.HasPrefix(whole, "-"))) {
 		return 0, form
 	}
 	if mult > 1 && (n >= math.MaxInt64/mult || n <= math.MinInt64/mult) {

@@ -38,7 +38,7 @@ type FFN struct {
 }
 
 // IsDense reports whether layer n has a dense feed-forward part.
-func (f *FFN) IsDense(n int) bool { return f.Experts == 0 || f.Dense != nil && f.Dense[n] }
+func (f *FFN) IsDense(n int) bool { return f.Experts == 0 || (f.Dense != nil && f.Dense[n]) }
 
 // An Activation combines gate and up, models.md 1.2 and 2.2.
 type Activation uint8

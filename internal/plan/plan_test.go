@@ -492,7 +492,7 @@ func TestServe(t *testing.T) {
 			}
 			all := true
 			for g, n := range lim.Blocks {
-				if n < one[g] || g == 0 && n > max(full[g], one[g]) {
+				if n < one[g] || (g == 0 && n > max(full[g], one[g])) {
 					t.Errorf("group %d has %d blocks, expected %d to %d", g, n, one[g], full[g])
 				}
 				all = all && n >= full[g]
@@ -508,7 +508,7 @@ func TestServe(t *testing.T) {
 				t.Errorf("%d sequences, expected %d", lim.MaxSeqs, c.seqs)
 			}
 			got := p.Footprint.Total()
-			if c.available > 0 && (got > c.available || !all && got < c.available-c.available/50) {
+			if c.available > 0 && (got > c.available || (!all && got < c.available-c.available/50)) {
 				t.Errorf("planned %d bytes of %d", got, c.available)
 			}
 			if c.available == 0 && !all {

@@ -76,7 +76,7 @@ func FuzzProcessors(f *testing.F) {
 			t.Errorf("%+v", p)
 		}
 		for i, n := range p.Counts() {
-			if n < 1 || i > 0 && n >= p.Counts()[i-1] {
+			if n < 1 || (i > 0 && n >= p.Counts()[i-1]) {
 				t.Errorf("%+v: %v threads", p, p.Counts())
 			}
 		}

@@ -41,7 +41,7 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 	lim := p.Limits
 	share := sort.Search(steps, func(i int) bool {
 		f, err := cost(pools(lim, i+1))
-		return err != nil || available > 0 && f.Total() > available
+		return err != nil || (available > 0 && f.Total() > available)
 	})
 	p.Limits = pools(lim, share)
 	p.Footprint, err = cost(p.Limits)

@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 			b, i := batch(), info
 			tt.change(b, &i)
 			err := Check(b, i)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if (tt.want == "" && err != nil) || (tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want))) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
@@ -134,7 +134,7 @@ func execute(t *testing.T, b *Batch) {
 	slots := make([]bool, info.MaxSeqs)
 	rest := b.Tokens
 	for _, r := range b.Rows {
-		if slots[r.Slot] || r.Sample && r.Params == nil {
+		if slots[r.Slot] || (r.Sample && r.Params == nil) {
 			t.Fatalf("accepted: %+v", r)
 		}
 		slots[r.Slot] = true
@@ -144,7 +144,7 @@ func execute(t *testing.T, b *Batch) {
 			}
 		}
 		for k, id := range rest[:r.Len] {
-			if id == Pending && k != r.Len-1 || id != Pending && (id < 0 || int(id) >= info.Vocab) {
+			if (id == Pending && k != r.Len-1) || (id != Pending && (id < 0 || int(id) >= info.Vocab)) {
 				t.Fatalf("accepted: token %d of %+v is %d", k, r, id)
 			}
 			for g, group := range info.Groups {

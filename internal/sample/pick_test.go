@@ -258,7 +258,7 @@ func naive(logits []float32, mask []uint64, p *Params, history []int32, step uin
 		need, sum := float64(p.TopP)*float64(total), uint64(0)
 		for i := range cs {
 			sum += cs[i].w
-			if i == len(cs)-1 || sum >= uint64(math.Ceil(need)) && sum > 0 {
+			if i == len(cs)-1 || (sum >= uint64(math.Ceil(need)) && sum > 0) {
 				cs, total = cs[:i+1], sum
 				break
 			}

@@ -78,7 +78,7 @@ func cancel(t *testing.T, seed uint64, each int, count *[len(stages)]int) []abor
 	}
 	var gone []aborted
 	for !w.s.Idle() {
-		if len(w.flight) == info.Depth || len(w.flight) > 0 && rng.IntN(2) == 0 || w.launch() == nil {
+		if len(w.flight) == info.Depth || (len(w.flight) > 0 && rng.IntN(2) == 0) || w.launch() == nil {
 			w.commit()
 		}
 		for _, a := range gone {

@@ -36,7 +36,7 @@ func (s *Scheduler) Check() error {
 		if err := s.kv.CheckOwn(q.table, q.committed/s.info.BlockSize); err != nil {
 			return fmt.Errorf("sched: sequence %d with %d tokens computed: %w", q.ID, q.committed, err)
 		}
-		if q.slot != slot || slices.Contains(s.slots, slot) || q.state == waiting || q.state != running && q.rows == 0 || (s.seqs[q.ID] == q) == (q.state == ended) {
+		if q.slot != slot || slices.Contains(s.slots, slot) || q.state == waiting || (q.state != running && q.rows == 0) || (s.seqs[q.ID] == q) == (q.state == ended) {
 			return fmt.Errorf("sched: slot %d holds sequence %d of slot %d in state %d with %d rows", slot, q.ID, q.slot, q.state, q.rows)
 		}
 	}
@@ -54,9 +54,9 @@ func (q *Seq) check(rows, samples, lookahead int) error {
 	switch known := len(q.Tokens) + q.pending; {
 	case q.rows != rows || q.pending != samples:
 		return fmt.Errorf("sched: sequence %d counts %d rows and %d samples in flight, there are %d and %d", q.ID, q.rows, q.pending, rows, samples)
-	case q.state == running && (q.committed > q.launched || q.launched > known || q.rows == 0 && q.committed != q.launched):
+	case q.state == running && (q.committed > q.launched || q.launched > known || (q.rows == 0 && q.committed != q.launched)):
 		return fmt.Errorf("sched: sequence %d has committed %d and launched %d of %d tokens with %d rows in flight", q.ID, q.committed, q.launched, known, q.rows)
-	case spoken && (q.unscored() || len(q.scores) > 0) || !spoken && len(q.scores) != q.scored:
+	case (spoken && (q.unscored() || len(q.scores) > 0)) || (!spoken && len(q.scores) != q.scored):
 		return fmt.Errorf("sched: sequence %d has %d of %d tokens, scores of %d, %d of them kept", q.ID, len(q.Tokens), q.Prompt, q.scored, len(q.scores))
 	case q.table == nil:
 		return fmt.Errorf("sched: sequence %d is resident without a table", q.ID)
@@ -78,7 +78,7 @@ func (s *Scheduler) checkQueues(residents map[*tenant]int) error {
 			return fmt.Errorf("sched: tenant %d has %d residents, counts %d", t.id, residents[t], t.residents)
 		}
 		for i, q := range t.waiting {
-			if q.state != waiting || q.table != nil || q.rows != 0 || q.tenant != t || s.seqs[q.ID] != q || i > 0 && !before(t.waiting[i-1], q) {
+			if q.state != waiting || q.table != nil || q.rows != 0 || q.tenant != t || s.seqs[q.ID] != q || (i > 0 && !before(t.waiting[i-1], q)) {
 				return fmt.Errorf("sched: sequence %d at %d of the queue of tenant %d: state %d, %d rows", q.ID, i, t.id, q.state, q.rows)
 			}
 			count++

@@ -82,7 +82,7 @@ func (s *Scheduler) room(l *launch, q *Seq, n int) int {
 			return m
 		}
 		moving := s.planned > s.committed || len(l.seqs) > 0
-		if s.leaving > 0 || fits > 0 && moving { // fits is 0 without blocks where there is no window
+		if s.leaving > 0 || (fits > 0 && moving) { // fits is 0 without blocks where there is no window
 			return 0
 		}
 		v := s.victim()

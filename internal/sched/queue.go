@@ -279,11 +279,11 @@ func goesBefore(a, b *Seq) bool {
 // brings. Slot and blocks are kept for q from now on. It reports whether they are
 // already free.
 func (s *Scheduler) displace(q *Seq) bool {
-	if q.tenant.residents > 0 || s.leaving > 0 || s.reserved != nil && s.reserved != q {
+	if q.tenant.residents > 0 || s.leaving > 0 || (s.reserved != nil && s.reserved != q) {
 		return false
 	}
 	v := s.victim()
-	if v == nil || v.tenant.count < 2 || s.reserved != q && (s.standing(v.tenant) < s.standing(q.tenant) || v.tenant.held < 2*len(q.Tokens)) {
+	if v == nil || v.tenant.count < 2 || (s.reserved != q && (s.standing(v.tenant) < s.standing(q.tenant) || v.tenant.held < 2*len(q.Tokens))) {
 		return false
 	}
 	s.reserved = q

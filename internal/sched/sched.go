@@ -317,7 +317,7 @@ func (s *Scheduler) begin(q *Seq) {
 // release takes slot and blocks of a leaving sequence, unless a launched row still
 // needs them. A preempted one queues up again.
 func (s *Scheduler) release(q *Seq) {
-	if q.table == nil || q.rows > 0 || q.state != leaving && q.state != ended {
+	if q.table == nil || q.rows > 0 || (q.state != leaving && q.state != ended) {
 		return
 	}
 	s.kv.Close(q.table)

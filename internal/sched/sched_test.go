@@ -201,7 +201,7 @@ func TestNewRefuses(t *testing.T) {
 			info := plain
 			tt.change(&cfg, &info)
 			_, err := New(cfg, info)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if (tt.want == "" && err != nil) || (tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want))) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}
 		})
@@ -241,7 +241,7 @@ func TestAddRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = s.Add(&tt.q)
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) || tt.is != nil && !errors.Is(err, tt.is) {
+			if (tt.want == "" && err != nil) || (tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want))) || (tt.is != nil && !errors.Is(err, tt.is)) {
 				t.Errorf("got error %v, want %q (%v)", err, tt.want, tt.is)
 			}
 			if st := s.Stats(); tt.want != "" && st.Waiting != 1 {

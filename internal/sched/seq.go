@@ -184,7 +184,7 @@ func (q *Seq) score(start int, scores []sample.Score) {
 
 // allowed returns the mask of the output token with that number.
 func (q *Seq) allowed(step int) []uint64 {
-	if q.mask == nil || q.Constraint == nil && step >= q.MinTokens {
+	if q.mask == nil || (q.Constraint == nil && step >= q.MinTokens) {
 		return q.Allowed
 	}
 	return q.mask
@@ -232,7 +232,7 @@ func (q *Seq) narrow(vocab int, early bool) error {
 	if used := vocab % 64; used > 0 {
 		q.mask[len(q.mask)-1] &= 1<<used - 1
 	}
-	if !early || q.Constraint != nil && q.complete() {
+	if !early || (q.Constraint != nil && q.complete()) {
 		return nil
 	}
 	for _, id := range q.Stops {

@@ -274,7 +274,7 @@ func (w *world) record(o *Output) {
 	if p := tr.req.params; p.Logprobs {
 		want = 1 + p.TopLogprobs
 	}
-	if len(o.Logprobs) != want || want > 0 && o.Logprobs[0].ID != o.Token {
+	if len(o.Logprobs) != want || (want > 0 && o.Logprobs[0].ID != o.Token) {
 		w.t.Fatalf("output %+v: want %d log probabilities", o, want)
 	}
 }

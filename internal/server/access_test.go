@@ -118,7 +118,7 @@ func TestSEC2Routes(t *testing.T) {
 					_, body, _ := strings.Cut(reply, "\r\n\r\n")
 					switch {
 					case status == 400 || status == 401:
-					case public && (status == 200 && body == "" || status == 405):
+					case public && ((status == 200 && body == "") || status == 405):
 					default:
 						t.Errorf("%s %s with key %s: %d %.200s", method, target, name, status, body)
 					}

@@ -226,7 +226,7 @@ func (a *answer) read() {
 		a.count(a.events[i : i+1])
 		if e.Kind == chat.Start {
 			a.thought = a.thought || e.Part == chat.Reasoning
-			a.unknown = a.unknown || e.Part == chat.Hidden && e.Name != ""
+			a.unknown = a.unknown || (e.Part == chat.Hidden && e.Name != "")
 		}
 		if a.items {
 			a.bound(e)
@@ -453,7 +453,7 @@ type raw struct {
 // Push implements chat.Parser.
 func (r *raw) Push(dst []chat.Event, id int32) []chat.Event {
 	r.pushed++
-	if r.hide && r.tok.IsControl(id) || slices.Contains(r.stops, id) {
+	if (r.hide && r.tok.IsControl(id)) || slices.Contains(r.stops, id) {
 		return append(dst, chat.Event{Kind: chat.Skip, Part: chat.Content, Token: r.pushed - 1, Count: 1})
 	}
 	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: r.detok.Push(id), Bytes: r.tok.Text(id), Token: r.pushed - 1, Count: 1})

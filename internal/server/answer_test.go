@@ -40,7 +40,7 @@ func TestStopper(t *testing.T) {
 		for i := 0; i < len(c.text) && found == ""; i++ {
 			found, at = s.push(c.text[i]), i+1
 		}
-		if found != c.found || found != "" && at != c.at || found == "" && s.held() != c.held {
+		if found != c.found || (found != "" && at != c.at) || (found == "" && s.held() != c.held) {
 			t.Errorf("%q in %q: found %q at %d, held %d", c.stops, c.text, found, at, s.held())
 		}
 	}
@@ -140,7 +140,7 @@ func TestLIF5Cut(t *testing.T) {
 				t.Fatal(err)
 			}
 			tr, err := hear(res, stay)
-			if h := tr.choices[0]; err != nil || h.Content != c.content || len(h.IDs) != c.most || c.path == "/v1/chat/completions" && replaced(h.Bytes) != h.Content {
+			if h := tr.choices[0]; err != nil || h.Content != c.content || len(h.IDs) != c.most || (c.path == "/v1/chat/completions" && replaced(h.Bytes) != h.Content) {
 				t.Errorf("%s%s: %+v, %v; want %q and %d ids", c.name, more, h, err, c.content, c.most)
 			}
 		}
@@ -270,7 +270,7 @@ type recorder struct {
 func (r *recorder) begin(dst []byte, _ int, _ *wire.Usage) []byte { return dst }
 
 func (r *recorder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usage) []byte {
-	if d.text == "" && len(d.logprobs) == 0 || !utf8.ValidString(d.text) {
+	if (d.text == "" && len(d.logprobs) == 0) || !utf8.ValidString(d.text) {
 		r.problem(fmt.Sprintf("delta with text %q", d.text))
 	}
 	switch d.field {

@@ -92,10 +92,10 @@ func (f member) wrong(value string) bool {
 		return false
 	}
 	taken, first := strings.Fields(f.kind), value[:1]
-	if first == "-" || first >= "0" && first <= "9" {
+	if first == "-" || (first >= "0" && first <= "9") {
 		n, err := strconv.ParseFloat(value, 64)
 		whole := n == math.Trunc(n) && n >= math.MinInt64 && n < math.MaxInt64
-		if err != nil || !slices.Contains(taken, "0.") && !(whole && slices.Contains(taken, "0")) {
+		if err != nil || (!slices.Contains(taken, "0.") && !(whole && slices.Contains(taken, "0"))) {
 			return true
 		}
 		b, bounded := bounds[f.String()]
@@ -180,7 +180,7 @@ func TestSEC13Schema(t *testing.T) {
 				took := time.Since(began)
 				cases++
 				switch {
-				case r.status >= 500 || r.status < 200 || wrong && r.status < 400:
+				case r.status >= 500 || r.status < 200 || (wrong && r.status < 400):
 					t.Errorf("%s %s = %.60s: %d %.300s", api.path, name, value, r.status, r.body)
 				case wrong:
 					refused++

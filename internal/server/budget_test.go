@@ -83,7 +83,7 @@ func TestEffortNone(t *testing.T) {
 	g := start(t, inMemory(t, setup{next: jabber(begin)}))
 	for _, more := range []string{"", `,"tools":[` + looseTool + `]`, `,"tools":[` + strictTool + `],"tool_choice":"required"`, `,"tools":[` + strictTool + `],"tool_choice":"none"`, `,` + forms(t)[0].body} {
 		tr := g.ask("/v1/chat/completions", `{`+hi+`,"max_tokens":200,"reasoning_effort":"none"`+more+`}`)
-		if c := tr.choices[0]; c.Reasoning != "" || tr.usage.Details.Reasoning != 0 || c.Content == "" && len(c.Calls) == 0 {
+		if c := tr.choices[0]; c.Reasoning != "" || tr.usage.Details.Reasoning != 0 || (c.Content == "" && len(c.Calls) == 0) {
 			t.Errorf("%s: %+v, %+v", more, c, tr.usage)
 		}
 	}

@@ -324,7 +324,7 @@ func TestLIF4Sockets(t *testing.T) {
 			events := 0
 			tr, err := hear(res, func() bool { events++; return events > stop })
 			switch {
-			case err == nil && (res.StatusCode == 503 && tr.code == "overloaded" || res.StatusCode == 500 && tr.code == "internal_error"):
+			case err == nil && ((res.StatusCode == 503 && tr.code == "overloaded") || (res.StatusCode == 500 && tr.code == "internal_error")):
 				refused.Add(1) // between two loops, or failed twice before it began
 				time.Sleep(time.Millisecond)
 				continue
@@ -346,7 +346,7 @@ func TestLIF4Sockets(t *testing.T) {
 	faulty.Store(false)
 	g.idle()
 	st := g.model.Engine.Stats()
-	if failures.Load() == 0 || left.Load() == 0 || soaking() && st.Preemptions == 0 { // on a busy machine clients are slow: few requests run at once
+	if failures.Load() == 0 || left.Load() == 0 || (soaking() && st.Preemptions == 0) { // on a busy machine clients are slow: few requests run at once
 		t.Errorf("%d failures, %d preemptions, %d left: this shows nothing", failures.Load(), st.Preemptions, left.Load())
 	}
 	t.Logf("LIF-4: %d streams: %d whole, 0 differ; %d left, %d cut by %d faults of the runner (%d tried again): they had the beginning and nothing else; %d preemptions",
@@ -445,7 +445,7 @@ func TestLIF9(t *testing.T) {
 		if us.Prompt != len(tr.prompt) || us.Completion != tokens || us.Total != us.Prompt+us.Completion || us.Details.Reasoning != reasoned || us.PromptOf.Cached > us.Prompt || got.tokens != tokens {
 			t.Errorf("%s: usage %+v and %d in the log, recounted %d prompt, %d completion, %d reasoning\n%q", body, us, got.tokens, len(tr.prompt), tokens, reasoned, harmony().Decode(tr.choices[0].IDs))
 		}
-		if mode == 2 && (tr.behind || tr.ahead && strings.Contains(q.body, `"n":1`)) { // of several choices one may have ids that wait for text
+		if mode == 2 && (tr.behind || (tr.ahead && strings.Contains(q.body, `"n":1`))) { // of several choices one may have ids that wait for text
 			t.Errorf("%s: running usage differs from the ids sent so far", body)
 		}
 	})

@@ -52,7 +52,7 @@ func TestLIF8EmptyReason(t *testing.T) {
 		}
 		choice := got.Choices[0]
 		if empty := choice.Message.Content == nil && choice.Message.Calls == nil; empty != (choice.Empty != nil) || empty != (c.want != "") ||
-			empty && *choice.Empty != c.want || choice.Finish != c.finish {
+			(empty && *choice.Empty != c.want) || choice.Finish != c.finish {
 			t.Errorf("%s: want %q and finish_reason %s: %s", c.name, c.want, c.finish, r.body)
 		}
 		streamed := ""

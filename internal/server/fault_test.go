@@ -241,7 +241,7 @@ func TestHLT4(t *testing.T) {
 				if early := p.trap.Where == "render" || p.trap.Where == "parser" || p.trap.Where == "body"; early && p.trap.What == "panic" && w.Code != 500 {
 					t.Errorf("%+v: %d, want 500", *p, w.Code)
 				}
-				if text := w.Body.String(); strings.Contains(text, "secret") || p.trap.What == "delay" && (w.Code != 200 || p.stream && !strings.HasSuffix(text, "data: [DONE]\n\n")) {
+				if text := w.Body.String(); strings.Contains(text, "secret") || (p.trap.What == "delay" && (w.Code != 200 || (p.stream && !strings.HasSuffix(text, "data: [DONE]\n\n")))) {
 					t.Errorf("%+v: %d %s", *p, w.Code, text)
 				}
 			})

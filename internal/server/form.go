@@ -99,14 +99,14 @@ func toolPlace(t *wire.Tool) string {
 // with arguments that follow the schema if the tool is strict or a call is forced.
 func toolRules(tools []wire.Tool, c *wire.ToolChoice, parallel *bool) (rules []chat.ToolRule, must, one bool) {
 	must = c.Mode == "required" || c.Mode == "named"
-	one = c.Mode == "named" || parallel != nil && !*parallel
+	one = c.Mode == "named" || (parallel != nil && !*parallel)
 	if c.Mode == "none" {
 		return nil, false, false
 	}
 	for i := range tools {
 		t := &tools[i]
 		r := chat.ToolRule{Strict: t.Strict, Arguments: grammar.Source{Kind: grammar.Object},
-			Hidden: c.Mode == "named" && t.Name != c.Name || c.Allowed != nil && !slices.Contains(c.Allowed, t.Name)}
+			Hidden: (c.Mode == "named" && t.Name != c.Name) || (c.Allowed != nil && !slices.Contains(c.Allowed, t.Name))}
 		switch {
 		case t.Format != nil:
 			r.Arguments = grammar.Source{Kind: syntaxes[t.Format.Syntax], Text: t.Format.Definition}

@@ -260,7 +260,7 @@ func (r *reader) read(data []byte, note func(step int64)) error {
 		for text := range bytes.SplitSeq(ids[:max(bytes.IndexByte(ids, ']'), 0)], []byte(",")) {
 			id, err := strconv.ParseInt(string(text), 10, 64)
 			step := id - 100_000
-			if err != nil || r.last > 0 && step != r.last+1 {
+			if err != nil || (r.last > 0 && step != r.last+1) {
 				return fmt.Errorf("step %d follows %d: %w", step, r.last, err)
 			}
 			r.last = step

@@ -164,7 +164,7 @@ func TestADM4(t *testing.T) {
 		if a.status == 429 {
 			refused = append(refused, a.took)
 		}
-		if a.status != 200 && a.status != 429 || (a.status == 429) != (a.again == "1") {
+		if (a.status != 200 && a.status != 429) || (a.status == 429) != (a.again == "1") {
 			t.Errorf("%+v", a)
 		}
 	}

@@ -49,7 +49,7 @@ func silence(c syscall.Conn, secure bool) (d time.Duration) {
 		head := make([]byte, 4<<10)
 		n, _, _ := unix.Recvfrom(int(fd), head, unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		head = head[:max(n, 0)]
-		if n == cap(head) || bytes.Contains(head, []byte("\n\r\n")) || bytes.Contains(head, []byte("\n\n")) || secure && n > 0 {
+		if n == cap(head) || bytes.Contains(head, []byte("\n\r\n")) || bytes.Contains(head, []byte("\n\n")) || (secure && n > 0) {
 			return
 		}
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {

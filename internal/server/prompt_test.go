@@ -117,7 +117,7 @@ func checkEcho(t *testing.T, c *lists, ids []int32, most int, finish string) {
 	}
 	for i, id := range ids {
 		token := harmony().Text(id)
-		if l.TextOffset[i] != offset || utf8.ValidString(token) && l.Tokens[i] != token {
+		if l.TextOffset[i] != offset || (utf8.ValidString(token) && l.Tokens[i] != token) {
 			t.Errorf("choice %d, token %d: %q at %d, want %q at %d", c.Index, i, l.Tokens[i], l.TextOffset[i], token, offset)
 		}
 		text += token
@@ -157,11 +157,11 @@ func checkTable(t *testing.T, c *lists, ids []int32, top bool) {
 		if id > 200_002 { // which is the first
 			rank--
 		}
-		if own.Logprob != scripted(id) || own.Rank != rank || utf8.ValidString(harmony().Text(id)) && own.Decoded != harmony().Text(id) {
+		if own.Logprob != scripted(id) || own.Rank != rank || (utf8.ValidString(harmony().Text(id)) && own.Decoded != harmony().Text(id)) {
 			t.Errorf("choice %d, token %d of id %d: %+v", c.Index, i+1, id, own)
 		}
 		first, second := row["200002"], row["0"]
-		if want := map[bool]int{false: 1, true: 3}[top]; len(row) != want || top && (first.Logprob != 0 || first.Rank != 1 || second.Logprob != -20 || second.Rank != 2) {
+		if want := map[bool]int{false: 1, true: 3}[top]; len(row) != want || (top && (first.Logprob != 0 || first.Rank != 1 || second.Logprob != -20 || second.Rank != 2)) {
 			t.Errorf("choice %d, token %d: %+v, want %d", c.Index, i+1, row, want)
 		}
 	}

@@ -127,7 +127,7 @@ func TestADM2ReplyBody(t *testing.T) {
 		case c.fits && (r.status != 200 || told):
 			t.Errorf("%s: %d %.300s", c.name, r.status, r.body)
 		case !c.fits && strings.Contains(c.body, "stream") && r.status == 200:
-			if !told || !strings.HasSuffix(r.body, "data: [DONE]\n\n") && !strings.Contains(r.body, "event: response.failed\n") {
+			if !told || (!strings.HasSuffix(r.body, "data: [DONE]\n\n") && !strings.Contains(r.body, "event: response.failed\n")) {
 				t.Errorf("%s: %.300s … %.300s", c.name, r.body, r.body[max(len(r.body)-300, 0):])
 			}
 		case !c.fits && r.status == 200:

@@ -504,7 +504,7 @@ func TestResponseChain(t *testing.T) {
 	// What the server does not know, or not like that, is written as prompts have it: " json" for " <|constrain|>json".
 	foreign := strings.ReplaceAll(bare, callID, "call_own")
 	for name, body := range map[string]string{"changed": strings.Replace(back, "I look it up.", "I look it up?", 1), "foreign": foreign, "in part": strings.Replace(back, string(items[1:strings.Index(string(items), "},{")+2]), "", 1)} {
-		if got := ids(body); reflect.DeepEqual(got, want) || name == "foreign" && len(got) != len(want)-2 {
+		if got := ids(body); reflect.DeepEqual(got, want) || (name == "foreign" && len(got) != len(want)-2) {
 			t.Errorf("%s: %d ids, the chain has %d", name, len(got), len(want))
 		}
 	}
@@ -742,7 +742,7 @@ func isKind(kind string, v any) bool {
 	case string:
 		return kind == "string"
 	case float64:
-		return kind == "number" || kind == "integer" && v == float64(int64(v))
+		return kind == "number" || (kind == "integer" && v == float64(int64(v)))
 	case []any:
 		return kind == "array"
 	}

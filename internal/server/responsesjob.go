@@ -242,7 +242,7 @@ func appendRefs(refs []string, it *wire.Item) []string {
 func (e *responder) keep(events []byte) error {
 	e.unsaved, e.size = append(e.unsaved, split(bytes.Clone(events))...), e.size+len(events)
 	err := e.flush()
-	if _, waits := errors.AsType[*store.ReadOnlyError](err); !waits || int64(e.size) > e.s.lim()[limits.PendingOutput] && !e.ended {
+	if _, waits := errors.AsType[*store.ReadOnlyError](err); !waits || (int64(e.size) > e.s.lim()[limits.PendingOutput] && !e.ended) {
 		return err
 	}
 	return nil

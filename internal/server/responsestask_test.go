@@ -35,7 +35,7 @@ func (g *rig) await(id, status string) object {
 		if r["status"] == status {
 			return r
 		}
-		if s := r["status"]; s != "queued" && s != "in_progress" || time.Now().After(end) {
+		if s := r["status"]; (s != "queued" && s != "in_progress") || time.Now().After(end) {
 			g.t.Fatalf("status %v, want %s: %v", s, status, r)
 		}
 	}
@@ -104,7 +104,7 @@ func TestBackground(t *testing.T) {
 	all := streamed(t, replay)
 	for after := range len(all) + 1 {
 		r := g.do("GET", fmt.Sprintf("/v1/responses/%s?stream=true&starting_after=%d", id, after), "")
-		if r.status != 200 || after >= len(all)-1 && r.body != "" {
+		if r.status != 200 || (after >= len(all)-1 && r.body != "") {
 			t.Errorf("behind the end: %d %q", r.status, r.body)
 		}
 		if after < len(all)-1 {
@@ -614,7 +614,7 @@ func toldIsKept(t *testing.T, u setup, request, status string) {
 		t.Fatal(err)
 	}
 	for n := range before {
-		if r, finished, _ := read(n); !finished || ended(before[n]["status"]) && !reflect.DeepEqual(r, before[n]) {
+		if r, finished, _ := read(n); !finished || (ended(before[n]["status"]) && !reflect.DeepEqual(r, before[n])) {
 			t.Errorf("before the crash\n%v\nafter it\n%v", before[n], r)
 		}
 	}

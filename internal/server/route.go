@@ -304,7 +304,7 @@ func (s *Server) crossOrigin(w *reply, r *http.Request) error {
 // their number is announced; c says how much of it release gives back.
 func (s *Server) body(w *reply, r *http.Request, c *caller) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
+	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || (coding != "" && coding != "identity") {
 		return nil, &wire.Error{Message: "Content-Type application/json expected, without Content-Encoding", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
 	}
 	most := s.lim()[limits.RequestBody]

@@ -105,7 +105,7 @@ func (f fuzz) request(url string) (*http.Request, string) {
 	}
 	body := f.body(path)
 	method := "POST"
-	if f.IntN(10) == 0 || !strings.Contains(path, "complet") && !strings.Contains(path, "tokenize") {
+	if f.IntN(10) == 0 || (!strings.Contains(path, "complet") && !strings.Contains(path, "tokenize")) {
 		method = f.pick("GET", "GET", "GET", "PUT", "OPTIONS", "DELETE")
 	}
 	req, err := http.NewRequest(method, url+path, strings.NewReader(body))

@@ -99,7 +99,7 @@ func misfit(kind string, v any, path string) string {
 		if p == "" {
 			return ""
 		}
-		if problem == "" || !strings.HasPrefix(p, path+".type: ") && !strings.HasPrefix(p, path+": ") {
+		if problem == "" || (!strings.HasPrefix(p, path+".type: ") && !strings.HasPrefix(p, path+": ")) {
 			problem = p
 		}
 	}

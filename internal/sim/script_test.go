@@ -136,7 +136,7 @@ func TestVerifyCatches(t *testing.T) {
 			b := row(append(slices.Clone(prompt), out...), len(prompt), 1, &sample.Params{})
 			c.spoil(b)
 			err := s.Launch(b)
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if (c.want == "" && err != nil) || (c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want))) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

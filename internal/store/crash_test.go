@@ -266,13 +266,13 @@ func verify(t *testing.T, dir string, all map[string]tried) {
 	for id, r := range all {
 		got, err := s.Get("o", id)
 		if err != nil {
-			if r.ack != 0 && r.try != gone || err.Error() != ErrNotFound.Error() {
+			if (r.ack != 0 && r.try != gone) || err.Error() != ErrNotFound.Error() {
 				t.Errorf("%s: begun %d, acknowledged %d, found %v", id, r.try, r.ack, err)
 			}
 			continue
 		}
 		v := got.Events / 3
-		if v != r.ack && v != r.try || r.ack == gone || !bytes.Equal(got.Object, versionObject(id, v)) || got.State != Finished {
+		if (v != r.ack && v != r.try) || r.ack == gone || !bytes.Equal(got.Object, versionObject(id, v)) || got.State != Finished {
 			t.Errorf("%s: begun %d, acknowledged %d, found %d events, state %s, %.40q", id, r.try, r.ack, got.Events, got.State, got.Object)
 		}
 		same(t, id, allEvents(t, s, "o", id, -1), events(id, 0, 3*v))
@@ -403,7 +403,7 @@ func TestDUR1PowerLoss(t *testing.T) {
 			if metaToo { // torn at any byte, though disks write sectors whole
 				put(l.meta, 0, rng.IntN(pageHeader+metaLength+2))
 			}
-			if got := fingerprint(t, disk); got != before && (got != after || !metaToo) || t.Failed() {
+			if got := fingerprint(t, disk); (got != before && (got != after || !metaToo)) || t.Failed() {
 				t.Fatalf("transaction %d, point %d, meta page written %v: neither the state before nor after", c, i, metaToo)
 			}
 			for _, w := range append(l.data, l.meta) {

@@ -116,7 +116,7 @@ func TestDUR3Faults(t *testing.T) {
 				d.fault.Store(&f)
 				for i := range 3 {
 					err := put(fmt.Sprintf("refused %d %d", round, i), 3000)
-					if _, ok := errors.AsType[*ReadOnlyError](err); !ok || f.err != 0 && !errors.Is(err, f.err) && i == 0 {
+					if _, ok := errors.AsType[*ReadOnlyError](err); !ok || (f.err != 0 && !errors.Is(err, f.err) && i == 0) {
 						t.Fatalf("write %d: %v, want it refused because of %v", i, err, f.err)
 					}
 					compare(t, s, stored, fmt.Sprintf("refused %d %d", round, i))

@@ -115,7 +115,7 @@ func TestMemoryIsLikeStore(t *testing.T) {
 					continue
 				}
 				got, done, err := m.Events(t.Context(), owner, id, -1)
-				if want := allEvents(t, s, owner, id, -1); err != nil || !done || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+				if want := allEvents(t, s, owner, id, -1); err != nil || !done || (!reflect.DeepEqual(got, want) && len(got)+len(want) > 0) {
 					t.Errorf("events of %s: %q, %v, %v; want %q", id, got, done, err, want)
 				}
 			}

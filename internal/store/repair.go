@@ -186,7 +186,7 @@ func fill(db *bbolt.DB, f format, im *image) error {
 	}
 	b := &batch{db: db, salt: f.salt}
 	err = im.elements(func(in bucket, key, value []byte) error {
-		if in != data && in != ids || in == data && (len(key) != keyLength || binary.BigEndian.Uint64(key) == 0) {
+		if (in != data && in != ids) || (in == data && (len(key) != keyLength || binary.BigEndian.Uint64(key) == 0)) {
 			return nil
 		}
 		if _, ok := f.salt.open(in, key, value); !ok && in == ids {

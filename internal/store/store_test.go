@@ -401,7 +401,7 @@ func TestDUR6Bounds(t *testing.T) {
 	}
 	for i := range 30 {
 		_, err := s.Get("o", fmt.Sprint(i))
-		if kept := i >= 21; (err == nil) != kept || !kept && !errors.Is(err, ErrNotFound) {
+		if kept := i >= 21; (err == nil) != kept || (!kept && !errors.Is(err, ErrNotFound)) {
 			t.Errorf("record %d of 30 with room for 9: %v", i, err)
 		}
 	}

@@ -53,7 +53,7 @@ func hfEntries(o *Options) []*entry {
 		case gptOSS && p.name == "down":
 			out = append(out, mxfp4(e, prefix+"mlp.experts.down_proj")...)
 			continue
-		case p.name == "up" || experts && p.name == "down":
+		case p.name == "up" || (experts && p.name == "down"):
 			out = append(out, projections(e, prefix+"mlp.")...)
 			continue
 		}

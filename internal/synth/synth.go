@@ -85,7 +85,7 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 func (o *Options) vacate(path string) error {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, os.ErrNotExist) || err == nil && o.Format == GGUF && info.Mode().IsRegular():
+	case errors.Is(err, os.ErrNotExist) || (err == nil && o.Format == GGUF && info.Mode().IsRegular()):
 		return nil
 	case err != nil:
 		return err

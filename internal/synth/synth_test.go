@@ -61,7 +61,7 @@ func TestPublishedSizes(t *testing.T) {
 			for _, e := range entries {
 				bytes += e.bytes()
 			}
-			if elements != c.params || bytes != c.bytes || c.tensors > 0 && len(entries) != c.tensors {
+			if elements != c.params || bytes != c.bytes || (c.tensors > 0 && len(entries) != c.tensors) {
 				t.Errorf("%d parameters, %d bytes, %d tensors; %d, %d, %d published", elements, bytes, len(entries), c.params, c.bytes, c.tensors)
 			}
 		})
@@ -380,7 +380,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("error %v, %q expected in it", err, c.want)
 			}
 			left, _ := filepath.Glob(c.path + ".partial-*")
-			if _, err := os.Stat(c.path); len(left) > 0 || c.path != full && c.path != full+"/x" && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(c.path); len(left) > 0 || (c.path != full && c.path != full+"/x" && !errors.Is(err, fs.ErrNotExist)) {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
 		})
@@ -411,7 +411,7 @@ func TestCancel(t *testing.T) {
 func TestProgress(t *testing.T) {
 	last, whole := int64(0), int64(0)
 	err := Write(t.Context(), filepath.Join(t.TempDir(), "m"), Options{Model: preset(t, "qwen3-wide-tiny"), ShardBytes: 500_000}, func(done, total int64) {
-		if done < last || whole != 0 && total != whole {
+		if done < last || (whole != 0 && total != whole) {
 			t.Errorf("%d of %d after %d of %d", done, total, last, whole)
 		}
 		last, whole = done, total

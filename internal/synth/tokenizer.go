@@ -24,7 +24,7 @@ func (v *vocabulary) tokenizerJSON() map[string]any {
 	var added []map[string]any
 	for id, token := range v.tokens {
 		kind := v.kinds[id]
-		if kind == ordinary || kind == control && v.style == SmolLM {
+		if kind == ordinary || (kind == control && v.style == SmolLM) {
 			vocab[token] = id
 		}
 		if kind == control || kind == user {

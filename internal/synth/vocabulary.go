@@ -114,7 +114,7 @@ func alphabet() [256]string {
 	next := rune(256)
 	for b := range a {
 		r := rune(b)
-		if b < 33 || b > 126 && b < 161 || b == 173 {
+		if b < 33 || (b > 126 && b < 161) || b == 173 {
 			r, next = next, next+1
 		}
 		a[b] = string(r)

@@ -128,10 +128,10 @@ func TestFloatsEveryByte(t *testing.T) {
 					Row{DType: dt, Data: b, Scales: scales}.Floats(got)
 					for i, g := range got {
 						want := float32(element(dt, b, scales[0], i))
-						if dt == MXFP4 && b[0] == 255 || dt == MXFP4HF && scales[0] == 255 {
+						if (dt == MXFP4 && b[0] == 255) || (dt == MXFP4HF && scales[0] == 255) {
 							want = float32(math.NaN())
 						}
-						if g != want && !math.IsNaN(float64(want)) || math.IsNaN(float64(want)) != math.IsNaN(float64(g)) {
+						if (g != want && !math.IsNaN(float64(want))) || math.IsNaN(float64(want)) != math.IsNaN(float64(g)) {
 							t.Fatalf("byte %d = %d: element %d is %v, want %v (block %x)", at, v, i, g, want, b)
 						}
 					}

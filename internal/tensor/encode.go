@@ -12,7 +12,7 @@ import (
 // the K types are plain min-max quantisers without the error search of other
 // tools: right, but not the best possible.
 func Encode(t DType, dst, scales []byte, src []float32) {
-	if len(dst) != t.RowBytes(len(src)) || t == MXFP4HF && len(scales) != len(src)/32 {
+	if len(dst) != t.RowBytes(len(src)) || (t == MXFP4HF && len(scales) != len(src)/32) {
 		panic(fmt.Sprintf("tensor: %d elements of %v into %d bytes and %d scales", len(src), t, len(dst), len(scales)))
 	}
 	e, b := t.Block()

@@ -30,7 +30,7 @@ func FuzzFloats(f *testing.F) {
 				scale = row.Scales[i/elems]
 			}
 			want := float32(element(dt, row.Data[i/elems*size:][:size], scale, i%elems))
-			if dt == MXFP4 && row.Data[i/elems*size] == 255 || scale == 255 {
+			if (dt == MXFP4 && row.Data[i/elems*size] == 255) || scale == 255 {
 				want = float32(math.NaN())
 			}
 			if v != want && (v == v || want == want) {

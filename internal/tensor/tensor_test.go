@@ -135,7 +135,7 @@ func TestRelease(t *testing.T) {
 
 func TestDTypeNames(t *testing.T) {
 	for dt := Invalid; dt < numDTypes; dt++ {
-		if dt.String() == "" || dt != Invalid && dt.RowBytes(256) == 0 {
+		if dt.String() == "" || (dt != Invalid && dt.RowBytes(256) == 0) {
 			t.Errorf("type %d: name %q, %d bytes per 256", dt, dt, dt.RowBytes(256))
 		}
 		if want := slices.Contains(floatTypes, dt); dt.Numeric() != want {

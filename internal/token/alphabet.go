@@ -15,7 +15,7 @@ const alphabetSize = 0x100 + 68
 var alphabet = func() (bytes [alphabetSize]int16) {
 	next := 0x100
 	for b := range 0x100 {
-		if b < 33 || b > 126 && b < 161 || b == 173 {
+		if b < 33 || (b > 126 && b < 161) || b == 173 {
 			bytes[b] = -1
 			bytes[next] = int16(b)
 			next++

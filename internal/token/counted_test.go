@@ -129,7 +129,7 @@ func detok(t *testing.T, text string, tokens ...string) (held int) {
 		part := d.Push(int32(id))
 		got.WriteString(part)
 		held = max(held, len(d.pending))
-		if !utf8.ValidString(part) || len(d.pending) > 0 && utf8.FullRune(d.pending) {
+		if !utf8.ValidString(part) || (len(d.pending) > 0 && utf8.FullRune(d.pending)) {
 			t.Fatalf("%q in tokens %q: token %d gave %q, %q held back", text, tokens, id, part, d.pending)
 		}
 	}

@@ -80,7 +80,7 @@ func FuzzDetok(f *testing.F) {
 			if !utf8.ValidString(part) {
 				t.Fatalf("byte %d gave %q", i, part)
 			}
-			if held := len(d.pending); held > 3 || held > 0 && utf8.FullRune(d.pending) {
+			if held := len(d.pending); held > 3 || (held > 0 && utf8.FullRune(d.pending)) {
 				t.Fatalf("byte %d: %q held back", i, d.pending)
 			}
 		}

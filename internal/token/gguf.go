@@ -52,7 +52,7 @@ func (v *Vocab) build() (*BPE, error) {
 		if !ok {
 			return nil, fmt.Errorf("token %d (%q) has type %d, expected 1 to 5", i, text, v.Types[i])
 		}
-		if kind == unused || kind == added && filler.MatchString(text) {
+		if kind == unused || (kind == added && filler.MatchString(text)) {
 			continue
 		}
 		if other, ok := ids[text]; ok {

@@ -62,7 +62,7 @@ func le32(s string) uint64 {
 func (t *BPE) lookup(piece string) (id int32, ok bool) {
 	key := t.key(piece)
 	s := t.pieces.at(key)
-	if s.key == 0 || key >= longKey && t.Text(s.id) != piece {
+	if s.key == 0 || (key >= longKey && t.Text(s.id) != piece) {
 		return 0, false
 	}
 	return s.id, true

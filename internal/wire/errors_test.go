@@ -189,12 +189,12 @@ func TestSEC13Boundaries(t *testing.T) {
 			var n float64
 			got, _ := fmt.Sscanf(v, "%g", &n)
 			number := got == 1 && len(v) < 100 && strings.ContainsRune("-0123456789", rune(v[0]))
-			fits := number && n >= f.min && n <= f.max && !(f.whole && n != float64(int64(n))) || v == "null"
+			fits := (number && n >= f.min && n <= f.max && !(f.whole && n != float64(int64(n)))) || v == "null"
 			e, typed := errors.AsType[*Error](err)
 			if err != nil && (!typed || e.Param != f.name || e.Type != TypeInvalidRequest || len(e.Message) > 200) {
 				t.Errorf("%s = %.40s: error %v", f.name, v, err)
 			}
-			if inside := f.max >= 1<<62 && n > 1<<61 || f.min <= -1<<62 && n < -1<<61; !inside && fits != (err == nil) {
+			if inside := (f.max >= 1<<62 && n > 1<<61) || (f.min <= -1<<62 && n < -1<<61); !inside && fits != (err == nil) {
 				t.Errorf("%s = %.40s: error %v, want an error: %v", f.name, v, err, !fits)
 			}
 		}

@@ -310,7 +310,7 @@ func (d *decoder) prompts() []Prompt {
 	out := []Prompt{}
 	d.array(limits.Prompts, "prompts", func(int) {
 		switch {
-		case d.kind() != first || first != '"' && first != '[':
+		case d.kind() != first || (first != '"' && first != '['):
 			d.unlike(forms)
 		case first == '"':
 			out = append(out, Prompt{Text: d.text()})

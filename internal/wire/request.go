@@ -349,7 +349,7 @@ func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
 		r.Model, r.Response = response.Model, response
 	}
 	switch {
-	case prompt && chat.Messages != nil || prompt && r.Response != nil || r.Response != nil && chat.Messages != nil:
+	case (prompt && chat.Messages != nil) || (prompt && r.Response != nil) || (r.Response != nil && chat.Messages != nil):
 		return nil, Invalid("prompt", "prompt, messages and input exclude each other")
 	case r.Response != nil:
 	case chat.Messages != nil:

@@ -253,7 +253,7 @@ func (it *Item) field(d *decoder, key string) bool {
 		case key == "environment" || key == "max_output_length": // of what the client did
 			d.skip()
 			return true
-		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || it.Type == c.call && key == "output":
+		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == c.call && key == "output"):
 			return false // members of other items, kept where this one has its own
 		}
 	}
@@ -355,14 +355,14 @@ func (it *Item) check(d *decoder) {
 
 // Made reports whether the item is one that models make.
 func (it *Item) Made() bool {
-	return it.Type == ItemReasoning || it.IsCall() || it.Type == ItemMessage && it.Role == "assistant"
+	return it.Type == ItemReasoning || it.IsCall() || (it.Type == ItemMessage && it.Role == "assistant")
 }
 
 // Says reports whether an item that a client sends back is the same to the model.
 func (it *Item) Says(sent *Item) bool {
 	return it.Type == sent.Type && it.Role == sent.Role && slices.Equal(it.Content, sent.Content) && it.Refusal == sent.Refusal &&
 		(sent.Phase == "" || it.Phase == sent.Phase) && it.CallID == sent.CallID && it.FullName() == sent.FullName() &&
-		(it.Arguments == sent.Arguments || clientTools[it.Type] != nil && sameJSON(it.Arguments, sent.Arguments))
+		(it.Arguments == sent.Arguments || (clientTools[it.Type] != nil && sameJSON(it.Arguments, sent.Arguments)))
 }
 
 // sameJSON compares texts whose members clients may have arranged anew.
@@ -374,11 +374,11 @@ func sameJSON(a, b string) bool {
 // IsCall reports whether the item is a call of a tool.
 func (it *Item) IsCall() bool {
 	c := clientTools[it.Type]
-	return it.Type == ItemFunctionCall || it.Type == ItemCustomCall || c != nil && it.Type == c.call
+	return it.Type == ItemFunctionCall || it.Type == ItemCustomCall || (c != nil && it.Type == c.call)
 }
 
 // IsOutput reports whether the item is the result of a call.
 func (it *Item) IsOutput() bool {
 	c := clientTools[it.Type]
-	return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput || c != nil && it.Type == c.output
+	return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput || (c != nil && it.Type == c.output)
 }

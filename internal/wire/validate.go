@@ -158,7 +158,7 @@ func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) s
 // nameRune reports whether c may be part of a tool's name: what OpenAI allows, the dot of
 // other clients, and nothing that formats cannot write without quotes.
 func nameRune(c rune) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.'
 }
 
 // Validate is as for ChatRequest.
@@ -334,14 +334,14 @@ func (s *Structured) constraints() (n int) {
 }
 
 func between(param string, v *float64, lo, hi float64) *Error {
-	if v == nil || *v >= lo && *v <= hi {
+	if v == nil || (*v >= lo && *v <= hi) {
 		return nil
 	}
 	return Invalid(param, fmt.Sprintf("%v to %v expected, found %v", lo, hi, *v))
 }
 
 func whole(param string, v *int64, lo, hi int64) *Error {
-	if v == nil || *v >= lo && *v <= hi {
+	if v == nil || (*v >= lo && *v <= hi) {
 		return nil
 	}
 	if *v < lo {

@@ -108,7 +108,7 @@ func (e *engine) start(item int, prompt string) *sequence {
 
 func (e *engine) finished(s *sequence) bool {
 	n := len(s.ids)
-	return n > s.prompt && slices.Contains(e.m.Stops, s.ids[n-1]) || n-s.prompt >= maxAnswer || n >= maxLen
+	return (n > s.prompt && slices.Contains(e.m.Stops, s.ids[n-1])) || n-s.prompt >= maxAnswer || n >= maxLen
 }
 
 // step gives every sequence that has room one token, or the next part of its prompt.

@@ -212,7 +212,7 @@ func logTicks(low, high float64) []tick {
 			if t.value < low*(1-1e-9) || t.value > high*(1+1e-9) {
 				continue
 			}
-			if m == 1 || few && (m == 2 || m == 5) {
+			if m == 1 || (few && (m == 2 || m == 5)) {
 				t.label = strconv.FormatFloat(t.value, 'g', 6, 64)
 			}
 			out = append(out, t)

@@ -145,7 +145,7 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		r := metric{m.name, m.d.N, []string{decimal(m.d.Mean, 2), decimal(m.d.Std, 2), decimal(m.d.Median, 2)}}
 		for _, p := range percentiles {
 			v := decimal(m.d.P(p), 2)
-			if marked[percentile{m.key, p}] || m.key == "" && m.d.N < floor[p] {
+			if marked[percentile{m.key, p}] || (m.key == "" && m.d.N < floor[p]) {
 				v += " *"
 			}
 			r.Values = append(r.Values, v)

@@ -165,7 +165,7 @@ func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) 
 		}
 		pts = append(pts, at)
 	}
-	marks := style&Dots != 0 || style&Marks != 0 && len(pts) <= maxMarks || len(pts) == 1
+	marks := style&Dots != 0 || (style&Marks != 0 && len(pts) <= maxMarks) || len(pts) == 1
 	pts = thin(pts)
 	if style&(Area|Solid) != 0 {
 		fill := colour

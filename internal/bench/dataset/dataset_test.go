@@ -595,7 +595,7 @@ func FuzzCustom(f *testing.F) {
 		for _, outputs := range []bool{false, true} {
 			rows, err := readCustom(strings.NewReader(text), outputs)
 			for _, r := range rows {
-				if outputs && (r.output < 1 || r.output > maxTokens) || r.line < 1 || r.line > strings.Count(text, "\n")+1 {
+				if (outputs && (r.output < 1 || r.output > maxTokens)) || r.line < 1 || r.line > strings.Count(text, "\n")+1 {
 					t.Errorf("row %+v, error %v", r, err)
 				}
 			}

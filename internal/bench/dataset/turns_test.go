@@ -39,7 +39,7 @@ func TestTurnsRust(t *testing.T) {
 			if want := fmt.Sprintf("%s-turn%d", q.Session, q.Turn); q.ID != want || string(q.Body) != fmt.Sprintf(`{"min_tokens":%d}`, q.Output) {
 				t.Errorf("%s: query %d: id %q, body %s", c.name, i, q.ID, q.Body)
 			}
-			if new := i == 0 || queries[i-1].Session != q.Session; new != (q.Turn == 0) || !new && q.Turn != queries[i-1].Turn+1 {
+			if new := i == 0 || queries[i-1].Session != q.Session; new != (q.Turn == 0) || (!new && q.Turn != queries[i-1].Turn+1) {
 				t.Errorf("%s: query %d is turn %d of %s", c.name, i, q.Turn, q.Session)
 			}
 		}

@@ -140,7 +140,7 @@ func TestSlowerIsFound(t *testing.T) {
 		t.Errorf("%d better, %d worse\n%s", better, worse, back)
 	}
 	for i, r := range c.Rows {
-		if r.By != "" && (r.Interval.Low > r.Interval.High || r.Verdict == Worse && r.Interval.Low <= 0 && 0 <= r.Interval.High) {
+		if r.By != "" && (r.Interval.Low > r.Interval.High || (r.Verdict == Worse && r.Interval.Low <= 0 && 0 <= r.Interval.High)) {
 			t.Errorf("%s: interval %+v with %s", r.Label, r.Interval, r.Verdict)
 		}
 		if o := back.Rows[i]; r.Delta != -o.Delta {
@@ -239,7 +239,7 @@ func TestRunsTable(t *testing.T) {
 	if text := RunsTable(runs[:1]); !strings.Contains(text, "one run: none") {
 		t.Error(text)
 	}
-	if got := Table(runs); strings.Count(got, "\n") != 4 || !strings.Contains(got, "3.25") && !strings.Contains(got, "-") {
+	if got := Table(runs); strings.Count(got, "\n") != 4 || (!strings.Contains(got, "3.25") && !strings.Contains(got, "-")) {
 		t.Error(got)
 	}
 }

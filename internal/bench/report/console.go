@@ -70,7 +70,7 @@ func (s *Summary) selected(metric string) bool {
 	if len(s.Setup.Metrics) > 0 {
 		return slices.Contains(s.Setup.Metrics, metric)
 	}
-	return metric == "ttft" || metric == "tpot" || metric == "itl" || metric == "e2el" && s.Setup.Profile == bench.VLLMRust
+	return metric == "ttft" || metric == "tpot" || metric == "itl" || (metric == "e2el" && s.Setup.Profile == bench.VLLMRust)
 }
 
 // hasTokens reports whether the rows that need a tokenizer are shown.

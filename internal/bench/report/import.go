@@ -147,7 +147,7 @@ func importJSON(text []byte) (out []Result, err error) {
 			return out, nil
 		case len(rest) == 0:
 			err = errors.New("no result, or an array without its end")
-		case rest[0] == ']' || rest[0] == '[' && !inside:
+		case rest[0] == ']' || (rest[0] == '[' && !inside):
 			inside = rest[0] == '['
 			if _, err = d.Token(); err == nil {
 				continue

@@ -46,7 +46,7 @@ func TestImportOfOwnFiles(t *testing.T) {
 				t.Errorf("%v was taken for %q", p, rs[0].Profile)
 			}
 			csv := p == bench.LMDeploy
-			if (rs[0].Ossian == nil) != csv || !csv && rs[0].Ossian.Outcomes.Output != s.Ossian.Outcomes.Output {
+			if (rs[0].Ossian == nil) != csv || (!csv && rs[0].Ossian.Outcomes.Output != s.Ossian.Outcomes.Output) {
 				t.Errorf("%v: extension %+v", p, rs[0].Ossian)
 			}
 			if detailed && !csv && len(rs[0].Requests) != len(s.Requests) {

@@ -167,7 +167,7 @@ func samePeerCSV(t *testing.T, got, want string) {
 		a, errA := strconv.ParseFloat(g[1][i], 64)
 		b, errB := strconv.ParseFloat(cell, 64)
 		number := errA == nil && errB == nil && cell != "nan"
-		if number && a != b && !(math.Abs(a-b) <= 1e-9*max(1, math.Abs(b))) || !number && g[1][i] != cell {
+		if (number && a != b && !(math.Abs(a-b) <= 1e-9*max(1, math.Abs(b)))) || (!number && g[1][i] != cell) {
 			t.Errorf("%s: %s, want %s", w[0][i], g[1][i], cell)
 		}
 	}

@@ -146,7 +146,7 @@ func TestTurnsOfOthers(t *testing.T) {
 		if f.ID == FaultCache {
 			t.Errorf("found %+v", f)
 		}
-		short = short || f.ID == FaultLength && f.Warning && f.Measured == 1
+		short = short || (f.ID == FaultLength && f.Warning && f.Measured == 1)
 	}
 	if !short {
 		t.Errorf("an answer that is too short was not found: %+v", s.Ossian.Findings)

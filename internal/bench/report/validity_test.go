@@ -171,7 +171,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("valid is %v", s.Valid())
 			}
 			bound := f.id == FaultLag || f.id == FaultLate
-			if (s.Ossian.Client.Verdict == "client-bound") != bound || bound && len(s.Ossian.Client.Reasons) != 1 {
+			if (s.Ossian.Client.Verdict == "client-bound") != bound || (bound && len(s.Ossian.Client.Reasons) != 1) {
 				t.Errorf("verdict on the client: %q, %q", s.Ossian.Client.Verdict, s.Ossian.Client.Reasons)
 			}
 		})

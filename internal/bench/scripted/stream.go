@@ -212,7 +212,7 @@ func (s *stream) choice(k *ink, c choice, now time.Duration) {
 	b = append(b, f.middle...)
 	s.sent += c.tokens
 	switch {
-	case s.ask.running() || c.finish && s.shape.FinishUsage && s.ask.usage() && !s.shape.NoUsage:
+	case s.ask.running() || (c.finish && s.shape.FinishUsage && s.ask.usage() && !s.shape.NoUsage):
 		b = append(b, `,"usage":`...)
 		b = s.usage(b)
 	case s.shape.NullUsage && s.ask.usage():

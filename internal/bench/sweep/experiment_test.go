@@ -180,7 +180,7 @@ func TestContinue(t *testing.T) {
 		"SERVE--a=1-BENCH--b=x/summary.json":       "",
 		"summary.csv":                              "",
 	} {
-		if text, ok := got[name]; !ok || want != "" && text != want {
+		if text, ok := got[name]; !ok || (want != "" && text != want) {
 			t.Errorf("%s: %q, want %q", name, text, want)
 		}
 		delete(got, name)

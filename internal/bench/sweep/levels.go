@@ -116,7 +116,7 @@ func nextTrial(tried []trial) (int, bool) {
 		x, y = append(x, float64(t.value)), append(y, t.margin)
 	}
 	root, ok := stat.FirstRoot(x, y)
-	if !ok || len(tried) >= patience && len(tried)%2 == 0 {
+	if !ok || (len(tried) >= patience && len(tried)%2 == 0) {
 		return (pass + fail) / 2, true
 	}
 	// A root is known to a few units of its last place. The value just tried is not tried

@@ -170,7 +170,7 @@ func (o Object) Apply(command []string) []string {
 		switch words := m.words(); {
 		case at < 0:
 			out = append(out, words...)
-		case at+len(words) > len(out) || len(words) == 2 && strings.HasPrefix(out[at+1], "--"): // it had no value
+		case at+len(words) > len(out) || (len(words) == 2 && strings.HasPrefix(out[at+1], "--")): // it had no value
 			out = slices.Replace(out, at, at+1, words...)
 		default:
 			copy(out[at:], words)

@@ -139,7 +139,7 @@ func isFloat(rows []map[string]json.RawMessage, column string) bool {
 		switch {
 		case !ok || string(v) == "null":
 			fraction = true
-		case v[0] == '-' || v[0] >= '0' && v[0] <= '9':
+		case v[0] == '-' || (v[0] >= '0' && v[0] <= '9'):
 			any = true
 			fraction = fraction || bytes.ContainsAny(v, ".eE")
 		default:

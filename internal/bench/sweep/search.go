@@ -145,7 +145,7 @@ func (s Search) ladder() []float64 {
 
 // between is the geometric mean of two loads; false = they are close enough.
 func (s Search) between(low, high float64) (float64, bool) {
-	if high <= low*(1+s.Precision) || s.Whole && high-low <= 1 {
+	if high <= low*(1+s.Precision) || (s.Whole && high-low <= 1) {
 		return 0, false
 	}
 	mid := math.Sqrt(low * high)
@@ -177,7 +177,7 @@ func limits(points []Point) (limit, broken float64) {
 // with the smallest load. Its load is 0 if there is none.
 func highest(points []Point) (best Point) {
 	for _, p := range points {
-		if p.Untrusted == "" && (p.Throughput > best.Throughput || p.Throughput == best.Throughput && p.Load < best.Load) {
+		if p.Untrusted == "" && (p.Throughput > best.Throughput || (p.Throughput == best.Throughput && p.Load < best.Load)) {
 			best = p
 		}
 	}

@@ -24,7 +24,7 @@ func explore(t *testing.T, s Search, curve func(load float64) Point) ([]Point, C
 		if !more {
 			return points, s.Conclude(points)
 		}
-		if load < s.Min || load > s.Max || s.Whole && load != math.Trunc(load) || slices.ContainsFunc(points, func(p Point) bool { return p.Load == load }) {
+		if load < s.Min || load > s.Max || (s.Whole && load != math.Trunc(load)) || slices.ContainsFunc(points, func(p Point) bool { return p.Load == load }) {
 			t.Fatalf("%v after %v", load, points)
 		}
 		p := curve(load)
@@ -119,13 +119,13 @@ func TestSearchNoise(t *testing.T) {
 		if load, more := s.Next(shuffled); !more || load != points[len(points)-1].Load {
 			t.Fatalf("seed %d: in another order %v, %v follows, in the first %v", seed, load, more, points[len(points)-1])
 		}
-		if c.Limit > bound || c.Broken > 0 && c.Broken <= bound {
+		if c.Limit > bound || (c.Broken > 0 && c.Broken <= bound) {
 			t.Fatalf("seed %d: %+v, but the objective is kept up to %v", seed, c, bound)
 		}
 		if c.Located && c.Broken > c.Limit*(1+s.Precision) && !(s.Whole && c.Broken-c.Limit <= 1) {
 			t.Fatalf("seed %d: %+v is not located to %v", seed, c, s.Precision)
 		}
-		if c.StoppedBy == StopSLA && c.Limit > 0 && !c.Located || c.StoppedBy == StopBudget && len(points) < s.Points {
+		if (c.StoppedBy == StopSLA && c.Limit > 0 && !c.Located) || (c.StoppedBy == StopBudget && len(points) < s.Points) {
 			t.Fatalf("seed %d: %+v with %d of %d points", seed, c, len(points), s.Points)
 		}
 		if c.Limit > 0 && (c.Recommended <= 0 || c.Recommended > c.Limit || c.Recommended > c.Peak) {

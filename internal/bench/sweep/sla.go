@@ -162,7 +162,7 @@ func Mean(runs []Object, metric string) (float64, error) {
 // metricsOf names the numbers of a result.
 func metricsOf(r Object) (out []string) {
 	for _, m := range r {
-		if m.Value[0] == '-' || m.Value[0] >= '0' && m.Value[0] <= '9' {
+		if m.Value[0] == '-' || (m.Value[0] >= '0' && m.Value[0] <= '9') {
 			out = append(out, m.Key)
 		}
 	}

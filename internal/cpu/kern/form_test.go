@@ -21,7 +21,7 @@ func written(t *testing.T, w *tensor.Tensor, o Options, p *Pool) (mem []byte, de
 	decode, err := WritePacked(w, o, p, func(i int, b []byte) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if seen[i] || len(b) != f.Piece && int64(i*f.Piece+len(b)) != f.Bytes {
+		if seen[i] || (len(b) != f.Piece && int64(i*f.Piece+len(b)) != f.Bytes) {
 			t.Errorf("%s: piece %d, %d bytes of %d, seen before: %v", w.Name, i, len(b), f.Piece, seen[i])
 		}
 		seen[i] = true

@@ -13,7 +13,7 @@ func TestMeasure(t *testing.T) {
 	seen := make(map[string]int)
 	m := meter{ctx: t.Context(), size: 1 << 20, out: 32, in: 512, report: func(k Measurement) {
 		seen[fmt.Sprintf("%s/%s/%d", k.Kernel, k.ISA, k.Rows)]++
-		if share := k.Bytes / k.Read; !(k.Bytes > 0 && k.Ops > 0 && k.Share >= share) || k.Peak > 0 && k.Share < k.Ops/k.Peak {
+		if share := k.Bytes / k.Read; !(k.Bytes > 0 && k.Ops > 0 && k.Share >= share) || (k.Peak > 0 && k.Share < k.Ops/k.Peak) {
 			t.Errorf("%+v", k)
 		}
 	}}

@@ -66,7 +66,7 @@ func (a *Acts) row(i int) []float32 { return a.x[i*a.width:][:a.width] }
 // two jobs may share a row of dst. The jobs' work is one list of chunks for p, so
 // that small jobs (experts) fill all workers.
 func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job) {
-	if x.width != m.in || bias != nil && len(bias) != m.e*m.out {
+	if x.width != m.in || (bias != nil && len(bias) != m.e*m.out) {
 		panic(fmt.Sprintf("kern: activations of width %d and %d biases for a stack [%d, %d, %d]", x.width, len(bias), m.e, m.out, m.in))
 	}
 	for i := range jobs {
@@ -84,7 +84,7 @@ func (m *Matrix) Mul(p *Pool, dst []float32, x *Acts, bias []float32, jobs []Job
 
 func (m *Matrix) check(dst []float32, x *Acts, j *Job) {
 	n := j.rows(x)
-	bad := j.E < 0 || j.E >= m.e || j.Y != nil && len(j.Y) != n || j.Y == nil && n*m.out > len(dst)
+	bad := j.E < 0 || j.E >= m.e || (j.Y != nil && len(j.Y) != n) || (j.Y == nil && n*m.out > len(dst))
 	for _, r := range j.X {
 		bad = bad || r < 0 || int(r) >= x.rows
 	}
@@ -492,7 +492,7 @@ func (x *Acts) multiplyTile(tl *tile, i, rows int, ws *[groupRows / dotRows]quar
 
 // stored reports whether kernels read the rows of m as stored.
 func (m *Matrix) stored() bool {
-	return m.fam == f32 || m.fam >= packed && m.opt.Level > Go || m.rounded()
+	return m.fam == f32 || (m.fam >= packed && m.opt.Level > Go) || m.rounded()
 }
 
 // weightRows points ws at rows i to i+n-1 of matrix e, repeating the last, as stored or

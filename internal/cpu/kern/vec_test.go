@@ -12,7 +12,7 @@ import (
 // near fails unless got is within tol·size of want, and both finite or both not.
 func near(t *testing.T, what string, got float32, want, size, tol float64) {
 	t.Helper()
-	if float64(got) == want || got != got && want != want {
+	if float64(got) == want || (got != got && want != want) {
 		return
 	}
 	if !(math.Abs(float64(got)-want) <= tol*size) {
@@ -384,7 +384,7 @@ func nearestE4M3(y float64) uint8 {
 	best := 0
 	for c := range 0x7f {
 		d, b := math.Abs(code(c)-math.Abs(y)), math.Abs(code(best)-math.Abs(y))
-		if d < b || d == b && c&1 == 0 {
+		if d < b || (d == b && c&1 == 0) {
 			best = c
 		}
 	}

@@ -193,7 +193,7 @@ func near(t *testing.T, what string, got []float32, want, tol []float64) {
 	}
 	for i, g := range got {
 		diff := math.Abs(float64(g) - want[i])
-		if diff <= tol[i] || float64(g) == want[i] || g != g && want[i] != want[i] {
+		if diff <= tol[i] || float64(g) == want[i] || (g != g && want[i] != want[i]) {
 			continue
 		}
 		t.Fatalf("%s: value %d is %v, want %v ± %.2g", what, i, g, want[i], tol[i])

@@ -331,7 +331,7 @@ func (d *driver) launch(skip bool) (bool, error) {
 		d.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
 	for _, i := range order {
-		if !d.ready(i) || skip && d.rng.IntN(3) == 0 {
+		if !d.ready(i) || (skip && d.rng.IntN(3) == 0) {
 			continue
 		}
 		s := d.seqs[i]
@@ -471,9 +471,9 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 	}
 	asked := false
 	for i := range b.Rows {
-		asked = asked || b.Rows[i].Sample && b.Rows[i].Params.Logprobs
+		asked = asked || (b.Rows[i].Sample && b.Rows[i].Params.Logprobs)
 	}
-	if asked != (res.Logprobs != nil) || asked && len(res.Logprobs) != len(b.Rows) {
+	if asked != (res.Logprobs != nil) || (asked && len(res.Logprobs) != len(b.Rows)) {
 		return fmt.Errorf("result has log probabilities of %d rows, batch has %d, asked for: %v", len(res.Logprobs), len(b.Rows), asked)
 	}
 	if err := checkScores(b, res); err != nil {
@@ -509,7 +509,7 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 
 func checkScores(b *runner.Batch, res *runner.Result) error {
 	asked := slices.ContainsFunc(b.Rows, func(r runner.Row) bool { return len(r.Targets) > 0 })
-	if asked != (res.Scores != nil) || asked && len(res.Scores) != len(b.Rows) {
+	if asked != (res.Scores != nil) || (asked && len(res.Scores) != len(b.Rows)) {
 		return fmt.Errorf("result has scores of %d rows, batch has %d, asked for: %v", len(res.Scores), len(b.Rows), asked)
 	}
 	for i, scores := range res.Scores {
@@ -523,7 +523,7 @@ func checkScores(b *runner.Batch, res *runner.Result) error {
 				return fmt.Errorf("row %d, target %d: %w", i, k, err)
 			}
 			place := 1 + slices.IndexFunc(s.Logprobs[1:], func(l sample.Logprob) bool { return l.ID == r.Targets[k] })
-			if s.Rank < 1 || place > 0 && s.Rank != place || place == 0 && s.Rank <= p.TopLogprobs {
+			if s.Rank < 1 || (place > 0 && s.Rank != place) || (place == 0 && s.Rank <= p.TopLogprobs) {
 				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, k, s.Rank, place, p.TopLogprobs)
 			}
 		}
@@ -558,10 +558,10 @@ func checkLogprobs(p *sample.Params, ids []int32, lps []sample.Logprob) error {
 // compare reports the first difference between what a request got and what it got
 // alone; a part is enough.
 func compare(got, want trace, part bool) error {
-	if len(got.ids) > len(want.ids) || !part && len(got.ids) != len(want.ids) {
+	if len(got.ids) > len(want.ids) || (!part && len(got.ids) != len(want.ids)) {
 		return fmt.Errorf("%d ids, alone %d", len(got.ids), len(want.ids))
 	}
-	if len(got.scores) > len(want.scores) || !part && len(got.scores) != len(want.scores) {
+	if len(got.scores) > len(want.scores) || (!part && len(got.scores) != len(want.scores)) {
 		return fmt.Errorf("%d scores, alone %d", len(got.scores), len(want.scores))
 	}
 	same := func(a, b sample.Logprob) bool {
