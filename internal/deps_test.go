@@ -26,6 +26,7 @@ var leaves = []string{"limits", "metrics", "sample", "tensor", "wire"}
 var imports = map[string][]string{
 	"limits":            {},
 	"wire":              {"limits"},
+	"wire/response":     {"limits", "wire"},
 	"metrics":           {"limits"},
 	"config":            {},
 	"tensor":            {},
@@ -53,7 +54,7 @@ var imports = map[string][]string{
 	"sim":               {"runner"},
 	"engine":            {"runner", "sched"},
 	"host":              {"engine", "chat", "token"},
-	"server":            {"host", "engine", "sched", "chat", "grammar", "store", "token"},
+	"server":            {"host", "engine", "sched", "chat", "grammar", "store", "token", "wire/response"},
 	"soak":              {},
 	"store":             {},
 	"stat":              {},
@@ -256,7 +257,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900, "wire": 4600, "chat": 4300}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900, "chat": 4300}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // A member of the wire schema: where it is, what it takes.
@@ -157,7 +158,7 @@ func TestSEC13Schema(t *testing.T) {
 	}{
 		{"/v1/chat/completions", `{` + message + `,"max_tokens":2}`, reflect.TypeFor[wire.ChatRequest](), unnamed},
 		{"/v1/completions", `{"prompt":"a","max_tokens":2}`, reflect.TypeFor[wire.CompletionRequest](), nil},
-		{"/tokenize", `{"prompt":"a"}`, reflect.TypeFor[wire.TokenizeRequest](), nil},
+		{"/tokenize", `{"prompt":"a"}`, reflect.TypeFor[response.TokenizeRequest](), nil},
 		{"/tokenize", `{` + message + `}`, reflect.TypeFor[wire.ChatRequest](), nil},
 		{"/detokenize", `{"tokens":[1]}`, reflect.TypeFor[wire.DetokenizeRequest](), nil},
 	} {

@@ -18,6 +18,7 @@ import (
 	"ossian/internal/sched"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // An Archive keeps responses (store.Store, store.Memory). What its methods promise is
@@ -45,7 +46,7 @@ type archiveReader interface {
 
 // asked is a request for a response whose prompt is known.
 type asked struct {
-	q         *wire.ResponseRequest
+	q         *response.Request
 	m         *host.Model
 	owner     string
 	store     bool                    // the response is to be kept
@@ -86,12 +87,12 @@ func (s *Server) inputTokens(w *reply, _ *http.Request, c *caller, body []byte) 
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, wire.InputTokens{Object: "response.input_tokens", Tokens: len(a.ids)})
+	return sendJSON(w, response.InputTokens{Object: "response.input_tokens", Tokens: len(a.ids)})
 }
 
 // asked reads a request.
 func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
-	q, err := wire.DecodeResponse(body, s.lim())
+	q, err := response.Decode(body, s.lim())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (s *Server) asked(w *reply, c *caller, body []byte) (*asked, error) {
 }
 
 // prepare finds out the prompt of a request that is valid.
-func (s *Server) prepare(w *reply, c *caller, q *wire.ResponseRequest) (*asked, error) {
+func (s *Server) prepare(w *reply, c *caller, q *response.Request) (*asked, error) {
 	m, err := s.find(q.Model)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (s *Server) constrainResponse(ctx context.Context, w *reply, a *asked) erro
 
 // storing decides whether a response is kept. A store that does not take writes fails
 // those who need it and is passed over for those who only did not say no (DUR-3).
-func (s *Server) storing(w *reply, q *wire.ResponseRequest) (bool, error) {
+func (s *Server) storing(w *reply, q *response.Request) (bool, error) {
 	if !q.Keep() {
 		return false, nil
 	}

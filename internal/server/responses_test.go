@@ -17,6 +17,7 @@ import (
 	"ossian/internal/soak"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // inMemory returns a setup whose server keeps responses.
@@ -414,7 +415,7 @@ func TestResponseErrors(t *testing.T) {
 // What a format cannot write is named with the words of this API, not those of chat.
 func TestResponseErrorPaths(t *testing.T) {
 	t.Parallel()
-	q, err := wire.DecodeResponse([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults())
+	q, err := response.Decode([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}

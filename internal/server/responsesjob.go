@@ -13,13 +13,14 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // A responder writes one response: the events while it is made, and what is stored of it.
 type responder struct {
 	s   *Server
 	a   *asked
-	r   *wire.Response
+	r   *response.Response
 	ids []int32 // of the output, for prompts that go on from it
 	j   *job
 
@@ -36,7 +37,7 @@ type responder struct {
 // responder returns the writer of a response that nothing is known of yet.
 func (s *Server) responder(a *asked) *responder {
 	temperature, topP := s.inForce(a)
-	r := wire.NewResponse(wire.ResponseHead{ID: s.newID("resp_"), Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Temperature: temperature, TopP: topP,
+	r := response.New(response.Head{ID: s.newID("resp_"), Created: s.cfg.Clock().Unix(), Model: s.host.Names[0], Temperature: temperature, TopP: topP,
 		Truncated: a.truncated, Stored: a.store}, a.q)
 	if a.q.Includes("reasoning.encrypted_content") {
 		r.Seal = func(text string) string { return s.seal(text, a.owner, a.m.Fingerprint) }
@@ -86,7 +87,7 @@ func (e *responder) begin(dst []byte, _ int, _ *wire.Usage) []byte {
 	if e.task == nil {
 		dst = e.r.Tell(dst, "created")
 	}
-	e.r.Status, e.changed = wire.StatusInProgress, true
+	e.r.Status, e.changed = response.StatusInProgress, true
 	return e.r.Tell(dst, "in_progress")
 }
 
@@ -100,9 +101,9 @@ func (e *responder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usag
 		it.CallID = e.s.newID("call_")
 		dst = e.r.Begin(dst, it)
 	case ends:
-		status := wire.StatusCompleted
+		status := response.StatusCompleted
 		if d.cut {
-			status = wire.StatusIncomplete
+			status = response.StatusIncomplete
 		}
 		e.changed = true
 		dst = e.r.End(dst, status)
@@ -112,17 +113,17 @@ func (e *responder) chunk(dst []byte, _ int, d *delta, ids []int32, _ *wire.Usag
 	return dst
 }
 
-func itemOf(part chat.Part) wire.Item {
+func itemOf(part chat.Part) response.Item {
 	switch part {
 	case chat.Reasoning:
-		return wire.Item{Type: wire.ItemReasoning}
+		return response.Item{Type: response.ItemReasoning}
 	case chat.Preamble:
-		return wire.Item{Type: wire.ItemMessage, Role: "assistant", Phase: wire.PhaseCommentary}
+		return response.Item{Type: response.ItemMessage, Role: "assistant", Phase: response.PhaseCommentary}
 	}
-	return wire.Item{Type: wire.ItemMessage, Role: "assistant", Phase: wire.PhaseAnswer}
+	return response.Item{Type: response.ItemMessage, Role: "assistant", Phase: response.PhaseAnswer}
 }
 
-func (e *responder) identified(it wire.Item) wire.Item {
+func (e *responder) identified(it response.Item) response.Item {
 	it.ID = e.s.newID(it.IDPrefix())
 	return it
 }
@@ -134,9 +135,9 @@ func (e *responder) end(dst []byte, _ int, a *answer, _ *wire.Usage) []byte {
 	}
 	e.last = a
 	if a.finish == wire.FinishLength {
-		return e.r.End(dst, wire.StatusIncomplete)
+		return e.r.End(dst, response.StatusIncomplete)
 	}
-	return e.r.End(dst, wire.StatusCompleted)
+	return e.r.End(dst, response.StatusCompleted)
 }
 
 // finish says how the response has ended, and no earlier does its object: what is stored
@@ -144,9 +145,9 @@ func (e *responder) end(dst []byte, _ int, a *answer, _ *wire.Usage) []byte {
 func (e *responder) finish(dst []byte, u *wire.Usage) []byte {
 	e.r.Usage, e.r.Empty = u, e.last.silence()
 	if e.last.finish == wire.FinishLength {
-		e.r.Status, e.r.Incomplete = wire.StatusIncomplete, "max_output_tokens"
+		e.r.Status, e.r.Incomplete = response.StatusIncomplete, "max_output_tokens"
 	} else {
-		e.r.Status, e.r.Completed = wire.StatusCompleted, e.s.cfg.Clock().Unix()
+		e.r.Status, e.r.Completed = response.StatusCompleted, e.s.cfg.Clock().Unix()
 	}
 	return e.close(dst)
 }
@@ -159,9 +160,9 @@ func (e *responder) fail(dst []byte, err *wire.Error) []byte {
 	case wire.TypeInvalidRequest:
 		code = "invalid_prompt"
 	}
-	e.r.Status, e.r.Failure = wire.StatusFailed, &wire.ResponseFailure{Code: code, Message: err.Message}
+	e.r.Status, e.r.Failure = response.StatusFailed, &response.Failure{Code: code, Message: err.Message}
 	e.ids = nil
-	return e.close(e.r.End(dst, wire.StatusIncomplete))
+	return e.close(e.r.End(dst, response.StatusIncomplete))
 }
 
 // close stores a response that has ended, and tells so: that it is kept is said only
@@ -204,7 +205,7 @@ func (e *responder) record() (store.New, error) {
 			it = e.identified(it)
 		}
 		if it.Status == "" {
-			it.Status = wire.StatusCompleted
+			it.Status = response.StatusCompleted
 		}
 		data, err := it.MarshalJSON()
 		if err != nil {
@@ -229,7 +230,7 @@ func (e *responder) refs() (ids []string) {
 }
 
 // appendRefs adds the names by which clients send back an item of an output.
-func appendRefs(refs []string, it *wire.Item) []string {
+func appendRefs(refs []string, it *response.Item) []string {
 	refs = append(refs, it.ID)
 	if it.CallID != "" {
 		refs = append(refs, it.CallID)

@@ -15,6 +15,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // A history is a conversation in the words of a prompt, from items.
@@ -26,19 +27,19 @@ type history struct {
 }
 
 // add adds an item, the given one of the input.
-func (h *history) add(it *wire.Item, at int) {
+func (h *history) add(it *response.Item, at int) {
 	var last *chat.Turn // what the assistant may go on with
 	if n := len(h.turns); n > 0 && !h.apart && h.turns[n-1].Role == chat.Assistant {
 		last = &h.turns[n-1]
 	}
 	h.apart = false
 	switch {
-	case it.Type == wire.ItemReasoning:
+	case it.Type == response.ItemReasoning:
 		if text := strings.Join(it.Content, "\n"); text != "" {
 			h.append(chat.Turn{Role: chat.Assistant, Reasoning: text}, at)
 		}
-	case it.Type == wire.ItemMessage:
-		t := chat.Turn{Role: roles[it.Role], Parts: it.Content, Preamble: it.Phase == wire.PhaseCommentary}
+	case it.Type == response.ItemMessage:
+		t := chat.Turn{Role: roles[it.Role], Parts: it.Content, Preamble: it.Phase == response.PhaseCommentary}
 		if it.Refusal != "" {
 			t.Parts = append(slices.Clone(t.Parts), it.Refusal)
 		}
@@ -52,7 +53,7 @@ func (h *history) add(it *wire.Item, at int) {
 			h.ids = map[string]string{}
 		}
 		h.ids[it.ID] = it.CallID
-		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments, Text: it.Type == wire.ItemCustomCall}
+		call := chat.Call{ID: it.CallID, Name: it.FullName(), Arguments: it.Arguments, Text: it.Type == response.ItemCustomCall}
 		if last == nil {
 			h.append(chat.Turn{Role: chat.Assistant, Calls: []chat.Call{call}}, at)
 			return
@@ -153,14 +154,14 @@ func (s *Server) past(h *history, links []store.Link) (began time.Time, err erro
 	for i := range links {
 		l := &links[i]
 		for _, in := range l.Inputs {
-			it, err := wire.DecodeItem(in.Data, s.lim())
+			it, err := response.DecodeItem(in.Data, s.lim())
 			if err != nil {
 				return began, fmt.Errorf("input of %s: %w", l.ID, err)
 			}
 			h.add(&it, -1)
 		}
 		k := unpack(l.Object)
-		r, err := wire.ParseResponse(k.object, s.lim())
+		r, err := response.Parse(k.object, s.lim())
 		if err != nil {
 			return began, fmt.Errorf("object of %s: %w", l.ID, err)
 		}
@@ -174,7 +175,7 @@ func (s *Server) past(h *history, links []store.Link) (began time.Time, err erro
 
 // said adds the output of a response, from the given item of the input on or -1, with the
 // ids that were sampled.
-func (h *history) said(output []wire.Item, at int, ids []int32) {
+func (h *history) said(output []response.Item, at int, ids []int32) {
 	before := len(h.turns)
 	h.apart = true
 	for n := range output {
@@ -204,7 +205,7 @@ const recallItems = 4
 // recall finds out whether items begin with the whole output of a stored response: then
 // the prompt has that and the ids that were sampled, as with previous_response_id. Without
 // output nothing is known.
-func (r *recaller) recall(items []wire.Item) (output []wire.Item, ids []int32, created time.Time) {
+func (r *recaller) recall(items []response.Item) (output []response.Item, ids []int32, created time.Time) {
 	for i := 0; i < min(len(items), recallItems) && items[i].Made() && r.s.cfg.Archive != nil; i++ {
 		for _, name := range []string{items[i].ID, items[i].CallID} {
 			of, err := r.s.cfg.Archive.Find(r.owner, name)
@@ -218,7 +219,7 @@ func (r *recaller) recall(items []wire.Item) (output []wire.Item, ids []int32, c
 
 // read compares items with the output of a response. Where something is wrong with it, the
 // items have the text.
-func (r *recaller) read(of string, items []wire.Item) (output []wire.Item, ids []int32, created time.Time) {
+func (r *recaller) read(of string, items []response.Item) (output []response.Item, ids []int32, created time.Time) {
 	if r.looks--; r.looks < 0 {
 		return nil, nil, created
 	}
@@ -227,7 +228,7 @@ func (r *recaller) read(of string, items []wire.Item) (output []wire.Item, ids [
 		return nil, nil, created
 	}
 	k := unpack(rec.Object)
-	stored, err := wire.ParseResponse(k.object, r.s.lim())
+	stored, err := response.Parse(k.object, r.s.lim())
 	if err != nil || len(stored.Output) > len(items) {
 		return nil, nil, created
 	}
@@ -246,11 +247,11 @@ func (r *recaller) read(of string, items []wire.Item) (output []wire.Item, ids [
 
 // resolve replaces references to items of earlier responses, and opens reasoning that
 // came encrypted.
-func (s *Server) resolve(items []wire.Item, owner string, m string) error {
+func (s *Server) resolve(items []response.Item, owner string, m string) error {
 	for i := range items {
 		it := &items[i]
 		switch {
-		case it.Type == wire.ItemReference:
+		case it.Type == response.ItemReference:
 			found, err := s.lookUp(it.ID, owner)
 			if err != nil {
 				return err
@@ -259,7 +260,7 @@ func (s *Server) resolve(items []wire.Item, owner string, m string) error {
 				return &wire.Error{Message: fmt.Sprintf("no item has the id %.100q", it.ID), Type: wire.TypeInvalidRequest, Param: fmt.Sprintf("input[%d].id", i), Code: wire.CodeNotFound}
 			}
 			*it = *found
-		case it.Type == wire.ItemReasoning && len(it.Content) == 0 && it.Encrypted != "":
+		case it.Type == response.ItemReasoning && len(it.Content) == 0 && it.Encrypted != "":
 			text, ok := s.unseal(it.Encrypted, owner, m)
 			if !ok {
 				return &wire.Error{Message: "this server did not write the encrypted content, or for another model or key", Type: wire.TypeInvalidRequest,
@@ -272,7 +273,7 @@ func (s *Server) resolve(items []wire.Item, owner string, m string) error {
 }
 
 // lookUp returns an output item of an earlier response, nil if there is none.
-func (s *Server) lookUp(id, owner string) (*wire.Item, error) {
+func (s *Server) lookUp(id, owner string) (*response.Item, error) {
 	if s.cfg.Archive == nil {
 		return nil, nil
 	}
@@ -280,9 +281,9 @@ func (s *Server) lookUp(id, owner string) (*wire.Item, error) {
 	if err == nil {
 		var rec store.Record
 		if rec, err = s.cfg.Archive.Get(owner, of); err == nil {
-			var r *wire.Response
-			if r, err = wire.ParseResponse(unpack(rec.Object).object, s.lim()); err == nil {
-				if n := slices.IndexFunc(r.Output, func(it wire.Item) bool { return it.ID == id }); n >= 0 {
+			var r *response.Response
+			if r, err = response.Parse(unpack(rec.Object).object, s.lim()); err == nil {
+				if n := slices.IndexFunc(r.Output, func(it response.Item) bool { return it.ID == id }); n >= 0 {
 					return &r.Output[n], nil
 				}
 			}
@@ -295,7 +296,7 @@ func (s *Server) lookUp(id, owner string) (*wire.Item, error) {
 }
 
 // converse translates a request and what it goes on from.
-func (s *Server) converse(q *wire.ResponseRequest, links []store.Link, owner string) (*chat.Conversation, *history, error) {
+func (s *Server) converse(q *response.Request, links []store.Link, owner string) (*chat.Conversation, *history, error) {
 	h := &history{}
 	if q.Instructions != nil {
 		h.append(chat.Turn{Role: chat.Developer, Parts: []string{*q.Instructions}}, -1)
@@ -398,7 +399,7 @@ func without(turns []chat.Turn, starts []int, n int) []chat.Turn {
 }
 
 // inputError says which item a turn that cannot be rendered came from.
-func inputError(err error, h *history, q *wire.ResponseRequest) error {
+func inputError(err error, h *history, q *response.Request) error {
 	e, ok := errors.AsType[*chat.Error](err)
 	if !ok {
 		return err

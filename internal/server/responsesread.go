@@ -10,6 +10,7 @@ import (
 
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 const responsesPath = "/v1/responses/"
@@ -49,7 +50,7 @@ func (s *Server) response(w *reply, r *http.Request, c *caller) error {
 	case rec.Background:
 		return s.follow(w, r, owner, rec.ID, after)
 	}
-	parsed, err := wire.ParseResponse(object, s.lim())
+	parsed, err := response.Parse(object, s.lim())
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (s *Server) deleteResponse(w *reply, r *http.Request, c *caller) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, wire.Deleted{ID: rec.ID, Object: "response", Deleted: true})
+	return sendJSON(w, response.Deleted{ID: rec.ID, Object: "response", Deleted: true})
 }
 
 // cancelResponse answers POST /v1/responses/{id}/cancel. That somebody asked is stored
@@ -148,7 +149,7 @@ func (s *Server) inputItems(w *reply, r *http.Request, c *caller) error {
 	if err != nil {
 		return err
 	}
-	list := wire.ItemList{HasMore: more}
+	list := response.ItemList{HasMore: more}
 	for _, it := range items {
 		list.Data = append(list.Data, it.Data)
 	}

@@ -11,6 +11,7 @@ import (
 	"ossian/internal/limits"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // A task is a response that is made in the background.
@@ -87,7 +88,7 @@ func (s *Server) background(w *reply, r *http.Request, c *caller, a *asked) erro
 func (e *responder) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTime, errUnsaved)
 	defer cancel()
-	e.r.Status = wire.StatusQueued
+	e.r.Status = response.StatusQueued
 	n, err := e.record()
 	if err != nil {
 		return err
@@ -131,8 +132,8 @@ func (e *responder) abort(cause, err error, j *job) {
 	case e.ended: // what was not stored is still to be
 		return
 	case errors.Is(cause, errCancelled):
-		e.r.Status, e.ids = wire.StatusCancelled, nil
-		last = e.close(e.r.End(nil, wire.StatusIncomplete))
+		e.r.Status, e.ids = response.StatusCancelled, nil
+		last = e.close(e.r.End(nil, response.StatusIncomplete))
 	default:
 		if gone(err) { // nobody waits here: the server ends
 			err = engine.ErrStopped
@@ -157,7 +158,7 @@ func (s *Server) persist(e *responder) {
 			return
 		case errors.Is(err, store.ErrTooLarge) && e.r.Output != nil:
 			e.unsaved, e.ids, e.r.Output = nil, nil, nil
-			e.r.Status, e.r.Failure = wire.StatusFailed, &wire.ResponseFailure{Code: "server_error", Message: "the response is too large to be stored"}
+			e.r.Status, e.r.Failure = response.StatusFailed, &response.Failure{Code: "server_error", Message: "the response is too large to be stored"}
 			continue
 		case !waits:
 			s.log.Warn("response was not stored", "response", e.r.ID, "error", err)
@@ -216,9 +217,9 @@ func (s *Server) lose(w *reply, id string, n int, err error) error {
 // Interrupted ends a background response that a crash cut off, for store.Config.
 func Interrupted(rec store.Record, events iter.Seq[[]byte]) store.Update {
 	lim := limits.Defaults()
-	r, err := wire.ParseResponse(unpack(rec.Object).object, lim)
+	r, err := response.Parse(unpack(rec.Object).object, lim)
 	if err != nil { // it is damaged: what is left is that there was one
-		r = wire.NewResponse(wire.ResponseHead{ID: rec.ID, Created: rec.Created.Unix(), Stored: true}, &wire.ResponseRequest{Background: rec.Background, Previous: rec.Previous})
+		r = response.New(response.Head{ID: rec.ID, Created: rec.Created.Unix(), Stored: true}, &response.Request{Background: rec.Background, Previous: rec.Previous})
 	}
 	r.Usage = noted(rec.Note)
 	found := len(r.Output)

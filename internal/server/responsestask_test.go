@@ -19,6 +19,7 @@ import (
 	"ossian/internal/sim"
 	"ossian/internal/store"
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // lengthy is a model that reasons for longer than any test lasts.
@@ -363,12 +364,12 @@ func TestBackgroundAfterCrash(t *testing.T) {
 	s := openStore(t, dir)
 	ctx := t.Context()
 	for _, id := range []string{"resp_a", "resp_b"} {
-		q, err := wire.DecodeResponse([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults())
+		q, err := response.Decode([]byte(`{"input":"Hi","background":true,"instructions":"Be kind"}`), limits.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := wire.NewResponse(wire.ResponseHead{ID: id, Created: 1_700_000_000, Model: "test-model", Temperature: 1, TopP: 1, Stored: true}, q)
-		r.Status = wire.StatusQueued
+		r := response.New(response.Head{ID: id, Created: 1_700_000_000, Model: "test-model", Temperature: 1, TopP: 1, Stored: true}, q)
+		r.Status = response.StatusQueued
 		n := store.New{ID: id, Owner: "local", Background: true, Events: [][]byte{r.Tell(nil, "created"), r.Tell(nil, "queued")}}
 		k := kept{object: r.Append(nil)}
 		n.Object = k.pack()

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"ossian/internal/wire"
+	"ossian/internal/wire/response"
 )
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
 func (s *Server) tokenize(w *reply, _ *http.Request, c *caller, body []byte) error {
-	q, err := wire.DecodeTokenize(body, s.lim())
+	q, err := response.DecodeTokenize(body, s.lim())
 	if err != nil {
 		return err
 	}

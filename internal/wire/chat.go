@@ -9,52 +9,52 @@ import (
 	"ossian/internal/limits"
 )
 
-// field reads the fields of a chat request.
-func (r *ChatRequest) field(d *decoder, key string) bool {
+// Field reads the fields of a chat request.
+func (r *ChatRequest) Field(in *Reader, key string) bool {
 	switch key {
 	case "model":
-		r.Model = d.text()
+		r.Model = in.Text()
 	case "messages":
 		r.Messages = []Message{}
-		d.array(limits.Messages, "messages", func(int) {
+		in.Array(limits.Messages, "messages", func(int) {
 			var m Message
-			m.decode(d)
+			m.decode(in)
 			r.Messages = append(r.Messages, m)
 		})
 	case "max_completion_tokens":
-		r.MaxCompletionTokens = ptr(d.integer())
+		r.MaxCompletionTokens = Ptr(in.Integer())
 	case "max_tokens":
-		r.MaxTokens = ptr(d.integer())
+		r.MaxTokens = Ptr(in.Integer())
 	case "logprobs":
-		r.Logprobs = d.boolean()
+		r.Logprobs = in.Boolean()
 	case "top_logprobs":
-		r.TopLogprobs = ptr(d.integer())
+		r.TopLogprobs = Ptr(in.Integer())
 	case "add_generation_prompt":
-		r.AddGenerationPrompt = ptr(d.boolean())
+		r.AddGenerationPrompt = Ptr(in.Boolean())
 	case "continue_final_message":
-		r.ContinueFinal = d.boolean()
+		r.ContinueFinal = in.Boolean()
 	case "tools":
-		r.Tools = append(r.Tools, d.tools(false)...)
-	case "functions":
-		r.Tools = append(r.Tools, d.tools(true)...)
+		r.Tools = append(r.Tools, in.tools(false)...)
+	case "functions": // what tools were called before they had types
+		r.Tools = append(r.Tools, in.tools(true)...)
 	case "tool_choice", "function_call":
-		r.ToolChoice = d.toolChoice(key == "function_call")
+		r.ToolChoice = in.ToolChoice(key == "function_call")
 	case "parallel_tool_calls":
-		r.ParallelToolCalls = ptr(d.boolean())
+		r.ParallelToolCalls = Ptr(in.Boolean())
 	case "reasoning_effort":
-		r.ReasoningEffort = d.text()
+		r.ReasoningEffort = in.Text()
 	case "reasoning":
-		r.Reasoning = d.reasoning()
+		r.Reasoning = in.reasoning()
 	case "include_reasoning":
-		r.IncludeReasoning = ptr(d.boolean())
+		r.IncludeReasoning = Ptr(in.Boolean())
 	case "thinking_token_budget", "thinking_budget":
-		r.ThinkingBudget = ptr(d.integer())
+		r.ThinkingBudget = Ptr(in.Integer())
 	case "chat_template_kwargs":
-		r.TemplateArgs = d.rawObject()
+		r.TemplateArgs = in.rawObject()
 	case "web_search_options":
-		r.WebSearch = d.rawObject()
+		r.WebSearch = in.rawObject()
 	default:
-		return r.Sampling.field(d, key)
+		return r.Sampling.Field(in, key)
 	}
 	return true
 }
@@ -69,12 +69,12 @@ func (r *ChatRequest) MaxOutput() *int64 {
 
 // Effort returns the reasoning effort asked for in any form; "" = the model's default.
 func (r *ChatRequest) Effort() string {
-	switch o := r.Reasoning; {
+	switch options := r.Reasoning; {
 	case r.ReasoningEffort != "":
 		return r.ReasoningEffort
-	case o != nil && o.Effort != "":
-		return o.Effort
-	case o != nil && o.Enabled != nil && !*o.Enabled:
+	case options != nil && options.Effort != "":
+		return options.Effort
+	case options != nil && options.Enabled != nil && !*options.Enabled:
 		return "none"
 	}
 	return ""
@@ -96,61 +96,61 @@ func (r *ChatRequest) ThinkingTokens() *int64 {
 	return r.Reasoning.MaxTokens
 }
 
-func (d *decoder) reasoning() *Reasoning {
-	o := new(Reasoning)
-	d.object(func(key string) bool {
+func (in *Reader) reasoning() *Reasoning {
+	options := new(Reasoning)
+	in.Object(func(key string) bool {
 		switch key {
 		case "effort":
-			o.Effort = d.text()
+			options.Effort = in.Text()
 		case "exclude":
-			o.Exclude = d.boolean()
+			options.Exclude = in.Boolean()
 		case "enabled":
-			o.Enabled = ptr(d.boolean())
+			options.Enabled = Ptr(in.Boolean())
 		case "max_tokens":
-			o.MaxTokens = ptr(d.integer())
+			options.MaxTokens = Ptr(in.Integer())
 		case "summary", "generate_summary":
-			d.text() // no summariser
+			in.Text() // no summariser
 		default:
 			return false
 		}
 		return true
 	})
-	return o
+	return options
 }
 
-func (m *Message) decode(d *decoder) {
+func (m *Message) decode(in *Reader) {
 	var spelled [4]string // reasoning, reasoning_content, thinking, reasoning_details
-	d.object(func(key string) bool {
+	in.Object(func(key string) bool {
 		switch key {
 		case "role":
-			m.Role = d.text()
+			m.Role = in.Text()
 		case "content":
-			m.Content = m.content(d)
+			m.Content = m.ReadContent(in)
 		case "name":
-			m.Name = d.text()
+			m.Name = in.Text()
 		case "reasoning":
-			spelled[0] = d.text()
+			spelled[0] = in.Text()
 		case "reasoning_content":
-			spelled[1] = d.text()
+			spelled[1] = in.Text()
 		case "thinking":
-			spelled[2] = d.text()
+			spelled[2] = in.Text()
 		case "reasoning_details":
-			spelled[3] = d.details()
+			spelled[3] = in.details()
 		case "refusal":
-			m.Refusal = d.text()
+			m.Refusal = in.Text()
 		case "tool_calls":
-			d.array(limits.Tools, "tool calls", func(int) { m.ToolCalls = append(m.ToolCalls, d.toolCall()) })
+			in.Array(limits.Tools, "tool calls", func(int) { m.ToolCalls = append(m.ToolCalls, in.toolCall()) })
 		case "function_call":
-			c := ToolCall{}
-			d.object(func(key string) bool { return c.function(d, key) })
-			if d.err == nil && c.Name == "" {
-				d.missing("name")
+			call := ToolCall{}
+			in.Object(func(key string) bool { return call.function(in, key) })
+			if in.err == nil && call.Name == "" {
+				in.Missing("name")
 			}
-			m.ToolCalls = append(m.ToolCalls, c)
+			m.ToolCalls = append(m.ToolCalls, call)
 		case "tool_call_id":
-			m.ToolCallID = d.text()
+			m.ToolCallID = in.Text()
 		case "annotations", "audio", "service_tier", "token_ids", "prompt_token_ids", "stop_reason":
-			d.skip() // parts of our own replies and of others' that clients send back
+			in.Skip() // parts of our own replies and of others' that clients send back
 		default:
 			return false
 		}
@@ -163,45 +163,46 @@ func (m *Message) decode(d *decoder) {
 	}
 }
 
-// content reads a string or text parts. A refusal part goes where the refusal
+// ReadContent reads a string or text parts. A refusal part goes where the refusal
 // field would.
-func (m *Message) content(d *decoder) Content {
-	if d.kind() == '"' {
-		return Content{d.text()}
+func (m *Message) ReadContent(in *Reader) Content {
+	if in.Kind() == '"' {
+		return Content{in.Text()}
 	}
-	if d.kind() != '[' {
-		d.unlike("a string, null or an array of parts")
+	if in.Kind() != '[' {
+		in.Expected("a string, null or an array of parts")
 		return nil
 	}
 	out := Content{}
-	d.array(limits.ContentParts, "content parts", func(int) {
+	in.Array(limits.ContentParts, "content parts", func(int) {
 		var kind, text, refusal string
 		typed, written := false, false
-		d.object(func(key string) bool {
+		in.Object(func(key string) bool {
 			switch key {
 			case "type":
-				kind, typed = d.text(), true
+				kind, typed = in.Text(), true
 			case "text":
-				text, written = d.text(), true
+				text, written = in.Text(), true
 			case "refusal":
-				refusal = d.text()
+				refusal = in.Text()
 			case "annotations", "logprobs", "cache_control":
-				d.skip()
+				in.Skip()
 			default:
 				return false
 			}
 			return true
 		})
+		// Only now is the type known: it may stand behind the text.
 		switch {
-		case d.err != nil:
+		case in.err != nil:
 		case !typed:
-			d.missing("type")
+			in.Missing("type")
 		case kind == "refusal":
 			m.Refusal += refusal
 		case kind != "text" && kind != "input_text" && kind != "output_text":
-			d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("content of type %.40q: this model reads text only", kind)))
+			in.Fail(Unsupported(string(in.path)+".type", fmt.Sprintf("content of type %.40q: this model reads text only", kind)))
 		case !written:
-			d.missing("text")
+			in.Missing("text")
 		default:
 			out = append(out, text)
 		}
@@ -209,20 +210,16 @@ func (m *Message) content(d *decoder) Content {
 	return out
 }
 
-func (d *decoder) missing(key string) {
-	d.fail(Missing(strings.TrimPrefix(string(d.path)+"."+key, ".")))
-}
-
 // details reads reasoning_details: the texts of its entries, one below the other.
-func (d *decoder) details() string {
+func (in *Reader) details() string {
 	var texts []string
-	d.array(limits.ContentParts, "reasoning details", func(int) {
-		d.object(func(key string) bool {
+	in.Array(limits.ContentParts, "reasoning details", func(int) {
+		in.Object(func(key string) bool {
 			switch key {
 			case "text":
-				texts = append(texts, d.text())
+				texts = append(texts, in.Text())
 			case "type", "id", "format", "index", "signature", "summary", "data":
-				d.skip()
+				in.Skip()
 			default:
 				return false
 			}
@@ -232,49 +229,49 @@ func (d *decoder) details() string {
 	return strings.Join(texts, "\n")
 }
 
-func (d *decoder) toolCall() ToolCall {
-	c := ToolCall{}
+func (in *Reader) toolCall() ToolCall {
+	call := ToolCall{}
 	kind := "function"
 	called := false
-	d.object(func(key string) bool {
+	in.Object(func(key string) bool {
 		switch key {
 		case "id":
-			c.ID = d.text()
+			call.ID = in.Text()
 		case "type":
-			kind = d.text()
+			kind = in.Text()
 		case "function", "custom":
-			called, c.Custom = true, key == "custom"
-			d.object(func(key string) bool { return c.function(d, key) })
+			called, call.Custom = true, key == "custom"
+			in.Object(func(key string) bool { return call.function(in, key) })
 		case "index":
-			d.skip() // clients keep the one of the stream
+			in.Skip() // clients keep the one of the stream
 		default:
 			return false
 		}
 		return true
 	})
 	switch {
-	case d.err != nil:
+	case in.err != nil:
 	case kind != "function" && kind != "custom":
-		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("tool calls are of type function or custom, found %.40q", kind)))
+		in.Fail(Unsupported(string(in.path)+".type", fmt.Sprintf("tool calls are of type function or custom, found %.40q", kind)))
 	case !called:
-		d.missing(kind)
-	case c.Name == "":
-		d.missing(kind + ".name")
+		in.Missing(kind)
+	case call.Name == "":
+		in.Missing(kind + ".name")
 	}
-	return c
+	return call
 }
 
 // function reads name and arguments. Some clients send the arguments as an object;
 // its text is what the model wrote.
-func (c *ToolCall) function(d *decoder, key string) bool {
+func (call *ToolCall) function(in *Reader, key string) bool {
 	switch key {
 	case "name":
-		c.Name = d.text()
+		call.Name = in.Text()
 	case "arguments", "input":
-		if d.kind() == '{' {
-			c.Arguments = string(d.raw())
+		if in.Kind() == '{' {
+			call.Arguments = string(in.Raw())
 		} else {
-			c.Arguments = d.text()
+			call.Arguments = in.Text()
 		}
 	default:
 		return false
@@ -282,23 +279,23 @@ func (c *ToolCall) function(d *decoder, key string) bool {
 	return true
 }
 
-// linkLegacyCalls gives calls and results of the functions era what tools have: an
+// LinkLegacyCalls gives calls and results of the functions era what tools have: an
 // id, and the role tool.
-func linkLegacyCalls(messages []Message) {
+func LinkLegacyCalls(messages []Message) {
 	last := map[string]string{} // function name to the id of its latest call
 	for i := range messages {
-		m := &messages[i]
-		for k := range m.ToolCalls {
-			c := &m.ToolCalls[k]
-			if c.ID == "" {
-				c.ID = fmt.Sprintf("call_%d_%d", i, k)
+		message := &messages[i]
+		for k := range message.ToolCalls {
+			call := &message.ToolCalls[k]
+			if call.ID == "" {
+				call.ID = fmt.Sprintf("call_%d_%d", i, k)
 			}
-			last[c.Name] = c.ID
+			last[call.Name] = call.ID
 		}
-		if m.Role == "function" {
-			m.Role = "tool"
-			if m.ToolCallID == "" {
-				m.ToolCallID = last[m.Name]
+		if message.Role == "function" {
+			message.Role = "tool"
+			if message.ToolCallID == "" {
+				message.ToolCallID = last[message.Name]
 			}
 		}
 	}
@@ -306,68 +303,69 @@ func linkLegacyCalls(messages []Message) {
 
 // tools reads tools in Chat's nested form and in the flat form of Responses, or
 // the functions of old.
-func (d *decoder) tools(functions bool) []Tool {
+func (in *Reader) tools(functions bool) []Tool {
 	out := []Tool{}
-	start := d.pos
-	d.array(limits.Tools, "tools", func(int) {
-		t := Tool{Type: "function"}
+	start := in.pos
+	in.Array(limits.Tools, "tools", func(int) {
+		tool := Tool{Type: "function"}
 		if functions {
-			d.object(func(key string) bool { return t.field(d, key) })
+			in.Object(func(key string) bool { return tool.field(in, key) })
 		} else {
-			t.decode(d)
+			tool.Read(in)
 		}
-		if d.err == nil && t.Raw == nil {
-			t.Raw = t.nested()
+		if in.err == nil && tool.Raw == nil {
+			tool.Raw = tool.Nested()
 		}
-		out = append(out, t)
+		out = append(out, tool)
 	})
-	if d.err == nil {
-		d.within(d.pos-start, limits.ToolBytes, "bytes of tools")
+	if in.err == nil {
+		in.Within(in.pos-start, limits.ToolBytes, "bytes of tools")
 	}
 	return out
 }
 
-func (t *Tool) decode(d *decoder) {
+// Read reads a tool in any form: nested as in Chat, or flat as in Responses.
+func (tool *Tool) Read(in *Reader) {
 	typed, nested := false, false
-	read := t.field
-	if d.member("type") == "custom" {
-		read = t.custom
+	read := tool.field
+	if in.Member("type") == "custom" {
+		read = tool.custom
 	}
-	d.kind()
-	start := d.pos
-	d.object(func(key string) bool {
+	in.Kind()
+	start := in.pos
+	in.Object(func(key string) bool {
 		switch key {
 		case "type":
-			t.Type, typed = d.text(), true
+			tool.Type, typed = in.Text(), true
 		case "function", "custom":
 			nested = true
-			d.object(func(key string) bool { return read(d, key) })
+			in.Object(func(key string) bool { return read(in, key) })
 		default:
-			if !read(d, key) {
-				d.skip() // built-in tools have members of their own, kept in Raw
+			if !read(in, key) {
+				in.Skip() // built-in tools have members of their own, kept in Raw
 			}
 		}
 		return true
 	})
 	switch {
-	case d.err != nil:
+	case in.err != nil:
 	case !typed:
-		d.missing("type")
-	case nested || t.Type != "function":
-		t.Raw = json.RawMessage(d.data[start:d.pos:d.pos])
+		in.Missing("type")
+	case nested || tool.Type != "function":
+		tool.Raw = json.RawMessage(in.data[start:in.pos:in.pos])
 	}
 }
 
-func (t *Tool) field(d *decoder, key string) bool {
+func (tool *Tool) field(in *Reader, key string) bool {
 	switch key {
 	case "name":
-		t.Name = d.text()
+		tool.Name = in.Text()
 	case "description":
-		t.Description = d.text()
+		tool.Description = in.Text()
 	case "parameters":
-		t.Parameters = d.schema(d.rawObject())
+		tool.Parameters = in.schema(in.rawObject())
 	case "strict":
-		t.Strict = d.boolean()
+		tool.Strict = in.Boolean()
 	default:
 		return false
 	}
@@ -375,99 +373,100 @@ func (t *Tool) field(d *decoder, key string) bool {
 }
 
 // custom reads a member of a custom tool.
-func (t *Tool) custom(d *decoder, key string) bool {
+func (tool *Tool) custom(in *Reader, key string) bool {
 	if key == "format" {
-		t.Format = d.toolFormat()
+		tool.Format = in.toolFormat()
 		return true
 	}
-	return t.field(d, key)
+	return tool.field(in, key)
 }
 
 // toolFormat reads the format of a custom tool's input, flat or as Chat nests it; nil =
 // any text.
-func (d *decoder) toolFormat() *ToolFormat {
-	f, kind, nested := &ToolFormat{}, "", ""
+func (in *Reader) toolFormat() *ToolFormat {
+	format, kind, nested := &ToolFormat{}, "", ""
 	given := false
 	field := func(key string) bool {
 		switch key {
 		case "syntax":
-			f.Syntax = d.text()
+			format.Syntax = in.Text()
 		case "definition":
-			f.Definition, given = d.text(), true
-			f.Place = string(d.path[bytes.LastIndexByte(d.path, ']')+2:])
+			format.Definition, given = in.Text(), true
+			format.Place = string(in.path[bytes.LastIndexByte(in.path, ']')+2:])
 		default:
 			return false
 		}
 		return true
 	}
-	d.object(func(key string) bool {
+	// Chat nests the grammar in a member of its own, Responses has it flat.
+	in.Object(func(key string) bool {
 		switch key {
 		case "type":
-			kind = d.text()
+			kind = in.Text()
 		case "grammar":
 			nested = "grammar."
-			d.object(field)
+			in.Object(field)
 		default:
 			return field(key)
 		}
 		return true
 	})
-	at := string(d.path)
+	at := string(in.path)
 	limit := limits.GrammarBytes
-	if f.Syntax == "regex" {
+	if format.Syntax == "regex" {
 		limit = limits.PatternBytes
 	}
 	switch {
-	case d.err != nil:
+	case in.err != nil:
 	case kind == "":
-		d.missing("type")
+		in.Missing("type")
 	case kind == "text":
 		return nil
 	case kind != "grammar":
-		d.fail(Invalid(at+".type", fmt.Sprintf("text or grammar expected, found %.40q", kind)))
-	case f.Syntax == "":
-		d.missing(nested + "syntax")
-	case f.Syntax != "lark" && f.Syntax != "regex":
-		d.fail(Invalid(at+"."+nested+"syntax", fmt.Sprintf("lark or regex expected, found %.40q", f.Syntax)))
+		in.Fail(Invalid(at+".type", fmt.Sprintf("text or grammar expected, found %.40q", kind)))
+	case format.Syntax == "":
+		in.Missing(nested + "syntax")
+	case format.Syntax != "lark" && format.Syntax != "regex":
+		in.Fail(Invalid(at+"."+nested+"syntax", fmt.Sprintf("lark or regex expected, found %.40q", format.Syntax)))
 	case !given:
-		d.missing(nested + "definition")
-	case int64(len(f.Definition)) > d.lim[limit]:
-		d.fail(exceeds(at+"."+nested+"definition", len(f.Definition), d.lim[limit], "bytes", limit))
+		in.Missing(nested + "definition")
+	case int64(len(format.Definition)) > in.lim[limit]:
+		in.Fail(exceeds(at+"."+nested+"definition", len(format.Definition), in.lim[limit], "bytes", limit))
 	}
-	return f
+	return format
 }
 
-// toolChoice reads every form of tool_choice and function_call. flat: the one asked for has
+// ToolChoice reads every form of tool_choice and function_call. flat: the one asked for has
 // no member of the type's name between.
-func (d *decoder) toolChoice(flat bool) ToolChoice {
-	if d.kind() == '"' {
-		c := ToolChoice{Mode: d.text()}
-		if c.Mode != "none" && c.Mode != "auto" && c.Mode != "required" {
-			d.invalid("none, auto, required or an object expected, found %.40q", c.Mode)
+func (in *Reader) ToolChoice(flat bool) ToolChoice {
+	if in.Kind() == '"' {
+		choice := ToolChoice{Mode: in.Text()}
+		if choice.Mode != "none" && choice.Mode != "auto" && choice.Mode != "required" {
+			in.Invalid("none, auto, required or an object expected, found %.40q", choice.Mode)
 		}
-		return c
+		return choice
 	}
-	if d.kind() != '{' {
-		d.unlike("a string or an object")
+	if in.Kind() != '{' {
+		in.Expected("a string or an object")
 	}
-	c, kind := ToolChoice{Mode: "named"}, "function"
-	d.object(func(key string) bool {
+	choice, kind := ToolChoice{Mode: "named"}, "function"
+	in.Object(func(key string) bool {
 		switch key {
 		case "type":
-			kind = d.text()
+			kind = in.Text()
 		case "name":
-			c.Name = d.text()
+			choice.Name = in.Text()
 		case "function", "custom":
-			d.object(func(key string) bool {
+			in.Object(func(key string) bool {
 				if key == "name" {
-					c.Name = d.text()
+					choice.Name = in.Text()
 				}
 				return key == "name"
 			})
 		case "allowed_tools":
-			d.object(func(key string) bool { return c.allowed(d, key) })
+			in.Object(func(key string) bool { return choice.allowed(in, key) })
 		default:
-			return c.allowed(d, key) // the flat form of Responses
+			return choice.allowed(in, key) // the flat form of Responses
 		}
 		return true
 	})
@@ -476,39 +475,45 @@ func (d *decoder) toolChoice(flat bool) ToolChoice {
 		within = ""
 	}
 	switch {
-	case d.err != nil:
-	case kind == "allowed_tools" && c.Allowed == nil:
-		d.missing(within + "tools")
-	case kind == "allowed_tools" && c.Mode != "auto" && c.Mode != "required":
-		d.invalid("mode auto or required expected")
+	case in.err != nil:
+	case kind == "allowed_tools" && choice.Allowed == nil:
+		in.Missing(within + "tools")
+	case kind == "allowed_tools" && choice.Mode != "auto" && choice.Mode != "required":
+		in.Invalid("mode auto or required expected")
 	case kind == "allowed_tools":
 	case kind == "shell" || kind == "apply_patch": // local_shell cannot be chosen so, to OpenAI's schema
-		c = ToolChoice{Mode: "named", Name: kind}
+		choice = ToolChoice{Mode: "named", Name: kind}
 	case kind != "function" && kind != "custom":
-		d.fail(Unsupported(string(d.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", kind)))
-	case c.Name == "":
-		d.missing(within + "name")
+		in.Fail(Unsupported(string(in.path)+".type", fmt.Sprintf("function, custom, shell, apply_patch or allowed_tools expected, found %.40q", kind)))
+	case choice.Name == "":
+		in.Missing(within + "name")
 	default:
-		c.Mode, c.Allowed = "named", nil
+		choice.Mode, choice.Allowed = "named", nil
 	}
-	return c
+	return choice
 }
 
-func (c *ToolChoice) allowed(d *decoder, key string) bool {
+func (choice *ToolChoice) allowed(in *Reader, key string) bool {
 	switch key {
 	case "mode":
-		c.Mode = d.text()
+		choice.Mode = in.Text()
 	case "tools":
-		c.Allowed = []string{}
-		d.array(limits.Tools, "tools", func(int) {
-			t := Tool{}
-			if t.decode(d); findClientTool(t.Type) != nil {
-				t.Name = t.Type
+		choice.Allowed = []string{}
+		in.Array(limits.Tools, "tools", func(int) {
+			tool := Tool{}
+			if tool.Read(in); isClientTool(tool.Type) {
+				tool.Name = tool.Type
 			}
-			c.Allowed = append(c.Allowed, t.Name)
+			choice.Allowed = append(choice.Allowed, tool.Name)
 		})
 	default:
 		return false
 	}
 	return true
+}
+
+// isClientTool reports whether a type of tool is one of OpenAI's that clients run. Such a
+// tool has no name but its type.
+func isClientTool(kind string) bool {
+	return kind == "local_shell" || kind == "shell" || kind == "apply_patch"
 }

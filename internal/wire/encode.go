@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -19,37 +22,38 @@ var plain = func() (t [256]bool) {
 // AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 // What some client takes for the end of a line is escaped: U+0085, U+2028 and
 // U+2029 besides the control characters.
-func AppendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, text string) []byte {
 	dst = append(dst, '"')
+	// text[from:i] stands for itself and is copied as one piece.
 	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
+	for i := 0; i < len(text); {
+		c := text[i]
 		if plain[c] {
 			i++
 			continue
 		}
 		if c < utf8.RuneSelf {
-			dst = appendEscape(append(dst, s[from:i]...), c)
+			dst = appendEscape(append(dst, text[from:i]...), c)
 			i++
 			from = i
 			continue
 		}
-		r, n := utf8.DecodeRuneInString(s[i:])
+		r, size := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case r == utf8.RuneError && n == 1:
-			dst = append(append(dst, s[from:i]...), "\uFFFD"...)
-			from = i + n
+		case r == utf8.RuneError && size == 1:
+			dst = append(append(dst, text[from:i]...), "\uFFFD"...)
+			from = i + size
 		case r == '\u0085':
-			dst = append(append(dst, s[from:i]...), `\u0085`...)
-			from = i + n
+			dst = append(append(dst, text[from:i]...), `\u0085`...)
+			from = i + size
 		case r == '\u2028' || r == '\u2029':
-			dst = append(append(dst, s[from:i]...), `\u202`...)
+			dst = append(append(dst, text[from:i]...), `\u202`...)
 			dst = append(dst, hexDigits[r&15])
-			from = i + n
+			from = i + size
 		}
-		i += n
+		i += size
 	}
-	return append(append(dst, s[from:]...), '"')
+	return append(append(dst, text[from:]...), '"')
 }
 
 func appendEscape(dst []byte, c byte) []byte {
@@ -74,21 +78,22 @@ func appendEscape(dst []byte, c byte) []byte {
 type Text string
 
 // MarshalJSON writes null for "".
-func (t Text) MarshalJSON() ([]byte, error) { return appendText(nil, t), nil }
+func (t Text) MarshalJSON() ([]byte, error) { return AppendText(nil, t), nil }
 
-func appendText(dst []byte, t Text) []byte {
-	if t == "" {
+// AppendText appends a string, or null if it is empty.
+func AppendText(dst []byte, text Text) []byte {
+	if text == "" {
 		return append(dst, "null"...)
 	}
-	return AppendString(dst, string(t))
+	return AppendString(dst, string(text))
 }
 
 // appendLogprob writes what JSON can hold: minus infinity is -9999.0 (api.md 2.2).
-func appendLogprob(dst []byte, p float32) []byte {
-	if !(p > -9999) { // also NaN
+func appendLogprob(dst []byte, logprob float32) []byte {
+	if !(logprob > -9999) { // also NaN
 		return append(dst, "-9999.0"...)
 	}
-	return strconv.AppendFloat(dst, float64(min(p, math.MaxFloat32)), 'g', -1, 32)
+	return strconv.AppendFloat(dst, float64(min(logprob, math.MaxFloat32)), 'g', -1, 32)
 }
 
 func appendInts(dst []byte, ids []int32) []byte {
@@ -102,13 +107,25 @@ func appendInts(dst []byte, ids []int32) []byte {
 	return append(dst, ']')
 }
 
-func appendBytes(dst []byte, b string) []byte {
+func appendBytes(dst []byte, text string) []byte {
 	dst = append(dst, '[')
-	for i := range len(b) {
+	for i := range len(text) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = strconv.AppendUint(dst, uint64(b[i]), 10)
+		dst = strconv.AppendUint(dst, uint64(text[i]), 10)
 	}
 	return append(dst, ']')
+}
+
+// lineEnds are what some client takes for the end of a line.
+var lineEnds = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
+
+// AppendCompact appends JSON that somebody else wrote, on one line.
+func AppendCompact(dst []byte, raw json.RawMessage) []byte {
+	var line bytes.Buffer
+	if json.Compact(&line, raw) != nil {
+		return append(dst, "null"...) // what was decoded before is JSON
+	}
+	return append(dst, lineEnds.Replace(line.String())...)
 }

@@ -56,8 +56,8 @@ func TestGoldenStreams(t *testing.T) {
 	} {
 		b.WriteString("\n## chat, " + tc.name + "\n")
 		s := NewChatStream(testHead, tc.o, tc.field)
-		for _, d := range deltas() {
-			b.Write(s.Append(nil, &d, &usage))
+		for _, in := range deltas() {
+			b.Write(s.Append(nil, &in, &usage))
 		}
 		b.Write(s.AppendUsage(nil, &usage))
 		b.WriteString(Ping + Done)
@@ -158,8 +158,8 @@ func TestAgainstEncodingJSON(t *testing.T) {
 		t.Errorf("usage: got %s, want %s", got, want)
 	}
 	s := NewChatStream(testHead, &StreamOptions{IncludeUsage: true, ContinuousUsage: true}, FieldBoth)
-	for i, d := range deltas() {
-		event := s.Append(nil, &d, &usage)
+	for i, in := range deltas() {
+		event := s.Append(nil, &in, &usage)
 		body, ok := bytes.CutPrefix(event, []byte("data: "))
 		body, end := bytes.CutSuffix(body, []byte("\n\n"))
 		if !ok || !end || bytes.ContainsAny(body, "\n\r") || !json.Valid(body) {
@@ -180,12 +180,12 @@ func TestAgainstEncodingJSON(t *testing.T) {
 				Custom: k.Custom.Name+k.Custom.Input != ""}
 		}
 		wantCall := CallDelta{}
-		if d.Call != nil {
-			wantCall = *d.Call
+		if in.Call != nil {
+			wantCall = *in.Call
 		}
-		if got.Delta.Content != d.Content || got.Delta.Reasoning != d.Reasoning || got.Delta.ReasoningContent != d.Reasoning || got.FinishReason != d.Finish ||
-			(got.Delta.Role == "assistant") != d.Role || !reflect.DeepEqual(call, wantCall) {
-			t.Errorf("chunk %d: got %+v, want %+v", i, got, d)
+		if got.Delta.Content != in.Content || got.Delta.Reasoning != in.Reasoning || got.Delta.ReasoningContent != in.Reasoning || got.FinishReason != in.Finish ||
+			(got.Delta.Role == "assistant") != in.Role || !reflect.DeepEqual(call, wantCall) {
+			t.Errorf("chunk %d: got %+v, want %+v", i, got, in)
 		}
 	}
 }
@@ -276,10 +276,10 @@ func FuzzString(f *testing.F) {
 
 func BenchmarkChunk(b *testing.B) {
 	s := NewChatStream(testHead, nil, FieldReasoning)
-	d := Delta{Content: " token"}
+	in := Delta{Content: " token"}
 	dst := make([]byte, 0, 1024)
 	for b.Loop() {
-		dst = s.Append(dst[:0], &d, nil)
+		dst = s.Append(dst[:0], &in, nil)
 	}
 	b.SetBytes(int64(len(dst)))
 }

@@ -80,9 +80,9 @@ func AppendError(dst []byte, e *Error) []byte {
 	dst = append(dst, `,"type":`...)
 	dst = AppendString(dst, e.Type)
 	dst = append(dst, `,"param":`...)
-	dst = appendText(dst, Text(e.Param))
+	dst = AppendText(dst, Text(e.Param))
 	dst = append(dst, `,"code":`...)
-	dst = appendText(dst, Text(e.Code))
+	dst = AppendText(dst, Text(e.Code))
 	return append(dst, "}}"...)
 }
 
@@ -90,8 +90,8 @@ func AppendError(dst []byte, e *Error) []byte {
 // there is no object any more; n is its number.
 func AppendLost(dst []byte, e *Error, n int) []byte {
 	dst = strconv.AppendInt(append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...), int64(n), 10)
-	dst = appendText(append(dst, `,"code":`...), Text(e.Code))
+	dst = AppendText(append(dst, `,"code":`...), Text(e.Code))
 	dst = AppendString(append(dst, `,"message":`...), e.Message)
-	dst = appendText(append(dst, `,"param":`...), Text(e.Param))
+	dst = AppendText(append(dst, `,"param":`...), Text(e.Param))
 	return append(dst, "}\n\n"...)
 }

@@ -11,12 +11,12 @@ type ChatStream struct {
 }
 
 // NewChatStream returns the encoder of a reply; o may be nil.
-func NewChatStream(h Head, o *StreamOptions, f ReasoningField) *ChatStream {
-	s := &ChatStream{head: append(h.append([]byte("data: "), "chat.completion.chunk"), `,"choices":[`...), field: f}
-	if o != nil {
-		s.options = *o
+func NewChatStream(head Head, options *StreamOptions, field ReasoningField) *ChatStream {
+	stream := &ChatStream{head: append(head.append([]byte("data: "), "chat.completion.chunk"), `,"choices":[`...), field: field}
+	if options != nil {
+		stream.options = *options
 	}
-	return s
+	return stream
 }
 
 // Delta is what a chunk adds to one choice. At most one of Role, Reasoning,
@@ -46,28 +46,29 @@ type CallDelta struct {
 
 // Append appends one chunk. usage is written if the request asked for running
 // usage; it may be nil if not.
-func (s *ChatStream) Append(dst []byte, d *Delta, usage *Usage) []byte {
+func (s *ChatStream) Append(dst []byte, delta *Delta, usage *Usage) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
-	dst = strconv.AppendInt(dst, int64(d.Index), 10)
+	dst = strconv.AppendInt(dst, int64(delta.Index), 10)
 	dst = append(dst, `,"delta":{`...)
+	// A delta adds to one member; which, shows in what is set.
 	switch {
-	case d.Role:
+	case delta.Role:
 		dst = append(dst, `"role":"assistant","content":""`...)
-	case d.Reasoning != "":
-		dst = s.field.append(dst, d.Reasoning)
-	case d.Content != "":
+	case delta.Reasoning != "":
+		dst = s.field.append(dst, delta.Reasoning)
+	case delta.Content != "":
 		dst = append(dst, `"content":`...)
-		dst = AppendString(dst, d.Content)
-	case d.Call != nil:
-		dst = appendCallDelta(dst, d.Call)
+		dst = AppendString(dst, delta.Content)
+	case delta.Call != nil:
+		dst = appendCallDelta(dst, delta.Call)
 	}
 	dst = append(dst, `},"logprobs":`...)
-	dst = appendChatLogprobs(dst, d.Logprobs)
-	dst = appendFinish(dst, d.Finish, d.Stop)
-	dst = appendEmpty(dst, d.Empty)
-	dst = appendIDs(dst, `,"token_ids":`, d.TokenIDs)
-	dst = appendIDs(append(dst, "}]"...), `,"prompt_token_ids":`, d.PromptIDs)
+	dst = appendChatLogprobs(dst, delta.Logprobs)
+	dst = appendFinish(dst, delta.Finish, delta.Stop)
+	dst = AppendEmpty(dst, delta.Empty)
+	dst = appendIDs(dst, `,"token_ids":`, delta.TokenIDs)
+	dst = appendIDs(append(dst, "}]"...), `,"prompt_token_ids":`, delta.PromptIDs)
 	return s.options.close(dst, usage)
 }
 
@@ -77,28 +78,28 @@ func (s *ChatStream) AppendUsage(dst []byte, usage *Usage) []byte {
 	return s.options.appendUsage(dst, s.head, usage)
 }
 
-func appendCallDelta(dst []byte, c *CallDelta) []byte {
+func appendCallDelta(dst []byte, call *CallDelta) []byte {
 	dst = append(dst, `"tool_calls":[{"index":`...)
-	dst = strconv.AppendInt(dst, int64(c.Index), 10)
+	dst = strconv.AppendInt(dst, int64(call.Index), 10)
 	kind, text := "function", "arguments"
-	if c.Custom {
+	if call.Custom {
 		kind, text = "custom", "input"
 	}
-	if c.Name != "" {
-		dst = AppendString(append(dst, `,"id":`...), c.ID)
+	if call.Name != "" {
+		dst = AppendString(append(dst, `,"id":`...), call.ID)
 		dst = append(append(append(dst, `,"type":"`...), kind...), '"')
 	}
 	dst = append(append(append(dst, `,"`...), kind...), `":{`...)
-	if c.Name != "" {
-		dst = append(AppendString(append(dst, `"name":`...), c.Name), ',')
+	if call.Name != "" {
+		dst = append(AppendString(append(dst, `"name":`...), call.Name), ',')
 	}
-	dst = AppendString(append(append(append(dst, '"'), text...), `":`...), c.Arguments)
+	dst = AppendString(append(append(append(dst, '"'), text...), `":`...), call.Arguments)
 	return append(dst, "}}]"...)
 }
 
 func appendFinish(dst []byte, finish string, stop StopReason) []byte {
 	dst = append(dst, `,"finish_reason":`...)
-	dst = appendText(dst, Text(finish))
+	dst = AppendText(dst, Text(finish))
 	if finish != "" {
 		dst = append(dst, `,"stop_reason":`...)
 		dst = appendStopReason(dst, stop)
@@ -116,19 +117,19 @@ func appendIDs(dst []byte, member string, ids []int32) []byte {
 
 // close ends a chunk: with include_usage every one has usage, null except for the
 // last; continuous usage puts it on all.
-func (o *StreamOptions) close(dst []byte, usage *Usage) []byte {
+func (options *StreamOptions) close(dst []byte, usage *Usage) []byte {
 	switch {
-	case o.ContinuousUsage && usage != nil:
+	case options.ContinuousUsage && usage != nil:
 		dst = append(dst, `,"usage":`...)
 		dst = appendUsage(dst, usage)
-	case o.IncludeUsage:
+	case options.IncludeUsage:
 		dst = append(dst, `,"usage":null`...)
 	}
 	return append(dst, "}\n\n"...)
 }
 
-func (o *StreamOptions) appendUsage(dst, head []byte, usage *Usage) []byte {
-	if !o.IncludeUsage {
+func (options *StreamOptions) appendUsage(dst, head []byte, usage *Usage) []byte {
+	if !options.IncludeUsage {
 		return dst
 	}
 	dst = append(dst, head...)
@@ -144,19 +145,19 @@ type CompletionStream struct {
 }
 
 // NewCompletionStream returns the encoder of a reply; o may be nil.
-func NewCompletionStream(h Head, o *StreamOptions) *CompletionStream {
-	s := &CompletionStream{head: append(h.append([]byte("data: "), "text_completion"), `,"choices":[`...)}
-	if o != nil {
-		s.options = *o
+func NewCompletionStream(head Head, options *StreamOptions) *CompletionStream {
+	stream := &CompletionStream{head: append(head.append([]byte("data: "), "text_completion"), `,"choices":[`...)}
+	if options != nil {
+		stream.options = *options
 	}
-	return s
+	return stream
 }
 
 // Append appends one chunk: the choice's text is what is new, and its finish
 // reason is empty before the last. usage is as for ChatStream.
-func (s *CompletionStream) Append(dst []byte, index int, c *CompletionChoice, usage *Usage) []byte {
+func (s *CompletionStream) Append(dst []byte, index int, choice *CompletionChoice, usage *Usage) []byte {
 	dst = append(dst, s.head...)
-	dst = appendCompletion(dst, index, c)
+	dst = appendCompletion(dst, index, choice)
 	return s.options.close(append(dst, ']'), usage)
 }
 

@@ -14,11 +14,11 @@ import (
 // vocabulary, name) is the server's to check.
 func (r *ChatRequest) Validate(lim *limits.Set) error {
 	for _, err := range []*Error{
-		r.Sampling.check(lim),
+		r.Sampling.Check(lim),
 		r.checkMessages(),
 		r.checkTokens(lim),
-		checkTools(r.Tools, &r.ToolChoice, lim, func(i int) string { return fmt.Sprintf("tools[%d].%s.name", i, r.Tools[i].Type) }),
-		oneOf("reasoning_effort", r.ReasoningEffort, efforts),
+		CheckTools(r.Tools, &r.ToolChoice, lim, func(i int) string { return fmt.Sprintf("tools[%d].%s.name", i, r.Tools[i].Type) }),
+		OneOf("reasoning_effort", r.ReasoningEffort, Efforts),
 		r.checkReasoning(),
 	} {
 		if err != nil {
@@ -31,9 +31,11 @@ func (r *ChatRequest) Validate(lim *limits.Set) error {
 	return nil
 }
 
-var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
+// Efforts are the values of reasoning effort; "" = not given.
+var Efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
-func oneOf(param, value string, values []string) *Error {
+// OneOf returns the error of a value that is none of several, else nil.
+func OneOf(param, value string, values []string) *Error {
 	if slices.Contains(values, value) {
 		return nil
 	}
@@ -42,30 +44,31 @@ func oneOf(param, value string, values []string) *Error {
 
 func (r *ChatRequest) checkReasoning() *Error {
 	if r.Reasoning == nil {
-		return whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+		return Whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
 	}
-	if err := oneOf("reasoning.effort", r.Reasoning.Effort, efforts); err != nil {
+	if err := OneOf("reasoning.effort", r.Reasoning.Effort, Efforts); err != nil {
 		return err
 	}
-	if err := whole("reasoning.max_tokens", r.Reasoning.MaxTokens, 0, math.MaxInt32); err != nil {
+	if err := Whole("reasoning.max_tokens", r.Reasoning.MaxTokens, 0, math.MaxInt32); err != nil {
 		return err
 	}
-	return whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+	return Whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
 }
 
 func (r *ChatRequest) checkTokens(lim *limits.Set) *Error {
-	if err := whole("max_completion_tokens", r.MaxCompletionTokens, 1, math.MaxInt64); err != nil {
+	if err := Whole("max_completion_tokens", r.MaxCompletionTokens, 1, math.MaxInt64); err != nil {
 		return err
 	}
-	if err := whole("max_tokens", r.MaxTokens, 1, math.MaxInt64); err != nil {
+	if err := Whole("max_tokens", r.MaxTokens, 1, math.MaxInt64); err != nil {
 		return err
 	}
 	if most := r.MaxOutput(); most != nil && r.MinTokens > *most {
 		return Invalid("min_tokens", fmt.Sprintf("%d is more than the %d tokens of max_tokens", r.MinTokens, *most))
 	}
-	if err := topLogprobs("top_logprobs", r.TopLogprobs, lim); err != nil {
+	if err := CheckTopLogprobs("top_logprobs", r.TopLogprobs, lim); err != nil {
 		return err
 	}
+	// Options of log probabilities without them would be ignored: say so.
 	if r.TopLogprobs != nil && *r.TopLogprobs != 0 && !r.Logprobs {
 		return Invalid("top_logprobs", "needs logprobs")
 	}
@@ -109,6 +112,7 @@ func (m *Message) check(path string) *Error {
 	default:
 		return Invalid(path+".role", fmt.Sprintf("system, developer, user, assistant or tool expected, found %.40q", m.Role))
 	}
+	// Members that only one role has.
 	switch {
 	case m.Role != "assistant" && m.ToolCalls != nil:
 		return Invalid(path+".tool_calls", "only the assistant calls tools")
@@ -118,36 +122,36 @@ func (m *Message) check(path string) *Error {
 	return nil
 }
 
-// checkTools checks tools, whose names are at path, and the choice among them.
-func checkTools(tools []Tool, c *ToolChoice, lim *limits.Set, path func(i int) string) *Error {
+// CheckTools checks tools, whose names are at path, and the choice among them.
+func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, path func(i int) string) *Error {
 	names := map[string]bool{}
 	for i := range tools {
-		t := &tools[i]
-		if t.Type != "function" && t.Type != "custom" && (findClientTool(t.Type) == nil || t.Name == "") {
+		tool := &tools[i]
+		if tool.Type != "function" && tool.Type != "custom" && (!isClientTool(tool.Type) || tool.Name == "") {
 			continue
 		}
 		switch {
-		case t.Name == "":
+		case tool.Name == "":
 			return Missing(path(i))
-		case int64(len(t.Name)) > lim[limits.ToolName]:
-			return exceeds(path(i), len(t.Name), lim[limits.ToolName], "bytes", limits.ToolName)
-		case strings.ContainsFunc(t.Name, func(c rune) bool { return !nameRune(c) }):
-			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _, - and . expected, found %.64q", t.Name))
-		case names[t.Name]:
-			return Invalid(path(i), fmt.Sprintf("%q is there twice", t.Name))
+		case int64(len(tool.Name)) > lim[limits.ToolName]:
+			return exceeds(path(i), len(tool.Name), lim[limits.ToolName], "bytes", limits.ToolName)
+		case strings.ContainsFunc(tool.Name, func(choice rune) bool { return !nameRune(choice) }):
+			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _, - and . expected, found %.64q", tool.Name))
+		case names[tool.Name]:
+			return Invalid(path(i), fmt.Sprintf("%q is there twice", tool.Name))
 		}
-		names[t.Name] = true
+		names[tool.Name] = true
 	}
-	if (c.Mode == "required" || c.Mode == "named" || c.Allowed != nil) && len(tools) == 0 {
+	if (choice.Mode == "required" || choice.Mode == "named" || choice.Allowed != nil) && len(tools) == 0 {
 		return Invalid("tool_choice", "the request has no tools")
 	}
-	if c.Mode == "named" && !names[c.Name] {
-		return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", c.Name))
+	if choice.Mode == "named" && !names[choice.Name] {
+		return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", choice.Name))
 	}
-	if c.Mode == "required" && c.Allowed != nil && !slices.ContainsFunc(c.Allowed, func(name string) bool { return name != "" }) {
+	if choice.Mode == "required" && choice.Allowed != nil && !slices.ContainsFunc(choice.Allowed, func(name string) bool { return name != "" }) {
 		return Invalid("tool_choice", "a call is required, and no tool is allowed")
 	}
-	for _, name := range c.Allowed {
+	for _, name := range choice.Allowed {
 		if !names[name] && name != "" { // built-in tools have no name
 			return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", name))
 		}
@@ -174,16 +178,17 @@ func (r *CompletionRequest) Validate(lim *limits.Set) error {
 			return Invalid("prompt", fmt.Sprintf("prompt %d is empty", i))
 		}
 	}
-	if err := r.Sampling.check(lim); err != nil {
+	if err := r.Sampling.Check(lim); err != nil {
 		return err
 	}
+	// An echo alone is worth asking for: its log probabilities score a text.
 	least := int64(1)
 	if r.Echo {
 		least = 0
 	}
 	for _, err := range []*Error{
-		whole("max_tokens", r.MaxTokens, least, math.MaxInt64),
-		topLogprobs("logprobs", r.Logprobs, lim),
+		Whole("max_tokens", r.MaxTokens, least, math.MaxInt64),
+		CheckTopLogprobs("logprobs", r.Logprobs, lim),
 		atMost("best_of", r.BestOf, limits.Choices, lim),
 	} {
 		if err != nil {
@@ -211,17 +216,6 @@ func (r *CompletionRequest) MaxOutput() int64 {
 	return *r.MaxTokens
 }
 
-// Validate is as for ChatRequest; sampling fields do not matter here.
-func (r *TokenizeRequest) Validate(lim *limits.Set) error {
-	switch {
-	case r.Chat != nil:
-		return r.Chat.Validate(lim)
-	case r.Response != nil:
-		return r.Response.Validate(lim)
-	}
-	return nil
-}
-
 // Choices returns n.
 func (s *Sampling) Choices() int64 {
 	if s.N == nil {
@@ -230,19 +224,20 @@ func (s *Sampling) Choices() int64 {
 	return *s.N
 }
 
-func (s *Sampling) check(lim *limits.Set) *Error {
+// Check checks the ranges, and what excludes what.
+func (s *Sampling) Check(lim *limits.Set) *Error {
 	for _, err := range []*Error{
 		between("temperature", s.Temperature, 0, 2),
 		between("top_p", s.TopP, 0, 1),
-		whole("top_k", s.TopK, -1, math.MaxInt32),
+		Whole("top_k", s.TopK, -1, math.MaxInt32),
 		between("min_p", s.MinP, 0, 1),
 		between("frequency_penalty", s.FrequencyPenalty, -2, 2),
 		between("presence_penalty", s.PresencePenalty, -2, 2),
 		atMost("n", s.N, limits.Choices, lim),
-		whole("min_tokens", &s.MinTokens, 0, math.MaxInt64),
-		topLogprobs("prompt_logprobs", s.PromptLogprobs, lim),
-		whole("truncate_prompt_tokens", s.TruncatePrompt, -1, math.MaxInt32),
-		whole("priority", &s.Priority, math.MinInt32, math.MaxInt32),
+		Whole("min_tokens", &s.MinTokens, 0, math.MaxInt64),
+		CheckTopLogprobs("prompt_logprobs", s.PromptLogprobs, lim),
+		Whole("truncate_prompt_tokens", s.TruncatePrompt, -1, math.MaxInt32),
+		Whole("priority", &s.Priority, math.MinInt32, math.MaxInt32),
 		s.checkBias(),
 		s.checkStop(lim),
 		s.checkFormat(),
@@ -251,10 +246,11 @@ func (s *Sampling) check(lim *limits.Set) *Error {
 			return err
 		}
 	}
-	p := s.RepetitionPenalty
+	// What ranges cannot say: an open bound, and members that exclude each other.
+	penalty := s.RepetitionPenalty
 	switch {
-	case p != nil && !(*p > 0 && *p <= 1000):
-		return Invalid("repetition_penalty", fmt.Sprintf("more than 0 and at most 1000 expected, found %v", *p))
+	case penalty != nil && !(*penalty > 0 && *penalty <= 1000):
+		return Invalid("repetition_penalty", fmt.Sprintf("more than 0 and at most 1000 expected, found %v", *penalty))
 	case s.PromptLogprobs != nil && s.Stream:
 		return Invalid("prompt_logprobs", "excludes stream")
 	case s.StreamOptions != nil && !s.Stream:
@@ -293,25 +289,26 @@ func (s *Sampling) checkStop(lim *limits.Set) *Error {
 
 // checkFormat checks that one thing at most constrains the output, and that it is whole.
 func (s *Sampling) checkFormat() *Error {
-	if f := s.ResponseFormat; f != nil {
-		switch f.Type {
+	if format := s.ResponseFormat; format != nil {
+		switch format.Type {
 		case "":
 			return Missing("response_format.type")
 		case "text", "json_object", "structural_tag":
 		case "json_schema":
-			if f.JSONSchema == nil {
+			if format.JSONSchema == nil {
 				return Missing("response_format.json_schema")
 			}
-			if f.JSONSchema.Schema == nil {
+			if format.JSONSchema.Schema == nil {
 				return Missing("response_format.json_schema.schema")
 			}
 		default:
-			return Invalid("response_format.type", fmt.Sprintf("text, json_object or json_schema expected, found %.40q", f.Type))
+			return Invalid("response_format.type", fmt.Sprintf("text, json_object or json_schema expected, found %.40q", format.Type))
 		}
 	}
 	if s.Structured == nil {
 		return nil
 	}
+	// Which of two forms would count is a guess that the caller has to make.
 	if s.ResponseFormat != nil && s.ResponseFormat.Type != "text" {
 		return Invalid("structured_outputs", "excludes response_format, which is text.format in responses")
 	}
@@ -333,26 +330,27 @@ func (s *Structured) constraints() (n int) {
 	return n
 }
 
-func between(param string, v *float64, lo, hi float64) *Error {
-	if v == nil || (*v >= lo && *v <= hi) {
+func between(param string, value *float64, lo, hi float64) *Error {
+	if value == nil || (*value >= lo && *value <= hi) {
 		return nil
 	}
-	return Invalid(param, fmt.Sprintf("%v to %v expected, found %v", lo, hi, *v))
+	return Invalid(param, fmt.Sprintf("%v to %v expected, found %v", lo, hi, *value))
 }
 
-func whole(param string, v *int64, lo, hi int64) *Error {
-	if v == nil || (*v >= lo && *v <= hi) {
+// Whole returns the error of a number outside of a range, else nil; nil is inside.
+func Whole(param string, value *int64, lo, hi int64) *Error {
+	if value == nil || (*value >= lo && *value <= hi) {
 		return nil
 	}
-	if *v < lo {
-		return Invalid(param, fmt.Sprintf("at least %d expected, found %d", lo, *v))
+	if *value < lo {
+		return Invalid(param, fmt.Sprintf("at least %d expected, found %d", lo, *value))
 	}
-	return Invalid(param, fmt.Sprintf("at most %d expected, found %d", hi, *v))
+	return Invalid(param, fmt.Sprintf("at most %d expected, found %d", hi, *value))
 }
 
-func atMost(param string, v *int64, id limits.ID, lim *limits.Set) *Error {
-	err := whole(param, v, 1, lim[id])
-	if err != nil && *v > lim[id] {
+func atMost(param string, value *int64, id limits.ID, lim *limits.Set) *Error {
+	err := Whole(param, value, 1, lim[id])
+	if err != nil && *value > lim[id] {
 		err.Limit = id.String()
 		err.Message += raisedBy(id)
 	}
@@ -362,18 +360,18 @@ func atMost(param string, v *int64, id limits.ID, lim *limits.Set) *Error {
 // raisedBy is the way out of a limit, for whoever runs the server.
 func raisedBy(id limits.ID) string { return "; the server's --limit " + id.String() + "=N allows more" }
 
-// topLogprobs allows -1, the whole vocabulary, only where the limit was raised to
+// CheckTopLogprobs allows -1, the whole vocabulary, only where the limit was raised to
 // its maximum: that is how an operator opts in.
-func topLogprobs(param string, v *int64, lim *limits.Set) *Error {
+func CheckTopLogprobs(param string, value *int64, lim *limits.Set) *Error {
 	most := lim[limits.TopLogprobs]
-	if v != nil && *v == -1 {
+	if value != nil && *value == -1 {
 		if most == limits.TopLogprobs.Info().Max {
 			return nil
 		}
 		return &Error{Message: "the whole vocabulary (-1) is switched off here", Type: TypeInvalidRequest, Param: param, Code: CodeInvalidValue, Limit: limits.TopLogprobs.String()}
 	}
-	err := whole(param, v, 0, most)
-	if err != nil && *v > most {
+	err := Whole(param, value, 0, most)
+	if err != nil && *value > most {
 		err.Limit = limits.TopLogprobs.String()
 		err.Message += raisedBy(limits.TopLogprobs)
 	}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -263,10 +262,6 @@ func TestCustomTools(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", tt.name, r.Tools[0], tt.want)
 		}
 	}
-	q := responseOf(t, `{"input":"a","tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"f","format":`+lark+`}]}]}`)
-	if got := q.Tools[0].Format; !reflect.DeepEqual(got, grammar("lark", "format.definition")) || q.ToolPath(0) != "tools[0].tools[0]" || q.Ignored != nil {
-		t.Errorf("in a group: %+v at %s, ignored %q", got, q.ToolPath(0), q.Ignored)
-	}
 }
 
 func TestIgnored(t *testing.T) {
@@ -304,43 +299,6 @@ func TestCompletionForms(t *testing.T) {
 		}
 		if !reflect.DeepEqual(r.Prompts, tc.want) || r.MaxOutput() != 16 || r.Choices() != 1 {
 			t.Errorf("%s: %+v", tc.name, r)
-		}
-	}
-}
-
-func TestTokenize(t *testing.T) {
-	lim := limits.Defaults()
-	r, err := DecodeTokenize([]byte(`{"model":"m","prompt":"","add_special_tokens":false,"return_token_strs":true,"q":1}`), lim)
-	if err != nil || r.Model != "m" || r.Chat != nil || *r.AddSpecial || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) {
-		t.Errorf("%+v, %v", r, err)
-	}
-	r, err = DecodeTokenize([]byte(`{"input":"hi","tools":[{"type":"namespace","name":"a","tools":[{"type":"function","name":"b"}]}],"tool_choice":{"type":"function","name":"b"}}`), lim)
-	if err != nil || r.Response == nil || r.Response.ToolChoice.Name != "a__b" {
-		t.Errorf("%+v, %v", r, err)
-	}
-	r, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false}`), lim)
-	if err != nil || r.Chat == nil || *r.Chat.AddGenerationPrompt || r.Validate(lim) != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
-	r, err = DecodeTokenize([]byte(`{"model":"m","tools":[{"type":"function","name":"f"}],"return_token_strs":true,"input":"x","q":1}`), lim)
-	if err != nil || r.Model != "m" || r.Chat != nil || r.Response == nil || r.Response.Tools[0].Name != "f" || len(r.Response.Input) != 1 || !r.TokenStrs || !slices.Equal(r.Ignored, []string{"q"}) || r.Validate(lim) != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
-	d, err := DecodeDetokenize([]byte(`{"tokens":[],"model":"m","z":0}`), lim)
-	if err != nil || d.Tokens == nil || d.Model != "m" || !slices.Equal(d.Ignored, []string{"z"}) {
-		t.Errorf("%+v, %v", d, err)
-	}
-	for _, tc := range []struct{ body, param string }{
-		{`{}`, "prompt"}, {`{"prompt":"a","messages":[]}`, "prompt"}, {`{"prompt":"a","input":"b"}`, "prompt"}, {`{"messages":[],"input":"b"}`, "prompt"}, {`{"input":[{}]}`, "input[0].type"}, {`{"prompt":3}`, "prompt"}, {`{"messages":[{"content":3}]}`, "messages[0].content"},
-	} {
-		_, err := DecodeTokenize([]byte(tc.body), lim)
-		if e, ok := errors.AsType[*Error](err); !ok || e.Param != tc.param {
-			t.Errorf("%s: %v", tc.body, err)
-		}
-	}
-	for _, body := range []string{`{}`, `{"tokens":null}`, `{"tokens":[-1]}`, `{"tokens":"x"}`, `[]`} {
-		if _, err := DecodeDetokenize([]byte(body), lim); err == nil {
-			t.Errorf("%s is accepted", body)
 		}
 	}
 }

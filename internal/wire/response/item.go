@@ -1,4 +1,4 @@
-package wire
+package response
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
 // Types of items that a conversation is made of, besides those of clientTools. Others
@@ -44,12 +45,12 @@ type Item struct {
 	ID     string // "" = none yet
 	Status string // in_progress, completed, incomplete; "" = not given
 
-	Role      string         // message
-	Phase     string         // message of the assistant; "" = not given
-	Content   Content        // texts of message and reasoning, output of a call; shell_call_output: its JSON
-	Refusal   string         // message of the assistant
-	Logprobs  []TokenLogprob // of an output message's text
-	Encrypted string         // reasoning: the same for clients that keep nothing else; "" = none
+	Role      string              // message
+	Phase     string              // message of the assistant; "" = not given
+	Content   wire.Content        // texts of message and reasoning, output of a call; shell_call_output: its JSON
+	Refusal   string              // message of the assistant
+	Logprobs  []wire.TokenLogprob // of an output message's text
+	Encrypted string              // reasoning: the same for clients that keep nothing else; "" = none
 
 	CallID    string // calls and their outputs
 	Name      string // calls: the tool
@@ -70,13 +71,14 @@ func (it Item) MarshalJSON() ([]byte, error) { return it.append(nil), nil }
 
 func (it *Item) append(dst []byte) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = AppendString(dst, it.ID)
+	dst = wire.AppendString(dst, it.ID)
 	dst = append(dst, `,"type":`...)
-	dst = AppendString(dst, it.Type)
+	dst = wire.AppendString(dst, it.Type)
 	if it.Status != "" {
 		dst = append(dst, `,"status":`...)
-		dst = AppendString(dst, it.Status)
+		dst = wire.AppendString(dst, it.Status)
 	}
+	// Messages and reasoning have parts; everything below is a call or its output.
 	switch it.Type {
 	case ItemMessage:
 		return it.appendMessage(dst)
@@ -85,40 +87,40 @@ func (it *Item) append(dst []byte) []byte {
 		dst = appendParts(dst, "reasoning_text", it.Content, "")
 		dst = append(dst, ']')
 		if it.Encrypted != "" {
-			dst = AppendString(append(dst, `,"encrypted_content":`...), it.Encrypted)
+			dst = wire.AppendString(append(dst, `,"encrypted_content":`...), it.Encrypted)
 		}
 		return append(dst, '}')
 	}
-	dst = AppendString(append(dst, `,"call_id":`...), it.CallID)
-	if c := clientTools[it.Type]; c != nil && it.Type == c.call {
-		return c.append(dst, it.Arguments)
-	} else if c != nil {
+	dst = wire.AppendString(append(dst, `,"call_id":`...), it.CallID)
+	if tool := clientTools[it.Type]; tool != nil && it.Type == tool.call {
+		return tool.append(dst, it.Arguments)
+	} else if tool != nil {
 		return it.appendOutput(dst)
 	}
 	switch it.Type {
 	case ItemFunctionOutput, ItemCustomOutput:
 		dst = append(dst, `,"output":`...)
 		if len(it.Content) == 1 {
-			return append(AppendString(dst, it.Content[0]), '}')
+			return append(wire.AppendString(dst, it.Content[0]), '}')
 		}
 		return append(appendParts(append(dst, '['), "input_text", it.Content, ""), "]}"...)
 	}
-	dst = AppendString(append(dst, `,"name":`...), it.Name)
+	dst = wire.AppendString(append(dst, `,"name":`...), it.Name)
 	if it.Namespace != "" {
-		dst = AppendString(append(dst, `,"namespace":`...), it.Namespace)
+		dst = wire.AppendString(append(dst, `,"namespace":`...), it.Namespace)
 	}
 	if it.Type == ItemCustomCall {
 		dst = append(dst, `,"input":`...)
 	} else {
 		dst = append(dst, `,"arguments":`...)
 	}
-	return append(AppendString(dst, it.Arguments), '}')
+	return append(wire.AppendString(dst, it.Arguments), '}')
 }
 
 func (it *Item) appendMessage(dst []byte) []byte {
-	dst = AppendString(append(dst, `,"role":`...), it.Role)
+	dst = wire.AppendString(append(dst, `,"role":`...), it.Role)
 	if it.Phase != "" {
-		dst = AppendString(append(dst, `,"phase":`...), it.Phase)
+		dst = wire.AppendString(append(dst, `,"phase":`...), it.Phase)
 	}
 	dst = append(dst, `,"content":[`...)
 	switch {
@@ -133,13 +135,13 @@ func (it *Item) appendMessage(dst []byte) []byte {
 		if len(it.Content) > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendParts(dst, "refusal", Content{it.Refusal}, "")
+		dst = appendParts(dst, "refusal", wire.Content{it.Refusal}, "")
 	}
 	return append(dst, "]}"...)
 }
 
 // appendParts writes texts as parts of one type, each with more behind its text.
-func appendParts(dst []byte, kind string, texts Content, more string) []byte {
+func appendParts(dst []byte, kind string, texts wire.Content, more string) []byte {
 	member := "text"
 	if kind == "refusal" {
 		member = kind
@@ -149,163 +151,136 @@ func appendParts(dst []byte, kind string, texts Content, more string) []byte {
 			dst = append(dst, ',')
 		}
 		dst = append(append(append(append(append(dst, `{"type":"`...), kind...), `","`...), member...), `":`...)
-		dst = append(append(AppendString(dst, text), more...), '}')
+		dst = append(append(wire.AppendString(dst, text), more...), '}')
 	}
 	return dst
 }
 
-func appendOutputText(dst []byte, text string, logprobs []TokenLogprob) []byte {
+func appendOutputText(dst []byte, text string, logprobs []wire.TokenLogprob) []byte {
 	dst = append(dst, `{"type":"output_text","text":`...)
-	dst = append(AppendString(dst, text), `,"annotations":[],"logprobs":`...)
-	return append(appendTokenLogprobs(dst, logprobs), '}')
-}
-
-func appendTokenLogprobs(dst []byte, tokens []TokenLogprob) []byte {
-	dst = append(dst, '[')
-	for i := range tokens {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendTokenLogprob(dst, &tokens[i], true)
-	}
-	return append(dst, ']')
+	dst = append(wire.AppendString(dst, text), `,"annotations":[],"logprobs":`...)
+	return append(wire.AppendTokenLogprobs(dst, logprobs), '}')
 }
 
 // DecodeItem reads an item that MarshalJSON wrote. The error is an *Error.
 func DecodeItem(data []byte, lim *limits.Set) (Item, error) {
 	if !json.Valid(data) {
-		return Item{}, invalidJSON(0, "not JSON")
+		return Item{}, wire.InvalidJSON(0, "not JSON")
 	}
-	d := &decoder{data: data, lim: lim}
-	it, _ := d.item()
-	if d.err != nil {
-		return Item{}, d.err
+	in := wire.NewReader(data, lim)
+	it, _ := readItem(in)
+	if err := in.Err(); err != nil {
+		return Item{}, err
 	}
 	return it, nil
 }
 
-// items reads the input: a string is a message of the user.
-func (d *decoder) items() []Item {
-	if d.kind() == '"' {
-		return []Item{{Type: ItemMessage, Role: "user", Content: Content{d.text()}}}
+// readItems reads the input: a string is a message of the user.
+func readItems(in *wire.Reader) []Item {
+	if in.Kind() == '"' {
+		return []Item{{Type: ItemMessage, Role: "user", Content: wire.Content{in.Text()}}}
 	}
-	if d.kind() != '[' {
-		d.unlike("a string or an array of items")
+	if in.Kind() != '[' {
+		in.Expected("a string or an array of items")
 		return nil
 	}
 	out := []Item{}
-	d.array(limits.Messages, "items", func(int) {
-		if it, ok := d.item(); ok {
+	in.Array(limits.Messages, "items", func(int) {
+		if it, ok := readItem(in); ok {
 			out = append(out, it)
 		}
 	})
 	return out
 }
 
-// item reads one item; false = one that is left out. Its id stays apart from its type:
+// readItem reads one item; false = one that is left out. Its id stays apart from its type:
 // clients change neither, and ours are told apart by both.
-func (d *decoder) item() (it Item, ok bool) {
-	it.Type = d.member("type")
-	if it.Type == "" && d.member("role") != "" {
+func readItem(in *wire.Reader) (it Item, ok bool) {
+	it.Type = in.Member("type")
+	if it.Type == "" && in.Member("role") != "" {
 		it.Type = ItemMessage // the short form of messages has no type
 	}
 	_, known := prefixes[it.Type]
 	switch {
-	case d.err != nil:
-	case !d.is('{'):
+	case in.Failed():
+	case !in.Is('{'):
 	case it.Type == "":
-		d.missing("type")
+		in.Missing("type")
 	case known || it.Type == ItemReference:
-		d.object(func(key string) bool { return it.field(d, key) })
-		it.check(d)
-		return it, d.err == nil
+		in.Object(func(key string) bool { return it.field(in, key) })
+		it.check(in)
+		return it, !in.Failed()
 	default:
-		d.leaveOut(it.Type)
+		in.LeaveOut(it.Type)
 	}
 	return Item{}, false
 }
 
-// member returns a string member of the object that comes next, and does not move.
-func (d *decoder) member(name string) (found string) {
-	if d.kind() != '{' {
-		return ""
-	}
-	ahead := decoder{data: d.data, pos: d.pos, lim: d.lim}
-	ahead.members(func(key string) {
-		if key == name && ahead.kind() == '"' {
-			found = ahead.text()
-		} else {
-			ahead.skip()
-		}
-	})
-	return found
-}
-
-func (it *Item) field(d *decoder, key string) bool {
-	if c := clientTools[it.Type]; c != nil {
+func (it *Item) field(in *wire.Reader, key string) bool {
+	if tool := clientTools[it.Type]; tool != nil {
 		switch {
-		case it.Type == c.call && key == c.member:
-			it.Name, it.Arguments = c.name, c.read(d)
+		case it.Type == tool.call && key == tool.member:
+			it.Name, it.Arguments = tool.name, tool.read(in)
 			return true
 		case it.Type == "shell_call_output" && key == "output":
-			it.Content = d.shellOutput()
+			it.Content = readShellOutput(in)
 			return true
 		case key == "environment" || key == "max_output_length": // of what the client did
-			d.skip()
+			in.Skip()
 			return true
-		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == c.call && key == "output"):
+		case key == "name" || key == "namespace" || key == "arguments" || key == "input" || key == "content" || (it.Type == tool.call && key == "output"):
 			return false // members of other items, kept where this one has its own
 		}
 	}
 	switch key {
 	case "type":
-		d.text()
+		in.Text()
 	case "id":
-		it.ID = d.text()
+		it.ID = in.Text()
 	case "status":
-		it.Status = d.text()
+		it.Status = in.Text()
 	case "role":
-		it.Role = d.text()
+		it.Role = in.Text()
 	case "phase":
-		it.Phase = d.text()
+		it.Phase = in.Text()
 	case "content":
 		if it.Type == ItemReasoning {
-			it.Content = d.reasoningTexts()
+			it.Content = readReasoningTexts(in)
 			return true
 		}
-		m := Message{}
-		it.Content = m.content(d)
+		m := wire.Message{}
+		it.Content = m.ReadContent(in)
 		it.Refusal = m.Refusal
 	case "summary", "created_by", "caller":
-		d.skip() // there is no summariser; a client's own text is no chain of thought
+		in.Skip() // there is no summariser; a client's own text is no chain of thought
 	case "encrypted_content":
-		it.Encrypted = d.text()
+		it.Encrypted = in.Text()
 	case "call_id":
-		it.CallID = d.text()
+		it.CallID = in.Text()
 	case "name":
-		it.Name = d.text()
+		it.Name = in.Text()
 	case "namespace":
-		it.Namespace = d.text()
+		it.Namespace = in.Text()
 	case "arguments", "input":
-		it.Arguments = d.text()
+		it.Arguments = in.Text()
 	case "output":
-		it.Content = new(Message).content(d)
+		it.Content = new(wire.Message).ReadContent(in)
 	default:
 		return false
 	}
 	return true
 }
 
-// reasoningTexts reads the parts of a reasoning item.
-func (d *decoder) reasoningTexts() Content {
-	out := Content{}
-	d.array(limits.ContentParts, "content parts", func(int) {
-		d.object(func(key string) bool {
+// readReasoningTexts reads the parts of a reasoning item.
+func readReasoningTexts(in *wire.Reader) wire.Content {
+	out := wire.Content{}
+	in.Array(limits.ContentParts, "content parts", func(int) {
+		in.Object(func(key string) bool {
 			switch key {
 			case "text":
-				out = append(out, d.text())
+				out = append(out, in.Text())
 			case "type":
-				d.text()
+				in.Text()
 			default:
 				return false
 			}
@@ -316,12 +291,12 @@ func (d *decoder) reasoningTexts() Content {
 }
 
 // check refuses an item that lacks what its type needs.
-func (it *Item) check(d *decoder) {
+func (it *Item) check(in *wire.Reader) {
 	missing := ""
 	if it.Type == "local_shell_call_output" && it.CallID == "" {
 		it.CallID = it.ID // as some of OpenAI's own pages have it
 	}
-	c := clientTools[it.Type]
+	tool := clientTools[it.Type]
 	switch {
 	case it.Type == ItemReference && it.ID == "":
 		missing = "id"
@@ -329,8 +304,8 @@ func (it *Item) check(d *decoder) {
 		missing = "role"
 	case it.Type == ItemMessage && it.Content == nil:
 		missing = "content"
-	case it.IsCall() && it.Name == "" && c != nil:
-		missing = c.member
+	case it.IsCall() && it.Name == "" && tool != nil:
+		missing = tool.member
 	case it.IsCall() && it.Name == "":
 		missing = "name"
 	case (it.IsCall() || it.IsOutput()) && it.CallID == "":
@@ -341,15 +316,15 @@ func (it *Item) check(d *decoder) {
 		missing = "output"
 	}
 	switch {
-	case d.err != nil:
+	case in.Failed():
 	case missing != "":
-		d.missing(missing)
+		in.Missing(missing)
 	case it.Type == ItemMessage && !slices.Contains([]string{"system", "developer", "user", "assistant"}, it.Role):
-		d.fail(Invalid(string(d.path)+".role", "system, developer, user or assistant expected"))
+		in.Fail(wire.Invalid(in.Path()+".role", "system, developer, user or assistant expected"))
 	case it.Phase != "" && it.Phase != PhaseCommentary && it.Phase != PhaseAnswer:
-		d.fail(Invalid(string(d.path)+".phase", "commentary or final_answer expected"))
+		in.Fail(wire.Invalid(in.Path()+".phase", "commentary or final_answer expected"))
 	case it.Type == "apply_patch_call_output" && it.Status != "completed" && it.Status != "failed":
-		d.fail(Invalid(string(d.path)+".status", fmt.Sprintf("completed or failed expected, found %.40q", it.Status)))
+		in.Fail(wire.Invalid(in.Path()+".status", fmt.Sprintf("completed or failed expected, found %.40q", it.Status)))
 	}
 }
 
@@ -373,12 +348,12 @@ func sameJSON(a, b string) bool {
 
 // IsCall reports whether the item is a call of a tool.
 func (it *Item) IsCall() bool {
-	c := clientTools[it.Type]
-	return it.Type == ItemFunctionCall || it.Type == ItemCustomCall || (c != nil && it.Type == c.call)
+	tool := clientTools[it.Type]
+	return it.Type == ItemFunctionCall || it.Type == ItemCustomCall || (tool != nil && it.Type == tool.call)
 }
 
 // IsOutput reports whether the item is the result of a call.
 func (it *Item) IsOutput() bool {
-	c := clientTools[it.Type]
-	return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput || (c != nil && it.Type == c.output)
+	tool := clientTools[it.Type]
+	return it.Type == ItemFunctionOutput || it.Type == ItemCustomOutput || (tool != nil && it.Type == tool.output)
 }

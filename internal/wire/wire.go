@@ -6,8 +6,6 @@ package wire
 
 import (
 	"encoding/json"
-	"slices"
-	"sync"
 
 	"ossian/internal/limits"
 )
@@ -187,11 +185,11 @@ func (t Tool) MarshalJSON() ([]byte, error) {
 	if t.Raw != nil {
 		return t.Raw, nil
 	}
-	return t.nested(), nil
+	return t.Nested(), nil
 }
 
-// nested returns a function tool in Chat's form.
-func (t *Tool) nested() json.RawMessage {
+// Nested returns a function tool in Chat's form.
+func (t *Tool) Nested() json.RawMessage {
 	dst := append([]byte(nil), `{"type":"function","function":{"name":`...)
 	dst = AppendString(dst, t.Name)
 	if t.Description != "" {
@@ -272,19 +270,6 @@ func (p Prompt) MarshalJSON() ([]byte, error) {
 	return AppendString(nil, p.Text), nil
 }
 
-// TokenizeRequest is POST /tokenize. Chat is set if the request has messages, Response
-// if it has input or previous_response_id; then it holds what that endpoint would see.
-type TokenizeRequest struct {
-	Model      string           `json:"model,omitempty"`
-	Prompt     string           `json:"prompt"`
-	AddSpecial *bool            `json:"add_special_tokens,omitempty"` // nil = true
-	TokenStrs  bool             `json:"return_token_strs,omitempty"`
-	Chat       *ChatRequest     `json:"-"`
-	Response   *ResponseRequest `json:"-"`
-
-	Ignored []string `json:"-"`
-}
-
 // DetokenizeRequest is POST /detokenize.
 type DetokenizeRequest struct {
 	Model  string  `json:"model,omitempty"`
@@ -296,90 +281,36 @@ type DetokenizeRequest struct {
 // DecodeChat reads the body of a chat request. The error is an *Error. RawMessages
 // of the result are parts of body, which must not change while they are in use.
 func DecodeChat(body []byte, lim *limits.Set) (*ChatRequest, error) {
-	r := new(ChatRequest)
-	d, err := decode(body, lim, func(d *decoder, key string) bool { return r.field(d, key) })
+	request := new(ChatRequest)
+	in, err := ReadBody(body, lim, func(in *Reader, key string) bool { return request.Field(in, key) })
 	if err != nil {
 		return nil, err
 	}
-	r.Ignored = d.ignored
-	linkLegacyCalls(r.Messages)
-	return r, nil
+	request.Ignored = in.ignored
+	LinkLegacyCalls(request.Messages)
+	return request, nil
 }
 
 // DecodeCompletion reads the body of a completion request. The error is an *Error.
 func DecodeCompletion(body []byte, lim *limits.Set) (*CompletionRequest, error) {
-	r := new(CompletionRequest)
-	d, err := decode(body, lim, func(d *decoder, key string) bool { return r.field(d, key) })
+	request := new(CompletionRequest)
+	in, err := ReadBody(body, lim, func(in *Reader, key string) bool { return request.field(in, key) })
 	if err != nil {
 		return nil, err
 	}
-	r.Ignored = d.ignored
-	return r, nil
-}
-
-// DecodeTokenize reads the body of a tokenize request. The error is an *Error.
-func DecodeTokenize(body []byte, lim *limits.Set) (*TokenizeRequest, error) {
-	r, prompt := new(TokenizeRequest), false
-	chat, response := new(ChatRequest), new(ResponseRequest)
-	asksResponse := sync.OnceValue(func() bool { return has(body, lim, "input", "previous_response_id") })
-	d, err := decode(body, lim, func(d *decoder, key string) bool {
-		switch key {
-		case "prompt":
-			r.Prompt, prompt = d.text(), true
-		case "return_token_strs":
-			r.TokenStrs = d.boolean()
-		case "messages", "add_special_tokens":
-			return chat.field(d, key)
-		default:
-			if asksResponse() {
-				return response.field(d, key)
-			}
-			return chat.field(d, key)
-		}
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.Model, r.AddSpecial, r.Ignored = chat.Model, chat.AddSpecial, d.ignored
-	if asksResponse() {
-		if err := response.chooseFull(); err != nil {
-			return nil, err
-		}
-		r.Model, r.Response = response.Model, response
-	}
-	switch {
-	case (prompt && chat.Messages != nil) || (prompt && r.Response != nil) || (r.Response != nil && chat.Messages != nil):
-		return nil, Invalid("prompt", "prompt, messages and input exclude each other")
-	case r.Response != nil:
-	case chat.Messages != nil:
-		linkLegacyCalls(chat.Messages)
-		r.Chat = chat
-	case !prompt:
-		return nil, Missing("prompt")
-	}
-	return r, nil
-}
-
-// has reports whether the object that is a body, which is JSON, has one of the members.
-func has(body []byte, lim *limits.Set, names ...string) (found bool) {
-	d := &decoder{data: body, lim: lim}
-	d.members(func(key string) {
-		found = found || slices.Contains(names, key)
-		d.skip()
-	})
-	return found
+	request.Ignored = in.ignored
+	return request, nil
 }
 
 // DecodeDetokenize reads the body of a detokenize request. The error is an *Error.
 func DecodeDetokenize(body []byte, lim *limits.Set) (*DetokenizeRequest, error) {
-	r := new(DetokenizeRequest)
-	d, err := decode(body, lim, func(d *decoder, key string) bool {
+	request := new(DetokenizeRequest)
+	in, err := ReadBody(body, lim, func(in *Reader, key string) bool {
 		switch key {
 		case "model":
-			r.Model = d.text()
+			request.Model = in.Text()
 		case "tokens":
-			r.Tokens = d.ids(limits.TokenIDs)
+			request.Tokens = in.ids(limits.TokenIDs)
 		default:
 			return false
 		}
@@ -388,20 +319,23 @@ func DecodeDetokenize(body []byte, lim *limits.Set) (*DetokenizeRequest, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.Ignored = d.ignored; r.Tokens == nil {
+	// Null is as good as not given; an empty list is a prompt of no tokens.
+	if request.Ignored = in.ignored; request.Tokens == nil {
 		return nil, Missing("tokens")
 	}
-	return r, nil
+	return request, nil
 }
 
-func decode(body []byte, lim *limits.Set, field func(d *decoder, key string) bool) (*decoder, error) {
+// ReadBody reads the object that is the body of a request. field reads the value of a
+// member that it knows, else it returns false. The error is an *Error.
+func ReadBody(body []byte, lim *limits.Set, field func(in *Reader, key string) bool) (*Reader, error) {
 	if err := check(body, lim); err != nil {
 		return nil, err
 	}
-	d := &decoder{data: body, lim: lim}
-	d.object(func(key string) bool { return field(d, key) })
-	if d.err != nil {
-		return nil, d.err
+	in := &Reader{data: body, lim: lim}
+	in.Object(func(key string) bool { return field(in, key) })
+	if in.err != nil {
+		return nil, in.err
 	}
-	return d, nil
+	return in, nil
 }

@@ -1,4 +1,4 @@
-package wire
+package response
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
 // Tools that clients run are functions to the model, and stay what they are to the client.
@@ -17,7 +18,7 @@ func TestClientTools(t *testing.T) {
 	if want := []string{"tools.environment.skills", "tools.allowed_callers", "tools.x", "tools.shell", "tools.computer"}; !reflect.DeepEqual(q.Ignored, want) {
 		t.Errorf("ignored %q, want %q", q.Ignored, want)
 	}
-	if want := (ToolChoice{Mode: "named", Name: "apply_patch"}); !reflect.DeepEqual(q.ToolChoice, want) || len(q.Tools) != 3 || len(q.tools) != 3 {
+	if want := (wire.ToolChoice{Mode: "named", Name: "apply_patch"}); !reflect.DeepEqual(q.ToolChoice, want) || len(q.Tools) != 3 || len(q.tools) != 3 {
 		t.Errorf("choice %+v of %d tools, %d shown", q.ToolChoice, len(q.Tools), len(q.tools))
 	}
 	for i, name := range []string{"local_shell", "shell", "apply_patch"} {
@@ -34,12 +35,12 @@ func TestClientTools(t *testing.T) {
 		t.Errorf("allowed %q, want %q", q.ToolChoice.Allowed, want)
 	}
 	for _, tt := range []struct{ name, body, param, code, message string }{
-		{"two of one name", `"tools":[{"type":"shell"},{"type":"function","name":"shell"}]`, "tools[1].name", CodeInvalidValue, "twice"},
-		{"choice of local_shell", `"tools":[{"type":"local_shell"}],"tool_choice":{"type":"local_shell"}`, "tool_choice.type", CodeUnsupported, "allowed_tools"},
-		{"choice of none", `"tools":[{"type":"local_shell"}],"tool_choice":{"type":"shell"}`, "tool_choice", CodeInvalidValue, "no tool is named"},
-		{"in a group", `"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"shell","name":"x"}]}]`, "tools[0].tools[0].type", CodeUnsupported, ""},
+		{"two of one name", `"tools":[{"type":"shell"},{"type":"function","name":"shell"}]`, "tools[1].name", wire.CodeInvalidValue, "twice"},
+		{"choice of local_shell", `"tools":[{"type":"local_shell"}],"tool_choice":{"type":"local_shell"}`, "tool_choice.type", wire.CodeUnsupported, "allowed_tools"},
+		{"choice of none", `"tools":[{"type":"local_shell"}],"tool_choice":{"type":"shell"}`, "tool_choice", wire.CodeInvalidValue, "no tool is named"},
+		{"in a group", `"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"shell","name":"x"}]}]`, "tools[0].tools[0].type", wire.CodeUnsupported, ""},
 	} {
-		q, err := DecodeResponse([]byte(`{"input":"a",`+tt.body+`}`), limits.Defaults())
+		q, err := Decode([]byte(`{"input":"a",`+tt.body+`}`), limits.Defaults())
 		if err == nil {
 			err = q.Validate(limits.Defaults())
 		}
@@ -52,28 +53,28 @@ func TestClientTools(t *testing.T) {
 // Items of client tools are checked, and others are named.
 func TestClientItems(t *testing.T) {
 	for _, tt := range []struct{ name, item, param, code, message string }{
-		{"no action", `{"type":"shell_call","call_id":"c"}`, "input[0].action", CodeMissingParameter, ""},
-		{"name for an action", `{"type":"shell_call","call_id":"c","name":"shell"}`, "input[0].action", CodeMissingParameter, ""},
-		{"arguments for an action", `{"type":"local_shell_call","call_id":"c","name":"shell","arguments":"{}"}`, "input[0].action", CodeMissingParameter, ""},
-		{"content for an output", `{"type":"shell_call_output","call_id":"c","content":[]}`, "input[0].output", CodeMissingParameter, ""},
-		{"no operation", `{"type":"apply_patch_call","call_id":"c"}`, "input[0].operation", CodeMissingParameter, ""},
-		{"no command", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","env":{}}}`, "input[0].action.command", CodeMissingParameter, ""},
-		{"command as text", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","command":"ls"}}`, "input[0].action.command", CodeInvalidType, "an array"},
-		{"other action", `{"type":"local_shell_call","call_id":"c","action":{"type":"open","command":["ls"]}}`, "input[0].action.type", CodeInvalidValue, "exec expected"},
-		{"env of numbers", `{"type":"local_shell_call","call_id":"c","action":{"command":["ls"],"env":{"A":1}}}`, "input[0].action.env.A", CodeInvalidType, "a string"},
-		{"time as text", `{"type":"shell_call","call_id":"c","action":{"commands":["ls"],"timeout_ms":"1"}}`, "input[0].action.timeout_ms", CodeInvalidType, "a number"},
-		{"operation without diff", `{"type":"apply_patch_call","call_id":"c","operation":{"type":"update_file","path":"a"}}`, "input[0].operation.diff", CodeMissingParameter, ""},
-		{"other operation", `{"type":"apply_patch_call","call_id":"c","operation":{"type":"move_file","path":"a"}}`, "input[0].operation.type", CodeInvalidValue, `"move_file"`},
-		{"no call", `{"type":"shell_call","action":{"commands":["ls"]}}`, "input[0].call_id", CodeMissingParameter, ""},
-		{"result of nothing", `{"type":"local_shell_call_output","output":"x"}`, "input[0].call_id", CodeMissingParameter, ""},
-		{"no output", `{"type":"shell_call_output","call_id":"c"}`, "input[0].output", CodeMissingParameter, ""},
-		{"output as text", `{"type":"shell_call_output","call_id":"c","output":"x"}`, "input[0].output", CodeInvalidType, "an array"},
-		{"no outcome", `{"type":"shell_call_output","call_id":"c","output":[{"stdout":"x","stderr":""}]}`, "input[0].output[0].outcome", CodeMissingParameter, ""},
-		{"other outcome", `{"type":"shell_call_output","call_id":"c","output":[{"outcome":{"type":"signal"}}]}`, "input[0].output[0].outcome.type", CodeInvalidValue, `"signal"`},
-		{"patch without status", `{"type":"apply_patch_call_output","call_id":"c","output":"x"}`, "input[0].status", CodeMissingParameter, ""},
-		{"patch in progress", `{"type":"apply_patch_call_output","call_id":"c","status":"in_progress"}`, "input[0].status", CodeInvalidValue, "completed or failed"},
+		{"no action", `{"type":"shell_call","call_id":"c"}`, "input[0].action", wire.CodeMissingParameter, ""},
+		{"name for an action", `{"type":"shell_call","call_id":"c","name":"shell"}`, "input[0].action", wire.CodeMissingParameter, ""},
+		{"arguments for an action", `{"type":"local_shell_call","call_id":"c","name":"shell","arguments":"{}"}`, "input[0].action", wire.CodeMissingParameter, ""},
+		{"content for an output", `{"type":"shell_call_output","call_id":"c","content":[]}`, "input[0].output", wire.CodeMissingParameter, ""},
+		{"no operation", `{"type":"apply_patch_call","call_id":"c"}`, "input[0].operation", wire.CodeMissingParameter, ""},
+		{"no command", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","env":{}}}`, "input[0].action.command", wire.CodeMissingParameter, ""},
+		{"command as text", `{"type":"local_shell_call","call_id":"c","action":{"type":"exec","command":"ls"}}`, "input[0].action.command", wire.CodeInvalidType, "an array"},
+		{"other action", `{"type":"local_shell_call","call_id":"c","action":{"type":"open","command":["ls"]}}`, "input[0].action.type", wire.CodeInvalidValue, "exec expected"},
+		{"env of numbers", `{"type":"local_shell_call","call_id":"c","action":{"command":["ls"],"env":{"A":1}}}`, "input[0].action.env.A", wire.CodeInvalidType, "a string"},
+		{"time as text", `{"type":"shell_call","call_id":"c","action":{"commands":["ls"],"timeout_ms":"1"}}`, "input[0].action.timeout_ms", wire.CodeInvalidType, "a number"},
+		{"operation without diff", `{"type":"apply_patch_call","call_id":"c","operation":{"type":"update_file","path":"a"}}`, "input[0].operation.diff", wire.CodeMissingParameter, ""},
+		{"other operation", `{"type":"apply_patch_call","call_id":"c","operation":{"type":"move_file","path":"a"}}`, "input[0].operation.type", wire.CodeInvalidValue, `"move_file"`},
+		{"no call", `{"type":"shell_call","action":{"commands":["ls"]}}`, "input[0].call_id", wire.CodeMissingParameter, ""},
+		{"result of nothing", `{"type":"local_shell_call_output","output":"x"}`, "input[0].call_id", wire.CodeMissingParameter, ""},
+		{"no output", `{"type":"shell_call_output","call_id":"c"}`, "input[0].output", wire.CodeMissingParameter, ""},
+		{"output as text", `{"type":"shell_call_output","call_id":"c","output":"x"}`, "input[0].output", wire.CodeInvalidType, "an array"},
+		{"no outcome", `{"type":"shell_call_output","call_id":"c","output":[{"stdout":"x","stderr":""}]}`, "input[0].output[0].outcome", wire.CodeMissingParameter, ""},
+		{"other outcome", `{"type":"shell_call_output","call_id":"c","output":[{"outcome":{"type":"signal"}}]}`, "input[0].output[0].outcome.type", wire.CodeInvalidValue, `"signal"`},
+		{"patch without status", `{"type":"apply_patch_call_output","call_id":"c","output":"x"}`, "input[0].status", wire.CodeMissingParameter, ""},
+		{"patch in progress", `{"type":"apply_patch_call_output","call_id":"c","status":"in_progress"}`, "input[0].status", wire.CodeInvalidValue, "completed or failed"},
 	} {
-		_, err := DecodeResponse([]byte(`{"input":[`+tt.item+`]}`), limits.Defaults())
+		_, err := Decode([]byte(`{"input":[`+tt.item+`]}`), limits.Defaults())
 		if checkError(t, err, tt.param, tt.code, tt.message); t.Failed() {
 			t.Fatal(tt.name)
 		}
@@ -106,7 +107,7 @@ func TestClientCallEvents(t *testing.T) {
 		{`{"command": "ls"}`, StatusCompleted, `{"id":"x","type":"function_call","status":"completed","call_id":"c","name":"shell","arguments":"{\"command\": \"ls\"}"}`},
 		{`{"commands": ["ls"], "commands": []}`, StatusCompleted, `{"id":"x","type":"function_call","status":"completed","call_id":"c","name":"shell","arguments":"{\"commands\": [\"ls\"], \"commands\": []}"}`},
 	} {
-		r := NewResponse(ResponseHead{ID: "resp_1", Model: "m"}, responseOf(t, `{"input":"a","tools":[{"type":"shell"}]}`))
+		r := New(Head{ID: "resp_1", Model: "m"}, responseOf(t, `{"input":"a","tools":[{"type":"shell"}]}`))
 		dst := r.Begin(nil, Item{Type: "shell_call", ID: "x", CallID: "c", Name: "shell"})
 		for _, c := range tt.text {
 			dst = r.Add(dst, string(c), nil)
@@ -122,7 +123,7 @@ func TestClientCallEvents(t *testing.T) {
 			t.Errorf("%s: %d events of items in %s", tt.text, n, dst)
 		}
 		object := r.Append(nil)
-		again, err := ParseResponse(object, limits.Defaults())
+		again, err := Parse(object, limits.Defaults())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,15 @@
-package wire
+// Package response holds the JSON and events of /v1/responses: requests and their items,
+// a response while it is made, and what is read back of one that was stored. Its users
+// need not know the order of events, the forms that items have in lists and in streams, or
+// how tools that clients run look on the wire.
+package response
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"ossian/internal/wire"
 )
 
 // A Response is one response while it is made: it writes the events of its stream and,
@@ -17,11 +22,11 @@ type Response struct {
 	Status     string
 	Background bool
 	Stored     bool
-	Failure    *ResponseFailure // nil = null
-	Incomplete string           // reason; "" = null
-	Empty      string           // why there is no text, as in ChatChoice
+	Failure    *Failure // nil = null
+	Incomplete string   // reason; "" = null
+	Empty      string   // why there is no text, as in ChatChoice
 	Output     []Item
-	Usage      *Usage                   // nil = null
+	Usage      *wire.Usage              // nil = null
 	Seal       func(text string) string // encrypts reasoning; nil = it is not asked for
 
 	echo   []byte // the members that repeat the request
@@ -32,14 +37,14 @@ type Response struct {
 	hidden bool            // the log probabilities are not asked for
 }
 
-// A ResponseFailure says why a response has failed.
-type ResponseFailure struct {
+// A Failure says why a response has failed.
+type Failure struct {
 	Code    string `json:"code"` // server_error, rate_limit_exceeded, invalid_prompt
 	Message string `json:"message"`
 }
 
-// ResponseHead is what a response has besides what was asked for.
-type ResponseHead struct {
+// A Head is what a response has besides what was asked for.
+type Head struct {
 	ID                string
 	Created           int64
 	Model             string
@@ -48,118 +53,106 @@ type ResponseHead struct {
 	Stored            bool
 }
 
-// NewResponse returns the response to a request, of which it keeps nothing.
-func NewResponse(h ResponseHead, q *ResponseRequest) *Response {
-	r := &Response{ID: h.ID, Created: h.Created, Status: StatusInProgress, Background: q.Background, Stored: h.Stored, hidden: !q.Includes("message.output_text.logprobs") && q.TopLogprobs == nil}
-	dst := AppendString([]byte(`,"model":`), h.Model)
+// New returns the response to a request, of which it keeps nothing.
+func New(head Head, request *Request) *Response {
+	response := &Response{ID: head.ID, Created: head.Created, Status: StatusInProgress, Background: request.Background, Stored: head.Stored, hidden: !request.Includes("message.output_text.logprobs") && request.TopLogprobs == nil}
+	dst := wire.AppendString([]byte(`,"model":`), head.Model)
 	dst = append(dst, `,"instructions":`...)
-	if q.Instructions == nil {
+	if request.Instructions == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = AppendString(dst, *q.Instructions)
+		dst = wire.AppendString(dst, *request.Instructions)
 	}
-	dst = appendCount(append(dst, `,"max_output_tokens":`...), q.MaxOutputTokens)
-	dst = appendCount(append(dst, `,"max_tool_calls":`...), q.MaxToolCalls)
+	dst = appendCount(append(dst, `,"max_output_tokens":`...), request.MaxOutputTokens)
+	dst = appendCount(append(dst, `,"max_tool_calls":`...), request.MaxToolCalls)
 	dst = append(dst, `,"parallel_tool_calls":`...)
-	dst = strconv.AppendBool(dst, q.ParallelToolCalls == nil || *q.ParallelToolCalls)
-	dst = appendText(append(dst, `,"previous_response_id":`...), Text(q.Previous))
-	dst = appendText(append(dst, `,"prompt_cache_key":`...), Text(q.CacheKey))
-	dst = appendText(append(dst, `,"reasoning":{"effort":`...), Text(q.Effort))
-	dst = appendText(append(dst, `,"summary":`...), Text(q.Summary))
-	if q.Context != "" {
-		dst = AppendString(append(dst, `,"context":`...), q.Context)
+	dst = strconv.AppendBool(dst, request.ParallelToolCalls == nil || *request.ParallelToolCalls)
+	dst = wire.AppendText(append(dst, `,"previous_response_id":`...), wire.Text(request.Previous))
+	dst = wire.AppendText(append(dst, `,"prompt_cache_key":`...), wire.Text(request.CacheKey))
+	dst = wire.AppendText(append(dst, `,"reasoning":{"effort":`...), wire.Text(request.Effort))
+	dst = wire.AppendText(append(dst, `,"summary":`...), wire.Text(request.Summary))
+	if request.Context != "" {
+		dst = wire.AppendString(append(dst, `,"context":`...), request.Context)
 	}
-	dst = appendText(append(dst, `},"safety_identifier":`...), Text(q.SafetyID))
+	dst = wire.AppendText(append(dst, `},"safety_identifier":`...), wire.Text(request.SafetyID))
 	dst = append(dst, `,"service_tier":"default","temperature":`...)
-	dst = strconv.AppendFloat(dst, h.Temperature, 'g', -1, 32)
-	dst = q.appendTextOptions(append(dst, `,"text":{"format":`...))
-	dst = q.appendTools(dst)
+	dst = strconv.AppendFloat(dst, head.Temperature, 'g', -1, 32)
+	dst = request.appendTextOptions(append(dst, `,"text":{"format":`...))
+	dst = request.appendTools(dst)
 	top := int64(0)
-	if q.TopLogprobs != nil {
-		top = *q.TopLogprobs
+	if request.TopLogprobs != nil {
+		top = *request.TopLogprobs
 	}
 	dst = strconv.AppendInt(append(dst, `,"top_logprobs":`...), top, 10)
 	dst = append(dst, `,"top_p":`...)
-	dst = strconv.AppendFloat(dst, h.TopP, 'g', -1, 32)
+	dst = strconv.AppendFloat(dst, head.TopP, 'g', -1, 32)
 	truncation := "disabled"
-	if q.Truncation != "" {
-		truncation = q.Truncation
+	if request.Truncation != "" {
+		truncation = request.Truncation
 	}
-	dst = AppendString(append(dst, `,"truncation":`...), truncation)
-	if h.Truncated > 0 {
-		dst = strconv.AppendInt(append(dst, `,"truncated_turns":`...), int64(h.Truncated), 10)
+	dst = wire.AppendString(append(dst, `,"truncation":`...), truncation)
+	if head.Truncated > 0 {
+		dst = strconv.AppendInt(append(dst, `,"truncated_turns":`...), int64(head.Truncated), 10)
 	}
-	dst = appendText(append(dst, `,"user":`...), Text(q.User))
+	dst = wire.AppendText(append(dst, `,"user":`...), wire.Text(request.User))
 	metadata := []byte("{}")
-	if len(q.Metadata) > 0 {
-		metadata, _ = json.Marshal(q.Metadata) // strings can always be written
+	if len(request.Metadata) > 0 {
+		metadata, _ = json.Marshal(request.Metadata) // strings can always be written
 	}
-	dst = appendCompact(append(dst, `,"metadata":`...), metadata)
-	r.echo = append(dst, `,"conversation":null,"moderation":null,"prompt":null,"prompt_cache_retention":null}`...)
-	return r
+	dst = wire.AppendCompact(append(dst, `,"metadata":`...), metadata)
+	response.echo = append(dst, `,"conversation":null,"moderation":null,"prompt":null,"prompt_cache_retention":null}`...)
+	return response
 }
 
-// lineEnds are what some client takes for the end of a line.
-var lineEnds = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
-
-// appendCompact appends JSON that somebody else wrote, on one line.
-func appendCompact(dst []byte, raw json.RawMessage) []byte {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return append(dst, "null"...) // what was decoded before is JSON
-	}
-	return append(dst, lineEnds.Replace(b.String())...)
-}
-
-func appendCount(dst []byte, n *int64) []byte {
-	if n == nil {
+func appendCount(dst []byte, count *int64) []byte {
+	if count == nil {
 		return append(dst, "null"...)
 	}
-	return strconv.AppendInt(dst, *n, 10)
+	return strconv.AppendInt(dst, *count, 10)
 }
 
 // appendTextOptions writes the rest of text, behind its format's name.
-func (q *ResponseRequest) appendTextOptions(dst []byte) []byte {
-	switch f := q.ResponseFormat; {
-	case f == nil || f.Type == "text":
+func (r *Request) appendTextOptions(dst []byte) []byte {
+	switch format := r.ResponseFormat; {
+	case format == nil || format.Type == "text":
 		dst = append(dst, `{"type":"text"}`...)
-	case f.Type == "json_schema":
-		s := f.JSONSchema
-		dst = AppendString(append(dst, `{"type":"json_schema","name":`...), s.Name)
-		if s.Description != "" { // null is not one, to OpenAI's schema
-			dst = AppendString(append(dst, `,"description":`...), s.Description)
+	case format.Type == "json_schema":
+		schema := format.JSONSchema
+		dst = wire.AppendString(append(dst, `{"type":"json_schema","name":`...), schema.Name)
+		if schema.Description != "" { // null is not one, to OpenAI's schema
+			dst = wire.AppendString(append(dst, `,"description":`...), schema.Description)
 		}
-		dst = appendCompact(append(dst, `,"schema":`...), s.Schema)
-		dst = append(strconv.AppendBool(append(dst, `,"strict":`...), s.Strict), '}')
+		dst = wire.AppendCompact(append(dst, `,"schema":`...), schema.Schema)
+		dst = append(strconv.AppendBool(append(dst, `,"strict":`...), schema.Strict), '}')
 	default:
-		dst = append(AppendString(append(dst, `{"type":`...), f.Type), '}')
+		dst = append(wire.AppendString(append(dst, `{"type":`...), format.Type), '}')
 	}
-	if q.Verbosity != "" {
-		dst = AppendString(append(dst, `,"verbosity":`...), q.Verbosity)
+	if r.Verbosity != "" {
+		dst = wire.AppendString(append(dst, `,"verbosity":`...), r.Verbosity)
 	}
 	return append(dst, '}')
 }
 
-func (q *ResponseRequest) appendTools(dst []byte) []byte {
+func (r *Request) appendTools(dst []byte) []byte {
 	dst = append(dst, `,"tool_choice":`...)
-	if q.choice == nil {
+	if r.choice == nil {
 		dst = append(dst, `"auto"`...)
 	} else {
-		dst = appendCompact(dst, q.choice)
+		dst = wire.AppendCompact(dst, r.choice)
 	}
 	dst = append(dst, `,"tools":[`...)
-	for i, t := range q.tools {
+	for i, tool := range r.tools {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendCompact(dst, t)
+		dst = wire.AppendCompact(dst, tool)
 	}
 	return append(dst, ']')
 }
 
 // Append appends the object as it is now: items that are not done are not in it.
 func (r *Response) Append(dst []byte) []byte {
-	dst = AppendString(append(dst, `{"id":`...), r.ID)
+	dst = wire.AppendString(append(dst, `{"id":`...), r.ID)
 	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), r.Created, 10)
 	dst = append(dst, `,"completed_at":`...)
 	if r.Completed == 0 {
@@ -167,22 +160,23 @@ func (r *Response) Append(dst []byte) []byte {
 	} else {
 		dst = strconv.AppendInt(dst, r.Completed, 10)
 	}
-	dst = AppendString(append(dst, `,"status":`...), r.Status)
+	dst = wire.AppendString(append(dst, `,"status":`...), r.Status)
 	dst = strconv.AppendBool(append(dst, `,"background":`...), r.Background)
 	dst = strconv.AppendBool(append(dst, `,"store":`...), r.Stored)
 	dst = append(dst, `,"error":`...)
 	if r.Failure == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = AppendString(append(dst, `{"code":`...), r.Failure.Code)
-		dst = append(AppendString(append(dst, `,"message":`...), r.Failure.Message), '}')
+		dst = wire.AppendString(append(dst, `{"code":`...), r.Failure.Code)
+		dst = append(wire.AppendString(append(dst, `,"message":`...), r.Failure.Message), '}')
 	}
 	dst = append(dst, `,"incomplete_details":`...)
 	if r.Incomplete == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = append(AppendString(append(dst, `{"reason":`...), r.Incomplete), '}')
+		dst = append(wire.AppendString(append(dst, `{"reason":`...), r.Incomplete), '}')
 	}
+	// The open item is not in it: events tell of it.
 	dst = append(dst, `,"output":[`...)
 	for i := range r.Output {
 		if i > 0 {
@@ -191,21 +185,21 @@ func (r *Response) Append(dst []byte) []byte {
 		dst = r.Output[i].append(dst)
 	}
 	dst = append(dst, `],"usage":`...)
-	dst = r.Usage.appendResponse(dst)
-	dst = appendEmpty(dst, r.Empty)
+	dst = appendUsageOf(dst, r.Usage)
+	dst = wire.AppendEmpty(dst, r.Empty)
 	return append(dst, r.echo...)
 }
 
-// appendResponse writes usage in the words of the Responses API, null for nil.
-func (u *Usage) appendResponse(dst []byte) []byte {
-	if u == nil {
+// appendUsageOf writes usage in the words of the Responses API, null for nil.
+func appendUsageOf(dst []byte, usage *wire.Usage) []byte {
+	if usage == nil {
 		return append(dst, "null"...)
 	}
-	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(u.Prompt), 10)
-	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(u.PromptOf.Cached), 10)
-	dst = strconv.AppendInt(append(dst, `,"cache_write_tokens":0},"output_tokens":`...), int64(u.Completion), 10)
-	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(u.Details.Reasoning), 10)
-	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(u.Total), 10)
+	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(usage.Prompt), 10)
+	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(usage.PromptOf.Cached), 10)
+	dst = strconv.AppendInt(append(dst, `,"cache_write_tokens":0},"output_tokens":`...), int64(usage.Completion), 10)
+	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(usage.Details.Reasoning), 10)
+	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(usage.Total), 10)
 	return append(dst, '}')
 }
 
@@ -249,14 +243,14 @@ func (r *Response) appendPart(dst []byte, kind, text string) []byte {
 	if kind == "output_text" {
 		return appendOutputText(dst, text, r.item.Logprobs)
 	}
-	return appendParts(dst, kind, Content{text}, "")
+	return appendParts(dst, kind, wire.Content{text}, "")
 }
 
 // itemEvents are the events that add to an item's text, by its type.
 var itemEvents = map[string]string{ItemMessage: "output_text.", ItemReasoning: "reasoning_text.", ItemFunctionCall: "function_call_arguments.", ItemCustomCall: "custom_tool_call_input."}
 
 // Add appends the event of more text for the open item.
-func (r *Response) Add(dst []byte, text string, logprobs []TokenLogprob) []byte {
+func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []byte {
 	if !r.open {
 		return dst
 	}
@@ -269,14 +263,14 @@ func (r *Response) Add(dst []byte, text string, logprobs []TokenLogprob) []byte 
 		return dst
 	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
-	dst = AppendString(append(dst, `,"delta":`...), text)
+	dst = wire.AppendString(append(dst, `,"delta":`...), text)
 	return r.closeText(dst, logprobs)
 }
 
 // closeText ends an event of text: those of messages have log probabilities.
-func (r *Response) closeText(dst []byte, logprobs []TokenLogprob) []byte {
+func (r *Response) closeText(dst []byte, logprobs []wire.TokenLogprob) []byte {
 	if r.item.Type == ItemMessage {
-		dst = appendTokenLogprobs(append(dst, `,"logprobs":`...), logprobs)
+		dst = wire.AppendTokenLogprobs(append(dst, `,"logprobs":`...), logprobs)
 	}
 	return append(dst, "}\n\n"...)
 }
@@ -290,9 +284,10 @@ func (r *Response) End(dst []byte, status string) []byte {
 	it := &r.item
 	it.Status = status
 	text := r.text.String()
-	if c := clientTools[it.Type]; c != nil {
-		return r.endClientCall(dst, c, text, status)
+	if tool := clientTools[it.Type]; tool != nil {
+		return r.endClientCall(dst, tool, text, status)
 	}
+	// The text goes where the item's type has it.
 	name := "text"
 	switch it.Type {
 	case ItemFunctionCall:
@@ -300,17 +295,18 @@ func (r *Response) End(dst []byte, status string) []byte {
 	case ItemCustomCall:
 		it.Arguments, name = text, "input"
 	default:
-		it.Content = Content{text}
+		it.Content = wire.Content{text}
 	}
 	if it.Type == ItemReasoning && r.Seal != nil {
 		it.Encrypted = r.Seal(text)
 	}
 	dst = r.inPart(r.event(dst, itemEvents[it.Type]+"done"))
 	if it.Type == ItemFunctionCall {
-		dst = AppendString(append(dst, `,"name":`...), it.Name)
+		dst = wire.AppendString(append(dst, `,"name":`...), it.Name)
 	}
 	dst = append(append(append(dst, `,"`...), name...), `":`...)
-	dst = r.closeText(AppendString(dst, text), it.Logprobs)
+	dst = r.closeText(wire.AppendString(dst, text), it.Logprobs)
+	// Messages and reasoning close their part before the item.
 	if kind := r.part(); kind != "" {
 		dst = r.inPart(r.event(dst, "content_part.done"))
 		dst = append(r.appendPart(append(dst, `,"part":`...), kind, text), "}\n\n"...)
@@ -323,18 +319,18 @@ func (r *Response) End(dst []byte, status string) []byte {
 
 // endClientCall is End of a call that clients run. One that says only half of what is to
 // be done is given as the function call that the model made.
-func (r *Response) endClientCall(dst []byte, c *clientTool, text, status string) []byte {
+func (r *Response) endClientCall(dst []byte, tool *clientTool, text, status string) []byte {
 	it := &r.item
-	action, ok := c.readText(text)
+	action, ok := tool.readText(text)
 	if !ok || status != StatusCompleted {
-		it.Type, it.Name = ItemFunctionCall, c.name
+		it.Type, it.Name = ItemFunctionCall, tool.name
 		dst = r.Begin(dst, *it)
 		return r.End(r.Add(dst, text, nil), status)
 	}
-	it.Name, it.Arguments = c.name, action
-	for _, e := range []struct{ event, status string }{{"output_item.added", StatusInProgress}, {"output_item.done", status}} {
-		it.Status = e.status
-		dst = r.indexed(r.event(dst, e.event))
+	it.Name, it.Arguments = tool.name, action
+	for _, event := range []struct{ event, status string }{{"output_item.added", StatusInProgress}, {"output_item.done", status}} {
+		it.Status = event.status
+		dst = r.indexed(r.event(dst, event.event))
 		dst = append(it.append(append(dst, `,"item":`...)), "}\n\n"...)
 	}
 	r.Output = append(r.Output, *it)
@@ -359,7 +355,7 @@ func (r *Response) indexed(dst []byte) []byte {
 
 // inPart says which item an event is about, and which part of it.
 func (r *Response) inPart(dst []byte) []byte {
-	dst = AppendString(append(r.indexed(dst), `,"item_id":`...), r.item.ID)
+	dst = wire.AppendString(append(r.indexed(dst), `,"item_id":`...), r.item.ID)
 	if r.part() != "" {
 		dst = append(dst, `,"content_index":0`...)
 	}

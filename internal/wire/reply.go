@@ -32,20 +32,20 @@ func NewUsage(prompt, cached, completion, reasoning int) Usage {
 		PromptOf: PromptDetails{Cached: cached}, Details: CompletionDetails{Reasoning: reasoning}}
 }
 
-func appendUsage(dst []byte, u *Usage) []byte {
+func appendUsage(dst []byte, usage *Usage) []byte {
 	for _, f := range [...]struct {
 		before string
 		n      int
 	}{
-		{`{"prompt_tokens":`, u.Prompt},
-		{`,"completion_tokens":`, u.Completion},
-		{`,"total_tokens":`, u.Total},
-		{`,"prompt_tokens_details":{"cached_tokens":`, u.PromptOf.Cached},
-		{`,"audio_tokens":`, u.PromptOf.Audio},
-		{`},"completion_tokens_details":{"reasoning_tokens":`, u.Details.Reasoning},
-		{`,"audio_tokens":`, u.Details.Audio},
-		{`,"accepted_prediction_tokens":`, u.Details.Accepted},
-		{`,"rejected_prediction_tokens":`, u.Details.Rejected},
+		{`{"prompt_tokens":`, usage.Prompt},
+		{`,"completion_tokens":`, usage.Completion},
+		{`,"total_tokens":`, usage.Total},
+		{`,"prompt_tokens_details":{"cached_tokens":`, usage.PromptOf.Cached},
+		{`,"audio_tokens":`, usage.PromptOf.Audio},
+		{`},"completion_tokens_details":{"reasoning_tokens":`, usage.Details.Reasoning},
+		{`,"audio_tokens":`, usage.Details.Audio},
+		{`,"accepted_prediction_tokens":`, usage.Details.Accepted},
+		{`,"rejected_prediction_tokens":`, usage.Details.Rejected},
 	} {
 		dst = append(dst, f.before...)
 		dst = strconv.AppendInt(dst, int64(f.n), 10)
@@ -62,20 +62,20 @@ type TokenLogprob struct {
 	Top     []TokenLogprob
 }
 
-func appendTokenLogprob(dst []byte, t *TokenLogprob, top bool) []byte {
+func appendTokenLogprob(dst []byte, token *TokenLogprob, top bool) []byte {
 	dst = append(dst, `{"token":`...)
-	dst = AppendString(dst, t.Token)
+	dst = AppendString(dst, token.Token)
 	dst = append(dst, `,"logprob":`...)
-	dst = appendLogprob(dst, t.Logprob)
+	dst = appendLogprob(dst, token.Logprob)
 	dst = append(dst, `,"bytes":`...)
-	dst = appendBytes(dst, t.Bytes)
+	dst = appendBytes(dst, token.Bytes)
 	if top {
 		dst = append(dst, `,"top_logprobs":[`...)
-		for i := range t.Top {
+		for i := range token.Top {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendTokenLogprob(dst, &t.Top[i], false)
+			dst = appendTokenLogprob(dst, &token.Top[i], false)
 		}
 		dst = append(dst, ']')
 	}
@@ -117,11 +117,13 @@ func appendPromptLogprobs(dst []byte, table [][]PromptLogprob) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
+		// Nothing stands before the first token that could make it likely.
 		if row == nil {
 			dst = append(dst, "null"...)
 			continue
 		}
 		for k := range row {
+			// Keys are ids, so that tokens of equal text stay apart.
 			dst = append(dst, "{,"[min(k, 1)], '"')
 			dst = strconv.AppendInt(dst, int64(row[k].ID), 10)
 			dst = append(dst, `":{"logprob":`...)
@@ -144,11 +146,11 @@ type StopReason struct {
 	ByID  bool // Token counts
 }
 
-func appendStopReason(dst []byte, s StopReason) []byte {
-	if s.ByID {
-		return strconv.AppendInt(dst, int64(s.Token), 10)
+func appendStopReason(dst []byte, reason StopReason) []byte {
+	if reason.ByID {
+		return strconv.AppendInt(dst, int64(reason.Token), 10)
 	}
-	return appendText(dst, Text(s.Text))
+	return AppendText(dst, Text(reason.Text))
 }
 
 // Finish reasons.
@@ -170,7 +172,8 @@ const (
 	EmptyStop              = "stop"                // the model had nothing to say
 )
 
-func appendEmpty(dst []byte, reason string) []byte {
+// AppendEmpty appends the member that says why there is no text; nothing for "".
+func AppendEmpty(dst []byte, reason string) []byte {
 	if reason == "" {
 		return dst
 	}
@@ -216,17 +219,17 @@ func (f ReasoningField) append(dst []byte, text string) []byte {
 	return dst
 }
 
-func appendCall(dst []byte, c *ToolCall) []byte {
+func appendCall(dst []byte, call *ToolCall) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = AppendString(dst, c.ID)
+	dst = AppendString(dst, call.ID)
 	names := [...]string{`,"type":"function","function":{"name":`, `,"arguments":`}
-	if c.Custom {
+	if call.Custom {
 		names = [...]string{`,"type":"custom","custom":{"name":`, `,"input":`}
 	}
 	dst = append(dst, names[0]...)
-	dst = AppendString(dst, c.Name)
+	dst = AppendString(dst, call.Name)
 	dst = append(dst, names[1]...)
-	dst = AppendString(dst, c.Arguments)
+	dst = AppendString(dst, call.Arguments)
 	return append(dst, "}}"...)
 }
 
@@ -293,34 +296,35 @@ func (r *ChatReply) Append(dst []byte) []byte {
 }
 
 func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
-	c := &r.Choices[index]
+	choice := &r.Choices[index]
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
-	dst = appendText(dst, Text(c.Content))
+	dst = AppendText(dst, Text(choice.Content))
 	dst = append(dst, `,"refusal":null`...)
-	if c.Reasoning != "" {
-		dst = r.Field.append(append(dst, ','), c.Reasoning)
+	if choice.Reasoning != "" {
+		dst = r.Field.append(append(dst, ','), choice.Reasoning)
 	}
-	for k := range c.Calls {
+	// Without a call there is no member tool_calls: clients take an empty one for a call.
+	for k := range choice.Calls {
 		if k == 0 {
 			dst = append(dst, `,"tool_calls":[`...)
 		} else {
 			dst = append(dst, ',')
 		}
-		dst = appendCall(dst, &c.Calls[k])
+		dst = appendCall(dst, &choice.Calls[k])
 	}
-	if len(c.Calls) > 0 {
+	if len(choice.Calls) > 0 {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, `},"logprobs":`...)
-	dst = appendChatLogprobs(dst, c.Logprobs)
+	dst = appendChatLogprobs(dst, choice.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
-	dst = appendText(dst, Text(c.Finish))
+	dst = AppendText(dst, Text(choice.Finish))
 	dst = append(dst, `,"stop_reason":`...)
-	dst = appendStopReason(dst, c.Stop)
-	dst = appendEmpty(dst, c.Empty)
-	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
+	dst = appendStopReason(dst, choice.Stop)
+	dst = AppendEmpty(dst, choice.Empty)
+	dst = appendIDs(dst, `,"token_ids":`, choice.TokenIDs)
 	return append(dst, '}')
 }
 
@@ -333,26 +337,27 @@ type CompletionLogprobs struct {
 	Offset  []int            // of each token in the text, in code points
 }
 
+// append writes the four lists one behind the other: entry i of each is about token i.
 func (l *CompletionLogprobs) append(dst []byte) []byte {
 	if l == nil {
 		return append(dst, "null"...)
 	}
 	dst = append(dst, `{"tokens":[`...)
-	for i, t := range l.Tokens {
+	for i, token := range l.Tokens {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = AppendString(dst, t)
+		dst = AppendString(dst, token)
 	}
 	dst = append(dst, `],"token_logprobs":[`...)
-	for i, p := range l.Logprob {
+	for i, logprob := range l.Logprob {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if p != p {
+		if logprob != logprob {
 			dst = append(dst, "null"...)
 		} else {
-			dst = appendLogprob(dst, p)
+			dst = appendLogprob(dst, logprob)
 		}
 	}
 	dst = append(dst, `],"top_logprobs":[`...)
@@ -437,21 +442,21 @@ func (r *CompletionReply) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-func appendCompletion(dst []byte, index int, c *CompletionChoice) []byte {
+func appendCompletion(dst []byte, index int, choice *CompletionChoice) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"text":`...)
-	dst = AppendString(dst, c.Text)
+	dst = AppendString(dst, choice.Text)
 	dst = append(dst, `,"logprobs":`...)
-	dst = c.Logprobs.append(dst)
+	dst = choice.Logprobs.append(dst)
 	dst = append(dst, `,"finish_reason":`...)
-	dst = appendText(dst, Text(c.Finish))
+	dst = AppendText(dst, Text(choice.Finish))
 	dst = append(dst, `,"stop_reason":`...)
-	dst = appendStopReason(dst, c.Stop)
-	dst = appendEmpty(dst, c.Empty)
-	dst = appendIDs(dst, `,"token_ids":`, c.TokenIDs)
-	dst = appendIDs(dst, `,"prompt_token_ids":`, c.PromptIDs)
-	return append(appendPromptLogprobs(dst, c.PromptLogprobs), '}')
+	dst = appendStopReason(dst, choice.Stop)
+	dst = AppendEmpty(dst, choice.Empty)
+	dst = appendIDs(dst, `,"token_ids":`, choice.TokenIDs)
+	dst = appendIDs(dst, `,"prompt_token_ids":`, choice.PromptIDs)
+	return append(appendPromptLogprobs(dst, choice.PromptLogprobs), '}')
 }
 
 // Model is an entry of /v1/models.
@@ -485,4 +490,16 @@ type TokenizeReply struct {
 // DetokenizeReply is the reply of /detokenize.
 type DetokenizeReply struct {
 	Prompt string `json:"prompt"`
+}
+
+// AppendTokenLogprobs appends a list of tokens with those that were likeliest there.
+func AppendTokenLogprobs(dst []byte, tokens []TokenLogprob) []byte {
+	dst = append(dst, '[')
+	for i := range tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendTokenLogprob(dst, &tokens[i], true)
+	}
+	return append(dst, ']')
 }

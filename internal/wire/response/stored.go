@@ -1,4 +1,4 @@
-package wire
+package response
 
 import (
 	"bytes"
@@ -8,17 +8,18 @@ import (
 	"strings"
 
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
-// storedResponse is what ParseResponse has to know of an object.
+// storedResponse is what Parse has to know of an object.
 type storedResponse struct {
-	ID         string           `json:"id"`
-	Created    int64            `json:"created_at"`
-	Completed  int64            `json:"completed_at"`
-	Status     string           `json:"status"`
-	Background bool             `json:"background"`
-	Store      bool             `json:"store"`
-	Failure    *ResponseFailure `json:"error"`
+	ID         string   `json:"id"`
+	Created    int64    `json:"created_at"`
+	Completed  int64    `json:"completed_at"`
+	Status     string   `json:"status"`
+	Background bool     `json:"background"`
+	Store      bool     `json:"store"`
+	Failure    *Failure `json:"error"`
 	Incomplete *struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
@@ -40,48 +41,50 @@ type storedResponse struct {
 var changing = map[string]bool{"id": true, "object": true, "created_at": true, "completed_at": true, "status": true, "background": true, "store": true,
 	"error": true, "incomplete_details": true, "empty_reason": true, "output": true, "usage": true}
 
-// ParseResponse reads an object that Append wrote: it can be changed and written again.
-func ParseResponse(object []byte, lim *limits.Set) (*Response, error) {
-	var s storedResponse
-	if err := json.Unmarshal(object, &s); err != nil {
+// Parse reads an object that Append wrote: it can be changed and written again.
+func Parse(object []byte, lim *limits.Set) (*Response, error) {
+	var stored storedResponse
+	if err := json.Unmarshal(object, &stored); err != nil {
 		return nil, err
 	}
-	r := &Response{ID: s.ID, Created: s.Created, Completed: s.Completed, Status: s.Status, Background: s.Background, Stored: s.Store, Failure: s.Failure, Empty: s.Empty}
-	if s.Incomplete != nil {
-		r.Incomplete = s.Incomplete.Reason
+	response := &Response{ID: stored.ID, Created: stored.Created, Completed: stored.Completed, Status: stored.Status, Background: stored.Background, Stored: stored.Store, Failure: stored.Failure, Empty: stored.Empty}
+	if stored.Incomplete != nil {
+		response.Incomplete = stored.Incomplete.Reason
 	}
-	if u := s.Usage; u != nil {
-		all := NewUsage(u.Input, u.InputDetails.Cached, u.Output, u.OutputDetails.Reasoning)
-		r.Usage = &all
+	if usage := stored.Usage; usage != nil {
+		all := wire.NewUsage(usage.Input, usage.InputDetails.Cached, usage.Output, usage.OutputDetails.Reasoning)
+		response.Usage = &all
 	}
-	for _, raw := range s.Output {
+	// Items do not decode their log probabilities: requests never have any.
+	for _, raw := range stored.Output {
 		it, err := DecodeItem(raw, lim)
 		if err != nil {
 			return nil, err
 		}
 		it.Logprobs = parseLogprobs(raw)
-		r.Output = append(r.Output, it)
+		response.Output = append(response.Output, it)
 	}
-	return r, r.parseEcho(object)
+	return response, response.parseEcho(object)
 }
 
 // parseEcho keeps the members that do not change as they are.
 func (r *Response) parseEcho(object []byte) error {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil {
+	in := json.NewDecoder(bytes.NewReader(object))
+	if _, err := in.Token(); err != nil {
 		return err
 	}
-	for d.More() {
-		key, err := d.Token()
+	// Member by member: a map would lose their order, and numbers their digits.
+	for in.More() {
+		key, err := in.Token()
 		if err != nil {
 			return err
 		}
 		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
+		if err := in.Decode(&raw); err != nil {
 			return err
 		}
 		if name, _ := key.(string); !changing[name] {
-			r.echo = append(append(AppendString(append(r.echo, ','), name), ':'), raw...)
+			r.echo = append(append(wire.AppendString(append(r.echo, ','), name), ':'), raw...)
 		}
 	}
 	r.echo = append(r.echo, '}')
@@ -89,7 +92,7 @@ func (r *Response) parseEcho(object []byte) error {
 }
 
 // parseLogprobs reads the log probabilities of an output message.
-func parseLogprobs(item []byte) (out []TokenLogprob) {
+func parseLogprobs(item []byte) (out []wire.TokenLogprob) {
 	var it struct {
 		Content []logprobEntries `json:"content"`
 	}
@@ -114,13 +117,13 @@ type logprobEntry struct {
 	Top     []logprobEntry `json:"top_logprobs"`
 }
 
-func readLogprobs(all []logprobEntry) (out []TokenLogprob) {
-	for _, e := range all {
-		b := make([]byte, len(e.Bytes))
-		for i, v := range e.Bytes {
-			b[i] = byte(v)
+func readLogprobs(all []logprobEntry) (out []wire.TokenLogprob) {
+	for _, entry := range all {
+		text := make([]byte, len(entry.Bytes))
+		for i, v := range entry.Bytes {
+			text[i] = byte(v)
 		}
-		out = append(out, TokenLogprob{Token: e.Token, Logprob: e.Logprob, Bytes: string(b), Top: readLogprobs(e.Top)})
+		out = append(out, wire.TokenLogprob{Token: entry.Token, Logprob: entry.Logprob, Bytes: string(text), Top: readLogprobs(entry.Top)})
 	}
 	return out
 }
@@ -161,23 +164,23 @@ func (r *Response) Ending() string {
 func (r *Response) Interrupt(events iter.Seq[[]byte], n int, cancelled bool, lim *limits.Set) []byte {
 	r.Output, r.seq = nil, n
 	var since [][]byte // events of the open item
-	for e := range events {
-		switch kind := eventKind(e); {
+	for event := range events {
+		switch kind := eventKind(event); {
 		case kind == "output_item.added":
-			since = [][]byte{e}
+			since = [][]byte{event}
 		case kind == "output_item.done":
 			since = nil
-			r.again(e, lim)
+			r.again(event, lim)
 		case since != nil && strings.HasSuffix(kind, ".delta"):
-			since = append(since, e)
+			since = append(since, event)
 		}
 	}
-	for _, e := range since {
-		r.again(e, lim)
+	for _, event := range since {
+		r.again(event, lim)
 	}
 	r.Status = StatusCancelled
 	if !cancelled {
-		r.Status, r.Failure = StatusFailed, &ResponseFailure{Code: "server_error", Message: "the server was restarted while it made this response; send the request again"}
+		r.Status, r.Failure = StatusFailed, &Failure{Code: "server_error", Message: "the server was restarted while it made this response; send the request again"}
 	}
 	return r.Tell(r.End(nil, StatusIncomplete), r.Ending())
 }
@@ -190,25 +193,27 @@ func eventKind(event []byte) string {
 
 // again does to r what an event of an item that was sent says.
 func (r *Response) again(event []byte, lim *limits.Set) {
-	var e struct {
+	var sent struct {
 		Item  json.RawMessage `json:"item"`
 		Delta string          `json:"delta"`
 		logprobEntries
 	}
 	_, data, _ := bytes.Cut(event, []byte("\ndata: "))
-	if json.Unmarshal(data, &e) != nil {
+	if json.Unmarshal(data, &sent) != nil {
 		return
 	}
-	if e.Item == nil {
-		r.text.WriteString(e.Delta)
-		r.item.Logprobs = append(r.item.Logprobs, readLogprobs(e.Logprobs)...)
+	// A delta adds to the item that the latest event has opened.
+	if sent.Item == nil {
+		r.text.WriteString(sent.Delta)
+		r.item.Logprobs = append(r.item.Logprobs, readLogprobs(sent.Logprobs)...)
 		return
 	}
-	it, err := DecodeItem(e.Item, lim)
+	it, err := DecodeItem(sent.Item, lim)
 	if err != nil || it.Type == "" {
 		return
 	}
-	it.Logprobs = parseLogprobs(e.Item)
+	it.Logprobs = parseLogprobs(sent.Item)
+	// An item that is done needs none of the deltas before.
 	if it.Status != StatusInProgress {
 		r.Output = append(r.Output, it)
 		return
@@ -225,11 +230,11 @@ type ItemList struct {
 }
 
 // Append appends the body.
-func (l *ItemList) Append(dst []byte) []byte {
-	dst = append(append(dst, `{"object":"list","data":[`...), bytes.Join(l.Data, []byte(","))...)
-	dst = AppendString(append(dst, `],"first_id":`...), l.FirstID)
-	dst = AppendString(append(dst, `,"last_id":`...), l.LastID)
-	return append(strconv.AppendBool(append(dst, `,"has_more":`...), l.HasMore), '}')
+func (list *ItemList) Append(dst []byte) []byte {
+	dst = append(append(dst, `{"object":"list","data":[`...), bytes.Join(list.Data, []byte(","))...)
+	dst = wire.AppendString(append(dst, `],"first_id":`...), list.FirstID)
+	dst = wire.AppendString(append(dst, `,"last_id":`...), list.LastID)
+	return append(strconv.AppendBool(append(dst, `,"has_more":`...), list.HasMore), '}')
 }
 
 // Deleted is the reply of DELETE /v1/responses/{id}.

@@ -1,4 +1,4 @@
-package wire
+package response
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
-func responseOf(t testing.TB, body string) *ResponseRequest {
+func responseOf(t testing.TB, body string) *Request {
 	t.Helper()
-	r, err := DecodeResponse([]byte(body), limits.Defaults())
+	r, err := Decode([]byte(body), limits.Defaults())
 	if err == nil {
 		err = r.Validate(limits.Defaults())
 	}
@@ -57,25 +58,25 @@ func TestResponseRequest(t *testing.T) {
 // items are one of each kind, as this server gives and keeps them.
 func items() []Item {
 	return []Item{
-		{Type: ItemMessage, ID: "msg_1", Status: StatusCompleted, Role: "user", Content: Content{"one", "two\u2028\n"}},
-		{Type: ItemMessage, ID: "msg_2", Status: StatusIncomplete, Role: "assistant", Phase: PhaseAnswer, Content: Content{"x"},
-			Logprobs: []TokenLogprob{{Token: "\xe2", Bytes: "\xe2", Logprob: -0.5, Top: []TokenLogprob{{Token: "y", Bytes: "y", Logprob: float32(math.Inf(-1))}}}}},
-		{Type: ItemMessage, ID: "msg_3", Role: "assistant", Content: Content{"x"}, Refusal: "no"},
-		{Type: ItemReasoning, ID: "rs_1", Status: StatusCompleted, Content: Content{"hm"}, Encrypted: "e"},
+		{Type: ItemMessage, ID: "msg_1", Status: StatusCompleted, Role: "user", Content: wire.Content{"one", "two\u2028\n"}},
+		{Type: ItemMessage, ID: "msg_2", Status: StatusIncomplete, Role: "assistant", Phase: PhaseAnswer, Content: wire.Content{"x"},
+			Logprobs: []wire.TokenLogprob{{Token: "\xe2", Bytes: "\xe2", Logprob: -0.5, Top: []wire.TokenLogprob{{Token: "y", Bytes: "y", Logprob: float32(math.Inf(-1))}}}}},
+		{Type: ItemMessage, ID: "msg_3", Role: "assistant", Content: wire.Content{"x"}, Refusal: "no"},
+		{Type: ItemReasoning, ID: "rs_1", Status: StatusCompleted, Content: wire.Content{"hm"}, Encrypted: "e"},
 		{Type: ItemFunctionCall, ID: "fc_1", Status: StatusCompleted, CallID: "call_1", Name: "f", Namespace: "s", Arguments: `{"a": 1}`},
-		{Type: ItemFunctionOutput, ID: "fco_1", Status: StatusCompleted, CallID: "call_1", Content: Content{"out"}},
-		{Type: ItemFunctionOutput, ID: "fco_2", Status: StatusCompleted, CallID: "call_1", Content: Content{"a", "b"}},
+		{Type: ItemFunctionOutput, ID: "fco_1", Status: StatusCompleted, CallID: "call_1", Content: wire.Content{"out"}},
+		{Type: ItemFunctionOutput, ID: "fco_2", Status: StatusCompleted, CallID: "call_1", Content: wire.Content{"a", "b"}},
 		{Type: ItemCustomCall, ID: "ctc_1", Status: StatusCompleted, CallID: "call_2", Name: "g", Arguments: "ls"},
-		{Type: ItemCustomOutput, ID: "ctco_1", Status: StatusCompleted, CallID: "call_2", Content: Content{"out"}},
+		{Type: ItemCustomOutput, ID: "ctco_1", Status: StatusCompleted, CallID: "call_2", Content: wire.Content{"out"}},
 		{Type: "local_shell_call", ID: "lsh_1", Status: StatusCompleted, CallID: "call_3", Name: "local_shell", Arguments: `{"command":["ls","a\u2028b"],"timeout_ms":5,"env":{"A":"b"}}`},
 		{Type: "local_shell_call", ID: "lsh_2", Status: StatusCompleted, CallID: "call_3", Name: "local_shell", Arguments: `{"command":["ls"]}`},
-		{Type: "local_shell_call_output", ID: "lsho_1", Status: StatusCompleted, CallID: "call_3", Content: Content{"out\n"}},
+		{Type: "local_shell_call_output", ID: "lsho_1", Status: StatusCompleted, CallID: "call_3", Content: wire.Content{"out\n"}},
 		{Type: "shell_call", ID: "sh_1", Status: StatusInProgress, CallID: "call_4", Name: "shell", Arguments: `{"commands":["ls","pwd"],"max_output_length":9}`},
 		{Type: "shell_call_output", ID: "sho_1", Status: StatusCompleted, CallID: "call_4",
-			Content: Content{`[{"stdout":"a\nb","stderr":"","outcome":{"type":"exit","exit_code":-1}},{"stdout":"","stderr":"\"","outcome":{"type":"timeout"}}]`}},
+			Content: wire.Content{`[{"stdout":"a\nb","stderr":"","outcome":{"type":"exit","exit_code":-1}},{"stdout":"","stderr":"\"","outcome":{"type":"timeout"}}]`}},
 		{Type: "apply_patch_call", ID: "apc_1", Status: StatusCompleted, CallID: "call_5", Name: "apply_patch", Arguments: `{"type":"update_file","path":"a b.go","diff":"@@\n-x\n+y\n"}`},
 		{Type: "apply_patch_call", ID: "apc_2", Status: StatusCompleted, CallID: "call_5", Name: "apply_patch", Arguments: `{"type":"delete_file","path":"a"}`},
-		{Type: "apply_patch_call_output", ID: "apco_1", Status: StatusFailed, CallID: "call_5", Content: Content{"no such file"}},
+		{Type: "apply_patch_call_output", ID: "apco_1", Status: StatusFailed, CallID: "call_5", Content: wire.Content{"no such file"}},
 		{Type: "apply_patch_call_output", ID: "apco_2", Status: StatusCompleted, CallID: "call_5"},
 	}
 }
@@ -94,7 +95,7 @@ func TestItems(t *testing.T) {
 		got.Logprobs = parseLogprobs(data)
 		want := it
 		if len(it.Logprobs) > 0 { // JSON has neither half characters nor infinity
-			want.Logprobs = []TokenLogprob{{Token: "\uFFFD", Bytes: "\xe2", Logprob: -0.5, Top: []TokenLogprob{{Token: "y", Bytes: "y", Logprob: -9999}}}}
+			want.Logprobs = []wire.TokenLogprob{{Token: "\uFFFD", Bytes: "\xe2", Logprob: -0.5, Top: []wire.TokenLogprob{{Token: "y", Bytes: "y", Logprob: -9999}}}}
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", data, got, want)
@@ -107,24 +108,24 @@ func played(t testing.TB) (*Response, []byte) {
 	q := responseOf(t, `{"input":"Hi","instructions":"a\u2028b","tools":[{"type":"function","name":"f","description":"d\u0085",
 		"parameters":{"type": "object",
 		"properties":{}}},{"type":"custom","name":"g"}],"include":["message.output_text.logprobs"],"metadata":{"k":"<v>"}}`)
-	r := NewResponse(ResponseHead{ID: "resp_1", Created: 1_700_000_000, Model: "m", Temperature: 1, TopP: 0.9, Truncated: 2, Stored: true}, q)
+	r := New(Head{ID: "resp_1", Created: 1_700_000_000, Model: "m", Temperature: 1, TopP: 0.9, Truncated: 2, Stored: true}, q)
 	r.Seal = func(text string) string { return "sealed " + text }
 	dst := r.Tell(r.Tell(nil, "created"), "in_progress")
 	dst = r.Add(r.Begin(dst, Item{Type: ItemReasoning, ID: "rs_1"}), "Hm", nil)
 	dst = r.End(r.Add(dst, "m", nil), StatusCompleted)
-	dst = r.Add(r.Begin(dst, Item{Type: ItemMessage, ID: "msg_1", Role: "assistant", Phase: PhaseCommentary}), "I \"look\"\n", []TokenLogprob{{Token: "I", Bytes: "I", Logprob: -1, Top: []TokenLogprob{}}})
+	dst = r.Add(r.Begin(dst, Item{Type: ItemMessage, ID: "msg_1", Role: "assistant", Phase: PhaseCommentary}), "I \"look\"\n", []wire.TokenLogprob{{Token: "I", Bytes: "I", Logprob: -1, Top: []wire.TokenLogprob{}}})
 	dst = r.Begin(dst, Item{Type: ItemFunctionCall, ID: "fc_1", CallID: "call_1", Name: "f"})
 	dst = r.End(r.Add(r.Add(dst, `{"a"`, nil), `:1}`, nil), StatusCompleted)
 	dst = r.Begin(dst, Item{Type: ItemCustomCall, ID: "ctc_1", CallID: "call_2", Name: "g"})
 	dst = r.End(r.Add(r.Add(dst, "\"l", nil), "s\"", nil), StatusIncomplete)
-	u := NewUsage(10, 4, 7, 3)
-	r.Status, r.Incomplete, r.Usage, r.Empty = StatusIncomplete, "max_output_tokens", &u, EmptyLength
+	u := wire.NewUsage(10, 4, 7, 3)
+	r.Status, r.Incomplete, r.Usage, r.Empty = StatusIncomplete, "max_output_tokens", &u, wire.EmptyLength
 	return r, r.Tell(dst, r.Ending())
 }
 
 func TestGoldenResponses(t *testing.T) {
 	r, events := played(t)
-	golden(t, "testdata/responses.golden", goldenHead+"\n## events\n"+string(events)+"\n## object\n"+string(r.Append(nil))+"\n")
+	golden(t, "testdata/response.golden", goldenHead+"\n## events\n"+string(events)+"\n## object\n"+string(r.Append(nil))+"\n")
 }
 
 // A stored object is read back whole: written again it is the same, and its replay has
@@ -132,7 +133,7 @@ func TestGoldenResponses(t *testing.T) {
 func TestParseResponse(t *testing.T) {
 	r, events := played(t)
 	object := r.Append(nil)
-	got, err := ParseResponse(object, limits.Defaults())
+	got, err := Parse(object, limits.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestParseResponse(t *testing.T) {
 		t.Errorf("interrupted: %s", event)
 	}
 	for _, bad := range []string{"", "{", `{"output":[5]}`, `{"output":[{"type":"message"}]}`} {
-		if _, err := ParseResponse([]byte(bad), limits.Defaults()); err == nil {
+		if _, err := Parse([]byte(bad), limits.Defaults()); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 	}
@@ -174,12 +175,12 @@ func FuzzDecodeResponse(f *testing.F) {
 	}
 	lim := limits.Defaults()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		q, err := DecodeResponse(body, lim)
+		q, err := Decode(body, lim)
 		sane(t, err)
 		if err != nil || q.Validate(lim) != nil {
 			return
 		}
-		r := NewResponse(ResponseHead{ID: "resp_1", Model: "m", Temperature: 1, TopP: 1}, q)
+		r := New(Head{ID: "resp_1", Model: "m", Temperature: 1, TopP: 1}, q)
 		for _, it := range q.Input {
 			if it.Type != ItemReference {
 				r.Output = append(r.Output, it)
@@ -189,7 +190,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		if !json.Valid(object) || bytes.ContainsAny(object, "\n\r\u0085\u2028\u2029") {
 			t.Fatalf("%s", object)
 		}
-		again, err := ParseResponse(object, lim)
+		again, err := Parse(object, lim)
 		if err != nil {
 			t.Fatalf("%s: %v", object, err)
 		}
@@ -210,7 +211,7 @@ func TestChoiceInNamespace(t *testing.T) {
 		}
 		return `{"type":"allowed_tools","mode":"auto","tools":[` + strings.Join(all, ",") + `]}`
 	}
-	for choice, want := range map[string]ToolChoice{
+	for choice, want := range map[string]wire.ToolChoice{
 		`{"type":"function","name":"get.it"}`:      {Mode: "named", Name: "m.x__get.it"},
 		`{"type":"function","name":"m.x__get.it"}`: {Mode: "named", Name: "m.x__get.it"},
 		`{"type":"custom","name":"m.x__sh"}`:       {Mode: "named", Name: "m.x__sh"},
@@ -228,10 +229,20 @@ func TestChoiceInNamespace(t *testing.T) {
 		`{"type":"function","name":"x__sh"}`: "no tool is named",
 		`{"type":"function","name":"it"}`:    "no tool is named",
 	} {
-		q, err := DecodeResponse([]byte(tools+choice+`}`), limits.Defaults())
+		q, err := Decode([]byte(tools+choice+`}`), limits.Defaults())
 		if err == nil {
 			err = q.Validate(limits.Defaults())
 		}
-		checkError(t, err, "tool_choice", CodeInvalidValue, says)
+		checkError(t, err, "tool_choice", wire.CodeInvalidValue, says)
+	}
+}
+
+// A custom tool in a group has its format, and says where.
+func TestCustomToolInGroup(t *testing.T) {
+	const lark = `{"type":"grammar","syntax":"lark","definition":"a\n"}`
+	want := &wire.ToolFormat{Syntax: "lark", Definition: "a\n", Place: "format.definition"}
+	q := responseOf(t, `{"input":"a","tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"f","format":`+lark+`}]}]}`)
+	if got := q.Tools[0].Format; !reflect.DeepEqual(got, want) || q.ToolPath(0) != "tools[0].tools[0]" || q.Ignored != nil {
+		t.Errorf("in a group: %+v at %s, ignored %q", got, q.ToolPath(0), q.Ignored)
 	}
 }

@@ -1,4 +1,4 @@
-package wire
+package response
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
 // A clientTool is one of OpenAI's tools that clients run. To the model it is a function;
@@ -67,142 +68,137 @@ func patchSchema(kind string, diff bool) string {
 }
 
 // tool returns it as tools of a request are.
-func (c *clientTool) tool() Tool {
-	t := Tool{Type: c.name, Name: c.name, Description: c.description, Parameters: json.RawMessage(c.parameters), Strict: true}
-	t.Raw = t.nested()
+func (tool *clientTool) tool() wire.Tool {
+	t := wire.Tool{Type: tool.name, Name: tool.name, Description: tool.description, Parameters: json.RawMessage(tool.parameters), Strict: true}
+	t.Raw = t.Nested()
 	return t
 }
 
 // findClientTool returns the tool of a type in a request, nil if there is none.
 func findClientTool(kind string) *clientTool {
-	if c := clientTools[kind]; c != nil && c.name == kind {
-		return c
+	if tool := clientTools[kind]; tool != nil && tool.name == kind {
+		return tool
 	}
 	return nil
 }
 
 // readClientTool reads such a tool. One that is not run by the client is left out.
-func (r *ResponseRequest) readClientTool(d *decoder, c *clientTool) {
+func (r *Request) readClientTool(in *wire.Reader, tool *clientTool) {
 	where := ""
-	ahead := decoder{data: d.data, pos: d.pos, lim: d.lim}
-	ahead.members(func(key string) {
+	ahead := in.Ahead()
+	ahead.Members(func(key string) {
 		if key == "environment" {
-			where = ahead.member("type")
+			where = ahead.Member("type")
 		}
-		ahead.skip()
+		ahead.Skip()
 	})
+	// A container is run by OpenAI, not by the client.
 	if where != "" && where != "local" {
-		d.leaveOut(c.name)
+		in.LeaveOut(tool.name)
 		return
 	}
-	r.tools = append(r.tools, d.peek())
-	d.object(func(key string) bool {
+	r.tools = append(r.tools, in.Peek())
+	in.Object(func(key string) bool {
 		switch key {
 		case "type":
-			d.text()
+			in.Text()
 		case "environment":
-			d.object(func(key string) bool { return key == "type" && d.text() != "" })
+			in.Object(func(key string) bool { return key == "type" && in.Text() != "" })
 		default:
 			return false
 		}
 		return true
 	})
-	r.add(d, c.tool())
-}
-
-// leaveOut passes a value whose type is not known, and names it.
-func (d *decoder) leaveOut(kind string) {
-	at := len(d.path)
-	d.path = append(append(d.path, '.'), kind...)
-	d.ignore()
-	d.path = d.path[:at]
-	d.skip()
+	r.add(in, tool.tool())
 }
 
 // read reads what a client is to do. It returns that as the model writes it, without
 // members that say nothing.
-func (c *clientTool) read(d *decoder) string {
+func (tool *clientTool) read(in *wire.Reader) string {
 	dst := []byte{'{'}
 	var found []string
+	// A patch that deletes a file is the one that has no diff.
 	diff := true
-	d.object(func(key string) bool {
-		if key == "type" && c.kind != "" {
-			if kind := d.text(); kind != c.kind {
-				d.invalid("%s expected, found %.40q", c.kind, kind)
+	in.Object(func(key string) bool {
+		if key == "type" && tool.kind != "" {
+			if kind := in.Text(); kind != tool.kind {
+				in.Invalid("%s expected, found %.40q", tool.kind, kind)
 			}
 			return true
 		}
-		kind, known := c.members[key]
+		kind, known := tool.members[key]
 		if !known {
 			return false
 		}
-		d.kind()
-		start, empty := d.pos, false
+		in.Kind()
+		start, empty := in.Offset(), false
 		switch kind {
 		case someTexts:
-			d.array(limits.ContentParts, "texts", func(int) { d.text() })
+			in.Array(limits.ContentParts, "texts", func(int) { in.Text() })
 		case textsMap:
 			empty = true
-			d.members(func(string) { d.text(); empty = false })
+			in.Members(func(string) { in.Text(); empty = false })
 		case number:
-			d.integer()
+			in.Integer()
 		default:
-			if text := d.text(); key == "type" {
+			if text := in.Text(); key == "type" {
 				if diff = text != "delete_file"; !slices.Contains([]string{"create_file", "update_file", "delete_file"}, text) {
-					d.invalid("create_file, update_file or delete_file expected, found %.40q", text)
+					in.Invalid("create_file, update_file or delete_file expected, found %.40q", text)
 				}
 			}
 		}
-		if raw := d.data[start:d.pos]; d.err == nil && !empty {
+		// Kept as the client wrote it, but for white space: the model reads what it once wrote.
+		if raw := in.Since(start); !in.Failed() && !empty {
 			if len(dst) > 1 {
 				dst = append(dst, ',')
 			}
-			dst = appendCompact(append(AppendString(dst, key), ':'), raw)
+			dst = wire.AppendCompact(append(wire.AppendString(dst, key), ':'), raw)
 		}
 		found = append(found, key)
 		return true
 	})
-	required := c.required
-	if c.members["diff"] != 0 && diff {
+	required := tool.required
+	if tool.members["diff"] != 0 && diff {
 		required = append(slices.Clip(required), "diff")
 	}
 	for _, name := range required {
-		if !slices.Contains(found, name) && d.err == nil {
-			d.missing(name)
+		if !slices.Contains(found, name) && !in.Failed() {
+			in.Missing(name)
 		}
 	}
 	return string(append(dst, '}'))
 }
 
 // readText is read of a text that a model wrote.
-func (c *clientTool) readText(text string) (action string, ok bool) {
+func (tool *clientTool) readText(text string) (action string, ok bool) {
 	if !json.Valid([]byte(text)) {
 		return "", false
 	}
-	d := &decoder{data: []byte(text), lim: limits.Defaults()}
-	action = c.read(d)
-	return action, d.err == nil && d.ignored == nil
+	in := wire.NewReader([]byte(text), limits.Defaults())
+	action = tool.read(in)
+	return action, !in.Failed() && in.Ignored() == nil
 }
 
 // append writes the rest of the item of a call.
-func (c *clientTool) append(dst []byte, action string) []byte {
-	dst = append(AppendString(append(dst, ','), c.member), `:{`...)
-	if c.kind != "" {
-		dst = append(AppendString(append(dst, `"type":`...), c.kind), ',')
+func (tool *clientTool) append(dst []byte, action string) []byte {
+	dst = append(wire.AppendString(append(dst, ','), tool.member), `:{`...)
+	if tool.kind != "" {
+		dst = append(wire.AppendString(append(dst, `"type":`...), tool.kind), ',')
 	}
 	dst = append(dst, action[1:len(action)-1]...)
+	// OpenAI's schema wants members that the model did not write.
 	var found []string
-	d := &decoder{data: []byte(action), lim: limits.Defaults()}
-	d.members(func(key string) {
+	in := wire.NewReader([]byte(action), limits.Defaults())
+	in.Members(func(key string) {
 		found = append(found, key)
-		d.skip()
+		in.Skip()
 	})
-	for _, m := range c.defaults {
+	for _, m := range tool.defaults {
 		if !slices.Contains(found, m[0]) {
-			dst = append(append(AppendString(append(dst, ','), m[0]), ':'), m[1]...)
+			dst = append(append(wire.AppendString(append(dst, ','), m[0]), ':'), m[1]...)
 		}
 	}
-	if dst = append(dst, '}'); c.name == "shell" {
+	if dst = append(dst, '}'); tool.name == "shell" {
 		dst = append(dst, `,"environment":null`...)
 	}
 	return append(dst, '}')
@@ -219,33 +215,33 @@ func (it *Item) appendOutput(dst []byte) []byte {
 			return append(dst, `,"output":null}`...)
 		}
 	}
-	return append(AppendString(append(dst, `,"output":`...), strings.Join(it.Content, "\n")), '}')
+	return append(wire.AppendString(append(dst, `,"output":`...), strings.Join(it.Content, "\n")), '}')
 }
 
-// shellOutput reads what lines in a shell have printed. It returns that in the form of
+// readShellOutput reads what lines in a shell have printed. It returns that in the form of
 // the API.
-func (d *decoder) shellOutput() Content {
+func readShellOutput(in *wire.Reader) wire.Content {
 	dst := []byte{'['}
-	d.array(limits.ContentParts, "outputs", func(i int) {
+	in.Array(limits.ContentParts, "outputs", func(i int) {
 		var texts [2]string
 		outcome, code := "", int64(0)
-		d.object(func(key string) bool {
+		in.Object(func(key string) bool {
 			switch key {
 			case "stdout":
-				texts[0] = d.text()
+				texts[0] = in.Text()
 			case "stderr":
-				texts[1] = d.text()
+				texts[1] = in.Text()
 			case "created_by":
-				d.skip()
+				in.Skip()
 			case "outcome":
-				d.object(func(key string) bool {
+				in.Object(func(key string) bool {
 					switch key {
 					case "type":
-						if outcome = d.text(); outcome != "exit" && outcome != "timeout" {
-							d.invalid("exit or timeout expected, found %.40q", outcome)
+						if outcome = in.Text(); outcome != "exit" && outcome != "timeout" {
+							in.Invalid("exit or timeout expected, found %.40q", outcome)
 						}
 					case "exit_code":
-						code = d.integer()
+						code = in.Integer()
 					default:
 						return false
 					}
@@ -256,30 +252,31 @@ func (d *decoder) shellOutput() Content {
 			}
 			return true
 		})
-		if outcome == "" && d.err == nil {
-			d.missing("outcome")
+		if outcome == "" && !in.Failed() {
+			in.Missing("outcome")
 		}
+		// Written anew in one order: equal outputs are equal texts in the prompt.
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = AppendString(append(dst, `{"stdout":`...), texts[0])
-		dst = AppendString(append(dst, `,"stderr":`...), texts[1])
-		dst = AppendString(append(dst, `,"outcome":{"type":`...), outcome)
+		dst = wire.AppendString(append(dst, `{"stdout":`...), texts[0])
+		dst = wire.AppendString(append(dst, `,"stderr":`...), texts[1])
+		dst = wire.AppendString(append(dst, `,"outcome":{"type":`...), outcome)
 		if outcome == "exit" {
 			dst = fmt.Appendf(dst, `,"exit_code":%d`, code)
 		}
 		dst = append(dst, "}}"...)
 	})
-	return Content{string(append(dst, ']'))}
+	return wire.Content{string(append(dst, ']'))}
 }
 
 // Result returns the text of a call's result, as models are shown it.
-func (it *Item) Result() Content {
+func (it *Item) Result() wire.Content {
 	if it.Type != "apply_patch_call_output" {
 		return it.Content
 	}
 	if text := strings.Join(it.Content, "\n"); text != "" {
-		return Content{it.Status + "\n" + text}
+		return wire.Content{it.Status + "\n" + text}
 	}
-	return Content{it.Status}
+	return wire.Content{it.Status}
 }
