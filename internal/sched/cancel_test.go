@@ -27,7 +27,7 @@ func stageOf(q *Seq) int {
 	case q.committed >= q.Prompt:
 		stage = 3
 	}
-	if q.rows > 0 {
+	if q.inFlight > 0 {
 		stage++
 	}
 	return stage
@@ -82,8 +82,8 @@ func cancel(t *testing.T, seed uint64, each int, count *[len(stages)]int) []abor
 			w.commit()
 		}
 		for _, a := range gone {
-			if a.q.rows > a.rows || a.q.launched != a.launched {
-				t.Fatalf("seed %d: sequence %d was aborted with %d rows and %d tokens launched, now there are %d and %d", seed, a.q.ID, a.rows, a.launched, a.q.rows, a.q.launched)
+			if a.q.inFlight > a.rows || a.q.launched != a.launched {
+				t.Fatalf("seed %d: sequence %d was aborted with %d rows and %d tokens launched, now there are %d and %d", seed, a.q.ID, a.rows, a.launched, a.q.inFlight, a.q.launched)
 			}
 			if a.q.table != nil && (a.rows == 0 || w.steps >= a.free) {
 				t.Fatalf("seed %d: sequence %d still holds blocks after step %d, expected them back after step %d", seed, a.q.ID, w.steps, a.free)
@@ -98,7 +98,7 @@ func cancel(t *testing.T, seed uint64, each int, count *[len(stages)]int) []abor
 		if rarest >= 0 && rng.IntN(3) == 0 {
 			q := w.traces[rarest].q
 			count[stageOf(q)]++
-			gone = append(gone, aborted{q, q.rows, q.launched, w.steps + len(w.flight)})
+			gone = append(gone, aborted{q, q.inFlight, q.launched, w.steps + len(w.flight)})
 			w.abort(rarest)
 		}
 	}

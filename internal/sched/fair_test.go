@@ -57,12 +57,12 @@ func (c *clock) add(tenant uint32, prompt, output int) uint64 {
 func (c *clock) step() bool {
 	c.t.Helper()
 	c.started = c.started[:0]
-	for len(c.flight) < len(c.s.launches) {
+	for len(c.flight) < len(c.s.steps) {
 		b := c.s.Plan(c.now)
 		if b == nil {
 			break
 		}
-		l := &c.s.launches[(c.s.planned-1)%uint64(len(c.s.launches))]
+		l := &c.s.steps[(c.s.planned-1)%uint64(len(c.s.steps))]
 		for i, q := range l.seqs {
 			c.served[q.Tenant] += b.Rows[i].Len
 			if q.Started.Equal(c.now) {
@@ -252,7 +252,7 @@ func TestADM7SmallBehindManyLarge(t *testing.T) {
 	for range 14 {      // their prompts
 		c.step()
 	}
-	for range 5 * maxMisses {
+	for range 5 * maxFailed {
 		c.add(1, 2400, 50)
 	}
 	small := []uint64{c.add(1, 20, 5), c.add(2, 20, 5)}

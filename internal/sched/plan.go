@@ -7,142 +7,137 @@ import (
 )
 
 // Plan returns the next step, or nil when nothing can run now. The batch belongs to
-// the scheduler; it is to be launched, and committed in order.
+// the scheduler; it is to be launched, and committed in order. The order of what
+// happens here is in the comment of the package.
 func (s *Scheduler) Plan(now time.Time) *runner.Batch {
-	if s.planned-s.committed == uint64(len(s.launches)) {
+	if s.planned-s.committed == uint64(len(s.steps)) {
 		return nil
 	}
-	l := &s.launches[s.planned%uint64(len(s.launches))]
-	l.batch.Tokens, l.batch.Rows, l.seqs = l.batch.Tokens[:0], l.batch.Rows[:0], l.seqs[:0]
+	step := &s.steps[s.planned%uint64(len(s.steps))]
+	step.batch.Tokens, step.batch.Rows, step.seqs = step.batch.Tokens[:0], step.batch.Rows[:0], step.seqs[:0]
 	for _, t := range s.tenants {
-		t.onward = 0
-		if t.misses == maxMisses+moreMisses {
-			t.onward = t.try
+		t.resumeAt = 0 // unless the last Plan left some untried
+		if t.failed == maxFailed+moreFailed {
+			t.resumeAt = t.nextWaiting
 		}
-		t.misses = 0
-		t.chunks, t.chunk, t.try = t.chunks[:0], 0, 0
+		t.failed = 0
+		t.prompts, t.nextPrompt, t.nextWaiting = t.prompts[:0], 0, 0
 	}
-	s.misses, s.full = 0, s.info.MaxTokens
-	s.seat(now)
-	// One token each for those that speak; prompts share what is left.
-	for _, q := range s.running {
-		switch n := s.open(q); {
+	s.failed, s.budget = 0, s.info.MaxTokens
+	s.admitAhead(now)
+	// One token each for those that speak: there are no more slots than tokens of a step.
+	// Prompts share what is left.
+	for _, seq := range s.residents {
+		switch n := s.launchable(seq); {
 		case n == 1:
-			s.extend(l, q, 1)
+			s.extend(step, seq, 1)
 		case n > 1:
-			q.tenant.chunks = insert(q.tenant.chunks, q)
+			seq.tenant.prompts = insert(seq.tenant.prompts, seq)
 		}
 	}
-	if speak := len(l.batch.Tokens); s.beside > 0 && speak > 0 {
-		s.full = min(s.full, speak+s.beside)
+	if speak := len(step.batch.Tokens); s.promptLimit > 0 && speak > 0 {
+		s.budget = min(s.budget, speak+s.promptLimit)
 	}
-	s.prompts(l, now)
-	if len(l.seqs) == 0 {
+	s.fillPrompts(step, now)
+	if len(step.seqs) == 0 {
 		return nil
 	}
 	s.planned++
 	s.stats.Steps++
-	s.stats.Rows += uint64(len(l.batch.Rows))
-	s.stats.Tokens += uint64(len(l.batch.Tokens))
-	return &l.batch
+	s.stats.Rows += uint64(len(step.batch.Rows))
+	s.stats.Tokens += uint64(len(step.batch.Tokens))
+	return &step.batch
 }
 
-// open returns how many tokens of q are known and could be launched now.
-func (s *Scheduler) open(q *Seq) int {
+// launchable returns how many tokens of seq are known and could be launched now.
+func (s *Scheduler) launchable(seq *Seq) int {
 	switch {
-	case q == nil || q.state != running || len(q.Tokens)-q.Prompt+q.pending >= q.MaxTokens:
+	case seq == nil || seq.state != running || len(seq.Tokens)-seq.Prompt+seq.pending >= seq.MaxTokens:
 		return 0
-	case q.step == s.planned+1: // has a row in this step
+	case seq.lastStep == s.planned+1: // has a row in this step
 		return 0
-	case q.pending > 0 && (q.Constraint != nil || q.step != s.planned):
+	case seq.pending > 0 && (seq.Constraint != nil || seq.lastStep != s.planned):
 		return 0 // needs an id that is neither known nor the previous step's
 	}
-	return len(q.Tokens) + q.pending - q.launched
+	return len(seq.Tokens) + seq.pending - seq.launched
 }
 
-// extend gives q a row of up to n tokens.
-func (s *Scheduler) extend(l *launch, q *Seq, n int) {
+// extend gives seq a row of up to n tokens.
+func (s *Scheduler) extend(step *step, seq *Seq, n int) {
 	if s.cfg.ChunkLimit > 0 {
 		n = min(n, s.cfg.ChunkLimit)
 	}
-	if n = s.room(l, q, min(n, s.full-len(l.batch.Tokens))); n > 0 {
-		s.row(l, q, n)
+	if n = s.room(step, seq, min(n, s.budget-len(step.batch.Tokens))); n > 0 {
+		s.row(step, seq, n)
 	}
 }
 
-// room returns for how many of the next n tokens of q there are blocks, and takes
+// room returns for how many of the next n tokens of seq there are blocks, and takes
 // them. If there are none it preempts. In groups without a window only a sequence
 // that has sampled since it was admitted can lack one: every preemption is paid for
-// by a token. In windows, which come free as others go on, q waits while any do.
-func (s *Scheduler) room(l *launch, q *Seq, n int) int {
+// by a token. In windows, which come free as others go on, seq waits while any do.
+func (s *Scheduler) room(step *step, seq *Seq, n int) int {
 	for {
-		fits := s.kv.Fits(q.table, s.reach(q), 0)
-		if m := min(n, fits-s.info.Lookahead-q.launched); m > 0 {
-			s.kv.Grow(q.table, q.launched+m+s.info.Lookahead, s.reach(q), 0)
-			return m
+		fits := s.kv.Fits(seq.table, s.footprint(seq), 0)
+		if taken := min(n, fits-s.info.Lookahead-seq.launched); taken > 0 {
+			s.kv.Grow(seq.table, seq.launched+taken+s.info.Lookahead, s.footprint(seq), 0)
+			return taken
 		}
-		moving := s.planned > s.committed || len(l.seqs) > 0
+		moving := s.planned > s.committed || len(step.seqs) > 0
 		if s.leaving > 0 || (fits > 0 && moving) { // fits is 0 without blocks where there is no window
 			return 0
 		}
-		v := s.victim()
-		s.preempt(v)
-		if v == q {
+		victim := s.victim()
+		s.preempt(victim)
+		if victim == seq {
 			return 0
 		}
 	}
 }
 
-// reach is the number of tokens that q needs blocks for sooner or later.
-func (s *Scheduler) reach(q *Seq) int { return len(q.Tokens) + q.pending + s.info.Lookahead }
+// footprint is the number of tokens that seq needs blocks for sooner or later.
+func (s *Scheduler) footprint(seq *Seq) int { return len(seq.Tokens) + seq.pending + s.info.Lookahead }
 
-func (s *Scheduler) preempt(q *Seq) {
-	q.state = leaving
-	q.Preemptions++
-	s.leaving++
-	s.stats.Preemptions++
-	s.release(q)
-}
-
-// prompts fills the step: one chunk at a time, of the tenant that was served least.
-func (s *Scheduler) prompts(l *launch, now time.Time) {
-	for len(l.batch.Tokens) < s.full {
-		q := s.next()
-		if q == nil {
+// fillPrompts fills the step: one chunk at a time, of the tenant that was served least,
+// whether its sequence is resident or has to be admitted first.
+func (s *Scheduler) fillPrompts(step *step, now time.Time) {
+	for len(step.batch.Tokens) < s.budget {
+		seq := s.next()
+		if seq == nil {
 			return
 		}
-		if q.state == running || s.admit(q, now) {
-			s.extend(l, q, s.open(q))
+		if seq.state == running || s.admit(seq, now) {
+			s.extend(step, seq, s.launchable(seq))
 		}
 	}
 }
 
-// row appends the next n tokens of q to the step.
-func (s *Scheduler) row(l *launch, q *Seq, n int) {
-	if q.reached == 0 {
-		s.begin(q)
+// row appends the next n tokens of seq to the step.
+func (s *Scheduler) row(step *step, seq *Seq, n int) {
+	if seq.mostLaunched == 0 { // its first row
+		s.countHits(seq)
 	}
-	b, g := &l.batch, len(s.info.Groups)
-	tables := l.tables[len(b.Rows)*g:][:g]
-	copy(tables, q.table.Blocks)
-	r := runner.Row{Slot: q.slot, Start: q.launched, Len: n, Tables: tables, Params: q.Params, History: q.Tokens}
-	q.launched += n
-	s.stats.Recomputed += uint64(max(min(q.launched, q.reached)-r.Start, 0))
-	q.reached = max(q.reached, q.launched)
-	r.Targets = q.targets(r.Start)
-	b.Tokens = append(b.Tokens, q.Tokens[min(r.Start, len(q.Tokens)):min(q.launched, len(q.Tokens))]...)
-	if q.launched > len(q.Tokens) {
-		b.Tokens = append(b.Tokens, runner.Pending)
+	batch, groups := &step.batch, len(s.info.Groups)
+	tables := step.tables[len(batch.Rows)*groups:][:groups]
+	copy(tables, seq.table.Blocks)
+	row := runner.Row{Slot: seq.slot, Start: seq.launched, Len: n, Tables: tables, Params: seq.Params, History: seq.Tokens}
+	seq.launched += n
+	s.stats.Recomputed += uint64(max(min(seq.launched, seq.mostLaunched)-row.Start, 0))
+	seq.mostLaunched = max(seq.mostLaunched, seq.launched)
+	row.Targets = seq.targets(row.Start)
+	batch.Tokens = append(batch.Tokens, seq.Tokens[min(row.Start, len(seq.Tokens)):min(seq.launched, len(seq.Tokens))]...)
+	if seq.launched > len(seq.Tokens) {
+		batch.Tokens = append(batch.Tokens, runner.Pending)
 	}
-	if q.launched == len(q.Tokens)+q.pending {
-		step := len(q.Tokens) - q.Prompt + q.pending
-		r.Sample, r.Step, r.Mask = true, uint64(step), q.allowed(step)
-		q.pending++
+	if seq.launched == len(seq.Tokens)+seq.pending { // at its end: what follows is sampled
+		index := len(seq.Tokens) - seq.Prompt + seq.pending
+		row.Sample, row.Step, row.Mask = true, uint64(index), seq.allowed(index)
+		seq.pending++
 		s.stats.Sampled++
 	}
-	q.rows++
-	q.step = s.planned + 1
-	q.tenant.served += n
-	b.Rows = append(b.Rows, r)
-	l.seqs = append(l.seqs, q)
+	seq.inFlight++
+	seq.lastStep = s.planned + 1
+	seq.tenant.served += n
+	batch.Rows = append(batch.Rows, row)
+	step.seqs = append(step.seqs, seq)
 }

@@ -6,6 +6,28 @@
 // those that are being sampled; a step computes some that are not launched yet, and
 // samples when it reaches the end. Chunked prompts, decoding, cached prefixes,
 // computing again after preemption and overlapping steps are cases of this rule.
+//
+// The states of a sequence:
+//
+//	waiting → running → ended
+//	running → leaving → waiting    preempted; leaving until its launched rows are committed
+//
+// From every state Abort and deadlines end it. One that is running, leaving, or ended
+// with launched rows holds a slot and a table of blocks: it is resident. A lower number
+// of priority goes first, everywhere.
+//
+// What happens in a step, in this order:
+//
+//	Plan    1  reserved sequence, and tenants without a resident one: admitAhead (admit.go),
+//	           which may preempt a sequence of another tenant: displace (preempt.go)
+//	        2  one token for each resident that has just one to compute: those that speak
+//	        3  prompts in chunks, of the tenant served least (next, queue.go), until the step
+//	           is full; a waiting sequence is admitted when it is its turn
+//	           in 2 and 3 whoever finds no block preempts: room (plan.go), victim (preempt.go)
+//	the runner executes the batch; up to Depth of them are in flight
+//	Commit  4  for each row: sampled ids appended and judged, blocks offered to others, slot
+//	           and blocks taken from one that is leaving or ended
+//	        5  deadlines
 package sched
 
 import (
@@ -23,37 +45,40 @@ import (
 // locks, starts nothing and reads no clock.
 //
 // While it is not Idle and no batch is in flight, Plan returns a batch.
+// What holds between calls is written out in Check.
 type Scheduler struct {
-	cfg      Config
-	info     runner.Info
-	capacity int
-	kv       *kv.Manager
+	cfg         Config
+	info        runner.Info
+	capacity    int // Capacity
+	promptLimit int // LimitPrompts
+	kv          *kv.Manager
 
-	seqs     map[uint64]*Seq // all that have not ended
-	running  []*Seq          // [slot]; nil = free
-	slots    []int           // free ones, the next last
-	leaving  int             // of running: not planned any more, waiting for launched rows
-	tenants  []*tenant
-	reserved *Seq // waiting; nobody else is admitted before it
-	misses   int  // sequences that could not be admitted in this Plan
-	beside   int  // LimitPrompts
-	full     int  // tokens that the planned step may have
+	seqs      map[uint64]*Seq // by ID; all that have not ended
+	tenants   []*tenant
+	residents []*Seq // [slot]; nil = free
+	freeSlots []int  // the next one last
+	leaving   int    // residents that are leaving or ended: not planned any more, waiting for launched rows
+	reserved  *Seq   // waiting; slot and blocks are kept for it, nobody else is admitted before it; nil = none
 
-	launches  []launch // ring: step n is launches[n%Depth]
-	planned   uint64   // steps
+	// Of the step that is planned.
+	failed int // sequences that could not be admitted
+	budget int // tokens that it may have
+
+	steps     []step // ring: step n is steps[n%Depth]
+	planned   uint64 // steps so far; those from committed on are in flight
 	committed uint64
 
 	arrivals     uint64
 	queued       int       // sequences that never had a slot
 	queuedTokens int       // theirs
-	due          time.Time // no deadline passes before; zero = there is none
-	out          []Output
-	stats        Stats // counters only
+	nextDue      time.Time // no deadline passes before; zero = there is none
+	outputs      []Output  // of the last Commit
+	stats        Stats     // counters only
 	groups       []kv.Group
 }
 
-// A launch is a planned batch and the memory it uses.
-type launch struct {
+// A step is a planned batch and the memory it uses.
+type step struct {
 	batch  runner.Batch
 	seqs   []*Seq             // [row]
 	tables [][]runner.BlockID // [row·groups]: tables grow, what a batch covers does not
@@ -74,11 +99,12 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 		return nil, fmt.Errorf("sched: runner %s has lookahead %d at depth %d, expected depth 1", info.Name, info.Lookahead, info.Depth)
 	}
 	s := &Scheduler{cfg: cfg, info: info, capacity: info.MaxLen, seqs: make(map[uint64]*Seq)}
-	for _, g := range info.Groups {
+	// A pool limits the length of a sequence unless all that its window needs fits.
+	for _, group := range info.Groups {
 		// So many blocks are touched by a window behind the last full block, the tokens
 		// since then, one more and the lookahead.
-		if least := (g.Window+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1; g.Window == 0 || g.Blocks < least {
-			s.capacity = min(s.capacity, g.Blocks*info.BlockSize)
+		if least := (group.Window+info.Lookahead+2*info.BlockSize-3)/info.BlockSize + 1; group.Window == 0 || group.Blocks < least {
+			s.capacity = min(s.capacity, group.Blocks*info.BlockSize)
 		}
 	}
 	if s.capacity -= info.Lookahead; s.capacity < 2 {
@@ -88,12 +114,12 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
 	// One token per step for each: whoever is resident is never left out.
 	rows := min(info.MaxSeqs, info.MaxTokens)
-	s.running = make([]*Seq, rows)
+	s.residents = make([]*Seq, rows)
 	for i := range rows {
-		s.slots = append(s.slots, rows-1-i)
+		s.freeSlots = append(s.freeSlots, rows-1-i)
 	}
 	for range info.Depth {
-		s.launches = append(s.launches, launch{
+		s.steps = append(s.steps, step{
 			batch:  runner.Batch{Tokens: make([]int32, 0, info.MaxTokens), Rows: make([]runner.Row, 0, rows)},
 			seqs:   make([]*Seq, 0, rows),
 			tables: make([][]runner.BlockID, rows*len(info.Groups))})
@@ -104,25 +130,25 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 // LimitPrompts makes steps in which some sequences get their one token have n tokens
 // of prompts at most, so that these do not keep those waiting; 0 = what the step has
 // room for.
-func (s *Scheduler) LimitPrompts(n int) { s.beside = n }
+func (s *Scheduler) LimitPrompts(n int) { s.promptLimit = n }
 
 // Capacity returns how many tokens, prompt and output, a sequence can have.
 func (s *Scheduler) Capacity() int { return s.capacity }
 
-// Add puts q into the queue. Errors to test for: ErrQueueFull, ErrNeverFits.
-func (s *Scheduler) Add(q *Seq) error {
-	n := len(q.Tokens)
-	if n == 0 || q.MaxTokens < 1 || q.Params == nil {
-		return fmt.Errorf("sched: sequence %d: prompt of %d tokens, output of %d, parameters %v: each must be there", q.ID, n, q.MaxTokens, q.Params)
+// Add puts seq into the queue. Errors to test for: ErrQueueFull, ErrNeverFits.
+func (s *Scheduler) Add(seq *Seq) error {
+	n := len(seq.Tokens)
+	if n == 0 || seq.MaxTokens < 1 || seq.Params == nil {
+		return fmt.Errorf("sched: sequence %d: prompt of %d tokens, output of %d, parameters %v: each must be there", seq.ID, n, seq.MaxTokens, seq.Params)
 	}
-	if i := slices.IndexFunc(q.Tokens, func(id int32) bool { return id < 0 || int(id) >= s.info.Vocab }); i >= 0 {
-		return fmt.Errorf("sched: sequence %d: prompt token %d has id %d, vocabulary has %d", q.ID, i, q.Tokens[i], s.info.Vocab)
+	if i := slices.IndexFunc(seq.Tokens, func(id int32) bool { return id < 0 || int(id) >= s.info.Vocab }); i >= 0 {
+		return fmt.Errorf("sched: sequence %d: prompt token %d has id %d, vocabulary has %d", seq.ID, i, seq.Tokens[i], s.info.Vocab)
 	}
-	if s.seqs[q.ID] != nil || q.tenant != nil {
-		return fmt.Errorf("sched: sequence %d was added before", q.ID)
+	if s.seqs[seq.ID] != nil || seq.tenant != nil {
+		return fmt.Errorf("sched: sequence %d was added before", seq.ID)
 	}
-	if n >= s.capacity || q.MaxTokens > s.capacity-n {
-		return fmt.Errorf("sched: %w: prompt of %d tokens, output of %d, room for %d", ErrNeverFits, n, q.MaxTokens, s.capacity)
+	if n >= s.capacity || seq.MaxTokens > s.capacity-n {
+		return fmt.Errorf("sched: %w: prompt of %d tokens, output of %d, room for %d", ErrNeverFits, n, seq.MaxTokens, s.capacity)
 	}
 	if s.queued >= s.cfg.MaxQueue {
 		return fmt.Errorf("sched: %w: %d sequences wait", ErrQueueFull, s.queued)
@@ -130,20 +156,21 @@ func (s *Scheduler) Add(q *Seq) error {
 	if s.cfg.MaxQueueTokens > 0 && s.queued > 0 && s.queuedTokens+n > s.cfg.MaxQueueTokens {
 		return fmt.Errorf("sched: %w: %d tokens wait, at most %d may", ErrQueueFull, s.queuedTokens, s.cfg.MaxQueueTokens)
 	}
-	q.Prompt = n
-	q.Tokens = append(make([]int32, 0, n+min(q.MaxTokens, 512)), q.Tokens...)
-	if err := q.restrict(s.info.Vocab); err != nil {
-		return fmt.Errorf("sched: sequence %d: %w", q.ID, err)
+	// Accepted, but for a constraint that fails at once. The copy has room for some output.
+	seq.Prompt = n
+	seq.Tokens = append(make([]int32, 0, n+min(seq.MaxTokens, 512)), seq.Tokens...)
+	if err := seq.restrict(s.info.Vocab); err != nil {
+		return fmt.Errorf("sched: sequence %d: %w", seq.ID, err)
 	}
 	s.arrivals++
-	q.arrival, q.tenant = s.arrivals, s.tenantOf(q.Tenant)
-	q.tenant.seqs++
-	q.tenant.waiting = insert(q.tenant.waiting, q)
-	s.seqs[q.ID] = q
+	seq.arrival, seq.tenant = s.arrivals, s.tenantOf(seq.Tenant)
+	seq.tenant.live++
+	seq.tenant.waiting = insert(seq.tenant.waiting, seq)
+	s.seqs[seq.ID] = seq
 	s.queued++
 	s.queuedTokens += n
-	if d := q.due(); !d.IsZero() && (s.due.IsZero() || d.Before(s.due)) {
-		s.due = d
+	if d := seq.due(); !d.IsZero() && (s.nextDue.IsZero() || d.Before(s.nextDue)) {
+		s.nextDue = d
 	}
 	return nil
 }
@@ -151,12 +178,12 @@ func (s *Scheduler) Add(q *Seq) error {
 // Abort ends a sequence; no Output of it follows. It reports whether there was one
 // with that id. Its blocks are free once its launched rows are committed.
 func (s *Scheduler) Abort(id uint64) bool {
-	q := s.seqs[id]
-	if q == nil {
+	seq := s.seqs[id]
+	if seq == nil {
 		return false
 	}
-	s.end(q)
-	s.release(q)
+	s.end(seq)
+	s.release(seq)
 	return true
 }
 
@@ -170,76 +197,77 @@ func (s *Scheduler) Idle() bool { return len(s.seqs) == 0 && s.planned == s.comm
 // Commit records the result of the oldest batch in flight and ends sequences whose
 // time is over. What it returns is valid until the next call. It panics when b is
 // not that batch, or r not of its shape.
-func (s *Scheduler) Commit(b *runner.Batch, r *runner.Result, now time.Time) []Output {
-	l := &s.launches[s.committed%uint64(len(s.launches))]
-	if s.committed == s.planned || b != &l.batch || len(r.Tokens) != len(b.Rows) {
-		panic(fmt.Sprintf("sched: commit of %d rows with %d results is not of step %d of %d", len(b.Rows), len(r.Tokens), s.committed+1, s.planned))
+func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.Time) []Output {
+	step := &s.steps[s.committed%uint64(len(s.steps))]
+	if s.committed == s.planned || batch != &step.batch || len(result.Tokens) != len(batch.Rows) {
+		panic(fmt.Sprintf("sched: commit of %d rows with %d results is not of step %d of %d", len(batch.Rows), len(result.Tokens), s.committed+1, s.planned))
 	}
 	s.committed++
-	s.out = s.out[:0]
-	for i, q := range l.seqs {
-		row := &b.Rows[i]
-		q.rows--
-		q.committed += row.Len
+	s.outputs = s.outputs[:0]
+	// Rows of sequences that have ended are counted down too: release waits for the last.
+	for i, seq := range step.seqs {
+		row := &batch.Rows[i]
+		seq.inFlight--
+		seq.committed += row.Len
 		if row.Sample {
-			q.pending--
+			seq.pending--
 		}
-		if len(row.Targets) > 0 && q.state != ended {
-			q.score(row.Start, r.Scores[i])
+		if len(row.Targets) > 0 && seq.state != ended {
+			seq.score(row.Start, result.Scores[i])
 		}
 		switch {
-		case q.state == ended:
+		case seq.state == ended:
 			s.stats.Dropped++
-		case row.Sample && r.Logprobs != nil:
-			s.accept(q, row, r.Tokens[i], r.Logprobs[i])
+		case row.Sample && result.Logprobs != nil:
+			s.accept(seq, row, result.Tokens[i], result.Logprobs[i])
 		case row.Sample:
-			s.accept(q, row, r.Tokens[i], nil)
+			s.accept(seq, row, result.Tokens[i], nil)
 		}
-		// An id that came after the end was computed, but is not a token of q.
-		s.kv.Publish(q.table, q.Tokens, min(q.committed, len(q.Tokens)))
-		s.release(q)
+		// An id that came after the end was computed, but is not a token of seq.
+		s.kv.Publish(seq.table, seq.Tokens, min(seq.committed, len(seq.Tokens)))
+		s.release(seq)
 	}
 	s.expire(now)
-	return s.out
+	return s.outputs
 }
 
-// accept appends sampled ids to q up to its first reason to end.
-func (s *Scheduler) accept(q *Seq, row *runner.Row, ids []int32, logprobs []sample.Logprob) {
-	each := len(logprobs) / max(len(ids), 1)
+// accept appends sampled ids to seq up to its first reason to end.
+func (s *Scheduler) accept(seq *Seq, row *runner.Row, ids []int32, logprobs []sample.Logprob) {
+	perID := len(logprobs) / max(len(ids), 1)
 	if row.Mask != nil {
 		ids = ids[:1] // the mask was of the first; the others are sampled again
 	}
 	for i, id := range ids {
-		o := Output{ID: q.ID, Token: id}
-		if len(q.Tokens) == q.Prompt {
-			o.Scores, q.scores = q.scores, nil
+		output := Output{ID: seq.ID, Token: id}
+		if len(seq.Tokens) == seq.Prompt {
+			output.Scores, seq.scores = seq.scores, nil
 		}
-		q.Tokens = append(q.Tokens, id)
+		seq.Tokens = append(seq.Tokens, id)
 		if i > 0 { // the runner has computed the id before to find this one
-			q.launched++
-			q.committed++
+			seq.launched++
+			seq.committed++
 		}
-		if each > 0 {
-			o.Logprobs = logprobs[i*each : (i+1)*each]
+		if perID > 0 {
+			output.Logprobs = logprobs[i*perID : (i+1)*perID]
 		}
-		o.Finish, o.Err = q.judge(id, s.info.Vocab)
-		s.out = append(s.out, o)
-		if o.Finish != FinishNone {
-			s.end(q)
+		output.Finish, output.Err = seq.judge(id, s.info.Vocab)
+		s.outputs = append(s.outputs, output)
+		if output.Finish != FinishNone {
+			s.end(seq)
 			return
 		}
 	}
 }
 
-// expire ends the sequences whose time is over.
+// expire ends the sequences whose time is over, and finds when to look again.
 func (s *Scheduler) expire(now time.Time) {
-	if s.due.IsZero() || now.Before(s.due) {
+	if s.nextDue.IsZero() || now.Before(s.nextDue) {
 		return
 	}
-	s.due = time.Time{}
-	for _, q := range s.running {
-		if q != nil && q.state != ended {
-			s.expireOne(q, now)
+	s.nextDue = time.Time{}
+	for _, seq := range s.residents {
+		if seq != nil && seq.state != ended {
+			s.expireOne(seq, now)
 		}
 	}
 	for _, t := range s.tenants {
@@ -249,97 +277,84 @@ func (s *Scheduler) expire(now time.Time) {
 	}
 }
 
-func (s *Scheduler) expireOne(q *Seq, now time.Time) {
-	d := q.due()
+// expireOne ends seq if its time is over; otherwise nextDue is not later than its end.
+func (s *Scheduler) expireOne(seq *Seq, now time.Time) {
+	due := seq.due()
 	switch {
-	case d.IsZero():
-	case !now.Before(d):
-		s.out = append(s.out, Output{ID: q.ID, Token: NoToken, Finish: FinishDeadline})
-		s.end(q)
-		s.release(q)
-	case s.due.IsZero() || d.Before(s.due):
-		s.due = d
+	case due.IsZero():
+	case !now.Before(due):
+		s.outputs = append(s.outputs, Output{ID: seq.ID, Token: NoToken, Finish: FinishDeadline})
+		s.end(seq)
+		s.release(seq)
+	case s.nextDue.IsZero() || due.Before(s.nextDue):
+		s.nextDue = due
 	}
 }
 
-// end takes q out of everything but its slot.
-func (s *Scheduler) end(q *Seq) {
-	switch q.state {
+// end takes seq out of everything but its slot.
+func (s *Scheduler) end(seq *Seq) {
+	switch seq.state {
 	case waiting:
-		s.unqueue(q)
+		s.dequeue(seq)
 	case running:
 		s.leaving++
 	}
-	q.state = ended
-	q.tenant.seqs--
-	delete(s.seqs, q.ID)
+	seq.state = ended
+	seq.tenant.live--
+	delete(s.seqs, seq.ID)
 }
 
-// unqueue takes q out of the queue of its tenant.
-func (s *Scheduler) unqueue(q *Seq) {
-	t := q.tenant
-	i := slices.Index(t.waiting, q)
+// dequeue takes seq out of the queue of its tenant.
+func (s *Scheduler) dequeue(seq *Seq) {
+	t := seq.tenant
+	i := slices.Index(t.waiting, seq)
 	t.waiting = slices.Delete(t.waiting, i, i+1)
-	if q.Started.IsZero() {
+	if seq.Started.IsZero() {
 		s.queued--
-		s.queuedTokens -= q.Prompt
+		s.queuedTokens -= seq.Prompt
 	}
-	if s.reserved == q {
+	if s.reserved == seq {
 		s.reserved = nil
 	}
 }
 
-// enter gives q, which has a table, a slot.
-func (s *Scheduler) enter(q *Seq, now time.Time) {
-	s.unqueue(q)
-	end := len(s.slots) - 1
-	q.state, q.slot, s.slots = running, s.slots[end], s.slots[:end]
-	s.running[q.slot] = q
-	q.tenant.residents++
-	q.launched, q.committed = q.table.Cached, q.table.Cached
-	q.overtaken, q.blocked = 0, time.Time{}
-	if q.Started.IsZero() {
-		q.Started = now
-	}
-}
-
-// begin counts what q, which gets its first row, has found in the prefix cache. Since
-// it entered it may have been preempted and have found something else.
-func (s *Scheduler) begin(q *Seq) {
-	q.Cached = q.launched
-	s.stats.Begun += uint64(q.Prompt)
-	if !s.cfg.NoPrefixCache && !q.unscored() {
-		s.stats.CacheQueries += uint64(q.Prompt)
-		s.stats.CacheHits += uint64(q.Cached)
+// countHits counts what seq, which gets its first row, has found in the prefix cache.
+// Since it was admitted first it may have been preempted and have found something else.
+func (s *Scheduler) countHits(seq *Seq) {
+	seq.Cached = seq.launched
+	s.stats.Begun += uint64(seq.Prompt)
+	if !s.cfg.NoPrefixCache && !seq.unscored() {
+		s.stats.CacheQueries += uint64(seq.Prompt)
+		s.stats.CacheHits += uint64(seq.Cached)
 	}
 }
 
 // release takes slot and blocks of a leaving sequence, unless a launched row still
 // needs them. A preempted one queues up again.
-func (s *Scheduler) release(q *Seq) {
-	if q.table == nil || q.rows > 0 || (q.state != leaving && q.state != ended) {
+func (s *Scheduler) release(seq *Seq) {
+	if seq.table == nil || seq.inFlight > 0 || (seq.state != leaving && seq.state != ended) {
 		return
 	}
-	s.kv.Close(q.table)
-	q.table = nil
-	s.running[q.slot] = nil
-	s.slots = append(s.slots, q.slot)
+	s.kv.Close(seq.table)
+	seq.table = nil
+	s.residents[seq.slot] = nil
+	s.freeSlots = append(s.freeSlots, seq.slot)
 	s.leaving--
-	q.tenant.residents--
-	if q.state == leaving {
-		q.state = waiting
-		q.tenant.waiting = insert(q.tenant.waiting, q)
+	seq.tenant.slots--
+	if seq.state == leaving {
+		seq.state = waiting
+		seq.tenant.waiting = insert(seq.tenant.waiting, seq)
 	}
 }
 
 // Stats returns a snapshot.
 func (s *Scheduler) Stats() Stats {
-	st := s.stats
-	st.Running = len(s.running) - len(s.slots)
+	stats := s.stats
+	stats.Running = len(s.residents) - len(s.freeSlots)
 	for _, t := range s.tenants {
-		st.Waiting += len(t.waiting)
+		stats.Waiting += len(t.waiting)
 	}
 	s.groups = s.kv.Groups(s.groups[:0])
-	st.WaitingTokens, st.KV, st.Groups = s.queuedTokens, s.kv.Stats(), s.groups
-	return st
+	stats.WaitingTokens, stats.KV, stats.Groups = s.queuedTokens, s.kv.Stats(), s.groups
+	return stats
 }

@@ -315,18 +315,18 @@ func TestCommitRefusesOtherBatches(t *testing.T) {
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(s *Scheduler, q *Seq){
-		"a lost row":        func(_ *Scheduler, q *Seq) { q.rows-- },
+		"a lost row":        func(_ *Scheduler, q *Seq) { q.inFlight-- },
 		"a lost sample":     func(_ *Scheduler, q *Seq) { q.pending-- },
 		"a wrong position":  func(_ *Scheduler, q *Seq) { q.launched += 2 },
 		"a wrong slot":      func(_ *Scheduler, q *Seq) { q.slot++ },
-		"a free slot":       func(s *Scheduler, q *Seq) { s.slots = append(s.slots, q.slot) },
-		"a made up slot":    func(s *Scheduler, _ *Seq) { s.slots = append(s.slots, 99) },
+		"a free slot":       func(s *Scheduler, q *Seq) { s.freeSlots = append(s.freeSlots, q.slot) },
+		"a made up slot":    func(s *Scheduler, _ *Seq) { s.freeSlots = append(s.freeSlots, 99) },
 		"a closed table":    func(s *Scheduler, q *Seq) { s.kv.Close(q.table) },
 		"no table":          func(_ *Scheduler, q *Seq) { q.table = nil },
 		"a lost sequence":   func(s *Scheduler, q *Seq) { delete(s.seqs, q.ID) },
 		"a state":           func(_ *Scheduler, q *Seq) { q.state = leaving },
 		"a miscount":        func(s *Scheduler, _ *Seq) { s.queued++ },
-		"a tenant's slots":  func(_ *Scheduler, q *Seq) { q.tenant.residents++ },
+		"a tenant's slots":  func(_ *Scheduler, q *Seq) { q.tenant.slots++ },
 		"a queued resident": func(_ *Scheduler, q *Seq) { q.tenant.waiting = insert(q.tenant.waiting, q) },
 		"a broken queue":    func(s *Scheduler, q *Seq) { slices.Reverse(q.tenant.waiting) },
 		"a stale claim":     func(s *Scheduler, q *Seq) { s.reserved = q },
@@ -345,8 +345,8 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// ARCHITECTURE.md: planning a step is short enough to be read at once. Who is admitted
-// and who gives way is in queue.go.
+// ARCHITECTURE.md: planning a step is short enough to be read at once. Whose turn it is,
+// who is admitted and who gives way is in queue.go, admit.go and preempt.go.
 func TestPlanIsShort(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("plan.go")

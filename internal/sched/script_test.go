@@ -188,7 +188,7 @@ func (s *script) plan() string {
 	if b == nil {
 		rows = append(rows, "none")
 	} else {
-		l := &s.w.s.launches[(s.w.s.planned-1)%uint64(len(s.w.s.launches))]
+		l := &s.w.s.steps[(s.w.s.planned-1)%uint64(len(s.w.s.steps))]
 		next := 0
 		for i, q := range l.seqs {
 			r := &b.Rows[i]

@@ -17,7 +17,7 @@ import (
 type Seq struct {
 	ID         uint64  // unique among the sequences that have not ended
 	Tenant     uint32  // who shares fairly with others: usually one API key
-	Priority   int     // within the tenant, lower runs first
+	Priority   int     // within the tenant: the lower number goes first
 	Salt       uint64  // sequences share cached prefixes only with those of the same salt
 	Tokens     []int32 // prompt, then output; Add makes its own copy
 	MaxTokens  int     // output tokens, >= 1
@@ -35,22 +35,24 @@ type Seq struct {
 	Started     time.Time // when it first had a slot; zero = never
 	Preemptions int       // times its blocks were taken and it was computed again
 
-	tenant    *tenant
-	arrival   uint64 // order of Add
-	state     state
-	slot      int
-	table     *kv.Table
-	launched  int            // tokens whose KV is written once all launched rows have run
-	reached   int            // tokens launched before, which preemption may have taken back
-	committed int            // tokens whose KV is known to be written
-	rows      int            // launched rows that are not committed
-	pending   int            // of these, rows that sample
-	step      uint64         // number of the last step with a row of it, from 1
-	mask      []uint64       // what may come next; nil = Allowed
-	scored    int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
-	scores    []sample.Score // of these, until they are given out
-	overtaken int            // later ones admitted while its blocks did not fit
-	blocked   time.Time      // since when its blocks do not fit; zero = they were not tried
+	// While it runs, committed <= launched <= len(Tokens) + pending. Slot and table have a
+	// meaning while it is resident.
+	tenant       *tenant
+	arrival      uint64 // order of Add
+	state        state
+	slot         int
+	table        *kv.Table
+	launched     int            // tokens whose KV is written once all launched rows have run
+	mostLaunched int            // tokens launched before, which preemption may have taken back
+	committed    int            // tokens whose KV is known to be written
+	inFlight     int            // launched rows that are not committed
+	pending      int            // of these, rows that sample
+	lastStep     uint64         // number of the last step with a row of it, from 1
+	mask         []uint64       // what may come next; nil = Allowed
+	scored       int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
+	scores       []sample.Score // of these, until they are given out
+	overtaken    int            // later ones admitted since then
+	blocked      time.Time      // since when there are not enough blocks for it; zero = that was not tried
 }
 
 // A Constraint limits what a sequence may say, by ids. The scheduler calls it from
@@ -80,6 +82,7 @@ const (
 	FinishError           // its constraint failed: Output.Err
 )
 
+// String returns f in one word.
 func (f Finish) String() string {
 	return [...]string{"none", "stop", "length", "abort", "deadline", "error"}[f]
 }
@@ -134,76 +137,77 @@ type Stats struct {
 	CacheHits    uint64 // of these, found
 }
 
+// A state says where a sequence stands; the comment of the package has the transitions.
 type state uint8
 
 const (
-	waiting state = iota
-	running
-	leaving // preempted; waits for its launched rows, then queues up again
-	ended   // the same for good
+	waiting state = iota // in the queue of its tenant, without slot and blocks
+	running              // resident, and planned
+	leaving              // preempted; resident until its launched rows are committed, then waiting
+	ended                // had its last Output, or was aborted; resident until its launched rows are committed
 )
 
-// due returns when q runs out of time; zero = never.
-func (q *Seq) due() time.Time {
-	if q.Started.IsZero() && !q.StartBy.IsZero() && (q.Deadline.IsZero() || q.StartBy.Before(q.Deadline)) {
-		return q.StartBy
+// due returns when seq runs out of time; zero = never.
+func (seq *Seq) due() time.Time {
+	if seq.Started.IsZero() && !seq.StartBy.IsZero() && (seq.Deadline.IsZero() || seq.StartBy.Before(seq.Deadline)) {
+		return seq.StartBy
 	}
-	return q.Deadline
+	return seq.Deadline
 }
 
 // reusable returns the tokens whose KV may come from the prefix cache. A score is
 // found where the token before it is computed, and only there.
-func (q *Seq) reusable() []int32 {
-	if q.unscored() {
-		return q.Tokens[:q.scored+1]
+func (seq *Seq) reusable() []int32 {
+	if seq.unscored() {
+		return seq.Tokens[:seq.scored+1]
 	}
-	return q.Tokens
+	return seq.Tokens
 }
 
 // unscored reports whether scores are wanted that are not known.
-func (q *Seq) unscored() bool { return q.Params.PromptLogprobs && q.scored < q.Prompt-1 }
+func (seq *Seq) unscored() bool { return seq.Params.PromptLogprobs && seq.scored < seq.Prompt-1 }
 
-// targets returns the prompt tokens that follow those from start to q.launched, if a
+// targets returns the prompt tokens that follow those from start to seq.launched, if a
 // score of one of them is not known.
-func (q *Seq) targets(start int) []int32 {
-	end := min(q.launched+1, q.Prompt)
-	if !q.unscored() || end <= max(q.scored, start)+1 {
+func (seq *Seq) targets(start int) []int32 {
+	end := min(seq.launched+1, seq.Prompt)
+	if !seq.unscored() || end <= max(seq.scored, start)+1 {
 		return nil
 	}
-	return q.Tokens[start+1 : end]
+	return seq.Tokens[start+1 : end]
 }
 
 // score records the scores of the tokens that follow those from start on. After a
 // preemption some are known.
-func (q *Seq) score(start int, scores []sample.Score) {
-	for _, s := range scores[min(q.scored-start, len(scores)):] {
-		q.scores = append(q.scores, sample.Score{Rank: s.Rank, Logprobs: slices.Clone(s.Logprobs)})
-		q.scored++
+func (seq *Seq) score(start int, scores []sample.Score) {
+	for _, score := range scores[min(seq.scored-start, len(scores)):] {
+		seq.scores = append(seq.scores, sample.Score{Rank: score.Rank, Logprobs: slices.Clone(score.Logprobs)})
+		seq.scored++
 	}
 }
 
 // allowed returns the mask of the output token with that number.
-func (q *Seq) allowed(step int) []uint64 {
-	if q.mask == nil || (q.Constraint == nil && step >= q.MinTokens) {
-		return q.Allowed
+func (seq *Seq) allowed(index int) []uint64 {
+	if seq.mask == nil || (seq.Constraint == nil && index >= seq.MinTokens) {
+		return seq.Allowed
 	}
-	return q.mask
+	return seq.mask
 }
 
 // restrict prepares the mask of the next token.
-func (q *Seq) restrict(vocab int) error {
+func (seq *Seq) restrict(vocab int) error {
 	words := (vocab + 63) / 64
-	if q.Allowed != nil && len(q.Allowed) < words {
-		return fmt.Errorf("allowed ids have %d words, vocabulary needs %d", len(q.Allowed), words)
+	if seq.Allowed != nil && len(seq.Allowed) < words {
+		return fmt.Errorf("allowed ids have %d words, vocabulary needs %d", len(seq.Allowed), words)
 	}
-	mask := q.Allowed
-	early := len(q.Tokens)-q.Prompt < q.MinTokens && len(q.Stops) > 0
-	if q.Constraint != nil || early {
-		if q.mask == nil {
-			q.mask = make([]uint64, words)
+	mask := seq.Allowed // without a mask of its own
+	early := len(seq.Tokens)-seq.Prompt < seq.MinTokens && len(seq.Stops) > 0
+	if seq.Constraint != nil || early {
+		if seq.mask == nil {
+			seq.mask = make([]uint64, words)
 		}
-		mask = q.mask
-		if err := q.narrow(vocab, early); err != nil {
+		mask = seq.mask
+		if err := seq.narrow(vocab, early); err != nil {
 			return err
 		}
 	}
@@ -214,30 +218,31 @@ func (q *Seq) restrict(vocab int) error {
 }
 
 // narrow sets the mask to what constraint, allowed ids and, early, stop ids leave.
-func (q *Seq) narrow(vocab int, early bool) error {
-	if q.Constraint != nil {
-		if err := q.Constraint.Mask(q.mask); err != nil {
+func (seq *Seq) narrow(vocab int, early bool) error {
+	if seq.Constraint != nil {
+		if err := seq.Constraint.Mask(seq.mask); err != nil {
 			return err
 		}
 	} else {
-		for i := range q.mask {
-			q.mask[i] = ^uint64(0)
+		for i := range seq.mask {
+			seq.mask[i] = ^uint64(0)
 		}
 	}
-	if q.Allowed != nil {
-		for i := range q.mask {
-			q.mask[i] &= q.Allowed[i]
+	if seq.Allowed != nil {
+		for i := range seq.mask {
+			seq.mask[i] &= seq.Allowed[i]
 		}
 	}
-	if used := vocab % 64; used > 0 {
-		q.mask[len(q.mask)-1] &= 1<<used - 1
+	if used := vocab % 64; used > 0 { // bits beyond the vocabulary must not look allowed
+		seq.mask[len(seq.mask)-1] &= 1<<used - 1
 	}
-	if !early || (q.Constraint != nil && q.complete()) {
+	// Too early for stop ids, unless the constraint allows nothing else.
+	if !early || (seq.Constraint != nil && seq.complete()) {
 		return nil
 	}
-	for _, id := range q.Stops {
+	for _, id := range seq.Stops {
 		if id >= 0 && int(id) < vocab {
-			q.mask[id/64] &^= 1 << (id % 64)
+			seq.mask[id/64] &^= 1 << (id % 64)
 		}
 	}
 	return nil
@@ -245,17 +250,17 @@ func (q *Seq) narrow(vocab int, early bool) error {
 
 // complete reports whether the mask allows stop ids and nothing else: what the
 // constraint describes is at its end, MinTokens or not.
-func (q *Seq) complete() bool {
+func (seq *Seq) complete() bool {
 	left := 0
-	for _, word := range q.mask {
+	for _, word := range seq.mask {
 		left += bits.OnesCount64(word)
 	}
-	if left == 0 || left > len(q.Stops) {
+	if left == 0 || left > len(seq.Stops) {
 		return false
 	}
-	for i, word := range q.mask {
+	for i, word := range seq.mask {
 		for ; word != 0; word &= word - 1 {
-			if !slices.Contains(q.Stops, int32(i*64+bits.TrailingZeros64(word))) {
+			if !slices.Contains(seq.Stops, int32(i*64+bits.TrailingZeros64(word))) {
 				return false
 			}
 		}
@@ -263,23 +268,24 @@ func (q *Seq) complete() bool {
 	return true
 }
 
-// judge decides what the last token of q, id, means for it.
-func (q *Seq) judge(id int32, vocab int) (Finish, error) {
-	n := len(q.Tokens) - q.Prompt
-	if slices.Contains(q.Stops, id) { // masked before MinTokens
+// judge decides what the last token of seq, id, means for it. The order matters: a stop
+// id is not told to the constraint, and the last token needs no mask behind it.
+func (seq *Seq) judge(id int32, vocab int) (Finish, error) {
+	number := len(seq.Tokens) - seq.Prompt
+	if slices.Contains(seq.Stops, id) { // masked before MinTokens
 		return FinishStop, nil
 	}
-	if q.Constraint != nil {
-		if err := q.Constraint.Accept(id); err != nil {
-			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", q.ID, n, err)
+	if seq.Constraint != nil {
+		if err := seq.Constraint.Accept(id); err != nil {
+			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", seq.ID, number, err)
 		}
 	}
-	if n == q.MaxTokens {
+	if number == seq.MaxTokens {
 		return FinishLength, nil
 	}
-	if q.Constraint != nil {
-		if err := q.restrict(vocab); err != nil {
-			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", q.ID, n+1, err)
+	if seq.Constraint != nil {
+		if err := seq.restrict(vocab); err != nil {
+			return FinishError, fmt.Errorf("sched: sequence %d, output %d: %w", seq.ID, number+1, err)
 		}
 	}
 	return FinishNone, nil

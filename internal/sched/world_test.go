@@ -204,7 +204,7 @@ func (w *world) launch() *runner.Batch {
 		w.t.Fatalf("step %d: %v", w.steps+len(w.flight), err)
 	}
 	w.flight, w.given = append(w.flight, b), append(w.given, fmt.Sprint(*b))
-	for i, q := range w.s.launches[(w.s.planned-1)%uint64(len(w.s.launches))].seqs {
+	for i, q := range w.s.steps[(w.s.planned-1)%uint64(len(w.s.steps))].seqs {
 		r, tr := &b.Rows[i], w.traces[q.ID]
 		if most := w.s.cfg.ChunkLimit; most > 0 && r.Len > most {
 			w.t.Fatalf("sequence %d has %d tokens in a step, at most %d may be", q.ID, r.Len, most)
