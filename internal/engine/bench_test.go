@@ -33,7 +33,7 @@ func newStepper(tb testing.TB, n, depth int) *stepper {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e.life = e.first
+	e.life = e.firstLife
 	p := &stepper{e: e}
 	for i := range n {
 		s, err := e.Submit(context.Background(), Request{Tokens: []int32{int32(i % 512), 1, 2}, MaxTokens: 1 << 19})

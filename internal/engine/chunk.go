@@ -51,10 +51,10 @@ func (c *chunker) learn(prompt int, took time.Duration) {
 
 // promptTokens returns the tokens of prompts in a batch, but for last ones that come
 // alone.
-func promptTokens(b *runner.Batch) (n int) {
-	for i := range b.Rows {
-		if b.Rows[i].Len > 1 {
-			n += b.Rows[i].Len
+func promptTokens(batch *runner.Batch) (n int) {
+	for i := range batch.Rows {
+		if batch.Rows[i].Len > 1 {
+			n += batch.Rows[i].Len
 		}
 	}
 	return n

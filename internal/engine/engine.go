@@ -38,6 +38,7 @@ type LimitError struct {
 	Max    int // tokens, prompt and output
 }
 
+// Error says by how much the prompt is too long, and what to do.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("engine: prompt has %d tokens, prompt and output may have %d: shorten the prompt to leave room for output", e.Prompt, e.Max)
 }
@@ -59,11 +60,11 @@ type Request struct {
 }
 
 // due returns when a request that waits runs out of time; zero = never.
-func (q *Request) due() time.Time {
-	if q.StartBy.IsZero() || (!q.Deadline.IsZero() && q.Deadline.Before(q.StartBy)) {
-		return q.Deadline
+func (r *Request) due() time.Time {
+	if r.StartBy.IsZero() || (!r.Deadline.IsZero() && r.Deadline.Before(r.StartBy)) {
+		return r.Deadline
 	}
-	return q.StartBy
+	return r.StartBy
 }
 
 // A Config is what an operator may choose. The zero value is a sensible server.
@@ -105,52 +106,57 @@ func (c *Config) Validate() error {
 
 // An Engine runs requests on one runner. All methods but Run may be called from
 // any goroutine.
+//
+// Three kinds of goroutines meet here: those that call it, the supervisor (Run) and the
+// loop (life). Locks are taken in the order mu, then Stream.mu or publishing; whoever
+// holds one waits for nothing else.
 type Engine struct {
-	cfg   Config
-	log   *slog.Logger
-	info  runner.Info
-	room  int // tokens of a sequence, prompt and output
-	limit int // streams that have not ended
-	epoch time.Time
+	cfg        Config
+	log        *slog.Logger
+	info       runner.Info
+	capacity   int // tokens of a sequence, prompt and output
+	maxStreams int // streams that have not ended
+	epoch      time.Time
 
-	done     chan struct{} // closed when Run returns
-	wake     chan struct{} // holds one signal: mail, for a loop that rests
-	mailed   atomic.Bool   // something below has changed
-	probing  chan struct{} // held by who runs a probe for Ready
-	progress atomic.Int64  // end of the last finished step, in ns since epoch; 0 = none
-	waiting  atomic.Int64  // prompt tokens that wait in the scheduler
-	first    *life         // made by New for Run
+	done      chan struct{} // closed when Run returns
+	wake      chan struct{} // holds one signal: mail, for a loop that rests
+	mailed    atomic.Bool   // something below has changed
+	probing   chan struct{} // held by who runs a probe for Ready
+	progress  atomic.Int64  // end of the last finished step, in ns since epoch; 0 = none
+	waiting   atomic.Int64  // prompt tokens that wait in the scheduler
+	firstLife *life         // made by New for Run
 
-	mu        sync.Mutex
-	phase     State // Starting, Running, Restarting or Stopped
-	draining  bool
-	cut       bool // the loop is to end at once
-	reason    string
-	restarts  int
-	life      *life              // whose loop may write to streams; nil = none
-	live      map[uint64]*Stream // accepted and not ended
-	adds      []*Stream          // not yet given to the scheduler, in the order of their ids
-	addTokens int                // of their prompts
-	stops     []*Stream
-	forgets   []chan<- int // who waits for an empty prefix cache: room for one number each
-	lastID    uint64
-	accepted  uint64 // without probes
-	prompt    uint64 // tokens of these
-	generated uint64 // tokens delivered to these
-	stalls    int
-	steps     pace // of finished steps
-	perToken  pace // of finished steps, by their tokens
+	mu          sync.Mutex // guards the fields from here to tokenTimes
+	phase       State      // what Run has come to: Starting, Running, Restarting or Stopped
+	draining    bool       // nothing more is accepted
+	cut         bool       // the loop is to end at once
+	reason      string     // of the last fault
+	restarts    int
+	life        *life              // whose loop may write to streams; nil = none
+	live        map[uint64]*Stream // accepted and not ended
+	inbox       []*Stream          // not yet given to the scheduler, in the order of their ids
+	inboxTokens int                // of their prompts
+	stops       []*Stream          // the loop is to end them
+	forgets     []chan<- int       // who waits for an empty prefix cache: room for one number each
+	lastID      uint64
+	accepted    uint64 // without probes
+	prompt      uint64 // tokens of these
+	generated   uint64 // tokens delivered to these
+	stalls      int
+	stepTimes   pace // of finished steps
+	tokenTimes  pace // of finished steps, by their tokens
 
-	publishing sync.Mutex // the loop does not wait for it
-	published  sched.Stats
+	publishing sync.Mutex  // guards published; the loop waits for it only before it rests
+	published  sched.Stats // of the loop, with what earlier ones have counted
 }
 
-// New returns an engine that owns r. It does nothing until Run is called, but
+// New returns an engine that owns the runner. It does nothing until Run is called, but
 // takes requests.
-func New(r runner.Runner, cfg Config, log *slog.Logger) (*Engine, error) {
+func New(owned runner.Runner, cfg Config, log *slog.Logger) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	// What the zero values of Config mean.
 	setDefault(&cfg.Sched.MaxQueue, 1024)
 	setDefault(&cfg.Stall, 10*time.Second)
 	setDefault(&cfg.FirstStep, 10*time.Minute)
@@ -158,15 +164,15 @@ func New(r runner.Runner, cfg Config, log *slog.Logger) (*Engine, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	e := &Engine{cfg: cfg, log: log, info: r.Info(), epoch: cfg.Clock(), done: make(chan struct{}), wake: make(chan struct{}, 1),
+	engine := &Engine{cfg: cfg, log: log, info: owned.Info(), epoch: cfg.Clock(), done: make(chan struct{}), wake: make(chan struct{}, 1),
 		probing: make(chan struct{}, 1), live: make(map[uint64]*Stream)}
-	l, err := e.newLife(r, 0)
+	first, err := engine.newLife(owned, 0)
 	if err != nil {
 		return nil, err
 	}
-	e.first, e.room = l, l.sched.Capacity()
-	e.limit = min(e.info.MaxSeqs, e.info.MaxTokens) + cfg.Sched.MaxQueue
-	return e, nil
+	engine.firstLife, engine.capacity = first, first.sched.Capacity()
+	engine.maxStreams = min(engine.info.MaxSeqs, engine.info.MaxTokens) + cfg.Sched.MaxQueue
+	return engine, nil
 }
 
 func setDefault[T int | time.Duration](p *T, v T) {
@@ -175,14 +181,16 @@ func setDefault[T int | time.Duration](p *T, v T) {
 	}
 }
 
-// since returns the time since the engine was made.
-func (e *Engine) since() time.Duration { return e.cfg.Clock().Sub(e.epoch) }
+// elapsed returns the time since the engine was made.
+func (e *Engine) elapsed() time.Duration { return e.cfg.Clock().Sub(e.epoch) }
 
 // Capacity returns how many tokens, prompt and output, a request can have.
-func (e *Engine) Capacity() int { return e.room }
+func (e *Engine) Capacity() int { return e.capacity }
 
 // Places returns how many requests may run or wait, and how many of them run side by side.
-func (e *Engine) Places() (all, together int) { return e.limit, e.limit - e.cfg.Sched.MaxQueue }
+func (e *Engine) Places() (all, together int) {
+	return e.maxStreams, e.maxStreams - e.cfg.Sched.MaxQueue
+}
 
 // QueueTokens returns how many prompt tokens may wait, 0 = any.
 func (e *Engine) QueueTokens() int { return e.cfg.Sched.MaxQueueTokens }
@@ -190,94 +198,96 @@ func (e *Engine) QueueTokens() int { return e.cfg.Sched.MaxQueueTokens }
 // Submit accepts a request or says why not: ErrInvalid, *LimitError, ErrQueueFull,
 // ErrQueueTokens, ErrRestarting, ErrDraining, ErrStopped. It does not wait. When
 // ctx ends, at whatever time, the stream stops.
-func (e *Engine) Submit(ctx context.Context, q Request) (*Stream, error) {
-	return e.submit(ctx, q, false)
+func (e *Engine) Submit(ctx context.Context, req Request) (*Stream, error) {
+	return e.submit(ctx, req, false)
 }
 
-func (e *Engine) submit(ctx context.Context, q Request, probe bool) (*Stream, error) {
+// submit is Submit, and Probe.
+func (e *Engine) submit(ctx context.Context, req Request, probe bool) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := e.check(&q); err != nil {
+	if err := e.check(&req); err != nil {
 		return nil, err
 	}
-	n := e.room - len(q.Tokens)
-	if q.MaxTokens > 0 {
-		n = min(n, q.MaxTokens)
+	output := e.capacity - len(req.Tokens) // all the context has room for, unless less is asked for
+	if req.MaxTokens > 0 {
+		output = min(output, req.MaxTokens)
 	}
-	q.Params.Prompt = len(q.Tokens)
-	s := &Stream{MaxTokens: n, eng: e, req: q, probe: probe, ready: make(chan struct{}, 1), usage: Usage{Prompt: len(q.Tokens)}}
+	req.Params.Prompt = len(req.Tokens)
+	stream := &Stream{MaxTokens: output, eng: e, req: req, probe: probe, ready: make(chan struct{}, 1), usage: Usage{Prompt: len(req.Tokens)}}
 	if ctx.Done() != nil {
-		s.forget = context.AfterFunc(ctx, s.halt)
+		stream.detach = context.AfterFunc(ctx, stream.halt)
 	}
-	if err := e.accept(s); err != nil {
-		s.unwatch()
+	if err := e.accept(stream); err != nil {
+		stream.detachContext()
 		return nil, err
 	}
 	e.post()
-	return s, nil
+	return stream, nil
 }
 
 // check holds a request to what the loop takes for granted.
-func (e *Engine) check(q *Request) error {
-	if len(q.Tokens) == 0 || q.MaxTokens < 0 || q.MinTokens < 0 {
-		return fmt.Errorf("%w: prompt of %d tokens, output of %d to %d: expected at least 1, 0 and 0", ErrInvalid, len(q.Tokens), q.MinTokens, q.MaxTokens)
+func (e *Engine) check(req *Request) error {
+	if len(req.Tokens) == 0 || req.MaxTokens < 0 || req.MinTokens < 0 {
+		return fmt.Errorf("%w: prompt of %d tokens, output of %d to %d: expected at least 1, 0 and 0", ErrInvalid, len(req.Tokens), req.MinTokens, req.MaxTokens)
 	}
-	if len(q.Tokens) >= e.room {
-		return &LimitError{Prompt: len(q.Tokens), Output: q.MaxTokens, Max: e.room}
+	// The long list of ids is looked at only when its length is right.
+	if len(req.Tokens) >= e.capacity {
+		return &LimitError{Prompt: len(req.Tokens), Output: req.MaxTokens, Max: e.capacity}
 	}
-	if words := (e.info.Vocab + 63) / 64; q.Allowed != nil && len(q.Allowed) != words {
-		return fmt.Errorf("%w: mask of %d words, expected %d", ErrInvalid, len(q.Allowed), words)
+	if words := (e.info.Vocab + 63) / 64; req.Allowed != nil && len(req.Allowed) != words {
+		return fmt.Errorf("%w: mask of %d words, expected %d", ErrInvalid, len(req.Allowed), words)
 	}
-	for i, id := range q.Tokens {
+	for i, id := range req.Tokens {
 		if id < 0 || int(id) >= e.info.Vocab {
 			return fmt.Errorf("%w: prompt token %d has id %d, expected 0 to %d", ErrInvalid, i, id, e.info.Vocab-1)
 		}
 	}
-	if err := q.Params.Validate(e.info.Vocab); err != nil {
+	if err := req.Params.Validate(e.info.Vocab); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
 
 // accept puts a stream into the inbox. A probe goes past the limits and is not counted.
-func (e *Engine) accept(s *Stream) error {
+func (e *Engine) accept(stream *Stream) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.open(); err != nil {
+	if err := e.refusal(); err != nil {
 		return err
 	}
-	n := len(s.req.Tokens)
-	if !s.probe {
-		if err := e.full(n); err != nil {
+	prompt := len(stream.req.Tokens)
+	if !stream.probe {
+		if err := e.queueFull(prompt); err != nil {
 			return err
 		}
 		e.accepted++
-		e.prompt += uint64(n)
+		e.prompt += uint64(prompt)
 	}
-	e.lastID++
-	s.ID, s.times.Queued = e.lastID, e.cfg.Clock()
-	e.live[s.ID] = s
-	e.adds = append(e.adds, s)
-	e.addTokens += n
+	e.lastID++ // ids are in the order of acceptance: rescue restores it by them
+	stream.ID, stream.times.Queued = e.lastID, e.cfg.Clock()
+	e.live[stream.ID] = stream
+	e.inbox = append(e.inbox, stream)
+	e.inboxTokens += prompt
 	return nil
 }
 
-// full returns why a prompt of n tokens finds no place in the queue; e.mu is held.
+// queueFull returns why a prompt of that many tokens finds no place in the queue; e.mu is held.
 // Where no prompt waits, a long one may exceed the bound.
-func (e *Engine) full(n int) error {
-	bound, wait := e.cfg.Sched.MaxQueueTokens, e.addTokens+int(e.waiting.Load())
+func (e *Engine) queueFull(prompt int) error {
+	bound, wait := e.cfg.Sched.MaxQueueTokens, e.inboxTokens+int(e.waiting.Load())
 	switch {
-	case len(e.live) >= e.limit:
-		return fmt.Errorf("%w: %d run or wait, at most %d may", ErrQueueFull, len(e.live), e.limit)
-	case bound > 0 && wait > 0 && n > bound-wait:
-		return fmt.Errorf("%w: %d, with %d more than %d", ErrQueueTokens, wait, n, bound)
+	case len(e.live) >= e.maxStreams:
+		return fmt.Errorf("%w: %d run or wait, at most %d may", ErrQueueFull, len(e.live), e.maxStreams)
+	case bound > 0 && wait > 0 && prompt > bound-wait:
+		return fmt.Errorf("%w: %d, with %d more than %d", ErrQueueTokens, wait, prompt, bound)
 	}
 	return nil
 }
 
-// open returns why no request is taken; e.mu is held.
-func (e *Engine) open() error {
+// refusal returns why no request is taken; e.mu is held.
+func (e *Engine) refusal() error {
 	switch {
 	case e.phase == Stopped || e.cut:
 		return ErrStopped
@@ -294,18 +304,18 @@ func (e *Engine) open() error {
 func (e *Engine) Accepting() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.open(); err != nil {
+	if err := e.refusal(); err != nil {
 		return err
 	}
-	return e.full(1)
+	return e.queueFull(1)
 }
 
 // stop tells the loop to end a stream.
-func (e *Engine) stop(s *Stream) {
+func (e *Engine) stop(stream *Stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.live[s.ID] == s {
-		e.stops = append(e.stops, s)
+	if e.live[stream.ID] == stream {
+		e.stops = append(e.stops, stream)
 		e.post()
 	}
 }
@@ -368,21 +378,21 @@ func (e *Engine) interrupt() {
 // endAll ends every stream with an error; e.mu is held.
 func (e *Engine) endAll(why error) {
 	now := e.cfg.Clock()
-	for _, s := range e.live {
-		e.endLocked(s, sched.FinishError, why, now)
+	for _, stream := range e.live {
+		e.endStream(stream, sched.FinishError, why, now)
 	}
-	clear(e.adds)
+	clear(e.inbox)
 	clear(e.stops)
-	e.adds, e.stops, e.addTokens = e.adds[:0], e.stops[:0], 0
+	e.inbox, e.stops, e.inboxTokens = e.inbox[:0], e.stops[:0], 0
 }
 
-// endLocked ends a stream unless it has ended; e.mu is held.
-func (e *Engine) endLocked(s *Stream, f sched.Finish, err error, now time.Time) {
-	if e.live[s.ID] != s {
+// endStream ends a stream unless it has ended; e.mu is held.
+func (e *Engine) endStream(stream *Stream, finish sched.Finish, err error, now time.Time) {
+	if e.live[stream.ID] != stream {
 		return
 	}
-	delete(e.live, s.ID)
-	s.close(f, err, now)
+	delete(e.live, stream.ID)
+	stream.close(finish, err, now)
 	if e.draining && len(e.live) == 0 {
 		e.post()
 	}

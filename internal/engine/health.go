@@ -18,6 +18,7 @@ const (
 	Stopped                 // Run has returned, or is about to
 )
 
+// String returns s in one word.
 func (s State) String() string {
 	return [...]string{"starting", "running", "restarting", "draining", "stopped"}[s]
 }
@@ -34,17 +35,17 @@ type Health struct {
 func (e *Engine) Health() Health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := Health{State: e.phase, Reason: e.reason, Restarts: e.restarts}
+	health := Health{State: e.phase, Reason: e.reason, Restarts: e.restarts}
 	if at := e.progress.Load(); at != 0 {
-		h.LastProgress = e.epoch.Add(time.Duration(at))
+		health.LastProgress = e.epoch.Add(time.Duration(at))
 	}
 	switch {
-	case h.State == Running && h.LastProgress.IsZero():
-		h.State = Starting
-	case e.draining && h.State != Stopped:
-		h.State = Draining
+	case health.State == Running && health.LastProgress.IsZero():
+		health.State = Starting
+	case e.draining && health.State != Stopped:
+		health.State = Draining
 	}
-	return h
+	return health
 }
 
 // fresh is how long a finished step proves that the engine works, reliability.md HLT-2.
@@ -55,7 +56,7 @@ const fresh = 30 * time.Second
 // and waits for it.
 func (e *Engine) Ready(ctx context.Context) error {
 	e.mu.Lock()
-	err := e.open()
+	err := e.refusal()
 	e.mu.Unlock()
 	if err != nil || e.proven() {
 		return err
@@ -72,21 +73,22 @@ func (e *Engine) Ready(ctx context.Context) error {
 	return e.Probe(ctx)
 }
 
+// proven reports whether a step has finished lately.
 func (e *Engine) proven() bool {
 	at := e.progress.Load()
-	return at != 0 && e.since() < time.Duration(at)+fresh
+	return at != 0 && e.elapsed() < time.Duration(at)+fresh
 }
 
 // Probe pushes one real token through the normal path, past the limits of the
 // queue, and waits for it. It is the warm-up of a loaded model.
 func (e *Engine) Probe(ctx context.Context) error {
-	s, err := e.submit(ctx, Request{Tokens: []int32{0}, MaxTokens: 1}, true)
+	stream, err := e.submit(ctx, Request{Tokens: []int32{0}, MaxTokens: 1}, true)
 	if err != nil {
 		return err
 	}
-	defer s.Stop()
+	defer stream.Stop()
 	for {
-		out, err := s.Recv(ctx)
+		out, err := stream.Recv(ctx)
 		if err != nil {
 			return fmt.Errorf("engine: probe: %w", err)
 		}

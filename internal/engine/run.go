@@ -1,5 +1,28 @@
 package engine
 
+// The supervisor: the goroutine of Run, which watches one loop after another. A loop ends
+// in one of three ways:
+//
+//	                 its work is over        a fault: an error, a panic  it hangs
+//	found by         run returns nil         run returns an error        watch: no progress in time
+//	life.fate        returned                returned                    abandoned; returned, should it come back
+//	streams          none, or ErrStopped     untouched ones wait for     only those that it never saw
+//	                                         the next loop, once; the    wait for the next loop; the
+//	                                         others: ErrInterrupted      others: ErrInterrupted
+//	runner           closed                  used again if it was not    left to the loop, which closes
+//	                                         being called, else closed   it should it come back;
+//	                                         and opened again            another one is opened
+//	steps in flight  nobody waits for them   collected by the next loop  lost
+//	                                         if the runner is used again
+//	then             Run returns             the next life, or Run       the next life, or Run
+//	                                         returns an error            returns an error
+//
+// Who may read what of a life: its loop everything. The supervisor reads eng and runner,
+// which never change, and the atomics at any time; the rest only when run has returned.
+// Of a life that hangs the rest is its loop's for good. Should that loop go on, it takes no
+// mail and writes to no stream: before, it finds under Engine.mu that Engine.life is
+// another one. What it would publish is dropped.
+
 import (
 	"context"
 	"errors"
@@ -28,41 +51,43 @@ const watchEvery = 250 * time.Millisecond
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	defer context.AfterFunc(ctx, e.interrupt)()
-	l := e.first
-	e.first = nil
-	var faults []time.Time
+	current := e.firstLife
+	e.firstLife = nil
+	var faults []time.Time // within an hour
 	for {
 		e.mu.Lock()
-		e.life, e.phase = l, Running
+		e.life, e.phase = current, Running
 		e.mu.Unlock()
 		e.post() // what came before it, or was kept for it
-		fault := e.watch(l)
+		fault := e.watch(current)
 		if fault == nil {
 			e.shut(ErrStopped)
-			return e.closeRunner(l)
+			return e.closeRunner(current)
 		}
 		now := e.cfg.Clock()
 		faults = append(slices.DeleteFunc(faults, func(t time.Time) bool { return now.Sub(t) > time.Hour }), now)
-		kept := e.rescue(fault)
-		e.report(l, fault, kept)
-		next, err := e.replace(ctx, l, fault, len(faults))
+		kept := e.rescue(fault) // first: from here on the failed loop reaches nobody
+		e.report(current, fault, kept)
+		next, err := e.replace(ctx, current, fault, len(faults))
 		if err != nil {
 			e.shut(ErrInterrupted)
-			return errors.Join(err, e.closeRunner(l))
+			return errors.Join(err, e.closeRunner(current))
 		}
 		e.log.Warn("engine loop restarted", "faults_within_hour", len(faults))
-		l = next
+		current = next
 	}
 }
 
-// watch runs a loop and returns its fault; nil = its work is over.
+// watch runs a loop and returns its fault; nil = its work is over. After errStalled the
+// loop is still there.
 func (e *Engine) watch(l *life) error {
 	done := make(chan error, 1)
 	go func() {
 		debug.SetPanicOnFault(true) // mapped weights whose file was cut are an error of this loop
 		err := l.run()
-		if !l.ending.CompareAndSwap(alive, returned) {
-			l.ending.Store(returned)
+		// Loop and supervisor may decide at the same time; the first decides.
+		if !l.fate.CompareAndSwap(alive, returned) {
+			l.fate.Store(returned)
 			err = errors.Join(err, e.closeRunner(l)) // nobody else will
 			e.log.Warn("given up loop has ended", "error", err)
 		}
@@ -81,7 +106,7 @@ func (e *Engine) watch(l *life) error {
 				l.forgive(paused) // nothing ran, the loop neither
 			}
 			seen = now
-			if l.stalls() && l.ending.CompareAndSwap(alive, abandoned) {
+			if l.stalled() && l.fate.CompareAndSwap(alive, abandoned) {
 				return errStalled
 			}
 		}
@@ -90,14 +115,14 @@ func (e *Engine) watch(l *life) error {
 
 // report logs a fault with what helps to find its cause.
 func (e *Engine) report(l *life, fault error, kept int) {
-	st := e.Stats()
-	attrs := []any{"fault", fault, "kept", kept, "running", st.Running, "waiting", st.Waiting, "kv_blocks", st.KV.Blocks, "kv_held", st.KV.Held, "steps", st.Steps}
-	if p, ok := errors.AsType[*panicError](fault); ok {
-		attrs = append(attrs, "stack", string(p.stack))
+	stats := e.Stats()
+	attrs := []any{"fault", fault, "kept", kept, "running", stats.Running, "waiting", stats.Waiting, "kv_blocks", stats.KV.Blocks, "kv_held", stats.KV.Held, "steps", stats.Steps}
+	if panicErr, ok := errors.AsType[*panicError](fault); ok {
+		attrs = append(attrs, "stack", string(panicErr.stack))
 	}
 	if fault == errStalled {
 		buf := make([]byte, 1<<20)
-		attrs = append(attrs, "limit", time.Duration(l.limit.Load()), "goroutines", string(buf[:runtime.Stack(buf, true)]))
+		attrs = append(attrs, "limit", time.Duration(l.busyLimit.Load()), "goroutines", string(buf[:runtime.Stack(buf, true)]))
 	}
 	e.log.Error("engine loop failed", attrs...)
 }
@@ -113,42 +138,44 @@ func (e *Engine) rescue(fault error) int {
 	if fault == errStalled {
 		e.stalls++
 	}
-	inbox := make(map[*Stream]bool, len(e.adds))
-	for _, s := range e.adds {
-		inbox[s] = true
+	// Whoever is in the inbox is untouched, even if the loop hangs.
+	unseen := make(map[*Stream]bool, len(e.inbox))
+	for _, stream := range e.inbox {
+		unseen[stream] = true
 	}
-	e.adds, e.stops, e.addTokens = e.adds[:0], e.stops[:0], 0
+	e.inbox, e.stops, e.inboxTokens = e.inbox[:0], e.stops[:0], 0
 	e.waiting.Store(0)
+	// In the order of ids, which is that of acceptance, all but those that have to fail.
 	for _, id := range slices.Sorted(maps.Keys(e.live)) {
-		s := e.live[id]
-		if !inbox[s] && (fault == errStalled || !s.rewind()) {
-			e.endLocked(s, sched.FinishError, ErrInterrupted, e.cfg.Clock())
+		stream := e.live[id]
+		if !unseen[stream] && (fault == errStalled || !stream.rewind()) {
+			e.endStream(stream, sched.FinishError, ErrInterrupted, e.cfg.Clock())
 			continue
 		}
-		e.adds = append(e.adds, s)
-		e.addTokens += len(s.req.Tokens)
+		e.inbox = append(e.inbox, stream)
+		e.inboxTokens += len(stream.req.Tokens)
 	}
-	return len(e.adds)
+	return len(e.inbox)
 }
 
 // replace returns the next life after a fault, the count-th within an hour.
-func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (*life, error) {
+func (e *Engine) replace(ctx context.Context, failed *life, fault error, count int) (*life, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("engine: not restarted: %w: %w", context.Cause(ctx), fault)
 	}
 	if count > e.cfg.Restarts {
 		return nil, fmt.Errorf("engine: %d faults within an hour, %d allowed: %w", count, max(e.cfg.Restarts, 0), fault)
 	}
-	r, owed := l.runner, 0
-	if fault == errStalled || l.inside { // a loop that hangs still owns the rest of l
+	runner, owed := failed.runner, 0
+	if fault == errStalled || failed.inRunner { // of a life that hangs inRunner is not ours to read
 		var err error
-		if r, err = e.reopen(ctx, l, fault); err != nil {
+		if runner, err = e.reopen(ctx, failed, fault); err != nil {
 			return nil, err
 		}
 	} else {
-		owed = l.owed + len(l.flight)
+		owed = failed.owed + len(failed.inFlight) // the runner gives steps back in order
 	}
-	next, err := e.newLife(r, owed)
+	next, err := e.newLife(runner, owed)
 	if err != nil {
 		return nil, err
 	}
@@ -157,73 +184,74 @@ func (e *Engine) replace(ctx context.Context, l *life, fault error, count int) (
 	e.restarts++
 	next.expect()
 	e.publishing.Lock() // a loop that was given up may be at it
-	next.before = e.published
+	next.earlier = e.published
 	e.publishing.Unlock()
 	return next, nil
 }
 
 // reopen makes a new runner in place of one that cannot be used any more.
-func (e *Engine) reopen(ctx context.Context, l *life, fault error) (runner.Runner, error) {
+func (e *Engine) reopen(ctx context.Context, failed *life, fault error) (runner.Runner, error) {
 	if e.cfg.Open == nil {
 		return nil, fmt.Errorf("engine: runner %s failed and cannot be opened again: %w", e.info.Name, fault)
 	}
 	e.mu.Lock()
 	e.phase = Restarting
 	e.mu.Unlock()
-	if err := e.closeRunner(l); err != nil {
+	if err := e.closeRunner(failed); err != nil {
 		e.log.Warn("failed runner does not close", "error", err)
 	}
-	r, err := e.renew(ctx)
+	reopened, err := e.callOpen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("engine: opening runner %s again: %w", e.info.Name, err)
 	}
-	if got := r.Info(); !reflect.DeepEqual(got, e.info) {
-		return nil, errors.Join(fmt.Errorf("engine: runner opened again is %+v, was %+v", got, e.info), r.Close())
+	if got := reopened.Info(); !reflect.DeepEqual(got, e.info) {
+		return nil, errors.Join(fmt.Errorf("engine: runner opened again is %+v, was %+v", got, e.info), reopened.Close())
 	}
-	return r, nil
+	return reopened, nil
 }
 
-// renew calls Config.Open, whose panic is an error. Meanwhile, which may be long, the
+// callOpen calls Config.Open, whose panic is an error. Meanwhile, which may be long, the
 // requests that wait for the new loop still end in time.
-func (e *Engine) renew(ctx context.Context) (r runner.Runner, err error) {
+func (e *Engine) callOpen(ctx context.Context) (opened runner.Runner, err error) {
 	done := make(chan struct{})
 	go func() {
 		debug.SetPanicOnFault(true)
 		defer close(done)
 		defer func() {
-			if p := recover(); p != nil {
-				err = panicked(p)
+			if value := recover(); value != nil {
+				err = panicked(value)
 			}
 		}()
-		r, err = e.cfg.Open(ctx)
+		opened, err = e.cfg.Open(ctx)
 	}()
+	// Reads of opened and err come after done is closed.
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-done:
-			return r, err
+			return opened, err
 		case <-tick.C:
-			e.lapse()
+			e.expireInbox()
 		}
 	}
 }
 
-// lapse ends those of the inbox that were stopped or whose time is over.
-func (e *Engine) lapse() {
+// expireInbox ends those of the inbox that were stopped or whose time is over.
+func (e *Engine) expireInbox() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.cfg.Clock()
-	e.adds = slices.DeleteFunc(e.adds, func(s *Stream) bool {
+	e.inbox = slices.DeleteFunc(e.inbox, func(stream *Stream) bool {
 		finish := sched.FinishAbort
-		if !s.stopped.Load() {
-			if due := s.req.due(); due.IsZero() || now.Before(due) {
+		if !stream.stopped.Load() {
+			if due := stream.req.due(); due.IsZero() || now.Before(due) {
 				return false
 			}
 			finish = sched.FinishDeadline
 		}
-		e.addTokens -= len(s.req.Tokens)
-		e.endLocked(s, finish, nil, now)
+		e.inboxTokens -= len(stream.req.Tokens)
+		e.endStream(stream, finish, nil, now)
 		return true
 	})
 }
@@ -232,19 +260,20 @@ func (e *Engine) lapse() {
 // a panic is an error, and one that hangs is left behind. One that an abandoned
 // loop is calling is left to that loop.
 func (e *Engine) closeRunner(l *life) error {
-	r := l.runner
-	if l.ending.Load() == abandoned || l.closed.Swap(true) {
+	runner := l.runner
+	if l.fate.Load() == abandoned || l.runnerClosed.Swap(true) {
 		return nil
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
-			if p := recover(); p != nil {
-				done <- fmt.Errorf("engine: closing runner %s: panic: %v", e.info.Name, p)
+			if value := recover(); value != nil {
+				done <- fmt.Errorf("engine: closing runner %s: panic: %v", e.info.Name, value)
 			}
 		}()
-		done <- r.Close()
+		done <- runner.Close()
 	}()
+	// Whoever shuts down cannot wait for a device that does not answer.
 	select {
 	case err := <-done:
 		return err
@@ -253,7 +282,7 @@ func (e *Engine) closeRunner(l *life) error {
 	}
 }
 
-// shut ends all streams for good.
+// shut ends all streams for good: no loop runs any more that may write to them.
 func (e *Engine) shut(why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,34 +19,34 @@ type Stats struct {
 // Stats returns a snapshot. The loop does not wait for it.
 func (e *Engine) Stats() Stats {
 	e.publishing.Lock()
-	s := Stats{Stats: e.published}
-	s.Groups = slices.Clone(s.Groups)
+	stats := Stats{Stats: e.published}
+	stats.Groups = slices.Clone(stats.Groups)
 	e.publishing.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.Waiting += len(e.adds)
-	s.WaitingTokens += e.addTokens
-	s.Accepted, s.Prompt, s.Generated = e.accepted, e.prompt, e.generated
-	s.Stalls, s.Starts = e.stalls, 1+e.restarts
-	return s
+	stats.Waiting += len(e.inbox)
+	stats.WaitingTokens += e.inboxTokens
+	stats.Accepted, stats.Prompt, stats.Generated = e.accepted, e.prompt, e.generated
+	stats.Stalls, stats.Starts = e.stalls, 1+e.restarts
+	return stats
 }
 
 // publish shows the scheduler's counters, unless somebody is just reading the last
 // ones: then the next step will. A loop about to rest has no next step.
 func (l *life) publish(last bool) {
-	e, st := l.eng, l.sched.Stats()
+	e, stats := l.eng, l.sched.Stats()
 	if last {
 		e.publishing.Lock()
 	} else if !e.publishing.TryLock() {
 		return
 	}
 	defer e.publishing.Unlock()
-	if l.ending.Load() == abandoned { // another loop has gone on from what was published
+	if l.fate.Load() == abandoned { // another loop has gone on from what was published
 		return
 	}
-	e.waiting.Store(int64(st.WaitingTokens))
-	groups := append(e.published.Groups[:0], st.Groups...)
-	e.published = sum(st, &l.before)
+	e.waiting.Store(int64(stats.WaitingTokens))
+	groups := append(e.published.Groups[:0], stats.Groups...)
+	e.published = sum(stats, &l.earlier)
 	e.published.Groups = groups
 }
 

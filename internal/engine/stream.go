@@ -46,7 +46,7 @@ type Stream struct {
 	req     Request
 	probe   bool
 	stopped atomic.Bool
-	forget  func() bool // ends the watch over the context of Submit; nil = none
+	detach  func() bool // ends the watch over the context of Submit; nil = none
 
 	ready chan struct{} // holds one signal: something to receive
 
@@ -54,7 +54,7 @@ type Stream struct {
 	seq     *sched.Seq // nil = not in a scheduler
 	retried bool       // has begun twice
 
-	mu     sync.Mutex
+	mu     sync.Mutex     // guards what follows
 	scores []sample.Score // of the prompt
 	unread []Token
 	taken  []Token // what Recv returned last, to be filled again
@@ -72,7 +72,7 @@ func (s *Stream) Recv(ctx context.Context) ([]Token, error) {
 	for {
 		out, err := s.take()
 		if err != nil {
-			s.unwatch()
+			s.detachContext()
 			return nil, err
 		}
 		if len(out) > 0 {
@@ -116,7 +116,7 @@ func (s *Stream) Scores() []sample.Score {
 // be called at any time, again, and after the end. Whoever has called Submit calls
 // it, or ends that call's context, before leaving.
 func (s *Stream) Stop() {
-	s.unwatch()
+	s.detachContext()
 	s.halt()
 }
 
@@ -126,9 +126,9 @@ func (s *Stream) halt() {
 	}
 }
 
-func (s *Stream) unwatch() {
-	if s.forget != nil {
-		s.forget()
+func (s *Stream) detachContext() {
+	if s.detach != nil {
+		s.detach()
 	}
 }
 
@@ -141,15 +141,15 @@ func (s *Stream) End() (sched.Finish, Usage, Times) {
 }
 
 // push delivers a token, on behalf of the loop. It never waits for the reader.
-func (s *Stream) push(o *sched.Output, now time.Time) {
+func (s *Stream) push(output *sched.Output, now time.Time) {
 	s.mu.Lock()
 	if s.usage.Completion == 0 {
-		s.scores = o.Scores
+		s.scores = output.Scores
 		s.usage.Cached, s.times.Scheduled, s.times.First = s.seq.Cached, s.seq.Started, now
 		s.req.Tokens = nil // from here on it cannot begin again
 	}
 	s.usage.Completion++
-	s.unread = append(s.unread, Token{ID: o.Token, Logprobs: slices.Clone(o.Logprobs)})
+	s.unread = append(s.unread, Token{ID: output.Token, Logprobs: slices.Clone(output.Logprobs)})
 	s.mu.Unlock()
 	s.signal()
 }
@@ -166,9 +166,9 @@ func (s *Stream) leave() {
 }
 
 // close ends the stream. The loop may not know yet: what it reads stays.
-func (s *Stream) close(f sched.Finish, err error, now time.Time) {
+func (s *Stream) close(finish sched.Finish, err error, now time.Time) {
 	s.mu.Lock()
-	s.finish, s.err, s.times.Finished = f, err, now
+	s.finish, s.err, s.times.Finished = finish, err, now
 	s.mu.Unlock()
 	s.signal()
 }
@@ -176,7 +176,7 @@ func (s *Stream) close(f sched.Finish, err error, now time.Time) {
 // rewind prepares the stream for another loop, if it may begin again there: it has
 // given nothing, and it has not been there when two loops failed.
 func (s *Stream) rewind() bool {
-	if q := s.seq; q != nil && !q.Started.IsZero() {
+	if seq := s.seq; seq != nil && !seq.Started.IsZero() {
 		if s.usage.Completion > 0 || s.retried {
 			return false
 		}
