@@ -4,28 +4,29 @@ import "math"
 
 // adjust returns the logits after mask, bias and penalties: logits itself when
 // there are none.
-func (s *Sampler) adjust(logits []float32, mask []uint64, p *Params, history []int32) []float32 {
-	penalties := p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || p.repeats()
-	if mask == nil && len(p.LogitBias) == 0 && !penalties {
+func (s *Sampler) adjust(logits []float32, mask []uint64, params *Params, history []int32) []float32 {
+	penalties := params.FrequencyPenalty != 0 || params.PresencePenalty != 0 || params.repeats()
+	if mask == nil && len(params.LogitBias) == 0 && !penalties {
 		return logits
 	}
+	// The logits belong to the caller: everything below changes a copy.
 	s.adjusted = grow(s.adjusted, len(logits))
-	x := s.adjusted
+	adjusted := s.adjusted
 	if mask == nil {
-		copy(x, logits)
+		copy(adjusted, logits)
 	} else {
-		allow(x, logits, mask)
+		allow(adjusted, logits, mask)
 	}
-	for id, b := range p.LogitBias {
-		if uint(id) < uint(len(x)) {
-			x[id] += b
+	for id, bias := range params.LogitBias {
+		if uint(id) < uint(len(adjusted)) {
+			adjusted[id] += bias
 		}
 	}
 	if penalties {
-		s.counts = grow(s.counts, len(x))
-		penalize(x, s.counts, p, history)
+		s.counts = grow(s.counts, len(adjusted))
+		penalize(adjusted, s.counts, params, history)
 	}
-	return x
+	return adjusted
 }
 
 // repeats requires more than 0: a negative factor would make the -Inf of a masked id +Inf.
@@ -36,14 +37,14 @@ func (p *Params) repeats() bool { return p.RepetitionPenalty > 0 && p.Repetition
 func allow(dst, logits []float32, mask []uint64) {
 	never := float32(math.Inf(-1))
 	for i := 0; i < len(dst); i += 64 {
-		d, word := dst[i:min(i+64, len(dst))], uint64(0)
+		chunk, word := dst[i:min(i+64, len(dst))], uint64(0)
 		if i/64 < len(mask) {
 			word = mask[i/64]
 		}
-		copy(d, logits[i:])
-		for k := 0; word != math.MaxUint64 && k < len(d); k++ {
+		copy(chunk, logits[i:])
+		for k := 0; word != math.MaxUint64 && k < len(chunk); k++ {
 			if word>>k&1 == 0 {
-				d[k] = never
+				chunk[k] = never
 			}
 		}
 	}
@@ -51,34 +52,35 @@ func allow(dst, logits []float32, mask []uint64) {
 
 // penalize applies the penalties once per id of the history. counts must be
 // zero and is again zero afterwards.
-func penalize(x []float32, counts []uint32, p *Params, history []int32) {
+func penalize(logits []float32, counts []uint32, params *Params, history []int32) {
 	const seen = 1 << 31 // distinguishes ids of the prompt, which have no count
 	for i, id := range history {
-		if uint(id) >= uint(len(x)) {
+		if uint(id) >= uint(len(logits)) {
 			continue
 		}
 		counts[id] |= seen
-		if i >= p.Prompt {
+		if i >= params.Prompt {
 			counts[id]++
 		}
 	}
+	// Taking the count away leaves the scratch zero, and makes this the only visit of id.
 	for _, id := range history {
-		if uint(id) >= uint(len(x)) || counts[id] == 0 {
+		if uint(id) >= uint(len(logits)) || counts[id] == 0 {
 			continue
 		}
-		n := counts[id] &^ seen
+		occurrences := counts[id] &^ seen
 		counts[id] = 0
-		l := x[id]
+		logit := logits[id]
 		switch {
-		case p.repeats() && l > 0:
-			l /= p.RepetitionPenalty
-		case p.repeats():
-			l *= p.RepetitionPenalty
+		case params.repeats() && logit > 0:
+			logit /= params.RepetitionPenalty
+		case params.repeats():
+			logit *= params.RepetitionPenalty
 		}
-		if n > 0 {
-			l -= float32(p.FrequencyPenalty * float32(n)) // converted: not fused, the same everywhere
-			l -= p.PresencePenalty
+		if occurrences > 0 {
+			logit -= float32(params.FrequencyPenalty * float32(occurrences)) // converted: not fused, the same everywhere
+			logit -= params.PresencePenalty
 		}
-		x[id] = l
+		logits[id] = logit
 	}
 }

@@ -23,24 +23,24 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, id int32, top int) [
 	if at := argmax(logits); at >= 0 {
 		best = logits[at]
 	}
-	total := 0.0
-	for _, l := range logits {
-		if x := float64(l) - float64(best); l == best { // Inf - Inf is not 0
+	total := 0.0 // of exp(logit - best)
+	for _, logit := range logits {
+		if below := float64(logit) - float64(best); logit == best { // Inf - Inf is not 0
 			total++
-		} else if x > -708 {
-			total += exponential(x)
+		} else if below > -708 {
+			total += exponential(below)
 		}
 	}
 	logTotal := math.Log(total)
 	logprob := func(id int32) Logprob {
-		l := logits[id]
+		logit := logits[id]
 		switch {
-		case !(l > float32(math.Inf(-1))):
+		case !(logit > float32(math.Inf(-1))):
 			return Logprob{id, float32(math.Inf(-1))}
-		case l == best:
+		case logit == best:
 			return Logprob{id, float32(-logTotal)}
 		}
-		return Logprob{id, float32(float64(l) - float64(best) - logTotal)}
+		return Logprob{id, float32(float64(logit) - float64(best) - logTotal)}
 	}
 	dst = append(dst, logprob(id))
 	if top <= 0 {
@@ -48,8 +48,8 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, id int32, top int) [
 	}
 	s.keys = largest(s.keys, logits, min(top, len(logits)))
 	slices.Sort(s.keys)
-	for _, k := range slices.Backward(s.keys) {
-		dst = append(dst, logprob(rankID(k)))
+	for _, key := range slices.Backward(s.keys) {
+		dst = append(dst, logprob(rankID(key)))
 	}
 	return dst
 }
@@ -57,8 +57,8 @@ func (s *Sampler) Logprobs(dst []Logprob, logits []float32, id int32, top int) [
 // Score says how likely id was: its rank, and what Logprobs appends to dst.
 func (s *Sampler) Score(dst []Logprob, logits []float32, id int32, top int) Score {
 	own, place := rank(logits[id], id), 1
-	for other, l := range logits {
-		if rank(l, int32(other)) > own {
+	for other, logit := range logits {
+		if rank(logit, int32(other)) > own {
 			place++
 		}
 	}
@@ -67,68 +67,70 @@ func (s *Sampler) Score(dst []Logprob, logits []float32, id int32, top int) Scor
 
 // rank orders ids by logit, ties to the lowest id: the largest rank is the most
 // likely id. NaN ranks as -Inf, -0 as 0.
-func rank(l float32, id int32) uint64 {
+func rank(logit float32, id int32) uint64 {
 	switch {
-	case l != l:
-		l = float32(math.Inf(-1))
-	case l == 0:
-		l = 0
+	case logit != logit:
+		logit = float32(math.Inf(-1))
+	case logit == 0:
+		logit = 0
 	}
-	b := math.Float32bits(l)
-	if b>>31 != 0 {
-		b = ^b
+	// Order as an unsigned number: negative ones are larger the smaller they are, and come first.
+	pattern := math.Float32bits(logit)
+	if pattern>>31 != 0 {
+		pattern = ^pattern
 	} else {
-		b |= 1 << 31
+		pattern |= 1 << 31
 	}
-	return uint64(b)<<32 | uint64(^uint32(id))
+	return uint64(pattern)<<32 | uint64(^uint32(id))
 }
 
+// rankID returns the id of a rank.
 func rankID(rank uint64) int32 { return int32(^uint32(rank)) }
 
 // rankLogit returns the logit of a rank, -Inf for one of NaN.
 func rankLogit(rank uint64) float32 {
-	b := uint32(rank >> 32)
-	if b>>31 != 0 {
-		return math.Float32frombits(b &^ (1 << 31))
+	pattern := uint32(rank >> 32)
+	if pattern>>31 != 0 {
+		return math.Float32frombits(pattern &^ (1 << 31))
 	}
-	return math.Float32frombits(^b)
+	return math.Float32frombits(^pattern)
 }
 
 // largest returns the n largest ranks of x in dst, unordered; 0 < n <= len(x).
 // One pass over a binary heap whose root is the smallest of the n so far.
-func largest(dst []uint64, x []float32, n int) []uint64 {
-	h := grow(dst, n)
-	for id, l := range x[:n] {
-		h[id] = rank(l, int32(id))
+func largest(dst []uint64, logits []float32, n int) []uint64 {
+	heap := grow(dst, n)
+	for id, logit := range logits[:n] {
+		heap[id] = rank(logit, int32(id))
 	}
 	for i := n/2 - 1; i >= 0; i-- {
-		sink(h, i)
+		sink(heap, i)
 	}
-	worst := rankLogit(h[0])
-	for id := n; id < len(x); id++ {
-		if l := x[id]; l > worst { // an equal one of a higher id never replaces
-			h[0] = rank(l, int32(id))
-			sink(h, 0)
-			worst = rankLogit(h[0])
+	worst := rankLogit(heap[0])
+	for id := n; id < len(logits); id++ {
+		if logit := logits[id]; logit > worst { // an equal one of a higher id never replaces
+			heap[0] = rank(logit, int32(id))
+			sink(heap, 0)
+			worst = rankLogit(heap[0])
 		}
 	}
-	return h
+	return heap
 }
 
 // sink restores the heap order below i.
-func sink(h []uint64, i int) {
+func sink(heap []uint64, i int) {
 	for {
 		child := 2*i + 1
-		if child >= len(h) {
+		if child >= len(heap) {
 			return
 		}
-		if child+1 < len(h) && h[child+1] < h[child] {
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
 			child++
 		}
-		if h[i] <= h[child] {
+		if heap[i] <= heap[child] {
 			return
 		}
-		h[i], h[child] = h[child], h[i]
+		heap[i], heap[child] = heap[child], heap[i]
 		i = child
 	}
 }

@@ -19,8 +19,8 @@ import (
 //
 // logits is not changed. Ids of history that are no ids of the vocabulary, such
 // as pending ones, are skipped.
-func Pick(logits []float32, mask []uint64, p *Params, history []int32, step uint64) int32 {
-	return new(Sampler).Pick(logits, mask, p, history, step)
+func Pick(logits []float32, mask []uint64, params *Params, history []int32, step uint64) int32 {
+	return new(Sampler).Pick(logits, mask, params, history, step)
 }
 
 // A Sampler computes Pick and Logprobs without allocating: it keeps their
@@ -44,35 +44,35 @@ type Weighing struct {
 }
 
 // Pick is the function Pick.
-func (s *Sampler) Pick(logits []float32, mask []uint64, p *Params, history []int32, step uint64) int32 {
-	x := s.adjust(logits, mask, p, history)
-	best := argmax(x)
+func (s *Sampler) Pick(logits []float32, mask []uint64, params *Params, history []int32, step uint64) int32 {
+	adjusted := s.adjust(logits, mask, params, history)
+	best := argmax(adjusted)
 	if best < 0 {
 		return lowest(mask, len(logits))
 	}
-	if !(p.Temperature > 0) {
+	if !(params.Temperature > 0) {
 		return int32(best)
 	}
-	return s.sample(x, x[best], p, draw(p.Seed, step))
+	return s.sample(adjusted, adjusted[best], params, draw(params.Seed, step))
 }
 
 // argmax returns the first index of the largest number, -1 if nothing exceeds -Inf.
-func argmax(x []float32) int {
+func argmax(values []float32) int {
 	best, at := float32(math.Inf(-1)), -1
 	i := 0
-	for ; i+8 <= len(x); i += 8 { // one rarely taken branch per number: several per cycle
-		b := x[i : i+8 : i+8]
-		if b[0] > best || b[1] > best || b[2] > best || b[3] > best || b[4] > best || b[5] > best || b[6] > best || b[7] > best {
-			for k, v := range b {
-				if v > best {
-					best, at = v, i+k
+	for ; i+8 <= len(values); i += 8 { // one rarely taken branch per number: several per cycle
+		eight := values[i : i+8 : i+8]
+		if eight[0] > best || eight[1] > best || eight[2] > best || eight[3] > best || eight[4] > best || eight[5] > best || eight[6] > best || eight[7] > best {
+			for k, value := range eight {
+				if value > best {
+					best, at = value, i+k
 				}
 			}
 		}
 	}
-	for ; i < len(x); i++ {
-		if x[i] > best {
-			best, at = x[i], i
+	for ; i < len(values); i++ {
+		if values[i] > best {
+			best, at = values[i], i
 		}
 	}
 	return at
@@ -80,8 +80,8 @@ func argmax(x []float32) int {
 
 // lowest returns the first id that the mask allows, 0 if there is none.
 func lowest(mask []uint64, vocab int) int32 {
-	for i, w := range mask {
-		if id := i*64 + bits.TrailingZeros64(w); w != 0 && id < vocab {
+	for i, word := range mask {
+		if id := i*64 + bits.TrailingZeros64(word); word != 0 && id < vocab {
 			return int32(id)
 		}
 	}
@@ -89,30 +89,32 @@ func lowest(mask []uint64, vocab int) int32 {
 }
 
 // sample draws one of the ids whose weights are left, in ascending order of ids.
-func (s *Sampler) sample(x []float32, top float32, p *Params, random uint64) int32 {
-	total := s.weigh(x, top, p)
-	ordered := p.TopK <= 0 || p.TopK >= len(x)
-	if p.TopP > 0 && p.TopP < 1 {
-		need := min(max(uint64(math.Ceil(float64(p.TopP)*float64(total))), 1), total)
+func (s *Sampler) sample(logits []float32, top float32, params *Params, random uint64) int32 {
+	// MinP and TopK, then TopP: s.keys are the candidates that are left.
+	total := s.weigh(logits, top, params)
+	ordered := params.TopK <= 0 || params.TopK >= len(logits)
+	if params.TopP > 0 && params.TopP < 1 {
+		need := min(max(uint64(math.Ceil(float64(params.TopP)*float64(total))), 1), total)
 		s.keys = atLeast(s.keys, (total-need)/uint64(len(s.keys)))
-		var n int
-		n, total = cut(s.keys, need, idBits)
-		s.keys, ordered = s.keys[:n], false
+		var count int // of the most likely ids that weigh need together
+		count, total = cut(s.keys, need, idBits)
+		s.keys, ordered = s.keys[:count], false
 	}
-	at, _ := bits.Mul64(random, total) // uniform in [0, total)
+	drawn, _ := bits.Mul64(random, total) // uniform in [0, total)
+	// The id in whose part of the sum of all weights, laid out by ids, the drawn one lies.
 	if !ordered {
-		for i, k := range s.keys {
-			s.keys[i] = bits.RotateLeft64(k, weightBits) // id above weight: ordered by id
+		for i, key := range s.keys {
+			s.keys[i] = bits.RotateLeft64(key, weightBits) // id above weight: ordered by id
 		}
-		n, _ := cut(s.keys, at+1, 0)
-		return idOf(bits.RotateLeft64(s.keys[n-1], idBits))
+		count, _ := cut(s.keys, drawn+1, 0)
+		return idOf(bits.RotateLeft64(s.keys[count-1], idBits))
 	}
-	for _, k := range s.keys {
-		if w := k >> idBits; at >= w {
-			at -= w
+	for _, key := range s.keys {
+		if weight := key >> idBits; drawn >= weight {
+			drawn -= weight
 			continue
 		}
-		return idOf(k)
+		return idOf(key)
 	}
 	panic("sample: drawn beyond the sum of all weights")
 }
@@ -121,51 +123,52 @@ func (s *Sampler) sample(x []float32, top float32, p *Params, random uint64) int
 // and TopK keep and whose weight is not 0: sorted downwards they are in the order
 // of probability, ties to the lowest id. Without TopK they are in the order of ids. It
 // returns the sum of the weights.
-func (s *Sampler) weigh(x []float32, top float32, p *Params) (total uint64) {
+func (s *Sampler) weigh(logits []float32, top float32, params *Params) (total uint64) {
 	least, reach := uint64(1), 28.0 // weight 0 below top - reach*Temperature
-	if p.MinP > 0 {
-		minP := min(float64(p.MinP), 1)
+	if params.MinP > 0 {
+		minP := min(float64(params.MinP), 1)
 		least, reach = uint64(math.Ceil(minP*one)), min(0.01-math.Log(minP), 28)
 	}
-	scale := 1 / float64(p.Temperature)
-	n := 0
-	if p.TopK > 0 && p.TopK < len(x) {
-		s.keys = largest(s.keys, x, p.TopK)
-		for _, r := range s.keys {
-			s.keys[n] = key(rankLogit(r), top, scale, rankID(r))
-			if w := s.keys[n] >> idBits; w >= least {
-				n++
-				total += w
+	scale := 1 / float64(params.Temperature)
+	count := 0
+	// With TopK only the ids that it keeps are weighed: their ranks give logit and id back.
+	if params.TopK > 0 && params.TopK < len(logits) {
+		s.keys = largest(s.keys, logits, params.TopK)
+		for _, ranked := range s.keys {
+			s.keys[count] = key(rankLogit(ranked), top, scale, rankID(ranked))
+			if weight := s.keys[count] >> idBits; weight >= least {
+				count++
+				total += weight
 			}
 		}
-		s.keys = s.keys[:n]
+		s.keys = s.keys[:count]
 		return total
 	}
-	bound := float32(float64(top) - reach*float64(p.Temperature)) // spares most exponentials
-	s.keys = grow(s.keys, len(x))
+	bound := float32(float64(top) - reach*float64(params.Temperature)) // spares most exponentials
+	s.keys = grow(s.keys, len(logits))
 	if math.IsInf(float64(top), 1) {
-		s.keys = s.keys[:infinite(s.keys, x)]
+		s.keys = s.keys[:infinite(s.keys, logits)]
 		return uint64(len(s.keys)) * one
 	}
 	weights := s.Weights
 	if weights == nil {
 		weights = Weights
 	}
-	n, total = weights(s.keys, x, Weighing{Top: float64(top), Scale: scale, Bound: bound, Least: least})
-	s.keys = s.keys[:n]
+	count, total = weights(s.keys, logits, Weighing{Top: float64(top), Scale: scale, Bound: bound, Least: least})
+	s.keys = s.keys[:count]
 	return total
 }
 
 // Weights fills keys, which has room for all of them, with weight<<24 + (MaxVocab-1-id) for
 // the logits x that a Weighing keeps, in the order of ids. It returns their number and the
 // sum of their weights.
-func Weights(keys []uint64, x []float32, w Weighing) (n int, total uint64) {
-	for i, l := range x { // key, in a loop of its own: a call per id would double the time
-		at := (float64(l) - w.Top) * w.Scale
-		if !(l >= w.Bound) || !(at > -28) { // or NaN
+func Weights(keys []uint64, logits []float32, w Weighing) (n int, total uint64) {
+	for i, logit := range logits { // key, in a loop of its own: a call per id would double the time
+		exponent := (float64(logit) - w.Top) * w.Scale
+		if !(logit >= w.Bound) || !(exponent > -28) { // or NaN
 			continue
 		}
-		weight := uint64(int64(exponential(at)*one + 0.5))
+		weight := uint64(int64(exponential(exponent)*one + 0.5))
 		keys[n] = weight<<idBits | uint64(MaxVocab-1-w.First-i)
 		if weight >= w.Least {
 			n++
@@ -176,9 +179,9 @@ func Weights(keys []uint64, x []float32, w Weighing) (n int, total uint64) {
 }
 
 // infinite fills keys with those of the logits that are +Inf and returns their number.
-func infinite(keys []uint64, x []float32) (n int) {
-	for id, l := range x {
-		if math.IsInf(float64(l), 1) {
+func infinite(keys []uint64, logits []float32) (n int) {
+	for id, logit := range logits {
+		if math.IsInf(float64(logit), 1) {
 			keys[n] = one<<idBits | uint64(MaxVocab-1-id)
 			n++
 		}
@@ -186,24 +189,26 @@ func infinite(keys []uint64, x []float32) (n int) {
 	return n
 }
 
-func key(l, top float32, scale float64, id int32) uint64 {
-	w := uint64(one)
-	if l != top { // Inf - Inf is not 0
-		w = weight((float64(l) - float64(top)) * scale)
+// key returns what weigh says of one logit: its weight above its id.
+func key(logit, top float32, scale float64, id int32) uint64 {
+	weighed := uint64(one)
+	if logit != top { // Inf - Inf is not 0
+		weighed = weight((float64(logit) - float64(top)) * scale)
 	}
-	return w<<idBits | uint64(MaxVocab-1-id)
+	return weighed<<idBits | uint64(MaxVocab-1-id)
 }
 
+// idOf returns the id of a key.
 func idOf(key uint64) int32 { return int32(MaxVocab - 1 - key%MaxVocab) }
 
 // atLeast drops the keys of less than that weight. With w = (total-need)/n they
 // weigh less than total-need together, so the most likely ids that weigh need are
 // all among the rest: usually a few, which makes the cut cheap.
-func atLeast(keys []uint64, w uint64) []uint64 {
+func atLeast(keys []uint64, least uint64) []uint64 {
 	n := 0
-	for _, k := range keys {
-		keys[n] = k
-		if k>>idBits >= w {
+	for _, key := range keys {
+		keys[n] = key
+		if key>>idBits >= least {
 			n++
 		}
 	}
@@ -216,6 +221,7 @@ func atLeast(keys []uint64, w uint64) []uint64 {
 // The weight of a key is in the weightBits above shift. Weighted quickselect.
 func cut(keys []uint64, need uint64, shift uint) (n int, mass uint64) {
 	lo, hi := 0, len(keys)
+	// keys[:lo], which weigh mass, are among the largest; the one searched for is in keys[lo:hi].
 	for hi-lo > 1 {
 		at, above := partition(keys[lo:hi], shift)
 		at += lo
@@ -232,25 +238,27 @@ func cut(keys []uint64, need uint64, shift uint) (n int, mass uint64) {
 	return lo + 1, mass + weightOf(keys[lo], shift)
 }
 
+// weightOf returns the weight in the weightBits of key above shift.
 func weightOf(key uint64, shift uint) uint64 { return key >> shift % (1 << weightBits) }
 
 // partition puts larger keys before and smaller ones behind keys[at] and returns
 // the weight of the larger ones. Keys are distinct.
 func partition(keys []uint64, shift uint) (at int, above uint64) {
 	last := len(keys) - 1
-	a, b, c := keys[0], keys[last/2], keys[last]
-	switch pivot := max(min(a, b), min(max(a, b), c)); pivot { // the median
-	case a:
-		keys[0], keys[last] = c, a
-	case b:
-		keys[last/2], keys[last] = c, b
+	first, middle, end := keys[0], keys[last/2], keys[last]
+	switch pivot := max(min(first, middle), min(max(first, middle), end)); pivot { // the median
+	case first:
+		keys[0], keys[last] = end, first
+	case middle:
+		keys[last/2], keys[last] = end, middle
 	}
+	// The pivot is last. keys[:at] are larger, keys[at:i] smaller.
 	pivot := keys[last]
-	for i, k := range keys[:last] {
-		if k > pivot {
-			keys[i], keys[at] = keys[at], k
+	for i, key := range keys[:last] {
+		if key > pivot {
+			keys[i], keys[at] = keys[at], key
 			at++
-			above += weightOf(k, shift)
+			above += weightOf(key, shift)
 		}
 	}
 	keys[at], keys[last] = pivot, keys[at]

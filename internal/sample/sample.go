@@ -49,7 +49,7 @@ type Score struct {
 // vocabulary of that many ids. Pick does not need valid parameters to be safe:
 // Validate exists to tell a caller what it asked for.
 func (p *Params) Validate(vocab int) error {
-	for _, f := range []struct {
+	for _, field := range []struct {
 		name        string
 		v, min, max float64
 	}{
@@ -64,8 +64,8 @@ func (p *Params) Validate(vocab int) error {
 		{"top_logprobs", float64(p.TopLogprobs), 0, float64(vocab)},
 		{"top_prompt_logprobs", float64(p.TopPromptLogprobs), 0, float64(vocab)},
 	} {
-		if !(f.v >= f.min && f.v <= f.max) { // also refuses NaN
-			return fmt.Errorf("%s is %v, expected %v to %.10v", f.name, f.v, f.min, f.max)
+		if !(field.v >= field.min && field.v <= field.max) { // also refuses NaN
+			return fmt.Errorf("%s is %v, expected %v to %.10v", field.name, field.v, field.min, field.max)
 		}
 	}
 	if p.TopLogprobs > 0 && !p.Logprobs {
@@ -78,8 +78,8 @@ func (p *Params) Validate(vocab int) error {
 		if id < 0 || int(id) >= vocab {
 			return fmt.Errorf("logit_bias names id %d, expected 0 to %d", id, vocab-1)
 		}
-		if b := p.LogitBias[id]; !(b >= -100 && b <= 100) {
-			return fmt.Errorf("logit_bias of id %d is %v, expected -100 to 100", id, b)
+		if bias := p.LogitBias[id]; !(bias >= -100 && bias <= 100) {
+			return fmt.Errorf("logit_bias of id %d is %v, expected -100 to 100", id, bias)
 		}
 	}
 	return nil

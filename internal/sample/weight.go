@@ -1,9 +1,6 @@
 package sample
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // A weight is a probability relative to the most likely id's in units of 2^-39.
 // One has 40 bits, so that it shares 64 with an id and the weights of a whole
@@ -42,8 +39,8 @@ func exponential(x float64) float64 {
 	k := int(float64(x*(64*math.Log2E)) - 0.5) // x <= 0: truncation rounds to nearest
 	r := x - float64(float64(k)*(math.Ln2/64))
 	r2 := r * r
-	p := 0.5 + float64(r*(1.0/6)) + float64(r2*(1.0/24+float64(r*(1.0/120))))
-	return float64((1+(r+float64(r2*p)))*pow2[k&63]) * math.Float64frombits(uint64(1023+k>>6)<<52)
+	poly := 0.5 + float64(r*(1.0/6)) + float64(r2*(1.0/24+float64(r*(1.0/120))))
+	return float64((1+(r+float64(r2*poly)))*pow2[k&63]) * math.Float64frombits(uint64(1023+k>>6)<<52)
 }
 
 // pow2[j] is 2^(j/64), made of products of square roots because these are rounded
@@ -61,22 +58,3 @@ var pow2 = func() (t [64]float64) {
 	}
 	return t
 }()
-
-// draw returns the 64 random bits of (seed, step): the first half of a block of
-// Philox4x32-10 with key seed and counter step. Salmon et al., "Parallel random
-// numbers: as easy as 1, 2, 3", SC 2011.
-func draw(seed, step uint64) uint64 {
-	out := philox([4]uint32{uint32(step), uint32(step >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
-	return uint64(out[0]) | uint64(out[1])<<32
-}
-
-func philox(c [4]uint32, k [2]uint32) [4]uint32 {
-	for range 10 {
-		hi0, lo0 := bits.Mul32(0xD2511F53, c[0])
-		hi1, lo1 := bits.Mul32(0xCD9E8D57, c[2])
-		c = [4]uint32{hi1 ^ c[1] ^ k[0], lo1, hi0 ^ c[3] ^ k[1], lo0}
-		k[0] += 0x9E3779B9
-		k[1] += 0xBB67AE85
-	}
-	return c
-}
