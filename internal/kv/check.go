@@ -15,17 +15,18 @@ func (m *Manager) Check() error {
 			return fmt.Errorf("kv: group %d: %w", g, err)
 		}
 	}
+	// Every node with content is in its bucket, once, and nothing else is.
 	indexed := 0
-	for b, n := range m.index.buckets {
-		for ; n != none; n = m.index.nodes[n].next {
-			if d := &m.index.nodes[n]; d.serial == 0 || d.serial > m.index.serial || int(d.bucket) != b {
-				return fmt.Errorf("kv: node %d with serial %d of bucket %d is in bucket %d", n, d.serial, d.bucket, b)
+	for bucket, number := range m.index.buckets {
+		for ; number != none; number = m.index.nodes[number].next {
+			if node := &m.index.nodes[number]; node.serial == 0 || node.serial > m.index.serial || int(node.bucket) != bucket {
+				return fmt.Errorf("kv: node %d with serial %d of bucket %d is in bucket %d", number, node.serial, node.bucket, bucket)
 			}
 			indexed++
 		}
 	}
-	for n := range m.index.nodes {
-		if m.index.nodes[n].serial != 0 {
+	for number := range m.index.nodes {
+		if m.index.nodes[number].serial != 0 {
 			indexed--
 		}
 	}
@@ -35,61 +36,64 @@ func (m *Manager) Check() error {
 	return nil
 }
 
-// CheckOwn reports a block of t, of those from the first-th on, that another table
+// CheckOwn reports a block of table, of those from the first-th on, that another table
 // holds too (DET-4): a sequence writes to blocks of its own.
-func (m *Manager) CheckOwn(t *Table, first int) error {
-	for g := range m.pools {
-		for i := max(first, t.first[g]); i < len(t.Blocks[g]); i++ {
-			if refs := m.pools[g].blocks[t.Blocks[g][i]].refs; refs != 1 {
-				return fmt.Errorf("kv: group %d: block %d is to be written and has %d holders", g, t.Blocks[g][i], refs)
+func (m *Manager) CheckOwn(table *Table, first int) error {
+	for group := range m.pools {
+		for i := max(first, table.first[group]); i < len(table.Blocks[group]); i++ {
+			if refs := m.pools[group].blocks[table.Blocks[group][i]].refs; refs != 1 {
+				return fmt.Errorf("kv: group %d: block %d is to be written and has %d holders", group, table.Blocks[group][i], refs)
 			}
 		}
 	}
 	return nil
 }
 
-func (m *Manager) checkPool(g int) error {
-	p := &m.pools[g]
-	refs := make([]int32, p.end())
-	for _, t := range m.open {
-		for i := t.first[g]; i < len(t.Blocks[g]); i++ {
-			id := t.Blocks[g][i]
+// checkPool holds one group to what tables and index say of its blocks.
+func (m *Manager) checkPool(group int) error {
+	pool := &m.pools[group]
+	refs := make([]int32, pool.size())
+	for _, table := range m.tables {
+		for i := table.first[group]; i < len(table.Blocks[group]); i++ {
+			id := table.Blocks[group][i]
 			if id < 0 || int(id) >= len(refs) {
 				return fmt.Errorf("a table holds block %d, pool has %d", id, len(refs))
 			}
 			refs[id]++
 		}
 	}
-	free := make([]bool, p.end())
+	// The ring, which is to have all free blocks, once each.
+	free := make([]bool, pool.size())
 	listed, cached := 0, 0
-	for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
-		if p.blocks[p.blocks[id].next].prev != id || (id != p.mid() && free[id]) {
+	for id := pool.blocks[pool.sentinel()].next; id != pool.sentinel(); id = pool.blocks[id].next {
+		if pool.blocks[pool.blocks[id].next].prev != id || (id != pool.boundary() && free[id]) {
 			return fmt.Errorf("the list of free blocks is broken at %d", id)
 		}
-		if id != p.mid() {
+		if id != pool.boundary() {
 			free[id] = true
 			listed++
-			if p.blocks[id].node != none {
+			if pool.blocks[id].node != none {
 				cached++
 			}
 		}
 	}
-	if listed != p.free || cached != p.cached {
-		return fmt.Errorf("%d blocks are free, %d with content, counted %d and %d", listed, cached, p.free, p.cached)
+	if listed != pool.free || cached != pool.cached {
+		return fmt.Errorf("%d blocks are free, %d with content, counted %d and %d", listed, cached, pool.free, pool.cached)
 	}
+	// Each block against its references, and against the node that it names.
 	for id := range refs {
-		b := &p.blocks[id]
-		if b.refs != refs[id] || free[id] != (b.refs == 0) {
-			return fmt.Errorf("block %d counts %d references, tables hold %d, free: %v", id, b.refs, refs[id], free[id])
+		block := &pool.blocks[id]
+		if block.refs != refs[id] || free[id] != (block.refs == 0) {
+			return fmt.Errorf("block %d counts %d references, tables hold %d, free: %v", id, block.refs, refs[id], free[id])
 		}
-		content := b.node != none && m.index.nodes[b.node].serial != 0 && m.block(g, b.node) == runner.BlockID(id)
-		if (b.node != none && !content) || (g == m.anchor && (b.node != none) != (m.index.nodes[id].serial != 0)) {
-			return fmt.Errorf("block %d and node %d of the index disagree", id, b.node)
+		content := block.node != none && m.index.nodes[block.node].serial != 0 && m.block(group, block.node) == runner.BlockID(id)
+		if (block.node != none && !content) || (group == m.anchor && (block.node != none) != (m.index.nodes[id].serial != 0)) {
+			return fmt.Errorf("block %d and node %d of the index disagree", id, block.node)
 		}
 	}
-	for n := range m.index.others[g] {
-		if id := m.index.others[g][n]; id != runner.NoBlock && p.blocks[id].node != int32(n) {
-			return fmt.Errorf("node %d of the index names block %d, which belongs to node %d", n, id, p.blocks[id].node)
+	for number := range m.index.others[group] {
+		if id := m.index.others[group][number]; id != runner.NoBlock && pool.blocks[id].node != int32(number) {
+			return fmt.Errorf("node %d of the index names block %d, which belongs to node %d", number, id, pool.blocks[id].node)
 		}
 	}
 	return nil

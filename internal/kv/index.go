@@ -16,15 +16,15 @@ import (
 // by induction, whatever the hash does. Nodes whose parent is gone are never
 // found and leave as their blocks are reused.
 type index struct {
-	size    int
-	nodes   []node
-	ids     []int32            // [node·size]
-	others  [][]runner.BlockID // [group][node] where the other groups hold the same tokens; NoBlock = no longer
-	buckets []int32            // first node of each hash value
-	mask    uint64             // of hash values; a test narrows it
-	seed    maphash.Seed       // random: nobody can choose prompts that collide
-	serial  uint64             // the last one given
-	key     []byte             // scratch
+	blockSize int
+	nodes     []node
+	ids       []int32            // [node·size]
+	others    [][]runner.BlockID // [group][node] where the other groups hold the same tokens; NoBlock = no longer
+	buckets   []int32            // first node of each hash value
+	mask      uint64             // of hash values; a test narrows it
+	seed      maphash.Seed       // random: nobody can choose prompts that collide
+	serial    uint64             // the last one given
+	key       []byte             // scratch
 }
 
 type node struct {
@@ -42,57 +42,57 @@ type place struct {
 }
 
 func newIndex(size int, groups []runner.Group, anchor int) index {
-	n := groups[anchor].Blocks
-	x := index{size: size, nodes: make([]node, n), ids: make([]int32, n*size), others: make([][]runner.BlockID, len(groups)), seed: maphash.MakeSeed()}
-	x.buckets = slices.Repeat([]int32{none}, 1<<bits.Len(uint(n)))
-	x.mask = uint64(len(x.buckets) - 1)
-	for g := range groups {
-		if g != anchor {
-			x.others[g] = slices.Repeat([]runner.BlockID{runner.NoBlock}, n)
+	nodes := groups[anchor].Blocks
+	idx := index{blockSize: size, nodes: make([]node, nodes), ids: make([]int32, nodes*size), others: make([][]runner.BlockID, len(groups)), seed: maphash.MakeSeed()}
+	idx.buckets = slices.Repeat([]int32{none}, 1<<bits.Len(uint(nodes)))
+	idx.mask = uint64(len(idx.buckets) - 1)
+	for group := range groups {
+		if group != anchor {
+			idx.others[group] = slices.Repeat([]runner.BlockID{runner.NoBlock}, nodes)
 		}
 	}
-	return x
+	return idx
 }
 
-func (x *index) place(n int32) place { return place{n, x.nodes[n].serial} }
+func (idx *index) place(number int32) place { return place{number, idx.nodes[number].serial} }
 
 // find returns the node with these ids behind the one with that serial, or none.
-func (x *index) find(parent, salt uint64, ids []int32) int32 {
-	n := x.buckets[x.bucket(parent, salt, ids)]
-	for n != none {
-		d := &x.nodes[n]
-		if d.parent == parent && d.salt == salt && slices.Equal(x.ids[int(n)*x.size:][:x.size], ids) {
+func (idx *index) find(parent, salt uint64, ids []int32) int32 {
+	number := idx.buckets[idx.bucket(parent, salt, ids)]
+	for number != none {
+		node := &idx.nodes[number]
+		if node.parent == parent && node.salt == salt && slices.Equal(idx.ids[int(number)*idx.blockSize:][:idx.blockSize], ids) {
 			break
 		}
-		n = d.next
+		number = node.next
 	}
-	return n
+	return number
 }
 
 // insert makes n, which has no content, a node.
-func (x *index) insert(n int32, parent, salt uint64, ids []int32) {
-	x.serial++
-	b := x.bucket(parent, salt, ids)
-	copy(x.ids[int(n)*x.size:], ids)
-	x.nodes[n] = node{serial: x.serial, parent: parent, salt: salt, bucket: b, next: x.buckets[b]}
-	x.buckets[b] = n
+func (idx *index) insert(number int32, parent, salt uint64, ids []int32) {
+	idx.serial++
+	bucket := idx.bucket(parent, salt, ids)
+	copy(idx.ids[int(number)*idx.blockSize:], ids)
+	idx.nodes[number] = node{serial: idx.serial, parent: parent, salt: salt, bucket: bucket, next: idx.buckets[bucket]}
+	idx.buckets[bucket] = number
 }
 
-func (x *index) remove(n int32) {
-	at := &x.buckets[x.nodes[n].bucket]
-	for *at != n {
-		at = &x.nodes[*at].next
+func (idx *index) remove(number int32) {
+	at := &idx.buckets[idx.nodes[number].bucket]
+	for *at != number {
+		at = &idx.nodes[*at].next
 	}
-	*at = x.nodes[n].next
-	x.nodes[n] = node{}
+	*at = idx.nodes[number].next
+	idx.nodes[number] = node{}
 }
 
-func (x *index) bucket(parent, salt uint64, ids []int32) int32 {
-	k := binary.LittleEndian.AppendUint64(x.key[:0], parent)
-	k = binary.LittleEndian.AppendUint64(k, salt)
+func (idx *index) bucket(parent, salt uint64, ids []int32) int32 {
+	key := binary.LittleEndian.AppendUint64(idx.key[:0], parent)
+	key = binary.LittleEndian.AppendUint64(key, salt)
 	for _, id := range ids {
-		k = binary.LittleEndian.AppendUint32(k, uint32(id))
+		key = binary.LittleEndian.AppendUint32(key, uint32(id))
 	}
-	x.key = k
-	return int32(maphash.Bytes(x.seed, k) & x.mask)
+	idx.key = key
+	return int32(maphash.Bytes(idx.seed, key) & idx.mask)
 }

@@ -14,14 +14,14 @@ import (
 // its content until it is the least recently used one and somebody needs a block.
 // It is used by one goroutine.
 type Manager struct {
-	size   int // tokens per block
-	pools  []pool
-	anchor int // the group whose blocks are the nodes of the index
-	index  index
-	cache  bool
-	open   []*Table
-	spare  []*Table // closed ones, for their memory
-	path   []int32  // scratch of Open
+	blockSize int // tokens per block
+	pools     []pool
+	anchor    int // the group whose blocks are the nodes of the index
+	index     index
+	cache     bool
+	tables    []*Table // open ones, in no order
+	spare     []*Table // closed ones, for their memory
+	path      []int32  // scratch of Open
 }
 
 // A Table says where the tokens of one sequence lie. Entries are only ever
@@ -32,10 +32,10 @@ type Table struct {
 
 	salt      uint64
 	first     []int // [group] the blocks from here on are held
-	boundary  int   // leading blocks that others had computed before
+	shared    int   // leading blocks that others had computed before
 	published int   // leading blocks known to the index
 	last      place // of the last of these
-	number    int   // index in Manager.open
+	openIndex int   // in Manager.tables
 }
 
 // Stats describes one group.
@@ -56,14 +56,14 @@ type Group struct {
 // New returns a manager for pools of that many blocks, each of blockSize tokens.
 // Without cache no prefix is ever found.
 func New(blockSize int, groups []runner.Group, cache bool) *Manager {
-	m := &Manager{size: blockSize, cache: cache}
-	for _, g := range groups {
-		m.pools = append(m.pools, newPool(g))
+	m := &Manager{blockSize: blockSize, cache: cache}
+	for _, group := range groups {
+		m.pools = append(m.pools, newPool(group))
 	}
 	// A group without a window: its tables hold all blocks from the first on, so
 	// that a block outlives what follows it. With windows everywhere any group
 	// will do, and long prefixes are lost sooner.
-	m.anchor = max(slices.IndexFunc(groups, func(g runner.Group) bool { return g.Window == 0 }), 0)
+	m.anchor = max(slices.IndexFunc(groups, func(group runner.Group) bool { return group.Window == 0 }), 0)
 	m.index = newIndex(blockSize, groups, m.anchor)
 	return m
 }
@@ -74,60 +74,62 @@ const ahead = 64
 // Open claims the longest cached prefix of tokens that leaves at least one token to
 // compute. Only sequences opened with the same salt share prefixes.
 func (m *Manager) Open(tokens []int32, salt uint64) *Table {
-	t := m.newTable(salt)
+	table := m.newTable(salt)
+	// The whole blocks that the index knows, each behind the one before.
 	m.path = m.path[:0]
-	for i := 0; (i+1)*m.size < len(tokens); i++ {
-		n := m.index.find(t.last.serial, salt, tokens[i*m.size:(i+1)*m.size])
-		if n == none {
+	for i := 0; (i+1)*m.blockSize < len(tokens); i++ {
+		number := m.index.find(table.last.serial, salt, tokens[i*m.blockSize:(i+1)*m.blockSize])
+		if number == none {
 			break
 		}
-		t.last = m.index.place(n)
-		m.path = append(m.path, n)
+		table.last = m.index.place(number)
+		m.path = append(m.path, number)
 	}
-	n := m.usable(m.path)
-	for g := range m.pools {
-		p := &m.pools[g]
-		t.first[g] = runner.FirstBlock(n*m.size, p.window, m.size)
-		for i := range n {
+	// Of these, as many as can be taken over; those before a window stay out.
+	blocks := m.usable(m.path)
+	for group := range m.pools {
+		pool := &m.pools[group]
+		table.first[group] = runner.FirstBlock(blocks*m.blockSize, pool.window, m.blockSize)
+		for i := range blocks {
 			id := runner.NoBlock
-			if i >= t.first[g] {
-				id = m.block(g, m.path[i])
-				p.claim(id)
+			if i >= table.first[group] {
+				id = m.block(group, m.path[i])
+				pool.claim(id)
 			}
-			t.Blocks[g] = append(t.Blocks[g], id)
+			table.Blocks[group] = append(table.Blocks[group], id)
 		}
-		t.Blocks[g] = slices.Grow(t.Blocks[g], len(tokens)/m.size+ahead)
+		table.Blocks[group] = slices.Grow(table.Blocks[group], len(tokens)/m.blockSize+ahead)
 	}
-	t.Cached, t.published, t.last, t.boundary = n*m.size, n, place{}, len(m.path)
-	if n > 0 {
-		t.last = m.index.place(m.path[n-1])
+	table.Cached, table.published, table.last, table.shared = blocks*m.blockSize, blocks, place{}, len(m.path)
+	if blocks > 0 {
+		table.last = m.index.place(m.path[blocks-1])
 	}
-	return t
+	return table
 }
 
 // usable returns how many leading blocks of a path can be taken over: whatever the
 // next token sees must be there in every group.
 func (m *Manager) usable(path []int32) int {
-	n := len(path)
-	for g := 0; g < len(m.pools); g++ {
-		first := runner.FirstBlock(n*m.size, m.pools[g].window, m.size)
-		for i := n - 1; i >= first; i-- {
-			if m.block(g, path[i]) == runner.NoBlock {
-				n, g = i, -1 // a shorter prefix needs other blocks: look again in all groups
+	blocks := len(path)
+	for group := 0; group < len(m.pools); group++ {
+		first := runner.FirstBlock(blocks*m.blockSize, m.pools[group].window, m.blockSize)
+		for i := blocks - 1; i >= first; i-- {
+			if m.block(group, path[i]) == runner.NoBlock {
+				blocks, group = i, -1 // a shorter prefix needs other blocks: look again in all groups
 				break
 			}
 		}
 	}
-	return n
+	return blocks
 }
 
-// Fits returns the largest n with which Grow(t, n, all, keep) succeeds, at most all; 0 if
+// Fits returns the largest n with which Grow(table, n, all, keep) succeeds, at most all; 0 if
 // there is none.
-func (m *Manager) Fits(t *Table, all, keep int) int {
+func (m *Manager) Fits(table *Table, all, keep int) int {
 	n := all
-	for g := range m.pools {
-		room := (len(t.Blocks[g]) + max(m.pools[g].free-keep, 0)) * m.size
-		if m.pools[g].window == 0 && room < all {
+	for group := range m.pools {
+		room := (len(table.Blocks[group]) + max(m.pools[group].free-keep, 0)) * m.blockSize
+		if m.pools[group].window == 0 && room < all {
 			return 0
 		}
 		n = min(n, room)
@@ -136,19 +138,20 @@ func (m *Manager) Fits(t *Table, all, keep int) int {
 }
 
 // Grow makes room for n tokens, and in groups without a window for all, and leaves every
-// group as many blocks as keep says, or changes nothing and returns false. A sequence that takes the blocks of its whole prompt
-// at once will not be stuck halfway; of a window it needs only a part at a time.
-func (m *Manager) Grow(t *Table, n, all, keep int) bool {
-	if fits := m.Fits(t, all, keep); fits == 0 || fits < n {
+// group as many blocks as keep says, or changes nothing and returns false. A sequence that
+// takes the blocks of its whole prompt at once will not be stuck halfway; of a window it
+// needs only a part at a time.
+func (m *Manager) Grow(table *Table, n, all, keep int) bool {
+	if fits := m.Fits(table, all, keep); fits == 0 || fits < n {
 		return false
 	}
-	for g := range m.pools {
+	for group := range m.pools {
 		need := n
-		if m.pools[g].window == 0 {
+		if m.pools[group].window == 0 {
 			need = all
 		}
-		for len(t.Blocks[g])*m.size < need {
-			t.Blocks[g] = append(t.Blocks[g], m.take(g))
+		for len(table.Blocks[group])*m.blockSize < need {
+			table.Blocks[group] = append(table.Blocks[group], m.take(group))
 		}
 	}
 	return true
@@ -158,89 +161,92 @@ func (m *Manager) Grow(t *Table, n, all, keep int) bool {
 // blocks are offered to others, and blocks are given back that lie before the window
 // of all later tokens and of a sequence that goes on behind the last full block.
 // tokens must have been those since Open.
-func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
-	if t.last.serial != 0 && m.index.place(t.last.node) != t.last {
-		t.published, t.last = 0, place{} // it was somebody else's and is gone: offer our own
+func (m *Manager) Publish(table *Table, tokens []int32, computed int) {
+	if table.last.serial != 0 && m.index.place(table.last.node) != table.last {
+		table.published, table.last = 0, place{} // it was somebody else's and is gone: offer our own
 	}
-	for i := t.published; m.cache && (i+1)*m.size <= computed; i++ {
-		ids := tokens[i*m.size : (i+1)*m.size]
-		n := m.index.find(t.last.serial, t.salt, ids)
-		if n == none {
-			if i < t.first[m.anchor] {
+	// Each full block becomes a node, unless there is one with the same content already;
+	// then that node gets our blocks where it has none.
+	for i := table.published; m.cache && (i+1)*m.blockSize <= computed; i++ {
+		ids := tokens[i*m.blockSize : (i+1)*m.blockSize]
+		number := m.index.find(table.last.serial, table.salt, ids)
+		if number == none {
+			if i < table.first[m.anchor] {
 				break // given back: nothing to offer
 			}
-			n = int32(t.Blocks[m.anchor][i])
-			m.forget(m.anchor, n)
-			m.index.insert(n, t.last.serial, t.salt, ids)
-			m.pools[m.anchor].blocks[n].node = n
+			number = int32(table.Blocks[m.anchor][i])
+			m.forget(m.anchor, number)
+			m.index.insert(number, table.last.serial, table.salt, ids)
+			m.pools[m.anchor].blocks[number].node = number
 		}
-		m.attach(t, i, n)
-		t.published, t.last = i+1, m.index.place(n)
+		m.attach(table, i, number)
+		table.published, table.last = i+1, m.index.place(number)
 	}
-	for g := range m.pools {
-		p := &m.pools[g]
-		for first := runner.FirstBlock(computed/m.size*m.size, p.window, m.size); t.first[g] < first; t.first[g]++ {
-			p.release(t.Blocks[g][t.first[g]], m.worthKeeping(t, g, t.first[g]))
+	// Of a window, what lies before it is given back.
+	for group := range m.pools {
+		pool := &m.pools[group]
+		for first := runner.FirstBlock(computed/m.blockSize*m.blockSize, pool.window, m.blockSize); table.first[group] < first; table.first[group]++ {
+			pool.release(table.Blocks[group][table.first[group]], m.worthKeeping(table, group, table.first[group]))
 		}
 	}
 }
 
 // worthKeeping reports whether a block that leaves the window is likely to be found
-// again: one before the place where t parted from others, as the next one that
+// again: one before the place where table parted from others, as the next one that
 // begins alike will want it. Of the others a long prompt has so many that, kept,
 // they would push all windows at the ends of conversations out of a small pool.
-func (m *Manager) worthKeeping(t *Table, g, i int) bool {
-	return g == m.anchor || (i < t.boundary && i >= runner.FirstBlock(t.boundary*m.size, m.pools[g].window, m.size))
+func (m *Manager) worthKeeping(table *Table, group, i int) bool {
+	return group == m.anchor || (i < table.shared && i >= runner.FirstBlock(table.shared*m.blockSize, m.pools[group].window, m.blockSize))
 }
 
-// attach gives node n the i-th blocks of t in the groups where it has none.
-func (m *Manager) attach(t *Table, i int, n int32) {
-	for g := range m.pools {
-		if g == m.anchor || i < t.first[g] || m.index.others[g][n] != runner.NoBlock {
+// attach gives a node the i-th blocks of table in the groups where it has none.
+func (m *Manager) attach(table *Table, i int, number int32) {
+	for group := range m.pools {
+		if group == m.anchor || i < table.first[group] || m.index.others[group][number] != runner.NoBlock {
 			continue
 		}
-		id := t.Blocks[g][i]
-		m.forget(g, int32(id))
-		m.index.others[g][n] = id
-		m.pools[g].blocks[id].node = n
+		id := table.Blocks[group][i]
+		m.forget(group, int32(id))
+		m.index.others[group][number] = id
+		m.pools[group].blocks[id].node = number
 	}
 }
 
-// Close gives every block of t back; the last blocks become evictable first, so
+// Close gives every block of table back; the last blocks become evictable first, so
 // that the tail of a conversation goes before its head.
-func (m *Manager) Close(t *Table) {
-	for g := range m.pools {
-		for i := len(t.Blocks[g]) - 1; i >= t.first[g]; i-- {
-			m.pools[g].release(t.Blocks[g][i], true)
+func (m *Manager) Close(table *Table) {
+	for group := range m.pools {
+		for i := len(table.Blocks[group]) - 1; i >= table.first[group]; i-- {
+			m.pools[group].release(table.Blocks[group][i], true)
 		}
 	}
-	end := len(m.open) - 1
-	m.open[t.number] = m.open[end]
-	m.open[t.number].number = t.number
-	m.open = m.open[:end]
-	m.spare = append(m.spare, t)
+	end := len(m.tables) - 1
+	m.tables[table.openIndex] = m.tables[end]
+	m.tables[table.openIndex].openIndex = table.openIndex
+	m.tables = m.tables[:end]
+	m.spare = append(m.spare, table)
 }
 
 // Forget drops the content of every block that no table holds, so that it is found no
 // more, and returns how many blocks of all groups that were. Tables go on as they are.
 func (m *Manager) Forget() (dropped int) {
-	for g := range m.pools {
-		dropped += m.pools[g].cached
+	for group := range m.pools {
+		dropped += m.pools[group].cached
 	}
-	for g := range m.pools {
-		p := &m.pools[g]
-		for id := p.blocks[p.end()].next; id != p.end(); id = p.blocks[id].next {
-			m.forget(g, id)
+	for group := range m.pools {
+		pool := &m.pools[group]
+		for id := pool.blocks[pool.sentinel()].next; id != pool.sentinel(); id = pool.blocks[id].next {
+			m.forget(group, id)
 		}
 	}
 	return dropped
 }
 
-// Holds reports whether t has a block for each of n tokens, or had: of a window they are
+// Holds reports whether table has a block for each of n tokens, or had: of a window they are
 // given back.
-func (m *Manager) Holds(t *Table, n int) bool {
-	for g := range m.pools {
-		if len(t.Blocks[g])*m.size < n {
+func (m *Manager) Holds(table *Table, n int) bool {
+	for group := range m.pools {
+		if len(table.Blocks[group])*m.blockSize < n {
 			return false
 		}
 	}
@@ -250,172 +256,180 @@ func (m *Manager) Holds(t *Table, n int) bool {
 // Free returns how many blocks every group can still give.
 func (m *Manager) Free() int {
 	free := m.pools[0].free
-	for g := range m.pools {
-		free = min(free, m.pools[g].free)
+	for group := range m.pools {
+		free = min(free, m.pools[group].free)
 	}
 	return free
 }
 
 // Stats describes the group of which the largest part is held.
 func (m *Manager) Stats() Stats {
-	s := Stats{Tables: len(m.open)}
-	for g := range m.pools {
-		p := &m.pools[g]
-		s.Evicted += p.evicted
-		if n, held := int(p.end()), int(p.end())-p.free; g == 0 || held*s.Blocks > s.Held*n {
-			s.Blocks, s.Held = n, held
+	stats := Stats{Tables: len(m.tables)}
+	for group := range m.pools {
+		pool := &m.pools[group]
+		stats.Evicted += pool.evicted
+		if size, held := pool.size(), pool.size()-pool.free; group == 0 || held*stats.Blocks > stats.Held*size {
+			stats.Blocks, stats.Held = size, held
 		}
 	}
-	return s
+	return stats
 }
 
 // Groups appends what the blocks of each group are used for.
 func (m *Manager) Groups(dst []Group) []Group {
-	for g := range m.pools {
-		p := &m.pools[g]
-		dst = append(dst, Group{Free: p.free - p.cached, Cached: p.cached, Held: int(p.end()) - p.free})
+	for group := range m.pools {
+		pool := &m.pools[group]
+		dst = append(dst, Group{Free: pool.free - pool.cached, Cached: pool.cached, Held: pool.size() - pool.free})
 	}
 	return dst
 }
 
+// newTable returns an open table without blocks, in the memory of a closed one if there is
+// one.
 func (m *Manager) newTable(salt uint64) *Table {
-	var t *Table
-	if n := len(m.spare); n > 0 {
-		t, m.spare = m.spare[n-1], m.spare[:n-1]
-		for g := range t.Blocks {
-			t.Blocks[g] = t.Blocks[g][:0]
+	var table *Table
+	if spare := len(m.spare); spare > 0 {
+		table, m.spare = m.spare[spare-1], m.spare[:spare-1]
+		for group := range table.Blocks {
+			table.Blocks[group] = table.Blocks[group][:0]
 		}
-		*t = Table{Blocks: t.Blocks, first: t.first}
+		*table = Table{Blocks: table.Blocks, first: table.first}
 	} else {
-		t = &Table{Blocks: make([][]runner.BlockID, len(m.pools)), first: make([]int, len(m.pools))}
+		table = &Table{Blocks: make([][]runner.BlockID, len(m.pools)), first: make([]int, len(m.pools))}
 	}
-	t.salt, t.number = salt, len(m.open)
-	m.open = append(m.open, t)
-	return t
+	table.salt, table.openIndex = salt, len(m.tables)
+	m.tables = append(m.tables, table)
+	return table
 }
 
 // block returns the block of group g with the content of a node, or NoBlock.
-func (m *Manager) block(g int, node int32) runner.BlockID {
-	if g == m.anchor {
+func (m *Manager) block(group int, node int32) runner.BlockID {
+	if group == m.anchor {
 		return runner.BlockID(node)
 	}
-	return m.index.others[g][node]
+	return m.index.others[group][node]
 }
 
 // take returns the block that has been free longest, without content.
-func (m *Manager) take(g int) runner.BlockID {
-	p := &m.pools[g]
-	id := p.blocks[p.end()].next
-	if id == p.mid() {
-		id = p.blocks[id].next
+func (m *Manager) take(group int) runner.BlockID {
+	pool := &m.pools[group]
+	id := pool.blocks[pool.sentinel()].next
+	if id == pool.boundary() {
+		id = pool.blocks[id].next
 	}
-	if p.blocks[id].node != none {
-		p.evicted++
-		m.forget(g, id)
+	if pool.blocks[id].node != none {
+		pool.evicted++
+		m.forget(group, id)
 	}
-	p.claim(runner.BlockID(id))
+	pool.claim(runner.BlockID(id))
 	return runner.BlockID(id)
 }
 
-// forget takes the content of a block out of the index.
-func (m *Manager) forget(g int, id int32) {
-	n := m.pools[g].blocks[id].node
-	if n == none {
+// forget takes the content of a block out of the index. Without its block in the anchor
+// group a node is gone, and so is the content in the others.
+func (m *Manager) forget(group int, id int32) {
+	number := m.pools[group].blocks[id].node
+	if number == none {
 		return
 	}
-	m.pools[g].drop(id)
-	if g != m.anchor {
-		m.index.others[g][n] = runner.NoBlock
+	m.pools[group].drop(id)
+	if group != m.anchor {
+		m.index.others[group][number] = runner.NoBlock
 		return
 	}
-	m.index.remove(n)
-	for g := range m.pools {
-		if g != m.anchor && m.index.others[g][n] != runner.NoBlock {
-			m.pools[g].drop(int32(m.index.others[g][n]))
-			m.index.others[g][n] = runner.NoBlock
+	m.index.remove(number)
+	for other := range m.pools {
+		if other != m.anchor && m.index.others[other][number] != runner.NoBlock {
+			m.pools[other].drop(int32(m.index.others[other][number]))
+			m.index.others[other][number] = runner.NoBlock
 		}
 	}
 }
 
 // A pool is the blocks of one group. Those that nobody holds form a ring in the
-// order in which they will be reused, closed by one extra element: first those that
-// nobody will miss, then, behind a second one, the rest.
+// order in which they will be reused:
+//
+//	sentinel → blocks that nobody will miss → boundary → the others, least recently used first → sentinel
 type pool struct {
 	window  int
-	blocks  []block
-	free    int
-	cached  int // of these, with content
-	evicted uint64
+	blocks  []block // [BlockID], then the sentinel and the boundary of the ring
+	free    int     // blocks that nobody holds
+	cached  int     // of these, with content
+	evicted uint64  // blocks whose content gave way to other tokens
 }
 
+// A block is held by tables, or free; with content of a node or without.
 type block struct {
 	refs       int32 // tables that hold it
 	node       int32 // whose content it has, none = not to be found
 	prev, next int32 // while free
 }
 
+// none stands for no node.
 const none int32 = -1
 
-func newPool(g runner.Group) pool {
-	p := pool{window: g.Window, blocks: make([]block, g.Blocks+2)}
-	p.blocks[p.end()] = block{prev: p.mid(), next: p.mid(), node: none}
-	p.blocks[p.mid()] = block{prev: p.end(), next: p.end(), node: none}
-	for id := range p.end() {
+func newPool(group runner.Group) pool {
+	p := pool{window: group.Window, blocks: make([]block, group.Blocks+2)}
+	p.blocks[p.sentinel()] = block{prev: p.boundary(), next: p.boundary(), node: none}
+	p.blocks[p.boundary()] = block{prev: p.sentinel(), next: p.sentinel(), node: none}
+	for id := range p.sentinel() {
 		p.blocks[id].node = none
-		p.link(id, p.blocks[p.mid()].prev)
+		p.link(id, p.blocks[p.boundary()].prev)
 	}
 	return p
 }
 
-func (p *pool) end() int32 { return int32(len(p.blocks)) - 2 }
-func (p *pool) mid() int32 { return int32(len(p.blocks)) - 1 }
+func (p *pool) size() int       { return len(p.blocks) - 2 }
+func (p *pool) sentinel() int32 { return int32(len(p.blocks)) - 2 }
+func (p *pool) boundary() int32 { return int32(len(p.blocks)) - 1 }
 
 // link puts a block behind another one of the ring.
 func (p *pool) link(id, after int32) {
-	b, next := &p.blocks[id], p.blocks[after].next
-	b.prev, b.next = after, next
+	block, next := &p.blocks[id], p.blocks[after].next
+	block.prev, block.next = after, next
 	p.blocks[after].next, p.blocks[next].prev = id, id
 	p.free++
-	if b.node != none {
+	if block.node != none {
 		p.cached++
 	}
 }
 
+// claim adds a reference, and takes a free block out of the ring.
 func (p *pool) claim(id runner.BlockID) {
-	b := &p.blocks[id]
-	if b.refs == 0 {
-		p.blocks[b.prev].next, p.blocks[b.next].prev = b.next, b.prev
+	block := &p.blocks[id]
+	if block.refs == 0 {
+		p.blocks[block.prev].next, p.blocks[block.next].prev = block.next, block.prev
 		p.free--
-		if b.node != none {
+		if block.node != none {
 			p.cached--
 		}
 	}
-	b.refs++
+	block.refs++
 }
 
 // drop takes its content from a block that has some.
 func (p *pool) drop(id int32) {
-	b := &p.blocks[id]
-	b.node = none
-	if b.refs == 0 {
+	block := &p.blocks[id]
+	block.node = none
+	if block.refs == 0 {
 		p.cached--
 	}
 }
 
-// release gives one reference back. Blocks without findable content are reused
+// release gives one reference back; the last makes the block free. Blocks without findable content are reused
 // before all others, then those that are not to be kept.
 func (p *pool) release(id runner.BlockID, keep bool) {
-	b := &p.blocks[id]
-	b.refs--
+	block := &p.blocks[id]
+	block.refs--
 	switch {
-	case b.refs < 0:
-		panic(fmt.Sprintf("kv: block %d freed with %d references", id, b.refs+1))
-	case b.refs > 0:
-	case b.node == none:
-		p.link(int32(id), p.end())
+	case block.refs < 0:
+		panic(fmt.Sprintf("kv: block %d freed with %d references", id, block.refs+1))
+	case block.refs > 0:
+	case block.node == none:
+		p.link(int32(id), p.sentinel())
 	case keep:
-		p.link(int32(id), p.blocks[p.end()].prev)
+		p.link(int32(id), p.blocks[p.sentinel()].prev)
 	default:
-		p.link(int32(id), p.blocks[p.mid()].prev)
+		p.link(int32(id), p.blocks[p.boundary()].prev)
 	}
 }

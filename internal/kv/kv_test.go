@@ -374,7 +374,7 @@ func TestCheckFinds(t *testing.T) {
 		"no block":                 func(m *Manager, t *Table) { t.Blocks[0][1] = runner.NoBlock },
 		"a miscount":               func(m *Manager, t *Table) { m.pools[0].free++ },
 		"a miscount of content":    func(m *Manager, t *Table) { m.pools[0].cached++ },
-		"a broken list":            func(m *Manager, t *Table) { p := &m.pools[0]; p.blocks[p.end()].prev = 0 },
+		"a broken list":            func(m *Manager, t *Table) { p := &m.pools[0]; p.blocks[p.sentinel()].prev = 0 },
 		"a node without its block": func(m *Manager, t *Table) { m.pools[0].blocks[t.Blocks[0][0]].node = none },
 		"a lost node":              func(m *Manager, t *Table) { m.index.nodes[t.Blocks[0][0]] = node{} },
 		"a misplaced node":         func(m *Manager, t *Table) { m.index.nodes[t.Blocks[0][0]].bucket++ },
@@ -472,8 +472,8 @@ func (w *twin) visible(o *opened, n int) {
 			first = max(n-win+1, 0)
 		}
 		for p := first; p < n; p++ {
-			id := o.table.Blocks[g][p/w.m.size]
-			if got, want := w.cells[g][int(id)*w.m.size+p%w.m.size], o.prefix(p); got != want {
+			id := o.table.Blocks[g][p/w.m.blockSize]
+			if got, want := w.cells[g][int(id)*w.m.blockSize+p%w.m.blockSize], o.prefix(p); got != want {
 				w.t.Fatalf("group %d, position %d of %v in block %d: %x, want %x", g, p, o.tokens, id, got, want)
 			}
 		}
@@ -486,11 +486,11 @@ func (w *twin) compute(o *opened, n int) {
 	for range min(n, min(o.grown, len(o.tokens))-o.computed) {
 		w.visible(o, o.computed)
 		for g := range w.m.pools {
-			id := o.table.Blocks[g][o.computed/w.m.size]
+			id := o.table.Blocks[g][o.computed/w.m.blockSize]
 			if refs := w.m.pools[g].blocks[id].refs; refs != 1 {
 				w.t.Fatalf("group %d: block %d is written with %d holders", g, id, refs)
 			}
-			w.cells[g][int(id)*w.m.size+o.computed%w.m.size] = o.prefix(o.computed)
+			w.cells[g][int(id)*w.m.blockSize+o.computed%w.m.blockSize] = o.prefix(o.computed)
 		}
 		o.computed++
 	}
@@ -505,10 +505,10 @@ func (w *twin) spoil() {
 	}
 	for g := range w.m.pools {
 		p := &w.m.pools[g]
-		for id := range p.end() {
+		for id := range p.sentinel() {
 			if p.blocks[id].refs == 0 && p.blocks[id].node == none {
-				for i := range w.m.size {
-					w.cells[g][int(id)*w.m.size+i] = poison
+				for i := range w.m.blockSize {
+					w.cells[g][int(id)*w.m.blockSize+i] = poison
 				}
 			}
 		}
@@ -535,7 +535,7 @@ func operate(t *testing.T, data []byte, constant bool) (cached []int) {
 		w.m.index.mask = 0
 	}
 	for _, g := range groups {
-		w.cells = append(w.cells, slices.Repeat([]uint64{poison}, g.Blocks*w.m.size))
+		w.cells = append(w.cells, slices.Repeat([]uint64{poison}, g.Blocks*w.m.blockSize))
 	}
 	for len(data) > 0 {
 		op, which := next(8), 0
