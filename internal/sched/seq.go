@@ -51,7 +51,7 @@ type Seq struct {
 	mask         []uint64       // what may come next; nil = Allowed
 	scored       int            // prompt tokens behind the first whose score is known, with Params.PromptLogprobs
 	scores       []sample.Score // of these, until they are given out
-	overtaken    int            // later ones admitted since then
+	overtaken    int            // later ones admitted since it is blocked
 	blocked      time.Time      // since when there are not enough blocks for it; zero = that was not tried
 }
 
