@@ -9,26 +9,27 @@ import (
 	"ossian/internal/sample"
 )
 
+// checkInfo wants an Info that makes sense.
 func (s *suite) checkInfo() error {
 	return s.with(func(r runner.Runner) error { return checkInfo(r.Info()) })
 }
 
-func checkInfo(i runner.Info) error {
+func checkInfo(info runner.Info) error {
 	switch {
-	case i.Name == "":
+	case info.Name == "":
 		return fmt.Errorf("no name")
-	case i.Vocab < 1 || i.Vocab > sample.MaxVocab:
-		return fmt.Errorf("vocabulary of %d", i.Vocab)
-	case i.BlockSize < 1 || i.MaxSeqs < 1 || i.MaxTokens < 1 || i.MaxLen < 1 || i.Depth < 1 || i.Lookahead < 0:
-		return fmt.Errorf("%+v: numbers must be positive", i)
-	case i.Lookahead > 0 && i.Depth > 1:
-		return fmt.Errorf("lookahead %d with depth %d", i.Lookahead, i.Depth)
-	case len(i.Groups) == 0:
+	case info.Vocab < 1 || info.Vocab > sample.MaxVocab:
+		return fmt.Errorf("vocabulary of %d", info.Vocab)
+	case info.BlockSize < 1 || info.MaxSeqs < 1 || info.MaxTokens < 1 || info.MaxLen < 1 || info.Depth < 1 || info.Lookahead < 0:
+		return fmt.Errorf("%+v: numbers must be positive", info)
+	case info.Lookahead > 0 && info.Depth > 1:
+		return fmt.Errorf("lookahead %d with depth %d", info.Lookahead, info.Depth)
+	case len(info.Groups) == 0:
 		return fmt.Errorf("no KV groups")
 	}
-	for g, group := range i.Groups {
-		if group.Window < 0 || group.Blocks*i.BlockSize < i.MaxLen {
-			return fmt.Errorf("group %d: %+v does not hold one sequence of %d tokens", g, group, i.MaxLen)
+	for number, group := range info.Groups {
+		if group.Window < 0 || group.Blocks*info.BlockSize < info.MaxLen {
+			return fmt.Errorf("group %d: %+v does not hold one sequence of %d tokens", number, group, info.MaxLen)
 		}
 	}
 	return nil
@@ -42,22 +43,24 @@ func (s *suite) checkOrder() error {
 			return fmt.Errorf("collecting without a launched batch gives no error")
 		}
 		info := r.Info()
-		p := &sample.Params{Logprobs: true}
+		params := &sample.Params{Logprobs: true}
 		step := func(id int32) *runner.Batch {
-			row := runner.Row{Len: 1, Sample: true, Params: p, History: []int32{id}}
+			row := runner.Row{Len: 1, Sample: true, Params: params, History: []int32{id}}
 			for range info.Groups {
 				row.Tables = append(row.Tables, []runner.BlockID{0})
 			}
 			return &runner.Batch{Tokens: []int32{id}, Rows: []runner.Row{row}}
 		}
+		// What each batch gives by itself says later whose result came.
 		var alone []trace
 		for id := range int32(info.Depth) {
-			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: []int32{id}, output: 1, params: p}})
+			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: []int32{id}, output: 1, params: params}})
 			if err != nil {
 				return err
 			}
 			alone = append(alone, got...)
 		}
+		// Depth launches, one too many, then the results in order.
 		for id := range int32(info.Depth) {
 			if err := r.Launch(step(id)); err != nil {
 				return fmt.Errorf("launch %d of %d: %w", id+1, info.Depth, err)
@@ -96,7 +99,7 @@ func (s *suite) checkSampling() error {
 		info := r.Info()
 		prompt := s.requests[0].prompt
 		output := min(40, info.MaxLen-len(prompt)-info.Lookahead)
-		for kind, p := range []sample.Params{
+		for kind, params := range []sample.Params{
 			{},
 			{PresencePenalty: 1.5, FrequencyPenalty: 0.7},
 			{Temperature: 1},
@@ -104,24 +107,25 @@ func (s *suite) checkSampling() error {
 			{Temperature: 0.7, TopK: 20, TopP: 0.9, Seed: 5},
 			{Temperature: 1.2, MinP: 0.05, PresencePenalty: 1, FrequencyPenalty: 0.7, LogitBias: map[int32]float32{1: 3}, Seed: 6},
 		} {
-			p.Prompt, p.Logprobs, p.TopLogprobs = len(prompt), true, info.Vocab
-			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: prompt, output: output, params: &p}})
+			params.Prompt, params.Logprobs, params.TopLogprobs = len(prompt), true, info.Vocab
+			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: prompt, output: output, params: &params}})
 			if err != nil {
 				return err
 			}
+			// Each id again, from log probabilities that are as good as logits.
 			history, differ := slices.Clone(prompt), 0
 			for step, id := range got[0].ids {
 				logits := make([]float32, info.Vocab)
-				for _, l := range got[0].logprobs[step][1:] {
-					logits[l.ID] = l.Logprob
+				for _, logprob := range got[0].logprobs[step][1:] {
+					logits[logprob.ID] = logprob.Logprob
 				}
-				if sample.Pick(logits, nil, &p, history, uint64(step)) != id {
+				if sample.Pick(logits, nil, &params, history, uint64(step)) != id {
 					differ++
 				}
 				history = append(history, id)
 			}
 			if differ > 1 {
-				return fmt.Errorf("parameters %d (%+v): %d of %d ids are not what sample.Pick chooses", kind, p, differ, output)
+				return fmt.Errorf("parameters %d (%+v): %d of %d ids are not what sample.Pick chooses", kind, params, differ, output)
 			}
 		}
 		return nil
@@ -134,12 +138,13 @@ func (s *suite) checkPrompts() error {
 	return s.with(func(r runner.Runner) error {
 		info := r.Info()
 		prompt := s.requests[0].prompt
-		for _, q := range s.requests {
-			if len(q.prompt) > len(prompt) && len(q.prompt) <= 3*info.BlockSize+2 {
-				prompt = q.prompt
+		for _, req := range s.requests {
+			if len(req.prompt) > len(prompt) && len(req.prompt) <= 3*info.BlockSize+2 {
+				prompt = req.prompt
 			}
 		}
-		var all [][]sample.Logprob
+		// What a row says about its next id, where each beginning of the prompt ends.
+		var all [][]sample.Logprob // [position], most likely first
 		for i := range prompt {
 			got, err := newDriver(r, knobs{}, 0).run([]*request{{prompt: prompt[:i+1], output: 1, params: &sample.Params{Logprobs: true, TopLogprobs: info.Vocab}}})
 			if err != nil {
@@ -148,14 +153,15 @@ func (s *suite) checkPrompts() error {
 			all = append(all, got[0].logprobs[0][1:])
 		}
 		for _, top := range []int{0, 1, info.Vocab} {
-			p := &sample.Params{Temperature: 1.5, TopK: 2, RepetitionPenalty: 2, LogitBias: map[int32]float32{prompt[0]: 50}, PromptLogprobs: true, TopPromptLogprobs: top}
-			got, err := newDriver(r, knobs{chunk: 3}, 0).run([]*request{{prompt: prompt, output: 1, params: p}})
+			params := &sample.Params{Temperature: 1.5, TopK: 2, RepetitionPenalty: 2, LogitBias: map[int32]float32{prompt[0]: 50}, PromptLogprobs: true, TopPromptLogprobs: top}
+			got, err := newDriver(r, knobs{chunk: 3}, 0).run([]*request{{prompt: prompt, output: 1, params: params}})
 			if err != nil {
 				return err
 			}
+			// The same ids as targets of the whole prompt, in chunks.
 			var want trace
 			for i, id := range prompt[1:] {
-				place := slices.IndexFunc(all[i], func(l sample.Logprob) bool { return l.ID == id })
+				place := slices.IndexFunc(all[i], func(logprob sample.Logprob) bool { return logprob.ID == id })
 				want.scores = append(want.scores, sample.Score{Rank: place + 1, Logprobs: append([]sample.Logprob{all[i][place]}, all[i][:top]...)})
 			}
 			got[0].ids = nil
@@ -167,14 +173,15 @@ func (s *suite) checkPrompts() error {
 	})
 }
 
+// checkChunks cuts prompts around the size of a block, and at random.
 func (s *suite) checkChunks() error {
 	return s.with(func(r runner.Runner) error {
 		bs := r.Info().BlockSize
-		for _, n := range []int{1, 2, 3, bs - 1, bs, bs + 1, 7, -1} {
-			if n == 0 {
+		for _, chunk := range []int{1, 2, 3, bs - 1, bs, bs + 1, 7, -1} {
+			if chunk == 0 {
 				continue // blocks of one token
 			}
-			if err := s.each(r, knobs{chunk: n}); err != nil {
+			if err := s.each(r, knobs{chunk: chunk}); err != nil {
 				return err
 			}
 		}
@@ -182,6 +189,7 @@ func (s *suite) checkChunks() error {
 	})
 }
 
+// checkTables takes blocks in any order.
 func (s *suite) checkTables() error {
 	return s.with(func(r runner.Runner) error {
 		if err := s.each(r, knobs{blocks: shuffle, chunk: -1}); err != nil {
@@ -207,20 +215,21 @@ func (s *suite) checkPoison() error {
 func poison(r runner.Runner) error {
 	info := r.Info()
 	rng := rand.New(rand.NewPCG(4, 5))
-	d := newDriver(r, knobs{}, 0)
+	filler := newDriver(r, knobs{}, 0)
 	length := min(info.MaxTokens, info.MaxLen-1-info.Lookahead)
-	var qs []*request
+	var requests []*request
+	// Until all sequences together took twice the blocks of the largest pool.
 	for left := 0; ; left += length / info.BlockSize {
 		if !slices.ContainsFunc(info.Groups, func(g runner.Group) bool { return left < 2*g.Blocks }) {
 			break
 		}
-		q := &request{output: 1, params: &sample.Params{}}
+		req := &request{output: 1, params: &sample.Params{}}
 		for range length {
-			q.prompt = append(q.prompt, rng.Int32N(int32(info.Vocab)))
+			req.prompt = append(req.prompt, rng.Int32N(int32(info.Vocab)))
 		}
-		qs = append(qs, q)
+		requests = append(requests, req)
 	}
-	_, err := d.run(qs)
+	_, err := filler.run(requests)
 	return err
 }
 
@@ -236,17 +245,18 @@ func (s *suite) checkWindows() error {
 	})
 }
 
+// checkPrefix lets sequences with the same beginning share blocks.
 func (s *suite) checkPrefix() error {
 	return s.with(func(r runner.Runner) error {
 		shared := 0
-		for _, k := range []knobs{{}, {chunk: 3}, {chunk: 6, blocks: shuffle}} {
-			k.share, k.stagger = true, true
-			for n := range s.requests { // twice the same, then one with the same beginning
-				d, err := s.together(r, k, uint64(n), []int{n, n, (n + 1) % len(s.requests)})
+		for _, chosen := range []knobs{{}, {chunk: 3}, {chunk: 6, blocks: shuffle}} {
+			chosen.share, chosen.stagger = true, true
+			for first := range s.requests { // twice the same, then one with the same beginning
+				driver, err := s.together(r, chosen, uint64(first), []int{first, first, (first + 1) % len(s.requests)})
 				if err != nil {
 					return err
 				}
-				shared += d.shared
+				shared += driver.shared
 			}
 		}
 		if shared == 0 {
@@ -268,13 +278,14 @@ func (s *suite) checkSlots() error {
 	})
 }
 
+// checkNeighbours runs each request beside one other, and in a full batch.
 func (s *suite) checkNeighbours() error {
 	return s.with(func(r runner.Runner) error {
-		for n := range s.requests {
+		for first := range s.requests {
 			for _, mates := range []int{1, r.Info().MaxSeqs - 1} {
-				which := []int{n}
+				which := []int{first}
 				for i := range mates {
-					which = append(which, (n*5+i*3+1)%len(s.requests))
+					which = append(which, (first*5+i*3+1)%len(s.requests))
 				}
 				for range 2 { // first and last in the batch
 					if _, err := s.together(r, knobs{}, 0, which); err != nil {
@@ -288,6 +299,7 @@ func (s *suite) checkNeighbours() error {
 	})
 }
 
+// checkPending launches ahead of results, as deep as the runner goes.
 func (s *suite) checkPending() error {
 	return s.with(func(r runner.Runner) error {
 		for depth := 1; depth <= r.Info().Depth; depth++ {
@@ -295,8 +307,8 @@ func (s *suite) checkPending() error {
 				return err
 			}
 			for seed := range uint64(3) {
-				k := knobs{depth: depth, chunk: 9, skip: seed > 0} // with skip a row changes its place
-				if _, err := s.together(r, k, seed, s.all()); err != nil {
+				chosen := knobs{depth: depth, chunk: 9, skip: seed > 0} // with skip a row changes its place
+				if _, err := s.together(r, chosen, seed, s.all()); err != nil {
 					return err
 				}
 			}
@@ -318,13 +330,15 @@ func (s *suite) checkSchedules() error {
 	})
 }
 
+// schedule runs the random schedule of a seed.
 func (s *suite) schedule(r runner.Runner, seed uint64) (*driver, error) {
 	info, rng := r.Info(), rand.New(rand.NewPCG(seed, 6))
+	// Everything at random: which requests, how many, and how they are run.
 	which, half := make([]int, 3+rng.IntN(6)), 1+rng.IntN(2) // the first half has a common beginning
 	for i := range which {
 		which[i] = rng.IntN(len(s.requests) / half)
 	}
-	k := knobs{depth: 1 + rng.IntN(info.Depth), chunk: []int{-1, 0, 1, 3, 11}[rng.IntN(5)], slots: 1 + rng.IntN(info.MaxSeqs),
+	chosen := knobs{depth: 1 + rng.IntN(info.Depth), chunk: []int{-1, 0, 1, 3, 11}[rng.IntN(5)], slots: 1 + rng.IntN(info.MaxSeqs),
 		blocks: policy(rng.IntN(3)), share: rng.IntN(4) > 0, stagger: rng.IntN(2) == 0, skip: true, aborts: rng.IntN(2) == 0}
-	return s.together(r, k, seed, which)
+	return s.together(r, chosen, seed, which)
 }

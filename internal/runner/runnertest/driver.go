@@ -28,18 +28,19 @@ type trace struct {
 // allowed is a stand-in for a grammar: a third of the ids, by the previous one.
 func allowed(last, id int32) bool { return (id+last)%3 == 0 }
 
+// mask returns the ids that may follow last, one bit each.
 func mask(last int32, vocab int) []uint64 {
-	m := make([]uint64, (vocab+63)/64)
+	mask := make([]uint64, (vocab+63)/64)
 	for id := range int32(vocab) {
 		if allowed(last, id) {
-			m[id/64] |= 1 << (id % 64)
+			mask[id/64] |= 1 << (id % 64)
 		}
 	}
-	return m
+	return mask
 }
 
 // A seq is a request on its way.
-type seq struct {
+type sequence struct {
 	req       *request
 	tokens    []int32 // prompt, then what was sampled and collected
 	launched  int     // leading tokens that have been given to the runner
@@ -52,27 +53,27 @@ type seq struct {
 	got       trace
 }
 
-func newSeq(q *request) *seq {
-	return &seq{req: q, tokens: slices.Clone(q.prompt), slot: -1}
+func newSeq(req *request) *sequence {
+	return &sequence{req: req, tokens: slices.Clone(req.prompt), slot: -1}
 }
 
 // unscored reports whether scores are asked for that have not come.
-func (s *seq) unscored() bool {
-	return s.req.params.PromptLogprobs && len(s.got.scores) < len(s.req.prompt)-1
+func (seq *sequence) unscored() bool {
+	return seq.req.params.PromptLogprobs && len(seq.got.scores) < len(seq.req.prompt)-1
 }
 
 // targets returns the prompt tokens behind those from start to launched, if a score of
 // one of them has not come.
-func (s *seq) targets(start int) []int32 {
-	end := min(s.launched+1, len(s.req.prompt))
-	if !s.unscored() || end <= max(start, len(s.got.scores))+1 {
+func (seq *sequence) targets(start int) []int32 {
+	end := min(seq.launched+1, len(seq.req.prompt))
+	if !seq.unscored() || end <= max(start, len(seq.got.scores))+1 {
 		return nil
 	}
-	return s.req.prompt[start+1 : end]
+	return seq.req.prompt[start+1 : end]
 }
 
-func (s *seq) planned() bool  { return len(s.got.ids)+s.pending >= s.req.output }
-func (s *seq) finished() bool { return s.inFlight == 0 && (s.aborted || s.planned()) }
+func (seq *sequence) planned() bool  { return len(seq.got.ids)+seq.pending >= seq.req.output }
+func (seq *sequence) finished() bool { return seq.inFlight == 0 && (seq.aborted || seq.planned()) }
 
 // policy says which free block is taken next.
 type policy int
@@ -106,37 +107,39 @@ type driver struct {
 	free   [][]runner.BlockID // [group], taken from the front
 	refs   [][]int            // [group][block]
 	slots  []int              // free ones, the next last
-	seqs   []*seq
+	seqs   []*sequence
 	flight []launch
 	number int // of the next batch
 
 	shared, preempted int // tokens that were not computed, sequences that were computed again
 }
 
+// A launch is a batch in flight, with the sequence of each row.
 type launch struct {
 	batch *runner.Batch
-	rows  []*seq
+	rows  []*sequence
 }
 
-func newDriver(r runner.Runner, k knobs, seed uint64) *driver {
-	d := &driver{r: r, info: r.Info(), knobs: k, rng: rand.New(rand.NewPCG(seed, 1))}
-	d.knobs.depth = max(k.depth, 1)
+func newDriver(r runner.Runner, chosen knobs, seed uint64) *driver {
+	d := &driver{r: r, info: r.Info(), knobs: chosen, rng: rand.New(rand.NewPCG(seed, 1))}
+	d.knobs.depth = max(chosen.depth, 1)
 	if d.knobs.slots == 0 {
 		d.knobs.slots = d.info.MaxSeqs
 	}
+	// Slots in ascending order from the end; blocks in order, or shuffled.
 	for i := range d.knobs.slots {
 		d.slots = append(d.slots, d.knobs.slots-1-i)
 	}
-	for _, g := range d.info.Groups {
-		ids := make([]runner.BlockID, g.Blocks)
+	for _, group := range d.info.Groups {
+		ids := make([]runner.BlockID, group.Blocks)
 		for i := range ids {
 			ids[i] = runner.BlockID(i)
 		}
-		if k.blocks == shuffle {
+		if chosen.blocks == shuffle {
 			d.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		}
 		d.free = append(d.free, ids)
-		d.refs = append(d.refs, make([]int, g.Blocks))
+		d.refs = append(d.refs, make([]int, group.Blocks))
 	}
 	return d
 }
@@ -144,8 +147,8 @@ func newDriver(r runner.Runner, k knobs, seed uint64) *driver {
 // run executes the requests and returns their traces; that of an aborted one is
 // what it got until then.
 func (d *driver) run(requests []*request) ([]trace, error) {
-	for _, q := range requests {
-		d.seqs = append(d.seqs, newSeq(q))
+	for _, req := range requests {
+		d.seqs = append(d.seqs, newSeq(req))
 	}
 	for !d.leave() {
 		if d.knobs.skip && d.rng.IntN(8) == 0 {
@@ -166,6 +169,7 @@ func (d *driver) run(requests []*request) ([]trace, error) {
 			}
 			continue
 		}
+		// Nothing is in flight: without leaving rows out something must go on, or make room.
 		if launched, err := d.launch(false); err != nil {
 			return nil, err
 		} else if !launched && !d.preempt() {
@@ -173,8 +177,8 @@ func (d *driver) run(requests []*request) ([]trace, error) {
 		}
 	}
 	traces := make([]trace, len(d.seqs))
-	for i, s := range d.seqs {
-		traces[i] = s.got
+	for i, seq := range d.seqs {
+		traces[i] = seq.got
 	}
 	return traces, nil
 }
@@ -182,14 +186,14 @@ func (d *driver) run(requests []*request) ([]trace, error) {
 // leave gives back what finished sequences hold and reports whether all have.
 func (d *driver) leave() bool {
 	all := true
-	for i, s := range d.seqs {
-		if d.knobs.aborts && i%4 == 3 && s.slot >= 0 && d.rng.IntN(6) == 0 {
-			s.aborted = true
+	for i, seq := range d.seqs {
+		if d.knobs.aborts && i%4 == 3 && seq.slot >= 0 && d.rng.IntN(6) == 0 {
+			seq.aborted = true
 		}
-		if !s.finished() {
+		if !seq.finished() {
 			all = false
-		} else if s.slot >= 0 {
-			d.evict(s)
+		} else if seq.slot >= 0 {
+			d.evict(seq)
 		}
 	}
 	return all
@@ -198,10 +202,10 @@ func (d *driver) leave() bool {
 // preempt evicts the last resident sequence that is not in flight, unless it is
 // the only one. It will be computed again, with what it has sampled.
 func (d *driver) preempt() bool {
-	var resident []*seq
-	for _, s := range d.seqs {
-		if s.slot >= 0 && s.inFlight == 0 {
-			resident = append(resident, s)
+	var resident []*sequence
+	for _, seq := range d.seqs {
+		if seq.slot >= 0 && seq.inFlight == 0 {
+			resident = append(resident, seq)
 		}
 	}
 	if len(resident) < 2 {
@@ -212,22 +216,24 @@ func (d *driver) preempt() bool {
 	return true
 }
 
-func (d *driver) evict(s *seq) {
-	for g := range s.tables {
-		for k := range slices.Backward(s.tables[g]) {
-			d.release(s, g, k)
+// evict takes slot and blocks of a sequence; what it has is computed again.
+func (d *driver) evict(seq *sequence) {
+	for group := range seq.tables {
+		for at := range slices.Backward(seq.tables[group]) {
+			d.release(seq, group, at)
 		}
 	}
-	d.slots = append(d.slots, s.slot)
-	s.slot, s.tables, s.launched = -1, nil, 0
+	d.slots = append(d.slots, seq.slot)
+	seq.slot, seq.tables, seq.launched = -1, nil, 0
 }
 
-func (d *driver) release(s *seq, group, k int) {
-	id := s.tables[group][k]
+// release gives back the block of a table's entry, which the last holder makes free.
+func (d *driver) release(seq *sequence, group, at int) {
+	id := seq.tables[group][at]
 	if id == runner.NoBlock {
 		return
 	}
-	s.tables[group][k] = runner.NoBlock
+	seq.tables[group][at] = runner.NoBlock
 	if d.refs[group][id]--; d.refs[group][id] > 0 {
 		return
 	}
@@ -236,63 +242,63 @@ func (d *driver) release(s *seq, group, k int) {
 		return
 	}
 	d.free[group] = append(d.free[group], id)
-	if n := len(d.free[group]); d.knobs.blocks == shuffle {
-		i := d.rng.IntN(n)
-		d.free[group][i], d.free[group][n-1] = d.free[group][n-1], d.free[group][i]
+	if free := len(d.free[group]); d.knobs.blocks == shuffle {
+		i := d.rng.IntN(free)
+		d.free[group][i], d.free[group][free-1] = d.free[group][free-1], d.free[group][i]
 	}
 }
 
-// grow gives s blocks for end tokens and takes back those that its next row,
+// grow gives seq blocks for end tokens and takes back those that its next row,
 // which starts at launched, cannot see; it reports whether there were enough.
-func (d *driver) grow(s *seq, end int) bool {
+func (d *driver) grow(seq *sequence, end int) bool {
 	need := (end + d.info.Lookahead + d.info.BlockSize - 1) / d.info.BlockSize
-	for g := range s.tables {
-		for k := range min(runner.FirstBlock(s.launched, d.info.Groups[g].Window, d.info.BlockSize), len(s.tables[g])) {
-			d.release(s, g, k)
+	for group := range seq.tables {
+		for at := range min(runner.FirstBlock(seq.launched, d.info.Groups[group].Window, d.info.BlockSize), len(seq.tables[group])) {
+			d.release(seq, group, at)
 		}
-		if need-len(s.tables[g]) > len(d.free[g]) {
+		if need-len(seq.tables[group]) > len(d.free[group]) {
 			return false
 		}
 	}
-	for g := range s.tables {
-		for len(s.tables[g]) < need {
-			id := d.free[g][0]
-			d.free[g] = d.free[g][1:]
-			d.refs[g][id]++
-			s.tables[g] = append(s.tables[g], id)
+	for group := range seq.tables {
+		for len(seq.tables[group]) < need {
+			id := d.free[group][0]
+			d.free[group] = d.free[group][1:]
+			d.refs[group][id]++
+			seq.tables[group] = append(seq.tables[group], id)
 		}
 	}
 	return true
 }
 
-// admit gives s a slot and, when sharing, the blocks of a resident sequence with
+// admit gives seq a slot and, when sharing, the blocks of a resident sequence with
 // the same beginning.
-func (d *driver) admit(s *seq) {
-	n := len(d.slots) - 1
+func (d *driver) admit(seq *sequence) {
+	last := len(d.slots) - 1
 	if d.knobs.skip {
-		i := d.rng.IntN(n + 1)
-		d.slots[i], d.slots[n] = d.slots[n], d.slots[i]
+		i := d.rng.IntN(last + 1)
+		d.slots[i], d.slots[last] = d.slots[last], d.slots[i]
 	}
-	s.slot, d.slots = d.slots[n], d.slots[:n]
-	s.tables = make([][]runner.BlockID, len(d.info.Groups))
+	seq.slot, d.slots = d.slots[last], d.slots[:last]
+	seq.tables = make([][]runner.BlockID, len(d.info.Groups))
 	if !d.knobs.share {
 		return
 	}
-	for _, o := range d.seqs {
-		if o != s && o.slot >= 0 && d.take(s, o) {
+	for _, other := range d.seqs {
+		if other != seq && other.slot >= 0 && d.take(seq, other) {
 			return
 		}
 	}
 }
 
-// take shares the full blocks that o and s have in common; one token of s must
+// take shares the full blocks that other and seq have in common; one token of seq must
 // remain to be computed.
-func (d *driver) take(s, o *seq) bool {
-	same, most := 0, len(s.tokens)-1
-	if s.unscored() { // others' tokens bring no scores
-		most = len(s.got.scores)
+func (d *driver) take(seq, other *sequence) bool {
+	same, most := 0, len(seq.tokens)-1
+	if seq.unscored() { // others' tokens bring no scores
+		most = len(seq.got.scores)
 	}
-	for same < min(o.launched, len(o.tokens), most) && o.tokens[same] == s.tokens[same] {
+	for same < min(other.launched, len(other.tokens), most) && other.tokens[same] == seq.tokens[same] {
 		same++
 	}
 	blocks := same / d.info.BlockSize
@@ -300,20 +306,20 @@ func (d *driver) take(s, o *seq) bool {
 		return false
 	}
 	start := blocks * d.info.BlockSize
-	for g, group := range d.info.Groups {
-		if slices.Contains(o.tables[g][runner.FirstBlock(start, group.Window, d.info.BlockSize):blocks], runner.NoBlock) {
-			return false // the other has given back what s would see
+	for number, group := range d.info.Groups {
+		if slices.Contains(other.tables[number][runner.FirstBlock(start, group.Window, d.info.BlockSize):blocks], runner.NoBlock) {
+			return false // the other has given back what seq would see
 		}
 	}
-	for g := range s.tables {
-		s.tables[g] = slices.Clone(o.tables[g][:blocks])
-		for _, id := range s.tables[g] {
+	for number := range seq.tables {
+		seq.tables[number] = slices.Clone(other.tables[number][:blocks])
+		for _, id := range seq.tables[number] {
 			if id != runner.NoBlock {
-				d.refs[g][id]++
+				d.refs[number][id]++
 			}
 		}
 	}
-	s.launched = start
+	seq.launched = start
 	d.shared += start
 	return true
 }
@@ -321,8 +327,9 @@ func (d *driver) take(s, o *seq) bool {
 // launch plans a batch and gives it to the runner. It reports whether there was
 // anything to do.
 func (d *driver) launch(skip bool) (bool, error) {
-	b := &runner.Batch{}
-	var rows []*seq
+	batch := &runner.Batch{}
+	var rows []*sequence
+	// Sequences are asked in order, or at random with some left out.
 	order := make([]int, len(d.seqs))
 	for i := range order {
 		order[i] = i
@@ -334,47 +341,47 @@ func (d *driver) launch(skip bool) (bool, error) {
 		if !d.ready(i) || (skip && d.rng.IntN(3) == 0) {
 			continue
 		}
-		s := d.seqs[i]
-		if s.slot < 0 {
-			d.admit(s)
+		seq := d.seqs[i]
+		if seq.slot < 0 {
+			d.admit(seq)
 		}
-		if n := d.size(s, d.info.MaxTokens-len(b.Tokens)); n > 0 && d.grow(s, s.launched+n) {
-			d.row(b, s, n)
-			rows = append(rows, s)
+		if n := d.size(seq, d.info.MaxTokens-len(batch.Tokens)); n > 0 && d.grow(seq, seq.launched+n) {
+			d.row(batch, seq, n)
+			rows = append(rows, seq)
 		}
 	}
 	if len(rows) == 0 {
 		return false, nil
 	}
-	if err := runner.Check(b, d.info); err != nil {
+	if err := runner.Check(batch, d.info); err != nil {
 		return false, fmt.Errorf("the suite made a bad batch: %w", err)
 	}
-	if err := d.r.Launch(b); err != nil {
+	if err := d.r.Launch(batch); err != nil {
 		return false, fmt.Errorf("launch of batch %d: %w", d.number, err)
 	}
-	d.flight = append(d.flight, launch{b, rows})
+	d.flight = append(d.flight, launch{batch, rows})
 	d.number++
 	return true, nil
 }
 
 // ready reports whether sequence i may have a row in the next batch.
 func (d *driver) ready(i int) bool {
-	s := d.seqs[i]
+	seq := d.seqs[i]
 	switch {
-	case s.aborted || s.planned():
+	case seq.aborted || seq.planned():
 		return false
-	case s.slot < 0:
+	case seq.slot < 0:
 		return len(d.slots) > 0 && !(d.knobs.stagger && i > 0 && d.seqs[i-1].launched < len(d.seqs[i-1].req.prompt) && !d.seqs[i-1].finished())
-	case s.pending == 0:
+	case seq.pending == 0:
 		return true
 	}
 	// Pending names the previous batch, and a mask needs the last id.
-	return s.sampledIn == d.number-1 && !s.req.masked
+	return seq.sampledIn == d.number-1 && !seq.req.masked
 }
 
-// size returns how many tokens s takes in a step with room for that many.
-func (d *driver) size(s *seq, room int) int {
-	n := min(len(s.tokens)+s.pending-s.launched, room)
+// size returns how many tokens seq takes in a step with room for that many.
+func (d *driver) size(seq *sequence, room int) int {
+	n := min(len(seq.tokens)+seq.pending-seq.launched, room)
 	switch {
 	case d.knobs.chunk > 0:
 		n = min(n, d.knobs.chunk)
@@ -384,104 +391,106 @@ func (d *driver) size(s *seq, room int) int {
 	return n
 }
 
-// row appends the next n tokens of s to b.
-func (d *driver) row(b *runner.Batch, s *seq, n int) {
-	r := runner.Row{Slot: s.slot, Start: s.launched, Len: n}
-	for _, t := range s.tables {
-		r.Tables = append(r.Tables, slices.Clone(t))
+// row appends the next n tokens of seq to batch.
+func (d *driver) row(batch *runner.Batch, seq *sequence, n int) {
+	row := runner.Row{Slot: seq.slot, Start: seq.launched, Len: n}
+	for _, table := range seq.tables {
+		row.Tables = append(row.Tables, slices.Clone(table))
 	}
-	for p := s.launched; p < s.launched+n; p++ {
+	for position := seq.launched; position < seq.launched+n; position++ {
 		id := runner.Pending
-		if p < len(s.tokens) {
-			id = s.tokens[p]
+		if position < len(seq.tokens) {
+			id = seq.tokens[position]
 		}
-		b.Tokens = append(b.Tokens, id)
+		batch.Tokens = append(batch.Tokens, id)
 	}
-	s.launched += n
-	s.inFlight++
-	if r.Targets = s.targets(r.Start); r.Targets != nil {
-		r.Params, r.History = s.req.params, s.tokens
+	seq.launched += n
+	seq.inFlight++
+	// A row that reaches the end samples, and one with targets needs its history too.
+	if row.Targets = seq.targets(row.Start); row.Targets != nil {
+		row.Params, row.History = seq.req.params, seq.tokens
 	}
-	if s.launched == len(s.tokens)+s.pending {
-		r.Sample, r.Params, r.Step, r.History = true, s.req.params, uint64(len(s.got.ids)+s.pending), s.tokens
-		if s.req.masked {
-			r.Mask = mask(s.tokens[len(s.tokens)-1], d.info.Vocab)
+	if seq.launched == len(seq.tokens)+seq.pending {
+		row.Sample, row.Params, row.Step, row.History = true, seq.req.params, uint64(len(seq.got.ids)+seq.pending), seq.tokens
+		if seq.req.masked {
+			row.Mask = mask(seq.tokens[len(seq.tokens)-1], d.info.Vocab)
 		}
-		s.pending++
-		s.sampledIn = d.number
+		seq.pending++
+		seq.sampledIn = d.number
 	}
-	b.Rows = append(b.Rows, r)
+	batch.Rows = append(batch.Rows, row)
 }
 
 // collect records the oldest batch's result.
 func (d *driver) collect() error {
-	l := d.flight[0]
+	oldest := d.flight[0]
 	d.flight = d.flight[1:]
 	number := d.number - len(d.flight) - 1
 	res, err := d.r.Collect()
 	if err != nil {
 		return fmt.Errorf("collect of batch %d: %w", number, err)
 	}
-	if err := checkShape(l.batch, res, d.info); err != nil {
+	if err := checkShape(oldest.batch, res, d.info); err != nil {
 		return fmt.Errorf("batch %d: %w", number, err)
 	}
-	for i, s := range l.rows {
-		s.inFlight--
-		if row := &l.batch.Rows[i]; len(row.Targets) > 0 {
-			for _, score := range res.Scores[i][min(len(s.got.scores)-row.Start, len(row.Targets)):] {
-				s.got.scores = append(s.got.scores, sample.Score{Rank: score.Rank, Logprobs: slices.Clone(score.Logprobs)})
+	for i, seq := range oldest.rows {
+		seq.inFlight--
+		if row := &oldest.batch.Rows[i]; len(row.Targets) > 0 {
+			for _, score := range res.Scores[i][min(len(seq.got.scores)-row.Start, len(row.Targets)):] {
+				seq.got.scores = append(seq.got.scores, sample.Score{Rank: score.Rank, Logprobs: slices.Clone(score.Logprobs)})
 			}
 		}
-		if !l.batch.Rows[i].Sample {
+		if !oldest.batch.Rows[i].Sample {
 			continue
 		}
-		s.pending--
+		seq.pending--
 		ids := res.Tokens[i]
-		s.tokens = append(s.tokens, ids...)
-		s.launched += len(ids) - 1
-		for k, id := range ids {
-			if len(s.got.ids) == s.req.output {
+		seq.tokens = append(seq.tokens, ids...)
+		seq.launched += len(ids) - 1
+		for at, id := range ids {
+			if len(seq.got.ids) == seq.req.output {
 				break
 			}
-			s.got.ids = append(s.got.ids, id)
-			var lps []sample.Logprob
-			if n := 1 + s.req.params.TopLogprobs; s.req.params.Logprobs {
-				lps = slices.Clone(res.Logprobs[i][k*n:][:n])
+			seq.got.ids = append(seq.got.ids, id)
+			var logprobs []sample.Logprob
+			if each := 1 + seq.req.params.TopLogprobs; seq.req.params.Logprobs {
+				logprobs = slices.Clone(res.Logprobs[i][at*each:][:each])
 			}
-			s.got.logprobs = append(s.got.logprobs, lps)
+			seq.got.logprobs = append(seq.got.logprobs, logprobs)
 		}
 	}
 	// A collected batch belongs to the planner again, which reuses it.
-	for i := range l.batch.Tokens {
-		l.batch.Tokens[i] = 0
+	for i := range oldest.batch.Tokens {
+		oldest.batch.Tokens[i] = 0
 	}
-	for i := range l.batch.Rows {
-		for _, t := range l.batch.Rows[i].Tables {
-			clear(t)
+	for i := range oldest.batch.Rows {
+		for _, table := range oldest.batch.Rows[i].Tables {
+			clear(table)
 		}
 	}
-	clear(l.batch.Rows)
+	clear(oldest.batch.Rows)
 	return nil
 }
 
 // checkShape holds a result to what Result promises.
-func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
-	if len(res.Tokens) != len(b.Rows) {
-		return fmt.Errorf("result has ids of %d rows, batch has %d", len(res.Tokens), len(b.Rows))
+func checkShape(batch *runner.Batch, result *runner.Result, info runner.Info) error {
+	if len(result.Tokens) != len(batch.Rows) {
+		return fmt.Errorf("result has ids of %d rows, batch has %d", len(result.Tokens), len(batch.Rows))
 	}
+	// Log probabilities come for all rows or for none.
 	asked := false
-	for i := range b.Rows {
-		asked = asked || (b.Rows[i].Sample && b.Rows[i].Params.Logprobs)
+	for i := range batch.Rows {
+		asked = asked || (batch.Rows[i].Sample && batch.Rows[i].Params.Logprobs)
 	}
-	if asked != (res.Logprobs != nil) || (asked && len(res.Logprobs) != len(b.Rows)) {
-		return fmt.Errorf("result has log probabilities of %d rows, batch has %d, asked for: %v", len(res.Logprobs), len(b.Rows), asked)
+	if asked != (result.Logprobs != nil) || (asked && len(result.Logprobs) != len(batch.Rows)) {
+		return fmt.Errorf("result has log probabilities of %d rows, batch has %d, asked for: %v", len(result.Logprobs), len(batch.Rows), asked)
 	}
-	if err := checkScores(b, res); err != nil {
+	if err := checkScores(batch, result); err != nil {
 		return err
 	}
-	for i := range b.Rows {
-		r, ids := &b.Rows[i], res.Tokens[i]
-		if !r.Sample {
+	for i := range batch.Rows {
+		row, ids := &batch.Rows[i], result.Tokens[i]
+		if !row.Sample {
 			if len(ids) != 0 {
 				return fmt.Errorf("row %d: %d ids without sampling", i, len(ids))
 			}
@@ -495,11 +504,11 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 				return fmt.Errorf("row %d: id %d, vocabulary has %d", i, id, info.Vocab)
 			}
 		}
-		if r.Mask != nil && r.Mask[ids[0]/64]>>(ids[0]%64)&1 == 0 {
+		if row.Mask != nil && row.Mask[ids[0]/64]>>(ids[0]%64)&1 == 0 {
 			return fmt.Errorf("row %d: id %d is masked", i, ids[0])
 		}
 		if asked {
-			if err := checkLogprobs(r.Params, ids, res.Logprobs[i]); err != nil {
+			if err := checkLogprobs(row.Params, ids, result.Logprobs[i]); err != nil {
 				return fmt.Errorf("row %d: %w", i, err)
 			}
 		}
@@ -507,48 +516,50 @@ func checkShape(b *runner.Batch, res *runner.Result, info runner.Info) error {
 	return nil
 }
 
-func checkScores(b *runner.Batch, res *runner.Result) error {
-	asked := slices.ContainsFunc(b.Rows, func(r runner.Row) bool { return len(r.Targets) > 0 })
-	if asked != (res.Scores != nil) || (asked && len(res.Scores) != len(b.Rows)) {
-		return fmt.Errorf("result has scores of %d rows, batch has %d, asked for: %v", len(res.Scores), len(b.Rows), asked)
+// checkScores holds scores to the targets of each row.
+func checkScores(batch *runner.Batch, result *runner.Result) error {
+	asked := slices.ContainsFunc(batch.Rows, func(row runner.Row) bool { return len(row.Targets) > 0 })
+	if asked != (result.Scores != nil) || (asked && len(result.Scores) != len(batch.Rows)) {
+		return fmt.Errorf("result has scores of %d rows, batch has %d, asked for: %v", len(result.Scores), len(batch.Rows), asked)
 	}
-	for i, scores := range res.Scores {
-		r := &b.Rows[i]
-		if len(scores) != len(r.Targets) {
-			return fmt.Errorf("row %d: %d scores of %d targets", i, len(scores), len(r.Targets))
+	for i, scores := range result.Scores {
+		row := &batch.Rows[i]
+		if len(scores) != len(row.Targets) {
+			return fmt.Errorf("row %d: %d scores of %d targets", i, len(scores), len(row.Targets))
 		}
-		for k, s := range scores {
-			p := &sample.Params{Logprobs: true, TopLogprobs: r.Params.TopPromptLogprobs}
-			if err := checkLogprobs(p, r.Targets[k:k+1], s.Logprobs); err != nil {
-				return fmt.Errorf("row %d, target %d: %w", i, k, err)
+		for at, score := range scores {
+			params := &sample.Params{Logprobs: true, TopLogprobs: row.Params.TopPromptLogprobs}
+			if err := checkLogprobs(params, row.Targets[at:at+1], score.Logprobs); err != nil {
+				return fmt.Errorf("row %d, target %d: %w", i, at, err)
 			}
-			place := 1 + slices.IndexFunc(s.Logprobs[1:], func(l sample.Logprob) bool { return l.ID == r.Targets[k] })
-			if s.Rank < 1 || (place > 0 && s.Rank != place) || (place == 0 && s.Rank <= p.TopLogprobs) {
-				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, k, s.Rank, place, p.TopLogprobs)
+			place := 1 + slices.IndexFunc(score.Logprobs[1:], func(logprob sample.Logprob) bool { return logprob.ID == row.Targets[at] })
+			if score.Rank < 1 || (place > 0 && score.Rank != place) || (place == 0 && score.Rank <= params.TopLogprobs) {
+				return fmt.Errorf("row %d, target %d: rank %d, but place %d of the most likely %d", i, at, score.Rank, place, params.TopLogprobs)
 			}
 		}
 	}
 	return nil
 }
 
-func checkLogprobs(p *sample.Params, ids []int32, lps []sample.Logprob) error {
-	if !p.Logprobs {
-		if len(lps) != 0 {
-			return fmt.Errorf("%d log probabilities, none asked for", len(lps))
+// checkLogprobs holds the log probabilities of a row to its ids and parameters.
+func checkLogprobs(params *sample.Params, ids []int32, logprobs []sample.Logprob) error {
+	if !params.Logprobs {
+		if len(logprobs) != 0 {
+			return fmt.Errorf("%d log probabilities, none asked for", len(logprobs))
 		}
 		return nil
 	}
-	n := 1 + p.TopLogprobs
-	if len(lps) != n*len(ids) {
-		return fmt.Errorf("%d log probabilities for %d ids, want %d each", len(lps), len(ids), n)
+	each := 1 + params.TopLogprobs
+	if len(logprobs) != each*len(ids) {
+		return fmt.Errorf("%d log probabilities for %d ids, want %d each", len(logprobs), len(ids), each)
 	}
-	for i, l := range lps {
+	for i, logprob := range logprobs {
 		switch {
-		case !(l.Logprob <= 0):
-			return fmt.Errorf("log probability %d is %v", i, l.Logprob)
-		case i%n == 0 && l.ID != ids[i/n]:
-			return fmt.Errorf("log probability %d is of id %d, chosen was %d", i, l.ID, ids[i/n])
-		case i%n > 1 && l.Logprob > lps[i-1].Logprob:
+		case !(logprob.Logprob <= 0):
+			return fmt.Errorf("log probability %d is %v", i, logprob.Logprob)
+		case i%each == 0 && logprob.ID != ids[i/each]:
+			return fmt.Errorf("log probability %d is of id %d, chosen was %d", i, logprob.ID, ids[i/each])
+		case i%each > 1 && logprob.Logprob > logprobs[i-1].Logprob:
 			return fmt.Errorf("log probability %d is larger than the one before", i)
 		}
 	}
@@ -567,9 +578,9 @@ func compare(got, want trace, part bool) error {
 	same := func(a, b sample.Logprob) bool {
 		return a.ID == b.ID && math.Float32bits(a.Logprob) == math.Float32bits(b.Logprob)
 	}
-	for i, s := range got.scores {
-		if w := want.scores[i]; s.Rank != w.Rank || !slices.EqualFunc(s.Logprobs, w.Logprobs, same) {
-			return fmt.Errorf("prompt token %d has score %+v, alone %+v", i+1, s, w)
+	for i, score := range got.scores {
+		if alone := want.scores[i]; score.Rank != alone.Rank || !slices.EqualFunc(score.Logprobs, alone.Logprobs, same) {
+			return fmt.Errorf("prompt token %d has score %+v, alone %+v", i+1, score, alone)
 		}
 	}
 	for i, id := range got.ids {

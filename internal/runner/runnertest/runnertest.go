@@ -68,6 +68,7 @@ var checks = []struct {
 	{"Schedules", (*suite).checkSchedules},
 }
 
+// A suite is the requests and what each gets alone, for all checks.
 type suite struct {
 	t         *testing.T
 	open      Open
@@ -76,6 +77,7 @@ type suite struct {
 	want      []trace // what each gets alone
 }
 
+// newSuite runs each request by itself on a first runner.
 func newSuite(t *testing.T, open Open) (*suite, error) {
 	s := &suite{t: t, open: open, schedules: soak.Cases(t, 200, 10_000)}
 	if testing.Short() {
@@ -86,8 +88,8 @@ func newSuite(t *testing.T, open Open) (*suite, error) {
 			return err
 		}
 		s.requests = requests(r.Info())
-		for i, q := range s.requests {
-			got, err := newDriver(r, knobs{}, 0).run([]*request{q})
+		for i, req := range s.requests {
+			got, err := newDriver(r, knobs{}, 0).run([]*request{req})
 			if err != nil {
 				return fmt.Errorf("request %d: %w", i, err)
 			}
@@ -104,6 +106,8 @@ func (s *suite) in(t *testing.T) *suite {
 	return &c
 }
 
+// config is what every runner of the suite is asked to be: small, so that blocks, windows
+// and pools come to their ends.
 func (s *suite) config() Config {
 	return Config{MaxSeqs: 6, MaxTokens: 64, MaxLen: 96, BlockSize: 4, Blocks: 48, Depth: 3}
 }
@@ -115,34 +119,35 @@ func (s *suite) with(f func(r runner.Runner) error) error {
 }
 
 // together runs requests side by side and compares each with what it gets alone.
-func (s *suite) together(r runner.Runner, k knobs, seed uint64, which []int) (*driver, error) {
-	d := newDriver(r, k, seed)
-	qs := make([]*request, len(which))
-	for i, n := range which {
-		qs[i] = s.requests[n]
+func (s *suite) together(r runner.Runner, chosen knobs, seed uint64, which []int) (*driver, error) {
+	driver := newDriver(r, chosen, seed)
+	requests := make([]*request, len(which))
+	for i, number := range which {
+		requests[i] = s.requests[number]
 	}
-	got, err := d.run(qs)
+	got, err := driver.run(requests)
 	if err != nil {
-		return d, fmt.Errorf("requests %v, %+v, seed %d: %w", which, k, seed, err)
+		return driver, fmt.Errorf("requests %v, %+v, seed %d: %w", which, chosen, seed, err)
 	}
-	for i, n := range which {
-		if err := compare(got[i], s.want[n], d.seqs[i].aborted); err != nil {
-			return d, fmt.Errorf("requests %v, %+v, seed %d: number %d (prompt of %d): %w", which, k, seed, n, len(qs[i].prompt), err)
+	for i, number := range which {
+		if err := compare(got[i], s.want[number], driver.seqs[i].aborted); err != nil {
+			return driver, fmt.Errorf("requests %v, %+v, seed %d: number %d (prompt of %d): %w", which, chosen, seed, number, len(requests[i].prompt), err)
 		}
 	}
-	return d, nil
+	return driver, nil
 }
 
 // each runs every request by itself.
-func (s *suite) each(r runner.Runner, k knobs) error {
+func (s *suite) each(r runner.Runner, chosen knobs) error {
 	for n := range s.requests {
-		if _, err := s.together(r, k, uint64(n), []int{n}); err != nil {
+		if _, err := s.together(r, chosen, uint64(n), []int{n}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// all returns the numbers of all requests.
 func (s *suite) all() []int {
 	which := make([]int, len(s.requests))
 	for i := range which {
@@ -157,37 +162,37 @@ func requests(info runner.Info) []*request {
 	rng := rand.New(rand.NewPCG(2, 3))
 	const output = 7
 	longest := min(info.MaxTokens, info.MaxLen-output-info.Lookahead)
-	bs := info.BlockSize
-	lengths := []int{1, 2, 3, bs - 1, bs, bs + 1, 2 * bs, 2*bs + 1, 3*bs + 2, longest, longest - 1, 23, 37}
+	blockSize := info.BlockSize
+	lengths := []int{1, 2, 3, blockSize - 1, blockSize, blockSize + 1, 2 * blockSize, 2*blockSize + 1, 3*blockSize + 2, longest, longest - 1, 23, 37}
 	for _, g := range info.Groups {
-		if w := g.Window; w > 0 {
-			lengths = append(lengths, w-1, w, w+1, 2*w+1)
+		if window := g.Window; window > 0 {
+			lengths = append(lengths, window-1, window, window+1, 2*window+1)
 		}
 	}
 	lengths = append(lengths, lengths...) // once with the common beginning, once without
-	ids := func(n int) []int32 {
-		p := make([]int32, n)
-		for i := range p {
-			p[i] = rng.Int32N(int32(info.Vocab))
+	ids := func(length int) []int32 {
+		prompt := make([]int32, length)
+		for i := range prompt {
+			prompt[i] = rng.Int32N(int32(info.Vocab))
 		}
-		return p
+		return prompt
 	}
 	common := ids(longest)
-	var qs []*request
-	for i, n := range lengths {
-		n = min(max(n, 1), longest)
-		q := &request{prompt: ids(n), output: 1 + i%output, params: params(i, n, info.Vocab), masked: i%8 == 5}
+	var reqs []*request
+	for i, length := range lengths {
+		length = min(max(length, 1), longest)
+		req := &request{prompt: ids(length), output: 1 + i%output, params: params(i, length, info.Vocab), masked: i%8 == 5}
 		if i < len(lengths)/2 {
-			copy(q.prompt, common[:max(n-1, 1)]) // the last token tells them apart
+			copy(req.prompt, common[:max(length-1, 1)]) // the last token tells them apart
 		}
-		qs = append(qs, q)
+		reqs = append(reqs, req)
 	}
-	return qs
+	return reqs
 }
 
 // params makes the i-th kind of parameters for a prompt of n tokens. Penalties
 // see pending ids, so they are there often.
-func params(i, n, vocab int) *sample.Params {
+func params(kind, prompt, vocab int) *sample.Params {
 	top := min(3, vocab)
 	kinds := []sample.Params{
 		{Logprobs: true, TopLogprobs: top, PromptLogprobs: true, TopPromptLogprobs: top},
@@ -195,10 +200,10 @@ func params(i, n, vocab int) *sample.Params {
 		{RepetitionPenalty: 1.8, PresencePenalty: 2, FrequencyPenalty: 0.5, Logprobs: true},
 		{Temperature: 0.8, TopK: 20, TopP: 0.9, PromptLogprobs: true},
 		{Temperature: 1.5, MinP: 0.02, FrequencyPenalty: 2, RepetitionPenalty: 1.3, Logprobs: true, TopLogprobs: top},
-		{LogitBias: map[int32]float32{int32(i % vocab): 4}},
+		{LogitBias: map[int32]float32{int32(kind % vocab): 4}},
 		{Temperature: 2, TopP: 0.99, Logprobs: true},
 	}
-	p := kinds[i%len(kinds)]
-	p.Seed, p.Prompt = uint64(i)*0x9e3779b97f4a7c15, n
-	return &p
+	params := kinds[kind%len(kinds)]
+	params.Seed, params.Prompt = uint64(kind)*0x9e3779b97f4a7c15, prompt
+	return &params
 }
