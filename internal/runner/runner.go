@@ -87,96 +87,99 @@ func FirstBlock(start, window, blockSize int) int {
 	return max(start-window+1, 0) / blockSize
 }
 
-// Check reports the first way in which b breaks the contract for i.
+// Check reports the first way in which batch breaks the contract of a runner with that Info.
 // Test builds call it before every Launch.
-func Check(b *Batch, i Info) error {
-	if len(b.Rows) == 0 {
+func Check(batch *Batch, info Info) error {
+	if len(batch.Rows) == 0 {
 		return fmt.Errorf("batch has no rows")
 	}
-	if len(b.Rows) > i.MaxSeqs {
-		return fmt.Errorf("batch has %d rows, at most %d allowed", len(b.Rows), i.MaxSeqs)
+	if len(batch.Rows) > info.MaxSeqs {
+		return fmt.Errorf("batch has %d rows, at most %d allowed", len(batch.Rows), info.MaxSeqs)
 	}
-	if len(b.Tokens) > i.MaxTokens {
-		return fmt.Errorf("batch has %d tokens, at most %d allowed", len(b.Tokens), i.MaxTokens)
+	if len(batch.Tokens) > info.MaxTokens {
+		return fmt.Errorf("batch has %d tokens, at most %d allowed", len(batch.Tokens), info.MaxTokens)
 	}
-	total := 0
-	slots := make(map[int]bool, len(b.Rows))
-	for n := range b.Rows {
-		r := &b.Rows[n]
-		if r.Slot < 0 || r.Slot >= i.MaxSeqs {
-			return fmt.Errorf("row %d: slot %d outside [0, %d)", n, r.Slot, i.MaxSeqs)
+	total := 0 // tokens of the rows so far
+	slots := make(map[int]bool, len(batch.Rows))
+	for number := range batch.Rows {
+		row := &batch.Rows[number]
+		if row.Slot < 0 || row.Slot >= info.MaxSeqs {
+			return fmt.Errorf("row %d: slot %d outside [0, %d)", number, row.Slot, info.MaxSeqs)
 		}
-		if slots[r.Slot] {
-			return fmt.Errorf("row %d: slot %d appears twice", n, r.Slot)
+		if slots[row.Slot] {
+			return fmt.Errorf("row %d: slot %d appears twice", number, row.Slot)
 		}
-		slots[r.Slot] = true
-		if r.Len < 1 || r.Start < 0 {
-			return fmt.Errorf("row %d: %d tokens at position %d", n, r.Len, r.Start)
+		slots[row.Slot] = true
+		if row.Len < 1 || row.Start < 0 {
+			return fmt.Errorf("row %d: %d tokens at position %d", number, row.Len, row.Start)
 		}
-		if r.Len > len(b.Tokens)-total { // these differences, unlike sums, do not overflow
-			return fmt.Errorf("row %d: %d tokens from %d of a batch of %d", n, r.Len, total, len(b.Tokens))
+		if row.Len > len(batch.Tokens)-total { // these differences, unlike sums, do not overflow
+			return fmt.Errorf("row %d: %d tokens from %d of a batch of %d", number, row.Len, total, len(batch.Tokens))
 		}
-		if r.Start > i.MaxLen-r.Len {
-			return fmt.Errorf("row %d: %d tokens at position %d, sequences hold at most %d", n, r.Len, r.Start, i.MaxLen)
+		if row.Start > info.MaxLen-row.Len {
+			return fmt.Errorf("row %d: %d tokens at position %d, sequences hold at most %d", number, row.Len, row.Start, info.MaxLen)
 		}
-		for k, id := range b.Tokens[total : total+r.Len] {
-			if id == Pending && k == r.Len-1 && r.Start+k > 0 {
+		for at, id := range batch.Tokens[total : total+row.Len] {
+			if id == Pending && at == row.Len-1 && row.Start+at > 0 {
 				continue
 			}
-			if id < 0 || int(id) >= i.Vocab {
-				return fmt.Errorf("row %d: token %d has id %d, vocabulary has %d", n, k, id, i.Vocab)
+			if id < 0 || int(id) >= info.Vocab {
+				return fmt.Errorf("row %d: token %d has id %d, vocabulary has %d", number, at, id, info.Vocab)
 			}
 		}
-		total += r.Len
-		if err := checkTables(r, i); err != nil {
-			return fmt.Errorf("row %d: %w", n, err)
+		total += row.Len
+		if err := checkTables(row, info); err != nil {
+			return fmt.Errorf("row %d: %w", number, err)
 		}
-		if err := checkOutputs(r, i.Vocab); err != nil {
-			return fmt.Errorf("row %d: %w", n, err)
+		if err := checkOutputs(row, info.Vocab); err != nil {
+			return fmt.Errorf("row %d: %w", number, err)
 		}
-		if r.Mask != nil && len(r.Mask) < (i.Vocab+63)/64 {
-			return fmt.Errorf("row %d: mask has %d words, vocabulary needs %d", n, len(r.Mask), (i.Vocab+63)/64)
+		if row.Mask != nil && len(row.Mask) < (info.Vocab+63)/64 {
+			return fmt.Errorf("row %d: mask has %d words, vocabulary needs %d", number, len(row.Mask), (info.Vocab+63)/64)
 		}
 	}
-	if total != len(b.Tokens) {
-		return fmt.Errorf("rows cover %d tokens, batch has %d", total, len(b.Tokens))
+	if total != len(batch.Tokens) {
+		return fmt.Errorf("rows cover %d tokens, batch has %d", total, len(batch.Tokens))
 	}
 	return nil
 }
 
-func checkOutputs(r *Row, vocab int) error {
+// checkOutputs checks what a row asks for.
+func checkOutputs(row *Row, vocab int) error {
 	switch {
-	case r.Sample && r.Params == nil:
+	case row.Sample && row.Params == nil:
 		return errors.New("samples without parameters")
-	case len(r.Targets) > 0 && r.Params == nil:
+	case len(row.Targets) > 0 && row.Params == nil:
 		return errors.New("has targets without parameters")
-	case len(r.Targets) > r.Len:
-		return fmt.Errorf("%d targets for %d tokens", len(r.Targets), r.Len)
+	case len(row.Targets) > row.Len:
+		return fmt.Errorf("%d targets for %d tokens", len(row.Targets), row.Len)
 	}
-	for k, id := range r.Targets {
+	for at, id := range row.Targets {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("target %d has id %d, vocabulary has %d", k, id, vocab)
+			return fmt.Errorf("target %d has id %d, vocabulary has %d", at, id, vocab)
 		}
 	}
 	return nil
 }
 
-func checkTables(r *Row, i Info) error {
-	if len(r.Tables) != len(i.Groups) {
-		return fmt.Errorf("%d block tables, %d groups", len(r.Tables), len(i.Groups))
+// checkTables checks that a row has every block that it reads or writes.
+func checkTables(row *Row, info Info) error {
+	if len(row.Tables) != len(info.Groups) {
+		return fmt.Errorf("%d block tables, %d groups", len(row.Tables), len(info.Groups))
 	}
-	end := r.Start + r.Len
-	if r.Sample {
-		end += i.Lookahead
+	// The blocks of a lookahead are needed where ids may come back.
+	end := row.Start + row.Len
+	if row.Sample {
+		end += info.Lookahead
 	}
-	need := (end + i.BlockSize - 1) / i.BlockSize
-	for g, t := range r.Tables {
-		if len(t) < need {
-			return fmt.Errorf("group %d: table has %d blocks, %d tokens need %d", g, len(t), end, need)
+	need := (end + info.BlockSize - 1) / info.BlockSize
+	for group, table := range row.Tables {
+		if len(table) < need {
+			return fmt.Errorf("group %d: table has %d blocks, %d tokens need %d", group, len(table), end, need)
 		}
-		for k := FirstBlock(r.Start, i.Groups[g].Window, i.BlockSize); k < need; k++ {
-			if t[k] < 0 || int(t[k]) >= i.Groups[g].Blocks {
-				return fmt.Errorf("group %d: block %d is %d, pool has %d", g, k, t[k], i.Groups[g].Blocks)
+		for at := FirstBlock(row.Start, info.Groups[group].Window, info.BlockSize); at < need; at++ {
+			if table[at] < 0 || int(table[at]) >= info.Groups[group].Blocks {
+				return fmt.Errorf("group %d: block %d is %d, pool has %d", group, at, table[at], info.Groups[group].Blocks)
 			}
 		}
 	}
