@@ -23,11 +23,11 @@ type Next func(history []int32, step uint64) int32
 // history.
 func Hash(vocab int) Next {
 	return func(history []int32, _ uint64) int32 {
-		h := uint64(0)
+		hash := uint64(0)
 		for _, id := range history {
-			h = chain(h, id)
+			hash = chain(hash, id)
 		}
-		return int32(h % uint64(vocab))
+		return int32(hash % uint64(vocab))
 	}
 }
 
@@ -50,9 +50,9 @@ func Reply(script func(prompt []int32) []int32) Next {
 }
 
 // chain extends the hash of a sequence by one token.
-func chain(h uint64, id int32) uint64 {
-	h = (h ^ uint64(id) + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
-	return h ^ h>>31
+func chain(hash uint64, id int32) uint64 {
+	hash = (hash ^ uint64(id) + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
+	return hash ^ hash>>31
 }
 
 // A Config describes a Script. The zero value plays hashes of the history.
@@ -86,18 +86,20 @@ type Config struct {
 type Script struct {
 	cfg      Config
 	info     runner.Info
-	ring     []step // one more than Depth: what Collect returned last stays valid
-	head     int    // oldest launched step
-	queued   int    // launched and uncollected steps
-	launched int
-	free     time.Time // when the last launched step ends
-	known    []sampled // [slot·(Depth+1) + position mod (Depth+1)] ids sampled last
-	history  []int32   // scratch
-	cells    [][]uint64
+	ring     []step     // one more than Depth: what Collect returned last stays valid
+	head     int        // oldest launched step
+	queued   int        // launched and uncollected steps
+	launched int        // steps so far
+	free     time.Time  // when the last launched step ends
+	known    []sampled  // [slot·(Depth+1) + position mod (Depth+1)] ids sampled last
+	history  []int32    // scratch
+	cells    [][]uint64 // [group][block·BlockSize + offset] hash of all tokens up to that one, with Verify
 }
 
+// A sampled id, and the position of its token; -1 = none.
 type sampled struct{ pos, id int32 }
 
+// A step is a launched batch and what Collect will return, or has returned last.
 type step struct {
 	number   int
 	batch    *runner.Batch
@@ -112,41 +114,42 @@ type step struct {
 // 64 sequences of up to 1024 tokens, 1024 tokens per batch, depth 1, one group
 // with blocks for all sequences.
 func NewScript(cfg Config) (*Script, error) {
-	i := cfg.Info
-	setDefault(&i.Vocab, 512)
-	setDefault(&i.BlockSize, 16)
-	setDefault(&i.MaxSeqs, 64)
-	setDefault(&i.MaxTokens, 1024)
-	setDefault(&i.MaxLen, 1024)
-	setDefault(&i.Depth, 1)
-	if i.Name == "" {
-		i.Name = "sim/script"
+	info := cfg.Info
+	// What the zero values of Info mean.
+	setDefault(&info.Vocab, 512)
+	setDefault(&info.BlockSize, 16)
+	setDefault(&info.MaxSeqs, 64)
+	setDefault(&info.MaxTokens, 1024)
+	setDefault(&info.MaxLen, 1024)
+	setDefault(&info.Depth, 1)
+	if info.Name == "" {
+		info.Name = "sim/script"
 	}
-	if i.Groups == nil {
-		i.Groups = []runner.Group{{Blocks: i.MaxSeqs * ((i.MaxLen + i.BlockSize - 1) / i.BlockSize)}}
+	if info.Groups == nil {
+		info.Groups = []runner.Group{{Blocks: info.MaxSeqs * ((info.MaxLen + info.BlockSize - 1) / info.BlockSize)}}
 	}
-	if min(i.Vocab, i.BlockSize, i.MaxSeqs, i.MaxTokens, i.MaxLen, i.Depth) < 1 || i.Lookahead != 0 {
-		return nil, fmt.Errorf("script: %+v: numbers must be positive, Lookahead 0", i)
+	if min(info.Vocab, info.BlockSize, info.MaxSeqs, info.MaxTokens, info.MaxLen, info.Depth) < 1 || info.Lookahead != 0 {
+		return nil, fmt.Errorf("script: %+v: numbers must be positive, Lookahead 0", info)
 	}
 	if cfg.Next == nil {
-		cfg.Next = Hash(i.Vocab)
+		cfg.Next = Hash(info.Vocab)
 	}
-	s := &Script{cfg: cfg, info: i, ring: make([]step, i.Depth+1), known: make([]sampled, i.MaxSeqs*(i.Depth+1))}
-	for n := range s.ring {
-		s.ring[n] = step{ids: make([]int32, i.MaxSeqs), tokens: make([][]int32, i.MaxSeqs)}
+	script := &Script{cfg: cfg, info: info, ring: make([]step, info.Depth+1), known: make([]sampled, info.MaxSeqs*(info.Depth+1))}
+	for n := range script.ring {
+		script.ring[n] = step{ids: make([]int32, info.MaxSeqs), tokens: make([][]int32, info.MaxSeqs)}
 	}
-	for n := range s.known {
-		s.known[n].pos = -1
+	for n := range script.known {
+		script.known[n].pos = -1
 	}
-	for g, group := range i.Groups {
+	for number, group := range info.Groups {
 		if group.Window == 1 || group.Window < 0 || group.Blocks < 1 {
-			return nil, fmt.Errorf("script: group %d: %+v: blocks must be positive, the window 0 or at least 2", g, group)
+			return nil, fmt.Errorf("script: group %d: %+v: blocks must be positive, the window 0 or at least 2", number, group)
 		}
 		if cfg.Verify {
-			s.cells = append(s.cells, make([]uint64, group.Blocks*i.BlockSize))
+			script.cells = append(script.cells, make([]uint64, group.Blocks*info.BlockSize))
 		}
 	}
-	return s, nil
+	return script, nil
 }
 
 func setDefault(p *int, v int) {
@@ -162,39 +165,40 @@ func (s *Script) Info() runner.Info { return s.info }
 func (s *Script) Close() error { return nil }
 
 // Launch implements runner.Runner. The ids are chosen here; the time passes in Collect.
-func (s *Script) Launch(b *runner.Batch) error {
+func (s *Script) Launch(batch *runner.Batch) error {
 	if s.queued == s.info.Depth {
 		return fmt.Errorf("script: %d steps are uncollected, depth is %d", s.queued, s.info.Depth)
 	}
 	if s.cfg.OnLaunch != nil {
-		if err := s.cfg.OnLaunch(s.launched, b); err != nil {
+		if err := s.cfg.OnLaunch(s.launched, batch); err != nil {
 			return err
 		}
 	}
 	if s.cfg.Verify {
-		if err := runner.Check(b, s.info); err != nil {
+		if err := runner.Check(batch, s.info); err != nil {
 			return fmt.Errorf("script: batch %d: %w", s.launched, err)
 		}
 	}
-	st := &s.ring[(s.head+s.queued)%len(s.ring)]
-	st.number, st.batch = s.launched, b
-	st.result = runner.Result{Tokens: st.tokens[:len(b.Rows)]}
-	clear(st.result.Tokens)
+	// Nothing counts as launched until every row is right.
+	step := &s.ring[(s.head+s.queued)%len(s.ring)]
+	step.number, step.batch = s.launched, batch
+	step.result = runner.Result{Tokens: step.tokens[:len(batch.Rows)]}
+	clear(step.result.Tokens)
 	at := 0
-	for i := range b.Rows {
-		n := b.Rows[i].Len
-		if err := s.row(st, i, b.Tokens[at:at+n]); err != nil {
+	for i := range batch.Rows {
+		length := batch.Rows[i].Len
+		if err := s.row(step, i, batch.Tokens[at:at+length]); err != nil {
 			return fmt.Errorf("script: batch %d, row %d: %w", s.launched, i, err)
 		}
-		at += n
+		at += length
 	}
 	if s.cfg.Cost != nil {
-		st.result.Elapsed = s.cfg.Cost(b)
+		step.result.Elapsed = s.cfg.Cost(batch)
 		if now := time.Now(); s.free.Before(now) {
 			s.free = now
 		}
-		s.free = s.free.Add(st.result.Elapsed)
-		st.end = s.free
+		s.free = s.free.Add(step.result.Elapsed)
+		step.end = s.free
 	}
 	s.launched++
 	s.queued++
@@ -206,60 +210,61 @@ func (s *Script) Collect() (*runner.Result, error) {
 	if s.queued == 0 {
 		return nil, errors.New("script: no step to collect")
 	}
-	st := &s.ring[s.head]
+	step := &s.ring[s.head]
 	if s.cfg.OnCollect != nil {
-		if err := s.cfg.OnCollect(st.number, st.batch); err != nil {
+		if err := s.cfg.OnCollect(step.number, step.batch); err != nil {
 			return nil, err
 		}
 	}
 	if s.cfg.Cost != nil {
-		time.Sleep(time.Until(st.end))
+		time.Sleep(time.Until(step.end))
 	}
 	s.head, s.queued = (s.head+1)%len(s.ring), s.queued-1
-	st.batch = nil
-	return &st.result, nil
+	step.batch = nil
+	return &step.result, nil
 }
 
-// row computes row i of a step from its new tokens.
-func (s *Script) row(st *step, i int, tokens []int32) error {
-	r := &st.batch.Rows[i]
+// row computes one row of a step from its new tokens.
+func (s *Script) row(st *step, number int, tokens []int32) error {
+	row := &st.batch.Rows[number]
 	if s.cfg.Verify {
-		if err := s.store(r, tokens); err != nil {
+		if err := s.store(row, tokens); err != nil {
 			return err
 		}
 	}
-	if len(r.Targets) > 0 {
-		if err := s.score(st, i); err != nil {
+	if len(row.Targets) > 0 {
+		if err := s.score(st, number); err != nil {
 			return err
 		}
 	}
-	if !r.Sample {
+	if !row.Sample {
 		return nil
 	}
-	history, err := s.complete(r)
+	history, err := s.complete(row)
 	if err != nil {
 		return err
 	}
 	if s.cfg.Verify {
-		if err := s.verify(r, history); err != nil {
+		if err := s.verify(row, history); err != nil {
 			return err
 		}
 	}
-	want, err := s.next(history, r.Step)
+	want, err := s.next(history, row.Step)
 	if err != nil {
 		return err
 	}
+	// The next larger id that the mask allows.
 	id := want
-	for r.Mask != nil && r.Mask[id/64]>>(id%64)&1 == 0 {
+	for row.Mask != nil && row.Mask[id/64]>>(id%64)&1 == 0 {
 		if id = (id + 1) % int32(s.info.Vocab); id == want {
 			return errors.New("mask allows nothing")
 		}
 	}
-	st.ids[i] = id
-	st.result.Tokens[i] = st.ids[i : i+1]
-	s.known[s.place(r.Slot, len(history))] = sampled{int32(len(history)), id}
-	if p := r.Params; p != nil && p.Logprobs {
-		st.report(i, want, id, p.TopLogprobs, s.info)
+	st.ids[number] = id
+	st.result.Tokens[number] = st.ids[number : number+1]
+	s.known[s.place(row.Slot, len(history))] = sampled{int32(len(history)), id}
+	if p := row.Params; p != nil && p.Logprobs {
+		st.report(number, want, id, p.TopLogprobs, s.info)
 	}
 	return nil
 }
@@ -273,39 +278,40 @@ func (s *Script) next(history []int32, step uint64) (int32, error) {
 	return id, nil
 }
 
-// score fills in the scores of row i.
-func (s *Script) score(st *step, i int) error {
-	r := &st.batch.Rows[i]
-	if len(r.History) < r.Start+len(r.Targets) {
-		return fmt.Errorf("history of %d tokens, targets follow %d", len(r.History), r.Start+len(r.Targets))
+// score fills in the scores of one row.
+func (s *Script) score(st *step, number int) error {
+	row := &st.batch.Rows[number]
+	if len(row.History) < row.Start+len(row.Targets) {
+		return fmt.Errorf("history of %d tokens, targets follow %d", len(row.History), row.Start+len(row.Targets))
 	}
 	if st.result.Scores == nil {
 		st.result.Scores = make([][]sample.Score, len(st.batch.Rows))
 	}
-	for k, id := range r.Targets {
-		want, err := s.next(r.History[:r.Start+k+1], 0)
+	for at, id := range row.Targets {
+		want, err := s.next(row.History[:row.Start+at+1], 0)
 		if err != nil {
 			return err
 		}
-		score := sample.Score{Rank: 1, Logprobs: logprobs(nil, want, id, r.Params.TopPromptLogprobs, s.info.Vocab)}
+		// The prescribed id has rank 1, the others follow in the order of ids.
+		score := sample.Score{Rank: 1, Logprobs: logprobs(nil, want, id, row.Params.TopPromptLogprobs, s.info.Vocab)}
 		if id != want {
 			score.Rank += 1 + other(id, want)
 		}
-		st.result.Scores[i] = append(st.result.Scores[i], score)
+		st.result.Scores[number] = append(st.result.Scores[number], score)
 	}
 	return nil
 }
 
 // complete returns the history of a row that samples, filled up with what the
 // host did not know.
-func (s *Script) complete(r *runner.Row) ([]int32, error) {
-	n := r.Start + r.Len
-	if len(r.History) >= n {
-		return r.History[:n], nil
+func (s *Script) complete(row *runner.Row) ([]int32, error) {
+	length := row.Start + row.Len
+	if len(row.History) >= length {
+		return row.History[:length], nil
 	}
-	s.history = append(s.history[:0], r.History...)
-	for p := len(r.History); p < n; p++ {
-		id, err := s.sampledAt(r.Slot, p)
+	s.history = append(s.history[:0], row.History...)
+	for position := len(row.History); position < length; position++ {
+		id, err := s.sampledAt(row.Slot, position)
 		if err != nil {
 			return nil, err
 		}
@@ -314,69 +320,72 @@ func (s *Script) complete(r *runner.Row) ([]int32, error) {
 	return s.history, nil
 }
 
+// place returns where in known the id at a position of a slot is kept.
 func (s *Script) place(slot, pos int) int { return slot*(s.info.Depth+1) + pos%(s.info.Depth+1) }
 
+// sampledAt returns the id that was sampled for a position, while it is kept.
 func (s *Script) sampledAt(slot, pos int) (int32, error) {
-	if k := s.known[s.place(slot, pos)]; int(k.pos) == pos {
-		return k.id, nil
+	if known := s.known[s.place(slot, pos)]; int(known.pos) == pos {
+		return known.id, nil
 	}
 	return 0, fmt.Errorf("token at position %d is neither known nor pending in slot %d", pos, slot)
 }
 
 // store writes the cells of a row's new tokens.
-func (s *Script) store(r *runner.Row, tokens []int32) (err error) {
-	h := uint64(0)
-	if r.Start > 0 {
-		h = *s.cell(r, 0, r.Start-1)
+func (s *Script) store(row *runner.Row, tokens []int32) (err error) {
+	hash := uint64(0)
+	if row.Start > 0 {
+		hash = *s.cell(row, 0, row.Start-1)
 	}
-	for k, id := range tokens {
+	for at, id := range tokens {
 		if id == runner.Pending {
-			if id, err = s.sampledAt(r.Slot, r.Start+k); err != nil {
+			if id, err = s.sampledAt(row.Slot, row.Start+at); err != nil {
 				return err
 			}
 		}
-		h = chain(h, id)
-		for g := range s.cells {
-			*s.cell(r, g, r.Start+k) = h
+		hash = chain(hash, id)
+		for group := range s.cells {
+			*s.cell(row, group, row.Start+at) = hash
 		}
 	}
 	return nil
 }
 
 // verify holds every cell that attention reads for a row to its history.
-func (s *Script) verify(r *runner.Row, history []int32) error {
-	h := uint64(0)
-	for p, id := range history {
-		h = chain(h, id)
-		for g, group := range s.info.Groups {
-			if group.Window > 0 && p <= r.Start-group.Window {
+func (s *Script) verify(row *runner.Row, history []int32) error {
+	hash := uint64(0)
+	for position, id := range history {
+		hash = chain(hash, id)
+		for number, group := range s.info.Groups {
+			if group.Window > 0 && position <= row.Start-group.Window {
 				continue
 			}
-			if *s.cell(r, g, p) != h {
+			if *s.cell(row, number, position) != hash {
 				return fmt.Errorf("group %d, block %d does not hold the row's own token at position %d",
-					g, r.Tables[g][p/s.info.BlockSize], p)
+					number, row.Tables[number][position/s.info.BlockSize], position)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *Script) cell(r *runner.Row, group, pos int) *uint64 {
-	return &s.cells[group][int(r.Tables[group][pos/s.info.BlockSize])*s.info.BlockSize+pos%s.info.BlockSize]
+// cell returns the KV cell of a row's token at a position.
+func (s *Script) cell(row *runner.Row, group, pos int) *uint64 {
+	return &s.cells[group][int(row.Tables[group][pos/s.info.BlockSize])*s.info.BlockSize+pos%s.info.BlockSize]
 }
 
-// report fills in the log probabilities of row i.
-func (st *step) report(i int, want, id int32, top int, info runner.Info) {
+// report fills in the log probabilities of one row.
+func (st *step) report(number int, want, id int32, top int, info runner.Info) {
 	if st.result.Logprobs == nil {
 		if st.logprobs == nil {
 			st.logprobs = make([][]sample.Logprob, info.MaxSeqs)
 		}
 		st.result.Logprobs = st.logprobs[:len(st.batch.Rows)]
-		for k := range st.result.Logprobs {
-			st.result.Logprobs[k] = st.result.Logprobs[k][:0]
+		for row := range st.result.Logprobs {
+			st.result.Logprobs[row] = st.result.Logprobs[row][:0]
 		}
 	}
-	st.result.Logprobs[i] = logprobs(st.result.Logprobs[i], want, id, top, info.Vocab)
+	st.result.Logprobs[number] = logprobs(st.result.Logprobs[number], want, id, top, info.Vocab)
 }
 
 // other returns which of the ids that are not want id is, from 0.
