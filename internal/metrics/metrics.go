@@ -42,11 +42,11 @@ type Config struct {
 }
 
 // New returns the metrics of a process, with nothing counted.
-func New(c Config) *Server {
-	if c.Prefix == "" {
-		c.Prefix = "vllm"
+func New(cfg Config) *Server {
+	if cfg.Prefix == "" {
+		cfg.Prefix = "vllm"
 	}
-	s := &Server{registry: prometheus.NewRegistry(), prefix: c.Prefix, hidden: c.Hidden,
+	server := &Server{registry: prometheus.NewRegistry(), prefix: cfg.Prefix, hidden: cfg.Hidden,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total",
 			Help: "HTTP requests, by route, method and class of status."}, []string{"handler", "method", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
@@ -67,19 +67,20 @@ func New(c Config) *Server {
 			Help: "Bytes of replies held until they are sent."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_build_info", Help: "1; the version is a label.",
-		ConstLabels: prometheus.Labels{"version": c.Version}})
+		ConstLabels: prometheus.Labels{"version": cfg.Version}})
 	build.Set(1)
+	// Every series is there from the start, so that rates are right at the first event.
 	for _, id := range limits.All() {
 		if id.Info().Metric == limits.Refusals {
-			s.refusals.WithLabelValues(id.String())
+			server.refusals.WithLabelValues(id.String())
 		}
 	}
 	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
-		s.cut.WithLabelValues(string(r))
+		server.cut.WithLabelValues(string(r))
 	}
-	s.registry.MustRegister(s.requests, s.duration, s.refusals, s.cut, s.ready, s.grammars, s.connections, s.bodies, s.replies, build,
+	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.bodies, server.replies, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return s
+	return server
 }
 
 // Stored adds how full the store of responses is, asked whenever the metrics are read.
@@ -98,7 +99,7 @@ func (s *Server) Handler() http.Handler {
 
 // Request counts an HTTP request. handler is a route's pattern, never a path that
 // a client made up: it is a label.
-func (s *Server) Request(handler, method string, status int, d time.Duration) {
+func (s *Server) Request(handler, method string, status int, took time.Duration) {
 	switch method {
 	case http.MethodGet, http.MethodPost, http.MethodHead, http.MethodDelete, http.MethodOptions:
 	default:
@@ -106,7 +107,7 @@ func (s *Server) Request(handler, method string, status int, d time.Duration) {
 	}
 	class := strconv.Itoa(min(max(status/100, 1), 5)) + "xx"
 	s.requests.WithLabelValues(handler, method, class).Inc()
-	s.duration.WithLabelValues(handler, method, class).Observe(d.Seconds())
+	s.duration.WithLabelValues(handler, method, class).Observe(took.Seconds())
 }
 
 // Refused counts a request that a limit refused; a name that is no limit's is dropped.

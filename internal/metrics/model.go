@@ -103,15 +103,16 @@ var (
 func oneTwoFive(most int) []float64 {
 	out := []float64{1}
 	for scale := 1; ; scale *= 10 {
-		for _, m := range [...]int{2, 5, 10} {
-			if m*scale > most {
+		for _, mantissa := range [...]int{2, 5, 10} {
+			if mantissa*scale > most {
 				return out
 			}
-			out = append(out, float64(m*scale))
+			out = append(out, float64(mantissa*scale))
 		}
 	}
 }
 
+// powersOfTwo returns 1, then from and its doubles up to to.
 func powersOfTwo(from, to int) []float64 {
 	out := []float64{1}
 	for n := from; n <= to; n *= 2 {
@@ -121,72 +122,75 @@ func powersOfTwo(from, to int) []float64 {
 }
 
 // Model adds a model. Its name must not have been added before.
-func (s *Server) Model(c ModelConfig) *Model {
-	b := builder{s, prometheus.Labels{"model_name": c.Name, "engine": "0"}}
-	tokens := oneTwoFive(c.MaxLen)
-	m := &Model{labels: b.labels,
-		ttft:       []prometheus.Histogram{b.histogram("time_to_first_token_seconds", "Seconds from receipt to the first token.", ttftBuckets)},
-		itl:        []prometheus.Histogram{b.histogram("inter_token_latency_seconds", "Seconds between successive tokens of a request.", itlBuckets)},
-		tpot:       []prometheus.Histogram{b.histogram("request_time_per_output_token_seconds", "Decode seconds per token after the first.", itlBuckets)},
-		e2e:        b.histogram("e2e_request_latency_seconds", "Seconds from receipt to the last token.", requestBuckets),
-		queue:      b.histogram("request_queue_time_seconds", "Seconds in the queue.", requestBuckets),
-		inference:  b.histogram("request_inference_time_seconds", "Seconds from scheduling to the last token.", requestBuckets),
-		prefill:    b.histogram("request_prefill_time_seconds", "Seconds from scheduling to the first token.", requestBuckets),
-		decode:     b.histogram("request_decode_time_seconds", "Seconds from the first to the last token.", requestBuckets),
-		prompt:     b.histogram("request_prompt_tokens", "Prompt tokens of a request.", tokens),
-		generation: b.histogram("request_generation_tokens", "Generated tokens of a request.", tokens),
-		largest:    b.histogram("request_max_num_generation_tokens", "Generated tokens of a request's longest choice.", tokens),
-		asked:      b.histogram("request_params_max_tokens", "max_tokens of a request.", tokens),
-		n:          b.histogram("request_params_n", "n of a request.", []float64{1, 2, 5, 10, 20}),
-		comp:       b.histogram("request_prefill_kv_computed_tokens", "Prompt tokens of a request that were not cached.", tokens),
-		iteration:  b.histogram("iteration_tokens_total", "New tokens of a step.", powersOfTwo(8, 16384)),
-		step:       b.own("ossian_step_seconds", "Seconds of a step, from launch to collection.", stepBuckets),
+func (s *Server) Model(cfg ModelConfig) *Model {
+	build := builder{s, prometheus.Labels{"model_name": cfg.Name, "engine": "0"}}
+	tokens := oneTwoFive(cfg.MaxLen)
+	model := &Model{labels: build.labels,
+		ttft:       []prometheus.Histogram{build.histogram("time_to_first_token_seconds", "Seconds from receipt to the first token.", ttftBuckets)},
+		itl:        []prometheus.Histogram{build.histogram("inter_token_latency_seconds", "Seconds between successive tokens of a request.", itlBuckets)},
+		tpot:       []prometheus.Histogram{build.histogram("request_time_per_output_token_seconds", "Decode seconds per token after the first.", itlBuckets)},
+		e2e:        build.histogram("e2e_request_latency_seconds", "Seconds from receipt to the last token.", requestBuckets),
+		queue:      build.histogram("request_queue_time_seconds", "Seconds in the queue.", requestBuckets),
+		inference:  build.histogram("request_inference_time_seconds", "Seconds from scheduling to the last token.", requestBuckets),
+		prefill:    build.histogram("request_prefill_time_seconds", "Seconds from scheduling to the first token.", requestBuckets),
+		decode:     build.histogram("request_decode_time_seconds", "Seconds from the first to the last token.", requestBuckets),
+		prompt:     build.histogram("request_prompt_tokens", "Prompt tokens of a request.", tokens),
+		generation: build.histogram("request_generation_tokens", "Generated tokens of a request.", tokens),
+		largest:    build.histogram("request_max_num_generation_tokens", "Generated tokens of a request's longest choice.", tokens),
+		asked:      build.histogram("request_params_max_tokens", "max_tokens of a request.", tokens),
+		n:          build.histogram("request_params_n", "n of a request.", []float64{1, 2, 5, 10, 20}),
+		comp:       build.histogram("request_prefill_kv_computed_tokens", "Prompt tokens of a request that were not cached.", tokens),
+		iteration:  build.histogram("iteration_tokens_total", "New tokens of a step.", powersOfTwo(8, 16384)),
+		step:       build.own("ossian_step_seconds", "Seconds of a step, from launch to collection.", stepBuckets),
 	}
 	if s.hidden {
-		m.tpot = append(m.tpot, b.histogram("time_per_output_token_seconds", "Old name of request_time_per_output_token_seconds.", itlBuckets))
+		model.tpot = append(model.tpot, build.histogram("time_per_output_token_seconds", "Old name of request_time_per_output_token_seconds.", itlBuckets))
 	}
-	b.counters(m)
-	s.registry.MustRegister(newCollector(s, c, b.labels))
-	return m
+	build.counters(model)
+	s.registry.MustRegister(newCollector(s, cfg, build.labels))
+	return model
 }
 
 // counters makes those that are not in a snapshot; series exist from the start, so
 // that rates are right at the first event.
-func (b *builder) counters(m *Model) {
+func (b *builder) counters(model *Model) {
 	finished := b.counterVec(b.s.prefix+":request_success_total", "Finished requests, by reason.", "finished_reason")
 	rejected := b.counterVec(b.s.prefix+":admission_rejections_total", "Requests that were not accepted, by reason.", "reason")
-	m.salvaged = b.counterVec("ossian_parse_salvaged_total", "Malformed pieces of model output that a rule made sense of, by rule.", "rule")
-	m.reasoning = prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_reasoning_tokens_total", Help: "Generated tokens that were reasoning.", ConstLabels: b.labels})
-	b.s.registry.MustRegister(m.reasoning)
-	m.finished = map[Finish]prometheus.Counter{}
+	model.salvaged = b.counterVec("ossian_parse_salvaged_total", "Malformed pieces of model output that a rule made sense of, by rule.", "rule")
+	model.reasoning = prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_reasoning_tokens_total", Help: "Generated tokens that were reasoning.", ConstLabels: b.labels})
+	b.s.registry.MustRegister(model.reasoning)
+	model.finished = map[Finish]prometheus.Counter{}
 	for _, f := range []Finish{FinishStop, FinishLength, FinishAbort, FinishError} {
-		m.finished[f] = finished.WithLabelValues(string(f))
+		model.finished[f] = finished.WithLabelValues(string(f))
 	}
-	m.rejections = map[Rejection]prometheus.Counter{}
+	model.rejections = map[Rejection]prometheus.Counter{}
 	for _, r := range []Rejection{RejectQueue, RejectTokens, RejectTooLong, RejectDraining, RejectTimeout} {
-		m.rejections[r] = rejected.WithLabelValues(string(r))
+		model.rejections[r] = rejected.WithLabelValues(string(r))
 	}
 }
 
+// A builder makes and registers the metrics of one model.
 type builder struct {
 	s      *Server
 	labels prometheus.Labels
 }
 
+// histogram makes one under a name that vLLM has too.
 func (b *builder) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	return b.own(b.s.prefix+":"+name, help, buckets)
 }
 
+// own makes a histogram under its whole name.
 func (b *builder) own(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: b.labels})
-	b.s.registry.MustRegister(h)
-	return h
+	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: b.labels})
+	b.s.registry.MustRegister(histogram)
+	return histogram
 }
 
 func (b *builder) counterVec(name, help, label string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: b.labels}, []string{label})
-	b.s.registry.MustRegister(v)
-	return v
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: b.labels}, []string{label})
+	b.s.registry.MustRegister(vec)
+	return vec
 }
 
 // FirstToken observes the time to the first token.
@@ -203,8 +207,8 @@ func (m *Model) Step(tokens int, d time.Duration) {
 
 // Rejected counts a request that was not accepted.
 func (m *Model) Rejected(why Rejection) {
-	if c := m.rejections[why]; c != nil {
-		c.Inc()
+	if counter := m.rejections[why]; counter != nil {
+		counter.Inc()
 	}
 }
 
@@ -213,35 +217,39 @@ func (m *Model) Rejected(why Rejection) {
 func (m *Model) Salvaged(rule string) { m.salvaged.WithLabelValues(rule).Inc() }
 
 // Finished observes a request that was accepted and ended.
-func (m *Model) Finished(r *Request) {
-	if c := m.finished[r.Finish]; c != nil {
-		c.Inc()
+func (m *Model) Finished(req *Request) {
+	if counter := m.finished[req.Finish]; counter != nil {
+		counter.Inc()
 	}
-	m.prompt.Observe(float64(r.Prompt))
-	m.comp.Observe(float64(r.Prompt - r.Cached))
-	m.generation.Observe(float64(r.Generated))
-	m.largest.Observe(float64(r.Largest))
-	m.n.Observe(float64(max(r.N, 1)))
-	m.reasoning.Add(float64(r.Reasoning))
-	if r.MaxTokens > 0 {
-		m.asked.Observe(float64(r.MaxTokens))
+	m.prompt.Observe(float64(req.Prompt))
+	m.comp.Observe(float64(req.Prompt - req.Cached))
+	m.generation.Observe(float64(req.Generated))
+	m.largest.Observe(float64(req.Largest))
+	m.n.Observe(float64(max(req.N, 1)))
+	m.reasoning.Add(float64(req.Reasoning))
+	if req.MaxTokens > 0 {
+		m.asked.Observe(float64(req.MaxTokens))
 	}
-	between(m.e2e, r.Received, r.Last)
-	between(m.queue, r.Queued, r.Scheduled)
-	between(m.inference, r.Scheduled, r.Last)
-	between(m.prefill, r.Scheduled, r.First)
-	between(m.decode, r.First, r.Last)
-	if r.Largest > 1 && !r.First.IsZero() {
-		observe(m.tpot, r.Last.Sub(r.First)/time.Duration(r.Largest-1))
+	// Intervals between times that came.
+	between(m.e2e, req.Received, req.Last)
+	between(m.queue, req.Queued, req.Scheduled)
+	between(m.inference, req.Scheduled, req.Last)
+	between(m.prefill, req.Scheduled, req.First)
+	between(m.decode, req.First, req.Last)
+	if req.Largest > 1 && !req.First.IsZero() {
+		observe(m.tpot, req.Last.Sub(req.First)/time.Duration(req.Largest-1))
 	}
 }
 
-func observe(hs []prometheus.Histogram, d time.Duration) {
-	for _, h := range hs {
+// observe adds a duration to a histogram and its twin; clocks of different goroutines may
+// make it negative.
+func observe(histograms []prometheus.Histogram, d time.Duration) {
+	for _, h := range histograms {
 		h.Observe(max(d, 0).Seconds())
 	}
 }
 
+// between observes the time between two moments, if both came.
 func between(h prometheus.Histogram, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() {
 		h.Observe(max(to.Sub(from), 0).Seconds())
@@ -256,6 +264,7 @@ type collector struct {
 	constant []prometheus.Metric
 }
 
+// A row is one sample of a snapshot.
 type row struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -263,75 +272,78 @@ type row struct {
 	label []string
 }
 
-func newCollector(s *Server, c ModelConfig, labels prometheus.Labels) *collector {
-	k := &collector{snapshot: c.Snapshot, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
-	if k.snapshot == nil {
-		k.snapshot = func() Snapshot { return Snapshot{} }
+// newCollector returns the collector of a model: the table's rows, and the two that say
+// how it was set up.
+func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *collector {
+	made := &collector{snapshot: cfg.Snapshot, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
+	if made.snapshot == nil {
+		made.snapshot = func() Snapshot { return Snapshot{} }
 	}
-	for _, r := range table {
-		if r.hidden && !s.hidden {
+	for _, entry := range table {
+		if entry.hidden && !server.hidden {
 			continue
 		}
-		name := r.name
+		name := entry.name
 		if name[0] == ':' {
-			name = s.prefix + name
+			name = server.prefix + name
 		}
+		// The labels of the model, and that of a family of which this is one series.
 		fixed := prometheus.Labels{}
-		for key, v := range labels {
-			fixed[key] = v
+		for key, value := range labels {
+			fixed[key] = value
 		}
-		if r.label != "" {
-			fixed[r.label] = r.is
+		if entry.label != "" {
+			fixed[entry.label] = entry.is
 		}
-		k.rows = append(k.rows, row{prometheus.NewDesc(name, r.help, nil, fixed), r.kind, r.value, nil})
+		made.rows = append(made.rows, row{prometheus.NewDesc(name, entry.help, nil, fixed), entry.kind, entry.value, nil})
 	}
-	k.constant = append(k.constant, prometheus.MustNewConstMetric(cacheInfo(s, c, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(cpuInfo(c, labels), prometheus.GaugeValue, 1))
-	return k
+	made.constant = append(made.constant, prometheus.MustNewConstMetric(cacheInfo(server, cfg, labels), prometheus.GaugeValue, 1),
+		prometheus.MustNewConstMetric(cpuInfo(cfg, labels), prometheus.GaugeValue, 1))
+	return made
 }
 
-func cacheInfo(s *Server, c ModelConfig, labels prometheus.Labels) *prometheus.Desc {
+func cacheInfo(server *Server, cfg ModelConfig, labels prometheus.Labels) *prometheus.Desc {
 	fixed := prometheus.Labels{
-		"block_size": strconv.Itoa(c.BlockSize), "num_gpu_blocks": strconv.Itoa(c.Blocks), "cache_dtype": c.CacheDType,
-		"enable_prefix_caching":  map[bool]string{true: "True", false: "False"}[c.PrefixCaching], // as Python prints it
-		"gpu_memory_utilization": strconv.FormatFloat(c.Memory, 'g', -1, 64),
+		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.Blocks), "cache_dtype": cfg.CacheDType,
+		"enable_prefix_caching":  map[bool]string{true: "True", false: "False"}[cfg.PrefixCaching], // as Python prints it
+		"gpu_memory_utilization": strconv.FormatFloat(cfg.Memory, 'g', -1, 64),
 	}
 	for key, v := range labels {
 		fixed[key] = v
 	}
-	return prometheus.NewDesc(s.prefix+":cache_config_info", "1; the settings of the KV cache are labels.", nil, fixed)
+	return prometheus.NewDesc(server.prefix+":cache_config_info", "1; the settings of the KV cache are labels.", nil, fixed)
 }
 
-func cpuInfo(c ModelConfig, labels prometheus.Labels) *prometheus.Desc {
+func cpuInfo(cfg ModelConfig, labels prometheus.Labels) *prometheus.Desc {
 	fixed := maps.Clone(labels)
-	fixed["isa"], fixed["threads"] = c.ISA, strconv.Itoa(c.Threads)
+	fixed["isa"], fixed["threads"] = cfg.ISA, strconv.Itoa(cfg.Threads)
 	return prometheus.NewDesc("ossian_cpu_info", "1; the instruction set and the number of threads that compute are labels.", nil, fixed)
 }
 
 // Describe implements prometheus.Collector.
-func (k *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, r := range k.rows {
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, r := range c.rows {
 		ch <- r.desc
 	}
-	ch <- k.blocks
-	for _, m := range k.constant {
+	ch <- c.blocks
+	for _, m := range c.constant {
 		ch <- m.Desc()
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (k *collector) Collect(ch chan<- prometheus.Metric) {
-	s := k.snapshot()
-	for _, r := range k.rows {
-		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&s))
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	snapshot := c.snapshot()
+	for _, r := range c.rows {
+		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&snapshot))
 	}
-	for i, g := range s.Groups {
+	for i, group := range snapshot.Groups {
 		name := strconv.Itoa(i)
-		ch <- prometheus.MustNewConstMetric(k.blocks, prometheus.GaugeValue, float64(g.Free), name, "free")
-		ch <- prometheus.MustNewConstMetric(k.blocks, prometheus.GaugeValue, float64(g.Cached), name, "cached")
-		ch <- prometheus.MustNewConstMetric(k.blocks, prometheus.GaugeValue, float64(g.Held), name, "held")
+		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Free), name, "free")
+		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Cached), name, "cached")
+		ch <- prometheus.MustNewConstMetric(c.blocks, prometheus.GaugeValue, float64(group.Held), name, "held")
 	}
-	for _, m := range k.constant {
+	for _, m := range c.constant {
 		ch <- m
 	}
 }
