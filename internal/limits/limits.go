@@ -152,11 +152,11 @@ type Set [count]int64
 
 // Defaults returns the set that nothing was changed in.
 func Defaults() *Set {
-	s := new(Set)
-	for id, l := range table {
-		s[id] = l.Default
+	set := new(Set)
+	for id, limit := range table {
+		set[id] = limit.Default
 	}
-	return s
+	return set
 }
 
 // All returns the IDs in the order of the table.
@@ -187,8 +187,8 @@ func (id ID) Live() bool {
 // Lookup returns the ID of a name; underscores count as hyphens.
 func Lookup(name string) (ID, bool) {
 	name = strings.ReplaceAll(name, "_", "-")
-	for id, l := range table {
-		if l.Name == name {
+	for id, limit := range table {
+		if limit.Name == name {
 			return ID(id), true
 		}
 	}
@@ -201,27 +201,28 @@ func (s *Set) Time(id ID) time.Duration { return time.Duration(s[id]) * time.Mil
 // Parse sets id from text in the form that its unit says. It changes nothing when
 // it returns an error.
 func (s *Set) Parse(id ID, text string) error {
-	l := table[id]
-	v, err := parse(l.Unit, text)
+	limit := table[id]
+	value, err := parse(limit.Unit, text)
 	if err != nil {
-		return fmt.Errorf("limit %s: %q: %w", l.Name, text, err)
+		return fmt.Errorf("limit %s: %q: %w", limit.Name, text, err)
 	}
-	if v < l.Min || v > l.Max {
-		return fmt.Errorf("limit %s: %q is outside %s to %s", l.Name, text, Format(l.Unit, l.Min), Format(l.Unit, l.Max))
+	if value < limit.Min || value > limit.Max {
+		return fmt.Errorf("limit %s: %q is outside %s to %s", limit.Name, text, Format(limit.Unit, limit.Min), Format(limit.Unit, limit.Max))
 	}
-	s[id] = v
+	s[id] = value
 	return nil
 }
 
-func parse(u Unit, text string) (int64, error) {
-	if u != Duration {
+// parse reads text as a number of unit; of a time, in milliseconds.
+func parse(unit Unit, text string) (int64, error) {
+	if unit != Duration {
 		return ParseInt(text)
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d%time.Millisecond != 0 {
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration%time.Millisecond != 0 {
 		return 0, errors.New("a time such as 500ms, 10s or 2m expected")
 	}
-	return d.Milliseconds(), nil
+	return duration.Milliseconds(), nil
 }
 
 // suffixes as in vLLM's human-readable integers: lower case decimal, upper case
@@ -239,44 +240,45 @@ var suffixes = []struct {
 func ParseInt(text string) (int64, error) {
 	form := errors.New("a whole number such as 8192, 8k (8000) or 8K (8192) expected")
 	digits, mult := text, int64(1)
-	for _, s := range suffixes {
-		if d, ok := strings.CutSuffix(text, s.text); ok {
-			digits, mult = d, s.mult
+	for _, suffix := range suffixes {
+		if cut, ok := strings.CutSuffix(text, suffix.text); ok {
+			digits, mult = cut, suffix.mult
 			break
 		}
 	}
 	whole, fraction, dotted := strings.Cut(digits, ".")
-	n, err := strconv.ParseInt(whole, 10, 64)
+	value, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || (dotted && (mult%10 != 0 || strings.HasPrefix(whole, "-"))) {
 		return 0, form
 	}
-	if mult > 1 && (n >= math.MaxInt64/mult || n <= math.MinInt64/mult) {
+	if mult > 1 && (value >= math.MaxInt64/mult || value <= math.MinInt64/mult) {
 		return 0, errors.New("too large")
 	}
-	n *= mult
-	for _, c := range fraction {
-		if mult /= 10; mult == 0 || c < '0' || c > '9' {
+	value *= mult
+	// Each digit of the fraction counts a tenth of the one before; one too many is no whole number.
+	for _, char := range fraction {
+		if mult /= 10; mult == 0 || char < '0' || char > '9' {
 			return 0, form
 		}
-		n += int64(c-'0') * mult
+		value += int64(char-'0') * mult
 	}
-	return n, nil
+	return value, nil
 }
 
 // Format writes a value as Parse reads it.
-func Format(u Unit, v int64) string {
-	if u == Duration {
-		return (time.Duration(v) * time.Millisecond).String()
+func Format(unit Unit, value int64) string {
+	if unit == Duration {
+		return (time.Duration(value) * time.Millisecond).String()
 	}
-	if u == Bytes {
-		for _, s := range []struct {
+	if unit == Bytes {
+		for _, suffix := range []struct {
 			mult int64
 			text string
 		}{{gi, "Gi"}, {mi, "Mi"}, {ki, "Ki"}} {
-			if v != 0 && v%s.mult == 0 {
-				return strconv.FormatInt(v/s.mult, 10) + s.text
+			if value != 0 && value%suffix.mult == 0 {
+				return strconv.FormatInt(value/suffix.mult, 10) + suffix.text
 			}
 		}
 	}
-	return strconv.FormatInt(v, 10)
+	return strconv.FormatInt(value, 10)
 }
