@@ -27,46 +27,46 @@ func Percentile(sorted []float64, p float64) float64 {
 	at = min(max(at, 0), float64(len(sorted)-1))
 	low := int(at)
 	high := min(low+1, len(sorted)-1)
-	a, b, t := sorted[low], sorted[high], at-float64(low)
-	if t >= 0.5 {
-		return b - (b-a)*(1-t)
+	below, above, share := sorted[low], sorted[high], at-float64(low)
+	if share >= 0.5 {
+		return above - (above-below)*(1-share)
 	}
-	return a + (b-a)*t
+	return below + (above-below)*share
 }
 
 // Median returns the median of sorted, 0 of nothing.
 func Median(sorted []float64) float64 { return Percentile(sorted, 50) }
 
-// Mean returns the mean of x, 0 of nothing.
-func Mean(x []float64) float64 {
-	if len(x) == 0 {
+// Mean returns the mean of samples, 0 of nothing.
+func Mean(samples []float64) float64 {
+	if len(samples) == 0 {
 		return 0
 	}
-	return gonum.Mean(x, nil)
+	return gonum.Mean(samples, nil)
 }
 
-// Std returns the population's standard deviation of x (division by n), 0 of nothing.
-func Std(x []float64) float64 {
-	if len(x) == 0 {
+// Std returns the population's standard deviation of samples (division by n), 0 of nothing.
+func Std(samples []float64) float64 {
+	if len(samples) == 0 {
 		return 0
 	}
-	return gonum.PopStdDev(x, nil)
+	return gonum.PopStdDev(samples, nil)
 }
 
-// CV returns the coefficient of variation of x, the standard deviation over the mean;
+// CV returns the coefficient of variation of samples, the standard deviation over the mean;
 // 0 where the mean is 0.
-func CV(x []float64) float64 {
-	if m := Mean(x); m != 0 {
-		return Std(x) / math.Abs(m)
+func CV(samples []float64) float64 {
+	if mean := Mean(samples); mean != 0 {
+		return Std(samples) / math.Abs(mean)
 	}
 	return 0
 }
 
-// Sorted returns a sorted copy of x.
-func Sorted(x []float64) []float64 {
-	s := slices.Clone(x)
-	slices.Sort(s)
-	return s
+// Sorted returns a sorted copy of samples.
+func Sorted(samples []float64) []float64 {
+	sorted := slices.Clone(samples)
+	slices.Sort(sorted)
+	return sorted
 }
 
 // An Interval holds a value with the confidence it was made for.
@@ -75,14 +75,14 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// MeanInterval returns Student's interval of the mean of independent x; false where
+// MeanInterval returns Student's interval of the mean of independent samples; false where
 // fewer than two values allow none.
-func MeanInterval(x []float64, confidence float64) (Interval, bool) {
-	if len(x) < 2 {
+func MeanInterval(samples []float64, confidence float64) (Interval, bool) {
+	if len(samples) < 2 {
 		return Interval{}, false
 	}
-	mean, std := gonum.MeanStdDev(x, nil)
-	half := quantileT(float64(len(x)-1), confidence) * gonum.StdErr(std, float64(len(x)))
+	mean, std := gonum.MeanStdDev(samples, nil)
+	half := quantileT(float64(len(samples)-1), confidence) * gonum.StdErr(std, float64(len(samples)))
 	return Interval{mean - half, mean + half}, true
 }
 
@@ -117,11 +117,11 @@ func orderAbove(n int, q, confidence float64) (int, bool) {
 	if q == 0 {
 		return 1, true
 	}
-	b := distuv.Binomial{N: float64(n), P: q}
+	below := distuv.Binomial{N: float64(n), P: q}
 	low, high := 1, n+1 // r = n+1: there is none
 	for low < high {
 		mid := (low + high) / 2
-		if b.CDF(float64(mid-1)) >= confidence {
+		if below.CDF(float64(mid-1)) >= confidence {
 			high = mid
 		} else {
 			low = mid + 1
@@ -137,11 +137,11 @@ const certain = 0.99
 // not exceed, with 99 % confidence and for any distribution. False where there are fewer
 // values than Floor(p): the bound must not hang on the single largest one.
 func UpperBound(sorted []float64, p float64) (float64, bool) {
-	r, ok := orderAbove(len(sorted), p/100, certain)
-	if !ok || r > len(sorted)-1 {
+	order, ok := orderAbove(len(sorted), p/100, certain)
+	if !ok || order > len(sorted)-1 {
 		return 0, false
 	}
-	return sorted[r-1], true
+	return sorted[order-1], true
 }
 
 // Floor returns how many values certify the p-th percentile: two of them lie above it
@@ -194,25 +194,25 @@ func Welch(a, b []float64) (Difference, bool) {
 	mb, vb := gonum.MeanVariance(b, nil)
 	na, nb := float64(len(a)), float64(len(b))
 	variance := va/na + vb/nb
-	d := Difference{Delta: mb - ma, P: 1}
-	if !(variance <= math.MaxFloat64) || math.IsInf(d.Delta, 0) {
+	diff := Difference{Delta: mb - ma, P: 1}
+	if !(variance <= math.MaxFloat64) || math.IsInf(diff.Delta, 0) {
 		return Difference{}, false
 	}
 	se := math.Sqrt(variance)
 	// Equal values have no spread but that of rounding. Then only their order speaks.
 	if se <= 1e-12*math.Hypot(ma, mb) {
-		d.Interval = Interval{d.Delta, d.Delta}
-		if math.Abs(d.Delta) > 1e-12*math.Hypot(ma, mb) {
-			d.P = apart(na, nb)
+		diff.Interval = Interval{diff.Delta, diff.Delta}
+		if math.Abs(diff.Delta) > 1e-12*math.Hypot(ma, mb) {
+			diff.P = apart(na, nb)
 		}
-		return d, true
+		return diff, true
 	}
 	share := va / na / variance
 	freedom := 1 / (share*share/(na-1) + (1-share)*(1-share)/(nb-1))
 	half := quantileT(freedom, Confidence) * se
-	d.Interval = Interval{d.Delta - half, d.Delta + half}
-	d.P = 2 * distuv.StudentsT{Sigma: 1, Nu: freedom}.Survival(math.Abs(d.Delta)/se)
-	return d, true
+	diff.Interval = Interval{diff.Delta - half, diff.Delta + half}
+	diff.P = 2 * distuv.StudentsT{Sigma: 1, Nu: freedom}.Survival(math.Abs(diff.Delta)/se)
+	return diff, true
 }
 
 // apart is the chance that of n and m values without a cause all of one sample are on
@@ -223,17 +223,17 @@ func apart(n, m float64) float64 {
 	return 2 * math.Exp(factorial(n)+factorial(m)-factorial(n+m))
 }
 
-// Significant says which of the tests with chances p differ, with at most the chance
+// Significant says which of the tests with those values of P differ, with at most the chance
 // alpha that any of those without a difference is called one (Holm, 1979).
-func Significant(p []float64, alpha float64) []bool {
-	order := make([]int, len(p))
+func Significant(values []float64, alpha float64) []bool {
+	order := make([]int, len(values))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
-	out := make([]bool, len(p))
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
+	out := make([]bool, len(values))
 	for rank, i := range order {
-		if !(p[i] <= alpha/float64(len(p)-rank)) {
+		if !(values[i] <= alpha/float64(len(values)-rank)) {
 			break
 		}
 		out[i] = true
@@ -249,14 +249,14 @@ func FirstRoot(x, y []float64) (float64, bool) {
 	if len(x) != len(y) || len(x) < 2 || !slices.IsSorted(x) || len(slices.Compact(slices.Clone(x))) < len(x) {
 		return 0, false
 	}
-	var f interp.FritschButland
-	_ = f.Fit(x, y) // never fails
+	var curve interp.FritschButland
+	_ = curve.Fit(x, y) // never fails
 	for i := range x {
 		if y[i] == 0 {
 			return x[i], true
 		}
 		if i+1 < len(x) && y[i]*y[i+1] < 0 { // between two points it is monotone
-			return bisect(x[i], x[i+1], func(x float64) bool { return f.Predict(x)*y[i] > 0 }), true
+			return bisect(x[i], x[i+1], func(x float64) bool { return curve.Predict(x)*y[i] > 0 }), true
 		}
 	}
 	return 0, false
