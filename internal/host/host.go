@@ -55,29 +55,29 @@ type Host struct {
 }
 
 // New returns a host whose model is not loaded.
-func New(c Card) (*Host, error) {
-	if len(c.Names) == 0 || slices.Contains(c.Names, "") {
-		return nil, fmt.Errorf("host: model names %q: at least one expected, none empty", c.Names)
+func New(card Card) (*Host, error) {
+	if len(card.Names) == 0 || slices.Contains(card.Names, "") {
+		return nil, fmt.Errorf("host: model names %q: at least one expected, none empty", card.Names)
 	}
-	return &Host{Card: c}, nil
+	return &Host{Card: card}, nil
 }
 
 // Run loads the model and runs its engine until it has been drained, ctx ends or
 // the engine cannot go on. The model is found once a token has gone through it.
 func (h *Host) Run(ctx context.Context, load Load) error {
-	m, err := load(ctx)
+	model, err := load(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ran := make(chan error, 1)
-	go func() { ran <- m.Engine.Run(ctx) }()
-	if err := m.Engine.Probe(ctx); err != nil {
+	go func() { ran <- model.Engine.Run(ctx) }()
+	if err := model.Engine.Probe(ctx); err != nil {
 		cancel()
 		return errors.Join(fmt.Errorf("warming up: %w", err), <-ran)
 	}
-	h.model.Store(m)
+	h.model.Store(model)
 	return <-ran
 }
 
@@ -87,8 +87,8 @@ func (h *Host) Find(name string) (*Model, error) {
 	if !h.Knows(name) {
 		return nil, ErrNotFound
 	}
-	if m := h.model.Load(); m != nil {
-		return m, nil
+	if model := h.model.Load(); model != nil {
+		return model, nil
 	}
 	return nil, ErrLoading
 }
@@ -98,23 +98,23 @@ func (h *Host) Knows(name string) bool { return name == "" || slices.Contains(h.
 
 // Drain ends the engine: see engine.Engine.Drain. Without a model it does nothing.
 func (h *Host) Drain(ctx context.Context) error {
-	if m := h.model.Load(); m != nil {
-		return m.Engine.Drain(ctx)
+	if model := h.model.Load(); model != nil {
+		return model.Engine.Drain(ctx)
 	}
 	return nil
 }
 
 // Snapshot returns e's state for its metrics.
-func Snapshot(e *engine.Engine) metrics.Snapshot {
-	s := e.Stats()
+func Snapshot(eng *engine.Engine) metrics.Snapshot {
+	stats := eng.Stats()
 	var groups []metrics.Group
-	for _, g := range s.Groups {
+	for _, g := range stats.Groups {
 		groups = append(groups, metrics.Group(g))
 	}
 	return metrics.Snapshot{
-		Running: s.Running, Waiting: s.Waiting, WaitingTokens: int64(s.WaitingTokens), Groups: groups,
-		Accepted: s.Accepted, Prompt: s.Prompt, Generation: s.Generated,
-		Begun: s.Begun, PrefixQueries: s.CacheQueries, PrefixHits: s.CacheHits, Recomputed: s.Recomputed,
-		Preemptions: s.Preemptions, Steps: s.Steps, Stalls: uint64(s.Stalls), Starts: uint64(s.Starts),
+		Running: stats.Running, Waiting: stats.Waiting, WaitingTokens: int64(stats.WaitingTokens), Groups: groups,
+		Accepted: stats.Accepted, Prompt: stats.Prompt, Generation: stats.Generated,
+		Begun: stats.Begun, PrefixQueries: stats.CacheQueries, PrefixHits: stats.CacheHits, Recomputed: stats.Recomputed,
+		Preemptions: stats.Preemptions, Steps: stats.Steps, Stalls: uint64(stats.Stalls), Starts: uint64(stats.Starts),
 	}
 }
