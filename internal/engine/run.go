@@ -6,9 +6,10 @@ package engine
 //	                 its work is over        a fault: an error, a panic  it hangs
 //	found by         run returns nil         run returns an error        watch: no progress in time
 //	life.fate        returned                returned                    abandoned; returned, should it come back
-//	streams          none, or ErrStopped     untouched ones wait for     only those that it never saw
-//	                                         the next loop, once; the    wait for the next loop; the
-//	                                         others: ErrInterrupted      others: ErrInterrupted
+//	streams          none, or ErrStopped     those that gave nothing     only those that it never saw
+//	                                         wait for the next loop,     wait for the next loop; the
+//	                                         once; the others:           others: ErrInterrupted
+//	                                         ErrInterrupted
 //	runner           closed                  used again if it was not    left to the loop, which closes
 //	                                         being called, else closed   it should it come back;
 //	                                         and opened again            another one is opened
@@ -20,8 +21,8 @@ package engine
 // Who may read what of a life: its loop everything. The supervisor reads eng and runner,
 // which never change, and the atomics at any time; the rest only when run has returned.
 // Of a life that hangs the rest is its loop's for good. Should that loop go on, it takes no
-// mail and writes to no stream: before, it finds under Engine.mu that Engine.life is
-// another one. What it would publish is dropped.
+// mail and hands nothing out: before, it finds under Engine.mu that Engine.life is another
+// one. What it would publish is dropped.
 
 import (
 	"context"
