@@ -38,7 +38,8 @@ var imports = map[string][]string{
 	"token":             {},
 	"jinja":             {},
 	"grammar":           {"token"},
-	"chat":              {"token", "jinja", "grammar"},
+	"chat":              {"chat/declare", "token", "jinja", "grammar"},
+	"chat/declare":      {"jinja"},
 	"chat/formattest":   {"chat", "soak", "token"},
 	"model":             {"runner", "tensor"},
 	"model/devicetest":  {"model", "runner", "tensor", "sample"},
@@ -257,7 +258,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900, "chat": 4300}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

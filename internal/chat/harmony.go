@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ossian/internal/chat/declare"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -376,7 +377,7 @@ func developerText(c *Conversation, first int, names *functionNames) (string, er
 		if err != nil {
 			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + r.Name + ": " + err.Error()}
 		}
-		sections = append(sections, "# Response Formats\n\n## "+r.Name+"\n\n"+comment(r.Description)+compactJSON(schema))
+		sections = append(sections, "# Response Formats\n\n## "+r.Name+"\n\n"+comment(r.Description)+declare.JSON(schema))
 	}
 	return strings.Join(sections, "\n\n"), nil
 }
@@ -403,7 +404,7 @@ func namespaceText(n Namespace, names []string) (string, error) {
 			if err != nil {
 				return "", &Error{Turn: -1, Tool: i, Problem: "parameters: " + err.Error()}
 			}
-			out.WriteString("_: " + typeText(normalise(schema), ""))
+			out.WriteString("_: " + declare.Type(schema))
 		}
 		out.WriteString(") => any;\n\n")
 	}

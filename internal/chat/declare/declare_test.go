@@ -1,4 +1,4 @@
-package chat
+package declare
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ func parseJSON(t testing.TB, text string) jinja.Value {
 // TestTypeText compares with openai-harmony 0.0.8 on the schemas that _gen/golden.py drew.
 func TestTypeText(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("testdata/harmony/schemas.jsonl")
+	data, err := os.ReadFile("../testdata/harmony/schemas.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestNormalise(t *testing.T) {
 		if got := typeText(normalise(schema), ""); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
-		if got := compactJSON(schema); got != tt.schema {
+		if got := JSON(schema); got != tt.schema {
 			t.Errorf("%s: the schema became %s", tt.name, got)
 		}
 	}
@@ -131,10 +131,10 @@ func FuzzSchema(f *testing.F) {
 		if err != nil {
 			return
 		}
-		before := compactJSON(v)
+		before := JSON(v)
 		typeText(v, "")
 		typeText(normalise(v), "")
-		if after := compactJSON(v); after != before {
+		if after := JSON(v); after != before {
 			t.Errorf("the schema changed to %s", after)
 		}
 		if _, err := jinja.FromJSON([]byte(before)); err != nil {

@@ -1,4 +1,4 @@
-package chat
+package declare
 
 import (
 	"slices"
@@ -261,7 +261,7 @@ func literals(s *jinja.Dict) {
 		default:
 			texts = false
 		}
-		all[i] = compactJSON(values.At(i))
+		all[i] = JSON(values.At(i))
 	}
 	_, typed := s.Get("type")
 	switch {
