@@ -8,22 +8,22 @@ const unlimited = math.MaxInt
 // budget returns how many ids of reasoning an answer may have. silent says that the
 // conversation asks for none.
 func (r *Rules) budget(c *Conversation, silent bool) int {
-	n := unlimited
+	budget := unlimited
 	if r.Thinking != nil {
-		n = *r.Thinking
+		budget = *r.Thinking
 	}
-	c.variable("thinking_budget", &n)
+	c.variable("thinking_budget", &budget)
 	switch {
 	case silent:
 		return 0
-	case n < 0:
+	case budget < 0:
 		return unlimited
 	}
-	return n
+	return budget
 }
 
 // none reports whether there is nothing to hold an answer to, with a budget of reasoning.
-func (r *Rules) none(c *Conversation, budget int) bool {
+func (r *Rules) holdNothing(c *Conversation, budget int) bool {
 	return r.Answer == nil && len(c.Tools) == 0 && (budget == unlimited || c.NoPrompt)
 }
 

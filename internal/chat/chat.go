@@ -65,29 +65,29 @@ var ErrFixed = errors.New("gpt-oss was trained on one format, harmony, which is 
 
 // New picks the format of a model: harmony for gpt-oss, the code for Qwen3 where it
 // writes what the template writes, and the template for all others.
-func New(f Facts) (Format, error) {
-	if f.Family == "gpt-oss" {
-		own := f
-		if f.Chosen {
+func New(facts Facts) (Format, error) {
+	if facts.Family == "gpt-oss" {
+		own := facts
+		if facts.Chosen {
 			own.Template = ""
 		}
-		if h := newHarmony(own); h != nil && f.Chosen {
+		if harmony := newHarmony(own); harmony != nil && facts.Chosen {
 			return nil, ErrFixed
-		} else if h != nil {
-			return h, nil
+		} else if harmony != nil {
+			return harmony, nil
 		}
 	}
-	t, err := newTemplate(f)
+	template, err := newTemplate(facts)
 	if err != nil && !errors.Is(err, ErrNoTemplate) {
 		return nil, err
 	}
-	if q := newQwen(f, t); q != nil {
-		return q, nil
+	if coded := newQwen(facts, template); coded != nil {
+		return coded, nil
 	}
-	if t == nil {
+	if template == nil {
 		return nil, err
 	}
-	return t, nil
+	return template, nil
 }
 
 // An Error says what in a conversation cannot be rendered: the caller's fault.

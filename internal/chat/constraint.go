@@ -75,9 +75,9 @@ func (NoCallsError) Error() string {
 
 // Hold returns what makes constraints for answers that are text alone, of a form that
 // g describes, and end with one of the ids.
-func Hold(g *grammar.Grammar, ends []int32) func() Constraint {
-	r := &tagRules{tags: tags{-1, -1, -1, -1}, stops: ends, answer: g, state: thought}
-	return r.constraint
+func Hold(form *grammar.Grammar, ends []int32) func() Constraint {
+	rules := &tagRules{tags: tags{-1, -1, -1, -1}, stops: ends, answer: form, state: behindThinking}
+	return rules.constraint
 }
 
 // answer compiles the form of the answer; nil = any.
@@ -85,11 +85,11 @@ func (r *Rules) answer(compile Compile) (*grammar.Grammar, error) {
 	if r.Answer == nil {
 		return nil, nil
 	}
-	g, err := compile(*r.Answer)
+	form, err := compile(*r.Answer)
 	if e, ok := asGrammarError(err); ok {
 		return nil, &FormError{-1, e}
 	}
-	return g, err
+	return form, err
 }
 
 // callable reports whether the i-th tool may be called.
@@ -106,25 +106,25 @@ func (r *Rules) strict(tools []Tool) bool {
 }
 
 // words are the ids of a vocabulary that stand for text.
-type words struct {
+type textIDs struct {
 	text   []uint64 // all of them, one bit each
 	breaks []int32  // those of line breaks alone
 }
 
 // findWords looks through a vocabulary. Added tokens among except are no text.
-func findWords(tok *token.BPE, except ...int32) words {
-	w := words{text: make([]uint64, (tok.Vocab()+63)/64)}
+func findTextIDs(tok *token.BPE, except ...int32) textIDs {
+	found := textIDs{text: make([]uint64, (tok.Vocab()+63)/64)}
 	for id := range int32(tok.Vocab()) {
-		s := tok.Text(id)
-		if s == "" || tok.IsControl(id) || slices.Contains(except, id) {
+		text := tok.Text(id)
+		if text == "" || tok.IsControl(id) || slices.Contains(except, id) {
 			continue
 		}
-		w.text[id/64] |= 1 << (id % 64)
-		if strings.Trim(s, "\n") == "" {
-			w.breaks = append(w.breaks, id)
+		found.text[id/64] |= 1 << (id % 64)
+		if strings.Trim(text, "\n") == "" {
+			found.breaks = append(found.breaks, id)
 		}
 	}
-	return w
+	return found
 }
 
 // anything allows all ids.
@@ -145,13 +145,13 @@ func allow(dst []uint64, ids ...int32) {
 
 // allowText sets dst to what may come next of the text that m reads, or to free if m is
 // nil. It reports whether the text may end here. The error is that of m.
-func allowText(dst, free []uint64, m *grammar.Matcher) (end bool, err error) {
-	if m == nil {
+func allowText(dst, free []uint64, matcher *grammar.Matcher) (end bool, err error) {
+	if matcher == nil {
 		clear(dst[copy(dst, free):])
 		return true, nil
 	}
-	err = m.Mask(dst)
-	return err == nil && m.Done(), err
+	err = matcher.Mask(dst)
+	return err == nil && matcher.Done(), err
 }
 
 func unexpected(id int32) error { return fmt.Errorf("chat: id %d may not come next", id) }

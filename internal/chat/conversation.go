@@ -122,11 +122,11 @@ func (t *Turn) text() string { return strings.Join(t.Parts, "\n") }
 // recorded returns how many turns from i on the ids of turn i are of, 0 = it has none, or
 // the last of these is to be continued.
 func (c *Conversation) recorded(i int) int {
-	n := max(c.Turns[i].OutputTurns, 1)
-	if len(c.Turns[i].Output) == 0 || (c.Continue && i+n >= len(c.Turns)) {
+	count := max(c.Turns[i].OutputTurns, 1)
+	if len(c.Turns[i].Output) == 0 || (c.Continue && i+count >= len(c.Turns)) {
 		return 0
 	}
-	return n
+	return count
 }
 
 // offered are the tools that the model may call now.
@@ -138,10 +138,10 @@ func (c *Conversation) offered() []Tool {
 }
 
 // variable decodes one of Vars into v, if it is there and fits.
-func (c *Conversation) variable(name string, v any) {
+func (c *Conversation) variable(name string, dst any) {
 	var all map[string]json.RawMessage
 	if len(c.Vars) > 0 && json.Unmarshal(c.Vars, &all) == nil && all[name] != nil {
-		_ = json.Unmarshal(all[name], v) // of another type: as if it were not there
+		_ = json.Unmarshal(all[name], dst) // of another type: as if it were not there
 	}
 }
 
@@ -159,21 +159,21 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 	answers = map[int]string{}
 	named := map[string]string{}
 	for i := range c.Turns {
-		t := &c.Turns[i]
-		for _, call := range t.Calls {
+		turn := &c.Turns[i]
+		for _, call := range turn.Calls {
 			named[call.ID] = call.Name
 		}
-		if t.Role != ToolRole {
+		if turn.Role != ToolRole {
 			continue
 		}
-		name, known := named[t.CallID]
+		name, known := named[turn.CallID]
 		switch {
-		case known && t.CallID != "":
+		case known && turn.CallID != "":
 			answers[i] = name
-		case t.CallID == "" && t.Name != "":
-			answers[i] = t.Name
+		case turn.CallID == "" && turn.Name != "":
+			answers[i] = turn.Name
 		default:
-			return nil, turnError(i, "no earlier turn makes the call %q that this one answers", t.CallID)
+			return nil, turnError(i, "no earlier turn makes the call %q that this one answers", turn.CallID)
 		}
 	}
 	return answers, nil

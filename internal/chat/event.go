@@ -60,37 +60,3 @@ type Event struct {
 	Cut   bool   // with End: the output ended before the message did
 	Rule  Rule   // with Salvage: what was mended
 }
-
-// A Rule names one way of mending what a model wrote, for counters.
-type Rule uint8
-
-// String returns the label of the counter: S1 to S17 of harmony.md 9, or tag and
-// call for markers and calls of other families.
-func (r Rule) String() string { return ruleNames[r] }
-
-const (
-	ruleNone Rule = iota
-	rule1
-	rule2
-	rule3
-	rule4
-	rule5
-	rule6
-	rule7
-	rule7a
-	rule8
-	rule9
-	rule10
-	rule11
-	rule12
-	rule13
-	rule14
-	rule15
-	rule16
-	rule17
-	ruleTag
-	ruleCall
-)
-
-var ruleNames = [...]string{"", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S7a", "S8", "S9", "S10", "S11", "S12", "S13", "S14",
-	"S15", "S16", "S17", "tag", "call"}

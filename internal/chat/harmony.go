@@ -17,9 +17,9 @@ type harmony struct {
 	tok      *token.BPE
 	identity string
 	stops    []int32
-	words    words
+	textIDs  textIDs
 
-	start, end, message, channel, constrain, ret, call, eot int32
+	start, end, message, channel, constrain, ret, call, endOfText int32
 }
 
 const chatGPT = "You are ChatGPT, a large language model trained by OpenAI."
@@ -27,22 +27,22 @@ const chatGPT = "You are ChatGPT, a large language model trained by OpenAI."
 // newHarmony returns the format if the vocabulary has its markers and the
 // checkpoint's template, if there is one, writes it too; else nil. The template also
 // says who the model is.
-func newHarmony(f Facts) *harmony {
-	h := &harmony{tok: f.Tokenizer, identity: chatGPT}
+func newHarmony(facts Facts) *harmony {
+	h := &harmony{tok: facts.Tokenizer, identity: chatGPT}
 	for name, id := range map[string]*int32{"start": &h.start, "end": &h.end, "message": &h.message, "channel": &h.channel,
-		"constrain": &h.constrain, "return": &h.ret, "call": &h.call, "endoftext": &h.eot} {
-		found, ok := f.Tokenizer.ID("<|" + name + "|>")
+		"constrain": &h.constrain, "return": &h.ret, "call": &h.call, "endoftext": &h.endOfText} {
+		found, ok := facts.Tokenizer.ID("<|" + name + "|>")
 		if !ok {
 			return nil
 		}
 		*id = found
 	}
-	h.stops = stops(f, h.ret, h.call, h.eot)
-	h.words = findWords(f.Tokenizer)
-	if f.Template == "" {
+	h.stops = stops(facts, h.ret, h.call, h.endOfText)
+	h.textIDs = findTextIDs(facts.Tokenizer)
+	if facts.Template == "" {
 		return h
 	}
-	tmpl, err := jinja.Compile(f.Template)
+	tmpl, err := jinja.Compile(facts.Template)
 	if err != nil {
 		return h // the template is not needed
 	}
@@ -69,7 +69,7 @@ func (h *harmony) Stops() []int32 { return h.stops }
 
 // Parser implements Format.
 func (h *harmony) Parser(c *Conversation) Parser {
-	return withTexts(newHarmonyParser(h, c), c, func(in Input) bool { return in == Text }) // the model is not made to wrap it
+	return withTextTools(newHarmonyParser(h, c), c, func(in Input) bool { return in == Text }) // the model is not made to wrap it
 }
 
 const (
@@ -88,71 +88,71 @@ type message struct {
 }
 
 // Render implements Format.
-func (h *harmony) Render(p *token.Prompt, c *Conversation) error {
-	messages, err := h.messages(c)
+func (h *harmony) Render(prompt *token.Prompt, conv *Conversation) error {
+	messages, err := h.messages(conv)
 	if err != nil {
 		return err
 	}
-	if !c.KeepReasoning {
+	if !conv.KeepReasoning {
 		messages = dropReasoning(messages)
 	}
 	for i := range messages {
-		h.write(p, &messages[i])
+		h.write(prompt, &messages[i])
 	}
-	if c.NoPrompt || c.Continue {
+	if conv.NoPrompt || conv.Continue {
 		return nil
 	}
-	if c.effort() == "none" {
-		h.write(p, &message{author: "assistant", channel: analysis, parts: []string{""}})
+	if conv.effort() == "none" {
+		h.write(prompt, &message{author: "assistant", channel: analysis, parts: []string{""}})
 	}
-	p.Control(h.start)
-	p.Text("assistant")
+	prompt.Control(h.start)
+	prompt.Text("assistant")
 	return nil
 }
 
 // messages turns the conversation into messages (harmony.md 7).
-func (h *harmony) messages(c *Conversation) ([]message, error) {
-	answers, err := c.check()
+func (h *harmony) messages(conv *Conversation) ([]message, error) {
+	answers, err := conv.check()
 	if err != nil {
 		return nil, err
 	}
-	names := newFunctionNames(c.Tools)
-	first := slices.IndexFunc(c.Turns, func(t Turn) bool { return t.Role <= Developer })
-	system, err := h.systemText(c)
+	names := newFunctionNames(conv.Tools)
+	first := slices.IndexFunc(conv.Turns, func(turn Turn) bool { return turn.Role <= Developer })
+	system, err := h.systemText(conv)
 	if err != nil {
 		return nil, err
 	}
 	all := []message{{author: "system", parts: []string{system}}}
-	developer, err := developerText(c, first, names)
+	developer, err := developerText(conv, first, names)
 	if err != nil {
 		return nil, err
 	}
 	if developer != "" {
 		all = append(all, message{author: "developer", parts: []string{developer}})
 	}
-	for i := 0; i < len(c.Turns); i++ {
-		t := &c.Turns[i]
+	for i := 0; i < len(conv.Turns); i++ {
+		turn := &conv.Turns[i]
 		switch {
 		case i == first:
-		case t.Role <= Developer:
-			all = append(all, message{author: "developer", parts: []string{"# Instructions\n\n" + t.text()}})
-		case t.Role == User:
-			all = append(all, message{author: speaker("user", t.Name), parts: t.Parts})
-		case t.Role == ToolRole:
-			m := message{author: "functions." + names.show(answers[i]), recipient: "assistant", channel: commentary, parts: t.Parts}
-			if c.builtin(answers[i]) {
-				m.author, m.channel = answers[i], analysis
+		case turn.Role <= Developer:
+			all = append(all, message{author: "developer", parts: []string{"# Instructions\n\n" + turn.text()}})
+		case turn.Role == User:
+			all = append(all, message{author: speaker("user", turn.Name), parts: turn.Parts})
+		case turn.Role == ToolRole:
+			result := message{author: "functions." + names.show(answers[i]), recipient: "assistant", channel: commentary, parts: turn.Parts}
+			if conv.builtin(answers[i]) {
+				result.author, result.channel = answers[i], analysis
 			}
-			all = append(all, m)
+			all = append(all, result)
 		default:
-			if said := c.recorded(i); said > 0 {
-				if recorded, ok := h.recorded(c, t.Output); ok {
+			if said := conv.recorded(i); said > 0 {
+				if recorded, ok := h.recorded(conv, turn.Output); ok {
 					all = append(all, recorded...)
 					i += said - 1
 					continue
 				}
 			}
-			all = h.assistant(all, c, t, names, c.Continue && i == len(c.Turns)-1)
+			all = h.assistant(all, conv, turn, names, conv.Continue && i == len(conv.Turns)-1)
 		}
 	}
 	return all, nil
@@ -173,24 +173,24 @@ func speaker(role, name string) string {
 }
 
 // assistant adds the messages of an assistant's turn: reasoning, text, calls.
-func (h *harmony) assistant(all []message, c *Conversation, t *Turn, names *functionNames, open bool) []message {
-	text := slices.ContainsFunc(t.Parts, func(s string) bool { return s != "" })
-	if t.Reasoning != "" || (open && !text) {
-		all = append(all, message{author: "assistant", channel: analysis, parts: []string{t.Reasoning}, open: open && !text})
+func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names *functionNames, open bool) []message {
+	text := slices.ContainsFunc(turn.Parts, func(s string) bool { return s != "" })
+	if turn.Reasoning != "" || (open && !text) {
+		all = append(all, message{author: "assistant", channel: analysis, parts: []string{turn.Reasoning}, open: open && !text})
 	}
 	if text {
-		m := message{author: "assistant", channel: final, parts: t.Parts, open: open}
-		if t.Preamble || len(t.Calls) > 0 {
-			m.channel = commentary
+		said := message{author: "assistant", channel: final, parts: turn.Parts, open: open}
+		if turn.Preamble || len(turn.Calls) > 0 {
+			said.channel = commentary
 		}
-		all = append(all, m)
+		all = append(all, said)
 	}
-	for _, call := range t.Calls {
-		m := message{author: "assistant", recipient: "functions." + names.show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
-		if c.builtin(call.Name) {
-			m = message{author: "assistant", recipient: call.Name, channel: analysis, parts: []string{call.Arguments}}
+	for _, call := range turn.Calls {
+		said := message{author: "assistant", recipient: "functions." + names.show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
+		if conv.builtin(call.Name) {
+			said = message{author: "assistant", recipient: call.Name, channel: analysis, parts: []string{call.Arguments}}
 		}
-		all = append(all, m)
+		all = append(all, said)
 	}
 	return all
 }
@@ -206,18 +206,18 @@ func (c *Conversation) builtin(name string) bool {
 func dropReasoning(all []message) []message {
 	last, asked := -1, false // asked: a later message is the user's or the developer's
 	for i := len(all) - 1; i >= 0 && last < 0; i-- {
-		m := &all[i]
+		msg := &all[i]
 		switch {
-		case m.author == "developer" || m.author == "user" || strings.HasPrefix(m.author, "user:"):
+		case msg.author == "developer" || msg.author == "user" || strings.HasPrefix(msg.author, "user:"):
 			asked = true
-		case m.channel == final && !m.open && (asked || i == len(all)-1):
+		case msg.channel == final && !msg.open && (asked || i == len(all)-1):
 			last = i
 		}
 	}
 	kept := all[:0:0]
-	for i, m := range all {
-		if i > last || m.channel != analysis {
-			kept = append(kept, m)
+	for i, msg := range all {
+		if i > last || msg.channel != analysis {
+			kept = append(kept, msg)
 		}
 	}
 	return kept
@@ -225,93 +225,93 @@ func dropReasoning(all []message) []message {
 
 // write adds a message. Pieces that the reference encodes one by one are split at
 // the same places by the tokenizer; only content parts need care (harmony.md 6).
-func (h *harmony) write(p *token.Prompt, m *message) {
-	if m.ids != nil {
-		for _, id := range m.ids {
-			p.Control(id)
+func (h *harmony) write(prompt *token.Prompt, msg *message) {
+	if msg.ids != nil {
+		for _, id := range msg.ids {
+			prompt.Control(id)
 		}
 		return
 	}
-	p.Control(h.start)
-	p.Text(m.author)
-	if m.recipient != "" {
-		p.Text(" to=" + m.recipient)
+	prompt.Control(h.start)
+	prompt.Text(msg.author)
+	if msg.recipient != "" {
+		prompt.Text(" to=" + msg.recipient)
 	}
-	if m.channel != "" {
-		p.Control(h.channel)
-		p.Text(m.channel)
+	if msg.channel != "" {
+		prompt.Control(h.channel)
+		prompt.Text(msg.channel)
 	}
 	switch {
-	case m.json:
-		p.Text(" json")
-	case m.recipient != "" && m.author == "assistant":
-		p.Text(" code")
+	case msg.json:
+		prompt.Text(" json")
+	case msg.recipient != "" && msg.author == "assistant":
+		prompt.Text(" code")
 	}
-	p.Control(h.message)
-	for i, part := range m.parts {
+	prompt.Control(h.message)
+	for i, part := range msg.parts {
 		if i > 0 {
-			p.Cut()
+			prompt.Cut()
 		}
-		p.Text(part)
+		prompt.Text(part)
 	}
 	switch {
-	case m.open:
-	case m.recipient != "" && m.author == "assistant":
-		p.Control(h.call)
+	case msg.open:
+	case msg.recipient != "" && msg.author == "assistant":
+		prompt.Control(h.call)
 	default:
-		p.Control(h.end)
+		prompt.Control(h.end)
 	}
 }
 
 // recorded splits the ids of a turn into messages, if they are what a well-behaved
 // model samples: then the prompt can repeat them.
-func (h *harmony) recorded(c *Conversation, ids []int32) ([]message, bool) {
+func (h *harmony) recorded(conv *Conversation, ids []int32) ([]message, bool) {
 	var all []message
 	for at := 0; at < len(ids); {
-		n := slices.IndexFunc(ids[at:], func(id int32) bool { return id == h.end || id == h.ret || id == h.call })
+		last := slices.IndexFunc(ids[at:], func(id int32) bool { return id == h.end || id == h.ret || id == h.call })
 		body := slices.Index(ids[at:], h.message)
-		if n < 0 || body < 0 || body > n {
+		if last < 0 || body < 0 || body > last {
 			return nil, false
 		}
-		m, ok := h.recordedMessage(c, ids[at:at+n+1], body, at == 0)
+		msg, ok := h.recordedMessage(conv, ids[at:at+last+1], body, at == 0)
 		if !ok {
 			return nil, false
 		}
-		all = append(all, m)
-		at += n + 1
+		all = append(all, msg)
+		at += last + 1
 	}
 	return all, true
 }
 
-func (h *harmony) recordedMessage(c *Conversation, ids []int32, body int, first bool) (message, bool) {
-	head := ids[:body]
+func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, first bool) (message, bool) {
+	before := ids[:body]
 	if !first {
-		if len(head) == 0 || head[0] != h.start {
+		if len(before) == 0 || before[0] != h.start {
 			return message{}, false
 		}
-		head = head[1:]
+		before = before[1:]
 	}
 	if slices.ContainsFunc(ids[body+1:len(ids)-1], h.tok.IsControl) {
 		return message{}, false
 	}
-	p := newHarmonyParser(h, c)
-	for _, id := range head {
-		p.hold(id)
+	parser := newHarmonyParser(h, conv)
+	for _, id := range before {
+		parser.hold(id)
 	}
-	d := p.header(false)
-	if len(d.rules) > 0 || d.channel == "" || (d.recipient != "" && d.channel == analysis && !c.builtin(d.recipient)) {
+	head := parser.header(false)
+	if len(head.rules) > 0 || head.channel == "" || (head.recipient != "" && head.channel == analysis && !conv.builtin(head.recipient)) {
 		return message{}, false
 	}
-	m := message{author: "assistant", recipient: d.recipient, channel: d.channel}
+	msg := message{author: "assistant", recipient: head.recipient, channel: head.channel}
 	if first {
-		m.ids = append(m.ids, h.start)
-		m.ids = h.tok.Encode(m.ids, "assistant")
+		msg.ids = append(msg.ids, h.start)
+		msg.ids = h.tok.Encode(msg.ids, "assistant")
 	}
-	m.ids = append(m.ids, ids...)
-	if last := len(m.ids) - 1; m.ids[last] == h.ret {
-		m.ids[last] = h.end // only ever sampled
+	msg.ids = append(msg.ids, ids...)
+	if last := len(msg.ids) - 1; msg.ids[last] == h.ret {
+		msg.ids[last] = h.end // only ever sampled
 	}
-	return m, true
+	return msg, true
 }
 
 func (c *Conversation) effort() string {
@@ -321,15 +321,15 @@ func (c *Conversation) effort() string {
 }
 
 // systemText is the system message (harmony.md 3).
-func (h *harmony) systemText(c *Conversation) (string, error) {
-	identity := cmp.Or(c.Identity, h.identity)
-	c.variable("model_identity", &identity)
+func (h *harmony) systemText(conv *Conversation) (string, error) {
+	identity := cmp.Or(conv.Identity, h.identity)
+	conv.variable("model_identity", &identity)
 	lines := []string{identity, "Knowledge cutoff: 2024-06"}
-	if !c.Now.IsZero() {
-		lines = append(lines, "Current date: "+c.Now.UTC().Format(time.DateOnly))
+	if !conv.Now.IsZero() {
+		lines = append(lines, "Current date: "+conv.Now.UTC().Format(time.DateOnly))
 	}
 	sections := []string{strings.Join(lines, "\n")}
-	effort := c.effort()
+	effort := conv.effort()
 	switch effort {
 	case "none", "minimal", "low":
 		effort = "low"
@@ -339,20 +339,20 @@ func (h *harmony) systemText(c *Conversation) (string, error) {
 		effort = "medium"
 	}
 	sections = append(sections, "Reasoning: "+effort)
-	if len(c.Builtins) > 0 && !c.NoCalls {
-		spaces := slices.SortedFunc(slices.Values(c.Builtins), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
+	if len(conv.Builtins) > 0 && !conv.NoCalls {
+		spaces := slices.SortedFunc(slices.Values(conv.Builtins), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
 		var blocks []string
-		for _, n := range spaces {
-			text, err := namespaceText(n, nil)
+		for _, space := range spaces {
+			text, err := namespaceText(space, nil)
 			if err != nil {
-				return "", generalError("built-in tools %s: %v", n.Name, err)
+				return "", generalError("built-in tools %s: %v", space.Name, err)
 			}
 			blocks = append(blocks, text)
 		}
 		sections = append(sections, "# Tools\n\n"+strings.Join(blocks, "\n\n"))
 	}
 	channels := "# Valid channels: analysis, commentary, final. Channel must be included for every message."
-	if len(c.offered()) > 0 {
+	if len(conv.offered()) > 0 {
 		channels += "\nCalls to these tools must go to the commentary channel: 'functions'."
 	}
 	return strings.Join(append(sections, channels), "\n\n"), nil
@@ -360,47 +360,47 @@ func (h *harmony) systemText(c *Conversation) (string, error) {
 
 // developerText is the first developer message (harmony.md 4), "" if there is none.
 // Turn first holds the instructions, none if it is negative.
-func developerText(c *Conversation, first int, names *functionNames) (string, error) {
+func developerText(conv *Conversation, first int, names *functionNames) (string, error) {
 	var sections []string
 	if first >= 0 {
-		sections = append(sections, "# Instructions\n\n"+c.Turns[first].text())
+		sections = append(sections, "# Instructions\n\n"+conv.Turns[first].text())
 	}
-	if tools := c.offered(); len(tools) > 0 {
-		text, err := namespaceText(Namespace{Name: "functions", Tools: tools}, names.names)
+	if tools := conv.offered(); len(tools) > 0 {
+		text, err := namespaceText(Namespace{Name: "functions", Tools: tools}, names.byTool)
 		if err != nil {
 			return "", err
 		}
 		sections = append(sections, "# Tools\n\n"+text)
 	}
-	if r := c.Response; r != nil {
-		schema, err := jinja.FromJSON(r.Schema)
+	if response := conv.Response; response != nil {
+		schema, err := jinja.FromJSON(response.Schema)
 		if err != nil {
-			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + r.Name + ": " + err.Error()}
+			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + response.Name + ": " + err.Error()}
 		}
-		sections = append(sections, "# Response Formats\n\n## "+r.Name+"\n\n"+comment(r.Description)+declare.JSON(schema))
+		sections = append(sections, "# Response Formats\n\n## "+response.Name+"\n\n"+comment(response.Description)+declare.JSON(schema))
 	}
 	return strings.Join(sections, "\n\n"), nil
 }
 
 // namespaceText declares tools (harmony.md 5). names, if there are any, replace theirs.
-func namespaceText(n Namespace, names []string) (string, error) {
+func namespaceText(space Namespace, names []string) (string, error) {
 	var out strings.Builder
-	out.WriteString("## " + n.Name + "\n\n")
-	if len(n.Tools) == 0 {
-		out.WriteString(strings.TrimSuffix(n.Description, "\n"))
+	out.WriteString("## " + space.Name + "\n\n")
+	if len(space.Tools) == 0 {
+		out.WriteString(strings.TrimSuffix(space.Description, "\n"))
 		return out.String(), nil
 	}
-	out.WriteString(comment(n.Description) + "namespace " + n.Name + " {\n\n")
-	for i, t := range n.Tools {
-		name := t.Name
+	out.WriteString(comment(space.Description) + "namespace " + space.Name + " {\n\n")
+	for i, tool := range space.Tools {
+		name := tool.Name
 		if names != nil {
 			name = names[i]
 		}
-		out.WriteString(comment(t.Description) + "type " + name + " = (")
-		if t.Input != JSON {
+		out.WriteString(comment(tool.Description) + "type " + name + " = (")
+		if tool.Input != JSON {
 			out.WriteString("_: string")
-		} else if len(t.Parameters) > 0 && string(t.Parameters) != "null" {
-			schema, err := jinja.FromJSON(t.Parameters)
+		} else if len(tool.Parameters) > 0 && string(tool.Parameters) != "null" {
+			schema, err := jinja.FromJSON(tool.Parameters)
 			if err != nil {
 				return "", &Error{Turn: -1, Tool: i, Problem: "parameters: " + err.Error()}
 			}
@@ -408,7 +408,7 @@ func namespaceText(n Namespace, names []string) (string, error) {
 		}
 		out.WriteString(") => any;\n\n")
 	}
-	out.WriteString("} // namespace " + n.Name)
+	out.WriteString("} // namespace " + space.Name)
 	return out.String(), nil
 }
 

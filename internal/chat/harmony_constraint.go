@@ -11,7 +11,7 @@ import (
 // harmonyRules hold answers of gpt-oss to its format and, where texts have a form, to
 // that (harmony.md 10 and 12). They serve all answers to one request.
 type harmonyRules struct {
-	h *harmony
+	format *harmony
 
 	// Texts of headers: behind <|start|>, behind <|channel|>, there with a recipient
 	// given before, there when the answer has a form or must be a call and was thought
@@ -47,61 +47,61 @@ const (
 const maxDetours = 16
 
 // Constraint implements Format.
-func (h *harmony) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	budget := r.budget(c, c.effort() == "none")
-	if r.none(c, budget) {
+func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile) (func() Constraint, error) {
+	budget := wanted.budget(conv, conv.effort() == "none")
+	if wanted.holdNothing(conv, budget) {
 		return nil, nil
 	}
-	answer, err := r.answer(compile)
+	answer, err := wanted.answer(compile)
 	if err != nil {
 		return nil, err
 	}
-	k := &harmonyRules{h: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: r.MustCall, pointed: r.MustCall || r.Answer != nil}
-	if c.Continue {
-		k.begin = atAnswer
-		if c.Turns[len(c.Turns)-1].text() == "" {
-			k.begin = atThought
+	rules := &harmonyRules{format: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: wanted.MustCall, pointed: wanted.MustCall || wanted.Answer != nil}
+	if conv.Continue {
+		rules.begin = atAnswer
+		if conv.Turns[len(conv.Turns)-1].text() == "" {
+			rules.begin = atThought
 		}
 	}
-	names := newFunctionNames(c.Tools)
+	names := newFunctionNames(conv.Tools)
 	var callable []string
-	for i := range c.Tools {
-		if !r.callable(i) {
+	for i := range conv.Tools {
+		if !wanted.callable(i) {
 			continue
 		}
-		if k.arguments[names.names[i]], err = arguments(c.Tools[i].Input, r, i, compile); err != nil {
+		if rules.arguments[names.byTool[i]], err = arguments(conv.Tools[i].Input, wanted, i, compile); err != nil {
 			return nil, err
 		}
-		callable = append(callable, names.names[i])
+		callable = append(callable, names.byTool[i])
 	}
-	return k.constraint, k.headers(r, callable, compile)
+	return rules.constraint, rules.headers(wanted, callable, compile)
 }
 
 // arguments compiles the form of the arguments of the i-th tool.
-func arguments(input Input, r *Rules, i int, compile Compile) (*grammar.Grammar, error) {
+func arguments(input Input, wanted *Rules, tool int, compile Compile) (*grammar.Grammar, error) {
 	if input == Text {
 		return nil, nil
 	}
-	g, err := compile(r.Tools[i].Arguments)
-	e, ok := asGrammarError(err)
+	form, err := compile(wanted.Tools[tool].Arguments)
+	problem, ok := asGrammarError(err)
 	switch {
 	case !ok:
-		return g, err
-	case r.Tools[i].Strict || input == Formed:
-		return nil, &FormError{i, e}
+		return form, err
+	case wanted.Tools[tool].Strict || input == Formed:
+		return nil, &FormError{tool, problem}
 	}
-	return compile(grammar.Source{Kind: grammar.Object, Space: r.Tools[i].Arguments.Space})
+	return compile(grammar.Source{Kind: grammar.Object, Space: wanted.Tools[tool].Arguments.Space})
 }
 
 func asGrammarError(err error) (*grammar.Error, bool) { return errors.AsType[*grammar.Error](err) }
 
 // headers compiles the texts of headers.
-func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (err error) {
+func (rules *harmonyRules) headers(wanted *Rules, callable []string, compile Compile) (err error) {
 	opening := `root ::= "assistant"`
 	var all, decided []string
 	const kinds = ` (" json" | " code" | " ")?`
 	addressed := `"commentary"` + kinds
-	if k.budget > 0 {
+	if rules.budget > 0 {
 		all, addressed = []string{`"analysis"`}, `("commentary" | "analysis")`+kinds
 	}
 	names := ""
@@ -109,38 +109,38 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 		names = "\nname ::= \" to=functions.\" (\"" + strings.Join(callable, `" | "`) + `")`
 		opening += " name?" + names
 		decided = append(decided, `"commentary" name`+kinds)
-		if k.budget > 0 {
+		if rules.budget > 0 {
 			all = append(all, `"analysis" name`+kinds)
 		}
 	} else {
-		k.final = k.h.tok.Encode(nil, final)
+		rules.final = rules.format.tok.Encode(nil, final)
 	}
 	switch {
-	case r.MustCall:
-	case r.Answer != nil && r.Answer.Kind <= grammar.Object:
+	case wanted.MustCall:
+	case wanted.Answer != nil && wanted.Answer.Kind <= grammar.Object:
 		decided = append(decided, `"final "`) // <|constrain|>json follows
 	default:
 		decided = append(decided, `"final"`)
 	}
 	thought := slices.Clone(decided)
-	if r.Answer == nil { // before a form, a preamble would be part of the text that has it
+	if wanted.Answer == nil { // before a form, a preamble would be part of the text that has it
 		all = append(all, `"commentary"`)
 		thought = append(thought, `"commentary"`)
 	}
 	all = append(all, decided...)
-	for _, g := range []struct {
+	for _, header := range []struct {
 		to   **grammar.Grammar
 		text string
 	}{
-		{&k.opening, opening},
-		{&k.channel, "root ::= " + strings.Join(all, " | ") + names},
-		{&k.thought, "root ::= " + strings.Join(thought, " | ") + names},
-		{&k.addressed, "root ::= " + addressed},
-		{&k.lastAddressed, `root ::= "commentary"` + kinds},
-		{&k.last, "root ::= " + strings.Join(decided, " | ") + names},
-		{&k.kind, `root ::= "json"`},
+		{&rules.opening, opening},
+		{&rules.channel, "root ::= " + strings.Join(all, " | ") + names},
+		{&rules.thought, "root ::= " + strings.Join(thought, " | ") + names},
+		{&rules.addressed, "root ::= " + addressed},
+		{&rules.lastAddressed, `root ::= "commentary"` + kinds},
+		{&rules.last, "root ::= " + strings.Join(decided, " | ") + names},
+		{&rules.kind, `root ::= "json"`},
 	} {
-		if *g.to, err = compile(grammar.Source{Kind: grammar.EBNF, Text: g.text}); err != nil {
+		if *header.to, err = compile(grammar.Source{Kind: grammar.EBNF, Text: header.text}); err != nil {
 			if e, ok := asGrammarError(err); ok { // it can only be the names
 				err = &ToolsError{e}
 			}
@@ -150,28 +150,28 @@ func (k *harmonyRules) headers(r *Rules, callable []string, compile Compile) (er
 	return nil
 }
 
-func (k *harmonyRules) constraint() Constraint {
-	c := &harmonyConstraint{k: k}
-	switch k.begin {
+func (rules *harmonyRules) constraint() Constraint {
+	constraint := &harmonyConstraint{rules: rules}
+	switch rules.begin {
 	case atRole: // the prompt ends with <|start|>assistant
-		c.read(atRole, k.opening)
-		for _, id := range k.role {
-			if err := c.Accept(id); err != nil {
-				return c // it allows nothing else
+		constraint.read(atRole, rules.opening)
+		for _, id := range rules.role {
+			if err := constraint.Accept(id); err != nil {
+				return constraint // it allows nothing else
 			}
 		}
 	case atAnswer:
-		c.read(atAnswer, k.answer)
+		constraint.read(atAnswer, rules.answer)
 	default:
-		c.thinking = true
-		c.read(k.begin, nil)
+		constraint.thinking = true
+		constraint.read(rules.begin, nil)
 	}
-	return c
+	return constraint
 }
 
 // A harmonyConstraint is where one answer is.
 type harmonyConstraint struct {
-	k       *harmonyRules
+	rules   *harmonyRules
 	at      harmonyPlace
 	text    *grammar.Matcher // of the text being read; nil = any
 	header  []byte           // text since <|start|>
@@ -198,22 +198,22 @@ func (c *harmonyConstraint) Mask(dst []uint64) error {
 		allow(dst, c.forced[0])
 		return nil
 	}
-	switch h := c.k.h; c.at {
+	switch format := c.rules.format; c.at {
 	case atEnd:
 		anything(dst) // what follows, with ignore_eos, is nobody's
 	case atGap:
 		clear(dst)
-		allow(dst, h.start)
+		allow(dst, format.start)
 	case atRole:
 		clear(dst)
-		allow(dst, c.k.role[c.roles])
+		allow(dst, c.rules.role[c.roles])
 	default:
-		if c.at == atThought && c.thinking && c.spent >= c.k.budget {
+		if c.at == atThought && c.thinking && c.spent >= c.rules.budget {
 			clear(dst)
-			allow(dst, h.end)
+			allow(dst, format.end)
 			return nil
 		}
-		end, err := allowText(dst, h.words.text, c.text)
+		end, err := allowText(dst, format.textIDs.text, c.text)
 		if end {
 			exit, other := c.exits()
 			allow(dst, exit, other)
@@ -225,25 +225,25 @@ func (c *harmonyConstraint) Mask(dst []uint64) error {
 
 // exits are the control ids that may follow the text read so far, -1 = none.
 func (c *harmonyConstraint) exits() (exit, other int32) {
-	switch h := c.k.h; c.at {
+	switch format := c.rules.format; c.at {
 	case atOpening:
-		return h.channel, -1
+		return format.channel, -1
 	case atChannel:
 		switch header := string(c.header); {
 		case strings.HasSuffix(header, " "):
-			return h.constrain, -1
+			return format.constrain, -1
 		case c.recipient() != "" && !strings.HasSuffix(header, " json") && !strings.HasSuffix(header, " code"):
-			return h.message, h.constrain
+			return format.message, format.constrain
 		}
-		return h.message, -1
+		return format.message, -1
 	case atKind:
-		return h.message, -1
+		return format.message, -1
 	case atCall:
-		return h.call, -1
+		return format.call, -1
 	case atAnswer:
-		return h.ret, -1
+		return format.ret, -1
 	default:
-		return h.end, -1
+		return format.end, -1
 	}
 }
 
@@ -258,7 +258,7 @@ func (c *harmonyConstraint) recipient() string {
 
 // Accept implements Constraint.
 func (c *harmonyConstraint) Accept(id int32) error {
-	h := c.k.h
+	format := c.rules.format
 	if len(c.forced) > 0 {
 		if id != c.forced[0] {
 			return unexpected(id)
@@ -269,27 +269,27 @@ func (c *harmonyConstraint) Accept(id int32) error {
 	case c.at == atEnd:
 		return nil
 	case c.at == atGap:
-		if id != h.start {
+		if id != format.start {
 			return unexpected(id)
 		}
 		c.header, c.roles = c.header[:0], 0
-		c.read(atRole, c.k.opening)
+		c.read(atRole, c.rules.opening)
 		return nil
 	case c.at == atRole:
-		if id != c.k.role[c.roles] {
+		if id != c.rules.role[c.roles] {
 			return unexpected(id)
 		}
-		if c.roles++; c.roles == len(c.k.role) {
+		if c.roles++; c.roles == len(c.rules.role) {
 			c.at = atOpening
 		}
-		c.header = append(c.header, h.tok.Text(id)...)
-	case h.tok.IsControl(id):
+		c.header = append(c.header, format.tok.Text(id)...)
+	case format.tok.IsControl(id):
 		if exit, other := c.exits(); (id != exit && id != other) || (c.text != nil && !c.text.Done()) {
 			return unexpected(id)
 		}
 		return c.leave(id)
 	case c.at <= atKind:
-		c.header = append(c.header, h.tok.Text(id)...)
+		c.header = append(c.header, format.tok.Text(id)...)
 	case c.at == atThought && c.thinking:
 		c.spent++
 	}
@@ -301,46 +301,46 @@ func (c *harmonyConstraint) Accept(id int32) error {
 
 // leave takes one of exits.
 func (c *harmonyConstraint) leave(id int32) error {
-	k, name := c.k, c.recipient()
+	rules, name := c.rules, c.recipient()
 	switch id {
-	case k.h.channel:
-		form := k.channel
+	case rules.format.channel:
+		form := rules.channel
 		switch {
 		case name != "":
-			if form = k.addressed; c.spent >= k.budget {
-				form = k.lastAddressed
+			if form = rules.addressed; c.spent >= rules.budget {
+				form = rules.lastAddressed
 			}
 			c.header = append(c.header, '\n') // ends the name
 		case c.detours >= maxDetours:
-			form = k.last
-		case c.spent >= k.budget && k.budget > 0:
-			form, c.forced = k.last, k.final
-		case c.detours > 0 && k.pointed:
-			form = k.thought
+			form = rules.last
+		case c.spent >= rules.budget && rules.budget > 0:
+			form, c.forced = rules.last, rules.final
+		case c.detours > 0 && rules.pointed:
+			form = rules.thought
 		}
 		c.read(atChannel, form)
-	case k.h.constrain:
+	case rules.format.constrain:
 		c.header = append(c.header, ' ') // ends the name
-		c.read(atKind, k.kind)
-	case k.h.message:
+		c.read(atKind, rules.kind)
+	case rules.format.message:
 		switch header := string(c.header); {
 		case name != "":
-			form, ok := k.arguments[name]
+			form, ok := rules.arguments[name]
 			if !ok {
 				return unexpected(id) // text of any form must not pass for arguments
 			}
 			c.read(atCall, form)
 		case strings.HasPrefix(strings.TrimPrefix(header, "assistant"), final):
-			c.read(atAnswer, k.answer)
+			c.read(atAnswer, rules.answer)
 		default:
 			c.read(atThought, nil)
 			c.thinking = strings.HasSuffix(header, analysis)
 			c.detours++
-			if k.mustCall && strings.HasSuffix(header, commentary) {
+			if rules.mustCall && strings.HasSuffix(header, commentary) {
 				c.detours = maxDetours // one preamble, then the call
 			}
 		}
-	case k.h.end:
+	case rules.format.end:
 		c.read(atGap, nil)
 	default:
 		c.read(atEnd, nil)

@@ -12,7 +12,7 @@ import (
 const maxHeader = 64
 
 // A headPiece is a token of a header.
-type headPiece struct {
+type headerToken struct {
 	piece
 	marker int32 // <|channel|> or <|constrain|>; 0 = text
 }
@@ -21,7 +21,7 @@ type headPiece struct {
 type section struct {
 	marker int32
 	text   string
-	pieces []headPiece
+	pieces []headerToken
 }
 
 // A header is what stands between <|start|> and <|message|>.
@@ -29,34 +29,34 @@ type header struct {
 	channel   string // "" = none that is known
 	recipient string // "" = the user
 	hidden    bool   // a result that the model invented, or a message in another's name
-	rest      []piece
+	content   []piece
 	rules     []Rule
 
-	channels int
-	to       []string // all recipients named
-	bare     string   // a tool named without to=
+	channels   int
+	recipients []string // all recipients named
+	bareTool   string   // a tool named without to=
 }
 
 // hold adds a token to the header being read; it counts with the message.
 func (p *harmonyParser) hold(id int32) {
-	hp := headPiece{piece: piece{token: p.w.token}}
-	if id == p.h.channel || id == p.h.constrain {
-		hp.marker = id
-	} else if hp.raw = p.w.tok.Text(id); hp.raw == "" {
+	tok := headerToken{piece: piece{token: p.out.token}}
+	if id == p.format.channel || id == p.format.constrain {
+		tok.marker = id
+	} else if tok.raw = p.out.tok.Text(id); tok.raw == "" {
 		return
 	}
-	p.head = append(p.head, hp)
+	p.tokens = append(p.tokens, tok)
 }
 
 func (p *harmonyParser) sections() []section {
 	var all []section
-	for i, hp := range p.head {
-		if hp.marker != 0 || len(all) == 0 {
-			all = append(all, section{marker: hp.marker})
+	for at, tok := range p.tokens {
+		if tok.marker != 0 || len(all) == 0 {
+			all = append(all, section{marker: tok.marker})
 		}
-		s := &all[len(all)-1]
-		s.text += hp.raw
-		s.pieces = append(s.pieces, p.head[i])
+		last := &all[len(all)-1]
+		last.text += tok.raw
+		last.pieces = append(last.pieces, p.tokens[at])
 	}
 	return all
 }
@@ -64,45 +64,45 @@ func (p *harmonyParser) sections() []section {
 // header reads what was held. With salvage there is no <|message|>, and the text
 // behind the header's words is content: rest (harmony.md 9, S9).
 func (p *harmonyParser) header(salvage bool) header {
-	var d header
+	var head header
 	all := p.sections()
-	for i, s := range all {
-		at := d.read(p, s, salvage && i == len(all)-1)
-		if salvage && i == len(all)-1 && at < len(s.text) {
-			if d.channels == 0 {
-				at = d.withoutChannel(p, s)
+	for i, section := range all {
+		at := head.read(p, section, salvage && i == len(all)-1)
+		if salvage && i == len(all)-1 && at < len(section.text) {
+			if head.channels == 0 {
+				at = head.withoutChannel(p, section)
 			}
-			d.rest = behind(s.pieces, at)
+			head.content = behind(section.pieces, at)
 		}
 	}
-	d.address()
-	return d
+	head.address()
+	return head
 }
 
 // withoutChannel returns where content begins in the only section of a header
 // without any marker: there, words such as final are text.
-func (d *header) withoutChannel(p *harmonyParser, s section) int {
-	d.channel, d.bare = "", ""
-	if p.loose {
-		d.to = nil
+func (head *header) withoutChannel(parser *harmonyParser, sec section) int {
+	head.channel, head.bareTool = "", ""
+	if parser.loose {
+		head.recipients = nil
 		return 0
 	}
 	at := 0
-	if p.begun {
-		at = d.author(p, s.text)
+	if parser.begun {
+		at = head.author(parser, sec.text)
 	}
 	for {
-		from := at + spaces(s.text[at:])
-		n := recipientLen(s.text[from:])
-		if n == 0 {
+		from := at + spaces(sec.text[at:])
+		size := recipientLen(sec.text[from:])
+		if size == 0 {
 			return from
 		}
-		at = from + n
+		at = from + size
 	}
 }
 
 // behind returns the pieces from byte at on.
-func behind(pieces []headPiece, at int) []piece {
+func behind(pieces []headerToken, at int) []piece {
 	var rest []piece
 	for _, hp := range pieces {
 		if at < len(hp.raw) {
@@ -117,40 +117,40 @@ func behind(pieces []headPiece, at int) []piece {
 
 // read takes the words of a section and returns where it stopped: at the end, or
 // with salvage before the first word that does not belong to a header.
-func (d *header) read(p *harmonyParser, s section, salvage bool) (at int) {
-	switch s.marker {
-	case p.h.channel:
-		d.channels++
-		at = d.readChannel(s.text)
-	case p.h.constrain:
-		at = spaces(s.text)
-		at += letters(s.text[at:])
+func (head *header) read(parser *harmonyParser, sec section, salvage bool) (at int) {
+	switch sec.marker {
+	case parser.format.channel:
+		head.channels++
+		at = head.readChannel(sec.text)
+	case parser.format.constrain:
+		at = spaces(sec.text)
+		at += letters(sec.text[at:])
 	default:
-		at = d.author(p, s.text)
+		at = head.author(parser, sec.text)
 	}
 	for {
-		from := at + spaces(s.text[at:])
-		word := s.text[from:]
+		from := at + spaces(sec.text[at:])
+		word := sec.text[from:]
 		if end := strings.IndexFunc(word, unicode.IsSpace); end >= 0 {
 			word = word[:end]
 		}
 		if word == "" {
-			return len(s.text)
+			return len(sec.text)
 		}
-		n := d.word(p, word, s.marker)
-		if n == 0 && salvage {
+		size := head.word(parser, word, sec.marker)
+		if size == 0 && salvage {
 			return from
 		}
-		if n == 0 {
-			n = len(word)
+		if size == 0 {
+			size = len(word)
 		}
-		at = from + n
+		at = from + size
 	}
 }
 
 // author takes the role at the beginning of a header. Models repeat it, and
 // sometimes write in another's name.
-func (d *header) author(p *harmonyParser, text string) int {
+func (head *header) author(parser *harmonyParser, text string) int {
 	at := spaces(text)
 	for strings.HasPrefix(text[at:], "assistant") {
 		at += len("assistant")
@@ -159,34 +159,34 @@ func (d *header) author(p *harmonyParser, text string) int {
 		}
 		at += spaces(text[at:])
 	}
-	if !p.begun {
+	if !parser.begun {
 		return at
 	}
 	word := text[at:]
 	if end := strings.IndexFunc(word, func(r rune) bool { return unicode.IsSpace(r) || r == ':' }); end >= 0 {
 		word = word[:end]
 	}
-	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || (p.isTool(word) && at == spaces(text)) {
-		d.hidden = true
+	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || (parser.isTool(word) && at == spaces(text)) {
+		head.hidden = true
 		return at + len(word)
 	}
 	return at
 }
 
 // word takes a word of a header and returns how many of its bytes belong to it.
-func (d *header) word(p *harmonyParser, word string, marker int32) int {
-	if n := recipientLen(word); n > 0 {
-		d.to = append(d.to, word[len("to="):n])
-		return n
+func (head *header) word(parser *harmonyParser, word string, marker int32) int {
+	if size := recipientLen(word); size > 0 {
+		head.recipients = append(head.recipients, word[len("to="):size])
+		return size
 	}
 	switch {
 	case word == "json" || word == "code" || word == "assistant":
 		return len(word)
 	case marker == 0 && (word == analysis || word == commentary || word == final):
-		d.channel = word
+		head.channel = word
 		return len(word)
-	case p.isTool(word):
-		d.bare = word
+	case parser.isTool(word):
+		head.bareTool = word
 		return len(word)
 	}
 	return 0
@@ -208,66 +208,66 @@ func recipientLen(s string) int {
 }
 
 // readChannel takes the channel behind its marker (S6).
-func (d *header) readChannel(text string) int {
+func (head *header) readChannel(text string) int {
 	from := spaces(text)
 	at := from
 	for at < len(text) && letters(text[at:]) == 0 && !unicode.IsSpace(rune(text[at])) {
 		at++
 	}
-	n := letters(text[at:])
-	low := strings.ToLower(text[at : at+n])
+	size := letters(text[at:])
+	low := strings.ToLower(text[at : at+size])
 	for _, name := range []string{analysis, commentary, final} {
 		switch {
 		case low == name && at == from:
-			d.channel = name
-			return at + n
+			head.channel = name
+			return at + size
 		case strings.HasPrefix(low, name):
-			d.channel, n = name, len(name)
+			head.channel, size = name, len(name)
 		case len(low) >= 3 && strings.HasPrefix(name, low):
-			d.channel = name
+			head.channel = name
 		default:
 			continue
 		}
-		d.rules = append(d.rules, rule6)
-		return at + n
+		head.rules = append(head.rules, ruleMisspeltChannel)
+		return at + size
 	}
 	if low == "thinking" || low == "reasoning" || low == "thought" {
-		d.channel = analysis
-		d.rules = append(d.rules, rule6)
-		return at + n
+		head.channel = analysis
+		head.rules = append(head.rules, ruleMisspeltChannel)
+		return at + size
 	}
 	if low != "" && !strings.HasPrefix(text[at:], "to=") {
-		d.rules = append(d.rules, rule6)
+		head.rules = append(head.rules, ruleMisspeltChannel)
 	}
 	return from
 }
 
 // address decides whom the message is for (S5, S8).
-func (d *header) address() {
-	if d.channels > 1 {
-		d.rules = append(d.rules, rule5)
+func (head *header) address() {
+	if head.channels > 1 {
+		head.rules = append(head.rules, ruleSeveralChannels)
 	}
 	self := false
-	for _, name := range d.to {
+	for _, name := range head.recipients {
 		switch {
 		case name == "assistant":
 			self = true
 		case name == "" || name == "all" || name == "user":
-		case d.recipient == "":
-			d.recipient = name
-		case d.recipient != name:
-			d.rules = append(d.rules, rule8)
+		case head.recipient == "":
+			head.recipient = name
+		case head.recipient != name:
+			head.rules = append(head.rules, ruleOddRecipient)
 		}
 	}
-	if d.recipient == "" {
-		d.recipient = d.bare
+	if head.recipient == "" {
+		head.recipient = head.bareTool
 	}
-	if self && d.recipient == "" {
-		d.rules = append(d.rules, rule8)
-		d.hidden = d.hidden || d.channels < 2
+	if self && head.recipient == "" {
+		head.rules = append(head.rules, ruleOddRecipient)
+		head.hidden = head.hidden || head.channels < 2
 	}
-	if d.hidden {
-		d.recipient = ""
+	if head.hidden {
+		head.recipient = ""
 	}
 }
 
@@ -276,7 +276,7 @@ func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, unicode.
 // letters returns the length of the ASCII letters that s begins with.
 func letters(s string) int {
 	for i := range len(s) {
-		if c := s[i] | 0x20; c < 'a' || c > 'z' {
+		if char := s[i] | 0x20; char < 'a' || char > 'z' {
 			return i
 		}
 	}

@@ -4,17 +4,17 @@ import "strings"
 
 // A harmonyParser reads what gpt-oss samples, with the salvage rules of harmony.md 9.
 type harmonyParser struct {
-	h     *harmony
-	w     writer
-	conv  *Conversation
-	names *functionNames // of the offered tools
+	format *harmony
+	out    eventWriter
+	conv   *Conversation
+	names  *functionNames // of the offered tools
 
 	state    harmonyState
-	head     []headPiece // the header so far
-	begun    bool        // it follows a <|start|> that was sampled
-	loose    bool        // it may be text: nothing introduced it
-	answered bool        // there was a final message
-	over     bool        // the turn has ended
+	tokens   []headerToken // the header so far
+	begun    bool          // it follows a <|start|> that was sampled
+	loose    bool          // it may be text: nothing introduced it
+	answered bool          // there was a final message
+	over     bool          // the turn has ended
 }
 
 type harmonyState uint8
@@ -25,82 +25,82 @@ const (
 	inContent
 )
 
-func newHarmonyParser(h *harmony, c *Conversation) *harmonyParser {
-	p := &harmonyParser{h: h, w: newWriter(h.tok), conv: c, names: newFunctionNames(c.offered()), state: inHeader}
-	if c.Continue {
-		p.state = inContent
+func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
+	parser := &harmonyParser{format: h, out: newEventWriter(h.tok), conv: conv, names: newFunctionNames(conv.offered()), state: inHeader}
+	if conv.Continue {
+		parser.state = inContent
 		part := Reasoning
-		for _, text := range c.Turns[len(c.Turns)-1].Parts {
+		for _, text := range conv.Turns[len(conv.Turns)-1].Parts {
 			if text != "" {
-				part, p.answered = Content, true
+				part, parser.answered = Content, true
 			}
 		}
-		p.w.later(part, false, false)
+		parser.out.later(part, false, false)
 	}
-	return p
+	return parser
 }
 
 // Push implements Parser.
 func (p *harmonyParser) Push(dst []Event, id int32) []Event {
-	p.w.next()
-	h := p.h
-	control := h.tok.IsControl(id)
+	p.out.next()
+	format := p.format
+	control := format.tok.IsControl(id)
 	switch {
 	case p.over:
 		return p.afterwards(dst, id, control)
 	case !control:
 		return p.text(dst, id)
-	case id == h.start:
+	case id == format.start:
 		return p.startMarker(dst)
-	case id == h.channel || (id == h.constrain && p.state != inContent):
+	case id == format.channel || (id == format.constrain && p.state != inContent):
 		return p.headerMarker(dst, id)
-	case id == h.message && p.state != inContent:
+	case id == format.message && p.state != inContent:
 		return p.messageMarker(dst)
-	case id == h.end || id == h.ret || id == h.call || id == h.eot:
+	case id == format.end || id == format.ret || id == format.call || id == format.endOfText:
 		return p.terminator(dst, id)
 	}
-	return p.w.salvage(dst, rule13)
+	return p.out.salvage(dst, ruleStrayMarker)
 }
 
 // text takes an id that is no marker.
 func (p *harmonyParser) text(dst []Event, id int32) []Event {
 	switch p.state {
 	case inContent:
-		return p.w.text(dst, p.w.tok.Text(id))
+		return p.out.text(dst, p.out.tok.Text(id))
 	case expectStart:
 		p.enter(false, true)
 	}
-	if len(p.head) < maxHeader {
+	if len(p.tokens) < maxHeader {
 		p.hold(id)
 		return dst
 	}
-	rule, channel := rule10, final
+	rule, channel := ruleEndlessHeader, final
 	if p.loose {
-		rule = rule3
+		rule = ruleLooseText
 	}
 	if p.answered {
 		channel = analysis
 	}
-	d := p.header(true)
-	dst = p.begin(p.w.salvage(dst, rule), d, channel)
-	return p.w.text(dst, p.w.tok.Text(id))
+	head := p.header(true)
+	dst = p.begin(p.out.salvage(dst, rule), head, channel)
+	return p.out.text(dst, p.out.tok.Text(id))
 }
 
 // enter begins a header.
 func (p *harmonyParser) enter(begun, loose bool) {
-	p.state, p.head, p.begun, p.loose = inHeader, p.head[:0], begun, loose
+	p.state, p.tokens, p.begun, p.loose = inHeader, p.tokens[:0], begun, loose
 }
 
 func (p *harmonyParser) startMarker(dst []Event) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.w.salvage(dst, rule11)
-		dst = p.w.end(dst, false, false)
+		dst = p.out.salvage(dst, ruleStartInText)
+		dst = p.out.end(dst, false, false)
 	case p.state == inHeader && p.loose:
-		dst, _ = p.commit(dst, rule3, analysis)
-		dst = p.w.end(dst, false, false)
+		dst, _ = p.commit(dst, ruleLooseText, analysis)
+		dst = p.out.end(dst, false, false)
 	case p.state == inHeader:
-		dst = p.w.salvage(dst, rule4)
+		dst = p.out.salvage(dst, ruleDoubledStart)
 	}
 	p.enter(true, false)
 	return dst
@@ -110,19 +110,19 @@ func (p *harmonyParser) startMarker(dst []Event) []Event {
 func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.w.salvage(dst, rule12)
-		dst = p.w.end(dst, false, false)
+		dst = p.out.salvage(dst, ruleChannelInText)
+		dst = p.out.end(dst, false, false)
 		p.enter(false, false)
 	case p.state == expectStart:
-		dst = p.w.salvage(dst, rule2)
+		dst = p.out.salvage(dst, ruleMissingStart)
 		p.enter(false, false)
 	case p.loose:
-		dst = p.w.salvage(dst, rule3)
+		dst = p.out.salvage(dst, ruleLooseText)
 		p.loose = false
 	}
-	if len(p.head) == maxHeader {
-		d := p.header(true)
-		return p.begin(p.w.salvage(dst, rule10), d, final)
+	if len(p.tokens) == maxHeader {
+		head := p.header(true)
+		return p.begin(p.out.salvage(dst, ruleEndlessHeader), head, final)
 	}
 	p.hold(id)
 	return dst
@@ -130,51 +130,51 @@ func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 
 func (p *harmonyParser) messageMarker(dst []Event) []Event {
 	if p.state == expectStart {
-		dst = p.w.salvage(dst, rule2)
+		dst = p.out.salvage(dst, ruleMissingStart)
 		p.enter(false, false)
 	}
 	if p.loose {
-		dst = p.w.salvage(dst, rule3)
+		dst = p.out.salvage(dst, ruleLooseText)
 	}
-	d := p.header(false)
-	none := final
-	if d.channel == "" && !d.hidden {
-		d.rules = append(d.rules, rule7)
-		if d.recipient != "" {
-			none = commentary
+	head := p.header(false)
+	fallback := final
+	if head.channel == "" && !head.hidden {
+		head.rules = append(head.rules, ruleMissingChannel)
+		if head.recipient != "" {
+			fallback = commentary
 		}
 	}
-	return p.begin(dst, d, none)
+	return p.begin(dst, head, fallback)
 }
 
 // begin starts the message of a header. Without a channel it is on none.
-func (p *harmonyParser) begin(dst []Event, d header, none string) []Event {
-	for _, rule := range d.rules {
-		dst = p.w.salvage(dst, rule)
+func (p *harmonyParser) begin(dst []Event, head header, fallback string) []Event {
+	for _, rule := range head.rules {
+		dst = p.out.salvage(dst, rule)
 	}
-	if d.channel == "" {
-		d.channel = none
+	if head.channel == "" {
+		head.channel = fallback
 	}
-	part, name := p.part(d)
+	part, name := p.part(head)
 	p.answered = p.answered || part == Content
-	p.state, p.head = inContent, p.head[:0]
-	dst = p.w.start(dst, part, name)
-	for _, piece := range d.rest {
-		dst = p.w.piece(dst, piece)
+	p.state, p.tokens = inContent, p.tokens[:0]
+	dst = p.out.start(dst, part, name)
+	for _, piece := range head.content {
+		dst = p.out.piece(dst, piece)
 	}
 	return dst
 }
 
 // part decides what a message is for.
-func (p *harmonyParser) part(d header) (part Part, tool string) {
+func (p *harmonyParser) part(head header) (part Part, tool string) {
 	switch {
-	case d.hidden:
+	case head.hidden:
 		return Hidden, ""
-	case d.recipient != "":
-		return p.tool(d.recipient)
-	case d.channel == analysis:
+	case head.recipient != "":
+		return p.tool(head.recipient)
+	case head.channel == analysis:
 		return Reasoning, ""
-	case d.channel == commentary:
+	case head.channel == commentary:
 		return Preamble, ""
 	}
 	return Content, ""
@@ -193,48 +193,48 @@ func (p *harmonyParser) tool(recipient string) (Part, string) {
 
 // commit makes a message of a header that nothing but text follows, and reports
 // whether there is any.
-func (p *harmonyParser) commit(dst []Event, rule Rule, none string) ([]Event, bool) {
-	d := p.header(true)
-	if len(d.rest) == 0 {
+func (p *harmonyParser) commit(dst []Event, rule Rule, fallback string) ([]Event, bool) {
+	head := p.header(true)
+	if len(head.content) == 0 {
 		return dst, false
 	}
-	if d.channel == "" {
-		dst = p.w.salvage(dst, rule7a)
+	if head.channel == "" {
+		dst = p.out.salvage(dst, ruleTextForHeader)
 	}
-	return p.begin(p.w.salvage(dst, rule), d, none), true
+	return p.begin(p.out.salvage(dst, rule), head, fallback), true
 }
 
 // terminator takes an id that ends a message.
 func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
-	last := id == p.h.ret || id == p.h.eot
+	last := id == p.format.ret || id == p.format.endOfText
 	message := p.state == inContent
 	if p.state == inHeader {
-		none := analysis
+		fallback := analysis
 		if last {
-			none = final
+			fallback = final
 		}
-		rule := rule9
+		rule := ruleMissingMessage
 		if p.loose {
-			rule = rule3
+			rule = ruleLooseText
 		}
-		dst, message = p.commit(dst, rule, none)
+		dst, message = p.commit(dst, rule, fallback)
 	}
 	p.state = expectStart
 	if !message {
 		if !last {
-			dst = p.w.salvage(dst, rule1)
-			return p.w.skip(dst, Hidden)
+			dst = p.out.salvage(dst, ruleStrayEnd)
+			return p.out.skip(dst, Hidden)
 		}
 		return p.endTurn(dst, Content)
 	}
-	part := p.w.part
+	part := p.out.part
 	switch {
-	case part == Calling && id != p.h.call:
-		dst = p.w.salvage(dst, rule14)
-	case id == p.h.call && (part.Visible() || part == Reasoning):
-		dst = p.w.salvage(dst, rule15)
+	case part == Calling && id != p.format.call:
+		dst = p.out.salvage(dst, ruleCallEnd)
+	case id == p.format.call && (part.Visible() || part == Reasoning):
+		dst = p.out.salvage(dst, ruleNoCall)
 	}
-	dst = p.w.end(dst, false, false)
+	dst = p.out.end(dst, false, false)
 	if last || part == Calling || part == Content {
 		return p.endTurn(dst, part)
 	}
@@ -243,7 +243,7 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 
 func (p *harmonyParser) endTurn(dst []Event, part Part) []Event {
 	p.over = true
-	return p.w.emit(dst, Event{Kind: TurnEnd, Part: part})
+	return p.out.emit(dst, Event{Kind: TurnEnd, Part: part})
 }
 
 // afterwards takes what follows the end of the turn: more text of the answer (S17).
@@ -251,35 +251,35 @@ func (p *harmonyParser) afterwards(dst []Event, id int32, control bool) []Event 
 	if control {
 		return dst
 	}
-	if !p.w.open {
-		dst = p.w.salvage(dst, rule17)
-		dst = p.w.start(dst, Content, "")
+	if !p.out.open {
+		dst = p.out.salvage(dst, ruleTextAfterTurn)
+		dst = p.out.start(dst, Content, "")
 	}
-	return p.w.text(dst, p.w.tok.Text(id))
+	return p.out.text(dst, p.out.tok.Text(id))
 }
 
 // Close implements Parser.
 func (p *harmonyParser) Close(dst []Event) []Event {
-	if p.state == inHeader && !p.over && (len(p.head) > 0 || p.begun) {
+	if p.state == inHeader && !p.over && (len(p.tokens) > 0 || p.begun) {
 		dst = p.closeHeader(dst)
 	}
-	dst = p.w.end(dst, false, !p.over)
-	return p.w.skip(dst, Hidden)
+	dst = p.out.end(dst, false, !p.over)
+	return p.out.skip(dst, Hidden)
 }
 
 // closeHeader takes the end of the output inside a header. Half a header is dropped
 // (S16), text that a model wrote instead of one is its answer (S7a).
 func (p *harmonyParser) closeHeader(dst []Event) []Event {
-	d := p.header(true)
+	head := p.header(true)
 	var rest strings.Builder
-	for _, piece := range d.rest {
+	for _, piece := range head.content {
 		rest.WriteString(piece.raw)
 	}
 	text := rest.String()
-	half := strings.HasPrefix("to=", text) || (d.channels > 0 && !strings.ContainsAny(text, " \n"))
+	half := strings.HasPrefix("to=", text) || (head.channels > 0 && !strings.ContainsAny(text, " \n"))
 	if !half || (p.loose && text != "") {
-		dst, _ = p.commit(dst, rule9, final)
+		dst, _ = p.commit(dst, ruleMissingMessage, final)
 		return dst
 	}
-	return p.w.salvage(dst, rule16)
+	return p.out.salvage(dst, ruleHalfHeader)
 }

@@ -17,7 +17,7 @@ type qwen struct {
 	start, end int32 // <|im_start|>, <|im_end|>
 	style      qwenStyle
 	stops      []int32
-	words      words
+	textIDs    textIDs
 }
 
 // A qwenStyle is what the templates of the Qwen3 models differ in.
@@ -32,24 +32,24 @@ const (
 // newQwen returns the format if the model has the vocabulary of Qwen3 and, where it
 // has a template t, the code writes the same as it; else nil. Derived models often
 // keep the name of the family and change the template.
-func newQwen(f Facts, t *template) *qwen {
-	q := &qwen{tok: f.Tokenizer, tags: findTags(f.Tokenizer)}
+func newQwen(facts Facts, tmpl *template) *qwen {
+	q := &qwen{tok: facts.Tokenizer, tags: findTags(facts.Tokenizer)}
 	var okStart, okEnd bool
-	q.start, okStart = f.Tokenizer.ID("<|im_start|>")
-	q.end, okEnd = f.Tokenizer.ID("<|im_end|>")
+	q.start, okStart = facts.Tokenizer.ID("<|im_start|>")
+	q.end, okEnd = facts.Tokenizer.ID("<|im_end|>")
 	if !okStart || !okEnd || q.tags.open < 0 || q.tags.callOpen < 0 {
 		return nil
 	}
-	q.stops = stops(f, q.end)
-	q.words = q.tags.words(f.Tokenizer)
-	if t == nil {
-		if strings.HasPrefix(f.Family, "qwen3") {
+	q.stops = stops(facts, q.end)
+	q.textIDs = q.tags.textIDs(facts.Tokenizer)
+	if tmpl == nil {
+		if strings.HasPrefix(facts.Family, "qwen3") {
 			return q
 		}
 		return nil
 	}
 	for q.style = qwenHybrid; q.style <= qwenThinking; q.style++ {
-		if q.writes(t) {
+		if q.writes(tmpl) {
 			return q
 		}
 	}
@@ -58,10 +58,10 @@ func newQwen(f Facts, t *template) *qwen {
 
 // writes reports whether q and t give the same ids for conversations that use every
 // construct.
-func (q *qwen) writes(t *template) bool {
+func (q *qwen) writes(tmpl *template) bool {
 	for _, c := range probes() {
 		mine, theirs := q.tok.Prompt(), q.tok.Prompt()
-		if q.Render(mine, c) != nil || t.Render(theirs, c) != nil || q.tok.Decode(mine.IDs()) != q.tok.Decode(theirs.IDs()) {
+		if q.Render(mine, c) != nil || tmpl.Render(theirs, c) != nil || q.tok.Decode(mine.IDs()) != q.tok.Decode(theirs.IDs()) {
 			return false
 		}
 	}
@@ -101,12 +101,12 @@ const (
 )
 
 // Render implements Format.
-func (q *qwen) Render(p *token.Prompt, c *Conversation) error {
-	if _, err := c.check(); err != nil {
+func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
+	if _, err := conv.check(); err != nil {
 		return err
 	}
-	turns, first := c.Turns, 0
-	if err := q.system(p, c); err != nil {
+	turns, first := conv.Turns, 0
+	if err := q.system(prompt, conv); err != nil {
 		return err
 	}
 	if len(turns) > 0 && turns[0].Role <= Developer {
@@ -114,73 +114,73 @@ func (q *qwen) Render(p *token.Prompt, c *Conversation) error {
 	}
 	query := lastQuery(turns)
 	for i := first; i < len(turns); i++ {
-		switch t := &turns[i]; t.Role {
+		switch turn := &turns[i]; turn.Role {
 		case Assistant:
-			i += q.assistant(p, c, i, query) - 1
+			i += q.assistant(prompt, conv, i, query) - 1
 		case ToolRole:
-			q.result(p, turns, i)
+			q.result(prompt, turns, i)
 		case User:
-			q.turn(p, "user\n", t.text())
+			q.turn(prompt, "user\n", turn.text())
 		default:
-			q.turn(p, "system\n", t.text())
+			q.turn(prompt, "system\n", turn.text())
 		}
 	}
-	if c.NoPrompt || c.Continue {
+	if conv.NoPrompt || conv.Continue {
 		return nil
 	}
-	p.Control(q.start)
-	p.Markup("assistant\n")
+	prompt.Control(q.start)
+	prompt.Markup("assistant\n")
 	switch {
 	case q.style == qwenThinking:
-		p.Markup("<think>\n")
-	case q.style == qwenHybrid && !c.thinks():
-		p.Markup("<think>\n\n</think>\n\n")
+		prompt.Markup("<think>\n")
+	case q.style == qwenHybrid && !conv.thinks():
+		prompt.Markup("<think>\n\n</think>\n\n")
 	}
 	return nil
 }
 
-func (q *qwen) turn(p *token.Prompt, role, text string) {
-	p.Control(q.start)
-	p.Markup(role)
-	p.Text(text)
-	q.close(p)
+func (q *qwen) turn(prompt *token.Prompt, role, text string) {
+	prompt.Control(q.start)
+	prompt.Markup(role)
+	prompt.Text(text)
+	q.close(prompt)
 }
 
-func (q *qwen) close(p *token.Prompt) {
-	p.Control(q.end)
-	p.Markup("\n")
+func (q *qwen) close(prompt *token.Prompt) {
+	prompt.Control(q.end)
+	prompt.Markup("\n")
 }
 
 // system writes the first turn: the caller's instructions and the tools.
-func (q *qwen) system(p *token.Prompt, c *Conversation) error {
-	instructed := len(c.Turns) > 0 && c.Turns[0].Role <= Developer
-	tools, err := c.declarations()
+func (q *qwen) system(prompt *token.Prompt, conv *Conversation) error {
+	instructed := len(conv.Turns) > 0 && conv.Turns[0].Role <= Developer
+	tools, err := conv.declarations()
 	if err != nil {
 		return err
 	}
 	if len(tools) == 0 {
 		if instructed {
-			q.turn(p, "system\n", c.Turns[0].text())
+			q.turn(prompt, "system\n", conv.Turns[0].text())
 		}
 		return nil
 	}
-	p.Control(q.start)
-	p.Markup("system\n")
+	prompt.Control(q.start)
+	prompt.Markup("system\n")
 	if instructed {
-		p.Text(c.Turns[0].text())
-		p.Markup("\n\n")
+		prompt.Text(conv.Turns[0].text())
+		prompt.Markup("\n\n")
 	}
-	p.Markup(qwenTools)
+	prompt.Markup(qwenTools)
 	for i, tool := range tools {
 		text, err := jinja.ToJSON(tool)
 		if err != nil {
 			return &Error{Turn: -1, Tool: i, Problem: err.Error()}
 		}
-		p.Markup("\n")
-		p.Text(text)
+		prompt.Markup("\n")
+		prompt.Text(text)
 	}
-	p.Markup(qwenCalls)
-	q.close(p)
+	prompt.Markup(qwenCalls)
+	q.close(prompt)
 	return nil
 }
 
@@ -198,54 +198,54 @@ func lastQuery(turns []Turn) int {
 
 // assistant writes turn i, and those that its ids are of, too: it returns how many these
 // are. Reasoning is shown after the last query only.
-func (q *qwen) assistant(p *token.Prompt, c *Conversation, i, query int) int {
-	t := &c.Turns[i]
-	last := i == len(c.Turns)-1
-	open := c.Continue && last
-	p.Control(q.start)
-	p.Markup("assistant\n")
-	reasoning, text := t.Reasoning, t.text()
+func (q *qwen) assistant(prompt *token.Prompt, conv *Conversation, i, query int) int {
+	turn := &conv.Turns[i]
+	last := i == len(conv.Turns)-1
+	open := conv.Continue && last
+	prompt.Control(q.start)
+	prompt.Markup("assistant\n")
+	reasoning, text := turn.Reasoning, turn.text()
 	if reasoning == "" && q.style != qwenInstruct {
 		reasoning, text = splitThinking(text)
 	}
-	shown := q.style != qwenInstruct && (i > query || c.KeepReasoning)
+	shown := q.style != qwenInstruct && (i > query || conv.KeepReasoning)
 	think := shown && (last || reasoning != "")
-	if said := c.recorded(i); said > 0 {
-		later := slices.ContainsFunc(c.Turns[i+1:i+said], func(t Turn) bool { return t.Reasoning != "" })
-		if whole := shown && (i+said == len(c.Turns) || reasoning != "" || later); (whole || !later) && q.recorded(p, t, whole) {
+	if said := conv.recorded(i); said > 0 {
+		later := slices.ContainsFunc(conv.Turns[i+1:i+said], func(turn Turn) bool { return turn.Reasoning != "" })
+		if whole := shown && (i+said == len(conv.Turns) || reasoning != "" || later); (whole || !later) && q.recorded(prompt, turn, whole) {
 			return said
 		}
 	}
 	if think {
-		p.Markup("<think>\n")
-		p.Text(strings.Trim(reasoning, "\n"))
-		if open && t.text() == "" { // as begins has it
+		prompt.Markup("<think>\n")
+		prompt.Text(strings.Trim(reasoning, "\n"))
+		if open && turn.text() == "" { // as begins has it
 			return 1
 		}
-		p.Markup("\n</think>\n\n")
+		prompt.Markup("\n</think>\n\n")
 		text = strings.TrimLeft(text, "\n")
 	}
-	p.Text(text)
-	for k, call := range t.Calls {
+	prompt.Text(text)
+	for k, call := range turn.Calls {
 		if k > 0 || text != "" {
-			p.Markup("\n")
+			prompt.Markup("\n")
 		}
-		p.Markup("<tool_call>\n{\"name\": \"")
-		p.Text(call.Name)
-		p.Markup("\", \"arguments\": ")
-		p.Text(call.arguments())
-		p.Markup("}\n</tool_call>")
+		prompt.Markup("<tool_call>\n{\"name\": \"")
+		prompt.Text(call.Name)
+		prompt.Markup("\", \"arguments\": ")
+		prompt.Text(call.arguments())
+		prompt.Markup("}\n</tool_call>")
 	}
 	if !open {
-		q.close(p)
+		q.close(prompt)
 	}
 	return 1
 }
 
 // arguments are as templates print them: parsed and written again.
 func (c *Call) arguments() string {
-	if v, err := jinja.FromJSON([]byte(c.object())); err == nil {
-		if text, err := jinja.ToJSON(v); err == nil {
+	if arguments, err := jinja.FromJSON([]byte(c.object())); err == nil {
+		if text, err := jinja.ToJSON(arguments); err == nil {
 			return text
 		}
 	}
@@ -254,10 +254,10 @@ func (c *Call) arguments() string {
 
 // recorded writes the ids of a turn as they were sampled, if it has them and they
 // are well-formed, without the reasoning unless that is to be shown.
-func (q *qwen) recorded(p *token.Prompt, t *Turn, think bool) bool {
-	ids := t.Output
-	if n := len(ids); n > 0 && ids[n-1] == q.end {
-		ids = ids[:n-1]
+func (q *qwen) recorded(prompt *token.Prompt, turn *Turn, think bool) bool {
+	ids := turn.Output
+	if count := len(ids); count > 0 && ids[count-1] == q.end {
+		ids = ids[:count-1]
 	}
 	behind := slices.Index(ids, q.tags.close) + 1
 	if len(ids) == 0 || slices.ContainsFunc(ids, q.tok.IsControl) || (think && behind == 0) {
@@ -265,7 +265,7 @@ func (q *qwen) recorded(p *token.Prompt, t *Turn, think bool) bool {
 	}
 	switch {
 	case think && !slices.Contains(ids[:behind], q.tags.open):
-		p.Markup("<think>\n") // was part of the prompt
+		prompt.Markup("<think>\n") // was part of the prompt
 	case !think:
 		ids = ids[behind:]
 		for behind > 0 && len(ids) > 0 && strings.Trim(q.tok.Text(ids[0]), "\n") == "" {
@@ -273,48 +273,48 @@ func (q *qwen) recorded(p *token.Prompt, t *Turn, think bool) bool {
 		}
 	}
 	for _, id := range ids {
-		p.Control(id)
+		prompt.Control(id)
 	}
-	q.close(p)
+	q.close(prompt)
 	return true
 }
 
 // result writes a tool's answer; answers in a row share one user turn.
-func (q *qwen) result(p *token.Prompt, turns []Turn, i int) {
+func (q *qwen) result(prompt *token.Prompt, turns []Turn, i int) {
 	if i == 0 || turns[i-1].Role != ToolRole {
-		p.Control(q.start)
-		p.Markup("user")
+		prompt.Control(q.start)
+		prompt.Markup("user")
 	}
-	p.Markup("\n<tool_response>\n")
-	p.Text(turns[i].text())
-	p.Markup("\n</tool_response>")
+	prompt.Markup("\n<tool_response>\n")
+	prompt.Text(turns[i].text())
+	prompt.Markup("\n</tool_response>")
 	if i == len(turns)-1 || turns[i+1].Role != ToolRole {
-		q.close(p)
+		q.close(prompt)
 	}
 }
 
 // Parser implements Format.
 func (q *qwen) Parser(c *Conversation) Parser {
-	return withTexts(newTagParser(q.tok, q.tags, q.stops, c, q.begins(c)), c, wrapped)
+	return withTextTools(newTagParser(q.tok, q.tags, q.stops, c, q.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.
 func (q *qwen) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	return newTagConstraint(&tagRules{tags: q.tags, words: q.words, stops: q.stops}, q.begins, c, r, compile)
+	return newTagConstraint(&tagRules{tags: q.tags, textIDs: q.textIDs, stops: q.stops}, q.begins, c, r, compile)
 }
 
 // begins says where the prompt leaves the model.
-func (q *qwen) begins(c *Conversation) thinking {
+func (q *qwen) begins(conv *Conversation) thinkPlace {
 	switch {
-	case c.Continue:
-		if t := c.Turns[len(c.Turns)-1]; q.style != qwenInstruct && t.text() == "" {
-			return thinks
+	case conv.Continue:
+		if last := conv.Turns[len(conv.Turns)-1]; q.style != qwenInstruct && last.text() == "" {
+			return insideThinking
 		}
-		return thought
+		return behindThinking
 	case q.style == qwenThinking:
-		return thinks
-	case q.style == qwenInstruct || !c.thinks():
-		return thought
+		return insideThinking
+	case q.style == qwenInstruct || !conv.thinks():
+		return behindThinking
 	}
-	return mayThink
+	return beforeThinking
 }

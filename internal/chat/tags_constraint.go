@@ -9,105 +9,105 @@ import (
 )
 
 // words are the ids that stand for text between tags.
-func (t tags) words(tok *token.BPE) words {
-	return findWords(tok, t.open, t.close, t.callOpen, t.callClose)
+func (t tags) textIDs(tok *token.BPE) textIDs {
+	return findTextIDs(tok, t.open, t.close, t.callOpen, t.callClose)
 }
 
 // tagRules hold answers with think and call tags to rules (api.md 2.5): reasoning is
 // free, the text behind it has a form, calls are as the templates of Qwen3 write them.
 type tagRules struct {
 	tags
-	words
-	stops  []int32
-	answer *grammar.Grammar // nil = any text
-	calls  *grammar.Grammar // what stands between call tags; nil = no calls
-	must   bool
-	one    bool
-	state  thinking
-	budget int  // ids between think tags
-	free   bool // behind them anything goes
+	textIDs
+	stops    []int32
+	answer   *grammar.Grammar // nil = any text
+	calls    *grammar.Grammar // what stands between call tags; nil = no calls
+	mustCall bool
+	oneCall  bool
+	state    thinkPlace
+	budget   int  // ids between think tags
+	free     bool // behind them anything goes
 }
 
 // newTagConstraint completes k with what r asks for, nil = nothing. begins says where the
 // prompt leaves the model.
-func newTagConstraint(k *tagRules, begins func(*Conversation) thinking, c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	if k.budget = r.budget(c, !c.thinks()); r.none(c, k.budget) {
+func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, conv *Conversation, wanted *Rules, compile Compile) (func() Constraint, error) {
+	if rules.budget = wanted.budget(conv, !conv.thinks()); wanted.holdNothing(conv, rules.budget) {
 		return nil, nil
 	}
 	var err error
-	if k.answer, err = r.answer(compile); err != nil {
+	if rules.answer, err = wanted.answer(compile); err != nil {
 		return nil, err
 	}
-	if k.callOpen < 0 && (r.MustCall || r.strict(c.Tools)) {
+	if rules.callOpen < 0 && (wanted.MustCall || wanted.strict(conv.Tools)) {
 		return nil, NoCallsError{}
 	}
-	k.must, k.one = r.MustCall, r.OneCall
-	if k.callOpen >= 0 {
-		k.calls, err = tagCalls(c, r, compile)
+	rules.mustCall, rules.oneCall = wanted.MustCall, wanted.OneCall
+	if rules.callOpen >= 0 {
+		rules.calls, err = tagCalls(conv, wanted, compile)
 	}
-	if k.free = k.answer == nil && k.calls == nil; k.free && (k.budget == unlimited || k.open < 0) {
+	if rules.free = rules.answer == nil && rules.calls == nil; rules.free && (rules.budget == unlimited || rules.open < 0) {
 		return nil, err // calls of a form that is not known must stay possible
 	}
-	k.state = begins(c)
-	return k.constraint, err
+	rules.state = begins(conv)
+	return rules.constraint, err
 }
 
 // tagCalls compiles what stands between call tags; nil = no tool may be called.
-func tagCalls(c *Conversation, r *Rules, compile Compile) (*grammar.Grammar, error) {
+func tagCalls(conv *Conversation, wanted *Rules, compile Compile) (*grammar.Grammar, error) {
 	src := grammar.Source{Kind: grammar.Framed}
 	var tools []int // [frame]
-	for i := range c.Tools {
-		if r.callable(i) {
-			f := grammar.Frame{Before: "\n{\"name\": " + strconv.Quote(c.Tools[i].Name) + ", \"arguments\": ", JSON: r.Tools[i].Arguments, After: "}\n"}
-			switch c.Tools[i].Input {
+	for tool := range conv.Tools {
+		if wanted.callable(tool) {
+			frame := grammar.Frame{Before: "\n{\"name\": " + strconv.Quote(conv.Tools[tool].Name) + ", \"arguments\": ", JSON: wanted.Tools[tool].Arguments, After: "}\n"}
+			switch conv.Tools[tool].Input {
 			case Text:
-				f.JSON = grammar.Source{Text: textSchema}
+				frame.JSON = grammar.Source{Text: textSchema}
 			case Formed:
-				f.Before, f.After = f.Before+`{"input": "`, `"}`+f.After
+				frame.Before, frame.After = frame.Before+`{"input": "`, `"}`+frame.After
 			}
-			src.Frames = append(src.Frames, f)
-			tools = append(tools, i)
+			src.Frames = append(src.Frames, frame)
+			tools = append(tools, tool)
 		}
 	}
 	if tools == nil {
 		return nil, nil
 	}
 	for {
-		g, err := compile(src)
-		e, ok := asGrammarError(err)
+		form, err := compile(src)
+		problem, ok := asGrammarError(err)
 		if !ok {
-			return g, err
+			return form, err
 		}
 		again := false // with less to hold to
 		src.Frames = slices.Clone(src.Frames)
-		for k := range src.Frames {
-			f := &src.Frames[k]
-			if (e.Frame != 0 && e.Frame != k+1) || f.JSON.Kind == grammar.Object || r.Tools[tools[k]].Strict || c.Tools[tools[k]].Input != JSON {
+		for at := range src.Frames {
+			frame := &src.Frames[at]
+			if (problem.Frame != 0 && problem.Frame != at+1) || frame.JSON.Kind == grammar.Object || wanted.Tools[tools[at]].Strict || conv.Tools[tools[at]].Input != JSON {
 				continue
 			}
-			f.JSON, again = grammar.Source{Kind: grammar.Object, Space: f.JSON.Space}, true
+			frame.JSON, again = grammar.Source{Kind: grammar.Object, Space: frame.JSON.Space}, true
 		}
 		switch {
 		case again:
-		case e.Frame == 0:
-			return nil, &ToolsError{e}
+		case problem.Frame == 0:
+			return nil, &ToolsError{problem}
 		default:
-			return nil, &FormError{tools[e.Frame-1], e}
+			return nil, &FormError{tools[problem.Frame-1], problem}
 		}
 	}
 }
 
-func (k *tagRules) constraint() Constraint {
-	c := &tagConstraint{k: k}
-	switch k.state {
-	case mayThink:
-		c.at = tagStart
-	case thinks:
-		c.at = tagThought
+func (rules *tagRules) constraint() Constraint {
+	constraint := &tagConstraint{rules: rules}
+	switch rules.state {
+	case beforeThinking:
+		constraint.at = tagStart
+	case insideThinking:
+		constraint.at = tagThought
 	default:
-		c.answer()
+		constraint.answer()
 	}
-	return c
+	return constraint
 }
 
 type tagPlace uint8
@@ -124,7 +124,7 @@ const (
 
 // A tagConstraint is where one answer is.
 type tagConstraint struct {
-	k     *tagRules
+	rules *tagRules
 	at    tagPlace
 	text  *grammar.Matcher // of the answer or the call; nil = any text
 	begun bool             // the text of the answer has begun
@@ -135,34 +135,34 @@ type tagConstraint struct {
 // answer goes to where the answer begins.
 func (c *tagConstraint) answer() {
 	c.at, c.text = tagAnswer, nil
-	if c.k.answer != nil && !c.k.must {
-		c.text = c.k.answer.Matcher()
+	if c.rules.answer != nil && !c.rules.mustCall {
+		c.text = c.rules.answer.Matcher()
 	}
 }
 
 // Mask implements Constraint.
 func (c *tagConstraint) Mask(dst []uint64) error {
-	k := c.k
+	rules := c.rules
 	switch c.at {
 	case tagEnd:
 		anything(dst)
 	case tagThought:
 		clear(dst)
-		if c.spent < k.budget {
-			copy(dst, k.text)
+		if c.spent < rules.budget {
+			copy(dst, rules.text)
 		}
-		allow(dst, k.close)
+		allow(dst, rules.close)
 	case tagCall:
 		end, err := allowText(dst, nil, c.text)
 		if end {
-			allow(dst, k.callClose)
+			allow(dst, rules.callClose)
 		}
 		return err
 	case tagCalled:
 		clear(dst)
-		allow(dst, k.stops...)
-		if !k.one {
-			allow(dst, k.callOpen)
+		allow(dst, rules.stops...)
+		if !rules.oneCall {
+			allow(dst, rules.callOpen)
 			c.gap(dst)
 		}
 	default:
@@ -173,35 +173,35 @@ func (c *tagConstraint) Mask(dst []uint64) error {
 
 // maskAnswer is the mask where the answer's text is or may begin.
 func (c *tagConstraint) maskAnswer(dst []uint64) error {
-	k := c.k
-	mayOpen := c.at == tagStart && k.budget > 0
-	if k.free {
+	rules := c.rules
+	mayOpen := c.at == tagStart && rules.budget > 0
+	if rules.free {
 		anything(dst)
 		if !mayOpen {
-			dst[k.open/64] &^= 1 << (k.open % 64)
+			dst[rules.open/64] &^= 1 << (rules.open % 64)
 		}
 		return nil
 	}
 	text := c.text
-	if text == nil && k.answer != nil && !k.must {
-		text = k.answer.Matcher() // at the start or in the gap
+	if text == nil && rules.answer != nil && !rules.mustCall {
+		text = rules.answer.Matcher() // at the start or in the gap
 	}
 	clear(dst)
-	if !k.must {
-		end, err := allowText(dst, k.text, text)
+	if !rules.mustCall {
+		end, err := allowText(dst, rules.text, text)
 		if err != nil {
 			return err
 		}
 		if end {
-			allow(dst, k.stops...)
+			allow(dst, rules.stops...)
 		}
 	}
-	if k.calls != nil && (k.answer == nil || !c.begun) {
-		allow(dst, k.callOpen)
+	if rules.calls != nil && (rules.answer == nil || !c.begun) {
+		allow(dst, rules.callOpen)
 	}
 	switch {
 	case mayOpen:
-		allow(dst, k.open)
+		allow(dst, rules.open)
 	case c.at == tagGap:
 		c.gap(dst)
 	}
@@ -211,38 +211,38 @@ func (c *tagConstraint) maskAnswer(dst []uint64) error {
 // gap allows a line break, but not for ever.
 func (c *tagConstraint) gap(dst []uint64) {
 	if !c.broke {
-		allow(dst, c.k.breaks...)
+		allow(dst, c.rules.breaks...)
 	}
 }
 
 // Accept implements Constraint.
 func (c *tagConstraint) Accept(id int32) error {
-	k := c.k
+	rules := c.rules
 	switch {
 	case c.at == tagEnd:
 		return nil
-	case slices.Contains(k.stops, id):
+	case slices.Contains(rules.stops, id):
 		c.at, c.text = tagEnd, nil
 		return nil
-	case c.at == tagStart && id == k.open:
+	case c.at == tagStart && id == rules.open:
 		c.at = tagThought
 		return nil
 	case c.at == tagThought:
-		if id == k.close {
+		if id == rules.close {
 			c.at, c.broke = tagGap, false
 		}
 		c.spent++
 		return nil
-	case id == k.callOpen && k.calls != nil:
-		c.at, c.text = tagCall, k.calls.Matcher()
+	case id == rules.callOpen && rules.calls != nil:
+		c.at, c.text = tagCall, rules.calls.Matcher()
 		return nil
-	case c.at == tagCall && id == k.callClose:
+	case c.at == tagCall && id == rules.callClose:
 		c.at, c.text, c.broke = tagCalled, nil, false
 		return nil
-	case (c.at == tagGap || c.at == tagCalled) && !c.broke && slices.Contains(k.breaks, id):
+	case (c.at == tagGap || c.at == tagCalled) && !c.broke && slices.Contains(rules.breaks, id):
 		c.broke = true
 		return nil
-	case c.at == tagCalled || (k.must && c.at != tagCall):
+	case c.at == tagCalled || (rules.mustCall && c.at != tagCall):
 		return unexpected(id)
 	case c.at == tagStart || c.at == tagGap:
 		c.answer()

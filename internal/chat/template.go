@@ -22,45 +22,45 @@ type template struct {
 	fence   *fence
 	tags    tags
 	stops   []int32
-	words   words
+	textIDs textIDs
 }
 
-func newTemplate(f Facts) (*template, error) {
-	if f.Template == "" {
+func newTemplate(facts Facts) (*template, error) {
+	if facts.Template == "" {
 		return nil, ErrNoTemplate
 	}
-	tmpl, err := jinja.Compile(f.Template)
+	tmpl, err := jinja.Compile(facts.Template)
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	t := &template{tok: f.Tokenizer, tmpl: tmpl, special: f.Special, fence: newFence(f.Tokenizer), tags: findTags(f.Tokenizer), stops: stops(f)}
-	t.words = t.tags.words(f.Tokenizer)
-	return t, nil
+	made := &template{tok: facts.Tokenizer, tmpl: tmpl, special: facts.Special, fence: newFence(facts.Tokenizer), tags: findTags(facts.Tokenizer), stops: stops(facts)}
+	made.textIDs = made.tags.textIDs(facts.Tokenizer)
+	return made, nil
 }
 
 // Stops implements Format.
 func (t *template) Stops() []int32 { return t.stops }
 
 // Render implements Format.
-func (t *template) Render(p *token.Prompt, c *Conversation) error {
-	text, err := t.text(c)
+func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
+	text, err := t.text(conv)
 	if err != nil {
 		return err
 	}
-	p.Begin(text)
-	unfence(p, text)
+	prompt.Begin(text)
+	unfence(prompt, text)
 	return nil
 }
 
 // text renders c, with marks where text must not become tokens.
-func (t *template) text(c *Conversation) (string, error) {
-	vars, err := t.vars(c)
+func (t *template) text(conv *Conversation) (string, error) {
+	vars, err := t.vars(conv)
 	if err != nil {
 		return "", err
 	}
 	var clock func() time.Time
-	if !c.Now.IsZero() {
-		clock = func() time.Time { return c.Now }
+	if !conv.Now.IsZero() {
+		clock = func() time.Time { return conv.Now }
 	}
 	text, err := t.tmpl.Render(vars, clock)
 	if raised, ok := errors.AsType[*jinja.RaisedError](err); ok {
@@ -69,52 +69,52 @@ func (t *template) text(c *Conversation) (string, error) {
 	if err != nil { // a template that renders others has no place for something in this one
 		return "", generalError("the chat template cannot render the conversation: %v", err)
 	}
-	if !c.Continue {
+	if !conv.Continue {
 		return text, nil
 	}
-	end := strings.LastIndex(text, stop)
+	end := strings.LastIndex(text, openEndMark)
 	if end < 0 {
-		return "", turnError(len(c.Turns)-1, "the chat template leaves out the text that is to be continued")
+		return "", turnError(len(conv.Turns)-1, "the chat template leaves out the text that is to be continued")
 	}
 	return text[:end], nil
 }
 
 // vars are the variables of the reference library (formats.md 13).
-func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
-	if _, err := c.check(); err != nil {
+func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
+	if _, err := conv.check(); err != nil {
 		return nil, err
 	}
 	vars := jinja.NewDict()
 	vars.Set("documents", nil)
-	switch c.Effort {
+	switch conv.Effort {
 	case "":
 	case "none": // the switch of models that either think or do not
 		vars.Set("enable_thinking", false)
 	default:
 		vars.Set("enable_thinking", true)
-		vars.Set("reasoning_effort", c.Effort)
+		vars.Set("reasoning_effort", conv.Effort)
 	}
-	if c.Identity != "" {
-		vars.Set("model_identity", t.fence.text(c.Identity))
+	if conv.Identity != "" {
+		vars.Set("model_identity", t.fence.text(conv.Identity))
 	}
-	if len(c.Vars) > 0 {
-		v, err := jinja.FromJSON(c.Vars)
-		more, ok := v.(*jinja.Dict)
+	if len(conv.Vars) > 0 {
+		value, err := jinja.FromJSON(conv.Vars)
+		more, ok := value.(*jinja.Dict)
 		if err != nil || !ok {
 			return nil, generalError("template variables: a JSON object expected")
 		}
 		for i := range more.Len() {
-			name, v := more.Entry(i)
-			vars.Set(name.(string), t.fence.value(v))
+			name, value := more.Entry(i)
+			vars.Set(name.(string), t.fence.value(value))
 		}
 	}
-	messages := make([]jinja.Value, len(c.Turns))
-	for i := range c.Turns {
-		messages[i] = t.message(&c.Turns[i], c.Continue && i == len(c.Turns)-1)
+	messages := make([]jinja.Value, len(conv.Turns))
+	for i := range conv.Turns {
+		messages[i] = t.message(&conv.Turns[i], conv.Continue && i == len(conv.Turns)-1)
 	}
 	vars.Set("messages", jinja.NewList(messages...))
-	vars.Set("add_generation_prompt", !c.NoPrompt && !c.Continue)
-	tools, err := c.declarations()
+	vars.Set("add_generation_prompt", !conv.NoPrompt && !conv.Continue)
+	tools, err := conv.declarations()
 	if err != nil {
 		return nil, err
 	}
@@ -132,24 +132,24 @@ func (t *template) vars(c *Conversation) (*jinja.Dict, error) {
 var roleNames = [...]string{System: "system", Developer: "system", User: "user", Assistant: "assistant", ToolRole: "tool"}
 
 func (t *template) message(turn *Turn, open bool) *jinja.Dict {
-	m := jinja.NewDict()
-	m.Set("role", roleNames[turn.Role])
+	msg := jinja.NewDict()
+	msg.Set("role", roleNames[turn.Role])
 	text, reasoning := turn.text(), turn.Reasoning
 	if turn.Role == Assistant && reasoning == "" && t.tags.close >= 0 {
 		reasoning, text = splitThinking(text)
 	}
 	content := t.fence.text(text)
 	if open {
-		content += stop
+		content += openEndMark
 	}
-	m.Set("content", content)
+	msg.Set("content", content)
 	if turn.Name != "" {
-		m.Set("name", t.fence.text(turn.Name))
+		msg.Set("name", t.fence.text(turn.Name))
 	}
 	if reasoning != "" {
 		// The names that published templates read it from.
 		for _, name := range []string{"reasoning_content", "reasoning", "thinking"} {
-			m.Set(name, t.fence.text(reasoning))
+			msg.Set(name, t.fence.text(reasoning))
 		}
 	}
 	if len(turn.Calls) > 0 {
@@ -157,41 +157,41 @@ func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 		for i, call := range turn.Calls {
 			calls[i] = t.call(call)
 		}
-		m.Set("tool_calls", jinja.NewList(calls...))
+		msg.Set("tool_calls", jinja.NewList(calls...))
 	}
 	if turn.CallID != "" {
-		m.Set("tool_call_id", t.fence.text(turn.CallID))
+		msg.Set("tool_call_id", t.fence.text(turn.CallID))
 	}
-	return m
+	return msg
 }
 
 // call is a call as the reference library has it: templates expect the arguments
 // as a mapping, and get text only where they are none.
 func (t *template) call(call Call) *jinja.Dict {
-	f := jinja.NewDict()
-	f.Set("name", t.fence.text(call.Name))
-	f.Set("arguments", t.fence.text(call.Arguments))
-	if v, err := jinja.FromJSON([]byte(call.object())); err == nil {
-		if d, ok := v.(*jinja.Dict); ok {
-			f.Set("arguments", t.fence.value(d))
+	function := jinja.NewDict()
+	function.Set("name", t.fence.text(call.Name))
+	function.Set("arguments", t.fence.text(call.Arguments))
+	if arguments, err := jinja.FromJSON([]byte(call.object())); err == nil {
+		if wrapped, ok := arguments.(*jinja.Dict); ok {
+			function.Set("arguments", t.fence.value(wrapped))
 		}
 	}
-	d := jinja.NewDict()
-	d.Set("id", t.fence.text(call.ID))
-	d.Set("type", "function")
-	d.Set("function", f)
-	return d
+	wrapped := jinja.NewDict()
+	wrapped.Set("id", t.fence.text(call.ID))
+	wrapped.Set("type", "function")
+	wrapped.Set("function", function)
+	return wrapped
 }
 
 // declarations returns the offered tools as models are shown them in JSON.
 func (c *Conversation) declarations() ([]jinja.Value, error) {
 	var all []jinja.Value
 	for i, tool := range c.offered() {
-		v, err := jinja.FromJSON(tool.declaration())
+		declared, err := jinja.FromJSON(tool.declaration())
 		if err != nil {
 			return nil, &Error{Turn: -1, Tool: i, Problem: err.Error()}
 		}
-		all = append(all, v)
+		all = append(all, declared)
 	}
 	return all, nil
 }
@@ -221,39 +221,39 @@ func (t *Tool) declaration() json.RawMessage {
 }
 
 func quoted(s string) []byte {
-	b, err := json.Marshal(s)
+	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings have a JSON form
 	}
-	return b
+	return text
 }
 
 // Parser implements Format.
 func (t *template) Parser(c *Conversation) Parser {
-	return withTexts(newTagParser(t.tok, t.tags, t.stops, c, t.begins(c)), c, wrapped)
+	return withTextTools(newTagParser(t.tok, t.tags, t.stops, c, t.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.
 func (t *template) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	return newTagConstraint(&tagRules{tags: t.tags, words: t.words, stops: t.stops}, t.begins, c, r, compile)
+	return newTagConstraint(&tagRules{tags: t.tags, textIDs: t.textIDs, stops: t.stops}, t.begins, c, r, compile)
 }
 
 // begins says where the template's prompt leaves the model: some open the reasoning.
-func (t *template) begins(c *Conversation) thinking {
+func (t *template) begins(conv *Conversation) thinkPlace {
 	const user = "\uFDD2" // no template writes it
-	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: c.Effort, Now: c.Now, Vars: c.Vars}
-	if c.Continue {
-		probe.Turns, probe.Continue = append(probe.Turns, c.Turns[len(c.Turns)-1]), true
+	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: conv.Effort, Now: conv.Now, Vars: conv.Vars}
+	if conv.Continue {
+		probe.Turns, probe.Continue = append(probe.Turns, conv.Turns[len(conv.Turns)-1]), true
 	}
-	state := mayThink
+	state := beforeThinking
 	if text, err := t.text(probe); err == nil && t.tags.open >= 0 {
 		tail := text[max(strings.LastIndex(text, user), 0):]
 		opened, closed := strings.LastIndex(tail, "<think>"), strings.LastIndex(tail, "</think>")
 		switch {
 		case opened > closed:
-			state = thinks
+			state = insideThinking
 		case closed >= 0:
-			state = thought
+			state = behindThinking
 		}
 	}
 	return state

@@ -27,4 +27,3 @@ func stringAt(d *jinja.Dict, key string) (string, bool) {
 	text, ok := v.(string)
 	return text, ok
 }
-

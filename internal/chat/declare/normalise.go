@@ -30,31 +30,31 @@ const (
 )
 
 func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
-	s, ok := v.(*jinja.Dict)
+	schema, ok := v.(*jinja.Dict)
 	if n.steps++; !ok || n.steps > maxSchemas || n.copied > maxCopied {
 		return jinja.NewDict()
 	}
 	if len(refs) > 0 {
-		n.copied += weight(s)
+		n.copied += weight(schema)
 	}
-	if ref, ok := stringAt(s, "$ref"); ok {
+	if ref, ok := stringAt(schema, "$ref"); ok {
 		target, found := n.resolve(ref)
 		if !found || len(refs) == maxRefs || slices.Contains(refs, ref) {
 			return jinja.NewDict()
 		}
-		return n.schema(joined(target, s, "$ref"), append(refs[:len(refs):len(refs)], ref))
+		return n.schema(joined(target, schema, "$ref"), append(refs[:len(refs):len(refs)], ref))
 	}
-	if all, ok := listAt(s, "allOf"); ok && all.Len() == 1 {
+	if all, ok := listAt(schema, "allOf"); ok && all.Len() == 1 {
 		if only, ok := all.At(0).(*jinja.Dict); ok {
-			return n.schema(joined(only, s, "allOf"), refs)
+			return n.schema(joined(only, schema, "allOf"), refs)
 		}
 	}
-	if variants, ok := listAt(s, "anyOf"); ok {
-		s = union(s, variants)
+	if variants, ok := listAt(schema, "anyOf"); ok {
+		schema = union(schema, variants)
 	}
 	out := jinja.NewDict()
-	for i := range s.Len() {
-		key, item := s.Entry(i)
+	for i := range schema.Len() {
+		key, item := schema.Entry(i)
 		switch name := key.(string); name {
 		case "properties":
 			item = n.properties(item, refs)
@@ -75,9 +75,9 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 
 // weight is about how many bytes s takes without the schemas within it, which are visited
 // themselves.
-func weight(s *jinja.Dict) (sum int) {
-	for i := range s.Len() {
-		key, item := s.Entry(i)
+func weight(schema *jinja.Dict) (sum int) {
+	for i := range schema.Len() {
+		key, item := schema.Entry(i)
 		switch key.(string) {
 		case "properties", "items", "oneOf", "anyOf", "allOf", "$defs", "definitions":
 			sum += 8
@@ -107,13 +107,13 @@ func size(v jinja.Value) int {
 }
 
 func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {
-	d, ok := v.(*jinja.Dict)
+	properties, ok := v.(*jinja.Dict)
 	if !ok {
 		return v
 	}
 	out := jinja.NewDict()
-	for i := range d.Len() {
-		key, item := d.Entry(i)
+	for i := range properties.Len() {
+		key, item := properties.Entry(i)
 		name := key.(string)
 		item = n.schema(item, refs)
 		if title, ok := stringAt(item.(*jinja.Dict), "title"); ok && title == generatedTitle(name) {
@@ -125,16 +125,16 @@ func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {
 }
 
 func (n *normaliser) variants(v jinja.Value, refs []string) jinja.Value {
-	l, ok := v.(*jinja.List)
+	list, ok := v.(*jinja.List)
 	if !ok {
 		return v
 	}
-	items := make([]jinja.Value, l.Len())
-	for i := range items {
-		items[i] = n.schema(l.At(i), refs)
-		if kind, _ := stringAt(items[i].(*jinja.Dict), "type"); kind == "null" {
-			items[i] = merged(items[i].(*jinja.Dict), jinja.NewDict(), "")
-			items[i].(*jinja.Dict).Set("type", jinja.NewList("null")) // a plain null has no rule and would be any
+	items := make([]jinja.Value, list.Len())
+	for at := range items {
+		items[at] = n.schema(list.At(at), refs)
+		if kind, _ := stringAt(items[at].(*jinja.Dict), "type"); kind == "null" {
+			items[at] = merged(items[at].(*jinja.Dict), jinja.NewDict(), "")
+			items[at].(*jinja.Dict).Set("type", jinja.NewList("null")) // a plain null has no rule and would be any
 		}
 	}
 	return jinja.NewList(items...)
@@ -162,11 +162,11 @@ func (n *normaliser) resolve(ref string) (*jinja.Dict, bool) {
 }
 
 // merged returns the entries of base and over it those of s without key drop.
-func merged(base, s *jinja.Dict, drop string) *jinja.Dict {
+func merged(base, over *jinja.Dict, drop string) *jinja.Dict {
 	out := jinja.NewDict()
-	for _, d := range []*jinja.Dict{base, s} {
-		for i := range d.Len() {
-			if key, item := d.Entry(i); d != s || drop == "" || key != drop {
+	for _, from := range []*jinja.Dict{base, over} {
+		for i := range from.Len() {
+			if key, item := from.Entry(i); from != over || drop == "" || key != drop {
 				out.Set(key.(string), item)
 			}
 		}
@@ -175,19 +175,19 @@ func merged(base, s *jinja.Dict, drop string) *jinja.Dict {
 }
 
 // joined is merged, with the properties of both, and what both require.
-func joined(base, s *jinja.Dict, drop string) *jinja.Dict {
-	out := merged(base, s, drop)
-	if a, ok := dictAt(base, "properties"); ok {
-		if b, ok := dictAt(s, "properties"); ok {
-			out.Set("properties", merged(a, b, ""))
+func joined(base, over *jinja.Dict, drop string) *jinja.Dict {
+	out := merged(base, over, drop)
+	if first, ok := dictAt(base, "properties"); ok {
+		if second, ok := dictAt(over, "properties"); ok {
+			out.Set("properties", merged(first, second, ""))
 		}
 	}
-	if a, ok := listAt(base, "required"); ok {
-		if b, ok := listAt(s, "required"); ok {
+	if first, ok := listAt(base, "required"); ok {
+		if second, ok := listAt(over, "required"); ok {
 			var both []jinja.Value
-			for _, l := range []*jinja.List{a, b} {
-				for i := range l.Len() {
-					both = append(both, l.At(i))
+			for _, names := range []*jinja.List{first, second} {
+				for i := range names.Len() {
+					both = append(both, names.At(i))
 				}
 			}
 			out.Set("required", jinja.NewList(both...))
@@ -198,20 +198,20 @@ func joined(base, s *jinja.Dict, drop string) *jinja.Dict {
 
 // union makes of anyOf a list of types where its variants are only that, else oneOf, unless
 // they only say which properties are required: as a oneOf they would hide them.
-func union(s *jinja.Dict, variants *jinja.List) *jinja.Dict {
-	out := merged(jinja.NewDict(), s, "anyOf")
+func union(schema *jinja.Dict, variants *jinja.List) *jinja.Dict {
+	out := merged(jinja.NewDict(), schema, "anyOf")
 	var kinds []jinja.Value
 	null := false
 	for i := range variants.Len() {
-		d, ok := variants.At(i).(*jinja.Dict)
+		variant, ok := variants.At(i).(*jinja.Dict)
 		kind, plain, requires := "", false, false
 		if ok {
-			kind, plain = plainType(d)
-			_, requires = listAt(d, "required")
+			kind, plain = plainType(variant)
+			_, requires = listAt(variant, "required")
 		}
-		switch _, object := dictAt(s, "properties"); {
-		case object && requires && d.Len() == 1:
-			return s
+		switch _, object := dictAt(schema, "properties"); {
+		case object && requires && variant.Len() == 1:
+			return schema
 		case !plain:
 			out.Set("oneOf", variants)
 			return out
@@ -233,20 +233,20 @@ func union(s *jinja.Dict, variants *jinja.List) *jinja.Dict {
 }
 
 // plainType returns the type of a schema that says nothing else, description apart.
-func plainType(d *jinja.Dict) (string, bool) {
-	kind, ok := stringAt(d, "type")
-	if _, described := d.Get("description"); described {
-		return kind, ok && d.Len() == 2
+func plainType(schema *jinja.Dict) (string, bool) {
+	kind, ok := stringAt(schema, "type")
+	if _, described := schema.Get("description"); described {
+		return kind, ok && schema.Len() == 2
 	}
-	return kind, ok && d.Len() == 1
+	return kind, ok && schema.Len() == 1
 }
 
 // literals makes const and enum something that typeText renders.
-func literals(s *jinja.Dict) {
-	if v, ok := s.Get("const"); ok {
-		s.Set("enum", jinja.NewList(v))
+func literals(schema *jinja.Dict) {
+	if only, ok := schema.Get("const"); ok {
+		schema.Set("enum", jinja.NewList(only))
 	}
-	values, ok := listAt(s, "enum")
+	values, ok := listAt(schema, "enum")
 	if !ok || values.Len() == 0 {
 		return
 	}
@@ -263,12 +263,12 @@ func literals(s *jinja.Dict) {
 		}
 		all[i] = JSON(values.At(i))
 	}
-	_, typed := s.Get("type")
+	_, typed := schema.Get("type")
 	switch {
 	case numbers:
-		s.Set("type", jinja.NewList(all...)) // a list of types is rendered as it is
+		schema.Set("type", jinja.NewList(all...)) // a list of types is rendered as it is
 	case texts && !typed:
-		s.Set("type", "string")
+		schema.Set("type", "string")
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 // typeText renders a JSON schema as the TypeScript-like type that gpt-oss was
 // trained on (harmony.md 5.1); the numbers below are its rules.
 func typeText(schema jinja.Value, indent string) string {
-	s, ok := schema.(*jinja.Dict)
+	dict, ok := schema.(*jinja.Dict)
 	if !ok {
 		return "any"
 	}
-	if variants, ok := listAt(s, "oneOf"); ok { // 1
+	if variants, ok := listAt(dict, "oneOf"); ok { // 1
 		var out strings.Builder
 		for i := range variants.Len() {
 			out.WriteString("\n" + indent + " | " + variant(variants.At(i), indent))
@@ -21,7 +21,7 @@ func typeText(schema jinja.Value, indent string) string {
 		}
 		return out.String()
 	}
-	if kinds, ok := listAt(s, "type"); ok { // 2
+	if kinds, ok := listAt(dict, "type"); ok { // 2
 		var names []string
 		for i := range kinds.Len() {
 			switch name, ok := kinds.At(i).(string); {
@@ -35,18 +35,18 @@ func typeText(schema jinja.Value, indent string) string {
 			return strings.Join(names, " | ")
 		}
 	}
-	kind, _ := stringAt(s, "type")
+	kind, _ := stringAt(dict, "type")
 	switch kind { // 3
 	case "object":
-		return objectText(s, indent)
+		return objectText(dict, indent)
 	case "string":
-		return stringText(s)
+		return stringText(dict)
 	case "number", "integer":
 		return "number"
 	case "boolean":
 		return "boolean"
 	case "array":
-		if items, ok := s.Get("items"); ok {
+		if items, ok := dict.Get("items"); ok {
 			return typeText(items, indent) + "[]"
 		}
 		return "Array<any>"
@@ -54,8 +54,8 @@ func typeText(schema jinja.Value, indent string) string {
 	return "any" // 4
 }
 
-func stringText(s *jinja.Dict) string {
-	values, _ := listAt(s, "enum")
+func stringText(schema *jinja.Dict) string {
+	values, _ := listAt(schema, "enum")
 	var quoted []string
 	for i := 0; values != nil && i < values.Len(); i++ {
 		if v, ok := values.At(i).(string); ok {
@@ -68,29 +68,29 @@ func stringText(s *jinja.Dict) string {
 	return strings.Join(quoted, " | ")
 }
 
-func objectText(s *jinja.Dict, indent string) string {
+func objectText(schema *jinja.Dict, indent string) string {
 	var out strings.Builder
-	if text, ok := stringAt(s, "description"); ok {
+	if text, ok := stringAt(schema, "description"); ok {
 		out.WriteString(indent + "// " + text + "\n")
 	}
 	out.WriteString("{\n")
 	required := map[string]bool{}
-	if names, ok := listAt(s, "required"); ok {
+	if names, ok := listAt(schema, "required"); ok {
 		for i := range names.Len() {
 			name, _ := names.At(i).(string)
 			required[name] = true
 		}
 	}
-	if properties, ok := s.Get("properties"); ok {
-		d, _ := properties.(*jinja.Dict)
-		for i := 0; d != nil && i < d.Len(); i++ {
-			key, schema := d.Entry(i)
+	if properties, ok := schema.Get("properties"); ok {
+		members, _ := properties.(*jinja.Dict)
+		for i := 0; members != nil && i < members.Len(); i++ {
+			key, schema := members.Entry(i)
 			name := key.(string)
-			mark := "?"
+			optional := "?"
 			if required[name] {
-				mark = ""
+				optional = ""
 			}
-			property(&out, name+mark, schema, indent)
+			property(&out, name+optional, schema, indent)
 		}
 	}
 	out.WriteString(indent + "}")
@@ -99,18 +99,18 @@ func objectText(s *jinja.Dict, indent string) string {
 
 // property writes one property: rules a to e.
 func property(out *strings.Builder, name string, schema jinja.Value, indent string) {
-	s, ok := schema.(*jinja.Dict)
+	dict, ok := schema.(*jinja.Dict)
 	if !ok {
-		s = jinja.NewDict()
+		dict = jinja.NewDict()
 	}
-	if title, ok := stringAt(s, "title"); ok { // a
+	if title, ok := stringAt(dict, "title"); ok { // a
 		out.WriteString(indent + "// " + title + "\n" + indent + "//\n")
 	}
-	variants, several := listAt(s, "oneOf")
-	if description, ok := stringAt(s, "description"); ok && !several { // b
+	variants, several := listAt(dict, "oneOf")
+	if description, ok := stringAt(dict, "description"); ok && !several { // b
 		out.WriteString(indent + "// " + description + "\n")
 	}
-	if examples, ok := listAt(s, "examples"); ok && examples.Len() > 0 { // c
+	if examples, ok := listAt(dict, "examples"); ok && examples.Len() > 0 { // c
 		out.WriteString(indent + "// Examples:\n")
 		for i := range examples.Len() {
 			if example, ok := examples.At(i).(string); ok {
@@ -119,20 +119,20 @@ func property(out *strings.Builder, name string, schema jinja.Value, indent stri
 		}
 	}
 	if several { // d
-		alternatives(out, name, s, variants, indent)
+		alternatives(out, name, dict, variants, indent)
 		return
 	}
 	text := typeText(schema, indent+"    ") // e
-	out.WriteString(indent + name + ": " + text + nullable(s, text) + ",")
-	if v, ok := s.Get("default"); ok {
-		out.WriteString(" // default: " + defaultText(v, !hasEnum(s)))
+	out.WriteString(indent + name + ": " + text + nullable(dict, text) + ",")
+	if value, ok := dict.Get("default"); ok {
+		out.WriteString(" // default: " + defaultText(value, !hasEnum(dict)))
 	}
 	out.WriteString("\n")
 }
 
 // alternatives writes a property that is one of several types: rule d.
-func alternatives(out *strings.Builder, name string, s *jinja.Dict, variants *jinja.List, indent string) {
-	description, described := stringAt(s, "description")
+func alternatives(out *strings.Builder, name string, schema *jinja.Dict, variants *jinja.List, indent string) {
+	description, described := stringAt(schema, "description")
 	if variants.Len() > 0 && described {
 		first, ok := variantText(variants.At(0))
 		described = !ok || first != description
@@ -140,15 +140,15 @@ func alternatives(out *strings.Builder, name string, s *jinja.Dict, variants *ji
 	if described {
 		out.WriteString(indent + "// " + description + "\n")
 	}
-	if v, ok := s.Get("default"); ok {
-		out.WriteString(indent + "// default: " + defaultText(v, !hasEnum(s)) + "\n")
+	if value, ok := schema.Get("default"); ok {
+		out.WriteString(indent + "// default: " + defaultText(value, !hasEnum(schema)) + "\n")
 	}
 	out.WriteString(indent + name + ":\n")
 	for i := range variants.Len() {
-		v := variants.At(i)
-		text, ok := variantText(v)
+		alternative := variants.At(i)
+		text, ok := variantText(alternative)
 		told := (i == 0 && described) || (ok && text == description)
-		out.WriteString(indent + " | " + variant(v, indent) + remarks(v, !told, false) + "\n")
+		out.WriteString(indent + " | " + variant(alternative, indent) + remarks(alternative, !told, false) + "\n")
 	}
 	out.WriteString(indent + ",\n")
 }
@@ -161,10 +161,10 @@ func variantText(v jinja.Value) (string, bool) {
 }
 
 // variant is one of several types behind " | ".
-func variant(v jinja.Value, indent string) string {
-	text := typeText(v, indent+"   ")
-	if d, ok := v.(*jinja.Dict); ok {
-		text += nullable(d, text)
+func variant(schema jinja.Value, indent string) string {
+	text := typeText(schema, indent+"   ")
+	if schema, ok := schema.(*jinja.Dict); ok {
+		text += nullable(schema, text)
 	}
 	return text
 }
@@ -179,16 +179,16 @@ func nullable(s *jinja.Dict, text string) string {
 // remarks are what is said behind a variant: its description unless that was told
 // already, and its default, a string quoted if quote is set or it has no enum.
 func remarks(v jinja.Value, describe, quote bool) string {
-	d, ok := v.(*jinja.Dict)
+	schema, ok := v.(*jinja.Dict)
 	if !ok {
 		return ""
 	}
 	var all []string
-	if text, ok := stringAt(d, "description"); ok && describe {
+	if text, ok := stringAt(schema, "description"); ok && describe {
 		all = append(all, text)
 	}
-	if v, ok := d.Get("default"); ok {
-		all = append(all, "default: "+defaultText(v, quote || !hasEnum(d)))
+	if v, ok := schema.Get("default"); ok {
+		all = append(all, "default: "+defaultText(v, quote || !hasEnum(schema)))
 	}
 	if len(all) == 0 {
 		return ""
@@ -196,8 +196,8 @@ func remarks(v jinja.Value, describe, quote bool) string {
 	return " // " + strings.Join(all, " ")
 }
 
-func hasEnum(d *jinja.Dict) bool {
-	values, ok := listAt(d, "enum")
+func hasEnum(schema *jinja.Dict) bool {
+	values, ok := listAt(schema, "enum")
 	return ok && values.Len() > 0
 }
 

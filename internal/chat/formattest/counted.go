@@ -18,35 +18,35 @@ import (
 // reads 10⁹ ids in five families.
 func AnyIDs(t *testing.T, s Suite) {
 	want := soak.Cases(t, 100_000, 200_000_000)
-	b := newBabbler(&s, 1)
+	babble := newBabbler(&s, 1)
 	var ids []int32
 	var events []chat.Event
 	answers, read, salvaged := 0, 0, 0
 	for ; read < want; answers++ {
-		n := b.r.IntN(100)
+		size := babble.random.IntN(100)
 		if answers%1000 == 0 {
-			n = 5000
+			size = 5000
 		}
-		ids = b.answer(ids[:0], n)
-		read += n
-		k := checker{last: -1}
-		p := s.Format.Parser(s.Conversation)
-		for i := 0; i <= n; i++ {
-			if i < n {
-				events = p.Push(events[:0], ids[i])
+		ids = babble.answer(ids[:0], size)
+		read += size
+		check := checker{last: -1}
+		parser := s.Format.Parser(s.Conversation)
+		for i := 0; i <= size; i++ {
+			if i < size {
+				events = parser.Push(events[:0], ids[i])
 			} else {
-				events = p.Close(events[:0])
+				events = parser.Close(events[:0])
 			}
-			for e := range events {
-				if err := k.event(&events[e], min(i+1, n)); err != nil {
+			for at := range events {
+				if err := check.event(&events[at], min(i+1, size)); err != nil {
 					t.Fatalf("answer %d, id %d of %v: %+v: %v", answers, i, ids, events, err)
 				}
-				if events[e].Kind == chat.Salvage {
+				if events[at].Kind == chat.Salvage {
 					salvaged++
 				}
 			}
 		}
-		if err := k.end(n); err != nil {
+		if err := check.end(size); err != nil {
 			t.Fatalf("answer %d, %v: %v", answers, ids, err)
 		}
 	}
@@ -55,9 +55,9 @@ func AnyIDs(t *testing.T, s Suite) {
 
 // A babbler samples nonsense.
 type babbler struct {
-	s     *Suite
-	r     *rand.Rand
-	texts []int32 // words of headers and calls, and characters of several tokens
+	suite  *Suite
+	random *rand.Rand
+	texts  []int32 // words of headers and calls, and characters of several tokens
 }
 
 func newBabbler(s *Suite, seed uint64) *babbler {
@@ -68,13 +68,13 @@ func newBabbler(s *Suite, seed uint64) *babbler {
 // answer appends n ids: markers, words and ids without meaning.
 func (b *babbler) answer(dst []int32, n int) []int32 {
 	for range n {
-		switch b.r.IntN(8) {
+		switch b.random.IntN(8) {
 		case 0, 1:
-			dst = append(dst, b.s.Markers[b.r.IntN(len(b.s.Markers))])
+			dst = append(dst, b.suite.Markers[b.random.IntN(len(b.suite.Markers))])
 		case 2:
-			dst = append(dst, b.r.Int32N(int32(b.s.Tokenizer.Vocab())+10))
+			dst = append(dst, b.random.Int32N(int32(b.suite.Tokenizer.Vocab())+10))
 		default:
-			dst = append(dst, b.texts[b.r.IntN(len(b.texts))])
+			dst = append(dst, b.texts[b.random.IntN(len(b.texts))])
 		}
 	}
 	return dst
@@ -85,24 +85,24 @@ func (b *babbler) answer(dst []int32, n int) []int32 {
 // at random places. A release reads 10⁶ answers in five families.
 func Splits(t *testing.T, s Suite) {
 	answers := soak.Cases(t, 500, 200_000)
-	r := rand.New(rand.NewPCG(2, 0))
-	sp := newSpeller(s.Tokenizer)
+	random := rand.New(rand.NewPCG(2, 0))
+	spell := newSpeller(s.Tokenizer)
 	splits := 0
-	for n := range answers {
-		long := n%10 == 0
+	for answer := range answers {
+		long := answer%10 == 0
 		var say []span
 		if long {
-			say = sp.spans(s.ramble(t, r))
+			say = spell.spans(s.ramble(t, random))
 		} else {
-			say = s.nonsense(r)
+			say = s.nonsense(random)
 		}
-		whole := sp.ids(nil, say, nil)
+		whole := spell.ids(nil, say, nil)
 		want := Story(Parse(s.Format.Parser(s.Conversation), whole))
-		for _, cuts := range places(r, say, long) {
-			ids := sp.ids(nil, say, cuts)
+		for _, cuts := range places(random, say, long) {
+			ids := spell.ids(nil, say, cuts)
 			splits++
 			if got := Story(Parse(s.Format.Parser(s.Conversation), ids)); got != want {
-				t.Fatalf("answer %d, %q cut at %v:\ngot  %s\nwant %s", n, s.Tokenizer.Decode(whole), cuts, got, want)
+				t.Fatalf("answer %d, %q cut at %v:\ngot  %s\nwant %s", answer, s.Tokenizer.Decode(whole), cuts, got, want)
 			}
 		}
 	}
@@ -112,45 +112,45 @@ func Splits(t *testing.T, s Suite) {
 // nonsense returns a short answer of markers and text. It has less than 64 bytes,
 // so that no split makes its headers too long (harmony.md 9), and no longer row of
 // line breaks than a parser waits for.
-func (s *Suite) nonsense(r *rand.Rand) []span {
+func (s *Suite) nonsense(random *rand.Rand) []span {
 	words := []string{"final", "analysis", "assistant", "commentary", " to=functions.get_weather", " json", "\n", "\n\n", "}\n", "é", "😀", "a b", " ",
 		"{\"name\": \"get_weather\", \"arguments\": {", "\"a\": 1", "}", "}}", "<|end|>", "日本", "</think>"}
 	var say []span
 	bytes, breaks := 0, 0
-	for range 1 + r.IntN(12) {
-		if r.IntN(2) == 0 {
-			say = append(say, span{id: s.Markers[r.IntN(len(s.Markers))]})
+	for range 1 + random.IntN(12) {
+		if random.IntN(2) == 0 {
+			say = append(say, span{id: s.Markers[random.IntN(len(s.Markers))]})
 			continue
 		}
-		w := words[r.IntN(len(words))]
-		if breaks++; strings.Trim(w, "\n") != "" {
+		word := words[random.IntN(len(words))]
+		if breaks++; strings.Trim(word, "\n") != "" {
 			breaks = 0
 		}
-		if bytes += len(w); bytes > 48 || breaks > 2 {
+		if bytes += len(word); bytes > 48 || breaks > 2 {
 			break
 		}
-		if n := len(say); n > 0 && say[n-1].text != "" {
-			say[n-1].text += w
+		if last := len(say); last > 0 && say[last-1].text != "" {
+			say[last-1].text += word
 			continue
 		}
-		say = append(say, span{text: w})
+		say = append(say, span{text: word})
 	}
 	return say
 }
 
 // ramble returns the ids of a well-formed answer of some length.
-func (s *Suite) ramble(t *testing.T, r *rand.Rand) []int32 {
+func (s *Suite) ramble(t *testing.T, random *rand.Rand) []int32 {
 	names := slices.Sorted(maps.Keys(s.Turns))
-	turn := s.Turns[names[r.IntN(len(names))]]
+	turn := s.Turns[names[random.IntN(len(names))]]
 	text := func() string {
-		if r.IntN(4) == 0 { // lines that may end in one token each
-			return "a" + strings.Repeat("}\n", r.IntN(20)) + "}"
+		if random.IntN(4) == 0 { // lines that may end in one token each
+			return "a" + strings.Repeat("}\n", random.IntN(20)) + "}"
 		}
-		var b strings.Builder
-		for range 1 + r.IntN(20) {
-			b.WriteString(s.Strings[r.IntN(len(s.Strings))])
+		var text strings.Builder
+		for range 1 + random.IntN(20) {
+			text.WriteString(s.Strings[random.IntN(len(s.Strings))])
 		}
-		return "a" + strings.ReplaceAll(b.String(), "\n", "}\n") + "z"
+		return "a" + strings.ReplaceAll(text.String(), "\n", "}\n") + "z"
 	}
 	turn.Parts = []string{text()}
 	if turn.Reasoning != "" {
@@ -161,11 +161,11 @@ func (s *Suite) ramble(t *testing.T, r *rand.Rand) []int32 {
 
 // answer returns the ids with which the model gives the turn as an answer to c, up to
 // a stop id if it has one.
-func (s *Suite) answer(t *testing.T, c *chat.Conversation, turn chat.Turn) []int32 {
+func (s *Suite) answer(t *testing.T, conv *chat.Conversation, turn chat.Turn) []int32 {
 	t.Helper()
-	prompt := s.render(t, c)
-	after := *c
-	after.Turns = append(slices.Clone(c.Turns), turn)
+	prompt := s.render(t, conv)
+	after := *conv
+	after.Turns = append(slices.Clone(conv.Turns), turn)
 	after.NoPrompt, after.KeepReasoning = true, true
 	whole := s.render(t, &after)
 	if len(whole) < len(prompt) || !slices.Equal(whole[:len(prompt)], prompt) {
@@ -180,10 +180,10 @@ func (s *Suite) answer(t *testing.T, c *chat.Conversation, turn chat.Turn) []int
 
 // places returns the splits to try: every place in turn and all of them, or for long
 // answers some at random. A place is a byte of the text of all spans.
-func places(r *rand.Rand, say []span, long bool) [][]int {
+func places(random *rand.Rand, say []span, long bool) [][]int {
 	size := 0
-	for _, p := range say {
-		size += len(p.text)
+	for _, part := range say {
+		size += len(part.text)
 	}
 	var all, every [][]int
 	for i := 1; i < size; i++ {
@@ -193,9 +193,9 @@ func places(r *rand.Rand, say []span, long bool) [][]int {
 		return append(every, slices.Concat(every...))
 	}
 	for range 8 {
-		cuts := make([]int, r.IntN(size/2+1))
+		cuts := make([]int, random.IntN(size/2+1))
 		for i := range cuts {
-			cuts[i] = 1 + r.IntN(size)
+			cuts[i] = 1 + random.IntN(size)
 		}
 		slices.Sort(cuts)
 		all = append(all, slices.Compact(cuts))
@@ -236,12 +236,12 @@ func newSpeller(tok *token.BPE) *speller {
 func (sp *speller) spans(ids []int32) []span {
 	var say []span
 	for _, id := range ids {
-		n := len(say) - 1
+		last := len(say) - 1
 		switch {
 		case sp.added[id]:
 			say = append(say, span{id: id})
-		case n >= 0 && say[n].text != "":
-			say[n].text += sp.tok.Text(id)
+		case last >= 0 && say[last].text != "":
+			say[last].text += sp.tok.Text(id)
 		default:
 			say = append(say, span{text: sp.tok.Text(id)})
 		}
@@ -252,20 +252,20 @@ func (sp *speller) spans(ids []int32) []span {
 // ids appends the tokens of say, with token boundaries at cuts, ascending.
 func (sp *speller) ids(dst []int32, say []span, cuts []int) []int32 {
 	at := 0
-	for _, p := range say {
-		if p.text == "" {
-			dst = append(dst, p.id)
+	for _, part := range say {
+		if part.text == "" {
+			dst = append(dst, part.id)
 			continue
 		}
-		from, end := at, at+len(p.text)
+		from, end := at, at+len(part.text)
 		for len(cuts) > 0 && cuts[0] < end {
 			if cuts[0] > from {
-				dst = sp.spell(dst, p.text[from-at:cuts[0]-at])
+				dst = sp.spell(dst, part.text[from-at:cuts[0]-at])
 				from = cuts[0]
 			}
 			cuts = cuts[1:]
 		}
-		dst = sp.spell(dst, p.text[from-at:])
+		dst = sp.spell(dst, part.text[from-at:])
 		at = end
 	}
 	return dst
@@ -273,11 +273,11 @@ func (sp *speller) ids(dst []int32, say []span, cuts []int) []int32 {
 
 // spell appends tokens whose text is s, byte for byte.
 func (sp *speller) spell(dst []int32, s string) []int32 {
-	n, size := len(dst), 0
+	before, size := len(dst), 0
 	if utf8.ValidString(s) {
 		dst = sp.tok.Encode(dst, s)
 		same := true
-		for _, id := range dst[n:] {
+		for _, id := range dst[before:] {
 			text := sp.tok.Text(id)
 			same = same && strings.HasPrefix(s[size:], text)
 			size += len(text)
@@ -285,7 +285,7 @@ func (sp *speller) spell(dst []int32, s string) []int32 {
 		if same && size == len(s) {
 			return dst
 		}
-		dst = dst[:n] // the tokenizer composes characters, or lacks some
+		dst = dst[:before] // the tokenizer composes characters, or lacks some
 	}
 	for len(s) > 0 { // parts of characters: the longest token that fits
 		size := min(longest, len(s))
@@ -303,22 +303,22 @@ func (sp *speller) spell(dst []int32, s string) []int32 {
 // Characters is LIF-5: text in any language, its characters cut into tokens at every
 // byte, gives events of whole characters, at most 3 bytes late.
 func Characters(t *testing.T, s Suite) {
-	c := *s.Conversation
-	c.NoCalls = true // with calls possible, line breaks may wait for one
-	sp := newSpeller(s.Tokenizer)
+	conv := *s.Conversation
+	conv.NoCalls = true // with calls possible, line breaks may wait for one
+	spell := newSpeller(s.Tokenizer)
 	splits := 0
 	turn := chat.Turn{Role: chat.Assistant, Reasoning: s.Turns["answer"].Reasoning}
 	for _, text := range s.Strings {
 		text = "a" + text // line breaks at the beginning may be the prompt's
 		turn.Parts = []string{text}
-		say := sp.spans(s.answer(t, &c, turn))
-		want := Collect(Parse(s.Format.Parser(&c), sp.ids(nil, say, nil))).Content
+		say := spell.spans(s.answer(t, &conv, turn))
+		want := Collect(Parse(s.Format.Parser(&conv), spell.ids(nil, say, nil))).Content
 		if heard := s.Tokenizer.Decode(s.Tokenizer.Encode(nil, text)); strings.TrimSpace(want) != strings.TrimSpace(heard) {
 			t.Fatalf("%q came back as %q", heard, want)
 		}
 		for _, cuts := range places(nil, say, false) {
 			splits++
-			if err := late(s.Format.Parser(&c), s.Tokenizer, sp.ids(nil, say, cuts), want); err != nil {
+			if err := late(s.Format.Parser(&conv), s.Tokenizer, spell.ids(nil, say, cuts), want); err != nil {
 				t.Fatalf("%q cut at %v: %v", text, cuts, err)
 			}
 		}
@@ -327,7 +327,7 @@ func Characters(t *testing.T, s Suite) {
 }
 
 // late reads ids whose content is want, and reports text that comes late or is cut.
-func late(p chat.Parser, tok *token.BPE, ids []int32, want string) error {
+func late(parser chat.Parser, tok *token.BPE, ids []int32, want string) error {
 	var ordinary strings.Builder
 	for _, id := range ids {
 		if !tok.IsControl(id) {
@@ -338,15 +338,15 @@ func late(p chat.Parser, tok *token.BPE, ids []int32, want string) error {
 	rest, out := ordinary.Len(), 0
 	var events []chat.Event
 	for i, id := range ids {
-		events = p.Push(events[:0], id)
-		for _, e := range events {
-			if !e.Part.Visible() {
+		events = parser.Push(events[:0], id)
+		for _, event := range events {
+			if !event.Part.Visible() {
 				continue
 			}
-			if !utf8.ValidString(e.Text) || !strings.HasPrefix(want[out:], e.Text) {
-				return fmt.Errorf("id %d gives %q, expected what follows %q in %q", i, e.Text, want[:out], want)
+			if !utf8.ValidString(event.Text) || !strings.HasPrefix(want[out:], event.Text) {
+				return fmt.Errorf("id %d gives %q, expected what follows %q in %q", i, event.Text, want[:out], want)
 			}
-			out += len(e.Text)
+			out += len(event.Text)
 		}
 		if !tok.IsControl(id) {
 			rest -= len(tok.Text(id))

@@ -49,13 +49,13 @@ func Run(t *testing.T, s Suite) {
 	t.Run("cut", s.cut)
 }
 
-func (s *Suite) render(t *testing.T, c *chat.Conversation) []int32 {
+func (s *Suite) render(t *testing.T, conv *chat.Conversation) []int32 {
 	t.Helper()
-	p := s.Tokenizer.Prompt()
-	if err := s.Format.Render(p, c); err != nil {
+	prompt := s.Tokenizer.Prompt()
+	if err := s.Format.Render(prompt, conv); err != nil {
 		t.Fatal(err)
 	}
-	return p.IDs()
+	return prompt.IDs()
 }
 
 func (s *Suite) golden(t *testing.T) {
@@ -67,12 +67,12 @@ func (s *Suite) golden(t *testing.T) {
 }
 
 // Parse reads an answer and returns its events.
-func Parse(p chat.Parser, ids []int32) []chat.Event {
+func Parse(parser chat.Parser, ids []int32) []chat.Event {
 	var events []chat.Event
 	for _, id := range ids {
-		events = p.Push(events, id)
+		events = parser.Push(events, id)
 	}
-	return p.Close(events)
+	return parser.Close(events)
 }
 
 var partNames = [...]string{chat.Hidden: "hidden", chat.Reasoning: "reasoning", chat.Preamble: "preamble", chat.Content: "content",
@@ -83,25 +83,25 @@ var partNames = [...]string{chat.Hidden: "hidden", chat.Reasoning: "reasoning", 
 // the same text.
 func Story(events []chat.Event) string {
 	var out, rules []string
-	for _, e := range events {
-		switch e.Kind {
+	for _, event := range events {
+		switch event.Kind {
 		case chat.Start:
-			name := partNames[e.Part]
-			if e.Name != "" {
-				name += ":" + e.Name
+			name := partNames[event.Part]
+			if event.Name != "" {
+				name += ":" + event.Name
 			}
-			out = append(out, name+"["+e.Text)
+			out = append(out, name+"["+event.Text)
 		case chat.Delta:
-			out[len(out)-1] += e.Text
+			out[len(out)-1] += event.Text
 		case chat.End:
 			out[len(out)-1] += "]"
-			if e.Cut {
+			if event.Cut {
 				out[len(out)-1] += "~"
 			}
 		case chat.TurnEnd:
 			out = append(out, "end")
 		case chat.Salvage:
-			rules = append(rules, e.Rule.String())
+			rules = append(rules, event.Rule.String())
 		}
 	}
 	if len(rules) > 0 {
@@ -121,25 +121,25 @@ type Reply struct {
 
 // Collect returns what the Chat API makes of events.
 func Collect(events []chat.Event) Reply {
-	var r Reply
-	for _, e := range events {
-		r.Tokens += e.Count
-		if e.Part.Reasons() {
-			r.ReasoningTokens += e.Count
+	var reply Reply
+	for _, event := range events {
+		reply.Tokens += event.Count
+		if event.Part.Reasons() {
+			reply.ReasoningTokens += event.Count
 		}
-		r.Unfinished = r.Unfinished || e.Cut
+		reply.Unfinished = reply.Unfinished || event.Cut
 		switch {
-		case e.Part.Visible():
-			r.Content += e.Text
-		case e.Part == chat.Reasoning:
-			r.Reasoning += e.Text
-		case e.Part == chat.Calling && e.Kind == chat.Start:
-			r.Calls = append(r.Calls, chat.Call{Name: e.Name})
-		case e.Part == chat.Calling:
-			r.Calls[e.Call].Arguments += e.Text
+		case event.Part.Visible():
+			reply.Content += event.Text
+		case event.Part == chat.Reasoning:
+			reply.Reasoning += event.Text
+		case event.Part == chat.Calling && event.Kind == chat.Start:
+			reply.Calls = append(reply.Calls, chat.Call{Name: event.Name})
+		case event.Part == chat.Calling:
+			reply.Calls[event.Call].Arguments += event.Text
 		}
 	}
-	return r
+	return reply
 }
 
 // roundTrip renders a turn behind the conversation, reads the ids behind the prompt,
@@ -147,10 +147,10 @@ func Collect(events []chat.Event) Reply {
 func (s *Suite) roundTrip(t *testing.T) {
 	prompt := s.render(t, s.Conversation)
 	for name, turn := range s.Turns {
-		c := *s.Conversation
-		c.Turns = append(slices.Clone(c.Turns), turn)
-		c.NoPrompt, c.KeepReasoning = true, true
-		whole := s.render(t, &c)
+		conv := *s.Conversation
+		conv.Turns = append(slices.Clone(conv.Turns), turn)
+		conv.NoPrompt, conv.KeepReasoning = true, true
+		whole := s.render(t, &conv)
 		if len(whole) < len(prompt) || !slices.Equal(whole[:len(prompt)], prompt) {
 			t.Errorf("%s: the turn does not follow the prompt: %q", name, s.Tokenizer.Decode(whole))
 			continue
@@ -174,44 +174,44 @@ func (s *Suite) roundTrip(t *testing.T) {
 // cut reads text whose characters take several tokens, cut after every token.
 func (s *Suite) cut(t *testing.T) {
 	turn := chat.Turn{Role: chat.Assistant, Parts: []string{"a 😀👩‍👩‍👧 b é日本"}}
-	c := *s.Conversation
-	prompt := s.render(t, &c)
-	c.Turns = append(slices.Clone(c.Turns), turn)
-	c.NoPrompt = true
-	answer := s.render(t, &c)[len(prompt):]
+	conv := *s.Conversation
+	prompt := s.render(t, &conv)
+	conv.Turns = append(slices.Clone(conv.Turns), turn)
+	conv.NoPrompt = true
+	answer := s.render(t, &conv)[len(prompt):]
 	text := turn.Parts[0]
 	at := strings.Index(s.Tokenizer.Decode(answer), text)
-	for n := range len(answer) + 1 {
-		want := s.Tokenizer.Decode(answer[:n]) // U+FFFD for what is not all there
+	for cut := range len(answer) + 1 {
+		want := s.Tokenizer.Decode(answer[:cut]) // U+FFFD for what is not all there
 		if want = want[min(at, len(want)):]; strings.HasPrefix(want, text) {
 			want = text
 		}
-		if r := Collect(Parse(s.Format.Parser(s.Conversation), answer[:n])); r.Content != want {
-			t.Errorf("%d of %d tokens give %q, want %q", n, len(answer), r.Content, want)
+		if reply := Collect(Parse(s.Format.Parser(s.Conversation), answer[:cut])); reply.Content != want {
+			t.Errorf("%d of %d tokens give %q, want %q", cut, len(answer), reply.Content, want)
 		}
 	}
 }
 
 // Check reads ids as an answer to c and reports the first way in which the events
 // break the contract of chat.Parser.
-func Check(f chat.Format, c *chat.Conversation, ids []int32) error {
-	events := Parse(f.Parser(c), ids)
-	p := f.Parser(c)
+func Check(format chat.Format, conv *chat.Conversation, ids []int32) error {
+	events := Parse(format.Parser(conv), ids)
+	parser := format.Parser(conv)
 	var split, buffer []chat.Event
 	for _, id := range ids {
-		buffer = p.Push(buffer[:0], id)
+		buffer = parser.Push(buffer[:0], id)
 		split = append(split, buffer...)
 	}
-	if split = p.Close(split); !slices.Equal(split, events) {
+	if split = parser.Close(split); !slices.Equal(split, events) {
 		return fmt.Errorf("read one by one: %v, at once: %v", split, events)
 	}
-	k := checker{last: -1}
+	check := checker{last: -1}
 	for i, e := range events {
-		if err := k.event(&e, len(ids)); err != nil {
+		if err := check.event(&e, len(ids)); err != nil {
 			return fmt.Errorf("event %d, the last of %+v: %w", i, events[max(0, i-3):i+1], err)
 		}
 	}
-	return k.end(len(ids))
+	return check.end(len(ids))
 }
 
 // A checker reads the events of one answer as they come.

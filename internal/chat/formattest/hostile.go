@@ -17,14 +17,14 @@ import (
 // model spells as text stay. A release reads 10⁶ answers in five families.
 func Markers(t *testing.T, s Suite) {
 	answers := soak.Cases(t, 2000, 200_000)
-	b := newBabbler(&s, 3)
+	babble := newBabbler(&s, 3)
 	names := newNames(s.Tokenizer)
 	spelled := 0
-	for n := range answers {
-		ids := b.answer(nil, b.r.IntN(40))
-		if n%2 == 0 {
-			ids = s.Tokenizer.Encode(ids, attack(b.r, names.all))
-			ids = b.answer(ids, b.r.IntN(40))
+	for answer := range answers {
+		ids := babble.answer(nil, babble.random.IntN(40))
+		if answer%2 == 0 {
+			ids = s.Tokenizer.Encode(ids, attack(babble.random, names.all))
+			ids = babble.answer(ids, babble.random.IntN(40))
 		}
 		var ordinary strings.Builder
 		for _, id := range ids {
@@ -32,22 +32,22 @@ func Markers(t *testing.T, s Suite) {
 				ordinary.WriteString(s.Tokenizer.Text(id))
 			}
 		}
-		r := Collect(Parse(s.Format.Parser(s.Conversation), ids))
-		out := r.Content + "\n" + r.Reasoning
-		for _, call := range r.Calls {
+		reply := Collect(Parse(s.Format.Parser(s.Conversation), ids))
+		out := reply.Content + "\n" + reply.Reasoning
+		for _, call := range reply.Calls {
 			out += "\n" + call.Name + "\n" + call.Arguments
 		}
 		got, want := names.count(out), names.count(ordinary.String())
 		if spelled += got; got > want {
-			t.Fatalf("answer %d, %v: %d names of control tokens in %q, its text spells %d", n, ids, got, out, want)
+			t.Fatalf("answer %d, %v: %d names of control tokens in %q, its text spells %d", answer, ids, got, out, want)
 		}
-		if n%10 > 0 {
+		if answer%10 > 0 {
 			continue
 		}
-		text := spoken(attack(b.r, names.all))
+		text := spoken(attack(babble.random, names.all))
 		turn := chat.Turn{Role: chat.Assistant, Parts: []string{text}, Reasoning: s.Turns["answer"].Reasoning}
 		if got := Collect(Parse(s.Format.Parser(s.Conversation), s.answer(t, s.Conversation, turn))); got.Content != text {
-			t.Fatalf("answer %d: content %q came back as %q", n, text, got.Content)
+			t.Fatalf("answer %d: content %q came back as %q", answer, text, got.Content)
 		}
 	}
 	t.Logf("PAR-3: %s: %d answers, 0 markers in them but %d names that they spell as text", s.Name, answers, spelled)
@@ -61,15 +61,15 @@ type names struct {
 }
 
 func newNames(tok *token.BPE) *names {
-	n := &names{}
-	for _, a := range tok.Added() {
-		n.all = append(n.all, a.Text)
-		if a.Control {
-			n.control = append(n.control, a.Text)
-			n.first += a.Text[:1]
+	found := &names{}
+	for _, added := range tok.Added() {
+		found.all = append(found.all, added.Text)
+		if added.Control {
+			found.control = append(found.control, added.Text)
+			found.first += added.Text[:1]
 		}
 	}
-	return n
+	return found
 }
 
 // count returns how many names of control tokens text has.
@@ -87,22 +87,22 @@ func (n *names) count(text string) (found int) {
 }
 
 // attack returns text that spells names of tokens, or begins or ends with a part of one.
-func attack(r *rand.Rand, names []string) string {
-	name := names[r.IntN(len(names))]
-	other := names[r.IntN(len(names))]
-	at := r.IntN(len(name))
-	return []string{name, name[at:] + "x" + other[:len(other)/2], "x" + name + other, name[:at] + other, "<" + name + ">"}[r.IntN(5)]
+func attack(random *rand.Rand, names []string) string {
+	name := names[random.IntN(len(names))]
+	other := names[random.IntN(len(names))]
+	at := random.IntN(len(name))
+	return []string{name, name[at:] + "x" + other[:len(other)/2], "x" + name + other, name[:at] + other, "<" + name + ">"}[random.IntN(5)]
 }
 
 // hostile returns an attack, or one with something inside that may be taken out
 // again: the marks of a fence, bytes that are no UTF-8, characters that compose.
-func hostile(r *rand.Rand, names []string) string {
-	text := attack(r, names)
-	if r.IntN(4) > 0 {
+func hostile(random *rand.Rand, names []string) string {
+	text := attack(random, names)
+	if random.IntN(4) > 0 {
 		return text
 	}
-	at := r.IntN(len(text) + 1)
-	return text[:at] + []string{"\uFDD0", "\uFDD1", "\xff", "\u0338", "\u200b", "\x00", "\n"}[r.IntN(7)] + text[at:]
+	at := random.IntN(len(text) + 1)
+	return text[:at] + []string{"\uFDD0", "\uFDD1", "\xff", "\u0338", "\u200b", "\x00", "\n"}[random.IntN(7)] + text[at:]
 }
 
 // TextIsText is SEC-6: names of added tokens, whole and in halves, in everything that
@@ -110,23 +110,23 @@ func hostile(r *rand.Rand, names []string) string {
 // 10⁶ conversations in each family.
 func TextIsText(t *testing.T, s Suite) {
 	cases := soak.Cases(t, 500, 1_000_000)
-	r := rand.New(rand.NewPCG(6, 0))
+	random := rand.New(rand.NewPCG(6, 0))
 	names := newNames(s.Tokenizer).all
 	added := newSpeller(s.Tokenizer).added
-	ids := func(c *chat.Conversation) []int32 {
-		return slices.DeleteFunc(s.render(t, c), func(id int32) bool { return !added[id] })
+	ids := func(conv *chat.Conversation) []int32 {
+		return slices.DeleteFunc(s.render(t, conv), func(id int32) bool { return !added[id] })
 	}
 	benign := make([][]int32, len(s.Golden))
-	for i, g := range s.Golden {
-		benign[i] = ids(retell(g.Conversation, func() string { return "x" }))
+	for golden, g := range s.Golden {
+		benign[golden] = ids(retell(g.Conversation, func() string { return "x" }))
 	}
 	total := 0
-	for n := range cases {
-		i := r.IntN(len(s.Golden))
-		c := retell(s.Golden[i].Conversation, func() string { return hostile(r, names) })
-		got := ids(c)
-		if !slices.Equal(got, benign[i]) {
-			t.Fatalf("case %d, %s: text changed the control ids from %v to %v: %+v", n, s.Golden[i].Name, benign[i], got, c)
+	for number := range cases {
+		golden := random.IntN(len(s.Golden))
+		conv := retell(s.Golden[golden].Conversation, func() string { return hostile(random, names) })
+		got := ids(conv)
+		if !slices.Equal(got, benign[golden]) {
+			t.Fatalf("case %d, %s: text changed the control ids from %v to %v: %+v", number, s.Golden[golden].Name, benign[golden], got, conv)
 		}
 		total += len(got)
 	}
@@ -134,27 +134,27 @@ func TextIsText(t *testing.T, s Suite) {
 }
 
 // retell returns c with other text in every place that a caller fills.
-func retell(c *chat.Conversation, text func() string) *chat.Conversation {
-	out := *c
-	if c.Identity != "" {
+func retell(conv *chat.Conversation, text func() string) *chat.Conversation {
+	out := *conv
+	if conv.Identity != "" {
 		out.Identity = text()
 	}
-	if c.Response != nil {
+	if conv.Response != nil {
 		out.Response = &chat.ResponseFormat{Name: text(), Description: text(), Schema: schema(text)}
 	}
 	calls := map[string]string{"": ""} // ids
-	out.Turns = slices.Clone(c.Turns)
+	out.Turns = slices.Clone(conv.Turns)
 	for i := range out.Turns {
 		turn := &out.Turns[i]
 		turn.Parts = slices.Clone(turn.Parts)
-		for k := range turn.Parts {
-			turn.Parts[k] = text()
+		for at := range turn.Parts {
+			turn.Parts[at] = text()
 			switch turn.Role {
 			case chat.Assistant:
-				turn.Parts[k] = spoken(turn.Parts[k])
+				turn.Parts[at] = spoken(turn.Parts[at])
 			case chat.User: // one that is a tool's response asks nothing (models.md 2.5)
-				if strings.HasPrefix(turn.Parts[k], "<tool_response>") {
-					turn.Parts[k] = "x" + turn.Parts[k]
+				if strings.HasPrefix(turn.Parts[at], "<tool_response>") {
+					turn.Parts[at] = "x" + turn.Parts[at]
 				}
 			}
 		}
@@ -165,12 +165,12 @@ func retell(c *chat.Conversation, text func() string) *chat.Conversation {
 			turn.Name = text()
 		}
 		turn.Calls = slices.Clone(turn.Calls)
-		for k := range turn.Calls {
-			retellCall(&turn.Calls[k], calls, len(c.Builtins) > 0, text)
+		for at := range turn.Calls {
+			retellCall(&turn.Calls[at], calls, len(conv.Builtins) > 0, text)
 		}
 		turn.CallID = calls[turn.CallID]
 	}
-	out.Tools = slices.Clone(c.Tools)
+	out.Tools = slices.Clone(conv.Tools)
 	for i := range out.Tools {
 		out.Tools[i] = chat.Tool{Name: text(), Description: text(), Parameters: schema(text)}
 	}

@@ -22,14 +22,14 @@ func findTags(tok *token.BPE) tags {
 		}
 		return -1
 	}
-	t := tags{find("<think>"), find("</think>"), find("<tool_call>"), find("</tool_call>")}
-	if t.open < 0 || t.close < 0 {
-		t.open, t.close = -1, -1
+	found := tags{find("<think>"), find("</think>"), find("<tool_call>"), find("</tool_call>")}
+	if found.open < 0 || found.close < 0 {
+		found.open, found.close = -1, -1
 	}
-	if t.callOpen < 0 || t.callClose < 0 {
-		t.callOpen, t.callClose = -1, -1
+	if found.callOpen < 0 || found.callClose < 0 {
+		found.callOpen, found.callClose = -1, -1
 	}
-	return t
+	return found
 }
 
 // splitThinking separates the reasoning that some clients leave in the content from
@@ -46,107 +46,107 @@ func splitThinking(content string) (reasoning, text string) {
 }
 
 // A thinking says where a prompt leaves the model.
-type thinking uint8
+type thinkPlace uint8
 
 const (
-	mayThink thinking = iota // the answer may begin with <think>
-	thinks                   // inside the reasoning
-	thought                  // behind it: think tags are text from here on
+	beforeThinking thinkPlace = iota // the answer may begin with <think>
+	insideThinking                   // inside the reasoning
+	behindThinking                   // behind it: think tags are text from here on
 )
 
 // A tagParser reads answers with reasoning between think tags and calls, one JSON
 // object each, between call tags.
 type tagParser struct {
 	tags
-	w      writer
+	out    eventWriter
 	stops  []int32
 	tools  map[string]bool // nil = none offered: call tags are text
-	state  thinking
+	state  thinkPlace
 	inCall bool
 	call   callReader
 	ended  bool // a stop id was pushed
 }
 
-func newTagParser(tok *token.BPE, t tags, stops []int32, c *Conversation, state thinking) *tagParser {
-	p := &tagParser{tags: t, w: newWriter(tok), stops: stops, state: state}
-	if offered := c.offered(); len(offered) > 0 && t.callOpen >= 0 {
-		p.tools = map[string]bool{}
+func newTagParser(tok *token.BPE, known tags, stops []int32, conv *Conversation, state thinkPlace) *tagParser {
+	parser := &tagParser{tags: known, out: newEventWriter(tok), stops: stops, state: state}
+	if offered := conv.offered(); len(offered) > 0 && known.callOpen >= 0 {
+		parser.tools = map[string]bool{}
 		for _, tool := range offered {
-			p.tools[tool.Name] = true
+			parser.tools[tool.Name] = true
 		}
 	}
-	if state == thinks {
-		p.w.later(Reasoning, true, true)
+	if state == insideThinking {
+		parser.out.later(Reasoning, true, true)
 	}
-	return p
+	return parser
 }
 
 // Push implements Parser.
 func (p *tagParser) Push(dst []Event, id int32) []Event {
-	p.w.next()
-	think := p.state != thought && !p.inCall && p.open >= 0
+	p.out.next()
+	think := p.state != behindThinking && !p.inCall && p.open >= 0
 	switch {
 	case think && id == p.open:
 		return p.openThinking(dst)
 	case think && id == p.close:
 		return p.closeThinking(dst)
-	case p.tools != nil && p.state != thinks && id == p.callOpen:
+	case p.tools != nil && p.state != insideThinking && id == p.callOpen:
 		dst = p.endCall(dst, false)
-		dst = p.w.end(dst, true, false)
+		dst = p.out.end(dst, true, false)
 		p.inCall = true
 		return dst
 	case p.inCall && id == p.callClose:
 		return p.endCall(dst, false)
 	case slices.Contains(p.stops, id):
 		return p.end(dst)
-	case p.w.tok.IsControl(id):
+	case p.out.tok.IsControl(id):
 		return dst // counts with the next event
 	}
-	raw := p.w.tok.Text(id)
+	raw := p.out.tok.Text(id)
 	if p.inCall {
 		return p.callText(dst, raw)
 	}
-	if !p.w.open {
-		p.w.later(Content, p.state == thought || p.w.calls > 0, p.tools != nil)
+	if !p.out.open {
+		p.out.later(Content, p.state == behindThinking || p.out.calls > 0, p.tools != nil)
 	}
-	return p.w.text(dst, raw)
+	return p.out.text(dst, raw)
 }
 
 func (p *tagParser) openThinking(dst []Event) []Event {
-	if p.state == thinks {
-		return p.w.salvage(dst, ruleTag)
+	if p.state == insideThinking {
+		return p.out.salvage(dst, ruleStrayThinkTag)
 	}
-	p.state = thinks
-	dst = p.w.end(dst, false, false)
-	p.w.later(Reasoning, true, true)
+	p.state = insideThinking
+	dst = p.out.end(dst, false, false)
+	p.out.later(Reasoning, true, true)
 	return dst
 }
 
 // closeThinking ends the reasoning. Without a <think> there was none.
 func (p *tagParser) closeThinking(dst []Event) []Event {
-	begun := p.state == thinks
-	p.state = thought
+	begun := p.state == insideThinking
+	p.state = behindThinking
 	if !begun {
-		return p.w.salvage(dst, ruleTag)
+		return p.out.salvage(dst, ruleStrayThinkTag)
 	}
-	dst = p.w.end(dst, true, false)
-	return p.w.skip(dst, Reasoning)
+	dst = p.out.end(dst, true, false)
+	return p.out.skip(dst, Reasoning)
 }
 
 // end takes a stop id. What follows one, with ignore_eos, is more content.
 func (p *tagParser) end(dst []Event) []Event {
 	dst = p.endCall(dst, false)
-	dst = p.w.end(dst, false, false)
+	dst = p.out.end(dst, false, false)
 	if p.ended {
 		return dst
 	}
-	p.ended, p.state = true, thought
-	return p.w.emit(dst, Event{Kind: TurnEnd, Part: Content})
+	p.ended, p.state = true, behindThinking
+	return p.out.emit(dst, Event{Kind: TurnEnd, Part: Content})
 }
 
 // Close implements Parser.
 func (p *tagParser) Close(dst []Event) []Event {
 	dst = p.endCall(dst, true)
-	dst = p.w.end(dst, false, true)
-	return p.w.skip(dst, Content)
+	dst = p.out.end(dst, false, true)
+	return p.out.skip(dst, Content)
 }

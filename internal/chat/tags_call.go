@@ -33,27 +33,27 @@ const maxCallHead = 4096
 
 // callText reads text between call tags.
 func (p *tagParser) callText(dst []Event, raw string) []Event {
-	r := &p.call
-	if r.state == callArgs || r.state == callTail {
+	reader := &p.call
+	if reader.state == callArgs || reader.state == callTail {
 		return p.arguments(dst, raw)
 	}
 	if raw == "" {
 		return dst
 	}
-	r.pieces = append(r.pieces, piece{p.w.token, raw, p.w.owed})
-	p.w.owed = 0
-	r.text = append(r.text, raw...)
-	if r.state == callWhole {
+	reader.pieces = append(reader.pieces, piece{p.out.token, raw, p.out.owed})
+	p.out.owed = 0
+	reader.text = append(reader.text, raw...)
+	if reader.state == callWhole {
 		return dst
 	}
-	name, at, whole := readCallHead(r.text)
+	name, at, whole := readCallHead(reader.text)
 	switch {
 	case whole:
 		dst = p.startCall(dst, name)
-		r.state = callArgs
-		return p.arguments(dst, string(r.text[at:]))
-	case at < 0 || len(r.text) > maxCallHead:
-		r.state = callWhole
+		reader.state = callArgs
+		return p.arguments(dst, string(reader.text[at:]))
+	case at < 0 || len(reader.text) > maxCallHead:
+		reader.state = callWhole
 	}
 	return dst
 }
@@ -61,47 +61,47 @@ func (p *tagParser) callText(dst []Event, raw string) []Event {
 // startCall begins a call; the ids read so far count as part of it.
 func (p *tagParser) startCall(dst []Event, name string) []Event {
 	for _, piece := range p.call.pieces {
-		p.w.owed += piece.count
+		p.out.owed += piece.count
 	}
 	part := Calling
 	if !p.tools[name] {
 		part = Hidden
 	}
-	return p.w.start(dst, part, name)
+	return p.out.start(dst, part, name)
 }
 
 // arguments gives on what of raw belongs to the arguments.
 func (p *tagParser) arguments(dst []Event, raw string) []Event {
 	n := p.call.scan(raw)
 	if n > 0 {
-		return p.w.text(dst, raw[:n])
+		return p.out.text(dst, raw[:n])
 	}
 	return dst
 }
 
 // scan returns how many bytes of s belong to the arguments.
-func (r *callReader) scan(s string) (n int) {
-	for i := range len(s) {
+func (r *callReader) scan(text string) (size int) {
+	for at := range len(text) {
 		if r.state == callTail {
-			r.junk = r.junk || (s[i] != '}' && !isSpace(s[i]))
+			r.junk = r.junk || (text[at] != '}' && !isSpace(text[at]))
 			continue
 		}
-		if r.scalar && (s[i] == '}' || s[i] == ',' || isSpace(s[i])) {
+		if r.scalar && (text[at] == '}' || text[at] == ',' || isSpace(text[at])) {
 			r.state = callTail
 			continue
 		}
-		n = i + 1
-		switch c := s[i]; {
+		size = at + 1
+		switch char := text[at]; {
 		case r.escape:
 			r.escape = false
-		case r.quoted && c == '\\':
+		case r.quoted && char == '\\':
 			r.escape = true
-		case c == '"':
+		case char == '"':
 			r.quoted = !r.quoted
 		case r.quoted:
-		case c == '{' || c == '[':
+		case char == '{' || char == '[':
 			r.depth++
-		case c == '}' || c == ']':
+		case char == '}' || char == ']':
 			r.depth--
 		case r.depth == 0:
 			r.scalar = true
@@ -110,7 +110,7 @@ func (r *callReader) scan(s string) (n int) {
 			r.state = callTail
 		}
 	}
-	return n
+	return size
 }
 
 // endCall ends the call that is being read, if one is: at its closing tag, at the
@@ -119,84 +119,84 @@ func (p *tagParser) endCall(dst []Event, cut bool) []Event {
 	if !p.inCall {
 		return dst
 	}
-	r := &p.call
+	reader := &p.call
 	p.inCall = false
-	switch r.state {
+	switch reader.state {
 	case callArgs:
-		dst = p.w.end(dst, false, cut || !r.scalar)
+		dst = p.out.end(dst, false, cut || !reader.scalar)
 	case callTail:
-		if r.junk {
-			dst = p.w.salvage(dst, ruleCall)
+		if reader.junk {
+			dst = p.out.salvage(dst, ruleBrokenCall)
 		}
-		dst = p.w.end(dst, false, false)
+		dst = p.out.end(dst, false, false)
 	default:
 		dst = p.wholeCall(dst, cut)
 	}
-	*r = callReader{pieces: r.pieces[:0], text: r.text[:0]}
+	*reader = callReader{pieces: reader.pieces[:0], text: reader.text[:0]}
 	return dst
 }
 
 // wholeCall reads a call of another form than usual. Text that is no call stays
 // content (api.md 2.5), unless the output was cut inside: then it is unfinished.
 func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
-	r := &p.call
+	reader := &p.call
 	var call struct{ Name, Arguments json.RawMessage }
 	var name string
-	known := json.Unmarshal(r.text, &call) == nil && json.Unmarshal(call.Name, &name) == nil
+	known := json.Unmarshal(reader.text, &call) == nil && json.Unmarshal(call.Name, &name) == nil
 	if cut && !known {
-		name, _, _ = readCallHead(r.text)
+		name, _, _ = readCallHead(reader.text)
 	}
 	if known || name != "" {
 		dst = p.startCall(dst, name)
 		if known && call.Arguments == nil {
 			call.Arguments = json.RawMessage("{}")
 		}
-		dst = p.w.text(dst, string(call.Arguments))
-		return p.w.end(dst, false, !known)
+		dst = p.out.text(dst, string(call.Arguments))
+		return p.out.end(dst, false, !known)
 	}
-	dst = p.w.salvage(dst, ruleCall)
+	dst = p.out.salvage(dst, ruleBrokenCall)
 	part := Content
 	if cut {
 		part = Hidden
 	}
-	p.w.later(part, true, true)
-	for _, piece := range r.pieces {
-		dst = p.w.piece(dst, piece)
+	p.out.later(part, true, true)
+	for _, piece := range reader.pieces {
+		dst = p.out.piece(dst, piece)
 	}
-	return p.w.end(dst, true, cut)
+	return p.out.end(dst, true, cut)
 }
 
 // readCallHead reads {"name": "N", "arguments": up to the first byte of the
 // arguments. whole says that it is all there, at where they begin; otherwise at is
 // negative if b cannot become one. The name is "" until it is complete.
-func readCallHead(b []byte) (name string, at int, whole bool) {
-	s := headScanner{b: b}
-	s.literal("{")
-	s.literal(`"name"`)
-	s.literal(":")
-	name = s.str()
-	s.literal(",")
-	s.literal(`"arguments"`)
-	s.literal(":")
-	s.space()
+func readCallHead(text []byte) (name string, at int, whole bool) {
+	scan := headScanner{text: text}
+	scan.literal("{")
+	scan.literal(`"name"`)
+	scan.literal(":")
+	name = scan.str()
+	scan.literal(",")
+	scan.literal(`"arguments"`)
+	scan.literal(":")
+	scan.space()
 	switch {
-	case s.bad:
+	case scan.bad:
 		return name, -1, false
-	case s.at >= len(b):
+	case scan.at >= len(text):
 		return name, 0, false
 	}
-	return name, s.at, true
+	return name, scan.at, true
 }
 
 // A headScanner goes through b and stays where b does not fit or ends.
 type headScanner struct {
-	b   []byte
-	at  int
-	bad bool // b does not fit
+	text []byte
+	at   int
+	bad  bool // b does not fit
 }
 
 func (s *headScanner) space() {
-	for s.at < len(s.b) && isSpace(s.b[s.at]) {
+	for s.at < len(s.text) && isSpace(s.text[s.at]) {
 		s.at++
 	}
 }
@@ -205,36 +205,36 @@ func (s *headScanner) literal(want string) {
 	if s.space(); s.bad {
 		return
 	}
-	n := min(len(want), len(s.b)-s.at)
-	if s.bad = string(s.b[s.at:s.at+n]) != want[:n]; !s.bad {
-		s.at += n
-		if n < len(want) {
-			s.at = len(s.b)
+	size := min(len(want), len(s.text)-s.at)
+	if s.bad = string(s.text[s.at:s.at+size]) != want[:size]; !s.bad {
+		s.at += size
+		if size < len(want) {
+			s.at = len(s.text)
 		}
 	}
 }
 
 // str reads a JSON string, "" if it is not complete.
 func (s *headScanner) str() (text string) {
-	if s.space(); s.bad || s.at == len(s.b) {
+	if s.space(); s.bad || s.at == len(s.text) {
 		return ""
 	}
-	if s.b[s.at] != '"' {
+	if s.text[s.at] != '"' {
 		s.bad = true
 		return ""
 	}
 	end := s.at + 1
-	for end < len(s.b) && s.b[end] != '"' {
-		if s.b[end] == '\\' {
+	for end < len(s.text) && s.text[end] != '"' {
+		if s.text[end] == '\\' {
 			end++
 		}
 		end++
 	}
-	if end >= len(s.b) {
-		s.at = len(s.b)
+	if end >= len(s.text) {
+		s.at = len(s.text)
 		return ""
 	}
-	s.bad = json.Unmarshal(s.b[s.at:end+1], &text) != nil || text == ""
+	s.bad = json.Unmarshal(s.text[s.at:end+1], &text) != nil || text == ""
 	s.at = end + 1
 	return text
 }

@@ -9,28 +9,28 @@ import (
 // functionNames are the names under which a conversation's tools are declared to
 // gpt-oss, whose namespace syntax wants identifiers (harmony.md 5.3).
 type functionNames struct {
-	names    []string          // [tool]
+	byTool   []string          // [tool]
 	shown    map[string]string // declared → shown
 	declared map[string]string // shown → declared
 	folded   map[string]string // lower case of shown and declared → declared
 }
 
 func newFunctionNames(tools []Tool) *functionNames {
-	n := &functionNames{shown: map[string]string{}, declared: map[string]string{}, folded: map[string]string{}}
-	for _, t := range tools {
-		name := identifier(t.Name)
-		for k := 2; n.declared[name] != ""; k++ {
-			name = identifier(t.Name) + "_" + strconv.Itoa(k)
+	names := &functionNames{shown: map[string]string{}, declared: map[string]string{}, folded: map[string]string{}}
+	for _, tool := range tools {
+		name := identifier(tool.Name)
+		for k := 2; names.declared[name] != ""; k++ {
+			name = identifier(tool.Name) + "_" + strconv.Itoa(k)
 		}
-		n.names = append(n.names, name)
-		n.shown[t.Name], n.declared[name] = name, t.Name
-		for _, s := range []string{name, t.Name} {
-			if low := strings.ToLower(s); n.folded[low] == "" {
-				n.folded[low] = t.Name
+		names.byTool = append(names.byTool, name)
+		names.shown[tool.Name], names.declared[name] = name, tool.Name
+		for _, s := range []string{name, tool.Name} {
+			if low := strings.ToLower(s); names.folded[low] == "" {
+				names.folded[low] = tool.Name
 			}
 		}
 	}
-	return n
+	return names
 }
 
 // show is the name of a function in a prompt. Calls of functions that are no longer
@@ -55,12 +55,12 @@ func (n *functionNames) find(name string) (string, bool) {
 }
 
 func identifier(name string) string {
-	name = strings.Map(func(r rune) rune {
+	name = strings.Map(func(char rune) rune {
 		switch {
-		case r == ' ' || r == '-' || r == '.':
+		case char == ' ' || char == '-' || char == '.':
 			return '_'
-		case r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r):
-			return r
+		case char == '_' || char == '$' || unicode.IsLetter(char) || unicode.IsDigit(char):
+			return char
 		}
 		return -1
 	}, name)

@@ -20,7 +20,7 @@ func (c *Call) object() string {
 
 // A textParser takes the text out of calls of tools that take text. What begins like
 // JSON waits for its end.
-type textParser struct {
+type textToolParser struct {
 	Parser
 	texts map[string]bool // the tools whose text may be wrapped
 
@@ -33,52 +33,52 @@ type textParser struct {
 func wrapped(in Input) bool { return in != JSON }
 
 // withTexts returns p, with the text taken out where input says that it may be wrapped.
-func withTexts(p Parser, c *Conversation, input func(Input) bool) Parser {
-	t := &textParser{Parser: p, texts: map[string]bool{}}
+func withTextTools(parser Parser, c *Conversation, input func(Input) bool) Parser {
+	textual := &textToolParser{Parser: parser, texts: map[string]bool{}}
 	for _, tool := range c.Tools {
 		if input(tool.Input) {
-			t.texts[tool.Name] = true
+			textual.texts[tool.Name] = true
 		}
 	}
-	if len(t.texts) == 0 {
-		return p
+	if len(textual.texts) == 0 {
+		return parser
 	}
-	return t
+	return textual
 }
 
 // Push implements Parser.
-func (t *textParser) Push(dst []Event, id int32) []Event {
+func (t *textToolParser) Push(dst []Event, id int32) []Event {
 	t.fresh = t.Parser.Push(t.fresh[:0], id)
 	return t.read(dst)
 }
 
 // Close implements Parser.
-func (t *textParser) Close(dst []Event) []Event {
+func (t *textToolParser) Close(dst []Event) []Event {
 	t.fresh = t.Parser.Close(t.fresh[:0])
 	return t.read(dst)
 }
 
-func (t *textParser) read(dst []Event) []Event {
-	for _, e := range t.fresh {
+func (t *textToolParser) read(dst []Event) []Event {
+	for _, event := range t.fresh {
 		switch {
-		case e.Part != Calling:
-		case e.Kind == Start:
-			t.waiting = t.texts[e.Name]
+		case event.Part != Calling:
+		case event.Kind == Start:
+			t.waiting = t.texts[event.Name]
 			t.held.Reset()
 		case !t.waiting:
-		case e.Kind == Delta:
-			t.held.WriteString(e.Text)
-			e.Text, e.Bytes = "", ""
+		case event.Kind == Delta:
+			t.held.WriteString(event.Text)
+			event.Text, event.Bytes = "", ""
 			if begins := strings.TrimLeft(t.held.String(), " \t\r\n"); begins != "" && begins[0] != '"' && begins[0] != '{' {
-				e.Text, e.Bytes, t.waiting = t.held.String(), t.held.String(), false
+				event.Text, event.Bytes, t.waiting = t.held.String(), t.held.String(), false
 			}
-		case e.Kind == End:
-			if text := unwrap(t.held.String(), e.Cut); text != "" {
-				dst = append(dst, Event{Kind: Delta, Part: Calling, Text: text, Bytes: text, Token: e.Token, Call: e.Call})
+		case event.Kind == End:
+			if text := unwrap(t.held.String(), event.Cut); text != "" {
+				dst = append(dst, Event{Kind: Delta, Part: Calling, Text: text, Bytes: text, Token: event.Token, Call: event.Call})
 			}
 			t.waiting = false
 		}
-		dst = append(dst, e)
+		dst = append(dst, event)
 	}
 	return dst
 }

@@ -22,7 +22,7 @@ const maxHeld = 8
 // what only begins a character: every token becomes visible with exactly one event,
 // and a character with the token that ends it, or with the end of its message. It keeps
 // count of ids that no event has told.
-type writer struct {
+type eventWriter struct {
 	tok   *token.BPE
 	token int // index of the id being pushed
 	owed  int // ids pushed that no event accounts for yet
@@ -37,56 +37,56 @@ type writer struct {
 
 	visible, reasoned bool // an earlier message of that field had text
 
-	held  [maxHeld + utf8.UTFMax]piece // line breaks, or parts of a character
-	n     int
-	bytes []byte // what a token that had its event left unfinished, then those of held
-	left  int    // how many of them that token left
+	held      [maxHeld + utf8.UTFMax]piece // line breaks, or parts of a character
+	heldCount int
+	bytes     []byte // what a token that had its event left unfinished, then those of held
+	leftover  int    // how many of them that token left
 }
 
-func newWriter(tok *token.BPE) writer { return writer{tok: tok, token: -1} }
+func newEventWriter(tok *token.BPE) eventWriter { return eventWriter{tok: tok, token: -1} }
 
 // next counts one more pushed id.
-func (w *writer) next() {
+func (w *eventWriter) next() {
 	w.token++
 	w.owed++
 }
 
 // emit appends e and accounts for the ids that are owed.
-func (w *writer) emit(dst []Event, e Event) []Event {
-	e.Token = w.token
-	e.Count += w.owed
+func (w *eventWriter) emit(dst []Event, event Event) []Event {
+	event.Token = w.token
+	event.Count += w.owed
 	w.owed = 0
-	if e.Part == Calling {
-		e.Call = w.calls - 1
+	if event.Part == Calling {
+		event.Call = w.calls - 1
 	}
-	return append(dst, e)
+	return append(dst, event)
 }
 
 // start begins a message; an open one must have been ended.
-func (w *writer) start(dst []Event, part Part, name string) []Event {
+func (w *eventWriter) start(dst []Event, part Part, name string) []Event {
 	w.open, w.part, w.began, w.lead, w.tail = true, part, false, false, false
 	return w.begin(dst, name)
 }
 
-func (w *writer) begin(dst []Event, name string) []Event {
+func (w *eventWriter) begin(dst []Event, name string) []Event {
 	part := w.part
 	if part == Calling {
 		w.calls++
 	}
-	e := Event{Kind: Start, Part: part, Name: name}
+	event := Event{Kind: Start, Part: part, Name: name}
 	if (part.Visible() && w.visible) || (part == Reasoning && w.reasoned) {
-		e.Text = "\n"
+		event.Text = "\n"
 	}
-	return w.emit(dst, e)
+	return w.emit(dst, event)
 }
 
 // later begins a message once it has text. lead and tail: see writer.
-func (w *writer) later(part Part, lead, tail bool) {
+func (w *eventWriter) later(part Part, lead, tail bool) {
 	w.open, w.lazy, w.part, w.began, w.lead, w.tail = true, true, part, false, lead, tail
 }
 
 // text adds the text of the id being pushed, or a part of it, to the open message.
-func (w *writer) text(dst []Event, raw string) []Event {
+func (w *eventWriter) text(dst []Event, raw string) []Event {
 	if raw == "" {
 		return dst // no text has that id: it counts with the next event
 	}
@@ -96,44 +96,44 @@ func (w *writer) text(dst []Event, raw string) []Event {
 }
 
 // piece adds a token to the open message.
-func (w *writer) piece(dst []Event, p piece) []Event {
-	if w.n > 0 && unfinished(w.bytes) == 0 && strings.Trim(p.raw, "\n") != "" {
+func (w *eventWriter) piece(dst []Event, next piece) []Event {
+	if w.heldCount > 0 && unfinished(w.bytes) == 0 && strings.Trim(next.raw, "\n") != "" {
 		dst = w.release(dst, len(w.bytes)) // line breaks before text are inside
 	}
-	if len(w.bytes) == 0 && utf8.ValidString(p.raw) && (w.began || !w.lead) && !(w.tail && p.raw[len(p.raw)-1] == '\n') {
-		return w.delta(dst, p, p.raw)
+	if len(w.bytes) == 0 && utf8.ValidString(next.raw) && (w.began || !w.lead) && !(w.tail && next.raw[len(next.raw)-1] == '\n') {
+		return w.delta(dst, next, next.raw)
 	}
-	w.held[w.n] = p
-	w.n++
-	w.bytes = append(w.bytes, p.raw...)
-	if w.n < maxHeld && w.tail && p.raw[len(p.raw)-1] == '\n' {
+	w.held[w.heldCount] = next
+	w.heldCount++
+	w.bytes = append(w.bytes, next.raw...)
+	if w.heldCount < maxHeld && w.tail && next.raw[len(next.raw)-1] == '\n' {
 		return dst
 	}
 	return w.release(dst, len(w.bytes)-unfinished(w.bytes))
 }
 
-func (w *writer) delta(dst []Event, p piece, text string) []Event {
+func (w *eventWriter) delta(dst []Event, from piece, text string) []Event {
 	if w.lazy {
 		w.lazy = false
-		p.count += w.owed
+		from.count += w.owed
 		w.owed = 0
 		dst = w.begin(dst, "")
 	}
 	w.began = true
 	w.visible = w.visible || w.part.Visible()
 	w.reasoned = w.reasoned || w.part == Reasoning
-	e := Event{Kind: Delta, Part: w.part, Text: text, Bytes: p.raw, Token: p.token, Count: p.count}
+	event := Event{Kind: Delta, Part: w.part, Text: text, Bytes: from.raw, Token: from.token, Count: from.count}
 	if w.part == Calling {
-		e.Call = w.calls - 1
+		event.Call = w.calls - 1
 	}
-	return append(dst, e)
+	return append(dst, event)
 }
 
 // release makes events of the held tokens that begin before the given byte, without
 // line breaks that belong to the marker before. The text of all is that of the last:
 // characters have no place of their own in their tokens. The text of what is behind
 // end waits.
-func (w *writer) release(dst []Event, end int) []Event {
+func (w *eventWriter) release(dst []Event, end int) []Event {
 	from := 0
 	if w.lead && !w.began {
 		for from < end && w.bytes[from] == '\n' {
@@ -141,48 +141,48 @@ func (w *writer) release(dst []Event, end int) []Event {
 		}
 	}
 	text := validText(w.bytes[from:end])
-	at, n := w.left, 0
-	for ; n < w.n && at < end; n++ {
-		p := w.held[n]
-		lo, hi := max(from-at, 0), min(len(w.bytes)-at, len(p.raw))
-		at += len(p.raw)
-		if lo >= hi {
-			w.owed += p.count
+	at, done := w.leftover, 0
+	for ; done < w.heldCount && at < end; done++ {
+		piece := w.held[done]
+		first, last := max(from-at, 0), min(len(w.bytes)-at, len(piece.raw))
+		at += len(piece.raw)
+		if first >= last {
+			w.owed += piece.count
 			continue
 		}
-		p.raw = p.raw[lo:hi]
+		piece.raw = piece.raw[first:last]
 		if at < end {
-			dst = w.delta(dst, p, "")
+			dst = w.delta(dst, piece, "")
 			continue
 		}
-		dst = w.delta(dst, p, text)
+		dst = w.delta(dst, piece, text)
 		text = ""
 	}
 	if text != "" { // what a token left behind that had its event
 		dst = w.delta(dst, piece{token: w.token}, text)
 	}
-	w.n, w.left = copy(w.held[:], w.held[n:w.n]), max(at-end, 0)
+	w.heldCount, w.leftover = copy(w.held[:], w.held[done:w.heldCount]), max(at-end, 0)
 	w.bytes = w.bytes[:copy(w.bytes, w.bytes[end:])]
 	return dst
 }
 
 // flush releases what is held at the end of a message, a character that was begun as
 // U+FFFD. tight drops line breaks at the end.
-func (w *writer) flush(dst []Event, tight bool) []Event {
+func (w *eventWriter) flush(dst []Event, tight bool) []Event {
 	for tight && len(w.bytes) > 0 && w.bytes[len(w.bytes)-1] == '\n' {
 		w.bytes = w.bytes[:len(w.bytes)-1]
 	}
 	dst = w.release(dst, len(w.bytes))
-	for _, p := range w.held[:w.n] {
+	for _, p := range w.held[:w.heldCount] {
 		w.owed += p.count
 	}
-	w.n, w.left = 0, 0
+	w.heldCount, w.leftover = 0, 0
 	return dst
 }
 
 // end ends the open message, if there is one. tight: see flush. cut: the output ended
 // before the message did.
-func (w *writer) end(dst []Event, tight, cut bool) []Event {
+func (w *eventWriter) end(dst []Event, tight, cut bool) []Event {
 	if !w.open {
 		return dst
 	}
@@ -196,12 +196,12 @@ func (w *writer) end(dst []Event, tight, cut bool) []Event {
 }
 
 // salvage reports that a rule was applied. It accounts for no ids.
-func (w *writer) salvage(dst []Event, r Rule) []Event {
+func (w *eventWriter) salvage(dst []Event, r Rule) []Event {
 	return append(dst, Event{Kind: Salvage, Rule: r, Token: w.token})
 }
 
 // skip accounts for ids that belong to no message, as part of the answer's part.
-func (w *writer) skip(dst []Event, part Part) []Event {
+func (w *eventWriter) skip(dst []Event, part Part) []Event {
 	if w.owed == 0 {
 		return dst
 	}
@@ -210,13 +210,13 @@ func (w *writer) skip(dst []Event, part Part) []Event {
 
 // unfinished returns how many bytes at the end of b begin a character that more
 // bytes may complete.
-func unfinished(b []byte) int {
-	for n := 1; n <= min(len(b), utf8.UTFMax-1); n++ {
-		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+func unfinished(raw []byte) int {
+	for size := 1; size <= min(len(raw), utf8.UTFMax-1); size++ {
+		if tail := raw[len(raw)-size:]; utf8.RuneStart(tail[0]) {
 			if utf8.FullRune(tail) {
 				return 0
 			}
-			return n
+			return size
 		}
 	}
 	return 0
@@ -224,20 +224,20 @@ func unfinished(b []byte) int {
 
 // validText returns b with one U+FFFD for every longest sequence of bytes that
 // cannot become a character, as token.Detok does.
-func validText(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
+func validText(raw []byte) string {
+	if utf8.Valid(raw) {
+		return string(raw)
 	}
 	var out strings.Builder
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 && !utf8.FullRune(b[:1]) {
-			for n < len(b) && !utf8.FullRune(b[:n+1]) {
-				n++
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRune(raw)
+		if r == utf8.RuneError && size == 1 && !utf8.FullRune(raw[:1]) {
+			for size < len(raw) && !utf8.FullRune(raw[:size+1]) {
+				size++
 			}
 		}
 		out.WriteRune(r)
-		b = b[n:]
+		raw = raw[size:]
 	}
 	return out.String()
 }

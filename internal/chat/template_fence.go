@@ -1,0 +1,123 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"ossian/internal/jinja"
+	"ossian/internal/token"
+)
+
+// mark is a noncharacter: no text means it, and templates pass it on. stop is
+// another one, where the last turn ends that is to be continued.
+const (
+	textMark    = "\uFDD0"
+	openEndMark = "\uFDD1"
+)
+
+// A fence keeps text from becoming added tokens on its way through a template: it
+// puts a mark into every name of one, and into what could become one together with
+// text before or after (SEC-6). Templates that put a name together around a word of
+// the caller's do so on purpose: that word is not looked at.
+type fence struct {
+	names       map[string]bool
+	starts      [256]bool        // bytes that names begin with
+	sizes       map[string][]int // of the names that begin so, with their first heads bytes
+	headSize    int              // at most the length of the shortest
+	edges       map[string]bool  // proper prefixes and suffixes of names
+	longestEdge int              // length of the longest of edges
+	dropMarks   *strings.Replacer
+}
+
+func newFence(tok *token.BPE) *fence {
+	fenced := &fence{names: map[string]bool{}, edges: map[string]bool{}, sizes: map[string][]int{}, headSize: 4, dropMarks: strings.NewReplacer(textMark, "\uFFFD", openEndMark, "\uFFFD")}
+	for _, added := range tok.Added() {
+		fenced.names[added.Text], fenced.headSize = true, min(fenced.headSize, len(added.Text))
+		fenced.starts[added.Text[0]] = true
+		for i := 1; i < len(added.Text); i++ {
+			fenced.edges[added.Text[:i]], fenced.edges[added.Text[i:]] = true, true
+		}
+		fenced.longestEdge = max(fenced.longestEdge, len(added.Text)-1)
+	}
+	for name := range fenced.names {
+		if head := name[:fenced.headSize]; !slices.Contains(fenced.sizes[head], len(name)) {
+			fenced.sizes[head] = append(fenced.sizes[head], len(name))
+		}
+	}
+	return fenced
+}
+
+// text returns s as valid UTF-8 with its marks.
+func (f *fence) text(text string) string {
+	text = f.dropMarks.Replace(strings.ToValidUTF8(text, "\uFFFD"))
+	var out strings.Builder
+	done := 0
+	for i := range len(text) {
+		if (!f.starts[text[i]] && i > 0) || !f.risky(text, i) {
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(text[i:])
+		out.WriteString(text[done : i+size])
+		out.WriteString(textMark)
+		done = i + size
+	}
+	if done == 0 {
+		return text
+	}
+	out.WriteString(text[done:])
+	return out.String()
+}
+
+// risky reports whether a name begins at s[i], might begin there and go on in the
+// text after s, or, for i = 0, might have begun in the text before.
+func (f *fence) risky(text string, at int) bool {
+	if at == 0 {
+		for n := 1; n <= min(len(text), f.longestEdge); n++ {
+			if f.edges[text[:n]] {
+				return true
+			}
+		}
+	}
+	if len(text)-at <= f.longestEdge && f.edges[text[at:]] {
+		return true
+	}
+	return len(text)-at >= f.headSize && slices.ContainsFunc(f.sizes[text[at:at+f.headSize]], func(n int) bool { return n <= len(text)-at && f.names[text[at:at+n]] })
+}
+
+// value fences every string in v, keys of mappings included.
+func (f *fence) value(v jinja.Value) jinja.Value {
+	switch v := v.(type) {
+	case string:
+		return f.text(v)
+	case *jinja.List:
+		items := make([]jinja.Value, v.Len())
+		for i := range items {
+			items[i] = f.value(v.At(i))
+		}
+		return jinja.NewList(items...)
+	case *jinja.Dict:
+		fenced := jinja.NewDict()
+		for i := range v.Len() {
+			key, item := v.Entry(i)
+			if name, ok := key.(string); ok {
+				fenced.Set(f.text(name), f.value(item))
+			}
+		}
+		return fenced
+	}
+	return v
+}
+
+// unfence adds a rendered template to p. What stands before a mark is text; the
+// rest is the template's, whose names of added tokens become ids.
+func unfence(prompt *token.Prompt, rendered string) {
+	pieces := strings.Split(rendered, textMark)
+	last := len(pieces) - 1
+	for _, piece := range pieces[:last] {
+		_, size := utf8.DecodeLastRuneInString(piece)
+		prompt.Markup(piece[:len(piece)-size])
+		prompt.Text(piece[len(piece)-size:])
+	}
+	prompt.Markup(pieces[last])
+}
