@@ -22,7 +22,7 @@ func (r *Rules) budget(c *Conversation, silent bool) int {
 	return budget
 }
 
-// none reports whether there is nothing to hold an answer to, with a budget of reasoning.
+// holdNothing reports whether there is nothing to hold an answer to, with a budget of reasoning.
 func (r *Rules) holdNothing(c *Conversation, budget int) bool {
 	return r.Answer == nil && len(c.Tools) == 0 && (budget == unlimited || c.NoPrompt)
 }

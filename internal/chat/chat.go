@@ -4,6 +4,16 @@
 // wrong: a Parser accepts any ids, loses no text and never mistakes text that
 // merely spells a marker for one, and text of users and tools never becomes a
 // control id (reliability.md PAR-1 to PAR-3, SEC-6).
+//
+// Three formats: harmony for gpt-oss, qwen in code, template for all others; the last
+// two read answers with one tagParser. Each format has a prompt, a parser and a
+// constraint; eventWriter makes the events for all parsers.
+//
+// How a call's arguments become Deltas of part Calling. With harmony a call is a
+// message with a recipient: its text is the arguments and goes through eventWriter as
+// it is sampled (harmonyParser.begin, .text). Between call tags, callReader waits for
+// the name, then passes on what is behind "arguments": as it comes. Of tools that take
+// text, textToolParser behind either parser takes the text out of the JSON around it.
 package chat
 
 import (
@@ -66,6 +76,8 @@ var ErrFixed = errors.New("gpt-oss was trained on one format, harmony, which is 
 // New picks the format of a model: harmony for gpt-oss, the code for Qwen3 where it
 // writes what the template writes, and the template for all others.
 func New(facts Facts) (Format, error) {
+	// A chosen template says nothing of the model: then its vocabulary alone decides
+	// whether it speaks harmony.
 	if facts.Family == "gpt-oss" {
 		own := facts
 		if facts.Chosen {
@@ -98,6 +110,7 @@ type Error struct {
 	Problem  string
 }
 
+// Error says which turn or tool it is, and why.
 func (e *Error) Error() string {
 	switch {
 	case e.Turn >= 0:
@@ -108,6 +121,7 @@ func (e *Error) Error() string {
 	return e.Problem
 }
 
+// turnError is the fault of one turn, generalError of none in particular.
 func turnError(turn int, format string, args ...any) error {
 	return &Error{Turn: turn, Tool: -1, Problem: fmt.Sprintf(format, args...)}
 }

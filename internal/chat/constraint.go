@@ -46,6 +46,7 @@ type FormError struct {
 	Err  *grammar.Error
 }
 
+// Error names the tool or the answer.
 func (e *FormError) Error() string {
 	if e.Tool < 0 {
 		return "form of the answer: " + e.Err.Error()
@@ -61,6 +62,7 @@ type ToolsError struct {
 	Err *grammar.Error
 }
 
+// Error says that no tool alone is at fault.
 func (e *ToolsError) Error() string { return "all tools together: " + e.Err.Error() }
 
 // Unwrap returns Err.
@@ -69,12 +71,13 @@ func (e *ToolsError) Unwrap() error { return e.Err }
 // NoCallsError says that nobody knows how a model writes calls.
 type NoCallsError struct{}
 
+// Error says what cannot be done with such a model.
 func (NoCallsError) Error() string {
 	return "the model's chat template writes calls in a form that is not known: they cannot be forced or made strict"
 }
 
 // Hold returns what makes constraints for answers that are text alone, of a form that
-// g describes, and end with one of the ids.
+// form describes, and end with one of the ids.
 func Hold(form *grammar.Grammar, ends []int32) func() Constraint {
 	rules := &tagRules{tags: tags{-1, -1, -1, -1}, stops: ends, answer: form, state: behindThinking}
 	return rules.constraint
@@ -105,13 +108,13 @@ func (r *Rules) strict(tools []Tool) bool {
 	return false
 }
 
-// words are the ids of a vocabulary that stand for text.
+// textIDs are the ids of a vocabulary that stand for text.
 type textIDs struct {
 	text   []uint64 // all of them, one bit each
 	breaks []int32  // those of line breaks alone
 }
 
-// findWords looks through a vocabulary. Added tokens among except are no text.
+// findTextIDs looks through a vocabulary. Added tokens among except are no text.
 func findTextIDs(tok *token.BPE, except ...int32) textIDs {
 	found := textIDs{text: make([]uint64, (tok.Vocab()+63)/64)}
 	for id := range int32(tok.Vocab()) {
@@ -143,8 +146,8 @@ func allow(dst []uint64, ids ...int32) {
 	}
 }
 
-// allowText sets dst to what may come next of the text that m reads, or to free if m is
-// nil. It reports whether the text may end here. The error is that of m.
+// allowText sets dst to what may come next of the text that matcher reads, or to free if
+// it is nil. It reports whether the text may end here. The error is that of matcher.
 func allowText(dst, free []uint64, matcher *grammar.Matcher) (end bool, err error) {
 	if matcher == nil {
 		clear(dst[copy(dst, free):])
@@ -154,4 +157,5 @@ func allowText(dst, free []uint64, matcher *grammar.Matcher) (end bool, err erro
 	return err == nil && matcher.Done(), err
 }
 
+// unexpected is what Accept returns for an id that Mask would not have allowed.
 func unexpected(id int32) error { return fmt.Errorf("chat: id %d may not come next", id) }

@@ -137,7 +137,7 @@ func (c *Conversation) offered() []Tool {
 	return c.Tools
 }
 
-// variable decodes one of Vars into v, if it is there and fits.
+// variable decodes one of Vars into dst, if it is there and fits.
 func (c *Conversation) variable(name string, dst any) {
 	var all map[string]json.RawMessage
 	if len(c.Vars) > 0 && json.Unmarshal(c.Vars, &all) == nil && all[name] != nil {
@@ -156,8 +156,9 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 	if n := len(c.Turns); c.Continue && (n == 0 || c.Turns[n-1].Role != Assistant || len(c.Turns[n-1].Calls) > 0) {
 		return nil, turnError(n-1, "only an assistant turn without calls can be continued")
 	}
+	// A result belongs to the latest call of its id; without one its turn says the name.
 	answers = map[int]string{}
-	named := map[string]string{}
+	named := map[string]string{} // by id of the calls so far
 	for i := range c.Turns {
 		turn := &c.Turns[i]
 		for _, call := range turn.Calls {

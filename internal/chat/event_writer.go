@@ -14,14 +14,15 @@ type piece struct {
 	count int    // ids accounted for with it
 }
 
-// maxHeld bounds how many tokens of line breaks a writer holds back: more are text.
+// maxHeld bounds how many tokens of line breaks an eventWriter holds back: more are text.
 // Behind them there is room for the parts of a character, at most 3 bytes.
 const maxHeld = 8
 
-// A writer makes events of the tokens of one message after another. It holds back
+// An eventWriter makes events of the tokens of one message after another. It holds back
 // what only begins a character: every token becomes visible with exactly one event,
 // and a character with the token that ends it, or with the end of its message. It keeps
-// count of ids that no event has told.
+// count of ids that no event has told. A message: start or later, any number of text or
+// piece, end.
 type eventWriter struct {
 	tok   *token.BPE
 	token int // index of the id being pushed
@@ -51,7 +52,7 @@ func (w *eventWriter) next() {
 	w.owed++
 }
 
-// emit appends e and accounts for the ids that are owed.
+// emit appends event and accounts for the ids that are owed.
 func (w *eventWriter) emit(dst []Event, event Event) []Event {
 	event.Token = w.token
 	event.Count += w.owed
@@ -68,6 +69,7 @@ func (w *eventWriter) start(dst []Event, part Part, name string) []Event {
 	return w.begin(dst, name)
 }
 
+// begin appends the Start of the open message.
 func (w *eventWriter) begin(dst []Event, name string) []Event {
 	part := w.part
 	if part == Calling {
@@ -80,7 +82,7 @@ func (w *eventWriter) begin(dst []Event, name string) []Event {
 	return w.emit(dst, event)
 }
 
-// later begins a message once it has text. lead and tail: see writer.
+// later begins a message once it has text. lead and tail: see eventWriter.
 func (w *eventWriter) later(part Part, lead, tail bool) {
 	w.open, w.lazy, w.part, w.began, w.lead, w.tail = true, true, part, false, lead, tail
 }
@@ -100,6 +102,7 @@ func (w *eventWriter) piece(dst []Event, next piece) []Event {
 	if w.heldCount > 0 && unfinished(w.bytes) == 0 && strings.Trim(next.raw, "\n") != "" {
 		dst = w.release(dst, len(w.bytes)) // line breaks before text are inside
 	}
+	// The usual case: whole characters, nothing before them, no line break that may be a tag's.
 	if len(w.bytes) == 0 && utf8.ValidString(next.raw) && (w.began || !w.lead) && !(w.tail && next.raw[len(next.raw)-1] == '\n') {
 		return w.delta(dst, next, next.raw)
 	}
@@ -112,6 +115,8 @@ func (w *eventWriter) piece(dst []Event, next piece) []Event {
 	return w.release(dst, len(w.bytes)-unfinished(w.bytes))
 }
 
+// delta appends a Delta of a token and the text that it completes, and the Start before the
+// first one.
 func (w *eventWriter) delta(dst []Event, from piece, text string) []Event {
 	if w.lazy {
 		w.lazy = false
@@ -140,6 +145,7 @@ func (w *eventWriter) release(dst []Event, end int) []Event {
 			from++
 		}
 	}
+	// Tokens before the last have events without text, so that each has one of its own.
 	text := validText(w.bytes[from:end])
 	at, done := w.leftover, 0
 	for ; done < w.heldCount && at < end; done++ {
@@ -208,7 +214,7 @@ func (w *eventWriter) skip(dst []Event, part Part) []Event {
 	return w.emit(dst, Event{Kind: Skip, Part: part})
 }
 
-// unfinished returns how many bytes at the end of b begin a character that more
+// unfinished returns how many bytes at the end of raw begin a character that more
 // bytes may complete.
 func unfinished(raw []byte) int {
 	for size := 1; size <= min(len(raw), utf8.UTFMax-1); size++ {
@@ -222,7 +228,7 @@ func unfinished(raw []byte) int {
 	return 0
 }
 
-// validText returns b with one U+FFFD for every longest sequence of bytes that
+// validText returns raw with one U+FFFD for every longest sequence of bytes that
 // cannot become a character, as token.Detok does.
 func validText(raw []byte) string {
 	if utf8.Valid(raw) {

@@ -46,6 +46,8 @@ func newHarmony(facts Facts) *harmony {
 	if err != nil {
 		return h // the template is not needed
 	}
+	// A checkpoint may keep the vocabulary and have another format: what its template
+	// begins with tells.
 	hello := jinja.NewDict()
 	hello.Set("role", "user")
 	hello.Set("content", "Hi")
@@ -72,10 +74,11 @@ func (h *harmony) Parser(c *Conversation) Parser {
 	return withTextTools(newHarmonyParser(h, c), c, func(in Input) bool { return in == Text }) // the model is not made to wrap it
 }
 
+// The channels of an answer.
 const (
-	analysis   = "analysis"
-	commentary = "commentary"
-	final      = "final"
+	analysis   = "analysis"   // reasoning, and calls of built-in tools
+	commentary = "commentary" // preambles, and calls of functions
+	final      = "final"      // the answer
 )
 
 // A message is one of the model's, of which a Turn may be several.
@@ -102,6 +105,7 @@ func (h *harmony) Render(prompt *token.Prompt, conv *Conversation) error {
 	if conv.NoPrompt || conv.Continue {
 		return nil
 	}
+	// An empty analysis tells the model that it has already reasoned.
 	if conv.effort() == "none" {
 		h.write(prompt, &message{author: "assistant", channel: analysis, parts: []string{""}})
 	}
@@ -116,6 +120,8 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The first two messages hold what is said about the conversation as a whole: who the
+	// model is and built-in tools; instructions, functions and the form of the answer.
 	names := newFunctionNames(conv.Tools)
 	first := slices.IndexFunc(conv.Turns, func(turn Turn) bool { return turn.Role <= Developer })
 	system, err := h.systemText(conv)
@@ -145,6 +151,7 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 			}
 			all = append(all, result)
 		default:
+			// Sampled ids, where they are well-formed, stand for all turns that they are of.
 			if said := conv.recorded(i); said > 0 {
 				if recorded, ok := h.recorded(conv, turn.Output); ok {
 					all = append(all, recorded...)
@@ -174,11 +181,12 @@ func speaker(role, name string) string {
 
 // assistant adds the messages of an assistant's turn: reasoning, text, calls.
 func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names *functionNames, open bool) []message {
+	// A turn that is to be continued and says nothing yet continues its reasoning.
 	text := slices.ContainsFunc(turn.Parts, func(s string) bool { return s != "" })
 	if turn.Reasoning != "" || (open && !text) {
 		all = append(all, message{author: "assistant", channel: analysis, parts: []string{turn.Reasoning}, open: open && !text})
 	}
-	if text {
+	if text { // on the channel of preambles if calls follow
 		said := message{author: "assistant", channel: final, parts: turn.Parts, open: open}
 		if turn.Preamble || len(turn.Calls) > 0 {
 			said.channel = commentary
@@ -232,6 +240,7 @@ func (h *harmony) write(prompt *token.Prompt, msg *message) {
 		}
 		return
 	}
+	// The header: author, recipient, channel, type of content.
 	prompt.Control(h.start)
 	prompt.Text(msg.author)
 	if msg.recipient != "" {
@@ -255,7 +264,7 @@ func (h *harmony) write(prompt *token.Prompt, msg *message) {
 		prompt.Text(part)
 	}
 	switch {
-	case msg.open:
+	case msg.open: // the model goes on
 	case msg.recipient != "" && msg.author == "assistant":
 		prompt.Control(h.call)
 	default:
@@ -283,6 +292,9 @@ func (h *harmony) recorded(conv *Conversation, ids []int32) ([]message, bool) {
 	return all, true
 }
 
+// recordedMessage takes one message, ids up to its end, whose <|message|> is at body. The
+// first has no <|start|>: the prompt had it. It is refused if reading it needs a salvage
+// rule: a prompt must not teach the model its own mistakes.
 func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, first bool) (message, bool) {
 	before := ids[:body]
 	if !first {
@@ -314,6 +326,7 @@ func (h *harmony) recordedMessage(conv *Conversation, ids []int32, body int, fir
 	return msg, true
 }
 
+// effort is Effort, or what Vars say in its place.
 func (c *Conversation) effort() string {
 	effort := c.Effort
 	c.variable("reasoning_effort", &effort)
@@ -329,7 +342,7 @@ func (h *harmony) systemText(conv *Conversation) (string, error) {
 		lines = append(lines, "Current date: "+conv.Now.UTC().Format(time.DateOnly))
 	}
 	sections := []string{strings.Join(lines, "\n")}
-	effort := conv.effort()
+	effort := conv.effort() // the model was trained on three
 	switch effort {
 	case "none", "minimal", "low":
 		effort = "low"
@@ -340,6 +353,7 @@ func (h *harmony) systemText(conv *Conversation) (string, error) {
 	}
 	sections = append(sections, "Reasoning: "+effort)
 	if len(conv.Builtins) > 0 && !conv.NoCalls {
+		// The prompt must not depend on the order in which they were switched on.
 		spaces := slices.SortedFunc(slices.Values(conv.Builtins), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
 		var blocks []string
 		for _, space := range spaces {
@@ -373,6 +387,7 @@ func developerText(conv *Conversation, first int, names *functionNames) (string,
 		sections = append(sections, "# Tools\n\n"+text)
 	}
 	if response := conv.Response; response != nil {
+		// The form is told in the model's own words; rules enforce it elsewhere.
 		schema, err := jinja.FromJSON(response.Schema)
 		if err != nil {
 			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + response.Name + ": " + err.Error()}
@@ -397,7 +412,7 @@ func namespaceText(space Namespace, names []string) (string, error) {
 			name = names[i]
 		}
 		out.WriteString(comment(tool.Description) + "type " + name + " = (")
-		if tool.Input != JSON {
+		if tool.Input != JSON { // text: its type is all there is to say
 			out.WriteString("_: string")
 		} else if len(tool.Parameters) > 0 && string(tool.Parameters) != "null" {
 			schema, err := jinja.FromJSON(tool.Parameters)

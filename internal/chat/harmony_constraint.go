@@ -28,6 +28,9 @@ type harmonyRules struct {
 	begin     harmonyPlace
 }
 
+// A harmonyPlace is where in the format an answer is: atRole → atOpening → atChannel
+// (→ atKind) → atThought, atCall or atAnswer; from atThought by atGap back to atRole,
+// from the others to atEnd. Those up to atKind are in a header.
 type harmonyPlace uint8
 
 const (
@@ -52,6 +55,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	if wanted.holdNothing(conv, budget) {
 		return nil, nil
 	}
+	// The form of the answer, then of each call, then the headers that lead to them.
 	answer, err := wanted.answer(compile)
 	if err != nil {
 		return nil, err
@@ -64,7 +68,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 		}
 	}
 	names := newFunctionNames(conv.Tools)
-	var callable []string
+	var callable []string // as they are shown
 	for i := range conv.Tools {
 		if !wanted.callable(i) {
 			continue
@@ -77,7 +81,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	return rules.constraint, rules.headers(wanted, callable, compile)
 }
 
-// arguments compiles the form of the arguments of the i-th tool.
+// arguments compiles the form of the arguments of a tool, given by its index.
 func arguments(input Input, wanted *Rules, tool int, compile Compile) (*grammar.Grammar, error) {
 	if input == Text {
 		return nil, nil
@@ -95,7 +99,8 @@ func arguments(input Input, wanted *Rules, tool int, compile Compile) (*grammar.
 
 func asGrammarError(err error) (*grammar.Error, bool) { return errors.AsType[*grammar.Error](err) }
 
-// headers compiles the texts of headers.
+// headers compiles the texts of headers. decided are those that lead to what was asked
+// for, thought adds preambles, all also adds reasoning.
 func (rules *harmonyRules) headers(wanted *Rules, callable []string, compile Compile) (err error) {
 	opening := `root ::= "assistant"`
 	var all, decided []string
@@ -230,7 +235,7 @@ func (c *harmonyConstraint) exits() (exit, other int32) {
 		return format.channel, -1
 	case atChannel:
 		switch header := string(c.header); {
-		case strings.HasSuffix(header, " "):
+		case strings.HasSuffix(header, " "): // "final ": json is a must
 			return format.constrain, -1
 		case c.recipient() != "" && !strings.HasSuffix(header, " json") && !strings.HasSuffix(header, " code"):
 			return format.message, format.constrain
@@ -265,6 +270,7 @@ func (c *harmonyConstraint) Accept(id int32) error {
 		}
 		c.forced = c.forced[1:]
 	}
+	// Markers move to another place; ids of text are what c.text reads, below.
 	switch {
 	case c.at == atEnd:
 		return nil
@@ -304,7 +310,7 @@ func (c *harmonyConstraint) leave(id int32) error {
 	rules, name := c.rules, c.recipient()
 	switch id {
 	case rules.format.channel:
-		form := rules.channel
+		form := rules.channel // which channels are open depends on what came before
 		switch {
 		case name != "":
 			if form = rules.addressed; c.spent >= rules.budget {

@@ -30,7 +30,7 @@ type header struct {
 	recipient string // "" = the user
 	hidden    bool   // a result that the model invented, or a message in another's name
 	content   []piece
-	rules     []Rule
+	rules     []Rule // that were applied while it was read
 
 	channels   int
 	recipients []string // all recipients named
@@ -48,6 +48,7 @@ func (p *harmonyParser) hold(id int32) {
 	p.tokens = append(p.tokens, tok)
 }
 
+// sections splits the held tokens at the markers among them.
 func (p *harmonyParser) sections() []section {
 	var all []section
 	for at, tok := range p.tokens {
@@ -62,7 +63,7 @@ func (p *harmonyParser) sections() []section {
 }
 
 // header reads what was held. With salvage there is no <|message|>, and the text
-// behind the header's words is content: rest (harmony.md 9, S9).
+// behind the header's words is the header's content (harmony.md 9, S9).
 func (p *harmonyParser) header(salvage bool) header {
 	var head header
 	all := p.sections()
@@ -128,6 +129,8 @@ func (head *header) read(parser *harmonyParser, sec section, salvage bool) (at i
 	default:
 		at = head.author(parser, sec.text)
 	}
+	// Behind its first word a section may have recipients, types and tools in any order;
+	// other words belong to the content with salvage, and are passed over without.
 	for {
 		from := at + spaces(sec.text[at:])
 		word := sec.text[from:]
@@ -159,7 +162,7 @@ func (head *header) author(parser *harmonyParser, text string) int {
 		}
 		at += spaces(text[at:])
 	}
-	if !parser.begun {
+	if !parser.begun { // the prompt has said who speaks
 		return at
 	}
 	word := text[at:]
@@ -211,6 +214,8 @@ func recipientLen(s string) int {
 func (head *header) readChannel(text string) int {
 	from := spaces(text)
 	at := from
+	// Dashes and the like before the name are passed over; then the name itself, more
+	// letters behind it, at least three of its own, or a synonym of reasoning will do.
 	for at < len(text) && letters(text[at:]) == 0 && !unicode.IsSpace(rune(text[at])) {
 		at++
 	}
@@ -247,7 +252,7 @@ func (head *header) address() {
 	if head.channels > 1 {
 		head.rules = append(head.rules, ruleSeveralChannels)
 	}
-	self := false
+	self := false // the model writes to itself: such a message is a result
 	for _, name := range head.recipients {
 		switch {
 		case name == "assistant":
@@ -271,6 +276,7 @@ func (head *header) address() {
 	}
 }
 
+// spaces returns the length of the white space that s begins with.
 func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, unicode.IsSpace)) }
 
 // letters returns the length of the ASCII letters that s begins with.

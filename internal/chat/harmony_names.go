@@ -54,6 +54,7 @@ func (n *functionNames) find(name string) (string, bool) {
 	return declared, ok
 }
 
+// identifier makes a name of letters, digits, _ and $.
 func identifier(name string) string {
 	name = strings.Map(func(char rune) rune {
 		switch {

@@ -17,14 +17,18 @@ type harmonyParser struct {
 	over     bool          // the turn has ended
 }
 
+// A harmonyState is where in the format the output is: inHeader → inContent →
+// expectStart → inHeader …; an answer begins inHeader, since the prompt ends with
+// <|start|>assistant. Where a marker is missing, states are skipped, by a Rule.
 type harmonyState uint8
 
 const (
-	expectStart harmonyState = iota
-	inHeader
-	inContent
+	expectStart harmonyState = iota // behind a message
+	inHeader                        // behind <|start|>
+	inContent                       // behind <|message|>
 )
 
+// newHarmonyParser begins where the prompt of conv ends.
 func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
 	parser := &harmonyParser{format: h, out: newEventWriter(h.tok), conv: conv, names: newFunctionNames(conv.offered()), state: inHeader}
 	if conv.Continue {
@@ -74,6 +78,7 @@ func (p *harmonyParser) text(dst []Event, id int32) []Event {
 		p.hold(id)
 		return dst
 	}
+	// No header is that long: this is content, of the answer unless there was one.
 	rule, channel := ruleEndlessHeader, final
 	if p.loose {
 		rule = ruleLooseText
@@ -91,6 +96,7 @@ func (p *harmonyParser) enter(begun, loose bool) {
 	p.state, p.tokens, p.begun, p.loose = inHeader, p.tokens[:0], begun, loose
 }
 
+// startMarker takes <|start|>.
 func (p *harmonyParser) startMarker(dst []Event) []Event {
 	switch {
 	case p.state == inContent:
@@ -128,6 +134,7 @@ func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 	return dst
 }
 
+// messageMarker takes <|message|>.
 func (p *harmonyParser) messageMarker(dst []Event) []Event {
 	if p.state == expectStart {
 		dst = p.out.salvage(dst, ruleMissingStart)
@@ -147,7 +154,7 @@ func (p *harmonyParser) messageMarker(dst []Event) []Event {
 	return p.begin(dst, head, fallback)
 }
 
-// begin starts the message of a header. Without a channel it is on none.
+// begin starts the message of a header, on channel fallback if the header names none.
 func (p *harmonyParser) begin(dst []Event, head header, fallback string) []Event {
 	for _, rule := range head.rules {
 		dst = p.out.salvage(dst, rule)
@@ -180,6 +187,7 @@ func (p *harmonyParser) part(head header) (part Part, tool string) {
 	return Content, ""
 }
 
+// tool decides whose call a message to a recipient is.
 func (p *harmonyParser) tool(recipient string) (Part, string) {
 	if p.conv.builtin(recipient) && !p.conv.NoCalls {
 		return Builtin, recipient
@@ -207,6 +215,7 @@ func (p *harmonyParser) commit(dst []Event, rule Rule, fallback string) ([]Event
 // terminator takes an id that ends a message.
 func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	last := id == p.format.ret || id == p.format.endOfText
+	// A header whose <|message|> is missing may hold a message all the same.
 	message := p.state == inContent
 	if p.state == inHeader {
 		fallback := analysis
@@ -227,6 +236,7 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 		}
 		return p.endTurn(dst, Content)
 	}
+	// Each part has an end of its own; the others end it, too.
 	part := p.out.part
 	switch {
 	case part == Calling && id != p.format.call:
@@ -241,6 +251,7 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	return dst
 }
 
+// endTurn reports that the answer is complete; what still comes is text (S17).
 func (p *harmonyParser) endTurn(dst []Event, part Part) []Event {
 	p.over = true
 	return p.out.emit(dst, Event{Kind: TurnEnd, Part: part})

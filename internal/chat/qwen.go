@@ -48,6 +48,7 @@ func newQwen(facts Facts, tmpl *template) *qwen {
 		}
 		return nil
 	}
+	// The style is found by trying: configurations do not tell it.
 	for q.style = qwenHybrid; q.style <= qwenThinking; q.style++ {
 		if q.writes(tmpl) {
 			return q
@@ -56,7 +57,7 @@ func newQwen(facts Facts, tmpl *template) *qwen {
 	return nil
 }
 
-// writes reports whether q and t give the same ids for conversations that use every
+// writes reports whether q and tmpl give the same ids for conversations that use every
 // construct.
 func (q *qwen) writes(tmpl *template) bool {
 	for _, c := range probes() {
@@ -68,6 +69,8 @@ func (q *qwen) writes(tmpl *template) bool {
 	return true
 }
 
+// probes are conversations that use every construct, and line breaks at the ends of texts:
+// the styles differ in some of them.
 func probes() []*Conversation {
 	say := func(r Role, text string) Turn { return Turn{Role: r, Parts: []string{text}} }
 	answer := say(Assistant, "\nYes.\n")
@@ -93,6 +96,7 @@ func probes() []*Conversation {
 // Stops implements Format.
 func (q *qwen) Stops() []int32 { return q.stops }
 
+// The words around the tools in the system turn.
 const (
 	qwenTools = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
 		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
@@ -112,7 +116,7 @@ func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
 	if len(turns) > 0 && turns[0].Role <= Developer {
 		first = 1
 	}
-	query := lastQuery(turns)
+	query := lastQuery(turns) // reasoning is shown behind it
 	for i := first; i < len(turns); i++ {
 		switch turn := &turns[i]; turn.Role {
 		case Assistant:
@@ -130,6 +134,8 @@ func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
 	}
 	prompt.Control(q.start)
 	prompt.Markup("assistant\n")
+	// The prompt opens the reasoning of models that always reason, and closes an empty
+	// one where those that may are not to.
 	switch {
 	case q.style == qwenThinking:
 		prompt.Markup("<think>\n")
@@ -139,6 +145,7 @@ func (q *qwen) Render(prompt *token.Prompt, conv *Conversation) error {
 	return nil
 }
 
+// turn writes a turn of text.
 func (q *qwen) turn(prompt *token.Prompt, role, text string) {
 	prompt.Control(q.start)
 	prompt.Markup(role)
@@ -146,6 +153,7 @@ func (q *qwen) turn(prompt *token.Prompt, role, text string) {
 	q.close(prompt)
 }
 
+// close ends a turn.
 func (q *qwen) close(prompt *token.Prompt) {
 	prompt.Control(q.end)
 	prompt.Markup("\n")
@@ -164,6 +172,7 @@ func (q *qwen) system(prompt *token.Prompt, conv *Conversation) error {
 		}
 		return nil
 	}
+	// Instructions and tools share one turn. Declarations are the caller's text.
 	prompt.Control(q.start)
 	prompt.Markup("system\n")
 	if instructed {
@@ -210,6 +219,7 @@ func (q *qwen) assistant(prompt *token.Prompt, conv *Conversation, i, query int)
 	}
 	shown := q.style != qwenInstruct && (i > query || conv.KeepReasoning)
 	think := shown && (last || reasoning != "")
+	// Sampled ids hold the reasoning of all turns that they are of, or of none.
 	if said := conv.recorded(i); said > 0 {
 		later := slices.ContainsFunc(conv.Turns[i+1:i+said], func(turn Turn) bool { return turn.Reasoning != "" })
 		if whole := shown && (i+said == len(conv.Turns) || reasoning != "" || later); (whole || !later) && q.recorded(prompt, turn, whole) {
@@ -259,7 +269,7 @@ func (q *qwen) recorded(prompt *token.Prompt, turn *Turn, think bool) bool {
 	if count := len(ids); count > 0 && ids[count-1] == q.end {
 		ids = ids[:count-1]
 	}
-	behind := slices.Index(ids, q.tags.close) + 1
+	behind := slices.Index(ids, q.tags.close) + 1 // where the reasoning has ended; 0 = there is none
 	if len(ids) == 0 || slices.ContainsFunc(ids, q.tok.IsControl) || (think && behind == 0) {
 		return false
 	}

@@ -6,8 +6,9 @@ import "encoding/json"
 //
 //	{"name": "N", "arguments": {…}}
 //
-// As long as the text begins like that, arguments are given on as they come;
-// otherwise the whole text waits for its end.
+// As long as the text begins like that, arguments are given on as they come, byte for
+// byte: callHead → callArgs → callTail. Otherwise the whole text waits for its end:
+// callHead → callWhole.
 type callReader struct {
 	pieces []piece // until the call is known
 	text   []byte  // of pieces
@@ -19,6 +20,7 @@ type callReader struct {
 	junk   bool // something other than the closing brace follows the arguments
 }
 
+// A callState is where in the text of a call a callReader is.
 type callState uint8
 
 const (
@@ -40,6 +42,8 @@ func (p *tagParser) callText(dst []Event, raw string) []Event {
 	if raw == "" {
 		return dst
 	}
+	// Neither name nor form is certain yet. The ids are accounted for with what the text
+	// turns out to be: a call, or content.
 	reader.pieces = append(reader.pieces, piece{p.out.token, raw, p.out.owed})
 	p.out.owed = 0
 	reader.text = append(reader.text, raw...)
@@ -79,7 +83,7 @@ func (p *tagParser) arguments(dst []Event, raw string) []Event {
 	return dst
 }
 
-// scan returns how many bytes of s belong to the arguments.
+// scan returns how many bytes of text belong to the arguments.
 func (r *callReader) scan(text string) (size int) {
 	for at := range len(text) {
 		if r.state == callTail {
@@ -90,6 +94,7 @@ func (r *callReader) scan(text string) (size int) {
 			r.state = callTail
 			continue
 		}
+		// Brackets count outside of strings alone.
 		size = at + 1
 		switch char := text[at]; {
 		case r.escape:
@@ -140,6 +145,7 @@ func (p *tagParser) endCall(dst []Event, cut bool) []Event {
 // content (api.md 2.5), unless the output was cut inside: then it is unfinished.
 func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 	reader := &p.call
+	// Members in another order, or others besides: it is a call if it has a name.
 	var call struct{ Name, Arguments json.RawMessage }
 	var name string
 	known := json.Unmarshal(reader.text, &call) == nil && json.Unmarshal(call.Name, &name) == nil
@@ -154,6 +160,7 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 		dst = p.out.text(dst, string(call.Arguments))
 		return p.out.end(dst, false, !known)
 	}
+	// No call: the pieces become text as if there had been no tags.
 	dst = p.out.salvage(dst, ruleBrokenCall)
 	part := Content
 	if cut {
@@ -168,7 +175,7 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 
 // readCallHead reads {"name": "N", "arguments": up to the first byte of the
 // arguments. whole says that it is all there, at where they begin; otherwise at is
-// negative if b cannot become one. The name is "" until it is complete.
+// negative if text cannot become one. The name is "" until it is complete.
 func readCallHead(text []byte) (name string, at int, whole bool) {
 	scan := headScanner{text: text}
 	scan.literal("{")
@@ -188,19 +195,21 @@ func readCallHead(text []byte) (name string, at int, whole bool) {
 	return name, scan.at, true
 }
 
-// A headScanner goes through b and stays where b does not fit or ends.
+// A headScanner goes through text and stays where it does not fit or ends.
 type headScanner struct {
 	text []byte
 	at   int
-	bad  bool // b does not fit
+	bad  bool // text does not fit
 }
 
+// space passes over white space.
 func (s *headScanner) space() {
 	for s.at < len(s.text) && isSpace(s.text[s.at]) {
 		s.at++
 	}
 }
 
+// literal passes over want, or the beginning of it that ends the text.
 func (s *headScanner) literal(want string) {
 	if s.space(); s.bad {
 		return
@@ -223,7 +232,7 @@ func (s *headScanner) str() (text string) {
 		s.bad = true
 		return ""
 	}
-	end := s.at + 1
+	end := s.at + 1 // of the string: a quote without a backslash before it
 	for end < len(s.text) && s.text[end] != '"' {
 		if s.text[end] == '\\' {
 			end++

@@ -8,7 +8,7 @@ import (
 	"ossian/internal/token"
 )
 
-// words are the ids that stand for text between tags.
+// textIDs are the ids that stand for text between tags.
 func (t tags) textIDs(tok *token.BPE) textIDs {
 	return findTextIDs(tok, t.open, t.close, t.callOpen, t.callClose)
 }
@@ -21,14 +21,14 @@ type tagRules struct {
 	stops    []int32
 	answer   *grammar.Grammar // nil = any text
 	calls    *grammar.Grammar // what stands between call tags; nil = no calls
-	mustCall bool
-	oneCall  bool
+	mustCall bool             // there is no text before a call, and no end without one
+	oneCall  bool             // nothing but the end may follow a call
 	state    thinkPlace
 	budget   int  // ids between think tags
 	free     bool // behind them anything goes
 }
 
-// newTagConstraint completes k with what r asks for, nil = nothing. begins says where the
+// newTagConstraint completes rules with what is wanted, nil = nothing. begins says where the
 // prompt leaves the model.
 func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, conv *Conversation, wanted *Rules, compile Compile) (func() Constraint, error) {
 	if rules.budget = wanted.budget(conv, !conv.thinks()); wanted.holdNothing(conv, rules.budget) {
@@ -72,6 +72,8 @@ func tagCalls(conv *Conversation, wanted *Rules, compile Compile) (*grammar.Gram
 	if tools == nil {
 		return nil, nil
 	}
+	// A schema without a grammar gives way to any object where its tool need not be strict:
+	// that of the frame at fault, or of all frames where they are too much together.
 	for {
 		form, err := compile(src)
 		problem, ok := asGrammarError(err)
@@ -110,6 +112,9 @@ func (rules *tagRules) constraint() Constraint {
 	return constraint
 }
 
+// A tagPlace is where an answer is: tagStart → tagThought → tagGap → tagAnswer → tagEnd,
+// reasoning left out where there is none; tagCall and tagCalled take turns where calls
+// follow, from any place outside the reasoning.
 type tagPlace uint8
 
 const (
@@ -145,7 +150,7 @@ func (c *tagConstraint) Mask(dst []uint64) error {
 	rules := c.rules
 	switch c.at {
 	case tagEnd:
-		anything(dst)
+		anything(dst) // what follows, with ignore_eos, is nobody's
 	case tagThought:
 		clear(dst)
 		if c.spent < rules.budget {
@@ -227,7 +232,7 @@ func (c *tagConstraint) Accept(id int32) error {
 	case c.at == tagStart && id == rules.open:
 		c.at = tagThought
 		return nil
-	case c.at == tagThought:
+	case c.at == tagThought: // call tags are text there
 		if id == rules.close {
 			c.at, c.broke = tagGap, false
 		}

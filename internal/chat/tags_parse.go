@@ -55,7 +55,8 @@ const (
 )
 
 // A tagParser reads answers with reasoning between think tags and calls, one JSON
-// object each, between call tags.
+// object each, between call tags. Line breaks beside a tag belong to it and not to the
+// text. Tags that mean nothing where they stand are text, or dropped by a Rule.
 type tagParser struct {
 	tags
 	out    eventWriter
@@ -112,6 +113,7 @@ func (p *tagParser) Push(dst []Event, id int32) []Event {
 	return p.out.text(dst, raw)
 }
 
+// openThinking takes <think>; a second one is dropped.
 func (p *tagParser) openThinking(dst []Event) []Event {
 	if p.state == insideThinking {
 		return p.out.salvage(dst, ruleStrayThinkTag)

@@ -52,7 +52,7 @@ func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
 	return nil
 }
 
-// text renders c, with marks where text must not become tokens.
+// text renders conv, with marks where text must not become tokens.
 func (t *template) text(conv *Conversation) (string, error) {
 	vars, err := t.vars(conv)
 	if err != nil {
@@ -84,6 +84,7 @@ func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
 	if _, err := conv.check(); err != nil {
 		return nil, err
 	}
+	// What comes later wins: effort and identity, Vars, then turns, tools, special tokens.
 	vars := jinja.NewDict()
 	vars.Set("documents", nil)
 	switch conv.Effort {
@@ -131,11 +132,12 @@ func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
 // roleNames are the roles that templates know: for most, a developer is none.
 var roleNames = [...]string{System: "system", Developer: "system", User: "user", Assistant: "assistant", ToolRole: "tool"}
 
+// message is a turn; open leaves it to be continued.
 func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 	msg := jinja.NewDict()
 	msg.Set("role", roleNames[turn.Role])
 	text, reasoning := turn.text(), turn.Reasoning
-	if turn.Role == Assistant && reasoning == "" && t.tags.close >= 0 {
+	if turn.Role == Assistant && reasoning == "" && t.tags.close >= 0 { // clients that know no reasoning sent it as text
 		reasoning, text = splitThinking(text)
 	}
 	content := t.fence.text(text)
@@ -201,6 +203,7 @@ func (t *Tool) declaration() json.RawMessage {
 	if t.JSON != nil && t.Input == JSON {
 		return t.JSON
 	}
+	// Members in the order in which published declarations have them; templates print it.
 	var out bytes.Buffer
 	out.WriteString(`{"type":"function","function":{"name":`)
 	out.Write(quoted(t.Name))
@@ -220,6 +223,7 @@ func (t *Tool) declaration() json.RawMessage {
 	return out.Bytes()
 }
 
+// quoted is s as a JSON string.
 func quoted(s string) []byte {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -240,6 +244,8 @@ func (t *template) Constraint(c *Conversation, r *Rules, compile Compile) (func(
 
 // begins says where the template's prompt leaves the model: some open the reasoning.
 func (t *template) begins(conv *Conversation) thinkPlace {
+	// A conversation of one word is rendered and what follows the word is looked at: only
+	// the template itself knows.
 	const user = "\uFDD2" // no template writes it
 	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: conv.Effort, Now: conv.Now, Vars: conv.Vars}
 	if conv.Continue {

@@ -9,8 +9,9 @@ import (
 	"ossian/internal/token"
 )
 
-// mark is a noncharacter: no text means it, and templates pass it on. stop is
-// another one, where the last turn ends that is to be continued.
+// textMark is a noncharacter: no text means it, and templates pass it on. The character
+// before it is text. openEndMark is another one, where the last turn ends that is to be
+// continued.
 const (
 	textMark    = "\uFDD0"
 	openEndMark = "\uFDD1"
@@ -30,6 +31,7 @@ type fence struct {
 	dropMarks   *strings.Replacer
 }
 
+// newFence makes the fence of a vocabulary.
 func newFence(tok *token.BPE) *fence {
 	fenced := &fence{names: map[string]bool{}, edges: map[string]bool{}, sizes: map[string][]int{}, headSize: 4, dropMarks: strings.NewReplacer(textMark, "\uFFFD", openEndMark, "\uFFFD")}
 	for _, added := range tok.Added() {
@@ -48,9 +50,10 @@ func newFence(tok *token.BPE) *fence {
 	return fenced
 }
 
-// text returns s as valid UTF-8 with its marks.
+// text returns text as valid UTF-8 with its marks.
 func (f *fence) text(text string) string {
 	text = f.dropMarks.Replace(strings.ToValidUTF8(text, "\uFFFD"))
+	// A mark behind the first character of a name is enough: unfence cuts there.
 	var out strings.Builder
 	done := 0
 	for i := range len(text) {
@@ -69,8 +72,8 @@ func (f *fence) text(text string) string {
 	return out.String()
 }
 
-// risky reports whether a name begins at s[i], might begin there and go on in the
-// text after s, or, for i = 0, might have begun in the text before.
+// risky reports whether a name begins at text[at], might begin there and go on in the
+// text behind, or, for at = 0, might have begun in the text before.
 func (f *fence) risky(text string, at int) bool {
 	if at == 0 {
 		for n := 1; n <= min(len(text), f.longestEdge); n++ {
@@ -91,7 +94,7 @@ func (f *fence) value(v jinja.Value) jinja.Value {
 	case string:
 		return f.text(v)
 	case *jinja.List:
-		items := make([]jinja.Value, v.Len())
+		items := make([]jinja.Value, v.Len()) // a copy: the conversation stays as it is
 		for i := range items {
 			items[i] = f.value(v.At(i))
 		}

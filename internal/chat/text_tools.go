@@ -18,7 +18,7 @@ func (c *Call) object() string {
 	return `{"input":` + string(quoted(c.Arguments)) + `}`
 }
 
-// A textParser takes the text out of calls of tools that take text. What begins like
+// A textToolParser takes the text out of calls of tools that take text. What begins like
 // JSON waits for its end.
 type textToolParser struct {
 	Parser
@@ -32,7 +32,7 @@ type textToolParser struct {
 // wrapped reports whether families that write all calls as JSON wrap a tool's input.
 func wrapped(in Input) bool { return in != JSON }
 
-// withTexts returns p, with the text taken out where input says that it may be wrapped.
+// withTextTools returns parser, with the text taken out where input says that it may be wrapped.
 func withTextTools(parser Parser, c *Conversation, input func(Input) bool) Parser {
 	textual := &textToolParser{Parser: parser, texts: map[string]bool{}}
 	for _, tool := range c.Tools {
@@ -58,6 +58,8 @@ func (t *textToolParser) Close(dst []Event) []Event {
 	return t.read(dst)
 }
 
+// read passes fresh on. Deltas of a call that waits lose their text, but stay: they
+// account for ids.
 func (t *textToolParser) read(dst []Event) []Event {
 	for _, event := range t.fresh {
 		switch {
@@ -67,6 +69,7 @@ func (t *textToolParser) read(dst []Event) []Event {
 			t.held.Reset()
 		case !t.waiting:
 		case event.Kind == Delta:
+			// The first character tells: JSON waits for End, other text is what was meant.
 			t.held.WriteString(event.Text)
 			event.Text, event.Bytes = "", ""
 			if begins := strings.TrimLeft(t.held.String(), " \t\r\n"); begins != "" && begins[0] != '"' && begins[0] != '{' {
@@ -99,6 +102,7 @@ func unwrap(text string, cut bool) string {
 	return text
 }
 
+// inside returns the text in a JSON string or in an object with one member.
 func inside(text string) (string, bool) {
 	var plain string
 	if json.Unmarshal([]byte(text), &plain) == nil {

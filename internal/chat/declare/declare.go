@@ -10,6 +10,7 @@ import "ossian/internal/jinja"
 // is no schema is any. The schema itself is not changed.
 func Type(schema jinja.Value) string { return typeText(normalise(schema), "") }
 
+// listAt, dictAt and stringAt are a member of a schema if it is there and of that type.
 func listAt(d *jinja.Dict, key string) (*jinja.List, bool) {
 	v, _ := d.Get(key)
 	l, ok := v.(*jinja.List)

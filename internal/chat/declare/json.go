@@ -8,7 +8,7 @@ import (
 	"ossian/internal/jinja"
 )
 
-// JSON is v without spaces between tokens, keys in their order.
+// JSON is v as JSON without spaces between tokens, keys in their order.
 func JSON(v jinja.Value) string {
 	var out strings.Builder
 	switch v := v.(type) {

@@ -17,6 +17,7 @@ func normalise(schema jinja.Value) jinja.Value {
 	return n.schema(schema, nil)
 }
 
+// A normaliser puts the schemas within one root in order.
 type normaliser struct {
 	root   jinja.Value
 	steps  int // schemas visited: references may multiply them
@@ -29,6 +30,8 @@ const (
 	maxCopied  = 1 << 20
 )
 
+// schema is v in order. refs are the references that v lies inside of: a cycle ends with
+// any, and so does what grows beyond the bounds.
 func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 	schema, ok := v.(*jinja.Dict)
 	if n.steps++; !ok || n.steps > maxSchemas || n.copied > maxCopied {
@@ -44,6 +47,7 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 		}
 		return n.schema(joined(target, schema, "$ref"), append(refs[:len(refs):len(refs)], ref))
 	}
+	// What wraps or splits one schema is made one: a base class, a union of types.
 	if all, ok := listAt(schema, "allOf"); ok && all.Len() == 1 {
 		if only, ok := all.At(0).(*jinja.Dict); ok {
 			return n.schema(joined(only, schema, "allOf"), refs)
@@ -52,6 +56,7 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 	if variants, ok := listAt(schema, "anyOf"); ok {
 		schema = union(schema, variants)
 	}
+	// The members in their order, those that hold schemas put in order themselves.
 	out := jinja.NewDict()
 	for i := range schema.Len() {
 		key, item := schema.Entry(i)
@@ -88,6 +93,7 @@ func weight(schema *jinja.Dict) (sum int) {
 	return sum
 }
 
+// size is about how many bytes v takes.
 func size(v jinja.Value) int {
 	sum := 8
 	switch v := v.(type) {
@@ -106,6 +112,7 @@ func size(v jinja.Value) int {
 	return sum
 }
 
+// properties puts those of an object in order, without titles that only repeat names.
 func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {
 	properties, ok := v.(*jinja.Dict)
 	if !ok {
@@ -124,6 +131,7 @@ func (n *normaliser) properties(v jinja.Value, refs []string) jinja.Value {
 	return out
 }
 
+// variants puts those of a oneOf in order.
 func (n *normaliser) variants(v jinja.Value, refs []string) jinja.Value {
 	list, ok := v.(*jinja.List)
 	if !ok {
@@ -161,7 +169,7 @@ func (n *normaliser) resolve(ref string) (*jinja.Dict, bool) {
 	return at, ok
 }
 
-// merged returns the entries of base and over it those of s without key drop.
+// merged returns the entries of base, replaced or followed by those of over without key drop.
 func merged(base, over *jinja.Dict, drop string) *jinja.Dict {
 	out := jinja.NewDict()
 	for _, from := range []*jinja.Dict{base, over} {
@@ -200,7 +208,7 @@ func joined(base, over *jinja.Dict, drop string) *jinja.Dict {
 // they only say which properties are required: as a oneOf they would hide them.
 func union(schema *jinja.Dict, variants *jinja.List) *jinja.Dict {
 	out := merged(jinja.NewDict(), schema, "anyOf")
-	var kinds []jinja.Value
+	var kinds []jinja.Value // types of the variants, null apart
 	null := false
 	for i := range variants.Len() {
 		variant, ok := variants.At(i).(*jinja.Dict)

@@ -54,6 +54,7 @@ func typeText(schema jinja.Value, indent string) string {
 	return "any" // 4
 }
 
+// stringText is a string, or one of the strings of an enum.
 func stringText(schema *jinja.Dict) string {
 	values, _ := listAt(schema, "enum")
 	var quoted []string
@@ -68,6 +69,7 @@ func stringText(schema *jinja.Dict) string {
 	return strings.Join(quoted, " | ")
 }
 
+// objectText is an object with its properties, one to a line.
 func objectText(schema *jinja.Dict, indent string) string {
 	var out strings.Builder
 	if text, ok := stringAt(schema, "description"); ok {
@@ -81,6 +83,7 @@ func objectText(schema *jinja.Dict, indent string) string {
 			required[name] = true
 		}
 	}
+	// Names that are not required have a question mark.
 	if properties, ok := schema.Get("properties"); ok {
 		members, _ := properties.(*jinja.Dict)
 		for i := 0; members != nil && i < members.Len(); i++ {
@@ -132,6 +135,7 @@ func property(out *strings.Builder, name string, schema jinja.Value, indent stri
 
 // alternatives writes a property that is one of several types: rule d.
 func alternatives(out *strings.Builder, name string, schema *jinja.Dict, variants *jinja.List, indent string) {
+	// A description that a variant has, too, is told once.
 	description, described := stringAt(schema, "description")
 	if variants.Len() > 0 && described {
 		first, ok := variantText(variants.At(0))
@@ -153,6 +157,7 @@ func alternatives(out *strings.Builder, name string, schema *jinja.Dict, variant
 	out.WriteString(indent + ",\n")
 }
 
+// variantText is the description of a variant.
 func variantText(v jinja.Value) (string, bool) {
 	if d, ok := v.(*jinja.Dict); ok {
 		return stringAt(d, "description")
@@ -169,6 +174,7 @@ func variant(schema jinja.Value, indent string) string {
 	return text
 }
 
+// nullable is what follows a type that may be null, unless the type says so itself.
 func nullable(s *jinja.Dict, text string) string {
 	if v, ok := s.Get("nullable"); ok && v == true && !strings.Contains(text, "null") {
 		return " | null"
@@ -196,11 +202,13 @@ func remarks(v jinja.Value, describe, quote bool) string {
 	return " // " + strings.Join(all, " ")
 }
 
+// hasEnum reports whether values are listed.
 func hasEnum(schema *jinja.Dict) bool {
 	values, ok := listAt(schema, "enum")
 	return ok && values.Len() > 0
 }
 
+// defaultText is a default as a remark shows it.
 func defaultText(v jinja.Value, quote bool) string {
 	if text, ok := v.(string); ok {
 		if quote {

@@ -29,6 +29,7 @@ func AnyIDs(t *testing.T, s Suite) {
 		}
 		ids = babble.answer(ids[:0], size)
 		read += size
+		// What a Push gives is checked before the next one, the end against all ids.
 		check := checker{last: -1}
 		parser := s.Format.Parser(s.Conversation)
 		for i := 0; i <= size; i++ {
@@ -96,6 +97,7 @@ func Splits(t *testing.T, s Suite) {
 		} else {
 			say = s.nonsense(random)
 		}
+		// What the tokenizer makes of the text says how it is to be read.
 		whole := spell.ids(nil, say, nil)
 		want := Story(Parse(s.Format.Parser(s.Conversation), whole))
 		for _, cuts := range places(random, say, long) {
@@ -129,6 +131,7 @@ func (s *Suite) nonsense(random *rand.Rand) []span {
 		if bytes += len(word); bytes > 48 || breaks > 2 {
 			break
 		}
+		// Neighbouring words are one text, which the caller cuts.
 		if last := len(say); last > 0 && say[last-1].text != "" {
 			say[last-1].text += word
 			continue
@@ -159,7 +162,7 @@ func (s *Suite) ramble(t *testing.T, random *rand.Rand) []int32 {
 	return s.answer(t, s.Conversation, turn)
 }
 
-// answer returns the ids with which the model gives the turn as an answer to c, up to
+// answer returns the ids with which the model gives the turn as an answer to conv, up to
 // a stop id if it has one.
 func (s *Suite) answer(t *testing.T, conv *chat.Conversation, turn chat.Turn) []int32 {
 	t.Helper()
@@ -185,14 +188,14 @@ func places(random *rand.Rand, say []span, long bool) [][]int {
 	for _, part := range say {
 		size += len(part.text)
 	}
-	var all, every [][]int
+	var all, every [][]int // every: one cut at each place
 	for i := 1; i < size; i++ {
 		every = append(every, []int{i})
 	}
 	if !long {
 		return append(every, slices.Concat(every...))
 	}
-	for range 8 {
+	for range 8 { // one for each place would be too many
 		cuts := make([]int, random.IntN(size/2+1))
 		for i := range cuts {
 			cuts[i] = 1 + random.IntN(size)
@@ -271,7 +274,7 @@ func (sp *speller) ids(dst []int32, say []span, cuts []int) []int32 {
 	return dst
 }
 
-// spell appends tokens whose text is s, byte for byte.
+// spell appends tokens whose text is that, byte for byte.
 func (sp *speller) spell(dst []int32, s string) []int32 {
 	before, size := len(dst), 0
 	if utf8.ValidString(s) {

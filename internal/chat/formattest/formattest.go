@@ -123,6 +123,7 @@ type Reply struct {
 func Collect(events []chat.Event) Reply {
 	var reply Reply
 	for _, event := range events {
+		// Every kind of event may account for ids.
 		reply.Tokens += event.Count
 		if event.Part.Reasons() {
 			reply.ReasoningTokens += event.Count
@@ -147,6 +148,7 @@ func Collect(events []chat.Event) Reply {
 func (s *Suite) roundTrip(t *testing.T) {
 	prompt := s.render(t, s.Conversation)
 	for name, turn := range s.Turns {
+		// The ids between the prompt and the end of the rendered turn are the answer.
 		conv := *s.Conversation
 		conv.Turns = append(slices.Clone(conv.Turns), turn)
 		conv.NoPrompt, conv.KeepReasoning = true, true
@@ -192,7 +194,7 @@ func (s *Suite) cut(t *testing.T) {
 	}
 }
 
-// Check reads ids as an answer to c and reports the first way in which the events
+// Check reads ids as an answer to conv and reports the first way in which the events
 // break the contract of chat.Parser.
 func Check(format chat.Format, conv *chat.Conversation, ids []int32) error {
 	events := Parse(format.Parser(conv), ids)
@@ -214,7 +216,8 @@ func Check(format chat.Format, conv *chat.Conversation, ids []int32) error {
 	return check.end(len(ids))
 }
 
-// A checker reads the events of one answer as they come.
+// A checker reads the events of one answer as they come, and reports the first that
+// breaks the contract of chat.Parser.
 type checker struct {
 	open  bool
 	part  chat.Part // of the open message
@@ -248,6 +251,7 @@ func (k *checker) event(e *chat.Event, ids int) error {
 	return k.order(e)
 }
 
+// order checks that messages follow one another: Start, Deltas, End.
 func (k *checker) order(e *chat.Event) error {
 	switch e.Kind {
 	case chat.Start:
@@ -267,6 +271,7 @@ func (k *checker) order(e *chat.Event) error {
 		}
 		k.open = e.Kind == chat.Delta
 		k.text, k.bytes = append(k.text, e.Text...), append(k.bytes, e.Bytes...)
+		// Events may cut characters between Text and Bytes, whole messages may not.
 		if !k.open && !spells(k.bytes, k.text) {
 			return fmt.Errorf("text %q of bytes %q", k.text, k.bytes)
 		}

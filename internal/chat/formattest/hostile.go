@@ -26,6 +26,7 @@ func Markers(t *testing.T, s Suite) {
 			ids = s.Tokenizer.Encode(ids, attack(babble.random, names.all))
 			ids = babble.answer(ids, babble.random.IntN(40))
 		}
+		// A name in the answer is fine where ordinary tokens spell it.
 		var ordinary strings.Builder
 		for _, id := range ids {
 			if !s.Tokenizer.IsControl(id) {
@@ -44,6 +45,7 @@ func Markers(t *testing.T, s Suite) {
 		if answer%10 > 0 {
 			continue
 		}
+		// Names that the assistant is made to say come back as they are.
 		text := spoken(attack(babble.random, names.all))
 		turn := chat.Turn{Role: chat.Assistant, Parts: []string{text}, Reasoning: s.Turns["answer"].Reasoning}
 		if got := Collect(Parse(s.Format.Parser(s.Conversation), s.answer(t, s.Conversation, turn))); got.Content != text {
@@ -116,6 +118,7 @@ func TextIsText(t *testing.T, s Suite) {
 	ids := func(conv *chat.Conversation) []int32 {
 		return slices.DeleteFunc(s.render(t, conv), func(id int32) bool { return !added[id] })
 	}
+	// The ids that mean something must be those of the same conversation with tame text.
 	benign := make([][]int32, len(s.Golden))
 	for golden, g := range s.Golden {
 		benign[golden] = ids(retell(g.Conversation, func() string { return "x" }))
