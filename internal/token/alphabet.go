@@ -28,37 +28,37 @@ var alphabet = func() (bytes [alphabetSize]int16) {
 
 // fromAlphabet returns the bytes that a vocabulary entry stands for. ok is false
 // if a character is outside the alphabet; such an entry stands for itself.
-func fromAlphabet(s string) (bytes string, ok bool) {
-	out := make([]byte, 0, len(s))
-	for _, r := range s {
-		if r >= alphabetSize || r == utf8.RuneError || alphabet[r] < 0 {
-			return s, false
+func fromAlphabet(text string) (bytes string, ok bool) {
+	out := make([]byte, 0, len(text))
+	for _, char := range text {
+		if char >= alphabetSize || char == utf8.RuneError || alphabet[char] < 0 {
+			return text, false
 		}
-		out = append(out, byte(alphabet[r]))
+		out = append(out, byte(alphabet[char]))
 	}
 	return string(out), true
 }
 
 // set stores a token as a file spells it. Plain tokens are spelled in the byte
 // alphabet; one that is not can be decoded but never encoded.
-func (s *source) set(id int32, text string, c class) {
-	if c == plain {
+func (s *source) set(id int32, text string, kind class) {
+	if kind == plain {
 		var ok bool
 		if text, ok = fromAlphabet(text); !ok {
-			c = decodeOnly
+			kind = decodeOnly
 		}
 	}
-	s.tokens[id], s.class[id] = text, c
+	s.tokens[id], s.class[id] = text, kind
 }
 
 // join stores the next merge as a file spells it. It leaves out a merge into an
 // added token: that would let text produce the token.
-func (s *source) join(ids map[string]int32, m jsonMerge) error {
-	left, ok := ids[m.left]
-	right, ok2 := ids[m.right]
-	id, ok3 := ids[m.left+m.right]
+func (s *source) join(ids map[string]int32, pair jsonMerge) error {
+	left, ok := ids[pair.left]
+	right, ok2 := ids[pair.right]
+	id, ok3 := ids[pair.left+pair.right]
 	if !ok || !ok2 || !ok3 {
-		return fmt.Errorf("%q and %q: these two and what they make must be in the vocabulary", m.left, m.right)
+		return fmt.Errorf("%q and %q: these two and what they make must be in the vocabulary", pair.left, pair.right)
 	}
 	if s.class[id] == plain {
 		s.merges = append(s.merges, sourceMerge{left, right, id})

@@ -9,17 +9,17 @@ import (
 // until the character is complete, and writes U+FFFD only for bytes that nothing
 // can complete any more. It belongs to one stream and one goroutine.
 type Detok struct {
-	t       *BPE
+	bpe     *BPE
 	pending []byte // an unfinished character, at most 3 bytes between calls
 }
 
 // Detok returns a detokeniser for one stream. Control tokens give their spelling;
 // callers that hide them do not push them.
-func (t *BPE) Detok() *Detok { return &Detok{t: t} }
+func (t *BPE) Detok() *Detok { return &Detok{bpe: t} }
 
 // Push adds a token and returns the text that is complete so far, possibly "".
 func (d *Detok) Push(id int32) string {
-	text := d.t.Text(id)
+	text := d.bpe.Text(id)
 	if len(d.pending) == 0 && utf8.ValidString(text) {
 		return text
 	}
@@ -40,53 +40,53 @@ func (d *Detok) take(all bool) string {
 // Decode returns the text of ids, control tokens spelled out.
 func (t *BPE) Decode(ids []int32) string {
 	var out strings.Builder
-	d := t.Detok()
+	detok := t.Detok()
 	for _, id := range ids {
-		out.WriteString(d.Push(id))
+		out.WriteString(detok.Push(id))
 	}
-	out.WriteString(d.Flush())
+	out.WriteString(detok.Flush())
 	return out.String()
 }
 
 // decodeStart returns how many bytes at the start of b belong together: a
 // character, or bytes that no continuation can make one (the longest prefix of a
 // character among them, at least 1). full is false if more bytes may complete it.
-func decodeStart(b string) (size int, valid, full bool) {
-	r, n := utf8.DecodeRuneInString(b)
-	if r != utf8.RuneError || n != 1 {
-		return n, true, true
+func decodeStart(text string) (size int, valid, full bool) {
+	r, whole := utf8.DecodeRuneInString(text)
+	if r != utf8.RuneError || whole != 1 {
+		return whole, true, true
 	}
-	if utf8.FullRuneInString(b[:1]) {
+	if utf8.FullRuneInString(text[:1]) {
 		return 1, false, true
 	}
-	for size = 1; size < len(b) && !utf8.FullRuneInString(b[:size+1]); size++ {
+	for size = 1; size < len(text) && !utf8.FullRuneInString(text[:size+1]); size++ {
 	}
-	return size, false, size < len(b)
+	return size, false, size < len(text)
 }
 
-// appendValid appends s to dst with U+FFFD for invalid UTF-8, and returns what is
-// left of s: nothing if all is set, else the unfinished character at its end.
-func appendValid(dst []byte, s string, all bool) (out []byte, rest string) {
-	for len(s) > 0 {
-		size, valid, full := decodeStart(s)
+// appendValid appends text to dst with U+FFFD for invalid UTF-8, and returns what is
+// left of it: nothing if all is set, else the unfinished character at its end.
+func appendValid(dst []byte, text string, all bool) (out []byte, rest string) {
+	for len(text) > 0 {
+		size, valid, full := decodeStart(text)
 		if !full && !all {
 			break
 		}
 		if valid {
-			dst = append(dst, s[:size]...)
+			dst = append(dst, text[:size]...)
 		} else {
 			dst = append(dst, "\uFFFD"...)
 		}
-		s = s[size:]
+		text = text[size:]
 	}
-	return dst, s
+	return dst, text
 }
 
-// toValid returns s with U+FFFD for invalid UTF-8.
-func toValid(s string) string {
-	if utf8.ValidString(s) {
-		return s
+// toValid returns text with U+FFFD for invalid UTF-8.
+func toValid(text string) string {
+	if utf8.ValidString(text) {
+		return text
 	}
-	out, _ := appendValid(nil, s, true)
+	out, _ := appendValid(nil, text, true)
 	return string(out)
 }

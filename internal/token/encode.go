@@ -9,21 +9,22 @@ func (t *BPE) Encode(dst []int32, text string) []int32 {
 	if t.nfc {
 		text = nfc(text)
 	}
-	c := classes()
-	for i := 0; i < len(text); {
-		end := t.scan(c, text, i)
-		piece := text[i:end]
-		i = end
+	chars := charClasses()
+	for start := 0; start < len(text); {
+		end := t.scan(chars, text, start)
+		piece := text[start:end]
+		start = end
+		// Most pieces are one token. The others are merged, in memory that is used again.
 		if id, ok := t.lookup(piece); ok {
 			dst = append(dst, id)
 			continue
 		}
-		s, _ := t.pool.Get().(*scratch)
-		if s == nil {
-			s = new(scratch)
+		state, _ := t.pool.Get().(*scratch)
+		if state == nil {
+			state = new(scratch)
 		}
-		dst = t.merge(dst, piece, s)
-		t.pool.Put(s)
+		dst = t.merge(dst, piece, state)
+		t.pool.Put(state)
 	}
 	return dst
 }
@@ -52,29 +53,30 @@ const longPiece = 100
 
 // merge appends the ids of one piece: repeatedly the pair of neighbours with the
 // lowest rank becomes one token, the leftmost first (formats.md §7).
-func (t *BPE) merge(dst []int32, piece string, s *scratch) []int32 {
-	parts := t.split(piece, s)
+func (t *BPE) merge(dst []int32, piece string, state *scratch) []int32 {
+	parts := t.singleBytes(piece, state)
 	if len(parts) > longPiece {
-		return t.mergeLong(dst, piece, s)
+		return t.mergeLong(dst, piece, state)
 	}
 	return t.mergeShort(dst, piece, parts)
 }
 
-// split sets s.parts to the bytes of piece and the sentinel.
-func (t *BPE) split(piece string, s *scratch) []part {
-	s.parts = s.parts[:0]
+// singleBytes sets state.parts to the bytes of piece and the sentinel.
+func (t *BPE) singleBytes(piece string, state *scratch) []part {
+	state.parts = state.parts[:0]
 	for i := range len(piece) {
 		if id := t.bytes[piece[i]]; id >= 0 {
-			s.parts = append(s.parts, part{start: int32(i), id: id})
+			state.parts = append(state.parts, part{start: int32(i), id: id})
 		}
 	}
-	s.parts = append(s.parts, part{start: int32(len(piece))})
-	for i := range s.parts {
-		t.rate(piece, s.parts, i, i+1, i+2)
+	state.parts = append(state.parts, part{start: int32(len(piece))})
+	for i := range state.parts {
+		t.rate(piece, state.parts, i, i+1, i+2)
 	}
-	return s.parts
+	return state.parts
 }
 
+// mergeShort looks at all parts for every merge.
 func (t *BPE) mergeShort(dst []int32, piece string, parts []part) []int32 {
 	for {
 		best := 0
@@ -86,6 +88,7 @@ func (t *BPE) mergeShort(dst []int32, piece string, parts []part) []int32 {
 		if parts[best].rank == noRank {
 			break
 		}
+		// Only the new part and the one before it have another neighbour now.
 		parts[best].id = parts[best].merged
 		parts = append(parts[:best+1], parts[best+2:]...)
 		t.rate(piece, parts, best, best+1, best+2)
@@ -99,26 +102,26 @@ func (t *BPE) mergeShort(dst []int32, piece string, parts []part) []int32 {
 	return dst
 }
 
-// rate finds the merge of parts i and j. Part k follows j; it is past the end of
-// parts if i or j is the sentinel, which merges with nothing.
-func (t *BPE) rate(piece string, parts []part, i, j, k int) {
-	p := &parts[i]
-	p.rank = noRank
-	if k >= len(parts) {
+// rate finds the merge of parts at and next. Part behind follows next; it is past the end of
+// parts if at or next is the sentinel, which merges with nothing.
+func (t *BPE) rate(piece string, parts []part, at, next, behind int) {
+	left := &parts[at]
+	left.rank = noRank
+	if behind >= len(parts) {
 		return
 	}
 	if !t.byRank {
-		if s := t.pairs.at(pair(p.id, parts[j].id)); s.key != 0 {
-			p.rank, p.merged = s.rank, s.id
+		if s := t.pairs.at(pair(left.id, parts[next].id)); s.key != 0 {
+			left.rank, left.merged = s.rank, s.id
 		}
 		return
 	}
-	both := piece[p.start:parts[k].start]
+	both := piece[left.start:parts[behind].start]
 	if len(both) > t.longest {
 		return
 	}
 	if id, ok := t.lookup(both); ok {
-		p.rank, p.merged = id, id
+		left.rank, left.merged = id, id
 	}
 }
 
@@ -128,80 +131,85 @@ type candidate uint64
 
 // mergeLong is merge for pieces of any length, in n log n time. Candidates that a
 // neighbouring merge has overtaken stay in the heap and are skipped.
-func (t *BPE) mergeLong(dst []int32, piece string, s *scratch) []int32 {
-	parts := s.parts
+func (t *BPE) mergeLong(dst []int32, piece string, state *scratch) []int32 {
+	// Parts stay where they are; links lead from each to those that are left.
+	parts := state.parts
 	last := int32(len(parts) - 1)
-	s.heap = s.heap[:0]
-	for i := range parts {
-		parts[i].prev, parts[i].next = int32(i)-1, int32(i)+1
-		s.push(int32(i))
+	state.heap = state.heap[:0]
+	for at := range parts {
+		parts[at].prev, parts[at].next = int32(at)-1, int32(at)+1
+		state.push(int32(at))
 	}
-	for len(s.heap) > 0 {
-		rank, i := s.pop()
-		p := &parts[i]
-		if p.rank != rank || p.next < 0 {
+	for len(state.heap) > 0 {
+		rank, at := state.pop()
+		left := &parts[at]
+		if left.rank != rank || left.next < 0 {
 			continue
 		}
-		gone := p.next
-		p.id, p.next = p.merged, parts[gone].next
+		// gone becomes part of left. Its rank and link tell candidates that it is no more.
+		gone := left.next
+		left.id, left.next = left.merged, parts[gone].next
 		parts[gone].next, parts[gone].rank = -1, noRank
-		parts[p.next].prev = i
-		t.rateLinked(piece, parts, i, last)
-		s.push(i)
-		if p.prev >= 0 {
-			t.rateLinked(piece, parts, p.prev, last)
-			s.push(p.prev)
+		parts[left.next].prev = at
+		t.rateLinked(piece, parts, at, last)
+		state.push(at)
+		if left.prev >= 0 {
+			t.rateLinked(piece, parts, left.prev, last)
+			state.push(left.prev)
 		}
 	}
-	for i := int32(0); i < last; i = parts[i].next {
-		dst = append(dst, parts[i].id)
+	for at := int32(0); at < last; at = parts[at].next {
+		dst = append(dst, parts[at].id)
 	}
 	return dst
 }
 
 // rateLinked is rate along the next links. The sentinel has none behind it.
-func (t *BPE) rateLinked(piece string, parts []part, i, last int32) {
-	j := parts[i].next
-	k := len(parts)
-	if j != last {
-		k = int(parts[j].next)
+func (t *BPE) rateLinked(piece string, parts []part, at, last int32) {
+	next := parts[at].next
+	behind := len(parts)
+	if next != last {
+		behind = int(parts[next].next)
 	}
-	t.rate(piece, parts, int(i), int(j), k)
+	t.rate(piece, parts, int(at), int(next), behind)
 }
 
-func (s *scratch) push(i int32) {
-	if s.parts[i].rank == noRank {
+// push adds the merge of a part with the next one, if there is one, to the heap.
+func (s *scratch) push(at int32) {
+	if s.parts[at].rank == noRank {
 		return
 	}
-	c := candidate(s.parts[i].rank)<<32 | candidate(i)
-	s.heap = append(s.heap, c)
-	h, n := s.heap, len(s.heap)-1
-	for n > 0 && h[(n-1)/2] > c {
-		h[n] = h[(n-1)/2]
-		n = (n - 1) / 2
+	added := candidate(s.parts[at].rank)<<32 | candidate(at)
+	s.heap = append(s.heap, added)
+	heap, hole := s.heap, len(s.heap)-1
+	for hole > 0 && heap[(hole-1)/2] > added {
+		heap[hole] = heap[(hole-1)/2]
+		hole = (hole - 1) / 2
 	}
-	h[n] = c
+	heap[hole] = added
 }
 
-func (s *scratch) pop() (rank, i int32) {
-	h := s.heap
-	top, c := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	n := 0
-	for 2*n+1 < len(h) {
-		child := 2*n + 1
-		if child+1 < len(h) && h[child+1] < h[child] {
+// pop takes the candidate that comes first.
+func (s *scratch) pop() (rank, at int32) {
+	heap := s.heap
+	top, moved := heap[0], heap[len(heap)-1]
+	heap = heap[:len(heap)-1]
+	// The last one moves into the hole at the top and down to its place.
+	hole := 0
+	for 2*hole+1 < len(heap) {
+		child := 2*hole + 1
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
 			child++
 		}
-		if h[child] >= c {
+		if heap[child] >= moved {
 			break
 		}
-		h[n] = h[child]
-		n = child
+		heap[hole] = heap[child]
+		hole = child
 	}
-	if len(h) > 0 {
-		h[n] = c
+	if len(heap) > 0 {
+		heap[hole] = moved
 	}
-	s.heap = h
+	s.heap = heap
 	return int32(top >> 32), int32(top & math.MaxUint32)
 }

@@ -21,56 +21,58 @@ type Vocab struct {
 // FromGGUF reads the vocabulary of a GGUF file (formats.md §6). It copies what it
 // keeps, so v's strings may lie in a mapped file that is closed later.
 func FromGGUF(v Vocab) (*BPE, error) {
-	t, err := v.build()
+	bpe, err := v.build()
 	if err != nil {
 		return nil, fmt.Errorf("GGUF tokenizer: %w", err)
 	}
-	return t, nil
+	return bpe, nil
 }
 
+// build checks a vocabulary and makes the tokenizer of it.
 func (v *Vocab) build() (*BPE, error) {
-	n := len(v.Tokens)
+	size := len(v.Tokens)
 	switch {
 	case v.Model != "gpt2":
 		return nil, fmt.Errorf("tokenizer.ggml.model %q, only gpt2 (byte-level BPE) is supported", v.Model)
-	case n > maxVocab:
-		return nil, fmt.Errorf("%d tokens, at most %d are supported", n, maxVocab)
-	case len(v.Types) != n:
-		return nil, fmt.Errorf("%d token types for %d tokens", len(v.Types), n)
+	case size > maxVocab:
+		return nil, fmt.Errorf("%d tokens, at most %d are supported", size, maxVocab)
+	case len(v.Types) != size:
+		return nil, fmt.Errorf("%d token types for %d tokens", len(v.Types), size)
 	case v.AddEOS:
 		return nil, errors.New("tokenizer.ggml.add_eos_token: a vocabulary that ends every text is for embedding models")
 	}
-	s := &source{tokens: make([]string, n), class: make([]class, n), bos: v.BOS, eos: v.EOS, addBOS: v.AddBOS}
+	src := &source{tokens: make([]string, size), class: make([]class, size), bos: v.BOS, eos: v.EOS, addBOS: v.AddBOS}
 	var err error
-	if s.scan, s.whole, err = preScanner(v.Pre); err != nil {
+	if src.scan, src.whole, err = preScanner(v.Pre); err != nil {
 		return nil, err
 	}
-	s.nfc = v.Pre == "qwen2"
-	ids := make(map[string]int32, n)
-	for i, text := range v.Tokens {
-		kind, ok := classOfType(v.Types[i])
+	src.nfc = v.Pre == "qwen2"
+	ids := make(map[string]int32, size)
+	for id, text := range v.Tokens {
+		kind, ok := classOfType(v.Types[id])
 		if !ok {
-			return nil, fmt.Errorf("token %d (%q) has type %d, expected 1 to 5", i, text, v.Types[i])
+			return nil, fmt.Errorf("token %d (%q) has type %d, expected 1 to 5", id, text, v.Types[id])
 		}
+		// Fillers get no text, so several may be spelled alike.
 		if kind == unused || (kind == added && filler.MatchString(text)) {
 			continue
 		}
 		if other, ok := ids[text]; ok {
-			return nil, fmt.Errorf("tokens %d and %d are both %q", other, i, text)
+			return nil, fmt.Errorf("tokens %d and %d are both %q", other, id, text)
 		}
-		ids[text] = int32(i)
-		s.set(int32(i), text, kind)
+		ids[text] = int32(id)
+		src.set(int32(id), text, kind)
 	}
 	for rank, line := range v.Merges {
-		m, err := parseMerge(line)
+		pair, err := parseMerge(line)
 		if err == nil {
-			err = s.join(ids, m)
+			err = src.join(ids, pair)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("merge %d: %w", rank, err)
 		}
 	}
-	return s.build()
+	return src.build()
 }
 
 // filler matches what converters put where a vocabulary is smaller than the embedding; some

@@ -29,19 +29,20 @@ func Harmony() (*BPE, error) {
 	if err != nil {
 		return nil, fmt.Errorf("built-in o200k_base: %w", err)
 	}
-	s := &source{
+	src := &source{
 		tokens: append(base, harmonyTokens()...), class: make([]class, harmonyEnd),
 		byRank: true, scan: scanO200k, bos: -1, eos: 200_002,
 	}
-	for i := range s.class {
-		s.class[i] = plain
+	for i := range src.class {
+		src.class[i] = plain
 		if i >= o200kBase {
-			s.class[i] = control
+			src.class[i] = control
 		}
 	}
-	return s.build()
+	return src.build()
 }
 
+// harmonyTokens are the control tokens behind o200k_base, in id order.
 func harmonyTokens() []string {
 	names := map[int]string{
 		199_998: "startoftext", 199_999: "endoftext", 200_002: "return", 200_003: "constrain",
@@ -59,25 +60,25 @@ func harmonyTokens() []string {
 	return list
 }
 
-// unpackRanks reverses the packing of o200k.
-func unpackRanks(packed string, n int) ([]string, error) {
+// unpackRanks reverses the packing of o200k: count tokens. There is room for those behind.
+func unpackRanks(packed string, count int) ([]string, error) {
 	raw, err := io.ReadAll(flate.NewReader(strings.NewReader(packed)))
 	if err != nil {
 		return nil, err
 	}
-	text := string(raw)
-	tokens := make([]string, 0, n+harmonyEnd-o200kBase)
+	text := string(raw) // one string, of which all tokens are parts
+	tokens := make([]string, 0, count+harmonyEnd-o200kBase)
 	for at := 0; at < len(text); {
-		size, w := binary.Uvarint(raw[at:])
-		if w <= 0 || size > uint64(len(text)-at-w) {
+		size, width := binary.Uvarint(raw[at:])
+		if width <= 0 || size > uint64(len(text)-at-width) {
 			return nil, errors.New("length outside the data")
 		}
-		at += w
+		at += width
 		tokens = append(tokens, text[at:at+int(size)])
 		at += int(size)
 	}
-	if len(tokens) != n {
-		return nil, fmt.Errorf("%d tokens, expected %d", len(tokens), n)
+	if len(tokens) != count {
+		return nil, fmt.Errorf("%d tokens, expected %d", len(tokens), count)
 	}
 	return tokens, nil
 }

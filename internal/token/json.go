@@ -10,17 +10,18 @@ import (
 // subset of formats.md §7. It refuses what it cannot reproduce exactly and says
 // which part that is.
 func FromJSON(data []byte) (*BPE, error) {
-	f, err := readJSON(data)
+	file, err := readJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	t, err := f.build()
+	bpe, err := file.build()
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	return t, nil
+	return bpe, nil
 }
 
+// A jsonFile is a tokenizer.json, the parts that are read.
 type jsonFile struct {
 	Normalizer    *jsonStep   `json:"normalizer"`
 	PreTokenizer  *jsonStep   `json:"pre_tokenizer"`
@@ -42,6 +43,7 @@ type jsonFile struct {
 	} `json:"model"`
 }
 
+// A jsonMerge is two neighbours as a file spells them.
 type jsonMerge struct{ left, right string }
 
 // jsonStep is any normalizer, pre-tokenizer, post-processor or decoder: the union
@@ -88,49 +90,54 @@ func parseMerge(line string) (jsonMerge, error) {
 	return jsonMerge{left, right}, nil
 }
 
+// build refuses what would split or merge text in other ways than ours, and makes the
+// tokenizer of the rest.
 func (f *jsonFile) build() (*BPE, error) {
-	m := &f.Model
+	model := &f.Model
 	switch {
-	case m.Type != "BPE" && m.Type != "":
-		return nil, fmt.Errorf("model type %q, only BPE is supported", m.Type)
-	case m.ByteFallback:
+	case model.Type != "BPE" && model.Type != "":
+		return nil, fmt.Errorf("model type %q, only BPE is supported", model.Type)
+	case model.ByteFallback:
 		return nil, errors.New("model.byte_fallback is not supported")
-	case m.Dropout != nil && *m.Dropout != 0:
-		return nil, fmt.Errorf("model.dropout %v, only null is supported", *m.Dropout)
-	case m.Prefix != nil && *m.Prefix != "":
-		return nil, fmt.Errorf("model.continuing_subword_prefix %q, only null is supported", *m.Prefix)
-	case m.Suffix != nil && *m.Suffix != "":
-		return nil, fmt.Errorf("model.end_of_word_suffix %q, only null is supported", *m.Suffix)
+	case model.Dropout != nil && *model.Dropout != 0:
+		return nil, fmt.Errorf("model.dropout %v, only null is supported", *model.Dropout)
+	case model.Prefix != nil && *model.Prefix != "":
+		return nil, fmt.Errorf("model.continuing_subword_prefix %q, only null is supported", *model.Prefix)
+	case model.Suffix != nil && *model.Suffix != "":
+		return nil, fmt.Errorf("model.end_of_word_suffix %q, only null is supported", *model.Suffix)
 	case f.Decoder != nil && f.Decoder.Type != "ByteLevel":
 		return nil, fmt.Errorf("decoder %q, only ByteLevel is supported", f.Decoder.Type)
 	}
-	s := &source{whole: m.IgnoreMerges, bos: -1, eos: -1}
+	// Each step of the file's pipeline in its order.
+	src := &source{whole: model.IgnoreMerges, bos: -1, eos: -1}
 	var err error
-	if s.nfc, err = f.Normalizer.nfc(); err != nil {
+	if src.nfc, err = f.Normalizer.nfc(); err != nil {
 		return nil, err
 	}
-	if s.scan, err = f.PreTokenizer.scanner(); err != nil {
+	if src.scan, err = f.PreTokenizer.scanner(); err != nil {
 		return nil, err
 	}
-	if err := f.fill(s); err != nil {
+	if err := f.fill(src); err != nil {
 		return nil, err
 	}
-	if s.bos, err = f.PostProcessor.bos(); err != nil {
+	if src.bos, err = f.PostProcessor.bos(); err != nil {
 		return nil, err
 	}
-	s.addBOS = s.bos >= 0
-	t, err := s.build()
+	src.addBOS = src.bos >= 0
+	bpe, err := src.build()
 	if err != nil {
 		return nil, err
 	}
-	if missing := t.Missing(); m.Unk != nil && len(missing) > 0 {
-		return nil, fmt.Errorf("model.unk_token %q with %d bytes missing from the vocabulary is not supported", *m.Unk, len(missing))
+	if missing := bpe.Missing(); model.Unk != nil && len(missing) > 0 {
+		return nil, fmt.Errorf("model.unk_token %q with %d bytes missing from the vocabulary is not supported", *model.Unk, len(missing))
 	}
-	return t, nil
+	return bpe, nil
 }
 
-// fill moves the vocabulary, the added tokens and the merges to s.
-func (f *jsonFile) fill(s *source) error {
+// fill moves the vocabulary, the added tokens and the merges to src.
+func (f *jsonFile) fill(src *source) error {
+	// First all ids, since the vocabulary is as large as the highest; then its tokens, and
+	// over them the added ones, which may repeat an entry but not take another's id.
 	size := int32(0)
 	check := func(id int32, text string) error {
 		if id < 0 || id >= maxVocab {
@@ -144,36 +151,36 @@ func (f *jsonFile) fill(s *source) error {
 			return err
 		}
 	}
-	for _, a := range f.AddedTokens {
-		if err := check(a.ID, a.Content); err != nil {
+	for _, token := range f.AddedTokens {
+		if err := check(token.ID, token.Content); err != nil {
 			return err
 		}
-		if a.LStrip || a.RStrip || a.SingleWord {
-			return fmt.Errorf("added token %q: lstrip, rstrip and single_word are not supported", a.Content)
+		if token.LStrip || token.RStrip || token.SingleWord {
+			return fmt.Errorf("added token %q: lstrip, rstrip and single_word are not supported", token.Content)
 		}
 	}
-	s.tokens, s.class = make([]string, size), make([]class, size)
+	src.tokens, src.class = make([]string, size), make([]class, size)
 	for text, id := range f.Model.Vocab {
-		if s.class[id] != unused {
+		if src.class[id] != unused {
 			return fmt.Errorf("token %q has id %d, which is taken", text, id)
 		}
-		s.set(id, text, plain)
+		src.set(id, text, plain)
 	}
-	for _, a := range f.AddedTokens {
+	for _, token := range f.AddedTokens {
 		kind := added
-		if a.Special {
+		if token.Special {
 			kind = control
 		}
-		old, ok := f.Model.Vocab[a.Content]
-		same := ok && old == a.ID && s.class[a.ID] <= decodeOnly
-		if s.class[a.ID] != unused && !same {
-			return fmt.Errorf("added token %q has id %d, which is taken", a.Content, a.ID)
+		old, ok := f.Model.Vocab[token.Content]
+		same := ok && old == token.ID && src.class[token.ID] <= decodeOnly
+		if src.class[token.ID] != unused && !same {
+			return fmt.Errorf("added token %q has id %d, which is taken", token.Content, token.ID)
 		}
-		s.set(a.ID, a.Content, kind)
+		src.set(token.ID, token.Content, kind)
 	}
-	s.merges = make([]sourceMerge, 0, len(f.Model.Merges))
-	for rank, m := range f.Model.Merges {
-		if err := s.join(f.Model.Vocab, m); err != nil {
+	src.merges = make([]sourceMerge, 0, len(f.Model.Merges))
+	for rank, pair := range f.Model.Merges {
+		if err := src.join(f.Model.Vocab, pair); err != nil {
 			return fmt.Errorf("merge %d: %w", rank, err)
 		}
 	}
@@ -208,7 +215,7 @@ func (p *jsonStep) bos() (int32, error) {
 	switch p.Type {
 	case "ByteLevel":
 		return -1, nil
-	case "Sequence":
+	case "Sequence": // any number of steps, of which one may put a token
 		bos := int32(-1)
 		for i := range p.Processors {
 			id, err := p.Processors[i].bos()
@@ -227,6 +234,7 @@ func (p *jsonStep) bos() (int32, error) {
 	return -1, fmt.Errorf("post_processor %q, only ByteLevel and TemplateProcessing are supported", p.Type)
 }
 
+// template accepts one token before the text, or none, and returns it or -1.
 func (p *jsonStep) template() (int32, error) {
 	items := p.Single
 	if len(items) == 1 && items[0].Sequence != nil {

@@ -14,7 +14,7 @@ import (
 // keep a copy of every string. They are read here, in one pass, as parts of the text; what
 // remains is encoding/json's.
 type jsonText struct {
-	s      string
+	text   string
 	at     int
 	vocab  map[string]int32
 	merges []jsonMerge
@@ -22,8 +22,8 @@ type jsonText struct {
 
 // readJSON reads a file. It says of malformed JSON what encoding/json says.
 func readJSON(data []byte) (*jsonFile, error) {
-	r := &jsonText{s: string(data)}
-	rest, err := r.cut()
+	text := &jsonText{text: string(data)}
+	rest, err := text.cut()
 	if err != nil {
 		var any json.RawMessage
 		if malformed := json.Unmarshal(data, &any); malformed != nil {
@@ -31,25 +31,26 @@ func readJSON(data []byte) (*jsonFile, error) {
 		}
 		return nil, err
 	}
-	var f jsonFile
-	if err := json.Unmarshal([]byte(rest), &f); err != nil {
+	var file jsonFile
+	if err := json.Unmarshal([]byte(rest), &file); err != nil {
 		return nil, err
 	}
-	f.Model.Vocab, f.Model.Merges = r.vocab, r.merges
-	return &f, nil
+	file.Model.Vocab, file.Model.Merges = text.vocab, text.merges
+	return &file, nil
 }
 
 // cut reads vocabulary and merges and returns the text with null in their place.
 func (r *jsonText) cut() (rest string, err error) {
-	var b strings.Builder
+	var out strings.Builder
 	copied := 0
 	take := func(read func() error) error {
-		b.WriteString(r.s[copied:r.at])
-		b.WriteString("null")
+		out.WriteString(r.text[copied:r.at])
+		out.WriteString("null")
 		err := read()
 		copied = r.at
 		return err
 	}
+	// Of a member that is there twice the last counts, as for encoding/json.
 	err = r.object(func(key string) error {
 		if key != "model" || r.peek() != '{' {
 			return r.skip()
@@ -65,19 +66,20 @@ func (r *jsonText) cut() (rest string, err error) {
 			return r.skip()
 		})
 	})
-	b.WriteString(r.s[copied:])
-	return b.String(), err
+	out.WriteString(r.text[copied:])
+	return out.String(), err
 }
 
+// readVocab reads an object of ids by token.
 func (r *jsonText) readVocab() error {
-	ids := make(map[string]int32, len(r.s)/128) // about
+	ids := make(map[string]int32, len(r.text)/128) // about
 	r.vocab = ids
 	return r.object(func(text string) error {
 		start := r.at
-		for r.at < len(r.s) && strings.IndexByte("-+.eE0123456789", r.s[r.at]) >= 0 {
+		for r.at < len(r.text) && strings.IndexByte("-+.eE0123456789", r.text[r.at]) >= 0 {
 			r.at++
 		}
-		number := r.s[start:r.at]
+		number := r.text[start:r.at]
 		id, err := strconv.ParseInt(number, 10, 32)
 		if err == nil && strconv.FormatInt(id, 10) != number {
 			err = fmt.Errorf("%q is no number of JSON", number) // 04, +4
@@ -92,21 +94,22 @@ func (r *jsonText) readVocab() error {
 
 // readMerges reads a list of "left right" or of ["left", "right"].
 func (r *jsonText) readMerges() error {
-	r.merges = make([]jsonMerge, 0, (len(r.s)-r.at)/32) // about
+	r.merges = make([]jsonMerge, 0, (len(r.text)-r.at)/32) // about
 	read := r.line
 	return r.array(func() error {
 		if len(r.merges) == 0 && r.peek() == '[' {
 			read = r.pair
 		}
-		m, err := read()
+		merge, err := read()
 		if err != nil {
 			return fmt.Errorf("merge %d: %w", len(r.merges), err)
 		}
-		r.merges = append(r.merges, m)
+		r.merges = append(r.merges, merge)
 		return nil
 	})
 }
 
+// line reads a merge of the form "left right".
 func (r *jsonText) line() (jsonMerge, error) {
 	line, err := r.str()
 	if err != nil {
@@ -115,23 +118,24 @@ func (r *jsonText) line() (jsonMerge, error) {
 	return parseMerge(line)
 }
 
-func (r *jsonText) pair() (m jsonMerge, err error) {
-	n := 0
+// pair reads a merge of the form ["left", "right"].
+func (r *jsonText) pair() (merge jsonMerge, err error) {
+	parts := 0
 	err = r.array(func() (err error) {
-		switch n++; n {
+		switch parts++; parts {
 		case 1:
-			m.left, err = r.str()
+			merge.left, err = r.str()
 		case 2:
-			m.right, err = r.str()
+			merge.right, err = r.str()
 		default:
 			err = r.skip()
 		}
 		return err
 	})
-	if err == nil && n != 2 {
-		err = fmt.Errorf("it has %d parts, expected 2", n)
+	if err == nil && parts != 2 {
+		err = fmt.Errorf("it has %d parts, expected 2", parts)
 	}
-	return m, err
+	return merge, err
 }
 
 // object reads an object; member is called at the value of each member.
@@ -149,8 +153,10 @@ func (r *jsonText) object(member func(key string) error) error {
 	})
 }
 
+// array reads a list; element is called at each of its values.
 func (r *jsonText) array(element func() error) error { return r.list('[', ']', element) }
 
+// list reads what stands between begin and end, separated by commas.
 func (r *jsonText) list(begin, end byte, element func() error) error {
 	if err := r.expect(begin); err != nil {
 		return err
@@ -178,21 +184,21 @@ func (r *jsonText) str() (string, error) {
 		return "", err
 	}
 	start, ascii, same := r.at, byte(0), true
-	for ; r.at < len(r.s) && r.s[r.at] != '"'; r.at++ {
-		c := r.s[r.at]
-		ascii |= c
-		if c == '\\' {
+	for ; r.at < len(r.text) && r.text[r.at] != '"'; r.at++ {
+		char := r.text[r.at]
+		ascii |= char
+		if char == '\\' {
 			same = false
 			r.at++
-		} else if c < ' ' {
+		} else if char < ' ' {
 			same = false
 		}
 	}
-	if r.at >= len(r.s) {
-		r.at = len(r.s) // a backslash at the end goes past it
+	if r.at >= len(r.text) {
+		r.at = len(r.text) // a backslash at the end goes past it
 		return "", errEnd
 	}
-	text := r.s[start:r.at]
+	text := r.text[start:r.at]
 	r.at++
 	if same && (ascii < utf8.RuneSelf || utf8.ValidString(text)) {
 		return text, nil
@@ -228,30 +234,31 @@ func (r *jsonText) skip() error {
 
 var errEnd = errors.New("the text ends early")
 
-// expect goes over c and white space before it.
-func (r *jsonText) expect(c byte) error {
+// expect goes over want and white space before it.
+func (r *jsonText) expect(want byte) error {
 	switch got := r.peek(); got {
-	case c:
+	case want:
 		r.at++
 		return nil
 	case 0:
 		return errEnd
 	default:
-		return fmt.Errorf("%q at byte %d, expected %q", got, r.at, c)
+		return fmt.Errorf("%q at byte %d, expected %q", got, r.at, want)
 	}
 }
 
 // peek goes over white space and returns the byte there, 0 at the end.
 func (r *jsonText) peek() byte {
 	r.space()
-	if r.at == len(r.s) {
+	if r.at == len(r.text) {
 		return 0
 	}
-	return r.s[r.at]
+	return r.text[r.at]
 }
 
+// space goes over white space.
 func (r *jsonText) space() {
-	for r.at < len(r.s) && strings.IndexByte(" \t\r\n", r.s[r.at]) >= 0 {
+	for r.at < len(r.text) && strings.IndexByte(" \t\r\n", r.text[r.at]) >= 0 {
 		r.at++
 	}
 }

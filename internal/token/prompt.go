@@ -9,7 +9,7 @@ import (
 // The text between two ids is encoded in one go, so how it was cut into parts does
 // not show. A Prompt belongs to one goroutine.
 type Prompt struct {
-	t     *BPE
+	bpe   *BPE
 	text  []byte
 	marks []mark
 }
@@ -22,7 +22,7 @@ type mark struct {
 }
 
 // Prompt returns an empty prompt.
-func (t *BPE) Prompt() *Prompt { return &Prompt{t: t} }
+func (t *BPE) Prompt() *Prompt { return &Prompt{bpe: t} }
 
 // Control adds the token id.
 func (p *Prompt) Control(id int32) {
@@ -32,7 +32,7 @@ func (p *Prompt) Control(id int32) {
 // Begin adds the id that the tokenizer wants in front of text, which the caller adds
 // next, unless it is spelled there already.
 func (p *Prompt) Begin(text string) {
-	if bos, add := p.t.BOS(); add && !strings.HasPrefix(text, p.t.Text(bos)) {
+	if bos, add := p.bpe.BOS(); add && !strings.HasPrefix(text, p.bpe.Text(bos)) {
 		p.Control(bos)
 	}
 }
@@ -42,14 +42,14 @@ func (p *Prompt) Cut() { p.Control(-1) }
 
 // Markup adds trusted template text. Added tokens spelled in it, or across
 // several Markups in a row, become ids.
-func (p *Prompt) Markup(s string) {
-	if s == "" {
+func (p *Prompt) Markup(text string) {
+	if text == "" {
 		return
 	}
 	start := len(p.text)
-	p.text = append(p.text, s...)
-	if n := len(p.marks) - 1; n >= 0 && p.marks[n].end == start && p.marks[n].start < start {
-		p.marks[n].end = len(p.text)
+	p.text = append(p.text, text...)
+	if last := len(p.marks) - 1; last >= 0 && p.marks[last].end == start && p.marks[last].start < start {
+		p.marks[last].end = len(p.text)
 		return
 	}
 	p.marks = append(p.marks, mark{start, len(p.text), -1})
@@ -62,42 +62,44 @@ func (p *Prompt) Text(s string) { p.text = append(p.text, s...) }
 // AtLeast returns a number that IDs will give no less ids than, from the bytes alone:
 // whoever has a bound need not encode a prompt that is far beyond it.
 func (p *Prompt) AtLeast() int {
-	if len(p.t.Missing()) > 0 {
+	if len(p.bpe.Missing()) > 0 {
 		return 0 // some bytes become no id
 	}
-	n := len(p.text)
-	if p.t.nfc {
-		n /= 4 // U+1FBE and two marks, 7 bytes, are 2 when composed; nothing shrinks more
+	bytes := len(p.text)
+	if p.bpe.nfc {
+		bytes /= 4 // U+1FBE and two marks, 7 bytes, are 2 when composed; nothing shrinks more
 	}
-	return n / max(p.t.widest, 1)
+	return bytes / max(p.bpe.widest, 1)
 }
 
 // IDs encodes all parts so far.
 func (p *Prompt) IDs() []int32 {
 	var ids []int32
+	// Text up to the next id is encoded in one go; ids are marks, and added tokens that
+	// markup spells.
 	text, done := string(p.text), 0
 	cut := func(start, end int, id int32) {
-		ids = p.t.Encode(ids, text[done:start])
+		ids = p.bpe.Encode(ids, text[done:start])
 		if id >= 0 {
 			ids = append(ids, id)
 		}
 		done = end
 	}
-	for _, m := range p.marks {
-		if m.start == m.end {
-			cut(m.start, m.end, m.id)
+	for _, mark := range p.marks {
+		if mark.start == mark.end {
+			cut(mark.start, mark.end, mark.id)
 			continue
 		}
-		for i := m.start; i < m.end; {
-			if id, n := p.t.match.at(text[i:m.end]); n > 0 {
-				cut(i, i+n, id)
-				i += n
+		for at := mark.start; at < mark.end; {
+			if id, size := p.bpe.match.at(text[at:mark.end]); size > 0 {
+				cut(at, at+size, id)
+				at += size
 				continue
 			}
-			i++
+			at++
 		}
 	}
-	return p.t.Encode(ids, text[done:])
+	return p.bpe.Encode(ids, text[done:])
 }
 
 // A matcher finds added tokens by spelling, the longest first.
@@ -107,27 +109,28 @@ type matcher struct {
 	lengths []int     // of added tokens, descending
 }
 
+// newMatcher returns the matcher of added tokens, ids by spelling.
 func newMatcher(names map[string]int32) matcher {
-	m := matcher{names: names}
+	found := matcher{names: names}
 	for name := range names {
-		m.first[name[0]] = true
-		m.lengths = append(m.lengths, len(name))
+		found.first[name[0]] = true
+		found.lengths = append(found.lengths, len(name))
 	}
-	slices.Sort(m.lengths)
-	slices.Reverse(m.lengths)
-	m.lengths = slices.Compact(m.lengths)
-	return m
+	slices.Sort(found.lengths)
+	slices.Reverse(found.lengths)
+	found.lengths = slices.Compact(found.lengths)
+	return found
 }
 
-// at returns the longest added token that s begins with, and its length or 0.
-func (m *matcher) at(s string) (id int32, n int) {
-	if !m.first[s[0]] {
+// at returns the longest added token that text begins with, and its length or 0.
+func (m *matcher) at(text string) (id int32, size int) {
+	if !m.first[text[0]] {
 		return 0, 0
 	}
-	for _, n := range m.lengths {
-		if n <= len(s) {
-			if id, ok := m.names[s[:n]]; ok {
-				return id, n
+	for _, size := range m.lengths {
+		if size <= len(text) {
+			if id, ok := m.names[text[:size]]; ok {
+				return id, size
 			}
 		}
 	}

@@ -2,229 +2,235 @@ package token
 
 import "strings"
 
-// A scanner returns the end of the piece that starts at s[i:], where i < len(s).
+// A scanner returns the end of the piece that starts at text[at:], where at < len(text).
 // Pieces are encoded one by one; together they are the text. Each scanner equals
 // one regular expression of formats.md §8, written out because the standard
 // library has no look-ahead.
-type scanner func(c *classTable, s string, i int) int
+type scanner func(c *charTable, s string, i int) int
 
+// anyClass is what punctuation is not.
 const anyClass = letter | number | space
 
 // scanO200k splits for o200k: words by case, up to three digits.
-func scanO200k(c *classTable, s string, i int) int {
-	if end := o200kWord(c, s, i); end > i {
-		return contraction(s, end, true)
+func scanO200k(chars *charTable, text string, at int) int {
+	if end := o200kWord(chars, text, at); end > at {
+		return contraction(text, end, true)
 	}
-	if end := digits(c, s, i, 3); end > i {
+	if end := digits(chars, text, at, 3); end > at {
 		return end
 	}
-	if end := punctuation(c, s, i, "\r\n/"); end > i {
+	if end := punctuation(chars, text, at, "\r\n/"); end > at {
 		return end
 	}
-	return whitespace(c, s, i, true, 0)
+	return whitespace(chars, text, at, true, 0)
 }
 
 // scanQwen2 splits for Qwen2 and Qwen3: letters, single digits.
-func scanQwen2(c *classTable, s string, i int) int { return scanWords(c, s, i, 1) }
+func scanQwen2(chars *charTable, text string, at int) int { return scanWords(chars, text, at, 1) }
 
 // scanLlama3 splits for Llama 3: letters, up to three digits.
-func scanLlama3(c *classTable, s string, i int) int { return scanWords(c, s, i, 3) }
+func scanLlama3(chars *charTable, text string, at int) int { return scanWords(chars, text, at, 3) }
 
-func scanWords(c *classTable, s string, i, maxDigits int) int {
-	if end := contraction(s, i, true); end > i {
+// scanWords is the pattern that Qwen2 and Llama 3 share: letters with one other character
+// before them, up to maxDigits digits. The order of alternatives is that of the pattern.
+func scanWords(chars *charTable, text string, at, maxDigits int) int {
+	if end := contraction(text, at, true); end > at {
 		return end
 	}
-	bits, size := c.at(s, i)
-	start := i
+	bits, size := chars.at(text, at)
+	start := at
 	if bits&(letter|number|newline) == 0 {
 		start += size
 	}
-	if end := c.run(s, start, letter); end > start {
+	if end := chars.run(text, start, letter); end > start {
 		return end
 	}
-	if end := digits(c, s, i, maxDigits); end > i {
+	if end := digits(chars, text, at, maxDigits); end > at {
 		return end
 	}
-	if end := punctuation(c, s, i, "\r\n"); end > i {
+	if end := punctuation(chars, text, at, "\r\n"); end > at {
 		return end
 	}
-	return whitespace(c, s, i, true, 0)
+	return whitespace(chars, text, at, true, 0)
 }
 
 // scanGPT2 splits for GPT-2: letters or digits, each with one leading blank.
-func scanGPT2(c *classTable, s string, i int) int { return scanBlankWords(c, s, i, false) }
+func scanGPT2(chars *charTable, text string, at int) int {
+	return scanBlankWords(chars, text, at, false)
+}
 
 // scanSmolLM takes every digit alone and splits what lies between digits like
 // GPT-2, to which each digit is the end of the text.
-func scanSmolLM(c *classTable, s string, i int) int {
-	if end := digits(c, s, i, 1); end > i {
+func scanSmolLM(chars *charTable, text string, at int) int {
+	if end := digits(chars, text, at, 1); end > at {
 		return end
 	}
-	return scanBlankWords(c, s, i, true)
+	return scanBlankWords(chars, text, at, true)
 }
 
-func scanBlankWords(c *classTable, s string, i int, untilDigit bool) int {
-	if end := contraction(s, i, false); end > i {
+// scanBlankWords is the pattern of GPT-2. With untilDigit, digits end the text.
+func scanBlankWords(chars *charTable, text string, at int, untilDigit bool) int {
+	if end := contraction(text, at, false); end > at {
 		return end
 	}
-	start := i
-	if s[i] == ' ' {
+	start := at
+	if text[at] == ' ' {
 		start++
 	}
-	if end := c.run(s, start, letter); end > start {
+	if end := chars.run(text, start, letter); end > start {
 		return end
 	}
-	var stop uint8
+	var stop uint8 // what may follow white space like the end of the text
 	if untilDigit {
 		stop = number
-	} else if end := c.run(s, start, number); end > start {
+	} else if end := chars.run(text, start, number); end > start {
 		return end
 	}
-	if end := punctuation(c, s, i, ""); end > i {
+	if end := punctuation(chars, text, at, ""); end > at {
 		return end
 	}
-	return whitespace(c, s, i, false, stop)
+	return whitespace(chars, text, at, false, stop)
 }
 
-// o200kWord returns the end of a word without its contraction, or i. The word may
+// o200kWord returns the end of a word without its contraction, or at. The word may
 // take one character before it that is no letter, digit or line end. Its form is
 // U*W+ or, failing that, U+W* with U and W the classes upper and lower, which
 // overlap: each form is tried with the prefix, then without.
-func o200kWord(c *classTable, s string, i int) int {
-	bits, size := c.at(s, i)
-	start := i
+func o200kWord(chars *charTable, text string, at int) int {
+	bits, size := chars.at(text, at)
+	start := at
 	if bits&(letter|number|newline) == 0 {
 		start += size
 	}
-	if end := upperLower(c, s, start); end > start {
+	if end := upperLower(chars, text, start); end > start {
 		return end
 	}
-	if start > i {
-		if end := upperLower(c, s, i); end > i {
+	if start > at {
+		if end := upperLower(chars, text, at); end > at {
 			return end
 		}
 	}
-	if end := upperOnly(c, s, start); end > start {
+	if end := upperOnly(chars, text, start); end > start {
 		return end
 	}
-	return upperOnly(c, s, i)
+	return upperOnly(chars, text, at)
 }
 
-// upperLower matches U*W+ from i and returns its end, or i. Where no W follows the
+// upperLower matches U*W+ from at and returns its end, or at. Where no W follows the
 // run of U, the match ends after the last character of the run that is also W.
-func upperLower(c *classTable, s string, i int) int {
-	end := i
-	for p := i; ; {
-		bits, size := c.at(s, p)
+func upperLower(chars *charTable, text string, at int) int {
+	end := at
+	for next := at; ; {
+		bits, size := chars.at(text, next)
 		if bits&upper == 0 {
 			if bits&lower != 0 {
-				return c.run(s, p, lower)
+				return chars.run(text, next, lower)
 			}
 			return end
 		}
-		p += size
+		next += size
 		if bits&lower != 0 {
-			end = p
+			end = next
 		}
 	}
 }
 
-// upperOnly matches U+W* from i and returns its end, or i.
-func upperOnly(c *classTable, s string, i int) int {
-	end := c.run(s, i, upper)
-	if end == i {
-		return i
+// upperOnly matches U+W* from at and returns its end, or at.
+func upperOnly(chars *charTable, text string, at int) int {
+	end := chars.run(text, at, upper)
+	if end == at {
+		return at
 	}
-	return c.run(s, end, lower)
+	return chars.run(text, end, lower)
 }
 
-// contraction matches 's 't 're 've 'm 'll 'd at i and returns its end, or i. With
+// contraction matches 's 't 're 've 'm 'll 'd at the byte at and returns its end, or at. With
 // fold, case does not matter and the long s (U+017F) is an s.
-func contraction(s string, i int, fold bool) int {
-	if i+1 >= len(s) || s[i] != '\'' {
-		return i
+func contraction(text string, at int, fold bool) int {
+	if at+1 >= len(text) || text[at] != '\'' {
+		return at
 	}
-	at := func(p int) byte {
-		if p >= len(s) {
+	letter := func(pos int) byte { // 0 = behind the end
+		if pos >= len(text) {
 			return 0
 		}
-		if fold && 'A' <= s[p] && s[p] <= 'Z' {
-			return s[p] + 'a' - 'A'
+		if fold && 'A' <= text[pos] && text[pos] <= 'Z' {
+			return text[pos] + 'a' - 'A'
 		}
-		return s[p]
+		return text[pos]
 	}
-	switch at(i + 1) {
+	switch letter(at + 1) {
 	case 's', 't', 'm', 'd':
-		return i + 2
+		return at + 2
 	case 'r', 'v':
-		if at(i+2) == 'e' {
-			return i + 3
+		if letter(at+2) == 'e' {
+			return at + 3
 		}
 	case 'l':
-		if at(i+2) == 'l' {
-			return i + 3
+		if letter(at+2) == 'l' {
+			return at + 3
 		}
 	}
-	if fold && strings.HasPrefix(s[i+1:], "ſ") {
-		return i + 1 + len("ſ")
+	if fold && strings.HasPrefix(text[at+1:], "ſ") {
+		return at + 1 + len("ſ")
 	}
-	return i
+	return at
 }
 
-// digits matches up to most numbers at i and returns their end, or i.
-func digits(c *classTable, s string, i, most int) int {
+// digits matches up to most numbers at the byte at and returns their end, or at.
+func digits(chars *charTable, text string, at, most int) int {
 	for range most {
-		bits, size := c.at(s, i)
+		bits, size := chars.at(text, at)
 		if bits&number == 0 {
 			break
 		}
-		i += size
+		at += size
 	}
-	return i
+	return at
 }
 
 // punctuation matches an optional blank, characters that are no space, letter or
-// number (marks are taken), then any characters of trail; it returns the end, or i.
-func punctuation(c *classTable, s string, i int, trail string) int {
-	end := i
-	if s[i] == ' ' {
+// number (marks are taken), then any characters of trail; it returns the end, or at.
+func punctuation(chars *charTable, text string, at int, trail string) int {
+	end := at
+	if text[at] == ' ' {
 		end++
 	}
-	start := end
+	start := end // a blank alone is no punctuation
 	for {
-		bits, size := c.at(s, end)
+		bits, size := chars.at(text, end)
 		if size == 0 || bits&anyClass != 0 {
 			break
 		}
 		end += size
 	}
 	if end == start {
-		return i
+		return at
 	}
-	for end < len(s) && strings.IndexByte(trail, s[end]) >= 0 {
+	for end < len(text) && strings.IndexByte(trail, text[end]) >= 0 {
 		end++
 	}
 	return end
 }
 
-// whitespace returns the end of the whitespace piece at i. With lines, a run that
+// whitespace returns the end of the whitespace piece at the byte at. With lines, a run that
 // contains a line end stops after its last one. Otherwise a run leaves its last
 // character to what follows, unless that is the end of the text or in classes stop.
-func whitespace(c *classTable, s string, i int, lines bool, stop uint8) int {
-	end, before, afterLine := i, i, i
-	bits, size := c.at(s, i)
+func whitespace(chars *charTable, text string, at int, lines bool, stop uint8) int {
+	end, before, afterLine := at, at, at
+	bits, size := chars.at(text, at)
 	for bits&space != 0 {
 		before = end
 		end += size
 		if bits&newline != 0 {
 			afterLine = end
 		}
-		bits, size = c.at(s, end)
+		bits, size = chars.at(text, end)
 	}
-	if lines && afterLine > i {
+	if lines && afterLine > at {
 		return afterLine
 	}
-	if size == 0 || bits&stop != 0 || before == i {
+	if size == 0 || bits&stop != 0 || before == at {
 		return end
 	}
 	return before

@@ -12,7 +12,7 @@ var scanners = map[string]scanner{
 // The pieces are those of the regular expressions in the reference's engine.
 func TestScanReference(t *testing.T) {
 	t.Parallel()
-	list, c := rows(t), classes()
+	list, c := rows(t), charClasses()
 	for name, scan := range scanners {
 		for _, r := range list {
 			i := 0
@@ -30,7 +30,7 @@ func TestScanReference(t *testing.T) {
 
 func TestClasses(t *testing.T) {
 	t.Parallel()
-	c := classes()
+	c := charClasses()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if 0xD800 <= r && r <= 0xDFFF {
 			continue // not in strings
@@ -60,7 +60,7 @@ func FuzzScan(f *testing.F) {
 	for _, s := range []string{"a b  c\r\n\r\n x", "I'LL'ſ 12345", "\u0301\u0301a/\n/", "ǅᾼʰ 'rE", " 1  2   3"} {
 		f.Add(s)
 	}
-	c := classes()
+	c := charClasses()
 	f.Fuzz(func(t *testing.T, s string) {
 		s = toValid(s)
 		border := map[int]bool{len(s): true}

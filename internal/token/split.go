@@ -5,6 +5,7 @@ import (
 	"fmt"
 )
 
+// The patterns as tokenizer.json spells them (formats.md §8).
 const (
 	patternO200k = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
@@ -89,6 +90,7 @@ func (p *jsonStep) flatten(list []*jsonStep) []*jsonStep {
 	return list
 }
 
+// split accepts a Split step with a known pattern.
 func (p *jsonStep) split() (scanner, error) {
 	if p.Behavior != "Isolated" || p.Invert {
 		return nil, fmt.Errorf("pre_tokenizer: Split with behavior %q and invert %v, only Isolated and false are supported", p.Behavior, p.Invert)

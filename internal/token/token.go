@@ -33,7 +33,7 @@ type BPE struct {
 	bos     int32
 	eos     int32
 	addBOS  bool
-	pool    sync.Pool // *scratch
+	pool    sync.Pool // *scratch, of Encode
 }
 
 // A merge joins two neighbouring tokens into id; the lowest rank goes first.
@@ -81,8 +81,9 @@ func (t *BPE) Text(id int32) string {
 // of the visible text, such as <think> in Qwen3, are not control tokens.
 func (t *BPE) IsControl(id int32) bool { return t.is(id, control) }
 
-func (t *BPE) is(id int32, c class) bool {
-	return id >= 0 && int(id) < len(t.class) && t.class[id] == c
+// is reports whether id is of a class; ids outside the vocabulary are of none.
+func (t *BPE) is(id int32, kind class) bool {
+	return id >= 0 && int(id) < len(t.class) && t.class[id] == kind
 }
 
 // ID returns the id of the added token spelled name.
@@ -135,29 +136,32 @@ type source struct {
 	addBOS bool
 }
 
+// A sourceMerge makes id of two neighbours.
 type sourceMerge struct{ left, right, id int32 }
 
+// build makes the tokenizer.
 func (s *source) build() (*BPE, error) {
-	t := &BPE{
+	bpe := &BPE{
 		class: s.class, seed: maphash.MakeSeed(), byRank: s.byRank, names: map[string]int32{},
 		scan: s.scan, nfc: s.nfc, bos: s.bos, eos: s.eos, addBOS: s.addBOS,
 	}
-	if err := t.layOut(s.tokens); err != nil {
+	if err := bpe.layOut(s.tokens); err != nil {
 		return nil, err
 	}
-	if err := t.nameAdded(); err != nil {
+	if err := bpe.nameAdded(); err != nil {
 		return nil, err
 	}
-	if s.addBOS && !t.is(s.bos, control) {
+	if s.addBOS && !bpe.is(s.bos, control) {
 		return nil, fmt.Errorf("begin-of-text id %d is not a control token", s.bos)
 	}
-	t.pairs = newTable(len(s.merges), t.seed)
+	// Indexing whole pieces merges tokens: pairs must be there before.
+	bpe.pairs = newTable(len(s.merges), bpe.seed)
 	for rank, m := range s.merges {
 		key := pair(m.left, m.right)
-		*t.pairs.at(key) = slot{key, merge{int32(rank), m.id}}
+		*bpe.pairs.at(key) = slot{key, merge{int32(rank), m.id}}
 	}
-	t.indexPieces(s.whole || t.byRank)
-	return t, nil
+	bpe.indexPieces(s.whole || bpe.byRank)
+	return bpe, nil
 }
 
 // layOut stores the tokens in one string and finds the single bytes.
@@ -184,11 +188,11 @@ func (t *BPE) layOut(tokens []string) error {
 
 // nameAdded fills names and match.
 func (t *BPE) nameAdded() error {
-	for i, c := range t.class {
-		if c != added && c != control {
+	for at, kind := range t.class {
+		if kind != added && kind != control {
 			continue
 		}
-		id := int32(i)
+		id := int32(at)
 		text := t.Text(id)
 		if text == "" {
 			return fmt.Errorf("added token %d is empty", id)
@@ -207,16 +211,16 @@ func (t *BPE) nameAdded() error {
 // a different answer.
 func (t *BPE) indexPieces(all bool) {
 	t.pieces = newTable(len(t.class), t.seed)
-	var s scratch
+	var state scratch
 	var ids []int32
-	for i, c := range t.class {
+	for i, kind := range t.class {
 		id := int32(i)
 		text := t.Text(id)
-		if c != plain || text == "" {
+		if kind != plain || text == "" {
 			continue
 		}
-		if !all {
-			ids = t.merge(ids[:0], text, &s)
+		if !all { // a shortcut must not change the answer
+			ids = t.merge(ids[:0], text, &state)
 			if len(ids) != 1 || ids[0] != id {
 				continue
 			}

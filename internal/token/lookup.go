@@ -14,6 +14,7 @@ type table struct {
 	odd   uint64 // a random multiplier: nobody can prepare a file with slow lookups
 }
 
+// A slot is one entry of a table.
 type slot struct {
 	key uint64 // 0 = free
 	merge
@@ -29,8 +30,8 @@ func newTable(n int, seed maphash.Seed) table {
 func (t *table) at(key uint64) *slot {
 	mask := uint64(len(t.slots) - 1)
 	for i := key * t.odd >> t.shift; ; i++ {
-		if s := &t.slots[i&mask]; s.key == key || s.key == 0 {
-			return s
+		if found := &t.slots[i&mask]; found.key == key || found.key == 0 {
+			return found
 		}
 	}
 }
@@ -42,28 +43,29 @@ func pair(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(right) 
 const longKey = 1 << 63
 
 // key packs up to 7 bytes and their number, or a hash of more bytes. s is not empty.
-func (t *BPE) key(s string) uint64 {
-	n := len(s)
+func (t *BPE) key(text string) uint64 {
+	size := len(text)
 	switch {
-	case n > 7:
-		return maphash.String(t.seed, s) | longKey
-	case n >= 4:
-		low, high := le32(s), le32(s[n-4:])
-		return uint64(n)<<56 | high<<(8*(n-4)) | low
+	case size > 7:
+		return maphash.String(t.seed, text) | longKey
+	case size >= 4:
+		low, high := le32(text), le32(text[size-4:])
+		return uint64(size)<<56 | high<<(8*(size-4)) | low
 	}
-	return uint64(n)<<56 | uint64(s[n-1])<<(8*(n-1)) | uint64(s[n/2])<<(8*(n/2)) | uint64(s[0])
+	return uint64(size)<<56 | uint64(text[size-1])<<(8*(size-1)) | uint64(text[size/2])<<(8*(size/2)) | uint64(text[0])
 }
 
-func le32(s string) uint64 {
-	return uint64(binary.LittleEndian.Uint32([]byte(s[:4])))
+// le32 is the first 4 bytes as a number.
+func le32(text string) uint64 {
+	return uint64(binary.LittleEndian.Uint32([]byte(text[:4])))
 }
 
 // lookup returns the token that is piece as a whole.
 func (t *BPE) lookup(piece string) (id int32, ok bool) {
 	key := t.key(piece)
-	s := t.pieces.at(key)
-	if s.key == 0 || (key >= longKey && t.Text(s.id) != piece) {
+	found := t.pieces.at(key)
+	if found.key == 0 || (key >= longKey && t.Text(found.id) != piece) {
 		return 0, false
 	}
-	return s.id, true
+	return found.id, true
 }
