@@ -16,38 +16,38 @@ func (e *attrExpr) eval(st *state) Value { return st.attr(st.eval(e.obj), e.name
 
 // attr is obj.name: a method if there is one of that name, else an item.
 func (st *state) attr(obj Value, name string) Value {
-	switch o := obj.(type) {
+	switch obj := obj.(type) {
 	case *Dict:
 		if dictMethods[name] {
-			return boundMethod{o, name}
+			return boundMethod{obj, name}
 		}
-		if v, ok := o.Get(name); ok {
+		if v, ok := obj.Get(name); ok {
 			return v
 		}
 	case undefined:
-		return st.fail("%s; cannot read its attribute %q", o, name)
+		return st.fail("%s; cannot read its attribute %q", obj, name)
 	case *namespace:
-		if v, ok := o.attrs.Get(name); ok {
+		if v, ok := obj.attrs.Get(name); ok {
 			return v
 		}
 	case *loopState:
-		if v, ok := o.attr(name); ok {
+		if v, ok := obj.attr(name); ok {
 			return v
 		}
 	case string:
 		if _, ok := stringMethods[name]; ok {
-			return boundMethod{o, name}
+			return boundMethod{obj, name}
 		}
-	case *List:
-		if (o.kind == kindList && listMethods[name]) || (o.kind == kindTuple && (name == "index" || name == "count")) {
-			return boundMethod{o, name}
+	case *List: // items have no names, but for the pairs of groupby
+		if (obj.kind == kindList && listMethods[name]) || (obj.kind == kindTuple && (name == "index" || name == "count")) {
+			return boundMethod{obj, name}
 		}
-		if o.group && (name == "grouper" || name == "list") {
-			return o.items[map[string]int{"grouper": 0, "list": 1}[name]]
+		if obj.group && (name == "grouper" || name == "list") {
+			return obj.items[map[string]int{"grouper": 0, "list": 1}[name]]
 		}
 	case *closure:
 		if name == "name" {
-			return o.name
+			return obj.name
 		}
 	}
 	return undefined{name: name, of: typeName(obj)}
@@ -63,37 +63,37 @@ func (e *itemExpr) eval(st *state) Value {
 // item is obj[key]: an item if there is one, else for text keys an attribute.
 func (st *state) item(obj, key Value) Value {
 	name, isText := key.(string)
-	switch o := obj.(type) {
+	switch obj := obj.(type) {
 	case *Dict:
 		if isText {
-			if v, ok := o.Get(name); ok {
+			if v, ok := obj.Get(name); ok {
 				return v
 			}
 		} else if hash, ok := hashKey(key); ok {
-			if i := o.find(hash); i >= 0 {
-				return o.entries[i].val
+			if index := obj.find(hash); index >= 0 {
+				return obj.entries[index].val
 			}
 		}
 	case *List:
-		if i, ok := asInt(key); ok && o.kind <= kindRange {
-			if i < 0 {
-				i += int64(len(o.items))
+		if index, ok := asInt(key); ok && obj.kind <= kindRange {
+			if index < 0 { // from the end
+				index += int64(len(obj.items))
 			}
-			if 0 <= i && i < int64(len(o.items)) {
-				return o.items[i]
+			if 0 <= index && index < int64(len(obj.items)) {
+				return obj.items[index]
 			}
 		}
 	case string:
-		if i, ok := asInt(key); ok {
-			if c := st.runes(o, i, i+1, 1); c != "" {
+		if index, ok := asInt(key); ok {
+			if c := st.runes(obj, index, index+1, 1); c != "" {
 				return c
 			}
 		}
 	case undefined:
 		if u, ok := key.(undefined); ok {
-			return st.fail("%s; cannot look up an undefined key in it: %s", o, u)
+			return st.fail("%s; cannot look up an undefined key in it: %s", obj, u)
 		}
-		return st.fail("%s; cannot look up %s in it", o, st.short(key))
+		return st.fail("%s; cannot look up %s in it", obj, st.short(key))
 	}
 	if isText {
 		return st.attr(obj, name)
@@ -108,33 +108,34 @@ type sliceExpr struct {
 
 func (e *sliceExpr) eval(st *state) Value {
 	obj := st.eval(e.obj)
-	var b [3]int64
+	// None as a bound is one that was left out.
+	var bound [3]int64
 	var given [3]bool
-	for i, x := range e.bounds {
-		if x == nil {
+	for which, limit := range e.bounds {
+		if limit == nil {
 			continue
 		}
-		v := st.eval(x)
-		if v == nil {
+		value := st.eval(limit)
+		if value == nil {
 			continue
 		}
-		if b[i], given[i] = asInt(v); !given[i] {
-			return st.fail("a slice bound must be an integer, found %s", describe(v))
+		if bound[which], given[which] = asInt(value); !given[which] {
+			return st.fail("a slice bound must be an integer, found %s", describe(value))
 		}
 	}
-	n, _ := st.length(obj)
+	size, _ := st.length(obj)
 	if !given[2] {
-		b[2] = 1
+		bound[2] = 1
 	}
-	start, count := sliceRange(b, given, int64(n))
-	if b[2] == 0 {
+	start, count := sliceRange(bound, given, int64(size))
+	if bound[2] == 0 {
 		return st.fail("slice step is 0")
 	}
-	switch o := obj.(type) {
+	switch obj := obj.(type) {
 	case string:
-		return st.runes(o, start, start+count*b[2], b[2])
+		return st.runes(obj, start, start+count*bound[2], bound[2])
 	case *List:
-		if o.kind > kindRange {
+		if obj.kind > kindRange {
 			break
 		}
 		if !st.charge(entryBytes + int(count)*valueBytes) {
@@ -142,25 +143,26 @@ func (e *sliceExpr) eval(st *state) Value {
 		}
 		items := make([]Value, count)
 		for i := range items {
-			items[i] = o.items[start+int64(i)*b[2]]
+			items[i] = obj.items[start+int64(i)*bound[2]]
 		}
-		return &List{items: items, kind: o.kind}
+		return &List{items: items, kind: obj.kind}
 	}
 	return st.fail("cannot slice %s; expected a list or string", describe(obj))
 }
 
-// sliceRange clips a slice to a sequence of n items as Python does and returns
+// sliceRange clips a slice to a sequence of size items as Python does and returns
 // its first index and its length.
-func sliceRange(b [3]int64, given [3]bool, n int64) (start, count int64) {
-	step := b[2]
-	low, high := int64(0), n
+func sliceRange(bound [3]int64, given [3]bool, size int64) (start, count int64) {
+	step := bound[2]
+	// Where bounds may lie; backwards, one before the first is the end.
+	low, high := int64(0), size
 	if step < 0 {
-		low, high = -1, n-1
+		low, high = -1, size-1
 	}
 	clip := func(i int) int64 {
-		v := b[i]
+		v := bound[i]
 		if v < 0 {
-			v += n
+			v += size
 		}
 		return min(max(v, low), high)
 	}
@@ -183,45 +185,45 @@ func sliceRange(b [3]int64, given [3]bool, n int64) (start, count int64) {
 	return start, count
 }
 
-// runes returns s[start:stop:step] by characters; negative start counts only
+// runes returns text[start:stop:step] by characters; negative start counts only
 // for step 1 from the end (an index), slices come clipped.
-func (st *state) runes(s string, start, stop, step int64) string {
-	if !st.work(len(s)) {
+func (st *state) runes(text string, start, stop, step int64) string {
+	if !st.work(len(text)) {
 		return ""
 	}
-	n := int64(utf8.RuneCountInString(s))
+	count := int64(utf8.RuneCountInString(text))
 	if start < 0 && stop == start+1 && step == 1 {
-		start, stop = start+n, stop+n
+		start, stop = start+count, stop+count
 	}
-	if start < 0 || start >= n || start == stop {
+	if start < 0 || start >= count || start == stop {
 		return ""
 	}
 	if step == 1 {
-		stop = min(stop, n)
-		if n == int64(len(s)) {
-			return s[start:stop]
+		stop = min(stop, count)
+		if count == int64(len(text)) { // ASCII
+			return text[start:stop]
 		}
-		from := byteOffset(s, start)
-		return s[from : from+byteOffset(s[from:], stop-start)]
+		from := byteOffset(text, start)
+		return text[from : from+byteOffset(text[from:], stop-start)]
 	}
-	if !st.charge(len(s) * 5) {
+	if !st.charge(len(text) * 5) {
 		return ""
 	}
-	all := []rune(s)
-	var b strings.Builder
+	all := []rune(text)
+	var out strings.Builder
 	for i := start; i != stop; i += step {
-		b.WriteRune(all[i])
+		out.WriteRune(all[i])
 	}
-	return b.String()
+	return out.String()
 }
 
-// byteOffset returns where character n of s starts, len(s) if there are fewer.
-func byteOffset(s string, n int64) int {
-	for i := range s {
+// byteOffset returns where character n of text starts, its length if there are fewer.
+func byteOffset(text string, n int64) int {
+	for i := range text {
 		if n == 0 {
 			return i
 		}
 		n--
 	}
-	return len(s)
+	return len(text)
 }

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
+// An expr is an expression of the program.
 type expr interface{ eval(st *state) Value }
 
 // eval evaluates e within the budget.
 func (st *state) eval(e expr) Value {
-	v := st.operand(e)
-	if m, ok := v.(markup); ok {
+	value := st.operand(e)
+	if m, ok := value.(markup); ok {
 		return string(m)
 	}
-	return v
+	return value
 }
 
 // markup is text marked by safe or escape. It differs from a string only as an
@@ -31,9 +32,9 @@ func (st *state) operand(e expr) Value {
 	return v
 }
 
-type literal struct{ v Value }
+type literal struct{ value Value }
 
-func (e literal) eval(*state) Value { return e.v }
+func (e literal) eval(*state) Value { return e.value }
 
 type nameExpr struct {
 	name  string
@@ -66,11 +67,11 @@ func (e *listExpr) eval(st *state) Value {
 type dictExpr struct{ keys, vals []expr }
 
 func (e *dictExpr) eval(st *state) Value {
-	d := NewDict()
+	dict := NewDict()
 	for i := range e.keys {
-		st.put(d, st.eval(e.keys[i]), st.eval(e.vals[i]))
+		st.put(dict, st.eval(e.keys[i]), st.eval(e.vals[i]))
 	}
-	return d
+	return dict
 }
 
 // put stores an entry made by the template.
@@ -80,6 +81,7 @@ func (st *state) put(d *Dict, key, v Value) {
 	}
 }
 
+// condExpr is then if cond else other.
 type condExpr struct{ cond, then, other expr }
 
 func (e *condExpr) eval(st *state) Value {
@@ -105,9 +107,9 @@ func (e *logicExpr) eval(st *state) Value {
 	return st.eval(e.right)
 }
 
-type notExpr struct{ e expr }
+type notExpr struct{ operand expr }
 
-func (e *notExpr) eval(st *state) Value { return !truth(st.eval(e.e)) }
+func (e *notExpr) eval(st *state) Value { return !truth(st.eval(e.operand)) }
 
 type comparison struct {
 	op    string
@@ -132,53 +134,54 @@ func (e *compareExpr) eval(st *state) Value {
 	return true
 }
 
-func (st *state) compare(op string, a, b Value) bool {
-	if st.err != nil {
+// compare applies an operator of a comparison, in and not in included.
+func (st *state) compare(op string, left, right Value) bool {
+	if st.err != nil { // the operands mean nothing
 		return false
 	}
 	switch op {
 	case "==":
-		return st.equal(a, b)
+		return st.equal(left, right)
 	case "!=":
-		return !st.equal(a, b)
+		return !st.equal(left, right)
 	case "<":
-		return st.order(a, b) < 0
+		return st.order(left, right) < 0
 	case "<=":
-		return st.order(a, b) <= 0
+		return st.order(left, right) <= 0
 	case ">":
-		return st.order(a, b) > 0
+		return st.order(left, right) > 0
 	case ">=":
-		return st.order(a, b) >= 0
+		return st.order(left, right) >= 0
 	case "in":
-		return st.contains(b, a)
+		return st.contains(right, left)
 	}
-	return !st.contains(b, a)
+	return !st.contains(right, left)
 }
 
 // contains is Python's "item in container".
 func (st *state) contains(container, item Value) bool {
-	switch c := container.(type) {
+	switch container := container.(type) {
 	case string:
-		s, ok := item.(string)
+		text, ok := item.(string)
 		if !ok {
 			st.fail("'in' on a string needs a string on its left, found %s", describe(item))
 			return false
 		}
-		return st.work(len(c)+len(s)) && strings.Contains(c, s)
+		return st.work(len(container)+len(text)) && strings.Contains(container, text)
 	case *Dict:
 		hash, ok := hashKey(item)
 		if !ok {
 			st.fail("%s cannot be a dict key", describe(item))
 		}
-		return ok && c.find(hash) >= 0
+		return ok && container.find(hash) >= 0
 	case *List:
-		for _, x := range c.take() {
+		for _, x := range container.take() {
 			if st.equal(x, item) {
 				return true
 			}
 		}
 		return false
-	case undefined:
+	case undefined: // lenient, as for loops are
 		return false
 	}
 	st.fail("'in' needs a list, dict or string on its right, found %s", describe(container))
@@ -201,26 +204,27 @@ type addExpr struct{ terms []expr }
 
 func (e *addExpr) eval(st *state) Value {
 	sum := st.operand(e.terms[0])
-	for i := 1; i < len(e.terms); {
-		right := st.operand(e.terms[i])
-		i++
-		s, ok1 := sum.(string)
-		t, ok2 := right.(string)
+	for next := 1; next < len(e.terms); {
+		right := st.operand(e.terms[next])
+		next++
+		start, ok1 := sum.(string)
+		more, ok2 := right.(string)
 		if !ok1 || !ok2 {
 			sum = st.add(sum, right)
 			continue
 		}
+		// A run of strings is written to the output once, not copied at every +.
 		var pending Value
 		text := st.capture(func() {
-			st.emit(s)
+			st.emit(start)
 			for ok2 {
-				st.emit(t)
-				if i == len(e.terms) || st.err != nil {
+				st.emit(more)
+				if next == len(e.terms) || st.err != nil {
 					return
 				}
-				pending = st.operand(e.terms[i])
-				i++
-				t, ok2 = pending.(string)
+				pending = st.operand(e.terms[next])
+				next++
+				more, ok2 = pending.(string)
 			}
 		})
 		sum = text
@@ -247,35 +251,36 @@ func (e *binaryExpr) eval(st *state) Value {
 
 type signExpr struct {
 	negative bool
-	e        expr
+	operand  expr
 }
 
 func (e *signExpr) eval(st *state) Value {
-	v := st.eval(e.e)
-	switch n := v.(type) {
+	value := st.eval(e.operand)
+	switch number := value.(type) {
 	case float64:
 		if e.negative {
-			return -n
+			return -number
 		}
-		return n
+		return number
 	case bigInt:
 		if e.negative {
-			return normalInt(n.big().Neg(n.big()))
+			return normalInt(number.big().Neg(number.big()))
 		}
-		return n
+		return number
 	}
-	n, ok := asInt(v)
+	number, ok := asInt(value)
 	switch {
 	case !ok:
-		return st.fail("a sign needs a number, found %s", describe(v))
-	case e.negative && n == math.MinInt64:
+		return st.fail("a sign needs a number, found %s", describe(value))
+	case e.negative && number == math.MinInt64: // its negative has no int64
 		return bigInt("9223372036854775808")
 	case e.negative:
-		return -n
+		return -number
 	}
-	return n
+	return number
 }
 
+// callExpr is a call, or the arguments of a filter or test.
 type callExpr struct {
 	fn               expr // nil in the arguments of filters and tests
 	args             []expr
@@ -308,35 +313,36 @@ func (a args) get(i int, name string) (Value, bool) {
 	return a.named(name)
 }
 
-func (st *state) arguments(c *callExpr) (a args) {
-	if c == nil || !st.charge((len(c.args)+3*len(c.kwArgs))*valueBytes) {
-		return a
+// arguments evaluates the arguments of a call, those it spreads behind the others.
+func (st *state) arguments(call *callExpr) (passed args) {
+	if call == nil || !st.charge((len(call.args)+3*len(call.kwArgs))*valueBytes) {
+		return passed
 	}
-	if len(c.args) > 0 {
-		a.pos = make([]Value, len(c.args))
+	if len(call.args) > 0 {
+		passed.pos = make([]Value, len(call.args))
 	}
-	for i, e := range c.args {
-		a.pos[i] = st.eval(e)
+	for i, e := range call.args {
+		passed.pos[i] = st.eval(e)
 	}
-	for i, e := range c.kwArgs {
-		a.kw = append(a.kw, entry{c.kwNames[i], st.eval(e)})
+	for i, e := range call.kwArgs {
+		passed.kw = append(passed.kw, entry{call.kwNames[i], st.eval(e)})
 	}
-	if c.spread != nil {
-		more := st.iterate(st.eval(c.spread))
+	if call.spread != nil {
+		more := st.iterate(st.eval(call.spread))
 		if st.charge(len(more) * 2 * valueBytes) {
-			a.pos = append(a.pos, more...)
+			passed.pos = append(passed.pos, more...)
 		}
 	}
-	if c.kwSpread != nil {
-		v := st.eval(c.kwSpread)
-		d, ok := v.(*Dict)
+	if call.kwSpread != nil {
+		value := st.eval(call.kwSpread)
+		dict, ok := value.(*Dict)
 		if !ok {
-			st.fail("'**' needs a dict, found %s", describe(v))
-		} else if st.charge(len(d.entries) * entryBytes) {
-			a.kw = append(a.kw, d.entries...)
+			st.fail("'**' needs a dict, found %s", describe(value))
+		} else if st.charge(len(dict.entries) * entryBytes) {
+			passed.kw = append(passed.kw, dict.entries...)
 		}
 	}
-	return a
+	return passed
 }
 
 func (e *callExpr) eval(st *state) Value {
@@ -355,31 +361,32 @@ func (e *callExpr) eval(st *state) Value {
 	return st.callValue(fn, st.arguments(e))
 }
 
-func (st *state) callValue(fn Value, a args) Value {
+// callValue calls a macro, a global or a method.
+func (st *state) callValue(fn Value, passed args) Value {
 	if st.err != nil || !st.enter() {
 		return nil
 	}
 	defer st.leave()
-	switch f := fn.(type) {
+	switch fn := fn.(type) {
 	case *closure:
-		return st.callMacro(f, a)
+		return st.callMacro(fn, passed)
 	case builtin:
-		return st.callBuiltin(string(f), a)
+		return st.callBuiltin(string(fn), passed)
 	case boundMethod:
-		switch recv := f.recv.(type) {
+		switch recv := fn.recv.(type) {
 		case string:
-			return st.callString(stringMethods[f.name], recv, f.name, a)
+			return st.callString(stringMethods[fn.name], recv, fn.name, passed)
 		case *Dict:
-			return st.callDict(recv, f.name, a)
+			return st.callDict(recv, fn.name, passed)
 		case *List:
-			return st.callList(recv, f.name, a)
+			return st.callList(recv, fn.name, passed)
 		case *loopState: // loop.cycle
-			if len(a.pos) > 0 {
-				return a.pos[recv.i%len(a.pos)]
+			if len(passed.pos) > 0 {
+				return passed.pos[recv.index%len(passed.pos)]
 			}
 		}
 	case undefined:
-		return st.fail("%s; cannot call it", f)
+		return st.fail("%s; cannot call it", fn)
 	}
 	return st.fail("%s cannot be called", typeName(fn))
 }
@@ -395,11 +402,11 @@ func (e *filterExpr) eval(st *state) Value {
 	if e.in != nil {
 		in = st.eval(e.in)
 	}
-	v := st.filter(e.name, in, st.arguments(e.call))
-	if s, ok := v.(string); ok && (e.name == "safe" || e.name == "e" || e.name == "escape") {
+	value := st.filter(e.name, in, st.arguments(e.call))
+	if s, ok := value.(string); ok && (e.name == "safe" || e.name == "e" || e.name == "escape") {
 		return markup(s)
 	}
-	return v
+	return value
 }
 
 type testExpr struct {

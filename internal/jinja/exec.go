@@ -2,9 +2,10 @@ package jinja
 
 import "slices"
 
-// Statements. exec runs a body and reports whether a break or continue is on
-// its way to the enclosing loop.
+// Statements. exec runs one and reports whether a break or continue is on its
+// way to the enclosing loop.
 
+// A flow says what comes after a statement.
 type flow uint8
 
 const (
@@ -13,6 +14,7 @@ const (
 	flowContinue
 )
 
+// A stmt is a statement of the program.
 type stmt interface{ exec(st *state) flow }
 
 // scope holds the variables one template, loop iteration, macro call or block
@@ -26,28 +28,28 @@ type scope struct {
 
 // set stores a variable of the current scope. Scopes are lists, because most
 // hold a few names; long ones cost steps in proportion.
-func (st *state) set(name string, v Value) {
-	s := st.scope
-	if !st.work(4 * len(s.names)) {
+func (st *state) set(name string, value Value) {
+	scope := st.scope
+	if !st.work(4 * len(scope.names)) {
 		return
 	}
-	for i, n := range s.names {
+	for i, n := range scope.names {
 		if n == name {
-			s.vals[i] = v
+			scope.vals[i] = value
 			return
 		}
 	}
-	s.names = append(s.names, name)
-	s.vals = append(s.vals, v)
+	scope.names = append(scope.names, name)
+	scope.vals = append(scope.vals, value)
 }
 
 // lookup resolves a name: scopes, then the caller's variables, then globals.
 func (st *state) lookup(name string) (Value, bool) {
-	for s := st.scope; s != nil; s = s.parent {
-		st.work(4 * len(s.names))
-		for i, n := range s.names {
+	for scope := st.scope; scope != nil; scope = scope.parent {
+		st.work(4 * len(scope.names))
+		for i, n := range scope.names {
 			if n == name {
-				return s.vals[i], true
+				return scope.vals[i], true
 			}
 		}
 	}
@@ -73,6 +75,7 @@ func (st *state) scoped(parent *scope, f func()) {
 	st.scope = outer
 }
 
+// exec runs a body up to its end or a jump.
 func (st *state) exec(body []stmt) flow {
 	if !st.enter() {
 		return flowNext
@@ -98,12 +101,12 @@ func (s *textStmt) exec(st *state) flow {
 
 type printStmt struct {
 	line int
-	e    expr
+	expr expr
 }
 
 func (s *printStmt) exec(st *state) flow {
 	st.line = s.line
-	st.print(st.eval(s.e))
+	st.print(st.eval(s.expr))
 	return flowNext
 }
 
@@ -120,10 +123,10 @@ type ifStmt struct {
 
 func (s *ifStmt) exec(st *state) flow {
 	for i := range s.branches {
-		b := &s.branches[i]
-		st.line = b.line
-		if truth(st.eval(b.cond)) {
-			return st.exec(b.body)
+		branch := &s.branches[i]
+		st.line = branch.line
+		if truth(st.eval(branch.cond)) {
+			return st.exec(branch.body)
 		}
 	}
 	return st.exec(s.other)
@@ -139,52 +142,53 @@ type target struct {
 	items      []target
 }
 
-func (st *state) assign(t *target, v Value) {
-	if t.items != nil {
-		items := st.iterate(v)
-		if len(items) != len(t.items) {
-			st.fail("cannot unpack %d values of %s into %d variables", len(items), describe(v), len(t.items))
+// assign stores value in a target, its items one by one in those of a tuple.
+func (st *state) assign(to *target, value Value) {
+	if to.items != nil {
+		items := st.iterate(value)
+		if len(items) != len(to.items) {
+			st.fail("cannot unpack %d values of %s into %d variables", len(items), describe(value), len(to.items))
 			return
 		}
-		for i := range t.items {
-			st.assign(&t.items[i], items[i])
+		for i := range to.items {
+			st.assign(&to.items[i], items[i])
 		}
 		return
 	}
-	if t.attr == "" {
-		st.set(t.name, v)
+	if to.attr == "" { // a plain name; else the attribute of a namespace
+		st.set(to.name, value)
 		return
 	}
-	obj, _ := st.lookup(t.name)
+	obj, _ := st.lookup(to.name)
 	ns, ok := obj.(*namespace)
 	if !ok {
-		st.fail("cannot set attribute %q of %q: it is no namespace", t.attr, t.name)
+		st.fail("cannot set attribute %q of %q: it is no namespace", to.attr, to.name)
 		return
 	}
-	st.setAttr(ns, t.attr, v)
+	st.setAttr(ns, to.attr, value)
 }
 
 // setAttr stores a namespace attribute. The reference refuses names that begin
 // with an underscore.
-func (st *state) setAttr(ns *namespace, name string, v Value) {
+func (st *state) setAttr(ns *namespace, name string, value Value) {
 	if len(name) > 0 && name[0] == '_' {
 		st.fail("namespace attribute %q begins with an underscore; rename it", name)
 		return
 	}
 	if st.charge(entryBytes) {
-		ns.attrs.Set(name, v)
+		ns.attrs.Set(name, value)
 	}
 }
 
 type setStmt struct {
 	line   int
 	target target
-	e      expr
+	expr   expr
 }
 
 func (s *setStmt) exec(st *state) flow {
 	st.line = s.line
-	st.assign(&s.target, st.eval(s.e))
+	st.assign(&s.target, st.eval(s.expr))
 	return flowNext
 }
 
@@ -202,6 +206,7 @@ func (s *setBlockStmt) exec(st *state) flow {
 	return flowNext
 }
 
+// captureScoped runs a body whose text and assignments do not leave it.
 func (st *state) captureScoped(body []stmt) string {
 	return st.capture(func() { st.scoped(st.scope, func() { st.exec(body) }) })
 }
@@ -251,7 +256,7 @@ type forStmt struct {
 // loopState is the variable named loop.
 type loopState struct {
 	items []Value
-	i     int
+	index int
 }
 
 func (s *forStmt) exec(st *state) flow {
@@ -263,6 +268,7 @@ func (s *forStmt) exec(st *state) flow {
 	if len(items) == 0 {
 		return st.exec(s.other)
 	}
+	// One scope serves all rounds, emptied before each, unless a macro keeps it.
 	outer := st.scope
 	loop := &loopState{items: items}
 	inner := &scope{parent: outer}
@@ -275,7 +281,7 @@ func (s *forStmt) exec(st *state) flow {
 			st.charge(entryBytes)
 		}
 		inner.names, inner.vals = inner.names[:0], inner.vals[:0]
-		loop.i = i
+		loop.index = i
 		st.scope = inner
 		st.set("loop", loop)
 		st.assign(&s.target, item)
@@ -306,29 +312,29 @@ func (s *forStmt) selected(st *state, items []Value) []Value {
 
 // attr implements loop.name.
 func (l *loopState) attr(name string) (Value, bool) {
-	n := len(l.items)
+	size := len(l.items)
 	switch name {
 	case "index":
-		return int64(l.i + 1), true
+		return int64(l.index + 1), true
 	case "index0":
-		return int64(l.i), true
+		return int64(l.index), true
 	case "revindex":
-		return int64(n - l.i), true
+		return int64(size - l.index), true
 	case "revindex0":
-		return int64(n - l.i - 1), true
+		return int64(size - l.index - 1), true
 	case "first":
-		return l.i == 0, true
+		return l.index == 0, true
 	case "last":
-		return l.i == n-1, true
+		return l.index == size-1, true
 	case "length":
-		return int64(n), true
+		return int64(size), true
 	case "previtem":
-		if l.i > 0 {
-			return l.items[l.i-1], true
+		if l.index > 0 {
+			return l.items[l.index-1], true
 		}
 	case "nextitem":
-		if l.i < n-1 {
-			return l.items[l.i+1], true
+		if l.index < size-1 {
+			return l.items[l.index+1], true
 		}
 	case "cycle":
 		return boundMethod{l, name}, true
@@ -336,11 +342,13 @@ func (l *loopState) attr(name string) (Value, bool) {
 	return nil, false
 }
 
+// A param is a parameter of a macro.
 type param struct {
 	name string
 	def  expr // nil if required
 }
 
+// A macro is the text of a definition.
 type macro struct {
 	name   string
 	params []param
@@ -360,6 +368,7 @@ type macroStmt struct {
 
 func (s *macroStmt) exec(st *state) flow {
 	st.line = s.line
+	// The macro may outlive its scopes: loops must not empty them.
 	for sc := st.scope; sc != nil && !sc.kept; sc = sc.parent {
 		sc.kept = true
 	}
@@ -370,36 +379,37 @@ func (s *macroStmt) exec(st *state) flow {
 }
 
 // callMacro binds arguments as Python does and returns the text of the body.
-func (st *state) callMacro(c *closure, a args) Value {
+func (st *state) callMacro(macro *closure, passed args) Value {
 	line := st.line
 	text := st.capture(func() {
-		st.scoped(c.scope, func() {
-			st.bind(c, a)
-			st.exec(c.body)
+		st.scoped(macro.scope, func() {
+			st.bind(macro, passed)
+			st.exec(macro.body)
 		})
 	})
 	st.line = line
 	return text
 }
 
-func (st *state) bind(c *closure, a args) {
-	if len(a.pos) > len(c.params) {
-		st.fail("macro %q takes at most %d arguments, got %d", c.name, len(c.params), len(a.pos))
+// bind stores the arguments of a call as variables of the scope.
+func (st *state) bind(macro *closure, passed args) {
+	if len(passed.pos) > len(macro.params) {
+		st.fail("macro %q takes at most %d arguments, got %d", macro.name, len(macro.params), len(passed.pos))
 	}
-	for _, e := range a.kw {
-		if !slices.ContainsFunc(c.params, func(prm param) bool { return prm.name == e.key }) {
-			st.fail("macro %q has no parameter %q", c.name, e.key)
+	for _, e := range passed.kw {
+		if !slices.ContainsFunc(macro.params, func(prm param) bool { return prm.name == e.key }) {
+			st.fail("macro %q has no parameter %q", macro.name, e.key)
 		}
 	}
-	for i, prm := range c.params {
-		v, given := a.get(i, prm.name)
+	for i, prm := range macro.params { // defaults may use the parameters before them
+		value, given := passed.get(i, prm.name)
 		switch {
 		case given:
 		case prm.def != nil:
-			v = st.eval(prm.def)
+			value = st.eval(prm.def)
 		default:
-			v = undefined{name: prm.name}
+			value = undefined{name: prm.name}
 		}
-		st.set(prm.name, v)
+		st.set(prm.name, value)
 	}
 }

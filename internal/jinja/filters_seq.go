@@ -20,11 +20,11 @@ func (st *state) listOf(items []Value) Value {
 func generator(items []Value) Value { return &List{items: items, kind: kindGenerator} }
 
 func lengthFilter(st *state, in Value, _ args) Value {
-	n, ok := st.length(in)
+	count, ok := st.length(in)
 	if !ok {
 		return st.fail("%s has no length", describe(in))
 	}
-	return int64(n)
+	return int64(count)
 }
 
 func first(st *state, in Value, _ args) Value {
@@ -54,12 +54,12 @@ func reverse(st *state, in Value, _ args) Value {
 		n, _ := st.length(s)
 		return st.runes(s, int64(n)-1, -1, -1)
 	}
-	l, _ := st.listOf(st.iterate(in)).(*List)
-	if l == nil {
+	list, _ := st.listOf(st.iterate(in)).(*List)
+	if list == nil {
 		return nil
 	}
-	slices.Reverse(l.items)
-	return generator(l.items)
+	slices.Reverse(list.items)
+	return generator(list.items)
 }
 
 func items(st *state, in Value, _ args) Value {
@@ -75,32 +75,32 @@ func items(st *state, in Value, _ args) Value {
 // path is a parsed attribute argument: "a.0.b".
 type path []Value
 
-func (st *state) path(v Value) path {
-	s, ok := v.(string)
+func (st *state) path(value Value) path {
+	text, ok := value.(string)
 	if !ok {
-		return path{v}
+		return path{value}
 	}
-	var p path
-	for _, part := range strings.Split(s, ".") {
+	var steps path
+	for _, part := range strings.Split(text, ".") {
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil && n >= 0 {
-			p = append(p, n)
+			steps = append(steps, n)
 			continue
 		}
-		p = append(p, part)
+		steps = append(steps, part)
 	}
-	st.charge(len(p) * 2 * valueBytes)
-	return p
+	st.charge(len(steps) * 2 * valueBytes)
+	return steps
 }
 
-// follow looks the path up in v; what is missing becomes def unless it is nil.
-func (st *state) follow(p path, v, def Value) Value {
+// follow looks the path up in value; what is missing becomes def unless it is nil.
+func (st *state) follow(p path, value, def Value) Value {
 	for _, part := range p {
-		v = st.item(v, part)
-		if _, missing := v.(undefined); missing && def != nil {
-			v = def
+		value = st.item(value, part)
+		if _, missing := value.(undefined); missing && def != nil {
+			value = def
 		}
 	}
-	return v
+	return value
 }
 
 // keyed returns what the items are compared by: themselves or an attribute,
@@ -109,16 +109,16 @@ func (st *state) keyed(items []Value, attribute Value, sensitive bool, def Value
 	if !st.charge(len(items) * valueBytes) {
 		return nil
 	}
-	var p path
+	var steps path
 	if attribute != nil {
-		p = st.path(attribute)
+		steps = st.path(attribute)
 	}
 	keys := make([]Value, len(items))
 	for i, item := range items {
 		if !st.work(64) {
 			return nil
 		}
-		keys[i] = st.follow(p, item, def)
+		keys[i] = st.follow(steps, item, def)
 		if s, ok := keys[i].(string); ok && !sensitive {
 			keys[i] = st.convert(s, strings.ToLower)
 		}
@@ -149,9 +149,9 @@ func (st *state) sortedBy(keys []Value, reverse bool) []int {
 
 // sortFilter compares lists of the given attributes, so that equal items need
 // no order, as in the reference.
-func sortFilter(st *state, in Value, a args) Value {
+func sortFilter(st *state, in Value, passed args) Value {
 	items := st.iterate(in)
-	attribute, _ := a.get(2, "attribute")
+	attribute, _ := passed.get(2, "attribute")
 	names := []Value{attribute}
 	if s, ok := attribute.(string); ok {
 		names = nil
@@ -162,17 +162,17 @@ func sortFilter(st *state, in Value, a args) Value {
 	if !st.chargeTimes(entryBytes+2*len(names)*valueBytes, int64(len(items))) {
 		return nil
 	}
-	keys := make([]Value, len(items))
+	keys := make([]Value, len(items)) // of each item, a list with a value for each name
 	for i := range keys {
 		keys[i] = NewList()
 	}
 	for _, name := range names {
-		for i, key := range st.keyed(items, name, a.bool(1, "case_sensitive"), nil) {
+		for i, key := range st.keyed(items, name, passed.bool(1, "case_sensitive"), nil) {
 			l := keys[i].(*List)
 			l.items = append(l.items, key)
 		}
 	}
-	return st.pick(items, st.sortedBy(keys, a.bool(0, "reverse")))
+	return st.pick(items, st.sortedBy(keys, passed.bool(0, "reverse")))
 }
 
 // pick lists items in the order of positions.
@@ -187,12 +187,12 @@ func (st *state) pick(items []Value, positions []int) Value {
 	return &List{items: out}
 }
 
-func dictSort(st *state, in Value, a args) Value {
-	d, ok := in.(*Dict)
+func dictSort(st *state, in Value, passed args) Value {
+	dict, ok := in.(*Dict)
 	if !ok {
 		return st.fail("dictsort needs a dict, found %s", describe(in))
 	}
-	by, _ := a.text(1, "by", "key")
+	by, _ := passed.text(1, "by", "key")
 	index := int64(0)
 	switch by {
 	case "key":
@@ -201,38 +201,39 @@ func dictSort(st *state, in Value, a args) Value {
 	default:
 		return st.fail("dictsort sorts by key or value, not %q", by)
 	}
-	items := st.view(d, kindItems).items
-	keys := st.keyed(items, index, a.bool(0, "case_sensitive"), nil)
-	return st.pick(items, st.sortedBy(keys, a.bool(2, "reverse")))
+	items := st.view(dict, kindItems).items
+	keys := st.keyed(items, index, passed.bool(0, "case_sensitive"), nil)
+	return st.pick(items, st.sortedBy(keys, passed.bool(2, "reverse")))
 }
 
-func groupBy(st *state, in Value, a args) Value {
+func groupBy(st *state, in Value, passed args) Value {
 	items := st.iterate(in)
-	attribute, _ := a.get(0, "attribute")
-	def, _ := a.get(1, "default")
-	keys := st.keyed(items, attribute, a.bool(2, "case_sensitive"), def)
+	attribute, _ := passed.get(0, "attribute")
+	def, _ := passed.get(1, "default")
+	keys := st.keyed(items, attribute, passed.bool(2, "case_sensitive"), def)
+	// Sorted by key, equal keys are neighbours. The name of a group keeps its case.
 	groups := NewList()
 	var group *List
 	var current Value
-	for _, p := range st.sortedBy(keys, false) {
+	for _, at := range st.sortedBy(keys, false) {
 		if !st.charge(4 * entryBytes) {
 			return nil
 		}
-		if group == nil || !st.equal(keys[p], current) {
-			group, current = NewList(), keys[p]
-			name := st.follow(st.path(attribute), items[p], def)
+		if group == nil || !st.equal(keys[at], current) {
+			group, current = NewList(), keys[at]
+			name := st.follow(st.path(attribute), items[at], def)
 			groups.items = append(groups.items, &List{items: []Value{name, group}, kind: kindTuple, group: true})
 		}
-		group.items = append(group.items, items[p])
+		group.items = append(group.items, items[at])
 	}
 	return groups
 }
 
 // extreme is min (sign -1) or max (sign 1).
-func (st *state) extreme(in Value, a args, sign int) Value {
+func (st *state) extreme(in Value, passed args, sign int) Value {
 	items := st.iterate(in)
-	attribute, _ := a.get(1, "attribute")
-	keys := st.keyed(items, attribute, a.bool(0, "case_sensitive"), nil)
+	attribute, _ := passed.get(1, "attribute")
+	keys := st.keyed(items, attribute, passed.bool(0, "case_sensitive"), nil)
 	if len(keys) == 0 {
 		return undefined{name: "extreme of an empty sequence"}
 	}
@@ -245,10 +246,10 @@ func (st *state) extreme(in Value, a args, sign int) Value {
 	return items[best]
 }
 
-func unique(st *state, in Value, a args) Value {
+func unique(st *state, in Value, passed args) Value {
 	items := st.iterate(in)
-	attribute, _ := a.get(1, "attribute")
-	keys := st.keyed(items, attribute, a.bool(0, "case_sensitive"), nil)
+	attribute, _ := passed.get(1, "attribute")
+	keys := st.keyed(items, attribute, passed.bool(0, "case_sensitive"), nil)
 	seen := NewDict()
 	var out []Value
 	for i, key := range keys {
@@ -261,24 +262,24 @@ func unique(st *state, in Value, a args) Value {
 	return generator(out)
 }
 
-func sum(st *state, in Value, a args) Value {
-	total, ok := a.get(1, "start")
+func sum(st *state, in Value, passed args) Value {
+	total, ok := passed.get(1, "start")
 	if !ok {
 		total = int64(0)
 	}
-	attribute, _ := a.get(0, "attribute")
+	attribute, _ := passed.get(0, "attribute")
 	for _, v := range st.keyed(st.iterate(in), attribute, true, nil) {
 		total = st.binary("+", total, v)
 	}
 	return total
 }
 
-func join(st *state, in Value, a args) Value {
-	sep, ok := a.get(0, "d")
+func join(st *state, in Value, passed args) Value {
+	sep, ok := passed.get(0, "d")
 	if !ok {
 		sep = ""
 	}
-	attribute, _ := a.get(1, "attribute")
+	attribute, _ := passed.get(1, "attribute")
 	between := st.str(sep)
 	items := st.keyed(st.iterate(in), attribute, true, nil)
 	return st.capture(func() {
@@ -295,14 +296,14 @@ func join(st *state, in Value, a args) Value {
 func (st *state) joinStrict(sep string, items []Value) Value {
 	return st.capture(func() {
 		for i, item := range items {
-			s, ok := item.(string)
+			text, ok := item.(string)
 			if !ok {
 				st.fail("str.join needs strings, found %s", describe(item))
 			}
 			if i > 0 {
 				st.emit(sep)
 			}
-			st.emit(s)
+			st.emit(text)
 		}
 	})
 }
@@ -317,29 +318,29 @@ func (st *state) lazy(in Value) []Value {
 }
 
 // mapFilter is map(attribute=...) or map(filter, arguments...).
-func mapFilter(st *state, in Value, a args) Value {
+func mapFilter(st *state, in Value, passed args) Value {
 	source := st.lazy(in)
 	if !st.charge(len(source) * valueBytes) {
 		return nil
 	}
 	out := make([]Value, len(source))
-	if attribute, ok := a.named("attribute"); ok && len(a.pos) == 0 {
-		p := st.path(attribute)
-		def, _ := a.named("default")
+	if attribute, ok := passed.named("attribute"); ok && len(passed.pos) == 0 {
+		steps := st.path(attribute)
+		def, _ := passed.named("default")
 		for i, item := range source {
 			if !st.work(64) {
 				return nil
 			}
-			out[i] = st.follow(p, item, def)
+			out[i] = st.follow(steps, item, def)
 		}
 		return generator(out)
 	}
-	if len(a.pos) == 0 {
+	if len(passed.pos) == 0 {
 		return st.fail("map needs a filter name or attribute=")
 	}
-	name := st.str(a.pos[0])
+	name := st.str(passed.pos[0]) // of a filter, whose arguments follow
 	for i, item := range source {
-		if out[i] = st.filter(name, item, args{a.pos[1:], a.kw}); st.err != nil {
+		if out[i] = st.filter(name, item, args{passed.pos[1:], passed.kw}); st.err != nil {
 			return nil
 		}
 	}
@@ -347,14 +348,14 @@ func mapFilter(st *state, in Value, a args) Value {
 }
 
 // choose is select, reject, selectattr and rejectattr.
-func (st *state) choose(in Value, a args, byAttr, keep bool) Value {
-	var p path
+func (st *state) choose(in Value, passed args, byAttr, keep bool) Value {
+	var steps path
 	if byAttr {
-		if len(a.pos) == 0 {
+		if len(passed.pos) == 0 {
 			return st.fail("selectattr and rejectattr need an attribute name")
 		}
-		p = st.path(a.pos[0])
-		a.pos = a.pos[1:]
+		steps = st.path(passed.pos[0])
+		passed.pos = passed.pos[1:]
 	}
 	source := st.lazy(in)
 	if !st.charge(len(source) * valueBytes) {
@@ -365,10 +366,10 @@ func (st *state) choose(in Value, a args, byAttr, keep bool) Value {
 		if !st.work(64) {
 			return nil
 		}
-		v := st.follow(p, item, nil)
-		ok := truth(v)
-		if len(a.pos) > 0 {
-			ok = st.test(st.str(a.pos[0]), v, args{a.pos[1:], a.kw})
+		value := st.follow(steps, item, nil)
+		ok := truth(value) // unless a test is named
+		if len(passed.pos) > 0 {
+			ok = st.test(st.str(passed.pos[0]), value, args{passed.pos[1:], passed.kw})
 		}
 		if ok == keep {
 			out = append(out, item)
@@ -377,25 +378,26 @@ func (st *state) choose(in Value, a args, byAttr, keep bool) Value {
 	return generator(out)
 }
 
-// batch cuts a sequence into lists of n.
-func batch(st *state, in Value, a args) Value {
-	n := a.int(0, "linecount", 0)
-	fill, _ := a.get(1, "fill_with")
+// batch cuts a sequence into lists of linecount.
+func batch(st *state, in Value, passed args) Value {
+	size := passed.int(0, "linecount", 0)
+	fill, _ := passed.get(1, "fill_with")
 	source := st.iterate(in)
-	if n <= 0 {
+	if size <= 0 {
 		return st.fail("batch needs a positive size")
 	}
 	var out []Value
 	for len(source) > 0 && st.err == nil {
-		k := min(n, int64(len(source)))
-		l, _ := st.listOf(source[:k]).(*List)
-		if fill != nil && k < n && st.chargeTimes(valueBytes, n-k) {
-			for range n - k {
-				l.items = append(l.items, fill)
+		taken := min(size, int64(len(source)))
+		chunk, _ := st.listOf(source[:taken]).(*List)
+		// The last one may be short.
+		if fill != nil && taken < size && st.chargeTimes(valueBytes, size-taken) {
+			for range size - taken {
+				chunk.items = append(chunk.items, fill)
 			}
 		}
-		out = append(out, l)
-		source = source[k:]
+		out = append(out, chunk)
+		source = source[taken:]
 	}
 	return generator(out)
 }

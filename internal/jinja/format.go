@@ -47,43 +47,43 @@ func (st *state) percent(format string, arg Value) Value {
 }
 
 // directive emits one %-directive and returns the text after it.
-func (st *state) directive(s string, mapping *Dict, next func() Value) string {
-	arg := next
-	if strings.HasPrefix(s, "(") {
-		name, rest, ok := strings.Cut(s[1:], ")")
+func (st *state) directive(text string, mapping *Dict, next func() Value) string {
+	arg := next // %(name)s takes it from the mapping
+	if strings.HasPrefix(text, "(") {
+		name, rest, ok := strings.Cut(text[1:], ")")
 		if !ok || mapping == nil {
 			st.fail("format %%(%.40s needs ')' and a dict", name)
 			return ""
 		}
-		s = rest
+		text = rest
 		arg = func() Value {
-			v, ok := mapping.Get(name)
+			value, ok := mapping.Get(name)
 			if !ok {
 				return st.fail("format key %q is missing", name)
 			}
-			return v
+			return value
 		}
 	}
-	n := len(s) - len(strings.TrimLeft(s, "#0- +"))
-	flags := s[:n]
-	width, s := st.padding(s[n:])
+	n := len(text) - len(strings.TrimLeft(text, "#0- +"))
+	flags := text[:n]
+	width, text := st.padding(text[n:])
 	precision := ""
-	if strings.HasPrefix(s, ".") {
-		precision, s = st.padding(s[1:])
+	if strings.HasPrefix(text, ".") {
+		precision, text = st.padding(text[1:])
 		precision = "." + precision
 	}
-	s = strings.TrimLeft(s, "hlL")
-	if s == "" {
+	text = strings.TrimLeft(text, "hlL")
+	if text == "" {
 		st.fail("incomplete format directive")
 		return ""
 	}
-	verb := s[0]
+	verb := text[0]
 	if verb == '%' {
 		st.emit("%")
-		return s[1:]
+		return text[1:]
 	}
 	st.emit(st.formatOne("%"+flags+width+precision, verb, arg()))
-	return s[1:]
+	return text[1:]
 }
 
 // padding reads the digits of a width or precision, within bounds.
@@ -97,137 +97,140 @@ func (st *state) padding(s string) (digits, rest string) {
 	return digits, rest
 }
 
-// formatOne formats v; spec is Go's spelling of the flags, which is Python's.
-func (st *state) formatOne(spec string, verb byte, v Value) string {
+// formatOne formats value; spec is Go's spelling of the flags, which is Python's.
+func (st *state) formatOne(spec string, verb byte, value Value) string {
 	switch verb {
 	case 's', 'r', 'a':
-		text := st.str(v)
+		text := st.str(value)
 		if verb != 's' {
-			text = st.capture(func() { st.repr(v) })
+			text = st.capture(func() { st.repr(value) })
 		}
 		if !st.charge(len(text) + maxPadding) {
 			return ""
 		}
 		return fmt.Sprintf(spec+"s", text)
 	case 'c':
-		if n, ok := v.(int64); ok && n >= 0 && n <= math.MaxInt32 {
-			return fmt.Sprintf(spec+"c", rune(n))
+		if number, ok := value.(int64); ok && number >= 0 && number <= math.MaxInt32 {
+			return fmt.Sprintf(spec+"c", rune(number))
 		}
-		return fmt.Sprintf(spec+"s", st.str(v))
-	case 'd', 'i', 'u', 'x', 'X', 'o':
-		n, ok := asInt(v)
-		if f, isFloat := v.(float64); isFloat && math.Abs(f) < 1<<63 {
-			n, ok = int64(f), true
+		return fmt.Sprintf(spec+"s", st.str(value))
+	case 'd', 'i', 'u', 'x', 'X', 'o': // floats are cut
+		number, ok := asInt(value)
+		if float, isFloat := value.(float64); isFloat && math.Abs(float) < 1<<63 {
+			number, ok = int64(float), true
 		}
 		if !ok {
-			st.fail("format %%%c needs a number, found %s", verb, describe(v))
+			st.fail("format %%%c needs a number, found %s", verb, describe(value))
 		}
 		if verb == 'i' || verb == 'u' {
 			verb = 'd'
 		}
-		return fmt.Sprintf(spec+string(verb), n)
+		return fmt.Sprintf(spec+string(verb), number)
 	case 'e', 'E', 'f', 'F', 'g', 'G':
-		f, ok := asFloat(v)
+		float, ok := asFloat(value)
 		if !ok {
-			st.fail("format %%%c needs a number, found %s", verb, describe(v))
+			st.fail("format %%%c needs a number, found %s", verb, describe(value))
 		}
 		if !strings.Contains(spec, ".") {
 			spec += ".6"
 		}
-		return fmt.Sprintf(spec+string(verb), f)
+		return fmt.Sprintf(spec+string(verb), float)
 	}
 	st.fail("unknown format directive %%%c", verb)
 	return ""
 }
 
 // braces is str.format with plain fields: {}, {0}, {name}.
-func (st *state) braces(format string, a args) Value {
+func (st *state) braces(format string, passed args) Value {
 	auto := 0
 	return st.capture(func() {
 		for format != "" && st.err == nil {
-			i := strings.IndexAny(format, "{}")
-			if i < 0 {
+			at := strings.IndexAny(format, "{}")
+			if at < 0 {
 				st.emit(format)
 				return
 			}
-			st.emit(format[:i])
-			if i+1 < len(format) && format[i+1] == format[i] {
-				st.emit(format[i : i+1])
-				format = format[i+2:]
+			st.emit(format[:at])
+			// {{ and }} stand for one bracket.
+			if at+1 < len(format) && format[at+1] == format[at] {
+				st.emit(format[at : at+1])
+				format = format[at+2:]
 				continue
 			}
-			field, rest, ok := strings.Cut(format[i+1:], "}")
-			if !ok || format[i] == '}' {
-				st.fail("format string has a single '%c'", format[i])
+			field, rest, ok := strings.Cut(format[at+1:], "}")
+			if !ok || format[at] == '}' {
+				st.fail("format string has a single '%c'", format[at])
 				return
 			}
 			format = rest
-			st.print(st.field(field, &auto, a))
+			st.print(st.field(field, &auto, passed))
 		}
 	})
 }
 
-func (st *state) field(name string, auto *int, a args) Value {
-	i, err := strconv.Atoi(name)
+// field is the argument of one field; auto counts fields without a name.
+func (st *state) field(name string, auto *int, passed args) Value {
+	index, err := strconv.Atoi(name)
 	if name == "" {
-		i, err = *auto, nil
+		index, err = *auto, nil
 		*auto++
 	}
-	if err == nil && i >= 0 && i < len(a.pos) {
-		return a.pos[i]
+	if err == nil && index >= 0 && index < len(passed.pos) {
+		return passed.pos[index]
 	}
-	if v, ok := a.named(name); ok {
+	if v, ok := passed.named(name); ok {
 		return v
 	}
 	return st.fail("format field {%.40s} names no argument; conversions and format specs are not available", name)
 }
 
-// strftime formats t as C's strftime in the C locale, with glibc's "-" flag
+// strftime formats moment as C's strftime in the C locale, with glibc's "-" flag
 // against padding.
-func (st *state) strftime(t time.Time, format string) string {
+func (st *state) strftime(moment time.Time, format string) string {
 	if !st.charge(len(format) * 16) {
 		return ""
 	}
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
+	var out strings.Builder
+	for at := 0; at < len(format); at++ {
+		if format[at] != '%' || at+1 == len(format) {
+			out.WriteByte(format[at])
 			continue
 		}
-		i++
-		trim := format[i] == '-' && i+1 < len(format)
+		at++
+		trim := format[at] == '-' && at+1 < len(format)
 		if trim {
-			i++
+			at++
 		}
-		text, ok := strftimeField(t, format[i])
+		text, ok := strftimeField(moment, format[at])
 		if !ok {
-			st.fail("strftime_now: unknown directive %%%c", format[i])
+			st.fail("strftime_now: unknown directive %%%c", format[at])
 			return ""
 		}
 		if trim {
+			// A zero alone stays.
 			text = strings.TrimLeft(text[:len(text)-1], "0 ") + text[len(text)-1:]
 		}
-		b.WriteString(text)
+		out.WriteString(text)
 	}
-	return b.String()
+	return out.String()
 }
 
 // strftimeField returns the text of one directive.
-func strftimeField(t time.Time, c byte) (string, bool) {
+func strftimeField(moment time.Time, char byte) (string, bool) {
 	layouts := map[byte]string{
 		'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'y': "06", 'e': "_2",
 		'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'I': "03", 'p': "PM", 'j': "002",
 		'F': "2006-01-02", 'T': "15:04:05", 'X': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'x': "01/02/06",
 		'c': "Mon Jan _2 15:04:05 2006", 'r': "03:04:05 PM", 'z': "-0700", 'Z': "MST",
 	}
-	if layout, ok := layouts[c]; ok {
-		return t.Format(layout), true
+	if layout, ok := layouts[char]; ok {
+		return moment.Format(layout), true
 	}
-	switch c {
+	switch char {
 	case 'f':
-		return fmt.Sprintf("%06d", t.Nanosecond()/1000), true
+		return fmt.Sprintf("%06d", moment.Nanosecond()/1000), true
 	case 's':
-		return strconv.FormatInt(t.Unix(), 10), true
+		return strconv.FormatInt(moment.Unix(), 10), true
 	case '%':
 		return "%", true
 	}

@@ -14,6 +14,9 @@
 // lipsum, and the filters attr, center, filesizeformat, format, pprint, random, slice,
 // truncate, wordwrap and those for web pages. Integers have
 // 64 bits; larger ones are carried and printed but not calculated with.
+//
+// Compile: lexer → tokens → parser → statements of expressions, which are the program.
+// Render: a state runs it, stmt.exec and expr.eval calling one another.
 package jinja
 
 import (
@@ -36,6 +39,7 @@ type SyntaxError struct {
 	Message      string
 }
 
+// Error says where and what.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("chat template %d:%d: %s", e.Line, e.Column, e.Message)
 }
@@ -47,6 +51,7 @@ type RaisedError struct {
 	Line    int
 }
 
+// Error says where, and what the template says.
 func (e *RaisedError) Error() string {
 	return fmt.Sprintf("chat template line %d refuses the conversation: %s", e.Line, e.Message)
 }
@@ -58,6 +63,7 @@ type LimitError struct {
 	Line int
 }
 
+// Error says which bound was reached and where.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("chat template line %d: more than %d %s; the template loops or grows without bound, or the conversation is too large for it", e.Line, e.Max, e.What)
 }
@@ -69,19 +75,20 @@ func Compile(source string) (*Template, error) {
 	if len(source) > maxSource {
 		return nil, &LimitError{What: "bytes of source", Max: maxSource, Line: 1}
 	}
+	// Line ends become \n, and the last one is no part of the text, as in Jinja.
 	source = strings.ToValidUTF8(source, "\uFFFD")
 	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
 	tokens, err := lex(strings.TrimSuffix(source, "\n"))
 	if err != nil {
 		return nil, err
 	}
-	p := parser{src: source, tokens: tokens}
-	body := p.statements()
-	if p.err == nil && p.cur().kind != tokEOF {
-		p.fail("unexpected %s", p.cur())
+	parse := parser{src: source, tokens: tokens}
+	body := parse.statements()
+	if parse.err == nil && parse.cur().kind != tokEOF {
+		parse.fail("unexpected %s", parse.cur())
 	}
-	if p.err != nil {
-		return nil, p.err
+	if parse.err != nil {
+		return nil, parse.err
 	}
 	return &Template{body: body, filters: filterTable(), tests: testTable()}, nil
 }

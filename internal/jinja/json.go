@@ -25,15 +25,16 @@ func FromJSON(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("JSON text is not valid UTF-8")
 	}
+	// Token by token: a map would lose the order of members.
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	v, err := decodeJSON(dec, 0)
+	value, err := decodeJSON(dec, 0)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
 		if _, err = dec.Token(); err == io.EOF {
-			return v, nil
+			return value, nil
 		}
 		err = errors.New("expected the end of the text after the first value")
 	}
@@ -45,11 +46,11 @@ func decodeJSON(dec *json.Decoder, depth int) (Value, error) {
 		return nil, fmt.Errorf("nested deeper than %d levels", maxJSONDepth)
 	}
 	token, err := dec.Token()
-	switch t := token.(type) {
+	switch token := token.(type) {
 	case json.Number:
-		return decodeNumber(string(t))
+		return decodeNumber(string(token))
 	case json.Delim:
-		if t == '[' {
+		if token == '[' {
 			return decodeArray(dec, depth)
 		}
 		return decodeObject(dec, depth)
@@ -60,11 +61,11 @@ func decodeJSON(dec *json.Decoder, depth int) (Value, error) {
 func decodeArray(dec *json.Decoder, depth int) (Value, error) {
 	list := NewList()
 	for dec.More() {
-		v, err := decodeJSON(dec, depth+1)
+		value, err := decodeJSON(dec, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		list.items = append(list.items, v)
+		list.items = append(list.items, value)
 	}
 	_, err := dec.Token()
 	return list, err
@@ -77,12 +78,12 @@ func decodeObject(dec *json.Decoder, depth int) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		v, err := decodeJSON(dec, depth+1)
+		value, err := decodeJSON(dec, depth+1)
 		if err != nil {
 			return nil, err
 		}
 		before := obj.Len()
-		if obj.set(name, v); obj.Len() == before {
+		if obj.set(name, value); obj.Len() == before {
 			return nil, fmt.Errorf("duplicate member %q", name)
 		}
 	}
@@ -125,37 +126,37 @@ type jsonStyle struct {
 	sorted    bool
 }
 
-// dump emits v as json.dumps does; newline is a line break followed by the
+// dump emits value as json.dumps does; newline is a line break followed by the
 // current indentation.
-func (st *state) dump(v Value, style jsonStyle, newline string) {
+func (st *state) dump(value Value, style jsonStyle, newline string) {
 	if !st.enter() || !st.work(0) {
 		return
 	}
 	defer st.leave()
-	switch v := v.(type) {
+	switch value := value.(type) {
 	case nil:
 		st.emit("null")
 	case bool:
-		st.emit(strconv.FormatBool(v))
+		st.emit(strconv.FormatBool(value))
 	case int64:
-		st.emit(strconv.FormatInt(v, 10))
+		st.emit(strconv.FormatInt(value, 10))
 	case bigInt:
-		st.emit(string(v))
+		st.emit(string(value))
 	case float64:
-		st.emit(jsonFloat(v))
+		st.emit(jsonFloat(value))
 	case string:
-		st.quoteJSON(v, style.ascii)
+		st.quoteJSON(value, style.ascii)
 	case *List:
-		if v.kind > kindTuple {
-			st.fail("%s is not JSON serializable; add |list before tojson", typeName(v))
+		if value.kind > kindTuple {
+			st.fail("%s is not JSON serializable; add |list before tojson", typeName(value))
 			return
 		}
-		st.dumpGroup("[", "]", len(v.items), style, newline, func(i int, inner string) {
-			st.dump(v.items[i], style, inner)
+		st.dumpGroup("[", "]", len(value.items), style, newline, func(i int, inner string) {
+			st.dump(value.items[i], style, inner)
 		})
 	case *Dict:
-		entries := v.entries
-		if style.sorted {
+		entries := value.entries
+		if style.sorted { // the value itself keeps its order
 			if !st.charge(len(entries) * valueBytes * 2) {
 				return
 			}
@@ -168,21 +169,22 @@ func (st *state) dump(v Value, style jsonStyle, newline string) {
 			st.dump(entries[i].val, style, inner)
 		})
 	default:
-		st.fail("%s is not JSON serializable", describe(v))
+		st.fail("%s is not JSON serializable", describe(value))
 	}
 }
 
-func (st *state) dumpGroup(open, close string, n int, style jsonStyle, newline string, item func(i int, inner string)) {
+// dumpGroup emits count items between brackets; inner is newline one level deeper.
+func (st *state) dumpGroup(open, close string, count int, style jsonStyle, newline string, item func(i int, inner string)) {
 	st.emit(open)
-	inner := newline
-	if style.multiline && n > 0 {
+	inner := newline // an empty group stays on its line
+	if style.multiline && count > 0 {
 		if !st.charge(len(newline) + len(style.indent)) {
 			return
 		}
 		inner += style.indent
 		st.emit(inner)
 	}
-	for i := 0; i < n && st.err == nil; i++ {
+	for i := 0; i < count && st.err == nil; i++ {
 		if i > 0 {
 			st.emit(style.item)
 			if style.multiline {
@@ -191,7 +193,7 @@ func (st *state) dumpGroup(open, close string, n int, style jsonStyle, newline s
 		}
 		item(i, inner)
 	}
-	if style.multiline && n > 0 {
+	if style.multiline && count > 0 {
 		st.emit(newline)
 	}
 	st.emit(close)
@@ -209,55 +211,56 @@ func (st *state) dumpKey(key Value, style jsonStyle) {
 	st.emit(`"`)
 }
 
-// quoteJSON emits s in double quotes, escaping only what json.dumps escapes.
-func (st *state) quoteJSON(s string, ascii bool) {
+// quoteJSON emits text in double quotes, escaping only what json.dumps escapes.
+func (st *state) quoteJSON(text string, ascii bool) {
 	st.emit(`"`)
 	start := 0
-	for i := 0; i < len(s); {
-		c, n := rune(s[i]), 1
-		if c >= utf8.RuneSelf {
-			c, n = utf8.DecodeRuneInString(s[i:])
+	for at := 0; at < len(text); {
+		char, size := rune(text[at]), 1
+		if char >= utf8.RuneSelf {
+			char, size = utf8.DecodeRuneInString(text[at:])
 		}
-		if esc := jsonEscape(c, ascii); esc != "" {
-			st.emit(s[start:i])
+		if esc := jsonEscape(char, ascii); esc != "" {
+			st.emit(text[start:at])
 			st.emit(esc)
-			start = i + n
+			start = at + size
 		}
-		i += n
+		at += size
 	}
-	st.emit(s[start:])
+	st.emit(text[start:])
 	st.emit(`"`)
 }
 
-// jsonEscape returns the escape sequence of c, "" if c is written as it is.
-func jsonEscape(c rune, ascii bool) string {
+// jsonEscape returns the escape sequence of char, "" if it is written as it is.
+func jsonEscape(char rune, ascii bool) string {
 	switch {
-	case c == '"':
+	case char == '"':
 		return `\"`
-	case c == '\\':
+	case char == '\\':
 		return `\\`
-	case c < 0x20:
-		if i := strings.IndexByte("\b\f\n\r\t", byte(c)); i >= 0 {
+	case char < 0x20:
+		if i := strings.IndexByte("\b\f\n\r\t", byte(char)); i >= 0 {
 			return `\` + "bfnrt"[i:i+1]
 		}
-		return fmt.Sprintf(`\u%04x`, c)
-	case c < 0x7f || !ascii: // json.dumps counts DEL as outside ASCII text
+		return fmt.Sprintf(`\u%04x`, char)
+	case char < 0x7f || !ascii: // json.dumps counts DEL as outside ASCII text
 		return ""
-	case c > 0xffff:
-		high, low := utf16.EncodeRune(c)
+	case char > 0xffff:
+		high, low := utf16.EncodeRune(char)
 		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 	}
-	return fmt.Sprintf(`\u%04x`, c)
+	return fmt.Sprintf(`\u%04x`, char)
 }
 
-func jsonFloat(f float64) string {
+// jsonFloat is a float as json.dumps writes it.
+func jsonFloat(float float64) string {
 	switch {
-	case math.IsInf(f, 1):
+	case math.IsInf(float, 1):
 		return "Infinity"
-	case math.IsInf(f, -1):
+	case math.IsInf(float, -1):
 		return "-Infinity"
-	case math.IsNaN(f):
+	case math.IsNaN(float):
 		return "NaN"
 	}
-	return floatRepr(f)
+	return floatRepr(float)
 }

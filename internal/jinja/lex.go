@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 )
 
+// A tokenKind says what a token is.
 type tokenKind uint8
 
 const (
@@ -24,6 +25,7 @@ const (
 	tokOp
 )
 
+// A token is a piece of a template that the parser takes as a whole.
 type token struct {
 	kind tokenKind
 	text string
@@ -31,8 +33,9 @@ type token struct {
 	line int
 }
 
-func (t token) String() string {
-	switch t.kind {
+// String names the token in messages.
+func (tok token) String() string {
+	switch tok.kind {
 	case tokEOF:
 		return "end of template"
 	case tokData:
@@ -44,9 +47,9 @@ func (t token) String() string {
 	case tokEnd:
 		return "end of tag"
 	case tokString:
-		return fmt.Sprintf("string %.40q", t.text)
+		return fmt.Sprintf("string %.40q", tok.text)
 	}
-	return fmt.Sprintf("'%.40s'", t.text)
+	return fmt.Sprintf("'%.40s'", tok.text)
 }
 
 // operators, longest first.
@@ -68,14 +71,15 @@ type lexer struct {
 }
 
 func lex(src string) ([]token, error) {
-	l := &lexer{src: src, line: 1, lineStart: true}
-	for l.err == nil && l.pos < len(src) {
-		l.text()
+	scan := &lexer{src: src, line: 1, lineStart: true}
+	for scan.err == nil && scan.pos < len(src) {
+		scan.text()
 	}
-	l.add(tokEOF, "", len(src))
-	return l.tokens, l.err
+	scan.add(tokEOF, "", len(src))
+	return scan.tokens, scan.err
 }
 
+// add appends a token that begins at pos; positions ascend.
 func (l *lexer) add(kind tokenKind, text string, pos int) {
 	if pos > l.at {
 		l.line += strings.Count(l.src[l.at:pos], "\n")
@@ -106,18 +110,19 @@ func (l *lexer) text() {
 	start := l.pos
 	tag := start
 	for {
-		i := strings.IndexByte(l.src[tag:], '{')
-		if i < 0 || tag+i+1 >= len(l.src) {
+		brace := strings.IndexByte(l.src[tag:], '{')
+		if brace < 0 || tag+brace+1 >= len(l.src) {
 			l.add(tokData, l.src[start:], start)
 			l.pos = len(l.src)
 			return
 		}
-		tag += i
+		tag += brace
 		if strings.IndexByte("{%#", l.src[tag+1]) >= 0 {
 			break
 		}
 		tag++
 	}
+	// A sign says what becomes of the white space before the tag.
 	kind := l.src[tag+1]
 	l.pos = tag + 2
 	sign := byte(0)
@@ -180,14 +185,15 @@ func (l *lexer) closeTag(end string, trim bool) bool {
 	return true
 }
 
+// comment passes over a comment.
 func (l *lexer) comment(tag int) {
-	i := strings.Index(l.src[l.pos:], "#}")
-	if i < 0 {
+	size := strings.Index(l.src[l.pos:], "#}")
+	if size < 0 {
 		l.fail(tag, "comment is not closed; expected '#}'")
 		return
 	}
-	l.pos += i
-	if i > 0 && (l.src[l.pos-1] == '-' || l.src[l.pos-1] == '+') {
+	l.pos += size
+	if size > 0 && (l.src[l.pos-1] == '-' || l.src[l.pos-1] == '+') {
 		l.pos--
 	}
 	l.closeTag("#}", true)
@@ -204,13 +210,13 @@ func (l *lexer) rawBlock(tag int) bool {
 	l.pos = len(l.src) - len(word)
 	l.closeTag("%}", false)
 	start := l.pos
-	for at := start; ; at += 2 {
-		i := strings.Index(l.src[at:], "{%")
-		if i < 0 {
+	for at := start; ; at += 2 { // tags inside are text, too, up to endraw
+		next := strings.Index(l.src[at:], "{%")
+		if next < 0 {
 			l.fail(tag, "raw block is not closed; expected '{%% endraw %%}'")
 			return true
 		}
-		at += i
+		at += next
 		rest, sign := l.src[at+2:], byte(0)
 		if rest != "" && (rest[0] == '-' || rest[0] == '+') {
 			rest, sign = rest[1:], rest[0]
@@ -230,7 +236,7 @@ func (l *lexer) rawBlock(tag int) bool {
 // expression reads the tokens of a tag up to its end. An end inside brackets
 // does not count: {{ {'a': {}} }}.
 func (l *lexer) expression(tag int, end string) {
-	var open []byte
+	var open []byte // brackets that are to be closed
 	for l.err == nil {
 		for l.pos < len(l.src) && isSpace(l.peekRune()) {
 			l.pos += utf8.RuneLen(l.peekRune())
@@ -244,19 +250,19 @@ func (l *lexer) expression(tag int, end string) {
 			l.add(tokEnd, "", at)
 			return
 		}
-		switch r := l.peekRune(); {
-		case r == '"' || r == '\'':
+		switch char := l.peekRune(); {
+		case char == '"' || char == '\'':
 			l.stringLiteral()
-		case '0' <= r && r <= '9':
+		case '0' <= char && char <= '9':
 			l.number()
-		case r == '_' || unicode.IsLetter(r):
-			n := strings.IndexFunc(l.src[at:], func(r rune) bool {
-				return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
+		case char == '_' || unicode.IsLetter(char):
+			size := strings.IndexFunc(l.src[at:], func(char rune) bool {
+				return char != '_' && !unicode.IsLetter(char) && !unicode.IsDigit(char) && !unicode.IsMark(char)
 			})
-			if n < 0 {
-				n = len(l.src) - at
+			if size < 0 {
+				size = len(l.src) - at
 			}
-			l.pos += n
+			l.pos += size
 			l.add(tokName, l.src[at:l.pos], at)
 		default:
 			open = l.operator(open)
@@ -276,6 +282,7 @@ func (l *lexer) operator(open []byte) []byte {
 			continue
 		}
 		l.add(tokOp, op, l.pos)
+		// The longest operator; brackets must match.
 		if i := strings.Index("([{", op); i >= 0 {
 			open = append(open, ")]}"[i])
 			if len(open) > maxNesting {
@@ -300,26 +307,27 @@ func (l *lexer) operator(open []byte) []byte {
 var numberText = regexp.MustCompile(`^(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|` +
 	`[0-9]+(?:_[0-9]+)*(\.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)?)`)
 
+// number reads an integer or a float.
 func (l *lexer) number() {
 	// The matcher's cost grows with the text it is given, so first try a little.
 	const short = 32
 	rest := l.src[l.pos:]
-	m := numberText.FindStringSubmatch(rest[:min(short, len(rest))])
-	if len(m[0]) > short-4 { // it may go on behind the cut: "_1", ".1", "e+1"
-		m = numberText.FindStringSubmatch(rest[:min(maxIntDigits+1, len(rest))])
+	match := numberText.FindStringSubmatch(rest[:min(short, len(rest))])
+	if len(match[0]) > short-4 { // it may go on behind the cut: "_1", ".1", "e+1"
+		match = numberText.FindStringSubmatch(rest[:min(maxIntDigits+1, len(rest))])
 	}
-	text, kind := m[0], tokInt
-	if m[1] != "" {
+	text, kind := match[0], tokInt
+	if match[1] != "" {
 		text, kind = strings.ReplaceAll(text, "_", ""), tokFloat
 	}
 	switch {
-	case len(m[0]) > maxIntDigits:
-		l.fail(l.pos, "number of %d characters; expected at most %d", len(m[0]), maxIntDigits)
+	case len(match[0]) > maxIntDigits:
+		l.fail(l.pos, "number of %d characters; expected at most %d", len(match[0]), maxIntDigits)
 	case kind == tokInt && len(text) > 1 && text[0] == '0' && text[1] <= '9' && strings.Trim(text, "0_") != "":
 		l.fail(l.pos, "integer %s has a leading zero", text)
 	}
 	l.add(kind, text, l.pos)
-	l.pos += len(m[0])
+	l.pos += len(match[0])
 }
 
 // stringLiteral reads a quoted string with Python's escapes.
@@ -345,22 +353,22 @@ func (l *lexer) stringLiteral() {
 }
 
 // unescape decodes Python's string escapes; what is none stays as it is.
-func unescape(s string) string {
-	var b strings.Builder
-	for s != "" {
-		if len(s) > 1 && s[0] == '\\' && strings.IndexByte("\n'\"", s[1]) >= 0 {
-			b.WriteString(strings.TrimPrefix(s[1:2], "\n"))
-			s = s[2:]
+func unescape(text string) string {
+	var out strings.Builder
+	for text != "" {
+		if len(text) > 1 && text[0] == '\\' && strings.IndexByte("\n'\"", text[1]) >= 0 {
+			out.WriteString(strings.TrimPrefix(text[1:2], "\n"))
+			text = text[2:]
 			continue
 		}
-		r, _, rest, err := strconv.UnquoteChar(s, 0)
+		char, _, rest, err := strconv.UnquoteChar(text, 0)
 		if err != nil {
-			r, rest = '\\', s[1:]
+			char, rest = '\\', text[1:]
 		}
-		b.WriteRune(r)
-		s = rest
+		out.WriteRune(char)
+		text = rest
 	}
-	return b.String()
+	return out.String()
 }
 
 // isSpace is Python's str.isspace for one character: Unicode white space and

@@ -22,120 +22,124 @@ var listMethods = map[string]bool{
 	"append": true, "extend": true, "insert": true, "pop": true, "remove": true, "clear": true, "sort": true, "reverse": true,
 }
 
-func (st *state) callDict(d *Dict, name string, a args) Value {
+// callDict calls a method of dictMethods.
+func (st *state) callDict(dict *Dict, name string, passed args) Value {
 	switch name {
 	case "items":
-		return st.view(d, kindItems)
+		return st.view(dict, kindItems)
 	case "keys":
-		return st.view(d, kindKeys)
+		return st.view(dict, kindKeys)
 	case "values":
-		return st.view(d, kindValues)
+		return st.view(dict, kindValues)
 	case "get":
-		key, ok := a.get(0, "key")
+		key, ok := passed.get(0, "key")
 		if !ok {
 			return st.fail("get needs a key")
 		}
 		if hash, ok := hashKey(key); ok {
-			if i := d.find(hash); i >= 0 {
-				return d.entries[i].val
+			if i := dict.find(hash); i >= 0 {
+				return dict.entries[i].val
 			}
 		}
-		v, _ := a.get(1, "default")
+		v, _ := passed.get(1, "default")
 		return v
 	case "copy":
-		return st.dictOf(d)
+		return st.dictOf(dict)
 	}
 	return st.fail("dict.%s would change its dict, which templates cannot", name)
 }
 
 // view returns what items(), keys() or values() lists.
-func (st *state) view(d *Dict, kind seqKind) *List {
+func (st *state) view(dict *Dict, kind seqKind) *List {
 	each := valueBytes
 	if kind == kindItems {
-		each = 6 * valueBytes
+		each = 6 * valueBytes // a tuple
 	}
 	view := &List{kind: kind}
-	if !st.charge(entryBytes + len(d.entries)*each) {
+	if !st.charge(entryBytes + len(dict.entries)*each) {
 		return view
 	}
-	view.items = make([]Value, len(d.entries))
-	for i, e := range d.entries {
+	view.items = make([]Value, len(dict.entries))
+	for i, pair := range dict.entries {
 		switch kind {
 		case kindKeys:
-			view.items[i] = e.key
+			view.items[i] = pair.key
 		case kindValues:
-			view.items[i] = e.val
+			view.items[i] = pair.val
 		default:
-			view.items[i] = newTuple(e.key, e.val)
+			view.items[i] = newTuple(pair.key, pair.val)
 		}
 	}
 	return view
 }
 
-func (st *state) callList(l *List, name string, a args) Value {
+// callList calls a method of listMethods.
+func (st *state) callList(list *List, name string, passed args) Value {
 	if name == "copy" {
-		return st.listOf(l.items)
+		return st.listOf(list.items)
 	}
 	if name != "index" && name != "count" {
 		return st.fail("list.%s would change its list, which templates cannot; use + or a namespace", name)
 	}
-	want, ok := a.get(0, "value")
+	want, ok := passed.get(0, "value")
 	if !ok {
 		return st.fail("%s needs an argument", name)
 	}
-	n := int64(0)
-	for i, item := range l.items {
+	count := int64(0) // index ends at the first one
+	for i, item := range list.items {
 		if !st.equal(item, want) {
 			continue
 		}
 		if name == "index" {
 			return int64(i)
 		}
-		n++
+		count++
 	}
 	if name == "index" {
 		return st.fail("list.index: the value is not in the list")
 	}
-	return n
+	return count
 }
 
-func (st *state) callBuiltin(name string, a args) Value {
+// callBuiltin calls a global function.
+func (st *state) callBuiltin(name string, passed args) Value {
 	switch name {
 	case "range":
-		return st.rangeOf(a)
+		return st.rangeOf(passed)
 	case "namespace":
 		ns := &namespace{NewDict()}
-		if len(a.pos) > 0 {
-			if d, ok := st.dictOf(a.pos[0]).(*Dict); ok {
-				for _, e := range d.entries {
+		if len(passed.pos) > 0 {
+			if dict, ok := st.dictOf(passed.pos[0]).(*Dict); ok {
+				for _, e := range dict.entries {
 					st.setAttr(ns, st.str(e.key), e.val)
 				}
 			}
 		}
-		for _, e := range a.kw {
+		for _, e := range passed.kw {
 			st.setAttr(ns, st.str(e.key), e.val)
 		}
 		return ns
 	case "dict":
-		d := NewDict()
-		if len(a.pos) > 0 {
-			d, _ = st.dictOf(a.pos[0]).(*Dict)
+		dict := NewDict()
+		if len(passed.pos) > 0 {
+			dict, _ = st.dictOf(passed.pos[0]).(*Dict)
 		}
-		for _, e := range a.kw {
-			if d != nil {
-				st.put(d, e.key, e.val)
+		for _, e := range passed.kw {
+			if dict != nil {
+				st.put(dict, e.key, e.val)
 			}
 		}
-		return d
+		return dict
 	case "raise_exception":
-		msg, _ := a.get(0, "message")
+		msg, _ := passed.get(0, "message")
 		text := st.str(msg)
 		if st.err == nil {
 			st.err = &RaisedError{Message: text, Line: st.line}
 		}
 		return nil
 	}
-	format, ok := a.get(0, "format")
+	// strftime_now
+	format, ok := passed.get(0, "format")
 	text, isText := format.(string)
 	switch {
 	case !ok || !isText:
@@ -147,60 +151,61 @@ func (st *state) callBuiltin(name string, a args) Value {
 }
 
 // dictOf copies a dict or builds one from pairs.
-func (st *state) dictOf(v Value) Value {
-	d := NewDict()
-	if src, ok := v.(*Dict); ok {
+func (st *state) dictOf(value Value) Value {
+	dict := NewDict()
+	if src, ok := value.(*Dict); ok {
 		for _, e := range src.entries {
-			st.put(d, e.key, e.val)
+			st.put(dict, e.key, e.val)
 		}
-		return d
+		return dict
 	}
-	for _, item := range st.iterate(v) {
+	for _, item := range st.iterate(value) {
 		pair := st.iterate(item)
 		if len(pair) != 2 {
 			return st.fail("dict() needs pairs, found an item of %d values", len(pair))
 		}
-		st.put(d, pair[0], pair[1])
+		st.put(dict, pair[0], pair[1])
 	}
-	return d
+	return dict
 }
 
-func (st *state) rangeOf(a args) Value {
-	b := [3]int64{0, 0, 1}
-	if len(a.pos) == 0 || len(a.pos) > 3 || len(a.kw) > 0 {
+// rangeOf is range(stop), range(start, stop) and range(start, stop, step).
+func (st *state) rangeOf(passed args) Value {
+	bound := [3]int64{0, 0, 1}
+	if len(passed.pos) == 0 || len(passed.pos) > 3 || len(passed.kw) > 0 {
 		return st.fail("range needs one to three integers")
 	}
-	for i, v := range a.pos {
-		n, ok := asInt(v)
+	for i, value := range passed.pos {
+		number, ok := asInt(value)
 		if !ok {
-			return st.fail("range needs integers, found %s", describe(v))
+			return st.fail("range needs integers, found %s", describe(value))
 		}
-		b[i] = n
+		bound[i] = number
 	}
-	if len(a.pos) == 1 {
-		b[0], b[1] = 0, b[0]
+	if len(passed.pos) == 1 {
+		bound[0], bound[1] = 0, bound[0]
 	}
-	if b[2] == 0 {
+	if bound[2] == 0 {
 		return st.fail("range step is 0")
 	}
 	// Unsigned differences cannot overflow.
-	n := uint64(0)
+	count := uint64(0)
 	switch {
-	case b[2] > 0 && b[0] < b[1]:
-		n = (uint64(b[1])-uint64(b[0])-1)/uint64(b[2]) + 1
-	case b[2] < 0 && b[0] > b[1]:
-		n = (uint64(b[0])-uint64(b[1])-1)/-uint64(b[2]) + 1
+	case bound[2] > 0 && bound[0] < bound[1]:
+		count = (uint64(bound[1])-uint64(bound[0])-1)/uint64(bound[2]) + 1
+	case bound[2] < 0 && bound[0] > bound[1]:
+		count = (uint64(bound[0])-uint64(bound[1])-1)/-uint64(bound[2]) + 1
 	}
-	if n > maxRange {
+	if count > maxRange {
 		st.exceed("items in a range", maxRange)
 		return nil
 	}
-	if !st.charge(entryBytes + int(n)*3*valueBytes/2) {
+	if !st.charge(entryBytes + int(count)*3*valueBytes/2) {
 		return nil
 	}
-	items := make([]Value, n)
+	items := make([]Value, count)
 	for i := range items {
-		items[i] = b[0] + int64(i)*b[2]
+		items[i] = bound[0] + int64(i)*bound[2]
 	}
 	return &List{items: items, kind: kindRange}
 }
@@ -210,36 +215,37 @@ func (st *state) rangeOf(a args) Value {
 type stringMethod func(st *state, s string, a args) Value
 
 // callString charges the time to read receiver and arguments.
-func (st *state) callString(m stringMethod, s, name string, a args) Value {
-	n := len(s)
-	for _, v := range a.pos {
-		switch v := v.(type) {
+func (st *state) callString(method stringMethod, text, name string, passed args) Value {
+	size := len(text)
+	for _, value := range passed.pos {
+		switch value := value.(type) {
 		case string:
-			n += len(v)
+			size += len(value)
 		case *List:
-			n += 64 * len(v.items)
+			size += 64 * len(value.items)
 		}
 	}
-	if !st.work(2*n) || st.err != nil {
+	if !st.work(2*size) || st.err != nil {
 		return nil
 	}
-	v := m(st, s, a)
-	if v == nil && st.err == nil {
+	value := method(st, text, passed)
+	if value == nil && st.err == nil {
 		return st.fail("str.%s: unexpected arguments", name)
 	}
-	return v
+	return value
 }
 
 // text returns the string argument at i, def if it is absent or None.
 func (a args) text(i int, name, def string) (string, bool) {
-	v, ok := a.get(i, name)
-	if !ok || v == nil {
+	value, ok := a.get(i, name)
+	if !ok || value == nil {
 		return def, true
 	}
-	s, ok := v.(string)
+	s, ok := value.(string)
 	return s, ok
 }
 
+// int is an integer argument, def if it is absent or of another type.
 func (a args) int(i int, name string, def int64) int64 {
 	if v, ok := a.get(i, name); ok {
 		if n, ok := asInt(v); ok {
@@ -302,59 +308,60 @@ var stringMethods = map[string]stringMethod{
 }
 
 // orNil returns v, or nil for wrong arguments.
-func orNil(v Value, ok bool) Value {
+func orNil(value Value, ok bool) Value {
 	if !ok {
 		return nil
 	}
-	return v
+	return value
 }
 
 // convert applies a case mapping, whose result is at most three times as long.
-func (st *state) convert(s string, f func(string) string) Value {
-	if !st.charge(3 * len(s)) {
+func (st *state) convert(text string, f func(string) string) Value {
+	if !st.charge(3 * len(text)) {
 		return nil
 	}
-	return f(s)
+	return f(text)
 }
 
 // upper adds the one common letter to strings.ToUpper that becomes two.
 func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }
 
+// capitalize is str.capitalize.
 func capitalize(s string) string {
-	_, n := utf8.DecodeRuneInString(s)
-	return strings.ToTitle(s[:n]) + strings.ToLower(s[n:])
+	_, size := utf8.DecodeRuneInString(s)
+	return strings.ToTitle(s[:size]) + strings.ToLower(s[size:])
 }
 
 // titleWords is str.title: a letter after a non-letter starts a word.
-func titleWords(s string) string {
+func titleWords(text string) string {
 	inWord := false
-	return strings.Map(func(r rune) rune {
+	return strings.Map(func(char rune) rune {
 		follows := inWord
-		inWord = unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r)
+		inWord = unicode.IsUpper(char) || unicode.IsLower(char) || unicode.IsTitle(char)
 		if follows {
-			return unicode.ToLower(r)
+			return unicode.ToLower(char)
 		}
-		return unicode.ToTitle(r)
-	}, s)
+		return unicode.ToTitle(char)
+	}, text)
 }
 
 // strip removes white space, or the characters of the argument, from the ends.
-func (st *state) strip(s string, a args, left, right bool) Value {
-	set, ok := a.text(0, "chars", "")
-	if !ok || !st.work(len(s)*len(set)) {
+func (st *state) strip(text string, passed args, left, right bool) Value {
+	set, ok := passed.text(0, "chars", "")
+	if !ok || !st.work(len(text)*len(set)) {
 		return nil
 	}
 	in := isSpace
-	if v, _ := a.get(0, "chars"); v != nil {
+	if v, _ := passed.get(0, "chars"); v != nil {
 		in = func(r rune) bool { return strings.ContainsRune(set, r) }
 	}
 	if left {
-		s = strings.TrimLeftFunc(s, in)
+		text = strings.TrimLeftFunc(text, in)
 	}
 	if right {
-		s = strings.TrimRightFunc(s, in)
+		text = strings.TrimRightFunc(text, in)
 	}
-	return s
+	return text
 }
 
 // texts makes a list of strings.
@@ -370,73 +377,73 @@ func (st *state) texts(parts []string) Value {
 }
 
 // split is str.split and, fromRight, str.rsplit.
-func (st *state) split(s string, a args, fromRight bool) Value {
-	sep, ok := a.text(0, "sep", "")
+func (st *state) split(text string, passed args, fromRight bool) Value {
+	sep, ok := passed.text(0, "sep", "")
 	if !ok {
 		return nil
 	}
-	limit := a.int(1, "maxsplit", -1)
-	given, _ := a.get(0, "sep")
+	limit := passed.int(1, "maxsplit", -1)
+	given, _ := passed.get(0, "sep")
 	if given == "" {
 		return st.fail("str.split: the separator is empty")
 	}
 	// The bound on pieces is checked before they are made.
-	if (sep != "" && !st.charge(strings.Count(s, sep)*valueBytes)) || (sep == "" && !st.charge(len(s)/2*valueBytes)) {
+	if (sep != "" && !st.charge(strings.Count(text, sep)*valueBytes)) || (sep == "" && !st.charge(len(text)/2*valueBytes)) {
 		return nil
 	}
 	var parts []string
 	switch {
 	case sep == "":
-		parts = splitSpace(s, limit, fromRight)
+		parts = splitSpace(text, limit, fromRight)
 	case limit < 0:
-		parts = strings.Split(s, sep)
+		parts = strings.Split(text, sep)
 	case !fromRight:
-		parts = strings.SplitN(s, sep, int(min(limit, math.MaxInt32))+1)
+		parts = strings.SplitN(text, sep, int(min(limit, math.MaxInt32))+1)
 	default:
 		for ; limit > 0; limit-- {
-			i := strings.LastIndex(s, sep)
+			i := strings.LastIndex(text, sep)
 			if i < 0 {
 				break
 			}
-			parts = append(parts, s[i+len(sep):])
-			s = s[:i]
+			parts = append(parts, text[i+len(sep):])
+			text = text[:i]
 		}
-		parts = append(parts, s)
+		parts = append(parts, text)
 		slices.Reverse(parts)
 	}
 	return st.texts(parts)
 }
 
 // splitSpace splits at runs of white space, at most limit times (-1: always).
-func splitSpace(s string, limit int64, fromRight bool) []string {
+func splitSpace(text string, limit int64, fromRight bool) []string {
 	if limit < 0 {
-		return strings.FieldsFunc(s, isSpace)
+		return strings.FieldsFunc(text, isSpace)
 	}
-	var parts []string
+	var parts []string // fromRight: the last one first
 	for {
-		var i int
+		var at int
 		if fromRight {
-			s = strings.TrimRightFunc(s, isSpace)
-			i = strings.LastIndexFunc(s, isSpace)
+			text = strings.TrimRightFunc(text, isSpace)
+			at = strings.LastIndexFunc(text, isSpace)
 		} else {
-			s = strings.TrimLeftFunc(s, isSpace)
-			i = strings.IndexFunc(s, isSpace)
+			text = strings.TrimLeftFunc(text, isSpace)
+			at = strings.IndexFunc(text, isSpace)
 		}
-		if i < 0 || limit == 0 {
+		if at < 0 || limit == 0 {
 			break
 		}
-		_, n := utf8.DecodeRuneInString(s[i:])
+		_, size := utf8.DecodeRuneInString(text[at:])
 		if fromRight {
-			parts = append(parts, s[i+n:])
-			s = s[:i]
+			parts = append(parts, text[at+size:])
+			text = text[:at]
 		} else {
-			parts = append(parts, s[:i])
-			s = s[i+n:]
+			parts = append(parts, text[:at])
+			text = text[at+size:]
 		}
 		limit--
 	}
-	if s != "" {
-		parts = append(parts, s)
+	if text != "" {
+		parts = append(parts, text)
 	}
 	if fromRight {
 		slices.Reverse(parts)
@@ -445,38 +452,39 @@ func splitSpace(s string, limit int64, fromRight bool) []string {
 }
 
 // splitLines is str.splitlines: no empty piece after a final line break.
-func splitLines(s string) []string {
+func splitLines(text string) []string {
 	var lines []string
-	for s != "" {
-		i := strings.IndexFunc(s, isLineBreak)
-		if i < 0 {
-			return append(lines, s)
+	for text != "" {
+		at := strings.IndexFunc(text, isLineBreak)
+		if at < 0 {
+			return append(lines, text)
 		}
-		lines = append(lines, s[:i])
-		_, n := utf8.DecodeRuneInString(s[i:])
-		if strings.HasPrefix(s[i:], "\r\n") {
-			n = 2
+		lines = append(lines, text[:at])
+		_, size := utf8.DecodeRuneInString(text[at:])
+		if strings.HasPrefix(text[at:], "\r\n") {
+			size = 2
 		}
-		s = s[i+n:]
+		text = text[at+size:]
 	}
 	return lines
 }
 
+// isLineBreak reports whether str.splitlines splits at r.
 func isLineBreak(r rune) bool {
 	return (r >= '\n' && r <= '\r') || (r >= 0x1c && r <= 0x1e) || r == 0x85 || r == 0x2028 || r == 0x2029
 }
 
 // affix tests for one string or any of a tuple.
-func affix(s string, a args, has func(s, affix string) bool) Value {
-	if len(a.pos) != 1 {
+func affix(text string, passed args, has func(text, affix string) bool) Value {
+	if len(passed.pos) != 1 {
 		return nil
 	}
-	switch v := a.pos[0].(type) {
+	switch value := passed.pos[0].(type) {
 	case string:
-		return has(s, v)
+		return has(text, value)
 	case *List:
-		for _, item := range v.items {
-			if t, ok := item.(string); ok && has(s, t) {
+		for _, item := range value.items {
+			if one, ok := item.(string); ok && has(text, one) {
 				return true
 			}
 		}
@@ -486,31 +494,31 @@ func affix(s string, a args, has func(s, affix string) bool) Value {
 }
 
 // replace is str.replace; limit < 0 replaces all.
-func (st *state) replace(s, from, to string, limit int64) Value {
-	n := int64(strings.Count(s, from))
+func (st *state) replace(text, from, to string, limit int64) Value {
+	count := int64(strings.Count(text, from))
 	if limit >= 0 {
-		n = min(n, limit)
+		count = min(count, limit)
 	}
-	grown := float64(len(s)) + float64(n)*float64(len(to)-len(from))
+	grown := float64(len(text)) + float64(count)*float64(len(to)-len(from))
 	if grown > float64(st.memory) || !st.charge(int(grown)) {
 		st.exceed("bytes of memory", st.maxMemory)
 		return nil
 	}
-	return strings.Replace(s, from, to, int(n))
+	return strings.Replace(text, from, to, int(count))
 }
 
 // find returns a character position or -1.
-func find(s string, a args, index func(s, sub string) int) Value {
-	sub, ok := a.text(0, "sub", "")
-	if !ok || len(a.pos) == 0 {
+func find(text string, passed args, index func(text, sub string) int) Value {
+	sub, ok := passed.text(0, "sub", "")
+	if !ok || len(passed.pos) == 0 {
 		return nil
 	}
-	from := byteOffset(s, max(a.int(1, "start", 0), 0))
-	i := index(s[from:], sub)
-	if i < 0 {
+	from := byteOffset(text, max(passed.int(1, "start", 0), 0))
+	at := index(text[from:], sub)
+	if at < 0 {
 		return int64(-1)
 	}
-	return int64(utf8.RuneCountInString(s[:from+i]))
+	return int64(utf8.RuneCountInString(text[:from+at]))
 }
 
 // pad repeats fill n times.
@@ -520,6 +528,7 @@ func (st *state) pad(fill string, n int64) string {
 	return s
 }
 
+// every reports whether s has characters and f holds for all.
 func every(s string, f func(rune) bool) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return !f(r) }) < 0
 }

@@ -11,7 +11,7 @@ type parser struct {
 	src    string
 	tokens []token
 	pos    int
-	depth  int
+	depth  int // of nesting in the source
 	loops  int // enclosing for loops of the current macro
 	err    error
 }
@@ -21,13 +21,14 @@ func (p *parser) cur() token { return p.tokens[p.pos] }
 func (p *parser) peek() token { return p.tokens[min(p.pos+1, len(p.tokens)-1)] }
 
 func (p *parser) next() token {
-	t := p.cur()
+	tok := p.cur()
 	if p.pos < len(p.tokens)-1 {
 		p.pos++
 	}
-	return t
+	return tok
 }
 
+// fail records the first error, at the current token, and goes to the end.
 func (p *parser) fail(format string, args ...any) {
 	if p.err == nil {
 		p.err = syntaxError(p.src, p.cur().pos, fmt.Sprintf(format, args...))
@@ -105,15 +106,15 @@ func (p *parser) statements(until ...string) []stmt {
 	}
 	defer p.leave()
 	for {
-		t := p.next()
-		switch t.kind {
+		tok := p.next()
+		switch tok.kind {
 		case tokData:
-			body = append(body, &textStmt{t.text})
+			body = append(body, &textStmt{tok.text})
 		case tokPrint:
 			e := p.tuple(true)
 			p.expectEnd()
-			body = append(body, &printStmt{t.line, e})
-		case tokBlock:
+			body = append(body, &printStmt{tok.line, e})
+		case tokBlock: // the caller's end tag, or a statement
 			if p.isName(until...) {
 				return body
 			}
@@ -137,6 +138,7 @@ func (p *parser) block(end string) []stmt {
 	return body
 }
 
+// statement parses the tag of a statement and its body.
 func (p *parser) statement() stmt {
 	line := p.cur().line
 	switch keyword := p.name("a statement"); keyword {
@@ -149,9 +151,9 @@ func (p *parser) statement() stmt {
 	case "macro":
 		return p.macroStatement(line)
 	case "filter":
-		f := p.filters(nil, true)
+		filters := p.filters(nil, true)
 		p.expectEnd()
-		return &filterStmt{line, f, p.block("endfilter")}
+		return &filterStmt{line, filters, p.block("endfilter")}
 	case "generation":
 		p.expectEnd()
 		return &scopeStmt{p.inner(func() []stmt { return p.block("endgeneration") })}
@@ -161,7 +163,7 @@ func (p *parser) statement() stmt {
 		}
 		p.expectEnd()
 		return &jumpStmt{map[string]flow{"break": flowBreak, "continue": flowContinue}[keyword]}
-	default:
+	default: // the message is for the word itself
 		if p.err == nil {
 			p.pos--
 			p.fail("unknown statement '%.40s'", keyword)
@@ -180,43 +182,43 @@ func (p *parser) inner(body func() []stmt) []stmt {
 }
 
 func (p *parser) ifStatement(line int) stmt {
-	s := &ifStmt{}
+	made := &ifStmt{}
 	for {
 		cond := p.tuple(false)
 		p.expectEnd()
-		s.branches = append(s.branches, branch{line, cond, p.statements("elif", "else", "endif")})
+		made.branches = append(made.branches, branch{line, cond, p.statements("elif", "else", "endif")})
 		tag := p.next()
 		if tag.text != "elif" || p.err != nil {
 			p.expectEnd()
 			if tag.text == "else" {
-				s.other = p.block("endif")
+				made.other = p.block("endif")
 			}
-			return s
+			return made
 		}
 		line = tag.line
 	}
 }
 
 func (p *parser) forStatement(line int) stmt {
-	s := &forStmt{line: line, target: p.target(false)}
+	made := &forStmt{line: line, target: p.target(false)}
 	if !p.acceptName("in") {
 		p.fail("expected 'in', found %s", p.cur())
 	}
-	s.iter = p.tuple(false)
+	made.iter = p.tuple(false)
 	if p.acceptName("if") {
-		s.cond = p.expr()
+		made.cond = p.expr()
 	}
 	p.expectEnd()
-	p.loops++
-	s.body = p.statements("else", "endfor")
+	p.loops++ // the body, not what runs instead of it
+	made.body = p.statements("else", "endfor")
 	p.loops--
 	if p.next().text == "else" {
 		p.expectEnd()
-		s.other = p.block("endfor")
+		made.other = p.block("endfor")
 	} else {
 		p.expectEnd()
 	}
-	return s
+	return made
 }
 
 // target parses what a for or set assigns to: names, possibly in nested
@@ -240,60 +242,61 @@ func (p *parser) target(attr bool) target {
 	return target{items: items}
 }
 
+// targetItem parses one name, attribute or tuple in parentheses.
 func (p *parser) targetItem(attr bool) target {
 	if p.acceptOp("(") {
 		if !p.enter() {
 			return target{}
 		}
 		defer p.leave()
-		t := p.target(attr)
+		item := p.target(attr)
 		p.expectOp(")")
-		return t
+		return item
 	}
 	if p.isName("true", "false", "none", "True", "False", "None") {
 		p.fail("cannot assign to %s", p.cur())
 	}
-	t := target{name: p.name("a variable name")}
+	item := target{name: p.name("a variable name")}
 	if attr && p.acceptOp(".") {
-		t.attr = p.name("an attribute name")
+		item.attr = p.name("an attribute name")
 	}
-	return t
+	return item
 }
 
 func (p *parser) setStatement(line int) stmt {
-	t := p.target(true)
+	to := p.target(true)
 	if p.acceptOp("=") {
 		e := p.tuple(true)
 		p.expectEnd()
-		return &setStmt{line, t, e}
+		return &setStmt{line, to, e}
 	}
-	var f expr
+	var filters expr
 	if p.isOp("|") {
-		f = p.filters(nil, false)
+		filters = p.filters(nil, false)
 	}
 	p.expectEnd()
-	return &setBlockStmt{line, t, f, p.block("endset")}
+	return &setBlockStmt{line, to, filters, p.block("endset")}
 }
 
 func (p *parser) macroStatement(line int) stmt {
-	m := &macro{name: p.name("a macro name")}
+	made := &macro{name: p.name("a macro name")}
 	p.expectOp("(")
 	for !p.acceptOp(")") && p.err == nil {
-		if len(m.params) > 0 {
+		if len(made.params) > 0 {
 			p.expectOp(",")
 		}
 		prm := param{name: p.name("a parameter name")}
 		if p.acceptOp("=") {
 			prm.def = p.expr()
-		} else if n := len(m.params); n > 0 && m.params[n-1].def != nil {
+		} else if n := len(made.params); n > 0 && made.params[n-1].def != nil {
 			p.fail("parameter '%s' without default follows one with default", prm.name)
 		}
-		m.params = append(m.params, prm)
-		p.limitArgs(len(m.params))
+		made.params = append(made.params, prm)
+		p.limitArgs(len(made.params))
 	}
 	p.expectEnd()
-	m.body = p.inner(func() []stmt { return p.block("endmacro") })
-	return &macroStmt{line, m}
+	made.body = p.inner(func() []stmt { return p.block("endmacro") })
+	return &macroStmt{line, made}
 }
 
 // limitArgs bounds lists that are searched by name.

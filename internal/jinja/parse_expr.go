@@ -34,32 +34,32 @@ func (p *parser) expr() expr {
 		return nil
 	}
 	defer p.leave()
-	e := p.or()
+	then := p.or()
 	for p.acceptName("if") {
 		cond := p.or()
 		var other expr
 		if p.acceptName("else") {
 			other = p.expr()
 		}
-		e = &condExpr{cond, e, other}
+		then = &condExpr{cond, then, other}
 	}
-	return e
+	return then
 }
 
 func (p *parser) or() expr {
-	e := p.and()
+	left := p.and()
 	for p.acceptName("or") {
-		e = &logicExpr{e, p.and(), true}
+		left = &logicExpr{left, p.and(), true}
 	}
-	return e
+	return left
 }
 
 func (p *parser) and() expr {
-	e := p.not()
+	left := p.not()
 	for p.acceptName("and") {
-		e = &logicExpr{e, p.not(), false}
+		left = &logicExpr{left, p.not(), false}
 	}
-	return e
+	return left
 }
 
 func (p *parser) not() expr {
@@ -75,8 +75,8 @@ func (p *parser) not() expr {
 }
 
 func (p *parser) comparison() expr {
-	e := p.sum()
-	var links []comparison
+	left := p.sum()
+	var links []comparison // a < b < c is one chain
 	for {
 		op := ""
 		switch t := p.cur(); {
@@ -95,38 +95,38 @@ func (p *parser) comparison() expr {
 		links = append(links, comparison{op, p.sum()})
 	}
 	if links == nil {
-		return e
+		return left
 	}
-	return &compareExpr{e, links}
+	return &compareExpr{left, links}
 }
 
 // sum parses a chain of + and -. Runs of + become one node, so that joining
 // many strings copies each once.
 func (p *parser) sum() expr {
-	e := p.concat()
+	left := p.concat()
 	for {
 		switch {
 		case p.acceptOp("+"):
 			right := p.concat()
-			if add, ok := e.(*addExpr); ok {
+			if add, ok := left.(*addExpr); ok {
 				add.terms = append(add.terms, right)
 			} else {
-				e = &addExpr{[]expr{e, right}}
+				left = &addExpr{[]expr{left, right}}
 			}
 		case p.acceptOp("-"):
-			e = &binaryExpr{"-", e, p.concat()}
+			left = &binaryExpr{"-", left, p.concat()}
 		default:
-			return e
+			return left
 		}
 	}
 }
 
 func (p *parser) concat() expr {
-	e := p.product()
+	first := p.product()
 	if !p.isOp("~") {
-		return e
+		return first
 	}
-	parts := []expr{e}
+	parts := []expr{first}
 	for p.acceptOp("~") {
 		parts = append(parts, p.product())
 	}
@@ -134,46 +134,46 @@ func (p *parser) concat() expr {
 }
 
 func (p *parser) product() expr {
-	e := p.power()
+	left := p.power()
 	for p.isOp("*") || p.isOp("/") || p.isOp("//") || p.isOp("%") {
 		op := p.next().text
-		e = &binaryExpr{op, e, p.power()}
+		left = &binaryExpr{op, left, p.power()}
 	}
-	return e
+	return left
 }
 
 func (p *parser) power() expr {
-	e := p.unary(true)
+	left := p.unary(true)
 	for p.acceptOp("**") {
-		e = &binaryExpr{"**", e, p.unary(true)}
+		left = &binaryExpr{"**", left, p.unary(true)}
 	}
-	return e
+	return left
 }
 
 func (p *parser) unary(filters bool) expr {
-	var e expr
+	var operand expr
 	if p.isOp("-") || p.isOp("+") {
 		if !p.enter() {
 			return nil
 		}
 		defer p.leave()
-		e = &signExpr{p.next().text == "-", p.unary(false)}
+		operand = &signExpr{p.next().text == "-", p.unary(false)}
 	} else {
-		e = p.primary()
+		operand = p.primary()
 	}
-	e = p.postfix(e)
+	operand = p.postfix(operand)
 	if filters {
-		e = p.filters(e, false)
+		operand = p.filters(operand, false)
 	}
-	return e
+	return operand
 }
 
 func (p *parser) primary() expr {
-	t := p.cur()
-	switch t.kind {
+	tok := p.cur()
+	switch tok.kind {
 	case tokName:
 		p.next()
-		switch t.text {
+		switch tok.text {
 		case "true", "True":
 			return literal{true}
 		case "false", "False":
@@ -181,31 +181,31 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return literal{nil}
 		}
-		return &nameExpr{t.text, undefined{name: t.text}}
+		return &nameExpr{tok.text, undefined{name: tok.text}}
 	case tokString:
 		return p.stringLiteral()
 	case tokInt:
 		p.next()
-		return literal{parseInt(t.text, 0)}
+		return literal{parseInt(tok.text, 0)}
 	case tokFloat:
 		p.next()
-		f, _ := strconv.ParseFloat(t.text, 64)
+		f, _ := strconv.ParseFloat(tok.text, 64)
 		return literal{f}
 	}
-	switch {
+	switch { // brackets
 	case p.acceptOp("("):
 		if p.acceptOp(")") {
 			return &listExpr{nil, kindTuple}
 		}
-		e := p.tuple(true)
+		inner := p.tuple(true)
 		p.expectOp(")")
-		return e
+		return inner
 	case p.acceptOp("["):
 		return &listExpr{p.list(), kindList}
 	case p.acceptOp("{"):
 		return p.dict()
 	}
-	p.fail("expected an expression, found %s", t)
+	p.fail("expected an expression, found %s", tok)
 	return nil
 }
 
@@ -226,6 +226,7 @@ func parseInt(text string, base int) Value {
 	return bigFromText(text, base)
 }
 
+// list parses items up to "]".
 func (p *parser) list() (items []expr) {
 	for !p.acceptOp("]") && p.err == nil {
 		if len(items) > 0 {
@@ -239,75 +240,78 @@ func (p *parser) list() (items []expr) {
 	return items
 }
 
+// dict parses entries up to "}".
 func (p *parser) dict() expr {
-	d := &dictExpr{}
+	made := &dictExpr{}
 	for !p.acceptOp("}") && p.err == nil {
-		if len(d.keys) > 0 {
+		if len(made.keys) > 0 {
 			p.expectOp(",")
 			if p.acceptOp("}") {
 				break
 			}
 		}
-		d.keys = append(d.keys, p.expr())
+		made.keys = append(made.keys, p.expr())
 		p.expectOp(":")
-		d.vals = append(d.vals, p.expr())
+		made.vals = append(made.vals, p.expr())
 	}
-	return d
+	return made
 }
 
-func (p *parser) postfix(e expr) expr {
+// postfix parses attributes, items, slices and calls behind operand.
+func (p *parser) postfix(operand expr) expr {
 	for {
 		switch {
 		case p.acceptOp("."):
-			t := p.next()
-			switch t.kind {
+			tok := p.next()
+			switch tok.kind {
 			case tokName:
-				e = &attrExpr{e, t.text}
+				operand = &attrExpr{operand, tok.text}
 			case tokInt:
-				e = &itemExpr{e, literal{parseInt(t.text, 0)}}
+				operand = &itemExpr{operand, literal{parseInt(tok.text, 0)}}
 			default:
 				p.pos--
-				p.fail("expected an attribute name or number after '.', found %s", t)
+				p.fail("expected an attribute name or number after '.', found %s", tok)
 			}
 		case p.acceptOp("["):
-			e = p.subscript(e)
+			operand = p.subscript(operand)
 		case p.isOp("("):
-			e = p.call(e)
+			operand = p.call(operand)
 		default:
-			return e
+			return operand
 		}
 	}
 }
 
-func (p *parser) subscript(e expr) expr {
+// subscript parses an index or a slice of operand.
+func (p *parser) subscript(operand expr) expr {
 	var bounds [3]expr
-	n := 0
+	given := 0 // colons so far: which bound comes next
 	slice := false
 	for p.err == nil && !p.isOp("]") {
 		switch {
-		case n < 2 && p.acceptOp(":"):
+		case given < 2 && p.acceptOp(":"):
 			slice = true
-			n++
-		case bounds[n] == nil:
-			bounds[n] = p.expr()
+			given++
+		case bounds[given] == nil:
+			bounds[given] = p.expr()
 		default:
 			p.fail("expected ']', found %s", p.cur())
 		}
 	}
 	p.expectOp("]")
 	if slice {
-		return &sliceExpr{e, bounds}
+		return &sliceExpr{operand, bounds}
 	}
 	if bounds[0] == nil {
 		p.pos--
 		p.fail("expected an index before ']'")
 	}
-	return &itemExpr{e, bounds[0]}
+	return &itemExpr{operand, bounds[0]}
 }
 
 // call parses the arguments of a call to fn.
 func (p *parser) call(fn expr) *callExpr {
-	c := &callExpr{fn: fn}
+	made := &callExpr{fn: fn}
 	p.expectOp("(")
 	for first := true; !p.acceptOp(")") && p.err == nil; first = false {
 		if !first {
@@ -316,54 +320,56 @@ func (p *parser) call(fn expr) *callExpr {
 				break
 			}
 		}
+		// name=value, **dict, *list, then what is positional
 		if p.cur().kind == tokName && p.peek().kind == tokOp && p.peek().text == "=" {
-			c.kwNames = append(c.kwNames, p.next().text)
+			made.kwNames = append(made.kwNames, p.next().text)
 			p.next()
-			c.kwArgs = append(c.kwArgs, p.expr())
-			p.limitArgs(len(c.kwArgs))
+			made.kwArgs = append(made.kwArgs, p.expr())
+			p.limitArgs(len(made.kwArgs))
 			continue
 		}
 		if p.acceptOp("**") {
-			c.kwSpread = p.expr()
+			made.kwSpread = p.expr()
 			continue
 		}
 		if p.acceptOp("*") {
-			c.spread = p.expr()
+			made.spread = p.expr()
 			continue
 		}
-		if c.kwNames != nil || c.spread != nil || c.kwSpread != nil {
+		if made.kwNames != nil || made.spread != nil || made.kwSpread != nil {
 			p.fail("positional argument after a keyword argument")
 		}
-		c.args = append(c.args, p.expr())
-		p.limitArgs(len(c.args))
+		made.args = append(made.args, p.expr())
+		p.limitArgs(len(made.args))
 	}
-	return c
+	return made
 }
 
-// filters parses "|name(...)", "is test" and calls after e. With inline, the
-// first filter comes without its bar ({% filter name %}); e is then nil and
+// filters parses "|name(...)", "is test" and calls after operand. With inline, the
+// first filter comes without its bar ({% filter name %}); operand is then nil and
 // stands for the captured text.
-func (p *parser) filters(e expr, inline bool) expr {
+func (p *parser) filters(operand expr, inline bool) expr {
 	for p.err == nil {
 		switch {
 		case inline || p.acceptOp("|"):
 			inline = false
-			f := &filterExpr{in: e, name: p.dotted("a filter name")}
+			filter := &filterExpr{in: operand, name: p.dotted("a filter name")}
 			if p.isOp("(") {
-				f.call = p.call(nil)
+				filter.call = p.call(nil)
 			}
-			e = f
-		case e != nil && p.acceptName("is"):
-			e = p.test(e)
-		case e != nil && p.isOp("("):
-			e = p.call(e)
+			operand = filter
+		case operand != nil && p.acceptName("is"):
+			operand = p.test(operand)
+		case operand != nil && p.isOp("("):
+			operand = p.call(operand)
 		default:
-			return e
+			return operand
 		}
 	}
-	return e
+	return operand
 }
 
+// dotted parses a name of parts with dots between.
 func (p *parser) dotted(what string) string {
 	name := p.name(what)
 	for p.acceptOp(".") {
@@ -372,17 +378,18 @@ func (p *parser) dotted(what string) string {
 	return name
 }
 
-func (p *parser) test(e expr) expr {
-	t := &testExpr{in: e, negate: p.acceptName("not")}
-	t.name = p.dotted("a test name")
-	switch c := p.cur(); {
+// test parses what follows "is"; one argument needs no parentheses.
+func (p *parser) test(operand expr) expr {
+	test := &testExpr{in: operand, negate: p.acceptName("not")}
+	test.name = p.dotted("a test name")
+	switch tok := p.cur(); {
 	case p.isOp("("):
-		t.call = p.call(nil)
+		test.call = p.call(nil)
 	case p.isName("is"):
 		p.fail("tests cannot be chained with 'is'")
-	case c.kind == tokName && !p.isName("else", "or", "and", "if", "in", "not", "recursive"),
-		c.kind == tokString, c.kind == tokInt, c.kind == tokFloat, p.isOp("["), p.isOp("{"):
-		t.call = &callExpr{args: []expr{p.postfix(p.primary())}}
+	case tok.kind == tokName && !p.isName("else", "or", "and", "if", "in", "not", "recursive"),
+		tok.kind == tokString, tok.kind == tokInt, tok.kind == tokFloat, p.isOp("["), p.isOp("{"):
+		test.call = &callExpr{args: []expr{p.postfix(p.primary())}}
 	}
-	return t
+	return test
 }

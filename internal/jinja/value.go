@@ -24,6 +24,7 @@ type undefined struct {
 	of   string // Python type of the object that lacks name; "" for a variable
 }
 
+// String says what was looked up, for messages.
 func (u undefined) String() string {
 	if u.of == "" {
 		return fmt.Sprintf("%q is undefined", u.name)
@@ -31,6 +32,8 @@ func (u undefined) String() string {
 	return fmt.Sprintf("%s object has no attribute %q", u.of, u.name)
 }
 
+// A seqKind is which of Python's sequences a List is. The order counts: those up to
+// kindTuple can be added and ordered, those up to kindRange compared and indexed.
 type seqKind uint8
 
 const (
@@ -60,6 +63,7 @@ func (l *List) Len() int { return len(l.items) }
 // At returns item i, 0 <= i < Len.
 func (l *List) At(i int) Value { return l.items[i] }
 
+// newTuple returns a tuple of the given values.
 func newTuple(items ...Value) *List { return &List{items: items, kind: kindTuple} }
 
 // take returns the items to visit; reading a generator empties it.
@@ -71,6 +75,7 @@ func (l *List) take() []Value {
 	return items
 }
 
+// An entry is one key of a Dict with its value.
 type entry struct{ key, val Value }
 
 // indexFrom is the size from which a Dict keeps a hash index; below it a scan
@@ -113,6 +118,7 @@ func (d *Dict) Get(key string) (Value, bool) {
 // Entry returns key and value at position i, 0 <= i < Len.
 func (d *Dict) Entry(i int) (key, value Value) { return d.entries[i].key, d.entries[i].val }
 
+// find returns the position of the key with a hash of hashKey, or -1.
 func (d *Dict) find(hash any) int {
 	if d.index != nil {
 		if i, ok := d.index[hash]; ok {
@@ -129,20 +135,20 @@ func (d *Dict) find(hash any) int {
 }
 
 // set reports whether key can be a key.
-func (d *Dict) set(key, v Value) bool {
+func (d *Dict) set(key, value Value) bool {
 	hash, ok := hashKey(key)
 	if !ok {
 		return false
 	}
 	if i := d.find(hash); i >= 0 {
-		d.entries[i].val = v
+		d.entries[i].val = value
 		return true
 	}
-	d.entries = append(d.entries, entry{key, v})
+	d.entries = append(d.entries, entry{key, value})
 	switch {
 	case d.index != nil:
 		d.index[hash] = len(d.entries) - 1
-	case len(d.entries) == indexFrom:
+	case len(d.entries) == indexFrom: // no longer small
 		d.index = make(map[any]int, 2*indexFrom)
 		for i := range d.entries {
 			h, _ := hashKey(d.entries[i].key)
@@ -152,23 +158,24 @@ func (d *Dict) set(key, v Value) bool {
 	return true
 }
 
+// noneKey is the hash of None.
 type noneKey struct{}
 
 // hashKey maps a key to a comparable Go value such that keys equal in Python
 // (1, 1.0, True) map to the same one. Lists, dicts and tuples cannot be keys.
-func hashKey(v Value) (any, bool) {
-	switch v := v.(type) {
+func hashKey(value Value) (any, bool) {
+	switch value := value.(type) {
 	case nil:
 		return noneKey{}, true
 	case bool:
-		return boolInt(v), true
+		return boolInt(value), true
 	case int64, bigInt, string:
-		return v, true
+		return value, true
 	case float64:
-		if i := int64(v); float64(i) == v && math.Abs(v) < 1<<63 {
+		if i := int64(value); float64(i) == value && math.Abs(value) < 1<<63 {
 			return i, true
 		}
-		return v, true
+		return value, true
 	}
 	return nil, false
 }
@@ -185,6 +192,7 @@ type (
 	}
 )
 
+// boolInt is a bool as the integer that Python takes it for.
 func boolInt(b bool) int64 {
 	if b {
 		return 1
@@ -193,37 +201,38 @@ func boolInt(b bool) int64 {
 }
 
 // asInt accepts int and, as Python does, bool.
-func asInt(v Value) (int64, bool) {
-	switch v := v.(type) {
+func asInt(value Value) (int64, bool) {
+	switch value := value.(type) {
 	case bool:
-		return boolInt(v), true
+		return boolInt(value), true
 	case int64:
-		return v, true
+		return value, true
 	}
 	return 0, false
 }
 
 // asFloat accepts every number.
-func asFloat(v Value) (float64, bool) {
-	switch v := v.(type) {
+func asFloat(value Value) (float64, bool) {
+	switch value := value.(type) {
 	case float64:
-		return v, true
+		return value, true
 	case bigInt:
-		f, _ := new(big.Float).SetInt(v.big()).Float64()
-		return f, true
+		float, _ := new(big.Float).SetInt(value.big()).Float64()
+		return float, true
 	}
-	i, ok := asInt(v)
+	i, ok := asInt(value)
 	return float64(i), ok
 }
 
+// big is the integer itself.
 func (b bigInt) big() *big.Int {
 	n, _ := new(big.Int).SetString(string(b), 10)
 	return n
 }
 
 // typeName is the Python name of v's type, for messages.
-func typeName(v Value) string {
-	switch v := v.(type) {
+func typeName(value Value) string {
+	switch value := value.(type) {
 	case nil:
 		return "None"
 	case bool:
@@ -235,7 +244,7 @@ func typeName(v Value) string {
 	case string:
 		return "str"
 	case *List:
-		return [...]string{"list", "tuple", "range", "dict_keys", "dict_values", "dict_items", "generator"}[v.kind]
+		return [...]string{"list", "tuple", "range", "dict_keys", "dict_values", "dict_items", "generator"}[value.kind]
 	case *Dict:
 		return "dict"
 	case undefined:
@@ -248,36 +257,37 @@ func typeName(v Value) string {
 	return "function"
 }
 
-func truth(v Value) bool {
-	switch v := v.(type) {
+// truth is Python's bool(value): what is empty or zero is false.
+func truth(value Value) bool {
+	switch value := value.(type) {
 	case nil, undefined:
 		return false
 	case bool:
-		return v
+		return value
 	case int64:
-		return v != 0
+		return value != 0
 	case float64:
-		return v != 0
+		return value != 0
 	case string:
-		return v != ""
+		return value != ""
 	case *List:
-		return v.kind == kindGenerator || len(v.items) > 0
+		return value.kind == kindGenerator || len(value.items) > 0
 	case *Dict:
-		return len(v.entries) > 0
+		return len(value.entries) > 0
 	}
 	return true
 }
 
 // length implements len(); ok is false for what has none.
-func (st *state) length(v Value) (n int, ok bool) {
-	switch v := v.(type) {
+func (st *state) length(value Value) (n int, ok bool) {
+	switch value := value.(type) {
 	case string:
-		st.work(len(v))
-		return utf8.RuneCountInString(v), true
+		st.work(len(value))
+		return utf8.RuneCountInString(value), true
 	case *List:
-		return len(v.items), v.kind != kindGenerator
+		return len(value.items), value.kind != kindGenerator
 	case *Dict:
-		return len(v.entries), true
+		return len(value.entries), true
 	case undefined:
 		return 0, true
 	}
@@ -285,136 +295,139 @@ func (st *state) length(v Value) (n int, ok bool) {
 }
 
 // iterate returns the items a for loop visits.
-func (st *state) iterate(v Value) []Value {
-	switch v := v.(type) {
+func (st *state) iterate(value Value) []Value {
+	switch value := value.(type) {
 	case *List:
-		st.work(len(v.items))
-		return v.take()
+		st.work(len(value.items))
+		return value.take()
 	case *Dict:
-		if !st.charge(len(v.entries) * valueBytes) {
+		if !st.charge(len(value.entries) * valueBytes) {
 			return nil
 		}
-		items := make([]Value, len(v.entries))
-		for i := range v.entries {
-			items[i] = v.entries[i].key
+		items := make([]Value, len(value.entries))
+		for i := range value.entries {
+			items[i] = value.entries[i].key
 		}
 		return items
 	case string:
-		if !st.charge(len(v) * 2 * valueBytes) {
+		if !st.charge(len(value) * 2 * valueBytes) {
 			return nil
 		}
-		items := make([]Value, 0, len(v))
-		for len(v) > 0 {
-			_, n := utf8.DecodeRuneInString(v)
-			items = append(items, v[:n])
-			v = v[n:]
+		items := make([]Value, 0, len(value))
+		for len(value) > 0 {
+			_, size := utf8.DecodeRuneInString(value)
+			items = append(items, value[:size])
+			value = value[size:]
 		}
 		return items
-	case undefined:
+	case undefined: // lenient
 		return nil
 	}
-	st.fail("%s is not iterable; expected a list, dict or string", describe(v))
+	st.fail("%s is not iterable; expected a list, dict or string", describe(value))
 	return nil
 }
 
 // describe names a value in a message: undefined ones by what was looked up.
-func describe(v Value) string {
-	if u, ok := v.(undefined); ok {
+func describe(value Value) string {
+	if u, ok := value.(undefined); ok {
 		return u.String()
 	}
-	return typeName(v)
+	return typeName(value)
 }
 
+// A volume is how much there is of a value, itself included.
 type volume struct{ values, bytes int }
 
-// measure counts the values and string bytes under v and refuses Go types that
+// measure counts the values and string bytes under value and refuses Go types that
 // are no Value.
-func measure(v Value, depth int) (volume, error) {
+func measure(value Value, depth int) (volume, error) {
 	if depth > maxJSONDepth {
 		return volume{}, fmt.Errorf("nested deeper than %d levels", maxJSONDepth)
 	}
 	total := volume{values: 1}
-	add := func(v Value) error {
-		part, err := measure(v, depth+1)
+	add := func(value Value) error {
+		part, err := measure(value, depth+1)
 		total.values += part.values
 		total.bytes += part.bytes
 		return err
 	}
-	switch v := v.(type) {
+	switch value := value.(type) {
 	case nil, bool, int64, float64:
 	case string:
-		total.bytes = len(v)
+		total.bytes = len(value)
 	case bigInt:
-		total.bytes = len(v)
+		total.bytes = len(value)
 	case *List:
-		for _, item := range v.items {
+		for _, item := range value.items {
 			if err := add(item); err != nil {
 				return total, err
 			}
 		}
 	case *Dict:
-		if v == nil {
+		if value == nil {
 			return total, nil
 		}
-		for _, e := range v.entries {
+		for _, e := range value.entries {
 			if err := add(e.val); err != nil {
 				return total, fmt.Errorf("%v: %w", e.key, err)
 			}
 		}
 	default:
-		return total, fmt.Errorf("a %T is not a template value; use nil, bool, int64, float64, string, *List or *Dict", v)
+		return total, fmt.Errorf("a %T is not a template value; use nil, bool, int64, float64, string, *List or *Dict", value)
 	}
 	return total, nil
 }
 
 // equal is Python's ==.
-func (st *state) equal(a, b Value) bool {
+func (st *state) equal(left, right Value) bool {
 	if !st.enter() || !st.work(0) {
 		return false
 	}
 	defer st.leave()
-	switch a := a.(type) {
+	switch left := left.(type) { // numbers of all types are compared below
 	case nil:
-		return b == nil
+		return right == nil
 	case string:
-		b, ok := b.(string)
-		return ok && len(a) == len(b) && st.work(len(a)) && a == b
+		right, ok := right.(string)
+		return ok && len(left) == len(right) && st.work(len(left)) && left == right
 	case undefined:
-		_, ok := b.(undefined)
+		_, ok := right.(undefined)
 		return ok
 	case *List:
-		b, ok := b.(*List)
-		return ok && (a == b || (a.kind == b.kind && a.kind <= kindRange && st.equalItems(a.items, b.items)))
+		right, ok := right.(*List)
+		return ok && (left == right || (left.kind == right.kind && left.kind <= kindRange && st.equalItems(left.items, right.items)))
 	case *Dict:
-		b, ok := b.(*Dict)
-		return ok && (a == b || st.equalDicts(a, b))
+		right, ok := right.(*Dict)
+		return ok && (left == right || st.equalDicts(left, right))
 	}
-	if c, ok := compareNumbers(a, b); ok {
-		return c == 0
+	if order, ok := compareNumbers(left, right); ok {
+		return order == 0
 	}
-	return a == b
+	return left == right
 }
 
-func (st *state) equalItems(a, b []Value) bool {
-	if len(a) != len(b) {
+// equalItems compares lists item by item.
+func (st *state) equalItems(left, right []Value) bool {
+	if len(left) != len(right) {
 		return false
 	}
-	for i := range a {
-		if !st.equal(a[i], b[i]) {
+	for i := range left {
+		if !st.equal(left[i], right[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func (st *state) equalDicts(a, b *Dict) bool {
-	if len(a.entries) != len(b.entries) {
+// equalDicts compares dicts, whose order does not count.
+func (st *state) equalDicts(left, right *Dict) bool {
+	if len(left.entries) != len(right.entries) {
 		return false
 	}
-	for _, e := range a.entries {
+	for _, e := range left.entries {
 		hash, _ := hashKey(e.key)
-		i := b.find(hash)
-		if i < 0 || !st.equal(e.val, b.entries[i].val) {
+		i := right.find(hash)
+		if i < 0 || !st.equal(e.val, right.entries[i].val) {
 			return false
 		}
 	}
@@ -423,36 +436,36 @@ func (st *state) equalDicts(a, b *Dict) bool {
 
 // compareNumbers orders two numbers; NaN is reported as greater than
 // everything, itself included, which makes == false.
-func compareNumbers(a, b Value) (int, bool) {
-	i, aInt := asInt(a)
-	j, bInt := asInt(b)
-	if aInt && bInt {
+func compareNumbers(left, right Value) (int, bool) {
+	leftInt, isLeftInt := asInt(left)
+	rightInt, isRightInt := asInt(right)
+	if isLeftInt && isRightInt {
 		switch {
-		case i < j:
+		case leftInt < rightInt:
 			return -1, true
-		case i > j:
+		case leftInt > rightInt:
 			return 1, true
 		}
 		return 0, true
 	}
-	x, xBig := a.(bigInt)
-	y, yBig := b.(bigInt)
+	leftBig, isLeftBig := left.(bigInt)
+	rightBig, isRightBig := right.(bigInt)
 	switch {
-	case xBig && yBig:
-		return x.big().Cmp(y.big()), true
-	case xBig && bInt:
-		return x.big().Sign(), true
-	case yBig && aInt:
-		return -y.big().Sign(), true
+	case isLeftBig && isRightBig:
+		return leftBig.big().Cmp(rightBig.big()), true
+	case isLeftBig && isRightInt: // outside 64 bits: the sign decides
+		return leftBig.big().Sign(), true
+	case isRightBig && isLeftInt:
+		return -rightBig.big().Sign(), true
 	}
-	f, ok1 := asFloat(a)
-	g, ok2 := asFloat(b)
+	leftFloat, ok1 := asFloat(left)
+	rightFloat, ok2 := asFloat(right)
 	switch {
 	case !ok1 || !ok2:
 		return 0, false
-	case f < g:
+	case leftFloat < rightFloat:
 		return -1, true
-	case f == g:
+	case leftFloat == rightFloat:
 		return 0, true
 	}
 	return 1, true
@@ -460,30 +473,30 @@ func compareNumbers(a, b Value) (int, bool) {
 
 // order is Python's three-way comparison: numbers, strings by code point,
 // lists and tuples item by item. Other pairs have no order and fail.
-func (st *state) order(a, b Value) int {
+func (st *state) order(left, right Value) int {
 	if !st.enter() || !st.work(0) {
 		return 0
 	}
 	defer st.leave()
-	if c, ok := compareNumbers(a, b); ok {
-		return c
+	if order, ok := compareNumbers(left, right); ok {
+		return order
 	}
-	s, ok1 := a.(string)
-	t, ok2 := b.(string)
+	leftText, ok1 := left.(string)
+	rightText, ok2 := right.(string)
 	if ok1 && ok2 {
-		st.work(min(len(s), len(t)))
-		return strings.Compare(s, t)
+		st.work(min(len(leftText), len(rightText)))
+		return strings.Compare(leftText, rightText)
 	}
-	l, ok1 := a.(*List)
-	m, ok2 := b.(*List)
-	if !ok1 || !ok2 || l.kind != m.kind || l.kind > kindTuple {
-		st.fail("cannot order %s and %s", describe(a), describe(b))
+	leftList, ok1 := left.(*List)
+	rightList, ok2 := right.(*List)
+	if !ok1 || !ok2 || leftList.kind != rightList.kind || leftList.kind > kindTuple {
+		st.fail("cannot order %s and %s", describe(left), describe(right))
 		return 0
 	}
-	for i := range min(len(l.items), len(m.items)) {
-		if !st.equal(l.items[i], m.items[i]) {
-			return st.order(l.items[i], m.items[i])
+	for i := range min(len(leftList.items), len(rightList.items)) { // the first difference decides
+		if !st.equal(leftList.items[i], rightList.items[i]) {
+			return st.order(leftList.items[i], rightList.items[i])
 		}
 	}
-	return len(l.items) - len(m.items)
+	return len(leftList.items) - len(rightList.items)
 }

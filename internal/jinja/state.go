@@ -62,6 +62,7 @@ func (st *state) fail(format string, args ...any) Value {
 	return nil
 }
 
+// exceed fails because a bound is reached; its result is false.
 func (st *state) exceed(what string, limit int) bool {
 	if st.err == nil {
 		st.err = &LimitError{What: what, Max: limit, Line: st.line}
@@ -78,14 +79,14 @@ func (st *state) work(n int) bool {
 	return st.err == nil
 }
 
-// charge accounts for n bytes about to be allocated; the caller must not
+// charge accounts for size bytes about to be allocated; the caller must not
 // allocate when it returns false.
-func (st *state) charge(n int) bool {
-	if n < 0 || n > st.memory {
+func (st *state) charge(size int) bool {
+	if size < 0 || size > st.memory {
 		return st.exceed("bytes of memory", st.maxMemory)
 	}
-	st.memory -= n
-	return st.work(n)
+	st.memory -= size
+	return st.work(size)
 }
 
 // enter counts one level of recursion; every true is paired with a leave.
@@ -99,15 +100,15 @@ func (st *state) enter() bool {
 
 func (st *state) leave() { st.depth-- }
 
-// emit appends s to the output.
-func (st *state) emit(s string) {
-	if !st.charge(len(s)) {
+// emit appends text to the output.
+func (st *state) emit(text string) {
+	if !st.charge(len(text)) {
 		return
 	}
-	if cap(st.out)-len(st.out) < len(s) {
-		st.out = slices.Grow(st.out, max(len(s), cap(st.out), 1024))
+	if cap(st.out)-len(st.out) < len(text) {
+		st.out = slices.Grow(st.out, max(len(text), cap(st.out), 1024))
 	}
-	st.out = append(st.out, s...)
+	st.out = append(st.out, text...)
 }
 
 // capture runs f and returns what it emitted instead of leaving it in the
@@ -115,10 +116,10 @@ func (st *state) emit(s string) {
 func (st *state) capture(f func()) string {
 	mark := len(st.out)
 	f()
-	s := ""
+	text := ""
 	if st.charge(len(st.out) - mark) {
-		s = string(st.out[mark:])
+		text = string(st.out[mark:])
 	}
 	st.out = st.out[:mark]
-	return s
+	return text
 }

@@ -12,24 +12,25 @@ type testFunc struct {
 }
 
 // test applies the test called name.
-func (st *state) test(name string, v Value, a args) bool {
-	t, ok := st.tmpl.tests[name]
+func (st *state) test(name string, value Value, passed args) bool {
+	test, ok := st.tmpl.tests[name]
 	switch {
 	case st.err != nil:
 		return false
 	case !ok:
 		st.fail("there is no test %q", name)
 		return false
-	case len(a.pos)+len(a.kw) != t.args:
-		st.fail("test %q takes %d arguments, got %d", name, t.args, len(a.pos)+len(a.kw))
+	case len(passed.pos)+len(passed.kw) != test.args:
+		st.fail("test %q takes %d arguments, got %d", name, test.args, len(passed.pos)+len(passed.kw))
 		return false
 	}
-	for _, e := range a.kw {
-		a.pos = append(a.pos, e.val)
+	for _, e := range passed.kw {
+		passed.pos = append(passed.pos, e.val)
 	}
-	return t.fn(st, v, a)
+	return test.fn(st, value, passed)
 }
 
+// testTable returns the tests by name.
 func testTable() map[string]testFunc {
 	kind := func(f func(v Value) bool) testFunc {
 		return testFunc{0, func(_ *state, v Value, _ args) bool { return f(v) }}
@@ -67,6 +68,7 @@ func testTable() map[string]testFunc {
 		"filter":      {0, func(st *state, v Value, _ args) bool { _, ok := st.tmpl.filters[st.str(v)]; return ok }},
 		"test":        {0, func(st *state, v Value, _ args) bool { _, ok := st.tmpl.tests[st.str(v)]; return ok }},
 	}
+	// Comparisons are tests, too, by name and by sign.
 	for op, names := range map[string]string{
 		"==": "eq equalto", "!=": "ne", "<": "lt lessthan", "<=": "le", ">": "gt greaterthan", ">=": "ge",
 	} {
@@ -77,18 +79,18 @@ func testTable() map[string]testFunc {
 	return table
 }
 
-func isSequence(v Value) bool {
-	switch v := v.(type) {
+func isSequence(value Value) bool {
+	switch value := value.(type) {
 	case string, *Dict, undefined:
 		return true
 	case *List:
-		return v.kind <= kindRange
+		return value.kind <= kindRange
 	}
 	return false
 }
 
-func isIterable(v Value) bool {
-	switch v.(type) {
+func isIterable(value Value) bool {
+	switch value.(type) {
 	case string, *Dict, *List, undefined, *loopState:
 		return true
 	}
