@@ -7,13 +7,12 @@ type Rule uint8
 // call for markers and calls of other families.
 func (r Rule) String() string { return ruleLabels[r] }
 
-// What the model wrote → what is made of it. No rule loses text that a model wrote,
-// but for half a header (S16); several may apply to one message.
+// What the model wrote → what is made of it. No text of a message is lost, but for what
+// follows a call inside its tags; several rules may apply to one message.
 const (
 	ruleNothing Rule = iota
 
 	// Of harmony. A header is what stands before <|message|>, its content what stands behind.
-
 	ruleStrayEnd        // S1: an end where no message is → nothing; its ids are counted as hidden
 	ruleMissingStart    // S2: <|channel|> or <|message|> without <|start|> before → a header begins
 	ruleLooseText       // S3: text where <|start|> belongs → a header if its markers follow, else a message
@@ -34,11 +33,15 @@ const (
 	ruleTextAfterTurn   // S17: text behind the end of the answer (ignore_eos) → more of the answer
 
 	// Of families with tags.
-
 	ruleStrayThinkTag // tag: <think> in reasoning, or </think> outside → dropped
 	ruleBrokenCall    // call: text between call tags that is no call → content; more behind a call → dropped
 )
 
 // ruleLabels are what users see: dashboards know them.
-var ruleLabels = [...]string{"", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S7a", "S8", "S9", "S10", "S11", "S12", "S13", "S14",
-	"S15", "S16", "S17", "tag", "call"}
+var ruleLabels = [...]string{
+	ruleStrayEnd: "S1", ruleMissingStart: "S2", ruleLooseText: "S3", ruleDoubledStart: "S4", ruleSeveralChannels: "S5",
+	ruleMisspeltChannel: "S6", ruleMissingChannel: "S7", ruleTextForHeader: "S7a", ruleOddRecipient: "S8",
+	ruleMissingMessage: "S9", ruleEndlessHeader: "S10", ruleStartInText: "S11", ruleChannelInText: "S12",
+	ruleStrayMarker: "S13", ruleCallEnd: "S14", ruleNoCall: "S15", ruleHalfHeader: "S16", ruleTextAfterTurn: "S17",
+	ruleStrayThinkTag: "tag", ruleBrokenCall: "call",
+}
