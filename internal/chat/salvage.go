@@ -13,6 +13,7 @@ const (
 	ruleNothing Rule = iota
 
 	// Of harmony. A header is what stands before <|message|>, its content what stands behind.
+
 	ruleStrayEnd        // S1: an end where no message is → nothing; its ids are counted as hidden
 	ruleMissingStart    // S2: <|channel|> or <|message|> without <|start|> before → a header begins
 	ruleLooseText       // S3: text where <|start|> belongs → a header if its markers follow, else a message
@@ -33,6 +34,7 @@ const (
 	ruleTextAfterTurn   // S17: text behind the end of the answer (ignore_eos) → more of the answer
 
 	// Of families with tags.
+
 	ruleStrayThinkTag // tag: <think> in reasoning, or </think> outside → dropped
 	ruleBrokenCall    // call: text between call tags that is no call → content; more behind a call → dropped
 )
