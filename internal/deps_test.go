@@ -258,7 +258,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 5900}
+var larger = map[string]int{"jinja": 5200, "cmd/ossian": 6800, "server": 5600, "grammar": 6300}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

@@ -10,7 +10,10 @@ import (
 // unlimited is the room of a loop without upper bound.
 const unlimited = -1
 
-// A counting is what an edge does with the counts, in this order; 0 = nothing.
+// A counting is what an edge does with the two counts of an item, need (repetitions that
+// are still to come before the loop may be left) and room (repetitions that may still
+// come), in this order; 0 = nothing. Edges that lead nowhere near a loop have none, so
+// most steps do not look at counts.
 type counting uint8
 
 const (
@@ -20,14 +23,15 @@ const (
 	countCheck                      // leads to a state with as many repetitions to its end as the counts still allow
 )
 
-// An edge is taken by the bytes lo to hi.
+// An edge is taken by the bytes lo to hi, both included.
 type edge struct {
 	lo, hi byte
 	count  counting
 	to     int32
 }
 
-// A call is taken by whatever matches rule.
+// A call is taken by whatever matches rule; behind it the caller is at to. Calls are not
+// edges: a state's calls are all begun at once, where the state is reached.
 type call struct{ rule, to int32 }
 
 // A state has disjoint edges in ascending order.
@@ -44,9 +48,9 @@ type state struct {
 	slack     int32 // counts beyond a token's length by so much are as good as any larger ones
 }
 
-// An automaton is the compiled form of all grammars: one deterministic byte
-// automaton for each rule, with calls of rules as further steps. From every state a
-// text leads to acceptance.
+// An automaton is the compiled form of all grammars: one deterministic byte automaton for
+// each rule, with calls of rules as further steps. From every state a text leads to
+// acceptance: trim saw to it, and masks rely on it.
 //
 // A rule may have counted loops, of which one at a time counts. Its repetitions left to
 // need and to have room for are no part of the state, so a bound of a billion costs what
@@ -63,59 +67,68 @@ var errNoMatch = errors.New("no text can match")
 // or it and what is beside it go on alike.
 type clash struct{ loop *expr }
 
+// Error says why; countable copies such a loop instead of counting it.
 func (clash) Error() string {
 	return "a counted repetition and what follows it begin alike"
 }
 
-// determinizer makes sets of NFA states into states of an automaton.
+// A determinizer makes sets of NFA states into states of an automaton (the subset
+// construction). It differs from the textbook in two ways: an NFA state may call a rule
+// instead of reading a byte, and a set in a counted loop keeps the loop's head apart from
+// all else, so that an edge knows whether it begins a repetition (owner, heads).
 type determinizer struct {
-	n        *nfa
-	b        *budget
-	a        *automaton
-	ids      map[string]int32
-	sets     [][]int32 // by state; nil = of a machine, complete
-	owner    []int32   // by NFA state: the head of the loop whose body it is in, 0 = none
-	heads    []int32   // by state: the NFA's head it is, 0 = none
-	behind   []int32   // by NFA state: the state for it alone, -1 = not made yet
-	nullable []bool    // by rule
-	seen     []uint32  // by NFA state: the last closure that met it
-	stamp    uint32
-	stack    []int32
-	out      []int32 // of the last closure
-	key      []byte
-	buckets  [256][]int32
+	nfa      *nfa
+	budget   *budget
+	out      *automaton
+	ids      map[string]int32 // state by set, as determinizer.state spells it
+	sets     [][]int32        // by state; nil = linked from elsewhere, nothing to expand
+	owner    []int32          // by NFA state: the head of the loop whose body it is in, 0 = none
+	heads    []int32          // by state: the NFA's head it is, 0 = none
+	alone    []int32          // by NFA state: the state for it alone, -1 = not made yet
+	nullable []bool           // by rule
+	seen     []uint32         // by NFA state: the last closure that met it
+	stamp    uint32           // number of the last closure; saves clearing seen
+	stack    []int32          // of closure
+	last     []int32          // what the last closure returned
+	key      []byte           // of state
+	buckets  [256][]int32     // of fill: NFA states to go to, by first byte of a range
 }
 
 // determinize compiles the rules of n. The error is b's, or errNoMatch.
 func determinize(n *nfa, b *budget) (*automaton, error) {
-	d := &determinizer{n: n, b: b, a: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)), seen: make([]uint32, len(n.states)),
-		behind: slices.Repeat([]int32{-1}, len(n.states))}
+	d := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)), seen: make([]uint32, len(n.states)),
+		alone: slices.Repeat([]int32{-1}, len(n.states))}
 	if b.err != nil {
 		return nil, b.err
 	}
 	d.owner = make([]int32, len(n.states))
-	for h, l := range n.loops {
-		for i := l.from; i < l.to; i++ {
-			d.owner[i] = h
+	// Bodies do not nest (large), so a state is in one at most.
+	for head, loop := range n.loops {
+		for id := loop.from; id < loop.to; id++ {
+			d.owner[id] = head
 		}
 	}
 	d.findNullable()
-	d.a.need, d.a.room, d.a.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
+	d.out.need, d.out.room, d.out.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
+	// Expanding a state may make further ones, and begin the rules it calls: rules that the
+	// root does not reach cost nothing.
 	d.begin(0)
-	for i := 0; i < len(d.a.states) && b.err == nil; i++ {
-		d.expand(int32(i))
+	for id := 0; id < len(d.out.states) && b.err == nil; id++ {
+		d.expand(int32(id))
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
-	return d.a, d.a.trim(b)
+	return d.out, d.out.trim(b)
 }
 
+// findNullable finds the rules that match the empty text. A closure goes on behind calls
+// of those known so far, so it takes rounds until nothing changes.
 func (d *determinizer) findNullable() {
-	for changed := true; changed && d.b.err == nil; {
+	for changed := true; changed && d.budget.err == nil; {
 		changed = false
-		for i := range d.n.rules {
-			if !d.nullable[i] && slices.Contains(d.closure([]int32{int32(i)}, edgeOfText{begin: true}), d.n.final) {
+		for i := range d.nfa.rules {
+			if !d.nullable[i] && slices.Contains(d.closure([]int32{int32(i)}, edgeOfText{begin: true}), d.nfa.final) {
 				d.nullable[i] = true
 				changed = true
 			}
@@ -133,19 +146,21 @@ type edgeOfText struct{ begin, end, loops bool }
 func (d *determinizer) closure(seeds []int32, at edgeOfText) []int32 {
 	d.stamp++
 	d.stack = append(d.stack[:0], seeds...)
-	out := d.out[:0]
+	out := d.last[:0]
 	steps := 0
 	for len(d.stack) > 0 {
-		i := d.stack[len(d.stack)-1]
+		id := d.stack[len(d.stack)-1]
 		d.stack = d.stack[:len(d.stack)-1]
-		if d.seen[i] == d.stamp {
+		if d.seen[id] == d.stamp {
 			continue
 		}
-		d.seen[i] = d.stamp
+		d.seen[id] = d.stamp
 		steps++
-		s := d.n.states[i]
-		keep, forth, aside := i != d.n.dead, false, false // and go on with out, and alt
-		switch s.kind {
+		from := d.nfa.states[id]
+		// What to do with a state: keep it in the set, go on with out, go on with alt. Kept
+		// are states that read, call or end: a split says nothing by itself.
+		keep, forth, aside := id != d.nfa.dead, false, false // and go on with out, and alt
+		switch from.kind {
 		case nSplit:
 			keep, forth, aside = false, true, true
 		case nBegin:
@@ -155,25 +170,25 @@ func (d *determinizer) closure(seeds []int32, at edgeOfText) []int32 {
 		case nLoop:
 			forth, aside = at.loops, at.loops
 		case nCall:
-			forth = d.nullable[s.alt]
+			forth = d.nullable[from.alt]
 		}
 		if keep {
-			out = append(out, i)
+			out = append(out, id)
 		}
 		if aside {
-			d.stack = append(d.stack, s.alt)
+			d.stack = append(d.stack, from.alt)
 		}
 		if forth {
-			d.stack = append(d.stack, s.out)
+			d.stack = append(d.stack, from.out)
 		}
 	}
-	d.b.spend(steps + len(out))
+	d.budget.spend(steps + len(out))
 	slices.Sort(out)
-	d.out = out
+	d.last = out
 	return out
 }
 
-// state returns the state for a set.
+// state returns the state for a set, which must be sorted: equal sets have one state.
 func (d *determinizer) state(set []int32) int32 {
 	d.key = d.key[:0]
 	for _, i := range set {
@@ -182,12 +197,12 @@ func (d *determinizer) state(set []int32) int32 {
 	id, ok := d.ids[string(d.key)]
 	if !ok {
 		set = slices.Clone(set)
-		id = int32(len(d.a.states))
+		id = int32(len(d.out.states))
 		d.ids[string(d.key)] = id
 		d.sets = append(d.sets, set)
 		d.heads = append(d.heads, 0)
-		d.a.states = append(d.a.states, state{accept: d.accepts(set)})
-		d.b.spend(12 + 2*len(set))
+		d.out.states = append(d.out.states, state{accept: d.accepts(set)})
+		d.budget.spend(12 + 2*len(set))
 	}
 	return id
 }
@@ -196,30 +211,35 @@ func (d *determinizer) state(set []int32) int32 {
 // beside it, so that one pair of counts is enough.
 func (d *determinizer) closed(seeds []int32, at edgeOfText) int32 {
 	set := d.closure(seeds, at)
-	for _, i := range set {
+	for _, member := range set {
+		// A set that holds the id of a loop must hold nothing else, and one within a body
+		// nothing of another body: else two items with different counts would be one state.
 		switch {
-		case d.n.states[i].kind != nLoop:
-			if d.owner[i] != d.owner[set[0]] {
-				d.clash(max(d.owner[i], d.owner[set[0]]))
+		case d.nfa.states[member].kind != nLoop:
+			if d.owner[member] != d.owner[set[0]] {
+				d.clash(max(d.owner[member], d.owner[set[0]]))
 			}
 		case len(set) > 1:
-			d.clash(i)
+			d.clash(member)
 		default:
+			// The state is that of the id with what can follow it, body and exit. fill
+			// tells the two apart by owner.
 			at.loops = true
-			q := d.state(d.closure([]int32{i}, at))
-			l := d.n.loops[i]
-			d.heads[q] = i
-			s := &d.a.states[q]
-			s.counted, s.low, s.high = true, int32(l.min), int32(l.max)
-			return q
+			id := d.state(d.closure([]int32{member}, at))
+			loop := d.nfa.loops[member]
+			d.heads[id] = member
+			state := &d.out.states[id]
+			state.counted, state.low, state.high = true, int32(loop.min), int32(loop.max)
+			return id
 		}
 	}
-	q := d.state(set)
-	d.a.states[q].counted = len(set) > 0 && d.owner[set[0]] != 0
-	return q
+	id := d.state(set)
+	d.out.states[id].counted = len(set) > 0 && d.owner[set[0]] != 0
+	return id
 }
 
-func (d *determinizer) clash(head int32) { d.b.fail(clash{d.n.loops[head].of}) }
+// clash ends the compilation because the loop at head cannot be counted.
+func (d *determinizer) clash(head int32) { d.budget.fail(clash{d.nfa.loops[head].of}) }
 
 // reached returns the state for what follows targets. Where a loop over many
 // characters begins anew, nearly every edge leads.
@@ -227,7 +247,7 @@ func (d *determinizer) reached(targets []int32) int32 {
 	if len(targets) > 1 {
 		return d.closed(targets, edgeOfText{})
 	}
-	known := &d.behind[targets[0]]
+	known := &d.alone[targets[0]]
 	if *known < 0 {
 		*known = d.closed(targets, edgeOfText{})
 	}
@@ -236,46 +256,50 @@ func (d *determinizer) reached(targets []int32) int32 {
 
 // accepts reports whether a rule ends in set, possibly only at the end of the text.
 func (d *determinizer) accepts(set []int32) bool {
-	if slices.Contains(set, d.n.final) {
+	if slices.Contains(set, d.nfa.final) {
 		return true
 	}
-	isEnd := func(i int32) bool { return d.n.states[i].kind == nEnd }
-	return slices.ContainsFunc(set, isEnd) && slices.Contains(d.closure(set, edgeOfText{end: true}), d.n.final)
+	isEnd := func(i int32) bool { return d.nfa.states[i].kind == nEnd }
+	return slices.ContainsFunc(set, isEnd) && slices.Contains(d.closure(set, edgeOfText{end: true}), d.nfa.final)
 }
 
 // begin makes the first state of a rule. Rules that nobody calls have none.
 func (d *determinizer) begin(rule int32) {
-	if d.a.start[rule] >= 0 {
+	if d.out.start[rule] >= 0 {
 		return
 	}
-	if body := d.n.rules[rule].body; body.op == opCounted {
+	// Its counts begin with the rule, and its automaton has them already.
+	if body := d.nfa.rules[rule].body; body.op == opCounted {
 		d.link(rule, body.machine)
 		return
 	}
-	q := d.closed([]int32{rule}, edgeOfText{begin: true})
-	if !d.a.states[q].accept && slices.Contains(d.closure([]int32{rule}, edgeOfText{begin: true, end: true}), d.n.final) {
-		d.sets, d.heads = append(d.sets, d.sets[q]), append(d.heads, d.heads[q]) // $ before ^: the empty text, and no other that leads here
-		q = int32(len(d.a.states))
-		d.a.states = append(d.a.states, state{accept: true})
+	first := d.closed([]int32{rule}, edgeOfText{begin: true})
+	// Whether the empty text matches depends on both anchors holding at once, which no later
+	// state may be confused with: such a rule begins in a state of its own.
+	if !d.out.states[first].accept && slices.Contains(d.closure([]int32{rule}, edgeOfText{begin: true, end: true}), d.nfa.final) {
+		d.sets, d.heads = append(d.sets, d.sets[first]), append(d.heads, d.heads[first]) // $ before ^: the empty text, and no other that leads here
+		first = int32(len(d.out.states))
+		d.out.states = append(d.out.states, state{accept: true})
 	}
-	d.a.start[rule] = q
-	if d.heads[q] != 0 {
-		d.a.need[rule], d.a.room[rule] = d.a.states[q].low, d.a.states[q].high
+	d.out.start[rule] = first
+	if d.heads[first] != 0 {
+		d.out.need[rule], d.out.room[rule] = d.out.states[first].low, d.out.states[first].high
 	}
 }
 
-// link makes m the automaton of a rule.
-func (d *determinizer) link(rule int32, m *automaton) {
-	base := int32(len(d.a.states))
-	for _, s := range m.states {
-		s.edges = slices.Clone(s.edges)
-		for i := range s.edges {
-			s.edges[i].to += base
+// link makes linked, which is complete, the automaton of a rule: a copy whose states are
+// numbered from base on.
+func (d *determinizer) link(rule int32, linked *automaton) {
+	base := int32(len(d.out.states))
+	for _, copied := range linked.states {
+		copied.edges = slices.Clone(copied.edges)
+		for i := range copied.edges {
+			copied.edges[i].to += base
 		}
-		d.a.states, d.sets, d.heads = append(d.a.states, s), append(d.sets, nil), append(d.heads, 0)
-		d.b.spend(12 + 2*len(s.edges))
+		d.out.states, d.sets, d.heads = append(d.out.states, copied), append(d.sets, nil), append(d.heads, 0)
+		d.budget.spend(12 + 2*len(copied.edges))
 	}
-	d.a.start[rule], d.a.need[rule], d.a.room[rule] = base+m.start[0], m.need[0], m.room[0]
+	d.out.start[rule], d.out.need[rule], d.out.room[rule] = base+linked.start[0], linked.need[0], linked.room[0]
 }
 
 // expand fills in edges and calls of state id.
@@ -284,20 +308,21 @@ func (d *determinizer) expand(id int32) {
 	if set == nil {
 		return
 	}
+	// Between two neighbouring bounds all bytes are alike.
 	var bounds [257]bool
 	var calls []call
-	for _, i := range set {
-		switch s := d.n.states[i]; s.kind {
+	for _, id := range set {
+		switch from := d.nfa.states[id]; from.kind {
 		case nBytes:
-			bounds[s.lo] = true
-			bounds[int(s.hi)+1] = true
+			bounds[from.lo] = true
+			bounds[int(from.hi)+1] = true
 		case nTable:
-			for _, e := range d.n.tables[s.alt] {
-				bounds[e.lo] = true
-				bounds[int(e.hi)+1] = true
+			for _, next := range d.nfa.tables[from.alt] {
+				bounds[next.lo] = true
+				bounds[int(next.hi)+1] = true
 			}
 		case nCall:
-			calls = append(calls, call{rule: s.alt, to: s.out})
+			calls = append(calls, call{rule: from.alt, to: from.out})
 		}
 	}
 	from := d.fill(set, &bounds)
@@ -310,35 +335,40 @@ func (d *determinizer) expand(id int32) {
 		for hi < 255 && !bounds[hi+1] {
 			hi++
 		}
-		e := edge{lo: byte(lo), hi: byte(hi), to: d.reached(d.buckets[lo])}
+		next := edge{lo: byte(lo), hi: byte(hi), to: d.reached(d.buckets[lo])}
+		// Out of a head, bytes of its body begin a repetition and all others leave the loop.
+		// Into a head from outside of its body, the loop begins: its bounds are loaded.
 		if h := d.heads[id]; h != 0 && from[lo] == h {
-			e.count = countMore
+			next.count = countMore
 		} else if h != 0 {
-			e.count = countLeave
+			next.count = countLeave
 		}
-		if h := d.heads[e.to]; h != 0 && from[lo] != h {
-			e.count |= countEnter
+		if h := d.heads[next.to]; h != 0 && from[lo] != h {
+			next.count |= countEnter
 		}
-		if n := len(edges); n > 0 && edges[n-1].to == e.to && edges[n-1].count == e.count && int(edges[n-1].hi)+1 == lo {
-			edges[n-1].hi = e.hi
+		// Join with the edge before where nothing but the bound between them differs.
+		if n := len(edges); n > 0 && edges[n-1].to == next.to && edges[n-1].count == next.count && int(edges[n-1].hi)+1 == lo {
+			edges[n-1].hi = next.hi
 		} else {
-			edges = append(edges, e)
+			edges = append(edges, next)
 		}
 	}
-	d.a.states[id].edges = edges
-	d.a.states[id].calls = d.calls(calls)
-	d.b.spend(2 * len(edges))
+	d.out.states[id].edges = edges
+	d.out.states[id].calls = d.calls(calls)
+	d.budget.spend(2 * len(edges))
 }
 
 // fill sorts the targets of set into one bucket for each range of bytes that bounds
 // cuts, at the range's first byte. It returns whose body each of them comes from.
 func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
-	for i := range d.buckets {
-		d.buckets[i] = d.buckets[i][:0]
+	// Buckets are used again: expansion is where compilation spends its time.
+	for lo := range d.buckets {
+		d.buckets[lo] = d.buckets[lo][:0]
 	}
-	put := func(i int32, e edge) {
-		owner := d.owner[i]
-		for lo := int(e.lo); lo <= int(e.hi); lo++ {
+	// Two bodies for one byte would want two pairs of counts.
+	put := func(id int32, by edge) {
+		owner := d.owner[id]
+		for lo := int(by.lo); lo <= int(by.hi); lo++ {
 			if !bounds[lo] {
 				continue
 			}
@@ -346,24 +376,25 @@ func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
 				d.clash(max(from[lo], owner))
 			}
 			from[lo] = owner
-			d.buckets[lo] = append(d.buckets[lo], e.to)
+			d.buckets[lo] = append(d.buckets[lo], by.to)
 		}
-		d.b.spend(1 + int(e.hi-e.lo)/16)
+		d.budget.spend(1 + int(by.hi-by.lo)/16)
 	}
-	for _, i := range set {
-		switch s := d.n.states[i]; s.kind {
+	for _, id := range set {
+		switch from := d.nfa.states[id]; from.kind {
 		case nBytes:
-			put(i, edge{lo: s.lo, hi: s.hi, to: s.out})
+			put(id, edge{lo: from.lo, hi: from.hi, to: from.out})
 		case nTable:
-			for _, e := range d.n.tables[s.alt] {
-				put(i, e)
+			for _, by := range d.nfa.tables[from.alt] {
+				put(id, by)
 			}
 		}
 	}
 	return from
 }
 
-// calls merges calls of the same rule.
+// calls merges calls of the same rule, whose callers then go on in one state, and begins
+// the rules.
 func (d *determinizer) calls(calls []call) []call {
 	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.rule, b.rule) })
 	var out []call
@@ -382,79 +413,84 @@ func (d *determinizer) calls(calls []call) []call {
 // trim removes what leads nowhere. It returns errNoMatch when nothing is left of
 // the first rule.
 func (a *automaton) trim(b *budget) error {
+	// Backwards from the accepting states: what can reach one is live. A call needs both,
+	// the state behind it and a live beginning of the rule called.
 	before := make([][]int32, len(a.states)) // by state: from where it is reached, or called
 	var work []int32
 	live := make([]bool, len(a.states))
-	for i, s := range a.states {
-		for _, e := range s.edges {
-			before[e.to] = append(before[e.to], int32(i))
+	for id, from := range a.states {
+		for _, e := range from.edges {
+			before[e.to] = append(before[e.to], int32(id))
 		}
-		for _, c := range s.calls {
-			before[c.to] = append(before[c.to], int32(i))
-			before[a.start[c.rule]] = append(before[a.start[c.rule]], int32(i))
+		for _, c := range from.calls {
+			before[c.to] = append(before[c.to], int32(id))
+			before[a.start[c.rule]] = append(before[a.start[c.rule]], int32(id))
 		}
-		if s.accept {
-			live[i] = true
-			work = append(work, int32(i))
+		if from.accept {
+			live[id] = true
+			work = append(work, int32(id))
 		}
-		if b.spend(1 + len(s.edges)) {
+		if b.spend(1 + len(from.edges)) {
 			return b.err
 		}
 	}
-	alive := func(s state) bool {
-		return slices.ContainsFunc(s.edges, func(e edge) bool { return live[e.to] }) ||
-			slices.ContainsFunc(s.calls, func(c call) bool { return live[c.to] && live[a.start[c.rule]] })
+	alive := func(from state) bool {
+		return slices.ContainsFunc(from.edges, func(e edge) bool { return live[e.to] }) ||
+			slices.ContainsFunc(from.calls, func(c call) bool { return live[c.to] && live[a.start[c.rule]] })
 	}
 	for len(work) > 0 {
-		i := work[len(work)-1]
+		id := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, p := range before[i] {
-			if !live[p] && alive(a.states[p]) {
-				live[p] = true
-				work = append(work, p)
+		for _, previous := range before[id] {
+			if !live[previous] && alive(a.states[previous]) {
+				live[previous] = true
+				work = append(work, previous)
 			}
 		}
-		if b.spend(1 + len(before[i])) {
+		if b.spend(1 + len(before[id])) {
 			return b.err
 		}
 	}
 	if !live[a.start[0]] {
 		return errNoMatch
 	}
-	for i := range a.states {
-		s := &a.states[i]
-		s.edges = slices.DeleteFunc(s.edges, func(e edge) bool { return !live[e.to] })
-		s.calls = slices.DeleteFunc(s.calls, func(c call) bool { return !live[c.to] || !live[a.start[c.rule]] })
+	for id := range a.states {
+		from := &a.states[id]
+		from.edges = slices.DeleteFunc(from.edges, func(e edge) bool { return !live[e.to] })
+		from.calls = slices.DeleteFunc(from.calls, func(c call) bool { return !live[c.to] || !live[a.start[c.rule]] })
 	}
 	return nil
 }
 
-// findFirst fills in first, and removes calls of rules that are always empty. After
-// some rounds it makes do with more than is true.
+// findFirst fills in first, which is the FIRST set of textbooks in groups of eight bytes,
+// and removes calls of rules that are always empty. After some rounds it makes do with
+// more than is true, which costs time while matching and nothing else.
 func (a *automaton) findFirst() {
 	defer func() {
 		for i := range a.states {
-			s := &a.states[i]
-			s.calls = slices.DeleteFunc(s.calls, func(c call) bool { return a.states[a.start[c.rule]].first == 0 })
+			state := &a.states[i]
+			state.calls = slices.DeleteFunc(state.calls, func(c call) bool { return a.states[a.start[c.rule]].first == 0 })
 		}
 	}()
+	// A call adds the first bytes of the rule called. Recursion needs rounds until nothing
+	// changes.
 	for round := 0; ; round++ {
 		changed := false
 		for i := range a.states {
-			s := &a.states[i]
-			first := s.first
-			for _, e := range s.edges {
+			state := &a.states[i]
+			first := state.first
+			for _, e := range state.edges {
 				for b := e.lo / 8; b <= e.hi/8; b++ {
 					first |= 1 << b
 				}
 			}
-			for _, c := range s.calls {
+			for _, c := range state.calls {
 				if first |= a.states[a.start[c.rule]].first; first != 0 && round > maxNesting {
 					first = anyByte
 				}
 			}
-			changed = changed || first != s.first
-			s.first = first
+			changed = changed || first != state.first
+			state.first = first
 		}
 		if !changed {
 			return

@@ -400,12 +400,12 @@ func TestGRM1Corpus(t *testing.T) {
 // up and how many asked for.
 func follow(t *testing.T, i int, g *Grammar) (failed, asked int) {
 	m := g.Matcher()
-	mask := make([]uint64, g.m.v.Words())
+	mask := make([]uint64, g.masker.vocab.Words())
 	rng := rand.New(rand.NewPCG(uint64(i), 18))
 	for range 30 {
 		err := m.Mask(mask)
 		asked++
-		if work := g.m.p.work; work > 2*maxWork {
+		if work := g.masker.parser.work; work > 2*maxWork {
 			t.Errorf("source %d: %d items looked at for one mask", i, work)
 		}
 		if err != nil {

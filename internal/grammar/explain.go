@@ -3,32 +3,32 @@ package grammar
 import "fmt"
 
 // because matches nothing, and says why: at is the schema or keyword at fault.
-func because(at *value, format string, args ...any) *expr {
-	return &expr{op: opNever, at: at, lit: fmt.Sprintf(format, args...)}
+func because(blamed *value, format string, args ...any) *expr {
+	return &expr{op: opNever, at: blamed, lit: fmt.Sprintf(format, args...)}
 }
 
 // keyword returns the first of keys that one of nodes has, or the first node.
-func keyword(nodes []*value, keys ...string) *value {
-	for _, n := range nodes {
+func firstKeyword(schemas []*value, keys ...string) *value {
+	for _, schema := range schemas {
 		for _, key := range keys {
-			if v := n.get(key); v != nil {
-				return v
+			if value := schema.get(key); value != nil {
+				return value
 			}
 		}
 	}
-	return nodes[0]
+	return schemas[0]
 }
 
 // An inquest finds out which rules match nothing, and why.
 type inquest struct {
-	rules []rule
-	b     *budget
-	live  []bool // by rule: it matches some text
-	asked []bool
+	rules  []rule
+	budget *budget
+	live   []bool // by rule: it matches some text
+	asked  []bool
 }
 
 func newInquest(rules []rule, b *budget) *inquest {
-	q := &inquest{rules: rules, b: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
+	q := &inquest{rules: rules, budget: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
 	for changed := true; changed && b.err == nil; {
 		changed = false
 		for i := len(rules) - 1; i >= 0; i-- { // what is called is mostly behind
@@ -42,7 +42,7 @@ func newInquest(rules []rule, b *budget) *inquest {
 
 // matches reports whether e matches something, as far as is known of the rules.
 func (q *inquest) matches(e *expr) bool {
-	if q.b.spend(1) {
+	if q.budget.spend(1) {
 		return false
 	}
 	switch e.op {
@@ -51,8 +51,8 @@ func (q *inquest) matches(e *expr) bool {
 	case opCat:
 		return q.dead(e.sub) == nil
 	case opAlt:
-		for _, s := range e.sub {
-			if q.matches(s) {
+		for _, part := range e.sub {
+			if q.matches(part) {
 				return true
 			}
 		}
@@ -72,9 +72,9 @@ func (q *inquest) matches(e *expr) bool {
 
 // dead returns the first of sub that matches nothing.
 func (q *inquest) dead(sub []*expr) *expr {
-	for _, s := range sub {
-		if !q.matches(s) {
-			return s
+	for _, part := range sub {
+		if !q.matches(part) {
+			return part
 		}
 	}
 	return nil
@@ -82,18 +82,18 @@ func (q *inquest) dead(sub []*expr) *expr {
 
 // members returns how many members o may have, at least o.min if others are allowed,
 // and the value of one that is required and has no match.
-func (q *inquest) members(o *object) (n int, missing *expr) {
-	for _, m := range o.members {
-		if q.matches(m.value) {
-			n++
-		} else if m.required {
-			return n, m.value
+func (q *inquest) members(o *object) (count int, missing *expr) {
+	for _, member := range o.members {
+		if q.matches(member.value) {
+			count++
+		} else if member.required {
+			return count, member.value
 		}
 	}
 	if o.extra != nil && q.matches(o.extra) {
-		n = max(n, o.min)
+		count = max(count, o.min)
 	}
-	return n, nil
+	return count, nil
 }
 
 // why returns why e, which is dead, matches nothing; nil if nobody is to blame but
@@ -108,8 +108,8 @@ func (q *inquest) why(e *expr) *Error {
 	case opCat, opRepeat, opLoop:
 		return q.why(q.dead(e.sub))
 	case opAlt:
-		for _, s := range e.sub {
-			if err := q.why(s); err != nil {
+		for _, part := range e.sub {
+			if err := q.why(part); err != nil {
 				return err
 			}
 		}
@@ -123,11 +123,11 @@ func (q *inquest) why(e *expr) *Error {
 		}
 		return q.rules[e.rule].endless()
 	case opObject:
-		n, missing := q.members(e.object)
+		count, missing := q.members(e.object)
 		if missing != nil {
 			return q.why(missing)
 		}
-		return invalid(e.object.at.path(), "no value can match: minProperties is %d, and only %d members can be written", e.object.min, n)
+		return invalid(e.object.at.path(), "no value can match: minProperties is %d, and only %d members can be written", e.object.min, count)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (r rule) endless() *Error {
 // explain returns why a rule matches nothing; nil if it matches something, or that is
 // not found.
 func (q *inquest) explain(rule int) *Error {
-	if q.b.err != nil || q.live[rule] {
+	if q.budget.err != nil || q.live[rule] {
 		return nil
 	}
 	return q.why(ref(rule))

@@ -1,6 +1,9 @@
 package grammar
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // An op is what an expression does.
 type op uint8
@@ -44,11 +47,11 @@ var (
 // anyRune is every character that UTF-8 can express.
 var anyRune = []rune{0, 0xd7ff, 0xe000, utf8.MaxRune}
 
-func lit(s string) *expr {
-	if s == "" {
+func lit(text string) *expr {
+	if text == "" {
 		return empty
 	}
-	return &expr{op: opLit, lit: s}
+	return &expr{op: opLit, lit: text}
 }
 
 func class(pairs ...rune) *expr {
@@ -126,11 +129,11 @@ func star(e *expr) *expr { return repeat(e, 0, -1) }
 func negate(pairs []rune) []rune {
 	var out []rune
 	next := rune(0)
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i] > next {
-			out = append(out, next, pairs[i]-1)
+	for at := 0; at < len(pairs); at += 2 {
+		if pairs[at] > next {
+			out = append(out, next, pairs[at]-1)
 		}
-		next = pairs[i+1] + 1
+		next = pairs[at+1] + 1
 	}
 	if next <= utf8.MaxRune {
 		out = append(out, next, utf8.MaxRune)
@@ -164,8 +167,8 @@ func utf8Ranges(lo, hi rune, emit func([]byteRange)) {
 			return
 		}
 	}
-	n := utf8.RuneLen(lo)
-	for i := 1; i < n; i++ { // until all continuation bytes below the first difference are full ranges
+	length := utf8.RuneLen(lo)
+	for i := 1; i < length; i++ { // until all continuation bytes below the first difference are full ranges
 		low := rune(1)<<(6*i) - 1
 		if lo&^low == hi&^low {
 			continue
@@ -181,12 +184,38 @@ func utf8Ranges(lo, hi rune, emit func([]byteRange)) {
 			return
 		}
 	}
-	var a, b [utf8.UTFMax]byte
-	utf8.EncodeRune(a[:], lo)
-	utf8.EncodeRune(b[:], hi)
-	seq := make([]byteRange, n)
+	var first, last [utf8.UTFMax]byte
+	utf8.EncodeRune(first[:], lo)
+	utf8.EncodeRune(last[:], hi)
+	seq := make([]byteRange, length)
 	for i := range seq {
-		seq[i] = byteRange{a[i], b[i]}
+		seq[i] = byteRange{first[i], last[i]}
 	}
 	emit(seq)
+}
+
+// nullable reports whether e matches the empty text.
+func (e *expr) nullable() bool {
+	switch e.op {
+	case opCat:
+		return !slices.ContainsFunc(e.sub, func(s *expr) bool { return !s.nullable() })
+	case opAlt:
+		return slices.ContainsFunc(e.sub, (*expr).nullable)
+	case opRepeat:
+		return e.min == 0 || e.sub[0].nullable()
+	}
+	return e.op != opLit && e.op != opClass && e.op != opNever
+}
+
+// anchored reports whether e asks for the beginning or the end of the text.
+func (e *expr) anchored() bool {
+	if e.op == opBegin || e.op == opEnd {
+		return true
+	}
+	for _, part := range e.sub {
+		if part.anchored() {
+			return true
+		}
+	}
+	return false
 }

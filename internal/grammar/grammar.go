@@ -91,9 +91,9 @@ const (
 
 // A Grammar is a source made ready for one vocabulary. It is safe for concurrent use.
 type Grammar struct {
-	a       *automaton
-	m       *masker
-	ignored []Ignored
+	automaton *automaton
+	masker    *masker
+	ignored   []Ignored
 }
 
 // An Ignored is a keyword that output is not held to, taken for an annotation.
@@ -107,12 +107,12 @@ const maxIgnored, maxWhere = 32, 120
 
 // Compile compiles src. It takes no more than 250 ms and 64 MiB, and ends early with
 // ctx's error. Other errors are of type *Error.
-func Compile(ctx context.Context, src Source, v *Vocabulary) (*Grammar, error) {
-	return compileWithin(&budget{left: maxUnits, stop: ctx.Err}, src, v)
+func Compile(ctx context.Context, src Source, vocab *Vocabulary) (*Grammar, error) {
+	return compileWithin(&budget{left: maxUnits, stop: ctx.Err}, src, vocab)
 }
 
-func compileWithin(b *budget, src Source, v *Vocabulary) (*Grammar, error) {
-	a, ignored, err := compile(src, b)
+func compileWithin(b *budget, src Source, vocab *Vocabulary) (*Grammar, error) {
+	automaton, ignored, err := compile(src, b)
 	if e := b.stop(); e != nil {
 		return nil, e
 	}
@@ -122,9 +122,9 @@ func compileWithin(b *budget, src Source, v *Vocabulary) (*Grammar, error) {
 		}
 		return nil, err
 	}
-	a.findFirst()
-	g := &Grammar{a: a, m: newMasker(a, v), ignored: ignored}
-	g.m.warm(warmWork)
+	automaton.findFirst()
+	g := &Grammar{automaton: automaton, masker: newMasker(automaton, vocab), ignored: ignored}
+	g.masker.warm(warmWork)
 	return g, nil
 }
 
@@ -169,15 +169,15 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 	var sub []*expr
 	var roots []int
 	for i := range frames {
-		f := &frames[i]
-		key := fmt.Sprintf("%d %q %q", f.JSON.Kind, f.JSON.Space, f.JSON.Text)
+		frame := &frames[i]
+		key := fmt.Sprintf("%d %q %q", frame.JSON.Kind, frame.JSON.Space, frame.JSON.Text)
 		root, ok := shared[key]
 		if !ok {
 			root = len(rules)
 			shared[key] = root
-			if rules, left[key], err = frameRules(rules, f.JSON, b, i+1); err != nil {
-				if e, ok := errors.AsType[*Error](err); ok {
-					e.Frame = i + 1
+			if rules, left[key], err = frameRules(rules, frame.JSON, b, i+1); err != nil {
+				if fault, ok := errors.AsType[*Error](err); ok {
+					fault.Frame = i + 1
 				}
 				return nil, nil, err
 			}
@@ -187,14 +187,14 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 			word.Frame = i + 1
 			ignored = append(ignored, word)
 		}
-		sub = append(sub, cat(lit(f.Before), ref(root), lit(f.After)))
+		sub = append(sub, cat(lit(frame.Before), ref(root), lit(frame.After)))
 	}
 	rules[0].body = alt(sub...)
-	q := newInquest(rules, b)
+	inquest := newInquest(rules, b)
 	for i, root := range roots {
-		if e := q.explain(root); e != nil { // or it would silently never be chosen
-			e.Frame = i + 1
-			return nil, nil, e
+		if fault := inquest.explain(root); fault != nil { // or it would silently never be chosen
+			fault.Frame = i + 1
+			return nil, nil, fault
 		}
 	}
 	return rules, ignored, nil
@@ -208,11 +208,11 @@ func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignor
 	case Schema, Object:
 		return schemaRules(rules, src, b, frame)
 	case Regex:
-		var a *automaton
-		if a, err = compilePattern(src.Text, pattern{quoted: true}, b); err != nil {
+		var text *automaton
+		if text, err = compilePattern(src.Text, pattern{quoted: true}, b); err != nil {
 			return nil, nil, err
 		}
-		return append(rules, rule{name: "text", body: machine(a)}), nil, nil
+		return append(rules, rule{name: "text", body: machine(text)}), nil, nil
 	case EBNF:
 		rules, err = grammarRules(rules, src.Text, strings.Contains(src.Text, "::="))
 	case Lark:
@@ -234,11 +234,11 @@ func choiceRules(choices []string) ([]rule, error) {
 		return nil, invalid("", "no choices: give at least one")
 	}
 	var sub []*expr
-	for i, c := range choices {
-		if c == "" {
+	for i, choice := range choices {
+		if choice == "" {
 			return nil, invalid(fmt.Sprintf("choice %d", i), "is empty")
 		}
-		sub = append(sub, lit(c))
+		sub = append(sub, lit(choice))
 	}
 	return []rule{{name: "choice", body: alt(sub...)}}, nil
 }
@@ -250,27 +250,27 @@ func (g *Grammar) Ignored() []Ignored { return g.ignored }
 // Bytes is about how much memory g holds now. It grows while masks are made, up to
 // some 40 MB.
 func (g *Grammar) Bytes() int64 {
-	g.m.mu.Lock()
-	defer g.m.mu.Unlock()
-	n := g.m.bytes
-	for _, s := range g.a.states {
-		n += 72 + 12*int64(cap(s.edges)+cap(s.calls))
+	g.masker.mu.Lock()
+	defer g.masker.mu.Unlock()
+	total := g.masker.bytes
+	for _, state := range g.automaton.states {
+		total += 72 + 12*int64(cap(state.edges)+cap(state.calls))
 	}
-	return n
+	return total
 }
 
 // A Matcher reads one output. It belongs to one goroutine.
 type Matcher struct {
-	g       *Grammar
-	p       parser
+	grammar *Grammar
+	parser  parser
 	at      set
 	scratch [2]set
 }
 
 // Matcher returns a matcher at the beginning.
 func (g *Grammar) Matcher() *Matcher {
-	m := &Matcher{g: g, p: parser{a: g.a, base: &node{born: -1}}}
-	m.p.begin(&m.at, item{q: g.a.start[0], need: g.a.need[0], room: g.a.room[0], node: m.p.base})
+	m := &Matcher{grammar: g, parser: parser{automaton: g.automaton, base: &origin{position: -1}}}
+	m.parser.begin(&m.at, item{state: g.automaton.start[0], need: g.automaton.need[0], room: g.automaton.room[0], origin: m.parser.base})
 	return m
 }
 
@@ -278,16 +278,16 @@ func (g *Grammar) Matcher() *Matcher {
 // output is complete. It fails with ErrAmbiguous, dst empty, if the grammar has so many
 // readings that the mask would take more than about 10 ms.
 func (m *Matcher) Mask(dst []uint64) error {
-	return m.g.m.mask(dst, &m.at, &m.p)
+	return m.grammar.masker.mask(dst, &m.at, &m.parser)
 }
 
 // Accept advances by a token. It fails and changes nothing if id may not come next.
 func (m *Matcher) Accept(id int32) error {
-	v := m.g.m.v
-	if id < 0 || int(id) >= len(v.texts) || v.texts[id] == "" {
+	vocab := m.grammar.masker.vocab
+	if id < 0 || int(id) >= len(vocab.texts) || vocab.texts[id] == "" {
 		return fmt.Errorf("grammar: token %d is no text", id)
 	}
-	return m.accept(v.texts[id])
+	return m.accept(vocab.texts[id])
 }
 
 // accept advances by text as by one token.
@@ -295,12 +295,12 @@ func (m *Matcher) accept(text string) error {
 	if text == "" {
 		return nil
 	}
-	m.p.work, m.p.overflow = 0, false
+	m.parser.work, m.parser.overflow = 0, false
 	at := m.run(&m.at, text)
 	if at == nil {
 		return fmt.Errorf("grammar: text %.40q may not come next", text)
 	}
-	if m.p.overflow || m.p.work > maxWork {
+	if m.parser.overflow || m.parser.work > maxWork {
 		return ErrAmbiguous
 	}
 	m.at, *at = *at, m.at
@@ -308,19 +308,19 @@ func (m *Matcher) accept(text string) error {
 }
 
 // run returns what s becomes with text, in scratch, or nil.
-func (m *Matcher) run(s *set, text string) *set {
+func (m *Matcher) run(from *set, text string) *set {
 	for i := range len(text) {
 		next := &m.scratch[i%2]
-		if !m.p.step(next, s, text[i], anyByte) || m.p.work > maxWork {
+		if !m.parser.step(next, from, text[i], anyByte) || m.parser.work > maxWork {
 			return nil
 		}
-		s = next
+		from = next
 	}
-	return s
+	return from
 }
 
 // Done reports whether the output may end here.
 func (m *Matcher) Done() bool { return m.at.exit }
 
 // Finished reports whether the output must end here.
-func (m *Matcher) Finished() bool { return m.Done() && !m.p.open(&m.at) }
+func (m *Matcher) Finished() bool { return m.Done() && !m.parser.open(&m.at) }

@@ -135,7 +135,7 @@ func bits(mask []uint64) (ids []int32) {
 // checkMask compares a mask with what accepting each token says.
 func checkMask(t *testing.T, m *Matcher, ids []int32) {
 	t.Helper()
-	v := m.g.m.v
+	v := m.grammar.masker.vocab
 	mask := make([]uint64, v.Words())
 	if err := m.Mask(mask); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func checkMask(t *testing.T, m *Matcher, ids []int32) {
 func walk(t *testing.T, g *Grammar, rng *rand.Rand, steps int, each func(*Matcher)) string {
 	t.Helper()
 	m := g.Matcher()
-	v := g.m.v
+	v := g.masker.vocab
 	mask := make([]uint64, v.Words())
 	var out strings.Builder
 	for step := range 40 * steps {

@@ -151,8 +151,8 @@ func TestPathologicalPatterns(t *testing.T) {
 		g := compiled(t, Source{Kind: Regex, Text: p}, small())
 		m := g.Matcher()
 		for i := 0; i < len(text) && m.accept(text[i:i+100]) == nil; i += 100 {
-			if m.p.work > 4000 {
-				t.Fatalf("%s: %d items for 100 bytes", p, m.p.work)
+			if m.parser.work > 4000 {
+				t.Fatalf("%s: %d items for 100 bytes", p, m.parser.work)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"slices"
@@ -11,9 +12,20 @@ import (
 	"unicode/utf8"
 )
 
+// Kinds of JSON values, by the first letter of their texts; canonical writes them.
+const (
+	jsonObject = '{'
+	jsonArray  = '['
+	jsonString = '"'
+	jsonNumber = '0'
+	jsonTrue   = 't'
+	jsonFalse  = 'f'
+	jsonNull   = 'n'
+)
+
 // A value is a JSON value with its members in their order and its numbers as text.
 type value struct {
-	kind   byte   // { [ " 0 t f n
+	kind   byte   // one of the constants json…
 	text   string // of a string, decoded; of a number, as written
 	keys   []string
 	vals   []*value // members or elements
@@ -22,6 +34,12 @@ type value struct {
 	name   string // in parent
 }
 
+// is reports whether v is there and of that kind: get returns nil for what is not there.
+func (v *value) is(kind byte) bool { return v != nil && v.kind == kind }
+
+// isFalse is is as a function: the schema false, which nothing meets.
+func isFalse(v *value) bool { return v.is(jsonFalse) }
+
 // readJSON reads one value.
 func readJSON(text string) (*value, error) {
 	if !utf8.ValidString(text) {
@@ -29,7 +47,7 @@ func readJSON(text string) (*value, error) {
 	}
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
-	v, err := readValue(dec, nil, "", 0)
+	root, err := readValue(dec, nil, "", 0)
 	if err == nil {
 		if _, more := dec.Token(); more != io.EOF {
 			err = errors.New("text after the value")
@@ -38,30 +56,30 @@ func readJSON(text string) (*value, error) {
 	if err != nil {
 		return nil, invalid("", "the schema is not JSON: byte %d: %v", dec.InputOffset(), err)
 	}
-	return v, nil
+	return root, nil
 }
 
 func readValue(dec *json.Decoder, parent *value, name string, depth int) (*value, error) {
 	if depth > maxNesting {
 		return nil, errors.New("nested deeper than " + strconv.Itoa(maxNesting) + " levels")
 	}
-	t, err := dec.Token()
+	next, err := dec.Token()
 	if err != nil {
 		return nil, err
 	}
-	v := &value{kind: 'n', parent: parent, name: name}
-	switch t := t.(type) {
+	v := &value{kind: jsonNull, parent: parent, name: name}
+	switch next := next.(type) {
 	case bool:
-		v.kind = 'f'
-		if t {
-			v.kind = 't'
+		v.kind = jsonFalse
+		if next {
+			v.kind = jsonTrue
 		}
 	case string:
-		v.kind, v.text = '"', t
+		v.kind, v.text = '"', next
 	case json.Number:
-		v.kind, v.text = '0', t.String()
+		v.kind, v.text = '0', next.String()
 	case json.Delim:
-		v.kind = byte(t)
+		v.kind = byte(next)
 		err = v.readMembers(dec, depth)
 	}
 	return v, err
@@ -71,23 +89,23 @@ func (v *value) readMembers(dec *json.Decoder, depth int) error {
 	v.index = map[string]int{}
 	for dec.More() {
 		name := strconv.Itoa(len(v.vals))
-		if v.kind == '{' {
-			t, err := dec.Token()
+		if v.kind == jsonObject {
+			key, err := dec.Token()
 			if err != nil {
 				return err
 			}
-			name = t.(string) // the decoder accepts nothing else
+			name = key.(string) // the decoder accepts nothing else
 			if v.get(name) != nil {
 				return errors.New("member " + strconv.Quote(name) + " is there twice")
 			}
 			v.index[name] = len(v.vals)
 			v.keys = append(v.keys, name)
 		}
-		m, err := readValue(dec, v, name, depth+1)
+		member, err := readValue(dec, v, name, depth+1)
 		if err != nil {
 			return err
 		}
-		v.vals = append(v.vals, m)
+		v.vals = append(v.vals, member)
 	}
 	_, err := dec.Token()
 	return err
@@ -119,23 +137,23 @@ func (v *value) canonical() string {
 func (v *value) write(out *strings.Builder) {
 	out.WriteByte(v.kind)
 	switch v.kind {
-	case '"':
+	case jsonString:
 		out.WriteString(quoted(v.text) + `"`)
-	case '0':
-		if r, ok := number(v.text); ok {
-			out.WriteString(r.RatString())
+	case jsonNumber:
+		if rational, ok := number(v.text); ok {
+			out.WriteString(rational.RatString())
 		} else {
 			out.WriteString(v.text)
 		}
-	case '[':
-		for _, e := range v.vals {
-			e.write(out)
+	case jsonArray:
+		for _, element := range v.vals {
+			element.write(out)
 		}
 		out.WriteByte(']')
-	case '{':
+	case jsonObject:
 		keys := make([]string, len(v.keys))
-		for i, k := range v.keys {
-			keys[i] = quoted(k) + `"` + v.vals[i].canonical()
+		for i, key := range v.keys {
+			keys[i] = quoted(key) + `"` + v.vals[i].canonical()
 		}
 		slices.Sort(keys)
 		out.WriteString(strings.Join(keys, `"`) + "}")
@@ -145,18 +163,18 @@ func (v *value) write(out *strings.Builder) {
 // brief is v in an error.
 func (v *value) brief() string {
 	switch v.kind {
-	case '{':
+	case jsonObject:
 		return "an object"
-	case '[':
+	case jsonArray:
 		return "an array"
-	case '"':
+	case jsonString:
 		return strconv.Quote(v.text[:min(len(v.text), maxBrief)])
-	case '0':
+	case jsonNumber:
 		return v.text[:min(len(v.text), maxBrief)]
-	case 'n':
+	case jsonNull:
 		return "null"
 	}
-	return strconv.FormatBool(v.kind == 't')
+	return strconv.FormatBool(v.kind == jsonTrue)
 }
 
 const maxBrief = 40 // bytes of a value in an error
@@ -175,33 +193,68 @@ func number(text string) (*big.Rat, bool) {
 // their digits.
 func (v *value) expr(space, colon *expr) *expr {
 	var parts []*expr
-	for i, m := range v.vals {
+	for i, member := range v.vals {
 		var key *expr = empty
-		if v.kind == '{' {
+		if v.kind == jsonObject {
 			key = cat(lit(`"`+quoted(v.keys[i])+`":`), colon)
 		}
 		if i > 0 {
 			parts = append(parts, lit(","), space)
 		}
-		parts = append(parts, key, m.expr(space, colon))
+		parts = append(parts, key, member.expr(space, colon))
 	}
 	inner := space
 	if len(parts) > 0 {
 		inner = cat(space, cat(parts...), space)
 	}
 	switch v.kind {
-	case '{':
+	case jsonObject:
 		return cat(lit("{"), inner, lit("}"))
-	case '[':
+	case jsonArray:
 		return cat(lit("["), inner, lit("]"))
-	case '"':
+	case jsonString:
 		return lit(`"` + quoted(v.text) + `"`)
-	case '0':
+	case jsonNumber:
 		return lit(v.text)
-	case 't':
+	case jsonTrue:
 		return lit("true")
-	case 'f':
+	case jsonFalse:
 		return lit("false")
 	}
 	return lit("null")
+}
+
+// quoted spells s as the inside of a JSON string.
+func quoted(text string) string {
+	var out []byte
+	for _, char := range text {
+		if esc := escape(char); esc != "" {
+			out = append(out, esc...)
+		} else {
+			out = append(out, string(char)...)
+		}
+	}
+	return string(out)
+}
+
+// escape returns the escape that r needs in a JSON string, or "".
+func escape(char rune) string {
+	switch char {
+	case '"', '\\':
+		return `\` + string(char)
+	case '\n':
+		return `\n`
+	case '\r':
+		return `\r`
+	case '\t':
+		return `\t`
+	case '\b':
+		return `\b`
+	case '\f':
+		return `\f`
+	}
+	if char < 0x20 {
+		return fmt.Sprintf(`\u%04x`, char)
+	}
+	return ""
 }

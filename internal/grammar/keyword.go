@@ -7,30 +7,30 @@ import (
 )
 
 // check reports keywords of schema n that are not known or not well-formed.
-func (c *compiler) check(n *value) {
-	if c.checked[n] {
+func (c *compiler) check(schema *value) {
+	if c.checked[schema] {
 		return
 	}
-	c.checked[n] = true
-	for i, key := range n.keys {
+	c.checked[schema] = true
+	for i, key := range schema.keys {
 		switch {
 		case refused[key] != "":
-			c.fail(unsupported(n.path(), "%s is not supported: %s", key, refused[key]))
+			c.fail(unsupported(schema.path(), "%s is not supported: %s", key, refused[key]))
 		case slices.Contains(applied, key):
-			if want := malformed(key, n.vals[i]); want != "" {
-				c.fail(invalid(n.path(), "%s: %s expected", key, want))
-			} else if name := n.vals[i].text; key == "format" && formats[name] == "" && !slices.Contains(openFormats, name) {
-				c.ignore(n.vals[i])
+			if want := malformed(key, schema.vals[i]); want != "" {
+				c.fail(invalid(schema.path(), "%s: %s expected", key, want))
+			} else if name := schema.vals[i].text; key == "format" && formats[name] == "" && !slices.Contains(openFormats, name) {
+				c.ignore(schema.vals[i])
 			}
 		case !slices.Contains(annotations, key) && !strings.HasPrefix(key, "x-"):
-			c.ignore(n.vals[i])
+			c.ignore(schema.vals[i])
 		}
 	}
-	if c.circular(n) {
-		c.fail(invalid(n.path(), "the schema refers back to itself without anything between: give the value a type"))
+	if c.circular(schema) {
+		c.fail(invalid(schema.path(), "the schema refers back to itself without anything between: give the value a type"))
 	}
-	if u := n.get("unevaluatedProperties"); u != nil && u.kind == '{' {
-		c.fail(unsupported(n.path(), "a schema as unevaluatedProperties is not supported: use additionalProperties, or false"))
+	if unevaluated := schema.get("unevaluatedProperties"); unevaluated.is(jsonObject) {
+		c.fail(unsupported(schema.path(), "a schema as unevaluatedProperties is not supported: use additionalProperties, or false"))
 	}
 }
 
@@ -38,34 +38,34 @@ func (c *compiler) check(n *value) {
 func (c *compiler) ignore(keyword *value) {
 	if len(c.ignored) < maxIgnored {
 		where := keyword.path()
-		if n := len(where) - maxWhere; n > 0 {
-			where = "#..." + strings.ToValidUTF8(where[n:], "")
+		if excess := len(where) - maxWhere; excess > 0 {
+			where = "#..." + strings.ToValidUTF8(where[excess:], "")
 		}
 		c.ignored = append(c.ignored, Ignored{c.frame, where})
 	}
 }
 
 // circular reports whether n asks for n again, for the same value.
-func (c *compiler) circular(n *value) bool {
-	if c.rings[n] != 0 {
-		return c.rings[n] == 1
+func (c *compiler) circular(schema *value) bool {
+	if c.rings[schema] != 0 {
+		return c.rings[schema] == 1
 	}
-	c.rings[n] = 1
-	if slices.ContainsFunc(c.parts(n), c.circular) {
+	c.rings[schema] = 1
+	if slices.ContainsFunc(c.parts(schema), c.circular) {
 		return true
 	}
-	c.rings[n] = 2
+	c.rings[schema] = 2
 	return false
 }
 
 // parts are the schemas that n asks for, for the same value.
-func (c *compiler) parts(n *value) (out []*value) {
-	if r := n.get("$ref"); r != nil && r.kind == '"' {
-		out = append(out, c.resolve(r))
+func (c *compiler) parts(schema *value) (out []*value) {
+	if target := schema.get("$ref"); target.is(jsonString) {
+		out = append(out, c.resolve(target))
 	}
 	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
-		if l := n.get(key); l != nil {
-			out = append(out, l.vals...)
+		if list := schema.get(key); list != nil {
+			out = append(out, list.vals...)
 		}
 	}
 	return out
@@ -76,40 +76,40 @@ func malformed(key string, v *value) string {
 	each := func(kind byte, ok func(*value) bool) bool {
 		return v.kind == kind && !slices.ContainsFunc(v.vals, func(e *value) bool { return !ok(e) })
 	}
-	text := func(v *value) bool { return v.kind == '"' }
-	boolean := func(v *value) bool { return v.kind == 't' || v.kind == 'f' }
-	schema := func(v *value) bool { return v.kind == '{' || boolean(v) }
+	text := func(v *value) bool { return v.kind == jsonString }
+	boolean := func(v *value) bool { return v.kind == jsonTrue || v.kind == jsonFalse }
+	schema := func(v *value) bool { return v.kind == jsonObject || boolean(v) }
 	ok, want := true, ""
 	switch key {
 	case "type":
-		known := func(v *value) bool { return typeNames[v.text] != 0 && v.kind == '"' }
-		ok, want = known(v) || (each('[', known) && len(v.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
+		known := func(v *value) bool { return typeNames[v.text] != 0 && v.kind == jsonString }
+		ok, want = known(v) || (each(jsonArray, known) && len(v.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
 	case "enum":
-		ok, want = v.kind == '[' && len(v.vals) > 0, "a list of values"
+		ok, want = v.kind == jsonArray && len(v.vals) > 0, "a list of values"
 	case "properties", "patternProperties":
-		ok, want = each('{', schema), "an object of schemas"
+		ok, want = each(jsonObject, schema), "an object of schemas"
 	case "required":
-		ok, want = each('[', text), "a list of names"
+		ok, want = each(jsonArray, text), "a list of names"
 	case "items":
-		ok, want = schema(v) || each('[', schema), "a schema"
+		ok, want = schema(v) || each(jsonArray, schema), "a schema"
 	case "additionalProperties", "additionalItems", "propertyNames", "unevaluatedProperties":
 		ok, want = schema(v), "a schema"
 	case "prefixItems":
-		ok, want = each('[', schema), "a list of schemas"
+		ok, want = each(jsonArray, schema), "a list of schemas"
 	case "anyOf", "oneOf", "allOf":
-		ok, want = each('[', schema) && len(v.vals) > 0, "a list of schemas"
+		ok, want = each(jsonArray, schema) && len(v.vals) > 0, "a list of schemas"
 	case "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties":
-		r, isNumber := number(v.text)
-		ok, want = v.kind == '0' && isNumber && r.IsInt() && r.Sign() >= 0, "a whole number"
+		rational, isNumber := number(v.text)
+		ok, want = v.kind == jsonNumber && isNumber && rational.IsInt() && rational.Sign() >= 0, "a whole number"
 	case "minimum", "maximum", "multipleOf":
-		r, isNumber := number(v.text)
-		ok, want = v.kind == '0' && isNumber, "a number with a moderate exponent"
+		rational, isNumber := number(v.text)
+		ok, want = v.kind == jsonNumber && isNumber, "a number with a moderate exponent"
 		if ok && key == "multipleOf" {
-			ok, want = r.Sign() > 0, "a number above 0"
+			ok, want = rational.Sign() > 0, "a number above 0"
 		}
 	case "exclusiveMinimum", "exclusiveMaximum":
 		_, isNumber := number(v.text)
-		ok, want = (v.kind == '0' && isNumber) || boolean(v), "a number with a moderate exponent"
+		ok, want = (v.kind == jsonNumber && isNumber) || boolean(v), "a number with a moderate exponent"
 	case "pattern", "format", "$ref":
 		ok, want = text(v), "a text"
 	case "nullable", "uniqueItems":
@@ -122,24 +122,51 @@ func malformed(key string, v *value) string {
 }
 
 // span returns the largest lower and the smallest upper bound of nodes; hi < 0 = none.
-func span(nodes []*value, least, most string) (lo, hi int) {
+func span(schemas []*value, least, most string) (lo, hi int) {
 	hi = -1
-	for _, n := range nodes {
-		if v := n.get(least); v != nil {
-			lo = max(lo, count(v))
+	for _, schema := range schemas {
+		if value := schema.get(least); value != nil {
+			lo = max(lo, wholeNumber(value))
 		}
-		if v := n.get(most); v != nil && (hi < 0 || count(v) < hi) {
-			hi = count(v)
+		if value := schema.get(most); value != nil && (hi < 0 || wholeNumber(value) < hi) {
+			hi = wholeNumber(value)
 		}
 	}
 	return lo, hi
 }
 
 // count reads a whole number that malformed has seen; large ones are as good as 2^31-2.
-func count(v *value) int {
-	r, _ := number(v.text)
-	if n := r.Num(); n.IsInt64() && n.Int64() < math.MaxInt32 {
-		return int(n.Int64())
+func wholeNumber(v *value) int {
+	rational, _ := number(v.text)
+	if whole := rational.Num(); whole.IsInt64() && whole.Int64() < math.MaxInt32 {
+		return int(whole.Int64())
 	}
 	return math.MaxInt32 - 1
 }
+
+// Keywords of JSON Schema 2020-12 and of what is written beside it. Those not listed
+// are annotations by the standard's own rule; Ignored names them.
+var (
+	applied = []string{"$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "enum", "exclusiveMaximum", "exclusiveMinimum",
+		"format", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+		"nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "required", "type",
+		"unevaluatedProperties", "uniqueItems"}
+	annotations = []string{"$anchor", "$comment", "$defs", "$id", "$schema", "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema",
+		"default", "definitions", "deprecated", "description", "discriminator", "example", "examples", "externalDocs", "id", "readOnly", "title",
+		"writeOnly", "xml"}
+	refused = map[string]string{
+		"not":               "say what is allowed instead",
+		"if":                "use anyOf with one alternative for each case",
+		"then":              "use anyOf with one alternative for each case",
+		"else":              "use anyOf with one alternative for each case",
+		"dependentSchemas":  "use anyOf with one alternative for each case",
+		"dependentRequired": "use anyOf with one alternative for each case",
+		"dependencies":      "use anyOf with one alternative for each case",
+		"contains":          "put the element into prefixItems",
+		"minContains":       "put the elements into prefixItems",
+		"maxContains":       "describe all elements with items",
+		"unevaluatedItems":  "use items: false",
+		"$dynamicRef":       "use $ref",
+		"$recursiveRef":     "use $ref",
+	}
+)

@@ -79,12 +79,12 @@ func (s *scanner) directive() {
 			s.skip()
 			name = s.name()
 		}
-		e, err := parsePattern(pattern)
+		body, err := parsePattern(pattern)
 		if err != nil {
 			s.fail("%s", err.What)
 			return
 		}
-		s.define(name, e)
+		s.define(name, body)
 	default:
 		s.refuse("%.12q is not supported: %%ignore and %%import common.NAME are", s.text[s.pos:])
 	}
@@ -92,30 +92,30 @@ func (s *scanner) directive() {
 
 // larkPart reads one element, with what follows a terminal inside a rule.
 func (s *scanner) larkPart() *expr {
-	token := func(e *expr) *expr {
+	token := func(part *expr) *expr {
 		if s.terminals.inside {
-			return e
+			return part
 		}
-		return cat(e, ref(s.names[ignoreRule]))
+		return cat(part, ref(s.names[ignoreRule]))
 	}
-	switch c := s.peek(); {
-	case c == '"':
+	switch next := s.peek(); {
+	case next == '"':
 		return token(s.larkText())
-	case c == '/':
+	case next == '/':
 		return token(s.larkRegex())
-	case c == '(':
+	case next == '(':
 		s.next()
 		return s.group(")", s.larkPart)
-	case c == '[':
+	case next == '[':
 		s.next()
 		return opt(s.group("]", s.larkPart))
-	case c == '-' && s.take("->"):
+	case next == '-' && s.take("->"):
 		s.skip()
 		s.name()
 		return empty
-	case c == '<' || (c == '%' && !strings.HasPrefix(s.text[s.pos:], "%i")):
+	case next == '<' || (next == '%' && !strings.HasPrefix(s.text[s.pos:], "%i")):
 		s.refuse("%.12q is not supported here: write what it stands for", s.text[s.pos:])
-	case isName(c) || c == '?' || c == '!':
+	case isName(next) || next == '?' || next == '!':
 		return s.larkName(token)
 	}
 	return nil
@@ -143,11 +143,11 @@ func (s *scanner) larkName(token func(*expr) *expr) *expr {
 	if s.pos = end; s.peek() == '{' && !strings.ContainsAny(s.text[end:min(end+2, len(s.text))], "0123456789,") {
 		s.refuse("templates are not supported: write %s out", name)
 	}
-	e := ref(s.rule(name))
+	named := ref(s.rule(name))
 	if isTerminal(name) {
-		return token(e)
+		return token(named)
 	}
-	return e
+	return named
 }
 
 // larkText reads "text", "text"i or "a".."z".
@@ -188,37 +188,24 @@ func (s *scanner) larkRegex() *expr {
 	}
 	pattern := s.text[from:s.pos]
 	s.next()
-	for c := s.peek(); c >= 'a' && c <= 'z'; c = s.peek() {
-		switch c {
+	for flag := s.peek(); flag >= 'a' && flag <= 'z'; flag = s.peek() {
+		switch flag {
 		case 'i', 's':
-			pattern = "(?" + string(c) + ")" + pattern
+			pattern = "(?" + string(flag) + ")" + pattern
 		case 'u', 'l':
 		default:
-			s.refuse("the flag %c of a regular expression is not supported: leave it out", c)
+			s.refuse("the flag %c of a regular expression is not supported: leave it out", flag)
 		}
 		s.next()
 	}
-	e, err := parsePattern(pattern)
+	body, err := parsePattern(pattern)
 	if err != nil {
 		s.fail("%s", err.What)
 		s.err.Unsupported = err.Unsupported
 		return never
 	}
-	if e.anchored() {
+	if body.anchored() {
 		s.refuse("^ and $ have no meaning inside a grammar: leave them out")
 	}
-	return e
-}
-
-// anchored reports whether e asks for the beginning or the end of the text.
-func (e *expr) anchored() bool {
-	if e.op == opBegin || e.op == opEnd {
-		return true
-	}
-	for _, s := range e.sub {
-		if s.anchored() {
-			return true
-		}
-	}
-	return false
+	return body
 }

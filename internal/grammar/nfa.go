@@ -2,44 +2,8 @@ package grammar
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 )
-
-// A budget bounds a compilation (reliability.md GRM-1). One unit is an NFA state, an
-// element of a DFA state or a step over one: 20 to 60 ns and at most 24 bytes. The
-// first error stays.
-type budget struct {
-	left int
-	stop func() error // of the caller's context
-	err  error
-}
-
-// checkEvery is how many units may pass between two looks at the context.
-const checkEvery = 1 << 12
-
-// spend takes n units and reports whether there is an error.
-func (b *budget) spend(n int) bool {
-	if b.err != nil {
-		return true
-	}
-	if (b.left-n)/checkEvery != b.left/checkEvery {
-		b.fail(b.stop())
-	}
-	if b.left -= n; b.left < 0 {
-		b.fail(errTooLarge)
-	}
-	return b.err != nil
-}
-
-func (b *budget) fail(err error) {
-	if b.err == nil {
-		b.err = err
-	}
-}
-
-var errTooLarge = errors.New("too large to compile: fewer alternatives, shorter repetitions or smaller bounds are needed")
 
 // maxDepth bounds recursion over expressions; front ends nest less deep, except for
 // long tuples.
@@ -87,9 +51,9 @@ type nfa struct {
 	dead   int32
 	quoted bool // characters of the current rule are spelled as inside a JSON string, in the shortest way
 	tables [][]edge
-	loops  map[int32]loopOf // by nLoop state
-	count  map[*expr]bool   // repetitions to count
-	b      *budget
+	loops  map[int32]countedLoop // by nLoop state
+	count  map[*expr]bool        // repetitions to count
+	budget *budget
 
 	current int
 	depth   int
@@ -98,20 +62,20 @@ type nfa struct {
 }
 
 // A loopOf is a counted loop: its bounds, and the states of its body from, to - 1.
-type loopOf struct {
+type countedLoop struct {
 	min, max int
 	from, to int32
 	of       *expr
 }
 
 func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
-	n := &nfa{rules: rules, quoted: quoted, count: count, b: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]byteRange{{}, {}}}
+	n := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]byteRange{{}, {}}}
 	n.states = make([]nstate, len(rules)+2)
 	n.final = int32(len(rules))
 	n.dead = n.final + 1
 	n.states[n.final] = nstate{kind: nFinal}
 	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
-	n.loops = map[int32]loopOf{}
+	n.loops = map[int32]countedLoop{}
 	for i, r := range rules {
 		n.current, n.quoted = i, quoted || r.quoted
 		start := n.build(r.body, n.final)
@@ -120,14 +84,14 @@ func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
 	return n
 }
 
-func (n *nfa) add(s nstate) int32 {
+func (n *nfa) add(state nstate) int32 {
 	if len(n.states) >= maxNFA {
-		n.b.fail(errTooLarge)
+		n.budget.fail(errTooLarge)
 	}
-	if n.b.spend(1) {
+	if n.budget.spend(1) {
 		return n.dead
 	}
-	n.states = append(n.states, s)
+	n.states = append(n.states, state)
 	return int32(len(n.states) - 1)
 }
 
@@ -138,10 +102,10 @@ func (n *nfa) split(out, alt int32) int32 {
 // build returns a state that matches e and goes on with next.
 func (n *nfa) build(e *expr, next int32) int32 {
 	if n.depth++; n.depth > maxDepth {
-		n.b.fail(errTooLarge)
+		n.budget.fail(errTooLarge)
 	}
 	defer func() { n.depth-- }()
-	if n.b.err != nil {
+	if n.budget.err != nil {
 		return n.dead
 	}
 	switch e.op {
@@ -203,21 +167,21 @@ func (n *nfa) bytes(s string, next int32) int32 {
 }
 
 func (n *nfa) repeat(e *expr, next int32) int32 {
-	x := e.sub[0]
-	if e.max < 0 {
+	body := e.sub[0]
+	if e.max < 0 { // a ring: once more, or on to next
 		loop := n.split(next, next)
-		body := n.build(x, loop)
-		if n.b.err != nil {
+		again := n.build(body, loop)
+		if n.budget.err != nil {
 			return n.dead
 		}
-		n.states[loop].out = body
+		n.states[loop].out = again
 		next = loop
 	}
-	for i := e.max; i > e.min && n.b.err == nil; i-- {
-		next = n.split(n.build(x, next), n.end(e, next, i))
+	for i := e.max; i > e.min && n.budget.err == nil; i-- {
+		next = n.split(n.build(body, next), n.end(e, next, i))
 	}
-	for i := 0; i < e.min && n.b.err == nil; i++ {
-		next = n.build(x, next)
+	for i := 0; i < e.min && n.budget.err == nil; i++ {
+		next = n.build(body, next)
 	}
 	return next
 }
@@ -249,22 +213,22 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 		return all
 	}
 	plain := func(lo, hi rune) { utf8Ranges(lo, hi, func(seq []byteRange) { all = append(all, seq) }) }
-	for i := 0; i < len(e.class) && n.b.err == nil; i += 2 {
+	for i := 0; i < len(e.class) && n.budget.err == nil; i += 2 {
 		lo, hi := e.class[i], e.class[i+1]
-		for r := lo; n.quoted && r <= hi && r <= '\\'; r++ {
-			esc := escape(r)
+		for char := lo; n.quoted && char <= hi && char <= '\\'; char++ {
+			esc := escape(char)
 			if esc == "" {
 				continue
 			}
-			if lo < r {
-				plain(lo, r-1)
+			if lo < char {
+				plain(lo, char-1)
 			}
 			var seq []byteRange
-			for _, b := range []byte(esc) {
-				seq = append(seq, byteRange{b, b})
+			for _, letter := range []byte(esc) {
+				seq = append(seq, byteRange{letter, letter})
 			}
 			all = append(all, seq)
-			lo = r + 1
+			lo = char + 1
 		}
 		if lo <= hi {
 			plain(lo, hi)
@@ -273,7 +237,7 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 	slices.SortFunc(all, func(a, b []byteRange) int {
 		return slices.CompareFunc(a, b, func(x, y byteRange) int { return int(x.lo) - int(y.lo) })
 	})
-	n.b.spend(2 * len(all))
+	n.budget.spend(2 * len(all))
 	known[e] = all
 	return all
 }
@@ -283,29 +247,29 @@ func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
 	var edges []edge
 	var key []byte
 	for i := 0; i < len(all); {
-		r, from := all[i][depth], i
-		for i < len(all) && all[i][depth] == r {
+		first, from := all[i][depth], i
+		for i < len(all) && all[i][depth] == first {
 			i++
 		}
 		to := next
 		if len(all[from]) > depth+1 {
 			to = n.table(all[from:i], depth+1, next)
 		}
-		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == r.lo {
-			edges[k-1].hi = r.hi
+		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == first.lo {
+			edges[k-1].hi = first.hi
 		} else {
-			edges = append(edges, edge{lo: r.lo, hi: r.hi, to: to})
+			edges = append(edges, edge{lo: first.lo, hi: first.hi, to: to})
 		}
 	}
 	for _, e := range edges {
 		key = binary.LittleEndian.AppendUint32(append(key, e.lo, e.hi), uint32(e.to))
 	}
-	s, ok := n.shared[string(key)]
+	table, ok := n.shared[string(key)]
 	if !ok {
-		s = n.choose(edges)
-		n.shared[string(key)] = s
+		table = n.choose(edges)
+		n.shared[string(key)] = table
 	}
-	return s
+	return table
 }
 
 // choose goes where one of edges leads.
@@ -316,43 +280,43 @@ func (n *nfa) choose(edges []edge) int32 {
 	case 1:
 		return n.add(nstate{kind: nBytes, lo: edges[0].lo, hi: edges[0].hi, out: edges[0].to})
 	}
-	n.b.spend(4 + len(edges))
+	n.budget.spend(4 + len(edges))
 	n.tables = append(n.tables, edges)
 	return n.add(nstate{kind: nTable, alt: int32(len(n.tables) - 1)})
 }
 
 // embed copies an automaton without calls and counts.
-func (n *nfa) embed(a *automaton, next int32) int32 {
+func (n *nfa) embed(machine *automaton, next int32) int32 {
 	base := int32(len(n.states))
-	for range a.states {
+	for range machine.states {
 		n.split(n.dead, n.dead)
 	}
-	for i, s := range a.states {
-		edges := slices.Clone(s.edges)
+	for i, state := range machine.states {
+		edges := slices.Clone(state.edges)
 		for k := range edges {
 			edges[k].to += base
 		}
 		start := n.choose(edges)
-		if n.b.err != nil {
+		if n.budget.err != nil {
 			return n.dead
 		}
-		if n.states[base+int32(i)].out, n.states[base+int32(i)].alt = start, start; s.accept {
+		if n.states[base+int32(i)].out, n.states[base+int32(i)].alt = start, start; state.accept {
 			n.states[base+int32(i)].alt = next
 		}
 	}
-	return base + a.start[0]
+	return base + machine.start[0]
 }
 
 // loop matches x, counted, min to max times, then next.
-func (n *nfa) loop(x *expr, min, max int, next int32, of *expr) int32 {
+func (n *nfa) loop(repeated *expr, min, max int, next int32, of *expr) int32 {
 	loop := n.add(nstate{kind: nLoop, alt: next})
 	from := int32(len(n.states))
-	body := n.build(x, loop)
-	if n.b.err != nil {
+	body := n.build(repeated, loop)
+	if n.budget.err != nil {
 		return n.dead
 	}
 	n.states[loop].out = body
-	n.loops[loop] = loopOf{min, max, from, int32(len(n.states)), of}
+	n.loops[loop] = countedLoop{min, max, from, int32(len(n.states)), of}
 	return loop
 }
 
@@ -364,129 +328,4 @@ func (n *nfa) counted(e *expr, next int32) int32 {
 		return n.split(first, next)
 	}
 	return first
-}
-
-// An object is a JSON object whose members come in a fixed order.
-type object struct {
-	members  []member
-	extra    *expr // a member with any other name, without comma; nil = none
-	min, max int   // members in all; max < 0 = no limit
-	space    *expr
-	at       *value     // minProperties, where it counts
-	differ   [][2]*expr // by number: so many members or more with other names that differ, the first without comma and with
-}
-
-type member struct {
-	key      string // "name": as it is written
-	value    *expr  // with the space before it
-	required bool
-}
-
-// object goes through the members in order. What comes next depends on how many
-// there were: at least on whether a comma is due, at most on the exact number.
-func (n *nfa) object(o *object, next int32) int32 {
-	last := len(o.members)
-	most := max(1, min(last, max(o.min, o.max)))
-	heads := make([]int32, most+1) // by number of members so far: what may follow
-	for c := range heads {
-		heads[c] = n.build(o.rest(c), next)
-	}
-	comma := cat(lit(","), o.space)
-	for i := last - 1; i >= 0 && n.b.err == nil; i-- {
-		m := o.members[i]
-		taken := make([]int32, most+1) // by number after it
-		for c := 1; c <= most; c++ {
-			taken[c] = n.bytes(m.key, n.build(m.value, heads[c]))
-		}
-		before := make([]int32, most+1)
-		for c := range before {
-			before[c] = n.dead
-			if !m.required {
-				before[c] = heads[c]
-			}
-			if o.max >= 0 && c >= o.max {
-				continue
-			}
-			take := taken[min(c+1, most)]
-			if c > 0 {
-				take = n.build(comma, take)
-			}
-			before[c] = n.split(take, before[c])
-		}
-		heads = before
-	}
-	return n.bytes("{", n.build(o.space, heads[0]))
-}
-
-// rest is what may follow c members when all known names are behind: others, and
-// the end.
-func (o *object) rest(c int) *expr {
-	closing := cat(o.space, lit("}"))
-	least, most := max(o.min-c, 0), -1
-	if o.max >= 0 {
-		most = o.max - c
-	}
-	if o.extra == nil {
-		switch {
-		case least > 0 || (o.max >= 0 && most < 0):
-			return never
-		case c == 0:
-			return lit("}")
-		}
-		return closing
-	}
-	if most == 0 {
-		o := object{min: o.min, max: o.max, space: o.space}
-		return o.rest(c)
-	}
-	more := cat(lit(","), o.space, o.extra)
-	if least > 1 { // and two others could be the same twice
-		if least >= len(o.differ) || o.differ[least][0] == nil {
-			return never
-		}
-		return cat(o.differ[least][min(c, 1)], repeat(more, 0, max(most-least, -1)), closing)
-	}
-	if c > 0 {
-		return cat(repeat(more, least, most), closing)
-	}
-	some := cat(o.extra, repeat(more, max(least-1, 0), max(most-1, -1)), closing)
-	if least > 0 {
-		return some
-	}
-	return alt(lit("}"), some)
-}
-
-// quoted spells s as the inside of a JSON string.
-func quoted(s string) string {
-	var out []byte
-	for _, r := range s {
-		if esc := escape(r); esc != "" {
-			out = append(out, esc...)
-		} else {
-			out = append(out, string(r)...)
-		}
-	}
-	return string(out)
-}
-
-// escape returns the escape that r needs in a JSON string, or "".
-func escape(r rune) string {
-	switch r {
-	case '"', '\\':
-		return `\` + string(r)
-	case '\n':
-		return `\n`
-	case '\r':
-		return `\r`
-	case '\t':
-		return `\t`
-	case '\b':
-		return `\b`
-	case '\f':
-		return `\f`
-	}
-	if r < 0x20 {
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return ""
 }

@@ -30,20 +30,20 @@ type bound struct {
 
 // tighter returns the bound that leaves less; sign is 1 for upper bounds, -1 for
 // lower ones.
-func (b bound) tighter(o bound, sign int) bound {
+func (b bound) tighter(other bound, sign int) bound {
 	switch {
 	case b.value == nil:
-		return o
-	case o.value == nil:
+		return other
+	case other.value == nil:
 		return b
 	}
-	switch c := sign * b.value.Cmp(o.value); {
-	case c < 0:
+	switch order := sign * b.value.Cmp(other.value); {
+	case order < 0:
 		return b
-	case c > 0:
-		return o
+	case order > 0:
+		return other
 	}
-	return bound{b.value, b.open || o.open}
+	return bound{b.value, b.open || other.open}
 }
 
 // A numeric is what the keywords for numbers leave.
@@ -54,13 +54,13 @@ type numeric struct {
 }
 
 // holds reports whether n admits v.
-func (n numeric) holds(v *big.Rat) bool {
-	if (n.low.value != nil && (v.Cmp(n.low.value) < 0 || (n.low.open && v.Cmp(n.low.value) == 0))) ||
-		(n.up.value != nil && (v.Cmp(n.up.value) > 0 || (n.up.open && v.Cmp(n.up.value) == 0))) || (n.integer && !v.IsInt()) {
+func (n numeric) holds(value *big.Rat) bool {
+	if (n.low.value != nil && (value.Cmp(n.low.value) < 0 || (n.low.open && value.Cmp(n.low.value) == 0))) ||
+		(n.up.value != nil && (value.Cmp(n.up.value) > 0 || (n.up.open && value.Cmp(n.up.value) == 0))) || (n.integer && !value.IsInt()) {
 		return false
 	}
-	for _, m := range n.multiple {
-		if !new(big.Rat).Quo(v, m).IsInt() {
+	for _, step := range n.multiple {
+		if !new(big.Rat).Quo(value, step).IsInt() {
 			return false
 		}
 	}
@@ -74,30 +74,30 @@ func (n numeric) String() string {
 		text = "integer"
 	}
 	var limits []string
-	limit := func(words string, v *big.Rat) {
-		digits := v.RatString()
+	limit := func(words string, value *big.Rat) {
+		digits := value.RatString()
 		limits = append(limits, words+" "+digits[:min(len(digits), maxBrief)])
 	}
-	if v := n.low.value; v != nil {
-		limit(map[bool]string{false: "at least", true: "above"}[n.low.open], v)
+	if value := n.low.value; value != nil {
+		limit(map[bool]string{false: "at least", true: "above"}[n.low.open], value)
 	}
-	if v := n.up.value; v != nil {
-		limit(map[bool]string{false: "at most", true: "below"}[n.up.open], v)
+	if value := n.up.value; value != nil {
+		limit(map[bool]string{false: "at most", true: "below"}[n.up.open], value)
 	}
-	for _, m := range n.multiple {
-		limit("a multiple of", m)
+	for _, step := range n.multiple {
+		limit("a multiple of", step)
 	}
 	return text + " is " + strings.Join(limits, " and ")
 }
 
 // overlaps reports whether a number may lie in both ranges.
-func (n numeric) overlaps(o numeric) bool {
-	low, up := n.low.tighter(o.low, -1), n.up.tighter(o.up, 1)
+func (n numeric) overlaps(other numeric) bool {
+	low, up := n.low.tighter(other.low, -1), n.up.tighter(other.up, 1)
 	if low.value == nil || up.value == nil {
 		return true
 	}
-	c := low.value.Cmp(up.value)
-	return c < 0 || (c == 0 && !low.open && !up.open)
+	order := low.value.Cmp(up.value)
+	return order < 0 || (order == 0 && !low.open && !up.open)
 }
 
 // expr matches the numbers that n admits, without exponent when it says more than
@@ -114,11 +114,11 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	minus := func(o bound) bound {
-		if o.value != nil {
-			o.value = new(big.Rat).Neg(o.value)
+	minus := func(end bound) bound {
+		if end.value != nil {
+			end.value = new(big.Rat).Neg(end.value)
 		}
-		return o
+		return end
 	}
 	negative, err := n.magnitudes(minus(n.up).tighter(bound{zero, true}, -1), minus(n.low), where, b)
 	if err != nil {
@@ -153,41 +153,41 @@ func (n numeric) magnitudes(low, up bound, where string, b *budget) (*expr, erro
 		limits = append(limits, upDigits.below(up.open))
 	}
 	for _, e := range limits {
-		a, err := simple(e, false, b)
+		part, err := simple(e, false, b)
 		if err == errNoMatch {
 			return never, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, a)
+		parts = append(parts, part)
 	}
-	for _, m := range n.multiple {
-		a, ok := multiples(m)
+	for _, step := range n.multiple {
+		part, ok := multiples(step)
 		if !ok {
-			return nil, unsupported(where, "multipleOf %s has too many digits to be held to: use at most 4096 without its decimal point", m.RatString())
+			return nil, unsupported(where, "multipleOf %s has too many digits to be held to: use at most 4096 without its decimal point", step.RatString())
 		}
-		parts = append(parts, a)
+		parts = append(parts, part)
 	}
-	a := parts[0]
-	for _, p := range parts[1:] {
+	all := parts[0]
+	for _, part := range parts[1:] {
 		var err error
-		if a, err = product(a, p, false, b); err == errNoMatch {
+		if all, err = product(all, part, false, b); err == errNoMatch {
 			return never, nil
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	return machine(a), nil
+	return machine(all), nil
 }
 
 // digits are those of a number that is not negative, the fraction without zeros at
 // its end.
 type digits struct{ whole, fraction string }
 
-func digitsOf(v *big.Rat) (digits, bool) {
-	text := v.FloatString(maxDigits)
-	if back, _ := new(big.Rat).SetString(text); back.Cmp(v) != 0 {
+func digitsOf(value *big.Rat) (digits, bool) {
+	text := value.FloatString(maxDigits)
+	if back, _ := new(big.Rat).SetString(text); back.Cmp(value) != 0 {
 		return digits{}, false
 	}
 	whole, fraction, _ := strings.Cut(text, ".")
@@ -203,14 +203,14 @@ func between(lo, hi byte) *expr {
 
 // above matches decimals larger than d, and d itself unless open.
 func (d digits) above(open bool) *expr {
-	n := len(d.whole)
-	sub := []*expr{cat(nonzero, repeat(digit, n, max(n, maxDigits-1)), opt(decimal))} // more digits
-	for i := range n {
-		sub = append(sub, cat(lit(d.whole[:i]), between(d.whole[i]+1, '9'), repeat(digit, n-i-1, n-i-1), opt(decimal)))
+	whole := len(d.whole)
+	sub := []*expr{cat(nonzero, repeat(digit, whole, max(whole, maxDigits-1)), opt(decimal))} // more digits
+	for same := range whole {
+		sub = append(sub, cat(lit(d.whole[:same]), between(d.whole[same]+1, '9'), repeat(digit, whole-same-1, whole-same-1), opt(decimal)))
 	}
 	tail := []*expr{}
-	for i := range len(d.fraction) {
-		tail = append(tail, cat(lit("."+d.fraction[:i]), between(d.fraction[i]+1, '9'), star(digit)))
+	for same := range len(d.fraction) {
+		tail = append(tail, cat(lit("."+d.fraction[:same]), between(d.fraction[same]+1, '9'), star(digit)))
 	}
 	switch {
 	case d.fraction == "" && !open:
@@ -227,22 +227,22 @@ func (d digits) above(open bool) *expr {
 
 // below matches decimals smaller than d, and d itself unless open.
 func (d digits) below(open bool) *expr {
-	n := len(d.whole)
+	whole := len(d.whole)
 	var sub []*expr
-	if n > 1 {
-		sub = append(sub, cat(alt(lit("0"), cat(nonzero, repeat(digit, 0, n-2))), opt(decimal)))
+	if whole > 1 {
+		sub = append(sub, cat(alt(lit("0"), cat(nonzero, repeat(digit, 0, whole-2))), opt(decimal)))
 	}
-	for i := range n {
-		sub = append(sub, cat(lit(d.whole[:i]), between('0', d.whole[i]-1), repeat(digit, n-i-1, n-i-1), opt(decimal)))
+	for same := range whole {
+		sub = append(sub, cat(lit(d.whole[:same]), between('0', d.whole[same]-1), repeat(digit, whole-same-1, whole-same-1), opt(decimal)))
 	}
 	var tail []*expr
 	if d.fraction != "" {
 		tail = append(tail, empty)
 	}
-	for i := range len(d.fraction) {
-		tail = append(tail, cat(lit("."+d.fraction[:i]), between('0', d.fraction[i]-1), star(digit)))
-		if i > 0 {
-			tail = append(tail, lit("."+d.fraction[:i]))
+	for same := range len(d.fraction) {
+		tail = append(tail, cat(lit("."+d.fraction[:same]), between('0', d.fraction[same]-1), star(digit)))
+		if same > 0 {
+			tail = append(tail, lit("."+d.fraction[:same]))
 		}
 	}
 	if !open {
@@ -256,50 +256,70 @@ func (d digits) below(open bool) *expr {
 
 // multiples accepts the unsigned decimals that m divides. Its states are remainders,
 // one layer for the digits before the point and one for each digit behind it.
-func multiples(m *big.Rat) (*automaton, bool) {
-	d, ok := digitsOf(m)
+func multiples(step *big.Rat) (*automaton, bool) {
+	unitDigits, ok := digitsOf(step)
 	if !ok {
 		return nil, false
 	}
-	unit, _ := new(big.Int).SetString(d.whole+d.fraction, 10)
+	unit, _ := new(big.Int).SetString(unitDigits.whole+unitDigits.fraction, 10)
 	if unit.Sign() <= 0 || unit.Cmp(big.NewInt(4096)) > 0 {
 		return nil, false
 	}
-	mod, layers := int(unit.Int64()), len(d.fraction)+1
-	a := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
+	mod, layers := int(unit.Int64()), len(unitDigits.fraction)+1
+	out := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
 	scale := make([]int, layers) // 10^k mod unit
-	for k, p := 0, 1%mod; k < layers; k++ {
-		scale[k] = p
-		p = p * 10 % mod
+	for place, power := 0, 1%mod; place < layers; place++ {
+		scale[place] = power
+		power = power * 10 % mod
 	}
 	for layer := range layers {
-		for r := range mod {
-			s := state{accept: r*scale[layers-1-layer]%mod == 0}
+		for remainder := range mod {
+			from := state{accept: remainder*scale[layers-1-layer]%mod == 0}
 			if layer == 0 && layers > 1 {
-				s.edges = append(s.edges, edge{lo: '.', hi: '.', to: int32(layers*mod + r)})
+				from.edges = append(from.edges, edge{lo: '.', hi: '.', to: int32(layers*mod + remainder)})
 			}
-			a.states = append(a.states, s)
-			a.digits(layer*mod+r, layer, layers, r, mod)
+			out.states = append(out.states, from)
+			out.digits(layer*mod+remainder, layer, layers, remainder, mod)
 		}
 	}
-	for r := range mod { // behind the point
+	for remainder := range mod { // behind the point
 		if layers == 1 {
 			break
 		}
-		a.states = append(a.states, state{})
-		a.digits(layers*mod+r, 1, layers, r, mod)
+		out.states = append(out.states, state{})
+		out.digits(layers*mod+remainder, 1, layers, remainder, mod)
 	}
-	return a, true
+	return out, true
 }
 
 // digits adds the ten digits to state id with remainder r. In the first layer they
 // stay there; behind the point each leads to the next one.
-func (a *automaton) digits(id, layer, layers, r, mod int) {
+func (a *automaton) digits(id, layer, layers, remainder, mod int) {
 	to := layer
 	if id < layers*mod && layer > 0 {
 		to = layer + 1
 	}
-	for c := 0; c < 10 && to < layers; c++ {
-		a.states[id].edges = append(a.states[id].edges, edge{lo: byte('0' + c), hi: byte('0' + c), to: int32(to*mod + (r*10+c)%mod)})
+	for digit := 0; digit < 10 && to < layers; digit++ {
+		a.states[id].edges = append(a.states[id].edges, edge{lo: byte('0' + digit), hi: byte('0' + digit), to: int32(to*mod + (remainder*10+digit)%mod)})
+	}
+}
+
+// read adds the bounds of schema s to n.
+func (n *numeric) read(schema *value) {
+	rat := func(key string) *big.Rat {
+		value := schema.get(key)
+		if value == nil || value.kind != jsonNumber {
+			return nil
+		}
+		r, _ := number(value.text)
+		return r
+	}
+	isTrue := func(key string) bool { return schema.get(key).is(jsonTrue) } // as in draft 4
+	n.low = n.low.tighter(bound{rat("minimum"), isTrue("exclusiveMinimum")}, -1)
+	n.low = n.low.tighter(bound{rat("exclusiveMinimum"), true}, -1)
+	n.up = n.up.tighter(bound{rat("maximum"), isTrue("exclusiveMaximum")}, 1)
+	n.up = n.up.tighter(bound{rat("exclusiveMaximum"), true}, 1)
+	if step := rat("multipleOf"); step != nil {
+		n.multiple = append(n.multiple, step)
 	}
 }

@@ -1,59 +1,70 @@
 package grammar
 
+// This is Earley's algorithm on automata. A set holds the items of one position in the
+// text: states of rules that may be under way there, each with the call it belongs to
+// (origin). A step takes every item along its edge for the byte, then closes the set:
+// rules that ended go on with their callers, and calls begin the rules they call.
+//
+// The textbook looks callers up by scanning the set where the rule began. Here an
+// origin holds its callers, and sets of the past need not be kept. It holds them behind
+// the call, so that a call as the last thing of a rule costs nothing when it ends
+// (returns follows such chains once and keeps the result).
+
 import "slices"
 
-// An item is a place in a rule and where to go on when the rule ends.
+// An item is a place in a rule and where to go on when the rule ends. It is comparable:
+// equal items of a set are one.
 type item struct {
-	q          int32
-	need, room int32 // of the rule's loop
-	node       *node
+	state      int32
+	need, room int32 // of the rule's loop: repetitions still to come, and how many more may
+	origin     *origin
 }
 
-// A node is one call of a rule at one position, whoever called: what Earley's
-// algorithm keeps as an origin. Sharing it keeps ambiguous and left-recursive
-// grammars finite. It does not change once its position is left.
-type node struct {
-	rule  int32
-	born  int    // of the position
-	edges []item // the callers, behind the call
+// An origin is one call of a rule at one position, whoever called. Sharing it keeps
+// ambiguous and left-recursive grammars finite. Callers may be added while its position is
+// the current one, and never afterwards: therefore what returns found stays true.
+type origin struct {
+	rule     int32
+	position int    // number of the set it began in
+	callers  []item // items behind the call
 
-	known  bool
-	popped []item // edges, and where those lead that are ends themselves
-	exit   bool   // the base can end too
-	follow uint32 // of popped: what state.first says
+	resumeKnown bool   // returns has filled in what follows
+	resume      []item // callers, and where those lead that are at the end of their rule themselves
+	exit        bool   // the base can end too
+	follow      uint32 // of resume: what state.first says
 }
 
 // A set is all items at one position.
 type set struct {
-	items []item
-	born  int
-	exit  bool // the base rule has matched
+	items    []item
+	position int  // number of the set, which no other one has
+	exit     bool // the base rule has matched
 }
 
 // maxItems bounds a set: grammars with more parallel readings are refused while
 // matching.
 const maxItems = 256
 
-// A parser reads bytes. Its base is the rule that nobody called. It belongs to one
-// goroutine.
+// A parser reads bytes. Its base is the origin of the rule that nobody called. It belongs
+// to one goroutine.
 type parser struct {
-	a        *automaton
-	base     *node
-	serial   int // of the position
-	fresh    []*node
-	pool     []*node // when recycle is set: nodes to use again, the first used of them in use
-	used     int
-	recycle  bool
-	work     int // items looked at
-	overflow bool
+	automaton *automaton
+	base      *origin
+	position  int       // number of the last set begun
+	fresh     []*origin // the origins of that set, one for each rule
+	pool      []*origin // when recycle is set: origins to use again, the first used of them in use
+	used      int
+	recycle   bool
+	work      int  // items looked at since somebody set it to 0
+	overflow  bool // a set had more than maxItems
 }
 
 // begin sets dst to the items reachable from it without a byte.
 func (p *parser) begin(dst *set, it item) {
-	p.serial++
+	p.position++
 	p.fresh = p.fresh[:0]
 	dst.items = append(dst.items[:0], it)
-	dst.born, dst.exit = p.serial, false
+	dst.position, dst.exit = p.position, false
 	p.close(dst, anyByte)
 }
 
@@ -63,20 +74,21 @@ const anyByte = ^uint32(0)
 // step sets dst to what src becomes with b, and reports whether anything is left.
 // Items that none of the bytes in kids can follow may be left out: nearly all places
 // where a word may end are inside a longer word.
-func (p *parser) step(dst, src *set, b byte, kids uint32) bool {
+func (p *parser) step(dst, src *set, next byte, kids uint32) bool {
 	dst.items, dst.exit = dst.items[:0], false
-	p.serial++
-	dst.born = p.serial
+	p.position++
+	dst.position = p.position
 	p.work += len(src.items)
+	// Inside a rule nothing ends and nothing is called: the set is complete as it is.
 	simple := true
 	for _, it := range src.items {
-		s := &p.a.states[it.q]
-		e, ok := s.edge(b)
+		state := &p.automaton.states[it.state]
+		edge, ok := state.edge(next)
 		if !ok {
 			continue
 		}
-		to := &p.a.states[e.to]
-		if !it.take(e, to) {
+		to := &p.automaton.states[edge.to]
+		if !it.take(edge, to) {
 			continue
 		}
 		simple = simple && !to.accept && len(to.calls) == 0
@@ -90,13 +102,14 @@ func (p *parser) step(dst, src *set, b byte, kids uint32) bool {
 	return len(dst.items) > 0
 }
 
-// take moves it along e, to the state to, if its counts allow it.
-func (it *item) take(e edge, to *state) bool {
-	it.q = e.to
-	if e.count == 0 {
+// take moves it along by, to the state to, if its counts allow it. Otherwise it has
+// changed all the same and must not be used.
+func (it *item) take(by edge, to *state) bool {
+	it.state = by.to
+	if by.count == 0 {
 		return true
 	}
-	if e.count&countMore != 0 {
+	if by.count&countMore != 0 {
 		if it.room == 0 {
 			return false
 		}
@@ -105,21 +118,24 @@ func (it *item) take(e edge, to *state) bool {
 			it.room--
 		}
 	}
-	if e.count&countLeave != 0 {
+	if by.count&countLeave != 0 {
 		if it.need > 0 {
 			return false
 		}
 		it.room = 0
 	}
-	if e.count&countEnter != 0 {
+	if by.count&countEnter != 0 {
 		it.need, it.room = to.low, to.high
 	}
-	if e.count&countCheck != 0 {
+	// The bounds are those of all ways from to to the end (automaton.remaining): with gaps
+	// between possible numbers this would not be enough.
+	if by.count&countCheck != 0 {
 		return (it.room == unlimited || it.room >= to.low) && (to.high == unlimited || it.need <= to.high)
 	}
 	return true
 }
 
+// add puts it into dst unless it is there. Sets are small: a scan is faster than a map.
 func (p *parser) add(dst *set, it item) {
 	if slices.Contains(dst.items, it) {
 		return
@@ -134,83 +150,91 @@ func (p *parser) add(dst *set, it item) {
 // close adds what follows dst's items without a byte: callers of rules that have
 // ended, and the beginnings of rules called.
 func (p *parser) close(dst *set, kids uint32) {
+	// The set grows while it is read.
 	for i := 0; i < len(dst.items); i++ {
 		it := dst.items[i]
-		s := &p.a.states[it.q]
-		ended := s.accept && it.need == 0
-		if ended && it.node == p.base {
+		state := &p.automaton.states[it.state]
+		ended := state.accept && it.need == 0
+		if ended && it.origin == p.base {
 			dst.exit = true
-		} else if ended && it.node.born != dst.born { // what is empty was stepped over when compiling
-			back, exit := p.returns(it.node)
+		} else if ended && it.origin.position != dst.position { // what is empty was stepped over when compiling
+			// The rule that ended is not called again at the same position, so its callers
+			// are all known.
+			back, exit := p.returns(it.origin)
 			dst.exit = dst.exit || exit
-			if it.node.follow&kids != 0 {
-				for _, r := range back {
-					p.add(dst, r)
+			if it.origin.follow&kids != 0 {
+				for _, caller := range back {
+					p.add(dst, caller)
 				}
 			}
 		}
-		for _, c := range s.calls {
-			if p.a.states[p.a.start[c.rule]].first&kids == 0 {
+		for _, call := range state.calls {
+			if p.automaton.states[p.automaton.start[call.rule]].first&kids == 0 {
 				continue
 			}
-			nd := p.called(c.rule, dst)
-			r := it
-			r.q = c.to
-			if !slices.Contains(nd.edges, r) {
-				nd.edges = append(nd.edges, r)
+			made := p.called(call.rule, dst)
+			caller := it
+			caller.state = call.to
+			if !slices.Contains(made.callers, caller) {
+				made.callers = append(made.callers, caller)
 			}
 		}
 	}
 	p.work += len(dst.items)
 }
 
-// called returns the node of rule at the position of dst.
-func (p *parser) called(rule int32, dst *set) *node {
-	for _, nd := range p.fresh {
-		if nd.rule == rule {
-			return nd
+// called returns the origin of rule at the position of dst, and begins the rule if it is
+// the first call of it there.
+func (p *parser) called(rule int32, dst *set) *origin {
+	for _, made := range p.fresh {
+		if made.rule == rule {
+			return made
 		}
 	}
-	var nd *node
+	var made *origin
+	// Masks walk a tree of tokens and go back often: walk then sets used back, and the
+	// origins made since are used again. A matcher's own must last, as later sets refer to
+	// them.
 	switch {
 	case p.recycle && p.used < len(p.pool):
-		nd = p.pool[p.used]
-		*nd = node{edges: nd.edges[:0]}
+		made = p.pool[p.used]
+		*made = origin{callers: made.callers[:0]}
 	default:
-		nd = &node{}
+		made = &origin{}
 		if p.recycle {
-			p.pool = append(p.pool, nd)
+			p.pool = append(p.pool, made)
 		}
 	}
 	p.used++
-	nd.rule, nd.born = rule, dst.born
-	p.fresh = append(p.fresh, nd)
-	p.add(dst, item{q: p.a.start[rule], need: p.a.need[rule], room: p.a.room[rule], node: nd})
-	return nd
+	made.rule, made.position = rule, dst.position
+	p.fresh = append(p.fresh, made)
+	p.add(dst, item{state: p.automaton.start[rule], need: p.automaton.need[rule], room: p.automaton.room[rule], origin: made})
+	return made
 }
 
-// merge replaces the new nodes of dst by those of src for the same rule and callers:
-// where the call began makes no difference to what follows. So the readings of text
-// that may be skipped at any place do not add up.
+// merge replaces the new origins of dst by those of src for the same rule and callers:
+// where the call began makes no difference to what follows. So the readings of text that
+// may be skipped at any place do not add up.
 func (p *parser) merge(dst, src *set) {
 	merged := false
-	for _, nd := range p.fresh {
+	for _, made := range p.fresh {
 		i := slices.IndexFunc(src.items, func(it item) bool {
-			return it.node != p.base && it.node.rule == nd.rule && slices.Equal(it.node.edges, nd.edges)
+			return it.origin != p.base && it.origin.rule == made.rule && slices.Equal(it.origin.callers, made.callers)
 		})
 		if i < 0 {
 			continue
 		}
-		old := src.items[i].node
+		old := src.items[i].origin
 		merged = true
-		replace(dst.items, nd, old)
-		for _, f := range p.fresh {
-			replace(f.edges, nd, old)
+		replace(dst.items, made, old)
+		for _, other := range p.fresh {
+			replace(other.callers, made, old)
 		}
 	}
 	if !merged {
 		return
 	}
+	// Items that differed in their origin alone are now equal.
 	items := dst.items
 	dst.items = items[:0]
 	for _, it := range items {
@@ -218,39 +242,42 @@ func (p *parser) merge(dst, src *set) {
 	}
 }
 
-func replace(items []item, from, to *node) {
+func replace(items []item, from, to *origin) {
 	for i := range items {
-		if items[i].node == from {
-			items[i].node = to
+		if items[i].origin == from {
+			items[i].origin = to
 		}
 	}
 }
 
-// returns is where matching goes on when the call nd has ended, and whether the base
-// may end with it.
-func (p *parser) returns(nd *node) ([]item, bool) {
-	if nd.known {
-		return nd.popped, nd.exit
+// returns is where matching goes on when the call has ended, and whether the base may end
+// with it. A caller that is at the end of its own rule is followed to its callers in turn,
+// so that a chain of ends takes one step in close.
+func (p *parser) returns(call *origin) ([]item, bool) {
+	if call.resumeKnown {
+		return call.resume, call.exit
 	}
-	out := nd.edges
+	out := call.callers
 	own := false // out is a copy
+	// The list grows while it is read, and loops of callers end because no item is in it
+	// twice.
 	for i := 0; i < len(out); i++ {
 		it := out[i]
-		if !p.a.states[it.q].accept || it.need > 0 {
+		if !p.automaton.states[it.state].accept || it.need > 0 {
 			continue
 		}
-		if it.node == p.base {
-			nd.exit = true
+		if it.origin == p.base {
+			call.exit = true
 			continue
 		}
-		for _, e := range it.node.edges {
-			if slices.Contains(out, e) {
+		for _, caller := range it.origin.callers {
+			if slices.Contains(out, caller) {
 				continue
 			}
 			if !own {
 				out, own = slices.Clone(out), true
 			}
-			out = append(out, e)
+			out = append(out, caller)
 		}
 		p.work += len(out)
 		if len(out) > maxItems {
@@ -259,21 +286,21 @@ func (p *parser) returns(nd *node) ([]item, bool) {
 		}
 	}
 	for _, it := range out {
-		nd.follow |= p.a.states[it.q].first
+		call.follow |= p.automaton.states[it.state].first
 	}
-	nd.popped, nd.known = out, true
-	return nd.popped, nd.exit
+	call.resume, call.resumeKnown = out, true
+	return call.resume, call.exit
 }
 
 // open reports whether any byte may follow s.
-func (p *parser) open(s *set) bool {
-	for _, it := range s.items {
-		st := &p.a.states[it.q]
-		if len(st.calls) > 0 {
+func (p *parser) open(from *set) bool {
+	for _, it := range from.items {
+		state := &p.automaton.states[it.state]
+		if len(state.calls) > 0 {
 			return true
 		}
-		for _, e := range st.edges {
-			if next := it; next.take(e, &p.a.states[e.to]) {
+		for _, e := range state.edges {
+			if next := it; next.take(e, &p.automaton.states[e.to]) {
 				return true
 			}
 		}
@@ -282,12 +309,12 @@ func (p *parser) open(s *set) bool {
 }
 
 // bytes returns which bytes may follow s, also as trieNode.kids has them.
-func (p *parser) bytes(s *set) (may [256]bool, kids uint32) {
-	for _, it := range s.items {
-		kids |= p.a.states[it.q].first
-		for _, e := range p.a.states[it.q].edges {
-			for b := int(e.lo); b <= int(e.hi); b++ {
-				may[b] = true
+func (p *parser) bytes(from *set) (may [256]bool, kids uint32) {
+	for _, it := range from.items {
+		kids |= p.automaton.states[it.state].first
+		for _, edge := range p.automaton.states[it.state].edges {
+			for next := int(edge.lo); next <= int(edge.hi); next++ {
+				may[next] = true
 			}
 		}
 	}

@@ -23,18 +23,18 @@ type pattern struct {
 // Go share; \d, \s and \w mean ASCII. What takes more than linear time to match is
 // refused: look-around and back-references.
 func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
-	e, err := parsePattern(text)
+	body, err := parsePattern(text)
 	if err != nil {
 		err.Where = p.where
 		return nil, err
 	}
 	if p.search {
-		e = search(e)
+		body = search(body)
 	}
 	if p.count > 0 {
-		return countable(e, p.quoted, p.count, b)
+		return countable(body, p.quoted, p.count, b)
 	}
-	return simple(e, p.quoted, b)
+	return simple(body, p.quoted, b)
 }
 
 // search matches the texts that hold a match of e. Where e begins or ends at an anchor
@@ -42,8 +42,8 @@ func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
 func search(e *expr) *expr {
 	if e.op == opAlt {
 		sub := make([]*expr, len(e.sub))
-		for i, s := range e.sub {
-			sub[i] = search(s)
+		for i, part := range e.sub {
+			sub[i] = search(part)
 		}
 		return alt(sub...)
 	}
@@ -60,8 +60,8 @@ func search(e *expr) *expr {
 		after, parts = empty, parts[:len(parts)-1]
 	}
 	shortest := func(i int) {
-		if r := parts[i]; r.op == opRepeat {
-			parts[i] = repeat(r.sub[0], r.min, r.min)
+		if edge := parts[i]; edge.op == opRepeat {
+			parts[i] = repeat(edge.sub[0], edge.min, edge.min)
 		}
 	}
 	if len(parts) > 0 && before == rest {
@@ -114,20 +114,20 @@ func translate(text string) (string, *Error) {
 		rest := text[i:]
 		switch {
 		case rest[0] == '\\' && len(rest) > 1:
-			switch c := rest[1]; {
-			case (c >= '1' && c <= '9' && !inClass) || strings.HasPrefix(rest, `\k<`):
+			switch escaped := rest[1]; {
+			case (escaped >= '1' && escaped <= '9' && !inClass) || strings.HasPrefix(rest, `\k<`):
 				return refuse("a back-reference")
-			case c == 'u':
-				r, n, ok := unicodeEscape(rest)
+			case escaped == 'u':
+				char, length, ok := unicodeEscape(rest)
 				if !ok {
 					return "", invalid("", `regular expression %.60q: \u at byte %d needs four hexadecimal digits`, text, i)
 				}
-				fmt.Fprintf(&out, `\x{%x}`, r)
-				i += n - 1
-			case c == 'c' && len(rest) > 2:
+				fmt.Fprintf(&out, `\x{%x}`, char)
+				i += length - 1
+			case escaped == 'c' && len(rest) > 2:
 				fmt.Fprintf(&out, `\x{%x}`, rest[2]&0x1f)
 				i += 2
-			case c == 'Z':
+			case escaped == 'Z':
 				out.WriteString(`\z`)
 				i++
 			default:
@@ -160,51 +160,51 @@ func translate(text string) (string, *Error) {
 }
 
 // unicodeEscape reads \uXXXX, a pair of them, or \u{X}, and returns its length.
-func unicodeEscape(s string) (r rune, n int, ok bool) {
-	if strings.HasPrefix(s, `\u{`) {
-		end := strings.IndexByte(s, '}')
+func unicodeEscape(text string) (char rune, length int, ok bool) {
+	if strings.HasPrefix(text, `\u{`) {
+		end := strings.IndexByte(text, '}')
 		if end < 0 {
 			return 0, 0, false
 		}
-		r, ok = hex(s[3:end])
-		return r, end + 1, ok && r <= unicode.MaxRune
+		char, ok = hex(text[3:end])
+		return char, end + 1, ok && char <= unicode.MaxRune
 	}
-	if len(s) < 6 {
+	if len(text) < 6 {
 		return 0, 0, false
 	}
-	if r, ok = hex(s[2:6]); !ok || !utf16.IsSurrogate(r) {
-		return r, 6, ok
+	if char, ok = hex(text[2:6]); !ok || !utf16.IsSurrogate(char) {
+		return char, 6, ok
 	}
-	if len(s) < 12 || s[6:8] != `\u` {
+	if len(text) < 12 || text[6:8] != `\u` {
 		return 0, 0, false
 	}
-	low, ok := hex(s[8:12])
-	r = utf16.DecodeRune(r, low)
-	return r, 12, ok && r != utf8.RuneError
+	low, ok := hex(text[8:12])
+	char = utf16.DecodeRune(char, low)
+	return char, 12, ok && char != utf8.RuneError
 }
 
-func hex(s string) (rune, bool) {
+func hex(text string) (rune, bool) {
 	var r rune
-	for _, c := range []byte(s) {
-		d := strings.IndexByte("0123456789abcdef", c|0x20)
-		if d < 0 || c < '0' || r > unicode.MaxRune {
+	for _, c := range []byte(text) {
+		digit := strings.IndexByte("0123456789abcdef", c|0x20)
+		if digit < 0 || c < '0' || r > unicode.MaxRune {
 			return 0, false
 		}
-		r = r<<4 | rune(d)
+		r = r<<4 | rune(digit)
 	}
-	return r, s != ""
+	return r, text != ""
 }
 
 // fromSyntax returns the expression of re, or what in it is not supported. The
 // parser bounds its depth and its repetitions.
 func fromSyntax(re *syntax.Regexp) (*expr, string) {
 	var sub []*expr
-	for _, s := range re.Sub {
-		e, what := fromSyntax(s)
+	for _, part := range re.Sub {
+		body, what := fromSyntax(part)
 		if what != "" {
 			return nil, what
 		}
-		sub = append(sub, e)
+		sub = append(sub, body)
 	}
 	switch re.Op {
 	case syntax.OpNoMatch:
@@ -249,15 +249,26 @@ func fromSyntax(re *syntax.Regexp) (*expr, string) {
 }
 
 // folded matches s in any case.
-func folded(s string) *expr {
+func folded(text string) *expr {
 	var out []*expr
-	for _, r := range s {
-		pairs := []rune{r, r}
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			pairs = append(pairs, f, f)
+	for _, char := range text {
+		pairs := []rune{char, char}
+		for other := unicode.SimpleFold(char); other != char; other = unicode.SimpleFold(other) {
+			pairs = append(pairs, other, other)
 		}
 		slices.Sort(pairs)
 		out = append(out, class(pairs...))
 	}
 	return cat(out...)
+}
+
+// located says where a source is too large, or nothing can match.
+func located(err error, where string) error {
+	switch err {
+	case errTooLarge:
+		return unsupported(where, "%v; a repetition that the text does not count by itself, and lengths beside a pattern that leaves some out, take states for each number", err)
+	case errNoMatch:
+		return invalid(where, "no string can match")
+	}
+	return err
 }

@@ -204,8 +204,8 @@ func TestLargePatterns(t *testing.T) {
 				t.Errorf("%s%s: %v", text, more, err)
 				continue
 			}
-			if len(g.a.states) > 2000 {
-				t.Errorf("%s%s: %d states", text, more, len(g.a.states))
+			if len(g.automaton.states) > 2000 {
+				t.Errorf("%s%s: %d states", text, more, len(g.automaton.states))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,10 +20,10 @@ func grammarRules(rules []rule, text string, gbnf bool) ([]rule, error) {
 	} else {
 		s.lark()
 	}
-	for i, r := range s.rules[s.first:] {
-		if r.body == nil {
+	for i, rule := range s.rules[s.first:] {
+		if rule.body == nil {
 			s.pos = s.used[i]
-			s.fail("rule %s is not defined", r.name)
+			s.fail("rule %s is not defined", rule.name)
 		}
 	}
 	if s.err != nil {
@@ -114,26 +113,26 @@ func (s *scanner) name() string {
 
 // rule returns the number of a rule, defined or not.
 func (s *scanner) rule(name string) int {
-	i, ok := s.names[name]
+	number, ok := s.names[name]
 	if !ok {
-		i = len(s.rules)
-		s.names[name] = i
+		number = len(s.rules)
+		s.names[name] = number
 		s.rules = append(s.rules, rule{name: name})
 		s.used = append(s.used, s.pos)
-		if i-s.first >= maxRules {
+		if number-s.first >= maxRules {
 			s.fail("more than %d rules", maxRules)
 		}
 	}
-	return i
+	return number
 }
 
 func (s *scanner) define(name string, body *expr) {
-	i := s.rule(name)
-	if s.rules[i].body != nil {
+	number := s.rule(name)
+	if s.rules[number].body != nil {
 		s.fail("rule %s is defined twice", name)
 		return
 	}
-	s.rules[i].body = body
+	s.rules[number].body = body
 }
 
 // alternatives reads what is between bars. part reads one element, or returns nil.
@@ -156,21 +155,21 @@ func (s *scanner) sequence(part func() *expr) *expr {
 	var out []*expr
 	for {
 		s.skip()
-		e := part()
-		if e == nil || s.err != nil {
+		element := part()
+		if element == nil || s.err != nil {
 			return cat(out...)
 		}
-		out = append(out, s.repetition(e))
+		out = append(out, s.repetition(element))
 	}
 }
 
 // group reads alternatives up to end.
 func (s *scanner) group(end string, part func() *expr) *expr {
-	e := s.alternatives(part)
+	inside := s.alternatives(part)
 	if s.skip(); !s.take(end) {
 		s.fail("%q expected, found %.10q", end, s.text[s.pos:])
 	}
-	return e
+	return inside
 }
 
 // repetition reads what may follow an element: * + ? {m} {m,} {m,n}, in Lark ~m..n.
@@ -235,8 +234,8 @@ func (s *scanner) integer() (n int, ok bool) {
 	blanks := func() { s.pos = len(s.text) - len(strings.TrimLeft(s.text[s.pos:], " ")) }
 	blanks()
 	from := s.pos
-	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
-		n = min(10*n+int(c-'0'), maxRepeat+1)
+	for digit := s.peek(); digit >= '0' && digit <= '9'; digit = s.peek() {
+		n = min(10*n+int(digit-'0'), maxRepeat+1)
 		s.next()
 	}
 	ok = s.pos > from
@@ -249,12 +248,12 @@ func (s *scanner) str() string {
 	s.next()
 	var out strings.Builder
 	for s.peek() != '"' {
-		r, ok := s.char()
+		char, ok := s.char()
 		if !ok {
 			s.fail(`" expected before the end of the line`)
 			return ""
 		}
-		out.WriteRune(r)
+		out.WriteRune(char)
 	}
 	s.next()
 	return out.String()
@@ -270,9 +269,9 @@ func (s *scanner) char() (rune, bool) {
 	if r != '\\' {
 		return r, true
 	}
-	c := s.peek()
+	escaped := s.peek()
 	s.next()
-	switch c {
+	switch escaped {
 	case 'n':
 		return '\n', true
 	case 'r':
@@ -288,103 +287,17 @@ func (s *scanner) char() (rune, bool) {
 	case '0':
 		return 0, true
 	}
-	if digits := strings.IndexByte("..x.u...U", c); digits > 1 && c != '.' && s.pos+digits <= len(s.text) {
+	if digits := strings.IndexByte("..x.u...U", escaped); digits > 1 && escaped != '.' && s.pos+digits <= len(s.text) {
 		r, ok := hex(s.text[s.pos : s.pos+digits])
 		s.pos += digits
 		if !ok || !utf8.ValidRune(r) {
-			s.fail(`\%c: %d hexadecimal digits of a character expected`, c, digits)
+			s.fail(`\%c: %d hexadecimal digits of a character expected`, escaped, digits)
 		}
 		return r, true
 	}
-	if c == 0 || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= utf8.RuneSelf {
-		s.fail(`\%c is no escape`, c)
+	if escaped == 0 || (escaped >= 'a' && escaped <= 'z') || (escaped >= 'A' && escaped <= 'Z') || escaped >= utf8.RuneSelf {
+		s.fail(`\%c is no escape`, escaped)
 		return 0, false
 	}
-	return rune(c), true
-}
-
-// gbnf reads the format of llama.cpp: rules NAME ::= ALTERNATIVES, beginning with root.
-func (s *scanner) gbnf() {
-	s.rule("root")
-	for s.skip(); s.pos < len(s.text) && s.err == nil; s.skip() {
-		name := s.name()
-		if s.skip(); name == "" || !s.take("::=") {
-			s.fail("NAME ::= expected, found %.10q", s.text[s.pos:])
-			return
-		}
-		s.define(name, s.alternatives(s.gbnfPart))
-	}
-}
-
-func (s *scanner) gbnfPart() *expr {
-	switch c := s.peek(); {
-	case c == '"':
-		return lit(s.str())
-	case c == '[':
-		return s.gbnfClass()
-	case c == '(':
-		s.next()
-		if s.peek() == '=' || s.peek() == '!' {
-			s.refuse("look-ahead is not supported: write the rule without it")
-		}
-		return s.group(")", s.gbnfPart)
-	case c == '.':
-		s.next()
-		return class(anyRune...)
-	case c == '<' || c == '!':
-		s.refuse("tokens in grammars are not supported: write their text")
-	case isName(c):
-		from := s.pos
-		name := s.name()
-		if s.skip(); strings.HasPrefix(s.text[s.pos:], "::=") { // the next rule
-			s.pos = from
-			return nil
-		}
-		s.pos = from + len(name)
-		return ref(s.rule(name))
-	}
-	return nil
-}
-
-// gbnfClass reads [a-z] or [^a-z].
-func (s *scanner) gbnfClass() *expr {
-	s.next()
-	not := s.take("^")
-	var pairs []rune
-	for s.peek() != ']' {
-		lo, ok := s.char()
-		hi := lo
-		if ok && s.peek() == '-' && !strings.HasPrefix(s.text[s.pos:], "-]") {
-			s.next()
-			hi, ok = s.char()
-		}
-		if !ok || hi < lo {
-			s.fail("a character class such as [a-z] expected")
-			return never
-		}
-		pairs = append(pairs, lo, hi)
-	}
-	s.next()
-	if pairs = ordered(pairs); not {
-		pairs = negate(pairs)
-	}
-	return class(pairs...)
-}
-
-// ordered sorts and merges the pairs of a class.
-func ordered(pairs []rune) []rune {
-	var all [][2]rune
-	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, [2]rune{pairs[i], pairs[i+1]})
-	}
-	slices.SortFunc(all, func(a, b [2]rune) int { return int(a[0] - b[0]) })
-	var out []rune
-	for _, p := range all {
-		if n := len(out); n > 0 && p[0] <= out[n-1]+1 {
-			out[n-1] = max(out[n-1], p[1])
-		} else {
-			out = append(out, p[0], p[1])
-		}
-	}
-	return out
+	return rune(escaped), true
 }

@@ -56,17 +56,17 @@ func newVocabulary(texts []string) *Vocabulary {
 		v.plain[i] = make([]uint64, v.Words())
 	}
 	var all, rest []int32
-	for id, s := range texts {
-		if s == "" || len(s) > maxToken {
+	for id, text := range texts {
+		if text == "" || len(text) > maxToken {
 			continue
 		}
 		all = append(all, int32(id))
-		n := plainLength(s)
-		if n > maxPlain {
+		chars := plainLength(text)
+		if chars > maxPlain {
 			rest = append(rest, int32(id))
 		}
-		for ; n <= maxPlain; n++ {
-			v.plain[n][id/64] |= 1 << (id % 64)
+		for ; chars <= maxPlain; chars++ {
+			v.plain[chars][id/64] |= 1 << (id % 64)
 		}
 	}
 	v.grow(all)
@@ -79,15 +79,15 @@ func newVocabulary(texts []string) *Vocabulary {
 func (v *Vocabulary) Words() int { return (len(v.texts) + 63) / 64 }
 
 // plainLength returns the characters of a plain token, or maxPlain+1.
-func plainLength(s string) int {
-	n := 0
-	for i, r := range s {
-		if r < 0x20 || r == '"' || r == '\\' || (r == utf8.RuneError && !utf8.ValidString(s[i:])) {
+func plainLength(text string) int {
+	chars := 0
+	for i, char := range text {
+		if char < 0x20 || char == '"' || char == '\\' || (char == utf8.RuneError && !utf8.ValidString(text[i:])) {
 			return maxPlain + 1
 		}
-		n++
+		chars++
 	}
-	return min(n, maxPlain+1)
+	return min(chars, maxPlain+1)
 }
 
 // grow appends a tree of ids.
@@ -101,25 +101,25 @@ func (v *Vocabulary) grow(ids []int32) {
 	depth := 0
 	last := ""
 	for _, id := range ids {
-		s := v.texts[id]
+		text := v.texts[id]
 		common := 0
-		for common < min(len(s), len(last)) && s[common] == last[common] {
+		for common < min(len(text), len(last)) && text[common] == last[common] {
 			common++
 		}
 		for ; depth > common; depth-- {
 			v.nodes[path[depth]].end = int32(len(v.nodes))
 		}
-		for ; depth < len(s); depth++ {
+		for ; depth < len(text); depth++ {
 			path[depth+1] = int32(len(v.nodes))
-			v.nodes[path[depth]].kids |= 1 << (s[depth] / 8)
-			v.nodes = append(v.nodes, trieNode{id: -1, depth: uint8(depth + 1), b: s[depth]})
+			v.nodes[path[depth]].kids |= 1 << (text[depth] / 8)
+			v.nodes = append(v.nodes, trieNode{id: -1, depth: uint8(depth + 1), b: text[depth]})
 		}
-		if n := &v.nodes[path[depth]]; n.id < 0 {
-			n.id = id
-		} else if s != "" && !slices.Contains(v.same[n.id], id) {
-			v.same[n.id] = append(v.same[n.id], id)
+		if node := &v.nodes[path[depth]]; node.id < 0 {
+			node.id = id
+		} else if text != "" && !slices.Contains(v.same[node.id], id) {
+			v.same[node.id] = append(v.same[node.id], id)
 		}
-		last = s
+		last = text
 	}
 	for ; depth >= 0; depth-- {
 		v.nodes[path[depth]].end = int32(len(v.nodes))

@@ -1,0 +1,97 @@
+package grammar
+
+// array matches the arrays of f.
+func (c *compiler) array(flat flatSchema) *expr {
+	lo, hi := span(flat.schemas, "minItems", "maxItems")
+	fixed := 0 // elements with schemas of their own
+	for _, schema := range flat.schemas {
+		prefix, rest := tuple(schema)
+		fixed = max(fixed, len(prefix))
+		if rest.is(jsonFalse) && (hi < 0 || len(prefix) < hi) {
+			hi = len(prefix)
+		}
+	}
+	for _, schema := range flat.schemas {
+		if unique := schema.get("uniqueItems"); unique.is(jsonTrue) && (hi < 0 || hi > 1) {
+			c.fail(unsupported(schema.path(), "uniqueItems is not supported: leave it out, or use an object with a boolean for each value"))
+		}
+	}
+	if hi >= 0 && lo > hi {
+		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and at most %d elements are allowed", lo, hi)
+	}
+	if hi >= 0 {
+		fixed = min(fixed, hi)
+	}
+	comma := cat(lit(","), c.space)
+	closing := cat(c.space, lit("]"))
+	rest, from := closing, fixed // what follows the first elements, and how many these are
+	if hi < 0 || hi > fixed {
+		from = max(fixed, 1) // the very first element has no comma
+		more := cat(comma, c.element(flat, fixed))
+		most := -1
+		if hi >= 0 {
+			most = hi - from
+		}
+		rest = c.elements(more, closing, max(lo-from, 0), most)
+	}
+	for i := from - 1; i >= 0; i-- {
+		part, end := cat(c.element(flat, i), rest), closing
+		if i == 0 {
+			end = lit("]")
+		} else {
+			part = cat(comma, part)
+		}
+		if rest = part; i >= lo {
+			rest = alt(part, end)
+		}
+	}
+	if from == 0 {
+		rest = lit("]")
+	}
+	return cat(lit("["), c.space, rest)
+}
+
+// elements matches more lo to hi times and then closing.
+func (c *compiler) elements(more, closing *expr, lo, hi int) *expr {
+	first := empty
+	if lo > 0 { // outside the loop, which takes for granted that it can go on
+		first = more
+		lo--
+		hi = max(hi-1, -1)
+	}
+	switch {
+	case hi == 0:
+		return cat(first, closing)
+	case lo == 0 && hi < 0:
+		return cat(first, star(more), closing)
+	}
+	return cat(first, c.rule("elements", &expr{op: opLoop, sub: []*expr{more, closing}, min: lo, max: hi}))
+}
+
+// element matches element i of f.
+func (c *compiler) element(flat flatSchema, at int) *expr {
+	var nodes []*value
+	for _, schema := range flat.schemas {
+		prefix, rest := tuple(schema)
+		if at < len(prefix) {
+			nodes = append(nodes, prefix[at])
+		} else if rest != nil {
+			nodes = append(nodes, rest)
+		}
+	}
+	c.budget.spend(16)
+	return c.all(nodes)
+}
+
+// tuple returns the schemas of the first elements and that of the others, nil = any.
+// A list as items is how tuples were written before 2020-12.
+func tuple(schema *value) (prefix []*value, rest *value) {
+	if list := schema.get("prefixItems"); list != nil {
+		prefix = list.vals
+	}
+	rest = schema.get("items")
+	if rest.is(jsonArray) {
+		return rest.vals, schema.get("additionalItems")
+	}
+	return prefix, rest
+}

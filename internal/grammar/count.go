@@ -1,0 +1,239 @@
+package grammar
+
+import "slices"
+
+// minCount is the smallest bound of a repetition that is counted, not copied.
+const minCount = 16
+
+// countable builds the automaton of e with counts for repetitions of least or more,
+// where these are clear from the text so far.
+func countable(e *expr, quoted bool, least int, b *budget) (*automaton, error) {
+	count := map[*expr]bool{}
+	e.large(least, count)
+	for {
+		out, err := build(e, quoted, count, b)
+		if unclear, ok := err.(clash); ok {
+			b.err = nil
+			delete(count, unclear.loop)
+			continue
+		}
+		return out, err
+	}
+}
+
+// large adds repetitions of e to count, none inside another one, larger ones first.
+func (e *expr) large(least int, count map[*expr]bool) {
+	if n := e.bound(); n >= least && !e.sub[0].anchored() && e.sub[0].widest() <= n {
+		count[e] = true
+		return
+	}
+	for _, part := range e.sub {
+		part.large(least, count)
+	}
+}
+
+// bound is how often e, a repetition, copies what it repeats.
+func (e *expr) bound() int {
+	if e.op != opRepeat || e.sub[0].nullable() {
+		return 0
+	}
+	return max(e.min, e.max)
+}
+
+// widest is the largest bound in e.
+func (e *expr) widest() int {
+	most := e.bound()
+	for _, part := range e.sub {
+		most = max(most, part.widest())
+	}
+	return most
+}
+
+// lengths returns what a accepts of lo to hi characters; hi < 0 = no limit. chars
+// accepts any text and is at its start between characters. The lengths are counted, if
+// they may be and every number between the fewest and the most characters to the end is
+// possible in all states; otherwise each length has states of its own.
+func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton, error) {
+	if !count {
+		return layers(a, chars, lo, hi, true, b)
+	}
+	out, err := layers(a, chars, lo, hi, false, b)
+	if err != nil {
+		return nil, err
+	}
+	if !out.remaining(b) {
+		return layers(a, chars, lo, hi, true, b)
+	}
+	switch state := &out.states[out.start[0]]; {
+	case hi >= 0 && int(state.low) > hi, state.high >= 0 && int(state.high) < lo:
+		return nil, errNoMatch
+	case int(state.low) >= lo && (hi < 0 || (state.high >= 0 && int(state.high) <= hi)):
+		return a, nil
+	}
+	for i := range out.states {
+		state := &out.states[i]
+		state.counted = true
+		for k := range state.edges {
+			state.edges[k].count |= countCheck
+		}
+	}
+	out.need[0], out.room[0] = int32(lo), int32(hi)
+	return out, b.err
+}
+
+// layers is a where chars is beside it, its edges at the beginning of characters marked
+// with countMore; with copies once for each number of characters.
+func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton, error) {
+	type pair struct {
+		inside, char int32 // states of a and of chars
+		length       int   // characters so far, 0 where they are not told apart
+	}
+	ids := map[pair]int32{}
+	var todo []pair
+	out := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
+	id := func(at pair) int32 {
+		if hi < 0 {
+			at.length = min(at.length, lo) // enough is enough
+		}
+		number, ok := ids[at]
+		if !ok {
+			number = int32(len(todo))
+			ids[at] = number
+			todo = append(todo, at)
+			long := !copies || at.length >= lo
+			out.states = append(out.states, state{accept: a.states[at.inside].accept && chars.states[at.char].accept && long})
+			b.spend(8)
+		}
+		return number
+	}
+	id(pair{a.start[0], chars.start[0], 0})
+	for i := 0; i < len(todo) && b.err == nil; i++ {
+		at := todo[i]
+		// Between two characters the next byte begins one: it is counted on the edge, or
+		// by going on among the states for one character more.
+		length, count := at.length, counting(0)
+		if begins := chars.states[at.char].accept; begins && copies {
+			if length++; length > hi && hi >= 0 {
+				continue
+			}
+		} else if begins {
+			count = countMore
+		}
+		var edges []edge
+		for _, inside := range a.states[at.inside].edges {
+			edges = overlay(edges, inside, chars.states[at.char].edges, func(char int32) (int32, bool) {
+				if char < 0 {
+					return 0, false
+				}
+				return id(pair{inside.to, char, length}), true
+			})
+		}
+		for k := range edges {
+			edges[k].count = count
+		}
+		out.states[i].edges = edges
+		if len(todo) > 2*maxStates {
+			return nil, errTooLarge
+		}
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	return out, out.trim(b)
+}
+
+// remaining fills in low and high of a's states from its edges with countMore, and
+// slack. It reports whether every number between them is possible.
+func (a *automaton) remaining(b *budget) bool {
+	const far = 1 << 30
+	weight := func(e edge) int32 { return int32(e.count & countMore) }
+	ahead := make([]int, len(a.states)) // edges whose ends have no high yet
+	before := make([][]int32, len(a.states))
+	var done []int32
+	for id := range a.states {
+		state := &a.states[id]
+		if state.low, state.high, ahead[id] = far, unlimited, len(state.edges); state.accept {
+			state.low = 0
+		}
+		if len(state.edges) == 0 {
+			done = append(done, int32(id))
+		}
+		for _, e := range state.edges {
+			before[e.to] = append(before[e.to], int32(id))
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for id := len(a.states) - 1; id >= 0; id-- {
+			state := &a.states[id]
+			for _, e := range state.edges {
+				if n := a.states[e.to].low + weight(e); n < state.low {
+					state.low, changed = n, true
+				}
+			}
+			if b.spend(1 + len(state.edges)/4) {
+				return false
+			}
+		}
+	}
+	for len(done) > 0 { // what is on no way to a ring has a most
+		id := done[len(done)-1]
+		done = done[:len(done)-1]
+		state := &a.states[id]
+		state.high = 0
+		for _, e := range state.edges {
+			state.high = max(state.high, a.states[e.to].high+weight(e))
+		}
+		for _, previous := range before[id] {
+			if ahead[previous]--; ahead[previous] == 0 {
+				done = append(done, previous)
+			}
+		}
+	}
+	return a.seamless(b)
+}
+
+// seamless reports whether the numbers of repetitions to the end have no gaps, and fills
+// in slack.
+func (a *automaton) seamless(b *budget) bool {
+	slack := int32(0)
+	for i := range a.states {
+		state := &a.states[i]
+		if state.low >= 1<<30 { // left over, behind no edge
+			continue
+		}
+		slack = max(slack, state.low, state.high)
+		var spans [][2]int32 // a high of unlimited counts as very large
+		if state.accept {
+			spans = append(spans, [2]int32{0, 0})
+		}
+		for _, e := range state.edges {
+			to, weight := &a.states[e.to], int32(e.count&countMore)
+			span := [2]int32{to.low + weight, to.high + weight}
+			if to.high == unlimited {
+				span[1] = 1 << 30
+			}
+			spans = append(spans, span)
+		}
+		slices.SortFunc(spans, func(x, y [2]int32) int { return int(x[0] - y[0]) })
+		most := spans[0][1]
+		for _, span := range spans {
+			if span[0] > most+1 {
+				return false
+			}
+			most = max(most, span[1])
+		}
+		if b.spend(1 + len(spans)/4) {
+			return false
+		}
+	}
+	for i := range a.states {
+		a.states[i].slack = slack
+	}
+	return true
+}
+
+// counts reports whether a has counts.
+func (a *automaton) counts() bool {
+	return slices.ContainsFunc(a.states, func(s state) bool { return s.counted })
+}

@@ -1,0 +1,182 @@
+package grammar
+
+// Where a loop counts, the tokens allowed differ with every repetition. So a token is
+// read once with counts that are not known, noting what it asks of them: room for the
+// repetitions it has, and a need that it satisfies where it leaves the loop. A fragment
+// for given counts is then a selection, without reading anything.
+
+import "slices"
+
+// Demands are the tokens that can be read from a state where counts matter, each with the
+// counts that it asks for. They serve for all counts: these differ at every step of a
+// string.
+type demands struct {
+	dense         [][]uint64 // [room]: the tokens that ask for so much or less, and for nothing else
+	tokens, exits []demand   // the other tokens, and the tree's nodes where the rule may end
+}
+
+// A demand is met by so much room or more, and so much need or less.
+type demand struct {
+	at         int32 // id of the token, or node of the tree
+	room, need uint16
+}
+
+// anyNeed is the need of a demand that any need meets: the token does not leave the loop.
+const anyNeed = 1<<16 - 1
+
+// A tally reads bytes from a state on whose counts are not known. Once an edge leaves the
+// loop or enters another one, they are.
+type tally struct {
+	item
+	known      bool  // by now they are, and are item's
+	used       int32 // repetitions begun since
+	room, need int32 // what the counts have to have at the beginning
+}
+
+// take moves t along by, to the state to. It is item.take where the counts are known;
+// before, it notes what it would have asked of them.
+func (t *tally) take(by edge, to *state) bool {
+	if t.known {
+		return t.item.take(by, to)
+	}
+	t.state = by.to
+	if by.count&countMore != 0 {
+		t.used++
+		t.room = max(t.room, t.used)
+	}
+	if by.count&countLeave != 0 {
+		t.need, t.known = min(t.need, t.used), true
+		t.item.need, t.item.room = 0, 0
+	}
+	if by.count&countEnter != 0 {
+		t.known = true
+		t.item.need, t.item.room = to.low, to.high
+	}
+	// With n of the repetitions used, room-n has to be low or more, and need-n high or less.
+	if by.count&countCheck != 0 && !t.known {
+		t.room = max(t.room, t.used+to.low)
+		if to.high != unlimited {
+			t.need = min(t.need, t.used+to.high)
+		}
+	}
+	return true
+}
+
+// demandsOf returns the demands of state start, or nil if its rule calls others: those
+// would have to be read with unknown counts, too.
+func (m *masker) demandsOf(start int32) *demands {
+	out, ok := m.demands[start]
+	if ok {
+		return out
+	}
+	out = &demands{}
+	// In a loop over any character a plain token asks for as much room as it has characters:
+	// the vocabulary has them sorted by that.
+	root := int32(0)
+	if m.parser.automaton.isPlainLoop(start) {
+		out.dense, root = m.vocab.plain, m.vocab.rest
+	}
+	var at [maxToken + 2]tally // by depth
+	at[0] = tally{item: item{state: start}, need: anyNeed}
+	states, nodes := m.parser.automaton.states, m.vocab.nodes
+	// As masker.walk does, with a tally instead of a set.
+	for i := root + 1; i < nodes[root].end; {
+		node := &nodes[i]
+		now := at[node.depth-1]
+		from := &states[now.state]
+		if len(from.calls) > 0 {
+			out = nil
+			break
+		}
+		if m.parser.work++; m.parser.work > maxWork {
+			return out // not all of it; the mask fails
+		}
+		next, ok := from.edge(node.b)
+		if !ok || !now.take(next, &states[next.to]) {
+			i = node.end
+			continue
+		}
+		at[node.depth] = now
+		asked := demand{room: uint16(now.room), need: uint16(now.need)}
+		if node.id >= 0 {
+			for _, asked.at = range append([]int32{node.id}, m.vocab.same[node.id]...) {
+				out.tokens = append(out.tokens, asked)
+			}
+		}
+		// Without other rules nobody goes on behind this one.
+		if states[now.state].accept && node.end > i+1 && len(m.parser.automaton.start) > 1 && (!now.known || now.item.need == 0) {
+			asked.at = i
+			if !now.known {
+				asked.need = uint16(min(now.need, now.used))
+			}
+			out.exits = append(out.exits, asked)
+		}
+		i++
+	}
+	m.demands[start] = out
+	if out != nil {
+		size := 8 * (cap(out.tokens) + cap(out.exits))
+		if root == 0 && len(out.tokens) > 2*m.vocab.Words() {
+			out.layer(m.vocab.Words())
+			size = 8 * (cap(out.tokens) + cap(out.exits) + len(out.dense)*m.vocab.Words())
+		}
+		m.bytes, m.demandBytes = m.bytes+int64(size), m.demandBytes+int64(size)
+	}
+	return out
+}
+
+// layer moves the tokens that only ask for some room into dense: most tokens inside a
+// string, which a fragment then copies instead of looking at each.
+func (l *demands) layer(words int) {
+	alone := func(token demand) bool { return token.need == anyNeed && token.room <= maxPlain }
+	last := uint16(0)
+	for _, token := range l.tokens {
+		if alone(token) {
+			last = max(last, token.room)
+		}
+	}
+	l.dense = make([][]uint64, last+1)
+	for room := range l.dense {
+		l.dense[room] = make([]uint64, words)
+	}
+	for _, token := range l.tokens {
+		if alone(token) {
+			l.dense[token.room][token.at/64] |= 1 << (token.at % 64)
+		}
+	}
+	// Whoever has room for more has room for less.
+	for room := 1; room < len(l.dense); room++ {
+		for word, tokens := range l.dense[room-1] {
+			l.dense[room][word] |= tokens
+		}
+	}
+	l.tokens = slices.Clip(slices.Clone(slices.DeleteFunc(l.tokens, alone)))
+}
+
+// fragment selects what the counts of pl allow.
+func (l *demands) fragment(pl place) *fragment {
+	room := int(pl.room)
+	if pl.room == unlimited {
+		room = anyNeed
+	}
+	out := &fragment{}
+	if l.dense != nil {
+		out.dense = slices.Clone(l.dense[min(room, len(l.dense)-1)])
+	}
+	fits := func(asked demand) bool { return int(asked.room) <= room && int32(asked.need) >= pl.need }
+	for _, asked := range l.tokens {
+		switch {
+		case !fits(asked):
+		case out.dense != nil:
+			out.dense[asked.at/64] |= 1 << (asked.at % 64)
+		default:
+			out.ids = append(out.ids, asked.at)
+		}
+	}
+	for _, asked := range l.exits {
+		if fits(asked) {
+			out.exits = append(out.exits, asked.at)
+		}
+	}
+	return out
+}

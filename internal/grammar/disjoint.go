@@ -1,0 +1,109 @@
+package grammar
+
+import "slices"
+
+// exclusive checks that no value meets two alternatives of a oneOf, which then says
+// the same as anyOf.
+func (c *compiler) exclusive(group *value) {
+	if c.checked[group] {
+		return
+	}
+	c.checked[group] = true
+	for i, later := range group.vals {
+		for j, earlier := range group.vals[:i] {
+			if c.err == nil && !c.disjoint([]*value{later}, []*value{earlier}, 0) && c.budget.err == nil {
+				c.fail(unsupported(group.path(), "alternatives %d and %d may both match: use anyOf, or give both a required property with different constants", j, i))
+			}
+		}
+	}
+}
+
+// maxCompare is how deep disjoint looks into properties.
+const maxCompare = 3
+
+// disjoint reports whether it is certain that no value meets both a and b.
+func (c *compiler) disjoint(a, b []*value, depth int) bool {
+	if depth > maxCompare || c.budget.spend(8) {
+		return false
+	}
+	for _, x := range c.expand(a) {
+		for _, y := range c.expand(b) {
+			f, g := c.flatten(x), c.flatten(y)
+			if c.err != nil || !c.apart(&f, &g, depth) {
+				return false
+			}
+		}
+	}
+	return c.err == nil
+}
+
+func (c *compiler) apart(x, y *flatSchema, depth int) bool {
+	if c.budget.spend(32 + 8*(len(x.enum)+len(y.enum))) {
+		return false
+	}
+	if !x.enumOnly {
+		x, y = y, x
+	}
+	if x.enumOnly {
+		for _, value := range x.enum {
+			if c.may(x, value) && c.may(y, value) {
+				return false
+			}
+		}
+		return true
+	}
+	both := x.types & y.types
+	if both&(tNull|tBool|tArray) != 0 {
+		return false
+	}
+	if both&tNumber != 0 && x.numeric.overlaps(y.numeric) {
+		return false
+	}
+	if both&tString != 0 && !c.stringsApart(x.schemas, y.schemas) {
+		return false
+	}
+	return both&tObject == 0 || c.objectsApart(x.schemas, y.schemas, depth) || c.objectsApart(y.schemas, x.schemas, depth)
+}
+
+// may reports whether v may meet f; it errs on the side of yes.
+func (c *compiler) may(flat *flatSchema, v *value) bool {
+	if flat.enumOnly && !flat.lists(v) {
+		return false
+	}
+	if t := typeOf(v); t == tArray || t == tObject {
+		return flat.types&t != 0
+	}
+	return c.misfit(*flat, v) == ""
+}
+
+func (c *compiler) stringsApart(x, y []*value) bool {
+	lo, hi := span(append(slices.Clone(x), y...), "minLength", "maxLength")
+	if hi >= 0 && lo > hi {
+		return true
+	}
+	a, aok := c.patterns(x)
+	b, bok := c.patterns(y)
+	if !aok || !bok || a == nil || b == nil {
+		return false
+	}
+	_, err := product(a, b, false, c.budget)
+	return err == errNoMatch
+}
+
+// objectsApart looks for a property that x requires and y forbids, or holds to
+// something else.
+func (c *compiler) objectsApart(x, y []*value, depth int) bool {
+	names, required := propertyNames(x)
+	px, py := c.patternProperties(x), c.patternProperties(y)
+	for _, name := range names {
+		if !required[name] {
+			continue
+		}
+		first, _ := c.property(x, px, name)
+		second, allowed := c.property(y, py, name)
+		if !allowed || (len(first) > 0 && len(second) > 0 && c.disjoint(first, second, depth+1)) {
+			return true
+		}
+	}
+	return false
+}

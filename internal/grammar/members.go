@@ -1,0 +1,91 @@
+package grammar
+
+// An object is a JSON object whose members come in a fixed order.
+type object struct {
+	members  []member
+	extra    *expr // a member with any other name, without comma; nil = none
+	min, max int   // members in all; max < 0 = no limit
+	space    *expr
+	at       *value     // minProperties, where it counts
+	differ   [][2]*expr // by number: so many members or more with other names that differ, the first without comma and with
+}
+
+type member struct {
+	key      string // "name": as it is written
+	value    *expr  // with the space before it
+	required bool
+}
+
+// object goes through the members in order. What comes next depends on how many
+// there were: at least on whether a comma is due, at most on the exact number.
+func (n *nfa) object(o *object, next int32) int32 {
+	last := len(o.members)
+	most := max(1, min(last, max(o.min, o.max)))
+	heads := make([]int32, most+1) // by number of members so far: what may follow
+	for count := range heads {
+		heads[count] = n.build(o.rest(count), next)
+	}
+	comma := cat(lit(","), o.space)
+	for i := last - 1; i >= 0 && n.budget.err == nil; i-- {
+		member := o.members[i]
+		taken := make([]int32, most+1) // by number after it
+		for count := 1; count <= most; count++ {
+			taken[count] = n.bytes(member.key, n.build(member.value, heads[count]))
+		}
+		before := make([]int32, most+1)
+		for count := range before {
+			before[count] = n.dead
+			if !member.required {
+				before[count] = heads[count]
+			}
+			if o.max >= 0 && count >= o.max {
+				continue
+			}
+			take := taken[min(count+1, most)]
+			if count > 0 {
+				take = n.build(comma, take)
+			}
+			before[count] = n.split(take, before[count])
+		}
+		heads = before
+	}
+	return n.bytes("{", n.build(o.space, heads[0]))
+}
+
+// rest is what may follow c members when all known names are behind: others, and
+// the end.
+func (o *object) rest(count int) *expr {
+	closing := cat(o.space, lit("}"))
+	least, most := max(o.min-count, 0), -1
+	if o.max >= 0 {
+		most = o.max - count
+	}
+	if o.extra == nil {
+		switch {
+		case least > 0 || (o.max >= 0 && most < 0):
+			return never
+		case count == 0:
+			return lit("}")
+		}
+		return closing
+	}
+	if most == 0 {
+		o := object{min: o.min, max: o.max, space: o.space}
+		return o.rest(count)
+	}
+	more := cat(lit(","), o.space, o.extra)
+	if least > 1 { // and two others could be the same twice
+		if least >= len(o.differ) || o.differ[least][0] == nil {
+			return never
+		}
+		return cat(o.differ[least][min(count, 1)], repeat(more, 0, max(most-least, -1)), closing)
+	}
+	if count > 0 {
+		return cat(repeat(more, least, most), closing)
+	}
+	some := cat(o.extra, repeat(more, max(least-1, 0), max(most-1, -1)), closing)
+	if least > 0 {
+		return some
+	}
+	return alt(lit("}"), some)
+}

@@ -1,0 +1,83 @@
+package grammar
+
+// isLoop reports whether all plain characters lead back to q, once more each.
+func (a *automaton) isPlainLoop(q int32) bool {
+	from := &a.states[q]
+	to, all, _ := a.plainNext(q)
+	return all && to == q && from.edges[0].count&countMore != 0 && (from.edges[0].count&countCheck == 0 || (from.low == 0 && from.high == unlimited))
+}
+
+// plainShapes spells the characters of plain tokens in bytes.
+var plainShapes = [][]byteRange{
+	{{0x20, 0x21}}, {{0x23, 0x5b}}, {{0x5d, 0x7f}},
+	{{0xc2, 0xdf}, {0x80, 0xbf}},
+	{{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}},
+	{{0xe1, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}},
+	{{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
+}
+
+// plain reports whether the plain tokens that may follow q are exactly those with at
+// most n characters, or all of them (maxPlain). It is not so where characters differ,
+// or where more may follow from other rules.
+func (a *automaton) plain(at int32) (chars int, ok bool) {
+	alone := true
+	for chars = 0; chars < maxPlain; chars++ {
+		from := &a.states[at]
+		alone = alone && len(from.calls) == 0 && (chars == 0 || !from.accept)
+		to, all, none := a.plainNext(at)
+		switch {
+		case none:
+			return chars, alone
+		case !all || from.edges[0].count != 0:
+			return 0, false
+		case to == at:
+			return maxPlain, true
+		}
+		at = to
+	}
+	return maxPlain, true
+}
+
+// plainNext returns the state behind one plain character, if all characters lead to
+// the same one, or whether none lead anywhere.
+func (a *automaton) plainNext(from int32) (to int32, all, none bool) {
+	all, none, to = true, true, -1
+	for _, shape := range plainShapes {
+		at, ok := from, true
+		for i, bytes := range shape {
+			var some bool
+			if at, ok, some = a.through(at, bytes); !ok {
+				none = none && i == 0 && !some
+				break
+			}
+		}
+		if !ok {
+			all = false
+			continue
+		}
+		none = false
+		all = all && (to < 0 || to == at)
+		to = at
+	}
+	return to, all, none
+}
+
+// through returns the state behind each byte of r if it is the same for all of them,
+// otherwise whether some of them lead anywhere.
+func (a *automaton) through(from int32, bytes byteRange) (to int32, ok, some bool) {
+	next, to := int(bytes.lo), int32(-1)
+	for _, edge := range a.states[from].edges {
+		if edge.hi < bytes.lo || edge.lo > bytes.hi {
+			continue
+		}
+		if int(edge.lo) > next || (to >= 0 && to != edge.to) {
+			return 0, false, true
+		}
+		next, to = int(edge.hi)+1, edge.to
+	}
+	return to, to >= 0 && next > int(bytes.hi), to >= 0
+}

@@ -1,0 +1,189 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var (
+	hexDigit  = class('0', '9', 'A', 'F', 'a', 'f')
+	plainChar = class(0x20, 0x21, 0x23, 0x5b, 0x5d, 0xd7ff, 0xe000, 0x10ffff)
+	// jsonChar is one character inside a JSON string in any spelling. Half of a
+	// surrogate pair is none.
+	jsonChar = alt(plainChar,
+		cat(lit(`\`), class('"', '"', '/', '/', '\\', '\\', 'b', 'b', 'f', 'f', 'n', 'n', 'r', 'r', 't', 't')),
+		cat(lit(`\u`), alt(
+			cat(class('0', '9', 'A', 'C', 'E', 'F', 'a', 'c', 'e', 'f'), repeat(hexDigit, 3, 3)),
+			cat(class('D', 'D', 'd', 'd'), class('0', '7'), repeat(hexDigit, 2, 2)),
+			cat(class('D', 'D', 'd', 'd'), class('8', '9', 'A', 'B', 'a', 'b'), repeat(hexDigit, 2, 2),
+				lit(`\u`), class('D', 'D', 'd', 'd'), class('C', 'F', 'c', 'f'), repeat(hexDigit, 2, 2)))))
+	anyString = cat(lit(`"`), star(jsonChar), lit(`"`))
+)
+
+// text matches the strings of f.
+func (c *compiler) text(flat flatSchema) *expr {
+	lo, hi := span(flat.schemas, "minLength", "maxLength")
+	if hi >= 0 && lo > hi {
+		return because(firstKeyword(flat.schemas, "minLength"), "minLength %d is above maxLength %d", lo, hi)
+	}
+	var key strings.Builder
+	for _, schema := range flat.schemas {
+		for _, name := range []string{"pattern", "format"} {
+			if keyword := schema.get(name); keyword != nil {
+				key.WriteString(name + keyword.text + "\x00")
+			}
+		}
+	}
+	if key.Len() > 0 {
+		fmt.Fprint(&key, lo, hi)
+		body := c.texts[key.String()]
+		if body == nil {
+			body = c.patterned(flat, lo, hi)
+			c.texts[key.String()] = body
+		}
+		return body
+	}
+	return c.measuredText(lo, hi)
+}
+
+// measuredText matches strings of lo to hi characters in any spelling.
+func (c *compiler) measuredText(lo, hi int) *expr {
+	if lo == 0 && hi < 0 {
+		return c.shared("string", func() *expr { return anyString })
+	}
+	// The loop is the whole rule, its counts begin with it: the first quote is outside.
+	rest := c.shared(fmt.Sprintf("string %d %d", lo, hi), func() *expr {
+		return &expr{op: opLoop, sub: []*expr{jsonChar, lit(`"`)}, min: lo, max: hi}
+	})
+	return cat(lit(`"`), rest)
+}
+
+// patterned is text where a pattern or format counts.
+func (c *compiler) patterned(flat flatSchema, lo, hi int) *expr {
+	inside, ok := c.single(flat.schemas, lo, hi)
+	if !ok {
+		inside, ok = c.patterns(flat.schemas)
+		if ok && inside != nil {
+			if inside, ok = c.measured(inside, flat.schemas, true); !ok {
+				return because(firstKeyword(flat.schemas, "minLength", "maxLength"), "no string that pattern or format allow is that long or short")
+			}
+		}
+	}
+	switch {
+	case !ok:
+		return never
+	case inside == nil: // a format that is not known
+		return c.measuredText(lo, hi)
+	case inside.counts():
+		return cat(lit(`"`), c.rule("counted", &expr{op: opCounted, machine: inside.quotedEnd()}))
+	}
+	return cat(lit(`"`), machine(inside), lit(`"`))
+}
+
+// single is patterns and measured where one pattern says everything about strings, if
+// its repetitions can be counted. Not ok: it is not so.
+func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
+	var only *value
+	for _, schema := range schemas {
+		if keyword := schema.get("pattern"); keyword != nil {
+			if only != nil {
+				return nil, false
+			}
+			only = keyword
+		}
+		if schema.get("format") != nil {
+			return nil, false
+		}
+	}
+	if only == nil || c.err != nil {
+		return nil, false
+	}
+	body, err := parsePattern(only.text)
+	if err != nil {
+		return nil, false // patterns says so
+	}
+	if body = search(body); lo > 0 || hi >= 0 {
+		if body.op != opRepeat || body.sub[0].op != opClass {
+			return nil, false
+		}
+		if most := body.max; hi >= 0 && (most < 0 || most > hi) {
+			body = &expr{op: opRepeat, sub: body.sub, min: body.min, max: hi}
+		}
+		if body = repeat(body.sub[0], max(body.min, lo), body.max); body.max >= 0 && body.min > body.max {
+			return nil, false
+		}
+	}
+	out, failed := countable(body, true, minCount, c.budget)
+	if failed != nil {
+		c.fail(located(failed, only.path()))
+	}
+	return out, failed == nil
+}
+
+// patterns returns the automaton of the inside of strings that pattern and format of
+// nodes leave, in the shortest spelling, or nil if they say nothing. Not ok: no string
+// is left, or an error.
+func (c *compiler) patterns(schemas []*value) (out *automaton, ok bool) {
+	meet := func(next *automaton, where *value) {
+		var err error
+		if out != nil && next != nil {
+			next, err = product(out, next, false, c.budget)
+		}
+		if out = next; err != nil {
+			c.fail(located(err, where.path()))
+		}
+	}
+	c.eachPattern(schemas, 0, meet)
+	return out, c.err == nil
+}
+
+// each calls do with the automata of patterns and formats of nodes.
+func (c *compiler) eachPattern(schemas []*value, count int, do func(*automaton, *value)) {
+	for _, schema := range schemas {
+		if p := schema.get("pattern"); p != nil && c.err == nil {
+			do(c.compiled(p, p.text, pattern{search: true, quoted: true, count: count}), p)
+		}
+		if p := schema.get("format"); p != nil && formats[p.text] != "" && c.err == nil {
+			do(c.compiled(p, formats[p.text], pattern{quoted: true, count: count}), p)
+		} else if p != nil && slices.Contains(openFormats, p.text) {
+			c.fail(unsupported(schema.path(), "format %q is not supported: use a pattern", p.text))
+		}
+	}
+}
+
+// compiled returns the automaton of a pattern at where, or nil.
+func (c *compiler) compiled(where *value, text string, use pattern) *automaton {
+	key := fmt.Sprintf("%v %s", use, text)
+	if out, ok := c.machines[key]; ok {
+		return out
+	}
+	use.where = where.path()
+	out, err := compilePattern(text, use, c.budget)
+	if err != nil {
+		c.fail(located(err, use.where))
+		return nil
+	}
+	c.machines[key] = out
+	return out
+}
+
+// measured returns what a accepts of the lengths that nodes allow, with counts or
+// without; a = nil is any text.
+func (c *compiler) measured(out *automaton, schemas []*value, count bool) (*automaton, bool) {
+	lo, hi := span(schemas, "minLength", "maxLength")
+	chars, err := simple(star(class(anyRune...)), true, c.budget)
+	if out == nil {
+		out = chars
+	}
+	if err == nil && (lo > 0 || hi >= 0) {
+		out, err = lengths(out, chars, lo, hi, count, c.budget)
+	}
+	if err == errNoMatch {
+		return nil, false
+	}
+	if err != nil {
+		c.fail(located(err, schemas[0].path()))
+	}
+	return out, err == nil
+}
