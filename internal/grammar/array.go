@@ -1,6 +1,8 @@
 package grammar
 
-// array matches the arrays of f.
+// array matches the arrays of flat: elements with schemas of their own one by one, then
+// the others as a loop. It is put together from the end, since after each element the
+// array may end or not depending on how many there were.
 func (c *compiler) array(flat flatSchema) *expr {
 	lo, hi := span(flat.schemas, "minItems", "maxItems")
 	fixed := 0 // elements with schemas of their own
@@ -19,11 +21,13 @@ func (c *compiler) array(flat flatSchema) *expr {
 	if hi >= 0 && lo > hi {
 		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and at most %d elements are allowed", lo, hi)
 	}
+	// Bounds are checked; what is beyond the upper one need not be written.
 	if hi >= 0 {
 		fixed = min(fixed, hi)
 	}
 	comma := cat(lit(","), c.space)
 	closing := cat(c.space, lit("]"))
+	// The others, each behind a comma: as many as minItems lacks, to what maxItems leaves.
 	rest, from := closing, fixed // what follows the first elements, and how many these are
 	if hi < 0 || hi > fixed {
 		from = max(fixed, 1) // the very first element has no comma
@@ -34,6 +38,7 @@ func (c *compiler) array(flat flatSchema) *expr {
 		}
 		rest = c.elements(more, closing, max(lo-from, 0), most)
 	}
+	// Before element i: the element and what follows it, or the end if minItems is met.
 	for i := from - 1; i >= 0; i-- {
 		part, end := cat(c.element(flat, i), rest), closing
 		if i == 0 {
@@ -68,19 +73,19 @@ func (c *compiler) elements(more, closing *expr, lo, hi int) *expr {
 	return cat(first, c.rule("elements", &expr{op: opLoop, sub: []*expr{more, closing}, min: lo, max: hi}))
 }
 
-// element matches element i of f.
+// element matches the element with number at.
 func (c *compiler) element(flat flatSchema, at int) *expr {
-	var nodes []*value
+	var schemas []*value
 	for _, schema := range flat.schemas {
 		prefix, rest := tuple(schema)
 		if at < len(prefix) {
-			nodes = append(nodes, prefix[at])
+			schemas = append(schemas, prefix[at])
 		} else if rest != nil {
-			nodes = append(nodes, rest)
+			schemas = append(schemas, rest)
 		}
 	}
 	c.budget.spend(16)
-	return c.all(nodes)
+	return c.all(schemas)
 }
 
 // tuple returns the schemas of the first elements and that of the others, nil = any.

@@ -10,10 +10,9 @@ import (
 // unlimited is the room of a loop without upper bound.
 const unlimited = -1
 
-// A counting is what an edge does with the two counts of an item, need (repetitions that
-// are still to come before the loop may be left) and room (repetitions that may still
-// come), in this order; 0 = nothing. Edges that lead nowhere near a loop have none, so
-// most steps do not look at counts.
+// A counting is what an edge does with the two counts of an item: need, the repetitions
+// that are still to come before the loop may be left, and room, those that may still come.
+// 0 = nothing, as for most edges. What is set is done in the order below.
 type counting uint8
 
 const (
@@ -94,10 +93,10 @@ type determinizer struct {
 	buckets  [256][]int32     // of fill: NFA states to go to, by first byte of a range
 }
 
-// determinize compiles the rules of n. The error is b's, or errNoMatch.
+// determinize compiles the rules of n. The error is that of b, or errNoMatch.
 func determinize(n *nfa, b *budget) (*automaton, error) {
-	d := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)), seen: make([]uint32, len(n.states)),
-		alone: slices.Repeat([]int32{-1}, len(n.states))}
+	d := &determinizer{nfa: n, budget: b, out: &automaton{}, ids: map[string]int32{}, nullable: make([]bool, len(n.rules)),
+		seen: make([]uint32, len(n.states)), alone: slices.Repeat([]int32{-1}, len(n.states))}
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -157,8 +156,7 @@ func (d *determinizer) closure(seeds []int32, at edgeOfText) []int32 {
 		d.seen[id] = d.stamp
 		steps++
 		from := d.nfa.states[id]
-		// What to do with a state: keep it in the set, go on with out, go on with alt. Kept
-		// are states that read, call or end: a split says nothing by itself.
+		// Kept are states that read, call or end: a split says nothing by itself.
 		keep, forth, aside := id != d.nfa.dead, false, false // and go on with out, and alt
 		switch from.kind {
 		case nSplit:
@@ -212,7 +210,7 @@ func (d *determinizer) state(set []int32) int32 {
 func (d *determinizer) closed(seeds []int32, at edgeOfText) int32 {
 	set := d.closure(seeds, at)
 	for _, member := range set {
-		// A set that holds the id of a loop must hold nothing else, and one within a body
+		// A set that holds the head of a loop must hold nothing else, and one within a body
 		// nothing of another body: else two items with different counts would be one state.
 		switch {
 		case d.nfa.states[member].kind != nLoop:
@@ -222,7 +220,7 @@ func (d *determinizer) closed(seeds []int32, at edgeOfText) int32 {
 		case len(set) > 1:
 			d.clash(member)
 		default:
-			// The state is that of the id with what can follow it, body and exit. fill
+			// The state is that of the head with what can follow it, body and exit. fill
 			// tells the two apart by owner.
 			at.loops = true
 			id := d.state(d.closure([]int32{member}, at))
@@ -274,10 +272,9 @@ func (d *determinizer) begin(rule int32) {
 		return
 	}
 	first := d.closed([]int32{rule}, edgeOfText{begin: true})
-	// Whether the empty text matches depends on both anchors holding at once, which no later
-	// state may be confused with: such a rule begins in a state of its own.
 	if !d.out.states[first].accept && slices.Contains(d.closure([]int32{rule}, edgeOfText{begin: true, end: true}), d.nfa.final) {
-		d.sets, d.heads = append(d.sets, d.sets[first]), append(d.heads, d.heads[first]) // $ before ^: the empty text, and no other that leads here
+		// $ before ^: the empty text, in a state of its own that no other text leads to.
+		d.sets, d.heads = append(d.sets, d.sets[first]), append(d.heads, d.heads[first])
 		first = int32(len(d.out.states))
 		d.out.states = append(d.out.states, state{accept: true})
 	}
@@ -287,8 +284,7 @@ func (d *determinizer) begin(rule int32) {
 	}
 }
 
-// link makes linked, which is complete, the automaton of a rule: a copy whose states are
-// numbered from base on.
+// link makes linked, which is complete, the automaton of a rule. Its states are copied.
 func (d *determinizer) link(rule int32, linked *automaton) {
 	base := int32(len(d.out.states))
 	for _, copied := range linked.states {
@@ -393,8 +389,7 @@ func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
 	return from
 }
 
-// calls merges calls of the same rule, whose callers then go on in one state, and begins
-// the rules.
+// calls merges calls of the same rule, whose callers go on in one state, and begins it.
 func (d *determinizer) calls(calls []call) []call {
 	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.rule, b.rule) })
 	var out []call
@@ -472,8 +467,7 @@ func (a *automaton) findFirst() {
 			state.calls = slices.DeleteFunc(state.calls, func(c call) bool { return a.states[a.start[c.rule]].first == 0 })
 		}
 	}()
-	// A call adds the first bytes of the rule called. Recursion needs rounds until nothing
-	// changes.
+	// A call adds what the rule called begins with, so it takes rounds until nothing changes.
 	for round := 0; ; round++ {
 		changed := false
 		for i := range a.states {

@@ -19,6 +19,7 @@ func (b *budget) spend(n int) bool {
 	if b.err != nil {
 		return true
 	}
+	// n need not divide checkEvery: look when a multiple of it is passed.
 	if (b.left-n)/checkEvery != b.left/checkEvery {
 		b.fail(b.stop())
 	}

@@ -2,11 +2,12 @@ package grammar
 
 import "slices"
 
-// simple builds the automaton of an expression without references.
+// simple builds the automaton of an expression without references and without counts.
 func simple(e *expr, quoted bool, b *budget) (*automaton, error) {
 	return build(e, quoted, nil, b)
 }
 
+// build builds the automaton of an expression; repetitions in count are counted.
 func build(e *expr, quoted bool, count map[*expr]bool, b *budget) (*automaton, error) {
 	out, err := determinize(newNFA([]rule{{body: e}}, quoted, count, b), b)
 	if err == nil && len(out.states) > maxStates {
@@ -28,8 +29,7 @@ func (a *automaton) matches(text string) bool {
 }
 
 // product combines two automata without calls: texts that both accept, or with not,
-// those that left accepts and right does not. Its states are the pairs of states that a
-// text can lead to.
+// those that left accepts and right does not. Its states are pairs of theirs.
 func product(left, right *automaton, not bool, b *budget) (*automaton, error) {
 	type pair struct{ left, right int32 } // right < 0: it has failed
 	ids := map[pair]int32{}
@@ -78,8 +78,8 @@ func product(left, right *automaton, not bool, b *budget) (*automaton, error) {
 	return out, nil
 }
 
-// overlay appends the parts into which other cuts e. target gives the state of a
-// part from the state of other's, -1 for none.
+// overlay appends the parts into which other cuts whole, an edge. target gives the state
+// of a part from the state of other's, -1 for none.
 func overlay(edges []edge, whole edge, other []edge, target func(int32) (int32, bool)) []edge {
 	emit := func(lo, hi int, to int32) {
 		if lo > hi {
@@ -91,6 +91,7 @@ func overlay(edges []edge, whole edge, other []edge, target func(int32) (int32, 
 	}
 	lo := int(whole.lo)
 	first, _ := slices.BinarySearchFunc(other, whole.lo, func(part edge, b byte) int { return int(part.hi) - int(b) })
+	// A gap before the part, then the part.
 	for _, part := range other[first:] {
 		if part.lo > whole.hi {
 			break
@@ -103,7 +104,8 @@ func overlay(edges []edge, whole edge, other []edge, target func(int32) (int32, 
 	return edges
 }
 
-// quotedEnd adds the quote behind the inside of a JSON string.
+// quotedEnd is a with the quote behind the inside of a JSON string, which leaves the loop:
+// there its counts are checked. Inside, quotes are escaped, so no edge has one yet.
 func (a *automaton) quotedEnd() *automaton {
 	out := *a
 	out.states = slices.Clone(a.states)

@@ -1,5 +1,13 @@
 package grammar
 
+// Bounded repetitions without copies. {3,1000} as states would be a thousand copies of what
+// is repeated; counted, it is one loop and two numbers in each item (item.need and room).
+// That works where the text so far says how many repetitions there were: otherwise one
+// state would have several counts at once, which the determinizer reports as a clash.
+//
+// Two kinds of repetitions are counted: those in a pattern (countable), and the characters
+// of a string under minLength and maxLength beside a pattern (lengths).
+
 import "slices"
 
 // minCount is the smallest bound of a repetition that is counted, not copied.
@@ -10,6 +18,7 @@ const minCount = 16
 func countable(e *expr, quoted bool, least int, b *budget) (*automaton, error) {
 	count := map[*expr]bool{}
 	e.large(least, count)
+	// Each clash copies one loop more, so this ends.
 	for {
 		out, err := build(e, quoted, count, b)
 		if unclear, ok := err.(clash); ok {
@@ -21,7 +30,8 @@ func countable(e *expr, quoted bool, least int, b *budget) (*automaton, error) {
 	}
 }
 
-// large adds repetitions of e to count, none inside another one, larger ones first.
+// large adds repetitions of e to count, none inside another one (one pair of counts is all
+// an item has), larger ones first.
 func (e *expr) large(least int, count map[*expr]bool) {
 	if n := e.bound(); n >= least && !e.sub[0].anchored() && e.sub[0].widest() <= n {
 		count[e] = true
@@ -61,15 +71,18 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 	if err != nil {
 		return nil, err
 	}
+	// With gaps the counts would allow ways that lead to no end.
 	if !out.remaining(b) {
 		return layers(a, chars, lo, hi, true, b)
 	}
+	// The bounds may leave nothing, or cut nothing away.
 	switch state := &out.states[out.start[0]]; {
 	case hi >= 0 && int(state.low) > hi, state.high >= 0 && int(state.high) < lo:
 		return nil, errNoMatch
 	case int(state.low) >= lo && (hi < 0 || (state.high >= 0 && int(state.high) <= hi)):
 		return a, nil
 	}
+	// Otherwise every edge checks that the end can still be reached with an allowed number.
 	for i := range out.states {
 		state := &out.states[i]
 		state.counted = true
@@ -81,8 +94,9 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 	return out, b.err
 }
 
-// layers is a where chars is beside it, its edges at the beginning of characters marked
-// with countMore; with copies once for each number of characters.
+// layers is a where chars is beside it, which knows where characters begin. Edges that
+// begin one are marked with countMore; with copies, there is instead a copy of the states
+// for each number of characters.
 func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton, error) {
 	type pair struct {
 		inside, char int32 // states of a and of chars
@@ -142,8 +156,8 @@ func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton
 	return out, out.trim(b)
 }
 
-// remaining fills in low and high of a's states from its edges with countMore, and
-// slack. It reports whether every number between them is possible.
+// remaining fills in low and high of a's states, the fewest and the most edges with
+// countMore on a way to the end, and slack. It reports whether all numbers between occur.
 func (a *automaton) remaining(b *budget) bool {
 	const far = 1 << 30
 	weight := func(e edge) int32 { return int32(e.count & countMore) }
@@ -162,6 +176,7 @@ func (a *automaton) remaining(b *budget) bool {
 			before[e.to] = append(before[e.to], int32(id))
 		}
 	}
+	// The fewest, in rounds. Edges mostly lead to higher states: going down takes few.
 	for changed := true; changed; {
 		changed = false
 		for id := len(a.states) - 1; id >= 0; id-- {
@@ -176,7 +191,9 @@ func (a *automaton) remaining(b *budget) bool {
 			}
 		}
 	}
-	for len(done) > 0 { // what is on no way to a ring has a most
+	// The most, from the ends backwards: a state is done when all its edges lead to states
+	// that are. Those before or on a ring never are, and have no upper limit.
+	for len(done) > 0 {
 		id := done[len(done)-1]
 		done = done[:len(done)-1]
 		state := &a.states[id]
@@ -203,6 +220,8 @@ func (a *automaton) seamless(b *budget) bool {
 			continue
 		}
 		slack = max(slack, state.low, state.high)
+		// The numbers possible from here: 0 where it ends, and those of each edge's end,
+		// plus what the edge counts. Sorted, each must touch the ones before.
 		var spans [][2]int32 // a high of unlimited counts as very large
 		if state.accept {
 			spans = append(spans, [2]int32{0, 0})

@@ -8,8 +8,7 @@ package grammar
 import "slices"
 
 // Demands are the tokens that can be read from a state where counts matter, each with the
-// counts that it asks for. They serve for all counts: these differ at every step of a
-// string.
+// counts that it asks for. They serve for all counts, which change with every step.
 type demands struct {
 	dense         [][]uint64 // [room]: the tokens that ask for so much or less, and for nothing else
 	tokens, exits []demand   // the other tokens, and the tree's nodes where the rule may end
@@ -103,8 +102,10 @@ func (m *masker) demandsOf(start int32) *demands {
 				out.tokens = append(out.tokens, asked)
 			}
 		}
-		// Without other rules nobody goes on behind this one.
-		if states[now.state].accept && node.end > i+1 && len(m.parser.automaton.start) > 1 && (!now.known || now.item.need == 0) {
+		// The rule may end within longer tokens. Without other rules nobody goes on behind it.
+		ends := states[now.state].accept && (!now.known || now.item.need == 0)
+		longer := node.end > i+1 && len(m.parser.automaton.start) > 1
+		if ends && longer {
 			asked.at = i
 			if !now.known {
 				asked.need = uint16(min(now.need, now.used))
@@ -113,58 +114,65 @@ func (m *masker) demandsOf(start int32) *demands {
 		}
 		i++
 	}
-	m.demands[start] = out
-	if out != nil {
-		size := 8 * (cap(out.tokens) + cap(out.exits))
-		if root == 0 && len(out.tokens) > 2*m.vocab.Words() {
-			out.layer(m.vocab.Words())
-			size = 8 * (cap(out.tokens) + cap(out.exits) + len(out.dense)*m.vocab.Words())
-		}
-		m.bytes, m.demandBytes = m.bytes+int64(size), m.demandBytes+int64(size)
-	}
+	m.keepDemands(start, out, root == 0)
 	return out
+}
+
+// keepDemands keeps what demandsOf found, nil if nothing can be said. With all, the tokens
+// are of the first tree: where they are many, layer makes them smaller and faster.
+func (m *masker) keepDemands(start int32, out *demands, all bool) {
+	m.demands[start] = out
+	if out == nil {
+		return
+	}
+	size := 8 * (cap(out.tokens) + cap(out.exits))
+	if all && len(out.tokens) > 2*m.vocab.Words() {
+		out.layer(m.vocab.Words())
+		size = 8 * (cap(out.tokens) + cap(out.exits) + len(out.dense)*m.vocab.Words())
+	}
+	m.bytes, m.demandBytes = m.bytes+int64(size), m.demandBytes+int64(size)
 }
 
 // layer moves the tokens that only ask for some room into dense: most tokens inside a
 // string, which a fragment then copies instead of looking at each.
-func (l *demands) layer(words int) {
+func (d *demands) layer(words int) {
 	alone := func(token demand) bool { return token.need == anyNeed && token.room <= maxPlain }
 	last := uint16(0)
-	for _, token := range l.tokens {
+	for _, token := range d.tokens {
 		if alone(token) {
 			last = max(last, token.room)
 		}
 	}
-	l.dense = make([][]uint64, last+1)
-	for room := range l.dense {
-		l.dense[room] = make([]uint64, words)
+	d.dense = make([][]uint64, last+1)
+	for room := range d.dense {
+		d.dense[room] = make([]uint64, words)
 	}
-	for _, token := range l.tokens {
+	for _, token := range d.tokens {
 		if alone(token) {
-			l.dense[token.room][token.at/64] |= 1 << (token.at % 64)
+			d.dense[token.room][token.at/64] |= 1 << (token.at % 64)
 		}
 	}
 	// Whoever has room for more has room for less.
-	for room := 1; room < len(l.dense); room++ {
-		for word, tokens := range l.dense[room-1] {
-			l.dense[room][word] |= tokens
+	for room := 1; room < len(d.dense); room++ {
+		for word, tokens := range d.dense[room-1] {
+			d.dense[room][word] |= tokens
 		}
 	}
-	l.tokens = slices.Clip(slices.Clone(slices.DeleteFunc(l.tokens, alone)))
+	d.tokens = slices.Clip(slices.Clone(slices.DeleteFunc(d.tokens, alone)))
 }
 
 // fragment selects what the counts of pl allow.
-func (l *demands) fragment(pl place) *fragment {
+func (d *demands) fragment(pl place) *fragment {
 	room := int(pl.room)
 	if pl.room == unlimited {
 		room = anyNeed
 	}
 	out := &fragment{}
-	if l.dense != nil {
-		out.dense = slices.Clone(l.dense[min(room, len(l.dense)-1)])
+	if d.dense != nil {
+		out.dense = slices.Clone(d.dense[min(room, len(d.dense)-1)])
 	}
 	fits := func(asked demand) bool { return int(asked.room) <= room && int32(asked.need) >= pl.need }
-	for _, asked := range l.tokens {
+	for _, asked := range d.tokens {
 		switch {
 		case !fits(asked):
 		case out.dense != nil:
@@ -173,7 +181,7 @@ func (l *demands) fragment(pl place) *fragment {
 			out.ids = append(out.ids, asked.at)
 		}
 	}
-	for _, asked := range l.exits {
+	for _, asked := range d.exits {
 		if fits(asked) {
 			out.exits = append(out.exits, asked.at)
 		}

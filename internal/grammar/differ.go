@@ -1,30 +1,38 @@
 package grammar
 
+// An automaton cannot remember names, so it cannot tell whether two members have the same
+// one. It can remember classes of names: two names of different classes differ. Where
+// minProperties needs two or more members with names of their own, it asks for as many
+// classes, 8 of them by one byte of the name, and keeps the set of those seen in rules.
+
 const (
 	nameClasses = 8 // of names that are not known, by their first byte: names of two classes differ
 	maxDiffer   = 4 // names that are not known, and must differ for minProperties
 )
 
-// differ writes how o may have two or more members with names that are not known and
+// differ writes how out may have two or more members with names that are not known and
 // differ, of which at least missing are needed: as many classes of names must have been
 // there. Names of one class may differ too, but do not count.
-func (c *compiler) differ(out *object, schemas []*value, known *names, missing int) {
-	all := known.allowed
-	if ok := true; !known.open && len(known.patterns) == 1 {
-		if all, ok = c.narrow(all, known.patterns[0].names, false); !ok {
+func (c *compiler) differ(out *object, schemas []*value, said *names, missing int) {
+	// With one pattern alone names have its beginning in common: the byte behind it counts.
+	all := said.allowed
+	if ok := true; !said.open && len(said.patterns) == 1 {
+		if all, ok = c.narrow(all, said.patterns[0].names, false); !ok {
 			return
 		}
 	}
 	d := &differing{compiler: c, rules: map[[2]int]*expr{}, again: out.max < 0, comma: cat(lit(","), c.space)}
 	found := 0
 	for i := range d.member {
-		if d.member[i] = c.extra(schemas, known, nameClass(all, i)); d.member[i] != nil {
+		if d.member[i] = c.extra(schemas, said, nameClass(all, i)); d.member[i] != nil {
 			found++
 		}
 	}
 	if missing > max(1, min(found, maxDiffer)) {
 		c.fail(unsupported(out.at.path(), "minProperties %d asks for %d names that the schema does not list, at most %d of which can be kept apart: list names in properties", out.min, missing, min(found, maxDiffer)))
 	}
+	// How many are needed depends on how many known members were there: an entry for each
+	// number, at the beginning of the object and behind a member.
 	out.differ = make([][2]*expr, maxDiffer+1)
 	for least := max(missing, 2); least <= min(out.min, maxDiffer) && c.err == nil; least++ {
 		out.differ[least] = [2]*expr{d.next(0, least, empty), d.next(0, least, d.comma)}
@@ -36,6 +44,7 @@ func (c *compiler) differ(out *object, schemas []*value, known *names, missing i
 func nameClass(all *automaton, i int) *automaton {
 	class := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
 	add := func(from state) { class.states = append(class.states, from) }
+	// Bytes that all names begin with say nothing: they are read first.
 	if all != nil {
 		for from := all.states[all.start[0]]; !from.accept && len(from.edges) == 1 && from.edges[0].lo == from.edges[0].hi; from = all.states[from.edges[0].to] {
 			add(state{edges: []edge{{lo: from.edges[0].lo, hi: from.edges[0].lo, to: int32(len(class.states) + 1)}}})
@@ -51,17 +60,18 @@ func nameClass(all *automaton, i int) *automaton {
 	return class
 }
 
-// A differing writes the rules of differ.
+// A differing writes the rules of differ, one for each set of classes seen and number of
+// classes to come.
 type differing struct {
 	compiler *compiler
-	member   [nameClasses]*expr // nil = no such name
-	rules    map[[2]int]*expr
-	again    bool // members may be more than are missing
+	member   [nameClasses]*expr // by class: a member with such a name; nil = there is none
+	rules    map[[2]int]*expr   // by seen and left, those that begin with a comma
+	again    bool               // members may be more than are missing
 	comma    *expr
 }
 
-// next matches members until left classes that are not in seen, a set, were there. The
-// first one comes after comma.
+// next matches members until left classes that are not in seen, a set of bits, were there.
+// The first one comes after comma.
 func (d *differing) next(seen, left int, comma *expr) *expr {
 	if left == 0 {
 		return empty
@@ -75,6 +85,7 @@ func (d *differing) next(seen, left int, comma *expr) *expr {
 	}
 	var sub []*expr
 	for class, member := range d.member {
+		// A class seen before may come again, as long as nothing bounds the members above.
 		switch {
 		case member == nil || d.compiler.budget.spend(1):
 		case seen>>class&1 == 0:

@@ -1,5 +1,8 @@
 package grammar
 
+// oneOf is compiled as anyOf, which allows the same if no value meets two alternatives.
+// Here that is proved, or the schema refused: nothing is assumed to be disjoint.
+
 import "slices"
 
 // exclusive checks that no value meets two alternatives of a oneOf, which then says
@@ -26,10 +29,11 @@ func (c *compiler) disjoint(a, b []*value, depth int) bool {
 	if depth > maxCompare || c.budget.spend(8) {
 		return false
 	}
+	// Every alternative of a must exclude every one of b.
 	for _, x := range c.expand(a) {
 		for _, y := range c.expand(b) {
-			f, g := c.flatten(x), c.flatten(y)
-			if c.err != nil || !c.apart(&f, &g, depth) {
+			left, right := c.flatten(x), c.flatten(y)
+			if c.err != nil || !c.apart(&left, &right, depth) {
 				return false
 			}
 		}
@@ -37,10 +41,12 @@ func (c *compiler) disjoint(a, b []*value, depth int) bool {
 	return c.err == nil
 }
 
+// apart reports whether it is certain that no value meets both x and y.
 func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 	if c.budget.spend(32 + 8*(len(x.enum)+len(y.enum))) {
 		return false
 	}
+	// Of a list of values each can be tried.
 	if !x.enumOnly {
 		x, y = y, x
 	}
@@ -52,6 +58,8 @@ func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 		}
 		return true
 	}
+	// Otherwise every type that both allow must be excluded by its own keywords. Nothing can
+	// exclude null, and arrays are not looked into.
 	both := x.types & y.types
 	if both&(tNull|tBool|tArray) != 0 {
 		return false
@@ -65,7 +73,7 @@ func (c *compiler) apart(x, y *flatSchema, depth int) bool {
 	return both&tObject == 0 || c.objectsApart(x.schemas, y.schemas, depth) || c.objectsApart(y.schemas, x.schemas, depth)
 }
 
-// may reports whether v may meet f; it errs on the side of yes.
+// may reports whether v may meet flat; it errs on the side of yes.
 func (c *compiler) may(flat *flatSchema, v *value) bool {
 	if flat.enumOnly && !flat.lists(v) {
 		return false
@@ -76,17 +84,18 @@ func (c *compiler) may(flat *flatSchema, v *value) bool {
 	return c.misfit(*flat, v) == ""
 }
 
+// stringsApart reports whether lengths or patterns exclude each other.
 func (c *compiler) stringsApart(x, y []*value) bool {
 	lo, hi := span(append(slices.Clone(x), y...), "minLength", "maxLength")
 	if hi >= 0 && lo > hi {
 		return true
 	}
-	a, aok := c.patterns(x)
-	b, bok := c.patterns(y)
-	if !aok || !bok || a == nil || b == nil {
+	left, leftOK := c.patterns(x)
+	right, rightOK := c.patterns(y)
+	if !leftOK || !rightOK || left == nil || right == nil {
 		return false
 	}
-	_, err := product(a, b, false, c.budget)
+	_, err := product(left, right, false, c.budget)
 	return err == errNoMatch
 }
 
@@ -94,13 +103,13 @@ func (c *compiler) stringsApart(x, y []*value) bool {
 // something else.
 func (c *compiler) objectsApart(x, y []*value, depth int) bool {
 	names, required := propertyNames(x)
-	px, py := c.patternProperties(x), c.patternProperties(y)
+	patternsX, patternsY := c.patternProperties(x), c.patternProperties(y)
 	for _, name := range names {
 		if !required[name] {
 			continue
 		}
-		first, _ := c.property(x, px, name)
-		second, allowed := c.property(y, py, name)
+		first, _ := c.property(x, patternsX, name)
+		second, allowed := c.property(y, patternsY, name)
 		if !allowed || (len(first) > 0 && len(second) > 0 && c.disjoint(first, second, depth+1)) {
 			return true
 		}

@@ -2,12 +2,12 @@ package grammar
 
 import "fmt"
 
-// because matches nothing, and says why: at is the schema or keyword at fault.
+// because matches nothing, and says why: blamed is the schema or keyword at fault.
 func because(blamed *value, format string, args ...any) *expr {
 	return &expr{op: opNever, at: blamed, lit: fmt.Sprintf(format, args...)}
 }
 
-// keyword returns the first of keys that one of nodes has, or the first node.
+// firstKeyword returns the first of keys that one of schemas has, or the first schema.
 func firstKeyword(schemas []*value, keys ...string) *value {
 	for _, schema := range schemas {
 		for _, key := range keys {
@@ -19,14 +19,16 @@ func firstKeyword(schemas []*value, keys ...string) *value {
 	return schemas[0]
 }
 
-// An inquest finds out which rules match nothing, and why.
+// An inquest finds out which rules match nothing, and why. It works on expressions: the
+// automaton has no trace of what was trimmed.
 type inquest struct {
 	rules  []rule
 	budget *budget
 	live   []bool // by rule: it matches some text
-	asked  []bool
+	asked  []bool // by rule: why was asked about it, and what recursion comes back to says nothing
 }
 
+// newInquest finds the rules that match some text, in rounds until nothing changes.
 func newInquest(rules []rule, b *budget) *inquest {
 	q := &inquest{rules: rules, budget: b, live: make([]bool, len(rules)), asked: make([]bool, len(rules))}
 	for changed := true; changed && b.err == nil; {
@@ -124,7 +126,7 @@ func (q *inquest) why(e *expr) *Error {
 		return q.rules[e.rule].endless()
 	case opObject:
 		count, missing := q.members(e.object)
-		if missing != nil {
+		if missing != nil { // its value cannot be written
 			return q.why(missing)
 		}
 		return invalid(e.object.at.path(), "no value can match: minProperties is %d, and only %d members can be written", e.object.min, count)
@@ -132,7 +134,7 @@ func (q *inquest) why(e *expr) *Error {
 	return nil
 }
 
-// endless says that r asks for itself and nothing else ends it.
+// endless says that r asks for itself and nothing else ends it; nil for our own rules.
 func (r rule) endless() *Error {
 	switch {
 	case r.at != nil:

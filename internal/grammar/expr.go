@@ -54,6 +54,7 @@ func lit(text string) *expr {
 	return &expr{op: opLit, lit: text}
 }
 
+// class matches one of the characters of pairs, which are sorted and disjoint.
 func class(pairs ...rune) *expr {
 	if len(pairs) == 0 {
 		return never
@@ -87,6 +88,7 @@ func cat(sub ...*expr) *expr {
 	return &expr{op: opCat, sub: out}
 }
 
+// alt matches one of sub. Of several that match nothing it keeps the first that says why.
 func alt(sub ...*expr) *expr {
 	var out []*expr
 	dead := never
@@ -144,9 +146,11 @@ func negate(pairs []rune) []rune {
 // A byteRange is an inclusive range of bytes.
 type byteRange struct{ lo, hi byte }
 
-// utf8Ranges calls emit with sequences of byte ranges that together spell the
-// characters lo to hi, surrogates left out: they have no UTF-8.
+// utf8Ranges calls emit with sequences of byte ranges that together spell the characters
+// lo to hi, surrogates left out: they have no UTF-8. A range is cut until its first and
+// last character differ in one byte and full ranges behind it.
 func utf8Ranges(lo, hi rune, emit func([]byteRange)) {
+	// Around the surrogates, D800 to DFFF.
 	if lo < 0xd800 && hi > 0xd7ff {
 		utf8Ranges(lo, 0xd7ff, emit)
 		lo = 0xd800

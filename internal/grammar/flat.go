@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// A types is a set of JSON types. A number is an integer or a fraction.
+// A types is a set of JSON types. A number is an integer or a fraction: schemas tell them
+// apart by value, 1.0 is an integer.
 type types uint8
 
 const (
@@ -22,20 +23,23 @@ const (
 
 var typeNames = map[string]types{"null": tNull, "boolean": tBool, "integer": tInteger, "number": tNumber, "string": tString, "array": tArray, "object": tObject}
 
-// A flat is one alternative, read.
+// A flatSchema is one alternative of a conjunction with its keywords for single values
+// read: what all its schemas together ask of a type, a number, or a list of values.
 type flatSchema struct {
 	schemas  []*value
 	types    types
-	enum     []*value        // what const and enum allow
-	enumOnly bool            // they are given
+	enum     []*value        // the values that const and enum have in common
+	enumOnly bool            // there is a const or enum
 	texts    map[string]bool // canonical ones of enum, once they are looked for
 	numeric  numeric
 }
 
+// flatten reads the keywords of one alternative.
 func (c *compiler) flatten(schemas []*value) flatSchema {
 	flat := flatSchema{schemas: schemas, types: tAll}
 	for _, schema := range schemas {
 		flat.types &= typesOf(schema)
+		// Several lists of values: what they have in common.
 		for _, key := range []string{"const", "enum"} {
 			given := schema.get(key)
 			if given == nil {
@@ -56,6 +60,7 @@ func (c *compiler) flatten(schemas []*value) flatSchema {
 	return flat
 }
 
+// typesOf returns the types that a schema allows.
 func typesOf(schema *value) types {
 	keyword := schema.get("type")
 	if keyword == nil {
@@ -142,11 +147,14 @@ func (c *compiler) misfit(flat flatSchema, listed *value) string {
 			return "is too short or too long"
 		}
 		ok := true
+		// A list of values may be long and its patterns large: repetitions are counted.
 		c.eachPattern(flat.schemas, minCount, func(a *automaton, _ *value) { ok = ok && a != nil && a.matches(quoted(listed.text)) })
 		if !ok {
 			return "does not match the pattern or format"
 		}
 	case tArray, tObject:
+		// Such keywords would have to be checked inside the value, and a wrong guess would
+		// allow what the schema forbids.
 		for _, schema := range flat.schemas {
 			for _, key := range schema.keys {
 				if (kind == tObject && slices.Contains(objectKeys, key)) || (kind == tArray && slices.Contains(arrayKeys, key)) {

@@ -18,6 +18,7 @@ func (s *scanner) gbnf() {
 	}
 }
 
+// gbnfPart reads one element, nil where a rule or a group ends.
 func (s *scanner) gbnfPart() *expr {
 	switch next := s.peek(); {
 	case next == '"':
@@ -38,7 +39,7 @@ func (s *scanner) gbnfPart() *expr {
 	case isName(next):
 		from := s.pos
 		name := s.name()
-		if s.skip(); strings.HasPrefix(s.text[s.pos:], "::=") { // the next rule
+		if s.skip(); strings.HasPrefix(s.text[s.pos:], "::=") { // a name in front of ::= begins the next rule
 			s.pos = from
 			return nil
 		}
@@ -55,6 +56,7 @@ func (s *scanner) gbnfClass() *expr {
 	var pairs []rune
 	for s.peek() != ']' {
 		lo, ok := s.char()
+		// A minus in front of the end is a character.
 		hi := lo
 		if ok && s.peek() == '-' && !strings.HasPrefix(s.text[s.pos:], "-]") {
 			s.next()

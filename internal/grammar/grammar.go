@@ -11,6 +11,17 @@
 //
 // From every state some text leads to the end, so a mask never leads into a dead end,
 // provided that the vocabulary can express each byte.
+//
+// Files, in the order of what happens:
+//
+//	schema       JSON Schema to rules, with keyword, reference and flat (values); by type number,
+//	             string with format, array, object with names and differ; disjoint for oneOf
+//	regex        regular expressions; gbnf and lark, which share scan
+//	expr, nfa    expressions, and their states over bytes; members for objects, json for spelling
+//	automaton    states that are sets of those; combine and count compute with them
+//	explain      why nothing can match; budget, how much a compilation may take
+//	vocab, mask  the tree of tokens, and masks; demand and plain make them cheap
+//	parse        the reader of bytes, which masks and matchers use
 package grammar
 
 import (
@@ -61,6 +72,7 @@ type Error struct {
 	Frame       int    // number of the Frame at fault, from 1; 0 = none in particular
 }
 
+// Error says where and what.
 func (e *Error) Error() string {
 	if e.Where == "" {
 		return e.What
@@ -68,10 +80,12 @@ func (e *Error) Error() string {
 	return e.Where + ": " + e.What
 }
 
+// invalid is the error of a source that is not well-formed, or that nothing can match.
 func invalid(where, format string, args ...any) *Error {
 	return &Error{Where: where, What: fmt.Sprintf(format, args...)}
 }
 
+// unsupported is the error of a source that is well-formed.
 func unsupported(where, format string, args ...any) *Error {
 	return &Error{Unsupported: true, Where: where, What: fmt.Sprintf(format, args...)}
 }
@@ -111,6 +125,8 @@ func Compile(ctx context.Context, src Source, vocab *Vocabulary) (*Grammar, erro
 	return compileWithin(&budget{left: maxUnits, stop: ctx.Err}, src, vocab)
 }
 
+// compileWithin is Compile with a budget. Whatever goes wrong becomes an *Error, but for
+// the end of the context.
 func compileWithin(b *budget, src Source, vocab *Vocabulary) (*Grammar, error) {
 	automaton, ignored, err := compile(src, b)
 	if e := b.stop(); e != nil {
@@ -128,6 +144,7 @@ func compileWithin(b *budget, src Source, vocab *Vocabulary) (*Grammar, error) {
 	return g, nil
 }
 
+// compile makes the automaton of a source: its rules, the NFA of these, and its states.
 func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	var rules []rule
 	var ignored []Ignored
@@ -155,6 +172,7 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 		return nil, nil, err
 	}
 	a, err := determinize(newNFA(rules, false, nil, b), b)
+	// The automaton is empty, which says nothing to whoever wrote the source.
 	if err == errNoMatch {
 		if e := newInquest(rules, &budget{left: maxUnits / 4, stop: b.stop}).explain(0); e != nil {
 			err = e
@@ -163,9 +181,10 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	return a, ignored, err
 }
 
+// framedRules makes a rule for all frames, the root, and those of each frame's JSON.
 func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
 	rules = []rule{{name: "frames"}}
-	shared, left := map[string]int{}, map[string][]Ignored{} // by JSON: most tools of a request may have any object
+	shared, left := map[string]int{}, map[string][]Ignored{} // roots, and keywords ignored, by JSON: most tools of a request may have any object
 	var sub []*expr
 	var roots []int
 	for i := range frames {

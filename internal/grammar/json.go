@@ -37,7 +37,7 @@ type value struct {
 // is reports whether v is there and of that kind: get returns nil for what is not there.
 func (v *value) is(kind byte) bool { return v != nil && v.kind == kind }
 
-// isFalse is is as a function: the schema false, which nothing meets.
+// isFalse reports whether v is the schema false, which nothing meets.
 func isFalse(v *value) bool { return v.is(jsonFalse) }
 
 // readJSON reads one value.

@@ -6,7 +6,9 @@ import (
 	"strings"
 )
 
-// check reports keywords of schema n that are not known or not well-formed.
+// check reports keywords of schema that are not supported or not well-formed, and notes
+// those that are not known. Afterwards the values of all keywords have the kinds that the
+// rest of the compiler takes for granted.
 func (c *compiler) check(schema *value) {
 	if c.checked[schema] {
 		return
@@ -45,7 +47,7 @@ func (c *compiler) ignore(keyword *value) {
 	}
 }
 
-// circular reports whether n asks for n again, for the same value.
+// circular reports whether schema asks for itself again, for the same value.
 func (c *compiler) circular(schema *value) bool {
 	if c.rings[schema] != 0 {
 		return c.rings[schema] == 1
@@ -58,7 +60,7 @@ func (c *compiler) circular(schema *value) bool {
 	return false
 }
 
-// parts are the schemas that n asks for, for the same value.
+// parts are the schemas that schema asks for, for the same value.
 func (c *compiler) parts(schema *value) (out []*value) {
 	if target := schema.get("$ref"); target.is(jsonString) {
 		out = append(out, c.resolve(target))
@@ -73,6 +75,7 @@ func (c *compiler) parts(schema *value) (out []*value) {
 
 // malformed returns what key's value should be, or "".
 func malformed(key string, v *value) string {
+	// The words of this table: lists and objects of something, texts, booleans, schemas.
 	each := func(kind byte, ok func(*value) bool) bool {
 		return v.kind == kind && !slices.ContainsFunc(v.vals, func(e *value) bool { return !ok(e) })
 	}
@@ -121,7 +124,7 @@ func malformed(key string, v *value) string {
 	return want
 }
 
-// span returns the largest lower and the smallest upper bound of nodes; hi < 0 = none.
+// span returns the largest lower and the smallest upper bound of schemas; hi < 0 = none.
 func span(schemas []*value, least, most string) (lo, hi int) {
 	hi = -1
 	for _, schema := range schemas {
@@ -135,7 +138,7 @@ func span(schemas []*value, least, most string) (lo, hi int) {
 	return lo, hi
 }
 
-// count reads a whole number that malformed has seen; large ones are as good as 2^31-2.
+// wholeNumber reads a whole number that malformed has seen; large ones become 2^31-2.
 func wholeNumber(v *value) int {
 	rational, _ := number(v.text)
 	if whole := rational.Num(); whole.IsInt64() && whole.Int64() < math.MaxInt32 {

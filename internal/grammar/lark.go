@@ -11,7 +11,7 @@ type terminals struct {
 // ignoreRule is the name of the rule for what %ignore says; no user's rule can have it.
 const ignoreRule = "%ignore"
 
-// library is %import common.
+// library has the terminals of %import common, from the file of that name in Lark.
 var library = map[string]string{
 	"DIGIT": `[0-9]`, "HEXDIGIT": `[0-9a-fA-F]`, "INT": `[0-9]+`, "SIGNED_INT": `[+-]?[0-9]+`, "DECIMAL": `[0-9]+\.[0-9]*|\.[0-9]+`,
 	"FLOAT":        `[0-9]+[eE][+-]?[0-9]+|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`,
@@ -27,6 +27,7 @@ var library = map[string]string{
 // terminal: a grammar whose meaning depends on that allows more here.
 func (s *scanner) lark() {
 	s.terminals = &terminals{}
+	// What %ignore says may stand at the beginning and behind each terminal (larkPart).
 	root := s.rule("%start")
 	ignore := s.rule(ignoreRule)
 	s.rules[root].body = cat(ref(ignore), ref(s.rule("start")))
@@ -35,6 +36,7 @@ func (s *scanner) lark() {
 			s.directive()
 			continue
 		}
+		// Marks for the shape of Lark's tree, and priorities: there is neither here.
 		for s.take("?") || s.take("!") {
 		}
 		name := s.name()
@@ -52,6 +54,7 @@ func (s *scanner) lark() {
 	s.rules[ignore].body = star(alt(s.terminals.ignored...))
 }
 
+// isTerminal reports whether a name is a terminal's: in capitals, perhaps behind _.
 func isTerminal(name string) bool {
 	name = strings.TrimLeft(name, "_")
 	return name != "" && name[0] >= 'A' && name[0] <= 'Z'
@@ -75,6 +78,7 @@ func (s *scanner) directive() {
 			s.refuse("common.%s is not supported: define it", name)
 			return
 		}
+		// Under another name.
 		if s.skip(); s.take("->") {
 			s.skip()
 			name = s.name()
@@ -92,6 +96,7 @@ func (s *scanner) directive() {
 
 // larkPart reads one element, with what follows a terminal inside a rule.
 func (s *scanner) larkPart() *expr {
+	// Inside a terminal, terminals are letters like any others.
 	token := func(part *expr) *expr {
 		if s.terminals.inside {
 			return part
@@ -130,6 +135,7 @@ func (s *scanner) larkName(token func(*expr) *expr) *expr {
 	if name == "" {
 		return nil
 	}
+	// A name in front of a colon, or of a priority and one, begins the next definition.
 	end := s.pos
 	s.skip()
 	if s.take(".") {
@@ -176,6 +182,7 @@ func (s *scanner) larkText() *expr {
 func (s *scanner) larkRegex() *expr {
 	s.next()
 	from := s.pos
+	// An escaped slash does not end it.
 	for s.peek() != '/' {
 		if s.peek() == '\\' {
 			s.next()

@@ -39,7 +39,7 @@ type place struct {
 // its callers.
 type fragment struct {
 	dense []uint64            // the tokens, one bit each; nil: they are in ids
-	ids   []int32             // tokens that are not in dense
+	ids   []int32             // the tokens, while dense is nil
 	exits []int32             // nodes of the tree inside tokens, where the rule may end
 	next  map[place]*fragment // what fragmentAfter made, by place behind the call
 }
@@ -74,8 +74,7 @@ func (m *masker) place(it item) place {
 	return pl
 }
 
-// keep puts a fragment into a cache, or returns nil when it took too much work: then it is
-// not complete.
+// keep puts a fragment into a cache, or returns nil when it took too much work to finish.
 func (m *masker) keep(cache map[place]*fragment, pl place, f *fragment) *fragment {
 	if m.parser.work > maxWork || m.parser.overflow {
 		return nil
@@ -85,8 +84,7 @@ func (m *masker) keep(cache map[place]*fragment, pl place, f *fragment) *fragmen
 	return f
 }
 
-// fragmentAt returns the fragment of whole tokens from pl on, or nil when that is too much
-// work.
+// fragmentAt returns the fragment of whole tokens from pl on, or nil: too much work.
 func (m *masker) fragmentAt(pl place) *fragment {
 	if made, ok := m.cache[pl]; ok {
 		return made

@@ -1,15 +1,16 @@
 package grammar
 
-// An object is a JSON object whose members come in a fixed order.
+// An object is a JSON object with known members in a fixed order, and others behind them.
 type object struct {
 	members  []member
-	extra    *expr // a member with any other name, without comma; nil = none
-	min, max int   // members in all; max < 0 = no limit
-	space    *expr
+	extra    *expr      // a member with any other name, without comma; nil = none
+	min, max int        // members in all; max < 0 = no limit
+	space    *expr      // what may stand around punctuation
 	at       *value     // minProperties, where it counts
-	differ   [][2]*expr // by number: so many members or more with other names that differ, the first without comma and with
+	differ   [][2]*expr // by number: so many or more others that differ, without a comma before them and with one (differ.go)
 }
 
+// A member is one with a known name.
 type member struct {
 	key      string // "name": as it is written
 	value    *expr  // with the space before it
@@ -19,6 +20,7 @@ type member struct {
 // object goes through the members in order. What comes next depends on how many
 // there were: at least on whether a comma is due, at most on the exact number.
 func (n *nfa) object(o *object, next int32) int32 {
+	// As many numbers are told apart as matter: 0 and more, or up to the bounds.
 	last := len(o.members)
 	most := max(1, min(last, max(o.min, o.max)))
 	heads := make([]int32, most+1) // by number of members so far: what may follow
@@ -26,6 +28,8 @@ func (n *nfa) object(o *object, next int32) int32 {
 		heads[count] = n.build(o.rest(count), next)
 	}
 	comma := cat(lit(","), o.space)
+	// Before member i: take it, if there is room, or leave it out, if it is not required.
+	// heads[c] is what may follow c members: first behind all known ones, at last before.
 	for i := last - 1; i >= 0 && n.budget.err == nil; i-- {
 		member := o.members[i]
 		taken := make([]int32, most+1) // by number after it
@@ -52,14 +56,15 @@ func (n *nfa) object(o *object, next int32) int32 {
 	return n.bytes("{", n.build(o.space, heads[0]))
 }
 
-// rest is what may follow c members when all known names are behind: others, and
-// the end.
+// rest is what may follow count members when all known names are behind: others, the end.
 func (o *object) rest(count int) *expr {
 	closing := cat(o.space, lit("}"))
+	// How many others are needed, and may be; most < 0 = no limit.
 	least, most := max(o.min-count, 0), -1
 	if o.max >= 0 {
 		most = o.max - count
 	}
+	// No others: the end, if the number is right.
 	if o.extra == nil {
 		switch {
 		case least > 0 || (o.max >= 0 && most < 0):
@@ -83,6 +88,7 @@ func (o *object) rest(count int) *expr {
 	if count > 0 {
 		return cat(repeat(more, least, most), closing)
 	}
+	// The very first member of all has no comma before it.
 	some := cat(o.extra, repeat(more, max(least-1, 0), max(most-1, -1)), closing)
 	if least > 0 {
 		return some

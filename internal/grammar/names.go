@@ -2,12 +2,14 @@ package grammar
 
 import "slices"
 
-// names are what schemas say about names of members.
+// Names are what the schemas of an object say about names of members. Names are known if
+// properties or required list them. Others are written if open, or where a pattern of
+// patternProperties matches.
 type names struct {
-	known    []string // in order
+	known    []string // in order: properties, then required
 	required map[string]bool
 	patterns []namePattern
-	open     bool       // others are written
+	open     bool       // names that match no pattern are written, too
 	allowed  *automaton // what propertyNames leaves of names; nil = any
 	listed   []string   // all names that it leaves, if it lists them
 	none     bool       // it leaves none
@@ -38,7 +40,7 @@ func (n *names) widen(schemas []*value) bool {
 	return len(n.known) > known
 }
 
-// propertyNames returns the names that nodes know, in order.
+// propertyNames returns the names that schemas know, in order.
 func propertyNames(schemas []*value) (names []string, required map[string]bool) {
 	known := map[string]bool{}
 	required = map[string]bool{}
@@ -66,7 +68,7 @@ func propertyNames(schemas []*value) (names []string, required map[string]bool) 
 	return names, required
 }
 
-// keys notes what propertyNames leaves of names.
+// readPropertyNames notes what the keyword propertyNames leaves of names.
 func (c *compiler) readPropertyNames(schemas []*value, out *names) {
 	var all []*value
 	for _, schema := range schemas {
@@ -77,6 +79,7 @@ func (c *compiler) readPropertyNames(schemas []*value, out *names) {
 	if len(all) == 0 {
 		return
 	}
+	// A name is a string: of its schema the keywords for strings count.
 	alternatives := c.expand(all)
 	if c.err == nil && len(alternatives) > 1 {
 		c.fail(unsupported(all[0].path(), "anyOf in propertyNames is not supported: use a pattern"))
@@ -108,16 +111,17 @@ func (c *compiler) readPropertyNames(schemas []*value, out *names) {
 	out.none = !ok
 }
 
-// A named is one entry of patternProperties.
+// A namePattern is one entry of patternProperties.
 type namePattern struct {
-	owner  *value
-	names  *automaton
-	schema *value
+	owner  *value     // the schema with the keyword
+	names  *automaton // accepts the names that match, as they are written inside quotes
+	schema *value     // what the members' values must meet
 }
 
-// maxPatterns bounds patternProperties: each set of them is a class of names.
+// maxPatterns bounds patternProperties: each set of them, of 32, is a class of names.
 const maxPatterns = 5
 
+// patternProperties compiles the name patterns of schemas that some name can match.
 func (c *compiler) patternProperties(schemas []*value) []namePattern {
 	var out []namePattern
 	for _, schema := range schemas {
@@ -143,11 +147,11 @@ func (c *compiler) patternProperties(schemas []*value) []namePattern {
 	return out
 }
 
-// property returns what the value of a known name must meet. Not ok: the name is
-// forbidden.
+// property returns what the value of a known name must meet. Not ok: it is forbidden.
 func (c *compiler) property(schemas []*value, patterns []namePattern, name string) ([]*value, bool) {
 	var out []*value
 	for _, schema := range schemas {
+		// additionalProperties sees the properties and patterns of its own schema only.
 		own := false
 		if properties := schema.get("properties"); properties != nil {
 			if its := properties.get(name); its != nil {
@@ -186,7 +190,7 @@ func (n *names) values(schemas []*value, chosen int) []*value {
 	return out
 }
 
-// isClosed reports whether n leaves out members that none of its parts know.
+// isClosed reports whether schema leaves out members that none of its parts know.
 func isClosed(schema *value) bool {
 	return isFalse(schema.get("unevaluatedProperties"))
 }
@@ -195,13 +199,17 @@ func isClosed(schema *value) bool {
 // that know members: these would have to be told apart.
 func (c *compiler) checkUnevaluated(schemas []*value) {
 	for _, schema := range schemas {
+		if !isClosed(schema) {
+			continue
+		}
+		// Everything that schema asks for, at any depth, belongs to it.
 		parts := []*value{schema}
-		for i := 0; i < len(parts) && isClosed(schema) && !c.budget.spend(1); i++ {
+		for i := 0; i < len(parts) && !c.budget.spend(1); i++ {
 			parts = append(parts, c.parts(parts[i])...)
 		}
 		for _, other := range schemas {
 			knowsMembers := other.get("properties") != nil || other.get("patternProperties") != nil || other.get("additionalProperties") != nil
-			if isClosed(schema) && !slices.Contains(parts, other) && knowsMembers {
+			if knowsMembers && !slices.Contains(parts, other) {
 				c.fail(unsupported(schema.path(), "unevaluatedProperties does not see the members of schemas beside it: put it where allOf, anyOf or $ref joins them"))
 			}
 		}
@@ -222,7 +230,7 @@ func isOpen(schemas []*value) bool {
 	return silent || asked
 }
 
-// others returns a, nil = any text, without known. Not ok: nothing is left.
+// others returns names, nil = any, without the known ones. Not ok: nothing is left.
 func (c *compiler) others(names *automaton, known []string) (*automaton, bool) {
 	if len(known) == 0 {
 		return names, true
@@ -239,7 +247,8 @@ func (c *compiler) others(names *automaton, known []string) (*automaton, bool) {
 	return nil, false
 }
 
-// narrow returns what of a, nil = any text, by accepts too, or with not, does not.
+// narrow returns what of names, nil = any, by accepts too, or with not, does not. Not ok:
+// nothing is left, or an error was noted.
 func (c *compiler) narrow(names, by *automaton, not bool) (*automaton, bool) {
 	var err error
 	if names == nil {

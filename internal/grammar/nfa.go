@@ -9,6 +9,7 @@ import (
 // long tuples.
 const maxDepth = 20_000
 
+// An nkind is what an NFA state does before matching goes on.
 type nkind uint8
 
 const (
@@ -22,6 +23,7 @@ const (
 	nFinal              // the rule has matched
 )
 
+// An nstate is a state of an NFA. Its number is its place in nfa.states.
 type nstate struct {
 	kind     nkind
 	lo, hi   byte
@@ -37,9 +39,11 @@ type rule struct {
 	quoted bool   // as in nfa
 }
 
+// counted reports whether the rule's counts begin with it.
 func (r rule) counted() bool { return r.body != nil && (r.body.op == opLoop || r.body.op == opCounted) }
 
-// An nfa has the bytes of all rules in one graph. State i, below len(rules), is the
+// An nfa has the bytes of all rules in one graph (Thompson's construction, made from the
+// end: a state is made when the one behind it is there). State i, below len(rules), is the
 // entry of rule i; the state after them is final, where every rule ends.
 //
 // A rule that ends with a call of another one goes there instead of calling: what
@@ -47,27 +51,28 @@ func (r rule) counted() bool { return r.body != nil && (r.body.op == opLoop || r
 type nfa struct {
 	states []nstate
 	rules  []rule
-	final  int32
-	dead   int32
-	quoted bool // characters of the current rule are spelled as inside a JSON string, in the shortest way
-	tables [][]edge
+	final  int32                 // where every rule ends
+	dead   int32                 // reads nothing: what cannot match, or comes after an error
+	quoted bool                  // characters of the current rule are spelled as inside a JSON string, in the shortest way
+	tables [][]edge              // by alt of an nTable state: edges that are disjoint and in order
 	loops  map[int32]countedLoop // by nLoop state
 	count  map[*expr]bool        // repetitions to count
 	budget *budget
 
-	current int
-	depth   int
+	current int                        // the rule being built
+	depth   int                        // of build
 	shared  map[string]int32           // tables of one class, by what is in them
 	spelled [2]map[*expr][][]byteRange // classes in bytes; second: quoted
 }
 
-// A loopOf is a counted loop: its bounds, and the states of its body from, to - 1.
+// A countedLoop has the bounds of a loop, and the states of its body from, to - 1.
 type countedLoop struct {
 	min, max int
 	from, to int32
-	of       *expr
+	of       *expr // the repetition, for clash; nil for opLoop
 }
 
+// newNFA builds the graph of all rules. Repetitions in count are counted, others copied.
 func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
 	n := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]byteRange{{}, {}}}
 	n.states = make([]nstate, len(rules)+2)
@@ -76,6 +81,7 @@ func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
 	n.states[n.final] = nstate{kind: nFinal}
 	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
 	n.loops = map[int32]countedLoop{}
+	// An entry is a state of its own, since rules built before may lead to it.
 	for i, r := range rules {
 		n.current, n.quoted = i, quoted || r.quoted
 		start := n.build(r.body, n.final)
@@ -84,6 +90,7 @@ func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
 	return n
 }
 
+// add makes a state and returns its number, dead when the budget is used up.
 func (n *nfa) add(state nstate) int32 {
 	if len(n.states) >= maxNFA {
 		n.budget.fail(errTooLarge)
@@ -135,12 +142,15 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		}
 		return n.repeat(e, next)
 	case opRef:
+		// A rule that only calls another one, as $ref makes them, is passed over.
 		for i := 0; i < maxNesting && n.rules[e.rule].body.op == opRef; i++ {
 			e = n.rules[e.rule].body
 		}
+		// Short texts are copied: a call costs more.
 		if body := n.rules[e.rule].body; (body.op == opLit || body.op == opEmpty) && n.rules[e.rule].quoted == n.rules[n.current].quoted {
 			return n.build(body, next)
 		}
+		// The last call of a rule is a jump, but counts begin with a call.
 		if next == n.final && !n.rules[n.current].counted() && !n.rules[e.rule].counted() && !n.rules[e.rule].call {
 			return int32(e.rule)
 		}
@@ -159,6 +169,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 	return n.dead
 }
 
+// bytes matches s and goes on with next.
 func (n *nfa) bytes(s string, next int32) int32 {
 	for i := len(s) - 1; i >= 0; i-- {
 		next = n.add(nstate{kind: nBytes, lo: s[i], hi: s[i], out: next})
@@ -166,6 +177,7 @@ func (n *nfa) bytes(s string, next int32) int32 {
 	return next
 }
 
+// repeat copies what e repeats, the repetitions that may be left out behind the others.
 func (n *nfa) repeat(e *expr, next int32) int32 {
 	body := e.sub[0]
 	if e.max < 0 { // a ring: once more, or on to next
@@ -177,6 +189,7 @@ func (n *nfa) repeat(e *expr, next int32) int32 {
 		n.states[loop].out = again
 		next = loop
 	}
+	// From the end: a repetition that is left out leaves out those behind it.
 	for i := e.max; i > e.min && n.budget.err == nil; i-- {
 		next = n.split(n.build(body, next), n.end(e, next, i))
 	}
@@ -213,6 +226,8 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 		return all
 	}
 	plain := func(lo, hi rune) { utf8Ranges(lo, hi, func(seq []byteRange) { all = append(all, seq) }) }
+	// Inside quotes characters that need an escape are cut out of the range; up to the
+	// backslash there are few, and behind it none.
 	for i := 0; i < len(e.class) && n.budget.err == nil; i += 2 {
 		lo, hi := e.class[i], e.class[i+1]
 		for char := lo; n.quoted && char <= hi && char <= '\\'; char++ {
@@ -255,12 +270,14 @@ func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
 		if len(all[from]) > depth+1 {
 			to = n.table(all[from:i], depth+1, next)
 		}
+		// Neighbours that lead to the same state become one edge.
 		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == first.lo {
 			edges[k-1].hi = first.hi
 		} else {
 			edges = append(edges, edge{lo: first.lo, hi: first.hi, to: to})
 		}
 	}
+	// Characters that differ in their first bytes alone share the tables behind these.
 	for _, e := range edges {
 		key = binary.LittleEndian.AppendUint32(append(key, e.lo, e.hi), uint32(e.to))
 	}
@@ -272,7 +289,7 @@ func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
 	return table
 }
 
-// choose goes where one of edges leads.
+// choose makes a state that goes where one of edges leads.
 func (n *nfa) choose(edges []edge) int32 {
 	switch len(edges) {
 	case 0:
@@ -285,8 +302,10 @@ func (n *nfa) choose(edges []edge) int32 {
 	return n.add(nstate{kind: nTable, alt: int32(len(n.tables) - 1)})
 }
 
-// embed copies an automaton without calls and counts.
+// embed copies an automaton without calls and counts, so that its ends go on with next.
 func (n *nfa) embed(machine *automaton, next int32) int32 {
+	// The states first, for edges lead forth and back: state i of it is a split that reads
+	// on, or ends too where it accepts.
 	base := int32(len(n.states))
 	for range machine.states {
 		n.split(n.dead, n.dead)
@@ -307,9 +326,11 @@ func (n *nfa) embed(machine *automaton, next int32) int32 {
 	return base + machine.start[0]
 }
 
-// loop matches x, counted, min to max times, then next.
+// loop matches repeated min to max times, counted, then next. of is the repetition it was
+// made of, if there is one to be copied instead.
 func (n *nfa) loop(repeated *expr, min, max int, next int32, of *expr) int32 {
 	loop := n.add(nstate{kind: nLoop, alt: next})
+	// All states made from here to the end of build are the body's.
 	from := int32(len(n.states))
 	body := n.build(repeated, loop)
 	if n.budget.err != nil {

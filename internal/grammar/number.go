@@ -1,5 +1,9 @@
 package grammar
 
+// Numbers within bounds, as texts. A range of unsigned decimals is cut out digit by digit:
+// above and below match what is larger or smaller than a number by its first digit that
+// differs, and product joins them. Multiples are an automaton over remainders.
+
 import (
 	"math/big"
 	"strings"
@@ -53,7 +57,7 @@ type numeric struct {
 	multiple []*big.Rat
 }
 
-// holds reports whether n admits v.
+// holds reports whether n admits value.
 func (n numeric) holds(value *big.Rat) bool {
 	if (n.low.value != nil && (value.Cmp(n.low.value) < 0 || (n.low.open && value.Cmp(n.low.value) == 0))) ||
 		(n.up.value != nil && (value.Cmp(n.up.value) > 0 || (n.up.open && value.Cmp(n.up.value) == 0))) || (n.integer && !value.IsInt()) {
@@ -110,6 +114,8 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 		return anyNumber, nil
 	}
 	zero := new(big.Rat)
+	// A sign and a magnitude: the negative numbers are the positive ones of the range turned
+	// over. Zero is written without a sign.
 	positive, err := n.magnitudes(n.low.tighter(bound{value: zero}, -1), n.up, where, b)
 	if err != nil {
 		return nil, err
@@ -144,6 +150,7 @@ func (n numeric) magnitudes(low, up bound, where string, b *budget) (*expr, erro
 	if !ok || low.value.Cmp(maxNumber) >= 0 {
 		return nil, unsupported(where, "the bound %.60s has more than %d digits: round it", low.value.FloatString(3), maxDigits)
 	}
+	// What holds at once: the form, each bound, each multiple.
 	limits := []*expr{form, lowDigits.above(low.open)}
 	if up.value != nil {
 		upDigits, ok := digitsOf(up.value)
@@ -205,9 +212,11 @@ func between(lo, hi byte) *expr {
 func (d digits) above(open bool) *expr {
 	whole := len(d.whole)
 	sub := []*expr{cat(nonzero, repeat(digit, whole, max(whole, maxDigits-1)), opt(decimal))} // more digits
+	// As many digits: the first same ones are equal, the next one is larger.
 	for same := range whole {
 		sub = append(sub, cat(lit(d.whole[:same]), between(d.whole[same]+1, '9'), repeat(digit, whole-same-1, whole-same-1), opt(decimal)))
 	}
+	// Behind an equal whole part, the fraction decides in the same way.
 	tail := []*expr{}
 	for same := range len(d.fraction) {
 		tail = append(tail, cat(lit("."+d.fraction[:same]), between(d.fraction[same]+1, '9'), star(digit)))
@@ -229,9 +238,11 @@ func (d digits) above(open bool) *expr {
 func (d digits) below(open bool) *expr {
 	whole := len(d.whole)
 	var sub []*expr
+	// Fewer digits.
 	if whole > 1 {
 		sub = append(sub, cat(alt(lit("0"), cat(nonzero, repeat(digit, 0, whole-2))), opt(decimal)))
 	}
+	// As many digits, the first that differs is smaller.
 	for same := range whole {
 		sub = append(sub, cat(lit(d.whole[:same]), between('0', d.whole[same]-1), repeat(digit, whole-same-1, whole-same-1), opt(decimal)))
 	}
@@ -245,6 +256,7 @@ func (d digits) below(open bool) *expr {
 			tail = append(tail, lit("."+d.fraction[:same]))
 		}
 	}
+	// The number itself, with any zeros behind it.
 	if !open {
 		tail = append(tail, opt(cat(lit("."+d.fraction), star(lit("0")))))
 		if d.fraction != "" {
@@ -254,8 +266,9 @@ func (d digits) below(open bool) *expr {
 	return alt(append(sub, cat(lit(d.whole), alt(tail...)))...)
 }
 
-// multiples accepts the unsigned decimals that m divides. Its states are remainders,
-// one layer for the digits before the point and one for each digit behind it.
+// multiples accepts the unsigned decimals that step divides. Its states are remainders,
+// one layer for the digits before the point and one for each digit behind it, then a layer
+// for behind the point itself, which ends nothing.
 func multiples(step *big.Rat) (*automaton, bool) {
 	unitDigits, ok := digitsOf(step)
 	if !ok {
@@ -265,6 +278,8 @@ func multiples(step *big.Rat) (*automaton, bool) {
 	if unit.Sign() <= 0 || unit.Cmp(big.NewInt(4096)) > 0 {
 		return nil, false
 	}
+	// In units of the last digit of step, step is mod. A number that ends in an early layer
+	// lacks digits: scale is what its remainder is worth.
 	mod, layers := int(unit.Int64()), len(unitDigits.fraction)+1
 	out := &automaton{start: []int32{0}, need: []int32{0}, room: []int32{0}}
 	scale := make([]int, layers) // 10^k mod unit
@@ -292,8 +307,8 @@ func multiples(step *big.Rat) (*automaton, bool) {
 	return out, true
 }
 
-// digits adds the ten digits to state id with remainder r. In the first layer they
-// stay there; behind the point each leads to the next one.
+// digits adds the ten digits to state id, which stands for remainder. In the first layer
+// they stay there; behind the point each leads to the next one.
 func (a *automaton) digits(id, layer, layers, remainder, mod int) {
 	to := layer
 	if id < layers*mod && layer > 0 {
@@ -304,7 +319,8 @@ func (a *automaton) digits(id, layer, layers, remainder, mod int) {
 	}
 }
 
-// read adds the bounds of schema s to n.
+// read adds the bounds of schema to n. exclusiveMinimum and exclusiveMaximum are booleans
+// in draft 4 and numbers since.
 func (n *numeric) read(schema *value) {
 	rat := func(key string) *big.Rat {
 		value := schema.get(key)

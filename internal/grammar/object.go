@@ -2,10 +2,10 @@ package grammar
 
 import "slices"
 
-// object matches the objects of f. Members come in the order of the schema. Others
-// are only written where additionalProperties or patternProperties ask for them, where
-// minProperties needs them, or where the schema says nothing about members at all: a
-// model should not invent what nobody will read.
+// object matches the objects of flat. Members come in the order of the schema. Others are
+// only written where additionalProperties or patternProperties ask for them, where
+// minProperties needs them, or where the schema says nothing about members at all: a model
+// should not invent what nobody will read.
 func (c *compiler) object(flat flatSchema) *expr {
 	out := &object{space: c.space}
 	out.min, out.max = span(flat.schemas, "minProperties", "maxProperties")
@@ -13,11 +13,11 @@ func (c *compiler) object(flat flatSchema) *expr {
 		return because(firstKeyword(flat.schemas, "minProperties"), "minProperties %d is above maxProperties %d", out.min, out.max)
 	}
 	c.checkUnevaluated(flat.schemas)
-	names := c.memberNames(flat.schemas)
+	said := c.memberNames(flat.schemas)
 	if out.min > 0 {
 		out.at = firstKeyword(flat.schemas, "minProperties")
 	}
-	due, dead := c.knownMembers(out, flat.schemas, names)
+	due, dead := c.knownMembers(out, flat.schemas, said)
 	switch {
 	case dead != nil:
 		return dead
@@ -28,33 +28,36 @@ func (c *compiler) object(flat flatSchema) *expr {
 	if out.min <= due {
 		out.min = 0
 	}
-	if out.max >= len(out.members) && !names.open && len(names.patterns) == 0 {
+	if out.max >= len(out.members) && !said.open && len(said.patterns) == 0 {
 		out.max = -1
 	}
-	out.extra = c.extra(flat.schemas, names, nil)
+	out.extra = c.extra(flat.schemas, said, nil)
+	// Members with other names must make up for what is missing. JSON allows a name once, so
+	// two or more of them must differ.
 	missing := out.min - len(out.members)
 	if missing > 0 && out.extra == nil {
 		return because(out.at, "minProperties is %d, and only %d members are allowed", out.min, len(out.members))
 	}
 	if (missing > 1 || out.min <= maxDiffer) && out.min-due > 1 && out.extra != nil {
-		c.differ(out, flat.schemas, names, missing)
+		c.differ(out, flat.schemas, said, missing)
 	}
 	return &expr{op: opObject, object: out}
 }
 
 // knownMembers adds the members with known names in order, and returns how many of them
 // are required. dead, if it is not nil, says why no object can match.
-func (c *compiler) knownMembers(out *object, schemas []*value, known *names) (required int, dead *expr) {
+func (c *compiler) knownMembers(out *object, schemas []*value, said *names) (required int, dead *expr) {
 	for at := 0; ; at++ {
-		if at == len(known.known) {
+		if at == len(said.known) {
+			// If they are needed, names are let in that no schema asks for.
 			tooFew := out.min > len(out.members)
-			if !tooFew || !known.widen(schemas) {
+			if !tooFew || !said.widen(schemas) {
 				return required, nil
 			}
 		}
-		name := known.known[at]
-		ok := c.member(out, schemas, known, name)
-		if known.required[name] {
+		name := said.known[at]
+		ok := c.member(out, schemas, said, name)
+		if said.required[name] {
 			if !ok {
 				return 0, because(firstKeyword(schemas, "required"), "the required member %.60q is not allowed by its own schema, additionalProperties, unevaluatedProperties or propertyNames", name)
 			}
@@ -66,23 +69,24 @@ func (c *compiler) knownMembers(out *object, schemas []*value, known *names) (re
 	}
 }
 
-// member adds the member name to o, if it is allowed.
-func (c *compiler) member(out *object, schemas []*value, known *names, name string) bool {
-	met, ok := c.property(schemas, known.patterns, name)
-	if ok = ok && !known.none && (known.allowed == nil || known.allowed.matches(quoted(name))); ok {
+// member adds the member name to out, if it is allowed.
+func (c *compiler) member(out *object, schemas []*value, said *names, name string) bool {
+	asked, ok := c.property(schemas, said.patterns, name)
+	if ok = ok && !said.none && (said.allowed == nil || said.allowed.matches(quoted(name))); ok {
 		key := `"` + quoted(name) + `":`
-		out.members = append(out.members, member{key: key, value: cat(c.colon, c.all(met)), required: known.required[name]})
+		out.members = append(out.members, member{key: key, value: cat(c.colon, c.all(asked)), required: said.required[name]})
 	}
 	return ok
 }
 
 // extra matches a member with a name that is not known, and that by accepts if there
 // is one, or is nil.
-func (c *compiler) extra(schemas []*value, known *names, by *automaton) *expr {
-	if (len(known.patterns) == 0 && !known.open) || known.none || c.err != nil {
+func (c *compiler) extra(schemas []*value, said *names, by *automaton) *expr {
+	if (len(said.patterns) == 0 && !said.open) || said.none || c.err != nil {
 		return nil
 	}
-	free, ok := c.others(known.allowed, known.known)
+	// Names that no keyword lists, of the class that is asked for.
+	free, ok := c.others(said.allowed, said.known)
 	if ok && by != nil {
 		free, ok = c.narrow(free, by, false)
 	}
@@ -90,16 +94,17 @@ func (c *compiler) extra(schemas []*value, known *names, by *automaton) *expr {
 		return nil
 	}
 	var out []*expr
-	for chosen := range 1 << len(known.patterns) { // a bit for each pattern that a name matches
-		if chosen == 0 && !known.open {
+	// One alternative for each set of patterns: who matches several is held to all of them.
+	for chosen := range 1 << len(said.patterns) { // a bit for each pattern that a name matches
+		if chosen == 0 && !said.open {
 			continue
 		}
-		values := known.values(schemas, chosen)
+		values := said.values(schemas, chosen)
 		if slices.ContainsFunc(values, isFalse) {
 			continue
 		}
 		names, ok := free, true // those that match the chosen patterns and no other
-		for i, named := range known.patterns {
+		for i, named := range said.patterns {
 			if names, ok = c.narrow(names, named.names, chosen>>i&1 == 0); !ok {
 				break
 			}
@@ -116,6 +121,7 @@ func (c *compiler) extra(schemas []*value, known *names, by *automaton) *expr {
 	if len(out) == 0 {
 		return nil
 	}
+	// differ puts many such rules side by side; one automaton for all would be large.
 	rule := c.rule("member", alt(out...))
 	c.rules[rule.rule].call = by != nil
 	return rule

@@ -6,9 +6,8 @@ package grammar
 // rules that ended go on with their callers, and calls begin the rules they call.
 //
 // The textbook looks callers up by scanning the set where the rule began. Here an
-// origin holds its callers, and sets of the past need not be kept. It holds them behind
-// the call, so that a call as the last thing of a rule costs nothing when it ends
-// (returns follows such chains once and keeps the result).
+// origin holds its callers, so sets of the past need not be kept. Where a call is the last
+// thing of a rule, returns follows the chain of callers once and keeps what it found.
 
 import "slices"
 
@@ -45,8 +44,7 @@ type set struct {
 // matching.
 const maxItems = 256
 
-// A parser reads bytes. Its base is the origin of the rule that nobody called. It belongs
-// to one goroutine.
+// A parser reads bytes, for one goroutine. Its base is the call of the rule nobody called.
 type parser struct {
 	automaton *automaton
 	base      *origin
@@ -71,8 +69,8 @@ func (p *parser) begin(dst *set, it item) {
 // anyByte stands for all bytes where trieNode.kids does for some.
 const anyByte = ^uint32(0)
 
-// step sets dst to what src becomes with b, and reports whether anything is left.
-// Items that none of the bytes in kids can follow may be left out: nearly all places
+// step sets dst to what src becomes with the byte next, and reports whether anything is
+// left. Items that none of the bytes in kids can follow may be left out: nearly all places
 // where a word may end are inside a longer word.
 func (p *parser) step(dst, src *set, next byte, kids uint32) bool {
 	dst.items, dst.exit = dst.items[:0], false
@@ -158,8 +156,7 @@ func (p *parser) close(dst *set, kids uint32) {
 		if ended && it.origin == p.base {
 			dst.exit = true
 		} else if ended && it.origin.position != dst.position { // what is empty was stepped over when compiling
-			// The rule that ended is not called again at the same position, so its callers
-			// are all known.
+			// Begun at an earlier position, the rule has all its callers.
 			back, exit := p.returns(it.origin)
 			dst.exit = dst.exit || exit
 			if it.origin.follow&kids != 0 {
@@ -192,9 +189,8 @@ func (p *parser) called(rule int32, dst *set) *origin {
 		}
 	}
 	var made *origin
-	// Masks walk a tree of tokens and go back often: walk then sets used back, and the
-	// origins made since are used again. A matcher's own must last, as later sets refer to
-	// them.
+	// A masker walks the tree and goes back often: it then sets used back, and what was
+	// made since serves again. A matcher's origins must last: later sets refer to them.
 	switch {
 	case p.recycle && p.used < len(p.pool):
 		made = p.pool[p.used]
@@ -259,8 +255,7 @@ func (p *parser) returns(call *origin) ([]item, bool) {
 	}
 	out := call.callers
 	own := false // out is a copy
-	// The list grows while it is read, and loops of callers end because no item is in it
-	// twice.
+	// The list grows while it is read. Loops of callers end: no item is in it twice.
 	for i := 0; i < len(out); i++ {
 		it := out[i]
 		if !p.automaton.states[it.state].accept || it.need > 0 {

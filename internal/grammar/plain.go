@@ -1,10 +1,15 @@
 package grammar
 
-// isLoop reports whether all plain characters lead back to q, once more each.
-func (a *automaton) isPlainLoop(q int32) bool {
-	from := &a.states[q]
-	to, all, _ := a.plainNext(q)
-	return all && to == q && from.edges[0].count&countMore != 0 && (from.edges[0].count&countCheck == 0 || (from.low == 0 && from.high == unlimited))
+// Plain tokens are whole characters that a JSON string holds as they are, and nearly all
+// tokens are plain. Inside a string without a pattern they are allowed by their length
+// alone. What is here finds out where that is so.
+
+// isPlainLoop reports whether all plain characters lead back to start, each with one
+// repetition more, and without looking ahead.
+func (a *automaton) isPlainLoop(start int32) bool {
+	from := &a.states[start]
+	to, all, _ := a.plainNext(start)
+	return all && to == start && from.edges[0].count&countMore != 0 && (from.edges[0].count&countCheck == 0 || (from.low == 0 && from.high == unlimited))
 }
 
 // plainShapes spells the characters of plain tokens in bytes.
@@ -20,10 +25,11 @@ var plainShapes = [][]byteRange{
 	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
 }
 
-// plain reports whether the plain tokens that may follow q are exactly those with at
-// most n characters, or all of them (maxPlain). It is not so where characters differ,
-// or where more may follow from other rules.
+// plain reports whether the plain tokens that may follow at are exactly those with at most
+// so many characters, or all of them (maxPlain). It is not so where characters differ, or
+// where more may follow from other rules.
 func (a *automaton) plain(at int32) (chars int, ok bool) {
+	// Character by character, as long as all lead to the same state, until none leads on.
 	alone := true
 	for chars = 0; chars < maxPlain; chars++ {
 		from := &a.states[at]
@@ -46,6 +52,8 @@ func (a *automaton) plain(at int32) (chars int, ok bool) {
 // the same one, or whether none lead anywhere.
 func (a *automaton) plainNext(from int32) (to int32, all, none bool) {
 	all, none, to = true, true, -1
+	// Each shape must lead to one state for all its bytes, and all shapes to the same. A
+	// shape that fails at its first byte leads nowhere; later, some characters do.
 	for _, shape := range plainShapes {
 		at, ok := from, true
 		for i, bytes := range shape {
@@ -66,7 +74,7 @@ func (a *automaton) plainNext(from int32) (to int32, all, none bool) {
 	return to, all, none
 }
 
-// through returns the state behind each byte of r if it is the same for all of them,
+// through returns the state behind each byte of bytes if it is the same for all of them,
 // otherwise whether some of them lead anywhere.
 func (a *automaton) through(from int32, bytes byteRange) (to int32, ok, some bool) {
 	next, to := int(bytes.lo), int32(-1)

@@ -17,11 +17,14 @@ func (c *compiler) resolve(reference *value) *value {
 	return c.targets[reference]
 }
 
+// find follows a $ref within the document: # alone, a JSON pointer or an $anchor. Of what
+// leads nowhere it notes the error, and returns a schema for anything.
 func (c *compiler) find(reference *value) *value {
 	bad := func(what string) *value {
 		c.fail(invalid(reference.parent.path(), "$ref %.100q %s: use # or #/$defs/NAME", reference.text, what))
 		return &value{kind: jsonTrue}
 	}
+	// The document may call itself by its $id.
 	text := reference.text
 	if id := c.root.get("$id"); id.is(jsonString) {
 		text = strings.TrimPrefix(text, id.text)
@@ -40,6 +43,7 @@ func (c *compiler) find(reference *value) *value {
 		}
 		return bad("is no $anchor of the schema")
 	}
+	// A JSON pointer, step by step; the text before its first slash is empty.
 	at := c.root
 	for i, name := range strings.Split(fragment, "/") {
 		if i == 0 {
@@ -63,7 +67,7 @@ func (c *compiler) find(reference *value) *value {
 	return at
 }
 
-// drop notes the anchors in v, the first of each name.
+// noteAnchors notes the anchors in v, the first of each name.
 func (c *compiler) noteAnchors(schema *value) {
 	if anchor := schema.get("$anchor"); anchor.is(jsonString) && c.anchors[anchor.text] == nil {
 		c.anchors[anchor.text] = schema

@@ -47,6 +47,7 @@ func search(e *expr) *expr {
 		}
 		return alt(sub...)
 	}
+	// Where no anchor holds the match, any text may stand before or behind.
 	parts := []*expr{e}
 	if e.op == opCat {
 		parts = slices.Clone(e.sub)
@@ -59,6 +60,7 @@ func search(e *expr) *expr {
 	for len(parts) > 0 && parts[len(parts)-1].op == opEnd {
 		after, parts = empty, parts[:len(parts)-1]
 	}
+	// a{2,5} with any text around it allows the same as a{2}.
 	shortest := func(i int) {
 		if edge := parts[i]; edge.op == opRepeat {
 			parts[i] = repeat(edge.sub[0], edge.min, edge.min)
@@ -73,7 +75,7 @@ func search(e *expr) *expr {
 	return cat(before, cat(parts...), after)
 }
 
-// parsePattern leaves Where empty in its errors.
+// parsePattern reads a regular expression. It leaves Where empty in its errors.
 func parsePattern(text string) (*expr, *Error) {
 	if len(text) > maxPattern {
 		return nil, invalid("", "regular expression of %d bytes, at most %d are accepted", len(text), maxPattern)
@@ -86,6 +88,7 @@ func parsePattern(text string) (*expr, *Error) {
 		return nil, err
 	}
 	re, perr := syntax.Parse(goText, syntax.Perl)
+	// The parser's own limit is ours (maxRepeat); its message says nothing of what to do.
 	if bad, ok := errors.AsType[*syntax.Error](perr); ok && bad.Code == syntax.ErrInvalidRepeatSize {
 		lo, hi := 0, 0
 		if n, _ := fmt.Sscanf(bad.Expr, "{%d,%d}", &lo, &hi); n == 2 && lo > hi {
@@ -114,6 +117,7 @@ func translate(text string) (string, *Error) {
 		rest := text[i:]
 		switch {
 		case rest[0] == '\\' && len(rest) > 1:
+			// Escapes, two bytes and what belongs to them; those that Go knows stay.
 			switch escaped := rest[1]; {
 			case (escaped >= '1' && escaped <= '9' && !inClass) || strings.HasPrefix(rest, `\k<`):
 				return refuse("a back-reference")
@@ -134,6 +138,7 @@ func translate(text string) (string, *Error) {
 				out.WriteString(rest[:2])
 				i++
 			}
+		// Go wants a [ in a class escaped, but for [:alpha:].
 		case inClass:
 			inClass = rest[0] != ']'
 			if rest[0] == '[' && !strings.HasPrefix(rest, "[:") {
@@ -183,6 +188,7 @@ func unicodeEscape(text string) (char rune, length int, ok bool) {
 	return char, 12, ok && char != utf8.RuneError
 }
 
+// hex reads hexadecimal digits; a number above the last character is none.
 func hex(text string) (rune, bool) {
 	var r rune
 	for _, c := range []byte(text) {

@@ -1,5 +1,8 @@
 package grammar
 
+// What the readers of GBNF (gbnf.go) and Lark (lark.go) share: characters, names, texts,
+// alternatives, sequences and repetitions.
+
 import (
 	"strconv"
 	"strings"
@@ -45,6 +48,7 @@ type scanner struct {
 	terminals *terminals     // nil: GBNF
 }
 
+// fail notes an error at this line unless there is one, and passes the rest of the text.
 func (s *scanner) fail(format string, args ...any) {
 	if s.err == nil {
 		line := 1 + strings.Count(s.text[:min(s.pos, len(s.text))], "\n")
@@ -98,6 +102,7 @@ func (s *scanner) take(token string) bool {
 	return true
 }
 
+// isName reports whether c may be part of a name.
 func isName(c byte) bool {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-'
 }
@@ -135,7 +140,7 @@ func (s *scanner) define(name string, body *expr) {
 	s.rules[number].body = body
 }
 
-// alternatives reads what is between bars. part reads one element, or returns nil.
+// alternatives reads what is between bars, up to whatever part does not know.
 func (s *scanner) alternatives(part func() *expr) *expr {
 	if s.depth++; s.depth > maxNesting {
 		s.fail("nested deeper than %d levels", maxNesting)
@@ -151,6 +156,7 @@ func (s *scanner) alternatives(part func() *expr) *expr {
 	return alt(all...)
 }
 
+// sequence reads elements, as part does, with what repeats them, until part returns nil.
 func (s *scanner) sequence(part func() *expr) *expr {
 	var out []*expr
 	for {
@@ -174,6 +180,7 @@ func (s *scanner) group(end string, part func() *expr) *expr {
 
 // repetition reads what may follow an element: * + ? {m} {m,} {m,n}, in Lark ~m..n.
 func (s *scanner) repetition(e *expr) *expr {
+	// Several may follow each other: a{2}* repeats the repetition.
 	for {
 		lo, hi := 0, -1
 		switch {
@@ -287,6 +294,7 @@ func (s *scanner) char() (rune, bool) {
 	case '0':
 		return 0, true
 	}
+	// The letter's place in this text is the number of its digits.
 	if digits := strings.IndexByte("..x.u...U", escaped); digits > 1 && escaped != '.' && s.pos+digits <= len(s.text) {
 		r, ok := hex(s.text[s.pos : s.pos+digits])
 		s.pos += digits

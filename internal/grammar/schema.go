@@ -1,34 +1,44 @@
 package grammar
 
+// How a schema becomes rules. What holds for one value is a conjunction, a list of
+// schemas; all makes it one rule, compiled when its turn comes, so that schemas may refer
+// back to themselves:
+//
+//	conjunction → expand → alternatives without $ref, allOf, anyOf, oneOf (flat.go)
+//	            → flat → a part for each type (number.go, string.go, array.go, object.go)
+//
+// Members and elements are conjunctions again.
+
 import (
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// compiler turns schemas into rules. What it works on is a conjunction: schemas that
-// all hold for one value. Each becomes one rule, so that recursion ends.
+// A compiler turns schemas into rules. Each conjunction becomes one rule, so that
+// recursion ends. The first error stays in err; what is made after it is not used.
 type compiler struct {
 	budget   *budget
 	root     *value
 	rules    []rule
-	names    map[string]int // rules by conjunction or purpose
-	pending  []conjunction
-	ids      map[*value]int
-	frame    int
+	names    map[string]int // number of a rule, by conjunction (all) or purpose (shared)
+	pending  []conjunction  // conjunctions whose rules have no body yet
+	ids      map[*value]int // short names of schemas, of which all makes the names of conjunctions
+	frame    int            // for Ignored
 	ignored  []Ignored
-	checked  map[*value]bool
-	targets  map[*value]*value // of $ref, found
-	anchors  map[string]*value
+	checked  map[*value]bool       // by check; groups by exclusive
+	targets  map[*value]*value     // of $ref, found before
+	anchors  map[string]*value     // schemas by $anchor
 	barred   *value                // the last schema false that was met
-	machines map[string]*automaton // of patterns
-	texts    map[string]*expr      // strings with patterns and formats
+	machines map[string]*automaton // of patterns, by pattern and use
+	texts    map[string]*expr      // strings with patterns and formats, by these and their lengths
 	rings    map[*value]int8       // by circular: 1 = being looked at, or part of a ring; 2 = fine
-	space    *expr
-	colon    *expr
+	space    *expr                 // what may stand around punctuation
+	colon    *expr                 // what may follow a colon
 	err      error
 }
 
+// A conjunction is a rule to be made of schemas that all hold for one value.
 type conjunction struct {
 	rule    int
 	schemas []*value
@@ -44,7 +54,9 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{}, checked: map[*value]bool{}, targets: map[*value]*value{}, anchors: map[string]*value{}, rings: map[*value]int8{}, machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
+	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{},
+		checked: map[*value]bool{}, targets: map[*value]*value{}, anchors: map[string]*value{}, rings: map[*value]int8{},
+		machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
 	c.noteAnchors(root)
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root", at: root})
@@ -60,6 +72,8 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 		c.space = opt(alt(lit(" "), cat(lit("\n"), indent)))
 	}
 	c.rules[start].body = c.all([]*value{root})
+	// In the order in which they were asked for: rules that belong together are near each
+	// other, and errors come from the outside in.
 	for len(c.pending) > 0 && c.err == nil && b.err == nil {
 		job := c.pending[0]
 		c.pending = c.pending[1:]
@@ -91,6 +105,7 @@ func (c *compiler) shared(name string, body func() *expr) *expr {
 
 // all returns a reference to the rule of a conjunction, to be compiled later.
 func (c *compiler) all(schemas []*value) *expr {
+	// Equal conjunctions share a rule. The key keeps their order, which is that of members.
 	var key strings.Builder
 	for number, schema := range schemas {
 		if slices.Contains(schemas[:number], schema) {
@@ -115,6 +130,7 @@ func (c *compiler) all(schemas []*value) *expr {
 	return ref(number)
 }
 
+// conjunction matches the values that all schemas allow.
 func (c *compiler) conjunction(schemas []*value) *expr {
 	var sub []*expr
 	c.barred = nil
@@ -156,6 +172,7 @@ func (c *compiler) expand(schemas []*value) [][]*value {
 			out = append(out, branch.done)
 		} else {
 			first, rest := branch.choices[0], branch.choices[1:]
+			// The first choice in every way; the first alternative is taken up first.
 			for i := len(first.vals) - 1; i >= 0; i-- {
 				work = append(work, partial{todo: first.vals[i : i+1], done: slices.Clone(branch.done), choices: slices.Clone(rest)})
 			}
@@ -167,7 +184,8 @@ func (c *compiler) expand(schemas []*value) [][]*value {
 	return out
 }
 
-// settle works off p.todo. It reports whether anything can match.
+// settle works off branch.todo: references and allOf bring further schemas, anyOf and
+// oneOf choices. It reports whether anything can match.
 func (c *compiler) settle(branch *partial) bool {
 	for len(branch.todo) > 0 && c.err == nil {
 		schema := branch.todo[0]
@@ -200,7 +218,7 @@ func (c *compiler) settle(branch *partial) bool {
 	return c.err == nil
 }
 
-// flat matches one alternative.
+// flat matches one alternative: the values it lists, or all that its types allow.
 func (c *compiler) flat(schemas []*value) *expr {
 	flat := c.flatten(schemas)
 	if flat.enumOnly {
@@ -234,6 +252,7 @@ func (c *compiler) flat(schemas []*value) *expr {
 // enum matches what const and enum of f allow.
 func (c *compiler) enum(flat flatSchema) *expr {
 	var sub []*expr
+	// Of values that all miss, the first one's reason is told.
 	dead := because(firstKeyword(flat.schemas, "enum", "const"), "const and enum have no value in common")
 	for i, value := range flat.enum {
 		what := c.misfit(flat, value)
@@ -247,6 +266,7 @@ func (c *compiler) enum(flat flatSchema) *expr {
 	return alt(append(sub, dead)...)
 }
 
+// number matches the numbers of flat.
 func (c *compiler) number(flat flatSchema) *expr {
 	body, err := flat.numeric.expr(flat.path(), c.budget)
 	if err != nil {

@@ -27,6 +27,7 @@ func (c *compiler) text(flat flatSchema) *expr {
 	if hi >= 0 && lo > hi {
 		return because(firstKeyword(flat.schemas, "minLength"), "minLength %d is above maxLength %d", lo, hi)
 	}
+	// The same pattern at many places of a schema is compiled once for each pair of lengths.
 	var key strings.Builder
 	for _, schema := range flat.schemas {
 		for _, name := range []string{"pattern", "format"} {
@@ -81,8 +82,8 @@ func (c *compiler) patterned(flat flatSchema, lo, hi int) *expr {
 	return cat(lit(`"`), machine(inside), lit(`"`))
 }
 
-// single is patterns and measured where one pattern says everything about strings, if
-// its repetitions can be counted. Not ok: it is not so.
+// single is patterns and measured where one pattern says everything about strings, if its
+// repetitions can be counted. Not ok: it is not so, or an error was noted.
 func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 	var only *value
 	for _, schema := range schemas {
@@ -99,6 +100,8 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 	if only == nil || c.err != nil {
 		return nil, false
 	}
+	// A length beside the pattern can be counted with it only if the pattern is one class
+	// repeated: then it is another bound of that repetition.
 	body, err := parsePattern(only.text)
 	if err != nil {
 		return nil, false // patterns says so
@@ -122,7 +125,7 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 }
 
 // patterns returns the automaton of the inside of strings that pattern and format of
-// nodes leave, in the shortest spelling, or nil if they say nothing. Not ok: no string
+// schemas leave, in the shortest spelling, or nil if they say nothing. Not ok: no string
 // is left, or an error.
 func (c *compiler) patterns(schemas []*value) (out *automaton, ok bool) {
 	meet := func(next *automaton, where *value) {
@@ -138,16 +141,17 @@ func (c *compiler) patterns(schemas []*value) (out *automaton, ok bool) {
 	return out, c.err == nil
 }
 
-// each calls do with the automata of patterns and formats of nodes.
+// eachPattern calls do with the automata of patterns and formats of schemas, and the
+// keywords they come from.
 func (c *compiler) eachPattern(schemas []*value, count int, do func(*automaton, *value)) {
 	for _, schema := range schemas {
-		if p := schema.get("pattern"); p != nil && c.err == nil {
-			do(c.compiled(p, p.text, pattern{search: true, quoted: true, count: count}), p)
+		if keyword := schema.get("pattern"); keyword != nil && c.err == nil {
+			do(c.compiled(keyword, keyword.text, pattern{search: true, quoted: true, count: count}), keyword)
 		}
-		if p := schema.get("format"); p != nil && formats[p.text] != "" && c.err == nil {
-			do(c.compiled(p, formats[p.text], pattern{quoted: true, count: count}), p)
-		} else if p != nil && slices.Contains(openFormats, p.text) {
-			c.fail(unsupported(schema.path(), "format %q is not supported: use a pattern", p.text))
+		if keyword := schema.get("format"); keyword != nil && formats[keyword.text] != "" && c.err == nil {
+			do(c.compiled(keyword, formats[keyword.text], pattern{quoted: true, count: count}), keyword)
+		} else if keyword != nil && slices.Contains(openFormats, keyword.text) {
+			c.fail(unsupported(schema.path(), "format %q is not supported: use a pattern", keyword.text))
 		}
 	}
 }
@@ -168,16 +172,16 @@ func (c *compiler) compiled(where *value, text string, use pattern) *automaton {
 	return out
 }
 
-// measured returns what a accepts of the lengths that nodes allow, with counts or
-// without; a = nil is any text.
-func (c *compiler) measured(out *automaton, schemas []*value, count bool) (*automaton, bool) {
+// measured returns what inside accepts of the lengths that schemas allow, with counts or
+// without; inside = nil is any text.
+func (c *compiler) measured(inside *automaton, schemas []*value, count bool) (*automaton, bool) {
 	lo, hi := span(schemas, "minLength", "maxLength")
 	chars, err := simple(star(class(anyRune...)), true, c.budget)
-	if out == nil {
-		out = chars
+	if inside == nil {
+		inside = chars
 	}
 	if err == nil && (lo > 0 || hi >= 0) {
-		out, err = lengths(out, chars, lo, hi, count, c.budget)
+		inside, err = lengths(inside, chars, lo, hi, count, c.budget)
 	}
 	if err == errNoMatch {
 		return nil, false
@@ -185,5 +189,5 @@ func (c *compiler) measured(out *automaton, schemas []*value, count bool) (*auto
 	if err != nil {
 		c.fail(located(err, schemas[0].path()))
 	}
-	return out, err == nil
+	return inside, err == nil
 }

@@ -27,12 +27,14 @@ type Vocabulary struct {
 	plain [][]uint64        // [characters]: the plain tokens with at most so many
 }
 
+// A trieNode is a node of the tree: the bytes on the way to it, of which the last is b,
+// begin some tokens. A node's subtree follows it directly, up to end.
 type trieNode struct {
 	end   int32  // index behind the subtree
 	id    int32  // the token that ends here, -1 = none
 	kids  uint32 // bit b/8 for each byte b that goes on from here
-	depth uint8
-	b     byte
+	depth uint8  // bytes on the way
+	b     byte   // the last of them
 }
 
 // NewVocabulary prepares t's tokens, which takes some 200 ms. Control and added
@@ -62,6 +64,7 @@ func newVocabulary(texts []string) *Vocabulary {
 		}
 		all = append(all, int32(id))
 		chars := plainLength(text)
+		// Where plain tokens are known by their length, only the second tree is read.
 		if chars > maxPlain {
 			rest = append(rest, int32(id))
 		}
@@ -92,6 +95,7 @@ func plainLength(text string) int {
 
 // grow appends a tree of ids.
 func (v *Vocabulary) grow(ids []int32) {
+	// Sorted by bytes, tokens come in the order of a walk; path is the way to the last one.
 	slices.SortFunc(ids, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(v.texts[a], v.texts[b]), cmp.Compare(a, b))
 	})
@@ -102,6 +106,7 @@ func (v *Vocabulary) grow(ids []int32) {
 	last := ""
 	for _, id := range ids {
 		text := v.texts[id]
+		// Go back to where this token parts from the last one, closing subtrees, then down.
 		common := 0
 		for common < min(len(text), len(last)) && text[common] == last[common] {
 			common++
