@@ -10,19 +10,21 @@ import (
 // The changes. Each looks first and writes afterwards, so that one that is refused
 // leaves nothing behind in a transaction it shares with others.
 
+// create stores a new record; see Store.Create.
 func (t *txn) create(n *New, now time.Time) error {
 	if t.bucket(ids).Get([]byte(n.ID)) != nil {
 		return ErrExists
 	}
-	h := &head{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running,
+	made := &head{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running,
 		Created: now.UnixNano(), Items: len(n.Items)}
-	u := &Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
-	if u.Object == nil {
-		u.Object = []byte{}
+	update := &Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
+	if update.Object == nil {
+		update.Object = []byte{}
 	}
-	if err := roomFor(h, u); err != nil {
+	if err := roomFor(made, update); err != nil {
 		return err
 	}
+	// Checked: from here on everything is written.
 	num := t.next
 	t.next++
 	t.added++
@@ -31,22 +33,23 @@ func (t *txn) create(n *New, now time.Time) error {
 	for i := range n.Items {
 		t.putBlob(num, kindItem, uint32(i), 1, itemBytes(&n.Items[i]))
 	}
-	t.apply(num, h, u)
+	t.apply(num, made, update)
 	return nil
 }
 
-func (t *txn) update(owner, id string, u *Update) error {
-	num, h, err := t.find(owner, id)
+// update adds to a running record; see Store.Update.
+func (t *txn) update(owner, id string, update *Update) error {
+	num, head, err := t.find(owner, id)
 	if err != nil {
 		return err
 	}
-	if h.State == Finished {
+	if head.State == Finished {
 		return ErrFinished
 	}
-	if err := roomFor(h, u); err != nil {
+	if err := roomFor(head, update); err != nil {
 		return err
 	}
-	t.apply(num, h, u)
+	t.apply(num, head, update)
 	return nil
 }
 
@@ -59,81 +62,85 @@ func (c *Config) takes(object []byte) error {
 }
 
 // roomFor says whether u fits into h's record.
-func roomFor(h *head, u *Update) error {
-	if size := h.EventBytes + total(u.Events) + 4*len(u.Events); size > maxEvents {
+func roomFor(to *head, update *Update) error {
+	if size := to.EventBytes + total(update.Events) + 4*len(update.Events); size > maxEvents {
 		return fmt.Errorf("%w: %d bytes of events, limit %d", ErrTooLarge, size, maxEvents)
 	}
-	if len(u.Note) > maxName {
-		return fmt.Errorf("%w: note of %d bytes, limit %d", ErrTooLarge, len(u.Note), maxName)
+	if len(update.Note) > maxName {
+		return fmt.Errorf("%w: note of %d bytes, limit %d", ErrTooLarge, len(update.Note), maxName)
 	}
-	for _, r := range u.Refs {
-		if r == "" || len(r) > maxName {
-			return fmt.Errorf("%w: reference of %d bytes, want 1 to %d", ErrTooLarge, len(r), maxName)
+	for _, ref := range update.Refs {
+		if ref == "" || len(ref) > maxName {
+			return fmt.Errorf("%w: reference of %d bytes, want 1 to %d", ErrTooLarge, len(ref), maxName)
 		}
 	}
 	return nil
 }
 
-func (t *txn) apply(num uint64, h *head, u *Update) {
-	if u.Object != nil {
+// apply writes an update that has room, and the head.
+func (t *txn) apply(num uint64, to *head, update *Update) {
+	// A shorter object must not leave parts of the one before.
+	if update.Object != nil {
 		t.clear(dataKey(num, kindObject, 0, 0)[:9])
-		t.putBlob(num, kindObject, 0, 1, u.Object)
+		t.putBlob(num, kindObject, 0, 1, update.Object)
 	}
-	if len(u.Events) > 0 {
-		t.putBlob(num, kindEvents, uint32(h.Events), len(u.Events), eventBytes(u.Events))
-		h.Events += len(u.Events)
-		h.EventBytes += total(u.Events) + 4*len(u.Events)
+	if len(update.Events) > 0 {
+		t.putBlob(num, kindEvents, uint32(to.Events), len(update.Events), eventBytes(update.Events))
+		to.Events += len(update.Events)
+		to.EventBytes += total(update.Events) + 4*len(update.Events)
 	}
-	for _, r := range u.Refs {
-		t.put(refs, []byte(r), numKey(num))
+	for _, ref := range update.Refs {
+		t.put(refs, []byte(ref), numKey(num))
 	}
-	h.Refs = append(h.Refs, u.Refs...)
-	if u.Note != "" {
-		h.Note = u.Note
+	to.Refs = append(to.Refs, update.Refs...)
+	if update.Note != "" { // small, so it lies in the head
+		to.Note = update.Note
 	}
-	if u.Done {
-		h.State = Finished
+	if update.Done {
+		to.State = Finished
 		t.del(active, numKey(num))
 	}
-	t.putHead(num, h)
+	t.putHead(num, to)
 }
 
+// cancel notes that somebody asked for the end; see Store.Cancel.
 func (t *txn) cancel(owner, id string) error {
-	num, h, err := t.find(owner, id)
+	num, head, err := t.find(owner, id)
 	switch {
 	case err != nil:
 		return err
-	case !h.Background:
+	case !head.Background:
 		return ErrNotBackground
-	case h.State != Running:
+	case head.State != Running:
 		return nil
 	}
-	h.State = Cancelling
-	t.putHead(num, h)
+	head.State = Cancelling
+	t.putHead(num, head)
 	return nil
 }
 
+// delete removes a record; see Store.Delete. With a damaged head it has a number still.
 func (t *txn) delete(owner, id string) error {
-	num, h, err := t.find(owner, id)
-	if h == nil && num == 0 {
+	num, head, err := t.find(owner, id)
+	if head == nil && num == 0 {
 		return err
 	}
-	t.remove(num, id, h)
+	t.remove(num, id, head)
 	return nil
 }
 
 // remove deletes record num; h is nil when its head is damaged.
-func (t *txn) remove(num uint64, id string, h *head) {
+func (t *txn) remove(num uint64, id string, known *head) {
 	t.added--
 	t.clear(numKey(num))
 	t.del(active, numKey(num))
 	t.del(ids, []byte(id))
-	if h == nil {
+	if known == nil {
 		return // its references lead nowhere, which Find sees
 	}
-	for _, r := range h.Refs {
-		if v, err := t.get(refs, []byte(r)); err == nil && bytes.Equal(v, numKey(num)) {
-			t.del(refs, []byte(r))
+	for _, ref := range known.Refs {
+		if value, err := t.get(refs, []byte(ref)); err == nil && bytes.Equal(value, numKey(num)) {
+			t.del(refs, []byte(ref))
 		}
 	}
 }
@@ -141,37 +148,39 @@ func (t *txn) remove(num uint64, id string, h *head) {
 // evict deletes the oldest finished records until the store is within its bounds:
 // used is what it held before this transaction. It looks at no more than most
 // records, so that a change of bounds does not hold up the writer.
-func (t *txn) evict(c *Config, records int, used int64, most int) {
-	now := c.Now()
+func (t *txn) evict(cfg *Config, records int, used int64, most int) {
+	now := cfg.Now()
+	// Numbers grow with time: the first records are the oldest. A record that may not go
+	// is passed over.
 	cur := t.bucket(data).Cursor()
-	k, _ := cur.Seek(numKey(1))
+	key, _ := cur.Seek(numKey(1))
 	for range most {
-		if len(k) != keyLength {
+		if len(key) != keyLength {
 			return
 		}
-		num := binary.BigEndian.Uint64(k)
-		h, err := t.head(num)
-		old := err == nil && now.Sub(time.Unix(0, h.Created)) > c.Age
-		if !old && records+t.added <= c.Records && used-t.freed <= c.Bytes {
+		num := binary.BigEndian.Uint64(key)
+		head, err := t.head(num)
+		old := err == nil && now.Sub(time.Unix(0, head.Created)) > cfg.Age
+		if !old && records+t.added <= cfg.Records && used-t.freed <= cfg.Bytes {
 			return
 		}
 		switch {
 		case err != nil:
 			t.removeDamaged(num)
-		case h.State == Finished:
-			t.remove(num, h.ID, h)
+		case head.State == Finished:
+			t.remove(num, head.ID, head)
 		}
 		cur = t.bucket(data).Cursor() // the old one may stand on a deleted page
-		k, _ = cur.Seek(numKey(num + 1))
+		key, _ = cur.Seek(numKey(num + 1))
 	}
 }
 
 // removeDamaged deletes a record whose head cannot say its id.
 func (t *txn) removeDamaged(num uint64) {
-	c := t.bucket(ids).Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
-		if p, ok := t.salt.open(ids, k, v); ok && len(p) >= 8 && binary.BigEndian.Uint64(p) == num {
-			t.remove(num, string(k), nil)
+	cursor := t.bucket(ids).Cursor()
+	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
+		if payload, ok := t.salt.open(ids, key, value); ok && len(payload) >= 8 && binary.BigEndian.Uint64(payload) == num {
+			t.remove(num, string(key), nil)
 			return
 		}
 	}

@@ -34,6 +34,7 @@ type format struct {
 	salt         salt
 }
 
+// String is the text of the file.
 func (f format) String() string {
 	line := fmt.Sprintf("ossian-store %d.%d salt=%08x", f.major, f.minor, uint32(f.salt))
 	return fmt.Sprintf("%s crc=%08x\n", line, crc32.Checksum([]byte(line), castagnoli))
@@ -46,34 +47,34 @@ func parseFormat(text string) (format, error) {
 	if !ok || crc != fmt.Sprintf("%08x", crc32.Checksum([]byte(line), castagnoli)) {
 		return format{}, fmt.Errorf("store: %s: the checksum does not fit", formatName)
 	}
-	var f format
-	if _, err := fmt.Sscanf(line, "ossian-store %d.%d", &f.major, &f.minor); err != nil {
+	var parsed format
+	if _, err := fmt.Sscanf(line, "ossian-store %d.%d", &parsed.major, &parsed.minor); err != nil {
 		return format{}, fmt.Errorf("store: %s: %w", formatName, err)
 	}
-	if f.major != major || f.minor > minor {
+	if parsed.major != major || parsed.minor > minor {
 		return format{}, fmt.Errorf("%w: it has format %d.%d, this program knows %d.0 to %d.%d; use a newer program or another directory",
-			ErrVersion, f.major, f.minor, major, major, minor)
+			ErrVersion, parsed.major, parsed.minor, major, major, minor)
 	}
-	if _, err := fmt.Sscanf(line, "ossian-store %d.%d salt=%x", &f.major, &f.minor, (*uint32)(&f.salt)); err != nil {
+	if _, err := fmt.Sscanf(line, "ossian-store %d.%d salt=%x", &parsed.major, &parsed.minor, (*uint32)(&parsed.salt)); err != nil {
 		return format{}, fmt.Errorf("store: %s: %w", formatName, err)
 	}
-	return f, nil
+	return parsed, nil
 }
 
 // readFormat returns the format of the store in dir. It gives a new one a format,
 // and a damaged file the text in the database.
 func readFormat(dir string) (format, error) {
-	f, note, err := findFormat(dir)
+	found, note, err := findFormat(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		var b [4]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		f, note = format{major, minor, salt(binary.LittleEndian.Uint32(b[:]))}, err
+		var random [4]byte
+		_, _ = rand.Read(random[:]) // it never fails
+		found, note = format{major, minor, salt(binary.LittleEndian.Uint32(random[:]))}, err
 		err = nil
 	}
 	if err != nil || note == nil {
-		return f, err
+		return found, err
 	}
-	return f, writeFile(filepath.Join(dir, formatName), f.String())
+	return found, writeFile(filepath.Join(dir, formatName), found.String())
 }
 
 // findFormat reads the format, from the database when the file is not usable: note
@@ -88,6 +89,7 @@ func findFormat(dir string) (f format, note, err error) {
 			return f, nil, err
 		}
 	}
+	// The file is missing or damaged. The copy in the database has a checksum without salt.
 	note = err
 	file, err := os.Open(filepath.Join(dir, databaseName))
 	if err != nil {
@@ -100,8 +102,8 @@ func findFormat(dir string) (f format, note, err error) {
 	}
 	found := ""
 	err = im.elements(func(b bucket, key, value []byte) error {
-		if p, ok := salt(0).open(b, key, value); ok && b == about && string(key) == "format" {
-			found = string(p)
+		if payload, ok := salt(0).open(b, key, value); ok && b == about && string(key) == "format" {
+			found = string(payload)
 		}
 		return nil
 	})
@@ -116,8 +118,8 @@ func findFormat(dir string) (f format, note, err error) {
 // give away. The first call makes them, in one step: a crash leaves all of them or none,
 // and no other process has the store at the time.
 func (s *Store) Key() (*[keyBytes]byte, error) {
-	s.mu.Lock() // Close waits: behind it the store may be somebody else's
-	defer s.mu.Unlock()
+	s.dbMu.Lock() // Close waits: behind it the store may be somebody else's
+	defer s.dbMu.Unlock()
 	select {
 	case <-s.quit:
 		return nil, ErrClosed
@@ -141,15 +143,15 @@ func (s *Store) Key() (*[keyBytes]byte, error) {
 
 // writeFile makes path hold text, or leaves it as it was.
 func writeFile(path, text string) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	_, err = f.WriteString(text)
+	_, err = file.WriteString(text)
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -21,11 +21,11 @@ func tryLock(f *os.File) (bool, error) {
 
 // syncDir makes a rename in dir durable.
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	opened, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := errors.Join(opened.Sync(), opened.Close()); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil

@@ -17,12 +17,12 @@ import (
 type Memory struct {
 	cfg Config
 
-	mu     sync.Mutex // guards what follows, and the memos
-	byID   map[string]*memo
-	oldest *list.List // of *memo, in the order of their creation
-	refs   map[string]*memo
-	used   int64 // bytes
-	over   int64 // bytes of finished records, which can go
+	mu     sync.Mutex       // guards what follows, and the memos
+	byID   map[string]*memo // records by id
+	oldest *list.List       // of *memo, in the order of their creation
+	refs   map[string]*memo // records by id of an item in their objects
+	used   int64            // bytes of all records
+	over   int64            // bytes of finished records, which can go
 	closed bool
 }
 
@@ -38,7 +38,7 @@ type memo struct {
 	events  [][]byte
 	length  int // of events, as Store counts it
 	refs    []string
-	size    int64
+	size    int64 // what it counts for in used
 	place   *list.Element
 	changed chan struct{} // closed at the next change
 }
@@ -58,8 +58,8 @@ func NewMemory(cfg Config) (*Memory, error) {
 }
 
 // Create is as for Store.
-func (m *Memory) Create(ctx context.Context, n New) error {
-	if err := n.check(&m.cfg); err != nil {
+func (m *Memory) Create(ctx context.Context, record New) error {
+	if err := record.check(&m.cfg); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -69,77 +69,80 @@ func (m *Memory) Create(ctx context.Context, n New) error {
 		return ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case m.byID[n.ID] != nil:
+	case m.byID[record.ID] != nil:
 		return ErrExists
 	}
-	r := &memo{Record: Record{ID: n.ID, Owner: n.Owner, Previous: n.Previous, Background: n.Background, State: Running, Created: m.cfg.Now(), Items: len(n.Items)},
+	r := &memo{Record: Record{ID: record.ID, Owner: record.Owner, Previous: record.Previous, Background: record.Background, State: Running, Created: m.cfg.Now(), Items: len(record.Items)},
 		changed: make(chan struct{})}
-	u := Update{Object: n.Object, Events: n.Events, Refs: n.Refs, Note: n.Note, Done: n.Done}
-	if u.Object == nil {
-		u.Object = []byte{}
+	update := Update{Object: record.Object, Events: record.Events, Refs: record.Refs, Note: record.Note, Done: record.Done}
+	if update.Object == nil {
+		update.Object = []byte{}
 	}
+	// What does not fit is refused before anything changes.
 	more := int64(memoBytes)
-	for _, it := range n.Items {
+	for _, it := range record.Items {
 		more += int64(len(it.ID) + len(it.Data) + partBytes)
 	}
-	if err := m.fit(r, &u, more); err != nil {
+	if err := m.fit(r, &update, more); err != nil {
 		return err
 	}
-	for _, it := range n.Items {
+	for _, it := range record.Items {
 		r.items = append(r.items, Item{it.ID, bytes.Clone(it.Data)})
 	}
-	m.byID[n.ID] = r
+	m.byID[record.ID] = r
 	r.place = m.oldest.PushBack(r)
-	m.apply(r, &u)
+	m.apply(r, &update)
 	return nil
 }
 
 // Update is as for Store.
-func (m *Memory) Update(ctx context.Context, owner, id string, u Update) error {
+func (m *Memory) Update(ctx context.Context, owner, id string, update Update) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.find(owner, id)
+	memo, err := m.find(owner, id)
 	switch {
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case r.State == Finished:
+	case memo.State == Finished:
 		return ErrFinished
 	}
-	if err := m.fit(r, &u, 0); err != nil {
+	if err := m.fit(memo, &update, 0); err != nil {
 		return err
 	}
-	m.apply(r, &u)
+	m.apply(memo, &update)
 	return nil
 }
 
 // fit makes room for u, and more bytes, or says that there is none and changes nothing.
-func (m *Memory) fit(r *memo, u *Update, more int64) error {
-	if err := errors.Join(m.cfg.takes(u.Object), roomFor(&head{EventBytes: r.length}, u)); err != nil {
+func (m *Memory) fit(to *memo, update *Update, more int64) error {
+	if err := errors.Join(m.cfg.takes(update.Object), roomFor(&head{EventBytes: to.length}, update)); err != nil {
 		return err
 	}
-	more += int64(total(u.Events) + partBytes*len(u.Events))
-	for _, ref := range u.Refs {
+	// What the update adds: a new object and note take the place of the old ones.
+	more += int64(total(update.Events) + partBytes*len(update.Events))
+	for _, ref := range update.Refs {
 		more += int64(len(ref) + partBytes)
 	}
-	if u.Object != nil {
-		more += int64(len(u.Object) - len(r.Object))
+	if update.Object != nil {
+		more += int64(len(update.Object) - len(to.Object))
 	}
-	if u.Note != "" {
-		more += int64(len(u.Note) - len(r.Note))
+	if update.Note != "" {
+		more += int64(len(update.Note) - len(to.Note))
 	}
+	// Records that are finished can go; the others must fit.
 	if runs := m.used - m.over; runs+more > m.cfg.Bytes {
 		err := ErrFull
-		if r.size+more > m.cfg.Bytes {
+		if to.size+more > m.cfg.Bytes {
 			err = ErrTooLarge
 		}
 		return fmt.Errorf("%w: %d bytes more than the %d of what is being made, limit %d", err, more, runs, m.cfg.Bytes)
 	}
 	m.used += more
-	r.size += more
+	to.size += more
 	added := 0
-	if r.place == nil {
+	if to.place == nil {
 		added = 1
 	}
 	m.evict(added)
@@ -150,9 +153,9 @@ func (m *Memory) fit(r *memo, u *Update, more int64) error {
 // are within the bounds.
 func (m *Memory) evict(added int) {
 	now := m.cfg.Now()
-	for e := m.oldest.Front(); e != nil; {
-		r := e.Value.(*memo)
-		e = e.Next()
+	for next := m.oldest.Front(); next != nil; {
+		r := next.Value.(*memo)
+		next = next.Next()
 		old := now.Sub(r.Created) > m.cfg.Age
 		if !old && len(m.byID)+added <= m.cfg.Records && m.used <= m.cfg.Bytes {
 			return
@@ -163,71 +166,74 @@ func (m *Memory) evict(added int) {
 	}
 }
 
-func (m *Memory) apply(r *memo, u *Update) {
-	if u.Object != nil {
-		r.Object = append([]byte{}, u.Object...)
+// apply adds an update that fits, and wakes those who wait for it.
+func (m *Memory) apply(to *memo, update *Update) {
+	if update.Object != nil {
+		to.Object = append([]byte{}, update.Object...)
 	}
-	for _, e := range u.Events {
-		r.events = append(r.events, bytes.Clone(e))
+	for _, event := range update.Events {
+		to.events = append(to.events, bytes.Clone(event))
 	}
-	r.Events = len(r.events)
-	r.length += total(u.Events) + 4*len(u.Events)
-	for _, ref := range u.Refs {
-		m.refs[ref] = r
+	to.Events = len(to.events)
+	to.length += total(update.Events) + 4*len(update.Events)
+	for _, ref := range update.Refs {
+		m.refs[ref] = to
 	}
-	r.refs = append(r.refs, u.Refs...)
-	if u.Note != "" {
-		r.Note = u.Note
+	to.refs = append(to.refs, update.Refs...)
+	if update.Note != "" {
+		to.Note = update.Note
 	}
-	if u.Done {
-		r.State = Finished
-		m.over += r.size
+	if update.Done {
+		to.State = Finished
+		m.over += to.size
 	}
-	close(r.changed)
-	r.changed = make(chan struct{})
+	close(to.changed)
+	to.changed = make(chan struct{})
 }
 
+// find returns the record of owner called id. One that is too old goes here at the latest.
 func (m *Memory) find(owner, id string) (*memo, error) {
-	r := m.byID[id]
+	memo := m.byID[id]
 	switch {
 	case m.closed:
 		return nil, ErrClosed
-	case r == nil || owner == "" || r.Owner != owner:
+	case memo == nil || owner == "" || memo.Owner != owner:
 		return nil, ErrNotFound
-	case r.State == Finished && m.cfg.Now().Sub(r.Created) > m.cfg.Age:
-		m.remove(r)
+	case memo.State == Finished && m.cfg.Now().Sub(memo.Created) > m.cfg.Age:
+		m.remove(memo)
 		return nil, ErrNotFound
 	}
-	return r, nil
+	return memo, nil
 }
 
-func (m *Memory) remove(r *memo) {
-	m.used -= r.size
-	if r.State == Finished {
-		m.over -= r.size
+// remove deletes a record, and wakes those who wait for it: they find nothing.
+func (m *Memory) remove(gone *memo) {
+	m.used -= gone.size
+	if gone.State == Finished {
+		m.over -= gone.size
 	}
-	m.oldest.Remove(r.place)
-	delete(m.byID, r.ID)
-	for _, ref := range r.refs {
-		if m.refs[ref] == r {
+	m.oldest.Remove(gone.place)
+	delete(m.byID, gone.ID)
+	for _, ref := range gone.refs {
+		if m.refs[ref] == gone {
 			delete(m.refs, ref)
 		}
 	}
-	close(r.changed)
+	close(gone.changed)
 }
 
 // Cancel is as for Store.
 func (m *Memory) Cancel(_ context.Context, owner, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.find(owner, id)
+	memo, err := m.find(owner, id)
 	switch {
 	case err != nil:
 		return err
-	case !r.Background:
+	case !memo.Background:
 		return ErrNotBackground
-	case r.State == Running:
-		r.State = Cancelling
+	case memo.State == Running:
+		memo.State = Cancelling
 	}
 	return nil
 }
@@ -236,9 +242,9 @@ func (m *Memory) Cancel(_ context.Context, owner, id string) error {
 func (m *Memory) Delete(_ context.Context, owner, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.find(owner, id)
+	memo, err := m.find(owner, id)
 	if err == nil {
-		m.remove(r)
+		m.remove(memo)
 	}
 	return err
 }
@@ -247,49 +253,49 @@ func (m *Memory) Delete(_ context.Context, owner, id string) error {
 func (m *Memory) Get(owner, id string) (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.find(owner, id)
+	memo, err := m.find(owner, id)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.Record, nil
+	return memo.Record, nil
 }
 
 // Items is as for Store.
-func (m *Memory) Items(owner, id string, p Page) (items []Item, more bool, err error) {
+func (m *Memory) Items(owner, id string, page Page) (items []Item, more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, err := m.find(owner, id)
+	memo, err := m.find(owner, id)
 	if err != nil {
 		return nil, false, err
 	}
-	all := r.items
-	if !p.Ascending {
+	all := memo.items
+	if !page.Ascending {
 		all = slices.Clone(all)
 		slices.Reverse(all)
 	}
-	if p.After != "" {
-		at := slices.IndexFunc(all, func(it Item) bool { return it.ID == p.After })
+	if page.After != "" {
+		at := slices.IndexFunc(all, func(it Item) bool { return it.ID == page.After })
 		if at < 0 {
 			return nil, false, ErrNotFound
 		}
 		all = all[at+1:]
 	}
-	n := min(len(all), p.Limit)
-	return slices.Clone(all[:n]), n < len(all), nil
+	count := min(len(all), page.Limit)
+	return slices.Clone(all[:count]), count < len(all), nil
 }
 
 // Events is as for Store.
 func (m *Memory) Events(ctx context.Context, owner, id string, after int) (events [][]byte, done bool, err error) {
 	for {
 		m.mu.Lock()
-		r, err := m.find(owner, id)
+		memo, err := m.find(owner, id)
 		if err != nil {
 			m.mu.Unlock()
 			return nil, false, err
 		}
-		first := max(min(after, len(r.events)), -1) + 1
-		events = slices.Clone(r.events[min(first, len(r.events)):])
-		done, changed := r.State == Finished, r.changed
+		first := max(min(after, len(memo.events)), -1) + 1
+		events = slices.Clone(memo.events[min(first, len(memo.events)):])
+		done, changed := memo.State == Finished, memo.changed
 		m.mu.Unlock()
 		if n := len(events); n > eventsAtOnce {
 			events, done = events[:eventsAtOnce], false
@@ -311,19 +317,19 @@ func (m *Memory) Chain(owner, id string, most int) ([]Link, error) {
 	defer m.mu.Unlock()
 	var links []Link
 	for size := 0; id != ""; {
-		r, err := m.find(owner, id)
+		memo, err := m.find(owner, id)
 		if err != nil {
 			return nil, missing(err, links, id)
 		}
-		links = append(links, Link{r.Record, slices.Clone(r.items)})
-		size += len(r.Object)
-		for _, it := range r.items {
+		links = append(links, Link{memo.Record, slices.Clone(memo.items)})
+		size += len(memo.Object)
+		for _, it := range memo.items {
 			size += len(it.Data)
 		}
 		if len(links) > most || size > chainBytes {
 			return nil, fmt.Errorf("%w: %d responses or %d bytes expected at most", ErrTooLong, most, chainBytes)
 		}
-		id = r.Previous
+		id = memo.Previous
 	}
 	slices.Reverse(links)
 	return links, nil
@@ -333,11 +339,11 @@ func (m *Memory) Chain(owner, id string, most int) ([]Link, error) {
 func (m *Memory) Find(owner, item string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.refs[item]
-	if r == nil || owner == "" || r.Owner != owner {
+	memo := m.refs[item]
+	if memo == nil || owner == "" || memo.Owner != owner {
 		return "", ErrNotFound
 	}
-	return r.ID, nil
+	return memo.ID, nil
 }
 
 // Stats is as for Store.
@@ -351,8 +357,8 @@ func (m *Memory) Stats() Stats {
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, r := range m.byID {
-		close(r.changed)
+	for _, memo := range m.byID {
+		close(memo.changed)
 	}
 	m.closed, m.byID, m.refs, m.used, m.over = true, nil, nil, 0, 0
 	m.oldest.Init()

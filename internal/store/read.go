@@ -16,7 +16,8 @@ import (
 // errUnsettled is a snapshot that will not be on the disk.
 var errUnsettled = errors.New("store: the transaction failed")
 
-// view calls f with the last snapshot that is on the disk.
+// view calls f with the last snapshot that is on the disk. What f reads of it is valid
+// until f returns, but for copies (txn.blob).
 func (s *Store) view(f func(*txn) error) error {
 	for {
 		err := s.viewOnce(f)
@@ -33,14 +34,15 @@ func (s *Store) view(f func(*txn) error) error {
 // cannot make sense of, is an error here: the file is mapped, so both arrive as
 // panics.
 func (s *Store) viewOnce(f func(*txn) error) (err error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.dbMu.RLock()
+	defer s.dbMu.RUnlock()
 	if s.db == nil {
 		if s.failure != nil {
 			return s.failure
 		}
 		return ErrClosed
 	}
+	// For this goroutine, until it returns.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -60,13 +62,13 @@ func (s *Store) viewOnce(f func(*txn) error) (err error) {
 // being synced.
 func (s *Store) await(id uint64) error {
 	for {
-		s.small.Lock()
-		synced, failed, settled := s.synced, s.failed, s.settled
-		s.small.Unlock()
+		s.stateMu.Lock()
+		synced, lost, settled := s.synced, s.lost, s.settled
+		s.stateMu.Unlock()
 		switch {
 		case id <= synced:
 			return nil
-		case failed:
+		case lost:
 			return errUnsettled
 		}
 		<-settled
@@ -83,20 +85,20 @@ func damaged(id string, err error) error {
 
 // Get returns a record. Errors: ErrNotFound, *DamageError, ErrClosed.
 func (s *Store) Get(owner, id string) (Record, error) {
-	var r Record
+	var record Record
 	err := s.view(func(t *txn) error {
-		num, h, err := t.find(owner, id)
+		num, head, err := t.find(owner, id)
 		if err != nil {
 			return err
 		}
-		r = h.record()
-		r.Object, _, err = t.blob(num, kindObject, 0)
+		record = head.record()
+		record.Object, _, err = t.blob(num, kindObject, 0)
 		return damaged(id, err)
 	})
 	if err != nil {
 		return Record{}, err
 	}
-	return r, nil
+	return record, nil
 }
 
 // A Page asks for part of a list.
@@ -109,30 +111,31 @@ type Page struct {
 // Items returns a page of a record's input items, and whether more follow. Errors:
 // ErrNotFound for the record, and for After when no item has that id;
 // *DamageError, ErrClosed.
-func (s *Store) Items(owner, id string, p Page) (items []Item, more bool, err error) {
+func (s *Store) Items(owner, id string, page Page) (items []Item, more bool, err error) {
 	err = s.view(func(t *txn) error {
-		num, h, err := t.find(owner, id)
+		num, head, err := t.find(owner, id)
 		if err != nil {
 			return err
 		}
 		at := func(i int) (Item, error) { // in the wanted order
-			if !p.Ascending {
-				i = h.Items - 1 - i
+			if !page.Ascending {
+				i = head.Items - 1 - i
 			}
 			return t.item(num, i)
 		}
+		// Items are looked for one by one: an id says nothing about its place.
 		first := 0
-		for found := p.After == ""; !found; first++ {
-			if first == h.Items {
+		for found := page.After == ""; !found; first++ {
+			if first == head.Items {
 				return ErrNotFound
 			}
 			it, err := at(first)
 			if err != nil {
 				return damaged(id, err)
 			}
-			found = it.ID == p.After
+			found = it.ID == page.After
 		}
-		end := min(h.Items, first+p.Limit)
+		end := min(head.Items, first+page.Limit)
 		for i := first; i < end; i++ {
 			it, err := at(i)
 			if err != nil {
@@ -140,7 +143,7 @@ func (s *Store) Items(owner, id string, p Page) (items []Item, more bool, err er
 			}
 			items = append(items, it)
 		}
-		more = end < h.Items
+		more = end < head.Items
 		return nil
 	})
 	if err != nil {
@@ -149,12 +152,13 @@ func (s *Store) Items(owner, id string, p Page) (items []Item, more bool, err er
 	return items, more, nil
 }
 
+// item returns input item i of a record.
 func (t *txn) item(num uint64, i int) (Item, error) {
-	p, _, err := t.blob(num, kindItem, uint32(i))
+	payload, _, err := t.blob(num, kindItem, uint32(i))
 	if err != nil {
 		return Item{}, err
 	}
-	return parseItem(p)
+	return parseItem(payload)
 }
 
 // A Link is one response of a chain with all its input items.
@@ -174,19 +178,21 @@ func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
 	var links []Link
 	size := 0
 	err := s.view(func(t *txn) error {
+		// From the last response back; sizes are looked at as they come, so that a long
+		// chain is not read to its end.
 		for {
-			l, err := t.link(owner, id)
+			link, err := t.link(owner, id)
 			if err != nil {
 				return missing(err, links, id)
 			}
-			size += len(l.Object)
-			for _, it := range l.Inputs {
+			size += len(link.Object)
+			for _, it := range link.Inputs {
 				size += len(it.Data)
 			}
-			if links = append(links, l); len(links) > most || size > chainBytes {
+			if links = append(links, link); len(links) > most || size > chainBytes {
 				return fmt.Errorf("%w: %d responses or %d bytes expected at most", ErrTooLong, most, chainBytes)
 			}
-			if id = l.Previous; id == "" {
+			if id = link.Previous; id == "" {
 				return nil
 			}
 		}
@@ -198,23 +204,24 @@ func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
 	return links, nil
 }
 
+// link reads a response with its input items.
 func (t *txn) link(owner, id string) (Link, error) {
-	num, h, err := t.find(owner, id)
+	num, head, err := t.find(owner, id)
 	if err != nil {
 		return Link{}, err
 	}
-	l := Link{Record: h.record()}
-	if l.Object, _, err = t.blob(num, kindObject, 0); err != nil {
+	link := Link{Record: head.record()}
+	if link.Object, _, err = t.blob(num, kindObject, 0); err != nil {
 		return Link{}, damaged(id, err)
 	}
-	for i := range h.Items {
+	for i := range head.Items {
 		it, err := t.item(num, i)
 		if err != nil {
 			return Link{}, damaged(id, err)
 		}
-		l.Inputs = append(l.Inputs, it)
+		link.Inputs = append(link.Inputs, it)
 	}
-	return l, nil
+	return link, nil
 }
 
 // Find returns the id of owner's response whose object holds the item: one of the
@@ -225,15 +232,16 @@ func (s *Store) Find(owner, item string) (string, error) {
 		if owner == "" || item == "" || len(item) > maxName {
 			return ErrNotFound
 		}
-		v, err := t.get(refs, []byte(item))
-		if err != nil || len(v) != 8 {
+		value, err := t.get(refs, []byte(item))
+		if err != nil || len(value) != 8 {
 			return ErrNotFound
 		}
-		h, err := t.head(binary.BigEndian.Uint64(v))
-		if err != nil || h.Owner != owner {
+		// References of damaged records are left when these are deleted (remove).
+		head, err := t.head(binary.BigEndian.Uint64(value))
+		if err != nil || head.Owner != owner {
 			return ErrNotFound
 		}
-		id = h.ID
+		id = head.ID
 		return nil
 	})
 	return id, err
@@ -272,70 +280,71 @@ func (s *Store) Events(ctx context.Context, owner, id string, after int) (events
 // closed at the record's next change.
 func (s *Store) eventsNow(owner, id string, after int) (events [][]byte, done bool, changed <-chan struct{}, err error) {
 	read := func(t *txn) error {
-		num, h, err := t.find(owner, id)
+		num, head, err := t.find(owner, id)
 		if err != nil {
 			return err
 		}
-		first := max(min(after, h.Events), -1) + 1
-		events, err = t.events(num, first, h.Events)
-		done = h.State == Finished && first+len(events) >= h.Events
+		first := max(min(after, head.Events), -1) + 1
+		events, err = t.events(num, first, head.Events)
+		done = head.State == Finished && first+len(events) >= head.Events
 		return damaged(id, err)
 	}
 	if err = s.view(read); err != nil || done || len(events) > 0 {
 		return events, done, nil, err
 	}
 	// The change may come between the look and the wait: wait first, look again.
-	s.small.Lock()
+	s.stateMu.Lock()
 	ch := s.live[id]
 	if ch == nil {
 		ch = make(chan struct{})
 		s.live[id] = ch
 	}
-	s.small.Unlock()
+	s.stateMu.Unlock()
 	if err = s.view(read); err != nil || done {
 		s.changed(id) // no change follows
 	}
 	return events, done, ch, err
 }
 
-// events returns events from number first on, of end.
+// events returns events from number first on, of end, up to the bounds of one call.
 func (t *txn) events(num uint64, first, end int) (out [][]byte, err error) {
 	if first >= end {
 		return nil, nil
 	}
+	// Events lie in batches, as they were written: the first one may begin before first.
 	at, err := t.batchWith(num, first)
 	if err != nil {
 		return nil, err
 	}
 	for size := 0; at < end && len(out) < eventsAtOnce && size < eventBytesAtOnce; {
-		p, n, err := t.blob(num, kindEvents, uint32(at))
+		payload, count, err := t.blob(num, kindEvents, uint32(at))
 		if err != nil {
 			return nil, err
 		}
-		batch, err := parseEvents(p, n)
+		batch, err := parseEvents(payload, count)
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 || at+n > end {
-			return nil, fmt.Errorf("%d events from %d on, %d expected in all", n, at, end)
+		if count == 0 || at+count > end {
+			return nil, fmt.Errorf("%d events from %d on, %d expected in all", count, at, end)
 		}
-		out = append(out, batch[min(n, max(0, first-at)):]...)
-		at += n
-		size += len(p)
+		out = append(out, batch[min(count, max(0, first-at)):]...)
+		at += count
+		size += len(payload)
 	}
 	return out, nil
 }
 
 // allEvents yields the first n events of a record, or those before one that is damaged.
-func (t *txn) allEvents(num uint64, n int) iter.Seq[[]byte] {
+func (t *txn) allEvents(num uint64, count int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for at := 0; at < n; {
-			some, err := t.events(num, at, n)
+		for at := 0; at < count; {
+			some, err := t.events(num, at, count)
 			if err != nil {
 				return
 			}
-			for _, e := range some {
-				if !yield(e) {
+			for _, event := range some {
+				if !yield(event) {
 					return
 				}
 			}
@@ -345,18 +354,19 @@ func (t *txn) allEvents(num uint64, n int) iter.Seq[[]byte] {
 }
 
 // batchWith returns the first number of the batch that holds event i.
-func (t *txn) batchWith(num uint64, i int) (int, error) {
-	c := t.bucket(data).Cursor()
-	want := dataKey(num, kindEvents, uint32(i), 0)
-	k, _ := c.Seek(want)
+func (t *txn) batchWith(num uint64, event int) (int, error) {
+	cursor := t.bucket(data).Cursor()
+	want := dataKey(num, kindEvents, uint32(event), 0)
+	key, _ := cursor.Seek(want)
+	// Keys are ordered: the batch with event i begins at i, or is the last one before.
 	switch {
-	case k == nil:
-		k, _ = c.Last()
-	case !bytes.Equal(k, want):
-		k, _ = c.Prev() // the last part of the batch before
+	case key == nil:
+		key, _ = cursor.Last()
+	case !bytes.Equal(key, want):
+		key, _ = cursor.Prev() // the last part of the batch before
 	}
-	if len(k) != keyLength || !bytes.HasPrefix(k, want[:9]) {
+	if len(key) != keyLength || !bytes.HasPrefix(key, want[:9]) {
 		return 0, errAbsent
 	}
-	return int(binary.BigEndian.Uint32(k[9:])), nil
+	return int(binary.BigEndian.Uint32(key[9:])), nil
 }

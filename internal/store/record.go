@@ -1,5 +1,10 @@
 package store
 
+// How a record lies in the database. Its number is given once and grows with time. Under it
+// are its head, its object, its input items and its events, each a blob in parts of at
+// most 16 KiB, so that a change writes little anew; other buckets lead to the number. Every
+// value begins with a checksum that covers its place, too.
+
 import (
 	"bytes"
 	"encoding/binary"
@@ -60,6 +65,7 @@ func (s salt) sum(b bucket, key, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(start, castagnoli, key), castagnoli, payload)
 }
 
+// seal returns the value that holds payload: checksum, payload.
 func (s salt) seal(b bucket, key, payload []byte) []byte {
 	v := binary.LittleEndian.AppendUint32(make([]byte, 0, castagnoliN+len(payload)), s.sum(b, key, payload))
 	return append(v, payload...)
@@ -73,12 +79,15 @@ func (s salt) open(b bucket, key, value []byte) ([]byte, bool) {
 	return value[castagnoliN:], true
 }
 
+// dataKey is the key of a part in data. Keys of a record are neighbours, in the order of
+// kinds, indices and parts.
 func dataKey(num uint64, k kind, index uint32, part uint16) []byte {
 	key := binary.BigEndian.AppendUint64(make([]byte, 0, keyLength), num)
 	key = binary.BigEndian.AppendUint32(append(key, byte(k)), index)
 	return binary.BigEndian.AppendUint16(key, part)
 }
 
+// numKey is what keys of data begin with, and the key of active.
 func numKey(num uint64) []byte { return binary.BigEndian.AppendUint64(nil, num) }
 
 // head is what the store itself knows of a record.
@@ -96,6 +105,7 @@ type head struct {
 	Note       string   `json:"note,omitempty"`
 }
 
+// record is the part of a Record that the head knows.
 func (h *head) record() Record {
 	return Record{ID: h.ID, Owner: h.Owner, Previous: h.Previous, Background: h.Background, State: h.State,
 		Created: time.Unix(0, h.Created), Items: h.Items, Events: h.Events, Note: h.Note}
@@ -113,6 +123,7 @@ type txn struct {
 	err   error
 }
 
+// bucket returns one of the trees.
 func (t *txn) bucket(b bucket) *bbolt.Bucket {
 	bb := t.tx.Bucket([]byte{byte(b)})
 	if b == data {
@@ -121,6 +132,7 @@ func (t *txn) bucket(b bucket) *bbolt.Bucket {
 	return bb
 }
 
+// put writes a value.
 func (t *txn) put(b bucket, key, payload []byte) {
 	t.wrote++
 	if err := t.bucket(b).Put(key, t.salt.seal(b, key, payload)); err != nil && t.err == nil {
@@ -128,6 +140,7 @@ func (t *txn) put(b bucket, key, payload []byte) {
 	}
 }
 
+// del deletes a value.
 func (t *txn) del(b bucket, key []byte) {
 	t.wrote++
 	if err := t.bucket(b).Delete(key); err != nil && t.err == nil {
@@ -140,87 +153,91 @@ var errSum = errors.New("a checksum does not fit")
 
 // get returns a value's payload, which is valid during the transaction.
 func (t *txn) get(b bucket, key []byte) ([]byte, error) {
-	v := t.bucket(b).Get(key)
-	if v == nil {
+	value := t.bucket(b).Get(key)
+	if value == nil {
 		return nil, errAbsent
 	}
-	p, ok := t.salt.open(b, key, v)
+	payload, ok := t.salt.open(b, key, value)
 	if !ok {
 		return nil, errSum
 	}
-	return p, nil
+	return payload, nil
 }
 
 // putBlob stores p, which holds n things, in parts.
-func (t *txn) putBlob(num uint64, k kind, index uint32, n int, p []byte) {
-	first := binary.LittleEndian.AppendUint32(make([]byte, 0, blobHeader+min(len(p), chunk)), uint32(len(p)))
-	first = binary.LittleEndian.AppendUint32(first, uint32(n))
-	cut := min(len(p), chunk-blobHeader)
-	t.put(data, dataKey(num, k, index, 0), append(first, p[:cut]...))
-	for part := 1; cut < len(p); part++ {
-		end := min(len(p), cut+chunk)
-		t.put(data, dataKey(num, k, index, uint16(part)), p[cut:end])
+func (t *txn) putBlob(num uint64, of kind, index uint32, things int, payload []byte) {
+	// Part 0 begins with the length of all parts and the number of things.
+	first := binary.LittleEndian.AppendUint32(make([]byte, 0, blobHeader+min(len(payload), chunk)), uint32(len(payload)))
+	first = binary.LittleEndian.AppendUint32(first, uint32(things))
+	cut := min(len(payload), chunk-blobHeader)
+	t.put(data, dataKey(num, of, index, 0), append(first, payload[:cut]...))
+	for part := 1; cut < len(payload); part++ {
+		end := min(len(payload), cut+chunk)
+		t.put(data, dataKey(num, of, index, uint16(part)), payload[cut:end])
 		cut = end
 	}
 }
 
 // blob returns a copy of what putBlob stored, and n.
-func (t *txn) blob(num uint64, k kind, index uint32) ([]byte, int, error) {
-	p, err := t.get(data, dataKey(num, k, index, 0))
+func (t *txn) blob(num uint64, of kind, index uint32) ([]byte, int, error) {
+	payload, err := t.get(data, dataKey(num, of, index, 0))
 	if err != nil {
 		return nil, 0, err
 	}
-	size, n, p, err := blobStart(p)
+	size, things, payload, err := blobStart(payload)
 	if err != nil {
 		return nil, 0, err
 	}
-	out := append(make([]byte, 0, size), p...)
+	// The length decides how many parts there are: a part too few or too long is damage.
+	out := append(make([]byte, 0, size), payload...)
 	for part := 1; len(out) < size; part++ {
-		if p, err = t.get(data, dataKey(num, k, index, uint16(part))); err != nil {
+		if payload, err = t.get(data, dataKey(num, of, index, uint16(part))); err != nil {
 			return nil, 0, err
 		}
-		out = append(out, p...)
+		out = append(out, payload...)
 	}
 	if len(out) != size {
 		return nil, 0, fmt.Errorf("%d bytes, %d expected", len(out), size)
 	}
-	return out, n, nil
+	return out, things, nil
 }
 
 // blobStart takes part 0 of a blob apart.
-func blobStart(p []byte) (size, n int, rest []byte, err error) {
-	if len(p) < blobHeader {
-		return 0, 0, nil, fmt.Errorf("%d bytes where %d begin a part", len(p), blobHeader)
+func blobStart(payload []byte) (size, things int, rest []byte, err error) {
+	if len(payload) < blobHeader {
+		return 0, 0, nil, fmt.Errorf("%d bytes where %d begin a part", len(payload), blobHeader)
 	}
-	size, n = int(binary.LittleEndian.Uint32(p)), int(binary.LittleEndian.Uint32(p[4:]))
-	if rest = p[blobHeader:]; size < len(rest) || size > maxEvents+4*chunk {
+	size, things = int(binary.LittleEndian.Uint32(payload)), int(binary.LittleEndian.Uint32(payload[4:]))
+	if rest = payload[blobHeader:]; size < len(rest) || size > maxEvents+4*chunk {
 		return 0, 0, nil, fmt.Errorf("a part claims %d bytes", size)
 	}
-	return size, n, rest, nil
+	return size, things, rest, nil
 }
 
-func (t *txn) putHead(num uint64, h *head) {
-	p, err := json.Marshal(h)
+// putHead writes the head of record num.
+func (t *txn) putHead(num uint64, of *head) {
+	payload, err := json.Marshal(of)
 	if err != nil && t.err == nil {
-		t.err = fmt.Errorf("store: record %q: %w", h.ID, err)
+		t.err = fmt.Errorf("store: record %q: %w", of.ID, err)
 	}
-	t.putBlob(num, kindHead, 0, 1, p)
-	beyond := dataKey(num, kindHead, 0, uint16((len(p)+blobHeader+chunk-1)/chunk))
+	t.putBlob(num, kindHead, 0, 1, payload)
+	beyond := dataKey(num, kindHead, 0, uint16((len(payload)+blobHeader+chunk-1)/chunk))
 	if t.bucket(data).Get(beyond) != nil { // it was longer by some letters of its state
 		t.del(data, beyond)
 	}
 }
 
+// head reads the head of record num.
 func (t *txn) head(num uint64) (*head, error) {
-	p, _, err := t.blob(num, kindHead, 0)
+	payload, _, err := t.blob(num, kindHead, 0)
 	if err != nil {
 		return nil, err
 	}
-	h := new(head)
-	if err := json.Unmarshal(p, h); err != nil {
+	out := new(head)
+	if err := json.Unmarshal(payload, out); err != nil {
 		return nil, err
 	}
-	return h, nil
+	return out, nil
 }
 
 // idValue is what ids holds: the owner is there, too, so that a record whose head
@@ -233,68 +250,72 @@ func (t *txn) find(owner, id string) (uint64, *head, error) {
 	if owner == "" || id == "" || len(id) > maxName {
 		return 0, nil, ErrNotFound
 	}
-	v, err := t.get(ids, []byte(id))
-	if err != nil || len(v) < 8 || string(v[8:]) != owner {
+	value, err := t.get(ids, []byte(id))
+	if err != nil || len(value) < 8 || string(value[8:]) != owner {
 		return 0, nil, ErrNotFound
 	}
-	num := binary.BigEndian.Uint64(v)
-	h, err := t.head(num)
-	if err == nil && (h.ID != id || h.Owner != owner) {
+	// The index says who owns the record even where its head is damaged.
+	num := binary.BigEndian.Uint64(value)
+	head, err := t.head(num)
+	if err == nil && (head.ID != id || head.Owner != owner) {
 		err = errSum
 	}
 	if err != nil {
 		return num, nil, &DamageError{id, err.Error()}
 	}
-	return num, h, nil
+	return num, head, nil
 }
 
 // clear deletes the data of a record, or of one kind of it.
 func (t *txn) clear(prefix []byte) {
 	var keys [][]byte // the cursor must not see deletions
-	c := t.bucket(data).Cursor()
-	for k, v := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		keys = append(keys, bytes.Clone(k))
-		t.freed += int64(len(k) + len(v))
+	cursor := t.bucket(data).Cursor()
+	for key, value := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+		keys = append(keys, bytes.Clone(key))
+		t.freed += int64(len(key) + len(value))
 	}
-	for _, k := range keys {
-		t.del(data, k)
+	for _, key := range keys {
+		t.del(data, key)
 	}
 }
 
+// itemBytes is an item as its blob holds it, see kindItem.
 func itemBytes(it *Item) []byte {
 	p := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(it.ID)+len(it.Data)), uint16(len(it.ID)))
 	return append(append(p, it.ID...), it.Data...)
 }
 
-func parseItem(p []byte) (Item, error) {
-	if len(p) < 2 || len(p)-2 < int(binary.LittleEndian.Uint16(p)) {
+// parseItem is the inverse of itemBytes.
+func parseItem(payload []byte) (Item, error) {
+	if len(payload) < 2 || len(payload)-2 < int(binary.LittleEndian.Uint16(payload)) {
 		return Item{}, errors.New("an item is shorter than its id")
 	}
-	n := 2 + int(binary.LittleEndian.Uint16(p))
-	return Item{ID: string(p[2:n]), Data: p[n:]}, nil
+	end := 2 + int(binary.LittleEndian.Uint16(payload))
+	return Item{ID: string(payload[2:end]), Data: payload[end:]}, nil
 }
 
+// eventBytes is a batch of events as its blob holds it, see kindEvents.
 func eventBytes(events [][]byte) []byte {
-	p := make([]byte, 0, total(events)+4*len(events))
-	for _, e := range events {
-		p = append(binary.LittleEndian.AppendUint32(p, uint32(len(e))), e...)
+	out := make([]byte, 0, total(events)+4*len(events))
+	for _, event := range events {
+		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(event))), event...)
 	}
-	return p
+	return out
 }
 
 // parseEvents takes a batch of n events apart.
-func parseEvents(p []byte, n int) ([][]byte, error) {
+func parseEvents(payload []byte, count int) ([][]byte, error) {
 	var out [][]byte
-	for len(p) >= 4 {
-		size := binary.LittleEndian.Uint32(p)
-		if p = p[4:]; uint64(size) > uint64(len(p)) {
+	for len(payload) >= 4 {
+		size := binary.LittleEndian.Uint32(payload)
+		if payload = payload[4:]; uint64(size) > uint64(len(payload)) {
 			return nil, errors.New("an event is longer than its batch")
 		}
-		out = append(out, p[:size:size])
-		p = p[size:]
+		out = append(out, payload[:size:size])
+		payload = payload[size:]
 	}
-	if len(p) != 0 || len(out) != n {
-		return nil, fmt.Errorf("%d events and %d bytes, %d events expected", len(out), len(p), n)
+	if len(payload) != 0 || len(out) != count {
+		return nil, fmt.Errorf("%d events and %d bytes, %d events expected", len(out), len(payload), count)
 	}
 	return out, nil
 }

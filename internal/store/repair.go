@@ -23,13 +23,13 @@ const (
 // prepare makes sure that the database at path is sound, and returns how many
 // records it has. It creates a missing one and replaces a damaged one by what is
 // left of it; elements that are damaged themselves stay as they are.
-func prepare(path string, f format) (int, error) {
+func prepare(path string, want format) (int, error) {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) { // of a crash
 		return 0, fmt.Errorf("store: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := rebuild(path, f, nil); err != nil {
+		if err := rebuild(path, want, nil); err != nil {
 			return 0, err
 		}
 		return 0, install(path)
@@ -37,14 +37,16 @@ func prepare(path string, f format) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("store: %w", err)
 	}
-	im, records, sound, err := survey(file, f.salt)
+	// A bit that was mended is written back, so that the database sees it.
+	im, records, sound, err := survey(file, want.salt)
 	if err == nil && im.mended != nil {
 		_, err = file.WriteAt(im.mended, 0)
 		err = errors.Join(err, file.Sync())
 	}
+	// Damage needs a new file, and one that is mostly free is worth one.
 	replace := err == nil && (!sound || im.sparse)
 	if replace {
-		if err = rebuild(path, f, im); err != nil && sound {
+		if err = rebuild(path, want, im); err != nil && sound {
 			replace, err = false, nil // a large file is no reason not to start
 		}
 	}
@@ -54,7 +56,7 @@ func prepare(path string, f format) (int, error) {
 	if err := install(path); err != nil {
 		return 0, err
 	}
-	return countRecords(path, f.salt)
+	return countRecords(path, want.salt)
 }
 
 // install puts what rebuild made in the place of the file at path.
@@ -90,25 +92,25 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 	}
 	sound = true
 	hasFormat := false
-	err = im.inspect(func(e *element) error {
-		if e.bucket == data {
+	err = im.inspect(func(found *element) error {
+		if found.bucket == data {
 			return nil
 		}
-		v, err := e.value()
-		if _, ok := s.open(e.bucket, e.key, v); !ok || err != nil {
+		value, err := found.value()
+		if _, ok := s.open(found.bucket, found.key, value); !ok || err != nil {
 			sound = false
 		}
 		switch {
-		case e.bucket == ids:
+		case found.bucket == ids:
 			records++
-		case e.bucket == about && string(e.key) == "format":
+		case found.bucket == about && string(found.key) == "format":
 			hasFormat = true
 		}
 		return nil
 	})
 	free := int64(0)
-	for p := pgid(2); p < im.high; p++ {
-		if im.free.has(p) {
+	for page := pgid(2); page < im.high; page++ {
+		if im.free.has(page) {
 			free += pageSize
 		}
 	}
@@ -118,12 +120,12 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 
 // rebuild makes a database beside the file at path that holds the elements of im,
 // nil for none. What can be made from data is made anew.
-func rebuild(path string, f format, im *image) error {
+func rebuild(path string, want format, im *image) error {
 	db, err := bbolt.Open(path+".new", 0o600, &bbolt.Options{Timeout: lockWait, PageSize: pageSize, NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	err = fill(db, f, im)
+	err = fill(db, want, im)
 	if err == nil {
 		err = db.Sync()
 	}
@@ -142,8 +144,8 @@ type batch struct {
 }
 
 // txn returns the transaction for the next n bytes.
-func (b *batch) txn(n int) (*txn, error) {
-	if b.size += n; b.t != nil && b.size > rebuildBytes {
+func (b *batch) txn(size int) (*txn, error) {
+	if b.size += size; b.t != nil && b.size > rebuildBytes {
 		if err := b.end(); err != nil {
 			return nil, err
 		}
@@ -153,11 +155,12 @@ func (b *batch) txn(n int) (*txn, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.t, b.size = &txn{tx: tx, salt: b.salt}, n
+		b.t, b.size = &txn{tx: tx, salt: b.salt}, size
 	}
 	return b.t, nil
 }
 
+// end commits the transaction under way, if there is one.
 func (b *batch) end() error {
 	t := b.t
 	if b.t = nil; t == nil {
@@ -169,27 +172,29 @@ func (b *batch) end() error {
 	return t.tx.Commit()
 }
 
-func fill(db *bbolt.DB, f format, im *image) error {
+// fill makes the buckets and puts in what im has of data and ids.
+func fill(db *bbolt.DB, want format, im *image) error {
 	err := db.Update(func(tx *bbolt.Tx) error {
 		for _, b := range []bucket{data, ids, refs, active, about} {
 			if _, err := tx.CreateBucket([]byte{byte(b)}); err != nil {
 				return err
 			}
 		}
-		t := &txn{tx: tx, salt: f.salt}
+		t := &txn{tx: tx, salt: want.salt}
 		t.put(data, dataKey(0, 0, 0, 0), make([]byte, padBytes))
-		t.put(about, []byte("format"), []byte(f.String()))
+		t.put(about, []byte("format"), []byte(want.String()))
 		return t.err
 	})
 	if err != nil || im == nil {
 		return err
 	}
-	b := &batch{db: db, salt: f.salt}
+	// Values of data are taken as they are: a damaged record is known and can be deleted.
+	b := &batch{db: db, salt: want.salt}
 	err = im.elements(func(in bucket, key, value []byte) error {
 		if (in != data && in != ids) || (in == data && (len(key) != keyLength || binary.BigEndian.Uint64(key) == 0)) {
 			return nil
 		}
-		if _, ok := f.salt.open(in, key, value); !ok && in == ids {
+		if _, ok := want.salt.open(in, key, value); !ok && in == ids {
 			return nil // derive makes it again from the head
 		}
 		t, err := b.txn(len(key) + len(value))
@@ -221,20 +226,20 @@ func derive(b *batch) error {
 		if err != nil {
 			return err
 		}
-		k, _ := t.bucket(data).Cursor().Seek(numKey(num))
-		if len(k) != keyLength {
+		key, _ := t.bucket(data).Cursor().Seek(numKey(num))
+		if len(key) != keyLength {
 			return nil
 		}
-		num = binary.BigEndian.Uint64(k)
-		h, err := t.head(num)
+		num = binary.BigEndian.Uint64(key)
+		head, err := t.head(num)
 		if err != nil {
 			continue
 		}
-		t.put(ids, []byte(h.ID), idValue(num, h.Owner))
-		for _, r := range h.Refs {
-			t.put(refs, []byte(r), numKey(num))
+		t.put(ids, []byte(head.ID), idValue(num, head.Owner))
+		for _, ref := range head.Refs {
+			t.put(refs, []byte(ref), numKey(num))
 		}
-		if h.State != Finished {
+		if head.State != Finished {
 			t.put(active, numKey(num), nil)
 		}
 	}
@@ -249,13 +254,13 @@ type Report struct {
 
 // Check reads everything in a store that no process has open, and changes nothing.
 // Errors: ErrLocked, ErrVersion, or why nothing could be read.
-func Check(dir string) (r Report, err error) {
+func Check(dir string) (report Report, err error) {
 	lock, err := lockDir(dir)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	f, note, err := findFormat(dir)
+	found, note, err := findFormat(dir)
 	if err != nil {
 		return Report{}, err
 	}
@@ -264,27 +269,27 @@ func Check(dir string) (r Report, err error) {
 		return Report{}, fmt.Errorf("store: %w", err)
 	}
 	defer file.Close() // read only
-	im, _, sound, err := survey(file, f.salt)
+	im, _, sound, err := survey(file, found.salt)
 	if err != nil {
 		return Report{}, err
 	}
-	c := &checker{salt: f.salt, parts: map[uint64]*parts{}, ids: map[uint64]string{}}
+	c := &checker{salt: found.salt, parts: map[uint64]*parts{}, ids: map[uint64]string{}}
 	if err := im.elements(c.visit); err != nil {
 		return Report{}, fmt.Errorf("store: check of %s: %w", dir, err)
 	}
-	r = c.report()
+	report = c.report()
 	for _, problem := range []error{note, im.treeErr, im.freeErr} {
 		if problem != nil {
-			r.Structure = append(r.Structure, problem.Error())
+			report.Structure = append(report.Structure, problem.Error())
 		}
 	}
 	if im.mended != nil {
-		r.Structure = append(r.Structure, "one bit of a meta page")
+		report.Structure = append(report.Structure, "one bit of a meta page")
 	}
-	if !sound && len(r.Structure) == 0 {
-		r.Structure = append(r.Structure, "an index of the records")
+	if !sound && len(report.Structure) == 0 {
+		report.Structure = append(report.Structure, "an index of the records")
 	}
-	return r, nil
+	return report, nil
 }
 
 // checker counts what there is of every record, to be compared with its head.
@@ -294,21 +299,23 @@ type checker struct {
 	ids   map[uint64]string
 }
 
+// Parts are what there is of one record.
 type parts struct {
-	head                  map[uint16][]byte
-	want, have            int // bytes of blobs
-	objects, items, event int
+	head                   map[uint16][]byte // parts of the head by number
+	want, have             int               // bytes of blobs, as their first parts claim and as they are
+	objects, items, events int
 }
 
-func (c *checker) visit(b bucket, key, value []byte) error {
-	p, ok := c.salt.open(b, key, value)
-	if b == ids && ok && len(p) >= 8 {
-		c.ids[binary.BigEndian.Uint64(p)] = string(key)
+// visit counts one element. It never fails.
+func (c *checker) visit(in bucket, key, value []byte) error {
+	payload, ok := c.salt.open(in, key, value)
+	if in == ids && ok && len(payload) >= 8 {
+		c.ids[binary.BigEndian.Uint64(payload)] = string(key)
 	}
-	if b != data || len(key) != keyLength || !ok {
+	if in != data || len(key) != keyLength || !ok {
 		return nil // a key that fits no checksum is not to be believed: its record misses it
 	}
-	num, k, part := binary.BigEndian.Uint64(key), kind(key[8]), binary.BigEndian.Uint16(key[13:])
+	num, of, part := binary.BigEndian.Uint64(key), kind(key[8]), binary.BigEndian.Uint16(key[13:])
 	if num == 0 {
 		return nil
 	}
@@ -317,32 +324,34 @@ func (c *checker) visit(b bucket, key, value []byte) error {
 		r = &parts{head: map[uint16][]byte{}}
 		c.parts[num] = r
 	}
-	n := 0
+	things := 0
 	if part == 0 {
 		var size int
 		var err error
-		if size, n, p, err = blobStart(p); err != nil {
+		if size, things, payload, err = blobStart(payload); err != nil {
 			return nil // the record misses it
 		}
 		r.want += size
 	}
-	r.have += len(p)
-	switch k {
+	r.have += len(payload)
+	switch of {
 	case kindHead:
-		r.head[part] = bytes.Clone(p)
+		r.head[part] = bytes.Clone(payload)
 	case kindObject:
-		r.objects += n
+		r.objects += things
 	case kindItem:
-		r.items += n
+		r.items += things
 	case kindEvents:
-		r.event += n
+		r.events += things
 	}
 	return nil
 }
 
+// report compares what there is with what the heads say, by age.
 func (c *checker) report() Report {
-	r := Report{}
+	out := Report{}
 	nums := slices.Collect(maps.Keys(c.parts))
+	// Records of which nothing is left but their ids.
 	for num := range c.ids {
 		if c.parts[num] == nil {
 			nums = append(nums, num)
@@ -351,21 +360,21 @@ func (c *checker) report() Report {
 	}
 	slices.Sort(nums)
 	for _, num := range nums {
-		r.Records++
-		p := c.parts[num]
+		out.Records++
+		found := c.parts[num]
 		var text []byte
-		for i := range len(p.head) {
-			text = append(text, p.head[uint16(i)]...)
+		for part := range len(found.head) {
+			text = append(text, found.head[uint16(part)]...)
 		}
-		h := &head{}
-		if json.Unmarshal(text, h) != nil {
-			r.Damaged = append(r.Damaged, &DamageError{c.ids[num], "its head"})
+		stored := &head{}
+		if json.Unmarshal(text, stored) != nil {
+			out.Damaged = append(out.Damaged, &DamageError{c.ids[num], "its head"})
 			continue
 		}
-		if p.want != p.have || p.objects != 1 || p.items != h.Items || p.event != h.Events {
-			r.Damaged = append(r.Damaged, &DamageError{h.ID, fmt.Sprintf("%d of %d bytes, %d of 1 object, %d of %d items, %d of %d events are sound",
-				p.have, p.want, p.objects, p.items, h.Items, p.event, h.Events)})
+		if found.want != found.have || found.objects != 1 || found.items != stored.Items || found.events != stored.Events {
+			out.Damaged = append(out.Damaged, &DamageError{stored.ID, fmt.Sprintf("%d of %d bytes, %d of 1 object, %d of %d items, %d of %d events are sound",
+				found.have, found.want, found.objects, found.items, stored.Items, found.events, stored.Events)})
 		}
 	}
-	return r
+	return out
 }

@@ -44,6 +44,7 @@ type DamageError struct {
 	Problem string
 }
 
+// Error says which record is damaged, how, and what to do.
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("store: record %q is damaged: %s; delete it, or restore the store from a copy", e.ID, e.Problem)
 }
@@ -54,6 +55,7 @@ type MissingError struct {
 	ID, Before string // what is missing, the response behind it
 }
 
+// Error names both responses.
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("store: record %q goes on from %q, which is not there", e.Before, e.ID)
 }
@@ -73,10 +75,12 @@ func missing(err error, links []Link, id string) error {
 // Nothing of the refused write is there.
 type ReadOnlyError struct{ Cause error }
 
+// Error says why the disk cannot be written.
 func (e *ReadOnlyError) Error() string {
 	return fmt.Sprintf("store: read-only until the disk works again: %v", e.Cause)
 }
 
+// Unwrap returns what failed.
 func (e *ReadOnlyError) Unwrap() error { return e.Cause }
 
 // Config says where the store is and how much it may hold. Zero values are the
@@ -130,8 +134,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// A State is how far a record is. It says nothing about success: that is in the
-// object.
+// A State is how far a record is: running → cancelling → finished, or finished from the
+// start. It says nothing about success: that is in the object.
 type State string
 
 // The states.
@@ -181,26 +185,37 @@ type Update struct {
 	Done   bool     // nothing comes after it
 }
 
-// A Store is safe for concurrent use. Its writer goroutine owns what is on disk.
+// A Store is safe for concurrent use. One goroutine, the writer, changes what is on disk:
+// calls hand it their changes (submit) and read snapshots of the database meanwhile
+// (view). Whether the disk works decides which calls succeed:
+//
+//	read and write → read only (fail) → read and write (resume) → …
+//	               → read only for good, when the database's own locks stay taken (stuck)
+//
+// Locks are taken in the order dbMu, stateMu. A reader waits with dbMu held until its
+// snapshot is settled, so the writer says what became of a transaction before it takes
+// dbMu for writing (settle, fail).
 type Store struct {
 	cfg  Config
 	salt salt
-	lock *os.File
+	lock *os.File // of the directory, held until Close
 
-	ops     chan *op
+	ops     chan *op      // changes on their way to the writer
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed when the writer has ended
-	once    sync.Once
+	once    sync.Once     // for Close
 
-	mu      sync.RWMutex // guards db and failure; held for reading while db is read
-	db      *bbolt.DB    // nil after Close, and while the file cannot even be read
-	failure error        // why writes are refused, nil = they are not
+	// dbMu guards db and failure; it is held for reading while db is read. The writer alone
+	// changes them, with it held, and reads them without. Close comes after the writer.
+	dbMu    sync.RWMutex
+	db      *bbolt.DB // nil after Close, and while the file cannot even be read
+	failure error     // why writes are refused, nil = they are not
 
-	small   sync.Mutex               // guards what follows; never held while waiting
-	live    map[string]chan struct{} // closed at the next change of a running record
+	stateMu sync.Mutex               // guards what follows; never held while waiting
+	live    map[string]chan struct{} // closed at the next change of a running record; only those somebody waits for
 	synced  uint64                   // the last transaction that is known to be on the disk
-	failed  bool                     // the one behind it will not be
-	settled chan struct{}            // closed when synced or failed changes
+	lost    bool                     // the transaction behind synced failed, and will never be on the disk
+	settled chan struct{}            // closed when synced or lost changes
 	tally   tally
 
 	// The writer's own.
@@ -248,13 +263,15 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// start makes the files sound, opens them, and finishes what a crash cut off.
 func (s *Store) start() error {
-	f, err := readFormat(s.cfg.Dir)
+	found, err := readFormat(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	s.salt = f.salt
-	records, err := prepare(s.path(), f)
+	s.salt = found.salt
+	// Before the database maps the file, it is read without trust (image.go).
+	records, err := prepare(s.path(), found)
 	if err != nil {
 		return err
 	}
@@ -292,18 +309,18 @@ func (s *Store) closeFiles() error {
 // lockDir takes the directory for this process. The database has a lock of its
 // own, which is given up whenever the file is repaired or reopened.
 func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	got, err := tryLock(f)
+	got, err := tryLock(file)
 	if err == nil && !got {
 		err = fmt.Errorf("%w: %s; stop that one, or give this one a directory of its own", ErrLocked, dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return f, nil
+	return file, nil
 }
 
 func (s *Store) path() string { return filepath.Join(s.cfg.Dir, databaseName) }
@@ -311,8 +328,8 @@ func (s *Store) path() string { return filepath.Join(s.cfg.Dir, databaseName) }
 // Stats returns the present figures.
 func (s *Store) Stats() Stats {
 	failure := s.refusal()
-	s.small.Lock()
-	defer s.small.Unlock()
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
 	return Stats{Records: s.tally.records, Bytes: s.tally.used, Failure: failure}
 }
 
@@ -322,8 +339,8 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.quit)
 		<-s.stopped
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.dbMu.Lock()
+		defer s.dbMu.Unlock()
 		err = s.closeFiles()
 	})
 	return err
@@ -332,31 +349,32 @@ func (s *Store) Close() error {
 // Create stores a record and returns when it is durable. It returns ErrExists,
 // ErrTooLarge, *ReadOnlyError, ErrClosed or ctx's error; after the last the record
 // may be stored or not. The bytes in n must not change until Create returns nil.
-func (s *Store) Create(ctx context.Context, n New) error {
-	if err := n.check(&s.cfg); err != nil {
+func (s *Store) Create(ctx context.Context, record New) error {
+	if err := record.check(&s.cfg); err != nil {
 		return err
 	}
 	size := 0
-	for _, it := range n.Items {
-		size += len(it.ID) + len(it.Data)
+	for _, item := range record.Items {
+		size += len(item.ID) + len(item.Data)
 	}
-	return s.submit(ctx, n.ID, size+len(n.Object)+total(n.Events), func(t *txn) error { return t.create(&n, s.cfg.Now()) })
+	return s.submit(ctx, record.ID, size+len(record.Object)+total(record.Events), func(t *txn) error { return t.create(&record, s.cfg.Now()) })
 }
 
 // check refuses what no record can hold.
-func (n *New) check(c *Config) error {
+func (n *New) check(cfg *Config) error {
 	if n.ID == "" || len(n.ID) > maxName || n.Owner == "" || len(n.Owner) > maxName {
 		return fmt.Errorf("store: id of %d bytes, owner of %d: want 1 to %d of each", len(n.ID), len(n.Owner), maxName)
 	}
+	// The object has the bound of a record to itself, and so have the input items together.
 	size := 0
-	for _, it := range n.Items {
-		if len(it.ID) > math.MaxUint16 {
-			return fmt.Errorf("%w: item id of %d bytes, limit %d", ErrTooLarge, len(it.ID), math.MaxUint16)
+	for _, item := range n.Items {
+		if len(item.ID) > math.MaxUint16 {
+			return fmt.Errorf("%w: item id of %d bytes, limit %d", ErrTooLarge, len(item.ID), math.MaxUint16)
 		}
-		size += len(it.ID) + len(it.Data)
+		size += len(item.ID) + len(item.Data)
 	}
-	if largest := max(size, len(n.Object)); largest > c.RecordBytes {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, largest, c.RecordBytes)
+	if largest := max(size, len(n.Object)); largest > cfg.RecordBytes {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, largest, cfg.RecordBytes)
 	}
 	return nil
 }
@@ -366,11 +384,11 @@ func (n *New) check(c *Config) error {
 // returns ErrFinished, ErrNotFound, ErrTooLarge, *DamageError, *ReadOnlyError,
 // ErrClosed or ctx's error; after the last it may be stored or not. The bytes in u
 // must not change until Update returns nil.
-func (s *Store) Update(ctx context.Context, owner, id string, u Update) error {
-	if err := s.cfg.takes(u.Object); err != nil {
+func (s *Store) Update(ctx context.Context, owner, id string, update Update) error {
+	if err := s.cfg.takes(update.Object); err != nil {
 		return err
 	}
-	return s.submit(ctx, id, len(u.Object)+total(u.Events), func(t *txn) error { return t.update(owner, id, &u) })
+	return s.submit(ctx, id, len(update.Object)+total(update.Events), func(t *txn) error { return t.update(owner, id, &update) })
 }
 
 // Cancel notes that somebody asked for the end of a background job, so that a
@@ -387,10 +405,11 @@ func (s *Store) Delete(ctx context.Context, owner, id string) error {
 	return s.submit(ctx, id, 0, func(t *txn) error { return t.delete(owner, id) })
 }
 
-func total(b [][]byte) int {
-	n := 0
-	for _, e := range b {
-		n += len(e)
+// total is the bytes of all parts together.
+func total(parts [][]byte) int {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
 	}
-	return n
+	return size
 }

@@ -1,5 +1,12 @@
 package store
 
+// The writer. It takes the changes that wait as a group, applies them in one transaction,
+// syncs once for all, and tells their callers. A change may be refused by itself, before
+// its first write, while the others of its group go on. A transaction fails as a whole: its
+// callers get the error, and the store is read-only until a probe can be written and
+// synced. What the disk holds after a failed sync is not known, so the file is then set
+// back to the last state that was synced (goBack).
+
 import (
 	"context"
 	"encoding/binary"
@@ -25,40 +32,41 @@ const (
 // errStuck is a failure inside the database that left its locks taken.
 var errStuck = errors.New("the database must be opened anew: restart the program")
 
-// op is one caller's change on its way to the writer.
+// An op is one caller's change on its way to the writer.
 type op struct {
-	id   string
-	size int
-	do   func(*txn) error
-	done chan error // room for one
+	id   string           // of the record, for those who wait for its events
+	size int              // of its bytes, about
+	do   func(*txn) error // looks first and writes afterwards: an error leaves nothing behind
+	done chan error       // room for one
 }
 
 // submit hands a change to the writer and waits until it is durable or refused.
 func (s *Store) submit(ctx context.Context, id string, size int, do func(*txn) error) error {
-	o := &op{id, size, do, make(chan error, 1)}
+	change := &op{id, size, do, make(chan error, 1)}
 	select {
-	case s.ops <- o:
+	case s.ops <- change:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.quit:
 		return ErrClosed
 	}
 	select {
-	case err := <-o.done:
+	case err := <-change.done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.stopped:
 	}
+	// The writer has ended, perhaps behind this change.
 	select {
-	case err := <-o.done: // the writer's last
+	case err := <-change.done:
 		return err
 	default:
 		return ErrClosed
 	}
 }
 
-// write is the writer goroutine.
+// write is the writer goroutine, from Open to Close.
 func (s *Store) write() {
 	defer close(s.stopped)
 	debug.SetPanicOnFault(true) // a page of the mapped file that cannot be read
@@ -70,8 +78,9 @@ func (s *Store) write() {
 		select {
 		case <-s.quit:
 			return
-		case o := <-s.ops:
-			s.commit(s.gather(o))
+		case change := <-s.ops:
+			s.commit(s.gather(change))
+		// Groups evict as they go; this is for a store nobody writes to.
 		case <-sweep.C:
 			if s.refusal() == nil {
 				s.commit(nil)
@@ -92,9 +101,9 @@ func (s *Store) gather(first *op) []*op {
 	group, size := []*op{first}, first.size
 	for len(group) < groupCalls && size < groupBytes {
 		select {
-		case o := <-s.ops:
-			group = append(group, o)
-			size += o.size
+		case change := <-s.ops:
+			group = append(group, change)
+			size += change.size
 		default:
 			return group
 		}
@@ -104,11 +113,13 @@ func (s *Store) gather(first *op) []*op {
 
 // refusal returns why writes are refused, nil when they are not.
 func (s *Store) refusal() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.dbMu.RLock()
+	defer s.dbMu.RUnlock()
 	return s.failure
 }
 
+// stuck reports whether writes are refused for good. It is for the writer, which alone
+// changes failure, and for those who hold dbMu.
 func (s *Store) stuck() bool { return errors.Is(s.failure, errStuck) }
 
 // commit makes a group durable and tells its callers.
@@ -117,28 +128,29 @@ func (s *Store) commit(group []*op) {
 	errs := make([]error, len(group))
 	if err == nil {
 		if err = s.transact(func(t *txn) {
-			for i, o := range group {
-				errs[i] = attempt(t, o)
+			for at, change := range group {
+				errs[at] = attempt(t, change)
 			}
 		}); err != nil {
 			err = s.fail(err)
 		}
 	}
-	for i, o := range group {
+	// The transaction is durable, or nothing of it counts.
+	for at, change := range group {
 		if err != nil {
-			errs[i] = err
+			errs[at] = err
 		}
-		if errs[i] == nil {
-			s.changed(o.id)
+		if errs[at] == nil {
+			s.changed(change.id)
 		}
-		o.done <- errs[i]
+		change.done <- errs[at]
 	}
 }
 
 // changed wakes those who wait for events of id.
 func (s *Store) changed(id string) {
-	s.small.Lock()
-	defer s.small.Unlock()
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
 	if ch := s.live[id]; ch != nil {
 		close(ch)
 		delete(s.live, id)
@@ -147,17 +159,17 @@ func (s *Store) changed(id string) {
 
 // attempt applies one change of a group. A panic before its first write, which a
 // damaged page causes, is its own affair.
-func attempt(t *txn, o *op) (err error) {
+func attempt(t *txn, change *op) (err error) {
 	before := t.wrote
 	defer func() {
-		if r := recover(); r != nil {
-			if t.wrote != before {
-				panic(r)
+		if panicked := recover(); panicked != nil {
+			if t.wrote != before { // half a change must not be committed
+				panic(panicked)
 			}
-			err = &DamageError{o.id, fmt.Sprint(r)}
+			err = &DamageError{change.id, fmt.Sprint(panicked)}
 		}
 	}()
-	return o.do(t)
+	return change.do(t)
 }
 
 // transact runs f and eviction in one transaction and syncs it. After an error
@@ -167,46 +179,49 @@ func (s *Store) transact(f func(*txn)) (err error) {
 	if err != nil {
 		return err
 	}
+	// The file is mapped: what the database cannot read or make sense of is a panic. A
+	// transaction that cannot be ended has left the database's locks taken.
 	defer func() {
-		r := recover()
-		if r != nil {
-			err = fmt.Errorf("panic: %v", r)
+		panicked := recover()
+		if panicked != nil {
+			err = fmt.Errorf("panic: %v", panicked)
 		}
 		if !release(tx) {
-			err = fmt.Errorf("%w: %v", errStuck, r)
+			err = fmt.Errorf("%w: %v", errStuck, panicked)
 		}
 	}()
-	t := &txn{tx: tx, salt: s.salt, next: s.next}
-	f(t)
-	t.evict(&s.cfg, s.tally.records, s.tally.used, evictAtOnce+groupCalls)
-	if t.err != nil || t.wrote == 0 {
-		return t.err
+	changes := &txn{tx: tx, salt: s.salt, next: s.next}
+	f(changes)
+	changes.evict(&s.cfg, s.tally.records, s.tally.used, evictAtOnce+groupCalls)
+	if changes.err != nil || changes.wrote == 0 {
+		return changes.err
 	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}
+	// From here on this is the state to go back to; the database wrote its meta page last.
 	metas := make([]byte, len(s.metas))
 	if _, err := s.file.ReadAt(metas, 0); err != nil {
 		return err
 	}
-	s.metas, s.next = metas, t.next
-	s.settle(s.db, t.added)
+	s.metas, s.next = metas, changes.next
+	s.settle(s.db, changes.added)
 	return nil
 }
 
 // settle notes that the state in metas is on the disk, with so many records more
 // than the one before, and wakes the readers that saw it earlier.
 func (s *Store) settle(db *bbolt.DB, added int) {
-	m, err := newestMeta(s.metas)
+	newest, err := newestMeta(s.metas)
 	if err != nil {
 		panic("store: the database wrote a meta page that is none")
 	}
 	free := db.Stats()
-	s.small.Lock()
-	defer s.small.Unlock()
-	s.synced, s.failed = m.txid, false
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
+	s.synced, s.lost = newest.txid, false
 	s.tally.records += added
-	s.tally.used = (int64(m.high) - int64(free.FreePageN+free.PendingPageN)) * pageSize
+	s.tally.used = (int64(newest.high) - int64(free.FreePageN+free.PendingPageN)) * pageSize
 	close(s.settled)
 	s.settled = make(chan struct{})
 }
@@ -227,14 +242,15 @@ func (s *Store) openDB() error {
 	if s.cfg.opened != nil {
 		s.cfg.opened(db)
 	}
+	// What was on the disk before Open is synced (start), and goBack synced what it wrote.
 	s.metas = make([]byte, 2*pageSize)
 	if _, err := s.file.ReadAt(s.metas, 0); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		s.next = 1
-		if k, _ := tx.Bucket([]byte{byte(data)}).Cursor().Last(); len(k) == keyLength {
-			s.next += binary.BigEndian.Uint64(k)
+		if last, _ := tx.Bucket([]byte{byte(data)}).Cursor().Last(); len(last) == keyLength {
+			s.next += binary.BigEndian.Uint64(last)
 		}
 		return nil
 	})
@@ -249,13 +265,14 @@ func (s *Store) openDB() error {
 // fail makes the store read-only after a failed transaction and returns what its
 // callers, and later ones, get.
 func (s *Store) fail(cause error) error {
-	s.small.Lock()
-	s.failed = true
+	// First let go of the readers that wait for the transaction: they hold dbMu.
+	s.stateMu.Lock()
+	s.lost = true
 	close(s.settled)
 	s.settled = make(chan struct{})
-	s.small.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.stateMu.Unlock()
+	s.dbMu.Lock()
+	defer s.dbMu.Unlock()
 	s.failure = &ReadOnlyError{cause}
 	if s.stuck() {
 		return s.failure
@@ -269,9 +286,9 @@ func (s *Store) fail(cause error) error {
 // resume goes back to the last state that was synced and writes again if that
 // works and a probe can be synced, too.
 func (s *Store) resume() {
-	s.mu.Lock()
+	s.dbMu.Lock()
 	err := s.goBack()
-	s.mu.Unlock()
+	s.dbMu.Unlock()
 	if err == nil {
 		err = s.transact(func(t *txn) { t.put(about, []byte("probe"), make([]byte, probeBytes)) })
 	}
@@ -282,8 +299,8 @@ func (s *Store) resume() {
 		_ = s.fail(err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.dbMu.Lock()
+	defer s.dbMu.Unlock()
 	s.failure, s.unfinished = nil, false
 }
 
@@ -292,7 +309,7 @@ func (s *Store) resume() {
 // system does not try them again: without this the next transaction would build on
 // pages that are lost with the power. The pages of the last synced state
 // themselves are never written while a newer state is not complete. The caller
-// holds mu.
+// holds dbMu.
 func (s *Store) goBack() error {
 	if s.db != nil {
 		err := s.db.Close()
@@ -312,8 +329,8 @@ func (s *Store) goBack() error {
 func (s *Store) finishInterrupted() error {
 	var nums []uint64
 	err := s.view(func(t *txn) error {
-		return t.bucket(active).ForEach(func(k, _ []byte) error {
-			nums = append(nums, binary.BigEndian.Uint64(k))
+		return t.bucket(active).ForEach(func(key, _ []byte) error {
+			nums = append(nums, binary.BigEndian.Uint64(key))
 			return nil
 		})
 	})
@@ -321,22 +338,24 @@ func (s *Store) finishInterrupted() error {
 		return err
 	}
 	var ended []string
+	// Jobs end together: a crash among them leaves all to the next start.
 	err = s.transact(func(t *txn) {
 		for _, num := range nums {
-			h, err := t.head(num)
+			head, err := t.head(num)
 			if err != nil {
 				t.del(active, numKey(num)) // damaged: nobody can read it, so nobody waits for it
 				continue
 			}
-			r := h.record()
-			r.Object, _, _ = t.blob(num, kindObject, 0)
-			u := s.cfg.Interrupted(r, t.allEvents(num, h.Events))
-			if roomFor(h, &u) != nil {
-				u = Update{Object: u.Object}
+			record := head.record()
+			record.Object, _, _ = t.blob(num, kindObject, 0)
+			end := s.cfg.Interrupted(record, t.allEvents(num, head.Events))
+			// What the caller wants to add may not fit any more; that it has ended must.
+			if roomFor(head, &end) != nil {
+				end = Update{Object: end.Object}
 			}
-			u.Done = true
-			t.apply(num, h, &u)
-			ended = append(ended, h.ID)
+			end.Done = true
+			t.apply(num, head, &end)
+			ended = append(ended, head.ID)
 		}
 	})
 	for _, id := range ended {
