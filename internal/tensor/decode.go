@@ -8,8 +8,8 @@ import (
 
 // Len returns the number of elements of r.
 func (r Row) Len() int {
-	e, b := r.DType.Block()
-	return len(r.Data) / b * e
+	elems, size := r.DType.Block()
+	return len(r.Data) / size * elems
 }
 
 // Floats decodes r into dst, which holds exactly r.Len() elements. Every type is
@@ -20,7 +20,7 @@ func (r Row) Floats(dst []float32) {
 	if len(dst) != r.Len() {
 		panic(fmt.Sprintf("tensor: %d floats for a row of %d elements", len(dst), r.Len()))
 	}
-	e, b := r.DType.Block()
+	elems, size := r.DType.Block()
 	src := r.Data
 	switch r.DType {
 	case F32:
@@ -39,20 +39,24 @@ func (r Row) Floats(dst []float32) {
 		}
 		return
 	case MXFP4HF:
-		for i := range len(dst) / e {
-			decodeMXFP4HF(dst[i*e:][:e], src[i*b:][:b], r.Scales[i])
+		for i := range len(dst) / elems {
+			decodeMXFP4HF(dst[i*elems:][:elems], src[i*size:][:size], r.Scales[i])
 		}
 		return
 	}
+	// Blocks whose scales are among their bytes.
 	decode := blockDecoder(r.DType)
-	for i := range len(dst) / e {
-		decode(dst[i*e:][:e], src[i*b:][:b])
+	for i := range len(dst) / elems {
+		decode(dst[i*elems:][:elems], src[i*size:][:size])
 	}
 }
 
 // Numeric reports whether rows of type t can be decoded by Row.Floats.
 func (t DType) Numeric() bool { return t >= F32 && t <= Q6_K }
 
+// blockDecoder returns what decodes one block b of type t, all its bytes, into dst, all
+// its elements. In the formulas below d is the block's scale, m or dmin its minimum, q a
+// quantised value.
 func blockDecoder(t DType) func(dst []float32, b []byte) {
 	switch t {
 	case MXFP4:
@@ -73,8 +77,11 @@ func blockDecoder(t DType) func(dst []float32, b []byte) {
 	panic(fmt.Sprintf("tensor: %v has no floats", t))
 }
 
+// half reads a half, little-endian.
 func half(b []byte) float32 { return Half(binary.LittleEndian.Uint16(b)) }
 
+// decodeMXFP4: b[0] is the scale; element j is in the low nibble of byte 1+j, j+16 in the
+// high one. fp4 has doubled values, hence half of the scale.
 func decodeMXFP4(dst []float32, b []byte) {
 	d := E8M0Half(b[0])
 	for j, q := range b[1:17] {
@@ -83,6 +90,7 @@ func decodeMXFP4(dst []float32, b []byte) {
 	}
 }
 
+// decodeMXFP4HF: elements 2j and 2j+1 are in byte j, the first in the low nibble.
 func decodeMXFP4HF(dst []float32, b []byte, scale byte) {
 	d := E8M0Half(scale)
 	for j, q := range b[:16] {
@@ -91,6 +99,7 @@ func decodeMXFP4HF(dst []float32, b []byte, scale byte) {
 	}
 }
 
+// decodeQ8_0: d, then signed bytes; d·q.
 func decodeQ8_0(dst []float32, b []byte) {
 	d := half(b)
 	for j, q := range b[2:34] {
@@ -98,6 +107,7 @@ func decodeQ8_0(dst []float32, b []byte) {
 	}
 }
 
+// decodeQ4_0: d, then nibbles as in MXFP4; d·(q-8).
 func decodeQ4_0(dst []float32, b []byte) {
 	d := half(b)
 	for j, q := range b[2:18] {
@@ -106,6 +116,7 @@ func decodeQ4_0(dst []float32, b []byte) {
 	}
 }
 
+// decodeQ4_1: d, m, then nibbles as in MXFP4; d·q + m.
 func decodeQ4_1(dst []float32, b []byte) {
 	d, m := half(b), half(b[2:])
 	for j, q := range b[4:20] {
@@ -123,48 +134,55 @@ func ScaleMin(b []byte, t int) (scale, minimum byte) {
 	return b[t+4]&15 | b[t-4]>>6<<4, b[t+4]>>4 | b[t]>>6<<4
 }
 
+// decodeQ4_K: d, dmin, 12 bytes for ScaleMin, 128 bytes of nibbles. Sub-blocks of 32
+// elements have a scale and a minimum each: (d·scale)·q - dmin·minimum. Two of them share
+// 32 bytes, the first in the low nibbles.
 func decodeQ4_K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])
-	for c := range 4 { // groups of 64 elements in 32 bytes
-		sc0, mn0 := ScaleMin(b[4:16], 2*c)
-		sc1, mn1 := ScaleMin(b[4:16], 2*c+1)
+	for group := range 4 { // groups of 64 elements in 32 bytes
+		sc0, mn0 := ScaleMin(b[4:16], 2*group)
+		sc1, mn1 := ScaleMin(b[4:16], 2*group+1)
 		d0, m0 := d*float32(sc0), dmin*float32(mn0)
 		d1, m1 := d*float32(sc1), dmin*float32(mn1)
-		y := dst[64*c:][:64]
-		for l, q := range b[16+32*c:][:32] {
-			y[l] = d0*float32(q&15) - m0
-			y[l+32] = d1*float32(q>>4) - m1
+		y := dst[64*group:][:64]
+		for at, q := range b[16+32*group:][:32] {
+			y[at] = d0*float32(q&15) - m0
+			y[at+32] = d1*float32(q>>4) - m1
 		}
 	}
 }
 
+// decodeQ5_K: as Q4_K with 32 bytes before the nibbles, of which bit s of byte l is the
+// fifth bit of element l of sub-block s.
 func decodeQ5_K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])
 	qh := b[16:48]
-	for c := range 4 {
-		sc0, mn0 := ScaleMin(b[4:16], 2*c)
-		sc1, mn1 := ScaleMin(b[4:16], 2*c+1)
+	for group := range 4 {
+		sc0, mn0 := ScaleMin(b[4:16], 2*group)
+		sc1, mn1 := ScaleMin(b[4:16], 2*group+1)
 		d0, m0 := d*float32(sc0), dmin*float32(mn0)
 		d1, m1 := d*float32(sc1), dmin*float32(mn1)
-		y := dst[64*c:][:64]
-		for l, q := range b[48+32*c:][:32] {
-			h := qh[l] >> (2 * c)
-			y[l] = d0*float32(q&15|h&1<<4) - m0
-			y[l+32] = d1*float32(q>>4|h>>1&1<<4) - m1
+		y := dst[64*group:][:64]
+		for at, q := range b[48+32*group:][:32] {
+			h := qh[at] >> (2 * group)
+			y[at] = d0*float32(q&15|h&1<<4) - m0
+			y[at+32] = d1*float32(q>>4|h>>1&1<<4) - m1
 		}
 	}
 }
 
+// decodeQ6_K: 128 bytes of low nibbles, 64 bytes of upper pairs of bits, 16 signed scales
+// of 16 elements each, d; (d·scale)·(q-32).
 func decodeQ6_K(dst []float32, b []byte) {
 	d := half(b[208:])
-	for n := range 2 { // halves of 128 elements
-		y := dst[128*n:][:128]
-		ql, qh, sc := b[64*n:][:64], b[128+32*n:][:32], b[192+8*n:][:8]
-		for l, h := range qh {
+	for half := range 2 { // halves of 128 elements
+		y := dst[128*half:][:128]
+		ql, qh, sc := b[64*half:][:64], b[128+32*half:][:32], b[192+8*half:][:8]
+		for at, h := range qh {
 			for k := range 4 { // elements l, l+32, l+64, l+96
-				q := ql[l+k&1*32] >> (k >> 1 * 4) & 15
+				q := ql[at+k&1*32] >> (k >> 1 * 4) & 15
 				q |= h >> (2 * k) & 3 << 4
-				y[l+32*k] = d * float32(int8(sc[l/16+2*k])) * float32(int(q)-32)
+				y[at+32*k] = d * float32(int8(sc[at/16+2*k])) * float32(int(q)-32)
 			}
 		}
 	}

@@ -15,30 +15,30 @@ func Encode(t DType, dst, scales []byte, src []float32) {
 	if len(dst) != t.RowBytes(len(src)) || (t == MXFP4HF && len(scales) != len(src)/32) {
 		panic(fmt.Sprintf("tensor: %d elements of %v into %d bytes and %d scales", len(src), t, len(dst), len(scales)))
 	}
-	e, b := t.Block()
-	for i := range len(src) / e {
-		x, y := src[i*e:][:e], dst[i*b:][:b]
+	elems, size := t.Block()
+	for i := range len(src) / elems {
+		values, block := src[i*elems:][:elems], dst[i*size:][:size]
 		switch t {
 		case F32:
-			binary.LittleEndian.PutUint32(y, math.Float32bits(x[0]))
+			binary.LittleEndian.PutUint32(block, math.Float32bits(values[0]))
 		case F16:
-			binary.LittleEndian.PutUint16(y, ToHalf(x[0]))
+			binary.LittleEndian.PutUint16(block, ToHalf(values[0]))
 		case BF16:
-			binary.LittleEndian.PutUint16(y, ToBF16(x[0]))
+			binary.LittleEndian.PutUint16(block, ToBF16(values[0]))
 		case MXFP4:
-			y[0] = encodeMXFP4(y[1:], x, 1, 16)
+			block[0] = encodeMXFP4(block[1:], values, 1, 16)
 		case MXFP4HF:
-			scales[i] = encodeMXFP4(y, x, 2, 1)
+			scales[i] = encodeMXFP4(block, values, 2, 1)
 		case Q8_0:
-			encodeQ8_0(y, x)
+			encodeQ8_0(block, values)
 		case Q4_0:
-			encodeQ4_0(y, x)
+			encodeQ4_0(block, values)
 		case Q4_1:
-			encodeQ4_1(y, x)
+			encodeQ4_1(block, values)
 		case Q4_K, Q5_K:
-			encodeQ45_K(t, y, x)
+			encodeQ45_K(t, block, values)
 		case Q6_K:
-			encodeQ6_K(y, x)
+			encodeQ6_K(block, values)
 		default:
 			panic(fmt.Sprintf("tensor: %v has no encoder", t))
 		}
@@ -48,15 +48,16 @@ func Encode(t DType, dst, scales []byte, src []float32) {
 // extremes returns the element of largest magnitude, the smallest and the largest.
 func extremes(x []float32) (big, lo, hi float32) {
 	big, lo, hi = x[0], x[0], x[0]
-	for _, v := range x {
-		lo, hi = min(lo, v), max(hi, v)
-		if abs(v) > abs(big) {
-			big = v
+	for _, value := range x {
+		lo, hi = min(lo, value), max(hi, value)
+		if abs(value) > abs(big) {
+			big = value
 		}
 	}
 	return big, lo, hi
 }
 
+// abs clears the sign bit.
 func abs(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 
 // divide returns x/d rounded half away from zero and limited to [lo, hi]; 0 when d is 0.
@@ -67,10 +68,12 @@ func divide(x, d float32, lo, hi int) int {
 	return int(min(max(math.Round(float64(x)/float64(d)), float64(lo)), float64(hi)))
 }
 
+// putHalf writes v as a half, little-endian.
 func putHalf(b []byte, v float32) { binary.LittleEndian.PutUint16(b, ToHalf(v)) }
 
-// encodeMXFP4 packs 32 values; byte j holds element j·step in the low nibble and
-// the element gap further on in the high one. It returns the scale byte.
+// encodeMXFP4 packs 32 values; byte j holds element j·step in the low nibble and the
+// element gap further on in the high one. It returns the scale byte: the exponent of the
+// largest value less that of the largest E2M1 number, 2, biased by 127 (models.md 1.6).
 func encodeMXFP4(dst []byte, x []float32, step, gap int) (scale byte) {
 	if big, _, _ := extremes(x); big != 0 {
 		_, exp := math.Frexp(float64(abs(big))) // |big| = f·2^exp, f in [0.5, 1)
@@ -98,6 +101,7 @@ func nearestFP4(v float64) byte {
 	return best
 }
 
+// encodeQ8_0 maps the largest magnitude to 127.
 func encodeQ8_0(dst []byte, x []float32) {
 	big, _, _ := extremes(x)
 	d := abs(big) / 127
@@ -107,6 +111,7 @@ func encodeQ8_0(dst []byte, x []float32) {
 	}
 }
 
+// encodeQ4_0 maps the value of largest magnitude to -8, the end that has one number more.
 func encodeQ4_0(dst []byte, x []float32) {
 	big, _, _ := extremes(x)
 	d := big / -8
@@ -122,6 +127,7 @@ func encodeQ4_0(dst []byte, x []float32) {
 	}
 }
 
+// encodeQ4_1 maps the smallest value to 0 and the largest to 15.
 func encodeQ4_1(dst []byte, x []float32) {
 	_, lo, hi := extremes(x)
 	d := (hi - lo) / 15
@@ -140,27 +146,29 @@ func encodeQ45_K(t DType, dst []byte, x []float32) {
 	if t == Q5_K {
 		top = 31
 	}
+	// Steps and minima of the sub-blocks, 6 bits each in units of d and dmin.
 	var steps, mins [8]float32
-	for s := range 8 {
-		_, lo, hi := extremes(x[32*s:][:32])
-		mins[s] = -min(lo, 0)
-		steps[s] = (max(hi, 0) + mins[s]) / float32(top)
+	for sub := range 8 {
+		_, lo, hi := extremes(x[32*sub:][:32])
+		mins[sub] = -min(lo, 0)
+		steps[sub] = (max(hi, 0) + mins[sub]) / float32(top)
 	}
 	_, _, step := extremes(steps[:])
 	_, _, low := extremes(mins[:])
 	putHalf(dst, step/63)
 	putHalf(dst[2:], low/63)
+	// As a reader will see them, so that rounding of the units is made up for.
 	d, dmin := half(dst), half(dst[2:])
 	clear(dst[4:])
-	for s := range 8 {
-		sc, mn := divide(steps[s], d, 0, 63), divide(mins[s], dmin, 0, 63)
-		putScaleMin(dst[4:16], s, byte(sc), byte(mn))
-		for l, v := range x[32*s:][:32] {
+	for sub := range 8 {
+		sc, mn := divide(steps[sub], d, 0, 63), divide(mins[sub], dmin, 0, 63)
+		putScaleMin(dst[4:16], sub, byte(sc), byte(mn))
+		for at, v := range x[32*sub:][:32] {
 			q := byte(divide(v+dmin*float32(mn), d*float32(sc), 0, top))
 			nibbles := dst[len(dst)-128:]
-			nibbles[32*(s/2)+l] |= q & 15 << (4 * (s & 1))
+			nibbles[32*(sub/2)+at] |= q & 15 << (4 * (sub & 1))
 			if t == Q5_K {
-				dst[16+l] |= q >> 4 << s
+				dst[16+at] |= q >> 4 << sub
 			}
 		}
 	}
@@ -178,22 +186,23 @@ func putScaleMin(b []byte, t int, scale, minimum byte) {
 	b[t] |= minimum >> 4 << 6
 }
 
+// encodeQ6_K writes a Q6_K block: a step of 8 bits, in units of d, for each 16 elements.
 func encodeQ6_K(dst []byte, x []float32) {
 	var steps [16]float32
-	for s := range steps {
-		big, _, _ := extremes(x[16*s:][:16])
-		steps[s] = big / -32 // the largest value becomes -32 exactly
+	for sub := range steps {
+		big, _, _ := extremes(x[16*sub:][:16])
+		steps[sub] = big / -32 // the largest value becomes -32 exactly
 	}
 	big, _, _ := extremes(steps[:])
 	putHalf(dst[208:], abs(big)/127)
 	d := half(dst[208:])
 	clear(dst[:192])
-	for s, step := range steps {
+	for sub, step := range steps {
 		sc := divide(step, d, -127, 127)
-		dst[192+s] = byte(sc)
-		for l, v := range x[16*s:][:16] {
+		dst[192+sub] = byte(sc)
+		for l, v := range x[16*sub:][:16] {
 			q := byte(divide(v, d*float32(sc), -32, 31) + 32)
-			i := 16*s + l // element of the block; k picks its place as in decodeQ6_K
+			i := 16*sub + l // element of the block; k picks its place as in decodeQ6_K
 			n, k, l := i/128, i%128/32, i%32
 			dst[64*n+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
 			dst[128+32*n+l] |= q >> 4 << (2 * k)

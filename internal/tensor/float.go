@@ -30,6 +30,8 @@ func ToHalf(f float32) uint16 {
 		v := math.Float32frombits(b) + 0.5
 		return sign | uint16(math.Float32bits(v)-math.Float32bits(0.5))
 	}
+	// Round to nearest, ties to even, by adding half of the last place, less one where it is
+	// even.
 	b += 0xfff + b>>13&1 // may carry into the exponent and so up to infinity
 	return sign | uint16((b-112<<23)>>13)
 }

@@ -17,12 +17,12 @@ const (
 	BF16          // upper half of an IEEE single
 	MXFP4         // 32 elements in 17 bytes: E8M0 scale, 16 bytes; low nibbles are elements 0-15, high 16-31 (GGUF)
 	MXFP4HF       // 32 elements in 16 bytes, low nibble 2b, high nibble 2b+1; scales in Tensor.Scales (safetensors)
-	Q8_0          // 32 elements in 34 bytes
-	Q4_0          // 32 elements in 18 bytes
-	Q4_1          // 32 elements in 20 bytes
-	Q4_K          // 256 elements in 144 bytes
-	Q5_K          // 256 elements in 176 bytes
-	Q6_K          // 256 elements in 210 bytes
+	Q8_0          // 32 elements in 34 bytes: a scale, a signed byte each
+	Q4_0          // 32 elements in 18 bytes: a scale, a nibble each
+	Q4_1          // 32 elements in 20 bytes: a scale, a minimum, a nibble each
+	Q4_K          // 256 elements in 144 bytes: 4 bits each, 8 sub-blocks with scale and minimum
+	Q5_K          // 256 elements in 176 bytes: 5 bits each, otherwise as Q4_K
+	Q6_K          // 256 elements in 210 bytes: 6 bits each, 16 sub-blocks with a scale
 	U8            // raw bytes; the carrier of MXFP4HF blocks and scales in safetensors
 	I32           // 32-bit integers
 	I64           // 64-bit integers
@@ -31,6 +31,7 @@ const (
 	numDTypes
 )
 
+// dtypes has the name of each type, and the elements and bytes of a block.
 var dtypes = [numDTypes]struct {
 	name         string
 	elems, bytes int
@@ -69,11 +70,11 @@ func (t DType) Block() (elems, bytes int) { return dtypes[t].elems, dtypes[t].by
 // RowBytes returns the bytes of a row of cols elements, which must be a whole
 // number of blocks.
 func (t DType) RowBytes(cols int) int {
-	e, b := t.Block()
-	if cols%e != 0 {
-		panic(fmt.Sprintf("tensor: a row of %d elements is not a whole number of %v blocks of %d", cols, t, e))
+	elems, size := t.Block()
+	if cols%elems != 0 {
+		panic(fmt.Sprintf("tensor: a row of %d elements is not a whole number of %v blocks of %d", cols, t, elems))
 	}
-	return cols / e * b
+	return cols / elems * size
 }
 
 // A Tensor is a read-only view of weights. It is either plain (Data, perhaps
@@ -93,7 +94,8 @@ type Tensor struct {
 	Drop  func()                        // tells the source that the bytes will not be read again soon; nil = nothing to tell
 }
 
-// A Row is one row of a tensor: Cols elements in Data (and Scales).
+// A Row is one row of a tensor: Len elements in whole blocks in Data, and for MXFP4HF one
+// scale byte per block in Scales. It mostly shares the memory of the file and must not be changed.
 type Row struct {
 	DType        DType
 	Data, Scales []byte
@@ -109,11 +111,11 @@ func (t *Tensor) Cols() int {
 
 // Rows returns the product of all dimensions but the last.
 func (t *Tensor) Rows() int {
-	n := 1
-	for _, d := range t.Shape[:max(len(t.Shape)-1, 0)] {
-		n *= d
+	rows := 1
+	for _, dim := range t.Shape[:max(len(t.Shape)-1, 0)] {
+		rows *= dim
 	}
-	return n
+	return rows
 }
 
 // Elems returns the number of elements.
@@ -121,40 +123,41 @@ func (t *Tensor) Elems() int { return t.Rows() * t.Cols() }
 
 // Bytes returns the size of the stored form, scales included.
 func (t *Tensor) Bytes() int64 {
-	n := int64(len(t.Data)) + int64(len(t.Scales))
+	total := int64(len(t.Data)) + int64(len(t.Scales))
 	for i := range t.Parts {
-		n += t.Parts[i].Bytes()
+		total += t.Parts[i].Bytes()
 	}
-	return n
+	return total
 }
 
 // Row returns row i, 0 <= i < Rows().
 func (t *Tensor) Row(i int) Row {
 	cols := t.Cols()
+	// A composed tensor's rows are rows of its parts, or are made of several of one element.
 	if t.Parts != nil {
-		if n := cols / t.Parts[0].Cols(); n > 1 {
-			return t.gather(i*n, n)
+		if size := cols / t.Parts[0].Cols(); size > 1 {
+			return t.gather(i*size, size)
 		}
 		part, sub := t.Map(i)
 		return t.Parts[part].Row(sub)
 	}
-	n := t.DType.RowBytes(cols)
-	r := Row{DType: t.DType, Data: t.Data[i*n : (i+1)*n]}
+	size := t.DType.RowBytes(cols)
+	row := Row{DType: t.DType, Data: t.Data[i*size : (i+1)*size]}
 	if t.DType == MXFP4HF {
-		r.Scales = t.Scales[i*cols/32 : (i+1)*cols/32]
+		row.Scales = t.Scales[i*cols/32 : (i+1)*cols/32]
 	}
-	return r
+	return row
 }
 
 // gather copies n rows of the parts into one row. Only tensors of single
 // elements, which are small, are composed that way (InterleaveElems).
 func (t *Tensor) gather(first, n int) Row {
-	r := Row{DType: t.DType}
+	row := Row{DType: t.DType}
 	for i := first; i < first+n; i++ {
 		part, sub := t.Map(i)
-		r.Data = append(r.Data, t.Parts[part].Row(sub).Data...)
+		row.Data = append(row.Data, t.Parts[part].Row(sub).Data...)
 	}
-	return r
+	return row
 }
 
 // Release tells the sources of t that its bytes will not be read again soon.
@@ -174,12 +177,12 @@ func Interleave(name string, a, b Tensor) (Tensor, error) {
 	if err := sameRows(name, a, b); err != nil {
 		return Tensor{}, err
 	}
-	n := len(a.Shape)
-	if n < 2 || a.Rows() != b.Rows() {
+	dims := len(a.Shape)
+	if dims < 2 || a.Rows() != b.Rows() {
 		return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal matrices expected", name, a.Name, a.Shape, b.Name, b.Shape)
 	}
 	shape := append([]int(nil), a.Shape...)
-	shape[n-2] *= 2
+	shape[dims-2] *= 2
 	return Tensor{Name: name, DType: a.DType, Shape: shape, Parts: []Tensor{a, b},
 		Map: func(row int) (part, sub int) { return row & 1, row >> 1 }}, nil
 }
@@ -191,12 +194,12 @@ func Stack(name string, parts []Tensor) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("tensor %q: nothing to stack", name)
 	}
 	rows := parts[0].Rows()
-	for _, p := range parts[1:] {
-		if err := sameRows(name, parts[0], p); err != nil {
+	for _, part := range parts[1:] {
+		if err := sameRows(name, parts[0], part); err != nil {
 			return Tensor{}, err
 		}
-		if p.Rows() != rows {
-			return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal shapes expected", name, parts[0].Name, parts[0].Shape, p.Name, p.Shape)
+		if part.Rows() != rows {
+			return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal shapes expected", name, parts[0].Name, parts[0].Shape, part.Name, part.Shape)
 		}
 	}
 	return Tensor{Name: name, DType: parts[0].DType, Shape: append([]int{len(parts)}, parts[0].Shape...), Parts: parts,
@@ -230,7 +233,7 @@ func ReorderElems(t Tensor, from func(elem int) int) Tensor {
 	return r
 }
 
-// column views every element of a plain tensor as a row.
+// column views every element of a plain tensor as a row: [..., n] as [..., n, 1].
 func column(t Tensor) Tensor {
 	if t.Parts != nil {
 		panic(fmt.Sprintf("tensor: elements of the composed tensor %q", t.Name))
@@ -239,12 +242,13 @@ func column(t Tensor) Tensor {
 	return t
 }
 
-func sameRows(name string, a, b Tensor) error {
-	if a.DType != b.DType {
-		return fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected", name, a.Name, a.DType, b.Name, b.DType)
+// sameRows says why a and b cannot be parts of one tensor: another type or length of rows.
+func sameRows(name string, first, second Tensor) error {
+	if first.DType != second.DType {
+		return fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected", name, first.Name, first.DType, second.Name, second.DType)
 	}
-	if a.Cols() != b.Cols() {
-		return fmt.Errorf("tensor %q: rows of %q have %d elements, rows of %q %d", name, a.Name, a.Cols(), b.Name, b.Cols())
+	if first.Cols() != second.Cols() {
+		return fmt.Errorf("tensor %q: rows of %q have %d elements, rows of %q %d", name, first.Name, first.Cols(), second.Name, second.Cols())
 	}
 	return nil
 }
