@@ -56,7 +56,7 @@ fuzz:
 fuzz-long:
 	./_tools/fuzz.sh 10m
 
-# The counts of a release for the requirements of docs/reliability.md, as rows of
+# The counts of a release for the requirements of docs/evidence/reliability.md, as rows of
 # its table; SOAK=0.1 for a tenth. With every change go test runs fewer.
 soak-scheduler:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|CON|HLT|DET|OPS)[0-9]|^Test(Runner|TinyUnderLoad)$$' \
@@ -130,12 +130,12 @@ tinymodel:
 	$(MODELS)/tinymodel/bin/pip install -q -r _tools/tinymodel/requirements.txt
 	PYTHON=$(MODELS)/tinymodel/bin/python OUT=$(MODELS)/ossian-tiny WORK=$(MODELS)/ossian-tiny-work ./_tools/tinymodel/make.sh
 
-# Whole models with random weights; writes docs/performance.md, with what llamacpp
+# Whole models with random weights; writes docs/evidence/performance.md, with what llamacpp
 # has measured behind it. Needs 30 GB of disk, 16 GB of memory and a quiet machine.
 performance:
-	$(GO) run ./_tools/performance -dir $(MODELS) > docs/performance.md.new
-	$(GO) run ./_tools/llamacpp -runs 0 >> docs/performance.md.new
-	mv docs/performance.md.new docs/performance.md
+	$(GO) run ./_tools/performance -dir $(MODELS) > docs/evidence/performance.md.new
+	$(GO) run ./_tools/llamacpp -runs 0 >> docs/evidence/performance.md.new
+	mv docs/evidence/performance.md.new docs/evidence/performance.md
 
 # Beside llama.cpp and ik_llama.cpp, of which LLAMA and IK are folders with built
 # programs; hours, see _tools/llamacpp. The figures are kept in out/llamacpp.jsonl.

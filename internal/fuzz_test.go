@@ -18,7 +18,7 @@ var (
 )
 
 // TestHLT5Fuzz: every package that reads what somebody else has written has a fuzz target,
-// and docs/reliability.md counts no more than there are.
+// and docs/evidence/reliability.md counts no more than there are.
 func TestHLT5Fuzz(t *testing.T) {
 	reads, fuzzed, targets := map[string]string{}, map[string]bool{}, 0
 	for _, s := range sources(t) {
@@ -45,17 +45,17 @@ func TestHLT5Fuzz(t *testing.T) {
 			t.Errorf("%s reads what others have written (%s) and has no fuzz target", pkg, how)
 		}
 	}
-	text, err := os.ReadFile("../docs/reliability.md")
+	text, err := os.ReadFile("../docs/evidence/reliability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := regexp.MustCompile(`\| HLT-5 .* (\d+) fuzz targets in (\d+) packages`).FindSubmatch(text)
 	if row == nil {
-		t.Fatal("docs/reliability.md: no row HLT-5 with its counts")
+		t.Fatal("docs/evidence/reliability.md: no row HLT-5 with its counts")
 	}
 	for i, n := range []int{targets, len(fuzzed)} {
 		if told, err := strconv.Atoi(string(row[1+i])); err != nil || told > n {
-			t.Errorf("docs/reliability.md counts %d fuzz targets or packages with some, there are %d: %v", told, n, err)
+			t.Errorf("docs/evidence/reliability.md counts %d fuzz targets or packages with some, there are %d: %v", told, n, err)
 		}
 	}
 	t.Logf("HLT-5: %d fuzz targets in %d packages, among them the %d that read what others have written", targets, len(fuzzed), len(reads))

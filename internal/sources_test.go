@@ -12,9 +12,9 @@ import (
 // cited matches a chapter of a design note; a comment may break the line within it.
 var cited = regexp.MustCompile(`\b(models|formats|harmony|api|bench|kernels|operations|reliability|dependencies)\.md[\s/#]*§?(\d+(?:\.\d+)?)`)
 
-// Whoever meets "models.md 1.2" in a comment finds it in docs/sources.md.
+// Whoever meets "models.md 1.2" in a comment finds it in docs/changing/sources.md.
 func TestSources(t *testing.T) {
-	text, err := os.ReadFile("../docs/sources.md")
+	text, err := os.ReadFile("../docs/changing/sources.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestSources(t *testing.T) {
 			for _, m := range cited.FindAllStringSubmatch(string(source), -1) {
 				found++
 				if !strings.Contains(known, "\n| "+m[1]+".md "+m[2]+" |") {
-					t.Errorf("%s cites %s.md %s, which docs/sources.md does not name", path, m[1], m[2])
+					t.Errorf("%s cites %s.md %s, which docs/changing/sources.md does not name", path, m[1], m[2])
 				}
 			}
 			return err

@@ -1,6 +1,6 @@
 // Command kvcache measures what the type of cached keys and values, or of weights that
 // a checkpoint has in floats, does to the predictions of a model, and prints the tables of
-// docs/kv-cache.md and, of weights, RATIONALE.md:
+// docs/evidence/kv-cache.md and, of weights, RATIONALE.md:
 //
 //	go run ./_tools/kvcache [-weights] [-tokens N] [MODEL TEXT]
 //

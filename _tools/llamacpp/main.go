@@ -1,5 +1,5 @@
 // Command llamacpp measures Ossian beside llama.cpp and ik_llama.cpp and prints tables
-// for docs/performance.md:
+// for docs/evidence/performance.md:
 //
 //	go run ./_tools/llamacpp -llama DIR -ik DIR [-models qwen3-0.6b-q8_0,…] [-only decode,served,…] [-runs 5] > tables.md
 //

@@ -1,7 +1,7 @@
 // Command performance measures whole models with the program as users run it and
-// writes docs/performance.md's tables to standard output:
+// writes docs/evidence/performance.md's tables to standard output:
 //
-//	go run ./_tools/performance [-presets gpt-oss-20b,…] [-runs 3] [-settings '|--cpu-weights bf16'] > docs/performance.md
+//	go run ./_tools/performance [-presets gpt-oss-20b,…] [-runs 3] [-settings '|--cpu-weights bf16'] > docs/evidence/performance.md
 //
 // Settings take turns, run by run. Checkpoints have random weights and the exact shapes; they are written once to
 // -dir. Every run is a process of its own; the memory bandwidth is measured before

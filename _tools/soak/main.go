@@ -1,5 +1,5 @@
 // Command soak runs the counted tests of packages with the counts of a release
-// and prints what they measured as rows of docs/reliability.md.
+// and prints what they measured as rows of docs/evidence/reliability.md.
 //
 //	go run ./_tools/soak [-share 1] -run PATTERN PACKAGE...
 //

@@ -10,7 +10,7 @@ import (
 	"ossian/internal/token"
 )
 
-// benchmarks are sources as clients send them, with an output each; docs/structured-output.md
+// benchmarks are sources as clients send them, with an output each; docs/reference/structured-output.md
 // says what is measured with them.
 var benchmarks = []struct {
 	name string

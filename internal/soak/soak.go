@@ -1,5 +1,5 @@
 // Package soak says how many cases a counted test runs: a few with every change,
-// the number that docs/reliability.md promises when OSSIAN_SOAK asks for it.
+// the number that docs/evidence/reliability.md promises when OSSIAN_SOAK asks for it.
 package soak
 
 import (

@@ -84,7 +84,7 @@ func (e *ReadOnlyError) Error() string {
 func (e *ReadOnlyError) Unwrap() error { return e.Cause }
 
 // Config says where the store is and how much it may hold. Zero values are the
-// defaults of docs/reliability.md.
+// defaults of docs/evidence/reliability.md.
 type Config struct {
 	Dir         string           // created when missing
 	Age         time.Duration    // finished records are deleted when older; 0 = 30 days

@@ -271,10 +271,10 @@ func TestSharedProcess(t *testing.T) {
 	}
 }
 
-// TestFindingsAreDocumented: the table of docs/benchmark.md has a row for every finding,
+// TestFindingsAreDocumented: the table of docs/reference/benchmark.md has a row for every finding,
 // in their order, and says which of them are warnings.
 func TestFindingsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/benchmark.md")
+	text, err := os.ReadFile("../../../docs/reference/benchmark.md")
 	if err != nil {
 		t.Fatal(err)
 	}
