@@ -16,7 +16,7 @@ TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(w
 check: fmt vet lint race purego cross generate fuzz
 
 fmt:
-	@out=$$(gofmt -l cmd internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
+	@out=$$(gofmt -l cmd docs internal _tools) && test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 
 vet:
 	$(GO) vet ./... $(TOOLS)
@@ -135,7 +135,8 @@ tinymodel:
 performance:
 	$(GO) run ./_tools/performance -dir $(MODELS) > docs/evidence/performance.md.new
 	$(GO) run ./_tools/llamacpp -runs 0 >> docs/evidence/performance.md.new
-	mv docs/evidence/performance.md.new docs/evidence/performance.md
+	$(GO) run ./_tools/wrap < docs/evidence/performance.md.new > docs/evidence/performance.md
+	rm docs/evidence/performance.md.new
 
 # Beside llama.cpp and ik_llama.cpp, of which LLAMA and IK are folders with built
 # programs; hours, see _tools/llamacpp. The figures are kept in out/llamacpp.jsonl.
