@@ -1,4 +1,4 @@
-package internal_test
+package docs_test
 
 import (
 	"io/fs"
@@ -12,26 +12,17 @@ import (
 // cited matches a chapter of a design note; a comment may break the line within it.
 var cited = regexp.MustCompile(`\b(models|formats|harmony|api|bench|kernels|operations|reliability|dependencies)\.md[\s/#]*§?(\d+(?:\.\d+)?)`)
 
-// Whoever meets "models.md 1.2" in a comment finds it in docs/changing/sources.md.
-func TestSources(t *testing.T) {
-	text, err := os.ReadFile("../docs/changing/sources.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, found := string(text), 0
-	for _, dir := range []string{".", "../cmd", "../_tools"} {
+// sourceFiles calls visit with each file of the project that has one of the endings.
+func sourceFiles(t *testing.T, endings string, visit func(path, text string)) {
+	t.Helper()
+	for _, dir := range []string{"../cmd", "../docs", "../internal", "../_tools"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			switch filepath.Ext(path) {
-			case ".go", ".py", ".md":
-			default:
+			if err != nil || d.IsDir() || !strings.Contains(endings, filepath.Ext(path)+" ") || filepath.Ext(path) == "" {
 				return err
 			}
-			source, err := os.ReadFile(path)
-			for _, m := range cited.FindAllStringSubmatch(string(source), -1) {
-				found++
-				if !strings.Contains(known, "\n| "+m[1]+".md "+m[2]+" |") {
-					t.Errorf("%s cites %s.md %s, which docs/changing/sources.md does not name", path, m[1], m[2])
-				}
+			text, err := os.ReadFile(path)
+			if err == nil {
+				visit(path, string(text))
 			}
 			return err
 		})
@@ -39,7 +30,135 @@ func TestSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Whoever meets "models.md 1.2" in a comment finds it in docs/changing/sources.md.
+func TestSources(t *testing.T) {
+	text, err := os.ReadFile("changing/sources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, found := string(text), 0
+	sourceFiles(t, ".go .py .md ", func(path, source string) {
+		for _, m := range cited.FindAllStringSubmatch(source, -1) {
+			found++
+			if !strings.Contains(known, "\n| "+m[1]+".md "+m[2]+" |") {
+				t.Errorf("%s cites %s.md %s, which docs/changing/sources.md does not name", path, m[1], m[2])
+			}
+		}
+	})
 	if found < 100 {
 		t.Errorf("%d citations found, more than 100 expected", found)
 	}
+}
+
+const subjects = `(?:LIF|ADM|CON|HLT|DET|PAR|GRM|DUR|CKP|SEC|OPS|BEN)`
+
+var (
+	requirement = regexp.MustCompile(`\b` + subjects + `-\d+\b`)
+	testName    = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	inTestName  = regexp.MustCompile(subjects + `\d+`)
+	testsOf     = regexp.MustCompile("(?s)\n\\* Tests: (.*?)\n\\* ")
+)
+
+// Whoever meets "ADM-7" in a comment, or in the name of a test, finds it in
+// docs/evidence/reliability.md, and the tests that are named there exist.
+func TestRequirements(t *testing.T) {
+	data, err := os.ReadFile("evidence/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	found := map[string]bool{}
+	var tests []string
+	need := func(path, id string) {
+		found[id] = true
+		if !strings.Contains(text, "\n### "+id+"\n") {
+			t.Errorf("%s cites %s, which docs/evidence/reliability.md does not have", path, id)
+		}
+	}
+	sourceFiles(t, ".go .py .sh ", func(path, source string) {
+		for _, id := range requirement.FindAllString(source, -1) {
+			need(path, id)
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, m := range testName.FindAllStringSubmatch(source, -1) {
+			tests = append(tests, m[1])
+			for _, id := range inTestName.FindAllString(m[1], -1) {
+				need(path, id[:3]+"-"+id[3:])
+			}
+		}
+	})
+	if len(found) < 70 {
+		t.Errorf("%d requirements are cited, more than 70 expected", len(found))
+	}
+	for _, m := range testsOf.FindAllStringSubmatch(text, -1) {
+		for _, span := range codeSpan.FindAllString(m[1], -1) {
+			if name := strings.Trim(span, "`"); !named(tests, name) {
+				t.Errorf("docs/evidence/reliability.md names the test %s, which does not exist", name)
+			}
+		}
+	}
+}
+
+// named reports whether one of the tests is meant by name: without "Test", with … for
+// a part of it. Commands, which have a space, are none.
+func named(tests []string, name string) bool {
+	if strings.Contains(name, " ") {
+		return true
+	}
+	before, behind, _ := strings.Cut(strings.TrimPrefix(name, "Test"), "…")
+	for _, test := range tests {
+		if rest, ok := strings.CutPrefix(strings.TrimPrefix(test, "Test"), before); ok && strings.HasSuffix(rest, behind) {
+			return true
+		}
+	}
+	return false
+}
+
+// errorText is a message within a table of the troubleshooting page.
+var errorText = regexp.MustCompile("`([^`]+)`")
+
+// TestTroubleshooting: the messages that the page explains are those of the program.
+func TestTroubleshooting(t *testing.T) {
+	var all strings.Builder
+	sourceFiles(t, ".go ", func(path, source string) {
+		if !strings.HasSuffix(path, "_test.go") {
+			all.WriteString(strings.ReplaceAll(source, `\"`, `"`))
+		}
+	})
+	code := all.String()
+	d := readDocument(t, "docs/use/troubleshooting.md")
+	rows := 0
+	for i, line := range d.text {
+		if !strings.HasPrefix(line, "| `") && !strings.HasPrefix(line, "| 4") && !strings.HasPrefix(line, "| 5") {
+			continue
+		}
+		row := cells(line)
+		for _, m := range errorText.FindAllStringSubmatch(strings.Join(row[:min(2, len(row))], " "), -1) {
+			if !strings.Contains(m[1], " ") { // a code or a flag
+				continue
+			}
+			if rows++; !printed(code, m[1]) {
+				t.Errorf("%s:%d: the program does not say %q", d.name, i+1, m[1])
+			}
+			break
+		}
+	}
+	if rows < 50 {
+		t.Errorf("%d messages found, more than 50 expected", rows)
+	}
+}
+
+// printed reports whether a piece of message, which … divides, stands in the code. What
+// the system or a library says need not.
+func printed(code, message string) bool {
+	for piece := range strings.SplitSeq(message, "…") {
+		if piece = strings.Trim(piece, " :,;."); len(piece) >= 8 && strings.Contains(code, piece) {
+			return true
+		}
+	}
+	return false
 }
