@@ -55,6 +55,7 @@ run "$dir/openai-go" "$open" "$keyed" "$key"
 run "$dir/python-$v/bin/python" "$here/agents_python.py" "$open"
 run node "$here/agents_node.mjs" "$dir/node" "$open"
 run node "$here/codex.mjs" "$dir/node" "$scripted"
+run "$dir/python-$v/bin/python" "$here/documents.py" "$open" "$dir/node" README.md docs/use/*.md
 
 for pid in "${pids[@]}"; do
   kill "$pid"
