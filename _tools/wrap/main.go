@@ -50,7 +50,8 @@ func run(files []string) error {
 var (
 	item  = regexp.MustCompile(`^\s*([*-]|\d+\.)\s+`)
 	fixed = regexp.MustCompile(`^(\||#|<|!\[|    |\s*$|\[[^\]]+\]: )`)
-	code  = regexp.MustCompile("`[^`]*`")
+	// What stays on one line if it is short: code, and links.
+	whole = regexp.MustCompile("`[^`]*`|\\[[^\\]]*\\]\\([^)]*\\)")
 	// What would begin a list or a heading at the start of a line stays behind its neighbour.
 	starts = regexp.MustCompile(` (\d+\.|[-+*#>]+)( |$)`)
 )
@@ -92,10 +93,10 @@ func wrap(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// paragraph breaks text at spaces, but not within short pieces of code.
+// paragraph breaks text at spaces, but not within short pieces of code and links.
 func paragraph(text, first, rest string) []string {
 	const kept = "\x01" // a space that stays
-	text = code.ReplaceAllStringFunc(text, func(s string) string {
+	text = whole.ReplaceAllStringFunc(text, func(s string) string {
 		if utf8.RuneCountInString(s) > 70 {
 			return s
 		}
