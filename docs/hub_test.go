@@ -22,7 +22,7 @@ const commit = "0123456789abcdef0123456789abcdef01234567"
 var standIns = []struct{ name, file, preset string }{
 	{"openai/gpt-oss-20b", "", "gpt-oss-tiny"},
 	{"Qwen/Qwen3-0.6B", "", "qwen3-tiny"},
-	{"Qwen/Qwen3-8B-GGUF", "Qwen3-8B-Q4_K_M.gguf", "qwen3-tiny"},
+	{"Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf", "qwen3-tiny"},
 }
 
 // startHub serves the stand-ins as a Hugging Face-compatible endpoint and returns its URL.
