@@ -45,6 +45,17 @@ cross:
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
 
+# What a release consists of, in bin/release: programs for each platform, reproducible
+# (the first is built twice and compared), notices, a bill of materials, checksums.
+.PHONY: release vuln
+release:
+	$(GO) run ./_tools/release -check
+
+# Known defects in what is linked in, by the database of the Go project. Where that cannot be
+# reached nothing is known, and it says so.
+vuln:
+	./_tools/vuln.sh
+
 # The generators must reproduce the committed assembly byte for byte.
 generate:
 	./_tools/generate.sh --check

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// One release of this machine's platform: built twice in two places it is the same, it holds
+// no path of them, and every module in it has its notice and its place in the bill.
+func TestRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program twice; run without -short")
+	}
+	t.Chdir("../..")
+	target := runtime.GOOS + "/" + runtime.GOARCH
+	out := t.TempDir()
+	if err := release(out, []string{target}, false); err != nil {
+		t.Fatal(err)
+	}
+	checkDocuments(t, out, filepath.Join(out, programName(target)))
+
+	// The stamp of the version control is left out: the copy is no checkout.
+	const unstamped = "GOFLAGS=-buildvcs=false"
+	copied := filepath.Join(t.TempDir(), "elsewhere")
+	copyTree(t, copied)
+	program, again := filepath.Join(out, "here"), filepath.Join(out, "again")
+	if err := build(".", program, target, unstamped); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(copied, again, target, unstamped); err != nil {
+		t.Fatal(err)
+	}
+	if err := sameBytes(program, again); err != nil {
+		t.Error(err)
+	}
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := exec.Command("go", "env", "GOMODCACHE", "GOCACHE", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(strings.Fields(string(caches)), here, copied) {
+		if bytes.Contains(binary, []byte(path+"/")) {
+			t.Errorf("the program holds the path %s", path)
+		}
+	}
+}
+
+// copyTree copies the files of the project, without what is built or fetched.
+func copyTree(t *testing.T, to string) {
+	t.Helper()
+	list, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Skipf("git is needed to tell the project's files: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
+		data, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o777)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkDocuments compares the notices and the bill with what the program says of itself.
+func checkDocuments(t *testing.T, out, program string) {
+	t.Helper()
+	notices, err := os.ReadFile(filepath.Join(out, "NOTICES.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "sbom.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bill bom
+	if err := json.Unmarshal(text, &bill); err != nil {
+		t.Fatal(err)
+	}
+	linked, err := modulesOf([]string{program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(linked) < 10 || len(bill.Components) != len(linked)+1 || len(bill.Dependencies[0].DependsOn) != len(bill.Components) {
+		t.Errorf("%d modules are linked, the bill has %d components and %d dependencies", len(linked), len(bill.Components), len(bill.Dependencies[0].DependsOn))
+	}
+	for i, m := range linked {
+		if got := bill.Components[i+1]; got.Name != m.Path || got.Version != m.Version || len(got.Licenses) == 0 {
+			t.Errorf("component %+v, want %s %s with a known licence", got, m.Path, m.Version)
+		}
+		if !strings.Contains(string(notices), m.Path+" "+m.Version+": ") {
+			t.Errorf("no notice of %s", m.Path)
+		}
+	}
+	if !strings.Contains(string(notices), "The Go standard library") || !strings.Contains(string(notices), "o200k_harmony") {
+		t.Error("the notices lack the standard library or the vocabulary")
+	}
+	sums, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
+	if err != nil || strings.Count(string(sums), "\n") != 3 {
+		t.Errorf("checksums %q, %v", sums, err)
+	}
+}
+
+// Each licence is known by its own words.
+func TestLicenceID(t *testing.T) {
+	for want, text := range map[string]string{
+		"MIT":              "Permission is hereby granted, free of\ncharge, to any person",
+		"BSD-3-Clause":     "Redistribution and use in source and binary forms …\n * Neither the name of",
+		"BSD-2-Clause":     "Redistribution and use in source and binary forms, with or without",
+		"Apache-2.0":       "                Apache License\n  Version 2.0",
+		"CC-BY-4.0":        "Creative Commons Attribution 4.0 International Public License",
+		"LicenseRef-other": "All rights reserved.",
+	} {
+		if got := licenceID(text); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	}
+}
