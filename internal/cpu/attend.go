@@ -43,7 +43,7 @@ type cache struct {
 }
 
 // A tile is n tokens of a row of the batch, one unit of attention per kv head.
-type tile struct{ first, n int }
+type queryTile struct{ first, count int }
 
 // attention is what Attend needs beside the KV pools.
 type attention struct {
@@ -55,17 +55,17 @@ func (d *Device) reserveKV() error {
 	before := d.mem.size
 	d.kv = make([]layerKV, d.spec.Layers)
 	for i := range d.kv {
-		n := d.lim.Blocks[d.groupOf[i]] * d.lim.BlockSize * d.spec.KVDim()
-		for _, c := range []*cache{&d.kv[i].k, &d.kv[i].v} {
+		elems := d.lim.Blocks[d.groupOf[i]] * d.lim.BlockSize * d.spec.KVDim()
+		for _, cached := range []*cache{&d.kv[i].k, &d.kv[i].v} {
 			var err, err2 error
 			switch d.cfg.KV {
 			case tensor.F8_E4M3:
-				c.codes, err = carve[uint8](&d.mem, n)
-				c.scales, err2 = carve[uint8](&d.mem, n/d.spec.HeadDim)
+				cached.codes, err = carve[uint8](&d.mem, elems)
+				cached.scales, err2 = carve[uint8](&d.mem, elems/d.spec.HeadDim)
 			case tensor.F32:
-				c.full, err = carve[float32](&d.mem, n)
+				cached.full, err = carve[float32](&d.mem, elems)
 			default:
-				c.half, err = carve[uint16](&d.mem, n)
+				cached.half, err = carve[uint16](&d.mem, elems)
 			}
 			errs = append(errs, err, err2)
 		}
@@ -121,14 +121,14 @@ func (d *Device) Store(layer int, k, v model.Buf) {
 	d.each(d.op.x.rows, d.op.x.width, d.run.store)
 }
 
-func (d *Device) storeRow(_, i int) {
-	at := d.place(d.table(i), int(d.step.pos[i]))
+func (d *Device) storeRow(_, token int) {
+	at := d.place(d.table(token), int(d.step.pos[token]))
 	kv := &d.kv[d.op.layer]
-	k, v, n := d.op.x.row(i), d.op.y.row(i), d.spec.HeadDim
-	for h := range d.spec.KVHeads {
-		kv.k.put(d, at, k[h*n:][:n])
-		kv.v.put(d, at, v[h*n:][:n])
-		at += d.lim.BlockSize * n
+	key, value, dim := d.op.x.row(token), d.op.y.row(token), d.spec.HeadDim
+	for head := range d.spec.KVHeads {
+		kv.k.put(d, at, key[head*dim:][:dim])
+		kv.v.put(d, at, value[head*dim:][:dim])
+		at += d.lim.BlockSize * dim
 	}
 }
 
@@ -148,27 +148,27 @@ func (c *cache) put(d *Device, at int, x []float32) {
 // others.
 func (d *Device) Attend(dst, q model.Buf, layer int, sinks model.Weight) {
 	d.op.dst, d.op.x, d.op.layer, d.op.w = at(dst), at(q), layer, vector(sinks)
-	n, heads := len(d.step.tokens), d.spec.KVHeads
+	tokens, heads := len(d.step.tokens), d.spec.KVHeads
 	units := len(d.step.tiles) * heads
 	d.op.splits = 0
-	for t := range n {
-		from, to := d.splits(t)
+	for token := range tokens {
+		from, to := d.splits(token)
 		d.op.splits = max(d.op.splits, to-from)
 	}
-	if pieces := n * heads * d.op.splits; d.op.splits > 1 && units < 4*d.cfg.Threads && pieces <= partials && d.cfg.Threads > 1 {
+	if pieces := tokens * heads * d.op.splits; d.op.splits > 1 && units < 4*d.cfg.Threads && pieces <= partials && d.cfg.Threads > 1 {
 		d.pool.Run(pieces, d.run.attendSplit)
-		d.pool.Run(n*heads, d.run.attendMerge)
+		d.pool.Run(tokens*heads, d.run.attendMerge)
 	} else {
 		d.pool.Run(units, d.run.attend)
 	}
-	d.op.dst.wrote(n)
+	d.op.dst.wrote(tokens)
 }
 
 // keys returns the first position that a token sees, and its own + 1.
 func (d *Device) keys(token int) (from, to int) {
 	pos := int(d.step.pos[token])
-	if w := d.spec.Windows[d.op.layer]; w > 0 {
-		from = max(pos-w+1, 0)
+	if window := d.spec.Windows[d.op.layer]; window > 0 {
+		from = max(pos-window+1, 0)
 	}
 	return from, pos + 1
 }
@@ -181,89 +181,89 @@ func (d *Device) splits(token int) (from, to int) {
 
 // attendTile computes one kv head of one tile, the later tiles of a prompt
 // first because they take longest.
-func (d *Device) attendTile(worker, c int) {
-	t, head := d.unit(c)
-	size := t.n * d.pieceLen()
+func (d *Device) attendTile(worker, chunk int) {
+	tile, head := d.unit(chunk)
+	size := tile.count * d.pieceLen()
 	mem := d.workers[worker].pieces
-	run, next := d.pieceOf(mem[:size], t.n), d.pieceOf(mem[size:2*size], t.n)
-	first, _ := d.splits(t.first)
-	_, last := d.splits(t.first + t.n - 1)
+	run, next := d.pieceOf(mem[:size], tile.count), d.pieceOf(mem[size:2*size], tile.count)
+	first, _ := d.splits(tile.first)
+	_, last := d.splits(tile.first + tile.count - 1)
 	for split := first; split < last; split++ {
 		switch {
 		case split+1 < last:
-			d.workers[worker].then = d.begin(t, head, split+1)
-		case c+1 < len(d.step.tiles)*d.spec.KVHeads:
-			t, head := d.unit(c + 1)
-			d.workers[worker].then = d.begin(t, head, 0)
+			d.workers[worker].then = d.begin(tile, head, split+1)
+		case chunk+1 < len(d.step.tiles)*d.spec.KVHeads:
+			tile, head := d.unit(chunk + 1)
+			d.workers[worker].then = d.begin(tile, head, 0)
 		default:
 			d.workers[worker].then = pieceStart{}
 		}
 		if split == first { // nothing to merge with; tokens that see none of it begin at a later one
-			d.attendPiece(worker, t, head, split, run)
+			d.attendPiece(worker, tile, head, split, run)
 			continue
 		}
-		a, b := d.attendPiece(worker, t, head, split, next)
+		a, b := d.attendPiece(worker, tile, head, split, next)
 		for i := a; i < b; i++ {
-			from, _ := d.splits(t.first + i)
+			from, _ := d.splits(tile.first + i)
 			d.merge(run, next, i, split == from)
 		}
 	}
-	for i := range t.n {
-		d.finish(t.first+i, head, run, i)
+	for i := range tile.count {
+		d.finish(tile.first+i, head, run, i)
 	}
 }
 
 // unit returns the tile and kv head of a chunk of attendTile.
-func (d *Device) unit(c int) (t tile, head int) {
+func (d *Device) unit(chunk int) (tile queryTile, head int) {
 	heads := d.spec.KVHeads
-	return d.step.tiles[len(d.step.tiles)-1-c/heads], c % heads
+	return d.step.tiles[len(d.step.tiles)-1-chunk/heads], chunk % heads
 }
 
 // attendSplit computes one piece of one token and kv head.
-func (d *Device) attendSplit(worker, c int) {
-	t, head, split, ok := d.splitUnit(c)
+func (d *Device) attendSplit(worker, chunk int) {
+	tile, head, split, ok := d.splitUnit(chunk)
 	if !ok {
 		return
 	}
-	w := &d.workers[worker]
-	w.then = pieceStart{}
-	if t, head, split, ok := d.splitUnit(c + 1); ok {
-		w.then = d.begin(t, head, split)
+	mem := &d.workers[worker]
+	mem.then = pieceStart{}
+	if tile, head, split, ok := d.splitUnit(chunk + 1); ok {
+		mem.then = d.begin(tile, head, split)
 	}
-	d.attendPiece(worker, t, head, split, d.pieceOf(d.attn.pieces[c*d.pieceLen():], 1))
+	d.attendPiece(worker, tile, head, split, d.pieceOf(d.attn.pieces[chunk*d.pieceLen():], 1))
 }
 
 // splitUnit returns the token, kv head and split of a chunk of attendSplit, if there is one.
-func (d *Device) splitUnit(c int) (t tile, head, split int, ok bool) {
+func (d *Device) splitUnit(chunk int) (tile queryTile, head, split int, ok bool) {
 	heads := d.spec.KVHeads
-	split, head, t = c%d.op.splits, c/d.op.splits%heads, tile{first: c / d.op.splits / heads, n: 1}
-	if t.first >= len(d.step.tokens) {
-		return t, 0, 0, false
+	split, head, tile = chunk%d.op.splits, chunk/d.op.splits%heads, queryTile{first: chunk / d.op.splits / heads, count: 1}
+	if tile.first >= len(d.step.tokens) {
+		return tile, 0, 0, false
 	}
-	from, to := d.splits(t.first)
-	return t, head, from + split, from+split < to
+	from, to := d.splits(tile.first)
+	return tile, head, from + split, from+split < to
 }
 
 // A pieceStart is where the keys of a piece begin.
 type pieceStart struct {
-	t        tile
+	tile     queryTile
 	head     int
 	key, end int // its first key, and the last of the tile + 1; no piece if they are equal
 }
 
 // begin returns where the piece of a split begins, or the first piece if the split is before it.
-func (d *Device) begin(t tile, head, split int) pieceStart {
-	from, _ := d.keys(t.first)
-	_, to := d.keys(t.first + t.n - 1)
-	return pieceStart{t: t, head: head, key: max(from, split*splitKeys), end: to}
+func (d *Device) begin(tile queryTile, head, split int) pieceStart {
+	from, _ := d.keys(tile.first)
+	_, to := d.keys(tile.first + tile.count - 1)
+	return pieceStart{tile: tile, head: head, key: max(from, split*splitKeys), end: to}
 }
 
 // attendMerge merges the pieces of one token and kv head as attendTile does.
-func (d *Device) attendMerge(_, c int) {
+func (d *Device) attendMerge(_, chunk int) {
 	size := d.pieceLen()
-	token, head := c/d.spec.KVHeads, c%d.spec.KVHeads
+	token, head := chunk/d.spec.KVHeads, chunk%d.spec.KVHeads
 	from, to := d.splits(token)
-	pieces := d.attn.pieces[c*d.op.splits*size:]
+	pieces := d.attn.pieces[chunk*d.op.splits*size:]
 	run := d.pieceOf(pieces, 1)
 	for i := 1; i < to-from; i++ {
 		d.merge(run, d.pieceOf(pieces[i*size:], 1), 0, false)
@@ -273,168 +273,168 @@ func (d *Device) attendMerge(_, c int) {
 
 // attendPiece computes, for the queries of a kv head of the tokens a..b-1 of a
 // tile, those that see keys of the split, the attention over these keys.
-func (d *Device) attendPiece(worker int, t tile, head, split int, out piece) (a, b int) {
-	seen := func(i int) (from, to int) {
-		from, to = d.keys(t.first + i)
+func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out piece) (begin, end int) {
+	seen := func(token int) (from, to int) {
+		from, to = d.keys(tile.first + token)
 		return max(from, split*splitKeys), min(to, (split+1)*splitKeys)
 	}
-	visible := func(i int) bool { from, to := seen(i); return from < to }
-	for a = 0; !visible(a); a++ {
+	visible := func(token int) bool { from, to := seen(token); return from < to }
+	for begin = 0; !visible(begin); begin++ {
 	}
-	for b = t.n; !visible(b - 1); b-- {
+	for end = tile.count; !visible(end - 1); end-- {
 	}
-	w := &d.workers[worker]
-	n, g := d.spec.HeadDim, d.group()
-	lo, _ := seen(a) // ranges of later tokens begin and end later
-	_, hi := seen(b - 1)
-	d.scoreKeys(w, t, a, b, head, lo, hi)
-	d.gatherScales(w, t, head, lo, hi)
-	for i := a; i < b; i++ {
-		from, to := seen(i)
-		for q := i * g; q < i*g+g; q++ {
-			x := w.scores[q*splitKeys+from-lo:][:to-from]
-			if w.scales != nil {
-				kern.ScaleMul(d.opt.Level, x, x, w.scales[from-lo:][:len(x)], 1)
+	mem := &d.workers[worker]
+	dim, group := d.spec.HeadDim, d.group()
+	lo, _ := seen(begin) // ranges of later tokens begin and end later
+	_, hi := seen(end - 1)
+	d.scoreKeys(mem, tile, begin, end, head, lo, hi)
+	d.gatherScales(mem, tile, head, lo, hi)
+	for token := begin; token < end; token++ {
+		from, to := seen(token)
+		for query := token * group; query < token*group+group; query++ {
+			scores := mem.scores[query*splitKeys+from-lo:][:to-from]
+			if mem.scales != nil {
+				kern.ScaleMul(d.opt.Level, scores, scores, mem.scales[from-lo:][:len(scores)], 1)
 			}
-			out.tops[q] = kern.Max(d.opt.Level, x) // a NaN shows in the sum
-			out.sums[q] = kern.ExpSum(d.opt.Level, x, out.tops[q])
-			if w.scales != nil {
-				kern.ScaleMul(d.opt.Level, x, x, w.scales[splitKeys+from-lo:][:len(x)], 1)
+			out.tops[query] = kern.Max(d.opt.Level, scores) // a NaN shows in the sum
+			out.sums[query] = kern.ExpSum(d.opt.Level, scores, out.tops[query])
+			if mem.scales != nil {
+				kern.ScaleMul(d.opt.Level, scores, scores, mem.scales[splitKeys+from-lo:][:len(scores)], 1)
 			}
 		}
 	}
 	// The values that all tokens see are read once for all. A token's own come
 	// before and behind: each query adds its values in the order of positions.
-	allFrom, _ := seen(b - 1)
-	_, allTo := seen(a)
+	allFrom, _ := seen(end - 1)
+	_, allTo := seen(begin)
 	allTo = max(allTo, allFrom)
-	clear(out.acc[a*g*n : b*g*n])
-	for i := a; i < b; i++ {
-		from, to := seen(i)
-		d.weighValues(w, t, i, i+1, head, lo, from, min(allFrom, to), out)
+	clear(out.acc[begin*group*dim : end*group*dim])
+	for token := begin; token < end; token++ {
+		from, to := seen(token)
+		d.weighValues(mem, tile, token, token+1, head, lo, from, min(allFrom, to), out)
 	}
-	if _, to := seen(a); allFrom < to {
-		d.weighValues(w, t, a, b, head, lo, allFrom, allTo, out)
+	if _, to := seen(begin); allFrom < to {
+		d.weighValues(mem, tile, begin, end, head, lo, allFrom, allTo, out)
 	}
-	for i := a; i < b; i++ {
-		_, to := seen(i)
-		d.weighValues(w, t, i, i+1, head, lo, allTo, to, out)
+	for token := begin; token < end; token++ {
+		_, to := seen(token)
+		d.weighValues(mem, tile, token, token+1, head, lo, allTo, to, out)
 	}
-	return a, b
+	return begin, end
 }
 
 // gatherScales fills w.scales for the keys and values lo..hi-1, if they have scales.
-func (d *Device) gatherScales(w *scratch, t tile, head, lo, hi int) {
-	if w.scales == nil {
+func (d *Device) gatherScales(mem *scratch, tile queryTile, head, lo, hi int) {
+	if mem.scales == nil {
 		return
 	}
 	bs, kv := d.lim.BlockSize, &d.kv[d.op.layer]
-	for j := lo; j < hi; {
-		run := min(bs-j%bs, hi-j)
-		at := d.place(d.table(t.first), j)/d.spec.HeadDim + head*bs
+	for key := lo; key < hi; {
+		run := min(bs-key%bs, hi-key)
+		at := d.place(d.table(tile.first), key)/d.spec.HeadDim + head*bs
 		for i := range run {
-			w.scales[j-lo+i] = kern.Scale(kv.k.scales[at+i])
-			w.scales[splitKeys+j-lo+i] = kern.Scale(kv.v.scales[at+i])
+			mem.scales[key-lo+i] = kern.Scale(kv.k.scales[at+i])
+			mem.scales[splitKeys+key-lo+i] = kern.Scale(kv.v.scales[at+i])
 		}
-		j += run
+		key += run
 	}
 }
 
 // scoreKeys fills w.scores, [queries, splitKeys], for the tokens a..b-1 and the
 // keys lo..hi-1, also where a token does not see the key; scales are left out.
-func (d *Device) scoreKeys(w *scratch, t tile, a, b, head, lo, hi int) {
-	n, g := d.spec.HeadDim, d.group()
-	scale := float32(1 / math.Sqrt(float64(n)))
-	for i := a; i < b; i++ {
-		q := d.op.x.row(t.first + i)[head*g*n:][:g*n]
-		kern.Times(d.opt.Level, w.queries[i*g*n:][:g*n], q, scale)
+func (d *Device) scoreKeys(mem *scratch, tile queryTile, begin, end, head, lo, hi int) {
+	dim, group := d.spec.HeadDim, d.group()
+	scale := float32(1 / math.Sqrt(float64(dim)))
+	for token := begin; token < end; token++ {
+		query := d.op.x.row(tile.first + token)[head*group*dim:][:group*dim]
+		kern.Times(d.opt.Level, mem.queries[token*group*dim:][:group*dim], query, scale)
 	}
-	queries, keys := w.queries[a*g*n:b*g*n], &d.kv[d.op.layer].k
-	for j := lo; j < hi; {
-		run := min(d.lim.BlockSize-j%d.lim.BlockSize, hi-j)
-		at, dst := d.at(t, head, j), w.scores[a*g*splitKeys+j-lo:]
-		c, next := keys, j+fetchKeys
+	queries, keys := mem.queries[begin*group*dim:end*group*dim], &d.kv[d.op.layer].k
+	for key := lo; key < hi; {
+		run := min(d.lim.BlockSize-key%d.lim.BlockSize, hi-key)
+		at, dst := d.at(tile, head, key), mem.scores[begin*group*splitKeys+key-lo:]
+		ahead, next := keys, key+fetchKeys
 		if next >= hi { // all keys are asked for
-			c, next = &d.kv[d.op.layer].v, min(lo+next-hi, hi-1)
+			ahead, next = &d.kv[d.op.layer].v, min(lo+next-hi, hi-1)
 		}
-		next = d.at(t, head, next-next%d.lim.BlockSize)
+		next = d.at(tile, head, next-next%d.lim.BlockSize)
 		switch {
 		case keys.codes != nil:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.codes[at:], n, run, &c.codes[next])
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (end-begin)*group, dim, keys.codes[at:], dim, run, &ahead.codes[next])
 		case keys.full != nil:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.full[at:], n, run, &c.full[next])
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (end-begin)*group, dim, keys.full[at:], dim, run, &ahead.full[next])
 		default:
-			kern.Scores(d.opt.Level, dst, splitKeys, queries, (b-a)*g, n, keys.half[at:], n, run, &c.half[next])
+			kern.Scores(d.opt.Level, dst, splitKeys, queries, (end-begin)*group, dim, keys.half[at:], dim, run, &ahead.half[next])
 		}
-		j += run
+		key += run
 	}
 }
 
 // at returns where the key or value of a head at position pos of a tile's sequence begins.
-func (d *Device) at(t tile, head, pos int) int {
-	return d.place(d.table(t.first), pos) + head*d.lim.BlockSize*d.spec.HeadDim
+func (d *Device) at(tile queryTile, head, pos int) int {
+	return d.place(d.table(tile.first), pos) + head*d.lim.BlockSize*d.spec.HeadDim
 }
 
 // weighValues adds the values from..to-1 to the queries of the tokens a..b-1;
 // w.scores, which the scales have multiplied, begin at key lo.
-func (d *Device) weighValues(w *scratch, t tile, a, b, head, lo, from, to int, out piece) {
-	n, g := d.spec.HeadDim, d.group()
-	acc, values, then := out.acc[a*g*n:b*g*n], &d.kv[d.op.layer].v, &w.then
-	for j := from; j < to; {
-		run := min(d.lim.BlockSize-j%d.lim.BlockSize, to-j)
-		at, p := d.at(t, head, j), w.scores[a*g*splitKeys+j-lo:]
-		c, next := values, min(j+fetchKeys, to-1)
-		if far := then.key + j + fetchKeys - to; j+fetchKeys >= to && far < then.end {
-			c, next = &d.kv[d.op.layer].k, d.at(then.t, then.head, far-far%d.lim.BlockSize)
+func (d *Device) weighValues(mem *scratch, tile queryTile, begin, end, head, lo, from, to int, out piece) {
+	dim, group := d.spec.HeadDim, d.group()
+	acc, values, then := out.acc[begin*group*dim:end*group*dim], &d.kv[d.op.layer].v, &mem.then
+	for key := from; key < to; {
+		run := min(d.lim.BlockSize-key%d.lim.BlockSize, to-key)
+		at, probs := d.at(tile, head, key), mem.scores[begin*group*splitKeys+key-lo:]
+		ahead, next := values, min(key+fetchKeys, to-1)
+		if far := then.key + key + fetchKeys - to; key+fetchKeys >= to && far < then.end {
+			ahead, next = &d.kv[d.op.layer].k, d.at(then.tile, then.head, far-far%d.lim.BlockSize)
 		} else {
-			next = d.at(t, head, next-next%d.lim.BlockSize)
+			next = d.at(tile, head, next-next%d.lim.BlockSize)
 		}
 		switch {
 		case values.codes != nil:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.codes[at:], n, run, &c.codes[next])
+			kern.Weigh(d.opt.Level, acc, (end-begin)*group, dim, probs, splitKeys, values.codes[at:], dim, run, &ahead.codes[next])
 		case values.full != nil:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.full[at:], n, run, &c.full[next])
+			kern.Weigh(d.opt.Level, acc, (end-begin)*group, dim, probs, splitKeys, values.full[at:], dim, run, &ahead.full[next])
 		default:
-			kern.Weigh(d.opt.Level, acc, (b-a)*g, n, p, splitKeys, values.half[at:], n, run, &c.half[next])
+			kern.Weigh(d.opt.Level, acc, (end-begin)*group, dim, probs, splitKeys, values.half[at:], dim, run, &ahead.half[next])
 		}
-		j += run
+		key += run
 	}
 }
 
 // merge adds token i of next, of later keys, to that of run, or begins with it. Products with
 // the sums of run are rounded, those with next's are not, whatever is merged.
-func (d *Device) merge(run, next piece, i int, begin bool) {
-	n, g := d.spec.HeadDim, d.group()
-	for r := i * g; r < i*g+g; r++ {
-		x, y := run.acc[r*n:][:n], next.acc[r*n:][:n]
+func (d *Device) merge(run, next piece, token int, begin bool) {
+	dim, group := d.spec.HeadDim, d.group()
+	for query := token * group; query < token*group+group; query++ {
+		sum, part := run.acc[query*dim:][:dim], next.acc[query*dim:][:dim]
 		if begin {
-			copy(x, y)
-			run.tops[r], run.sums[r] = next.tops[r], next.sums[r]
+			copy(sum, part)
+			run.tops[query], run.sums[query] = next.tops[query], next.sums[query]
 			continue
 		}
-		m := max(run.tops[r], next.tops[r])
-		a, b := shrink(run.tops[r], m), shrink(next.tops[r], m)
-		run.tops[r], run.sums[r] = m, float32(run.sums[r]*a)+float32(next.sums[r]*b)
-		kern.Times(d.opt.Level, x, x, a)
-		kern.MulAdd(d.opt.Level, x, y, b)
+		top := max(run.tops[query], next.tops[query])
+		scale, partScale := shrink(run.tops[query], top), shrink(next.tops[query], top)
+		run.tops[query], run.sums[query] = top, float32(run.sums[query]*scale)+float32(next.sums[query]*partScale)
+		kern.Times(d.opt.Level, sum, sum, scale)
+		kern.MulAdd(d.opt.Level, sum, part, partScale)
 	}
 }
 
 // finish adds the sinks and writes the normalised output of token i of run.
 func (d *Device) finish(token, head int, run piece, i int) {
-	n, g := d.spec.HeadDim, d.group()
-	dst := d.op.dst.row(token)[head*g*n:]
-	for h := range g {
-		top, sum := run.tops[i*g+h], run.sums[i*g+h]
-		a := float32(1)
+	dim, group := d.spec.HeadDim, d.group()
+	dst := d.op.dst.row(token)[head*group*dim:]
+	for query := range group {
+		top, sum := run.tops[i*group+query], run.sums[i*group+query]
+		scale := float32(1)
 		if d.op.w != nil {
-			sink := d.op.w[head*g+h]
-			m := max(top, sink)
-			a = shrink(top, m)
-			sum = float32(sum*a) + shrink(sink, m)
+			sink := d.op.w[head*group+query]
+			largest := max(top, sink)
+			scale = shrink(top, largest)
+			sum = float32(sum*scale) + shrink(sink, largest)
 		}
-		a /= sum
-		kern.Times(d.opt.Level, dst[h*n:][:n], run.acc[(i*g+h)*n:][:n], a)
+		scale /= sum
+		kern.Times(d.opt.Level, dst[query*dim:][:dim], run.acc[(i*group+query)*dim:][:dim], scale)
 	}
 }
 

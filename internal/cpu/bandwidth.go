@@ -24,21 +24,21 @@ func Bandwidth(ctx context.Context, threads int) (float64, error) {
 		return 0, err
 	}
 	var mem arena
-	x, err := carve[float32](&mem, bandwidthBytes/4)
+	data, err := carve[float32](&mem, bandwidthBytes/4)
 	if err != nil {
 		return 0, err
 	}
 	pool := kern.NewPool(cfg.Threads)
-	const n = bandwidthPiece / 4
-	pieces := len(x) / n
-	pool.Run(pieces, func(_, c int) {
+	const floats = bandwidthPiece / 4
+	pieces := len(data) / floats
+	pool.Run(pieces, func(_, chunk int) {
 		// Untouched memory is one page of zeros and would be read from the cache.
-		for i := range x[c*n:][:n] {
-			x[c*n+i] = 1
+		for i := range data[chunk*floats:][:floats] {
+			data[chunk*floats+i] = 1
 		}
 	})
 	sums := make([]float32, pieces) // keeps the reads alive
-	read := func(_, c int) { sums[c] = kern.SumSq(opt.Level, x[c*n:][:n]) }
+	read := func(_, chunk int) { sums[chunk] = kern.SumSq(opt.Level, data[chunk*floats:][:floats]) }
 	best := 0.0
 	for began := time.Now(); ctx.Err() == nil && (best == 0 || time.Since(began) < bandwidthBudget); {
 		pass := time.Now()

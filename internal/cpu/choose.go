@@ -35,22 +35,22 @@ func (c Choice) Measured() bool { return len(c.Levels)+len(c.Counts) > 0 }
 // String returns the choice as a line:
 // "avx512 (43.1 GB/s, 1310 Gop/s; avx2: 34.0, 402), 2 threads of 2 (1: 24.5, 680)".
 func (c Choice) String() string {
-	var b strings.Builder
-	b.WriteString(c.ISA)
+	var out strings.Builder
+	out.WriteString(c.ISA)
 	chosen := false // the figures of the whole choice are written
 	write := func(speeds []Speed, chose string) {
 		var parts []string
-		for _, s := range speeds {
+		for _, speed := range speeds {
 			switch {
-			case s.Name == chose && !chosen:
+			case speed.Name == chose && !chosen:
 				chosen = true
-				parts = slices.Insert(parts, 0, fmt.Sprintf("%.1f GB/s, %.0f Gop/s", s.Bytes/1e9, s.Ops/1e9))
-			case s.Name != chose:
-				parts = append(parts, fmt.Sprintf("%s: %.1f, %.0f", s.Name, s.Bytes/1e9, s.Ops/1e9))
+				parts = slices.Insert(parts, 0, fmt.Sprintf("%.1f GB/s, %.0f Gop/s", speed.Bytes/1e9, speed.Ops/1e9))
+			case speed.Name != chose:
+				parts = append(parts, fmt.Sprintf("%s: %.1f, %.0f", speed.Name, speed.Bytes/1e9, speed.Ops/1e9))
 			}
 		}
 		if len(parts) > 0 {
-			fmt.Fprintf(&b, " (%s)", strings.Join(parts, "; "))
+			fmt.Fprintf(&out, " (%s)", strings.Join(parts, "; "))
 		}
 	}
 	write(c.Levels, c.ISA)
@@ -59,12 +59,12 @@ func (c Choice) String() string {
 	if c.Threads == 1 {
 		plural = ""
 	}
-	fmt.Fprintf(&b, ", %s thread%s of %d", threads, plural, c.Of)
+	fmt.Fprintf(&out, ", %s thread%s of %d", threads, plural, c.Of)
 	write(c.Counts, threads)
 	if c.Why != "" {
-		b.WriteString("; " + c.Why)
+		out.WriteString("; " + c.Why)
 	}
-	return b.String()
+	return out.String()
 }
 
 const (
@@ -90,25 +90,25 @@ func (d *Device) Choose(ctx context.Context) Choice { return d.choose(ctx, choos
 // choose is Choose within limit.
 func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 	levels, counts := d.open()
-	c := Choice{Of: d.cfg.Threads}
+	choice := Choice{Of: d.cfg.Threads}
 	until := time.Now().Add(limit)
-	t := &trial{d: d, more: func() bool { return ctx.Err() == nil && time.Now().Before(until) }}
+	tried := &trial{d: d, more: func() bool { return ctx.Err() == nil && time.Now().Before(until) }}
 	switch memory := d.Memory(); {
 	case len(levels) == 1 && len(counts) == 1:
 	case d.cfg.Exact:
-		c.Why = "not measured: exact results are asked for, not fast ones"
+		choice.Why = "not measured: exact results are asked for, not fast ones"
 	case memory.Weights+memory.Mapped < leastMeasured:
-		c.Why = fmt.Sprintf("not measured: models below %d MiB are fast either way", leastMeasured>>20)
-	case !t.gather():
-		c.Why = "not measured: weights take too long to come into memory"
+		choice.Why = fmt.Sprintf("not measured: models below %d MiB are fast either way", leastMeasured>>20)
+	case !tried.gather():
+		choice.Why = "not measured: weights take too long to come into memory"
 	default:
-		c.Levels, c.Counts = t.choose(levels, counts)
-		if !t.more() {
-			c.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", limit)
+		choice.Levels, choice.Counts = tried.choose(levels, counts)
+		if !tried.more() {
+			choice.Why = fmt.Sprintf("not measured to the end, which %v are not enough for", limit)
 		}
 	}
-	c.ISA, c.Threads = d.opt.Level.String(), d.cfg.Threads
-	return c
+	choice.ISA, choice.Threads = d.opt.Level.String(), d.cfg.Threads
+	return choice
 }
 
 // open returns the instruction sets and numbers of threads that Config allows, those
@@ -119,9 +119,9 @@ func (d *Device) open() (levels []kern.Level, counts []int) {
 		levels = append(levels, kern.AVX2)
 	}
 	counts = []int{d.cfg.Threads}
-	for _, n := range d.cfg.Fewer {
-		if n > 0 && n < counts[len(counts)-1] {
-			counts = append(counts, n)
+	for _, threads := range d.cfg.Fewer {
+		if threads > 0 && threads < counts[len(counts)-1] {
+			counts = append(counts, threads)
 		}
 	}
 	return levels, counts
@@ -152,30 +152,30 @@ type unit struct {
 func (t *trial) gather() bool {
 	var heaviest *kern.Matrix
 	most := int64(0)
-	for _, w := range t.d.weights {
-		if w.matrix == nil {
+	for _, weight := range t.d.weights {
+		if weight.matrix == nil {
 			continue
 		}
 		sum := int64(0)
-		for _, o := range t.d.weights {
-			if o.matrix != nil && o.matrix.Like(w.matrix) {
-				sum += o.matrix.Bytes()
+		for _, other := range t.d.weights {
+			if other.matrix != nil && other.matrix.Like(weight.matrix) {
+				sum += other.matrix.Bytes()
 			}
 		}
 		if sum > most {
-			most, heaviest = sum, w.matrix
+			most, heaviest = sum, weight.matrix
 		}
 	}
 	total := int64(0)
-	for _, w := range t.d.weights {
-		if w.matrix == nil || !w.matrix.Like(heaviest) {
+	for _, weight := range t.d.weights {
+		if weight.matrix == nil || !weight.matrix.Like(heaviest) {
 			continue
 		}
-		stack, _, _ := w.matrix.Shape()
-		for e := 0; e < stack && total < chooseBytes; e++ {
-			u := unit{w.matrix, e, w.matrix.Bytes() / int64(stack)}
-			t.units = append(t.units, u)
-			total += u.bytes
+		stack, _, _ := weight.matrix.Shape()
+		for index := 0; index < stack && total < chooseBytes; index++ {
+			next := unit{weight.matrix, index, weight.matrix.Bytes() / int64(stack)}
+			t.units = append(t.units, next)
+			total += next.bytes
 		}
 	}
 	_, out, in := heaviest.Shape()
@@ -195,39 +195,39 @@ func (t *trial) gather() bool {
 
 // product multiplies the next unit with some rows and returns its bytes.
 func (t *trial) product(rows int) float64 {
-	u := &t.units[t.at]
+	next := &t.units[t.at]
 	t.at = (t.at + 1) % len(t.units)
-	_, out, in := u.m.Shape()
+	_, out, in := next.m.Shape()
 	t.acts.Set(t.x, rows, in)
-	t.jobs[0].E = u.e
-	u.m.Mul(t.d.pool, t.y[:rows*out], &t.acts, nil, t.jobs[:])
-	return float64(u.bytes)
+	t.jobs[0].E = next.e
+	next.m.Mul(t.d.pool, t.y[:rows*out], &t.acts, nil, t.jobs[:])
+	return float64(next.bytes)
 }
 
 // run measures the device as it is.
 func (t *trial) run() Speed {
 	t.product(1) // in the caches is what the last run left
-	var s Speed
+	var speed Speed
 	start := time.Now()
 	bytes := 0.0
 	for bytes < streamBytes {
 		bytes += t.product(1)
 	}
-	s.Bytes = bytes / time.Since(start).Seconds()
+	speed.Bytes = bytes / time.Since(start).Seconds()
 	_, out, in := t.units[0].m.Shape()
 	start = time.Now()
 	t.product(t.rows)
-	s.Ops = 2 * float64(t.rows) * float64(out) * float64(in) / time.Since(start).Seconds()
-	return s
+	speed.Ops = 2 * float64(t.rows) * float64(out) * float64(in) / time.Since(start).Seconds()
+	return speed
 }
 
 // choose measures instruction sets, then numbers of threads with the best of them.
 func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Speed) {
 	best, byLevel := pick(len(levels), t.more, func(i int) Speed {
 		t.d.use(levels[i])
-		s := t.run()
-		s.Name = levels[i].String()
-		return s
+		speed := t.run()
+		speed.Name = levels[i].String()
+		return speed
 	})
 	t.d.use(levels[best])
 	best, byCount = pick(len(counts), t.more, func(i int) Speed {
@@ -235,32 +235,32 @@ func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Sp
 		for start := time.Now(); time.Since(start) < settled; {
 			t.product(1)
 		}
-		s := t.run()
-		s.Name = fmt.Sprint(counts[i])
-		return s
+		speed := t.run()
+		speed.Name = fmt.Sprint(counts[i])
+		return speed
 	})
 	t.d.employ(counts[best])
 	return byLevel, byCount
 }
 
 // use has the device compute with l.
-func (d *Device) use(l kern.Level) {
-	d.opt.Level = l
-	for _, w := range d.weights {
-		if w.matrix != nil {
-			w.matrix.Use(l)
+func (d *Device) use(level kern.Level) {
+	d.opt.Level = level
+	for _, weight := range d.weights {
+		if weight.matrix != nil {
+			weight.matrix.Use(level)
 		}
 	}
 }
 
 // employ has the device compute with n threads, no more than it has been made for.
-func (d *Device) employ(n int) {
-	if n == d.pool.Workers() {
+func (d *Device) employ(threads int) {
+	if threads == d.pool.Workers() {
 		return
 	}
 	d.pool.Close() // before the others begin: its workers spin
-	d.pool = kern.NewPool(n)
-	d.cfg.Threads = n
+	d.pool = kern.NewPool(threads)
+	d.cfg.Threads = threads
 }
 
 const (
@@ -282,47 +282,47 @@ func pick(candidates int, more func() bool, run func(candidate int) Speed) (best
 		return 0, nil
 	}
 	runs, gains := make([][]Speed, candidates), make([][]float64, candidates)
-	beaten := func(i int) bool {
+	beaten := func(candidate int) bool {
 		lost := 0
-		for _, g := range gains[i] {
-			if g == 0 {
+		for _, gained := range gains[candidate] {
+			if gained == 0 {
 				return true
 			}
-			if g <= clearly {
+			if gained <= clearly {
 				lost++
 			}
 		}
 		return lost >= chooseDefeats
 	}
-	open := func(i int) bool { return len(gains[i]) < chooseRounds && !beaten(i) }
+	open := func(candidate int) bool { return len(gains[candidate]) < chooseRounds && !beaten(candidate) }
 	for more() {
 		first := run(0)
 		runs[0] = append(runs[0], first)
 		ended := true
-		for i := 1; i < candidates; i++ {
-			if open(i) && more() {
-				s := run(i)
-				runs[i] = append(runs[i], s)
-				gains[i] = append(gains[i], gain(s, first))
+		for candidate := 1; candidate < candidates; candidate++ {
+			if open(candidate) && more() {
+				speed := run(candidate)
+				runs[candidate] = append(runs[candidate], speed)
+				gains[candidate] = append(gains[candidate], gain(speed, first))
 			}
-			ended = ended && !open(i)
+			ended = ended && !open(candidate)
 		}
 		if ended {
 			break
 		}
 	}
 	so := 1.0 // what the best has gained
-	for i := 1; i < candidates; i++ {
-		if beaten(i) || open(i) {
+	for candidate := 1; candidate < candidates; candidate++ {
+		if beaten(candidate) || open(candidate) {
 			continue
 		}
-		if by := middle(gains[i]); by > so*clearly {
-			best, so = i, by
+		if by := middle(gains[candidate]); by > so*clearly {
+			best, so = candidate, by
 		}
 	}
-	for i := range runs {
-		if len(runs[i]) > 0 {
-			medians = append(medians, median(runs[i]))
+	for candidate := range runs {
+		if len(runs[candidate]) > 0 {
+			medians = append(medians, median(runs[candidate]))
 		}
 	}
 	return best, medians
@@ -342,13 +342,13 @@ func gain(s, first Speed) float64 {
 }
 
 func median(speeds []Speed) Speed {
-	m := Speed{Name: speeds[0].Name}
+	mid := Speed{Name: speeds[0].Name}
 	var bytes, ops []float64
-	for _, s := range speeds {
-		bytes, ops = append(bytes, s.Bytes), append(ops, s.Ops)
+	for _, speed := range speeds {
+		bytes, ops = append(bytes, speed.Bytes), append(ops, speed.Ops)
 	}
-	m.Bytes, m.Ops = middle(bytes), middle(ops)
-	return m
+	mid.Bytes, mid.Ops = middle(bytes), middle(ops)
+	return mid
 }
 
 func middle[E cmp.Ordered](x []E) E {

@@ -83,8 +83,8 @@ func (c Config) resolve() (Config, kern.Options, error) {
 // options returns how the matrix t is kept and computed.
 func (d *Device) options(t *tensor.Tensor) kern.Options {
 	opt := d.opt
-	n, _ := t.DType.Block()
-	opt.Fine, opt.Q8 = d.fine(n > 1), d.eightBits(t)
+	block, _ := t.DType.Block()
+	opt.Fine, opt.Q8 = d.fine(block > 1), d.eightBits(t)
 	opt.BF16 = d.rounds() && !d.router(t)
 	return opt
 }
@@ -100,19 +100,19 @@ func (d *Device) rounds() bool { return d.spec.Hidden >= narrow && d.cfg.Activat
 
 // eightBits reports whether the matrix t, if it has floats, is kept in 8 bits.
 func (d *Device) eightBits(t *tensor.Tensor) bool {
-	f := &d.spec.FFN
-	n, _ := t.DType.Block()
-	if n > 1 || t.Cols()%32 != 0 || d.router(t) {
+	ffn := &d.spec.FFN
+	block, _ := t.DType.Block()
+	if block > 1 || t.Cols()%32 != 0 || d.router(t) {
 		return false
 	}
-	projection := f.Experts > 0 && len(t.Shape) == 2 && d.spec.Hidden >= narrow && !d.cfg.Exact
+	projection := ffn.Experts > 0 && len(t.Shape) == 2 && d.spec.Hidden >= narrow && !d.cfg.Exact
 	return d.cfg.Weights == "q8" || (d.cfg.Weights == "auto" && projection)
 }
 
 // router reports whether the matrix t chooses experts.
 func (d *Device) router(t *tensor.Tensor) bool {
-	e := d.spec.FFN.Experts
-	return e > 0 && len(t.Shape) == 2 && t.Rows() == e
+	experts := d.spec.FFN.Experts
+	return experts > 0 && len(t.Shape) == 2 && t.Rows() == experts
 }
 
 // narrow is the hidden size below which sums are too short for the errors of 8 bits to
@@ -204,12 +204,12 @@ func (b *buf) wrote(rows int) {
 // New returns a device for s. It reserves every buffer and KV pool; memory is
 // taken as it is first touched. Footprint says how much that will be.
 func New(s *model.Spec, lim model.Limits, cfg Config) (*Device, error) {
-	d, err := newDevice(s, lim, cfg, false)
+	device, err := newDevice(s, lim, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	d.pool = kern.NewPool(d.cfg.Threads)
-	return d, nil
+	device.pool = kern.NewPool(device.cfg.Threads)
+	return device, nil
 }
 
 // newDevice makes a device without workers; a dry one only counts its memory.
@@ -225,13 +225,13 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 		return nil, err
 	}
 	lim.Depth = max(lim.Depth, 1)
-	d := &Device{spec: s, lim: lim, cfg: cfg, opt: opt, mem: arena{dry: dry}}
-	d.windows, d.groupOf = s.Groups()
-	d.bind()
-	if err := d.reserve(); err != nil {
-		return nil, errors.Join(err, d.mem.close())
+	device := &Device{spec: s, lim: lim, cfg: cfg, opt: opt, mem: arena{dry: dry}}
+	device.windows, device.groupOf = s.Groups()
+	device.bind()
+	if err := device.reserve(); err != nil {
+		return nil, errors.Join(err, device.mem.close())
 	}
-	return d, nil
+	return device, nil
 }
 
 func checkLimits(s *model.Spec, lim model.Limits) error {
@@ -254,9 +254,9 @@ func checkLimits(s *model.Spec, lim model.Limits) error {
 	if len(lim.Blocks) != len(windows) {
 		return fmt.Errorf("cpu: %d KV pool sizes for %d groups", len(lim.Blocks), len(windows))
 	}
-	for g, n := range lim.Blocks {
-		if n < 1 || n > 1<<30/lim.BlockSize {
-			return fmt.Errorf("cpu: KV group %d has %d blocks of %d tokens, outside [1, %d]", g, n, lim.BlockSize, 1<<30/lim.BlockSize)
+	for group, blocks := range lim.Blocks {
+		if blocks < 1 || blocks > 1<<30/lim.BlockSize {
+			return fmt.Errorf("cpu: KV group %d has %d blocks of %d tokens, outside [1, %d]", group, blocks, lim.BlockSize, 1<<30/lim.BlockSize)
 		}
 	}
 	return nil
@@ -271,26 +271,26 @@ func (d *Device) bind() {
 }
 
 func (d *Device) reserve() error {
-	s := d.spec
+	spec := d.spec
 	queries := d.tileTokens() * d.group()
 	d.workers = make([]scratch, d.cfg.Threads)
 	for i := range d.workers {
-		w := &d.workers[i]
-		w.sampler.Weights = d.weighIDs
+		mem := &d.workers[i]
+		mem.sampler.Weights = d.weighIDs
 		var errs [5]error
-		w.queries, errs[0] = carve[float32](&d.mem, queries*s.HeadDim)
-		w.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
-		w.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
-		w.history, errs[3] = carve[int32](&d.mem, d.lim.MaxLen)
+		mem.queries, errs[0] = carve[float32](&d.mem, queries*spec.HeadDim)
+		mem.scores, errs[1] = carve[float32](&d.mem, queries*splitKeys)
+		mem.pieces, errs[2] = carve[float32](&d.mem, 2*d.tileTokens()*d.pieceLen())
+		mem.history, errs[3] = carve[int32](&d.mem, d.lim.MaxLen)
 		if d.cfg.KV == tensor.F8_E4M3 {
-			w.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
+			mem.scales, errs[4] = carve[float32](&d.mem, 2*splitKeys)
 		}
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
 	}
 	d.results.reserve(d.lim)
-	return errors.Join(d.reserveKV(), d.step.reserve(s, d.lim, d.tileTokens(), &d.mem), d.attn.reserve(d), d.experts.reserve(d))
+	return errors.Join(d.reserveKV(), d.step.reserve(spec, d.lim, d.tileTokens(), &d.mem), d.attn.reserve(d), d.experts.reserve(d))
 }
 
 // Name implements model.Device: "cpu/avx512", "cpu/go exact", "cpu/avx2 8-bit".
@@ -310,11 +310,11 @@ func (d *Device) Name() string {
 
 // Alloc implements model.Device.
 func (d *Device) Alloc(rows, width int) (model.Buf, error) {
-	x, err := carve[float32](&d.mem, rows*width)
+	data, err := carve[float32](&d.mem, rows*width)
 	if err != nil {
 		return nil, err
 	}
-	return &buf{x: x, width: width}, nil
+	return &buf{x: data, width: width}, nil
 }
 
 // Close implements model.Device: it ends the workers and frees all memory.
@@ -322,8 +322,8 @@ func (d *Device) Close() error {
 	if d.pool != nil {
 		d.pool.Close()
 	}
-	for _, w := range d.weights {
-		w.close()
+	for _, weight := range d.weights {
+		weight.close()
 	}
 	d.weights = nil
 	return d.mem.close()

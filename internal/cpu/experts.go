@@ -24,20 +24,20 @@ type experts struct {
 	down  []kern.Job
 }
 
-func (x *experts) reserve(d *Device) error {
-	f := &d.spec.FFN
-	if f.Experts == 0 {
+func (e *experts) reserve(d *Device) error {
+	ffn := &d.spec.FFN
+	if ffn.Experts == 0 {
 		return nil
 	}
-	pairs := d.lim.MaxTokens * f.TopK
+	pairs := d.lim.MaxTokens * ffn.TopK
 	var errs [4]error
-	x.wide.x, errs[0] = carve[float32](&d.mem, pairs*max(2*f.Inner, d.spec.Hidden))
-	x.inner.x, errs[1] = carve[float32](&d.mem, pairs*f.Inner)
-	x.wide.width, x.inner.width = 2*f.Inner, f.Inner
-	x.token, errs[2] = carve[int32](&d.mem, pairs)
-	x.pair, errs[3] = carve[int32](&d.mem, pairs)
-	x.count = make([]int32, f.Experts)
-	x.up, x.down = make([]kern.Job, 0, f.Experts), make([]kern.Job, 0, f.Experts)
+	e.wide.x, errs[0] = carve[float32](&d.mem, pairs*max(2*ffn.Inner, d.spec.Hidden))
+	e.inner.x, errs[1] = carve[float32](&d.mem, pairs*ffn.Inner)
+	e.wide.width, e.inner.width = 2*ffn.Inner, ffn.Inner
+	e.token, errs[2] = carve[int32](&d.mem, pairs)
+	e.pair, errs[3] = carve[int32](&d.mem, pairs)
+	e.count = make([]int32, ffn.Experts)
+	e.up, e.down = make([]kern.Job, 0, ffn.Experts), make([]kern.Job, 0, ffn.Experts)
 	return errors.Join(errs[:]...)
 }
 
@@ -45,44 +45,44 @@ func (x *experts) reserve(d *Device) error {
 // of which no logit is finite still gets TopK experts: the lowest.
 func (d *Device) Route(ids, weights, logits model.Buf) {
 	d.op.x, d.op.y, d.op.z = at(ids), at(weights), at(logits)
-	n := d.op.z.rows
-	d.each(n, 8*d.op.z.width, d.run.route)
-	d.op.x.wrote(n)
-	d.op.y.wrote(n)
+	tokens := d.op.z.rows
+	d.each(tokens, 8*d.op.z.width, d.run.route)
+	d.op.x.wrote(tokens)
+	d.op.y.wrote(tokens)
 }
 
 // routeRow chooses the experts of token i, models.md 1.2 and 2.2: softmax over
 // the chosen logits (Renorm) or over all of them.
-func (d *Device) routeRow(_, i int) {
-	ids, weights, logits := d.op.x.row(i), d.op.y.row(i), d.op.z.row(i)
-	n := 0 // chosen so far, the largest first
-	for e, l := range logits {
-		j := n
-		for j > 0 && above(l, logits[int(ids[j-1])]) {
-			j--
+func (d *Device) routeRow(_, token int) {
+	ids, weights, logits := d.op.x.row(token), d.op.y.row(token), d.op.z.row(token)
+	chosen := 0 // chosen so far, the largest first
+	for expert, logit := range logits {
+		place := chosen
+		for place > 0 && above(logit, logits[int(ids[place-1])]) {
+			place--
 		}
-		if j == len(ids) {
+		if place == len(ids) {
 			continue
 		}
-		n = min(n+1, len(ids))
-		copy(ids[j+1:n], ids[j:])
-		ids[j] = float32(e)
+		chosen = min(chosen+1, len(ids))
+		copy(ids[place+1:chosen], ids[place:])
+		ids[place] = float32(expert)
 	}
 	best := float64(logits[int(ids[0])])
 	sortAscending(ids)
 	sum := 0.0
-	for _, l := range logits {
+	for _, logit := range logits {
 		if !d.spec.FFN.Renorm {
-			sum += exp(float64(l) - best)
+			sum += exp(float64(logit) - best)
 		}
 	}
-	for _, e := range ids {
+	for _, expert := range ids {
 		if d.spec.FFN.Renorm {
-			sum += exp(float64(logits[int(e)]) - best)
+			sum += exp(float64(logits[int(expert)]) - best)
 		}
 	}
-	for j, e := range ids {
-		weights[j] = float32(exp(float64(logits[int(e)])-best) / sum)
+	for place, expert := range ids {
+		weights[place] = float32(exp(float64(logits[int(expert)])-best) / sum)
 	}
 }
 
@@ -110,16 +110,16 @@ func sortAscending(x []float32) {
 // over the chosen experts of each token, in ascending order of experts whatever
 // else is in the step. Only experts that a token chose are read.
 func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downBias model.Weight) {
-	e, from := &d.experts, at(x)
-	e.group(at(ids))
+	mixture, from := &d.experts, at(x)
+	mixture.group(at(ids))
 	d.follow(up.(*weight))
-	up.(*weight).matrix.Mul(d.pool, e.wide.x, d.activations(from), vector(upBias), e.up)
+	up.(*weight).matrix.Mul(d.pool, mixture.wide.x, d.activations(from), vector(upBias), mixture.up)
 	pairs := from.rows * d.spec.FFN.TopK
-	e.wide.rows = pairs
-	d.glu(&e.inner, &e.wide)
-	e.acts.Set(e.inner.x, pairs, e.inner.width)
+	mixture.wide.rows = pairs
+	d.glu(&mixture.inner, &mixture.wide)
+	mixture.acts.Set(mixture.inner.x, pairs, mixture.inner.width)
 	d.follow(down.(*weight))
-	down.(*weight).matrix.Mul(d.pool, e.wide.x, &e.acts, vector(downBias), e.down)
+	down.(*weight).matrix.Mul(d.pool, mixture.wide.x, &mixture.acts, vector(downBias), mixture.down)
 	d.op.dst, d.op.y = at(dst), at(weights)
 	d.each(from.rows, d.spec.FFN.TopK*d.spec.Hidden, d.run.combine)
 	d.op.dst.wrote(from.rows)
@@ -134,15 +134,15 @@ func (e *experts) group(ids *buf) {
 	}
 	e.up, e.down = e.up[:0], e.down[:0]
 	at := int32(0)
-	for id, n := range e.count {
+	for id, number := range e.count {
 		e.count[id] = at // from here on where the expert's next pair goes
-		if n == 0 {
+		if number == 0 {
 			continue
 		}
-		tokens, pairs := e.token[at:at+n], e.pair[at:at+n]
+		tokens, pairs := e.token[at:at+number], e.pair[at:at+number]
 		e.up = append(e.up, kern.Job{E: id, X: tokens, Y: pairs})
 		e.down = append(e.down, kern.Job{E: id, X: pairs, Y: pairs})
-		at += n
+		at += number
 	}
 	for pair, id := range chosen {
 		at := &e.count[int(id)]
@@ -151,11 +151,11 @@ func (e *experts) group(ids *buf) {
 	}
 }
 
-func (d *Device) combineRow(_, i int) {
-	h, k := d.spec.Hidden, d.spec.FFN.TopK
-	dst := d.op.dst.row(i)
+func (d *Device) combineRow(_, token int) {
+	hidden, topK := d.spec.Hidden, d.spec.FFN.TopK
+	dst := d.op.dst.row(token)
 	clear(dst)
-	for j, w := range d.op.y.row(i) {
-		kern.MulAdd(d.opt.Level, dst, d.experts.wide.x[(i*k+j)*h:][:h], w)
+	for j, weight := range d.op.y.row(token) {
+		kern.MulAdd(d.opt.Level, dst, d.experts.wide.x[(token*topK+j)*hidden:][:hidden], weight)
 	}
 }

@@ -51,19 +51,19 @@ func (m *Memory) add(t *tensor.Tensor, o kern.Options, file bool) {
 // surrounds the device. An embedding table that is not also the output projection
 // is not counted: a step touches a row of it for each token.
 func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]tensor.Tensor) (Memory, error) {
-	d, err := newDevice(s, lim, cfg, true)
+	device, err := newDevice(s, lim, cfg, true)
 	if err != nil {
 		return Memory{}, err
 	}
-	for name, t := range params {
-		if n, _ := t.DType.Block(); t.Cols()%n != 0 {
-			return Memory{}, fmt.Errorf("cpu: parameter %q: rows of %d elements are not whole %v blocks of %d", name, t.Cols(), t.DType, n)
+	for name, param := range params {
+		if block, _ := param.DType.Block(); param.Cols()%block != 0 {
+			return Memory{}, fmt.Errorf("cpu: parameter %q: rows of %d elements are not whole %v blocks of %d", name, param.Cols(), param.DType, block)
 		}
 	}
-	if _, err := model.NewDecoder(s, params, d, lim, nil); err != nil {
+	if _, err := model.NewDecoder(s, params, device, lim, nil); err != nil {
 		return Memory{}, err
 	}
-	return d.Memory(), nil
+	return device.Memory(), nil
 }
 
 // Kept returns params with the types that a device keeps them in, which is what a step
@@ -73,14 +73,14 @@ func Kept(s *model.Spec, cfg Config, params map[string]tensor.Tensor) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{spec: s, cfg: cfg, opt: opt}
+	device := &Device{spec: s, cfg: cfg, opt: opt}
 	kept := make(map[string]tensor.Tensor, len(params))
-	for name, t := range params {
-		w := tensor.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
-		if (name != "embed" || s.Tied) && len(t.Shape) > 1 && d.eightBits(&w) {
-			w.DType = tensor.Q8_0
+	for name, param := range params {
+		form := tensor.Tensor{Name: param.Name, DType: param.DType, Shape: param.Shape}
+		if (name != "embed" || s.Tied) && len(param.Shape) > 1 && device.eightBits(&form) {
+			form.DType = tensor.Q8_0
 		}
-		kept[name] = w
+		kept[name] = form
 	}
 	return kept, nil
 }
@@ -88,22 +88,22 @@ func Kept(s *model.Spec, cfg Config, params map[string]tensor.Tensor) (map[strin
 // Memory returns what the device takes. Pools and buffers are counted in full
 // although the system provides pages as they are first touched.
 func (d *Device) Memory() Memory {
-	m := d.used
-	m.Types = maps.Clone(m.Types)
-	m.Activations = d.mem.size - d.vectors - m.KV + d.heap()
-	m.Weights += d.vectors
-	return m
+	memory := d.used
+	memory.Types = maps.Clone(memory.Types)
+	memory.Activations = d.mem.size - d.vectors - memory.KV + d.heap()
+	memory.Weights += d.vectors
+	return memory
 }
 
 // heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
 // elements, or rows in BF16, and the samplers' candidates.
 func (d *Device) heap() int64 {
-	s, f := d.spec, &d.spec.FFN
-	dense := f.DenseInner
-	if f.Experts == 0 {
-		dense = f.Inner
+	spec, ffn := d.spec, &d.spec.FFN
+	dense := ffn.DenseInner
+	if ffn.Experts == 0 {
+		dense = ffn.Inner
 	}
-	elems, rounded := d.lim.MaxTokens*max(s.Hidden, s.QDim(), dense), 0
+	elems, rounded := d.lim.MaxTokens*max(spec.Hidden, spec.QDim(), dense), 0
 	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
 		rounded = d.opt.Level.BF16Bytes(elems)
 	}
@@ -114,16 +114,16 @@ func (d *Device) heap() int64 {
 		return 1
 	}
 	stored := d.cfg.Weights != "q8"
-	if f.Experts > 0 { // their rows are tiled apart, and projections are kept in Q8_0
-		elems = elems*rows(false) + d.lim.MaxTokens*f.TopK*(s.Hidden+f.Inner)*rows(stored)
+	if ffn.Experts > 0 { // their rows are tiled apart, and projections are kept in Q8_0
+		elems = elems*rows(false) + d.lim.MaxTokens*ffn.TopK*(spec.Hidden+ffn.Inner)*rows(stored)
 	} else {
 		types := 0 // each has tiles of its own
-		for t := range d.used.Types {
-			if n, _ := t.Block(); n > 1 {
+		for dtype := range d.used.Types {
+			if block, _ := dtype.Block(); block > 1 {
 				types++
 			}
 		}
 		elems *= types * rows(stored)
 	}
-	return int64(elems)/32*44 + int64(rounded) + int64(d.cfg.Threads)*int64(s.Vocab)*16
+	return int64(elems)/32*44 + int64(rounded) + int64(d.cfg.Threads)*int64(spec.Vocab)*16
 }

@@ -30,7 +30,7 @@ func (d *Device) Linear(dst, x model.Buf, w, bias model.Weight) {
 func (d *Device) follow(w *weight) {
 	if d.last != nil {
 		d.last.next = nil
-		if e, _, _ := w.matrix.Shape(); e == 1 {
+		if count, _, _ := w.matrix.Shape(); count == 1 {
 			d.last.next = w.matrix
 		}
 	}

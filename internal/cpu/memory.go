@@ -18,17 +18,17 @@ func carve[E float32 | uint16 | uint8 | int32](a *arena, n int) ([]E, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	var e E
-	a.size += int64(n) * int64(unsafe.Sizeof(e))
+	var zero E
+	a.size += int64(n) * int64(unsafe.Sizeof(zero))
 	if a.dry {
 		return nil, nil
 	}
-	b, err := mapMemory(n * int(unsafe.Sizeof(e)))
+	mem, err := mapMemory(n * int(unsafe.Sizeof(zero)))
 	if err != nil {
 		return nil, err
 	}
-	a.maps = append(a.maps, b)
-	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
+	a.maps = append(a.maps, mem)
+	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(mem))), n), nil
 }
 
 func (a *arena) close() error {

@@ -50,28 +50,28 @@ const LeastPacked = 256 << 20
 func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Place) (*Packed, error) {
 	windows, _ := s.Groups()
 	lim := model.Limits{MaxSeqs: 1, MaxTokens: 1, MaxLen: 1, BlockSize: 1, Blocks: make([]int, len(windows))}
-	for g := range lim.Blocks {
-		lim.Blocks[g] = 1
+	for group := range lim.Blocks {
+		lim.Blocks[group] = 1
 	}
-	d, err := newDevice(s, lim, cfg, true)
+	device, err := newDevice(s, lim, cfg, true)
 	if err != nil {
 		return nil, err
 	}
-	p := &Packed{Place: at, threads: d.cfg.Threads}
+	form := &Packed{Place: at, threads: device.cfg.Threads}
 	var seen *packedPart
-	d.seen = func(part packedPart) { seen = &part }
-	_, err = model.NewDecoder(s, params, d, lim, func(name string, _ int64) error {
+	device.seen = func(part packedPart) { seen = &part }
+	_, err = model.NewDecoder(s, params, device, lim, func(name string, _ int64) error {
 		if seen != nil {
 			seen.param = name
-			p.parts = append(p.parts, *seen)
-			f := kern.FormOf(&seen.t, seen.opt)
-			p.content.Sections = append(p.content.Sections, packed.Section{Name: seen.name(), Bytes: f.Bytes, Piece: f.Piece})
+			form.parts = append(form.parts, *seen)
+			layout := kern.FormOf(&seen.t, seen.opt)
+			form.content.Sections = append(form.content.Sections, packed.Section{Name: seen.name(), Bytes: layout.Bytes, Piece: layout.Piece})
 			seen = nil
 		}
 		return nil
 	})
-	p.content.Source = at.Source
-	return p, err
+	form.content.Source = at.Source
+	return form, err
 }
 
 func (p *packedPart) name() string { return p.t.Name + " as " + kern.FormOf(&p.t, p.opt).Layout }
@@ -109,8 +109,8 @@ func (p *Packed) Path() string { return p.content.Path(p.Prefix) }
 // Replaces returns the parameters of which nothing is read any more but what is packed.
 func (p *Packed) Replaces() map[string]bool {
 	names := map[string]bool{}
-	for i := range p.parts {
-		names[p.parts[i].param] = !p.parts[i].table
+	for part := range p.parts {
+		names[p.parts[part].param] = !p.parts[part].table
 	}
 	return names
 }
@@ -126,30 +126,30 @@ func (p *Packed) Possible() error { return packed.Possible(p.Prefix, &p.content)
 // checksum. In any case two groups of rows of each matrix are packed again and compared.
 // progress, which may be nil and is called from several goroutines, is told bytes.
 func (p *Packed) Open(ctx context.Context, check bool, progress func(n int64)) error {
-	f, err := packed.Open(p.Prefix, &p.content)
+	file, err := packed.Open(p.Prefix, &p.content)
 	if err != nil {
 		return err
 	}
-	if err = f.Load(ctx, check, progress); err == nil {
-		err = p.compare(ctx, f)
+	if err = file.Load(ctx, check, progress); err == nil {
+		err = p.compare(ctx, file)
 	}
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return errors.Join(err, file.Close())
 	}
-	p.file = f
+	p.file = file
 	return nil
 }
 
 // compare looks whether f holds what this program makes of these tensors; the error is of
 // the first that it does not.
-func (p *Packed) compare(ctx context.Context, f *packed.File) error {
+func (p *Packed) compare(ctx context.Context, file *packed.File) error {
 	errs := make([]error, len(p.parts))
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range min(p.threads, len(p.parts)) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(p.parts)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				errs[i] = p.parts[i].compare(f, int(i))
+				errs[i] = p.parts[i].compare(file, int(i))
 			}
 		})
 	}
@@ -158,16 +158,16 @@ func (p *Packed) compare(ctx context.Context, f *packed.File) error {
 }
 
 // compare looks whether section i of f holds p.
-func (p *packedPart) compare(f *packed.File, i int) error {
-	b, decode := f.Section(i)
-	m, err := kern.Map(&p.t, p.opt, b, decode)
+func (p *packedPart) compare(file *packed.File, i int) error {
+	section, decode := file.Section(i)
+	matrix, err := kern.Map(&p.t, p.opt, section, decode)
 	if err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	same := m.Resembles(&p.t)
+	same := matrix.Resembles(&p.t)
 	p.t.Release()
 	if !same {
-		return fmt.Errorf("%s: %s is not what this program makes of the model's files", f.Path(), p.name())
+		return fmt.Errorf("%s: %s is not what this program makes of the model's files", file.Path(), p.name())
 	}
 	return nil
 }
@@ -177,41 +177,41 @@ func (p *packedPart) compare(f *packed.File, i int) error {
 // file. After an error, or when ctx ends, nothing is mapped, and nothing is left of a file
 // that was not complete.
 func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
-	w, err := packed.Create(p.Prefix, &p.content, p.Mode)
+	writer, err := packed.Create(p.Prefix, &p.content, p.Mode)
 	if err != nil {
 		return err
 	}
 	pool := kern.NewPool(p.threads)
 	defer pool.Close()
-	for i := range p.parts {
-		decode, err := kern.WritePacked(&p.parts[i].t, p.parts[i].opt, pool, func(piece int, b []byte) error {
+	for part := range p.parts {
+		decode, err := kern.WritePacked(&p.parts[part].t, p.parts[part].opt, pool, func(piece int, data []byte) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := w.Write(i, piece, b)
+			err := writer.Write(part, piece, data)
 			if err == nil && progress != nil {
-				progress(int64(len(b)))
+				progress(int64(len(data)))
 			}
 			return err
 		})
 		if err != nil {
-			return errors.Join(err, w.Abort())
+			return errors.Join(err, writer.Abort())
 		}
 		if decode {
-			w.Mark(i)
+			writer.Mark(part)
 		}
 	}
-	if err := w.Commit(); err != nil {
+	if err := writer.Commit(); err != nil {
 		return err
 	}
-	f, err := packed.Open(p.Prefix, &p.content)
+	file, err := packed.Open(p.Prefix, &p.content)
 	if err != nil {
 		return err
 	}
-	if err := f.Load(ctx, false, nil); err != nil { // from the page cache, which has just been filled
-		return errors.Join(err, f.Close())
+	if err := file.Load(ctx, false, nil); err != nil { // from the page cache, which has just been filled
+		return errors.Join(err, file.Close())
 	}
-	p.file = f
+	p.file = file
 	return nil
 }
 
@@ -259,12 +259,12 @@ func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bo
 
 // Close unmaps the file. No device may be using it.
 func (p *Packed) Close() error {
-	f := p.file
+	file := p.file
 	p.file = nil
-	if f == nil {
+	if file == nil {
 		return nil
 	}
-	return f.Close()
+	return file.Close()
 }
 
 // A PackedFile is a file of a packed form: in use or not, whole or left by a crash.
@@ -295,8 +295,8 @@ func (r PackedReport) Lines() (lines []string) {
 	if r.State != "" {
 		lines = append(lines, r.State)
 	}
-	for _, f := range r.Files {
-		lines = append(lines, "file "+f.String()+" (--remove-packed)")
+	for _, file := range r.Files {
+		lines = append(lines, "file "+file.String()+" (--remove-packed)")
 	}
 	return lines
 }
@@ -311,16 +311,16 @@ func RemovePacked(prefix string) ([]PackedFile, error) {
 
 // matrix makes the matrix of t: mapped where a file has it, else packed in memory.
 func (d *Device) matrix(t *tensor.Tensor, opt kern.Options) (*kern.Matrix, error) {
-	p := d.cfg.Packed
-	if p == nil || p.file == nil || kern.PackedBytes(t, opt) == 0 {
+	kept := d.cfg.Packed
+	if kept == nil || kept.file == nil || kern.PackedBytes(t, opt) == 0 {
 		return kern.Pack(t, opt, d.pool)
 	}
-	i := d.mapped // matrices are uploaded in the order of the decoder that NewPacked saw
+	index := d.mapped // matrices are uploaded in the order of the decoder that NewPacked saw
 	d.mapped++
 	part := packedPart{t: *t, opt: opt}
-	if i >= len(p.parts) || p.parts[i].name() != part.name() {
-		return nil, fmt.Errorf("tensor %q: it is not matrix %d of %s: another model or other settings", t.Name, i, p.Path())
+	if index >= len(kept.parts) || kept.parts[index].name() != part.name() {
+		return nil, fmt.Errorf("tensor %q: it is not matrix %d of %s: another model or other settings", t.Name, index, kept.Path())
 	}
-	b, decode := p.file.Section(i)
-	return kern.Map(t, opt, b, decode)
+	section, decode := kept.file.Section(index)
+	return kern.Map(t, opt, section, decode)
 }

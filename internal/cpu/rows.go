@@ -11,10 +11,10 @@ import (
 // squares in a fixed order.
 func (d *Device) AddNorm(dst, sum, x model.Buf, w model.Weight) {
 	d.op.dst, d.op.y, d.op.x, d.op.w = at(dst), at(sum), at(x), vector(w)
-	n := d.op.y.rows
-	d.each(n, d.op.y.width, d.run.norm)
-	d.op.y.wrote(n)
-	d.op.dst.wrote(n)
+	rows := d.op.y.rows
+	d.each(rows, d.op.y.width, d.run.norm)
+	d.op.y.wrote(rows)
+	d.op.dst.wrote(rows)
 }
 
 func (d *Device) normRow(_, i int) {
@@ -36,9 +36,9 @@ func (d *Device) GLU(dst, gateUp model.Buf) { d.glu(at(dst), at(gateUp)) }
 
 func (d *Device) glu(dst, gateUp *buf) {
 	d.op.dst, d.op.x = dst, gateUp
-	n := gateUp.rows
-	d.each(n, 4*dst.width, d.run.glu)
-	dst.wrote(n)
+	rows := gateUp.rows
+	d.each(rows, 4*dst.width, d.run.glu)
+	dst.wrote(rows)
 }
 
 func (d *Device) gluRow(_, i int) {
@@ -52,10 +52,10 @@ func (d *Device) gluRow(_, i int) {
 // Rotate implements model.Device: models.md 1.3 and 2.2.
 func (d *Device) Rotate(q, k model.Buf, qNorm, kNorm model.Weight) {
 	d.op.x, d.op.y, d.op.w, d.op.w2 = at(q), at(k), vector(qNorm), vector(kNorm)
-	n := d.op.x.rows
-	d.each(n, d.op.x.width, d.run.rotate)
-	d.op.x.wrote(n)
-	d.op.y.wrote(n)
+	rows := d.op.x.rows
+	d.each(rows, d.op.x.width, d.run.rotate)
+	d.op.x.wrote(rows)
+	d.op.y.wrote(rows)
 }
 
 func (d *Device) rotateRow(_, i int) {
@@ -65,12 +65,12 @@ func (d *Device) rotateRow(_, i int) {
 }
 
 func (d *Device) rotateHeads(x, norm, turn []float32) {
-	n := d.spec.HeadDim
-	for ; len(x) > 0; x = x[n:] {
-		head := x[:n]
+	dim := d.spec.HeadDim
+	for ; len(x) > 0; x = x[dim:] {
+		head := x[:dim]
 		if norm != nil {
 			d.rmsNorm(head, head, norm)
 		}
-		kern.Rotate(d.opt.Level, head[:n/2], head[n/2:], turn[:n/2], turn[n/2:n])
+		kern.Rotate(d.opt.Level, head[:dim/2], head[dim/2:], turn[:dim/2], turn[dim/2:dim])
 	}
 }

@@ -9,14 +9,14 @@ import (
 // Select implements model.Device.
 func (d *Device) Select(dst, x model.Buf, from int) {
 	d.op.dst, d.op.x, d.op.from = at(dst), at(x), from
-	n := min(len(d.op.dst.x)/d.op.dst.width, len(d.step.wanted)-from)
-	d.each(n, d.op.dst.width, d.run.pick)
-	d.op.dst.wrote(n)
+	rows := min(len(d.op.dst.x)/d.op.dst.width, len(d.step.wanted)-from)
+	d.each(rows, d.op.dst.width, d.run.pick)
+	d.op.dst.wrote(rows)
 }
 
 func (d *Device) pickRow(_, i int) {
-	w := &d.step.wanted[d.op.from+i]
-	copy(d.op.dst.row(i), d.op.x.row(int(d.step.first[w.row]+w.token)))
+	wanted := &d.step.wanted[d.op.from+i]
+	copy(d.op.dst.row(i), d.op.x.row(int(d.step.first[wanted.row]+wanted.token)))
 }
 
 // Sample implements model.Device.
@@ -27,34 +27,34 @@ func (d *Device) pickRow(_, i int) {
 // Start+Len ids.
 func (d *Device) Sample(logits model.Buf, from int) {
 	d.op.x, d.op.from = at(logits), from
-	n := d.op.x.rows
-	d.each(n, chunkElems, d.run.sample)
-	r := d.results.next()
-	for _, w := range d.step.wanted[from : from+n] {
-		if w.sample {
-			row := &d.step.batch.Rows[w.row]
-			d.results.remember(row.Slot, int32(row.Start+row.Len), r.ids[w.row])
+	rows := d.op.x.rows
+	d.each(rows, chunkElems, d.run.sample)
+	result := d.results.next()
+	for _, wanted := range d.step.wanted[from : from+rows] {
+		if wanted.sample {
+			row := &d.step.batch.Rows[wanted.row]
+			d.results.remember(row.Slot, int32(row.Start+row.Len), result.ids[wanted.row])
 		}
 	}
 }
 
 func (d *Device) sampleRow(worker, i int) {
-	r := d.results.next()
-	w := &d.step.wanted[d.op.from+i]
-	n := int(w.row)
-	row := &d.step.batch.Rows[n]
+	result := d.results.next()
+	wanted := &d.step.wanted[d.op.from+i]
+	index := int(wanted.row)
+	row := &d.step.batch.Rows[index]
 	logits := d.op.x.row(i)
-	s := &d.workers[worker].sampler
-	if !w.sample {
-		score := &r.Scores[n][w.token]
-		*score = s.Score(score.Logprobs[:0], logits, row.Targets[w.token], row.Params.TopPromptLogprobs)
+	sampler := &d.workers[worker].sampler
+	if !wanted.sample {
+		score := &result.Scores[index][wanted.token]
+		*score = sampler.Score(score.Logprobs[:0], logits, row.Targets[wanted.token], row.Params.TopPromptLogprobs)
 		return
 	}
-	id := s.Pick(logits, row.Mask, row.Params, d.history(worker, n), row.Step)
-	r.ids[n] = id
-	r.Tokens[n] = r.ids[n : n+1 : n+1]
+	id := sampler.Pick(logits, row.Mask, row.Params, d.history(worker, index), row.Step)
+	result.ids[index] = id
+	result.Tokens[index] = result.ids[index : index+1 : index+1]
 	if row.Params.Logprobs {
-		r.logprobs[n] = s.Logprobs(r.logprobs[n], logits, id, row.Params.TopLogprobs)
+		result.logprobs[index] = sampler.Logprobs(result.logprobs[index], logits, id, row.Params.TopLogprobs)
 	}
 }
 
@@ -67,25 +67,25 @@ func (d *Device) weighIDs(keys []uint64, x []float32, w sample.Weighing) (n int,
 }
 
 // history returns the history of a row with the ids that the host lacks.
-func (d *Device) history(worker, n int) []int32 {
-	row := &d.step.batch.Rows[n]
-	p := row.Params
+func (d *Device) history(worker, index int) []int32 {
+	row := &d.step.batch.Rows[index]
+	params := row.Params
 	need := row.Start + row.Len
-	penalised := p.FrequencyPenalty != 0 || p.PresencePenalty != 0 || (p.RepetitionPenalty != 0 && p.RepetitionPenalty != 1)
+	penalised := params.FrequencyPenalty != 0 || params.PresencePenalty != 0 || (params.RepetitionPenalty != 0 && params.RepetitionPenalty != 1)
 	if !penalised || len(row.History) >= need {
 		return row.History
 	}
-	h := d.workers[worker].history[:need]
-	for i := copy(h, row.History); i < need; i++ {
-		if i >= row.Start {
-			h[i] = d.step.tokens[int(d.step.first[n])+i-row.Start]
+	ids := d.workers[worker].history[:need]
+	for pos := copy(ids, row.History); pos < need; pos++ {
+		if pos >= row.Start {
+			ids[pos] = d.step.tokens[int(d.step.first[index])+pos-row.Start]
 			continue
 		}
-		id, ok := d.results.sampledAt(row.Slot, int32(i))
+		id, ok := d.results.sampledAt(row.Slot, int32(pos))
 		if !ok {
-			return h[:i] // the host chose to pass no history
+			return ids[:pos] // the host chose to pass no history
 		}
-		h[i] = id
+		ids[pos] = id
 	}
-	return h
+	return ids
 }

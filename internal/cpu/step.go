@@ -16,13 +16,13 @@ import (
 type step struct {
 	batch  *runner.Batch
 	began  time.Time
-	tokens []int32   // [T] ids, none pending
-	pos    []int32   // [T] position in the sequence
-	row    []int32   // [T] index in batch.Rows
-	first  []int32   // [rows] index of the row's first token
-	wanted []output  // tokens whose logits are wanted
-	turn   []float32 // [T,HeadDim] cos of the rotated pairs, then sin
-	tiles  []tile    // units of attention
+	tokens []int32     // [T] ids, none pending
+	pos    []int32     // [T] position in the sequence
+	row    []int32     // [T] index in batch.Rows
+	first  []int32     // [rows] index of the row's first token
+	wanted []output    // tokens whose logits are wanted
+	turn   []float32   // [T,HeadDim] cos of the rotated pairs, then sin
+	tiles  []queryTile // units of attention
 
 	inv    []float64 // [HeadDim/2] angle per position
 	factor float64   // on cos and sin
@@ -35,15 +35,15 @@ type output struct {
 }
 
 func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *arena) error {
-	n := lim.MaxTokens
+	tokens := lim.MaxTokens
 	var errs [4]error
-	s.tokens, errs[0] = carve[int32](mem, n)
-	s.pos, errs[1] = carve[int32](mem, n)
-	s.row, errs[2] = carve[int32](mem, n)
-	s.turn, errs[3] = carve[float32](mem, n*spec.HeadDim)
+	s.tokens, errs[0] = carve[int32](mem, tokens)
+	s.pos, errs[1] = carve[int32](mem, tokens)
+	s.row, errs[2] = carve[int32](mem, tokens)
+	s.turn, errs[3] = carve[float32](mem, tokens*spec.HeadDim)
 	s.first = make([]int32, 0, lim.MaxSeqs)
 	s.wanted = make([]output, 0, lim.MaxSeqs)
-	s.tiles = make([]tile, 0, n/tileTokens+lim.MaxSeqs)
+	s.tiles = make([]queryTile, 0, tokens/tileTokens+lim.MaxSeqs)
 	s.inv, s.factor = model.Frequencies(spec.RoPE, spec.HeadDim)
 	return errors.Join(errs[:]...)
 }
@@ -103,8 +103,8 @@ func (r *result) reset(rows []runner.Row) {
 	r.Scores, r.scored = r.scores[:len(rows)], slices.Grow(r.scored[:0], targets)[:targets]
 	rest := r.scored
 	for i := range rows {
-		n := len(rows[i].Targets)
-		r.Scores[i], rest = rest[:n], rest[n:]
+		count := len(rows[i].Targets)
+		r.Scores[i], rest = rest[:count], rest[count:]
 	}
 }
 
@@ -114,8 +114,8 @@ func (r *results) next() *result { return &r.ring[(r.head+r.queued)%len(r.ring)]
 // sampledAt returns the id that slot sampled for a position, if it is one of
 // the last.
 func (r *results) sampledAt(slot int, pos int32) (id int32, ok bool) {
-	k := r.known[slot*r.depth+int(pos)%r.depth]
-	return k.id, k.pos == pos
+	last := r.known[slot*r.depth+int(pos)%r.depth]
+	return last.id, last.pos == pos
 }
 
 func (r *results) remember(slot int, pos, id int32) {
@@ -124,89 +124,89 @@ func (r *results) remember(slot int, pos, id int32) {
 
 // Begin implements model.Device. It refuses what would read or write outside
 // the device's memory; runner.Check finds more.
-func (d *Device) Begin(b *runner.Batch) error {
+func (d *Device) Begin(batch *runner.Batch) error {
 	if d.results.queued == d.lim.Depth {
 		return fmt.Errorf("cpu: %d steps await collection, depth is %d", d.results.queued, d.lim.Depth)
 	}
-	if err := d.check(b); err != nil {
+	if err := d.check(batch); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	s := &d.step
-	n := len(b.Tokens)
-	s.batch, s.began = b, time.Now()
-	s.tokens, s.pos, s.row, s.turn = s.tokens[:n], s.pos[:n], s.row[:n], s.turn[:n*d.spec.HeadDim]
-	s.first, s.wanted, s.tiles = s.first[:0], s.wanted[:0], s.tiles[:0]
-	copy(s.tokens, b.Tokens)
-	t := 0
-	for i := range b.Rows {
-		r := &b.Rows[i]
-		s.first = append(s.first, int32(t))
-		for k := range r.Len {
-			s.pos[t+k], s.row[t+k] = int32(r.Start+k), int32(i)
+	step := &d.step
+	n := len(batch.Tokens)
+	step.batch, step.began = batch, time.Now()
+	step.tokens, step.pos, step.row, step.turn = step.tokens[:n], step.pos[:n], step.row[:n], step.turn[:n*d.spec.HeadDim]
+	step.first, step.wanted, step.tiles = step.first[:0], step.wanted[:0], step.tiles[:0]
+	copy(step.tokens, batch.Tokens)
+	token := 0
+	for i := range batch.Rows {
+		row := &batch.Rows[i]
+		step.first = append(step.first, int32(token))
+		for k := range row.Len {
+			step.pos[token+k], step.row[token+k] = int32(row.Start+k), int32(i)
 		}
-		if last := t + r.Len - 1; s.tokens[last] == runner.Pending {
-			id, ok := d.results.sampledAt(r.Slot, s.pos[last])
+		if last := token + row.Len - 1; step.tokens[last] == runner.Pending {
+			id, ok := d.results.sampledAt(row.Slot, step.pos[last])
 			if !ok {
-				return fmt.Errorf("cpu: row %d: token of position %d is pending, slot %d sampled none for it", i, s.pos[last], r.Slot)
+				return fmt.Errorf("cpu: row %d: token of position %d is pending, slot %d sampled none for it", i, step.pos[last], row.Slot)
 			}
-			s.tokens[last] = id
+			step.tokens[last] = id
 		}
-		for k, n := 0, d.tileTokens(); k < r.Len; k += n {
-			s.tiles = append(s.tiles, tile{first: t + k, n: min(n, r.Len-k)})
+		for k, n := 0, d.tileTokens(); k < row.Len; k += n {
+			step.tiles = append(step.tiles, queryTile{first: token + k, count: min(n, row.Len-k)})
 		}
-		for k := range r.Targets {
-			s.wanted = append(s.wanted, output{row: int32(i), token: int32(k)})
+		for k := range row.Targets {
+			step.wanted = append(step.wanted, output{row: int32(i), token: int32(k)})
 		}
-		if r.Sample {
-			s.wanted = append(s.wanted, output{int32(i), int32(r.Len - 1), true})
+		if row.Sample {
+			step.wanted = append(step.wanted, output{int32(i), int32(row.Len - 1), true})
 		}
-		t += r.Len
+		token += row.Len
 	}
-	d.results.next().reset(b.Rows)
+	d.results.next().reset(batch.Rows)
 	d.each(n, d.spec.HeadDim*16, d.run.angles)
 	return nil
 }
 
 // anglesRow computes cos and sin for token i in float64: models.md 1.3.
-func (d *Device) anglesRow(_, i int) {
-	s := &d.step
-	half := len(s.inv)
-	c := s.turn[i*2*half:][:2*half]
-	for k, inv := range s.inv {
-		sin, cos := math.Sincos(float64(s.pos[i]) * inv)
-		c[k], c[half+k] = float32(cos*s.factor), float32(sin*s.factor)
+func (d *Device) anglesRow(_, token int) {
+	step := &d.step
+	half := len(step.inv)
+	turn := step.turn[token*2*half:][:2*half]
+	for pair, inv := range step.inv {
+		sin, cos := math.Sincos(float64(step.pos[token]) * inv)
+		turn[pair], turn[half+pair] = float32(cos*step.factor), float32(sin*step.factor)
 	}
 }
 
 // check reports what no operation could survive.
-func (d *Device) check(b *runner.Batch) error {
-	if len(b.Rows) == 0 || len(b.Rows) > d.lim.MaxSeqs || len(b.Tokens) > d.lim.MaxTokens {
-		return fmt.Errorf("batch of %d rows and %d tokens, limits are %d and %d", len(b.Rows), len(b.Tokens), d.lim.MaxSeqs, d.lim.MaxTokens)
+func (d *Device) check(batch *runner.Batch) error {
+	if len(batch.Rows) == 0 || len(batch.Rows) > d.lim.MaxSeqs || len(batch.Tokens) > d.lim.MaxTokens {
+		return fmt.Errorf("batch of %d rows and %d tokens, limits are %d and %d", len(batch.Rows), len(batch.Tokens), d.lim.MaxSeqs, d.lim.MaxTokens)
 	}
-	left := b.Tokens
-	for i := range b.Rows {
-		r := &b.Rows[i]
-		if r.Len < 1 || r.Len > len(left) || r.Start < 0 || r.Start+r.Len > d.lim.MaxLen {
-			return fmt.Errorf("row %d: %d tokens at position %d, %d left in the batch, limit %d", i, r.Len, r.Start, len(left), d.lim.MaxLen)
+	left := batch.Tokens
+	for i := range batch.Rows {
+		row := &batch.Rows[i]
+		if row.Len < 1 || row.Len > len(left) || row.Start < 0 || row.Start+row.Len > d.lim.MaxLen {
+			return fmt.Errorf("row %d: %d tokens at position %d, %d left in the batch, limit %d", i, row.Len, row.Start, len(left), d.lim.MaxLen)
 		}
-		for k, id := range left[:r.Len] {
-			if (id < 0 || int(id) >= d.spec.Vocab) && (id != runner.Pending || k != r.Len-1) {
+		for k, id := range left[:row.Len] {
+			if (id < 0 || int(id) >= d.spec.Vocab) && (id != runner.Pending || k != row.Len-1) {
 				return fmt.Errorf("row %d: token %d has id %d, vocabulary has %d", i, k, id, d.spec.Vocab)
 			}
 		}
-		left = left[r.Len:]
-		if r.Slot < 0 || r.Slot >= d.lim.MaxSeqs {
-			return fmt.Errorf("row %d: slot %d outside [0, %d)", i, r.Slot, d.lim.MaxSeqs)
+		left = left[row.Len:]
+		if row.Slot < 0 || row.Slot >= d.lim.MaxSeqs {
+			return fmt.Errorf("row %d: slot %d outside [0, %d)", i, row.Slot, d.lim.MaxSeqs)
 		}
-		if ((r.Sample || len(r.Targets) > 0) && r.Params == nil) || len(r.Targets) > r.Len {
-			return fmt.Errorf("row %d: samples: %v, %d targets for %d tokens, parameters %v", i, r.Sample, len(r.Targets), r.Len, r.Params)
+		if ((row.Sample || len(row.Targets) > 0) && row.Params == nil) || len(row.Targets) > row.Len {
+			return fmt.Errorf("row %d: samples: %v, %d targets for %d tokens, parameters %v", i, row.Sample, len(row.Targets), row.Len, row.Params)
 		}
-		for k, id := range r.Targets {
+		for k, id := range row.Targets {
 			if id < 0 || int(id) >= d.spec.Vocab {
 				return fmt.Errorf("row %d: target %d has id %d, vocabulary has %d", i, k, id, d.spec.Vocab)
 			}
 		}
-		if err := d.checkTables(r); err != nil {
+		if err := d.checkTables(row); err != nil {
 			return fmt.Errorf("row %d: %w", i, err)
 		}
 	}
@@ -216,18 +216,18 @@ func (d *Device) check(b *runner.Batch) error {
 	return nil
 }
 
-func (d *Device) checkTables(r *runner.Row) error {
-	if len(r.Tables) != len(d.windows) {
-		return fmt.Errorf("%d block tables for %d groups", len(r.Tables), len(d.windows))
+func (d *Device) checkTables(row *runner.Row) error {
+	if len(row.Tables) != len(d.windows) {
+		return fmt.Errorf("%d block tables for %d groups", len(row.Tables), len(d.windows))
 	}
-	need := (r.Start + r.Len + d.lim.BlockSize - 1) / d.lim.BlockSize
-	for g, t := range r.Tables {
-		if len(t) < need {
-			return fmt.Errorf("group %d: table of %d blocks, %d needed", g, len(t), need)
+	need := (row.Start + row.Len + d.lim.BlockSize - 1) / d.lim.BlockSize
+	for group, table := range row.Tables {
+		if len(table) < need {
+			return fmt.Errorf("group %d: table of %d blocks, %d needed", group, len(table), need)
 		}
-		for k := runner.FirstBlock(r.Start, d.windows[g], d.lim.BlockSize); k < need; k++ {
-			if t[k] < 0 || int(t[k]) >= d.lim.Blocks[g] {
-				return fmt.Errorf("group %d: block %d is %d, pool has %d", g, k, t[k], d.lim.Blocks[g])
+		for k := runner.FirstBlock(row.Start, d.windows[group], d.lim.BlockSize); k < need; k++ {
+			if table[k] < 0 || int(table[k]) >= d.lim.Blocks[group] {
+				return fmt.Errorf("group %d: block %d is %d, pool has %d", group, k, table[k], d.lim.Blocks[group])
 			}
 		}
 	}
@@ -236,8 +236,8 @@ func (d *Device) checkTables(r *runner.Row) error {
 
 // End implements model.Device.
 func (d *Device) End() error {
-	r := d.results.next()
-	r.Elapsed = time.Since(d.step.began)
+	result := d.results.next()
+	result.Elapsed = time.Since(d.step.began)
 	d.results.queued++
 	d.step.batch = nil
 	return nil
@@ -245,11 +245,11 @@ func (d *Device) End() error {
 
 // Wait implements model.Device. The result is valid until the next Wait.
 func (d *Device) Wait() (*runner.Result, error) {
-	q := &d.results
-	if q.queued == 0 {
+	queue := &d.results
+	if queue.queued == 0 {
 		return nil, errors.New("cpu: no ended step to wait for")
 	}
-	r := &q.ring[q.head]
-	q.head, q.queued = (q.head+1)%len(q.ring), q.queued-1
-	return &r.Result, nil
+	result := &queue.ring[queue.head]
+	queue.head, queue.queued = (queue.head+1)%len(queue.ring), queue.queued-1
+	return &result.Result, nil
 }

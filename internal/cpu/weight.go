@@ -42,17 +42,17 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	w := &weight{}
 	switch use {
 	case model.AsVector:
-		x, err := carve[float32](&d.mem, t.Elems())
+		elems, err := carve[float32](&d.mem, t.Elems())
 		if err != nil {
 			return nil, err
 		}
-		w.vector = x
+		w.vector = elems
 		d.vectors += int64(t.Elems()) * 4
 		if d.mem.dry {
 			break
 		}
-		for i, n := 0, t.Cols(); i < t.Rows(); i++ {
-			t.Row(i).Floats(x[i*n:][:n])
+		for i, cols := 0, t.Cols(); i < t.Rows(); i++ {
+			t.Row(i).Floats(elems[i*cols:][:cols])
 		}
 		t.Release()
 	case model.AsTable:
@@ -69,11 +69,11 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 		if d.mem.dry {
 			break
 		}
-		m, err := d.matrix(&t, opt)
+		matrix, err := d.matrix(&t, opt)
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
-		w.matrix = m
+		w.matrix = matrix
 	}
 	d.weights = append(d.weights, w)
 	return w, nil

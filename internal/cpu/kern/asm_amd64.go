@@ -10,14 +10,14 @@ import (
 
 // Available reports whether this machine and this build have the level.
 func (l Level) Available() bool {
-	x := &cpu.X86
+	features := &cpu.X86
 	switch l {
 	case Go:
 		return true
 	case AVX2:
-		return x.HasAVX2 && x.HasFMA && x.HasF16C
+		return features.HasAVX2 && features.HasFMA && features.HasF16C
 	case AVX512:
-		return x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512VBMI && x.HasAVX512VNNI
+		return features.HasAVX2 && features.HasFMA && features.HasF16C && features.HasAVX512F && features.HasAVX512BW && features.HasAVX512VL && features.HasAVX512DQ && features.HasAVX512VBMI && features.HasAVX512VNNI
 	}
 	return false
 }
@@ -70,12 +70,12 @@ func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer,
 	}
 }
 
-func bf16RowsAsm(w **byte, x *byte, n, quads int, y *float32) {
+func bf16OneRowAsm(w **byte, x *byte, n, quads int, y *float32) {
 	if nativeBF16 {
-		bf16RowsNative(w, x, n, quads, y)
+		bf16OneRowNative(w, x, n, quads, y)
 		return
 	}
-	bf16RowsAVX512(w, x, n, quads, y)
+	bf16OneRowAVX512(w, x, n, quads, y)
 }
 
 // scoresAsm returns how many of the n keys it has done: as many as fill registers.

@@ -21,7 +21,7 @@ func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKe
 
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
-func rowsKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) { panic(noKernels) }
+func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) { panic(noKernels) }
 
 func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
 	panic(noKernels)
@@ -37,7 +37,7 @@ func bf16DotsAsm(Level, *[dotRows]unsafe.Pointer, *[maxDot]unsafe.Pointer, int, 
 	panic(noKernels)
 }
 
-func bf16RowsAsm(**byte, *byte, int, int, *float32) { panic(noKernels) }
+func bf16OneRowAsm(**byte, *byte, int, int, *float32) { panic(noKernels) }
 
 func scoresAsm(Level, []float32, int, []float32, int, int, unsafe.Pointer, int, family, int, int) int {
 	panic(noKernels)

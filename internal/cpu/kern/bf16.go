@@ -57,15 +57,17 @@ func (l Level) bf16Dots(w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n
 	}
 }
 
-// vectorRows is how many weight rows bf16Vector takes at a time.
-const vectorRows = 64
+// bf16OneRowWeights is how many weight rows bf16OneRow takes at a time.
+const bf16OneRowWeights = 64
 
-// bf16Vector computes y[r] = w[r]·x for some times four rows with AVX-512, as bf16Dots does;
+// bf16OneRow computes y[r] = w[r]·x for some times four rows with AVX-512, as bf16Dots does;
 // w[n:n+dotRows] is what is read next.
-func bf16Vector(w *[vectorRows + dotRows]unsafe.Pointer, n int, x []byte, in int, y []float32) {
-	bf16RowsAsm((**byte)(unsafe.Pointer(w)), &x[0], in, n/dotRows, &y[:n][0])
+func bf16OneRow(w *[bf16OneRowWeights + dotRows]unsafe.Pointer, n int, x []byte, in int, y []float32) {
+	bf16OneRowAsm((**byte)(unsafe.Pointer(w)), &x[0], in, n/dotRows, &y[:n][0])
 }
 
+// bf16DotGo defines the order of the sums of bf16Dots and bf16OneRow; x is as roundBF16
+// leaves it for levels without pairs.
 func bf16DotGo(w unsafe.Pointer, x []float32) float32 {
 	var acc [lanes]float32
 	for k := 0; k < len(x); k += bf16Block {

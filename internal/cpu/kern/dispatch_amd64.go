@@ -217,41 +217,41 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 	}
 }
 
-func rowsKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {
+func oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {
 	if fine {
 		switch f {
 		case mx4:
-			mx4RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			mx4OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4:
-			q4RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4m:
-			q4mRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4mOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4k:
-			q4kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q4kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q8:
-			q8RowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q8OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q5k:
-			q5kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q5kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q6k:
-			q6kRowsFineAVX512(w, a, nb, groups, size, bias, step, y)
+			q6kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		}
 	}
 	if !fine {
 		switch f {
 		case mx4:
-			mx4RowsAVX512(w, a, nb, groups, size, bias, step, y)
+			mx4OneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4:
-			q4RowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q4OneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4m:
-			q4mRowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q4mOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q4k:
-			q4kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q4kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q8:
-			q8RowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q8OneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q5k:
-			q5kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q5kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q6k:
-			q6kRowsAVX512(w, a, nb, groups, size, bias, step, y)
+			q6kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		}
 	}
 }

@@ -15,6 +15,7 @@ const (
 	maxDot  = 6 // activation rows of a kernel call
 )
 
+// dotGo defines the order of the sums of dots: element k of a row of weights by that of x.
 func dotGo(w, x []float32) float32 {
 	var acc [lanes]float32
 	n := len(x) &^ (lanes - 1)
@@ -44,6 +45,7 @@ func reduce(acc *[lanes]float32) float32 {
 // rows as stored (on level Go: f32) and T <= maxDot float32 rows, n elements each. What
 // is read next lies that many bytes behind each row of w; nothing needs to be there.
 func (l Level) dots(f family, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer, n, T, next int, y []float32, ldy int) {
+	// Assembly does whole lanes; what is left is added here, in the order of dotGo.
 	main := n &^ (lanes - 1)
 	if l > Go && main > 0 {
 		dotsAsm(l, f, w, x, main, T, next, &y[0], ldy)

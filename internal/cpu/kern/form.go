@@ -30,11 +30,11 @@ func FormOf(t *tensor.Tensor, o Options) Form {
 	if PackedBytes(t, o) == 0 {
 		return Form{}
 	}
-	m, err := newMatrix(t, Options{Q8: o.Q8})
+	matrix, err := newMatrix(t, Options{Q8: o.Q8})
 	if err != nil {
 		return Form{} // Pack says what is wrong
 	}
-	return Form{Layout: fmt.Sprintf("%s [%d %d %d]", families[m.fam], m.e, m.out, m.in), Bytes: m.bytes, Piece: m.piece() * m.size}
+	return Form{Layout: fmt.Sprintf("%s [%d %d %d]", families[matrix.fam], matrix.e, matrix.out, matrix.in), Bytes: matrix.bytes, Piece: matrix.piece() * matrix.size}
 }
 
 // piece returns the row groups of a piece.
@@ -44,32 +44,33 @@ func (m *Matrix) piece() int { return max(1, pieceBytes/m.size) }
 // each once, several at a time, in no order; piece i begins at byte i·Form.Piece, and b
 // is write's until it returns. Whether kernels cannot multiply some of the weights is for
 // Map. The first error ends it. Sources that were read are told so, as by Pack.
-func WritePacked(t *tensor.Tensor, o Options, p *Pool, write func(piece int, b []byte) error) (decode bool, err error) {
-	m, err := newMatrix(t, o)
+func WritePacked(t *tensor.Tensor, o Options, pool *Pool, write func(piece int, data []byte) error) (decode bool, err error) {
+	matrix, err := newMatrix(t, o)
 	if err != nil {
 		return false, err
 	}
 	var large atomic.Bool
-	var mu sync.Mutex
-	bufs := make([][]byte, p.Workers())
-	units, per := m.e*m.groups, m.piece()
+	var mu sync.Mutex // guards err while the pool runs
+	bufs := make([][]byte, pool.Workers())
+	units, per := matrix.e*matrix.groups, matrix.piece()
 	pieces := (units + per - 1) / per
-	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(m.in)*per))
+	// A run of the pool is step pieces; between runs, what was read of t is let go.
+	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(matrix.in)*per))
 	for from := 0; from < pieces && err == nil; from += step {
-		p.Run(min(step, pieces-from), func(worker, c int) {
-			first := (from + c) * per
-			n := min(per, units-first)
+		pool.Run(min(step, pieces-from), func(worker, chunk int) {
+			first := (from + chunk) * per
+			groups := min(per, units-first)
 			if bufs[worker] == nil {
-				bufs[worker] = make([]byte, per*m.size)
+				bufs[worker] = make([]byte, per*matrix.size)
 			}
-			b := bufs[worker][:n*m.size]
-			clear(b)
-			for i := range n {
-				if m.packGroup(t, first+i, m.fam.group(b[i*m.size:][:m.size:m.size], m.in/32)) {
+			data := bufs[worker][:groups*matrix.size]
+			clear(data)
+			for i := range groups {
+				if matrix.packGroup(t, first+i, matrix.fam.group(data[i*matrix.size:][:matrix.size:matrix.size], matrix.in/32)) {
 					large.Store(true)
 				}
 			}
-			if failed := write(from+c, b); failed != nil {
+			if failed := write(from+chunk, data); failed != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				err = failed
@@ -84,26 +85,26 @@ func WritePacked(t *tensor.Tensor, o Options, p *Pool, write func(piece int, b [
 // decode is what it returned. mem must start at a multiple of 64 bytes and outlive the
 // matrix. Nothing of t is read.
 func Map(t *tensor.Tensor, o Options, mem []byte, decode bool) (*Matrix, error) {
-	m, err := newMatrix(t, o)
+	matrix, err := newMatrix(t, o)
 	if err != nil {
 		return nil, err
 	}
-	if m.fam >= packed || int64(len(mem)) != m.bytes {
+	if matrix.fam >= packed || int64(len(mem)) != matrix.bytes {
 		return nil, fmt.Errorf("tensor %q: %d bytes of a packed form, expected %d", t.Name, len(mem), FormOf(t, o).Bytes)
 	}
-	m.mem, m.mapped = mem, true
-	m.opt.Exact = m.opt.Exact || decode
-	return m, nil
+	matrix.mem, matrix.mapped = mem, true
+	matrix.opt.Exact = matrix.opt.Exact || decode
+	return matrix, nil
 }
 
 // Resembles reports whether the first and the last row group of a packed matrix are what
 // t is packed to.
 func (m *Matrix) Resembles(t *tensor.Tensor) bool {
 	mem := make([]byte, m.size)
-	for _, i := range []int{0, m.e*m.groups - 1} {
+	for _, unit := range []int{0, m.e*m.groups - 1} {
 		clear(mem)
-		m.packGroup(t, i, m.fam.group(mem, m.in/32))
-		if !bytes.Equal(mem, m.mem[i*m.size:][:m.size]) {
+		m.packGroup(t, unit, m.fam.group(mem, m.in/32))
+		if !bytes.Equal(mem, m.mem[unit*m.size:][:m.size]) {
 			return false
 		}
 	}

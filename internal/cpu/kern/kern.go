@@ -10,8 +10,9 @@
 // activation rows over the whole length, serves one token and many; tileGo defines
 // it. Weights are asked for 4 KB ahead. BF16, F16 and F32 rows are multiplied in
 // float32 where they lie, four by up to six, and the next four rows are asked for
-// meanwhile; BF16 ones with activations rounded to BF16, if Options.BF16 says so. Options.Exact decodes any weight and multiplies in float32: the
-// reference for what quantised activations cost.
+// meanwhile; BF16 ones with activations rounded to BF16, if Options.BF16 says so.
+// Options.Exact decodes any weight and multiplies in float32: the reference for what
+// quantised activations cost. mul.go says how a product gets to its kernel.
 //
 // Every result is batch invariant (models.md 5.1): the bits of an output element
 // depend on its weight row and its activation row only, never on the number of
@@ -33,8 +34,8 @@ const (
 )
 
 // String returns the name by which users choose the level.
-func (l Level) String() string {
-	switch l {
+func (level Level) String() string {
+	switch level {
 	case Go:
 		return "go"
 	case AVX2:
@@ -42,14 +43,14 @@ func (l Level) String() string {
 	case AVX512:
 		return "avx512"
 	}
-	return fmt.Sprintf("Level(%d)", uint8(l))
+	return fmt.Sprintf("Level(%d)", uint8(level))
 }
 
 // Detect returns the best level of this machine and this build.
 func Detect() Level {
-	for l := AVX512; l > Go; l-- {
-		if l.Available() {
-			return l
+	for level := AVX512; level > Go; level-- {
+		if level.Available() {
+			return level
 		}
 	}
 	return Go

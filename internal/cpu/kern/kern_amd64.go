@@ -39,15 +39,15 @@ func mx4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func mx4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// mx4RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// mx4OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func mx4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// mx4RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// mx4OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func mx4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // mx4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -129,15 +129,15 @@ func q4Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q4Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q4RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q4Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -219,15 +219,15 @@ func q4mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4mRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4mOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4mRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q4mRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4mOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4mRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q4mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -309,15 +309,15 @@ func q4kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q4kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q4kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q4kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q4kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q4kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q4kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q4kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q4kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -399,15 +399,15 @@ func q8Tile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q8RowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q8OneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q8RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q8RowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q8OneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q8RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q8Pair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -489,15 +489,15 @@ func q5kTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32
 //go:noescape
 func q5kTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q5kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q5kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q5kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q5kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q5kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q5kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q5kPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
 //
@@ -594,15 +594,15 @@ func q6kTile12AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float3
 //go:noescape
 func q6kTile16AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
-// q6kRowsAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+// q6kOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
 //
 //go:noescape
-func q6kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q6kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
-// q6kRowsFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+// q6kOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
 //
 //go:noescape
-func q6kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+func q6kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 
 // q6kTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
 //
@@ -1209,15 +1209,15 @@ func bf16Dots5Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
 //go:noescape
 func bf16Dots6Native(w **byte, x **byte, n int, next int, y *float32, ldy int)
 
-// bf16RowsAVX512 multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of odd and even float32, n elements, a multiple of 32.
+// bf16OneRowAVX512 multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of odd and even float32, n elements, a multiple of 32.
 //
 //go:noescape
-func bf16RowsAVX512(w **byte, x *byte, n int, quads int, y *float32)
+func bf16OneRowAVX512(w **byte, x *byte, n int, quads int, y *float32)
 
-// bf16RowsNative multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of BF16, n elements, a multiple of 32.
+// bf16OneRowNative multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of BF16, n elements, a multiple of 32.
 //
 //go:noescape
-func bf16RowsNative(w **byte, x *byte, n int, quads int, y *float32)
+func bf16OneRowNative(w **byte, x *byte, n int, quads int, y *float32)
 
 // peakBF16AVX512 runs n times twelve multiply-adds within registers.
 //

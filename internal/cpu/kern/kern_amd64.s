@@ -950,9 +950,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4RowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -1020,9 +1020,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func mx4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func mx4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·mx4RowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·mx4OneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -4173,9 +4173,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4RowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4OneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -4242,9 +4242,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4RowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4OneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -7328,9 +7328,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mRowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mOneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -7399,9 +7399,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4mRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4mRowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4mOneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -10705,9 +10705,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kRowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kOneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -10788,9 +10788,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q4kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q4kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VBMI, AVX512_VNNI, MMX+
-TEXT ·q4kRowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q4kOneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ            w+0(FP), AX
 	MOVQ            groups+24(FP), CX
 	MOVQ            size+32(FP), DX
@@ -14151,9 +14151,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8RowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8RowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -14215,9 +14215,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q8RowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q8OneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q8RowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q8OneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -17640,9 +17640,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kRowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -17718,9 +17718,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q5kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q5kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q5kRowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q5kOneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -21976,9 +21976,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kRowsAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kRowsAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRowAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -22054,9 +22054,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func q6kRowsFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+// func q6kOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
-TEXT ·q6kRowsFineAVX512(SB), NOSPLIT, $0-64
+TEXT ·q6kOneRowFineAVX512(SB), NOSPLIT, $0-64
 	MOVQ w+0(FP), AX
 	MOVQ groups+24(FP), CX
 	MOVQ size+32(FP), DX
@@ -35758,9 +35758,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func bf16RowsAVX512(w **byte, x *byte, n int, quads int, y *float32)
+// func bf16OneRowAVX512(w **byte, x *byte, n int, quads int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·bf16RowsAVX512(SB), NOSPLIT, $0-40
+TEXT ·bf16OneRowAVX512(SB), NOSPLIT, $0-40
 	MOVQ w+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ n+16(FP), DX
@@ -35842,9 +35842,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func bf16RowsNative(w **byte, x *byte, n int, quads int, y *float32)
+// func bf16OneRowNative(w **byte, x *byte, n int, quads int, y *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, AVX512_BF16, MMX+
-TEXT ·bf16RowsNative(SB), NOSPLIT, $0-40
+TEXT ·bf16OneRowNative(SB), NOSPLIT, $0-40
 	MOVQ w+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ n+16(FP), DX

@@ -60,19 +60,21 @@ func (f family) minima() bool { return f == q4m || f == q4k || f == q5k }
 // groupBytes returns the bytes of a row group of nb blocks, a multiple of 64 so
 // that every group starts at a cache line.
 func (f family) groupBytes(nb int) int {
-	l := &layouts[f]
-	return (nb*(l.quants+l.scales) + nb/super*l.head + 63) &^ 63
+	layout := &layouts[f]
+	return (nb*(layout.quants+layout.scales) + nb/super*layout.head + 63) &^ 63
 }
 
 // scalesAt returns the offset of the scales of block b from those of the group.
 func (f family) scalesAt(b int) int {
-	l := &layouts[f]
-	if l.head == 0 {
-		return b * l.scales
+	layout := &layouts[f]
+	if layout.head == 0 {
+		return b * layout.scales
 	}
-	return b*l.scales + (b/super+1)*l.head
+	return b*layout.scales + (b/super+1)*layout.head
 }
 
+// familyOf returns the family that keeps weights of a type; there is none for types that
+// are no weights.
 func familyOf(t tensor.DType) (f family, ok bool) {
 	switch t {
 	case tensor.MXFP4, tensor.MXFP4HF:
@@ -99,13 +101,15 @@ func familyOf(t tensor.DType) (f family, ok bool) {
 	return 0, false
 }
 
-// A group is one row group of a packed family.
+// A group is one row group of a packed family. Throughout this file b is a block of it, r
+// one of its 16 rows, and z a word of a block's quants.
 type group struct {
 	f      family
 	quants []byte
 	scales []byte
 }
 
+// group lays a group of nb blocks over b, which has groupBytes(nb).
 func (f family) group(b []byte, nb int) group {
 	n := nb * layouts[f].quants
 	return group{f: f, quants: b[:n:n], scales: b[n:]}
@@ -143,11 +147,13 @@ const (
 
 // pack stores a row as row r of the group.
 func (g group) pack(r int, row tensor.Row) {
-	d := row.Data
+	data := row.Data
 	_, size := row.DType.Block()
 	le := binary.LittleEndian
-	for b := 0; b*size < len(d) && row.DType < tensor.Q4_K; b++ {
-		blk, s := d[b*size:][:size], g.scales[g.f.scalesAt(b):]
+	// Types up to Q8_0 have blocks of 32 elements, as the group has; K-quants have super of them
+	// in one block.
+	for b := 0; b*size < len(data) && row.DType < tensor.Q4_K; b++ {
+		blk, s := data[b*size:][:size], g.scales[g.f.scalesAt(b):]
 		switch row.DType {
 		case tensor.MXFP4:
 			s[r] = blk[0]
@@ -168,8 +174,8 @@ func (g group) pack(r int, row tensor.Row) {
 			g.bytes(b, r, blk[2:], signs8)
 		}
 	}
-	for b := 0; b*size < len(d) && row.DType >= tensor.Q4_K; b++ {
-		g.packK(b*super, r, row.DType, d[b*size:][:size])
+	for b := 0; b*size < len(data) && row.DType >= tensor.Q4_K; b++ {
+		g.packK(b*super, r, row.DType, data[b*size:][:size])
 	}
 }
 
@@ -235,7 +241,7 @@ func (g group) packK(b0, r int, t tensor.DType, blk []byte) {
 		return
 	}
 	put(head, 0, r, blk)
-	put(head, 1, r, []byte{blk[2], blk[3] ^ 0x80})
+	put(head, 1, r, []byte{blk[2], blk[3] ^ 0x80}) // -dmin: kernels add the minimum
 	for i := range super {
 		s := g.scales[g.f.scalesAt(b0+i):]
 		s[r], s[16+r] = scaleMin(blk[4:16], i)
@@ -244,6 +250,7 @@ func (g group) packK(b0, r int, t tensor.DType, blk []byte) {
 		g.packQ5(b0, r, blk[16:48], blk[48:])
 		return
 	}
+	// 32 bytes hold two blocks: low nibbles, then high ones.
 	le := binary.LittleEndian
 	for c := range 4 {
 		var v [4]uint64
@@ -263,6 +270,7 @@ func scaleMin(b []byte, t int) (sc, mn byte) {
 	return b[t+4]&15 | b[t-4]>>6<<4, b[t+4]>>4 | b[t]>>6<<4
 }
 
+// packQ5 stores the 256 quants of Q5_K, formats.md 4: nibbles in qs, fifth bits in qh.
 func (g group) packQ5(b0, r int, qh, qs []byte) {
 	le := binary.LittleEndian
 	var lo, hi [32]byte
@@ -277,6 +285,8 @@ func (g group) packQ5(b0, r int, qh, qs []byte) {
 	}
 }
 
+// packQ6 stores the 256 quants and the 16 scales of Q6_K, formats.md 4: nibbles, then upper
+// pairs of bits, each half of the block by itself.
 func (g group) packQ6(b0, r int, blk []byte) {
 	le := binary.LittleEndian
 	var q [4][32]byte
@@ -302,23 +312,23 @@ func (g group) packQ6(b0, r int, blk []byte) {
 // scale0·(quant-zero) + minimum for elements 0-15, scale1 for the others. All
 // are exact: a product of an f16 and an 8-bit integer fits a float32.
 func (g group) factors(b, r int) (scale0, scale1, minimum float32) {
-	s := g.scales[g.f.scalesAt(b):]
-	half := func(s []byte, i int) float32 { return tensor.Half(binary.LittleEndian.Uint16(s[32*i+2*r:])) }
+	scales := g.scales[g.f.scalesAt(b):]
+	half := func(scales []byte, i int) float32 { return tensor.Half(binary.LittleEndian.Uint16(scales[32*i+2*r:])) }
 	switch g.f {
 	case mx4:
-		scale0 = tensor.E8M0Half(s[r])
+		scale0 = tensor.E8M0Half(scales[r])
 	case q4, q8:
-		scale0 = half(s, 0)
+		scale0 = half(scales, 0)
 	case q4m:
-		return half(s, 0), half(s, 0), half(s, 1)
+		return half(scales, 0), half(scales, 0), half(scales, 1)
 	case q4k, q5k:
 		head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]
-		scale0 = half(head, 0) * float32(s[r])
-		return scale0, scale0, half(head, 1) * float32(s[16+r])
+		scale0 = half(head, 0) * float32(scales[r])
+		return scale0, scale0, half(head, 1) * float32(scales[16+r])
 	case q6k:
 		head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]
-		d := half(head, 0)
-		return d * float32(int8(s[r])), d * float32(int8(s[16+r])), 0
+		unit := half(head, 0)
+		return unit * float32(int8(scales[r])), unit * float32(int8(scales[16+r])), 0
 	}
 	return scale0, scale0, 0
 }
@@ -336,7 +346,7 @@ func (g group) unpack(b, r int, q *[32]uint8) {
 	if g.f == mx4 {
 		lut = &e2m1
 	}
-	w := (*[192 + 4]byte)(g.quants[b*256+4*r:])
+	w := (*[192 + 4]byte)(g.quants[b*256+4*r:]) // word z of a row is 64 bytes behind word z-1
 	for z := range 4 {
 		for j := range 4 {
 			v := w[64*z+j]

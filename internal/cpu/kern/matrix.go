@@ -37,51 +37,51 @@ type Matrix struct {
 // The work is spread over p. When t has been copied, Pack tells its sources so
 // (tensor.Tensor.Release). Errors: a shape or type without kernels, a level this
 // machine lacks, no memory.
-func Pack(t *tensor.Tensor, o Options, p *Pool) (*Matrix, error) {
-	m, err := newMatrix(t, o)
+func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
+	matrix, err := newMatrix(t, o)
 	if err != nil {
 		return nil, err
 	}
-	if m.fam >= packed {
-		m.refer(t)
-		return m, nil
+	if matrix.fam >= packed {
+		matrix.refer(t)
+		return matrix, nil
 	}
-	if m.mem, err = alloc(int(m.bytes)); err != nil {
+	if matrix.mem, err = alloc(int(matrix.bytes)); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	m.pack(t, p)
-	return m, nil
+	matrix.pack(t, pool)
+	return matrix, nil
 }
 
 // newMatrix checks t and lays out its matrix, which has no contents yet.
 func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
-	f, ok := familyOf(t.DType)
+	fam, ok := familyOf(t.DType)
 	if !ok {
 		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
 	}
 	if !o.Level.Available() {
 		return nil, fmt.Errorf("tensor %q: kernels for %v asked for, this machine or build has at most %v", t.Name, o.Level, Detect())
 	}
-	m := &Matrix{e: 1, fam: f, opt: o}
-	switch s := t.Shape; len(s) {
+	matrix := &Matrix{e: 1, fam: fam, opt: o}
+	switch shape := t.Shape; len(shape) {
 	case 2:
-		m.out, m.in = s[0], s[1]
+		matrix.out, matrix.in = shape[0], shape[1]
 	case 3:
-		m.e, m.out, m.in = s[0], s[1], s[2]
+		matrix.e, matrix.out, matrix.in = shape[0], shape[1], shape[2]
 	}
-	n, _ := t.DType.Block()
-	if o.Q8 && f >= packed {
-		m.fam, n = q8, 32
+	block, _ := t.DType.Block()
+	if o.Q8 && fam >= packed {
+		matrix.fam, block = q8, 32
 	}
-	if m.e < 1 || m.out < 1 || m.in < 1 || m.in%n != 0 {
-		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, n)
+	if matrix.e < 1 || matrix.out < 1 || matrix.in < 1 || matrix.in%block != 0 {
+		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, block)
 	}
-	if m.fam < packed {
-		m.groups = (m.out + groupRows - 1) / groupRows
-		m.size = m.fam.groupBytes(m.in / 32)
-		m.bytes = int64(m.e) * int64(m.groups) * int64(m.size)
+	if matrix.fam < packed {
+		matrix.groups = (matrix.out + groupRows - 1) / groupRows
+		matrix.size = matrix.fam.groupBytes(matrix.in / 32)
+		matrix.bytes = int64(matrix.e) * int64(matrix.groups) * int64(matrix.size)
 	}
-	return m, nil
+	return matrix, nil
 }
 
 // refer takes the rows where they are.
@@ -98,13 +98,14 @@ func (m *Matrix) refer(t *tensor.Tensor) {
 	}
 }
 
-func (m *Matrix) pack(t *tensor.Tensor, p *Pool) {
+// pack packs all row groups of t into m.mem, packedAtOnce bytes of t at a time.
+func (m *Matrix) pack(t *tensor.Tensor, pool *Pool) {
 	var large atomic.Bool
 	units := m.e * m.groups
 	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(m.in)))
 	for from := 0; from < units; from += step {
-		p.Run(min(step, units-from), func(_, c int) {
-			if m.packGroup(t, from+c, m.unit(from+c)) {
+		pool.Run(min(step, units-from), func(_, chunk int) {
+			if m.packGroup(t, from+chunk, m.unit(from+chunk)) {
 				large.Store(true)
 			}
 		})
@@ -120,31 +121,31 @@ const packedAtOnce = 64 << 20
 // packGroup packs a row group of all into the zeroed g, and reports whether the kernels
 // cannot multiply it.
 func (m *Matrix) packGroup(t *tensor.Tensor, unit int, g group) (large bool) {
-	e, i := unit/m.groups, unit%m.groups*groupRows
-	var x []float32
+	expert, first := unit/m.groups, unit%m.groups*groupRows
+	var floats []float32
 	if n, _ := t.DType.Block(); n == 1 {
-		x = make([]float32, m.in)
+		floats = make([]float32, m.in)
 	}
-	for r := range min(groupRows, m.out-i) {
-		row := t.Row(e*m.out + i + r)
-		if x == nil {
+	for r := range min(groupRows, m.out-first) {
+		row := t.Row(expert*m.out + first + r)
+		if floats == nil {
 			g.pack(r, row)
 			continue
 		}
-		row.Floats(x)
-		g.packFloats(r, x)
+		row.Floats(floats)
+		g.packFloats(r, floats)
 	}
 	return m.fam == mx4 && g.large()
 }
 
 // part returns the memory of the rows that worker w of so many is to multiply: its part
 // of the tasks, about; nothing if the rows are scattered.
-func (m *Matrix) part(w, workers int) []byte {
+func (m *Matrix) part(worker, workers int) []byte {
 	switch {
 	case m.mem != nil:
-		return m.mem[w*m.groups/workers*m.size : (w+1)*m.groups/workers*m.size]
+		return m.mem[worker*m.groups/workers*m.size : (worker+1)*m.groups/workers*m.size]
 	case m.base != nil:
-		from, to := w*m.out/workers, (w+1)*m.out/workers
+		from, to := worker*m.out/workers, (worker+1)*m.out/workers
 		return unsafe.Slice((*byte)(m.row(0, from)), (to-from)*m.stride)
 	}
 	return nil
@@ -153,6 +154,7 @@ func (m *Matrix) part(w, workers int) []byte {
 // unit returns row group i of all.
 func (m *Matrix) unit(i int) group { return m.fam.group(m.mem[i*m.size:][:m.size:m.size], m.in/32) }
 
+// group returns row group i of matrix e.
 func (m *Matrix) group(e, i int) group {
 	return m.unit(e*m.groups + i)
 }
@@ -200,6 +202,6 @@ func (m *Matrix) Row(e, i int, dst []float32) {
 		m.group(e, i/groupRows).floats(i%groupRows, dst)
 		return
 	}
-	t := [...]tensor.DType{tensor.BF16, tensor.F16, tensor.F32}[m.fam-bf16]
-	tensor.Row{DType: t, Data: unsafe.Slice((*byte)(m.row(e, i)), m.stride)}.Floats(dst)
+	dtype := [...]tensor.DType{tensor.BF16, tensor.F16, tensor.F32}[m.fam-bf16]
+	tensor.Row{DType: dtype, Data: unsafe.Slice((*byte)(m.row(e, i)), m.stride)}.Floats(dst)
 }

@@ -26,12 +26,12 @@ type Measurement struct {
 
 // Kernels are the names that Measure knows.
 func Kernels() (names []string) {
-	for _, t := range measured {
-		names = append(names, t.String())
+	for _, dtype := range measured {
+		names = append(names, dtype.String())
 	}
 	names = append(names, roundedBF16)
-	for _, f := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
-		names = append(names, "keys "+f.String(), "values "+f.String())
+	for _, dtype := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
+		names = append(names, "keys "+dtype.String(), "values "+dtype.String())
 	}
 	return names
 }
@@ -55,6 +55,7 @@ func Measure(ctx context.Context, names []string, threads int, each time.Duratio
 // measureBytes is more than the caches hold that a few cores have to themselves.
 const measureBytes = 256 << 20
 
+// A meter is a measurement under way; one goroutine uses it.
 type meter struct {
 	ctx     context.Context
 	pool    *Pool
@@ -68,10 +69,11 @@ type meter struct {
 	sums []float32 // keep the reads alive
 }
 
+// all measures the named kernels with a pool of so many threads.
 func (m *meter) all(names []string, threads int) error {
-	for _, n := range names {
-		if !slices.Contains(Kernels(), n) {
-			return fmt.Errorf("no kernel %q; expected some of %q", n, Kernels())
+	for _, name := range names {
+		if !slices.Contains(Kernels(), name) {
+			return fmt.Errorf("no kernel %q; expected some of %q", name, Kernels())
 		}
 	}
 	m.pool = NewPool(threads)
@@ -82,15 +84,15 @@ func (m *meter) all(names []string, threads int) error {
 	}
 	defer free(mem)
 	m.ones = floatsOf(mem)
-	m.pool.Run(len(m.ones)/readPiece, func(_, c int) {
-		for i := range m.ones[c*readPiece:][:readPiece] { // untouched memory would be one page of zeros
-			m.ones[c*readPiece+i] = 1
+	m.pool.Run(len(m.ones)/readPiece, func(_, chunk int) {
+		for i := range m.ones[chunk*readPiece:][:readPiece] { // untouched memory would be one page of zeros
+			m.ones[chunk*readPiece+i] = 1
 		}
 	})
 	m.sums = make([]float32, readPieces)
-	for _, t := range measured {
-		if slices.Contains(names, t.String()) {
-			if err := m.products(t.String(), t, Options{}); err != nil {
+	for _, dtype := range measured {
+		if slices.Contains(names, dtype.String()) {
+			if err := m.products(dtype.String(), dtype, Options{}); err != nil {
 				return err
 			}
 		}
@@ -108,20 +110,21 @@ const (
 	readPieces = 32       // chunks of a read
 )
 
+// floatsOf views bytes, which must be aligned, as float32.
 func floatsOf(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
 // read reads the next part of memory and returns its bytes.
 func (m *meter) read() float64 {
-	n := min(readPieces, len(m.ones)/readPiece)
-	if m.at+n*readPiece > len(m.ones) {
+	pieces := min(readPieces, len(m.ones)/readPiece)
+	if m.at+pieces*readPiece > len(m.ones) {
 		m.at = 0
 	}
 	from := m.ones[m.at:]
-	m.pool.Run(n, func(_, c int) { m.sums[c] = SumSq(Detect(), from[c*readPiece:][:readPiece]) })
-	m.at += n * readPiece
-	return float64(4 * n * readPiece)
+	m.pool.Run(pieces, func(_, chunk int) { m.sums[chunk] = SumSq(Detect(), from[chunk*readPiece:][:readPiece]) })
+	m.at += pieces * readPiece
+	return float64(4 * pieces * readPiece)
 }
 
 // A factor is what kernels multiply.
@@ -133,6 +136,7 @@ const (
 	pairs         // of BF16
 )
 
+// factor returns what the kernels of m multiply.
 func (m *Matrix) factor() factor {
 	switch {
 	case m.quantised():
@@ -144,11 +148,11 @@ func (m *Matrix) factor() factor {
 }
 
 // peak returns the operations of multiply-adds in registers.
-func (m *meter) peak(l Level, f factor) float64 {
+func (m *meter) peak(level Level, f factor) float64 {
 	const loops = 20_000
 	chunks := 4 * m.pool.Workers()
-	m.pool.Run(chunks, func(_, _ int) { l.peak(f, loops) })
-	return float64(chunks) * loops * l.peakOps(f)
+	m.pool.Run(chunks, func(_, _ int) { level.peak(f, loops) })
+	return float64(chunks) * loops * level.peakOps(f)
 }
 
 // peakOps returns the operations of one loop of peak: twelve registers of multiply-adds.
@@ -167,7 +171,8 @@ func (l Level) peakOps(f factor) float64 {
 }
 
 // run times op with its limits in turns and reports it.
-func (m *meter) run(k Measurement, l Level, f factor, bytes, ops float64, op func()) error {
+func (m *meter) run(result Measurement, level Level, f factor, bytes, ops float64, op func()) error {
+	// The kernel and its limits in turns, so that a disturbance of the machine meets all.
 	var took, reads, peaks []float64
 	for began := time.Now(); len(took) < 3 || time.Since(began) < m.each; {
 		if err := m.ctx.Err(); err != nil {
@@ -179,23 +184,24 @@ func (m *meter) run(k Measurement, l Level, f factor, bytes, ops float64, op fun
 		start = time.Now()
 		read := m.read()
 		reads = append(reads, read/time.Since(start).Seconds())
-		if l > Go {
+		if level > Go {
 			start = time.Now()
-			done := m.peak(l, f)
+			done := m.peak(level, f)
 			peaks = append(peaks, done/time.Since(start).Seconds())
 		}
 	}
 	seconds := median(took)
-	k.ISA, k.Bytes, k.Ops, k.Read = l.String(), bytes/seconds, ops/seconds, median(reads)
-	k.Share = k.Bytes / k.Read
-	if l > Go {
-		k.Peak = median(peaks)
-		k.Share = max(k.Share, k.Ops/k.Peak)
+	result.ISA, result.Bytes, result.Ops, result.Read = level.String(), bytes/seconds, ops/seconds, median(reads)
+	result.Share = result.Bytes / result.Read
+	if level > Go {
+		result.Peak = median(peaks)
+		result.Share = max(result.Share, result.Ops/result.Peak)
 	}
-	m.report(k)
+	m.report(result)
 	return nil
 }
 
+// median returns the upper median of x, which it sorts.
 func median(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]
@@ -210,30 +216,31 @@ func rowsOf(l Level) []int {
 }
 
 // products measures matrices of type t under a name.
-func (m *meter) products(name string, t tensor.DType, o Options) error {
-	block, _ := t.Block()
+func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
+	block, _ := dtype.Block()
 	in := m.in / block * block
-	w, done, err := m.weights(t, in)
+	stack, done, err := m.weights(dtype, in)
 	if err != nil {
 		return err
 	}
 	defer done()
-	x, err := Pack(w, o, m.pool)
+	matrix, err := Pack(stack, opt, m.pool)
 	if err != nil {
 		return err
 	}
-	defer x.Close()
+	defer matrix.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for l := Go; l <= Detect(); l++ {
-		x.opt.Level = l
-		for _, rows := range rowsOf(l) {
+	// Each run takes the next matrix of the stack, so that weights come from memory.
+	for level := Go; level <= Detect(); level++ {
+		matrix.opt.Level = level
+		for _, rows := range rowsOf(level) {
 			acts, dst, job := normal(rng, rows*in), make([]float32, rows*m.out), make([]Job, 1)
-			var a Acts
+			var quantised Acts
 			ops := 2 * float64(rows) * float64(m.out) * float64(in)
-			err := m.run(Measurement{Kernel: name, Rows: rows}, l, x.factor(), float64(x.bytes)/float64(x.e), ops, func() {
-				a.Set(acts, rows, in)
-				x.Mul(m.pool, dst, &a, nil, job)
-				job[0].E = (job[0].E + 1) % x.e
+			err := m.run(Measurement{Kernel: name, Rows: rows}, level, matrix.factor(), float64(matrix.bytes)/float64(matrix.e), ops, func() {
+				quantised.Set(acts, rows, in)
+				matrix.Mul(m.pool, dst, &quantised, nil, job)
+				job[0].E = (job[0].E + 1) % matrix.e
 			})
 			if err != nil {
 				return err
@@ -243,6 +250,7 @@ func (m *meter) products(name string, t tensor.DType, o Options) error {
 	return nil
 }
 
+// normal returns n random values of standard deviation 1.
 func normal(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -253,39 +261,41 @@ func normal(rng *rand.Rand, n int) []float32 {
 
 // weights makes a stack of matrices out of 16 random rows. Packing copies quantised
 // rows; the others are copied here, since they are read where they are.
-func (m *meter) weights(t tensor.DType, in int) (*tensor.Tensor, func(), error) {
-	n := t.RowBytes(in)
-	e := max(2, m.size/(m.out*n))
-	few := tensor.Tensor{Name: t.String(), DType: t, Shape: []int{16, in}, Data: make([]byte, 16*n)}
+func (m *meter) weights(dtype tensor.DType, in int) (*tensor.Tensor, func(), error) {
+	rowBytes := dtype.RowBytes(in)
+	count := max(2, m.size/(m.out*rowBytes))
+	few := tensor.Tensor{Name: dtype.String(), DType: dtype, Shape: []int{16, in}, Data: make([]byte, 16*rowBytes)}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range 16 {
-		tensor.Encode(t, few.Data[i*n:][:n], nil, normal(rng, in))
+		tensor.Encode(dtype, few.Data[i*rowBytes:][:rowBytes], nil, normal(rng, in))
 	}
-	w := &tensor.Tensor{Name: t.String(), DType: t, Shape: []int{e, m.out, in}}
-	if k, _ := t.Block(); k > 1 {
-		w.Parts, w.Map = []tensor.Tensor{few}, func(row int) (part, sub int) { return 0, row % 16 }
-		return w, func() {}, nil
+	// Types in blocks are packed: the 16 rows may stand for all. The others are read where they
+	// lie, and must be as many bytes as caches do not hold.
+	stack := &tensor.Tensor{Name: dtype.String(), DType: dtype, Shape: []int{count, m.out, in}}
+	if block, _ := dtype.Block(); block > 1 {
+		stack.Parts, stack.Map = []tensor.Tensor{few}, func(row int) (part, sub int) { return 0, row % 16 }
+		return stack, func() {}, nil
 	}
-	data, err := alloc(e * m.out * n)
+	data, err := alloc(count * m.out * rowBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := 0; i < len(data); i += len(few.Data) {
 		copy(data[i:], few.Data)
 	}
-	w.Data = data
-	return w, func() { free(data) }, nil
+	stack.Data = data
+	return stack, func() { free(data) }, nil
 }
 
 // attention measures the products with cached keys and values: 8 queries for each
 // head of 64, 1024 keys at a time.
 func (m *meter) attention(names []string) error {
 	const dim, keys, queries = 64, 1024, 8
-	for _, t := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
-		if !slices.Contains(names, "keys "+t.String()) && !slices.Contains(names, "values "+t.String()) {
+	for _, dtype := range []tensor.DType{tensor.BF16, tensor.F8_E4M3} {
+		if !slices.Contains(names, "keys "+dtype.String()) && !slices.Contains(names, "values "+dtype.String()) {
 			continue
 		}
-		piece := keys * t.RowBytes(dim)
+		piece := keys * dtype.RowBytes(dim)
 		mem, err := alloc(m.size / 2 / piece * piece)
 		if err != nil {
 			return err
@@ -295,14 +305,14 @@ func (m *meter) attention(names []string) error {
 		}
 		at := 0
 		part := func() []byte { // an eighth of the memory, another one each time
-			n := max(len(mem)/8/piece, 1) * piece
-			if at+n > len(mem) {
+			bytes := max(len(mem)/8/piece, 1) * piece
+			if at+bytes > len(mem) {
 				at = 0
 			}
-			at += n
-			return mem[at-n : at]
+			at += bytes
+			return mem[at-bytes : at]
 		}
-		err = m.attend(t, names, part, dim, keys, queries)
+		err = m.attend(dtype, names, part, dim, keys, queries)
 		free(mem)
 		if err != nil {
 			return err
@@ -311,37 +321,40 @@ func (m *meter) attention(names []string) error {
 	return nil
 }
 
-func (m *meter) attend(t tensor.DType, names []string, part func() []byte, dim, keys, queries int) error {
+// attend measures the kernels for keys and for values of a type, if names has them. part
+// returns the next piece of memory that plays them.
+func (m *meter) attend(dtype tensor.DType, names []string, part func() []byte, dim, keys, queries int) error {
 	rng := rand.New(rand.NewPCG(1, 3))
-	q, piece := normal(rng, queries*dim), keys*t.RowBytes(dim)
+	query, piece := normal(rng, queries*dim), keys*dtype.RowBytes(dim)
 	scores := make([][]float32, m.pool.Workers())
 	sums := make([][]float32, m.pool.Workers())
 	for i := range scores {
 		scores[i], sums[i] = normal(rng, queries*keys), make([]float32, queries*dim)
 	}
 	for _, what := range []string{"keys", "values"} {
-		name := what + " " + t.String()
+		name := what + " " + dtype.String()
 		if !slices.Contains(names, name) {
 			continue
 		}
-		for l := Go; l <= Detect(); l++ {
-			work := func(b []byte, w int) {
+		// The kernels have a type for each kind of element, hence the four calls.
+		for level := Go; level <= Detect(); level++ {
+			work := func(data []byte, worker int) {
 				switch {
-				case t == tensor.F8_E4M3 && what == "keys":
-					Scores(l, scores[w], keys, q, queries, dim, b, dim, keys, nil)
-				case t == tensor.F8_E4M3:
-					Weigh(l, sums[w], queries, dim, scores[w], keys, b, dim, keys, nil)
+				case dtype == tensor.F8_E4M3 && what == "keys":
+					Scores(level, scores[worker], keys, query, queries, dim, data, dim, keys, nil)
+				case dtype == tensor.F8_E4M3:
+					Weigh(level, sums[worker], queries, dim, scores[worker], keys, data, dim, keys, nil)
 				case what == "keys":
-					Scores(l, scores[w], keys, q, queries, dim, halves(b), dim, keys, nil)
+					Scores(level, scores[worker], keys, query, queries, dim, halves(data), dim, keys, nil)
 				default:
-					Weigh(l, sums[w], queries, dim, scores[w], keys, halves(b), dim, keys, nil)
+					Weigh(level, sums[worker], queries, dim, scores[worker], keys, halves(data), dim, keys, nil)
 				}
 			}
 			bytes := float64(len(part()))
-			ops := 2 * float64(queries) * bytes / float64(t.RowBytes(1))
-			err := m.run(Measurement{Kernel: name, Rows: queries}, l, floats, bytes, ops, func() {
-				b := part()
-				m.pool.Run(len(b)/piece, func(w, c int) { work(b[c*piece:][:piece], w) })
+			ops := 2 * float64(queries) * bytes / float64(dtype.RowBytes(1))
+			err := m.run(Measurement{Kernel: name, Rows: queries}, level, floats, bytes, ops, func() {
+				data := part()
+				m.pool.Run(len(data)/piece, func(worker, chunk int) { work(data[chunk*piece:][:piece], worker) })
 			})
 			if err != nil {
 				return err
@@ -351,6 +364,7 @@ func (m *meter) attend(t tensor.DType, names []string, part func() []byte, dim, 
 	return nil
 }
 
+// halves views bytes, which must be aligned, as 16-bit elements.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }

@@ -33,14 +33,14 @@ type Pool struct {
 
 	f       func(worker, chunk int) // these two are written by Run while no chunk is owned
 	chunks  uint32
-	next    atomic.Pointer[Matrix] // what the product after this one reads
-	failed  atomic.Pointer[workerPanic]
+	next    atomic.Pointer[Matrix]      // what the product after this one reads
+	failed  atomic.Pointer[workerPanic] // the first panic of a job, for Run
 	workers int
 	quit    atomic.Bool
 
-	mu     sync.Mutex // parked workers
+	mu     sync.Mutex // of wake: guards no field; a worker looks at jobs and quit under it before it sleeps
 	wake   sync.Cond
-	parked atomic.Int32
+	parked atomic.Int32 // workers that sleep, or are about to
 
 	waiting atomic.Bool   // Run has parked
 	last    chan struct{} // one token for each waiting that a worker took back
@@ -60,15 +60,15 @@ func NewPool(workers int) *Pool {
 	if workers < 1 {
 		panic(fmt.Sprintf("kern: pool of %d workers", workers))
 	}
-	p := &Pool{parts: make([]part, workers), workers: workers, last: make(chan struct{}, 1)}
-	p.wake.L = &p.mu
-	for w := 1; w < workers; w++ {
-		p.exited.Go(func() {
+	pool := &Pool{parts: make([]part, workers), workers: workers, last: make(chan struct{}, 1)}
+	pool.wake.L = &pool.mu
+	for worker := 1; worker < workers; worker++ {
+		pool.exited.Go(func() {
 			debug.SetPanicOnFault(true) // a page of a mapped file that was cut ends a job, not the program
-			p.serve(w)
+			pool.serve(worker)
 		})
 	}
-	return p
+	return pool
 }
 
 // Workers returns the number of workers, the caller of Run included.
@@ -82,15 +82,17 @@ func (p *Pool) Run(chunks int, f func(worker, chunk int)) {
 		panic(fmt.Sprintf("kern: %d chunks, limit %d", chunks, math.MaxInt32))
 	}
 	if chunks <= 1 || p.workers == 1 {
-		for c := range chunks {
-			f(0, c)
+		for chunk := range chunks {
+			f(0, chunk)
 		}
 		return
 	}
+	// A worker that is late from the last job may own a chunk as soon as its part is stored:
+	// f, chunks and done come before.
 	p.f, p.chunks = f, uint32(chunks)
 	p.done.Store(0)
-	for w := range p.parts {
-		p.parts[w].Store(uint64((w+1)*chunks/p.workers)<<32 | uint64(w*chunks/p.workers))
+	for worker := range p.parts {
+		p.parts[worker].Store(uint64((worker+1)*chunks/p.workers)<<32 | uint64(worker*chunks/p.workers))
 	}
 	p.jobs.Add(1)
 	if p.parked.Load() > 0 {
@@ -101,8 +103,8 @@ func (p *Pool) Run(chunks int, f func(worker, chunk int)) {
 	p.work(0)
 	p.wait(uint32(chunks))
 	p.f = nil
-	if e := p.failed.Swap(nil); e != nil {
-		panic(e)
+	if failed := p.failed.Swap(nil); failed != nil {
+		panic(failed)
 	}
 }
 
@@ -113,21 +115,22 @@ type workerPanic struct {
 	stack []byte
 }
 
+// String returns the panic's value as text.
 func (e *workerPanic) String() string { return fmt.Sprint(e.value) }
 
 // Stack returns that of the chunk.
 func (e *workerPanic) Stack() []byte { return e.stack }
 
 // chunk runs chunk c on worker w.
-func (p *Pool) chunk(w, c int) {
-	if w > 0 {
+func (p *Pool) chunk(worker, chunk int) {
+	if worker > 0 {
 		defer func() {
-			if e := recover(); e != nil {
-				p.failed.CompareAndSwap(nil, &workerPanic{e, debug.Stack()})
+			if failed := recover(); failed != nil {
+				p.failed.CompareAndSwap(nil, &workerPanic{failed, debug.Stack()})
 			}
 		}()
 	}
-	p.f(w, c)
+	p.f(worker, chunk)
 }
 
 // Close ends the workers and returns when they are gone. No Run may follow.
@@ -139,37 +142,38 @@ func (p *Pool) Close() {
 	p.exited.Wait()
 }
 
-func (p *Pool) serve(w int) {
+// serve is the life of a worker: working → spinning → parked → working …, until quit.
+func (p *Pool) serve(worker int) {
 	for !p.quit.Load() {
 		seen := p.jobs.Load()
-		p.work(w)
-		if !p.spin(w, seen) {
+		p.work(worker)
+		if !p.spin(worker, seen) {
 			p.park(seen)
 		}
 	}
 }
 
 // work runs chunks until none is left to own, those of w's part first.
-func (p *Pool) work(w int) {
-	n := uint32(0)
+func (p *Pool) work(worker int) {
+	ran := uint32(0)
 	for i := range p.parts {
-		part := &p.parts[(w+i)%len(p.parts)]
+		part := &p.parts[(worker+i)%len(p.parts)]
 		for {
-			s := part.Load()
-			if uint32(s) >= uint32(s>>32) {
+			state := part.Load()
+			if uint32(state) >= uint32(state>>32) {
 				break
 			}
-			if part.CompareAndSwap(s, s+1) {
-				p.chunk(w, int(uint32(s)))
-				n++
+			if part.CompareAndSwap(state, state+1) {
+				p.chunk(worker, int(uint32(state)))
+				ran++
 			}
 		}
 	}
-	if n == 0 {
+	if ran == 0 {
 		return
 	}
 	chunks := p.chunks // Run may go on once all are done
-	if p.done.Add(n) == chunks && p.waiting.CompareAndSwap(true, false) {
+	if p.done.Add(ran) == chunks && p.waiting.CompareAndSwap(true, false) {
 		p.last <- struct{}{}
 	}
 }
@@ -178,14 +182,14 @@ func (p *Pool) work(w int) {
 func (p *Pool) idle(seen uint64) bool { return p.jobs.Load() == seen && !p.quit.Load() }
 
 // spin waits for a job after the one seen for a bounded time and reports whether there is one.
-func (p *Pool) spin(w int, seen uint64) bool {
-	var f fetcher
+func (p *Pool) spin(worker int, seen uint64) bool {
+	var ahead fetcher
 	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
 			if !p.idle(seen) {
 				return true
 			}
-			f.fetch(p, w)
+			ahead.fetch(p, worker)
 		}
 		runtime.Gosched() // with fewer Ps than workers the caller needs this one
 	}
@@ -221,11 +225,11 @@ const (
 )
 
 // fetch fetches some more for worker w, or pauses if that is all.
-func (f *fetcher) fetch(p *Pool, w int) {
-	if m := p.next.Load(); m != f.m {
-		f.m, f.rest = m, nil
-		if m != nil {
-			f.rest = m.part(w, p.workers)
+func (f *fetcher) fetch(pool *Pool, worker int) {
+	if next := pool.next.Load(); next != f.m {
+		f.m, f.rest = next, nil
+		if next != nil {
+			f.rest = next.part(worker, pool.workers)
 			f.rest = f.rest[:min(len(f.rest), fetchMost)]
 		}
 	}
@@ -240,16 +244,18 @@ func (f *fetcher) fetch(p *Pool, w int) {
 // wait returns when all chunks are done. A worker that finished an earlier job
 // late may take waiting back too soon, hence the loop.
 func (p *Pool) wait(chunks uint32) {
-	var f fetcher
+	var ahead fetcher
 	for start := time.Now(); time.Since(start) < spinTime; {
 		for range 64 {
 			if p.done.Load() == chunks {
 				return
 			}
-			f.fetch(p, 0)
+			ahead.fetch(p, 0)
 		}
 		runtime.Gosched()
 	}
+	// Who adds the last chunk to done takes waiting back and leaves a token in last; if that is
+	// seen here first, waiting is taken back here and there will be none.
 	for p.done.Load() != chunks {
 		p.waiting.Store(true)
 		if p.done.Load() == chunks && p.waiting.CompareAndSwap(true, false) {

@@ -5,11 +5,11 @@ import "ossian/internal/tensor"
 // PackedBytes returns the memory that Pack will take for t with these options, told
 // by shape and type alone: 0 for matrices that stay where t has them.
 func PackedBytes(t *tensor.Tensor, o Options) int64 {
-	f, ok := familyOf(t.DType)
-	if o.Q8 && f >= packed {
-		f = q8
+	fam, ok := familyOf(t.DType)
+	if o.Q8 && fam >= packed {
+		fam = q8
 	}
-	if !ok || f >= packed || len(t.Shape) < 2 {
+	if !ok || fam >= packed || len(t.Shape) < 2 {
 		return 0
 	}
 	out, in := t.Shape[len(t.Shape)-2], t.Cols()
@@ -17,5 +17,5 @@ func PackedBytes(t *tensor.Tensor, o Options) int64 {
 		return 0
 	}
 	groups := t.Rows() / out * ((out + groupRows - 1) / groupRows)
-	return int64(groups) * int64(f.groupBytes(in/32))
+	return int64(groups) * int64(fam.groupBytes(in/32))
 }

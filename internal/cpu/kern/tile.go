@@ -8,6 +8,9 @@ import (
 	"ossian/internal/tensor"
 )
 
+// In this file and in the assembly, a is an activation tile in bytes, T its rows and t one of
+// them, nb the blocks of 32 elements in a row and b one of them, r a weight row of its group.
+
 // An activation tile holds T rows, quantised to int8 in blocks of 32. Block b
 // takes 44·T bytes: T·32 int8 quants, then T float32 scales, T int32 and T
 // 32-bit words whose meaning depends on the family (finish).
@@ -87,27 +90,28 @@ const aheadBytes = 6 * 64
 // is fetched.
 func (m *Matrix) pair(e, i int, a []byte, T int, ahead *byte, bias *[2 * groupRows]float32, y *[maxPair]*[2 * groupRows]float32) {
 	nb := m.in / 32
-	b := m.mem[(e*m.groups+i)*m.size:][:2*m.size] // and no group: what is stored to be loaded in other pieces waits for all stores before
+	data := m.mem[(e*m.groups+i)*m.size:][:2*m.size] // and no group: what is stored to be loaded in other pieces waits for all stores before
 	_ = a[:tileBytes*T*nb]
-	pairKernel(m.fam, T, m.opt.Fine, &b[0], &b[nb*layouts[m.fam].quants], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
+	pairKernel(m.fam, T, m.opt.Fine, &data[0], &data[nb*layouts[m.fam].quants], &a[0], ahead, nb, m.size, &bias[0], (**float32)(unsafe.Pointer(y)))
 }
 
-// vector is tile for whole row groups i to i+groups-1 of matrix e and one activation row, with
+// oneRow is tile for whole row groups i to i+groups-1 of matrix e and one activation row, with
 // Options.Fine and its residual, whose products have been added. The results, 16 for each
 // group, go to y; bias is as long, or nil.
-func (m *Matrix) vector(e, i, groups int, a []byte, bias, y []float32) {
+func (m *Matrix) oneRow(e, i, groups int, a []byte, bias, y []float32) {
 	start, step := &noBias[0], 0
 	if bias != nil {
 		start, step = &bias[:groups*groupRows][0], 4*groupRows
 	}
 	b := m.mem[(e*m.groups+i)*m.size:][:groups*m.size]
-	rowsKernel(m.fam, m.opt.Fine, &b[0], &a[0], m.in/32, groups, m.size, start, step, &y[:groups*groupRows][0])
+	oneRowKernel(m.fam, m.opt.Fine, &b[0], &a[0], m.in/32, groups, m.size, start, step, &y[:groups*groupRows][0])
 }
 
 var noBias [groupRows]float32
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0
 
+// quantiseGo defines quantise.
 func quantiseGo(x []float32, a []byte, T, t int) {
 	for b := range len(x) / 32 {
 		blk := a[b*tileBytes*T:]
@@ -132,6 +136,7 @@ func quantiseGo(x []float32, a []byte, T, t int) {
 	}
 }
 
+// residualGo defines residual.
 func residualGo(x []float32, a []byte, T, t int, rest []float32) {
 	for b := range len(x) / 32 {
 		blk := a[b*tileBytes*T:]

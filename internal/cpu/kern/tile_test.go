@@ -196,9 +196,9 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestVector holds the kernels for many row groups and one row to those for one group, bit
+// TestOneRow holds the kernels for many row groups and one row to those for one group, bit
 // for bit, with everything between guard pages.
-func TestVector(t *testing.T) {
+func TestOneRow(t *testing.T) {
 	if Detect() < AVX512 {
 		t.Skip("this machine or build has no kernels for many row groups")
 	}
@@ -224,8 +224,8 @@ func TestVector(t *testing.T) {
 					}
 					bias := clone(t, randomFloats(rng, groups*groupRows), front)
 					got, without := guarded[float32](t, groups*groupRows, front), guarded[float32](t, groups*groupRows, front)
-					m.vector(0, 0, groups, a, bias, got)
-					m.vector(0, 0, groups, a, nil, without)
+					m.oneRow(0, 0, groups, a, bias, got)
+					m.oneRow(0, 0, groups, a, nil, without)
 					for g := range groups {
 						var want [maxTile * groupRows]float32
 						AVX512.tile(m.group(0, g), a, nb, T, &noBias, &want)

@@ -23,8 +23,10 @@ func familyOfFloat[F Float]() family {
 	return f32
 }
 
+// e4m3Unit is what 1 in E4M3 stands for in keys and values.
 const e4m3Unit = 1.0 / 256
 
+// widen returns the value that v stands for.
 func widen[F Float](v F) float32 {
 	switch unsafe.Sizeof(v) {
 	case 1:
@@ -105,6 +107,7 @@ func (l Level) whole(n int) int {
 	return n &^ (lanes - 1)
 }
 
+// checkHeads panics where Scores or Weigh would reach beyond a slice.
 func checkHeads(op string, scores, lds, n, rows, kv, ldkv, heads, d int) {
 	if lds < n || scores < (heads-1)*lds+n || rows < heads*d || ldkv < d || kv < (n-1)*ldkv+d {
 		panic(fmt.Sprintf("kern: %s of %d heads, %d dims, %d tokens: %d scores (stride %d), %d floats in rows, %d in keys or values (stride %d)",
@@ -112,6 +115,7 @@ func checkHeads(op string, scores, lds, n, rows, kv, ldkv, heads, d int) {
 	}
 }
 
+// scoreGo defines the order of the sum of score.
 func scoreGo[F Float](q []float32, k []F) float32 {
 	var acc [lanes]float32
 	n := len(q) &^ (lanes - 1)
@@ -128,6 +132,7 @@ func scoreGo[F Float](q []float32, k []F) float32 {
 	return sum
 }
 
+// weighGo is Weigh for one head, and defines it but for the fusing of multiply-adds.
 func weighGo[F Float](acc, p []float32, v []F, ldv int) {
 	for j, w := range p {
 		row := v[j*ldv:][:len(acc)]
@@ -151,11 +156,11 @@ func SumSq(l Level, x []float32) float32 {
 // ScaleMul computes dst[i] = x[i]·k·w[i], rounded after each product. dst may be x.
 func ScaleMul(l Level, dst, x, w []float32, k float32) {
 	checkLen("scaleMul", len(dst), len(x), len(w))
-	n := l.whole(len(x))
-	if n > 0 {
-		scaleMulAsm(l, &dst[0], &x[0], &w[0], n, k)
+	whole := l.whole(len(x))
+	if whole > 0 {
+		scaleMulAsm(l, &dst[0], &x[0], &w[0], whole, k)
 	}
-	scaleMulGo(dst[n:], x[n:], w[n:], k)
+	scaleMulGo(dst[whole:], x[whole:], w[whole:], k)
 }
 
 func scaleMulGo(dst, x, w []float32, k float32) {
@@ -170,11 +175,11 @@ func Add(l Level, dst, x []float32) { MulAdd(l, dst, x, 1) }
 // MulAdd computes dst[i] += k·x[i].
 func MulAdd(l Level, dst, x []float32, k float32) {
 	checkLen("mulAdd", len(dst), len(x), len(x))
-	n := l.whole(len(x))
-	if n > 0 {
-		mulAddAsm(l, &dst[0], &x[0], n, k)
+	whole := l.whole(len(x))
+	if whole > 0 {
+		mulAddAsm(l, &dst[0], &x[0], whole, k)
 	}
-	mulAddGo(dst[n:], x[n:], k)
+	mulAddGo(dst[whole:], x[whole:], k)
 }
 
 func mulAddGo(dst, x []float32, k float32) {
@@ -186,12 +191,12 @@ func mulAddGo(dst, x []float32, k float32) {
 // Times computes dst[i] = k·x[i]. dst may be x.
 func Times(l Level, dst, x []float32, k float32) {
 	checkLen("times", len(dst), len(x), len(x))
-	n := l.whole(len(x))
-	if n > 0 {
-		timesAsm(l, &dst[0], &x[0], n, k)
+	whole := l.whole(len(x))
+	if whole > 0 {
+		timesAsm(l, &dst[0], &x[0], whole, k)
 	}
-	for i, v := range x[n:] {
-		dst[n+i] = k * v
+	for i, v := range x[whole:] {
+		dst[whole+i] = k * v
 	}
 }
 
@@ -200,11 +205,11 @@ func Times(l Level, dst, x []float32, k float32) {
 func Rotate(l Level, a, b, cos, sin []float32) {
 	checkLen("rotate", len(a), len(b), len(b))
 	checkLen("rotate", len(a), len(cos), len(sin))
-	n := l.whole(len(a))
-	if n > 0 {
-		rotateAsm(l, &a[0], &b[0], &cos[0], &sin[0], n)
+	whole := l.whole(len(a))
+	if whole > 0 {
+		rotateAsm(l, &a[0], &b[0], &cos[0], &sin[0], whole)
 	}
-	for i := n; i < len(a); i++ {
+	for i := whole; i < len(a); i++ {
 		x, y, c, s := a[i], b[i], cos[i], sin[i]
 		a[i], b[i] = float32(x*c)-float32(y*s), float32(y*c)+float32(x*s)
 	}
@@ -230,19 +235,19 @@ func SwiGLUClamped(l Level, dst, gu []float32, alpha, limit float32) {
 
 func swiglu(l Level, dst, gu []float32, alpha, limit, plus float32) {
 	checkLen("swiglu", 2*len(dst), len(gu), len(gu))
-	n := l.whole(len(dst))
-	if n > 0 {
-		swigluAsm(l, &dst[0], &gu[0], n, alpha, limit, plus)
+	whole := l.whole(len(dst))
+	if whole > 0 {
+		swigluAsm(l, &dst[0], &gu[0], whole, alpha, limit, plus)
 	}
-	if l == Go || n == len(dst) {
-		swigluGo(dst[n:], gu[2*n:], alpha, limit, plus)
+	if l == Go || whole == len(dst) {
+		swigluGo(dst[whole:], gu[2*whole:], alpha, limit, plus)
 		return
 	}
-	var d [lanes]float32 // the tail must not be rounded differently
-	var s [2 * lanes]float32
-	copy(s[:], gu[2*n:])
-	swigluAsm(l, &d[0], &s[0], lanes, alpha, limit, plus)
-	copy(dst[n:], d[:])
+	var last [lanes]float32 // the tail must not be rounded differently
+	var lastIn [2 * lanes]float32
+	copy(lastIn[:], gu[2*whole:])
+	swigluAsm(l, &last[0], &lastIn[0], lanes, alpha, limit, plus)
+	copy(dst[whole:], last[:])
 }
 
 func swigluGo(dst, gu []float32, alpha, limit, plus float32) {
@@ -255,38 +260,38 @@ func swigluGo(dst, gu []float32, alpha, limit, plus float32) {
 // Max returns the largest of x, at least one number. With a NaN among them it may be
 // any of them.
 func Max(l Level, x []float32) float32 {
-	m, n := x[0], l.whole(len(x))
-	if l > Go && n > 0 {
-		m = largestAsm(l, &x[0], n)
-		x = x[n:]
+	largest, whole := x[0], l.whole(len(x))
+	if l > Go && whole > 0 {
+		largest = largestAsm(l, &x[0], whole)
+		x = x[whole:]
 	}
 	for _, v := range x {
-		if v > m {
-			m = v
+		if v > largest {
+			largest = v
 		}
 	}
-	return m
+	return largest
 }
 
 // ExpSum replaces x[i] by exp(x[i]-m) and returns the sum, in 16 lanes; the last
 // len(x) mod 16 count as lanes of their own, summed last. No x[i] may exceed m by
 // more than 88: softmax takes the maximum. Below -87 the result is 0.
 func ExpSum(l Level, x []float32, m float32) float32 {
-	n := l.whole(len(x))
+	whole := l.whole(len(x))
 	if l == Go {
 		return expSumGo(x, m)
 	}
 	var sum, rest float32
-	if n > 0 {
-		sum = expSumAsm(l, &x[0], n, m)
+	if whole > 0 {
+		sum = expSumAsm(l, &x[0], whole, m)
 	}
-	if n < len(x) {
+	if whole < len(x) {
 		var last [lanes]float32
-		for i := copy(last[:], x[n:]); i < lanes; i++ {
+		for i := copy(last[:], x[whole:]); i < lanes; i++ {
 			last[i] = float32(math.Inf(-1))
 		}
 		rest = expSumAsm(l, &last[0], lanes, m)
-		copy(x[n:], last[:])
+		copy(x[whole:], last[:])
 	}
 	return sum + rest
 }
@@ -338,11 +343,11 @@ func expGo(x float32) float32 {
 // ToBF16 converts to bfloat16, to nearest, ties to even; a NaN stays one.
 func ToBF16(l Level, dst []uint16, x []float32) {
 	checkLen("toBF16", len(dst), len(x), len(x))
-	n := l.whole(len(x))
-	if n > 0 {
-		toBF16Asm(l, &dst[0], &x[0], n)
+	whole := l.whole(len(x))
+	if whole > 0 {
+		toBF16Asm(l, &dst[0], &x[0], whole)
 	}
-	for i := n; i < len(x); i++ {
+	for i := whole; i < len(x); i++ {
 		dst[i] = tensor.ToBF16(x[i])
 	}
 }
@@ -353,12 +358,12 @@ func ToBF16(l Level, dst []uint16, x []float32) {
 // of the largest becomes 0. If x has an element that is not finite, all codes are NaN.
 func ToE4M3(l Level, dst []uint8, x []float32) (scale uint8) {
 	checkLen("toE4M3", len(dst), len(x), len(x))
-	n := l.whole(len(x))
+	whole := l.whole(len(x))
 	var top uint32
-	if n > 0 {
-		top = maxBitsAsm(l, &x[0], n)
+	if whole > 0 {
+		top = maxBitsAsm(l, &x[0], whole)
 	}
-	for _, v := range x[n:] {
+	for _, v := range x[whole:] {
 		top = max(top, math.Float32bits(v)&0x7fffffff)
 	}
 	if top >= 0x7f800000 {
@@ -367,15 +372,17 @@ func ToE4M3(l Level, dst []uint8, x []float32) (scale uint8) {
 		}
 		return 255
 	}
-	e := min(max(top>>23+1, 8), 254)
-	k := math.Float32frombits((262 - e) << 23) // 256·2^(127-e)
-	if n > 0 {
-		toE4M3Asm(l, &dst[0], &x[0], n, k)
+	// The scale is the biased exponent of twice the largest power of two in x, kept so that both
+	// it and 256 over it are normal numbers.
+	exponent := min(max(top>>23+1, 8), 254)
+	factor := math.Float32frombits((262 - exponent) << 23) // 256·2^(127-e)
+	if whole > 0 {
+		toE4M3Asm(l, &dst[0], &x[0], whole, factor)
 	}
-	for i := n; i < len(x); i++ {
-		dst[i] = tensor.ToE4M3(x[i] * k)
+	for i := whole; i < len(x); i++ {
+		dst[i] = tensor.ToE4M3(x[i] * factor)
 	}
-	return uint8(e)
+	return uint8(exponent)
 }
 
 // Scale returns the factor of a vector of codes whose scale is s; see ToE4M3.

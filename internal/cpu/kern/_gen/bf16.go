@@ -29,13 +29,13 @@ func bf16Dots(isa isa, T int, native bool) {
 	end()
 }
 
-// bf16Rows writes a kernel of many times four weight rows × 1 activation row for AVX-512.
-func bf16Rows(native bool) {
+// bf16OneRow writes a kernel of many times four weight rows × 1 activation row for AVX-512.
+func bf16OneRow(native bool) {
 	name, form := avx512.name, "odd and even float32"
 	if native {
 		name, form = "Native", "BF16"
 	}
-	function("bf16Rows"+name, "func(w **byte, x *byte, n, quads int, y *float32)",
+	function("bf16OneRow"+name, "func(w **byte, x *byte, n, quads int, y *float32)",
 		fmt.Sprintf("multiplies quads times 4 rows of BF16, of which w has 4 more to prefetch, with 1 of %s, n elements, a multiple of 32.", form))
 	list, x, n, quads, y := param("w"), param("x"), param("n"), param("quads"), param("y")
 	Label("rows")

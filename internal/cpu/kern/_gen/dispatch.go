@@ -24,11 +24,11 @@ func dispatch(file string) error {
 		}
 		b.WriteString("}\n}\n")
 	}
-	b.WriteString("}\n\nfunc rowsKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {\n")
+	b.WriteString("}\n\nfunc oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *float32, step int, y *float32) {\n")
 	for _, k := range [][2]string{{"fine", "Fine"}, {"!fine", ""}} {
 		fmt.Fprintf(&b, "if %s {\nswitch f {\n", k[0])
 		for _, f := range families {
-			fmt.Fprintf(&b, "case %s:\n%sRows%sAVX512(w, a, nb, groups, size, bias, step, y)\n", f.name, f.name, k[1])
+			fmt.Fprintf(&b, "case %s:\n%sOneRow%sAVX512(w, a, nb, groups, size, bias, step, y)\n", f.name, f.name, k[1])
 		}
 		b.WriteString("}\n}\n")
 	}

@@ -25,8 +25,8 @@ func main() {
 		for _, T := range f.tileT(avx512) {
 			tile512(f, T)
 		}
-		rows512(f, false)
-		rows512(f, true)
+		oneRow512(f, false)
+		oneRow512(f, true)
 		if f.pairs() {
 			for _, T := range pairT {
 				pair512(f, T, false)
@@ -75,8 +75,8 @@ func main() {
 	for T := 1; T <= avx512.dotT; T++ {
 		bf16Dots(avx512, T, true)
 	}
-	bf16Rows(false)
-	bf16Rows(true)
+	bf16OneRow(false)
+	bf16OneRow(true)
 	peak(avx512, "BF16")
 	weights()
 	pause()

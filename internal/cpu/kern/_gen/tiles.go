@@ -119,13 +119,13 @@ func tile512(f family, T int) {
 	end()
 }
 
-// rows512 writes a kernel of many row groups × 1, one behind the other, size bytes each,
+// oneRow512 writes a kernel of many row groups × 1, one behind the other, size bytes each,
 // whose biases are step bytes apart; with fine, the tile has a row of residuals too.
-func rows512(f family, fine bool) {
-	name, T := f.name+"RowsAVX512", 1
+func oneRow512(f family, fine bool) {
+	name, T := f.name+"OneRowAVX512", 1
 	doc := "multiplies row groups with a tile of 1 row; see tileGo."
 	if fine {
-		name, T = f.name+"RowsFineAVX512", 2
+		name, T = f.name+"OneRowFineAVX512", 2
 		doc = "multiplies row groups with a tile of 1 row and its residuals; see tileGo."
 	}
 	function(name, "func(w, a *byte, nb, groups, size int, bias *float32, step int, y *float32)", doc)
