@@ -21,7 +21,9 @@ func residualAsm(Level, *float32, int, *byte, *byte, int, *float32) { panic(noKe
 
 func tileKernel(Level, family, int, *byte, *byte, *byte, int, *float32, *float32) { panic(noKernels) }
 
-func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) { panic(noKernels) }
+func oneRowKernel(family, bool, *byte, *byte, int, int, int, *float32, int, *float32) {
+	panic(noKernels)
+}
 
 func pairKernel(family, int, bool, *byte, *byte, *byte, *byte, int, int, *float32, **float32) {
 	panic(noKernels)
