@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ossian/internal/nearest"
 )
 
 // origins takes items, or one item that is vLLM's JSON list.
@@ -88,7 +90,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 		}
 		r, off := c.lookup(name)
 		if r == nil || (isDotted && r.kind != object) {
-			return nil, fmt.Errorf("unknown flag --%.60s%s", name, Nearest("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
+			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest.Hint("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
 		}
 		var err error
 		switch {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ossian/internal/limits"
+	"ossian/internal/nearest"
 	"ossian/internal/wire"
 )
 
@@ -203,7 +204,7 @@ func TestOPS3Misspellings(t *testing.T) {
 				}
 				_, meant, _ := strings.Cut(err.Error(), "did you mean ")
 				meant = strings.TrimPrefix(strings.TrimSuffix(meant, "?"), "--")
-				if got := distance(wrong, meant, 9); got > distance(wrong, r.name, 9) {
+				if got := nearest.Edits(wrong, meant, 9); got > nearest.Edits(wrong, r.name, 9) {
 					t.Errorf("%s: %v, meant %s", wrong, err, r.name)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"ossian/internal/nearest"
 )
 
 const (
@@ -88,7 +90,7 @@ func (c *Config) entry(given map[string]*value, lines map[string]int, key, v *ya
 	}
 	r, off := c.lookup(key.Value)
 	if r == nil || r.name == "config" {
-		return fmt.Errorf("unknown key %.60q%s", key.Value, Nearest(strings.ReplaceAll(key.Value, "_", "-"), c.known("")))
+		return fmt.Errorf("unknown key %.60q%s", key.Value, nearest.Hint(strings.ReplaceAll(key.Value, "_", "-"), c.known("")))
 	}
 	if at := lines[r.name]; at != 0 {
 		return fmt.Errorf("%s is given twice, before in line %d", r.name, at)

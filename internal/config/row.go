@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ossian/internal/limits"
+	"ossian/internal/nearest"
 )
 
 // kind says how the text of a setting is read.
@@ -154,45 +155,5 @@ func loopback(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// Nearest returns "; did you mean --x?" for the known name that is least unlike name, ""
-// if none is similar.
-func Nearest(name string, known []string) string {
-	best, least := "", max(2, len(name)/3)+1
-	for _, k := range known {
-		if d := distance(name, k, least); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
-
-// distance counts insertions, deletions, replacements and swaps of neighbours; it
-// returns most if there are at least as many.
-func distance(a, b string, most int) int {
-	if len(a) > 64 || len(b) > 64 {
-		return most
-	}
-	var rows [3][65]int
-	before, last, row := &rows[0], &rows[1], &rows[2]
-	for j := range len(b) + 1 {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			d := last[j-1]
-			if a[i-1] != b[j-1] {
-				d = 1 + min(d, last[j], row[j-1])
-			}
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, before[j-2]+1)
-			}
-			row[j] = d
-		}
-		before, last, row = last, row, before
-	}
-	return min(last[len(b)], most)
-}
+// Nearest is nearest.Hint, for the commands' own flags.
+func Nearest(name string, known []string) string { return nearest.Hint(name, known) }

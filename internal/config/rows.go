@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ossian/internal/limits"
+	"ossian/internal/nearest"
 	"ossian/internal/wire"
 )
 
@@ -257,7 +258,7 @@ func (s *Settings) setLimits(items []string) error {
 			for _, id := range limits.All() {
 				all = append(all, id.String())
 			}
-			return fmt.Errorf("no limit is named %.40q%s", name, Nearest(name, all))
+			return fmt.Errorf("no limit is named %.40q%s", name, nearest.Hint(name, all))
 		case !ok:
 			return fmt.Errorf("%s=VALUE expected", name)
 		}

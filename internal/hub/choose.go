@@ -103,7 +103,7 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 		open = firstOfSet(want)
 	}
 	if files = sets[open]; files == nil {
-		if n := nearest(want, names); n != "" {
+		if n := likely(want, names); n != "" {
 			return nil, "", fmt.Errorf("holds no file %q, did you mean %s?", want, n)
 		}
 		return nil, "", fmt.Errorf("holds no file %q; it has %s", want, strings.Join(names, ", "))

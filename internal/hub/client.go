@@ -326,7 +326,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		for _, f := range found {
 			ids = append(ids, f.ID)
 		}
-		return c.hint(nearest(n.Repo, ids))
+		return c.hint(likely(n.Repo, ids))
 	}
 	var refs struct{ Branches, Tags []struct{ Name string } }
 	if _, err := c.json(ctx, 1, c.at("api", "models", org, name, "refs"), &refs); err != nil {
@@ -336,7 +336,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 	for _, r := range append(refs.Branches, refs.Tags...) {
 		names = append(names, r.Name)
 	}
-	return c.hint(nearest(n.revision(), names))
+	return c.hint(likely(n.revision(), names))
 }
 
 // hint writes a name that came from the endpoint, if it has the form of one.

@@ -6,6 +6,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"ossian/internal/nearest"
 )
 
 // A Name says which model of a hub is meant: ORG/NAME, perhaps a file of it,
@@ -106,33 +108,6 @@ func firstOfSet(name string) string {
 	return name
 }
 
-// nearest returns the name most like want, if any is like it at all.
-func nearest(want string, names []string) string {
-	best, least := "", len(want)/2+1
-	for _, n := range names {
-		if d := distance(strings.ToLower(want), strings.ToLower(n)); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
-}
+// likely returns the name most like want, in whatever case; "" where less than half of want
+// is right.
+func likely(want string, names []string) string { return nearest.Fold(want, names, len(want)/2) }

@@ -202,11 +202,11 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-func TestNearest(t *testing.T) {
+func TestLikely(t *testing.T) {
 	names := []string{"org/model", "org/other", "x"}
 	for want, near := range map[string]string{"org/modle": "org/model", "ORG/Model": "org/model", "zzzzzzzzz": "", "": ""} {
-		if got := nearest(want, names); got != near {
-			t.Errorf("nearest(%q) = %q, expected %q", want, got, near)
+		if got := likely(want, names); got != near {
+			t.Errorf("likely(%q) = %q, expected %q", want, got, near)
 		}
 	}
 }
