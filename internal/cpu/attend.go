@@ -42,7 +42,8 @@ type cache struct {
 	scales []uint8 // [block, kv head, token in block], see kern.ToE4M3
 }
 
-// A tile is n tokens of a row of the batch, one unit of attention per kv head.
+// A queryTile is some neighbouring tokens of a row of the batch, one unit of attention for each
+// kv head.
 type queryTile struct{ first, count int }
 
 // attention is what Attend needs beside the KV pools.
@@ -50,6 +51,7 @@ type attention struct {
 	pieces []float32 // [partials, pieceLen]
 }
 
+// reserveKV carves the pools of all layers, each as large as its group's.
 func (d *Device) reserveKV() error {
 	var errs []error
 	before := d.mem.size
@@ -132,6 +134,7 @@ func (d *Device) storeRow(_, token int) {
 	}
 }
 
+// put stores the vector x at element at, in the form of the cache.
 func (c *cache) put(d *Device, at int, x []float32) {
 	switch {
 	case c.codes != nil:
@@ -155,7 +158,11 @@ func (d *Device) Attend(dst, q model.Buf, layer int, sinks model.Weight) {
 		from, to := d.splits(token)
 		d.op.splits = max(d.op.splits, to-from)
 	}
-	if pieces := tokens * heads * d.op.splits; d.op.splits > 1 && units < 4*d.cfg.Threads && pieces <= partials && d.cfg.Threads > 1 {
+	// Too few tiles to go round, as in decoding, and long contexts: the pieces are computed side
+	// by side and merged afterwards. Both ways merge the same pieces in the same order.
+	pieces := tokens * heads * d.op.splits
+	tooFew := units < 4*d.cfg.Threads && d.cfg.Threads > 1
+	if d.op.splits > 1 && tooFew && pieces <= partials {
 		d.pool.Run(pieces, d.run.attendSplit)
 		d.pool.Run(tokens*heads, d.run.attendMerge)
 	} else {
@@ -189,6 +196,7 @@ func (d *Device) attendTile(worker, chunk int) {
 	first, _ := d.splits(tile.first)
 	_, last := d.splits(tile.first + tile.count - 1)
 	for split := first; split < last; split++ {
+		// What the worker will read next is asked for while it weighs the values of this piece.
 		switch {
 		case split+1 < last:
 			d.workers[worker].then = d.begin(tile, head, split+1)
@@ -271,7 +279,7 @@ func (d *Device) attendMerge(_, chunk int) {
 	d.finish(token, head, run, 0)
 }
 
-// attendPiece computes, for the queries of a kv head of the tokens a..b-1 of a
+// attendPiece computes, for the queries of a kv head of the tokens begin..end-1 of a
 // tile, those that see keys of the split, the attention over these keys.
 func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out piece) (begin, end int) {
 	seen := func(token int) (from, to int) {
@@ -279,6 +287,8 @@ func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out pi
 		return max(from, split*splitKeys), min(to, (split+1)*splitKeys)
 	}
 	visible := func(token int) bool { from, to := seen(token); return from < to }
+	// A window hides early keys from the tile's later tokens, causality late ones from its
+	// earlier tokens: those that see some of the split are neighbours.
 	for begin = 0; !visible(begin); begin++ {
 	}
 	for end = tile.count; !visible(end - 1); end-- {
@@ -287,6 +297,8 @@ func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out pi
 	dim, group := d.spec.HeadDim, d.group()
 	lo, _ := seen(begin) // ranges of later tokens begin and end later
 	_, hi := seen(end - 1)
+	// Each query's softmax within the split: the scales of keys before it, those of values with
+	// the weights that come of it.
 	d.scoreKeys(mem, tile, begin, end, head, lo, hi)
 	d.gatherScales(mem, tile, head, lo, hi)
 	for token := begin; token < end; token++ {
@@ -323,7 +335,7 @@ func (d *Device) attendPiece(worker int, tile queryTile, head, split int, out pi
 	return begin, end
 }
 
-// gatherScales fills w.scales for the keys and values lo..hi-1, if they have scales.
+// gatherScales fills mem.scales for the keys and values lo..hi-1, if they have scales.
 func (d *Device) gatherScales(mem *scratch, tile queryTile, head, lo, hi int) {
 	if mem.scales == nil {
 		return
@@ -340,7 +352,7 @@ func (d *Device) gatherScales(mem *scratch, tile queryTile, head, lo, hi int) {
 	}
 }
 
-// scoreKeys fills w.scores, [queries, splitKeys], for the tokens a..b-1 and the
+// scoreKeys fills mem.scores, [queries, splitKeys], for the tokens begin..end-1 and the
 // keys lo..hi-1, also where a token does not see the key; scales are left out.
 func (d *Device) scoreKeys(mem *scratch, tile queryTile, begin, end, head, lo, hi int) {
 	dim, group := d.spec.HeadDim, d.group()
@@ -350,6 +362,7 @@ func (d *Device) scoreKeys(mem *scratch, tile queryTile, begin, end, head, lo, h
 		kern.Times(d.opt.Level, mem.queries[token*group*dim:][:group*dim], query, scale)
 	}
 	queries, keys := mem.queries[begin*group*dim:end*group*dim], &d.kv[d.op.layer].k
+	// The keys of a block lie in one piece: a call for each.
 	for key := lo; key < hi; {
 		run := min(d.lim.BlockSize-key%d.lim.BlockSize, hi-key)
 		at, dst := d.at(tile, head, key), mem.scores[begin*group*splitKeys+key-lo:]
@@ -375,10 +388,12 @@ func (d *Device) at(tile queryTile, head, pos int) int {
 	return d.place(d.table(tile.first), pos) + head*d.lim.BlockSize*d.spec.HeadDim
 }
 
-// weighValues adds the values from..to-1 to the queries of the tokens a..b-1;
-// w.scores, which the scales have multiplied, begin at key lo.
+// weighValues adds the values from..to-1 to the queries of the tokens begin..end-1;
+// mem.scores, which the scales have multiplied, begin at key lo.
 func (d *Device) weighValues(mem *scratch, tile queryTile, begin, end, head, lo, from, to int, out piece) {
 	dim, group := d.spec.HeadDim, d.group()
+	// Meanwhile memory fetchKeys ahead is asked for: values of this piece, then the keys of the
+	// worker's next one.
 	acc, values, then := out.acc[begin*group*dim:end*group*dim], &d.kv[d.op.layer].v, &mem.then
 	for key := from; key < to; {
 		run := min(d.lim.BlockSize-key%d.lim.BlockSize, to-key)
@@ -401,7 +416,7 @@ func (d *Device) weighValues(mem *scratch, tile queryTile, begin, end, head, lo,
 	}
 }
 
-// merge adds token i of next, of later keys, to that of run, or begins with it. Products with
+// merge adds a token of next, of later keys, to that of run, or begins with it. Products with
 // the sums of run are rounded, those with next's are not, whatever is merged.
 func (d *Device) merge(run, next piece, token int, begin bool) {
 	dim, group := d.spec.HeadDim, d.group()
@@ -420,7 +435,7 @@ func (d *Device) merge(run, next piece, token int, begin bool) {
 	}
 }
 
-// finish adds the sinks and writes the normalised output of token i of run.
+// finish adds the sinks and writes the normalised output of a token, token i of run.
 func (d *Device) finish(token, head int, run piece, i int) {
 	dim, group := d.spec.HeadDim, d.group()
 	dst := d.op.dst.row(token)[head*group*dim:]
@@ -428,7 +443,7 @@ func (d *Device) finish(token, head int, run piece, i int) {
 		top, sum := run.tops[i*group+query], run.sums[i*group+query]
 		scale := float32(1)
 		if d.op.w != nil {
-			sink := d.op.w[head*group+query]
+			sink := d.op.w[head*group+query] // one more key, without a value
 			largest := max(top, sink)
 			scale = shrink(top, largest)
 			sum = float32(sum*scale) + shrink(sink, largest)

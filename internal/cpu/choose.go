@@ -93,6 +93,7 @@ func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 	choice := Choice{Of: d.cfg.Threads}
 	until := time.Now().Add(limit)
 	tried := &trial{d: d, more: func() bool { return ctx.Err() == nil && time.Now().Before(until) }}
+	// The cases are the reasons not to measure, the last is measuring.
 	switch memory := d.Memory(); {
 	case len(levels) == 1 && len(counts) == 1:
 	case d.cfg.Exact:
@@ -150,6 +151,7 @@ type unit struct {
 // gather collects what the runs need, brings its weights into memory, and reports whether
 // there was time.
 func (t *trial) gather() bool {
+	// The kind of matrix that has most of the weights stands for the model.
 	var heaviest *kern.Matrix
 	most := int64(0)
 	for _, weight := range t.d.weights {
@@ -166,6 +168,7 @@ func (t *trial) gather() bool {
 			most, heaviest = sum, weight.matrix
 		}
 	}
+	// Enough matrices of it that weights come out of memory, not out of caches.
 	total := int64(0)
 	for _, weight := range t.d.weights {
 		if weight.matrix == nil || !weight.matrix.Like(heaviest) {
@@ -184,6 +187,7 @@ func (t *trial) gather() bool {
 	for i := range t.x {
 		t.x[i] = float32(i%64)/32 - 1
 	}
+	// One round brings weights in that are still on the disk.
 	for range t.units {
 		if !t.more() {
 			return false
@@ -243,7 +247,7 @@ func (t *trial) choose(levels []kern.Level, counts []int) (byLevel, byCount []Sp
 	return byLevel, byCount
 }
 
-// use has the device compute with l.
+// use has the device compute with an instruction set.
 func (d *Device) use(level kern.Level) {
 	d.opt.Level = level
 	for _, weight := range d.weights {
@@ -253,7 +257,7 @@ func (d *Device) use(level kern.Level) {
 	}
 }
 
-// employ has the device compute with n threads, no more than it has been made for.
+// employ has the device compute with so many threads, no more than it has been made for.
 func (d *Device) employ(threads int) {
 	if threads == d.pool.Workers() {
 		return
@@ -281,6 +285,7 @@ func pick(candidates int, more func() bool, run func(candidate int) Speed) (best
 	if candidates < 2 {
 		return 0, nil
 	}
+	// runs and gains are [candidate][round]; the first candidate has no gains.
 	runs, gains := make([][]Speed, candidates), make([][]float64, candidates)
 	beaten := func(candidate int) bool {
 		lost := 0
@@ -311,6 +316,7 @@ func pick(candidates int, more func() bool, run func(candidate int) Speed) (best
 			break
 		}
 	}
+	// Only an alternative that stood all rounds counts, and only clearly beyond the one before.
 	so := 1.0 // what the best has gained
 	for candidate := 1; candidate < candidates; candidate++ {
 		if beaten(candidate) || open(candidate) {
@@ -341,6 +347,7 @@ func gain(s, first Speed) float64 {
 	return math.Sqrt(bytes * ops)
 }
 
+// median returns the medians of both figures, each for itself.
 func median(speeds []Speed) Speed {
 	mid := Speed{Name: speeds[0].Name}
 	var bytes, ops []float64
@@ -351,6 +358,7 @@ func median(speeds []Speed) Speed {
 	return mid
 }
 
+// middle returns the upper median of x.
 func middle[E cmp.Ordered](x []E) E {
 	x = slices.Sorted(slices.Values(x))
 	return x[len(x)/2]

@@ -131,7 +131,7 @@ type Device struct {
 
 	windows []int // [group] attention window
 	groupOf []int // [layer] KV group
-	mem     arena
+	mem     arena // of buffers, pools and vectors
 
 	weights []*weight
 	mapped  int              // matrices taken from Config.Packed so far
@@ -140,15 +140,15 @@ type Device struct {
 	vectors int64            // bytes of all norms, biases and sinks
 
 	kv      []layerKV // [layer]
-	step    step
-	results results
+	step    step      // from Begin to End
+	results results   // from End to Wait
 	acts    kern.Acts
 	actsOf  *buf   // what acts holds, as of
 	epoch   uint64 // this write
 	attn    attention
 	last    *weight // multiplied last
 	experts experts
-	workers []scratch
+	workers []scratch // [worker]; a chunk touches that of its worker only
 
 	op  operands
 	run bound
@@ -234,6 +234,7 @@ func newDevice(s *model.Spec, lim model.Limits, cfg Config, dry bool) (*Device, 
 	return device, nil
 }
 
+// checkLimits reports limits that would make sizes overflow or that fit another model.
 func checkLimits(s *model.Spec, lim model.Limits) error {
 	type limit struct {
 		name   string
@@ -262,6 +263,7 @@ func checkLimits(s *model.Spec, lim model.Limits) error {
 	return nil
 }
 
+// bind makes the function values of d.run.
 func (d *Device) bind() {
 	d.run = bound{
 		chunk: d.chunk, embed: d.embedRow, norm: d.normRow, glu: d.gluRow, rotate: d.rotateRow, store: d.storeRow,
@@ -270,10 +272,11 @@ func (d *Device) bind() {
 	}
 }
 
+// reserve takes all memory that a step needs: no operation allocates.
 func (d *Device) reserve() error {
 	spec := d.spec
 	queries := d.tileTokens() * d.group()
-	d.workers = make([]scratch, d.cfg.Threads)
+	d.workers = make([]scratch, d.cfg.Threads) // as many as there may ever be: Choose only lowers Threads
 	for i := range d.workers {
 		mem := &d.workers[i]
 		mem.sampler.Weights = d.weighIDs
@@ -339,6 +342,7 @@ func (d *Device) each(rows, width int, f func(worker, row int)) {
 // chunkElems is the size of a chunk of an elementwise operation, about 1 µs of work.
 const chunkElems = 8192
 
+// chunk runs d.op.f for the rows of a chunk.
 func (d *Device) chunk(worker, chunk int) {
 	first := chunk * d.op.per
 	for i := first; i < min(first+d.op.per, d.op.rows); i++ {

@@ -24,6 +24,7 @@ type experts struct {
 	down  []kern.Job
 }
 
+// reserve takes the buffers for the largest step; a dense model needs none.
 func (e *experts) reserve(d *Device) error {
 	ffn := &d.spec.FFN
 	if ffn.Experts == 0 {
@@ -51,7 +52,7 @@ func (d *Device) Route(ids, weights, logits model.Buf) {
 	d.op.y.wrote(tokens)
 }
 
-// routeRow chooses the experts of token i, models.md 1.2 and 2.2: softmax over
+// routeRow chooses the experts of a token, models.md 1.2 and 2.2: softmax over
 // the chosen logits (Renorm) or over all of them.
 func (d *Device) routeRow(_, token int) {
 	ids, weights, logits := d.op.x.row(token), d.op.y.row(token), d.op.z.row(token)
@@ -68,6 +69,7 @@ func (d *Device) routeRow(_, token int) {
 		copy(ids[place+1:chosen], ids[place:])
 		ids[place] = float32(expert)
 	}
+	// The weights are summed in ascending order of experts, as Experts combines them.
 	best := float64(logits[int(ids[0])])
 	sortAscending(ids)
 	sum := 0.0
@@ -113,6 +115,7 @@ func (d *Device) Experts(dst, x, ids, weights model.Buf, up, upBias, down, downB
 	mixture, from := &d.experts, at(x)
 	mixture.group(at(ids))
 	d.follow(up.(*weight))
+	// Gate and up of all pairs, the activation, down of all pairs, then the sum for each token.
 	up.(*weight).matrix.Mul(d.pool, mixture.wide.x, d.activations(from), vector(upBias), mixture.up)
 	pairs := from.rows * d.spec.FFN.TopK
 	mixture.wide.rows = pairs
@@ -133,6 +136,8 @@ func (e *experts) group(ids *buf) {
 		e.count[int(id)]++
 	}
 	e.up, e.down = e.up[:0], e.down[:0]
+	// count becomes where each expert's pairs begin, then where its next pair goes; the slices
+	// in the jobs are filled afterwards.
 	at := int32(0)
 	for id, number := range e.count {
 		e.count[id] = at // from here on where the expert's next pair goes
@@ -151,6 +156,7 @@ func (e *experts) group(ids *buf) {
 	}
 }
 
+// combineRow adds up what the chosen experts gave for a token.
 func (d *Device) combineRow(_, token int) {
 	hidden, topK := d.spec.Hidden, d.spec.FFN.TopK
 	dst := d.op.dst.row(token)

@@ -107,6 +107,7 @@ func (d *Device) heap() int64 {
 	if d.used.Types[tensor.BF16] > 0 && d.rounds() {
 		rounded = d.opt.Level.BF16Bytes(elems)
 	}
+	// A row of int8 for each row of activations, two where they are finer.
 	rows := func(stored bool) int {
 		if d.fine(stored) {
 			return 2 // the residual of finer activations is a second row

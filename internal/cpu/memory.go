@@ -31,6 +31,7 @@ func carve[E float32 | uint16 | uint8 | int32](a *arena, n int) ([]E, error) {
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(mem))), n), nil
 }
 
+// close gives all memory back.
 func (a *arena) close() error {
 	var errs []error
 	for _, b := range a.maps {

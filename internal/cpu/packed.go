@@ -58,6 +58,7 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 		return nil, err
 	}
 	form := &Packed{Place: at, threads: device.cfg.Threads}
+	// A dry device is asked for each parameter what it would pack, in the decoder's order.
 	var seen *packedPart
 	device.seen = func(part packedPart) { seen = &part }
 	_, err = model.NewDecoder(s, params, device, lim, func(name string, _ int64) error {
@@ -74,6 +75,8 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 	return form, err
 }
 
+// name is the section's: the tensor and the layout, which is all that its bytes depend on
+// besides the model's files.
 func (p *packedPart) name() string { return p.t.Name + " as " + kern.FormOf(&p.t, p.opt).Layout }
 
 // KeepPacked returns the packed form that the setting asks for: "on", "off", or "auto",
@@ -88,6 +91,7 @@ func KeepPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at P
 	if err != nil {
 		return nil, "" // the memory plan says what is wrong
 	}
+	// A file that is there is used whatever its size; one that is not is made for large models.
 	small := len(p.parts) == 0 || (setting == "auto" && p.Bytes() < LeastPacked)
 	if found := p.Found(); found == nil && len(p.parts) > 0 {
 		return p, ""
@@ -140,7 +144,7 @@ func (p *Packed) Open(ctx context.Context, check bool, progress func(n int64)) e
 	return nil
 }
 
-// compare looks whether f holds what this program makes of these tensors; the error is of
+// compare looks whether the file holds what this program makes of these tensors; the error is of
 // the first that it does not.
 func (p *Packed) compare(ctx context.Context, file *packed.File) error {
 	errs := make([]error, len(p.parts))
@@ -157,7 +161,7 @@ func (p *Packed) compare(ctx context.Context, file *packed.File) error {
 	return cmp.Or(cmp.Or(errs...), ctx.Err())
 }
 
-// compare looks whether section i of f holds p.
+// compare looks whether section i of the file holds p.
 func (p *packedPart) compare(file *packed.File, i int) error {
 	section, decode := file.Section(i)
 	matrix, err := kern.Map(&p.t, p.opt, section, decode)
@@ -181,7 +185,7 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 	if err != nil {
 		return err
 	}
-	pool := kern.NewPool(p.threads)
+	pool := kern.NewPool(p.threads) // there is no device yet that has one
 	defer pool.Close()
 	for part := range p.parts {
 		decode, err := kern.WritePacked(&p.parts[part].t, p.parts[part].opt, pool, func(piece int, data []byte) error {
@@ -218,8 +222,8 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 // Prepare maps the file that is there, or makes it, and reports whether a device can map
 // it. check, which looks for damage in the model's files but for the parameters in
 // elsewhere, is called before anything is packed; nil = what is there is taken as it is,
-// and nothing is made. A nil Packed is never ready. What is wrong with a file, or with making it, is for note and no
-// error. bar shows bytes of an operation.
+// and nothing is made. A nil Packed is never ready. What is wrong with a file, or with making
+// it, is for note and no error. bar shows bytes of an operation.
 func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bool) error,
 	bar func(doing string, total int64) (add func(int64), done func()), note func(string)) (ready bool, err error) {
 	if p == nil {
@@ -228,6 +232,7 @@ func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bo
 		}
 		return false, err
 	}
+	// What is there.
 	add, done := bar("loading the packed weights of", p.Bytes())
 	err = p.Open(ctx, check != nil, add)
 	done()
@@ -241,6 +246,7 @@ func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bo
 	case !errors.Is(err, os.ErrNotExist):
 		note(fmt.Sprintf("packed weights are not used: %v", err))
 	}
+	// Else it is made, of files that have been checked.
 	if check == nil {
 		return false, nil // what nobody has looked at is not kept
 	}

@@ -17,6 +17,7 @@ func (d *Device) AddNorm(dst, sum, x model.Buf, w model.Weight) {
 	d.op.dst.wrote(rows)
 }
 
+// normRow is AddNorm for row i.
 func (d *Device) normRow(_, i int) {
 	sum := d.op.y.row(i)
 	if d.op.x != nil {
@@ -41,6 +42,7 @@ func (d *Device) glu(dst, gateUp *buf) {
 	dst.wrote(rows)
 }
 
+// gluRow is GLU for row i.
 func (d *Device) gluRow(_, i int) {
 	if d.spec.FFN.Activation == model.SwiGLU {
 		kern.SwiGLUClamped(d.opt.Level, d.op.dst.row(i), d.op.x.row(i), model.SwiGLUAlpha, model.SwiGLULimit)
@@ -58,12 +60,14 @@ func (d *Device) Rotate(q, k model.Buf, qNorm, kNorm model.Weight) {
 	d.op.y.wrote(rows)
 }
 
+// rotateRow is Rotate for row i.
 func (d *Device) rotateRow(_, i int) {
 	turn := d.step.turn[i*d.spec.HeadDim:][:d.spec.HeadDim]
 	d.rotateHeads(d.op.x.row(i), d.op.w, turn)
 	d.rotateHeads(d.op.y.row(i), d.op.w2, turn)
 }
 
+// rotateHeads normalises, if norm is not nil, and turns each head of x.
 func (d *Device) rotateHeads(x, norm, turn []float32) {
 	dim := d.spec.HeadDim
 	for ; len(x) > 0; x = x[dim:] {

@@ -14,6 +14,7 @@ func (d *Device) Select(dst, x model.Buf, from int) {
 	d.op.dst.wrote(rows)
 }
 
+// pickRow copies the activations of a token whose logits are wanted.
 func (d *Device) pickRow(_, i int) {
 	wanted := &d.step.wanted[d.op.from+i]
 	copy(d.op.dst.row(i), d.op.x.row(int(d.step.first[wanted.row]+wanted.token)))
@@ -38,6 +39,7 @@ func (d *Device) Sample(logits model.Buf, from int) {
 	}
 }
 
+// sampleRow scores a target or draws an id, whichever row i of the logits is for.
 func (d *Device) sampleRow(worker, i int) {
 	result := d.results.next()
 	wanted := &d.step.wanted[d.op.from+i]
@@ -76,6 +78,7 @@ func (d *Device) history(worker, index int) []int32 {
 		return row.History
 	}
 	ids := d.workers[worker].history[:need]
+	// Behind what the host has come ids of steps under way, then those of this one.
 	for pos := copy(ids, row.History); pos < need; pos++ {
 		if pos >= row.Start {
 			ids[pos] = d.step.tokens[int(d.step.first[index])+pos-row.Start]

@@ -48,7 +48,7 @@ func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *
 	return errors.Join(errs[:]...)
 }
 
-// Results holds what ended steps gave until Wait hands it out, and what slots
+// results hold what ended steps gave until Wait hands it out, and what slots
 // sampled last. One more than Depth, so that the result handed out last stays
 // untouched while Depth others are under way.
 type results struct {
@@ -63,6 +63,8 @@ type results struct {
 
 type sampled struct{ pos, id int32 }
 
+// A result is what one step gives, in memory that later steps use again: empty → filled by
+// Sample → queued by End → handed out by Wait.
 type result struct {
 	runner.Result
 	ids      []int32 // [MaxSeqs] backing of Tokens
@@ -100,6 +102,7 @@ func (r *result) reset(rows []runner.Row) {
 	if targets == 0 {
 		return
 	}
+	// The scores of all rows are one slice, so that their memory is used again.
 	r.Scores, r.scored = r.scores[:len(rows)], slices.Grow(r.scored[:0], targets)[:targets]
 	rest := r.scored
 	for i := range rows {
@@ -118,6 +121,7 @@ func (r *results) sampledAt(slot int, pos int32) (id int32, ok bool) {
 	return last.id, last.pos == pos
 }
 
+// remember notes what a slot sampled for a position, over what lies depth before it.
 func (r *results) remember(slot int, pos, id int32) {
 	r.known[slot*r.depth+int(pos)%r.depth] = sampled{pos, id}
 }
@@ -137,6 +141,7 @@ func (d *Device) Begin(batch *runner.Batch) error {
 	step.tokens, step.pos, step.row, step.turn = step.tokens[:n], step.pos[:n], step.row[:n], step.turn[:n*d.spec.HeadDim]
 	step.first, step.wanted, step.tiles = step.first[:0], step.wanted[:0], step.tiles[:0]
 	copy(step.tokens, batch.Tokens)
+	// One line for each token, and the ids that the host did not know.
 	token := 0
 	for i := range batch.Rows {
 		row := &batch.Rows[i]
@@ -154,6 +159,7 @@ func (d *Device) Begin(batch *runner.Batch) error {
 		for k, n := 0, d.tileTokens(); k < row.Len; k += n {
 			step.tiles = append(step.tiles, queryTile{first: token + k, count: min(n, row.Len-k)})
 		}
+		// As model.Device orders them: row after row, in a row the targets first.
 		for k := range row.Targets {
 			step.wanted = append(step.wanted, output{row: int32(i), token: int32(k)})
 		}
@@ -167,7 +173,7 @@ func (d *Device) Begin(batch *runner.Batch) error {
 	return nil
 }
 
-// anglesRow computes cos and sin for token i in float64: models.md 1.3.
+// anglesRow computes cos and sin for a token in float64: models.md 1.3.
 func (d *Device) anglesRow(_, token int) {
 	step := &d.step
 	half := len(step.inv)
@@ -183,7 +189,7 @@ func (d *Device) check(batch *runner.Batch) error {
 	if len(batch.Rows) == 0 || len(batch.Rows) > d.lim.MaxSeqs || len(batch.Tokens) > d.lim.MaxTokens {
 		return fmt.Errorf("batch of %d rows and %d tokens, limits are %d and %d", len(batch.Rows), len(batch.Tokens), d.lim.MaxSeqs, d.lim.MaxTokens)
 	}
-	left := batch.Tokens
+	left := batch.Tokens // those of the rows not yet looked at
 	for i := range batch.Rows {
 		row := &batch.Rows[i]
 		if row.Len < 1 || row.Len > len(left) || row.Start < 0 || row.Start+row.Len > d.lim.MaxLen {
@@ -216,6 +222,7 @@ func (d *Device) check(batch *runner.Batch) error {
 	return nil
 }
 
+// checkTables reports a row whose block tables do not reach all tokens that it sees.
 func (d *Device) checkTables(row *runner.Row) error {
 	if len(row.Tables) != len(d.windows) {
 		return fmt.Errorf("%d block tables for %d groups", len(row.Tables), len(d.windows))

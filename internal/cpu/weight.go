@@ -32,9 +32,9 @@ func (w *weight) row(i int, dst []float32) {
 }
 
 // Upload implements model.Device. Quantised matrices and those that Config.Weights
-// puts in 8 bits are repacked, or mapped from Config.Packed; other F32, F16 and BF16 ones and tables of any type
-// stay where t has them, so its bytes must stay readable until Close. Vectors become
-// float32.
+// puts in 8 bits are repacked, or mapped from Config.Packed; other F32, F16 and BF16 ones
+// and tables of any type stay where t has them, so its bytes must stay readable until Close.
+// Vectors become float32.
 func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	if !t.DType.Numeric() {
 		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
@@ -60,7 +60,7 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	default:
 		opt := d.options(&t)
 		d.used.add(&t, opt, d.cfg.Packed != nil)
-		if use == model.AsTiedTable && opt.Q8 {
+		if use == model.AsTiedTable && opt.Q8 { // embeddings are read as they were
 			w.table = t
 		}
 		if d.seen != nil && kern.PackedBytes(&t, opt) > 0 {
@@ -86,6 +86,7 @@ func (d *Device) Embed(dst model.Buf, table model.Weight) {
 	d.op.dst.wrote(len(d.step.tokens))
 }
 
+// embedRow writes the embedding of a token.
 func (d *Device) embedRow(_, i int) {
 	d.op.table.row(int(d.step.tokens[i]), d.op.dst.row(i))
 }

@@ -8,6 +8,7 @@ import (
 	"ossian/internal/tensor"
 )
 
+// A layer is the parameters of one layer.
 type layer struct {
 	attnNorm, q, k, v, o, ffnNorm Weight
 	qBias, kBias, vBias, oBias    Weight // nil = none
@@ -17,6 +18,8 @@ type layer struct {
 	dense                         bool
 }
 
+// A decoder is the runner of every family: forward on the buffers of one device. It is used by
+// one goroutine.
 type decoder struct {
 	spec *Spec
 	dev  Device
@@ -25,42 +28,43 @@ type decoder struct {
 	embed, norm, head Weight
 	layers            []layer
 
-	x, t, delta          Buf // [T,H] residual stream, its norm, what the next norm adds
-	q, a                 Buf // [T,QDim]
-	k, v                 Buf // [T,KVDim]
-	g, h                 Buf // [T,2·inner], [T,inner] dense layers
-	router, ids, weights Buf // [T,experts], [T,topK], [T,topK]
-	y, logits            Buf // [R,H], [R,Vocab]
-	part                 int // R: tokens whose logits are computed at a time
+	hidden, normed, delta Buf // [T,H] residual stream, its norm, what the next norm adds
+	q, attended           Buf // [T,QDim]
+	k, v                  Buf // [T,KVDim]
+	gateUp, inner         Buf // [T,2·inner], [T,inner] dense layers
+	router, ids, weights  Buf // [T,experts], [T,topK], [T,topK]
+	picked, logits        Buf // [R,H], [R,Vocab]
+	part                  int // R: tokens whose logits are computed at a time
 
 	flight int // launched and uncollected steps
 }
 
-// NewDecoder uploads the parameters to d and returns a runner that executes s.
+// NewDecoder uploads the parameters to dev and returns a runner that executes spec.
 // Every parameter that Params names must be present with its exact shape. loaded,
 // which may be nil, is told each parameter after its upload; an error from it ends the loading.
-// The runner owns d.
-func NewDecoder(s *Spec, params map[string]tensor.Tensor, d Device, lim Limits, loaded func(name string, bytes int64) error) (runner.Runner, error) {
-	if err := s.Validate(); err != nil {
-		return nil, fmt.Errorf("model %s: %w", s.Name, err)
+// The runner owns dev.
+func NewDecoder(spec *Spec, params map[string]tensor.Tensor, dev Device, lim Limits, loaded func(name string, bytes int64) error) (runner.Runner, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, fmt.Errorf("model %s: %w", spec.Name, err)
 	}
-	if err := CheckParams(s, params); err != nil {
+	if err := CheckParams(spec, params); err != nil {
 		return nil, err
 	}
-	info, err := newInfo(s, lim)
+	info, err := newInfo(spec, lim)
 	if err != nil {
 		return nil, err
 	}
-	dec := &decoder{spec: s, dev: d, info: info}
-	u := uploader{dev: d, params: params, loaded: loaded}
-	dec.upload(&u)
-	dec.alloc(&u, lim)
-	if u.err != nil {
-		return nil, u.err
+	dec := &decoder{spec: spec, dev: dev, info: info}
+	loading := uploader{dev: dev, params: params, loaded: loaded}
+	dec.upload(&loading)
+	dec.alloc(&loading, lim)
+	if loading.err != nil {
+		return nil, loading.err
 	}
 	return dec, nil
 }
 
+// newInfo returns what the runner promises with these limits.
 func newInfo(s *Spec, lim Limits) (runner.Info, error) {
 	windows, _ := s.Groups()
 	if len(lim.Blocks) != len(windows) {
@@ -71,8 +75,8 @@ func newInfo(s *Spec, lim Limits) (runner.Info, error) {
 	}
 	info := runner.Info{Vocab: s.Vocab, BlockSize: lim.BlockSize, MaxSeqs: lim.MaxSeqs,
 		MaxTokens: lim.MaxTokens, MaxLen: lim.MaxLen, Depth: max(lim.Depth, 1)}
-	for g, w := range windows {
-		info.Groups = append(info.Groups, runner.Group{Blocks: lim.Blocks[g], Window: w})
+	for group, window := range windows {
+		info.Groups = append(info.Groups, runner.Group{Blocks: lim.Blocks[group], Window: window})
 	}
 	return info, nil
 }
@@ -87,21 +91,22 @@ type uploader struct {
 
 // weight uploads the named parameter; a parameter the model lacks is nil.
 func (u *uploader) weight(name string, use Use) Weight {
-	t, ok := u.params[name]
+	param, ok := u.params[name]
 	if !ok || u.err != nil {
 		return nil
 	}
-	w, err := u.dev.Upload(t, use)
+	weight, err := u.dev.Upload(param, use)
 	if err != nil {
-		u.err = fmt.Errorf("tensor %q: %w", t.Name, err)
+		u.err = fmt.Errorf("tensor %q: %w", param.Name, err)
 		return nil
 	}
 	if u.loaded != nil {
-		u.err = u.loaded(name, t.Bytes())
+		u.err = u.loaded(name, param.Bytes())
 	}
-	return w
+	return weight
 }
 
+// buf allocates a buffer; of width 0, which the model has no use for, none.
 func (u *uploader) buf(rows, width int) Buf {
 	if u.err != nil || width == 0 {
 		return nil
@@ -113,6 +118,7 @@ func (u *uploader) buf(rows, width int) Buf {
 	return b
 }
 
+// upload uploads all parameters, layer by layer; those the model lacks become nil.
 func (d *decoder) upload(u *uploader) {
 	table := AsTable
 	if d.spec.Tied {
@@ -120,18 +126,18 @@ func (d *decoder) upload(u *uploader) {
 	}
 	d.embed = u.weight("embed", table)
 	d.layers = make([]layer, d.spec.Layers)
-	for i := range d.layers {
-		prefix := "layers." + strconv.Itoa(i) + "."
-		w := func(part string) Weight { return u.weight(prefix+part, AsMatrix) }
-		v := func(part string) Weight { return u.weight(prefix+part, AsVector) }
-		d.layers[i] = layer{
-			attnNorm: v("attn_norm"), ffnNorm: v("ffn_norm"),
-			q: w("q"), k: w("k"), v: w("v"), o: w("o"),
-			qBias: v("q_bias"), kBias: v("k_bias"), vBias: v("v_bias"), oBias: v("o_bias"),
-			qNorm: v("q_norm"), kNorm: v("k_norm"), sinks: v("sinks"),
-			router: w("router"), routerBias: v("router_bias"),
-			up: w("up"), upBias: v("up_bias"), down: w("down"), downBias: v("down_bias"),
-			dense: d.spec.FFN.IsDense(i),
+	for number := range d.layers {
+		prefix := "layers." + strconv.Itoa(number) + "."
+		matrix := func(part string) Weight { return u.weight(prefix+part, AsMatrix) }
+		vector := func(part string) Weight { return u.weight(prefix+part, AsVector) }
+		d.layers[number] = layer{
+			attnNorm: vector("attn_norm"), ffnNorm: vector("ffn_norm"),
+			q: matrix("q"), k: matrix("k"), v: matrix("v"), o: matrix("o"),
+			qBias: vector("q_bias"), kBias: vector("k_bias"), vBias: vector("v_bias"), oBias: vector("o_bias"),
+			qNorm: vector("q_norm"), kNorm: vector("k_norm"), sinks: vector("sinks"),
+			router: matrix("router"), routerBias: vector("router_bias"),
+			up: matrix("up"), upBias: vector("up_bias"), down: matrix("down"), downBias: vector("down_bias"),
+			dense: d.spec.FFN.IsDense(number),
 		}
 	}
 	d.norm = u.weight("norm", AsVector)
@@ -141,54 +147,56 @@ func (d *decoder) upload(u *uploader) {
 	}
 }
 
+// alloc makes the activation buffers.
 func (d *decoder) alloc(u *uploader, lim Limits) {
-	s, t := d.spec, lim.MaxTokens
-	d.x, d.t, d.delta = u.buf(t, s.Hidden), u.buf(t, s.Hidden), u.buf(t, s.Hidden)
-	d.q, d.a = u.buf(t, s.QDim()), u.buf(t, s.QDim())
-	d.k, d.v = u.buf(t, s.KVDim()), u.buf(t, s.KVDim())
-	inner := s.FFN.DenseInner
-	if s.FFN.Experts == 0 {
-		inner = s.FFN.Inner
+	spec, tokens := d.spec, lim.MaxTokens
+	d.hidden, d.normed, d.delta = u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden), u.buf(tokens, spec.Hidden)
+	d.q, d.attended = u.buf(tokens, spec.QDim()), u.buf(tokens, spec.QDim())
+	d.k, d.v = u.buf(tokens, spec.KVDim()), u.buf(tokens, spec.KVDim())
+	inner := spec.FFN.DenseInner
+	if spec.FFN.Experts == 0 {
+		inner = spec.FFN.Inner
 	}
-	d.g, d.h = u.buf(t, 2*inner), u.buf(t, inner)
-	d.router = u.buf(t, s.FFN.Experts)
-	d.ids, d.weights = u.buf(t, s.FFN.TopK), u.buf(t, s.FFN.TopK)
+	d.gateUp, d.inner = u.buf(tokens, 2*inner), u.buf(tokens, inner)
+	d.router = u.buf(tokens, spec.FFN.Experts)
+	d.ids, d.weights = u.buf(tokens, spec.FFN.TopK), u.buf(tokens, spec.FFN.TopK)
 	d.part = min(lim.MaxSeqs, lim.MaxTokens) // what steps that only sample need at most
-	d.y, d.logits = u.buf(d.part, s.Hidden), u.buf(d.part, s.Vocab)
+	d.picked, d.logits = u.buf(d.part, spec.Hidden), u.buf(d.part, spec.Vocab)
 }
 
 // forward is the whole model, models.md 1.2 and 2.2. Logits are wanted of that many
 // tokens.
 func (d *decoder) forward(wanted int) {
 	dev := d.dev
-	dev.Embed(d.x, d.embed)
+	dev.Embed(d.hidden, d.embed)
 	delta := Buf(nil) // nothing to add before the first layer
 	for i := range d.layers {
-		l := &d.layers[i]
-		dev.AddNorm(d.t, d.x, delta, l.attnNorm)
-		dev.Linear(d.q, d.t, l.q, l.qBias)
-		dev.Linear(d.k, d.t, l.k, l.kBias)
-		dev.Linear(d.v, d.t, l.v, l.vBias)
-		dev.Rotate(d.q, d.k, l.qNorm, l.kNorm)
+		layer := &d.layers[i]
+		dev.AddNorm(d.normed, d.hidden, delta, layer.attnNorm)
+		dev.Linear(d.q, d.normed, layer.q, layer.qBias)
+		dev.Linear(d.k, d.normed, layer.k, layer.kBias)
+		dev.Linear(d.v, d.normed, layer.v, layer.vBias)
+		dev.Rotate(d.q, d.k, layer.qNorm, layer.kNorm)
 		dev.Store(i, d.k, d.v)
-		dev.Attend(d.a, d.q, i, l.sinks)
-		dev.Linear(d.delta, d.a, l.o, l.oBias)
-		dev.AddNorm(d.t, d.x, d.delta, l.ffnNorm)
-		if l.dense {
-			dev.Linear(d.g, d.t, l.up, l.upBias)
-			dev.GLU(d.h, d.g)
-			dev.Linear(d.delta, d.h, l.down, l.downBias)
+		dev.Attend(d.attended, d.q, i, layer.sinks)
+		dev.Linear(d.delta, d.attended, layer.o, layer.oBias)
+		dev.AddNorm(d.normed, d.hidden, d.delta, layer.ffnNorm)
+		if layer.dense {
+			dev.Linear(d.gateUp, d.normed, layer.up, layer.upBias)
+			dev.GLU(d.inner, d.gateUp)
+			dev.Linear(d.delta, d.inner, layer.down, layer.downBias)
 		} else {
-			dev.Linear(d.router, d.t, l.router, l.routerBias)
+			dev.Linear(d.router, d.normed, layer.router, layer.routerBias)
 			dev.Route(d.ids, d.weights, d.router)
-			dev.Experts(d.delta, d.t, d.ids, d.weights, l.up, l.upBias, l.down, l.downBias)
+			dev.Experts(d.delta, d.normed, d.ids, d.weights, layer.up, layer.upBias, layer.down, layer.downBias)
 		}
 		delta = d.delta
 	}
-	dev.AddNorm(d.t, d.x, delta, d.norm)
+	// Logits are large: they are made, and used up, for part tokens at a time.
+	dev.AddNorm(d.normed, d.hidden, delta, d.norm)
 	for from := 0; from < wanted; from += d.part {
-		dev.Select(d.y, d.t, from)
-		dev.Linear(d.logits, d.y, d.head, nil)
+		dev.Select(d.picked, d.normed, from)
+		dev.Linear(d.logits, d.picked, d.head, nil)
 		dev.Sample(d.logits, from)
 	}
 }

@@ -33,6 +33,7 @@ func Params(s *Spec) []Param {
 				add(name, shape...)
 			}
 		}
+		// Attention.
 		add("attn_norm", s.Hidden)
 		add("q", s.QDim(), s.Hidden)
 		bias(s.QKVBias, "q_bias", s.QDim())
@@ -45,25 +46,26 @@ func Params(s *Spec) []Param {
 		bias(s.Sinks, "sinks", s.Heads)
 		add("o", s.Hidden, s.QDim())
 		bias(s.OBias, "o_bias", s.Hidden)
+		// Feed-forward: dense, or a router and experts.
 		add("ffn_norm", s.Hidden)
-		f := &s.FFN
-		if f.IsDense(i) {
-			inner := f.Inner
-			if f.Experts > 0 {
-				inner = f.DenseInner
+		ffn := &s.FFN
+		if ffn.IsDense(i) {
+			inner := ffn.Inner
+			if ffn.Experts > 0 {
+				inner = ffn.DenseInner
 			}
 			add("up", 2*inner, s.Hidden)
-			bias(f.Bias, "up_bias", 2*inner)
+			bias(ffn.Bias, "up_bias", 2*inner)
 			add("down", s.Hidden, inner)
-			bias(f.Bias, "down_bias", s.Hidden)
+			bias(ffn.Bias, "down_bias", s.Hidden)
 			continue
 		}
-		add("router", f.Experts, s.Hidden)
-		bias(f.Bias, "router_bias", f.Experts)
-		add("up", f.Experts, 2*f.Inner, s.Hidden)
-		bias(f.Bias, "up_bias", f.Experts, 2*f.Inner)
-		add("down", f.Experts, s.Hidden, f.Inner)
-		bias(f.Bias, "down_bias", f.Experts, s.Hidden)
+		add("router", ffn.Experts, s.Hidden)
+		bias(ffn.Bias, "router_bias", ffn.Experts)
+		add("up", ffn.Experts, 2*ffn.Inner, s.Hidden)
+		bias(ffn.Bias, "up_bias", ffn.Experts, 2*ffn.Inner)
+		add("down", ffn.Experts, s.Hidden, ffn.Inner)
+		bias(ffn.Bias, "down_bias", ffn.Experts, s.Hidden)
 	}
 	ps = append(ps, Param{"norm", []int{s.Hidden}})
 	if !s.Tied {
@@ -74,13 +76,13 @@ func Params(s *Spec) []Param {
 
 // CheckParams reports the first parameter of s that is missing or has another shape.
 func CheckParams(s *Spec, params map[string]tensor.Tensor) error {
-	for _, p := range Params(s) {
-		t, ok := params[p.Name]
+	for _, param := range Params(s) {
+		stored, ok := params[param.Name]
 		if !ok {
-			return fmt.Errorf("model %s: parameter %q is missing, expected shape %v", s.Name, p.Name, p.Shape)
+			return fmt.Errorf("model %s: parameter %q is missing, expected shape %v", s.Name, param.Name, param.Shape)
 		}
-		if !slices.Equal(t.Shape, p.Shape) {
-			return fmt.Errorf("model %s: tensor %q has shape %v, parameter %q needs %v", s.Name, t.Name, t.Shape, p.Name, p.Shape)
+		if !slices.Equal(stored.Shape, param.Shape) {
+			return fmt.Errorf("model %s: tensor %q has shape %v, parameter %q needs %v", s.Name, stored.Name, stored.Shape, param.Name, param.Shape)
 		}
 	}
 	return nil

@@ -45,9 +45,9 @@ func (r *RoPE) yarn(inv []float64, headDim int) float64 {
 	if low == high {
 		high += 0.001
 	}
-	for i, f := range inv {
+	for i, freq := range inv {
 		ramp := min(max((float64(i)-low)/(high-low), 0), 1)
-		inv[i] = f*(1-ramp) + f/r.Factor*ramp
+		inv[i] = freq*(1-ramp) + freq/r.Factor*ramp
 	}
 	switch {
 	case r.Attention != 0:
@@ -61,15 +61,15 @@ func (r *RoPE) yarn(inv []float64, headDim int) float64 {
 // llama3 stretches pairs by Factor whose wavelength exceeds Original/LowFreq,
 // keeps those below Original/HighFreq and blends in between. models.md 3.
 func (r *RoPE) llama3(inv []float64) {
-	for i, f := range inv {
-		turns := float64(r.Original) * f / (2 * math.Pi) // within the trained length
+	for i, freq := range inv {
+		turns := float64(r.Original) * freq / (2 * math.Pi) // within the trained length
 		switch {
 		case turns > r.HighFreq:
 		case turns < r.LowFreq:
-			inv[i] = f / r.Factor
+			inv[i] = freq / r.Factor
 		default:
-			s := (turns - r.LowFreq) / (r.HighFreq - r.LowFreq)
-			inv[i] = (1-s)*f/r.Factor + s*f
+			share := (turns - r.LowFreq) / (r.HighFreq - r.LowFreq)
+			inv[i] = (1-share)*freq/r.Factor + share*freq
 		}
 	}
 }
@@ -88,8 +88,8 @@ func (r *RoPE) validate(headDim int) error {
 	if r.Divisors != nil && len(r.Divisors) != headDim/2 {
 		return fmt.Errorf("%d rope divisors for %d frequencies", len(r.Divisors), headDim/2)
 	}
-	for _, d := range r.Divisors {
-		if err := positive("divisor", float64(d)); err != nil {
+	for _, divisor := range r.Divisors {
+		if err := positive("divisor", float64(divisor)); err != nil {
 			return err
 		}
 	}
@@ -97,6 +97,7 @@ func (r *RoPE) validate(headDim int) error {
 		name string
 		v    float64
 	}
+	// What the kind of scaling divides by or takes logarithms of.
 	var need []number
 	switch r.Scaling {
 	case ScalingNone:
@@ -112,8 +113,8 @@ func (r *RoPE) validate(headDim int) error {
 	default:
 		return fmt.Errorf("rope scaling %d is unknown", r.Scaling)
 	}
-	for _, n := range need {
-		if err := positive(n.name, n.v); err != nil {
+	for _, number := range need {
+		if err := positive(number.name, number.v); err != nil {
 			return err
 		}
 	}

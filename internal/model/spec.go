@@ -85,8 +85,8 @@ func (s *Spec) Groups() (windows []int, layer []int) {
 	slices.Sort(windows)
 	windows = slices.Compact(windows)
 	layer = make([]int, s.Layers)
-	for i, w := range s.Windows {
-		layer[i] = slices.Index(windows, w)
+	for i, window := range s.Windows {
+		layer[i] = slices.Index(windows, window)
 	}
 	return windows, layer
 }
@@ -113,6 +113,7 @@ func (s *Spec) Validate() error {
 			return fmt.Errorf("%s is %d, outside [%d, %d]", f.name, f.v, f.min, f.max)
 		}
 	}
+	// Each number by itself is sound; now those that must agree.
 	switch {
 	case s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads are not a multiple of %d kv heads", s.Heads, s.KVHeads)
@@ -127,9 +128,9 @@ func (s *Spec) Validate() error {
 	case s.Eps < 0 || s.Eps > 1 || s.Eps != s.Eps:
 		return fmt.Errorf("norm epsilon %v outside [0, 1]", s.Eps)
 	}
-	for i, w := range s.Windows {
-		if w < 0 {
-			return fmt.Errorf("layer %d: attention window %d", i, w)
+	for i, window := range s.Windows {
+		if window < 0 {
+			return fmt.Errorf("layer %d: attention window %d", i, window)
 		}
 	}
 	return s.RoPE.validate(s.HeadDim)

@@ -11,6 +11,7 @@ import (
 	"ossian/internal/tensor"
 )
 
+// attend tests Store and Attend with many shapes, windows and blocks.
 func (s Subject) attend(t *testing.T) {
 	type shape struct{ heads, kvHeads, dim, block int }
 	for _, sh := range []shape{{4, 2, 6, 16}, {8, 1, 64, 16}, {3, 3, 16, 8}, {7, 1, 40, 64}, {6, 2, 128, 16}} {
@@ -34,58 +35,60 @@ func (s Subject) attend(t *testing.T) {
 
 // attendCase feeds three sequences in uneven chunks, the last past the windows
 // and past a split of 256 keys.
-func (s Subject) attendCase(t *testing.T, b *bench) {
-	sp := b.spec
+func (s Subject) attendCase(t *testing.T, bench *bench) {
+	sp := bench.spec
 	lengths := []int{9, 70, 270}
-	a := &attendOracle{b: b}
-	for _, n := range lengths {
-		a.k = append(a.k, s.cached(b.normal(n*sp.KVDim(), 1), sp.HeadDim))
-		a.v = append(a.v, s.cached(b.normal(n*sp.KVDim(), 1), sp.HeadDim))
+	oracle := &attendOracle{bench: bench}
+	for _, count := range lengths {
+		oracle.k = append(oracle.k, s.cached(bench.normal(count*sp.KVDim(), 1), sp.HeadDim))
+		oracle.v = append(oracle.v, s.cached(bench.normal(count*sp.KVDim(), 1), sp.HeadDim))
 	}
 	var sinks model.Weight
 	if sp.Sinks {
-		a.sinks = b.normal(sp.Heads, 3)
-		sinks = b.vector(a.sinks, sp.Heads)
+		oracle.sinks = bench.normal(sp.Heads, 3)
+		sinks = bench.vector(oracle.sinks, sp.Heads)
 	}
-	qb, dst := b.buf(0, sp.QDim(), nil), b.buf(0, sp.QDim(), nil)
-	kb, vb := b.buf(0, sp.KVDim(), nil), b.buf(0, sp.KVDim(), nil)
-	lay := newLayout(b, len(lengths))
+	qb, dst := bench.buf(0, sp.QDim(), nil), bench.buf(0, sp.QDim(), nil)
+	kb, vb := bench.buf(0, sp.KVDim(), nil), bench.buf(0, sp.KVDim(), nil)
+	lay := newLayout(bench, len(lengths))
+	// Each step stores the same keys and values in both layers and attends with new queries;
+	// windowed layers lose blocks in between.
 	for step := 0; ; step++ {
-		batch := lay.batch(uneven(b, lay, lengths, step))
+		batch := lay.batch(uneven(bench, lay, lengths, step))
 		if len(batch.Rows) == 0 {
 			return
 		}
-		var k, v []float32
-		for _, r := range batch.Rows {
-			k = append(k, a.k[r.Slot][r.Start*sp.KVDim():][:r.Len*sp.KVDim()]...)
-			v = append(v, a.v[r.Slot][r.Start*sp.KVDim():][:r.Len*sp.KVDim()]...)
+		var keys, values []float32
+		for _, row := range batch.Rows {
+			keys = append(keys, oracle.k[row.Slot][row.Start*sp.KVDim():][:row.Len*sp.KVDim()]...)
+			values = append(values, oracle.v[row.Slot][row.Start*sp.KVDim():][:row.Len*sp.KVDim()]...)
 		}
-		q := b.normal(len(batch.Tokens)*sp.QDim(), 1)
-		b.beginBatch(batch)
+		queries := bench.normal(len(batch.Tokens)*sp.QDim(), 1)
+		bench.beginBatch(batch)
 		for layer := range sp.Layers {
-			b.dev.Write(qb, q)
-			b.dev.Write(kb, k)
-			b.dev.Write(vb, v)
-			b.dev.Store(layer, kb, vb)
-			b.dev.Attend(dst, qb, layer, sinks)
-			want, tol := a.expect(batch, q, sp.Windows[layer])
-			near(t, fmt.Sprintf("step %d layer %d", step, layer), b.dev.Read(dst), want, tol)
+			bench.dev.Write(qb, queries)
+			bench.dev.Write(kb, keys)
+			bench.dev.Write(vb, values)
+			bench.dev.Store(layer, kb, vb)
+			bench.dev.Attend(dst, qb, layer, sinks)
+			want, tol := oracle.expect(batch, queries, sp.Windows[layer])
+			near(t, fmt.Sprintf("step %d layer %d", step, layer), bench.dev.Read(dst), want, tol)
 		}
-		b.end()
+		bench.end()
 		lay.advance(batch)
 	}
 }
 
 // uneven plans a step: every other one single tokens, the others chunks.
-func uneven(b *bench, lay *layout, lengths []int, step int) (spans []span) {
-	for i, n := range lengths {
-		left := n - lay.seqs[i].done
+func uneven(bench *bench, lay *layout, lengths []int, step int) (spans []span) {
+	for i, length := range lengths {
+		left := length - lay.seqs[i].done
 		want := 1
 		if step%2 == 0 {
-			want = 1 + b.rng.IntN(b.lim.MaxTokens/len(lengths))
+			want = 1 + bench.rng.IntN(bench.lim.MaxTokens/len(lengths))
 		}
-		if n := min(left, want); n > 0 {
-			spans = append(spans, span{i, n})
+		if length := min(left, want); length > 0 {
+			spans = append(spans, span{i, length})
 		}
 	}
 	return spans
@@ -113,27 +116,28 @@ func (s Subject) cached(x []float32, dim int) []float32 {
 	return x
 }
 
+// An attendOracle is attention in float64 over the keys and values of all sequences.
 type attendOracle struct {
-	b     *bench
+	bench *bench
 	k, v  [][]float32 // [sequence][token·KVDim]
 	sinks []float32
 }
 
 // expect is attention by models.md 1.2 for all tokens of a batch.
 func (a *attendOracle) expect(batch *runner.Batch, q []float32, window int) (want, tol []float64) {
-	for _, r := range batch.Rows {
-		for p := r.Start; p < r.Start+r.Len; p++ {
+	for _, row := range batch.Rows {
+		for pos := row.Start; pos < row.Start+row.Len; pos++ {
 			first := 0
 			if window > 0 {
-				first = max(p-window+1, 0)
+				first = max(pos-window+1, 0)
 			}
-			for h := range a.b.spec.Heads {
-				n := a.b.spec.HeadDim
-				out, size := a.head(r.Slot, first, p, h, q[h*n:][:n])
+			for head := range a.bench.spec.Heads {
+				dim := a.bench.spec.HeadDim
+				out, size := a.head(row.Slot, first, pos, head, q[head*dim:][:dim])
 				want = append(want, out...)
-				tol = append(tol, slices.Repeat([]float64{1e-4 * size}, n)...)
+				tol = append(tol, slices.Repeat([]float64{1e-4 * size}, dim)...)
 			}
-			q = q[a.b.spec.QDim():]
+			q = q[a.bench.spec.QDim():]
 		}
 	}
 	return want, tol
@@ -141,31 +145,32 @@ func (a *attendOracle) expect(batch *runner.Batch, q []float32, window int) (wan
 
 // head returns the output of one query head over the keys first..last and the
 // largest value seen.
-func (a *attendOracle) head(seq, first, last, h int, q []float32) (out []float64, size float64) {
-	sp := a.b.spec
-	at := h / (sp.Heads / sp.KVHeads) * sp.HeadDim
+func (a *attendOracle) head(seq, first, last, head int, q []float32) (out []float64, size float64) {
+	sp := a.bench.spec
+	at := head / (sp.Heads / sp.KVHeads) * sp.HeadDim
 	scores := make([]float64, last-first+1)
 	for i := range scores {
-		k := a.k[seq][(first+i)*sp.KVDim()+at:]
+		key := a.k[seq][(first+i)*sp.KVDim()+at:]
 		for d, x := range q {
-			scores[i] += float64(x) * float64(k[d])
+			scores[i] += float64(x) * float64(key[d])
 		}
 		scores[i] /= math.Sqrt(float64(sp.HeadDim))
 	}
+	// Softmax; the sink takes part in the sum and has no value.
 	top := slices.Max(scores)
 	sum := 0.0
 	if a.sinks != nil {
-		top = max(top, float64(a.sinks[h]))
-		sum = math.Exp(float64(a.sinks[h]) - top)
+		top = max(top, float64(a.sinks[head]))
+		sum = math.Exp(float64(a.sinks[head]) - top)
 	}
 	out = make([]float64, sp.HeadDim)
 	for i, sc := range scores {
-		p := math.Exp(sc - top)
-		sum += p
-		v := a.v[seq][(first+i)*sp.KVDim()+at:]
+		weight := math.Exp(sc - top)
+		sum += weight
+		value := a.v[seq][(first+i)*sp.KVDim()+at:]
 		for d := range out {
-			out[d] += p * float64(v[d])
-			size = max(size, math.Abs(float64(v[d])))
+			out[d] += weight * float64(value[d])
+			size = max(size, math.Abs(float64(value[d])))
 		}
 	}
 	for d := range out {

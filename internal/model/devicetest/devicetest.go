@@ -71,6 +71,7 @@ func spec() *model.Spec {
 		MaxLen: 4096, Eps: 1e-5, RoPE: model.RoPE{Base: 10000}, Windows: []int{0}, FFN: model.FFN{Inner: 35}}
 }
 
+// limits are those of most tests; blocks are never short.
 func limits(s *model.Spec) model.Limits {
 	windows, _ := s.Groups()
 	return model.Limits{MaxSeqs: 4, MaxTokens: 64, MaxLen: 1024, BlockSize: 16, Blocks: slices.Repeat([]int{256}, len(windows)), Depth: 1}
@@ -85,6 +86,7 @@ type bench struct {
 	rng  *rand.Rand
 }
 
+// open opens the device under test, which is closed with the test.
 func (s Subject) open(t *testing.T, spec *model.Spec, lim model.Limits) *bench {
 	t.Helper()
 	dev := s.Open(t, spec, lim)
@@ -118,6 +120,7 @@ func (b *bench) buf(rows, width int, x []float32) model.Buf {
 	return buf
 }
 
+// upload uploads a tensor for a use.
 func (b *bench) upload(w tensor.Tensor, use model.Use) model.Weight {
 	b.t.Helper()
 	up, err := b.dev.Upload(w, use)
@@ -127,9 +130,10 @@ func (b *bench) upload(w tensor.Tensor, use model.Use) model.Weight {
 	return up
 }
 
+// vector uploads x as a vector of that shape.
 func (b *bench) vector(x []float32, shape ...int) model.Weight {
-	w, _ := encode("vector", tensor.F32, x, shape...)
-	return b.upload(w, model.AsVector)
+	stored, _ := encode("vector", tensor.F32, x, shape...)
+	return b.upload(stored, model.AsVector)
 }
 
 // begin starts a step of one row of n tokens at position 0, all of id 1.
@@ -144,6 +148,7 @@ func (b *bench) begin(n int) {
 	b.beginBatch(&runner.Batch{Tokens: slices.Repeat([]int32{1}, n), Rows: []runner.Row{{Len: n, Tables: tables, Sample: true, Params: &sample.Params{}}}})
 }
 
+// beginBatch starts a step.
 func (b *bench) beginBatch(batch *runner.Batch) {
 	b.t.Helper()
 	if err := b.dev.Begin(batch); err != nil {
@@ -157,11 +162,11 @@ func (b *bench) end() *runner.Result {
 	if err := b.dev.End(); err != nil {
 		b.t.Fatal(err)
 	}
-	r, err := b.dev.Wait()
+	result, err := b.dev.Wait()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return r
+	return result
 }
 
 // encode stores x as a tensor of type dt whose bytes begin at an odd address,
@@ -170,19 +175,20 @@ func encode(name string, dt tensor.DType, x []float32, shape ...int) (tensor.Ten
 	cols := shape[len(shape)-1]
 	rows := len(x) / cols
 	size := dt.RowBytes(cols)
-	t := tensor.Tensor{Name: name, DType: dt, Shape: shape, Data: odd(rows * size)}
+	stored := tensor.Tensor{Name: name, DType: dt, Shape: shape, Data: odd(rows * size)}
 	if dt == tensor.MXFP4HF {
-		t.Scales = odd(rows * cols / 32)
+		stored.Scales = odd(rows * cols / 32)
 	}
 	back := make([]float32, len(x))
 	for i := range rows {
-		r := t.Row(i)
-		tensor.Encode(dt, r.Data, r.Scales, x[i*cols:][:cols])
-		r.Floats(back[i*cols:][:cols])
+		row := stored.Row(i)
+		tensor.Encode(dt, row.Data, row.Scales, x[i*cols:][:cols])
+		row.Floats(back[i*cols:][:cols])
 	}
-	return t, back
+	return stored, back
 }
 
+// odd returns n bytes that begin at an odd address.
 func odd(n int) []byte { return make([]byte, n+1)[1:] }
 
 // near fails unless got[i] is within tol[i] of want[i], or both are NaN.
@@ -191,11 +197,11 @@ func near(t *testing.T, what string, got []float32, want, tol []float64) {
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
 	}
-	for i, g := range got {
-		diff := math.Abs(float64(g) - want[i])
-		if diff <= tol[i] || float64(g) == want[i] || (g != g && want[i] != want[i]) {
+	for i, value := range got {
+		diff := math.Abs(float64(value) - want[i])
+		if diff <= tol[i] || float64(value) == want[i] || (value != value && want[i] != want[i]) {
 			continue
 		}
-		t.Fatalf("%s: value %d is %v, want %v ± %.2g", what, i, g, want[i], tol[i])
+		t.Fatalf("%s: value %d is %v, want %v ± %.2g", what, i, value, want[i], tol[i])
 	}
 }

@@ -16,6 +16,7 @@ type capture struct {
 	logits []float32
 }
 
+// Sample implements model.Device and keeps the logits.
 func (c *capture) Sample(logits model.Buf, from int) {
 	c.logits = c.Read(logits)
 	c.Device.Sample(logits, from)
@@ -28,14 +29,14 @@ func (s Subject) invariance(t *testing.T) {
 		t.Run(md.Spec.Name, func(t *testing.T) {
 			lim := limits(md.Spec)
 			lim.MaxTokens = 320
-			m := newModels(t, s, md, lim)
-			const n = 290 // beyond a split of 256 keys
-			want := m.run(0, []int{n}, constant(1), 0)
-			for _, size := range []int{7, 64, n} {
-				m.same(fmt.Sprintf("chunks of %d", size), want, m.run(0, []int{n}, constant(size), 0))
+			models := newModels(t, s, md, lim)
+			const length = 290 // beyond a split of 256 keys
+			want := models.run(0, []int{length}, constant(1), 0)
+			for _, size := range []int{7, 64, length} {
+				models.same(fmt.Sprintf("chunks of %d", size), want, models.run(0, []int{length}, constant(size), 0))
 			}
-			for i := range m.runners {
-				m.same(fmt.Sprintf("in company, device %d", i), want, m.run(i, []int{40, n, 20}, m.random, 1))
+			for i := range models.runners {
+				models.same(fmt.Sprintf("in company, device %d", i), want, models.run(i, []int{40, length, 20}, models.random, 1))
 			}
 		})
 	}
@@ -48,26 +49,28 @@ type models struct {
 	runners []runner.Runner
 }
 
+// newModels makes a runner of each device, closed with the test.
 func newModels(t *testing.T, s Subject, md Model, lim model.Limits) *models {
 	t.Helper()
-	m := &models{bench: s.open(t, md.Spec, lim)}
+	all := &models{bench: s.open(t, md.Spec, lim)}
 	opens := append([]func(*testing.T, *model.Spec, model.Limits) Device{s.Open}, s.Twins...)
 	for _, open := range opens {
-		c := &capture{Device: open(t, md.Spec, lim)}
-		r, err := model.NewDecoder(md.Spec, md.Params, c, lim, nil)
+		captured := &capture{Device: open(t, md.Spec, lim)}
+		decoder, err := model.NewDecoder(md.Spec, md.Params, captured, lim, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := r.Close(); err != nil {
+			if err := decoder.Close(); err != nil {
 				t.Errorf("close: %v", err)
 			}
 		})
-		m.devs, m.runners = append(m.devs, c), append(m.runners, r)
+		all.devs, all.runners = append(all.devs, captured), append(all.runners, decoder)
 	}
-	return m
+	return all
 }
 
+// constant is a chunk size for run.
 func constant(n int) func(int) int { return func(int) int { return n } }
 
 // random is a chunk size that leaves room for other rows, often a single token.
@@ -78,8 +81,8 @@ func (m *models) random(int) int { return max(1, m.rng.IntN(100)-30) }
 func (m *models) run(dev int, lengths []int, chunk func(seq int) int, watched int) map[int][]float32 {
 	m.t.Helper()
 	tokens := make([][]int32, len(lengths))
-	for i, n := range lengths {
-		for k := range n {
+	for i, length := range lengths {
+		for k := range length {
 			id := m.rng.IntN(m.spec.Vocab)
 			if i == watched {
 				id = k * k % m.spec.Vocab
@@ -87,13 +90,14 @@ func (m *models) run(dev int, lengths []int, chunk func(seq int) int, watched in
 			tokens[i] = append(tokens[i], int32(id))
 		}
 	}
+	// Steps of one chunk for each sequence that has some left, in random order.
 	lay := newLayout(m.bench, len(lengths))
 	got := make(map[int][]float32)
 	for {
 		var spans []span
-		for i, n := range lengths {
-			if n := min(chunk(i), n-lay.seqs[i].done); n > 0 {
-				spans = append(spans, span{i, n})
+		for i, length := range lengths {
+			if length := min(chunk(i), length-lay.seqs[i].done); length > 0 {
+				spans = append(spans, span{i, length})
 			}
 		}
 		if len(spans) == 0 {
@@ -102,8 +106,8 @@ func (m *models) run(dev int, lengths []int, chunk func(seq int) int, watched in
 		m.rng.Shuffle(len(spans), func(i, k int) { spans[i], spans[k] = spans[k], spans[i] })
 		batch := lay.batch(spans)
 		at := 0
-		for _, r := range batch.Rows {
-			at += copy(batch.Tokens[at:], tokens[r.Slot][r.Start:r.Start+r.Len])
+		for _, row := range batch.Rows {
+			at += copy(batch.Tokens[at:], tokens[row.Slot][row.Start:row.Start+row.Len])
 		}
 		if err := runner.Check(batch, m.runners[dev].Info()); err != nil {
 			m.t.Fatal(err)
@@ -114,9 +118,9 @@ func (m *models) run(dev int, lengths []int, chunk func(seq int) int, watched in
 		if _, err := m.runners[dev].Collect(); err != nil {
 			m.t.Fatal(err)
 		}
-		for i, r := range batch.Rows {
-			if r.Slot == watched {
-				got[r.Start+r.Len-1] = slices.Clone(m.devs[dev].logits[i*m.spec.Vocab:][:m.spec.Vocab])
+		for i, row := range batch.Rows {
+			if row.Slot == watched {
+				got[row.Start+row.Len-1] = slices.Clone(m.devs[dev].logits[i*m.spec.Vocab:][:m.spec.Vocab])
 			}
 		}
 		lay.advance(batch)

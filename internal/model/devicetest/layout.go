@@ -11,9 +11,9 @@ import (
 // it takes blocks back as soon as no later token can see them, so that another
 // sequence overwrites them, and leaves NoBlock behind.
 type layout struct {
-	b    *bench
-	free [][]runner.BlockID // [group]
-	seqs []sequence
+	bench *bench
+	free  [][]runner.BlockID // [group]
+	seqs  []sequence
 }
 
 type sequence struct {
@@ -24,35 +24,35 @@ type sequence struct {
 // A span is the next n tokens of a sequence.
 type span struct{ seq, n int }
 
-func newLayout(b *bench, seqs int) *layout {
-	l := &layout{b: b, seqs: make([]sequence, seqs)}
-	for _, n := range b.lim.Blocks {
+func newLayout(bench *bench, seqs int) *layout {
+	lay := &layout{bench: bench, seqs: make([]sequence, seqs)}
+	for _, n := range bench.lim.Blocks {
 		ids := make([]runner.BlockID, n)
-		for i, id := range b.rng.Perm(n) {
+		for i, id := range bench.rng.Perm(n) {
 			ids[i] = runner.BlockID(id)
 		}
-		l.free = append(l.free, ids)
+		lay.free = append(lay.free, ids)
 	}
-	for i := range l.seqs {
-		l.seqs[i].tables = make([][]runner.BlockID, len(l.free))
+	for i := range lay.seqs {
+		lay.seqs[i].tables = make([][]runner.BlockID, len(lay.free))
 	}
-	return l
+	return lay
 }
 
 // batch makes a step of the spans, one row each, with tokens of id 1.
 func (l *layout) batch(spans []span) *runner.Batch {
 	batch := &runner.Batch{}
 	for _, sp := range spans {
-		q := &l.seqs[sp.seq]
-		for g := range q.tables {
-			for len(q.tables[g])*l.b.lim.BlockSize < q.done+sp.n {
-				last := len(l.free[g]) - 1
-				q.tables[g] = append(q.tables[g], l.free[g][last])
-				l.free[g] = l.free[g][:last]
+		seq := &l.seqs[sp.seq]
+		for group := range seq.tables {
+			for len(seq.tables[group])*l.bench.lim.BlockSize < seq.done+sp.n {
+				last := len(l.free[group]) - 1
+				seq.tables[group] = append(seq.tables[group], l.free[group][last])
+				l.free[group] = l.free[group][:last]
 			}
 		}
 		batch.Tokens = append(batch.Tokens, slices.Repeat([]int32{1}, sp.n)...)
-		batch.Rows = append(batch.Rows, runner.Row{Slot: sp.seq, Start: q.done, Len: sp.n, Tables: q.tables,
+		batch.Rows = append(batch.Rows, runner.Row{Slot: sp.seq, Start: seq.done, Len: sp.n, Tables: seq.tables,
 			Sample: true, Params: &sample.Params{}})
 	}
 	return batch
@@ -60,15 +60,15 @@ func (l *layout) batch(spans []span) *runner.Batch {
 
 // advance records that the batch has been computed.
 func (l *layout) advance(batch *runner.Batch) {
-	windows, _ := l.b.spec.Groups()
-	for _, r := range batch.Rows {
-		q := &l.seqs[r.Slot]
-		q.done = r.Start + r.Len
-		for g, w := range windows {
-			for k := range runner.FirstBlock(q.done, w, l.b.lim.BlockSize) {
-				if id := q.tables[g][k]; id != runner.NoBlock {
-					q.tables[g][k] = runner.NoBlock
-					l.free[g] = append(l.free[g], id)
+	windows, _ := l.bench.spec.Groups()
+	for _, row := range batch.Rows {
+		seq := &l.seqs[row.Slot]
+		seq.done = row.Start + row.Len
+		for group, window := range windows {
+			for k := range runner.FirstBlock(seq.done, window, l.bench.lim.BlockSize) {
+				if id := seq.tables[group][k]; id != runner.NoBlock {
+					seq.tables[group][k] = runner.NoBlock
+					l.free[group] = append(l.free[group], id)
 				}
 			}
 		}

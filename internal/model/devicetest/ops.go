@@ -15,8 +15,8 @@ var numeric = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.MXFP4, 
 
 // quantised reports whether dt is stored in blocks.
 func quantised(dt tensor.DType) bool {
-	n, _ := dt.Block()
-	return n > 1
+	block, _ := dt.Block()
+	return block > 1
 }
 
 // label tells the two orders of MXFP4 apart.
@@ -24,16 +24,17 @@ func label(dt tensor.DType) string { return fmt.Sprintf("%v#%d", dt, dt) }
 
 // widths returns row lengths of type dt that are no multiple of a vector.
 func widths(dt tensor.DType) []int {
-	switch n, _ := dt.Block(); n {
+	switch block, _ := dt.Block(); block {
 	case 1:
 		return []int{1, 7, 33, 96}
 	case 32:
 		return []int{32, 96, 288}
 	default:
-		return []int{n, 3 * n}
+		return []int{block, 3 * block}
 	}
 }
 
+// embed tests Embed for every type.
 func (s Subject) embed(t *testing.T) {
 	for _, dt := range numeric {
 		for _, use := range []model.Use{model.AsTable, model.AsTiedTable} {
@@ -41,21 +42,22 @@ func (s Subject) embed(t *testing.T) {
 				for _, width := range widths(dt) {
 					sp := spec()
 					sp.Hidden = width
-					b := s.open(t, sp, limits(sp))
-					table, want := encode("table", dt, b.normal(sp.Vocab*width, 1), sp.Vocab, width)
-					w := b.upload(table, use)
-					dst := b.buf(0, width, nil)
-					b.begin(3)
-					b.dev.Embed(dst, w)
+					bench := s.open(t, sp, limits(sp))
+					table, want := encode("table", dt, bench.normal(sp.Vocab*width, 1), sp.Vocab, width)
+					weight := bench.upload(table, use)
+					dst := bench.buf(0, width, nil)
+					bench.begin(3)
+					bench.dev.Embed(dst, weight)
 					row := wide(want[width : 2*width]) // begin feeds id 1
-					near(t, "embedding", b.dev.Read(dst), slices.Concat(row, row, row), make([]float64, 3*width))
-					b.end()
+					near(t, "embedding", bench.dev.Read(dst), slices.Concat(row, row, row), make([]float64, 3*width))
+					bench.end()
 				}
 			})
 		}
 	}
 }
 
+// wide converts to float64.
 func wide(x []float32) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
@@ -86,6 +88,7 @@ func rmsNorm(x, w []float64, eps float32) []float64 {
 	return y
 }
 
+// addNorm tests AddNorm with and without something to add.
 func (s Subject) addNorm(t *testing.T) {
 	const rows = 5
 	for _, width := range []int{1, 7, 96, 577} {
@@ -93,32 +96,32 @@ func (s Subject) addNorm(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/add=%v", width, add), func(t *testing.T) {
 				sp := spec()
 				sp.Hidden = width
-				b := s.open(t, sp, limits(sp))
-				sum, x, w := b.normal(rows*width, 3), b.normal(rows*width, 1), b.normal(width, 1)
+				bench := s.open(t, sp, limits(sp))
+				sum, x, w := bench.normal(rows*width, 3), bench.normal(rows*width, 1), bench.normal(width, 1)
 				sum[2*width] = float32(math.NaN()) // must stay in its row
-				weight, dst, total := b.vector(w, width), b.buf(0, width, nil), b.buf(0, width, sum)
+				weight, dst, total := bench.vector(w, width), bench.buf(0, width, nil), bench.buf(0, width, sum)
 				delta := model.Buf(nil)
 				if add {
-					delta = b.buf(0, width, x)
+					delta = bench.buf(0, width, x)
 				}
-				b.begin(rows)
-				b.dev.Write(total, sum)
-				b.dev.AddNorm(dst, total, delta, weight)
+				bench.begin(rows)
+				bench.dev.Write(total, sum)
+				bench.dev.AddNorm(dst, total, delta, weight)
 				var want, wantSum []float64
 				for i := range rows {
-					r := make([]float64, width)
-					for k := range r {
-						r[k] = float64(sum[i*width+k])
+					row := make([]float64, width)
+					for k := range row {
+						row[k] = float64(sum[i*width+k])
 						if add {
-							r[k] = float64(sum[i*width+k] + x[i*width+k])
+							row[k] = float64(sum[i*width+k] + x[i*width+k])
 						}
 					}
-					wantSum = append(wantSum, r...)
-					want = append(want, rmsNorm(r, wide(w), sp.Eps)...)
+					wantSum = append(wantSum, row...)
+					want = append(want, rmsNorm(row, wide(w), sp.Eps)...)
 				}
-				near(t, "sum", b.dev.Read(total), wantSum, make([]float64, len(wantSum)))
-				near(t, "norm", b.dev.Read(dst), want, relative(want, 2e-6))
-				b.end()
+				near(t, "sum", bench.dev.Read(total), wantSum, make([]float64, len(wantSum)))
+				near(t, "norm", bench.dev.Read(dst), want, relative(want, 2e-6))
+				bench.end()
 			})
 		}
 	}
@@ -146,6 +149,7 @@ func (s Subject) product(dt tensor.DType, w, x []float32, bias float32) (y, tol 
 	return y + float64(bias), tol
 }
 
+// linear tests Linear for every type, with odd shapes.
 func (s Subject) linear(t *testing.T) {
 	for _, dt := range numeric {
 		t.Run(label(dt), func(t *testing.T) {
@@ -160,22 +164,23 @@ func (s Subject) linear(t *testing.T) {
 	}
 }
 
+// linearCase holds one product, with and without bias, to product.
 func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 	sp := spec()
-	b := s.open(t, sp, limits(sp))
-	weights, w := encode("w", dt, b.normal(out*in, 1), out, in)
-	matrix := b.upload(weights, model.AsMatrix)
-	bias := b.normal(out, 1)
-	from, dst := b.buf(0, in, nil), b.buf(0, out, nil)
+	bench := s.open(t, sp, limits(sp))
+	weights, w := encode("w", dt, bench.normal(out*in, 1), out, in)
+	matrix := bench.upload(weights, model.AsMatrix)
+	bias := bench.normal(out, 1)
+	from, dst := bench.buf(0, in, nil), bench.buf(0, out, nil)
 	for _, withBias := range []bool{false, true} {
-		x := b.normal(rows*in, 1) // other activations in the same buffer: nothing made from the first may be left
+		acts := bench.normal(rows*in, 1) // other activations in the same buffer: nothing made from the first may be left
 		up := model.Weight(nil)
 		if withBias {
-			up = b.vector(bias, out)
+			up = bench.vector(bias, out)
 		}
-		b.begin(rows)
-		b.dev.Write(from, x)
-		b.dev.Linear(dst, from, matrix, up)
+		bench.begin(rows)
+		bench.dev.Write(from, acts)
+		bench.dev.Linear(dst, from, matrix, up)
 		var want, tol []float64
 		for i := range rows {
 			for o := range out {
@@ -183,12 +188,12 @@ func (s Subject) linearCase(t *testing.T, dt tensor.DType, rows, in, out int) {
 				if withBias {
 					add = bias[o]
 				}
-				y, e := s.product(dt, w[o*in:][:in], x[i*in:][:in], add)
+				y, e := s.product(dt, w[o*in:][:in], acts[i*in:][:in], add)
 				want, tol = append(want, y), append(tol, e)
 			}
 		}
-		near(t, fmt.Sprintf("%v [%d,%d]·[%d,%d] bias %v", dt, rows, in, out, in, withBias), b.dev.Read(dst), want, tol)
-		b.end()
+		near(t, fmt.Sprintf("%v [%d,%d]·[%d,%d] bias %v", dt, rows, in, out, in, withBias), bench.dev.Read(dst), want, tol)
+		bench.end()
 	}
 }
 
@@ -197,33 +202,35 @@ func (s Subject) linearNaN(t *testing.T) {
 	const in, out, rows = 256, 9, 4
 	for _, dt := range numeric {
 		for _, bad := range []float64{math.NaN(), math.Inf(1)} {
-			b := s.open(t, spec(), limits(spec()))
-			weights, _ := encode("w", dt, b.normal(out*in, 1), out, in)
-			matrix := b.upload(weights, model.AsMatrix)
-			x := b.normal(rows*in, 1)
-			read := func(x []float32) []float32 {
-				from, dst := b.buf(0, in, x), b.buf(0, out, nil)
-				b.begin(rows)
-				b.dev.Write(from, x)
-				b.dev.Linear(dst, from, matrix, nil)
-				got := b.dev.Read(dst)
-				b.end()
+			bench := s.open(t, spec(), limits(spec()))
+			weights, _ := encode("w", dt, bench.normal(out*in, 1), out, in)
+			matrix := bench.upload(weights, model.AsMatrix)
+			acts := bench.normal(rows*in, 1)
+			// The same product before and after a row is spoilt.
+			read := func(acts []float32) []float32 {
+				from, dst := bench.buf(0, in, acts), bench.buf(0, out, nil)
+				bench.begin(rows)
+				bench.dev.Write(from, acts)
+				bench.dev.Linear(dst, from, matrix, nil)
+				got := bench.dev.Read(dst)
+				bench.end()
 				return got
 			}
-			want := read(x)
-			x[2*in+5] = float32(bad)
-			got := read(x)
-			for i, g := range got {
-				if finite := !math.IsNaN(float64(g)) && !math.IsInf(float64(g), 0); i/out == 2 && finite {
-					t.Errorf("%v: %v in row 2 gives %v", dt, bad, g)
-				} else if i/out != 2 && g != want[i] {
-					t.Errorf("%v: %v in row 2 changes row %d from %v to %v", dt, bad, i/out, want[i], g)
+			want := read(acts)
+			acts[2*in+5] = float32(bad)
+			got := read(acts)
+			for i, value := range got {
+				if finite := !math.IsNaN(float64(value)) && !math.IsInf(float64(value), 0); i/out == 2 && finite {
+					t.Errorf("%v: %v in row 2 gives %v", dt, bad, value)
+				} else if i/out != 2 && value != want[i] {
+					t.Errorf("%v: %v in row 2 changes row %d from %v to %v", dt, bad, i/out, want[i], value)
 				}
 			}
 		}
 	}
 }
 
+// rotate tests Rotate with and without norms, plain and stretched.
 func (s Subject) rotate(t *testing.T) {
 	ropes := map[string]model.RoPE{
 		"plain": {Base: 10000},
@@ -242,24 +249,25 @@ func (s Subject) rotate(t *testing.T) {
 	}
 }
 
+// rotateCase rotates rows of two sequences at different positions.
 func (s Subject) rotateCase(t *testing.T, sp *model.Spec) {
-	b := s.open(t, sp, limits(sp))
-	lay := newLayout(b, 2)
+	bench := s.open(t, sp, limits(sp))
+	lay := newLayout(bench, 2)
 	batch := lay.batch([]span{{seq: 0, n: 3}, {seq: 1, n: 2}})
 	lay.advance(batch)
 	batch = lay.batch([]span{{seq: 1, n: 4}, {seq: 0, n: 1}}) // positions 2-5 and 3
 	positions := []int{2, 3, 4, 5, 3}
-	q, k := b.normal(5*sp.QDim(), 1), b.normal(5*sp.KVDim(), 1)
-	qn, kn := b.normal(sp.HeadDim, 1), b.normal(sp.HeadDim, 1)
+	queries, keys := bench.normal(5*sp.QDim(), 1), bench.normal(5*sp.KVDim(), 1)
+	qn, kn := bench.normal(sp.HeadDim, 1), bench.normal(sp.HeadDim, 1)
 	var qw, kw model.Weight
 	if sp.QKNorm {
-		qw, kw = b.vector(qn, sp.HeadDim), b.vector(kn, sp.HeadDim)
+		qw, kw = bench.vector(qn, sp.HeadDim), bench.vector(kn, sp.HeadDim)
 	}
-	qb, kb := b.buf(0, sp.QDim(), q), b.buf(0, sp.KVDim(), k)
-	b.beginBatch(batch)
-	b.dev.Write(qb, q)
-	b.dev.Write(kb, k)
-	b.dev.Rotate(qb, kb, qw, kw)
+	qb, kb := bench.buf(0, sp.QDim(), queries), bench.buf(0, sp.KVDim(), keys)
+	bench.beginBatch(batch)
+	bench.dev.Write(qb, queries)
+	bench.dev.Write(kb, keys)
+	bench.dev.Rotate(qb, kb, qw, kw)
 	inv, factor := model.Frequencies(sp.RoPE, sp.HeadDim)
 	check := func(what string, got, x, norm []float32) {
 		var want, tol []float64
@@ -271,22 +279,22 @@ func (s Subject) rotateCase(t *testing.T, sp *model.Spec) {
 					head = rmsNorm(head, wide(norm), sp.Eps)
 				}
 				turned, half := make([]float64, sp.HeadDim), sp.HeadDim/2
-				for n, f := range inv {
-					sin, cos := math.Sincos(float64(pos) * f)
-					turned[n] = (head[n]*cos - head[n+half]*sin) * factor
-					turned[n+half] = (head[n+half]*cos + head[n]*sin) * factor
+				for pair, freq := range inv {
+					sin, cos := math.Sincos(float64(pos) * freq)
+					turned[pair] = (head[pair]*cos - head[pair+half]*sin) * factor
+					turned[pair+half] = (head[pair+half]*cos + head[pair]*sin) * factor
 				}
 				want = append(want, turned...)
-				for n := range turned {
-					tol = append(tol, 2e-6*(math.Abs(head[n%half])+math.Abs(head[n%half+half])))
+				for pair := range turned {
+					tol = append(tol, 2e-6*(math.Abs(head[pair%half])+math.Abs(head[pair%half+half])))
 				}
 			}
 		}
 		near(t, what, got, want, tol)
 	}
-	check("q", b.dev.Read(qb), q, qn)
-	check("k", b.dev.Read(kb), k, kn)
-	b.end()
+	check("q", bench.dev.Read(qb), queries, qn)
+	check("k", bench.dev.Read(kb), keys, kn)
+	bench.end()
 }
 
 // activate is models.md 1.2 and 2.2.
@@ -298,15 +306,16 @@ func activate(a model.Activation, gate, up float64) float64 {
 	return gate / (1 + math.Exp(-gate)) * up
 }
 
+// glu tests both activations, clamps and large values included.
 func (s Subject) glu(t *testing.T) {
-	for _, a := range []model.Activation{model.SiLU, model.SwiGLU} {
+	for _, activation := range []model.Activation{model.SiLU, model.SwiGLU} {
 		for _, inner := range []int{1, 15, 16, 35, 576} {
-			t.Run(fmt.Sprintf("%d/%d", a, inner), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d/%d", activation, inner), func(t *testing.T) {
 				const rows = 3
 				sp := spec()
-				sp.FFN.Inner, sp.FFN.Activation = inner, a
-				b := s.open(t, sp, limits(sp))
-				x := b.normal(rows*2*inner, 3)
+				sp.FFN.Inner, sp.FFN.Activation = inner, activation
+				bench := s.open(t, sp, limits(sp))
+				x := bench.normal(rows*2*inner, 3)
 				x[0], x[1] = -80, 5 // e^80 inside
 				if inner > 2 {
 					copy(x[2:], []float32{1e4, -1e4, -1e4, 1e4})
@@ -314,15 +323,15 @@ func (s Subject) glu(t *testing.T) {
 				}
 				var want, tol []float64
 				for i := 0; i < len(x); i += 2 {
-					y := activate(a, float64(x[i]), float64(x[i+1]))
+					y := activate(activation, float64(x[i]), float64(x[i+1]))
 					want, tol = append(want, y), append(tol, 2e-6*math.Abs(y)+1e-30)
 				}
-				gu, dst := b.buf(0, 2*inner, x), b.buf(0, inner, nil)
-				b.begin(rows)
-				b.dev.Write(gu, x)
-				b.dev.GLU(dst, gu)
-				near(t, "activation", b.dev.Read(dst), want, tol)
-				b.end()
+				gu, dst := bench.buf(0, 2*inner, x), bench.buf(0, inner, nil)
+				bench.begin(rows)
+				bench.dev.Write(gu, x)
+				bench.dev.GLU(dst, gu)
+				near(t, "activation", bench.dev.Read(dst), want, tol)
+				bench.end()
 			})
 		}
 	}

@@ -28,8 +28,8 @@ func Compare(got, want [][]float64) (Diff, error) {
 	if len(got) != len(want) {
 		return Diff{}, fmt.Errorf("%d rows of logits, want %d", len(got), len(want))
 	}
-	var d Diff
-	var num, den float64
+	var found Diff
+	var num, den float64 // squares of differences and of what is wanted, over all rows
 	agree := 0
 	for i := range got {
 		if got[i] == nil {
@@ -38,37 +38,38 @@ func Compare(got, want [][]float64) (Diff, error) {
 		if len(got[i]) != len(want[i]) {
 			return Diff{}, fmt.Errorf("row %d has %d logits, want %d", i, len(got[i]), len(want[i]))
 		}
-		g, w := logSoftmax(got[i]), logSoftmax(want[i])
-		at, best := 0, 0
-		for k := range w {
-			diff := g[k] - w[k]
-			if max(g[k], w[k]) > -20 || diff != diff {
-				d.MaxAbs = max(d.MaxAbs, math.Abs(diff))
+		gotLog, wantLog := logSoftmax(got[i]), logSoftmax(want[i])
+		likeliest, best := 0, 0
+		for id := range wantLog {
+			diff := gotLog[id] - wantLog[id]
+			if max(gotLog[id], wantLog[id]) > -20 || diff != diff {
+				found.MaxAbs = max(found.MaxAbs, math.Abs(diff))
 			}
 			num += diff * diff
-			den += w[k] * w[k]
-			if p := math.Exp(w[k]); p > 0 {
-				d.KL -= p * diff
+			den += wantLog[id] * wantLog[id]
+			// Σ want·(log want - log got); what has no probability adds nothing.
+			if prob := math.Exp(wantLog[id]); prob > 0 {
+				found.KL -= prob * diff
 			}
-			if g[k] > g[at] {
-				at = k
+			if gotLog[id] > gotLog[likeliest] {
+				likeliest = id
 			}
-			if w[k] > w[best] {
-				best = k
+			if wantLog[id] > wantLog[best] {
+				best = id
 			}
 		}
-		if w[best]-w[at] < Tie {
+		if wantLog[best]-wantLog[likeliest] < Tie {
 			agree++
 		}
-		d.Rows++
+		found.Rows++
 	}
-	if d.Rows == 0 {
+	if found.Rows == 0 {
 		return Diff{}, fmt.Errorf("no rows to compare")
 	}
-	d.RelL2 = math.Sqrt(num / den)
-	d.KL /= float64(d.Rows)
-	d.Argmax = float64(agree) / float64(d.Rows)
-	return d, nil
+	found.RelL2 = math.Sqrt(num / den)
+	found.KL /= float64(found.Rows)
+	found.Argmax = float64(agree) / float64(found.Rows)
+	return found, nil
 }
 
 // A Tolerance bounds a Diff; 0 does not bound.
@@ -82,12 +83,12 @@ func Int8() Tolerance { return Tolerance{KL: 1e-2, Argmax: 0.97} }
 
 // Check reports the first bound that d exceeds.
 func (d Diff) Check(t Tolerance) error {
-	for _, b := range []struct {
+	for _, limit := range []struct {
 		name       string
 		got, bound float64
 	}{{"largest log probability difference", d.MaxAbs, t.MaxAbs}, {"relative L2", d.RelL2, t.RelL2}, {"mean KL", d.KL, t.KL}} {
-		if b.bound > 0 && !(b.got <= b.bound) {
-			return fmt.Errorf("%s over %d rows is %.3g, want at most %.3g", b.name, d.Rows, b.got, b.bound)
+		if limit.bound > 0 && !(limit.got <= limit.bound) {
+			return fmt.Errorf("%s over %d rows is %.3g, want at most %.3g", limit.name, d.Rows, limit.got, limit.bound)
 		}
 	}
 	if d.Argmax < t.Argmax {
@@ -101,22 +102,23 @@ func (d Diff) Check(t Tolerance) error {
 // The runner must be idle; slot 0 and the first blocks of each group are used.
 func Distributions(r runner.Runner, tokens []int32, chunk int) ([][]float64, error) {
 	info := r.Info()
-	p := &sample.Params{Logprobs: true, TopLogprobs: info.Vocab}
+	params := &sample.Params{Logprobs: true, TopLogprobs: info.Vocab}
 	tables := make([][]runner.BlockID, len(info.Groups))
-	for g := range tables {
+	for group := range tables {
 		for k := range (len(tokens) + info.Lookahead + info.BlockSize - 1) / info.BlockSize {
-			tables[g] = append(tables[g], runner.BlockID(k))
+			tables[group] = append(tables[group], runner.BlockID(k))
 		}
 	}
+	// The chosen id and all others, by likelihood, are asked for as log probabilities.
 	out := make([][]float64, len(tokens))
 	for start := 0; start < len(tokens); start += chunk {
 		end := min(start+chunk, len(tokens))
-		b := &runner.Batch{Tokens: tokens[start:end], Rows: []runner.Row{{Start: start, Len: end - start, Tables: tables,
-			Sample: true, Step: uint64(start), Params: p, History: tokens[:end]}}}
-		if err := runner.Check(b, info); err != nil {
+		batch := &runner.Batch{Tokens: tokens[start:end], Rows: []runner.Row{{Start: start, Len: end - start, Tables: tables,
+			Sample: true, Step: uint64(start), Params: params, History: tokens[:end]}}}
+		if err := runner.Check(batch, info); err != nil {
 			return nil, err
 		}
-		if err := r.Launch(b); err != nil {
+		if err := r.Launch(batch); err != nil {
 			return nil, fmt.Errorf("tokens %d to %d: %w", start, end, err)
 		}
 		res, err := r.Collect()
@@ -127,13 +129,14 @@ func Distributions(r runner.Runner, tokens []int32, chunk int) ([][]float64, err
 			return nil, fmt.Errorf("tokens %d to %d: log probabilities of %d rows, want 1 with the chosen id and all %d", start, end, len(res.Logprobs), info.Vocab)
 		}
 		out[end-1] = make([]float64, info.Vocab)
-		for _, l := range res.Logprobs[0][1:] {
-			out[end-1][l.ID] = float64(l.Logprob)
+		for _, logprob := range res.Logprobs[0][1:] {
+			out[end-1][logprob.ID] = float64(logprob.Logprob)
 		}
 	}
 	return out, nil
 }
 
+// logSoftmax returns the log probabilities of logits.
 func logSoftmax(x []float64) []float64 {
 	top, sum := math.Inf(-1), 0.0
 	for _, v := range x {

@@ -62,90 +62,92 @@ func (o *Oracle) Logits(tokens []int32) [][]float64 {
 // Step appends a token, which must be in the vocabulary, and returns the logits
 // of the one after it, [vocab].
 func (st *State) Step(id int32) []float64 {
-	o, s := st.o, st.o.spec
-	x := o.row("embed", int(id), s.Hidden)
-	for l := range s.Layers {
-		prefix := "layers." + strconv.Itoa(l) + "."
-		add(x, st.attention(l, prefix, o.norm(x, prefix+"attn_norm")))
-		add(x, st.feedForward(l, prefix, o.norm(x, prefix+"ffn_norm")))
-		st.Hidden[l] = slices.Clone(x)
+	oracle, spec := st.o, st.o.spec
+	x := oracle.row("embed", int(id), spec.Hidden)
+	for layer := range spec.Layers {
+		prefix := "layers." + strconv.Itoa(layer) + "."
+		add(x, st.attention(layer, prefix, oracle.norm(x, prefix+"attn_norm")))
+		add(x, st.feedForward(layer, prefix, oracle.norm(x, prefix+"ffn_norm")))
+		st.Hidden[layer] = slices.Clone(x)
 	}
 	head := "head"
-	if s.Tied {
+	if spec.Tied {
 		head = "embed"
 	}
-	return o.linear(head, "", 0, s.Vocab, o.norm(x, "norm"))
+	return oracle.linear(head, "", 0, spec.Vocab, oracle.norm(x, "norm"))
 }
 
-func (st *State) attention(l int, prefix string, t []float64) []float64 {
-	o, s := st.o, st.o.spec
-	q := o.linear(prefix+"q", prefix+"q_bias", 0, s.QDim(), t)
-	k := o.linear(prefix+"k", prefix+"k_bias", 0, s.KVDim(), t)
-	v := o.linear(prefix+"v", prefix+"v_bias", 0, s.KVDim(), t)
-	p := len(st.k[l])
-	st.rotate(q, p, prefix+"q_norm")
-	st.rotate(k, p, prefix+"k_norm")
-	st.k[l], st.v[l] = append(st.k[l], k), append(st.v[l], v)
+// attention appends a token's key and value and returns what the layer adds for it.
+func (st *State) attention(layer int, prefix string, normed []float64) []float64 {
+	oracle, spec := st.o, st.o.spec
+	query := oracle.linear(prefix+"q", prefix+"q_bias", 0, spec.QDim(), normed)
+	key := oracle.linear(prefix+"k", prefix+"k_bias", 0, spec.KVDim(), normed)
+	value := oracle.linear(prefix+"v", prefix+"v_bias", 0, spec.KVDim(), normed)
+	pos := len(st.k[layer])
+	st.rotate(query, pos, prefix+"q_norm")
+	st.rotate(key, pos, prefix+"k_norm")
+	st.k[layer], st.v[layer] = append(st.k[layer], key), append(st.v[layer], value)
 	first := 0
-	if w := s.Windows[l]; w > 0 {
-		first = max(p-w+1, 0)
+	if w := spec.Windows[layer]; w > 0 {
+		first = max(pos-w+1, 0)
 	}
-	out := make([]float64, s.QDim())
-	for h := range s.Heads {
-		kv := h / (s.Heads / s.KVHeads) * s.HeadDim
-		qh, oh := q[h*s.HeadDim:][:s.HeadDim], out[h*s.HeadDim:][:s.HeadDim]
-		scores := make([]float64, 0, p-first+2)
-		for j := first; j <= p; j++ {
-			scores = append(scores, dot(qh, st.k[l][j][kv:][:s.HeadDim])/math.Sqrt(float64(s.HeadDim)))
+	out := make([]float64, spec.QDim())
+	for head := range spec.Heads {
+		kv := head / (spec.Heads / spec.KVHeads) * spec.HeadDim
+		qh, oh := query[head*spec.HeadDim:][:spec.HeadDim], out[head*spec.HeadDim:][:spec.HeadDim]
+		scores := make([]float64, 0, pos-first+2)
+		for seen := first; seen <= pos; seen++ {
+			scores = append(scores, dot(qh, st.k[layer][seen][kv:][:spec.HeadDim])/math.Sqrt(float64(spec.HeadDim)))
 		}
-		if s.Sinks { // one more key, without a value
-			scores = append(scores, float64(o.decoded(prefix + "sinks")[h]))
+		if spec.Sinks { // one more key, without a value
+			scores = append(scores, float64(oracle.decoded(prefix + "sinks")[head]))
 		}
 		softmax(scores)
-		for j := first; j <= p; j++ {
+		for seen := first; seen <= pos; seen++ {
 			for i := range oh {
-				oh[i] += scores[j-first] * st.v[l][j][kv+i]
+				oh[i] += scores[seen-first] * st.v[layer][seen][kv+i]
 			}
 		}
 	}
-	return o.linear(prefix+"o", prefix+"o_bias", 0, s.Hidden, out)
+	return oracle.linear(prefix+"o", prefix+"o_bias", 0, spec.Hidden, out)
 }
 
 // rotate applies the norm of that name, if the model has it, and RoPE to each head.
 func (st *State) rotate(x []float64, position int, norm string) {
-	n := st.o.spec.HeadDim
-	for ; len(x) > 0; x = x[n:] {
-		head := x[:n]
+	dim := st.o.spec.HeadDim
+	for ; len(x) > 0; x = x[dim:] {
+		head := x[:dim]
 		if _, ok := st.o.params[norm]; ok {
 			copy(head, st.o.norm(head, norm))
 		}
 		for i, inv := range st.inv {
 			sin, cos := math.Sincos(float64(position) * inv)
-			a, b := head[i], head[i+n/2]
+			a, b := head[i], head[i+dim/2]
 			head[i] = (a*cos - b*sin) * st.factor
-			head[i+n/2] = (b*cos + a*sin) * st.factor
+			head[i+dim/2] = (b*cos + a*sin) * st.factor
 		}
 	}
 }
 
-func (st *State) feedForward(l int, prefix string, t []float64) []float64 {
-	o, f := st.o, &st.o.spec.FFN
-	if f.IsDense(l) {
-		inner := f.Inner
-		if f.Experts > 0 {
-			inner = f.DenseInner
+// feedForward returns what the layer's dense part, or its chosen experts, add for a token.
+func (st *State) feedForward(layer int, prefix string, normed []float64) []float64 {
+	oracle, ffn := st.o, &st.o.spec.FFN
+	if ffn.IsDense(layer) {
+		inner := ffn.Inner
+		if ffn.Experts > 0 {
+			inner = ffn.DenseInner
 		}
-		return o.expert(prefix, 0, inner, t)
+		return oracle.expert(prefix, 0, inner, normed)
 	}
-	chosen, weights := route(o.linear(prefix+"router", prefix+"router_bias", 0, f.Experts, t), f.TopK, f.Renorm)
-	st.Experts[l] = chosen
-	y := make([]float64, o.spec.Hidden)
-	for i, e := range chosen {
-		for j, v := range o.expert(prefix, e, f.Inner, t) {
-			y[j] += weights[i] * v
+	chosen, weights := route(oracle.linear(prefix+"router", prefix+"router_bias", 0, ffn.Experts, normed), ffn.TopK, ffn.Renorm)
+	st.Experts[layer] = chosen
+	sum := make([]float64, oracle.spec.Hidden)
+	for i, expert := range chosen {
+		for j, v := range oracle.expert(prefix, expert, ffn.Inner, normed) {
+			sum[j] += weights[i] * v
 		}
 	}
-	return y
+	return sum
 }
 
 // route returns the topK largest logits' indexes, ascending, ties to the lowest,
@@ -164,13 +166,14 @@ func route(logits []float64, topK int, renorm bool) (chosen []int, weights []flo
 		}
 		return 0
 	})
+	// Softmax over all and the share of the chosen in it is softmax over the chosen.
 	chosen = order[:topK]
 	slices.Sort(chosen)
 	softmax(logits)
 	sum := 0.0
-	for _, e := range chosen {
-		weights = append(weights, logits[e])
-		sum += logits[e]
+	for _, expert := range chosen {
+		weights = append(weights, logits[expert])
+		sum += logits[expert]
 	}
 	if renorm {
 		for i := range weights {
@@ -181,30 +184,30 @@ func route(logits []float64, topK int, renorm bool) (chosen []int, weights []flo
 }
 
 // expert is matrix e of the layer's feed-forward part; dense layers have one.
-func (o *Oracle) expert(prefix string, e, inner int, t []float64) []float64 {
-	u := o.linear(prefix+"up", prefix+"up_bias", e, 2*inner, t)
-	a := make([]float64, inner)
-	for i := range a {
-		gate, up := u[2*i], u[2*i+1]
+func (o *Oracle) expert(prefix string, e, inner int, normed []float64) []float64 {
+	gateUp := o.linear(prefix+"up", prefix+"up_bias", e, 2*inner, normed)
+	activated := make([]float64, inner)
+	for i := range activated {
+		gate, up := gateUp[2*i], gateUp[2*i+1]
 		switch o.spec.FFN.Activation {
 		case model.SiLU:
-			a[i] = gate / (1 + math.Exp(-gate)) * up
+			activated[i] = gate / (1 + math.Exp(-gate)) * up
 		case model.SwiGLU:
 			gate, up = min(gate, 7), min(max(up, -7), 7)
-			a[i] = gate / (1 + math.Exp(-1.702*gate)) * (up + 1)
+			activated[i] = gate / (1 + math.Exp(-1.702*gate)) * (up + 1)
 		}
 	}
-	return o.linear(prefix+"down", prefix+"down_bias", e, o.spec.Hidden, a)
+	return o.linear(prefix+"down", prefix+"down_bias", e, o.spec.Hidden, activated)
 }
 
 // linear returns W·x + b with matrix n of the named tensor, which has out rows;
 // b is added if the model has it.
 func (o *Oracle) linear(name, bias string, n, out int, x []float64) []float64 {
-	w := o.decoded(name)[n*out*len(x):]
+	weights := o.decoded(name)[n*out*len(x):]
 	y := make([]float64, out)
 	for i := range y {
 		sum := 0.0
-		for j, v := range w[i*len(x):][:len(x)] {
+		for j, v := range weights[i*len(x):][:len(x)] {
 			sum += float64(v) * x[j]
 		}
 		y[i] = sum
@@ -215,6 +218,7 @@ func (o *Oracle) linear(name, bias string, n, out int, x []float64) []float64 {
 	return y
 }
 
+// norm is the RMS norm of x with the named weights.
 func (o *Oracle) norm(x []float64, name string) []float64 {
 	rms := math.Sqrt(dot(x, x)/float64(len(x)) + float64(o.spec.Eps))
 	y := o.row(name, 0, len(x))
@@ -233,18 +237,19 @@ func (o *Oracle) row(name string, n, width int) []float64 {
 	return y
 }
 
+// decoded returns the values of a parameter, which are kept.
 func (o *Oracle) decoded(name string) []float32 {
-	v, ok := o.values[name]
+	values, ok := o.values[name]
 	if !ok {
-		t := o.params[name]
-		cols := t.Cols()
-		v = make([]float32, t.Elems())
-		for i := range t.Rows() {
-			t.Row(i).Floats(v[i*cols:][:cols])
+		param := o.params[name]
+		cols := param.Cols()
+		values = make([]float32, param.Elems())
+		for i := range param.Rows() {
+			param.Row(i).Floats(values[i*cols:][:cols])
 		}
-		o.values[name] = v
+		o.values[name] = values
 	}
-	return v
+	return values
 }
 
 func add(x, y []float64) {

@@ -37,14 +37,15 @@ func Families() []string { return []string{"gpt-oss", "qwen3", "qwen3moe", "llam
 // its name and its shape only. It panics on an unknown family.
 func Tiny(family string, o Options) (*model.Spec, map[string]tensor.Tensor) {
 	o.defaults(family)
-	s := spec(family, o)
+	made := spec(family, o)
 	params := make(map[string]tensor.Tensor)
-	for _, p := range model.Params(s) {
-		params[p.Name] = parameter(s, p, o)
+	for _, param := range model.Params(made) {
+		params[param.Name] = parameter(made, param, o)
 	}
-	return s, params
+	return made, params
 }
 
+// defaults fills in what zero fields stand for.
 func (o *Options) defaults(family string) {
 	if o.Matrix == tensor.Invalid {
 		o.Matrix = tensor.F32
@@ -63,8 +64,9 @@ func (o *Options) defaults(family string) {
 	}
 }
 
+// spec returns the Spec of a family.
 func spec(family string, o Options) *model.Spec {
-	s := &model.Spec{
+	made := &model.Spec{
 		Family: family, Name: "tiny " + family, Layers: 2, Hidden: 96, Vocab: o.Vocab,
 		Heads: 4, KVHeads: 2, HeadDim: 16, MaxLen: 512, Eps: 1e-5, Tied: o.Tied,
 		RoPE: model.RoPE{Base: 10000}, FFN: model.FFN{Inner: 160},
@@ -72,47 +74,48 @@ func spec(family string, o Options) *model.Spec {
 	matrix, _ := o.Matrix.Block()
 	experts, _ := o.Experts.Block()
 	if max(matrix, experts) > 32 { // rows must be whole blocks of the K types
-		s.Hidden, s.HeadDim, s.FFN.Inner = 256, 64, 512
+		made.Hidden, made.HeadDim, made.FFN.Inner = 256, 64, 512
 	}
 	switch family {
 	case "gpt-oss":
-		s.Layers = 4
-		s.Windows = []int{o.Window, 0, o.Window, 0}
-		s.QKVBias, s.OBias, s.Sinks = true, true, true
-		s.RoPE = model.RoPE{Base: 150000, Scaling: model.ScalingYaRN, Factor: 32, Original: 4096, BetaFast: 32, BetaSlow: 1}
-		s.FFN.Experts, s.FFN.TopK, s.FFN.Renorm, s.FFN.Bias, s.FFN.Activation = 8, 4, true, true, model.SwiGLU
+		made.Layers = 4
+		made.Windows = []int{o.Window, 0, o.Window, 0}
+		made.QKVBias, made.OBias, made.Sinks = true, true, true
+		made.RoPE = model.RoPE{Base: 150000, Scaling: model.ScalingYaRN, Factor: 32, Original: 4096, BetaFast: 32, BetaSlow: 1}
+		made.FFN.Experts, made.FFN.TopK, made.FFN.Renorm, made.FFN.Bias, made.FFN.Activation = 8, 4, true, true, model.SwiGLU
 	case "qwen3":
-		s.QKNorm, s.Eps = true, 1e-6
+		made.QKNorm, made.Eps = true, 1e-6
 	case "qwen3moe":
-		s.QKNorm, s.Eps = true, 1e-6
-		s.FFN.Experts, s.FFN.TopK, s.FFN.Renorm = 8, 3, !o.NoRenorm
+		made.QKNorm, made.Eps = true, 1e-6
+		made.FFN.Experts, made.FFN.TopK, made.FFN.Renorm = 8, 3, !o.NoRenorm
 		if o.Dense {
-			s.FFN.Dense, s.FFN.DenseInner = []bool{true, false}, 2*s.FFN.Inner
+			made.FFN.Dense, made.FFN.DenseInner = []bool{true, false}, 2*made.FFN.Inner
 		}
 	case "llama":
 		if o.Llama3 {
-			s.RoPE = model.RoPE{Base: 10000, Scaling: model.ScalingLlama3, Factor: 8, Original: 32, LowFreq: 1, HighFreq: 4}
+			made.RoPE = model.RoPE{Base: 10000, Scaling: model.ScalingLlama3, Factor: 8, Original: 32, LowFreq: 1, HighFreq: 4}
 		}
 	default:
 		panic(fmt.Sprintf("modeltest: family %q is unknown, expected one of %q", family, Families()))
 	}
-	if s.Windows == nil {
-		s.Windows = make([]int, s.Layers)
+	if made.Windows == nil {
+		made.Windows = make([]int, made.Layers)
 	}
-	return s
+	return made
 }
 
+// parameter draws the values of a parameter and stores them.
 func parameter(s *model.Spec, p model.Param, o Options) tensor.Tensor {
 	part := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
 	mean, deviation := distribution(s, part, p.Shape[len(p.Shape)-1])
-	h := fnv.New64a()
-	h.Write([]byte(p.Name))
-	rng := rand.New(rand.NewPCG(o.Seed, h.Sum64()))
-	n := 1
+	sum := fnv.New64a()
+	sum.Write([]byte(p.Name))
+	rng := rand.New(rand.NewPCG(o.Seed, sum.Sum64()))
+	elems := 1
 	for _, d := range p.Shape {
-		n *= d
+		elems *= d
 	}
-	values := make([]float32, n)
+	values := make([]float32, elems)
 	for i := range values {
 		values[i] = float32(mean + deviation*rng.NormFloat64())
 	}
@@ -146,6 +149,7 @@ func distribution(s *model.Spec, part string, n int) (mean, deviation float64) {
 	return 0, 0.1 // biases
 }
 
+// dtype returns the type in which a part is stored.
 func dtype(part string, shape []int, o Options) tensor.DType {
 	switch {
 	case len(shape) == 3:
@@ -162,17 +166,17 @@ func dtype(part string, shape []int, o Options) tensor.DType {
 // Encode returns values as a tensor of that type and shape; rows must be whole
 // blocks.
 func Encode(name string, t tensor.DType, shape []int, values []float32) tensor.Tensor {
-	w := tensor.Tensor{Name: name, DType: t, Shape: shape}
-	cols := w.Cols()
-	n := t.RowBytes(cols)
-	w.Data = make([]byte, w.Rows()*n)
+	encoded := tensor.Tensor{Name: name, DType: t, Shape: shape}
+	cols := encoded.Cols()
+	rowBytes := t.RowBytes(cols)
+	encoded.Data = make([]byte, encoded.Rows()*rowBytes)
 	scales := 0
 	if t == tensor.MXFP4HF {
 		scales = cols / 32
-		w.Scales = make([]byte, w.Rows()*scales)
+		encoded.Scales = make([]byte, encoded.Rows()*scales)
 	}
-	for i := range w.Rows() {
-		tensor.Encode(t, w.Data[i*n:][:n], w.Scales[i*scales:][:scales], values[i*cols:][:cols])
+	for i := range encoded.Rows() {
+		tensor.Encode(t, encoded.Data[i*rowBytes:][:rowBytes], encoded.Scales[i*scales:][:scales], values[i*cols:][:cols])
 	}
-	return w
+	return encoded
 }
