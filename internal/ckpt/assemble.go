@@ -28,33 +28,33 @@ func newAssembler(where string, tensors map[string]stored) *assembler {
 
 // assemble builds all parameters of spec; build returns the one named part of
 // layer n (n is -1 outside of layers), with the shape the Spec asks for.
-func (a *assembler) assemble(build func(n int, part string, shape []int) tensor.Tensor) (map[string]tensor.Tensor, error) {
+func (a *assembler) assemble(build func(layer int, part string, shape []int) tensor.Tensor) (map[string]tensor.Tensor, error) {
 	params := map[string]tensor.Tensor{}
-	for _, p := range model.Params(a.spec) {
-		n, part := -1, p.Name
-		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
+	for _, param := range model.Params(a.spec) {
+		layer, part := -1, param.Name
+		if rest, ok := strings.CutPrefix(param.Name, "layers."); ok {
 			number, name, _ := strings.Cut(rest, ".")
-			n, _ = strconv.Atoi(number)
+			layer, _ = strconv.Atoi(number)
 			part = name
 		}
-		t := build(n, part, p.Shape)
+		built := build(layer, part, param.Shape)
 		if a.err != nil {
 			return nil, a.err
 		}
-		if dims := len(p.Shape); dims == 1 || strings.HasSuffix(part, "_bias") {
-			if e, _ := t.DType.Block(); e != 1 {
-				return nil, a.refuse(t.Name, "type", "F32, F16 or BF16 for a vector", t.DType)
+		if dims := len(param.Shape); dims == 1 || strings.HasSuffix(part, "_bias") {
+			if block, _ := built.DType.Block(); block != 1 {
+				return nil, a.refuse(built.Name, "type", "F32, F16 or BF16 for a vector", built.DType)
 			}
 		}
-		params[p.Name] = t
+		params[param.Name] = built
 	}
 	return params, model.CheckParams(a.spec, params)
 }
 
 // refuse returns an Unsupported error about the stored tensor name.
 func (a *assembler) refuse(name, problem, want string, got any) error {
-	if s, ok := a.tensors[name]; ok {
-		return s.error(Unsupported, problem, want, got)
+	if found, ok := a.tensors[name]; ok {
+		return found.error(Unsupported, problem, want, got)
 	}
 	return &Error{Kind: Unsupported, File: a.where, Tensor: name, Offset: -1, Problem: problem, Want: want, Got: fmt.Sprint(got)}
 }
@@ -62,8 +62,8 @@ func (a *assembler) refuse(name, problem, want string, got any) error {
 // find returns the first of names that is stored.
 func (a *assembler) find(names ...string) (stored, bool) {
 	for _, name := range names {
-		if s, ok := a.tensors[name]; ok {
-			return s, true
+		if found, ok := a.tensors[name]; ok {
+			return found, true
 		}
 	}
 	return stored{}, false
@@ -75,23 +75,23 @@ func (a *assembler) raw(dtype tensor.DType, shape []int, names ...string) tensor
 	if a.err != nil {
 		return tensor.Tensor{}
 	}
-	s, ok := a.find(names...)
+	found, ok := a.find(names...)
 	switch {
 	case !ok:
 		a.err = &Error{Kind: Incomplete, File: a.where, Tensor: names[0], Offset: -1,
 			Problem: fmt.Sprintf("a tensor of shape %v is missing", shape)}
-	case dtype == tensor.Invalid && !s.dtype.Numeric():
-		a.err = s.error(Unsupported, "type", supportedTypes, s.typeName)
-	case dtype != tensor.Invalid && s.dtype != dtype:
-		a.err = s.error(Unsupported, "type", dtype.String(), s.typeName)
-	case !slices.Equal(s.shape, shape):
-		a.err = s.error(Inconsistent, "shape", fmt.Sprintf("%v from the configuration", shape), s.shape)
+	case dtype == tensor.Invalid && !found.dtype.Numeric():
+		a.err = found.error(Unsupported, "type", supportedTypes, found.typeName)
+	case dtype != tensor.Invalid && found.dtype != dtype:
+		a.err = found.error(Unsupported, "type", dtype.String(), found.typeName)
+	case !slices.Equal(found.shape, shape):
+		a.err = found.error(Inconsistent, "shape", fmt.Sprintf("%v from the configuration", shape), found.shape)
 	}
 	if a.err != nil {
 		return tensor.Tensor{}
 	}
-	a.used[s.name] = true
-	return s.view()
+	a.used[found.name] = true
+	return found.view()
 }
 
 func (a *assembler) take(shape []int, names ...string) tensor.Tensor {

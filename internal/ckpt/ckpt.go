@@ -63,11 +63,11 @@ type Generation struct {
 // headers, configuration and tokenizer, no weights. Errors that are the
 // checkpoint's own are *Error; others come from the operating system.
 func Open(path string) (*Model, error) {
-	m, err := Start(path)
+	model, err := Start(path)
 	if err != nil {
 		return nil, err
 	}
-	return m.finished()
+	return model.finished()
 }
 
 // Start is Open without making the tokenizer, which takes nearly all of its time: whoever
@@ -78,29 +78,29 @@ func Start(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newModel(path)
-	open := m.openGGUF
+	model := newModel(path)
+	open := model.openGGUF
 	if info.IsDir() {
-		open = m.openDir
+		open = model.openDir
 	}
 	if err := open(); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return nil, errors.Join(err, model.Close())
 	}
-	_, err = os.Stat(m.sealPath())
-	m.Sealed = err == nil
-	return m, nil
+	_, err = os.Stat(model.sealPath())
+	model.Sealed = err == nil
+	return model, nil
 }
 
 // OpenFS opens the model whose Hugging Face directory is the top of fsys, such as
 // one that is part of the program, in one safetensors file. name is its name and,
 // in errors, its path. Files are read whole; Verify looks at values only.
 func OpenFS(fsys fs.FS, name string) (*Model, error) {
-	m := newModel(name)
-	m.fsys = fsys
-	if err := m.openDir(); err != nil {
-		return nil, errors.Join(err, m.Close())
+	model := newModel(name)
+	model.fsys = fsys
+	if err := model.openDir(); err != nil {
+		return nil, errors.Join(err, model.Close())
 	}
-	return m.finished()
+	return model.finished()
 }
 
 func newModel(path string) *Model {
@@ -146,15 +146,15 @@ func (m *Model) Beside(name string) string {
 // and time of the last change of each. mode has the permissions that they share.
 func (m *Model) Source() (text string, mode fs.FileMode, err error) {
 	mode = fs.ModePerm
-	for _, f := range m.maps {
-		if f.disk == nil {
-			return "", 0, fmt.Errorf("%s: it is in no file of the system", f.path)
+	for _, file := range m.maps {
+		if file.disk == nil {
+			return "", 0, fmt.Errorf("%s: it is in no file of the system", file.path)
 		}
-		info, err := f.disk.Stat() // of what is mapped, whatever has the name by now
+		info, err := file.disk.Stat() // of what is mapped, whatever has the name by now
 		if err != nil {
 			return "", 0, err
 		}
-		text += fmt.Sprintf("%q %d %d\n", filepath.Base(f.path), info.Size(), info.ModTime().UnixNano())
+		text += fmt.Sprintf("%q %d %d\n", filepath.Base(file.path), info.Size(), info.ModTime().UnixNano())
 		mode &= info.Mode().Perm()
 	}
 	return text, mode, nil
@@ -166,12 +166,12 @@ func (m *Model) Attach(c io.Closer) { m.attached = append(m.attached, c) }
 // Close unmaps the files. Tensors must not be read afterwards.
 func (m *Model) Close() error {
 	var all error
-	for _, c := range m.attached {
-		all = errors.Join(all, c.Close())
+	for _, attached := range m.attached {
+		all = errors.Join(all, attached.Close())
 	}
 	m.attached = nil
-	for _, f := range m.maps {
-		all = errors.Join(all, f.close())
+	for _, file := range m.maps {
+		all = errors.Join(all, file.close())
 	}
 	m.maps, m.Params, m.stored = nil, nil, nil
 	return all
@@ -183,16 +183,16 @@ func (m *Model) openMap(path string) (*file, error) {
 	if m.fsys != nil {
 		open = m.loadFile
 	}
-	f, err := open(path)
+	file, err := open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = incomplete(path, "the file is missing, though the checkpoint refers to it; fetch it again")
 		}
 		return nil, err
 	}
-	m.maps = append(m.maps, f)
+	m.maps = append(m.maps, file)
 	m.read = append(m.read, path)
-	return f, nil
+	return file, nil
 }
 
 // small reads a whole file of at most limit bytes from the model's directory;
@@ -216,13 +216,13 @@ func (m *Model) small(name string, limit int64) ([]byte, error) {
 	if m.fsys != nil {
 		return fs.ReadFile(m.fsys, name)
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer file.Close()
 	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
+	if _, err := io.ReadFull(file, data); err != nil {
 		return nil, err
 	}
 	return data, nil
@@ -236,11 +236,11 @@ func (m *Model) stat(path string) (fs.FileInfo, error) {
 }
 
 func (m *Model) add(list []stored) error {
-	for _, t := range list {
-		if other, ok := m.stored[t.name]; ok {
-			return t.error(Inconsistent, "tensor stored twice", "one copy", "another in "+filepath.Base(other.file.path))
+	for _, tensor := range list {
+		if other, ok := m.stored[tensor.name]; ok {
+			return tensor.error(Inconsistent, "tensor stored twice", "one copy", "another in "+filepath.Base(other.file.path))
 		}
-		m.stored[t.name] = t
+		m.stored[tensor.name] = tensor
 	}
 	return nil
 }

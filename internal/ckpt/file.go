@@ -35,12 +35,12 @@ func openFile(path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, disk: disk}
-	if f.data, f.unmap, err = mapFile(disk, int(info.Size())); err != nil {
+	opened := &file{path: path, disk: disk}
+	if opened.data, opened.unmap, err = mapFile(disk, int(info.Size())); err != nil {
 		disk.Close()
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)
 	}
-	return f, nil
+	return opened, nil
 }
 
 // loadFile reads a file of m.fsys.
@@ -80,11 +80,11 @@ func (s *stored) error(k Kind, problem, want string, got any) error {
 // view returns s without copying.
 func (s *stored) view() tensor.Tensor {
 	data := s.file.data[s.offset : s.offset+s.size]
-	t := tensor.Tensor{Name: s.name, DType: s.dtype, Shape: s.shape, Data: data}
+	view := tensor.Tensor{Name: s.name, DType: s.dtype, Shape: s.shape, Data: data}
 	if s.file.disk != nil {
-		t.Drop = dropper(data)
+		view.Drop = dropper(data)
 	}
-	return t
+	return view
 }
 
 // dropper returns what lets pages of a mapping go. It would clear other memory.

@@ -75,29 +75,29 @@ type container struct {
 // A cursor reads a GGUF header. The first error sticks; after it every method
 // returns zero values.
 type cursor struct {
-	f   *file
-	at  int64
-	err error
+	file *file
+	at   int64
+	err  error
 }
 
 func (c *cursor) fail(at int64, problem, want string, got any) {
 	if c.err == nil {
-		c.err = c.f.damaged(at, problem, want, got)
+		c.err = c.file.damaged(at, problem, want, got)
 	}
 }
 
 // take returns the next n bytes.
 func (c *cursor) take(n uint64, what string) []byte {
-	left := uint64(len(c.f.data)) - uint64(c.at)
+	left := uint64(len(c.file.data)) - uint64(c.at)
 	if c.err == nil && n > left {
 		c.fail(c.at, what, fmt.Sprintf("%d bytes", n), fmt.Sprintf("%d before the end of the file", left))
 	}
 	if c.err != nil {
 		return nil
 	}
-	b := c.f.data[c.at:][:n]
+	bytes := c.file.data[c.at:][:n]
 	c.at += int64(n)
-	return b
+	return bytes
 }
 
 func (c *cursor) u32(what string) uint32 {
@@ -117,61 +117,61 @@ func (c *cursor) u64(what string) uint64 {
 // name reads a string that names something.
 func (c *cursor) name(what string, limit uint64) string {
 	at := c.at
-	n := c.u64(what + " length")
-	if c.err == nil && (n == 0 || n > limit) {
-		c.fail(at, what+" length", fmt.Sprintf("1 to %d", limit), n)
+	length := c.u64(what + " length")
+	if c.err == nil && (length == 0 || length > limit) {
+		c.fail(at, what+" length", fmt.Sprintf("1 to %d", limit), length)
 	}
-	b := c.take(n, what)
-	if c.err == nil && !utf8.Valid(b) {
-		c.fail(at, what, "UTF-8", fmt.Sprintf("%+q", b))
+	text := c.take(length, what)
+	if c.err == nil && !utf8.Valid(text) {
+		c.fail(at, what, "UTF-8", fmt.Sprintf("%+q", text))
 	}
-	return string(b)
+	return string(text)
 }
 
 // readGGUF reads the header of f and checks everything that formats.md 3 demands.
-func readGGUF(f *file) (*container, error) {
-	c := &cursor{f: f}
-	if magic := c.take(4, "magic"); string(magic) != "GGUF" && c.err == nil {
-		c.fail(0, "magic", `"GGUF"`, fmt.Sprintf("%q", magic))
+func readGGUF(from *file) (*container, error) {
+	in := &cursor{file: from}
+	if magic := in.take(4, "magic"); string(magic) != "GGUF" && in.err == nil {
+		in.fail(0, "magic", `"GGUF"`, fmt.Sprintf("%q", magic))
 	}
-	switch version := c.u32("version"); {
-	case c.err != nil:
+	switch version := in.u32("version"); {
+	case in.err != nil:
 	case version&0xffff == 0 && version != 0:
-		return nil, unsupported(f.path, "byte order", "little-endian", "a big-endian file")
+		return nil, unsupported(from.path, "byte order", "little-endian", "a big-endian file")
 	case version != 2 && version != 3:
-		return nil, unsupported(f.path, "GGUF version", "2 or 3", version)
+		return nil, unsupported(from.path, "GGUF version", "2 or 3", version)
 	}
-	tensors, keys := c.u64("tensor count"), c.u64("key count")
+	tensors, keys := in.u64("tensor count"), in.u64("key count")
 	if tensors > maxTensors {
-		c.fail(8, "tensor count", fmt.Sprintf("at most %d", maxTensors), tensors)
+		in.fail(8, "tensor count", fmt.Sprintf("at most %d", maxTensors), tensors)
 	}
 	if keys > maxKeys {
-		c.fail(16, "key count", fmt.Sprintf("at most %d", maxKeys), keys)
+		in.fail(16, "key count", fmt.Sprintf("at most %d", maxKeys), keys)
 	}
-	g := &container{file: f, keys: map[string]value{}}
-	for ; keys > 0 && c.err == nil; keys-- {
-		at := c.at
-		key := c.name("key", maxKeyLen)
-		v := c.value(key)
-		if _, again := g.keys[key]; again {
-			c.fail(at, "key "+clip(key), "unique keys", "a second one")
+	found := &container{file: from, keys: map[string]value{}}
+	for ; keys > 0 && in.err == nil; keys-- {
+		at := in.at
+		key := in.name("key", maxKeyLen)
+		value := in.value(key)
+		if _, again := found.keys[key]; again {
+			in.fail(at, "key "+clip(key), "unique keys", "a second one")
 		}
-		g.keys[key] = v
+		found.keys[key] = value
 	}
 	names := map[string]bool{}
-	for ; tensors > 0 && c.err == nil; tensors-- {
-		at := c.at
-		t := c.tensor()
-		if names[t.name] {
-			c.fail(at, "tensor "+t.name, "unique names", "a second one")
+	for ; tensors > 0 && in.err == nil; tensors-- {
+		at := in.at
+		tensor := in.tensor()
+		if names[tensor.name] {
+			in.fail(at, "tensor "+tensor.name, "unique names", "a second one")
 		}
-		names[t.name] = true
-		g.tensors = append(g.tensors, t)
+		names[tensor.name] = true
+		found.tensors = append(found.tensors, tensor)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if in.err != nil {
+		return nil, in.err
 	}
-	return g, g.place(c.at)
+	return found, found.place(in.at)
 }
 
 // value reads the type and the bytes of one metadata value.
@@ -181,9 +181,9 @@ func (c *cursor) value(key string) value {
 	switch v.at = c.at; {
 	case c.err != nil:
 	case v.typ == ggufString:
-		n := c.u64("length of key " + key)
+		length := c.u64("length of key " + key)
 		v.at = c.at
-		v.raw = c.take(n, "key "+key)
+		v.raw = c.take(length, "key "+key)
 	case v.typ == ggufArray:
 		c.array(&v, key)
 	case v.typ >= uint32(len(ggufSizes)):
@@ -200,48 +200,48 @@ func (c *cursor) value(key string) value {
 func (c *cursor) array(v *value, key string) {
 	at := c.at
 	v.elem = c.u32("element type of key " + key)
-	n := c.u64("element count of key " + key)
+	count := c.u64("element count of key " + key)
 	v.at = c.at
 	switch {
 	case c.err != nil:
 	case v.elem > ggufF64 || v.elem == ggufArray:
 		c.fail(at, "element type of key "+clip(key), "a scalar type or string", v.elem)
-	case n > maxElements:
-		c.fail(at+4, "element count of key "+clip(key), fmt.Sprintf("at most %d", maxElements), n)
+	case count > maxElements:
+		c.fail(at+4, "element count of key "+clip(key), fmt.Sprintf("at most %d", maxElements), count)
 	case v.elem == ggufString:
-		for i := uint64(0); i < n && c.err == nil; i++ {
+		for i := uint64(0); i < count && c.err == nil; i++ {
 			c.take(c.u64("string of key "+key), "string of key "+key)
 		}
 		if c.err == nil {
-			v.raw = c.f.data[v.at:c.at]
+			v.raw = c.file.data[v.at:c.at]
 		}
 	default:
-		v.raw = c.take(n*uint64(ggufSizes[v.elem]), "key "+key)
+		v.raw = c.take(count*uint64(ggufSizes[v.elem]), "key "+key)
 	}
-	v.count = int64(n)
+	v.count = int64(count)
 }
 
 // tensor reads one tensor description; offset stays relative to the data section.
 func (c *cursor) tensor() stored {
-	t := stored{file: c.f, name: c.name("tensor name", maxNameLen-1)}
+	tensor := stored{file: c.file, name: c.name("tensor name", maxNameLen-1)}
 	at := c.at
 	dims := c.u32("dimension count")
 	if c.err == nil && (dims < 1 || dims > 4) {
-		c.fail(at, "tensor "+t.name+": dimension count", "1 to 4", dims)
+		c.fail(at, "tensor "+tensor.name+": dimension count", "1 to 4", dims)
 	}
 	var ne [4]uint64
 	for i := uint32(0); i < dims && c.err == nil; i++ {
 		ne[i] = c.u64("dimension")
-		t.shape = append([]int{int(ne[i])}, t.shape...) // dimension 0 is the fastest-varying one
+		tensor.shape = append([]int{int(ne[i])}, tensor.shape...) // dimension 0 is the fastest-varying one
 	}
 	kind := c.u32("tensor type")
 	offset := c.u64("tensor offset")
 	if c.err != nil {
-		return t
+		return tensor
 	}
 	bad := func(problem, want string, got any) {
 		if c.err == nil {
-			c.err = &Error{Kind: Damaged, File: c.f.path, Tensor: t.name, Offset: at, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+			c.err = &Error{Kind: Damaged, File: c.file.path, Tensor: tensor.name, Offset: at, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
 		}
 	}
 	typ, known := ggufTypes[kind]
@@ -253,25 +253,25 @@ func (c *cursor) tensor() stored {
 	}
 	if typ.elems == 0 && c.err == nil {
 		// Its size is not known here, so nothing after it can be checked.
-		e := stored{file: c.f, name: t.name, offset: at}
-		c.err = e.error(Unsupported, "type", supportedTypes, typ.name)
+		entry := stored{file: c.file, name: tensor.name, offset: at}
+		c.err = entry.error(Unsupported, "type", supportedTypes, typ.name)
 	}
 	elems, ok := product(ne[:dims]...)
 	if !ok || elems > 1<<56 || elems == 0 {
-		bad("shape", "1 to 2^56 elements", fmt.Sprint(t.shape))
+		bad("shape", "1 to 2^56 elements", fmt.Sprint(tensor.shape))
 	}
-	if offset > uint64(len(c.f.data)) {
-		bad("offset", fmt.Sprintf("at most the file size %d", len(c.f.data)), offset)
+	if offset > uint64(len(c.file.data)) {
+		bad("offset", fmt.Sprintf("at most the file size %d", len(c.file.data)), offset)
 	}
 	if c.err != nil {
-		return t
+		return tensor
 	}
 	if int64(ne[0])%typ.elems != 0 {
 		bad("rows of "+typ.name, fmt.Sprintf("a multiple of %d elements", typ.elems), ne[0])
 	}
-	t.dtype, t.typeName = typ.dtype, typ.name
-	t.offset, t.size = int64(offset), elems/typ.elems*typ.bytes
-	return t
+	tensor.dtype, tensor.typeName = typ.dtype, typ.name
+	tensor.offset, tensor.size = int64(offset), elems/typ.elems*typ.bytes
+	return tensor
 }
 
 const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K"
@@ -281,26 +281,26 @@ const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5
 // breaks this was damaged even where it stays inside the file.
 func (g *container) place(header int64) error {
 	align := int64(32)
-	if v, ok := g.keys["general.alignment"]; ok {
-		n, isInt := v.integer()
-		if !isInt || n < 1 || n > maxAlignment || bits.OnesCount64(uint64(n)) != 1 {
-			return g.file.damaged(v.at, "general.alignment", fmt.Sprintf("a power of two up to %d", maxAlignment), v.text())
+	if value, ok := g.keys["general.alignment"]; ok {
+		number, isInt := value.integer()
+		if !isInt || number < 1 || number > maxAlignment || bits.OnesCount64(uint64(number)) != 1 {
+			return g.file.damaged(value.at, "general.alignment", fmt.Sprintf("a power of two up to %d", maxAlignment), value.text())
 		}
-		align = n
+		align = number
 	}
-	pad := func(n int64) int64 { return (n + align - 1) / align * align }
+	pad := func(number int64) int64 { return (number + align - 1) / align * align }
 	data, size, next := pad(header), int64(len(g.file.data)), int64(0)
 	for i := range g.tensors {
-		t := &g.tensors[i]
-		at := t.offset
-		if t.offset += data; at != next {
-			return t.error(Damaged, "offset", fmt.Sprintf("%d, after the tensor before it", next), at)
+		tensor := &g.tensors[i]
+		at := tensor.offset
+		if tensor.offset += data; at != next {
+			return tensor.error(Damaged, "offset", fmt.Sprintf("%d, after the tensor before it", next), at)
 		}
-		if t.size > size-t.offset {
-			return t.error(Damaged, "size", fmt.Sprintf("%d bytes for %s %v", t.size, t.typeName, t.shape),
-				fmt.Sprintf("%d before the end of the file", max(size-t.offset, 0)))
+		if tensor.size > size-tensor.offset {
+			return tensor.error(Damaged, "size", fmt.Sprintf("%d bytes for %s %v", tensor.size, tensor.typeName, tensor.shape),
+				fmt.Sprintf("%d before the end of the file", max(size-tensor.offset, 0)))
 		}
-		next = pad(at + t.size)
+		next = pad(at + tensor.size)
 	}
 	return nil
 }
@@ -333,25 +333,25 @@ func integerAt(typ uint32, b []byte) (int64, bool) {
 	case ggufI32:
 		return int64(int32(binary.LittleEndian.Uint32(b))), true
 	}
-	n := int64(binary.LittleEndian.Uint64(b))
-	return n, typ == ggufI64 || n >= 0
+	wide := int64(binary.LittleEndian.Uint64(b))
+	return wide, typ == ggufI64 || wide >= 0
 }
 
 // integers decodes an array of integers, or a scalar as an array of one.
 func (v value) integers() ([]int64, bool) {
-	if n, ok := v.integer(); ok {
-		return []int64{n}, true
+	if number, ok := v.integer(); ok {
+		return []int64{number}, true
 	}
 	if v.typ != ggufArray || v.elem == ggufF32 || v.elem == ggufF64 || v.elem == ggufString || v.count > maxStrings {
 		return nil, false
 	}
 	list := make([]int64, 0, v.count)
 	for raw := range slices.Chunk(v.raw, int(ggufSizes[v.elem])) {
-		n, ok := integerAt(v.elem, raw)
+		number, ok := integerAt(v.elem, raw)
 		if !ok {
 			return nil, false
 		}
-		list = append(list, n)
+		list = append(list, number)
 	}
 	return list, true
 }

@@ -108,15 +108,15 @@ func (s *scanner) raw() (b []byte, escaped bool) {
 	}
 	start := s.at - 1
 	for ; s.at < len(s.data); s.at++ {
-		switch c := s.data[s.at]; {
-		case c == '"':
+		switch next := s.data[s.at]; {
+		case next == '"':
 			s.at++
 			return s.data[start:s.at], escaped
-		case c == '\\':
+		case next == '\\':
 			escaped = true
 			s.at++
-		case c < ' ':
-			s.fail("JSON string", "no control characters", fmt.Sprintf("byte %d", c))
+		case next < ' ':
+			s.fail("JSON string", "no control characters", fmt.Sprintf("byte %d", next))
 			return nil, false
 		}
 	}
@@ -125,39 +125,39 @@ func (s *scanner) raw() (b []byte, escaped bool) {
 }
 
 func (s *scanner) string() string {
-	b, escaped := s.raw()
+	raw, escaped := s.raw()
 	if s.err != nil {
 		return ""
 	}
-	if !utf8.Valid(b) {
-		s.fail("JSON string", "UTF-8", strconv.QuoteToASCII(clip(string(b))))
+	if !utf8.Valid(raw) {
+		s.fail("JSON string", "UTF-8", strconv.QuoteToASCII(clip(string(raw))))
 		return ""
 	}
 	if !escaped {
-		return string(b[1 : len(b)-1])
+		return string(raw[1 : len(raw)-1])
 	}
 	var text string
-	if err := json.Unmarshal(b, &text); err != nil {
-		s.fail("JSON string", "valid escapes", clip(string(b)))
+	if err := json.Unmarshal(raw, &text); err != nil {
+		s.fail("JSON string", "valid escapes", clip(string(raw)))
 	}
 	return text
 }
 
 // uint reads a whole number from 0 to 2^62-1.
 func (s *scanner) uint() int64 {
-	c := s.peek()
+	first := s.peek()
 	start := s.at
 	for s.at < len(s.data) && s.data[s.at] >= '0' && s.data[s.at] <= '9' && s.at-start < 20 {
 		s.at++
 	}
 	digits := string(s.data[start:s.at])
-	n, err := strconv.ParseInt(digits, 10, 63)
-	if err != nil || (len(digits) > 1 && c == '0') {
+	number, err := strconv.ParseInt(digits, 10, 63)
+	if err != nil || (len(digits) > 1 && first == '0') {
 		s.at = start
 		s.fail("number", "an integer from 0 to 2^62-1", s.found())
 		return 0
 	}
-	return n
+	return number
 }
 
 // skip reads any value.

@@ -127,45 +127,45 @@ func (m *metadata) strings(key string) []string {
 // output projection is the embedding.
 func (m *metadata) spec(a *assembler) *model.Spec {
 	m.arch = m.string("general.architecture")
-	s := &model.Spec{Family: architectures[m.arch]}
-	if s.Family == "" {
+	spec := &model.Spec{Family: architectures[m.arch]}
+	if spec.Family == "" {
 		if _, ok := m.keys["general.architecture"]; !ok {
 			m.missing("general.architecture")
 		} else if m.err == nil {
 			m.err = unsupported(m.file, "general.architecture", "gpt-oss, qwen3, qwen3moe or llama", fmt.Sprintf("%q", clip(m.arch)))
 		}
-		return s
+		return spec
 	}
-	s.Name = m.string("general.name")
-	s.Layers, s.Hidden, s.Heads = m.int(0, "block_count"), m.int(0, "embedding_length"), m.int(0, "attention.head_count")
-	s.KVHeads = m.int(s.Heads, "attention.head_count_kv")
-	s.HeadDim = m.int(max(s.Hidden/max(s.Heads, 1), 1), "attention.key_length")
+	spec.Name = m.string("general.name")
+	spec.Layers, spec.Hidden, spec.Heads = m.int(0, "block_count"), m.int(0, "embedding_length"), m.int(0, "attention.head_count")
+	spec.KVHeads = m.int(spec.Heads, "attention.head_count_kv")
+	spec.HeadDim = m.int(max(spec.Hidden/max(spec.Heads, 1), 1), "attention.key_length")
 	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
-		if n := m.int(max(s.HeadDim, 1), key); n != s.HeadDim && m.err == nil {
-			m.err = unsupported(m.file, "key "+m.arch+"."+key, fmt.Sprintf("the key length %d", s.HeadDim), n)
+		if layer := m.int(max(spec.HeadDim, 1), key); layer != spec.HeadDim && m.err == nil {
+			m.err = unsupported(m.file, "key "+m.arch+"."+key, fmt.Sprintf("the key length %d", spec.HeadDim), layer)
 		}
 	}
-	s.MaxLen = m.int(0, "context_length")
-	s.Eps = float32(m.float(1e-5, "attention.layer_norm_rms_epsilon"))
-	s.QKNorm = s.Family == "qwen3" || s.Family == "qwen3moe"
-	m.feedForward(a, s)
-	m.rope(s)
-	if s.Layers <= maxLayers {
-		s.Windows = make([]int, s.Layers)
-		for n := 0; n < s.Layers && s.Family == "gpt-oss"; n += 2 {
-			s.Windows[n] = m.int(128, "attention.sliding_window")
+	spec.MaxLen = m.int(0, "context_length")
+	spec.Eps = float32(m.float(1e-5, "attention.layer_norm_rms_epsilon"))
+	spec.QKNorm = spec.Family == "qwen3" || spec.Family == "qwen3moe"
+	m.feedForward(a, spec)
+	m.rope(spec)
+	if spec.Layers <= maxLayers {
+		spec.Windows = make([]int, spec.Layers)
+		for layer := 0; layer < spec.Layers && spec.Family == "gpt-oss"; layer += 2 {
+			spec.Windows[layer] = m.int(128, "attention.sliding_window")
 		}
 	}
-	s.QKVBias = s.Family == "gpt-oss" || a.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
-	s.OBias = s.Family == "gpt-oss" || a.anyLayer("attn_output.bias", "attn_out.bias")
+	spec.QKVBias = spec.Family == "gpt-oss" || a.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
+	spec.OBias = spec.Family == "gpt-oss" || a.anyLayer("attn_output.bias", "attn_out.bias")
 	if embed, ok := a.find("token_embd.weight"); ok && len(embed.shape) == 2 {
-		s.Vocab = embed.shape[0]
+		spec.Vocab = embed.shape[0]
 	} else if m.err == nil {
 		m.err = &Error{Kind: Incomplete, File: m.file, Tensor: "token_embd.weight", Offset: -1, Problem: "a matrix of embeddings is missing"}
 	}
 	_, head := a.find("output.weight")
-	s.Tied = !head && s.Family != "gpt-oss"
-	return s
+	spec.Tied = !head && spec.Family != "gpt-oss"
+	return spec
 }
 
 // anyLayer reports whether any layer has one of the tensors: if one layer does,
@@ -180,16 +180,16 @@ func (a *assembler) anyLayer(parts ...string) bool {
 	return false
 }
 
-func (m *metadata) feedForward(a *assembler, s *model.Spec) {
-	switch s.Family {
+func (m *metadata) feedForward(a *assembler, spec *model.Spec) {
+	switch spec.Family {
 	case "gpt-oss":
-		s.Sinks = true
-		s.FFN = model.FFN{Renorm: true, Bias: true, Activation: model.SwiGLU}
+		spec.Sinks = true
+		spec.FFN = model.FFN{Renorm: true, Bias: true, Activation: model.SwiGLU}
 	case "qwen3moe":
-		s.FFN = model.FFN{Renorm: true}
+		spec.FFN = model.FFN{Renorm: true}
 	default:
-		s.FFN.Inner = m.int(0, "feed_forward_length")
-		s.FFN.Bias = a.anyLayer("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
+		spec.FFN.Inner = m.int(0, "feed_forward_length")
+		spec.FFN.Bias = a.anyLayer("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 		if n := m.keys[m.arch+".expert_count"]; n.raw != nil && m.err == nil {
 			if count, _ := n.integer(); count > 0 {
 				m.err = unsupported(m.file, "key "+m.arch+".expert_count", "0", n.text())
@@ -197,29 +197,29 @@ func (m *metadata) feedForward(a *assembler, s *model.Spec) {
 		}
 		return
 	}
-	s.FFN.Experts, s.FFN.TopK = m.int(0, "expert_count"), m.int(0, "expert_used_count")
+	spec.FFN.Experts, spec.FFN.TopK = m.int(0, "expert_count"), m.int(0, "expert_used_count")
 	if _, ok := m.keys[m.arch+".expert_feed_forward_length"]; ok {
-		s.FFN.Inner = m.int(0, "expert_feed_forward_length")
+		spec.FFN.Inner = m.int(0, "expert_feed_forward_length")
 	} else {
-		s.FFN.Inner = m.int(0, "feed_forward_length")
+		spec.FFN.Inner = m.int(0, "feed_forward_length")
 	}
 }
 
-func (m *metadata) rope(s *model.Spec) {
-	r := &s.RoPE
+func (m *metadata) rope(spec *model.Spec) {
+	rope := &spec.RoPE
 	kind := m.string(m.arch + ".rope.scaling.type")
 	base := 10000.0
-	if s.Family == "gpt-oss" {
+	if spec.Family == "gpt-oss" {
 		base, kind = 150000, "yarn" // early files leave the type out
 	}
-	r.Base = m.float(base, "rope.freq_base")
+	rope.Base = m.float(base, "rope.freq_base")
 	switch kind {
 	case "", "none":
 		return
 	case "linear":
-		r.Scaling = model.ScalingLinear
+		rope.Scaling = model.ScalingLinear
 	case "yarn":
-		r.Scaling = model.ScalingYaRN
+		rope.Scaling = model.ScalingYaRN
 	default:
 		if m.err == nil {
 			m.err = unsupported(m.file, "key "+m.arch+".rope.scaling.type", "none, linear or yarn", kind)
@@ -227,73 +227,73 @@ func (m *metadata) rope(s *model.Spec) {
 		return
 	}
 	factor := 0.0
-	if s.Family == "gpt-oss" {
+	if spec.Family == "gpt-oss" {
 		factor = 32
 	}
-	r.Factor = m.float(factor, "rope.scaling.factor")
-	if !(r.Factor >= 1 && r.Factor <= 1e6) {
+	rope.Factor = m.float(factor, "rope.scaling.factor")
+	if !(rope.Factor >= 1 && rope.Factor <= 1e6) {
 		m.fail(m.arch+".rope.scaling.factor", "a number from 1 to 1e6")
 	}
 	if kind == "linear" {
 		return
 	}
 	trained := 4096
-	if s.Family != "gpt-oss" {
-		trained = max(s.MaxLen, 1)
-		r.Truncate = true
+	if spec.Family != "gpt-oss" {
+		trained = max(spec.MaxLen, 1)
+		rope.Truncate = true
 	}
-	r.Original = m.int(trained, "rope.scaling.original_context_length")
-	r.BetaFast, r.BetaSlow = m.float(32, "rope.scaling.yarn_beta_fast"), m.float(1, "rope.scaling.yarn_beta_slow")
-	if r.BetaSlow <= 0 || r.BetaFast < r.BetaSlow {
+	rope.Original = m.int(trained, "rope.scaling.original_context_length")
+	rope.BetaFast, rope.BetaSlow = m.float(32, "rope.scaling.yarn_beta_fast"), m.float(1, "rope.scaling.yarn_beta_slow")
+	if rope.BetaSlow <= 0 || rope.BetaFast < rope.BetaSlow {
 		m.fail(m.arch+".rope.scaling.yarn_beta_slow", "0 < slow <= fast")
 	}
 	// In GGUF the factor multiplies the usual one, in config.json it replaces it.
-	if f := m.float(1, "rope.scaling.attn_factor"); f != 1 && f > 0 {
-		r.Attention = f * (0.1*math.Log(r.Factor) + 1)
+	if factorOfUsual := m.float(1, "rope.scaling.attn_factor"); factorOfUsual != 1 && factorOfUsual > 0 {
+		rope.Attention = factorOfUsual * (0.1*math.Log(rope.Factor) + 1)
 	}
 }
 
 // divisors reads rope_freqs, which holds the frequency scaling of Llama 3.
 func (a *assembler) divisors() []float32 {
-	s, ok := a.find("rope_freqs.weight")
+	found, ok := a.find("rope_freqs.weight")
 	if !ok || a.spec.Family != "llama" {
 		return nil
 	}
-	t := a.raw(tensor.F32, []int{a.spec.HeadDim / 2}, s.name)
+	freqs := a.raw(tensor.F32, []int{a.spec.HeadDim / 2}, found.name)
 	if a.err != nil {
 		return nil
 	}
-	d := make([]float32, a.spec.HeadDim/2)
-	t.Row(0).Floats(d)
-	for i, v := range d {
+	divisors := make([]float32, a.spec.HeadDim/2)
+	freqs.Row(0).Floats(divisors)
+	for i, v := range divisors {
 		if !(v > 0 && v < math.MaxFloat32) {
-			a.err = s.error(Damaged, fmt.Sprintf("element %d", i), "a finite divisor > 0", v)
+			a.err = found.error(Damaged, fmt.Sprintf("element %d", i), "a finite divisor > 0", v)
 		}
 	}
-	return d
+	return divisors
 }
 
 // vocab translates the keys of formats.md 6.
 func (m *metadata) vocab(family string) token.Vocab {
-	const p = "tokenizer.ggml."
-	v := token.Vocab{Model: m.string(p + "model"), Pre: m.string(p + "pre"), Tokens: m.strings(p + "tokens"), Merges: m.strings(p + "merges"),
-		BOS: m.id(p + "bos_token_id"), EOS: m.id(p + "eos_token_id"), AddBOS: m.bool(p + "add_bos_token"), AddEOS: m.bool(p + "add_eos_token")}
-	if _, told := m.keys[p+"add_bos_token"]; !told { // as in llama.cpp
-		v.AddBOS = v.Pre == "llama-bpe" && v.BOS >= 0
+	const prefix = "tokenizer.ggml."
+	vocab := token.Vocab{Model: m.string(prefix + "model"), Pre: m.string(prefix + "pre"), Tokens: m.strings(prefix + "tokens"), Merges: m.strings(prefix + "merges"),
+		BOS: m.id(prefix + "bos_token_id"), EOS: m.id(prefix + "eos_token_id"), AddBOS: m.bool(prefix + "add_bos_token"), AddEOS: m.bool(prefix + "add_eos_token")}
+	if _, told := m.keys[prefix+"add_bos_token"]; !told { // as in llama.cpp
+		vocab.AddBOS = vocab.Pre == "llama-bpe" && vocab.BOS >= 0
 	}
-	if family == "gpt-oss" && (v.Pre == "" || v.Pre == "default") {
-		v.Pre = "gpt-4o" // files of converters that did not know the name
+	if family == "gpt-oss" && (vocab.Pre == "" || vocab.Pre == "default") {
+		vocab.Pre = "gpt-4o" // files of converters that did not know the name
 	}
-	types, ok := m.keys[p+"token_type"]
+	types, ok := m.keys[prefix+"token_type"]
 	list, isInts := types.integers()
 	if ok && !isInts {
-		m.fail(p+"token_type", fmt.Sprintf("an array of at most %d integers", maxStrings))
+		m.fail(prefix+"token_type", fmt.Sprintf("an array of at most %d integers", maxStrings))
 	} else if !ok {
-		m.missing(p + "token_type")
+		m.missing(prefix + "token_type")
 	}
-	v.Types = make([]int32, len(list))
+	vocab.Types = make([]int32, len(list))
 	for i, n := range list {
-		v.Types[i] = int32(n)
+		vocab.Types[i] = int32(n)
 	}
-	return v
+	return vocab
 }

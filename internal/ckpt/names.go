@@ -47,10 +47,10 @@ var ggufNames = map[string][]string{
 }
 
 // buildHuggingFace returns a parameter of a Hugging Face checkpoint.
-func (a *assembler) buildHuggingFace(n int, part string, shape []int) tensor.Tensor {
+func (a *assembler) buildHuggingFace(layer int, part string, shape []int) tensor.Tensor {
 	prefix := ""
-	if n >= 0 {
-		prefix = fmt.Sprintf("model.layers.%d.", n)
+	if layer >= 0 {
+		prefix = fmt.Sprintf("model.layers.%d.", layer)
 	}
 	name, ok := huggingFaceNames[part]
 	if a.spec.Family == "gpt-oss" {
@@ -81,33 +81,33 @@ func (a *assembler) buildHuggingFace(n int, part string, shape []int) tensor.Ten
 
 // blocks joins the two U8 tensors of MXFP4 experts [E, out, in], models.md 1.6.
 func (a *assembler) blocks(shape []int, name, blocks, scales string) tensor.Tensor {
-	if s, ok := a.find(name); ok && a.err == nil {
-		a.err = s.error(Unsupported, "experts are stored unquantised and transposed", "MXFP4 tensors "+name+blocks+" and "+scales, s.typeName)
+	if found, ok := a.find(name); ok && a.err == nil {
+		a.err = found.error(Unsupported, "experts are stored unquantised and transposed", "MXFP4 tensors "+name+blocks+" and "+scales, found.typeName)
 	}
-	e, out, in := shape[0], shape[1], shape[2]
+	count, out, in := shape[0], shape[1], shape[2]
 	if in%32 != 0 && a.err == nil {
 		a.err = unsupported(a.where, "inner size of MXFP4 experts", "a multiple of 32", in)
 	}
-	data := a.raw(tensor.U8, []int{e, out, in / 32, 16}, name+blocks)
-	scale := a.raw(tensor.U8, []int{e, out, in / 32}, name+scales)
+	data := a.raw(tensor.U8, []int{count, out, in / 32, 16}, name+blocks)
+	scale := a.raw(tensor.U8, []int{count, out, in / 32}, name+scales)
 	if a.err != nil {
 		return tensor.Tensor{}
 	}
-	t := tensor.Tensor{Name: data.Name, DType: tensor.MXFP4HF, Shape: shape, Data: data.Data, Scales: scale.Data}
+	joined := tensor.Tensor{Name: data.Name, DType: tensor.MXFP4HF, Shape: shape, Data: data.Data, Scales: scale.Data}
 	if data.Drop != nil && scale.Drop != nil {
-		t.Drop = func() { data.Drop(); scale.Drop() }
+		joined.Drop = func() { data.Drop(); scale.Drop() }
 	}
-	return t
+	return joined
 }
 
 // experts stacks the matrices of one projection of all experts.
 func (a *assembler) experts(count int, shape []int, prefix, projection string) tensor.Tensor {
-	if s, ok := a.find(prefix+"mlp.experts."+projection, prefix+"mlp.experts.gate_up_proj"); ok && a.err == nil {
-		a.err = s.error(Unsupported, "experts are fused", "one tensor per expert, "+prefix+"mlp.experts.0."+projection+".weight", s.typeName)
+	if found, ok := a.find(prefix+"mlp.experts."+projection, prefix+"mlp.experts.gate_up_proj"); ok && a.err == nil {
+		a.err = found.error(Unsupported, "experts are fused", "one tensor per expert, "+prefix+"mlp.experts.0."+projection+".weight", found.typeName)
 	}
 	var parts []tensor.Tensor
-	for e := 0; e < count && a.err == nil; e++ {
-		parts = append(parts, a.take(shape, fmt.Sprintf("%smlp.experts.%d.%s.weight", prefix, e, projection)))
+	for expert := 0; expert < count && a.err == nil; expert++ {
+		parts = append(parts, a.take(shape, fmt.Sprintf("%smlp.experts.%d.%s.weight", prefix, expert, projection)))
 	}
 	if a.err != nil {
 		return tensor.Tensor{}
@@ -116,10 +116,10 @@ func (a *assembler) experts(count int, shape []int, prefix, projection string) t
 }
 
 // buildOriginal returns a parameter of the original gpt-oss layout.
-func (a *assembler) buildOriginal(n int, part string, shape []int) tensor.Tensor {
+func (a *assembler) buildOriginal(layer int, part string, shape []int) tensor.Tensor {
 	prefix := ""
-	if n >= 0 {
-		prefix = fmt.Sprintf("block.%d.", n)
+	if layer >= 0 {
+		prefix = fmt.Sprintf("block.%d.", layer)
 	}
 	switch part {
 	case "up":
@@ -145,10 +145,10 @@ func (a *assembler) fused(part string, shape []int, name string) tensor.Tensor {
 }
 
 // buildGGUF returns a parameter of a GGUF file.
-func (a *assembler) buildGGUF(n int, part string, shape []int) tensor.Tensor {
+func (a *assembler) buildGGUF(layer int, part string, shape []int) tensor.Tensor {
 	prefix := ""
-	if n >= 0 {
-		prefix = fmt.Sprintf("blk.%d.", n)
+	if layer >= 0 {
+		prefix = fmt.Sprintf("blk.%d.", layer)
 	}
 	moe := a.spec.FFN.Experts > 0
 	switch part {
@@ -192,17 +192,17 @@ func (a *assembler) ggufUp(shape []int, prefix, suffix string) tensor.Tensor {
 		join, reorder, at = tensor.InterleaveElems, tensor.ReorderElems, len(shape)-1
 	}
 	inner := shape[at] / 2
-	if s, ok := a.find(prefix + "ffn_gate_up" + exps + suffix); ok {
+	if fused, ok := a.find(prefix + "ffn_gate_up" + exps + suffix); ok {
 		if a.arch == "gptoss" && a.err == nil {
-			a.err = s.error(Unsupported, "the order of gate and up rows is not defined", "separate ffn_gate_exps and ffn_up_exps, or architecture gpt-oss", a.arch)
+			a.err = fused.error(Unsupported, "the order of gate and up rows is not defined", "separate ffn_gate_exps and ffn_up_exps, or architecture gpt-oss", a.arch)
 		}
-		t := a.take(shape, s.name)
+		taken := a.take(shape, fused.name)
 		if a.err != nil {
 			return tensor.Tensor{}
 		}
-		return reorder(t, func(i int) int {
-			r := i % (2 * inner)
-			return i - r + r%2*inner + r/2
+		return reorder(taken, func(i int) int {
+			row := i % (2 * inner)
+			return i - row + row%2*inner + row/2
 		})
 	}
 	half := slices.Clone(shape)
@@ -218,8 +218,8 @@ func (a *assembler) unpermuted(part string, t tensor.Tensor) tensor.Tensor {
 	}
 	dim := a.spec.HeadDim
 	from := func(i int) int {
-		r := i % dim
-		return i - r + r%(dim/2)*2 + r/(dim/2)
+		row := i % dim
+		return i - row + row%(dim/2)*2 + row/(dim/2)
 	}
 	switch part {
 	case "q", "k":

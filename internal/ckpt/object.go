@@ -21,18 +21,18 @@ type object struct {
 const maxConfig = 1 << 20
 
 func parseObject(file string, data []byte) (object, error) {
-	o := object{file: file, err: new(error)}
+	parsed := object{file: file, err: new(error)}
 	if len(data) > maxConfig {
-		return o, damaged(file, -1, "size", fmt.Sprintf("at most %d bytes", maxConfig), len(data))
+		return parsed, damaged(file, -1, "size", fmt.Sprintf("at most %d bytes", maxConfig), len(data))
 	}
-	if err := json.Unmarshal(data, &o.fields); err != nil {
+	if err := json.Unmarshal(data, &parsed.fields); err != nil {
 		at := int64(-1)
-		if e, ok := err.(*json.SyntaxError); ok {
-			at = e.Offset
+		if syntax, ok := err.(*json.SyntaxError); ok {
+			at = syntax.Offset
 		}
-		return o, damaged(file, at, "content", "a JSON object", err)
+		return parsed, damaged(file, at, "content", "a JSON object", err)
 	}
-	return o, nil
+	return parsed, nil
 }
 
 func (o object) fail(key, want string, got any) {
@@ -84,12 +84,12 @@ func (o object) int(def, least int, keys ...string) int {
 	if raw == nil {
 		return def
 	}
-	f, err := strconv.ParseFloat(string(raw), 64) // some writers put 131072.0
-	if err != nil || f != math.Trunc(f) || f < float64(least) || f > math.MaxInt32 {
+	number, err := strconv.ParseFloat(string(raw), 64) // some writers put 131072.0
+	if err != nil || number != math.Trunc(number) || number < float64(least) || number > math.MaxInt32 {
 		o.fail(key, fmt.Sprintf("an integer from %d to %d", least, math.MaxInt32), raw2text(raw))
 		return def
 	}
-	return int(f)
+	return int(number)
 }
 
 // float returns the first of keys, a finite number, or def.
@@ -98,24 +98,24 @@ func (o object) float(def float64, keys ...string) float64 {
 	if raw == nil {
 		return def
 	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+	number, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
 		o.fail(key, "a number", raw2text(raw))
 		return def
 	}
-	return f
+	return number
 }
 
 func (o object) bool(def bool, key string) bool {
-	v := def
-	o.decode(key, "true or false", &v)
-	return v
+	value := def
+	o.decode(key, "true or false", &value)
+	return value
 }
 
 func (o object) string(def, key string) string {
-	v := def
-	o.decode(key, "a string", &v)
-	return v
+	value := def
+	o.decode(key, "a string", &value)
+	return value
 }
 
 // decode fills v, which keeps its value when key is absent.

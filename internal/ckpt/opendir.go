@@ -42,27 +42,27 @@ func (m *Model) openDir() error {
 		return err
 	}
 	spec.Name = filepath.Base(m.Path)
-	a := newAssembler(where, m.stored)
-	a.spec = spec
-	for name, s := range m.stored {
+	asm := newAssembler(where, m.stored)
+	asm.spec = spec
+	for name, stored := range m.stored {
 		if strings.HasSuffix(name, ".weight_scale_inv") {
-			return s.error(Unsupported, "FP8 weights with block scales", "a BF16 repository", s.typeName)
+			return stored.error(Unsupported, "FP8 weights with block scales", "a BF16 repository", stored.typeName)
 		}
 	}
-	build := a.buildHuggingFace
+	build := asm.buildHuggingFace
 	m.Format = "safetensors"
 	if original {
-		build = a.buildOriginal
+		build = asm.buildOriginal
 		m.Format = "safetensors, original layout"
 	}
-	if m.Params, err = a.assemble(build); err != nil {
+	if m.Params, err = asm.assemble(build); err != nil {
 		return err
 	}
 	m.Spec = spec
 	if spec.Tied {
-		a.used["lm_head.weight"] = true // writers may store the shared tensor twice
+		asm.used["lm_head.weight"] = true // writers may store the shared tensor twice
 	}
-	m.Unknown = a.unknown()
+	m.Unknown = asm.unknown()
 	if err := m.checkLayers(filepath.Join(m.Path, "config.json")); err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ func (m *Model) openShards() (where string, err error) {
 		}
 	}
 	for _, path := range files[:min(len(files), maxShards)] {
-		f, err := m.openMap(path)
+		file, err := m.openMap(path)
 		if err != nil {
 			return where, err
 		}
-		list, err := readSafetensors(f)
+		list, err := readSafetensors(file)
 		if err != nil {
 			return where, err
 		}
@@ -123,12 +123,12 @@ func (m *Model) notAModel(missing string) error {
 	if m.fsys == nil {
 		entries, err = os.ReadDir(m.Path)
 	}
-	for _, e := range entries {
-		switch filepath.Ext(e.Name()) {
+	for _, entry := range entries {
+		switch filepath.Ext(entry.Name()) {
 		case ".bin", ".pt", ".pth", ".ckpt":
-			return unsupported(filepath.Join(m.Path, e.Name()), "kind of file; pickles can run code and are never read", "safetensors", "a pickle")
+			return unsupported(filepath.Join(m.Path, entry.Name()), "kind of file; pickles can run code and are never read", "safetensors", "a pickle")
 		case ".gguf":
-			return unsupported(m.Path, "a directory with a GGUF file", "the path of "+e.Name(), "the directory")
+			return unsupported(m.Path, "a directory with a GGUF file", "the path of "+entry.Name(), "the directory")
 		}
 	}
 	return errors.Join(err, incomplete(filepath.Join(m.Path, missing), "the file is missing"))
@@ -154,11 +154,11 @@ func (m *Model) openIndexed(where string, index []byte) error {
 		return unsupported(where, "number of files", fmt.Sprintf("at most %d", maxShards), len(files))
 	}
 	for _, name := range files {
-		f, err := m.openMap(filepath.Join(m.Path, name))
+		file, err := m.openMap(filepath.Join(m.Path, name))
 		if err != nil {
 			return err
 		}
-		list, err := readSafetensors(f)
+		list, err := readSafetensors(file)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (m *Model) openIndexed(where string, index []byte) error {
 		}
 	}
 	for name, file := range shards {
-		if s, ok := m.stored[name]; !ok || filepath.Base(s.file.path) != file {
+		if stored, ok := m.stored[name]; !ok || filepath.Base(stored.file.path) != file {
 			return &Error{Kind: Inconsistent, File: filepath.Join(m.Path, file), Tensor: name, Offset: -1,
 				Problem: "a tensor is missing that " + indexName + " says is here"}
 		}
@@ -179,40 +179,40 @@ func (m *Model) openIndexed(where string, index []byte) error {
 
 // readIndex returns the file of every tensor.
 func readIndex(where string, index []byte) (map[string]string, error) {
-	s := &scanner{path: where, data: index}
+	scan := &scanner{path: where, data: index}
 	var shards map[string]string
-	s.object(func(key string) {
+	scan.object(func(key string) {
 		if key != "weight_map" {
-			s.skip(0)
+			scan.skip(0)
 			return
 		}
 		if shards != nil {
-			s.fail("index", "one weight_map", "a second")
+			scan.fail("index", "one weight_map", "a second")
 		}
 		shards = map[string]string{}
 		files := map[string]string{} // one copy of each name
-		s.object(func(name string) {
-			at := s.at
-			file := s.string()
+		scan.object(func(name string) {
+			at := scan.at
+			file := scan.string()
 			if known, ok := files[file]; ok {
 				file = known
 			}
 			files[file] = file
 			_, again := shards[name]
 			switch {
-			case s.err != nil:
+			case scan.err != nil:
 			case again || len(shards) == maxTensors:
-				s.at = at
-				s.fail("weight_map", fmt.Sprintf("at most %d unique names", maxTensors), fmt.Sprintf("%q again, or more", clip(name)))
+				scan.at = at
+				scan.fail("weight_map", fmt.Sprintf("at most %d unique names", maxTensors), fmt.Sprintf("%q again, or more", clip(name)))
 			case !plainName(file):
-				s.at = at
-				s.fail("weight_map", "plain names of .safetensors files", fmt.Sprintf("%q", clip(file)))
+				scan.at = at
+				scan.fail("weight_map", "plain names of .safetensors files", fmt.Sprintf("%q", clip(file)))
 			}
 			shards[name] = file
 		})
 	})
-	if s.end(); s.err != nil {
-		return nil, s.err
+	if scan.end(); scan.err != nil {
+		return nil, scan.err
 	}
 	if len(shards) == 0 {
 		return nil, incomplete(where, "weight_map is missing or empty")

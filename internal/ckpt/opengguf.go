@@ -11,37 +11,37 @@ import (
 
 // openGGUF opens one GGUF file or a split set (formats.md 3).
 func (m *Model) openGGUF() error {
-	f, err := m.openMap(m.Path)
+	file, err := m.openMap(m.Path)
 	if err != nil {
 		return err
 	}
-	if !bytes.HasPrefix(f.data, []byte("GGUF")) && !strings.HasSuffix(m.Path, ".gguf") {
-		return unsupported(m.Path, "kind of file", "a .gguf file, or the directory that holds config.json", fmt.Sprintf("%q", f.data[:min(len(f.data), 8)]))
+	if !bytes.HasPrefix(file.data, []byte("GGUF")) && !strings.HasSuffix(m.Path, ".gguf") {
+		return unsupported(m.Path, "kind of file", "a .gguf file, or the directory that holds config.json", fmt.Sprintf("%q", file.data[:min(len(file.data), 8)]))
 	}
-	g, err := readGGUF(f)
+	first, err := readGGUF(file)
 	if err != nil {
 		return err
 	}
-	if err := m.add(g.tensors); err != nil {
+	if err := m.add(first.tensors); err != nil {
 		return err
 	}
-	if err := m.openParts(g); err != nil {
+	if err := m.openParts(first); err != nil {
 		return err
 	}
-	return m.fromGGUF(g)
+	return m.fromGGUF(first)
 }
 
 // splitInt returns an integer of the split keys, def when absent.
 func (g *container) splitInt(key string, def int64) (int64, error) {
-	v, ok := g.keys[key]
+	value, ok := g.keys[key]
 	if !ok {
 		return def, nil
 	}
-	n, ok := v.integer()
-	if !ok || n < 0 || n > maxTensors {
-		return 0, g.file.damaged(v.at, "key "+key, fmt.Sprintf("an integer from 0 to %d", maxTensors), v.text())
+	number, ok := value.integer()
+	if !ok || number < 0 || number > maxTensors {
+		return 0, g.file.damaged(value.at, "key "+key, fmt.Sprintf("an integer from 0 to %d", maxTensors), value.text())
 	}
-	return n, nil
+	return number, nil
 }
 
 // openParts opens the other files of a split set, which lie beside the first.
@@ -62,28 +62,28 @@ func (m *Model) openParts(first *container) error {
 	if no != 0 {
 		return unsupported(m.Path, "part of a split model", "the first one, "+stem+name(0), no+1)
 	}
-	for i := int64(1); i < count; i++ {
-		f, err := m.openMap(stem + name(i))
+	for part := int64(1); part < count; part++ {
+		file, err := m.openMap(stem + name(part))
 		if err != nil {
 			return err
 		}
-		g, err := readGGUF(f)
+		header, err := readGGUF(file)
 		if err != nil {
 			return err
 		}
-		partNo, err := g.splitInt("split.no", -1)
+		partNo, err := header.splitInt("split.no", -1)
 		if err != nil {
 			return err
 		}
-		partCount, err := g.splitInt("split.count", -1)
+		partCount, err := header.splitInt("split.count", -1)
 		if err != nil {
 			return err
 		}
-		if partNo != i || partCount != count {
-			return &Error{Kind: Inconsistent, File: f.path, Offset: -1, Problem: "split.no and split.count",
-				Want: fmt.Sprintf("%d of %d", i, count), Got: fmt.Sprintf("%d of %d", partNo, partCount)}
+		if partNo != part || partCount != count {
+			return &Error{Kind: Inconsistent, File: file.path, Offset: -1, Problem: "split.no and split.count",
+				Want: fmt.Sprintf("%d of %d", part, count), Got: fmt.Sprintf("%d of %d", partNo, partCount)}
 		}
-		if err := m.add(g.tensors); err != nil {
+		if err := m.add(header.tensors); err != nil {
 			return err
 		}
 	}
@@ -95,56 +95,56 @@ func (m *Model) openParts(first *container) error {
 	return err
 }
 
-func (m *Model) fromGGUF(g *container) error {
+func (m *Model) fromGGUF(header *container) error {
 	m.Format = "GGUF"
-	keys := &metadata{file: g.file.path, keys: g.keys}
-	a := newAssembler(g.file.path, m.stored)
-	a.spec = keys.spec(a)
-	a.arch = keys.arch
+	keys := &metadata{file: header.file.path, keys: header.keys}
+	asm := newAssembler(header.file.path, m.stored)
+	asm.spec = keys.spec(asm)
+	asm.arch = keys.arch
 	if keys.err != nil {
 		return keys.err
 	}
-	if a.spec.RoPE.Divisors = a.divisors(); a.err != nil {
-		return a.err
+	if asm.spec.RoPE.Divisors = asm.divisors(); asm.err != nil {
+		return asm.err
 	}
-	if err := a.spec.Validate(); err != nil {
-		return damaged(g.file.path, -1, "configuration", "a model that can exist", err)
+	if err := asm.spec.Validate(); err != nil {
+		return damaged(header.file.path, -1, "configuration", "a model that can exist", err)
 	}
 	var err error
-	if m.Params, err = a.assemble(a.buildGGUF); err != nil {
+	if m.Params, err = asm.assemble(asm.buildGGUF); err != nil {
 		return err
 	}
-	m.Spec = a.spec
-	m.Unknown = a.unknown()
-	if err := m.checkLayers(g.file.path); err != nil {
+	m.Spec = asm.spec
+	m.Unknown = asm.unknown()
+	if err := m.checkLayers(header.file.path); err != nil {
 		return err
 	}
 	m.Template = keys.string("tokenizer.chat_template")
-	const p = "tokenizer.ggml."
+	const prefix = "tokenizer.ggml."
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
-		m.Stops = append(m.Stops, keys.id(p+key))
+		m.Stops = append(m.Stops, keys.id(prefix+key))
 	}
-	if v, ok := g.keys[p+"eos_token_ids"]; ok {
-		list, ok := v.integers()
+	if value, ok := header.keys[prefix+"eos_token_ids"]; ok {
+		list, ok := value.integers()
 		if !ok {
-			keys.fail(p+"eos_token_ids", "token ids")
+			keys.fail(prefix+"eos_token_ids", "token ids")
 		}
 		for _, id := range list {
 			if id < 0 || id > math.MaxInt32 {
-				keys.fail(p+"eos_token_ids", "token ids")
+				keys.fail(prefix+"eos_token_ids", "token ids")
 				break
 			}
 			m.Stops = append(m.Stops, int32(id))
 		}
 	}
-	m.BOS = keys.id(p + "bos_token_id")
-	vocab := keys.vocab(a.spec.Family)
-	special := map[string]int32{"bos_token": m.BOS, "eos_token": keys.id(p + "eos_token_id"),
-		"pad_token": keys.id(p + "padding_token_id"), "unk_token": keys.id(p + "unknown_token_id")}
+	m.BOS = keys.id(prefix + "bos_token_id")
+	vocab := keys.vocab(asm.spec.Family)
+	special := map[string]int32{"bos_token": m.BOS, "eos_token": keys.id(prefix + "eos_token_id"),
+		"pad_token": keys.id(prefix + "padding_token_id"), "unk_token": keys.id(prefix + "unknown_token_id")}
 	if keys.err != nil {
 		return keys.err
 	}
-	m.tokenize = func() error { return m.tokenizeGGUF(g.file.path, vocab, special) }
+	m.tokenize = func() error { return m.tokenizeGGUF(header.file.path, vocab, special) }
 	return nil
 }
 

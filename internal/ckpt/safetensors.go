@@ -33,82 +33,82 @@ var safetensorsTypes = map[string]struct {
 
 // readSafetensors lists the tensors of f in the order of their bytes and checks
 // everything that formats.md 2 demands of the header.
-func readSafetensors(f *file) ([]stored, error) {
-	size := int64(len(f.data))
+func readSafetensors(from *file) ([]stored, error) {
+	size := int64(len(from.data))
 	if size < 8 {
-		return nil, f.damaged(0, "file size", "at least the 8 bytes of the header length", size)
+		return nil, from.damaged(0, "file size", "at least the 8 bytes of the header length", size)
 	}
-	n := binary.LittleEndian.Uint64(f.data)
-	if n > maxHeader || int64(n) > size-8 {
-		return nil, f.damaged(0, "header length", fmt.Sprintf("at most %d bytes", min(maxHeader, size-8)), n)
+	length := binary.LittleEndian.Uint64(from.data)
+	if length > maxHeader || int64(length) > size-8 {
+		return nil, from.damaged(0, "header length", fmt.Sprintf("at most %d bytes", min(maxHeader, size-8)), length)
 	}
-	s := &scanner{path: f.path, data: f.data[8 : 8+n], base: 8}
-	if n == 0 || s.data[0] != '{' {
-		s.fail("header", `"{"`, s.found())
-		return nil, s.err
+	scan := &scanner{path: from.path, data: from.data[8 : 8+length], base: 8}
+	if length == 0 || scan.data[0] != '{' {
+		scan.fail("header", `"{"`, scan.found())
+		return nil, scan.err
 	}
 	var list []stored
 	metadata := false
-	s.object(func(name string) {
+	scan.object(func(name string) {
 		if name == "__metadata__" {
 			if metadata {
-				s.fail("header", "one __metadata__", "a second")
+				scan.fail("header", "one __metadata__", "a second")
 			}
 			metadata = true
-			s.object(func(string) { s.string() })
+			scan.object(func(string) { scan.string() })
 			return
 		}
 		if len(list) == maxTensors {
-			s.fail("header", fmt.Sprintf("at most %d tensors", maxTensors), "more")
+			scan.fail("header", fmt.Sprintf("at most %d tensors", maxTensors), "more")
 			return
 		}
-		t := stored{file: f, name: name}
-		t.readEntry(s, 8+int64(n))
-		list = append(list, t)
+		tensor := stored{file: from, name: name}
+		tensor.readEntry(scan, 8+int64(length))
+		list = append(list, tensor)
 	})
-	if s.end(); s.err != nil {
-		return nil, s.err
+	if scan.end(); scan.err != nil {
+		return nil, scan.err
 	}
-	return list, checkTiles(f, list, 8+int64(n))
+	return list, checkTiles(from, list, 8+int64(length))
 }
 
 // readEntry reads the description of one tensor; data is where the buffer starts.
-func (t *stored) readEntry(s *scanner, data int64) {
-	at := s.at
+func (t *stored) readEntry(scan *scanner, data int64) {
+	at := scan.at
 	bad := func(problem, want string, got any) {
-		if s.err == nil {
-			s.err = &Error{Kind: Damaged, File: s.path, Tensor: t.name, Offset: s.base + int64(at), Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
+		if scan.err == nil {
+			scan.err = &Error{Kind: Damaged, File: scan.path, Tensor: t.name, Offset: scan.base + int64(at), Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
 		}
 	}
 	var offsets [2]int64
 	var count int // of offsets
 	var seen [3]int
-	s.object(func(key string) {
+	scan.object(func(key string) {
 		switch key {
 		case "dtype":
 			seen[0]++
-			t.typeName = s.string()
+			t.typeName = scan.string()
 		case "shape":
 			seen[1]++
 			t.shape = []int{}
-			s.array(func() {
-				if t.shape = append(t.shape, int(s.uint())); len(t.shape) > maxDims {
+			scan.array(func() {
+				if t.shape = append(t.shape, int(scan.uint())); len(t.shape) > maxDims {
 					bad("shape", fmt.Sprintf("at most %d dimensions", maxDims), "more")
 				}
 			})
 		case "data_offsets":
 			seen[2]++
-			s.array(func() {
-				n := s.uint()
+			scan.array(func() {
+				offset := scan.uint()
 				if count == len(offsets) {
 					bad("data_offsets", "[begin, end]", "more numbers")
 					return
 				}
-				offsets[count] = n
+				offsets[count] = offset
 				count++
 			})
 		default:
-			s.skip(0)
+			scan.skip(0)
 		}
 	})
 	if seen != [3]int{1, 1, 1} {
@@ -122,8 +122,8 @@ func (t *stored) readEntry(s *scanner, data int64) {
 	if !ok || elems > (1<<62)/64 {
 		bad("shape", "fewer than 2^56 elements", fmt.Sprint(t.shape))
 	}
-	switch room := s.base + int64(len(s.data)); {
-	case s.err != nil:
+	switch room := scan.base + int64(len(scan.data)); {
+	case scan.err != nil:
 		return
 	case count != 2 || offsets[0] > offsets[1] || offsets[1] > int64(len(t.file.data))-room:
 		bad("data_offsets", fmt.Sprintf("0 <= begin <= end <= %d", int64(len(t.file.data))-room), fmt.Sprint(offsets))
@@ -136,7 +136,7 @@ func (t *stored) readEntry(s *scanner, data int64) {
 
 // checkTiles sorts list by offset and reports duplicate names, holes and overlaps:
 // a file whose tensors do not cover its buffer exactly was cut or patched.
-func checkTiles(f *file, list []stored, data int64) error {
+func checkTiles(from *file, list []stored, data int64) error {
 	slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.name, b.name) })
 	for i := 1; i < len(list); i++ {
 		if list[i].name == list[i-1].name {
@@ -153,8 +153,8 @@ func checkTiles(f *file, list []stored, data int64) error {
 		}
 		next += list[i].size
 	}
-	if size := int64(len(f.data)); next != size {
-		return f.damaged(next, "the tensors do not cover the file exactly", fmt.Sprintf("the file to end at byte %d", next), size)
+	if size := int64(len(from.data)); next != size {
+		return from.damaged(next, "the tensors do not cover the file exactly", fmt.Sprintf("the file to end at byte %d", next), size)
 	}
 	return nil
 }

@@ -56,45 +56,45 @@ func (s *seal) encode() ([]byte, error) {
 // file it consists of next to it, replacing an older seal. It reads all bytes
 // once, files in parallel; progress, which may be nil, is told bytes.
 func Seal(ctx context.Context, path string, progress func(done, total int64)) (err error) {
-	m, err := Open(path)
+	model, err := Open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	s := seal{Version: 1, Files: make([]sealedFile, len(m.read))}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	made := seal{Version: 1, Files: make([]sealedFile, len(model.read))}
 	var total int64
-	for i, path := range m.read {
+	for i, path := range model.read {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
 		}
-		s.Files[i] = sealedFile{Name: filepath.Base(path), Size: info.Size()}
+		made.Files[i] = sealedFile{Name: filepath.Base(path), Size: info.Size()}
 		total += info.Size()
 	}
 	report := reporter(progress, total)
-	err = parallel(ctx, len(s.Files), func(i int) error { return s.Files[i].fill(ctx, m.read[i], report) })
+	err = parallel(ctx, len(made.Files), func(i int) error { return made.Files[i].fill(ctx, model.read[i], report) })
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(s.Files, func(a, b sealedFile) int { return strings.Compare(a.Name, b.Name) })
-	data, err := s.encode()
+	slices.SortFunc(made.Files, func(a, b sealedFile) int { return strings.Compare(a.Name, b.Name) })
+	data, err := made.encode()
 	if err != nil {
 		return err
 	}
-	return writeAtomic(m.sealPath(), data)
+	return writeAtomic(model.sealPath(), data)
 }
 
 // fill reads the file once and takes both kinds of checksum.
 func (s *sealedFile) fill(ctx context.Context, path string, report func(int64)) error {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer file.Close()
 	strong, buf := sha256.New(), make([]byte, min(chunkSize, s.Size))
 	for at := int64(0); at < s.Size; at += chunkSize {
 		chunk := buf[:min(chunkSize, s.Size-at)]
-		if _, err := io.ReadFull(f, chunk); err != nil {
+		if _, err := io.ReadFull(file, chunk); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		strong.Write(chunk)
@@ -111,21 +111,21 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writeAtomic makes sure that name holds the old content or the new one, never a part.
 func writeAtomic(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".partial-")
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".partial-")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	return os.Rename(file.Name(), name)
 }
 
 // reporter makes progress safe for several goroutines.

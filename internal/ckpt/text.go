@@ -22,12 +22,12 @@ var stopNames = map[string][]string{
 // readText reads what says how to talk to a model in a directory: the template,
 // the special tokens, the stop ids and the advice on sampling.
 func (m *Model) readText(configFile string, config []byte) error {
-	c, err := parseObject(configFile, config)
+	parsed, err := parseObject(configFile, config)
 	if err != nil {
 		return err
 	}
-	if m.ids(c); *c.err != nil {
-		return *c.err
+	if m.ids(parsed); *parsed.err != nil {
+		return *parsed.err
 	}
 	const name = "tokenizer_config.json"
 	data, err := m.small(name, 16<<20) // lists every added token
@@ -50,60 +50,60 @@ func (m *Model) readText(configFile string, config []byte) error {
 }
 
 func (m *Model) generation(path string, data []byte) error {
-	g, err := parseObject(path, data)
+	advice, err := parseObject(path, data)
 	if err != nil {
 		return err
 	}
-	m.ids(g)
+	m.ids(advice)
 	const number = "a number"
-	g.decode("do_sample", "true or false", &m.Generation.Sample)
-	g.decode("temperature", number, &m.Generation.Temperature)
-	g.decode("top_p", number, &m.Generation.TopP)
-	g.decode("min_p", number, &m.Generation.MinP)
-	g.decode("repetition_penalty", number, &m.Generation.RepetitionPenalty)
-	g.decode("top_k", "an integer", &m.Generation.TopK)
-	return *g.err
+	advice.decode("do_sample", "true or false", &m.Generation.Sample)
+	advice.decode("temperature", number, &m.Generation.Temperature)
+	advice.decode("top_p", number, &m.Generation.TopP)
+	advice.decode("min_p", number, &m.Generation.MinP)
+	advice.decode("repetition_penalty", number, &m.Generation.RepetitionPenalty)
+	advice.decode("top_k", "an integer", &m.Generation.TopK)
+	return *advice.err
 }
 
 // ids takes begin and end ids; those of a later file win or are added.
-func (m *Model) ids(o object) {
-	if bos := o.ids("bos_token_id"); len(bos) > 0 {
+func (m *Model) ids(config object) {
+	if bos := config.ids("bos_token_id"); len(bos) > 0 {
 		m.BOS = bos[0]
 	}
-	m.Stops = append(m.Stops, o.ids("eos_token_id")...)
+	m.Stops = append(m.Stops, config.ids("eos_token_id")...)
 }
 
 // tokenizerConfig takes the template and the special tokens.
 func (m *Model) tokenizerConfig(path string, data []byte) error {
-	var c struct {
+	var config struct {
 		Template json.RawMessage `json:"chat_template"`
 		BOS      specialToken    `json:"bos_token"`
 		EOS      specialToken    `json:"eos_token"`
 		Pad      specialToken    `json:"pad_token"`
 		Unk      specialToken    `json:"unk_token"`
 	}
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := json.Unmarshal(data, &config); err != nil {
 		return damaged(path, -1, "content", "a tokenizer configuration", err)
 	}
-	for name, text := range map[string]specialToken{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk} {
+	for name, text := range map[string]specialToken{"bos_token": config.BOS, "eos_token": config.EOS, "pad_token": config.Pad, "unk_token": config.Unk} {
 		if text != "" {
 			m.Special[name] = string(text)
 		}
 	}
-	m.eos = string(c.EOS)
-	if len(c.Template) == 0 || string(c.Template) == "null" {
+	m.eos = string(config.EOS)
+	if len(config.Template) == 0 || string(config.Template) == "null" {
 		return nil
 	}
-	if json.Unmarshal(c.Template, &m.Template) == nil {
+	if json.Unmarshal(config.Template, &m.Template) == nil {
 		return nil
 	}
 	var named []struct{ Name, Template string }
-	if err := json.Unmarshal(c.Template, &named); err != nil {
+	if err := json.Unmarshal(config.Template, &named); err != nil {
 		return damaged(path, -1, "chat_template", "a string or a list of named templates", err)
 	}
-	for _, t := range named {
-		if t.Name == "default" {
-			m.Template = t.Template
+	for _, template := range named {
+		if template.Name == "default" {
+			m.Template = template.Template
 			return nil
 		}
 	}
@@ -121,9 +121,9 @@ func (t *specialToken) UnmarshalJSON(data []byte) error {
 		}
 		return nil
 	}
-	var o struct{ Content string }
-	err := json.Unmarshal(data, &o)
-	*t = specialToken(o.Content)
+	var added struct{ Content string }
+	err := json.Unmarshal(data, &added)
+	*t = specialToken(added.Content)
 	return err
 }
 
@@ -131,8 +131,8 @@ func (t *specialToken) UnmarshalJSON(data []byte) error {
 // weights belong together.
 func (m *Model) finish() error {
 	vocab := m.Spec.Vocab
-	if n := m.Tokenizer.Vocab(); n > vocab {
-		return &Error{Kind: Inconsistent, File: m.Path, Offset: -1, Problem: "tokenizer", Want: fmt.Sprintf("at most %d ids, the rows of the embedding", vocab), Got: fmt.Sprint(n)}
+	if ids := m.Tokenizer.Vocab(); ids > vocab {
+		return &Error{Kind: Inconsistent, File: m.Path, Offset: -1, Problem: "tokenizer", Want: fmt.Sprintf("at most %d ids, the rows of the embedding", vocab), Got: fmt.Sprint(ids)}
 	}
 	names := stopNames[m.Spec.Family]
 	if m.eos != "" {

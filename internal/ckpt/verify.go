@@ -54,9 +54,9 @@ func (m *Model) spans(names map[string]bool) map[string][]span {
 			add(&t.Parts[i])
 		}
 		for _, data := range [][]byte{t.Data, t.Scales} {
-			for _, f := range m.maps {
-				if at := offset(f.data, data); at >= 0 {
-					found[f.path] = append(found[f.path], span{at, at + int64(len(data))})
+			for _, file := range m.maps {
+				if at := offset(file.data, data); at >= 0 {
+					found[file.path] = append(found[file.path], span{at, at + int64(len(data))})
 				}
 			}
 		}
@@ -69,11 +69,11 @@ func (m *Model) spans(names map[string]bool) map[string][]span {
 	for path, all := range found {
 		slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		joined := all[:1]
-		for _, s := range all[1:] {
-			if last := &joined[len(joined)-1]; s.from <= last.to {
-				last.to = max(last.to, s.to)
+		for _, next := range all[1:] {
+			if last := &joined[len(joined)-1]; next.from <= last.to {
+				last.to = max(last.to, next.to)
 			} else {
-				joined = append(joined, s)
+				joined = append(joined, next)
 			}
 		}
 		found[path] = joined
@@ -108,29 +108,29 @@ func readSeal(path string) (*seal, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s seal
-	if err := json.Unmarshal(data, &s); err != nil {
+	var read seal
+	if err := json.Unmarshal(data, &read); err != nil {
 		return nil, damaged(path, -1, "content", "a seal; make it again after checking the model", err)
 	}
-	if s.Version != 1 {
-		return nil, unsupported(path, "version of the seal", "1", s.Version)
+	if read.Version != 1 {
+		return nil, unsupported(path, "version of the seal", "1", read.Version)
 	}
 	// Not only the sum: a changed letter of a key or a blank would pass the decoder.
-	found := s.Sum
-	sound, err := s.encode()
+	found := read.Sum
+	sound, err := read.encode()
 	if err == nil && !bytes.Equal(sound, data) {
-		err = damaged(path, -1, "checksum of the seal itself", s.Sum, found)
+		err = damaged(path, -1, "checksum of the seal itself", read.Sum, found)
 	}
-	for _, f := range s.Files {
-		if err == nil && int64(len(f.CRC32C)) != (f.Size+chunkSize-1)/chunkSize*4 {
-			err = damaged(path, -1, "checksums of "+f.Name, fmt.Sprintf("one for each of %d bytes", int64(chunkSize)), len(f.CRC32C)/4)
+	for _, file := range read.Files {
+		if err == nil && int64(len(file.CRC32C)) != (file.Size+chunkSize-1)/chunkSize*4 {
+			err = damaged(path, -1, "checksums of "+file.Name, fmt.Sprintf("one for each of %d bytes", int64(chunkSize)), len(file.CRC32C)/4)
 		}
 	}
-	return &s, err
+	return &read, err
 }
 
 func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
-	s, err := readSeal(m.sealPath())
+	sealed, err := readSeal(m.sealPath())
 	if err != nil {
 		return err
 	}
@@ -143,33 +143,33 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 	var total int64
 	unread := m.spans(elsewhere)
 	for _, path := range m.read {
-		i := slices.IndexFunc(s.Files, func(f sealedFile) bool { return f.Name == filepath.Base(path) })
-		if i < 0 {
+		at := slices.IndexFunc(sealed.Files, func(entry sealedFile) bool { return entry.Name == filepath.Base(path) })
+		if at < 0 {
 			return &Error{Kind: Inconsistent, File: path, Offset: -1, Problem: "the file is not in the seal; if it is meant to be here, remove " + filepath.Base(m.sealPath())}
 		}
-		f := &s.Files[i]
+		entry := &sealed.Files[at]
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
 		}
-		if info.Size() != f.Size {
-			return damaged(path, min(info.Size(), f.Size), "file size, by the seal", fmt.Sprintf("%d bytes", f.Size), info.Size())
+		if info.Size() != entry.Size {
+			return damaged(path, min(info.Size(), entry.Size), "file size, by the seal", fmt.Sprintf("%d bytes", entry.Size), info.Size())
 		}
-		for c := int64(0); c*chunkSize < f.Size; c++ {
-			chunk := span{c * chunkSize, min((c+1)*chunkSize, f.Size)}
-			if slices.ContainsFunc(unread[path], func(s span) bool { return s.from <= chunk.from && chunk.to <= s.to }) {
+		for number := int64(0); number*chunkSize < entry.Size; number++ {
+			chunk := span{number * chunkSize, min((number+1)*chunkSize, entry.Size)}
+			if slices.ContainsFunc(unread[path], func(sealed span) bool { return sealed.from <= chunk.from && chunk.to <= sealed.to }) {
 				continue
 			}
-			jobs = append(jobs, job{f, path, c})
+			jobs = append(jobs, job{entry, path, number})
 			total += chunk.to - chunk.from
 		}
 	}
-	if len(s.Files) != len(m.read) {
-		return incomplete(m.Path, fmt.Sprintf("the seal covers %d files, %d of them are here", len(s.Files), len(m.read)))
+	if len(sealed.Files) != len(m.read) {
+		return incomplete(m.Path, fmt.Sprintf("the seal covers %d files, %d of them are here", len(sealed.Files), len(m.read)))
 	}
 	report := reporter(progress, total)
-	return parallel(ctx, len(jobs), func(i int) error {
-		j := jobs[i]
+	return parallel(ctx, len(jobs), func(at int) error {
+		j := jobs[at]
 		n, err := m.checkChunk(j.path, j.chunk, j.file)
 		report(n)
 		return err
@@ -178,39 +178,39 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 
 // checkChunk compares one chunk. It reads around the mapping, where a file that
 // was cut gives an error and not a fault.
-func (m *Model) checkChunk(path string, chunk int64, s *sealedFile) (n int64, err error) {
-	var f *os.File
-	if i := slices.IndexFunc(m.maps, func(f *file) bool { return f.path == path }); i >= 0 {
-		f = m.maps[i].disk
+func (m *Model) checkChunk(path string, chunk int64, entry *sealedFile) (length int64, err error) {
+	var disk *os.File
+	if i := slices.IndexFunc(m.maps, func(disk *file) bool { return disk.path == path }); i >= 0 {
+		disk = m.maps[i].disk
 	} else {
-		if f, err = os.Open(path); err != nil {
+		if disk, err = os.Open(path); err != nil {
 			return 0, err
 		}
-		defer f.Close()
+		defer disk.Close()
 	}
 	at := chunk * chunkSize
 	sum := crc32.New(castagnoli)
-	n, err = io.Copy(sum, io.NewSectionReader(f, at, min(chunkSize, s.Size-at)))
+	length, err = io.Copy(sum, io.NewSectionReader(disk, at, min(chunkSize, entry.Size-at)))
 	if err != nil {
-		return n, err
+		return length, err
 	}
-	want := binary.LittleEndian.Uint32(s.CRC32C[4*chunk:])
+	want := binary.LittleEndian.Uint32(entry.CRC32C[4*chunk:])
 	if sum.Sum32() == want {
-		return n, nil
+		return length, nil
 	}
-	e := &Error{Kind: Damaged, File: path, Offset: at, Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", sum.Sum32())}
-	e.Problem = fmt.Sprintf("checksum of bytes %d to %d", at, at+n)
+	damage := &Error{Kind: Damaged, File: path, Offset: at, Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", sum.Sum32())}
+	damage.Problem = fmt.Sprintf("checksum of bytes %d to %d", at, at+length)
 	var names []string
 	for name, t := range m.stored {
-		if t.file.path == path && t.offset < at+n && t.offset+t.size > at {
+		if t.file.path == path && t.offset < at+length && t.offset+t.size > at {
 			names = append(names, name)
 		}
 	}
 	if slices.Sort(names); len(names) > 0 {
-		e.Tensor = names[0]
-		e.Problem += fmt.Sprintf(", which hold %d tensors", len(names))
+		damage.Tensor = names[0]
+		damage.Problem += fmt.Sprintf(", which hold %d tensors", len(names))
 	}
-	return n, e
+	return length, damage
 }
 
 const (
@@ -250,9 +250,9 @@ func (m *Model) badValue(t *tensor.Tensor, row int, what, want string, got any) 
 		part, sub := t.Map(row)
 		t, row = &t.Parts[part], sub
 	}
-	e := &Error{Kind: Damaged, File: m.Path, Tensor: t.Name, Offset: -1, Problem: fmt.Sprintf("row %d, %s", row, what), Want: want, Got: fmt.Sprint(got)}
-	if s, ok := m.stored[t.Name]; ok {
-		e.File, e.Offset = s.file.path, s.offset
+	damage := &Error{Kind: Damaged, File: m.Path, Tensor: t.Name, Offset: -1, Problem: fmt.Sprintf("row %d, %s", row, what), Want: want, Got: fmt.Sprint(got)}
+	if stored, ok := m.stored[t.Name]; ok {
+		damage.File, damage.Offset = stored.file.path, stored.offset
 	}
-	return e
+	return damage
 }

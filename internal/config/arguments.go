@@ -33,10 +33,10 @@ func (c *Config) find(name string) *row {
 
 func (c *Config) known(prefix string) []string {
 	out := make([]string, 0, len(c.rows))
-	for _, r := range c.rows {
-		out = append(out, prefix+r.name)
-		if r.kind == boolean {
-			out = append(out, prefix+"no-"+r.name)
+	for _, row := range c.rows {
+		out = append(out, prefix+row.name)
+		if row.kind == boolean {
+			out = append(out, prefix+"no-"+row.name)
 		}
 	}
 	return out
@@ -79,7 +79,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			given["model"] = &value{texts: one(arg), origin: origin}
 			continue
 		}
-		name, v, inline := strings.Cut(arg, "=")
+		name, inlined, inline := strings.Cut(arg, "=")
 		name, dotted, isDotted := strings.Cut(name, ".")
 		if short := aliases[name]; short != "" {
 			name = "--" + short
@@ -88,24 +88,24 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 		if !long {
 			return nil, fmt.Errorf("unknown flag %.40s; flags begin with --", arg)
 		}
-		r, off := c.lookup(name)
-		if r == nil || (isDotted && r.kind != object) {
+		row, off := c.lookup(name)
+		if row == nil || (isDotted && row.kind != object) {
 			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest.Hint("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
 		}
 		var err error
 		switch {
-		case r.kind == boolean && inline:
-			return nil, fmt.Errorf("--%s takes no value; write --%s or --no-%s", r.name, r.name, r.name)
-		case r.kind == boolean:
-			err = c.flip(given, r, !off, origin)
+		case row.kind == boolean && inline:
+			return nil, fmt.Errorf("--%s takes no value; write --%s or --no-%s", row.name, row.name, row.name)
+		case row.kind == boolean:
+			err = c.flip(given, row, !off, origin)
 		default:
 			var items []string
-			items, args, err = operands(r, v, inline, args)
+			items, args, err = operands(row, inlined, inline, args)
 			if err == nil && isDotted {
-				items, err = merge(given[r.name], dotted, items[0])
+				items, err = merge(given[row.name], dotted, items[0])
 			}
 			if err == nil {
-				err = c.add(given, r, items, isDotted, origin)
+				err = c.add(given, row, items, isDotted, origin)
 			}
 		}
 		if err != nil {
@@ -165,7 +165,7 @@ func isNumber(s string) bool {
 }
 
 // merge puts the value of --name.path into the JSON object given so far.
-func merge(before *value, path, v string) ([]string, error) {
+func merge(before *value, path, text string) ([]string, error) {
 	root := map[string]any{}
 	if before != nil {
 		if err := json.Unmarshal([]byte(before.texts[0]), &root); err != nil {
@@ -177,26 +177,26 @@ func merge(before *value, path, v string) ([]string, error) {
 		return nil, errors.New("more than 16 levels of JSON")
 	}
 	at := root
-	for _, k := range keys[:len(keys)-1] {
-		next, ok := at[k].(map[string]any)
+	for _, key := range keys[:len(keys)-1] {
+		next, ok := at[key].(map[string]any)
 		if !ok {
 			next = map[string]any{}
-			at[k] = next
+			at[key] = next
 		}
 		at = next
 	}
 	last := keys[len(keys)-1]
 	if name, isList := strings.CutSuffix(last, "+"); isList {
 		items, _ := at[name].([]any)
-		for item := range strings.SplitSeq(v, ",") {
+		for item := range strings.SplitSeq(text, ",") {
 			items = append(items, scalar(item))
 		}
 		at[name] = items
 	} else {
-		at[last] = scalar(v)
+		at[last] = scalar(text)
 	}
-	b, err := json.Marshal(root)
-	return one(string(b)), err
+	merged, err := json.Marshal(root)
+	return one(string(merged)), err
 }
 
 // scalar is a JSON value if v is one, else the string v.
@@ -212,24 +212,24 @@ func scalar(v string) any {
 func (c *Config) environment(env []string) map[string]*value {
 	given := map[string]*value{}
 	for _, kv := range env {
-		key, v, _ := strings.Cut(kv, "=")
+		key, text, _ := strings.Cut(kv, "=")
 		name, ours := strings.CutPrefix(key, "OSSIAN_")
-		if !ours || v == "" {
+		if !ours || text == "" {
 			continue
 		}
-		r, off := c.lookup(strings.ToLower(name))
-		if r == nil || r.accepted || r.command || off {
+		row, off := c.lookup(strings.ToLower(name))
+		if row == nil || row.accepted || row.command || off {
 			continue
 		}
-		if r.name == "port" && strings.HasPrefix(v, "tcp://") {
+		if row.name == "port" && strings.HasPrefix(text, "tcp://") {
 			c.Notes = append(c.Notes, "OSSIAN_PORT is Kubernetes' address of a service, not a port: ignored")
 			continue
 		}
-		items := one(v)
-		if r.kind == list {
-			items = strings.Fields(v)
+		items := one(text)
+		if row.kind == list {
+			items = strings.Fields(text)
 		}
-		given[r.name] = &value{texts: items, origin: "environment " + key}
+		given[row.name] = &value{texts: items, origin: "environment " + key}
 	}
 	return given
 }

@@ -116,8 +116,8 @@ var ErrHelp = errors.New("help requested")
 // Load reads, merges and checks the settings. Nothing is applied when it returns
 // an error.
 func Load(src Source) (*Config, error) {
-	c := &Config{rows: rows(), values: map[string]*value{}}
-	given, err := c.arguments(src.Args)
+	loaded := &Config{rows: rows(), values: map[string]*value{}}
+	given, err := loaded.arguments(src.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -125,32 +125,32 @@ func Load(src Source) (*Config, error) {
 	if src.ReadFile == nil {
 		src.ReadFile = os.ReadFile
 	}
-	if f := given["config"]; f != nil {
-		if fromFile, err = c.file(f.texts[0], src.ReadFile); err != nil {
+	if file := given["config"]; file != nil {
+		if fromFile, err = loaded.file(file.texts[0], src.ReadFile); err != nil {
 			return nil, err
 		}
 	}
-	fromEnv := c.environment(src.Env)
-	for i := range c.rows {
-		r := &c.rows[i]
-		v := &value{texts: r.def, origin: "default", reason: r.why}
+	fromEnv := loaded.environment(src.Env)
+	for i := range loaded.rows {
+		row := &loaded.rows[i]
+		chosen := &value{texts: row.def, origin: "default", reason: row.why}
 		for _, source := range []map[string]*value{fromFile, fromEnv, given} { // the last wins
-			if found := source[r.name]; found != nil {
-				v = found
+			if found := source[row.name]; found != nil {
+				chosen = found
 			}
 		}
-		c.values[r.name] = v
-		if err := c.apply(r, v); err != nil {
+		loaded.values[row.name] = chosen
+		if err := loaded.apply(row, chosen); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.keyFile(src.ReadFile); err != nil {
+	if err := loaded.keyFile(src.ReadFile); err != nil {
 		return nil, err
 	}
-	if err := c.check(); err != nil {
+	if err := loaded.check(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return loaded, nil
 }
 
 // keyFile adds the keys of --api-key-file: one a line, without empty lines and lines
@@ -166,7 +166,7 @@ func (c *Config) keyFile(read func(string) ([]byte, error)) error {
 	if len(data) > maxFile {
 		return fmt.Errorf("--api-key-file %s: %d bytes, at most %d expected", c.KeyFile, len(data), maxFile)
 	}
-	n := len(c.APIKeys)
+	before := len(c.APIKeys)
 	for line := range strings.Lines(string(data)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
@@ -176,7 +176,7 @@ func (c *Config) keyFile(read func(string) ([]byte, error)) error {
 		}
 		c.APIKeys = append(slices.Clip(c.APIKeys), line)
 	}
-	if len(c.APIKeys) == n { // else an empty file would open the server
+	if len(c.APIKeys) == before { // else an empty file would open the server
 		return fmt.Errorf("--api-key-file %s: no key in it; expected one on each line", c.KeyFile)
 	}
 	return nil
@@ -192,12 +192,12 @@ func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) 
 	}
 	next = &Config{Settings: c.Settings, rows: c.rows, values: maps.Clone(c.values), resolved: c.resolved}
 	next.APIKeys, next.KeyFile, next.LogLevel, next.Limits = found.APIKeys, found.KeyFile, found.LogLevel, found.Limits
-	for _, r := range c.rows {
+	for _, row := range c.rows {
 		switch {
-		case r.live:
-			next.values[r.name] = found.values[r.name]
-		case !r.command && !slices.Equal(c.values[r.name].texts, found.values[r.name].texts):
-			waiting = append(waiting, "--"+r.name)
+		case row.live:
+			next.values[row.name] = found.values[row.name]
+		case !row.command && !slices.Equal(c.values[row.name].texts, found.values[row.name].texts):
+			waiting = append(waiting, "--"+row.name)
 		}
 	}
 	for _, id := range limits.All() {
@@ -213,16 +213,16 @@ func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) 
 }
 
 // apply parses a value and stores it, or notes what an accepted flag means.
-func (c *Config) apply(r *row, v *value) error {
-	p, err := r.parse(v.texts)
+func (c *Config) apply(r *row, given *value) error {
+	parsed, err := r.parse(given.texts)
 	if err == nil && r.set != nil {
-		err = r.set(&c.Settings, p)
+		err = r.set(&c.Settings, parsed)
 	}
 	if err != nil {
-		return fmt.Errorf("%s (%s): %w", shown(r, v.texts), v.origin, err)
+		return fmt.Errorf("%s (%s): %w", shown(r, given.texts), given.origin, err)
 	}
-	if v.origin != "default" && r.note != "" {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: %s", shown(r, v.texts), r.note))
+	if given.origin != "default" && r.note != "" {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: %s", shown(r, given.texts), r.note))
 	}
 	return nil
 }
@@ -240,34 +240,34 @@ func shown(r *row, texts []string) string {
 
 // check finds values that contradict each other.
 func (c *Config) check() error {
-	s := &c.Settings
-	if s.Open() {
-		if !s.Insecure {
-			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", s.Host)
+	set := &c.Settings
+	if set.Open() {
+		if !set.Insecure {
+			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", set.Host)
 		}
-		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+s.Host+" may use this server")
+		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+set.Host+" may use this server")
 	}
-	if s.ClientCAFile != "" && s.ClientCerts == tls.NoClientCert {
+	if set.ClientCAFile != "" && set.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")
 	}
 	for _, pair := range []struct {
 		flag string
 		id   limits.ID
 	}{{"max-queue", limits.Queue}, {"max-logprobs", limits.TopLogprobs}} {
-		v, now := c.values[pair.flag], c.Limits[pair.id]
-		n, _ := limits.ParseInt(v.texts[0])
+		given, now := c.values[pair.flag], c.Limits[pair.id]
+		number, _ := limits.ParseInt(given.texts[0])
 		switch {
-		case n == now || n < 0:
-		case v.origin != "default":
-			return fmt.Errorf("--%s %d (%s) and --limit %s=%d contradict each other", pair.flag, n, v.origin, pair.id, now)
+		case number == now || number < 0:
+		case given.origin != "default":
+			return fmt.Errorf("--%s %d (%s) and --limit %s=%d contradict each other", pair.flag, number, given.origin, pair.id, now)
 		default:
 			c.values[pair.flag] = &value{texts: one(strconv.FormatInt(now, 10)), origin: c.values["limit"].origin, reason: "--limit"}
 		}
 	}
-	if body, all := s.Limits[limits.RequestBody], s.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
+	if body, all := set.Limits[limits.RequestBody], set.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
 		return fmt.Errorf("--limit bodies-in-flight=%d has no room for one body of request-body=%d bytes and its end: raise the one or lower the other", all, body)
 	}
-	if reply, all := s.Limits[limits.ReplyBody], s.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
+	if reply, all := set.Limits[limits.ReplyBody], set.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
 		return fmt.Errorf("--limit replies-in-flight=%d has no room for one reply of reply-body=%d bytes: raise the one or lower the other", all, reply)
 	}
 	return nil
@@ -275,34 +275,34 @@ func (c *Config) check() error {
 
 // Explain writes each value with its origin and reason.
 func (c *Config) Explain(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SETTING\tVALUE\tORIGIN\tREASON")
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SETTING\tVALUE\tORIGIN\tREASON")
 	for i := range c.rows {
-		r, v := &c.rows[i], c.values[c.rows[i].name]
-		if (r.accepted && v.origin == "default") || r.command {
+		row, given := &c.rows[i], c.values[c.rows[i].name]
+		if (row.accepted && given.origin == "default") || row.command {
 			continue
 		}
-		reason := v.reason
+		reason := given.reason
 		if reason == "" {
-			reason = r.note
+			reason = row.note
 		}
 		if reason == "" {
-			reason = r.help
+			reason = row.help
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.name, printed(r, v.texts), v.origin, reason)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", row.name, printed(row, given.texts), given.origin, reason)
 	}
 	for _, id := range limits.All() {
-		l := id.Info()
+		limit := id.Info()
 		origin := "default"
 		switch {
 		case slices.Contains(c.resolved, id):
 			origin = "automatic"
-		case c.Given(id) || c.Limits[id] != l.Default: // some have a flag of their own
+		case c.Given(id) || c.Limits[id] != limit.Default: // some have a flag of their own
 			origin = "given"
 		}
-		fmt.Fprintf(t, "limit %s\t%s\t%s\tprotects %s\n", l.Name, limits.Format(l.Unit, c.Limits[id]), origin, l.Protects)
+		fmt.Fprintf(table, "limit %s\t%s\t%s\tprotects %s\n", limit.Name, limits.Format(limit.Unit, c.Limits[id]), origin, limit.Protects)
 	}
-	return t.Flush()
+	return table.Flush()
 }
 
 func printed(r *row, texts []string) string {
@@ -326,11 +326,11 @@ func printable(s string) string {
 // Resolve says what an automatic setting came to, for Explain: its value, and
 // the fact it follows from.
 func (c *Config) Resolve(name, text, reason string) {
-	v := c.values[name]
-	if v == nil {
+	before := c.values[name]
+	if before == nil {
 		panic(fmt.Sprintf("config: no setting is named %q", name))
 	}
-	origin := v.origin
+	origin := before.origin
 	if origin == "default" {
 		origin = "automatic"
 	}
@@ -358,31 +358,31 @@ func (c *Config) Origin(name string) string { return c.values[name].origin }
 
 // Usage returns the flags for --help.
 func Usage() string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	all := rows()
-	for _, r := range all {
-		if !r.accepted {
-			fmt.Fprintf(t, "  --%s\t%s%s\n", r.usage(), r.help, r.defaultNote())
+	for _, row := range all {
+		if !row.accepted {
+			fmt.Fprintf(table, "  --%s\t%s%s\n", row.usage(), row.help, row.defaultNote())
 		}
 	}
-	_ = t.Flush()
+	_ = table.Flush()
 	var accepted []string
-	for _, r := range all {
-		if r.accepted {
-			accepted = append(accepted, "--"+r.name)
+	for _, row := range all {
+		if row.accepted {
+			accepted = append(accepted, "--"+row.name)
 		}
 	}
 	slices.Sort(accepted)
-	b.WriteString("\nAccepted as vLLM has them, with a line that says what they mean here:\n")
+	out.WriteString("\nAccepted as vLLM has them, with a line that says what they mean here:\n")
 	line := " "
 	for _, name := range accepted {
 		if len(line)+len(name) > 100 {
-			b.WriteString(line + "\n")
+			out.WriteString(line + "\n")
 			line = " "
 		}
 		line += " " + name
 	}
-	b.WriteString(line + "\n")
-	return b.String()
+	out.WriteString(line + "\n")
+	return out.String()
 }

@@ -49,8 +49,8 @@ func (c *Config) yaml(data []byte, origin string) (map[string]*value, error) {
 	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, v := root.Content[i], root.Content[i+1]
-		if err := c.entry(given, lines, key, v, origin); err != nil {
+		key, node := root.Content[i], root.Content[i+1]
+		if err := c.entry(given, lines, key, node, origin); err != nil {
 			return nil, fmt.Errorf("line %d: %w", key.Line, err)
 		}
 	}
@@ -84,46 +84,46 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 
 // entry adds one key: true is the bare flag, false its no- form, a list its items,
 // a mapping its JSON, anything else its text.
-func (c *Config) entry(given map[string]*value, lines map[string]int, key, v *yaml.Node, origin string) error {
+func (c *Config) entry(given map[string]*value, lines map[string]int, key, node *yaml.Node, origin string) error {
 	if key.Kind != yaml.ScalarNode {
 		return errors.New("a flag's name expected")
 	}
-	r, off := c.lookup(key.Value)
-	if r == nil || r.name == "config" {
+	row, off := c.lookup(key.Value)
+	if row == nil || row.name == "config" {
 		return fmt.Errorf("unknown key %.60q%s", key.Value, nearest.Hint(strings.ReplaceAll(key.Value, "_", "-"), c.known("")))
 	}
-	if at := lines[r.name]; at != 0 {
-		return fmt.Errorf("%s is given twice, before in line %d", r.name, at)
+	if at := lines[row.name]; at != 0 {
+		return fmt.Errorf("%s is given twice, before in line %d", row.name, at)
 	}
-	lines[r.name] = key.Line
-	v = followed(v)
-	s := scalarOf(v)
+	lines[row.name] = key.Line
+	node = followed(node)
+	scalar := scalarOf(node)
 	switch {
-	case s.null:
-		return fmt.Errorf("%s has no value; leave the key out for the default", r.name)
-	case s.err != nil:
-		return fmt.Errorf("%s: %w", r.name, s.err)
-	case v.Kind == yaml.ScalarNode && s.boolean && r.kind != boolean:
-		if s.text == "True" {
-			return fmt.Errorf("%s needs a value, found true", r.name)
+	case scalar.null:
+		return fmt.Errorf("%s has no value; leave the key out for the default", row.name)
+	case scalar.err != nil:
+		return fmt.Errorf("%s: %w", row.name, scalar.err)
+	case node.Kind == yaml.ScalarNode && scalar.boolean && row.kind != boolean:
+		if scalar.text == "True" {
+			return fmt.Errorf("%s needs a value, found true", row.name)
 		}
 		return nil // no flag of that name: nothing
-	case r.kind == boolean && !(v.Kind == yaml.ScalarNode && s.boolean):
-		return fmt.Errorf("%s: true or false expected", r.name)
-	case off && s.text == "False":
+	case row.kind == boolean && !(node.Kind == yaml.ScalarNode && scalar.boolean):
+		return fmt.Errorf("%s: true or false expected", row.name)
+	case off && scalar.text == "False":
 		return nil // there is no --no-no-…
-	case r.kind == boolean:
-		return c.flip(given, r, (s.text == "True") != off, origin)
+	case row.kind == boolean:
+		return c.flip(given, row, (scalar.text == "True") != off, origin)
 	}
-	items, err := texts(v, s)
+	items, err := texts(node, scalar)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.name, err)
+		return fmt.Errorf("%s: %w", row.name, err)
 	}
-	if v.Kind == yaml.SequenceNode && r.kind != list && len(items) > 1 {
-		return fmt.Errorf("%s: one value expected, found a list of %d", r.name, len(items))
+	if node.Kind == yaml.SequenceNode && row.kind != list && len(items) > 1 {
+		return fmt.Errorf("%s: one value expected, found a list of %d", row.name, len(items))
 	}
 	if len(items) > 0 {
-		given[r.name] = &value{texts: items, origin: origin}
+		given[row.name] = &value{texts: items, origin: origin}
 	}
 	return nil
 }
@@ -137,21 +137,21 @@ func followed(v *yaml.Node) *yaml.Node {
 }
 
 // texts returns a value as the arguments that it stands for.
-func texts(v *yaml.Node, s scalarValue) ([]string, error) {
+func texts(node *yaml.Node, scalar scalarValue) ([]string, error) {
 	budget := maxNodes
-	switch v.Kind {
+	switch node.Kind {
 	case yaml.SequenceNode:
 		var items []string
-		for _, item := range v.Content {
+		for _, item := range node.Content {
 			item = followed(item)
-			s := scalarOf(item)
+			scalar := scalarOf(item)
 			switch {
-			case s.err != nil:
-				return nil, s.err
-			case s.null:
+			case scalar.err != nil:
+				return nil, scalar.err
+			case scalar.null:
 				return nil, errors.New("an item has no value")
 			case item.Kind == yaml.ScalarNode:
-				items = append(items, s.text)
+				items = append(items, scalar.text)
 			default:
 				text, err := jsonOf(item, &budget)
 				if err != nil {
@@ -162,10 +162,10 @@ func texts(v *yaml.Node, s scalarValue) ([]string, error) {
 		}
 		return items, nil
 	case yaml.MappingNode:
-		text, err := jsonOf(v, &budget)
+		text, err := jsonOf(node, &budget)
 		return one(text), err
 	}
-	return one(s.text), nil
+	return one(scalar.text), nil
 }
 
 // jsonOf writes a node as JSON, members in the file's order.
@@ -174,32 +174,32 @@ func jsonOf(v *yaml.Node, budget *int) (string, error) {
 	return string(b), err
 }
 
-func appendJSON(dst []byte, v *yaml.Node, budget *int, depth int) ([]byte, error) {
-	v = followed(v)
+func appendJSON(dst []byte, node *yaml.Node, budget *int, depth int) ([]byte, error) {
+	node = followed(node)
 	if *budget--; *budget < 0 || depth > 64 {
 		return nil, fmt.Errorf("more than %d values, or nested deeper than 64 levels", maxNodes)
 	}
 	var err error
-	switch v.Kind {
+	switch node.Kind {
 	case yaml.MappingNode:
 		dst = append(dst, '{')
-		for i := 0; i+1 < len(v.Content); i += 2 {
+		for i := 0; i+1 < len(node.Content); i += 2 {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			key := followed(v.Content[i])
+			key := followed(node.Content[i])
 			if key.Kind != yaml.ScalarNode {
 				return nil, fmt.Errorf("line %d: a key must be a text", key.Line)
 			}
 			dst = append(appendText(dst, key.Value), ':')
-			if dst, err = appendJSON(dst, v.Content[i+1], budget, depth+1); err != nil {
+			if dst, err = appendJSON(dst, node.Content[i+1], budget, depth+1); err != nil {
 				return nil, err
 			}
 		}
 		return append(dst, '}'), nil
 	case yaml.SequenceNode:
 		dst = append(dst, '[')
-		for i, item := range v.Content {
+		for i, item := range node.Content {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
@@ -209,18 +209,18 @@ func appendJSON(dst []byte, v *yaml.Node, budget *int, depth int) ([]byte, error
 		}
 		return append(dst, ']'), nil
 	}
-	s := scalarOf(v)
+	scalar := scalarOf(node)
 	switch {
-	case s.err != nil:
-		return nil, s.err
-	case s.null:
+	case scalar.err != nil:
+		return nil, scalar.err
+	case scalar.null:
 		return append(dst, "null"...), nil
-	case s.boolean:
-		return append(dst, strings.ToLower(s.text)...), nil
-	case s.number && json.Valid([]byte(s.text)):
-		return append(dst, s.text...), nil
+	case scalar.boolean:
+		return append(dst, strings.ToLower(scalar.text)...), nil
+	case scalar.number && json.Valid([]byte(scalar.text)):
+		return append(dst, scalar.text...), nil
 	}
-	return appendText(dst, s.text), nil
+	return appendText(dst, scalar.text), nil
 }
 
 func appendText(dst []byte, s string) []byte {

@@ -151,8 +151,8 @@ func loopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
 }
 
 // Nearest is nearest.Hint, for the commands' own flags.

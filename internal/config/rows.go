@@ -179,11 +179,11 @@ func replyRows() []row {
 // accept makes the row of a vLLM flag that is not needed here. def keeps the
 // parser quiet; the value given is checked and otherwise has no effect.
 func accept(name string, k kind, note string) row {
-	r := row{name: name, kind: k, accepted: true, note: note, min: -math.MaxInt64, max: math.MaxInt64}
+	made := row{name: name, kind: k, accepted: true, note: note, min: -math.MaxInt64, max: math.MaxInt64}
 	if k == boolean {
-		r.def = one("false")
+		made.def = one("false")
 	}
-	return r
+	return made
 }
 
 // only makes the row of a vLLM flag of which one value fits.
@@ -250,7 +250,7 @@ func (s *Settings) limits() *limits.Set {
 func (s *Settings) setLimits(items []string) error {
 	set := *s.limits()
 	for _, item := range items {
-		name, v, ok := strings.Cut(item, "=")
+		name, text, ok := strings.Cut(item, "=")
 		id, known := limits.Lookup(name)
 		switch {
 		case !known:
@@ -262,7 +262,7 @@ func (s *Settings) setLimits(items []string) error {
 		case !ok:
 			return fmt.Errorf("%s=VALUE expected", name)
 		}
-		if err := set.Parse(id, v); err != nil {
+		if err := set.Parse(id, text); err != nil {
 			return err
 		}
 	}
@@ -272,17 +272,17 @@ func (s *Settings) setLimits(items []string) error {
 
 // names refuses empty names and control characters, which logs and headers would show.
 func names(items []string, what string) ([]string, error) {
-	for _, n := range items {
-		if n == "" || strings.ContainsFunc(n, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return nil, fmt.Errorf("%.40q is not %s", n, what)
+	for _, item := range items {
+		if item == "" || strings.ContainsFunc(item, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return nil, fmt.Errorf("%.40q is not %s", item, what)
 		}
 	}
 	return items, nil
 }
 
 func keys(items []string) ([]string, error) {
-	for _, k := range items {
-		if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	for _, item := range items {
+		if item == "" || strings.ContainsFunc(item, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			return nil, errors.New("a key must have visible ASCII characters, and at least one")
 		}
 	}

@@ -30,37 +30,37 @@ var (
 	yamlNaN   = regexp.MustCompile(`^\.(?:nan|NaN|NAN)$`)
 )
 
-func scalarOf(v *yaml.Node) scalarValue {
-	if v.Kind != yaml.ScalarNode {
+func scalarOf(node *yaml.Node) scalarValue {
+	if node.Kind != yaml.ScalarNode {
 		return scalarValue{}
 	}
-	s := v.Value
-	tag := v.ShortTag()
-	quoted := v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
-	if v.Style&yaml.TaggedStyle != 0 && tag != "!!str" {
+	text := node.Value
+	tag := node.ShortTag()
+	quoted := node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	if node.Style&yaml.TaggedStyle != 0 && tag != "!!str" {
 		return scalarValue{err: errors.New("tags such as " + strconv.Quote(tag) + " are not read")}
 	}
-	if quoted || v.Style&yaml.TaggedStyle != 0 {
-		return scalarValue{text: s}
+	if quoted || node.Style&yaml.TaggedStyle != 0 {
+		return scalarValue{text: text}
 	}
 	switch {
-	case slices.Contains(yamlNulls, s):
+	case slices.Contains(yamlNulls, text):
 		return scalarValue{null: true}
-	case slices.Contains(yamlBools, s):
-		yes := slices.Contains([]string{"yes", "true", "on"}, strings.ToLower(s))
+	case slices.Contains(yamlBools, text):
+		yes := slices.Contains([]string{"yes", "true", "on"}, strings.ToLower(text))
 		return scalarValue{text: map[bool]string{true: "True", false: "False"}[yes], boolean: true}
-	case s == "=":
+	case text == "=":
 		return scalarValue{err: errors.New("a plain = is not a value; quote it")}
-	case yamlInt.MatchString(s):
-		return pythonInt(s)
-	case yamlInf.MatchString(s):
-		return scalarValue{text: strings.TrimPrefix(strings.ToLower(strings.Replace(s, ".", "", 1)), "+"), number: true}
-	case yamlNaN.MatchString(s):
+	case yamlInt.MatchString(text):
+		return pythonInt(text)
+	case yamlInf.MatchString(text):
+		return scalarValue{text: strings.TrimPrefix(strings.ToLower(strings.Replace(text, ".", "", 1)), "+"), number: true}
+	case yamlNaN.MatchString(text):
 		return scalarValue{text: "nan", number: true}
-	case yamlFloat.MatchString(s):
-		return pythonFloat(s)
+	case yamlFloat.MatchString(text):
+		return pythonFloat(text)
 	}
-	return scalarValue{text: s}
+	return scalarValue{text: text}
 }
 
 // pythonInt reads decimal, 0b, 0x, 0 octal and base 60 of any size.
@@ -80,18 +80,18 @@ func pythonInt(s string) scalarValue {
 	case len(digits) > 1 && digits[0] == '0':
 		base = 8
 	}
-	n := new(big.Int)
+	number := new(big.Int)
 	for part := range strings.SplitSeq(digits, ":") {
-		p, ok := new(big.Int).SetString(part, base)
+		digit, ok := new(big.Int).SetString(part, base)
 		if !ok {
 			return bad
 		}
-		n.Add(n.Mul(n, big.NewInt(60)), p)
+		number.Add(number.Mul(number, big.NewInt(60)), digit)
 	}
 	if negative {
-		n.Neg(n)
+		number.Neg(number)
 	}
-	return scalarValue{text: n.String(), number: true}
+	return scalarValue{text: number.String(), number: true}
 }
 
 func pythonFloat(s string) scalarValue {
@@ -100,28 +100,28 @@ func pythonFloat(s string) scalarValue {
 	if strings.HasPrefix(digits, "-") {
 		sign = -1
 	}
-	f := 0.0
+	number := 0.0
 	for part := range strings.SplitSeq(strings.TrimLeft(digits, "+-"), ":") {
-		p, err := strconv.ParseFloat(part, 64)
-		if err != nil && !math.IsInf(p, 0) {
+		digit, err := strconv.ParseFloat(part, 64)
+		if err != nil && !math.IsInf(digit, 0) {
 			return scalarValue{err: errors.New(strconv.Quote(s) + " is no number; quote it if it is meant as text")}
 		}
-		f = f*60 + p
+		number = number*60 + digit
 	}
-	return scalarValue{text: pythonRepr(sign * f), number: true}
+	return scalarValue{text: pythonRepr(sign * number), number: true}
 }
 
 // pythonRepr writes a float as Python does: 1000.0, 1e+16, 1.5e-05.
 func pythonRepr(f float64) string {
-	switch a := math.Abs(f); {
+	switch size := math.Abs(f); {
 	case math.IsInf(f, 0):
 		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64)), "+")
-	case a != 0 && (a < 1e-4 || a >= 1e16):
+	case size != 0 && (size < 1e-4 || size >= 1e16):
 		return strconv.FormatFloat(f, 'e', -1, 64)
 	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
 	}
-	return s
+	return text
 }

@@ -40,9 +40,9 @@ func (s *Settings) TLS() (*tls.Config, error) {
 	}
 	// As vLLM's server: HTTP/1.1 and nothing else. A second protocol would be a second set of
 	// limits and of ways to leave.
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	served := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.ClientCerts == tls.NoClientCert {
-		return c, nil
+		return served, nil
 	}
 	if s.ClientCAFile == "" {
 		return nil, errors.New("--ssl-cert-reqs asks clients for certificates, and there is no --ssl-ca-certs: name the file of those that may vouch for clients")
@@ -51,11 +51,11 @@ func (s *Settings) TLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.ClientAuth, c.ClientCAs = s.ClientCerts, x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(vouching) {
+	served.ClientAuth, served.ClientCAs = s.ClientCerts, x509.NewCertPool()
+	if !served.ClientCAs.AppendCertsFromPEM(vouching) {
 		return nil, fmt.Errorf("--ssl-ca-certs %s: no certificate in it; expected them in PEM", s.ClientCAFile)
 	}
-	return c, nil
+	return served, nil
 }
 
 // pemFile reads a file of keys or certificates.

@@ -43,25 +43,25 @@ func choose(all []remote, req *Request) (files []remote, open string, err error)
 // top-level weights, configuration, tokenizer and template; other formats and
 // copies in folders stay behind. nil = there are no such weights.
 func runtimeFiles(all []remote) []remote {
-	named := slices.ContainsFunc(all, func(r remote) bool { return modelWeights(r.Path) })
+	named := slices.ContainsFunc(all, func(file remote) bool { return modelWeights(file.Path) })
 	var files []remote
 	found := false
-	for _, r := range all {
-		ext := path.Ext(r.Path)
+	for _, file := range all {
+		ext := path.Ext(file.Path)
 		switch {
-		case strings.Contains(r.Path, "/"):
+		case strings.Contains(file.Path, "/"):
 			continue
 		case ext == ".safetensors":
-			if named && !modelWeights(r.Path) {
+			if named && !modelWeights(file.Path) {
 				continue // another copy under another name
 			}
 			found = true
-		case r.Path == "merges.txt" || r.Path == "tokenizer.model" || ext == ".jinja":
-		case ext == ".json" && !strings.HasSuffix(r.Path, ".bin.index.json"):
+		case file.Path == "merges.txt" || file.Path == "tokenizer.model" || ext == ".jinja":
+		case ext == ".json" && !strings.HasSuffix(file.Path, ".bin.index.json"):
 		default:
 			continue
 		}
-		files = append(files, r)
+		files = append(files, file)
 	}
 	if !found {
 		return nil
@@ -77,26 +77,26 @@ func modelWeights(p string) bool {
 func chooseGGUF(all []remote, want string) (files []remote, open string, err error) {
 	sets := map[string][]remote{} // by the name under which they are opened
 	var names []string
-	for _, r := range all {
-		if path.Ext(r.Path) != ".gguf" || strings.HasPrefix(path.Base(r.Path), "mmproj") {
+	for _, file := range all {
+		if path.Ext(file.Path) != ".gguf" || strings.HasPrefix(path.Base(file.Path), "mmproj") {
 			continue
 		}
-		first := firstOfSet(r.Path)
+		first := firstOfSet(file.Path)
 		if sets[first] == nil {
 			names = append(names, first)
 		}
-		sets[first] = append(sets[first], r)
+		sets[first] = append(sets[first], file)
 	}
 	slices.Sort(names)
 	switch {
 	case len(names) == 0:
 		return nil, "", errors.New("holds no safetensors or GGUF weights")
 	case want == "" && len(names) > 1:
-		var b strings.Builder
+		var list strings.Builder
 		for _, n := range names {
-			fmt.Fprintf(&b, "\n  %s (%.2f GB)", n, float64(totalSize(sets[n]))/1e9)
+			fmt.Fprintf(&list, "\n  %s (%.2f GB)", n, float64(totalSize(sets[n]))/1e9)
 		}
-		return nil, "", fmt.Errorf("holds %d GGUF models; name one with --file:%s", len(names), b.String())
+		return nil, "", fmt.Errorf("holds %d GGUF models; name one with --file:%s", len(names), list.String())
 	case want == "":
 		open = names[0]
 	default:
@@ -108,8 +108,8 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 		}
 		return nil, "", fmt.Errorf("holds no file %q; it has %s", want, strings.Join(names, ", "))
 	}
-	if m := splitSet.FindStringSubmatch(open); m != nil && fmt.Sprintf("%05d", len(files)) != m[3] {
-		return nil, "", fmt.Errorf("%s: the endpoint lists %d of the %s files of the set", open, len(files), m[3])
+	if set := splitSet.FindStringSubmatch(open); set != nil && fmt.Sprintf("%05d", len(files)) != set[3] {
+		return nil, "", fmt.Errorf("%s: the endpoint lists %d of the %s files of the set", open, len(files), set[3])
 	}
 	return files, open, nil
 }
@@ -125,8 +125,8 @@ func totalSize(files []remote) (n int64) {
 // a shell, * also matches /.
 func matchAny(globs []string, p string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool {
-		e := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(g))
-		re := regexp.MustCompile("^(" + e + ")$")
+		pattern := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(g))
+		re := regexp.MustCompile("^(" + pattern + ")$")
 		return re.MatchString(p) || re.MatchString(path.Base(p))
 	})
 }

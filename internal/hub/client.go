@@ -37,9 +37,9 @@ func newClient(cfg Config) (*client, error) {
 	if base.User != nil { // it would show in messages
 		return nil, fmt.Errorf("endpoint on %s: a user in the address is not supported, set HF_TOKEN", base.Host)
 	}
-	c := &client{cfg: cfg, base: base}
-	c.http = &http.Client{Transport: cfg.Transport, CheckRedirect: c.redirect}
-	return c, nil
+	made := &client{cfg: cfg, base: base}
+	made.http = &http.Client{Transport: cfg.Transport, CheckRedirect: made.redirect}
+	return made, nil
 }
 
 // redirect lets a download move to another host, without the token and never
@@ -99,11 +99,11 @@ type StatusError struct {
 
 // Error names the status and the code.
 func (e *StatusError) Error() string {
-	s := fmt.Sprintf("the endpoint answered %d %s", e.Status, http.StatusText(e.Status))
+	text := fmt.Sprintf("the endpoint answered %d %s", e.Status, http.StatusText(e.Status))
 	if e.Code != "" {
-		s += fmt.Sprintf(" (%.60q)", e.Code)
+		text += fmt.Sprintf(" (%.60q)", e.Code)
 	}
-	return s
+	return text
 }
 
 // busyError is an answer that asks to come back.
@@ -117,11 +117,11 @@ func check(res *http.Response, now time.Time) error {
 	if res.StatusCode < 300 {
 		return nil
 	}
-	e := StatusError{Status: res.StatusCode, Code: res.Header.Get("X-Error-Code")}
-	if s := res.StatusCode; s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || (s >= 500 && s != http.StatusNotImplemented) {
-		return &busyError{e, retryAfter(res.Header.Get("Retry-After"), now)}
+	status := StatusError{Status: res.StatusCode, Code: res.Header.Get("X-Error-Code")}
+	if code := res.StatusCode; code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || (code >= 500 && code != http.StatusNotImplemented) {
+		return &busyError{status, retryAfter(res.Header.Get("Retry-After"), now)}
 	}
-	return &e
+	return &status
 }
 
 // retryAfter reads seconds or a date (RFC 9110 10.2.3); 0 = none.
@@ -138,7 +138,7 @@ func retryAfter(v string, now time.Time) time.Duration {
 // retry calls f until it succeeds, fails for good, or fails tries times in a row
 // without progress, which f reports.
 func (c *client) retry(ctx context.Context, tries int, f func() (progress bool, err error)) error {
-	for n := 1; ; n++ {
+	for tried := 1; ; tried++ {
 		progress, err := f()
 		if err == nil {
 			return nil
@@ -150,12 +150,12 @@ func (c *client) retry(ctx context.Context, tries int, f func() (progress bool, 
 			return err
 		}
 		if progress {
-			n = 1
+			tried = 1
 		}
-		if n >= tries {
-			return fmt.Errorf("given up after %d tries: %w", n, err)
+		if tried >= tries {
+			return fmt.Errorf("given up after %d tries: %w", tried, err)
 		}
-		wait := baseWait << min(n-1, 5)
+		wait := baseWait << min(tried-1, 5)
 		var busy *busyError
 		if errors.As(err, &busy) && busy.after > 0 {
 			wait = busy.after
@@ -209,16 +209,16 @@ func (c *client) json(ctx context.Context, tries int, u *url.URL, v any) (next *
 // nextPage reads a Link header (RFC 8288). The page must be on the endpoint:
 // the token goes with the request.
 func (c *client) nextPage(from *url.URL, link string) (*url.URL, error) {
-	for l := range strings.SplitSeq(link, ",") {
-		target, params, _ := strings.Cut(strings.TrimSpace(l), ">")
+	for part := range strings.SplitSeq(link, ",") {
+		target, params, _ := strings.Cut(strings.TrimSpace(part), ">")
 		if !strings.HasPrefix(target, "<") || !strings.Contains(params, `rel="next"`) {
 			continue
 		}
-		u, err := from.Parse(target[1:])
-		if err != nil || !c.own(u) {
+		page, err := from.Parse(target[1:])
+		if err != nil || !c.own(page) {
 			return nil, permanentError{fmt.Errorf("next page %.200q is not on %s", target[1:], c.base.Host)}
 		}
-		return u, nil
+		return page, nil
 	}
 	return nil, nil
 }
@@ -257,10 +257,10 @@ func (c *client) commit(ctx context.Context, n Name) (string, error) {
 // list returns the files of a commit whose names could be files here.
 func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, error) {
 	org, name, _ := strings.Cut(n.Repo, "/")
-	u := c.at("api", "models", org, name, "tree", commit)
-	u.RawQuery = "recursive=true"
+	address := c.at("api", "models", org, name, "tree", commit)
+	address.RawQuery = "recursive=true"
 	var all []remote
-	for entries := 0; u != nil; {
+	for entries := 0; address != nil; {
 		var page []struct {
 			Type, Path, OID string
 			Size            int64
@@ -269,43 +269,43 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 				Size int64
 			}
 		}
-		next, err := c.json(ctx, apiTries, u, &page)
+		next, err := c.json(ctx, apiTries, address, &page)
 		if err != nil {
 			return nil, c.explain(ctx, n, err)
 		}
 		if entries += len(page); entries > maxEntries || (len(page) == 0 && next != nil) {
 			return nil, fmt.Errorf("%s: the endpoint lists more than %d files or never ends", n, maxEntries)
 		}
-		for _, e := range page {
-			r := remote{e.Path, e.Size, e.OID}
-			if e.LFS != nil {
-				r.Size, r.Blob = e.LFS.Size, e.LFS.OID
+		for _, entry := range page {
+			file := remote{entry.Path, entry.Size, entry.OID}
+			if entry.LFS != nil {
+				file.Size, file.Blob = entry.LFS.Size, entry.LFS.OID
 			}
-			if e.Type == "file" && validPath(e.Path) {
-				all = append(all, r)
+			if entry.Type == "file" && validPath(entry.Path) {
+				all = append(all, file)
 			}
 		}
-		u = next
+		address = next
 	}
 	return all, nil
 }
 
 // explain says what a user can do about a status.
 func (c *client) explain(ctx context.Context, n Name, err error) error {
-	var s *StatusError
-	if !errors.As(err, &s) {
+	var status *StatusError
+	if !errors.As(err, &status) {
 		return fmt.Errorf("%s: %w", n, err)
 	}
 	page := c.base.JoinPath(n.Repo)
 	switch {
-	case s.Code == "GatedRepo" || (s.Code == "" && (s.Status == 401 || s.Status == 403)):
+	case status.Code == "GatedRepo" || (status.Code == "" && (status.Status == 401 || status.Status == 403)):
 		if c.cfg.Token == "" {
 			return fmt.Errorf("%s: access is restricted: accept the terms at %s and set HF_TOKEN: %w", n, page, err)
 		}
 		return fmt.Errorf("%s: the token in use has no access: accept the terms at %s, or check HF_TOKEN: %w", n, page, err)
-	case s.Code == "RevisionNotFound":
+	case status.Code == "RevisionNotFound":
 		return fmt.Errorf("%s: no branch, tag or commit %q%s: %w", n, n.revision(), c.similar(ctx, n, true), err)
-	case s.Code == "RepoNotFound" || s.Status == 404:
+	case status.Code == "RepoNotFound" || status.Status == 404:
 		return fmt.Errorf("%s: not found on %s (a private model needs HF_TOKEN)%s: %w", n, c.base.Host, c.similar(ctx, n, false), err)
 	}
 	return fmt.Errorf("%s: %w", n, err)
@@ -317,14 +317,14 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 	org, name, _ := strings.Cut(n.Repo, "/")
 	if !revisions {
 		var found []struct{ ID string }
-		u := c.at("api", "models")
-		u.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
-		if _, err := c.json(ctx, 1, u, &found); err != nil {
+		search := c.at("api", "models")
+		search.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
+		if _, err := c.json(ctx, 1, search, &found); err != nil {
 			return ""
 		}
 		var ids []string
-		for _, f := range found {
-			ids = append(ids, f.ID)
+		for _, model := range found {
+			ids = append(ids, model.ID)
 		}
 		return c.hint(likely(n.Repo, ids))
 	}
@@ -333,8 +333,8 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		return ""
 	}
 	var names []string
-	for _, r := range append(refs.Branches, refs.Tags...) {
-		names = append(names, r.Name)
+	for _, ref := range append(refs.Branches, refs.Tags...) {
+		names = append(names, ref.Name)
 	}
 	return c.hint(likely(n.revision(), names))
 }

@@ -20,11 +20,11 @@ const fetchTries = 8 // in a row without a byte
 // A transfer is one file on its way: what lies in part is hashed and belongs to
 // the content that etag names.
 type transfer struct {
-	p     *pull
-	r     *remote
+	pull  *pull
+	file  *remote
 	part  *os.File
 	hash  hash.Hash
-	n     int64  // bytes in part
+	size  int64  // bytes in part
 	etag  string // of the answer the bytes came from; "" = unknown
 	mixed bool   // bytes of more than one answer, or of an earlier run
 }
@@ -38,22 +38,22 @@ func (p *pull) fetch(ctx context.Context, r *remote) error {
 		return err
 	}
 	defer part.Close()
-	t := &transfer{p: p, r: r, part: part, hash: r.newHash()}
-	if err := t.resume(ctx); err != nil {
+	coming := &transfer{pull: p, file: r, part: part, hash: r.newHash()}
+	if err := coming.resume(ctx); err != nil {
 		return err
 	}
-	err = t.run(ctx)
-	if sum := hex.EncodeToString(t.hash.Sum(nil)); err == nil && sum != r.Blob && t.mixed {
+	err = coming.run(ctx)
+	if sum := hex.EncodeToString(coming.hash.Sum(nil)); err == nil && sum != r.Blob && coming.mixed {
 		// The bytes of an earlier run may have been of something else.
-		if err = t.restart(); err == nil {
-			err = t.run(ctx)
+		if err = coming.restart(); err == nil {
+			err = coming.run(ctx)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if sum := hex.EncodeToString(t.hash.Sum(nil)); sum != r.Blob {
-		p.advance(-t.n)
+	if sum := hex.EncodeToString(coming.hash.Sum(nil)); sum != r.Blob {
+		p.advance(-coming.size)
 		part.Close()
 		p.root.Remove(temp)
 		return fmt.Errorf("digest is %s, expected %s: the copy was removed; the endpoint or a proxy sent other content", sum, r.Blob)
@@ -73,21 +73,21 @@ func (r *remote) newHash() hash.Hash {
 	if len(r.Blob) == hex.EncodedLen(sha256.Size) {
 		return sha256.New()
 	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", r.Size)
-	return h
+	hash := sha1.New()
+	fmt.Fprintf(hash, "blob %d\x00", r.Size)
+	return hash
 }
 
 // resume takes over the bytes of an earlier run.
 func (t *transfer) resume(ctx context.Context) error {
 	buf := make([]byte, 1<<20)
 	for ctx.Err() == nil {
-		n, err := t.part.Read(buf)
-		t.hash.Write(buf[:n])
-		t.n += int64(n)
-		t.mixed = t.n > 0
-		t.p.advance(int64(n))
-		if t.n > t.r.Size {
+		read, err := t.part.Read(buf)
+		t.hash.Write(buf[:read])
+		t.size += int64(read)
+		t.mixed = t.size > 0
+		t.pull.advance(int64(read))
+		if t.size > t.file.Size {
 			return t.restart()
 		}
 		if errors.Is(err, io.EOF) {
@@ -102,9 +102,9 @@ func (t *transfer) resume(ctx context.Context) error {
 
 // restart forgets all bytes.
 func (t *transfer) restart() error {
-	t.p.advance(-t.n)
-	t.n, t.etag, t.mixed = 0, "", false
-	t.hash = t.r.newHash()
+	t.pull.advance(-t.size)
+	t.size, t.etag, t.mixed = 0, "", false
+	t.hash = t.file.newHash()
 	if err := t.part.Truncate(0); err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func (t *transfer) restart() error {
 
 // run transfers until all bytes are here.
 func (t *transfer) run(ctx context.Context) error {
-	if t.n == t.r.Size {
+	if t.size == t.file.Size {
 		return nil
 	}
-	return t.p.retry(ctx, fetchTries, func() (bool, error) {
-		before := t.n
+	return t.pull.retry(ctx, fetchTries, func() (bool, error) {
+		before := t.size
 		err := t.attempt(ctx)
-		return t.n > before, err
+		return t.size > before, err
 	})
 }
 
@@ -128,18 +128,18 @@ func (t *transfer) run(ctx context.Context) error {
 func (t *transfer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(t.p.cfg.Stall, func() { cancel(errors.New("nothing came for " + t.p.cfg.Stall.String())) })
+	stalled := time.AfterFunc(t.pull.cfg.Stall, func() { cancel(errors.New("nothing came for " + t.pull.cfg.Stall.String())) })
 	defer stalled.Stop()
 
 	header := http.Header{"Accept-Encoding": {"identity"}}
-	if t.n > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", t.n))
+	if t.size > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", t.size))
 		if t.etag != "" && !strings.HasPrefix(t.etag, "W/") {
 			header.Set("If-Range", t.etag)
 		}
 	}
-	elements := append(strings.Split(t.p.name.Repo, "/"), "resolve", t.p.commit)
-	res, err := t.p.get(ctx, t.p.at(append(elements, strings.Split(t.r.Path, "/")...)...), header)
+	elements := append(strings.Split(t.pull.name.Repo, "/"), "resolve", t.pull.commit)
+	res, err := t.pull.get(ctx, t.pull.at(append(elements, strings.Split(t.file.Path, "/")...)...), header)
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -149,22 +149,22 @@ func (t *transfer) attempt(ctx context.Context) error {
 	}
 	buf := make([]byte, 1<<20)
 	for {
-		n, err := res.Body.Read(buf)
-		stalled.Reset(t.p.cfg.Stall)
-		if t.n+int64(n) > t.r.Size {
-			return permanentError{fmt.Errorf("more than the %d bytes the endpoint lists", t.r.Size)}
+		read, err := res.Body.Read(buf)
+		stalled.Reset(t.pull.cfg.Stall)
+		if t.size+int64(read) > t.file.Size {
+			return permanentError{fmt.Errorf("more than the %d bytes the endpoint lists", t.file.Size)}
 		}
-		if err := t.write(buf[:n]); err != nil {
+		if err := t.write(buf[:read]); err != nil {
 			return permanentError{err}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return cause(ctx, err)
 		}
-		if t.n == t.r.Size {
+		if t.size == t.file.Size {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("the answer ended after %d of %d bytes: %w", t.n, t.r.Size, io.ErrUnexpectedEOF)
+			return fmt.Errorf("the answer ended after %d of %d bytes: %w", t.size, t.file.Size, io.ErrUnexpectedEOF)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (t *transfer) accept(res *http.Response) error {
 	etag := res.Header.Get("ETag")
 	switch res.StatusCode {
 	case http.StatusOK:
-		if t.n > 0 {
+		if t.size > 0 {
 			if err := t.restart(); err != nil {
 				return permanentError{err}
 			}
@@ -193,15 +193,15 @@ func (t *transfer) accept(res *http.Response) error {
 	case http.StatusPartialContent:
 		var from, to, size int64
 		_, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size)
-		if err == nil && from == t.n && size == t.r.Size && (t.etag == "" || t.etag == etag) {
+		if err == nil && from == t.size && size == t.file.Size && (t.etag == "" || t.etag == etag) {
 			t.etag, t.mixed = etag, true
 			return nil
 		}
-		wanted := t.n
+		wanted := t.size
 		if err := t.restart(); err != nil {
 			return permanentError{err}
 		}
-		return fmt.Errorf("the answer holds %q of other content, expected bytes from %d of %d", res.Header.Get("Content-Range"), wanted, t.r.Size)
+		return fmt.Errorf("the answer holds %q of other content, expected bytes from %d of %d", res.Header.Get("Content-Range"), wanted, t.file.Size)
 	case http.StatusRequestedRangeNotSatisfiable:
 		if err := t.restart(); err != nil {
 			return permanentError{err}
@@ -213,10 +213,10 @@ func (t *transfer) accept(res *http.Response) error {
 
 // write appends b to the part and to the hash.
 func (t *transfer) write(b []byte) error {
-	n, err := t.part.Write(b)
-	t.hash.Write(b[:n])
-	t.n += int64(n)
-	t.p.fetched.Add(int64(n))
-	t.p.advance(int64(n))
+	written, err := t.part.Write(b)
+	t.hash.Write(b[:written])
+	t.size += int64(written)
+	t.pull.fetched.Add(int64(written))
+	t.pull.advance(int64(written))
 	return err
 }

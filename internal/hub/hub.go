@@ -77,12 +77,12 @@ func (cfg Config) withDefaults() Config {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-t.C:
+	case <-timer.C:
 		return nil
 	}
 }
@@ -95,15 +95,15 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 	if cfg.Offline {
 		return Pulled{}, fmt.Errorf("%s: %w", req.Name, ErrOffline)
 	}
-	c, err := newClient(cfg)
+	client, err := newClient(cfg)
 	if err != nil {
 		return Pulled{}, err
 	}
-	commit, err := c.commit(ctx, req.Name)
+	commit, err := client.commit(ctx, req.Name)
 	if err != nil {
 		return Pulled{}, err
 	}
-	all, err := c.list(ctx, req.Name, commit)
+	all, err := client.list(ctx, req.Name, commit)
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -119,16 +119,16 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 		return Pulled{}, fmt.Errorf("cache: %w", err)
 	}
 	defer root.Close()
-	p := &pull{client: c, root: root, force: req.Force, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
-	if err := p.all(ctx, files); err != nil {
-		if s, ok := errors.AsType[*StatusError](err); ok && (s.Status == 401 || s.Status == 403) { // a gated model is listed all the same
-			return Pulled{}, c.explain(ctx, req.Name, err)
+	run := &pull{client: client, root: root, force: req.Force, name: req.Name, folder: req.Name.folder(), commit: commit, report: req.Progress}
+	if err := run.all(ctx, files); err != nil {
+		if status, ok := errors.AsType[*StatusError](err); ok && (status.Status == 401 || status.Status == 403) { // a gated model is listed all the same
+			return Pulled{}, client.explain(ctx, req.Name, err)
 		}
 		return Pulled{}, fmt.Errorf("%s: %w", req.Name, diskHint(err, cfg.Cache))
 	}
 	return Pulled{
-		Path:   filepath.Join(cfg.Cache, filepath.FromSlash(path.Join(p.snapshot(), open))),
-		Commit: commit, Files: len(files), Bytes: p.total, Fetched: p.fetched.Load(),
+		Path:   filepath.Join(cfg.Cache, filepath.FromSlash(path.Join(run.snapshot(), open))),
+		Commit: commit, Files: len(files), Bytes: run.total, Fetched: run.fetched.Load(),
 	}, nil
 }
 
@@ -224,12 +224,12 @@ func (p *pull) pin(ctx context.Context) error {
 		return err
 	}
 	temp := ref + ".incomplete"
-	f, err := p.root.Create(temp)
+	file, err := p.root.Create(temp)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(p.commit)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil { // a ref without its commit would lose the model
+	_, err = file.WriteString(p.commit)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil { // a ref without its commit would lose the model
 		return err
 	}
 	return p.root.Rename(temp, ref)
@@ -305,21 +305,21 @@ func (p *pull) link(name string, r *remote) error {
 // another pull holds it.
 func (p *pull) lock(ctx context.Context, name string) (unlock func(), err error) {
 	for {
-		f, err := p.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		file, err := p.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
 			return nil, err
 		}
-		ok, err := tryLock(f)
+		ok, err := tryLock(file)
 		if err != nil {
-			f.Close()
+			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
-		held, err1 := f.Stat()
+		held, err1 := file.Stat()
 		now, err2 := p.root.Stat(name)
 		if ok && err1 == nil && err2 == nil && os.SameFile(held, now) { // not removed while we waited
-			return func() { f.Close() }, nil
+			return func() { file.Close() }, nil
 		}
-		f.Close()
+		file.Close()
 		if err := p.cfg.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return nil, err
 		}

@@ -853,7 +853,7 @@ func TestResumeIsCancellable(t *testing.T) {
 	}
 	defer part.Close()
 	r := &remote{Size: 10, Blob: gitID(nil)}
-	tr := &transfer{p: &pull{}, r: r, part: part, hash: r.newHash()}
+	tr := &transfer{pull: &pull{}, file: r, part: part, hash: r.newHash()}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := tr.resume(ctx); !errors.Is(err, context.Canceled) {

@@ -30,41 +30,41 @@ var (
 // ParseName reads ORG/NAME[@REVISION] or ORG/NAME/FILE.gguf[@REVISION]. What it
 // returns can be used in paths: no part is empty, hidden, "..", reserved on some
 // system, or holds a separator of one.
-func ParseName(s string) (Name, error) {
-	bare, rev, pinned := strings.Cut(s, "@")
+func ParseName(text string) (Name, error) {
+	bare, rev, pinned := strings.Cut(text, "@")
 	parts := strings.SplitN(bare, "/", 3)
 	if len(parts) < 2 {
-		return Name{}, fmt.Errorf("model name %.200q: expected ORG/NAME, ORG/NAME@REVISION or ORG/NAME/FILE.gguf", s)
+		return Name{}, fmt.Errorf("model name %.200q: expected ORG/NAME, ORG/NAME@REVISION or ORG/NAME/FILE.gguf", text)
 	}
-	for _, p := range parts[:2] {
-		if len(p) > 96 || !segment.MatchString(p) || strings.Contains(p, "--") || strings.Contains(p, "..") ||
-			strings.HasSuffix(p, ".git") || strings.HasSuffix(p, ".") || strings.HasSuffix(p, "-") {
-			return Name{}, fmt.Errorf("model name %.200q: %.100q may hold up to 96 letters, digits and single . _ - between them", s, p)
+	for _, part := range parts[:2] {
+		if len(part) > 96 || !segment.MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") ||
+			strings.HasSuffix(part, ".git") || strings.HasSuffix(part, ".") || strings.HasSuffix(part, "-") {
+			return Name{}, fmt.Errorf("model name %.200q: %.100q may hold up to 96 letters, digits and single . _ - between them", text, part)
 		}
 	}
-	n := Name{Repo: parts[0] + "/" + parts[1], Revision: rev}
+	name := Name{Repo: parts[0] + "/" + parts[1], Revision: rev}
 	if len(parts) == 3 {
-		n.File = parts[2]
-		if !validPath(n.File) || path.Ext(n.File) != ".gguf" {
-			return Name{}, fmt.Errorf("model name %.200q: %.100q is not the path of a .gguf file inside a repository", s, n.File)
+		name.File = parts[2]
+		if !validPath(name.File) || path.Ext(name.File) != ".gguf" {
+			return Name{}, fmt.Errorf("model name %.200q: %.100q is not the path of a .gguf file inside a repository", text, name.File)
 		}
 	}
 	if pinned && !validRevision(rev) {
-		return Name{}, fmt.Errorf("model name %.200q: %.100q is not a branch, tag or commit", s, rev)
+		return Name{}, fmt.Errorf("model name %.200q: %.100q is not a branch, tag or commit", text, rev)
 	}
-	return n, nil
+	return name, nil
 }
 
 // String writes n as ParseName reads it.
 func (n Name) String() string {
-	s := n.Repo
+	text := n.Repo
 	if n.File != "" {
-		s += "/" + n.File
+		text += "/" + n.File
 	}
 	if n.Revision != "" {
-		s += "@" + n.Revision
+		text += "@" + n.Revision
 	}
-	return s
+	return text
 }
 
 // revision returns the revision or its default.
@@ -84,8 +84,8 @@ func validPath(p string) bool {
 	if !fs.ValidPath(p) || p == "." || len(p) > 512 || strings.Count(p, "/") > 8 {
 		return false
 	}
-	for e := range strings.SplitSeq(p, "/") {
-		if len(e) > 200 || !element.MatchString(e) || reserved.MatchString(e) || strings.HasSuffix(e, ".") || strings.HasSuffix(e, " ") {
+	for elem := range strings.SplitSeq(p, "/") {
+		if len(elem) > 200 || !element.MatchString(elem) || reserved.MatchString(elem) || strings.HasSuffix(elem, ".") || strings.HasSuffix(elem, " ") {
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ func Resolve(cfg Config, name string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	n, perr := ParseName(name)
+	parsed, perr := ParseName(name)
 	if perr != nil && (filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~")) { // a path, whatever else
 		return "", fmt.Errorf("model %.200q: no such file or directory; a model directory, a GGUF file or ORG/NAME of a model in the cache %s expected (ossian pull ORG/NAME fetches one)", name, cfg.Cache)
 	}
@@ -30,40 +30,40 @@ func Resolve(cfg Config, name string) (string, error) {
 	}
 	root, err := os.OpenRoot(cfg.Cache)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", notCached(cfg, n)
+		return "", notCached(cfg, parsed)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	defer root.Close()
-	open, err := cached(root, cfg, n)
+	open, err := cached(root, cfg, parsed)
 	if err != nil {
 		return "", err
 	}
 	return filepath.Join(cfg.Cache, filepath.FromSlash(open)), nil
 }
 
-func notCached(cfg Config, n Name) error {
-	return fmt.Errorf("model %s: no such file or directory, and not in the cache %s: fetch it with: ossian pull %s", n, cfg.Cache, n)
+func notCached(cfg Config, name Name) error {
+	return fmt.Errorf("model %s: no such file or directory, and not in the cache %s: fetch it with: ossian pull %s", name, cfg.Cache, name)
 }
 
 // cached returns the path below root of what to open for n.
-func cached(root *os.Root, cfg Config, n Name) (string, error) {
-	commit := n.revision()
-	if ref, err := root.ReadFile(path.Join(n.folder(), "refs", n.revision())); err == nil {
+func cached(root *os.Root, cfg Config, name Name) (string, error) {
+	commit := name.revision()
+	if ref, err := root.ReadFile(path.Join(name.folder(), "refs", name.revision())); err == nil {
 		commit = strings.TrimSpace(string(ref))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if !commitID.MatchString(commit) {
-		return "", notCached(cfg, n)
+		return "", notCached(cfg, name)
 	}
-	snapshot := path.Join(n.folder(), "snapshots", commit)
-	if n.File != "" {
-		if _, err := root.Stat(path.Join(snapshot, n.File)); err != nil {
-			return "", notCached(cfg, n)
+	snapshot := path.Join(name.folder(), "snapshots", commit)
+	if name.File != "" {
+		if _, err := root.Stat(path.Join(snapshot, name.File)); err != nil {
+			return "", notCached(cfg, name)
 		}
-		return path.Join(snapshot, n.File), nil
+		return path.Join(snapshot, name.File), nil
 	}
 	var names []string // what can be opened
 	err := fs.WalkDir(root.FS(), snapshot, func(p string, d fs.DirEntry, err error) error {
@@ -80,7 +80,7 @@ func cached(root *os.Root, cfg Config, n Name) (string, error) {
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", notCached(cfg, n)
+		return "", notCached(cfg, name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cache: %w", err)
@@ -89,9 +89,9 @@ func cached(root *os.Root, cfg Config, n Name) (string, error) {
 	names = slices.Compact(names)
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", n, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), n)
+		return "", fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", name, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), name)
 	case names[0] == "" || len(names) == 1:
 		return path.Join(snapshot, names[0]), nil
 	}
-	return "", fmt.Errorf("model %s: the cache holds %d GGUF files of it, name one: %s/%s", n, len(names), n.Repo, strings.Join(names, ", "+n.Repo+"/"))
+	return "", fmt.Errorf("model %s: the cache holds %d GGUF files of it, name one: %s/%s", name, len(names), name.Repo, strings.Join(names, ", "+name.Repo+"/"))
 }

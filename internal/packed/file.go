@@ -16,32 +16,32 @@ import (
 
 // A File is a mapped file of packed sections. Any number of goroutines may use it.
 type File struct {
-	path  string
-	l     *layout
-	disk  *os.File
-	data  []byte
-	marks []byte
-	sums  []uint32
+	path   string
+	layout *layout
+	disk   *os.File
+	data   []byte
+	marks  []byte
+	sums   []uint32
 }
 
 // Open maps the file of c. It reads the header; Load reads the rest. The error says why
 // there is none to use: os.ErrNotExist, errors.ErrUnsupported, or what is wrong with it.
 func Open(prefix string, c *Content) (*File, error) {
-	f, err := readHeader(prefix, c)
+	file, err := readHeader(prefix, c)
 	if err != nil {
 		return nil, err
 	}
-	if f.data, err = mapFile(f.disk, int(f.l.size)); err != nil {
-		return nil, errors.Join(fmt.Errorf("mapping %d bytes of %s: %w", f.l.size, f.path, err), f.disk.Close())
+	if file.data, err = mapFile(file.disk, int(file.layout.size)); err != nil {
+		return nil, errors.Join(fmt.Errorf("mapping %d bytes of %s: %w", file.layout.size, file.path, err), file.disk.Close())
 	}
-	return f, nil
+	return file, nil
 }
 
 // Usable is Open without mapping: it reports what Open would.
 func Usable(prefix string, c *Content) error {
-	f, err := readHeader(prefix, c)
+	file, err := readHeader(prefix, c)
 	if err == nil {
-		err = f.disk.Close()
+		err = file.disk.Close()
 	}
 	return err
 }
@@ -50,30 +50,30 @@ func readHeader(prefix string, c *Content) (*File, error) {
 	if !supported {
 		return nil, errors.ErrUnsupported
 	}
-	f := &File{path: c.Path(prefix), l: c.layOut()}
-	info, err := os.Stat(f.path) // before it is opened: opening a named pipe would wait
+	file := &File{path: c.Path(prefix), layout: c.layOut()}
+	info, err := os.Stat(file.path) // before it is opened: opening a named pipe would wait
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: no regular file", f.path)
+		err = fmt.Errorf("%s: no regular file", file.path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if f.disk, err = os.Open(f.path); err != nil {
+	if file.disk, err = os.Open(file.path); err != nil {
 		return nil, err
 	}
-	h := make([]byte, f.l.header)
-	n, err := io.ReadFull(f.disk, h)
+	header := make([]byte, file.layout.header)
+	count, err := io.ReadFull(file.disk, header)
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		f.marks, f.sums, err = f.l.decode(h[:n])
+		file.marks, file.sums, err = file.layout.decode(header[:count])
 	}
-	if info, failed := f.disk.Stat(); err == nil && failed == nil && info.Size() != f.l.size {
-		err = fmt.Errorf("it was cut: %d bytes of %d", info.Size(), f.l.size)
+	if info, failed := file.disk.Stat(); err == nil && failed == nil && info.Size() != file.layout.size {
+		err = fmt.Errorf("it was cut: %d bytes of %d", info.Size(), file.layout.size)
 	}
 	if err != nil {
-		f.disk.Close()
-		return nil, fmt.Errorf("%s: %w", f.path, err)
+		file.disk.Close()
+		return nil, fmt.Errorf("%s: %w", file.path, err)
 	}
-	return f, nil
+	return file, nil
 }
 
 // Path returns where the file was found.
@@ -81,8 +81,8 @@ func (f *File) Path() string { return f.path }
 
 // Section returns the bytes of section i, which are valid until Close, and its mark.
 func (f *File) Section(i int) (b []byte, mark bool) {
-	n := f.l.c.Sections[i].Bytes
-	return f.data[f.l.starts[i]:][:n:n], f.marks[i] != 0
+	bytes := f.layout.c.Sections[i].Bytes
+	return f.data[f.layout.starts[i]:][:bytes:bytes], f.marks[i] != 0
 }
 
 const (
@@ -93,39 +93,39 @@ const (
 // Load brings all sections into memory, on all processors, and with check compares every
 // piece with its checksum. progress, which may be nil and is called from several
 // goroutines, is told bytes.
-func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) error {
+func (f *File) Load(ctx context.Context, check bool, progress func(pieces int64)) error {
 	type job struct{ section, first, n int }
 	page := int64(os.Getpagesize()) // the mapping begins at one
 	var jobs []job
-	for i := range f.l.c.Sections {
-		n := f.l.c.Sections[i].pieces()
-		for first := 0; first < n; first += loadAtOnce {
-			jobs = append(jobs, job{i, first, min(loadAtOnce, n-first)})
+	for index := range f.layout.c.Sections {
+		pieces := f.layout.c.Sections[index].pieces()
+		for first := 0; first < pieces; first += loadAtOnce {
+			jobs = append(jobs, job{index, first, min(loadAtOnce, pieces-first)})
 		}
 	}
 	fetched := make(chan int, len(jobs))
 	var next, failed atomic.Int64
 	failed.Store(int64(len(jobs)))
-	wanted := func(i int64) bool { return i < failed.Load() && ctx.Err() == nil }
+	wanted := func(index int64) bool { return index < failed.Load() && ctx.Err() == nil }
 	errs := make([]error, len(jobs)) // the first in the file is reported
 	var fetching, loading sync.WaitGroup
 	for range min(fetchers, len(jobs)) {
 		fetching.Go(func() {
-			for i := next.Add(1) - 1; wanted(i); i = next.Add(1) - 1 {
-				j := jobs[i]
-				from, to := f.l.span(j.section, j.first, j.n)
+			for index := next.Add(1) - 1; wanted(index); index = next.Add(1) - 1 {
+				job := jobs[index]
+				from, to := f.layout.span(job.section, job.first, job.n)
 				fetch(f.disk, f.data[from&^(page-1):to], from, to-from)
-				fetched <- int(i)
+				fetched <- int(index)
 			}
 		})
 	}
 	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
 		loading.Go(func() {
-			for i := range fetched {
-				if j := jobs[i]; wanted(int64(i)) {
-					errs[i] = f.load(j.section, j.first, j.n, check, progress)
+			for index := range fetched {
+				if job := jobs[index]; wanted(int64(index)) {
+					errs[index] = f.load(job.section, job.first, job.n, check, progress)
 				}
-				for old := failed.Load(); errs[i] != nil && int64(i) < old && !failed.CompareAndSwap(old, int64(i)); old = failed.Load() {
+				for old := failed.Load(); errs[index] != nil && int64(index) < old && !failed.CompareAndSwap(old, int64(index)); old = failed.Load() {
 				}
 			}
 		})
@@ -133,15 +133,15 @@ func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) err
 	fetching.Wait()
 	close(fetched)
 	loading.Wait()
-	if i := failed.Load(); i < int64(len(jobs)) {
-		return errs[i]
+	if index := failed.Load(); index < int64(len(jobs)) {
+		return errs[index]
 	}
 	return ctx.Err()
 }
 
 // load is Load for n pieces. A page that cannot be read is an error, not a fault.
 func (f *File) load(section, first, n int, check bool, progress func(int64)) (err error) {
-	from, to := f.l.span(section, first, n)
+	from, to := f.layout.span(section, first, n)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if why := recover(); why != nil {
@@ -149,11 +149,11 @@ func (f *File) load(section, first, n int, check bool, progress func(int64)) (er
 		}
 	}()
 	touch(f.data[from:to])
-	for i := first; check && i < first+n; i++ {
-		a, b := f.l.piece(section, i)
-		want := f.sums[f.l.first[section]+i]
-		if got := crc32.ChecksumIEEE(f.data[a:b]); got != want {
-			return fmt.Errorf("%s: damaged in bytes %d to %d, which hold %s: checksum %08x, expected %08x", f.path, a, b, f.l.c.Sections[section].Name, got, want)
+	for piece := first; check && piece < first+n; piece++ {
+		begin, end := f.layout.piece(section, piece)
+		want := f.sums[f.layout.first[section]+piece]
+		if got := crc32.ChecksumIEEE(f.data[begin:end]); got != want {
+			return fmt.Errorf("%s: damaged in bytes %d to %d, which hold %s: checksum %08x, expected %08x", f.path, begin, end, f.layout.c.Sections[section].Name, got, want)
 		}
 	}
 	if progress != nil {
@@ -202,12 +202,12 @@ func Find(prefix string) ([]Entry, error) {
 		return nil, err
 	}
 	var found []Entry
-	for _, e := range files {
-		rest, ok := strings.CutPrefix(e.Name(), base)
-		if !ok || !names.MatchString(rest) || !e.Type().IsRegular() {
+	for _, entry := range files {
+		rest, ok := strings.CutPrefix(entry.Name(), base)
+		if !ok || !names.MatchString(rest) || !entry.Type().IsRegular() {
 			continue
 		}
-		if info, err := e.Info(); err == nil {
+		if info, err := entry.Info(); err == nil {
 			found = append(found, Entry{prefix + rest, info.Size()})
 		}
 	}
@@ -218,16 +218,16 @@ func Find(prefix string) ([]Entry, error) {
 // Who has a file mapped keeps it until the end.
 func Remove(prefix string) (removed []Entry, err error) {
 	found, err := Find(prefix)
-	for _, e := range found {
-		if strings.HasSuffix(e.Path, partial) {
-			if !removeLeftover(e.Path) {
+	for _, entry := range found {
+		if strings.HasSuffix(entry.Path, partial) {
+			if !removeLeftover(entry.Path) {
 				continue
 			}
-		} else if failed := os.Remove(e.Path); failed != nil {
+		} else if failed := os.Remove(entry.Path); failed != nil {
 			err = errors.Join(err, failed)
 			continue
 		}
-		removed = append(removed, e)
+		removed = append(removed, entry)
 	}
 	return removed, err
 }

@@ -43,7 +43,9 @@ type Section struct {
 	Piece int // bytes of a piece; the last may be shorter
 }
 
-func (s *Section) pieces() int { return int((s.Bytes + int64(s.Piece) - 1) / int64(s.Piece)) }
+func (section *Section) pieces() int {
+	return int((section.Bytes + int64(section.Piece) - 1) / int64(section.Piece))
+}
 
 // Content says what a file holds. A file is used for the same Content only.
 type Content struct {
@@ -64,12 +66,12 @@ var names = regexp.MustCompile(`^-[0-9a-f]{8}(\.partial)?$`)
 const partial = ".partial"
 
 func (c *Content) table() string {
-	var b strings.Builder
+	var out strings.Builder
 	for i := range c.Sections {
-		s := &c.Sections[i]
-		fmt.Fprintf(&b, "%q %d %d\n", s.Name, s.Bytes, s.Piece)
+		section := &c.Sections[i]
+		fmt.Fprintf(&out, "%q %d %d\n", section.Name, section.Bytes, section.Piece)
 	}
-	return b.String()
+	return out.String()
 }
 
 // Bytes returns the size of the file of c.
@@ -87,69 +89,69 @@ type layout struct {
 }
 
 func (c *Content) layOut() *layout {
-	l := &layout{c: c, desc: c.table() + c.Source}
+	lay := &layout{c: c, desc: c.table() + c.Source}
 	for i := range c.Sections {
-		l.first = append(l.first, l.pieces)
-		l.pieces += c.Sections[i].pieces()
+		lay.first = append(lay.first, lay.pieces)
+		lay.pieces += c.Sections[i].pieces()
 	}
-	l.header = fixed + len(l.desc) + len(c.Sections) + 4*l.pieces
-	l.size = aligned(int64(l.header))
+	lay.header = fixed + len(lay.desc) + len(c.Sections) + 4*lay.pieces
+	lay.size = aligned(int64(lay.header))
 	for i := range c.Sections {
-		l.starts = append(l.starts, l.size)
-		l.size += aligned(c.Sections[i].Bytes)
+		lay.starts = append(lay.starts, lay.size)
+		lay.size += aligned(c.Sections[i].Bytes)
 	}
-	return l
+	return lay
 }
 
 func aligned(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
 // encode returns the header.
 func (l *layout) encode(marks []byte, sums []uint32) []byte {
-	h := make([]byte, fixed, l.header)
-	copy(h, magic)
-	binary.LittleEndian.PutUint32(h[8:], version)
-	binary.LittleEndian.PutUint32(h[12:], uint32(len(l.desc)))
-	binary.LittleEndian.PutUint64(h[16:], uint64(l.size))
-	h = append(append(h, l.desc...), marks...)
-	for _, s := range sums {
-		h = binary.LittleEndian.AppendUint32(h, s)
+	header := make([]byte, fixed, l.header)
+	copy(header, magic)
+	binary.LittleEndian.PutUint32(header[8:], version)
+	binary.LittleEndian.PutUint32(header[12:], uint32(len(l.desc)))
+	binary.LittleEndian.PutUint64(header[16:], uint64(l.size))
+	header = append(append(header, l.desc...), marks...)
+	for _, sum := range sums {
+		header = binary.LittleEndian.AppendUint32(header, sum)
 	}
-	sum := sha256.Sum256(h)
-	copy(h[24:], sum[:])
-	return h
+	sum := sha256.Sum256(header)
+	copy(header[24:], sum[:])
+	return header
 }
 
 // errOther means that a file is sound as far as one can tell, but not of this Content.
 var errOther = errors.New("it was made from other files or for other settings")
 
 // decode reads what should be the header of l; longer data is cut.
-func (l *layout) decode(h []byte) (marks []byte, sums []uint32, err error) {
-	if len(h) < fixed || string(h[:8]) != magic {
+func (l *layout) decode(header []byte) (marks []byte, sums []uint32, err error) {
+	if len(header) < fixed || string(header[:8]) != magic {
 		return nil, nil, errors.New("it is no file of packed weights, or was cut")
 	}
-	if v := binary.LittleEndian.Uint32(h[8:]); v != version {
-		return nil, nil, fmt.Errorf("it has version %d of the format, this program has %d", v, version)
+	if found := binary.LittleEndian.Uint32(header[8:]); found != version {
+		return nil, nil, fmt.Errorf("it has version %d of the format, this program has %d", found, version)
 	}
 	switch {
-	case binary.LittleEndian.Uint32(h[12:]) != uint32(len(l.desc)):
+	case binary.LittleEndian.Uint32(header[12:]) != uint32(len(l.desc)):
 		return nil, nil, errOther
-	case len(h) < l.header:
-		return nil, nil, fmt.Errorf("it was cut: %d bytes of a header of %d", len(h), l.header)
+	case len(header) < l.header:
+		return nil, nil, fmt.Errorf("it was cut: %d bytes of a header of %d", len(header), l.header)
 	}
-	h = h[:l.header]
+	header = header[:l.header]
 	var found, zero [sha256.Size]byte
-	copy(found[:], h[24:])
+	copy(found[:], header[24:])
 	sum := sha256.New()
-	sum.Write(h[:24])
+	sum.Write(header[:24])
 	sum.Write(zero[:])
-	sum.Write(h[fixed:])
+	sum.Write(header[fixed:])
 	switch {
 	case [sha256.Size]byte(sum.Sum(nil)) != found:
 		return nil, nil, errors.New("its header is damaged: the checksum is another")
-	case string(h[fixed:][:len(l.desc)]) != l.desc || binary.LittleEndian.Uint64(h[16:]) != uint64(l.size):
+	case string(header[fixed:][:len(l.desc)]) != l.desc || binary.LittleEndian.Uint64(header[16:]) != uint64(l.size):
 		return nil, nil, errOther
 	}
-	rest := h[fixed+len(l.desc):]
+	rest := header[fixed+len(l.desc):]
 	marks, rest = append(marks, rest[:len(l.c.Sections)]...), rest[len(l.c.Sections):]
 	for ; len(rest) > 0; rest = rest[4:] {
 		sums = append(sums, binary.LittleEndian.Uint32(rest))

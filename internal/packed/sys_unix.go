@@ -40,11 +40,11 @@ func writable(dir string) error { return unix.Access(dir, unix.W_OK) }
 
 // space returns the bytes that an ordinary user may still write below dir, -1 = unknown.
 func space(dir string) int64 {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		return -1
 	}
-	return int64(min(uint64(s.Bavail), 1<<40)) * int64(s.Bsize)
+	return int64(min(uint64(stat.Bavail), 1<<40)) * int64(stat.Bsize)
 }
 
 // syncDir makes a new name in dir last. Where that is not possible a crash of the system

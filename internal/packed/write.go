@@ -23,9 +23,9 @@ func Possible(prefix string, c *Content) error {
 	}
 	free, size := freeSpace(dir), c.Bytes()
 	if found, err := Find(prefix); err == nil && free >= 0 {
-		for _, e := range found {
-			if strings.HasSuffix(e.Path, partial) {
-				free += e.Bytes // Create removes it
+		for _, entry := range found {
+			if strings.HasSuffix(entry.Path, partial) {
+				free += entry.Bytes // Create removes it
 			}
 		}
 	}
@@ -43,12 +43,12 @@ var ErrBusy = errors.New("another process is writing it")
 
 // A Writer makes a file, which has its name once it is whole and on the disk.
 type Writer struct {
-	path  string
-	disk  *os.File // locked; what is left of a writer that died is not
-	l     *layout
-	mode  fs.FileMode
-	marks []byte
-	sums  []uint32
+	path   string
+	disk   *os.File // locked; what is left of a writer that died is not
+	layout *layout
+	mode   fs.FileMode
+	marks  []byte
+	sums   []uint32
 }
 
 // Create begins the file of c and removes what interrupted writers of the prefix left.
@@ -57,47 +57,47 @@ func Create(prefix string, c *Content, mode fs.FileMode) (*Writer, error) {
 	if err := Possible(prefix, c); err != nil {
 		return nil, err
 	}
-	w := &Writer{path: c.Path(prefix), l: c.layOut(), mode: mode.Perm() &^ 0o111}
-	w.marks, w.sums = make([]byte, len(c.Sections)), make([]uint32, w.l.pieces)
+	writer := &Writer{path: c.Path(prefix), layout: c.layOut(), mode: mode.Perm() &^ 0o111}
+	writer.marks, writer.sums = make([]byte, len(c.Sections)), make([]uint32, writer.layout.pieces)
 	var err error
-	if w.disk, err = lockFile(w.path+partial, os.O_CREATE); err != nil {
+	if writer.disk, err = lockFile(writer.path+partial, os.O_CREATE); err != nil {
 		return nil, err
 	}
 	others, err := Find(prefix)
-	for _, e := range others {
-		if strings.HasSuffix(e.Path, partial) && e.Path != w.path+partial {
-			removeLeftover(e.Path)
+	for _, entry := range others {
+		if strings.HasSuffix(entry.Path, partial) && entry.Path != writer.path+partial {
+			removeLeftover(entry.Path)
 		}
 	}
-	if err = errors.Join(err, w.disk.Truncate(0)); err == nil {
-		err = reserve(w.disk, w.l.size)
+	if err = errors.Join(err, writer.disk.Truncate(0)); err == nil {
+		err = reserve(writer.disk, writer.layout.size)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: reserving %d bytes: %w", w.path, w.l.size, err), w.Abort())
+		return nil, errors.Join(fmt.Errorf("%s: reserving %d bytes: %w", writer.path, writer.layout.size, err), writer.Abort())
 	}
-	return w, nil
+	return writer, nil
 }
 
 // lockFile opens name and locks it. The lock counts only while name is the locked file:
 // whoever had it may have given that another name, or have removed it.
 func lockFile(name string, flag int) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|flag, 0o600)
+		file, err := os.OpenFile(name, os.O_RDWR|flag, 0o600)
 		if err != nil {
 			return nil, err
 		}
-		ok, err := tryLock(f)
+		ok, err := tryLock(file)
 		if err == nil && !ok {
 			err = ErrBusy
 		}
 		if err == nil {
-			own, failed := f.Stat()
+			own, failed := file.Stat()
 			named, gone := os.Stat(name)
 			if failed == nil && gone == nil && os.SameFile(own, named) {
-				return f, nil
+				return file, nil
 			}
 		}
-		f.Close()
+		file.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -106,21 +106,21 @@ func lockFile(name string, flag int) (*os.File, error) {
 
 // removeLeftover removes an unfinished file unless somebody is writing it.
 func removeLeftover(name string) bool {
-	f, err := lockFile(name, 0)
+	file, err := lockFile(name, 0)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer file.Close()
 	return os.Remove(name) == nil
 }
 
 // Write writes piece i of a section. Any number of goroutines may, each another piece.
 func (w *Writer) Write(section, i int, b []byte) error {
-	from, to := w.l.piece(section, i)
+	from, to := w.layout.piece(section, i)
 	if int64(len(b)) != to-from {
-		return fmt.Errorf("packed: %d bytes for piece %d of %s, which has %d", len(b), i, w.l.c.Sections[section].Name, to-from)
+		return fmt.Errorf("packed: %d bytes for piece %d of %s, which has %d", len(b), i, w.layout.c.Sections[section].Name, to-from)
 	}
-	w.sums[w.l.first[section]+i] = crc32.ChecksumIEEE(b)
+	w.sums[w.layout.first[section]+i] = crc32.ChecksumIEEE(b)
 	if _, err := w.disk.WriteAt(b, from); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (w *Writer) Mark(section int) { w.marks[section] = 1 }
 // Commit puts the file, all pieces of which were written, on the disk and gives it its
 // name. The Writer is of no use afterwards, whatever the error.
 func (w *Writer) Commit() error {
-	_, err := w.disk.WriteAt(w.l.encode(w.marks, w.sums), 0)
+	_, err := w.disk.WriteAt(w.layout.encode(w.marks, w.sums), 0)
 	if err == nil {
 		err = errors.Join(w.disk.Chmod(w.mode), w.disk.Sync())
 	}

@@ -30,12 +30,12 @@ func available(fsys fs.FS) int64 {
 	if kb, ok := field(fsys, "proc/meminfo", "MemAvailable:"); ok {
 		least = kb << 10
 	}
-	for _, h := range hierarchies {
-		for dir := range groupsAbove(fsys, h.mark, h.root) {
-			if limit, ok := number(fsys, path.Join(dir, h.limit)); ok {
-				used, _ := number(fsys, path.Join(dir, h.used))
-				cached, _ := field(fsys, path.Join(dir, "memory.stat"), h.cached)
-				active, _ := field(fsys, path.Join(dir, "memory.stat"), h.active)
+	for _, groups := range hierarchies {
+		for dir := range groupsAbove(fsys, groups.mark, groups.root) {
+			if limit, ok := number(fsys, path.Join(dir, groups.limit)); ok {
+				used, _ := number(fsys, path.Join(dir, groups.used))
+				cached, _ := field(fsys, path.Join(dir, "memory.stat"), groups.cached)
+				active, _ := field(fsys, path.Join(dir, "memory.stat"), groups.active)
 				least = min(least, limit-max(used-cached-active, 0)) // the kernel gives file pages back before it kills
 			}
 		}

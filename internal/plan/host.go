@@ -15,13 +15,13 @@ type Host struct {
 
 // ThisHost returns the machine that this process runs on.
 func ThisHost() Host {
-	h := Host{CPU: runtime.GOARCH, Threads: ThisProcess().Threads}
+	host := Host{CPU: runtime.GOARCH, Threads: ThisProcess().Threads}
 	name, memory := hardware()
 	if name != "" {
-		h.CPU = name
+		host.CPU = name
 	}
-	h.Memory = memory
-	return h
+	host.Memory = memory
+	return host
 }
 
 // hardwareIn reads the processor's name and the bytes of memory from the files of a Linux

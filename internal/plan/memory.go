@@ -39,18 +39,18 @@ type Cost func(model.Limits) (Footprint, error)
 // activations, for when no device is at hand.
 func (m *Model) Estimate(lim model.Limits) (Footprint, error) {
 	_, bytes := m.Total()
-	s := m.Spec
-	f := Footprint{Mapped: bytes, Runtime: RuntimeBytes(s)}
-	for g, per := range m.KVBytes() {
-		f.KV += per * int64(lim.Blocks[g]) * int64(lim.BlockSize)
+	spec := m.Spec
+	estimate := Footprint{Mapped: bytes, Runtime: RuntimeBytes(spec)}
+	for group, per := range m.KVBytes() {
+		estimate.KV += per * int64(lim.Blocks[group]) * int64(lim.BlockSize)
 	}
-	inner := 3 * max(s.FFN.Inner, s.FFN.DenseInner) // gate, up and their product
-	if s.FFN.Experts > 0 {
-		inner = max(3*s.FFN.Inner*s.FFN.TopK, 3*s.FFN.DenseInner) + s.FFN.Experts + 2*s.FFN.TopK
+	inner := 3 * max(spec.FFN.Inner, spec.FFN.DenseInner) // gate, up and their product
+	if spec.FFN.Experts > 0 {
+		inner = max(3*spec.FFN.Inner*spec.FFN.TopK, 3*spec.FFN.DenseInner) + spec.FFN.Experts + 2*spec.FFN.TopK
 	}
-	row := 3*s.Hidden + 2*s.QDim() + 2*s.KVDim() + inner
-	f.Activations = 4 * (int64(lim.MaxTokens)*int64(row) + int64(lim.MaxSeqs)*int64(s.Hidden+s.Vocab))
-	return f, nil
+	row := 3*spec.Hidden + 2*spec.QDim() + 2*spec.KVDim() + inner
+	estimate.Activations = 4 * (int64(lim.MaxTokens)*int64(row) + int64(lim.MaxSeqs)*int64(spec.Hidden+spec.Vocab))
+	return estimate, nil
 }
 
 // RuntimeBytes is the room for everything that is neither weights, keys and values nor
@@ -145,15 +145,15 @@ func Blocks(s *model.Spec, lim model.Limits) []int {
 	windows, _ := s.Groups()
 	whole := blocksOf(lim.MaxLen, lim.BlockSize)
 	blocks := make([]int, len(windows))
-	for g, w := range windows {
-		blocks[g] = lim.MaxSeqs * whole
-		if w == 0 {
+	for group, window := range windows {
+		blocks[group] = lim.MaxSeqs * whole
+		if window == 0 {
 			continue
 		}
 		flight := lim.MaxTokens * max(lim.Depth, 1)
-		alone := touched(w-1+flight, lim.BlockSize)                                           // one sequence gets the whole step
-		shared := lim.MaxSeqs*(touched(w, lim.BlockSize)+1) + blocksOf(flight, lim.BlockSize) // they share it
-		blocks[g] = min(blocks[g], lim.MaxSeqs*alone, max(shared, alone))
+		alone := touched(window-1+flight, lim.BlockSize)                                           // one sequence gets the whole step
+		shared := lim.MaxSeqs*(touched(window, lim.BlockSize)+1) + blocksOf(flight, lim.BlockSize) // they share it
+		blocks[group] = min(blocks[group], lim.MaxSeqs*alone, max(shared, alone))
 	}
 	return blocks
 }
@@ -187,18 +187,18 @@ func (e *FitError) Error() string {
 	if n := e.Need.Connections + e.Need.Replies + e.Need.Grammars; n > 0 {
 		clients = ", connections, replies and grammars " + gb(n)
 	}
-	s := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
+	text := fmt.Sprintf("model %s does not fit into memory: --max-model-len %d with --max-num-seqs %d needs %s (weights %s, KV cache %s, activations %s, runtime %s%s), %s are available",
 		e.Model, e.Asked.MaxLen, e.Asked.MaxSeqs, gb(e.Need.Total()), gb(e.Need.Weights+e.Need.Mapped), gb(e.Need.KV),
 		gb(e.Need.Activations), gb(e.Need.Runtime), clients, gb(e.Available))
 	switch {
 	case e.MaxLen > 0 && e.MaxSeqs > 0:
-		return s + fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)
+		return text + fmt.Sprintf("; what fits: --max-model-len %d, or --max-num-seqs %d", e.MaxLen, e.MaxSeqs)
 	case e.MaxLen > 0:
-		return s + fmt.Sprintf("; what fits: --max-model-len %d", e.MaxLen)
+		return text + fmt.Sprintf("; what fits: --max-model-len %d", e.MaxLen)
 	case e.MaxSeqs > 0:
-		return s + fmt.Sprintf("; what fits: --max-num-seqs %d", e.MaxSeqs)
+		return text + fmt.Sprintf("; what fits: --max-num-seqs %d", e.MaxSeqs)
 	}
-	return s + "; free memory, raise the memory limit, or use a smaller or more quantised model"
+	return text + "; free memory, raise the memory limit, or use a smaller or more quantised model"
 }
 
 func gb(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
@@ -213,21 +213,21 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 		return Plan{}, err
 	}
 	try := func(seqs, length int) (Plan, error) {
-		l := lim
-		l.MaxSeqs, l.MaxLen = seqs, length
-		l.MaxTokens = min(max(l.MaxTokens, seqs), seqs*length) // a token for every sequence, no more than all have
+		limits := lim
+		limits.MaxSeqs, limits.MaxLen = seqs, length
+		limits.MaxTokens = min(max(limits.MaxTokens, seqs), seqs*length) // a token for every sequence, no more than all have
 		if ask.Blocks == nil {
-			l.Blocks = Blocks(s, l)
+			limits.Blocks = Blocks(s, limits)
 		}
-		f, err := cost(l)
-		return Plan{Limits: l, Footprint: f, Available: available}, err
+		footprint, err := cost(limits)
+		return Plan{Limits: limits, Footprint: footprint, Available: available}, err
 	}
-	fits := func(p Plan, err error) bool {
-		return err == nil && (available <= 0 || p.Footprint.Total() <= available)
+	fits := func(plan Plan, err error) bool {
+		return err == nil && (available <= 0 || plan.Footprint.Total() <= available)
 	}
-	p, err := try(lim.MaxSeqs, lim.MaxLen)
-	if err != nil || fits(p, nil) {
-		return p, err
+	plan, err := try(lim.MaxSeqs, lim.MaxLen)
+	if err != nil || fits(plan, nil) {
+		return plan, err
 	}
 	units := (lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize
 	longest := min(lim.MaxLen, lim.BlockSize*sort.Search(units, func(i int) bool { return !fits(try(lim.MaxSeqs, min((i+1)*lim.BlockSize, lim.MaxLen))) }))
@@ -235,7 +235,7 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 		return try(lim.MaxSeqs, longest)
 	}
 	most := sort.Search(lim.MaxSeqs, func(i int) bool { return !fits(try(i+1, lim.MaxLen)) })
-	return Plan{}, &FitError{Model: s.Name, Need: p.Footprint, Available: available, Asked: p.Limits, MaxLen: longest, MaxSeqs: most}
+	return Plan{}, &FitError{Model: s.Name, Need: plan.Footprint, Available: available, Asked: plan.Limits, MaxLen: longest, MaxSeqs: most}
 }
 
 // complete fills in defaults and refuses what no memory would make possible. Every
@@ -244,7 +244,7 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 	if lim.MaxTokens > 0 && lim.MaxTokens < lim.MaxSeqs {
 		return lim, fmt.Errorf("model %s: --max-num-batched-tokens %d is less than --max-num-seqs %d, and every sequence needs a token of a step: raise one or lower the other", s.Name, lim.MaxTokens, lim.MaxSeqs)
 	}
-	for _, f := range []struct {
+	for _, field := range []struct {
 		v    *int
 		name string
 		def  int
@@ -253,11 +253,11 @@ func complete(s *model.Spec, lim model.Limits) (model.Limits, error) {
 		{&lim.MaxSeqs, "--max-num-seqs", DefaultSeqs, 1 << 16}, {&lim.MaxTokens, "--max-num-batched-tokens", min(DefaultTokens, s.MaxLen), 1 << 20},
 		{&lim.BlockSize, "block size", DefaultBlockSize, 1 << 12}, {&lim.MaxLen, "--max-model-len", s.MaxLen, s.MaxLen}, {&lim.Depth, "depth", 1, 8},
 	} {
-		if *f.v == 0 {
-			*f.v = f.def
+		if *field.v == 0 {
+			*field.v = field.def
 		}
-		if *f.v < 1 || *f.v > f.max {
-			return lim, fmt.Errorf("model %s: %s is %d, outside [1, %d]", s.Name, f.name, *f.v, f.max)
+		if *field.v < 1 || *field.v > field.max {
+			return lim, fmt.Errorf("model %s: %s is %d, outside [1, %d]", s.Name, field.name, *field.v, field.max)
 		}
 	}
 	return lim, nil

@@ -66,35 +66,35 @@ func New(s *model.Spec, params map[string]tensor.Tensor) (*Model, error) {
 	if err := model.CheckParams(s, params); err != nil {
 		return nil, err
 	}
-	m := &Model{Spec: s, KV: tensor.BF16}
+	counted := &Model{Spec: s, KV: tensor.BF16}
 	types := map[string]*TypePart{} // by name: both orders of MXFP4 are one type
-	for _, p := range model.Params(s) {
-		t := params[p.Name]
-		n, bytes, err := size(&t)
+	for _, param := range model.Params(s) {
+		stored := params[param.Name]
+		elems, bytes, err := size(&stored)
 		if err != nil {
 			return nil, err
 		}
-		role, matrix := roleOf(s, p)
-		part := &m.Parts[role]
-		part.Params += n
+		role, matrix := roleOf(s, param)
+		part := &counted.Parts[role]
+		part.Params += elems
 		part.Bytes += bytes
 		if matrix {
-			part.matrix += n
+			part.matrix += elems
 		}
-		name := t.DType.String()
+		name := stored.DType.String()
 		if types[name] == nil {
-			types[name] = &TypePart{Type: t.DType}
+			types[name] = &TypePart{Type: stored.DType}
 		}
-		types[name].Params += n
+		types[name].Params += elems
 		types[name].Bytes += bytes
 	}
-	for _, t := range types {
-		m.Types = append(m.Types, *t)
+	for _, stored := range types {
+		counted.Types = append(counted.Types, *stored)
 	}
-	slices.SortFunc(m.Types, func(a, b TypePart) int {
+	slices.SortFunc(counted.Types, func(a, b TypePart) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type))
 	})
-	return m, nil
+	return counted, nil
 }
 
 // size returns the elements and the stored bytes of t by shape and type.
@@ -103,11 +103,11 @@ func size(t *tensor.Tensor) (elems, bytes int64, err error) {
 	for _, d := range t.Shape {
 		elems *= int64(d)
 	}
-	e, b := t.DType.Block()
-	if cols := t.Cols(); cols%e != 0 {
-		return 0, 0, fmt.Errorf("tensor %q: rows of %d elements are not whole %v blocks of %d", t.Name, cols, t.DType, e)
+	elemsOfBlock, bytesOfBlock := t.DType.Block()
+	if cols := t.Cols(); cols%elemsOfBlock != 0 {
+		return 0, 0, fmt.Errorf("tensor %q: rows of %d elements are not whole %v blocks of %d", t.Name, cols, t.DType, elemsOfBlock)
 	}
-	bytes = elems / int64(e) * int64(b)
+	bytes = elems / int64(elemsOfBlock) * int64(bytesOfBlock)
 	if t.DType == tensor.MXFP4HF {
 		bytes += elems / 32 // its scales
 	}
@@ -143,9 +143,9 @@ func roleOf(s *model.Spec, p model.Param) (role Role, matrix bool) {
 
 // Total returns the parameters and stored bytes of the whole model.
 func (m *Model) Total() (params, bytes int64) {
-	for _, p := range m.Parts {
-		params += p.Params
-		bytes += p.Bytes
+	for _, part := range m.Parts {
+		params += part.Params
+		bytes += part.Bytes
 	}
 	return params, bytes
 }
@@ -153,11 +153,11 @@ func (m *Model) Total() (params, bytes int64) {
 // Active returns the parameters that one token is computed with: the embedding
 // table counts only where it is the output projection (models.md 6).
 func (m *Model) Active() int64 {
-	n := int64(0)
-	for r, p := range m.Parts {
-		n += m.share(Role(r), p.Params, 1)
+	params := int64(0)
+	for role, p := range m.Parts {
+		params += m.share(Role(role), p.Params, 1)
 	}
-	return n
+	return params
 }
 
 // share returns how much of n, the total of a role, a step of that many tokens is
@@ -175,11 +175,11 @@ func (m *Model) share(r Role, n int64, tokens int) int64 {
 // DistinctExperts returns how many experts of a layer a step of that many tokens
 // is expected to use, routing uniformly: E·(1−(1−k/E)^T), models.md 6.1.
 func (m *Model) DistinctExperts(tokens int) float64 {
-	e, k := float64(m.Spec.FFN.Experts), float64(m.Spec.FFN.TopK)
-	if e == 0 || tokens == 1 {
-		return k // exact: a token's experts differ
+	experts, topK := float64(m.Spec.FFN.Experts), float64(m.Spec.FFN.TopK)
+	if experts == 0 || tokens == 1 {
+		return topK // exact: a token's experts differ
 	}
-	return e * (1 - math.Pow(1-k/e, float64(tokens)))
+	return experts * (1 - math.Pow(1-topK/experts, float64(tokens)))
 }
 
 // KVBytes returns the bytes of a token's keys and values in all layers of each
@@ -187,8 +187,8 @@ func (m *Model) DistinctExperts(tokens int) float64 {
 func (m *Model) KVBytes() []int64 {
 	windows, layers := m.Spec.Groups()
 	bytes := make([]int64, len(windows))
-	for _, g := range layers {
-		bytes[g] += m.layerKV()
+	for _, group := range layers {
+		bytes[group] += m.layerKV()
 	}
 	return bytes
 }
@@ -216,18 +216,18 @@ func (m *Model) Step(rows []runner.Row) []Phase {
 	var read, pairs int64 // cached tokens read and (query, key) pairs, summed over layers
 	windows, layers := m.Spec.Groups()
 	perGroup := make([]int64, len(windows))
-	for _, g := range layers {
-		perGroup[g]++
+	for _, group := range layers {
+		perGroup[group]++
 	}
 	for i := range rows {
-		r := &rows[i]
-		tokens += r.Len
-		if r.Sample {
+		row := &rows[i]
+		tokens += row.Len
+		if row.Sample {
 			sampled++
 		}
-		for g, w := range windows {
-			read += perGroup[g] * visible(r.Start, r.Len, w)
-			pairs += perGroup[g] * attended(r.Start, r.Len, w)
+		for group, window := range windows {
+			read += perGroup[group] * visible(row.Start, row.Len, window)
+			pairs += perGroup[group] * attended(row.Start, row.Len, window)
 		}
 	}
 	flops := func(role Role, n int) int64 { return 2 * m.share(role, m.Parts[role].matrix, 1) * int64(n) }
@@ -266,9 +266,9 @@ func attended(start, n, window int) int64 {
 // Decode returns the bytes read and the FLOPs of a step that decodes one token
 // for each of batch sequences of context tokens, the new one included.
 func (m *Model) Decode(batch, context int) (bytes, flops int64) {
-	for _, p := range m.Step(decodeRows(batch, context)) {
-		bytes += p.Bytes
-		flops += p.FLOPs
+	for _, phase := range m.Step(decodeRows(batch, context)) {
+		bytes += phase.Bytes
+		flops += phase.FLOPs
 	}
 	return bytes, flops
 }
@@ -290,27 +290,27 @@ type Machine struct {
 
 // StepTime returns the least time of a step (models.md 6.2): each phase takes
 // max(bytes / bandwidth, FLOPs / peak).
-func (m *Model) StepTime(c Machine, rows []runner.Row) time.Duration {
+func (m *Model) StepTime(machine Machine, rows []runner.Row) time.Duration {
 	seconds := 0.0
-	for _, p := range m.Step(rows) {
-		t := 0.0
-		if c.Bandwidth > 0 {
-			t = float64(p.Bytes) / c.Bandwidth
+	for _, phase := range m.Step(rows) {
+		least := 0.0
+		if machine.Bandwidth > 0 {
+			least = float64(phase.Bytes) / machine.Bandwidth
 		}
-		if c.Peak > 0 {
-			t = max(t, float64(p.FLOPs)/c.Peak)
+		if machine.Peak > 0 {
+			least = max(least, float64(phase.FLOPs)/machine.Peak)
 		}
-		seconds += t
+		seconds += least
 	}
-	return c.Overhead + time.Duration(seconds*float64(time.Second))
+	return machine.Overhead + time.Duration(seconds*float64(time.Second))
 }
 
 // DecodeRate returns the tokens per second that c allows batch sequences of
 // context tokens together.
-func (m *Model) DecodeRate(c Machine, batch, context int) float64 {
-	t := m.StepTime(c, decodeRows(batch, context)).Seconds()
-	if t == 0 {
+func (m *Model) DecodeRate(machine Machine, batch, context int) float64 {
+	seconds := m.StepTime(machine, decodeRows(batch, context)).Seconds()
+	if seconds == 0 {
 		return 0
 	}
-	return float64(batch) / t
+	return float64(batch) / seconds
 }

@@ -20,19 +20,19 @@ type Processors struct {
 // ThisProcess returns the processors of this process. GOMAXPROCS in the environment bounds
 // them too; it is to be called before the program sets it.
 func ThisProcess() Processors {
-	n := runtime.NumCPU()
+	threads := runtime.NumCPU()
 	if os.Getenv("GOMAXPROCS") != "" { // else it is the quota, but never below 2
-		n = min(n, runtime.GOMAXPROCS(0))
+		threads = min(threads, runtime.GOMAXPROCS(0))
 	}
-	return processorsIn(os.DirFS("/"), n)
+	return processorsIn(os.DirFS("/"), threads)
 }
 
 // processorsIn returns what the files of a Linux system below fsys tell of a process that
 // may run on n hardware threads; systems without them tell nothing.
 func processorsIn(fsys fs.FS, n int) Processors {
-	p := Processors{Threads: n, Quota: quota(fsys)}
-	if p.Quota > 0 && p.Quota < float64(n) {
-		p.Threads = int(math.Ceil(p.Quota))
+	processors := Processors{Threads: n, Quota: quota(fsys)}
+	if processors.Quota > 0 && processors.Quota < float64(n) {
+		processors.Threads = int(math.Ceil(processors.Quota))
 	}
 	cores := map[string]bool{}
 	for _, cpu := range allowed(fsys) {
@@ -42,12 +42,12 @@ func processorsIn(fsys fs.FS, n int) Processors {
 			siblings, err = fs.ReadFile(fsys, dir+"thread_siblings_list") // the older name
 		}
 		if err != nil {
-			return p
+			return processors
 		}
 		cores[strings.TrimSpace(string(siblings))] = true
 	}
-	p.Cores = len(cores)
-	return p
+	processors.Cores = len(cores)
+	return processors
 }
 
 // Counts returns the numbers of threads that may be the fastest, the one to prefer first:
@@ -78,13 +78,13 @@ func allowed(fsys fs.FS) (cpus []int) {
 			if !more {
 				to = from
 			}
-			a, err := strconv.Atoi(from)
-			b, err2 := strconv.Atoi(to)
-			if err != nil || err2 != nil || a < 0 || b < a || b >= maxCPUs {
+			first, err := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err != nil || err2 != nil || first < 0 || last < first || last >= maxCPUs {
 				return nil
 			}
-			for ; a <= b; a++ {
-				cpus = append(cpus, a)
+			for ; first <= last; first++ {
+				cpus = append(cpus, first)
 			}
 		}
 	}
@@ -96,16 +96,16 @@ func allowed(fsys fs.FS) (cpus []int) {
 func quota(fsys fs.FS) float64 {
 	least := math.Inf(1)
 	grant := func(share, period string) {
-		q, err := strconv.ParseFloat(share, 64) // "max" and -1 are no bound
-		p, err2 := strconv.ParseFloat(period, 64)
-		if err == nil && err2 == nil && q > 0 && p > 0 {
-			least = min(least, q/p)
+		granted, err := strconv.ParseFloat(share, 64) // "max" and -1 are no bound
+		within, err2 := strconv.ParseFloat(period, 64)
+		if err == nil && err2 == nil && granted > 0 && within > 0 {
+			least = min(least, granted/within)
 		}
 	}
 	for dir := range groupsAbove(fsys, "0::/", "sys/fs/cgroup") {
 		text, _ := fs.ReadFile(fsys, dir+"/cpu.max")
-		if f := strings.Fields(string(text)); len(f) == 2 {
-			grant(f[0], f[1])
+		if fields := strings.Fields(string(text)); len(fields) == 2 {
+			grant(fields[0], fields[1])
 		}
 	}
 	for _, mark := range []string{":cpu:/", ":cpu,cpuacct:/", ":cpuacct,cpu:/"} {

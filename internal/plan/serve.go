@@ -24,28 +24,28 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 		}
 	}
 	if ask.Blocks != nil {
-		p, err := Fit(s, ask, available, cost)
+		plan, err := Fit(s, ask, available, cost)
 		if err == nil {
-			err = enough(s, p.Limits)
+			err = enough(s, plan.Limits)
 		}
-		return p, err
+		return plan, err
 	}
 	pools := func(lim model.Limits, share int) model.Limits {
 		lim.Blocks = pools(s, lim, share)
 		return lim
 	}
-	p, err := Fit(s, ask, available, func(lim model.Limits) (Footprint, error) { return cost(pools(lim, 0)) })
+	plan, err := Fit(s, ask, available, func(lim model.Limits) (Footprint, error) { return cost(pools(lim, 0)) })
 	if err != nil {
-		return p, err
+		return plan, err
 	}
-	lim := p.Limits
+	lim := plan.Limits
 	share := sort.Search(steps, func(i int) bool {
-		f, err := cost(pools(lim, i+1))
-		return err != nil || (available > 0 && f.Total() > available)
+		footprint, err := cost(pools(lim, i+1))
+		return err != nil || (available > 0 && footprint.Total() > available)
 	})
-	p.Limits = pools(lim, share)
-	p.Footprint, err = cost(p.Limits)
-	return p, err
+	plan.Limits = pools(lim, share)
+	plan.Footprint, err = cost(plan.Limits)
+	return plan, err
 }
 
 // steps is how finely Serve divides the memory for keys and values.
@@ -62,7 +62,7 @@ const conversation = 1024
 // they were left for those that are only cached. A prefix is found where every group
 // has its part; windows for the running ones alone would be what limits the cache.
 func pools(s *model.Spec, lim model.Limits, share int) []int {
-	part := func(n int) int { return n/steps*share + n%steps*share/steps }
+	part := func(blocks int) int { return blocks/steps*share + blocks%steps*share/steps }
 	one := lim
 	one.MaxSeqs = 1
 	windows, _ := s.Groups()
@@ -72,12 +72,12 @@ func pools(s *model.Spec, lim model.Limits, share int) []int {
 	run := lim
 	run.MaxSeqs = min(held, lim.MaxSeqs)
 	running := Blocks(s, run)
-	for g, w := range windows {
-		n := room
-		if w > 0 {
-			n = min(n, running[g]+(held-run.MaxSeqs)*touched(w, lim.BlockSize))
+	for group, window := range windows {
+		blocks := room
+		if window > 0 {
+			blocks = min(blocks, running[group]+(held-run.MaxSeqs)*touched(window, lim.BlockSize))
 		}
-		least[g] = max(least[g], n)
+		least[group] = max(least[group], blocks)
 	}
 	return least
 }
@@ -86,10 +86,10 @@ func pools(s *model.Spec, lim model.Limits, share int) []int {
 func enough(s *model.Spec, lim model.Limits) error {
 	one := lim
 	one.MaxSeqs = 1
-	for g, need := range Blocks(s, one) {
-		if lim.Blocks[g] < need {
+	for group, need := range Blocks(s, one) {
+		if lim.Blocks[group] < need {
 			return fmt.Errorf("model %s: %d KV blocks of %d tokens in group %d, one sequence of --max-model-len %d needs %d: raise --num-gpu-blocks-override to %d or lower --max-model-len to %d",
-				s.Name, lim.Blocks[g], lim.BlockSize, g, lim.MaxLen, need, slices.Max(Blocks(s, one)), slices.Min(lim.Blocks)*lim.BlockSize)
+				s.Name, lim.Blocks[group], lim.BlockSize, group, lim.MaxLen, need, slices.Max(Blocks(s, one)), slices.Min(lim.Blocks)*lim.BlockSize)
 		}
 	}
 	return nil

@@ -25,19 +25,19 @@ func (w *writer) gguf(name string, o *Options) error {
 	if err := w.plan(entries); err != nil {
 		return err
 	}
-	v, err := newVocabulary(&o.Model)
+	vocab, err := newVocabulary(&o.Model)
 	if err != nil {
 		return err
 	}
-	return w.file(name, func(b *bufio.Writer) error {
-		if _, err := b.Write(ggufHeader(o, v, entries)); err != nil {
+	return w.file(name, func(out *bufio.Writer) error {
+		if _, err := out.Write(ggufHeader(o, vocab, entries)); err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if err := w.tensor(b, e); err != nil {
+		for _, entry := range entries {
+			if err := w.tensor(out, entry); err != nil {
 				return err
 			}
-			if _, err := b.Write(make([]byte, padding(e.bytes()))); err != nil {
+			if _, err := out.Write(make([]byte, padding(entry.bytes()))); err != nil {
 				return err
 			}
 		}
@@ -48,75 +48,75 @@ func (w *writer) gguf(name string, o *Options) error {
 
 func padding(n int64) int64 { return -n & (alignment - 1) }
 
-func ggufHeader(o *Options, v *vocabulary, entries []*entry) []byte {
-	m := &metadata{}
-	modelKeys(m, o)
-	v.keys(m)
-	var b bytes.Buffer
-	b.WriteString("GGUF")
-	b.Write(binary.LittleEndian.AppendUint32(nil, 3))
-	b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(entries))))
-	b.Write(binary.LittleEndian.AppendUint64(nil, uint64(m.count)))
-	b.Write(m.data)
+func ggufHeader(o *Options, vocab *vocabulary, entries []*entry) []byte {
+	keys := &metadata{}
+	modelKeys(keys, o)
+	vocab.keys(keys)
+	var out bytes.Buffer
+	out.WriteString("GGUF")
+	out.Write(binary.LittleEndian.AppendUint32(nil, 3))
+	out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(entries))))
+	out.Write(binary.LittleEndian.AppendUint64(nil, uint64(keys.count)))
+	out.Write(keys.data)
 	var at int64
-	for _, e := range entries {
-		i := appendString(nil, e.name)
-		i = binary.LittleEndian.AppendUint32(i, uint32(len(e.shape)))
-		for d := len(e.shape) - 1; d >= 0; d-- { // the fastest-varying dimension comes first
-			i = binary.LittleEndian.AppendUint64(i, uint64(e.shape[d]))
+	for _, entry := range entries {
+		info := appendString(nil, entry.name)
+		info = binary.LittleEndian.AppendUint32(info, uint32(len(entry.shape)))
+		for d := len(entry.shape) - 1; d >= 0; d-- { // the fastest-varying dimension comes first
+			info = binary.LittleEndian.AppendUint64(info, uint64(entry.shape[d]))
 		}
-		i = binary.LittleEndian.AppendUint32(i, ggufTypes[e.dtype][0])
-		b.Write(binary.LittleEndian.AppendUint64(i, uint64(at)))
-		at += e.bytes() + padding(e.bytes())
+		info = binary.LittleEndian.AppendUint32(info, ggufTypes[entry.dtype][0])
+		out.Write(binary.LittleEndian.AppendUint64(info, uint64(at)))
+		at += entry.bytes() + padding(entry.bytes())
 	}
-	b.Write(make([]byte, padding(int64(b.Len()))))
-	return b.Bytes()
+	out.Write(make([]byte, padding(int64(out.Len()))))
+	return out.Bytes()
 }
 
-func modelKeys(m *metadata, o *Options) {
-	s, arch := &o.Model.Spec, o.Model.Family
+func modelKeys(keys *metadata, o *Options) {
+	spec, arch := &o.Model.Spec, o.Model.Family
 	fileType := ggufTypes[o.Type][1]
 	if arch == "gpt-oss" {
 		fileType = ggufTypes[tensor.MXFP4][1]
 	}
-	m.add("general.architecture", arch)
-	m.add("general.name", s.Name)
-	m.add("general.file_type", fileType)
-	m.add("general.quantization_version", uint32(2))
-	add := func(key string, v any) { m.add(arch+"."+key, v) }
-	add("vocab_size", uint32(s.Vocab))
-	add("context_length", uint32(s.MaxLen))
-	add("embedding_length", uint32(s.Hidden))
-	add("block_count", uint32(s.Layers))
-	add("feed_forward_length", uint32(s.FFN.Inner))
-	add("attention.head_count", uint32(s.Heads))
-	add("attention.head_count_kv", uint32(s.KVHeads))
-	add("attention.key_length", uint32(s.HeadDim))
-	add("attention.value_length", uint32(s.HeadDim))
-	add("attention.layer_norm_rms_epsilon", s.Eps)
-	add("rope.freq_base", float32(s.RoPE.Base))
-	add("rope.dimension_count", uint32(s.HeadDim))
-	if s.FFN.Experts > 0 {
-		add("expert_count", uint32(s.FFN.Experts))
-		add("expert_used_count", uint32(s.FFN.TopK))
-		add("expert_feed_forward_length", uint32(s.FFN.Inner))
+	keys.add("general.architecture", arch)
+	keys.add("general.name", spec.Name)
+	keys.add("general.file_type", fileType)
+	keys.add("general.quantization_version", uint32(2))
+	add := func(key string, v any) { keys.add(arch+"."+key, v) }
+	add("vocab_size", uint32(spec.Vocab))
+	add("context_length", uint32(spec.MaxLen))
+	add("embedding_length", uint32(spec.Hidden))
+	add("block_count", uint32(spec.Layers))
+	add("feed_forward_length", uint32(spec.FFN.Inner))
+	add("attention.head_count", uint32(spec.Heads))
+	add("attention.head_count_kv", uint32(spec.KVHeads))
+	add("attention.key_length", uint32(spec.HeadDim))
+	add("attention.value_length", uint32(spec.HeadDim))
+	add("attention.layer_norm_rms_epsilon", spec.Eps)
+	add("rope.freq_base", float32(spec.RoPE.Base))
+	add("rope.dimension_count", uint32(spec.HeadDim))
+	if spec.FFN.Experts > 0 {
+		add("expert_count", uint32(spec.FFN.Experts))
+		add("expert_used_count", uint32(spec.FFN.TopK))
+		add("expert_feed_forward_length", uint32(spec.FFN.Inner))
 	}
-	for _, window := range s.Windows {
+	for _, window := range spec.Windows {
 		if window > 0 {
 			add("attention.sliding_window", uint32(window))
 			break
 		}
 	}
-	switch s.RoPE.Scaling {
+	switch spec.RoPE.Scaling {
 	case model.ScalingLinear:
 		add("rope.scaling.type", "linear")
-		add("rope.scaling.factor", float32(s.RoPE.Factor))
+		add("rope.scaling.factor", float32(spec.RoPE.Factor))
 	case model.ScalingYaRN:
 		add("rope.scaling.type", "yarn")
-		add("rope.scaling.factor", float32(s.RoPE.Factor))
-		add("rope.scaling.original_context_length", uint32(s.RoPE.Original))
-		add("rope.scaling.yarn_beta_fast", float32(s.RoPE.BetaFast))
-		add("rope.scaling.yarn_beta_slow", float32(s.RoPE.BetaSlow))
+		add("rope.scaling.factor", float32(spec.RoPE.Factor))
+		add("rope.scaling.original_context_length", uint32(spec.RoPE.Original))
+		add("rope.scaling.yarn_beta_fast", float32(spec.RoPE.BetaFast))
+		add("rope.scaling.yarn_beta_slow", float32(spec.RoPE.BetaSlow))
 	}
 }
 
@@ -130,28 +130,28 @@ type metadata struct {
 func (m *metadata) add(key string, value any) {
 	le := binary.LittleEndian
 	m.count++
-	b := appendString(m.data, key)
-	switch v := value.(type) {
+	data := appendString(m.data, key)
+	switch value := value.(type) {
 	case uint32:
-		b = le.AppendUint32(le.AppendUint32(b, 4), v)
+		data = le.AppendUint32(le.AppendUint32(data, 4), value)
 	case float32:
-		b, _ = binary.Append(le.AppendUint32(b, 6), le, v)
+		data, _ = binary.Append(le.AppendUint32(data, 6), le, value)
 	case bool:
-		b, _ = binary.Append(le.AppendUint32(b, 7), le, v)
+		data, _ = binary.Append(le.AppendUint32(data, 7), le, value)
 	case string:
-		b = appendString(le.AppendUint32(b, 8), v)
+		data = appendString(le.AppendUint32(data, 8), value)
 	case []string:
-		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, 9), 8), uint64(len(v)))
-		for _, s := range v {
-			b = appendString(b, s)
+		data = le.AppendUint64(le.AppendUint32(le.AppendUint32(data, 9), 8), uint64(len(value)))
+		for _, s := range value {
+			data = appendString(data, s)
 		}
 	case []int32:
-		b = le.AppendUint64(le.AppendUint32(le.AppendUint32(b, 9), 5), uint64(len(v)))
-		b, _ = binary.Append(b, le, v)
+		data = le.AppendUint64(le.AppendUint32(le.AppendUint32(data, 9), 5), uint64(len(value)))
+		data, _ = binary.Append(data, le, value)
 	default:
 		panic(fmt.Sprintf("synth: metadata %q of type %T", key, value))
 	}
-	m.data = b
+	m.data = data
 }
 
 func appendString(b []byte, s string) []byte {

@@ -23,22 +23,22 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	v, err := newVocabulary(&o.Model)
+	vocab, err := newVocabulary(&o.Model)
 	if err != nil {
 		return err
 	}
 	files := map[string]any{
-		"config.json":            config(o, v),
-		"generation_config.json": generationConfig(o, v),
-		"tokenizer.json":         v.tokenizerJSON(),
-		"tokenizer_config.json":  v.tokenizerConfig(),
+		"config.json":            config(o, vocab),
+		"generation_config.json": generationConfig(o, vocab),
+		"tokenizer.json":         vocab.tokenizerJSON(),
+		"tokenizer_config.json":  vocab.tokenizerConfig(),
 	}
 	for name, value := range files {
-		err := w.file(filepath.Join(dir, name), func(b *bufio.Writer) error {
-			e := json.NewEncoder(b)
-			e.SetEscapeHTML(false)
-			e.SetIndent("", " ")
-			return e.Encode(value)
+		err := w.file(filepath.Join(dir, name), func(out *bufio.Writer) error {
+			encoder := json.NewEncoder(out)
+			encoder.SetEscapeHTML(false)
+			encoder.SetIndent("", " ")
+			return encoder.Encode(value)
 		})
 		if err != nil {
 			return err
@@ -50,13 +50,13 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 func (w *writer) shards(dir string, limit int64, entries []*entry) error {
 	shards := [][]*entry{nil}
 	var size int64
-	for _, e := range entries {
-		n := e.bytes()
-		if size > 0 && size+n > limit {
+	for _, entry := range entries {
+		bytes := entry.bytes()
+		if size > 0 && size+bytes > limit {
 			shards, size = append(shards, nil), 0
 		}
 		last := len(shards) - 1
-		shards[last], size = append(shards[last], e), size+n
+		shards[last], size = append(shards[last], entry), size+bytes
 	}
 	names := map[string]string{}
 	for i, entries := range shards {
@@ -64,24 +64,24 @@ func (w *writer) shards(dir string, limit int64, entries []*entry) error {
 		if len(shards) > 1 {
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
-		err := w.file(filepath.Join(dir, name), func(b *bufio.Writer) error { return w.safetensors(b, entries) })
+		err := w.file(filepath.Join(dir, name), func(out *bufio.Writer) error { return w.safetensors(out, entries) })
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			names[e.name] = name
+		for _, entry := range entries {
+			names[entry.name] = name
 		}
 	}
 	if len(shards) == 1 {
 		return nil
 	}
-	return w.file(filepath.Join(dir, "model.safetensors.index.json"), func(b *bufio.Writer) error {
-		return json.NewEncoder(b).Encode(map[string]any{
+	return w.file(filepath.Join(dir, "model.safetensors.index.json"), func(out *bufio.Writer) error {
+		return json.NewEncoder(out).Encode(map[string]any{
 			"metadata": map[string]any{"total_size": w.total}, "weight_map": names})
 	})
 }
 
-func (w *writer) safetensors(b *bufio.Writer, entries []*entry) error {
+func (w *writer) safetensors(out *bufio.Writer, entries []*entry) error {
 	type info struct {
 		DType   string   `json:"dtype"`
 		Shape   []int    `json:"shape"`
@@ -89,15 +89,15 @@ func (w *writer) safetensors(b *bufio.Writer, entries []*entry) error {
 	}
 	header := map[string]any{"__metadata__": map[string]string{"format": "pt"}}
 	var at int64
-	for _, e := range entries {
-		i := info{e.dtype.String(), e.shape, [2]int64{at, at + e.bytes()}}
-		if e.dtype == tensor.MXFP4HF {
-			i.DType, i.Shape = "U8", append(append([]int(nil), e.shape[:2]...), e.cols()/32)
-			if !e.scales {
-				i.Shape = append(i.Shape, 16)
+	for _, entry := range entries {
+		described := info{entry.dtype.String(), entry.shape, [2]int64{at, at + entry.bytes()}}
+		if entry.dtype == tensor.MXFP4HF {
+			described.DType, described.Shape = "U8", append(append([]int(nil), entry.shape[:2]...), entry.cols()/32)
+			if !entry.scales {
+				described.Shape = append(described.Shape, 16)
 			}
 		}
-		header[e.name], at = i, i.Offsets[1]
+		header[entry.name], at = described, described.Offsets[1]
 	}
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -106,14 +106,14 @@ func (w *writer) safetensors(b *bufio.Writer, entries []*entry) error {
 	for len(text)%8 != 0 {
 		text = append(text, ' ')
 	}
-	if err := binary.Write(b, binary.LittleEndian, uint64(len(text))); err != nil {
+	if err := binary.Write(out, binary.LittleEndian, uint64(len(text))); err != nil {
 		return err
 	}
-	if _, err := b.Write(text); err != nil {
+	if _, err := out.Write(text); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if err := w.tensor(b, e); err != nil {
+	for _, entry := range entries {
+		if err := w.tensor(out, entry); err != nil {
 			return err
 		}
 	}
@@ -122,35 +122,35 @@ func (w *writer) safetensors(b *bufio.Writer, entries []*entry) error {
 }
 
 // config is config.json in the dialect of the published checkpoints.
-func config(o *Options, v *vocabulary) map[string]any {
-	s := &o.Model.Spec
+func config(o *Options, vocab *vocabulary) map[string]any {
+	spec := &o.Model.Spec
 	architecture := map[string][2]string{
 		"gpt-oss": {"gpt_oss", "GptOssForCausalLM"}, "qwen3": {"qwen3", "Qwen3ForCausalLM"},
 		"qwen3moe": {"qwen3_moe", "Qwen3MoeForCausalLM"}, "llama": {"llama", "LlamaForCausalLM"},
-	}[s.Family]
-	c := map[string]any{
+	}[spec.Family]
+	keys := map[string]any{
 		"model_type": architecture[0], "architectures": []string{architecture[1]},
-		"torch_dtype": torchType(o.Type), "hidden_act": "silu", "attention_bias": s.QKVBias,
-		"num_hidden_layers": s.Layers, "hidden_size": s.Hidden, "intermediate_size": s.FFN.Inner, "vocab_size": s.Vocab,
-		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads, "head_dim": s.HeadDim,
-		"max_position_embeddings": s.MaxLen, "rms_norm_eps": s.Eps, "tie_word_embeddings": s.Tied,
-		"rope_theta": decimal(s.RoPE.Base), "rope_scaling": ropeScaling(&s.RoPE),
-		"bos_token_id": v.id(v.bos), "eos_token_id": v.id(v.eos), "pad_token_id": v.id(v.pad),
+		"torch_dtype": torchType(o.Type), "hidden_act": "silu", "attention_bias": spec.QKVBias,
+		"num_hidden_layers": spec.Layers, "hidden_size": spec.Hidden, "intermediate_size": spec.FFN.Inner, "vocab_size": spec.Vocab,
+		"num_attention_heads": spec.Heads, "num_key_value_heads": spec.KVHeads, "head_dim": spec.HeadDim,
+		"max_position_embeddings": spec.MaxLen, "rms_norm_eps": spec.Eps, "tie_word_embeddings": spec.Tied,
+		"rope_theta": decimal(spec.RoPE.Base), "rope_scaling": ropeScaling(&spec.RoPE),
+		"bos_token_id": vocab.id(vocab.bos), "eos_token_id": vocab.id(vocab.eos), "pad_token_id": vocab.id(vocab.pad),
 	}
-	switch s.Family {
+	switch spec.Family {
 	case "gpt-oss":
-		gptOSSConfig(s, c)
+		gptOSSConfig(spec, keys)
 	case "qwen3moe":
-		c["num_experts"], c["num_experts_per_tok"], c["moe_intermediate_size"] = s.FFN.Experts, s.FFN.TopK, s.FFN.Inner
-		c["intermediate_size"] = 3 * s.Hidden // of dense layers, which there are none of
-		c["norm_topk_prob"], c["decoder_sparse_step"], c["mlp_only_layers"] = s.FFN.Renorm, 1, []int{}
+		keys["num_experts"], keys["num_experts_per_tok"], keys["moe_intermediate_size"] = spec.FFN.Experts, spec.FFN.TopK, spec.FFN.Inner
+		keys["intermediate_size"] = 3 * spec.Hidden // of dense layers, which there are none of
+		keys["norm_topk_prob"], keys["decoder_sparse_step"], keys["mlp_only_layers"] = spec.FFN.Renorm, 1, []int{}
 		fallthrough
 	case "qwen3":
-		c["use_sliding_window"], c["sliding_window"] = false, nil
+		keys["use_sliding_window"], keys["sliding_window"] = false, nil
 	case "llama":
-		c["mlp_bias"] = false
+		keys["mlp_bias"] = false
 	}
-	return c
+	return keys
 }
 
 // A decimal is written with a decimal point, as Python writes a float: strict
@@ -158,25 +158,25 @@ func config(o *Options, v *vocabulary) map[string]any {
 type decimal float64
 
 func (d decimal) MarshalJSON() ([]byte, error) {
-	b := strconv.AppendFloat(nil, float64(d), 'f', -1, 64)
-	if !bytes.ContainsRune(b, '.') {
-		b = append(b, ".0"...)
+	text := strconv.AppendFloat(nil, float64(d), 'f', -1, 64)
+	if !bytes.ContainsRune(text, '.') {
+		text = append(text, ".0"...)
 	}
-	return b, nil
+	return text, nil
 }
 
-func gptOSSConfig(s *model.Spec, c map[string]any) {
-	types := make([]string, s.Layers)
-	for i, window := range s.Windows {
+func gptOSSConfig(spec *model.Spec, keys map[string]any) {
+	types := make([]string, spec.Layers)
+	for i, window := range spec.Windows {
 		types[i] = "full_attention"
 		if window > 0 {
-			types[i], c["sliding_window"] = "sliding_attention", window
+			types[i], keys["sliding_window"] = "sliding_attention", window
 		}
 	}
-	c["layer_types"] = types
-	c["num_local_experts"], c["num_experts_per_tok"], c["experts_per_token"] = s.FFN.Experts, s.FFN.TopK, s.FFN.TopK
-	c["initial_context_length"], c["swiglu_limit"] = s.RoPE.Original, decimal(model.SwiGLULimit)
-	c["quantization_config"] = map[string]any{"quant_method": "mxfp4", "modules_to_not_convert": []string{
+	keys["layer_types"] = types
+	keys["num_local_experts"], keys["num_experts_per_tok"], keys["experts_per_token"] = spec.FFN.Experts, spec.FFN.TopK, spec.FFN.TopK
+	keys["initial_context_length"], keys["swiglu_limit"] = spec.RoPE.Original, decimal(model.SwiGLULimit)
+	keys["quantization_config"] = map[string]any{"quant_method": "mxfp4", "modules_to_not_convert": []string{
 		"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 }
 
@@ -205,17 +205,17 @@ func torchType(t tensor.DType) string {
 }
 
 // generationConfig follows models.md 1.1 and 2.4.
-func generationConfig(o *Options, v *vocabulary) map[string]any {
+func generationConfig(o *Options, vocab *vocabulary) map[string]any {
 	var stops []int
-	for _, name := range v.stops {
-		stops = append(stops, v.id(name))
+	for _, name := range vocab.stops {
+		stops = append(stops, vocab.id(name))
 	}
-	g := map[string]any{"bos_token_id": v.id(v.bos), "eos_token_id": stops, "pad_token_id": v.id(v.pad)}
+	keys := map[string]any{"bos_token_id": vocab.id(vocab.bos), "eos_token_id": stops, "pad_token_id": vocab.id(vocab.pad)}
 	switch o.Model.Tokenizer {
 	case Harmony:
-		g["do_sample"] = true
+		keys["do_sample"] = true
 	case Qwen:
-		g["do_sample"], g["temperature"], g["top_p"], g["top_k"] = true, 0.6, 0.95, 20
+		keys["do_sample"], keys["temperature"], keys["top_p"], keys["top_k"] = true, 0.6, 0.95, 20
 	}
-	return g
+	return keys
 }

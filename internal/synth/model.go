@@ -41,8 +41,8 @@ func knownFamily(f string) bool {
 // Presets lists the names that Preset knows.
 func Presets() []string {
 	var names []string
-	for _, p := range presets() {
-		names = append(names, p.Name)
+	for _, preset := range presets() {
+		names = append(names, preset.Name)
 	}
 	return names
 }
@@ -50,9 +50,9 @@ func Presets() []string {
 // Preset returns the model of that name. The published sizes are those of
 // models.md 1.1, 2.1 and 3; names ending in "-tiny" are for tests.
 func Preset(name string) (Model, error) {
-	for _, p := range presets() {
-		if p.Name == name {
-			return p, nil
+	for _, preset := range presets() {
+		if preset.Name == name {
+			return preset, nil
 		}
 	}
 	return Model{}, fmt.Errorf("no synthetic model is called %q; there are %s", name, strings.Join(Presets(), ", "))

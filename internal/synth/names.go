@@ -36,60 +36,60 @@ var (
 func hfEntries(o *Options) []*entry {
 	var out []*entry
 	gptOSS, experts := o.Model.Family == "gpt-oss", o.Model.FFN.Experts > 0
-	for _, p := range params(o) {
+	for _, param := range params(o) {
 		prefix := ""
-		if p.layer >= 0 {
-			prefix = fmt.Sprintf("model.layers.%d.", p.layer)
+		if param.layer >= 0 {
+			prefix = fmt.Sprintf("model.layers.%d.", param.layer)
 		}
-		e := entry{name: prefix + hfNames[p.name], dtype: o.Type, shape: p.shape, param: p}
+		made := entry{name: prefix + hfNames[param.name], dtype: o.Type, shape: param.shape, param: param}
 		switch {
-		case p.name == "router" && gptOSS:
-			e.name = prefix + "mlp.router.weight"
-		case p.name == "router":
-			e.name = prefix + "mlp.gate.weight"
-		case gptOSS && p.name == "up":
-			out = append(out, mxfp4(e, prefix+"mlp.experts.gate_up_proj")...)
+		case param.name == "router" && gptOSS:
+			made.name = prefix + "mlp.router.weight"
+		case param.name == "router":
+			made.name = prefix + "mlp.gate.weight"
+		case gptOSS && param.name == "up":
+			out = append(out, mxfp4(made, prefix+"mlp.experts.gate_up_proj")...)
 			continue
-		case gptOSS && p.name == "down":
-			out = append(out, mxfp4(e, prefix+"mlp.experts.down_proj")...)
+		case gptOSS && param.name == "down":
+			out = append(out, mxfp4(made, prefix+"mlp.experts.down_proj")...)
 			continue
-		case p.name == "up" || (experts && p.name == "down"):
-			out = append(out, projections(e, prefix+"mlp.")...)
+		case param.name == "up" || (experts && param.name == "down"):
+			out = append(out, projections(made, prefix+"mlp.")...)
 			continue
 		}
-		out = append(out, &e)
+		out = append(out, &made)
 	}
 	return out
 }
 
 // mxfp4 gives codes and scales tensors of their own, models.md 1.6.
 func mxfp4(e entry, name string) []*entry {
-	s := e.param.shape
+	shape := e.param.shape
 	blocks, scales := e, e
-	blocks.name, blocks.dtype, blocks.shape = name+"_blocks", tensor.MXFP4HF, s
-	scales.name, scales.dtype, scales.shape, scales.scales = name+"_scales", tensor.MXFP4HF, s, true
+	blocks.name, blocks.dtype, blocks.shape = name+"_blocks", tensor.MXFP4HF, shape
+	scales.name, scales.dtype, scales.shape, scales.scales = name+"_scales", tensor.MXFP4HF, shape, true
 	return []*entry{&blocks, &scales}
 }
 
 // projections gives gate and up, and each expert, a tensor of its own.
-func projections(e entry, prefix string) []*entry {
-	s := e.param.shape
-	rows, cols := s[len(s)-2], s[len(s)-1]
+func projections(whole entry, prefix string) []*entry {
+	shape := whole.param.shape
+	rows, cols := shape[len(shape)-2], shape[len(shape)-1]
 	parts := []string{"down_proj"}
-	if e.param.name == "up" {
+	if whole.param.name == "up" {
 		parts = []string{"gate_proj", "up_proj"}
 	}
 	var out []*entry
-	for j := range e.param.rows / rows {
+	for matrix := range whole.param.rows / rows {
 		dir := prefix
-		if len(s) == 3 {
-			dir = fmt.Sprintf("%sexperts.%d.", prefix, j)
+		if len(shape) == 3 {
+			dir = fmt.Sprintf("%sexperts.%d.", prefix, matrix)
 		}
 		for a, part := range parts {
-			f := e
-			f.name, f.shape = dir+part+".weight", []int{rows / len(parts), cols}
-			f.from = func(row int) int { return j*rows + len(parts)*row + a }
-			out = append(out, &f)
+			one := whole
+			one.name, one.shape = dir+part+".weight", []int{rows / len(parts), cols}
+			one.from = func(row int) int { return matrix*rows + len(parts)*row + a }
+			out = append(out, &one)
 		}
 	}
 	return out
@@ -98,34 +98,34 @@ func projections(e entry, prefix string) []*entry {
 // ggufEntries lists the tensors of the GGUF form.
 func ggufEntries(o *Options) []*entry {
 	var out []*entry
-	s := &o.Model.Spec
-	for _, p := range params(o) {
+	spec := &o.Model.Spec
+	for _, param := range params(o) {
 		prefix := ""
-		if p.layer >= 0 {
-			prefix = fmt.Sprintf("blk.%d.", p.layer)
+		if param.layer >= 0 {
+			prefix = fmt.Sprintf("blk.%d.", param.layer)
 		}
-		e := entry{name: prefix + ggufNames[p.name], dtype: o.Type, shape: p.shape, param: p}
-		if len(p.shape) == 1 || p.name == "router" || strings.HasSuffix(p.name, "_bias") {
-			e.dtype = tensor.F32
-		} else if s.Family == "gpt-oss" && (p.name == "up" || p.name == "down") {
-			e.dtype = tensor.MXFP4
+		made := entry{name: prefix + ggufNames[param.name], dtype: o.Type, shape: param.shape, param: param}
+		if len(param.shape) == 1 || param.name == "router" || strings.HasSuffix(param.name, "_bias") {
+			made.dtype = tensor.F32
+		} else if spec.Family == "gpt-oss" && (param.name == "up" || param.name == "down") {
+			made.dtype = tensor.MXFP4
 		}
 		switch {
-		case p.name == "ffn_norm" && s.Family == "gpt-oss":
-			e.name = prefix + "post_attention_norm.weight"
-		case (p.name == "q" || p.name == "k") && s.Family == "llama":
-			e.from = pairs(s.HeadDim)
-		case p.name == "down" && s.FFN.Experts > 0:
-			e.name = prefix + "ffn_down_exps.weight"
-		case p.name == "up" || p.name == "up_bias":
-			out = append(out, split(e, prefix)...)
+		case param.name == "ffn_norm" && spec.Family == "gpt-oss":
+			made.name = prefix + "post_attention_norm.weight"
+		case (param.name == "q" || param.name == "k") && spec.Family == "llama":
+			made.from = pairs(spec.HeadDim)
+		case param.name == "down" && spec.FFN.Experts > 0:
+			made.name = prefix + "ffn_down_exps.weight"
+		case param.name == "up" || param.name == "up_bias":
+			out = append(out, split(made, prefix)...)
 			continue
 		}
-		out = append(out, &e)
+		out = append(out, &made)
 	}
-	if s.RoPE.Scaling == model.ScalingLlama3 {
-		d := divisors(s)
-		out = append(out, &entry{name: "rope_freqs.weight", dtype: tensor.F32, shape: []int{len(d)}, fixed: d})
+	if spec.RoPE.Scaling == model.ScalingLlama3 {
+		freqs := divisors(spec)
+		out = append(out, &entry{name: "rope_freqs.weight", dtype: tensor.F32, shape: []int{len(freqs)}, fixed: freqs})
 	}
 	return out
 }
@@ -134,16 +134,16 @@ func ggufEntries(o *Options) []*entry {
 // row a·dim/2+j of the Hugging Face form (formats.md 5).
 func pairs(dim int) func(int) int {
 	return func(row int) int {
-		head, r := row/dim, row%dim
-		return head*dim + r%2*(dim/2) + r/2
+		head, inHead := row/dim, row%dim
+		return head*dim + inHead%2*(dim/2) + inHead/2
 	}
 }
 
 // split takes gate and up apart: gate0, up0, gate1, … becomes all gates, all ups.
-func split(e entry, prefix string) []*entry {
-	shape := append([]int(nil), e.shape...)
+func split(whole entry, prefix string) []*entry {
+	shape := append([]int(nil), whole.shape...)
 	axis, kind, suffix := len(shape)-2, "weight", ""
-	if e.param.name == "up_bias" {
+	if whole.param.name == "up_bias" {
 		axis, kind = 1, "bias"
 	}
 	if len(shape) == 3 || axis == 1 {
@@ -152,23 +152,23 @@ func split(e entry, prefix string) []*entry {
 	shape[axis] /= 2
 	var out []*entry
 	for a, part := range []string{"gate", "up"} {
-		f := e
-		f.name, f.shape = prefix+"ffn_"+part+suffix+"."+kind, shape
-		f.from = func(row int) int { return 2*row + a }
-		out = append(out, &f)
+		half := whole
+		half.name, half.shape = prefix+"ffn_"+part+suffix+"."+kind, shape
+		half.from = func(row int) int { return 2*row + a }
+		out = append(out, &half)
 	}
 	return out
 }
 
 // divisors are the GGUF form of Llama 3 frequency scaling, models.md 3.
-func divisors(s *model.Spec) []float32 {
-	r := &s.RoPE
-	d := make([]float32, s.HeadDim/2)
-	for i := range d {
-		wave := 2 * math.Pi * math.Pow(r.Base, 2*float64(i)/float64(s.HeadDim))
-		smooth := (float64(r.Original)/wave - r.LowFreq) / (r.HighFreq - r.LowFreq)
+func divisors(spec *model.Spec) []float32 {
+	rope := &spec.RoPE
+	freqs := make([]float32, spec.HeadDim/2)
+	for i := range freqs {
+		wave := 2 * math.Pi * math.Pow(rope.Base, 2*float64(i)/float64(spec.HeadDim))
+		smooth := (float64(rope.Original)/wave - rope.LowFreq) / (rope.HighFreq - rope.LowFreq)
 		smooth = min(max(smooth, 0), 1)
-		d[i] = float32(1 / ((1-smooth)/r.Factor + smooth))
+		freqs[i] = float32(1 / ((1-smooth)/rope.Factor + smooth))
 	}
-	return d
+	return freqs
 }

@@ -99,18 +99,18 @@ func (o *Options) vacate(path string) error {
 
 // check refuses what the container or the type cannot hold.
 func (o *Options) check() error {
-	s := &o.Model.Spec
-	if err := s.Validate(); err != nil {
+	spec := &o.Model.Spec
+	if err := spec.Validate(); err != nil {
 		return err
 	}
-	if !knownFamily(s.Family) {
-		return fmt.Errorf("family %q is none of gpt-oss, qwen3, qwen3moe, llama", s.Family)
+	if !knownFamily(spec.Family) {
+		return fmt.Errorf("family %q is none of gpt-oss, qwen3, qwen3moe, llama", spec.Family)
 	}
-	if s.FFN.Dense != nil {
+	if spec.FFN.Dense != nil {
 		return errors.New("dense layers among expert layers cannot be written")
 	}
-	if least := o.Model.Text + o.Model.specials(); o.Model.Text < 256 || s.Vocab < least {
-		return fmt.Errorf("%d vocabulary rows and %d ordinary tokens: at least %d rows and 256 tokens expected", s.Vocab, o.Model.Text, least)
+	if least := o.Model.Text + o.Model.specials(); o.Model.Text < 256 || spec.Vocab < least {
+		return fmt.Errorf("%d vocabulary rows and %d ordinary tokens: at least %d rows and 256 tokens expected", spec.Vocab, o.Model.Text, least)
 	}
 	switch o.Type {
 	case tensor.Invalid, tensor.BF16, tensor.F16, tensor.F32:
@@ -134,39 +134,39 @@ type writer struct {
 
 // plan checks that the types can hold the rows of entries, and sets the total.
 func (w *writer) plan(entries []*entry) error {
-	for _, e := range entries {
-		if block, _ := e.dtype.Block(); e.cols()%block != 0 {
-			return fmt.Errorf("tensor %q: rows of %d elements are not a whole number of %v blocks of %d", e.name, e.cols(), e.dtype, block)
+	for _, entry := range entries {
+		if block, _ := entry.dtype.Block(); entry.cols()%block != 0 {
+			return fmt.Errorf("tensor %q: rows of %d elements are not a whole number of %v blocks of %d", entry.name, entry.cols(), entry.dtype, block)
 		}
-		w.total += e.bytes()
+		w.total += entry.bytes()
 	}
 	return nil
 }
 
 // file creates name and hands a buffered writer to body.
 func (w *writer) file(name string, body func(*bufio.Writer) error) error {
-	f, err := os.Create(name)
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	b := bufio.NewWriterSize(f, 1<<20)
-	err = body(b)
+	out := bufio.NewWriterSize(file, 1<<20)
+	err = body(out)
 	if err == nil {
-		err = b.Flush()
+		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, file.Close())
 }
 
 // tensor writes the rows of e.
-func (w *writer) tensor(b *bufio.Writer, e *entry) error {
+func (w *writer) tensor(out *bufio.Writer, e *entry) error {
 	const step = 1 << 20 // bytes between looks at the context
 	next := w.done + step
 	for i := range e.rows() {
 		row := w.gen.row(e, i)
-		if _, err := b.Write(row); err != nil {
+		if _, err := out.Write(row); err != nil {
 			return fmt.Errorf("tensor %q: %w", e.name, err)
 		}
 		if w.done += int64(len(row)); w.done < next {

@@ -35,7 +35,7 @@ func (v *vocabulary) tokenizerJSON() map[string]any {
 	byteLevel := func(regex bool) map[string]any {
 		return map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex}
 	}
-	t := map[string]any{
+	tokenizer := map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil, "added_tokens": added,
 		"pre_tokenizer": map[string]any{"type": "Sequence", "pretokenizers": v.preTokenizers(byteLevel)},
 		"decoder":       byteLevel(false), "post_processor": byteLevel(false),
@@ -44,12 +44,12 @@ func (v *vocabulary) tokenizerJSON() map[string]any {
 			"ignore_merges": v.style == Harmony || v.style == Llama3},
 	}
 	if v.style == Qwen {
-		t["normalizer"] = map[string]any{"type": "NFC"}
+		tokenizer["normalizer"] = map[string]any{"type": "NFC"}
 	}
 	if v.style == Llama3 {
-		t["post_processor"] = v.beginOfText()
+		tokenizer["post_processor"] = v.beginOfText()
 	}
-	return t
+	return tokenizer
 }
 
 func (v *vocabulary) preTokenizers(byteLevel func(regex bool) map[string]any) []any {

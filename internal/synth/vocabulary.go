@@ -53,39 +53,39 @@ func controls(style Tokenizer) []string {
 // specials counts the control tokens.
 func (m *Model) specials() int { return len(controls(m.Tokenizer)) }
 
-func newVocabulary(m *Model) (*vocabulary, error) {
-	v := &vocabulary{style: m.Tokenizer, ids: map[string]int{}}
-	if v.style == SmolLM {
-		v.addControls()
+func newVocabulary(model *Model) (*vocabulary, error) {
+	vocab := &vocabulary{style: model.Tokenizer, ids: map[string]int{}}
+	if vocab.style == SmolLM {
+		vocab.addControls()
 	}
-	if v.style == Harmony && m.Text == harmonyText {
-		if err := v.addHarmony(); err != nil {
+	if vocab.style == Harmony && model.Text == harmonyText {
+		if err := vocab.addHarmony(); err != nil {
 			return nil, err
 		}
 	} else {
 		alphabet := alphabet()
 		for _, s := range alphabet {
-			v.add(s, ordinary)
+			vocab.add(s, ordinary)
 		}
-		v.addMerges(m.Text - len(alphabet))
+		vocab.addMerges(model.Text - len(alphabet))
 	}
-	if v.style != SmolLM {
-		v.addControls()
+	if vocab.style != SmolLM {
+		vocab.addControls()
 	}
-	for len(v.tokens) < m.Vocab {
-		v.add(fmt.Sprintf("[PAD%d]", len(v.tokens)), unused)
+	for len(vocab.tokens) < model.Vocab {
+		vocab.add(fmt.Sprintf("[PAD%d]", len(vocab.tokens)), unused)
 	}
-	switch v.style {
+	switch vocab.style {
 	case Harmony:
-		v.bos, v.eos, v.pad, v.stops = "<|startoftext|>", "<|return|>", "<|endoftext|>", []string{"<|return|>", "<|endoftext|>", "<|call|>"}
+		vocab.bos, vocab.eos, vocab.pad, vocab.stops = "<|startoftext|>", "<|return|>", "<|endoftext|>", []string{"<|return|>", "<|endoftext|>", "<|call|>"}
 	case Qwen:
-		v.bos, v.eos, v.pad, v.stops = "<|endoftext|>", "<|im_end|>", "<|endoftext|>", []string{"<|im_end|>", "<|endoftext|>"}
+		vocab.bos, vocab.eos, vocab.pad, vocab.stops = "<|endoftext|>", "<|im_end|>", "<|endoftext|>", []string{"<|im_end|>", "<|endoftext|>"}
 	case SmolLM:
-		v.bos, v.eos, v.pad, v.stops = "<|im_start|>", "<|im_end|>", "<|im_end|>", []string{"<|im_end|>"}
+		vocab.bos, vocab.eos, vocab.pad, vocab.stops = "<|im_start|>", "<|im_end|>", "<|im_end|>", []string{"<|im_end|>"}
 	case Llama3:
-		v.bos, v.eos, v.pad, v.stops = "<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>", []string{"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}
+		vocab.bos, vocab.eos, vocab.pad, vocab.stops = "<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>", []string{"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"}
 	}
-	return v, nil
+	return vocab, nil
 }
 
 // id is the id of a control token.
@@ -110,39 +110,39 @@ func (v *vocabulary) addControls() {
 
 // alphabet is the printable stand-in of every byte, formats.md 7.
 func alphabet() [256]string {
-	var a [256]string
+	var letters [256]string
 	next := rune(256)
-	for b := range a {
+	for b := range letters {
 		r := rune(b)
 		if b < 33 || (b > 126 && b < 161) || b == 173 {
 			r, next = next, next+1
 		}
-		a[b] = string(r)
+		letters[b] = string(r)
 	}
-	return a
+	return letters
 }
 
 // addHarmony adds the real o200k. A token merges from every two tokens that give
 // it, in the order of ids (formats.md 7).
 func (v *vocabulary) addHarmony() error {
-	t, err := token.Harmony()
+	harmony, err := token.Harmony()
 	if err != nil {
 		return err
 	}
 	ids := make(map[string]bool, harmonyText)
 	for id := range int32(harmonyText) {
-		ids[t.Text(id)] = true
+		ids[harmony.Text(id)] = true
 	}
 	letters := alphabet()
 	spell := func(text string) string {
-		var b strings.Builder
+		var out strings.Builder
 		for i := range len(text) {
-			b.WriteString(letters[text[i]])
+			out.WriteString(letters[text[i]])
 		}
-		return b.String()
+		return out.String()
 	}
 	for id := range int32(harmonyText) {
-		text := t.Text(id)
+		text := harmony.Text(id)
 		v.add(spell(text), ordinary)
 		for i := 1; i < len(text); i++ {
 			if ids[text[:i]] && ids[text[i:]] {
@@ -177,8 +177,8 @@ func (v *vocabulary) addMerges(n int) {
 			pairs = append(pairs, a+b)
 		}
 	}
-	for _, p := range append(strings.Fields(frequent), pairs...) {
-		merge(p[:1], p[1:])
+	for _, pair := range append(strings.Fields(frequent), pairs...) {
+		merge(pair[:1], pair[1:])
 	}
 	for _, tail := range append(letters, pairs...) {
 		for _, head := range pairs {

@@ -31,11 +31,11 @@ func (e *entry) cols() int {
 }
 
 func (e *entry) rows() int {
-	n := 1
+	elems := 1
 	for _, d := range e.shape {
-		n *= d
+		elems *= d
 	}
-	return n / e.cols()
+	return elems / e.cols()
 }
 
 func (e *entry) rowBytes() int {
@@ -61,23 +61,23 @@ type param struct {
 // params lists the parameters of the model.
 func params(o *Options) []*param {
 	var out []*param
-	for _, p := range model.Params(&o.Model.Spec) {
-		q := &param{name: p.Name, layer: -1, shape: p.Shape, rows: 1, key: hash(o.Seed, p.Name)}
-		if part, ok := strings.CutPrefix(p.Name, "layers."); ok {
+	for _, asked := range model.Params(&o.Model.Spec) {
+		made := &param{name: asked.Name, layer: -1, shape: asked.Shape, rows: 1, key: hash(o.Seed, asked.Name)}
+		if part, ok := strings.CutPrefix(asked.Name, "layers."); ok {
 			number, name, _ := strings.Cut(part, ".")
-			q.layer, _ = strconv.Atoi(number)
-			q.name = name
+			made.layer, _ = strconv.Atoi(number)
+			made.name = name
 		}
-		q.cols = p.Shape[len(p.Shape)-1]
-		if strings.HasSuffix(q.name, "_bias") {
-			q.cols = 1 // gate and up biases are taken apart element by element
+		made.cols = asked.Shape[len(asked.Shape)-1]
+		if strings.HasSuffix(made.name, "_bias") {
+			made.cols = 1 // gate and up biases are taken apart element by element
 		}
-		for _, d := range p.Shape {
-			q.rows *= d
+		for _, d := range asked.Shape {
+			made.rows *= d
 		}
-		q.rows /= q.cols
-		q.draw(&o.Model.Spec)
-		out = append(out, q)
+		made.rows /= made.cols
+		made.draw(&o.Model.Spec)
+		out = append(out, made)
 	}
 	return out
 }
@@ -174,29 +174,29 @@ func (g *generator) row(e *entry, i int) []byte {
 	if e.from != nil {
 		i = e.from(i)
 	}
-	p := e.param
-	if p.rows*cols >= pooled && cols < poolSize {
+	param := e.param
+	if param.rows*cols >= pooled && cols < poolSize {
 		return g.fromPool(e, i)
 	}
 	if cap(g.values) < cols {
 		g.values = make([]float32, cols)
 	}
-	v := g.values[:cols]
-	for k := range v {
-		v[k] = p.value(uint64(i)*uint64(cols) + uint64(k))
+	values := g.values[:cols]
+	for k := range values {
+		values[k] = param.value(uint64(i)*uint64(cols) + uint64(k))
 	}
-	return g.encode(e, v)
+	return g.encode(e, values)
 }
 
-func (g *generator) encode(e *entry, v []float32) []byte {
-	if n := e.dtype.RowBytes(len(v)); cap(g.data) < n {
+func (g *generator) encode(e *entry, values []float32) []byte {
+	if n := e.dtype.RowBytes(len(values)); cap(g.data) < n {
 		g.data = make([]byte, n)
 	}
-	if n := len(v) / 32; cap(g.scale) < n {
+	if n := len(values) / 32; cap(g.scale) < n {
 		g.scale = make([]byte, n)
 	}
-	data, scales := g.data[:e.dtype.RowBytes(len(v))], g.scale[:len(v)/32]
-	tensor.Encode(e.dtype, data, scales, v)
+	data, scales := g.data[:e.dtype.RowBytes(len(values))], g.scale[:len(values)/32]
+	tensor.Encode(e.dtype, data, scales, values)
 	if e.scales {
 		return scales
 	}
@@ -204,40 +204,40 @@ func (g *generator) encode(e *entry, v []float32) []byte {
 }
 
 func (g *generator) fromPool(e *entry, row int) []byte {
-	p, cols := e.param, e.cols()
-	key := poolKey{p.std, e.dtype}
+	param, cols := e.param, e.cols()
+	key := poolKey{param.std, e.dtype}
 	pl, ok := g.pools[key]
 	if !ok {
 		pl = g.newPool(key)
 		g.pools[key] = pl
 	}
-	at := int(mix(p.key+uint64(row)*gamma)%uint64((poolSize-cols)/poolStep+1)) * poolStep
+	at := int(mix(param.key+uint64(row)*gamma)%uint64((poolSize-cols)/poolStep+1)) * poolStep
 	if e.scales {
 		return pl.scales[at/32 : (at+cols)/32]
 	}
 	return pl.data[e.dtype.RowBytes(at):e.dtype.RowBytes(at+cols)]
 }
 
-func (g *generator) newPool(k poolKey) pool {
-	src := param{std: k.std, key: hash(g.seed, "pool")}
-	pl := pool{data: make([]byte, k.dtype.RowBytes(poolSize)), scales: make([]byte, poolSize/32)}
-	v := make([]float32, poolSize)
-	for i := range v {
-		v[i] = src.value(uint64(i))
+func (g *generator) newPool(key poolKey) pool {
+	src := param{std: key.std, key: hash(g.seed, "pool")}
+	pl := pool{data: make([]byte, key.dtype.RowBytes(poolSize)), scales: make([]byte, poolSize/32)}
+	values := make([]float32, poolSize)
+	for i := range values {
+		values[i] = src.value(uint64(i))
 	}
-	tensor.Encode(k.dtype, pl.data, pl.scales, v)
+	tensor.Encode(key.dtype, pl.data, pl.scales, values)
 	return pl
 }
 
 // value returns element n. It is rounded to a multiple of 2^-24 and then to BF16,
 // which makes it exact in F16 too.
 func (p *param) value(n uint64) float32 {
-	u := mix(p.key + n*gamma)
-	x := p.mean + float64(p.std*normal(u)) // the conversion forbids a fused multiply-add: all machines write the same file
-	if p.signs && u&1 == 1 {
-		x = -x
+	random := mix(p.key + n*gamma)
+	drawn := p.mean + float64(p.std*normal(random)) // the conversion forbids a fused multiply-add: all machines write the same file
+	if p.signs && random&1 == 1 {
+		drawn = -drawn
 	}
-	return tensor.BF16ToFloat(tensor.ToBF16(float32(math.RoundToEven(x*(1<<24)) / (1 << 24))))
+	return tensor.BF16ToFloat(tensor.ToBF16(float32(math.RoundToEven(drawn*(1<<24)) / (1 << 24))))
 }
 
 // normal turns random bits into a sum of four uniform numbers: mean 0, deviation
@@ -258,7 +258,7 @@ func mix(z uint64) uint64 {
 }
 
 func hash(seed uint64, name string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return mix(h.Sum64() + seed*gamma)
+	sum := fnv.New64a()
+	sum.Write([]byte(name))
+	return mix(sum.Sum64() + seed*gamma)
 }
