@@ -34,7 +34,7 @@ type Matrix struct {
 }
 
 // Pack makes a Matrix of t, which is [out, in] or [E, out, in], plain or composed.
-// The work is spread over p. When t has been copied, Pack tells its sources so
+// The work is spread over the pool. When t has been copied, Pack tells its sources so
 // (tensor.Tensor.Release). Errors: a shape or type without kernels, a level this
 // machine lacks, no memory.
 func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
@@ -138,7 +138,7 @@ func (m *Matrix) packGroup(t *tensor.Tensor, unit int, g group) (large bool) {
 	return m.fam == mx4 && g.large()
 }
 
-// part returns the memory of the rows that worker w of so many is to multiply: its part
+// part returns the memory of the rows that a worker of so many is to multiply: its part
 // of the tasks, about; nothing if the rows are scattered.
 func (m *Matrix) part(worker, workers int) []byte {
 	switch {

@@ -121,7 +121,7 @@ func (e *workerPanic) String() string { return fmt.Sprint(e.value) }
 // Stack returns that of the chunk.
 func (e *workerPanic) Stack() []byte { return e.stack }
 
-// chunk runs chunk c on worker w.
+// chunk runs a chunk on a worker. A panic on another goroutine than Run's is kept for Run.
 func (p *Pool) chunk(worker, chunk int) {
 	if worker > 0 {
 		defer func() {
@@ -153,7 +153,7 @@ func (p *Pool) serve(worker int) {
 	}
 }
 
-// work runs chunks until none is left to own, those of w's part first.
+// work runs chunks until none is left to own, those of the worker's part first.
 func (p *Pool) work(worker int) {
 	ran := uint32(0)
 	for i := range p.parts {
@@ -224,7 +224,7 @@ const (
 	fetchMost  = 256 << 10 // bytes: a share of the second-level cache
 )
 
-// fetch fetches some more for worker w, or pauses if that is all.
+// fetch fetches some more for a worker, or pauses if that is all.
 func (f *fetcher) fetch(pool *Pool, worker int) {
 	if next := pool.next.Load(); next != f.m {
 		f.m, f.rest = next, nil

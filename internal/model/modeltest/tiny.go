@@ -1,6 +1,3 @@
-// Package modeltest makes tiny random models of every family and says in float64
-// what they compute, so that a test of a device or of a runner needs neither a
-// checkpoint nor a reference implementation.
 package modeltest
 
 import (
