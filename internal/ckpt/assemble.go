@@ -11,14 +11,14 @@ import (
 	"ossian/internal/tensor"
 )
 
-// An assembler finds the stored form of every parameter. The first error sticks;
-// after it every method returns a zero tensor.
+// An assembler finds the stored form of every parameter of a Spec. The first error sticks;
+// after it every method returns a zero tensor, so that compositions read straight down.
 type assembler struct {
 	spec    *model.Spec
 	arch    string // general.architecture of a GGUF file
 	where   string // file to name when a tensor is missing
 	tensors map[string]stored
-	used    map[string]bool
+	used    map[string]bool // stored tensors that a parameter was made of
 	err     error
 }
 
@@ -26,8 +26,8 @@ func newAssembler(where string, tensors map[string]stored) *assembler {
 	return &assembler{where: where, tensors: tensors, used: map[string]bool{}}
 }
 
-// assemble builds all parameters of spec; build returns the one named part of
-// layer n (n is -1 outside of layers), with the shape the Spec asks for.
+// assemble builds all parameters of the Spec; build returns the one named part of a layer
+// (-1 outside of layers), with the shape the Spec asks for.
 func (a *assembler) assemble(build func(layer int, part string, shape []int) tensor.Tensor) (map[string]tensor.Tensor, error) {
 	params := map[string]tensor.Tensor{}
 	for _, param := range model.Params(a.spec) {
@@ -41,6 +41,7 @@ func (a *assembler) assemble(build func(layer int, part string, shape []int) ten
 		if a.err != nil {
 			return nil, a.err
 		}
+		// Matrices may be of any type; vectors are added as they are.
 		if dims := len(param.Shape); dims == 1 || strings.HasSuffix(part, "_bias") {
 			if block, _ := built.DType.Block(); block != 1 {
 				return nil, a.refuse(built.Name, "type", "F32, F16 or BF16 for a vector", built.DType)
@@ -75,6 +76,8 @@ func (a *assembler) raw(dtype tensor.DType, shape []int, names ...string) tensor
 	if a.err != nil {
 		return tensor.Tensor{}
 	}
+	// What the container says is checked against what the configuration asks for: neither is
+	// believed alone.
 	found, ok := a.find(names...)
 	switch {
 	case !ok:
@@ -94,6 +97,7 @@ func (a *assembler) raw(dtype tensor.DType, shape []int, names ...string) tensor
 	return found.view()
 }
 
+// take is raw with any type that has a decoder.
 func (a *assembler) take(shape []int, names ...string) tensor.Tensor {
 	return a.raw(tensor.Invalid, shape, names...)
 }

@@ -45,10 +45,10 @@ type Model struct {
 	maps   []*file
 	read   []string // every file that Open read, for Seal
 
-	tokenize func() error // makes the tokenizer; nil = it is made
+	tokenize func() error // makes the tokenizer; nil = it is made: between Start and Finish
 	eos      string       // name of the token that ends an answer by tokenizer_config.json
 
-	attached []io.Closer
+	attached []io.Closer // closed before the files
 }
 
 // Generation is the author's advice on sampling; nil = none given.
@@ -103,6 +103,7 @@ func OpenFS(fsys fs.FS, name string) (*Model, error) {
 	return model.finished()
 }
 
+// newModel returns a model of which nothing is known yet.
 func newModel(path string) *Model {
 	return &Model{Path: path, BOS: -1, Special: map[string]string{}, stored: map[string]stored{}}
 }
@@ -206,6 +207,7 @@ func (m *Model) small(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Looked at before it is opened: a named pipe would wait, a lying file cost memory.
 	if !info.Mode().IsRegular() {
 		return nil, unsupported(path, "kind of file", "a regular file", info.Mode().Type())
 	}
@@ -228,6 +230,7 @@ func (m *Model) small(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// stat looks at a file of the model's directory.
 func (m *Model) stat(path string) (fs.FileInfo, error) {
 	if m.fsys != nil {
 		return fs.Stat(m.fsys, filepath.Base(path))
@@ -235,6 +238,7 @@ func (m *Model) stat(path string) (fs.FileInfo, error) {
 	return os.Stat(path)
 }
 
+// add takes the tensors of a file, no name twice.
 func (m *Model) add(list []stored) error {
 	for _, tensor := range list {
 		if other, ok := m.stored[tensor.name]; ok {

@@ -32,6 +32,7 @@ func readConfig(file string, data []byte) (spec *model.Spec, original bool, err 
 	default:
 		return nil, false, incomplete(file, "key model_type is missing; expected "+supportedFamilies+", or the configuration of an original gpt-oss checkpoint")
 	}
+	// Each part reads its keys; the first error of all is returned below.
 	checkQuantization(config, spec.Family)
 	commonConfig(config, spec)
 	switch spec.Family {
@@ -55,6 +56,7 @@ func readConfig(file string, data []byte) (spec *model.Spec, original bool, err 
 	return spec, original, nil
 }
 
+// checkQuantization refuses weights that were quantised in a way that is not read.
 func checkQuantization(config object, family string) {
 	if !config.has("quantization_config") {
 		return
@@ -65,6 +67,7 @@ func checkQuantization(config object, family string) {
 	}
 }
 
+// commonConfig reads the keys that all families share; defaults are the families' own.
 func commonConfig(config object, spec *model.Spec) {
 	spec.Layers = config.needInt("num_hidden_layers")
 	spec.Hidden = config.needInt("hidden_size")
@@ -72,7 +75,7 @@ func commonConfig(config object, spec *model.Spec) {
 	spec.Heads = config.needInt("num_attention_heads")
 	spec.KVHeads = config.int(spec.Heads, 1, "num_key_value_heads")
 	spec.Tied = config.bool(false, "tie_word_embeddings")
-	headDim, eps := 128, 1e-6
+	headDim, eps := 128, 1e-6 // of Qwen3
 	switch spec.Family {
 	case "llama":
 		headDim = spec.Hidden / max(spec.Heads, 1)
@@ -91,6 +94,7 @@ func commonConfig(config object, spec *model.Spec) {
 	}
 }
 
+// gptOssConfig is the feed-forward part of gpt-oss, models.md 1.1.
 func gptOssConfig(config object, spec *model.Spec) {
 	spec.Sinks = true
 	spec.FFN = model.FFN{Inner: config.needInt("intermediate_size"), Experts: config.needInt("num_local_experts", "num_experts"),
@@ -138,6 +142,7 @@ func windowConfig(config object, spec *model.Spec) []int {
 		window = config.int(4096, 1, "sliding_window")
 		first = config.int(28, 0, "max_window_layers")
 	}
+	// layer_types, where it is given, says it for each layer; else the families' rules do.
 	var types []string
 	config.decode("layer_types", "a list of attention types", &types)
 	if types != nil && len(types) != spec.Layers {

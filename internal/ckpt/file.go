@@ -19,6 +19,7 @@ type file struct {
 	unmap func() error
 }
 
+// openFile maps a regular file.
 func openFile(path string) (*file, error) {
 	// Looked at before it is opened: opening a named pipe would wait for its writer.
 	info, err := os.Stat(path)
@@ -49,6 +50,7 @@ func (m *Model) loadFile(path string) (*file, error) {
 	return &file{path: path, data: data}, err
 }
 
+// close unmaps the file; its data is gone.
 func (f *file) close() error {
 	if f.disk == nil {
 		return nil
@@ -58,6 +60,7 @@ func (f *file) close() error {
 	return f.unmap()
 }
 
+// damaged returns an error about byte at of the file.
 func (f *file) damaged(at int64, problem, want string, got any) error {
 	return damaged(f.path, at, problem, want, got)
 }
@@ -73,6 +76,7 @@ type stored struct {
 	offset, size int64        // bytes from the start of the file
 }
 
+// error returns an error about the tensor.
 func (s *stored) error(k Kind, problem, want string, got any) error {
 	return &Error{Kind: k, File: s.file.path, Tensor: s.name, Offset: s.offset, Problem: problem, Want: want, Got: clip(fmt.Sprint(got))}
 }

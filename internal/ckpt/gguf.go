@@ -80,6 +80,7 @@ type cursor struct {
 	err  error
 }
 
+// fail notes what is wrong at a byte of the file.
 func (c *cursor) fail(at int64, problem, want string, got any) {
 	if c.err == nil {
 		c.err = c.file.damaged(at, problem, want, got)
@@ -128,7 +129,7 @@ func (c *cursor) name(what string, limit uint64) string {
 	return string(text)
 }
 
-// readGGUF reads the header of f and checks everything that formats.md 3 demands.
+// readGGUF reads a file's header and checks everything that formats.md 3 demands.
 func readGGUF(from *file) (*container, error) {
 	in := &cursor{file: from}
 	if magic := in.take(4, "magic"); string(magic) != "GGUF" && in.err == nil {
@@ -141,6 +142,7 @@ func readGGUF(from *file) (*container, error) {
 	case version != 2 && version != 3:
 		return nil, unsupported(from.path, "GGUF version", "2 or 3", version)
 	}
+	// Counts are bounded before anything is allocated for them; the loops end at the first error.
 	tensors, keys := in.u64("tensor count"), in.u64("key count")
 	if tensors > maxTensors {
 		in.fail(8, "tensor count", fmt.Sprintf("at most %d", maxTensors), tensors)
@@ -178,7 +180,7 @@ func readGGUF(from *file) (*container, error) {
 func (c *cursor) value(key string) value {
 	at := c.at
 	v := value{typ: c.u32("type of key " + key)}
-	switch v.at = c.at; {
+	switch v.at = c.at; { // at is where the value lies, behind its type and length
 	case c.err != nil:
 	case v.typ == ggufString:
 		length := c.u64("length of key " + key)
@@ -197,6 +199,7 @@ func (c *cursor) value(key string) value {
 	return v
 }
 
+// array reads the type, the count and the bytes of an array.
 func (c *cursor) array(v *value, key string) {
 	at := c.at
 	v.elem = c.u32("element type of key " + key)
@@ -208,7 +211,7 @@ func (c *cursor) array(v *value, key string) {
 		c.fail(at, "element type of key "+clip(key), "a scalar type or string", v.elem)
 	case count > maxElements:
 		c.fail(at+4, "element count of key "+clip(key), fmt.Sprintf("at most %d", maxElements), count)
-	case v.elem == ggufString:
+	case v.elem == ggufString: // passed over one by one: only their lengths say where it ends
 		for i := uint64(0); i < count && c.err == nil; i++ {
 			c.take(c.u64("string of key "+key), "string of key "+key)
 		}
@@ -288,6 +291,7 @@ func (g *container) place(header int64) error {
 		}
 		align = number
 	}
+	// next is where the tensor after the last one must begin, from the start of the data.
 	pad := func(number int64) int64 { return (number + align - 1) / align * align }
 	data, size, next := pad(header), int64(len(g.file.data)), int64(0)
 	for i := range g.tensors {
@@ -375,7 +379,7 @@ func (v value) strings() ([]string, bool) {
 	if v.typ != ggufArray || v.elem != ggufString || v.count > maxStrings {
 		return nil, false
 	}
-	all := string(v.raw)
+	all := string(v.raw) // the rest, each string behind its length
 	list := make([]string, v.count)
 	for i := range list {
 		n := binary.LittleEndian.Uint64(v.raw[len(v.raw)-len(all):])

@@ -1,5 +1,8 @@
 package ckpt
 
+// The JSON of headers and indexes: a scanner that reads in place. Configuration files, which
+// are small, are read by encoding/json (object.go).
+
 import (
 	"encoding/json"
 	"fmt"
@@ -22,6 +25,7 @@ type scanner struct {
 // maxDepth bounds the nesting of values that are skipped.
 const maxDepth = 32
 
+// fail notes what is wrong where the scanner stands.
 func (s *scanner) fail(problem, want string, got any) {
 	if s.err == nil {
 		s.err = damaged(s.path, s.base+int64(s.at), problem, want, got)
@@ -40,6 +44,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
+// found describes what stands where something else was expected.
 func (s *scanner) found() string {
 	if s.at >= len(s.data) {
 		return "the end"
@@ -47,6 +52,7 @@ func (s *scanner) found() string {
 	return strconv.QuoteRune(rune(s.data[s.at]))
 }
 
+// expect passes over a delimiter, after blanks.
 func (s *scanner) expect(c byte) bool {
 	if s.err != nil {
 		return false
@@ -112,7 +118,7 @@ func (s *scanner) raw() (b []byte, escaped bool) {
 		case next == '"':
 			s.at++
 			return s.data[start:s.at], escaped
-		case next == '\\':
+		case next == '\\': // what is behind it ends nothing; escapes are decoded elsewhere
 			escaped = true
 			s.at++
 		case next < ' ':
@@ -124,6 +130,7 @@ func (s *scanner) raw() (b []byte, escaped bool) {
 	return nil, false
 }
 
+// string reads a string, which must be UTF-8 and have valid escapes.
 func (s *scanner) string() string {
 	raw, escaped := s.raw()
 	if s.err != nil {
@@ -173,7 +180,7 @@ func (s *scanner) skip(depth int) {
 		s.array(func() { s.skip(depth + 1) })
 	case '"':
 		s.raw()
-	default:
+	default: // a number, true, false or null
 		start := s.at
 		for s.at < len(s.data) && !isDelimiter(s.data[s.at]) {
 			s.at++
@@ -185,6 +192,7 @@ func (s *scanner) skip(depth int) {
 	}
 }
 
+// isDelimiter reports whether c ends a number, true, false or null.
 func isDelimiter(c byte) bool {
 	return c <= ' ' || c == ',' || c == ']' || c == '}' || c == ':' || c == '"' || c == '[' || c == '{'
 }

@@ -22,6 +22,7 @@ type metadata struct {
 	err  error
 }
 
+// fail notes what a key holds and what was expected.
 func (m *metadata) fail(key, want string) {
 	if v := m.keys[key]; m.err == nil {
 		m.err = damaged(m.file, v.at, "key "+key, want, v.text())
@@ -156,6 +157,7 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 			spec.Windows[layer] = m.int(128, "attention.sliding_window")
 		}
 	}
+	// The rest is told by which tensors there are.
 	spec.QKVBias = spec.Family == "gpt-oss" || a.anyLayer("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias")
 	spec.OBias = spec.Family == "gpt-oss" || a.anyLayer("attn_output.bias", "attn_out.bias")
 	if embed, ok := a.find("token_embd.weight"); ok && len(embed.shape) == 2 {
@@ -180,6 +182,7 @@ func (a *assembler) anyLayer(parts ...string) bool {
 	return false
 }
 
+// feedForward reads the width of the feed-forward part and, of mixtures, the experts.
 func (m *metadata) feedForward(a *assembler, spec *model.Spec) {
 	switch spec.Family {
 	case "gpt-oss":
@@ -205,6 +208,7 @@ func (m *metadata) feedForward(a *assembler, spec *model.Spec) {
 	}
 }
 
+// rope reads RoPE, which early files of gpt-oss describe in part.
 func (m *metadata) rope(spec *model.Spec) {
 	rope := &spec.RoPE
 	kind := m.string(m.arch + ".rope.scaling.type")

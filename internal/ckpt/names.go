@@ -46,7 +46,8 @@ var ggufNames = map[string][]string{
 	"down": {"ffn_down.weight"}, "down_bias": {"ffn_down.bias"},
 }
 
-// buildHuggingFace returns a parameter of a Hugging Face checkpoint.
+// buildHuggingFace returns a parameter of a Hugging Face checkpoint: stored under one name, or
+// made of several tensors where the writer keeps gate, up and experts apart.
 func (a *assembler) buildHuggingFace(layer int, part string, shape []int) tensor.Tensor {
 	prefix := ""
 	if layer >= 0 {
@@ -150,6 +151,7 @@ func (a *assembler) buildGGUF(layer int, part string, shape []int) tensor.Tensor
 	if layer >= 0 {
 		prefix = fmt.Sprintf("blk.%d.", layer)
 	}
+	// What is not stored under the names of the table: fused tensors, and those of mixtures.
 	moe := a.spec.FFN.Experts > 0
 	switch part {
 	case "up":
@@ -187,6 +189,7 @@ func (a *assembler) ggufUp(shape []int, prefix, suffix string) tensor.Tensor {
 	if a.spec.FFN.Experts > 0 {
 		exps = "_exps"
 	}
+	// at is the dimension of gate and up: the second from the end, of biases the last.
 	join, reorder, at := tensor.Interleave, tensor.Reorder, len(shape)-2
 	if suffix == ".bias" {
 		join, reorder, at = tensor.InterleaveElems, tensor.ReorderElems, len(shape)-1
@@ -200,7 +203,7 @@ func (a *assembler) ggufUp(shape []int, prefix, suffix string) tensor.Tensor {
 		if a.err != nil {
 			return tensor.Tensor{}
 		}
-		return reorder(taken, func(i int) int {
+		return reorder(taken, func(i int) int { // all gates, all ups → gate0, up0, gate1, …
 			row := i % (2 * inner)
 			return i - row + row%2*inner + row/2
 		})

@@ -20,6 +20,7 @@ type object struct {
 // maxConfig bounds configuration files in bytes; decoding costs a multiple.
 const maxConfig = 1 << 20
 
+// parseObject reads the object of a configuration file.
 func parseObject(file string, data []byte) (object, error) {
 	parsed := object{file: file, err: new(error)}
 	if len(data) > maxConfig {
@@ -35,12 +36,14 @@ func parseObject(file string, data []byte) (object, error) {
 	return parsed, nil
 }
 
+// fail notes a value that cannot be.
 func (o object) fail(key, want string, got any) {
 	if *o.err == nil {
 		*o.err = damaged(o.file, -1, o.prefix+key, want, got)
 	}
 }
 
+// unsupported notes a value that is sound and that this program does not run.
 func (o object) unsupported(key, want string, got any) {
 	if *o.err == nil {
 		*o.err = unsupported(o.file, o.prefix+key, want, got)
@@ -57,6 +60,7 @@ func (o object) get(keys ...string) (key string, raw json.RawMessage) {
 	return keys[0], nil
 }
 
+// has reports whether key is present and not null.
 func (o object) has(key string) bool {
 	_, raw := o.get(key)
 	return raw != nil
@@ -106,12 +110,14 @@ func (o object) float(def float64, keys ...string) float64 {
 	return number
 }
 
+// bool returns key, or def.
 func (o object) bool(def bool, key string) bool {
 	value := def
 	o.decode(key, "true or false", &value)
 	return value
 }
 
+// string returns key, or def.
 func (o object) string(def, key string) string {
 	value := def
 	o.decode(key, "a string", &value)
@@ -147,4 +153,5 @@ func (o object) object(key string) object {
 	return sub
 }
 
+// raw2text is a value as error messages show it.
 func raw2text(raw json.RawMessage) string { return clip(string(raw)) }

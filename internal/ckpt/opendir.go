@@ -41,6 +41,7 @@ func (m *Model) openDir() error {
 	if err != nil {
 		return err
 	}
+	// What is stored becomes what the Spec asks for.
 	spec.Name = filepath.Base(m.Path)
 	asm := newAssembler(where, m.stored)
 	asm.spec = spec
@@ -86,6 +87,7 @@ func (m *Model) openShards() (where string, err error) {
 	if index != nil {
 		return where, m.openIndexed(where, index)
 	}
+	// Without an index: the one file of the usual name, else whatever safetensors are here.
 	where = filepath.Join(m.Path, "model.safetensors")
 	files := []string{where}
 	if _, err := m.stat(where); errors.Is(err, os.ErrNotExist) && m.fsys == nil {
@@ -234,6 +236,7 @@ func (m *Model) readTokenizer() error {
 		return err
 	}
 	path := filepath.Join(m.Path, "tokenizer.json")
+	// Making it takes long, so Finish does; what is wrong with the file shows there.
 	switch {
 	case data != nil:
 		m.tokenize = func() (err error) {

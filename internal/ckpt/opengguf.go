@@ -54,6 +54,7 @@ func (m *Model) openParts(first *container) error {
 	if err != nil {
 		return err
 	}
+	// The names of the others follow from that of the first, which must be the one given.
 	name := func(no int64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count) }
 	stem, ok := strings.CutSuffix(m.Path, name(no))
 	if !ok {
@@ -71,6 +72,7 @@ func (m *Model) openParts(first *container) error {
 		if err != nil {
 			return err
 		}
+		// A part of another set, or in another's place, would give a model of two.
 		partNo, err := header.splitInt("split.no", -1)
 		if err != nil {
 			return err
@@ -95,6 +97,8 @@ func (m *Model) openParts(first *container) error {
 	return err
 }
 
+// fromGGUF makes the Spec, the parameters and what the tokenizer needs of the keys and tensors
+// of a file, or of the first file of a set.
 func (m *Model) fromGGUF(header *container) error {
 	m.Format = "GGUF"
 	keys := &metadata{file: header.file.path, keys: header.keys}
@@ -119,6 +123,8 @@ func (m *Model) fromGGUF(header *container) error {
 	if err := m.checkLayers(header.file.path); err != nil {
 		return err
 	}
+	// Text: the template, the tokens that end an answer, which files name in several ways, and
+	// the vocabulary.
 	m.Template = keys.string("tokenizer.chat_template")
 	const prefix = "tokenizer.ggml."
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
@@ -148,6 +154,7 @@ func (m *Model) fromGGUF(header *container) error {
 	return nil
 }
 
+// tokenizeGGUF makes the tokenizer and names the special tokens.
 func (m *Model) tokenizeGGUF(path string, vocab token.Vocab, special map[string]int32) (err error) {
 	if m.Tokenizer, err = token.FromGGUF(vocab); err != nil {
 		return unsupported(path, err.Error(), "", "")

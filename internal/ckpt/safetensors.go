@@ -31,7 +31,7 @@ var safetensorsTypes = map[string]struct {
 	"I64": {64, tensor.I64}, "U64": {64, tensor.Invalid}, "F64": {64, tensor.Invalid}, "C64": {64, tensor.Invalid},
 }
 
-// readSafetensors lists the tensors of f in the order of their bytes and checks
+// readSafetensors lists the tensors of a file in the order of their bytes and checks
 // everything that formats.md 2 demands of the header.
 func readSafetensors(from *file) ([]stored, error) {
 	size := int64(len(from.data))
@@ -47,6 +47,7 @@ func readSafetensors(from *file) ([]stored, error) {
 		scan.fail("header", `"{"`, scan.found())
 		return nil, scan.err
 	}
+	// Names are counted as they are read; checkTiles finds those that come twice.
 	var list []stored
 	metadata := false
 	scan.object(func(name string) {
@@ -114,6 +115,7 @@ func (t *stored) readEntry(scan *scanner, data int64) {
 	if seen != [3]int{1, 1, 1} {
 		bad("entry", "dtype, shape and data_offsets once each", fmt.Sprint(seen))
 	}
+	// The size follows from shape and type, and must be that of the offsets.
 	kind, ok := safetensorsTypes[t.typeName]
 	if !ok {
 		bad("dtype", "a type of the format", fmt.Sprintf("%q", t.typeName))
@@ -146,7 +148,7 @@ func checkTiles(from *file, list []stored, data int64) error {
 	slices.SortStableFunc(list, func(a, b stored) int {
 		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.size, b.size))
 	})
-	next := data
+	next := data // where the next tensor must begin
 	for i := range list {
 		if list[i].offset != next {
 			return list[i].error(Damaged, "the tensors do not cover the file exactly", fmt.Sprintf("data at byte %d", next), list[i].offset)

@@ -30,6 +30,7 @@ type seal struct {
 	Sum     string       `json:"sum"` // SHA-256 of this file with an empty sum: the seal itself may rot
 }
 
+// A sealedFile is what one file was.
 type sealedFile struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
@@ -37,6 +38,7 @@ type sealedFile struct {
 	CRC32C []byte `json:"crc32c"` // little-endian, one per chunk
 }
 
+// sealPath returns where the model's seal lies.
 func (m *Model) sealPath() string { return m.Beside("seal.json") }
 
 // encode sets the sum and returns the bytes of the file, the only ones a sound seal has.
@@ -71,6 +73,7 @@ func Seal(ctx context.Context, path string, progress func(done, total int64)) (e
 		made.Files[i] = sealedFile{Name: filepath.Base(path), Size: info.Size()}
 		total += info.Size()
 	}
+	// Files in parallel: within a file the strong digest goes byte after byte.
 	report := reporter(progress, total)
 	err = parallel(ctx, len(made.Files), func(i int) error { return made.Files[i].fill(ctx, model.read[i], report) })
 	if err != nil {
@@ -91,6 +94,7 @@ func (s *sealedFile) fill(ctx context.Context, path string, report func(int64)) 
 		return err
 	}
 	defer file.Close()
+	// One pass for both checksums.
 	strong, buf := sha256.New(), make([]byte, min(chunkSize, s.Size))
 	for at := int64(0); at < s.Size; at += chunkSize {
 		chunk := buf[:min(chunkSize, s.Size-at)]
@@ -133,7 +137,7 @@ func reporter(progress func(done, total int64), total int64) func(n int64) {
 	if progress == nil {
 		return func(int64) {}
 	}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards done, and is held while progress is told: calls come in order
 	var done int64
 	return func(n int64) {
 		mu.Lock()
@@ -146,6 +150,8 @@ func reporter(progress func(done, total int64), total int64) func(n int64) {
 // parallel runs job(0), … job(n-1) on all processors and returns the error of the
 // first failing job in that order, so that one damage gives one message.
 func parallel(ctx context.Context, n int, job func(i int) error) error {
+	// Jobs are taken in order. failed is the first that failed so far: those before it still run,
+	// since one of them may fail too, those behind it are left.
 	var next, failed atomic.Int64
 	failed.Store(int64(n))
 	fails := make([]error, n)

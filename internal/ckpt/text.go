@@ -49,6 +49,7 @@ func (m *Model) readText(configFile string, config []byte) error {
 	return m.generation(filepath.Join(m.Path, "generation_config.json"), data)
 }
 
+// generation reads generation_config.json: advice on sampling, and further stop ids.
 func (m *Model) generation(path string, data []byte) error {
 	advice, err := parseObject(path, data)
 	if err != nil {
@@ -94,6 +95,7 @@ func (m *Model) tokenizerConfig(path string, data []byte) error {
 	if len(config.Template) == 0 || string(config.Template) == "null" {
 		return nil
 	}
+	// The template is a text, or a list of named ones of which one is the default.
 	if json.Unmarshal(config.Template, &m.Template) == nil {
 		return nil
 	}
@@ -113,6 +115,7 @@ func (m *Model) tokenizerConfig(path string, data []byte) error {
 // A specialToken is spelled as a string or as an object with its content.
 type specialToken string
 
+// UnmarshalJSON takes either spelling; null leaves the token empty.
 func (t *specialToken) UnmarshalJSON(data []byte) error {
 	var text *string
 	if json.Unmarshal(data, &text) == nil {
@@ -149,6 +152,7 @@ func (m *Model) finish() error {
 	if m.BOS < 0 || int(m.BOS) >= vocab {
 		m.BOS = -1
 	}
+	// The embedding often has more rows than there are tokens: training rounds it up.
 	for id := range int32(vocab) {
 		text := m.Tokenizer.Text(id)
 		reserved := m.Spec.Family == "gpt-oss" && (strings.HasPrefix(text, "<|reserved_") || text == "<|endofprompt|>") && m.Tokenizer.IsControl(id)

@@ -48,6 +48,7 @@ type span struct{ from, to int64 }
 // spans returns where the parameters in names lie in each file, in order and joined.
 func (m *Model) spans(names map[string]bool) map[string][]span {
 	found := map[string][]span{}
+	// Composed tensors lie where their parts do.
 	var add func(t *tensor.Tensor)
 	add = func(t *tensor.Tensor) {
 		for i := range t.Parts {
@@ -96,6 +97,7 @@ func offset(whole, part []byte) int64 {
 // maxSeal bounds a seal in bytes; 16 TB of weights need this much.
 const maxSeal = 32 << 20
 
+// readSeal reads a seal and checks that it is as it was written.
 func readSeal(path string) (*seal, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxSeal {
@@ -129,6 +131,8 @@ func readSeal(path string) (*seal, error) {
 	return &read, err
 }
 
+// checkSeal compares the files with the seal: their number, names and sizes, then every chunk
+// that holds more than what is read from elsewhere.
 func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progress func(done, total int64)) error {
 	sealed, err := readSeal(m.sealPath())
 	if err != nil {
@@ -139,6 +143,7 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 		path  string
 		chunk int64
 	}
+	// Sizes first: a cut file is told as such, not as a wrong checksum.
 	var jobs []job
 	var total int64
 	unread := m.spans(elsewhere)
@@ -188,7 +193,7 @@ func (m *Model) checkChunk(path string, chunk int64, entry *sealedFile) (length 
 		}
 		defer disk.Close()
 	}
-	at := chunk * chunkSize
+	at := chunk * chunkSize // from here on in the file
 	sum := crc32.New(castagnoli)
 	length, err = io.Copy(sum, io.NewSectionReader(disk, at, min(chunkSize, entry.Size-at)))
 	if err != nil {
@@ -200,6 +205,7 @@ func (m *Model) checkChunk(path string, chunk int64, entry *sealedFile) (length 
 	}
 	damage := &Error{Kind: Damaged, File: path, Offset: at, Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", sum.Sum32())}
 	damage.Problem = fmt.Sprintf("checksum of bytes %d to %d", at, at+length)
+	// What people know is tensors, not bytes.
 	var names []string
 	for name, t := range m.stored {
 		if t.file.path == path && t.offset < at+length && t.offset+t.size > at {
@@ -236,7 +242,7 @@ func (m *Model) checkValues(t *tensor.Tensor) error {
 		}
 		t.Row(row).Floats(floats)
 		for j, v := range floats {
-			if v-v != 0 {
+			if v-v != 0 { // infinities and NaN
 				return m.badValue(t, row, fmt.Sprintf("element %d", j), "a finite number", v)
 			}
 		}

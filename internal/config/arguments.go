@@ -22,6 +22,7 @@ func origins(items []string) ([]string, error) {
 	return names(items, "an origin")
 }
 
+// find returns the row of that name, nil if there is none.
 func (c *Config) find(name string) *row {
 	for i := range c.rows {
 		if c.rows[i].name == name {
@@ -31,6 +32,7 @@ func (c *Config) find(name string) *row {
 	return nil
 }
 
+// known lists the names that may be given, no-name included, each behind prefix.
 func (c *Config) known(prefix string) []string {
 	out := make([]string, 0, len(c.rows))
 	for _, row := range c.rows {
@@ -63,6 +65,7 @@ func (c *Config) lookup(name string) (r *row, off bool) {
 func (c *Config) arguments(args []string) (map[string]*value, error) {
 	given := map[string]*value{}
 	const origin = "command line"
+	// Each turn takes a flag with its values, or the model.
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -79,6 +82,7 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 			given["model"] = &value{texts: one(arg), origin: origin}
 			continue
 		}
+		// --name.path=value: any part but the name may be missing.
 		name, inlined, inline := strings.Cut(arg, "=")
 		name, dotted, isDotted := strings.Cut(name, ".")
 		if short := aliases[name]; short != "" {
@@ -159,6 +163,7 @@ func operands(r *row, inlined string, inline bool, args []string) (items, rest [
 	return items, args, nil
 }
 
+// isNumber tells -1, which is a value, from a flag.
 func isNumber(s string) bool {
 	_, err := strconv.ParseFloat(s, 64)
 	return err == nil
@@ -176,6 +181,7 @@ func merge(before *value, path, text string) ([]string, error) {
 	if len(keys) > 16 {
 		return nil, errors.New("more than 16 levels of JSON")
 	}
+	// Objects on the way are made where there are none; "name+" adds to a list.
 	at := root
 	for _, key := range keys[:len(keys)-1] {
 		next, ok := at[key].(map[string]any)
@@ -217,6 +223,7 @@ func (c *Config) environment(env []string) map[string]*value {
 		if !ours || text == "" {
 			continue
 		}
+		// What takes no part here may be set for another program: it is no error.
 		row, off := c.lookup(strings.ToLower(name))
 		if row == nil || row.accepted || row.command || off {
 			continue

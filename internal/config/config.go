@@ -90,9 +90,9 @@ type Config struct {
 	Settings
 	Notes []string // lines to print: warnings, and what accepted flags mean here
 
-	rows     []row
-	values   map[string]*value
-	resolved []limits.ID // limits that came out of facts, not of what was given
+	rows     []row             // all settings, in the order of Explain
+	values   map[string]*value // by name; there is one for every row
+	resolved []limits.ID       // limits that came out of facts, not of what was given
 }
 
 // value is the text of one setting with its origin.
@@ -130,6 +130,7 @@ func Load(src Source) (*Config, error) {
 			return nil, err
 		}
 	}
+	// For each row the last source that names it, else its default.
 	fromEnv := loaded.environment(src.Env)
 	for i := range loaded.rows {
 		row := &loaded.rows[i]
@@ -200,6 +201,8 @@ func (c *Config) Reload(src Source) (next *Config, waiting []string, err error) 
 			waiting = append(waiting, "--"+row.name)
 		}
 	}
+	// Limits that cannot change while it runs stay. One that came out of facts differs from what
+	// was found although nobody has changed it.
 	for _, id := range limits.All() {
 		if id.Live() || next.Limits[id] == c.Limits[id] {
 			continue
@@ -250,6 +253,7 @@ func (c *Config) check() error {
 	if set.ClientCAFile != "" && set.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")
 	}
+	// Limits with a flag of their own: --limit has been applied last, and wins over a default.
 	for _, pair := range []struct {
 		flag string
 		id   limits.ID
@@ -282,6 +286,7 @@ func (c *Config) Explain(w io.Writer) error {
 		if (row.accepted && given.origin == "default") || row.command {
 			continue
 		}
+		// What there is to say, the most particular first.
 		reason := given.reason
 		if reason == "" {
 			reason = row.note
@@ -305,6 +310,7 @@ func (c *Config) Explain(w io.Writer) error {
 	return table.Flush()
 }
 
+// printed is a value as Explain shows it; of secrets only their number.
 func printed(r *row, texts []string) string {
 	switch {
 	case len(texts) == 0 || (len(texts) == 1 && texts[0] == ""):
@@ -367,6 +373,7 @@ func Usage() string {
 		}
 	}
 	_ = table.Flush()
+	// Flags without effect are named only, in lines of about 100 characters.
 	var accepted []string
 	for _, row := range all {
 		if row.accepted {

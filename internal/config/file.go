@@ -35,6 +35,7 @@ func (c *Config) file(name string, read func(string) ([]byte, error)) (map[strin
 	return given, nil
 }
 
+// yaml reads the settings of a file's content, each key once.
 func (c *Config) yaml(data []byte, origin string) (map[string]*value, error) {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -47,7 +48,7 @@ func (c *Config) yaml(data []byte, origin string) (map[string]*value, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: a mapping of flag names to values expected", root.Line)
 	}
-	lines := map[string]int{}
+	lines := map[string]int{} // by name, where it was given
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
 		if err := c.entry(given, lines, key, node, origin); err != nil {
@@ -62,6 +63,7 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%d bytes, at most %d expected", len(data), maxFile)
 	}
+	// One document; a second, even an empty one, is an error.
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
@@ -96,6 +98,7 @@ func (c *Config) entry(given map[string]*value, lines map[string]int, key, node 
 		return fmt.Errorf("%s is given twice, before in line %d", row.name, at)
 	}
 	lines[row.name] = key.Line
+	// Scalars first as vLLM reads them: null is an error, true and false are for switches.
 	node = followed(node)
 	scalar := scalarOf(node)
 	switch {
@@ -141,6 +144,7 @@ func texts(node *yaml.Node, scalar scalarValue) ([]string, error) {
 	budget := maxNodes
 	switch node.Kind {
 	case yaml.SequenceNode:
+		// Items may be scalars, or JSON written as YAML.
 		var items []string
 		for _, item := range node.Content {
 			item = followed(item)
@@ -174,6 +178,7 @@ func jsonOf(v *yaml.Node, budget *int) (string, error) {
 	return string(b), err
 }
 
+// appendJSON is jsonOf behind dst. budget counts the values down, aliases followed.
 func appendJSON(dst []byte, node *yaml.Node, budget *int, depth int) ([]byte, error) {
 	node = followed(node)
 	if *budget--; *budget < 0 || depth > 64 {
@@ -223,6 +228,7 @@ func appendJSON(dst []byte, node *yaml.Node, budget *int, depth int) ([]byte, er
 	return appendText(dst, scalar.text), nil
 }
 
+// appendText appends s as a JSON string.
 func appendText(dst []byte, s string) []byte {
 	b, _ := json.Marshal(s) // strings always can
 	return append(dst, b...)

@@ -54,6 +54,8 @@ type parsed struct {
 	d    time.Duration
 }
 
+// parse reads a value by the row's kind and holds it to the row's bounds. No texts are the zero
+// value.
 func (r *row) parse(texts []string) (p parsed, err error) {
 	if r.kind == list {
 		p.list = texts
@@ -104,6 +106,7 @@ func (r *row) parse(texts []string) (p parsed, err error) {
 	return p, nil
 }
 
+// within reports a number outside min..max.
 func (r *row) within(v float64) error {
 	if v >= r.min && v <= r.max {
 		return nil
@@ -114,8 +117,10 @@ func (r *row) within(v float64) error {
 	return fmt.Errorf("%s to %s expected", plainNumber(r.min), plainNumber(r.max))
 }
 
+// plainNumber writes a bound without an exponent.
 func plainNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
+// oneOf writes values as "a, b or c".
 func oneOf(values []string) string {
 	if len(values) == 1 {
 		return values[0]
@@ -123,6 +128,7 @@ func oneOf(values []string) string {
 	return strings.Join(values[:len(values)-1], ", ") + " or " + values[len(values)-1]
 }
 
+// usage is the flag with what it takes, for --help.
 func (r *row) usage() string {
 	switch {
 	case r.kind == boolean && len(r.def) > 0 && r.def[0] == "true":

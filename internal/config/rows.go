@@ -17,6 +17,7 @@ const (
 	day      = 24 * 3600.0 // seconds
 )
 
+// one is a value that is one text.
 func one(s string) []string { return []string{s} }
 
 // rows is the table of settings, in the order in which they are explained.
@@ -24,6 +25,7 @@ func rows() []row {
 	return append(append(append(networkRows(), engineRows()...), replyRows()...), vllmRows()...)
 }
 
+// networkRows are about clients: addresses, access, connections, logs.
 func networkRows() []row {
 	return []row{
 		{name: "model", help: "name or path; also the first argument without a flag", why: "no model was named",
@@ -83,6 +85,7 @@ func networkRows() []row {
 	}
 }
 
+// engineRows are about computing: threads, lengths, memory, precision.
 func engineRows() []row {
 	return []row{
 		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all, or fewer where large models are measured to be faster", why: "all that this process may use",
@@ -134,6 +137,7 @@ func engineRows() []row {
 	}
 }
 
+// replyRows are about what clients get, and the rest.
 func replyRows() []row {
 	return []row{
 		{name: "stream-interval", kind: integer, def: one("1"), min: 1, max: 1 << 20, help: "tokens per chunk at most, after the first", why: "every token at once",
@@ -240,6 +244,7 @@ func vllmRows() []row {
 var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
 	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes"}
 
+// limits returns the limits of s, which are the defaults at first.
 func (s *Settings) limits() *limits.Set {
 	if s.Limits == nil {
 		s.Limits = limits.Defaults()
@@ -247,6 +252,7 @@ func (s *Settings) limits() *limits.Set {
 	return s.Limits
 }
 
+// setLimits applies items of the form NAME=VALUE, all or none.
 func (s *Settings) setLimits(items []string) error {
 	set := *s.limits()
 	for _, item := range items {
@@ -280,6 +286,7 @@ func names(items []string, what string) ([]string, error) {
 	return items, nil
 }
 
+// keys refuses API keys that no header could carry.
 func keys(items []string) ([]string, error) {
 	for _, item := range items {
 		if item == "" || strings.ContainsFunc(item, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
@@ -289,6 +296,7 @@ func keys(items []string) ([]string, error) {
 	return items, nil
 }
 
+// isName reports whether s may begin the names of metrics.
 func isName(s string) bool {
 	for i, c := range s {
 		if !(c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (i > 0 && c >= '0' && c <= '9')) {

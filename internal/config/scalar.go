@@ -30,6 +30,7 @@ var (
 	yamlNaN   = regexp.MustCompile(`^\.(?:nan|NaN|NAN)$`)
 )
 
+// scalarOf resolves a scalar, which is text if it is quoted; other nodes give the zero value.
 func scalarOf(node *yaml.Node) scalarValue {
 	if node.Kind != yaml.ScalarNode {
 		return scalarValue{}
@@ -80,7 +81,7 @@ func pythonInt(s string) scalarValue {
 	case len(digits) > 1 && digits[0] == '0':
 		base = 8
 	}
-	number := new(big.Int)
+	number := new(big.Int) // 1:30 is 90: base 60, from the left
 	for part := range strings.SplitSeq(digits, ":") {
 		digit, ok := new(big.Int).SetString(part, base)
 		if !ok {
@@ -94,6 +95,7 @@ func pythonInt(s string) scalarValue {
 	return scalarValue{text: number.String(), number: true}
 }
 
+// pythonFloat reads decimal and base 60.
 func pythonFloat(s string) scalarValue {
 	digits := strings.ReplaceAll(s, "_", "")
 	sign := 1.0

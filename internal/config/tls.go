@@ -27,6 +27,7 @@ func (s *Settings) TLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The private key may stand in the certificate's file.
 	key, from := chain, "--ssl-certfile "+s.CertFile+", which has to hold the private key, too, where there is no --ssl-keyfile"
 	if s.CertKeyFile != "" {
 		if key, err = pemFile("ssl-keyfile", s.CertKeyFile); err != nil {

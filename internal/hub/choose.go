@@ -12,6 +12,7 @@ import (
 // choose picks the files to fetch and the one among them to open, "" for the
 // repository as a directory.
 func choose(all []remote, req *Request) (files []remote, open string, err error) {
+	// A file by name, by pattern, or what a runtime needs.
 	want := req.File
 	if want == "" {
 		want = req.Name.File
@@ -69,6 +70,7 @@ func runtimeFiles(all []remote) []remote {
 	return files
 }
 
+// modelWeights reports whether a file has one of the usual names of weights.
 func modelWeights(p string) bool {
 	return p == "model.safetensors" || (strings.HasPrefix(p, "model-") && strings.HasSuffix(p, ".safetensors"))
 }
@@ -87,6 +89,7 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 		}
 		sets[first] = append(sets[first], file)
 	}
+	// Which set is meant.
 	slices.Sort(names)
 	switch {
 	case len(names) == 0:
@@ -114,6 +117,7 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 	return files, open, nil
 }
 
+// totalSize adds up the bytes of files.
 func totalSize(files []remote) (n int64) {
 	for _, r := range files {
 		n += r.Size

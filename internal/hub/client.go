@@ -29,6 +29,7 @@ type client struct {
 	http *http.Client
 }
 
+// newClient returns a client of cfg.Endpoint.
 func newClient(cfg Config) (*client, error) {
 	base, err := url.Parse(strings.TrimRight(cfg.Endpoint, "/"))
 	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
@@ -149,7 +150,7 @@ func (c *client) retry(ctx context.Context, tries int, f func() (progress bool, 
 		if permanent(err) {
 			return err
 		}
-		if progress {
+		if progress { // tries in a row are counted, and this one led on
 			tried = 1
 		}
 		if tried >= tries {
@@ -169,8 +170,10 @@ func (c *client) retry(ctx context.Context, tries int, f func() (progress bool, 
 // permanentError is a failure that another try would repeat.
 type permanentError struct{ error }
 
+// Unwrap returns the failure itself.
 func (e permanentError) Unwrap() error { return e.error }
 
+// permanent reports whether another try would end as this one.
 func permanent(err error) bool {
 	var p permanentError
 	var s *StatusError
@@ -180,6 +183,7 @@ func permanent(err error) bool {
 // json fetches u into v, a pointer, and returns the address of the next page.
 func (c *client) json(ctx context.Context, tries int, u *url.URL, v any) (next *url.URL, err error) {
 	err = c.retry(ctx, tries, func() (bool, error) {
+		// An answer is small: one that takes as long as a stalled transfer is tried again.
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Stall)
 		defer cancel()
 		res, err := c.get(ctx, u, nil)
@@ -276,6 +280,7 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 		if entries += len(page); entries > maxEntries || (len(page) == 0 && next != nil) {
 			return nil, fmt.Errorf("%s: the endpoint lists more than %d files or never ends", n, maxEntries)
 		}
+		// Large files are known by the SHA-256 of their content, the others by git's id.
 		for _, entry := range page {
 			file := remote{entry.Path, entry.Size, entry.OID}
 			if entry.LFS != nil {
@@ -314,6 +319,7 @@ func (c *client) explain(ctx context.Context, n Name, err error) error {
 // similar asks the endpoint for existing revisions or models like n and returns
 // a hint to append; "" when there is none or the endpoint does not tell.
 func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
+	// One try: what failed already is told even without a hint.
 	org, name, _ := strings.Cut(n.Repo, "/")
 	if !revisions {
 		var found []struct{ ID string }

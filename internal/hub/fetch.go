@@ -18,7 +18,8 @@ import (
 const fetchTries = 8 // in a row without a byte
 
 // A transfer is one file on its way: what lies in part is hashed and belongs to
-// the content that etag names.
+// the content that etag names. It is used by one goroutine: resume → attempts → done, with a
+// restart wherever what is here does not belong to what comes.
 type transfer struct {
 	pull  *pull
 	file  *remote
@@ -128,6 +129,7 @@ func (t *transfer) run(ctx context.Context) error {
 func (t *transfer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// No deadline for the whole, which may take hours: nothing for Stall ends the attempt.
 	stalled := time.AfterFunc(t.pull.cfg.Stall, func() { cancel(errors.New("nothing came for " + t.pull.cfg.Stall.String())) })
 	defer stalled.Stop()
 
@@ -148,6 +150,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 		return err
 	}
 	buf := make([]byte, 1<<20)
+	// What came is kept whatever the error beside it: the next attempt goes on from there.
 	for {
 		read, err := res.Body.Read(buf)
 		stalled.Reset(t.pull.cfg.Stall)
@@ -197,7 +200,7 @@ func (t *transfer) accept(res *http.Response) error {
 			t.etag, t.mixed = etag, true
 			return nil
 		}
-		wanted := t.size
+		wanted := t.size // restart forgets it
 		if err := t.restart(); err != nil {
 			return permanentError{err}
 		}

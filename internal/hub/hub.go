@@ -76,6 +76,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
+// sleep waits, or returns why ctx ended.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -103,6 +104,7 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 	if err != nil {
 		return Pulled{}, err
 	}
+	// Everything below is about this commit, whatever the revision comes to mean meanwhile.
 	all, err := client.list(ctx, req.Name, commit)
 	if err != nil {
 		return Pulled{}, err
@@ -141,12 +143,13 @@ type pull struct {
 	name    Name
 	folder  string // models--ORG--NAME
 	commit  string
-	total   int64 // bytes of all files
-	done    atomic.Int64
-	fetched atomic.Int64
+	total   int64        // bytes of all files, known before the first is fetched
+	done    atomic.Int64 // of them here, what an earlier run left included
+	fetched atomic.Int64 // of them transferred by this Pull
 	report  func(done, total int64)
 }
 
+// Where things are below the root: the commit's files, the content of a file, its lock.
 func (p *pull) snapshot() string          { return path.Join(p.folder, "snapshots", p.commit) }
 func (p *pull) blob(r *remote) string     { return path.Join(p.folder, "blobs", r.Blob) }
 func (p *pull) lockFile(r *remote) string { return path.Join(".locks", p.folder, r.Blob+".lock") }
@@ -167,6 +170,7 @@ func (p *pull) all(ctx context.Context, files []remote) error {
 		}
 	}
 	slices.SortFunc(files, func(a, b remote) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	// A disk that is too small is told before the first byte.
 	need := int64(0)
 	for i := range files {
 		if err := files[i].check(); err != nil {
@@ -184,6 +188,7 @@ func (p *pull) all(ctx context.Context, files []remote) error {
 	p.advance(0)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// The first failure cancels the others and is what is returned.
 	work := make(chan *remote)
 	var wg sync.WaitGroup
 	for range min(p.cfg.Parallel, len(files)) {
@@ -289,6 +294,7 @@ func (p *pull) link(name string, r *remote) error {
 	if err != nil {
 		return err
 	}
+	// A link that is right stays, so that a second pull changes nothing.
 	if old, err := p.root.Readlink(name); err == nil && filepath.FromSlash(old) == target {
 		return nil
 	}

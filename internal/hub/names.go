@@ -18,6 +18,7 @@ type Name struct {
 	Revision string // branch, tag or commit; "" = main
 }
 
+// What parts of names may look like; reserved are names of devices on Windows.
 var (
 	segment  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	revision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]*$`)
@@ -92,6 +93,7 @@ func validPath(p string) bool {
 	return true
 }
 
+// validRevision reports whether r can be a branch, tag or commit, and part of a path.
 func validRevision(r string) bool {
 	return len(r) <= 128 && revision.MatchString(r) && !strings.Contains(r, "..") && validPath(r)
 }

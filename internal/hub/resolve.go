@@ -43,12 +43,14 @@ func Resolve(cfg Config, name string) (string, error) {
 	return filepath.Join(cfg.Cache, filepath.FromSlash(open)), nil
 }
 
+// notCached says how to get a model that is not here.
 func notCached(cfg Config, name Name) error {
 	return fmt.Errorf("model %s: no such file or directory, and not in the cache %s: fetch it with: ossian pull %s", name, cfg.Cache, name)
 }
 
-// cached returns the path below root of what to open for n.
+// cached returns the path below root of what to open for a name.
 func cached(root *os.Root, cfg Config, name Name) (string, error) {
+	// A branch or tag is looked up; a commit stands for itself.
 	commit := name.revision()
 	if ref, err := root.ReadFile(path.Join(name.folder(), "refs", name.revision())); err == nil {
 		commit = strings.TrimSpace(string(ref))

@@ -19,9 +19,9 @@ type File struct {
 	path   string
 	layout *layout
 	disk   *os.File
-	data   []byte
-	marks  []byte
-	sums   []uint32
+	data   []byte   // the mapping; nil once closed
+	marks  []byte   // [section]
+	sums   []uint32 // [piece of all]
 }
 
 // Open maps the file of c. It reads the header; Load reads the rest. The error says why
@@ -46,6 +46,7 @@ func Usable(prefix string, c *Content) error {
 	return err
 }
 
+// readHeader opens the file of c and reads its header.
 func readHeader(prefix string, c *Content) (*File, error) {
 	if !supported {
 		return nil, errors.ErrUnsupported
@@ -103,6 +104,9 @@ func (f *File) Load(ctx context.Context, check bool, progress func(pieces int64)
 			jobs = append(jobs, job{index, first, min(loadAtOnce, pieces-first)})
 		}
 	}
+	// Two stages: fetchers have the disk read the next jobs while loaders touch and compare those
+	// that have come. The channel holds all jobs, so that no fetcher waits for a loader. failed is
+	// the first job that failed: those behind it are left, those before it still run.
 	fetched := make(chan int, len(jobs))
 	var next, failed atomic.Int64
 	failed.Store(int64(len(jobs)))
@@ -148,7 +152,7 @@ func (f *File) load(section, first, n int, check bool, progress func(int64)) (er
 			err = fmt.Errorf("%s: bytes %d to %d cannot be read: %v", f.path, from, to, why)
 		}
 	}()
-	touch(f.data[from:to])
+	touch(f.data[from:to]) // checked or not: later reads meet no faults
 	for piece := first; check && piece < first+n; piece++ {
 		begin, end := f.layout.piece(section, piece)
 		want := f.sums[f.layout.first[section]+piece]

@@ -32,8 +32,8 @@ import (
 const (
 	magic   = "ossianpk"
 	version = 2
-	fixed   = 56
-	align   = 4096
+	fixed   = 56   // bytes of the header before the description
+	align   = 4096 // of sections, in bytes
 )
 
 // A Section is a run of bytes that is written in pieces.
@@ -43,6 +43,7 @@ type Section struct {
 	Piece int // bytes of a piece; the last may be shorter
 }
 
+// pieces returns how many pieces a section has.
 func (section *Section) pieces() int {
 	return int((section.Bytes + int64(section.Piece) - 1) / int64(section.Piece))
 }
@@ -63,8 +64,10 @@ func (c *Content) Path(prefix string) string {
 // names matches what Path and Create add to a prefix.
 var names = regexp.MustCompile(`^-[0-9a-f]{8}(\.partial)?$`)
 
+// partial ends the name of a file that is being written, or was when its writer died.
 const partial = ".partial"
 
+// table lists the sections: what the file's name and its description are made of.
 func (c *Content) table() string {
 	var out strings.Builder
 	for i := range c.Sections {
@@ -88,6 +91,7 @@ type layout struct {
 	size   int64
 }
 
+// layOut returns the layout of the file of c.
 func (c *Content) layOut() *layout {
 	lay := &layout{c: c, desc: c.table() + c.Source}
 	for i := range c.Sections {
@@ -103,6 +107,7 @@ func (c *Content) layOut() *layout {
 	return lay
 }
 
+// aligned rounds up to where a section may begin.
 func aligned(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
 // encode returns the header.
@@ -126,6 +131,8 @@ var errOther = errors.New("it was made from other files or for other settings")
 
 // decode reads what should be the header of l; longer data is cut.
 func (l *layout) decode(header []byte) (marks []byte, sums []uint32, err error) {
+	// A description of another length is another Content, whose header is longer or shorter: it is
+	// told before a cut or damaged header is.
 	if len(header) < fixed || string(header[:8]) != magic {
 		return nil, nil, errors.New("it is no file of packed weights, or was cut")
 	}
@@ -173,6 +180,7 @@ func (l *layout) span(section, first, n int) (from, to int64) {
 	return from, to
 }
 
+// split parts a prefix into the folder and how the names in it begin.
 func split(prefix string) (dir, base string) {
 	return filepath.Dir(prefix), filepath.Base(prefix)
 }

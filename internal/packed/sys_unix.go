@@ -12,6 +12,7 @@ import (
 // supported: mappings and locks are here.
 const supported = true
 
+// mapFile maps size bytes of f for reading.
 func mapFile(f *os.File, size int) ([]byte, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err == nil {
@@ -36,6 +37,7 @@ func tryLock(f *os.File) (bool, error) {
 	}
 }
 
+// writable reports why no file can be made in dir.
 func writable(dir string) error { return unix.Access(dir, unix.W_OK) }
 
 // space returns the bytes that an ordinary user may still write below dir, -1 = unknown.

@@ -41,7 +41,8 @@ var freeSpace = space
 // ErrBusy means that another process makes the file at this moment.
 var ErrBusy = errors.New("another process is writing it")
 
-// A Writer makes a file, which has its name once it is whole and on the disk.
+// A Writer makes a file, which has its name once it is whole and on the disk: created and
+// locked under another name → written piece by piece → Commit, or Abort.
 type Writer struct {
 	path   string
 	disk   *os.File // locked; what is left of a writer that died is not
@@ -63,6 +64,8 @@ func Create(prefix string, c *Content, mode fs.FileMode) (*Writer, error) {
 	if writer.disk, err = lockFile(writer.path+partial, os.O_CREATE); err != nil {
 		return nil, err
 	}
+	// With the lock held: what others left under the prefix goes, unless they still write it, and
+	// the file takes its whole size before anything is packed.
 	others, err := Find(prefix)
 	for _, entry := range others {
 		if strings.HasSuffix(entry.Path, partial) && entry.Path != writer.path+partial {
@@ -90,6 +93,7 @@ func lockFile(name string, flag int) (*os.File, error) {
 		if err == nil && !ok {
 			err = ErrBusy
 		}
+		// Another name by now, or none: the lock is of no use, so try the new one.
 		if err == nil {
 			own, failed := file.Stat()
 			named, gone := os.Stat(name)

@@ -150,6 +150,7 @@ func Blocks(s *model.Spec, lim model.Limits) []int {
 		if window == 0 {
 			continue
 		}
+		// Blocks outside the window are given back between steps, not within them.
 		flight := lim.MaxTokens * max(lim.Depth, 1)
 		alone := touched(window-1+flight, lim.BlockSize)                                           // one sequence gets the whole step
 		shared := lim.MaxSeqs*(touched(window, lim.BlockSize)+1) + blocksOf(flight, lim.BlockSize) // they share it
@@ -201,6 +202,7 @@ func (e *FitError) Error() string {
 	return text + "; free memory, raise the memory limit, or use a smaller or more quantised model"
 }
 
+// gb writes bytes for people.
 func gb(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
 // Fit completes the zero fields of ask with defaults, the context with the longest that
@@ -212,6 +214,7 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 	if err != nil {
 		return Plan{}, err
 	}
+	// A plan for so many sequences of such a length, whether or not it fits.
 	try := func(seqs, length int) (Plan, error) {
 		limits := lim
 		limits.MaxSeqs, limits.MaxLen = seqs, length
@@ -229,6 +232,8 @@ func Fit(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, err
 	if err != nil || fits(plan, nil) {
 		return plan, err
 	}
+	// It does not fit. Costs only grow with the limits, so the largest context in whole blocks,
+	// and the most sequences, can be searched by halving.
 	units := (lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize
 	longest := min(lim.MaxLen, lim.BlockSize*sort.Search(units, func(i int) bool { return !fits(try(lim.MaxSeqs, min((i+1)*lim.BlockSize, lim.MaxLen))) }))
 	if ask.MaxLen == 0 && longest > 0 {

@@ -117,6 +117,7 @@ func size(t *tensor.Tensor) (elems, bytes int64, err error) {
 // roleOf returns what a parameter is for, and whether it is a matrix that
 // activations are multiplied with.
 func roleOf(s *model.Spec, p model.Param) (role Role, matrix bool) {
+	// Parameters of experts have one dimension more than those of dense layers.
 	name := p.Name[strings.LastIndexByte(p.Name, '.')+1:]
 	switch name {
 	case "embed":
@@ -230,6 +231,7 @@ func (m *Model) Step(rows []runner.Row) []Phase {
 			pairs += perGroup[group] * attended(row.Start, row.Len, window)
 		}
 	}
+	// Arithmetic is for each token, so experts count as for one; bytes are read once for all.
 	flops := func(role Role, n int) int64 { return 2 * m.share(role, m.Parts[role].matrix, 1) * int64(n) }
 	bytes := func(role Role) int64 { return m.share(role, m.Parts[role].Bytes, tokens) }
 	phases := []Phase{
@@ -273,6 +275,7 @@ func (m *Model) Decode(batch, context int) (bytes, flops int64) {
 	return bytes, flops
 }
 
+// decodeRows are the rows of a step that decodes.
 func decodeRows(batch, context int) []runner.Row {
 	rows := make([]runner.Row, batch)
 	for i := range rows {
@@ -305,7 +308,7 @@ func (m *Model) StepTime(machine Machine, rows []runner.Row) time.Duration {
 	return machine.Overhead + time.Duration(seconds*float64(time.Second))
 }
 
-// DecodeRate returns the tokens per second that c allows batch sequences of
+// DecodeRate returns the tokens per second that machine allows batch sequences of
 // context tokens together.
 func (m *Model) DecodeRate(machine Machine, batch, context int) float64 {
 	seconds := m.StepTime(machine, decodeRows(batch, context)).Seconds()

@@ -78,6 +78,7 @@ func allowed(fsys fs.FS) (cpus []int) {
 			if !more {
 				to = from
 			}
+			// What does not read as a list of ranges says nothing, rather than a part.
 			first, err := strconv.Atoi(from)
 			last, err2 := strconv.Atoi(to)
 			if err != nil || err2 != nil || first < 0 || last < first || last >= maxCPUs {

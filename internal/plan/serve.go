@@ -30,6 +30,8 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 		}
 		return plan, err
 	}
+	// First with the smallest pools, for which only the length may have to shrink; then the largest
+	// share that still fits, by halving: costs only grow with it.
 	pools := func(lim model.Limits, share int) model.Limits {
 		lim.Blocks = pools(s, lim, share)
 		return lim

@@ -33,6 +33,7 @@ func (w *writer) gguf(name string, o *Options) error {
 		if _, err := out.Write(ggufHeader(o, vocab, entries)); err != nil {
 			return err
 		}
+		// In the order of the header's offsets, each padded to the alignment.
 		for _, entry := range entries {
 			if err := w.tensor(out, entry); err != nil {
 				return err
@@ -46,8 +47,10 @@ func (w *writer) gguf(name string, o *Options) error {
 	})
 }
 
+// padding returns the bytes that fill up n bytes to the alignment.
 func padding(n int64) int64 { return -n & (alignment - 1) }
 
+// ggufHeader returns everything before the tensors' data: counts, keys, descriptions.
 func ggufHeader(o *Options, vocab *vocabulary, entries []*entry) []byte {
 	keys := &metadata{}
 	modelKeys(keys, o)
@@ -58,7 +61,7 @@ func ggufHeader(o *Options, vocab *vocabulary, entries []*entry) []byte {
 	out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(entries))))
 	out.Write(binary.LittleEndian.AppendUint64(nil, uint64(keys.count)))
 	out.Write(keys.data)
-	var at int64
+	var at int64 // of the tensor, from the start of the data
 	for _, entry := range entries {
 		info := appendString(nil, entry.name)
 		info = binary.LittleEndian.AppendUint32(info, uint32(len(entry.shape)))
@@ -73,6 +76,7 @@ func ggufHeader(o *Options, vocab *vocabulary, entries []*entry) []byte {
 	return out.Bytes()
 }
 
+// modelKeys adds the keys that describe the model, formats.md 5.
 func modelKeys(keys *metadata, o *Options) {
 	spec, arch := &o.Model.Spec, o.Model.Family
 	fileType := ggufTypes[o.Type][1]
@@ -107,7 +111,7 @@ func modelKeys(keys *metadata, o *Options) {
 			break
 		}
 	}
-	switch spec.RoPE.Scaling {
+	switch spec.RoPE.Scaling { // that of Llama 3 is a tensor: divisors
 	case model.ScalingLinear:
 		add("rope.scaling.type", "linear")
 		add("rope.scaling.factor", float32(spec.RoPE.Factor))
@@ -128,6 +132,7 @@ type metadata struct {
 
 // add appends a pair. Value types are those that the type switch names.
 func (m *metadata) add(key string, value any) {
+	// The numbers are value types of formats.md 3; arrays have that of their elements behind.
 	le := binary.LittleEndian
 	m.count++
 	data := appendString(m.data, key)
@@ -154,6 +159,7 @@ func (m *metadata) add(key string, value any) {
 	m.data = data
 }
 
+// appendString appends the length of s and s.
 func appendString(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }

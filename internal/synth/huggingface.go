@@ -27,6 +27,7 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 	if err != nil {
 		return err
 	}
+	// Everything but the weights is small and written first.
 	files := map[string]any{
 		"config.json":            config(o, vocab),
 		"generation_config.json": generationConfig(o, vocab),
@@ -47,7 +48,10 @@ func (w *writer) huggingFace(dir string, o *Options) error {
 	return w.shards(dir, o.ShardBytes, entries)
 }
 
+// shards writes the tensors into one file, or into several with an index, each of them with at
+// most limit bytes of tensors unless one alone has more.
 func (w *writer) shards(dir string, limit int64, entries []*entry) error {
+	// The names say how many files there are, so the tensors are dealt out first.
 	shards := [][]*entry{nil}
 	var size int64
 	for _, entry := range entries {
@@ -81,6 +85,7 @@ func (w *writer) shards(dir string, limit int64, entries []*entry) error {
 	})
 }
 
+// safetensors writes one file: the header's length, the header, the tensors.
 func (w *writer) safetensors(out *bufio.Writer, entries []*entry) error {
 	type info struct {
 		DType   string   `json:"dtype"`
@@ -91,7 +96,7 @@ func (w *writer) safetensors(out *bufio.Writer, entries []*entry) error {
 	var at int64
 	for _, entry := range entries {
 		described := info{entry.dtype.String(), entry.shape, [2]int64{at, at + entry.bytes()}}
-		if entry.dtype == tensor.MXFP4HF {
+		if entry.dtype == tensor.MXFP4HF { // codes and scales are plain bytes there
 			described.DType, described.Shape = "U8", append(append([]int(nil), entry.shape[:2]...), entry.cols()/32)
 			if !entry.scales {
 				described.Shape = append(described.Shape, 16)
@@ -103,7 +108,7 @@ func (w *writer) safetensors(out *bufio.Writer, entries []*entry) error {
 	if err != nil {
 		return err
 	}
-	for len(text)%8 != 0 {
+	for len(text)%8 != 0 { // data begins at a multiple of 8
 		text = append(text, ' ')
 	}
 	if err := binary.Write(out, binary.LittleEndian, uint64(len(text))); err != nil {
@@ -128,6 +133,7 @@ func config(o *Options, vocab *vocabulary) map[string]any {
 		"gpt-oss": {"gpt_oss", "GptOssForCausalLM"}, "qwen3": {"qwen3", "Qwen3ForCausalLM"},
 		"qwen3moe": {"qwen3_moe", "Qwen3MoeForCausalLM"}, "llama": {"llama", "LlamaForCausalLM"},
 	}[spec.Family]
+	// What all families have; the switch adds what is a family's own.
 	keys := map[string]any{
 		"model_type": architecture[0], "architectures": []string{architecture[1]},
 		"torch_dtype": torchType(o.Type), "hidden_act": "silu", "attention_bias": spec.QKVBias,
@@ -157,6 +163,7 @@ func config(o *Options, vocab *vocabulary) map[string]any {
 // readers refuse 7 where they expect 7.0.
 type decimal float64
 
+// MarshalJSON writes d with a decimal point and without an exponent.
 func (d decimal) MarshalJSON() ([]byte, error) {
 	text := strconv.AppendFloat(nil, float64(d), 'f', -1, 64)
 	if !bytes.ContainsRune(text, '.') {
@@ -165,6 +172,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 	return text, nil
 }
 
+// gptOSSConfig adds the keys that only gpt-oss has, models.md 1.1.
 func gptOSSConfig(spec *model.Spec, keys map[string]any) {
 	types := make([]string, spec.Layers)
 	for i, window := range spec.Windows {
@@ -180,6 +188,7 @@ func gptOSSConfig(spec *model.Spec, keys map[string]any) {
 		"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}
 }
 
+// ropeScaling is the value of rope_scaling, null for none.
 func ropeScaling(r *model.RoPE) any {
 	switch r.Scaling {
 	case model.ScalingLinear:
@@ -194,6 +203,7 @@ func ropeScaling(r *model.RoPE) any {
 	return nil
 }
 
+// torchType names the type of what is not quantised.
 func torchType(t tensor.DType) string {
 	switch t {
 	case tensor.F32:

@@ -34,6 +34,7 @@ func (m Model) Shorten(n int) Model {
 	return m
 }
 
+// knownFamily reports whether f is written at all.
 func knownFamily(f string) bool {
 	return slices.Contains([]string{"gpt-oss", "qwen3", "qwen3moe", "llama"}, f)
 }
@@ -58,6 +59,7 @@ func Preset(name string) (Model, error) {
 	return Model{}, fmt.Errorf("no synthetic model is called %q; there are %s", name, strings.Join(Presets(), ", "))
 }
 
+// presets are the models that have a name.
 func presets() []Model {
 	qwen := Model{Tokenizer: Qwen, Text: 151643, Spec: model.Spec{Vocab: 151936}}
 	smol := Model{Tokenizer: SmolLM, Text: 49152 - 17, Spec: model.Spec{Vocab: 49152}}
@@ -84,6 +86,7 @@ func tiny() []Model {
 	smol := Model{Tokenizer: SmolLM, Text: text, Spec: model.Spec{Vocab: text + 17}}
 	three := Model{Tokenizer: Llama3, Text: text, Spec: model.Spec{Vocab: text + 256}}
 	oss := Model{Tokenizer: Harmony, Text: text, Spec: model.Spec{Vocab: 400, Heads: 8, KVHeads: 2, HeadDim: 32, MaxLen: 32768}}
+	// These have the frequency scalings, and one has rows long enough for K types.
 	untied := llama("llama3-tiny", three, 3, 96, 160, 6, 2, 32, false)
 	untied.RoPE = model.RoPE{Base: 500000, Scaling: model.ScalingLlama3, Factor: 8, Original: 512, LowFreq: 1, HighFreq: 4}
 	linear := llama("llama-linear-tiny", smol, 2, 64, 96, 4, 1, 32, true)
@@ -125,6 +128,7 @@ func qwen3(name string, m Model, layers, hidden, inner, heads, kvHeads, headDim 
 	return m
 }
 
+// qwen3moe completes m by models.md 2.1.
 func qwen3moe(name string, m Model, layers, hidden, heads, kvHeads, headDim, experts, topK, inner int) Model {
 	m = qwen3(name, m, layers, hidden, inner, heads, kvHeads, headDim, false)
 	m.Family = "qwen3moe"

@@ -42,6 +42,7 @@ func hfEntries(o *Options) []*entry {
 			prefix = fmt.Sprintf("model.layers.%d.", param.layer)
 		}
 		made := entry{name: prefix + hfNames[param.name], dtype: o.Type, shape: param.shape, param: param}
+		// Gate and up, experts and MXFP4 become several tensors.
 		switch {
 		case param.name == "router" && gptOSS:
 			made.name = prefix + "mlp.router.weight"
@@ -79,6 +80,7 @@ func projections(whole entry, prefix string) []*entry {
 	if whole.param.name == "up" {
 		parts = []string{"gate_proj", "up_proj"}
 	}
+	// Rows of gate and up alternate in the parameter, matrix by matrix.
 	var out []*entry
 	for matrix := range whole.param.rows / rows {
 		dir := prefix
@@ -105,6 +107,7 @@ func ggufEntries(o *Options) []*entry {
 			prefix = fmt.Sprintf("blk.%d.", param.layer)
 		}
 		made := entry{name: prefix + ggufNames[param.name], dtype: o.Type, shape: param.shape, param: param}
+		// Published files keep vectors and routers in float32, and experts of gpt-oss in MXFP4.
 		if len(param.shape) == 1 || param.name == "router" || strings.HasSuffix(param.name, "_bias") {
 			made.dtype = tensor.F32
 		} else if spec.Family == "gpt-oss" && (param.name == "up" || param.name == "down") {

@@ -59,6 +59,7 @@ func Write(ctx context.Context, path string, o Options, progress func(done, tota
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
 	}
+	// All is written in a folder beside the place it is meant for, and renamed at the end.
 	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
 	if err != nil {
 		return fmt.Errorf("synthetic %s: %w", o.Model.Name, err)
@@ -112,7 +113,7 @@ func (o *Options) check() error {
 	if least := o.Model.Text + o.Model.specials(); o.Model.Text < 256 || spec.Vocab < least {
 		return fmt.Errorf("%d vocabulary rows and %d ordinary tokens: at least %d rows and 256 tokens expected", spec.Vocab, o.Model.Text, least)
 	}
-	switch o.Type {
+	switch o.Type { // of the matrices
 	case tensor.Invalid, tensor.BF16, tensor.F16, tensor.F32:
 	case tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.MXFP4:
 		if o.Format != GGUF {
@@ -181,6 +182,7 @@ func (w *writer) tensor(out *bufio.Writer, e *entry) error {
 	return w.ctx.Err()
 }
 
+// report tells how much is written.
 func (w *writer) report() {
 	if w.progress != nil {
 		w.progress(w.done, w.total)

@@ -20,6 +20,7 @@ func (v *vocabulary) template() string {
 
 // tokenizerJSON is tokenizer.json, formats.md 7. Unused rows are not listed.
 func (v *vocabulary) tokenizerJSON() map[string]any {
+	// Ordinary tokens are the vocabulary, control tokens are added to it; SmolLM has them in both.
 	vocab := map[string]int{}
 	var added []map[string]any
 	for id, token := range v.tokens {
@@ -52,6 +53,7 @@ func (v *vocabulary) tokenizerJSON() map[string]any {
 	return tokenizer
 }
 
+// preTokenizers are what cuts text before merging, formats.md 8.
 func (v *vocabulary) preTokenizers(byteLevel func(regex bool) map[string]any) []any {
 	regex := map[Tokenizer]string{Harmony: harmonyRegex, Qwen: qwenRegex, Llama3: llama3Regex}[v.style]
 	if v.style == SmolLM {
@@ -69,6 +71,7 @@ func (v *vocabulary) jsonMerges() any {
 	return v.joinedMerges()
 }
 
+// joinedMerges are the merges as "a b".
 func (v *vocabulary) joinedMerges() []string {
 	out := make([]string, len(v.merges))
 	for i, m := range v.merges {
@@ -77,6 +80,7 @@ func (v *vocabulary) joinedMerges() []string {
 	return out
 }
 
+// beginOfText is the post-processor that puts the begin token in front.
 func (v *vocabulary) beginOfText() map[string]any {
 	bos := map[string]any{"SpecialToken": map[string]any{"id": v.bos, "type_id": 0}}
 	part := func(name string, n int) map[string]any {
@@ -88,6 +92,7 @@ func (v *vocabulary) beginOfText() map[string]any {
 		"special_tokens": map[string]any{v.bos: map[string]any{"id": v.bos, "ids": []int{v.id(v.bos)}, "tokens": []string{v.bos}}}}
 }
 
+// tokenizerConfig is tokenizer_config.json.
 func (v *vocabulary) tokenizerConfig() map[string]any {
 	return map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": v.bos, "eos_token": v.eos, "pad_token": v.pad,
 		"clean_up_tokenization_spaces": false, "chat_template": v.template()}

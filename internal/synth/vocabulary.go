@@ -53,8 +53,11 @@ func controls(style Tokenizer) []string {
 // specials counts the control tokens.
 func (m *Model) specials() int { return len(controls(m.Tokenizer)) }
 
+// newVocabulary makes the vocabulary of a model, with as many tokens as its embedding has rows.
 func newVocabulary(model *Model) (*vocabulary, error) {
 	vocab := &vocabulary{style: model.Tokenizer, ids: map[string]int{}}
+	// Ids are given in the order of adding: SmolLM begins with its control tokens, the others have
+	// them behind the ordinary ones, and unused rows come last.
 	if vocab.style == SmolLM {
 		vocab.addControls()
 	}
@@ -91,10 +94,12 @@ func newVocabulary(model *Model) (*vocabulary, error) {
 // id is the id of a control token.
 func (v *vocabulary) id(name string) int { return v.ids[name] }
 
+// add appends a token; its id is the number of those before it.
 func (v *vocabulary) add(token string, kind int32) {
 	v.tokens, v.kinds = append(v.tokens, token), append(v.kinds, kind)
 }
 
+// addControls adds the control tokens of the style and notes their ids.
 func (v *vocabulary) addControls() {
 	for _, name := range controls(v.style) {
 		kind := int32(control)
@@ -133,6 +138,7 @@ func (v *vocabulary) addHarmony() error {
 	for id := range int32(harmonyText) {
 		ids[harmony.Text(id)] = true
 	}
+	// Tokens are spelled in the alphabet of bytes. Every split of one into two tokens is a merge.
 	letters := alphabet()
 	spell := func(text string) string {
 		var out strings.Builder
@@ -160,6 +166,7 @@ const frequent = "th he in er an re on at en nd ti es or te of ed is it al ar st
 // then all strings of three and four letters, so that text becomes shorter in any
 // vocabulary.
 func (v *vocabulary) addMerges(n int) {
+	// merge counts n down; what came before is not added again.
 	seen := map[string]bool{}
 	merge := func(a, b string) {
 		if n > 0 && !seen[a+b] {

@@ -30,6 +30,7 @@ func (e *entry) cols() int {
 	return e.param.cols
 }
 
+// rows returns the rows of the tensor, cols long each.
 func (e *entry) rows() int {
 	elems := 1
 	for _, d := range e.shape {
@@ -38,6 +39,7 @@ func (e *entry) rows() int {
 	return elems / e.cols()
 }
 
+// rowBytes returns the stored bytes of a row.
 func (e *entry) rowBytes() int {
 	if e.scales {
 		return e.cols() / 32
@@ -45,6 +47,7 @@ func (e *entry) rowBytes() int {
 	return e.dtype.RowBytes(e.cols())
 }
 
+// bytes returns the stored bytes of the tensor.
 func (e *entry) bytes() int64 { return int64(e.rows()) * int64(e.rowBytes()) }
 
 // A param is a parameter of model.Params and how its values are drawn.
@@ -154,6 +157,7 @@ type generator struct {
 	pools  map[poolKey]pool
 }
 
+// A poolKey is what the values of a pool depend on besides the seed.
 type poolKey struct {
 	std   float64
 	dtype tensor.DType
@@ -178,6 +182,7 @@ func (g *generator) row(e *entry, i int) []byte {
 	if param.rows*cols >= pooled && cols < poolSize {
 		return g.fromPool(e, i)
 	}
+	// Small parameters: every element is drawn.
 	if cap(g.values) < cols {
 		g.values = make([]float32, cols)
 	}
@@ -188,6 +193,7 @@ func (g *generator) row(e *entry, i int) []byte {
 	return g.encode(e, values)
 }
 
+// encode returns the values as e stores them, codes or scales.
 func (g *generator) encode(e *entry, values []float32) []byte {
 	if n := e.dtype.RowBytes(len(values)); cap(g.data) < n {
 		g.data = make([]byte, n)
@@ -203,6 +209,8 @@ func (g *generator) encode(e *entry, values []float32) []byte {
 	return data
 }
 
+// fromPool cuts a row out of the pool of its distribution and type, at a place that depends on
+// the parameter and the row.
 func (g *generator) fromPool(e *entry, row int) []byte {
 	param, cols := e.param, e.cols()
 	key := poolKey{param.std, e.dtype}
@@ -218,6 +226,7 @@ func (g *generator) fromPool(e *entry, row int) []byte {
 	return pl.data[e.dtype.RowBytes(at):e.dtype.RowBytes(at+cols)]
 }
 
+// newPool draws and encodes the values of a pool.
 func (g *generator) newPool(key poolKey) pool {
 	src := param{std: key.std, key: hash(g.seed, "pool")}
 	pl := pool{data: make([]byte, key.dtype.RowBytes(poolSize)), scales: make([]byte, poolSize/32)}
@@ -257,6 +266,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// hash is the key of a parameter's values.
 func hash(seed uint64, name string) uint64 {
 	sum := fnv.New64a()
 	sum.Write([]byte(name))
