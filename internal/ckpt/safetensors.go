@@ -115,7 +115,6 @@ func (t *stored) readEntry(scan *scanner, data int64) {
 	if seen != [3]int{1, 1, 1} {
 		bad("entry", "dtype, shape and data_offsets once each", fmt.Sprint(seen))
 	}
-	// The size follows from shape and type, and must be that of the offsets.
 	kind, ok := safetensorsTypes[t.typeName]
 	if !ok {
 		bad("dtype", "a type of the format", fmt.Sprintf("%q", t.typeName))
