@@ -230,8 +230,8 @@ func yarnConfig(config, rope object, spec *model.Spec) {
 	spec.RoPE.BetaSlow = rope.float(1, "beta_slow", "rope_ntk_alpha")
 	spec.RoPE.Truncate = !gptOss && rope.bool(true, "truncate")
 	spec.RoPE.Attention = rope.float(0, "attention_factor")
-	if factorOfUsual := rope.float(1, "attn_factor"); spec.RoPE.Attention == 0 && factorOfUsual > 0 && factorOfUsual != 1 { // it multiplies the usual one
-		spec.RoPE.Attention = factorOfUsual * (0.1*math.Log(spec.RoPE.Factor) + 1)
+	if multiple := rope.float(1, "attn_factor"); spec.RoPE.Attention == 0 && multiple > 0 && multiple != 1 { // it multiplies the usual one
+		spec.RoPE.Attention = multiple * (0.1*math.Log(spec.RoPE.Factor) + 1)
 	}
 	if spec.RoPE.BetaSlow <= 0 || spec.RoPE.BetaFast < spec.RoPE.BetaSlow {
 		rope.fail("beta_fast", "0 < beta_slow <= beta_fast", fmt.Sprint(spec.RoPE.BetaSlow, " and ", spec.RoPE.BetaFast))

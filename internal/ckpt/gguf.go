@@ -292,7 +292,7 @@ func (g *container) place(header int64) error {
 		align = number
 	}
 	// next is where the tensor after the last one must begin, from the start of the data.
-	pad := func(number int64) int64 { return (number + align - 1) / align * align }
+	pad := func(n int64) int64 { return (n + align - 1) / align * align }
 	data, size, next := pad(header), int64(len(g.file.data)), int64(0)
 	for i := range g.tensors {
 		tensor := &g.tensors[i]

@@ -142,8 +142,8 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 	spec.KVHeads = m.int(spec.Heads, "attention.head_count_kv")
 	spec.HeadDim = m.int(max(spec.Hidden/max(spec.Heads, 1), 1), "attention.key_length")
 	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
-		if layer := m.int(max(spec.HeadDim, 1), key); layer != spec.HeadDim && m.err == nil {
-			m.err = unsupported(m.file, "key "+m.arch+"."+key, fmt.Sprintf("the key length %d", spec.HeadDim), layer)
+		if length := m.int(max(spec.HeadDim, 1), key); length != spec.HeadDim && m.err == nil {
+			m.err = unsupported(m.file, "key "+m.arch+"."+key, fmt.Sprintf("the key length %d", spec.HeadDim), length)
 		}
 	}
 	spec.MaxLen = m.int(0, "context_length")
@@ -252,8 +252,8 @@ func (m *metadata) rope(spec *model.Spec) {
 		m.fail(m.arch+".rope.scaling.yarn_beta_slow", "0 < slow <= fast")
 	}
 	// In GGUF the factor multiplies the usual one, in config.json it replaces it.
-	if factorOfUsual := m.float(1, "rope.scaling.attn_factor"); factorOfUsual != 1 && factorOfUsual > 0 {
-		rope.Attention = factorOfUsual * (0.1*math.Log(rope.Factor) + 1)
+	if multiple := m.float(1, "rope.scaling.attn_factor"); multiple != 1 && multiple > 0 {
+		rope.Attention = multiple * (0.1*math.Log(rope.Factor) + 1)
 	}
 }
 

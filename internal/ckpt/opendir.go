@@ -43,27 +43,27 @@ func (m *Model) openDir() error {
 	}
 	// What is stored becomes what the Spec asks for.
 	spec.Name = filepath.Base(m.Path)
-	asm := newAssembler(where, m.stored)
-	asm.spec = spec
+	assembler := newAssembler(where, m.stored)
+	assembler.spec = spec
 	for name, stored := range m.stored {
 		if strings.HasSuffix(name, ".weight_scale_inv") {
 			return stored.error(Unsupported, "FP8 weights with block scales", "a BF16 repository", stored.typeName)
 		}
 	}
-	build := asm.buildHuggingFace
+	build := assembler.buildHuggingFace
 	m.Format = "safetensors"
 	if original {
-		build = asm.buildOriginal
+		build = assembler.buildOriginal
 		m.Format = "safetensors, original layout"
 	}
-	if m.Params, err = asm.assemble(build); err != nil {
+	if m.Params, err = assembler.assemble(build); err != nil {
 		return err
 	}
 	m.Spec = spec
 	if spec.Tied {
-		asm.used["lm_head.weight"] = true // writers may store the shared tensor twice
+		assembler.used["lm_head.weight"] = true // writers may store the shared tensor twice
 	}
-	m.Unknown = asm.unknown()
+	m.Unknown = assembler.unknown()
 	if err := m.checkLayers(filepath.Join(m.Path, "config.json")); err != nil {
 		return err
 	}

@@ -102,24 +102,24 @@ func (m *Model) openParts(first *container) error {
 func (m *Model) fromGGUF(header *container) error {
 	m.Format = "GGUF"
 	keys := &metadata{file: header.file.path, keys: header.keys}
-	asm := newAssembler(header.file.path, m.stored)
-	asm.spec = keys.spec(asm)
-	asm.arch = keys.arch
+	assembler := newAssembler(header.file.path, m.stored)
+	assembler.spec = keys.spec(assembler)
+	assembler.arch = keys.arch
 	if keys.err != nil {
 		return keys.err
 	}
-	if asm.spec.RoPE.Divisors = asm.divisors(); asm.err != nil {
-		return asm.err
+	if assembler.spec.RoPE.Divisors = assembler.divisors(); assembler.err != nil {
+		return assembler.err
 	}
-	if err := asm.spec.Validate(); err != nil {
+	if err := assembler.spec.Validate(); err != nil {
 		return damaged(header.file.path, -1, "configuration", "a model that can exist", err)
 	}
 	var err error
-	if m.Params, err = asm.assemble(asm.buildGGUF); err != nil {
+	if m.Params, err = assembler.assemble(assembler.buildGGUF); err != nil {
 		return err
 	}
-	m.Spec = asm.spec
-	m.Unknown = asm.unknown()
+	m.Spec = assembler.spec
+	m.Unknown = assembler.unknown()
 	if err := m.checkLayers(header.file.path); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (m *Model) fromGGUF(header *container) error {
 		}
 	}
 	m.BOS = keys.id(prefix + "bos_token_id")
-	vocab := keys.vocab(asm.spec.Family)
+	vocab := keys.vocab(assembler.spec.Family)
 	special := map[string]int32{"bos_token": m.BOS, "eos_token": keys.id(prefix + "eos_token_id"),
 		"pad_token": keys.id(prefix + "padding_token_id"), "unk_token": keys.id(prefix + "unknown_token_id")}
 	if keys.err != nil {

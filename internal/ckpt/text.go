@@ -152,7 +152,7 @@ func (m *Model) finish() error {
 	if m.BOS < 0 || int(m.BOS) >= vocab {
 		m.BOS = -1
 	}
-	// The embedding often has more rows than there are tokens: training rounds it up.
+	// The embedding often has more rows than there are tokens: it is rounded up for training.
 	for id := range int32(vocab) {
 		text := m.Tokenizer.Text(id)
 		reserved := m.Spec.Family == "gpt-oss" && (strings.HasPrefix(text, "<|reserved_") || text == "<|endofprompt|>") && m.Tokenizer.IsControl(id)

@@ -162,7 +162,7 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 		}
 		for number := int64(0); number*chunkSize < entry.Size; number++ {
 			chunk := span{number * chunkSize, min((number+1)*chunkSize, entry.Size)}
-			if slices.ContainsFunc(unread[path], func(sealed span) bool { return sealed.from <= chunk.from && chunk.to <= sealed.to }) {
+			if slices.ContainsFunc(unread[path], func(part span) bool { return part.from <= chunk.from && chunk.to <= part.to }) {
 				continue
 			}
 			jobs = append(jobs, job{entry, path, number})
@@ -173,8 +173,8 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 		return incomplete(m.Path, fmt.Sprintf("the seal covers %d files, %d of them are here", len(sealed.Files), len(m.read)))
 	}
 	report := reporter(progress, total)
-	return parallel(ctx, len(jobs), func(at int) error {
-		j := jobs[at]
+	return parallel(ctx, len(jobs), func(i int) error {
+		j := jobs[i]
 		n, err := m.checkChunk(j.path, j.chunk, j.file)
 		report(n)
 		return err
@@ -185,7 +185,7 @@ func (m *Model) checkSeal(ctx context.Context, elsewhere map[string]bool, progre
 // was cut gives an error and not a fault.
 func (m *Model) checkChunk(path string, chunk int64, entry *sealedFile) (length int64, err error) {
 	var disk *os.File
-	if i := slices.IndexFunc(m.maps, func(disk *file) bool { return disk.path == path }); i >= 0 {
+	if i := slices.IndexFunc(m.maps, func(mapped *file) bool { return mapped.path == path }); i >= 0 {
 		disk = m.maps[i].disk
 	} else {
 		if disk, err = os.Open(path); err != nil {

@@ -243,14 +243,14 @@ func shown(r *row, texts []string) string {
 
 // check finds values that contradict each other.
 func (c *Config) check() error {
-	set := &c.Settings
-	if set.Open() {
-		if !set.Insecure {
-			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", set.Host)
+	settings := &c.Settings
+	if settings.Open() {
+		if !settings.Insecure {
+			return fmt.Errorf("--host %s lets other machines connect: set --api-key (or OSSIAN_API_KEY), or --insecure if everyone may use this server", settings.Host)
 		}
-		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+set.Host+" may use this server")
+		c.Notes = append(c.Notes, "--insecure: everyone who reaches "+settings.Host+" may use this server")
 	}
-	if set.ClientCAFile != "" && set.ClientCerts == tls.NoClientCert {
+	if settings.ClientCAFile != "" && settings.ClientCerts == tls.NoClientCert {
 		c.Notes = append(c.Notes, "--ssl-ca-certs: no client is asked for a certificate; --ssl-cert-reqs 2 demands one of each")
 	}
 	// Limits with a flag of their own: --limit has been applied last, and wins over a default.
@@ -268,10 +268,10 @@ func (c *Config) check() error {
 			c.values[pair.flag] = &value{texts: one(strconv.FormatInt(now, 10)), origin: c.values["limit"].origin, reason: "--limit"}
 		}
 	}
-	if body, all := set.Limits[limits.RequestBody], set.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
+	if body, all := settings.Limits[limits.RequestBody], settings.Limits[limits.BodiesInFlight]; body >= all && c.Given(limits.BodiesInFlight) {
 		return fmt.Errorf("--limit bodies-in-flight=%d has no room for one body of request-body=%d bytes and its end: raise the one or lower the other", all, body)
 	}
-	if reply, all := set.Limits[limits.ReplyBody], set.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
+	if reply, all := settings.Limits[limits.ReplyBody], settings.Limits[limits.Replies]; reply > all && c.Given(limits.ReplyBody) && c.Given(limits.Replies) {
 		return fmt.Errorf("--limit replies-in-flight=%d has no room for one reply of reply-body=%d bytes: raise the one or lower the other", all, reply)
 	}
 	return nil

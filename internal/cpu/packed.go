@@ -113,8 +113,8 @@ func (p *Packed) Path() string { return p.content.Path(p.Prefix) }
 // Replaces returns the parameters of which nothing is read any more but what is packed.
 func (p *Packed) Replaces() map[string]bool {
 	names := map[string]bool{}
-	for part := range p.parts {
-		names[p.parts[part].param] = !p.parts[part].table
+	for i := range p.parts {
+		names[p.parts[i].param] = !p.parts[i].table
 	}
 	return names
 }
@@ -187,12 +187,12 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 	}
 	pool := kern.NewPool(p.threads) // there is no device yet that has one
 	defer pool.Close()
-	for part := range p.parts {
-		decode, err := kern.WritePacked(&p.parts[part].t, p.parts[part].opt, pool, func(piece int, data []byte) error {
+	for section := range p.parts {
+		decode, err := kern.WritePacked(&p.parts[section].t, p.parts[section].opt, pool, func(piece int, data []byte) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := writer.Write(part, piece, data)
+			err := writer.Write(section, piece, data)
 			if err == nil && progress != nil {
 				progress(int64(len(data)))
 			}
@@ -202,7 +202,7 @@ func (p *Packed) Make(ctx context.Context, progress func(n int64)) error {
 			return errors.Join(err, writer.Abort())
 		}
 		if decode {
-			writer.Mark(part)
+			writer.Mark(section)
 		}
 	}
 	if err := writer.Commit(); err != nil {

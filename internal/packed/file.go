@@ -94,14 +94,14 @@ const (
 // Load brings all sections into memory, on all processors, and with check compares every
 // piece with its checksum. progress, which may be nil and is called from several
 // goroutines, is told bytes.
-func (f *File) Load(ctx context.Context, check bool, progress func(pieces int64)) error {
+func (f *File) Load(ctx context.Context, check bool, progress func(n int64)) error {
 	type job struct{ section, first, n int }
 	page := int64(os.Getpagesize()) // the mapping begins at one
 	var jobs []job
-	for index := range f.layout.c.Sections {
-		pieces := f.layout.c.Sections[index].pieces()
+	for section := range f.layout.c.Sections {
+		pieces := f.layout.c.Sections[section].pieces()
 		for first := 0; first < pieces; first += loadAtOnce {
-			jobs = append(jobs, job{index, first, min(loadAtOnce, pieces-first)})
+			jobs = append(jobs, job{section, first, min(loadAtOnce, pieces-first)})
 		}
 	}
 	// Two stages: fetchers have the disk read the next jobs while loaders touch and compare those

@@ -131,14 +131,14 @@ var errOther = errors.New("it was made from other files or for other settings")
 
 // decode reads what should be the header of l; longer data is cut.
 func (l *layout) decode(header []byte) (marks []byte, sums []uint32, err error) {
-	// A description of another length is another Content, whose header is longer or shorter: it is
-	// told before a cut or damaged header is.
 	if len(header) < fixed || string(header[:8]) != magic {
 		return nil, nil, errors.New("it is no file of packed weights, or was cut")
 	}
 	if found := binary.LittleEndian.Uint32(header[8:]); found != version {
 		return nil, nil, fmt.Errorf("it has version %d of the format, this program has %d", found, version)
 	}
+	// A description of another length is another Content, whose header is longer or shorter: that
+	// is told before a header is called cut or damaged.
 	switch {
 	case binary.LittleEndian.Uint32(header[12:]) != uint32(len(l.desc)):
 		return nil, nil, errOther

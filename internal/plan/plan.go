@@ -88,8 +88,8 @@ func New(s *model.Spec, params map[string]tensor.Tensor) (*Model, error) {
 		types[name].Params += elems
 		types[name].Bytes += bytes
 	}
-	for _, stored := range types {
-		counted.Types = append(counted.Types, *stored)
+	for _, part := range types {
+		counted.Types = append(counted.Types, *part)
 	}
 	slices.SortFunc(counted.Types, func(a, b TypePart) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type))
@@ -103,11 +103,11 @@ func size(t *tensor.Tensor) (elems, bytes int64, err error) {
 	for _, d := range t.Shape {
 		elems *= int64(d)
 	}
-	elemsOfBlock, bytesOfBlock := t.DType.Block()
-	if cols := t.Cols(); cols%elemsOfBlock != 0 {
-		return 0, 0, fmt.Errorf("tensor %q: rows of %d elements are not whole %v blocks of %d", t.Name, cols, t.DType, elemsOfBlock)
+	blockElems, blockBytes := t.DType.Block()
+	if cols := t.Cols(); cols%blockElems != 0 {
+		return 0, 0, fmt.Errorf("tensor %q: rows of %d elements are not whole %v blocks of %d", t.Name, cols, t.DType, blockElems)
 	}
-	bytes = elems / int64(elemsOfBlock) * int64(bytesOfBlock)
+	bytes = elems / int64(blockElems) * int64(blockBytes)
 	if t.DType == tensor.MXFP4HF {
 		bytes += elems / 32 // its scales
 	}

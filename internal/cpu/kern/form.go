@@ -41,7 +41,7 @@ func FormOf(t *tensor.Tensor, o Options) Form {
 func (m *Matrix) piece() int { return max(1, pieceBytes/m.size) }
 
 // WritePacked gives write the packed form of t, which FormOf says is packed, in pieces:
-// each once, several at a time, in no order; piece i begins at byte i·Form.Piece, and b
+// each once, several at a time, in no order; piece i begins at byte i·Form.Piece, and data
 // is write's until it returns. Whether kernels cannot multiply some of the weights is for
 // Map. The first error ends it. Sources that were read are told so, as by Pack.
 func WritePacked(t *tensor.Tensor, o Options, pool *Pool, write func(piece int, data []byte) error) (decode bool, err error) {
