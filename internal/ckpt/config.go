@@ -11,6 +11,7 @@ import (
 // families are the values of model_type in config.json.
 var families = map[string]string{"gpt_oss": "gpt-oss", "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "llama": "llama"}
 
+// supportedFamilies are the keys of families, for messages.
 const supportedFamilies = "gpt_oss, qwen3, qwen3_moe or llama"
 
 // readConfig translates config.json in any of its dialects (models.md 1.1, 2.1, 3).

@@ -101,6 +101,7 @@ func (c *cursor) take(n uint64, what string) []byte {
 	return bytes
 }
 
+// u32 reads four bytes; what says in messages what they are.
 func (c *cursor) u32(what string) uint32 {
 	if b := c.take(4, what); b != nil {
 		return binary.LittleEndian.Uint32(b)
@@ -108,6 +109,7 @@ func (c *cursor) u32(what string) uint32 {
 	return 0
 }
 
+// u64 reads eight bytes.
 func (c *cursor) u64(what string) uint64 {
 	if b := c.take(8, what); b != nil {
 		return binary.LittleEndian.Uint64(b)
@@ -277,6 +279,7 @@ func (c *cursor) tensor() stored {
 	return tensor
 }
 
+// supportedTypes are those with a decoder, for messages.
 const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K"
 
 // place turns offsets of the data section into offsets of the file. Writers lay

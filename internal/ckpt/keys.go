@@ -75,6 +75,7 @@ func (m *metadata) float(def float64, key string) float64 {
 	return f
 }
 
+// string returns a key, "" when absent.
 func (m *metadata) string(key string) string {
 	v, ok := m.keys[key]
 	if ok && v.typ != ggufString {
@@ -84,6 +85,7 @@ func (m *metadata) string(key string) string {
 	return strings.ToValidUTF8(string(v.raw), "\ufffd")
 }
 
+// bool returns a key, false when absent.
 func (m *metadata) bool(key string) bool {
 	v, ok := m.keys[key]
 	if ok && v.typ != ggufBool {
@@ -110,6 +112,7 @@ func (m *metadata) id(key string) int32 {
 	return int32(n)
 }
 
+// strings returns an array of strings that must be there.
 func (m *metadata) strings(key string) []string {
 	v, ok := m.keys[key]
 	if !ok {

@@ -111,6 +111,7 @@ func (s *sealedFile) fill(ctx context.Context, path string, report func(int64)) 
 	return nil
 }
 
+// castagnoli is the CRC-32C, which processors compute.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writeAtomic makes sure that name holds the old content or the new one, never a part.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxFile  = 1 << 20
+	maxFile  = 1 << 20 // bytes of a file that a setting names
 	maxNodes = 100_000 // of a value, aliases followed: a file of 1 KB can name millions
 )
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	anyCount = math.MaxInt32
-	day      = 24 * 3600.0 // seconds
+	anyCount = math.MaxInt32 // the bound of a number that needs none
+	day      = 24 * 3600.0   // seconds
 )
 
 // one is a value that is one text.

@@ -76,6 +76,7 @@ func (d *Device) reserveKV() error {
 	return errors.Join(errs...)
 }
 
+// reserve takes the memory of partials; one thread has nobody to share pieces with.
 func (a *attention) reserve(d *Device) (err error) {
 	if d.cfg.Threads > 1 {
 		a.pieces, err = carve[float32](&d.mem, partials*d.pieceLen())
@@ -123,6 +124,7 @@ func (d *Device) Store(layer int, k, v model.Buf) {
 	d.each(d.op.x.rows, d.op.x.width, d.run.store)
 }
 
+// storeRow stores the keys and values of a token.
 func (d *Device) storeRow(_, token int) {
 	at := d.place(d.table(token), int(d.step.pos[token]))
 	kv := &d.kv[d.op.layer]

@@ -35,6 +35,7 @@ func (d *Device) rmsNorm(dst, x, w []float32) {
 // GLU implements model.Device.
 func (d *Device) GLU(dst, gateUp model.Buf) { d.glu(at(dst), at(gateUp)) }
 
+// glu is GLU on buffers of this package.
 func (d *Device) glu(dst, gateUp *buf) {
 	d.op.dst, d.op.x = dst, gateUp
 	rows := gateUp.rows

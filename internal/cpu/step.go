@@ -34,6 +34,7 @@ type output struct {
 	sample     bool
 }
 
+// reserve makes room for the largest step, so that Begin allocates nothing.
 func (s *step) reserve(spec *model.Spec, lim model.Limits, tileTokens int, mem *arena) error {
 	tokens := lim.MaxTokens
 	var errs [4]error
@@ -61,6 +62,7 @@ type results struct {
 	depth int
 }
 
+// sampled is an id and the position it was drawn for, -1 = none.
 type sampled struct{ pos, id int32 }
 
 // A result is what one step gives, in memory that later steps use again: empty → filled by
@@ -74,6 +76,7 @@ type result struct {
 	scored   []sample.Score     // of all rows, one after another, reused
 }
 
+// reserve makes the ring; what a step needs beyond it grows once and is used again.
 func (r *results) reserve(lim model.Limits) {
 	r.ring = make([]result, lim.Depth+1)
 	for i := range r.ring {

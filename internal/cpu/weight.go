@@ -16,6 +16,7 @@ type weight struct {
 	next   *kern.Matrix  // what was multiplied after it the last time; nil = that depends on the tokens
 }
 
+// close frees the packed form.
 func (w *weight) close() {
 	if w.matrix != nil {
 		w.matrix.Close()

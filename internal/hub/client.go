@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	maxPage    = 64 << 20 // bytes of one API answer
-	maxFile    = 1 << 44  // bytes of one file
-	maxEntries = 200_000  // files of one repository
-	maxWait    = 5 * time.Minute
-	apiTries   = 4
-	baseWait   = time.Second // before the first retry; doubles up to 32 times
+	maxPage    = 64 << 20        // bytes of one API answer
+	maxFile    = 1 << 44         // bytes of one file
+	maxEntries = 200_000         // files of one repository
+	maxWait    = 5 * time.Minute // that an endpoint may ask for
+	apiTries   = 4               // of an API call, in all
+	baseWait   = time.Second     // before the first retry; doubles up to 32 times
 )
 
 // A client speaks to one endpoint. The token is sent to that endpoint only.

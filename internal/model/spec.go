@@ -54,10 +54,10 @@ const (
 type Scaling uint8
 
 const (
-	ScalingNone Scaling = iota
-	ScalingLinear
-	ScalingYaRN
-	ScalingLlama3
+	ScalingNone   Scaling = iota
+	ScalingLinear         // all frequencies alike
+	ScalingYaRN           // slow ones, by a ramp
+	ScalingLlama3         // slow ones, by wavelength
 )
 
 // RoPE describes rotary position embedding, half-split pairs (i, i+HeadDim/2).

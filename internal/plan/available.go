@@ -17,6 +17,7 @@ type hierarchy struct {
 	cached, active string // fields of memory.stat
 }
 
+// hierarchies are version 2 and version 1; a system may have both.
 var hierarchies = []hierarchy{
 	{"0::/", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"},
 	{":memory:/", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"},

@@ -163,6 +163,7 @@ type poolKey struct {
 	dtype tensor.DType
 }
 
+// A pool is poolSize values as a type stores them.
 type pool struct{ data, scales []byte }
 
 func newGenerator(o *Options) *generator {
@@ -260,6 +261,7 @@ func normal(u uint64) float64 {
 // splittable pseudorandom number generators", 2014.
 const gamma = 0x9e3779b97f4a7c15
 
+// mix scrambles the bits of z.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

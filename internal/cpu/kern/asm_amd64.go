@@ -22,8 +22,9 @@ func (l Level) Available() bool {
 	return false
 }
 
-// The functions below choose among the generated kernels of a level above Go.
-// Their callers have checked lengths.
+// The functions below choose among the generated kernels of a level above Go; those with a
+// kernel for each family or number of rows are in dispatch_amd64.go. Their callers have checked
+// lengths.
 
 func quantiseAsm(l Level, x *float32, nb int, q, s *byte, ld, step int) {
 	if l == AVX512 {
@@ -70,6 +71,7 @@ func bf16DotsAsm(l Level, w *[dotRows]unsafe.Pointer, x *[maxDot]unsafe.Pointer,
 	}
 }
 
+// bf16OneRowAsm multiplies quads times four rows of BF16 with one activation row.
 func bf16OneRowAsm(w **byte, x *byte, n, quads int, y *float32) {
 	if nativeBF16 {
 		bf16OneRowNative(w, x, n, quads, y)

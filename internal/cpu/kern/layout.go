@@ -37,6 +37,7 @@ const (
 // super is how many blocks share the f16 factors of a K-quant.
 const super = 8
 
+// layouts are the sizes of the packed families.
 var layouts = [packed]struct {
 	quants int   // bytes of the quants of a block of 16 rows
 	scales int   // bytes of its scales
@@ -137,6 +138,7 @@ func (g group) bytes(b, r int, src []byte, flip uint64) {
 // put copies 16-bit factor i (0 scale, 1 minimum) of the block or of its eight.
 func put(s []byte, i, r int, src []byte) { copy(s[32*i+2*r:][:2], src) }
 
+// Masks of eight bytes: their low and high nibbles, lowest bits, lowest pairs, and signs.
 const (
 	low4   = 0x0f0f0f0f0f0f0f0f
 	high4  = 0xf0f0f0f0f0f0f0f0

@@ -39,6 +39,7 @@ func Kernels() (names []string) {
 // roundedBF16 names the products of BF16 weights with activations rounded to BF16.
 const roundedBF16 = "BF16 by BF16"
 
+// measured are the types of weights that Measure knows.
 var measured = [...]tensor.DType{tensor.MXFP4, tensor.Q4_0, tensor.Q4_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.Q8_0,
 	tensor.BF16, tensor.F16, tensor.F32}
 

@@ -107,6 +107,7 @@ func (m *Matrix) oneRow(e, i, groups int, a []byte, bias, y []float32) {
 	oneRowKernel(m.fam, m.opt.Fine, &b[0], &a[0], m.in/32, groups, m.size, start, step, &y[:groups*groupRows][0])
 }
 
+// noBias is added where there is no bias.
 var noBias [groupRows]float32
 
 const tinyBits = 0x0da24260 // 1e-30: keeps the reciprocal finite; smaller activations become 0

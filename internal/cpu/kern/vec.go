@@ -13,6 +13,7 @@ import (
 // last seven, which is how kernels read it. ToE4M3 makes up for the 256.
 type Float interface{ float32 | uint16 | uint8 }
 
+// familyOfFloat returns the family whose kernels read keys and values of that type.
 func familyOfFloat[F Float]() family {
 	switch unsafe.Sizeof(F(0)) {
 	case 1:
@@ -163,6 +164,7 @@ func ScaleMul(l Level, dst, x, w []float32, k float32) {
 	scaleMulGo(dst[whole:], x[whole:], w[whole:], k)
 }
 
+// scaleMulGo defines ScaleMul.
 func scaleMulGo(dst, x, w []float32, k float32) {
 	for i, v := range x {
 		dst[i] = float32(v*k) * w[i]
@@ -182,6 +184,7 @@ func MulAdd(l Level, dst, x []float32, k float32) {
 	mulAddGo(dst[whole:], x[whole:], k)
 }
 
+// mulAddGo defines MulAdd but for the fusing of multiply-adds.
 func mulAddGo(dst, x []float32, k float32) {
 	for i, v := range x {
 		dst[i] += k * v
@@ -215,6 +218,7 @@ func Rotate(l Level, a, b, cos, sin []float32) {
 	}
 }
 
+// checkLen panics where an operation would reach beyond a slice.
 func checkLen(op string, dst, x, w int) {
 	if dst != x || x != w {
 		panic(fmt.Sprintf("kern: %s of %d, %d and %d elements", op, dst, x, w))
@@ -233,6 +237,7 @@ func SwiGLUClamped(l Level, dst, gu []float32, alpha, limit float32) {
 	swiglu(l, dst, gu, alpha, limit, 1)
 }
 
+// swiglu computes dst[i] = g/(1+exp(-alpha·g))·(u+plus) with g and u limited.
 func swiglu(l Level, dst, gu []float32, alpha, limit, plus float32) {
 	checkLen("swiglu", 2*len(dst), len(gu), len(gu))
 	whole := l.whole(len(dst))
@@ -250,6 +255,7 @@ func swiglu(l Level, dst, gu []float32, alpha, limit, plus float32) {
 	copy(dst[whole:], last[:])
 }
 
+// swigluGo defines swiglu.
 func swigluGo(dst, gu []float32, alpha, limit, plus float32) {
 	for i := range dst {
 		g, u := min(gu[2*i], limit), max(min(gu[2*i+1], limit), -limit)
@@ -296,6 +302,7 @@ func ExpSum(l Level, x []float32, m float32) float32 {
 	return sum + rest
 }
 
+// expSumGo defines ExpSum.
 func expSumGo(x []float32, m float32) float32 {
 	var acc, last [lanes]float32
 	for i, v := range x {
@@ -320,6 +327,7 @@ const (
 	expC5, expC6   = 1.0 / 120, 1.0 / 720
 )
 
+// expGo is exp(x) as above.
 func expGo(x float32) float32 {
 	if x < expMin {
 		return 0

@@ -16,6 +16,7 @@ type layout struct {
 	seqs  []sequence
 }
 
+// A sequence is how far one sequence has come, and its blocks.
 type sequence struct {
 	done   int                // computed tokens
 	tables [][]runner.BlockID // [group]
@@ -24,6 +25,7 @@ type sequence struct {
 // A span is the next n tokens of a sequence.
 type span struct{ seq, n int }
 
+// newLayout returns a layout of so many empty sequences.
 func newLayout(bench *bench, seqs int) *layout {
 	lay := &layout{bench: bench, seqs: make([]sequence, seqs)}
 	for _, n := range bench.lim.Blocks {

@@ -252,12 +252,14 @@ func (o *Oracle) decoded(name string) []float32 {
 	return values
 }
 
+// add adds y to x.
 func add(x, y []float64) {
 	for i, v := range y {
 		x[i] += v
 	}
 }
 
+// dot returns Σ a·b.
 func dot(a, b []float64) (sum float64) {
 	for i, v := range a {
 		sum += v * b[i]
@@ -265,6 +267,7 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
+// softmax replaces x by its softmax.
 func softmax(x []float64) {
 	top, sum := slices.Max(x), 0.0
 	for i, v := range x {
