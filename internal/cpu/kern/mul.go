@@ -89,11 +89,12 @@ func (j *Job) target(i int) int {
 	return int(j.Y[i])
 }
 
-// What one core does in a ns, for the estimate of groupTime: bytes of weights that it reads
-// while all cores read, and elements of an activation row that it multiplies with 16 weight
-// rows. The latter are half of what a core of 3 GHz with AVX-512 does in registers (peakOps):
-// 16 times as many multiply-adds as written here. Where a core is slower, tasks become longer
-// in proportion, and nothing else changes.
+// What one core does in a ns, for the estimate of groupTime: bytes of weights that it reads,
+// and elements of an activation row that it multiplies with 16 weight rows. The former is a
+// round figure for a core among others that read; the latter are half of what a core of 3 GHz
+// with two AVX-512 units does in registers (as peakOps counts it, a multiply-add for two):
+// 16 multiply-adds for each element. Where a core is slower, tasks take longer in proportion,
+// and nothing else changes.
 const (
 	bytesPerNs    = 12
 	int8PerNs     = 12
@@ -144,6 +145,7 @@ func (acts *Acts) plan(workers int) {
 			hi++
 		}
 		budget := taskTime
+		// The job has further tiles, so the weights are read again: longer tasks use these tiles more.
 		if rows < acts.jobs[job].rows(acts) {
 			budget *= 4
 		}
