@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ossian/internal/bench/dataset"
+	"ossian/internal/bench/http1"
 )
 
 const (
@@ -157,11 +158,11 @@ func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nil || x.response.began || !again {
+		if err == nil || x.response.Began || !again {
 			return err
 		}
 		fresh = true
-		x.response.reset()
+		x.response.Reset()
 		if !stale {
 			x.stream.s.Sent = time.Since(x.stream.began)
 		}
@@ -187,7 +188,7 @@ func (h *HTTP) roundTrip(ctx context.Context, c *conn, x *exchange) error {
 		err = failed
 	}
 	stopped := !stop()
-	if err == nil && failed == nil && !stopped && x.response.keep && !h.setup.Profile.plain() {
+	if err == nil && failed == nil && !stopped && x.response.Keep && !h.setup.Profile.plain() {
 		h.dialer.put(c)
 	} else {
 		c.Close()
@@ -199,7 +200,7 @@ func (h *HTTP) roundTrip(ctx context.Context, c *conn, x *exchange) error {
 // buffers.
 type exchange struct {
 	h        *HTTP
-	response response
+	response http1.Response
 	stream   stream
 	request  *[]byte // nil once it is not needed any more
 	body     []byte  // of a response that is no stream
@@ -208,13 +209,13 @@ type exchange struct {
 
 func newExchange(h *HTTP) *exchange {
 	x := &exchange{h: h}
-	x.response.sink = x.take
+	x.response.Sink = x.take
 	return x
 }
 
 func (x *exchange) begin(s *Sample, began time.Time, live *Live) {
 	s.Counts = unknown
-	x.response.reset()
+	x.response.Reset()
 	x.stream.reset(s, live, began, x.h.api == responses)
 	x.body, x.bodySize = x.body[:0], 0
 }
@@ -231,13 +232,13 @@ func (x *exchange) drop() {
 func (x *exchange) received(p []byte, lag time.Duration) (bool, error) {
 	x.drop()
 	x.stream.lag, x.stream.read = lag, time.Since(x.stream.began)
-	return x.response.feed(p)
+	return x.response.Feed(p)
 }
 
 // ended reports what it means that reading failed.
 func (x *exchange) ended(err error) error {
 	if err == io.EOF {
-		return x.response.closed()
+		return x.response.Closed()
 	}
 	return err
 }
@@ -246,7 +247,7 @@ func (x *exchange) ended(err error) error {
 func (x *exchange) take(p []byte) error {
 	x.bodySize += len(p)
 	streams := x.h.setup.Stream
-	switch ok := x.response.status == http.StatusOK; {
+	switch ok := x.response.Status == http.StatusOK; {
 	case ok && streams:
 		return x.stream.feed(p)
 	case ok && x.bodySize > maxBody:
@@ -264,9 +265,9 @@ func (x *exchange) take(p []byte) error {
 // finish ends the sample and says why it failed; "" = it did not.
 func (x *exchange) finish(err error) string {
 	s, r := x.stream.s, &x.response
-	s.Status = r.status
-	if r.status > 200 {
-		return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, r.reason, brief(x.body)), ": ")
+	s.Status = r.Status
+	if r.Status > 200 {
+		return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.Status, r.Reason, brief(x.body)), ": ")
 	}
 	if err == nil {
 		if x.h.setup.Stream {

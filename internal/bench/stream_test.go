@@ -36,7 +36,7 @@ func play(h *HTTP, pieces ...string) (*Sample, bool) {
 		err = x.ended(io.EOF)
 	}
 	s.Err = x.finish(err)
-	return s, x.response.keep
+	return s, x.response.Keep
 }
 
 func kinds(s *Sample) []Kind {

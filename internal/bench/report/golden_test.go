@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/resultfile"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -108,7 +109,7 @@ func TestPython(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got map[string]any
-				if err := json.Unmarshal(plainJSON(line), &got); err != nil {
+				if err := json.Unmarshal(resultfile.PlainJSON(line), &got); err != nil {
 					t.Fatal(err)
 				}
 				if len(want[name]) < 20 {

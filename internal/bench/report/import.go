@@ -1,19 +1,15 @@
 package report
 
 import (
-	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
-	"ossian/internal/bench"
+	"ossian/internal/bench/resultfile"
 )
 
 // A Result is a run as tables and comparisons take it, whatever tool wrote it.
@@ -28,42 +24,12 @@ type Result struct {
 	Ossian   *Extension           // of Ossian's own results
 }
 
-// Limits of a result file.
-const (
-	maxFile    = 1 << 30 // bytes
-	maxResults = 100_000
-	maxWord    = 1 << 16 // bytes of a text in a result
-	maxObject  = 1 << 10 // bytes of an object that is kept as a text
-)
-
 // Import reads the results in data: JSON of vLLM, sglang or Ossian (one, several in a
 // row or by line, or an array), lmdeploy's CSV, or text with console reports of any
 // profile between other text. name stands in Source and in errors, which say what is
 // missing.
 func Import(name string, data []byte) ([]Result, error) {
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", name, len(data), maxFile)
-	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	text := bytes.TrimSpace(data)
-	console := bytes.Contains(text, []byte(consoleTitle))
-	var results []Result
-	var err error
-	switch {
-	case len(text) == 0:
-		err = errors.New("the file is empty; expected a result as JSON, lmdeploy's CSV, or a console report")
-	case text[0] == '{' || text[0] == '[':
-		results, err = importJSON(data)
-		if err != nil && console {
-			results, err = importConsole(string(data))
-		}
-	case console:
-		results, err = importConsole(string(data))
-	case bytes.HasPrefix(text, []byte("backend,")):
-		results, err = importCSV(data)
-	default:
-		err = fmt.Errorf("neither JSON, nor lmdeploy's CSV (first column \"backend\"), nor text with a %q frame", consoleTitle)
-	}
+	results, err := resultfile.Read(data, newResult)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -77,6 +43,16 @@ func Import(name string, data []byte) ([]Result, error) {
 		}
 	}
 	return results, nil
+}
+
+// newResult takes over what a file says, and reads the members that only this package
+// understands.
+func newResult(file *resultfile.Result) (Result, error) {
+	r := Result{Format: file.Format, Profile: file.Profile, Info: file.Info, Values: file.Values}
+	if err := r.own(file.Members["ossian"]); err != nil {
+		return r, err
+	}
+	return r, r.detail(file.Members)
 }
 
 // Result returns s as a Result named name.
@@ -132,149 +108,6 @@ func isQuantity(key string) bool {
 	return latency || slices.ContainsFunc(compared, func(m comparedMetric) bool { return m.key == key })
 }
 
-// importJSON reads objects one behind another, and arrays of them. An error names the line
-// in which a result begins, or in which it is no JSON.
-func importJSON(text []byte) (out []Result, err error) {
-	text = plainJSON(text)
-	d := json.NewDecoder(bytes.NewReader(text))
-	inside := false // of an array
-	for {
-		rest := bytes.TrimLeft(text[d.InputOffset():], ", \t\r\n")
-		at := len(text) - len(rest)
-		var r Result
-		switch {
-		case len(rest) == 0 && !inside && len(out) > 0:
-			return out, nil
-		case len(rest) == 0:
-			err = errors.New("no result, or an array without its end")
-		case rest[0] == ']' || (rest[0] == '[' && !inside):
-			inside = rest[0] == '['
-			if _, err = d.Token(); err == nil {
-				continue
-			}
-		case len(out) == maxResults:
-			err = fmt.Errorf("more than %d results", maxResults)
-		default:
-			var item json.RawMessage
-			if err = d.Decode(&item); err == nil {
-				r, err = importObject(item)
-			} else if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(rest, &item)); ok {
-				at += int(bad.Offset) - 1
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: result %d: %w", 1+bytes.Count(text[:at], []byte("\n")), len(out)+1, err)
-		}
-		out = append(out, r)
-	}
-}
-
-// plainJSON replaces what Python writes and JSON does not have: NaN becomes null,
-// Infinity "inf".
-func plainJSON(text []byte) []byte {
-	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
-		return text
-	}
-	out := make([]byte, 0, len(text)+64)
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		rest := text[i:]
-		switch {
-		case quoted && text[i] == '\\' && len(rest) > 1:
-			out = append(out, rest[:2]...)
-			i++
-		case text[i] == '"':
-			quoted = !quoted
-			out = append(out, '"')
-		case !quoted && bytes.HasPrefix(rest, []byte("NaN")):
-			out = append(out, "null"...)
-			i += len("NaN") - 1
-		case !quoted && bytes.HasPrefix(rest, []byte("-Infinity")):
-			out = append(out, `"-inf"`...)
-			i += len("-Infinity") - 1
-		case !quoted && bytes.HasPrefix(rest, []byte("Infinity")):
-			out = append(out, `"inf"`...)
-			i += len("Infinity") - 1
-		default:
-			out = append(out, text[i])
-		}
-	}
-	return out
-}
-
-// importObject reads one result. Lists that it does not know are skipped.
-func importObject(text []byte) (Result, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return Result{}, fmt.Errorf("expected an object: %w", err)
-	}
-	r := Result{Format: "json", Info: map[string]string{}, Values: map[string]float64{}}
-	for key, raw := range members {
-		switch raw[0] {
-		case '"':
-			var word string
-			if err := json.Unmarshal(raw, &word); err != nil {
-				return Result{}, fmt.Errorf("%q: %w", key, err)
-			}
-			if len(word) <= maxWord {
-				r.Info[key] = word
-			}
-		case 't', 'f', '{': // parameters of a sweep
-			if len(raw) <= maxObject && key != "ossian" && key != "steady_state" {
-				r.Info[key] = string(raw)
-			}
-		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			if err := r.set(key, string(raw)); err != nil {
-				return Result{}, err
-			}
-		}
-	}
-	if err := r.steady(members["steady_state"]); err != nil {
-		return Result{}, err
-	}
-	r.Profile = guessJSON(members)
-	if err := r.own(members["ossian"]); err != nil {
-		return Result{}, err
-	}
-	return r, r.detail(members)
-}
-
-// set stores a number under the key that vLLM gives it.
-func (r *Result) set(key, number string) error {
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return fmt.Errorf("%q: %q is no number that can be read", key, number)
-	}
-	if !finite(v) {
-		r.Info[key] = number
-		return nil
-	}
-	key = strings.TrimSuffix(strings.Replace(key, "_e2e_latency_", "_e2el_", 1), ":")
-	if key == "total_throughput" {
-		key = "total_token_throughput"
-	}
-	r.Values[key] = v
-	return nil
-}
-
-// steady stores the numbers of a steady state.
-func (r *Result) steady(raw json.RawMessage) error {
-	if len(raw) == 0 || raw[0] == 'n' {
-		return nil
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return fmt.Errorf(`"steady_state": %w`, err)
-	}
-	for key, value := range members {
-		var v float64
-		if len(value) > 0 && value[0] != 'n' && json.Unmarshal(value, &v) == nil {
-			r.Values["steady_"+key] = v
-		}
-	}
-	return nil
-}
-
 // own reads what Ossian adds.
 func (r *Result) own(raw json.RawMessage) error {
 	if len(raw) == 0 || raw[0] == 'n' {
@@ -289,24 +122,6 @@ func (r *Result) own(raw json.RawMessage) error {
 		r.Profile = x.Compat
 	}
 	return nil
-}
-
-// guessJSON tells the tool by the keys that only it writes.
-func guessJSON(members map[string]json.RawMessage) string {
-	has := func(key string) bool { _, ok := members[key]; return ok }
-	switch {
-	case has("steady_state") || has("failed_requests") || has("max_model_len"):
-		return bench.VLLMRust.String()
-	case has("accept_length") || has("server_info"):
-		return bench.SGLang.String()
-	case has("total_output_tokens_retokenized"):
-		return bench.LMDeploy.String()
-	case has("failed") || has("rtfx") || has("queue_times"):
-		return bench.VLLM.String()
-	case has("endpoint_type") || has("tokenizer_id"):
-		return bench.VLLM011.String()
-	}
-	return ""
 }
 
 // arrays are the per-request lists of a detailed result.
@@ -385,52 +200,3 @@ func (a *arrays) request(i int) Request {
 
 // clampInt is a count of tokens from a file.
 func clampInt(f float64) int { return int(min(max(f, 0), 1<<40)) }
-
-// importCSV reads lmdeploy's file; headers may be repeated where files were joined.
-func importCSV(text []byte) ([]Result, error) {
-	c := csv.NewReader(bytes.NewReader(text))
-	c.FieldsPerRecord = -1
-	header, err := c.Read()
-	if err != nil {
-		return nil, fmt.Errorf("CSV header: %w", err)
-	}
-	for _, need := range []string{"duration", "completed", "request_throughput", "output_throughput"} {
-		if !slices.Contains(header, need) {
-			return nil, fmt.Errorf("column %q is missing from the CSV header", need)
-		}
-	}
-	var out []Result
-	for {
-		row, err := c.Read()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("CSV: %w", err)
-		}
-		if slices.Equal(row, header) {
-			continue
-		}
-		line, _ := c.FieldPos(0)
-		if len(row) != len(header) {
-			return nil, fmt.Errorf("line %d has %d columns, the header %d", line, len(row), len(header))
-		}
-		r := Result{Format: "csv", Profile: bench.LMDeploy.String(), Info: map[string]string{}, Values: map[string]float64{}}
-		for i, key := range header {
-			if key == "backend" || key == "dataset_name" {
-				r.Info[key] = row[i]
-			} else if row[i] != "" {
-				if err := r.set(key, row[i]); err != nil {
-					return nil, fmt.Errorf("line %d: %w", line, err)
-				}
-			}
-		}
-		if out = append(out, r); len(out) > maxResults {
-			return nil, fmt.Errorf("more than %d results", maxResults)
-		}
-	}
-	if len(out) == 0 {
-		return nil, errors.New("a CSV header, but no row")
-	}
-	return out, nil
-}

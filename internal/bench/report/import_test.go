@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/resultfile"
 	"ossian/internal/soak"
 )
 
@@ -345,7 +346,7 @@ func FuzzSummarize(f *testing.F) {
 		if err != nil {
 			return // numbers that JSON has no words for
 		}
-		if s.Setup.Profile != bench.LMDeploy && s.Setup.Profile != bench.SGLang && len(s.Setup.Metadata) == 0 && !json.Valid(plainJSON(text)) {
+		if s.Setup.Profile != bench.LMDeploy && s.Setup.Profile != bench.SGLang && len(s.Setup.Metadata) == 0 && !json.Valid(resultfile.PlainJSON(text)) {
 			t.Fatalf("not JSON: %s", text)
 		}
 	})

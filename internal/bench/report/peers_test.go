@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/resultfile"
 )
 
 // TestPeers compares with what the tools themselves printed and wrote for the recorded
@@ -114,8 +115,8 @@ func samePeerJSON(t *testing.T, s *Summary, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = undated(string(plainJSON([]byte(want))))
-	line = []byte(undated(string(plainJSON(line))))
+	want = undated(string(resultfile.PlainJSON([]byte(want))))
+	line = []byte(undated(string(resultfile.PlainJSON(line))))
 	got, wanted := keys(t, string(line)), keys(t, want)
 	if strings.Join(got, " ") != strings.Join(append(wanted, "ossian"), " ") {
 		t.Errorf("keys\n%s, want\n%s ossian", strings.Join(got, " "), strings.Join(wanted, " "))

@@ -1,4 +1,4 @@
-package report
+package resultfile
 
 import (
 	"fmt"
@@ -81,14 +81,14 @@ func rowKey(label string) (string, bool) {
 
 // A scan reads text line by line for reports.
 type scan struct {
-	out    []Result
+	found  []*Result
 	open   bool   // in a report
 	prefix string // of keys: that of the steady state, or none
 }
 
-// importConsole finds the reports in text: between other text, quoted, in a table, with
+// readConsole finds the reports in text: between other text, quoted, in a table, with
 // spaces lost. A report ends with its closing frame, with the next one, or with the text.
-func importConsole(text string) ([]Result, error) {
+func readConsole[T any](text string, convert func(*Result) (T, error)) ([]T, error) {
 	var s scan
 	n := 0
 	for line := range strings.Lines(text) {
@@ -96,19 +96,24 @@ func importConsole(text string) ([]Result, error) {
 		if err := s.line(bare(line)); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if len(s.out) > maxResults {
+		if len(s.found) > maxResults {
 			return nil, fmt.Errorf("more than %d results", maxResults)
 		}
 	}
-	if len(s.out) == 0 {
+	if len(s.found) == 0 {
 		return nil, fmt.Errorf("no line is a frame with %q", consoleTitle)
 	}
-	for i := range s.out {
-		if len(s.out[i].Values) == 0 {
+	out := make([]T, len(s.found))
+	for i, r := range s.found {
+		if len(r.Values) == 0 {
 			return nil, fmt.Errorf("report %d has none of the rows of a report, as \"Request throughput (req/s):\"", i+1)
 		}
+		var err error
+		if out[i], err = convert(r); err != nil {
+			return nil, fmt.Errorf("report %d: %w", i+1, err)
+		}
 	}
-	return s.out, nil
+	return out, nil
 }
 
 // bare takes away what pasting adds: escapes, quote marks, table bars, code ticks.
@@ -123,13 +128,13 @@ func (s *scan) line(line string) error {
 	frame := strings.Trim(line, "=")
 	switch {
 	case strings.TrimSpace(frame) == consoleTitle && len(frame) < len(line):
-		s.out = append(s.out, Result{Format: "console", Profile: bench.VLLM.String(), Info: map[string]string{}, Values: map[string]float64{}})
+		s.found = append(s.found, newResult("console", bench.VLLM.String()))
 		if len(line) == 60 {
 			s.last().Profile = bench.VLLMRust.String()
 		}
 		s.open, s.prefix = true, ""
 		return nil
-	case strings.TrimSpace(frame) == "Steady-State Metrics" && len(frame) < len(line) && len(s.out) > 0:
+	case strings.TrimSpace(frame) == "Steady-State Metrics" && len(frame) < len(line) && len(s.found) > 0:
 		s.open, s.prefix = true, "steady_"
 		s.last().Profile = bench.VLLMRust.String()
 		return nil
@@ -146,7 +151,7 @@ func (s *scan) line(line string) error {
 	return s.row(strings.TrimSpace(m[1]), strings.TrimSpace(m[2]))
 }
 
-func (s *scan) last() *Result { return &s.out[len(s.out)-1] }
+func (s *scan) last() *Result { return s.found[len(s.found)-1] }
 
 // row stores one row of a report.
 func (s *scan) row(label, value string) error {

@@ -1,4 +1,8 @@
-package bench
+// Package http1 takes HTTP/1.1 responses apart as their bytes come (RFC 9112). It is pushed
+// and not read from: so a stream that waits holds no buffer, and nothing stands between the
+// kernel's receipt of some bytes and the handling of the event in them. It knows no
+// connection; whoever has one says what came and when it ended.
+package http1
 
 import (
 	"bytes"
@@ -8,11 +12,22 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
-const maxHead = 64 << 10 // bytes of a response's head, or of a trailer
+const (
+	maxHead  = 64 << 10 // bytes of a response's head, or of a trailer
+	maxQuote = 300      // bytes of a line that an error repeats
+)
 
-// A part says what of a response comes next.
+// A part says what of a response comes next:
+//
+//	statusLine → headerLines → bodyBytes → nothingMore
+//	                         → nothingMore, where there is no body
+//	                         → sizeLine → bodyBytes → chunkEnd → sizeLine …
+//	                                    → trailers → nothingMore
+//
+// An interim response (status 1xx) leads from headerLines back to statusLine.
 type part uint8
 
 const (
@@ -25,30 +40,32 @@ const (
 	nothingMore // complete
 )
 
-// A response takes HTTP/1.1 responses apart as their bytes come, and hands the bytes of
-// the body on. It is pushed, not read from: so a stream that waits holds no buffer, and
-// nothing stands between the kernel's receipt and the handling of an event.
-type response struct {
-	sink func(p []byte) error // gets the body
+// A Response is one response as far as it has come, and the memory for the next one:
+// Reset begins it. It belongs to one goroutine.
+type Response struct {
+	Sink func(p []byte) error // gets the bytes of the body; its error ends Feed
+
+	Began  bool   // a byte has come
+	Status int    // of the last status line; 0 = none came
+	Reason string // behind the status; "" when that is 200
+	Keep   bool   // of a complete response: the connection may carry another request
 
 	next    part
 	line    []byte // of a line that has not ended
 	size    int    // bytes of the head so far
-	began   bool   // a byte has come
-	status  int
-	reason  string // behind the status; "" when that is 200
 	length  int64  // bytes that the body or the chunk still has; -1 = not known
 	chunked bool
-	keep    bool // the connection may be used again
 }
 
-func (r *response) reset() {
-	*r = response{sink: r.sink, line: r.line[:0]}
+// Reset makes r ready for another response; the sink and the memory stay.
+func (r *Response) Reset() {
+	*r = Response{Sink: r.Sink, line: r.line[:0]}
 }
 
-// feed takes in bytes and reports whether the response is complete.
-func (r *response) feed(p []byte) (bool, error) {
-	r.began = r.began || len(p) > 0
+// Feed takes in bytes and reports whether the response is complete. It fails if they are no
+// response of HTTP/1.1, or if the sink fails; the connection is of no use then.
+func (r *Response) Feed(p []byte) (bool, error) {
+	r.Began = r.Began || len(p) > 0
 	for len(p) > 0 {
 		switch r.next {
 		case bodyBytes:
@@ -57,13 +74,13 @@ func (r *response) feed(p []byte) (bool, error) {
 				n = int(min(int64(n), r.length))
 				r.length -= int64(n)
 			}
-			if err := r.sink(p[:n]); err != nil {
+			if err := r.Sink(p[:n]); err != nil {
 				return false, err
 			}
 			p = p[n:]
 			r.bodyEnds()
 		case nothingMore:
-			r.keep = false // what comes unasked belongs to no request
+			r.Keep = false // what comes unasked belongs to no request
 			return true, nil
 		default:
 			rest, err := r.feedLine(p)
@@ -77,7 +94,7 @@ func (r *response) feed(p []byte) (bool, error) {
 }
 
 // bodyEnds goes on when all bytes of the body or of the chunk have come.
-func (r *response) bodyEnds() {
+func (r *Response) bodyEnds() {
 	if r.length != 0 {
 		return
 	}
@@ -87,14 +104,14 @@ func (r *response) bodyEnds() {
 	}
 }
 
-// closed reports what it means that the server closed the connection: nil where this
+// Closed reports what it means that the server closed the connection: nil where this
 // ends the body.
-func (r *response) closed() error {
+func (r *Response) Closed() error {
 	switch {
 	case r.next == bodyBytes && r.length < 0:
 		r.next = nothingMore
 		return nil
-	case !r.began:
+	case !r.Began:
 		return errNoResponse
 	}
 	return fmt.Errorf("the connection was closed within the response: %w", io.ErrUnexpectedEOF)
@@ -103,7 +120,7 @@ func (r *response) closed() error {
 var errNoResponse = errors.New("the connection was closed before a response")
 
 // feedLine takes a line, or what there is of it, and returns what follows.
-func (r *response) feedLine(p []byte) ([]byte, error) {
+func (r *Response) feedLine(p []byte) ([]byte, error) {
 	i := bytes.IndexByte(p, '\n')
 	n := i + 1
 	if i < 0 {
@@ -126,7 +143,7 @@ func (r *response) feedLine(p []byte) ([]byte, error) {
 	return p[n:], err
 }
 
-func (r *response) readLine(line []byte) error {
+func (r *Response) readLine(line []byte) error {
 	switch r.next {
 	case statusLine:
 		if len(line) == 0 {
@@ -142,7 +159,7 @@ func (r *response) readLine(line []byte) error {
 		return r.readSize(line)
 	case chunkEnd:
 		if len(line) > 0 {
-			return fmt.Errorf("%q behind a chunk: want an empty line", brief(line))
+			return fmt.Errorf("%q behind a chunk: want an empty line", quote(line))
 		}
 		r.next, r.size = sizeLine, 0
 	case trailers:
@@ -154,86 +171,91 @@ func (r *response) readLine(line []byte) error {
 }
 
 // readStatus reads a line such as HTTP/1.1 200 OK.
-func (r *response) readStatus(line []byte) error {
+func (r *Response) readStatus(line []byte) error {
 	version, rest, _ := bytes.Cut(line, []byte(" "))
 	code, reason, _ := bytes.Cut(rest, []byte(" "))
 	status, err := strconv.Atoi(string(code))
 	if minor, ok := bytes.CutPrefix(version, []byte("HTTP/1.")); !ok || len(minor) != 1 || len(code) != 3 || err != nil || status < 100 {
-		return fmt.Errorf("%q: want a response of HTTP/1.1", brief(line))
+		return fmt.Errorf("%q: want a response of HTTP/1.1", quote(line))
 	}
-	r.status, r.length, r.next = status, -1, headerLines
-	r.keep = version[len(version)-1] != '0'
-	r.chunked, r.reason = false, ""
+	r.Status, r.length, r.next = status, -1, headerLines
+	r.Keep = version[len(version)-1] != '0'
+	r.chunked, r.Reason = false, ""
 	if status != http.StatusOK {
-		if r.reason = string(bytes.TrimSpace(reason)); r.reason == "" {
-			r.reason = http.StatusText(status)
+		if r.Reason = string(bytes.TrimSpace(reason)); r.Reason == "" {
+			r.Reason = http.StatusText(status)
 		}
 	}
 	return nil
 }
 
-func (r *response) readHeader(line []byte) error {
+func (r *Response) readHeader(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok {
-		return fmt.Errorf("%q: want a header", brief(line))
+		return fmt.Errorf("%q: want a header", quote(line))
 	}
 	value = bytes.TrimSpace(value)
 	switch {
 	case bytes.EqualFold(name, []byte("content-length")):
 		n, err := strconv.ParseUint(string(value), 10, 63)
 		if err != nil || (r.length >= 0 && r.length != int64(n)) {
-			return fmt.Errorf("content-length %q: want one number", brief(value))
+			return fmt.Errorf("content-length %q: want one number", quote(value))
 		}
 		r.length = int64(n)
 	case bytes.EqualFold(name, []byte("transfer-encoding")):
 		if !bytes.EqualFold(value, []byte("chunked")) {
-			return fmt.Errorf("transfer-encoding %q: want chunked", brief(value))
+			return fmt.Errorf("transfer-encoding %q: want chunked", quote(value))
 		}
 		r.chunked = true
 	case bytes.EqualFold(name, []byte("connection")):
-		r.keep = !bytes.EqualFold(value, []byte("close")) && (r.keep || bytes.EqualFold(value, []byte("keep-alive")))
+		r.Keep = !bytes.EqualFold(value, []byte("close")) && (r.Keep || bytes.EqualFold(value, []byte("keep-alive")))
 	case bytes.EqualFold(name, []byte("content-encoding")):
 		if !bytes.EqualFold(value, []byte("identity")) {
-			return fmt.Errorf("content-encoding %q: none was asked for", brief(value))
+			return fmt.Errorf("content-encoding %q: none was asked for", quote(value))
 		}
 	}
 	return nil
 }
 
 // headEnds decides how the body is framed (RFC 9112 6.3).
-func (r *response) headEnds() error {
+func (r *Response) headEnds() error {
 	switch {
-	case r.status == http.StatusSwitchingProtocols:
+	case r.Status == http.StatusSwitchingProtocols:
 		return errors.New("the server wants to switch protocols, which was not asked for")
-	case r.status < 200: // the answer is still to come
+	case r.Status < 200: // the answer is still to come
 		r.next = statusLine
-	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
+	case r.Status == http.StatusNoContent || r.Status == http.StatusNotModified:
 		r.next = nothingMore
 	case r.chunked:
 		if r.length >= 0 {
-			r.keep = false // who sends both may be misunderstood on the way
+			r.Keep = false // who sends both may be misunderstood on the way
 		}
 		r.next, r.size = sizeLine, 0
 	case r.length == 0:
 		r.next = nothingMore
 	default:
-		r.keep = r.keep && r.length > 0
+		r.Keep = r.Keep && r.length > 0
 		r.next = bodyBytes
 	}
 	return nil
 }
 
 // readSize reads the hexadecimal size of a chunk; extensions behind it are ignored.
-func (r *response) readSize(line []byte) error {
+func (r *Response) readSize(line []byte) error {
 	digits, _, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimSpace(digits)
 	n, err := strconv.ParseUint(string(digits), 16, 63)
 	if err != nil || n > math.MaxInt64/2 {
-		return fmt.Errorf("%q: want the size of a chunk", brief(line))
+		return fmt.Errorf("%q: want the size of a chunk", quote(line))
 	}
 	r.length, r.next, r.size = int64(n), bodyBytes, 0
 	if n == 0 {
 		r.next = trailers
 	}
 	return nil
+}
+
+// quote cuts a line of the server to a length that fits an error.
+func quote(line []byte) string {
+	return strings.ToValidUTF8(string(line[:min(len(line), maxQuote)]), "\uFFFD")
 }
