@@ -12,14 +12,14 @@ import (
 // of --header.
 func HideSecrets(args []string) []string {
 	out := slices.Clone(args)
-	header := false
-	for i, a := range out {
-		name, value, joined := strings.Cut(a, "=")
+	header := false // the words that follow are headers: one flag may take several
+	for i, arg := range out {
+		name, value, joined := strings.Cut(arg, "=")
 		switch {
-		case a == "--header":
+		case arg == "--header":
 			header = true
 			continue
-		case strings.HasPrefix(a, "-"):
+		case strings.HasPrefix(arg, "-"):
 			header = false
 			if joined && name == "--header" {
 				key, _, _ := strings.Cut(value, "=")
@@ -36,10 +36,10 @@ func HideSecrets(args []string) []string {
 
 // ParsePairs reads KEY=VALUE, as often as a flag has it.
 func ParsePairs(flag string, texts []string) (out []Pair, err error) {
-	for _, t := range texts {
-		key, value, ok := strings.Cut(t, "=")
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("%s %q: want KEY=VALUE", flag, t)
+			return nil, fmt.Errorf("%s %q: want KEY=VALUE", flag, text)
 		}
 		out = append(out, Pair{Key: key, Value: value})
 	}
@@ -49,11 +49,11 @@ func ParsePairs(flag string, texts []string) (out []Pair, err error) {
 // ParsePercentiles reads a list of numbers from 0 to 100.
 func ParsePercentiles(flag, list string) (out []float64, err error) {
 	for text := range strings.SplitSeq(list, ",") {
-		p, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || !(p >= 0 && p <= 100) {
+		percentile, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || !(percentile >= 0 && percentile <= 100) {
 			return nil, fmt.Errorf("%s: %q is no number from 0 to 100", flag, text)
 		}
-		out = append(out, p)
+		out = append(out, percentile)
 	}
 	return out, nil
 }

@@ -47,51 +47,52 @@ const (
 )
 
 // template returns the members of the body that all queries share, in the order of
-// bench.md 1.4 and 4.1: base, ignore_eos, sampling, extra; the later wins.
+// bench.md 1.4 and 4.1: the base, ignore_eos, sampling, extra; the later wins.
 func (c *HTTPConfig) template(a api) ([]Member, error) {
-	members := c.base(a)
-	if s := c.Setup; s.IgnoreEOS && !s.Profile.plain() {
-		members = set(members, "ignore_eos", "true")
+	members := c.baseMembers(a)
+	if setup := c.Setup; setup.IgnoreEOS && !setup.Profile.plain() {
+		members = setMember(members, "ignore_eos", "true")
 	}
-	for _, m := range c.Sampling {
-		if !json.Valid(m.Value) {
-			return nil, fmt.Errorf("%s: %q is not JSON", m.Name, m.Value)
+	for _, member := range c.Sampling {
+		if !json.Valid(member.Value) {
+			return nil, fmt.Errorf("%s: %q is not JSON", member.Name, member.Value)
 		}
-		members = set(members, m.Name, string(m.Value))
+		members = setMember(members, member.Name, string(member.Value))
 	}
-	return merge(members, c.Extra)
+	return mergeMembers(members, c.Extra)
 }
 
-func (c *HTTPConfig) base(a api) []Member {
-	s := c.Setup
-	greedy := s.Profile == VLLM011 || s.Profile.plain()
+// baseMembers are those that the tool of the profile sends, in its order.
+func (c *HTTPConfig) baseMembers(a api) []Member {
+	setup := c.Setup
+	greedy := setup.Profile == VLLM011 || setup.Profile.plain()
 	prompt := [...]string{completions: "prompt", chat: "messages", responses: "input"}[a]
 	limit := [...]string{completions: "max_tokens", chat: "max_completion_tokens", responses: "max_output_tokens"}[a]
-	var m []Member
+	var members []Member
 	add := func(when bool, name, value string) {
 		if when {
-			m = append(m, Member{name, json.RawMessage(value)})
+			members = append(members, Member{name, json.RawMessage(value)})
 		}
 	}
-	add(true, "model", string(wire.AppendString(nil, s.Model)))
+	add(true, "model", string(wire.AppendString(nil, setup.Model)))
 	add(true, prompt, promptSlot)
 	add(greedy, "temperature", "0.0")
-	if s.Profile.plain() {
+	if setup.Profile.plain() {
 		add(a == completions, "best_of", "1")
 		add(true, limit, outputSlot)
-		add(true, "stream", strconv.FormatBool(s.Stream))
-		add(true, "ignore_eos", strconv.FormatBool(s.IgnoreEOS))
+		add(true, "stream", strconv.FormatBool(setup.Stream))
+		add(true, "ignore_eos", strconv.FormatBool(setup.IgnoreEOS))
 	} else {
 		add(a == completions, "repetition_penalty", "1.0")
 		add(true, limit, outputSlot)
 		add(a == completions || (a == chat && c.Logprobs != nil), "logprobs", c.logprobs(a))
 		add(a == chat && c.Logprobs != nil, "top_logprobs", c.logprobs(completions))
-		add(true, "stream", strconv.FormatBool(s.Stream))
+		add(true, "stream", strconv.FormatBool(setup.Stream))
 		add(a == responses, "store", "false")
-		add(a != responses && s.Stream, "stream_options", `{"include_usage":true}`)
+		add(a != responses && setup.Stream, "stream_options", `{"include_usage":true}`)
 	}
-	add(a == chat && needsMaxTokens(s.Dialect), "max_tokens", outputSlot)
-	return m
+	add(a == chat && needsMaxTokens(setup.Dialect), "max_tokens", outputSlot)
+	return members
 }
 
 // needsMaxTokens reports whether chat at a server of that dialect is bounded by
@@ -115,8 +116,8 @@ func (c *HTTPConfig) logprobs(a api) string {
 	return strconv.Itoa(*c.Logprobs)
 }
 
-// set gives a member its value, in its place if it has one.
-func set(members []Member, name, value string) []Member {
+// setMember gives a member its value, in its place if it has one.
+func setMember(members []Member, name, value string) []Member {
 	for i := range members {
 		if members[i].Name == name {
 			members[i].Value = json.RawMessage(value)
@@ -126,56 +127,56 @@ func set(members []Member, name, value string) []Member {
 	return append(members, Member{name, json.RawMessage(value)})
 }
 
-// merge lets the members of a JSON object replace those of the same name; others follow
+// mergeMembers lets the members of a JSON object replace those of the same name; others follow
 // in their order. No object changes nothing.
-func merge(members []Member, object json.RawMessage) ([]Member, error) {
+func mergeMembers(members []Member, object json.RawMessage) ([]Member, error) {
 	if len(object) == 0 {
 		return members, nil
 	}
 	if !json.Valid(object) || bytes.TrimLeft(object, " \t\r\n")[0] != '{' {
 		return nil, fmt.Errorf("%s: want a JSON object whose members join the body", brief(object))
 	}
-	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if _, err := decoder.Token(); err != nil {
 		return nil, err
 	}
-	for d.More() {
-		name, err := d.Token()
+	for decoder.More() {
+		name, err := decoder.Token()
 		if err != nil {
 			return nil, err
 		}
 		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
+		if err := decoder.Decode(&value); err != nil {
 			return nil, err
 		}
-		members = set(members, name.(string), string(value)) // a name of a member is a string
+		members = setMember(members, name.(string), string(value)) // a name of a member is a string
 	}
 	return members, nil
 }
 
 // appendBody appends the request body for q.
-func (h *HTTP) appendBody(dst []byte, q *dataset.Query) ([]byte, error) {
-	members := h.members
-	if len(q.Body) > 0 {
+func (h *HTTP) appendBody(dst []byte, query *dataset.Query) ([]byte, error) {
+	members := h.members // shared: a query with members of its own gets a copy
+	if len(query.Body) > 0 {
 		var err error
-		if members, err = merge(append([]Member(nil), members...), q.Body); err != nil {
+		if members, err = mergeMembers(append([]Member(nil), members...), query.Body); err != nil {
 			return nil, err
 		}
 	}
-	before := byte('{')
-	for _, m := range members {
-		dst = append(wire.AppendString(append(dst, before), m.Name), ':')
+	before := byte('{') // what stands before the next member
+	for _, member := range members {
+		dst = append(wire.AppendString(append(dst, before), member.Name), ':')
 		before = ','
-		switch string(m.Value) {
+		switch string(member.Value) {
 		case promptSlot:
 			var err error
-			if dst, err = h.appendPrompt(dst, q); err != nil {
+			if dst, err = h.appendPrompt(dst, query); err != nil {
 				return nil, err
 			}
 		case outputSlot:
-			dst = strconv.AppendInt(dst, int64(q.Output), 10)
+			dst = strconv.AppendInt(dst, int64(query.Output), 10)
 		default:
-			dst = append(dst, m.Value...)
+			dst = append(dst, member.Value...)
 		}
 	}
 	return append(dst, '}'), nil
@@ -184,15 +185,15 @@ func (h *HTTP) appendBody(dst []byte, q *dataset.Query) ([]byte, error) {
 var errPrompt = errors.New("want exactly one of a prompt, token ids and messages")
 
 // appendPrompt appends the value that carries the prompt of q.
-func (h *HTTP) appendPrompt(dst []byte, q *dataset.Query) ([]byte, error) {
-	switch ids, messages := q.IDs != nil, q.Messages != nil; {
-	case (ids && messages) || (q.Prompt != "" && (ids || messages)):
+func (h *HTTP) appendPrompt(dst []byte, query *dataset.Query) ([]byte, error) {
+	switch ids, messages := query.IDs != nil, query.Messages != nil; {
+	case (ids && messages) || (query.Prompt != "" && (ids || messages)):
 		return nil, errPrompt
 	case ids && h.api != completions:
 		return nil, errors.New("token ids can only be sent to completions; use another backend or a workload with text")
 	case ids:
 		dst = append(dst, '[')
-		for i, id := range q.IDs {
+		for i, id := range query.IDs {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
@@ -202,9 +203,9 @@ func (h *HTTP) appendPrompt(dst []byte, q *dataset.Query) ([]byte, error) {
 	case messages && h.api == completions:
 		return nil, errors.New("messages cannot be sent to completions; use backend openai-chat or a workload with text")
 	case messages:
-		return append(dst, q.Messages...), nil
+		return append(dst, query.Messages...), nil
 	case h.api != chat:
-		return wire.AppendString(dst, q.Prompt), nil
+		return wire.AppendString(dst, query.Prompt), nil
 	}
-	return append(appendUser(append(dst, '['), q.Prompt, h.setup.Profile.plain()), ']'), nil
+	return append(appendUser(append(dst, '['), query.Prompt, h.setup.Profile.plain()), ']'), nil
 }

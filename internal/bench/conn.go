@@ -15,21 +15,24 @@ import (
 	"time"
 )
 
+// How connections are kept and read.
 const (
 	idleLimit   = 60 * time.Second // how long a connection is kept; the Python client's limit
 	readBuffer  = 16 << 10         // bytes of one read
 	proxyHeader = "Proxy-Authorization"
 )
 
-// A conn is a connection to the server.
-type conn struct {
-	link
-	reused bool      // it has carried a request before
-	since  time.Time // idle since
+// A connection to the server is used by one exchange at a time: dialing → in use → idle →
+// in use … → closed. While it is in use its exchange may do everything with it, and anybody
+// may set a deadline; while it is idle it is the dialer's.
+type connection struct {
+	transport
+	reused    bool // it has carried a request before
+	idleSince time.Time
 }
 
-// A link carries the bytes of a connection.
-type link interface {
+// A transport carries the bytes of a connection.
+type transport interface {
 	io.Writer
 	io.Closer
 	// SetDeadline sets when writing and receiving fail.
@@ -41,20 +44,20 @@ type link interface {
 	receive(x *exchange) error
 }
 
-// ordinary is a link that the runtime polls: TLS, whose bytes become events only after
+// A runtimeTransport is one that the runtime polls: TLS, whose bytes become events only after
 // decryption, and systems without a poller of our own.
-type ordinary struct {
+type runtimeTransport struct {
 	net.Conn
 	tcp net.Conn // below TLS
 }
 
-func (o *ordinary) receive(x *exchange) error {
-	b := x.h.buffers.Get().(*[readBuffer]byte)
-	defer x.h.buffers.Put(b)
+func (r *runtimeTransport) receive(x *exchange) error {
+	buffer := x.http.buffers.Get().(*[readBuffer]byte)
+	defer x.http.buffers.Put(buffer)
 	for {
-		n, err := o.Read(b[:])
+		n, err := r.Read(buffer[:])
 		if n > 0 {
-			done, err := x.received(b[:n], -1)
+			done, err := x.received(buffer[:n], -1)
 			if done || err != nil {
 				return err
 			}
@@ -68,42 +71,43 @@ func (o *ordinary) receive(x *exchange) error {
 // A dialer opens connections to one server and keeps those that are idle, the last used
 // first.
 type dialer struct {
-	address string      // host:port of the server
-	tls     *tls.Config // nil = plain
-	proxy   *url.URL    // nil = none
-	known   atomic.Pointer[string]
-	pollers pollers
+	address  string                 // host:port of the server
+	tls      *tls.Config            // nil = plain
+	proxy    *url.URL               // nil = none
+	resolved atomic.Pointer[string] // IP address and port that the last dial reached; nil = not known
+	pollers  pollers
 
-	mu   sync.Mutex
-	idle []*conn
+	mu   sync.Mutex // guards idle
+	idle []*connection
 }
 
-// get returns an idle connection that is still open, or a new one.
-func (d *dialer) get(ctx context.Context, fresh bool) (*conn, error) {
+// get returns an idle connection that is still open, or a new one; fresh = a new one.
+func (d *dialer) get(ctx context.Context, fresh bool) (*connection, error) {
 	for !fresh {
 		d.mu.Lock()
-		n := len(d.idle)
-		if n == 0 {
+		kept := len(d.idle)
+		if kept == 0 {
 			d.mu.Unlock()
 			break
 		}
-		c := d.idle[n-1]
-		d.idle = d.idle[:n-1]
+		last := d.idle[kept-1]
+		d.idle = d.idle[:kept-1]
 		d.mu.Unlock()
-		if time.Since(c.since) < idleLimit && c.alive() {
-			c.reused = true
-			return c, nil
+		// Asking the kernel costs less than a request that has to be sent again.
+		if time.Since(last.idleSince) < idleLimit && last.alive() {
+			last.reused = true
+			return last, nil
 		}
-		c.Close()
+		last.Close()
 	}
 	return d.dial(ctx)
 }
 
-// put keeps c for another request.
-func (d *dialer) put(c *conn) {
-	c.since = time.Now()
+// put keeps conn for another request.
+func (d *dialer) put(conn *connection) {
+	conn.idleSince = time.Now()
 	d.mu.Lock()
-	d.idle = append(d.idle, c)
+	d.idle = append(d.idle, conn)
 	d.mu.Unlock()
 }
 
@@ -111,47 +115,48 @@ func (d *dialer) put(c *conn) {
 func (d *dialer) closeIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range d.idle {
-		c.Close()
+	for _, conn := range d.idle {
+		conn.Close()
 	}
 	d.idle = nil
 }
 
-func (d *dialer) dial(ctx context.Context) (*conn, error) {
+// dial opens a connection, to the proxy where there is one.
+func (d *dialer) dial(ctx context.Context) (*connection, error) {
 	address := d.address
 	if d.proxy != nil {
 		address = hostPort(d.proxy)
 	}
 	// A name is looked up once: thousands of lookups at the start of a run would be
 	// part of its first tokens' times.
-	if known := d.known.Load(); known != nil {
+	if known := d.resolved.Load(); known != nil {
 		address = *known
 	}
 	plain := net.Dialer{KeepAlive: -1}
 	tcp, err := plain.DialContext(ctx, "tcp", address)
 	if err != nil {
-		d.known.Store(nil)
+		d.resolved.Store(nil) // the name may stand for another address by now
 		return nil, err
 	}
-	if d.known.Load() == nil {
+	if d.resolved.Load() == nil {
 		found := tcp.RemoteAddr().String()
-		d.known.Store(&found)
+		d.resolved.Store(&found)
 	}
-	var l link
+	var made transport
 	if d.tls == nil {
-		l, err = d.pollers.link(tcp)
+		made, err = d.pollers.transport(tcp)
 	} else {
-		l, err = d.secure(ctx, tcp)
+		made, err = d.secure(ctx, tcp)
 	}
 	if err != nil {
 		tcp.Close()
 		return nil, err
 	}
-	return &conn{link: l}, nil
+	return &connection{transport: made}, nil
 }
 
 // secure starts TLS, through a tunnel where there is a proxy.
-func (d *dialer) secure(ctx context.Context, tcp net.Conn) (link, error) {
+func (d *dialer) secure(ctx context.Context, tcp net.Conn) (transport, error) {
 	stop := context.AfterFunc(ctx, func() { tcp.SetDeadline(past) })
 	defer stop()
 	if d.proxy != nil {
@@ -159,28 +164,29 @@ func (d *dialer) secure(ctx context.Context, tcp net.Conn) (link, error) {
 			return nil, err
 		}
 	}
-	t := tls.Client(tcp, d.tls)
-	if err := t.HandshakeContext(ctx); err != nil {
+	client := tls.Client(tcp, d.tls)
+	if err := client.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	return &ordinary{Conn: t, tcp: tcp}, nil
+	return &runtimeTransport{Conn: client, tcp: tcp}, nil
 }
 
 // past is a deadline that ends what waits for a connection.
 var past = time.Unix(1, 0)
 
-func (d *dialer) tunnel(c net.Conn) error {
+// tunnel asks the proxy for a connection to the server.
+func (d *dialer) tunnel(proxied net.Conn) error {
 	request := "CONNECT " + d.address + " HTTP/1.1\r\nHost: " + d.address + "\r\n" + proxyAuth(d.proxy) + "\r\n"
-	if _, err := c.Write([]byte(request)); err != nil {
+	if _, err := proxied.Write([]byte(request)); err != nil {
 		return err
 	}
-	in := bufio.NewReader(c)
-	r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	in := bufio.NewReader(proxied) // what it reads too much would be missing from the handshake, see below
+	answer, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return fmt.Errorf("proxy %s: %w", d.proxy.Host, err)
 	}
-	if r.StatusCode != http.StatusOK || in.Buffered() > 0 {
-		return fmt.Errorf("proxy %s: %s to CONNECT %s; want 200 and nothing behind it", d.proxy.Host, r.Status, d.address)
+	if answer.StatusCode != http.StatusOK || in.Buffered() > 0 {
+		return fmt.Errorf("proxy %s: %s to CONNECT %s; want 200 and nothing behind it", d.proxy.Host, answer.Status, d.address)
 	}
 	return nil
 }
@@ -194,14 +200,14 @@ func proxyAuth(proxy *url.URL) string {
 	return proxyHeader + ": Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.Username()+":"+password)) + "\r\n"
 }
 
-// hostPort is the host and the port of u, the port of its scheme where it names none.
-func hostPort(u *url.URL) string {
-	port := u.Port()
+// hostPort is the host and the port of an address, the port of its scheme where it names none.
+func hostPort(address *url.URL) string {
+	port := address.Port()
 	if port == "" {
 		port = "80"
-		if u.Scheme == "https" {
+		if address.Scheme == "https" {
 			port = "443"
 		}
 	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return net.JoinHostPort(address.Hostname(), port)
 }

@@ -20,7 +20,7 @@ type facts struct {
 
 func (e *event) facts() facts {
 	return facts{e.choices, e.choices && e.output(), e.usage, e.fault != nil, string(e.visible()), string(e.thought()), string(e.finish),
-		string(e.kind), string(e.delta), e.ids, e.counts}
+		string(e.eventType), string(e.delta), e.tokenIDs, e.counts}
 }
 
 // decoded reads an event with encoding/json. ok is false for what is no object;
@@ -36,7 +36,7 @@ func decoded(b []byte) (f facts, ambiguous, ok bool) {
 	if !ok {
 		return f, false, false
 	}
-	f = facts{ids: -1, counts: unknown, kind: str(m["type"]), delta: str(m["delta"]), fault: m["error"] != nil}
+	f = facts{ids: -1, counts: unknownCounts, kind: str(m["type"]), delta: str(m["delta"]), fault: m["error"] != nil}
 	if list, _ := m["choices"].([]any); len(list) > 0 {
 		f.choices = true
 		c, _ := list[0].(map[string]any)
@@ -148,7 +148,7 @@ func checkEvent(t *testing.T, b []byte) {
 	if ok && nesting(b) > maxDepth {
 		return
 	}
-	if ok != (got == whole) {
+	if ok != (got == complete) {
 		t.Fatalf("%.300q: verdict %d, but encoding/json says %v", b, got, ok)
 	}
 	if ok && !ambiguous && e.facts() != want {
@@ -201,7 +201,7 @@ func TestEventCut(t *testing.T) {
 	for _, text := range all {
 		for i := range len(text) {
 			var e event
-			if got := e.parse([]byte(text[:i])); got != cut {
+			if got := e.parse([]byte(text[:i])); got != incomplete {
 				t.Fatalf("%q: verdict %d, want cut", text[:i], got)
 			}
 		}

@@ -63,7 +63,7 @@ func (f *floor) run(url string, streams, tokens int) (c cost, err error) {
 		}
 		defer unix.Close(fd)
 		if f.times {
-			stamp(fd)
+			enableTimestamps(fd)
 		}
 		if _, err := unix.Write(fd, []byte(request)); err != nil {
 			return c, err

@@ -36,11 +36,12 @@ type HTTPConfig struct {
 }
 
 // HTTP is a Target: a server that speaks one of OpenAI's protocols. It may be used by
-// any number of goroutines.
+// any number of goroutines: but for the dialer and the pools, which look after themselves,
+// nothing in it changes.
 type HTTP struct {
 	setup    *Setup
 	api      api
-	members  []Member // of the body
+	members  []Member // of the body, with slots for what differs
 	head     string   // of a request, up to what differs
 	idPrefix string
 	dialer   dialer
@@ -51,38 +52,40 @@ type HTTP struct {
 }
 
 // NewHTTP checks c and returns the target that it describes. No connection is opened.
-func NewHTTP(c HTTPConfig) (*HTTP, error) {
-	h := &HTTP{setup: c.Setup, idPrefix: c.IDPrefix}
-	u, err := parseURL(c.Setup.URL)
+func NewHTTP(config HTTPConfig) (*HTTP, error) {
+	h := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
+	server, err := parseURL(config.Setup.URL)
 	if err != nil {
 		return nil, err
 	}
-	if h.api, err = apiOf(c.Setup.Backend); err != nil {
+	if h.api, err = apiOf(config.Setup.Backend); err != nil {
 		return nil, err
 	}
-	if h.members, err = c.template(h.api); err != nil {
+	if h.members, err = config.template(h.api); err != nil {
 		return nil, err
 	}
-	h.dialer.address, h.dialer.tls = hostPort(u), c.tls(u)
-	if h.dialer.proxy, err = c.proxy(u); err != nil {
+	h.dialer.address, h.dialer.tls = hostPort(server), config.tls(server)
+	if h.dialer.proxy, err = config.proxy(server); err != nil {
 		return nil, err
 	}
-	given, err := c.headers()
+	given, err := config.headers()
 	if err != nil {
 		return nil, err
 	}
-	headers := []Pair{{"Host", u.Host}, {"User-Agent", "ossian-bench"}, {"Accept", "*/*"}, {"Content-Type", "application/json"}}
-	for _, g := range given {
-		headers = setHeader(headers, g)
+	// The head of all requests is written once: ours, replaced by those of the user.
+	headers := []Pair{{"Host", server.Host}, {"User-Agent", "ossian-bench"}, {"Accept", "*/*"}, {"Content-Type", "application/json"}}
+	for _, header := range given {
+		headers = setHeader(headers, header)
 	}
-	path := u.RequestURI()
+	path := server.RequestURI()
+	// A proxy takes plain requests itself; for TLS it gets a CONNECT, see dialer.tunnel.
 	if h.dialer.proxy != nil && h.dialer.tls == nil {
-		path = "http://" + u.Host + path
+		path = "http://" + server.Host + path
 	}
 	var head strings.Builder
 	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\n", path)
-	for _, f := range headers {
-		fmt.Fprintf(&head, "%s: %s\r\n", f.Key, f.Value)
+	for _, field := range headers {
+		fmt.Fprintf(&head, "%s: %s\r\n", field.Key, field.Value)
 	}
 	if h.dialer.tls == nil {
 		head.WriteString(proxyAuth(h.dialer.proxy))
@@ -98,63 +101,64 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 func (h *HTTP) Close() { h.dialer.closeIdle() }
 
 // appendRequest appends the request for q.
-func (h *HTTP) appendRequest(dst []byte, q *dataset.Query) ([]byte, error) {
+func (h *HTTP) appendRequest(dst []byte, query *dataset.Query) ([]byte, error) {
 	scratch := h.requests.Get().(*[]byte)
-	defer h.forget(scratch)
+	defer h.recycle(scratch)
 	var err error
-	if *scratch, err = h.appendBody((*scratch)[:0], q); err != nil {
+	if *scratch, err = h.appendBody((*scratch)[:0], query); err != nil {
 		return dst, err
 	}
 	dst = append(dst, h.head...)
-	if q.ID != "" {
-		dst = append(append(append(append(dst, "x-request-id: "...), h.idPrefix...), q.ID...), "\r\n"...)
+	if query.ID != "" {
+		dst = append(append(append(append(dst, "x-request-id: "...), h.idPrefix...), query.ID...), "\r\n"...)
 	}
-	if q.Session != "" {
-		dst = append(append(append(append(dst, "x-session-id: "...), h.idPrefix...), q.Session...), "\r\n"...)
+	if query.Session != "" {
+		dst = append(append(append(append(dst, "x-session-id: "...), h.idPrefix...), query.Session...), "\r\n"...)
 	}
 	dst = strconv.AppendInt(append(dst, "Content-Length: "...), int64(len(*scratch)), 10)
 	return append(append(dst, "\r\n\r\n"...), *scratch...), nil
 }
 
-// forget keeps the memory of a request for another, unless it is large.
-func (h *HTTP) forget(b *[]byte) {
+// recycle keeps the memory of a request for another, unless it is large.
+func (h *HTTP) recycle(b *[]byte) {
 	if cap(*b) <= keptRequest {
 		h.requests.Put(b)
 	}
 }
 
 // Do sends q and fills s with what comes back.
-func (h *HTTP) Do(ctx context.Context, q *dataset.Query, s *Sample, began time.Time, live *Live) {
+func (h *HTTP) Do(ctx context.Context, query *dataset.Query, sample *Sample, began time.Time, live *Live) {
 	x := h.exchanges.Get().(*exchange)
-	x.begin(s, began, live)
+	x.begin(sample, began, live)
 	x.request = h.requests.Get().(*[]byte)
 	var err error
-	*x.request, err = h.appendRequest((*x.request)[:0], q)
-	s.Sent = time.Since(began)
+	*x.request, err = h.appendRequest((*x.request)[:0], query)
+	sample.Sent = time.Since(began) // with the body ready: making it is no time of the server's
 	live.Sent.Add(1)
 	if err == nil {
-		err = h.exchange(ctx, x)
+		err = h.attempts(ctx, x)
 	}
-	x.drop()
-	s.Done = time.Since(began)
-	s.Err = x.finish(err)
-	x.stream.s, x.stream.live = nil, nil
+	x.dropRequest()
+	sample.Done = time.Since(began)
+	sample.Err = x.finish(err)
+	x.stream.sample, x.stream.live = nil, nil
 	h.exchanges.Put(x)
 }
 
-// exchange sends the request of x and reads its response, on a new connection again if
+// attempts sends the request of x and reads its response, on a new connection again if
 // an idle one turned out to be closed: that is no fault of the server. The compiled
 // client tries again on every error of the connection, its clock starting anew.
-func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
+func (h *HTTP) attempts(ctx context.Context, x *exchange) error {
 	fresh := h.setup.Profile.plain()
-	for try := 1; ; try++ {
-		c, err := h.dialer.get(ctx, fresh)
+	for attempt := 1; ; attempt++ {
+		conn, err := h.dialer.get(ctx, fresh)
 		stale := false
 		if err == nil {
-			stale = c.reused // afterwards c may be another's
-			err = h.roundTrip(ctx, c, x)
+			stale = conn.reused // afterwards conn may be another's
+			err = h.roundTrip(ctx, conn, x)
 		}
-		again := stale || (h.setup.Profile == VLLMRust && try < rustAttempts)
+		// Once a byte of the response has come it may not be sent again: the server has begun.
+		again := stale || (h.setup.Profile == VLLMRust && attempt < rustAttempts)
 		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -164,75 +168,79 @@ func (h *HTTP) exchange(ctx context.Context, x *exchange) error {
 		fresh = true
 		x.response.Reset()
 		if !stale {
-			x.stream.s.Sent = time.Since(x.stream.began)
+			x.stream.sample.Sent = time.Since(x.stream.began)
 		}
 	}
 }
 
-// roundTrip carries x over c, and keeps c if it can carry another.
-func (h *HTTP) roundTrip(ctx context.Context, c *conn, x *exchange) error {
-	if err := c.SetDeadline(time.Now().Add(requestLimit)); err != nil {
-		c.Close()
+// roundTrip carries x over conn, and keeps conn if it can carry another.
+func (h *HTTP) roundTrip(ctx context.Context, conn *connection, x *exchange) error {
+	if err := conn.SetDeadline(time.Now().Add(requestLimit)); err != nil {
+		conn.Close()
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(past) })
-	_, failed := c.Write(*x.request)
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
+	_, failed := conn.Write(*x.request)
 	if failed != nil {
 		// It may have answered before it stopped reading: too large, or no access.
-		c.SetDeadline(time.Now().Add(answerLimit))
-	} else if !c.reused && h.setup.Profile != VLLMRust {
-		x.drop() // long prompts of many streams are a lot of memory, and this one has gone out
+		conn.SetDeadline(time.Now().Add(answerLimit))
+	} else if !conn.reused && h.setup.Profile != VLLMRust {
+		x.dropRequest() // long prompts of many streams are a lot of memory, and this one has gone out
 	}
-	err := c.receive(x)
+	err := conn.receive(x)
 	if failed != nil && err != nil {
 		err = failed
 	}
-	stopped := !stop()
+	stopped := !stop() // else the end of ctx might still spoil the connection for the next request
 	if err == nil && failed == nil && !stopped && x.response.Keep && !h.setup.Profile.plain() {
-		h.dialer.put(c)
+		h.dialer.put(conn)
 	} else {
-		c.Close()
+		conn.Close()
 	}
 	return err
 }
 
 // An exchange is a request and its response. Exchanges are used again, with their
 // buffers.
+//
+// Bytes go received → response → takeBody → stream, all on the goroutine of the transport.
 type exchange struct {
-	h        *HTTP
+	http     *HTTP
 	response http1.Response
 	stream   stream
 	request  *[]byte // nil once it is not needed any more
-	body     []byte  // of a response that is no stream
-	bodySize int
+	body     []byte  // of a response that is no stream; of an error its beginning
+	bodySize int     // bytes of the body so far, kept or not
 }
 
 func newExchange(h *HTTP) *exchange {
-	x := &exchange{h: h}
-	x.response.Sink = x.take
+	x := &exchange{http: h}
+	x.response.Sink = x.takeBody
 	return x
 }
 
-func (x *exchange) begin(s *Sample, began time.Time, live *Live) {
-	s.Counts = unknown
+// begin makes x ready for the request behind a sample.
+func (x *exchange) begin(sample *Sample, began time.Time, live *Live) {
+	sample.Counts = unknownCounts
 	x.response.Reset()
-	x.stream.reset(s, live, began, x.h.api == responses)
+	x.stream.reset(sample, live, began, x.http.api == responses)
 	x.body, x.bodySize = x.body[:0], 0
 }
 
-func (x *exchange) drop() {
+// dropRequest gives back the memory of the request.
+func (x *exchange) dropRequest() {
 	if x.request != nil {
-		x.h.forget(x.request)
+		x.http.recycle(x.request)
 		x.request = nil
 	}
 }
 
 // received takes in bytes that the kernel had since lag before now (-1 = not known) and
 // reports whether the response is complete.
-func (x *exchange) received(p []byte, lag time.Duration) (bool, error) {
-	x.drop()
-	x.stream.lag, x.stream.read = lag, time.Since(x.stream.began)
-	return x.response.Feed(p)
+func (x *exchange) received(part []byte, lag time.Duration) (bool, error) {
+	x.dropRequest()
+	x.stream.lag, x.stream.readAt = lag, time.Since(x.stream.began)
+	return x.response.Feed(part)
 }
 
 // ended reports what it means that reading failed.
@@ -243,19 +251,19 @@ func (x *exchange) ended(err error) error {
 	return err
 }
 
-// take gets the bytes of the body.
-func (x *exchange) take(p []byte) error {
-	x.bodySize += len(p)
-	streams := x.h.setup.Stream
+// takeBody gets the bytes of the body.
+func (x *exchange) takeBody(part []byte) error {
+	x.bodySize += len(part)
+	streams := x.http.setup.Stream
 	switch ok := x.response.Status == http.StatusOK; {
 	case ok && streams:
-		return x.stream.feed(p)
+		return x.stream.feed(part)
 	case ok && x.bodySize > maxBody:
 		return fmt.Errorf("a response of more than %d bytes", maxBody)
 	case ok:
-		x.body = append(x.body, p...)
+		x.body = append(x.body, part...)
 	case len(x.body) < maxError:
-		x.body = append(x.body, p[:min(len(p), maxError-len(x.body))]...)
+		x.body = append(x.body, part[:min(len(part), maxError-len(x.body))]...)
 	case x.bodySize > maxRefusal:
 		return errors.New("the body of the error goes on")
 	}
@@ -264,23 +272,24 @@ func (x *exchange) take(p []byte) error {
 
 // finish ends the sample and says why it failed; "" = it did not.
 func (x *exchange) finish(err error) string {
-	s, r := x.stream.s, &x.response
-	s.Status = r.Status
-	if r.Status > 200 {
-		return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.Status, r.Reason, brief(x.body)), ": ")
+	sample, response := x.stream.sample, &x.response
+	sample.Status = response.Status
+	if response.Status > 200 {
+		return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", response.Status, response.Reason, brief(x.body)), ": ")
 	}
 	if err == nil {
-		if x.h.setup.Stream {
+		if x.http.setup.Stream {
 			err = x.stream.end()
 		} else {
 			err = x.stream.document(x.body)
 		}
 	}
+	// What went wrong with the bytes comes before what the server said about itself.
 	fault := x.stream.finish()
 	switch {
 	case err != nil:
 		return err.Error()
-	case fault == "" && x.h.api == responses && !x.stream.completed:
+	case fault == "" && x.http.api == responses && !x.stream.saidCompleted:
 		return "the stream ended without response.completed"
 	}
 	return fault

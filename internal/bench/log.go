@@ -36,6 +36,7 @@ type entry struct {
 	End      *logEnd       `json:"end,omitempty"`
 }
 
+// A logHeader is what is known when a run begins.
 type logHeader struct {
 	Version int                `json:"version"`
 	Began   time.Time          `json:"began"`
@@ -44,6 +45,7 @@ type logHeader struct {
 	Queries int                `json:"queries,omitempty"`
 }
 
+// A logEnd is what is known when it has ended.
 type logEnd struct {
 	Duration time.Duration      `json:"duration"`
 	After    map[string]float64 `json:"after"`
@@ -51,25 +53,27 @@ type logEnd struct {
 	Cut      bool               `json:"cut,omitempty"`
 }
 
-func header(r *Recording) entry {
-	return entry{Run: &logHeader{logVersion, r.Began, r.Setup, r.Before, r.Queries}}
+func headerEntry(rec *Recording) entry {
+	return entry{Run: &logHeader{logVersion, rec.Began, rec.Setup, rec.Before, rec.Queries}}
 }
 
-func end(r *Recording) entry { return entry{End: &logEnd{r.Duration, r.After, r.Client, r.Cut}} }
+func endEntry(rec *Recording) entry {
+	return entry{End: &logEnd{rec.Duration, rec.After, rec.Client, rec.Cut}}
+}
 
 // A loggedSample has its chunks as one list of numbers: of each the nanoseconds since
 // the chunk before, Lag, Tokens and Kind.
 type loggedSample Sample
 
-type plainSample Sample
+type plainSample Sample // without the methods of loggedSample
 
 // MarshalJSON writes s as a line of the log has it.
 func (s *loggedSample) MarshalJSON() ([]byte, error) {
 	flat := make([]int64, 0, 4*len(s.Chunks))
 	var at time.Duration
-	for _, c := range s.Chunks {
-		flat = append(flat, int64(c.At-at), int64(c.Lag), int64(c.Tokens), int64(c.Kind))
-		at = c.At
+	for _, chunk := range s.Chunks {
+		flat = append(flat, int64(chunk.At-at), int64(chunk.Lag), int64(chunk.Tokens), int64(chunk.Kind))
+		at = chunk.At
 	}
 	return json.Marshal(struct {
 		*plainSample
@@ -98,13 +102,13 @@ func (s *loggedSample) UnmarshalJSON(text []byte) error {
 	}
 	s.Chunks = nil
 	var at time.Duration
-	for i, c := range slices.Collect(slices.Chunk(in.Chunks, 4)) {
-		at += time.Duration(c[0])
-		n := Chunk{at, int32(c[1]), int16(c[2]), Kind(c[3])}
-		if int64(n.Lag) != c[1] || int64(n.Tokens) != c[2] || int64(n.Kind) != c[3] {
-			return fmt.Errorf("sample %d: chunk %d: %v out of range", s.Index, i, c)
+	for i, numbers := range slices.Collect(slices.Chunk(in.Chunks, 4)) {
+		at += time.Duration(numbers[0])
+		chunk := Chunk{at, int32(numbers[1]), int16(numbers[2]), Kind(numbers[3])}
+		if int64(chunk.Lag) != numbers[1] || int64(chunk.Tokens) != numbers[2] || int64(chunk.Kind) != numbers[3] {
+			return fmt.Errorf("sample %d: chunk %d: %v out of range", s.Index, i, numbers)
 		}
-		s.Chunks = append(s.Chunks, n)
+		s.Chunks = append(s.Chunks, chunk)
 	}
 	return nil
 }
@@ -153,46 +157,50 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// A journal writes a log behind the back of a run. A nil journal writes nothing.
+// A journal writes a log behind the back of a run: those that append never wait for the
+// disk. Its goroutine is the only one that writes to file, until the first error; then the
+// journal takes rows and drops them. A nil journal writes nothing.
 type journal struct {
 	file Appender
-	mu   sync.Mutex
-	rows []entry // not written yet
-	stop chan struct{}
-	done chan error
+	stop chan struct{} // closed when no more rows come
+	done chan error    // the first error, or nil, when the goroutine ends
+
+	mu        sync.Mutex // guards unwritten, and is not held while writing
+	unwritten []entry
 }
 
 // startJournal writes the header of r and begins to write what is added, within
 // syncEvery and on to the disk. The caller must close it.
-func startJournal(file Appender, r *Recording) *journal {
+func startJournal(file Appender, rec *Recording) *journal {
 	if file == nil {
 		return nil
 	}
-	j := &journal{file: file, rows: []entry{header(r)}, stop: make(chan struct{}), done: make(chan error, 1)}
+	j := &journal{file: file, unwritten: []entry{headerEntry(rec)}, stop: make(chan struct{}), done: make(chan error, 1)}
 	go func() { j.done <- j.write() }()
 	return j
 }
 
-// add takes a row; what it points to may not change any more.
-func (j *journal) add(e entry) {
+// append takes a row; what it points to may not change any more.
+func (j *journal) append(row entry) {
 	if j == nil {
 		return
 	}
 	j.mu.Lock()
-	j.rows = append(j.rows, e)
+	j.unwritten = append(j.unwritten, row)
 	j.mu.Unlock()
 }
 
 // close writes the rest and the end of r, and returns the first error.
-func (j *journal) close(r *Recording) error {
+func (j *journal) close(rec *Recording) error {
 	if j == nil {
 		return nil
 	}
-	j.add(end(r))
+	j.append(endEntry(rec))
 	close(j.stop)
 	return <-j.done
 }
 
+// write writes what comes until stop is closed, and then the rest.
 func (j *journal) write() error {
 	out := bufio.NewWriterSize(j.file, 64<<10)
 	tick := time.NewTicker(syncEvery)
@@ -220,8 +228,8 @@ func (j *journal) write() error {
 // flush writes the rows there are and waits for the disk.
 func (j *journal) flush(out *bufio.Writer) error {
 	j.mu.Lock()
-	rows := j.rows
-	j.rows = nil
+	rows := j.unwritten
+	j.unwritten = nil
 	j.mu.Unlock()
 	if len(rows) == 0 {
 		return nil
@@ -240,24 +248,24 @@ func (j *journal) flush(out *bufio.Writer) error {
 
 // WriteLog writes r as a log, as a run writes it while it goes on; one that was
 // interrupted gets no end.
-func WriteLog(w io.Writer, r *Recording) error {
-	rows := []entry{header(r)}
-	for i := range r.RateSteps {
-		rows = append(rows, entry{RateStep: &r.RateSteps[i]})
+func WriteLog(dst io.Writer, rec *Recording) error {
+	rows := []entry{headerEntry(rec)}
+	for i := range rec.RateSteps {
+		rows = append(rows, entry{RateStep: &rec.RateSteps[i]})
 	}
-	for i := range r.Samples {
-		rows = append(rows, entry{Sample: (*loggedSample)(&r.Samples[i])})
+	for i := range rec.Samples {
+		rows = append(rows, entry{Sample: (*loggedSample)(&rec.Samples[i])})
 	}
-	for i := range r.Probes {
-		rows = append(rows, entry{Probe: &r.Probes[i]})
+	for i := range rec.Probes {
+		rows = append(rows, entry{Probe: &rec.Probes[i]})
 	}
-	out := bufio.NewWriter(w)
+	out := bufio.NewWriter(dst)
 	lines := json.NewEncoder(out)
-	if !r.Interrupted {
-		rows = append(rows, end(r))
+	if !rec.Interrupted {
+		rows = append(rows, endEntry(rec))
 	}
-	for _, e := range rows {
-		if err := lines.Encode(&e); err != nil {
+	for _, row := range rows {
+		if err := lines.Encode(&row); err != nil {
 			return err
 		}
 	}
@@ -270,9 +278,9 @@ func WriteLog(w io.Writer, r *Recording) error {
 // times come from the kernel is told from the samples. Samples come in the order of the
 // queries. Lines behind the first that are broken are skipped and counted; an error names
 // the line that cannot be in a log.
-func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
-	in := bufio.NewReader(r)
-	seen := map[int]bool{}
+func ReadLog(src io.Reader) (rec *Recording, complete bool, err error) {
+	in := bufio.NewReader(src)
+	seen := map[int]bool{} // indices of samples
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
 		if err != nil && err != io.EOF {
@@ -284,8 +292,10 @@ func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 		if complete {
 			return nil, false, fmt.Errorf("line %d: more after the end of the run", line)
 		}
-		var e entry
-		err = parseEntry(text, &e)
+		// What cannot be parsed is torn if it stands last, else a fault of the disk, which is
+		// counted. What can be parsed and does not belong there is an error: that is no log.
+		var row entry
+		err = parseEntry(text, &row)
 		if _, rest := in.Peek(1); err != nil && rest == io.EOF && rec != nil {
 			break // torn, though it has an end: a disk may keep the end of a line and lose its middle
 		}
@@ -295,19 +305,19 @@ func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 			continue
 		}
 		if err == nil {
-			rec, err = addEntry(rec, &e, seen)
+			rec, err = addEntry(rec, &row, seen)
 		}
 		if err != nil {
 			return nil, false, fmt.Errorf("line %d: %w", line, err)
 		}
-		complete = e.End != nil
+		complete = row.End != nil
 	}
 	if rec == nil {
 		return nil, false, errors.New("line 1: no run in this log; was it killed before it began?")
 	}
 	slices.SortFunc(rec.Samples, func(a, b Sample) int { return a.Index - b.Index })
-	if !complete {
-		rec.Interrupted, rec.Client.Kernel = true, stamped(rec.Samples)
+	if !complete { // what the end would have said follows from the samples, as far as it does
+		rec.Interrupted, rec.Client.Kernel = true, kernelTimed(rec.Samples)
 		for _, s := range rec.Samples {
 			rec.Duration = max(rec.Duration, s.Done)
 		}
@@ -315,12 +325,13 @@ func ReadLog(r io.Reader) (rec *Recording, complete bool, err error) {
 	return rec, complete, nil
 }
 
-func parseEntry(text []byte, e *entry) error {
-	if err := json.Unmarshal(text, e); err != nil {
+// parseEntry reads a line, which must have one member and no more.
+func parseEntry(text []byte, row *entry) error {
+	if err := json.Unmarshal(text, row); err != nil {
 		return err
 	}
 	set := 0
-	for v, i := reflect.ValueOf(*e), 0; i < v.NumField(); i++ {
+	for v, i := reflect.ValueOf(*row), 0; i < v.NumField(); i++ {
 		if !v.Field(i).IsNil() {
 			set++
 		}
@@ -332,27 +343,27 @@ func parseEntry(text []byte, e *entry) error {
 }
 
 // addEntry adds what a line says to the recording, which the first line makes.
-func addEntry(rec *Recording, e *entry, seen map[int]bool) (*Recording, error) {
-	switch h := e.Run; {
-	case rec == nil && h == nil:
+func addEntry(rec *Recording, row *entry, seen map[int]bool) (*Recording, error) {
+	switch head := row.Run; {
+	case rec == nil && head == nil:
 		return nil, errors.New("a log begins with a line of run")
-	case rec == nil && h.Version != logVersion:
-		return nil, fmt.Errorf("version %d of the log; want %d", h.Version, logVersion)
+	case rec == nil && head.Version != logVersion:
+		return nil, fmt.Errorf("version %d of the log; want %d", head.Version, logVersion)
 	case rec == nil:
-		return &Recording{Setup: h.Setup, Began: h.Began, Before: h.Before, Queries: h.Queries}, nil
-	case h != nil:
+		return &Recording{Setup: head.Setup, Began: head.Began, Before: head.Before, Queries: head.Queries}, nil
+	case head != nil:
 		return nil, errors.New("a second run; a log has one")
-	case e.Sample != nil && seen[e.Sample.Index]:
-		return nil, fmt.Errorf("sample %d a second time", e.Sample.Index)
-	case e.Sample != nil:
-		seen[e.Sample.Index] = true
-		rec.Samples = append(rec.Samples, Sample(*e.Sample))
-	case e.Probe != nil:
-		rec.Probes = append(rec.Probes, *e.Probe)
-	case e.RateStep != nil:
-		rec.RateSteps = append(rec.RateSteps, *e.RateStep)
+	case row.Sample != nil && seen[row.Sample.Index]:
+		return nil, fmt.Errorf("sample %d a second time", row.Sample.Index)
+	case row.Sample != nil:
+		seen[row.Sample.Index] = true
+		rec.Samples = append(rec.Samples, Sample(*row.Sample))
+	case row.Probe != nil:
+		rec.Probes = append(rec.Probes, *row.Probe)
+	case row.RateStep != nil:
+		rec.RateSteps = append(rec.RateSteps, *row.RateStep)
 	default:
-		rec.Duration, rec.After, rec.Client, rec.Cut = e.End.Duration, e.End.After, e.End.Client, e.End.Cut
+		rec.Duration, rec.After, rec.Client, rec.Cut = row.End.Duration, row.End.After, row.End.Client, row.End.Cut
 	}
 	return rec, nil
 }

@@ -32,7 +32,7 @@ func recording() *Recording {
 		Samples: []Sample{
 			{Index: 0, Scheduled: 1, Released: 2, Sent: 3, Done: 40, Input: 5, Asked: 6, Status: 200, Counts: Counts{1, 2, -1, 3}, Text: "é<\n", Thought: "t", Finish: "stop",
 				Chunks: []Chunk{{At: 10, Lag: -1, Tokens: -1, Kind: both}, {At: 10, Lag: math.MaxInt32, Tokens: math.MaxInt16, Kind: 255}, {At: 39, Lag: 5, Tokens: 0, Kind: Done}}},
-			{Index: 2, Status: 500, Err: "500 x", Counts: unknown},
+			{Index: 2, Status: 500, Err: "500 x", Counts: unknownCounts},
 		},
 		Probes: []Probe{{1, 2, ""}, {3, 4, "no"}}, RateSteps: []RateStep{{1, time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC)}},
 		Before: map[string]float64{"a": 1}, After: map[string]float64{"a": 2.5},

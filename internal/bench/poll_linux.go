@@ -14,26 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollers share the sockets of one target.
+// pollers share the sockets of one target: there is one for each two processors.
 type pollers struct {
-	once sync.Once
+	once sync.Once // makes all
 	all  []poller
-	next atomic.Uint32
+	next atomic.Uint32 // sockets so far; they go to the pollers in turn
 }
 
-// link takes tcp from the runtime's poller.
-func (p *pollers) link(tcp net.Conn) (link, error) {
+// transport takes tcp from the runtime's poller.
+func (p *pollers) transport(tcp net.Conn) (transport, error) {
 	fd, err := detach(tcp)
 	if err != nil {
 		return nil, err
 	}
 	p.once.Do(func() { p.all = make([]poller, max(1, min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2)) })
-	stamp(fd)
+	enableTimestamps(fd)
 	return &socket{fd: fd, poller: &p.all[int(p.next.Add(1))%len(p.all)]}, nil
 }
 
 // detach returns a descriptor of the connection that the runtime does not know, and
-// closes tcp. It does not block, as that of tcp.
+// closes tcp. It does not block, as that of tcp. A duplicate is needed because the runtime
+// takes its own descriptor out of its poller only when it closes it.
 func detach(tcp net.Conn) (fd int, err error) {
 	sc, ok := tcp.(syscall.Conn)
 	if !ok {
@@ -53,28 +54,30 @@ func detach(tcp net.Conn) (fd int, err error) {
 	return fd, tcp.Close()
 }
 
-// A socket is a link whose bytes a poller reads.
+// A socket is a transport whose bytes a poller reads. One goroutine writes and receives;
+// any may set a deadline, also after the socket was closed.
 type socket struct {
-	fd     int
-	poller *poller
-	cut    atomic.Bool // its deadline has passed
+	fd      int
+	poller  *poller
+	expired atomic.Bool // its deadline has passed: it is shut down
 
-	mu     sync.Mutex
-	limit  time.Time // the deadline
-	closed bool
+	mu       sync.Mutex // guards the fields below, and fd against a shutdown after it was closed
+	deadline time.Time  // zero = none
+	closed   bool
 }
 
-func (s *socket) Write(b []byte) (int, error) {
+// Write waits for the kernel to take all of data, or for the deadline.
+func (s *socket) Write(data []byte) (int, error) {
 	done := 0
-	for done < len(b) {
-		n, err := unix.SendmsgN(s.fd, b[done:], nil, nil, unix.MSG_NOSIGNAL)
+	for done < len(data) {
+		n, err := unix.SendmsgN(s.fd, data[done:], nil, nil, unix.MSG_NOSIGNAL)
 		switch {
 		case err == unix.EAGAIN:
-			if err := s.poller.wait(&wait{s: s, over: func([]byte) (bool, error) { return true, nil }}, unix.EPOLLOUT); err != nil {
+			if err := s.poller.wait(&waiter{socket: s, handle: func([]byte) (bool, error) { return true, nil }}, unix.EPOLLOUT); err != nil {
 				return done, err
 			}
 		case err == unix.EINTR:
-		case err != nil && s.cut.Load():
+		case err != nil && s.expired.Load():
 			return done, os.ErrDeadlineExceeded
 		case err != nil:
 			return done, os.NewSyscallError("sendmsg", err)
@@ -90,18 +93,19 @@ func (s *socket) Write(b []byte) (int, error) {
 func (s *socket) SetDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit = t
+	s.deadline = t
 	s.expire(time.Now())
 	return nil
 }
 
 // expire ends what waits for the socket if its deadline has passed. s.mu is held.
 func (s *socket) expire(now time.Time) {
-	if !s.closed && !s.limit.IsZero() && now.After(s.limit) && !s.cut.Swap(true) {
+	if !s.closed && !s.deadline.IsZero() && now.After(s.deadline) && !s.expired.Swap(true) {
 		_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // fails only if nothing is connected any more
 	}
 }
 
+// Close closes the socket. Nothing may wait for it.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,32 +122,33 @@ func (s *socket) alive() bool {
 }
 
 func (s *socket) receive(x *exchange) error {
-	return s.poller.wait(&wait{s: s, over: func(b []byte) (bool, error) {
-		n, lag, err := recv(s.fd, b)
+	return s.poller.wait(&waiter{socket: s, handle: func(buffer []byte) (bool, error) {
+		n, lag, err := recv(s.fd, buffer)
+		// A deadline shuts the socket down, which looks like an end of the stream: it comes first.
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
 			return false, nil
-		case s.cut.Load():
+		case s.expired.Load():
 			return true, os.ErrDeadlineExceeded
 		case err != nil:
 			return true, x.ended(os.NewSyscallError("recvmsg", err))
 		case n == 0:
 			return true, x.ended(io.EOF)
 		}
-		done, err := x.received(b[:n], lag)
+		done, err := x.received(buffer[:n], lag)
 		return done || err != nil, err
 	}}, unix.EPOLLIN)
 }
 
 // peek looks at one byte that has come.
 func peek(fd int) (n int, err error) {
-	var b [1]byte
-	n, _, err = unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	var first [1]byte
+	n, _, err = unix.Recvfrom(fd, first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return n, err
 }
 
 // alive: TLS may have sent tickets of its own accord.
-func (o *ordinary) alive() bool {
+func (o *runtimeTransport) alive() bool {
 	ok := false
 	if sc, is := o.tcp.(syscall.Conn); is {
 		if raw, err := sc.SyscallConn(); err == nil {
@@ -160,30 +165,34 @@ func (o *ordinary) alive() bool {
 // A poller reads the sockets of many exchanges on one goroutine. So an event costs one
 // system call; the runtime's own poller makes a second one, which finds nothing, and
 // switches goroutines. A stream that waits holds no buffer. The zero value is ready.
+//
+// Its goroutine begins with the first waiter and ends with the last one, so that a target
+// need not be closed: idle → running → idle.
 type poller struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below; locked before the mutex of a socket
 	running bool
-	epoll   int // while running
-	waits   map[int32]*wait
+	epoll   int               // a descriptor while running
+	waiters map[int32]*waiter // by the descriptor of their socket
 }
 
-// A wait is for a socket.
-type wait struct {
-	s    *socket
-	over func(b []byte) (bool, error) // called when the socket is ready, with room to read into; reports whether that was all
-	done chan error
+// A waiter is an exchange that waits for its socket to be ready.
+type waiter struct {
+	socket *socket
+	handle func(b []byte) (bool, error) // the poller calls it when the socket is ready, with room to read into; reports whether that was all
+	done   chan error                   // what handle, or the poller, ended with
 }
 
-// wait waits for w, whose socket no other wait has.
-func (p *poller) wait(w *wait, events uint32) error {
-	w.done = make(chan error, 1)
-	if err := p.add(w, events); err != nil {
+// wait waits for a waiter, whose socket no other waits for.
+func (p *poller) wait(waiting *waiter, events uint32) error {
+	waiting.done = make(chan error, 1)
+	if err := p.add(waiting, events); err != nil {
 		return err
 	}
-	return <-w.done
+	return <-waiting.done
 }
 
-func (p *poller) add(w *wait, events uint32) error {
+// add hands a waiter to the poller's goroutine, which it starts if it does not run.
+func (p *poller) add(waiting *waiter, events uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.running {
@@ -191,35 +200,37 @@ func (p *poller) add(w *wait, events uint32) error {
 		if err != nil {
 			return os.NewSyscallError("epoll_create1", err)
 		}
-		p.running, p.epoll, p.waits = true, fd, map[int32]*wait{}
+		p.running, p.epoll, p.waiters = true, fd, map[int32]*waiter{}
 		go p.run(fd)
 	}
-	fd := int32(w.s.fd)
-	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, w.s.fd, &unix.EpollEvent{Events: events, Fd: fd}); err != nil {
+	fd := int32(waiting.socket.fd)
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, waiting.socket.fd, &unix.EpollEvent{Events: events, Fd: fd}); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
-	p.waits[fd] = w
+	p.waiters[fd] = waiting
 	return nil
 }
 
-// run serves waits until there are none.
+// run serves waiters until there are none.
 func (p *poller) run(epoll int) {
 	var events [128]unix.EpollEvent
-	b := make([]byte, readBuffer)
+	buffer := make([]byte, readBuffer)
 	looked := time.Now()
-	for p.goesOn() {
-		n, err := unix.EpollWait(epoll, events[:], 1000)
+	for p.busy() {
+		ready, err := unix.EpollWait(epoll, events[:], 1000)
 		if err != nil && err != unix.EINTR {
 			p.fail(os.NewSyscallError("epoll_wait", err))
 		}
-		for _, e := range events[:max(n, 0)] {
+		for _, event := range events[:max(ready, 0)] {
+			// It is there: only this goroutine takes waiters away, each at its last event.
 			p.mu.Lock()
-			w := p.waits[e.Fd]
+			waiting := p.waiters[event.Fd]
 			p.mu.Unlock()
-			if over, err := w.over(b); over {
-				p.end(w, err)
+			if over, err := waiting.handle(buffer); over {
+				p.end(waiting, err)
 			}
 		}
+		// Deadlines need no precision here: one that has passed when it is set acts at once.
 		if now := time.Now(); now.Sub(looked) >= time.Second {
 			p.expire(now)
 			looked = now
@@ -227,11 +238,11 @@ func (p *poller) run(epoll int) {
 	}
 }
 
-// goesOn reports whether there are waits; else the poller has ended.
-func (p *poller) goesOn() bool {
+// busy reports whether there are waiters; else the poller has ended.
+func (p *poller) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waits) > 0 {
+	if len(p.waiters) > 0 {
 		return true
 	}
 	p.running = false
@@ -239,34 +250,35 @@ func (p *poller) goesOn() bool {
 	return false
 }
 
-func (p *poller) end(w *wait, result error) {
+// end takes a waiter away and lets it go on with a result.
+func (p *poller) end(waiting *waiter, result error) {
 	p.mu.Lock()
-	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, w.s.fd, nil) // it is in it
-	delete(p.waits, int32(w.s.fd))
+	_ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, waiting.socket.fd, nil) // it is in there
+	delete(p.waiters, int32(waiting.socket.fd))
 	p.mu.Unlock()
-	w.done <- result
+	waiting.done <- result
 }
 
 // expire cuts the sockets whose deadline has passed: the kernel reports them then.
 func (p *poller) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range p.waits {
-		w.s.mu.Lock()
-		w.s.expire(now)
-		w.s.mu.Unlock()
+	for _, waiting := range p.waiters {
+		waiting.socket.mu.Lock()
+		waiting.socket.expire(now)
+		waiting.socket.mu.Unlock()
 	}
 }
 
-// fail ends all waits.
+// fail ends all waiters. They are collected first, because end needs the mutex.
 func (p *poller) fail(err error) {
 	p.mu.Lock()
-	var all []*wait
-	for _, w := range p.waits {
-		all = append(all, w)
+	var all []*waiter
+	for _, waiting := range p.waiters {
+		all = append(all, waiting)
 	}
 	p.mu.Unlock()
-	for _, w := range all {
-		p.end(w, err)
+	for _, waiting := range all {
+		p.end(waiting, err)
 	}
 }

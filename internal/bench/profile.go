@@ -6,6 +6,25 @@ import (
 	"strings"
 )
 
+// A Profile is the tool whose numbers a run reproduces (bench.md 0).
+type Profile uint8
+
+// The profiles.
+const (
+	VLLM     Profile = iota // current vllm bench serve, Python client
+	VLLMRust                // the same with the compiled client
+	VLLM011                 // vllm bench serve of autumn 2025
+	LMDeploy                // profile_restful_api.py
+	SGLang                  // bench_serving.py
+	numProfiles
+)
+
+// profileNames are the values of --compat.
+var profileNames = [numProfiles]string{"vllm", "vllm-rs", "vllm-0.11", "lmdeploy", "sglang"}
+
+// String returns the name that --compat takes.
+func (p Profile) String() string { return profileNames[p] }
+
 // ParseProfile returns the profile that --compat names.
 func ParseProfile(name string) (Profile, error) {
 	if i := slices.Index(profileNames[:], name); i >= 0 {

@@ -8,32 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamp asks the kernel to say when bytes arrive at a socket. Where it does not, their
+// enableTimestamps asks the kernel to say when bytes arrive at a socket. Where it does not, their
 // times are those of the client. The form with 64-bit times is the same on every
 // architecture (Linux 5.1).
-func stamp(fd int) {
+func enableTimestamps(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING_NEW, unix.SOF_TIMESTAMPING_RX_SOFTWARE|unix.SOF_TIMESTAMPING_SOFTWARE)
 }
 
 // recv reads from a socket and returns how long before its return the kernel had the
 // last of the bytes; -1 = it does not say. The package's own Recvmsg would allocate an
 // address for every event.
-func recv(fd int, b []byte) (n int, lag time.Duration, err error) {
+func recv(fd int, buffer []byte) (n int, lag time.Duration, err error) {
 	var control [128]byte
-	part := unix.Iovec{Base: &b[0]}
-	part.SetLen(len(b))
+	part := unix.Iovec{Base: &buffer[0]}
+	part.SetLen(len(buffer))
 	message := unix.Msghdr{Iov: &part, Control: &control[0]}
 	message.SetIovlen(1)
 	message.SetControllen(len(control))
-	r, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), 0)
+	size, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), 0)
 	if errno != 0 {
 		return 0, -1, errno
 	}
-	return int(r), since(control[:message.Controllen]), nil
+	return int(size), kernelLag(control[:message.Controllen]), nil
 }
 
-// since returns how long ago the time in a control message is; -1 = there is none.
-func since(control []byte) time.Duration {
+// kernelLag returns how long ago the time in a control message is; -1 = there is none.
+func kernelLag(control []byte) time.Duration {
 	for len(control) > 0 {
 		header, data, rest, err := unix.ParseOneSocketControlMessage(control)
 		if err != nil {
@@ -41,9 +41,9 @@ func since(control []byte) time.Duration {
 		}
 		// Three pairs of seconds and nanoseconds; the first is the software time.
 		if header.Level == unix.SOL_SOCKET && header.Type == unix.SO_TIMESTAMPING_NEW && len(data) >= 16 {
-			s := int64(binary.NativeEndian.Uint64(data))
-			ns := int64(binary.NativeEndian.Uint64(data[8:]))
-			if lag := time.Since(time.Unix(s, ns)); s > 0 && lag > -time.Millisecond {
+			seconds := int64(binary.NativeEndian.Uint64(data))
+			nanoseconds := int64(binary.NativeEndian.Uint64(data[8:]))
+			if lag := time.Since(time.Unix(seconds, nanoseconds)); seconds > 0 && lag > -time.Millisecond {
 				return max(lag, 0)
 			}
 		}

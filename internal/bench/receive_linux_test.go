@@ -26,7 +26,7 @@ func pair(t testing.TB) (*socket, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close(); peer.Close() })
-	return c.link.(*socket), peer
+	return c.transport.(*socket), peer
 }
 
 // recvNow reads once, when bytes are there.

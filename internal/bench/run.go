@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +39,8 @@ type Options struct {
 	Gamma  Gamma // not nil where arrivals are random
 	Shared bool  // the server runs in this process
 
+	// In the order in which they happen: the server is asked until it answers, warmed up,
+	// left alone for a moment, and then measured with the side stream beside.
 	Ready        time.Duration // how long to wait for a first answer; 0 = do not ask
 	ReadyEvery   time.Duration // between questions; 0 = 5 s
 	Warmups      int           // copies of query 0 before the run
@@ -60,8 +60,8 @@ type Options struct {
 // ends it returns what it has, together with the context's error: queries that were
 // not sent are missing. It also returns the recording together with an error if the
 // log or Stop failed.
-func Run(ctx context.Context, t Target, w Workload, o Options) (*Recording, error) {
-	r, err := newRun(t, w, o)
+func Run(ctx context.Context, target Target, workload Workload, options Options) (*Recording, error) {
+	r, err := newRun(target, workload, options)
 	if err != nil {
 		return nil, err
 	}
@@ -71,96 +71,102 @@ func Run(ctx context.Context, t Target, w Workload, o Options) (*Recording, erro
 	return r.measure(ctx)
 }
 
-// A run is one run. Its dispatcher alone writes times and steps; each sample belongs to
-// the worker that sends its query.
+// A run is one run. Its states are the Stages, which the goroutine of Run passes; the
+// dispatcher is that goroutine too. A query is
+//
+//	scheduled → released (taken up) → sent → done
+//
+// and its sample belongs to one goroutine at a time: to the dispatcher until the query is
+// released, then to the worker, or to the conversation, that sends it. When it is done it
+// goes to the journal, and nobody writes to it any more.
 type run struct {
 	Options
-	target Target
-	w      Workload
-	times  []time.Duration
-	rec    *Recording
-	began  time.Time
-	log    *journal
-	stage  time.Time // when the last stage was reached
+	target     Target
+	workload   Workload
+	times      []time.Duration // when queries, or conversations, are scheduled
+	rec        *Recording      // RateSteps are the dispatcher's, Probes the prober's
+	began      time.Time       // when the clock started
+	journal    *journal        // writes to Options.Log; nil without one
+	stageBegan time.Time       // when the last stage was reached
 
-	first []int         // of conversations: the index of the first turn; nil = queries stand alone
-	slots chan struct{} // of requests of conversations
+	firstTurns []int         // of conversations: the index of the first turn; nil = queries stand alone
+	slots      chan struct{} // of requests of conversations; one that is sent holds one
 
-	queue   chan int     // indices of queries that were released
-	free    atomic.Int64 // workers that wait, less queries in the queue
-	workers sync.WaitGroup
-	started int // workers
-	rate    int // the last whole rate of a ramp
+	queue    chan int     // indices of queries that were released; room for all, so nobody waits to put one in
+	free     atomic.Int64 // workers that wait, less queries in the queue
+	workers  sync.WaitGroup
+	started  int // workers; the dispatcher's, as is lastRate
+	lastRate int // the last whole rate of a ramp
 }
 
-func newRun(t Target, w Workload, o Options) (*run, error) {
-	if len(w) == 0 {
+func newRun(target Target, workload Workload, options Options) (*run, error) {
+	if len(workload) == 0 {
 		return nil, errors.New("the workload is empty")
 	}
-	if o.Setup.Arrivals.Concurrency < 0 {
-		return nil, fmt.Errorf("concurrency %d: want 1 or more, 0 for no bound", o.Setup.Arrivals.Concurrency)
+	if options.Setup.Arrivals.Concurrency < 0 {
+		return nil, fmt.Errorf("concurrency %d: want 1 or more, 0 for no bound", options.Setup.Arrivals.Concurrency)
 	}
-	if o.Live == nil {
-		o.Live = new(Live)
+	if options.Live == nil {
+		options.Live = new(Live)
 	}
-	r := &run{Options: o, target: t, w: w, stage: time.Now(), queue: make(chan int, len(w))}
-	timed := w
-	if o.Setup.MultiTurn != nil {
-		timed, r.slots = nil, make(chan struct{}, r.limit())
-		for i := range w {
-			if w[i].Turn == 0 {
-				timed, r.first = append(timed, w[i]), append(r.first, i)
+	r := &run{Options: options, target: target, workload: workload, stageBegan: time.Now(), queue: make(chan int, len(workload))}
+	timed := workload // what the arrival process gives times to: of a conversation its first turn
+	if options.Setup.MultiTurn != nil {
+		timed, r.slots = nil, make(chan struct{}, r.concurrency())
+		for i := range workload {
+			if workload[i].Turn == 0 {
+				timed, r.firstTurns = append(timed, workload[i]), append(r.firstTurns, i)
 			}
 		}
 	}
 	var err error
-	if r.times, err = o.Setup.Arrivals.Times(o.Setup.Profile, timed, o.Gamma); err != nil {
+	if r.times, err = options.Setup.Arrivals.Times(options.Setup.Profile, timed, options.Gamma); err != nil {
 		return nil, err
 	}
 	if r.Setup.Hash == "" {
-		if r.Setup.Hash, err = w.Hash(); err != nil {
+		if r.Setup.Hash, err = workload.Hash(); err != nil {
 			return nil, err
 		}
 	}
-	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(w)), Queries: len(w)}
+	r.rec = &Recording{Setup: r.Setup, Samples: make([]Sample, len(workload)), Queries: len(workload)}
 	return r, nil
 }
 
-// tell reports a stage.
-func (r *run) tell(s Stage) {
+// enter reports a stage that has been reached.
+func (r *run) enter(stage Stage) {
 	now := time.Now()
 	if r.Stage != nil {
-		r.Stage(s, now.Sub(r.stage))
+		r.Stage(stage, now.Sub(r.stageBegan))
 	}
-	r.stage = now
+	r.stageBegan = now
 }
 
 // prepare waits for the server and warms it up.
 func (r *run) prepare(ctx context.Context) error {
 	if r.Ready > 0 {
-		r.tell(Waiting)
+		r.enter(Waiting)
 		if err := r.await(ctx); err != nil {
 			return err
 		}
-		r.tell(Answered)
+		r.enter(Answered)
 	}
 	if r.Warmups == 0 {
 		return ctx.Err()
 	}
-	r.tell(WarmingUp)
+	r.enter(WarmingUp)
 	if err := r.warmUp(ctx); err != nil {
 		return err
 	}
-	r.tell(WarmedUp)
+	r.enter(WarmedUp)
 	return pause(ctx, r.Settle)
 }
 
-// once sends a copy of q outside the measured part.
-func (r *run) once(ctx context.Context, q dataset.Query) *Sample {
-	q.ID = ""
-	s := &Sample{Input: q.Input, Asked: q.Output}
-	r.target.Do(ctx, &q, s, time.Now(), new(Live))
-	return s
+// sendOnce sends a copy of q outside the measured part.
+func (r *run) sendOnce(ctx context.Context, query dataset.Query) *Sample {
+	query.ID = ""
+	sample := &Sample{Input: query.Input, Asked: query.Output}
+	r.target.Do(ctx, &query, sample, time.Now(), new(Live))
+	return sample
 }
 
 // await sends query 0 until it succeeds.
@@ -173,7 +179,7 @@ func (r *run) await(ctx context.Context) error {
 	}
 	last := ""
 	for {
-		failure := r.once(limit, r.w[0]).failure()
+		failure := r.sendOnce(limit, r.workload[0]).failure()
 		if failure == "" {
 			return nil
 		}
@@ -189,42 +195,26 @@ func (r *run) await(ctx context.Context) error {
 	}
 }
 
-// failure says why the server does not seem to work; "" = it does.
-func (s *Sample) failure() string {
-	switch {
-	case s.Err != "":
-		return s.Err
-	case s.Status != http.StatusOK:
-		return fmt.Sprintf("status %d", s.Status)
-	}
-	for _, c := range s.Chunks {
-		if c.Kind&Choices != 0 {
-			return ""
-		}
-	}
-	return "an answer without output"
-}
-
 // warmUp sends its requests together, within the bound on concurrency. It fails if none
 // of them succeeds: then none of the run would.
 func (r *run) warmUp(ctx context.Context) error {
-	q := r.w[0]
+	query := r.workload[0]
 	if r.WarmupOutput > 0 {
-		q.Output = min(q.Output, r.WarmupOutput)
+		query.Output = min(query.Output, r.WarmupOutput)
 	}
-	slots := make(chan struct{}, r.limit())
+	slots := make(chan struct{}, r.concurrency())
 	samples := make([]*Sample, r.Warmups)
 	var all sync.WaitGroup
 	for i := range samples {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			samples[i] = r.once(ctx, q)
+			samples[i] = r.sendOnce(ctx, query)
 		})
 	}
 	all.Wait()
-	for _, s := range samples {
-		if s.failure() == "" {
+	for _, sample := range samples {
+		if sample.failure() == "" {
 			return nil
 		}
 	}
@@ -234,12 +224,12 @@ func (r *run) warmUp(ctx context.Context) error {
 	return fmt.Errorf("warm-up with query 0: %s", samples[0].failure())
 }
 
-// limit is the most requests at once.
-func (r *run) limit() int {
-	if c := r.Setup.Arrivals.Concurrency; c > 0 {
-		return c
+// concurrency is the most requests at once.
+func (r *run) concurrency() int {
+	if bound := r.Setup.Arrivals.Concurrency; bound > 0 {
+		return bound
 	}
-	return max(len(r.w), r.Warmups)
+	return max(len(r.workload), r.Warmups)
 }
 
 // measure does the part that counts.
@@ -249,17 +239,19 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 			return nil, err
 		}
 	}
-	r.rec.Before = r.counters(ctx)
-	r.Live.Total.Store(int64(len(r.w)))
+	// Before the clock starts: all that would otherwise fall into the first moments.
+	r.rec.Before = r.askCounters(ctx)
+	r.Live.Total.Store(int64(len(r.workload)))
 	runtime.GC() // what the workload left behind is not to be collected while it is sent
 	threads := runtime.GOMAXPROCS(0)
 	defer lendProcessors()()
-	before := newUsage()
-	r.tell(Measuring)
+	before := usageNow()
+	r.enter(Measuring)
 	r.began = time.Now()
 	r.rec.Began = r.began.Round(0) // wall clock
-	r.log = startJournal(r.Log, r.rec)
+	r.journal = startJournal(r.Log, r.rec)
 
+	// While it runs: the side stream ends with the last answer.
 	done := make(chan struct{})
 	var probes sync.WaitGroup
 	if r.ProbeRate > 0 {
@@ -269,21 +261,24 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.workers.Wait()
 	close(done)
 	probes.Wait()
+
+	// Behind the last answer: what the measuring cost, and what the server says now.
 	r.rec.Duration = time.Since(r.began)
 	r.rec.Client = before.since()
 	r.rec.Client.Threads = threads
-	r.tell(Measured)
-	r.rec.After = r.counters(ctx)
-	r.rec.Samples = r.sent()
+	r.enter(Measured)
+	r.rec.After = r.askCounters(ctx)
+	r.rec.Samples = r.sentSamples()
 	r.rec.Client.Shared = r.Shared
-	r.rec.Client.Kernel = stamped(r.rec.Samples)
+	r.rec.Client.Kernel = kernelTimed(r.rec.Samples)
 
+	// What was measured is kept whatever fails from here on.
 	err := ctx.Err()
 	r.rec.Cut = err != nil
 	if r.Stop != nil {
 		err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
 	}
-	return r.rec, errors.Join(err, r.log.close(r.rec))
+	return r.rec, errors.Join(err, r.journal.close(r.rec))
 }
 
 // asleep is how many goroutines of a run sleep in the kernel: the sender until the next
@@ -306,30 +301,31 @@ func lendProcessors() (back func()) {
 	return func() { change(-asleep) }
 }
 
-func (r *run) counters(ctx context.Context) map[string]float64 {
+// askCounters reads the server's counters; nil where it has none.
+func (r *run) askCounters(ctx context.Context) map[string]float64 {
 	if r.Counters == nil {
 		return nil
 	}
-	m, err := r.Counters(ctx)
+	series, err := r.Counters(ctx)
 	if err != nil {
 		return nil // most servers have none
 	}
-	return m
+	return series
 }
 
-// sent returns the samples without those of queries that never left.
-func (r *run) sent() []Sample {
+// sentSamples returns the samples without those of queries that never left.
+func (r *run) sentSamples() []Sample {
 	var out []Sample // new: the log may still have to write the old ones
-	for _, s := range r.rec.Samples {
-		if s.Done > 0 {
-			out = append(out, s)
+	for _, sample := range r.rec.Samples {
+		if sample.Done > 0 {
+			out = append(out, sample)
 		}
 	}
 	return out
 }
 
-// stamped reports whether times of receipt come from the kernel.
-func stamped(samples []Sample) bool {
+// kernelTimed reports whether times of receipt come from the kernel.
+func kernelTimed(samples []Sample) bool {
 	for i := range samples {
 		for _, c := range samples[i].Chunks {
 			if c.Lag >= 0 { // the first may lack it: the kernel takes a moment to begin with it
@@ -346,33 +342,34 @@ func (r *run) dispatch(ctx context.Context) {
 	defer close(r.queue)
 	wake := time.NewTimer(0)
 	defer wake.Stop()
-	a := r.Setup.Arrivals
-	r.rate = int(a.Ramp.Start) - 1
-	r.reach(a.Ramp.Start)
+	arrivals := r.Setup.Arrivals
+	r.lastRate = int(arrivals.Ramp.Start) - 1
+	r.passRates(arrivals.Ramp.Start)
 	for i, at := range r.times {
-		if !r.until(ctx, at, wake) {
+		if !r.waitUntil(ctx, at, wake) {
 			return
 		}
-		if r.first == nil {
-			r.take(i, at)
+		if r.firstTurns == nil {
+			r.takeUp(i, at)
 			r.release(ctx, i)
 		} else {
-			r.take(r.first[i], at)
-			r.workers.Go(func() { r.converse(ctx, r.first[i]) })
+			r.takeUp(r.firstTurns[i], at)
+			r.workers.Go(func() { r.converse(ctx, r.firstTurns[i]) })
 		}
-		r.reach(a.rate(i, len(r.times)))
+		r.passRates(arrivals.rate(i, len(r.times)))
 	}
 }
 
-// take takes up query i, which was wanted at a time of the run.
-func (r *run) take(i int, at time.Duration) {
-	q := &r.w[i]
-	r.rec.Samples[i] = Sample{Index: i, Scheduled: at, Released: time.Since(r.began), Input: q.Input, Asked: q.Output, Session: q.Session, Turn: q.Turn}
+// takeUp begins the sample of query i, which was scheduled at a time of the run and is
+// released now.
+func (r *run) takeUp(i int, at time.Duration) {
+	query := &r.workload[i]
+	r.rec.Samples[i] = Sample{Index: i, Scheduled: at, Released: time.Since(r.began), Input: query.Input, Asked: query.Output, Session: query.Session, Turn: query.Turn}
 	r.Live.Released.Add(1)
 }
 
-// until waits for a time of the run and reports whether it came before ctx ended.
-func (r *run) until(ctx context.Context, at time.Duration, wake *time.Timer) bool {
+// waitUntil waits for a time of the run and reports whether it came before ctx ended.
+func (r *run) waitUntil(ctx context.Context, at time.Duration, wake *time.Timer) bool {
 	for {
 		left := at - time.Since(r.began)
 		switch {
@@ -380,7 +377,7 @@ func (r *run) until(ctx context.Context, at time.Duration, wake *time.Timer) boo
 			return false
 		case left <= 0:
 			return true
-		case left <= coarse:
+		case left <= timerSlack:
 			// A worker that was handed a query sends it now: while this thread sleeps in the
 			// kernel it would wait until the runtime takes its processor away.
 			runtime.Gosched()
@@ -389,7 +386,7 @@ func (r *run) until(ctx context.Context, at time.Duration, wake *time.Timer) boo
 			}
 			continue
 		}
-		wake.Reset(left - coarse/2)
+		wake.Reset(left - timerSlack/2) // the rest is for nap, which is precise
 		select {
 		case <-wake.C:
 		case <-ctx.Done():
@@ -397,12 +394,14 @@ func (r *run) until(ctx context.Context, at time.Duration, wake *time.Timer) boo
 	}
 }
 
-const coarse = 3 * time.Millisecond // a timer of the runtime may be late by more than a third of it
+const timerSlack = 3 * time.Millisecond // from here on nap waits: a timer of the runtime may be late by more than a third of it
 
 // release hands query i to a worker that waits, or to a new one below the limit;
 // otherwise it stays in the queue.
 func (r *run) release(ctx context.Context, i int) {
-	if r.free.Add(-1) < 0 && r.started < r.limit() {
+	// Below 0 there are more queries than workers that wait. A new worker waits at first, so
+	// it counts; taking a query changes both parts of free, and so nothing.
+	if r.free.Add(-1) < 0 && r.started < r.concurrency() {
 		r.started++
 		r.free.Add(1)
 		r.workers.Go(func() { r.work(ctx) })
@@ -414,31 +413,32 @@ func (r *run) release(ctx context.Context, i int) {
 func (r *run) work(ctx context.Context) {
 	for i := range r.queue {
 		if ctx.Err() == nil {
-			r.send(ctx, &r.w[i], &r.rec.Samples[i])
+			r.send(ctx, &r.workload[i], &r.rec.Samples[i])
 		}
 		r.free.Add(1)
 	}
 }
 
 // send sends q and counts it.
-func (r *run) send(ctx context.Context, q *dataset.Query, s *Sample) {
-	r.target.Do(ctx, q, s, r.began, r.Live)
-	if !s.OK() {
+func (r *run) send(ctx context.Context, query *dataset.Query, sample *Sample) {
+	r.target.Do(ctx, query, sample, r.began, r.Live)
+	if !sample.OK() {
 		r.Live.Failed.Add(1)
 	}
 	r.Live.Done.Add(1)
-	r.log.add(entry{Sample: (*loggedSample)(s)})
+	r.journal.append(entry{Sample: (*loggedSample)(sample)})
 }
 
 // probe sends one short request after the other until done (bench.md 1.1).
 func (r *run) probe(ctx context.Context, done <-chan struct{}) {
 	gap := time.Duration(float64(time.Second) / r.ProbeRate)
 	for ctx.Err() == nil {
-		s := Sample{Asked: 1}
-		r.target.Do(ctx, &dataset.Query{Prompt: "Hi", Output: 1}, &s, r.began, new(Live))
-		p := Probe{Sent: s.Sent, Done: s.Done, Err: s.failure()}
-		r.rec.Probes = append(r.rec.Probes, p)
-		r.log.add(entry{Probe: &p})
+		sample := Sample{Asked: 1}
+		r.target.Do(ctx, &dataset.Query{Prompt: "Hi", Output: 1}, &sample, r.began, new(Live))
+		probe := Probe{Sent: sample.Sent, Done: sample.Done, Err: sample.failure()}
+		r.rec.Probes = append(r.rec.Probes, probe)
+		r.journal.append(entry{Probe: &probe})
+		// A last pause is not waited for: the run has ended then.
 		select {
 		case <-done:
 			return
@@ -448,16 +448,16 @@ func (r *run) probe(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// reach records the whole rates that a ramp passes on its way to rate.
-func (r *run) reach(rate float64) {
+// passRates records the whole rates that a ramp passes on its way to rate.
+func (r *run) passRates(rate float64) {
 	if r.Setup.Arrivals.Ramp.Strategy == "" {
 		return
 	}
-	for now := time.Now().Round(0); r.rate < int(rate); {
-		r.rate++
-		step := RateStep{Rate: r.rate, At: now}
+	for now := time.Now().Round(0); r.lastRate < int(rate); {
+		r.lastRate++
+		step := RateStep{Rate: r.lastRate, At: now}
 		r.rec.RateSteps = append(r.rec.RateSteps, step)
-		r.log.add(entry{RateStep: &step})
+		r.journal.append(entry{RateStep: &step})
 	}
 }
 
@@ -466,43 +466,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// A usage is what the process had used at some time.
-type usage struct {
-	cpu    time.Duration
-	pauses *metrics.Float64Histogram
-}
-
-func newUsage() usage { return usage{cpuTime(), gcPauses()} }
-
-// gcPauses is how often the garbage collector stopped the program for how long.
-func gcPauses() *metrics.Float64Histogram {
-	s := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return &metrics.Float64Histogram{}
-	}
-	return s[0].Value.Float64Histogram()
-}
-
-// since returns what was used since u. The longest pause is known to the bucket of the
-// runtime's histogram: its upper end counts.
-func (u usage) since() Client {
-	now := newUsage()
-	c := Client{CPU: now.cpu - u.cpu}
-	for i, n := range now.pauses.Counts {
-		if i < len(u.pauses.Counts) && n > u.pauses.Counts[i] {
-			c.MaxPause = time.Duration(min(now.pauses.Buckets[i+1], 1e6) * 1e9) // the last bucket has no end
-		}
-	}
-	return c
 }

@@ -276,7 +276,7 @@ func TestRunFailures(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	before := newUsage()
+	before := usageNow()
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); {
 	}
 	runtime.GC() // stops the program for a moment

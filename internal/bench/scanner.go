@@ -10,9 +10,9 @@ import (
 type verdict uint8
 
 const (
-	whole   verdict = iota // one complete value
-	cut                    // it ended too early; more bytes may complete it
-	invalid                // no bytes can make it JSON
+	complete   verdict = iota // one whole value
+	incomplete                // it ended too early; more bytes may complete it
+	invalid                   // no bytes can make it JSON
 )
 
 const maxDepth = 512 // of nesting; deeper input is invalid here
@@ -22,24 +22,25 @@ const maxDepth = 512 // of nesting; deeper input is invalid here
 // encoding/json accepts (up to maxDepth). After a failure every method returns at once
 // with a zero value, and open and next end their loops.
 type scanner struct {
-	b     []byte
-	i     int
-	depth int
-	state verdict
-	name  []byte // room for keys with escapes
+	src   []byte
+	pos   int     // of the next byte to read
+	depth int     // arrays and objects that are open
+	state verdict // complete until something fails, then for good what failed
+	name  []byte  // room for keys with escapes
 }
 
+// fail keeps the first failure: what follows it says nothing.
 func (s *scanner) fail(v verdict) {
-	if s.state == whole {
+	if s.state == complete {
 		s.state = v
 	}
 }
 
 // end reports whether a complete value was read with nothing but space behind it.
 func (s *scanner) end() verdict {
-	if s.state == whole {
+	if s.state == complete {
 		s.space()
-		if s.i < len(s.b) {
+		if s.pos < len(s.src) {
 			s.fail(invalid)
 		}
 	}
@@ -47,49 +48,49 @@ func (s *scanner) end() verdict {
 }
 
 func (s *scanner) space() {
-	for s.i < len(s.b) && (s.b[s.i] == ' ' || s.b[s.i] == '\n' || s.b[s.i] == '\r' || s.b[s.i] == '\t') {
-		s.i++
+	for s.pos < len(s.src) && (s.src[s.pos] == ' ' || s.src[s.pos] == '\n' || s.src[s.pos] == '\r' || s.src[s.pos] == '\t') {
+		s.pos++
 	}
 }
 
 // peek returns the next byte that is not space; 0 after a failure.
 func (s *scanner) peek() byte {
-	if s.state != whole {
+	if s.state != complete {
 		return 0
 	}
 	s.space()
-	if s.i == len(s.b) {
-		s.fail(cut)
+	if s.pos == len(s.src) {
+		s.fail(incomplete)
 		return 0
 	}
-	return s.b[s.i]
+	return s.src[s.pos]
 }
 
-// open enters the array or object that begins with c and reports whether something is
+// open enters the array or object that begins with opening and reports whether something is
 // in it.
-func (s *scanner) open(c byte) bool {
-	if s.peek() != c || s.depth == maxDepth {
+func (s *scanner) open(opening byte) bool {
+	if s.peek() != opening || s.depth == maxDepth {
 		s.fail(invalid)
 		return false
 	}
-	s.i++
+	s.pos++
 	s.depth++
-	if s.peek() == c+2 { // ']' and '}' lie two behind their partners
-		s.i++
+	if s.peek() == opening+2 { // ']' and '}' lie two behind their partners
+		s.pos++
 		s.depth--
 		return false
 	}
-	return s.state == whole
+	return s.state == complete
 }
 
-// next goes to the next element and reports whether there is one; c closes.
-func (s *scanner) next(c byte) bool {
+// next goes to the next element and reports whether there is one; closing ends them.
+func (s *scanner) next(closing byte) bool {
 	switch s.peek() {
 	case ',':
-		s.i++
+		s.pos++
 		return true
-	case c:
-		s.i++
+	case closing:
+		s.pos++
 		s.depth--
 		return false
 	}
@@ -109,7 +110,7 @@ func (s *scanner) key() []byte {
 		s.fail(invalid)
 		return nil
 	}
-	s.i++
+	s.pos++
 	return raw
 }
 
@@ -120,21 +121,21 @@ func (s *scanner) str() (raw []byte, plain bool) {
 		s.fail(invalid)
 		return nil, false
 	}
-	from, ascii := s.i+1, true
+	from, ascii := s.pos+1, true // most texts are ASCII, which is valid UTF-8 without another look
 	plain = true
-	for i := from; i < len(s.b); i++ {
-		switch c := s.b[i]; {
+	for i := from; i < len(s.src); i++ {
+		switch c := s.src[i]; {
 		case c == '"':
-			s.i = i + 1
-			raw = s.b[from:i]
+			s.pos = i + 1
+			raw = s.src[from:i]
 			return raw, plain && (ascii || utf8.Valid(raw))
 		case c == '\\':
-			n := s.escape(s.b[i:])
-			if n == 0 {
+			length := s.escape(s.src[i:])
+			if length == 0 {
 				return nil, false
 			}
 			plain = false
-			i += n - 1
+			i += length - 1
 		case c < ' ':
 			s.fail(invalid)
 			return nil, false
@@ -142,26 +143,26 @@ func (s *scanner) str() (raw []byte, plain bool) {
 			ascii = false
 		}
 	}
-	s.fail(cut)
+	s.fail(incomplete)
 	return nil, false
 }
 
-// escape returns the length of the escape that b begins with; 0 = it failed.
-func (s *scanner) escape(b []byte) int {
-	if len(b) < 2 {
-		s.fail(cut)
+// escape returns the length of the escape that text begins with; 0 = it failed.
+func (s *scanner) escape(text []byte) int {
+	if len(text) < 2 {
+		s.fail(incomplete)
 		return 0
 	}
-	switch b[1] {
+	switch text[1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return 2
 	case 'u':
 		for k := 2; k < 6; k++ {
-			if k == len(b) {
-				s.fail(cut)
+			if k == len(text) {
+				s.fail(incomplete)
 				return 0
 			}
-			if c := b[k] | 0x20; !((b[k] >= '0' && b[k] <= '9') || (c >= 'a' && c <= 'f')) {
+			if c := text[k] | 0x20; !((text[k] >= '0' && text[k] <= '9') || (c >= 'a' && c <= 'f')) {
 				s.fail(invalid)
 				return 0
 			}
@@ -177,8 +178,8 @@ func (s *scanner) escape(b []byte) int {
 func appendUnquoted(dst, raw []byte) []byte {
 	for len(raw) > 0 {
 		if raw[0] != '\\' {
-			r, n := utf8.DecodeRune(raw)
-			dst = utf8.AppendRune(dst, r)
+			char, n := utf8.DecodeRune(raw)
+			dst = utf8.AppendRune(dst, char)
 			raw = raw[n:]
 			continue
 		}
@@ -194,18 +195,18 @@ func appendUnquoted(dst, raw []byte) []byte {
 		case 't':
 			dst = append(dst, '\t')
 		case 'u':
-			r := hex4(raw[2:6])
-			raw = raw[4:]
-			if utf16.IsSurrogate(r) {
+			char := hex4(raw[2:6])
+			raw = raw[4:] // two bytes of it are left for the end of the loop
+			if utf16.IsSurrogate(char) {
 				low := rune(-1)
 				if len(raw) >= 8 && raw[2] == '\\' && raw[3] == 'u' {
 					low = hex4(raw[4:8])
 				}
-				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+				if char = utf16.DecodeRune(char, low); char != utf8.RuneError {
 					raw = raw[6:]
 				}
 			}
-			dst = utf8.AppendRune(dst, r)
+			dst = utf8.AppendRune(dst, char)
 		default:
 			dst = append(dst, c)
 		}
@@ -214,15 +215,16 @@ func appendUnquoted(dst, raw []byte) []byte {
 	return dst
 }
 
-func hex4(b []byte) (r rune) {
-	for _, c := range b {
-		if c <= '9' {
-			r = r<<4 | rune(c-'0')
+// hex4 is the value of four hexadecimal digits, which str has checked.
+func hex4(digits []byte) (char rune) {
+	for _, digit := range digits {
+		if digit <= '9' {
+			char = char<<4 | rune(digit-'0')
 		} else {
-			r = r<<4 | rune(c|0x20-'a'+10)
+			char = char<<4 | rune(digit|0x20-'a'+10)
 		}
 	}
-	return r
+	return char
 }
 
 // text reads a value and returns its text in the memory of dst; "" if it is no string.
@@ -241,12 +243,12 @@ func (s *scanner) text(dst []byte) []byte {
 // value reads a value and returns it as it came; nil if it is null.
 func (s *scanner) value() []byte {
 	null := s.peek() == 'n'
-	from := s.i
+	from := s.pos
 	s.skip()
-	if null || s.state != whole {
+	if null || s.state != complete {
 		return nil
 	}
-	return s.b[from:s.i]
+	return s.src[from:s.pos]
 }
 
 // integer reads a value; -1 if it is not a whole number from 0 on, written as such.
@@ -255,13 +257,13 @@ func (s *scanner) integer() int {
 		s.skip()
 		return -1
 	}
-	from := s.i
+	from := s.pos
 	s.skip()
-	n, err := strconv.Atoi(string(s.b[from:s.i]))
+	number, err := strconv.Atoi(string(s.src[from:s.pos]))
 	if err != nil {
 		return -1
 	}
-	return n
+	return number
 }
 
 // count reads a value and returns how many elements it has; -1 if it is no array.
@@ -270,29 +272,29 @@ func (s *scanner) count() int {
 		s.skip()
 		return -1
 	}
-	n := 0
+	count := 0
 	for more := s.open('['); more; more = s.next(']') {
 		s.skip()
-		n++
+		count++
 	}
-	return n
+	return count
 }
 
 // member reads a value and returns its member of that name; -1 if there is none.
 func (s *scanner) member(name string) int {
-	n := -1
+	number := -1
 	if s.peek() != '{' {
 		s.skip()
-		return n
+		return number
 	}
 	for more := s.open('{'); more; more = s.next('}') {
 		if string(s.key()) == name {
-			n = s.integer()
+			number = s.integer()
 		} else {
 			s.skip()
 		}
 	}
-	return n
+	return number
 }
 
 // skip reads any value.
@@ -320,27 +322,28 @@ func (s *scanner) skip() {
 	}
 }
 
+// literal reads one of the three words.
 func (s *scanner) literal(word string) {
 	for k := range len(word) {
-		if s.i+k == len(s.b) {
-			s.fail(cut)
+		if s.pos+k == len(s.src) {
+			s.fail(incomplete)
 			return
 		}
-		if s.b[s.i+k] != word[k] {
+		if s.src[s.pos+k] != word[k] {
 			s.fail(invalid)
 			return
 		}
 	}
-	s.i += len(word)
+	s.pos += len(word)
 }
 
 // number reads -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
 func (s *scanner) number() {
 	if s.peek() == '-' {
-		s.i++
+		s.pos++
 	}
-	if s.i < len(s.b) && s.b[s.i] == '0' {
-		s.i++
+	if s.pos < len(s.src) && s.src[s.pos] == '0' {
+		s.pos++
 	} else {
 		s.digits()
 	}
@@ -355,23 +358,23 @@ func (s *scanner) number() {
 
 // at steps over one of two bytes.
 func (s *scanner) at(a, b byte) bool {
-	if s.state != whole || s.i == len(s.b) || (s.b[s.i] != a && s.b[s.i] != b) {
+	if s.state != complete || s.pos == len(s.src) || (s.src[s.pos] != a && s.src[s.pos] != b) {
 		return false
 	}
-	s.i++
+	s.pos++
 	return true
 }
 
 // digits reads one digit or more.
 func (s *scanner) digits() {
-	from := s.i
-	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
-		s.i++
+	from := s.pos
+	for s.pos < len(s.src) && s.src[s.pos] >= '0' && s.src[s.pos] <= '9' {
+		s.pos++
 	}
 	switch {
-	case s.i > from:
-	case s.i == len(s.b):
-		s.fail(cut)
+	case s.pos > from:
+	case s.pos == len(s.src):
+		s.fail(incomplete)
 	default:
 		s.fail(invalid)
 	}

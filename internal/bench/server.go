@@ -32,21 +32,21 @@ type Server struct {
 }
 
 // NewServer returns the server at base, an address such as http://127.0.0.1:8000.
-func NewServer(base string, a Access) (*Server, error) {
-	u, err := parseURL(base)
+func NewServer(base string, access Access) (*Server, error) {
+	address, err := parseURL(base)
 	if err != nil {
 		return nil, err
 	}
-	header, err := a.headers()
+	header, err := access.headers()
 	if err != nil {
 		return nil, err
 	}
-	proxy := a.Proxy
+	proxy := access.Proxy
 	if proxy == nil {
 		proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return &Server{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{
-		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: a.tls(u), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit},
+		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: access.tls(address), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -59,6 +59,7 @@ func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, 
 	return s.askWithin(ctx, askLimit, method, path, in)
 }
 
+// askWithin is ask with a limit of time.
 func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, path string, in any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -70,17 +71,17 @@ func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, pat
 		}
 		body = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
 	if err != nil {
 		return nil, err
 	}
 	if in != nil {
-		r.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Content-Type", "application/json")
 	}
-	for _, h := range s.header {
-		r.Header.Set(h.Key, h.Value)
+	for _, header := range s.header {
+		request.Header.Set(header.Key, header.Value)
 	}
-	answer, err := s.client.Do(r)
+	answer, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -161,13 +162,15 @@ func readCounters(text []byte) map[string]float64 {
 	lines.Buffer(nil, len(text)+1)
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
+		// A line is NAME{LABELS} NUMBER TIME, where labels and time may be missing and values of
+		// labels may hold spaces and braces.
 		name := line
 		if i := strings.IndexAny(line, "{ \t"); i >= 0 {
 			name = line[:i]
 		}
 		known := false
-		for _, c := range counted {
-			known = known || strings.HasPrefix(name, c)
+		for _, prefix := range counted {
+			known = known || strings.HasPrefix(name, prefix)
 		}
 		if !known {
 			continue
@@ -180,25 +183,26 @@ func readCounters(text []byte) map[string]float64 {
 		if len(fields) == 0 {
 			continue
 		}
-		if v, err := strconv.ParseFloat(fields[0], 64); err == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
-			out[strings.ToValidUTF8(series, "\uFFFD")] = v
+		if value, err := strconv.ParseFloat(fields[0], 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
+			out[strings.ToValidUTF8(series, "\uFFFD")] = value
 		}
 	}
 	return out
 }
 
-// tokens are the answers of /tokenize and /detokenize.
-type tokens struct {
+// A tokenizeAnswer is one of /tokenize or of /detokenize.
+type tokenizeAnswer struct {
 	Tokens []int  `json:"tokens"`
 	Prompt string `json:"prompt"`
 }
 
-func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (*tokens, error) {
+// tokenize asks one of the two.
+func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (*tokenizeAnswer, error) {
 	text, err := s.ask(ctx, http.MethodPost, path, in)
 	if err != nil {
 		return nil, err
 	}
-	out := new(tokens)
+	out := new(tokenizeAnswer)
 	if err := json.Unmarshal(text, out); err != nil {
 		return nil, fmt.Errorf("POST %s: %w", path, err)
 	}
@@ -210,26 +214,27 @@ func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (
 // is too long is cut by the server. It returns how many tokens the first query has there,
 // and how many texts were changed. It fails if the server cannot tokenize; a prompt whose
 // cutting fails stays as it is.
-func (s *Server) Align(ctx context.Context, model string, w Workload) (tokens, changed int, err error) {
-	if len(w) == 0 {
+func (s *Server) Align(ctx context.Context, model string, workload Workload) (tokens, changed int, err error) {
+	if len(workload) == 0 {
 		return 0, 0, nil
 	}
-	first, err := s.split(ctx, model, w[0].Prompt)
-	if err != nil || len(first) == w[0].Input {
+	first, err := s.tokenIDs(ctx, model, workload[0].Prompt)
+	if err != nil || len(first) == workload[0].Input {
 		return len(first), 0, err
 	}
-	texts := make([]string, len(w))
+	// A few at a time: each prompt is cut by its own token count, whatever becomes of others.
+	texts := make([]string, len(workload)) // "" = stays
 	slots := make(chan struct{}, alignBatch)
 	var all sync.WaitGroup
-	for i := range w {
+	for i := range workload {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			ids, err := s.split(ctx, model, w[i].Prompt)
-			if err != nil || len(ids) <= w[i].Input || w[i].Input < 0 {
+			ids, err := s.tokenIDs(ctx, model, workload[i].Prompt)
+			if err != nil || len(ids) <= workload[i].Input || workload[i].Input < 0 {
 				return
 			}
-			if cut, err := s.tokenize(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids[:w[i].Input]}); err == nil {
+			if cut, err := s.tokenize(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids[:workload[i].Input]}); err == nil {
 				texts[i] = cut.Prompt
 			}
 		})
@@ -237,18 +242,18 @@ func (s *Server) Align(ctx context.Context, model string, w Workload) (tokens, c
 	all.Wait()
 	for i, text := range texts {
 		if text != "" {
-			w[i].Prompt = text
+			workload[i].Prompt = text
 			changed++
 		}
 	}
 	return len(first), changed, ctx.Err()
 }
 
-// split returns the ids of a text.
-func (s *Server) split(ctx context.Context, model, prompt string) ([]int, error) {
-	t, err := s.tokenize(ctx, "/tokenize", map[string]any{"model": model, "prompt": prompt, "add_special_tokens": false})
+// tokenIDs returns the ids of a text.
+func (s *Server) tokenIDs(ctx context.Context, model, prompt string) ([]int, error) {
+	answer, err := s.tokenize(ctx, "/tokenize", map[string]any{"model": model, "prompt": prompt, "add_special_tokens": false})
 	if err != nil {
 		return nil, err
 	}
-	return t.Tokens, nil
+	return answer.Tokens, nil
 }

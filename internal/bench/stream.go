@@ -20,60 +20,60 @@ const (
 // (bench.md 1.5), byte by byte instead of text by text: a message is taken as soon as
 // its JSON is complete, be its line ended or not.
 type stream struct {
-	s         *Sample
+	sample    *Sample
 	live      *Live
 	began     time.Time // of the run
 	responses bool      // the events of Responses
 
-	read time.Duration // when the bytes at hand were read, since the run began
-	lag  time.Duration // how long before that the kernel had them; -1 = not known
+	readAt time.Duration // when the bytes at hand were read, since the run began
+	lag    time.Duration // how long before that the kernel had them; -1 = not known
 
-	line    []byte // of a line that has not ended
-	data    []byte // data lines of an event whose JSON is not complete
-	ev      event
-	text    []byte
-	thought []byte
-	counted int    // running usage: completion tokens so far; -1 = the server sends none
-	chunks  int    // with choices
-	fault   string // what the server said instead of going on
+	line         []byte // of a line that has not ended
+	data         []byte // data lines of an event whose JSON is not complete
+	event        event
+	text         []byte
+	thought      []byte
+	runningTotal int    // running usage: completion tokens so far; -1 = the server sends none
+	chunks       int    // with choices
+	fault        string // what the server said instead of going on
 
-	completed bool // Responses: it said so
+	saidCompleted bool // Responses: the response was said to be complete
 }
 
 // reset makes st ready for another sample; its buffers stay.
 func (st *stream) reset(s *Sample, live *Live, began time.Time, responses bool) {
-	*st = stream{s: s, live: live, began: began, responses: responses, lag: -1, counted: -1,
-		line: st.line[:0], data: st.data[:0], ev: st.ev, text: st.text[:0], thought: st.thought[:0]}
+	*st = stream{sample: s, live: live, began: began, responses: responses, lag: -1, runningTotal: -1,
+		line: st.line[:0], data: st.data[:0], event: st.event, text: st.text[:0], thought: st.thought[:0]}
 }
 
 // feed takes in bytes of the body. It fails if an event is not JSON.
-func (st *stream) feed(p []byte) error {
+func (st *stream) feed(part []byte) error {
 	for {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
+		end := bytes.IndexByte(part, '\n')
+		if end < 0 {
 			break
 		}
-		line := p[:i]
-		p = p[i+1:]
+		line := part[:end]
+		part = part[end+1:]
 		if len(st.line) > 0 {
 			st.line = append(st.line, line...)
 			line = st.line
 		}
-		err := st.handle(bytes.TrimSuffix(line, []byte("\r")))
+		err := st.handleLine(bytes.TrimSuffix(line, []byte("\r")))
 		st.line = st.line[:0]
 		if err != nil {
 			return err
 		}
 	}
-	if len(st.line)+len(st.data)+len(p) > maxEvent {
-		return fmt.Errorf("event %d of the stream has more than %d bytes", len(st.s.Chunks), maxEvent)
+	if len(st.line)+len(st.data)+len(part) > maxEvent {
+		return fmt.Errorf("event %d of the stream has more than %d bytes", len(st.sample.Chunks), maxEvent)
 	}
-	st.line = append(st.line, p...)
-	return st.early()
+	st.line = append(st.line, part...)
+	return st.takeEarly()
 }
 
-// early takes the message in a line that has not ended, if it is complete.
-func (st *stream) early() error {
+// takeEarly takes the message in a line that has not ended, if it is complete.
+func (st *stream) takeEarly() error {
 	data, ok := bytes.CutPrefix(st.line, []byte("data:"))
 	if !ok || len(data) > maxEarly || len(st.data) > 0 {
 		return nil
@@ -81,7 +81,8 @@ func (st *stream) early() error {
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil
 	}
-	if string(data) != "[DONE]" && (data[len(data)-1] != '}' || st.ev.parse(data) != whole) {
+	// The last byte is looked at first, so that a long event is not parsed with every piece.
+	if string(data) != "[DONE]" && (data[len(data)-1] != '}' || st.event.parse(data) != complete) {
 		return nil
 	}
 	err := st.message(data, false)
@@ -89,8 +90,8 @@ func (st *stream) early() error {
 	return err
 }
 
-// handle takes in one line, without its end.
-func (st *stream) handle(line []byte) error {
+// handleLine takes in one line, without its end.
+func (st *stream) handleLine(line []byte) error {
 	if len(line) == 0 { // ends an event
 		if len(st.data) == 0 {
 			return nil
@@ -103,7 +104,7 @@ func (st *stream) handle(line []byte) error {
 	value = bytes.TrimSpace(value)
 	switch string(name) {
 	case "data":
-		if len(st.data) > 0 {
+		if len(st.data) > 0 { // its JSON goes on from the line before
 			st.data = append(append(st.data, '\n'), value...)
 			return nil
 		}
@@ -120,20 +121,20 @@ func (st *stream) handle(line []byte) error {
 // the end of the event, it keeps it for the lines to come.
 func (st *stream) message(data []byte, end bool) error {
 	if string(data) == "[DONE]" {
-		st.add(Done, -1)
+		st.addChunk(Done, -1)
 		return nil
 	}
-	switch v := st.ev.parse(data); {
-	case v == cut && !end:
+	switch verdict := st.event.parse(data); {
+	case verdict == incomplete && !end:
 		st.data = append(st.data, data...)
 		return nil
-	case v != whole:
-		return fmt.Errorf("event %d of the stream is not JSON: %s", len(st.s.Chunks), brief(data))
+	case verdict != complete:
+		return fmt.Errorf("event %d of the stream is not JSON: %s", len(st.sample.Chunks), brief(data))
 	}
 	if st.responses {
-		st.response(data)
+		st.responsesEvent(data)
 	} else {
-		st.completion()
+		st.completionEvent()
 	}
 	return nil
 }
@@ -145,76 +146,77 @@ func (st *stream) blame(message []byte) {
 	}
 }
 
-// completion handles an event of completions or of chat.
-func (st *stream) completion() {
-	ev := &st.ev
+// completionEvent handles an event of completions or of chat.
+func (st *stream) completionEvent() {
+	ev := &st.event
 	kind, tokens := Kind(0), -1
 	if ev.choices {
 		kind = Choices
-		tokens = ev.ids
+		tokens = ev.tokenIDs
 		if ev.output() {
 			kind |= Output
 		}
-		st.texts(&kind, ev.visible(), ev.thought())
+		st.addTexts(&kind, ev.visible(), ev.thought())
 		if len(ev.finish) > 0 {
-			st.s.Finish = string(ev.finish)
+			st.sample.Finish = string(ev.finish)
 		}
 	}
-	if ev.usage {
+	if ev.usage { // the last one counts
 		kind |= Usage
-		st.s.Counts = ev.counts
-		tokens = st.running(tokens)
+		st.sample.Counts = ev.counts
+		tokens = st.runningTokens(tokens)
 	}
 	if ev.fault != nil {
 		st.blame(ev.fault)
 	}
-	st.add(kind, tokens)
+	st.addChunk(kind, tokens)
 }
 
-// running turns usage that comes with every chunk into tokens of this one. Usage that
+// runningTokens turns usage that comes with every chunk into tokens of this one. Usage that
 // only the last chunk has is of all of them, so it counts from the first on or not at
 // all.
-func (st *stream) running(tokens int) int {
-	total := st.ev.counts.Completion
-	if !st.ev.choices || total < 0 || (st.chunks > 0 && st.counted < 0) {
+func (st *stream) runningTokens(tokens int) int {
+	total := st.event.counts.Completion
+	// A usage behind chunks without one is that of the whole answer.
+	if !st.event.choices || total < 0 || (st.chunks > 0 && st.runningTotal < 0) {
 		return tokens
 	}
 	if tokens < 0 {
-		tokens = max(total-max(st.counted, 0), 0)
+		tokens = max(total-max(st.runningTotal, 0), 0)
 	}
-	st.counted = total
+	st.runningTotal = total
 	return tokens
 }
 
-// response handles an event of Responses.
-func (st *stream) response(data []byte) {
-	ev := &st.ev
+// responsesEvent handles an event of Responses.
+func (st *stream) responsesEvent(data []byte) {
+	ev := &st.event
 	kind := Kind(0)
-	switch string(ev.kind) {
+	switch string(ev.eventType) {
 	case "response.output_text.delta":
 		kind = Choices | Output
-		st.texts(&kind, ev.delta, nil)
+		st.addTexts(&kind, ev.delta, nil)
 	case "response.reasoning_text.delta":
 		kind = Choices | Output
-		st.texts(&kind, nil, ev.delta)
+		st.addTexts(&kind, nil, ev.delta)
 	case "response.completed", "response.incomplete":
-		kind, st.completed = Done, true
-		st.s.Finish = string(ev.finish)
+		kind, st.saidCompleted = Done, true
+		st.sample.Finish = string(ev.finish)
 	case "response.failed", "error":
 		st.blame(data)
 	}
 	if ev.usage {
 		kind |= Usage
-		st.s.Counts = ev.counts
+		st.sample.Counts = ev.counts
 	}
 	if ev.fault != nil {
 		st.blame(ev.fault)
 	}
-	st.add(kind, -1)
+	st.addChunk(kind, -1)
 }
 
-// texts adds to the texts of the sample and marks kind with what there was.
-func (st *stream) texts(kind *Kind, visible, thought []byte) {
+// addTexts adds to the texts of the sample and marks kind with what there was.
+func (st *stream) addTexts(kind *Kind, visible, thought []byte) {
 	if len(visible) > 0 {
 		*kind |= Text
 		st.text = append(st.text, visible...)
@@ -225,31 +227,31 @@ func (st *stream) texts(kind *Kind, visible, thought []byte) {
 	}
 }
 
-// add records an event that has just been handled.
-func (st *stream) add(kind Kind, tokens int) {
-	s, handled := st.s, time.Since(st.began)
-	c := Chunk{At: handled, Lag: -1, Tokens: int16(min(tokens, math.MaxInt16)), Kind: kind}
+// addChunk records an event that has just been handled.
+func (st *stream) addChunk(kind Kind, tokens int) {
+	sample, handled := st.sample, time.Since(st.began)
+	chunk := Chunk{At: handled, Lag: -1, Tokens: int16(min(tokens, math.MaxInt16)), Kind: kind}
 	if st.lag >= 0 {
 		// The first events may come without a time of the kernel, and then one may have
 		// been handled after the next was received.
-		c.At = max(st.read-st.lag, s.Sent)
-		if n := len(s.Chunks); n > 0 {
-			c.At = max(c.At, s.Chunks[n-1].At)
+		chunk.At = max(st.readAt-st.lag, sample.Sent)
+		if n := len(sample.Chunks); n > 0 {
+			chunk.At = max(chunk.At, sample.Chunks[n-1].At)
 		}
-		c.Lag = int32(min(handled-c.At, math.MaxInt32))
+		chunk.Lag = int32(min(handled-chunk.At, math.MaxInt32))
 	}
-	if s.Chunks == nil {
-		s.Chunks = make([]Chunk, 0, min(s.Asked, 1000)+4)
+	if sample.Chunks == nil {
+		sample.Chunks = make([]Chunk, 0, min(sample.Asked, 1000)+4)
 	}
 	if kind&Choices != 0 {
 		if st.chunks == 0 {
 			st.live.First.Add(1)
-			st.live.FirstTime.Add(int64(c.At - s.Sent))
+			st.live.FirstTime.Add(int64(chunk.At - sample.Sent))
 		}
 		st.chunks++
 	}
-	s.Chunks = append(s.Chunks, c)
-	switch {
+	sample.Chunks = append(sample.Chunks, chunk)
+	switch { // an event with text is a token at least
 	case tokens >= 0:
 		st.live.Tokens.Add(int64(tokens))
 	case kind&(Text|Reasoning) != 0:
@@ -259,15 +261,15 @@ func (st *stream) add(kind Kind, tokens int) {
 
 // end takes in what is left when the body has ended: a line or an event without its end.
 func (st *stream) end() error {
-	if err := st.handle(bytes.TrimSuffix(st.line, []byte("\r"))); err != nil || len(st.line) == 0 {
+	if err := st.handleLine(bytes.TrimSuffix(st.line, []byte("\r"))); err != nil || len(st.line) == 0 {
 		return err
 	}
-	return st.handle(nil)
+	return st.handleLine(nil)
 }
 
 // finish gives the sample its texts and returns the server's complaint, or "".
 func (st *stream) finish() string {
-	st.s.Text, st.s.Thought = string(st.text), string(st.thought)
+	st.sample.Text, st.sample.Thought = string(st.text), string(st.thought)
 	return st.fault
 }
 
@@ -288,8 +290,8 @@ func OneLine(s string) string {
 
 // document handles a response that is no stream: one chunk holds all of it.
 func (st *stream) document(body []byte) error {
-	ev := &st.ev
-	if ev.parse(body) != whole {
+	ev := &st.event
+	if ev.parse(body) != complete {
 		return fmt.Errorf("the response is not JSON: %s", brief(body))
 	}
 	if st.responses {
@@ -300,27 +302,27 @@ func (st *stream) document(body []byte) error {
 		ev.choices = len(visible)+len(thought) > 0
 		ev.text, ev.thoughts[0] = append(ev.text, visible...), append(ev.thoughts[0], thought...)
 	}
-	st.completion()
+	st.completionEvent()
 	if st.responses {
-		st.completed = true
+		st.saidCompleted = true
 	}
 	return nil
 }
 
 // outputTexts returns the visible text and the reasoning of a response of Responses.
 func outputTexts(body []byte) (visible, thought string, err error) {
-	var r struct {
+	var response struct {
 		Output []struct {
 			Content []struct{ Type, Text string }
 		}
 	}
-	err = json.Unmarshal(body, &r)
-	for _, item := range r.Output {
-		for _, c := range item.Content {
-			if c.Type == "output_text" {
-				visible += c.Text
+	err = json.Unmarshal(body, &response)
+	for _, item := range response.Output {
+		for _, content := range item.Content {
+			if content.Type == "output_text" {
+				visible += content.Text
 			} else {
-				thought += c.Text
+				thought += content.Text
 			}
 		}
 	}

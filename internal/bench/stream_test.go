@@ -180,7 +180,7 @@ func (c *streamCase) check(t *testing.T, s *Sample, reuse bool, how string) {
 	t.Helper()
 	want := c.want
 	if want.Counts == (Counts{}) {
-		want.Counts = unknown
+		want.Counts = unknownCounts
 	}
 	if !slices.Equal(kinds(s), c.kinds) || (c.tokens != nil && !slices.Equal(counts(s), c.tokens)) {
 		t.Fatalf("%s: chunks of kinds %v with tokens %v, want %v, %v", how, kinds(s), counts(s), c.kinds, c.tokens)

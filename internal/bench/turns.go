@@ -24,34 +24,36 @@ func (m *MultiTurn) History() bool { return m.Global == 0 && m.Own == 0 }
 // fails. Requests, not conversations, take up slots: while its user thinks, another's
 // turn may be sent, as with the compiled client.
 func (r *run) converse(ctx context.Context, i int) {
-	var h history
-	for ; ; i++ {
+	var said history
+	for ; ; i++ { // over the turns
 		if !r.Setup.MultiTurn.History() {
-			h = history{}
+			said = history{}
 		}
-		q, s := h.ask(r.w[i]), &r.rec.Samples[i]
-		s.Input = q.Input
+		query, sample := said.ask(r.workload[i]), &r.rec.Samples[i]
+		sample.Input = query.Input
+		// The slot is for the request alone, not for the user's pause behind it.
 		select {
 		case r.slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		r.send(ctx, &q, s)
+		r.send(ctx, &query, sample)
 		<-r.slots
-		if i+1 == len(r.w) || r.w[i+1].Turn == 0 {
+		if i+1 == len(r.workload) || r.workload[i+1].Turn == 0 {
 			return
 		}
-		if s.failure() != "" {
-			for i++; i < len(r.w) && r.w[i].Turn > 0; i++ {
+		if sample.failure() != "" {
+			for i++; i < len(r.workload) && r.workload[i].Turn > 0; i++ {
 				r.Live.Total.Add(-1) // will not be sent
 			}
 			return
 		}
-		h.answer(s)
+		said.answer(sample)
 		if pause(ctx, r.Setup.MultiTurn.Delay) != nil {
 			return
 		}
-		r.take(i+1, s.Done+r.Setup.MultiTurn.Delay)
+		// The next turn is due a pause after this answer; the arrival process knows first turns only.
+		r.takeUp(i+1, sample.Done+r.Setup.MultiTurn.Delay)
 	}
 }
 
@@ -63,25 +65,25 @@ type history struct {
 
 // ask adds the turn q and returns it as it is sent, with all before it. The result
 // counts until the next call.
-func (h *history) ask(q dataset.Query) dataset.Query {
+func (h *history) ask(query dataset.Query) dataset.Query {
 	before := byte('[')
 	if len(h.messages) > 0 {
 		before = ','
 	}
-	h.messages = appendUser(append(h.messages, before), q.Prompt, false)
-	h.tokens += q.Input
-	q.Prompt, q.Messages, q.Input = "", append(h.messages, ']'), h.tokens
-	return q
+	h.messages = appendUser(append(h.messages, before), query.Prompt, false)
+	h.tokens += query.Input
+	query.Prompt, query.Messages, query.Input = "", append(h.messages, ']'), h.tokens
+	return query
 }
 
 // answer adds the answer in s, without its reasoning.
-func (h *history) answer(s *Sample) {
-	h.messages = append(wire.AppendString(append(h.messages, `,{"role":"assistant","content":`...), s.Text), '}')
-	if s.Counts.Completion > 0 {
-		h.tokens += s.Counts.Completion
+func (h *history) answer(sample *Sample) {
+	h.messages = append(wire.AppendString(append(h.messages, `,{"role":"assistant","content":`...), sample.Text), '}')
+	if sample.Counts.Completion > 0 {
+		h.tokens += sample.Counts.Completion
 		return
 	}
-	for _, c := range s.Chunks {
+	for _, c := range sample.Chunks {
 		if c.Kind&Choices != 0 {
 			h.tokens++
 		}

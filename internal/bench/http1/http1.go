@@ -64,30 +64,30 @@ func (r *Response) Reset() {
 
 // Feed takes in bytes and reports whether the response is complete. It fails if they are no
 // response of HTTP/1.1, or if the sink fails; the connection is of no use then.
-func (r *Response) Feed(p []byte) (bool, error) {
-	r.Began = r.Began || len(p) > 0
-	for len(p) > 0 {
+func (r *Response) Feed(part []byte) (bool, error) {
+	r.Began = r.Began || len(part) > 0
+	for len(part) > 0 {
 		switch r.next {
 		case bodyBytes:
-			n := len(p)
+			length := len(part)
 			if r.length >= 0 {
-				n = int(min(int64(n), r.length))
-				r.length -= int64(n)
+				length = int(min(int64(length), r.length))
+				r.length -= int64(length)
 			}
-			if err := r.Sink(p[:n]); err != nil {
+			if err := r.Sink(part[:length]); err != nil {
 				return false, err
 			}
-			p = p[n:]
+			part = part[length:]
 			r.bodyEnds()
 		case nothingMore:
 			r.Keep = false // what comes unasked belongs to no request
 			return true, nil
 		default:
-			rest, err := r.feedLine(p)
+			rest, err := r.feedLine(part)
 			if err != nil {
 				return false, err
 			}
-			p = rest
+			part = rest
 		}
 	}
 	return r.next == nothingMore, nil
@@ -120,31 +120,33 @@ func (r *Response) Closed() error {
 var errNoResponse = errors.New("the connection was closed before a response")
 
 // feedLine takes a line, or what there is of it, and returns what follows.
-func (r *Response) feedLine(p []byte) ([]byte, error) {
-	i := bytes.IndexByte(p, '\n')
-	n := i + 1
-	if i < 0 {
-		n = len(p)
+func (r *Response) feedLine(part []byte) ([]byte, error) {
+	end := bytes.IndexByte(part, '\n')
+	length := end + 1
+	if end < 0 {
+		length = len(part)
 	}
-	if r.size += n; r.size > maxHead {
+	// A line without an end would otherwise take all memory.
+	if r.size += length; r.size > maxHead {
 		return nil, fmt.Errorf("the head of the response has more than %d bytes", maxHead)
 	}
-	if i < 0 {
-		r.line = append(r.line, p...)
+	if end < 0 {
+		r.line = append(r.line, part...)
 		return nil, nil
 	}
-	line := p[:i]
+	line := part[:end] // without a copy, where it came in one piece
 	if len(r.line) > 0 {
 		r.line = append(r.line, line...)
 		line = r.line
 	}
 	err := r.readLine(bytes.TrimSuffix(line, []byte("\r")))
 	r.line = r.line[:0]
-	return p[n:], err
+	return part[length:], err
 }
 
+// readLine reads a line without its end.
 func (r *Response) readLine(line []byte) error {
-	switch r.next {
+	switch r.next { // bodies are no lines
 	case statusLine:
 		if len(line) == 0 {
 			return nil // RFC 9112 2.2 lets clients skip these
@@ -189,6 +191,8 @@ func (r *Response) readStatus(line []byte) error {
 	return nil
 }
 
+// readHeader reads what frames the body and says whether the connection stays; other
+// headers are of no interest.
 func (r *Response) readHeader(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok {
@@ -197,11 +201,11 @@ func (r *Response) readHeader(line []byte) error {
 	value = bytes.TrimSpace(value)
 	switch {
 	case bytes.EqualFold(name, []byte("content-length")):
-		n, err := strconv.ParseUint(string(value), 10, 63)
-		if err != nil || (r.length >= 0 && r.length != int64(n)) {
+		length, err := strconv.ParseUint(string(value), 10, 63)
+		if err != nil || (r.length >= 0 && r.length != int64(length)) {
 			return fmt.Errorf("content-length %q: want one number", quote(value))
 		}
-		r.length = int64(n)
+		r.length = int64(length)
 	case bytes.EqualFold(name, []byte("transfer-encoding")):
 		if !bytes.EqualFold(value, []byte("chunked")) {
 			return fmt.Errorf("transfer-encoding %q: want chunked", quote(value))
@@ -244,12 +248,12 @@ func (r *Response) headEnds() error {
 func (r *Response) readSize(line []byte) error {
 	digits, _, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimSpace(digits)
-	n, err := strconv.ParseUint(string(digits), 16, 63)
-	if err != nil || n > math.MaxInt64/2 {
+	size, err := strconv.ParseUint(string(digits), 16, 63)
+	if err != nil || size > math.MaxInt64/2 {
 		return fmt.Errorf("%q: want the size of a chunk", quote(line))
 	}
-	r.length, r.next, r.size = int64(n), bodyBytes, 0
-	if n == 0 {
+	r.length, r.next, r.size = int64(size), bodyBytes, 0
+	if size == 0 {
 		r.next = trailers
 	}
 	return nil
