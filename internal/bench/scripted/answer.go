@@ -7,9 +7,9 @@ import (
 
 // answer is the body of an answer that is not streamed.
 func (s *stream) answer(now time.Duration) []byte {
-	text := func(from, to int) string { return `"` + string(s.text(nil, from, to)) + `"` }
+	text := func(from, to int) string { return `"` + string(s.appendText(nil, from, to)) + `"` }
 	if s.api == responses {
-		object := s.object(s.status(), s.output(), s.responseUsage())
+		object := s.responseObject(s.status(), s.output(), s.responseUsage())
 		return fmt.Appendf(nil, `{%s,"sent_ns":%d}`, object[len(`,"response":{`):len(object)-1], now)
 	}
 	prefix, kind, body := "cmpl", "text_completion", `"text":`+text(0, s.sent)
@@ -23,8 +23,8 @@ func (s *stream) answer(now time.Duration) []byte {
 	}
 	usage := ""
 	if !s.shape.NoUsage {
-		usage = `,"usage":` + string(s.usage(nil))
+		usage = `,"usage":` + string(s.appendUsage(nil))
 	}
 	return fmt.Appendf(nil, `{"id":"%s-%s","object":"%s","created":1767225600,"model":%s,"choices":[{"index":0,%s,"logprobs":null,"finish_reason":%s}]%s,"sent_ns":%d}`,
-		prefix, s.id, kind, s.model, body, quote(s.reason()), usage, now)
+		prefix, s.id, kind, s.model, body, quote(s.finishReason()), usage, now)
 }

@@ -26,28 +26,29 @@ type Errors struct {
 func (l *Log) Compare(seen []Seen) Errors {
 	records := map[int]*Record{}
 	for i := range l.Records {
-		if r := &l.Records[i]; r.Index >= 0 {
-			records[r.Index] = r
+		if truth := &l.Records[i]; truth.Index >= 0 {
+			records[truth.Index] = truth
 		}
 	}
-	var e Errors
+	var errors Errors
 	var ttft, gaps []time.Duration
 	for i := range seen {
-		s := &seen[i]
-		r := records[s.Index]
-		delete(records, s.Index)
-		if r == nil || len(r.Sends) == 0 || len(r.Sends) != len(s.Gaps)+1 {
-			e.Missed++
+		claim := &seen[i]
+		truth := records[claim.Index]
+		delete(records, claim.Index)
+		// Where the numbers of events differ nobody knows which gap is which.
+		if truth == nil || len(truth.Sends) == 0 || len(truth.Sends) != len(claim.Gaps)+1 {
+			errors.Missed++
 			continue
 		}
-		e.Requests++
-		e.Events += len(r.Sends)
-		ttft = append(ttft, s.TTFT-r.TTFT())
-		for j, gap := range s.Gaps {
-			gaps = append(gaps, (gap - (r.Sends[j+1].Actual - r.Sends[j].Actual)).Abs())
+		errors.Requests++
+		errors.Events += len(truth.Sends)
+		ttft = append(ttft, claim.TTFT-truth.TTFT())
+		for j, gap := range claim.Gaps {
+			gaps = append(gaps, (gap - (truth.Sends[j+1].Actual - truth.Sends[j].Actual)).Abs())
 		}
 	}
-	e.Missed += len(records)
-	e.TTFT, e.Gap = Spreads(ttft), Spreads(gaps)
-	return e
+	errors.Missed += len(records)
+	errors.TTFT, errors.Gap = Spreads(ttft), Spreads(gaps)
+	return errors
 }

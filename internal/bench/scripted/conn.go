@@ -13,20 +13,20 @@ import (
 
 const recordPath = "/scripted/record"
 
-// A caller is a connection; its goroutine reads the requests and writes what is not a
+// A handler is the goroutine of a connection: it reads the requests and writes what is not a
 // stream.
-type caller struct {
-	srv  *Server
-	conn net.Conn
-	in   *bufio.Reader
-	turn int // requests before this one
+type handler struct {
+	srv      *Server
+	conn     net.Conn
+	in       *bufio.Reader
+	requests int // requests before this one
 }
 
 // converse answers the requests of a connection, one after the other.
-func (srv *Server) converse(c net.Conn) {
-	d := &caller{srv: srv, conn: c, in: bufio.NewReader(c)}
-	for ; ; d.turn++ {
-		req, err := http.ReadRequest(d.in)
+func (srv *Server) converse(conn net.Conn) {
+	h := &handler{srv: srv, conn: conn, in: bufio.NewReader(conn)}
+	for ; ; h.requests++ {
+		req, err := http.ReadRequest(h.in)
 		if err != nil {
 			return
 		}
@@ -35,128 +35,130 @@ func (srv *Server) converse(c net.Conn) {
 			return
 		}
 		received := srv.now()
-		if !d.answer(req, text, received) || req.Close {
+		if !h.answer(req, text, received) || req.Close {
 			return
 		}
 	}
 }
 
 // answer answers one request; false = the connection cannot be used any more.
-func (d *caller) answer(req *http.Request, text []byte, received time.Duration) bool {
+func (h *handler) answer(req *http.Request, text []byte, received time.Duration) bool {
 	call := req.Method + " " + req.URL.Path
-	d.srv.mu.Lock()
-	d.srv.calls[call]++
-	d.srv.mu.Unlock()
+	h.srv.mu.Lock()
+	h.srv.calls[call]++
+	h.srv.mu.Unlock()
 	switch call {
 	case "POST /v1/completions":
-		return d.generate(req, completions, text, received)
+		return h.generate(req, completions, text, received)
 	case "POST /v1/chat/completions":
-		return d.generate(req, chat, text, received)
+		return h.generate(req, chat, text, received)
 	case "POST /v1/responses":
-		return d.generate(req, responses, text, received)
+		return h.generate(req, responses, text, received)
 	case "GET /v1/models":
-		m := quote(d.srv.opt.Model)
-		return d.json(http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","created":1767225600,"owned_by":"scripted","root":%s,"parent":null,"max_model_len":131072}]}`, m, m))
+		model := quote(h.srv.opt.Model)
+		return h.json(http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","created":1767225600,"owned_by":"scripted","root":%s,"parent":null,"max_model_len":131072}]}`, model, model))
 	case "POST /tokenize", "POST /detokenize":
-		if d.srv.opt.Tokenize {
-			return d.token(req.URL.Path, text)
+		if h.srv.opt.Tokenize {
+			return h.tokenize(req.URL.Path, text)
 		}
 	case "GET /metrics":
-		return d.reply(http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", d.srv.metrics())
+		return h.reply(http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", h.srv.metrics())
 	case "GET " + recordPath:
-		d.srv.settle()
-		return d.record()
+		h.srv.settle()
+		return h.record()
 	case "DELETE " + recordPath:
-		d.srv.settle() // else the end of a request that a client has seen would be in the next log
-		d.srv.Forget()
-		return d.reply(http.StatusOK, "text/plain", nil)
+		h.srv.settle() // else the end of a request that a client has seen would be in the next log
+		h.srv.Forget()
+		return h.reply(http.StatusOK, "text/plain", nil)
 	case "GET /health", "POST /reset_prefix_cache", "POST /reset_mm_cache", "POST /reset_encoder_cache",
 		"POST /flush_cache", "POST /start_profile", "POST /stop_profile":
-		return d.reply(http.StatusOK, "text/plain", nil)
+		return h.reply(http.StatusOK, "text/plain", nil)
 	}
-	return d.problem(http.StatusNotFound, call+" is not served here")
+	return h.problem(http.StatusNotFound, call+" is not served here")
 }
 
 // generate plays the script of a request.
-func (d *caller) generate(req *http.Request, api api, text []byte, received time.Duration) bool {
-	a, err := parseAsk(text)
+func (h *handler) generate(req *http.Request, api api, text []byte, received time.Duration) bool {
+	asked, err := parseAsk(text)
 	if err != nil {
-		return d.problem(http.StatusBadRequest, err.Error())
+		return h.problem(http.StatusBadRequest, err.Error())
 	}
-	s := d.srv.stream(d.conn, api, req.Header.Get("X-Request-Id"), a)
-	s.record.Path, s.record.Turn, s.record.Received = req.URL.Path, d.turn, received
-	s.last = req.Close
+	s := h.srv.newStream(h.conn, api, req.Header.Get("X-Request-Id"), asked)
+	s.record.Path, s.record.Turn, s.record.Received = req.URL.Path, h.requests, received
+	s.closeAfter = req.Close
 	s.start(received)
-	if !d.pause(received + s.script.Headers) {
-		d.srv.end(s, "the server has stopped")
+	if !h.pause(received + s.script.Headers) {
+		h.srv.finish(s, "the server has stopped")
 		return false
 	}
+	// Faults that are no stream; what goes wrong within one is the stream's.
 	switch s.script.Fault.Kind {
 	case Refuse:
-		s.fate = reset
-		d.srv.end(s, "")
+		s.fate = resetting
+		h.srv.finish(s, "")
 		return false
 	case Status, HTML:
-		ok := d.wrong(s)
-		d.srv.end(s, "")
+		ok := h.answerFault(s)
+		h.srv.finish(s, "")
 		return ok
 	}
-	if !a.Stream {
-		return d.complete(s)
+	if !asked.Stream {
+		return h.complete(s)
 	}
-	return d.stream(s)
+	return h.startStream(s)
 }
 
 // wrong answers with a fault that is no stream.
-func (d *caller) wrong(s *stream) bool {
+func (h *handler) answerFault(s *stream) bool {
 	if s.script.Fault.Kind == HTML {
-		return d.reply(http.StatusOK, "text/html; charset=utf-8", []byte("<!DOCTYPE html><title>gateway</title><p>the script says so"))
+		return h.reply(http.StatusOK, "text/html; charset=utf-8", []byte("<!DOCTYPE html><title>gateway</title><p>the script says so"))
 	}
 	status := s.script.Fault.Status
 	if status == 0 {
 		status = http.StatusInternalServerError
 	}
-	return d.problem(status, "the script says so")
+	return h.problem(status, "the script says so")
 }
 
 // stream writes the head of an answer and hands the rest to a sender.
-func (d *caller) stream(s *stream) bool {
-	k := &ink{out: head(http.StatusOK, "text/event-stream; charset=utf-8", "transfer-encoding: chunked\r\nx-request-id: "+s.record.ID)}
-	now := d.srv.now()
+func (h *handler) startStream(s *stream) bool {
+	buf := &eventBuffer{out: head(http.StatusOK, "text/event-stream; charset=utf-8", "transfer-encoding: chunked\r\nx-request-id: "+s.record.ID)}
+	now := h.srv.now()
 	switch {
 	case s.script.Fault.Kind == Nothing:
 		if s.api != responses {
-			s.end(k)
+			s.doneEvent(buf)
 		}
-		k.out = append(k.out, "0\r\n\r\n"...)
-		s.fate = whole
+		buf.out = append(buf.out, "0\r\n\r\n"...)
+		s.fate = finished
 	case s.api == responses:
-		s.begin(k, now)
+		s.beginResponse(buf, now)
 	case s.api == chat && s.shape.RoleEarly:
-		s.choice(k, choice{role: true}, now)
+		s.choiceEvent(buf, choice{role: true}, now)
 	}
 	var err error
-	if s.out, err = newOutlet(d.conn); err == nil {
-		_, err = d.conn.Write(k.out)
+	if s.out, err = newOutlet(h.conn); err == nil {
+		_, err = h.conn.Write(buf.out)
 	}
-	if err != nil || s.fate == whole {
-		d.srv.end(s, text(err))
+	if err != nil || s.fate == finished {
+		h.srv.finish(s, errText(err))
 		return err == nil
 	}
-	senders := d.srv.senders
-	if !senders[d.srv.streams.Load()%int64(len(senders))].put(s) {
-		d.srv.end(s, "the server has stopped")
+	// From here on s is the sender's, until done is closed.
+	senders := h.srv.senders
+	if !senders[h.srv.streams.Load()%int64(len(senders))].put(s) {
+		h.srv.finish(s, "the server has stopped")
 		return false
 	}
-	if _, err := d.in.Peek(1); err != nil { // until the next request comes, or the client goes away
+	if _, err := h.in.Peek(1); err != nil { // until the next request comes, or the client goes away
 		s.gone.Store(true)
 	}
 	<-s.done
-	return s.fate == whole && s.record.Err == ""
+	return s.fate == finished && s.record.Err == ""
 }
 
-// text is the text of err, "" of none.
-func text(err error) string {
+// errText is the text of err, "" of none.
+func errText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -164,31 +166,31 @@ func text(err error) string {
 }
 
 // complete answers a request that wants no stream, when its last chunk is due.
-func (d *caller) complete(s *stream) bool {
-	for s.sent < s.tokens {
-		n := min(s.script.of(s.chunk), s.tokens-s.sent)
-		s.sent += n
+func (h *handler) complete(s *stream) bool {
+	for s.sent < s.tokens { // as stream.play does, without sending
+		tokens := min(s.script.tokensIn(s.chunk), s.tokens-s.sent)
+		s.sent += tokens
 		s.chunk++
 		if s.sent < s.tokens {
 			s.grid += s.script.Gap
 			s.due = max(s.due, s.grid+s.jitter())
 		}
 	}
-	if !d.pause(s.due) {
-		d.srv.end(s, "the server has stopped")
+	if !h.pause(s.due) {
+		h.srv.finish(s, "the server has stopped")
 		return false
 	}
-	now := d.srv.now()
-	s.sentAt(now, s.tokens)
-	s.fate = whole
-	ok := d.json(http.StatusOK, s.answer(now))
-	d.srv.end(s, "")
+	now := h.srv.now()
+	s.recordSend(now, s.tokens)
+	s.fate = finished
+	ok := h.json(http.StatusOK, s.answer(now))
+	h.srv.finish(s, "")
 	return ok
 }
 
 // pause waits until the time at; false = the server has stopped.
-func (d *caller) pause(at time.Duration) bool {
-	wait := at - d.srv.now()
+func (h *handler) pause(at time.Duration) bool {
+	wait := at - h.srv.now()
 	if wait <= 0 {
 		return true
 	}
@@ -197,46 +199,50 @@ func (d *caller) pause(at time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-d.srv.stopped:
+	case <-h.srv.stopped:
 		return false
 	}
 }
 
 // token answers /tokenize and /detokenize: the id of a token is a code point.
-func (d *caller) token(path string, text []byte) bool {
+func (h *handler) tokenize(path string, text []byte) bool {
 	var ask struct {
 		Prompt string
 		Tokens []rune
 	}
 	if err := json.Unmarshal(text, &ask); err != nil {
-		return d.problem(http.StatusBadRequest, "request body: "+err.Error())
+		return h.problem(http.StatusBadRequest, "request body: "+err.Error())
 	}
 	if path == "/detokenize" {
-		return d.json(http.StatusOK, fmt.Appendf(nil, `{"prompt":%s}`, quote(string(ask.Tokens))))
+		return h.json(http.StatusOK, fmt.Appendf(nil, `{"prompt":%s}`, quote(string(ask.Tokens))))
 	}
 	ids := []rune(ask.Prompt)
 	list := strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ",")
-	return d.json(http.StatusOK, fmt.Appendf(nil, `{"count":%d,"max_model_len":131072,"tokens":[%s],"token_strs":null}`, len(ids), list))
+	return h.json(http.StatusOK, fmt.Appendf(nil, `{"count":%d,"max_model_len":131072,"tokens":[%s],"token_strs":null}`, len(ids), list))
 }
 
 // record sends the log. Its length is not known before.
-func (d *caller) record() bool {
-	if _, err := d.conn.Write(head(http.StatusOK, "application/jsonl", "connection: close")); err != nil {
+func (h *handler) record() bool {
+	if _, err := h.conn.Write(head(http.StatusOK, "application/jsonl", "connection: close")); err != nil {
 		return false
 	}
-	_ = d.srv.Log().write(d.conn) // a client that goes away early has what it wanted
+	_ = h.srv.Log().write(h.conn) // a client that goes away early has what it wanted
 	return false
 }
 
-func (d *caller) problem(status int, message string) bool {
-	return d.json(status, fmt.Appendf(nil, `{"error":{"message":%s,"type":"scripted","param":null,"code":%d}}`, quote(message), status))
+// problem answers with an error object.
+func (h *handler) problem(status int, message string) bool {
+	return h.json(status, fmt.Appendf(nil, `{"error":{"message":%s,"type":"scripted","param":null,"code":%d}}`, quote(message), status))
 }
 
-func (d *caller) json(status int, body []byte) bool { return d.reply(status, "application/json", body) }
+func (h *handler) json(status int, body []byte) bool {
+	return h.reply(status, "application/json", body)
+}
 
-func (d *caller) reply(status int, kind string, body []byte) bool {
-	b := head(status, kind, fmt.Sprintf("content-length: %d", len(body)))
-	_, err := d.conn.Write(append(b, body...))
+// reply answers with a whole body.
+func (h *handler) reply(status int, kind string, body []byte) bool {
+	message := head(status, kind, fmt.Sprintf("content-length: %d", len(body)))
+	_, err := h.conn.Write(append(message, body...))
 	return err == nil
 }
 

@@ -20,8 +20,8 @@ func (srv *Server) metrics() []byte {
 	labels := `engine="0",model_name=` + strconv.Quote(srv.opt.Model)
 	out := fmt.Appendf(nil, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{%s} %d\n", labels, srv.running.Load())
 	family := ""
-	for _, s := range slices.Sorted(maps.Keys(series)) {
-		name, own, _ := strings.Cut(s, "{")
+	for _, key := range slices.Sorted(maps.Keys(series)) {
+		name, own, _ := strings.Cut(key, "{")
 		if name != family {
 			family = name
 			out = fmt.Appendf(out, "# TYPE %s counter\n", name)
@@ -29,7 +29,7 @@ func (srv *Server) metrics() []byte {
 		if own = strings.TrimSuffix(own, "}"); own != "" {
 			own = "," + own
 		}
-		out = fmt.Appendf(out, "%s{%s%s} %s\n", name, labels, own, strconv.FormatFloat(series[s], 'g', -1, 64))
+		out = fmt.Appendf(out, "%s{%s%s} %s\n", name, labels, own, strconv.FormatFloat(series[key], 'g', -1, 64))
 	}
 	return out
 }

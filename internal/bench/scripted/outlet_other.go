@@ -8,6 +8,6 @@ import "net"
 // read delays the others of its sender.
 type outlet struct{ conn net.Conn }
 
-func newOutlet(c net.Conn) (*outlet, error) { return &outlet{c}, nil }
+func newOutlet(conn net.Conn) (*outlet, error) { return &outlet{conn}, nil }
 
-func (o *outlet) write(b []byte) (int, error) { return o.conn.Write(b) }
+func (o *outlet) write(data []byte) (int, error) { return o.conn.Write(data) }

@@ -52,15 +52,15 @@ type Log struct {
 
 // Lateness is how much later than planned the events with tokens were sent.
 func (l *Log) Lateness() Spread {
-	var d []time.Duration
+	var late []time.Duration
 	for i := range l.Records {
 		for _, s := range l.Records[i].Sends {
 			if s.Tokens > 0 {
-				d = append(d, s.Actual-s.Planned)
+				late = append(late, s.Actual-s.Planned)
 			}
 		}
 	}
-	return Spreads(d)
+	return Spreads(late)
 }
 
 // A Spread is a distribution in short.
@@ -71,17 +71,17 @@ type Spread struct {
 
 // Spreads sorts d and returns its distribution. A percentile is the smallest value that
 // at least so many of all do not exceed.
-func Spreads(d []time.Duration) Spread {
-	if len(d) == 0 {
+func Spreads(times []time.Duration) Spread {
+	if len(times) == 0 {
 		return Spread{}
 	}
-	slices.Sort(d)
+	slices.Sort(times)
 	var sum time.Duration
-	for _, x := range d {
-		sum += x
+	for _, each := range times {
+		sum += each
 	}
-	at := func(percent int) time.Duration { return d[(len(d)*percent+99)/100-1] }
-	return Spread{N: len(d), Mean: sum / time.Duration(len(d)), P50: at(50), P99: at(99), Max: d[len(d)-1]}
+	at := func(percent int) time.Duration { return times[(len(times)*percent+99)/100-1] }
+	return Spread{N: len(times), Mean: sum / time.Duration(len(times)), P50: at(50), P99: at(99), Max: times[len(times)-1]}
 }
 
 // The log is sent as JSON lines: a head, then a line per request.
@@ -91,6 +91,7 @@ type logHead struct {
 	Records int   `json:"records"`
 }
 
+// A logLine is a Record.
 type logLine struct {
 	ID       string        `json:"id"`
 	Index    int           `json:"index"`
@@ -105,10 +106,11 @@ type logLine struct {
 	Sends    [][3]int64    `json:"sends"` // planned and actual nanoseconds, tokens
 }
 
-func (l *Log) write(w io.Writer) error {
-	buf := bufio.NewWriter(w)
-	e := json.NewEncoder(buf)
-	if err := e.Encode(logHead{l.Began.UnixNano(), l.Blocked, len(l.Records)}); err != nil {
+// write writes what ReadLog reads.
+func (l *Log) write(dst io.Writer) error {
+	buf := bufio.NewWriter(dst)
+	lines := json.NewEncoder(buf)
+	if err := lines.Encode(logHead{l.Began.UnixNano(), l.Blocked, len(l.Records)}); err != nil {
 		return err
 	}
 	for i := range l.Records {
@@ -117,7 +119,7 @@ func (l *Log) write(w io.Writer) error {
 		for j, s := range r.Sends {
 			line.Sends[j] = [3]int64{int64(s.Planned), int64(s.Actual), int64(s.Tokens)}
 		}
-		if err := e.Encode(line); err != nil {
+		if err := lines.Encode(line); err != nil {
 			return err
 		}
 	}
@@ -125,25 +127,25 @@ func (l *Log) write(w io.Writer) error {
 }
 
 // ReadLog reads what GET /scripted/record sends.
-func ReadLog(r io.Reader) (*Log, error) {
-	d := json.NewDecoder(bufio.NewReader(r))
+func ReadLog(src io.Reader) (*Log, error) {
+	lines := json.NewDecoder(bufio.NewReader(src))
 	var head logHead
-	if err := d.Decode(&head); err != nil {
+	if err := lines.Decode(&head); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	l := &Log{Began: time.Unix(0, head.Began), Blocked: head.Blocked}
+	log := &Log{Began: time.Unix(0, head.Began), Blocked: head.Blocked}
 	for range head.Records {
 		var line logLine
-		if err := d.Decode(&line); err != nil {
-			return nil, fmt.Errorf("record: request %d of %d: %w", len(l.Records), head.Records, err)
+		if err := lines.Decode(&line); err != nil {
+			return nil, fmt.Errorf("record: request %d of %d: %w", len(log.Records), head.Records, err)
 		}
 		rec := Record{line.ID, line.Index, line.Path, line.Turn, line.Asked, line.Prompt, line.Received, line.Ended, line.Fault, line.Err, make([]Send, len(line.Sends))}
 		for j, s := range line.Sends {
 			rec.Sends[j] = Send{time.Duration(s[0]), time.Duration(s[1]), int(s[2])}
 		}
-		l.Records = append(l.Records, rec)
+		log.Records = append(log.Records, rec)
 	}
-	return l, nil
+	return log, nil
 }
 
 // Fetch asks the server at base, such as http://127.0.0.1:8000, for its log.
@@ -165,6 +167,7 @@ func Forget(ctx context.Context, base string) error {
 	return res.Body.Close()
 }
 
+// request sends a request about the log; the caller closes the body of its answer.
 func request(ctx context.Context, method, base string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+recordPath, nil)
 	if err != nil {

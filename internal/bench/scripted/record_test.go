@@ -143,34 +143,34 @@ func TestPromptTokens(t *testing.T) {
 // The steady state does not allocate.
 func TestTurnDoesNotAllocate(t *testing.T) {
 	for api := range paths {
-		s, k := endless(api)
-		if n := testing.AllocsPerRun(100, func() { turn(s, k) }); n != 0 {
+		s, buf := endless(api)
+		if n := testing.AllocsPerRun(100, func() { turn(s, buf) }); n != 0 {
 			t.Errorf("%s: an event allocates %v times", paths[api], n)
 		}
 	}
 }
 
 // endless is a stream that has begun and has no end.
-func endless(api api) (*stream, *ink) {
+func endless(api api) (*stream, *eventBuffer) {
 	s := &stream{script: &Script{}, words: (&Script{}).words(), shape: &Shape{}, api: api, id: "1", model: []byte(`"m"`), ask: &ask{}, tokens: 1 << 60}
 	s.makeItems()
 	s.form = formOf("", api, s.id, "m")
 	s.record.Sends = make([]Send, 0, 4)
-	k := &ink{}
-	turn(s, k)
-	return s, k
+	buf := &eventBuffer{}
+	turn(s, buf)
+	return s, buf
 }
 
-func turn(s *stream, k *ink) {
-	k.out = k.out[:0]
+func turn(s *stream, buf *eventBuffer) {
+	buf.out = buf.out[:0]
 	s.record.Sends = s.record.Sends[:0]
-	s.turn(k, 123456789)
+	s.advance(buf, 123456789)
 }
 
 func BenchmarkTurn(b *testing.B) {
-	s, k := endless(chat)
+	s, buf := endless(chat)
 	for b.Loop() {
-		turn(s, k)
+		turn(s, buf)
 	}
-	b.SetBytes(int64(len(k.out)))
+	b.SetBytes(int64(len(buf.out)))
 }

@@ -13,7 +13,7 @@ const (
 	maxTokens = 1 << 20   // of one answer
 )
 
-// An ask is what the server reads of a request.
+// An ask is what the server reads of a request, of any of the APIs.
 type ask struct {
 	Prompt              json.RawMessage `json:"prompt"`
 	Messages            json.RawMessage `json:"messages"`
@@ -30,14 +30,14 @@ type ask struct {
 }
 
 func parseAsk(text []byte) (*ask, error) {
-	a := new(ask)
-	if err := json.Unmarshal(text, a); err != nil {
+	req := new(ask)
+	if err := json.Unmarshal(text, req); err != nil {
 		return nil, fmt.Errorf("request body: %w", err)
 	}
-	if n := a.tokens(); n < 1 || n > maxTokens {
+	if n := req.tokens(); n < 1 || n > maxTokens {
 		return nil, fmt.Errorf("request body: %d tokens asked for, expected 1 to %d", n, maxTokens)
 	}
-	return a, nil
+	return req, nil
 }
 
 // tokens is how many tokens the request asks for.
@@ -50,46 +50,46 @@ func (a *ask) tokens() int {
 	return 16
 }
 
-func (a *ask) usage() bool   { return a.StreamOptions.IncludeUsage }
-func (a *ask) running() bool { return a.StreamOptions.ContinuousUsageStats }
+func (a *ask) wantsUsage() bool        { return a.StreamOptions.IncludeUsage }
+func (a *ask) wantsRunningUsage() bool { return a.StreamOptions.ContinuousUsageStats }
 
 // prompt is how many tokens the request brings, by the rule of countTokens.
 func (a *ask) prompt() int {
-	n := 0
+	tokens := 0
 	for _, raw := range []json.RawMessage{a.Prompt, a.Messages, a.Input} {
 		var v any
 		if len(raw) > 0 && json.Unmarshal(raw, &v) == nil {
-			n += countTokens(v)
+			tokens += countTokens(v)
 		}
 	}
-	return n
+	return tokens
 }
 
 // countTokens counts what is in a prompt, messages or input: an id is a token, and so is
 // each code point of a text.
-func countTokens(v any) int {
-	switch v := v.(type) {
+func countTokens(value any) int {
+	switch value := value.(type) {
 	case string:
-		return utf8.RuneCountInString(v)
+		return utf8.RuneCountInString(value)
 	case float64:
 		return 1
 	case []any:
-		n := 0
-		for _, e := range v {
-			n += countTokens(e)
+		count := 0
+		for _, element := range value {
+			count += countTokens(element)
 		}
-		return n
+		return count
 	case map[string]any:
-		return countTokens(v["content"]) + countTokens(v["text"])
+		return countTokens(value["content"]) + countTokens(value["text"])
 	}
 	return 0
 }
 
 // index returns the number behind the last hyphen of an x-request-id, -1 = none.
 func index(id string) int {
-	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
-	if err != nil || n < 0 {
+	number, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
+	if err != nil || number < 0 {
 		return -1
 	}
-	return n
+	return number
 }

@@ -9,27 +9,27 @@ import (
 // The events of the Responses API (api.md 3.3): an answer is an item with reasoning, if
 // it has any, and one with a message.
 
-// say appends an event; members are those behind its type and number.
-func (s *stream) say(k *ink, kind string, members []byte, now time.Duration) {
-	s.open(k, kind)
-	b := append(k.event, `{"type":"`...)
-	b = append(b, kind...)
-	b = append(b, `","sequence_number":`...)
-	b = strconv.AppendInt(b, int64(s.seq), 10)
+// responseEvent appends an event; members are those behind its type and number.
+func (s *stream) responseEvent(buf *eventBuffer, kind string, members []byte, now time.Duration) {
+	s.openEvent(buf, kind)
+	dst := append(buf.event, `{"type":"`...)
+	dst = append(dst, kind...)
+	dst = append(dst, `","sequence_number":`...)
+	dst = strconv.AppendInt(dst, int64(s.seq), 10)
 	s.seq++
-	k.event = append(b, members...)
-	s.stampAndClose(k, now)
+	buf.event = append(dst, members...)
+	s.stampAndCloseEvent(buf, now)
 }
 
-// begin puts the events that come with the head of the answer.
-func (s *stream) begin(k *ink, now time.Duration) {
-	object := s.object("in_progress", "", "null")
-	s.say(k, "response.created", object, now)
-	s.say(k, "response.in_progress", object, now)
+// beginResponse puts the events that come with the head of the answer.
+func (s *stream) beginResponse(buf *eventBuffer, now time.Duration) {
+	object := s.responseObject("in_progress", "", "null")
+	s.responseEvent(buf, "response.created", object, now)
+	s.responseEvent(buf, "response.in_progress", object, now)
 }
 
-// object is the member response.
-func (s *stream) object(status, output, usage string) []byte {
+// responseObject is the member response.
+func (s *stream) responseObject(status, output, usage string) []byte {
 	return fmt.Appendf(nil, `,"response":{"id":"resp_%s","object":"response","created_at":1767225600,"status":"%s","model":%s,"output":[%s],"usage":%s}`,
 		s.id, status, s.model, output, usage)
 }
@@ -52,56 +52,61 @@ func (s *stream) makeItems() {
 	}
 }
 
-func (s *stream) responseChunk(k *ink, n int, last bool, now time.Duration) {
+// responseChunk puts a piece of an answer, in the item that it belongs to; the first piece
+// of an item opens it and the last one closes it.
+func (s *stream) responseChunk(buf *eventBuffer, tokens int, last bool, now time.Duration) {
 	thinking := s.sent < s.thinking
-	it := &s.items[1]
+	item := &s.items[1]
 	if thinking {
-		it = &s.items[0]
+		item = &s.items[0]
 	}
-	if n > 0 {
+	if tokens > 0 { // no chunk has tokens of both items, see play
 		if s.sent == 0 || s.sent == s.thinking {
-			s.openItem(k, it, now)
+			s.openItem(buf, item, now)
 		}
-		b := append(k.part[:0], `,"item_id":"`...)
-		b = append(b, it.id...)
-		b = member(b, `","output_index":`, it.index)
-		b = append(b, `,"content_index":0,"delta":"`...)
-		b = s.text(b, s.sent, s.sent+n)
-		k.part = append(b, '"')
-		s.say(k, it.delta, k.part, now)
-		s.sent += n
-		s.sentAt(now, n)
+		dst := append(buf.part[:0], `,"item_id":"`...)
+		dst = append(dst, item.id...)
+		dst = appendMember(dst, `","output_index":`, item.index)
+		dst = append(dst, `,"content_index":0,"delta":"`...)
+		dst = s.appendText(dst, s.sent, s.sent+tokens)
+		buf.part = append(dst, '"')
+		s.responseEvent(buf, item.delta, buf.part, now)
+		s.sent += tokens
+		s.recordSend(now, tokens)
 		if last || s.sent == s.thinking {
-			s.closeItem(k, it, s.itemText(thinking), now)
+			s.closeItem(buf, item, s.itemText(thinking), now)
 		}
 	}
 	if last {
-		s.terminate(k, now)
+		s.endResponse(buf, now)
 	}
 }
 
 // itemText is the inside of the JSON string with the text of an item.
 func (s *stream) itemText(thinking bool) string {
 	if thinking {
-		return string(s.text(nil, 0, min(s.sent, s.thinking)))
+		return string(s.appendText(nil, 0, min(s.sent, s.thinking)))
 	}
-	return string(s.text(nil, min(s.thinking, s.sent), s.sent))
+	return string(s.appendText(nil, min(s.thinking, s.sent), s.sent))
 }
 
-func (s *stream) openItem(k *ink, it *item, now time.Duration) {
-	s.say(k, "response.output_item.added", fmt.Appendf(nil, `,"output_index":%d,"item":{"id":"%s","status":"in_progress",%s,"content":[]}`,
+// openItem puts the events before the first piece of an item.
+func (s *stream) openItem(buf *eventBuffer, it *item, now time.Duration) {
+	s.responseEvent(buf, "response.output_item.added", fmt.Appendf(nil, `,"output_index":%d,"item":{"id":"%s","status":"in_progress",%s,"content":[]}`,
 		it.index, it.id, it.fields), now)
-	s.say(k, "response.content_part.added", fmt.Appendf(nil, `,"item_id":"%s","output_index":%d,"content_index":0,"part":{%s,"text":""}`,
+	s.responseEvent(buf, "response.content_part.added", fmt.Appendf(nil, `,"item_id":"%s","output_index":%d,"content_index":0,"part":{%s,"text":""}`,
 		it.id, it.index, it.part), now)
 }
 
-func (s *stream) closeItem(k *ink, it *item, text string, now time.Duration) {
+// closeItem puts the events behind its last piece, which repeat its text.
+func (s *stream) closeItem(buf *eventBuffer, it *item, text string, now time.Duration) {
 	where := fmt.Sprintf(`,"item_id":"%s","output_index":%d,"content_index":0`, it.id, it.index)
-	s.say(k, it.done, fmt.Appendf(nil, `%s,"text":"%s"`, where, text), now)
-	s.say(k, "response.content_part.done", fmt.Appendf(nil, `%s,"part":{%s,"text":"%s"}`, where, it.part, text), now)
-	s.say(k, "response.output_item.done", fmt.Appendf(nil, `,"output_index":%d,"item":%s`, it.index, it.full(text)), now)
+	s.responseEvent(buf, it.done, fmt.Appendf(nil, `%s,"text":"%s"`, where, text), now)
+	s.responseEvent(buf, "response.content_part.done", fmt.Appendf(nil, `%s,"part":{%s,"text":"%s"}`, where, it.part, text), now)
+	s.responseEvent(buf, "response.output_item.done", fmt.Appendf(nil, `,"output_index":%d,"item":%s`, it.index, it.full(text)), now)
 }
 
+// full is an item that is complete.
 func (it *item) full(text string) string {
 	return fmt.Sprintf(`{"id":"%s","status":"completed",%s,"content":[{%s,"text":"%s"}]}`, it.id, it.fields, it.part, text)
 }
@@ -121,24 +126,25 @@ func (s *stream) output() string {
 	return out
 }
 
+// responseUsage is the member usage of the API.
 func (s *stream) responseUsage() string {
-	u := s.counts()
+	usage := s.usage()
 	return fmt.Sprintf(`{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":%d},"total_tokens":%d}`,
-		u.Prompt, u.Cached, u.Completion, u.Reasoning, u.Prompt+u.Completion)
+		usage.Prompt, usage.Cached, usage.Completion, usage.Reasoning, usage.Prompt+usage.Completion)
 }
 
-// terminate puts the last event. vLLM says completed of every answer, others say
+// endResponse puts the last event. vLLM says completed of every answer, others say
 // incomplete of one that its length ended.
-func (s *stream) terminate(k *ink, now time.Duration) {
+func (s *stream) endResponse(buf *eventBuffer, now time.Duration) {
 	usage := "null"
 	if !s.shape.NoUsage {
 		usage = s.responseUsage()
 	}
-	s.say(k, "response."+s.status(), s.object(s.status(), s.output(), usage), now)
+	s.responseEvent(buf, "response."+s.status(), s.responseObject(s.status(), s.output(), usage), now)
 }
 
 func (s *stream) status() string {
-	if s.reason() == "length" && s.shape.Dialect == "ossian" {
+	if s.finishReason() == "length" && s.shape.Dialect == "ossian" {
 		return "incomplete"
 	}
 	return "completed"

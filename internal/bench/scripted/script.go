@@ -1,9 +1,3 @@
-// Package scripted is a server that measures its clients: it plays prescribed streams of
-// OpenAI's APIs and keeps when it sent each event, so that what a client reports can be
-// compared with what happened (bench.md 6, item 11). No model is involved.
-//
-// It costs less than what it measures: one goroutine sends for all streams, from a heap
-// of due times, with one system call per write and no allocation.
 package scripted
 
 import (
@@ -11,18 +5,6 @@ import (
 	"net/http"
 	"time"
 )
-
-// Options say what a server plays. The zero value answers every request in the form of
-// vLLM with as many tokens as it asks for, all at once.
-type Options struct {
-	Model    string             // id in /v1/models and in answers; "" = scripted
-	Shape    Shape              // of the streams
-	Scripts  []Script           // request i plays Scripts[i mod len]; none = one zero Script
-	Seed     uint64             // of the jitter
-	Senders  int                // goroutines that send; 0 = 1
-	Tokenize bool               // serve /tokenize and /detokenize, with code points as ids
-	Counters map[string]float64 // series of /metrics besides the server's own, with their first values
-}
 
 // A Script is what becomes of one request. A request's i is the number at the end of its
 // x-request-id, or else counts those without one.
@@ -77,8 +59,8 @@ const (
 	Stall   FaultKind = "stall"   // silence for Fault.For, then the stream goes on
 )
 
-func (k FaultKind) valid() bool {
-	switch k {
+func (buf FaultKind) valid() bool {
+	switch buf {
 	case None, Status, Refuse, HTML, Nothing, Empty, Reset, Cut, Failure, Garbage, Stall:
 		return true
 	}
@@ -87,12 +69,12 @@ func (k FaultKind) valid() bool {
 
 // validate reports the first value of s that no server can play.
 func (s *Script) validate() error {
-	for _, d := range []struct {
+	for _, duration := range []struct {
 		name string
 		d    time.Duration
 	}{{"headers", s.Headers}, {"ttft", s.TTFT}, {"gap", s.Gap}, {"jitter", s.Jitter}, {"ping", s.Ping}, {"split gap", s.SplitGap}, {"stall", s.Fault.For}} {
-		if d.d < 0 {
-			return fmt.Errorf("%s: %v, expected a duration from 0", d.name, d.d)
+		if duration.d < 0 {
+			return fmt.Errorf("%s: %v, expected a duration from 0", duration.name, duration.d)
 		}
 	}
 	for _, n := range s.PerChunk {
@@ -100,8 +82,8 @@ func (s *Script) validate() error {
 			return fmt.Errorf("tokens per chunk: %v, expected numbers from 1", s.PerChunk)
 		}
 	}
-	for _, w := range s.Words {
-		if w == "" {
+	for _, word := range s.Words {
+		if word == "" {
 			return fmt.Errorf("words: %q, expected texts that are not empty", s.Words)
 		}
 	}
@@ -124,17 +106,17 @@ func (s *Script) words() [][]byte {
 		return [][]byte{[]byte(" tok")}
 	}
 	out := make([][]byte, len(s.Words))
-	for i, w := range s.Words {
-		q := quote(w)
-		out[i] = q[1 : len(q)-1]
+	for i, word := range s.Words {
+		quoted := quote(word)
+		out[i] = quoted[1 : len(quoted)-1]
 	}
 	return out
 }
 
 // of returns how many tokens chunk i has at most.
-func (s *Script) of(i int) int {
+func (s *Script) tokensIn(chunk int) int {
 	if len(s.PerChunk) == 0 {
 		return 1
 	}
-	return s.PerChunk[i%len(s.PerChunk)]
+	return s.PerChunk[chunk%len(s.PerChunk)]
 }

@@ -535,20 +535,20 @@ func TestIndex(t *testing.T) {
 // The heap gives its entries out by time, whatever is put and taken in between.
 func TestHeap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	q := &sender{}
+	snd := &sender{}
 	var want []time.Duration
 	for range 2000 {
 		if len(want) > 0 && rng.IntN(3) == 0 {
 			slices.Sort(want)
-			if q.heap[0].at != want[0] {
-				t.Fatalf("first is %v, want %v", q.heap[0].at, want[0])
+			if snd.heap[0].at != want[0] {
+				t.Fatalf("first is %v, want %v", snd.heap[0].at, want[0])
 			}
 			want = want[1:]
-			q.pop()
+			snd.pop()
 			continue
 		}
 		at := time.Duration(rng.IntN(50))
 		want = append(want, at)
-		q.push(entry{at: at})
+		snd.push(entry{at: at})
 	}
 }

@@ -6,19 +6,23 @@ import (
 	"time"
 )
 
-// A sender plays streams. Its goroutine owns the heap, the ink and every stream in the
-// heap; connections only put streams into the inbox.
+// A sender plays streams. Its goroutine owns the heap, the buffer and every stream in the
+// heap; connections only put streams into the inbox. A stream is
+//
+//	in the inbox → in the heap → blocked, while its client does not read → in the inbox …
+//	                           → finished
 type sender struct {
-	srv  *Server
-	wake chan struct{} // holds one: the inbox may have something
-	heap []entry       // a binary heap, the earliest first
-	ink  ink
+	srv    *Server
+	wake   chan struct{} // holds one: the inbox may have something
+	heap   []entry       // a binary heap, the earliest first
+	buffer eventBuffer
 
-	mu     sync.Mutex
-	inbox  []*stream
-	closed bool
+	mu     sync.Mutex // guards the fields below
+	inbox  []*stream  // not in the heap yet
+	closed bool       // nothing is taken any more
 }
 
+// An entry is a stream and when it wants its next turn.
 type entry struct {
 	at time.Duration
 	s  *stream
@@ -27,190 +31,197 @@ type entry struct {
 func newSender(srv *Server) *sender { return &sender{srv: srv, wake: make(chan struct{}, 1)} }
 
 // put hands s over; false = the sender has stopped.
-func (q *sender) put(s *stream) bool {
-	q.mu.Lock()
-	closed := q.closed
+func (snd *sender) put(s *stream) bool {
+	snd.mu.Lock()
+	closed := snd.closed
 	if !closed {
-		q.inbox = append(q.inbox, s)
+		snd.inbox = append(snd.inbox, s)
 	}
-	q.mu.Unlock()
-	q.ring()
+	snd.mu.Unlock()
+	snd.ring()
 	return !closed
 }
 
-func (q *sender) ring() {
+// ring wakes the sender if it sleeps. One ring is enough for many streams.
+func (snd *sender) ring() {
 	select {
-	case q.wake <- struct{}{}:
+	case snd.wake <- struct{}{}:
 	default:
 	}
 }
 
 // stop makes run return.
-func (q *sender) stop() {
-	q.mu.Lock()
-	q.closed = true
-	q.mu.Unlock()
-	q.ring()
+func (snd *sender) stop() {
+	snd.mu.Lock()
+	snd.closed = true
+	snd.mu.Unlock()
+	snd.ring()
 }
 
 // take moves the inbox into the heap; false = the sender is to stop.
-func (q *sender) take(now time.Duration) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, s := range q.inbox {
-		q.push(entry{s.wake(now), s})
+func (snd *sender) take(now time.Duration) bool {
+	snd.mu.Lock()
+	defer snd.mu.Unlock()
+	for _, s := range snd.inbox {
+		snd.push(entry{s.nextTurn(now), s})
 	}
-	clear(q.inbox)
-	q.inbox = q.inbox[:0]
-	return !q.closed
+	clear(snd.inbox)
+	snd.inbox = snd.inbox[:0]
+	return !snd.closed
 }
 
 const (
-	batch = 64 // streams served between two looks at the inbox
-	fine  = 250 * time.Microsecond
-	slack = time.Millisecond // what a timer of the runtime may be late
+	servedAtOnce = 64                     // streams served between two looks at the inbox
+	napLimit     = 250 * time.Microsecond // of one nap, which no new stream ends
+	timerSlack   = time.Millisecond       // what a timer of the runtime may be late
 )
 
-func (q *sender) run() {
+// run plays streams until the sender is stopped.
+func (snd *sender) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	now := q.srv.now()
-	for q.take(now) {
-		for range batch {
-			if len(q.heap) == 0 || q.heap[0].at > now {
-				q.rest(timer, now)
-				now = q.srv.now()
+	now := snd.srv.now()
+	for snd.take(now) {
+		for range servedAtOnce {
+			if len(snd.heap) == 0 || snd.heap[0].at > now {
+				snd.sleep(timer, now)
+				now = snd.srv.now()
 				break
 			}
-			q.serve(now)
-			now = q.srv.now()
+			snd.serve(now)
+			now = snd.srv.now()
 		}
 	}
-	for _, e := range q.heap {
-		q.srv.end(e.s, "the server has stopped")
+	for _, e := range snd.heap {
+		snd.srv.finish(e.s, "the server has stopped")
 	}
 }
 
-// rest waits until the next stream is due, or shortly before, or one may have come.
-func (q *sender) rest(timer *time.Timer, now time.Duration) {
+// sleep waits until the next stream is due, or shortly before, or one may have come.
+func (snd *sender) sleep(timer *time.Timer, now time.Duration) {
 	wait := time.Hour
-	if len(q.heap) > 0 {
-		wait = q.heap[0].at - now
+	if len(snd.heap) > 0 {
+		wait = snd.heap[0].at - now
 	}
-	if wait < 2*slack {
-		nap(min(wait, fine))
+	if wait < 2*timerSlack {
+		nap(min(wait, napLimit))
 		return
 	}
-	timer.Reset(wait - slack)
+	timer.Reset(wait - timerSlack)
 	select {
-	case <-q.wake:
+	case <-snd.wake:
 	case <-timer.C:
 	}
 }
 
 // serve gives the earliest stream its turn.
-func (q *sender) serve(now time.Duration) {
-	at, more := q.step(q.heap[0].s, now)
+func (snd *sender) serve(now time.Duration) {
+	at, more := snd.step(snd.heap[0].s, now)
 	if !more {
-		q.pop()
+		snd.pop()
 		return
 	}
-	q.heap[0].at = at
-	q.down()
+	snd.heap[0].at = at
+	snd.down()
 }
 
 // step writes what is due of s and returns when it wants its next turn; more is false
 // when it has left the sender.
-func (q *sender) step(s *stream, now time.Duration) (at time.Duration, more bool) {
+func (snd *sender) step(s *stream, now time.Duration) (at time.Duration, more bool) {
 	if s.gone.Load() {
-		q.srv.end(s, "the client has gone away")
+		snd.srv.finish(s, "the client has gone away")
 		return 0, false
 	}
-	if len(s.rest) == 0 && s.fate == goesOn {
-		q.ink.out = q.ink.out[:0]
-		s.fate = s.turn(&q.ink, now)
-		s.rest = q.ink.out
-		if s.script.Split > 0 {
-			s.own = append(s.own[:0], s.rest...)
-			s.rest = s.own
+	// Something new is made only when all before it was written.
+	if len(s.pending) == 0 && s.fate == underWay {
+		snd.buffer.out = snd.buffer.out[:0]
+		s.fate = s.advance(&snd.buffer, now)
+		s.pending = snd.buffer.out
+		if s.script.Split > 0 { // other streams use the buffer before all of this one is written
+			s.copied = append(s.copied[:0], s.pending...)
+			s.pending = s.copied
 		}
 	}
-	n := len(s.rest)
+	size := len(s.pending)
 	if s.script.Split > 0 {
-		n = min(n, s.script.Split)
+		size = min(size, s.script.Split)
 	}
-	if n > 0 {
-		wrote, err := s.out.write(s.rest[:n])
+	if size > 0 {
+		wrote, err := s.out.write(s.pending[:size])
 		if err != nil {
-			q.srv.end(s, err.Error())
+			snd.srv.finish(s, err.Error())
 			return 0, false
 		}
-		s.rest = s.rest[wrote:]
-		if wrote < n {
-			q.block(s)
+		s.pending = s.pending[wrote:]
+		if wrote < size {
+			snd.block(s)
 			return 0, false
 		}
 	}
 	switch {
-	case len(s.rest) > 0:
+	case len(s.pending) > 0:
 		return now + s.script.SplitGap, true
-	case s.fate != goesOn:
-		q.srv.end(s, "")
+	case s.fate != underWay:
+		snd.srv.finish(s, "")
 		return 0, false
 	}
-	s.rest = nil
-	return s.wake(now), true
+	s.pending = nil
+	return s.nextTurn(now), true
 }
 
 // block lets a goroutine wait for a client that does not read; then s comes back.
-func (q *sender) block(s *stream) {
-	q.srv.blocked.Add(1)
-	rest := slices.Clone(s.rest)
-	s.rest = nil
-	q.srv.wait.Go(func() {
+//
+// The rest is copied, as the buffer goes to the next stream.
+func (snd *sender) block(s *stream) {
+	snd.srv.blocked.Add(1)
+	rest := slices.Clone(s.pending)
+	s.pending = nil
+	snd.srv.goroutines.Go(func() {
 		if _, err := s.conn.Write(rest); err != nil {
 			s.gone.Store(true)
 		}
-		if !q.put(s) {
-			q.srv.end(s, "the server has stopped")
+		if !snd.put(s) {
+			snd.srv.finish(s, "the server has stopped")
 		}
 	})
 }
 
-func (q *sender) push(e entry) {
-	q.heap = append(q.heap, e)
-	for i := len(q.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if q.heap[parent].at <= q.heap[i].at {
+// push adds an entry at its place in the heap.
+func (snd *sender) push(added entry) {
+	snd.heap = append(snd.heap, added)
+	for at := len(snd.heap) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if snd.heap[parent].at <= snd.heap[at].at {
 			return
 		}
-		q.heap[parent], q.heap[i] = q.heap[i], q.heap[parent]
-		i = parent
+		snd.heap[parent], snd.heap[at] = snd.heap[at], snd.heap[parent]
+		at = parent
 	}
 }
 
-func (q *sender) pop() {
-	last := len(q.heap) - 1
-	q.heap[0] = q.heap[last]
-	q.heap[last] = entry{}
-	q.heap = q.heap[:last]
-	q.down()
+// pop removes the first entry.
+func (snd *sender) pop() {
+	last := len(snd.heap) - 1
+	snd.heap[0] = snd.heap[last]
+	snd.heap[last] = entry{}
+	snd.heap = snd.heap[:last]
+	snd.down()
 }
 
 // down lets the first entry sink to its place.
-func (q *sender) down() {
-	for i := 0; ; {
-		child := 2*i + 1
-		if child >= len(q.heap) {
+func (snd *sender) down() {
+	for at := 0; ; {
+		child := 2*at + 1
+		if child >= len(snd.heap) {
 			return
 		}
-		if right := child + 1; right < len(q.heap) && q.heap[right].at < q.heap[child].at {
+		if right := child + 1; right < len(snd.heap) && snd.heap[right].at < snd.heap[child].at {
 			child = right
 		}
-		if q.heap[i].at <= q.heap[child].at {
+		if snd.heap[at].at <= snd.heap[child].at {
 			return
 		}
-		q.heap[i], q.heap[child] = q.heap[child], q.heap[i]
-		i = child
+		snd.heap[at], snd.heap[child] = snd.heap[child], snd.heap[at]
+		at = child
 	}
 }

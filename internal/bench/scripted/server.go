@@ -15,26 +15,26 @@ import (
 
 // A Server plays scripts until it is closed.
 type Server struct {
-	opt     Options
-	words   [][][]byte // of each script
-	ln      net.Listener
-	began   time.Time
-	senders []*sender
-	wait    sync.WaitGroup
-	stopped chan struct{}
-	off     func() bool // ends the watch of the context
+	opt        Options
+	words      [][][]byte // of each script
+	ln         net.Listener
+	began      time.Time
+	senders    []*sender
+	goroutines sync.WaitGroup
+	stopped    chan struct{}
+	unwatch    func() bool // ends the watch of the context
 
 	unnamed atomic.Int64 // requests without a number in x-request-id
 	streams atomic.Int64 // made so far
-	running atomic.Int64
-	blocked atomic.Int64
+	running atomic.Int64 // requests that are being answered
+	blocked atomic.Int64 // as Log says
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below; locked before that of a sender
 	closed   bool
-	conns    map[net.Conn]struct{}
-	records  []Record
-	counters map[string]float64
-	calls    map[string]int
+	conns    map[net.Conn]struct{} // to close in the end
+	records  []Record              // of requests that have ended
+	counters map[string]float64    // series of /metrics
+	calls    map[string]int        // by method and path
 }
 
 // Serve starts a server on ln, which it closes in the end, unless it returns an error. It
@@ -48,16 +48,17 @@ func Serve(ctx context.Context, ln net.Listener, opt Options) (*Server, error) {
 		opt: opt, ln: ln, began: time.Now(), stopped: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, counters: maps.Clone(opt.Counters), calls: map[string]int{},
 	}
+	// Texts of tokens are made once: a sender only copies them.
 	for i := range opt.Scripts {
 		srv.words = append(srv.words, opt.Scripts[i].words())
 	}
 	for range opt.Senders {
-		q := newSender(srv)
-		srv.senders = append(srv.senders, q)
-		srv.wait.Go(q.run)
+		snd := newSender(srv)
+		srv.senders = append(srv.senders, snd)
+		srv.goroutines.Go(snd.run)
 	}
-	srv.wait.Go(srv.accept)
-	srv.off = context.AfterFunc(ctx, srv.shut)
+	srv.goroutines.Go(srv.accept)
+	srv.unwatch = context.AfterFunc(ctx, srv.shut)
 	return srv, nil
 }
 
@@ -88,12 +89,13 @@ func prepare(opt Options) (Options, error) {
 // Close stops the server and returns when all its goroutines have ended. Requests that
 // are being answered are cut off.
 func (srv *Server) Close() error {
-	srv.off()
+	srv.unwatch()
 	srv.shut()
-	srv.wait.Wait()
+	srv.goroutines.Wait()
 	return nil
 }
 
+// shut has everything end; Close waits for it. Closing the connections ends their handlers.
 func (srv *Server) shut() {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -103,11 +105,11 @@ func (srv *Server) shut() {
 	srv.closed = true
 	close(srv.stopped)
 	srv.ln.Close()
-	for c := range srv.conns {
-		c.Close()
+	for conn := range srv.conns {
+		conn.Close()
 	}
-	for _, q := range srv.senders {
-		q.stop()
+	for _, snd := range srv.senders {
+		snd.stop()
 	}
 }
 
@@ -150,15 +152,16 @@ func (srv *Server) Calls() map[string]int {
 }
 
 // Add adds v to a series of /metrics, such as vllm:spec_decode_num_drafts_total.
-func (srv *Server) Add(series string, v float64) {
+func (srv *Server) Add(series string, by float64) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	srv.counters[series] += v
+	srv.counters[series] += by
 }
 
+// accept starts a handler for each connection.
 func (srv *Server) accept() {
 	for {
-		c, err := srv.ln.Accept()
+		conn, err := srv.ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -167,36 +170,37 @@ func (srv *Server) accept() {
 			continue
 		}
 		srv.mu.Lock()
-		if srv.closed {
+		if srv.closed { // shut has gone through conns before this one was among them
 			srv.mu.Unlock()
-			c.Close()
+			conn.Close()
 			return
 		}
-		srv.conns[c] = struct{}{}
+		srv.conns[conn] = struct{}{}
 		srv.mu.Unlock()
-		srv.wait.Go(func() {
-			srv.converse(c)
-			c.Close()
+		srv.goroutines.Go(func() {
+			srv.converse(conn)
+			conn.Close()
 			srv.mu.Lock()
-			delete(srv.conns, c)
+			delete(srv.conns, conn)
 			srv.mu.Unlock()
 		})
 	}
 }
 
-// stream makes the stream of a request and counts it as running.
-func (srv *Server) stream(c net.Conn, api api, id string, a *ask) *stream {
-	i := index(id)
-	if i < 0 {
-		i = int(srv.unnamed.Add(1) - 1)
+// newStream makes the stream of a request and counts it as running.
+func (srv *Server) newStream(conn net.Conn, api api, id string, req *ask) *stream {
+	number := index(id)
+	if number < 0 {
+		number = int(srv.unnamed.Add(1) - 1)
 	}
 	nth := srv.streams.Add(1) - 1
-	at := i % len(srv.opt.Scripts)
+	// The number picks script and jitter, so that a request plays the same in every run.
+	at := number % len(srv.opt.Scripts)
 	script := &srv.opt.Scripts[at]
 	s := &stream{
-		conn: c, script: script, words: srv.words[at], shape: &srv.opt.Shape, api: api,
-		id: fmt.Sprintf("%08x", nth), model: quote(srv.opt.Model), ask: a, prompt: a.prompt(), tokens: a.tokens(),
-		rng: rand.NewPCG(srv.opt.Seed, uint64(i)), done: make(chan struct{}),
+		conn: conn, script: script, words: srv.words[at], shape: &srv.opt.Shape, api: api,
+		id: fmt.Sprintf("%08x", nth), model: quote(srv.opt.Model), ask: req, prompt: req.prompt(), tokens: req.tokens(),
+		rng: rand.NewPCG(srv.opt.Seed, uint64(number)), done: make(chan struct{}),
 	}
 	if script.Tokens > 0 {
 		s.tokens = script.Tokens
@@ -212,37 +216,38 @@ func (srv *Server) stream(c net.Conn, api api, id string, a *ask) *stream {
 	} else {
 		s.form = formOf(srv.opt.Shape.Dialect, api, s.id, srv.opt.Model)
 	}
-	s.record = Record{ID: id, Index: index(id), Asked: a.tokens(), Prompt: s.prompt, Fault: script.Fault.Kind}
+	s.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: s.prompt, Fault: script.Fault.Kind}
 	srv.running.Add(1)
 	return s
 }
 
-// end is the end of s, whose owner calls it, with the reason if it came too early.
-func (srv *Server) end(s *stream, why string) {
+// finish is the end of s, whose owner calls it, with the reason if it came too early. The
+// stream must not be touched afterwards.
+func (srv *Server) finish(s *stream, why string) {
 	switch {
-	case s.fate == reset:
+	case s.fate == resetting:
 		if t, ok := s.conn.(*net.TCPConn); ok {
 			_ = t.SetLinger(0) // closing then resets; where it fails the client sees an orderly end
 		}
 		s.conn.Close()
-	case s.fate == cut || s.last || why != "":
+	case s.fate == closing || s.closeAfter || why != "":
 		s.conn.Close()
 	}
 	s.record.Ended, s.record.Err = srv.now(), why
-	u := s.counts()
+	usage := s.usage()
 	srv.mu.Lock()
 	for series, v := range s.script.Counters {
 		srv.counters[series] += v
 	}
-	srv.counters["vllm:prompt_tokens_total"] += float64(u.Prompt)
+	srv.counters["vllm:prompt_tokens_total"] += float64(usage.Prompt)
 	srv.counters["vllm:generation_tokens_total"] += float64(s.sent)
-	srv.counters["vllm:prefix_cache_queries_total"] += float64(u.Prompt)
-	srv.counters["vllm:prefix_cache_hits_total"] += float64(u.Cached)
-	if why == "" && s.fate == whole {
-		srv.counters[`vllm:request_success_total{finished_reason=`+string(quote(s.reason()))+`}`]++
+	srv.counters["vllm:prefix_cache_queries_total"] += float64(usage.Prompt)
+	srv.counters["vllm:prefix_cache_hits_total"] += float64(usage.Cached)
+	if why == "" && s.fate == finished {
+		srv.counters[`vllm:request_success_total{finished_reason=`+string(quote(s.finishReason()))+`}`]++
 	}
 	srv.records = append(srv.records, s.record)
 	srv.running.Add(-1)
 	srv.mu.Unlock()
-	close(s.done)
+	close(s.done) // the log has it before its handler reads the next request
 }

@@ -14,51 +14,54 @@ import (
 type fate uint8
 
 const (
-	goesOn fate = iota
-	whole       // nothing more comes, the connection stays
-	cut         // the connection is closed
-	reset       // the connection is reset
+	underWay  fate = iota
+	finished       // nothing more comes, the connection stays
+	closing        // nothing more comes, the connection is closed
+	resetting      // nothing more comes, the connection is reset
 )
 
 const (
-	never = time.Duration(math.MaxInt64)
-	poll  = 250 * time.Millisecond // how often a waiting stream looks whether its client is still there
+	never     = time.Duration(math.MaxInt64)
+	lookEvery = 250 * time.Millisecond // how often a waiting stream looks whether its client is still there
 )
 
-// A stream is one answer. The goroutine of the connection makes it and hands it to a
-// sender, which owns it until done is closed.
+// A stream is one answer. The handler of the connection makes it and hands it to a sender,
+// which owns it until done is closed; gone alone may be set by either.
 type stream struct {
-	conn     net.Conn
-	out      *outlet
-	script   *Script
-	words    [][]byte
-	shape    *Shape
-	form     form
-	api      api
-	id       string
-	model    []byte // JSON text
-	ask      *ask
-	last     bool // the client wants the connection closed behind the answer
-	prompt   int  // tokens
-	tokens   int  // to send
-	thinking int  // the first ones of them, which are reasoning
+	// What is to be played.
+	conn       net.Conn
+	out        *outlet
+	script     *Script
+	words      [][]byte
+	shape      *Shape
+	form       form
+	api        api
+	id         string
+	model      []byte // JSON text
+	ask        *ask
+	closeAfter bool // the client wants the connection closed behind the answer
+	prompt     int  // tokens
+	tokens     int  // to send
+	thinking   int  // the first ones of them, which are reasoning
 
-	sent  int // tokens so far
-	chunk int // next
-	seq   int // next sequence_number of Responses
-	items [2]item
-	rng   *rand.PCG
-	grid  time.Duration // when chunk would be due without jitter
-	due   time.Duration // when chunk is due
-	ping  time.Duration // when a comment is due
-	hit   bool          // the fault has happened
+	// How far it is. Jitter moves due and not grid, so that delays do not add up.
+	sent        int // tokens so far
+	chunk       int // next
+	seq         int // next sequence_number of Responses
+	items       [2]item
+	rng         *rand.PCG
+	grid        time.Duration // when chunk would be due without jitter
+	due         time.Duration // when chunk is due
+	ping        time.Duration // when a comment is due
+	faultPlayed bool          // the fault has happened
 
-	fate   fate
-	rest   []byte // of the last turn, not written yet
-	own    []byte // memory for rest
-	gone   atomic.Bool
-	record Record
-	done   chan struct{}
+	// What becomes of it.
+	fate    fate
+	pending []byte      // of the last turn, not written yet
+	copied  []byte      // memory for pending, where it is written in pieces
+	gone    atomic.Bool // the client is
+	record  Record
+	done    chan struct{} // closed by Server.finish
 }
 
 // start plans the first chunk.
@@ -75,112 +78,114 @@ func (s *stream) jitter() time.Duration {
 	return time.Duration(s.rng.Uint64() % uint64(s.script.Jitter+1))
 }
 
-// wake returns when s wants its next turn.
-func (s *stream) wake(now time.Duration) time.Duration {
-	at := min(s.due, now+poll)
+// nextTurn returns when s wants its next turn.
+func (s *stream) nextTurn(now time.Duration) time.Duration {
+	at := min(s.due, now+lookEvery)
 	if s.script.Ping > 0 {
 		at = min(at, s.ping)
 	}
 	return at
 }
 
-// turn puts what is due into k.out.
-func (s *stream) turn(k *ink, now time.Duration) fate {
+// advance puts what is due into buf.out and returns what becomes of the stream then.
+func (s *stream) advance(buf *eventBuffer, now time.Duration) fate {
 	if now < s.due {
 		if s.script.Ping > 0 && now >= s.ping {
 			s.ping = now + s.script.Ping
-			s.comment(k)
+			s.comment(buf)
 		}
-		return goesOn
+		return underWay
 	}
 	s.ping = now + s.script.Ping
-	if s.chunk == s.script.Fault.Chunk && !s.hit {
-		s.hit = true
+	if s.chunk == s.script.Fault.Chunk && !s.faultPlayed {
+		s.faultPlayed = true
 		switch s.script.Fault.Kind {
 		case Reset:
-			return reset
+			return resetting
 		case Cut:
-			return cut
+			return closing
 		case Failure:
-			s.failure(k, now)
-			return whole
+			s.errorEvent(buf, now)
+			return finished
 		case Garbage:
-			s.garbage(k)
-			return goesOn
+			s.garbageEvent(buf)
+			return underWay
 		case Stall:
 			s.stall()
-			return goesOn
+			return underWay
 		}
 	}
-	return s.play(k, now)
+	return s.play(buf, now)
 }
 
 // stall moves the plan of what is left.
 func (s *stream) stall() {
-	d := s.script.Fault.For
-	if d == 0 {
+	pause := s.script.Fault.For
+	if pause == 0 {
 		s.due = never
 		return
 	}
-	s.grid += d
-	s.due += d
+	s.grid += pause
+	s.due += pause
 }
 
-// play puts the next chunk into k.out, and the end of the answer behind the last one.
-func (s *stream) play(k *ink, now time.Duration) fate {
-	n := min(s.script.of(s.chunk), s.tokens-s.sent)
+// play puts the next chunk into buf.out, and the end of the answer behind the last one.
+func (s *stream) play(buf *eventBuffer, now time.Duration) fate {
+	tokens := min(s.script.tokensIn(s.chunk), s.tokens-s.sent)
 	if s.sent < s.thinking {
-		n = min(n, s.thinking-s.sent)
+		tokens = min(tokens, s.thinking-s.sent)
 	}
-	last := s.sent+n == s.tokens
+	last := s.sent+tokens == s.tokens // also of an answer without a token
 	if s.api == responses {
-		s.responseChunk(k, n, last, now)
+		s.responseChunk(buf, tokens, last, now)
 	} else {
-		s.choiceChunk(k, n, last, now)
+		s.choiceChunk(buf, tokens, last, now)
 	}
 	if last {
-		k.out = append(k.out, "0\r\n\r\n"...)
-		return whole
+		buf.out = append(buf.out, "0\r\n\r\n"...)
+		return finished
 	}
 	s.chunk++
 	s.grid += s.script.Gap
 	s.due = max(s.due, s.grid+s.jitter())
-	return goesOn
+	return underWay
 }
 
-func (s *stream) choiceChunk(k *ink, n int, last bool, now time.Duration) {
+// choiceChunk puts the events of a chunk of chat or completions, in the order of the shape:
+// role, text, finish_reason, usage, [DONE].
+func (s *stream) choiceChunk(buf *eventBuffer, tokens int, last bool, now time.Duration) {
 	if s.chunk == 0 && s.api == chat && !s.shape.RoleEarly && !s.shape.RoleJoined {
-		s.choice(k, choice{role: true}, now)
+		s.choiceEvent(buf, choice{role: true}, now)
 	}
 	own := s.shape.OwnFinish
-	if n > 0 || !own {
-		s.choice(k, choice{tokens: n, finish: last && !own}, now)
+	if tokens > 0 || !own {
+		s.choiceEvent(buf, choice{tokens: tokens, finish: last && !own}, now)
 	}
 	if !last {
 		return
 	}
 	if own {
-		s.choice(k, choice{finish: true}, now)
+		s.choiceEvent(buf, choice{finish: true}, now)
 	}
-	if s.ask.usage() && !s.shape.NoUsage && !s.shape.FinishUsage {
-		s.open(k, "")
-		k.event = append(k.event, s.form.head...)
-		k.event = append(k.event, s.form.middle...)
-		k.event = append(k.event, `,"usage":`...)
-		k.event = s.usage(k.event)
-		s.stampAndClose(k, now)
+	if s.ask.wantsUsage() && !s.shape.NoUsage && !s.shape.FinishUsage {
+		s.openEvent(buf, "")
+		buf.event = append(buf.event, s.form.head...)
+		buf.event = append(buf.event, s.form.middle...)
+		buf.event = append(buf.event, `,"usage":`...)
+		buf.event = s.appendUsage(buf.event)
+		s.stampAndCloseEvent(buf, now)
 	}
-	s.end(k)
+	s.doneEvent(buf)
 }
 
-// end puts [DONE].
-func (s *stream) end(k *ink) {
+// doneEvent puts [DONE].
+func (s *stream) doneEvent(buf *eventBuffer) {
 	if s.shape.NoDone {
 		return
 	}
-	s.open(k, "")
-	k.event = append(k.event, "[DONE]"...)
-	s.close(k)
+	s.openEvent(buf, "")
+	buf.event = append(buf.event, "[DONE]"...)
+	s.closeEvent(buf)
 }
 
 // A choice is what an event has in its choices.
@@ -190,142 +195,145 @@ type choice struct {
 	finish bool
 }
 
-func (s *stream) choice(k *ink, c choice, now time.Duration) {
-	f := &s.form
-	s.open(k, "")
-	b := append(k.event, f.head...)
-	b = append(b, f.a...)
-	if f.finishFirst {
-		b = s.finish(b, c.finish)
-		b = append(b, f.b...)
-		b = s.delta(b, c)
+// choiceEvent puts one event with choices; form says how.
+func (s *stream) choiceEvent(buf *eventBuffer, what choice, now time.Duration) {
+	form := &s.form
+	s.openEvent(buf, "")
+	dst := append(buf.event, form.head...)
+	dst = append(dst, form.opening...)
+	if form.finishFirst {
+		dst = s.appendFinish(dst, what.finish)
+		dst = append(dst, form.between...)
+		dst = s.appendDelta(dst, what)
 	} else {
-		b = s.delta(b, c)
-		b = append(b, f.b...)
-		b = s.finish(b, c.finish)
+		dst = s.appendDelta(dst, what)
+		dst = append(dst, form.between...)
+		dst = s.appendFinish(dst, what.finish)
 	}
-	b = append(b, f.c...)
-	if f.tokenIDs {
-		b = s.tokenIDs(b, c.tokens)
+	dst = append(dst, form.ending...)
+	if form.tokenIDs {
+		dst = s.appendTokenIDs(dst, what.tokens)
 	}
-	b = append(b, '}')
-	b = append(b, f.middle...)
-	s.sent += c.tokens
-	switch {
-	case s.ask.running() || (c.finish && s.shape.FinishUsage && s.ask.usage() && !s.shape.NoUsage):
-		b = append(b, `,"usage":`...)
-		b = s.usage(b)
-	case s.shape.NullUsage && s.ask.usage():
-		b = append(b, `,"usage":null`...)
+	dst = append(dst, '}')
+	dst = append(dst, form.middle...)
+	s.sent += what.tokens
+	switch { // counts what this event brings, so it stands behind sent
+	case s.ask.wantsRunningUsage() || (what.finish && s.shape.FinishUsage && s.ask.wantsUsage() && !s.shape.NoUsage):
+		dst = append(dst, `,"usage":`...)
+		dst = s.appendUsage(dst)
+	case s.shape.NullUsage && s.ask.wantsUsage():
+		dst = append(dst, `,"usage":null`...)
 	}
-	k.event = b
-	s.stampAndClose(k, now)
-	s.sentAt(now, c.tokens)
+	buf.event = dst
+	s.stampAndCloseEvent(buf, now)
+	s.recordSend(now, what.tokens)
 }
 
-// sentAt writes an event of the stream into the record.
-func (s *stream) sentAt(now time.Duration, tokens int) {
+// recordSend writes an event of the stream into the record.
+func (s *stream) recordSend(now time.Duration, tokens int) {
 	s.record.Sends = append(s.record.Sends, Send{Planned: min(s.due, now), Actual: now, Tokens: tokens})
 }
 
-func (s *stream) finish(b []byte, finish bool) []byte {
+func (s *stream) appendFinish(dst []byte, finish bool) []byte {
 	if !finish {
-		return append(b, "null"...)
+		return append(dst, "null"...)
 	}
-	return append(b, quote(s.reason())...)
+	return append(dst, quote(s.finishReason())...)
 }
 
-func (s *stream) reason() string {
+func (s *stream) finishReason() string {
 	if s.script.Finish == "" {
 		return "length"
 	}
 	return s.script.Finish
 }
 
-func (s *stream) delta(b []byte, c choice) []byte {
-	f := &s.form
+// appendDelta appends what the choice brings.
+func (s *stream) appendDelta(dst []byte, what choice) []byte {
+	form := &s.form
 	switch {
-	case c.role:
-		return append(b, f.role...)
-	case c.tokens == 0:
-		return append(b, f.none...)
+	case what.role:
+		return append(dst, form.role...)
+	case what.tokens == 0:
+		return append(dst, form.none...)
 	}
-	before, after := f.before, f.after
+	before, after := form.before, form.after
 	if s.sent < s.thinking {
-		before, after = f.think, f.thought
+		before, after = form.think, form.thought
 	}
 	if s.api == chat && s.shape.RoleJoined && s.sent == 0 && !strings.HasPrefix(before, `"role"`) {
-		b = append(b, `"role":"assistant",`...)
+		dst = append(dst, `"role":"assistant",`...)
 	}
-	b = append(b, before...)
-	b = s.text(b, s.sent, s.sent+c.tokens)
-	return append(b, after...)
+	dst = append(dst, before...)
+	dst = s.appendText(dst, s.sent, s.sent+what.tokens)
+	return append(dst, after...)
 }
 
-// text appends the texts of tokens from to to, as they stand inside of a JSON string.
-func (s *stream) text(b []byte, from, to int) []byte {
+// appendText appends the texts of tokens from to to, as they stand inside of a JSON string.
+func (s *stream) appendText(dst []byte, from, to int) []byte {
 	for i := from; i < to; i++ {
-		b = append(b, s.words[i%len(s.words)]...)
+		dst = append(dst, s.words[i%len(s.words)]...)
 	}
-	return b
+	return dst
 }
 
-// tokenIDs appends the member token_ids: token i of an answer has the id i.
-func (s *stream) tokenIDs(b []byte, n int) []byte {
-	b = append(b, `,"token_ids":`...)
-	if n == 0 || !s.ask.ReturnTokenIDs {
-		return append(b, "null"...)
+// appendTokenIDs appends the member token_ids: token i of an answer has the id i.
+func (s *stream) appendTokenIDs(dst []byte, tokens int) []byte {
+	dst = append(dst, `,"token_ids":`...)
+	if tokens == 0 || !s.ask.ReturnTokenIDs {
+		return append(dst, "null"...)
 	}
 	sep := byte('[')
-	for i := range n {
-		b = strconv.AppendInt(append(b, sep), int64(s.sent+i), 10)
+	for i := range tokens {
+		dst = strconv.AppendInt(append(dst, sep), int64(s.sent+i), 10)
 		sep = ','
 	}
-	return append(b, ']')
+	return append(dst, ']')
 }
 
-// counts are what usage says of the tokens sent so far.
-func (s *stream) counts() Usage {
+// usage is what the answer says of the tokens sent so far.
+func (s *stream) usage() Usage {
 	if s.script.Usage != nil {
 		return *s.script.Usage
 	}
 	return Usage{Prompt: s.prompt, Completion: s.sent, Cached: s.script.Cached, Reasoning: min(s.sent, s.thinking)}
 }
 
-func (s *stream) usage(b []byte) []byte {
-	u := s.counts()
-	b = member(b, `{"prompt_tokens":`, u.Prompt)
-	b = member(b, `,"total_tokens":`, u.Prompt+u.Completion)
-	b = member(b, `,"completion_tokens":`, u.Completion)
-	if u.Cached > 0 {
-		b = append(member(b, `,"prompt_tokens_details":{"cached_tokens":`, u.Cached), '}')
+func (s *stream) appendUsage(dst []byte) []byte {
+	usage := s.usage()
+	dst = appendMember(dst, `{"prompt_tokens":`, usage.Prompt)
+	dst = appendMember(dst, `,"total_tokens":`, usage.Prompt+usage.Completion)
+	dst = appendMember(dst, `,"completion_tokens":`, usage.Completion)
+	if usage.Cached > 0 {
+		dst = append(appendMember(dst, `,"prompt_tokens_details":{"cached_tokens":`, usage.Cached), '}')
 	}
-	if u.Reasoning > 0 {
-		b = append(member(b, `,"completion_tokens_details":{"reasoning_tokens":`, u.Reasoning), '}')
+	if usage.Reasoning > 0 {
+		dst = append(appendMember(dst, `,"completion_tokens_details":{"reasoning_tokens":`, usage.Reasoning), '}')
 	}
-	return append(b, '}')
+	return append(dst, '}')
 }
 
-func member(b []byte, name string, n int) []byte {
-	return strconv.AppendInt(append(b, name...), int64(n), 10)
+func appendMember(dst []byte, name string, number int) []byte {
+	return strconv.AppendInt(append(dst, name...), int64(number), 10)
 }
 
+// breakdown is an error as vLLM sends it within a stream.
 const breakdown = `{"error":{"message":"the script says so","type":"InternalServerError","param":null,"code":500}}`
 
-func (s *stream) failure(k *ink, now time.Duration) {
+func (s *stream) errorEvent(buf *eventBuffer, now time.Duration) {
 	if s.api == responses {
-		s.say(k, "error", []byte(`,"code":"server_error","message":"the script says so","param":null`), now)
+		s.responseEvent(buf, "error", []byte(`,"code":"server_error","message":"the script says so","param":null`), now)
 	} else {
-		s.open(k, "")
-		k.event = append(k.event, breakdown...)
-		s.close(k)
-		s.end(k)
+		s.openEvent(buf, "")
+		buf.event = append(buf.event, breakdown...)
+		s.closeEvent(buf)
+		s.doneEvent(buf)
 	}
-	k.out = append(k.out, "0\r\n\r\n"...)
+	buf.out = append(buf.out, "0\r\n\r\n"...)
 }
 
-func (s *stream) garbage(k *ink) {
-	s.open(k, "")
-	k.event = append(k.event, `{"id":"broken","choices":[{`...)
-	s.close(k)
+func (s *stream) garbageEvent(buf *eventBuffer) {
+	s.openEvent(buf, "")
+	buf.event = append(buf.event, `{"id":"broken","choices":[{`...)
+	s.closeEvent(buf)
 }

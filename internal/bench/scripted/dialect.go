@@ -30,19 +30,19 @@ func Dialects() []string {
 
 // ShapeOf returns the form in which the server of that name streams.
 func ShapeOf(dialect string) (Shape, error) {
-	s := Shape{Dialect: dialect}
+	shape := Shape{Dialect: dialect}
 	switch dialect {
 	case "", "vllm", "tensorrt-llm":
 	case "sglang", "ossian":
-		s.OwnFinish, s.NullUsage = true, true
+		shape.OwnFinish, shape.NullUsage = true, true
 	case "llama.cpp":
-		s.OwnFinish, s.FinishUsage = true, true
+		shape.OwnFinish, shape.FinishUsage = true, true
 	case "ollama":
-		s.OwnFinish, s.RoleJoined = true, true
+		shape.OwnFinish, shape.RoleJoined = true, true
 	default:
-		return s, fmt.Errorf("dialect %q is unknown; expected one of %q", dialect, Dialects())
+		return shape, fmt.Errorf("dialect %q is unknown; expected one of %q", dialect, Dialects())
 	}
-	return s, nil
+	return shape, nil
 }
 
 // An api is one of OpenAI's interfaces.
@@ -58,17 +58,21 @@ const (
 //
 //	head choice middle usage sent_ns "}"
 //
-// where choice is a delta text b finish c, or, with finishFirst, a finish b delta text c.
+// where choice is
+//
+//	opening delta between finish ending
+//
+// or, with finishFirst, opening finish between delta ending.
 type form struct {
-	head, middle   []byte // with id, model and time
-	a, b, c        string
-	finishFirst    bool
-	tokenIDs       bool // the choice has the member token_ids
-	role           string
-	before, after  string // around a text
-	think, thought string // around a text of reasoning
-	reasoning      string // member of a message
-	none           string // instead of a text
+	head, middle             []byte // with id, model and time
+	opening, between, ending string
+	finishFirst              bool
+	tokenIDs                 bool // the choice has the member token_ids
+	role                     string
+	before, after            string // around a text
+	think, thought           string // around a text of reasoning
+	reasoning                string // member of a message
+	none                     string // instead of a text
 }
 
 // formOf returns the form of a stream for api (not responses).
@@ -83,17 +87,18 @@ func formOf(dialect string, api api, id, model string) form {
 	return f
 }
 
+// chatForm begins with vLLM's form and changes what a dialect has otherwise.
 func chatForm(dialect string) (f form, head, middle string) {
 	head = `{"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":MODEL,"choices":[`
 	middle = `]`
 	f = form{
-		a: `{"index":0,"delta":{`, b: `},"logprobs":null,"finish_reason":`, c: `,"stop_reason":null`,
+		opening: `{"index":0,"delta":{`, between: `},"logprobs":null,"finish_reason":`, ending: `,"stop_reason":null`,
 		role: `"role":"assistant","content":""`, before: `"content":"`, after: `"`, think: `"reasoning":"`, thought: `"`,
 		none: `"content":""`, reasoning: "reasoning", tokenIDs: true,
 	}
 	switch dialect {
 	case "sglang":
-		f.c, f.reasoning, f.tokenIDs = `,"matched_stop":null`, "reasoning_content", false
+		f.ending, f.reasoning, f.tokenIDs = `,"matched_stop":null`, "reasoning_content", false
 		f.role = `"role":"assistant","content":"","reasoning_content":null,"tool_calls":null`
 		f.before, f.after = `"role":null,"content":"`, `","reasoning_content":null,"tool_calls":null`
 		f.think, f.thought = `"role":null,"content":null,"reasoning_content":"`, `","tool_calls":null`
@@ -101,39 +106,40 @@ func chatForm(dialect string) (f form, head, middle string) {
 	case "llama.cpp":
 		head = `{"choices":[`
 		middle = `],"created":TIME,"id":"chatcmpl-ID","model":MODEL,"system_fingerprint":"b1","object":"chat.completion.chunk"`
-		f.a, f.b, f.c, f.finishFirst, f.tokenIDs = `{"finish_reason":`, `,"index":0,"delta":{`, `}`, true, false
+		f.opening, f.between, f.ending, f.finishFirst, f.tokenIDs = `{"finish_reason":`, `,"index":0,"delta":{`, `}`, true, false
 		f.role, f.think, f.none = `"role":"assistant","content":null`, `"reasoning_content":"`, ``
 		f.reasoning = "reasoning_content"
 	case "ollama":
 		head = `{"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":MODEL,"system_fingerprint":"fp_ollama","choices":[`
-		f.b, f.c, f.tokenIDs = `},"finish_reason":`, ``, false
+		f.between, f.ending, f.tokenIDs = `},"finish_reason":`, ``, false
 		f.role, f.before = ``, `"role":"assistant","content":"`
 		f.think, f.none = `"role":"assistant","content":"","reasoning":"`, `"role":"assistant","content":""`
 	case "ossian":
 		head = `{"id":"chatcmpl-ID","object":"chat.completion.chunk","created":TIME,"model":MODEL,"system_fingerprint":"os-1","choices":[`
-		f.c, f.none, f.tokenIDs = ``, ``, false
+		f.ending, f.none, f.tokenIDs = ``, ``, false
 	}
 	return f, head, middle
 }
 
+// completionForm is the same for completions.
 func completionForm(dialect string) (f form, head, middle string) {
 	head = `{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":MODEL,"choices":[`
 	middle = `]`
 	f = form{
-		a: `{"index":0,"text":`, b: `,"logprobs":null,"finish_reason":`, c: `,"stop_reason":null`,
+		opening: `{"index":0,"text":`, between: `,"logprobs":null,"finish_reason":`, ending: `,"stop_reason":null`,
 		before: `"`, after: `"`, think: `"`, thought: `"`, none: `""`, tokenIDs: true,
 	}
 	switch dialect {
 	case "sglang":
 		head, middle = `{"id":"ID","object":"text_completion","created":TIME,"choices":[`, `],"model":MODEL`
-		f.c, f.tokenIDs = `,"matched_stop":null`, false
+		f.ending, f.tokenIDs = `,"matched_stop":null`, false
 	case "llama.cpp":
 		head = `{"choices":[`
 		middle = `],"created":TIME,"model":MODEL,"system_fingerprint":"b1","object":"text_completion","id":"cmpl-ID"`
-		f.a, f.b, f.c, f.tokenIDs = `{"text":`, `,"index":0,"logprobs":null,"finish_reason":`, ``, false
+		f.opening, f.between, f.ending, f.tokenIDs = `{"text":`, `,"index":0,"logprobs":null,"finish_reason":`, ``, false
 	case "ollama":
 		head = `{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":MODEL,"system_fingerprint":"fp_ollama","choices":[`
-		f.a, f.b, f.c, f.tokenIDs = `{"text":`, `,"index":0,"finish_reason":`, ``, false
+		f.opening, f.between, f.ending, f.tokenIDs = `{"text":`, `,"index":0,"finish_reason":`, ``, false
 	case "ossian":
 		head = `{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":MODEL,"system_fingerprint":"os-1","choices":[`
 		f.tokenIDs = false
@@ -142,10 +148,10 @@ func completionForm(dialect string) (f form, head, middle string) {
 }
 
 // quote returns s as JSON text, without the escapes that only HTML needs.
-func quote(s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes
-	return slices.Clip(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+func quote(text string) []byte {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // a string always encodes
+	return slices.Clip(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))
 }
