@@ -18,38 +18,39 @@ type BurstGPTOptions struct {
 // BurstGPT returns prompts as long as the ones that ChatGPT was asked, by a random sample
 // of the rows of GPT-4. What they say is a run of the vocabulary, and its length is the
 // number of these ids, whatever the text encodes to.
-func BurstGPT(o BurstGPTOptions) ([]Query, error) {
-	if err := o.check(0); err != nil {
+func BurstGPT(opts BurstGPTOptions) ([]Query, error) {
+	if err := opts.check(0); err != nil {
 		return nil, err
 	}
-	rows, err := readFile(o.Path, "--dataset-path", readBurst)
+	rows, err := readFile(opts.Path, "--dataset-path", readBurst)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	g, err := NewLegacy(o.Seed)
+	rng, err := NewLegacy(opts.Seed)
 	if err != nil {
 		return nil, err
 	}
-	pick := func(int) int { return g.Randint(0, len(rows)) }
-	if o.Prompts <= len(rows) {
-		order := g.Permutation(len(rows))
+	// Without repeats as long as there are enough rows.
+	pick := func(int) int { return rng.Randint(0, len(rows)) }
+	if opts.Prompts <= len(rows) {
+		order := rng.Permutation(len(rows))
 		pick = func(i int) int { return order[i] }
 	}
-	queries, total := make([]Query, o.Prompts), 0
+	queries, total := make([]Query, opts.Prompts), 0
 	for i := range queries {
 		row := rows[pick(i)]
 		if total += row.in; total > maxTotal {
-			return nil, fmt.Errorf("%s: %d prompts have %d tokens together, at most %d are supported; ask for fewer", o.Path, i+1, total, maxTotal)
+			return nil, fmt.Errorf("%s: %d prompts have %d tokens together, at most %d are supported; ask for fewer", opts.Path, i+1, total, maxTotal)
 		}
 		ids := make([]int32, row.in)
 		for j := range ids {
-			ids[j] = int32((i + j) % c.vocab)
+			ids[j] = int32((i + j) % coder.vocab)
 		}
-		queries[i] = Query{Prompt: c.bpe.Decode(ids), Input: row.in, Output: row.out, ID: o.id(i)}
+		queries[i] = Query{Prompt: coder.bpe.Decode(ids), Input: row.in, Output: row.out, ID: opts.id(i)}
 	}
 	return queries, nil
 }
@@ -59,8 +60,8 @@ type burstRow struct{ in, out int }
 
 // readBurst returns the rows of GPT-4 that were answered.
 func readBurst(r io.Reader) ([]burstRow, error) {
-	b := newBounded(r)
-	in := csv.NewReader(b)
+	bounds := newBounded(r)
+	in := csv.NewReader(bounds)
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err != nil {
@@ -70,9 +71,10 @@ func readBurst(r io.Reader) ([]burstRow, error) {
 	if model < 0 || request < 0 || response < 0 {
 		return nil, fmt.Errorf("columns are %.200q, want \"Model\", \"Request tokens\" and \"Response tokens\" among them", head)
 	}
+	// Rows that failed have no answer; the other model's are not asked for.
 	var rows []burstRow
 	for {
-		b.unit = maxUnit
+		bounds.unit = maxUnit
 		record, err := in.Read() // errors name the line
 		if err == io.EOF {
 			break
@@ -83,7 +85,7 @@ func readBurst(r io.Reader) ([]burstRow, error) {
 		if record[model] != "GPT-4" || record[response] == "0" {
 			continue
 		}
-		row := burstRow{tokens(record[request]), tokens(record[response])}
+		row := burstRow{parseTokens(record[request]), parseTokens(record[response])}
 		if row.in < 0 || row.out < 1 {
 			line, _ := in.FieldPos(0)
 			return nil, fmt.Errorf("line %d: %.40q request and %.40q response tokens, want whole numbers up to %d", line, record[request], record[response], maxTokens)
@@ -97,10 +99,10 @@ func readBurst(r io.Reader) ([]burstRow, error) {
 }
 
 // tokens returns a number of tokens, or -1.
-func tokens(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > maxTokens {
+func parseTokens(text string) int {
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 0 || count > maxTokens {
 		return -1
 	}
-	return n
+	return count
 }

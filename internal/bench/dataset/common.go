@@ -51,58 +51,58 @@ type flag struct {
 
 // check refuses what no workload can be made of; longest is an upper bound of the
 // tokens of a prompt.
-func (o *Common) check(longest int, flags ...flag) error {
-	if o.Tokenizer == nil {
+func (opts *Common) check(longest int, flags ...flag) error {
+	if opts.Tokenizer == nil {
 		return errors.New("this data set is made of tokens: name a tokenizer with --tokenizer, drop --skip-tokenizer-init")
 	}
-	if o.Prompts < 1 || o.Prompts > maxPrompts {
-		return fmt.Errorf("--num-prompts %d: want 1 to %d", o.Prompts, maxPrompts)
+	if opts.Prompts < 1 || opts.Prompts > maxPrompts {
+		return fmt.Errorf("--num-prompts %d: want 1 to %d", opts.Prompts, maxPrompts)
 	}
 	for _, f := range flags {
 		if f.value < f.least || f.value > maxTokens {
 			return fmt.Errorf("%s %d: want %d to %d", f.name, f.value, f.least, maxTokens)
 		}
 	}
-	if total := int64(o.Prompts) * int64(longest); total > maxTotal {
+	if total := int64(opts.Prompts) * int64(longest); total > maxTotal {
 		return fmt.Errorf("%d prompts of up to %d tokens: at most %d tokens in all are supported, ask for less or shorter prompts",
-			o.Prompts, longest, maxTotal)
+			opts.Prompts, longest, maxTotal)
 	}
 	return nil
 }
 
 // legacy is the generator that numpy's global functions draw from.
-func (o *Common) legacy() (*Legacy, error) {
-	if o.Legacy != nil {
-		return o.Legacy, nil
+func (opts *Common) legacy() (*Legacy, error) {
+	if opts.Legacy != nil {
+		return opts.Legacy, nil
 	}
-	return NewLegacy(o.Seed)
+	return NewLegacy(opts.Seed)
 }
 
 // id is the request id of query i; only vLLM's clients send one.
-func (o *Common) id(i int) string {
-	if o.Rules == LMDeploy || o.Rules == SGLang {
+func (opts *Common) id(i int) string {
+	if opts.Rules == LMDeploy || opts.Rules == SGLang {
 		return ""
 	}
 	return strconv.Itoa(i)
 }
 
 // shuffle puts n things in the order of the seed.
-func (o *Common) shuffle(n int, swap func(i, j int)) {
-	if o.Rules == VLLMRust {
-		NewRust(uint64(o.Seed)).Shuffle(n, swap)
+func (opts *Common) shuffle(count int, swap func(i, j int)) {
+	if opts.Rules == VLLMRust {
+		NewRust(uint64(opts.Seed)).Shuffle(count, swap)
 		return
 	}
-	NewPython(o.Seed).Shuffle(n, swap)
+	NewPython(opts.Seed).Shuffle(count, swap)
 }
 
 // oversample repeats queries that pick draws until there are as many as asked for
 // (bench.md 2.2).
-func (o *Common) oversample(list []Query, pick func(n int) int) []Query {
+func (opts *Common) oversample(list []Query, pick func(n int) int) []Query {
 	kept := len(list)
-	for i := kept; i < o.Prompts; i++ {
-		q := list[pick(kept)]
-		q.ID = o.id(i)
-		list = append(list, q)
+	for i := kept; i < opts.Prompts; i++ {
+		query := list[pick(kept)]
+		query.ID = opts.id(i)
+		list = append(list, query)
 	}
 	return list
 }
@@ -122,34 +122,35 @@ func Hash(queries []Query) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// A coder is a tokenizer as the tools have it, which is Hugging Face's: control tokens
+// A textCoder is a tokenizer as the tools have it, which is Hugging Face's: control tokens
 // that are spelled in a text count as such.
-type coder struct {
+type textCoder struct {
 	bpe   *token.BPE
 	vocab int     // ids without the added tokens at the end: vocab_size
 	begin []int32 // what goes before a text with "special tokens"
 }
 
-func newCoder(t *token.BPE) (*coder, error) {
-	c := &coder{bpe: t, vocab: t.Vocab()}
+// newCoder returns the coder of a tokenizer that has ids to draw from.
+func newCoder(bpe *token.BPE) (*textCoder, error) {
+	c := &textCoder{bpe: bpe, vocab: bpe.Vocab()}
 	added := map[int32]bool{}
-	for _, a := range t.Added() {
+	for _, a := range bpe.Added() {
 		added[a.ID] = true
 	}
-	for c.vocab > 0 && (added[int32(c.vocab-1)] || t.Text(int32(c.vocab-1)) == "") {
+	for c.vocab > 0 && (added[int32(c.vocab-1)] || bpe.Text(int32(c.vocab-1)) == "") {
 		c.vocab--
 	}
 	if c.vocab == 0 {
 		return nil, errors.New("the tokenizer has added tokens only: prompts need others, name another with --tokenizer")
 	}
-	if bos, add := t.BOS(); add {
+	if bos, add := bpe.BOS(); add {
 		c.begin = []int32{bos}
 	}
 	return c, nil
 }
 
 // all lists the ids of the vocabulary.
-func (c *coder) all() []int32 {
+func (c *textCoder) all() []int32 {
 	list := make([]int32, c.vocab)
 	for i := range list {
 		list[i] = int32(i)
@@ -159,24 +160,24 @@ func (c *coder) all() []int32 {
 
 // allowed lists the ids of the vocabulary that are text, in order. There is one at
 // least: the last of the vocabulary.
-func (c *coder) allowed() []int32 {
+func (c *textCoder) allowed() []int32 {
 	return slices.DeleteFunc(c.all(), func(id int32) bool { return c.bpe.IsControl(id) || c.bpe.Text(id) == "" })
 }
 
 // encode returns the ids of text without special tokens.
-func (c *coder) encode(text string) []int32 {
+func (c *textCoder) encode(text string) []int32 {
 	p := c.bpe.Prompt()
 	p.Markup(text)
 	return p.IDs()
 }
 
 // count is how many tokens text has as a prompt of its own.
-func (c *coder) count(text string) int { return len(c.begin) + len(c.encode(text)) }
+func (c *textCoder) count(text string) int { return len(c.begin) + len(c.encode(text)) }
 
 // fit decodes and encodes ids until the text has want tokens (bench.md 2.3): where random
 // tokens meet, the text seldom encodes to the same ones. draw gives tokens to add. After
 // ten tries it returns what there is.
-func (c *coder) fit(ids []int32, want int, draw func() int32) (string, []int32) {
+func (c *textCoder) fit(ids []int32, want int, draw func() int32) (string, []int32) {
 	for left := 10; ; left-- {
 		text := c.bpe.Decode(ids)
 		ids = c.encode(text)

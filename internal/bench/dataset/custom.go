@@ -20,65 +20,67 @@ type CustomOptions struct {
 }
 
 // Custom returns the prompts of a file; Prompts 0 or less = all of them.
-func Custom(o CustomOptions) ([]Query, error) {
-	if o.Output == 0 || o.Output < -1 || o.Output > maxTokens {
-		return nil, fmt.Errorf("--custom-output-len %d: want 1 to %d, or -1 for the field \"output_tokens\" of each row", o.Output, maxTokens)
+func Custom(opts CustomOptions) ([]Query, error) {
+	if opts.Output == 0 || opts.Output < -1 || opts.Output > maxTokens {
+		return nil, fmt.Errorf("--custom-output-len %d: want 1 to %d, or -1 for the field \"output_tokens\" of each row", opts.Output, maxTokens)
 	}
-	if o.Prompts > maxPrompts {
-		return nil, fmt.Errorf("--num-prompts %d: want at most %d", o.Prompts, maxPrompts)
+	if opts.Prompts > maxPrompts {
+		return nil, fmt.Errorf("--num-prompts %d: want at most %d", opts.Prompts, maxPrompts)
 	}
-	rows, err := readFile(o.Path, "--dataset-path", func(r io.Reader) ([]customRow, error) { return readCustom(r, o.Output == -1) })
+	rows, err := readFile(opts.Path, "--dataset-path", func(r io.Reader) ([]customRow, error) { return readCustom(r, opts.Output == -1) })
 	if err != nil {
 		return nil, err
 	}
-	if !o.KeepOrder {
-		o.shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	// The order is drawn for all rows, whatever is taken of them then.
+	if !opts.KeepOrder {
+		opts.shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	}
-	if o.Prompts <= 0 {
-		o.Prompts = len(rows)
+	if opts.Prompts <= 0 {
+		opts.Prompts = len(rows)
 	}
-	var c *coder
-	if o.Tokenizer != nil {
-		if c, err = newCoder(o.Tokenizer); err != nil {
+	var coder *textCoder // nil without a tokenizer
+	if opts.Tokenizer != nil {
+		if coder, err = newCoder(opts.Tokenizer); err != nil {
 			return nil, err
 		}
 	}
-	queries := make([]Query, 0, o.Prompts)
-	for i, row := range rows[:min(len(rows), o.Prompts)] {
-		q, err := o.query(c, row)
+	queries := make([]Query, 0, opts.Prompts)
+	for i, row := range rows[:min(len(rows), opts.Prompts)] {
+		query, err := opts.query(coder, row)
 		if err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", o.Path, row.line, err)
+			return nil, fmt.Errorf("%s: line %d: %w", opts.Path, row.line, err)
 		}
-		q.ID = o.id(i)
-		queries = append(queries, q)
+		query.ID = opts.id(i)
+		queries = append(queries, query)
 	}
-	if !o.NoOversample {
-		pick := NewPython(o.Seed).Below
-		if o.Rules == VLLMRust {
+	if !opts.NoOversample {
+		pick := NewPython(opts.Seed).Below
+		if opts.Rules == VLLMRust { // seeds with the number of rows
 			pick = NewRust(uint64(len(queries))).Below
 		}
-		queries = o.oversample(queries, pick)
+		queries = opts.oversample(queries, pick)
 	}
 	return queries, nil
 }
 
-func (o *CustomOptions) query(c *coder, row customRow) (Query, error) {
-	if c == nil {
+// query makes a query of a row.
+func (opts *CustomOptions) query(coder *textCoder, row customRow) (Query, error) {
+	if coder == nil {
 		return Query{Prompt: row.prompt, Input: 1, Output: 1}, nil
 	}
-	q := Query{Prompt: row.prompt, Output: o.Output}
-	if o.Output == -1 {
-		q.Output = row.output
+	query := Query{Prompt: row.prompt, Output: opts.Output}
+	if opts.Output == -1 {
+		query.Output = row.output
 	}
-	if o.Render != nil && o.Rules != VLLMRust {
-		text, err := o.Render(row.prompt)
+	if opts.Render != nil && opts.Rules != VLLMRust {
+		text, err := opts.Render(row.prompt)
 		if err != nil {
-			return q, fmt.Errorf("chat template: %w; --skip-chat-template sends prompts as they are", err)
+			return query, fmt.Errorf("chat template: %w; --skip-chat-template sends prompts as they are", err)
 		}
-		q.Prompt = text
+		query.Prompt = text
 	}
-	q.Input = c.count(q.Prompt)
-	return q, nil
+	query.Input = coder.count(query.Prompt)
+	return query, nil
 }
 
 // A customRow is a line of the file.
@@ -91,8 +93,8 @@ type customRow struct {
 // readCustom reads JSON lines; outputs says whether output_tokens are needed.
 func readCustom(r io.Reader, outputs bool) ([]customRow, error) {
 	var rows []customRow
-	err := eachLine(r, func(i int, line []byte) (bool, error) {
-		var in struct {
+	err := eachLine(r, func(before int, line []byte) (bool, error) {
+		var in struct { // pointer and raw text tell what is missing from what is empty
 			Prompt *string         `json:"prompt"`
 			Output json.RawMessage `json:"output_tokens"`
 		}
@@ -102,7 +104,7 @@ func readCustom(r io.Reader, outputs bool) ([]customRow, error) {
 		if in.Prompt == nil {
 			return false, errors.New("field \"prompt\" is missing")
 		}
-		row := customRow{line: i + 1, prompt: *in.Prompt}
+		row := customRow{line: before + 1, prompt: *in.Prompt}
 		if outputs {
 			var err error
 			if row.output, err = wholeNumber("output_tokens", in.Output, 1, maxTokens); err != nil {

@@ -31,8 +31,8 @@ func gptOSS(t testing.TB) *token.BPE {
 }
 
 func sum(queries []Query) (in, out int) {
-	for _, q := range queries {
-		in, out = in+q.Input, out+q.Output
+	for _, query := range queries {
+		in, out = in+query.Input, out+query.Output
 	}
 	return in, out
 }
@@ -65,13 +65,13 @@ func TestRandomPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			short := 0
-			for _, q := range queries {
-				if q.Input < c.tokens {
+			for _, query := range queries {
+				if query.Input < c.tokens {
 					short++
 				}
 			}
 			total, _ := sum(queries)
-			if got := hashOf(queries, func(q *Query) string { return q.Prompt + "\x00" }); total != c.total || got != c.hash || short != c.short {
+			if got := hashOf(queries, func(query *Query) string { return query.Prompt + "\x00" }); total != c.total || got != c.hash || short != c.short {
 				t.Errorf("got %d tokens, hash %s, %d short rows; want %d, %s, %d", total, got, short, c.total, c.hash, c.short)
 			}
 		})
@@ -88,14 +88,16 @@ func workloads(bpe *token.BPE) map[string]func() ([]Query, error) {
 	common := func(rules Rules, n int, seed int64) Common {
 		return Common{Tokenizer: bpe, Rules: rules, Prompts: n, Seed: seed}
 	}
-	random := func(o RandomOptions) func() ([]Query, error) { return func() ([]Query, error) { return Random(o) } }
-	share := func(o ShareGPTOptions) func() ([]Query, error) {
-		o.Path = "testdata/sharegpt.json"
-		return func() ([]Query, error) { return ShareGPT(o) }
+	random := func(opts RandomOptions) func() ([]Query, error) {
+		return func() ([]Query, error) { return Random(opts) }
 	}
-	custom := func(o CustomOptions) func() ([]Query, error) {
-		o.Path = "testdata/custom.jsonl"
-		return func() ([]Query, error) { return Custom(o) }
+	share := func(opts ShareGPTOptions) func() ([]Query, error) {
+		opts.Path = "testdata/sharegpt.json"
+		return func() ([]Query, error) { return ShareGPT(opts) }
+	}
+	custom := func(opts CustomOptions) func() ([]Query, error) {
+		opts.Path = "testdata/custom.jsonl"
+		return func() ([]Query, error) { return Custom(opts) }
 	}
 	prefixes := func(rules Rules) func() ([]Query, error) {
 		return func() ([]Query, error) {
@@ -173,7 +175,7 @@ func checkSets[G comparable](t *testing.T, file string, made map[string]func() (
 }
 
 // hashOf is the hash of the goldens: of a text for each query.
-func hashOf(queries []Query, text func(q *Query) string) string {
+func hashOf(queries []Query, text func(query *Query) string) string {
 	h := sha256.New()
 	for i := range queries {
 		io.WriteString(h, text(&queries[i]))
@@ -189,8 +191,8 @@ func TestSetsReference(t *testing.T) {
 		Hash, First          string
 	}
 	checkSets(t, "sets.json", workloads(gptOSS(t)), func(queries []Query) golden {
-		got := golden{Count: len(queries), Hash: hashOf(queries, func(q *Query) string {
-			return fmt.Sprintf("%s\x00%d %d %s\n", q.Prompt, q.Input, q.Output, q.ID)
+		got := golden{Count: len(queries), Hash: hashOf(queries, func(query *Query) string {
+			return fmt.Sprintf("%s\x00%d %d %s\n", query.Prompt, query.Input, query.Output, query.ID)
 		})}
 		got.Input, got.Output = sum(queries)
 		first := []rune(queries[0].Prompt)
@@ -208,9 +210,9 @@ func TestSetsRust(t *testing.T) {
 	}
 	bpe := gptOSS(t)
 	common := func(n int, seed int64) Common { return Common{Tokenizer: bpe, Rules: VLLMRust, Prompts: n, Seed: seed} }
-	random := func(o RandomOptions) func() ([]Query, error) {
-		o.Output = 20
-		return func() ([]Query, error) { return Random(o) }
+	random := func(opts RandomOptions) func() ([]Query, error) {
+		opts.Output = 20
+		return func() ([]Query, error) { return Random(opts) }
 	}
 	made := map[string]func() ([]Query, error){
 		"random plain":  random(RandomOptions{Common: common(40, 0), Input: 100}),
@@ -229,12 +231,12 @@ func TestSetsRust(t *testing.T) {
 		},
 	}
 	checkSets(t, "rust.json", made, func(queries []Query) golden {
-		got := golden{Count: len(queries), Hash: hashOf(queries, func(q *Query) string {
-			text := q.Prompt
-			if q.IDs != nil {
-				text = strings.Trim(strings.ReplaceAll(fmt.Sprint(q.IDs), " ", ","), "[]")
+		got := golden{Count: len(queries), Hash: hashOf(queries, func(query *Query) string {
+			text := query.Prompt
+			if query.IDs != nil {
+				text = strings.Trim(strings.ReplaceAll(fmt.Sprint(query.IDs), " ", ","), "[]")
 			}
-			return fmt.Sprintf("%s\x00%d %s\n", text, q.Output, q.ID)
+			return fmt.Sprintf("%s\x00%d %s\n", text, query.Output, query.ID)
 		})}
 		_, got.Output = sum(queries)
 		return got
@@ -278,13 +280,13 @@ func TestRandomIDs(t *testing.T) {
 		if rules == SGLang {
 			low, high = 16, 33
 		}
-		for i, q := range queries {
-			if q.Prompt != "" || len(q.IDs) != q.Input || q.Input < low || q.Input > high {
-				t.Errorf("rules %d, query %d: text %q, %d ids, length %d; want ids only, %d to %d", rules, i, q.Prompt, len(q.IDs), q.Input, low, high)
+		for i, query := range queries {
+			if query.Prompt != "" || len(query.IDs) != query.Input || query.Input < low || query.Input > high {
+				t.Errorf("rules %d, query %d: text %q, %d ids, length %d; want ids only, %d to %d", rules, i, query.Prompt, len(query.IDs), query.Input, low, high)
 			}
-			for j := range q.IDs[1:] {
-				if q.IDs[j+1] != (q.IDs[j]+1)%199998 {
-					t.Fatalf("rules %d, query %d: id %d follows %d", rules, i, q.IDs[j+1], q.IDs[j])
+			for j := range query.IDs[1:] {
+				if query.IDs[j+1] != (query.IDs[j]+1)%199998 {
+					t.Fatalf("rules %d, query %d: id %d follows %d", rules, i, query.IDs[j+1], query.IDs[j])
 				}
 			}
 		}
@@ -299,11 +301,11 @@ func TestRandomCacheHits(t *testing.T) {
 		t.Fatal(err)
 	}
 	begins := map[string]int{}
-	for i, q := range queries {
-		if q.Input != 40 || len(q.IDs) != 40 {
-			t.Errorf("query %d has %d ids, counted as %d; want 40", i, len(q.IDs), q.Input)
+	for i, query := range queries {
+		if query.Input != 40 || len(query.IDs) != 40 {
+			t.Errorf("query %d has %d ids, counted as %d; want 40", i, len(query.IDs), query.Input)
 		}
-		begins[fmt.Sprint(q.IDs[:30])]++
+		begins[fmt.Sprint(query.IDs[:30])]++
 	}
 	most := 0
 	for _, n := range begins {
@@ -324,28 +326,28 @@ func TestSynthetic(t *testing.T) {
 		return sum
 	}
 	const in, out, in1000 = 2229766, 1959361, 215312
-	if a, b := sumOf(promptLaw.lengths(10_000)), sumOf(answerLaw.lengths(10_000)); a != in || b != out {
+	if a, b := sumOf(promptLengths.lengths(10_000)), sumOf(answerLengths.lengths(10_000)); a != in || b != out {
 		t.Errorf("10,000 lengths sum to %d and %d, published are %d and %d", a, b, in, out)
 	}
 	// The published sample of 1,000 is 3.4 % below the mean of the 10,000, one standard error.
-	if a := sumOf(promptLaw.lengths(1000)); float64(a) < 0.96*in1000 || float64(a) > 1.04*in1000 {
+	if a := sumOf(promptLengths.lengths(1000)); float64(a) < 0.96*in1000 || float64(a) > 1.04*in1000 {
 		t.Errorf("1,000 lengths sum to %d, published are %d", a, in1000)
 	}
 	bpe := gptOSS(t)
 	var hashes []string
 	for seed := range int64(2) {
-		o := SyntheticOptions{Common: Common{Tokenizer: bpe, Prompts: 200, Seed: seed}}
-		queries, err := Synthetic(o)
+		opts := SyntheticOptions{Common: Common{Tokenizer: bpe, Prompts: 200, Seed: seed}}
+		queries, err := Synthetic(opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, b := sum(queries)
-		if a != sumOf(promptLaw.lengths(200)) || b != sumOf(answerLaw.lengths(200)) {
+		if a != sumOf(promptLengths.lengths(200)) || b != sumOf(answerLengths.lengths(200)) {
 			t.Errorf("seed %d: %d and %d tokens, want the sums of the distribution", seed, a, b)
 		}
-		for i, q := range queries {
-			if n := len(bpe.Encode(nil, q.Prompt)); n != q.Input || q.Input < 4 || q.Input > 1024 || q.Output < 4 || q.Output > 1024 {
-				t.Errorf("seed %d, query %d: %d tokens counted as %d, %d out; want 4 to 1024", seed, i, n, q.Input, q.Output)
+		for i, query := range queries {
+			if n := len(bpe.Encode(nil, query.Prompt)); n != query.Input || query.Input < 4 || query.Input > 1024 || query.Output < 4 || query.Output > 1024 {
+				t.Errorf("seed %d, query %d: %d tokens counted as %d, %d out; want 4 to 1024", seed, i, n, query.Input, query.Output)
 			}
 		}
 		hashes = append(hashes, Hash(queries))
@@ -414,8 +416,8 @@ func TestTrace(t *testing.T) {
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := TraceOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 10}, Path: path, Chunk: 16, Unit: 0.001}
-	queries, err := TimedTrace(o)
+	opts := TraceOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 10}, Path: path, Chunk: 16, Unit: 0.001}
+	queries, err := TimedTrace(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,8 +437,8 @@ func TestTrace(t *testing.T) {
 	if a.ID != "0" || b.ID != "2" || c.ID != "3" {
 		t.Errorf("ids are %q, %q, %q, want the lines, counted from 0", a.ID, b.ID, c.ID)
 	}
-	o.Prompts = 2
-	if two, err := TimedTrace(o); err != nil || len(two) != 2 {
+	opts.Prompts = 2
+	if two, err := TimedTrace(opts); err != nil || len(two) != 2 {
 		t.Errorf("two prompts asked for: got %d, %v", len(two), err)
 	}
 	// Blocks are the same on every machine, for ever.
@@ -461,9 +463,9 @@ func TestCustomWithoutTokenizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range queries {
-		if q.Input != 1 || q.Output != 1 || strings.Contains(q.Prompt, "<|start|>") {
-			t.Errorf("got %+v, want 1 token in and out and no template", q)
+	for _, query := range queries {
+		if query.Input != 1 || query.Output != 1 || strings.Contains(query.Prompt, "<|start|>") {
+			t.Errorf("got %+v, want 1 token in and out and no template", query)
 		}
 	}
 }
@@ -483,7 +485,7 @@ func TestErrors(t *testing.T) {
 		return f.Name()
 	}
 	ten := Common{Tokenizer: bpe, Prompts: 10}
-	random := func(o RandomOptions) error { _, err := Random(o); return err }
+	random := func(opts RandomOptions) error { _, err := Random(opts); return err }
 	share := func(text string) error {
 		_, err := ShareGPT(ShareGPTOptions{Common: ten, Path: file(text)})
 		return err
@@ -505,7 +507,7 @@ func TestErrors(t *testing.T) {
 		_, err := PrefixRepetition(PrefixRepetitionOptions{Common: Common{Tokenizer: bpe, Prompts: n, Seed: seed}, Prefix: 1, Suffix: 1, Prefixes: 3, Output: 1})
 		return err
 	}
-	groups := func(o SharedPrefixOptions) error { o.Tokenizer = bpe; _, err := SharedPrefix(o); return err }
+	groups := func(opts SharedPrefixOptions) error { opts.Tokenizer = bpe; _, err := SharedPrefix(opts); return err }
 	head := "Timestamp,Model,Request tokens,Response tokens\n"
 	for _, c := range []struct {
 		name string
@@ -582,7 +584,7 @@ func FuzzShareGPT(f *testing.F) {
 	f.Add(`[{"conversations": null}, {}]`)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, rules := range []Rules{VLLM, SGLang} {
-			if list, err := readShareGPT(strings.NewReader(text), rules); (err == nil) != (len(list) > 0) {
+			if list, err := readExchanges(strings.NewReader(text), rules); (err == nil) != (len(list) > 0) {
 				t.Errorf("%d conversations and error %v", len(list), err)
 			}
 		}
@@ -621,8 +623,8 @@ func FuzzBurstGPT(f *testing.F) {
 func FuzzTrace(f *testing.F) {
 	f.Add(`{"timestamp": 2, "input_length": 33, "output_length": 1, "hash_ids": [1, -2, 9223372036854775807]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		o := TraceOptions{Common: Common{Prompts: 100}, Chunk: 16, Unit: 0.001}
-		rows, err := o.read(strings.NewReader(text))
+		opts := TraceOptions{Common: Common{Prompts: 100}, Chunk: 16, Unit: 0.001}
+		rows, err := opts.read(strings.NewReader(text))
 		for _, r := range rows {
 			if r.in < 1 || r.out < 1 || r.at < 0 || len(r.hashes)*16 < r.in {
 				t.Errorf("row %+v, error %v", r, err)

@@ -16,75 +16,76 @@ type PrefixRepetitionOptions struct {
 
 // PrefixRepetition returns prompts that share a few random prefixes: as many for each,
 // so that there can be fewer than asked for.
-func PrefixRepetition(o PrefixRepetitionOptions) ([]Query, error) {
-	err := o.check(o.Prefix+o.Suffix, flag{"--prefix-repetition-prefix-len", o.Prefix, 0}, flag{"--prefix-repetition-suffix-len", o.Suffix, 0},
-		flag{"--prefix-repetition-num-prefixes", o.Prefixes, 1}, flag{"--prefix-repetition-output-len", o.Output, 1})
+func PrefixRepetition(opts PrefixRepetitionOptions) ([]Query, error) {
+	err := opts.check(opts.Prefix+opts.Suffix, flag{"--prefix-repetition-prefix-len", opts.Prefix, 0}, flag{"--prefix-repetition-suffix-len", opts.Suffix, 0},
+		flag{"--prefix-repetition-num-prefixes", opts.Prefixes, 1}, flag{"--prefix-repetition-output-len", opts.Output, 1})
 	if err != nil {
 		return nil, err
 	}
-	each := o.Prompts / o.Prefixes
+	each := opts.Prompts / opts.Prefixes // what is left over is not sent, as in vLLM
 	if each == 0 {
-		return nil, fmt.Errorf("--num-prompts %d is less than --prefix-repetition-num-prefixes %d: no prefix would have a prompt", o.Prompts, o.Prefixes)
+		return nil, fmt.Errorf("--num-prompts %d is less than --prefix-repetition-num-prefixes %d: no prefix would have a prompt", opts.Prompts, opts.Prefixes)
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
 	var queries []Query
-	if o.Rules == VLLMRust {
-		queries, err = prefixRust(&o, each, c)
+	if opts.Rules == VLLMRust {
+		queries, err = prefixRust(&opts, each, coder)
 	} else {
-		queries, err = prefixNumpy(&o, each, c)
+		queries, err = prefixNumpy(&opts, each, coder)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !o.KeepOrder {
-		o.shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
+	if !opts.KeepOrder {
+		opts.shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
 	}
 	return queries, nil
 }
 
 // prefixNumpy follows vLLM's Python client.
-func prefixNumpy(o *PrefixRepetitionOptions, each int, c *coder) ([]Query, error) {
-	g, err := NewLegacy(o.Seed)
+func prefixNumpy(opts *PrefixRepetitionOptions, each int, coder *textCoder) ([]Query, error) {
+	rng, err := NewLegacy(opts.Seed)
 	if err != nil {
 		return nil, err
 	}
-	exact := func(n int) []int32 { return c.exact(g, n, o.Rules == VLLM011) }
-	queries := make([]Query, 0, each*o.Prefixes)
-	for range o.Prefixes {
-		prefix := exact(o.Prefix)
+	exact := func(count int) []int32 { return coder.exact(rng, count, opts.Rules == VLLM011) }
+	queries := make([]Query, 0, each*opts.Prefixes)
+	for range opts.Prefixes {
+		prefix := exact(opts.Prefix)
 		for range each {
-			ids := slices.Concat(prefix, exact(o.Suffix))
-			queries = append(queries, Query{Prompt: c.bpe.Decode(ids), Input: len(ids), Output: o.Output})
+			ids := slices.Concat(prefix, exact(opts.Suffix))
+			queries = append(queries, Query{Prompt: coder.bpe.Decode(ids), Input: len(ids), Output: opts.Output})
 		}
 	}
-	if o.Legacy != nil {
-		*o.Legacy = *g // vLLM seeds the global generator again and leaves it like this
+	if opts.Legacy != nil {
+		*opts.Legacy = *rng // vLLM seeds the global generator again and leaves it like this
 	}
 	return queries, nil
 }
 
 // exact returns n random ids whose text encodes to as many, as far as that can be had.
 // The old rule fills up what the first text lacks with texts of their own.
-func (c *coder) exact(g *Legacy, n int, old bool) []int32 {
-	draw := func() int32 { return int32(g.Randint(0, c.vocab)) }
-	random := func(n int) []int32 {
-		ids := make([]int32, n)
+func (c *textCoder) exact(rng *Legacy, count int, old bool) []int32 {
+	draw := func() int32 { return int32(rng.Randint(0, c.vocab)) }
+	random := func(count int) []int32 {
+		ids := make([]int32, count)
 		for i := range ids {
 			ids[i] = draw()
 		}
 		return ids
 	}
 	if !old {
-		_, ids := c.fit(random(n), n, draw)
+		_, ids := c.fit(random(count), count, draw)
 		return ids
 	}
+	// Fewer tokens may come back than were drawn; a vocabulary may never give the last.
 	var out []int32
-	for tries := 0; len(out) < n && tries < 1000; tries++ {
-		ids := c.encode(c.bpe.Decode(random(n - len(out))))
-		out = append(out, ids[:min(len(ids), n-len(out))]...)
+	for tries := 0; len(out) < count && tries < 1000; tries++ {
+		ids := c.encode(c.bpe.Decode(random(count - len(out))))
+		out = append(out, ids[:min(len(ids), count-len(out))]...)
 	}
 	return out
 }
@@ -103,38 +104,39 @@ type SharedPrefixOptions struct {
 // SharedPrefix returns groups of prompts behind a shared system prompt, in random order.
 // sglang draws from the vocabulary in the order of a hash table, which differs from run
 // to run; here it is the order of the ids, without control tokens.
-func SharedPrefix(o SharedPrefixOptions) ([]Query, error) {
-	err := (&Common{Tokenizer: o.Tokenizer, Prompts: 1}).check(0, flag{"--gsp-num-groups", o.Groups, 1}, flag{"--gsp-prompts-per-group", o.PerGroup, 1},
-		flag{"--gsp-system-prompt-len", o.System, 0}, flag{"--gsp-question-len", o.Question, 0}, flag{"--gsp-output-len", o.Output, 0})
+func SharedPrefix(opts SharedPrefixOptions) ([]Query, error) {
+	err := (&Common{Tokenizer: opts.Tokenizer, Prompts: 1}).check(0, flag{"--gsp-num-groups", opts.Groups, 1}, flag{"--gsp-prompts-per-group", opts.PerGroup, 1},
+		flag{"--gsp-system-prompt-len", opts.System, 0}, flag{"--gsp-question-len", opts.Question, 0}, flag{"--gsp-output-len", opts.Output, 0})
 	if err != nil {
 		return nil, err
 	}
-	o.Prompts = o.Groups * o.PerGroup
-	if err := o.check(o.System + o.Question); err != nil {
+	opts.Prompts = opts.Groups * opts.PerGroup
+	if err := opts.check(opts.System + opts.Question); err != nil {
 		return nil, err
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	pool, g := c.allowed(), NewPython(o.Seed)
+	// All system prompts are drawn before the first question.
+	pool, rng := coder.allowed(), NewPython(opts.Seed)
 	texts := func(count, tokens int) []string {
 		list := make([]string, count)
 		ids := make([]int32, tokens)
 		for i := range list {
 			for j := range ids {
-				ids[j] = pool[g.Pick(len(pool))]
+				ids[j] = pool[rng.Pick(len(pool))]
 			}
-			list[i] = c.bpe.Decode(ids)
+			list[i] = coder.bpe.Decode(ids)
 		}
 		return list
 	}
-	systems, questions := texts(o.Groups, o.System), texts(o.Prompts, o.Question)
-	queries := make([]Query, o.Prompts)
+	systems, questions := texts(opts.Groups, opts.System), texts(opts.Prompts, opts.Question)
+	queries := make([]Query, opts.Prompts)
 	for i := range queries {
-		text := systems[i/o.PerGroup] + "\n\n" + questions[i]
-		queries[i] = Query{Prompt: text, Input: c.count(text), Output: o.Output, ID: o.id(i)}
+		text := systems[i/opts.PerGroup] + "\n\n" + questions[i]
+		queries[i] = Query{Prompt: text, Input: coder.count(text), Output: opts.Output, ID: opts.id(i)}
 	}
-	g.Shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
+	rng.Shuffle(len(queries), func(i, j int) { queries[i], queries[j] = queries[j], queries[i] })
 	return queries, nil
 }

@@ -24,17 +24,18 @@ type bounded struct {
 
 func newBounded(r io.Reader) *bounded { return &bounded{r, maxUnit, maxFile} }
 
-func (b *bounded) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (b *bounded) Read(dst []byte) (int, error) {
 	switch {
 	case b.unit <= 0:
 		return 0, fmt.Errorf("an entry has more than %d bytes", maxUnit)
 	case b.file <= 0:
 		return 0, fmt.Errorf("there are more than %d bytes; split the file", int64(maxFile))
 	}
-	n, err := b.r.Read(p)
-	b.unit -= int64(n)
-	b.file -= int64(n)
-	return n, err
+	size, err := b.r.Read(dst)
+	b.unit -= int64(size)
+	b.file -= int64(size)
+	return size, err
 }
 
 // readFile gives the file at path to read; its errors name the file.
@@ -43,12 +44,12 @@ func readFile[T any](path, flag string, read func(io.Reader) (T, error)) (T, err
 	if path == "" {
 		return none, fmt.Errorf("this data set is read from a file: give it with %s", flag)
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return none, err // names the file
 	}
-	defer f.Close()
-	out, err := read(f)
+	defer file.Close()
+	out, err := read(file)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", path, err)
 	}
@@ -57,12 +58,12 @@ func readFile[T any](path, flag string, read func(io.Reader) (T, error)) (T, err
 
 // eachLine calls do for the lines of r that are not blank until it returns false; errors
 // name the line. i counts from 0 and counts blank lines too.
-func eachLine(r io.Reader, do func(i int, line []byte) (more bool, err error)) error {
-	b := newBounded(r)
-	lines := bufio.NewScanner(b)
+func eachLine(src io.Reader, do func(i int, line []byte) (more bool, err error)) error {
+	bounds := newBounded(src)
+	lines := bufio.NewScanner(bounds)
 	lines.Buffer(nil, maxUnit)
 	for i := 0; lines.Scan(); i++ {
-		b.unit = maxUnit
+		bounds.unit = maxUnit
 		if isBlank(lines.Bytes()) {
 			continue
 		}
@@ -80,6 +81,7 @@ func eachLine(r io.Reader, do func(i int, line []byte) (more bool, err error)) e
 	return lines.Err()
 }
 
+// isBlank reports whether a line has nothing but space in it.
 func isBlank(line []byte) bool {
 	for _, c := range line {
 		if c != ' ' && c != '\t' && c != '\r' {
@@ -105,12 +107,12 @@ func explain(err error) error {
 
 // wholeNumber returns a JSON number that has no fraction and is low to high.
 func wholeNumber(field string, raw json.RawMessage, low, high int) (int, error) {
-	var v float64
+	var number float64
 	if len(raw) == 0 {
 		return 0, fmt.Errorf("field %q is missing", field)
 	}
-	if err := json.Unmarshal(raw, &v); err != nil || v != float64(int(v)) || int(v) < low || int(v) > high {
+	if err := json.Unmarshal(raw, &number); err != nil || number != float64(int(number)) || int(number) < low || int(number) > high {
 		return 0, fmt.Errorf("field %q is %.40s, want a whole number from %d to %d", field, raw, low, high)
 	}
-	return int(v), nil
+	return int(number), nil
 }

@@ -23,101 +23,104 @@ type ShareGPTOptions struct {
 // ShareGPT returns the first turns of conversations, each with as much output as the
 // second turn has. LMDeploy and SGLang return fewer than asked for when the file has
 // no more; the others repeat some unless NoOversample is set.
-func ShareGPT(o ShareGPTOptions) ([]Query, error) {
-	if err := o.check(1024, flag{"--sharegpt-output-len", o.Output, 0}, flag{"--sharegpt-context-len", o.Context, 0}); err != nil {
+func ShareGPT(opts ShareGPTOptions) ([]Query, error) {
+	if err := opts.check(1024, flag{"--sharegpt-output-len", opts.Output, 0}, flag{"--sharegpt-context-len", opts.Context, 0}); err != nil {
 		return nil, err
 	}
-	if old := o.Rules == LMDeploy || o.Rules == SGLang; old && o.Output > 0 && o.Output < 4 {
-		return nil, fmt.Errorf("--sharegpt-output-len %d: this tool takes 4 or more", o.Output)
+	if old := opts.Rules == LMDeploy || opts.Rules == SGLang; old && opts.Output > 0 && opts.Output < 4 {
+		return nil, fmt.Errorf("--sharegpt-output-len %d: this tool takes 4 or more", opts.Output)
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	list, err := openShareGPT(o.Path, o.Rules)
+	list, err := openExchanges(opts.Path, opts.Rules)
 	if err != nil {
 		return nil, err
 	}
 	swap := func(i, j int) { list[i], list[j] = list[j], list[i] }
-	pick, special := NewPython(o.Seed).Below, len(c.begin)
-	if o.Rules == VLLMRust { // goes on with one generator and counts bare texts
-		g := NewRust(uint64(o.Seed))
-		if !o.KeepOrder {
-			g.Shuffle(len(list), swap)
+	pick, special := NewPython(opts.Seed).Below, len(coder.begin)
+	if opts.Rules == VLLMRust { // goes on with one generator and counts bare texts
+		rng := NewRust(uint64(opts.Seed))
+		if !opts.KeepOrder {
+			rng.Shuffle(len(list), swap)
 		}
-		pick, special = g.Below, 0
-	} else if !o.KeepOrder {
-		NewPython(o.Seed).Shuffle(len(list), swap)
+		pick, special = rng.Below, 0
+	} else if !opts.KeepOrder {
+		NewPython(opts.Seed).Shuffle(len(list), swap)
 	}
+	// Conversations of other lengths are passed over until there are enough.
 	var queries []Query
-	for _, t := range list {
-		if len(queries) == o.Prompts {
+	for _, talk := range list {
+		if len(queries) == opts.Prompts {
 			return queries, nil
 		}
-		if o.Render != nil {
-			if t.prompt, err = o.Render(t.prompt); err != nil {
+		if opts.Render != nil {
+			if talk.prompt, err = opts.Render(talk.prompt); err != nil {
 				return nil, err
 			}
-			for _, id := range c.begin { // the server puts them there
-				t.prompt = strings.ReplaceAll(t.prompt, c.bpe.Text(id), "")
+			for _, id := range coder.begin { // the server puts them there
+				talk.prompt = strings.ReplaceAll(talk.prompt, coder.bpe.Text(id), "")
 			}
 		}
-		in, out := special+len(c.encode(t.prompt)), o.Output
+		in, out := special+len(coder.encode(talk.prompt)), opts.Output
 		if out == 0 {
-			out = special + len(c.encode(t.answer))
+			out = special + len(coder.encode(talk.answer))
 		}
-		if o.keeps(in, out) {
-			queries = append(queries, Query{Prompt: t.prompt, Input: in, Output: out, ID: o.id(len(queries))})
+		if opts.keeps(in, out) {
+			queries = append(queries, Query{Prompt: talk.prompt, Input: in, Output: out, ID: opts.id(len(queries))})
 		}
 	}
 	if len(queries) == 0 {
-		return nil, fmt.Errorf("%s: none of %d conversations has a usable length; see --sharegpt-output-len and --sharegpt-context-len", o.Path, len(list))
+		return nil, fmt.Errorf("%s: none of %d conversations has a usable length; see --sharegpt-output-len and --sharegpt-context-len", opts.Path, len(list))
 	}
-	if o.Rules != LMDeploy && o.Rules != SGLang && !o.NoOversample {
-		queries = o.oversample(queries, pick)
+	if opts.Rules != LMDeploy && opts.Rules != SGLang && !opts.NoOversample {
+		queries = opts.oversample(queries, pick)
 	}
 	return queries, nil
 }
 
 // keeps says whether a conversation of these lengths belongs to the workload.
-func (o *ShareGPTOptions) keeps(in, out int) bool {
-	fixed := o.Output > 0
-	switch o.Rules {
+func (opts *ShareGPTOptions) keeps(in, out int) bool {
+	fixed := opts.Output > 0
+	switch opts.Rules {
 	case SGLang:
-		return in >= 2 && out >= 2 && (o.Context == 0 || in+out <= o.Context)
+		return in >= 2 && out >= 2 && (opts.Context == 0 || in+out <= opts.Context)
 	case LMDeploy:
 		return in >= 4 && out >= 4 && in <= 1024 && (fixed || in+out <= 2048)
 	}
 	return in >= 4 && (fixed || out >= 4) && in <= 1024 && in+out <= 2048
 }
 
-// turns are the first two of a conversation.
-type turns struct{ prompt, answer string }
+// An exchange is a prompt and its answer: the first two turns of a conversation, or a later
+// pair of them.
+type exchange struct{ prompt, answer string }
 
-func openShareGPT(path string, rules Rules) ([]turns, error) {
-	return readFile(path, "--dataset-path", func(r io.Reader) ([]turns, error) { return readShareGPT(r, rules) })
+// openExchanges reads ShareGPT's file at path.
+func openExchanges(path string, rules Rules) ([]exchange, error) {
+	return readFile(path, "--dataset-path", func(r io.Reader) ([]exchange, error) { return readExchanges(r, rules) })
 }
 
-// readShareGPT reads an array of conversations, one at a time, and keeps those of two
+// readExchanges reads an array of conversations, one at a time, and keeps those of two
 // turns or more.
-func readShareGPT(r io.Reader, rules Rules) ([]turns, error) {
-	var list []turns
+func readExchanges(r io.Reader, rules Rules) ([]exchange, error) {
+	var list []exchange
 	err := eachConversation(r, func(entry *conversation) error {
-		c := entry.Conversations
-		if c == nil && (rules == LMDeploy || rules == SGLang) {
-			c = entry.Conversation
+		said := entry.Conversations // some files spell it in the singular, which two tools read
+		if said == nil && (rules == LMDeploy || rules == SGLang) {
+			said = entry.Conversation
 		}
-		if len(c) < 2 {
+		if len(said) < 2 {
 			return nil
 		}
-		var t turns
-		for k, text := range []*string{&t.prompt, &t.answer} {
+		var pair exchange
+		for at, text := range []*string{&pair.prompt, &pair.answer} {
 			var err error
-			if *text, err = c[k].text(k); err != nil {
+			if *text, err = said[at].text(at); err != nil {
 				return err
 			}
 		}
-		list = append(list, t)
+		list = append(list, pair)
 		return nil
 	})
 	if err != nil {
@@ -132,44 +135,45 @@ func readShareGPT(r io.Reader, rules Rules) ([]turns, error) {
 // A conversation is an entry of ShareGPT's file.
 type conversation struct{ Conversations, Conversation []turn }
 
+// A turn is what one side says; From is human or gpt.
 type turn struct {
 	From  json.RawMessage
 	Value json.RawMessage
 }
 
-// text is what turn number k, from 0, says.
-func (t *turn) text(k int) (string, error) {
+// text is what a turn says; number is which one it is, from 0.
+func (t *turn) text(number int) (string, error) {
 	text := new(string)
 	if err := json.Unmarshal(t.Value, &text); err != nil || text == nil {
-		return "", fmt.Errorf("field \"value\" of turn %d is %.40q, want a string", k+1, t.Value)
+		return "", fmt.Errorf("field \"value\" of turn %d is %.40q, want a string", number+1, t.Value)
 	}
 	return *text, nil
 }
 
 // eachConversation reads an array of them, one at a time. Errors say in which entry.
-func eachConversation(r io.Reader, do func(*conversation) error) error {
-	b := newBounded(r)
-	dec := json.NewDecoder(b)
-	t, err := dec.Token()
+func eachConversation(src io.Reader, do func(*conversation) error) error {
+	bounds := newBounded(src)
+	dec := json.NewDecoder(bounds)
+	opening, err := dec.Token()
 	if err != nil {
 		return explain(err)
 	}
-	if t != json.Delim('[') {
-		return fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", t)
+	if opening != json.Delim('[') {
+		return fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", opening)
 	}
-	n := 0
-	for ; dec.More(); n++ {
-		b.unit = maxUnit
+	entries := 0 // the bound is for each: the file as a whole may be large
+	for ; dec.More(); entries++ {
+		bounds.unit = maxUnit
 		var entry conversation
 		if err = explain(dec.Decode(&entry)); err == nil {
 			err = do(&entry)
 		}
 		if err != nil {
-			return fmt.Errorf("entry %d: %w", n+1, err)
+			return fmt.Errorf("entry %d: %w", entries+1, err)
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return fmt.Errorf("after entry %d: %w", n, explain(err))
+		return fmt.Errorf("after entry %d: %w", entries, explain(err))
 	}
 	return nil
 }

@@ -24,76 +24,78 @@ type SonnetOptions struct {
 const sonnetHead = "Pick as many lines as you can from these poem lines:\n"
 
 // Sonnet returns prompts of lines of a poem, the first ones the same in all.
-func Sonnet(o SonnetOptions) ([]Query, error) {
-	err := o.check(o.Input, flag{"--sonnet-input-len", o.Input, 1}, flag{"--sonnet-output-len", o.Output, 1}, flag{"--sonnet-prefix-len", o.Prefix, 0})
+func Sonnet(opts SonnetOptions) ([]Query, error) {
+	err := opts.check(opts.Input, flag{"--sonnet-input-len", opts.Input, 1}, flag{"--sonnet-output-len", opts.Output, 1}, flag{"--sonnet-prefix-len", opts.Prefix, 0})
 	if err != nil {
 		return nil, err
 	}
-	lines, err := readFile(o.Path, "--dataset-path", readPoem)
+	lines, err := readFile(opts.Path, "--dataset-path", readPoem)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	if o.Render == nil {
-		o.Render = func(prompt string) (string, error) { return prompt, nil }
+	if opts.Render == nil {
+		opts.Render = func(prompt string) (string, error) { return prompt, nil }
 	}
-	shared, own, err := o.lines(c, lines)
+	shared, own, err := opts.lines(coder, lines)
 	if err != nil {
 		return nil, err
 	}
 	head := sonnetHead + strings.Join(lines[:shared], "")
-	g := NewPython(o.Seed)
-	queries := make([]Query, 0, o.Prompts)
-	for misses := 0; len(queries) < o.Prompts; {
-		var b strings.Builder
-		b.WriteString(head)
+	rng := NewPython(opts.Seed)
+	queries := make([]Query, 0, opts.Prompts)
+	// Lines differ in length, so that some prompts are too long; these are drawn again.
+	for misses := 0; len(queries) < opts.Prompts; {
+		var drawn strings.Builder
+		drawn.WriteString(head)
 		for range own {
-			b.WriteString(lines[g.Pick(len(lines))])
+			drawn.WriteString(lines[rng.Pick(len(lines))])
 		}
-		prompt := b.String()
-		text, err := o.Render(prompt)
+		prompt := drawn.String()
+		text, err := opts.Render(prompt)
 		if err != nil {
 			return nil, fmt.Errorf("chat template: %w", err)
 		}
-		tokens := c.count(text)
-		if tokens > o.Input {
+		tokens := coder.count(text)
+		if tokens > opts.Input {
 			if misses++; misses > 1000 {
-				return nil, fmt.Errorf("--sonnet-input-len %d: a thousand prompts of %d lines were all longer, %d tokens the last; raise it", o.Input, shared+own, tokens)
+				return nil, fmt.Errorf("--sonnet-input-len %d: a thousand prompts of %d lines were all longer, %d tokens the last; raise it", opts.Input, shared+own, tokens)
 			}
 			continue
 		}
 		misses = 0
-		if o.Plain {
+		if opts.Plain {
 			text = prompt
 		}
-		queries = append(queries, Query{Prompt: text, Input: tokens, Output: o.Output, ID: o.id(len(queries))})
+		queries = append(queries, Query{Prompt: text, Input: tokens, Output: opts.Output, ID: opts.id(len(queries))})
 	}
 	return queries, nil
 }
 
 // lines returns how many lines all prompts share, and how many each has of its own.
-func (o *SonnetOptions) lines(c *coder, poem []string) (shared, own int, err error) {
+func (opts *SonnetOptions) lines(coder *textCoder, poem []string) (shared, own int, err error) {
 	sum := 0
 	for _, line := range poem {
-		sum += c.count(line)
+		sum += coder.count(line)
 	}
-	text, err := o.Render(sonnetHead)
+	text, err := opts.Render(sonnetHead)
 	if err != nil {
 		return 0, 0, fmt.Errorf("chat template: %w", err)
 	}
-	base, mean := c.count(text), float64(sum)/float64(len(poem))
+	base, mean := coder.count(text), float64(sum)/float64(len(poem))
 	if mean < 1 {
-		return 0, 0, fmt.Errorf("%s: its %d lines have %d tokens, want one in each at least", o.Path, len(poem), sum)
+		return 0, 0, fmt.Errorf("%s: its %d lines have %d tokens, want one in each at least", opts.Path, len(poem), sum)
 	}
-	if o.Input <= base {
-		return 0, 0, fmt.Errorf("--sonnet-input-len %d: the prompt without a line has %d tokens already; raise it", o.Input, base)
+	if opts.Input <= base {
+		return 0, 0, fmt.Errorf("--sonnet-input-len %d: the prompt without a line has %d tokens already; raise it", opts.Input, base)
 	}
+	// Numbers of lines are by their mean length, rounded as Python rounds.
 	count := func(tokens int) int { return int(math.RoundToEven(float64(tokens-base) / mean)) }
-	fixed := max(count(o.Prefix), 0)
-	return min(fixed, len(poem)), max(count(o.Input)-fixed, 0), nil
+	fixed := max(count(opts.Prefix), 0)
+	return min(fixed, len(poem)), max(count(opts.Input)-fixed, 0), nil
 }
 
 // readPoem returns lines with their ends, which are \n whatever the file has.

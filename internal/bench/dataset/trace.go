@@ -24,25 +24,25 @@ type TraceOptions struct {
 // hash stands for a fixed random block of them, so that equal hashes are equal prefixes.
 // A trace whose hashes do not cover the length of a prompt is refused, as its prompts
 // would silently be shorter.
-func TimedTrace(o TraceOptions) ([]Query, error) {
-	if err := o.check(0, flag{"--timed-trace-chunk-hash-size", o.Chunk, 1}); err != nil {
+func TimedTrace(opts TraceOptions) ([]Query, error) {
+	if err := opts.check(0, flag{"--timed-trace-chunk-hash-size", opts.Chunk, 1}); err != nil {
 		return nil, err
 	}
-	if !(o.Unit > 0 && o.Unit <= 1e6) {
-		return nil, fmt.Errorf("--timed-trace-sec-multiplier %v: want a positive number, 0.001 for milliseconds", o.Unit)
+	if !(opts.Unit > 0 && opts.Unit <= 1e6) {
+		return nil, fmt.Errorf("--timed-trace-sec-multiplier %v: want a positive number, 0.001 for milliseconds", opts.Unit)
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := readFile(o.Path, "--dataset-path", o.read)
+	rows, err := readFile(opts.Path, "--dataset-path", opts.read)
 	if err != nil {
 		return nil, err
 	}
-	made := blocks{pool: c.allowed(), made: map[block][]int32{}}
+	made := blocks{pool: coder.allowed(), made: map[block][]int32{}}
 	queries := make([]Query, len(rows))
 	for i, row := range rows {
-		queries[i] = Query{IDs: made.prompt(row, o.Chunk), Input: row.in, Output: row.out, ID: o.id(row.line - 1), At: row.at}
+		queries[i] = Query{IDs: made.prompt(row, opts.Chunk), Input: row.in, Output: row.out, ID: opts.id(row.line - 1), At: row.at}
 	}
 	return queries, nil
 }
@@ -56,20 +56,20 @@ type traceRow struct {
 }
 
 // read returns as many rows as there are to be prompts.
-func (o *TraceOptions) read(r io.Reader) ([]traceRow, error) {
+func (opts *TraceOptions) read(src io.Reader) ([]traceRow, error) {
 	var rows []traceRow
 	total := 0
-	err := eachLine(r, func(i int, line []byte) (bool, error) {
-		row, err := o.row(line)
+	err := eachLine(src, func(before int, line []byte) (bool, error) {
+		row, err := opts.row(line)
 		if err != nil {
 			return false, err
 		}
-		row.line = i + 1
+		row.line = before + 1
 		if total += row.in; total > maxTotal {
 			return false, fmt.Errorf("the prompts so far have %d tokens together, at most %d are supported; lower --num-prompts", total, maxTotal)
 		}
 		rows = append(rows, row)
-		return len(rows) < o.Prompts, nil
+		return len(rows) < opts.Prompts, nil
 	})
 	if err == nil && len(rows) == 0 {
 		err = errors.New("it has no rows")
@@ -77,7 +77,8 @@ func (o *TraceOptions) read(r io.Reader) ([]traceRow, error) {
 	return rows, err
 }
 
-func (o *TraceOptions) row(line []byte) (row traceRow, err error) {
+// row reads a line of the trace.
+func (opts *TraceOptions) row(line []byte) (row traceRow, err error) {
 	var fields map[string]json.RawMessage
 	if err := parse(line, &fields); err != nil {
 		return row, err
@@ -88,28 +89,28 @@ func (o *TraceOptions) row(line []byte) (row traceRow, err error) {
 		}
 		return given
 	}
-	in, out := name(o.InputLength, "input_length"), name(o.OutputLength, "output_length")
+	in, out := name(opts.InputLength, "input_length"), name(opts.OutputLength, "output_length")
 	if row.in, err = wholeNumber(in, fields[in], 1, maxTokens); err != nil {
 		return row, fmt.Errorf("%w; --timed-trace-label-input-length names the field", err)
 	}
 	if row.out, err = wholeNumber(out, fields[out], 1, maxTokens); err != nil {
 		return row, fmt.Errorf("%w; --timed-trace-label-output-length names the field", err)
 	}
-	const longest = 1e9 // seconds
+	const longest = 1e9 // seconds; the unit of a time stamp differs from trace to trace
 	var at *float64
-	when := name(o.Timestamp, "timestamp")
-	if err := json.Unmarshal(fields[when], &at); err != nil || at == nil || !(*at >= 0 && *at*o.Unit <= longest) {
+	when := name(opts.Timestamp, "timestamp")
+	if err := json.Unmarshal(fields[when], &at); err != nil || at == nil || !(*at >= 0 && *at*opts.Unit <= longest) {
 		return row, fmt.Errorf("field %q is %.40q, want a time of 0 or more; --timed-trace-label-timestamp names the field, --timed-trace-sec-multiplier its unit",
 			when, fields[when])
 	}
-	row.at = time.Duration(*at * o.Unit * float64(time.Second))
-	ids := name(o.HashIDs, "hash_ids")
+	row.at = time.Duration(*at * opts.Unit * float64(time.Second))
+	ids := name(opts.HashIDs, "hash_ids")
 	if err := json.Unmarshal(fields[ids], &row.hashes); err != nil {
 		return row, fmt.Errorf("field %q is %.40q, want an array of whole numbers; --timed-trace-label-hash-ids names the field", ids, fields[ids])
 	}
-	if need := (row.in + o.Chunk - 1) / o.Chunk; len(row.hashes) < need {
+	if need := (row.in + opts.Chunk - 1) / opts.Chunk; len(row.hashes) < need {
 		return row, fmt.Errorf("%d tokens need %d hashes of %d tokens, field %q has %d; set --timed-trace-chunk-hash-size (Mooncake's traces have 512)",
-			row.in, need, o.Chunk, ids, len(row.hashes))
+			row.in, need, opts.Chunk, ids, len(row.hashes))
 	}
 	return row, nil
 }
@@ -126,13 +127,14 @@ type blocks struct {
 	made map[block][]int32
 }
 
+// prompt is the prompt of a row: its blocks one behind another, the last one cut.
 func (b *blocks) prompt(row traceRow, chunk int) []int32 {
 	ids := make([]int32, 0, row.in)
-	for _, h := range row.hashes {
+	for _, hash := range row.hashes {
 		if len(ids) == row.in {
 			break
 		}
-		key := block{h, min(chunk, row.in-len(ids))}
+		key := block{hash, min(chunk, row.in-len(ids))}
 		if b.made[key] == nil {
 			b.made[key] = b.draw(key)
 		}
@@ -146,10 +148,10 @@ func (b *blocks) prompt(row traceRow, chunk int) []int32 {
 func (b *blocks) draw(key block) []int32 {
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%d:%d", key.hash, key.size)
-	g := NewPython(int64(sum.Sum64() >> 1))
+	rng := NewPython(int64(sum.Sum64() >> 1))
 	ids := make([]int32, key.size)
 	for i := range ids {
-		ids[i] = b.pool[g.Pick(len(b.pool))]
+		ids[i] = b.pool[rng.Pick(len(b.pool))]
 	}
 	return ids
 }

@@ -27,152 +27,159 @@ const maxTurns = 10_000 // of a conversation
 // Turns returns conversations, the turns of each one behind the other: what the user
 // says, without the answers, which whoever sends them puts in between. The length of an
 // answer is forced by min_tokens.
-func Turns(o TurnsOptions) ([]Query, error) {
-	if o.Path != "" {
-		return recordedTurns(&o)
+func Turns(opts TurnsOptions) ([]Query, error) {
+	if opts.Path != "" {
+		return recordedTurns(&opts)
 	}
-	return randomTurns(&o)
+	return randomTurns(&opts)
 }
 
-// turn is turn t of conversation i.
-func (o *TurnsOptions) turn(i, t int, c *coder, prompt string, output int) Query {
-	session := "conv-" + strconv.Itoa(i)
-	return Query{Prompt: prompt, Input: len(c.encode(prompt)), Output: output, Session: session, Turn: t,
-		ID: session + "-turn" + strconv.Itoa(t), Body: fmt.Appendf(nil, `{"min_tokens":%d}`, output)}
+// turn is a turn of a conversation, both counted from 0.
+func (opts *TurnsOptions) turn(conversation, turn int, coder *textCoder, prompt string, output int) Query {
+	session := "conv-" + strconv.Itoa(conversation)
+	return Query{Prompt: prompt, Input: len(coder.encode(prompt)), Output: output, Session: session, Turn: turn,
+		ID: session + "-turn" + strconv.Itoa(turn), Body: fmt.Appendf(nil, `{"min_tokens":%d}`, output)}
 }
 
-func randomTurns(o *TurnsOptions) ([]Query, error) {
-	least, most, next := cmp.Or(o.Least, o.Turns), cmp.Or(o.Most, o.Turns), cmp.Or(o.Next, o.Input)
+// randomTurns makes conversations of runs of the vocabulary. A turn is
+//
+//	common beginning · beginning of the conversation · what is new
+func randomTurns(opts *TurnsOptions) ([]Query, error) {
+	least, most, next := cmp.Or(opts.Least, opts.Turns), cmp.Or(opts.Most, opts.Turns), cmp.Or(opts.Next, opts.Input)
 	if most > maxTurns {
 		return nil, fmt.Errorf("--multi-turn-max-turns %d: want at most %d", most, maxTurns)
 	}
-	err := o.check(most*max(o.Input, next), flag{"--multi-turn-min-turns", least, 1}, flag{"--multi-turn-max-turns", most, least},
-		flag{"--random-input-len", o.Input, 1}, flag{"--per-turn-input-len", next, 1}, flag{"--random-output-len", o.Output, 1})
+	err := opts.check(most*max(opts.Input, next), flag{"--multi-turn-min-turns", least, 1}, flag{"--multi-turn-max-turns", most, least},
+		flag{"--random-input-len", opts.Input, 1}, flag{"--per-turn-input-len", next, 1}, flag{"--random-output-len", opts.Output, 1})
 	if err != nil {
 		return nil, err
 	}
-	if n := o.Prompts * most; n > maxPrompts {
-		return nil, fmt.Errorf("%d conversations of up to %d turns: want at most %d turns in all", o.Prompts, most, maxPrompts)
+	if total := opts.Prompts * most; total > maxPrompts {
+		return nil, fmt.Errorf("%d conversations of up to %d turns: want at most %d turns in all", opts.Prompts, most, maxPrompts)
 	}
-	if !(o.Global >= 0 && o.Own >= 0 && o.Global+o.Own < 1) {
-		return nil, fmt.Errorf("--multi-turn-prefix-global-ratio %v and --multi-turn-prefix-conversation-ratio %v: want 0 or more, together less than 1", o.Global, o.Own)
+	if !(opts.Global >= 0 && opts.Own >= 0 && opts.Global+opts.Own < 1) {
+		return nil, fmt.Errorf("--multi-turn-prefix-global-ratio %v and --multi-turn-prefix-conversation-ratio %v: want 0 or more, together less than 1", opts.Global, opts.Own)
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	first, later := o.Input-len(c.begin), next-len(c.begin)
-	global, own := int(float64(first)*o.Global), int(float64(first)*o.Own)
+	first, later := opts.Input-len(coder.begin), next-len(coder.begin)
+	global, own := int(float64(first)*opts.Global), int(float64(first)*opts.Own)
 	if min(first, later)-global-own < 1 {
 		return nil, fmt.Errorf("turns of %d and %d tokens, %d of them shared: none is left for what is new; raise --random-input-len and --per-turn-input-len or lower the ratios",
 			first, later, global+own)
 	}
-	r, g := newRust(c), NewRust(uint64(o.Seed))
-	common := r.run(g, len(r.pool), global, 0)
-	begins, counts := make([]string, o.Prompts), make([]int, o.Prompts)
+	// Drawn in this order: what all share, each conversation's own, the numbers of turns, and
+	// then the turns.
+	compiled, rng := newRustCoder(coder), NewRust(uint64(opts.Seed))
+	common := compiled.runText(rng, len(compiled.pool), global, 0)
+	begins, counts := make([]string, opts.Prompts), make([]int, opts.Prompts)
 	for i := range begins {
-		begins[i] = common + r.run(g, len(r.pool), own, i)
+		begins[i] = common + compiled.runText(rng, len(compiled.pool), own, i)
 	}
 	for i := range counts {
-		counts[i] = g.within(span{least, most})
+		counts[i] = rng.within(span{least, most})
 	}
 	var queries []Query
 	for i, count := range counts {
 		length := first
-		for t := range count {
-			prompt := begins[i] + r.run(g, r.ids, length-global-own, i*most+t)
-			queries = append(queries, o.turn(i, t, c, prompt, o.Output))
+		for turn := range count {
+			prompt := begins[i] + compiled.runText(rng, compiled.size, length-global-own, i*most+turn)
+			queries = append(queries, opts.turn(i, turn, coder, prompt, opts.Output))
 			length = later
 		}
 	}
 	return queries, nil
 }
 
-// run is the text of n ids that follow one another, from a random place below bound plus
+// runText is the text of so many ids that follow one another, from a random place below bound plus
 // at; for none nothing is drawn.
-func (r *rust) run(g *Rust, bound, n, at int) string {
-	if n == 0 {
+func (r *rustCoder) runText(rng *Rust, bound, count, at int) string {
+	if count == 0 {
 		return ""
 	}
-	place, ids := g.Below(bound), make([]int32, n)
+	place, ids := rng.Below(bound), make([]int32, count)
 	for j := range ids {
 		ids[j] = r.pool[(place+at+j)%len(r.pool)]
 	}
-	return r.decode(r.refit(ids, n))
+	return r.decode(r.refit(ids, count))
 }
 
-func recordedTurns(o *TurnsOptions) ([]Query, error) {
-	least := max(o.Least, 2)
-	if err := o.check(0, flag{"--sharegpt-output-len", o.Output, 0}); err != nil {
+// recordedTurns takes the conversations of ShareGPT that are long enough.
+func recordedTurns(opts *TurnsOptions) ([]Query, error) {
+	least := max(opts.Least, 2)
+	if err := opts.check(0, flag{"--sharegpt-output-len", opts.Output, 0}); err != nil {
 		return nil, err
 	}
-	if o.Most != 0 && o.Most < least {
-		return nil, fmt.Errorf("--multi-turn-max-turns %d: want %d or more, or 0 for no bound", o.Most, least)
+	if opts.Most != 0 && opts.Most < least {
+		return nil, fmt.Errorf("--multi-turn-max-turns %d: want %d or more, or 0 for no bound", opts.Most, least)
 	}
-	if o.Global != 0 || o.Own != 0 {
+	if opts.Global != 0 || opts.Own != 0 {
 		return nil, fmt.Errorf("shared prefixes (--multi-turn-prefix-…-ratio) are for --dataset-name random only")
 	}
-	c, err := newCoder(o.Tokenizer)
+	coder, err := newCoder(opts.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	list, err := readFile(o.Path, "--dataset-path", readTurns)
+	// As in ShareGPT, the order is drawn for all before some are taken.
+	list, err := readFile(opts.Path, "--dataset-path", readConversations)
 	if err != nil {
 		return nil, err
 	}
-	g := NewRust(uint64(o.Seed))
-	if !o.KeepOrder {
-		g.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	rng := NewRust(uint64(opts.Seed))
+	if !opts.KeepOrder {
+		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
-	var kept [][]turns
+	var kept [][]exchange
 	for _, talk := range list {
-		if len(talk) >= least && len(kept) < o.Prompts {
+		if len(talk) >= least && len(kept) < opts.Prompts {
 			kept = append(kept, talk)
 		}
 	}
 	if len(kept) == 0 {
-		return nil, fmt.Errorf("%s: none of %d conversations has %d questions with answers", o.Path, len(list), least)
+		return nil, fmt.Errorf("%s: none of %d conversations has %d questions with answers", opts.Path, len(list), least)
 	}
-	for n := len(kept); len(kept) < o.Prompts && !o.NoRepeats; {
-		kept = append(kept, kept[g.Below(n)])
+	for recorded := len(kept); len(kept) < opts.Prompts && !opts.NoRepeats; {
+		kept = append(kept, kept[rng.Below(recorded)])
 	}
 	var queries []Query
 	for i, talk := range kept {
-		if o.Most > 0 {
-			talk = talk[:min(o.Most, len(talk))]
+		if opts.Most > 0 {
+			talk = talk[:min(opts.Most, len(talk))]
 		}
-		for t, pair := range talk {
-			output := cmp.Or(o.Output, len(c.encode(pair.answer)), 1)
-			queries = append(queries, o.turn(i, t, c, pair.prompt, output))
+		for turn, pair := range talk {
+			output := cmp.Or(opts.Output, len(coder.encode(pair.answer)), 1)
+			queries = append(queries, opts.turn(i, turn, coder, pair.prompt, output))
 		}
 	}
 	return queries, nil
 }
 
-// readTurns reads what humans ask in conversations and what is answered at once. It
+// readConversations reads what humans ask in conversations and what is answered at once. It
 // leaves out those with room for less than two of these.
-func readTurns(r io.Reader) ([][]turns, error) {
-	var list [][]turns
+func readConversations(r io.Reader) ([][]exchange, error) {
+	var list [][]exchange
 	err := eachConversation(r, func(entry *conversation) error {
-		c := entry.Conversations
-		if len(c) < 4 {
+		said := entry.Conversations
+		if len(said) < 4 {
 			return nil
 		}
-		var talk []turns
-		for k := 0; k+1 < len(c); k++ {
-			if string(c[k].From) != `"human"` || string(c[k+1].From) != `"gpt"` {
+		var talk []exchange
+		for at := 0; at+1 < len(said); at++ {
+			if string(said[at].From) != `"human"` || string(said[at+1].From) != `"gpt"` {
 				continue
 			}
-			prompt, err := c[k].text(k)
+			prompt, err := said[at].text(at)
 			if err != nil {
 				return err
 			}
-			answer, err := c[k+1].text(k + 1)
+			answer, err := said[at+1].text(at + 1)
 			if err != nil {
 				return err
 			}
 			if prompt != "" {
-				talk = append(talk, turns{prompt, answer})
+				talk = append(talk, exchange{prompt, answer})
 			}
 		}
 		list = append(list, talk)

@@ -34,13 +34,13 @@ func TestTurnsRust(t *testing.T) {
 			continue
 		}
 		h := sha256.New()
-		for i, q := range queries {
-			fmt.Fprintf(h, "%s\x00%d\x00", q.Prompt, q.Output)
-			if want := fmt.Sprintf("%s-turn%d", q.Session, q.Turn); q.ID != want || string(q.Body) != fmt.Sprintf(`{"min_tokens":%d}`, q.Output) {
-				t.Errorf("%s: query %d: id %q, body %s", c.name, i, q.ID, q.Body)
+		for i, query := range queries {
+			fmt.Fprintf(h, "%s\x00%d\x00", query.Prompt, query.Output)
+			if want := fmt.Sprintf("%s-turn%d", query.Session, query.Turn); query.ID != want || string(query.Body) != fmt.Sprintf(`{"min_tokens":%d}`, query.Output) {
+				t.Errorf("%s: query %d: id %q, body %s", c.name, i, query.ID, query.Body)
 			}
-			if new := i == 0 || queries[i-1].Session != q.Session; new != (q.Turn == 0) || (!new && q.Turn != queries[i-1].Turn+1) {
-				t.Errorf("%s: query %d is turn %d of %s", c.name, i, q.Turn, q.Session)
+			if new := i == 0 || queries[i-1].Session != query.Session; new != (query.Turn == 0) || (!new && query.Turn != queries[i-1].Turn+1) {
+				t.Errorf("%s: query %d is turn %d of %s", c.name, i, query.Turn, query.Session)
 			}
 		}
 		if got := hex.EncodeToString(h.Sum(nil))[:16]; got != c.hash || len(queries) != c.turns {
@@ -51,23 +51,23 @@ func TestTurnsRust(t *testing.T) {
 
 func TestTurnsOfFiles(t *testing.T) {
 	t.Parallel()
-	o := TurnsOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 50}, Path: "testdata/conversations.json", KeepOrder: true, NoRepeats: true}
-	queries, err := Turns(o)
+	opts := TurnsOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 50}, Path: "testdata/conversations.json", KeepOrder: true, NoRepeats: true}
+	queries, err := Turns(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var first []string
-	for _, q := range queries {
-		if q.Turn == 0 {
-			word, _, _ := strings.Cut(q.Prompt, " ")
+	for _, query := range queries {
+		if query.Turn == 0 {
+			word, _, _ := strings.Cut(query.Prompt, " ")
 			first = append(first, word)
 		}
 	}
 	if want := strings.Fields("w1 w101 w102 w5 w5 w112 w120 w121 w122 w124"); !slices.Equal(first, want) {
 		t.Errorf("conversations begin with %q, want %q", first, want)
 	}
-	o.Least, o.Output = 3, 9
-	if _, err := Turns(o); err == nil || !strings.Contains(err.Error(), "3 questions") {
+	opts.Least, opts.Output = 3, 9
+	if _, err := Turns(opts); err == nil || !strings.Contains(err.Error(), "3 questions") {
 		t.Errorf("three turns: %v", err)
 	}
 }
@@ -77,24 +77,24 @@ func TestTurnsErrors(t *testing.T) {
 	ok := TurnsOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 2}, Input: 10, Output: 2, Turns: 3}
 	for _, c := range []struct {
 		name, want string
-		change     func(o *TurnsOptions)
+		change     func(opts *TurnsOptions)
 	}{
-		{"none", "--multi-turn-min-turns 0", func(o *TurnsOptions) { o.Turns = 0 }},
-		{"crossed", "--multi-turn-max-turns 2: want 5", func(o *TurnsOptions) { o.Least, o.Most = 5, 2 }},
-		{"many", "at most 10000", func(o *TurnsOptions) { o.Most = 1 << 40 }},
-		{"many in all", "20000 conversations of up to 10000 turns", func(o *TurnsOptions) { o.Prompts, o.Most, o.Input, o.Next = 20_000, 10_000, 1, 1 }},
-		{"ratios", "together less than 1", func(o *TurnsOptions) { o.Global, o.Own = 0.5, 0.5 }},
-		{"negative", "want 0 or more", func(o *TurnsOptions) { o.Own = -0.1 }},
-		{"nothing new", "raise --random-input-len", func(o *TurnsOptions) { o.Global, o.Next = 0.5, 5 }},
-		{"no file", "no such file", func(o *TurnsOptions) { o.Path = t.TempDir() + "/none.json" }},
-		{"short talks", "none of", func(o *TurnsOptions) { o.Path, o.Least = "testdata/sharegpt.json", 9 }},
-		{"bound", "--multi-turn-max-turns 1", func(o *TurnsOptions) { o.Path, o.Most = "testdata/conversations.json", 1 }},
-		{"shared file", "random only", func(o *TurnsOptions) { o.Path, o.Own = "testdata/conversations.json", 0.1 }},
-		{"no tokenizer", "--tokenizer", func(o *TurnsOptions) { o.Tokenizer = nil }},
+		{"none", "--multi-turn-min-turns 0", func(opts *TurnsOptions) { opts.Turns = 0 }},
+		{"crossed", "--multi-turn-max-turns 2: want 5", func(opts *TurnsOptions) { opts.Least, opts.Most = 5, 2 }},
+		{"many", "at most 10000", func(opts *TurnsOptions) { opts.Most = 1 << 40 }},
+		{"many in all", "20000 conversations of up to 10000 turns", func(opts *TurnsOptions) { opts.Prompts, opts.Most, opts.Input, opts.Next = 20_000, 10_000, 1, 1 }},
+		{"ratios", "together less than 1", func(opts *TurnsOptions) { opts.Global, opts.Own = 0.5, 0.5 }},
+		{"negative", "want 0 or more", func(opts *TurnsOptions) { opts.Own = -0.1 }},
+		{"nothing new", "raise --random-input-len", func(opts *TurnsOptions) { opts.Global, opts.Next = 0.5, 5 }},
+		{"no file", "no such file", func(opts *TurnsOptions) { opts.Path = t.TempDir() + "/none.json" }},
+		{"short talks", "none of", func(opts *TurnsOptions) { opts.Path, opts.Least = "testdata/sharegpt.json", 9 }},
+		{"bound", "--multi-turn-max-turns 1", func(opts *TurnsOptions) { opts.Path, opts.Most = "testdata/conversations.json", 1 }},
+		{"shared file", "random only", func(opts *TurnsOptions) { opts.Path, opts.Own = "testdata/conversations.json", 0.1 }},
+		{"no tokenizer", "--tokenizer", func(opts *TurnsOptions) { opts.Tokenizer = nil }},
 	} {
-		o := ok
-		c.change(&o)
-		if _, err := Turns(o); err == nil || !strings.Contains(err.Error(), c.want) {
+		opts := ok
+		c.change(&opts)
+		if _, err := Turns(opts); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -104,7 +104,7 @@ func FuzzTurns(f *testing.F) {
 	f.Add(`[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": 1}, {"from": "gpt"}]}]`)
 	f.Add(`[{"conversations": [{"from": "human", "value": 1}, {"from": "gpt", "value": "b"}, {}, {}]}, 7]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := readTurns(strings.NewReader(text))
+		list, err := readConversations(strings.NewReader(text))
 		for _, talk := range list {
 			for _, pair := range talk {
 				if err == nil && pair.prompt == "" {
@@ -149,7 +149,7 @@ func TestSalt(t *testing.T) {
 		if one[i].Prompt != again[i].Prompt || !slices.Equal(one[i].IDs, again[i].IDs) {
 			t.Errorf("query %d: the same salt gave something else", i)
 		}
-		a, b, old := c.ids(&one[i]), c.ids(&two[i]), c.ids(&queries[i])
+		a, b, old := c.promptIDs(&one[i]), c.promptIDs(&two[i]), c.promptIDs(&queries[i])
 		if len(a) != len(old) || one[i].Input != queries[i].Input || len(b) != len(old) {
 			t.Errorf("query %d: %d and %d tokens (Input %d), before it were %d", i, len(a), len(b), one[i].Input, len(old))
 		}
@@ -157,11 +157,11 @@ func TestSalt(t *testing.T) {
 			t.Errorf("query %d begins with %q, %q with another salt and %q without", i, bpe.Text(a[0]), bpe.Text(b[0]), bpe.Text(old[0]))
 		}
 	}
-	if a, b := c.ids(&one[0]), c.ids(&one[55]); !slices.Equal(a[:90], b[:90]) {
+	if a, b := c.promptIDs(&one[0]), c.promptIDs(&one[55]); !slices.Equal(a[:90], b[:90]) {
 		t.Error("prompts that began alike do not any more")
 	}
-	for name, q := range map[string]Query{"template": {Prompt: "<|start|>user"}, "messages": {Messages: []byte("[]")}} {
-		if _, err := Salt([]Query{q}, bpe, "one"); err == nil || !strings.Contains(err.Error(), "query 0") {
+	for name, query := range map[string]Query{"template": {Prompt: "<|start|>user"}, "messages": {Messages: []byte("[]")}} {
+		if _, err := Salt([]Query{query}, bpe, "one"); err == nil || !strings.Contains(err.Error(), "query 0") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -173,23 +173,23 @@ func TestSalt(t *testing.T) {
 // Prompts in a template are counted as they are sent.
 func TestShareGPTTemplate(t *testing.T) {
 	t.Parallel()
-	o := ShareGPTOptions{Common: Common{Tokenizer: gptOSS(t), Rules: SGLang, Prompts: 5}, Path: "testdata/sharegpt.json", KeepOrder: true}
-	plain, err := ShareGPT(o)
+	opts := ShareGPTOptions{Common: Common{Tokenizer: gptOSS(t), Rules: SGLang, Prompts: 5}, Path: "testdata/sharegpt.json", KeepOrder: true}
+	plain, err := ShareGPT(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Render = func(prompt string) (string, error) { return "<|start|>user<|message|>" + prompt + "<|end|>", nil }
-	queries, err := ShareGPT(o)
+	opts.Render = func(prompt string) (string, error) { return "<|start|>user<|message|>" + prompt + "<|end|>", nil }
+	queries, err := ShareGPT(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, q := range queries {
-		if want := "<|start|>user<|message|>" + plain[i].Prompt + "<|end|>"; q.Prompt != want || q.Input != plain[i].Input+4 || q.Output != plain[i].Output {
-			t.Errorf("query %d: %d tokens (%d without), %q", i, q.Input, plain[i].Input, q.Prompt)
+	for i, query := range queries {
+		if want := "<|start|>user<|message|>" + plain[i].Prompt + "<|end|>"; query.Prompt != want || query.Input != plain[i].Input+4 || query.Output != plain[i].Output {
+			t.Errorf("query %d: %d tokens (%d without), %q", i, query.Input, plain[i].Input, query.Prompt)
 		}
 	}
-	o.Render = func(string) (string, error) { return "", errors.New("no such role") }
-	if _, err := ShareGPT(o); err == nil || !strings.Contains(err.Error(), "no such role") {
+	opts.Render = func(string) (string, error) { return "", errors.New("no such role") }
+	if _, err := ShareGPT(opts); err == nil || !strings.Contains(err.Error(), "no such role") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -25,6 +25,8 @@ func (t *twister) init(seed uint32) {
 // initArray seeds t with several words (init_by_array).
 func (t *twister) initArray(words []uint32) {
 	t.init(19650218)
+	// i goes over the key from its second word on and begins again there, j over the words;
+	// the first word of the key repeats the last.
 	i, j := 1, 0
 	last := func() uint32 { return t.key[i-1] ^ t.key[i-1]>>30 }
 	step := func() {
@@ -44,6 +46,7 @@ func (t *twister) initArray(words []uint32) {
 	t.key[0] = 1 << 31
 }
 
+// uint32 returns the next 32 bits: a word of the key, tempered.
 func (t *twister) uint32() uint32 {
 	if t.next == len(t.key) {
 		t.twist()
@@ -56,6 +59,7 @@ func (t *twister) uint32() uint32 {
 	return y ^ y>>18
 }
 
+// twist makes the next 624 words.
 func (t *twister) twist() {
 	const n, m = len(t.key), 397
 	for i := range t.key {
@@ -96,22 +100,23 @@ func (g *Python) Uint32() uint32 { return g.t.uint32() }
 // Float64 is random(), a number in [0, 1).
 func (g *Python) Float64() float64 { return g.t.float64() }
 
-// Below is randrange(n), the index that choice takes of n things; n is 1 to 2^32-1.
-func (g *Python) Below(n int) int {
-	shift := 32 - bits.Len32(uint32(n))
+// Below is randrange(count), the index that choice takes of so many things; count is 1 to
+// 2^32-1. It draws again while a number of as many bits is too large.
+func (g *Python) Below(count int) int {
+	shift := 32 - bits.Len32(uint32(count))
 	for {
-		if v := int(g.t.uint32() >> shift); v < n {
+		if v := int(g.t.uint32() >> shift); v < count {
 			return v
 		}
 	}
 }
 
-// Pick is the index that choices takes of n things, each time it takes one.
-func (g *Python) Pick(n int) int { return int(g.t.float64() * float64(n)) }
+// Pick is the index that choices takes of so many things, each time it takes one.
+func (g *Python) Pick(count int) int { return int(g.t.float64() * float64(count)) }
 
-// Shuffle is shuffle of n things.
-func (g *Python) Shuffle(n int, swap func(i, j int)) {
-	for i := n - 1; i > 0; i-- {
+// Shuffle is shuffle of so many things.
+func (g *Python) Shuffle(count int, swap func(i, j int)) {
+	for i := count - 1; i > 0; i-- {
 		swap(i, g.Below(i+1))
 	}
 }
@@ -121,7 +126,7 @@ func (g *Python) Shuffle(n int, swap func(i, j int)) {
 // one C library to the next.
 type Legacy struct {
 	t     twister
-	gauss float64 // drawn too early, comes next
+	spare float64 // drawn too early, comes next
 	held  bool    // gauss is there
 }
 
@@ -152,13 +157,13 @@ func (g *Legacy) Randint(low, high int) int {
 	}
 }
 
-// Permutation is permutation(n): 0 to n-1 in random order.
-func (g *Legacy) Permutation(n int) []int {
-	list := make([]int, n)
+// Permutation is permutation(count): 0 to count-1 in random order.
+func (g *Legacy) Permutation(count int) []int {
+	list := make([]int, count)
 	for i := range list {
 		list[i] = i
 	}
-	for i := n - 1; i > 0; i-- {
+	for i := count - 1; i > 0; i-- {
 		j := g.Randint(0, i+1)
 		list[i], list[j] = list[j], list[i]
 	}
@@ -168,7 +173,8 @@ func (g *Legacy) Permutation(n int) []int {
 // exponential is exponential(), which gamma of shape 1 is too.
 func (g *Legacy) exponential() float64 { return -math.Log(1 - g.t.float64()) }
 
-// Gamma is gamma(shape, scale). Products are rounded before they are added to, so that
+// Gamma is gamma(shape, scale): Marsaglia and Tsang's method above shape 1 ("A simple method
+// for generating gamma variables", 2000), with their names. Products are rounded before they are added to, so that
 // no processor contracts them and draws something else.
 func (g *Legacy) Gamma(shape, scale float64) float64 {
 	switch {
@@ -188,6 +194,7 @@ func (g *Legacy) Gamma(shape, scale float64) float64 {
 			v = 1 + float64(c*x)
 		}
 		v *= v * v
+		// The first bound is cheap and lets nearly all through, the logarithm decides the rest.
 		u := g.t.float64()
 		if u < 1-float64(float64(0.0331*float64(x*x))*float64(x*x)) ||
 			math.Log(u) < float64(0.5*x*x)+float64(b*(1-v+math.Log(v))) {
@@ -196,6 +203,7 @@ func (g *Legacy) Gamma(shape, scale float64) float64 {
 	}
 }
 
+// gammaSmall draws for shapes below 1, by rejection.
 func (g *Legacy) gammaSmall(shape float64) float64 {
 	for {
 		u, v := g.t.float64(), g.exponential()
@@ -216,7 +224,7 @@ func (g *Legacy) gammaSmall(shape float64) float64 {
 func (g *Legacy) normal() float64 {
 	if g.held {
 		g.held = false
-		return g.gauss
+		return g.spare
 	}
 	for {
 		x1, x2 := 2*g.t.float64()-1, 2*g.t.float64()-1
@@ -225,7 +233,7 @@ func (g *Legacy) normal() float64 {
 			continue
 		}
 		f := math.Sqrt(-2 * math.Log(r) / r)
-		g.gauss, g.held = f*x1, true
+		g.spare, g.held = f*x1, true
 		return f * x2
 	}
 }

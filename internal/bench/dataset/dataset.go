@@ -1,6 +1,8 @@
 // Package dataset makes the workloads of benchmarks: which prompts, in which order,
 // with how much output. The generators draw the numbers that the published tools draw,
-// so a seed names the same workload here and there (bench.md 2).
+// so a seed names the same workload here and there (bench.md 2). Everything that draws is
+// therefore in the order of the tool that it reproduces: a draw more, less or elsewhere
+// changes all that come behind it.
 package dataset
 
 import (
