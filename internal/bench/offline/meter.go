@@ -9,20 +9,21 @@ import (
 	"ossian/internal/runner"
 )
 
-// A meter is a runner that notes what its steps hold and take. The engine's loop uses
-// it; hold, reset and read are for others.
+// A meter is a runner that notes what its steps hold and take. The engine's loop uses it;
+// hold, reset and read are for others, on any goroutine.
 type meter struct {
 	runner.Runner
-	flight []launched // oldest first
-	ended  time.Time  // of the last step
-	hold   atomic.Pointer[hold]
+	launched []launchedStep       // the loop's: not collected yet, oldest first
+	lastEnd  time.Time            // the loop's: when the last step ended
+	hold     atomic.Pointer[hold] // for the next step that ends; nil = none
 
-	mu       sync.Mutex
-	steps    Steps
-	progress func(tokens int)
+	mu       sync.Mutex       // guards the fields below
+	steps    Steps            // since reset
+	progress func(tokens int) // called without the mutex; nil = nobody is told
 }
 
-type launched struct {
+// A step is what a batch holds that was launched.
+type launchedStep struct {
 	at             time.Time
 	prompt, decode int // tokens
 }
@@ -32,19 +33,19 @@ type hold struct{ reached, released chan struct{} }
 
 // Launch implements runner.Runner. A row that continues an answer is one token at a place
 // behind the prompt; whatever else there is belongs to prompts, or was computed before.
-func (m *meter) Launch(b *runner.Batch) error {
-	l := launched{at: time.Now()}
-	for i := range b.Rows {
-		if r := &b.Rows[i]; r.Sample && r.Len == 1 && r.Start >= r.Params.Prompt {
-			l.decode++
+func (m *meter) Launch(batch *runner.Batch) error {
+	step := launchedStep{at: time.Now()}
+	for i := range batch.Rows {
+		if row := &batch.Rows[i]; row.Sample && row.Len == 1 && row.Start >= row.Params.Prompt {
+			step.decode++
 		} else {
-			l.prompt += r.Len
+			step.prompt += row.Len
 		}
 	}
-	if err := m.Runner.Launch(b); err != nil {
+	if err := m.Runner.Launch(batch); err != nil {
 		return err
 	}
-	m.flight = append(m.flight, l)
+	m.launched = append(m.launched, step)
 	return nil
 }
 
@@ -54,39 +55,41 @@ func (m *meter) Collect() (*runner.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, l := time.Now(), m.flight[0]
-	m.flight = slices.Delete(m.flight, 0, 1)
-	began := l.at
-	if began.Before(m.ended) {
-		began = m.ended // steps run one after another
+	now, step := time.Now(), m.launched[0]
+	m.launched = slices.Delete(m.launched, 0, 1)
+	began := step.at
+	if began.Before(m.lastEnd) {
+		began = m.lastEnd // steps run one after another
 	}
-	m.ended = now
-	if h := m.hold.Swap(nil); h != nil {
-		close(h.reached)
-		<-h.released
+	m.lastEnd = now
+	// The step that carries a hold was made for it and counts nowhere.
+	if hold := m.hold.Swap(nil); hold != nil {
+		close(hold.reached)
+		<-hold.released
 		return res, nil
 	}
-	m.count(l, now.Sub(began))
+	m.count(step, now.Sub(began))
 	return res, nil
 }
 
-func (m *meter) count(l launched, took time.Duration) {
+// count adds a step to those of its kind.
+func (m *meter) count(step launchedStep, took time.Duration) {
 	m.mu.Lock()
-	p := &m.steps.Mixed
+	phase := &m.steps.Mixed
 	switch {
-	case l.decode == 0:
-		p = &m.steps.Prefill
-	case l.prompt == 0:
-		p = &m.steps.Decode
+	case step.decode == 0:
+		phase = &m.steps.Prefill
+	case step.prompt == 0:
+		phase = &m.steps.Decode
 	}
-	p.Steps++
-	p.Prompt += l.prompt
-	p.Decode += l.decode
-	p.took += took
+	phase.Steps++
+	phase.Prompt += step.prompt
+	phase.Decode += step.decode
+	phase.took += took
 	progress := m.progress
 	m.mu.Unlock()
 	if progress != nil {
-		progress(l.prompt + l.decode)
+		progress(step.prompt + step.decode)
 	}
 }
 
@@ -101,10 +104,10 @@ func (m *meter) reset(progress func(tokens int)) {
 func (m *meter) read() Steps {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.steps
-	for _, p := range []*Phase{&s.Prefill, &s.Mixed, &s.Decode} {
-		p.Seconds = p.took.Seconds()
-		p.PromptRate, p.DecodeRate = per(p.Prompt, p.Seconds), per(p.Decode, p.Seconds)
+	steps := m.steps
+	for _, phase := range []*Phase{&steps.Prefill, &steps.Mixed, &steps.Decode} {
+		phase.Seconds = phase.took.Seconds()
+		phase.PromptRate, phase.DecodeRate = per(phase.Prompt, phase.Seconds), per(phase.Decode, phase.Seconds)
 	}
-	return s
+	return steps
 }

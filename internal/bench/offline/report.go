@@ -96,7 +96,7 @@ type Phase struct {
 	PromptRate float64 `json:"prompt_tokens_per_second"`
 	DecodeRate float64 `json:"decode_tokens_per_second"`
 
-	took time.Duration
+	took time.Duration // becomes Seconds when it is read
 }
 
 // A Dist summarises times in milliseconds.
@@ -109,17 +109,18 @@ type Dist struct {
 	Max    float64 `json:"max_ms"`
 }
 
+// distOf is the distribution of milliseconds.
 func distOf(ms []float64) Dist {
-	s := stat.Sorted(ms)
-	return Dist{len(s), stat.Mean(s), stat.Median(s), stat.Percentile(s, 90), stat.Percentile(s, 99), stat.Percentile(s, 100)}
+	sorted := stat.Sorted(ms)
+	return Dist{len(sorted), stat.Mean(sorted), stat.Median(sorted), stat.Percentile(sorted, 90), stat.Percentile(sorted, 99), stat.Percentile(sorted, 100)}
 }
 
 // per is n over seconds, 0 where no time has passed.
-func per(n int, seconds float64) float64 {
+func per(count int, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0
 	}
-	return float64(n) / seconds
+	return float64(count) / seconds
 }
 
 // A tally adds up answers; times are milliseconds.
@@ -129,27 +130,27 @@ type tally struct {
 }
 
 // add counts an answer; first says that it is the first one to its prompt.
-func (t *tally) add(a *answer, first bool) {
+func (t *tally) add(ended *answer, first bool) {
 	if first {
-		t.prompt += a.usage.Prompt
+		t.prompt += ended.usage.Prompt
 	}
-	t.cached += a.usage.Cached
-	t.output += a.usage.Completion
+	t.cached += ended.usage.Cached
+	t.output += ended.usage.Completion
 	ms := func(from, to time.Time) float64 { return to.Sub(from).Seconds() * 1000 }
-	t.ttft = append(t.ttft, ms(a.times.Queued, a.times.First))
-	t.e2el = append(t.e2el, ms(a.times.Queued, a.times.Finished))
-	if n := a.usage.Completion - 1; n > 0 {
-		t.tpot = append(t.tpot, ms(a.times.First, a.times.Finished)/float64(n))
+	t.ttft = append(t.ttft, ms(ended.times.Queued, ended.times.First))
+	t.e2el = append(t.e2el, ms(ended.times.Queued, ended.times.Finished))
+	if gaps := ended.usage.Completion - 1; gaps > 0 {
+		t.tpot = append(t.tpot, ms(ended.times.First, ended.times.Finished)/float64(gaps))
 	}
 }
 
 // extend says what the rig knows about a measurement of that many seconds.
-func (g *Rig) extend(l *Load, t *tally, seconds float64, preempted uint64) Extension {
+func (g *Rig) extend(load *Load, answers *tally, seconds float64, preempted uint64) Extension {
 	return Extension{
-		Workload: Workload{Hash: dataset.Hash(l.Queries), Seed: l.Seed, Temp: l.Temp, Prompts: len(l.Queries), N: l.N, Batches: 1},
-		Prompt:   t.prompt, Cached: t.cached, Output: t.output, OutputRate: per(t.output, seconds),
+		Workload: Workload{Hash: dataset.Hash(load.Queries), Seed: load.Seed, Temp: load.Temp, Prompts: len(load.Queries), N: load.N, Batches: 1},
+		Prompt:   answers.prompt, Cached: answers.cached, Output: answers.output, OutputRate: per(answers.output, seconds),
 		Preemptions: g.eng.Stats().Preemptions - preempted, Steps: g.meter.read(),
-		TTFT: distOf(t.ttft), TPOT: distOf(t.tpot), E2EL: distOf(t.e2el),
+		TTFT: distOf(answers.ttft), TPOT: distOf(answers.tpot), E2EL: distOf(answers.e2el),
 	}
 }
 
@@ -160,11 +161,11 @@ var percentages = []float64{10, 25, 50, 75, 90, 99}
 func (r *Latency) summarise() {
 	sorted := stat.Sorted(r.Latencies)
 	r.Mean, r.Std, r.Percentiles = stat.Mean(r.Latencies), stat.Std(r.Latencies), map[string]float64{}
-	for _, p := range percentages {
-		r.Percentiles[strconv.Itoa(int(p))] = stat.Percentile(sorted, p)
+	for _, percentage := range percentages {
+		r.Percentiles[strconv.Itoa(int(percentage))] = stat.Percentile(sorted, percentage)
 	}
-	if i, ok := stat.MeanInterval(r.Latencies, stat.Confidence); ok {
-		r.Ossian.Interval = &i
+	if interval, ok := stat.MeanInterval(r.Latencies, stat.Confidence); ok {
+		r.Ossian.Interval = &interval
 	}
 }
 
@@ -176,26 +177,26 @@ func (r *Throughput) Console() string {
 
 // Console is what vllm bench latency prints (bench.md 3.2).
 func (r *Latency) Console() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Avg latency: %s seconds\nStd latency: %s seconds\n", shortest(r.Mean), shortest(r.Std))
-	for _, p := range percentages {
-		name := strconv.Itoa(int(p))
-		fmt.Fprintf(&b, "%s%% percentile latency: %s seconds\n", name, shortest(r.Percentiles[name]))
+	var text strings.Builder
+	fmt.Fprintf(&text, "Avg latency: %s seconds\nStd latency: %s seconds\n", shortest(r.Mean), shortest(r.Std))
+	for _, percentage := range percentages {
+		name := strconv.Itoa(int(percentage))
+		fmt.Fprintf(&text, "%s%% percentile latency: %s seconds\n", name, shortest(r.Percentiles[name]))
 	}
-	return b.String()
+	return text.String()
 }
 
 // shortest writes f as Python does: the fewest digits that name it, at least one of them
 // behind the point.
-func shortest(f float64) string {
-	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
+func shortest(number float64) string {
+	if size := math.Abs(number); size != 0 && (size < 1e-4 || size >= 1e16) {
+		return strconv.FormatFloat(number, 'e', -1, 64)
 	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
+	text := strconv.FormatFloat(number, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
 	}
-	return s
+	return text
 }
 
 // OssianConsole is the block below that.
@@ -203,51 +204,53 @@ func (r *Throughput) OssianConsole() string { return r.Ossian.console() }
 
 // OssianConsole is the block below that.
 func (r *Latency) OssianConsole() string {
-	s := fmt.Sprintf("Output: %.2f tokens/s\n", r.Ossian.OutputRate)
+	text := fmt.Sprintf("Output: %.2f tokens/s\n", r.Ossian.OutputRate)
 	if i := r.Ossian.Interval; i != nil {
-		s += fmt.Sprintf("Avg latency, 95%% interval: %.6f to %.6f seconds\n", i.Low, i.High)
+		text += fmt.Sprintf("Avg latency, 95%% interval: %.6f to %.6f seconds\n", i.Low, i.High)
 	}
-	return s + r.Ossian.console()
+	return text + r.Ossian.console()
 }
 
+// console is the block that both tools share; phases without a step are left out.
 func (x *Extension) console() string {
-	var b strings.Builder
-	s := &x.Steps
-	if s.Prefill.Steps > 0 {
-		fmt.Fprintf(&b, "Prefill: %.2f prompt tokens/s (%d steps with prompts only)\n", s.Prefill.PromptRate, s.Prefill.Steps)
+	var text strings.Builder
+	steps := &x.Steps
+	if steps.Prefill.Steps > 0 {
+		fmt.Fprintf(&text, "Prefill: %.2f prompt tokens/s (%d steps with prompts only)\n", steps.Prefill.PromptRate, steps.Prefill.Steps)
 	}
-	if s.Decode.Steps > 0 {
-		fmt.Fprintf(&b, "Decode: %.2f output tokens/s (%d steps with answers only)\n", s.Decode.DecodeRate, s.Decode.Steps)
+	if steps.Decode.Steps > 0 {
+		fmt.Fprintf(&text, "Decode: %.2f output tokens/s (%d steps with answers only)\n", steps.Decode.DecodeRate, steps.Decode.Steps)
 	}
-	if s.Mixed.Steps > 0 {
-		fmt.Fprintf(&b, "Mixed: %.2f prompt and %.2f output tokens/s (%d steps with both)\n", s.Mixed.PromptRate, s.Mixed.DecodeRate, s.Mixed.Steps)
+	if steps.Mixed.Steps > 0 {
+		fmt.Fprintf(&text, "Mixed: %.2f prompt and %.2f output tokens/s (%d steps with both)\n", steps.Mixed.PromptRate, steps.Mixed.DecodeRate, steps.Mixed.Steps)
 	}
-	for _, d := range []struct {
+	for _, dist := range []struct {
 		name string
 		Dist
 	}{{"TTFT since submission", x.TTFT}, {"TPOT", x.TPOT}, {"E2EL since submission", x.E2EL}} {
-		if d.N > 0 {
-			fmt.Fprintf(&b, "%s (ms): mean %.2f, P50 %.2f, P90 %.2f, P99 %.2f, max %.2f\n", d.name, d.Mean, d.Median, d.P90, d.P99, d.Max)
+		if dist.N > 0 {
+			fmt.Fprintf(&text, "%s (ms): mean %.2f, P50 %.2f, P90 %.2f, P99 %.2f, max %.2f\n", dist.name, dist.Mean, dist.Median, dist.P90, dist.P99, dist.Max)
 		}
 	}
 	if x.Cached > 0 {
-		fmt.Fprintf(&b, "Prompt tokens found in the prefix cache: %d\n", x.Cached)
+		fmt.Fprintf(&text, "Prompt tokens found in the prefix cache: %d\n", x.Cached)
 	}
 	if x.Preemptions > 0 {
-		fmt.Fprintf(&b, "Preemptions: %d; KV memory is short: fewer --max-num-seqs or shorter sequences avoid computing twice\n", x.Preemptions)
+		fmt.Fprintf(&text, "Preemptions: %d; KV memory is short: fewer --max-num-seqs or shorter sequences avoid computing twice\n", x.Preemptions)
 	}
-	x.Environment.console(&b)
-	return b.String()
+	x.Environment.console(&text)
+	return text.String()
 }
 
-func (e *Environment) console(b *strings.Builder) {
+// console writes what ran, and on what.
+func (e *Environment) console(dst *strings.Builder) {
 	caching := "off"
 	if e.PrefixCaching {
 		caching = "on"
 	}
-	fmt.Fprintf(b, "Model: %s, weights %s, KV cache %s, prefix caching %s; at most %d tokens, %d sequences, %d tokens per step\n",
+	fmt.Fprintf(dst, "Model: %s, weights %s, KV cache %s, prefix caching %s; at most %d tokens, %d sequences, %d tokens per step\n",
 		e.Model, strings.Join(e.DTypes, " "), e.KVCache, caching, e.MaxLen, e.MaxSeqs, e.MaxTokens)
-	fmt.Fprintf(b, "Machine: %s, %d cores, %d threads, %s, %s, ossian %s, %s\n", e.Processor, e.Cores, e.Threads, e.Device, e.System, e.Version, e.Go)
+	fmt.Fprintf(dst, "Machine: %s, %d cores, %d threads, %s, %s, ossian %s, %s\n", e.Processor, e.Cores, e.Threads, e.Device, e.System, e.Version, e.Go)
 }
 
 // WriteFile writes a result as --output-json asks for.

@@ -393,7 +393,7 @@ func TestObjectives(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	e := &Experiment{Dir: t.TempDir()}
 	g := Grid{Serve: []Object{one(t, `{"a": "`+strings.Repeat("x", 220)+`"}`)}, Bench: []Object{nil}}
-	name := len(filepath.Base(e.cell(g.Serve[0], nil)))
+	name := len(filepath.Base(e.folder(g.Serve[0], nil)))
 	if err := e.distinct(g, 255-name); err != nil {
 		t.Error(err)
 	}

@@ -29,19 +29,19 @@ func ParseVariable(name string) (Variable, error) {
 // request throughput, or by Little's law that times the mean latency.
 func (v Variable) estimate(runs []Object) (float64, error) {
 	sum := 0.0
-	for _, r := range runs {
-		x, err := Mean([]Object{r}, "request_throughput")
+	for _, run := range runs {
+		load, err := Mean([]Object{run}, "request_throughput")
 		if err != nil {
 			return 0, err
 		}
 		if v == Concurrency {
-			ms, err := Mean([]Object{r}, "mean_e2el_ms")
+			ms, err := Mean([]Object{run}, "mean_e2el_ms")
 			if err != nil {
 				return 0, err
 			}
-			x *= ms / 1000
+			load *= ms / 1000
 		}
-		sum += x
+		sum += load
 	}
 	return sum / float64(len(runs)), nil
 }
@@ -49,11 +49,11 @@ func (v Variable) estimate(runs []Object) (float64, error) {
 // levels are the values between the estimates of serial and of batch inference, n with
 // the two (bench.md 3.4): numpy's linspace, rounded to even, each once, those that send
 // something.
-func levels(serial, batch float64, n int) []int {
+func levels(serial, batch float64, count int) []int {
 	low, high := math.Ceil(serial), math.Floor(batch)
-	step := (high - low) / float64(n-1)
+	step := (high - low) / float64(count-1)
 	var out []int
-	for i := 1; i < n-1; i++ {
+	for i := 1; i < count-1; i++ {
 		if level := int(math.RoundToEven(float64(i)*step + low)); level > 0 {
 			out = append(out, level)
 		}
@@ -78,11 +78,11 @@ type trial struct {
 // range.
 func edge(tried []trial) (pass, fail int) {
 	pass, fail = 0, mostValue
-	for _, t := range tried {
-		if t.margin <= 0 {
-			pass = max(pass, t.value)
+	for _, trial := range tried {
+		if trial.margin <= 0 {
+			pass = max(pass, trial.value)
 		} else {
-			fail = min(fail, t.value)
+			fail = min(fail, trial.value)
 		}
 	}
 	return max(pass, leastValue), fail
@@ -106,16 +106,17 @@ func nextTrial(tried []trial) (int, bool) {
 	case 1:
 		return leastValue, true
 	}
+	// An interpolant through all trials, of which the first root is the guess.
 	sorted := slices.Clone(tried)
 	slices.SortFunc(sorted, func(a, b trial) int { return a.value - b.value })
-	var x, y []float64
-	for _, t := range sorted {
-		if math.IsInf(t.margin, 1) {
+	var values, margins []float64
+	for _, trial := range sorted {
+		if math.IsInf(trial.margin, 1) {
 			continue // no measure of how far it missed
 		}
-		x, y = append(x, float64(t.value)), append(y, t.margin)
+		values, margins = append(values, float64(trial.value)), append(margins, trial.margin)
 	}
-	root, ok := stat.FirstRoot(x, y)
+	root, ok := stat.FirstRoot(values, margins)
 	if !ok || (len(tried) >= patience && len(tried)%2 == 0) {
 		return (pass + fail) / 2, true
 	}

@@ -1,7 +1,3 @@
-// Package sweep measures servers under many settings: parameter files and their products,
-// a server process for each setting, loads that are found by search, and the files that
-// keep the results, so that a sweep that was cut off goes on where it was (bench.md
-// 3.3-3.5 and 6, item 9). What measures is the caller's: a program, or a function.
 package sweep
 
 import (
@@ -28,25 +24,26 @@ type Object []Member
 // parseObject reads an object. Of members with one name the last counts, at the place of
 // the first, as in Python.
 func parseObject(text []byte) (Object, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return nil, fmt.Errorf("found %s, expected an object", brief(text))
 	}
 	out := Object{}
 	places := map[string]int{}
-	for d.More() {
-		t, err := d.Token()
+	for decoder.More() {
+		token, err := decoder.Token()
 		if err != nil {
 			return nil, err
 		}
-		key, ok := t.(string)
+		key, ok := token.(string)
 		if !ok {
-			return nil, fmt.Errorf("found %v, expected the name of a member", t)
+			return nil, fmt.Errorf("found %v, expected the name of a member", token)
 		}
 		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
+		if err := decoder.Decode(&raw); err != nil {
 			return nil, fmt.Errorf("%q: %w", key, err)
 		}
+		// Compact, so that equal values are equal texts wherever they were written.
 		var value bytes.Buffer
 		if err := json.Compact(&value, raw); err != nil {
 			return nil, fmt.Errorf("%q: %w", key, err)
@@ -59,10 +56,10 @@ func parseObject(text []byte) (Object, error) {
 		}
 		out[at].Value = value.Bytes()
 	}
-	if _, err := d.Token(); err != nil { // the closing brace
+	if _, err := decoder.Token(); err != nil { // the closing brace
 		return nil, err
 	}
-	if d.More() {
+	if decoder.More() {
 		return nil, errors.New("something stands behind the object")
 	}
 	return out, nil
@@ -102,8 +99,8 @@ func (o Object) With(key string, value json.RawMessage) Object {
 // withAll returns a copy of o with the members of others.
 func (o Object) withAll(others ...Object) Object {
 	for _, other := range others {
-		for _, m := range other {
-			o = o.With(m.Key, m.Value)
+		for _, member := range other {
+			o = o.With(member.Key, member.Value)
 		}
 	}
 	return o
@@ -116,7 +113,7 @@ func (o Object) Number(key string) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
-	switch text := str(raw); text {
+	switch text := pyStr(raw); text {
 	case "True":
 		return 1, true
 	case "False":
@@ -128,37 +125,37 @@ func (o Object) Number(key string) (float64, bool) {
 }
 
 // append writes o as compact JSON.
-func (o Object) append(b []byte) []byte {
-	b = append(b, '{')
-	for i, m := range o {
+func (o Object) append(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, member := range o {
 		if i > 0 {
-			b = append(b, ',')
+			dst = append(dst, ',')
 		}
-		b = append(append(append(b, quoted(m.Key)...), ':'), m.Value...)
+		dst = append(append(append(dst, jsonText(member.Key)...), ':'), member.Value...)
 	}
-	return append(b, '}')
+	return append(dst, '}')
 }
 
 // compactJSON is v as JSON, in which <, > and & stand for themselves.
-func compactJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+func compactJSON(value any) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), err
 }
 
 // quoted is a text as JSON.
-func quoted(text string) json.RawMessage {
+func jsonText(text string) json.RawMessage {
 	b, _ := compactJSON(text) // cannot fail: bytes that are not UTF-8 are replaced
 	return b
 }
 
 // integer is a number as JSON.
-func integer(n int) json.RawMessage { return strconv.AppendInt(nil, int64(n), 10) }
+func jsonInteger(n int) json.RawMessage { return strconv.AppendInt(nil, int64(n), 10) }
 
 // number is a number as JSON, without a fraction where it has none.
-func number(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
+func jsonNumber(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
 
 // same reports whether two values are equal in Python, where 1, 1.0 and true are.
 func same(a, b json.RawMessage) bool {
@@ -166,15 +163,15 @@ func same(a, b json.RawMessage) bool {
 }
 
 // loose is a value in which equal numbers are equal.
-func loose(raw json.RawMessage) (v any) {
-	if json.Unmarshal(raw, &v) != nil { // a number too large for a float
+func loose(raw json.RawMessage) (value any) {
+	if json.Unmarshal(raw, &value) != nil { // a number too large for a float
 		return string(raw)
 	}
-	if truth, ok := v.(bool); ok {
-		v = 0.0
+	if truth, ok := value.(bool); ok {
+		value = 0.0
 		if truth {
-			v = 1.0
+			value = 1.0
 		}
 	}
-	return v
+	return value
 }

@@ -44,9 +44,9 @@ func ParseParams(text []byte) ([]Object, error) {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, o := range list {
-		if raw, named := o.Get(nameKey); named {
-			name := str(raw)
+	for _, setting := range list {
+		if raw, named := setting.Get(nameKey); named {
+			name := pyStr(raw)
 			if names[name] {
 				return nil, fmt.Errorf("%s %q is there twice; results of the second would overwrite those of the first", nameKey, name)
 			}
@@ -56,6 +56,7 @@ func ParseParams(text []byte) ([]Object, error) {
 	return list, nil
 }
 
+// elements reads a list of objects, or an object of them whose names they get.
 func elements(text []byte) ([]Object, error) {
 	var all json.RawMessage
 	if len(text) > maxParams {
@@ -70,12 +71,12 @@ func elements(text []byte) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range named {
-			o, err := parseObject(m.Value)
+		for _, member := range named {
+			object, err := parseObject(member.Value)
 			if err != nil {
-				return nil, fmt.Errorf("%q: %w", m.Key, err)
+				return nil, fmt.Errorf("%q: %w", member.Key, err)
 			}
-			out = append(out, Object{{nameKey, quoted(m.Key)}}.withAll(o))
+			out = append(out, Object{{nameKey, jsonText(member.Key)}}.withAll(object))
 		}
 	} else {
 		var list []json.RawMessage
@@ -83,11 +84,11 @@ func elements(text []byte) ([]Object, error) {
 			return nil, fmt.Errorf("found %s, expected a list of objects, or an object of objects by name", brief(all))
 		}
 		for i, raw := range list {
-			o, err := parseObject(raw)
+			object, err := parseObject(raw)
 			if err != nil {
 				return nil, fmt.Errorf("element %d: %w", i+1, err)
 			}
-			out = append(out, o)
+			out = append(out, object)
 		}
 	}
 	if len(out) == 0 || len(out) > maxObjects {
@@ -99,7 +100,7 @@ func elements(text []byte) ([]Object, error) {
 // Name is the name of a setting: the one it has, or its parameters.
 func (o Object) Name() string {
 	if raw, ok := o.Get(nameKey); ok {
-		return str(raw)
+		return pyStr(raw)
 	}
 	return o.text("-")
 }
@@ -109,7 +110,7 @@ func (o Object) text(separator string) string {
 	var parts []string
 	for _, m := range o {
 		if m.Key != nameKey {
-			parts = append(parts, m.Key+"="+str(m.Value))
+			parts = append(parts, m.Key+"="+pyStr(m.Value))
 		}
 	}
 	return strings.Join(parts, separator)
@@ -142,9 +143,9 @@ func (m Member) words() []string {
 	switch value := string(m.Value); {
 	case value != "true" && value != "false":
 		if value[0] == '{' {
-			return []string{name, dumps(m.Value)}
+			return []string{name, pyDumps(m.Value)}
 		}
-		return []string{name, str(m.Value)}
+		return []string{name, pyStr(m.Value)}
 	case strings.Contains(m.Key, "."):
 		return []string{name + "=" + value}
 	case value == "false":
@@ -157,17 +158,17 @@ func (m Member) words() []string {
 // are there, and otherwise come last.
 func (o Object) Apply(command []string) []string {
 	out := slices.Clone(command)
-	for _, m := range o {
-		if m.Key == nameKey {
+	for _, member := range o {
+		if member.Key == nameKey {
 			continue
 		}
-		at := -1
-		for _, s := range spellings(m.Key) {
-			if at = slices.Index(out, "--"+s); at >= 0 {
+		at := -1 // of the flag in the command
+		for _, spelling := range spellings(member.Key) {
+			if at = slices.Index(out, "--"+spelling); at >= 0 {
 				break
 			}
 		}
-		switch words := m.words(); {
+		switch words := member.words(); {
 		case at < 0:
 			out = append(out, words...)
 		case at+len(words) > len(out) || (len(words) == 2 && strings.HasPrefix(out[at+1], "--")): // it had no value
@@ -189,22 +190,22 @@ func ParseLinks(text string) (out []Link, err error) {
 		return nil, nil
 	}
 	for pair := range strings.SplitSeq(text, ",") {
-		a, b, ok := strings.Cut(pair, "=")
-		a, b = strings.TrimSpace(a), strings.TrimSpace(b)
-		if !ok || a == "" || b == "" || strings.Contains(b, "=") {
+		serve, bench, ok := strings.Cut(pair, "=")
+		serve, bench = strings.TrimSpace(serve), strings.TrimSpace(bench)
+		if !ok || serve == "" || bench == "" || strings.Contains(bench, "=") {
 			return nil, fmt.Errorf("%q: want PARAMETER OF THE SERVER=PARAMETER OF THE CLIENT, such as max_num_seqs=max_concurrency", pair)
 		}
-		out = append(out, Link{a, b})
+		out = append(out, Link{serve, bench})
 	}
 	return out, nil
 }
 
 // linked reports whether a combination is to be measured.
 func linked(links []Link, serve, bench Object) bool {
-	for _, l := range links {
-		a, has := serve.Get(l.Serve)
-		b, too := bench.Get(l.Bench)
-		if !has || !too || !same(a, b) {
+	for _, link := range links {
+		serving, has := serve.Get(link.Serve)
+		sending, too := bench.Get(link.Bench)
+		if !has || !too || !same(serving, sending) {
 			return false
 		}
 	}
@@ -222,35 +223,35 @@ func fileName(text string) string {
 func Split(command string) ([]string, error) {
 	var out []string
 	var word strings.Builder
-	begun := false
+	begun := false // a word, which may be empty if it is quoted
 	var quote rune // the one we are in; 0 = none
 	escaped := false
-	for _, r := range command {
+	for _, char := range command {
 		switch {
 		case escaped:
-			if quote == '"' && r != '"' && r != '\\' {
+			if quote == '"' && char != '"' && char != '\\' {
 				word.WriteByte('\\')
 			}
-			word.WriteRune(r)
+			word.WriteRune(char)
 			escaped = false
-		case r == '\\' && quote != '\'':
+		case char == '\\' && quote != '\'':
 			escaped, begun = true, true
 		case quote != 0:
-			if r == quote {
+			if char == quote {
 				quote = 0
 			} else {
-				word.WriteRune(r)
+				word.WriteRune(char)
 			}
-		case r == '"' || r == '\'':
-			quote, begun = r, true
-		case strings.ContainsRune(" \t\r\n", r):
+		case char == '"' || char == '\'':
+			quote, begun = char, true
+		case strings.ContainsRune(" \t\r\n", char):
 			if begun {
 				out = append(out, word.String())
 				word.Reset()
 				begun = false
 			}
 		default:
-			word.WriteRune(r)
+			word.WriteRune(char)
 			begun = true
 		}
 	}

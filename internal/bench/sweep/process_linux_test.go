@@ -135,7 +135,7 @@ func sweepRole(args []string) {
 	e := &Experiment{Dir: value(args, "--dir"), Resume: has(args, "--resume"), Runs: 2, Out: os.Stdout}
 	server := []string{"server", "--port", value(args, "--port"), "--log", value(args, "--log")}
 	client := []string{"client", "--log", value(args, "--log")}
-	g := Grid{Serve: []Object{{{"s", integer(1)}}, {{"s", integer(2)}}}, Bench: []Object{{{"x", integer(1)}}, {{"x", integer(2)}}, {{"x", integer(3)}}},
+	g := Grid{Serve: []Object{{{"s", jsonInteger(1)}}, {{"s", jsonInteger(2)}}}, Bench: []Object{{{"x", jsonInteger(1)}}, {{"x", jsonInteger(2)}}, {{"x", jsonInteger(3)}}},
 		Open: func(serve Object) (Measurer, error) { return programs(serve.Apply(server), client, os.Stdout), nil }}
 	if err := e.Serve(context.Background(), g); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,23 +9,24 @@ import (
 	"unicode/utf16"
 )
 
-// str is a JSON value as Python's str writes it: what stands in the names of folders, on
+// pyStr is a JSON value as Python's str writes it: what stands in the names of folders, on
 // command lines and in tables.
-func str(raw json.RawMessage) string {
+func pyStr(raw json.RawMessage) string {
 	var text string
 	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
 		return text
 	}
-	return python(raw, false)
+	return asPython(raw, false)
 }
 
-// dumps is a JSON value as Python's json.dumps writes it.
-func dumps(raw json.RawMessage) string { return python(raw, true) }
+// pyDumps is a JSON value as Python's json.dumps writes it.
+func pyDumps(raw json.RawMessage) string { return asPython(raw, true) }
 
-func python(raw json.RawMessage, asJSON bool) string {
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.UseNumber()
-	w := &pyWriter{in: d, json: asJSON}
+// asPython writes a value as one of the two.
+func asPython(raw json.RawMessage, asJSON bool) string {
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	decoder.UseNumber()
+	w := &pyWriter{in: decoder, json: asJSON}
 	w.value()
 	return w.out.String()
 }
@@ -38,20 +39,21 @@ type pyWriter struct {
 	json bool
 }
 
+// value writes the next value of in.
 func (w *pyWriter) value() {
-	t, err := w.in.Token()
+	token, err := w.in.Token()
 	if err != nil {
 		return
 	}
-	switch t := t.(type) {
+	switch token := token.(type) {
 	case json.Delim:
-		w.list(t)
+		w.list(token)
 	case string:
-		w.text(t)
+		w.text(token)
 	case json.Number:
-		w.out.WriteString(w.number(t.String()))
+		w.out.WriteString(w.number(token.String()))
 	case bool:
-		if t {
+		if token {
 			w.word("true", "True")
 		} else {
 			w.word("false", "False")
@@ -81,12 +83,13 @@ func (w *pyWriter) list(open json.Delim) {
 			w.value()
 		}
 	}
-	t, _ := w.in.Token() // its end
-	if end, ok := t.(json.Delim); ok {
+	end, _ := w.in.Token() // its end
+	if end, ok := end.(json.Delim); ok {
 		w.out.WriteRune(rune(end))
 	}
 }
 
+// number is a number as Python holds it: an integer as it is, or a float.
 func (w *pyWriter) number(text string) string {
 	if !strings.ContainsAny(text, ".eE") {
 		if text == "-0" {
@@ -94,26 +97,26 @@ func (w *pyWriter) number(text string) string {
 		}
 		return text // integers have no bound
 	}
-	f, _ := strconv.ParseFloat(text, 64) // too large: infinite, as there
+	float, _ := strconv.ParseFloat(text, 64) // too large: infinite, as there
 	if w.json {
-		return strings.Replace(pyFloat(f), "inf", "Infinity", 1)
+		return strings.Replace(pyFloat(float), "inf", "Infinity", 1)
 	}
-	return pyFloat(f)
+	return pyFloat(float)
 }
 
 // pyFloat is Python's repr of a float.
-func pyFloat(f float64) string {
-	switch size := math.Abs(f); {
-	case math.IsNaN(f):
+func pyFloat(float float64) string {
+	switch size := math.Abs(float); {
+	case math.IsNaN(float):
 		return "nan"
-	case math.IsInf(f, 1):
+	case math.IsInf(float, 1):
 		return "inf"
-	case math.IsInf(f, -1):
+	case math.IsInf(float, -1):
 		return "-inf"
 	case size != 0 && (size < 1e-4 || size >= 1e16):
-		return strconv.FormatFloat(f, 'e', -1, 64)
+		return strconv.FormatFloat(float, 'e', -1, 64)
 	}
-	text := strconv.FormatFloat(f, 'f', -1, 64)
+	text := strconv.FormatFloat(float, 'f', -1, 64)
 	if !strings.Contains(text, ".") {
 		text += ".0"
 	}
@@ -122,36 +125,37 @@ func pyFloat(f float64) string {
 
 // text writes a string: JSON in ASCII, or Python's repr, in single quotes unless only
 // those occur in it.
-func (w *pyWriter) text(s string) {
-	mark := '"'
-	if !w.json && (!strings.Contains(s, "'") || strings.Contains(s, `"`)) {
+func (w *pyWriter) text(text string) {
+	mark := '"' // the quotes around it
+	if !w.json && (!strings.Contains(text, "'") || strings.Contains(text, `"`)) {
 		mark = '\''
 	}
 	w.out.WriteRune(mark)
-	for _, r := range s {
-		switch short := strings.IndexRune("\n\r\t\b\f", r); {
-		case r == mark || r == '\\':
+	for _, char := range text {
+		switch short := strings.IndexRune("\n\r\t\b\f", char); {
+		case char == mark || char == '\\':
 			w.out.WriteRune('\\')
-			w.out.WriteRune(r)
+			w.out.WriteRune(char)
 		case short >= 0 && (w.json || short < 3):
 			w.out.WriteString(`\` + "nrtbf"[short:short+1])
-		case w.json && (r < ' ' || r > '~'):
-			for _, unit := range utf16.AppendRune(nil, r) {
+		case w.json && (char < ' ' || char > '~'):
+			for _, unit := range utf16.AppendRune(nil, char) {
 				w.hex(`\u`, uint32(unit), 4)
 			}
-		case w.json || r == ' ' || unicode.IsPrint(r):
-			w.out.WriteRune(r)
-		case r < 0x100:
-			w.hex(`\x`, uint32(r), 2)
-		case r < 0x10000:
-			w.hex(`\u`, uint32(r), 4)
+		case w.json || char == ' ' || unicode.IsPrint(char):
+			w.out.WriteRune(char)
+		case char < 0x100:
+			w.hex(`\x`, uint32(char), 2)
+		case char < 0x10000:
+			w.hex(`\u`, uint32(char), 4)
 		default:
-			w.hex(`\U`, uint32(r), 8)
+			w.hex(`\U`, uint32(char), 8)
 		}
 	}
 	w.out.WriteRune(mark)
 }
 
+// hex writes an escape with so many digits.
 func (w *pyWriter) hex(prefix string, n uint32, digits int) {
 	text := strconv.FormatUint(uint64(n), 16)
 	w.out.WriteString(prefix + strings.Repeat("0", digits-len(text)) + text)
@@ -160,25 +164,25 @@ func (w *pyWriter) hex(prefix string, n uint32, digits int) {
 // plainJSON replaces what Python writes and JSON does not have: NaN becomes null,
 // Infinity "inf".
 func plainJSON(text []byte) []byte {
-	var b strings.Builder
+	var out strings.Builder
 	inside := false
-	for s := string(text); s != ""; {
-		from, to := s[:1], s[:1]
+	for rest := string(text); rest != ""; {
+		from, to := rest[:1], rest[:1] // what is replaced by what
 		switch {
-		case inside && len(s) > 1 && s[0] == '\\':
-			from, to = s[:2], s[:2]
-		case s[0] == '"':
+		case inside && len(rest) > 1 && rest[0] == '\\':
+			from, to = rest[:2], rest[:2]
+		case rest[0] == '"':
 			inside = !inside
 		case inside:
-		case strings.HasPrefix(s, "NaN"):
+		case strings.HasPrefix(rest, "NaN"):
 			from, to = "NaN", "null"
-		case strings.HasPrefix(s, "-Infinity"):
+		case strings.HasPrefix(rest, "-Infinity"):
 			from, to = "-Infinity", `"-inf"`
-		case strings.HasPrefix(s, "Infinity"):
+		case strings.HasPrefix(rest, "Infinity"):
 			from, to = "Infinity", `"inf"`
 		}
-		b.WriteString(to)
-		s = s[len(from):]
+		out.WriteString(to)
+		rest = rest[len(from):]
 	}
-	return []byte(b.String())
+	return []byte(out.String())
 }

@@ -32,12 +32,12 @@ func readRun(path string) (Object, error) {
 // was there before or all of the new.
 func writeWhole(path string, text []byte) error {
 	part := path + ".part"
-	f, err := os.Create(part)
+	file, err := os.Create(part)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(part, path)
@@ -45,23 +45,23 @@ func writeWhole(path string, text []byte) error {
 
 // writeJSON writes compact JSON in lines, as Python's json.dump with an indent.
 func writeJSON(path string, compact []byte, indent int) error {
-	var b bytes.Buffer
-	if err := json.Indent(&b, compact, "", strings.Repeat(" ", indent)); err != nil {
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, compact, "", strings.Repeat(" ", indent)); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return writeWhole(path, b.Bytes())
+	return writeWhole(path, indented.Bytes())
 }
 
 // writeRuns writes a list of results.
 func writeRuns(path string, runs []Object) error {
-	b := []byte{'['}
-	for i, r := range runs {
+	list := []byte{'['}
+	for i, run := range runs {
 		if i > 0 {
-			b = append(b, ',')
+			list = append(list, ',')
 		}
-		b = r.append(b)
+		list = run.append(list)
 	}
-	return writeJSON(path, append(b, ']'), 4)
+	return writeJSON(path, append(list, ']'), 4)
 }
 
 // A failure is what remains of a run, or of a server, that failed.
@@ -71,6 +71,7 @@ type failure struct {
 	serve, bench Object // bench is nil where the server failed
 }
 
+// write writes what failed and with which settings, in vLLM's form.
 func (f failure) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -79,15 +80,15 @@ func (f failure) write(path string) error {
 	if _, ok := errors.AsType[*ServerError](f.err); ok {
 		kind = "ServerError"
 	}
-	var o Object
+	var object Object
 	if f.run != nil {
-		o = o.With("run_number", integer(*f.run))
+		object = object.With("run_number", jsonInteger(*f.run))
 	}
-	o = append(o, Member{"error_type", quoted(kind)}, Member{"error", quoted(f.err.Error())}, Member{"serve_overrides", f.serve.append(nil)})
+	object = append(object, Member{"error_type", jsonText(kind)}, Member{"error", jsonText(f.err.Error())}, Member{"serve_overrides", f.serve.append(nil)})
 	if f.bench != nil {
-		o = o.With("bench_overrides", f.bench.append(nil))
+		object = object.With("bench_overrides", f.bench.append(nil))
 	}
-	return writeJSON(path, o.append(nil), 2)
+	return writeJSON(path, object.append(nil), 2)
 }
 
 // ownKey is what ossian's results have beside what vLLM's have: pages of details, which
@@ -98,36 +99,38 @@ const ownKey = "ossian"
 // member of any run, in the order of their first appearance, and the number of the row in
 // front.
 func table(runs []Object) []byte {
+	// Columns come in the order in which the runs first have them.
 	var columns []string
 	known := map[string]bool{}
 	rows := make([]map[string]json.RawMessage, len(runs))
-	for i, r := range runs {
-		rows[i] = make(map[string]json.RawMessage, len(r))
-		for _, m := range r {
-			if !known[m.Key] && m.Key != ownKey {
-				known[m.Key] = true
-				columns = append(columns, m.Key)
+	for i, run := range runs {
+		rows[i] = make(map[string]json.RawMessage, len(run))
+		for _, member := range run {
+			if !known[member.Key] && member.Key != ownKey {
+				known[member.Key] = true
+				columns = append(columns, member.Key)
 			}
-			rows[i][m.Key] = m.Value
+			rows[i][member.Key] = member.Value
 		}
 	}
-	var b bytes.Buffer
-	for _, c := range columns {
-		b.WriteString("," + cell(c))
+	var out bytes.Buffer
+	for _, column := range columns {
+		out.WriteString("," + csvCell(column))
 	}
-	b.WriteByte('\n')
+	out.WriteByte('\n')
+	// Whether a whole number has a fraction depends on the whole column.
 	floats := make([]bool, len(columns))
-	for i, c := range columns {
-		floats[i] = isFloat(rows, c)
+	for i, column := range columns {
+		floats[i] = isFloat(rows, column)
 	}
 	for i, row := range rows {
-		b.WriteString(strconv.Itoa(i))
-		for k, c := range columns {
-			b.WriteString("," + cell(shown(row[c], floats[k])))
+		out.WriteString(strconv.Itoa(i))
+		for at, column := range columns {
+			out.WriteString("," + csvCell(shown(row[column], floats[at])))
 		}
-		b.WriteByte('\n')
+		out.WriteByte('\n')
 	}
-	return b.Bytes()
+	return out.Bytes()
 }
 
 // isFloat reports whether pandas holds a column as floats, so that whole numbers in it get
@@ -135,13 +138,13 @@ func table(runs []Object) []byte {
 func isFloat(rows []map[string]json.RawMessage, column string) bool {
 	fraction, any := false, false
 	for _, row := range rows {
-		v, ok := row[column]
+		value, ok := row[column]
 		switch {
-		case !ok || string(v) == "null":
+		case !ok || string(value) == "null":
 			fraction = true
-		case v[0] == '-' || (v[0] >= '0' && v[0] <= '9'):
+		case value[0] == '-' || (value[0] >= '0' && value[0] <= '9'):
 			any = true
-			fraction = fraction || bytes.ContainsAny(v, ".eE")
+			fraction = fraction || bytes.ContainsAny(value, ".eE")
 		default:
 			return false
 		}
@@ -150,18 +153,18 @@ func isFloat(rows []map[string]json.RawMessage, column string) bool {
 }
 
 // shown is a value in the table.
-func shown(v json.RawMessage, float bool) string {
-	if v == nil || string(v) == "null" {
+func shown(value json.RawMessage, float bool) string {
+	if value == nil || string(value) == "null" {
 		return ""
 	}
-	if f, err := strconv.ParseFloat(str(v), 64); float && err == nil {
-		return pyFloat(f)
+	if number, err := strconv.ParseFloat(pyStr(value), 64); float && err == nil {
+		return pyFloat(number)
 	}
-	return str(v)
+	return pyStr(value)
 }
 
-// cell is a text in CSV.
-func cell(text string) string {
+// csvCell is a text in CSV.
+func csvCell(text string) string {
 	if strings.ContainsAny(text, ",\"\r\n") {
 		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 	}

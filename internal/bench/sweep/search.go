@@ -14,7 +14,7 @@ import (
 // bisects: between the last load that kept the objectives and the first that did not, or
 // for the smallest load at which throughput is within Gain of the highest.
 type Search struct {
-	Min, Max  float64
+	Min, Max  float64 // loads: requests per second, or at once
 	Factor    float64 // above 1
 	Gain      float64 // of throughput, from one rung to the next: less ends the climb
 	Precision float64 // what is located is known to this share of itself
@@ -79,6 +79,7 @@ func (s Search) wanted(points []Point) (load float64, ok bool) {
 	if stop == "" {
 		return rung, true
 	}
+	// The climb is over. Next in worth: the boundary of the objectives, where there is one.
 	limit, broken := limits(points)
 	if limit > 0 && broken > 0 {
 		if load, ok := s.between(limit, broken); ok {
@@ -88,6 +89,7 @@ func (s Search) wanted(points []Point) (load float64, ok bool) {
 	if stop != StopGain {
 		return 0, false // throughput still grew
 	}
+	// Then the peak of throughput, and last the knee below it, where it is nearly as high.
 	best := highest(points)
 	above := neighbour(points, best.Load, +1)
 	if above >= best.Load*s.Factor { // the peak may lie between two rungs
@@ -106,25 +108,26 @@ func (s Search) wanted(points []Point) (load float64, ok bool) {
 func (s Search) climb(points []Point) (next float64, stop Stop) {
 	var below Point
 	for load := s.Min; ; load = s.up(load) {
-		at := slices.IndexFunc(points, func(p Point) bool { return p.Load == load })
+		at := slices.IndexFunc(points, func(point Point) bool { return point.Load == load })
 		if at < 0 {
 			return load, ""
 		}
-		p := points[at]
+		point := points[at]
 		switch {
-		case p.Untrusted != "":
+		case point.Untrusted != "":
 			return 0, StopUntrusted
-		case p.Margin > 0:
+		case point.Margin > 0:
 			return 0, StopSLA
-		case below.Load > 0 && load >= below.Load*s.Factor && p.Throughput < below.Throughput*(1+s.Gain):
+		case below.Load > 0 && load >= below.Load*s.Factor && point.Throughput < below.Throughput*(1+s.Gain):
 			return 0, StopGain // the last rung may be lower than the others: no growth is no news there
 		case load >= s.Max:
 			return 0, StopRange
 		}
-		below = p
+		below = point
 	}
 }
 
+// up is the rung above a load.
 func (s Search) up(load float64) float64 {
 	load *= s.Factor
 	if s.Whole {
@@ -160,14 +163,14 @@ func (s Search) between(low, high float64) (float64, bool) {
 // limits are the largest load that holds below the smallest that does not, and that one;
 // 0 = there is none.
 func limits(points []Point) (limit, broken float64) {
-	for _, p := range points {
-		if !p.holds() && (broken == 0 || p.Load < broken) {
-			broken = p.Load
+	for _, point := range points {
+		if !point.holds() && (broken == 0 || point.Load < broken) {
+			broken = point.Load
 		}
 	}
-	for _, p := range points {
-		if p.holds() && (broken == 0 || p.Load < broken) {
-			limit = max(limit, p.Load)
+	for _, point := range points {
+		if point.holds() && (broken == 0 || point.Load < broken) {
+			limit = max(limit, point.Load)
 		}
 	}
 	return limit, broken
@@ -176,9 +179,9 @@ func limits(points []Point) (limit, broken float64) {
 // highest is the point with the highest throughput that can be trusted; of equals the one
 // with the smallest load. Its load is 0 if there is none.
 func highest(points []Point) (best Point) {
-	for _, p := range points {
-		if p.Untrusted == "" && (p.Throughput > best.Throughput || (p.Throughput == best.Throughput && p.Load < best.Load)) {
-			best = p
+	for _, point := range points {
+		if point.Untrusted == "" && (point.Throughput > best.Throughput || (point.Throughput == best.Throughput && point.Load < best.Load)) {
+			best = point
 		}
 	}
 	return best
@@ -188,9 +191,9 @@ func highest(points []Point) (best Point) {
 // only makes requests wait longer. 0 = nothing came at any load.
 func (s Search) knee(points []Point) (load float64) {
 	enough := highest(points).Throughput / (1 + s.Gain)
-	for _, p := range points {
-		if p.Untrusted == "" && p.Throughput > 0 && p.Throughput >= enough && (load == 0 || p.Load < load) {
-			load = p.Load
+	for _, point := range points {
+		if point.Untrusted == "" && point.Throughput > 0 && point.Throughput >= enough && (load == 0 || point.Load < load) {
+			load = point.Load
 		}
 	}
 	return load
@@ -198,9 +201,9 @@ func (s Search) knee(points []Point) (load float64) {
 
 // neighbour is the measured load next above or below another; 0 = there is none.
 func neighbour(points []Point, load float64, side float64) (next float64) {
-	for _, p := range points {
-		if (p.Load-load)*side > 0 && (next == 0 || (next-p.Load)*side > 0) {
-			next = p.Load
+	for _, point := range points {
+		if (point.Load-load)*side > 0 && (next == 0 || (next-point.Load)*side > 0) {
+			next = point.Load
 		}
 	}
 	return next
@@ -221,53 +224,53 @@ type Conclusion struct {
 // Conclude says what the points mean. A search that wants more of them has run out of its
 // budget.
 func (s Search) Conclude(points []Point) Conclusion {
-	var c Conclusion
+	var conclusion Conclusion
 	if _, more := s.wanted(points); more {
-		c.StoppedBy = StopBudget
+		conclusion.StoppedBy = StopBudget
 	} else {
-		_, c.StoppedBy = s.climb(points)
+		_, conclusion.StoppedBy = s.climb(points)
 	}
-	c.Limit, c.Broken = limits(points)
-	if c.Limit > 0 && c.Broken > 0 {
-		_, apart := s.between(c.Limit, c.Broken)
-		c.Located = !apart
+	conclusion.Limit, conclusion.Broken = limits(points)
+	if conclusion.Limit > 0 && conclusion.Broken > 0 {
+		_, apart := s.between(conclusion.Limit, conclusion.Broken)
+		conclusion.Located = !apart
 	}
-	for _, p := range points {
-		if p.Load != c.Broken || p.holds() {
+	for _, point := range points {
+		if point.Load != conclusion.Broken || point.holds() {
 			continue
 		}
-		if c.Why = p.Untrusted; c.Why == "" {
-			c.Why = "sla"
+		if conclusion.Why = point.Untrusted; conclusion.Why == "" {
+			conclusion.Why = "sla"
 		}
 	}
-	c.Peak, c.Throughput = s.knee(points), highest(points).Throughput
-	c.Recommended = min(c.Limit, c.Peak)
-	return c
+	conclusion.Peak, conclusion.Throughput = s.knee(points), highest(points).Throughput
+	conclusion.Recommended = min(conclusion.Limit, conclusion.Peak)
+	return conclusion
 }
 
 // String says it in words.
 func (c Conclusion) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Stopped by: %s\n", c.StoppedBy)
-	why := "the objectives are missed"
+	var text strings.Builder
+	fmt.Fprintf(&text, "Stopped by: %s\n", c.StoppedBy)
+	why := "the objectives are missed" // at Broken
 	if c.Why != "sla" {
 		why = "the numbers cannot be trusted (" + c.Why + ")"
 	}
 	switch {
 	case c.Broken == 0:
-		fmt.Fprintf(&b, "SLA limit: at least %.4g: a lower bound, no load was too much\n", c.Limit)
+		fmt.Fprintf(&text, "SLA limit: at least %.4g: a lower bound, no load was too much\n", c.Limit)
 	case c.Limit == 0:
-		fmt.Fprintf(&b, "SLA limit: below %.4g, the smallest load, where %s\n", c.Broken, why)
+		fmt.Fprintf(&text, "SLA limit: below %.4g, the smallest load, where %s\n", c.Broken, why)
 	case c.Located:
-		fmt.Fprintf(&b, "SLA limit: %.4g, located: at %.4g %s\n", c.Limit, c.Broken, why)
+		fmt.Fprintf(&text, "SLA limit: %.4g, located: at %.4g %s\n", c.Limit, c.Broken, why)
 	default:
-		fmt.Fprintf(&b, "SLA limit: at least %.4g, not located: at %.4g %s\n", c.Limit, c.Broken, why)
+		fmt.Fprintf(&text, "SLA limit: at least %.4g, not located: at %.4g %s\n", c.Limit, c.Broken, why)
 	}
-	fmt.Fprintf(&b, "Throughput peak: %.4g, with up to %.2f output tokens/s\n", c.Peak, c.Throughput)
+	fmt.Fprintf(&text, "Throughput peak: %.4g, with up to %.2f output tokens/s\n", c.Peak, c.Throughput)
 	if c.Recommended == 0 {
-		b.WriteString("Recommended load: none\n")
+		text.WriteString("Recommended load: none\n")
 	} else {
-		fmt.Fprintf(&b, "Recommended load: %.4g\n", c.Recommended)
+		fmt.Fprintf(&text, "Recommended load: %.4g\n", c.Recommended)
 	}
-	return b.String()
+	return text.String()
 }

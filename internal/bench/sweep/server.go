@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -23,32 +22,34 @@ type ServerError struct {
 	Err     error
 }
 
+// Error says which server it was.
 func (e *ServerError) Error() string { return fmt.Sprintf("server %q: %v", e.Command, e.Err) }
 
 // Unwrap returns the reason.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// A process is a program in a process group of its own.
+// A process is a program in a process group of its own: running → ended.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error // of the program, once ended is closed
+	ended chan struct{} // closed when the program has ended
+	err   error         // of the program; may be read once ended is closed
 }
 
+// start starts a program and waits for its end in the background.
 func start(cmd *exec.Cmd) (*process, error) {
 	ownGroup(cmd)
 	cmd.WaitDelay = time.Second // what it started may still hold its output
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, ended: make(chan struct{})}
+	started := &process{cmd: cmd, ended: make(chan struct{})}
 	go func() {
-		if p.err = cmd.Wait(); errors.Is(p.err, exec.ErrWaitDelay) {
-			p.err = nil
+		if started.err = cmd.Wait(); errors.Is(started.err, exec.ErrWaitDelay) {
+			started.err = nil
 		}
-		close(p.ended)
+		close(started.ended)
 	}()
-	return p, nil
+	return started, nil
 }
 
 // stop asks the group to end, and ends it after a while; what the first process has left
@@ -73,7 +74,8 @@ func (p *process) over() bool {
 	}
 }
 
-// A Server is a program that serves while it is needed.
+// A Server is a program that serves while it is needed: stopped → starting → ready →
+// stopped. One goroutine uses it.
 type Server struct {
 	Command []string
 	Make    func(command []string) *exec.Cmd
@@ -83,8 +85,8 @@ type Server struct {
 	Stdout  io.Writer     // nil = nobody wants its output
 	Stderr  io.Writer
 
-	process *process
-	told    bool // that caches stay
+	process        *process // nil while it is stopped
+	toldCachesStay bool     // that caches stay
 }
 
 // URL is the address that the command says it serves at, by default port 8000 of this
@@ -105,7 +107,7 @@ func (s *Server) URL() (string, error) {
 			scheme = "https"
 		}
 	}
-	switch host {
+	switch host { // addresses that mean all of this machine cannot be called
 	case "", "0.0.0.0":
 		host = "127.0.0.1"
 	case "::":
@@ -128,8 +130,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return &ServerError{s.Command, err}
 	}
 	_, address, _ := strings.Cut(base, "://")
-	if c, err := net.DialTimeout("tcp", address, time.Second); err == nil {
-		c.Close()
+	// Else the measurement would be of whatever is there.
+	if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+		conn.Close()
 		return &ServerError{s.Command, fmt.Errorf("something else answers at %s already; end it, or choose another --port", base)}
 	}
 	cmd := s.Make(s.Command)
@@ -149,6 +152,7 @@ func (s *Server) Alive() error {
 	return &ServerError{s.Command, fmt.Errorf("it has ended: %w", cmp.Or(s.process.err, errors.New("exit status 0")))}
 }
 
+// wait waits until the server is ready. One that is not in time still runs: Stop ends it.
 func (s *Server) wait(ctx context.Context, base string) error {
 	limit := time.NewTimer(cmp.Or(s.Ready, 300*time.Second))
 	defer limit.Stop()
@@ -181,13 +185,13 @@ func ready(ctx context.Context, base string) bool {
 func ask(ctx context.Context, method, url string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return 0, err
 	}
 	// No proxy, and any certificate: the server is ours.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := client.Do(r)
+	answer, err := client.Do(request)
 	if err != nil {
 		return 0, err
 	}
@@ -197,11 +201,12 @@ func ask(ctx context.Context, method, url string) (int, error) {
 
 // Forget has the server forget what it has cached, so that the next run does not find its
 // own prompts there. vLLM has to obey; of others those that cannot are named once on w.
-func (s *Server) Forget(ctx context.Context, w io.Writer) error {
+func (s *Server) Forget(ctx context.Context, dst io.Writer) error {
 	base, err := s.URL()
 	if err != nil {
 		return err
 	}
+	// vLLM has all three; one that a server does not know changes nothing.
 	paths := []string{"/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache"}
 	vllm := strings.HasSuffix(s.Command[0], "vllm")
 	if !vllm {
@@ -218,9 +223,9 @@ func (s *Server) Forget(ctx context.Context, w io.Writer) error {
 		}
 		did = did || status == http.StatusOK
 	}
-	if !did && !s.told {
-		s.told = true
-		fmt.Fprintf(w, "%s forgets no cache on request: later runs may find their prompts in it. --after-bench-cmd names a command that helps, or serve without prefix caching.\n", filepath.Base(s.Command[0]))
+	if !did && !s.toldCachesStay {
+		s.toldCachesStay = true
+		fmt.Fprintf(dst, "%s forgets no cache on request: later runs may find their prompts in it. --after-bench-cmd names a command that helps, or serve without prefix caching.\n", filepath.Base(s.Command[0]))
 	}
 	return nil
 }
@@ -232,114 +237,3 @@ func (s *Server) Stop() {
 		s.process = nil
 	}
 }
-
-// A Measurer measures a server.
-type Measurer interface {
-	// Measure has the client of the measurement, under the settings, write its result as
-	// JSON to the file at path. After a *ServerError there is nothing more to measure.
-	Measure(ctx context.Context, bench Object, path string) error
-	// Close ends what Measure has started.
-	Close()
-}
-
-// Programs is a Measurer whose server and client are programs (bench.md 3.3). The server
-// starts with the first run, so that nothing starts where no run is missing.
-type Programs struct {
-	Server *Server
-	Client []string
-	Own    bool          // the client is ossian's: it is told where the server is
-	After  []string      // runs after each run of the client; nil = Server.Forget
-	Limit  time.Duration // of a run of the client; 0 = none
-	Show   bool          // the output of the client
-	DryRun bool          // say what would run
-	Out    io.Writer     // what is going on
-
-	told bool // what the server is
-}
-
-// Measure implements Measurer.
-func (p *Programs) Measure(ctx context.Context, bench Object, path string) error {
-	command, err := p.command(bench, path)
-	if err != nil {
-		return err
-	}
-	if !p.told {
-		p.told = true
-		fmt.Fprintf(p.Out, "server: %q\n", p.Server.Command)
-	}
-	fmt.Fprintf(p.Out, "client: %q\n", command)
-	if p.DryRun {
-		return nil
-	}
-	if err := p.Server.Start(ctx); err != nil {
-		return err
-	}
-	err = p.run(ctx, command)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if after := p.after(ctx); err == nil {
-		err = after
-	}
-	if err != nil { // a server that dies cuts its connections a little before it is gone
-		select {
-		case <-p.Server.process.ended:
-		case <-time.After(time.Second):
-		}
-	}
-	return cmp.Or(p.Server.Alive(), err)
-}
-
-// command is that of the client.
-func (p *Programs) command(bench Object, path string) ([]string, error) {
-	out := bench.Apply(p.Client)
-	named := func(flag string) bool {
-		return slices.ContainsFunc(out, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") })
-	}
-	if p.Own && !named("--base-url") && !named("--base_url") && !named("--host") && !named("--port") {
-		base, err := p.Server.URL()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, "--base-url", base)
-	}
-	return append(out, "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--result-dir", filepath.Dir(path), "--result-filename", filepath.Base(path)), nil
-}
-
-// run runs a program to its end.
-func (p *Programs) run(ctx context.Context, command []string) error {
-	if p.Limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, p.Limit, fmt.Errorf("%q ran longer than %v, the limit of --run-timeout", command, p.Limit))
-		defer cancel()
-	}
-	cmd := p.Server.Make(command)
-	cmd.Stderr = p.Server.Stderr
-	if p.Show {
-		cmd.Stdout = p.Out
-	}
-	c, err := start(cmd)
-	if err != nil {
-		return fmt.Errorf("%q: %w", command, err)
-	}
-	select {
-	case <-c.ended:
-	case <-ctx.Done():
-		c.stop(cmp.Or(p.Server.Grace, 10*time.Second))
-		return context.Cause(ctx)
-	}
-	if c.err != nil {
-		return fmt.Errorf("%q: %w", command, c.err)
-	}
-	return nil
-}
-
-func (p *Programs) after(ctx context.Context) error {
-	if p.After == nil {
-		return p.Server.Forget(ctx, p.Out)
-	}
-	return p.run(ctx, p.After)
-}
-
-// Close implements Measurer.
-func (p *Programs) Close() { p.Server.Stop() }

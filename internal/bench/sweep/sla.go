@@ -44,20 +44,20 @@ func ParseSLAs(text []byte) ([]SLA, error) {
 		return nil, err
 	}
 	out := make([]SLA, len(list))
-	for i, o := range list {
-		for _, m := range o {
-			var bound string
-			if m.Key == nameKey {
+	for i, object := range list {
+		for _, member := range object {
+			var text string
+			if member.Key == nameKey {
 				continue
 			}
-			if err := json.Unmarshal(m.Value, &bound); err != nil {
-				return nil, fmt.Errorf("%q is %s, expected a text such as \"<=500\"", m.Key, brief(m.Value))
+			if err := json.Unmarshal(member.Value, &text); err != nil {
+				return nil, fmt.Errorf("%q is %s, expected a text such as \"<=500\"", member.Key, brief(member.Value))
 			}
-			c, err := criterion(m.Key, bound)
+			bound, err := criterion(member.Key, text)
 			if err != nil {
 				return nil, err
 			}
-			out[i] = append(out[i], c)
+			out[i] = append(out[i], bound)
 		}
 		if len(out[i]) == 0 {
 			return nil, fmt.Errorf("element %d names no metric", i+1)
@@ -66,6 +66,7 @@ func ParseSLAs(text []byte) ([]SLA, error) {
 	return out, nil
 }
 
+// criterion reads a bound such as <=500.
 func criterion(metric, bound string) (Criterion, error) {
 	for _, op := range ops {
 		text, ok := strings.CutPrefix(bound, op)
@@ -89,11 +90,11 @@ func ParseSLA(text string) (SLA, error) {
 		if at < 1 {
 			return nil, fmt.Errorf("%q: want METRIC<=NUMBER, such as p99_ttft_ms<=500", part)
 		}
-		c, err := criterion(strings.TrimSpace(part[:at]), part[at:])
+		bound, err := criterion(strings.TrimSpace(part[:at]), part[at:])
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, c)
+		out = append(out, bound)
 	}
 	return out, nil
 }
@@ -101,8 +102,8 @@ func ParseSLA(text string) (SLA, error) {
 // text lists the criteria as vLLM writes them.
 func (s SLA) text(separator string) string {
 	parts := make([]string, len(s))
-	for i, c := range s {
-		parts[i] = fmt.Sprintf("%s%s%.2f", c.Metric, c.Op, c.Target)
+	for i, criterion := range s {
+		parts[i] = fmt.Sprintf("%s%s%.2f", criterion.Metric, criterion.Op, criterion.Target)
 	}
 	return strings.Join(parts, separator)
 }
@@ -111,16 +112,16 @@ func (s SLA) text(separator string) string {
 const equality = 1e-8
 
 // margin is how far a value is from its bound; above 0 it is on the wrong side.
-func (c Criterion) margin(v float64) float64 {
+func (c Criterion) margin(value float64) float64 {
 	switch c.Op {
 	case "<=":
-		return v - c.Target
+		return value - c.Target
 	case "<":
-		return v + equality - c.Target
+		return value + equality - c.Target
 	case ">=":
-		return c.Target - v
+		return c.Target - value
 	}
-	return c.Target + equality - v
+	return c.Target + equality - value
 }
 
 // margin is the worst margin of the means over runs, each in the unit of its metric
@@ -130,18 +131,18 @@ func (s SLA) margin(runs []Object) (float64, error) {
 	if len(s) == 0 {
 		return 0, nil
 	}
-	for _, r := range runs {
-		if n, ok := r.Number("completed"); ok && n == 0 {
+	for _, run := range runs {
+		if completed, ok := run.Number("completed"); ok && completed == 0 {
 			return math.Inf(1), nil
 		}
 	}
 	worst := math.Inf(-1)
-	for _, c := range s {
-		v, err := Mean(runs, c.Metric)
+	for _, criterion := range s {
+		mean, err := Mean(runs, criterion.Metric)
 		if err != nil {
 			return 0, err
 		}
-		worst = max(worst, c.margin(v))
+		worst = max(worst, criterion.margin(mean))
 	}
 	return worst, nil
 }
@@ -149,21 +150,21 @@ func (s SLA) margin(runs []Object) (float64, error) {
 // Mean is the mean of a metric over runs, by its key there.
 func Mean(runs []Object, metric string) (float64, error) {
 	sum := 0.0
-	for _, r := range runs {
-		v, ok := r.Number(metric)
-		if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, fmt.Errorf("%q is no number in the results, which have %s", metric, strings.Join(metricsOf(r), " "))
+	for _, run := range runs {
+		value, ok := run.Number(metric)
+		if !ok || math.IsNaN(value) || math.IsInf(value, 0) {
+			return 0, fmt.Errorf("%q is no number in the results, which have %s", metric, strings.Join(metricsOf(run), " "))
 		}
-		sum += v
+		sum += value
 	}
 	return sum / float64(len(runs)), nil
 }
 
 // metricsOf names the numbers of a result.
-func metricsOf(r Object) (out []string) {
-	for _, m := range r {
-		if m.Value[0] == '-' || (m.Value[0] >= '0' && m.Value[0] <= '9') {
-			out = append(out, m.Key)
+func metricsOf(run Object) (out []string) {
+	for _, member := range run {
+		if member.Value[0] == '-' || (member.Value[0] >= '0' && member.Value[0] <= '9') {
+			out = append(out, member.Key)
 		}
 	}
 	slices.Sort(out)
