@@ -98,7 +98,7 @@ func readBurst(r io.Reader) ([]burstRow, error) {
 	return rows, nil
 }
 
-// tokens returns a number of tokens, or -1.
+// parseTokens returns a number of tokens, or -1.
 func parseTokens(text string) int {
 	count, err := strconv.Atoi(text)
 	if err != nil || count < 0 || count > maxTokens {

@@ -22,7 +22,7 @@ type meter struct {
 	progress func(tokens int) // called without the mutex; nil = nobody is told
 }
 
-// A step is what a batch holds that was launched.
+// A launchedStep is what a batch holds that was launched.
 type launchedStep struct {
 	at             time.Time
 	prompt, decode int // tokens

@@ -20,7 +20,7 @@ type comparedMetric struct {
 
 // compared are the rows of tables, in the compiled client's order (bench.md 1.10), and
 // what Ossian adds to them.
-var compared = []comparedMetric{
+var comparedMetrics = []comparedMetric{
 	{"Request throughput (req/s)", "request_throughput", false},
 	{"Request goodput (req/s)", "request_goodput", false},
 	{"Input throughput (tok/s)", "input_throughput", false},
@@ -122,25 +122,26 @@ func Compare(a, b []Result) (*Comparison, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return nil, fmt.Errorf("compare: %d results against %d; at least one on each side is needed", len(a), len(b))
 	}
-	c := &Comparison{A: sources(a), B: sources(b), Rows: []Row{}, Warnings: warnings(a, b)}
+	comparison := &Comparison{A: sources(a), B: sources(b), Rows: []Row{}, Warnings: warnings(a, b)}
+	// Claims are made last, as the correction needs to know of all tests.
 	var chances []float64
-	var tested []int
+	var tested []int // rows, one for each of the chances
 	for _, m := range rowsOf(a, b) {
 		row, ok := compareOne(m, a, b)
 		if !ok {
 			continue
 		}
 		if row.Verdict == Chance {
-			tested = append(tested, len(c.Rows))
+			tested = append(tested, len(comparison.Rows))
 			chances = append(chances, row.P)
 		}
-		c.Rows = append(c.Rows, row)
+		comparison.Rows = append(comparison.Rows, row)
 	}
-	if len(c.Rows) == 0 {
+	if len(comparison.Rows) == 0 {
 		return nil, errors.New("compare: no metric is in every result of both sides")
 	}
 	for i, claim := range stat.Significant(chances, alpha) {
-		row := &c.Rows[tested[i]]
+		row := &comparison.Rows[tested[i]]
 		switch {
 		case claim && (row.Delta < 0) == row.Lower:
 			row.Verdict = Better
@@ -148,9 +149,10 @@ func Compare(a, b []Result) (*Comparison, error) {
 			row.Verdict = Worse
 		}
 	}
-	return c, nil
+	return comparison, nil
 }
 
+// sources are where results come from.
 func sources(rs []Result) []string {
 	out := make([]string, len(rs))
 	for i := range rs {
@@ -168,12 +170,13 @@ func rowsOf(a, b []Result) []comparedMetric {
 	}
 	var out []comparedMetric
 	known := map[string]bool{}
-	for _, m := range compared {
-		known[m.key] = true
-		if everywhere(m.key) {
-			out = append(out, m)
+	for _, metric := range comparedMetrics {
+		known[metric.key] = true
+		if everywhere(metric.key) {
+			out = append(out, metric)
 		}
 	}
+	// What one result lacks is no row, so the keys of any one will do.
 	for _, key := range slices.Sorted(maps.Keys(a[0].Values)) {
 		label, ok := latencyKey(key)
 		if ok && !known[key] && !strings.HasPrefix(key, "std_") && everywhere(key) {
@@ -185,9 +188,9 @@ func rowsOf(a, b []Result) []comparedMetric {
 
 // compareOne makes a row; its verdict is Chance where a test was made and the values
 // differ.
-func compareOne(m comparedMetric, a, b []Result) (Row, bool) {
-	va, vb := values(a, m.key), values(b, m.key)
-	row := Row{Label: m.label, Key: m.key, A: stat.Mean(va), B: stat.Mean(vb), Lower: m.lower, Verdict: Untested, P: 1}
+func compareOne(metric comparedMetric, a, b []Result) (Row, bool) {
+	va, vb := valuesAt(a, metric.key), valuesAt(b, metric.key)
+	row := Row{Label: metric.label, Key: metric.key, A: stat.Mean(va), B: stat.Mean(vb), Lower: metric.lower, Verdict: Untested, P: 1}
 	row.Delta = row.B - row.A
 	if !finite(row.Delta) {
 		return Row{}, false
@@ -198,27 +201,29 @@ func compareOne(m comparedMetric, a, b []Result) (Row, bool) {
 	if row.Delta == 0 {
 		row.Verdict = Same
 	}
+	// With one run on each side only its stretches can be compared.
 	row.By = "runs"
 	if len(a) == 1 && len(b) == 1 {
 		row.By = "stretches"
-		va, vb = a[0].Batches[m.key], b[0].Batches[m.key]
+		va, vb = a[0].Batches[metric.key], b[0].Batches[metric.key]
 	}
-	d, ok := stat.Welch(va, vb)
-	if !ok || !finite(d.P) || !finite(d.Interval.High-d.Interval.Low) {
+	difference, ok := stat.Welch(va, vb)
+	if !ok || !finite(difference.P) || !finite(difference.Interval.High-difference.Interval.Low) {
 		row.By = ""
 		return row, true
 	}
 	if row.Verdict != Same {
 		row.Verdict = Chance
 	}
-	row.Interval, row.P = d.Interval, d.P
-	if (d.Delta < 0) != (row.Delta < 0) { // the stretches, each of the same weight, say the opposite of the run
+	row.Interval, row.P = difference.Interval, difference.P
+	if (difference.Delta < 0) != (row.Delta < 0) { // the stretches, each of the same weight, say the opposite of the run
 		row.P = 1
 	}
 	return row, true
 }
 
-func values(rs []Result, key string) []float64 {
+// valuesAt is a metric of each result; 0 where one lacks it.
+func valuesAt(rs []Result, key string) []float64 {
 	out := make([]float64, len(rs))
 	for i := range rs {
 		out[i] = rs[i].Values[key]
@@ -234,33 +239,34 @@ func warnings(a, b []Result) []string {
 			out = append(out, text)
 		}
 	}
+	// All are held against the first: what differs from it is not of the same thing.
 	first := &a[0]
-	for _, r := range slices.Concat(a, b)[1:] {
+	for _, result := range slices.Concat(a, b)[1:] {
 		for _, key := range []string{"model_id", "dataset_name", "request_rate"} {
-			if x, y := first.say(key), r.say(key); x != y && x != "" && y != "" {
-				add("%s differs: %s and %s", key, x, y)
+			if value, y := first.word(key), result.word(key); value != y && value != "" && y != "" {
+				add("%s differs: %s and %s", key, value, y)
 			}
 		}
 		for _, key := range []string{"num_prompts", "max_concurrency", "total_input_tokens"} {
-			x, hasX := first.Values[key]
-			y, hasY := r.Values[key]
-			if hasX && hasY && math.Abs(x-y) > 0.01*max(x, y) {
-				add("%s differs: %s and %s; the workloads are not the same", key, short(x), short(y))
+			value, hasX := first.Values[key]
+			y, hasY := result.Values[key]
+			if hasX && hasY && math.Abs(value-y) > 0.01*max(value, y) {
+				add("%s differs: %s and %s; the workloads are not the same", key, fourDigits(value), fourDigits(y))
 			}
 		}
-		if x, y := first.Profile, r.Profile; x != y && x != "" && y != "" {
-			add("profile differs: %s and %s; their numbers are not defined alike (bench serve --compat)", x, y)
+		if value, y := first.Profile, result.Profile; value != y && value != "" && y != "" {
+			add("profile differs: %s and %s; their numbers are not defined alike (bench serve --compat)", value, y)
 		}
-		if x, y := first.Ossian, r.Ossian; x != nil && y != nil && x.Workload.Hash != y.Workload.Hash {
-			add("workload differs: %s and %s (hash of the prompts)", x.Workload.Hash, y.Workload.Hash)
+		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Hash != y.Workload.Hash {
+			add("workload differs: %s and %s (hash of the prompts)", value.Workload.Hash, y.Workload.Hash)
 		}
 	}
-	for _, r := range slices.Concat(a, b) {
-		if r.Ossian != nil && !r.Ossian.Valid {
-			add("%s is not a valid run", r.Source)
+	for _, result := range slices.Concat(a, b) {
+		if result.Ossian != nil && !result.Ossian.Valid {
+			add("%s is not a valid run", result.Source)
 		}
-		if r.Values["failed"] > 0 {
-			add("%s has failed requests; their times are in no number", r.Source)
+		if result.Values["failed"] > 0 {
+			add("%s has failed requests; their times are in no number", result.Source)
 		}
 	}
 	if len(a) == 1 && len(b) == 1 {
@@ -271,51 +277,52 @@ func warnings(a, b []Result) []string {
 	return out
 }
 
-// say is what r says about key, in words.
-func (r *Result) say(key string) string {
+// word is what r says about key, in words; "" = nothing.
+func (r *Result) word(key string) string {
 	if word, ok := r.Info[key]; ok {
 		return word
 	}
 	if v, ok := r.Values[key]; ok {
-		return short(v)
+		return fourDigits(v)
 	}
 	return ""
 }
 
 // String is the table (bench.md 1.10), with an interval and a verdict behind each row.
 func (c *Comparison) String() string {
-	p := &page{frame: 90}
-	p.title(" Benchmark Comparison ", "=")
-	fmt.Fprintf(p, "  A: %s\n  B: %s\n\n", strings.Join(c.A, ", "), strings.Join(c.B, ", "))
-	fmt.Fprintf(p, "%-35s %12s %12s %10s %8s  %-26s %s\n", "Metric", "A", "B", "Delta", "Change", "95 % interval of Delta", "Verdict")
-	fmt.Fprintf(p, "%s %s %s %s %s  %s %s\n", strings.Repeat("-", 35), strings.Repeat("-", 12), strings.Repeat("-", 12),
+	page := &consolePage{frame: 90}
+	page.title(" Benchmark Comparison ", "=")
+	fmt.Fprintf(page, "  A: %s\n  B: %s\n\n", strings.Join(c.A, ", "), strings.Join(c.B, ", "))
+	fmt.Fprintf(page, "%-35s %12s %12s %10s %8s  %-26s %s\n", "Metric", "A", "B", "Delta", "Change", "95 % interval of Delta", "Verdict")
+	fmt.Fprintf(page, "%s %s %s %s %s  %s %s\n", strings.Repeat("-", 35), strings.Repeat("-", 12), strings.Repeat("-", 12),
 		strings.Repeat("-", 10), strings.Repeat("-", 8), strings.Repeat("-", 26), strings.Repeat("-", 15))
-	for _, r := range c.Rows {
+	for _, row := range c.Rows {
 		interval := ""
-		if r.By != "" {
-			interval = fmt.Sprintf("[%+.2f, %+.2f]", r.Interval.Low, r.Interval.High)
+		if row.By != "" {
+			interval = fmt.Sprintf("[%+.2f, %+.2f]", row.Interval.Low, row.Interval.High)
 		}
-		fmt.Fprintf(p, "%-35s %12s %12s %10s %7s%s  %-26s %s\n", r.Label, tableNumber(r.A, ""), tableNumber(r.B, ""),
-			tableNumber(r.Delta, "+"), r.change(), r.mark(), interval, r.Verdict)
+		fmt.Fprintf(page, "%-35s %12s %12s %10s %7s%s  %-26s %s\n", row.Label, tableNumber(row.A, ""), tableNumber(row.B, ""),
+			tableNumber(row.Delta, "+"), row.changeText(), row.mark(), interval, row.Verdict)
 	}
-	p.line("=")
-	p.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
+	page.line("=")
+	page.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
 		"chance: of 100 comparisons without a difference at most one gets such a verdict.\n")
 	for _, w := range c.Warnings {
-		fmt.Fprintf(p, "WARNING: %s\n", w)
+		fmt.Fprintf(page, "WARNING: %s\n", w)
 	}
-	return p.String()
+	return page.String()
 }
 
 // tableNumber writes whole numbers without decimals, others with two.
-func tableNumber(f float64, sign string) string {
-	if f == math.Floor(f) && math.Abs(f) < 1e12 {
-		return fmt.Sprintf("%"+sign+"d", int64(f))
+func tableNumber(value float64, sign string) string {
+	if value == math.Floor(value) && math.Abs(value) < 1e12 {
+		return fmt.Sprintf("%"+sign+"d", int64(value))
 	}
-	return fmt.Sprintf("%"+sign+".2f", f)
+	return fmt.Sprintf("%"+sign+".2f", value)
 }
 
-func (r *Row) change() string {
+// changeText is the change in percent of A.
+func (r *Row) changeText() string {
 	if r.A == 0 && r.B != 0 {
 		return "inf%"
 	}

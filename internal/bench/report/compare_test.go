@@ -224,7 +224,7 @@ func TestRunsTable(t *testing.T) {
 	for i, v := range []float64{10, 11, 12} {
 		runs = append(runs, Result{Source: fmt.Sprint(i), Values: map[string]float64{"request_throughput": v, "mean_ttft_ms": 50, "duration": 3.25}})
 	}
-	spreads := spreads(runs, repeated)
+	spreads := spreads(runs, multiRunKeys)
 	if len(spreads) != 3 || spreads[0].Mean != 11 || math.Abs(spreads[0].CV-100*math.Sqrt(2.0/3)/11) > 1e-12 || spreads[0].Interval == nil ||
 		math.Abs(spreads[0].Interval.Low-(11-4.302652729911275/math.Sqrt(3))) > 1e-9 { // Student's t, 2 degrees of freedom
 		t.Errorf("%+v", spreads)

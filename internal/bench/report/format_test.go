@@ -24,10 +24,10 @@ func TestNumbers(t *testing.T) {
 		{5e-324, "5e-324", "5e-324"}, {math.MaxFloat64, "1.7976931348623157e+308", "1.7976931348623157e308"}, {1.0 / 3, "0.3333333333333333", "0.3333333333333333"},
 		{math.Inf(1), "Infinity", "null"}, {math.Inf(-1), "-Infinity", "null"}, {math.NaN(), "NaN", "null"},
 	} {
-		if got := string(dialect{python: true}.encode(c.f)); got != c.python {
+		if got := string(jsonStyle{python: true}.encode(c.f)); got != c.python {
 			t.Errorf("%v in Python: %s, want %s", c.f, got, c.python)
 		}
-		if got := string(dialect{}.encode(c.f)); got != c.serde_ {
+		if got := string(jsonStyle{}.encode(c.f)); got != c.serde_ {
 			t.Errorf("%v in serde_json: %s, want %s", c.f, got, c.serde_)
 		}
 	}
@@ -35,15 +35,15 @@ func TestNumbers(t *testing.T) {
 
 func TestText(t *testing.T) {
 	in := "a\"\\/\b\f\n\r\t\x00\x1f\x7fé€😀\u2028\xff"
-	if got, want := string(dialect{python: true}.encode(in)), `"a\"\\/\b\f\n\r\t\u0000\u001f\u007f\u00e9\u20ac\ud83d\ude00\u2028\ufffd"`; got != want {
+	if got, want := string(jsonStyle{python: true}.encode(in)), `"a\"\\/\b\f\n\r\t\u0000\u001f\u007f\u00e9\u20ac\ud83d\ude00\u2028\ufffd"`; got != want {
 		t.Errorf("Python: %s, want %s", got, want)
 	}
-	if got, want := string(dialect{}.encode(in)), "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7fé€😀\u2028\ufffd\""; got != want {
+	if got, want := string(jsonStyle{}.encode(in)), "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7fé€😀\u2028\ufffd\""; got != want {
 		t.Errorf("serde_json: %s, want %s", got, want)
 	}
-	o := object{{"a", []int{1, 2}}, {"b", nil}, {"c", []float64(nil)}, {"d", true}}
+	o := jsonObject{{"a", []int{1, 2}}, {"b", nil}, {"c", []float64(nil)}, {"d", true}}
 	o.set("a", "new")
-	if got, want := string(dialect{python: true}.encode(o)), `{"a": "new", "b": null, "c": [], "d": true}`; got != want {
+	if got, want := string(jsonStyle{python: true}.encode(o)), `{"a": "new", "b": null, "c": [], "d": true}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -188,7 +188,7 @@ func TestRules(t *testing.T) {
 		{bench.SGLang, "sglang-oai-chat", 30, 150, []float64{30, 40}, 10, 5},
 	} {
 		set := &bench.Setup{Profile: c.p, Backend: c.backend, Stream: true}
-		q := request(set, &s, words)
+		q := readRequest(set, &s, words)
 		ok := q.OK && near(q.TTFT*1000, c.ttft) && near(q.Latency*1000, c.latency) && len(q.ITL) == len(c.itl) && q.Input == c.input && q.Output == c.output && near(q.Queue, 0.01)
 		for i := range min(len(q.ITL), len(c.itl)) {
 			ok = ok && near(q.ITL[i]*1000, c.itl[i])
@@ -212,7 +212,7 @@ func TestOutputTokens(t *testing.T) {
 	}{
 		{bench.VLLM, words, 3}, {bench.VLLM, nil, 1}, {bench.VLLMRust, words, 3}, {bench.VLLM011, words, 3}, {bench.LMDeploy, words, 8}, {bench.SGLang, words, 8},
 	} {
-		if q := request(&bench.Setup{Profile: c.p, Backend: "openai-chat", Stream: true}, &s, c.count); q.Output != c.want {
+		if q := readRequest(&bench.Setup{Profile: c.p, Backend: "openai-chat", Stream: true}, &s, c.count); q.Output != c.want {
 			t.Errorf("%v: %d tokens, want %d", c.p, q.Output, c.want)
 		}
 	}
@@ -233,7 +233,7 @@ func TestSteadyState(t *testing.T) {
 		r.Samples = append(r.Samples, s)
 	}
 	s := Summarize(r, words)
-	st := s.steady(1, 0, nil)
+	st := s.findSteady(1, 0, nil)
 	if st == nil {
 		t.Fatal("no window")
 	}
@@ -245,15 +245,15 @@ func TestSteadyState(t *testing.T) {
 	if !near(st.OutputRate, 4.0/21) || !near(st.InputRate, 200.0/21) || !near(st.RequestRate, 1.0/21) || !near(st.MeanTTFT, 1000) || !near(st.P99TPOT, 28750) {
 		t.Errorf("%+v", st)
 	}
-	if st := s.steady(1, 25, nil); st == nil || st.Window.Warning == nil || !strings.Contains(*st.Window.Warning, "21.0s (52.5% of run)") {
+	if st := s.findSteady(1, 25, nil); st == nil || st.Window.Warning == nil || !strings.Contains(*st.Window.Warning, "21.0s (52.5% of run)") {
 		t.Errorf("no warning: %+v", st)
 	}
 	s.Setup.Arrivals.Concurrency = 12
-	if s.steady(1, 0, nil) != nil {
+	if s.findSteady(1, 0, nil) != nil {
 		t.Error("a window that never came to the threshold")
 	}
 	s.Setup.Arrivals = bench.Arrivals{Rate: 5, Concurrency: 10}
-	if s.steady(1, 0, nil) != nil {
+	if s.findSteady(1, 0, nil) != nil {
 		t.Error("a window at a finite rate")
 	}
 }
@@ -353,7 +353,7 @@ func TestBatches(t *testing.T) {
 func TestErrorsOnOneLine(t *testing.T) {
 	s := &Summary{Failed: 1, Requests: make([]Request, 1)}
 	s.Requests[0].Err = "no\x1b]52;c;aGk=\a\nSuccessful requests:   9 é"
-	var p page
+	var p consolePage
 	if s.failures(&p); !strings.HasSuffix(p.String(), "Error 0: no ]52;c;aGk=  Successful requests:   9 é\n") {
 		t.Errorf("%q", p.String())
 	}

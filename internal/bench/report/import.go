@@ -48,11 +48,11 @@ func Import(name string, data []byte) ([]Result, error) {
 // newResult takes over what a file says, and reads the members that only this package
 // understands.
 func newResult(file *resultfile.Result) (Result, error) {
-	r := Result{Format: file.Format, Profile: file.Profile, Info: file.Info, Values: file.Values}
-	if err := r.own(file.Members["ossian"]); err != nil {
-		return r, err
+	result := Result{Format: file.Format, Profile: file.Profile, Info: file.Info, Values: file.Values}
+	if err := result.readExtension(file.Members["ossian"]); err != nil {
+		return result, err
 	}
-	return r, r.detail(file.Members)
+	return result, result.readDetail(file.Members)
 }
 
 // Result returns s as a Result named name.
@@ -76,6 +76,7 @@ func (r *Result) complete() error {
 			return fmt.Errorf("%q is %v; it cannot be negative", key, v)
 		}
 	}
+	// Throughput is what every table has: computed where it is missing, or refused.
 	duration, timed := r.Values["duration"]
 	if _, ok := r.Values["request_throughput"]; !ok {
 		completed, counted := r.Values["completed"]
@@ -99,27 +100,28 @@ func (r *Result) complete() error {
 	return nil
 }
 
+// finite reports whether a number is one.
 func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
 // isQuantity reports whether a key is one of those that the tools write, which are counts,
 // times and rates; others may be metadata.
 func isQuantity(key string) bool {
 	_, latency := latencyKey(key)
-	return latency || slices.ContainsFunc(compared, func(m comparedMetric) bool { return m.key == key })
+	return latency || slices.ContainsFunc(comparedMetrics, func(m comparedMetric) bool { return m.key == key })
 }
 
-// own reads what Ossian adds.
-func (r *Result) own(raw json.RawMessage) error {
+// readExtension reads what Ossian adds.
+func (r *Result) readExtension(raw json.RawMessage) error {
 	if len(raw) == 0 || raw[0] == 'n' {
 		return nil
 	}
-	var x Extension
-	if err := json.Unmarshal(raw, &x); err != nil {
+	var ext Extension
+	if err := json.Unmarshal(raw, &ext); err != nil {
 		return fmt.Errorf(`"ossian": %w`, err)
 	}
-	r.Ossian, r.Batches = &x, x.Batches
-	if x.Compat != "" {
-		r.Profile = x.Compat
+	r.Ossian, r.Batches = &ext, ext.Batches
+	if ext.Compat != "" {
+		r.Profile = ext.Compat
 	}
 	return nil
 }
@@ -131,43 +133,44 @@ type arrays struct {
 	errors                                    []string
 }
 
-// detail reads the arrays of a detailed result into Requests and cuts them into batches.
-func (r *Result) detail(members map[string]json.RawMessage) error {
-	var a arrays
-	for _, f := range []struct {
+// readDetail reads the arrays of a detailed result into Requests and cuts them into batches.
+func (r *Result) readDetail(members map[string]json.RawMessage) error {
+	var lists arrays
+	for _, field := range []struct {
 		key string
 		to  any
-	}{{"input_lens", &a.inputs}, {"output_lens", &a.outputs}, {"ttfts", &a.ttfts}, {"latencies", &a.latencies},
-		{"start_times", &a.starts}, {"itls", &a.itls}, {"errors", &a.errors}} {
-		raw := members[f.key]
+	}{{"input_lens", &lists.inputs}, {"output_lens", &lists.outputs}, {"ttfts", &lists.ttfts}, {"latencies", &lists.latencies},
+		{"start_times", &lists.starts}, {"itls", &lists.itls}, {"errors", &lists.errors}} {
+		raw := members[field.key]
 		if len(raw) == 0 || raw[0] == 'n' {
 			continue
 		}
-		if err := json.Unmarshal(raw, f.to); err != nil {
-			return fmt.Errorf("%q: %w", f.key, err)
+		if err := json.Unmarshal(raw, field.to); err != nil {
+			return fmt.Errorf("%q: %w", field.key, err)
 		}
 	}
-	if a.ttfts == nil || a.itls == nil || a.outputs == nil {
+	if lists.ttfts == nil || lists.itls == nil || lists.outputs == nil {
 		return nil // not detailed
 	}
-	n := len(a.ttfts)
-	for _, l := range []struct {
+	// A list that is there is as long as all others: entry i is of request i.
+	count := len(lists.ttfts)
+	for _, list := range []struct {
 		key  string
 		n    int
 		must bool
-	}{{"itls", len(a.itls), true}, {"output_lens", len(a.outputs), true}, {"input_lens", len(a.inputs), a.inputs != nil},
-		{"latencies", len(a.latencies), a.latencies != nil}, {"start_times", len(a.starts), a.starts != nil}, {"errors", len(a.errors), a.errors != nil}} {
-		if l.must && l.n != n {
-			return fmt.Errorf("%q has %d entries, \"ttfts\" %d; they are of the same requests", l.key, l.n, n)
+	}{{"itls", len(lists.itls), true}, {"output_lens", len(lists.outputs), true}, {"input_lens", len(lists.inputs), lists.inputs != nil},
+		{"latencies", len(lists.latencies), lists.latencies != nil}, {"start_times", len(lists.starts), lists.starts != nil}, {"errors", len(lists.errors), lists.errors != nil}} {
+		if list.must && list.n != count {
+			return fmt.Errorf("%q has %d entries, \"ttfts\" %d; they are of the same requests", list.key, list.n, count)
 		}
 	}
-	r.Requests = make([]Request, n)
+	r.Requests = make([]Request, count)
 	for i := range r.Requests {
-		r.Requests[i] = a.request(i)
+		r.Requests[i] = lists.request(i)
 	}
 	if len(r.Batches) == 0 {
 		r.Batches = batches(r.Requests)
-		if a.starts == nil { // without them nobody knows what came when
+		if lists.starts == nil { // without them nobody knows what came when
 			delete(r.Batches, "request_throughput")
 			delete(r.Batches, "output_throughput")
 			delete(r.Batches, "total_token_throughput")
@@ -177,25 +180,25 @@ func (r *Result) detail(members map[string]json.RawMessage) error {
 }
 
 // request is the i-th of a; latencies are missing in files of 2025.
-func (a *arrays) request(i int) Request {
-	q := Request{Output: clampInt(a.outputs[i]), TTFT: a.ttfts[i], ITL: a.itls[i], Latency: a.ttfts[i], OK: a.outputs[i] > 0}
-	for _, gap := range q.ITL {
-		q.Latency += gap
+func (a *arrays) request(at int) Request {
+	request := Request{Output: clampInt(a.outputs[at]), TTFT: a.ttfts[at], ITL: a.itls[at], Latency: a.ttfts[at], OK: a.outputs[at] > 0}
+	for _, gap := range request.ITL {
+		request.Latency += gap
 	}
 	if a.latencies != nil {
-		q.Latency = a.latencies[i]
+		request.Latency = a.latencies[at]
 	}
 	if a.inputs != nil {
-		q.Input = clampInt(a.inputs[i])
+		request.Input = clampInt(a.inputs[at])
 	}
 	if a.starts != nil {
-		q.Start = a.starts[i]
+		request.Start = a.starts[at]
 	}
 	if a.errors != nil {
-		q.Err = a.errors[i]
-		q.OK = q.OK && q.Err == ""
+		request.Err = a.errors[at]
+		request.OK = request.OK && request.Err == ""
 	}
-	return q
+	return request
 }
 
 // clampInt is a count of tokens from a file.

@@ -23,23 +23,24 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: result as JSON: %w", err)
 	}
-	var o object
-	switch p := s.Setup.Profile; {
+	// Keys in the order of the tool; ours behind them disturbs no reader of its files.
+	var object jsonObject
+	switch profile := s.Setup.Profile; {
 	case s.Turns != nil:
-		s.turnsResult(&o)
-	case p == bench.LMDeploy || p == bench.SGLang:
-		s.profileResult(&o, detailed)
-	case p == bench.VLLMRust:
-		s.setupFields(&o)
-		if err := s.rustResult(&o, detailed); err != nil {
+		s.turnsResult(&object)
+	case profile == bench.LMDeploy || profile == bench.SGLang:
+		s.profileResult(&object, detailed)
+	case profile == bench.VLLMRust:
+		s.setupFields(&object)
+		if err := s.rustResult(&object, detailed); err != nil {
 			return nil, err
 		}
 	default:
-		s.setupFields(&o)
-		s.vllmResult(&o, detailed)
+		s.setupFields(&object)
+		s.vllmResult(&object, detailed)
 	}
-	o.set("ossian", json.RawMessage(extension))
-	return dialect{python: s.Setup.Profile != bench.VLLMRust}.encode(o), nil
+	object.set("ossian", json.RawMessage(extension))
+	return jsonStyle{python: s.Setup.Profile != bench.VLLMRust}.encode(object), nil
 }
 
 // ended is when the run ended, which is the date of its result.
@@ -71,16 +72,16 @@ func optional(name string) any {
 	return name
 }
 
-// whole is a number as JSON, without a fraction where it has none.
-func whole(f float64) any {
-	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
-		return int(f)
+// wholeOrFraction is a number as JSON, without a fraction where it has none.
+func wholeOrFraction(value float64) any {
+	if value == math.Trunc(value) && math.Abs(value) < 1e15 {
+		return int(value)
 	}
-	return f
+	return value
 }
 
-// most is the bound on concurrency as JSON.
-func (s *Summary) most() any {
+// mostAtOnce is the bound on concurrency as JSON; null = none.
+func (s *Summary) mostAtOnce() any {
 	if c := s.Setup.Arrivals.Concurrency; c > 0 {
 		return c
 	}
@@ -88,200 +89,203 @@ func (s *Summary) most() any {
 }
 
 // setupFields writes what vLLM writes about the run before its result.
-func (s *Summary) setupFields(o *object) {
+func (s *Summary) setupFields(object *jsonObject) {
 	set := &s.Setup
-	o.set("date", s.date())
-	o.set("endpoint_type", set.Backend)
-	o.set("backend", set.Backend)
-	o.set("label", optional(set.Label))
-	o.set("model_id", set.ModelID)
-	o.set("tokenizer_id", optional(set.Tokenizer))
-	o.set("num_prompts", max(s.Queries, len(s.Requests)))
+	object.set("date", s.date())
+	object.set("endpoint_type", set.Backend)
+	object.set("backend", set.Backend)
+	object.set("label", optional(set.Label))
+	object.set("model_id", set.ModelID)
+	object.set("tokenizer_id", optional(set.Tokenizer))
+	object.set("num_prompts", max(s.Queries, len(s.Requests)))
 	if set.Profile == bench.VLLMRust {
-		o.set("max_model_len", s.flag("--max-model-len", nil))
+		object.set("max_model_len", s.flag("--max-model-len", nil))
 	}
 	for _, m := range set.Metadata {
-		o.set(m.Key, m.Value)
+		object.set(m.Key, m.Value)
 	}
-	o.set("request_rate", "inf")
-	if s.finite() {
-		o.set("request_rate", set.Arrivals.Rate)
+	object.set("request_rate", "inf")
+	if s.hasRate() {
+		object.set("request_rate", set.Arrivals.Rate)
 	}
-	o.set("burstiness", set.Arrivals.Burstiness)
-	o.set("max_concurrency", s.most())
-	if r := set.Arrivals.Ramp; r.Strategy != "" && set.Profile != bench.VLLMRust {
-		o.set("ramp_up_strategy", r.Strategy)
-		o.set("ramp_up_start_rps", whole(r.Start))
-		o.set("ramp_up_end_rps", whole(r.End))
+	object.set("burstiness", set.Arrivals.Burstiness)
+	object.set("max_concurrency", s.mostAtOnce())
+	if ramp := set.Arrivals.Ramp; ramp.Strategy != "" && set.Profile != bench.VLLMRust {
+		object.set("ramp_up_strategy", ramp.Strategy)
+		object.set("ramp_up_start_rps", wholeOrFraction(ramp.Start))
+		object.set("ramp_up_end_rps", wholeOrFraction(ramp.End))
 	}
 }
 
-// goodput is null without objectives.
-func (s *Summary) goodput() any {
+// goodputOrNull is null without objectives.
+func (s *Summary) goodputOrNull() any {
 	if len(s.Setup.Goodput) == 0 {
 		return nil
 	}
 	return s.Goodput
 }
 
-// list returns a value of every request, failed ones included, in order.
-func list[T any](s *Summary, value func(q *Request) T) []T {
-	out := make([]T, len(s.Requests))
-	for i := range s.Requests {
-		out[i] = value(&s.Requests[i])
+// perRequest returns a value of every request, failed ones included, in order.
+func perRequest[T any](summary *Summary, value func(q *Request) T) []T {
+	out := make([]T, len(summary.Requests))
+	for i := range summary.Requests {
+		out[i] = value(&summary.Requests[i])
 	}
 	return out
 }
 
-// detail writes the arrays that every tool has.
-func (s *Summary) detail(o *object) {
-	o.set("input_lens", list(s, func(q *Request) int {
-		if q.Reported > 0 {
-			return q.Reported
+// detailResult writes the arrays that every tool has.
+func (s *Summary) detailResult(object *jsonObject) {
+	object.set("input_lens", perRequest(s, func(request *Request) int {
+		if request.Reported > 0 {
+			return request.Reported
 		}
-		return q.Input
+		return request.Input
 	}))
-	o.set("output_lens", list(s, func(q *Request) int { return q.Output }))
-	o.set("ttfts", list(s, func(q *Request) float64 { return q.TTFT }))
-	o.set("itls", list(s, func(q *Request) []float64 { return q.ITL }))
+	object.set("output_lens", perRequest(s, func(request *Request) int { return request.Output }))
+	object.set("ttfts", perRequest(s, func(request *Request) float64 { return request.TTFT }))
+	object.set("itls", perRequest(s, func(request *Request) []float64 { return request.ITL }))
 }
 
-func (s *Summary) texts(o *object) {
-	o.set("generated_texts", list(s, func(q *Request) string { return q.Text }))
-	o.set("errors", list(s, func(q *Request) string { return q.Err }))
+// textResult writes what was generated and what failed.
+func (s *Summary) textResult(o *jsonObject) {
+	o.set("generated_texts", perRequest(s, func(q *Request) string { return q.Text }))
+	o.set("errors", perRequest(s, func(q *Request) string { return q.Err }))
 }
 
 // vllmResult writes the result of the Python client, current or of 2025.
-func (s *Summary) vllmResult(o *object, detailed bool) {
-	now := s.Setup.Profile == bench.VLLM
-	o.set("duration", s.Duration)
-	o.set("completed", s.Completed)
+func (s *Summary) vllmResult(object *jsonObject, detailed bool) {
+	now := s.Setup.Profile == bench.VLLM // else of 2025, with fewer keys
+	object.set("duration", s.Duration)
+	object.set("completed", s.Completed)
 	if now {
-		o.set("failed", s.Failed)
+		object.set("failed", s.Failed)
 	}
-	o.set("total_input_tokens", s.Input)
-	o.set("total_output_tokens", s.Output)
-	o.set("request_throughput", s.RequestRate)
-	o.set("request_goodput", s.goodput())
-	o.set("output_throughput", s.OutputRate)
-	o.set("total_token_throughput", s.TotalRate)
+	object.set("total_input_tokens", s.Input)
+	object.set("total_output_tokens", s.Output)
+	object.set("request_throughput", s.RequestRate)
+	object.set("request_goodput", s.goodputOrNull())
+	object.set("output_throughput", s.OutputRate)
+	object.set("total_token_throughput", s.TotalRate)
 	if detailed {
-		s.detail(o)
+		s.detailResult(object)
 	}
 	if now { // kept without detail too
-		o.set("latencies", list(s, func(q *Request) float64 { return q.Latency }))
+		object.set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
 		if detailed {
-			o.set("start_times", list(s, func(q *Request) float64 { return q.Start }))
+			object.set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
 		}
-		o.set("queue_times", list(s, func(q *Request) float64 { return q.Queue }))
+		object.set("queue_times", perRequest(s, func(q *Request) float64 { return q.Queue }))
 	}
 	if detailed {
-		s.texts(o)
+		s.textResult(object)
 	}
-	o.set("max_output_tokens_per_s", s.PeakTokens)
-	o.set("max_concurrent_requests", s.PeakRequests)
+	object.set("max_output_tokens_per_s", s.PeakTokens)
+	object.set("max_concurrent_requests", s.PeakRequests)
 	if now {
-		o.set("rtfx", 0.0)
+		object.set("rtfx", 0.0)
 	}
-	if p := s.Probes; p != nil && now {
-		o.set("probe_completed", p.Completed)
-		o.set("probe_failed", p.Failed)
-		o.set("probe_median_e2el_ms", p.E2EL.Median)
-		o.set("probe_p99_e2el_ms", p.E2EL.P(99))
-		o.set("probe_max_e2el_ms", p.E2EL.Max)
+	if probes := s.Probes; probes != nil && now {
+		object.set("probe_completed", probes.Completed)
+		object.set("probe_failed", probes.Failed)
+		object.set("probe_median_e2el_ms", probes.E2EL.Median)
+		object.set("probe_p99_e2el_ms", probes.E2EL.P(99))
+		object.set("probe_max_e2el_ms", probes.E2EL.Max)
 	}
 	if len(s.RateSteps) > 0 {
-		events := make([]object, len(s.RateSteps))
+		events := make([]jsonObject, len(s.RateSteps))
 		for i, step := range s.RateSteps {
-			events[i] = object{{"rps", step.Rate}, {"timestamp", isoTime(step.At)}}
+			events[i] = jsonObject{{"rps", step.Rate}, {"timestamp", isoTime(step.At)}}
 		}
-		o.set("rps_change_events", events)
+		object.set("rps_change_events", events)
 	}
 	if now {
-		s.specResult(o)
+		s.specResult(object)
 	}
-	s.metricResult(o)
+	s.metricResult(object)
 }
 
 // isoTime is Python's datetime.isoformat.
-func isoTime(t time.Time) string {
-	if t.Nanosecond()/1000 == 0 {
-		return t.Format("2006-01-02T15:04:05")
+func isoTime(at time.Time) string {
+	if at.Nanosecond()/1000 == 0 {
+		return at.Format("2006-01-02T15:04:05")
 	}
-	return t.Format("2006-01-02T15:04:05.000000")
+	return at.Format("2006-01-02T15:04:05.000000")
 }
 
-func (s *Summary) specResult(o *object) {
+// specResult writes what is known of speculative decoding.
+func (s *Summary) specResult(object *jsonObject) {
 	if s.Spec == nil {
 		return
 	}
-	o.set("spec_decode_acceptance_rate", s.Spec.Rate)
-	o.set("spec_decode_acceptance_length", s.Spec.Length)
-	o.set("spec_decode_num_drafts", s.Spec.Drafts)
-	o.set("spec_decode_draft_tokens", s.Spec.DraftTokens)
-	o.set("spec_decode_accepted_tokens", s.Spec.Accepted)
-	o.set("spec_decode_per_position_acceptance_rates", s.Spec.PerPosition)
+	object.set("spec_decode_acceptance_rate", s.Spec.Rate)
+	object.set("spec_decode_acceptance_length", s.Spec.Length)
+	object.set("spec_decode_num_drafts", s.Spec.Drafts)
+	object.set("spec_decode_draft_tokens", s.Spec.DraftTokens)
+	object.set("spec_decode_accepted_tokens", s.Spec.Accepted)
+	object.set("spec_decode_per_position_acceptance_rates", s.Spec.PerPosition)
 }
 
-func (s *Summary) metricResult(o *object) {
+// metricResult writes the latencies that are reported.
+func (s *Summary) metricResult(o *jsonObject) {
 	for _, m := range s.metrics() {
 		o.latency(m.key, m.dist, s.percentiles()...)
 	}
 }
 
 // latency writes the statistics of one latency.
-func (o *object) latency(key string, d Dist, percentiles ...float64) {
-	o.set("mean_"+key+"_ms", d.Mean)
-	o.set("median_"+key+"_ms", d.Median)
-	o.set("std_"+key+"_ms", d.Std)
+func (o *jsonObject) latency(key string, dist Dist, percentiles ...float64) {
+	o.set("mean_"+key+"_ms", dist.Mean)
+	o.set("median_"+key+"_ms", dist.Median)
+	o.set("std_"+key+"_ms", dist.Std)
 	for _, p := range percentiles {
-		o.set("p"+percentileName(p)+"_"+key+"_ms", d.P(p))
+		o.set("p"+percentileName(p)+"_"+key+"_ms", dist.P(p))
 	}
 }
 
 // rustResult writes the result of the compiled client.
-func (s *Summary) rustResult(o *object, detailed bool) error {
-	o.set("duration", s.Duration)
-	o.set("completed", s.Completed)
-	o.set("failed", s.Failed)
-	o.set("total_input_tokens", s.Input)
-	o.set("total_output_tokens", s.Output)
-	o.set("request_throughput", s.RequestRate)
-	o.set("request_goodput", s.goodput())
-	o.set("input_throughput", s.InputRate)
-	o.set("output_throughput", s.OutputRate)
-	o.set("total_token_throughput", s.TotalRate)
-	o.set("max_output_tokens_per_s", s.PeakTokens)
-	o.set("max_concurrent_requests", s.PeakRequests)
-	o.set("rtfx", 0.0)
-	if s.Failed > 0 {
-		var failed []object
+func (s *Summary) rustResult(object *jsonObject, detailed bool) error {
+	object.set("duration", s.Duration)
+	object.set("completed", s.Completed)
+	object.set("failed", s.Failed)
+	object.set("total_input_tokens", s.Input)
+	object.set("total_output_tokens", s.Output)
+	object.set("request_throughput", s.RequestRate)
+	object.set("request_goodput", s.goodputOrNull())
+	object.set("input_throughput", s.InputRate)
+	object.set("output_throughput", s.OutputRate)
+	object.set("total_token_throughput", s.TotalRate)
+	object.set("max_output_tokens_per_s", s.PeakTokens)
+	object.set("max_concurrent_requests", s.PeakRequests)
+	object.set("rtfx", 0.0)
+	if s.Failed > 0 { // the key is there only then
+		var failed []jsonObject
 		for i := range s.Requests {
 			if q := &s.Requests[i]; !q.OK {
-				failed = append(failed, q.failure(object{{"index", i}}))
+				failed = append(failed, q.failure(jsonObject{{"index", i}}))
 			}
 		}
-		o.set("failed_requests", failed)
+		object.set("failed_requests", failed)
 	}
 	if detailed {
-		s.detail(o)
-		s.texts(o)
-		o.set("latencies", list(s, func(q *Request) float64 { return q.Latency }))
-		o.set("start_times", list(s, func(q *Request) float64 { return q.Start }))
+		s.detailResult(object)
+		s.textResult(object)
+		object.set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
+		object.set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
 	}
-	s.specResult(o)
-	s.metricResult(o)
+	s.specResult(object)
+	s.metricResult(object)
 	steady, err := json.Marshal(s.Steady)
 	if err != nil {
 		return fmt.Errorf("report: steady state as JSON: %w", err)
 	}
-	o.set("steady_state", json.RawMessage(steady))
+	object.set("steady_state", json.RawMessage(steady))
 	return nil
 }
 
 // failure is what the compiled client says of a request that failed, behind its name.
-func (q *Request) failure(name object) object {
-	return append(name, object{{"error", q.Err}, {"prompt_len", q.Input}, {"start_time", q.Start}, {"latency", q.Latency},
+func (q *Request) failure(name jsonObject) jsonObject {
+	return append(name, jsonObject{{"error", q.Err}, {"prompt_len", q.Input}, {"start_time", q.Start}, {"latency", q.Latency},
 		{"ttft", q.TTFT}, {"output_tokens", q.Usage}, {"itl", q.ITL}}...)
 }
 
@@ -313,11 +317,11 @@ func (s *Summary) flag(name string, otherwise any) any {
 
 // ratio is --random-range-ratio, a float in the results of both tools.
 func (s *Summary) ratio() any {
-	v := s.flag("--random-range-ratio", 0.0)
-	if n, ok := v.(int); ok {
+	ratio := s.flag("--random-range-ratio", 0.0)
+	if n, ok := ratio.(int); ok {
 		return float64(n)
 	}
-	return v
+	return ratio
 }
 
 // lengths are the lengths of a random data set. sglang has defaults for them, lmdeploy
@@ -334,68 +338,69 @@ func (s *Summary) lengths() (in, out any) {
 
 // profileResult writes the result of lmdeploy or sglang (sglang 0.5.23, whose keys
 // include all of lmdeploy's; the latter's file is CSV, see csvRow).
-func (s *Summary) profileResult(o *object, detailed bool) {
+func (s *Summary) profileResult(object *jsonObject, detailed bool) {
+	// sglang's keys stand between the common ones, where sglang has them.
 	sglang := s.Setup.Profile == bench.SGLang
 	in, out := s.lengths()
 	if sglang {
-		o.set("tag", s.flag("--tag", nil))
+		object.set("tag", s.flag("--tag", nil))
 	}
-	o.set("backend", s.Setup.Backend)
-	o.set("dataset_name", s.Setup.Dataset)
-	o.set("request_rate", s.Setup.Arrivals.Rate)
+	object.set("backend", s.Setup.Backend)
+	object.set("dataset_name", s.Setup.Dataset)
+	object.set("request_rate", s.Setup.Arrivals.Rate)
 	if sglang {
-		o.set("max_concurrency", s.most())
+		object.set("max_concurrency", s.mostAtOnce())
 	}
-	o.set("sharegpt_output_len", s.flag("--sharegpt-output-len", nil))
-	o.set("random_input_len", in)
-	o.set("random_output_len", out)
-	o.set("random_range_ratio", s.ratio())
+	object.set("sharegpt_output_len", s.flag("--sharegpt-output-len", nil))
+	object.set("random_input_len", in)
+	object.set("random_output_len", out)
+	object.set("random_range_ratio", s.ratio())
 	if sglang {
-		o.set("server_info", nil)
+		object.set("server_info", nil)
 	}
-	o.set("duration", s.Duration)
-	o.set("completed", s.Completed)
-	o.set("total_input_tokens", s.Input)
-	o.set("total_input_text_tokens", s.Input)
-	o.set("total_input_vision_tokens", 0)
-	o.set("total_output_tokens", s.Output)
-	o.set("total_output_tokens_retokenized", s.Retokenized)
-	o.set("request_throughput", s.RequestRate)
-	o.set("input_throughput", s.InputRate)
-	o.set("output_throughput", s.OutputRate)
-	o.set("total_throughput", s.TotalRate)
+	object.set("duration", s.Duration)
+	object.set("completed", s.Completed)
+	object.set("total_input_tokens", s.Input)
+	object.set("total_input_text_tokens", s.Input)
+	object.set("total_input_vision_tokens", 0)
+	object.set("total_output_tokens", s.Output)
+	object.set("total_output_tokens_retokenized", s.Retokenized)
+	object.set("request_throughput", s.RequestRate)
+	object.set("input_throughput", s.InputRate)
+	object.set("output_throughput", s.OutputRate)
+	object.set("total_throughput", s.TotalRate)
 	for _, m := range []metric{{key: "e2e_latency", dist: s.E2EL}, {key: "ttft", dist: s.TTFT}, {key: "tpot", dist: s.TPOT}, {key: "itl", dist: s.ITL}} {
-		o.latency(m.key, m.dist, 90, 95, 99)
+		object.latency(m.key, m.dist, 90, 95, 99)
 	}
 	if sglang {
-		o.set("concurrency", s.Concurrency)
-		o.set("accept_length", nil) // from an endpoint that only sglang has
-		o.set("max_output_tokens_per_s", s.PeakTokens)
-		o.set("max_concurrent_requests", s.PeakRequests)
-		s.attainmentResult(o)
+		object.set("concurrency", s.Concurrency)
+		object.set("accept_length", nil) // from an endpoint that only sglang has
+		object.set("max_output_tokens_per_s", s.PeakTokens)
+		object.set("max_concurrent_requests", s.PeakRequests)
+		s.attainmentResult(object)
 	}
 	if detailed {
-		s.detail(o)
-		s.texts(o)
+		s.detailResult(object)
+		s.textResult(object)
 	}
 }
 
 // attainmentResult writes what sglang says about the objectives.
-func (s *Summary) attainmentResult(o *object) {
+func (s *Summary) attainmentResult(object *jsonObject) {
 	slos := s.Setup.Goodput
 	if len(slos) == 0 || len(s.Requests) == 0 {
 		return
 	}
 	share := func(i int) float64 { return float64(s.Attained[i]) / float64(len(s.Requests)) }
-	var limits, kept object
+	var limits, kept jsonObject
 	for i, slo := range slos {
 		limits.set(slo.Metric, slo.Limit.Seconds()*1000)
 		kept.set(slo.Metric, share(i))
 	}
-	o.set("goodput_slos_ms", limits)
-	o.set("request_goodput", s.Goodput)
-	o.set("slo_attainment", share(len(slos)))
-	o.set("slo_attainment_by_metric", kept)
+	object.set("goodput_slos_ms", limits)
+	object.set("request_goodput", s.Goodput)
+	object.set("slo_attainment", share(len(slos)))
+	object.set("slo_attainment_by_metric", kept)
 }
 
 // csvHeader is the first line of lmdeploy's result file (bench.md 4.1).
@@ -409,7 +414,7 @@ func (s *Summary) csvRow() string {
 	values := []any{s.Setup.Backend, s.Setup.Dataset, s.flag("--sharegpt-output-len", nil), in, out, s.ratio(),
 		s.Setup.Arrivals.Rate, s.Completed, s.Input, s.Output, s.Duration, s.RequestRate, s.InputRate, s.OutputRate,
 		s.meanE2E(), s.TTFT.Mean, s.TPOT.Mean, s.ITL.Mean}
-	cells := make([]string, len(values))
+	cells := make([]string, len(values)) // None, for what is not known, is an empty cell
 	for i, v := range values {
 		switch v := v.(type) {
 		case int:
@@ -439,12 +444,13 @@ func (s *Summary) FileName() string {
 		}
 		return name + "sharegpt.csv"
 	}
+	// vLLM: label or backend, rate, bound, model without its owner, date.
 	rate := PyFloat(set.Arrivals.Rate) + "qps"
-	if set.Profile == bench.VLLMRust && s.finite() {
+	if set.Profile == bench.VLLMRust && s.hasRate() {
 		rate = strconv.FormatFloat(set.Arrivals.Rate, 'f', -1, 64) + "qps"
 	}
 	if r := set.Arrivals.Ramp; r.Strategy != "" && set.Profile != bench.VLLMRust {
-		rate = fmt.Sprintf("ramp-up-%s-%vqps-%vqps", r.Strategy, whole(r.Start), whole(r.End))
+		rate = fmt.Sprintf("ramp-up-%s-%vqps-%vqps", r.Strategy, wholeOrFraction(r.Start), wholeOrFraction(r.End))
 	}
 	if c := set.Arrivals.Concurrency; c > 0 {
 		rate += "-concurrency" + strconv.Itoa(c)
@@ -466,19 +472,20 @@ func (s *Summary) WriteFile(path string, detailed, add bool) error {
 			return fmt.Errorf("report: folder of the result file: %w", err)
 		}
 	}
+	// The folder may be new, and so may be the file: its first bytes then differ, see inFile.
 	mode := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if add || s.Setup.Profile == bench.LMDeploy || s.Setup.Profile == bench.SGLang {
 		mode = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	}
-	f, err := os.OpenFile(path, mode, 0o666)
+	file, err := os.OpenFile(path, mode, 0o666)
 	if err != nil {
 		return fmt.Errorf("report: result file: %w", err)
 	}
-	info, err := f.Stat()
+	info, err := file.Stat()
 	if err == nil {
-		_, err = f.Write(s.inFile(text, info.Size() == 0))
+		_, err = file.Write(s.inFile(text, info.Size() == 0))
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("report: result file: %w", err)
 	}
 	return nil

@@ -10,45 +10,46 @@ import (
 // client's has a space behind the full stop.
 const noToken = "Never received a valid chunk to calculate TTFT.This response will be marked as failed!"
 
-// An end says which event of a stream is its last for E2EL (bench.md 0).
-type end uint8
+// An endRule says which event of a stream is its last for E2EL (bench.md 0).
+type endRule uint8
 
 const (
-	endToken end = iota // the last token event
-	endData             // the last event other than [DONE]; gaps are measured from it too
-	endLine             // the last event of any kind
+	endToken endRule = iota // the last token event
+	endData                 // the last event other than [DONE]; gaps are measured from it too
+	endLine                 // the last event of any kind
 )
 
-// A rule says how a profile reads one stream (bench.md 0 and 1.5).
-type rule struct {
+// A streamRule says how a profile reads one stream (bench.md 0 and 1.5).
+type streamRule struct {
 	token       bench.Kind // what makes an event a token event: the first gives TTFT, each later one an entry of ITL
-	end         end
+	end         endRule
 	serverInput bool // input tokens are the server's, where it says them
 	needToken   bool // a stream without a token event failed
 }
 
 // ruleOf returns the rule of a profile for a backend.
-func ruleOf(p bench.Profile, backend string) rule {
+func ruleOf(p bench.Profile, backend string) streamRule {
 	switch p {
 	case bench.VLLM011:
 		if isChat(backend) { // there a stream of nothing succeeds
-			return rule{token: bench.Choices, end: endData}
+			return streamRule{token: bench.Choices, end: endData}
 		}
-		return rule{token: bench.Choices, needToken: true}
+		return streamRule{token: bench.Choices, needToken: true}
 	case bench.LMDeploy:
-		return rule{token: bench.Text, end: endLine}
+		return streamRule{token: bench.Text, end: endLine}
 	case bench.SGLang:
-		return rule{token: bench.Text | bench.Reasoning, end: endLine}
+		return streamRule{token: bench.Text | bench.Reasoning, end: endLine}
 	case bench.VLLMRust:
-		return rule{token: bench.Choices, needToken: true}
+		return streamRule{token: bench.Choices, needToken: true}
 	}
-	r := rule{token: bench.Choices, needToken: true, serverInput: true}
+	rule := streamRule{token: bench.Choices, needToken: true, serverInput: true}
 	if isChat(backend) { // not the role, not a finish reason alone
-		r.token = bench.Output
+		rule.token = bench.Output
 	}
-	return r
+	return rule
 }
 
+// isChat reports whether a backend speaks chat, by its name as the tools do.
 func isChat(backend string) bool { return strings.Contains(backend, "chat") }
 
 // A Request is one request as the profile sees it. Times are seconds; what a failed
@@ -81,53 +82,54 @@ func (q *Request) tpot() (float64, bool) {
 	return (q.Latency - q.TTFT) / float64(q.Output-1), true
 }
 
-// request reads s under the profile of set; count re-tokenizes, nil = no tokenizer.
-func request(set *bench.Setup, s *bench.Sample, count func(string) int) Request {
-	r := ruleOf(set.Profile, set.Backend)
-	q := Request{OK: s.OK(), Input: s.Input, Start: s.Sent.Seconds(), Queue: (s.Sent - s.Released).Seconds(),
-		Session: s.Session, Turn: s.Turn, Usage: max(0, s.Counts.Completion), Err: s.Err}
-	if r.serverInput && s.Counts.Prompt > 0 {
-		q.Input = s.Counts.Prompt
+// readRequest reads a sample under the profile of set; count re-tokenizes, nil = no tokenizer.
+func readRequest(set *bench.Setup, sample *bench.Sample, count func(string) int) Request {
+	rule := ruleOf(set.Profile, set.Backend)
+	request := Request{OK: sample.OK(), Input: sample.Input, Start: sample.Sent.Seconds(), Queue: (sample.Sent - sample.Released).Seconds(),
+		Session: sample.Session, Turn: sample.Turn, Usage: max(0, sample.Counts.Completion), Err: sample.Err}
+	if rule.serverInput && sample.Counts.Prompt > 0 {
+		request.Input = sample.Counts.Prompt
 	}
-	if set.Profile == bench.SGLang && (isChat(set.Backend) || usageWithText(s)) {
-		q.Reported = max(0, s.Counts.Prompt)
+	if set.Profile == bench.SGLang && (isChat(set.Backend) || usageWithText(sample)) {
+		request.Reported = max(0, sample.Counts.Prompt)
 	}
-	seen := q.read(r, s)
+	seen := request.readTimes(rule, sample)
 	switch {
-	case q.OK && r.needToken && !seen:
-		q.OK, q.Err = false, noToken
+	case request.OK && rule.needToken && !seen:
+		request.OK, request.Err = false, noToken
 		if set.Profile == bench.VLLMRust {
-			q.Err = strings.Replace(noToken, ".This", ". This", 1)
+			request.Err = strings.Replace(noToken, ".This", ". This", 1)
 		}
-	case q.OK && len(s.Chunks) == 0 && r.end != endData:
-		q.OK, q.Err = false, "status 200, but nothing came"
+	case request.OK && len(sample.Chunks) == 0 && rule.end != endData:
+		request.OK, request.Err = false, "status 200, but nothing came"
 	}
-	if !q.OK {
-		q.Latency = 0
-		return q
+	if !request.OK {
+		request.Latency = 0
+		return request
 	}
-	if !set.Stream && r.end == endLine {
-		q.TTFT = q.Latency
+	if !set.Stream && rule.end == endLine {
+		request.TTFT = request.Latency
 	}
-	q.Text = s.Text
+	request.Text = sample.Text
 	if set.Profile == bench.SGLang {
-		q.Text = s.Thought + s.Text
+		request.Text = sample.Thought + sample.Text
 	}
-	q.Output = outputTokens(set, s, len(q.ITL), count)
+	request.Output = outputTokens(set, sample, len(request.ITL), count)
 	if set.Profile == bench.VLLMRust && set.MultiTurn != nil && set.MultiTurn.History() {
-		q.Input += q.Output // it counts the history when the answer is part of it
+		request.Input += request.Output // it counts the history when the answer is part of it
 	}
-	if r.end == endLine && count != nil {
-		q.Retokenized = count(q.Text)
+	if rule.end == endLine && count != nil {
+		request.Retokenized = count(request.Text)
 	}
-	return q
+	return request
 }
 
-// read sets the times of q by r and reports whether there was a token event.
-func (q *Request) read(r rule, s *bench.Sample) bool {
+// readTimes sets the times of q by a rule and reports whether there was a token event.
+func (q *Request) readTimes(rule streamRule, sample *bench.Sample) bool {
+	// Counted first, so that a long stream is not copied as its list of gaps grows.
 	events := 0
-	for _, c := range s.Chunks {
-		if c.Kind&r.token != 0 {
+	for _, chunk := range sample.Chunks {
+		if chunk.Kind&rule.token != 0 {
 			events++
 		}
 	}
@@ -135,42 +137,42 @@ func (q *Request) read(r rule, s *bench.Sample) bool {
 		q.ITL = make([]float64, 0, events-1)
 	}
 	seen := false
-	before, last := s.Sent, s.Sent
-	for _, c := range s.Chunks {
-		token := c.Kind&r.token != 0
+	before, last := sample.Sent, sample.Sent // where the next gap begins; the end for E2EL
+	for _, chunk := range sample.Chunks {
+		token := chunk.Kind&rule.token != 0
 		switch {
 		case token && !seen:
-			q.TTFT, seen = (c.At - s.Sent).Seconds(), true
+			q.TTFT, seen = (chunk.At - sample.Sent).Seconds(), true
 		case token:
-			q.ITL = append(q.ITL, (c.At - before).Seconds())
+			q.ITL = append(q.ITL, (chunk.At - before).Seconds())
 		}
-		data := r.end == endData && c.Kind != bench.Done
+		data := rule.end == endData && chunk.Kind != bench.Done
 		if token || data {
-			before = c.At
+			before = chunk.At
 		}
-		if token || data || r.end == endLine {
-			last = c.At
+		if token || data || rule.end == endLine {
+			last = chunk.At
 		}
 	}
-	q.Latency = (last - s.Sent).Seconds()
+	q.Latency = (last - sample.Sent).Seconds()
 	return seen
 }
 
 // outputTokens counts the output of a request that succeeded (bench.md 0, 4); gaps is
 // how many entries of ITL it has.
-func outputTokens(set *bench.Setup, s *bench.Sample, gaps int, count func(string) int) int {
-	usage := s.Counts.Completion
+func outputTokens(set *bench.Setup, sample *bench.Sample, gaps int, count func(string) int) int {
+	usage := sample.Counts.Completion
 	switch set.Profile {
 	case bench.LMDeploy:
 		if isChat(set.Backend) && usage >= 0 {
 			return usage
 		}
-		return s.Asked
+		return sample.Asked
 	case bench.SGLang:
-		if usage >= 0 && (isChat(set.Backend) || usageWithText(s)) {
+		if usage >= 0 && (isChat(set.Backend) || usageWithText(sample)) {
 			return usage
 		}
-		return s.Asked
+		return sample.Asked
 	case bench.VLLMRust:
 		if usage > 0 {
 			return usage
@@ -183,7 +185,7 @@ func outputTokens(set *bench.Setup, s *bench.Sample, gaps int, count func(string
 	case count == nil:
 		return 1
 	}
-	return count(s.Text)
+	return count(sample.Text)
 }
 
 // usageWithText reports whether usage came in an event with text, the only place where

@@ -10,8 +10,8 @@ import (
 	"ossian/internal/stat"
 )
 
-// repeated are the rows of the table over several runs, in the compiled client's order.
-var repeated = []string{"request_throughput", "output_throughput", "total_token_throughput", "max_output_tokens_per_s",
+// multiRunKeys are the rows of the table over several runs, in the compiled client's order.
+var multiRunKeys = []string{"request_throughput", "output_throughput", "total_token_throughput", "max_output_tokens_per_s",
 	"mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "p99_tpot_ms", "mean_itl_ms",
 	"mean_e2el_ms", "p99_e2el_ms", "completed", "failed", "duration"}
 
@@ -31,18 +31,18 @@ type Spread struct {
 func spreads(runs []Result, keys []string) []Spread {
 	var out []Spread
 	for _, key := range keys {
-		at := slices.IndexFunc(compared, func(m comparedMetric) bool { return m.key == key })
-		missing := slices.ContainsFunc(runs, func(r Result) bool { _, ok := r.Values[key]; return !ok })
+		at := slices.IndexFunc(comparedMetrics, func(m comparedMetric) bool { return m.key == key })
+		missing := slices.ContainsFunc(runs, func(spread Result) bool { _, ok := spread.Values[key]; return !ok })
 		if missing || len(runs) == 0 {
 			continue
 		}
-		x := values(runs, key)
-		r := Spread{Label: compared[at].label, Key: key, N: len(x), Mean: stat.Mean(x), Std: stat.Std(x),
-			Min: slices.Min(x), Max: slices.Max(x), CV: 100 * stat.CV(x)}
-		if i, ok := stat.MeanInterval(x, stat.Confidence); ok {
-			r.Interval = &i
+		values := valuesAt(runs, key)
+		spread := Spread{Label: comparedMetrics[at].label, Key: key, N: len(values), Mean: stat.Mean(values), Std: stat.Std(values),
+			Min: slices.Min(values), Max: slices.Max(values), CV: 100 * stat.CV(values)}
+		if i, ok := stat.MeanInterval(values, stat.Confidence); ok {
+			spread.Interval = &i
 		}
-		out = append(out, r)
+		out = append(out, spread)
 	}
 	return out
 }
@@ -50,31 +50,33 @@ func spreads(runs []Result, keys []string) []Spread {
 // RunsTable is the table over several runs (bench.md 1.10), and behind it the interval of
 // each mean and its coefficient of variation (6, item 8).
 func RunsTable(runs []Result) string {
-	rows := spreads(runs, repeated)
-	p := &page{frame: 80}
-	p.title(fmt.Sprintf(" Multi-Run Summary (%d runs) ", len(runs)), "=")
-	fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")
-	fmt.Fprintf(p, "%s%s\n", strings.Repeat("-", 35), strings.Repeat(" "+strings.Repeat("-", 10), 4))
-	p.spreads(rows)
-	p.line("=")
+	// The tool's tables first, each as it prints them, and ours behind.
+	rows := spreads(runs, multiRunKeys)
+	page := &consolePage{frame: 80}
+	page.title(fmt.Sprintf(" Multi-Run Summary (%d runs) ", len(runs)), "=")
+	fmt.Fprintf(page, "%-35s %10s %10s %10s %10s\n", "Metric", "Mean", "Std", "Min", "Max")
+	fmt.Fprintf(page, "%s%s\n", strings.Repeat("-", 35), strings.Repeat(" "+strings.Repeat("-", 10), 4))
+	page.spreads(rows)
+	page.line("=")
 	if len(rows) > 0 && rows[0].Key == "request_throughput" && rows[0].Mean > 0 {
-		fmt.Fprintf(p, "Throughput CV: %.1f%% (lower = more stable across runs)\n", rows[0].CV)
+		fmt.Fprintf(page, "Throughput CV: %.1f%% (lower = more stable across runs)\n", rows[0].CV)
 	}
 	if len(runs) > 0 && runs[0].Profile == bench.VLLMRust.String() {
-		p.steadyRuns(runs)
+		page.steadyRuns(runs)
 	}
-	fmt.Fprintf(p, "\n%-35s %10s %10s %25s\n", "Metric", "Mean", "CV", "95 % interval of the mean")
-	for _, r := range rows {
+	fmt.Fprintf(page, "\n%-35s %10s %10s %25s\n", "Metric", "Mean", "CV", "95 % interval of the mean")
+	for _, spread := range rows {
 		interval := "one run: none"
-		if r.Interval != nil {
-			interval = fmt.Sprintf("[%.2f, %.2f]", r.Interval.Low, r.Interval.High)
+		if spread.Interval != nil {
+			interval = fmt.Sprintf("[%.2f, %.2f]", spread.Interval.Low, spread.Interval.High)
 		}
-		fmt.Fprintf(p, "%-35s %10s %9.1f%% %25s\n", r.Label, tableNumber(r.Mean, ""), r.CV, interval)
+		fmt.Fprintf(page, "%-35s %10s %9.1f%% %25s\n", spread.Label, tableNumber(spread.Mean, ""), spread.CV, interval)
 	}
-	return p.String()
+	return page.String()
 }
 
-func (p *page) spreads(rows []Spread) {
+// spreads writes a row for each metric.
+func (p *consolePage) spreads(rows []Spread) {
 	for _, r := range rows {
 		fmt.Fprintf(p, "%-35s %10s %10s %10s %10s\n", r.Label, tableNumber(r.Mean, ""), tableNumber(r.Std, ""),
 			tableNumber(r.Min, ""), tableNumber(r.Max, ""))
@@ -82,7 +84,7 @@ func (p *page) spreads(rows []Spread) {
 }
 
 // steadyRuns is the compiled client's table of the runs that had a steady window.
-func (p *page) steadyRuns(runs []Result) {
+func (p *consolePage) steadyRuns(runs []Result) {
 	var steady []Result
 	for _, r := range runs {
 		if _, ok := r.Values["steady_request_throughput"]; ok {
@@ -93,8 +95,8 @@ func (p *page) steadyRuns(runs []Result) {
 		p.WriteString("\nSteady-state: no runs had a valid window\n")
 		return
 	}
-	var keys []string
-	for _, m := range compared {
+	var keys []string // of the steady state: all that are compared
+	for _, m := range comparedMetrics {
 		if strings.HasPrefix(m.key, "steady_") {
 			keys = append(keys, m.key)
 		}
@@ -118,23 +120,23 @@ func Table(results []Result) string {
 	for i := range results {
 		wide = max(wide, len([]rune(results[i].Source)))
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-*s %-10s", wide, "Result", "Profile")
+	var text strings.Builder
+	fmt.Fprintf(&text, "%-*s %-10s", wide, "Result", "Profile")
 	for _, c := range columns {
-		fmt.Fprintf(&b, " %12s", c.title)
+		fmt.Fprintf(&text, " %12s", c.title)
 	}
-	b.WriteByte('\n')
+	text.WriteByte('\n')
 	for i := range results {
-		r := &results[i]
-		fmt.Fprintf(&b, "%-*s %-10s", wide, r.Source, cmp.Or(r.Profile, "-"))
+		result := &results[i]
+		fmt.Fprintf(&text, "%-*s %-10s", wide, result.Source, cmp.Or(result.Profile, "-"))
 		for _, c := range columns {
 			cell := "-"
-			if v, ok := r.Values[c.key]; ok {
+			if v, ok := result.Values[c.key]; ok {
 				cell = tableNumber(v, "")
 			}
-			fmt.Fprintf(&b, " %12s", cell)
+			fmt.Fprintf(&text, " %12s", cell)
 		}
-		b.WriteByte('\n')
+		text.WriteByte('\n')
 	}
-	return b.String()
+	return text.String()
 }

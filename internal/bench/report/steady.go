@@ -47,8 +47,10 @@ type Steady struct {
 // A percentile is written as [p, milliseconds].
 type percentile struct{ P, Value float64 }
 
+// MarshalJSON writes p as the tool has it.
 func (p percentile) MarshalJSON() ([]byte, error) { return json.Marshal([]float64{p.P, p.Value}) }
 
+// UnmarshalJSON reads what MarshalJSON writes.
 func (p *percentile) UnmarshalJSON(text []byte) error {
 	var pair []float64
 	if err := json.Unmarshal(text, &pair); err != nil {
@@ -61,13 +63,13 @@ func (p *percentile) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// steady finds the window with at least threshold times the concurrency under way and
+// findSteady finds the window with at least threshold times the concurrency under way and
 // measures in it. A window shorter than shortest seconds has a warning; 0 = 10 s or a
 // tenth of the run, the longer. tokens are as they came, each at its time since the run
 // began; nil = an event is a token, as for the compiled client. The result is nil
 // without a bound on concurrency, at a finite rate, of conversations, where it is not
 // wanted, or where the run never got there.
-func (s *Summary) steady(threshold, shortest float64, tokens []arrival) *Steady {
+func (s *Summary) findSteady(threshold, shortest float64, tokens []arrival) *Steady {
 	concurrency := s.Setup.Arrivals.Concurrency
 	if concurrency <= 0 || !math.IsInf(s.Setup.Arrivals.Rate, 1) || s.Completed == 0 || s.Setup.Steady.Off || s.Setup.MultiTurn != nil {
 		return nil
@@ -75,41 +77,43 @@ func (s *Summary) steady(threshold, shortest float64, tokens []arrival) *Steady 
 	if shortest <= 0 {
 		shortest = max(10, s.Duration/10)
 	}
-	w := Window{Concurrency: concurrency, Threshold: threshold, Total: s.Completed,
+	window := Window{Concurrency: concurrency, Threshold: threshold, Total: s.Completed,
 		ThresholdAbs: max(1, int(math.Ceil(threshold*float64(concurrency))))}
-	if !w.find(s.Requests) {
+	if !window.find(s.Requests) {
 		return nil
 	}
-	first, _, _ := span(s.Requests)
-	from, to := w.Start+first, w.End+first
+	first, _, _ := firstAndLast(s.Requests)
+	from, to := window.Start+first, window.End+first
 	inside := func(at float64) bool { return at >= from && at < to }
+	// Latencies and input are of requests that began inside, completions of those that ended
+	// there, output of tokens that came there: three sets that overlap.
 	var ttft, tpot []float64
 	input, output := 0, 0.0
 	for i := range s.Requests {
-		q := &s.Requests[i]
-		if !q.OK {
+		request := &s.Requests[i]
+		if !request.OK {
 			continue
 		}
-		if inside(q.Start + q.Latency) {
-			w.Completed++
+		if inside(request.Start + request.Latency) {
+			window.Completed++
 		}
-		if inside(q.Start) {
-			w.Started++
-			input += q.Input
-			ttft = append(ttft, q.TTFT)
-			if q.Usage > 1 {
-				tpot = append(tpot, (q.Latency-q.TTFT)/float64(q.Usage-1))
+		if inside(request.Start) {
+			window.Started++
+			input += request.Input
+			ttft = append(ttft, request.TTFT)
+			if request.Usage > 1 {
+				tpot = append(tpot, (request.Latency-request.TTFT)/float64(request.Usage-1))
 			}
 		}
-		if tokens == nil && (q.Usage > 0 || len(q.ITL) > 0) {
-			q.arrivals(func(at float64) {
+		if tokens == nil && (request.Usage > 0 || len(request.ITL) > 0) {
+			request.arrivals(func(at float64) {
 				if inside(at) {
 					output++
 				}
 			})
 		}
 	}
-	if w.Started == 0 && w.Completed == 0 {
+	if window.Started == 0 && window.Completed == 0 {
 		return nil
 	}
 	for _, a := range tokens {
@@ -117,19 +121,19 @@ func (s *Summary) steady(threshold, shortest float64, tokens []arrival) *Steady 
 			output += a.tokens
 		}
 	}
-	if w.Duration < shortest {
+	if window.Duration < shortest {
 		text := fmt.Sprintf("steady-state window is %.1fs (%.1f%% of run); may not be representative",
-			w.Duration, 100*w.Duration/max(s.Duration, 1e-9))
-		w.Warning = &text
+			window.Duration, 100*window.Duration/max(s.Duration, 1e-9))
+		window.Warning = &text
 	}
-	return s.inWindow(w, float64(input), output, ttft, tpot)
+	return s.steadyIn(window, float64(input), output, ttft, tpot)
 }
 
-// inWindow makes the numbers of w.
-func (s *Summary) inWindow(w Window, input, output float64, ttft, tpot []float64) *Steady {
-	long := max(w.Duration, 1e-9)
+// steadyIn makes the numbers of a window.
+func (s *Summary) steadyIn(window Window, input, output float64, ttft, tpot []float64) *Steady {
+	long := max(window.Duration, 1e-9)
 	firsts, gaps := NewDist(ttft), NewDist(tpot)
-	out := &Steady{Window: w, RequestRate: float64(w.Completed) / long, InputRate: input / long, OutputRate: output / long,
+	out := &Steady{Window: window, RequestRate: float64(window.Completed) / long, InputRate: input / long, OutputRate: output / long,
 		TotalRate: (input + output) / long, MeanTTFT: firsts.Mean, MedianTTFT: firsts.Median,
 		MeanTPOT: gaps.Mean, MedianTPOT: gaps.Median, P90TPOT: gaps.P(90), P99TPOT: gaps.P(99), TTFT: []percentile{}}
 	for _, p := range s.percentiles() {
@@ -141,17 +145,17 @@ func (s *Summary) inWindow(w Window, input, output float64, ttft, tpot []float64
 // find sets the bounds of w by merging starts and ends, an end first where both are at
 // once; false where the threshold is never reached.
 func (w *Window) find(requests []Request) bool {
-	starts, ends := bounds(requests)
-	now, i, found := 0, 0, false
+	starts, ends := startsAndEnds(requests)
+	now, started, found := 0, 0, false // under way; starts passed; the window has begun
 	var from, to float64
 	for _, end := range ends {
-		for i < len(starts) && starts[i] < end {
+		for started < len(starts) && starts[started] < end {
 			now++
 			w.Peak = max(w.Peak, now)
 			if !found && now >= w.ThresholdAbs {
-				from, found = starts[i], true
+				from, found = starts[started], true
 			}
-			i++
+			started++
 		}
 		if now == w.ThresholdAbs {
 			to = end

@@ -10,7 +10,7 @@ import (
 
 // Heading is a line above one of several runs, as the compiled client prints it.
 func Heading(text, fill string) string {
-	p := &page{frame: 70}
+	p := &consolePage{frame: 70}
 	p.title(" "+text+" ", fill)
 	return p.String()
 }
@@ -30,6 +30,7 @@ func SweepTable(name string, points []Point, percentiles []float64) string {
 			shown = append(shown, p)
 		}
 	}
+	// A column is as wide as its title, and twelve characters at least where it is a time.
 	titles := []string{"Req/s", "Inputs/s", "Tok/s", "Total tok/s", "SS req/s", "SS out tok/s"}
 	widths := []int{10, 10, 10, 12, 10, 12}
 	for _, p := range shown {
@@ -39,19 +40,19 @@ func SweepTable(name string, points []Point, percentiles []float64) string {
 		}
 	}
 	rules := make([]string, len(widths))
-	t := &page{frame: 20}
+	page := &consolePage{frame: 20}
 	for i, w := range widths {
 		rules[i] = strings.Repeat("-", w)
-		t.frame += 1 + w
+		page.frame += 1 + w
 	}
 	line := func(label string, cells []string) {
-		fmt.Fprintf(t, "%-20s", label)
+		fmt.Fprintf(page, "%-20s", label)
 		for i, c := range cells {
-			fmt.Fprintf(t, " %*s", widths[i], c)
+			fmt.Fprintf(page, " %*s", widths[i], c)
 		}
-		t.WriteByte('\n')
+		page.WriteByte('\n')
 	}
-	t.title(" Sweep Summary ", "=")
+	page.title(" Sweep Summary ", "=")
 	line(name, titles)
 	line(strings.Repeat("-", 20), rules)
 	best := 0
@@ -61,27 +62,27 @@ func SweepTable(name string, points []Point, percentiles []float64) string {
 			best = i
 		}
 	}
-	t.line("=")
+	page.line("=")
 	if len(points) > 0 {
-		fmt.Fprintf(t, "Best throughput: %.2f req/s at %s\n", points[best].Summary.RequestRate, points[best].Label)
+		fmt.Fprintf(page, "Best throughput: %.2f req/s at %s\n", points[best].Summary.RequestRate, points[best].Label)
 	}
-	return t.String()
+	return page.String()
 }
 
 // cells is the row of p; a "-" is what it has not.
 func (p *Point) cells(percentiles []float64) []string {
-	s := p.Summary
-	steady := s.Ossian.Steady // in tokens
-	if s.Setup.Profile == bench.VLLMRust {
-		steady = s.Steady
+	summary := p.Summary
+	steady := summary.Ossian.Steady // in tokens
+	if summary.Setup.Profile == bench.VLLMRust {
+		steady = summary.Steady
 	}
 	two := func(f float64) string { return fmt.Sprintf("%.2f", f) }
-	out := []string{two(s.RequestRate), "-", two(s.OutputRate), two(s.TotalRate), "-", "-"}
+	out := []string{two(summary.RequestRate), "-", two(summary.OutputRate), two(summary.TotalRate), "-", "-"}
 	if steady != nil {
 		out[4], out[5] = two(steady.RequestRate), two(steady.OutputRate)
 	}
 	for _, at := range percentiles {
-		out = append(out, two(s.TTFT.P(at)), two(s.TPOT.P(at)))
+		out = append(out, two(summary.TTFT.P(at)), two(summary.TPOT.P(at)))
 	}
 	return out
 }

@@ -45,51 +45,53 @@ const (
 const lateEnough = 0.005
 
 // findings checks a run; an empty list means that nothing speaks against it.
-func findings(r *bench.Recording, s *Summary, x *Extension, c *collection) []Finding {
-	l := &ledger{list: []Finding{}}
-	queries := len(r.Samples)
-	l.refuse(FaultCut, r.Interrupted, float64(queries), 0, "requests had ended when the run was interrupted: the log has no end, and nothing of those under way")
-	share := 100 * float64(s.Completed) / float64(max(1, queries))
-	l.refuse(FaultBroken, r.Skipped > 0, float64(r.Skipped), 0, "lines of the log are broken and were skipped, so what they held is in no number; the first is %v", r.FirstSkipped)
-	l.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", s.Completed, queries)
-	bursts := r.Setup.Stream && s.ITL.N > 0 && s.ITL.Median < 0.01 && s.TPOT.Median >= 1
-	l.refuse(FaultBursts, bursts, s.ITL.Median, 0.01, "ms between events at the median, with %.2f ms per output token: events come in bursts", s.TPOT.Median)
-	l.refuse(FaultPeakLow, s.Duration >= 20 && x.Stream.Peak < 0.95*x.Stream.Rate, x.Stream.Peak, 0.95*x.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
-	most := x.Stream.PeakRequests
-	l.refuse(FaultPeakHigh, r.Setup.Stream && most > 0 && x.Stream.Peak > 1000*float64(most), x.Stream.Peak, 1000*float64(most),
+func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected *collection) []Finding {
+	found := &ledger{list: []Finding{}}
+	queries := len(rec.Samples)
+	found.refuse(FaultCut, rec.Interrupted, float64(queries), 0, "requests had ended when the run was interrupted: the log has no end, and nothing of those under way")
+	share := 100 * float64(summary.Completed) / float64(max(1, queries))
+	found.refuse(FaultBroken, rec.Skipped > 0, float64(rec.Skipped), 0, "lines of the log are broken and were skipped, so what they held is in no number; the first is %v", rec.FirstSkipped)
+	found.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", summary.Completed, queries)
+	bursts := rec.Setup.Stream && summary.ITL.N > 0 && summary.ITL.Median < 0.01 && summary.TPOT.Median >= 1
+	found.refuse(FaultBursts, bursts, summary.ITL.Median, 0.01, "ms between events at the median, with %.2f ms per output token: events come in bursts", summary.TPOT.Median)
+	found.refuse(FaultPeakLow, summary.Duration >= 20 && ext.Stream.Peak < 0.95*ext.Stream.Rate, ext.Stream.Peak, 0.95*ext.Stream.Rate, "peak tokens/s are below the mean: tokens are reported that did not come")
+	most := ext.Stream.PeakRequests
+	found.refuse(FaultPeakHigh, rec.Setup.Stream && most > 0 && ext.Stream.Peak > 1000*float64(most), ext.Stream.Peak, 1000*float64(most),
 		"peak tokens/s with at most %d requests at once", most)
-	apart := s.streamGap()
-	l.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
-	l.refuse(FaultLength, r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0,
-		"of %d outputs have another length than asked for, though the end of text was to be ignored", c.sized)
-	l.warn(FaultLength, r.Setup.MultiTurn != nil && !r.Setup.IgnoreEOS && c.wrong > 0, float64(c.wrong), 0, "of %d answers are not as long as min_tokens says", c.sized)
-	reached, slots := rateReached(r), r.Setup.Arrivals.Concurrency
-	missed := s.open() && reached < 80
-	l.refuse(FaultRate, missed && slots == 0, reached, 80, "percent of the offered rate at which requests were sent")
-	l.warn(FaultRate, missed && slots > 0, reached, 80, "percent of the offered rate at which requests were sent: they waited for one of %d slots, as --max-concurrency has it, so the load was that of a closed loop", slots)
-	l.client(r, s, x)
-	if r.Client.Shared {
-		l.shared()
+	apart := summary.streamGap()
+	found.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
+	found.refuse(FaultLength, rec.Setup.IgnoreEOS && collected.wrong > 0, float64(collected.wrong), 0,
+		"of %d outputs have another length than asked for, though the end of text was to be ignored", collected.sized)
+	found.warn(FaultLength, rec.Setup.MultiTurn != nil && !rec.Setup.IgnoreEOS && collected.wrong > 0, float64(collected.wrong), 0, "of %d answers are not as long as min_tokens says", collected.sized)
+	reached, slots := rateReached(rec), rec.Setup.Arrivals.Concurrency
+	missed := summary.openLoop() && reached < 80
+	found.refuse(FaultRate, missed && slots == 0, reached, 80, "percent of the offered rate at which requests were sent")
+	found.warn(FaultRate, missed && slots > 0, reached, 80, "percent of the offered rate at which requests were sent: they waited for one of %d slots, as --max-concurrency has it, so the load was that of a closed loop", slots)
+	found.judgeClient(rec, summary, ext)
+	if rec.Client.Shared {
+		found.shared()
 	}
-	l.warmth(r, x)
-	l.refuse(FaultCut, r.Cut, float64(len(r.Samples)), float64(max(s.Queries, len(s.Requests))), "requests were sent before the run was interrupted; those under way then count as failed")
-	return l.list
+	found.judgeCache(rec, ext)
+	found.refuse(FaultCut, rec.Cut, float64(len(rec.Samples)), float64(max(summary.Queries, len(summary.Requests))), "requests were sent before the run was interrupted; those under way then count as failed")
+	return found.list
 }
 
 // A ledger collects findings.
 type ledger struct{ list []Finding }
 
+// refuse adds a finding that makes the run invalid, if it was found.
 func (l *ledger) refuse(id string, found bool, measured, bound float64, what string, values ...any) {
 	if found {
 		l.list = append(l.list, Finding{ID: id, What: fmt.Sprintf(what, values...), Measured: measured, Bound: bound})
 	}
 }
 
+// warn adds one that does not.
 func (l *ledger) warn(id string, found bool, measured, bound float64, what string, values ...any) {
-	n := len(l.list)
+	before := len(l.list)
 	l.refuse(id, found, measured, bound, what, values...)
-	if len(l.list) > n {
-		l.list[n].Warning = true
+	if len(l.list) > before {
+		l.list[before].Warning = true
 	}
 }
 
@@ -106,36 +108,36 @@ func (l *ledger) shared() {
 	}
 }
 
-// client judges whether the client spoilt the numbers and writes the verdict. Times are
+// judgeClient judges whether the client spoilt the numbers and writes the verdict. Times are
 // those of the kernel's receipt wherever the lag is known, so reading late spoils them only
 // where it lasts beyond the next event: both are read at once then and get one time.
 // Before that it delays what follows an answer, the next request of a slot or the next
 // turn, which is worth a warning (the tenth is the bound of bench.md 6, item 4).
-func (l *ledger) client(r *bench.Recording, s *Summary, x *Extension) {
-	n := len(l.list)
-	gap := s.ITL.Median
+func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extension) {
+	before := len(l.list)
+	gap := summary.ITL.Median
 	if gap < 0.01 { // bursts say nothing about the pace
-		gap = s.TPOT.Median
+		gap = summary.TPOT.Median
 	}
-	lag, known := x.Client.Lag.P99, x.Client.Lag.N > 0 && gap > 0
+	lag, known := ext.Client.Lag.P99, ext.Client.Lag.N > 0 && gap > 0
 	l.refuse(FaultLag, known && lag > gap, lag, gap, "ms at p99 from the kernel's receipt to the handling: events of a stream were read together and have one time")
 	l.warn(FaultLag, known && lag > gap/10 && lag <= gap, lag, gap/10, "ms at p99 from the kernel's receipt to the handling: times hold, but what follows an answer was sent late")
-	bound := math.Max(meanGap(r)/20, lateEnough) * 1000
-	l.refuse(FaultLate, meanGap(r) > 0 && x.Client.SendLate.P99 > bound, x.Client.SendLate.P99, bound, "ms at p99 that requests were sent late")
-	for _, f := range l.list[n:] {
-		x.Client.Verdict = "client-bound"
-		x.Client.Reasons = append(x.Client.Reasons, f.ID)
+	bound := math.Max(meanGap(rec)/20, lateEnough) * 1000
+	l.refuse(FaultLate, meanGap(rec) > 0 && ext.Client.SendLate.P99 > bound, ext.Client.SendLate.P99, bound, "ms at p99 that requests were sent late")
+	for _, f := range l.list[before:] {
+		ext.Client.Verdict = "client-bound"
+		ext.Client.Reasons = append(ext.Client.Reasons, f.ID)
 	}
 }
 
-// warmth warns of what makes a server look faster than it is.
-func (l *ledger) warmth(r *bench.Recording, x *Extension) {
-	fresh := strings.HasPrefix(r.Setup.Dataset, "random") && r.Setup.MultiTurn == nil // promises prompts that share nothing
-	l.warn(FaultCache, fresh && x.Cache.HitPercent >= 1, x.Cache.HitPercent, 1, "percent of the prompt tokens came from the prefix cache")
-	l.warn(FaultRepeats, fresh && r.Setup.Repeats > 0, float64(r.Setup.Repeats), 0, "prompts had been sent before in this run")
-	l.warn(FaultEmpty, x.Outcomes.Empty > 0, float64(x.Outcomes.Empty), 0, "requests ended well without a token; most tools count them as successes")
-	early := x.FirstToken.Median - x.FirstChunk.Median
-	bound := max(5, x.FirstToken.Median/10)
+// judgeCache warns of what makes a server look faster than it is.
+func (l *ledger) judgeCache(rec *bench.Recording, ext *Extension) {
+	fresh := strings.HasPrefix(rec.Setup.Dataset, "random") && rec.Setup.MultiTurn == nil // promises prompts that share nothing
+	l.warn(FaultCache, fresh && ext.Cache.HitPercent >= 1, ext.Cache.HitPercent, 1, "percent of the prompt tokens came from the prefix cache")
+	l.warn(FaultRepeats, fresh && rec.Setup.Repeats > 0, float64(rec.Setup.Repeats), 0, "prompts had been sent before in this run")
+	l.warn(FaultEmpty, ext.Outcomes.Empty > 0, float64(ext.Outcomes.Empty), 0, "requests ended well without a token; most tools count them as successes")
+	early := ext.FirstToken.Median - ext.FirstChunk.Median
+	bound := max(5, ext.FirstToken.Median/10)
 	l.warn(FaultEarly, early > bound, early, bound, "ms at the median from the event that starts TTFT to the first token")
 }
 
@@ -143,12 +145,12 @@ func (l *ledger) warmth(r *bench.Recording, x *Extension) {
 func (s *Summary) streamGap() float64 {
 	gaps, streams := 0.0, 0.0
 	for i := range s.Requests {
-		q := &s.Requests[i]
-		if !q.OK || len(q.ITL) == 0 {
+		request := &s.Requests[i]
+		if !request.OK || len(request.ITL) == 0 {
 			continue
 		}
-		gaps += stat.Mean(q.ITL) * float64(len(q.ITL))
-		streams += q.Latency - q.TTFT
+		gaps += stat.Mean(request.ITL) * float64(len(request.ITL))
+		streams += request.Latency - request.TTFT
 	}
 	if streams <= 0 {
 		return 0
@@ -157,10 +159,10 @@ func (s *Summary) streamGap() float64 {
 }
 
 // lastTimes are the moments at which the last query was to be sent and was sent, seconds.
-func lastTimes(r *bench.Recording) (scheduled, sent float64) {
-	for i := range r.Samples {
-		scheduled = max(scheduled, r.Samples[i].Scheduled.Seconds())
-		sent = max(sent, r.Samples[i].Sent.Seconds())
+func lastTimes(rec *bench.Recording) (scheduled, sent float64) {
+	for i := range rec.Samples {
+		scheduled = max(scheduled, rec.Samples[i].Scheduled.Seconds())
+		sent = max(sent, rec.Samples[i].Sent.Seconds())
 	}
 	return scheduled, sent
 }
@@ -187,20 +189,20 @@ func meanGap(r *bench.Recording) float64 {
 func (s *Summary) Valid() bool { return s.Ossian.Valid }
 
 // Repeats counts the queries of w whose prompt an earlier one had.
-func Repeats(w bench.Workload) int {
-	seen, n := map[string]bool{}, 0
-	for i := range w {
-		key := "t" + w[i].Prompt
+func Repeats(workload bench.Workload) int {
+	seen, repeats := map[string]bool{}, 0
+	for i := range workload {
+		key := "t" + workload[i].Prompt
 		switch {
-		case w[i].Messages != nil:
-			key = "m" + string(w[i].Messages)
-		case w[i].IDs != nil:
-			key = fmt.Sprint("i", w[i].IDs)
+		case workload[i].Messages != nil:
+			key = "m" + string(workload[i].Messages)
+		case workload[i].IDs != nil:
+			key = fmt.Sprint("i", workload[i].IDs)
 		}
 		if seen[key] {
-			n++
+			repeats++
 		}
 		seen[key] = true
 	}
-	return n
+	return repeats
 }

@@ -108,7 +108,7 @@ func (h *handler) generate(req *http.Request, api api, text []byte, received tim
 	return h.startStream(s)
 }
 
-// wrong answers with a fault that is no stream.
+// answerFault answers with a fault that is no stream.
 func (h *handler) answerFault(s *stream) bool {
 	if s.script.Fault.Kind == HTML {
 		return h.reply(http.StatusOK, "text/html; charset=utf-8", []byte("<!DOCTYPE html><title>gateway</title><p>the script says so"))
@@ -120,7 +120,7 @@ func (h *handler) answerFault(s *stream) bool {
 	return h.problem(status, "the script says so")
 }
 
-// stream writes the head of an answer and hands the rest to a sender.
+// startStream writes the head of an answer and hands the rest to a sender.
 func (h *handler) startStream(s *stream) bool {
 	buf := &eventBuffer{out: head(http.StatusOK, "text/event-stream; charset=utf-8", "transfer-encoding: chunked\r\nx-request-id: "+s.record.ID)}
 	now := h.srv.now()
@@ -204,7 +204,7 @@ func (h *handler) pause(at time.Duration) bool {
 	}
 }
 
-// token answers /tokenize and /detokenize: the id of a token is a code point.
+// tokenize answers /tokenize and /detokenize: the id of a token is a code point.
 func (h *handler) tokenize(path string, text []byte) bool {
 	var ask struct {
 		Prompt string

@@ -84,7 +84,8 @@ func Spreads(times []time.Duration) Spread {
 	return Spread{N: len(times), Mean: sum / time.Duration(len(times)), P50: at(50), P99: at(99), Max: times[len(times)-1]}
 }
 
-// The log is sent as JSON lines: a head, then a line per request.
+// A logHead is the first of the JSON lines that the log is sent as; a line per request
+// follows.
 type logHead struct {
 	Began   int64 `json:"began_unix_ns"`
 	Blocked int64 `json:"blocked"`

@@ -145,16 +145,16 @@ func compactJSON(value any) ([]byte, error) {
 	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), err
 }
 
-// quoted is a text as JSON.
+// jsonText is a text as JSON.
 func jsonText(text string) json.RawMessage {
 	b, _ := compactJSON(text) // cannot fail: bytes that are not UTF-8 are replaced
 	return b
 }
 
-// integer is a number as JSON.
+// jsonInteger is a whole number as JSON.
 func jsonInteger(n int) json.RawMessage { return strconv.AppendInt(nil, int64(n), 10) }
 
-// number is a number as JSON, without a fraction where it has none.
+// jsonNumber is a number as JSON, without a fraction where it has none.
 func jsonNumber(f float64) json.RawMessage { return strconv.AppendFloat(nil, f, 'f', -1, 64) }
 
 // same reports whether two values are equal in Python, where 1, 1.0 and true are.

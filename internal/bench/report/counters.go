@@ -16,6 +16,7 @@ type SpecDecode struct {
 	PerPosition                   []float64 // accepted per draft, by position
 }
 
+// specPrefix is what the counters of speculative decoding begin with.
 const specPrefix = "vllm:spec_decode_"
 
 // specDecode computes it from the counters before and after; nil where the server has
@@ -25,34 +26,35 @@ func specDecode(before, after map[string]float64) *SpecDecode {
 		return nil
 	}
 	delta := func(name string) int {
-		return int(sum(after, specPrefix+name) - sum(before, specPrefix+name))
+		return int(sumSeries(after, specPrefix+name) - sumSeries(before, specPrefix+name))
 	}
-	s := &SpecDecode{Drafts: delta("num_drafts_total"), DraftTokens: delta("num_draft_tokens_total"),
+	spec := &SpecDecode{Drafts: delta("num_drafts_total"), DraftTokens: delta("num_draft_tokens_total"),
 		Accepted: delta("num_accepted_tokens_total")}
-	if s.DraftTokens <= 0 {
+	if spec.DraftTokens <= 0 {
 		return nil
 	}
-	s.Rate = float64(s.Accepted) / float64(s.DraftTokens) * 100
-	if s.Drafts <= 0 {
-		return s
+	spec.Rate = float64(spec.Accepted) / float64(spec.DraftTokens) * 100
+	if spec.Drafts <= 0 {
+		return spec
 	}
-	s.Length = 1 + float64(s.Accepted)/float64(s.Drafts)
+	spec.Length = 1 + float64(spec.Accepted)/float64(spec.Drafts)
+	// A series may be missing on one side: not there yet, or gone with a restart.
 	was, is := positions(before), positions(after)
 	all := maps.Clone(was)
 	maps.Copy(all, is)
-	for _, p := range slices.Sorted(maps.Keys(all)) {
-		now, ok := is[p]
+	for _, position := range slices.Sorted(maps.Keys(all)) {
+		now, ok := is[position]
 		if !ok {
-			now = was[p]
+			now = was[position]
 		}
-		s.PerPosition = append(s.PerPosition, float64(int(now)-int(was[p]))/float64(s.Drafts))
+		spec.PerPosition = append(spec.PerPosition, float64(int(now)-int(was[position]))/float64(spec.Drafts))
 	}
-	return s
+	return spec
 }
 
 // hasPrefix reports whether m has a counter whose name begins with prefix.
-func hasPrefix(m map[string]float64, prefix string) bool {
-	for series := range m {
+func hasPrefix(counters map[string]float64, prefix string) bool {
+	for series := range counters {
 		if strings.HasPrefix(series, prefix) {
 			return true
 		}
@@ -60,12 +62,12 @@ func hasPrefix(m map[string]float64, prefix string) bool {
 	return false
 }
 
-// sum adds up the series of a counter over its labels.
-func sum(m map[string]float64, name string) float64 {
+// sumSeries adds up the series of a counter over its labels.
+func sumSeries(counters map[string]float64, name string) float64 {
 	total := 0.0
-	for _, series := range slices.Sorted(maps.Keys(m)) {
+	for _, series := range slices.Sorted(maps.Keys(counters)) {
 		if base, _, _ := strings.Cut(series, "{"); base == name {
-			total += m[series]
+			total += counters[series]
 		}
 	}
 	return total
@@ -74,8 +76,8 @@ func sum(m map[string]float64, name string) float64 {
 // positions returns accepted tokens by position.
 func positions(m map[string]float64) map[int]float64 {
 	out := map[int]float64{}
-	for series, v := range m {
-		rest, ok := strings.CutPrefix(series, specPrefix+"num_accepted_tokens_per_pos_total{")
+	for name, value := range m {
+		rest, ok := strings.CutPrefix(name, specPrefix+"num_accepted_tokens_per_pos_total{")
 		if !ok {
 			continue
 		}
@@ -85,7 +87,7 @@ func positions(m map[string]float64) map[int]float64 {
 		}
 		text, _, _ := strings.Cut(rest, `"`)
 		if p, err := strconv.Atoi(text); err == nil {
-			out[p] += v
+			out[p] += value
 		}
 	}
 	return out
@@ -100,7 +102,7 @@ func prefixCache(before, after map[string]float64) (hits, queries float64, ok bo
 			continue
 		}
 		hit := prefix + "prefix_cache_hits_total"
-		return sum(after, hit) - sum(before, hit), sum(after, name) - sum(before, name), true
+		return sumSeries(after, hit) - sumSeries(before, hit), sumSeries(after, name) - sumSeries(before, name), true
 	}
 	return 0, 0, false
 }
