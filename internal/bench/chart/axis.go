@@ -33,63 +33,64 @@ type tick struct {
 	label string
 }
 
-// tiny is zero to an axis.
-const tiny = 1e-30
+// nearZero is zero to an axis.
+const nearZero = 1e-30
 
 // scale fits x to the values of the data.
 func (x *Axis) scale(values []float64, vertical bool) scale {
 	low, high := math.Inf(1), math.Inf(-1)
 	least := math.Inf(1) // above zero
-	for _, v := range slices.Concat(values, x.Holds) {
-		if !drawable(v) {
+	for _, value := range slices.Concat(values, x.Holds) {
+		if !drawable(value) {
 			continue
 		}
-		low, high = min(low, v), max(high, v)
-		if v > tiny {
-			least = min(least, v)
+		low, high = min(low, value), max(high, value)
+		if value > nearZero {
+			least = min(least, value)
 		}
 	}
-	if low > high {
+	if low > high { // no data
 		low, high = 0, 1
 	}
-	s := scale{log: x.Log && high > tiny}
-	if s.log {
-		s.low, s.high = logRange(least, high, vertical)
-		s.ticks = logTicks(s.low, s.high)
+	fitted := scale{log: x.Log && high > nearZero}
+	if fitted.log {
+		fitted.low, fitted.high = logRange(least, high, vertical)
+		fitted.ticks = logTicks(fitted.low, fitted.high)
 	} else {
-		s.low, s.high = linearRange(low, high, vertical)
-		s.ticks = linearTicks(s.low, s.high)
+		fitted.low, fitted.high = linearRange(low, high, vertical)
+		fitted.ticks = linearTicks(fitted.low, fitted.high)
 	}
-	if x.Whole && !s.log {
-		s.ticks = wholes(s.ticks)
+	// What the caller wants of the ticks comes after what the range gives.
+	if x.Whole && !fitted.log {
+		fitted.ticks = wholes(fitted.ticks)
 	}
 	if x.Ticks != nil {
-		s.ticks = nil
-		for _, v := range x.Ticks {
-			if v >= s.low && v <= s.high {
-				s.ticks = append(s.ticks, tick{v, strconv.FormatFloat(v, 'g', 6, 64)})
+		fitted.ticks = nil
+		for _, value := range x.Ticks {
+			if value >= fitted.low && value <= fitted.high {
+				fitted.ticks = append(fitted.ticks, tick{value, strconv.FormatFloat(value, 'g', 6, 64)})
 			}
 		}
 	}
 	if x.Inf > 0 { // no number stands beside it
-		s.ticks = slices.DeleteFunc(s.ticks, func(t tick) bool { return t.value >= 0.9*x.Inf })
-		s.ticks = append(s.ticks, tick{x.Inf, "inf"})
+		fitted.ticks = slices.DeleteFunc(fitted.ticks, func(t tick) bool { return t.value >= 0.9*x.Inf })
+		fitted.ticks = append(fitted.ticks, tick{x.Inf, "inf"})
 	}
-	return s
+	return fitted
 }
 
 // at returns where a value stands; what lies beyond an end is put on it.
-func (s *scale) at(v float64) vg.Length {
-	v = min(max(v, s.low), s.high)
-	f := (v - s.low) / (s.high - s.low)
+func (s *scale) at(value float64) vg.Length {
+	value = min(max(value, s.low), s.high)
+	share := (value - s.low) / (s.high - s.low)
 	if s.log {
-		f = math.Log(v/s.low) / math.Log(s.high/s.low)
+		share = math.Log(value/s.low) / math.Log(s.high/s.low)
 	}
-	return s.from + vg.Length(f)*(s.to-s.from)
+	return s.from + vg.Length(share)*(s.to-s.from)
 }
 
-// bound gives values without bound a place beyond all others, and returns these.
-func (x *Axis) bound(values []float64) []float64 {
+// placeUnbounded gives values without bound a place beyond all others, and returns these.
+func (x *Axis) placeUnbounded(values []float64) []float64 {
 	bounded := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !drawable(v) })
 	if slices.Contains(values, math.Inf(1)) {
 		x.Inf = 1.25
@@ -104,11 +105,11 @@ func (x *Axis) bound(values []float64) []float64 {
 }
 
 // place is where a value stands in the units of the axis.
-func (x *Axis) place(v float64) float64 {
+func (x *Axis) place(value float64) float64 {
 	if x.Inf > 0 {
-		return min(v, x.Inf)
+		return min(value, x.Inf)
 	}
-	return v
+	return value
 }
 
 // drawable reports whether a value can be shown.
@@ -129,6 +130,8 @@ func wide(values []float64, factor float64) bool {
 // decades is how much of a logarithmic axis is shown; what is smaller is put at its begin.
 const decades = 7
 
+// logRange is a logarithmic range around the data: to the next round number where it is
+// vertical, a little more than they need else.
 func logRange(low, high float64, vertical bool) (float64, float64) {
 	low = max(low, high*math.Pow(10, -decades))
 	switch {
@@ -142,26 +145,27 @@ func logRange(low, high float64, vertical bool) (float64, float64) {
 }
 
 // round125 returns the next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … at v or beyond it.
-func round125(v float64, up bool) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(v)))
+func round125(value float64, up bool) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(value)))
 	at := power
-	for _, m := range []float64{1, 2, 5, 10} {
+	for _, digit := range []float64{1, 2, 5, 10} {
 		switch {
-		case up && m*power >= v*(1-1e-9):
-			return m * power
-		case !up && m*power <= v*(1+1e-9):
-			at = m * power
+		case up && digit*power >= value*(1-1e-9):
+			return digit * power
+		case !up && digit*power <= value*(1+1e-9):
+			at = digit * power
 		}
 	}
 	return at
 }
 
+// linearRange is a linear one, from zero where that does not hide the data.
 func linearRange(low, high float64, vertical bool) (float64, float64) {
 	if low >= 0 && (vertical || low <= high/2) {
 		low = 0
 	}
-	if high-low <= 1e-9*math.Abs(high)+tiny { // one value
-		if math.Abs(low) <= tiny {
+	if high-low <= 1e-9*math.Abs(high)+nearZero { // one value
+		if math.Abs(low) <= nearZero {
 			return 0, 1
 		}
 		pad := math.Abs(high) / 10
@@ -182,12 +186,13 @@ func linearRange(low, high float64, vertical bool) (float64, float64) {
 // has between four and ten.
 func step125(span float64) float64 { return round125(span/8, true) }
 
+// linearTicks are round numbers within a range.
 func linearTicks(low, high float64) []tick {
 	step := step125((high - low) * 0.999)
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	var out []tick
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-6 && len(out) < 20; i++ {
-		out = append(out, tick{i * step, number(i*step, digits)})
+		out = append(out, tick{i * step, axisNumber(i*step, digits)})
 	}
 	return out
 }
@@ -197,40 +202,42 @@ func wholes(ticks []tick) []tick {
 	var out []tick
 	for _, t := range ticks {
 		if n := math.Round(t.value); math.Abs(t.value-n) < 1e-9 {
-			out = append(out, tick{n, number(n, 0)})
+			out = append(out, tick{n, axisNumber(n, 0)})
 		}
 	}
 	return out
 }
 
+// logTicks are the multiples of powers of ten; where there are few powers, 2 and 5 have
+// numbers too.
 func logTicks(low, high float64) []tick {
 	few := high/low <= 500
 	var out []tick
 	for power := math.Pow(10, math.Floor(math.Log10(low))); power <= high; power *= 10 {
-		for m := 1.0; m < 10; m++ {
-			t := tick{value: m * power}
-			if t.value < low*(1-1e-9) || t.value > high*(1+1e-9) {
+		for digit := 1.0; digit < 10; digit++ {
+			mark := tick{value: digit * power}
+			if mark.value < low*(1-1e-9) || mark.value > high*(1+1e-9) {
 				continue
 			}
-			if m == 1 || (few && (m == 2 || m == 5)) {
-				t.label = strconv.FormatFloat(t.value, 'g', 6, 64)
+			if digit == 1 || (few && (digit == 2 || digit == 5)) {
+				mark.label = strconv.FormatFloat(mark.value, 'g', 6, 64)
 			}
-			out = append(out, t)
+			out = append(out, mark)
 		}
 	}
 	return out
 }
 
-// number writes v with a number of decimals; long ones in millions or with an exponent.
-func number(v float64, digits int) string {
-	a := math.Abs(v)
+// axisNumber writes a value with a number of decimals; long ones in millions or with an exponent.
+func axisNumber(value float64, digits int) string {
+	size := math.Abs(value)
 	switch {
-	case v == 0:
+	case value == 0:
 		return "0" // not -0
-	case a >= 1e10 || digits > 6:
-		return strconv.FormatFloat(v, 'g', 4, 64)
-	case a >= 1e6:
-		return strconv.FormatFloat(v/1e6, 'g', 5, 64) + "M"
+	case size >= 1e10 || digits > 6:
+		return strconv.FormatFloat(value, 'g', 4, 64)
+	case size >= 1e6:
+		return strconv.FormatFloat(value/1e6, 'g', 5, 64) + "M"
 	}
-	return strconv.FormatFloat(v, 'f', digits, 64)
+	return strconv.FormatFloat(value, 'f', digits, 64)
 }

@@ -147,7 +147,7 @@ func TestFigures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var names []string
 			all := ""
-			for _, f := range figures(read(c.runs)) {
+			for _, f := range figures(newSeries(c.runs)) {
 				names = append(names, f.Name)
 				_, text := svgOf(t, f)
 				all += text
@@ -165,7 +165,7 @@ func TestFigures(t *testing.T) {
 }
 
 func TestPNG(t *testing.T) {
-	f := figures(read([]Run{usual().run()}))[0]
+	f := figures(newSeries([]Run{usual().run()}))[0]
 	for range 4 {
 		f.Panels[0] = append(f.Panels[0], f.Panels[0][0])
 	}
@@ -174,7 +174,7 @@ func TestPNG(t *testing.T) {
 		figure *Figure
 		wide   int
 	}{
-		{"two panels", figures(read([]Run{usual().run()}))[0], 1440},
+		{"two panels", figures(newSeries([]Run{usual().run()}))[0], 1440},
 		{"six panels", f, 3120},
 	} {
 		var b bytes.Buffer
@@ -256,7 +256,7 @@ func TestManyRequests(t *testing.T) {
 	s.requests, s.tokens, s.every = 100_000, 3, 100*time.Microsecond
 	s.more = time.Microsecond
 	r := s.run()
-	for _, f := range figures(read([]Run{r})) {
+	for _, f := range figures(newSeries([]Run{r})) {
 		svg, _ := svgOf(t, f)
 		if len(svg) > 400_000 {
 			t.Errorf("%s of %d requests is %d bytes", f.Name, s.requests, len(svg))
@@ -312,7 +312,7 @@ func TestLoadCurves(t *testing.T) {
 	for i := range runs {
 		runs[i].Name = fmt.Sprint("run ", i)
 	}
-	all := overviews(read(runs))
+	all := overviews(newSeries(runs))
 	p := loadCurves(all, loadOf(all)).Panels[0][0]
 	last := p.Lines[len(p.Lines)-1]
 	mean := (all[1].output + all[2].output) / 2
@@ -343,7 +343,7 @@ func TestNames(t *testing.T) {
 		{"both", []Run{label("a", 3), label("b", 4), label("b", 4)}, []string{"a, 3 at once", "b, 4 at once", "b, 4 at once #2"}},
 	} {
 		var got []string
-		for _, s := range read(c.runs) {
+		for _, s := range newSeries(c.runs) {
 			got = append(got, s.name)
 		}
 		if !slices.Equal(got, c.want) {

@@ -1,6 +1,3 @@
-// Package chart shows what benchmarks measured: figures as SVG and PNG, and reports as
-// one HTML file that opens without a network. Callers hand over runs, or the results of a
-// sweep; scales, colours, sizes and how much detail a file can carry are settled here.
 package chart
 
 import (
@@ -28,17 +25,17 @@ const (
 	titleHeight = 20 * vg.Length(1)
 	entryHeight = 15 * vg.Length(1) // of a row of the legend
 	swatch      = 16 * vg.Length(1) // the line beside a name in the legend
-	gap         = 14 * vg.Length(1)
-	margin      = 8 * vg.Length(1)
+	panelGap    = 14 * vg.Length(1)
+	pageMargin  = 8 * vg.Length(1)
 	dpi         = 144 // of PNG
 	maxName     = 48  // characters of a name in a figure
 )
 
 // The colours of text and lines that carry no data.
 var (
-	ink  = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
-	axes = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
-	grid = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
+	textColour = color.NRGBA{R: 0x22, G: 0x22, B: 0x22, A: 0xff}
+	axisColour = color.NRGBA{R: 0x80, G: 0x80, B: 0x80, A: 0xff}
+	gridColour = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
 )
 
 // palette are the colours of Okabe and Ito, "Color Universal Design" (2008), which people
@@ -57,43 +54,43 @@ type Figure struct {
 }
 
 // SVG writes f as an SVG document. Its text needs no particular font.
-func (f *Figure) SVG(w io.Writer) error {
+func (f *Figure) SVG(dst io.Writer) error {
 	legend := f.legend()
-	c := vgsvg.New(f.width(), f.height(legend))
-	f.draw(canvas{draw.New(c)}, legend)
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
+	drawing := vgsvg.New(f.width(), f.height(legend))
+	f.draw(canvas{draw.New(drawing)}, legend)
+	var buffer bytes.Buffer
+	if _, err := drawing.WriteTo(&buffer); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
 	}
-	_, err := w.Write(anyFont(b.Bytes()))
+	_, err := dst.Write(anyFont(buffer.Bytes()))
 	return err
 }
 
 // PNG writes f as a PNG image, twice as many pixels wide as points.
-func (f *Figure) PNG(w io.Writer) error {
+func (f *Figure) PNG(dst io.Writer) error {
 	legend := f.legend()
 	c := vgimg.NewWith(vgimg.UseWH(f.width(), f.height(legend)), vgimg.UseDPI(dpi))
 	f.draw(canvas{draw.New(c)}, legend)
-	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(w)
+	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(dst)
 	return err
 }
 
 // Save writes f to a file, in the format that the path ends in: .svg or .png.
 func (f *Figure) Save(path string) error {
-	var b bytes.Buffer
+	var buffer bytes.Buffer
 	var err error
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".svg":
-		err = f.SVG(&b)
+		err = f.SVG(&buffer)
 	case ".png":
-		err = f.PNG(&b)
+		err = f.PNG(&buffer)
 	default:
 		err = fmt.Errorf("figure %s: cannot write %q: expected a name that ends in .svg or .png", f.Name, path)
 	}
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return os.WriteFile(path, buffer.Bytes(), 0o644)
 }
 
 // names returns the names of all lines, in the order in which they come.
@@ -125,55 +122,58 @@ func (f *Figure) legend() []entry {
 		return nil
 	}
 	var out []entry
-	x, row := margin, 0
+	x, row := pageMargin, 0
 	for _, name := range names {
-		w := swatch + 4 + letters(9).Width(label(name))
-		if x+w > f.width()-margin && x > margin {
-			x, row = margin, row+1
+		width := swatch + 4 + letters(9).Width(label(name))
+		if x+width > f.width()-pageMargin && x > pageMargin {
+			x, row = pageMargin, row+1
 		}
 		out = append(out, entry{name, x, row})
-		x += w + gap
+		x += width + panelGap
 	}
 	return out
 }
 
+// width is that of the figure.
 func (f *Figure) width() vg.Length {
 	return max(usualWidth, vg.Length(len(f.Panels[0]))*leastWidth)
 }
 
+// height is that of the figure with its legend.
 func (f *Figure) height(legend []entry) vg.Length {
 	row := panelHeight
 	if f.Height > 0 {
 		row = vg.Length(f.Height)
 	}
-	return f.top(legend) + vg.Length(len(f.Panels))*row + margin
+	return f.top(legend) + vg.Length(len(f.Panels))*row + pageMargin
 }
 
 // top is the height of title and legend.
 func (f *Figure) top(legend []entry) vg.Length {
-	h := margin
+	height := pageMargin
 	if f.Title != "" {
-		h += titleHeight
+		height += titleHeight
 	}
 	if n := len(legend); n > 0 {
-		h += vg.Length(legend[n-1].row+1)*entryHeight + 4
+		height += vg.Length(legend[n-1].row+1)*entryHeight + 4
 	}
-	return h
+	return height
 }
 
+// draw draws title, legend and panels, from the top down.
 func (f *Figure) draw(c canvas, legend []entry) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	y := c.Max.Y - margin
+	y := c.Max.Y - pageMargin
 	if f.Title != "" {
-		c.text(bold(12), vg.Point{X: margin, Y: y - 12}, 0, clip(f.Title, 2*maxName))
+		c.text(bold(12), vg.Point{X: pageMargin, Y: y - 12}, 0, clip(f.Title, 2*maxName))
 		y -= titleHeight
 	}
 	paint := f.colours()
-	for _, e := range legend {
-		at := vg.Point{X: e.x, Y: y - vg.Length(e.row)*entryHeight - entryHeight/2}
-		c.FillPolygon(paint(e.name), []vg.Point{{X: at.X, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y + 2}, {X: at.X, Y: at.Y + 2}})
-		c.text(letters(9), vg.Point{X: at.X + swatch + 4, Y: at.Y - 3}, 0, label(e.name))
+	for _, entry := range legend {
+		at := vg.Point{X: entry.x, Y: y - vg.Length(entry.row)*entryHeight - entryHeight/2}
+		c.FillPolygon(paint(entry.name), []vg.Point{{X: at.X, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y - 2}, {X: at.X + swatch, Y: at.Y + 2}, {X: at.X, Y: at.Y + 2}})
+		c.text(letters(9), vg.Point{X: at.X + swatch + 4, Y: at.Y - 3}, 0, label(entry.name))
 	}
 	f.panels(c, c.Max.Y-f.top(legend), paint)
 }
@@ -181,35 +181,37 @@ func (f *Figure) draw(c canvas, legend []entry) {
 // panels draws the panels between the margin at the bottom and top. Those in a column have
 // their axes below each other, those in a row beside each other.
 func (f *Figure) panels(c canvas, top vg.Length, paint func(string) color.Color) {
+	// Texts take room first: the most that any panel of a row or a column needs. The axes share
+	// what is left evenly.
 	rows, columns := len(f.Panels), len(f.Panels[0])
 	frames := make([][]*frame, rows)
 	left, right := make([]vg.Length, columns), make([]vg.Length, columns)
 	above, below := make([]vg.Length, rows), make([]vg.Length, rows)
-	w := c.Max.X - c.Min.X - 2*margin - vg.Length(columns-1)*gap
-	h := top - c.Min.Y - margin - vg.Length(rows-1)*gap
-	for i, panels := range f.Panels {
-		for k := range panels {
-			fr := newFrame(&panels[k])
-			frames[i] = append(frames[i], fr)
-			left[k], right[k] = max(left[k], fr.left), max(right[k], fr.right)
-			above[i], below[i] = max(above[i], fr.above), max(below[i], fr.below)
+	width := c.Max.X - c.Min.X - 2*pageMargin - vg.Length(columns-1)*panelGap
+	height := top - c.Min.Y - pageMargin - vg.Length(rows-1)*panelGap
+	for row, panels := range f.Panels {
+		for column := range panels {
+			fr := newFrame(&panels[column])
+			frames[row] = append(frames[row], fr)
+			left[column], right[column] = max(left[column], fr.left), max(right[column], fr.right)
+			above[row], below[row] = max(above[row], fr.above), max(below[row], fr.below)
 		}
-		h -= above[i] + below[i]
+		height -= above[row] + below[row]
 	}
-	for k := range columns {
-		w -= left[k] + right[k]
+	for column := range columns {
+		width -= left[column] + right[column]
 	}
-	w, h = w/vg.Length(columns), h/vg.Length(rows)
-	y := top
-	for i := range frames {
-		x := c.Min.X + margin
-		y -= above[i] + h
-		for k, fr := range frames[i] {
-			x += left[k]
-			fr.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + w, Y: y + h}}, paint)
-			x += w + right[k] + gap
+	width, height = width/vg.Length(columns), height/vg.Length(rows)
+	y := top // from the top down, and from left to right
+	for row := range frames {
+		x := c.Min.X + pageMargin
+		y -= above[row] + height
+		for column, fr := range frames[row] {
+			x += left[column]
+			fr.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + width, Y: y + height}}, paint)
+			x += width + right[column] + panelGap
 		}
-		y -= below[i] + gap
+		y -= below[row] + panelGap
 	}
 }
 
@@ -240,22 +242,22 @@ func ramp(at float64) color.Color {
 // label is a name as figures show it: one line that is not too long.
 func label(name string) string { return clip(name, maxName) }
 
-// clip makes one line of at most n characters of text.
-func clip(s string, n int) string {
-	r := []rune(strings.ReplaceAll(clean(s), "\n", " "))
-	if len(r) > n {
-		r = append(r[:n-1], '…')
+// clip makes one line of at most so many characters of text.
+func clip(s string, most int) string {
+	chars := []rune(strings.ReplaceAll(clean(s), "\n", " "))
+	if len(chars) > most {
+		chars = append(chars[:most-1], '…')
 	}
-	return string(r)
+	return string(chars)
 }
 
 // clean returns text without what XML cannot hold and what would change the direction of
 // writing or steer a terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
+func clean(text string) string {
+	return strings.Map(func(char rune) rune {
+		if char != '\n' && !unicode.IsPrint(char) {
 			return ' '
 		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+		return char
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }

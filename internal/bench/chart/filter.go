@@ -22,7 +22,8 @@ var ops = []string{"==", "!=", "<=", ">=", "<", ">"}
 // be equal or not; quotes around them are taken off.
 func ParseFilters(text string) ([]Filter, error) {
 	var out []Filter
-	for _, part := range list(text) {
+	for _, part := range splitList(text) {
+		// COLUMN OP VALUE: the first character of an operator ends the column.
 		at := strings.IndexAny(part, "=!<>")
 		op := -1
 		if at > 0 {
@@ -31,25 +32,26 @@ func ParseFilters(text string) ([]Filter, error) {
 		if op < 0 {
 			return nil, fmt.Errorf("filter %q: want COLUMN, one of %s, and a value, such as max_concurrency<1000", part, strings.Join(ops, " "))
 		}
-		f := Filter{Column: column(part[:at]), Op: ops[op], Value: strings.TrimFunc(part[at+len(ops[op]):], blank)}
-		v, err := strconv.ParseFloat(f.Value, 64)
-		if err != nil || math.IsNaN(v) {
-			v = math.NaN()
-			if op > 1 {
-				return nil, fmt.Errorf("filter %q: %q is no number; texts can be compared with == and != only", part, f.Value)
+		filter := Filter{Column: columnName(part[:at]), Op: ops[op], Value: strings.TrimFunc(part[at+len(ops[op]):], blank)}
+		value, err := strconv.ParseFloat(filter.Value, 64)
+		if err != nil || math.IsNaN(value) {
+			value = math.NaN()
+			if op > 1 { // neither == nor !=
+				return nil, fmt.Errorf("filter %q: %q is no number; texts can be compared with == and != only", part, filter.Value)
 			}
 		}
-		f.number = v
-		out = append(out, f)
+		filter.number = value
+		out = append(out, filter)
 	}
 	return out, nil
 }
 
-// keeps reports whether a run with c in the filter's column stays; there = it has one.
-func (f *Filter) keeps(c cell, there bool) bool {
-	equal := there && c.value == f.number
-	if math.IsNaN(f.number) || math.IsNaN(c.value) {
-		equal = there && strings.EqualFold(c.text, f.Value) // True is Python's true
+// keeps reports whether a run with that cell in the filter's column stays; there = it has one.
+func (f *Filter) keeps(found cell, there bool) bool {
+	// NaN compares as false, so that a text is never less or more than a number.
+	equal := there && found.value == f.number
+	if math.IsNaN(f.number) || math.IsNaN(found.value) {
+		equal = there && strings.EqualFold(found.text, f.Value) // True is Python's true
 	}
 	switch f.Op {
 	case "==":
@@ -57,13 +59,13 @@ func (f *Filter) keeps(c cell, there bool) bool {
 	case "!=":
 		return !equal
 	case "<=":
-		return there && c.value <= f.number
+		return there && found.value <= f.number
 	case ">=":
-		return there && c.value >= f.number
+		return there && found.value >= f.number
 	case "<":
-		return there && c.value < f.number
+		return there && found.value < f.number
 	}
-	return there && c.value > f.number
+	return there && found.value > f.number
 }
 
 // A Bin makes the numbers of a column multiples of Size, by rounding down.
@@ -75,31 +77,31 @@ type Bin struct {
 // ParseBins reads bins such as "request_throughput%10".
 func ParseBins(text string) ([]Bin, error) {
 	var out []Bin
-	for _, part := range list(text) {
+	for _, part := range splitList(text) {
 		name, size, ok := strings.Cut(part, "%")
-		v, err := strconv.ParseFloat(strings.TrimSpace(size), 64)
-		if !ok || column(name) == "" || err != nil || !(v > 0) || math.IsInf(v, 0) {
+		value, err := strconv.ParseFloat(strings.TrimSpace(size), 64)
+		if !ok || columnName(name) == "" || err != nil || !(value > 0) || math.IsInf(value, 0) {
 			return nil, fmt.Errorf("bin %q: want COLUMN%%SIZE with a size above 0, such as request_throughput%%10", part)
 		}
-		out = append(out, Bin{column(name), v})
+		out = append(out, Bin{columnName(name), value})
 	}
 	return out, nil
 }
 
-// of is the multiple for v; 0.3 is one of 0.1, though not quite.
-func (b *Bin) of(v float64) float64 {
-	n := math.Floor(v/b.Size + 1e-9)
-	if math.IsInf(n, 0) { // a size as good as none
-		return v
+// of is the multiple for a value; 0.3 is one of 0.1, though not quite.
+func (b *Bin) of(value float64) float64 {
+	multiple := math.Floor(value/b.Size + 1e-9)
+	if math.IsInf(multiple, 0) { // a size as good as none
+		return value
 	}
-	return n * b.Size
+	return multiple * b.Size
 }
 
 // Columns reads a list of columns.
 func Columns(text string) []string {
-	out := list(text)
+	out := splitList(text)
 	for i, name := range out {
-		out[i] = column(name)
+		out[i] = columnName(name)
 	}
 	return out
 }
@@ -113,8 +115,8 @@ func ParseFormats(text string) ([]string, error) {
 	return formats, nil
 }
 
-// list splits at commas and leaves out what is empty.
-func list(text string) []string {
+// splitList splits at commas and leaves out what is empty.
+func splitList(text string) []string {
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -124,8 +126,8 @@ func list(text string) []string {
 	return out
 }
 
-// column is the name of a column: in parameters, - and _ are the same.
-func column(name string) string { return strings.ReplaceAll(strings.TrimSpace(name), "-", "_") }
+// columnName is the name of a column: in parameters, - and _ are the same.
+func columnName(name string) string { return strings.ReplaceAll(strings.TrimSpace(name), "-", "_") }
 
 // blank reports what may stand around a value.
 func blank(r rune) bool { return unicode.IsSpace(r) || r == '\'' || r == '"' }

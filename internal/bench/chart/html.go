@@ -62,6 +62,7 @@ type page struct {
 	Data            download
 }
 
+// A drawing is a figure in a page.
 type drawing struct {
 	Label string
 	SVG   template.HTML
@@ -71,61 +72,63 @@ type drawing struct {
 // details under the pointer, the requests, how it was measured, and the raw data. The
 // page runs the script in it and no other, and loads nothing: a policy in its head says
 // so to the browser.
-func HTML(w io.Writer, title string, runs []Run) error {
+func HTML(dst io.Writer, title string, runs []Run) error {
 	if len(runs) == 0 {
 		return errors.New("chart: a report of no runs: give at least one")
 	}
-	all := read(runs)
-	first := runs[0].Summary
+	all := newSeries(runs)
+	first := runs[0].Summary                      // as they were given, before they are sorted
 	if l := loadOf(overviews(all)); l != noLoad { // a search measures them in another order
 		slices.SortStableFunc(all, func(a, b *series) int { return cmp.Compare(l.of(&a.overview), l.of(&b.overview)) })
 	}
-	p := page{Title: clip(title, 200), Single: len(runs) == 1}
-	p.Subtitle = fmt.Sprintf("%d runs, the first begun %s", len(runs), first.Began.Format("2006-01-02 15:04:05 -0700"))
-	if p.Single {
-		p.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].kind, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))
+	content := page{Title: clip(title, 200), Single: len(runs) == 1}
+	content.Subtitle = fmt.Sprintf("%d runs, the first begun %s", len(runs), first.Began.Format("2006-01-02 15:04:05 -0700"))
+	if content.Single {
+		content.Subtitle = fmt.Sprintf("%s, begun %s, %s", clip(all[0].kind, 100), first.Began.Format("2006-01-02 15:04:05 -0700"), clip(first.Setup.URL, 200))
 	}
 	for i, s := range all {
 		sec, err := s.section(i, len(all))
 		if err != nil {
 			return err
 		}
-		p.Sections = append(p.Sections, sec)
+		content.Sections = append(content.Sections, sec)
 	}
-	if err := p.draw(figures(all)); err != nil {
+	if err := content.draw(figures(all)); err != nil {
 		return err
 	}
-	return p.write(w, "report")
+	return content.write(dst, "report")
 }
 
 // TimelineHTML writes the timeline of a run as a page of its own, a row for each request
 // (bench.md 1.9).
-func TimelineHTML(w io.Writer, r Run, limits Thresholds) error {
-	s := read([]Run{r})[0]
-	t := s.timeline(limits, maxOwnRows, maxOwnBars)
-	v := t.view(s, 0, maxOwnGaps)
-	v.Height = ownRow * max(1, len(t.rows))
-	for _, i := range t.rows {
-		v.Labels = append(v.Labels, "Req "+strconv.Itoa(i))
+func TimelineHTML(dst io.Writer, r Run, limits Thresholds) error {
+	run := newSeries([]Run{r})[0]
+	timeline := run.timeline(limits, maxOwnRows, maxOwnBars)
+	view := timeline.view(run, 0, maxOwnGaps)
+	view.Height = ownRow * max(1, len(timeline.rows))
+	for _, i := range timeline.rows {
+		view.Labels = append(view.Labels, "Req "+strconv.Itoa(i))
 	}
-	p := page{Title: "Requests over time", Subtitle: clip(s.name, 200), Timeline: v}
-	return p.write(w, "timelinePage")
+	p := page{Title: "Requests over time", Subtitle: clip(run.name, 200), Timeline: view}
+	return p.write(dst, "timelinePage")
 }
 
 // draw puts figures into the page.
 func (p *page) draw(figures []*Figure) error {
-	for _, f := range figures {
-		var b bytes.Buffer
-		if err := f.SVG(&b); err != nil {
+	for _, figure := range figures {
+		var buffer bytes.Buffer
+		if err := figure.SVG(&buffer); err != nil {
 			return err
 		}
-		svg := b.Bytes()
-		p.Figures = append(p.Figures, drawing{clean(f.Title), template.HTML(svg[bytes.Index(svg, []byte("<svg")):])})
+		svg := buffer.Bytes()
+		p.Figures = append(p.Figures, drawing{clean(figure.Title), template.HTML(svg[bytes.Index(svg, []byte("<svg")):])})
 	}
 	return nil
 }
 
-func (p *page) write(w io.Writer, name string) error {
+// write writes the page by a template. The policy allows the script of this page and no
+// other, by its hash.
+func (p *page) write(dst io.Writer, name string) error {
 	p.Style, p.Script = template.CSS(pageCSS), template.JS(pageJS)
 	for _, c := range columns {
 		p.Columns = append(p.Columns, c.name)
@@ -133,11 +136,11 @@ func (p *page) write(w io.Writer, name string) error {
 	hash := sha256.Sum256([]byte(pageJS))
 	policy := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(hash[:]) + "'"
-	t, err := template.New("").Parse(strings.Replace(pageHTML, "@policy@", policy, 1))
+	templates, err := template.New("").Parse(strings.Replace(pageHTML, "@policy@", policy, 1))
 	if err != nil {
 		panic("chart: template of the report: " + err.Error())
 	}
-	if err := t.ExecuteTemplate(w, name, p); err != nil {
+	if err := templates.ExecuteTemplate(dst, name, p); err != nil {
 		return fmt.Errorf("chart: report: %w", err)
 	}
 	return nil
@@ -164,6 +167,7 @@ type section struct {
 	Data        download
 }
 
+// A pair is a fact: what it is about, and what it is.
 type pair struct{ Key, Value string }
 
 // A download is a file in a page.
@@ -174,36 +178,37 @@ type download struct {
 	Note string // what is not in it
 }
 
-// section describes run i of n.
-func (s *series) section(i, n int) (section, error) {
+// section describes a run, the one with that index of so many.
+func (s *series) section(index, runs int) (section, error) {
 	sum := s.Summary
-	sec := section{ID: i, Name: clip(s.name, 100), Cards: s.cards(), Command: clean(command(sum.Setup.Args)), Facts: s.facts(),
+	sec := section{ID: index, Name: clip(s.name, 100), Cards: s.cards(), Command: clean(commandLine(sum.Setup.Args)), Facts: s.facts(),
 		Values: s.cells(), Console: clean(sum.Console() + "\n" + sum.OssianConsole())}
 	sec.judge(&sum.Ossian)
-	sec.Stats, sec.Metrics, sec.Uncertain = latencies(sum)
-	t := s.timeline(DefaultThresholds, max(leastShown, maxRows/n), max(leastShown, maxBars/n))
-	sec.Timeline = t.view(s, i, maxGaps/n)
-	sec.Table = s.table(max(leastShown, maxTable/n))
+	sec.Stats, sec.Metrics, sec.Uncertain = latencyTable(sum)
+	t := s.timeline(DefaultThresholds, max(leastShown, maxRows/runs), max(leastShown, maxBars/runs))
+	sec.Timeline = t.view(s, index, maxGaps/runs)
+	sec.Table = s.table(max(leastShown, maxTable/runs))
 	var err error
-	sec.Data, err = s.download(n)
+	sec.Data, err = s.download(runs)
 	return sec, err
 }
 
 // judge says whether the numbers may be quoted; x nil = they were made by another tool.
-func (sec *section) judge(x *report.Extension) {
-	if x == nil {
+func (sec *section) judge(ext *report.Extension) {
+	if ext == nil {
 		sec.Short, sec.VerdictText = "–", "Not checked: another tool made these numbers"
 		return
 	}
-	for _, f := range x.Findings {
+	// Findings of both kinds are shown; the worst decides.
+	for _, finding := range ext.Findings {
 		kind := "invalid: "
-		if f.Warning {
+		if finding.Warning {
 			kind = "warning: "
 		}
-		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)", kind, short(f.Measured), clean(f.What), short(f.Bound)))
+		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)", kind, fourDigits(finding.Measured), clean(finding.What), fourDigits(finding.Bound)))
 	}
 	switch {
-	case !x.Valid:
+	case !ext.Valid:
 		sec.Verdict, sec.Short, sec.VerdictText = "bad", "not valid", "Not valid: do not quote these numbers"
 	case len(sec.Findings) > 0:
 		sec.Verdict, sec.Short, sec.VerdictText = "warn", "warnings", "Valid, with warnings"
@@ -215,6 +220,7 @@ func (sec *section) judge(x *report.Extension) {
 // download packs the result file of one of several runs, with all values where these are
 // few enough.
 func (s *series) download(runs int) (download, error) {
+	// The page must open in a browser, so large runs go in without what is largest.
 	bytesOfText := 0
 	for i := range s.Summary.Requests {
 		bytesOfText += len(s.Summary.Requests[i].Text)
@@ -225,25 +231,25 @@ func (s *series) download(runs int) (download, error) {
 		return download{}, err
 	}
 	name := path.Base(strings.ReplaceAll(s.Summary.FileName(), `\`, "/"))
-	d, err := pack(clip(strings.TrimSuffix(name, path.Ext(name)), 120)+".json", text)
+	download, err := pack(clip(strings.TrimSuffix(name, path.Ext(name)), 120)+".json", text)
 	if !detailed {
-		d.Note = "Values of single tokens and texts are left out here for their size; the result file of --save-detailed has them."
+		download.Note = "Values of single tokens and texts are left out here for their size; the result file of --save-detailed has them."
 	}
-	return d, err
+	return download, err
 }
 
 // pack makes a download of text.
 func pack(name string, text []byte) (download, error) {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	if _, err := z.Write(text); err != nil {
+	var buffer bytes.Buffer
+	packed := gzip.NewWriter(&buffer)
+	if _, err := packed.Write(text); err != nil {
 		return download{}, err
 	}
-	if err := z.Close(); err != nil {
+	if err := packed.Close(); err != nil {
 		return download{}, err
 	}
-	return download{Name: name + ".gz", Data: template.URL("data:application/gzip;base64," + base64.StdEncoding.EncodeToString(b.Bytes())),
-		Size: fmt.Sprintf("JSON, %d kB compressed", (b.Len()+999)/1000)}, nil
+	return download{Name: name + ".gz", Data: template.URL("data:application/gzip;base64," + base64.StdEncoding.EncodeToString(buffer.Bytes())),
+		Size: fmt.Sprintf("JSON, %d kB compressed", (buffer.Len()+999)/1000)}, nil
 }
 
 // A view is a timeline in a page.
@@ -261,43 +267,43 @@ type view struct {
 // A key is a class of bars: Name in the legend, Path its bars.
 type key struct{ Class, Name, Path string }
 
-// view returns t as the page shows it; at most gaps gaps are found by the pointer.
+// view returns the timeline as the page shows it; at most gaps gaps are found by the pointer.
 func (t *timeline) view(s *series, id, gaps int) view {
 	all := len(s.Summary.Requests)
-	v := view{ID: id, Span: max(1, t.end), Rows: max(1, len(t.rows)), Height: min(max(90, 6*len(t.rows)), 640), Hover: t.hovers(s, gaps),
-		Note: shown(len(t.rows), all) + ". Point at a bar for its times; drag to zoom, double-click to go back."}
+	shown := view{ID: id, Span: max(1, t.end), Rows: max(1, len(t.rows)), Height: min(max(90, 6*len(t.rows)), 640), Hover: t.underPointer(s, gaps),
+		Note: rowsShown(len(t.rows), all) + ". Point at a bar for its times; drag to zoom, double-click to go back."}
 	styles := [classes]string{fast: "fast", first: "first", slow: "slow", slowest: "slowest", failed: "lost"}
 	names := t.classNames()
 	for _, class := range t.legend() {
-		v.Keys = append(v.Keys, key{styles[class], names[class], t.path(class)})
+		shown.Keys = append(shown.Keys, key{styles[class], names[class], t.path(class)})
 	}
-	return v
+	return shown
 }
 
-// short writes a number with four digits.
-func short(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+// fourDigits writes a number with four digits.
+func fourDigits(value float64) string {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return "–"
 	}
-	if a := math.Abs(v); a >= 10_000 && a < 1e15 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
+	if a := math.Abs(value); a >= 10_000 && a < 1e15 {
+		return strconv.FormatFloat(value, 'f', 0, 64)
 	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
+	return strconv.FormatFloat(value, 'g', 4, 64)
 }
 
-// command writes the arguments as one would type them; flags alone are those of bench serve.
-func command(args []string) string {
+// commandLine writes the arguments as one would type them; flags alone are those of bench serve.
+func commandLine(args []string) string {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		args = append([]string{"ossian", "bench", "serve"}, args...)
 	}
 	quoted := make([]string, len(args))
-	for i, a := range args {
-		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
+	for i, arg := range args {
+		plain := arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
 			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%", r)
 		})
-		quoted[i] = a
+		quoted[i] = arg
 		if !plain {
-			quoted[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 		}
 	}
 	return strings.Join(quoted, " ")
@@ -310,6 +316,7 @@ type table struct {
 	Rows    []tableRow
 }
 
+// A tableRow is a request: numbers under the columns, and its text or error.
 type tableRow struct {
 	Numbers []string
 	Text    string
@@ -319,50 +326,52 @@ type tableRow struct {
 // table lists the requests, of many those that failed or took longest.
 func (s *series) table(most int) table {
 	all := s.Summary.Requests
-	t := table{Title: fmt.Sprintf("%d requests", len(all)), Columns: []string{"request", "start (s)", "queue (ms)", "TTFT (ms)", "TPOT (ms)",
+	list := table{Title: fmt.Sprintf("%d requests", len(all)), Columns: []string{"request", "start (s)", "queue (ms)", "TTFT (ms)", "TPOT (ms)",
 		"longest ITL (ms)", "E2EL (ms)", "prompt tokens", "output tokens", "text or error"}}
 	picked := make([]int, len(all))
 	for i := range picked {
 		picked[i] = i
 	}
 	if len(all) > most {
-		t.Title = fmt.Sprintf("%d of %d requests: those that failed, then the slowest", most, len(all))
-		slices.SortStableFunc(picked, func(a, b int) int {
-			if all[a].OK != all[b].OK {
-				if all[a].OK {
+		list.Title = fmt.Sprintf("%d of %d requests: those that failed, then the slowest", most, len(all))
+		slices.SortStableFunc(picked, func(left, right int) int {
+			if all[left].OK != all[right].OK {
+				if all[left].OK {
 					return 1
 				}
 				return -1
 			}
-			return cmp.Compare(all[b].Latency, all[a].Latency)
+			return cmp.Compare(all[right].Latency, all[left].Latency)
 		})
 		picked = picked[:most]
-		slices.Sort(picked)
+		slices.Sort(picked) // shown in their order all the same
 	}
 	for _, i := range picked {
-		t.Rows = append(t.Rows, s.row(i))
+		list.Rows = append(list.Rows, s.row(i))
 	}
-	return t
+	return list
 }
 
-func (s *series) row(i int) tableRow {
-	q := &s.Summary.Requests[i]
-	start, _, _ := s.bounds(i)
-	r := tableRow{Failed: !q.OK, Text: reason(q), Numbers: []string{strconv.Itoa(i), fmt.Sprintf("%.3f", start), inMS(q.Queue)}}
-	if !q.OK {
-		r.Numbers = append(r.Numbers, "–", "–", "–", "–", strconv.Itoa(q.Input), "–")
-		return r
+// row describes a request; of one that failed what is known of it.
+func (s *series) row(index int) tableRow {
+	request := &s.Summary.Requests[index]
+	start, _, _ := s.bounds(index)
+	row := tableRow{Failed: !request.OK, Text: reason(request), Numbers: []string{strconv.Itoa(index), fmt.Sprintf("%.3f", start), inMS(request.Queue)}}
+	if !request.OK {
+		row.Numbers = append(row.Numbers, "–", "–", "–", "–", strconv.Itoa(request.Input), "–")
+		return row
 	}
 	tpot, longest := "–", "–"
-	if q.Output > 1 {
-		tpot = inMS((q.Latency - q.TTFT) / float64(q.Output-1)) // bench.md 1.6
+	if request.Output > 1 {
+		tpot = inMS((request.Latency - request.TTFT) / float64(request.Output-1)) // bench.md 1.6
 	}
-	if len(q.ITL) > 0 {
-		longest = inMS(slices.Max(q.ITL))
+	if len(request.ITL) > 0 {
+		longest = inMS(slices.Max(request.ITL))
 	}
-	r.Text = clip(q.Text, 80)
-	r.Numbers = append(r.Numbers, inMS(q.TTFT), tpot, longest, inMS(q.Latency), strconv.Itoa(q.Input), strconv.Itoa(q.Output))
-	return r
+	row.Text = clip(request.Text, 80)
+	row.Numbers = append(row.Numbers, inMS(request.TTFT), tpot, longest, inMS(request.Latency), strconv.Itoa(request.Input), strconv.Itoa(request.Output))
+	return row
 }
 
+// inMS writes seconds as milliseconds.
 func inMS(seconds float64) string { return decimal(seconds*1000, 2) }

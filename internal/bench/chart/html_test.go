@@ -125,7 +125,7 @@ func TestHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkHarmless(t, b.String())
-			for _, f := range figures(read(runs)) {
+			for _, f := range figures(newSeries(runs)) {
 				svgOf(t, f)
 			}
 		})
@@ -320,7 +320,7 @@ func TestMerger(t *testing.T) {
 	} {
 		m := merger{unit: c.unit}
 		for _, s := range c.steps {
-			m.add(s.class, s.start/ticks, s.end/ticks)
+			m.add(s.class, s.start/ticksPerSecond, s.end/ticksPerSecond)
 		}
 		if !slices.Equal(m.out, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, m.out, c.want)
@@ -330,7 +330,7 @@ func TestMerger(t *testing.T) {
 
 // However few bars are allowed, rows do not overlap in themselves, and each slow gap shows.
 func TestTimelineBounds(t *testing.T) {
-	s := read([]Run{usual().run()})[0]
+	s := newSeries([]Run{usual().run()})[0]
 	for _, most := range []int{1_000_000, 100, 60} {
 		tl := s.timeline(DefaultThresholds, 25, most)
 		n := 0
@@ -373,18 +373,18 @@ func TestEvenly(t *testing.T) {
 }
 
 func TestCommand(t *testing.T) {
-	got := command([]string{"ossian", "--header", "A=b c", "--extra-body", `{"a":"it's"}`, ""})
+	got := commandLine([]string{"ossian", "--header", "A=b c", "--extra-body", `{"a":"it's"}`, ""})
 	if want := `ossian --header 'A=b c' --extra-body '{"a":"it'\''s"}' ''`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := command([]string{"--num-prompts", "64"}); got != "ossian bench serve --num-prompts 64" {
+	if got := commandLine([]string{"--num-prompts", "64"}); got != "ossian bench serve --num-prompts 64" {
 		t.Errorf("flags alone: %s", got)
 	}
 }
 
 func TestShort(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.123456: "0.1235", 95: "95", 123456.7: "123457", math.Inf(1): "–"} {
-		if got := short(v); got != want {
+		if got := fourDigits(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
 	}

@@ -33,13 +33,13 @@ const (
 
 // loadOf says what runs differ in.
 func loadOf(all []overview) load {
-	var c, r []float64
+	var bounds, rates []float64
 	for i := range all {
-		c, r = append(c, byConcurrency.of(&all[i])), append(r, byRate.of(&all[i]))
+		bounds, rates = append(bounds, byConcurrency.of(&all[i])), append(rates, byRate.of(&all[i]))
 	}
-	slices.Sort(c)
-	slices.Sort(r)
-	switch many, rates := len(slices.Compact(c)), len(slices.Compact(r)); {
+	slices.Sort(bounds)
+	slices.Sort(rates)
+	switch many, rates := len(slices.Compact(bounds)), len(slices.Compact(rates)); {
 	case many > 1 && many >= rates:
 		return byConcurrency
 	case rates > 1:
@@ -49,14 +49,14 @@ func loadOf(all []overview) load {
 }
 
 // of returns the load of a run; +Inf = without bound.
-func (l load) of(o *overview) float64 {
+func (l load) of(run *overview) float64 {
 	if l == byRate {
-		return o.arrivals.Rate
+		return run.arrivals.Rate
 	}
-	if o.arrivals.Concurrency == 0 {
+	if run.arrivals.Concurrency == 0 {
 		return math.Inf(1)
 	}
-	return float64(o.arrivals.Concurrency)
+	return float64(run.arrivals.Concurrency)
 }
 
 // title is that of an axis.
@@ -68,31 +68,32 @@ func (l load) title() string {
 }
 
 // text names the load of a run: "8 at once", "10 req/s".
-func (l load) text(o *overview) string {
+func (l load) text(run *overview) string {
 	if l == byRate {
-		return loadText(l.of(o)) + " req/s"
+		return loadText(l.of(run)) + " req/s"
 	}
-	return loadText(l.of(o)) + " at once"
+	return loadText(l.of(run)) + " at once"
 }
 
-func loadText(v float64) string {
-	if math.IsInf(v, 1) {
+// loadText is a load in words; "inf" = without bound.
+func loadText(value float64) string {
+	if math.IsInf(value, 1) {
 		return "inf"
 	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
+	return strconv.FormatFloat(value, 'g', 6, 64)
 }
 
 // names names runs: by what they measured and, in a sweep, by their load.
 func names(all []overview) []string {
-	l := loadOf(all)
+	varied := loadOf(all)
 	one := !slices.ContainsFunc(all, func(o overview) bool { return o.kind != all[0].kind })
 	out := make([]string, len(all))
 	for i := range all {
 		out[i] = all[i].kind
-		switch text := l.text(&all[i]); {
-		case l != noLoad && one:
+		switch text := varied.text(&all[i]); {
+		case varied != noLoad && one:
 			out[i] = text
-		case l != noLoad:
+		case varied != noLoad:
 			out[i] += ", " + text
 		}
 	}
@@ -116,15 +117,15 @@ func unique(names []string) []string {
 func grouped[T any](values []T, key func(T) string) [][]T {
 	var out [][]T
 	index := map[string]int{}
-	for _, v := range values {
-		k := key(v)
-		i, ok := index[k]
+	for _, value := range values {
+		name := key(value)
+		at, ok := index[name]
 		if !ok {
-			i = len(out)
-			index[k] = i
+			at = len(out)
+			index[name] = at
 			out = append(out, nil)
 		}
-		out[i] = append(out[i], v)
+		out[at] = append(out[at], value)
 	}
 	return out
 }
@@ -154,29 +155,31 @@ func through(name string, style Style, groups [][]Point) []Line {
 
 // loadCurves draws throughput and latencies over what a sweep varies, a line for each
 // kind of run.
-func loadCurves(all []overview, l load) *Figure {
+func loadCurves(all []overview, varied load) *Figure {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b overview) int { return cmp.Compare(l.of(&a), l.of(&b)) })
-	x := loadAxis(all, l)
-	curves := func(style Style, y func(o *overview) float64) []Line {
+	slices.SortStableFunc(all, func(a, b overview) int { return cmp.Compare(varied.of(&a), varied.of(&b)) })
+	xAxis := loadAxis(all, varied)
+	// A line for each kind of run, and a point of it for each load, over its repetitions.
+	curves := func(style Style, valueOf func(o *overview) float64) []Line {
 		var out []Line
 		for _, kind := range grouped(all, func(o overview) string { return o.kind }) {
 			var points [][]Point
-			for _, repeats := range grouped(kind, func(o overview) string { return l.text(&o) }) {
-				var g []Point
+			for _, repeats := range grouped(kind, func(o overview) string { return varied.text(&o) }) {
+				var repeated []Point
 				for i := range repeats {
-					g = append(g, Point{x.place(l.of(&repeats[i])), y(&repeats[i])})
+					repeated = append(repeated, Point{xAxis.place(varied.of(&repeats[i])), valueOf(&repeats[i])})
 				}
-				points = append(points, g)
+				points = append(points, repeated)
 			}
 			out = append(out, through(kind[0].kind, style, points)...)
 		}
 		return out
 	}
-	panel := func(title, y string) Panel { return Panel{Title: title, X: x, Y: Axis{Title: y}} }
+	panel := func(title, yTitle string) Panel { return Panel{Title: title, X: xAxis, Y: Axis{Title: yTitle}} }
 	rate := panel("Output throughput", "tokens/s")
 	rate.Lines = curves(Marks, func(o *overview) float64 { return o.output })
 	latency := func(name string, of func(o *overview) [2]float64) Panel {
+		// Median and P99 share an axis, in the unit that suits the largest.
 		high := 0.0
 		var both []float64
 		for i := range all {
@@ -186,13 +189,13 @@ func loadCurves(all []overview, l load) *Figure {
 				}
 			}
 		}
-		u := unitFor(high / 1000)
-		p := panel(name+": median, and P99 dashed", fmt.Sprintf("%s (%s)", name, u.name))
-		p.Y.Log = wide(both, 30)
+		unit := unitFor(high / 1000)
+		drawn := panel(name+": median, and P99 dashed", fmt.Sprintf("%s (%s)", name, unit.name))
+		drawn.Y.Log = wide(both, 30)
 		for k, style := range []Style{Marks, Marks | Dashed} {
-			p.Lines = append(p.Lines, curves(style, func(o *overview) float64 { return of(o)[k] / 1000 * u.per })...)
+			drawn.Lines = append(drawn.Lines, curves(style, func(o *overview) float64 { return of(o)[k] / 1000 * unit.per })...)
 		}
-		return p
+		return drawn
 	}
 	return &Figure{Name: "load", Title: "Throughput and latency over load", Panels: [][]Panel{
 		{rate, latency("TTFT", func(o *overview) [2]float64 { return o.ttft })},
@@ -201,18 +204,18 @@ func loadCurves(all []overview, l load) *Figure {
 }
 
 // loadAxis returns the axis of a sweep; at few loads, each has its number.
-func loadAxis(all []overview, l load) Axis {
+func loadAxis(all []overview, varied load) Axis {
 	var loads []float64
 	for i := range all {
-		loads = append(loads, l.of(&all[i]))
+		loads = append(loads, varied.of(&all[i]))
 	}
-	x := Axis{Title: l.title(), Log: wide(loads, 8)}
-	bounded := x.bound(loads)
+	xAxis := Axis{Title: varied.title(), Log: wide(loads, 8)}
+	bounded := xAxis.placeUnbounded(loads)
 	slices.Sort(bounded)
 	if bounded = slices.Compact(bounded); len(bounded) > 0 && len(bounded) <= 10 {
-		x.Ticks = bounded
+		xAxis.Ticks = bounded
 	}
-	return x
+	return xAxis
 }
 
 // A tradeoff is a point of a Pareto plot: what one user gets, and what all get together.
@@ -225,19 +228,19 @@ type tradeoff struct {
 // paretoOf draws the frontier of a sweep. Users are the requests at once where these
 // are bounded, else the offered rate, else the most requests that were in flight
 // (bench.md 3.6).
-func paretoOf(all []overview, l load) *Figure {
+func paretoOf(all []overview, varied load) *Figure {
 	var points []tradeoff
 	for i := range all {
-		o := &all[i]
-		users := float64(o.arrivals.Concurrency)
+		overview := &all[i]
+		users := float64(overview.arrivals.Concurrency)
 		if users == 0 {
-			users = o.arrivals.Rate
+			users = overview.arrivals.Rate
 		}
 		if math.IsInf(users, 0) || users <= 0 {
-			users = o.peak
+			users = overview.peak
 		}
 		if users > 0 {
-			points = append(points, tradeoff{o.kind, l.text(o), o.output / users, o.output})
+			points = append(points, tradeoff{overview.kind, varied.text(overview), overview.output / users, overview.output})
 		}
 	}
 	return pareto(points, "Output throughput of each user (tokens/s/user)", "Output throughput (tokens/s)")
@@ -246,7 +249,7 @@ func paretoOf(all []overview, l load) *Figure {
 // pareto draws all points and, as a line for each name, those of which none is better
 // for the user without being worse for all (bench.md 3.6).
 func pareto(points []tradeoff, x, y string) *Figure {
-	p := Panel{X: Axis{Title: x}, Y: Axis{Title: y}}
+	panel := Panel{X: Axis{Title: x}, Y: Axis{Title: y}}
 	for _, group := range grouped(points, func(t tradeoff) string { return t.name }) {
 		var dots []Point
 		for _, t := range group {
@@ -255,13 +258,13 @@ func pareto(points []tradeoff, x, y string) *Figure {
 		best := frontier(dots)
 		for i, t := range group {
 			if slices.Contains(best, dots[i]) {
-				p.Notes = append(p.Notes, Note{dots[i], t.note})
+				panel.Notes = append(panel.Notes, Note{dots[i], t.note})
 			}
 		}
-		p.Lines = append(p.Lines, Line{group[0].name, best, 0}, Line{group[0].name, dots, Dots})
+		panel.Lines = append(panel.Lines, Line{group[0].name, best, 0}, Line{group[0].name, dots, Dots})
 	}
 	return &Figure{Name: "pareto", Title: "Throughput of all against throughput of each; the line is the frontier",
-		Panels: [][]Panel{{p}}, Height: 320}
+		Panels: [][]Panel{{panel}}, Height: 320}
 }
 
 // frontier returns the points that no other exceeds in both directions, X ascending.

@@ -53,18 +53,20 @@ type frame struct {
 	left, right, above, below vg.Length
 }
 
-func newFrame(p *Panel) *frame {
-	f := &frame{Panel: p}
+// newFrame fits the axes of a panel to its data and measures its texts. The place of the
+// axes in the figure comes later, when all panels are measured.
+func newFrame(panel *Panel) *frame {
+	f := &frame{Panel: panel}
 	var xs, ys []float64
-	for _, l := range p.Lines {
+	for _, l := range panel.Lines {
 		points := finite(l.Points)
 		f.points = append(f.points, points)
 		for _, q := range points {
 			xs, ys = append(xs, q.X), append(ys, q.Y)
 		}
 	}
-	f.x, f.y = p.X.scale(xs, false), p.Y.scale(ys, true)
-	numbers := letters(8)
+	f.x, f.y = panel.X.scale(xs, false), panel.Y.scale(ys, true)
+	numbers := letters(8) // the font of the numbers
 	for _, t := range f.y.ticks {
 		f.left = max(f.left, numbers.Width(t.label))
 	}
@@ -72,15 +74,15 @@ func newFrame(p *Panel) *frame {
 		f.right = max(f.right, numbers.Width(t.label)/2)
 	}
 	f.left += 8
-	if p.Y.Title != "" {
+	if panel.Y.Title != "" {
 		f.left += 16
 	}
 	f.below = 15
-	if p.X.Title != "" {
+	if panel.X.Title != "" {
 		f.below += 13
 	}
 	f.above = 5
-	if p.Title != "" {
+	if panel.Title != "" {
 		f.above += 12
 	}
 	return f
@@ -110,31 +112,32 @@ func (f *frame) draw(c canvas, box vg.Rectangle, paint func(string) color.Color)
 // axes draws titles, numbers, ticks, and thin lines at those with a number.
 func (f *frame) axes(c canvas) {
 	x0, x1, y0, y1 := f.x.from, f.x.to, f.y.from, f.y.to
-	line := draw.LineStyle{Color: axes, Width: 0.5}
-	thin := draw.LineStyle{Color: grid, Width: 0.6}
-	length := func(t tick) vg.Length {
-		if t.label == "" {
+	line := draw.LineStyle{Color: axisColour, Width: 0.5}
+	thin := draw.LineStyle{Color: gridColour, Width: 0.6}
+	length := func(mark tick) vg.Length {
+		if mark.label == "" {
 			return 2
 		}
 		return 4
 	}
-	for _, t := range f.x.ticks {
-		at := f.x.at(t.value)
-		if t.label != "" {
+	for _, mark := range f.x.ticks {
+		at := f.x.at(mark.value)
+		if mark.label != "" {
 			c.StrokeLine2(thin, at, y0, at, y1)
-			c.text(letters(8), vg.Point{X: at, Y: y0 - 13}, 0.5, t.label)
+			c.text(letters(8), vg.Point{X: at, Y: y0 - 13}, 0.5, mark.label)
 		}
-		c.StrokeLine2(line, at, y0, at, y0-length(t))
+		c.StrokeLine2(line, at, y0, at, y0-length(mark))
 	}
-	for _, t := range f.y.ticks {
-		at := f.y.at(t.value)
-		if t.label != "" {
+	for _, mark := range f.y.ticks {
+		at := f.y.at(mark.value)
+		if mark.label != "" {
 			c.StrokeLine2(thin, x0, at, x1, at)
-			c.text(letters(8), vg.Point{X: x0 - 6, Y: at - 3}, 1, t.label)
+			c.text(letters(8), vg.Point{X: x0 - 6, Y: at - 3}, 1, mark.label)
 		}
-		c.StrokeLine2(line, x0, at, x0-length(t), at)
+		c.StrokeLine2(line, x0, at, x0-length(mark), at)
 	}
 	c.StrokeLines(line, []vg.Point{{X: x0, Y: y1}, {X: x0, Y: y0}, {X: x1, Y: y0}})
+	// Titles stand in the middle of their side, where newFrame left room.
 	middle := vg.Point{X: (x0 + x1) / 2, Y: (y0 + y1) / 2}
 	if f.Title != "" {
 		c.text(bold(10), vg.Point{X: middle.X, Y: y1 + 6}, 0.5, clip(f.Title, 2*maxName))
@@ -153,10 +156,12 @@ func (f *frame) at(q Point) vg.Point { return vg.Point{X: f.x.at(q.X), Y: f.y.at
 // maxMarks is how many points of a line are marked; beyond, the marks are the line.
 const maxMarks = 200
 
+// line draws one line: filling, then the line, then its marks.
 func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) {
 	if len(points) == 0 {
 		return
 	}
+	// A step needs a corner at each point.
 	pts := make([]vg.Point, 0, 2*len(points))
 	for i, q := range points {
 		at := f.at(q)
@@ -195,7 +200,7 @@ func thin(pts []vg.Point) []vg.Point {
 	column := func(i int) vg.Length { return vg.Length(math.Floor(2 * float64(pts[i].X))) }
 	out := make([]vg.Point, 0, min(len(pts), 4096))
 	for i := 0; i < len(pts); {
-		low, high, end := i, i, i
+		low, high, end := i, i, i // all points up to end are in one column
 		for ; end < len(pts) && column(end) == column(i); end++ {
 			if pts[end].Y < pts[low].Y {
 				low = end
@@ -205,10 +210,10 @@ func thin(pts []vg.Point) []vg.Point {
 			}
 		}
 		last := -1
-		for _, k := range []int{i, min(low, high), max(low, high), end - 1} {
-			if k > last {
-				out = append(out, pts[k])
-				last = k
+		for _, kept := range []int{i, min(low, high), max(low, high), end - 1} {
+			if kept > last {
+				out = append(out, pts[kept])
+				last = kept
 			}
 		}
 		i = end
@@ -221,22 +226,22 @@ func (f *frame) notes(c canvas) {
 	const height = 11
 	face := letters(8)
 	var taken []vg.Rectangle
-	for _, n := range f.Notes {
-		if len(finite([]Point{n.At})) == 0 {
+	for _, note := range f.Notes {
+		if len(finite([]Point{note.At})) == 0 {
 			continue
 		}
-		at := f.at(n.At).Add(vg.Point{X: 4, Y: 3})
-		text := label(n.Text)
-		w := face.Width(text)
-		if at.X+w > f.x.to { // above the line that comes from there
-			at = at.Add(vg.Point{X: -w, Y: 6})
+		at := f.at(note.At).Add(vg.Point{X: 4, Y: 3})
+		text := label(note.Text)
+		width := face.Width(text)
+		if at.X+width > f.x.to { // above the line that comes from there
+			at = at.Add(vg.Point{X: -width, Y: 6})
 		}
 		free := true
 		for _, t := range taken {
-			free = free && (at.X+w < t.Min.X || t.Max.X < at.X || at.Y+height < t.Min.Y || t.Max.Y < at.Y)
+			free = free && (at.X+width < t.Min.X || t.Max.X < at.X || at.Y+height < t.Min.Y || t.Max.Y < at.Y)
 		}
 		if free {
-			taken = append(taken, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: w, Y: height})})
+			taken = append(taken, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: width, Y: height})})
 			c.text(face, at, 0, text)
 		}
 	}

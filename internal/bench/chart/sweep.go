@@ -43,7 +43,7 @@ const maxRaw = 64 << 20
 
 // ReadSweep reads every summary.json in a folder and below it.
 func ReadSweep(dir string) (*Sweep, error) {
-	s := new(Sweep)
+	sweep := new(Sweep)
 	err := filepath.WalkDir(filepath.Clean(dir)+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "summary.json" {
 			return err
@@ -52,14 +52,14 @@ func ReadSweep(dir string) (*Sweep, error) {
 		if err != nil {
 			return err
 		}
-		return s.add(path, bytes.TrimSpace(text))
+		return sweep.add(path, bytes.TrimSpace(text))
 	})
-	if err == nil && len(s.rows) == 0 {
+	if err == nil && len(sweep.rows) == 0 {
 		err = fmt.Errorf("%s: no summary.json in it or below; name the folder of a sweep's results", dir)
 	}
-	by := append(s.kinds(), "max_concurrency", "request_rate", "run_number")
-	slices.SortStableFunc(s.rows, func(a, b row) int { return a.compare(&b, by) })
-	return s, err
+	by := append(sweep.kinds(), "max_concurrency", "request_rate", "run_number")
+	slices.SortStableFunc(sweep.rows, func(a, b row) int { return a.compare(&b, by) })
+	return sweep, err
 }
 
 // add takes the results in a summary.
@@ -74,6 +74,7 @@ func (s *Sweep) add(name string, text []byte) error {
 	for i := range results {
 		s.rows = append(s.rows, newRow(name, &results[i]))
 	}
+	// All of the raw results, or none: half of them would be taken for the whole.
 	if s.size += len(text); s.size > maxRaw {
 		s.raw = nil
 		return nil
@@ -85,30 +86,32 @@ func (s *Sweep) add(name string, text []byte) error {
 	return nil
 }
 
-func newRow(file string, r *report.Result) row {
-	out := row{file, map[string]cell{}, r.Ossian}
-	for key, word := range r.Info {
-		c := cell{word, math.NaN()}
+// newRow is a result as a row: words and numbers under one kind of names.
+func newRow(file string, result *report.Result) row {
+	out := row{file, map[string]cell{}, result.Ossian}
+	for key, word := range result.Info {
+		found := cell{word, math.NaN()}
 		if word == "inf" || word == "-inf" { // which JSON cannot say otherwise
-			c.value, _ = strconv.ParseFloat(word, 64)
+			found.value, _ = strconv.ParseFloat(word, 64)
 		}
-		out.cells[column(key)] = c
+		out.cells[columnName(key)] = found
 	}
-	for key, v := range r.Values {
-		out.cells[column(key)] = numeric(v)
+	for key, v := range result.Values {
+		out.cells[columnName(key)] = numeric(v)
 	}
 	return out
 }
 
-func numeric(v float64) cell {
-	if math.Abs(v) < 1e15 {
-		return cell{strconv.FormatFloat(v, 'f', -1, 64), v}
+// numeric is a number as a cell.
+func numeric(value float64) cell {
+	if math.Abs(value) < 1e15 {
+		return cell{strconv.FormatFloat(value, 'f', -1, 64), value}
 	}
-	return cell{strconv.FormatFloat(v, 'g', -1, 64), v}
+	return cell{strconv.FormatFloat(value, 'g', -1, 64), value}
 }
 
-// number is that in the first of columns that has one; NaN = none has.
-func (r *row) number(columns ...string) float64 {
+// numberIn is that in the first of columns that has one; NaN = none has.
+func (r *row) numberIn(columns ...string) float64 {
 	for _, name := range columns {
 		if c, ok := r.cells[name]; ok && !math.IsNaN(c.value) {
 			return c.value
@@ -129,15 +132,15 @@ func (r *row) describe(columns []string) string {
 // compare orders runs by columns, numbers by size; those without a value come last.
 func (r *row) compare(other *row, columns []string) int {
 	for _, name := range columns {
-		a, has := r.cells[name]
-		b, had := other.cells[name]
+		ours, has := r.cells[name]
+		theirs, had := other.cells[name]
 		switch {
 		case has && !had:
 			return -1
 		case had && !has:
 			return 1
 		}
-		if c := cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(a.text, b.text)); c != 0 {
+		if c := cmp.Or(cmp.Compare(ours.value, theirs.value), cmp.Compare(ours.text, theirs.text)); c != 0 {
 			return c
 		}
 	}
@@ -219,31 +222,33 @@ type PlotConfig struct {
 	LogX, LogY bool
 }
 
-// Plot draws what p says, of the runs that the filters keep; the bins come behind these.
+// Plot draws what config says, of the runs that the filters keep; the bins come behind these.
 // Runs with the same settings repeat a measurement: they are one point, at their means,
 // with a bar from the least to the most. skipped is how many runs lack X or Y. Errors
 // list the columns that there are.
-func (s *Sweep) Plot(p PlotConfig) (figures []*Figure, skipped int, err error) {
-	if err := s.checkPlot(&p); err != nil {
+func (s *Sweep) Plot(config PlotConfig) (figures []*Figure, skipped int, err error) {
+	if err := s.checkPlot(&config); err != nil {
 		return nil, 0, err
 	}
-	rows := p.choose(s.rows)
+	rows := config.keptRows(s.rows)
 	if len(rows) == 0 {
 		return nil, 0, fmt.Errorf("none of %d runs passes the filters", len(s.rows))
 	}
-	known := slices.DeleteFunc(slices.Clone(rows), func(r *row) bool { return math.IsNaN(r.number(p.X)) || math.IsNaN(r.number(p.Y)) })
+	known := slices.DeleteFunc(slices.Clone(rows), func(r *row) bool { return math.IsNaN(r.numberIn(config.X)) || math.IsNaN(r.numberIn(config.Y)) })
 	if len(known) == 0 {
-		return nil, 0, fmt.Errorf("none of %d runs has both %q and %q", len(rows), p.X, p.Y)
+		return nil, 0, fmt.Errorf("none of %d runs has both %q and %q", len(rows), config.X, config.Y)
 	}
-	by := slices.Concat(p.Figures, p.Rows, p.Columns, p.Curves)
+	by := slices.Concat(config.Figures, config.Rows, config.Columns, config.Curves)
 	slices.SortStableFunc(known, func(a, b *row) int { return a.compare(b, by) })
+	// One point for the runs that repeat each other; where X is a setting, or is put into bins,
+	// for all that have the same X.
 	same := s.measurement()
-	if !measured(p.X) || slices.ContainsFunc(p.Bins, func(b Bin) bool { return b.Column == p.X }) {
-		same = func(r *row) string { return r.describe([]string{p.X}) }
+	if !measured(config.X) || slices.ContainsFunc(config.Bins, func(b Bin) bool { return b.Column == config.X }) {
+		same = func(r *row) string { return r.describe([]string{config.X}) }
 	}
 	var files []string
-	for _, group := range grouped(known, func(r *row) string { return r.describe(p.Figures) }) {
-		f := p.figure(group, same)
+	for _, group := range grouped(known, func(r *row) string { return r.describe(config.Figures) }) {
+		f := config.figure(group, same)
 		figures, files = append(figures, f), append(files, f.Name)
 	}
 	for i, name := range unique(files) {
@@ -252,36 +257,37 @@ func (s *Sweep) Plot(p PlotConfig) (figures []*Figure, skipped int, err error) {
 	return figures, len(rows) - len(known), nil
 }
 
-func (s *Sweep) checkPlot(p *PlotConfig) error {
-	errs := []error{s.check("the x axis", true, p.X), s.check("the y axis", true, p.Y), s.check("figures by", false, p.Figures...),
-		s.check("rows by", false, p.Rows...), s.check("columns by", false, p.Columns...), s.check("curves by", false, p.Curves...)}
-	for _, f := range p.Filters {
+// checkPlot fails at the first column that nothing can be drawn by.
+func (s *Sweep) checkPlot(config *PlotConfig) error {
+	errs := []error{s.check("the x axis", true, config.X), s.check("the y axis", true, config.Y), s.check("figures by", false, config.Figures...),
+		s.check("rows by", false, config.Rows...), s.check("columns by", false, config.Columns...), s.check("curves by", false, config.Curves...)}
+	for _, f := range config.Filters {
 		errs = append(errs, s.check("filter by", false, f.Column))
 	}
-	for _, b := range p.Bins {
+	for _, b := range config.Bins {
 		errs = append(errs, s.check("bin by", true, b.Column))
 	}
 	return cmp.Or(errs...)
 }
 
-// choose returns the runs that the filters keep, with bins in place of numbers.
-func (p *PlotConfig) choose(rows []row) []*row {
+// keptRows returns the runs that the filters keep, with bins in place of numbers.
+func (p *PlotConfig) keptRows(rows []row) []*row {
 	var out []*row
-	for _, r := range rows {
+	for _, run := range rows {
 		dropped := slices.ContainsFunc(p.Filters, func(f Filter) bool {
-			c, ok := r.cells[f.Column]
+			c, ok := run.cells[f.Column]
 			return !f.keeps(c, ok)
 		})
 		if dropped {
 			continue
 		}
-		r.cells = maps.Clone(r.cells)
+		run.cells = maps.Clone(run.cells)
 		for _, b := range p.Bins {
-			if c := r.cells[b.Column]; c.text != "" && drawable(c.value) {
-				r.cells[b.Column] = numeric(b.of(c.value))
+			if c := run.cells[b.Column]; c.text != "" && drawable(c.value) {
+				run.cells[b.Column] = numeric(b.of(c.value))
 			}
 		}
-		out = append(out, &r)
+		out = append(out, &run)
 	}
 	return out
 }
@@ -289,15 +295,16 @@ func (p *PlotConfig) choose(rows []row) []*row {
 // figure draws runs; those with the same key are one point. Panels share the ranges of
 // their axes.
 func (p *PlotConfig) figure(rows []*row, key func(*row) string) *Figure {
-	x, y := Axis{Title: p.X, Log: p.LogX}, Axis{Title: p.Y, Log: p.LogY}
+	xAxis, yAxis := Axis{Title: p.X, Log: p.LogX}, Axis{Title: p.Y, Log: p.LogY}
 	for _, r := range rows {
-		x.Holds, y.Holds = append(x.Holds, r.number(p.X)), append(y.Holds, r.number(p.Y))
+		xAxis.Holds, yAxis.Holds = append(xAxis.Holds, r.numberIn(p.X)), append(yAxis.Holds, r.numberIn(p.Y))
 	}
-	x.bound(x.Holds)
-	if x.Inf > 0 {
-		x.Holds = append(x.Holds, x.Inf)
+	xAxis.placeUnbounded(xAxis.Holds)
+	if xAxis.Inf > 0 {
+		xAxis.Holds = append(xAxis.Holds, xAxis.Inf)
 	}
-	f := &Figure{Name: fileName(p.Name, p.Figures, rows[0]), Title: rows[0].describe(p.Figures)}
+	// Every row of panels has all columns, empty ones too, so that columns stand below each other.
+	figure := &Figure{Name: fileName(p.Name, p.Figures, rows[0]), Title: rows[0].describe(p.Figures)}
 	columns := grouped(rows, func(r *row) string { return r.describe(p.Columns) })
 	slices.SortFunc(columns, func(a, b []*row) int { return a[0].compare(b[0], p.Columns) })
 	for _, beside := range grouped(rows, func(r *row) string { return r.describe(p.Rows) }) {
@@ -308,27 +315,27 @@ func (p *PlotConfig) figure(rows []*row, key func(*row) string) *Figure {
 			if by := beside[0].describe(p.Rows); by != "" {
 				title = strings.TrimSuffix(by+", "+title, ", ")
 			}
-			panels = append(panels, Panel{Title: title, X: x, Y: y, Lines: p.lines(inside, &x, key)})
+			panels = append(panels, Panel{Title: title, X: xAxis, Y: yAxis, Lines: p.lines(inside, &xAxis, key)})
 		}
-		f.Panels = append(f.Panels, panels)
+		figure.Panels = append(figure.Panels, panels)
 	}
-	if len(f.Panels) == 1 && len(columns) == 1 {
-		f.Height = 320
+	if len(figure.Panels) == 1 && len(columns) == 1 {
+		figure.Height = 320
 	}
-	return f
+	return figure
 }
 
 // lines returns the curves of a panel.
-func (p *PlotConfig) lines(rows []*row, x *Axis, key func(*row) string) []Line {
+func (p *PlotConfig) lines(rows []*row, xAxis *Axis, key func(*row) string) []Line {
 	var out []Line
 	for _, curve := range grouped(rows, func(r *row) string { return r.describe(p.Curves) }) {
 		var points [][]Point
 		for _, repeats := range grouped(curve, key) {
-			var g []Point
+			var repeated []Point
 			for _, r := range repeats {
-				g = append(g, Point{x.place(r.number(p.X)), r.number(p.Y)})
+				repeated = append(repeated, Point{xAxis.place(r.numberIn(p.X)), r.numberIn(p.Y)})
 			}
-			points = append(points, g)
+			points = append(points, repeated)
 		}
 		out = append(out, through(curve[0].describe(p.Curves), Marks, points)...)
 	}
@@ -358,19 +365,19 @@ type Frontier struct {
 // the product of the parallel sizes. Runs without a number of users have request_rate of
 // them, or as many as max_concurrent_requests.
 func (s *Sweep) Pareto(users, devices string) (*Frontier, error) {
-	users, devices = column(users), column(devices)
+	users, devices = columnName(users), columnName(devices)
 	asked := slices.DeleteFunc([]string{users, devices}, func(name string) bool { return name == "" })
 	if err := cmp.Or(s.check("throughput", true, "output_throughput"), s.check("users or devices", true, asked...)); err != nil {
 		return nil, err
 	}
 	all := s.overviews()
-	l := loadOf(all)
+	varied := loadOf(all)
 	var points []tradeoff
 	for i := range all {
-		r := &s.rows[i]
-		n := r.positive(cmp.Or(users, "max_concurrency"), "request_rate", "max_concurrent_requests")
+		run := &s.rows[i]
+		n := run.positiveIn(cmp.Or(users, "max_concurrency"), "request_rate", "max_concurrent_requests")
 		if total := all[i].output; n > 0 && !math.IsNaN(total) {
-			points = append(points, tradeoff{"", l.text(&all[i]), total / n, total / r.devices(devices)})
+			points = append(points, tradeoff{"", varied.text(&all[i]), total / n, total / run.devices(devices)})
 		}
 	}
 	if len(points) == 0 {
@@ -383,22 +390,22 @@ func (s *Sweep) Pareto(users, devices string) (*Frontier, error) {
 
 // devices is how many devices a run had, by a column or its parallel sizes.
 func (r *row) devices(column string) float64 {
-	if n := r.positive(column); n > 0 {
+	if n := r.positiveIn(column); n > 0 {
 		return n
 	}
 	product := 1.0
 	for _, names := range [][]string{{"tensor_parallel_size", "tp"}, {"pipeline_parallel_size", "pp"}, {"data_parallel_size", "dp"}} {
-		if n := r.positive(names...); n > 0 {
+		if n := r.positiveIn(names...); n > 0 {
 			product *= n
 		}
 	}
 	return product
 }
 
-// positive is the number above zero, not infinite, in the first of columns that has one.
-func (r *row) positive(columns ...string) float64 {
+// positiveIn is the number above zero, not infinite, in the first of columns that has one.
+func (r *row) positiveIn(columns ...string) float64 {
 	for _, name := range columns {
-		if v := r.number(name); v > 0 && !math.IsInf(v, 0) {
+		if v := r.numberIn(name); v > 0 && !math.IsInf(v, 0) {
 			return v
 		}
 	}
@@ -421,23 +428,23 @@ func (s *Sweep) kinds() []string {
 
 // overviews sums the runs up.
 func (s *Sweep) overviews() []overview {
-	kinds := s.kinds()
+	kinds := s.kinds() // settings that name a run; else its label, or its model, does
 	out := make([]overview, len(s.rows))
 	for i := range s.rows {
-		r := &s.rows[i]
-		o := overview{kind: cmp.Or(r.describe(kinds), r.cells["label"].text, r.cells["model_id"].text, "run"), peak: r.number("max_concurrent_requests"),
-			failed: r.number("failed"), requests: r.number("request_throughput"), output: r.number("output_throughput"), total: r.number("total_token_throughput")}
-		o.arrivals = bench.Arrivals{Rate: math.Inf(1)}
-		if v := r.positive("request_rate"); v > 0 {
-			o.arrivals.Rate = v
+		run := &s.rows[i]
+		sums := overview{kind: cmp.Or(run.describe(kinds), run.cells["label"].text, run.cells["model_id"].text, "run"), peak: run.numberIn("max_concurrent_requests"),
+			failed: run.numberIn("failed"), requests: run.numberIn("request_throughput"), output: run.numberIn("output_throughput"), total: run.numberIn("total_token_throughput")}
+		sums.arrivals = bench.Arrivals{Rate: math.Inf(1)}
+		if v := run.positiveIn("request_rate"); v > 0 {
+			sums.arrivals.Rate = v
 		}
-		if v := r.positive("max_concurrency"); v >= 1 && v < 1e9 {
-			o.arrivals.Concurrency = int(v)
+		if v := run.positiveIn("max_concurrency"); v >= 1 && v < 1e9 {
+			sums.arrivals.Concurrency = int(v)
 		}
-		for metric, to := range map[string]*[2]float64{"ttft": &o.ttft, "tpot": &o.tpot, "e2el": &o.e2el} {
-			*to = [2]float64{r.number("median_"+metric+"_ms", "p50_"+metric+"_ms"), r.number("p99_" + metric + "_ms")}
+		for metric, to := range map[string]*[2]float64{"ttft": &sums.ttft, "tpot": &sums.tpot, "e2el": &sums.e2el} {
+			*to = [2]float64{run.numberIn("median_"+metric+"_ms", "p50_"+metric+"_ms"), run.numberIn("p99_" + metric + "_ms")}
 		}
-		out[i] = o
+		out[i] = sums
 	}
 	return out
 }

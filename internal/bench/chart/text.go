@@ -34,6 +34,7 @@ func letters(size vg.Length) *font.Face {
 	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}, Face: typefaces()[0]}
 }
 
+// bold is the same font in bold.
 func bold(size vg.Length) *font.Face {
 	return &font.Face{Font: font.Font{Typeface: "Liberation", Variant: "Sans", Weight: 3, Size: size}, Face: typefaces()[1]} // 3: x/image's bold
 }
@@ -45,17 +46,17 @@ var svgText = regexp.MustCompile(`<text ([^>]*)style="font-family:Liberation San
 // named, and each text says how wide it is.
 func anyFont(svg []byte) []byte {
 	return svgText.ReplaceAllFunc(svg, func(text []byte) []byte {
-		m := svgText.FindSubmatch(text)
-		size, err := strconv.ParseFloat(string(m[4]), 64)
+		parts := svgText.FindSubmatch(text)
+		size, err := strconv.ParseFloat(string(parts[4]), 64)
 		if err != nil {
 			return text
 		}
-		f := letters(vg.Length(size))
-		if string(m[3]) == "bold" {
-			f = bold(vg.Length(size))
+		face := letters(vg.Length(size))
+		if string(parts[3]) == "bold" {
+			face = bold(vg.Length(size))
 		}
 		return fmt.Appendf(nil, `<text textLength="%.1f" lengthAdjust="spacingAndGlyphs" %sstyle="font-family:Liberation Sans,Arial,Helvetica,sans-serif;%s>%s</text>`,
-			f.Width(html.UnescapeString(string(m[5]))), m[1], m[2], m[5])
+			face.Width(html.UnescapeString(string(parts[5]))), parts[1], parts[2], parts[5])
 	})
 }
 
@@ -64,16 +65,16 @@ type canvas struct{ draw.Canvas }
 
 // text writes a line on the base line through at; align is the part of its width that
 // stands left of there.
-func (c *canvas) text(f *font.Face, at vg.Point, align vg.Length, s string) {
-	c.SetColor(ink)
-	at.X -= align * f.Width(s)
-	c.FillString(*f, at, s)
+func (c *canvas) text(face *font.Face, at vg.Point, align vg.Length, text string) {
+	c.SetColor(textColour)
+	at.X -= align * face.Width(text)
+	c.FillString(*face, at, text)
 }
 
 // upwards writes a line that is turned to the left, its middle at a point.
-func (c *canvas) upwards(f *font.Face, at vg.Point, s string) {
+func (c *canvas) upwards(face *font.Face, at vg.Point, text string) {
 	c.Push()
 	c.Rotate(math.Pi / 2)
-	c.text(f, vg.Point{X: at.Y, Y: -at.X}, 0.5, s)
+	c.text(face, vg.Point{X: at.Y, Y: -at.X}, 0.5, text)
 	c.Pop()
 }

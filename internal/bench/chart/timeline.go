@@ -15,16 +15,16 @@ import (
 type Thresholds [2]time.Duration
 
 // ParseThresholds reads two numbers of milliseconds such as 25,50.
-func ParseThresholds(text string) (t Thresholds, err error) {
+func ParseThresholds(text string) (thresholds Thresholds, err error) {
 	a, b, ok := strings.Cut(text, ",")
 	for i, part := range []string{a, b} {
 		ms, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 		if err != nil || !ok || !(ms >= 0) {
-			return t, fmt.Errorf("%q: want two numbers such as 25,50", text)
+			return thresholds, fmt.Errorf("%q: want two numbers such as 25,50", text)
 		}
-		t[i] = time.Duration(ms * 1e6)
+		thresholds[i] = time.Duration(ms * 1e6)
 	}
-	return t, nil
+	return thresholds, nil
 }
 
 // DefaultThresholds are those of --timeline-itl-thresholds.
@@ -42,7 +42,7 @@ const (
 )
 
 // ticks is how many units of a bar are a second; the script of the page knows it too.
-const ticks = 10_000
+const ticksPerSecond = 10_000
 
 // A bar is a stretch of one class in a row.
 type bar struct {
@@ -59,57 +59,59 @@ type timeline struct {
 	bars   [classes][]bar
 }
 
+// timeline makes the timeline of a run, of at most so many rows and bars.
 func (s *series) timeline(limits Thresholds, maxRows, maxBars int) *timeline {
-	t := &timeline{rows: evenly(len(s.Summary.Requests), maxRows), limits: limits}
-	for _, i := range t.rows {
+	made := &timeline{rows: evenly(len(s.Summary.Requests), maxRows), limits: limits}
+	for _, i := range made.rows {
 		if _, end, ok := s.bounds(i); ok {
-			t.end = max(t.end, int64(end*ticks)+1)
+			made.end = max(made.end, int64(end*ticksPerSecond)+1)
 		}
 	}
+	// Coarser and coarser, until there are few enough bars or nothing more to merge.
 	for unit := int64(1); ; unit *= 2 {
-		n := 0
-		t.bars = [classes][]bar{}
-		for row, i := range t.rows {
-			n += t.add(s, row, i, unit)
+		bars := 0
+		made.bars = [classes][]bar{}
+		for row, i := range made.rows {
+			bars += made.add(s, row, i, unit)
 		}
-		if n <= maxBars || unit > t.end {
-			return t
+		if bars <= maxBars || unit > made.end {
+			return made
 		}
 	}
 }
 
-// evenly picks at most n of the numbers below count, the first among them.
-func evenly(count, n int) []int {
-	n = min(count, n)
-	out := make([]int, n)
+// evenly picks at most so many of the numbers below count, the first among them.
+func evenly(count, most int) []int {
+	most = min(count, most)
+	out := make([]int, most)
 	for i := range out {
-		out[i] = i * count / n
+		out[i] = i * count / most
 	}
 	return out
 }
 
 // add merges request i into bars whose ends are multiples of unit and returns how many.
-func (t *timeline) add(s *series, row, i int, unit int64) int {
-	start, end, ok := s.bounds(i)
+func (t *timeline) add(run *series, row, index int, unit int64) int {
+	start, end, ok := run.bounds(index)
 	if !ok {
 		return 0
 	}
-	q := &s.Summary.Requests[i]
-	m := merger{unit: unit}
-	if !q.OK {
-		m.add(failed, start, end)
+	request := &run.Summary.Requests[index]
+	merging := merger{unit: unit}
+	if !request.OK {
+		merging.add(failed, start, end)
 	} else {
-		at := start + q.TTFT
-		m.add(first, start, at)
-		for _, gap := range q.ITL {
-			m.add(t.class(gap), at, at+gap)
+		at := start + request.TTFT
+		merging.add(first, start, at)
+		for _, gap := range request.ITL {
+			merging.add(t.class(gap), at, at+gap)
 			at += gap
 		}
 	}
-	for _, b := range m.out {
+	for _, b := range merging.out {
 		t.bars[b.class] = append(t.bars[b.class], bar{row, b.from * unit, b.to * unit})
 	}
-	return len(m.out)
+	return len(merging.out)
 }
 
 // class returns that of a gap in seconds.
@@ -139,6 +141,7 @@ func (t *timeline) legend() []int {
 	return out
 }
 
+// milliseconds writes a time as a number of them.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/1e6, 'g', 6, 64)
 }
@@ -149,17 +152,20 @@ type merger struct {
 	out  []merged
 }
 
+// A merged stretch has one class.
 type merged struct {
 	class    int
 	from, to int64 // units
 }
 
+// add appends a stretch. Rounding makes it one unit at least, so it may overlap the last;
+// then the later class wins, as with the bars themselves.
 func (m *merger) add(class int, start, end float64) {
 	const slack = 1e-6 // units: ends that floating point moved
-	from := int64(math.Floor(start*ticks/float64(m.unit) + slack))
-	to := max(from+1, int64(math.Ceil(end*ticks/float64(m.unit)-slack)))
-	for n := len(m.out); n > 0; n = len(m.out) {
-		last := &m.out[n-1]
+	from := int64(math.Floor(start*ticksPerSecond/float64(m.unit) + slack))
+	to := max(from+1, int64(math.Ceil(end*ticksPerSecond/float64(m.unit)-slack)))
+	for count := len(m.out); count > 0; count = len(m.out) {
+		last := &m.out[count-1]
 		if last.class == class && from <= last.to {
 			last.to = max(last.to, to)
 			return
@@ -176,26 +182,26 @@ func (m *merger) add(class int, start, end float64) {
 		if last.to = from; last.to > last.from {
 			break
 		}
-		m.out = m.out[:n-1]
+		m.out = m.out[:count-1]
 	}
 	m.out = append(m.out, merged{class, from, to})
 }
 
 // path returns the bars of a class as SVG path data: x in ticks, y in rows.
 func (t *timeline) path(class int) string {
-	var b strings.Builder
+	var path strings.Builder
 	for _, bar := range t.bars[class] {
-		fmt.Fprintf(&b, "M%d %d.5h%d", bar.from, bar.row, bar.to-bar.from)
+		fmt.Fprintf(&path, "M%d %d.5h%d", bar.from, bar.row, bar.to-bar.from)
 	}
-	return b.String()
+	return path.String()
 }
 
-// shown says how many of the requests are in a picture.
-func shown(n, all int) string {
-	if n == all {
-		return fmt.Sprintf("%d requests, first on top", n)
+// rowsShown says how many of the requests are in a picture.
+func rowsShown(rows, all int) string {
+	if rows == all {
+		return fmt.Sprintf("%d requests, first on top", rows)
 	}
-	return fmt.Sprintf("%d of %d requests, first on top", n, all)
+	return fmt.Sprintf("%d of %d requests, first on top", rows, all)
 }
 
 // A hover is what the page knows of a row: times in microseconds.
@@ -210,34 +216,35 @@ type hover struct {
 	Err     string  `json:"err,omitempty"`
 }
 
-// hovers returns what the rows of t show under the pointer, with at most maxGaps gaps.
-func (t *timeline) hovers(s *series, maxGaps int) []hover {
+// underPointer returns what the rows of t show under the pointer, with at most maxGaps gaps.
+func (t *timeline) underPointer(run *series, maxGaps int) []hover {
 	out := make([]hover, len(t.rows))
 	for row, i := range t.rows {
-		q := &s.Summary.Requests[i]
-		start, end, _ := s.bounds(i)
-		h := hover{Request: i, Start: micros(start), End: micros(end), TTFT: micros(q.TTFT), Input: q.Input, Output: q.Output, Err: reason(q)}
-		if q.OK && len(q.ITL) <= maxGaps {
-			maxGaps -= len(q.ITL)
-			h.ITL = make([]int64, len(q.ITL))
-			for k, gap := range q.ITL {
-				h.ITL[k] = micros(gap)
+		request := &run.Summary.Requests[i]
+		start, end, _ := run.bounds(i)
+		shown := hover{Request: i, Start: micros(start), End: micros(end), TTFT: micros(request.TTFT), Input: request.Input, Output: request.Output, Err: reason(request)}
+		if request.OK && len(request.ITL) <= maxGaps {
+			maxGaps -= len(request.ITL)
+			shown.ITL = make([]int64, len(request.ITL))
+			for k, gap := range request.ITL {
+				shown.ITL[k] = micros(gap)
 			}
 		}
-		out[row] = h
+		out[row] = shown
 	}
 	return out
 }
 
+// micros is seconds in microseconds.
 func micros(seconds float64) int64 { return int64(seconds*1e6 + 0.5) }
 
 // reason says why q failed; "" = it did not.
-func reason(q *report.Request) string {
-	if q.OK {
+func reason(request *report.Request) string {
+	if request.OK {
 		return ""
 	}
-	if q.Err == "" {
+	if request.Err == "" {
 		return "failed"
 	}
-	return clip(q.Err, 200)
+	return clip(request.Err, 200)
 }

@@ -76,19 +76,19 @@ func TestHistogram(t *testing.T) {
 		}
 		v = append(v, 0, 1e-12)
 		slices.Sort(v)
-		edges := edgesOf(v, log, bins)
-		if len(edges) != bins+1 || !slices.IsSorted(edges) || edges[bins] < v[len(v)-1]*(1-1e-9) {
+		edges := edgesOf(v, log, histogramBins)
+		if len(edges) != histogramBins+1 || !slices.IsSorted(edges) || edges[histogramBins] < v[len(v)-1]*(1-1e-9) {
 			t.Fatalf("log %v: edges %v", log, edges)
 		}
 		sum := 0.0
 		for i, p := range histogram(v, edges, 1) {
 			sum += p.Y
-			if log || i == 0 || i > bins {
+			if log || i == 0 || i > histogramBins {
 				continue
 			}
 			n := 0.0
 			for _, x := range v {
-				if x >= edges[i-1] && (x < edges[i] || i == bins) {
+				if x >= edges[i-1] && (x < edges[i] || i == histogramBins) {
 					n++
 				}
 			}
@@ -169,7 +169,7 @@ func TestThin(t *testing.T) {
 
 // Tokens over time add up to the output; requests in flight return to none.
 func TestOverTime(t *testing.T) {
-	s := read([]Run{usual().run()})[0]
+	s := newSeries([]Run{usual().run()})[0]
 	for _, step := range []float64{0.1, 1, 100} {
 		sum := 0.0
 		points := s.tokenRate(step)
@@ -213,7 +213,7 @@ func FuzzFigure(f *testing.F) {
 }
 
 func BenchmarkSVG(b *testing.B) {
-	f := figures(read([]Run{usual().run()}))[0]
+	f := figures(newSeries([]Run{usual().run()}))[0]
 	var out bytes.Buffer
 	for b.Loop() {
 		out.Reset()

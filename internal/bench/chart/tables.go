@@ -40,23 +40,23 @@ func (o *overview) cells() []string {
 }
 
 // decimal writes v with a number of digits; "–" where it is not known.
-func decimal(v float64, digits int) string {
-	if math.IsNaN(v) {
+func decimal(value float64, digits int) string {
+	if math.IsNaN(value) {
 		return "–"
 	}
-	return strconv.FormatFloat(v, 'f', digits, 64)
+	return strconv.FormatFloat(value, 'f', digits, 64)
 }
 
 // compact writes v with fewer digits the larger it is, so that the table of runs fits on the page;
 // the exact numbers stand in its sections.
-func compact(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 1000:
-		return decimal(v, 0)
-	case a >= 100:
-		return decimal(v, 1)
+func compact(value float64) string {
+	switch size := math.Abs(value); {
+	case size >= 1000:
+		return decimal(value, 0)
+	case size >= 100:
+		return decimal(value, 1)
 	}
-	return decimal(v, 2)
+	return decimal(value, 2)
 }
 
 // cards are the headline of a run.
@@ -102,10 +102,10 @@ type metric struct {
 	Values []string
 }
 
-// latencies returns the table of latencies: its columns, its rows, and a sentence about
+// latencyTable returns the table of latencies: its columns, its rows, and a sentence about
 // percentiles that the number of values does not certify, which bear a mark.
-func latencies(s *report.Summary) (columns []string, rows []metric, uncertain string) {
-	percentiles := append([]float64{90, 99}, s.Setup.Percentiles...)
+func latencyTable(summary *report.Summary) (columns []string, rows []metric, uncertain string) {
+	percentiles := append([]float64{90, 99}, summary.Setup.Percentiles...)
 	slices.Sort(percentiles)
 	percentiles = slices.Compact(percentiles)
 	columns = []string{"mean", "std", "median"}
@@ -113,6 +113,7 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 		columns = append(columns, "P"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
 	columns = append(columns, "max")
+	// Which percentiles bear a mark; the report has judged those of its own metrics.
 	type percentile struct {
 		metric string
 		p      float64
@@ -120,38 +121,39 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 	marked := map[percentile]bool{}
 	var needs []string
 	floor := map[float64]int{} // how many values a percentile needs
-	for _, c := range s.Ossian.Certified {
-		floor[c.P] = c.Need
-		if c.Certified || c.N == 0 {
+	for _, certified := range summary.Ossian.Certified {
+		floor[certified.P] = certified.Need
+		if certified.Certified || certified.N == 0 {
 			continue
 		}
-		marked[percentile{c.Metric, c.P}] = true
-		if need := fmt.Sprintf("P%s needs %d", strconv.FormatFloat(c.P, 'f', -1, 64), c.Need); c.Need > 0 && !slices.Contains(needs, need) {
+		marked[percentile{certified.Metric, certified.P}] = true
+		if need := fmt.Sprintf("P%s needs %d", strconv.FormatFloat(certified.P, 'f', -1, 64), certified.Need); certified.Need > 0 && !slices.Contains(needs, need) {
 			needs = append(needs, need)
 		}
 	}
-	x := &s.Ossian
-	for _, m := range []struct {
+	// The tool's metrics by their keys, and ours, of which only the number of values is known.
+	ext := &summary.Ossian
+	for _, latency := range []struct {
 		key, name string
 		d         report.Dist
 	}{
-		{"ttft", "TTFT", s.TTFT}, {"tpot", "TPOT", s.TPOT}, {"itl", "ITL", s.ITL}, {"e2el", "E2EL", s.E2EL},
-		{"", "first text, reasoning included", x.FirstToken}, {"", "wait in the client for a slot", x.QueueWait},
-		{"", "first text, since its scheduled arrival", x.OpenLoop.FirstToken}, {"", "last text, since its scheduled arrival", x.OpenLoop.E2EL},
+		{"ttft", "TTFT", summary.TTFT}, {"tpot", "TPOT", summary.TPOT}, {"itl", "ITL", summary.ITL}, {"e2el", "E2EL", summary.E2EL},
+		{"", "first text, reasoning included", ext.FirstToken}, {"", "wait in the client for a slot", ext.QueueWait},
+		{"", "first text, since its scheduled arrival", ext.OpenLoop.FirstToken}, {"", "last text, since its scheduled arrival", ext.OpenLoop.E2EL},
 	} {
-		if m.d.N == 0 {
+		if latency.d.N == 0 {
 			continue
 		}
-		r := metric{m.name, m.d.N, []string{decimal(m.d.Mean, 2), decimal(m.d.Std, 2), decimal(m.d.Median, 2)}}
+		row := metric{latency.name, latency.d.N, []string{decimal(latency.d.Mean, 2), decimal(latency.d.Std, 2), decimal(latency.d.Median, 2)}}
 		for _, p := range percentiles {
-			v := decimal(m.d.P(p), 2)
-			if marked[percentile{m.key, p}] || (m.key == "" && m.d.N < floor[p]) {
-				v += " *"
+			text := decimal(latency.d.P(p), 2)
+			if marked[percentile{latency.key, p}] || (latency.key == "" && latency.d.N < floor[p]) {
+				text += " *"
 			}
-			r.Values = append(r.Values, v)
+			row.Values = append(row.Values, text)
 		}
-		r.Values = append(r.Values, decimal(m.d.Max, 2))
-		rows = append(rows, r)
+		row.Values = append(row.Values, decimal(latency.d.Max, 2))
+		rows = append(rows, row)
 	}
 	if len(marked) > 0 {
 		uncertain = "* not certified with 99 % confidence by so few values"
@@ -165,7 +167,7 @@ func latencies(s *report.Summary) (columns []string, rows []metric, uncertain st
 // facts says how a run was measured.
 func (s *series) facts() []pair {
 	set := &s.Summary.Setup
-	x := &s.Summary.Ossian
+	ext := &s.Summary.Ossian
 	out := []pair{
 		{"profile", set.Profile.String()}, {"backend", set.Backend}, {"server dialect", set.Dialect}, {"endpoint", set.URL},
 		{"model", set.ModelID}, {"tokenizer", set.Tokenizer}, {"workload", set.Dataset}, {"hash of the workload", set.Hash},
@@ -176,38 +178,38 @@ func (s *series) facts() []pair {
 		{"ignores the end of text", strconv.FormatBool(set.IgnoreEOS)},
 		{"duration", fmt.Sprintf("%.3f s", s.Summary.Duration)},
 		{"tokens", fmt.Sprintf("%d of prompts, %d of output", s.Summary.Input, s.Summary.Output)},
-		{"prompt tokens from a cache", fmt.Sprintf("%.1f %%", x.Cache.HitPercent)},
-		{"client", client(&x.Client)},
+		{"prompt tokens from a cache", fmt.Sprintf("%.1f %%", ext.Cache.HitPercent)},
+		{"client", clientFacts(&ext.Client)},
 	}
 	for _, m := range set.Metadata {
 		out = append(out, pair{m.Key, m.Value})
 	}
-	out = append(out, environment(set.Environment)...)
+	out = append(out, environmentFacts(set.Environment)...)
 	for i := range out {
 		out[i] = pair{clean(out[i].Key), clean(out[i].Value)}
 	}
 	return slices.DeleteFunc(out, func(p pair) bool { return p.Value == "" })
 }
 
-// environment lists what is known of machines and versions.
-func environment(facts map[string]string) (out []pair) {
+// environmentFacts lists what is known of machines and versions.
+func environmentFacts(facts map[string]string) (out []pair) {
 	for _, key := range slices.Sorted(maps.Keys(facts)) {
 		out = append(out, pair{strings.ReplaceAll(key, "_", " "), facts[key]})
 	}
 	return out
 }
 
-// client says what the measuring process did to the numbers.
-func client(c *report.Client) string {
-	if c.Threads == 0 {
+// clientFacts says what the measuring process did to the numbers.
+func clientFacts(client *report.Client) string {
+	if client.Threads == 0 {
 		return ""
 	}
 	clock := "arrival times by its own clock"
-	if c.Kernel {
+	if client.Kernel {
 		clock = "arrival times from the kernel"
 	}
-	text := fmt.Sprintf("%s; %.1f %% of a core, %d threads; %s; P99 lateness of sending %s", c.Verdict, c.CPUPercent, c.Threads, clock, withUnit(c.SendLate, c.SendLate.P(99)))
-	if c.Shared {
+	text := fmt.Sprintf("%s; %.1f %% of a core, %d threads; %s; P99 lateness of sending %s", client.Verdict, client.CPUPercent, client.Threads, clock, withUnit(client.SendLate, client.SendLate.P(99)))
+	if client.Shared {
 		text += "; the server ran in the same process"
 	}
 	return text

@@ -1,3 +1,6 @@
+// Package chart shows what benchmarks measured: figures as SVG and PNG, and reports as
+// one HTML file that opens without a network. Callers hand over runs, or the results of a
+// sweep; scales, colours, sizes and how much detail a file can carry are settled here.
 package chart
 
 import (
@@ -24,22 +27,23 @@ type series struct {
 	origin float64 // when the first request was sent, on the clock of the summary
 }
 
-// read prepares runs for drawing and gives them names that tell them apart.
-func read(runs []Run) []*series {
+// newSeries prepares runs for drawing and gives them names that tell them apart.
+func newSeries(runs []Run) []*series {
 	out := make([]*series, len(runs))
-	for i, r := range runs {
-		s := &series{Run: r}
-		for k := range r.Summary.Requests {
-			if q := &r.Summary.Requests[k]; k == 0 || q.Start < s.origin {
-				s.origin = q.Start
+	for i, run := range runs {
+		drawn := &series{Run: run}
+		for k := range run.Summary.Requests {
+			if start := run.Summary.Requests[k].Start; k == 0 || start < drawn.origin {
+				drawn.origin = start
 			}
 		}
-		s.overview = s.overall()
-		out[i] = s
+		drawn.overview = drawn.overall()
+		out[i] = drawn
 	}
+	// Names by what tells the runs apart, unless they were given; equal ones get numbers.
 	all := names(overviews(out))
-	for i, r := range runs {
-		all[i] = cmp.Or(r.Name, all[i])
+	for i, run := range runs {
+		all[i] = cmp.Or(run.Name, all[i])
 	}
 	for i, name := range unique(all) {
 		out[i].name = name
@@ -47,6 +51,7 @@ func read(runs []Run) []*series {
 	return out
 }
 
+// overviews are those of the runs.
 func overviews(all []*series) []overview {
 	out := make([]overview, len(all))
 	for i, s := range all {
@@ -59,11 +64,11 @@ func overviews(all []*series) []overview {
 func (s *series) overall() overview {
 	sum := s.Summary
 	_, peak := s.inFlight()
-	both := func(d report.Dist) [2]float64 {
-		if d.N == 0 {
+	both := func(dist report.Dist) [2]float64 {
+		if dist.N == 0 {
 			return [2]float64{math.NaN(), math.NaN()}
 		}
-		return [2]float64{d.Median, d.P(99)}
+		return [2]float64{dist.Median, dist.P(99)}
 	}
 	kind := cmp.Or(sum.Setup.Label, sum.Setup.ModelID, sum.Setup.Model, "run")
 	return overview{kind: kind, arrivals: sum.Setup.Arrivals, peak: peak, failed: float64(sum.Failed),
@@ -72,28 +77,28 @@ func (s *series) overall() overview {
 
 // bounds returns when request i began and when it was over, by its last token or its
 // failure, in seconds since the first one began; false where that is not known.
-func (s *series) bounds(i int) (start, end float64, ok bool) {
-	q := &s.Summary.Requests[i]
-	start = q.Start - s.origin
-	end = start + q.Latency
-	if !q.OK {
-		end = s.Recording.Samples[i].Done.Seconds() - s.origin
+func (s *series) bounds(index int) (start, end float64, ok bool) {
+	request := &s.Summary.Requests[index]
+	start = request.Start - s.origin
+	end = start + request.Latency
+	if !request.OK {
+		end = s.Recording.Samples[index].Done.Seconds() - s.origin
 	}
 	return start, end, end > start
 }
 
 // chunks calls f with the time of each chunk that counts, in seconds since the first
 // request began, and the tokens in it: the output spread over the chunks (bench.md 6.1).
-func (s *series) chunks(q *report.Request, f func(at, tokens float64)) {
-	if !q.OK {
+func (s *series) chunks(request *report.Request, visit func(at, tokens float64)) {
+	if !request.OK {
 		return
 	}
-	each := float64(q.Output) / float64(1+len(q.ITL))
-	at := q.Start - s.origin + q.TTFT
-	f(at, each)
-	for _, gap := range q.ITL {
+	each := float64(request.Output) / float64(1+len(request.ITL))
+	at := request.Start - s.origin + request.TTFT
+	visit(at, each)
+	for _, gap := range request.ITL {
 		at += gap
-		f(at, each)
+		visit(at, each)
 	}
 }
 
@@ -121,10 +126,10 @@ func (s *series) inFlight() (steps []Point, peak float64) {
 		return cmp.Or(cmp.Compare(a.X, b.X), cmp.Compare(a.Y, b.Y)) // half-open intervals (bench.md 1.6)
 	})
 	open := 0.0
-	for _, e := range events {
-		open += e.Y
+	for _, event := range events {
+		open += event.Y
 		peak = max(peak, open)
-		steps = append(steps, Point{e.X, open})
+		steps = append(steps, Point{event.X, open})
 	}
 	return steps, peak
 }
