@@ -28,10 +28,10 @@ type Gamma func(shape, scale float64) float64
 
 const longestSchedule = 1e9 // seconds of a schedule: more is a mistake, and time.Duration ends at nine times that
 
-// Times returns when each query of w is to be sent, since the start of the run
+// Times returns when each query of a workload is to be sent, since the start of the run
 // (bench.md 1.3). Under LMDeploy and SGLang the first is sent at once and a gap follows
 // each; otherwise a gap precedes each, and without a ramp all are stretched so that the
-// last comes at n/rate. It fails if a or a time in w makes no sense.
+// last comes at n/rate. It fails if the arrivals or a time in the workload make no sense.
 func (a Arrivals) Times(profile Profile, workload Workload, gamma Gamma) ([]time.Duration, error) {
 	times := make([]time.Duration, len(workload))
 	if a.Timed { // the queries know

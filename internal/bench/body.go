@@ -154,7 +154,7 @@ func mergeMembers(members []Member, object json.RawMessage) ([]Member, error) {
 	return members, nil
 }
 
-// appendBody appends the request body for q.
+// appendBody appends the request body for a query.
 func (h *HTTP) appendBody(dst []byte, query *dataset.Query) ([]byte, error) {
 	members := h.members // shared: a query with members of its own gets a copy
 	if len(query.Body) > 0 {
@@ -184,7 +184,7 @@ func (h *HTTP) appendBody(dst []byte, query *dataset.Query) ([]byte, error) {
 
 var errPrompt = errors.New("want exactly one of a prompt, token ids and messages")
 
-// appendPrompt appends the value that carries the prompt of q.
+// appendPrompt appends the value that carries the prompt of a query.
 func (h *HTTP) appendPrompt(dst []byte, query *dataset.Query) ([]byte, error) {
 	switch ids, messages := query.IDs != nil, query.Messages != nil; {
 	case (ids && messages) || (query.Prompt != "" && (ids || messages)):

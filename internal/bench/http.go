@@ -51,7 +51,7 @@ type HTTP struct {
 	exchanges sync.Pool // *exchange
 }
 
-// NewHTTP checks c and returns the target that it describes. No connection is opened.
+// NewHTTP checks config and returns the target that it describes. No connection is opened.
 func NewHTTP(config HTTPConfig) (*HTTP, error) {
 	h := &HTTP{setup: config.Setup, idPrefix: config.IDPrefix}
 	server, err := parseURL(config.Setup.URL)
@@ -100,7 +100,7 @@ func NewHTTP(config HTTPConfig) (*HTTP, error) {
 // Close closes the connections that carry no request.
 func (h *HTTP) Close() { h.dialer.closeIdle() }
 
-// appendRequest appends the request for q.
+// appendRequest appends the request for a query.
 func (h *HTTP) appendRequest(dst []byte, query *dataset.Query) ([]byte, error) {
 	scratch := h.requests.Get().(*[]byte)
 	defer h.recycle(scratch)
@@ -126,7 +126,7 @@ func (h *HTTP) recycle(b *[]byte) {
 	}
 }
 
-// Do sends q and fills s with what comes back.
+// Do sends a query and fills its sample with what comes back.
 func (h *HTTP) Do(ctx context.Context, query *dataset.Query, sample *Sample, began time.Time, live *Live) {
 	x := h.exchanges.Get().(*exchange)
 	x.begin(sample, began, live)

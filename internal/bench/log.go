@@ -169,7 +169,7 @@ type journal struct {
 	unwritten []entry
 }
 
-// startJournal writes the header of r and begins to write what is added, within
+// startJournal writes the header of a recording and begins to write what is added, within
 // syncEvery and on to the disk. The caller must close it.
 func startJournal(file Appender, rec *Recording) *journal {
 	if file == nil {
@@ -190,7 +190,7 @@ func (j *journal) append(row entry) {
 	j.mu.Unlock()
 }
 
-// close writes the rest and the end of r, and returns the first error.
+// close writes the rest and the end of the recording, and returns the first error.
 func (j *journal) close(rec *Recording) error {
 	if j == nil {
 		return nil
@@ -246,7 +246,7 @@ func (j *journal) flush(out *bufio.Writer) error {
 	return j.file.Sync()
 }
 
-// WriteLog writes r as a log, as a run writes it while it goes on; one that was
+// WriteLog writes a recording as a log, as a run writes it while it goes on; one that was
 // interrupted gets no end.
 func WriteLog(dst io.Writer, rec *Recording) error {
 	rows := []entry{headerEntry(rec)}

@@ -56,7 +56,7 @@ type Options struct {
 	Log      Appender                                          // samples as they come; nil = none
 }
 
-// Run sends the queries of w to t at their times and records what comes back. If ctx
+// Run sends the queries of a workload to target at their times and records what comes back. If ctx
 // ends it returns what it has, together with the context's error: queries that were
 // not sent are missing. It also returns the recording together with an error if the
 // log or Stop failed.
@@ -161,7 +161,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return pause(ctx, r.Settle)
 }
 
-// sendOnce sends a copy of q outside the measured part.
+// sendOnce sends a copy of a query outside the measured part.
 func (r *run) sendOnce(ctx context.Context, query dataset.Query) *Sample {
 	query.ID = ""
 	sample := &Sample{Input: query.Input, Asked: query.Output}
@@ -419,7 +419,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// send sends q and counts it.
+// send sends a query and counts it.
 func (r *run) send(ctx context.Context, query *dataset.Query, sample *Sample) {
 	r.target.Do(ctx, query, sample, r.began, r.Live)
 	if !sample.OK() {

@@ -63,7 +63,7 @@ type history struct {
 	tokens   int    // of questions, as the workload counts them, and of answers, as the server does
 }
 
-// ask adds the turn q and returns it as it is sent, with all before it. The result
+// ask adds a turn and returns it as it is sent, with all before it. The result
 // counts until the next call.
 func (h *history) ask(query dataset.Query) dataset.Query {
 	before := byte('[')
@@ -76,7 +76,7 @@ func (h *history) ask(query dataset.Query) dataset.Query {
 	return query
 }
 
-// answer adds the answer in s, without its reasoning.
+// answer adds the answer in a sample, without its reasoning.
 func (h *history) answer(sample *Sample) {
 	h.messages = append(wire.AppendString(append(h.messages, `,{"role":"assistant","content":`...), sample.Text), '}')
 	if sample.Counts.Completion > 0 {

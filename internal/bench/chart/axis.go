@@ -144,7 +144,7 @@ func logRange(low, high float64, vertical bool) (float64, float64) {
 	return low / margin, high * margin
 }
 
-// round125 returns the next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … at v or beyond it.
+// round125 returns the next of …, 0.1, 0.2, 0.5, 1, 2, 5, 10, … at a value or beyond it.
 func round125(value float64, up bool) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(value)))
 	at := power

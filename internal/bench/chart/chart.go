@@ -75,7 +75,7 @@ func (s *series) overall() overview {
 		requests: sum.RequestRate, output: sum.OutputRate, total: sum.TotalRate, ttft: both(sum.TTFT), tpot: both(sum.TPOT), e2el: both(sum.E2EL)}
 }
 
-// bounds returns when request i began and when it was over, by its last token or its
+// bounds returns when a request began and when it was over, by its last token or its
 // failure, in seconds since the first one began; false where that is not known.
 func (s *series) bounds(index int) (start, end float64, ok bool) {
 	request := &s.Summary.Requests[index]
@@ -87,7 +87,7 @@ func (s *series) bounds(index int) (start, end float64, ok bool) {
 	return start, end, end > start
 }
 
-// chunks calls f with the time of each chunk that counts, in seconds since the first
+// chunks calls visit with the time of each chunk that counts, in seconds since the first
 // request began, and the tokens in it: the output spread over the chunks (bench.md 6.1).
 func (s *series) chunks(request *report.Request, visit func(at, tokens float64)) {
 	if !request.OK {

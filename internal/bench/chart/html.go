@@ -193,7 +193,7 @@ func (s *series) section(index, runs int) (section, error) {
 	return sec, err
 }
 
-// judge says whether the numbers may be quoted; x nil = they were made by another tool.
+// judge says whether the numbers may be quoted; nil = they were made by another tool.
 func (sec *section) judge(ext *report.Extension) {
 	if ext == nil {
 		sec.Short, sec.VerdictText = "–", "Not checked: another tool made these numbers"

@@ -39,7 +39,7 @@ func (o *overview) cells() []string {
 	return out
 }
 
-// decimal writes v with a number of digits; "–" where it is not known.
+// decimal writes a value with a number of digits; "–" where it is not known.
 func decimal(value float64, digits int) string {
 	if math.IsNaN(value) {
 		return "–"
@@ -47,7 +47,7 @@ func decimal(value float64, digits int) string {
 	return strconv.FormatFloat(value, 'f', digits, 64)
 }
 
-// compact writes v with fewer digits the larger it is, so that the table of runs fits on the page;
+// compact writes a value with fewer digits the larger it is, so that the table of runs fits on the page;
 // the exact numbers stand in its sections.
 func compact(value float64) string {
 	switch size := math.Abs(value); {

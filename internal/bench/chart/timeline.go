@@ -90,7 +90,7 @@ func evenly(count, most int) []int {
 	return out
 }
 
-// add merges request i into bars whose ends are multiples of unit and returns how many.
+// add merges a request into bars whose ends are multiples of unit and returns how many.
 func (t *timeline) add(run *series, row, index int, unit int64) int {
 	start, end, ok := run.bounds(index)
 	if !ok {
@@ -238,7 +238,7 @@ func (t *timeline) underPointer(run *series, maxGaps int) []hover {
 // micros is seconds in microseconds.
 func micros(seconds float64) int64 { return int64(seconds*1e6 + 0.5) }
 
-// reason says why q failed; "" = it did not.
+// reason says why a request failed; "" = it did not.
 func reason(request *report.Request) string {
 	if request.OK {
 		return ""

@@ -86,7 +86,7 @@ func (opts *Common) id(i int) string {
 	return strconv.Itoa(i)
 }
 
-// shuffle puts n things in the order of the seed.
+// shuffle puts so many things in the order of the seed.
 func (opts *Common) shuffle(count int, swap func(i, j int)) {
 	if opts.Rules == VLLMRust {
 		NewRust(uint64(opts.Seed)).Shuffle(count, swap)

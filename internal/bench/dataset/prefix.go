@@ -66,7 +66,7 @@ func prefixNumpy(opts *PrefixRepetitionOptions, each int, coder *textCoder) ([]Q
 	return queries, nil
 }
 
-// exact returns n random ids whose text encodes to as many, as far as that can be had.
+// exact returns so many random ids whose text encodes to as many, as far as that can be had.
 // The old rule fills up what the first text lacks with texts of their own.
 func (c *textCoder) exact(rng *Legacy, count int, old bool) []int32 {
 	draw := func() int32 { return int32(rng.Randint(0, c.vocab)) }

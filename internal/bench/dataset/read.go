@@ -56,7 +56,7 @@ func readFile[T any](path, flag string, read func(io.Reader) (T, error)) (T, err
 	return out, nil
 }
 
-// eachLine calls do for the lines of r that are not blank until it returns false; errors
+// eachLine calls do for the lines of src that are not blank until it returns false; errors
 // name the line. i counts from 0 and counts blank lines too.
 func eachLine(src io.Reader, do func(i int, line []byte) (more bool, err error)) error {
 	bounds := newBounded(src)

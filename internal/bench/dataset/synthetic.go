@@ -22,7 +22,7 @@ var (
 
 const minLength, maxLength = 4, 1024
 
-// lengths returns the n lengths that divide the distribution evenly, so that workloads
+// lengths returns so many lengths that divide the distribution evenly, so that workloads
 // of any seed have the same sums.
 func (l lognormal) lengths(count int) []int {
 	at := func(tokens float64) float64 { // share of lengths below

@@ -261,7 +261,7 @@ type answer struct {
 	times engine.Times
 }
 
-// finish receives s to its end.
+// finish receives a stream to its end.
 func (g *Rig) finish(ctx context.Context, stream *engine.Stream) (ended answer, err error) {
 	var text strings.Builder
 	var detok *token.Detok

@@ -115,7 +115,7 @@ func distOf(ms []float64) Dist {
 	return Dist{len(sorted), stat.Mean(sorted), stat.Median(sorted), stat.Percentile(sorted, 90), stat.Percentile(sorted, 99), stat.Percentile(sorted, 100)}
 }
 
-// per is n over seconds, 0 where no time has passed.
+// per is a count over seconds, 0 where no time has passed.
 func per(count int, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0
@@ -186,7 +186,7 @@ func (r *Latency) Console() string {
 	return text.String()
 }
 
-// shortest writes f as Python does: the fewest digits that name it, at least one of them
+// shortest writes a number as Python does: the fewest digits that name it, at least one of them
 // behind the point.
 func shortest(number float64) string {
 	if size := math.Abs(number); size != 0 && (size < 1e-4 || size >= 1e16) {

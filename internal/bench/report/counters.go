@@ -52,7 +52,7 @@ func specDecode(before, after map[string]float64) *SpecDecode {
 	return spec
 }
 
-// hasPrefix reports whether m has a counter whose name begins with prefix.
+// hasPrefix reports whether there is a counter whose name begins with prefix.
 func hasPrefix(counters map[string]float64, prefix string) bool {
 	for series := range counters {
 		if strings.HasPrefix(series, prefix) {

@@ -194,7 +194,7 @@ func (r *sampleReading) arrivals(out []arrival) []arrival {
 	return out
 }
 
-// extend computes the extension of s, whose other numbers are there already.
+// extend computes the extension of a summary, whose other numbers are there already.
 func extend(rec *bench.Recording, summary *Summary, count func(string) int) Extension {
 	// What was asked for, then what came of it, and in the end the judgement on both.
 	set := &rec.Setup
@@ -236,7 +236,7 @@ type collection struct {
 	sized                        int // outputs whose length is known exactly
 }
 
-// collect goes through the samples once. s has the requests in the same order.
+// collect goes through the samples once. The summary has the requests in the same order.
 func collect(rec *bench.Recording, summary *Summary, count func(string) int) *collection {
 	collected := &collection{outcomes: Outcomes{Causes: map[string]int{}}, counted: true, began: math.Inf(1)}
 	for i := range rec.Samples {

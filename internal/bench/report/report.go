@@ -81,7 +81,7 @@ type Probes struct {
 	E2EL              Dist
 }
 
-// Summarize computes the numbers of r under its profile. It is pure: the same recording
+// Summarize computes the numbers of a recording under its profile. It is pure: the same recording
 // gives the same numbers. count says how many tokens a text has, without special ones;
 // nil = there is no tokenizer.
 func Summarize(rec *bench.Recording, count func(text string) int) *Summary {

@@ -39,7 +39,7 @@ func (s *Summary) perSecond(total float64) float64 {
 	return total / s.Duration
 }
 
-// attain counts the objectives that q keeps; TPOT of a request without one is 0.
+// attain counts the objectives that a request keeps; TPOT of a request without one is 0.
 func (s *Summary) attain(request *Request) {
 	tpot, _ := request.tpot()
 	all := true

@@ -188,7 +188,7 @@ func meanGap(r *bench.Recording) float64 {
 // Valid reports whether nothing but warnings speaks against the run.
 func (s *Summary) Valid() bool { return s.Ossian.Valid }
 
-// Repeats counts the queries of w whose prompt an earlier one had.
+// Repeats counts the queries of a workload whose prompt an earlier one had.
 func Repeats(workload bench.Workload) int {
 	seen, repeats := map[string]bool{}, 0
 	for i := range workload {

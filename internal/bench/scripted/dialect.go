@@ -147,7 +147,7 @@ func completionForm(dialect string) (f form, head, middle string) {
 	return f, head, middle
 }
 
-// quote returns s as JSON text, without the escapes that only HTML needs.
+// quote returns text as JSON, without the escapes that only HTML needs.
 func quote(text string) []byte {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -36,7 +36,7 @@ func newOutlet(conn net.Conn) (*outlet, error) {
 	return out, nil
 }
 
-// write hands the kernel as much of b as it takes at once.
+// write hands the kernel as much of data as it takes at once.
 func (o *outlet) write(data []byte) (int, error) {
 	for {
 		o.in = data

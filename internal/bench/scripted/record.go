@@ -69,7 +69,7 @@ type Spread struct {
 	Mean, P50, P99, Max time.Duration
 }
 
-// Spreads sorts d and returns its distribution. A percentile is the smallest value that
+// Spreads sorts times and returns its distribution. A percentile is the smallest value that
 // at least so many of all do not exceed.
 func Spreads(times []time.Duration) Spread {
 	if len(times) == 0 {

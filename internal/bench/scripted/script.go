@@ -113,7 +113,7 @@ func (s *Script) words() [][]byte {
 	return out
 }
 
-// tokensIn returns how many tokens chunk i has at most.
+// tokensIn returns how many tokens a chunk has at most.
 func (s *Script) tokensIn(chunk int) int {
 	if len(s.PerChunk) == 0 {
 		return 1

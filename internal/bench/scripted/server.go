@@ -151,7 +151,7 @@ func (srv *Server) Calls() map[string]int {
 	return maps.Clone(srv.calls)
 }
 
-// Add adds v to a series of /metrics, such as vllm:spec_decode_num_drafts_total.
+// Add adds by to a series of /metrics, such as vllm:spec_decode_num_drafts_total.
 func (srv *Server) Add(series string, by float64) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

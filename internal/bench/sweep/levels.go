@@ -46,7 +46,7 @@ func (v Variable) estimate(runs []Object) (float64, error) {
 	return sum / float64(len(runs)), nil
 }
 
-// levels are the values between the estimates of serial and of batch inference, n with
+// levels are the values between the estimates of serial and of batch inference, so many with
 // the two (bench.md 3.4): numpy's linspace, rounded to even, each once, those that send
 // something.
 func levels(serial, batch float64, count int) []int {

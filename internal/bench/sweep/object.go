@@ -136,7 +136,7 @@ func (o Object) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// compactJSON is v as JSON, in which <, > and & stand for themselves.
+// compactJSON is a value as JSON, in which <, > and & stand for themselves.
 func compactJSON(value any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -200,7 +200,7 @@ func ask(ctx context.Context, method, url string) (int, error) {
 }
 
 // Forget has the server forget what it has cached, so that the next run does not find its
-// own prompts there. vLLM has to obey; of others those that cannot are named once on w.
+// own prompts there. vLLM has to obey; of others those that cannot are named once on dst.
 func (s *Server) Forget(ctx context.Context, dst io.Writer) error {
 	base, err := s.URL()
 	if err != nil {
