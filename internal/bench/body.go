@@ -69,6 +69,7 @@ func (c *HTTPConfig) baseMembers(a api) []Member {
 	prompt := [...]string{completions: "prompt", chat: "messages", responses: "input"}[a]
 	limit := [...]string{completions: "max_tokens", chat: "max_completion_tokens", responses: "max_output_tokens"}[a]
 	var members []Member
+	// The order of these lines is the order of the members.
 	add := func(when bool, name, value string) {
 		if when {
 			members = append(members, Member{name, json.RawMessage(value)})

@@ -126,6 +126,7 @@ func (e *event) readChoice(scan *scanner) {
 
 // readDelta reads what is new of a choice, or all of it where nothing is streamed.
 func (e *event) readDelta(scan *scanner) {
+	// An empty content is told from none: it may stand for a token that decodes to nothing.
 	e.resetDelta()
 	if scan.peek() != '{' {
 		scan.skip()

@@ -97,6 +97,7 @@ func (t *timeline) add(run *series, row, index int, unit int64) int {
 		return 0
 	}
 	request := &run.Summary.Requests[index]
+	// First token, then the gaps one behind another; of a failure the whole time is one bar.
 	merging := merger{unit: unit}
 	if !request.OK {
 		merging.add(failed, start, end)

@@ -39,6 +39,7 @@ func TimedTrace(opts TraceOptions) ([]Query, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Blocks outlive a row: the same hash is the same block in all of them.
 	made := blocks{pool: coder.allowed(), made: map[block][]int32{}}
 	queries := make([]Query, len(rows))
 	for i, row := range rows {

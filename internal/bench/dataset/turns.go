@@ -165,6 +165,7 @@ func readConversations(r io.Reader) ([][]exchange, error) {
 		if len(said) < 4 {
 			return nil
 		}
+		// A question without an answer right behind it is left out, and so is one without text.
 		var talk []exchange
 		for at := 0; at+1 < len(said); at++ {
 			if string(said[at].From) != `"human"` || string(said[at+1].From) != `"gpt"` {

@@ -296,6 +296,7 @@ func (c *Comparison) String() string {
 	fmt.Fprintf(page, "%-35s %12s %12s %10s %8s  %-26s %s\n", "Metric", "A", "B", "Delta", "Change", "95 % interval of Delta", "Verdict")
 	fmt.Fprintf(page, "%s %s %s %s %s  %s %s\n", strings.Repeat("-", 35), strings.Repeat("-", 12), strings.Repeat("-", 12),
 		strings.Repeat("-", 10), strings.Repeat("-", 8), strings.Repeat("-", 26), strings.Repeat("-", 15))
+	// Each row with what speaks for it; a row that was not tested has no interval.
 	for _, row := range c.Rows {
 		interval := ""
 		if row.By != "" {

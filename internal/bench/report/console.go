@@ -136,7 +136,7 @@ func (s *Summary) vllmConsole() string {
 	if rust {
 		page.frame = 60
 	}
-	if s.Setup.Profile == bench.VLLM {
+	if s.Setup.Profile == bench.VLLM { // the others say nothing of single failures
 		s.failures(page)
 	}
 	page.title(" Serving Benchmark Result ", "=")

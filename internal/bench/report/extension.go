@@ -351,6 +351,8 @@ func newClient(rec *bench.Recording, summary *Summary, collected *collection) Cl
 
 // newCache adds up what usage and the server's counters say about cached prompt tokens.
 func newCache(rec *bench.Recording) Cache {
+	// Two witnesses: what usage says of each request, and what the server's counters did
+	// meanwhile, which other clients have a part in.
 	var cache Cache
 	for i := range rec.Samples {
 		sample := &rec.Samples[i]

@@ -299,7 +299,7 @@ func (s *Summary) flag(name string, otherwise any) any {
 		if strings.ReplaceAll(given, "_", "-") != name {
 			continue
 		}
-		if !joined {
+		if !joined { // the value is the next word
 			if i+1 == len(s.Setup.Args) {
 				break
 			}

@@ -161,6 +161,8 @@ func (q *Request) readTimes(rule streamRule, sample *bench.Sample) bool {
 // outputTokens counts the output of a request that succeeded (bench.md 0, 4); gaps is
 // how many entries of ITL it has.
 func outputTokens(set *bench.Setup, sample *bench.Sample, gaps int, count func(string) int) int {
+	// lmdeploy and sglang believe that they got what they asked for, unless usage says otherwise
+	// where they look for it.
 	usage := sample.Counts.Completion
 	switch set.Profile {
 	case bench.LMDeploy:

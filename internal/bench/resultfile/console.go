@@ -12,8 +12,8 @@ import (
 // consoleTitle stands in the first line of every console report.
 const consoleTitle = "Serving Benchmark Result"
 
-// labels are the rows of the console reports, in small letters, by the keys of the JSON.
-var labels = map[string]string{
+// keyOfLabel are the rows of the console reports, in small letters, by the keys of the JSON.
+var keyOfLabel = map[string]string{
 	"successful requests":                  "completed",
 	"failed requests":                      "failed",
 	"maximum request concurrency":          "max_concurrency",
@@ -46,8 +46,8 @@ var labels = map[string]string{
 	"requests completed in window":         "requests_completed_in_window",
 }
 
-// latencyNames are the latencies in labels, in small letters, by their part of the key.
-var latencyNames = map[string]string{
+// keyOfLatency are the latencies in labels, in small letters, by their part of the key.
+var keyOfLatency = map[string]string{
 	"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2el", "e2e latency": "e2el",
 	"client queue time": "client_queue_time", "e2el incl. client queue": "e2el_including_client_queue", "probe e2el": "probe_e2el",
 }
@@ -62,54 +62,55 @@ var (
 // rowKey is the key of a label; false for rows that mean nothing here.
 func rowKey(label string) (string, bool) {
 	label = strings.ToLower(strings.Join(strings.Fields(label), " "))
-	if key, ok := labels[label]; ok {
+	if key, ok := keyOfLabel[label]; ok {
 		return key, true
 	}
-	m := latencyLabel.FindStringSubmatch(label)
-	if m == nil {
+	match := latencyLabel.FindStringSubmatch(label)
+	if match == nil {
 		return "", false
 	}
-	name, ok := latencyNames[m[2]]
+	name, ok := keyOfLatency[match[2]]
 	if !ok {
 		return "", false
 	}
 	if name == "probe_e2el" {
-		return "probe_" + m[1] + "_e2el_ms", true
+		return "probe_" + match[1] + "_e2el_ms", true
 	}
-	return m[1] + "_" + name + "_ms", true
+	return match[1] + "_" + name + "_ms", true
 }
 
-// A scan reads text line by line for reports.
-type scan struct {
+// A consoleScan reads text line by line for reports.
+type consoleScan struct {
 	found  []*Result
-	open   bool   // in a report
+	open   bool   // in a report: between its frames
 	prefix string // of keys: that of the steady state, or none
 }
 
 // readConsole finds the reports in text: between other text, quoted, in a table, with
 // spaces lost. A report ends with its closing frame, with the next one, or with the text.
 func readConsole[T any](text string, convert func(*Result) (T, error)) ([]T, error) {
-	var s scan
-	n := 0
+	var scan consoleScan
+	number := 0
 	for line := range strings.Lines(text) {
-		n++
-		if err := s.line(bare(line)); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		number++
+		if err := scan.line(bare(line)); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		if len(s.found) > maxResults {
+		if len(scan.found) > maxResults {
 			return nil, fmt.Errorf("more than %d results", maxResults)
 		}
 	}
-	if len(s.found) == 0 {
+	if len(scan.found) == 0 {
 		return nil, fmt.Errorf("no line is a frame with %q", consoleTitle)
 	}
-	out := make([]T, len(s.found))
-	for i, r := range s.found {
-		if len(r.Values) == 0 {
+	// A frame alone is no report; all that were found must have rows.
+	out := make([]T, len(scan.found))
+	for i, report := range scan.found {
+		if len(report.Values) == 0 {
 			return nil, fmt.Errorf("report %d has none of the rows of a report, as \"Request throughput (req/s):\"", i+1)
 		}
 		var err error
-		if out[i], err = convert(r); err != nil {
+		if out[i], err = convert(report); err != nil {
 			return nil, fmt.Errorf("report %d: %w", i+1, err)
 		}
 	}
@@ -124,12 +125,13 @@ func bare(line string) string {
 	return strings.TrimSpace(strings.TrimLeft(strings.TrimSpace(pasted.Replace(line)), "> "))
 }
 
-func (s *scan) line(line string) error {
+// line takes a line: a frame that begins or ends a report, or a row of one.
+func (s *consoleScan) line(line string) error {
 	frame := strings.Trim(line, "=")
 	switch {
 	case strings.TrimSpace(frame) == consoleTitle && len(frame) < len(line):
 		s.found = append(s.found, newResult("console", bench.VLLM.String()))
-		if len(line) == 60 {
+		if len(line) == 60 { // only the compiled client's frame is so wide
 			s.last().Profile = bench.VLLMRust.String()
 		}
 		s.open, s.prefix = true, ""
@@ -144,33 +146,35 @@ func (s *scan) line(line string) error {
 	if !s.open {
 		return nil
 	}
-	m := consoleRow.FindStringSubmatch(line)
-	if m == nil {
+	match := consoleRow.FindStringSubmatch(line)
+	if match == nil {
 		return nil
 	}
-	return s.row(strings.TrimSpace(m[1]), strings.TrimSpace(m[2]))
+	return s.row(strings.TrimSpace(match[1]), strings.TrimSpace(match[2]))
 }
 
-func (s *scan) last() *Result { return s.found[len(s.found)-1] }
+// last is the report at hand.
+func (s *consoleScan) last() *Result { return s.found[len(s.found)-1] }
 
 // row stores one row of a report.
-func (s *scan) row(label, value string) error {
-	r := s.last()
+func (s *consoleScan) row(label, value string) error {
+	report := s.last()
 	if label == "Backend" {
-		r.Info["backend"] = value
+		report.Info["backend"] = value
 		return nil
 	}
 	key, ok := rowKey(label)
 	if !ok {
 		return nil
 	}
+	// The first row that only one tool writes, or writes so, tells which it was.
 	switch {
 	case strings.HasPrefix(label, "Total Token"):
-		r.Profile = bench.VLLM011.String()
-	case key == "total_output_tokens_retokenized" && r.Profile != bench.SGLang.String():
-		r.Profile = bench.LMDeploy.String()
+		report.Profile = bench.VLLM011.String()
+	case key == "total_output_tokens_retokenized" && report.Profile != bench.SGLang.String():
+		report.Profile = bench.LMDeploy.String()
 	case label == "Max request concurrency":
-		r.Profile = bench.SGLang.String()
+		report.Profile = bench.SGLang.String()
 	}
 	number := strings.ReplaceAll(value, ",", "")
 	if value == "not set" || value == "nan" || value == "trace" {
@@ -179,5 +183,5 @@ func (s *scan) row(label, value string) error {
 	if _, err := strconv.ParseFloat(number, 64); err != nil {
 		return fmt.Errorf("%s: found %q, expected a number", label, value)
 	}
-	return r.set(s.prefix+key, number)
+	return report.set(s.prefix+key, number)
 }

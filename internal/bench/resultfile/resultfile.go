@@ -68,10 +68,11 @@ func Read[T any](data []byte, convert func(*Result) (T, error)) ([]T, error) {
 // in which a result begins, or in which it is no JSON.
 func readJSON[T any](text []byte, convert func(*Result) (T, error)) (out []T, err error) {
 	text = PlainJSON(text)
-	d := json.NewDecoder(bytes.NewReader(text))
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	inside := false // of an array
 	for {
-		rest := bytes.TrimLeft(text[d.InputOffset():], ", \t\r\n")
+		// Commas are passed over wherever they stand: between objects of an array, or of none.
+		rest := bytes.TrimLeft(text[decoder.InputOffset():], ", \t\r\n")
 		at := len(text) - len(rest)
 		var result T
 		switch {
@@ -81,14 +82,14 @@ func readJSON[T any](text []byte, convert func(*Result) (T, error)) (out []T, er
 			err = errors.New("no result, or an array without its end")
 		case rest[0] == ']' || (rest[0] == '[' && !inside):
 			inside = rest[0] == '['
-			if _, err = d.Token(); err == nil {
+			if _, err = decoder.Token(); err == nil {
 				continue
 			}
 		case len(out) == maxResults:
 			err = fmt.Errorf("more than %d results", maxResults)
 		default:
 			var item json.RawMessage
-			if err = d.Decode(&item); err == nil {
+			if err = decoder.Decode(&item); err == nil {
 				result, err = readObject(item, convert)
 			} else if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(rest, &item)); ok {
 				at += int(bad.Offset) - 1
@@ -108,27 +109,27 @@ func PlainJSON(text []byte) []byte {
 		return text
 	}
 	out := make([]byte, 0, len(text)+64)
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		rest := text[i:]
+	quoted := false // in a string, where these words are text
+	for at := 0; at < len(text); at++ {
+		rest := text[at:]
 		switch {
-		case quoted && text[i] == '\\' && len(rest) > 1:
+		case quoted && text[at] == '\\' && len(rest) > 1:
 			out = append(out, rest[:2]...)
-			i++
-		case text[i] == '"':
+			at++
+		case text[at] == '"':
 			quoted = !quoted
 			out = append(out, '"')
 		case !quoted && bytes.HasPrefix(rest, []byte("NaN")):
 			out = append(out, "null"...)
-			i += len("NaN") - 1
+			at += len("NaN") - 1
 		case !quoted && bytes.HasPrefix(rest, []byte("-Infinity")):
 			out = append(out, `"-inf"`...)
-			i += len("-Infinity") - 1
+			at += len("-Infinity") - 1
 		case !quoted && bytes.HasPrefix(rest, []byte("Infinity")):
 			out = append(out, `"inf"`...)
-			i += len("Infinity") - 1
+			at += len("Infinity") - 1
 		default:
-			out = append(out, text[i])
+			out = append(out, text[at])
 		}
 	}
 	return out
@@ -141,8 +142,9 @@ func readObject[T any](text []byte, convert func(*Result) (T, error)) (T, error)
 	if err := json.Unmarshal(text, &members); err != nil {
 		return none, fmt.Errorf("expected an object: %w", err)
 	}
-	r := newResult("json", "")
-	r.Members = members
+	result := newResult("json", "")
+	result.Members = members
+	// By its first byte: texts and parameters become words, numbers become values.
 	for key, raw := range members {
 		switch raw[0] {
 		case '"':
@@ -151,32 +153,32 @@ func readObject[T any](text []byte, convert func(*Result) (T, error)) (T, error)
 				return none, fmt.Errorf("%q: %w", key, err)
 			}
 			if len(word) <= maxWord {
-				r.Info[key] = word
+				result.Info[key] = word
 			}
 		case 't', 'f', '{': // parameters of a sweep
 			if len(raw) <= maxObject && key != "ossian" && key != "steady_state" {
-				r.Info[key] = string(raw)
+				result.Info[key] = string(raw)
 			}
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			if err := r.set(key, string(raw)); err != nil {
+			if err := result.set(key, string(raw)); err != nil {
 				return none, err
 			}
 		}
 	}
-	if err := r.steady(members["steady_state"]); err != nil {
+	if err := result.steady(members["steady_state"]); err != nil {
 		return none, err
 	}
-	r.Profile = guessJSON(members)
-	return convert(r)
+	result.Profile = guessJSON(members)
+	return convert(result)
 }
 
 // set stores a number under the key that vLLM gives it.
 func (r *Result) set(key, number string) error {
-	v, err := strconv.ParseFloat(number, 64)
+	value, err := strconv.ParseFloat(number, 64)
 	if err != nil {
 		return fmt.Errorf("%q: %q is no number that can be read", key, number)
 	}
-	if math.IsInf(v, 0) || math.IsNaN(v) {
+	if math.IsInf(value, 0) || math.IsNaN(value) {
 		r.Info[key] = number
 		return nil
 	}
@@ -184,10 +186,11 @@ func (r *Result) set(key, number string) error {
 	if key == "total_throughput" {
 		key = "total_token_throughput"
 	}
-	r.Values[key] = v
+	r.Values[key] = value
 	return nil
 }
 
+// newResult is a result of which nothing is known yet.
 func newResult(format, profile string) *Result {
 	return &Result{Format: format, Profile: profile, Info: map[string]string{}, Values: map[string]float64{}}
 }
@@ -202,9 +205,9 @@ func (r *Result) steady(raw json.RawMessage) error {
 		return fmt.Errorf(`"steady_state": %w`, err)
 	}
 	for key, value := range members {
-		var v float64
-		if len(value) > 0 && value[0] != 'n' && json.Unmarshal(value, &v) == nil {
-			r.Values["steady_"+key] = v
+		var number float64
+		if len(value) > 0 && value[0] != 'n' && json.Unmarshal(value, &number) == nil {
+			r.Values["steady_"+key] = number
 		}
 	}
 	return nil
@@ -230,9 +233,9 @@ func guessJSON(members map[string]json.RawMessage) string {
 
 // readCSV reads lmdeploy's file; headers may be repeated where files were joined.
 func readCSV[T any](text []byte, convert func(*Result) (T, error)) ([]T, error) {
-	c := csv.NewReader(bytes.NewReader(text))
-	c.FieldsPerRecord = -1
-	header, err := c.Read()
+	lines := csv.NewReader(bytes.NewReader(text))
+	lines.FieldsPerRecord = -1
+	header, err := lines.Read()
 	if err != nil {
 		return nil, fmt.Errorf("CSV header: %w", err)
 	}
@@ -242,8 +245,8 @@ func readCSV[T any](text []byte, convert func(*Result) (T, error)) ([]T, error) 
 		}
 	}
 	var out []T
-	for {
-		row, err := c.Read()
+	for { // rows, with headers between them
+		row, err := lines.Read()
 		if err == io.EOF {
 			break
 		}
@@ -253,21 +256,21 @@ func readCSV[T any](text []byte, convert func(*Result) (T, error)) ([]T, error) 
 		if slices.Equal(row, header) {
 			continue
 		}
-		line, _ := c.FieldPos(0)
+		line, _ := lines.FieldPos(0)
 		if len(row) != len(header) {
 			return nil, fmt.Errorf("line %d has %d columns, the header %d", line, len(row), len(header))
 		}
-		r := newResult("csv", bench.LMDeploy.String())
+		found := newResult("csv", bench.LMDeploy.String())
 		for i, key := range header {
 			if key == "backend" || key == "dataset_name" {
-				r.Info[key] = row[i]
+				found.Info[key] = row[i]
 			} else if row[i] != "" {
-				if err := r.set(key, row[i]); err != nil {
+				if err := found.set(key, row[i]); err != nil {
 					return nil, fmt.Errorf("line %d: %w", line, err)
 				}
 			}
 		}
-		result, err := convert(r)
+		result, err := convert(found)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}

@@ -89,7 +89,7 @@ func (s *stream) nextTurn(now time.Duration) time.Duration {
 
 // advance puts what is due into buf.out and returns what becomes of the stream then.
 func (s *stream) advance(buf *eventBuffer, now time.Duration) fate {
-	if now < s.due {
+	if now < s.due { // woken for a ping, or to look after the client
 		if s.script.Ping > 0 && now >= s.ping {
 			s.ping = now + s.script.Ping
 			s.comment(buf)

@@ -91,6 +91,7 @@ func (p *Programs) runProgram(ctx context.Context, command []string) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", command, err)
 	}
+	// A program that is cut off is ended with all that it has started.
 	select {
 	case <-client.ended:
 	case <-ctx.Done():

@@ -235,6 +235,7 @@ func (s Search) Conclude(points []Point) Conclusion {
 		_, apart := s.between(conclusion.Limit, conclusion.Broken)
 		conclusion.Located = !apart
 	}
+	// Why the smallest load that did not hold did not: distrust comes before the objectives.
 	for _, point := range points {
 		if point.Load != conclusion.Broken || point.holds() {
 			continue
