@@ -57,7 +57,7 @@ func (a Arrivals) Times(profile Profile, workload Workload, gamma Gamma) ([]time
 
 // check refuses arrivals that no schedule can be made of.
 func (a Arrivals) check() error {
-	switch a.Ramp.Strategy {
+	switch a.Ramp.Strategy { // conditions are such that NaN fails them
 	case "":
 		if !(a.Rate > 0) {
 			return fmt.Errorf("request rate %g: want a number above 0, or inf", a.Rate)

@@ -100,6 +100,7 @@ func (s *loggedSample) UnmarshalJSON(text []byte) error {
 	if s.Turn < 0 || s.Turn > maxTurn {
 		return fmt.Errorf("sample %d: turn %d of a conversation; want 0 to %d", s.Index, s.Turn, maxTurn)
 	}
+	// Times add up again; what does not fit into a chunk was not written by a run.
 	s.Chunks = nil
 	var at time.Duration
 	for i, numbers := range slices.Collect(slices.Chunk(in.Chunks, 4)) {
@@ -205,6 +206,7 @@ func (j *journal) write() error {
 	out := bufio.NewWriterSize(j.file, 64<<10)
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
+	// After an error the loop goes on without writing, so that close need not know of it.
 	var failed error
 	for last := false; !last; {
 		if failed == nil {

@@ -213,7 +213,7 @@ func (r *run) warmUp(ctx context.Context) error {
 		})
 	}
 	all.Wait()
-	for _, sample := range samples {
+	for _, sample := range samples { // one that succeeded is enough
 		if sample.failure() == "" {
 			return nil
 		}
@@ -340,7 +340,7 @@ func kernelTimed(samples []Sample) bool {
 // passed, until ctx ends.
 func (r *run) dispatch(ctx context.Context) {
 	defer close(r.queue)
-	wake := time.NewTimer(0)
+	wake := time.NewTimer(0) // one timer for all waits
 	defer wake.Stop()
 	arrivals := r.Setup.Arrivals
 	r.lastRate = int(arrivals.Ramp.Start) - 1

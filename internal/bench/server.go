@@ -86,6 +86,7 @@ func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, pat
 		return nil, err
 	}
 	defer answer.Body.Close()
+	// One byte too many is read, to tell an answer that is cut from one that just fits.
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -53,7 +53,7 @@ func (st *stream) feed(part []byte) error {
 		if end < 0 {
 			break
 		}
-		line := part[:end]
+		line := part[:end] // without a copy, where it came in one piece
 		part = part[end+1:]
 		if len(st.line) > 0 {
 			st.line = append(st.line, line...)

@@ -372,6 +372,7 @@ func (s *Sweep) Pareto(users, devices string) (*Frontier, error) {
 	}
 	all := s.overviews()
 	varied := loadOf(all)
+	// Users share the throughput of all, and devices make it together.
 	var points []tradeoff
 	for i := range all {
 		run := &s.rows[i]

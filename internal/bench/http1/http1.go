@@ -198,6 +198,8 @@ func (r *Response) readHeader(line []byte) error {
 	if !ok {
 		return fmt.Errorf("%q: want a header", quote(line))
 	}
+	// What cannot be read as it was meant is an error: a body framed wrongly would be taken for
+	// events, or for the next response.
 	value = bytes.TrimSpace(value)
 	switch {
 	case bytes.EqualFold(name, []byte("content-length")):

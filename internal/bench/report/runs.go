@@ -116,7 +116,7 @@ func Table(results []Result) string {
 	columns := []struct{ title, key string }{{"Req/s", "request_throughput"}, {"Output tok/s", "output_throughput"},
 		{"Total tok/s", "total_token_throughput"}, {"Mean TTFT", "mean_ttft_ms"}, {"P99 TTFT", "p99_ttft_ms"},
 		{"Mean TPOT", "mean_tpot_ms"}, {"Mean E2EL", "mean_e2el_ms"}, {"Done", "completed"}, {"Failed", "failed"}}
-	wide := len("Result")
+	wide := len("Result") // the first column is as wide as its longest name, counted in characters
 	for i := range results {
 		wide = max(wide, len([]rune(results[i].Source)))
 	}

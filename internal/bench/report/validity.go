@@ -49,6 +49,8 @@ func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected 
 	found := &ledger{list: []Finding{}}
 	queries := len(rec.Samples)
 	found.refuse(FaultCut, rec.Interrupted, float64(queries), 0, "requests had ended when the run was interrupted: the log has no end, and nothing of those under way")
+	// Whether it is whole, whether requests succeeded, whether times and tokens can be true,
+	// whether what was asked for was sent, and last whether the client itself was in the way.
 	share := 100 * float64(summary.Completed) / float64(max(1, queries))
 	found.refuse(FaultBroken, rec.Skipped > 0, float64(rec.Skipped), 0, "lines of the log are broken and were skipped, so what they held is in no number; the first is %v", rec.FirstSkipped)
 	found.refuse(FaultFailures, share < 95, share, 95, "percent of the requests succeeded: %d of %d", summary.Completed, queries)

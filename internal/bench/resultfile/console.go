@@ -167,7 +167,7 @@ func (s *consoleScan) row(label, value string) error {
 	if !ok {
 		return nil
 	}
-	// The first row that only one tool writes, or writes so, tells which it was.
+	// Rows that only one tool writes, or writes so, tell which it was.
 	switch {
 	case strings.HasPrefix(label, "Total Token"):
 		report.Profile = bench.VLLM011.String()

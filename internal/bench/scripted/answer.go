@@ -21,7 +21,7 @@ func (s *stream) answer(now time.Duration) []byte {
 		}
 		body += "}"
 	}
-	usage := ""
+	usage := "" // the member
 	if !s.shape.NoUsage {
 		usage = `,"usage":` + string(s.appendUsage(nil))
 	}

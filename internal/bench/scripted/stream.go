@@ -157,7 +157,7 @@ func (s *stream) choiceChunk(buf *eventBuffer, tokens int, last bool, now time.D
 	if s.chunk == 0 && s.api == chat && !s.shape.RoleEarly && !s.shape.RoleJoined {
 		s.choiceEvent(buf, choice{role: true}, now)
 	}
-	own := s.shape.OwnFinish
+	own := s.shape.OwnFinish // else the last text says why it is the last
 	if tokens > 0 || !own {
 		s.choiceEvent(buf, choice{tokens: tokens, finish: last && !own}, now)
 	}

@@ -65,6 +65,7 @@ func elements(text []byte) ([]Object, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, err
 	}
+	// Names of a JSON object become members like any other, which settings in a list may have.
 	var out []Object
 	if all = bytes.TrimSpace(all); all[0] == '{' {
 		named, err := parseObject(all)
