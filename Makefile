@@ -29,13 +29,13 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt config cpu/... engine host hub kv metrics packed runner/... sched server sim store synth wire)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt command/... config cpu/... engine host hub kv load metrics packed runner/... sched server sim store synth terminal wire)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
 purego:
 	$(GO) test -timeout 30m -short -tags purego ./internal/cpu/... ./internal/e2e/...
-	$(GO) test -timeout 30m -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian
+	$(GO) test -timeout 30m -short -tags purego -run '^Test(Run|Chat|Talk|Serve)' ./cmd/ossian ./internal/command/run ./internal/command/serve ./internal/load
 
 # One static file everywhere; the ELF header of the one for Linux names no loader.
 cross:
@@ -77,10 +77,10 @@ soak-text:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]|^Test(BudgetBabble|Texts)' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/server ./internal/command/... ./cmd/ossian
 
 soak-security:
-	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./internal/command/... ./cmd/ossian
 
 soak-store:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(DUR|CKP)[0-9]|^Test(Truncated|MemoryIsLikeStore)' ./internal/store ./internal/ckpt ./internal/packed ./internal/jinja
@@ -90,7 +90,7 @@ soak-grammar:
 
 soak-bench:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '^Test(BEN[0-9]|Load(Errors|Lateness|Memory|Floor|Start)$$|Crash|Resume|KilledSweep|SearchNoise|RandomPublished|Coverage|HostileFiles)' \
-		./internal/stat ./internal/bench/... ./cmd/ossian
+		./internal/stat ./internal/bench/... ./internal/command/bench ./cmd/ossian
 
 bench:
 	$(GO) test -run '^$$' -bench . ./internal/...

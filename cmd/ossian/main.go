@@ -2,118 +2,25 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"ossian/internal/config"
+	"ossian/internal/command"
+	"ossian/internal/command/bench"
+	"ossian/internal/command/inspect"
+	"ossian/internal/command/perplexity"
+	"ossian/internal/command/pull"
+	"ossian/internal/command/run"
+	"ossian/internal/command/serve"
+	"ossian/internal/command/synth"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
-	if err := root().ExecuteContext(ctx); err != nil {
-		status := 1
-		if errors.Is(err, context.Canceled) {
-			status, err = 130, beyondInterrupt(err) // as a shell reports an interrupt
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "ossian:", strings.Map(printable, err.Error())) // names come from files
-		}
-		os.Exit(status)
-	}
-}
+func main() { os.Exit(command.Main(root())) }
 
-// beyondInterrupt returns the errors within err that are not the interrupt itself, such
-// as that of a result that could not be written.
-func beyondInterrupt(err error) error {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		var kept []error
-		for _, e := range several.Unwrap() {
-			kept = append(kept, beyondInterrupt(e))
-		}
-		return errors.Join(kept...)
-	}
-	if errors.Is(err, context.Canceled) {
-		if inner := errors.Unwrap(err); inner != nil {
-			return beyondInterrupt(inner)
-		}
-		return nil
-	}
-	return err
-}
-
-// maxStack is how many bytes the stack of a goroutine may have. Whatever recurs on what
-// others wrote has a bound of its own; this ends the process before memory is gone if one
-// should be missing (reliability.md HLT-5).
-const maxStack = 64 << 20
-
-// root is the command tree; each file of this package adds one subcommand.
+// root is the command tree. What bench measures in this process is what serve serves.
 func root() *cobra.Command {
-	debug.SetMaxStack(maxStack)
-	c := &cobra.Command{
-		Use:           "ossian",
-		Short:         "Run and serve open-weight language models",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Version:       buildVersion(),
-	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return suggest(c.Flags(), err) })
-	c.AddCommand(serveCommand(), runCommand(), pullCommand(), inspectCommand(thisMachine()))
-	c.AddCommand(benchCommand(), perplexityCommand(), synthCommand())
-	return c
-}
-
-// suggest adds the flag that was probably meant to the error of parsing f.
-func suggest(f *pflag.FlagSet, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return err
-	}
-	var known []string
-	f.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-	return fmt.Errorf("%w%s", err, config.Nearest("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
-}
-
-// usage makes the error of a wrong number of arguments say what is expected.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return fmt.Errorf("%w: usage: %s", err, c.UseLine())
-		}
-		return nil
-	}
-}
-
-// family makes a command that only has others refuse words that name none of them, where
-// it would print its help and succeed.
-func family(c *cobra.Command) *cobra.Command {
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return c.Help()
-		}
-		var names []string
-		for _, sub := range c.Commands() {
-			names = append(names, sub.Name())
-		}
-		return fmt.Errorf("%s has no command %q: want one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
-	}
-	return c
-}
-
-// buildVersion is the version of the module, or of the commit it was built from.
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
+	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
+	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
+		bench.Command(here), perplexity.Command(), synth.Command())
 }

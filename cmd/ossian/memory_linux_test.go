@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ossian/internal/command/commandtest"
 	"ossian/internal/plan"
 	"ossian/internal/soak"
 	"ossian/internal/synth"
@@ -187,7 +188,7 @@ func TestADM1Memory(t *testing.T) {
 		}
 	}
 	t.Logf("ADM-1: %d configurations, peak %+.1f to %+.1f %% off the plan, %d that do not fit refused after %v at most", len(cases), 100*low, 100*high, refused, slowest)
-	if soaking() && slowest > 2*time.Second {
+	if commandtest.Soaking() && slowest > 2*time.Second {
 		t.Errorf("refused after %v, at most 2 s wanted", slowest)
 	}
 }
@@ -229,8 +230,8 @@ func (c *memoryCase) refused(t *testing.T, path string, found printedPlan) time.
 	}
 	run := func() (string, time.Duration) {
 		share := float64(found.Total-found.KV+room) / float64(look())
-		cmd := program(t, append([]string{"serve", "--port", "0", "--gpu-memory-utilization", strconv.FormatFloat(share, 'f', 9, 64)}, long.args(path)...)...)
-		log := &console{}
+		cmd := commandtest.Program(t, append([]string{"serve", "--port", "0", "--gpu-memory-utilization", strconv.FormatFloat(share, 'f', 9, 64)}, long.args(path)...)...)
+		log := &commandtest.Console{}
 		cmd.Stderr = log
 		began := time.Now()
 		if err := cmd.Start(); err != nil {

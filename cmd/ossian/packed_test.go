@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"ossian/internal/config"
+	"ossian/internal/command/commandtest"
+	"ossian/internal/load"
 	"ossian/internal/synth"
 	"ossian/internal/tensor"
 )
@@ -36,15 +37,15 @@ func packedFile(t *testing.T, prefix string) string {
 func TestRunPacked(t *testing.T) {
 	skipUnpacked(t)
 	t.Chdir(t.TempDir())
-	writeSynthetic(t, "gpt-oss-tiny", "gpt-oss", synth.Options{})
-	writeSynthetic(t, "llama3-tiny", "llama.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q8_0})
+	commandtest.WriteModel(t, "gpt-oss-tiny", "gpt-oss", synth.Options{})
+	commandtest.WriteModel(t, "llama3-tiny", "llama.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q8_0})
 	for _, c := range []struct{ model, prefix, weights string }{
 		{"gpt-oss", filepath.Join("gpt-oss", "ossian-packed"), filepath.Join("gpt-oss", "*.safetensors")},
 		{"llama.gguf", "llama.gguf.packed", "llama.gguf"},
 	} {
 		answer := func(what string, flags []string, told ...string) string {
 			t.Helper()
-			out, status, err := runRoot(t, append([]string{"run", c.model, "hello there", "--raw", "--threads", "2", "--max-tokens", "8", "--ignore-eos", "--temperature", "0"}, flags...)...)
+			out, status, err := commandtest.Run(t, root(), append([]string{"run", c.model, "hello there", "--raw", "--threads", "2", "--max-tokens", "8", "--ignore-eos", "--temperature", "0"}, flags...)...)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", c.model, what, err)
 			}
@@ -114,7 +115,7 @@ func TestRunPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := runRoot(t, "run", "llama.gguf", "hello", "--packed-weights", "yes"); err == nil || !strings.Contains(err.Error(), "auto, on or off expected") {
+	if _, _, err := commandtest.Run(t, root(), "run", "llama.gguf", "hello", "--packed-weights", "yes"); err == nil || !strings.Contains(err.Error(), "auto, on or off expected") {
 		t.Errorf("an unknown setting: %v", err)
 	}
 }
@@ -123,12 +124,12 @@ func TestRunPacked(t *testing.T) {
 func TestRunPackedVerifies(t *testing.T) {
 	skipUnpacked(t)
 	t.Chdir(t.TempDir())
-	writeSynthetic(t, "llama3-tiny", "llama.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q8_0})
+	commandtest.WriteModel(t, "llama3-tiny", "llama.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q8_0})
 	run := func() error {
-		_, _, err := runRoot(t, "run", "llama.gguf", "hello", "--raw", "--threads", "1", "--max-tokens", "1", "--packed-weights", "on")
+		_, _, err := commandtest.Run(t, root(), "run", "llama.gguf", "hello", "--raw", "--threads", "1", "--max-tokens", "1", "--packed-weights", "on")
 		return err
 	}
-	if _, _, err := runRoot(t, "inspect", "llama.gguf", "--seal", "--threads", "1"); err != nil {
+	if _, _, err := commandtest.Run(t, root(), "inspect", "llama.gguf", "--seal", "--threads", "1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(); err != nil {
@@ -159,23 +160,19 @@ func TestRunPackedVerifies(t *testing.T) {
 func TestServePacked(t *testing.T) {
 	skipUnpacked(t)
 	t.Chdir(t.TempDir())
-	writeSynthetic(t, "gpt-oss-tiny", "model", synth.Options{})
+	commandtest.WriteModel(t, "gpt-oss-tiny", "model", synth.Options{})
 	mapped := func(setting string) (all, mapped string) {
 		t.Helper()
-		cfg, err := config.Load(config.Source{Args: []string{"model", "--packed-weights", setting, "--threads", "1"}})
+		out, _, err := commandtest.Run(t, root(), "serve", "model", "--explain", "--packed-weights", setting, "--threads", "1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		if err := explain(cfg, &out); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(out.String()) {
+		for line := range strings.Lines(out) {
 			if f := strings.Fields(line); len(f) > 3 && f[0] == "weights" && f[3] == "of" {
 				return f[1], f[2]
 			}
 		}
-		t.Fatalf("no row of weights:\n%s", out.String())
+		t.Fatalf("no row of weights:\n%s", out)
 		return "", ""
 	}
 	allOff, off := mapped("off")
@@ -183,9 +180,11 @@ func TestServePacked(t *testing.T) {
 	if allOff != allOn || len(on) <= len(off)-1 || on == off {
 		t.Errorf("weights %s of which %s are mapped without a file, %s and %s with one", allOff, off, allOn, on)
 	}
-	inspected := func(flags ...string) (r inspection) {
+	inspected := func(flags ...string) (r struct {
+		Packed load.PackedReport `json:"packed_weights"`
+	}) {
 		t.Helper()
-		out, _, err := runRoot(t, append([]string{"inspect", "model", "--json", "--threads", "1"}, flags...)...)
+		out, _, err := commandtest.Run(t, root(), append([]string{"inspect", "model", "--json", "--threads", "1"}, flags...)...)
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &r)
 		}
@@ -198,14 +197,14 @@ func TestServePacked(t *testing.T) {
 		t.Errorf("before: %+v", r.Packed)
 	}
 	for range 2 {
-		url := startServe(t, "model", "--packed-weights", "on")
-		post(t, url+"/v1/completions", `{"model": "model", "prompt": "hello", "max_tokens": 2}`)
+		url := commandtest.Serve(t, root(), "model", "--packed-weights", "on")
+		commandtest.Post(t, url+"/v1/completions", `{"model": "model", "prompt": "hello", "max_tokens": 2}`)
 	}
 	file := packedFile(t, filepath.Join("model", "ossian-packed"))
 	if r := inspected(); !strings.Contains(r.Packed.State, "mapped from "+file) || len(r.Packed.Files) != 1 || r.Packed.Files[0].Path != file {
 		t.Errorf("with a file: %+v", r.Packed)
 	}
-	if out, _, err := runRoot(t, "inspect", "model", "--threads", "1"); err != nil || !strings.Contains(out, "file "+file) {
+	if out, _, err := commandtest.Run(t, root(), "inspect", "model", "--threads", "1"); err != nil || !strings.Contains(out, "file "+file) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	if r := inspected("--remove-packed"); r.Packed.State != "" || r.Packed.Files != nil {

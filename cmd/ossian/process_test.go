@@ -20,38 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/command/commandtest"
 	"ossian/internal/soak"
 )
-
-// argsEnv makes the test binary the program: its arguments, one a line.
-const argsEnv = "TEST_OSSIAN_ARGS"
-
-func TestMain(m *testing.M) {
-	if args, ok := os.LookupEnv(argsEnv); ok {
-		os.Args = append(os.Args[:1], strings.Split(args, "\n")...)
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// soaking reports whether figures are taken, on a quiet machine: times are those of
-// reliability.md.
-func soaking() bool { return os.Getenv(soak.Env) != "" }
-
-// program returns a command that is this program, without settings from outside.
-func program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	c := exec.Command(os.Args[0])
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "OSSIAN_") && !strings.HasPrefix(v, "HF_") {
-			c.Env = append(c.Env, v)
-		}
-	}
-	c.Dir = t.TempDir()
-	c.Env = append(c.Env, "HF_HOME="+c.Dir, argsEnv+"="+strings.Join(args, "\n"))
-	return c
-}
 
 // A process is a server of its own.
 type process struct {
@@ -59,7 +30,7 @@ type process struct {
 	t     *testing.T
 	url   string
 	began time.Time
-	log   console
+	log   commandtest.Console
 	ended chan struct{}
 	err   error // of Wait, once ended is closed
 }
@@ -67,7 +38,7 @@ type process struct {
 // serveProcess starts a server and returns when its port is open.
 func serveProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: program(t, append([]string{"serve", "--port", "0"}, args...)...), t: t, ended: make(chan struct{})}
+	p := &process{Cmd: commandtest.Program(t, append([]string{"serve", "--port", "0"}, args...)...), t: t, ended: make(chan struct{})}
 	p.Stderr = &p.log
 	p.began = time.Now()
 	if err := p.Start(); err != nil {
@@ -135,7 +106,7 @@ func TestOPS1Start(t *testing.T) {
 		p.eventually(time.Minute, "it lives", func() bool { return p.status("/health") == http.StatusOK })
 		live = append(live, time.Since(p.began))
 		p.ready()
-		post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":1}`)
+		commandtest.Post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":1}`)
 		first = append(first, time.Since(p.began))
 		_ = p.Process.Signal(syscall.SIGTERM)
 		<-p.ended
@@ -145,7 +116,7 @@ func TestOPS1Start(t *testing.T) {
 	}
 	most, token := slices.Max(live), slices.Max(first)
 	t.Logf("OPS-1: %d starts: liveness after %v at most, the first token of the built-in model after %v", n, most, token)
-	if soaking() && (most > 300*time.Millisecond || token > time.Second) {
+	if commandtest.Soaking() && (most > 300*time.Millisecond || token > time.Second) {
 		t.Errorf("liveness after %v, first token after %v: at most 300 ms and 1 s wanted", most, token)
 	}
 }
@@ -191,7 +162,7 @@ func TestOPS1Errors(t *testing.T) {
 				args = append(args, "--port", "0")
 			}
 			began := time.Now()
-			out, err := program(t, append([]string{"serve"}, args...)...).CombinedOutput()
+			out, err := commandtest.Program(t, append([]string{"serve"}, args...)...).CombinedOutput()
 			times = append(times, time.Since(began))
 			exit, ended := errors.AsType[*exec.ExitError](err)
 			if !ended || exit.ExitCode() != 1 || !strings.Contains(string(out), c.err) || bytes.Contains(out, []byte("goroutine ")) {
@@ -201,7 +172,7 @@ func TestOPS1Errors(t *testing.T) {
 	}
 	most := slices.Max(times)
 	t.Logf("OPS-1: %d starts that are refused, after %v at most", len(times), most)
-	if soaking() && most > 2*time.Second {
+	if commandtest.Soaking() && most > 2*time.Second {
 		t.Errorf("refused after %v, at most 2 s wanted", most)
 	}
 }
@@ -322,11 +293,11 @@ func TestOPS2Process(t *testing.T) {
 			t.Errorf("stream %d: %d tokens, %q %q, end %v", i, len(s.ids), s.finish, s.code, s.done)
 		}
 	}
-	if soaking() && (whole == 0 || cut == 0) { // how fast a machine is nobody knows
+	if commandtest.Soaking() && (whole == 0 || cut == 0) { // how fast a machine is nobody knows
 		t.Errorf("%d whole, %d cut: this shows nothing", whole, cut)
 	}
 	t.Logf("OPS-2: %d live streams at SIGTERM: not ready after %v, %d ended with all their tokens, %d were told, exit 0 after %v with a timeout of %v", n, unready, whole, cut, took, timeout)
-	if soaking() && unready > 100*time.Millisecond {
+	if commandtest.Soaking() && unready > 100*time.Millisecond {
 		t.Errorf("not ready after %v, at most 100 ms wanted", unready)
 	}
 }
@@ -335,7 +306,7 @@ func TestOPS2Process(t *testing.T) {
 func TestOPS2Twice(t *testing.T) {
 	p := serveProcess(t, "--drain-timeout", "10m")
 	p.ready()
-	r := post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":4000,"n":8,"ignore_eos":true,"stream":true}`)
+	r := commandtest.Post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":4000,"n":8,"ignore_eos":true,"stream":true}`)
 	go listen(r, nil)
 	_ = p.Process.Signal(syscall.SIGTERM)
 	p.eventually(time.Minute, "it drains", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
@@ -344,7 +315,7 @@ func TestOPS2Twice(t *testing.T) {
 	<-p.ended
 	took := time.Since(asked)
 	t.Logf("OPS-2: ended %v after the second signal", took)
-	if soaking() && took > time.Second {
+	if commandtest.Soaking() && took > time.Second {
 		t.Errorf("ended after %v, at most 1 s wanted", took)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ossian/internal/command/commandtest"
 )
 
 // quit ends the process, which has to exit with 0.
@@ -111,7 +113,7 @@ func TestSEC12Listeners(t *testing.T) {
 	look("at the start")
 	p.ready()
 	look("after loading")
-	r := post(t, p.url+"/v1/completions", `{"prompt":"a","max_tokens":300,"ignore_eos":true,"stream":true}`)
+	r := commandtest.Post(t, p.url+"/v1/completions", `{"prompt":"a","max_tokens":300,"ignore_eos":true,"stream":true}`)
 	look("during a stream")
 	if !listen(r, nil).done {
 		t.Error("the stream was cut")
@@ -211,8 +213,8 @@ func TestHangUp(t *testing.T) {
 // terminalServer starts serve in a terminal of its own, by another program if there is
 // one, and returns what closes the terminal.
 func terminalServer(t *testing.T, by ...string) (p *process, closing func() error) {
-	master, slave := openPTY(t)
-	p = &process{Cmd: program(t, "serve", "--port", "0", "--log-format", "json"), t: t, ended: make(chan struct{})}
+	master, slave := commandtest.PTY(t)
+	p = &process{Cmd: commandtest.Program(t, "serve", "--port", "0", "--log-format", "json"), t: t, ended: make(chan struct{})}
 	if len(by) > 0 {
 		p.Args = append(by, p.Args...)
 		p.Path = by[0]
@@ -247,7 +249,7 @@ func TestLoadErrorIsLast(t *testing.T) {
 		{[]string{"--ssl-certfile", "/nonexist"}, 1, "ossian: --ssl-certfile: open /nonexist: no such file or directory"},
 		{[]string{"--max-model-len", "5000"}, 2, "ossian: "},
 	} {
-		out, err := program(t, append([]string{"serve", "--port", "0"}, c.args...)...).CombinedOutput()
+		out, err := commandtest.Program(t, append([]string{"serve", "--port", "0"}, c.args...)...).CombinedOutput()
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		if err == nil || len(lines) != c.lines || !strings.HasPrefix(lines[len(lines)-1], c.last) {
 			t.Errorf("%q: %v, printed\n%s", c.args, err, out)

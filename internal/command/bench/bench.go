@@ -1,0 +1,53 @@
+// Package bench is ossian bench: it measures a server the way vllm bench serve does, the
+// engine without one, or its kernels, sweeps settings and loads, and reads, compares and
+// draws results. Its flags, and what it prints, are those of the tools whose numbers it can
+// be asked for.
+package bench
+
+import (
+	"context"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/command"
+	"ossian/internal/config"
+	"ossian/internal/load"
+	"ossian/internal/plan"
+
+	"github.com/spf13/cobra"
+)
+
+// Serve is what is measured in this process: what ossian serve would serve.
+type Serve struct {
+	Start start
+	Plan  planner
+}
+
+// A start serves in this process, as ossian serve would with the arguments, until ctx ends.
+// It returns the address when the port is open and the model not yet loaded; ended gets how
+// the server ends.
+type start func(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error)
+
+// A planner begins to load m, and plans the memory as for a server with the settings.
+type planner func(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error)
+
+// Command returns the command with all that are below it.
+func Command(here Serve) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a server the way vllm bench serve does, the engine without one, or its kernels",
+	}
+	c.AddCommand(serveCommand(here.Start), compareCommand(), summarizeCommand(), sweepCommand(here.Start), selftestCommand(), scriptedCommand(), throughputCommand(here.Plan), latencyCommand(here.Plan), kernelsCommand())
+	// A terminal that closes interrupts: servers that were started for a measurement are in
+	// process groups of their own and would stay, and results would be lost.
+	c.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if !signal.Ignored(syscall.SIGHUP) {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			context.AfterFunc(ctx, stop)
+			cmd.SetContext(ctx)
+		}
+	}
+	return command.Family(c)
+}

@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/report"
+)
+
+// say writes a line to standard output that the profile's tool writes there, so that
+// pasted consoles look alike (bench.md 1.2 and 4; vllm 0.33.0 and 0.11.0, sglang 0.5.23).
+// The compiled client writes a log with times of day instead; under its profile the lines
+// are those of the Python client. A search for the load has a table and says nothing.
+func (m *measurement) say(form string, values ...any) {
+	if !m.terse {
+		fmt.Fprintf(m.out, form+"\n", values...)
+	}
+}
+
+// sayCommand is the command line, where the tools show their arguments.
+func (m *measurement) sayCommand() {
+	words := make([]string, len(m.setup.Args))
+	for i, w := range m.setup.Args {
+		if words[i] = w; w == "" || strings.ContainsAny(w, " \t\n\"'\\{}$`*?;&|<>()") {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	m.say("%s", strings.Join(append([]string{"ossian bench serve"}, words...), " "))
+}
+
+// sayWorkload is what is said of a data set.
+func (m *measurement) sayWorkload() {
+	switch {
+	case m.plain():
+		in, out := m.tokens()
+		m.say("\n#Input tokens: %d\n#Output tokens: %d", in, out)
+	case m.setup.Profile == bench.VLLM && !m.flags.Changed("temperature"):
+		m.say("WARNING: vllm bench serve no longer sets temperature==0 (greedy) in requests by default. " +
+			"The default will be determined on the server side and can be model/API specific. For the old behavior, include --temperature=0.")
+	}
+}
+
+// plain reports whether the profile is one of those that are not vLLM's.
+func (m *measurement) plain() bool {
+	return m.setup.Profile == bench.LMDeploy || m.setup.Profile == bench.SGLang
+}
+
+// tokens adds up those of the workload.
+func (m *measurement) tokens() (in, out int) {
+	for i := range m.work {
+		in, out = in+m.work[i].Input, out+m.work[i].Output
+	}
+	return in, out
+}
+
+// sayFirst is said before a run.
+func (m *measurement) sayFirst() {
+	if m.setup.Profile == bench.SGLang {
+		m.say("Starting warmup with %d sequences...", m.o.warmups)
+	}
+	if m.plain() {
+		return
+	}
+	m.say("Starting initial single prompt test run...")
+	if m.o.ready == 0 {
+		m.say("Skipping endpoint ready check.")
+	}
+}
+
+// sayMain is said when what comes before the measurement is over.
+func (m *measurement) sayMain() {
+	switch m.setup.Profile {
+	case bench.VLLM, bench.VLLMRust:
+		m.say("Starting main benchmark run...")
+	case bench.SGLang:
+		m.say("Warmup completed with %d sequences. Starting main benchmark run...", m.o.warmups)
+	}
+}
+
+// stage is said at a stage of a run; spent is the time since the one before.
+func (m *measurement) stage(s bench.Stage, spent time.Duration) {
+	p := m.setup.Profile
+	switch {
+	case s == bench.Waiting:
+		m.say("Waiting for endpoint to become up in %g seconds", m.o.ready)
+	case s == bench.Answered && p == bench.VLLM011:
+		m.say("Initial test run completed. Starting main benchmark run...")
+	case s == bench.Answered:
+		m.say("Initial test run completed.")
+	case p == bench.LMDeploy && s == bench.WarmingUp:
+		m.say("Starting initial single prompt test run...")
+	case p == bench.LMDeploy && s == bench.WarmedUp:
+		m.say("Initial test run completed. Starting main benchmark run...\nwarmup time: %.2fs", spent.Seconds())
+	case s == bench.WarmingUp && !m.plain():
+		m.say("Warming up with %d requests...", m.o.warmups)
+	case s == bench.WarmedUp && !m.plain():
+		m.say("Warmup run completed.")
+	case s == bench.Measuring && !m.plain():
+		m.sayTraffic(&m.setup.Arrivals)
+	}
+}
+
+// sayTraffic says when requests are sent.
+func (m *measurement) sayTraffic(a *bench.Arrivals) {
+	kind, concurrency := "Gamma distribution", "None"
+	if a.Burstiness == 1 {
+		kind = "Poisson process"
+	}
+	if a.Concurrency > 0 {
+		concurrency = strconv.Itoa(a.Concurrency)
+	}
+	switch {
+	case a.Timed:
+		m.say("Self timing is set, using the timestamps from the trace file.")
+	case a.Ramp.Strategy != "":
+		m.say("Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.", a.Ramp.Strategy, a.Ramp.Start, a.Ramp.End)
+	default:
+		m.say("Traffic request rate: %s", report.PyFloat(a.Rate))
+	}
+	if !a.Timed {
+		m.say("Burstiness factor: %s (%s)\nMaximum request concurrency: %s", report.PyFloat(a.Burstiness), kind, concurrency)
+	}
+	if m.o.probeRate > 0 {
+		m.say("Probe request rate: %s req/s", report.PyFloat(m.o.probeRate))
+	}
+}

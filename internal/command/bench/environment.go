@@ -1,0 +1,28 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"ossian/internal/command"
+	"ossian/internal/plan"
+)
+
+// environment is what results say of machines and versions. Of a server elsewhere only
+// its version is known.
+func (m *measurement) environment(ctx context.Context) map[string]string {
+	h := plan.ThisHost()
+	out := map[string]string{
+		"client_cpu":     fmt.Sprintf("%s, %d threads", h.CPU, h.Threads),
+		"client_system":  runtime.GOOS + "/" + runtime.GOARCH,
+		"client_version": "ossian " + command.Version() + ", " + runtime.Version(),
+	}
+	if h.Memory > 0 {
+		out["client_memory"] = fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))
+	}
+	if v := m.server.Version(ctx); v != "" {
+		out["server_version"] = v
+	}
+	return out
+}

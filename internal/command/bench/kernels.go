@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/command"
+	"ossian/internal/cpu/kern"
+	"ossian/internal/plan"
+)
+
+// kernelReport is what `bench kernels --json` prints.
+type kernelReport struct {
+	CPU     string             `json:"cpu"`
+	Version string             `json:"version"`
+	Threads int                `json:"threads"`
+	Kernels []kern.Measurement `json:"kernels"`
+}
+
+func kernelsCommand() *cobra.Command {
+	var threads int
+	var each time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "kernels [KERNEL…]",
+		Short: "Measure the arithmetic of each type of weights against the machine",
+		Long: `Measure products of weights with activations, and of queries with cached keys and
+values, on every instruction set. Between any two runs of a kernel the machine's limits
+are measured: plain reading of memory, and multiply-adds within registers. Close to one
+of the two is as fast as it gets. Nothing else should run meanwhile.
+
+Kernels: ` + strings.Join(kern.Kernels(), ", "),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if threads < 0 || threads > 1<<10 {
+				return fmt.Errorf("--threads %d: expected 0 to 1024", threads)
+			}
+			if each < 0 || each > time.Minute {
+				return fmt.Errorf("--time %v: expected 0 to 1m", each)
+			}
+			r := kernelReport{CPU: plan.ThisHost().CPU, Version: "ossian " + command.Version() + ", " + runtime.Version(), Threads: threads}
+			if threads == 0 {
+				r.Threads = plan.ThisProcess().Threads
+			}
+			if len(args) == 0 {
+				args = kern.Kernels()
+			}
+			out := cmd.OutOrStdout()
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(r.Threads + 1)) // the workers spin
+			if !asJSON {
+				writeKernelHead(out, r)
+			}
+			err := kern.Measure(cmd.Context(), args, r.Threads, each, func(m kern.Measurement) {
+				r.Kernels = append(r.Kernels, m)
+				if !asJSON {
+					writeKernel(out, m)
+				}
+			})
+			if err != nil || !asJSON {
+				return err
+			}
+			e := json.NewEncoder(out)
+			e.SetIndent("", "  ")
+			return e.Encode(r)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&threads, "threads", 0, "compute with `N` threads; 0 = all")
+	f.DurationVar(&each, "time", 100*time.Millisecond, "spend about this `TIME` on each line, and at least three runs")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func writeKernelHead(w io.Writer, r kernelReport) {
+	fmt.Fprintf(w, "%s, %d threads, %s\n", r.CPU, r.Threads, r.Version)
+	fmt.Fprintf(w, "medians; %% of what reading memory and multiply-adds in registers reached in between\n\n")
+	fmt.Fprintf(w, "%-14s %-7s %4s  %8s %7s %6s  %9s %9s %6s\n", "kernel", "isa", "rows", "GB/s", "limit", "%", "Gop/s", "limit", "%")
+}
+
+func writeKernel(w io.Writer, m kern.Measurement) {
+	fmt.Fprintf(w, "%-14s %-7s %4d  %8.1f %7.1f %6.0f  %9.1f ", m.Kernel, m.ISA, m.Rows, m.Bytes/1e9, m.Read/1e9, 100*m.Bytes/m.Read, m.Ops/1e9)
+	if m.Peak == 0 { // portable Go
+		fmt.Fprintf(w, "%9s %6s\n", "–", "–")
+		return
+	}
+	fmt.Fprintf(w, "%9.0f %6.0f\n", m.Peak/1e9, 100*m.Ops/m.Peak)
+}

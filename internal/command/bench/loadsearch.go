@@ -1,0 +1,324 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/chart"
+	"ossian/internal/bench/report"
+	"ossian/internal/bench/sweep"
+	"ossian/internal/ckpt"
+	"ossian/internal/command"
+	"ossian/internal/token"
+)
+
+// loadOptions are the flags of `ossian bench sweep load` beside those of the client.
+type loadOptions struct {
+	folderOptions
+	serverOptions
+	search        sweep.Search
+	variable, sla string
+	perLoad       float64
+	time          time.Duration
+	program       func(words []string) *exec.Cmd
+	start         start
+}
+
+func loadCommand(program func([]string) *exec.Cmd, here start) *cobra.Command {
+	return &cobra.Command{
+		Use:   "load [flags]",
+		Short: "Find the load that is worth offering to a server",
+		Long: `Find the load that is worth offering to a server. Loads double until throughput grows
+by less than --gain, an objective of --sla is missed, or the range ends; then the boundary
+is located by bisection. Without --serve-cmd, --base-url, --host and --port this process
+serves --model (the built-in one if none is named) and measures that.
+
+Each run has prompts of its own, as many as --num-prompts and --prompts-per-load ask for.
+Results are in the layout of the other sweeps; load.json says what was found.`,
+		DisableFlagParsing: true, // some flags take several words
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, c := &loadOptions{program: program, start: here}, &clientOptions{}
+			f := l.flags(c)
+			switch err := f.Parse(spread(args)); {
+			case errors.Is(err, pflag.ErrHelp):
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, f.FlagUsages())
+				return nil
+			case err != nil:
+				return command.Suggest(f, err)
+			case f.NArg() > 0:
+				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
+			}
+			return l.run(cmd, args, c, f)
+		},
+	}
+}
+
+// flags are those of the search, and those of the client that have other names.
+func (l *loadOptions) flags(c *clientOptions) *pflag.FlagSet {
+	f := pflag.NewFlagSet("bench sweep load", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	f.StringVar(&l.variable, "vary", string(sweep.Concurrency), "what the load is: max_concurrency or request_rate")
+	f.Float64Var(&l.search.Min, "min", 1, "smallest load")
+	f.Float64Var(&l.search.Max, "max", 1024, "largest load")
+	f.Float64Var(&l.search.Factor, "factor", 2, "from one load to the next, until something ends the climb")
+	f.Float64Var(&l.search.Gain, "gain", 0.05, "growth of throughput that is worth more load")
+	f.Float64Var(&l.search.Precision, "precision", 0.05, "share of itself to which the limit is located")
+	f.IntVar(&l.search.Points, "max-points", 24, "loads to measure at most")
+	f.DurationVar(&l.time, "max-time", 0, "begin no measurement after this long; 0 = no bound")
+	f.StringVar(&l.sla, "sla", "", "`METRIC<=MS,...`: objectives, by the keys of results, such as p99_ttft_ms<=500")
+	f.Float64Var(&l.perLoad, "prompts-per-load", 8, "requests per unit of load, if that is more than --num-prompts")
+	l.folderOptions.flags(f)
+	l.serverOptions.flags(f)
+	client := c.flags()
+	for name, value := range map[string]string{"num-prompts": "16", "percentile-metrics": "ttft,tpot,itl,e2el"} {
+		flag := client.Lookup(name)
+		_ = flag.Value.Set(value) // the client's own 1000 prompts are too many for small loads
+		flag.DefValue = value
+	}
+	f.SetNormalizeFunc(client.GetNormalizeFunc())
+	f.AddFlagSet(client)
+	return f
+}
+
+func (l *loadOptions) run(cmd *cobra.Command, args []string, c *clientOptions, f *pflag.FlagSet) error {
+	setup, err := c.setup(f)
+	if err != nil {
+		return err
+	}
+	s := sweep.LoadSearch{Search: l.search, Prompts: c.data.prompts, PerLoad: l.perLoad, Seed: setup.Seed}
+	if s.Variable, err = sweep.ParseVariable(l.variable); err != nil {
+		return fmt.Errorf("--vary: %w", err)
+	}
+	s.Whole = s.Variable == sweep.Concurrency
+	if l.sla != "" {
+		if s.SLA, err = sweep.ParseSLA(l.sla); err != nil {
+			return fmt.Errorf("--sla: %w", err)
+		}
+	}
+	switch name := strings.ReplaceAll(string(s.Variable), "_", "-"); {
+	case f.Changed(name):
+		return fmt.Errorf("--%s: that is searched for; --min and --max bound it", name)
+	case s.Whole && f.Changed("multi-turn-concurrency"):
+		return errors.New("--multi-turn-concurrency: that is what max_concurrency would set, which is searched for; --min and --max bound it")
+	case !s.Whole && f.Lookup("dataset-name").Value.String() == "timed_trace" && !f.Changed("no-self-timed"):
+		return errTimed
+	case c.runs < 1 || c.runs > 1000:
+		return fmt.Errorf("--num-runs %d: want 1 to 1000", c.runs)
+	case !(l.perLoad >= 0 && l.perLoad <= 1e6):
+		return fmt.Errorf("--prompts-per-load %v: want 0 to 1e6", l.perLoad)
+	}
+	for _, name := range []string{"save-result", "append-result", "result-dir", "result-filename", "output-file", "log", "plot-timeline", "plot-dataset-stats",
+		"compare", "sweep-max-concurrency", "sweep-request-rate", "multi", "preset"} {
+		if f.Changed(name) {
+			return fmt.Errorf("--%s: not in a search for the load; results of all runs go to --output-dir", name)
+		}
+	}
+	b := &bencher{cmd: cmd, args: args, html: c.html, start: l.start}
+	if l.serve != "" {
+		if f.Changed("base-url") || f.Changed("host") || f.Changed("port") {
+			return errors.New("--serve-cmd says where the server is: leave out --base-url, --host and --port")
+		}
+		command, err := words("--serve-cmd", l.serve)
+		if err != nil {
+			return err
+		}
+		b.server = l.server(cmd, command, l.program)
+	}
+	defer b.Close()
+	return l.find(cmd, b, s, c.runs)
+}
+
+// find searches and reports.
+func (l *loadOptions) find(cmd *cobra.Command, b *bencher, s sweep.LoadSearch, runs int) error {
+	e := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cmd.ErrOrStderr()}
+	began := time.Now()
+	s.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
+	out := cmd.OutOrStdout()
+	head := true
+	s.Measured = func(p sweep.Point, runs []sweep.Object) {
+		if head {
+			fmt.Fprintf(out, "%16s", s.Variable)
+			for _, c := range loadColumns {
+				fmt.Fprintf(out, " %13s", c.title)
+			}
+			fmt.Fprintln(out)
+		}
+		head = false
+		fmt.Fprintf(out, "%16.4g", p.Load)
+		for _, c := range loadColumns {
+			cell := "-"
+			if v, err := sweep.Mean(runs, c.key); err == nil {
+				cell = strconv.FormatFloat(v, 'f', 2, 64)
+			}
+			fmt.Fprintf(out, " %13s", cell)
+		}
+		switch {
+		case p.Untrusted != "":
+			fmt.Fprintf(out, "  untrusted: %s", p.Untrusted)
+		case p.Margin > 0:
+			fmt.Fprintf(out, "  misses %s", l.sla)
+		}
+		fmt.Fprintln(out)
+	}
+	c, err := e.Load(cmd.Context(), b, s)
+	if err != nil || l.dryRun {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s", c)
+	return b.report()
+}
+
+// loadColumns are the columns of the table of loads; times are milliseconds.
+var loadColumns = [...]struct{ title, key string }{{"req/s", "request_throughput"}, {"output tok/s", "output_throughput"}, {"mean TTFT", "mean_ttft_ms"},
+	{"p99 TTFT", "p99_ttft_ms"}, {"mean TPOT", "mean_tpot_ms"}, {"mean E2EL", "mean_e2el_ms"}, {"p99 E2EL", "p99_e2el_ms"}}
+
+// A bencher measures with this program's own client. Server and tokenizer are those of the
+// first run.
+type bencher struct {
+	cmd    *cobra.Command
+	args   []string
+	html   string
+	server *sweep.Server // nil = this process serves, or somebody else
+	start  start         // serves in this process
+	base   string        // of the server in this process; "" = there is none yet
+	end    func() error  // ends it
+
+	tok       *token.BPE
+	model     *ckpt.Model
+	tokenizer string // where these are from; "" = not looked for yet
+	title     string
+	runs      []chart.Run // for the report
+}
+
+// Measure implements sweep.Measurer.
+func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string) error {
+	m, err := b.measurement(setting)
+	if err != nil {
+		return err
+	}
+	if b.server != nil {
+		if err := b.server.Start(ctx); err != nil {
+			return err
+		}
+		if m.o.baseURL, err = b.server.URL(); err != nil {
+			return err
+		}
+	}
+	if m.local && b.end == nil {
+		if err := b.serve(ctx, m); err != nil {
+			return err
+		}
+	}
+	m.base = b.base
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+	defer m.server.Close()
+	if err := b.tokens(m); err != nil {
+		return err
+	}
+	if err := m.workload(ctx); err != nil {
+		return err
+	}
+	rec, err := m.once(ctx, 0)
+	if err != nil {
+		return err
+	}
+	s := report.Summarize(rec, m.count())
+	if b.title = m.setup.Model + ", " + m.setup.Dataset; b.html != "" {
+		b.runs = append(b.runs, chart.Run{Summary: s, Recording: rec})
+	}
+	text, err := s.JSON(m.o.detailed)
+	if err != nil {
+		return err
+	}
+	if b.server != nil {
+		if err := b.server.Forget(ctx, m.log); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, text, 0o666)
+}
+
+// measurement is what bench serve would do with the arguments and the setting.
+func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
+	l, o := &loadOptions{}, &clientOptions{}
+	f := l.flags(o)
+	args := setting.Apply(spread(b.args))
+	if err := f.Parse(args); err != nil {
+		return nil, command.Suggest(f, err)
+	}
+	setup, err := o.setup(f)
+	if err != nil {
+		return nil, err
+	}
+	setup.Args = bench.HideSecrets(args)
+	return &measurement{o: o, flags: f, setup: setup, start: b.start, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
+		local: b.server == nil && !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}, nil
+}
+
+// serve starts the server in this process.
+func (b *bencher) serve(ctx context.Context, m *measurement) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop, err := m.serve(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	b.base = m.base
+	b.end = func() error {
+		cancel()
+		return stop()
+	}
+	return nil
+}
+
+// tokens gives m the tokenizer.
+func (b *bencher) tokens(m *measurement) error {
+	if b.tokenizer == "" {
+		if err := m.tokenizer(); err != nil {
+			return err
+		}
+		b.tok, b.model, b.tokenizer = m.tok, m.model, m.setup.Tokenizer
+	}
+	m.tok, m.model, m.setup.Tokenizer = b.tok, b.model, b.tokenizer
+	return nil
+}
+
+// report writes the report with plots of what was measured now.
+func (b *bencher) report() error {
+	if b.html == "" {
+		return nil
+	}
+	if len(b.runs) == 0 {
+		return fmt.Errorf("--html %s: every result was there already; a report needs what is only known while measuring", b.html)
+	}
+	return writeTo(b.html, func(w io.Writer) error { return chart.HTML(w, b.title, b.runs) })
+}
+
+// Close implements sweep.Measurer.
+func (b *bencher) Close() {
+	if b.server != nil {
+		b.server.Stop()
+	}
+	if b.end != nil {
+		if err := b.end(); err != nil {
+			fmt.Fprintln(b.cmd.ErrOrStderr(), err)
+		}
+	}
+	if b.model != nil {
+		b.model.Close()
+	}
+}

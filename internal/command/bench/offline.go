@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/bench/offline"
+	"ossian/internal/ckpt"
+	"ossian/internal/command"
+	"ossian/internal/config"
+	"ossian/internal/load"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+)
+
+// offlineOptions are the flags that bench throughput and bench latency share. Those of
+// the engine are read as ossian serve reads them.
+type offlineOptions struct {
+	name    string
+	plan    planner
+	set     *pflag.FlagSet
+	n       int
+	seed    int64
+	temp    float32
+	ids     bool // answers stay ids
+	profile bool
+	json    string
+	args    []string // the command line
+}
+
+// newOfflineOptions returns the options of a command of that name. Flags and defaults
+// are vLLM's.
+func newOfflineOptions(name string, plan planner) *offlineOptions {
+	f := pflag.NewFlagSet("bench "+name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	f.SetNormalizeFunc(spelling)
+	o := &offlineOptions{name: name, plan: plan, set: f}
+	f.IntVar(&o.n, "n", 1, "answers to each prompt")
+	f.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
+	f.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
+	f.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
+	f.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
+	f.StringVar(&o.json, "output-json", "", "`FILE` for the result")
+	return o
+}
+
+func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *config.Config) error) *cobra.Command {
+	return &cobra.Command{
+		Use:                o.name + " [MODEL] [flags]",
+		Short:              short,
+		Long:               long,
+		DisableFlagParsing: true, // two parsers share the line
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.args = args
+			cfg, err := o.parse(args)
+			if errors.Is(err, config.ErrHelp) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s\nFlags of the engine, as in ossian serve --help:\n  %s\n",
+					cmd.Long, cmd.Use, o.set.FlagUsages(), engineFlags)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := foldersOf(nil, o.json); err != nil {
+				return err
+			}
+			for _, note := range cfg.Notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), note)
+			}
+			return run(cmd, cfg)
+		},
+	}
+}
+
+// engineFlags are what help names of the settings of serve; those that vLLM's recipes
+// carry along are taken too.
+const engineFlags = `--model --threads --max-model-len --max-num-seqs --max-num-batched-tokens
+  --num-gpu-blocks-override --kv-cache-dtype --gpu-memory-utilization
+  --[no-]enable-prefix-caching --activation-bits --cpu-weights --packed-weights
+  --exact --no-verify
+  --config`
+
+// serverFlags are settings of serve that say nothing to an engine. A file of --config
+// may have them.
+var serverFlags = []string{"served-model-name", "host", "port", "api-key", "api-key-file", "insecure", "allowed-hosts", "allowed-origins",
+	"max-queue", "drain-timeout", "log-level", "log-format", "explain", "stream-interval", "generation-config", "reasoning-field",
+	"strict-requests", "max-logprobs", "max-step-time", "ssl-certfile", "ssl-keyfile", "ssl-ca-certs", "ssl-cert-reqs", "store", "metrics-prefix", "show-hidden-metrics", "limit", "access-log"}
+
+// parse reads the command line; what its own flags do not know goes to the engine.
+func (o *offlineOptions) parse(args []string) (*config.Config, error) {
+	own, rest := split(o.set, args)
+	if err := o.set.Parse(own); err != nil {
+		return nil, err
+	}
+	if o.set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected %q: every value belongs to a flag; the model goes first, or is --model NAME", o.set.Arg(0))
+	}
+	for _, a := range rest {
+		name, _, _ := strings.Cut(strings.ReplaceAll(a, "_", "-"), "=")
+		if name, long := strings.CutPrefix(name, "--"); long && slices.Contains(serverFlags, strings.TrimPrefix(name, "no-")) {
+			return nil, fmt.Errorf("--%s is for a server, and none runs here: leave it out, or measure one with ossian bench serve", name)
+		}
+	}
+	if err := inRange(bound{"n", o.n, 1, 1000}); err != nil {
+		return nil, err
+	}
+	if !(o.temp >= 0 && o.temp <= math.MaxFloat32) {
+		return nil, fmt.Errorf("--temperature %v: want 0 or more", o.temp)
+	}
+	// Nothing listens: the address in a file for servers must not ask for keys.
+	return config.Load(config.Source{Args: rest, Env: []string{"OSSIAN_HOST=127.0.0.1"}})
+}
+
+// split gives flags that f has, each with the words behind it, to own, all else to rest.
+func split(f *pflag.FlagSet, args []string) (own, rest []string) {
+	to := &rest
+	for _, a := range args {
+		_, err := strconv.ParseFloat(a, 64)
+		if name, long := strings.CutPrefix(a, "--"); long {
+			name, _, _ = strings.Cut(name, "=")
+			if to = &rest; f.Lookup(name) != nil {
+				to = &own
+			}
+		} else if strings.HasPrefix(a, "-") && err != nil {
+			to = &rest // a short flag, no number below 0
+		}
+		*to = append(*to, a)
+	}
+	return own, rest
+}
+
+// A bound is a flag that takes least to most.
+type bound struct {
+	flag               string
+	value, least, most int
+}
+
+func inRange(bounds ...bound) error {
+	for _, b := range bounds {
+		if b.value < b.least || b.value > b.most {
+			return fmt.Errorf("--%s %d: want %d to %d", b.flag, b.value, b.least, b.most)
+		}
+	}
+	return nil
+}
+
+// A demand is what a measurement needs of the engine.
+type demand struct {
+	input, output int // tokens of the longest sequence
+	batch         int // sequences in one step; 0 = any number
+	waiting       int // sequences at most
+}
+
+// open loads m and starts an engine with the settings, planned as for a server. What
+// does not fit is refused before weights are read.
+func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Model, d demand) (*offline.Rig, offline.Environment, error) {
+	ctx, status, none := cmd.Context(), cmd.ErrOrStderr(), offline.Environment{}
+	l, p, err := o.plan(cfg, m, load.NoteTo(status))
+	if err != nil {
+		return nil, none, err
+	}
+	if err := offline.Fits(d.input, d.output, p.Limits.MaxLen); err != nil {
+		return nil, none, err
+	}
+	if err := offline.Together(d.batch, min(p.Limits.MaxSeqs, p.Limits.MaxTokens)); err != nil {
+		return nil, none, err
+	}
+	env, err := o.environment(cfg, m, l.Device(), p.Limits)
+	if err != nil {
+		return nil, none, err
+	}
+	if err := l.Prepare(ctx, status); err != nil {
+		return nil, none, err
+	}
+	r, choice, err := l.Open(ctx, p.Limits, status)
+	if err != nil {
+		return nil, none, err
+	}
+	if choice.Measured() {
+		fmt.Fprintln(status, choice.Line())
+	}
+	env.Device, env.Threads = r.Info().Name, choice.Threads
+	c := offline.Config{Runner: r, Tokenizer: m.Tokenizer, Allowed: load.MaskOut(m.Spec.Vocab, m.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: d.waiting,
+		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if o.ids {
+		c.Tokenizer = nil
+	}
+	rig, err := offline.Start(ctx, c)
+	return rig, env, err
+}
+
+func (o *offlineOptions) environment(cfg *config.Config, m *ckpt.Model, device load.Device, lim model.Limits) (offline.Environment, error) {
+	e := offline.Environment{
+		Version: command.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processor: plan.ThisHost().CPU,
+		Cores: runtime.NumCPU(), Threads: device.Threads(), Model: m.Spec.Name, KVCache: device.KV(),
+		MaxLen: lim.MaxLen, MaxSeqs: lim.MaxSeqs, MaxTokens: lim.MaxTokens, PrefixCaching: cfg.PrefixCaching, Args: append([]string{}, o.args...),
+	}
+	count, err := plan.New(m.Spec, m.Params)
+	if err != nil {
+		return e, err
+	}
+	for _, t := range count.Types {
+		e.DTypes = append(e.DTypes, t.Type.String())
+	}
+	return e, nil
+}
+
+// profiled measures, under the profiler if that was asked for.
+func (o *offlineOptions) profiled(measure func() error) error {
+	if !o.profile {
+		return measure()
+	}
+	f, err := os.Create("bench-" + o.name + ".pprof")
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	err = measure()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
+}
+
+// A finding is a result of either command.
+type finding interface {
+	Console() string
+	OssianConsole() string
+}
+
+// report prints a result, vLLM's lines first, and writes it where it was asked for.
+func (o *offlineOptions) report(cmd *cobra.Command, r finding) error {
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", r.Console(), r.OssianConsole()); err != nil {
+		return err
+	}
+	if o.json == "" {
+		return nil
+	}
+	return offline.WriteFile(o.json, r)
+}

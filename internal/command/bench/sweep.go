@@ -1,0 +1,264 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/bench/sweep"
+	"ossian/internal/command"
+)
+
+func sweepCommand(here start) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sweep",
+		Short: "Measure under many settings, or find the load that is worth offering",
+	}
+	c.AddCommand(serveSweep(&gridOptions{program: thisProgram}), sweepWorkloadCommand(), sweepSLACommand(), loadCommand(thisProgram, here), plotCommand(), paretoCommand())
+	return command.Family(c)
+}
+
+// A gridOptions is what the flags of the sweeps that start programs say. Names and
+// defaults are vLLM's.
+type gridOptions struct {
+	folderOptions
+	serverOptions
+	bench, after           string
+	serveParams, benchFile string
+	links                  string
+	runs, warmup           int
+	continues              bool
+	clientLimit            int // seconds
+	program                func(words []string) *exec.Cmd
+	grid                   sweep.Grid
+	variable               string
+	levels                 int
+	objectives             string
+	client                 []string
+	experiment             *sweep.Experiment
+}
+
+// folderOptions say where results go.
+type folderOptions struct {
+	dir, name      string
+	resume, dryRun bool
+}
+
+func (o *folderOptions) flags(f *pflag.FlagSet) {
+	f.StringVarP(&o.dir, "output-dir", "o", "results", "`FOLDER` of experiments")
+	f.StringVarP(&o.name, "experiment-name", "e", "", "`NAME` of the folder in it; default the time")
+	f.BoolVar(&o.resume, "resume", false, "complete the experiment that is there: measure only what is missing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would run, and run nothing")
+}
+
+// path is the folder of the experiment.
+func (o *folderOptions) path() string {
+	if o.name == "" {
+		o.name = time.Now().Format("20060102_150405")
+	}
+	return filepath.Join(o.dir, o.name)
+}
+
+// serverOptions say what serves.
+type serverOptions struct {
+	serve string
+	ready int // seconds
+	show  bool
+}
+
+func (o *serverOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.serve, "serve-cmd", "", "`COMMAND` that serves; ossian is this program")
+	f.IntVar(&o.ready, "server-ready-timeout", 300, "`SECONDS` that the server may take to be ready")
+	f.BoolVar(&o.show, "show-stdout", false, "show what the programs print")
+}
+
+// server is the server of words.
+func (o *serverOptions) server(cmd *cobra.Command, words []string, program func([]string) *exec.Cmd) *sweep.Server {
+	s := &sweep.Server{Command: words, Make: program, Ready: time.Duration(o.ready) * time.Second, Stderr: cmd.ErrOrStderr()}
+	if o.show {
+		s.Stdout = cmd.OutOrStdout()
+	}
+	return s
+}
+
+// thisProgram makes the command of words; ossian is the program that runs.
+func thisProgram(words []string) *exec.Cmd {
+	if self, err := os.Executable(); err == nil && words[0] == "ossian" {
+		return exec.Command(self, words[1:]...)
+	}
+	return exec.Command(words[0], words[1:]...)
+}
+
+// measuresItself reports whether words run ossian bench, from wherever: ./ossian bench,
+// go run ./cmd/ossian bench. Without an address that starts a server of its own.
+func measuresItself(words []string) bool {
+	for i, w := range words {
+		if strings.TrimSuffix(filepath.Base(w), ".exe") == "ossian" && i+1 < len(words) && words[i+1] == "bench" {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *gridOptions) flags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.SetNormalizeFunc(spelling)
+	o.serverOptions.flags(f)
+	f.StringVar(&o.bench, "bench-cmd", "", "`COMMAND` that measures: ossian bench serve ..., vllm bench serve ...")
+	f.StringVar(&o.after, "after-bench-cmd", "", "`COMMAND` after each run, instead of having the server forget its caches")
+	f.StringVar(&o.serveParams, "serve-params", "", "`FILE.json`: flags of the server to try, a list of objects or an object of them by name")
+	f.StringVar(&o.benchFile, "bench-params", "", "`FILE.json`: flags of the client to try")
+	f.StringVar(&o.links, "link-vars", "", "`A=B,...`: only combinations in which parameter A of the server and B of the client are equal")
+	f.IntVar(&o.runs, "num-runs", 3, "runs of each combination")
+	f.IntVar(&o.warmup, "warmup-num-prompts", 0, "prompts of a run before them that does not count")
+	f.BoolVar(&o.continues, "continue-on-error", false, "write failures down and go on")
+	f.IntVar(&o.clientLimit, "run-timeout", 0, "`SECONDS` after which a run has failed; 0 = never")
+	o.folderOptions.flags(f)
+}
+
+// prepare reads what the flags name.
+func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
+	var server []string
+	if server, err = words("--serve-cmd", o.serve); err != nil {
+		return err
+	}
+	if o.client, err = words("--bench-cmd", o.bench); err != nil {
+		return err
+	}
+	var after []string
+	if o.after != "" {
+		if after, err = words("--after-bench-cmd", o.after); err != nil {
+			return err
+		}
+	}
+	g := &o.grid
+	if g.Serve, err = sweep.ReadParams(o.serveParams); err != nil {
+		return fmt.Errorf("--serve-params: %w", err)
+	}
+	if g.Bench, err = sweep.ReadParams(o.benchFile); err != nil {
+		return fmt.Errorf("--bench-params: %w", err)
+	}
+	if g.Links, err = sweep.ParseLinks(o.links); err != nil {
+		return fmt.Errorf("--link-vars: %w", err)
+	}
+	g.Open = func(serve sweep.Object) (sweep.Measurer, error) {
+		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
+			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
+	}
+	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: o.continues, DryRun: o.dryRun, Out: cmd.OutOrStdout()}
+	return nil
+}
+
+// words splits a command.
+func words(flag, command string) ([]string, error) {
+	if command == "" {
+		return nil, fmt.Errorf("%s COMMAND is needed", flag)
+	}
+	out, err := sweep.Split(command)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return out, nil
+}
+
+// numPrompts is how many requests the client sends when nothing else is said.
+func (o *gridOptions) numPrompts() (int, error) {
+	n := "1000"
+	for i, w := range o.client {
+		if value, ok := strings.CutPrefix(w, "--num-prompts="); ok {
+			n = value
+		} else if w == "--num-prompts" && i+1 < len(o.client) {
+			n = o.client[i+1]
+		}
+	}
+	out, err := strconv.Atoi(n)
+	if err != nil || out < 1 {
+		return 0, fmt.Errorf("--bench-cmd: --num-prompts %q: want a number above 0", n)
+	}
+	return out, nil
+}
+
+const sweepHelp = `
+The server of --serve-cmd is started for each of its settings, unless all results are
+there; it is ready when GET /health says so. The client of --bench-cmd then runs for each
+of its own. Parameters replace flags of the commands, or are added to them: _ and - are
+the same, true is --x, false --no-x, and objects are JSON.
+
+Results are run=N.json and summary.json of each combination, and summary.csv of all.`
+
+// command is a sweep, of which c says the rest.
+func (o *gridOptions) command(c cobra.Command, run func(ctx context.Context) error) *cobra.Command {
+	c.Long += "\n" + sweepHelp
+	c.Args = command.Usage(cobra.NoArgs)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.prepare(cmd); err != nil {
+			return err
+		}
+		return run(cmd.Context())
+	}
+	o.flags(c.Flags())
+	return &c
+}
+
+func serveSweep(o *gridOptions) *cobra.Command {
+	return o.command(cobra.Command{
+		Use:   "serve --serve-cmd COMMAND --bench-cmd COMMAND [flags]",
+		Short: "Measure every combination of settings of a server and of the client",
+		Long:  "Measure every combination of settings of a server and of the client.",
+	}, func(ctx context.Context) error { return o.experiment.Serve(ctx, o.grid) })
+}
+
+func sweepWorkloadCommand() *cobra.Command {
+	o := &gridOptions{program: thisProgram}
+	c := o.command(cobra.Command{
+		Use:     "serve-workload --serve-cmd COMMAND --bench-cmd COMMAND [flags]",
+		Aliases: []string{"serve_workload"},
+		Short:   "Measure a server at loads from serial to batch inference",
+		Long:    "Measure a server at loads from serial to batch inference.",
+	}, func(ctx context.Context) error {
+		v, err := sweep.ParseVariable(o.variable)
+		if err != nil {
+			return fmt.Errorf("--workload-var: %w", err)
+		}
+		n, err := o.numPrompts()
+		if err != nil {
+			return err
+		}
+		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: v, Levels: o.levels, Prompts: n})
+	})
+	c.Flags().StringVar(&o.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
+	c.Flags().IntVar(&o.levels, "workload-iters", 10, "levels, with the two from which the others follow")
+	return c
+}
+
+func sweepSLACommand() *cobra.Command {
+	o := &gridOptions{program: thisProgram}
+	c := o.command(cobra.Command{
+		Use:     "serve-sla --serve-cmd COMMAND --bench-cmd COMMAND --sla-params FILE [flags]",
+		Aliases: []string{"serve_sla"},
+		Short:   "Find the largest load that keeps objectives, as vLLM did until 2026",
+		Long: `Find the largest load that keeps objectives, as vLLM did until 2026: it begins with
+65536 and with 1. ossian bench sweep load needs fewer runs, and says more.`,
+	}, func(ctx context.Context) error {
+		v, err := sweep.ParseVariable(o.variable)
+		if err != nil {
+			return fmt.Errorf("--sla-variable: %w", err)
+		}
+		objectives, err := sweep.ReadSLAs(o.objectives)
+		if err != nil {
+			return fmt.Errorf("--sla-params: %w", err)
+		}
+		return o.experiment.SLA(ctx, o.grid, v, objectives)
+	})
+	c.Flags().StringVar(&o.objectives, "sla-params", "", "`FILE.json`: a list of objectives such as {\"p99_e2el_ms\": \"<=500\"}")
+	c.Flags().StringVar(&o.variable, "sla-variable", string(sweep.Rate), "what changes: request_rate or max_concurrency")
+	return c
+}

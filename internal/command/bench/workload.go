@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/dataset"
+	"ossian/internal/bench/report"
+)
+
+// workload makes what is sent.
+func (m *measurement) workload(ctx context.Context) (err error) {
+	s := m.setup
+	if m.legacy, err = dataset.NewLegacy(m.o.seed); err != nil {
+		return err
+	}
+	rules := dataset.Rules(s.Profile) // both name the same tools in the same order
+	chatAPI := !strings.HasSuffix(s.URL, "/completions") || strings.HasSuffix(s.URL, "/chat/completions")
+	common := dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}
+	if s.MultiTurn != nil {
+		m.work, err = m.o.turns.workload(&m.o.data, common)
+	} else {
+		m.work, err = m.o.data.workload(common, m.render(), chatAPI)
+	}
+	if err != nil {
+		return err
+	}
+	if err := m.shorten(); err != nil {
+		return err
+	}
+	s.Repeats = report.Repeats(m.work)
+	if s.Profile == bench.VLLM && !m.local && m.server != nil && !m.o.data.asID && (s.Dataset == "random" || s.Dataset == "prefix_repetition") {
+		switch n, cut, err := m.server.Align(ctx, s.Model, m.work); {
+		case err != nil:
+			m.say("WARNING: /tokenize unavailable (%v), skipping alignment.", err)
+		case n != m.work[0].Input:
+			m.say("WARNING: tokenizer mismatch (server=%d, expected=%d), re-aligning prompts.\n%d prompts had more tokens by the server's tokenizer and were cut", n, m.work[0].Input, cut)
+		}
+	}
+	if err := m.adapters(); err != nil {
+		return err
+	}
+	s.Hash, err = m.work.Hash()
+	m.sayWorkload()
+	return err
+}
+
+// shorten drops the requests that --max-model-len leaves no room for, as the compiled
+// client does.
+func (m *measurement) shorten() error {
+	most := m.o.maxLen
+	switch {
+	case most == 0:
+		return nil
+	case most < 0 || m.setup.MultiTurn != nil:
+		return fmt.Errorf("--max-model-len %d: want a number above 0, and no --multi-turn", most)
+	}
+	all := len(m.work)
+	m.work = slices.DeleteFunc(m.work, func(q dataset.Query) bool { return q.Input+q.Output > most })
+	if len(m.work) == 0 {
+		return fmt.Errorf("--max-model-len %d: none of %d requests is that short, prompt and output together", most, all)
+	}
+	if n := all - len(m.work); n > 0 {
+		fmt.Fprintf(m.log, "--max-model-len %d: %d of %d requests were left out\n", most, n, all)
+	}
+	return nil
+}
+
+// adapters has each request, or conversation, ask for one of the LoRA adapters by the name
+// that the server has for it. A generator that begins with --seed picks them, as vLLM's
+// does where the data set has drawn nothing from it: random prompts.
+func (m *measurement) adapters() error {
+	names, way := m.o.lora, m.o.loraAssignment
+	if way != "random" && way != "round-robin" {
+		return fmt.Errorf("--lora-assignment %q: want random or round-robin", way)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if slices.Contains(names, "") {
+		return errors.New("--lora-modules: want the names of adapters")
+	}
+	pick, first := dataset.NewPython(m.o.seed), 0
+	var name json.RawMessage
+	for i := range m.work {
+		q := &m.work[i]
+		if q.Turn == 0 {
+			n := first % len(names)
+			if first++; way == "random" {
+				n = pick.Below(len(names))
+			}
+			name, _ = json.Marshal(names[n]) // a text
+		}
+		body := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(cmp.Or(string(q.Body), "{}")), &body); err != nil {
+			return fmt.Errorf("request %d: %w", i, err)
+		}
+		if _, own := body["model"]; !own {
+			body["model"] = name
+		}
+		q.Body, _ = json.Marshal(body) // of members that are JSON
+	}
+	return nil
+}
+
+// salted is the workload as run i sends it.
+func (m *measurement) salted(i int) (bench.Workload, error) {
+	m.setup.Salt = ""
+	if m.o.salt == "" {
+		return m.work, nil
+	}
+	m.setup.Salt = fmt.Sprintf("%s/%d", m.o.salt, i)
+	w, err := dataset.Salt(m.work, m.tok, m.setup.Salt)
+	if err != nil {
+		return nil, fmt.Errorf("--salt: %w", err)
+	}
+	return w, nil
+}

@@ -1,0 +1,125 @@
+// Package command is the root of the command tree and what all commands share: usage
+// errors, suggestions for mistyped flags, the version, signals and the exit status. Each
+// command is a package below it; cmd/ossian puts them together.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ossian/internal/config"
+	"ossian/internal/terminal"
+)
+
+// maxStack is how many bytes the stack of a goroutine may have. Whatever recurs on what
+// others wrote has a bound of its own; this ends the process before memory is gone if one
+// should be missing (reliability.md HLT-5).
+const maxStack = 64 << 20
+
+// Root returns the program with the given commands.
+func Root(commands ...*cobra.Command) *cobra.Command {
+	debug.SetMaxStack(maxStack)
+	c := &cobra.Command{
+		Use:           "ossian",
+		Short:         "Run and serve open-weight language models",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       Version(),
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
+	c.AddCommand(commands...)
+	return c
+}
+
+// Main runs root on the process's arguments and returns its exit status. An interrupt or
+// SIGTERM ends the context of the command.
+func Main(root *cobra.Command) (status int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	status = 1
+	if errors.Is(err, context.Canceled) {
+		status, err = 130, beyondInterrupt(err) // as a shell reports an interrupt
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ossian:", strings.Map(terminal.Printable, err.Error())) // names come from files
+	}
+	return status
+}
+
+// beyondInterrupt returns the errors within err that are not the interrupt itself, such
+// as that of a result that could not be written.
+func beyondInterrupt(err error) error {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		var kept []error
+		for _, e := range several.Unwrap() {
+			kept = append(kept, beyondInterrupt(e))
+		}
+		return errors.Join(kept...)
+	}
+	if errors.Is(err, context.Canceled) {
+		if inner := errors.Unwrap(err); inner != nil {
+			return beyondInterrupt(inner)
+		}
+		return nil
+	}
+	return err
+}
+
+// Suggest adds the flag that was probably meant to the error of parsing f.
+func Suggest(f *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var known []string
+	f.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return fmt.Errorf("%w%s", err, config.Nearest("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
+}
+
+// Usage makes the error of a wrong number of arguments say what is expected.
+func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return fmt.Errorf("%w: usage: %s", err, c.UseLine())
+		}
+		return nil
+	}
+}
+
+// Family makes a command that only has others refuse words that name none of them, where
+// it would print its help and succeed.
+func Family(c *cobra.Command) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		return fmt.Errorf("%s has no command %q: want one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+	}
+	return c
+}
+
+// Version is the version of the module, or of the commit it was built from.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}

@@ -1,0 +1,173 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/command"
+	"ossian/internal/command/commandtest"
+	"ossian/internal/load"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/synth"
+	"ossian/internal/tensor"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// fixedMachine has 1 GB of memory, reads 10 GB/s, and its device reads weights in place.
+func fixedMachine() machine {
+	return machine{
+		bandwidth: func(context.Context, int) (float64, error) { return 10e9, nil },
+		available: func() int64 { return 1e9 },
+		cost: func(m *ckpt.Model, _ load.Device) plan.Cost {
+			return func(lim model.Limits) (plan.Footprint, error) {
+				count, err := plan.New(m.Spec, m.Params)
+				if err != nil {
+					return plan.Footprint{}, err
+				}
+				return count.Estimate(lim)
+			}
+		},
+	}
+}
+
+// runInspect runs the command on on and returns its output.
+func runInspect(t *testing.T, on machine, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := commandOn(on)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetArgs(args)
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// Golden files: go test ./internal/command/inspect -run TestInspectGolden -update, on models of
+// internal/synth with seed 0.
+func TestInspectGolden(t *testing.T) {
+	golden, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "gpt-oss-tiny", "gpt-oss-tiny", synth.Options{})
+	commandtest.WriteModel(t, "qwen3moe-tiny", "qwen3moe-tiny", synth.Options{})
+	commandtest.WriteModel(t, "llama3-tiny", "llama3-tiny.gguf", synth.Options{Format: synth.GGUF, Type: tensor.Q8_0})
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"gpt-oss", []string{"gpt-oss-tiny"}},
+		{"gpt-oss-json", []string{"gpt-oss-tiny", "--json", "--verify"}},
+		{"qwen3moe", []string{"qwen3moe-tiny", "--verify"}},
+		{"llama3-gguf", []string{"llama3-tiny.gguf", "--max-model-len", "256", "--max-num-seqs", "4"}},
+		{"too-long", []string{"gpt-oss-tiny", "--max-num-seqs", "256", "--max-model-len", "32768"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := runInspect(t, fixedMachine(), c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(golden, "inspect-"+c.name+".golden")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// The real device and the real memory give a plan too, and a bandwidth above zero.
+func TestInspectThisMachine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "qwen3-tiny", "tiny", synth.Options{})
+	out, err := runInspect(t, thisMachine(), "tiny", "--json", "--threads", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r inspection
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Plan.Total <= r.Plan.Runtime || r.Plan.KV <= 0 || r.PlanError != "" || r.Bandwidth <= 0 || len(r.Decode) == 0 || r.Decode[0].Rate <= 0 {
+		t.Errorf("report %+v", r)
+	}
+}
+
+func TestInspectErrors(t *testing.T) {
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	commandtest.WriteModel(t, "llama-tiny", "cut", synth.Options{})
+	weights := filepath.Join("cut", "model.safetensors")
+	whole, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(weights, int64(len(whole)-100)); err != nil {
+		t.Fatal(err)
+	}
+	commandtest.WriteModel(t, "llama-tiny", "flipped", synth.Options{})
+	if err := ckpt.Seal(t.Context(), "flipped", nil); err != nil {
+		t.Fatal(err)
+	}
+	whole[len(whole)-5] ^= 1
+	if err := os.WriteFile(filepath.Join("flipped", "model.safetensors"), whole, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"truncated", []string{"cut"}, []string{"model.safetensors"}},
+		{"one bit flipped", []string{"flipped", "--verify"}, []string{"model.safetensors"}},
+		{"not there", []string{"org/model"}, []string{"ossian pull org/model"}},
+		{"longer than promised", []string{"flipped", "--max-model-len", "99999999"}, []string{"--max-model-len is 99999999, outside"}},
+		{"no model", []string{}, []string{"arg"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := runInspect(t, fixedMachine(), c.args...)
+			for _, w := range c.want {
+				if err == nil || !strings.Contains(err.Error(), w) {
+					t.Errorf("got %v, expected it to contain %q", err, w)
+				}
+			}
+		})
+	}
+	if _, err := runInspect(t, fixedMachine(), "flipped"); err != nil {
+		t.Errorf("without --verify only headers are read, got %v", err)
+	}
+}
+
+func TestInspectBuiltIn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	out, _, err := commandtest.Run(t, root(), "inspect", "ossian-tiny")
+	if err != nil || !strings.Contains(out, "part of the program") {
+		t.Errorf("got %v, %s", err, out)
+	}
+	if _, _, err := commandtest.Run(t, root(), "inspect", "--seal", "ossian-tiny"); err == nil || !strings.Contains(err.Error(), "no files to seal") {
+		t.Errorf("sealing it: %v", err)
+	}
+}
+
+func root() *cobra.Command { return command.Root(Command()) }

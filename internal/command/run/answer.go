@@ -1,0 +1,142 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"ossian/internal/chat"
+	"ossian/internal/ckpt"
+	"ossian/internal/load"
+	"ossian/internal/runner"
+	"ossian/internal/sample"
+	"ossian/internal/terminal"
+	"ossian/internal/token"
+)
+
+// An answerer holds what one command needs to produce answers.
+type answerer struct {
+	o      *options
+	tok    *token.BPE
+	talk   *talk // nil with --raw
+	seq    *sequence
+	gen    generation
+	out    io.Writer
+	status io.Writer     // progress and the last line; nil = none
+	term   bool          // out is a terminal
+	loaded time.Duration // what loading took, told once
+}
+
+// begin begins the talk, unless --raw is given, and returns the ids of the prompt,
+// unless lines follow: a template that refuses does so before weights are read.
+func (a *answerer) begin(m *ckpt.Model, prompt string, lines bool) (ids []int32, err error) {
+	switch {
+	case a.o.raw && (a.o.system != "" || a.o.effort != ""):
+		return nil, errors.New("--raw completes a text as it is: leave out --system and --reasoning-effort")
+	case a.o.raw && lines:
+		return nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
+	case a.o.raw:
+		return load.Completion(m.Tokenizer, prompt), nil
+	case !lines && prompt == "":
+		return nil, errors.New("the prompt is empty: give one as PROMPT or on standard input")
+	}
+	if a.talk, err = newTalk(m, a.o.system, a.o.effort); err != nil || lines {
+		return nil, err
+	}
+	return a.talk.ask(prompt)
+}
+
+func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
+	a.tok, a.seq = m.Tokenizer, newSequence(r)
+	a.gen = generation{Max: a.o.max, Params: p, Stops: m.Stops, Mask: load.MaskOut(m.Spec.Vocab, m.Unused)}
+	if a.talk != nil {
+		a.gen.Stops = a.talk.format.Stops()
+	}
+	if a.o.max <= 0 {
+		a.gen.Max = math.MaxInt
+	}
+	if a.o.ignoreEOS {
+		a.gen.Mask = load.MaskOut(m.Spec.Vocab, slices.Concat(m.Unused, a.gen.Stops))
+		a.gen.Stops = nil
+	}
+}
+
+// answer generates after ids, shows it, and returns it as a turn of the talk.
+func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err error) {
+	d := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term}
+	if a.talk != nil {
+		d.parser = a.talk.format.Parser(&a.talk.conv)
+	}
+	g := a.gen
+	g.Prompt = ids
+	var bar *terminal.Progress
+	g.Progress = func(done, total int) {
+		if bar == nil {
+			bar = terminal.NewProgress(a.status, "reading the prompt", terminal.Tokens, int64(total))
+		}
+		bar.Set(int64(done))
+		if done == total {
+			bar.Done()
+		}
+	}
+	g.Emit = func(id int32, _ []sample.Logprob) (over bool) {
+		if a.talk == nil && slices.Contains(g.Stops, id) {
+			return true // no part of the text
+		}
+		turn.Output = append(turn.Output, id)
+		return d.push(id) && !a.o.ignoreEOS
+	}
+	tm, err := a.seq.generate(ctx, g)
+	if bar != nil {
+		bar.Done()
+	}
+	d.close()
+	if err == nil {
+		d.put("\n")
+		err = d.err
+	}
+	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{d.content.String()}, d.reasoning.String()
+	if err == nil && a.status != nil {
+		line := tm.line(turn.Parts[0] != "" || !d.reasoned)
+		if a.loaded > 0 {
+			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
+			a.loaded = 0
+		}
+		fmt.Fprintln(a.status, line)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return turn, err
+}
+
+// line is the last line of an answer: what it took.
+func (t timing) line(answered bool) string {
+	rate := func(n int, d time.Duration) string {
+		if n <= 0 || d <= 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
+	}
+	s := fmt.Sprintf("prompt %d tokens", t.Prompt)
+	if t.Cached > 0 {
+		s += fmt.Sprintf(" (%d kept)", t.Cached)
+	}
+	first := "–"
+	if t.First > 0 {
+		first = fmt.Sprintf("%.3f s", t.First.Seconds())
+	}
+	s += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %s",
+		rate(t.Prompt-t.Cached, t.First), t.Output, rate(t.Output-1, t.Decode), first)
+	if !t.Stopped {
+		s += " · cut short"
+	}
+	if !answered {
+		s += " · only reasoning so far"
+	}
+	return s
+}

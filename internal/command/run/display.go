@@ -1,0 +1,113 @@
+package run
+
+import (
+	"io"
+	"strings"
+
+	"ossian/internal/chat"
+	"ossian/internal/terminal"
+	"ossian/internal/token"
+)
+
+// A display writes an answer as its ids come. Reasoning is dim on a terminal and
+// left out elsewhere, so that a pipe gets the answer alone.
+type display struct {
+	w        io.Writer
+	parser   chat.Parser
+	terminal bool
+
+	events             []chat.Event // scratch
+	begun              bool         // a message whose first text is to come
+	dim                bool         // what is written is dim now
+	wrote              bool         // something is written
+	over               bool         // the answer is complete
+	reasoned           bool         // there was something that is not for the user
+	content, reasoning strings.Builder
+	err                error // the first of w
+}
+
+const (
+	dim   = "\x1b[2m"
+	plain = "\x1b[0m"
+)
+
+// push shows one more id and reports whether the answer is complete.
+func (d *display) push(id int32) (over bool) {
+	d.events = d.parser.Push(d.events[:0], id)
+	d.read()
+	return d.over
+}
+
+// close shows what was held back and ends dim text.
+func (d *display) close() {
+	d.events = d.parser.Close(d.events[:0])
+	d.read()
+	if d.dim {
+		d.put(plain)
+	}
+}
+
+func (d *display) read() {
+	for i := range d.events {
+		e := &d.events[i]
+		switch {
+		case e.Part.Visible():
+			d.content.WriteString(e.Text)
+		case e.Part == chat.Reasoning:
+			d.reasoning.WriteString(e.Text)
+		}
+		switch {
+		case e.Kind == chat.TurnEnd:
+			d.over = true
+		case e.Kind == chat.Start:
+			d.begun = true
+		case e.Text != "":
+			d.reasoned = d.reasoned || e.Part.Reasons()
+			d.write(e.Text, e.Part.Reasons())
+		}
+	}
+}
+
+// write shows text of a message. Messages stand below each other, as in the content
+// of an API; a blank line is between reasoning and answer.
+func (d *display) write(text string, reasons bool) {
+	if reasons && !d.terminal {
+		return
+	}
+	if d.begun && d.wrote {
+		d.put("\n")
+	}
+	if reasons != d.dim && d.wrote {
+		d.put("\n")
+	}
+	switch {
+	case reasons && !d.dim:
+		d.put(dim)
+	case d.dim && !reasons:
+		d.put(plain)
+	}
+	d.begun, d.wrote, d.dim = false, true, reasons
+	if d.terminal {
+		text = strings.Map(terminal.Printable, text)
+	}
+	d.put(text)
+}
+
+func (d *display) put(s string) {
+	if _, err := io.WriteString(d.w, s); d.err == nil {
+		d.err = err
+	}
+}
+
+// verbatim reads answers without a format: all of it is text, control tokens by name.
+type verbatim struct{ *token.Detok }
+
+// Push implements chat.Parser.
+func (v verbatim) Push(dst []chat.Event, id int32) []chat.Event {
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: v.Detok.Push(id), Count: 1})
+}
+
+// Close implements chat.Parser.
+func (v verbatim) Close(dst []chat.Event) []chat.Event {
+	return append(dst, chat.Event{Kind: chat.Delta, Part: chat.Content, Text: v.Flush()})
+}

@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"ossian/internal/config"
+	"ossian/internal/limits"
+	"ossian/internal/server"
+	"ossian/internal/store"
+)
+
+// inMemory is the value of --store without a directory.
+const inMemory = "memory"
+
+// An archive is where a server keeps responses.
+type archive struct {
+	server.Archive
+	end func() error
+	key *[32]byte // of encrypted reasoning; nil = one of this run
+}
+
+func (a *archive) close(log *slog.Logger) {
+	if err := a.end(); err != nil {
+		log.Warn("closing the stored responses", "error", err)
+	}
+}
+
+// archiveDir returns the directory that --store means, or "memory".
+func archiveDir(cfg *config.Config) string {
+	if cfg.Store != "auto" {
+		return cfg.Store
+	}
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return inMemory
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	if cfg.Port == 0 || !filepath.IsAbs(base) { // nobody finds the responses of a port that chance chose
+		return inMemory
+	}
+	return filepath.Join(base, "ossian", "responses-"+strconv.Itoa(cfg.Port))
+}
+
+// archiveBytes returns the memory that stored responses take.
+func archiveBytes(cfg *config.Config) int64 {
+	if archiveDir(cfg) != inMemory {
+		return 0
+	}
+	return cfg.Limits[limits.StoredMemory]
+}
+
+// openArchive opens where responses are kept. A directory that nobody named and that
+// cannot be used is no reason not to serve.
+func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
+	if dir := archiveDir(cfg); dir != inMemory {
+		a, err := openStore(cfg, dir)
+		if err == nil || cfg.Store != "auto" {
+			return a, err
+		}
+		log.Warn("responses are kept in memory only; --store names another directory", "error", err)
+		cfg.Store = inMemory
+	}
+	m, err := store.NewMemory(store.Config{Bytes: cfg.Limits[limits.StoredMemory], Records: int(cfg.Limits[limits.StoredRecords]), Age: cfg.Limits.Time(limits.StoredAge)})
+	if err != nil {
+		return nil, err
+	}
+	return &archive{Archive: m, end: m.Close}, nil
+}
+
+func openStore(cfg *config.Config, dir string) (*archive, error) {
+	s, err := store.Open(store.Config{Dir: dir, Bytes: cfg.Limits[limits.StoredBytes], Records: int(cfg.Limits[limits.StoredRecords]),
+		Age: cfg.Limits.Time(limits.StoredAge), Interrupted: server.Interrupted})
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.Key()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &archive{Archive: s, end: s.Close, key: key}, nil
+}

@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"slices"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/config"
+	"ossian/internal/limits"
+	"ossian/internal/load"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/server"
+)
+
+// begin begins to load m as the settings say.
+func begin(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, error) {
+	o := &load.Options{Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
+	return o.Begin(m, note)
+}
+
+// defaultMemoryShare of what is available at the start leaves something for
+// others: a server runs long, and its pools fill.
+const defaultMemoryShare = 0.9
+
+// planMemory shares the memory out.
+func planMemory(cfg *config.Config, m *ckpt.Model, l *load.Loading) (plan.Plan, error) {
+	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen}
+	if cfg.KVBlocks > 0 {
+		windows, _ := m.Spec.Groups()
+		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
+	}
+	cost := l.Cost()
+	return plan.Serve(m.Spec, ask, memoryOf(cfg), func(lim model.Limits) (plan.Footprint, error) {
+		f, err := cost(lim)
+		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
+		f.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
+		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
+		f.Grammars = plan.GrammarBytes(m.Spec, cfg.Limits[limits.GrammarCache])
+		return f, err
+	})
+}
+
+// connectionBytes is what a connection takes.
+func connectionBytes(cfg *config.Config) int64 {
+	n := plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes])
+	if cfg.CertFile != "" {
+		n += plan.TLSBytes
+	}
+	return n
+}
+
+// serveMemory returns the bytes that a server may take, 0 = unknown.
+func memoryOf(cfg *config.Config) int64 {
+	share := cfg.MemoryShare
+	if share == 0 {
+		share = defaultMemoryShare
+	}
+	return int64(share * float64(plan.Available()))
+}
+
+// boundClients lets fewer bytes of bodies and of replies, and fewer connections, in at once,
+// and keeps less, where memory is short, unless a number was asked for.
+func boundClients(cfg *config.Config) {
+	memory := memoryOf(cfg)
+	if id := limits.BodiesInFlight; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Bodies(id.Info().Default, cfg.Limits[limits.RequestBody], memory))
+	}
+	if id := limits.StoredMemory; !cfg.Given(id) && memory > 0 {
+		cfg.ResolveLimit(id, max(min(id.Info().Default, memory/32), id.Info().Min))
+	}
+	if id := limits.GrammarCache; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Grammars(id.Info().Default, memory))
+	}
+	if id := limits.Connections; !cfg.Given(id) {
+		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), connectionBytes(cfg), memory))
+	}
+	if id := limits.Replies; !cfg.Given(id) {
+		n := plan.Replies(id.Info().Default, memory)
+		if cfg.Given(limits.ReplyBody) {
+			n = max(n, cfg.Limits[limits.ReplyBody])
+		}
+		cfg.ResolveLimit(id, n)
+	}
+}
+
+// Plan begins to load m, and plans the memory as for a server with the settings.
+func Plan(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error) {
+	l, err := begin(cfg, m, note)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	boundClients(cfg)
+	p, err := planMemory(cfg, m, l)
+	return l, p, err
+}

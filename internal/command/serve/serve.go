@@ -1,0 +1,205 @@
+// Package serve is ossian serve: settings, port, certificates, stored responses and the
+// model of one server, put together and kept until it ends.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/command"
+	"ossian/internal/config"
+	"ossian/internal/host"
+	"ossian/internal/limits"
+	"ossian/internal/load"
+	"ossian/internal/metrics"
+	"ossian/internal/server"
+	"ossian/internal/tiny"
+)
+
+// Command returns the command.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:                "serve [MODEL] [flags]",
+		Short:              "Serve a model behind the OpenAI API",
+		DisableFlagParsing: true, // flags, environment and --config have one parser
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src := config.Source{Args: args, Env: os.Environ()}
+			cfg, err := config.Load(src)
+			if errors.Is(err, config.ErrHelp) {
+				return cmd.Help()
+			}
+			if err != nil {
+				return err
+			}
+			for _, note := range cfg.Notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), note)
+			}
+			if _, err := cfg.TLS(); err != nil {
+				return err
+			}
+			if cfg.Settings.Explain {
+				return explain(cfg, cmd.OutOrStdout())
+			}
+			l, err := openPort(cfg)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, src, l, cmd.ErrOrStderr())
+		},
+	}
+	c.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), `Serve MODEL behind the OpenAI API: a directory, a GGUF file, or a name already in
+the cache; without MODEL the built-in ossian-tiny.
+
+Usage:
+  ossian %s
+
+/health, /ready and /ping answer without a key, with a status and nothing else; all
+other routes need one where keys are set. A client that closes its connection, or only
+its writing half, has left: its request ends. SIGTERM lets running requests finish, a
+second one does not. SIGHUP reads keys, limits and log level again, from --config and
+--api-key-file, and the files of certificates: streams go on, settings that are refused
+change nothing, and the log names what waits for a restart.
+
+Flags, each also a key of --config FILE.yaml and, in capitals, OSSIAN_NAME in the environment:
+%s`, cmd.Use, config.Usage())
+	})
+	return c
+}
+
+// openPort listens where the settings say.
+func openPort(cfg *config.Config) (net.Listener, error) {
+	if !load.BuiltIn(cfg.Model) {
+		if _, err := load.Resolve(cfg.Model); err != nil {
+			return nil, err // before a port is open: the commonest mistake
+		}
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("%w; --port chooses another port, 0 any free one", err)
+	}
+	return l, nil
+}
+
+// serve answers on l until ctx ends, also while the weights are still loaded, so that
+// whoever waits for them can see it.
+func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Listener, status io.Writer) error {
+	defer l.Close()
+	level := new(slog.LevelVar)
+	log := logger(cfg, level, status)
+	boundClients(cfg)
+	names := servedNames(cfg)
+	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
+	if err != nil {
+		return err
+	}
+	version := command.Version()
+	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	kept, err := openArchive(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer kept.close(log)
+	secure, err := newCertificates(cfg, log)
+	if err != nil {
+		return err
+	}
+	s := newServer(cfg, version, h, kept, log, ms, secure)
+	hup := make(chan os.Signal, 1)
+	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), l.Addr())
+	var reloading sync.WaitGroup
+	defer reloading.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	reloading.Go(func() {
+		a := &reloader{cfg: cfg, src: src, server: s, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
+		a.run(ctx, hup, func() { cancel(nil) })
+	})
+	hosted := make(chan error, 1)
+	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
+	defer end()
+	go func() {
+		ld := &loader{cfg: cfg, log: log, metrics: ms, name: names[0], version: version}
+		defer ld.close()
+		err := h.Run(hostCtx, ld.load)
+		if err != nil {
+			cancel(err)
+		}
+		hosted <- err
+	}()
+	err = s.Serve(ctx, l)
+	end()
+	failed := <-hosted
+	if ctx.Err() != nil && errors.Is(failed, context.Canceled) {
+		failed = nil // told to end while it was loading
+	}
+	return errors.Join(err, failed)
+}
+
+// Start serves in this process, as ossian serve would with the arguments and no settings
+// from the environment, until ctx ends. It returns the server's address when the port is
+// open and the model not yet loaded; ended gets how it ends.
+func Start(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error) {
+	src := config.Source{Args: args}
+	cfg, err := config.Load(src)
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := openPort(cfg)
+	if err != nil {
+		return "", nil, err
+	}
+	end := make(chan error, 1)
+	go func() { end <- serve(ctx, cfg, src, l, log) }()
+	return l.Addr().String(), end, nil
+}
+
+// newServer returns the HTTP side of the settings.
+func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, log *slog.Logger, ms *metrics.Server, secure *certificates) *server.Server {
+	hosts := cfg.AllowedHosts
+	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
+		hosts = []string{"*"} // other machines are let in under whatever name they know
+	}
+	return server.New(server.Config{
+		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
+		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
+		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
+	}, h, log, ms)
+}
+
+// servedNames are the names that requests may use. A path's last element stands
+// before the path, which is nobody's business.
+func servedNames(cfg *config.Config) []string {
+	if len(cfg.ServedNames) > 0 {
+		return cfg.ServedNames
+	}
+	name := cfg.Model
+	if name == "" {
+		name = tiny.Name
+	}
+	if !load.Exists(name) {
+		return []string{name}
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		abs = name
+	}
+	return slices.Compact([]string{filepath.Base(abs), name})
+}

@@ -1,0 +1,155 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/cpu"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/runner"
+	"ossian/internal/tensor"
+)
+
+// A Device is what computes a model, and how it is to do that. All that depends on the kind
+// of device is in this file: there is one kind, the CPU.
+type Device struct{ cfg cpu.Config }
+
+// device returns the device that the flags and OSSIAN_ISA ask for. Where there are several
+// kinds, it chooses one.
+func (o *Options) device() (Device, error) {
+	c := cpu.Config{Threads: o.Threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.Activations,
+		Weights: strings.ToLower(o.Weights), Exact: o.Exact}
+	if c.Threads == 0 {
+		counts := plan.ThisProcess().Counts()
+		c.Threads, c.Fewer = counts[0], counts[1:]
+	}
+	if err := o.checkPacked(); err != nil {
+		return Device{}, err
+	}
+	switch strings.ToLower(o.KV) {
+	case "auto", "bf16", "bfloat16":
+		c.KV = tensor.BF16
+	case "f32", "float32":
+		c.KV = tensor.F32
+	case "fp8", "fp8_e4m3":
+		c.KV = tensor.F8_E4M3
+	default:
+		return Device{}, fmt.Errorf("--kv-cache-dtype %q: auto, bf16, f32 or fp8 expected", o.KV)
+	}
+	return Device{c}, nil
+}
+
+// Planned returns a device of which nothing is asked but what it would take and do.
+func Planned(threads int, weights string) Device {
+	return Device{cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}}
+}
+
+// A Choice is how a device uses the machine, and what was measured to find it.
+type Choice struct{ cpu.Choice }
+
+// Line is the choice as it is told to people.
+func (c Choice) Line() string { return "cpu: " + c.String() }
+
+// Cost returns what the device and the process around it take for m.
+func (d Device) Cost(m *ckpt.Model) plan.Cost {
+	return func(lim model.Limits) (plan.Footprint, error) {
+		need, err := cpu.Footprint(m.Spec, lim, d.cfg, m.Params)
+		return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(m.Spec)}, err
+	}
+}
+
+// Kept returns the parameters of m with the types that the device keeps them in, which is
+// what a step reads. The tensors tell types and shapes only.
+func (d Device) Kept(m *ckpt.Model) (map[string]tensor.Tensor, error) {
+	return cpu.Kept(m.Spec, d.cfg, m.Params)
+}
+
+// Bandwidth measures how many bytes of weights a second the device reads at most.
+func Bandwidth(ctx context.Context, threads int) (float64, error) { return cpu.Bandwidth(ctx, threads) }
+
+// A PackedReport tells people about the packed forms of a model; its zero value says that
+// there are none and that none will be made.
+type PackedReport = cpu.PackedReport
+
+// Packed tells what a start would do about packed weights, and has d do it.
+func (d *Device) Packed(m *ckpt.Model) (r PackedReport) {
+	d.keepPacked(m, "auto", true, func(why string) { r.State = why })
+	return r.Complete(d.cfg.Packed, m.Beside("packed"))
+}
+
+// RemovePacked removes the files of packed weights beside m, and names them on status.
+func RemovePacked(m *ckpt.Model, status io.Writer) error {
+	removed, err := cpu.RemovePacked(m.Beside("packed"))
+	for _, f := range removed {
+		fmt.Fprintln(status, "removed", f)
+	}
+	return err
+}
+
+// keepPacked has d use the packed form of m in a file where that can be, one that is not
+// there yet only with mayMake, and tells note why it cannot. The file is read and made by
+// prepare.
+func (d *Device) keepPacked(m *ckpt.Model, setting string, mayMake bool, note func(string)) {
+	source, mode, err := m.Source()
+	if err != nil {
+		return // the model inside the program
+	}
+	at := cpu.Place{Prefix: m.Beside("packed"), Source: source, Mode: mode}
+	p, why := cpu.KeepPacked(m.Spec, d.cfg, m.Params, at, setting, mayMake)
+	if p != nil {
+		d.cfg.Packed = p
+		m.Attach(p)
+	} else if why != "" {
+		note(why)
+	}
+}
+
+// prepare has check, which may be nil, look for damage in what will be read, and brings
+// the packed form into use.
+func (d *Device) prepare(ctx context.Context, check func(elsewhere map[string]bool) error, show bar, note func(string)) error {
+	ready, err := d.cfg.Packed.Prepare(ctx, check, show, note)
+	if !ready {
+		d.cfg.Packed = nil
+	}
+	return err
+}
+
+// open puts m on the device.
+func (d *Device) open(ctx context.Context, m *ckpt.Model, lim model.Limits, show bar) (runner.Runner, Choice, error) {
+	none := Choice{}
+	dev, err := cpu.New(m.Spec, lim, d.cfg)
+	if err != nil {
+		return nil, none, err
+	}
+	// More than the workers, who spin, so that signals, the network and the garbage
+	// collector get a turn (reliability.md HLT-3).
+	runtime.GOMAXPROCS(d.cfg.Threads + 2)
+	add, done := show("loading", parameterBytes(m))
+	defer done()
+	r, err := model.NewDecoder(m.Spec, m.Params, dev, lim, func(_ string, bytes int64) error {
+		add(bytes)
+		return ctx.Err()
+	})
+	if err != nil {
+		dev.Close()
+		return nil, none, fmt.Errorf("loading %s: %w", m.Path, err)
+	}
+	choice := dev.Choose(ctx)
+	runtime.GOMAXPROCS(choice.Threads + 2)
+	return r, Choice{choice}, nil
+}
+
+// keep has d use the machine as c says.
+func (d *Device) keep(c Choice) { d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer = c.ISA, c.Threads, nil }
+
+// Threads returns how many threads compute, as far as that is known before the model is open.
+func (d Device) Threads() int { return d.cfg.Threads }
+
+// KV returns the name of the type of cached keys and values.
+func (d Device) KV() string { return d.cfg.KV.String() }

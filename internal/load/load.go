@@ -1,0 +1,191 @@
+// Package load brings a model from its name to a runner: it finds and opens it, looks for
+// damage, chooses the device and puts the weights on it. Commands know neither where models
+// lie nor what computes; device.go alone knows what kinds of devices there are.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"ossian/internal/ckpt"
+	"ossian/internal/model"
+	"ossian/internal/plan"
+	"ossian/internal/runner"
+	"ossian/internal/terminal"
+)
+
+// Options are the flags that say how a model is put on the device. Names are
+// vLLM's where the meaning is the same.
+type Options struct {
+	Threads, MaxLen, MaxTokens int
+	KV, Weights, Packed        string
+	NoVerify, Exact            bool
+	Activations                int
+
+	Seqs   int   // rows per step; 0 = 1. No flag: the command's own need
+	Blocks []int // KV pool of each group; nil = what Seqs sequences of MaxLen need
+	Keep   int   // tokens by which a later prompt may fall back behind what was computed without starting over
+}
+
+// Flags adds the flags to f.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
+	f.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
+	f.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
+	f.StringVar(&o.KV, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
+	f.BoolVar(&o.NoVerify, "no-verify", false, "do not look for damage in the files before using them")
+	f.IntVar(&o.Activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16. 16 also keeps float32 where BF16 weights would meet BF16")
+	f.StringVar(&o.Weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
+	f.StringVar(&o.Packed, "packed-weights", "auto", "auto keeps what large models repack in a file beside them, which later starts map; on = small ones too; off = none")
+	f.BoolVar(&o.Exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
+}
+
+// checkPacked refuses a setting of packed weights that there is not.
+func (o *Options) checkPacked() error {
+	o.Packed = strings.ToLower(o.Packed)
+	if o.Packed != "" && !slices.Contains([]string{"auto", "on", "off"}, o.Packed) {
+		return fmt.Errorf("--packed-weights %q: auto, on or off expected", o.Packed)
+	}
+	return nil
+}
+
+// A Loading is a model on its way to the device: begun → planned by its user, who asks Cost
+// → prepared → open. Its device is chosen and a packed form of the weights is found when
+// it begins; no weight is read before Prepare. One goroutine at a time uses it.
+type Loading struct {
+	o      *Options
+	m      *ckpt.Model
+	device Device
+	note   func(string)
+}
+
+// Begin begins to load m. What the settings ask for and cannot be is an error; note is told
+// in a line what is done otherwise.
+func (o *Options) Begin(m *ckpt.Model, note func(string)) (*Loading, error) {
+	device, err := o.device()
+	if err != nil {
+		return nil, err
+	}
+	device.keepPacked(m, o.Packed, !o.NoVerify, note)
+	return &Loading{o: o, m: m, device: device, note: note}, nil
+}
+
+// Cost returns what the device and the process around it take.
+func (l *Loading) Cost() plan.Cost { return l.device.Cost(l.m) }
+
+// Device returns the device as it is to be used.
+func (l *Loading) Device() Device { return l.device }
+
+// Prepare looks for damage in what will be read, and brings the packed form into use.
+// status shows progress and may be nil.
+func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
+	var check func(elsewhere map[string]bool) error
+	if !l.o.NoVerify {
+		check = func(elsewhere map[string]bool) error { return Verify(ctx, l.m, elsewhere, status) }
+	}
+	return l.device.prepare(ctx, check, l.bar(status), l.note)
+}
+
+// Open loads the model onto the device, which chooses how it uses the machine. It may be
+// called again when the runner is closed. The runner reads the model's mapped files: it is
+// to be closed first.
+func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) (runner.Runner, Choice, error) {
+	return l.device.open(ctx, l.m, lim, l.bar(status))
+}
+
+// A bar shows the progress of what is being done with total bytes: add counts some more,
+// and done ends it.
+type bar func(doing string, total int64) (add func(int64), done func())
+
+func (l *Loading) bar(status io.Writer) bar {
+	return func(doing string, total int64) (add func(int64), done func()) {
+		p := terminal.NewProgress(status, doing+" "+l.m.Spec.Name, terminal.Bytes, total)
+		return p.Add, p.Done
+	}
+}
+
+// Keep has later calls of Open use the machine as c says, without measuring it again.
+func (l *Loading) Keep(c Choice) { l.device.keep(c) }
+
+// Runner plans the memory, looks for damage, and loads m for one sequence. status
+// shows progress and may be nil. The runner reads m's mapped files: close it first.
+func (o *Options) Runner(ctx context.Context, m *ckpt.Model, status io.Writer) (runner.Runner, error) {
+	l, err := o.Begin(m, NoteTo(status))
+	if err != nil {
+		return nil, err
+	}
+	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
+	cost := l.Cost()
+	p, err := plan.Fit(m.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Prepare(ctx, status); err != nil {
+		return nil, err
+	}
+	r, choice, err := l.Open(ctx, o.roomy(p.Limits), status)
+	if err == nil && choice.Measured() {
+		l.note(choice.Line())
+	}
+	return r, err
+}
+
+// roomy returns lim with Keep more tokens in each KV pool that does not hold whole
+// sequences.
+func (o *Options) roomy(lim model.Limits) model.Limits {
+	whole := lim.MaxSeqs * ((lim.MaxLen + lim.BlockSize - 1) / lim.BlockSize)
+	lim.Blocks = slices.Clone(lim.Blocks)
+	for g, n := range lim.Blocks {
+		lim.Blocks[g] = max(n, min(n+o.Keep/lim.BlockSize, whole))
+	}
+	return lim
+}
+
+// Verify looks for damage in m, but not in the parameters that are read elsewhere. status
+// shows progress and may be nil.
+func Verify(ctx context.Context, m *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
+	bar := terminal.NewLateProgress(status, "checking "+m.Spec.Name)
+	err := m.VerifyBut(ctx, elsewhere, bar.Report)
+	bar.Done()
+	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
+		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)
+	}
+	return err
+}
+
+// NoteTo returns what writes a line to status, which may be nil.
+func NoteTo(status io.Writer) func(string) {
+	return func(text string) {
+		if status != nil {
+			fmt.Fprintln(status, text)
+		}
+	}
+}
+
+// parameterBytes returns the bytes of all parameters.
+func parameterBytes(m *ckpt.Model) (n int64) {
+	for _, t := range m.Params {
+		n += t.Bytes()
+	}
+	return n
+}
+
+// Tables returns the block tables, [group][block], of the one sequence that a runner
+// computes: it has all blocks, and windowed groups use their pool as a ring.
+func Tables(info runner.Info) (tables [][]runner.BlockID) {
+	blocks := (info.MaxLen + info.BlockSize - 1) / info.BlockSize
+	for _, g := range info.Groups {
+		table := make([]runner.BlockID, blocks)
+		for i := range table {
+			table[i] = runner.BlockID(i % g.Blocks)
+		}
+		tables = append(tables, table)
+	}
+	return tables
+}

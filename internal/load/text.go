@@ -1,0 +1,74 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"ossian/internal/chat"
+	"ossian/internal/ckpt"
+	"ossian/internal/token"
+)
+
+// maxTemplate is the size of the largest file that is read as a chat template.
+const maxTemplate = 1 << 20
+
+// ChatFormat is how conversations with m are written: as template, the value of
+// --chat-template, says, else as the checkpoint does. The error may be chat.ErrNoTemplate.
+func ChatFormat(m *ckpt.Model, template string) (chat.Format, error) {
+	facts := chat.Facts{Family: m.Spec.Family, Tokenizer: m.Tokenizer, Template: m.Template, Special: m.Special, Stops: m.Stops}
+	if template == "" {
+		return chat.New(facts)
+	}
+	text, err := templateText(template)
+	if err != nil {
+		return nil, fmt.Errorf("--chat-template %.100q: %w", template, err)
+	}
+	facts.Template, facts.Chosen = text, true
+	format, err := chat.New(facts)
+	if errors.Is(err, chat.ErrFixed) {
+		err = fmt.Errorf("%w; leave the flag out", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--chat-template %.100q: %w", template, err)
+	}
+	return format, nil
+}
+
+// templateText reads a file, or takes what can be no name of one for the text, in which
+// \n and the like stand for the characters that a command line cannot hold, as in vLLM.
+func templateText(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		if strings.ContainsAny(name, "{}\n") {
+			return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\"`, `"`, `\'`, `'`).Replace(name), nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", errors.New("there is no such file, and a template would have braces")
+		}
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxTemplate+1)) // one more shows that there is more
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > maxTemplate:
+		return "", fmt.Errorf("more than %d bytes", maxTemplate)
+	case len(text) == 0:
+		return "", errors.New("the file is empty")
+	}
+	return string(text), nil
+}
+
+// Completion returns the ids of a text to go on with: control names in it become
+// ids, and it begins as the tokenizer wants.
+func Completion(tok *token.BPE, text string) []int32 {
+	p := tok.Prompt()
+	p.Begin(text)
+	p.Markup(text)
+	return p.IDs()
+}
