@@ -80,13 +80,13 @@ func beyondInterrupt(err error) error {
 }
 
 // Suggest adds the flag that was probably meant to the error of parsing f.
-func Suggest(f *pflag.FlagSet, err error) error {
+func Suggest(flags *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err
 	}
 	var known []string
-	f.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	flags.VisitAll(func(flags *pflag.Flag) { known = append(known, "--"+flags.Name) })
 	return fmt.Errorf("%w%s", err, config.Nearest("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
 }
 

@@ -20,29 +20,29 @@ import (
 // of device is in this file: there is one kind, the CPU.
 type Device struct{ cfg cpu.Config }
 
-// device returns the device that the flags and OSSIAN_ISA ask for. Where there are several
-// kinds, it chooses one.
+// device returns the device that the options and OSSIAN_ISA ask for. This is where a kind of
+// device would be chosen.
 func (o *Options) device() (Device, error) {
-	c := cpu.Config{Threads: o.Threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.Activations,
+	cfg := cpu.Config{Threads: o.Threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.Activations,
 		Weights: strings.ToLower(o.Weights), Exact: o.Exact}
-	if c.Threads == 0 {
+	if cfg.Threads == 0 { // Choose measures whether fewer are faster
 		counts := plan.ThisProcess().Counts()
-		c.Threads, c.Fewer = counts[0], counts[1:]
+		cfg.Threads, cfg.Fewer = counts[0], counts[1:]
 	}
 	if err := o.checkPacked(); err != nil {
 		return Device{}, err
 	}
 	switch strings.ToLower(o.KV) {
 	case "auto", "bf16", "bfloat16":
-		c.KV = tensor.BF16
+		cfg.KV = tensor.BF16
 	case "f32", "float32":
-		c.KV = tensor.F32
+		cfg.KV = tensor.F32
 	case "fp8", "fp8_e4m3":
-		c.KV = tensor.F8_E4M3
+		cfg.KV = tensor.F8_E4M3
 	default:
 		return Device{}, fmt.Errorf("--kv-cache-dtype %q: auto, bf16, f32 or fp8 expected", o.KV)
 	}
-	return Device{c}, nil
+	return Device{cfg}, nil
 }
 
 // Planned returns a device of which nothing is asked but what it would take and do.
@@ -56,18 +56,18 @@ type Choice struct{ cpu.Choice }
 // Line is the choice as it is told to people.
 func (c Choice) Line() string { return "cpu: " + c.String() }
 
-// Cost returns what the device and the process around it take for m.
-func (d Device) Cost(m *ckpt.Model) plan.Cost {
+// Cost returns what the device and the process around it take.
+func (d Device) Cost(checkpoint *ckpt.Model) plan.Cost {
 	return func(lim model.Limits) (plan.Footprint, error) {
-		need, err := cpu.Footprint(m.Spec, lim, d.cfg, m.Params)
-		return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(m.Spec)}, err
+		need, err := cpu.Footprint(checkpoint.Spec, lim, d.cfg, checkpoint.Params)
+		return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(checkpoint.Spec)}, err
 	}
 }
 
-// Kept returns the parameters of m with the types that the device keeps them in, which is
+// Kept returns the parameters with the types that the device keeps them in, which is
 // what a step reads. The tensors tell types and shapes only.
-func (d Device) Kept(m *ckpt.Model) (map[string]tensor.Tensor, error) {
-	return cpu.Kept(m.Spec, d.cfg, m.Params)
+func (d Device) Kept(checkpoint *ckpt.Model) (map[string]tensor.Tensor, error) {
+	return cpu.Kept(checkpoint.Spec, d.cfg, checkpoint.Params)
 }
 
 // Bandwidth measures how many bytes of weights a second the device reads at most.
@@ -78,33 +78,33 @@ func Bandwidth(ctx context.Context, threads int) (float64, error) { return cpu.B
 type PackedReport = cpu.PackedReport
 
 // Packed tells what a start would do about packed weights, and has d do it.
-func (d *Device) Packed(m *ckpt.Model) (r PackedReport) {
-	d.keepPacked(m, "auto", true, func(why string) { r.State = why })
-	return r.Complete(d.cfg.Packed, m.Beside("packed"))
+func (d *Device) Packed(checkpoint *ckpt.Model) (r PackedReport) {
+	d.keepPacked(checkpoint, "auto", true, func(why string) { r.State = why })
+	return r.Complete(d.cfg.Packed, checkpoint.Beside("packed"))
 }
 
-// RemovePacked removes the files of packed weights beside m, and names them on status.
-func RemovePacked(m *ckpt.Model, status io.Writer) error {
-	removed, err := cpu.RemovePacked(m.Beside("packed"))
+// RemovePacked removes the files of packed weights beside a model, and names them on status.
+func RemovePacked(checkpoint *ckpt.Model, status io.Writer) error {
+	removed, err := cpu.RemovePacked(checkpoint.Beside("packed"))
 	for _, f := range removed {
 		fmt.Fprintln(status, "removed", f)
 	}
 	return err
 }
 
-// keepPacked has d use the packed form of m in a file where that can be, one that is not
+// keepPacked has d use the packed form of a checkpoint in a file where that can be, one that is not
 // there yet only with mayMake, and tells note why it cannot. The file is read and made by
 // prepare.
-func (d *Device) keepPacked(m *ckpt.Model, setting string, mayMake bool, note func(string)) {
-	source, mode, err := m.Source()
+func (d *Device) keepPacked(checkpoint *ckpt.Model, setting string, mayMake bool, note func(string)) {
+	source, mode, err := checkpoint.Source()
 	if err != nil {
 		return // the model inside the program
 	}
-	at := cpu.Place{Prefix: m.Beside("packed"), Source: source, Mode: mode}
-	p, why := cpu.KeepPacked(m.Spec, d.cfg, m.Params, at, setting, mayMake)
-	if p != nil {
-		d.cfg.Packed = p
-		m.Attach(p)
+	at := cpu.Place{Prefix: checkpoint.Beside("packed"), Source: source, Mode: mode}
+	kept, why := cpu.KeepPacked(checkpoint.Spec, d.cfg, checkpoint.Params, at, setting, mayMake)
+	if kept != nil {
+		d.cfg.Packed = kept
+		checkpoint.Attach(kept) // and is closed with it
 	} else if why != "" {
 		note(why)
 	}
@@ -120,25 +120,25 @@ func (d *Device) prepare(ctx context.Context, check func(elsewhere map[string]bo
 	return err
 }
 
-// open puts m on the device.
-func (d *Device) open(ctx context.Context, m *ckpt.Model, lim model.Limits, show bar) (runner.Runner, Choice, error) {
+// open puts a checkpoint on the device.
+func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Limits, show bar) (runner.Runner, Choice, error) {
 	none := Choice{}
-	dev, err := cpu.New(m.Spec, lim, d.cfg)
+	dev, err := cpu.New(checkpoint.Spec, lim, d.cfg)
 	if err != nil {
 		return nil, none, err
 	}
 	// More than the workers, who spin, so that signals, the network and the garbage
 	// collector get a turn (reliability.md HLT-3).
 	runtime.GOMAXPROCS(d.cfg.Threads + 2)
-	add, done := show("loading", parameterBytes(m))
+	add, done := show("loading", parameterBytes(checkpoint))
 	defer done()
-	r, err := model.NewDecoder(m.Spec, m.Params, dev, lim, func(_ string, bytes int64) error {
+	r, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
 		add(bytes)
 		return ctx.Err()
 	})
 	if err != nil {
 		dev.Close()
-		return nil, none, fmt.Errorf("loading %s: %w", m.Path, err)
+		return nil, none, fmt.Errorf("loading %s: %w", checkpoint.Path, err)
 	}
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)

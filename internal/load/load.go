@@ -34,16 +34,16 @@ type Options struct {
 }
 
 // Flags adds the flags to f.
-func (o *Options) Flags(f *pflag.FlagSet) {
-	f.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
-	f.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
-	f.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
-	f.StringVar(&o.KV, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
-	f.BoolVar(&o.NoVerify, "no-verify", false, "do not look for damage in the files before using them")
-	f.IntVar(&o.Activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16. 16 also keeps float32 where BF16 weights would meet BF16")
-	f.StringVar(&o.Weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
-	f.StringVar(&o.Packed, "packed-weights", "auto", "auto keeps what large models repack in a file beside them, which later starts map; on = small ones too; off = none")
-	f.BoolVar(&o.Exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
+func (o *Options) Flags(flags *pflag.FlagSet) {
+	flags.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
+	flags.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")
+	flags.IntVar(&o.MaxTokens, "max-num-batched-tokens", 0, "prompt tokens per step; 0 = 512")
+	flags.StringVar(&o.KV, "kv-cache-dtype", "auto", "keys and values as auto (bf16), bf16, f32 or fp8 (E4M3)")
+	flags.BoolVar(&o.NoVerify, "no-verify", false, "do not look for damage in the files before using them")
+	flags.IntVar(&o.Activations, "activation-bits", 0, "8 or 16 `BITS` for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16. 16 also keeps float32 where BF16 weights would meet BF16")
+	flags.StringVar(&o.Weights, "cpu-weights", "auto", "bf16 keeps 16- and 32-bit weights as they are, q8 puts them in 8 bits (not routers); auto = q8 for attention and output projections of mixtures")
+	flags.StringVar(&o.Packed, "packed-weights", "auto", "auto keeps what large models repack in a file beside them, which later starts map; on = small ones too; off = none")
+	flags.BoolVar(&o.Exact, "exact", false, "float32 activations with quantised weights: slow, for comparisons")
 }
 
 // checkPacked refuses a setting of packed weights that there is not.
@@ -59,25 +59,25 @@ func (o *Options) checkPacked() error {
 // → prepared → open. Its device is chosen and a packed form of the weights is found when
 // it begins; no weight is read before Prepare. One goroutine at a time uses it.
 type Loading struct {
-	o      *Options
-	m      *ckpt.Model
-	device Device
-	note   func(string)
+	options    *Options
+	checkpoint *ckpt.Model
+	device     Device
+	note       func(string)
 }
 
-// Begin begins to load m. What the settings ask for and cannot be is an error; note is told
-// in a line what is done otherwise.
-func (o *Options) Begin(m *ckpt.Model, note func(string)) (*Loading, error) {
+// Begin begins to load a checkpoint. What the options ask for and cannot be is an error;
+// note is told in a line what is done otherwise.
+func (o *Options) Begin(checkpoint *ckpt.Model, note func(string)) (*Loading, error) {
 	device, err := o.device()
 	if err != nil {
 		return nil, err
 	}
-	device.keepPacked(m, o.Packed, !o.NoVerify, note)
-	return &Loading{o: o, m: m, device: device, note: note}, nil
+	device.keepPacked(checkpoint, o.Packed, !o.NoVerify, note)
+	return &Loading{options: o, checkpoint: checkpoint, device: device, note: note}, nil
 }
 
 // Cost returns what the device and the process around it take.
-func (l *Loading) Cost() plan.Cost { return l.device.Cost(l.m) }
+func (l *Loading) Cost() plan.Cost { return l.device.Cost(l.checkpoint) }
 
 // Device returns the device as it is to be used.
 func (l *Loading) Device() Device { return l.device }
@@ -86,8 +86,8 @@ func (l *Loading) Device() Device { return l.device }
 // status shows progress and may be nil.
 func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
 	var check func(elsewhere map[string]bool) error
-	if !l.o.NoVerify {
-		check = func(elsewhere map[string]bool) error { return Verify(ctx, l.m, elsewhere, status) }
+	if !l.options.NoVerify {
+		check = func(elsewhere map[string]bool) error { return Verify(ctx, l.checkpoint, elsewhere, status) }
 	}
 	return l.device.prepare(ctx, check, l.bar(status), l.note)
 }
@@ -96,7 +96,7 @@ func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
 // called again when the runner is closed. The runner reads the model's mapped files: it is
 // to be closed first.
 func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) (runner.Runner, Choice, error) {
-	return l.device.open(ctx, l.m, lim, l.bar(status))
+	return l.device.open(ctx, l.checkpoint, lim, l.bar(status))
 }
 
 // A bar shows the progress of what is being done with total bytes: add counts some more,
@@ -105,7 +105,7 @@ type bar func(doing string, total int64) (add func(int64), done func())
 
 func (l *Loading) bar(status io.Writer) bar {
 	return func(doing string, total int64) (add func(int64), done func()) {
-		p := terminal.NewProgress(status, doing+" "+l.m.Spec.Name, terminal.Bytes, total)
+		p := terminal.NewProgress(status, doing+" "+l.checkpoint.Spec.Name, terminal.Bytes, total)
 		return p.Add, p.Done
 	}
 }
@@ -113,25 +113,26 @@ func (l *Loading) bar(status io.Writer) bar {
 // Keep has later calls of Open use the machine as c says, without measuring it again.
 func (l *Loading) Keep(c Choice) { l.device.keep(c) }
 
-// Runner plans the memory, looks for damage, and loads m for one sequence. status
-// shows progress and may be nil. The runner reads m's mapped files: close it first.
-func (o *Options) Runner(ctx context.Context, m *ckpt.Model, status io.Writer) (runner.Runner, error) {
-	l, err := o.Begin(m, NoteTo(status))
+// Runner plans the memory, looks for damage, and loads a checkpoint for one sequence. status
+// shows progress and may be nil. The runner reads the checkpoint's mapped files: close it
+// first.
+func (o *Options) Runner(ctx context.Context, checkpoint *ckpt.Model, status io.Writer) (runner.Runner, error) {
+	loading, err := o.Begin(checkpoint, NoteTo(status))
 	if err != nil {
 		return nil, err
 	}
 	ask := model.Limits{MaxSeqs: max(o.Seqs, 1), MaxTokens: o.MaxTokens, MaxLen: o.MaxLen, Blocks: o.Blocks}
-	cost := l.Cost()
-	p, err := plan.Fit(m.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
+	cost := loading.Cost() // with the room for later prompts, which the plan itself knows nothing of
+	planned, err := plan.Fit(checkpoint.Spec, ask, plan.Available(), func(lim model.Limits) (plan.Footprint, error) { return cost(o.roomy(lim)) })
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Prepare(ctx, status); err != nil {
+	if err := loading.Prepare(ctx, status); err != nil {
 		return nil, err
 	}
-	r, choice, err := l.Open(ctx, o.roomy(p.Limits), status)
+	r, choice, err := loading.Open(ctx, o.roomy(planned.Limits), status)
 	if err == nil && choice.Measured() {
-		l.note(choice.Line())
+		loading.note(choice.Line())
 	}
 	return r, err
 }
@@ -147,11 +148,11 @@ func (o *Options) roomy(lim model.Limits) model.Limits {
 	return lim
 }
 
-// Verify looks for damage in m, but not in the parameters that are read elsewhere. status
+// Verify looks for damage in a checkpoint, but not in the parameters that are read elsewhere. status
 // shows progress and may be nil.
-func Verify(ctx context.Context, m *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
-	bar := terminal.NewLateProgress(status, "checking "+m.Spec.Name)
-	err := m.VerifyBut(ctx, elsewhere, bar.Report)
+func Verify(ctx context.Context, checkpoint *ckpt.Model, elsewhere map[string]bool, status io.Writer) error {
+	bar := terminal.NewLateProgress(status, "checking "+checkpoint.Spec.Name)
+	err := checkpoint.VerifyBut(ctx, elsewhere, bar.Report)
 	bar.Done()
 	if _, damaged := errors.AsType[*ckpt.Error](err); damaged {
 		err = fmt.Errorf("%w; fetch the model again (ossian pull --force), or use it as it is with --no-verify", err)
@@ -169,21 +170,21 @@ func NoteTo(status io.Writer) func(string) {
 }
 
 // parameterBytes returns the bytes of all parameters.
-func parameterBytes(m *ckpt.Model) (n int64) {
-	for _, t := range m.Params {
-		n += t.Bytes()
+func parameterBytes(checkpoint *ckpt.Model) (bytes int64) {
+	for _, t := range checkpoint.Params {
+		bytes += t.Bytes()
 	}
-	return n
+	return bytes
 }
 
 // Tables returns the block tables, [group][block], of the one sequence that a runner
 // computes: it has all blocks, and windowed groups use their pool as a ring.
 func Tables(info runner.Info) (tables [][]runner.BlockID) {
 	blocks := (info.MaxLen + info.BlockSize - 1) / info.BlockSize
-	for _, g := range info.Groups {
+	for _, group := range info.Groups {
 		table := make([]runner.BlockID, blocks)
 		for i := range table {
-			table[i] = runner.BlockID(i % g.Blocks)
+			table[i] = runner.BlockID(i % group.Blocks)
 		}
 		tables = append(tables, table)
 	}

@@ -16,14 +16,14 @@ import (
 // OpenModel finds and opens a model, "" = the built-in one: headers only, so that
 // every error they can show comes before a weight is read.
 func OpenModel(name string) (*ckpt.Model, error) {
-	m, err := StartModel(name)
+	checkpoint, err := StartModel(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Finish(); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if err := checkpoint.Finish(); err != nil {
+		return nil, errors.Join(err, checkpoint.Close())
 	}
-	return m, nil
+	return checkpoint, nil
 }
 
 // StartModel is OpenModel before ckpt.Model.Finish.
@@ -35,11 +35,11 @@ func StartModel(name string) (*ckpt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := ckpt.Start(path)
+	checkpoint, err := ckpt.Start(path)
 	if err == nil && path != name {
-		m.Spec.Name = name // in the cache the directory's name is a commit
+		checkpoint.Spec.Name = name // in the cache the directory's name is a commit
 	}
-	return m, err
+	return checkpoint, err
 }
 
 // BuiltIn reports whether name is the model inside the program; a file of its name
@@ -70,12 +70,14 @@ func HubConfig(getenv func(string) string) (hub.Config, error) {
 		return ""
 	}
 	home := first("HOME", "USERPROFILE")
-	absolute := func(p string) string {
-		if rest, ok := strings.CutPrefix(p, "~"); ok {
+	absolute := func(path string) string {
+		if rest, ok := strings.CutPrefix(path, "~"); ok {
 			return home + rest
 		}
-		return p
+		return path
 	}
+	// Folders lie within each other, and each has a variable that overrules the outer ones:
+	// home, .cache, huggingface, hub.
 	hfHome := absolute(first("HF_HOME"))
 	if hfHome == "" {
 		base := absolute(first("XDG_CACHE_HOME"))
@@ -95,6 +97,7 @@ func HubConfig(getenv func(string) string) (hub.Config, error) {
 	case "1", "true", "yes", "on":
 		cfg.Offline = true
 	}
+	// A token that is set counts, then the file in which the reference client keeps it.
 	if cfg.Token == "" {
 		name := absolute(first("HF_TOKEN_PATH"))
 		if name == "" {

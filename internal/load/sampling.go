@@ -23,7 +23,8 @@ func Advised() Sampling {
 }
 
 // Params merges what the user asks for over the checkpoint's advice.
-func (s *Sampling) Params(g ckpt.Generation) sample.Params {
+func (s *Sampling) Params(advice ckpt.Generation) sample.Params {
+	// Who is asked first: the user, then the checkpoint, then what is usual.
 	pick := func(asked float32, advice *float64, otherwise float32) float32 {
 		switch {
 		case asked != -1: // what makes no sense is refused by Validate
@@ -34,34 +35,34 @@ func (s *Sampling) Params(g ckpt.Generation) sample.Params {
 		return otherwise
 	}
 	otherwise := float32(0)
-	if g.Sample != nil && *g.Sample {
+	if advice.Sample != nil && *advice.Sample {
 		otherwise = 1 // what the reference client samples with when no temperature is given
 	}
-	p := sample.Params{
-		Temperature:       pick(s.Temperature, g.Temperature, otherwise),
-		TopP:              pick(s.TopP, g.TopP, 0),
-		MinP:              pick(s.MinP, g.MinP, 0),
-		RepetitionPenalty: pick(s.Repetition, g.RepetitionPenalty, 0),
+	params := sample.Params{
+		Temperature:       pick(s.Temperature, advice.Temperature, otherwise),
+		TopP:              pick(s.TopP, advice.TopP, 0),
+		MinP:              pick(s.MinP, advice.MinP, 0),
+		RepetitionPenalty: pick(s.Repetition, advice.RepetitionPenalty, 0),
 		FrequencyPenalty:  s.Frequency,
 		PresencePenalty:   s.Presence,
 		Seed:              uint64(s.Seed),
 	}
-	if g.Sample != nil && !*g.Sample && s.Temperature == -1 {
-		p.Temperature = 0
+	if advice.Sample != nil && !*advice.Sample && s.Temperature == -1 {
+		params.Temperature = 0
 	}
-	if p.TopP == 0 && (s.TopP == 0 || g.TopP != nil) {
-		p.TopP = math.SmallestNonzeroFloat32 // the likeliest id alone, as for a request; 0 would keep all
+	if params.TopP == 0 && (s.TopP == 0 || advice.TopP != nil) {
+		params.TopP = math.SmallestNonzeroFloat32 // the likeliest id alone, as for a request; 0 would keep all
 	}
-	if p.TopK = s.TopK; p.TopK == -1 {
-		p.TopK = 0
-		if g.TopK != nil {
-			p.TopK = max(*g.TopK, 0) // -1 is all, too
+	if params.TopK = s.TopK; params.TopK == -1 {
+		params.TopK = 0
+		if advice.TopK != nil {
+			params.TopK = max(*advice.TopK, 0) // -1 is all, too
 		}
 	}
 	if s.Seed < 0 {
-		p.Seed = rand.Uint64()
+		params.Seed = rand.Uint64()
 	}
-	return p
+	return params
 }
 
 // MaskOut returns a mask that allows every id but the given ones; nil when none is given.

@@ -16,10 +16,10 @@ import (
 // maxTemplate is the size of the largest file that is read as a chat template.
 const maxTemplate = 1 << 20
 
-// ChatFormat is how conversations with m are written: as template, the value of
+// ChatFormat is how conversations with a model are written: as template, the value of
 // --chat-template, says, else as the checkpoint does. The error may be chat.ErrNoTemplate.
-func ChatFormat(m *ckpt.Model, template string) (chat.Format, error) {
-	facts := chat.Facts{Family: m.Spec.Family, Tokenizer: m.Tokenizer, Template: m.Template, Special: m.Special, Stops: m.Stops}
+func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
+	facts := chat.Facts{Family: checkpoint.Spec.Family, Tokenizer: checkpoint.Tokenizer, Template: checkpoint.Template, Special: checkpoint.Special, Stops: checkpoint.Stops}
 	if template == "" {
 		return chat.New(facts)
 	}
@@ -67,8 +67,8 @@ func templateText(name string) (string, error) {
 // Completion returns the ids of a text to go on with: control names in it become
 // ids, and it begins as the tokenizer wants.
 func Completion(tok *token.BPE, text string) []int32 {
-	p := tok.Prompt()
-	p.Begin(text)
-	p.Markup(text)
-	return p.IDs()
+	prompt := tok.Prompt()
+	prompt.Begin(text)
+	prompt.Markup(text)
+	return prompt.IDs()
 }

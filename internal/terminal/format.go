@@ -14,11 +14,11 @@ func FormatBytes(n int64) string {
 func FormatCount(n int64) string { return scaled(n, []string{"", "k", "M", "B", "T", "e15", "e18"}) }
 
 // scaled writes n with three digits and the unit of its power of a thousand.
-func scaled(n int64, units []string) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d%s", n, units[0])
+func scaled(count int64, units []string) string {
+	if count < 1000 {
+		return fmt.Sprintf("%d%s", count, units[0])
 	}
-	value, unit := float64(n), 0
+	value, unit := float64(count), 0
 	// The limits are where rounding to three digits gives a fourth.
 	for ; value >= 999.5 && unit < len(units)-1; unit++ {
 		value /= 1000

@@ -36,16 +36,16 @@ type Progress struct {
 // os.Stderr; nil shows nothing. The first Set tells where the operation stands at
 // its beginning and does not count for the rate. Done must be called before
 // anything else is written to the same terminal.
-func NewProgress(w io.Writer, title string, unit Unit, total int64) *Progress {
+func NewProgress(out io.Writer, title string, unit Unit, total int64) *Progress {
 	p := &Progress{title: title, unit: unit, total: total, quit: make(chan struct{}), finished: make(chan struct{})}
-	if w == nil {
+	if out == nil {
 		close(p.finished)
 		return p
 	}
 	p.done.Store(-1)
 	go func() {
 		defer close(p.finished)
-		Watch(w, &progressView{p: p}, rateWindow, p.quit)
+		Watch(out, &progressView{p: p}, rateWindow, p.quit)
 	}()
 	return p
 }

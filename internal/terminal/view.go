@@ -30,7 +30,7 @@ type View interface {
 // Watch shows v on w until quit is closed: a drawing that is renewed in its place on a
 // terminal, which is removed at the end, a line now and then elsewhere. Readings are each
 // apart where lines are written. When Watch returns nothing more will be written.
-func Watch(w io.Writer, v View, each time.Duration, quit <-chan struct{}) {
+func Watch(out io.Writer, view View, each time.Duration, quit <-chan struct{}) {
 	first := time.NewTimer(viewDelay)
 	defer first.Stop()
 	select {
@@ -38,16 +38,16 @@ func Watch(w io.Writer, v View, each time.Duration, quit <-chan struct{}) {
 		return
 	case <-first.C:
 	}
-	v.Read(time.Now())
-	if f, ok := w.(*os.File); ok && drawable(f) {
-		draw(f, v, quit)
+	view.Read(time.Now())
+	if f, ok := out.(*os.File); ok && drawable(f) {
+		draw(f, view, quit)
 		return
 	}
-	writeLines(w, v, each, quit)
+	writeLines(out, view, each, quit)
 }
 
 // writeLines writes a line every viewLine.
-func writeLines(w io.Writer, v View, each time.Duration, quit <-chan struct{}) {
+func writeLines(out io.Writer, view View, each time.Duration, quit <-chan struct{}) {
 	readings := time.NewTicker(each)
 	defer readings.Stop()
 	last := time.Now()
@@ -56,10 +56,10 @@ func writeLines(w io.Writer, v View, each time.Duration, quit <-chan struct{}) {
 		case <-quit:
 			return
 		case now := <-readings.C:
-			v.Read(now)
+			view.Read(now)
 			if now.Sub(last) >= viewLine {
 				last = now
-				fmt.Fprintln(w, v.Line())
+				fmt.Fprintln(out, view.Line())
 			}
 		}
 	}

@@ -77,28 +77,28 @@ Without --base-url, --host and --port this process serves --model (the built-in 
 none is named) on a free port and measures that.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := &clientOptions{}
-			f := o.flags()
-			switch err := f.Parse(spread(args)); {
+			client := &clientOptions{}
+			flags := client.flags()
+			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s", cmd.Long, cmd.Use, f.FlagUsages())
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
 				return nil
 			case err != nil:
-				return command.Suggest(f, err)
-			case f.NArg() > 0:
-				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
+				return command.Suggest(flags, err)
+			case flags.NArg() > 0:
+				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			if n := len(o.compare); n == 2 {
-				return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.compare[0], o.compare[1])
+			if n := len(client.compare); n == 2 {
+				return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), client.compare[0], client.compare[1])
 			} else if n > 0 {
 				return fmt.Errorf("--compare with %d files: want two", n)
 			}
-			setup, err := o.setup(f)
+			setup, err := client.setup(flags)
 			if err != nil {
 				return err
 			}
-			o.args, setup.Args = args, bench.HideSecrets(args)
-			return o.run(cmd, f, setup, here)
+			client.args, setup.Args = args, bench.HideSecrets(args)
+			return client.run(cmd, flags, setup, here)
 		},
 	}
 }
@@ -132,104 +132,104 @@ func spelling(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 }
 
 func (o *clientOptions) flags() *pflag.FlagSet {
-	f := pflag.NewFlagSet("bench serve", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.Usage = func() {}
-	f.SetNormalizeFunc(spelling)
-	o.serverFlags(f)
-	o.data.flags(f)
-	o.trafficFlags(f)
-	o.cacheFlags(f)
-	o.turns.flags(f)
-	o.sweep.flags(f)
-	o.outputFlags(f)
+	flags := pflag.NewFlagSet("bench serve", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() {}
+	flags.SetNormalizeFunc(spelling)
+	o.serverFlags(flags)
+	o.data.flags(flags)
+	o.trafficFlags(flags)
+	o.cacheFlags(flags)
+	o.turns.flags(flags)
+	o.sweep.flags(flags)
+	o.outputFlags(flags)
 	for _, name := range []string{"trust-remote-code", "use-beam-search", "disable-log-requests", "self-timed", "enable-multimodal-chat"} {
-		_ = f.Bool(name, false, "accepted, without effect")
+		_ = flags.Bool(name, false, "accepted, without effect")
 	}
-	_ = f.String("tokenizer-mode", "auto", "accepted, without effect")
-	return f
+	_ = flags.String("tokenizer-mode", "auto", "accepted, without effect")
+	return flags
 }
 
 // serverFlags say what is measured, and whose rules count.
-func (o *clientOptions) serverFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.compat, "compat", "vllm", "whose numbers and output: vllm, vllm-rs, vllm-0.11, lmdeploy or sglang")
-	f.StringVar(&o.backend, "backend", "", "openai (completions, the default), openai-chat, openai-responses; also the names of lmdeploy and sglang")
-	f.StringVar(&o.dialect, "dialect", "", "what the server is, where servers differ: vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian; default vllm")
-	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the server, whose key is OPENAI_API_KEY in the environment; without it and --host and --port a server is started here")
-	f.StringVar(&o.host, "host", "127.0.0.1", "of the server")
-	f.IntVar(&o.port, "port", 8000, "of the server")
-	f.StringVar(&o.endpoint, "endpoint", "", "path; default what the backend has")
-	f.StringVar(&o.model, "model", "", "name of the model, or what to serve here; default the first that the server lists")
-	f.StringVar(&o.served, "served-model-name", "", "`NAME` of the model in requests")
-	f.StringVar(&o.tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
-	f.BoolVar(&o.skipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")
-	f.Int64Var(&o.seed, "seed", 0, "of prompts and arrivals; lmdeploy and sglang: 1")
-	f.StringArrayVar(&o.lora, "lora-modules", nil, "`NAME` … of LoRA adapters of the server: each request asks for one of them as its model")
-	f.StringVar(&o.loraAssignment, "lora-assignment", "random", "which: random or round-robin")
-	f.IntVar(&o.maxLen, "max-model-len", 0, "leave out requests of more `TOKENS`, prompt and output together; 0 = none")
-	f.StringVar(&o.templateVars, "chat-template-kwargs", "", "`JSON` object of variables for the model's chat template, where prompts are put into it here")
-	f.BoolVar(&o.dryRun, "dry-run", false, "make the workload, say how large it is, and send nothing")
+func (o *clientOptions) serverFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.compat, "compat", "vllm", "whose numbers and output: vllm, vllm-rs, vllm-0.11, lmdeploy or sglang")
+	flags.StringVar(&o.backend, "backend", "", "openai (completions, the default), openai-chat, openai-responses; also the names of lmdeploy and sglang")
+	flags.StringVar(&o.dialect, "dialect", "", "what the server is, where servers differ: vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian; default vllm")
+	flags.StringVar(&o.baseURL, "base-url", "", "`URL` of the server, whose key is OPENAI_API_KEY in the environment; without it and --host and --port a server is started here")
+	flags.StringVar(&o.host, "host", "127.0.0.1", "of the server")
+	flags.IntVar(&o.port, "port", 8000, "of the server")
+	flags.StringVar(&o.endpoint, "endpoint", "", "path; default what the backend has")
+	flags.StringVar(&o.model, "model", "", "name of the model, or what to serve here; default the first that the server lists")
+	flags.StringVar(&o.served, "served-model-name", "", "`NAME` of the model in requests")
+	flags.StringVar(&o.tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
+	flags.BoolVar(&o.skipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")
+	flags.Int64Var(&o.seed, "seed", 0, "of prompts and arrivals; lmdeploy and sglang: 1")
+	flags.StringArrayVar(&o.lora, "lora-modules", nil, "`NAME` … of LoRA adapters of the server: each request asks for one of them as its model")
+	flags.StringVar(&o.loraAssignment, "lora-assignment", "random", "which: random or round-robin")
+	flags.IntVar(&o.maxLen, "max-model-len", 0, "leave out requests of more `TOKENS`, prompt and output together; 0 = none")
+	flags.StringVar(&o.templateVars, "chat-template-kwargs", "", "`JSON` object of variables for the model's chat template, where prompts are put into it here")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "make the workload, say how large it is, and send nothing")
 }
 
 // trafficFlags say when requests are sent, and what is in them.
-func (o *clientOptions) trafficFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.rate, "request-rate", "inf", "requests per second; inf = all at once")
-	f.BoolVar(&o.untimed, "no-self-timed", false, "timed_trace: send at --request-rate and not at the times of the trace")
-	f.StringVar(&o.burstiness, "burstiness", "1.0", "shape of the gamma distribution of arrivals; 1 = Poisson, inf = even gaps")
-	f.IntVar(&o.concurrency, "max-concurrency", 0, "most requests at once; 0 = no bound")
-	f.StringVar(&o.ramp.Strategy, "ramp-up-strategy", "", "linear or exponential")
-	f.Float64Var(&o.ramp.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
-	f.Float64Var(&o.ramp.End, "ramp-up-end-rps", 0, "requests per second at its end")
-	f.Float64Var(&o.probeRate, "probe-request-rate", 0, "small requests per second beside the others")
-	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "have as many tokens generated as asked for; the default differs by --compat and data set")
-	f.BoolVar(&o.noIgnoreEOS, "disable-ignore-eos", false, "let answers end where they end")
-	f.BoolVar(&o.noStream, "no-stream", false, "ask for answers in one piece; lmdeploy, sglang: --disable-stream")
-	f.IntVar(&o.warmups, "num-warmups", 0, "requests before the run; lmdeploy, sglang: 1, --warmup-requests")
-	f.BoolVar(&o.noWarmup, "disable-warmup", false, "lmdeploy: no request before the run")
-	f.Float64Var(&o.ready, "ready-check-timeout-sec", 0, "wait up to `SECONDS` for the server; vllm-0.11: 600")
-	f.StringArrayVar(&o.headers, "header", nil, "`KEY=VALUE` … of requests")
+func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.rate, "request-rate", "inf", "requests per second; inf = all at once")
+	flags.BoolVar(&o.untimed, "no-self-timed", false, "timed_trace: send at --request-rate and not at the times of the trace")
+	flags.StringVar(&o.burstiness, "burstiness", "1.0", "shape of the gamma distribution of arrivals; 1 = Poisson, inf = even gaps")
+	flags.IntVar(&o.concurrency, "max-concurrency", 0, "most requests at once; 0 = no bound")
+	flags.StringVar(&o.ramp.Strategy, "ramp-up-strategy", "", "linear or exponential")
+	flags.Float64Var(&o.ramp.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
+	flags.Float64Var(&o.ramp.End, "ramp-up-end-rps", 0, "requests per second at its end")
+	flags.Float64Var(&o.probeRate, "probe-request-rate", 0, "small requests per second beside the others")
+	flags.BoolVar(&o.ignoreEOS, "ignore-eos", false, "have as many tokens generated as asked for; the default differs by --compat and data set")
+	flags.BoolVar(&o.noIgnoreEOS, "disable-ignore-eos", false, "let answers end where they end")
+	flags.BoolVar(&o.noStream, "no-stream", false, "ask for answers in one piece; lmdeploy, sglang: --disable-stream")
+	flags.IntVar(&o.warmups, "num-warmups", 0, "requests before the run; lmdeploy, sglang: 1, --warmup-requests")
+	flags.BoolVar(&o.noWarmup, "disable-warmup", false, "lmdeploy: no request before the run")
+	flags.Float64Var(&o.ready, "ready-check-timeout-sec", 0, "wait up to `SECONDS` for the server; vllm-0.11: 600")
+	flags.StringArrayVar(&o.headers, "header", nil, "`KEY=VALUE` … of requests")
 	o.sampling = map[string]*float64{}
 	for _, name := range []string{"temperature", "top-p", "min-p", "frequency-penalty", "presence-penalty", "repetition-penalty"} {
-		o.sampling[name] = f.Float64(name, 0, "in requests; not given = the server's")
+		o.sampling[name] = flags.Float64(name, 0, "in requests; not given = the server's")
 	}
-	f.IntVar(&o.topK, "top-k", 0, "in requests; not given = the server's")
-	f.IntVar(&o.logprobs, "logprobs", 0, "ask for `N` log probabilities per token")
-	f.StringVar(&o.extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
-	f.StringVar(&o.idPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
-	f.BoolVar(&o.profile, "profile", false, "have the server's profiler run during the measurement")
-	f.BoolVar(&o.insecure, "insecure", false, "do not check the server's certificate")
-	f.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")
+	flags.IntVar(&o.topK, "top-k", 0, "in requests; not given = the server's")
+	flags.IntVar(&o.logprobs, "logprobs", 0, "ask for `N` log probabilities per token")
+	flags.StringVar(&o.extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
+	flags.StringVar(&o.idPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
+	flags.BoolVar(&o.profile, "profile", false, "have the server's profiler run during the measurement")
+	flags.BoolVar(&o.insecure, "insecure", false, "do not check the server's certificate")
+	flags.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")
 }
 
 // cacheFlags guard against a warm prefix cache, and say what is steady.
-func (o *clientOptions) cacheFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
-	f.Lookup("salt").NoOptDefVal = "random"
-	f.BoolVar(&o.resetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
-	f.BoolVar(&o.flushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
-	f.Float64Var(&o.steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
-	f.Float64Var(&o.steady.Shortest, "steady-state-min-window", 0, "warn below so many `SECONDS` of it; 0 = 10 or a tenth of the run, the longer")
-	f.BoolVar(&o.steady.Off, "no-steady-state", false, "do not look for it")
+func (o *clientOptions) cacheFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
+	flags.Lookup("salt").NoOptDefVal = "random"
+	flags.BoolVar(&o.resetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
+	flags.BoolVar(&o.flushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
+	flags.Float64Var(&o.steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
+	flags.Float64Var(&o.steady.Shortest, "steady-state-min-window", 0, "warn below so many `SECONDS` of it; 0 = 10 or a tenth of the run, the longer")
+	flags.BoolVar(&o.steady.Off, "no-steady-state", false, "do not look for it")
 }
 
 // outputFlags say what is reported, and where.
-func (o *clientOptions) outputFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.metrics, "percentile-metrics", "", "of ttft tpot itl e2el client_queue_time e2el_including_client_queue; the default differs by --compat")
-	f.StringVar(&o.percentiles, "metric-percentiles", "99", "comma-separated")
-	f.StringArrayVar(&o.goodput, "goodput", nil, "`METRIC:MS` …: what a good request keeps; ttft, tpot, e2el")
-	f.StringArrayVar(&o.metadata, "metadata", nil, "`KEY=VALUE` … for the result")
-	f.StringVar(&o.label, "label", "", "of the result; default the backend")
-	f.BoolVar(&o.save, "save-result", false, "write the result as JSON")
-	f.BoolVar(&o.detailed, "save-detailed", false, "with the times of every request; sglang: --output-details")
-	f.BoolVar(&o.add, "append-result", false, "add to the result file instead of replacing it")
-	f.StringVar(&o.dir, "result-dir", "", "`FOLDER` of the result")
-	f.StringVar(&o.file, "result-filename", "", "`NAME` of the result")
-	f.StringVar(&o.output, "output-file", "", "lmdeploy, sglang: `FILE` that the result is added to")
-	f.StringArrayVar(&o.compare, "compare", nil, "`A.json B.json`: measure nothing, compare two results as ossian bench compare does")
-	f.StringVar(&o.log, "log", "", "`FILE` that gets every request as it ends: what bench summarize reads")
-	f.StringVar(&o.html, "html", "", "`FILE` for a report with plots that opens in any browser")
-	f.BoolVar(&o.timeline, "plot-timeline", false, "write a timeline of requests beside the result")
-	f.StringVar(&o.thresholds, "timeline-itl-thresholds", "25,50", "`MS,MS` at which gaps change colour")
-	f.BoolVar(&o.stats, "plot-dataset-stats", false, "write a plot of the workload's lengths beside the result")
-	f.BoolVar(&o.quiet, "disable-tqdm", false, "no progress")
+func (o *clientOptions) outputFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.metrics, "percentile-metrics", "", "of ttft tpot itl e2el client_queue_time e2el_including_client_queue; the default differs by --compat")
+	flags.StringVar(&o.percentiles, "metric-percentiles", "99", "comma-separated")
+	flags.StringArrayVar(&o.goodput, "goodput", nil, "`METRIC:MS` …: what a good request keeps; ttft, tpot, e2el")
+	flags.StringArrayVar(&o.metadata, "metadata", nil, "`KEY=VALUE` … for the result")
+	flags.StringVar(&o.label, "label", "", "of the result; default the backend")
+	flags.BoolVar(&o.save, "save-result", false, "write the result as JSON")
+	flags.BoolVar(&o.detailed, "save-detailed", false, "with the times of every request; sglang: --output-details")
+	flags.BoolVar(&o.add, "append-result", false, "add to the result file instead of replacing it")
+	flags.StringVar(&o.dir, "result-dir", "", "`FOLDER` of the result")
+	flags.StringVar(&o.file, "result-filename", "", "`NAME` of the result")
+	flags.StringVar(&o.output, "output-file", "", "lmdeploy, sglang: `FILE` that the result is added to")
+	flags.StringArrayVar(&o.compare, "compare", nil, "`A.json B.json`: measure nothing, compare two results as ossian bench compare does")
+	flags.StringVar(&o.log, "log", "", "`FILE` that gets every request as it ends: what bench summarize reads")
+	flags.StringVar(&o.html, "html", "", "`FILE` for a report with plots that opens in any browser")
+	flags.BoolVar(&o.timeline, "plot-timeline", false, "write a timeline of requests beside the result")
+	flags.StringVar(&o.thresholds, "timeline-itl-thresholds", "25,50", "`MS,MS` at which gaps change colour")
+	flags.BoolVar(&o.stats, "plot-dataset-stats", false, "write a plot of the workload's lengths beside the result")
+	flags.BoolVar(&o.quiet, "disable-tqdm", false, "no progress")
 }

@@ -81,47 +81,47 @@ func (m *measurement) sayMain() {
 }
 
 // stage is said at a stage of a run; spent is the time since the one before.
-func (m *measurement) stage(s bench.Stage, spent time.Duration) {
-	p := m.setup.Profile
+func (m *measurement) stage(stage bench.Stage, spent time.Duration) {
+	profile := m.setup.Profile
 	switch {
-	case s == bench.Waiting:
+	case stage == bench.Waiting:
 		m.say("Waiting for endpoint to become up in %g seconds", m.o.ready)
-	case s == bench.Answered && p == bench.VLLM011:
+	case stage == bench.Answered && profile == bench.VLLM011:
 		m.say("Initial test run completed. Starting main benchmark run...")
-	case s == bench.Answered:
+	case stage == bench.Answered:
 		m.say("Initial test run completed.")
-	case p == bench.LMDeploy && s == bench.WarmingUp:
+	case profile == bench.LMDeploy && stage == bench.WarmingUp:
 		m.say("Starting initial single prompt test run...")
-	case p == bench.LMDeploy && s == bench.WarmedUp:
+	case profile == bench.LMDeploy && stage == bench.WarmedUp:
 		m.say("Initial test run completed. Starting main benchmark run...\nwarmup time: %.2fs", spent.Seconds())
-	case s == bench.WarmingUp && !m.plain():
+	case stage == bench.WarmingUp && !m.plain():
 		m.say("Warming up with %d requests...", m.o.warmups)
-	case s == bench.WarmedUp && !m.plain():
+	case stage == bench.WarmedUp && !m.plain():
 		m.say("Warmup run completed.")
-	case s == bench.Measuring && !m.plain():
+	case stage == bench.Measuring && !m.plain():
 		m.sayTraffic(&m.setup.Arrivals)
 	}
 }
 
 // sayTraffic says when requests are sent.
-func (m *measurement) sayTraffic(a *bench.Arrivals) {
+func (m *measurement) sayTraffic(arrivals *bench.Arrivals) {
 	kind, concurrency := "Gamma distribution", "None"
-	if a.Burstiness == 1 {
+	if arrivals.Burstiness == 1 {
 		kind = "Poisson process"
 	}
-	if a.Concurrency > 0 {
-		concurrency = strconv.Itoa(a.Concurrency)
+	if arrivals.Concurrency > 0 {
+		concurrency = strconv.Itoa(arrivals.Concurrency)
 	}
 	switch {
-	case a.Timed:
+	case arrivals.Timed:
 		m.say("Self timing is set, using the timestamps from the trace file.")
-	case a.Ramp.Strategy != "":
-		m.say("Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.", a.Ramp.Strategy, a.Ramp.Start, a.Ramp.End)
+	case arrivals.Ramp.Strategy != "":
+		m.say("Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.", arrivals.Ramp.Strategy, arrivals.Ramp.Start, arrivals.Ramp.End)
 	default:
-		m.say("Traffic request rate: %s", report.PyFloat(a.Rate))
+		m.say("Traffic request rate: %s", report.PyFloat(arrivals.Rate))
 	}
-	if !a.Timed {
-		m.say("Burstiness factor: %s (%s)\nMaximum request concurrency: %s", report.PyFloat(a.Burstiness), kind, concurrency)
+	if !arrivals.Timed {
+		m.say("Burstiness factor: %s (%s)\nMaximum request concurrency: %s", report.PyFloat(arrivals.Burstiness), kind, concurrency)
 	}
 	if m.o.probeRate > 0 {
 		m.say("Probe request rate: %s req/s", report.PyFloat(m.o.probeRate))

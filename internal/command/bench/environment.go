@@ -12,14 +12,14 @@ import (
 // environment is what results say of machines and versions. Of a server elsewhere only
 // its version is known.
 func (m *measurement) environment(ctx context.Context) map[string]string {
-	h := plan.ThisHost()
+	host := plan.ThisHost()
 	out := map[string]string{
-		"client_cpu":     fmt.Sprintf("%s, %d threads", h.CPU, h.Threads),
+		"client_cpu":     fmt.Sprintf("%s, %d threads", host.CPU, host.Threads),
 		"client_system":  runtime.GOOS + "/" + runtime.GOARCH,
 		"client_version": "ossian " + command.Version() + ", " + runtime.Version(),
 	}
-	if h.Memory > 0 {
-		out["client_memory"] = fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))
+	if host.Memory > 0 {
+		out["client_memory"] = fmt.Sprintf("%.1f GiB", float64(host.Memory)/(1<<30))
 	}
 	if v := m.server.Version(ctx); v != "" {
 		out["server_version"] = v

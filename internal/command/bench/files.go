@@ -42,8 +42,8 @@ func foldersOf(all []string, files ...string) error {
 }
 
 // store writes the files that were asked for and returns the name of the result.
-func (m *measurement) store(s *report.Summary, rec *bench.Recording, i int) (string, error) {
-	path := filepath.Join(m.o.dir, cmp.Or(m.o.file, s.FileName()))
+func (m *measurement) store(summary *report.Summary, rec *bench.Recording, i int) (string, error) {
+	path := filepath.Join(m.o.dir, cmp.Or(m.o.file, summary.FileName()))
 	stem := numbered(path, i)
 	stem = strings.TrimSuffix(stem, filepath.Ext(stem))
 	if m.o.output != "" {
@@ -53,11 +53,11 @@ func (m *measurement) store(s *report.Summary, rec *bench.Recording, i int) (str
 	}
 	var errs []error
 	if m.o.save || m.o.detailed || m.o.add || m.o.output != "" {
-		errs = append(errs, s.WriteFile(path, m.o.detailed, m.o.add || m.o.output != ""))
+		errs = append(errs, summary.WriteFile(path, m.o.detailed, m.o.add || m.o.output != ""))
 	}
 	if m.o.timeline {
 		errs = append(errs, writeTo(stem+".timeline.html", func(w io.Writer) error {
-			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: s, Recording: rec}, m.o.limits)
+			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: summary, Recording: rec}, m.o.limits)
 		}))
 	}
 	if m.o.stats {

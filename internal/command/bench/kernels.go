@@ -43,20 +43,20 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 			if each < 0 || each > time.Minute {
 				return fmt.Errorf("--time %v: expected 0 to 1m", each)
 			}
-			r := kernelReport{CPU: plan.ThisHost().CPU, Version: "ossian " + command.Version() + ", " + runtime.Version(), Threads: threads}
+			report := kernelReport{CPU: plan.ThisHost().CPU, Version: "ossian " + command.Version() + ", " + runtime.Version(), Threads: threads}
 			if threads == 0 {
-				r.Threads = plan.ThisProcess().Threads
+				report.Threads = plan.ThisProcess().Threads
 			}
 			if len(args) == 0 {
 				args = kern.Kernels()
 			}
 			out := cmd.OutOrStdout()
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(r.Threads + 1)) // the workers spin
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(report.Threads + 1)) // the workers spin
 			if !asJSON {
-				writeKernelHead(out, r)
+				writeKernelHead(out, report)
 			}
-			err := kern.Measure(cmd.Context(), args, r.Threads, each, func(m kern.Measurement) {
-				r.Kernels = append(r.Kernels, m)
+			err := kern.Measure(cmd.Context(), args, report.Threads, each, func(m kern.Measurement) {
+				report.Kernels = append(report.Kernels, m)
 				if !asJSON {
 					writeKernel(out, m)
 				}
@@ -66,7 +66,7 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 			}
 			e := json.NewEncoder(out)
 			e.SetIndent("", "  ")
-			return e.Encode(r)
+			return e.Encode(report)
 		},
 	}
 	f := c.Flags()
@@ -82,11 +82,11 @@ func writeKernelHead(w io.Writer, r kernelReport) {
 	fmt.Fprintf(w, "%-14s %-7s %4s  %8s %7s %6s  %9s %9s %6s\n", "kernel", "isa", "rows", "GB/s", "limit", "%", "Gop/s", "limit", "%")
 }
 
-func writeKernel(w io.Writer, m kern.Measurement) {
-	fmt.Fprintf(w, "%-14s %-7s %4d  %8.1f %7.1f %6.0f  %9.1f ", m.Kernel, m.ISA, m.Rows, m.Bytes/1e9, m.Read/1e9, 100*m.Bytes/m.Read, m.Ops/1e9)
-	if m.Peak == 0 { // portable Go
-		fmt.Fprintf(w, "%9s %6s\n", "–", "–")
+func writeKernel(out io.Writer, measured kern.Measurement) {
+	fmt.Fprintf(out, "%-14s %-7s %4d  %8.1f %7.1f %6.0f  %9.1f ", measured.Kernel, measured.ISA, measured.Rows, measured.Bytes/1e9, measured.Read/1e9, 100*measured.Bytes/measured.Read, measured.Ops/1e9)
+	if measured.Peak == 0 { // portable Go
+		fmt.Fprintf(out, "%9s %6s\n", "–", "–")
 		return
 	}
-	fmt.Fprintf(w, "%9.0f %6.0f\n", m.Peak/1e9, 100*m.Ops/m.Peak)
+	fmt.Fprintf(out, "%9.0f %6.0f\n", measured.Peak/1e9, 100*measured.Ops/measured.Peak)
 }

@@ -22,12 +22,12 @@ type latencyOptions struct {
 
 func latencyCommand(plan planner) *cobra.Command {
 	o := &latencyOptions{offlineOptions: newOfflineOptions("latency", plan)}
-	f := o.set
-	f.IntVar(&o.input, "input-len", 32, "prompt `TOKENS`")
-	f.IntVar(&o.output, "output-len", 128, "output `TOKENS`")
-	f.IntVar(&o.batch, "batch-size", 8, "prompts that are computed together")
-	f.IntVar(&o.warmups, "num-iters-warmup", 10, "batches before the measurement")
-	f.IntVar(&o.iterations, "num-iters", 30, "batches that are measured")
+	flags := o.set
+	flags.IntVar(&o.input, "input-len", 32, "prompt `TOKENS`")
+	flags.IntVar(&o.output, "output-len", 128, "output `TOKENS`")
+	flags.IntVar(&o.batch, "batch-size", 8, "prompts that are computed together")
+	flags.IntVar(&o.warmups, "num-iters-warmup", 10, "batches before the measurement")
+	flags.IntVar(&o.iterations, "num-iters", 30, "batches that are measured")
 	return o.command("Measure how long the engine takes for one batch of prompts, without a server",
 		`Submit one batch of random prompts to an engine in this process, wait until all answers
 are there, and do it again, as vllm bench latency does. Prefix caching is off unless
@@ -44,34 +44,34 @@ func (o *latencyOptions) run(cmd *cobra.Command, cfg *config.Config) (err error)
 	if cfg.Origin("enable-prefix-caching") == "default" {
 		cfg.PrefixCaching = false // the same prompts come again and again
 	}
-	d := demand{input: o.input, output: o.output, batch: o.batch * o.n, waiting: o.batch * o.n}
+	need := demand{input: o.input, output: o.output, batch: o.batch * o.n, waiting: o.batch * o.n}
 	if cfg.MaxNumSeqs == 0 {
-		cfg.MaxNumSeqs = max(d.batch, plan.DefaultServed)
+		cfg.MaxNumSeqs = max(need.batch, plan.DefaultServed)
 	}
-	m, err := load.OpenModel(cfg.Model)
+	checkpoint, err := load.OpenModel(cfg.Model)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	rig, env, err := o.open(cmd, cfg, m, d)
+	defer checkpoint.Close()
+	rig, env, err := o.open(cmd, cfg, checkpoint, need)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
-	queries, err := offline.Uniform(o.seed, o.batch, o.input, o.output, m.Spec.Vocab)
+	queries, err := offline.Uniform(o.seed, o.batch, o.input, o.output, checkpoint.Spec.Vocab)
 	if err != nil {
 		return err
 	}
-	r, err := o.measure(cmd, rig, queries)
+	result, err := o.measure(cmd, rig, queries)
 	if err != nil {
 		return err
 	}
-	r.Ossian.Environment, r.Ossian.Workload.Dataset = env, "uniform ids"
-	return o.report(cmd, r)
+	result.Ossian.Environment, result.Ossian.Workload.Dataset = env, "uniform ids"
+	return o.report(cmd, result)
 }
 
 // measure warms up and measures.
-func (o *latencyOptions) measure(cmd *cobra.Command, rig *offline.Rig, queries []dataset.Query) (r *offline.Latency, err error) {
+func (o *latencyOptions) measure(cmd *cobra.Command, rig *offline.Rig, queries []dataset.Query) (result *offline.Latency, err error) {
 	ctx, status := cmd.Context(), cmd.ErrOrStderr()
 	total := (o.warmups + o.iterations) * o.batch * o.n * (o.input + o.output)
 	load := offline.Load{Queries: queries, N: o.n, Seed: o.seed, Temp: o.temp}
@@ -83,8 +83,8 @@ func (o *latencyOptions) measure(cmd *cobra.Command, rig *offline.Rig, queries [
 		return nil, err
 	}
 	err = o.profiled(func() (err error) {
-		r, err = rig.Latency(ctx, load, o.iterations)
+		result, err = rig.Latency(ctx, load, o.iterations)
 		return err
 	})
-	return r, err
+	return result, err
 }

@@ -48,86 +48,86 @@ Each run has prompts of its own, as many as --num-prompts and --prompts-per-load
 Results are in the layout of the other sweeps; load.json says what was found.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, c := &loadOptions{program: program, start: here}, &clientOptions{}
-			f := l.flags(c)
-			switch err := f.Parse(spread(args)); {
+			l, client := &loadOptions{program: program, start: here}, &clientOptions{}
+			flags := l.flags(client)
+			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, f.FlagUsages())
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
 				return nil
 			case err != nil:
-				return command.Suggest(f, err)
-			case f.NArg() > 0:
-				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", f.Arg(0))
+				return command.Suggest(flags, err)
+			case flags.NArg() > 0:
+				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			return l.run(cmd, args, c, f)
+			return l.run(cmd, args, client, flags)
 		},
 	}
 }
 
 // flags are those of the search, and those of the client that have other names.
-func (l *loadOptions) flags(c *clientOptions) *pflag.FlagSet {
-	f := pflag.NewFlagSet("bench sweep load", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.Usage = func() {}
-	f.StringVar(&l.variable, "vary", string(sweep.Concurrency), "what the load is: max_concurrency or request_rate")
-	f.Float64Var(&l.search.Min, "min", 1, "smallest load")
-	f.Float64Var(&l.search.Max, "max", 1024, "largest load")
-	f.Float64Var(&l.search.Factor, "factor", 2, "from one load to the next, until something ends the climb")
-	f.Float64Var(&l.search.Gain, "gain", 0.05, "growth of throughput that is worth more load")
-	f.Float64Var(&l.search.Precision, "precision", 0.05, "share of itself to which the limit is located")
-	f.IntVar(&l.search.Points, "max-points", 24, "loads to measure at most")
-	f.DurationVar(&l.time, "max-time", 0, "begin no measurement after this long; 0 = no bound")
-	f.StringVar(&l.sla, "sla", "", "`METRIC<=MS,...`: objectives, by the keys of results, such as p99_ttft_ms<=500")
-	f.Float64Var(&l.perLoad, "prompts-per-load", 8, "requests per unit of load, if that is more than --num-prompts")
-	l.folderOptions.flags(f)
-	l.serverOptions.flags(f)
-	client := c.flags()
+func (l *loadOptions) flags(client *clientOptions) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("bench sweep load", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() {}
+	flags.StringVar(&l.variable, "vary", string(sweep.Concurrency), "what the load is: max_concurrency or request_rate")
+	flags.Float64Var(&l.search.Min, "min", 1, "smallest load")
+	flags.Float64Var(&l.search.Max, "max", 1024, "largest load")
+	flags.Float64Var(&l.search.Factor, "factor", 2, "from one load to the next, until something ends the climb")
+	flags.Float64Var(&l.search.Gain, "gain", 0.05, "growth of throughput that is worth more load")
+	flags.Float64Var(&l.search.Precision, "precision", 0.05, "share of itself to which the limit is located")
+	flags.IntVar(&l.search.Points, "max-points", 24, "loads to measure at most")
+	flags.DurationVar(&l.time, "max-time", 0, "begin no measurement after this long; 0 = no bound")
+	flags.StringVar(&l.sla, "sla", "", "`METRIC<=MS,...`: objectives, by the keys of results, such as p99_ttft_ms<=500")
+	flags.Float64Var(&l.perLoad, "prompts-per-load", 8, "requests per unit of load, if that is more than --num-prompts")
+	l.folderOptions.flags(flags)
+	l.serverOptions.flags(flags)
+	own := client.flags()
 	for name, value := range map[string]string{"num-prompts": "16", "percentile-metrics": "ttft,tpot,itl,e2el"} {
-		flag := client.Lookup(name)
-		_ = flag.Value.Set(value) // the client's own 1000 prompts are too many for small loads
+		flag := own.Lookup(name)
+		_ = flag.Value.Set(value) // the own's own 1000 prompts are too many for small loads
 		flag.DefValue = value
 	}
-	f.SetNormalizeFunc(client.GetNormalizeFunc())
-	f.AddFlagSet(client)
-	return f
+	flags.SetNormalizeFunc(own.GetNormalizeFunc())
+	flags.AddFlagSet(own)
+	return flags
 }
 
-func (l *loadOptions) run(cmd *cobra.Command, args []string, c *clientOptions, f *pflag.FlagSet) error {
-	setup, err := c.setup(f)
+func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptions, flags *pflag.FlagSet) error {
+	setup, err := client.setup(flags)
 	if err != nil {
 		return err
 	}
-	s := sweep.LoadSearch{Search: l.search, Prompts: c.data.prompts, PerLoad: l.perLoad, Seed: setup.Seed}
-	if s.Variable, err = sweep.ParseVariable(l.variable); err != nil {
+	search := sweep.LoadSearch{Search: l.search, Prompts: client.data.prompts, PerLoad: l.perLoad, Seed: setup.Seed}
+	if search.Variable, err = sweep.ParseVariable(l.variable); err != nil {
 		return fmt.Errorf("--vary: %w", err)
 	}
-	s.Whole = s.Variable == sweep.Concurrency
+	search.Whole = search.Variable == sweep.Concurrency
 	if l.sla != "" {
-		if s.SLA, err = sweep.ParseSLA(l.sla); err != nil {
+		if search.SLA, err = sweep.ParseSLA(l.sla); err != nil {
 			return fmt.Errorf("--sla: %w", err)
 		}
 	}
-	switch name := strings.ReplaceAll(string(s.Variable), "_", "-"); {
-	case f.Changed(name):
+	switch name := strings.ReplaceAll(string(search.Variable), "_", "-"); {
+	case flags.Changed(name):
 		return fmt.Errorf("--%s: that is searched for; --min and --max bound it", name)
-	case s.Whole && f.Changed("multi-turn-concurrency"):
+	case search.Whole && flags.Changed("multi-turn-concurrency"):
 		return errors.New("--multi-turn-concurrency: that is what max_concurrency would set, which is searched for; --min and --max bound it")
-	case !s.Whole && f.Lookup("dataset-name").Value.String() == "timed_trace" && !f.Changed("no-self-timed"):
+	case !search.Whole && flags.Lookup("dataset-name").Value.String() == "timed_trace" && !flags.Changed("no-self-timed"):
 		return errTimed
-	case c.runs < 1 || c.runs > 1000:
-		return fmt.Errorf("--num-runs %d: want 1 to 1000", c.runs)
+	case client.runs < 1 || client.runs > 1000:
+		return fmt.Errorf("--num-runs %d: want 1 to 1000", client.runs)
 	case !(l.perLoad >= 0 && l.perLoad <= 1e6):
 		return fmt.Errorf("--prompts-per-load %v: want 0 to 1e6", l.perLoad)
 	}
 	for _, name := range []string{"save-result", "append-result", "result-dir", "result-filename", "output-file", "log", "plot-timeline", "plot-dataset-stats",
 		"compare", "sweep-max-concurrency", "sweep-request-rate", "multi", "preset"} {
-		if f.Changed(name) {
+		if flags.Changed(name) {
 			return fmt.Errorf("--%s: not in a search for the load; results of all runs go to --output-dir", name)
 		}
 	}
-	b := &bencher{cmd: cmd, args: args, html: c.html, start: l.start}
+	b := &bencher{cmd: cmd, args: args, html: client.html, start: l.start}
 	if l.serve != "" {
-		if f.Changed("base-url") || f.Changed("host") || f.Changed("port") {
+		if flags.Changed("base-url") || flags.Changed("host") || flags.Changed("port") {
 			return errors.New("--serve-cmd says where the server is: leave out --base-url, --host and --port")
 		}
 		command, err := words("--serve-cmd", l.serve)
@@ -137,26 +137,26 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, c *clientOptions, f
 		b.server = l.server(cmd, command, l.program)
 	}
 	defer b.Close()
-	return l.find(cmd, b, s, c.runs)
+	return l.find(cmd, b, search, client.runs)
 }
 
 // find searches and reports.
-func (l *loadOptions) find(cmd *cobra.Command, b *bencher, s sweep.LoadSearch, runs int) error {
-	e := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cmd.ErrOrStderr()}
+func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSearch, runs int) error {
+	experiment := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cmd.ErrOrStderr()}
 	began := time.Now()
-	s.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
+	search.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
 	out := cmd.OutOrStdout()
 	head := true
-	s.Measured = func(p sweep.Point, runs []sweep.Object) {
+	search.Measured = func(point sweep.Point, runs []sweep.Object) {
 		if head {
-			fmt.Fprintf(out, "%16s", s.Variable)
+			fmt.Fprintf(out, "%16s", search.Variable)
 			for _, c := range loadColumns {
 				fmt.Fprintf(out, " %13s", c.title)
 			}
 			fmt.Fprintln(out)
 		}
 		head = false
-		fmt.Fprintf(out, "%16.4g", p.Load)
+		fmt.Fprintf(out, "%16.4g", point.Load)
 		for _, c := range loadColumns {
 			cell := "-"
 			if v, err := sweep.Mean(runs, c.key); err == nil {
@@ -165,14 +165,14 @@ func (l *loadOptions) find(cmd *cobra.Command, b *bencher, s sweep.LoadSearch, r
 			fmt.Fprintf(out, " %13s", cell)
 		}
 		switch {
-		case p.Untrusted != "":
-			fmt.Fprintf(out, "  untrusted: %s", p.Untrusted)
-		case p.Margin > 0:
+		case point.Untrusted != "":
+			fmt.Fprintf(out, "  untrusted: %s", point.Untrusted)
+		case point.Margin > 0:
 			fmt.Fprintf(out, "  misses %s", l.sla)
 		}
 		fmt.Fprintln(out)
 	}
-	c, err := e.Load(cmd.Context(), b, s)
+	c, err := experiment.Load(cmd.Context(), b, search)
 	if err != nil || l.dryRun {
 		return err
 	}
@@ -254,19 +254,19 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 
 // measurement is what bench serve would do with the arguments and the setting.
 func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
-	l, o := &loadOptions{}, &clientOptions{}
-	f := l.flags(o)
+	l, client := &loadOptions{}, &clientOptions{}
+	flags := l.flags(client)
 	args := setting.Apply(spread(b.args))
-	if err := f.Parse(args); err != nil {
-		return nil, command.Suggest(f, err)
+	if err := flags.Parse(args); err != nil {
+		return nil, command.Suggest(flags, err)
 	}
-	setup, err := o.setup(f)
+	setup, err := client.setup(flags)
 	if err != nil {
 		return nil, err
 	}
 	setup.Args = bench.HideSecrets(args)
-	return &measurement{o: o, flags: f, setup: setup, start: b.start, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
-		local: b.server == nil && !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}, nil
+	return &measurement{o: client, flags: flags, setup: setup, start: b.start, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
+		local: b.server == nil && !flags.Changed("base-url") && !flags.Changed("host") && !flags.Changed("port")}, nil
 }
 
 // serve starts the server in this process.

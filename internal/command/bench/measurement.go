@@ -102,12 +102,12 @@ func (m *measurement) serve(ctx context.Context) (stop func() error, err error) 
 			return nil, cmp.Or(err, ctx.Err(), errors.New("the server ended before it was ready"))
 		case <-time.After(10 * time.Millisecond):
 		}
-		r, err := http.Get(m.base + "/ready")
+		reply, err := http.Get(m.base + "/ready")
 		if err != nil {
 			continue
 		}
-		r.Body.Close()
-		if r.StatusCode == http.StatusOK {
+		reply.Body.Close()
+		if reply.StatusCode == http.StatusOK {
 			return stop, nil
 		}
 	}
@@ -201,14 +201,14 @@ func (m *measurement) render() renderer {
 	if m.model == nil {
 		return nil
 	}
-	f, err := load.ChatFormat(m.model, "")
+	format, err := load.ChatFormat(m.model, "")
 	if err != nil {
 		return nil
 	}
 	return func(prompt string) (string, error) {
 		p := m.tok.Prompt()
 		c := &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}, Vars: json.RawMessage(m.o.templateVars)}
-		if err := f.Render(p, c); err != nil {
+		if err := format.Render(p, c); err != nil {
 			return "", err
 		}
 		return m.tok.Decode(p.IDs()), nil
@@ -236,47 +236,47 @@ func (m *measurement) dryRun(ctx context.Context) error {
 		return err
 	}
 	var last *measurement
-	for _, c := range plan.cases {
-		if last, err = m.with(ctx, c, last); err != nil {
+	for _, one := range plan.cases {
+		if last, err = m.with(ctx, one, last); err != nil {
 			return err
 		}
 		in, out := last.tokens()
 		n := float64(len(last.work))
 		m.say("Dry run stats: %s\n  Total prompts: %.0f\n  Total input tokens: %d\n  Total expected output tokens: %d\n  Avg input tokens: %.1f\n  Avg output tokens: %.1f\n  Workload: %s, %d prompts repeated",
-			c.title, n, in, out, float64(in)/n, float64(out)/n, last.setup.Hash, last.setup.Repeats)
+			one.title, n, in, out, float64(in)/n, float64(out)/n, last.setup.Hash, last.setup.Repeats)
 	}
 	return nil
 }
 
 // target is the server as a run sends to it.
 func (m *measurement) target() (*bench.HTTP, error) {
-	c := bench.HTTPConfig{Access: m.access, Setup: m.setup, Sampling: m.o.members(m.flags), IDPrefix: m.o.idPrefix}
-	if c.IDPrefix == "" {
-		c.IDPrefix = fmt.Sprintf("bench-%08x-", rand.Uint32())
+	cfg := bench.HTTPConfig{Access: m.access, Setup: m.setup, Sampling: m.o.members(m.flags), IDPrefix: m.o.idPrefix}
+	if cfg.IDPrefix == "" {
+		cfg.IDPrefix = fmt.Sprintf("bench-%08x-", rand.Uint32())
 	}
 	if m.flags.Changed("logprobs") {
-		c.Logprobs = &m.o.logprobs
+		cfg.Logprobs = &m.o.logprobs
 	}
 	if m.o.extra != "" {
-		c.Extra = json.RawMessage(m.o.extra)
+		cfg.Extra = json.RawMessage(m.o.extra)
 	}
-	return bench.NewHTTP(c)
+	return bench.NewHTTP(cfg)
 }
 
 // options are those of the run.
 func (m *measurement) options(live *bench.Live) bench.Options {
-	o := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
+	options := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
 		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live, Start: m.begin}
 	switch {
-	case m.setup.Profile == bench.LMDeploy && o.Warmups > 0:
-		o.Settle = 1500 * time.Millisecond
+	case m.setup.Profile == bench.LMDeploy && options.Warmups > 0:
+		options.Settle = 1500 * time.Millisecond
 	case m.setup.Profile == bench.SGLang:
-		o.WarmupOutput, o.Settle = 32, time.Second
+		options.WarmupOutput, options.Settle = 32, time.Second
 	}
 	if m.o.profile {
-		o.Stop = func(ctx context.Context) error { return m.profiler(ctx, "Stopping", "/stop_profile", "stopped") }
+		options.Stop = func(ctx context.Context) error { return m.profiler(ctx, "Stopping", "/stop_profile", "stopped") }
 	}
-	return o
+	return options
 }
 
 // begin asks of the server what it has to do just before the measurement, behind the
@@ -317,24 +317,24 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 	if err != nil {
 		return nil, err
 	}
-	t, err := m.target()
+	target, err := m.target()
 	if err != nil {
 		return nil, err
 	}
-	defer t.Close()
+	defer target.Close()
 	live := new(bench.Live)
-	o := m.options(live)
+	options := m.options(live)
 	if m.o.log != "" {
-		f, err := os.Create(numbered(m.o.log, i))
+		file, err := os.Create(numbered(m.o.log, i))
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
-		o.Log = f
+		defer file.Close()
+		options.Log = file
 	}
 	m.sayFirst()
 	endView := func() {}
-	o.Stage = func(s bench.Stage, spent time.Duration) {
+	options.Stage = func(s bench.Stage, spent time.Duration) {
 		if m.stage(s, spent); s == bench.Measuring {
 			endView = watch(ctx, live, m.log, !m.o.quiet)
 		}
@@ -342,7 +342,7 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 			endView()
 		}
 	}
-	return bench.Run(ctx, t, work, o)
+	return bench.Run(ctx, target, work, options)
 }
 
 // count counts the tokens of a text; nil if there is no tokenizer.

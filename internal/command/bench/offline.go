@@ -42,17 +42,17 @@ type offlineOptions struct {
 // newOfflineOptions returns the options of a command of that name. Flags and defaults
 // are vLLM's.
 func newOfflineOptions(name string, plan planner) *offlineOptions {
-	f := pflag.NewFlagSet("bench "+name, pflag.ContinueOnError)
-	f.SortFlags = false
-	f.Usage = func() {}
-	f.SetNormalizeFunc(spelling)
-	o := &offlineOptions{name: name, plan: plan, set: f}
-	f.IntVar(&o.n, "n", 1, "answers to each prompt")
-	f.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
-	f.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
-	f.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
-	f.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
-	f.StringVar(&o.json, "output-json", "", "`FILE` for the result")
+	flags := pflag.NewFlagSet("bench "+name, pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() {}
+	flags.SetNormalizeFunc(spelling)
+	o := &offlineOptions{name: name, plan: plan, set: flags}
+	flags.IntVar(&o.n, "n", 1, "answers to each prompt")
+	flags.Int64Var(&o.seed, "seed", 0, "of prompts and sampling")
+	flags.Float32Var(&o.temp, "temperature", 1, "of sampling, 1 as in vLLM; 0 = the most likely token, for comparisons with programs that draw none")
+	flags.BoolVar(&o.ids, "disable-detokenize", false, "leave answers as ids, so that turning them into text is not measured")
+	flags.BoolVar(&o.profile, "profile", false, "write a CPU profile of the measurement to bench-"+name+".pprof")
+	flags.StringVar(&o.json, "output-json", "", "`FILE` for the result")
 	return o
 }
 
@@ -124,13 +124,13 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 }
 
 // split gives flags that f has, each with the words behind it, to own, all else to rest.
-func split(f *pflag.FlagSet, args []string) (own, rest []string) {
+func split(flags *pflag.FlagSet, args []string) (own, rest []string) {
 	to := &rest
 	for _, a := range args {
 		_, err := strconv.ParseFloat(a, 64)
 		if name, long := strings.CutPrefix(a, "--"); long {
 			name, _, _ = strings.Cut(name, "=")
-			if to = &rest; f.Lookup(name) != nil {
+			if to = &rest; flags.Lookup(name) != nil {
 				to = &own
 			}
 		} else if strings.HasPrefix(a, "-") && err != nil {
@@ -165,26 +165,26 @@ type demand struct {
 
 // open loads m and starts an engine with the settings, planned as for a server. What
 // does not fit is refused before weights are read.
-func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Model, d demand) (*offline.Rig, offline.Environment, error) {
+func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint *ckpt.Model, need demand) (*offline.Rig, offline.Environment, error) {
 	ctx, status, none := cmd.Context(), cmd.ErrOrStderr(), offline.Environment{}
-	l, p, err := o.plan(cfg, m, load.NoteTo(status))
+	loading, planned, err := o.plan(cfg, checkpoint, load.NoteTo(status))
 	if err != nil {
 		return nil, none, err
 	}
-	if err := offline.Fits(d.input, d.output, p.Limits.MaxLen); err != nil {
+	if err := offline.Fits(need.input, need.output, planned.Limits.MaxLen); err != nil {
 		return nil, none, err
 	}
-	if err := offline.Together(d.batch, min(p.Limits.MaxSeqs, p.Limits.MaxTokens)); err != nil {
+	if err := offline.Together(need.batch, min(planned.Limits.MaxSeqs, planned.Limits.MaxTokens)); err != nil {
 		return nil, none, err
 	}
-	env, err := o.environment(cfg, m, l.Device(), p.Limits)
+	env, err := o.environment(cfg, checkpoint, loading.Device(), planned.Limits)
 	if err != nil {
 		return nil, none, err
 	}
-	if err := l.Prepare(ctx, status); err != nil {
+	if err := loading.Prepare(ctx, status); err != nil {
 		return nil, none, err
 	}
-	r, choice, err := l.Open(ctx, p.Limits, status)
+	r, choice, err := loading.Open(ctx, planned.Limits, status)
 	if err != nil {
 		return nil, none, err
 	}
@@ -192,29 +192,29 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, m *ckpt.Mo
 		fmt.Fprintln(status, choice.Line())
 	}
 	env.Device, env.Threads = r.Info().Name, choice.Threads
-	c := offline.Config{Runner: r, Tokenizer: m.Tokenizer, Allowed: load.MaskOut(m.Spec.Vocab, m.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: d.waiting,
+	rigCfg := offline.Config{Runner: r, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: need.waiting,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {
-		c.Tokenizer = nil
+		rigCfg.Tokenizer = nil
 	}
-	rig, err := offline.Start(ctx, c)
+	rig, err := offline.Start(ctx, rigCfg)
 	return rig, env, err
 }
 
-func (o *offlineOptions) environment(cfg *config.Config, m *ckpt.Model, device load.Device, lim model.Limits) (offline.Environment, error) {
-	e := offline.Environment{
+func (o *offlineOptions) environment(cfg *config.Config, checkpoint *ckpt.Model, device load.Device, lim model.Limits) (offline.Environment, error) {
+	env := offline.Environment{
 		Version: command.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processor: plan.ThisHost().CPU,
-		Cores: runtime.NumCPU(), Threads: device.Threads(), Model: m.Spec.Name, KVCache: device.KV(),
+		Cores: runtime.NumCPU(), Threads: device.Threads(), Model: checkpoint.Spec.Name, KVCache: device.KV(),
 		MaxLen: lim.MaxLen, MaxSeqs: lim.MaxSeqs, MaxTokens: lim.MaxTokens, PrefixCaching: cfg.PrefixCaching, Args: append([]string{}, o.args...),
 	}
-	count, err := plan.New(m.Spec, m.Params)
+	count, err := plan.New(checkpoint.Spec, checkpoint.Params)
 	if err != nil {
-		return e, err
+		return env, err
 	}
 	for _, t := range count.Types {
-		e.DTypes = append(e.DTypes, t.Type.String())
+		env.DTypes = append(env.DTypes, t.Type.String())
 	}
-	return e, nil
+	return env, nil
 }
 
 // profiled measures, under the profiler if that was asked for.
@@ -222,16 +222,16 @@ func (o *offlineOptions) profiled(measure func() error) error {
 	if !o.profile {
 		return measure()
 	}
-	f, err := os.Create("bench-" + o.name + ".pprof")
+	file, err := os.Create("bench-" + o.name + ".pprof")
 	if err != nil {
 		return err
 	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return errors.Join(err, f.Close())
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return errors.Join(err, file.Close())
 	}
 	err = measure()
 	pprof.StopCPUProfile()
-	return errors.Join(err, f.Close())
+	return errors.Join(err, file.Close())
 }
 
 // A finding is a result of either command.
@@ -241,12 +241,12 @@ type finding interface {
 }
 
 // report prints a result, vLLM's lines first, and writes it where it was asked for.
-func (o *offlineOptions) report(cmd *cobra.Command, r finding) error {
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", r.Console(), r.OssianConsole()); err != nil {
+func (o *offlineOptions) report(cmd *cobra.Command, found finding) error {
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", found.Console(), found.OssianConsole()); err != nil {
 		return err
 	}
 	if o.json == "" {
 		return nil
 	}
-	return offline.WriteFile(o.json, r)
+	return offline.WriteFile(o.json, found)
 }

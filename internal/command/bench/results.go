@@ -30,7 +30,7 @@ several results is taken as repetitions of one measurement.`,
 
 // compareFiles writes what differs between the results in two files, and what is to be
 // known about these to notes.
-func compareFiles(w, notes io.Writer, a, b string) error {
+func compareFiles(out, notes io.Writer, a, b string) error {
 	var both [2][]report.Result
 	for i, name := range []string{a, b} {
 		var err error
@@ -42,7 +42,7 @@ func compareFiles(w, notes io.Writer, a, b string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(w, c)
+	_, err = fmt.Fprint(out, c)
 	return err
 }
 
@@ -57,13 +57,13 @@ also of runs that were interrupted), and a table of all files.`,
 			var all []report.Result
 			var failed error // the others are read all the same
 			for _, name := range args {
-				s, results, err := readResults(name, cmd.ErrOrStderr())
+				summary, results, err := readResults(name, cmd.ErrOrStderr())
 				if err != nil {
 					failed = errors.Join(failed, err)
 					continue
 				}
-				if s != nil {
-					fmt.Fprint(cmd.OutOrStdout(), s.Console(), s.OssianConsole())
+				if summary != nil {
+					fmt.Fprint(cmd.OutOrStdout(), summary.Console(), summary.OssianConsole())
 				}
 				all = append(all, results...)
 			}
@@ -83,12 +83,12 @@ const logStart = `{"run":`
 // larger than memory: what is kept of it are its events, 16 bytes each, and texts.
 // What is to be known about it is written to notes.
 func readResults(name string, notes io.Writer) (log *report.Summary, results []report.Result, err error) {
-	f, err := os.Open(name)
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 64<<10)
+	defer file.Close()
+	in := bufio.NewReaderSize(file, 64<<10)
 	if head, _ := in.Peek(len(logStart)); string(head) != logStart { // or it is shorter
 		data, err := io.ReadAll(in)
 		if err == nil {

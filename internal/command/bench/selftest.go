@@ -34,7 +34,7 @@ type selfTest struct {
 }
 
 func selftestCommand() *cobra.Command {
-	var t selfTest
+	var test selfTest
 	c := &cobra.Command{
 		Use:   "selftest",
 		Short: "Measure the benchmark client",
@@ -47,16 +47,16 @@ func selftestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, self, args...) }
-			return t.run(cmd.Context(), cmd.OutOrStdout())
+			test.server = func(ctx context.Context, args ...string) *exec.Cmd { return exec.CommandContext(ctx, self, args...) }
+			return test.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	f := c.Flags()
-	f.IntSliceVar(&t.streams, "streams", []int{1, 10, 100, 500, 1000, 5000}, "streams at once")
-	f.Float64Var(&t.rate, "rate", 100, "tokens per second and stream")
-	f.Float64Var(&t.most, "most", 100_000, "tokens per second of all streams; more streams are slower")
-	f.DurationVar(&t.length, "length", 5*time.Second, "of a stream")
-	f.Float64Var(&t.arrive, "arrivals", 5000, "requests of one token per second, at last; 0 = none")
+	flags := c.Flags()
+	flags.IntSliceVar(&test.streams, "streams", []int{1, 10, 100, 500, 1000, 5000}, "streams at once")
+	flags.Float64Var(&test.rate, "rate", 100, "tokens per second and stream")
+	flags.Float64Var(&test.most, "most", 100_000, "tokens per second of all streams; more streams are slower")
+	flags.DurationVar(&test.length, "length", 5*time.Second, "of a stream")
+	flags.Float64Var(&test.arrive, "arrivals", 5000, "requests of one token per second, at last; 0 = none")
 	return c
 }
 
@@ -90,29 +90,29 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
-	fmt.Fprintln(w, "streams\ttok/s\tevents\tlost\tmean\tp99\tp50\tp99\tp99\tp99\tmax\tp99\tµs/event\tKB/stream\t")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
+	fmt.Fprintln(table, "streams\ttok/s\tevents\tlost\tmean\tp99\tp50\tp99\tp99\tp99\tmax\tp99\tµs/event\tKB/stream\t")
 	lost := 0
 	for _, n := range t.streams {
-		r, err := t.level(ctx, t.plan(n))
+		result, err := t.level(ctx, t.plan(n))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%d streams: %w", n, err), w.Flush())
+			return errors.Join(fmt.Errorf("%d streams: %w", n, err), table.Flush())
 		}
-		lost += r.handled.Missed
-		r.write(w)
+		lost += result.handled.Missed
+		result.write(table)
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	if t.arrive > 0 {
-		r, err := t.level(ctx, selfPlan{max(int(t.arrive*t.length.Seconds()), 1), 1, time.Second, t.arrive})
+		result, err := t.level(ctx, selfPlan{max(int(t.arrive*t.length.Seconds()), 1), 1, time.Second, t.arrive})
 		if err != nil {
 			return fmt.Errorf("%v requests per second: %w", t.arrive, err)
 		}
-		lost += r.handled.Missed
+		lost += result.handled.Missed
 		fmt.Fprintf(out, "\n%v requests per second, one token each: %d sent, %d lost; late by %s ms in the median, p99 %s, at most %s; %.1f µs of CPU each\n",
-			t.arrive, r.client.N, r.handled.Missed, millis(r.client.P50), millis(r.client.P99), millis(r.client.Max), float64(r.cpu)/1e3)
+			t.arrive, result.client.N, result.handled.Missed, millis(result.client.P50), millis(result.client.P99), millis(result.client.Max), float64(result.cpu)/1e3)
 	}
 	if lost > 0 {
 		return fmt.Errorf("%d requests are not as the server sent them", lost)
@@ -136,9 +136,9 @@ func (t *selfTest) plan(n int) selfPlan {
 }
 
 // level starts the server of a line and measures with it.
-func (t *selfTest) level(ctx context.Context, p selfPlan) (*selfResult, error) {
+func (t *selfTest) level(ctx context.Context, plan selfPlan) (*selfResult, error) {
 	ctx, stop := context.WithCancel(ctx)
-	server := t.server(ctx, "bench", "scripted", "--port", "0", "--gap", p.gap.String())
+	server := t.server(ctx, "bench", "scripted", "--port", "0", "--gap", plan.gap.String())
 	server.Stderr = os.Stderr
 	defer func() {
 		stop()
@@ -156,7 +156,7 @@ func (t *selfTest) level(ctx context.Context, p selfPlan) (*selfResult, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("scripted server: said %q, expected its address", line), err)
 	}
-	return p.measure(ctx, url)
+	return plan.measure(ctx, url)
 }
 
 // measure runs the client against the scripted server at url.
@@ -231,19 +231,19 @@ type selfResult struct {
 }
 
 func compareSelf(p selfPlan, rec *bench.Recording, log *scripted.Log, grown uint64) *selfResult {
-	r := &selfResult{plan: p, handled: log.Compare(seenBy(rec, false)), server: log.Lateness(), memory: grown / uint64(p.streams)}
+	result := &selfResult{plan: p, handled: log.Compare(seenBy(rec, false)), server: log.Lateness(), memory: grown / uint64(p.streams)}
 	if rec.Client.Kernel {
-		r.kernel = log.Compare(seenBy(rec, true))
+		result.kernel = log.Compare(seenBy(rec, true))
 	}
 	late := make([]time.Duration, len(rec.Samples))
 	for i, s := range rec.Samples {
 		late[i] = s.Sent - s.Scheduled
 	}
-	r.client = scripted.Spreads(late)
-	if n := r.handled.Events; n > 0 {
-		r.cpu = rec.Client.CPU / time.Duration(n)
+	result.client = scripted.Spreads(late)
+	if n := result.handled.Events; n > 0 {
+		result.cpu = rec.Client.CPU / time.Duration(n)
 	}
-	return r
+	return result
 }
 
 // seenBy is what the client says, by the times at which it handled events or by those at
@@ -251,19 +251,19 @@ func compareSelf(p selfPlan, rec *bench.Recording, log *scripted.Log, grown uint
 func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
 	var out []scripted.Seen
 	for i := range rec.Samples {
-		s := &rec.Samples[i]
-		seen := scripted.Seen{Index: s.Index}
+		sample := &rec.Samples[i]
+		seen := scripted.Seen{Index: sample.Index}
 		last := time.Duration(-1)
-		for _, c := range s.Chunks {
-			if c.Kind&bench.Choices == 0 {
+		for _, chunk := range sample.Chunks {
+			if chunk.Kind&bench.Choices == 0 {
 				continue
 			}
-			at := c.At
+			at := chunk.At
 			if !kernel {
-				at += time.Duration(max(c.Lag, 0))
+				at += time.Duration(max(chunk.Lag, 0))
 			}
 			if last < 0 {
-				seen.TTFT = at - s.Sent
+				seen.TTFT = at - sample.Sent
 			} else {
 				seen.Gaps = append(seen.Gaps, at-last)
 			}
@@ -276,12 +276,12 @@ func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
 	return out
 }
 
-func (r *selfResult) write(w io.Writer) {
+func (r *selfResult) write(out io.Writer) {
 	kernel := "-"
 	if r.kernel.Events > 0 {
 		kernel = millis(r.kernel.Gap.P99)
 	}
-	fmt.Fprintf(w, "%d\t%.0f\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.1f\t\n",
+	fmt.Fprintf(out, "%d\t%.0f\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f\t%.1f\t\n",
 		r.plan.streams, float64(r.plan.streams)/r.plan.gap.Seconds(), r.handled.Events, r.handled.Missed,
 		millis(r.handled.TTFT.Mean), millis(r.handled.TTFT.P99), millis(r.handled.Gap.P50), millis(r.handled.Gap.P99), kernel,
 		millis(r.client.P99), millis(r.client.Max), millis(r.server.P99), float64(r.cpu)/1e3, float64(r.memory)/1e3)

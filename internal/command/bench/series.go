@@ -25,14 +25,14 @@ type seriesOptions struct {
 	multiRates, preset              string
 }
 
-func (w *seriesOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&w.concurrency, "sweep-max-concurrency", "", "measure at each bound of `N,N,...`; of --multi-turn-concurrency where there are conversations")
-	f.StringVar(&w.rates, "sweep-request-rate", "", "measure at each rate of `R,R,...`; without --sweep-max-concurrency")
-	f.IntVar(&w.factor, "sweep-num-prompts-factor", 0, "`K` requests per unit of concurrency; 0 = --num-prompts at each")
-	f.StringVar(&w.percentiles, "sweep-summary-percentiles", "", "`P,P,...` in the table of the sweep, behind 50 and 90")
-	f.BoolVar(&w.multi, "multi", false, "lmdeploy: measure at each rate of --request-rate-range")
-	f.StringVar(&w.multiRates, "request-rate-range", "2,34,2", "lmdeploy: rates; of three whole numbers from, end, step")
-	f.StringVar(&w.preset, "preset", "", "workloads of published tables: lmdeploy-throughput, lab-throughput or lab-latency; other flags overrule theirs")
+func (w *seriesOptions) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&w.concurrency, "sweep-max-concurrency", "", "measure at each bound of `N,N,...`; of --multi-turn-concurrency where there are conversations")
+	flags.StringVar(&w.rates, "sweep-request-rate", "", "measure at each rate of `R,R,...`; without --sweep-max-concurrency")
+	flags.IntVar(&w.factor, "sweep-num-prompts-factor", 0, "`K` requests per unit of concurrency; 0 = --num-prompts at each")
+	flags.StringVar(&w.percentiles, "sweep-summary-percentiles", "", "`P,P,...` in the table of the sweep, behind 50 and 90")
+	flags.BoolVar(&w.multi, "multi", false, "lmdeploy: measure at each rate of --request-rate-range")
+	flags.StringVar(&w.multiRates, "request-rate-range", "2,34,2", "lmdeploy: rates; of three whole numbers from, end, step")
+	flags.StringVar(&w.preset, "preset", "", "workloads of published tables: lmdeploy-throughput, lab-throughput or lab-latency; other flags overrule theirs")
 }
 
 // A variant is one of several measurements.
@@ -55,52 +55,52 @@ var errTimed = errors.New("--dataset-name timed_trace is sent at its own times, 
 // timed reports whether the workload says when its requests are sent.
 func (o *clientOptions) timed() bool { return o.data.name == "timed_trace" && !o.untimed }
 
-func (w *seriesOptions) plan(o *clientOptions) (p series, err error) {
+func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) {
 	switch {
 	case w.preset != "":
-		return w.presets(o)
+		return w.presets(client)
 	case w.concurrency != "":
-		p.name, p.heading = "Max Concurrency", report.Heading("Concurrency Sweep", "=")
+		planned.name, planned.heading = "Max Concurrency", report.Heading("Concurrency Sweep", "=")
 		flag := "--max-concurrency"
-		if o.turns.on {
-			p.name, p.heading, flag = "MT Concurrency", report.Heading("Multi-Turn Concurrency Sweep", "="), "--multi-turn-concurrency"
+		if client.turns.on {
+			planned.name, planned.heading, flag = "MT Concurrency", report.Heading("Multi-Turn Concurrency Sweep", "="), "--multi-turn-concurrency"
 		}
 		texts := strings.Split(w.concurrency, ",")
 		for i, text := range texts {
 			texts[i] = strings.TrimSpace(text)
 			n, err := strconv.Atoi(texts[i])
 			if err != nil || n < 1 {
-				return p, fmt.Errorf("--sweep-max-concurrency %q: want whole numbers from 1, such as 1,2,4", w.concurrency)
+				return planned, fmt.Errorf("--sweep-max-concurrency %q: want whole numbers from 1, such as 1,2,4", w.concurrency)
 			}
 			c := variant{row: "concurrency=" + texts[i], title: strings.ReplaceAll(flag[2:], "-", "_") + "=" + texts[i], after: []string{flag, texts[i]}}
 			if w.factor > 0 {
 				c.after, c.other = append(c.after, "--num-prompts", strconv.Itoa(n*w.factor)), true
 			}
-			p.cases = append(p.cases, c)
+			planned.cases = append(planned.cases, c)
 		}
-		p.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
-	case (w.rates != "" || w.multi) && o.timed():
-		return p, errTimed
+		planned.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
+	case (w.rates != "" || w.multi) && client.timed():
+		return planned, errTimed
 	case w.rates != "" || w.multi:
 		rates, err := w.listRates()
 		if err != nil {
-			return p, err
+			return planned, err
 		}
 		var texts []string
 		for _, r := range rates {
 			text := strings.TrimSuffix(report.PyFloat(r), ".0")
-			p.cases = append(p.cases, variant{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
+			planned.cases = append(planned.cases, variant{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
 			texts = append(texts, report.PyFloat(r))
 		}
-		p.name = "Request Rate"
-		p.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))
+		planned.name = "Request Rate"
+		planned.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))
 	default:
-		p.cases = []variant{{}}
-		if o.runs > 1 {
-			p.heading = report.Heading(fmt.Sprintf("Multi-Run Benchmark (%d runs)", o.runs), "=")
+		planned.cases = []variant{{}}
+		if client.runs > 1 {
+			planned.heading = report.Heading(fmt.Sprintf("Multi-Run Benchmark (%d runs)", client.runs), "=")
 		}
 	}
-	return p, nil
+	return planned, nil
 }
 
 // listRates are the rates of --sweep-request-rate or of --multi.
@@ -131,19 +131,19 @@ func (w *seriesOptions) listRates() (out []float64, err error) {
 }
 
 // presets are the workloads that others publish tables of (bench.md 4.1 and 5).
-func (w *seriesOptions) presets(o *clientOptions) (p series, err error) {
+func (w *seriesOptions) presets(client *clientOptions) (planned series, err error) {
 	const chat, random = "--backend openai-chat --seed 42 ", "--dataset-name random --random-input-len %d --random-output-len %d --num-prompts %d"
 	sharegpt, old := "--dataset-name sharegpt --num-prompts %d", w.preset == "lmdeploy-throughput"
-	if o.data.path == "" && !old {
+	if client.data.path == "" && !old {
 		sharegpt = "--dataset-name sharegpt-synthetic --num-prompts %d"
-		p.heading = "Without --dataset-path, data set sharegpt-synthetic stands in for ShareGPT: the numbers are not those of published tables.\n"
+		planned.heading = "Without --dataset-path, data set sharegpt-synthetic stands in for ShareGPT: the numbers are not those of published tables.\n"
 	}
 	add := func(row, form string, values ...any) {
 		c := variant{row: row, title: row, other: true, before: strings.Fields(fmt.Sprintf(form, values...))}
 		if !old && strings.Contains(form, random) {
 			c.after = []string{"--dataset-path="} // the file is for ShareGPT
 		}
-		p.cases = append(p.cases, c)
+		planned.cases = append(planned.cases, c)
 	}
 	switch w.preset {
 	case "lmdeploy-throughput":
@@ -151,14 +151,14 @@ func (w *seriesOptions) presets(o *clientOptions) (p series, err error) {
 		add("1024/1024", random, 1024, 1024, 2000)
 		add("2000/6000", random, 2000, 6000, 500)
 		add("6000/2000", random, 6000, 2000, 500)
-		backend := cmp.Or(o.backend, "lmdeploy")
-		for i := range p.cases {
-			c := &p.cases[i]
+		backend := cmp.Or(client.backend, "lmdeploy")
+		for i := range planned.cases {
+			c := &planned.cases[i]
 			c.before = append(c.before, "--random-range-ratio", "1.0")
 			c.above = fmt.Sprintf("Running benchmark %s with backend: %s\n", strings.Join(c.before, " "), backend)
 			c.before = append(c.before, "--compat", "lmdeploy", "--backend", backend)
 		}
-		p.heading, p.between, p.end = "Using backend: "+backend+"\n", strings.Repeat("-", 40)+"\n", "All benchmarks completed for backend: "+backend+"\n"
+		planned.heading, planned.between, planned.end = "Using backend: "+backend+"\n", strings.Repeat("-", 40)+"\n", "All benchmarks completed for backend: "+backend+"\n"
 	case "lab-throughput":
 		add("ShareGPT", chat+sharegpt, 1000)
 		add("Short", chat+random, 128, 4, 1000)
@@ -170,16 +170,16 @@ func (w *seriesOptions) presets(o *clientOptions) (p series, err error) {
 			add(fmt.Sprintf("ShareGPT, concurrency %d", c), chat+sharegpt+" --max-concurrency %d", 100, c)
 		}
 	default:
-		return p, fmt.Errorf("--preset %q: want lmdeploy-throughput, lab-throughput or lab-latency", w.preset)
+		return planned, fmt.Errorf("--preset %q: want lmdeploy-throughput, lab-throughput or lab-latency", w.preset)
 	}
-	return p, nil
+	return planned, nil
 }
 
 // with is m with the flags of c, and with the workload of last where that is the same.
-func (m *measurement) with(ctx context.Context, c variant, last *measurement) (*measurement, error) {
+func (m *measurement) with(ctx context.Context, one variant, last *measurement) (*measurement, error) {
 	v := *m
-	if len(c.before)+len(c.after) > 0 {
-		args := slices.Concat(c.before, m.o.args, c.after)
+	if len(one.before)+len(one.after) > 0 {
+		args := slices.Concat(one.before, m.o.args, one.after)
 		v.o = &clientOptions{}
 		v.flags = v.o.flags()
 		err := v.flags.Parse(spread(args))
@@ -193,7 +193,7 @@ func (m *measurement) with(ctx context.Context, c variant, last *measurement) (*
 		v.setup.Model, v.setup.ModelID, v.setup.Tokenizer, v.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
 		v.address()
 	}
-	if last == nil || c.other {
+	if last == nil || one.other {
 		return &v, v.workload(ctx)
 	}
 	v.work, v.legacy = last.work, last.legacy

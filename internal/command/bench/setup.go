@@ -19,14 +19,14 @@ import (
 )
 
 // setup is what reports say of the run.
-func (o *clientOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
-	p, err := bench.ParseProfile(o.compat)
+func (o *clientOptions) setup(flags *pflag.FlagSet) (*bench.Setup, error) {
+	profile, err := bench.ParseProfile(o.compat)
 	if err != nil {
 		return nil, fmt.Errorf("--compat: %w", err)
 	}
-	plain := p == bench.LMDeploy || p == bench.SGLang
-	old := p == bench.VLLM011 || plain
-	if !f.Changed("seed") && plain {
+	plain := profile == bench.LMDeploy || profile == bench.SGLang
+	old := profile == bench.VLLM011 || plain
+	if !flags.Changed("seed") && plain {
 		o.seed = 1
 	}
 	if o.data.name == "" {
@@ -35,13 +35,13 @@ func (o *clientOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 			o.data.name = "sharegpt"
 		}
 	}
-	if !f.Changed("random-output-len") && p == bench.SGLang {
+	if !flags.Changed("random-output-len") && profile == bench.SGLang {
 		o.data.random.output = 1024
 	}
-	if !f.Changed("ready-check-timeout-sec") && p == bench.VLLM011 {
+	if !flags.Changed("ready-check-timeout-sec") && profile == bench.VLLM011 {
 		o.ready = 600
 	}
-	if !f.Changed("num-warmups") && plain {
+	if !flags.Changed("num-warmups") && plain {
 		o.warmups = 1
 	}
 	if o.noWarmup {
@@ -50,7 +50,7 @@ func (o *clientOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if o.salt == "random" {
 		o.salt = fmt.Sprintf("%016x", rand.Uint64())
 	}
-	if !f.Changed("ignore-eos") {
+	if !flags.Changed("ignore-eos") {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
 		o.ignoreEOS = !o.noIgnoreEOS && (plain || (timed && !old && !o.turns.on))
 	}
@@ -61,28 +61,28 @@ func (o *clientOptions) setup(f *pflag.FlagSet) (*bench.Setup, error) {
 	if o.turns.on {
 		backend = "openai-chat"
 	}
-	s := &bench.Setup{Profile: p, Backend: cmp.Or(o.backend, backend), Steady: o.steady, Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
+	setup := &bench.Setup{Profile: profile, Backend: cmp.Or(o.backend, backend), Steady: o.steady, Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
 		IgnoreEOS: o.ignoreEOS, Stream: !o.noStream}
 	if o.limits, err = chart.ParseThresholds(o.thresholds); err != nil { // before a long run
 		return nil, fmt.Errorf("--timeline-itl-thresholds: %w", err)
 	}
-	if s.Metadata, err = bench.ParsePairs("--metadata", o.metadata); err != nil {
+	if setup.Metadata, err = bench.ParsePairs("--metadata", o.metadata); err != nil {
 		return nil, err
 	}
 	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.turns.setup} {
-		if err := step(s); err != nil {
+		if err := step(setup); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return setup, nil
 }
 
 func (o *clientOptions) arrivals(s *bench.Setup) (err error) {
-	a := &s.Arrivals
-	if a.Rate, err = strconv.ParseFloat(o.rate, 64); err != nil || !(a.Rate > 0) {
+	arrivals := &s.Arrivals
+	if arrivals.Rate, err = strconv.ParseFloat(o.rate, 64); err != nil || !(arrivals.Rate > 0) {
 		return fmt.Errorf("--request-rate %q: want a number above 0, or inf", o.rate)
 	}
-	if a.Burstiness, err = strconv.ParseFloat(o.burstiness, 64); err != nil || !(a.Burstiness > 0) {
+	if arrivals.Burstiness, err = strconv.ParseFloat(o.burstiness, 64); err != nil || !(arrivals.Burstiness > 0) {
 		return fmt.Errorf("--burstiness %q: want a number above 0, or inf", o.burstiness)
 	}
 	if o.concurrency < 0 {
@@ -97,10 +97,10 @@ func (o *clientOptions) arrivals(s *bench.Setup) (err error) {
 	if r := o.probeRate; r != 0 && !(r >= 1e-6 && r <= 1e6) {
 		return fmt.Errorf("--probe-request-rate %v: want 0 for none, or 1e-6 to 1e6", r)
 	}
-	if o.ramp.Strategy != "" && !math.IsInf(a.Rate, 1) {
+	if o.ramp.Strategy != "" && !math.IsInf(arrivals.Rate, 1) {
 		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")
 	}
-	a.Concurrency, a.Ramp, a.Timed = o.concurrency, o.ramp, o.timed()
+	arrivals.Concurrency, arrivals.Ramp, arrivals.Timed = o.concurrency, o.ramp, o.timed()
 	if text := o.templateVars; text != "" && (!json.Valid([]byte(text)) || strings.TrimSpace(text)[0] != '{') {
 		return fmt.Errorf("--chat-template-kwargs %q: want a JSON object", text)
 	}
@@ -110,11 +110,11 @@ func (o *clientOptions) arrivals(s *bench.Setup) (err error) {
 // known are the metrics that can be selected.
 var known = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
 
-func (o *clientOptions) selection(s *bench.Setup) error {
+func (o *clientOptions) selection(setup *bench.Setup) error {
 	names := o.metrics
 	if names == "" {
 		names = "ttft,tpot,itl"
-		if s.Profile == bench.VLLMRust {
+		if setup.Profile == bench.VLLMRust {
 			names += ",e2el"
 		}
 	}
@@ -122,21 +122,21 @@ func (o *clientOptions) selection(s *bench.Setup) error {
 		if name = strings.TrimSpace(name); !slices.Contains(known, name) {
 			return fmt.Errorf("--percentile-metrics: %q is none of %s", name, strings.Join(known, ", "))
 		}
-		s.Metrics = append(s.Metrics, name)
+		setup.Metrics = append(setup.Metrics, name)
 	}
 	var err error
-	if s.Percentiles, err = bench.ParsePercentiles("--metric-percentiles", o.percentiles); err != nil {
+	if setup.Percentiles, err = bench.ParsePercentiles("--metric-percentiles", o.percentiles); err != nil {
 		return err
 	}
-	if t := s.Steady.Threshold; !(t > 0 && t <= 1) || !(s.Steady.Shortest >= 0) {
-		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, s.Steady.Shortest)
+	if t := setup.Steady.Threshold; !(t > 0 && t <= 1) || !(setup.Steady.Shortest >= 0) {
+		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, setup.Steady.Shortest)
 	}
 	for _, g := range o.goodput {
 		slo, err := bench.ParseSLO(g)
 		if err != nil {
 			return err
 		}
-		s.Goodput = append(s.Goodput, slo)
+		setup.Goodput = append(setup.Goodput, slo)
 	}
 	return nil
 }

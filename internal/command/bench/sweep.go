@@ -108,20 +108,20 @@ func measuresItself(words []string) bool {
 	return false
 }
 
-func (o *gridOptions) flags(f *pflag.FlagSet) {
-	f.SortFlags = false
-	f.SetNormalizeFunc(spelling)
-	o.serverOptions.flags(f)
-	f.StringVar(&o.bench, "bench-cmd", "", "`COMMAND` that measures: ossian bench serve ..., vllm bench serve ...")
-	f.StringVar(&o.after, "after-bench-cmd", "", "`COMMAND` after each run, instead of having the server forget its caches")
-	f.StringVar(&o.serveParams, "serve-params", "", "`FILE.json`: flags of the server to try, a list of objects or an object of them by name")
-	f.StringVar(&o.benchFile, "bench-params", "", "`FILE.json`: flags of the client to try")
-	f.StringVar(&o.links, "link-vars", "", "`A=B,...`: only combinations in which parameter A of the server and B of the client are equal")
-	f.IntVar(&o.runs, "num-runs", 3, "runs of each combination")
-	f.IntVar(&o.warmup, "warmup-num-prompts", 0, "prompts of a run before them that does not count")
-	f.BoolVar(&o.continues, "continue-on-error", false, "write failures down and go on")
-	f.IntVar(&o.clientLimit, "run-timeout", 0, "`SECONDS` after which a run has failed; 0 = never")
-	o.folderOptions.flags(f)
+func (o *gridOptions) flags(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.SetNormalizeFunc(spelling)
+	o.serverOptions.flags(flags)
+	flags.StringVar(&o.bench, "bench-cmd", "", "`COMMAND` that measures: ossian bench serve ..., vllm bench serve ...")
+	flags.StringVar(&o.after, "after-bench-cmd", "", "`COMMAND` after each run, instead of having the server forget its caches")
+	flags.StringVar(&o.serveParams, "serve-params", "", "`FILE.json`: flags of the server to try, a list of objects or an object of them by name")
+	flags.StringVar(&o.benchFile, "bench-params", "", "`FILE.json`: flags of the client to try")
+	flags.StringVar(&o.links, "link-vars", "", "`A=B,...`: only combinations in which parameter A of the server and B of the client are equal")
+	flags.IntVar(&o.runs, "num-runs", 3, "runs of each combination")
+	flags.IntVar(&o.warmup, "warmup-num-prompts", 0, "prompts of a run before them that does not count")
+	flags.BoolVar(&o.continues, "continue-on-error", false, "write failures down and go on")
+	flags.IntVar(&o.clientLimit, "run-timeout", 0, "`SECONDS` after which a run has failed; 0 = never")
+	o.folderOptions.flags(flags)
 }
 
 // prepare reads what the flags name.
@@ -139,17 +139,17 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	g := &o.grid
-	if g.Serve, err = sweep.ReadParams(o.serveParams); err != nil {
+	grid := &o.grid
+	if grid.Serve, err = sweep.ReadParams(o.serveParams); err != nil {
 		return fmt.Errorf("--serve-params: %w", err)
 	}
-	if g.Bench, err = sweep.ReadParams(o.benchFile); err != nil {
+	if grid.Bench, err = sweep.ReadParams(o.benchFile); err != nil {
 		return fmt.Errorf("--bench-params: %w", err)
 	}
-	if g.Links, err = sweep.ParseLinks(o.links); err != nil {
+	if grid.Links, err = sweep.ParseLinks(o.links); err != nil {
 		return fmt.Errorf("--link-vars: %w", err)
 	}
-	g.Open = func(serve sweep.Object) (sweep.Measurer, error) {
+	grid.Open = func(serve sweep.Object) (sweep.Measurer, error) {
 		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
@@ -195,17 +195,17 @@ the same, true is --x, false --no-x, and objects are JSON.
 Results are run=N.json and summary.json of each combination, and summary.csv of all.`
 
 // command is a sweep, of which c says the rest.
-func (o *gridOptions) command(c cobra.Command, run func(ctx context.Context) error) *cobra.Command {
-	c.Long += "\n" + sweepHelp
-	c.Args = command.Usage(cobra.NoArgs)
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
+func (o *gridOptions) command(cmd cobra.Command, run func(ctx context.Context) error) *cobra.Command {
+	cmd.Long += "\n" + sweepHelp
+	cmd.Args = command.Usage(cobra.NoArgs)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.prepare(cmd); err != nil {
 			return err
 		}
 		return run(cmd.Context())
 	}
-	o.flags(c.Flags())
-	return &c
+	o.flags(cmd.Flags())
+	return &cmd
 }
 
 func serveSweep(o *gridOptions) *cobra.Command {
@@ -224,7 +224,7 @@ func sweepWorkloadCommand() *cobra.Command {
 		Short:   "Measure a server at loads from serial to batch inference",
 		Long:    "Measure a server at loads from serial to batch inference.",
 	}, func(ctx context.Context) error {
-		v, err := sweep.ParseVariable(o.variable)
+		variable, err := sweep.ParseVariable(o.variable)
 		if err != nil {
 			return fmt.Errorf("--workload-var: %w", err)
 		}
@@ -232,7 +232,7 @@ func sweepWorkloadCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: v, Levels: o.levels, Prompts: n})
+		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: variable, Levels: o.levels, Prompts: n})
 	})
 	c.Flags().StringVar(&o.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
 	c.Flags().IntVar(&o.levels, "workload-iters", 10, "levels, with the two from which the others follow")
@@ -248,7 +248,7 @@ func sweepSLACommand() *cobra.Command {
 		Long: `Find the largest load that keeps objectives, as vLLM did until 2026: it begins with
 65536 and with 1. ossian bench sweep load needs fewer runs, and says more.`,
 	}, func(ctx context.Context) error {
-		v, err := sweep.ParseVariable(o.variable)
+		variable, err := sweep.ParseVariable(o.variable)
 		if err != nil {
 			return fmt.Errorf("--sla-variable: %w", err)
 		}
@@ -256,7 +256,7 @@ func sweepSLACommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("--sla-params: %w", err)
 		}
-		return o.experiment.SLA(ctx, o.grid, v, objectives)
+		return o.experiment.SLA(ctx, o.grid, variable, objectives)
 	})
 	c.Flags().StringVar(&o.objectives, "sla-params", "", "`FILE.json`: a list of objectives such as {\"p99_e2el_ms\": \"<=500\"}")
 	c.Flags().StringVar(&o.variable, "sla-variable", string(sweep.Rate), "what changes: request_rate or max_concurrency")

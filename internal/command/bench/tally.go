@@ -39,8 +39,8 @@ func (m *measurement) measure(ctx context.Context) error {
 	var t tally
 	var last *measurement
 	total := len(plan.cases) * m.o.runs
-	for _, c := range plan.cases {
-		if last, err = m.with(ctx, c, last); err != nil {
+	for _, one := range plan.cases {
+		if last, err = m.with(ctx, one, last); err != nil {
 			if len(t.runs) > 0 {
 				err = errors.Join(err, t.report(m, plan, more))
 			}
@@ -48,16 +48,16 @@ func (m *measurement) measure(ctx context.Context) error {
 		}
 		for range m.o.runs {
 			switch n := len(t.runs) + 1; {
-			case c.above != "":
-				fmt.Fprint(m.out, c.above)
+			case one.above != "":
+				fmt.Fprint(m.out, one.above)
 			case total > 1:
 				title := fmt.Sprintf("Run %d/%d", n, total)
-				if c.title != "" {
-					title += ": " + c.title
+				if one.title != "" {
+					title += ": " + one.title
 				}
 				fmt.Fprint(m.out, "\n"+report.Heading(title, "-"))
 			}
-			switch err := t.add(ctx, last, c.row); {
+			switch err := t.add(ctx, last, one.row); {
 			case err != nil && len(t.runs) > 0: // what there is counts for something
 				return errors.Join(err, t.report(m, plan, more))
 			case err != nil:
@@ -77,9 +77,9 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	if rec == nil {
 		return err
 	}
-	s := report.Summarize(rec, m.count())
-	m.print(s)
-	path, saving := m.store(s, rec, i)
+	summary := report.Summarize(rec, m.count())
+	m.print(summary)
+	path, saving := m.store(summary, rec, i)
 	if err = errors.Join(err, saving); err != nil && !rec.Cut {
 		return err
 	}
@@ -87,14 +87,14 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	if row != "" {
 		name, path = row, row
 	}
-	r, failed := s.Result(path)
+	r, failed := summary.Result(path)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: s, Recording: rec})
-	t.points = append(t.points, report.Point{Label: name, Summary: s})
-	if !s.Valid() {
-		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(s), ", "))
+	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: summary, Recording: rec})
+	t.points = append(t.points, report.Point{Label: name, Summary: summary})
+	if !summary.Valid() {
+		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(summary), ", "))
 	}
 	return err
 }

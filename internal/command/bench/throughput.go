@@ -28,13 +28,13 @@ type throughputOptions struct {
 
 func throughputCommand(plan planner) *cobra.Command {
 	o := &throughputOptions{offlineOptions: newOfflineOptions("throughput", plan)}
-	f := o.set
-	f.StringVar(&o.backend, "backend", "vllm", "how prompts get to the engine: vllm = as they are, vllm-chat = in the chat template")
-	o.data.flags(f)
-	f.Lookup("dataset-name").Usage = "as in ossian bench serve; default: sharegpt, without --dataset-path random"
-	f.IntVar(&o.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
+	flags := o.set
+	flags.StringVar(&o.backend, "backend", "vllm", "how prompts get to the engine: vllm = as they are, vllm-chat = in the chat template")
+	o.data.flags(flags)
+	flags.Lookup("dataset-name").Usage = "as in ossian bench serve; default: sharegpt, without --dataset-path random"
+	flags.IntVar(&o.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
 	for _, name := range []string{"async-engine", "disable-frontend-multiprocessing"} {
-		_ = f.Bool(name, false, "accepted, without effect: there is one engine, in this process")
+		_ = flags.Bool(name, false, "accepted, without effect: there is one engine, in this process")
 	}
 	return o.command("Measure how many tokens a second the engine computes, without a server",
 		`Submit a whole workload at once to an engine in this process and report how fast it is
@@ -47,30 +47,30 @@ func (o *throughputOptions) complete(cfg *config.Config) error {
 	if o.backend != "vllm" && o.backend != "vllm-chat" {
 		return fmt.Errorf("--backend %q: want vllm (prompts as they are) or vllm-chat (in the chat template); either measures Ossian's engine", o.backend)
 	}
-	d, given, tiny := &o.data, o.set.Changed, load.BuiltIn(cfg.Model)
-	if d.name == "" {
-		d.name = "sharegpt"
-		if d.path == "" {
-			d.name = "random"
+	data, given, tiny := &o.data, o.set.Changed, load.BuiltIn(cfg.Model)
+	if data.name == "" {
+		data.name = "sharegpt"
+		if data.path == "" {
+			data.name = "random"
 		}
 	}
 	if given("prefix-len") {
-		d.random.prefix, d.sonnet.Prefix = o.prefix, o.prefix
+		data.random.prefix, data.sonnet.Prefix = o.prefix, o.prefix
 	}
-	d.sonnet.Input, d.sonnet.Output = cmp.Or(d.input, d.sonnet.Input), cmp.Or(d.output, d.sonnet.Output)
-	d.skipTemplate = d.skipTemplate || o.backend == "vllm-chat" // which renders all
+	data.sonnet.Input, data.sonnet.Output = cmp.Or(data.input, data.sonnet.Input), cmp.Or(data.output, data.sonnet.Output)
+	data.skipTemplate = data.skipTemplate || o.backend == "vllm-chat" // which renders all
 	if tiny && !given("num-prompts") {
-		d.prompts = 100
+		data.prompts = 100
 	}
-	if !strings.HasPrefix(d.name, "random") || given("input-len") || given("random-input-len") {
+	if !strings.HasPrefix(data.name, "random") || given("input-len") || given("random-input-len") {
 		return nil
 	}
 	if !tiny {
-		return fmt.Errorf("data set %s needs --input-len TOKENS (--output-len is %d unless given); --dataset-path FILE names a file of ShareGPT instead", d.name, d.random.output)
+		return fmt.Errorf("data set %s needs --input-len TOKENS (--output-len is %d unless given); --dataset-path FILE names a file of ShareGPT instead", data.name, data.random.output)
 	}
-	d.input = 64
+	data.input = 64
 	if !given("output-len") && !given("random-output-len") {
-		d.output = 64
+		data.output = 64
 	}
 	return nil
 }
@@ -82,26 +82,26 @@ func (o *throughputOptions) queries(m *ckpt.Model) ([]dataset.Query, error) {
 }
 
 // encoder returns what makes ids of a prompt.
-func (o *throughputOptions) encoder(cfg *config.Config, m *ckpt.Model) (func(*dataset.Query) ([]int32, error), error) {
+func (o *throughputOptions) encoder(cfg *config.Config, checkpoint *ckpt.Model) (func(*dataset.Query) ([]int32, error), error) {
 	if o.backend == "vllm" {
-		return func(q *dataset.Query) ([]int32, error) {
-			if q.IDs != nil {
-				return q.IDs, nil
+		return func(query *dataset.Query) ([]int32, error) {
+			if query.IDs != nil {
+				return query.IDs, nil
 			}
-			return load.Completion(m.Tokenizer, q.Prompt), nil
+			return load.Completion(checkpoint.Tokenizer, query.Prompt), nil
 		}, nil
 	}
-	format, err := load.ChatFormat(m, cfg.Template)
+	format, err := load.ChatFormat(checkpoint, cfg.Template)
 	if err != nil {
 		return nil, fmt.Errorf("--backend vllm-chat: %w", err)
 	}
 	now := time.Now()
-	return func(q *dataset.Query) ([]int32, error) {
-		if q.IDs != nil {
+	return func(query *dataset.Query) ([]int32, error) {
+		if query.IDs != nil {
 			return nil, errors.New("--backend vllm-chat renders text, and this prompt is token ids: drop --prompt-token-ids, or use --backend vllm")
 		}
-		p := m.Tokenizer.Prompt()
-		err := format.Render(p, &chat.Conversation{Now: now, Turns: []chat.Turn{{Role: chat.User, Parts: []string{q.Prompt}}}})
+		p := checkpoint.Tokenizer.Prompt()
+		err := format.Render(p, &chat.Conversation{Now: now, Turns: []chat.Turn{{Role: chat.User, Parts: []string{query.Prompt}}}})
 		return p.IDs(), err
 	}, nil
 }
@@ -110,43 +110,43 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 	if err := o.complete(cfg); err != nil {
 		return err
 	}
-	m, err := load.OpenModel(cfg.Model)
+	checkpoint, err := load.OpenModel(cfg.Model)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	encode, err := o.encoder(cfg, m)
+	defer checkpoint.Close()
+	encode, err := o.encoder(cfg, checkpoint)
 	if err != nil {
 		return err
 	}
-	queries, err := o.queries(m)
+	queries, err := o.queries(checkpoint)
 	if err != nil {
 		return err
 	}
-	d, total := demand{waiting: len(queries) * o.n}, 0
+	need, total := demand{waiting: len(queries) * o.n}, 0
 	for i := range queries {
 		q := &queries[i]
 		total += (q.Input + q.Output) * o.n
-		if q.Input+q.Output > d.input+d.output {
-			d.input, d.output = q.Input, q.Output
+		if q.Input+q.Output > need.input+need.output {
+			need.input, need.output = q.Input, q.Output
 		}
 	}
-	rig, env, err := o.open(cmd, cfg, m, d)
+	rig, env, err := o.open(cmd, cfg, checkpoint, need)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
 	bar := terminal.NewProgress(cmd.ErrOrStderr(), "computing", terminal.Tokens, int64(total))
 	defer bar.Done()
-	var r *offline.Throughput
+	var result *offline.Throughput
 	err = o.profiled(func() (err error) {
-		r, err = rig.Throughput(cmd.Context(), offline.Load{Queries: queries, IDs: encode, N: o.n, Seed: o.seed, Temp: o.temp, Progress: func(n int) { bar.Add(int64(n)) }})
+		result, err = rig.Throughput(cmd.Context(), offline.Load{Queries: queries, IDs: encode, N: o.n, Seed: o.seed, Temp: o.temp, Progress: func(n int) { bar.Add(int64(n)) }})
 		return err
 	})
 	bar.Done()
 	if err != nil {
 		return err
 	}
-	r.Ossian.Environment, r.Ossian.Workload.Dataset = env, o.data.name
-	return o.report(cmd, r)
+	result.Ossian.Environment, result.Ossian.Workload.Dataset = env, o.data.name
+	return o.report(cmd, result)
 }

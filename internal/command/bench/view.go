@@ -24,7 +24,7 @@ type view struct {
 // watch shows the run that live counts on w, normally os.Stderr, until stop is
 // called or ctx ends; not enabled, it does nothing. When stop returns the view is
 // removed and nothing more will be written.
-func watch(ctx context.Context, live *bench.Live, w io.Writer, enabled bool) (stop func()) {
+func watch(ctx context.Context, live *bench.Live, out io.Writer, enabled bool) (stop func()) {
 	if !enabled {
 		return func() {}
 	}
@@ -34,7 +34,7 @@ func watch(ctx context.Context, live *bench.Live, w io.Writer, enabled bool) (st
 	v := &view{live: live, now: time.Now()}
 	go func() {
 		defer close(finished)
-		terminal.Watch(w, v, time.Second, quit)
+		terminal.Watch(out, v, time.Second, quit)
 	}()
 	return func() {
 		release()
@@ -85,17 +85,17 @@ func (v *view) count() string {
 
 // details are what else the counters say, as far as they say anything.
 func (v *view) details() []string {
-	l := v.live
-	sent, done, total := l.Sent.Load(), l.Done.Load(), l.Total.Load()
+	live := v.live
+	sent, done, total := live.Sent.Load(), live.Done.Load(), live.Total.Load()
 	out := []string{fmt.Sprintf("%d sent", sent), fmt.Sprintf("%d in flight", max(0, sent-done))}
 	elapsed := v.now.Sub(v.began)
 	if v.began.IsZero() || elapsed <= 0 {
 		return out
 	}
-	mean := float64(l.Tokens.Load()) / elapsed.Seconds()
+	mean := float64(live.Tokens.Load()) / elapsed.Seconds()
 	out = append(out, fmt.Sprintf("%s tokens/s (mean %s)", terminal.FormatCount(int64(v.tokens.Rate())), terminal.FormatCount(int64(mean))))
-	if n := l.First.Load(); n > 0 {
-		ttft := time.Duration(l.FirstTime.Load() / n)
+	if n := live.First.Load(); n > 0 {
+		ttft := time.Duration(live.FirstTime.Load() / n)
 		out = append(out, fmt.Sprintf("mean TTFT %s", ttft.Round(100*time.Microsecond)))
 	}
 	out = append(out, terminal.FormatDuration(elapsed))

@@ -16,14 +16,14 @@ import (
 
 // workload makes what is sent.
 func (m *measurement) workload(ctx context.Context) (err error) {
-	s := m.setup
+	setup := m.setup
 	if m.legacy, err = dataset.NewLegacy(m.o.seed); err != nil {
 		return err
 	}
-	rules := dataset.Rules(s.Profile) // both name the same tools in the same order
-	chatAPI := !strings.HasSuffix(s.URL, "/completions") || strings.HasSuffix(s.URL, "/chat/completions")
+	rules := dataset.Rules(setup.Profile) // both name the same tools in the same order
+	chatAPI := !strings.HasSuffix(setup.URL, "/completions") || strings.HasSuffix(setup.URL, "/chat/completions")
 	common := dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}
-	if s.MultiTurn != nil {
+	if setup.MultiTurn != nil {
 		m.work, err = m.o.turns.workload(&m.o.data, common)
 	} else {
 		m.work, err = m.o.data.workload(common, m.render(), chatAPI)
@@ -34,9 +34,9 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	if err := m.shorten(); err != nil {
 		return err
 	}
-	s.Repeats = report.Repeats(m.work)
-	if s.Profile == bench.VLLM && !m.local && m.server != nil && !m.o.data.asID && (s.Dataset == "random" || s.Dataset == "prefix_repetition") {
-		switch n, cut, err := m.server.Align(ctx, s.Model, m.work); {
+	setup.Repeats = report.Repeats(m.work)
+	if setup.Profile == bench.VLLM && !m.local && m.server != nil && !m.o.data.asID && (setup.Dataset == "random" || setup.Dataset == "prefix_repetition") {
+		switch n, cut, err := m.server.Align(ctx, setup.Model, m.work); {
 		case err != nil:
 			m.say("WARNING: /tokenize unavailable (%v), skipping alignment.", err)
 		case n != m.work[0].Input:
@@ -46,7 +46,7 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	if err := m.adapters(); err != nil {
 		return err
 	}
-	s.Hash, err = m.work.Hash()
+	setup.Hash, err = m.work.Hash()
 	m.sayWorkload()
 	return err
 }
@@ -89,8 +89,8 @@ func (m *measurement) adapters() error {
 	pick, first := dataset.NewPython(m.o.seed), 0
 	var name json.RawMessage
 	for i := range m.work {
-		q := &m.work[i]
-		if q.Turn == 0 {
+		query := &m.work[i]
+		if query.Turn == 0 {
 			n := first % len(names)
 			if first++; way == "random" {
 				n = pick.Below(len(names))
@@ -98,13 +98,13 @@ func (m *measurement) adapters() error {
 			name, _ = json.Marshal(names[n]) // a text
 		}
 		body := map[string]json.RawMessage{}
-		if err := json.Unmarshal([]byte(cmp.Or(string(q.Body), "{}")), &body); err != nil {
+		if err := json.Unmarshal([]byte(cmp.Or(string(query.Body), "{}")), &body); err != nil {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 		if _, own := body["model"]; !own {
 			body["model"] = name
 		}
-		q.Body, _ = json.Marshal(body) // of members that are JSON
+		query.Body, _ = json.Marshal(body) // of members that are JSON
 	}
 	return nil
 }

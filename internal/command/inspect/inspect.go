@@ -125,86 +125,86 @@ Only headers are read, unless --verify is given. The tokens per second are what 
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,
 		Args: command.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := load.OpenModel(args[0])
+			checkpoint, err := load.OpenModel(args[0])
 			if err != nil {
 				return err
 			}
-			defer m.Close()
+			defer checkpoint.Close()
 			if sealIt {
-				if err := sealModel(cmd.Context(), m, cmd.ErrOrStderr()); err != nil {
+				if err := sealModel(cmd.Context(), checkpoint, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
 			if removeIt {
-				if err := load.RemovePacked(m, cmd.ErrOrStderr()); err != nil {
+				if err := load.RemovePacked(checkpoint, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
 			if checkIt {
-				if err := load.Verify(cmd.Context(), m, nil, cmd.ErrOrStderr()); err != nil {
+				if err := load.Verify(cmd.Context(), checkpoint, nil, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}
 			threads = cmp.Or(threads, plan.ThisProcess().Threads)
-			r, err := inspect(cmd.Context(), m, ask, load.Planned(threads, weights), on)
+			report, err := inspect(cmd.Context(), checkpoint, ask, load.Planned(threads, weights), on)
 			if err != nil {
 				return err
 			}
-			r.Checked = checkIt
+			report.Checked = checkIt
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(r)
+				return e.Encode(report)
 			}
-			return r.write(cmd.OutOrStdout())
+			return report.write(cmd.OutOrStdout())
 		},
 	}
-	f := c.Flags()
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&checkIt, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
-	f.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
-	f.BoolVar(&removeIt, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
-	f.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
-	f.StringVar(&weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
-	f.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
-	f.IntVar(&ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
+	flags := c.Flags()
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	flags.BoolVar(&checkIt, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
+	flags.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
+	flags.BoolVar(&removeIt, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
+	flags.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
+	flags.StringVar(&weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
+	flags.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
+	flags.IntVar(&ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
 	return c
 }
 
 // sealModel records checksums of the files of m.
-func sealModel(ctx context.Context, m *ckpt.Model, status io.Writer) error {
-	if load.BuiltIn(m.Path) {
-		return fmt.Errorf("--seal: %s is part of the program: there are no files to seal", m.Path)
+func sealModel(ctx context.Context, checkpoint *ckpt.Model, status io.Writer) error {
+	if load.BuiltIn(checkpoint.Path) {
+		return fmt.Errorf("--seal: %s is part of the program: there are no files to seal", checkpoint.Path)
 	}
-	meter := terminal.NewLateProgress(status, "Sealing "+m.Spec.Name)
+	meter := terminal.NewLateProgress(status, "Sealing "+checkpoint.Spec.Name)
 	defer meter.Done()
-	err := ckpt.Seal(ctx, m.Path, meter.Report)
-	m.Sealed = m.Sealed || err == nil
+	err := ckpt.Seal(ctx, checkpoint.Path, meter.Report)
+	checkpoint.Sealed = checkpoint.Sealed || err == nil
 	return err
 }
 
 // inspect gathers the report. A model that does not fit is described all the same.
-func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, device load.Device, on machine) (*inspection, error) {
-	s := m.Spec
-	count, err := plan.New(s, m.Params)
+func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, device load.Device, on machine) (*inspection, error) {
+	spec := checkpoint.Spec
+	count, err := plan.New(spec, checkpoint.Params)
 	if err != nil {
 		return nil, err
 	}
-	r := &inspection{Name: s.Name, Path: m.Path, Family: s.Family, Format: m.Format, Sealed: m.Sealed, Active: count.Active(),
-		Layers: s.Layers, Hidden: s.Hidden, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Inner: s.FFN.Inner,
-		Experts: s.FFN.Experts, TopK: s.FFN.TopK, Context: s.MaxLen, RoPE: ropeText(&s.RoPE), Vocab: s.Vocab,
-		Tokens: m.Tokenizer.Vocab(), Template: len(m.Template), Unused: m.Unknown}
-	r.Params, r.Bytes = count.Total()
-	for role, p := range count.Parts {
-		if p.Params > 0 {
-			r.Parts = append(r.Parts, partLine{plan.Role(role).String(), p.Params, p.Bytes})
+	report := &inspection{Name: spec.Name, Path: checkpoint.Path, Family: spec.Family, Format: checkpoint.Format, Sealed: checkpoint.Sealed, Active: count.Active(),
+		Layers: spec.Layers, Hidden: spec.Hidden, Heads: spec.Heads, KVHeads: spec.KVHeads, HeadDim: spec.HeadDim, Inner: spec.FFN.Inner,
+		Experts: spec.FFN.Experts, TopK: spec.FFN.TopK, Context: spec.MaxLen, RoPE: ropeText(&spec.RoPE), Vocab: spec.Vocab,
+		Tokens: checkpoint.Tokenizer.Vocab(), Template: len(checkpoint.Template), Unused: checkpoint.Unknown}
+	report.Params, report.Bytes = count.Total()
+	for role, planned := range count.Parts {
+		if planned.Params > 0 {
+			report.Parts = append(report.Parts, partLine{plan.Role(role).String(), planned.Params, planned.Bytes})
 		}
 	}
-	slices.SortStableFunc(r.Parts, func(a, b partLine) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(report.Parts, func(a, b partLine) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	for _, t := range count.Types {
-		r.Types = append(r.Types, partLine{t.Type.String(), t.Params, t.Bytes})
+		report.Types = append(report.Types, partLine{t.Type.String(), t.Params, t.Bytes})
 	}
-	windows, layers := s.Groups()
+	windows, layers := spec.Groups()
 	for g, kv := range count.KVBytes() {
 		n := 0
 		for _, of := range layers {
@@ -212,31 +212,31 @@ func inspect(ctx context.Context, m *ckpt.Model, ask model.Limits, device load.D
 				n++
 			}
 		}
-		r.Windows = append(r.Windows, windowLine{Window: windows[g], Layers: n, KV: kv})
+		report.Windows = append(report.Windows, windowLine{Window: windows[g], Layers: n, KV: kv})
 	}
-	r.Packed = device.Packed(m)
-	p, err := plan.Fit(s, ask, on.available(), on.cost(m, device))
+	report.Packed = device.Packed(checkpoint)
+	planned, err := plan.Fit(spec, ask, on.available(), on.cost(checkpoint, device))
 	var misfit *plan.FitError
 	switch {
 	case errors.As(err, &misfit):
-		r.PlanError = err.Error()
-		p = plan.Plan{Limits: misfit.Asked, Footprint: misfit.Need, Available: misfit.Available}
+		report.PlanError = err.Error()
+		planned = plan.Plan{Limits: misfit.Asked, Footprint: misfit.Need, Available: misfit.Available}
 	case err != nil:
 		return nil, err
 	}
-	r.setPlan(p)
-	if r.Bandwidth, err = on.bandwidth(ctx, device.Threads()); err != nil {
+	report.setPlan(planned)
+	if report.Bandwidth, err = on.bandwidth(ctx, device.Threads()); err != nil {
 		return nil, fmt.Errorf("measuring memory bandwidth: %w", err)
 	}
-	kept, err := device.Kept(m)
+	kept, err := device.Kept(checkpoint)
 	if err != nil {
 		return nil, err
 	}
-	if count, err = plan.New(s, kept); err != nil {
+	if count, err = plan.New(spec, kept); err != nil {
 		return nil, err
 	}
-	r.setDecode(count)
-	return r, ctx.Err()
+	report.setDecode(count)
+	return report, ctx.Err()
 }
 
 func (r *inspection) setPlan(p plan.Plan) {
@@ -266,27 +266,27 @@ func (r *inspection) setDecode(count *plan.Model) {
 	}
 }
 
-func ropeText(p *model.RoPE) string {
-	base := "base " + strconv.FormatFloat(p.Base, 'f', -1, 64)
-	if p.Divisors != nil {
+func ropeText(rope *model.RoPE) string {
+	base := "base " + strconv.FormatFloat(rope.Base, 'f', -1, 64)
+	if rope.Divisors != nil {
 		base += ", frequencies divided by the file's factors"
 	}
-	switch p.Scaling {
+	switch rope.Scaling {
 	case model.ScalingLinear:
-		return fmt.Sprintf("%s, linear x%g", base, p.Factor)
+		return fmt.Sprintf("%s, linear x%g", base, rope.Factor)
 	case model.ScalingYaRN:
-		return fmt.Sprintf("%s, YaRN x%g from %d tokens", base, p.Factor, p.Original)
+		return fmt.Sprintf("%s, YaRN x%g from %d tokens", base, rope.Factor, rope.Original)
 	case model.ScalingLlama3:
-		return fmt.Sprintf("%s, Llama 3 x%g from %d tokens", base, p.Factor, p.Original)
+		return fmt.Sprintf("%s, Llama 3 x%g from %d tokens", base, rope.Factor, rope.Original)
 	}
 	return base
 }
 
 // write prints the report for people.
 func (r *inspection) write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, strings.Map(terminal.Printable, fmt.Sprintf(format, args...))) // names come from files
+		fmt.Fprintf(table, "%s\t%s\n", name, strings.Map(terminal.Printable, fmt.Sprintf(format, args...))) // names come from files
 	}
 	line("model", "%s (%s, %s)", r.Name, r.Family, r.Format)
 	line("path", "%s", r.Path)
@@ -302,12 +302,12 @@ func (r *inspection) write(out io.Writer) error {
 		line("feed-forward", "%d", r.Inner)
 	}
 	line("context", "%d tokens, RoPE %s", r.Context, r.RoPE)
-	for _, a := range r.Windows {
+	for _, window := range r.Windows {
 		kind := "full"
-		if a.Window > 0 {
-			kind = fmt.Sprintf("window of %d tokens", a.Window)
+		if window.Window > 0 {
+			kind = fmt.Sprintf("window of %d tokens", window.Window)
 		}
-		line("attention", "%s in %d layers, %s of keys and values per token", kind, a.Layers, terminal.FormatBytes(a.KV))
+		line("attention", "%s in %d layers, %s of keys and values per token", kind, window.Layers, terminal.FormatBytes(window.KV))
 	}
 	template := "no chat template"
 	if r.Template > 0 {
@@ -317,7 +317,7 @@ func (r *inspection) write(out io.Writer) error {
 	if len(r.Unused) > 0 {
 		line("not used", "%d tensors: %s", len(r.Unused), strings.Join(r.Unused[:min(len(r.Unused), 5)], " "))
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	return r.writeTables(out)
@@ -339,43 +339,43 @@ func (r *inspection) integrity() string {
 
 // writeTables prints what is made of numbers, right-aligned after the first column.
 func (r *inspection) writeTables(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-22s\t%s\t\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(table, "%-22s\t%s\t\n", name, fmt.Sprintf(format, args...))
 	}
 	for i, parts := range [][]partLine{r.Parts, r.Types} {
-		fmt.Fprintln(w)
+		fmt.Fprintln(table)
 		row([...]string{"weights by role", "weights by type"}[i], "parameters\tbytes\tshare")
-		for _, p := range parts {
-			row(p.Name, "%s\t%s\t%.1f%%", terminal.FormatCount(p.Params), terminal.FormatBytes(p.Bytes), 100*float64(p.Bytes)/float64(r.Bytes))
+		for _, plan := range parts {
+			row(plan.Name, "%s\t%s\t%.1f%%", terminal.FormatCount(plan.Params), terminal.FormatBytes(plan.Bytes), 100*float64(plan.Bytes)/float64(r.Bytes))
 		}
 		row("all", "%s\t%s", terminal.FormatCount(r.Params), terminal.FormatBytes(r.Bytes))
 	}
-	p := &r.Plan
-	fmt.Fprintln(w)
+	plan := &r.Plan
+	fmt.Fprintln(table)
 	row("memory plan", "bytes")
-	row("weights, copied", "%s", terminal.FormatBytes(p.Weights))
-	row("weights, where mapped", "%s", terminal.FormatBytes(p.Mapped))
-	row("keys and values", "%s", terminal.FormatBytes(p.KV))
-	row("activations", "%s", terminal.FormatBytes(p.Activations))
-	row("runtime", "%s", terminal.FormatBytes(p.Runtime))
-	row("all", "%s", terminal.FormatBytes(p.Total))
-	if p.Available > 0 {
-		row("available", "%s", terminal.FormatBytes(p.Available))
+	row("weights, copied", "%s", terminal.FormatBytes(plan.Weights))
+	row("weights, where mapped", "%s", terminal.FormatBytes(plan.Mapped))
+	row("keys and values", "%s", terminal.FormatBytes(plan.KV))
+	row("activations", "%s", terminal.FormatBytes(plan.Activations))
+	row("runtime", "%s", terminal.FormatBytes(plan.Runtime))
+	row("all", "%s", terminal.FormatBytes(plan.Total))
+	if plan.Available > 0 {
+		row("available", "%s", terminal.FormatBytes(plan.Available))
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", p.MaxSeqs, p.MaxLen, p.MaxTokens, p.BlockSize)
+	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", plan.MaxSeqs, plan.MaxLen, plan.MaxTokens, plan.BlockSize)
 	if r.PlanError != "" {
 		fmt.Fprintln(out, r.PlanError)
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(table)
 	row("decoding, sequences", "context\tbytes per token\ttokens/s")
 	for _, d := range r.Decode {
 		row(fmt.Sprint(d.Batch), "%d\t%s\t%.1f", d.Context, terminal.FormatBytes(d.Bytes), d.Rate)
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "at most, with the measured memory bandwidth of %s/s\n", terminal.FormatBytes(int64(r.Bandwidth)))

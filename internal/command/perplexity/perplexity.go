@@ -23,7 +23,7 @@ const scoreRows = 64
 
 // Command returns the command.
 func Command() *cobra.Command {
-	o := load.Options{Seqs: scoreRows}
+	options := load.Options{Seqs: scoreRows}
 	var limit int
 	c := &cobra.Command{
 		Use:   "perplexity MODEL FILE",
@@ -35,32 +35,32 @@ unless the tokenizer itself begins every text with one. All of it is one context
 it must fit. Figures compare only between programs that cut and begin the text alike.`,
 		Args: command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return measure(cmd, o, args[0], args[1], limit)
+			return measure(cmd, options, args[0], args[1], limit)
 		},
 	}
-	o.Flags(c.Flags())
+	options.Flags(c.Flags())
 	c.Flags().IntVar(&limit, "tokens", 0, "use the first `N` tokens of the text; 0 = all")
 	return c
 }
 
 // measure prints the perplexity of the model of that name on the text in file.
-func measure(cmd *cobra.Command, o load.Options, name, file string, limit int) error {
+func measure(cmd *cobra.Command, options load.Options, name, file string, limit int) error {
 	switch {
 	case limit < 0:
 		return fmt.Errorf("--tokens %d: a number of tokens, or 0 for all, expected", limit)
-	case o.MaxLen != 0:
+	case options.MaxLen != 0:
 		return errors.New("--max-model-len: the context is as long as the text; --tokens N takes the beginning of it")
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	m, err := load.OpenModel(name)
+	checkpoint, err := load.OpenModel(name)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	p := m.Tokenizer.Prompt()
+	defer checkpoint.Close()
+	p := checkpoint.Tokenizer.Prompt()
 	p.Begin("") // whatever the text, it is text
 	p.Text(string(text))
 	ids := p.IDs()
@@ -70,15 +70,15 @@ func measure(cmd *cobra.Command, o load.Options, name, file string, limit int) e
 	switch {
 	case len(ids) < 2:
 		return fmt.Errorf("%s: %d tokens; at least 2 are needed, one to begin with and one to predict", file, len(ids))
-	case len(ids) > m.Spec.MaxLen:
-		return fmt.Errorf("%s: %d tokens do not fit into the model's context of %d; --tokens %[3]d takes the beginning", file, len(ids), m.Spec.MaxLen)
+	case len(ids) > checkpoint.Spec.MaxLen:
+		return fmt.Errorf("%s: %d tokens do not fit into the model's context of %d; --tokens %[3]d takes the beginning", file, len(ids), checkpoint.Spec.MaxLen)
 	}
-	o.MaxLen = len(ids)
-	windows, _ := m.Spec.Groups()
+	options.MaxLen = len(ids)
+	windows, _ := checkpoint.Spec.Groups()
 	for range windows {
-		o.Blocks = append(o.Blocks, (len(ids)+plan.DefaultBlockSize-1)/plan.DefaultBlockSize)
+		options.Blocks = append(options.Blocks, (len(ids)+plan.DefaultBlockSize-1)/plan.DefaultBlockSize)
 	}
-	r, err := o.Runner(cmd.Context(), m, cmd.ErrOrStderr())
+	r, err := options.Runner(cmd.Context(), checkpoint, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

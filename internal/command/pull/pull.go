@@ -56,12 +56,12 @@ honoured, and the cache is shared with the reference client.`,
 			return pull(cmd.Context(), cfg, req, cmd.OutOrStdout(), status)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&req.File, "file", "", "GGUF `FILE` of the repository to fetch, with the rest of its set")
-	f.StringArrayVar(&req.Include, "include", nil, "fetch the files that match `GLOB` instead of the needed ones; may be repeated")
-	f.StringArrayVar(&req.Exclude, "exclude", nil, "do not fetch files that match `GLOB`; may be repeated")
-	f.BoolVar(&req.Force, "force", false, "fetch also what is in the cache already, to replace damaged files")
-	f.BoolVarP(&quiet, "quiet", "q", false, "no progress, only the path")
+	flags := c.Flags()
+	flags.StringVar(&req.File, "file", "", "GGUF `FILE` of the repository to fetch, with the rest of its set")
+	flags.StringArrayVar(&req.Include, "include", nil, "fetch the files that match `GLOB` instead of the needed ones; may be repeated")
+	flags.StringArrayVar(&req.Exclude, "exclude", nil, "do not fetch files that match `GLOB`; may be repeated")
+	flags.BoolVar(&req.Force, "force", false, "fetch also what is in the cache already, to replace damaged files")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "no progress, only the path")
 	return c
 }
 
@@ -98,12 +98,12 @@ func pull(ctx context.Context, cfg hub.Config, req hub.Request, out, status io.W
 // seal records what the files of a model are, for later loads. A seal of files that
 // were all here before stays: a new one would declare damage since then sound.
 func seal(ctx context.Context, got hub.Pulled, meter *terminal.LateProgress) error {
-	m, err := ckpt.Open(got.Path)
+	checkpoint, err := ckpt.Open(got.Path)
 	if err != nil {
 		return err
 	}
-	sealed := m.Sealed
-	if err := m.Close(); err != nil || (sealed && got.Fetched == 0) {
+	sealed := checkpoint.Sealed
+	if err := checkpoint.Close(); err != nil || (sealed && got.Fetched == 0) {
 		return err
 	}
 	defer meter.Done()

@@ -33,26 +33,26 @@ type answerer struct {
 
 // begin begins the talk, unless --raw is given, and returns the ids of the prompt,
 // unless lines follow: a template that refuses does so before weights are read.
-func (a *answerer) begin(m *ckpt.Model, prompt string, lines bool) (ids []int32, err error) {
+func (a *answerer) begin(checkpoint *ckpt.Model, prompt string, lines bool) (ids []int32, err error) {
 	switch {
 	case a.o.raw && (a.o.system != "" || a.o.effort != ""):
 		return nil, errors.New("--raw completes a text as it is: leave out --system and --reasoning-effort")
 	case a.o.raw && lines:
 		return nil, errors.New("--raw completes a text: give one as PROMPT or on standard input")
 	case a.o.raw:
-		return load.Completion(m.Tokenizer, prompt), nil
+		return load.Completion(checkpoint.Tokenizer, prompt), nil
 	case !lines && prompt == "":
 		return nil, errors.New("the prompt is empty: give one as PROMPT or on standard input")
 	}
-	if a.talk, err = newTalk(m, a.o.system, a.o.effort); err != nil || lines {
+	if a.talk, err = newTalk(checkpoint, a.o.system, a.o.effort); err != nil || lines {
 		return nil, err
 	}
 	return a.talk.ask(prompt)
 }
 
-func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
-	a.tok, a.seq = m.Tokenizer, newSequence(r)
-	a.gen = generation{Max: a.o.max, Params: p, Stops: m.Stops, Mask: load.MaskOut(m.Spec.Vocab, m.Unused)}
+func (a *answerer) prepare(checkpoint *ckpt.Model, r runner.Runner, p sample.Params) {
+	a.tok, a.seq = checkpoint.Tokenizer, newSequence(r)
+	a.gen = generation{Max: a.o.max, Params: p, Stops: checkpoint.Stops, Mask: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused)}
 	if a.talk != nil {
 		a.gen.Stops = a.talk.format.Stops()
 	}
@@ -60,21 +60,21 @@ func (a *answerer) prepare(m *ckpt.Model, r runner.Runner, p sample.Params) {
 		a.gen.Max = math.MaxInt
 	}
 	if a.o.ignoreEOS {
-		a.gen.Mask = load.MaskOut(m.Spec.Vocab, slices.Concat(m.Unused, a.gen.Stops))
+		a.gen.Mask = load.MaskOut(checkpoint.Spec.Vocab, slices.Concat(checkpoint.Unused, a.gen.Stops))
 		a.gen.Stops = nil
 	}
 }
 
 // answer generates after ids, shows it, and returns it as a turn of the talk.
 func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err error) {
-	d := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term}
+	shown := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term}
 	if a.talk != nil {
-		d.parser = a.talk.format.Parser(&a.talk.conv)
+		shown.parser = a.talk.format.Parser(&a.talk.conv)
 	}
-	g := a.gen
-	g.Prompt = ids
+	gen := a.gen
+	gen.Prompt = ids
 	var bar *terminal.Progress
-	g.Progress = func(done, total int) {
+	gen.Progress = func(done, total int) {
 		if bar == nil {
 			bar = terminal.NewProgress(a.status, "reading the prompt", terminal.Tokens, int64(total))
 		}
@@ -83,25 +83,25 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 			bar.Done()
 		}
 	}
-	g.Emit = func(id int32, _ []sample.Logprob) (over bool) {
-		if a.talk == nil && slices.Contains(g.Stops, id) {
+	gen.Emit = func(id int32, _ []sample.Logprob) (over bool) {
+		if a.talk == nil && slices.Contains(gen.Stops, id) {
 			return true // no part of the text
 		}
 		turn.Output = append(turn.Output, id)
-		return d.push(id) && !a.o.ignoreEOS
+		return shown.push(id) && !a.o.ignoreEOS
 	}
-	tm, err := a.seq.generate(ctx, g)
+	tm, err := a.seq.generate(ctx, gen)
 	if bar != nil {
 		bar.Done()
 	}
-	d.close()
+	shown.close()
 	if err == nil {
-		d.put("\n")
-		err = d.err
+		shown.put("\n")
+		err = shown.err
 	}
-	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{d.content.String()}, d.reasoning.String()
+	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{shown.content.String()}, shown.reasoning.String()
 	if err == nil && a.status != nil {
-		line := tm.line(turn.Parts[0] != "" || !d.reasoned)
+		line := tm.line(turn.Parts[0] != "" || !shown.reasoned)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0

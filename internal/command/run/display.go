@@ -49,21 +49,21 @@ func (d *display) close() {
 
 func (d *display) read() {
 	for i := range d.events {
-		e := &d.events[i]
+		event := &d.events[i]
 		switch {
-		case e.Part.Visible():
-			d.content.WriteString(e.Text)
-		case e.Part == chat.Reasoning:
-			d.reasoning.WriteString(e.Text)
+		case event.Part.Visible():
+			d.content.WriteString(event.Text)
+		case event.Part == chat.Reasoning:
+			d.reasoning.WriteString(event.Text)
 		}
 		switch {
-		case e.Kind == chat.TurnEnd:
+		case event.Kind == chat.TurnEnd:
 			d.over = true
-		case e.Kind == chat.Start:
+		case event.Kind == chat.Start:
 			d.begun = true
-		case e.Text != "":
-			d.reasoned = d.reasoned || e.Part.Reasons()
-			d.write(e.Text, e.Part.Reasons())
+		case event.Text != "":
+			d.reasoned = d.reasoned || event.Part.Reasons()
+			d.write(event.Text, event.Part.Reasons())
 		}
 	}
 }

@@ -47,22 +47,22 @@ is left out.`,
 			return o.run(cmd, "", args)
 		},
 	}
-	f := c.Flags()
-	o.load.Flags(f)
-	f.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, names of control tokens in it are control tokens, those in the answer are shown")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
-	f.StringVar(&o.system, "system", "", "system message `TEXT`")
-	f.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, or none to answer at once, for models whose template knows it")
-	f.IntVar(&o.max, "max-tokens", 0, "produce at most `N` tokens; 0 = until the context is full")
-	f.Int64Var(&o.sampling.Seed, "seed", -1, "`SEED` of the random draws; -1 = another one each time")
-	f.Float32Var(&o.sampling.Temperature, "temperature", -1, "0 = always the most likely token; -1 = the checkpoint's advice, else 0")
-	f.Float32Var(&o.sampling.TopP, "top-p", -1, "keep the likeliest tokens of that total probability; -1 = the checkpoint's advice")
-	f.IntVar(&o.sampling.TopK, "top-k", -1, "keep the `K` likeliest tokens, 0 = all; -1 = the checkpoint's advice")
-	f.Float32Var(&o.sampling.MinP, "min-p", -1, "drop tokens less likely than this times the likeliest; -1 = the checkpoint's advice")
-	f.Float32Var(&o.sampling.Repetition, "repetition-penalty", -1, "divide the logits of tokens seen before; -1 = the checkpoint's advice")
-	f.Float32Var(&o.sampling.Frequency, "frequency-penalty", 0, "subtract per occurrence in the answer")
-	f.Float32Var(&o.sampling.Presence, "presence-penalty", 0, "subtract once if in the answer")
-	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of the answer, for measurements")
+	flags := c.Flags()
+	o.load.Flags(flags)
+	flags.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, names of control tokens in it are control tokens, those in the answer are shown")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
+	flags.StringVar(&o.system, "system", "", "system message `TEXT`")
+	flags.StringVar(&o.effort, "reasoning-effort", "", "low, medium or high, or none to answer at once, for models whose template knows it")
+	flags.IntVar(&o.max, "max-tokens", 0, "produce at most `N` tokens; 0 = until the context is full")
+	flags.Int64Var(&o.sampling.Seed, "seed", -1, "`SEED` of the random draws; -1 = another one each time")
+	flags.Float32Var(&o.sampling.Temperature, "temperature", -1, "0 = always the most likely token; -1 = the checkpoint's advice, else 0")
+	flags.Float32Var(&o.sampling.TopP, "top-p", -1, "keep the likeliest tokens of that total probability; -1 = the checkpoint's advice")
+	flags.IntVar(&o.sampling.TopK, "top-k", -1, "keep the `K` likeliest tokens, 0 = all; -1 = the checkpoint's advice")
+	flags.Float32Var(&o.sampling.MinP, "min-p", -1, "drop tokens less likely than this times the likeliest; -1 = the checkpoint's advice")
+	flags.Float32Var(&o.sampling.Repetition, "repetition-penalty", -1, "divide the logits of tokens seen before; -1 = the checkpoint's advice")
+	flags.Float32Var(&o.sampling.Frequency, "frequency-penalty", 0, "subtract per occurrence in the answer")
+	flags.Float32Var(&o.sampling.Presence, "presence-penalty", 0, "subtract once if in the answer")
+	flags.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of the answer, for measurements")
 	return c
 }
 
@@ -79,34 +79,34 @@ func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 	if !slices.Contains([]string{"", "none", "low", "medium", "high"}, o.effort) {
 		return fmt.Errorf("--reasoning-effort %q: none, low, medium or high expected", o.effort)
 	}
-	m, err := load.OpenModel(name)
+	checkpoint, err := load.OpenModel(name)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	prompt, lines, err := promptFrom(ctx, cmd.InOrStdin(), words, m.Spec.MaxLen)
+	defer checkpoint.Close()
+	prompt, lines, err := promptFrom(ctx, cmd.InOrStdin(), words, checkpoint.Spec.MaxLen)
 	if err != nil {
 		return err
 	}
-	ids, err := a.begin(m, prompt, lines)
+	ids, err := a.begin(checkpoint, prompt, lines)
 	if err != nil {
 		return err
 	}
-	p := o.sampling.Params(m.Generation)
-	if err := p.Validate(m.Spec.Vocab); err != nil {
+	params := o.sampling.Params(checkpoint.Generation)
+	if err := params.Validate(checkpoint.Spec.Vocab); err != nil {
 		return err
 	}
 	if lines {
 		o.load.Keep = keptAnswer
 	}
 	began := time.Now()
-	r, err := o.load.Runner(ctx, m, a.status)
+	r, err := o.load.Runner(ctx, checkpoint, a.status)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	a.loaded = time.Since(began)
-	a.prepare(m, r, p)
+	a.prepare(checkpoint, r, params)
 	if lines {
 		return a.chat(cmd.InOrStdin())
 	}

@@ -69,23 +69,23 @@ var errContextFull = errors.New("the context is full")
 // generate computes the prompt and then one id after another until a stop id,
 // the limit, the end of the context or the end of ctx, which is not an error: what
 // was said so far stands.
-func (s *sequence) generate(ctx context.Context, g generation) (timing, error) {
+func (s *sequence) generate(ctx context.Context, gen generation) (timing, error) {
 	start := time.Now()
-	if len(g.Prompt) == 0 {
+	if len(gen.Prompt) == 0 {
 		return timing{}, fmt.Errorf("the prompt is empty: the model needs at least one token")
 	}
-	if len(g.Prompt) >= s.info.MaxLen {
-		return timing{}, fmt.Errorf("%w: the prompt has %d tokens, the context holds %d and must leave room for an answer: shorten it or raise --max-model-len", errContextFull, len(g.Prompt), s.info.MaxLen)
+	if len(gen.Prompt) >= s.info.MaxLen {
+		return timing{}, fmt.Errorf("%w: the prompt has %d tokens, the context holds %d and must leave room for an answer: shorten it or raise --max-model-len", errContextFull, len(gen.Prompt), s.info.MaxLen)
 	}
-	tm := timing{Prompt: len(g.Prompt), Cached: s.reuse(g.Prompt)}
+	tm := timing{Prompt: len(gen.Prompt), Cached: s.reuse(gen.Prompt)}
 	s.cached = s.cached[:tm.Cached]
 	if tm.Cached == 0 {
 		s.high = 0
 	}
-	g.Params.Prompt = len(g.Prompt)
-	history := slices.Clone(g.Prompt)
+	gen.Params.Prompt = len(gen.Prompt)
+	history := slices.Clone(gen.Prompt)
 	for step := uint64(0); ; step++ {
-		id, lp, err := s.extend(ctx, history, step, &g)
+		id, lp, err := s.extend(ctx, history, step, &gen)
 		if err != nil || id < 0 {
 			return tm, err
 		}
@@ -94,12 +94,12 @@ func (s *sequence) generate(ctx context.Context, g generation) (timing, error) {
 			tm.First = time.Since(start)
 		}
 		tm.Decode = time.Since(start) - tm.First
-		if over := g.Emit(id, lp); over || slices.Contains(g.Stops, id) {
+		if over := gen.Emit(id, lp); over || slices.Contains(gen.Stops, id) {
 			tm.Stopped = true
 			return tm, nil
 		}
 		history = append(history, id)
-		if tm.Output >= g.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
+		if tm.Output >= gen.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
 			return tm, nil
 		}
 	}
@@ -107,14 +107,14 @@ func (s *sequence) generate(ctx context.Context, g generation) (timing, error) {
 
 // extend computes the tokens of history that are not cached, in steps of at most
 // MaxTokens, and returns the id that follows, or -1 when ctx ended before.
-func (s *sequence) extend(ctx context.Context, history []int32, step uint64, g *generation) (int32, []sample.Logprob, error) {
+func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen *generation) (int32, []sample.Logprob, error) {
 	for {
 		from := len(s.cached)
 		n := min(len(history)-from, s.info.MaxTokens)
 		last := from+n == len(history)
 		s.high = max(s.high, from+n)
 		row := runner.Row{Start: from, Len: n, Tables: s.tables, Sample: last, Step: step,
-			Params: &g.Params, History: history, Mask: g.Mask}
+			Params: &gen.Params, History: history, Mask: gen.Mask}
 		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+n], Rows: []runner.Row{row}}); err != nil {
 			return -1, nil, err
 		}
@@ -123,8 +123,8 @@ func (s *sequence) extend(ctx context.Context, history []int32, step uint64, g *
 			return -1, nil, err
 		}
 		s.cached = append(s.cached, history[from:from+n]...)
-		if step == 0 && g.Progress != nil {
-			g.Progress(len(s.cached), len(history))
+		if step == 0 && gen.Progress != nil {
+			gen.Progress(len(s.cached), len(history))
 		}
 		if last {
 			var lp []sample.Logprob

@@ -19,15 +19,15 @@ type talk struct {
 }
 
 // newTalk begins a talk; system and effort may be "".
-func newTalk(m *ckpt.Model, system, effort string) (*talk, error) {
-	f, err := load.ChatFormat(m, "")
+func newTalk(checkpoint *ckpt.Model, system, effort string) (*talk, error) {
+	format, err := load.ChatFormat(checkpoint, "")
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return nil, fmt.Errorf("%w: use --raw to complete text without one", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{tok: m.Tokenizer, format: f, conv: chat.Conversation{Effort: effort, Now: time.Now()}}
+	t := &talk{tok: checkpoint.Tokenizer, format: format, conv: chat.Conversation{Effort: effort, Now: time.Now()}}
 	if system != "" {
 		t.conv.Turns = []chat.Turn{{Role: chat.System, Parts: []string{system}}}
 	}

@@ -75,14 +75,14 @@ func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
 }
 
 func openStore(cfg *config.Config, dir string) (*archive, error) {
-	s, err := store.Open(store.Config{Dir: dir, Bytes: cfg.Limits[limits.StoredBytes], Records: int(cfg.Limits[limits.StoredRecords]),
+	kept, err := store.Open(store.Config{Dir: dir, Bytes: cfg.Limits[limits.StoredBytes], Records: int(cfg.Limits[limits.StoredRecords]),
 		Age: cfg.Limits.Time(limits.StoredAge), Interrupted: server.Interrupted})
 	if err != nil {
 		return nil, err
 	}
-	key, err := s.Key()
+	key, err := kept.Key()
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, kept.Close())
 	}
-	return &archive{Archive: s, end: s.Close, key: key}, nil
+	return &archive{Archive: kept, end: kept.Close, key: key}, nil
 }

@@ -29,19 +29,19 @@ import (
 
 // A loader brings the model of a server into memory.
 type loader struct {
-	cfg     *config.Config
-	log     *slog.Logger
-	metrics *metrics.Server
-	name    string
-	version string
-	model   *ckpt.Model
+	cfg        *config.Config
+	log        *slog.Logger
+	metrics    *metrics.Server
+	name       string // in requests
+	version    string // of the program
+	checkpoint *ckpt.Model
 }
 
 func (ld *loader) close() {
-	if ld.model == nil {
+	if ld.checkpoint == nil {
 		return
 	}
-	if err := ld.model.Close(); err != nil {
+	if err := ld.checkpoint.Close(); err != nil {
 		ld.log.Warn("closing the checkpoint", "error", err)
 	}
 }
@@ -49,55 +49,59 @@ func (ld *loader) close() {
 // load is a host.Load. The tokenizer is made while the weights are brought into memory.
 func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	began := time.Now()
-	m, err := load.StartModel(ld.cfg.Model)
+	checkpoint, err := load.StartModel(ld.cfg.Model)
 	if err != nil {
 		return nil, err
 	}
-	ld.model = m
+	ld.checkpoint = checkpoint
+	// A conversation needs the tokenizer and the format, a step the weights: neither waits
+	// for the other.
 	note := func(text string) { ld.log.Info(text, "model", ld.name) }
 	var format chat.Format
-	var weights *load.Loading
-	var p plan.Plan
-	talk := func() (err error) {
-		if err = m.Finish(); err == nil {
-			format, err = ld.format(m)
+	var loading *load.Loading
+	var planned plan.Plan
+	readText := func() (err error) {
+		if err = checkpoint.Finish(); err == nil {
+			format, err = ld.format(checkpoint)
 		}
 		return err
 	}
 	if ld.cfg.Template != "" { // one that cannot be used is refused before a weight is read
-		if err := talk(); err != nil {
+		if err := readText(); err != nil {
 			return nil, err
 		}
-		talk = func() error { return nil }
+		readText = func() error { return nil }
 	}
-	err = together(ctx, talk, func(ctx context.Context) (err error) {
-		weights, p, err = ld.weights(ctx, m, note)
+	err = together(ctx, readText, func(ctx context.Context) (err error) {
+		loading, planned, err = ld.weights(ctx, checkpoint, note)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	r, choice, err := weights.Open(ctx, p.Limits, nil)
+	first, choice, err := loading.Open(ctx, planned.Limits, nil)
 	if err != nil {
 		return nil, err
 	}
+	// A runner that has panicked is opened again, by the engine, for which the machine is not
+	// measured once more.
 	note(choice.Line())
-	weights.Keep(choice) // also for a start after a panic
+	loading.Keep(choice)
 	open := func(ctx context.Context) (runner.Runner, error) {
-		r, _, err := weights.Open(ctx, p.Limits, nil)
-		return r, err
+		first, _, err := loading.Open(ctx, planned.Limits, nil)
+		return first, err
 	}
-	hm, err := ld.host(m, format, r, choice, open)
+	hosted, err := ld.host(checkpoint, format, first, choice, open)
 	if err != nil {
-		return nil, errors.Join(err, r.Close())
+		return nil, errors.Join(err, first.Close())
 	}
-	ld.log.Info("model loaded", "model", ld.name, "device", r.Info().Name, "took", time.Since(began).Round(time.Millisecond))
-	return hm, nil
+	ld.log.Info("model loaded", "model", ld.name, "device", first.Info().Name, "took", time.Since(began).Round(time.Millisecond))
+	return hosted, nil
 }
 
-// format is how conversations with m are written; nil = there is no chat.
-func (ld *loader) format(m *ckpt.Model) (chat.Format, error) {
-	format, err := load.ChatFormat(m, ld.cfg.Template)
+// format is how conversations with a model are written; nil = there is no chat.
+func (ld *loader) format(checkpoint *ckpt.Model) (chat.Format, error) {
+	format, err := load.ChatFormat(checkpoint, ld.cfg.Template)
 	if errors.Is(err, chat.ErrNoTemplate) {
 		ld.log.Warn("no chat: the checkpoint has no template; completions work, --chat-template names one", "model", ld.name)
 		return nil, nil
@@ -107,75 +111,79 @@ func (ld *loader) format(m *ckpt.Model) (chat.Format, error) {
 
 // weights plans the memory, which is shown before a weight is read (ADM-1), and brings
 // what can be mapped into it.
-func (ld *loader) weights(ctx context.Context, m *ckpt.Model, note func(string)) (l *load.Loading, p plan.Plan, err error) {
-	if l, err = begin(ld.cfg, m, note); err != nil {
-		return nil, p, err
+func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func(string)) (loading *load.Loading, planned plan.Plan, err error) {
+	if loading, err = begin(ld.cfg, checkpoint, note); err != nil {
+		return nil, planned, err
 	}
-	if p, err = planMemory(ld.cfg, m, l); err != nil {
-		return nil, p, err
+	if planned, err = planMemory(ld.cfg, checkpoint, loading); err != nil {
+		return nil, planned, err
 	}
-	ld.log.Info("memory plan", "model", m.Spec.Name, "available", p.Available, "total", p.Footprint.Total(), "weights", p.Footprint.Weights+p.Footprint.Mapped, "mapped", p.Footprint.Mapped, "kv_cache", p.Footprint.KV,
-		"activations", p.Footprint.Activations, "runtime", p.Footprint.Runtime, "connections", p.Footprint.Connections, "replies", p.Footprint.Replies, "grammars", p.Footprint.Grammars, "max_model_len", p.Limits.MaxLen, "max_num_seqs", p.Limits.MaxSeqs,
-		"max_num_batched_tokens", p.Limits.MaxTokens, "kv_blocks", p.Limits.Blocks)
+	ld.log.Info("memory plan", "model", checkpoint.Spec.Name, "available", planned.Available, "total", planned.Footprint.Total(), "weights", planned.Footprint.Weights+planned.Footprint.Mapped, "mapped", planned.Footprint.Mapped, "kv_cache", planned.Footprint.KV,
+		"activations", planned.Footprint.Activations, "runtime", planned.Footprint.Runtime, "connections", planned.Footprint.Connections, "replies", planned.Footprint.Replies, "grammars", planned.Footprint.Grammars, "max_model_len", planned.Limits.MaxLen, "max_num_seqs", planned.Limits.MaxSeqs,
+		"max_num_batched_tokens", planned.Limits.MaxTokens, "kv_blocks", planned.Limits.Blocks)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(p.Footprint.Runtime + p.Footprint.Connections + p.Footprint.Replies + p.Footprint.Grammars) // garbage goes before the heap outgrows the plan (ADM-2)
+		// Garbage goes before the heap outgrows the plan (ADM-2). Weights, keys and values and
+		// activations are not on the heap.
+		debug.SetMemoryLimit(planned.Footprint.Runtime + planned.Footprint.Connections + planned.Footprint.Replies + planned.Footprint.Grammars)
 	}
-	return l, p, l.Prepare(ctx, nil)
+	return loading, planned, loading.Prepare(ctx, nil)
 }
 
 // host puts an engine around the runner.
-func (ld *loader) host(m *ckpt.Model, format chat.Format, r runner.Runner, choice load.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
-	hm := &host.Model{Tokenizer: m.Tokenizer, Format: format, Stops: m.Stops, Vocab: m.Spec.Vocab, Unused: m.Unused,
-		Defaults: samplingDefaults(ld.cfg, m.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(m)}
-	if err := hm.Defaults.Validate(m.Spec.Vocab); err != nil {
+func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, choice load.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
+	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused,
+		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint)}
+	if err := hosted.Defaults.Validate(checkpoint.Spec.Vocab); err != nil {
 		ld.log.Warn("the checkpoint's advice on sampling is left out", "error", err)
-		hm.Defaults = sample.Params{Temperature: 1}
+		hosted.Defaults = sample.Params{Temperature: 1}
 	}
 	if format != nil {
-		hm.Stops = format.Stops()
+		hosted.Stops = format.Stops()
 	}
-	info := r.Info()
+	// The engine counts its steps in metrics that ask the engine what there is: they are made
+	// after it, before it has a request.
+	info := first.Info()
 	var err error
-	var mm *metrics.Model
-	hm.Engine, err = engine.New(r, engine.Config{
+	var modelMetrics *metrics.Model
+	hosted.Engine, err = engine.New(first, engine.Config{
 		Sched:    sched.Config{MaxQueue: int(ld.cfg.Limits[limits.Queue]), MaxQueueTokens: int(ld.cfg.Limits[limits.QueueTokens]), ChunkLimit: ld.cfg.ChunkLimit, NoPrefixCache: !ld.cfg.PrefixCaching},
 		StepTime: ld.cfg.StepTime,
 		Open:     open,
-		Step:     func(tokens int, took time.Duration) { mm.Step(tokens, took) },
+		Step:     func(tokens int, took time.Duration) { modelMetrics.Step(tokens, took) },
 	}, ld.log)
 	if err != nil {
 		return nil, err
 	}
-	mm = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hm.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
+	modelMetrics = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hosted.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
 		ISA: choice.ISA, Threads: choice.Threads, CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
-		Snapshot: func() metrics.Snapshot { return host.Snapshot(hm.Engine) }})
-	hm.Metrics = mm
-	return hm, nil
+		Snapshot: func() metrics.Snapshot { return host.Snapshot(hosted.Engine) }})
+	hosted.Metrics = modelMetrics
+	return hosted, nil
 }
 
 // samplingDefaults are the values of requests that say nothing: the checkpoint's
 // advice, else those of the OpenAI API.
-func samplingDefaults(cfg *config.Config, g ckpt.Generation) sample.Params {
+func samplingDefaults(cfg *config.Config, advice ckpt.Generation) sample.Params {
 	if !cfg.CheckpointSampler {
 		return sample.Params{Temperature: 1}
 	}
-	advice := load.Advised()
-	p := advice.Params(g)
-	if g.Sample == nil && g.Temperature == nil {
-		p.Temperature = 1
+	asked := load.Advised()
+	params := asked.Params(advice)
+	if advice.Sample == nil && advice.Temperature == nil {
+		params.Temperature = 1
 	}
-	p.Seed = 0
-	return p
+	params.Seed = 0
+	return params
 }
 
 // weightsDigest tells checkpoints apart: names, shapes and the first bytes of all
 // tensors.
-func weightsDigest(m *ckpt.Model) string {
+func weightsDigest(checkpoint *ckpt.Model) string {
 	sum := crc32.NewIEEE()
-	for _, name := range slices.Sorted(maps.Keys(m.Params)) {
-		t := m.Params[name]
-		fmt.Fprint(sum, name, t.DType, t.Shape)
-		_, _ = sum.Write(t.Data[:min(64, len(t.Data))])
+	for _, name := range slices.Sorted(maps.Keys(checkpoint.Params)) {
+		tensor := checkpoint.Params[name]
+		fmt.Fprint(sum, name, tensor.DType, tensor.Shape)
+		_, _ = sum.Write(tensor.Data[:min(64, len(tensor.Data))])
 	}
 	return fmt.Sprintf("%08x", sum.Sum32())
 }

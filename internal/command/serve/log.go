@@ -8,14 +8,14 @@ import (
 	"ossian/internal/terminal"
 )
 
-func logger(cfg *config.Config, level *slog.LevelVar, w io.Writer) *slog.Logger {
+func logger(cfg *config.Config, level *slog.LevelVar, out io.Writer) *slog.Logger {
 	setLevel(level, cfg)
-	o := &slog.HandlerOptions{Level: level}
-	if cfg.LogFormat == "json" || (cfg.LogFormat == "auto" && !terminal.Is(w)) {
-		o.ReplaceAttr = seconds
-		return slog.New(slog.NewJSONHandler(w, o))
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.LogFormat == "json" || (cfg.LogFormat == "auto" && !terminal.Is(out)) {
+		options.ReplaceAttr = seconds
+		return slog.New(slog.NewJSONHandler(out, options))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(slog.NewTextHandler(out, options))
 }
 
 func setLevel(v *slog.LevelVar, cfg *config.Config) {

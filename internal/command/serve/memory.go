@@ -12,44 +12,45 @@ import (
 	"ossian/internal/server"
 )
 
-// begin begins to load m as the settings say.
-func begin(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, error) {
-	o := &load.Options{Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
-	return o.Begin(m, note)
+// begin begins to load a checkpoint as the settings say.
+func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, error) {
+	options := &load.Options{Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
+	return options.Begin(checkpoint, note)
 }
 
 // defaultMemoryShare of what is available at the start leaves something for
 // others: a server runs long, and its pools fill.
 const defaultMemoryShare = 0.9
 
-// planMemory shares the memory out.
-func planMemory(cfg *config.Config, m *ckpt.Model, l *load.Loading) (plan.Plan, error) {
+// planMemory shares the memory out: to the device as in other commands, and to what clients
+// may make the process hold.
+func planMemory(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading) (plan.Plan, error) {
 	ask := model.Limits{MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxBatchTokens, MaxLen: cfg.MaxModelLen}
 	if cfg.KVBlocks > 0 {
-		windows, _ := m.Spec.Groups()
+		windows, _ := checkpoint.Spec.Groups()
 		ask.Blocks = slices.Repeat([]int{cfg.KVBlocks}, len(windows))
 	}
-	cost := l.Cost()
-	return plan.Serve(m.Spec, ask, memoryOf(cfg), func(lim model.Limits) (plan.Footprint, error) {
-		f, err := cost(lim)
-		f.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
-		f.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
-		f.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
-		f.Grammars = plan.GrammarBytes(m.Spec, cfg.Limits[limits.GrammarCache])
-		return f, err
+	cost := loading.Cost()
+	return plan.Serve(checkpoint.Spec, ask, memoryOf(cfg), func(lim model.Limits) (plan.Footprint, error) {
+		need, err := cost(lim)
+		need.Runtime += plan.RequestBytes(cfg.Limits[limits.BodiesInFlight]) + archiveBytes(cfg)
+		need.Connections = server.Connections(cfg.Limits)*connectionBytes(cfg) + int64(lim.MaxSeqs)*cfg.Limits[limits.PendingOutput]
+		need.Replies = plan.ReplyBytes(cfg.Limits[limits.Replies])
+		need.Grammars = plan.GrammarBytes(checkpoint.Spec, cfg.Limits[limits.GrammarCache])
+		return need, err
 	})
 }
 
 // connectionBytes is what a connection takes.
 func connectionBytes(cfg *config.Config) int64 {
-	n := plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes])
+	bytes := plan.ConnectionBytes(cfg.Limits[limits.HeaderBytes])
 	if cfg.CertFile != "" {
-		n += plan.TLSBytes
+		bytes += plan.TLSBytes
 	}
-	return n
+	return bytes
 }
 
-// serveMemory returns the bytes that a server may take, 0 = unknown.
+// memoryOf returns the bytes that a server may take, 0 = unknown.
 func memoryOf(cfg *config.Config) int64 {
 	share := cfg.MemoryShare
 	if share == 0 {
@@ -75,21 +76,22 @@ func boundClients(cfg *config.Config) {
 		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), connectionBytes(cfg), memory))
 	}
 	if id := limits.Replies; !cfg.Given(id) {
-		n := plan.Replies(id.Info().Default, memory)
+		replies := plan.Replies(id.Info().Default, memory)
 		if cfg.Given(limits.ReplyBody) {
-			n = max(n, cfg.Limits[limits.ReplyBody])
+			replies = max(replies, cfg.Limits[limits.ReplyBody])
 		}
-		cfg.ResolveLimit(id, n)
+		cfg.ResolveLimit(id, replies)
 	}
 }
 
-// Plan begins to load m, and plans the memory as for a server with the settings.
-func Plan(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error) {
-	l, err := begin(cfg, m, note)
+// Plan begins to load a checkpoint, and plans the memory as for a server with the settings:
+// boundClients changes those of them that nobody gave.
+func Plan(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error) {
+	loading, err := begin(cfg, checkpoint, note)
 	if err != nil {
 		return nil, plan.Plan{}, err
 	}
 	boundClients(cfg)
-	p, err := planMemory(cfg, m, l)
-	return l, p, err
+	planned, err := planMemory(cfg, checkpoint, loading)
+	return loading, planned, err
 }

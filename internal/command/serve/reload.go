@@ -23,13 +23,13 @@ type reloader struct {
 	log    *slog.Logger
 	bodies int64 // bytes in flight that the memory plan has room for
 
-	outlives bool // its terminal, as nohup has it
+	outlives bool // the server outlives its terminal, as nohup has it
 }
 
 // run returns when ctx ends. end is called for the SIGHUP of a terminal that has
 // been closed, unless the server is to outlive it: who began it there is gone.
-func (a *reloader) run(ctx context.Context, hup <-chan os.Signal, end func()) {
-	interactive := !a.outlives && hasTerminal()
+func (r *reloader) run(ctx context.Context, hup <-chan os.Signal, end func()) {
+	interactive := !r.outlives && hasTerminal()
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {
@@ -37,40 +37,41 @@ func (a *reloader) run(ctx context.Context, hup <-chan os.Signal, end func()) {
 		case <-ctx.Done():
 			return
 		case <-hourly.C:
-			if a.cfg.Open() {
-				a.log.Warn("everyone who reaches this server may use it: there is no key", "host", a.cfg.Host)
+			if r.cfg.Open() {
+				r.log.Warn("everyone who reaches this server may use it: there is no key", "host", r.cfg.Host)
 			}
 		case <-hup:
 			if interactive && !hasTerminal() {
 				end()
 				return
 			}
-			a.reload()
+			r.reload()
 		}
 	}
 }
 
 // reload puts the settings in force that can change while requests are served, or
 // says why it does not.
-func (a *reloader) reload() {
-	next, waiting, err := a.cfg.Reload(a.src)
+func (r *reloader) reload() {
+	// Everything is checked before anything changes: new settings count as a whole or not.
+	next, waiting, err := r.cfg.Reload(r.src)
 	if err != nil {
-		a.log.Error("settings stay as they are: the new ones are refused", "error", err)
+		r.log.Error("settings stay as they are: the new ones are refused", "error", err)
 		return
 	}
-	if body := next.Limits[limits.RequestBody]; body >= a.bodies {
-		a.log.Error("settings stay as they are: bodies of that size need a new memory plan, and so a restart", "request_body", body, "planned_for_all_bodies", a.bodies)
+	if body := next.Limits[limits.RequestBody]; body >= r.bodies {
+		r.log.Error("settings stay as they are: bodies of that size need a new memory plan, and so a restart", "request_body", body, "planned_for_all_bodies", r.bodies)
 		return
 	}
-	if err := a.secure.renew(next); err != nil {
-		a.log.Error("settings stay as they are: the certificate is refused", "error", err)
+	if err := r.secure.renew(next); err != nil {
+		r.log.Error("settings stay as they are: the certificate is refused", "error", err)
 		return
 	}
-	next.Limits[limits.BodiesInFlight] = min(next.Limits[limits.BodiesInFlight], a.bodies)
-	a.cfg = next
-	setLevel(a.level, next)
-	a.server.Reload(next.APIKeys, next.Limits)
-	a.log.Info("settings reloaded", "keys", len(next.APIKeys), "log_level", next.LogLevel, "changed_but_need_a_restart", waiting)
+	next.Limits[limits.BodiesInFlight] = min(next.Limits[limits.BodiesInFlight], r.bodies)
+	r.cfg = next
+	setLevel(r.level, next)
+	r.server.Reload(next.APIKeys, next.Limits)
+	r.log.Info("settings reloaded", "keys", len(next.APIKeys), "log_level", next.LogLevel, "changed_but_need_a_restart", waiting)
 }
 
 // hasTerminal reports whether a terminal controls this process.

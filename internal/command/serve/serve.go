@@ -48,7 +48,7 @@ func Command() *cobra.Command {
 			for _, note := range cfg.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
-			if _, err := cfg.TLS(); err != nil {
+			if _, err := cfg.TLS(); err != nil { // before a port is open, and with --explain, too
 				return err
 			}
 			if cfg.Settings.Explain {
@@ -95,20 +95,24 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 	return l, nil
 }
 
-// serve answers on l until ctx ends, also while the weights are still loaded, so that
+// serve answers on listener until ctx ends, also while the weights are still loaded, so that
 // whoever waits for them can see it.
-func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Listener, status io.Writer) error {
-	defer l.Close()
+//
+// Three goroutines share ctx: this one serves HTTP, one reloads settings, and one has the
+// model. Whatever ends a server ends ctx: a signal, a terminal that has closed, a model that
+// cannot be loaded. The model outlives ctx, for requests still run while the server drains.
+func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
+	defer listener.Close()
 	level := new(slog.LevelVar)
 	log := logger(cfg, level, status)
 	boundClients(cfg)
 	names := servedNames(cfg)
-	h, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
+	models, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
 	if err != nil {
 		return err
 	}
 	version := command.Version()
-	ms := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	kept, err := openArchive(cfg, log)
 	if err != nil {
 		return err
@@ -118,33 +122,36 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, l net.Lis
 	if err != nil {
 		return err
 	}
-	s := newServer(cfg, version, h, kept, log, ms, secure)
+	// SIGHUP is caught before anybody can know the address and send one.
+	srv := newServer(cfg, version, models, kept, log, counters, secure)
 	hup := make(chan os.Signal, 1)
 	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), l.Addr())
+	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), listener.Addr())
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	reloading.Go(func() {
-		a := &reloader{cfg: cfg, src: src, server: s, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
-		a.run(ctx, hup, func() { cancel(nil) })
+		r := &reloader{cfg: cfg, src: src, server: srv, secure: secure, level: level, log: log, outlives: outlives, bodies: cfg.Limits[limits.BodiesInFlight]}
+		r.run(ctx, hup, func() { cancel(nil) })
 	})
+	// The model is loaded, and then runs, beside the server.
 	hosted := make(chan error, 1)
 	hostCtx, end := context.WithCancel(context.WithoutCancel(ctx)) // requests go on while the server drains
 	defer end()
 	go func() {
-		ld := &loader{cfg: cfg, log: log, metrics: ms, name: names[0], version: version}
+		ld := &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}
 		defer ld.close()
-		err := h.Run(hostCtx, ld.load)
+		err := models.Run(hostCtx, ld.load)
 		if err != nil {
 			cancel(err)
 		}
 		hosted <- err
 	}()
-	err = s.Serve(ctx, l)
+	// Serve returns when ctx has ended and requests have, too, or their time is over.
+	err = srv.Serve(ctx, listener)
 	end()
 	failed := <-hosted
 	if ctx.Err() != nil && errors.Is(failed, context.Canceled) {
@@ -162,17 +169,17 @@ func Start(ctx context.Context, args []string, log io.Writer) (address string, e
 	if err != nil {
 		return "", nil, err
 	}
-	l, err := openPort(cfg)
+	listener, err := openPort(cfg)
 	if err != nil {
 		return "", nil, err
 	}
 	end := make(chan error, 1)
-	go func() { end <- serve(ctx, cfg, src, l, log) }()
-	return l.Addr().String(), end, nil
+	go func() { end <- serve(ctx, cfg, src, listener, log) }()
+	return listener.Addr().String(), end, nil
 }
 
 // newServer returns the HTTP side of the settings.
-func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, log *slog.Logger, ms *metrics.Server, secure *certificates) *server.Server {
+func newServer(cfg *config.Config, version string, models *host.Host, kept *archive, log *slog.Logger, counters *metrics.Server, secure *certificates) *server.Server {
 	hosts := cfg.AllowedHosts
 	if (cfg.Insecure || cfg.Vouched()) && len(hosts) == 0 {
 		hosts = []string{"*"} // other machines are let in under whatever name they know
@@ -181,7 +188,7 @@ func newServer(cfg *config.Config, version string, h *host.Host, kept *archive, 
 		Version: version, Keys: cfg.APIKeys, AllowedHosts: hosts, AllowedOrigins: cfg.AllowedOrigins,
 		StreamInterval: cfg.StreamInterval, Seed: cfg.Seed, ReasoningField: cfg.ReasoningField, Strict: cfg.Strict,
 		DrainTimeout: cfg.DrainTimeout, AccessLog: cfg.AccessLog, Limits: cfg.Limits, Archive: kept, SealKey: kept.key, TLS: secure.server(),
-	}, h, log, ms)
+	}, models, log, counters)
 }
 
 // servedNames are the names that requests may use. A path's last element stands

@@ -19,7 +19,7 @@ func Command() *cobra.Command {
 	var format, element string
 	var layers int
 	var shard int64
-	o := synth.Options{}
+	options := synth.Options{}
 	c := &cobra.Command{
 		Use:    "synth PRESET OUT",
 		Short:  "Write a checkpoint with random weights",
@@ -31,33 +31,33 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Model, o.ShardBytes = m.Shorten(layers), shard
-			if o.Type, err = typeNamed(element); err != nil {
+			options.Model, options.ShardBytes = m.Shorten(layers), shard
+			if options.Type, err = typeNamed(element); err != nil {
 				return err
 			}
 			switch format {
 			case "hf":
 			case "gguf":
-				o.Format = synth.GGUF
+				options.Format = synth.GGUF
 			default:
 				return fmt.Errorf("format %q: hf or gguf expected", format)
 			}
-			return write(cmd, args[1], o)
+			return write(cmd, args[1], options)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&format, "format", "hf", "hf (a directory) or gguf (one file)")
-	f.StringVar(&element, "type", "bf16", "type of matrices: bf16, f16, f32; in GGUF also q8_0, q4_0, q4_1, q4_k, q5_k, q6_k, mxfp4")
-	f.IntVar(&layers, "layers", 0, "write only the first `N` layers")
-	f.Uint64Var(&o.Seed, "seed", 0, "`seed` of the weights")
-	f.Int64Var(&shard, "shard-bytes", 0, "hf: `bytes` per safetensors file, 0 = 5e9")
+	flags := c.Flags()
+	flags.StringVar(&format, "format", "hf", "hf (a directory) or gguf (one file)")
+	flags.StringVar(&element, "type", "bf16", "type of matrices: bf16, f16, f32; in GGUF also q8_0, q4_0, q4_1, q4_k, q5_k, q6_k, mxfp4")
+	flags.IntVar(&layers, "layers", 0, "write only the first `N` layers")
+	flags.Uint64Var(&options.Seed, "seed", 0, "`seed` of the weights")
+	flags.Int64Var(&shard, "shard-bytes", 0, "hf: `bytes` per safetensors file, 0 = 5e9")
 	return c
 }
 
-func write(cmd *cobra.Command, out string, o synth.Options) error {
+func write(cmd *cobra.Command, out string, options synth.Options) error {
 	var size int64
 	bar := terminal.NewLateProgress(cmd.ErrOrStderr(), "writing "+out)
-	err := synth.Write(cmd.Context(), out, o, func(done, total int64) {
+	err := synth.Write(cmd.Context(), out, options, func(done, total int64) {
 		bar.Report(done, total)
 		size = total
 	})
@@ -65,7 +65,7 @@ func write(cmd *cobra.Command, out string, o synth.Options) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d bytes of tensors\n", out, o.Model.Name, size)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %d bytes of tensors\n", out, options.Model.Name, size)
 	return err
 }
 
