@@ -73,18 +73,20 @@ func measure(cmd *cobra.Command, options load.Options, name, file string, limit 
 	case len(ids) > checkpoint.Spec.MaxLen:
 		return fmt.Errorf("%s: %d tokens do not fit into the model's context of %d; --tokens %[3]d takes the beginning", file, len(ids), checkpoint.Spec.MaxLen)
 	}
+	// Every group keeps all positions, also one with a window: a step has up to scoreRows
+	// positions, of which the first still needs what the last would overwrite in a ring.
 	options.MaxLen = len(ids)
 	windows, _ := checkpoint.Spec.Groups()
 	for range windows {
 		options.Blocks = append(options.Blocks, (len(ids)+plan.DefaultBlockSize-1)/plan.DefaultBlockSize)
 	}
-	r, err := options.Runner(cmd.Context(), checkpoint, cmd.ErrOrStderr())
+	run, err := options.Runner(cmd.Context(), checkpoint, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer run.Close()
 	bar := terminal.NewProgress(cmd.ErrOrStderr(), "scoring", terminal.Tokens, int64(len(ids)))
-	loss, err := textLoss(cmd.Context(), r, ids, bar)
+	loss, err := textLoss(cmd.Context(), run, ids, bar)
 	bar.Done()
 	if err != nil {
 		return err
@@ -100,30 +102,31 @@ func measure(cmd *cobra.Command, options load.Options, name, file string, limit 
 // blocks of one sequence, which works because a layer stores the keys and values of
 // a whole step before any row attends. The mask forces the choice of the token that
 // follows, and log probabilities are those before the mask.
-func textLoss(ctx context.Context, r runner.Runner, ids []int32, bar *terminal.Progress) (loss float64, err error) {
-	info := r.Info()
+func textLoss(ctx context.Context, run runner.Runner, ids []int32, bar *terminal.Progress) (loss float64, err error) {
+	info := run.Info()
 	tables := load.Tables(info)
 	params := &sample.Params{Logprobs: true}
 	for from := 0; from < len(ids)-1; {
-		n := min(len(ids)-1-from, info.MaxSeqs, info.MaxTokens)
-		rows := make([]runner.Row, n)
+		count := min(len(ids)-1-from, info.MaxSeqs, info.MaxTokens)
+		// The id that follows is the only one that may be chosen, so its log probability is told.
+		rows := make([]runner.Row, count)
 		for i := range rows {
 			next := ids[from+i+1]
 			mask := make([]uint64, (info.Vocab+63)/64)
 			mask[next/64] = 1 << (next % 64)
 			rows[i] = runner.Row{Slot: i, Start: from + i, Len: 1, Tables: tables, Sample: true, Params: params, Mask: mask}
 		}
-		if err := r.Launch(&runner.Batch{Tokens: ids[from : from+n], Rows: rows}); err != nil {
+		if err := run.Launch(&runner.Batch{Tokens: ids[from : from+count], Rows: rows}); err != nil {
 			return 0, err
 		}
-		res, err := r.Collect()
+		res, err := run.Collect()
 		if err != nil {
 			return 0, err
 		}
 		for i := range rows {
 			loss -= float64(res.Logprobs[i][0].Logprob)
 		}
-		from += n
+		from += count
 		bar.Set(int64(from))
 		if err := ctx.Err(); err != nil {
 			return 0, err

@@ -18,9 +18,10 @@ import (
 	"ossian/internal/token"
 )
 
-// An answerer holds what one command needs to produce answers.
+// An answerer holds what one command needs to produce answers. One goroutine uses it; in a
+// chat another one cancels the context of an answer.
 type answerer struct {
-	o      *options
+	o      *options // the flags
 	tok    *token.BPE
 	talk   *talk // nil with --raw
 	seq    *sequence
@@ -50,8 +51,9 @@ func (a *answerer) begin(checkpoint *ckpt.Model, prompt string, lines bool) (ids
 	return a.talk.ask(prompt)
 }
 
-func (a *answerer) prepare(checkpoint *ckpt.Model, r runner.Runner, p sample.Params) {
-	a.tok, a.seq = checkpoint.Tokenizer, newSequence(r)
+// prepare says how answers of a model are produced, once it is loaded.
+func (a *answerer) prepare(checkpoint *ckpt.Model, run runner.Runner, p sample.Params) {
+	a.tok, a.seq = checkpoint.Tokenizer, newSequence(run)
 	a.gen = generation{Max: a.o.max, Params: p, Stops: checkpoint.Stops, Mask: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused)}
 	if a.talk != nil {
 		a.gen.Stops = a.talk.format.Stops()
@@ -59,7 +61,7 @@ func (a *answerer) prepare(checkpoint *ckpt.Model, r runner.Runner, p sample.Par
 	if a.o.max <= 0 {
 		a.gen.Max = math.MaxInt
 	}
-	if a.o.ignoreEOS {
+	if a.o.ignoreEOS { // ids that would end it cannot be chosen
 		a.gen.Mask = load.MaskOut(checkpoint.Spec.Vocab, slices.Concat(checkpoint.Unused, a.gen.Stops))
 		a.gen.Stops = nil
 	}
@@ -71,6 +73,8 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 	if a.talk != nil {
 		shown.parser = a.talk.format.Parser(&a.talk.conv)
 	}
+	// Progress and Emit are called while generate runs: the one before the first id, the
+	// other behind each.
 	gen := a.gen
 	gen.Prompt = ids
 	var bar *terminal.Progress
@@ -90,10 +94,11 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 		turn.Output = append(turn.Output, id)
 		return shown.push(id) && !a.o.ignoreEOS
 	}
-	tm, err := a.seq.generate(ctx, gen)
+	took, err := a.seq.generate(ctx, gen)
 	if bar != nil {
 		bar.Done()
 	}
+	// What was said stands, whatever ended it: the turn is returned with the error.
 	shown.close()
 	if err == nil {
 		shown.put("\n")
@@ -101,7 +106,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 	}
 	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{shown.content.String()}, shown.reasoning.String()
 	if err == nil && a.status != nil {
-		line := tm.line(turn.Parts[0] != "" || !shown.reasoned)
+		line := took.line(turn.Parts[0] != "" || !shown.reasoned)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0
@@ -122,21 +127,21 @@ func (t timing) line(answered bool) string {
 		}
 		return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
 	}
-	s := fmt.Sprintf("prompt %d tokens", t.Prompt)
+	line := fmt.Sprintf("prompt %d tokens", t.Prompt)
 	if t.Cached > 0 {
-		s += fmt.Sprintf(" (%d kept)", t.Cached)
+		line += fmt.Sprintf(" (%d kept)", t.Cached)
 	}
 	first := "–"
 	if t.First > 0 {
 		first = fmt.Sprintf("%.3f s", t.First.Seconds())
 	}
-	s += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %s",
+	line += fmt.Sprintf(", %s · output %d tokens, %s · TTFT %s",
 		rate(t.Prompt-t.Cached, t.First), t.Output, rate(t.Output-1, t.Decode), first)
 	if !t.Stopped {
-		s += " · cut short"
+		line += " · cut short"
 	}
 	if !answered {
-		s += " · only reasoning so far"
+		line += " · only reasoning so far"
 	}
-	return s
+	return line
 }

@@ -25,6 +25,8 @@ func (a *answerer) chat(in io.Reader) error {
 	interrupt := make(chan os.Signal, 1)
 	signal.Notify(interrupt, os.Interrupt)
 	defer signal.Stop(interrupt)
+	// A read of the terminal cannot be cut short: it goes on behind an answer, and until the
+	// process ends.
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -40,7 +42,7 @@ func (a *answerer) chat(in io.Reader) error {
 		default:
 		}
 		fmt.Fprint(a.out, "> ")
-		var line string
+		var line string // stays empty where the chat ends
 		select {
 		case line = <-lines:
 		case <-interrupt:
@@ -63,6 +65,7 @@ func (a *answerer) reply(ctx context.Context, line string, interrupt <-chan os.S
 	if err != nil {
 		return err
 	}
+	// Ctrl-C ends this answer, not the chat.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

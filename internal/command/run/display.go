@@ -14,7 +14,7 @@ import (
 type display struct {
 	w        io.Writer
 	parser   chat.Parser
-	terminal bool
+	terminal bool // w is one
 
 	events             []chat.Event // scratch
 	begun              bool         // a message whose first text is to come
@@ -47,15 +47,19 @@ func (d *display) close() {
 	}
 }
 
+// read keeps and shows what the events of the last id say. A call of a tool, which nobody
+// here offers, is shown but not kept.
 func (d *display) read() {
 	for i := range d.events {
 		event := &d.events[i]
+		// What the model is shown again in later turns.
 		switch {
 		case event.Part.Visible():
 			d.content.WriteString(event.Text)
 		case event.Part == chat.Reasoning:
 			d.reasoning.WriteString(event.Text)
 		}
+		// What the user sees.
 		switch {
 		case event.Kind == chat.TurnEnd:
 			d.over = true
@@ -74,6 +78,8 @@ func (d *display) write(text string, reasons bool) {
 	if reasons && !d.terminal {
 		return
 	}
+	// One line break for a new message, one for the change between reasoning and answer: with
+	// both there is a blank line.
 	if d.begun && d.wrote {
 		d.put("\n")
 	}
@@ -93,8 +99,9 @@ func (d *display) write(text string, reasons bool) {
 	d.put(text)
 }
 
-func (d *display) put(s string) {
-	if _, err := io.WriteString(d.w, s); d.err == nil {
+// put writes text and keeps the first error.
+func (d *display) put(text string) {
+	if _, err := io.WriteString(d.w, text); d.err == nil {
 		d.err = err
 	}
 }

@@ -20,14 +20,15 @@ const tokenBytes = 128
 // stand for standard input. With no words and a person at the input, lines of a chat
 // follow. Input that cannot fit into maxLen tokens is refused before all of it is read.
 func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (prompt string, lines bool, err error) {
-	if n := len(words); n > 0 && words[n-1] != "-" {
+	if count := len(words); count > 0 && words[count-1] != "-" {
 		return strings.Join(words, " "), false, nil
-	} else if n > 1 {
-		prompt = strings.Join(words[:n-1], " ") + "\n\n"
+	} else if count > 1 {
+		prompt = strings.Join(words[:count-1], " ") + "\n\n"
 	}
 	if len(words) == 0 && terminal.Is(in) {
 		return "", true, nil
 	}
+	// The read may wait for ever, and ctx must end the command all the same.
 	var all []byte
 	var failed error
 	read := make(chan struct{})
@@ -59,6 +60,7 @@ func namesModel(args []string) bool {
 	if word == tiny.Name || load.Exists(word) {
 		return true
 	}
+	// What no name of a model has makes a prompt.
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(`-_./\:@~`, r)
 	}

@@ -66,6 +66,8 @@ is left out.`,
 	return c
 }
 
+// run answers the prompt of the words with the model of that name, or chats. What is wrong
+// is said as soon as it is known: flags before files, prompts before weights.
 func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 	ctx := cmd.Context()
 	a := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
@@ -100,13 +102,14 @@ func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 		o.load.Keep = keptAnswer
 	}
 	began := time.Now()
-	r, err := o.load.Runner(ctx, checkpoint, a.status)
+	run, err := o.load.Runner(ctx, checkpoint, a.status)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer run.Close()
 	a.loaded = time.Since(began)
-	a.prepare(checkpoint, r, params)
+	// A prompt is in ids by now; lines become ids one after the other.
+	a.prepare(checkpoint, run, params)
 	if lines {
 		return a.chat(cmd.InOrStdin())
 	}

@@ -22,9 +22,9 @@ type sequence struct {
 	high   int                // positions written since position 0 was: what rings have overwritten depends on it
 }
 
-func newSequence(r runner.Runner) *sequence {
-	info := r.Info()
-	return &sequence{run: r, info: info, tables: load.Tables(info)}
+func newSequence(run runner.Runner) *sequence {
+	info := run.Info()
+	return &sequence{run: run, info: info, tables: load.Tables(info)}
 }
 
 // A generation is what to produce and how.
@@ -50,17 +50,18 @@ type timing struct {
 // reuse returns how many leading tokens of prompt need no computing: the common
 // prefix with what is cached, if no windowed pool has overwritten what it needs.
 func (s *sequence) reuse(prompt []int32) int {
-	n := 0
-	for n < len(s.cached) && n < len(prompt)-1 && s.cached[n] == prompt[n] {
-		n++
+	common := 0
+	// The last id of a prompt is always computed: what follows it is asked for.
+	for common < len(s.cached) && common < len(prompt)-1 && s.cached[common] == prompt[common] {
+		common++
 	}
-	for _, g := range s.info.Groups {
-		oldest := s.high - g.Blocks*s.info.BlockSize // lower positions may be overwritten
-		if runner.FirstBlock(n, g.Window, s.info.BlockSize)*s.info.BlockSize < oldest {
+	for _, group := range s.info.Groups {
+		oldest := s.high - group.Blocks*s.info.BlockSize // lower positions may be overwritten
+		if runner.FirstBlock(common, group.Window, s.info.BlockSize)*s.info.BlockSize < oldest {
 			return 0
 		}
 	}
-	return n
+	return common
 }
 
 // errContextFull is returned by generate for a prompt that leaves no room.
@@ -77,9 +78,9 @@ func (s *sequence) generate(ctx context.Context, gen generation) (timing, error)
 	if len(gen.Prompt) >= s.info.MaxLen {
 		return timing{}, fmt.Errorf("%w: the prompt has %d tokens, the context holds %d and must leave room for an answer: shorten it or raise --max-model-len", errContextFull, len(gen.Prompt), s.info.MaxLen)
 	}
-	tm := timing{Prompt: len(gen.Prompt), Cached: s.reuse(gen.Prompt)}
-	s.cached = s.cached[:tm.Cached]
-	if tm.Cached == 0 {
+	took := timing{Prompt: len(gen.Prompt), Cached: s.reuse(gen.Prompt)}
+	s.cached = s.cached[:took.Cached]
+	if took.Cached == 0 { // rings are written from their beginning
 		s.high = 0
 	}
 	gen.Params.Prompt = len(gen.Prompt)
@@ -87,20 +88,22 @@ func (s *sequence) generate(ctx context.Context, gen generation) (timing, error)
 	for step := uint64(0); ; step++ {
 		id, lp, err := s.extend(ctx, history, step, &gen)
 		if err != nil || id < 0 {
-			return tm, err
+			return took, err
 		}
-		tm.Output++
+		// The id counts even if nothing may follow it. Its keys and values are computed with
+		// the next one, if there is one.
+		took.Output++
 		if step == 0 {
-			tm.First = time.Since(start)
+			took.First = time.Since(start)
 		}
-		tm.Decode = time.Since(start) - tm.First
+		took.Decode = time.Since(start) - took.First
 		if over := gen.Emit(id, lp); over || slices.Contains(gen.Stops, id) {
-			tm.Stopped = true
-			return tm, nil
+			took.Stopped = true
+			return took, nil
 		}
 		history = append(history, id)
-		if tm.Output >= gen.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
-			return tm, nil
+		if took.Output >= gen.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
+			return took, nil
 		}
 	}
 }
@@ -109,29 +112,30 @@ func (s *sequence) generate(ctx context.Context, gen generation) (timing, error)
 // MaxTokens, and returns the id that follows, or -1 when ctx ended before.
 func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen *generation) (int32, []sample.Logprob, error) {
 	for {
+		// A step of one row. Only behind the last token is there something to choose.
 		from := len(s.cached)
-		n := min(len(history)-from, s.info.MaxTokens)
-		last := from+n == len(history)
-		s.high = max(s.high, from+n)
-		row := runner.Row{Start: from, Len: n, Tables: s.tables, Sample: last, Step: step,
+		count := min(len(history)-from, s.info.MaxTokens)
+		last := from+count == len(history)
+		s.high = max(s.high, from+count)
+		row := runner.Row{Start: from, Len: count, Tables: s.tables, Sample: last, Step: step,
 			Params: &gen.Params, History: history, Mask: gen.Mask}
-		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+n], Rows: []runner.Row{row}}); err != nil {
+		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+count], Rows: []runner.Row{row}}); err != nil {
 			return -1, nil, err
 		}
-		res, err := s.run.Collect()
+		result, err := s.run.Collect()
 		if err != nil {
 			return -1, nil, err
 		}
-		s.cached = append(s.cached, history[from:from+n]...)
+		s.cached = append(s.cached, history[from:from+count]...)
 		if step == 0 && gen.Progress != nil {
 			gen.Progress(len(s.cached), len(history))
 		}
 		if last {
 			var lp []sample.Logprob
-			if res.Logprobs != nil {
-				lp = res.Logprobs[0]
+			if result.Logprobs != nil {
+				lp = result.Logprobs[0]
 			}
-			return res.Tokens[0][0], lp, nil
+			return result.Tokens[0][0], lp, nil
 		}
 		if ctx.Err() != nil {
 			return -1, nil, nil

@@ -27,11 +27,11 @@ func newTalk(checkpoint *ckpt.Model, system, effort string) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{tok: checkpoint.Tokenizer, format: format, conv: chat.Conversation{Effort: effort, Now: time.Now()}}
+	begun := &talk{tok: checkpoint.Tokenizer, format: format, conv: chat.Conversation{Effort: effort, Now: time.Now()}}
 	if system != "" {
-		t.conv.Turns = []chat.Turn{{Role: chat.System, Parts: []string{system}}}
+		begun.conv.Turns = []chat.Turn{{Role: chat.System, Parts: []string{system}}}
 	}
-	return t, nil
+	return begun, nil
 }
 
 // ask adds what the user says and returns the ids of the prompt.
