@@ -30,8 +30,8 @@ type Serve struct {
 // the server ends.
 type start func(ctx context.Context, args []string, log io.Writer) (address string, ended <-chan error, err error)
 
-// A planner begins to load m, and plans the memory as for a server with the settings.
-type planner func(cfg *config.Config, m *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error)
+// A planner begins to load a checkpoint, and plans the memory as for a server with the settings.
+type planner func(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, plan.Plan, error)
 
 // Command returns the command with all that are below it.
 func Command(here Serve) *cobra.Command {

@@ -18,48 +18,60 @@ import (
 
 // clientOptions are the flags of `ossian bench serve`. Names and defaults are vLLM's.
 type clientOptions struct {
-	compat, backend, dialect   string
-	baseURL, host, endpoint    string
-	port                       int
-	model, served              string
-	tokenizer                  string
-	skipTokenizer              bool
-	data                       dataOptions
-	seed                       int64
-	rate, burstiness           string
-	concurrency                int
-	ramp                       bench.Ramp
-	probeRate                  float64
-	ignoreEOS                  bool
-	noStream                   bool
-	warmups                    int
-	ready                      float64
-	metrics, percentiles       string
-	goodput, metadata, headers []string
-	sampling                   map[string]*float64
-	topK, logprobs             int
-	extra, idPrefix, label     string
-	profile, insecure          bool
-	runs                       int
-	salt                       string // "" = none
-	resetCache, flushCache     bool
-	steady                     bench.Steady
-	noIgnoreEOS, noWarmup      bool
-	turns                      turnOptions
-	sweep                      seriesOptions
-	args, compare              []string // the command line; two files
-	lora                       []string // names of adapters
-	loraAssignment             string
-	templateVars               string // JSON
-	maxLen                     int    // tokens of prompt and output; 0 = any
-	untimed, dryRun            bool
+	// What is measured: serverFlags.
+	compat, backend, dialect string
+	baseURL, host, endpoint  string
+	port                     int
+	model, served            string
+	tokenizer                string
+	skipTokenizer            bool
+	seed                     int64
+	lora                     []string // names of adapters
+	loraAssignment           string
+	maxLen                   int    // tokens of prompt and output; 0 = any
+	templateVars             string // JSON
+	dryRun                   bool
 
+	// What is sent, and when: their own flags and trafficFlags.
+	data              dataOptions
+	turns             turnOptions
+	sweep             seriesOptions
+	rate, burstiness  string
+	untimed           bool
+	concurrency       int
+	ramp              bench.Ramp
+	probeRate         float64
+	ignoreEOS         bool
+	noIgnoreEOS       bool
+	noStream          bool
+	warmups           int
+	noWarmup          bool
+	ready             float64 // seconds
+	headers           []string
+	sampling          map[string]*float64
+	topK, logprobs    int
+	extra, idPrefix   string
+	profile, insecure bool
+	runs              int
+
+	// Against a warm cache, and for what is steady: cacheFlags.
+	salt                   string // "" = none
+	resetCache, flushCache bool
+	steady                 bench.Steady
+
+	// What is reported, and where: outputFlags.
+	metrics, percentiles         string
+	goodput, metadata            []string
+	label                        string
 	save, detailed, add          bool
 	dir, file, output, log, html string
 	timeline, stats              bool
 	thresholds                   string
 	limits                       chart.Thresholds // these, read
 	quiet                        bool
+	compare                      []string // two files
+
+	args []string // the command line
 }
 
 // several are the flags that take words up to the next flag, as Python's argparse has it.
@@ -68,6 +80,7 @@ var several = []string{"--goodput", "--metadata", "--header", "--compare", "--lo
 // aliases are what lmdeploy and sglang call flags.
 var aliases = map[string]string{"disable-stream": "no-stream", "extra-request-body": "extra-body", "warmup-requests": "num-warmups", "output-details": "save-detailed", "tokenize-prompt": "prompt-token-ids"}
 
+// serveCommand is ossian bench serve.
 func serveCommand(here start) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve [flags]",
@@ -106,21 +119,21 @@ none is named) on a free port and measures that.`,
 // spread gives each of the words behind a flag of several the flag of its own, and an empty
 // one to a flag without words, which its reader refuses.
 func spread(args []string) (out []string) {
-	flag := ""
-	for i, a := range args {
+	flag := "" // the one of several whose words follow
+	for i, arg := range args {
 		switch {
-		case slices.Contains(several, a):
-			if flag = a; i+1 == len(args) || strings.HasPrefix(args[i+1], "-") {
-				out = append(out, a+"=")
+		case slices.Contains(several, arg):
+			if flag = arg; i+1 == len(args) || strings.HasPrefix(args[i+1], "-") {
+				out = append(out, arg+"=")
 			}
 			continue
-		case strings.HasPrefix(a, "-"):
+		case strings.HasPrefix(arg, "-"):
 			flag = ""
 		}
 		if flag != "" {
-			a = flag + "=" + a
+			arg = flag + "=" + arg
 		}
-		out = append(out, a)
+		out = append(out, arg)
 	}
 	return out
 }
@@ -131,6 +144,7 @@ func spelling(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(aliases[name], name))
 }
 
+// flags are all flags of the command, in the order in which help lists them.
 func (o *clientOptions) flags() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("bench serve", pflag.ContinueOnError)
 	flags.SortFlags = false

@@ -23,9 +23,9 @@ func (m *measurement) say(form string, values ...any) {
 // sayCommand is the command line, where the tools show their arguments.
 func (m *measurement) sayCommand() {
 	words := make([]string, len(m.setup.Args))
-	for i, w := range m.setup.Args {
-		if words[i] = w; w == "" || strings.ContainsAny(w, " \t\n\"'\\{}$`*?;&|<>()") {
-			words[i] = strconv.Quote(w)
+	for i, word := range m.setup.Args {
+		if words[i] = word; word == "" || strings.ContainsAny(word, " \t\n\"'\\{}$`*?;&|<>()") {
+			words[i] = strconv.Quote(word)
 		}
 	}
 	m.say("%s", strings.Join(append([]string{"ossian bench serve"}, words...), " "))

@@ -80,6 +80,7 @@ type renderer func(prompt string) (string, error)
 
 // workload makes the data set. chat says that the server renders prompts.
 func (d *dataOptions) workload(common dataset.Common, render renderer, chat bool) (bench.Workload, error) {
+	// A file that is not read, or is missing, is an error before prompts are made.
 	common.Prompts = d.prompts
 	if strings.HasPrefix(d.name, "random") || d.name == "prefix_repetition" {
 		if d.path != "" && ((common.Rules != dataset.LMDeploy && common.Rules != dataset.SGLang) || d.name != "random") {

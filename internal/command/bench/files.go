@@ -42,14 +42,15 @@ func foldersOf(all []string, files ...string) error {
 }
 
 // store writes the files that were asked for and returns the name of the result.
-func (m *measurement) store(summary *report.Summary, rec *bench.Recording, i int) (string, error) {
+func (m *measurement) store(summary *report.Summary, rec *bench.Recording, index int) (string, error) {
+	// Plots lie beside where the result is or would be.
 	path := filepath.Join(m.o.dir, cmp.Or(m.o.file, summary.FileName()))
-	stem := numbered(path, i)
+	stem := numbered(path, index)
 	stem = strings.TrimSuffix(stem, filepath.Ext(stem))
 	if m.o.output != "" {
 		path = m.o.output
 	} else if p := m.setup.Profile; !m.o.add && p != bench.LMDeploy && p != bench.SGLang { // which add to what there is
-		path = numbered(path, i)
+		path = numbered(path, index)
 	}
 	var errs []error
 	if m.o.save || m.o.detailed || m.o.add || m.o.output != "" {
@@ -66,13 +67,13 @@ func (m *measurement) store(summary *report.Summary, rec *bench.Recording, i int
 	return path, errors.Join(errs...)
 }
 
-// numbered is the name of the file of run i, the first being 0.
-func numbered(path string, i int) string {
-	if i == 0 {
+// numbered is the name of the file of a run, the first having index 0.
+func numbered(path string, index int) string {
+	if index == 0 {
 		return path
 	}
 	ext := filepath.Ext(path)
-	return fmt.Sprintf("%s-run%d%s", strings.TrimSuffix(path, ext), i+1, ext)
+	return fmt.Sprintf("%s-run%d%s", strings.TrimSuffix(path, ext), index+1, ext)
 }
 
 // writeTo writes a file whole, in a folder that it makes, or says why not.

@@ -23,6 +23,7 @@ type kernelReport struct {
 	Kernels []kern.Measurement `json:"kernels"`
 }
 
+// kernelsCommand is ossian bench kernels.
 func kernelsCommand() *cobra.Command {
 	var threads int
 	var each time.Duration
@@ -76,10 +77,10 @@ Kernels: ` + strings.Join(kern.Kernels(), ", "),
 	return c
 }
 
-func writeKernelHead(w io.Writer, r kernelReport) {
-	fmt.Fprintf(w, "%s, %d threads, %s\n", r.CPU, r.Threads, r.Version)
-	fmt.Fprintf(w, "medians; %% of what reading memory and multiply-adds in registers reached in between\n\n")
-	fmt.Fprintf(w, "%-14s %-7s %4s  %8s %7s %6s  %9s %9s %6s\n", "kernel", "isa", "rows", "GB/s", "limit", "%", "Gop/s", "limit", "%")
+func writeKernelHead(out io.Writer, r kernelReport) {
+	fmt.Fprintf(out, "%s, %d threads, %s\n", r.CPU, r.Threads, r.Version)
+	fmt.Fprintf(out, "medians; %% of what reading memory and multiply-adds in registers reached in between\n\n")
+	fmt.Fprintf(out, "%-14s %-7s %4s  %8s %7s %6s  %9s %9s %6s\n", "kernel", "isa", "rows", "GB/s", "limit", "%", "Gop/s", "limit", "%")
 }
 
 func writeKernel(out io.Writer, measured kern.Measurement) {

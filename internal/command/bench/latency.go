@@ -17,9 +17,12 @@ import (
 // latencyOptions are the flags of ossian bench latency.
 type latencyOptions struct {
 	*offlineOptions
-	input, output, batch, warmups, iterations int
+	input, output       int // tokens
+	batch               int // prompts
+	warmups, iterations int // batches
 }
 
+// latencyCommand is ossian bench latency.
 func latencyCommand(plan planner) *cobra.Command {
 	o := &latencyOptions{offlineOptions: newOfflineOptions("latency", plan)}
 	flags := o.set
@@ -34,6 +37,7 @@ are there, and do it again, as vllm bench latency does. Prefix caching is off un
 --enable-prefix-caching is given. Without MODEL the built-in one is measured.`, o.run)
 }
 
+// run opens the engine for one batch and measures.
 func (o *latencyOptions) run(cmd *cobra.Command, cfg *config.Config) (err error) {
 	const many = 1 << 20
 	err = inRange(bound{"input-len", o.input, 1, many}, bound{"output-len", o.output, 1, many}, bound{"batch-size", o.batch, 1, 65536},
@@ -74,16 +78,16 @@ func (o *latencyOptions) run(cmd *cobra.Command, cfg *config.Config) (err error)
 func (o *latencyOptions) measure(cmd *cobra.Command, rig *offline.Rig, queries []dataset.Query) (result *offline.Latency, err error) {
 	ctx, status := cmd.Context(), cmd.ErrOrStderr()
 	total := (o.warmups + o.iterations) * o.batch * o.n * (o.input + o.output)
-	load := offline.Load{Queries: queries, N: o.n, Seed: o.seed, Temp: o.temp}
+	batches := offline.Load{Queries: queries, N: o.n, Seed: o.seed, Temp: o.temp}
 	fmt.Fprintln(status, "Warming up...")
 	bar := terminal.NewProgress(status, "computing", terminal.Tokens, int64(total))
 	defer bar.Done()
-	load.Progress = func(n int) { bar.Add(int64(n)) }
-	if _, err := rig.Latency(ctx, load, o.warmups); err != nil {
+	batches.Progress = func(n int) { bar.Add(int64(n)) }
+	if _, err := rig.Latency(ctx, batches, o.warmups); err != nil {
 		return nil, err
 	}
 	err = o.profiled(func() (err error) {
-		result, err = rig.Latency(ctx, load, o.iterations)
+		result, err = rig.Latency(ctx, batches, o.iterations)
 		return err
 	})
 	return result, err

@@ -35,6 +35,7 @@ type loadOptions struct {
 	start         start
 }
 
+// loadCommand is ossian bench sweep load.
 func loadCommand(program func([]string) *exec.Cmd, here start) *cobra.Command {
 	return &cobra.Command{
 		Use:   "load [flags]",
@@ -81,10 +82,11 @@ func (l *loadOptions) flags(client *clientOptions) *pflag.FlagSet {
 	flags.Float64Var(&l.perLoad, "prompts-per-load", 8, "requests per unit of load, if that is more than --num-prompts")
 	l.folderOptions.flags(flags)
 	l.serverOptions.flags(flags)
+	// The client's flags behind those of the search, of which two have another default here.
 	own := client.flags()
 	for name, value := range map[string]string{"num-prompts": "16", "percentile-metrics": "ttft,tpot,itl,e2el"} {
 		flag := own.Lookup(name)
-		_ = flag.Value.Set(value) // the own's own 1000 prompts are too many for small loads
+		_ = flag.Value.Set(value) // the client's own 1000 prompts are too many for small loads
 		flag.DefValue = value
 	}
 	flags.SetNormalizeFunc(own.GetNormalizeFunc())
@@ -92,6 +94,7 @@ func (l *loadOptions) flags(client *clientOptions) *pflag.FlagSet {
 	return flags
 }
 
+// run checks what was asked for and searches.
 func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptions, flags *pflag.FlagSet) error {
 	setup, err := client.setup(flags)
 	if err != nil {
@@ -107,6 +110,7 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 			return fmt.Errorf("--sla: %w", err)
 		}
 	}
+	// What the search sets, or what is about one run, cannot be given.
 	switch name := strings.ReplaceAll(string(search.Variable), "_", "-"); {
 	case flags.Changed(name):
 		return fmt.Errorf("--%s: that is searched for; --min and --max bound it", name)
@@ -130,11 +134,11 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 		if flags.Changed("base-url") || flags.Changed("host") || flags.Changed("port") {
 			return errors.New("--serve-cmd says where the server is: leave out --base-url, --host and --port")
 		}
-		command, err := words("--serve-cmd", l.serve)
+		serving, err := words("--serve-cmd", l.serve)
 		if err != nil {
 			return err
 		}
-		b.server = l.server(cmd, command, l.program)
+		b.server = l.server(cmd, serving, l.program)
 	}
 	defer b.Close()
 	return l.find(cmd, b, search, client.runs)
@@ -146,21 +150,22 @@ func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSear
 	began := time.Now()
 	search.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
 	out := cmd.OutOrStdout()
+	// The table grows while the search goes on: a row for each load, under one head.
 	head := true
 	search.Measured = func(point sweep.Point, runs []sweep.Object) {
 		if head {
 			fmt.Fprintf(out, "%16s", search.Variable)
-			for _, c := range loadColumns {
-				fmt.Fprintf(out, " %13s", c.title)
+			for _, column := range loadColumns {
+				fmt.Fprintf(out, " %13s", column.title)
 			}
 			fmt.Fprintln(out)
 		}
 		head = false
 		fmt.Fprintf(out, "%16.4g", point.Load)
-		for _, c := range loadColumns {
+		for _, column := range loadColumns {
 			cell := "-"
-			if v, err := sweep.Mean(runs, c.key); err == nil {
-				cell = strconv.FormatFloat(v, 'f', 2, 64)
+			if mean, err := sweep.Mean(runs, column.key); err == nil {
+				cell = strconv.FormatFloat(mean, 'f', 2, 64)
 			}
 			fmt.Fprintf(out, " %13s", cell)
 		}
@@ -172,11 +177,11 @@ func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSear
 		}
 		fmt.Fprintln(out)
 	}
-	c, err := experiment.Load(cmd.Context(), b, search)
+	conclusion, err := experiment.Load(cmd.Context(), b, search)
 	if err != nil || l.dryRun {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s", c)
+	fmt.Fprintf(out, "\n%s", conclusion)
 	return b.report()
 }
 
@@ -188,22 +193,23 @@ var loadColumns = [...]struct{ title, key string }{{"req/s", "request_throughput
 // first run.
 type bencher struct {
 	cmd    *cobra.Command
-	args   []string
-	html   string
+	args   []string      // the command line
+	html   string        // file of the report; "" = none
 	server *sweep.Server // nil = this process serves, or somebody else
 	start  start         // serves in this process
 	base   string        // of the server in this process; "" = there is none yet
 	end    func() error  // ends it
 
-	tok       *token.BPE
-	model     *ckpt.Model
-	tokenizer string // where these are from; "" = not looked for yet
-	title     string
-	runs      []chart.Run // for the report
+	tok        *token.BPE
+	checkpoint *ckpt.Model
+	tokenizer  string // where these are from; "" = not looked for yet
+	title      string
+	runs       []chart.Run // for the report
 }
 
 // Measure implements sweep.Measurer.
 func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string) error {
+	// The server, whoever has it, is started for the first measurement and stays.
 	m, err := b.measurement(setting)
 	if err != nil {
 		return err
@@ -232,18 +238,19 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 	if err := m.workload(ctx); err != nil {
 		return err
 	}
-	rec, err := m.once(ctx, 0)
+	recording, err := m.once(ctx, 0)
 	if err != nil {
 		return err
 	}
-	s := report.Summarize(rec, m.count())
+	summary := report.Summarize(recording, m.count())
 	if b.title = m.setup.Model + ", " + m.setup.Dataset; b.html != "" {
-		b.runs = append(b.runs, chart.Run{Summary: s, Recording: rec})
+		b.runs = append(b.runs, chart.Run{Summary: summary, Recording: recording})
 	}
-	text, err := s.JSON(m.o.detailed)
+	text, err := summary.JSON(m.o.detailed)
 	if err != nil {
 		return err
 	}
+	// The file comes last: what is there was measured whole.
 	if b.server != nil {
 		if err := b.server.Forget(ctx, m.log); err != nil {
 			return err
@@ -291,9 +298,9 @@ func (b *bencher) tokens(m *measurement) error {
 		if err := m.tokenizer(); err != nil {
 			return err
 		}
-		b.tok, b.model, b.tokenizer = m.tok, m.model, m.setup.Tokenizer
+		b.tok, b.checkpoint, b.tokenizer = m.tok, m.checkpoint, m.setup.Tokenizer
 	}
-	m.tok, m.model, m.setup.Tokenizer = b.tok, b.model, b.tokenizer
+	m.tok, m.checkpoint, m.setup.Tokenizer = b.tok, b.checkpoint, b.tokenizer
 	return nil
 }
 
@@ -318,7 +325,7 @@ func (b *bencher) Close() {
 			fmt.Fprintln(b.cmd.ErrOrStderr(), err)
 		}
 	}
-	if b.model != nil {
-		b.model.Close()
+	if b.checkpoint != nil {
+		b.checkpoint.Close()
 	}
 }

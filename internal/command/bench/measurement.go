@@ -29,29 +29,34 @@ import (
 )
 
 // A measurement is a run of `ossian bench serve` with what it needs.
+//
+// It goes from its settings to the server (serve, connect), the tokenizer and the workload,
+// and then makes any number of runs. Variants of a series are copies that share what is
+// found out once.
 type measurement struct {
-	o        *clientOptions
-	flags    *pflag.FlagSet
-	setup    *bench.Setup
-	out, log io.Writer // reports; what is going on
-	local    bool      // the server is in this process
-	start    start     // starts it
-	terse    bool      // say nothing of stages
-	access   bench.Access
-	base     string // of the server
-	server   *bench.Server
-	tok      *token.BPE // nil = none
-	model    *ckpt.Model
-	legacy   *dataset.Legacy
-	work     bench.Workload
+	o          *clientOptions
+	flags      *pflag.FlagSet
+	setup      *bench.Setup
+	out, log   io.Writer // reports; what is going on
+	local      bool      // the server is in this process
+	start      start     // starts it
+	terse      bool      // say nothing of stages
+	access     bench.Access
+	base       string // of the server
+	server     *bench.Server
+	tok        *token.BPE // nil = none
+	checkpoint *ckpt.Model
+	legacy     *dataset.Legacy
+	work       bench.Workload
 }
 
 // run measures and reports. A run whose numbers cannot be trusted is an error.
-func (o *clientOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.Setup, here start) (err error) {
-	m := &measurement{o: o, flags: f, setup: setup, start: here, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr(),
-		local: !f.Changed("base-url") && !f.Changed("host") && !f.Changed("port")}
+func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, setup *bench.Setup, here start) (err error) {
+	m := &measurement{o: o, flags: flags, setup: setup, start: here, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr(),
+		local: !flags.Changed("base-url") && !flags.Changed("host") && !flags.Changed("port")}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
+	// Folders come before anything that takes long.
 	m.sayCommand()
 	if o.dryRun {
 		return m.dryRun(ctx)
@@ -76,8 +81,8 @@ func (o *clientOptions) run(cmd *cobra.Command, f *pflag.FlagSet, setup *bench.S
 	if err := m.tokenizer(); err != nil {
 		return err
 	}
-	if m.model != nil {
-		defer m.model.Close()
+	if m.checkpoint != nil {
+		defer m.checkpoint.Close()
 	}
 	return m.measure(ctx)
 }
@@ -96,6 +101,7 @@ func (m *measurement) serve(ctx context.Context) (stop func() error, err error) 
 	}
 	m.base = "http://" + address
 	stop = func() error { return <-ended }
+	// It is ready when its model is.
 	for {
 		select {
 		case err := <-ended:
@@ -132,6 +138,8 @@ func (m *measurement) connect(ctx context.Context) (err error) {
 	if m.server, err = bench.NewServer(m.base, m.access); err != nil {
 		return err
 	}
+	// Requests name the model as the server does; its path there, or what it stands for, is
+	// where a tokenizer may be.
 	name, root := m.o.model, m.o.model
 	if name == "" || m.local {
 		if m.o.model == "" {
@@ -181,11 +189,11 @@ func (m *measurement) tokenizer() error {
 		return nil
 	}
 	name := m.o.tokenizer
-	model, err := load.OpenModel(name)
+	checkpoint, err := load.OpenModel(name)
 	switch {
 	case err == nil:
-		m.model, m.tok = model, model.Tokenizer
-	case strings.Contains(strings.ToLower(name), "gpt-oss"):
+		m.checkpoint, m.tok = checkpoint, checkpoint.Tokenizer
+	case strings.Contains(strings.ToLower(name), "gpt-oss"): // whatever else is in the name
 		if m.tok, err = token.Harmony(); err != nil {
 			return err
 		}
@@ -198,20 +206,20 @@ func (m *measurement) tokenizer() error {
 
 // render puts a prompt in the model's chat template; nil if there is none.
 func (m *measurement) render() renderer {
-	if m.model == nil {
+	if m.checkpoint == nil {
 		return nil
 	}
-	format, err := load.ChatFormat(m.model, "")
+	format, err := load.ChatFormat(m.checkpoint, "")
 	if err != nil {
 		return nil
 	}
 	return func(prompt string) (string, error) {
-		p := m.tok.Prompt()
-		c := &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}, Vars: json.RawMessage(m.o.templateVars)}
-		if err := format.Render(p, c); err != nil {
+		ids := m.tok.Prompt()
+		talk := &chat.Conversation{Turns: []chat.Turn{{Role: chat.User, Parts: []string{prompt}}}, Vars: json.RawMessage(m.o.templateVars)}
+		if err := format.Render(ids, talk); err != nil {
 			return "", err
 		}
-		return m.tok.Decode(p.IDs()), nil
+		return m.tok.Decode(ids.IDs()), nil
 	}
 }
 
@@ -227,23 +235,24 @@ func (m *measurement) dryRun(ctx context.Context) error {
 	if err := m.tokenizer(); err != nil {
 		return err
 	}
-	if m.model != nil {
-		defer m.model.Close()
+	if m.checkpoint != nil {
+		defer m.checkpoint.Close()
 	}
+	// Each variant of a sweep makes its workload as if it were to be sent.
 	m.address()
 	plan, err := m.o.sweep.plan(m.o)
 	if err != nil {
 		return err
 	}
 	var last *measurement
-	for _, one := range plan.cases {
-		if last, err = m.with(ctx, one, last); err != nil {
+	for _, each := range plan.variants {
+		if last, err = m.with(ctx, each, last); err != nil {
 			return err
 		}
 		in, out := last.tokens()
-		n := float64(len(last.work))
+		prompts := float64(len(last.work))
 		m.say("Dry run stats: %s\n  Total prompts: %.0f\n  Total input tokens: %d\n  Total expected output tokens: %d\n  Avg input tokens: %.1f\n  Avg output tokens: %.1f\n  Workload: %s, %d prompts repeated",
-			one.title, n, in, out, float64(in)/n, float64(out)/n, last.setup.Hash, last.setup.Repeats)
+			each.title, prompts, in, out, float64(in)/prompts, float64(out)/prompts, last.setup.Hash, last.setup.Repeats)
 	}
 	return nil
 }
@@ -267,6 +276,7 @@ func (m *measurement) target() (*bench.HTTP, error) {
 func (m *measurement) options(live *bench.Live) bench.Options {
 	options := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
 		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live, Start: m.begin}
+	// These tools wait after warming up; sglang's warm-ups are short.
 	switch {
 	case m.setup.Profile == bench.LMDeploy && options.Warmups > 0:
 		options.Settle = 1500 * time.Millisecond
@@ -311,9 +321,9 @@ func (m *measurement) profiler(ctx context.Context, doing, path, done string) er
 	return nil
 }
 
-// once is one run.
-func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error) {
-	work, err := m.salted(i)
+// once is one run, the first having index 0.
+func (m *measurement) once(ctx context.Context, index int) (*bench.Recording, error) {
+	work, err := m.salted(index)
 	if err != nil {
 		return nil, err
 	}
@@ -322,10 +332,11 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 		return nil, err
 	}
 	defer target.Close()
+	// The log is written while requests end; the view reads counters of the same run.
 	live := new(bench.Live)
 	options := m.options(live)
 	if m.o.log != "" {
-		file, err := os.Create(numbered(m.o.log, i))
+		file, err := os.Create(numbered(m.o.log, index))
 		if err != nil {
 			return nil, err
 		}
@@ -334,11 +345,11 @@ func (m *measurement) once(ctx context.Context, i int) (*bench.Recording, error)
 	}
 	m.sayFirst()
 	endView := func() {}
-	options.Stage = func(s bench.Stage, spent time.Duration) {
-		if m.stage(s, spent); s == bench.Measuring {
+	options.Stage = func(stage bench.Stage, spent time.Duration) {
+		if m.stage(stage, spent); stage == bench.Measuring {
 			endView = watch(ctx, live, m.log, !m.o.quiet)
 		}
-		if s == bench.Measured {
+		if stage == bench.Measured {
 			endView()
 		}
 	}
@@ -354,7 +365,7 @@ func (m *measurement) count() func(string) int {
 }
 
 // print writes the report and what it means.
-func (m *measurement) print(s *report.Summary) {
-	fmt.Fprint(m.out, s.Console())
-	fmt.Fprint(m.out, s.OssianConsole())
+func (m *measurement) print(summary *report.Summary) {
+	fmt.Fprint(m.out, summary.Console())
+	fmt.Fprint(m.out, summary.OssianConsole())
 }

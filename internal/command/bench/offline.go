@@ -29,13 +29,13 @@ import (
 type offlineOptions struct {
 	name    string
 	plan    planner
-	set     *pflag.FlagSet
-	n       int
+	set     *pflag.FlagSet // these flags; others are the engine's
+	n       int            // answers to each prompt
 	seed    int64
 	temp    float32
 	ids     bool // answers stay ids
 	profile bool
-	json    string
+	json    string   // file of the result
 	args    []string // the command line
 }
 
@@ -56,6 +56,7 @@ func newOfflineOptions(name string, plan planner) *offlineOptions {
 	return o
 }
 
+// command is a command that reads both kinds of flags and runs run.
 func (o *offlineOptions) command(short, long string, run func(*cobra.Command, *config.Config) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                o.name + " [MODEL] [flags]",
@@ -107,8 +108,8 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 	if o.set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected %q: every value belongs to a flag; the model goes first, or is --model NAME", o.set.Arg(0))
 	}
-	for _, a := range rest {
-		name, _, _ := strings.Cut(strings.ReplaceAll(a, "_", "-"), "=")
+	for _, arg := range rest {
+		name, _, _ := strings.Cut(strings.ReplaceAll(arg, "_", "-"), "=")
 		if name, long := strings.CutPrefix(name, "--"); long && slices.Contains(serverFlags, strings.TrimPrefix(name, "no-")) {
 			return nil, fmt.Errorf("--%s is for a server, and none runs here: leave it out, or measure one with ossian bench serve", name)
 		}
@@ -123,20 +124,20 @@ func (o *offlineOptions) parse(args []string) (*config.Config, error) {
 	return config.Load(config.Source{Args: rest, Env: []string{"OSSIAN_HOST=127.0.0.1"}})
 }
 
-// split gives flags that f has, each with the words behind it, to own, all else to rest.
+// split gives the flags that are known, each with the words behind it, to own, all else to rest.
 func split(flags *pflag.FlagSet, args []string) (own, rest []string) {
-	to := &rest
-	for _, a := range args {
-		_, err := strconv.ParseFloat(a, 64)
-		if name, long := strings.CutPrefix(a, "--"); long {
+	to := &rest // where the last flag, and so its words, went
+	for _, arg := range args {
+		_, err := strconv.ParseFloat(arg, 64)
+		if name, long := strings.CutPrefix(arg, "--"); long {
 			name, _, _ = strings.Cut(name, "=")
 			if to = &rest; flags.Lookup(name) != nil {
 				to = &own
 			}
-		} else if strings.HasPrefix(a, "-") && err != nil {
+		} else if strings.HasPrefix(arg, "-") && err != nil {
 			to = &rest // a short flag, no number below 0
 		}
-		*to = append(*to, a)
+		*to = append(*to, arg)
 	}
 	return own, rest
 }
@@ -147,6 +148,7 @@ type bound struct {
 	value, least, most int
 }
 
+// inRange refuses the first flag that is out of its bounds.
 func inRange(bounds ...bound) error {
 	for _, b := range bounds {
 		if b.value < b.least || b.value > b.most {
@@ -163,7 +165,7 @@ type demand struct {
 	waiting       int // sequences at most
 }
 
-// open loads m and starts an engine with the settings, planned as for a server. What
+// open loads a checkpoint and starts an engine with the settings, planned as for a server. What
 // does not fit is refused before weights are read.
 func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint *ckpt.Model, need demand) (*offline.Rig, offline.Environment, error) {
 	ctx, status, none := cmd.Context(), cmd.ErrOrStderr(), offline.Environment{}
@@ -177,6 +179,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint
 	if err := offline.Together(need.batch, min(planned.Limits.MaxSeqs, planned.Limits.MaxTokens)); err != nil {
 		return nil, none, err
 	}
+	// Weights are read from here on.
 	env, err := o.environment(cfg, checkpoint, loading.Device(), planned.Limits)
 	if err != nil {
 		return nil, none, err
@@ -184,15 +187,15 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint
 	if err := loading.Prepare(ctx, status); err != nil {
 		return nil, none, err
 	}
-	r, choice, err := loading.Open(ctx, planned.Limits, status)
+	first, choice, err := loading.Open(ctx, planned.Limits, status)
 	if err != nil {
 		return nil, none, err
 	}
 	if choice.Measured() {
 		fmt.Fprintln(status, choice.Line())
 	}
-	env.Device, env.Threads = r.Info().Name, choice.Threads
-	rigCfg := offline.Config{Runner: r, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: need.waiting,
+	env.Device, env.Threads = first.Info().Name, choice.Threads
+	rigCfg := offline.Config{Runner: first, Tokenizer: checkpoint.Tokenizer, Allowed: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused), NoPrefixCache: !cfg.PrefixCaching, ChunkLimit: cfg.ChunkLimit, Waiting: need.waiting,
 		Log: slog.New(slog.NewTextHandler(status, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if o.ids {
 		rigCfg.Tokenizer = nil
@@ -201,6 +204,7 @@ func (o *offlineOptions) open(cmd *cobra.Command, cfg *config.Config, checkpoint
 	return rig, env, err
 }
 
+// environment is what results say of the machine, the model and the settings.
 func (o *offlineOptions) environment(cfg *config.Config, checkpoint *ckpt.Model, device load.Device, lim model.Limits) (offline.Environment, error) {
 	env := offline.Environment{
 		Version: command.Version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processor: plan.ThisHost().CPU,

@@ -22,6 +22,7 @@ type plotOptions struct {
 	dry                            bool
 }
 
+// plotCommand is ossian bench sweep plot.
 func plotCommand() *cobra.Command {
 	o := &plotOptions{}
 	c := &cobra.Command{
@@ -54,6 +55,8 @@ their mean, with a bar from the least to the most.`,
 	return c
 }
 
+// run draws the figures of the sweep in dir. Everything asked for is checked first; what is
+// printed is what vLLM prints.
 func (o *plotOptions) run(out io.Writer, dir string) error {
 	plot, err := o.config()
 	if err != nil {
@@ -78,9 +81,9 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	if !filepath.IsAbs(folder) {
 		folder = filepath.Join(dir, folder)
 	}
-	for _, f := range figures {
-		fmt.Fprintf(out, "[BEGIN FIGURE]\nGroup: %s\nGrid: %d rows x %d cols\n", f.Title, len(f.Panels), len(f.Panels[0]))
-		if err := saveFigure(out, f, folder, formats, o.dry); err != nil {
+	for _, figure := range figures {
+		fmt.Fprintf(out, "[BEGIN FIGURE]\nGroup: %s\nGrid: %d rows x %d cols\n", figure.Title, len(figure.Panels), len(figure.Panels[0]))
+		if err := saveFigure(out, figure, folder, formats, o.dry); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "[END FIGURE]")
@@ -108,24 +111,24 @@ func (o *plotOptions) config() (plot chart.PlotConfig, err error) {
 	if plot.Bins, err = chart.ParseBins(o.bins); err != nil {
 		return plot, fmt.Errorf("--bin-by: %w", err)
 	}
-	for _, a := range []struct {
+	for _, axis := range []struct {
 		flag, text string
 		column     *string
 	}{{"--var-x", o.x, &plot.X}, {"--var-y", o.y, &plot.Y}} {
-		names := chart.Columns(a.text)
+		names := chart.Columns(axis.text)
 		if len(names) != 1 {
-			return plot, fmt.Errorf("%s %q: want one column", a.flag, a.text)
+			return plot, fmt.Errorf("%s %q: want one column", axis.flag, axis.text)
 		}
-		*a.column = names[0]
+		*axis.column = names[0]
 	}
-	for _, a := range []struct {
+	for _, scale := range []struct {
 		flag, text string
 		log        *bool
 	}{{"--scale-x", o.scaleX, &plot.LogX}, {"--scale-y", o.scaleY, &plot.LogY}} {
-		if a.text != "log" && a.text != "linear" {
-			return plot, fmt.Errorf("%s %q: want linear or log", a.flag, a.text)
+		if scale.text != "log" && scale.text != "linear" {
+			return plot, fmt.Errorf("%s %q: want linear or log", scale.flag, scale.text)
 		}
-		*a.log = a.text == "log"
+		*scale.log = scale.text == "log"
 	}
 	return plot, nil
 }
@@ -148,6 +151,7 @@ func saveFigure(w io.Writer, figure *chart.Figure, folder string, formats []stri
 	return nil
 }
 
+// paretoCommand is ossian bench sweep plot-pareto.
 func paretoCommand() *cobra.Command {
 	var users, devices, format string
 	var dry bool
@@ -165,11 +169,11 @@ the folder pareto in OUTPUT_DIR.`,
 			if err != nil {
 				return err
 			}
-			s, err := chart.ReadSweep(args[0])
+			sweep, err := chart.ReadSweep(args[0])
 			if err != nil {
 				return err
 			}
-			frontier, err := s.Pareto(users, devices)
+			frontier, err := sweep.Pareto(users, devices)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"ossian/internal/command"
 )
 
+// compareCommand is ossian bench compare.
 func compareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compare A B",
@@ -46,6 +47,7 @@ func compareFiles(out, notes io.Writer, a, b string) error {
 	return err
 }
 
+// summarizeCommand is ossian bench summarize.
 func summarizeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "summarize FILE...",
@@ -105,23 +107,24 @@ func readResults(name string, notes io.Writer) (log *report.Summary, results []r
 
 // readLog reads the log of a run, with its own tokenizer where that is at hand.
 func readLog(in io.Reader, name string, notes io.Writer) (*report.Summary, error) {
-	rec, complete, err := bench.ReadLog(in)
+	recording, complete, err := bench.ReadLog(in)
 	if err != nil {
 		return nil, err
 	}
 	if !complete {
-		fmt.Fprintf(notes, "%s: the run was interrupted; %d requests had ended\n", name, len(rec.Samples))
+		fmt.Fprintf(notes, "%s: the run was interrupted; %d requests had ended\n", name, len(recording.Samples))
 	}
-	if rec.Skipped > 0 {
-		fmt.Fprintf(notes, "%s: %d broken lines were skipped; the first is %v\n", name, rec.Skipped, rec.FirstSkipped)
+	if recording.Skipped > 0 {
+		fmt.Fprintf(notes, "%s: %d broken lines were skipped; the first is %v\n", name, recording.Skipped, recording.FirstSkipped)
 	}
-	used := rec.Setup.Tokenizer
-	m := &measurement{o: &clientOptions{tokenizer: used, skipTokenizer: used == ""}, setup: &rec.Setup}
+	// Texts are counted with the tokenizer that counted them in the run.
+	used := recording.Setup.Tokenizer
+	m := &measurement{o: &clientOptions{tokenizer: used, skipTokenizer: used == ""}, setup: &recording.Setup}
 	if m.tokenizer() != nil {
 		fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
 	}
-	if m.model != nil {
-		defer m.model.Close()
+	if m.checkpoint != nil {
+		defer m.checkpoint.Close()
 	}
-	return report.Summarize(rec, m.count()), nil
+	return report.Summarize(recording, m.count()), nil
 }

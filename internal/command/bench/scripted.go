@@ -16,7 +16,8 @@ import (
 	"ossian/internal/command"
 )
 
-// scriptedCommand serves a script, so that any client can be measured.
+// scriptedCommand is ossian bench scripted: it serves a script, so that any client can be
+// measured.
 func scriptedCommand() *cobra.Command {
 	var host, dialect, fault string
 	var port, every int

@@ -33,6 +33,7 @@ type selfTest struct {
 	server  func(ctx context.Context, args ...string) *exec.Cmd
 }
 
+// selftestCommand is ossian bench selftest.
 func selftestCommand() *cobra.Command {
 	var test selfTest
 	c := &cobra.Command{
@@ -63,29 +64,32 @@ func selftestCommand() *cobra.Command {
 // check refuses what cannot be measured: the times between events would be none, or the
 // record of the events would take all memory.
 func (t *selfTest) check() error {
-	for _, v := range []struct {
+	// Written so that NaN is refused.
+	for _, limit := range []struct {
 		flag               string
 		value, least, most float64
 	}{{"rate", t.rate, 1e-3, 1e6}, {"most", t.most, 1, 1e9}, {"length", t.length.Seconds(), 1e-3, 3600}, {"arrivals", t.arrive, 0, 1e6}} {
-		if !(v.value >= v.least && v.value <= v.most) {
-			return fmt.Errorf("--%s %v: expected %v to %v", v.flag, v.value, v.least, v.most)
+		if !(limit.value >= limit.least && limit.value <= limit.most) {
+			return fmt.Errorf("--%s %v: expected %v to %v", limit.flag, limit.value, limit.least, limit.most)
 		}
 	}
 	const events = 100_000_000
-	if n := t.arrive * t.length.Seconds(); n > events {
-		return fmt.Errorf("--arrivals %v: %.0f requests in %v, expected at most %d", t.arrive, n, t.length, events)
+	if requests := t.arrive * t.length.Seconds(); requests > events {
+		return fmt.Errorf("--arrivals %v: %.0f requests in %v, expected at most %d", t.arrive, requests, t.length, events)
 	}
-	for _, n := range t.streams {
-		if n < 1 || n > 100_000 {
-			return fmt.Errorf("--streams %d: expected 1 to 100000", n)
+	for _, streams := range t.streams {
+		if streams < 1 || streams > 100_000 {
+			return fmt.Errorf("--streams %d: expected 1 to 100000", streams)
 		}
-		if p := t.plan(n); p.tokens > events/n {
-			return fmt.Errorf("--streams %d: %d tokens each in %v, expected at most %d in all; lower --rate, --most or --length", n, p.tokens, t.length, events)
+		if plan := t.plan(streams); plan.tokens > events/streams {
+			return fmt.Errorf("--streams %d: %d tokens each in %v, expected at most %d in all; lower --rate, --most or --length", streams, plan.tokens, t.length, events)
 		}
 	}
 	return nil
 }
 
+// run measures with each number of streams, a line of the table each, and then arrivals
+// alone. An event that the client has not seen as it was sent is an error.
 func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	if err := t.check(); err != nil {
 		return err
@@ -94,10 +98,10 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(table, "\t\t\t\tTTFT error, ms\t\tITL error, ms\t\tkernel\tclient late, ms\t\tserver late\tclient\tmemory\t")
 	fmt.Fprintln(table, "streams\ttok/s\tevents\tlost\tmean\tp99\tp50\tp99\tp99\tp99\tmax\tp99\tµs/event\tKB/stream\t")
 	lost := 0
-	for _, n := range t.streams {
-		result, err := t.level(ctx, t.plan(n))
+	for _, streams := range t.streams {
+		result, err := t.level(ctx, t.plan(streams))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%d streams: %w", n, err), table.Flush())
+			return errors.Join(fmt.Errorf("%d streams: %w", streams, err), table.Flush())
 		}
 		lost += result.handled.Missed
 		result.write(table)
@@ -105,6 +109,7 @@ func (t *selfTest) run(ctx context.Context, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	// As many requests as arrive in that time, of one token each.
 	if t.arrive > 0 {
 		result, err := t.level(ctx, selfPlan{max(int(t.arrive*t.length.Seconds()), 1), 1, time.Second, t.arrive})
 		if err != nil {
@@ -129,10 +134,10 @@ type selfPlan struct {
 
 // plan spreads the beginnings over two seconds: of connections that are all opened at
 // once the last ones wait for the server, not for the client.
-func (t *selfTest) plan(n int) selfPlan {
-	rate := min(t.rate, t.most/float64(n))
+func (t *selfTest) plan(streams int) selfPlan {
+	rate := min(t.rate, t.most/float64(streams))
 	gap := time.Duration(float64(time.Second) / rate)
-	return selfPlan{n, max(int(t.length/gap), 2), gap, max(float64(n)/2, 1)}
+	return selfPlan{streams, max(int(t.length/gap), 2), gap, max(float64(streams)/2, 1)}
 }
 
 // level starts the server of a line and measures with it.
@@ -196,6 +201,7 @@ func watchMemory() (peak func() uint64) {
 		metrics.Read(sample)
 		return sample[0].Value.Uint64() - sample[1].Value.Uint64()
 	}
+	// Readings are frequent enough for a heap that grows, and few enough not to be measured.
 	base := read()
 	most := base
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -230,8 +236,9 @@ type selfResult struct {
 	memory  uint64          // per stream, with its record
 }
 
-func compareSelf(p selfPlan, rec *bench.Recording, log *scripted.Log, grown uint64) *selfResult {
-	result := &selfResult{plan: p, handled: log.Compare(seenBy(rec, false)), server: log.Lateness(), memory: grown / uint64(p.streams)}
+// compareSelf makes a line of what the client and the server have recorded of the same run.
+func compareSelf(plan selfPlan, rec *bench.Recording, log *scripted.Log, grown uint64) *selfResult {
+	result := &selfResult{plan: plan, handled: log.Compare(seenBy(rec, false)), server: log.Lateness(), memory: grown / uint64(plan.streams)}
 	if rec.Client.Kernel {
 		result.kernel = log.Compare(seenBy(rec, true))
 	}
@@ -258,7 +265,7 @@ func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
 			if chunk.Kind&bench.Choices == 0 {
 				continue
 			}
-			at := chunk.At
+			at := chunk.At // of the kernel; the client handled it Lag later
 			if !kernel {
 				at += time.Duration(max(chunk.Lag, 0))
 			}
@@ -276,6 +283,7 @@ func seenBy(rec *bench.Recording, kernel bool) []scripted.Seen {
 	return out
 }
 
+// write writes the line.
 func (r *selfResult) write(out io.Writer) {
 	kernel := "-"
 	if r.kernel.Events > 0 {
@@ -287,4 +295,5 @@ func (r *selfResult) write(out io.Writer) {
 		millis(r.client.P99), millis(r.client.Max), millis(r.server.P99), float64(r.cpu)/1e3, float64(r.memory)/1e3)
 }
 
+// millis writes a time in milliseconds.
 func millis(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1e6) }

@@ -35,18 +35,20 @@ func (w *seriesOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&w.preset, "preset", "", "workloads of published tables: lmdeploy-throughput, lab-throughput or lab-latency; other flags overrule theirs")
 }
 
-// A variant is one of several measurements.
+// A variant is one of several measurements: flags beside those of the user, and what is
+// printed of it.
 type variant struct {
 	row, title    string   // of it in tables, above its report
 	above         string   // printed above its report instead of a heading
 	before, after []string // flags that stand before and behind those of the user
-	other         bool     // its workload is not that of the case before
+	other         bool     // its workload is not that of the variant before
 }
 
-// A series is what a command measures.
+// A series is what a command measures: one variant without flags, or several.
 type series struct {
-	name, heading, between, end string // of what varies, "" = no table of a sweep; printed before, behind each and last
-	cases                       []variant
+	name                  string // of what varies; "" = no table of a sweep
+	heading, between, end string // printed before, behind each and last
+	variants              []variant
 }
 
 // errTimed refuses to vary a rate that nothing follows.
@@ -55,6 +57,7 @@ var errTimed = errors.New("--dataset-name timed_trace is sent at its own times, 
 // timed reports whether the workload says when its requests are sent.
 func (o *clientOptions) timed() bool { return o.data.name == "timed_trace" && !o.untimed }
 
+// plan lists what is to be measured: a preset, a sweep over bounds or rates, or one variant.
 func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) {
 	switch {
 	case w.preset != "":
@@ -68,15 +71,15 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 		texts := strings.Split(w.concurrency, ",")
 		for i, text := range texts {
 			texts[i] = strings.TrimSpace(text)
-			n, err := strconv.Atoi(texts[i])
-			if err != nil || n < 1 {
+			count, err := strconv.Atoi(texts[i])
+			if err != nil || count < 1 {
 				return planned, fmt.Errorf("--sweep-max-concurrency %q: want whole numbers from 1, such as 1,2,4", w.concurrency)
 			}
-			c := variant{row: "concurrency=" + texts[i], title: strings.ReplaceAll(flag[2:], "-", "_") + "=" + texts[i], after: []string{flag, texts[i]}}
-			if w.factor > 0 {
-				c.after, c.other = append(c.after, "--num-prompts", strconv.Itoa(n*w.factor)), true
+			one := variant{row: "concurrency=" + texts[i], title: strings.ReplaceAll(flag[2:], "-", "_") + "=" + texts[i], after: []string{flag, texts[i]}}
+			if w.factor > 0 { // another number of requests is another workload
+				one.after, one.other = append(one.after, "--num-prompts", strconv.Itoa(count*w.factor)), true
 			}
-			planned.cases = append(planned.cases, c)
+			planned.variants = append(planned.variants, one)
 		}
 		planned.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
 	case (w.rates != "" || w.multi) && client.timed():
@@ -87,15 +90,15 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 			return planned, err
 		}
 		var texts []string
-		for _, r := range rates {
-			text := strings.TrimSuffix(report.PyFloat(r), ".0")
-			planned.cases = append(planned.cases, variant{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
-			texts = append(texts, report.PyFloat(r))
+		for _, rate := range rates {
+			text := strings.TrimSuffix(report.PyFloat(rate), ".0")
+			planned.variants = append(planned.variants, variant{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
+			texts = append(texts, report.PyFloat(rate))
 		}
 		planned.name = "Request Rate"
 		planned.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))
 	default:
-		planned.cases = []variant{{}}
+		planned.variants = []variant{{}}
 		if client.runs > 1 {
 			planned.heading = report.Heading(fmt.Sprintf("Multi-Run Benchmark (%d runs)", client.runs), "=")
 		}
@@ -104,30 +107,31 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 }
 
 // listRates are the rates of --sweep-request-rate or of --multi.
-func (w *seriesOptions) listRates() (out []float64, err error) {
+func (w *seriesOptions) listRates() (rates []float64, err error) {
 	flag, text := "--sweep-request-rate", w.rates
 	if text == "" {
 		flag, text = "--request-rate-range", w.multiRates
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		r, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(r > 0) {
+		rate, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !(rate > 0) {
 			return nil, fmt.Errorf("%s %q: want numbers above 0, such as 1,10,inf", flag, text)
 		}
-		out = append(out, r)
+		rates = append(rates, rate)
 	}
-	if w.rates != "" || len(out) != 3 {
-		return out, nil
+	if w.rates != "" || len(rates) != 3 {
+		return rates, nil
 	}
-	from, step, n := out[0], out[2], math.Ceil((out[1]-out[0])/out[2])
-	if !(n > 0 && n <= 1000) {
+	// Three numbers are a range, whose end is not part of it.
+	from, step, steps := rates[0], rates[2], math.Ceil((rates[1]-rates[0])/rates[2])
+	if !(steps > 0 && steps <= 1000) {
 		return nil, fmt.Errorf("--request-rate-range %q: want from,end,step with 1 to 1000 rates, such as 2,34,2", text)
 	}
-	out = nil
-	for i := range int(n) {
-		out = append(out, from+float64(i)*step)
+	rates = nil
+	for i := range int(steps) {
+		rates = append(rates, from+float64(i)*step)
 	}
-	return out, nil
+	return rates, nil
 }
 
 // presets are the workloads that others publish tables of (bench.md 4.1 and 5).
@@ -138,12 +142,13 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 		sharegpt = "--dataset-name sharegpt-synthetic --num-prompts %d"
 		planned.heading = "Without --dataset-path, data set sharegpt-synthetic stands in for ShareGPT: the numbers are not those of published tables.\n"
 	}
+	// Every preset has a workload of its own, whose flags stand before those of the user.
 	add := func(row, form string, values ...any) {
-		c := variant{row: row, title: row, other: true, before: strings.Fields(fmt.Sprintf(form, values...))}
+		one := variant{row: row, title: row, other: true, before: strings.Fields(fmt.Sprintf(form, values...))}
 		if !old && strings.Contains(form, random) {
-			c.after = []string{"--dataset-path="} // the file is for ShareGPT
+			one.after = []string{"--dataset-path="} // the file is for ShareGPT
 		}
-		planned.cases = append(planned.cases, c)
+		planned.variants = append(planned.variants, one)
 	}
 	switch w.preset {
 	case "lmdeploy-throughput":
@@ -152,11 +157,11 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 		add("2000/6000", random, 2000, 6000, 500)
 		add("6000/2000", random, 6000, 2000, 500)
 		backend := cmp.Or(client.backend, "lmdeploy")
-		for i := range planned.cases {
-			c := &planned.cases[i]
-			c.before = append(c.before, "--random-range-ratio", "1.0")
-			c.above = fmt.Sprintf("Running benchmark %s with backend: %s\n", strings.Join(c.before, " "), backend)
-			c.before = append(c.before, "--compat", "lmdeploy", "--backend", backend)
+		for i := range planned.variants {
+			one := &planned.variants[i]
+			one.before = append(one.before, "--random-range-ratio", "1.0")
+			one.above = fmt.Sprintf("Running benchmark %s with backend: %s\n", strings.Join(one.before, " "), backend)
+			one.before = append(one.before, "--compat", "lmdeploy", "--backend", backend)
 		}
 		planned.heading, planned.between, planned.end = "Using backend: "+backend+"\n", strings.Repeat("-", 40)+"\n", "All benchmarks completed for backend: "+backend+"\n"
 	case "lab-throughput":
@@ -166,8 +171,8 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 		add("Long", chat+random, 4000, 200, 500)
 		add("Very Long", chat+random, 32000, 100, 100)
 	case "lab-latency":
-		for _, c := range []int{1, 2, 4, 8} {
-			add(fmt.Sprintf("ShareGPT, concurrency %d", c), chat+sharegpt+" --max-concurrency %d", 100, c)
+		for _, one := range []int{1, 2, 4, 8} {
+			add(fmt.Sprintf("ShareGPT, concurrency %d", one), chat+sharegpt+" --max-concurrency %d", 100, one)
 		}
 	default:
 		return planned, fmt.Errorf("--preset %q: want lmdeploy-throughput, lab-throughput or lab-latency", w.preset)
@@ -175,28 +180,29 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 	return planned, nil
 }
 
-// with is m with the flags of c, and with the workload of last where that is the same.
+// with is m with the flags of one variant, and with the workload of last where that is the same.
 func (m *measurement) with(ctx context.Context, one variant, last *measurement) (*measurement, error) {
-	v := *m
+	varied := *m
 	if len(one.before)+len(one.after) > 0 {
 		args := slices.Concat(one.before, m.o.args, one.after)
-		v.o = &clientOptions{}
-		v.flags = v.o.flags()
-		err := v.flags.Parse(spread(args))
+		varied.o = &clientOptions{}
+		varied.flags = varied.o.flags()
+		err := varied.flags.Parse(spread(args))
 		if err != nil {
-			return nil, command.Suggest(v.flags, err)
+			return nil, command.Suggest(varied.flags, err)
 		}
-		if v.setup, err = v.o.setup(v.flags); err != nil {
+		if varied.setup, err = varied.o.setup(varied.flags); err != nil {
 			return nil, err
 		}
-		v.setup.Args = bench.HideSecrets(args)
-		v.setup.Model, v.setup.ModelID, v.setup.Tokenizer, v.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
-		v.address()
+		// Server and tokenizer are those of m, whatever the variant.
+		varied.setup.Args = bench.HideSecrets(args)
+		varied.setup.Model, varied.setup.ModelID, varied.setup.Tokenizer, varied.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
+		varied.address()
 	}
 	if last == nil || one.other {
-		return &v, v.workload(ctx)
+		return &varied, varied.workload(ctx)
 	}
-	v.work, v.legacy = last.work, last.legacy
-	v.setup.Hash, v.setup.Repeats = last.setup.Hash, last.setup.Repeats
-	return &v, nil
+	varied.work, varied.legacy = last.work, last.legacy
+	varied.setup.Hash, varied.setup.Repeats = last.setup.Hash, last.setup.Repeats
+	return &varied, nil
 }

@@ -18,12 +18,15 @@ import (
 	"ossian/internal/bench/scripted"
 )
 
-// setup is what reports say of the run.
+// setup is what reports say of the run. What was not given gets the default of the tool
+// whose numbers are asked for.
 func (o *clientOptions) setup(flags *pflag.FlagSet) (*bench.Setup, error) {
 	profile, err := bench.ParseProfile(o.compat)
 	if err != nil {
 		return nil, fmt.Errorf("--compat: %w", err)
 	}
+	// Defaults differ: plain are the tools that are not vLLM's, old those and vLLM before it
+	// had answers to random prompts be as long as asked for.
 	plain := profile == bench.LMDeploy || profile == bench.SGLang
 	old := profile == bench.VLLM011 || plain
 	if !flags.Changed("seed") && plain {
@@ -54,6 +57,7 @@ func (o *clientOptions) setup(flags *pflag.FlagSet) (*bench.Setup, error) {
 		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
 		o.ignoreEOS = !o.noIgnoreEOS && (plain || (timed && !old && !o.turns.on))
 	}
+	// The rest is checked before a server is started or asked.
 	if all := scripted.Dialects(); o.dialect != "" && !slices.Contains(all, o.dialect) {
 		return nil, fmt.Errorf("--dialect %q: one of %s expected", o.dialect, strings.Join(all, ", "))
 	}
@@ -77,8 +81,10 @@ func (o *clientOptions) setup(flags *pflag.FlagSet) (*bench.Setup, error) {
 	return setup, nil
 }
 
-func (o *clientOptions) arrivals(s *bench.Setup) (err error) {
-	arrivals := &s.Arrivals
+// arrivals says in setup when requests are sent, and checks what else is a number or JSON.
+func (o *clientOptions) arrivals(setup *bench.Setup) (err error) {
+	arrivals := &setup.Arrivals
+	// Conditions are written so that NaN is refused.
 	if arrivals.Rate, err = strconv.ParseFloat(o.rate, 64); err != nil || !(arrivals.Rate > 0) {
 		return fmt.Errorf("--request-rate %q: want a number above 0, or inf", o.rate)
 	}
@@ -110,6 +116,7 @@ func (o *clientOptions) arrivals(s *bench.Setup) (err error) {
 // known are the metrics that can be selected.
 var known = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
 
+// selection says in setup what is reported.
 func (o *clientOptions) selection(setup *bench.Setup) error {
 	names := o.metrics
 	if names == "" {
@@ -131,6 +138,7 @@ func (o *clientOptions) selection(setup *bench.Setup) error {
 	if t := setup.Steady.Threshold; !(t > 0 && t <= 1) || !(setup.Steady.Shortest >= 0) {
 		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, setup.Steady.Shortest)
 	}
+	// A request is good if it keeps all of these.
 	for _, g := range o.goodput {
 		slo, err := bench.ParseSLO(g)
 		if err != nil {
@@ -142,10 +150,10 @@ func (o *clientOptions) selection(setup *bench.Setup) error {
 }
 
 // members are the sampling flags that were given.
-func (o *clientOptions) members(f *pflag.FlagSet) (out []bench.Member) {
+func (o *clientOptions) members(flags *pflag.FlagSet) (out []bench.Member) {
 	add := func(name string, value any) {
 		text, _ := json.Marshal(value) // a number
-		if f.Changed(name) {
+		if flags.Changed(name) {
 			out = append(out, bench.Member{Name: strings.ReplaceAll(name, "-", "_"), Value: text})
 		}
 	}

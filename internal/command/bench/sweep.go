@@ -17,6 +17,7 @@ import (
 	"ossian/internal/command"
 )
 
+// sweepCommand is ossian bench sweep.
 func sweepCommand(here start) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep",
@@ -29,21 +30,27 @@ func sweepCommand(here start) *cobra.Command {
 // A gridOptions is what the flags of the sweeps that start programs say. Names and
 // defaults are vLLM's.
 type gridOptions struct {
+	// Flags of all of them.
 	folderOptions
 	serverOptions
-	bench, after           string
-	serveParams, benchFile string
+	bench, after           string // commands
+	serveParams, benchFile string // files of parameters
 	links                  string
 	runs, warmup           int
-	continues              bool
-	clientLimit            int // seconds
-	program                func(words []string) *exec.Cmd
-	grid                   sweep.Grid
-	variable               string
-	levels                 int
-	objectives             string
-	client                 []string
-	experiment             *sweep.Experiment
+	continues              bool // behind a run that has failed
+	clientLimit            int  // seconds
+
+	// Flags of some.
+	variable   string
+	levels     int
+	objectives string // file
+
+	program func(words []string) *exec.Cmd // makes a command
+
+	// What prepare reads from the flags.
+	grid       sweep.Grid
+	client     []string // words of bench
+	experiment *sweep.Experiment
 }
 
 // folderOptions say where results go.
@@ -52,11 +59,11 @@ type folderOptions struct {
 	resume, dryRun bool
 }
 
-func (o *folderOptions) flags(f *pflag.FlagSet) {
-	f.StringVarP(&o.dir, "output-dir", "o", "results", "`FOLDER` of experiments")
-	f.StringVarP(&o.name, "experiment-name", "e", "", "`NAME` of the folder in it; default the time")
-	f.BoolVar(&o.resume, "resume", false, "complete the experiment that is there: measure only what is missing")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would run, and run nothing")
+func (o *folderOptions) flags(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.dir, "output-dir", "o", "results", "`FOLDER` of experiments")
+	flags.StringVarP(&o.name, "experiment-name", "e", "", "`NAME` of the folder in it; default the time")
+	flags.BoolVar(&o.resume, "resume", false, "complete the experiment that is there: measure only what is missing")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would run, and run nothing")
 }
 
 // path is the folder of the experiment.
@@ -69,24 +76,24 @@ func (o *folderOptions) path() string {
 
 // serverOptions say what serves.
 type serverOptions struct {
-	serve string
-	ready int // seconds
-	show  bool
+	serve string // command
+	ready int    // seconds
+	show  bool   // what it prints
 }
 
-func (o *serverOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.serve, "serve-cmd", "", "`COMMAND` that serves; ossian is this program")
-	f.IntVar(&o.ready, "server-ready-timeout", 300, "`SECONDS` that the server may take to be ready")
-	f.BoolVar(&o.show, "show-stdout", false, "show what the programs print")
+func (o *serverOptions) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.serve, "serve-cmd", "", "`COMMAND` that serves; ossian is this program")
+	flags.IntVar(&o.ready, "server-ready-timeout", 300, "`SECONDS` that the server may take to be ready")
+	flags.BoolVar(&o.show, "show-stdout", false, "show what the programs print")
 }
 
 // server is the server of words.
 func (o *serverOptions) server(cmd *cobra.Command, words []string, program func([]string) *exec.Cmd) *sweep.Server {
-	s := &sweep.Server{Command: words, Make: program, Ready: time.Duration(o.ready) * time.Second, Stderr: cmd.ErrOrStderr()}
+	server := &sweep.Server{Command: words, Make: program, Ready: time.Duration(o.ready) * time.Second, Stderr: cmd.ErrOrStderr()}
 	if o.show {
-		s.Stdout = cmd.OutOrStdout()
+		server.Stdout = cmd.OutOrStdout()
 	}
-	return s
+	return server
 }
 
 // thisProgram makes the command of words; ossian is the program that runs.
@@ -100,8 +107,8 @@ func thisProgram(words []string) *exec.Cmd {
 // measuresItself reports whether words run ossian bench, from wherever: ./ossian bench,
 // go run ./cmd/ossian bench. Without an address that starts a server of its own.
 func measuresItself(words []string) bool {
-	for i, w := range words {
-		if strings.TrimSuffix(filepath.Base(w), ".exe") == "ossian" && i+1 < len(words) && words[i+1] == "bench" {
+	for i, word := range words {
+		if strings.TrimSuffix(filepath.Base(word), ".exe") == "ossian" && i+1 < len(words) && words[i+1] == "bench" {
 			return true
 		}
 	}
@@ -139,6 +146,8 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
+	// A grid is opened once for each setting of the server, which is started when it is first
+	// needed.
 	grid := &o.grid
 	if grid.Serve, err = sweep.ReadParams(o.serveParams); err != nil {
 		return fmt.Errorf("--serve-params: %w", err)
@@ -171,19 +180,19 @@ func words(flag, command string) ([]string, error) {
 
 // numPrompts is how many requests the client sends when nothing else is said.
 func (o *gridOptions) numPrompts() (int, error) {
-	n := "1000"
-	for i, w := range o.client {
-		if value, ok := strings.CutPrefix(w, "--num-prompts="); ok {
-			n = value
-		} else if w == "--num-prompts" && i+1 < len(o.client) {
-			n = o.client[i+1]
+	text := "1000"
+	for i, word := range o.client {
+		if value, ok := strings.CutPrefix(word, "--num-prompts="); ok {
+			text = value
+		} else if word == "--num-prompts" && i+1 < len(o.client) {
+			text = o.client[i+1]
 		}
 	}
-	out, err := strconv.Atoi(n)
-	if err != nil || out < 1 {
-		return 0, fmt.Errorf("--bench-cmd: --num-prompts %q: want a number above 0", n)
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 1 {
+		return 0, fmt.Errorf("--bench-cmd: --num-prompts %q: want a number above 0", text)
 	}
-	return out, nil
+	return count, nil
 }
 
 const sweepHelp = `
@@ -228,11 +237,11 @@ func sweepWorkloadCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("--workload-var: %w", err)
 		}
-		n, err := o.numPrompts()
+		prompts, err := o.numPrompts()
 		if err != nil {
 			return err
 		}
-		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: variable, Levels: o.levels, Prompts: n})
+		return o.experiment.Workload(ctx, o.grid, sweep.Workload{Variable: variable, Levels: o.levels, Prompts: prompts})
 	})
 	c.Flags().StringVar(&o.variable, "workload-var", string(sweep.Rate), "what changes: request_rate or max_concurrency")
 	c.Flags().IntVar(&o.levels, "workload-iters", 10, "levels, with the two from which the others follow")

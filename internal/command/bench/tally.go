@@ -14,10 +14,10 @@ import (
 
 // A tally is what all measurements gave.
 type tally struct {
-	results []report.Result
-	runs    []chart.Run
-	points  []report.Point
-	invalid error
+	results []report.Result // as those of files, for tables of several
+	runs    []chart.Run     // for the page with plots
+	points  []report.Point  // for the table of a sweep
+	invalid error           // of the last run that cannot be trusted
 }
 
 // measure makes the measurements that were asked for and reports.
@@ -35,31 +35,33 @@ func (m *measurement) measure(ctx context.Context) error {
 			return err
 		}
 	}
+	// Each variant is run as often as was asked for. What fails behind a run that has ended
+	// leaves a report of what there is.
 	fmt.Fprint(m.out, plan.heading)
-	var t tally
+	var all tally
 	var last *measurement
-	total := len(plan.cases) * m.o.runs
-	for _, one := range plan.cases {
-		if last, err = m.with(ctx, one, last); err != nil {
-			if len(t.runs) > 0 {
-				err = errors.Join(err, t.report(m, plan, more))
+	total := len(plan.variants) * m.o.runs
+	for _, each := range plan.variants {
+		if last, err = m.with(ctx, each, last); err != nil {
+			if len(all.runs) > 0 {
+				err = errors.Join(err, all.report(m, plan, more))
 			}
 			return err
 		}
 		for range m.o.runs {
-			switch n := len(t.runs) + 1; {
-			case one.above != "":
-				fmt.Fprint(m.out, one.above)
+			switch n := len(all.runs) + 1; {
+			case each.above != "":
+				fmt.Fprint(m.out, each.above)
 			case total > 1:
 				title := fmt.Sprintf("Run %d/%d", n, total)
-				if one.title != "" {
-					title += ": " + one.title
+				if each.title != "" {
+					title += ": " + each.title
 				}
 				fmt.Fprint(m.out, "\n"+report.Heading(title, "-"))
 			}
-			switch err := t.add(ctx, last, one.row); {
-			case err != nil && len(t.runs) > 0: // what there is counts for something
-				return errors.Join(err, t.report(m, plan, more))
+			switch err := all.add(ctx, last, each.row); {
+			case err != nil && len(all.runs) > 0: // what there is counts for something
+				return errors.Join(err, all.report(m, plan, more))
 			case err != nil:
 				return err
 			}
@@ -67,31 +69,32 @@ func (m *measurement) measure(ctx context.Context) error {
 		}
 	}
 	fmt.Fprint(m.out, plan.end)
-	return t.report(m, plan, more)
+	return all.report(m, plan, more)
 }
 
 // add makes one run of m and reports it.
 func (t *tally) add(ctx context.Context, m *measurement, row string) error {
-	i := len(t.runs)
-	rec, err := m.once(ctx, i)
-	if rec == nil {
+	index := len(t.runs)
+	recording, err := m.once(ctx, index)
+	if recording == nil {
 		return err
 	}
-	summary := report.Summarize(rec, m.count())
+	summary := report.Summarize(recording, m.count())
 	m.print(summary)
-	path, saving := m.store(summary, rec, i)
-	if err = errors.Join(err, saving); err != nil && !rec.Cut {
+	path, saving := m.store(summary, recording, index)
+	// A run that was interrupted is reported as such, and counts; another error ends it here.
+	if err = errors.Join(err, saving); err != nil && !recording.Cut {
 		return err
 	}
-	name := fmt.Sprintf("run %d", i+1)
+	name := fmt.Sprintf("run %d", index+1)
 	if row != "" {
 		name, path = row, row
 	}
-	r, failed := summary.Result(path)
+	result, failed := summary.Result(path)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	t.results, t.runs = append(t.results, r), append(t.runs, chart.Run{Name: name, Summary: summary, Recording: rec})
+	t.results, t.runs = append(t.results, result), append(t.runs, chart.Run{Name: name, Summary: summary, Recording: recording})
 	t.points = append(t.points, report.Point{Label: name, Summary: summary})
 	if !summary.Valid() {
 		t.invalid = fmt.Errorf("these numbers cannot be trusted (%s): see the findings above", strings.Join(faults(summary), ", "))
@@ -100,10 +103,10 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 }
 
 // faults names the findings that make a run invalid.
-func faults(s *report.Summary) (ids []string) {
-	for _, f := range s.Ossian.Findings {
-		if !f.Warning {
-			ids = append(ids, f.ID)
+func faults(summary *report.Summary) (ids []string) {
+	for _, finding := range summary.Ossian.Findings {
+		if !finding.Warning {
+			ids = append(ids, finding.ID)
 		}
 	}
 	return ids

@@ -23,9 +23,10 @@ type throughputOptions struct {
 	*offlineOptions
 	data    dataOptions
 	backend string
-	prefix  int
+	prefix  int // tokens
 }
 
+// throughputCommand is ossian bench throughput.
 func throughputCommand(plan planner) *cobra.Command {
 	o := &throughputOptions{offlineOptions: newOfflineOptions("throughput", plan)}
 	flags := o.set
@@ -62,6 +63,8 @@ func (o *throughputOptions) complete(cfg *config.Config) error {
 	if tiny && !given("num-prompts") {
 		data.prompts = 100
 	}
+	// How long random prompts are, vLLM wants to be told; the built-in model, whose context is
+	// short, has a default.
 	if !strings.HasPrefix(data.name, "random") || given("input-len") || given("random-input-len") {
 		return nil
 	}
@@ -76,9 +79,9 @@ func (o *throughputOptions) complete(cfg *config.Config) error {
 }
 
 // queries makes the workload.
-func (o *throughputOptions) queries(m *ckpt.Model) ([]dataset.Query, error) {
-	render := (&measurement{o: new(clientOptions), model: m, tok: m.Tokenizer}).render()
-	return o.data.workload(dataset.Common{Tokenizer: m.Tokenizer, Rules: dataset.VLLM, Seed: o.seed}, render, o.backend == "vllm-chat")
+func (o *throughputOptions) queries(checkpoint *ckpt.Model) ([]dataset.Query, error) {
+	render := (&measurement{o: new(clientOptions), checkpoint: checkpoint, tok: checkpoint.Tokenizer}).render()
+	return o.data.workload(dataset.Common{Tokenizer: checkpoint.Tokenizer, Rules: dataset.VLLM, Seed: o.seed}, render, o.backend == "vllm-chat")
 }
 
 // encoder returns what makes ids of a prompt.
@@ -95,17 +98,18 @@ func (o *throughputOptions) encoder(cfg *config.Config, checkpoint *ckpt.Model) 
 	if err != nil {
 		return nil, fmt.Errorf("--backend vllm-chat: %w", err)
 	}
-	now := time.Now()
+	now := time.Now() // the same date in all prompts
 	return func(query *dataset.Query) ([]int32, error) {
 		if query.IDs != nil {
 			return nil, errors.New("--backend vllm-chat renders text, and this prompt is token ids: drop --prompt-token-ids, or use --backend vllm")
 		}
-		p := checkpoint.Tokenizer.Prompt()
-		err := format.Render(p, &chat.Conversation{Now: now, Turns: []chat.Turn{{Role: chat.User, Parts: []string{query.Prompt}}}})
-		return p.IDs(), err
+		prompt := checkpoint.Tokenizer.Prompt()
+		err := format.Render(prompt, &chat.Conversation{Now: now, Turns: []chat.Turn{{Role: chat.User, Parts: []string{query.Prompt}}}})
+		return prompt.IDs(), err
 	}, nil
 }
 
+// run makes the workload, opens the engine for the longest of it, and measures.
 func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err error) {
 	if err := o.complete(cfg); err != nil {
 		return err
@@ -125,10 +129,10 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 	}
 	need, total := demand{waiting: len(queries) * o.n}, 0
 	for i := range queries {
-		q := &queries[i]
-		total += (q.Input + q.Output) * o.n
-		if q.Input+q.Output > need.input+need.output {
-			need.input, need.output = q.Input, q.Output
+		query := &queries[i]
+		total += (query.Input + query.Output) * o.n
+		if query.Input+query.Output > need.input+need.output {
+			need.input, need.output = query.Input, query.Output
 		}
 	}
 	rig, env, err := o.open(cmd, cfg, checkpoint, need)
@@ -136,6 +140,7 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
+	// Prompts and answers are what is computed; answers are as long as asked for.
 	bar := terminal.NewProgress(cmd.ErrOrStderr(), "computing", terminal.Tokens, int64(total))
 	defer bar.Done()
 	var result *offline.Throughput

@@ -73,14 +73,14 @@ func (v *view) Read(now time.Time) {
 // count says how many requests are done.
 func (v *view) count() string {
 	done, total := v.live.Done.Load(), v.live.Total.Load()
-	s := fmt.Sprintf("%d done", done)
+	text := fmt.Sprintf("%d done", done)
 	if total > 0 {
-		s = fmt.Sprintf("%d of %d done (%d%%)", done, total, 100*done/total)
+		text = fmt.Sprintf("%d of %d done (%d%%)", done, total, 100*done/total)
 	}
 	if n := v.live.Failed.Load(); n > 0 {
-		s += fmt.Sprintf(", %d failed", n)
+		text += fmt.Sprintf(", %d failed", n)
 	}
-	return s
+	return text
 }
 
 // details are what else the counters say, as far as they say anything.

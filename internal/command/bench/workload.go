@@ -20,6 +20,8 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	if m.legacy, err = dataset.NewLegacy(m.o.seed); err != nil {
 		return err
 	}
+	// What random generators draw depends on the tool, the seed, and what was drawn before:
+	// the order of these steps is part of the workload.
 	rules := dataset.Rules(setup.Profile) // both name the same tools in the same order
 	chatAPI := !strings.HasSuffix(setup.URL, "/completions") || strings.HasSuffix(setup.URL, "/chat/completions")
 	common := dataset.Common{Tokenizer: m.tok, Rules: rules, Seed: m.o.seed, Legacy: m.legacy}
@@ -35,12 +37,13 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 		return err
 	}
 	setup.Repeats = report.Repeats(m.work)
+	// vLLM's client has its random prompts be as long for the server's tokenizer as for its own.
 	if setup.Profile == bench.VLLM && !m.local && m.server != nil && !m.o.data.asID && (setup.Dataset == "random" || setup.Dataset == "prefix_repetition") {
-		switch n, cut, err := m.server.Align(ctx, setup.Model, m.work); {
+		switch length, cut, err := m.server.Align(ctx, setup.Model, m.work); {
 		case err != nil:
 			m.say("WARNING: /tokenize unavailable (%v), skipping alignment.", err)
-		case n != m.work[0].Input:
-			m.say("WARNING: tokenizer mismatch (server=%d, expected=%d), re-aligning prompts.\n%d prompts had more tokens by the server's tokenizer and were cut", n, m.work[0].Input, cut)
+		case length != m.work[0].Input:
+			m.say("WARNING: tokenizer mismatch (server=%d, expected=%d), re-aligning prompts.\n%d prompts had more tokens by the server's tokenizer and were cut", length, m.work[0].Input, cut)
 		}
 	}
 	if err := m.adapters(); err != nil {
@@ -66,8 +69,8 @@ func (m *measurement) shorten() error {
 	if len(m.work) == 0 {
 		return fmt.Errorf("--max-model-len %d: none of %d requests is that short, prompt and output together", most, all)
 	}
-	if n := all - len(m.work); n > 0 {
-		fmt.Fprintf(m.log, "--max-model-len %d: %d of %d requests were left out\n", most, n, all)
+	if dropped := all - len(m.work); dropped > 0 {
+		fmt.Fprintf(m.log, "--max-model-len %d: %d of %d requests were left out\n", most, dropped, all)
 	}
 	return nil
 }
@@ -91,12 +94,13 @@ func (m *measurement) adapters() error {
 	for i := range m.work {
 		query := &m.work[i]
 		if query.Turn == 0 {
-			n := first % len(names)
+			which := first % len(names)
 			if first++; way == "random" {
-				n = pick.Below(len(names))
+				which = pick.Below(len(names))
 			}
-			name, _ = json.Marshal(names[n]) // a text
+			name, _ = json.Marshal(names[which]) // a text
 		}
+		// A data set may have members of its own in a body, and a model among them.
 		body := map[string]json.RawMessage{}
 		if err := json.Unmarshal([]byte(cmp.Or(string(query.Body), "{}")), &body); err != nil {
 			return fmt.Errorf("request %d: %w", i, err)
@@ -109,16 +113,16 @@ func (m *measurement) adapters() error {
 	return nil
 }
 
-// salted is the workload as run i sends it.
-func (m *measurement) salted(i int) (bench.Workload, error) {
+// salted is the workload as the run of that index sends it.
+func (m *measurement) salted(index int) (bench.Workload, error) {
 	m.setup.Salt = ""
 	if m.o.salt == "" {
 		return m.work, nil
 	}
-	m.setup.Salt = fmt.Sprintf("%s/%d", m.o.salt, i)
-	w, err := dataset.Salt(m.work, m.tok, m.setup.Salt)
+	m.setup.Salt = fmt.Sprintf("%s/%d", m.o.salt, index)
+	work, err := dataset.Salt(m.work, m.tok, m.setup.Salt)
 	if err != nil {
 		return nil, fmt.Errorf("--salt: %w", err)
 	}
-	return w, nil
+	return work, nil
 }

@@ -81,6 +81,7 @@ func Serve(t *testing.T, root *cobra.Command, args ...string) string {
 			t.Errorf("serve: %v\n%s", err, status)
 		}
 	})
+	// It is ready when its model is; until then it may end with an error.
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		if _, after, ok := strings.Cut(status.String(), "listening on "); ok {

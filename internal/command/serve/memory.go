@@ -76,7 +76,7 @@ func boundClients(cfg *config.Config) {
 		cfg.ResolveLimit(id, plan.Connections(server.Connections(cfg.Limits), connectionBytes(cfg), memory))
 	}
 	if id := limits.Replies; !cfg.Given(id) {
-		replies := plan.Replies(id.Info().Default, memory)
+		replies := plan.Replies(id.Info().Default, memory) // of which the largest that was asked for has to be one
 		if cfg.Given(limits.ReplyBody) {
 			replies = max(replies, cfg.Limits[limits.ReplyBody])
 		}

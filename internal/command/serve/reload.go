@@ -40,7 +40,7 @@ func (r *reloader) run(ctx context.Context, hup <-chan os.Signal, end func()) {
 			if r.cfg.Open() {
 				r.log.Warn("everyone who reaches this server may use it: there is no key", "host", r.cfg.Host)
 			}
-		case <-hup:
+		case <-hup: // from an operator, or because the terminal has closed
 			if interactive && !hasTerminal() {
 				end()
 				return
