@@ -8,55 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"ossian/internal/ckpt"
 	"ossian/internal/hub"
-	"ossian/internal/tiny"
 )
-
-// OpenModel finds and opens a model, "" = the built-in one: headers only, so that
-// every error they can show comes before a weight is read.
-func OpenModel(name string) (*ckpt.Model, error) {
-	checkpoint, err := StartModel(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkpoint.Finish(); err != nil {
-		return nil, errors.Join(err, checkpoint.Close())
-	}
-	return checkpoint, nil
-}
-
-// StartModel is OpenModel before ckpt.Model.Finish.
-func StartModel(name string) (*ckpt.Model, error) {
-	if BuiltIn(name) {
-		return ckpt.OpenFS(tiny.FS(), tiny.Name)
-	}
-	path, err := Resolve(name)
-	if err != nil {
-		return nil, err
-	}
-	checkpoint, err := ckpt.Start(path)
-	if err == nil && path != name {
-		checkpoint.Spec.Name = name // in the cache the directory's name is a commit
-	}
-	return checkpoint, err
-}
-
-// BuiltIn reports whether name is the model inside the program; a file of its name
-// comes first.
-func BuiltIn(name string) bool { return name == "" || (name == tiny.Name && !Exists(name)) }
-
-// Exists reports whether there is a file or a directory of that path.
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// Resolve returns the path of a model: a directory, a GGUF file, or a name in the cache.
-func Resolve(name string) (string, error) {
-	cfg, _ := HubConfig(os.Getenv) // a token that cannot be read matters to pull only
-	return hub.Resolve(cfg, name)
-}
 
 // HubConfig reads the environment as the reference client does, so that both share
 // endpoint, token and cache.
