@@ -73,7 +73,7 @@ var imports = map[string][]string{
 
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "model", "plan", "runner", "terminal", "tiny", "token"},
-	"command":             {"config", "terminal"},
+	"command":             {"terminal"},
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},

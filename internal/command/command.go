@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ossian/internal/config"
+	"ossian/internal/nearest"
 	"ossian/internal/terminal"
 )
 
@@ -86,8 +86,8 @@ func Suggest(flags *pflag.FlagSet, err error) error {
 		return err
 	}
 	var known []string
-	flags.VisitAll(func(flags *pflag.Flag) { known = append(known, "--"+flags.Name) })
-	return fmt.Errorf("%w%s", err, config.Nearest("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
+	flags.VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
+	return fmt.Errorf("%w%s", err, nearest.Hint("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
 }
 
 // Usage makes the error of a wrong number of arguments say what is expected.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"ossian/internal/limits"
-	"ossian/internal/nearest"
 )
 
 // kind says how the text of a setting is read.
@@ -160,6 +159,3 @@ func loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
 }
-
-// Nearest is nearest.Hint, for the commands' own flags.
-func Nearest(name string, known []string) string { return nearest.Hint(name, known) }
