@@ -156,7 +156,7 @@ func TestRunLogs(t *testing.T) {
 	}
 	defer file.Close()
 	setup := Setup{Arrivals: Arrivals{Rate: math.Inf(1), Burstiness: math.Inf(1), Ramp: Ramp{"linear", 100, 110}}}
-	want, err := Run(context.Background(), &fakeTarget{takes: 5 * time.Millisecond}, queries(50), Options{Setup: setup, Log: file, ProbeRate: 50})
+	want, err := Run(context.Background(), &fakeTarget{takes: 5 * time.Millisecond}, queries(50), Options{Setup: setup, LogTo: file, ProbeRate: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 func (fullDisk) Sync() error               { return errFull }
 
 func TestRunSurvivesTheLog(t *testing.T) {
-	rec, err := Run(context.Background(), &fakeTarget{}, queries(5), Options{Setup: allAtOnce(0), Log: fullDisk{}})
+	rec, err := Run(context.Background(), &fakeTarget{}, queries(5), Options{Setup: allAtOnce(0), LogTo: fullDisk{}})
 	if !errors.Is(err, errFull) || rec == nil || len(rec.Samples) != 5 {
 		t.Errorf("got %v, %v", rec, err)
 	}
@@ -244,7 +244,7 @@ func crashing(path string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = Run(ctx, &reporter{}, queries(100_000), Options{Setup: allAtOnce(2), Log: file})
+	_, err = Run(ctx, &reporter{}, queries(100_000), Options{Setup: allAtOnce(2), LogTo: file})
 	fmt.Println("ended", err)
 }
 

@@ -48,12 +48,12 @@ type Options struct {
 	Settle       time.Duration // rest between warm-ups and run
 	ProbeRate    float64       // of the side stream, per second; 0 = none
 
-	Stage    func(s Stage, spent time.Duration)                // nil = tell nobody; spent since the stage before
-	Counters func(context.Context) (map[string]float64, error) // nil = none; errors mean that there are none
-	Start    func(context.Context) error                       // just before the clock starts: --profile; nil = nothing
-	Stop     func(context.Context) error                       // just after it has stopped
-	Live     *Live                                             // nil = nobody watches
-	Log      Appender                                          // samples as they come; nil = none
+	OnStage      func(s Stage, spent time.Duration)                // nil = tell nobody; spent since the stage before
+	ReadCounters func(context.Context) (map[string]float64, error) // nil = none; errors mean that there are none
+	Start        func(context.Context) error                       // just before the clock starts: --profile; nil = nothing
+	Stop         func(context.Context) error                       // just after it has stopped
+	Live         *Live                                             // nil = nobody watches
+	LogTo        Appender                                          // samples as they come; nil = none
 }
 
 // Run sends the queries of a workload to target at their times and records what comes back. If ctx
@@ -135,8 +135,8 @@ func newRun(target Target, workload Workload, options Options) (*run, error) {
 // enter reports a stage that has been reached.
 func (r *run) enter(stage Stage) {
 	now := time.Now()
-	if r.Stage != nil {
-		r.Stage(stage, now.Sub(r.stageBegan))
+	if r.OnStage != nil {
+		r.OnStage(stage, now.Sub(r.stageBegan))
 	}
 	r.stageBegan = now
 }
@@ -249,7 +249,7 @@ func (r *run) measure(ctx context.Context) (*Recording, error) {
 	r.enter(Measuring)
 	r.began = time.Now()
 	r.rec.Began = r.began.Round(0) // wall clock
-	r.journal = startJournal(r.Log, r.rec)
+	r.journal = startJournal(r.LogTo, r.rec)
 
 	// While it runs: the side stream ends with the last answer.
 	done := make(chan struct{})
@@ -303,10 +303,10 @@ func lendProcessors() (back func()) {
 
 // askCounters reads the server's counters; nil where it has none.
 func (r *run) askCounters(ctx context.Context) map[string]float64 {
-	if r.Counters == nil {
+	if r.ReadCounters == nil {
 		return nil
 	}
-	series, err := r.Counters(ctx)
+	series, err := r.ReadCounters(ctx)
 	if err != nil {
 		return nil // most servers have none
 	}

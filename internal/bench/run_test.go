@@ -159,8 +159,8 @@ func TestRunPrepares(t *testing.T) {
 	var order []string
 	rec, err := Run(context.Background(), f, queries(3), Options{Setup: allAtOnce(1), Ready: time.Minute, ReadyEvery: time.Millisecond,
 		Warmups: 2, WarmupOutput: 1, Settle: time.Millisecond,
-		Stage: func(s Stage, _ time.Duration) { stages = append(stages, s) },
-		Counters: func(context.Context) (map[string]float64, error) {
+		OnStage: func(s Stage, _ time.Duration) { stages = append(stages, s) },
+		ReadCounters: func(context.Context) (map[string]float64, error) {
 			counters++
 			return map[string]float64{"n": float64(counters)}, nil
 		},

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A Shape is the form in which a kind of server writes its streams. The zero value is
-// vLLM's; ShapeOf gives the others. The Responses API has one form.
-type Shape struct {
-	Dialect     string // whose members an event has; "" = vllm
+// A Dialect is the form in which a kind of server writes its streams. The zero value is
+// vLLM's; DialectOf gives the others. The Responses API has one form.
+type Dialect struct {
+	Name        string // whose members an event has; "" = vllm
 	RoleEarly   bool   // chat: the chunk with the role comes with the head of the answer, before any token
 	RoleJoined  bool   // chat: the role comes in the chunk of the first token
 	OwnFinish   bool   // finish_reason comes in a chunk of its own, without text
@@ -23,14 +23,14 @@ type Shape struct {
 	Comments    bool   // a comment line before each event
 }
 
-// Dialects are the names that ShapeOf knows.
+// Dialects are the names that DialectOf knows.
 func Dialects() []string {
 	return []string{"vllm", "sglang", "llama.cpp", "ollama", "tensorrt-llm", "ossian"}
 }
 
-// ShapeOf returns the form in which the server of that name streams.
-func ShapeOf(dialect string) (Shape, error) {
-	shape := Shape{Dialect: dialect}
+// DialectOf returns the form in which the server of that name streams.
+func DialectOf(dialect string) (Dialect, error) {
+	shape := Dialect{Name: dialect}
 	switch dialect {
 	case "", "vllm", "tensorrt-llm":
 	case "sglang", "ossian":

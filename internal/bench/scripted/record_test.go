@@ -152,7 +152,7 @@ func TestTurnDoesNotAllocate(t *testing.T) {
 
 // endless is a stream that has begun and has no end.
 func endless(api api) (*stream, *eventBuffer) {
-	s := &stream{script: &Script{}, words: (&Script{}).words(), shape: &Shape{}, api: api, id: "1", model: []byte(`"m"`), ask: &ask{}, tokens: 1 << 60}
+	s := &stream{script: &Script{}, words: (&Script{}).words(), shape: &Dialect{}, api: api, id: "1", model: []byte(`"m"`), ask: &ask{}, tokens: 1 << 60}
 	s.makeItems()
 	s.form = formOf("", api, s.id, "m")
 	s.record.Sends = make([]Send, 0, 4)

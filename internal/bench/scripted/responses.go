@@ -144,7 +144,7 @@ func (s *stream) endResponse(buf *eventBuffer, now time.Duration) {
 }
 
 func (s *stream) status() string {
-	if s.finishReason() == "length" && s.shape.Dialect == "ossian" {
+	if s.finishReason() == "length" && s.shape.Name == "ossian" {
 		return "incomplete"
 	}
 	return "completed"

@@ -14,7 +14,7 @@ package scripted
 // vLLM with as many tokens as it asks for, all at once.
 type Options struct {
 	Model    string             // id in /v1/models and in answers; "" = scripted
-	Shape    Shape              // of the streams
+	Dialect  Dialect            // of the streams
 	Scripts  []Script           // request i plays Scripts[i mod len]; none = one zero Script
 	Seed     uint64             // of the jitter
 	Senders  int                // goroutines that send; 0 = 1

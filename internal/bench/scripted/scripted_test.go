@@ -31,11 +31,11 @@ func TestStreams(t *testing.T) {
 	script := Script{Tokens: 3, Reasoning: 1, Words: []string{" a", `"<é`, "\n🌍"}, Cached: 2}
 	var got strings.Builder
 	for _, dialect := range Dialects() {
-		shape, err := ShapeOf(dialect)
+		shape, err := DialectOf(dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv := serve(t, Options{Model: "m", Shape: shape, Scripts: []Script{script}})
+		srv := serve(t, Options{Model: "m", Dialect: shape, Scripts: []Script{script}})
 		for _, path := range []string{paths[completions], paths[chat], paths[responses]} {
 			if path == paths[responses] && dialect != "vllm" {
 				continue // the same in all but a word
@@ -65,8 +65,8 @@ func TestStreams(t *testing.T) {
 // What a shape changes, and how a stream is cut into writes, changes nothing else.
 func TestShapes(t *testing.T) {
 	const body = `{"prompt":"x","messages":[],"input":"x","max_tokens":4,"stream":true,"stream_options":{"include_usage":true}}`
-	whole := func(api api, shape Shape, split int) string {
-		srv := serve(t, Options{Shape: shape, Scripts: []Script{{Split: split, Words: []string{"€"}}}})
+	whole := func(api api, shape Dialect, split int) string {
+		srv := serve(t, Options{Dialect: shape, Scripts: []Script{{Split: split, Words: []string{"€"}}}})
 		_, text, err := post(t, srv, paths[api], "r-0", body)
 		if err != nil {
 			t.Fatal(err)
@@ -74,18 +74,18 @@ func TestShapes(t *testing.T) {
 		return stamp.ReplaceAllString(text, `"sent_ns":0`)
 	}
 	for api, path := range paths {
-		plain := whole(api, Shape{}, 0)
+		plain := whole(api, Dialect{}, 0)
 		for _, tt := range []struct {
 			name  string
-			shape Shape
+			shape Dialect
 			split int
 			back  func(string) string // makes what it changed undone
 		}{
-			{"split into single bytes", Shape{}, 1, nil},
-			{"split into seven bytes", Shape{}, 7, nil},
-			{"carriage returns", Shape{CRLF: true}, 0, func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }},
-			{"comments", Shape{Comments: true}, 0, func(s string) string { return strings.ReplaceAll(s, ": ping\n\n", "") }},
-			{"no end", Shape{NoDone: true}, 0, func(s string) string {
+			{"split into single bytes", Dialect{}, 1, nil},
+			{"split into seven bytes", Dialect{}, 7, nil},
+			{"carriage returns", Dialect{CRLF: true}, 0, func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }},
+			{"comments", Dialect{Comments: true}, 0, func(s string) string { return strings.ReplaceAll(s, ": ping\n\n", "") }},
+			{"no end", Dialect{NoDone: true}, 0, func(s string) string {
 				if api == responses {
 					return s
 				}
@@ -165,7 +165,7 @@ func TestCountsInChunks(t *testing.T) {
 }
 
 func TestEarlyRole(t *testing.T) {
-	srv := serve(t, Options{Shape: Shape{RoleEarly: true}, Scripts: []Script{{TTFT: 30 * time.Millisecond, Tokens: 1}}})
+	srv := serve(t, Options{Dialect: Dialect{RoleEarly: true}, Scripts: []Script{{TTFT: 30 * time.Millisecond, Tokens: 1}}})
 	got := play(t, srv, paths[chat], "r-0", `{"stream":true}`)
 	r := settled(t, srv, 1).Records[0]
 	if len(got) != 2 || got[0].Choices[0].Delta.Role != "assistant" || got[1].Choices[0].Delta.Content != " tok" {
@@ -175,7 +175,7 @@ func TestEarlyRole(t *testing.T) {
 		t.Errorf("record %+v", r)
 	}
 	// It waits for no token.
-	srv = serve(t, Options{Shape: Shape{RoleEarly: true}, Scripts: []Script{{TTFT: time.Hour}}})
+	srv = serve(t, Options{Dialect: Dialect{RoleEarly: true}, Scripts: []Script{{TTFT: time.Hour}}})
 	res, err := http.DefaultClient.Do(newRequest(t, srv, paths[chat], "r-0", `{"stream":true}`))
 	if err != nil {
 		t.Fatal(err)
@@ -490,7 +490,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		opt  Options
 		want string
 	}{
-		{"dialect", Options{Shape: Shape{Dialect: "x"}}, `scripted: dialect "x" is unknown`},
+		{"dialect", Options{Dialect: Dialect{Name: "x"}}, `scripted: dialect "x" is unknown`},
 		{"fault", Options{Scripts: []Script{{}, {Fault: Fault{Kind: "x"}}}}, `scripted: script 1: fault "x" is unknown`},
 		{"status", Options{Scripts: []Script{{Fault: Fault{Kind: Status, Status: 999}}}}, "scripted: script 0: status 999"},
 		{"gap", Options{Scripts: []Script{{Gap: -1}}}, "scripted: script 0: gap: -1ns"},

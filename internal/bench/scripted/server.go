@@ -68,7 +68,7 @@ func prepare(opt Options) (Options, error) {
 		opt.Model = "scripted"
 	}
 	opt.Senders = max(opt.Senders, 1)
-	if _, err := ShapeOf(opt.Shape.Dialect); err != nil {
+	if _, err := DialectOf(opt.Dialect.Name); err != nil {
 		return opt, fmt.Errorf("scripted: %w", err)
 	}
 	opt.Scripts = slices.Clone(opt.Scripts)
@@ -198,7 +198,7 @@ func (srv *Server) newStream(conn net.Conn, api api, id string, req *ask) *strea
 	at := number % len(srv.opt.Scripts)
 	script := &srv.opt.Scripts[at]
 	s := &stream{
-		conn: conn, script: script, words: srv.words[at], shape: &srv.opt.Shape, api: api,
+		conn: conn, script: script, words: srv.words[at], shape: &srv.opt.Dialect, api: api,
 		id: fmt.Sprintf("%08x", nth), model: quote(srv.opt.Model), ask: req, prompt: req.prompt(), tokens: req.tokens(),
 		rng: rand.NewPCG(srv.opt.Seed, uint64(number)), done: make(chan struct{}),
 	}
@@ -214,7 +214,7 @@ func (srv *Server) newStream(conn net.Conn, api api, id string, req *ask) *strea
 	if api == responses {
 		s.makeItems()
 	} else {
-		s.form = formOf(srv.opt.Shape.Dialect, api, s.id, srv.opt.Model)
+		s.form = formOf(srv.opt.Dialect.Name, api, s.id, srv.opt.Model)
 	}
 	s.record = Record{ID: id, Index: index(id), Asked: req.tokens(), Prompt: s.prompt, Fault: script.Fault.Kind}
 	srv.running.Add(1)

@@ -33,7 +33,7 @@ type stream struct {
 	out        *outlet
 	script     *Script
 	words      [][]byte
-	shape      *Shape
+	shape      *Dialect
 	form       form
 	api        api
 	id         string

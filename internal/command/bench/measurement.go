@@ -275,7 +275,7 @@ func (m *measurement) target() (*bench.HTTP, error) {
 // options are those of the run.
 func (m *measurement) options(live *bench.Live) bench.Options {
 	options := bench.Options{Setup: *m.setup, Gamma: m.legacy.Gamma, Shared: m.local, Ready: time.Duration(m.o.ready * float64(time.Second)), Warmups: m.o.warmups,
-		ProbeRate: m.o.probeRate, Stage: m.stage, Counters: m.server.Counters, Live: live, Start: m.begin}
+		ProbeRate: m.o.probeRate, OnStage: m.stage, ReadCounters: m.server.Counters, Live: live, Start: m.begin}
 	// These tools wait after warming up; sglang's warm-ups are short.
 	switch {
 	case m.setup.Profile == bench.LMDeploy && options.Warmups > 0:
@@ -341,11 +341,11 @@ func (m *measurement) once(ctx context.Context, index int) (*bench.Recording, er
 			return nil, err
 		}
 		defer file.Close()
-		options.Log = file
+		options.LogTo = file
 	}
 	m.sayFirst()
 	endView := func() {}
-	options.Stage = func(stage bench.Stage, spent time.Duration) {
+	options.OnStage = func(stage bench.Stage, spent time.Duration) {
 		if m.stage(stage, spent); stage == bench.Measuring {
 			endView = watch(ctx, live, m.log, !m.o.quiet)
 		}

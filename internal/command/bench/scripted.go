@@ -31,7 +31,7 @@ func scriptedCommand() *cobra.Command {
 			"was sent; GET /scripted/record has the times of all requests that have ended, as JSON lines.",
 		Args: command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			shape, err := scripted.ShapeOf(dialect)
+			shape, err := scripted.DialectOf(dialect)
 			if err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func scriptedCommand() *cobra.Command {
 				return fmt.Errorf("--fault-every %d: expected 1 to 1000000", every)
 			}
 			bad.Kind = scripted.FaultKind(fault)
-			options.Shape, options.Scripts = shape, faulty(script, bad, every)
+			options.Dialect, options.Scripts = shape, faulty(script, bad, every)
 			return serveScripted(cmd.Context(), cmd.OutOrStdout(), net.JoinHostPort(host, strconv.Itoa(port)), options)
 		},
 	}
