@@ -29,7 +29,7 @@ lint:
 # Everything that starts goroutines or is shared among them. The race detector is
 # the one thing that needs a C compiler.
 race:
-	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,bench/... chat/... ckpt command/... config cpu/... engine host hub kv load metrics packed runner/... sched server sim store synth terminal wire)
+	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short ./cmd/... $(addprefix ./internal/,api/... bench/... chat/... ckpt command/... config cpu/... engine generate host hub kv load metrics packed runner/... sched server sim store synth terminal wire/...)
 	CGO_ENABLED=1 $(GO) test -timeout 30m -race -short -run 'Concurrent|Golden' ./internal/token ./internal/jinja ./internal/grammar
 
 # Without assembly: the kernels, whole models, and what the commands answer.
@@ -77,7 +77,7 @@ soak-text:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]|^Test(BudgetBabble|Texts)' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/server ./internal/command/... ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/api ./internal/server ./internal/command/... ./cmd/ossian
 
 soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./internal/command/... ./cmd/ossian

@@ -3,17 +3,23 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"math"
+	"net"
+	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
+	"ossian/internal/api"
 	"ossian/internal/limits"
+	"ossian/internal/wire"
 )
 
 // settings are what Reload replaces as a whole. Nothing in them changes.
 type settings struct {
-	keys []key // nil = none is needed
-	last uint32
+	keys []key  // nil = none is needed
+	last uint32 // tenant
 	lim  *limits.Set
 }
 
@@ -32,24 +38,25 @@ func (s *Server) Reload(keys []string, lim *limits.Set) {
 	}
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
+	// Keys that stay keep their tenants; new ones get numbers that nobody had.
 	before, next := s.live.Load(), &settings{lim: lim}
 	if before == nil {
 		before = next
 	}
 	next.last = before.last
 	for _, text := range keys {
-		k := key{sum: sha256.Sum256([]byte(text))}
-		same := func(other key) bool { return other.sum == k.sum }
+		added := key{sum: sha256.Sum256([]byte(text))}
+		same := func(other key) bool { return other.sum == added.sum }
 		if slices.ContainsFunc(next.keys, same) {
 			continue
 		}
 		if i := slices.IndexFunc(before.keys, same); i >= 0 {
-			k.tenant = before.keys[i].tenant
+			added.tenant = before.keys[i].tenant
 		} else {
 			next.last++
-			k.tenant = next.last
+			added.tenant = next.last
 		}
-		next.keys = append(next.keys, k)
+		next.keys = append(next.keys, added)
 	}
 	s.live.Store(next)
 }
@@ -67,7 +74,7 @@ func (s *Server) tenant(authorization string) (uint32, bool) {
 	scheme, text, _ := strings.Cut(authorization, " ")
 	bearer := strings.EqualFold(scheme, "Bearer")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(text)))
-	found := 0
+	found := 0 // its tenant: one key at most is equal
 	for i := range keys {
 		found |= subtle.ConstantTimeCompare(sum[:], keys[i].sum[:]) * int(keys[i].tenant&math.MaxInt32)
 	}
@@ -76,4 +83,65 @@ func (s *Server) tenant(authorization string) (uint32, bool) {
 		known = 0
 	}
 	return uint32(found), known == 1
+}
+
+// owner returns under which name a key's responses are kept. It says nothing about the
+// key, and stays the same however keys are arranged (DUR-7).
+func (s *Server) owner(tenant uint32) string {
+	if tenant == 0 {
+		return "local"
+	}
+	for _, k := range s.live.Load().keys {
+		if k.tenant == tenant {
+			sum := sha256.Sum256(append([]byte("ossian response owner\x00"), k.sum[:]...))
+			return hex.EncodeToString(sum[:16])
+		}
+	}
+	return "" // the key is gone: nothing is its own
+}
+
+// allowedHost is the defence against pages whose name resolves to this machine
+// (DNS rebinding): without a key, names must be known. Addresses cannot be rebound.
+func (s *Server) allowedHost(hostport string) bool {
+	if len(s.live.Load().keys) > 0 || slices.Contains(s.cfg.AllowedHosts, "*") {
+		return true
+	}
+	name := hostport
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		name = host
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	return slices.ContainsFunc(s.cfg.AllowedHosts, func(allowed string) bool {
+		return strings.EqualFold(allowed, name) || strings.EqualFold(allowed, hostport)
+	})
+}
+
+// crossOrigin lets pages of the allowed origins in and keeps others from changing
+// anything (SEC-4).
+func (s *Server) crossOrigin(w *api.Reply, r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	if s.cfg.AllowedOrigins != nil {
+		w.Header().Add("Vary", "Origin")
+	}
+	if slices.Contains(s.cfg.AllowedOrigins, origin) || slices.Contains(s.cfg.AllowedOrigins, "*") {
+		header := w.Header()
+		header.Set("Access-Control-Allow-Origin", origin)
+		header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+		if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+			header.Set("Access-Control-Allow-Headers", asked) // SDKs send headers of their own
+		}
+		header.Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id, x-should-retry, x-ossian-ignored, x-ossian-not-stored, x-ossian-truncated")
+		return nil
+	}
+	_, own, _ := strings.Cut(origin, "://")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || own == r.Host {
+		return nil // without CORS headers a page cannot read the reply
+	}
+	return &wire.Error{Message: "pages of that origin may not use this server; --allowed-origins adds some", Type: wire.TypePermission}
 }

@@ -235,12 +235,30 @@ func anything(t testing.TB, n int) (all [][]int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pieces := []string{"Hello", " wörld", " 🌍", "\n", "STOP", "ST", "O", "P", "<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|start|>assistant",
+		"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>", `{"city":`, `"Paris"}`, "<|call|>", "日本", "é", " the", "<|channel|>commentary<|message|>"}
 	for i := range n {
-		p := randomPlay(rand.New(rand.NewPCG(uint64(i), 8)), f)
-		if len(p.ids) == 0 || !slices.Contains(f.Stops(), p.ids[len(p.ids)-1]) {
-			p.ids = append(p.ids, 200_002)
+		rng := rand.New(rand.NewPCG(uint64(i), 8))
+		for _, n := range []int{2, 4, 4, 4, 6} { // the scripts are those of package api's random answers
+			rng.IntN(n)
 		}
-		all = append(all, p.ids)
+		var ids []int32
+		if rng.IntN(2) == 0 {
+			ids = said("<|channel|>final<|message|>")
+		}
+		for range rng.IntN(20) {
+			if rng.IntN(10) == 0 {
+				ids = append(ids, rng.Int32N(199_998)) // may be half a character
+				continue
+			}
+			ids = append(ids, said(pieces[rng.IntN(len(pieces))])...)
+		}
+		if k := slices.IndexFunc(ids, func(id int32) bool { return slices.Contains(f.Stops(), id) }); k >= 0 {
+			ids = ids[:k+1]
+		} else {
+			ids = append(ids, 200_002)
+		}
+		all = append(all, ids)
 	}
 	return all
 }

@@ -2,13 +2,9 @@ package server
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"regexp"
 	"testing"
 
-	"ossian/internal/chat"
-	"ossian/internal/engine"
-	"ossian/internal/soak"
 	"ossian/internal/wire"
 )
 
@@ -116,40 +112,4 @@ func tokenText(text string) string {
 		panic(err) // numbers have a JSON form
 	}
 	return string(b)
-}
-
-// TestLIF8Random: of random answers, those without text and calls have a reason and
-// no others.
-func TestLIF8Random(t *testing.T) {
-	f, err := chat.New(chat.Facts{Family: "gpt-oss", Tokenizer: harmony(), Stops: []int32{200_002, 200_012}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cases := soak.Cases(t, 5_000, 1_000_000)
-	reasons := map[string]int{}
-	for i := range cases {
-		p := randomPlay(rand.New(rand.NewPCG(uint64(i), 8)), f)
-		a := p.answer(f)
-		var c choice
-		for _, id := range p.ids {
-			a.push(&engine.Token{ID: id})
-		}
-		a.close(p.finish)
-		for k := range a.deltas {
-			c.add(&a.deltas[k])
-		}
-		reason := a.silence()
-		if empty := c.content.Len() == 0 && len(c.calls) == 0; empty != (reason != "") {
-			t.Fatalf("case %d, %+v\n%q\nreason %q, content %q, %d calls", i, p, harmony().Decode(p.ids), reason, c.content.String(), len(c.calls))
-		}
-		if reason != "" {
-			reasons[reason]++
-		}
-	}
-	for _, want := range []string{wire.EmptyLength, wire.EmptyLengthInReasoning, wire.EmptyStop, wire.EmptyStopInReasoning, wire.EmptyStopString, wire.EmptyUnknownTool} {
-		if reasons[want] == 0 {
-			t.Errorf("no case is %s", want)
-		}
-	}
-	t.Logf("LIF-8: %d answers, empty ones by reason: %v", cases, reasons)
 }

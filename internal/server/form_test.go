@@ -1,21 +1,17 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"ossian/internal/chat"
-	"ossian/internal/grammar"
 	"ossian/internal/limits"
 	"ossian/internal/runner"
 	"ossian/internal/sim"
@@ -409,45 +405,6 @@ func TestGRM1Refused(t *testing.T) {
 	}
 }
 
-// Grammars are compiled once for all who wait, kept while there is room, and not at all
-// for those who have left.
-func TestGrammars(t *testing.T) {
-	g := start(t, setup{reply: hello})
-	held := int64(-1)
-	c := newGrammars(func(n int64) { held = n })
-	src := func(i int) grammar.Source {
-		return grammar.Source{Kind: grammar.Choice, Choices: []string{fmt.Sprint(i)}}
-	}
-	const room = 1 << 30
-	var all [8]*grammar.Grammar
-	var wg sync.WaitGroup
-	for i := range all {
-		wg.Go(func() { all[i], _ = c.compile(t.Context(), g.model, src(0), room) })
-	}
-	wg.Wait()
-	if all[0] == nil || slices.ContainsFunc(all[:], func(x *grammar.Grammar) bool { return x != all[0] }) {
-		t.Errorf("compiled %v", all)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errGone)
-	if _, err := c.compile(ctx, g.model, src(1), room); err != errGone {
-		t.Errorf("nobody waits: %v", err)
-	}
-	if _, err := c.compile(t.Context(), g.model, src(1), room); err != nil {
-		t.Errorf("after one who has left: %v", err)
-	}
-	if len(c.known) != 2 || held < all[0].Bytes() {
-		t.Errorf("%d grammars of %d bytes are kept", len(c.known), held)
-	}
-	last, err := c.compile(t.Context(), g.model, src(2), 0)
-	if err != nil || len(c.known) != 1 || held != last.Bytes() {
-		t.Errorf("without room %d are kept, %d bytes: %v", len(c.known), held, err)
-	}
-	if _, err := c.compile(t.Context(), g.model, grammar.Source{Kind: grammar.Regex, Text: "("}, room); err == nil || len(c.known) != 1 {
-		t.Errorf("what does not compile: %v, %d kept", err, len(c.known))
-	}
-}
-
 // TestGRM4Responses: the same through the Responses API.
 func TestGRM4Responses(t *testing.T) {
 	g := start(t, setup{next: jabber(said(thinks + "<|channel|>final"))})
@@ -574,6 +531,7 @@ func TestGRM1Ignored(t *testing.T) {
 			}
 		})
 	}
+	const mostIgnored = 2 << 10 // bytes of x-ossian-ignored, about
 	var long strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&long, `,"odd %d %s":1`, i, strings.Repeat("x", 50))

@@ -6,16 +6,17 @@ import (
 	"strconv"
 	"time"
 
+	"ossian/internal/api"
 	"ossian/internal/engine"
 	"ossian/internal/wire"
 )
 
 // health answers /health and /ping with a status and nothing else: the process
 // lives, and its engine, once there is one, makes progress.
-func (s *Server) health(w *reply, _ *http.Request) error {
+func (s *Server) health(w *api.Reply, _ *http.Request) error {
 	status := http.StatusOK
-	if m, err := s.host.Find(""); err == nil {
-		switch m.Engine.Health().State {
+	if model, err := s.host.Find(""); err == nil {
+		switch model.Engine.Health().State {
 		case engine.Restarting, engine.Stopped:
 			status = http.StatusServiceUnavailable
 		}
@@ -30,12 +31,12 @@ const readyTime = 5 * time.Second
 
 // ready answers /ready with a status and nothing else: a token has lately gone through
 // the engine, or does now.
-func (s *Server) ready(w *reply, r *http.Request) error {
+func (s *Server) ready(w *api.Reply, r *http.Request) error {
 	status := http.StatusServiceUnavailable
-	if m, err := s.host.Find(""); err == nil && !s.draining.Load() {
+	if model, err := s.host.Find(""); err == nil && !s.draining.Load() {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 		defer cancel()
-		if m.Engine.Ready(ctx) == nil {
+		if model.Engine.Ready(ctx) == nil {
 			status = http.StatusOK
 		}
 	}
@@ -48,41 +49,41 @@ func (s *Server) ready(w *reply, r *http.Request) error {
 }
 
 // version answers /version.
-func (s *Server) version(w *reply, _ *http.Request) error {
-	return sendJSON(w, map[string]string{"version": s.cfg.Version})
+func (s *Server) version(w *api.Reply, _ *http.Request) error {
+	return w.Send(map[string]string{"version": s.cfg.Version})
 }
 
 // loadNow answers /load: how many requests are being worked on.
-func (s *Server) loadNow(w *reply, _ *http.Request) error {
-	w.json(http.StatusOK, append(strconv.AppendInt([]byte(`{"server_load":`), s.load.Load(), 10), '}'))
+func (s *Server) loadNow(w *api.Reply, _ *http.Request) error {
+	w.JSON(http.StatusOK, append(strconv.AppendInt([]byte(`{"server_load":`), s.load.Load(), 10), '}'))
 	return nil
 }
 
 // resetCache answers POST /reset_prefix_cache, as vLLM does, with a status and nothing
 // else: prompts find nothing from now on that was computed for requests that have ended.
 // Where there are several keys none may take from the others what they have cached.
-func (s *Server) resetCache(w *reply, r *http.Request) error {
+func (s *Server) resetCache(w *api.Reply, r *http.Request) error {
 	if len(s.live.Load().keys) > 1 {
 		return &wire.Error{Message: "the prefix cache is shared by several keys: none may empty it for all; a cache_salt of its own makes a request find nothing", Type: wire.TypePermission}
 	}
-	m, err := s.host.Find("")
+	model, err := s.host.Find("")
 	if err != nil {
 		return err
 	}
-	blocks, err := m.Engine.ForgetPrefixes(r.Context())
+	blocks, err := model.Engine.ForgetPrefixes(r.Context())
 	if err != nil {
 		return err
 	}
-	s.log.Info("prefix cache emptied", "req", w.id, "blocks", blocks)
+	s.log.Info("prefix cache emptied", "req", w.ID, "blocks", blocks)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
 
 // scrape answers /metrics.
-func (s *Server) scrape(w *reply, r *http.Request) error {
-	m, err := s.host.Find("")
-	s.metrics.Ready(err == nil && !s.draining.Load() && m.Engine.Health().State == engine.Running)
+func (s *Server) scrape(w *api.Reply, r *http.Request) error {
+	model, err := s.host.Find("")
+	s.metrics.Ready(err == nil && !s.draining.Load() && model.Engine.Health().State == engine.Running)
 	s.scraper.ServeHTTP(w, r)
 	return nil
 }

@@ -348,7 +348,7 @@ func burn(d time.Duration) {
 	wg.Wait()
 }
 
-// processors gives the server as many as cmd/ossian does.
+// processors gives the server as many as package load does.
 func processors(t *testing.T) {
 	before := runtime.GOMAXPROCS(runtime.NumCPU() + 2)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	chatapi "ossian/internal/api/chat"
 	"ossian/internal/chat"
 	"ossian/internal/limits"
 	"ossian/internal/token"
@@ -72,9 +73,9 @@ func (f *speaker) prompt(t *testing.T, d dialogue) []int32 {
 	if err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
-	s := &Server{cfg: Config{Clock: func() time.Time { return time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC) }}}
+	now := time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC)
 	p := f.tok.Prompt()
-	if err := f.format.Render(p, s.conversation(q)); err != nil {
+	if err := f.format.Render(p, chatapi.Conversation(q, now)); err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
 	return p.IDs()

@@ -13,7 +13,6 @@ import (
 	"ossian/internal/limits"
 	memory "ossian/internal/plan"
 	"ossian/internal/runner"
-	"ossian/internal/sample"
 	"ossian/internal/sim"
 	"ossian/internal/soak"
 	"ossian/internal/wire"
@@ -24,7 +23,7 @@ import (
 // told to come again, and the others are whole.
 func TestADM2Replies(t *testing.T) {
 	n := soak.Cases(t, 24, 240)
-	const tokens, one = 200, 200 * (1 + 20) * logprobOutSize // bytes of the log probabilities of one
+	const tokens, one = 200, 200 * (1 + 20) * int64(unsafe.Sizeof(wire.TokenLogprob{})) // bytes of the log probabilities of one
 	most := int64(n) / 4 * one
 	var launched, pause atomic.Int64 // steps; from that one on they do not begin, 0 = they do
 	u := setup{next: sim.List(said(strings.Repeat("all work ", tokens/2))...), limits: map[limits.ID]int64{limits.ReplyBody: 2 * one, limits.Replies: most}}
@@ -92,10 +91,6 @@ func TestADM2Replies(t *testing.T) {
 
 // What a reply takes is known where it can be, and bounded where it cannot.
 func TestADM2ReplyBody(t *testing.T) {
-	if a, b, c, d := unsafe.Sizeof(sample.Logprob{}), unsafe.Sizeof(wire.TokenLogprob{}), unsafe.Sizeof(wire.PromptLogprob{}), unsafe.Sizeof([]sample.Logprob{}); a != logprobSize ||
-		b != logprobOutSize || c != promptLogprobSize || d != logprobsSize {
-		t.Errorf("sizes are %d, %d, %d and %d bytes", a, b, c, d)
-	}
 	think := thinks + "<|channel|>analysis<|message|>" + strings.Repeat("ab ", 1000) + "<|end|><|start|>assistant<|channel|>final<|message|>x<|return|>"
 	u := setup{reply: think, limits: map[limits.ID]int64{limits.ReplyBody: 64 << 10}}
 	u.info.MaxTokens = 4096

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,12 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"ossian/internal/chat"
-	"ossian/internal/limits"
 	"ossian/internal/soak"
 	"ossian/internal/store"
-	"ossian/internal/wire"
-	"ossian/internal/wire/response"
 )
 
 // inMemory returns a setup whose server keeps responses.
@@ -409,25 +404,6 @@ func TestResponseErrors(t *testing.T) {
 	responded(t, r)
 	if ignored := r.header.Get("x-ossian-ignored"); ignored != "input.web_search_call, input.odd, tools.file_search, foo" {
 		t.Errorf("ignored: %s", ignored)
-	}
-}
-
-// What a format cannot write is named with the words of this API, not those of chat.
-func TestResponseErrorPaths(t *testing.T) {
-	t.Parallel()
-	q, err := response.Decode([]byte(`{"input":"x","tools":[{"type":"file_search"},{"type":"function","name":"f"}]}`), limits.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &history{from: []int{-1, 3}}
-	for _, tt := range []struct {
-		turn, tool int
-		want       string
-	}{{1, -1, "input[3]"}, {0, -1, "input"}, {-1, 0, "tools[1]"}, {-1, -1, "input"}} {
-		got, ok := errors.AsType[*wire.Error](inputError(&chat.Error{Turn: tt.turn, Tool: tt.tool, Problem: "p"}, h, q))
-		if !ok || got.Param != tt.want || got.Message != "p" {
-			t.Errorf("turn %d, tool %d: %+v, want %s", tt.turn, tt.tool, got, tt.want)
-		}
 	}
 }
 

@@ -162,13 +162,15 @@ func start(t testing.TB, u setup) *rig {
 	rng := rand.New(rand.NewPCG(1, 2))
 	u.cfg.Random = func() uint64 { mu.Lock(); defer mu.Unlock(); return rng.Uint64() }
 	ms := metrics.New(metrics.Config{})
-	g := &rig{t: t, s: New(u.cfg, h, log, ms), served: make(chan error, 1), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	shared := func(*token.BPE) *grammar.Vocabulary { return vocabulary() }
+	if u.tokens != nil {
+		shared = nil
+	}
+	g := &rig{t: t, s: newServer(u.cfg, h, log, ms, shared), served: make(chan error, 1), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	g.model = &host.Model{Engine: e, Tokenizer: tok, Format: f, Stops: f.Stops(), Vocab: u.info.Vocab,
 		Defaults: sample.Params{Temperature: 1}, Fingerprint: "os-test"}
 	if u.tokens == nil {
 		g.model.Unused = []int32{unused}
-		c := g.s.grammars
-		c.model, c.known, c.words = g.model, map[[32]byte]*compilation{}, vocabulary
 	}
 	g.model.Metrics = ms.Model(metrics.ModelConfig{Name: "test-model", MaxLen: 4096, BlockSize: 16, Blocks: 8, Snapshot: func() metrics.Snapshot { return host.Snapshot(e) }})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -4,69 +4,71 @@ import (
 	"net/http"
 	"strings"
 
+	"ossian/internal/api"
+	"ossian/internal/api/chat"
+	"ossian/internal/generate"
 	"ossian/internal/wire"
 	"ossian/internal/wire/response"
 )
 
 // tokenize answers POST /tokenize: the ids that the same text or messages would be.
-func (s *Server) tokenize(w *reply, _ *http.Request, c *caller, body []byte) error {
-	q, err := response.DecodeTokenize(body, s.lim())
+func (s *Server) tokenize(w *api.Reply, _ *http.Request, caller *api.Caller, body []byte) error {
+	req, err := response.DecodeTokenize(body, s.lim())
 	if err != nil {
 		return err
 	}
-	if err := s.ignored(w, q.Ignored); err != nil {
+	if err := s.front.Ignored(w, req.Ignored); err != nil {
 		return err
 	}
-	if err := q.Validate(s.lim()); err != nil {
+	if err := req.Validate(s.lim()); err != nil {
 		return err
 	}
-	m, err := s.find(q.Model)
+	model, err := s.service.Find(req.Model)
 	if err != nil {
 		return err
 	}
+	// The same stages as those of the API whose request it is, up to the prompt.
 	var ids []int32
 	switch {
-	case q.Response != nil:
-		a, err := s.prepare(w, c, q.Response)
-		if err != nil {
+	case req.Response != nil:
+		if ids, err = s.responses.PromptIDs(w, caller, req.Response); err != nil {
 			return err
 		}
-		ids = a.ids
-	case q.Chat != nil:
-		prompt, _, err := s.render(m, q.Chat)
+	case req.Chat != nil:
+		prompt, err := s.service.Render(model, "messages", chat.Conversation(req.Chat, s.cfg.Clock()))
 		if err != nil {
 			return err
 		}
 		ids = prompt.IDs()
 	default:
-		ids = promptText(m.Tokenizer, q.Prompt, q.AddSpecial).IDs()
+		ids = generate.Text(model.Tokenizer, req.Prompt, req.AddSpecial).IDs()
 	}
-	out := wire.TokenizeReply{MaxModelLen: m.Engine.Capacity(), Tokens: append([]int32{}, ids...)}
+	out := wire.TokenizeReply{MaxModelLen: model.Engine.Capacity(), Tokens: append([]int32{}, ids...)}
 	out.Count = len(out.Tokens)
-	if q.TokenStrs {
+	if req.TokenStrs {
 		out.TokenStrs = make([]string, len(out.Tokens))
 		for i, id := range out.Tokens {
-			out.TokenStrs[i] = strings.ToValidUTF8(m.Tokenizer.Text(id), "\uFFFD")
+			out.TokenStrs[i] = strings.ToValidUTF8(model.Tokenizer.Text(id), "\uFFFD")
 		}
 	}
-	return sendJSON(w, out)
+	return w.Send(out)
 }
 
 // detokenize answers POST /detokenize.
-func (s *Server) detokenize(w *reply, _ *http.Request, _ *caller, body []byte) error {
-	q, err := wire.DecodeDetokenize(body, s.lim())
+func (s *Server) detokenize(w *api.Reply, _ *http.Request, _ *api.Caller, body []byte) error {
+	req, err := wire.DecodeDetokenize(body, s.lim())
 	if err != nil {
 		return err
 	}
-	if err := s.ignored(w, q.Ignored); err != nil {
+	if err := s.front.Ignored(w, req.Ignored); err != nil {
 		return err
 	}
-	m, err := s.find(q.Model)
+	model, err := s.service.Find(req.Model)
 	if err != nil {
 		return err
 	}
-	if err := inVocab(m, "tokens", q.Tokens); err != nil {
+	if err := generate.CheckIDs(model, "tokens", req.Tokens); err != nil {
 		return err
 	}
-	return sendJSON(w, wire.DetokenizeReply{Prompt: m.Tokenizer.Decode(q.Tokens)})
+	return w.Send(wire.DetokenizeReply{Prompt: model.Tokenizer.Decode(req.Tokens)})
 }

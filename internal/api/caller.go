@@ -1,0 +1,46 @@
+package api
+
+import (
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/wire"
+)
+
+// A Caller is who sent a request, and when, and what of it is in memory.
+type Caller struct {
+	Tenant   uint32 // which key, from 1; 0 = no keys are configured
+	Received time.Time
+	front    *Front
+	held     int64 // bytes: the body, and what is read for it, until Release
+}
+
+// NewCaller returns who sent a request that came at this time.
+func (f *Front) NewCaller(received time.Time) *Caller { return &Caller{front: f, Received: received} }
+
+// Reserve makes room for n more bytes of the request, or refuses them where requests in
+// memory take too many.
+func (c *Caller) Reserve(bytes int64) error {
+	if total := c.front.Bodies.Add(bytes); bytes > 0 && total > c.front.Limits()[limits.BodiesInFlight] {
+		c.front.Bodies.Add(-bytes)
+		return &wire.Error{Message: "too many request bodies at once; try again", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.BodiesInFlight.String()}
+	}
+	c.front.Metrics.Bodies(bytes)
+	c.held += bytes
+	return nil
+}
+
+// Release says that the request is not needed in memory any more.
+func (c *Caller) Release() {
+	if c.held > 0 {
+		_ = c.Reserve(-c.held) // only taking can fail
+	}
+}
+
+// HandOver returns the caller for work that goes on behind the request. From now on that
+// one holds what this one held.
+func (c *Caller) HandOver() *Caller {
+	own := *c
+	c.held = 0
+	return &own
+}

@@ -1,0 +1,163 @@
+// Package chat is the Chat API, POST /v1/chat/completions: its requests as conversations
+// and generations, and its replies and chunks.
+package chat
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"ossian/internal/api"
+	"ossian/internal/chat"
+	"ossian/internal/generate"
+	"ossian/internal/host"
+	"ossian/internal/wire"
+)
+
+// A Handler answers chats.
+type Handler struct {
+	front   *api.Front
+	service *generate.Service
+}
+
+// New returns a handler.
+func New(front *api.Front, service *generate.Service) *Handler { return &Handler{front, service} }
+
+// Complete answers POST /v1/chat/completions. What prepares a delivery returns before it
+// runs: while tokens come, the stack holds nothing else.
+func (h *Handler) Complete(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) error {
+	delivery, err := h.deliver(w, r, caller, body)
+	if err != nil {
+		return err
+	}
+	caller.Release()
+	return delivery.Run(r.Context())
+}
+
+// deliver takes a request through its stages: each may refuse it, so their order is the
+// order in which errors are found.
+func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, body []byte) (*api.Delivery, error) {
+	req, field, err := h.decode(w, r, body)
+	if err != nil {
+		return nil, err
+	}
+	model, err := h.service.Find(req.Model)
+	if err != nil {
+		return nil, err
+	}
+	if err := later(req); err != nil {
+		return nil, err
+	}
+	rules, at, err := rulesOf(req)
+	if err != nil {
+		return nil, err
+	}
+	conv := Conversation(req, h.front.Clock())
+	ids, err := h.prompt(w, model, req, conv)
+	if err != nil {
+		return nil, err
+	}
+	// From here on only what parsers need of the conversation is held.
+	known := generate.Known(conv)
+	constraint, err := h.constraint(r.Context(), w, model, known, rules, at)
+	if err != nil {
+		return nil, err
+	}
+	gen := generation(req, model, known, ids, rules.OneCall)
+	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
+	codec := h.codec(req, model, ids, field) // before the job: its id is drawn before the seed
+	job, err := h.service.Start(r.Context(), gen)
+	if err != nil {
+		return nil, err
+	}
+	return h.front.Choices(w, job, codec, gen.Sampling, 1), nil
+}
+
+// decode reads a request, and how its reply names reasoning.
+func (h *Handler) decode(w *api.Reply, r *http.Request, body []byte) (*wire.ChatRequest, wire.ReasoningField, error) {
+	lim := h.front.Limits()
+	req, err := wire.DecodeChat(body, lim)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := h.front.Ignored(w, req.Ignored); err != nil {
+		return nil, 0, err
+	}
+	if err := req.Validate(lim); err != nil {
+		return nil, 0, err
+	}
+	field, err := h.front.Reasoning(r)
+	return req, field, err
+}
+
+// later refuses what later versions do.
+func later(req *wire.ChatRequest) error {
+	if err := generate.Later(&req.Sampling); err != nil {
+		return err
+	}
+	if req.WebSearch != nil {
+		return wire.Unsupported("web_search_options", "built-in tools are not supported")
+	}
+	for i := range req.Tools {
+		if kind := req.Tools[i].Type; kind != "function" && kind != "custom" {
+			return wire.Unsupported(fmt.Sprintf("tools[%d].type", i), "only tools of type function or custom are supported")
+		}
+	}
+	return nil
+}
+
+// rulesOf returns what the answers to a request are held to.
+func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
+	answer, at, err := generate.Form(&req.Sampling)
+	at.Tool = func(i int) string {
+		if tool := &req.Tools[i]; tool.Type == "custom" {
+			return fmt.Sprintf("tools[%d].%s", i, generate.ToolPlace(tool))
+		}
+		return fmt.Sprintf("tools[%d].function.parameters", i)
+	}
+	return generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens()), at, err
+}
+
+// prompt returns the ids of a conversation.
+func (h *Handler) prompt(w *api.Reply, model *host.Model, req *wire.ChatRequest, conv *chat.Conversation) ([]int32, error) {
+	prompt, err := h.service.Render(model, "messages", conv)
+	if err != nil {
+		return nil, err
+	}
+	ids, dropped, err := h.service.Encode(model, prompt, generate.Room{Param: "messages", Truncate: req.TruncatePrompt, Output: req.MaxOutput()})
+	w.Truncated(dropped)
+	return ids, err
+}
+
+// constraint returns what makes the constraints of choices, and tells what they leave out.
+func (h *Handler) constraint(ctx context.Context, w *api.Reply, model *host.Model, known *chat.Conversation, rules *chat.Rules, at generate.Places) (generate.Constraints, error) {
+	fresh, ignored, err := h.service.Constrain(ctx, model, known, rules, at)
+	if err != nil {
+		return nil, err
+	}
+	return fresh, h.front.Ignored(w, ignored)
+}
+
+// generation returns what a request asks for. The caller adds who asks, and the constraint.
+func generation(req *wire.ChatRequest, model *host.Model, known *chat.Conversation, ids []int32, oneCall bool) *generate.Generation {
+	gen := &generate.Generation{Sampling: &req.Sampling, Model: model, Prompts: [][]int32{ids}, MaxTokens: req.MaxOutput(),
+		Parser:        func() chat.Parser { return model.Format.Parser(known) },
+		HideReasoning: !req.ShowReasoning(), OneCall: oneCall, NamedCall: req.ToolChoice.Mode == "named"}
+	if req.Logprobs {
+		top := int64(0)
+		if req.TopLogprobs != nil {
+			top = *req.TopLogprobs
+		}
+		gen.Logprobs = &top
+	}
+	if last := req.Messages[len(req.Messages)-1]; req.Echo && last.Role == "assistant" {
+		gen.Echo = []string{strings.Join(last.Content, "\n")}
+	}
+	for i := range req.Tools {
+		if req.Tools[i].Type == "custom" {
+			gen.CustomTools = append(gen.CustomTools, req.Tools[i].Name)
+		}
+	}
+	return gen
+}

@@ -1,0 +1,116 @@
+package responses
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ossian/internal/store"
+	"ossian/internal/wire"
+	"ossian/internal/wire/response"
+)
+
+// A recaller finds the responses whose output a client sends back.
+type recaller struct {
+	h     *Handler
+	owner string
+	looks int64 // into stored responses, that are left
+}
+
+// recallItems is how many items of an output are looked for: clients may leave out ids,
+// but calls have theirs.
+const recallItems = 4
+
+// recall finds out whether items begin with the whole output of a stored response: then
+// the prompt has that and the ids that were sampled, as with previous_response_id. Without
+// output nothing is known.
+func (r *recaller) recall(items []response.Item) (output []response.Item, ids []int32, created time.Time) {
+	for i := 0; i < min(len(items), recallItems) && items[i].Made() && r.h.archive != nil; i++ {
+		for _, name := range []string{items[i].ID, items[i].CallID} {
+			of, err := r.h.archive.Find(r.owner, name)
+			if err == nil {
+				return r.read(of, items)
+			}
+		}
+	}
+	return nil, nil, created
+}
+
+// read compares items with the output of a response. Where something is wrong with it, the
+// items have the text.
+func (r *recaller) read(of string, items []response.Item) (output []response.Item, ids []int32, created time.Time) {
+	if r.looks--; r.looks < 0 {
+		return nil, nil, created
+	}
+	rec, err := r.h.archive.Get(r.owner, of)
+	if err != nil {
+		return nil, nil, created
+	}
+	unpacked := unpack(rec.Object)
+	stored, err := response.Parse(unpacked.object, r.h.front.Limits())
+	if err != nil || len(stored.Output) > len(items) {
+		return nil, nil, created
+	}
+	for at := range stored.Output {
+		if !stored.Output[at].Says(&items[at]) {
+			return nil, nil, created
+		}
+	}
+	for at := range stored.Output {
+		if id := items[at].ID; id != "" { // results may name it
+			stored.Output[at].ID = id
+		}
+	}
+	return stored.Output, unpacked.ids, time.Unix(stored.Created, 0)
+}
+
+// resolve replaces references to items of earlier responses, and opens reasoning that
+// came encrypted.
+func (h *Handler) resolve(items []response.Item, owner, model string) error {
+	for i := range items {
+		it := &items[i]
+		switch {
+		case it.Type == response.ItemReference:
+			found, err := h.lookUp(it.ID, owner)
+			if err != nil {
+				return err
+			}
+			if found == nil {
+				return &wire.Error{Message: fmt.Sprintf("no item has the id %.100q", it.ID), Type: wire.TypeInvalidRequest, Param: fmt.Sprintf("input[%d].id", i), Code: wire.CodeNotFound}
+			}
+			*it = *found
+		case it.Type == response.ItemReasoning && len(it.Content) == 0 && it.Encrypted != "":
+			text, ok := h.unseal(it.Encrypted, owner, model)
+			if !ok {
+				return &wire.Error{Message: "this server did not write the encrypted content, or for another model or key", Type: wire.TypeInvalidRequest,
+					Param: fmt.Sprintf("input[%d].encrypted_content", i), Code: wire.CodeEncrypted}
+			}
+			it.Content = wire.Content{text}
+		}
+	}
+	return nil
+}
+
+// lookUp returns an output item of an earlier response, nil if there is none.
+func (h *Handler) lookUp(id, owner string) (*response.Item, error) {
+	if h.archive == nil {
+		return nil, nil
+	}
+	of, err := h.archive.Find(owner, id)
+	if err == nil {
+		var rec store.Record
+		if rec, err = h.archive.Get(owner, of); err == nil {
+			var object *response.Response
+			if object, err = response.Parse(unpack(rec.Object).object, h.front.Limits()); err == nil {
+				if n := slices.IndexFunc(object.Output, func(it response.Item) bool { return it.ID == id }); n >= 0 {
+					return &object.Output[n], nil
+				}
+			}
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return nil, err
+}

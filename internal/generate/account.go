@@ -1,0 +1,128 @@
+package generate
+
+import (
+	"fmt"
+	"time"
+
+	"ossian/internal/limits"
+	"ossian/internal/metrics"
+	"ossian/internal/wire"
+)
+
+// freeReply is how much of a reply has room in what is planned for its connection: most
+// replies need no other.
+const freeReply = 16 << 10
+
+// reserve accounts for n more bytes of the reply, fewer if n is negative, that stay in
+// memory until it is sent: text unless it streams, and log probabilities (ADM-2). Where
+// there is no room for them the request ends.
+func (j *Job) reserve(n int64) error {
+	j.size += n
+	more := max(j.size-freeReply, 0) - j.booked
+	if more == 0 {
+		return nil
+	}
+	j.booked += more
+	replies, shown := j.service.cfg.Replies, j.service.cfg.Metrics
+	total := replies.Add(more)
+	shown.Replies(more)
+	lim := j.service.cfg.Limits()
+	switch one := limits.ReplyBody; {
+	case more < 0:
+	case j.size > min(lim[one], lim[limits.Replies]):
+		return &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidValue, Limit: one.String(), Message: fmt.Sprintf(
+			"the reply takes more than %d bytes: stream it, or ask for fewer tokens, choices or log probabilities; the server's --limit %s=N allows more", min(lim[one], lim[limits.Replies]), one)}
+	case total > lim[limits.Replies]:
+		// Gone at once: others that grow at this moment are to find the room.
+		replies.Add(-j.booked)
+		shown.Replies(-j.booked)
+		j.booked = 0
+		return &wire.Error{Message: "too many long replies are put together at once; try again, or stream", Type: wire.TypeOverloaded, Code: wire.CodeOverloaded, Limit: limits.Replies.String()}
+	}
+	return nil
+}
+
+// MarkSent says that the client got something now: the next Idle has time.
+func (j *Job) MarkSent() { j.lastSent = time.Now() }
+
+// Answers returns the choices, those of the first prompt first.
+func (j *Job) Answers() []*Answer { return j.answers }
+
+// Size returns how many bytes the reply takes until it is sent, about.
+func (j *Job) Size() int64 { return j.size }
+
+// Tokens returns how many ids the answers have.
+func (j *Job) Tokens() (n int) {
+	for _, a := range j.answers {
+		n += a.Tokens
+	}
+	return n
+}
+
+// Usage adds up what the answers took so far. What was cached is known of streams
+// that have ended.
+func (j *Job) Usage() wire.Usage {
+	var prompt, cached, completion, reasoned int
+	for i := range j.prompts {
+		prompt += j.prompts[i].tokens
+	}
+	for i, answer := range j.answers {
+		if i%j.perPrompt == 0 && i < len(j.streams) {
+			_, usage, _ := j.streams[i].End()
+			cached += usage.Cached
+		}
+		completion += answer.Tokens
+		reasoned += answer.Reasoned
+	}
+	return wire.NewUsage(prompt, cached, completion, reasoned)
+}
+
+// arrived observes the times of tokens.
+func (j *Job) arrived(choice, count int) {
+	now := time.Now()
+	last := j.lastGot[choice]
+	j.lastGot[choice] = now
+	if j.model.Metrics == nil {
+		return
+	}
+	if last.IsZero() {
+		j.model.Metrics.FirstToken(now.Sub(j.received))
+		return
+	}
+	j.model.Metrics.InterToken(now.Sub(last) / time.Duration(count))
+}
+
+// observe tells the metrics about each prompt.
+func (j *Job) observe() {
+	if len(j.streams) < len(j.answers) || j.model.Metrics == nil { // refused in part, or nothing to generate
+		return
+	}
+	left := j.err == nil || Gone(j.err)
+	for p := range j.prompts {
+		report := metrics.Request{Received: j.received, N: j.perPrompt, MaxTokens: j.asked, Finish: metrics.FinishStop}
+		for i := p * j.perPrompt; i < (p+1)*j.perPrompt; i++ {
+			answer := j.answers[i]
+			_, usage, times := j.streams[i].End()
+			if i == p*j.perPrompt { // a prompt has the times of its first choice
+				report.Queued, report.Scheduled, report.First, report.Prompt, report.Cached = times.Queued, times.Scheduled, times.First, usage.Prompt, usage.Cached
+			}
+			report.Generated += answer.Tokens
+			report.Reasoning += answer.Reasoned
+			report.Largest = max(report.Largest, answer.Tokens)
+			if j.lastGot[i].After(report.Last) {
+				report.Last = j.lastGot[i]
+			}
+			// Of several choices the worst end counts: an answer that is not done, then one
+			// that was too long.
+			switch {
+			case !answer.Done && left:
+				report.Finish = metrics.FinishAbort
+			case !answer.Done:
+				report.Finish = metrics.FinishError
+			case answer.Finish == wire.FinishLength && report.Finish == metrics.FinishStop:
+				report.Finish = metrics.FinishLength
+			}
+		}
+		j.model.Metrics.Finished(&report)
+	}
+}

@@ -1,0 +1,81 @@
+package generate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"ossian/internal/engine"
+)
+
+// An arrival is what one of several streams gave.
+type arrival struct {
+	index  int
+	tokens []engine.Token
+	err    error
+}
+
+// pump reads several streams at once, each by a goroutine of its own: that of the first
+// choice of a prompt alone until what it knows of the prompt is known.
+func (j *Job) pump(ctx context.Context) {
+	j.many = make(chan arrival)
+	for i, stream := range j.streams {
+		j.pumps.Go(func() {
+			if known := j.prompts[i/j.perPrompt].known; i%j.perPrompt > 0 && known != nil {
+				select {
+				case <-known:
+				case <-ctx.Done():
+					return
+				}
+			}
+			// Recv's slice is its own until it is called again: another goroutine reads a copy.
+			for {
+				tokens, err := stream.Recv(ctx)
+				select {
+				case j.many <- arrival{i, slices.Clone(tokens), err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// next waits for tokens of any stream, or the end of one. An error of ctx is the
+// wait's own.
+func (j *Job) next(ctx context.Context) (int, []engine.Token, error) {
+	if j.many == nil {
+		tokens, err := j.streams[0].Recv(ctx)
+		return 0, tokens, err
+	}
+	select {
+	case got := <-j.many:
+		return got.index, got.tokens, got.err
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+}
+
+// A wait is a context that ends when nothing was sent for too long. It is made anew
+// only when it has ended, not for every token.
+type wait struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (w *wait) until(parent context.Context, at time.Time) context.Context {
+	if w.ctx == nil || w.ctx.Err() != nil {
+		w.stop()
+		w.ctx, w.cancel = context.WithDeadline(parent, at)
+	}
+	return w.ctx
+}
+
+func (w *wait) stop() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"ossian/internal/api"
+	"ossian/internal/engine"
+	"ossian/internal/wire"
+)
+
+// fail answers with an error; nothing has been sent yet.
+func (s *Server) fail(w *api.Reply, err error) {
+	told := s.front.Explain(w.ID, err)
+	status, retry := statusOf(told)
+	header := w.Header()
+	header.Del("Content-Length")
+	if retry > 0 {
+		header.Set("Retry-After", strconv.Itoa(retry))
+	}
+	if status == http.StatusInternalServerError && !errors.Is(err, engine.ErrInterrupted) {
+		header.Set("x-should-retry", "false") // sending the request again would fail again
+	}
+	w.JSON(status, wire.AppendError(nil, told))
+}
+
+// statusOf is the only table from code to HTTP status, with the seconds after which
+// to try again.
+func statusOf(told *wire.Error) (status, retry int) {
+	switch told.Code {
+	case wire.CodeInvalidKey:
+		return http.StatusUnauthorized, 0
+	case wire.CodeModelNotFound, wire.CodeNotFound, wire.CodeResponseNotFound:
+		return http.StatusNotFound, 0
+	case wire.CodeMethod:
+		return http.StatusMethodNotAllowed, 0
+	case wire.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge, 0
+	case wire.CodeMediaType:
+		return http.StatusUnsupportedMediaType, 0
+	case wire.CodeRateLimit, wire.CodeQueueFull:
+		return http.StatusTooManyRequests, 1
+	case wire.CodeOverloaded, wire.CodeStoreFailed:
+		return http.StatusServiceUnavailable, 1
+	case wire.CodeLoading, wire.CodeDraining:
+		return http.StatusServiceUnavailable, 5
+	case wire.CodeInternal:
+		return http.StatusInternalServerError, 0
+	case wire.CodeVersion:
+		return http.StatusHTTPVersionNotSupported, 0
+	}
+	if told.Type == wire.TypePermission {
+		return http.StatusForbidden, 0
+	}
+	return http.StatusBadRequest, 0
+}
