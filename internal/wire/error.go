@@ -12,6 +12,7 @@ type Error struct {
 	Limit   string // name of the limit that refused; not sent
 }
 
+// Error names the field at fault, then says what is wrong with it.
 func (e *Error) Error() string {
 	if e.Param == "" {
 		return e.Message
