@@ -84,9 +84,6 @@ const (
 	mostReadMe  = 200 // lines
 )
 
-// wide are the documents whose lines and cells may still be longer.
-var wide = map[string]bool{"ARCHITECTURE.md": true, "RATIONALE.md": true}
-
 var (
 	cellEnd  = regexp.MustCompile(`(^|[^\\])\|`)
 	onlyLink = regexp.MustCompile(`^\s*([*-] )?(!?\[[^\]]*\]\([^)]*\)|\[[^\]]*\]: \S+|<?https?://\S+>?)[.,;]?$`)
@@ -103,9 +100,6 @@ func TestWidth(t *testing.T) {
 	for _, d := range documents(t) {
 		if d.name == "README.md" && len(d.text) > mostReadMe {
 			t.Errorf("%s has %d lines, at most %d expected", d.name, len(d.text), mostReadMe)
-		}
-		if wide[d.name] {
-			continue
 		}
 		for i, line := range d.text {
 			switch {
