@@ -20,6 +20,8 @@ const (
 	idleLimit   = 60 * time.Second // how long a connection is kept; the Python client's limit
 	readBuffer  = 16 << 10         // bytes of one read
 	proxyHeader = "Proxy-Authorization"
+
+	maxProxyHead = 64 << 10 // bytes of a proxy's answer to CONNECT
 )
 
 // A connection to the server is used by one exchange at a time: dialing → in use → idle →
@@ -180,13 +182,14 @@ func (d *dialer) tunnel(proxied net.Conn) error {
 	if _, err := proxied.Write([]byte(request)); err != nil {
 		return err
 	}
-	in := bufio.NewReader(proxied) // what it reads too much would be missing from the handshake, see below
+	// What is read too much would be missing from the handshake, see below.
+	in := bufio.NewReader(io.LimitReader(proxied, maxProxyHead))
 	answer, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return fmt.Errorf("proxy %s: %w", d.proxy.Host, err)
 	}
 	if answer.StatusCode != http.StatusOK || in.Buffered() > 0 {
-		return fmt.Errorf("proxy %s: %s to CONNECT %s; want 200 and nothing behind it", d.proxy.Host, answer.Status, d.address)
+		return fmt.Errorf("proxy %s: %s to CONNECT %s; want 200 and nothing behind it", d.proxy.Host, OneLine(brief([]byte(answer.Status))), d.address)
 	}
 	return nil
 }

@@ -256,6 +256,8 @@ func (x *exchange) takeBody(part []byte) error {
 	x.bodySize += len(part)
 	streams := x.http.setup.Stream
 	switch ok := x.response.Status == http.StatusOK; {
+	case ok && streams && x.bodySize > maxStream:
+		return fmt.Errorf("a stream of more than %d bytes", maxStream)
 	case ok && streams:
 		return x.stream.feed(part)
 	case ok && x.bodySize > maxBody:

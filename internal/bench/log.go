@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 // An Appender is a file that a run writes to while it goes on.
@@ -330,7 +332,7 @@ func ReadLog(src io.Reader) (rec *Recording, complete bool, err error) {
 // parseEntry reads a line, which must have one member and no more.
 func parseEntry(text []byte, row *entry) error {
 	if err := json.Unmarshal(text, row); err != nil {
-		return err
+		return jsonfile.Explain(err)
 	}
 	set := 0
 	for v, i := reflect.ValueOf(*row), 0; i < v.NumField(); i++ {

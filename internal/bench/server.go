@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,10 +16,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 const (
-	maxAnswer  = 64 << 20         // bytes of an answer outside the measured part
+	maxAnswer  = 16 << 20         // bytes of an answer outside the measured part, where it is not known better
+	maxVersion = 64 << 10         // bytes of that of GET /version
+	maxHeaders = 64 << 10         // bytes of the headers of an answer
+	maxName    = 1 << 10          // bytes of the name of a model
 	askLimit   = 60 * time.Second // for one question outside the measured part
 	traceLimit = 6 * time.Hour    // for a profiler that writes its traces before it answers
 	alignBatch = 64               // prompts that are cut at a time (bench.md 1.2)
@@ -46,7 +52,7 @@ func NewServer(base string, access Access) (*Server, error) {
 		proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return &Server{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{
-		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: access.tls(address), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit},
+		Transport:     &http.Transport{Proxy: proxy, TLSClientConfig: access.tls(address), MaxIdleConnsPerHost: alignBatch, IdleConnTimeout: idleLimit, MaxResponseHeaderBytes: maxHeaders},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -54,15 +60,20 @@ func NewServer(base string, access Access) (*Server, error) {
 // Close closes the connections that carry no request.
 func (s *Server) Close() { s.client.CloseIdleConnections() }
 
-// ask sends in as JSON, or nothing where it is nil, and returns the answer.
-func (s *Server) ask(ctx context.Context, method, path string, in any) ([]byte, error) {
-	return s.askWithin(ctx, askLimit, method, path, in)
+// A question is a request outside the measured part. Nothing of the answer is believed: it may
+// be of any server that listens at an address.
+type question struct {
+	method, path string
+	body         any           // sent as JSON; nil = none
+	limit        time.Duration // for all of it; 0 = askLimit
+	most         int           // bytes of an answer; 0 = maxAnswer
 }
 
-// askWithin is ask with a limit of time.
-func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, path string, in any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// ask sends a question and returns the answer. Errors have what the server said on one line.
+func (s *Server) ask(ctx context.Context, q question) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(q.limit, askLimit))
 	defer cancel()
+	method, path, in := q.method, q.path, q.body
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -87,59 +98,68 @@ func (s *Server) askWithin(ctx context.Context, limit time.Duration, method, pat
 	}
 	defer answer.Body.Close()
 	// One byte too many is read, to tell an answer that is cut from one that just fits.
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	most := cmp.Or(q.most, maxAnswer)
+	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, brief(text))
-	case len(text) > maxAnswer:
-		return nil, fmt.Errorf("%s %s: more than %d bytes", method, path, maxAnswer)
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, OneLine(brief([]byte(answer.Status))), OneLine(brief(text)))
+	case len(text) > most:
+		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, path, most)
 	}
 	return text, nil
 }
 
 // Post sends an empty POST: /reset_prefix_cache, /flush_cache.
 func (s *Server) Post(ctx context.Context, path string) error {
-	_, err := s.ask(ctx, http.MethodPost, path, nil)
+	_, err := s.ask(ctx, question{method: http.MethodPost, path: path})
 	return err
 }
 
 // Profile is Post for /start_profile and /stop_profile, which may take long.
 func (s *Server) Profile(ctx context.Context, path string) error {
-	_, err := s.askWithin(ctx, traceLimit, http.MethodPost, path, nil)
+	_, err := s.ask(ctx, question{method: http.MethodPost, path: path, limit: traceLimit})
 	return err
 }
 
 // FirstModel returns the first model of GET /v1/models: the name to put into requests,
-// and what it goes back to (root), which is the same where the server does not say.
+// and what it goes back to (root), which is the same where the server does not say, or says
+// what no name is. A name that cannot be printed is an error: sent back it must be as it is.
 func (s *Server) FirstModel(ctx context.Context) (name, root string, err error) {
-	text, err := s.ask(ctx, http.MethodGet, "/v1/models", nil)
+	text, err := s.ask(ctx, question{method: http.MethodGet, path: "/v1/models"})
 	if err != nil {
 		return "", "", err
 	}
 	var list struct{ Data []struct{ ID, Root string } }
 	if err := json.Unmarshal(text, &list); err != nil {
-		return "", "", fmt.Errorf("GET /v1/models: %w", err)
+		return "", "", fmt.Errorf("GET /v1/models: %w", jsonfile.Explain(err))
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
 		return "", "", errors.New("GET /v1/models: no model listed; name one with --model")
 	}
 	first := list.Data[0]
-	if first.Root == "" {
+	if !isName(first.ID) {
+		return "", "", fmt.Errorf("GET /v1/models: the first model is called %.200q, want at most %d bytes that can all be printed; name one with --model", first.ID, maxName)
+	}
+	if !isName(first.Root) {
 		first.Root = first.ID
 	}
 	return first.ID, first.Root, nil
 }
 
+// isName reports whether a server's name of something may go into requests, reports and the
+// names of files.
+func isName(name string) bool { return name != "" && len(name) <= maxName && OneLine(name) == name }
+
 // Version returns what GET /version says; "" where that is nothing of use.
 func (s *Server) Version(ctx context.Context) string {
-	text, err := s.ask(ctx, http.MethodGet, "/version", nil)
+	text, err := s.ask(ctx, question{method: http.MethodGet, path: "/version", most: maxVersion})
 	var in struct{ Version string }
 	if err != nil || json.Unmarshal(text, &in) != nil || len(in.Version) > 200 {
 		return ""
 	}
-	return in.Version
+	return OneLine(in.Version)
 }
 
 // counted are the beginnings of the counters that reports use (bench.md 1.6).
@@ -148,7 +168,7 @@ var counted = [...]string{"vllm:spec_decode_", "vllm:prefix_cache_", "ossian:pre
 // Counters reads GET /metrics: the counters of speculative decoding and of the prefix
 // cache, by series as the server writes it, labels included.
 func (s *Server) Counters(ctx context.Context) (map[string]float64, error) {
-	text, err := s.ask(ctx, http.MethodGet, "/metrics", nil)
+	text, err := s.ask(ctx, question{method: http.MethodGet, path: "/metrics"})
 	if err != nil {
 		return nil, err
 	}
@@ -197,15 +217,16 @@ type tokenizeAnswer struct {
 	Prompt string `json:"prompt"`
 }
 
-// tokenize asks one of the two.
-func (s *Server) tokenize(ctx context.Context, path string, in map[string]any) (*tokenizeAnswer, error) {
-	text, err := s.ask(ctx, http.MethodPost, path, in)
+// tokenize asks one of the two about a prompt, which bounds the answer: a token has a byte at
+// least, its id some ten digits with what is around them, and servers may add its text.
+func (s *Server) tokenize(ctx context.Context, path, prompt string, in map[string]any) (*tokenizeAnswer, error) {
+	text, err := s.ask(ctx, question{method: http.MethodPost, path: path, body: in, most: 64<<10 + 64*len(prompt)})
 	if err != nil {
 		return nil, err
 	}
 	out := new(tokenizeAnswer)
 	if err := json.Unmarshal(text, out); err != nil {
-		return nil, fmt.Errorf("POST %s: %w", path, err)
+		return nil, fmt.Errorf("POST %s: %w", path, jsonfile.Explain(err))
 	}
 	return out, nil
 }
@@ -235,7 +256,7 @@ func (s *Server) Align(ctx context.Context, model string, workload Workload) (to
 			if err != nil || len(ids) <= workload[i].Input || workload[i].Input < 0 {
 				return
 			}
-			if cut, err := s.tokenize(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids[:workload[i].Input]}); err == nil {
+			if cut, err := s.tokenize(ctx, "/detokenize", workload[i].Prompt, map[string]any{"model": model, "tokens": ids[:workload[i].Input]}); err == nil {
 				texts[i] = cut.Prompt
 			}
 		})
@@ -252,7 +273,7 @@ func (s *Server) Align(ctx context.Context, model string, workload Workload) (to
 
 // tokenIDs returns the ids of a text.
 func (s *Server) tokenIDs(ctx context.Context, model, prompt string) ([]int, error) {
-	answer, err := s.tokenize(ctx, "/tokenize", map[string]any{"model": model, "prompt": prompt, "add_special_tokens": false})
+	answer, err := s.tokenize(ctx, "/tokenize", prompt, map[string]any{"model": model, "prompt": prompt, "add_special_tokens": false})
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,19 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 const (
 	maxEvent = 64 << 20 // bytes of one event; ours end at 32 MiB (api.md 1.4)
 	maxEarly = 64 << 10 // bytes up to which an event without its end is looked at
 	maxError = 300      // bytes of a server's message that are kept
+	maxNoted = 64       // bytes of a word of the server's that is kept, such as finish_reason
+	// maxStream is how many bytes all events of one answer have at most: 100,000 tokens with 20
+	// log probabilities each are a quarter of it.
+	maxStream = 1 << 30
+	maxEvents = 1 << 22 // of one answer: each takes memory, however short it is
 )
 
 // A stream reads server-sent events into a sample, as the Python client reads them
@@ -120,6 +127,9 @@ func (st *stream) handleLine(line []byte) error {
 // message handles what data lines held. If the JSON is not complete and this is not
 // the end of the event, it keeps it for the lines to come.
 func (st *stream) message(data []byte, end bool) error {
+	if len(st.sample.Chunks) == maxEvents {
+		return fmt.Errorf("a stream of more than %d events", maxEvents)
+	}
 	if string(data) == "[DONE]" {
 		st.addChunk(Done, -1)
 		return nil
@@ -158,7 +168,7 @@ func (st *stream) completionEvent() {
 		}
 		st.addTexts(&kind, ev.visible(), ev.thought())
 		if len(ev.finish) > 0 {
-			st.sample.Finish = string(ev.finish)
+			st.sample.Finish = noted(ev.finish)
 		}
 	}
 	if ev.usage { // the last one counts
@@ -201,7 +211,7 @@ func (st *stream) responsesEvent(data []byte) {
 		st.addTexts(&kind, nil, ev.delta)
 	case "response.completed", "response.incomplete":
 		kind, st.saidCompleted = Done, true
-		st.sample.Finish = string(ev.finish)
+		st.sample.Finish = noted(ev.finish)
 	case "response.failed", "error":
 		st.blame(data)
 	}
@@ -278,6 +288,11 @@ func brief(b []byte) string {
 	return strings.ToValidUTF8(string(b[:min(len(b), maxError)]), "\uFFFD")
 }
 
+// noted cuts a word of the server's to a length that a word has.
+func noted(word []byte) string {
+	return strings.ToValidUTF8(string(word[:min(len(word), maxNoted)]), "\uFFFD")
+}
+
 // OneLine returns what a server has said without what would steer a terminal.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -297,7 +312,7 @@ func (st *stream) document(body []byte) error {
 	if st.responses {
 		visible, thought, err := outputTexts(body)
 		if err != nil {
-			return fmt.Errorf("the response is not of Responses: %w", err)
+			return fmt.Errorf("the response is not of Responses: %w", jsonfile.Explain(err))
 		}
 		ev.choices = len(visible)+len(thought) > 0
 		ev.text, ev.thoughts[0] = append(ev.text, visible...), append(ev.thoughts[0], thought...)
@@ -317,14 +332,15 @@ func outputTexts(body []byte) (visible, thought string, err error) {
 		}
 	}
 	err = json.Unmarshal(body, &response)
+	var said, thoughts strings.Builder // millions of parts fit into a response
 	for _, item := range response.Output {
 		for _, content := range item.Content {
 			if content.Type == "output_text" {
-				visible += content.Text
+				said.WriteString(content.Text)
 			} else {
-				thought += content.Text
+				thoughts.WriteString(content.Text)
 			}
 		}
 	}
-	return visible, thought, err
+	return said.String(), thoughts.String(), err
 }

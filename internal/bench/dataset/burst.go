@@ -61,12 +61,16 @@ type burstRow struct{ in, out int }
 // readBurst returns the rows of GPT-4 that were answered.
 func readBurst(r io.Reader) ([]burstRow, error) {
 	bounds := newBounded(r)
-	in := csv.NewReader(bounds)
+	in := csv.NewReader(unmarked(bounds))
 	in.ReuseRecord = true
 	head, err := in.Read()
+	if err == io.EOF {
+		return nil, errors.New("want CSV with a line of column names, found an empty file")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("want CSV with a line of column names: %w", err)
 	}
+	columns := len(head) // what head holds changes with each row
 	model, request, response := slices.Index(head, "Model"), slices.Index(head, "Request tokens"), slices.Index(head, "Response tokens")
 	if model < 0 || request < 0 || response < 0 {
 		return nil, fmt.Errorf("columns are %.200q, want \"Model\", \"Request tokens\" and \"Response tokens\" among them", head)
@@ -78,6 +82,10 @@ func readBurst(r io.Reader) ([]burstRow, error) {
 		record, err := in.Read() // errors name the line
 		if err == io.EOF {
 			break
+		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			line, _ := in.FieldPos(0)
+			return nil, fmt.Errorf("line %d has %d columns, the header %d", line, len(record), columns)
 		}
 		if err != nil {
 			return nil, err

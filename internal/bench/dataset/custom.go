@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 // CustomOptions are the flags of data set custom (bench.md 2.4).
@@ -90,34 +92,50 @@ type customRow struct {
 	output int // tokens; 0 unless they are asked for
 }
 
+// customExample is a line of the file.
+const customExample = `{"prompt": "…"}`
+
 // readCustom reads JSON lines; outputs says whether output_tokens are needed.
 func readCustom(r io.Reader, outputs bool) ([]customRow, error) {
 	var rows []customRow
 	err := eachLine(r, func(before int, line []byte) (bool, error) {
-		var in struct { // pointer and raw text tell what is missing from what is empty
-			Prompt *string         `json:"prompt"`
-			Output json.RawMessage `json:"output_tokens"`
-		}
-		if err := parse(line, &in); err != nil {
+		row, err := readRow(line, outputs)
+		if err != nil {
 			return false, err
 		}
-		if in.Prompt == nil {
-			return false, errors.New("field \"prompt\" is missing")
-		}
-		row := customRow{line: before + 1, prompt: *in.Prompt}
-		if outputs {
-			var err error
-			if row.output, err = wholeNumber("output_tokens", in.Output, 1, maxTokens); err != nil {
-				return false, fmt.Errorf("%w; or set --custom-output-len", err)
-			}
-		}
+		row.line = before + 1
 		if rows = append(rows, row); len(rows) > maxPrompts {
 			return false, fmt.Errorf("more than %d rows", maxPrompts)
 		}
 		return true, nil
 	})
 	if err == nil && len(rows) == 0 {
-		err = errors.New("it has no rows, want lines like {\"prompt\": \"…\"}")
+		err = errors.New("it has no rows, want lines like " + customExample)
 	}
 	return rows, err
+}
+
+// readRow reads a line of the file.
+func readRow(line []byte, outputs bool) (row customRow, err error) {
+	fields, err := object(line, customExample)
+	if err != nil {
+		return row, err
+	}
+	prompt := fields["prompt"]
+	if jsonfile.IsNull(prompt) {
+		err := jsonfile.Missing("prompt", fields)
+		if fields["messages"] != nil || fields["conversations"] != nil {
+			err = fmt.Errorf("%w; --dataset-name sharegpt reads conversations", err)
+		}
+		return row, err
+	}
+	if err := json.Unmarshal(prompt, &row.prompt); err != nil {
+		return row, fmt.Errorf("field \"prompt\" is %s, want a string", jsonfile.Kind(prompt))
+	}
+	if outputs {
+		if row.output, err = wholeNumber("output_tokens", fields, 1, maxTokens); err != nil {
+			return row, fmt.Errorf("%w; or set --custom-output-len", err)
+		}
+	}
+	return row, nil
 }

@@ -417,9 +417,12 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := TraceOptions{Common: Common{Tokenizer: gptOSS(t), Prompts: 10}, Path: path, Chunk: 16, Unit: 0.001}
-	queries, err := TimedTrace(opts)
+	queries, gaps, err := TimedTrace(opts)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if gaps != (TraceGaps{Rows: 3}) {
+		t.Errorf("a trace that has everything lacks %+v", gaps)
 	}
 	if len(queries) != 3 {
 		t.Fatalf("%d queries, want 3", len(queries))
@@ -438,7 +441,7 @@ func TestTrace(t *testing.T) {
 		t.Errorf("ids are %q, %q, %q, want the lines, counted from 0", a.ID, b.ID, c.ID)
 	}
 	opts.Prompts = 2
-	if two, err := TimedTrace(opts); err != nil || len(two) != 2 {
+	if two, _, err := TimedTrace(opts); err != nil || len(two) != 2 {
 		t.Errorf("two prompts asked for: got %d, %v", len(two), err)
 	}
 	// Blocks are the same on every machine, for ever.
@@ -496,7 +499,7 @@ func TestErrors(t *testing.T) {
 	}
 	burst := func(text string) error { _, err := BurstGPT(BurstGPTOptions{ten, file(text)}); return err }
 	trace := func(text string, unit float64) error {
-		_, err := TimedTrace(TraceOptions{Common: ten, Path: file(text), Chunk: 16, Unit: unit})
+		_, _, err := TimedTrace(TraceOptions{Common: ten, Path: file(text), Chunk: 16, Unit: unit})
 		return err
 	}
 	sonnet := func(text string, input int) error {
@@ -526,14 +529,22 @@ func TestErrors(t *testing.T) {
 		{"seed of numpy", random(RandomOptions{Common: Common{Tokenizer: bpe, Prompts: 1, Seed: -3}, Input: 9, Output: 1}), `^--seed -3: `},
 		{"no file", random(RandomOptions{Common: Common{Tokenizer: bpe, Prompts: 1, Rules: SGLang}, Input: 9, Output: 1}), `--dataset-path`},
 		{"missing file", random(RandomOptions{Common: Common{Tokenizer: bpe, Prompts: 1, Rules: SGLang}, Input: 9, Output: 1, Path: dir + "/none"}), `none: `},
-		{"not an array", share(`{"a": 1}`), `set\d+: it begins with \{, want a JSON array`},
-		{"null", share(`null`), `it begins with <nil>, want a JSON array`},
+		{"no conversation", share(`{"a": 1}`), `no conversation has two turns: none of 1 entries has an array of them as "conversations" or "messages"`},
+		{"null", share(`null`), `it begins with 'n', want a JSON array`},
 		{"empty file", share(``), `the JSON ends early`},
 		{"cut file", share(`[{"conversations": [`), `entry 1: the JSON ends early`},
 		{"cut array", share(`[{"id": 1}`), `the JSON ends early`},
-		{"entry of another kind", share(`[{}, 7]`), `entry 2: .*number`},
-		{"turn without text", share(`[{"conversations": [{"value": "a"}, {"value": 7}]}]`), `entry 1: field "value" of turn 2 is "7", want a string`},
-		{"turn without value", share(`[{"conversations": [{}, {"value": "a"}]}]`), `entry 1: field "value" of turn 1 is "", want`},
+		{"entry of another kind", share(`[{}, 7]`), `entry 2: expected an object, found a number$`},
+		{"conversations of another kind", share(`[{"conversations": "a"}]`), `entry 1: field "conversations": expected an array, found a string$`},
+		{"turn of another kind", share(`[{"conversations": ["a", "b"]}]`), `entry 1: turn 1 is a string, want an object with "from" and "value", or "role" and "content"$`},
+		{"turn with other names", share(`[{"messages": [{"role": "user", "text": "a"}, {"content": "b"}]}]`), `entry 1: turn 1 has neither "value" nor "content", found "role", "text"$`},
+		{"content of another kind", share(`[{"messages": [{"content": 5}, {"content": "b"}]}]`), `entry 1: field "content" of turn 1 is a number, want a string$`},
+		{"picture", share(`[{"messages": [{"content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}, {"content": "b"}]}]`), `entry 1: part 2 of field "content" of turn 1 has type "image_url" and no "text"`},
+		{"part of another kind", share(`[{"messages": [{"content": ["a"]}, {"content": "b"}]}]`), `entry 1: field "content" of turn 1: expected an object, found a string$`},
+		{"no JSON lines", share("{\"messages\": []}\n{"), `entry 2: the JSON ends early`},
+		{"turn without text", share(`[{"conversations": [{"value": "a"}, {"value": 7}]}]`), `entry 1: field "value" of turn 2 is a number, want a string`},
+		{"turn without value", share(`[{"conversations": [{}, {"value": "a"}]}]`), `entry 1: turn 1 has neither "value" nor "content", found no members$`},
+		{"value of null", share(`[{"conversations": [{"value": null}, {"value": "a"}]}]`), `field "value" of turn 1 is null, want a string$`},
 		{"no conversations", share(`[{}]`), `no conversation has two turns`},
 		{"none usable", share(`[{"conversations": [{"value": "a"}, {"value": "b"}]}]`), `none of 1 conversations has a usable length`},
 		{"short answers", func() error {
@@ -541,25 +552,39 @@ func TestErrors(t *testing.T) {
 			return err
 		}(), `^--sharegpt-output-len 3: this tool takes 4 or more`},
 		{"no path", func() error { _, err := ShareGPT(ShareGPTOptions{Common: ten}); return err }(), `--dataset-path`},
-		{"not JSON", custom("{}x", 5, nil), `set\d+: line 1: invalid character 'x'`},
-		{"no prompt", custom("{\"prompt\": \"a\"}\n{}", 5, nil), `line 2: field "prompt" is missing`},
-		{"prompt of another kind", custom(`{"prompt": 5}`, 5, nil), `line 1: field "prompt" is a JSON number`},
-		{"no output tokens", custom(`{"prompt": "a"}`, -1, nil), `line 1: field "output_tokens" is missing; or set --custom-output-len`},
+		{"not JSON", custom("{}x", 5, nil), `set\d+: line 1: not JSON: invalid character 'x'`},
+		{"JSON array", custom(`[{"prompt": "a"}]`, 5, nil), `line 1: expected objects such as \{"prompt": "…"\}, each on a line of its own, found an array; jq -c`},
+		{"JSON array on lines", custom("[\n  {\"prompt\": \"a\"}\n]", 5, nil), `line 1: expected objects such as .*found an array; jq -c`},
+		{"object on lines", custom("{\n  \"prompt\": \"a\"\n}", 5, nil), `line 1: expected a whole object such as .*found one that does not end in its line; jq -c`},
+		{"string", custom(`"a"`, 5, nil), `line 1: expected an object such as \{"prompt": "…"\}, found a string$`},
+		{"null line", custom(`null`, 5, nil), `line 1: expected an object such as .*, found null$`},
+		{"conversations", custom(`{"messages": []}`, 5, nil), `line 1: field "prompt" is missing, found "messages"; --dataset-name sharegpt reads conversations$`},
+		{"prompt of null", custom(`{"prompt": null}`, 5, nil), `line 1: field "prompt" is null$`},
+		{"LFS pointer", custom("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", 5, nil), `it is a Git LFS pointer, which stands for a file of 12345 bytes; git lfs pull`},
+		{"web page", share("\n<!DOCTYPE html><html>"), `it is a web page, saved in place of the file`},
+		{"gzip", share("\x1f\x8b\x08"), `it is compressed with gzip; gunzip`},
+		{"Parquet", share("PAR1\x15"), `it is a Parquet file, expected text`},
+		{"UTF-16", share("\xff\xfe[\x00"), `it is in UTF-16, expected UTF-8`},
+		{"no prompt", custom("{\"prompt\": \"a\"}\n{}", 5, nil), `line 2: field "prompt" is missing, found no members$`},
+		{"prompt of another kind", custom(`{"prompt": 5}`, 5, nil), `line 1: field "prompt" is a number, want a string$`},
+		{"no output tokens", custom(`{"prompt": "a"}`, -1, nil), `line 1: field "output_tokens" is missing, found "prompt"; or set --custom-output-len`},
 		{"half a token", custom(`{"prompt": "a", "output_tokens": 1.5}`, -1, nil), `field "output_tokens" is 1.5, want a whole number from 1 to`},
 		{"output length", custom(`{"prompt": "a"}`, 0, nil), `^--custom-output-len 0: want 1 to`},
 		{"no rows", custom("\n \n", 5, nil), `it has no rows`},
 		{"template", custom(`{"prompt": "a"}`, 5, func(string) (string, error) { return "", errors.New("no") }), `line 1: chat template: no; --skip-chat-template`},
-		{"no table", burst(""), `want CSV`},
+		{"no table", burst(""), `want CSV with a line of column names, found an empty file$`},
 		{"no columns", burst("a,b\n1,2\n"), `columns are \["a" "b"\], want "Model"`},
 		{"no rows of the model", burst(head + "0,ChatGPT,1,1\n"), `no row has "GPT-4"`},
 		{"number", burst(head + "0,GPT-4,x,1\n"), `line 2: "x" request and "1" response tokens`},
-		{"fields", burst(head + "0,GPT-4\n"), `record on line 2: wrong number of fields`},
+		{"fields", burst(head + "0,GPT-4\n"), `line 2 has 2 columns, the header 4$`},
 		{"unit", trace("", 0), `^--timed-trace-sec-multiplier 0: `},
 		{"empty trace", trace("", 1), `it has no rows`},
-		{"input length", trace(`{"output_length": 1}`, 1), `line 1: field "input_length" is missing; --timed-trace-label-input-length`},
+		{"input length", trace(`{"output_length": 1}`, 1), `line 1: field "input_length" is missing, found "output_length"; --timed-trace-label-input-length`},
+		{"array of a trace", trace(`[{"input_length": 1}]`, 1), `line 1: expected objects such as \{"timestamp": 0.*found an array; jq -c`},
+		{"no output length", trace(`{"input_length": 1}`, 1), `line 1: field "output_length" is missing, found "input_length"; --timed-trace-label-output-length names the field, --output-len stands in for it`},
 		{"output length of a trace", trace(`{"input_length": 1, "output_length": "a"}`, 1), `field "output_length" is "a", want a whole number`},
 		{"time", trace(`{"input_length": 1, "output_length": 1, "timestamp": -1}`, 1), `field "timestamp" is "-1", want a time`},
-		{"no time", trace(`{"input_length": 1, "output_length": 1, "timestamp": null, "hash_ids": [1]}`, 1), `field "timestamp" is "null", want a time`},
+		{"time of another kind", trace(`{"input_length": 1, "output_length": 1, "timestamp": "noon", "hash_ids": [1]}`, 1), `field "timestamp" is "\\"noon\\"", want a time`},
 		{"hashes", trace(`{"input_length": 1, "output_length": 1, "timestamp": 1, "hash_ids": [1.5]}`, 1), `field "hash_ids" is "\[1.5\]"`},
 		{"too few hashes", trace(`{"input_length": 33, "output_length": 1, "timestamp": 1, "hash_ids": [1, 2]}`, 1), `line 1: 33 tokens need 3 hashes of 16 tokens, .*--timed-trace-chunk-hash-size`},
 		{"empty poem", sonnet("", 100), `it is empty`},
@@ -626,7 +651,7 @@ func FuzzTrace(f *testing.F) {
 		opts := TraceOptions{Common: Common{Prompts: 100}, Chunk: 16, Unit: 0.001}
 		rows, err := opts.read(strings.NewReader(text))
 		for _, r := range rows {
-			if r.in < 1 || r.out < 1 || r.at < 0 || len(r.hashes)*16 < r.in {
+			if r.in < 1 || r.out < 1 || r.at < 0 || (len(r.hashes) > 0 && len(r.hashes)*16 < r.in) {
 				t.Errorf("row %+v, error %v", r, err)
 			}
 			if made := (&blocks{pool: []int32{3, 5, 8}, made: map[block][]int32{}}); r.in < 1000 && len(made.prompt(r, 16)) != r.in {

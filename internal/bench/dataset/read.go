@@ -2,11 +2,14 @@ package dataset
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 // Bounds of the files that workloads are read from. The largest in use has 0.7 GB.
@@ -49,18 +52,71 @@ func readFile[T any](path, flag string, read func(io.Reader) (T, error)) (T, err
 		return none, err // names the file
 	}
 	defer file.Close()
-	out, err := read(file)
+	in := bufio.NewReader(file)
+	head, _ := in.Peek(headSize) // what cannot be read is the reader's to say
+	if what := foreign(head); what != "" {
+		return none, fmt.Errorf("%s: it is %s", path, what)
+	}
+	out, err := read(in)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", path, err)
 	}
 	return out, nil
 }
 
+// headSize is how many bytes of a file tell what it is.
+const headSize = 512
+
+// magics are the beginnings of files that no data set has, and what they are.
+var magics = []struct{ begin, what string }{
+	{"\x1f\x8b", "compressed with gzip; gunzip takes that away"},
+	{"\x28\xb5\x2f\xfd", "compressed with zstd; unzstd takes that away"},
+	{"\xfd7zXZ", "compressed with xz; unxz takes that away"},
+	{"BZh", "compressed with bzip2; bunzip2 takes that away"},
+	{"PK\x03\x04", "a zip archive; unzip takes out what is in it"},
+	{"PAR1", "a Parquet file, expected text; pandas makes JSON lines of it: read_parquet(A).to_json(B, orient=\"records\", lines=True)"},
+	{"\xff\xfe", "in UTF-16, expected UTF-8; iconv -f UTF-16 -t UTF-8 changes that"},
+	{"\xfe\xff", "in UTF-16, expected UTF-8; iconv -f UTF-16 -t UTF-8 changes that"},
+}
+
+// foreign says what a file is that people have in place of a data set, and how they come by the
+// one they meant; "" = it may be one.
+func foreign(head []byte) string {
+	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
+		size := ""
+		if _, after, ok := bytes.Cut(head, []byte("\nsize ")); ok {
+			digits, _, _ := bytes.Cut(after, []byte("\n"))
+			size = fmt.Sprintf(" of %.20s bytes", bytes.TrimSpace(digits))
+		}
+		return "a Git LFS pointer, which stands for a file" + size + "; git lfs pull in its folder fetches that"
+	}
+	start := bytes.ToLower(bytes.TrimSpace(head[:min(len(head), 64)]))
+	if bytes.HasPrefix(start, []byte("<!doctype html")) || bytes.HasPrefix(start, []byte("<html")) {
+		return "a web page, saved in place of the file; at Hugging Face the address of a file has /resolve/ where that of its page has /blob/"
+	}
+	for _, magic := range magics {
+		if bytes.HasPrefix(head, []byte(magic.begin)) {
+			return magic.what
+		}
+	}
+	return ""
+}
+
+// unmarked skips the byte order mark that some editors put before UTF-8. Python's tools refuse
+// such files, so that no published workload depends on it.
+func unmarked(src io.Reader) *bufio.Reader {
+	in := bufio.NewReader(src)
+	if mark, _ := in.Peek(3); string(mark) == "\xef\xbb\xbf" {
+		_, _ = in.Discard(len(mark)) // they are there
+	}
+	return in
+}
+
 // eachLine calls do for the lines of src that are not blank until it returns false; errors
 // name the line. i counts from 0 and counts blank lines too.
 func eachLine(src io.Reader, do func(i int, line []byte) (more bool, err error)) error {
 	bounds := newBounded(src)
-	lines := bufio.NewScanner(bounds)
+	lines := bufio.NewScanner(unmarked(bounds))
 	lines.Buffer(nil, maxUnit)
 	for i := 0; lines.Scan(); i++ {
 		bounds.unit = maxUnit
@@ -91,26 +147,32 @@ func isBlank(line []byte) bool {
 	return true
 }
 
-// parse decodes one JSON value into v; errors say in the words of JSON what is wrong.
-func parse(data []byte, v any) error { return explain(json.Unmarshal(data, v)) }
-
-// explain puts an error of package json in the words of whoever wrote the file.
-func explain(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-		return fmt.Errorf("field %q is a JSON %s, which does not belong there", wrong.Field, wrong.Value)
+// object reads a line of JSON lines; example is one as it should be.
+func object(line []byte, example string) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	err := json.Unmarshal(line, &fields)
+	if err == nil && fields != nil {
+		return fields, nil
 	}
-	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the JSON ends early: the file is not complete")
+	_, other := errors.AsType[*json.UnmarshalTypeError](err)
+	switch kind := jsonfile.Kind(line); {
+	case kind == "an array" && (other || jsonfile.EndsEarly(err)):
+		return nil, fmt.Errorf("expected objects such as %s, each on a line of its own, found an array; jq -c '.[]' FILE makes lines of one", example)
+	case kind == "an object" && jsonfile.EndsEarly(err):
+		return nil, fmt.Errorf("expected a whole object such as %s, found one that does not end in its line; jq -c . FILE puts each on a line", example)
+	case other || err == nil:
+		return nil, fmt.Errorf("expected an object such as %s, found %s", example, kind)
 	}
-	return err
+	return nil, jsonfile.Explain(err)
 }
 
-// wholeNumber returns a JSON number that has no fraction and is low to high.
-func wholeNumber(field string, raw json.RawMessage, low, high int) (int, error) {
-	var number float64
-	if len(raw) == 0 {
-		return 0, fmt.Errorf("field %q is missing", field)
+// wholeNumber returns the field of an object that is a number without a fraction, low to high.
+func wholeNumber(field string, fields map[string]json.RawMessage, low, high int) (int, error) {
+	raw := fields[field]
+	if jsonfile.IsNull(raw) {
+		return 0, jsonfile.Missing(field, fields)
 	}
+	var number float64
 	if err := json.Unmarshal(raw, &number); err != nil || number != float64(int(number)) || int(number) < low || int(number) > high {
 		return 0, fmt.Errorf("field %q is %.40s, want a whole number from %d to %d", field, raw, low, high)
 	}

@@ -1,8 +1,6 @@
 package dataset
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -101,79 +99,44 @@ func openExchanges(path string, rules Rules) ([]exchange, error) {
 	return readFile(path, "--dataset-path", func(r io.Reader) ([]exchange, error) { return readExchanges(r, rules) })
 }
 
-// readExchanges reads an array of conversations, one at a time, and keeps those of two
-// turns or more.
+// readExchanges reads conversations, one at a time, and keeps those of two turns or more.
 func readExchanges(r io.Reader, rules Rules) ([]exchange, error) {
 	var list []exchange
+	entries := 0
 	err := eachConversation(r, func(entry *conversation) error {
-		said := entry.Conversations // some files spell it in the singular, which two tools read
+		entries++
+		said := entry.said() // some files spell it in the singular, which two tools read
 		if said == nil && (rules == LMDeploy || rules == SGLang) {
 			said = entry.Conversation
 		}
-		if len(said) < 2 {
-			return nil
-		}
-		var pair exchange
-		for at, text := range []*string{&pair.prompt, &pair.answer} {
-			var err error
-			if *text, err = said[at].text(at); err != nil {
+		var texts []string
+		for at, raw := range said[:min(len(said), maxLead)] {
+			if len(texts) == 2 {
+				break
+			}
+			one, err := readTurn(raw, at+1)
+			if err != nil {
 				return err
 			}
+			if one.leads() {
+				continue
+			}
+			text, err := one.text()
+			if err != nil {
+				return err
+			}
+			texts = append(texts, text)
 		}
-		list = append(list, pair)
+		if len(texts) == 2 {
+			list = append(list, exchange{texts[0], texts[1]})
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, errors.New("no conversation has two turns")
+		return nil, fmt.Errorf("no conversation has two turns: none of %d entries has an array of them as \"conversations\" or \"messages\"", entries)
 	}
 	return list, nil
-}
-
-// A conversation is an entry of ShareGPT's file.
-type conversation struct{ Conversations, Conversation []turn }
-
-// A turn is what one side says; From is human or gpt.
-type turn struct {
-	From  json.RawMessage
-	Value json.RawMessage
-}
-
-// text is what a turn says; number is which one it is, from 0.
-func (t *turn) text(number int) (string, error) {
-	text := new(string)
-	if err := json.Unmarshal(t.Value, &text); err != nil || text == nil {
-		return "", fmt.Errorf("field \"value\" of turn %d is %.40q, want a string", number+1, t.Value)
-	}
-	return *text, nil
-}
-
-// eachConversation reads an array of them, one at a time. Errors say in which entry.
-func eachConversation(src io.Reader, do func(*conversation) error) error {
-	bounds := newBounded(src)
-	dec := json.NewDecoder(bounds)
-	opening, err := dec.Token()
-	if err != nil {
-		return explain(err)
-	}
-	if opening != json.Delim('[') {
-		return fmt.Errorf("it begins with %.40v, want a JSON array of conversations as in ShareGPT_V3_unfiltered_cleaned_split.json", opening)
-	}
-	entries := 0 // the bound is for each: the file as a whole may be large
-	for ; dec.More(); entries++ {
-		bounds.unit = maxUnit
-		var entry conversation
-		if err = explain(dec.Decode(&entry)); err == nil {
-			err = do(&entry)
-		}
-		if err != nil {
-			return fmt.Errorf("entry %d: %w", entries+1, err)
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return fmt.Errorf("after entry %d: %w", entries, explain(err))
-	}
-	return nil
 }

@@ -161,21 +161,30 @@ func recordedTurns(opts *TurnsOptions) ([]Query, error) {
 func readConversations(r io.Reader) ([][]exchange, error) {
 	var list [][]exchange
 	err := eachConversation(r, func(entry *conversation) error {
-		said := entry.Conversations
+		said := make([]turn, len(entry.said()))
+		for at, raw := range entry.said() {
+			var err error
+			if said[at], err = readTurn(raw, at+1); err != nil {
+				return err
+			}
+		}
+		if len(said) > 0 && said[0].leads() {
+			said = said[1:] // it is not one of the turns that are counted
+		}
 		if len(said) < 4 {
 			return nil
 		}
 		// A question without an answer right behind it is left out, and so is one without text.
 		var talk []exchange
 		for at := 0; at+1 < len(said); at++ {
-			if string(said[at].From) != `"human"` || string(said[at+1].From) != `"gpt"` {
+			if said[at].speaker() != "human" || said[at+1].speaker() != "gpt" {
 				continue
 			}
-			prompt, err := said[at].text(at)
+			prompt, err := said[at].text()
 			if err != nil {
 				return err
 			}
-			answer, err := said[at+1].text(at + 1)
+			answer, err := said[at+1].text()
 			if err != nil {
 				return err
 			}

@@ -47,7 +47,7 @@ type Response struct {
 
 	Began  bool   // a byte has come
 	Status int    // of the last status line; 0 = none came
-	Reason string // behind the status; "" when that is 200
+	Reason string // behind the status, at most some hundred bytes of it; "" when that is 200
 	Keep   bool   // of a complete response: the connection may carry another request
 
 	next    part
@@ -184,7 +184,7 @@ func (r *Response) readStatus(line []byte) error {
 	r.Keep = version[len(version)-1] != '0'
 	r.chunked, r.Reason = false, ""
 	if status != http.StatusOK {
-		if r.Reason = string(bytes.TrimSpace(reason)); r.Reason == "" {
+		if r.Reason = quote(bytes.TrimSpace(reason)); r.Reason == "" {
 			r.Reason = http.StatusText(status)
 		}
 	}

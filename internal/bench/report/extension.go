@@ -227,6 +227,7 @@ type collection struct {
 	outcomes                     Outcomes
 	chunk, first, service, queue []float64
 	openFirst, openLast          []float64
+	ttft                         []float64 // as the profile has it, of those that are a success to it
 	arrivals                     []arrival
 	began                        float64 // when the first of the queries with output was sent
 	tokens                       float64
@@ -264,6 +265,9 @@ func collect(rec *bench.Recording, summary *Summary, count func(string) int) *co
 		first, last := reading.events[0].At, reading.events[len(reading.events)-1].At
 		if e := eventsWith(sample, bench.Choices|bench.Text|bench.Reasoning); len(e) > 0 {
 			collected.chunk = append(collected.chunk, (e[0].At - sample.Sent).Seconds())
+		}
+		if summary.Requests[i].OK {
+			collected.ttft = append(collected.ttft, summary.Requests[i].TTFT)
 		}
 		collected.first = append(collected.first, (first - sample.Sent).Seconds())
 		collected.service = append(collected.service, (last - sample.Sent).Seconds())

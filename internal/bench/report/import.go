@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"ossian/internal/bench/jsonfile"
 	"ossian/internal/bench/resultfile"
 )
 
@@ -77,6 +78,11 @@ func (r *Result) complete() error {
 		}
 	}
 	// Throughput is what every table has: computed where it is missing, or refused.
+	for _, key := range []string{"request_throughput", "duration", "completed"} {
+		if word, ok := r.Info[key]; ok && word != "inf" { // a text where a number belongs
+			return fmt.Errorf("%q is %.40q, expected a number", key, word)
+		}
+	}
 	duration, timed := r.Values["duration"]
 	if _, ok := r.Values["request_throughput"]; !ok {
 		completed, counted := r.Values["completed"]
@@ -117,7 +123,7 @@ func (r *Result) readExtension(raw json.RawMessage) error {
 	}
 	var ext Extension
 	if err := json.Unmarshal(raw, &ext); err != nil {
-		return fmt.Errorf(`"ossian": %w`, err)
+		return fmt.Errorf(`"ossian": %w`, jsonfile.Explain(err))
 	}
 	r.Ossian, r.Batches = &ext, ext.Batches
 	if ext.Compat != "" {
@@ -146,7 +152,7 @@ func (r *Result) readDetail(members map[string]json.RawMessage) error {
 			continue
 		}
 		if err := json.Unmarshal(raw, field.to); err != nil {
-			return fmt.Errorf("%q: %w", field.key, err)
+			return fmt.Errorf("%q: %w", field.key, jsonfile.Explain(err))
 		}
 	}
 	if lists.ttfts == nil || lists.itls == nil || lists.outputs == nil {

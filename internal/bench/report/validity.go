@@ -73,7 +73,7 @@ func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected 
 	if rec.Client.Shared {
 		found.shared()
 	}
-	found.judgeCache(rec, ext)
+	found.judgeCache(rec, ext, collected)
 	found.refuse(FaultCut, rec.Cut, float64(len(rec.Samples)), float64(max(summary.Queries, len(summary.Requests))), "requests were sent before the run was interrupted; those under way then count as failed")
 	return found.list
 }
@@ -133,12 +133,13 @@ func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extens
 }
 
 // judgeCache warns of what makes a server look faster than it is.
-func (l *ledger) judgeCache(rec *bench.Recording, ext *Extension) {
+func (l *ledger) judgeCache(rec *bench.Recording, ext *Extension, collected *collection) {
 	fresh := strings.HasPrefix(rec.Setup.Dataset, "random") && rec.Setup.MultiTurn == nil // promises prompts that share nothing
 	l.warn(FaultCache, fresh && ext.Cache.HitPercent >= 1, ext.Cache.HitPercent, 1, "percent of the prompt tokens came from the prefix cache")
 	l.warn(FaultRepeats, fresh && rec.Setup.Repeats > 0, float64(rec.Setup.Repeats), 0, "prompts had been sent before in this run")
 	l.warn(FaultEmpty, ext.Outcomes.Empty > 0, float64(ext.Outcomes.Empty), 0, "requests ended well without a token; most tools count them as successes")
-	early := ext.FirstToken.Median - ext.FirstChunk.Median
+	// Which event starts TTFT is the profile's choice, so it is the profile's time that counts.
+	early := ext.FirstToken.Median - NewDist(collected.ttft).Median
 	bound := max(5, ext.FirstToken.Median/10)
 	l.warn(FaultEarly, early > bound, early, bound, "ms at the median from the event that starts TTFT to the first token")
 }

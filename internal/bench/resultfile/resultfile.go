@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/jsonfile"
 )
 
 // A Result is one result as its file has it.
@@ -94,6 +95,7 @@ func readJSON[T any](text []byte, convert func(*Result) (T, error)) (out []T, er
 			} else if bad, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(rest, &item)); ok {
 				at += int(bad.Offset) - 1
 			}
+			err = jsonfile.Explain(err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: result %d: %w", 1+bytes.Count(text[:at], []byte("\n")), len(out)+1, err)
@@ -140,7 +142,7 @@ func readObject[T any](text []byte, convert func(*Result) (T, error)) (T, error)
 	var none T
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return none, fmt.Errorf("expected an object: %w", err)
+		return none, fmt.Errorf("expected a result as an object, found %s", jsonfile.Kind(text))
 	}
 	result := newResult("json", "")
 	result.Members = members
@@ -202,7 +204,7 @@ func (r *Result) steady(raw json.RawMessage) error {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return fmt.Errorf(`"steady_state": %w`, err)
+		return fmt.Errorf(`"steady_state": %w`, jsonfile.Explain(err))
 	}
 	for key, value := range members {
 		var number float64

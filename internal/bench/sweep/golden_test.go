@@ -332,7 +332,7 @@ func FuzzSplit(f *testing.F) {
 
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{``, "unexpected end"}, {`[]`, "0 settings"}, {`{}`, "0 settings"}, {`3`, "expected a list"}, {`null`, "0 settings"},
+		{``, "the JSON ends early"}, {"[\n{\"a\": 1},\n{b}]", "line 3: not JSON: invalid character 'b'"}, {`[{"a": 1}, [2]]`, "element 2: found \"[2]\", expected an object"}, {`[]`, "0 settings"}, {`{}`, "0 settings"}, {`3`, "expected a list"}, {`null`, "0 settings"},
 		{`[1]`, "element 1"}, {`{"a": 1}`, `"a"`}, {`[{}] x`, "invalid character"},
 		{`[{"_benchmark_name": "a"}, {"_benchmark_name": "a"}]`, "twice"},
 	} {

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 // A Member is one of an object.
@@ -33,7 +35,7 @@ func parseObject(text []byte) (Object, error) {
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
-			return nil, err
+			return nil, jsonfile.Explain(err)
 		}
 		key, ok := token.(string)
 		if !ok {
@@ -41,7 +43,7 @@ func parseObject(text []byte) (Object, error) {
 		}
 		var raw json.RawMessage
 		if err := decoder.Decode(&raw); err != nil {
-			return nil, fmt.Errorf("%q: %w", key, err)
+			return nil, fmt.Errorf("%q: %w", key, jsonfile.Explain(err))
 		}
 		// Compact, so that equal values are equal texts wherever they were written.
 		var value bytes.Buffer
@@ -57,7 +59,7 @@ func parseObject(text []byte) (Object, error) {
 		out[at].Value = value.Bytes()
 	}
 	if _, err := decoder.Token(); err != nil { // the closing brace
-		return nil, err
+		return nil, jsonfile.Explain(err)
 	}
 	if decoder.More() {
 		return nil, errors.New("something stands behind the object")

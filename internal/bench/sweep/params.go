@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"ossian/internal/bench/jsonfile"
 )
 
 // nameKey is the member of a setting that names it and is no parameter.
@@ -62,8 +64,9 @@ func elements(text []byte) ([]Object, error) {
 	if len(text) > maxParams {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", len(text), maxParams)
 	}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, err
+		return nil, jsonfile.ExplainIn(text, err)
 	}
 	// Names of a JSON object become members like any other, which settings in a list may have.
 	var out []Object

@@ -102,7 +102,7 @@ none is named) on a free port and measures that.`,
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
 			if n := len(client.compare); n == 2 {
-				return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), client.compare[0], client.compare[1])
+				return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, client.compare[0], client.compare[1])
 			} else if n > 0 {
 				return fmt.Errorf("--compare with %d files: want two", n)
 			}

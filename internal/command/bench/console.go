@@ -1,14 +1,30 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
 
 	"ossian/internal/bench"
 	"ossian/internal/bench/report"
+	"ossian/internal/terminal"
 )
+
+// A cleaner writes to another writer what may hold texts of others, of servers and of authors of
+// result files: their names, versions and errors must not steer the terminal. Each call of Write
+// has whole characters, as those of package fmt.
+type cleaner struct{ to io.Writer }
+
+// Write implements io.Writer.
+func (c cleaner) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(c.to, strings.Map(terminal.Printable, string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
 
 // say writes a line to standard output that the profile's tool writes there, so that
 // pasted consoles look alike (bench.md 1.2 and 4; vllm 0.33.0 and 0.11.0, sglang 0.5.23).
@@ -41,6 +57,28 @@ func (m *measurement) sayWorkload() {
 		m.say("WARNING: vllm bench serve no longer sets temperature==0 (greedy) in requests by default. " +
 			"The default will be determined on the server side and can be model/API specific. For the old behavior, include --temperature=0.")
 	}
+}
+
+// sayGaps says what a trace leaves out and what stands in for it. Without any time stamps its
+// requests go at --request-rate; with some, nobody knows when the others go.
+func (m *measurement) sayGaps() error {
+	gaps := m.o.data.gaps
+	if gaps.Outputs > 0 {
+		m.say("%d of %d rows of the trace have no output length: they ask for %d tokens (--output-len).", gaps.Outputs, gaps.Rows, cmp.Or(m.o.data.output, m.o.data.random.output))
+	}
+	if gaps.Hashes > 0 {
+		m.say("%d of %d rows of the trace have no hashes: their prompts share nothing.", gaps.Hashes, gaps.Rows)
+	}
+	switch {
+	case !m.setup.Arrivals.Timed || gaps.Times == 0:
+		return nil
+	case gaps.Times < gaps.Rows:
+		return fmt.Errorf("%s: line %d: field %q is missing, and other rows have it; --no-self-timed sends all at --request-rate",
+			m.o.data.path, gaps.FirstTime, cmp.Or(m.o.data.trace.Timestamp, "timestamp"))
+	}
+	m.setup.Arrivals.Timed = false
+	m.say("The trace has no times: requests are sent at --request-rate.")
+	return nil
 }
 
 // plain reports whether the profile is one of those that are not vLLM's.

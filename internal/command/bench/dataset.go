@@ -33,6 +33,8 @@ type dataOptions struct {
 	shared                          dataset.SharedPrefixOptions
 	sonnet                          dataset.SonnetOptions
 	trace                           dataset.TraceOptions
+
+	gaps dataset.TraceGaps // what the trace of the last workload leaves out
 }
 
 func (d *dataOptions) flags(flags *pflag.FlagSet) {
@@ -40,7 +42,7 @@ func (d *dataOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&d.path, "dataset-path", "", "`FILE` of the data set")
 	flags.IntVar(&d.prompts, "num-prompts", 1000, "requests")
 	flags.IntVar(&d.input, "input-len", 0, "prompt `TOKENS` of random")
-	flags.IntVar(&d.output, "output-len", 0, "output `TOKENS` of random, sharegpt, custom and prefix_repetition")
+	flags.IntVar(&d.output, "output-len", 0, "output `TOKENS` of random, sharegpt, custom, prefix_repetition, and of rows of timed_trace that do not say")
 	flags.BoolVar(&d.keepOrder, "disable-shuffle", false, "take rows in the order of the file")
 	flags.BoolVar(&d.noOversample, "no-oversample", false, "send fewer requests where a file has too few rows")
 	flags.BoolVar(&d.skipTemplate, "skip-chat-template", false, "custom: send prompts as they are")
@@ -123,8 +125,11 @@ func (d *dataOptions) workload(common dataset.Common, render renderer, chat bool
 		return dataset.BurstGPT(dataset.BurstGPTOptions{Common: common, Path: d.path})
 	case "timed_trace":
 		options := d.trace
-		options.Common, options.Path = common, d.path
-		return dataset.TimedTrace(options)
+		options.Common, options.Path, options.Output = common, d.path, cmp.Or(d.output, d.random.output)
+		var queries bench.Workload
+		var err error
+		queries, d.gaps, err = dataset.TimedTrace(options)
+		return queries, err
 	}
 	return nil, fmt.Errorf("--dataset-name %q: want random, random-ids, sharegpt, sharegpt-synthetic, custom, prefix_repetition, generated-shared-prefix, sonnet, burstgpt or timed_trace", d.name)
 }

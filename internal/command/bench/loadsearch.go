@@ -146,10 +146,10 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 
 // find searches and reports.
 func (l *loadOptions) find(cmd *cobra.Command, b *bencher, search sweep.LoadSearch, runs int) error {
-	experiment := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cmd.ErrOrStderr()}
+	experiment := &sweep.Experiment{Dir: l.path(), Resume: l.resume, Runs: runs, DryRun: l.dryRun, Out: cleaner{cmd.ErrOrStderr()}}
 	began := time.Now()
 	search.Expired = func() bool { return l.time > 0 && time.Since(began) > l.time }
-	out := cmd.OutOrStdout()
+	out := cleaner{cmd.OutOrStdout()}
 	// The table grows while the search goes on: a row for each load, under one head.
 	head := true
 	search.Measured = func(point sweep.Point, runs []sweep.Object) {
@@ -272,7 +272,7 @@ func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
 		return nil, err
 	}
 	setup.Args = bench.HideSecrets(args)
-	return &measurement{o: client, flags: flags, setup: setup, start: b.start, out: b.cmd.OutOrStdout(), log: b.cmd.ErrOrStderr(), terse: true,
+	return &measurement{o: client, flags: flags, setup: setup, start: b.start, out: cleaner{b.cmd.OutOrStdout()}, log: b.cmd.ErrOrStderr(), terse: true,
 		local: b.server == nil && !flags.Changed("base-url") && !flags.Changed("host") && !flags.Changed("port")}, nil
 }
 
@@ -322,7 +322,7 @@ func (b *bencher) Close() {
 	}
 	if b.end != nil {
 		if err := b.end(); err != nil {
-			fmt.Fprintln(b.cmd.ErrOrStderr(), err)
+			fmt.Fprintln(cleaner{b.cmd.ErrOrStderr()}, err)
 		}
 	}
 	if b.checkpoint != nil {

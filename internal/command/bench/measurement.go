@@ -52,7 +52,7 @@ type measurement struct {
 
 // run measures and reports. A run whose numbers cannot be trusted is an error.
 func (o *clientOptions) run(cmd *cobra.Command, flags *pflag.FlagSet, setup *bench.Setup, here start) (err error) {
-	m := &measurement{o: o, flags: flags, setup: setup, start: here, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr(),
+	m := &measurement{o: o, flags: flags, setup: setup, start: here, out: cleaner{cmd.OutOrStdout()}, log: cmd.ErrOrStderr(),
 		local: !flags.Changed("base-url") && !flags.Changed("host") && !flags.Changed("port")}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

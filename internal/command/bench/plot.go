@@ -33,7 +33,7 @@ What can be drawn, compared and grouped by is any member of the results that is 
 or a text, parameters included. Runs that repeat a measurement are drawn as one point, at
 their mean, with a bar from the least to the most.`,
 		Args: command.Usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.OutOrStdout(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cleaner{cmd.OutOrStdout()}, args[0]) },
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -164,7 +164,7 @@ sweep, and the frontier: the runs of which none is better in both. The figure is
 the folder pareto in OUTPUT_DIR.`,
 		Args: command.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
+			out := cleaner{cmd.OutOrStdout()}
 			formats, err := chart.ParseFormats(format)
 			if err != nil {
 				return err

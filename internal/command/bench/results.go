@@ -24,7 +24,7 @@ ossian bench serve --log, or text with console reports pasted into it. A file wi
 several results is taken as repetitions of one measurement.`,
 		Args: command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return compareFiles(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1])
+			return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, args[0], args[1])
 		},
 	}
 }
@@ -57,20 +57,21 @@ also of runs that were interrupted), and a table of all files.`,
 		Args: command.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []report.Result
+			out, notes := cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}
 			var failed error // the others are read all the same
 			for _, name := range args {
-				summary, results, err := readResults(name, cmd.ErrOrStderr())
+				summary, results, err := readResults(name, notes)
 				if err != nil {
 					failed = errors.Join(failed, err)
 					continue
 				}
 				if summary != nil {
-					fmt.Fprint(cmd.OutOrStdout(), summary.Console(), summary.OssianConsole())
+					fmt.Fprint(out, summary.Console(), summary.OssianConsole())
 				}
 				all = append(all, results...)
 			}
 			if len(all) > 0 {
-				fmt.Fprint(cmd.OutOrStdout(), report.Table(all))
+				fmt.Fprint(out, report.Table(all))
 			}
 			return failed
 		},

@@ -204,5 +204,6 @@ func (m *measurement) with(ctx context.Context, one variant, last *measurement) 
 	}
 	varied.work, varied.legacy = last.work, last.legacy
 	varied.setup.Hash, varied.setup.Repeats = last.setup.Hash, last.setup.Repeats
+	varied.setup.Arrivals.Timed = last.setup.Arrivals.Timed // as far as the trace has times
 	return &varied, nil
 }

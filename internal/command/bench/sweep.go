@@ -162,7 +162,7 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
-	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: o.continues, DryRun: o.dryRun, Out: cmd.OutOrStdout()}
+	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: o.continues, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
 	return nil
 }
 

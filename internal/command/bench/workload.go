@@ -33,6 +33,9 @@ func (m *measurement) workload(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := m.sayGaps(); err != nil {
+		return err
+	}
 	if err := m.shorten(); err != nil {
 		return err
 	}
