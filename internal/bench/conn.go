@@ -183,8 +183,12 @@ func (d *dialer) tunnel(proxied net.Conn) error {
 		return err
 	}
 	// What is read too much would be missing from the handshake, see below.
-	in := bufio.NewReader(io.LimitReader(proxied, maxProxyHead))
+	head := &io.LimitedReader{R: proxied, N: maxProxyHead}
+	in := bufio.NewReader(head)
 	answer, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	if err != nil && head.N == 0 {
+		err = fmt.Errorf("its answer to CONNECT has more than %d bytes", maxProxyHead)
+	}
 	if err != nil {
 		return fmt.Errorf("proxy %s: %w", d.proxy.Host, err)
 	}

@@ -101,7 +101,7 @@ func TestLogBroken(t *testing.T) {
 		{"nothing", "", "line 1: no run in this log"},
 		{"no header", lines[2], "line 1: a log begins with a line of run"},
 		{"other version", `{"run":{"version":2}}` + "\n", "line 1: version 2"},
-		{"not JSON", put(2, "oops"), "line 3: invalid character"},
+		{"not JSON", put(2, "oops"), "line 3: not JSON: invalid character"},
 		{"empty line", put(2, ""), "line 3: "},
 		{"zeros", put(2, "\x00\x00"), "line 3: "},
 		{"of no kind", put(2, "{}"), "line 3: want an object with one of"},

@@ -190,7 +190,7 @@ func (r *run) await(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("the server was not ready within %v; the last answer to query 0: %s", r.Ready, last)
+			return fmt.Errorf("the server was not ready within %v; the last answer to query 0: %s", r.Ready, OneLine(last))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (r *run) warmUp(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("warm-up with query 0: %s", samples[0].failure())
+	return fmt.Errorf("warm-up with query 0: %s", OneLine(samples[0].failure()))
 }
 
 // concurrency is the most requests at once.

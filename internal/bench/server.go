@@ -131,7 +131,12 @@ func (s *Server) FirstModel(ctx context.Context) (name, root string, err error) 
 	if err != nil {
 		return "", "", err
 	}
-	var list struct{ Data []struct{ ID, Root string } }
+	var list struct {
+		Data []struct {
+			ID   string `json:"id"`
+			Root string `json:"root"`
+		} `json:"data"`
+	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return "", "", fmt.Errorf("GET /v1/models: %w", jsonfile.Explain(err))
 	}

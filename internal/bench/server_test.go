@@ -29,7 +29,18 @@ func TestFirstModel(t *testing.T) {
 		{"vLLM", `{"data":[{"id":"a","root":"/x/a"},{"id":"b"}]}`, "a", "/x/a", ""},
 		{"no root", `{"data":[{"id":"a"}]}`, "a", "a", ""},
 		{"none", `{"data":[]}`, "", "", "no model listed"},
-		{"no JSON", `<html>`, "", "", "invalid character"},
+		{"no JSON", `<html>`, "", "", "not JSON: invalid character"},
+		{"cut", `{"data":[`, "", "", "the JSON ends early"},
+		{"another form", `["a"]`, "", "", "GET /v1/models: expected an object, found an array"},
+		{"another list", `{"data":{}}`, "", "", `field "data": expected an array, found an object`},
+		{"another name", `{"data":[{"id":5}]}`, "", "", `field "data.id": expected a string, found a number`},
+		{"escape in the name", `{"data":[{"id":"a\u001b]0;x\u0007"}]}`, "", "", `is called "a\x1b]0;x\a", want at most 1024 bytes that can all be printed`},
+		{"two lines in the name", `{"data":[{"id":"a\nb"}]}`, "", "", `is called "a\nb"`},
+		{"direction in the name", `{"data":[{"id":"a\u202eb"}]}`, "", "", `is called "a\u202eb"`},
+		{"endless name", `{"data":[{"id":"` + strings.Repeat("a", 1025) + `"}]}`, "", "", "want at most 1024 bytes"},
+		{"escape in the root", `{"data":[{"id":"a","root":"\u009b31m"}]}`, "a", "a", ""},
+		{"endless root", `{"data":[{"id":"a","root":"` + strings.Repeat("a", 1025) + `"}]}`, "a", "a", ""},
+		{"endless list", `{"data":[` + strings.Repeat(`{"id":"a"},`, 2_000_000) + `{"id":"a"}]}`, "", "", "GET /v1/models: the answer has more than 16777216 bytes"},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
@@ -48,6 +59,8 @@ func TestFirstModel(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for _, c := range []struct{ name, answer, want string }{
 		{"vLLM", `{"version":"0.33.0"}`, "0.33.0"}, {"no JSON", `<html>`, ""}, {"another member", `{"name":"x"}`, ""},
+		{"escapes", `{"version":"1\u001b[2J\u0007\n2"}`, "1 [2J  2"},
+		{"behind megabytes", `{"a":"` + strings.Repeat("9", 1<<20) + `","version":"1"}`, ""},
 		{"too long", `{"version":"` + strings.Repeat("9", 201) + `"}`, ""},
 	} {
 		mux := http.NewServeMux()

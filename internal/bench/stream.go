@@ -328,8 +328,11 @@ func (st *stream) document(body []byte) error {
 func outputTexts(body []byte) (visible, thought string, err error) {
 	var response struct {
 		Output []struct {
-			Content []struct{ Type, Text string }
-		}
+			Content []struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"output"`
 	}
 	err = json.Unmarshal(body, &response)
 	var said, thoughts strings.Builder // millions of parts fit into a response

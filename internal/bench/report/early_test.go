@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 func playEvents(t *testing.T, events [][2]json.RawMessage) *httptest.Server {
 	t.Helper()
 	rest := map[string]string{
-		"finish_reason stop": `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+		"finish_reason stop":                           `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
 		"usage: 10 prompt tokens, 6 completion tokens": `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":6}}`,
 		"[DONE]": "[DONE]",
 	}
@@ -33,7 +34,11 @@ func playEvents(t *testing.T, events [][2]json.RawMessage) *httptest.Server {
 				t.Error(err)
 				return
 			}
-			text := fmt.Sprintf(`{"choices":[{"index":0,"delta":%s,"finish_reason":null}]}`, event[1])
+			var delta bytes.Buffer // on one line
+			if err := json.Compact(&delta, event[1]); err != nil {
+				t.Error(err)
+			}
+			text := fmt.Sprintf(`{"choices":[{"index":0,"delta":%s,"finish_reason":null}]}`, &delta)
 			if json.Unmarshal(event[1], &what) == nil {
 				var ok bool
 				if text, ok = rest[what]; !ok {

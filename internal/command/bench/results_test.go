@@ -65,7 +65,7 @@ func TestBenchFilesBrokenLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, status, err := commandtest.Run(t, root(), "bench", "summarize", "a.log")
-	if err != nil || !strings.Contains(status, "a.log: 1 broken lines were skipped; the first is line 2: invalid character") {
+	if err != nil || !strings.Contains(status, "a.log: 1 broken lines were skipped; the first is line 2: not JSON: invalid character") {
 		t.Errorf("%v: %s", err, status)
 	}
 	for _, want := range []string{"Successful requests:                     1", "INVALID", "invalid: broken-log: 1 lines"} {
