@@ -52,7 +52,7 @@ func (d *Device) sampleRow(worker, i int) {
 		*score = sampler.Score(score.Logprobs[:0], logits, row.Targets[wanted.token], row.Params.TopPromptLogprobs)
 		return
 	}
-	id := sampler.Pick(logits, row.Mask, row.Params, d.history(worker, index), row.Step)
+	id := sampler.Pick(logits, row.Mask, row.Params, d.history(worker, index), row.OutputIndex)
 	result.ids[index] = id
 	result.Tokens[index] = result.ids[index : index+1 : index+1]
 	if row.Params.Logprobs {

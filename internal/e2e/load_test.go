@@ -171,7 +171,7 @@ func (j *job) run(r runner.Runner) error {
 	}
 	history := slices.Clone(j.Tokens)
 	for j.finish == sched.FinishNone {
-		row.Step, row.History, row.Len = uint64(len(j.alone)), history, len(history)-row.Start
+		row.OutputIndex, row.History, row.Len = uint64(len(j.alone)), history, len(history)-row.Start
 		b := &runner.Batch{Tokens: history[row.Start:], Rows: []runner.Row{row}}
 		if err := errors.Join(runner.Check(b, info), r.Launch(b)); err != nil {
 			return err

@@ -48,16 +48,16 @@ type Batch struct {
 
 // A Row is what one sequence does in a step.
 type Row struct {
-	Slot    int         // stable while the sequence is resident; unique in a batch
-	Start   int         // position of the first new token
-	Len     int         // number of new tokens, >= 1
-	Tables  [][]BlockID // [group][block]; covers Start+Len (+Lookahead) tokens. In a windowed group, blocks wholly before the window of position Start are never read and may be NoBlock.
-	Targets []int32     // Targets[k], a known id, follows new token k: how likely was it? At most Len; needs Params
-	Sample  bool        // choose a token after the last new one
-	Step    uint64      // index of that token in the output: the random counter
-	Params  *sample.Params
-	History []int32  // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
-	Mask    []uint64 // allowed ids, one bit each; nil = all
+	Slot        int         // stable while the sequence is resident; unique in a batch
+	Start       int         // position of the first new token
+	Len         int         // number of new tokens, >= 1
+	Tables      [][]BlockID // [group][block]; covers Start+Len (+Lookahead) tokens. In a windowed group, blocks wholly before the window of position Start are never read and may be NoBlock.
+	Targets     []int32     // Targets[k], a known id, follows new token k: how likely was it? At most Len; needs Params
+	Sample      bool        // choose a token after the last new one
+	OutputIndex uint64      // index of that token in the output: the random counter
+	Params      *sample.Params
+	History     []int32  // prompt and output so far, for penalties and scripts; may lack tokens that are still pending
+	Mask        []uint64 // allowed ids, one bit each; nil = all
 }
 
 // A BlockID names a block of a group's pool.

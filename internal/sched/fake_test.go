@@ -154,14 +154,14 @@ func (f *fake) Launch(b *runner.Batch) error {
 // sample chooses one id and, with lookahead, some more as a runner does whose drafts
 // are good: it knows no mask for them.
 func (f *fake) sample(r *runner.Row, h uint64) ([]int32, error) {
-	ids := []int32{pick(h, f.info.Vocab, r.Step, r.Params, r.Mask)}
+	ids := []int32{pick(h, f.info.Vocab, r.OutputIndex, r.Params, r.Mask)}
 	f.extra = mix(f.extra + 1)
 	for k := range int(f.extra % uint64(f.info.Lookahead+1)) {
 		h, err := f.run(r, r.Start+r.Len+k, ids[k])
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, pick(h, f.info.Vocab, r.Step+uint64(k)+1, r.Params, nil))
+		ids = append(ids, pick(h, f.info.Vocab, r.OutputIndex+uint64(k)+1, r.Params, nil))
 	}
 	return ids, nil
 }

@@ -131,7 +131,7 @@ func (s *Scheduler) row(step *step, seq *Seq, n int) {
 	}
 	if seq.launched == len(seq.Tokens)+seq.pending { // at its end: what follows is sampled
 		index := len(seq.Tokens) - seq.Prompt + seq.pending
-		row.Sample, row.Step, row.Mask = true, uint64(index), seq.allowed(index)
+		row.Sample, row.OutputIndex, row.Mask = true, uint64(index), seq.allowed(index)
 		seq.pending++
 		s.stats.Sampled++
 	}

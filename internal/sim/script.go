@@ -249,7 +249,7 @@ func (s *Script) row(st *step, number int, tokens []int32) error {
 			return err
 		}
 	}
-	want, err := s.next(history, row.Step)
+	want, err := s.next(history, row.OutputIndex)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestRunner(t *testing.T) {
 func row(history []int32, start int, step uint64, p *sample.Params) *runner.Batch {
 	tables := []runner.BlockID{0, 1, 2, 3}
 	return &runner.Batch{Tokens: slices.Clone(history[start:]), Rows: []runner.Row{{Start: start, Len: len(history) - start,
-		Tables: [][]runner.BlockID{tables}, Sample: true, Step: step, Params: p, History: history}}}
+		Tables: [][]runner.BlockID{tables}, Sample: true, OutputIndex: step, Params: p, History: history}}}
 }
 
 func play(t *testing.T, s *Script, prompt []int32, n int, p *sample.Params) []int32 {

@@ -117,7 +117,7 @@ func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen
 		count := min(len(history)-from, s.info.MaxTokens)
 		last := from+count == len(history)
 		s.high = max(s.high, from+count)
-		row := runner.Row{Start: from, Len: count, Tables: s.tables, Sample: last, Step: step,
+		row := runner.Row{Start: from, Len: count, Tables: s.tables, Sample: last, OutputIndex: step,
 			Params: &gen.Params, History: history, Mask: gen.Mask}
 		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+count], Rows: []runner.Row{row}}); err != nil {
 			return -1, nil, err

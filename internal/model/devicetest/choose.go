@@ -302,7 +302,7 @@ func (s Subject) sample(t *testing.T) {
 	random := &sample.Params{Temperature: 1.5, TopP: 0.9, Seed: 42}
 	row := bench.normal(sp.Vocab, 1)
 	for step := range uint64(20) {
-		result := bench.chosen(lay, []span{{2, 1}}, func(batch *runner.Batch) { batch.Rows[0].Params, batch.Rows[0].Step = random, step }, row)
+		result := bench.chosen(lay, []span{{2, 1}}, func(batch *runner.Batch) { batch.Rows[0].Params, batch.Rows[0].OutputIndex = random, step }, row)
 		if want := sample.Pick(row, nil, random, nil, step); result.Tokens[0][0] != want {
 			t.Errorf("step %d: id %d, sample.Pick gives %d", step, result.Tokens[0][0], want)
 		}

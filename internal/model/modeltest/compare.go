@@ -114,7 +114,7 @@ func Distributions(r runner.Runner, tokens []int32, chunk int) ([][]float64, err
 	for start := 0; start < len(tokens); start += chunk {
 		end := min(start+chunk, len(tokens))
 		batch := &runner.Batch{Tokens: tokens[start:end], Rows: []runner.Row{{Start: start, Len: end - start, Tables: tables,
-			Sample: true, Step: uint64(start), Params: params, History: tokens[:end]}}}
+			Sample: true, OutputIndex: uint64(start), Params: params, History: tokens[:end]}}}
 		if err := runner.Check(batch, info); err != nil {
 			return nil, err
 		}

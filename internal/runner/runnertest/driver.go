@@ -411,7 +411,7 @@ func (d *driver) row(batch *runner.Batch, seq *sequence, n int) {
 		row.Params, row.History = seq.req.params, seq.tokens
 	}
 	if seq.launched == len(seq.tokens)+seq.pending {
-		row.Sample, row.Params, row.Step, row.History = true, seq.req.params, uint64(len(seq.got.ids)+seq.pending), seq.tokens
+		row.Sample, row.Params, row.OutputIndex, row.History = true, seq.req.params, uint64(len(seq.got.ids)+seq.pending), seq.tokens
 		if seq.req.masked {
 			row.Mask = mask(seq.tokens[len(seq.tokens)-1], d.info.Vocab)
 		}

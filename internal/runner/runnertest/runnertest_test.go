@@ -263,7 +263,7 @@ func (f *fake) sample(res *runner.Result, b *runner.Batch, n int, h uint64) int3
 		p = *r.Params
 	}
 	logits := f.logits(h)
-	mask, step := r.Mask, r.Step
+	mask, step := r.Mask, r.OutputIndex
 	switch f.bug {
 	case ignoresMask:
 		mask = nil
