@@ -6,7 +6,8 @@
 // control id (reliability.md PAR-1 to PAR-3, SEC-6).
 //
 // Three formats: harmony for gpt-oss, qwen in code, template for all others; the last
-// two read answers with one tagParser. Each format has a prompt, a parser and a
+// two read answers with one tagParser, which finds calls between tags or, where the
+// template writes none, at the beginning of the answer. Each format has a prompt, a parser and a
 // constraint; eventWriter makes the events for all parsers.
 //
 // How a call's arguments become Deltas of part Calling. With harmony a call is a
@@ -37,8 +38,11 @@ type Format interface {
 	Parser(c *Conversation) Parser
 	// Constraint returns what makes constraints that hold answers to such a
 	// conversation to rules; nil = nothing does. Besides errors of compile it may return
-	// a *FormError, a *ToolsError, or NoCallsError where rules ask for calls.
+	// a *FormError, a *ToolsError, or NoCallsError where rules ask for a call of no tool.
 	Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error)
+	// Tools reports whether models are shown tools. Where they are not, Render refuses
+	// conversations that offer some, unless the answer must be a call.
+	Tools() bool
 }
 
 // A Parser turns the ids of one answer, stop id included, into events. It is total:
@@ -60,6 +64,7 @@ type Facts struct {
 	Family    string            // "gpt-oss", "qwen3", …: the architecture
 	Tokenizer *token.BPE        //
 	Template  string            // Jinja text; "" = none
+	Named     map[string]string // more of the model's own templates, by name; passed over where Template is Chosen
 	Chosen    bool              // somebody wants this template in place of the model's own
 	Special   map[string]string // bos_token, eos_token, … as the template spells them
 	Stops     []int32           // ids that end an answer, ascending
@@ -106,6 +111,7 @@ func New(facts Facts) (Format, error) {
 type Error struct {
 	Turn     int  // index into Conversation.Turns, -1 = none in particular
 	Tool     int  // index into Conversation.Tools, -1 = none in particular
+	Tools    bool // Conversation.Tools are at fault, all of them
 	Response bool // Conversation.Response is at fault
 	Problem  string
 }

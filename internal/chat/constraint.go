@@ -2,12 +2,9 @@ package chat
 
 import (
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 
+	"ossian/internal/chat/calljson"
 	"ossian/internal/grammar"
-	"ossian/internal/token"
 )
 
 // Rules are what an answer is held to, beyond the format of its family.
@@ -17,12 +14,16 @@ type Rules struct {
 	MustCall bool            // the answer ends with a call
 	OneCall  bool            // it has one call at most
 	Thinking *int            // ids that its reasoning may have, then it is ended; nil = any number
+	// Loose leaves headers to the model where nothing else here asks for more: a harmony
+	// answer is otherwise always held to its format (harmony.md 10), which allows control
+	// ids at places that a caller who lists the ids allowed may not have thought of.
+	Loose bool
 }
 
 // A ToolRule says how a tool may be called.
 type ToolRule struct {
 	Hidden    bool           // not at all
-	Arguments grammar.Source // of kind Schema or Object; of a tool with Formed input what the text is held to: Regex, EBNF or Lark
+	Arguments grammar.Source // of kind Schema or Object, and an object in any case (ObjectForm); of a tool with Formed input what the text is held to: Regex, EBNF or Lark
 	Strict    bool           // without a grammar for Arguments nothing is: otherwise any object will do
 }
 
@@ -68,19 +69,50 @@ func (e *ToolsError) Error() string { return "all tools together: " + e.Err.Erro
 // Unwrap returns Err.
 func (e *ToolsError) Unwrap() error { return e.Err }
 
-// NoCallsError says that nobody knows how a model writes calls.
+// NoCallsError says that an answer has to be a call, and no tool may be called.
 type NoCallsError struct{}
 
-// Error says what cannot be done with such a model.
+// Error says so.
 func (NoCallsError) Error() string {
-	return "the model's chat template writes calls in a form that is not known: they cannot be forced or made strict"
+	return "the answer has to be a call, and there is no tool that it may call"
+}
+
+// check fails where nothing may be called and something has to be.
+func (r *Rules) check(tools []Tool) error {
+	if !r.MustCall {
+		return nil
+	}
+	for i := range tools {
+		if r.callable(i) {
+			return nil
+		}
+	}
+	return NoCallsError{}
 }
 
 // Hold returns what makes constraints for answers that are text alone, of a form that
 // form describes, and end with one of the ids.
 func Hold(form *grammar.Grammar, ends []int32) func() Constraint {
-	rules := &tagRules{tags: tags{-1, -1, -1, -1}, stops: ends, answer: form, state: behindThinking}
+	rules := &tagRules{tags: noTags, stops: ends, answer: form, state: behindThinking}
 	return rules.constraint
+}
+
+// ObjectForm returns a form of arguments as answers are held to it: an object, whatever
+// its schema leaves out. Who compares what was compiled with what was asked for asks for
+// what this returns.
+func ObjectForm(form grammar.Source) grammar.Source {
+	if form.Kind == grammar.Schema {
+		form.Text = calljson.ObjectSchema(form.Text)
+	}
+	return form
+}
+
+// form is what the arguments of a tool are held to.
+func (r *Rules) form(tool int, input Input) grammar.Source {
+	if input == JSON {
+		return ObjectForm(r.Tools[tool].Arguments)
+	}
+	return r.Tools[tool].Arguments
 }
 
 // answer compiles the form of the answer; nil = any.
@@ -106,44 +138,6 @@ func (r *Rules) strict(tools []Tool) bool {
 		}
 	}
 	return false
-}
-
-// textIDs are the ids of a vocabulary that stand for text.
-type textIDs struct {
-	text   []uint64 // all of them, one bit each
-	breaks []int32  // those of line breaks alone
-}
-
-// findTextIDs looks through a vocabulary. Added tokens among except are no text.
-func findTextIDs(tok *token.BPE, except ...int32) textIDs {
-	found := textIDs{text: make([]uint64, (tok.Vocab()+63)/64)}
-	for id := range int32(tok.Vocab()) {
-		text := tok.Text(id)
-		if text == "" || tok.IsControl(id) || slices.Contains(except, id) {
-			continue
-		}
-		found.text[id/64] |= 1 << (id % 64)
-		if strings.Trim(text, "\n") == "" {
-			found.breaks = append(found.breaks, id)
-		}
-	}
-	return found
-}
-
-// anything allows all ids.
-func anything(dst []uint64) {
-	for i := range dst {
-		dst[i] = math.MaxUint64
-	}
-}
-
-// allow adds ids to dst; negative ones are none.
-func allow(dst []uint64, ids ...int32) {
-	for _, id := range ids {
-		if id >= 0 && int(id/64) < len(dst) {
-			dst[id/64] |= 1 << (id % 64)
-		}
-	}
 }
 
 // allowText sets dst to what may come next of the text that matcher reads, or to free if

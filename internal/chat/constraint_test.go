@@ -48,7 +48,7 @@ type held struct {
 
 func heldFamilies(t testing.TB) []held {
 	t.Helper()
-	o200k, qwen, smol := harmonyTokens(t), jsonTokens(t, "qwen3-cut.json"), jsonTokens(t, "smollm2-cut.json")
+	o200k, qwen, smol, llama := harmonyTokens(t), jsonTokens(t, "qwen3-cut.json"), jsonTokens(t, "smollm2-cut.json"), llamaTokens(t)
 	template := func(name string) string { return string(readFile(t, "../jinja/testdata/templates/"+name+".jinja")) }
 	ends := ids(t, qwen, "<|im_end|>")
 	tags := append(ids(t, qwen, "<think>", "</think>", "<tool_call>", "</tool_call>"), ends...)
@@ -59,6 +59,7 @@ func heldFamilies(t testing.TB) []held {
 		{"qwen3 thinking", qwen, newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: template("qwen3-thinking-2507"), Stops: ends}), compiler(qwen), tags},
 		{"template", smol, newFormat(t, chat.Facts{Family: "llama", Tokenizer: smol, Template: template("smollm2"), Stops: ids(t, smol, "<|im_end|>")}), compiler(smol),
 			ids(t, smol, "<|im_end|>")},
+		{"llama3.2", llama, llamaFormat(t, "llama3.2"), compiler(llama), ids(t, llama, "<|eot_id|>", "<|eom_id|>")},
 	}
 	for i := range all {
 		for _, text := range []string{`"`, "}", "]"} {
@@ -119,6 +120,7 @@ func TestConstraints(t *testing.T) {
 		call   = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
 		bern   = `{"city":"Bern","days":[1]}`
 		ada    = `{"name": "Ada", "age": 36}`
+		bare   = `{"name": "get-weather", "parameters": `
 		qcall  = "<tool_call>\n{\"name\": \"get-weather\", \"arguments\": " + bern + "}\n</tool_call>"
 	)
 	form, tools := chat.Rules{Answer: person}, chat.Rules{Tools: offered()}
@@ -128,6 +130,10 @@ func TestConstraints(t *testing.T) {
 	named.Tools[1].Hidden = true
 	word := chat.Rules{Answer: &grammar.Source{Kind: grammar.Choice, Choices: []string{"yes", "no"}}}
 	none := chat.Rules{}
+	loose := slices.Clone(offered())
+	loose[0].Strict = false
+	object := chat.Rules{Answer: person, Tools: loose}
+	said := chat.Rules{Answer: &grammar.Source{Kind: grammar.Choice, Choices: []string{bare + bern + "}"}}, Tools: loose}
 	for _, f := range heldFamilies(t) {
 		rows := map[string][]struct {
 			name  string
@@ -210,6 +216,31 @@ func TestConstraints(t *testing.T) {
 				{"form", form, ada + "<|im_end|>"},
 				{"form, text", form, "|Hi"},
 				{"form, end", form, "|<|im_end|>"},
+				{"required", must, `{"name": "get-weather", "arguments": ` + bern + "}<|im_end|>"},
+				{"required, text", must, "|Hi"},
+			},
+			"llama3.2": {
+				{"form", form, ada + "<|eot_id|>"},
+				{"text", tools, "It is {sunny}.<|eot_id|>"},
+				{"text, call later", tools, `So: {"name": "container"`},
+				{"call", tools, bare + bern + "}<|eot_id|>"},
+				{"call, other end", tools, bare + bern + "}<|eom_id|>"},
+				{"strict arguments", tools, bare + `{"city":"|Rome`},
+				{"unknown tool", tools, `{"name": "|container`},
+				{"object that is no call", tools, `{"|a": 1}`},
+				{"object behind space", tools, "|\n{"},
+				{"text behind a call", tools, bare + bern + "}|."},
+				{"open call", tools, bare + bern + "|<|eot_id|>"},
+				{"call beside a form", both, bare + bern + "}<|eot_id|>"},
+				{"form beside tools", both, ada + "<|eot_id|>"},
+				{"neither", both, "|Hi"},
+				{"call beside an object", object, `{"name": "get", "parameters": {"a": [1]}}<|eot_id|>`},
+				{"choice that is a call", said, bare + bern + "}<|eot_id|>"},
+				{"choice, other call", said, bare + `{"city":"|Paris`},
+				{"required", must, bare + bern + "}<|eot_id|>"},
+				{"required, text", must, "|Hi"},
+				{"required, nothing", must, "|<|eot_id|>"},
+				{"named, other", named, `{"name": "get|"`},
 			},
 		}[f.name]
 		for _, row := range rows {
@@ -280,9 +311,6 @@ func TestGRM2Answers(t *testing.T) {
 	for _, f := range heldFamilies(t) {
 		for name, r := range rules {
 			t.Run(f.name+"/"+name, func(t *testing.T) {
-				if _, err := f.format.Constraint(asked(), r, f.compile); errors.As(err, new(chat.NoCallsError)) && f.name == "template" {
-					return
-				}
 				t.Parallel()
 				ended, messages, last := 0, 0, ""
 				for n := range soak.Cases(t, 20, 20_000) {
@@ -399,12 +427,6 @@ func TestFormErrors(t *testing.T) {
 		r := &chat.Rules{Tools: offered()}
 		r.Tools[1].Arguments = bad
 		_, err = f.format.Constraint(asked(), r, f.compile)
-		if f.name == "template" {
-			if !errors.As(err, new(chat.NoCallsError)) {
-				t.Errorf("strict calls of no known form: %v", err)
-			}
-			continue
-		}
 		if err != nil {
 			t.Errorf("%s: a tool that is not strict: %v", f.name, err)
 		}
@@ -420,7 +442,7 @@ func TestFormErrors(t *testing.T) {
 	}
 }
 
-// Where nobody knows how calls are written, nothing stands in their way.
+// Where calls have no tags and none is strict, nothing stands in their way.
 func TestUnknownCalls(t *testing.T) {
 	t.Parallel()
 	f := heldFamilies(t)[3]
@@ -447,22 +469,37 @@ func BenchmarkConstraint(b *testing.B) {
 }
 
 // Tools that no grammar has room for are refused together: none of them is at fault.
+// Harmony has a header for each.
 func TestToolsErrors(t *testing.T) {
 	t.Parallel()
-	c, r := asked(), &chat.Rules{Tools: []chat.ToolRule{{}, {}}, MustCall: true}
+	c, r := asked(), &chat.Rules{MustCall: true}
 	for i := range 2000 {
 		c.Tools = append(c.Tools, chat.Tool{Name: fmt.Sprintf("tool_%040d", i)})
-		r.Tools = append(r.Tools, chat.ToolRule{})
 	}
-	for i := range r.Tools {
-		r.Tools[i] = chat.ToolRule{Arguments: grammar.Source{Kind: grammar.Object}}
+	for range c.Tools {
+		r.Tools = append(r.Tools, chat.ToolRule{Arguments: grammar.Source{Kind: grammar.Object}})
 	}
+	tooMuch := &grammar.Error{What: "too much"}
 	for _, f := range heldFamilies(t) {
-		_, err := f.format.Constraint(c, r, f.compile)
-		if f.name == "template" {
-			continue
+		compile := func(src grammar.Source) (*grammar.Grammar, error) {
+			if len(src.Frames) > 1000 {
+				return nil, tooMuch
+			}
+			return f.compile(src)
 		}
-		if e, ok := errors.AsType[*chat.ToolsError](err); ok != (f.name == "harmony") || (ok && e.Err == nil) || (!ok && err != nil) {
+		_, err := f.format.Constraint(c, r, compile)
+		if e, ok := errors.AsType[*chat.ToolsError](err); ok == (f.name == "harmony") || (ok && e.Err != tooMuch) || (!ok && err != nil) {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+}
+
+// An answer that has to be a call, and may call nothing, is refused.
+func TestNoCalls(t *testing.T) {
+	t.Parallel()
+	for _, f := range heldFamilies(t) {
+		r := &chat.Rules{MustCall: true, Tools: []chat.ToolRule{{Hidden: true}}}
+		if _, err := f.format.Constraint(asked(), r, f.compile); !errors.As(err, new(chat.NoCallsError)) {
 			t.Errorf("%s: %v", f.name, err)
 		}
 	}

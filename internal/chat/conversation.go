@@ -15,6 +15,9 @@ type Conversation struct {
 	Tools []Tool
 	// NoCalls is tool_choice none: the tools are neither shown nor recognised.
 	NoCalls bool
+	// MustCall is tool_choice required, or that of one tool: Rules make the answer a call,
+	// and tools that a template cannot show are no error.
+	MustCall bool
 	// Builtins are tools that the server itself runs, by namespace, such as browser.
 	Builtins []Namespace
 
@@ -119,6 +122,11 @@ type ResponseFormat struct {
 // text is the parts as one string, for formats that have no parts.
 func (t *Turn) text() string { return strings.Join(t.Parts, "\n") }
 
+// continuesText reports whether the answer goes on with text that is no reasoning.
+func (c *Conversation) continuesText() bool {
+	return c.Continue && c.Turns[len(c.Turns)-1].text() != ""
+}
+
 // recorded returns how many turns from i on the ids of turn i are of, 0 = it has none, or
 // the last of these is to be continued.
 func (c *Conversation) recorded(i int) int {
@@ -135,6 +143,15 @@ func (c *Conversation) offered() []Tool {
 		return nil
 	}
 	return c.Tools
+}
+
+// toolNames are the names of tools as they were declared.
+func toolNames(tools []Tool) []string {
+	names := make([]string, len(tools))
+	for i := range tools {
+		names[i] = tools[i].Name
+	}
+	return names
 }
 
 // variable decodes one of Vars into dst, if it is there and fits.
@@ -156,21 +173,28 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 	if n := len(c.Turns); c.Continue && (n == 0 || c.Turns[n-1].Role != Assistant || len(c.Turns[n-1].Calls) > 0) {
 		return nil, turnError(n-1, "only an assistant turn without calls can be continued")
 	}
-	// A result belongs to the latest call of its id; without one its turn says the name.
+	// A result belongs to a call of its id; without one its turn says the name.
 	answers = map[int]string{}
-	named := map[string]string{} // by id of the calls so far
+	asked := map[string]*callsOf{} // by id
+	spoken := 0                    // turns that are neither the assistant's nor a tool's
 	for i := range c.Turns {
 		turn := &c.Turns[i]
+		if turn.Role == User || turn.Role <= Developer {
+			spoken++
+		}
 		for _, call := range turn.Calls {
-			named[call.ID] = call.Name
+			if asked[call.ID] == nil {
+				asked[call.ID] = &callsOf{}
+			}
+			asked[call.ID].add(call.Name, spoken)
 		}
 		if turn.Role != ToolRole {
 			continue
 		}
-		name, known := named[turn.CallID]
+		calls, known := asked[turn.CallID]
 		switch {
 		case known && turn.CallID != "":
-			answers[i] = name
+			answers[i] = calls.answer()
 		case turn.CallID == "" && turn.Name != "":
 			answers[i] = turn.Name
 		default:
@@ -178,4 +202,28 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		}
 	}
 	return answers, nil
+}
+
+// callsOf are the calls of one id. Ids are not always unique: clients and models number
+// the calls of every turn from 0, or give all of a turn the same. The k-th result belongs
+// to the k-th call, but not to one before somebody else spoke if there is one since.
+type callsOf struct {
+	names    []string // one at least
+	answered int      // those that have a result, or get none
+	spoken   int      // how often others had spoken before the last
+}
+
+func (o *callsOf) add(name string, spoken int) {
+	if spoken > o.spoken {
+		o.answered = len(o.names)
+	}
+	o.names, o.spoken = append(o.names, name), spoken
+}
+
+// answer returns the name of the function that the next result is of; the last one's
+// where a result is told twice.
+func (o *callsOf) answer() string {
+	name := o.names[min(o.answered, len(o.names)-1)]
+	o.answered = min(o.answered+1, len(o.names))
+	return name
 }

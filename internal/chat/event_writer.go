@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"ossian/internal/chat/chars"
 	"ossian/internal/token"
 )
 
@@ -99,7 +100,7 @@ func (w *eventWriter) text(dst []Event, raw string) []Event {
 
 // piece adds a token to the open message.
 func (w *eventWriter) piece(dst []Event, next piece) []Event {
-	if w.heldCount > 0 && unfinished(w.bytes) == 0 && strings.Trim(next.raw, "\n") != "" {
+	if w.heldCount > 0 && chars.Unfinished(w.bytes) == 0 && strings.Trim(next.raw, "\n") != "" {
 		dst = w.release(dst, len(w.bytes)) // line breaks before text are inside
 	}
 	// The usual case: whole characters, nothing before them, no line break that may be a tag's.
@@ -112,7 +113,7 @@ func (w *eventWriter) piece(dst []Event, next piece) []Event {
 	if w.heldCount < maxHeld && w.tail && next.raw[len(next.raw)-1] == '\n' {
 		return dst
 	}
-	return w.release(dst, len(w.bytes)-unfinished(w.bytes))
+	return w.release(dst, len(w.bytes)-chars.Unfinished(w.bytes))
 }
 
 // delta appends a Delta of a token and the text that it completes, and the Start before the
@@ -146,7 +147,7 @@ func (w *eventWriter) release(dst []Event, end int) []Event {
 		}
 	}
 	// Tokens before the last have events without text, so that each has one of its own.
-	text := validText(w.bytes[from:end])
+	text := chars.Valid(w.bytes[from:end])
 	at, done := w.leftover, 0
 	for ; done < w.heldCount && at < end; done++ {
 		piece := w.held[done]
@@ -212,38 +213,4 @@ func (w *eventWriter) skip(dst []Event, part Part) []Event {
 		return dst
 	}
 	return w.emit(dst, Event{Kind: Skip, Part: part})
-}
-
-// unfinished returns how many bytes at the end of raw begin a character that more
-// bytes may complete.
-func unfinished(raw []byte) int {
-	for size := 1; size <= min(len(raw), utf8.UTFMax-1); size++ {
-		if tail := raw[len(raw)-size:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return size
-		}
-	}
-	return 0
-}
-
-// validText returns raw with one U+FFFD for every longest sequence of bytes that
-// cannot become a character, as token.Detok does.
-func validText(raw []byte) string {
-	if utf8.Valid(raw) {
-		return string(raw)
-	}
-	var out strings.Builder
-	for len(raw) > 0 {
-		r, size := utf8.DecodeRune(raw)
-		if r == utf8.RuneError && size == 1 && !utf8.FullRune(raw[:1]) {
-			for size < len(raw) && !utf8.FullRune(raw[:size+1]) {
-				size++
-			}
-		}
-		out.WriteRune(r)
-		raw = raw[size:]
-	}
-	return out.String()
 }

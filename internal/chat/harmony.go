@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ossian/internal/chat/declare"
+	"ossian/internal/chat/mask"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -17,7 +18,7 @@ type harmony struct {
 	tok      *token.BPE
 	identity string
 	stops    []int32
-	textIDs  textIDs
+	textIDs  mask.Text
 
 	start, end, message, channel, constrain, ret, call, endOfText int32
 }
@@ -38,7 +39,7 @@ func newHarmony(facts Facts) *harmony {
 		*id = found
 	}
 	h.stops = stops(facts, h.ret, h.call, h.endOfText)
-	h.textIDs = findTextIDs(facts.Tokenizer)
+	h.textIDs = mask.OfText(facts.Tokenizer)
 	if facts.Template == "" {
 		return h
 	}
@@ -68,6 +69,9 @@ func newHarmony(facts Facts) *harmony {
 
 // Stops implements Format.
 func (h *harmony) Stops() []int32 { return h.stops }
+
+// Tools implements Format.
+func (h *harmony) Tools() bool { return true }
 
 // Parser implements Format.
 func (h *harmony) Parser(c *Conversation) Parser {
@@ -122,7 +126,7 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 	}
 	// The first two messages hold what is said about the conversation as a whole: who the
 	// model is and built-in tools; instructions, functions and the form of the answer.
-	names := newFunctionNames(conv.Tools)
+	names := declare.NewNames(toolNames(conv.Tools))
 	first := slices.IndexFunc(conv.Turns, func(turn Turn) bool { return turn.Role <= Developer })
 	system, err := h.systemText(conv)
 	if err != nil {
@@ -143,9 +147,9 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 		case turn.Role <= Developer:
 			all = append(all, message{author: "developer", parts: []string{"# Instructions\n\n" + turn.text()}})
 		case turn.Role == User:
-			all = append(all, message{author: speaker("user", turn.Name), parts: turn.Parts})
+			all = append(all, message{author: declare.Speaker("user", turn.Name), parts: turn.Parts})
 		case turn.Role == ToolRole:
-			result := message{author: "functions." + names.show(answers[i]), recipient: "assistant", channel: commentary, parts: turn.Parts}
+			result := message{author: "functions." + names.Show(answers[i]), recipient: "assistant", channel: commentary, parts: turn.Parts}
 			if conv.builtin(answers[i]) {
 				result.author, result.channel = answers[i], analysis
 			}
@@ -165,22 +169,8 @@ func (h *harmony) messages(conv *Conversation) ([]message, error) {
 	return all, nil
 }
 
-// speaker is an author with a name, which must not look like more of the header.
-func speaker(role, name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r == '_' || r == '-' || r == '.' || (r >= '0' && r <= '9') || (r >= 'A' && r <= 'Z') || (r >= 'a' && r <= 'z') {
-			return r
-		}
-		return -1
-	}, name)
-	if name == "" {
-		return role
-	}
-	return role + ":" + name
-}
-
 // assistant adds the messages of an assistant's turn: reasoning, text, calls.
-func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names *functionNames, open bool) []message {
+func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names *declare.Names, open bool) []message {
 	// A turn that is to be continued and says nothing yet continues its reasoning.
 	text := slices.ContainsFunc(turn.Parts, func(s string) bool { return s != "" })
 	if turn.Reasoning != "" || (open && !text) {
@@ -194,7 +184,7 @@ func (h *harmony) assistant(all []message, conv *Conversation, turn *Turn, names
 		all = append(all, said)
 	}
 	for _, call := range turn.Calls {
-		said := message{author: "assistant", recipient: "functions." + names.show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
+		said := message{author: "assistant", recipient: "functions." + names.Show(call.Name), channel: commentary, json: !call.Text, parts: []string{call.Arguments}}
 		if conv.builtin(call.Name) {
 			said = message{author: "assistant", recipient: call.Name, channel: analysis, parts: []string{call.Arguments}}
 		}
@@ -374,13 +364,13 @@ func (h *harmony) systemText(conv *Conversation) (string, error) {
 
 // developerText is the first developer message (harmony.md 4), "" if there is none.
 // Turn first holds the instructions, none if it is negative.
-func developerText(conv *Conversation, first int, names *functionNames) (string, error) {
+func developerText(conv *Conversation, first int, names *declare.Names) (string, error) {
 	var sections []string
 	if first >= 0 {
 		sections = append(sections, "# Instructions\n\n"+conv.Turns[first].text())
 	}
 	if tools := conv.offered(); len(tools) > 0 {
-		text, err := namespaceText(Namespace{Name: "functions", Tools: tools}, names.byTool)
+		text, err := namespaceText(Namespace{Name: "functions", Tools: tools}, names.ByTool)
 		if err != nil {
 			return "", err
 		}

@@ -5,32 +5,37 @@ import (
 	"slices"
 	"strings"
 
+	"ossian/internal/chat/declare"
+	"ossian/internal/chat/mask"
 	"ossian/internal/grammar"
 )
 
 // harmonyRules hold answers of gpt-oss to its format and, where texts have a form, to
-// that (harmony.md 10 and 12). They serve all answers to one request.
+// that (harmony.md 10 and 12). They serve all answers to one request, and there are some
+// for every request: a model that is free now and then loses its answer in a header.
 type harmonyRules struct {
 	format *harmony
 
-	// Texts of headers: behind <|start|>, behind <|channel|>, there with a recipient
+	// Texts of headers: behind the role, behind <|channel|>, there with a recipient
 	// given before, there when the answer has a form or must be a call and was thought
 	// about, both when it has to come to the point, behind <|constrain|>.
-	opening, channel, addressed, thought, last, lastAddressed, kind *grammar.Grammar
+	opening, channel, addressed, thought, last, lastAddressed, kind mask.Spellings
 
 	role      []int32                     // assistant, as the prompt has it
 	final     []int32                     // final, the same; nil = the answer may also be a call
 	answer    *grammar.Grammar            // on the final channel; nil = any text
-	arguments map[string]*grammar.Grammar // by name as it is shown; nil = any text
+	arguments map[string]*grammar.Grammar // by recipient; nil = any text
 	mustCall  bool
 	pointed   bool // one message of reasoning, then what was asked for: a second is how models begin to go round in circles
 	budget    int  // ids of text on the analysis channel
 	begin     harmonyPlace
+	goesOn    string // the channel of a text that the prompt has begun, "" = none
 }
 
 // A harmonyPlace is where in the format an answer is: atRole → atOpening → atChannel
 // (→ atKind) → atThought, atCall or atAnswer; from atThought by atGap back to atRole,
-// from the others to atEnd. Those up to atKind are in a header.
+// from the others to atEnd. Those up to atKind are in a header. The prompt says where an
+// answer begins: atOpening, in the text that it continues, or atGap without a prompt.
 type harmonyPlace uint8
 
 const (
@@ -52,8 +57,11 @@ const maxDetours = 16
 // Constraint implements Format.
 func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile) (func() Constraint, error) {
 	budget := wanted.budget(conv, conv.effort() == "none")
-	if wanted.holdNothing(conv, budget) {
+	if wanted.Loose && wanted.holdNothing(conv, budget) {
 		return nil, nil
+	}
+	if err := wanted.check(conv.Tools); err != nil {
+		return nil, err
 	}
 	// The form of the answer, then of each call, then the headers that lead to them.
 	answer, err := wanted.answer(compile)
@@ -61,24 +69,63 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 		return nil, err
 	}
 	rules := &harmonyRules{format: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: wanted.MustCall, pointed: wanted.MustCall || wanted.Answer != nil}
-	if conv.Continue {
+	rules.begin, rules.goesOn = atOpening, conv.goesOn()
+	switch {
+	case rules.goesOn == final:
 		rules.begin = atAnswer
-		if conv.Turns[len(conv.Turns)-1].text() == "" {
-			rules.begin = atThought
-		}
+	case rules.goesOn != "":
+		rules.begin = atThought
+	case conv.NoPrompt:
+		rules.begin = atGap
 	}
-	names := newFunctionNames(conv.Tools)
-	var callable []string // as they are shown
+	names := declare.NewNames(toolNames(conv.Tools))
+	var recipients []string
 	for i := range conv.Tools {
 		if !wanted.callable(i) {
 			continue
 		}
-		if rules.arguments[names.byTool[i]], err = arguments(conv.Tools[i].Input, wanted, i, compile); err != nil {
+		recipient := "functions." + names.ByTool[i]
+		if rules.arguments[recipient], err = arguments(conv.Tools[i].Input, wanted, i, compile); err != nil {
 			return nil, err
 		}
-		callable = append(callable, names.byTool[i])
+		recipients = append(recipients, recipient)
 	}
-	return rules.constraint, rules.headers(wanted, callable, compile)
+	for _, name := range conv.builtins() {
+		rules.arguments[name] = nil
+		recipients = append(recipients, name)
+	}
+	rules.headers(wanted, recipients)
+	return rules.constraint, nil
+}
+
+// goesOn is the channel of the text that is to be continued, "" if there is none.
+func (c *Conversation) goesOn() string {
+	if !c.Continue {
+		return ""
+	}
+	switch last := &c.Turns[len(c.Turns)-1]; {
+	case !slices.ContainsFunc(last.Parts, func(part string) bool { return part != "" }):
+		return analysis
+	case last.Preamble:
+		return commentary
+	}
+	return final
+}
+
+// builtins are the recipients of calls of built-in tools.
+func (c *Conversation) builtins() (names []string) {
+	if c.NoCalls {
+		return nil
+	}
+	for _, space := range c.Builtins {
+		if len(space.Tools) == 0 { // the namespace itself is called
+			names = append(names, space.Name)
+		}
+		for _, tool := range space.Tools {
+			names = append(names, space.Name+"."+tool.Name)
+		}
+	}
+	return names
 }
 
 // arguments compiles the form of the arguments of a tool, given by its index.
@@ -86,7 +133,7 @@ func arguments(input Input, wanted *Rules, tool int, compile Compile) (*grammar.
 	if input == Text {
 		return nil, nil
 	}
-	form, err := compile(wanted.Tools[tool].Arguments)
+	form, err := compile(wanted.form(tool, input))
 	problem, ok := asGrammarError(err)
 	switch {
 	case !ok:
@@ -99,77 +146,69 @@ func arguments(input Input, wanted *Rules, tool int, compile Compile) (*grammar.
 
 func asGrammarError(err error) (*grammar.Error, bool) { return errors.AsType[*grammar.Error](err) }
 
-// headers compiles the texts of headers. decided are those that lead to what was asked
-// for, thought adds preambles, all also adds reasoning.
-func (rules *harmonyRules) headers(wanted *Rules, callable []string, compile Compile) (err error) {
-	opening := `root ::= "assistant"`
-	var all, decided []string
-	const kinds = ` (" json" | " code" | " ")?`
-	addressed := `"commentary"` + kinds
-	if rules.budget > 0 {
-		all, addressed = []string{`"analysis"`}, `("commentary" | "analysis")`+kinds
-	}
-	names := ""
-	if len(callable) > 0 {
-		names = "\nname ::= \" to=functions.\" (\"" + strings.Join(callable, `" | "`) + `")`
-		opening += " name?" + names
-		decided = append(decided, `"commentary" name`+kinds)
-		if rules.budget > 0 {
-			all = append(all, `"analysis" name`+kinds)
+// headers makes the texts of headers. Decided are those that lead to what was asked for,
+// thought adds preambles, all also adds reasoning.
+func (rules *harmonyRules) headers(wanted *Rules, recipients []string) {
+	tok := rules.format.tok
+	// Pieces are encoded one by one, as prompts have them (harmony.md 6).
+	spell := func(pieces ...string) (ids []int32) {
+		for _, piece := range pieces {
+			ids = tok.Encode(ids, piece)
 		}
-	} else {
-		rules.final = rules.format.tok.Encode(nil, final)
+		return ids
+	}
+	kinds := []string{"", " json", " code", " "} // behind the last, <|constrain|> follows
+	reasons := rules.budget > 0
+	opening := [][]int32{{}}
+	var all, decided, addressed, lastAddressed [][]int32
+	for _, recipient := range recipients {
+		name := spell(" to=" + recipient)
+		opening = append(opening, name)
+		for _, kind := range kinds {
+			behind := tok.Encode(slices.Clone(name), kind)
+			decided = append(decided, slices.Concat(spell(commentary), behind))
+			if reasons {
+				all = append(all, slices.Concat(spell(analysis), behind))
+			}
+		}
+	}
+	for _, kind := range kinds {
+		lastAddressed = append(lastAddressed, spell(commentary, kind))
+		if reasons {
+			addressed = append(addressed, spell(analysis, kind))
+		}
+	}
+	if len(recipients) == 0 {
+		rules.final = spell(final)
 	}
 	switch {
 	case wanted.MustCall:
 	case wanted.Answer != nil && wanted.Answer.Kind <= grammar.Object:
-		decided = append(decided, `"final "`) // <|constrain|>json follows
+		decided = append(decided, spell(final, " ")) // <|constrain|>json follows
 	default:
-		decided = append(decided, `"final"`)
+		decided = append(decided, spell(final))
 	}
 	thought := slices.Clone(decided)
 	if wanted.Answer == nil { // before a form, a preamble would be part of the text that has it
-		all = append(all, `"commentary"`)
-		thought = append(thought, `"commentary"`)
+		thought = append(thought, spell(commentary))
 	}
-	all = append(all, decided...)
-	for _, header := range []struct {
-		to   **grammar.Grammar
-		text string
-	}{
-		{&rules.opening, opening},
-		{&rules.channel, "root ::= " + strings.Join(all, " | ") + names},
-		{&rules.thought, "root ::= " + strings.Join(thought, " | ") + names},
-		{&rules.addressed, "root ::= " + addressed},
-		{&rules.lastAddressed, `root ::= "commentary"` + kinds},
-		{&rules.last, "root ::= " + strings.Join(decided, " | ") + names},
-		{&rules.kind, `root ::= "json"`},
-	} {
-		if *header.to, err = compile(grammar.Source{Kind: grammar.EBNF, Text: header.text}); err != nil {
-			if e, ok := asGrammarError(err); ok { // it can only be the names
-				err = &ToolsError{e}
-			}
-			return err
-		}
+	if reasons {
+		all = append(all, spell(analysis))
 	}
-	return nil
+	rules.opening, rules.channel, rules.thought = mask.NewSpellings(opening), mask.NewSpellings(append(all, thought...)), mask.NewSpellings(thought)
+	rules.last, rules.lastAddressed = mask.NewSpellings(decided), mask.NewSpellings(lastAddressed)
+	rules.addressed, rules.kind = mask.NewSpellings(append(addressed, lastAddressed...)), mask.NewSpellings([][]int32{spell("json")})
 }
 
 func (rules *harmonyRules) constraint() Constraint {
-	constraint := &harmonyConstraint{rules: rules}
+	constraint := &harmonyConstraint{rules: rules, at: rules.begin, said: true}
 	switch rules.begin {
-	case atRole: // the prompt ends with <|start|>assistant
-		constraint.read(atRole, rules.opening)
-		for _, id := range rules.role {
-			if err := constraint.Accept(id); err != nil {
-				return constraint // it allows nothing else
-			}
-		}
+	case atOpening:
+		constraint.head(atOpening, rules.opening)
 	case atAnswer:
 		constraint.read(atAnswer, rules.answer)
 	default:
-		constraint.thinking = true
-		constraint.read(rules.begin, nil)
+		constraint.thinking = rules.goesOn == analysis
 	}
 	return constraint
 }
@@ -178,17 +217,24 @@ func (rules *harmonyRules) constraint() Constraint {
 type harmonyConstraint struct {
 	rules   *harmonyRules
 	at      harmonyPlace
-	text    *grammar.Matcher // of the text being read; nil = any
-	header  []byte           // text since <|start|>
+	words   mask.Spelled     // of the header being read
+	text    *grammar.Matcher // of the message being read; nil = any
+	header  []byte           // text behind <|start|>assistant
 	roles   int              // ids of the role since <|start|>
 	detours int              // messages before the answer
+	said    bool             // the message being read has text
 
 	thinking bool    // the message being read is reasoning
 	spent    int     // ids of reasoning
 	forced   []int32 // ids that come next, whatever the text's form allows besides
 }
 
-// read begins a text.
+// head begins a part of a header.
+func (c *harmonyConstraint) head(at harmonyPlace, texts mask.Spellings) {
+	c.at, c.words = at, mask.Begin(texts)
+}
+
+// read begins the text of a message.
 func (c *harmonyConstraint) read(at harmonyPlace, form *grammar.Grammar) {
 	c.at, c.text = at, nil
 	if form != nil {
@@ -196,37 +242,49 @@ func (c *harmonyConstraint) read(at harmonyPlace, form *grammar.Grammar) {
 	}
 }
 
-// Mask implements Constraint.
+// Mask implements Constraint. In text without a form it is a copy of a mask that the
+// format made once, and nothing is allocated.
 func (c *harmonyConstraint) Mask(dst []uint64) error {
 	if len(c.forced) > 0 {
 		clear(dst)
-		allow(dst, c.forced[0])
+		mask.Allow(dst, c.forced[0])
 		return nil
 	}
 	switch format := c.rules.format; c.at {
 	case atEnd:
-		anything(dst) // what follows, with ignore_eos, is nobody's
+		mask.All(dst) // what follows, with ignore_eos, is nobody's
 	case atGap:
 		clear(dst)
-		allow(dst, format.start)
+		mask.Allow(dst, format.start)
 	case atRole:
 		clear(dst)
-		allow(dst, c.rules.role[c.roles])
+		mask.Allow(dst, c.rules.role[c.roles])
+	case atOpening, atChannel, atKind:
+		clear(dst)
+		c.words.Allow(dst)
+		if c.words.Done() {
+			exit, other := c.exits()
+			mask.Allow(dst, exit, other)
+		}
 	default:
 		if c.at == atThought && c.thinking && c.spent >= c.rules.budget {
 			clear(dst)
-			allow(dst, format.end)
+			mask.Allow(dst, format.end)
 			return nil
 		}
-		end, err := allowText(dst, format.textIDs.text, c.text)
-		if end {
+		end, err := allowText(dst, format.textIDs.Any, c.text)
+		if end && c.mayEnd() {
 			exit, other := c.exits()
-			allow(dst, exit, other)
+			mask.Allow(dst, exit, other)
 		}
 		return err
 	}
 	return nil
 }
+
+// mayEnd reports whether the text may end here, as far as its form is not concerned: an
+// answer without a word is one that was lost.
+func (c *harmonyConstraint) mayEnd() bool { return c.said || c.text != nil || c.at != atAnswer }
 
 // exits are the control ids that may follow the text read so far, -1 = none.
 func (c *harmonyConstraint) exits() (exit, other int32) {
@@ -252,9 +310,9 @@ func (c *harmonyConstraint) exits() (exit, other int32) {
 	}
 }
 
-// recipient is the function that the header names, "" = none.
+// recipient is whom the header names, "" = nobody.
 func (c *harmonyConstraint) recipient() string {
-	_, name, _ := strings.Cut(string(c.header), " to=functions.")
+	_, name, _ := strings.Cut(string(c.header), " to=")
 	if end := strings.IndexAny(name, " \n"); end >= 0 {
 		name = name[:end]
 	}
@@ -270,7 +328,7 @@ func (c *harmonyConstraint) Accept(id int32) error {
 		}
 		c.forced = c.forced[1:]
 	}
-	// Markers move to another place; ids of text are what c.text reads, below.
+	// Markers move to another place; ids of text are what c.words or c.text read, below.
 	switch {
 	case c.at == atEnd:
 		return nil
@@ -278,27 +336,34 @@ func (c *harmonyConstraint) Accept(id int32) error {
 		if id != format.start {
 			return unexpected(id)
 		}
-		c.header, c.roles = c.header[:0], 0
-		c.read(atRole, c.rules.opening)
+		c.at, c.header, c.roles = atRole, c.header[:0], 0
 		return nil
 	case c.at == atRole:
 		if id != c.rules.role[c.roles] {
 			return unexpected(id)
 		}
 		if c.roles++; c.roles == len(c.rules.role) {
-			c.at = atOpening
+			c.head(atOpening, c.rules.opening)
 		}
-		c.header = append(c.header, format.tok.Text(id)...)
+		return nil
 	case format.tok.IsControl(id):
-		if exit, other := c.exits(); (id != exit && id != other) || (c.text != nil && !c.text.Done()) {
+		done := c.text == nil || c.text.Done()
+		if c.at <= atKind {
+			done = c.words.Done()
+		}
+		if exit, other := c.exits(); (id != exit && id != other) || !done {
 			return unexpected(id)
 		}
 		return c.leave(id)
 	case c.at <= atKind:
-		c.header = append(c.header, format.tok.Text(id)...)
+		if c.header = append(c.header, format.tok.Text(id)...); !c.words.Accept(id) {
+			return unexpected(id)
+		}
+		return nil
 	case c.at == atThought && c.thinking:
 		c.spent++
 	}
+	c.said = true
 	if c.text == nil {
 		return nil
 	}
@@ -310,25 +375,26 @@ func (c *harmonyConstraint) leave(id int32) error {
 	rules, name := c.rules, c.recipient()
 	switch id {
 	case rules.format.channel:
-		form := rules.channel // which channels are open depends on what came before
+		texts := rules.channel // which channels are open depends on what came before
 		switch {
 		case name != "":
-			if form = rules.addressed; c.spent >= rules.budget {
-				form = rules.lastAddressed
+			if texts = rules.addressed; c.spent >= rules.budget {
+				texts = rules.lastAddressed
 			}
 			c.header = append(c.header, '\n') // ends the name
 		case c.detours >= maxDetours:
-			form = rules.last
+			texts = rules.last
 		case c.spent >= rules.budget && rules.budget > 0:
-			form, c.forced = rules.last, rules.final
+			texts, c.forced = rules.last, rules.final
 		case c.detours > 0 && rules.pointed:
-			form = rules.thought
+			texts = rules.thought
 		}
-		c.read(atChannel, form)
+		c.head(atChannel, texts)
 	case rules.format.constrain:
 		c.header = append(c.header, ' ') // ends the name
-		c.read(atKind, rules.kind)
+		c.head(atKind, rules.kind)
 	case rules.format.message:
+		c.said = false
 		switch header := string(c.header); {
 		case name != "":
 			form, ok := rules.arguments[name]
@@ -336,7 +402,7 @@ func (c *harmonyConstraint) leave(id int32) error {
 				return unexpected(id) // text of any form must not pass for arguments
 			}
 			c.read(atCall, form)
-		case strings.HasPrefix(strings.TrimPrefix(header, "assistant"), final):
+		case strings.HasPrefix(header, final):
 			c.read(atAnswer, rules.answer)
 		default:
 			c.read(atThought, nil)
@@ -347,9 +413,9 @@ func (c *harmonyConstraint) leave(id int32) error {
 			}
 		}
 	case rules.format.end:
-		c.read(atGap, nil)
+		c.at, c.text = atGap, nil
 	default:
-		c.read(atEnd, nil)
+		c.at, c.text = atEnd, nil
 	}
 	return nil
 }

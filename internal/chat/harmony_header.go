@@ -297,6 +297,6 @@ func (p *harmonyParser) isTool(word string) bool {
 	if strings.HasPrefix(word, "functions.") || p.conv.builtin(word) {
 		return true
 	}
-	_, ok := p.names.find(word)
+	_, ok := p.names.Find(word)
 	return ok
 }

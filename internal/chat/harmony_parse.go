@@ -1,13 +1,17 @@
 package chat
 
-import "strings"
+import (
+	"strings"
+
+	"ossian/internal/chat/declare"
+)
 
 // A harmonyParser reads what gpt-oss samples, with the salvage rules of harmony.md 9.
 type harmonyParser struct {
 	format *harmony
 	out    eventWriter
 	conv   *Conversation
-	names  *functionNames // of the offered tools
+	names  *declare.Names // of the offered tools
 
 	state    harmonyState
 	tokens   []headerToken // the header so far
@@ -19,7 +23,7 @@ type harmonyParser struct {
 
 // A harmonyState is where in the format the output is: inHeader → inContent →
 // expectStart → inHeader …; an answer begins inHeader, since the prompt ends with
-// <|start|>assistant. Where a marker is missing, states are skipped, by a Rule.
+// <|start|>assistant, unless there is no prompt, or one that ends in a text. Where a marker is missing, states are skipped, by a Rule.
 type harmonyState uint8
 
 const (
@@ -30,16 +34,20 @@ const (
 
 // newHarmonyParser begins where the prompt of conv ends.
 func newHarmonyParser(h *harmony, conv *Conversation) *harmonyParser {
-	parser := &harmonyParser{format: h, out: newEventWriter(h.tok), conv: conv, names: newFunctionNames(conv.offered()), state: inHeader}
-	if conv.Continue {
-		parser.state = inContent
+	parser := &harmonyParser{format: h, out: newEventWriter(h.tok), conv: conv, names: declare.NewNames(toolNames(conv.offered())), state: inHeader}
+	switch channel := conv.goesOn(); {
+	case channel != "":
 		part := Reasoning
-		for _, text := range conv.Turns[len(conv.Turns)-1].Parts {
-			if text != "" {
-				part, parser.answered = Content, true
-			}
+		switch channel {
+		case final:
+			part, parser.answered = Content, true
+		case commentary:
+			part = Preamble
 		}
+		parser.state = inContent
 		parser.out.later(part, false, false)
+	case conv.NoPrompt:
+		parser.state = expectStart
 	}
 	return parser
 }
@@ -193,7 +201,7 @@ func (p *harmonyParser) tool(recipient string) (Part, string) {
 		return Builtin, recipient
 	}
 	name := strings.TrimPrefix(recipient, "functions.")
-	if declared, ok := p.names.find(name); ok {
+	if declared, ok := p.names.Find(name); ok {
 		return Calling, declared
 	}
 	return Hidden, name

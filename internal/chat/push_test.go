@@ -137,6 +137,22 @@ func FuzzTagParse(f *testing.F) {
 	})
 }
 
+// FuzzBareParse reads calls that have no tags.
+func FuzzBareParse(f *testing.F) {
+	tok := llamaTokens(f)
+	format := llamaFormat(f, "llama3.1")
+	markers := ids(f, tok, "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>")
+	c := question()
+	f.Add([]byte("{\"name\": \"get_weather\", \"parameters\": {\"a\": \"}\\\"\"}}; \x02"))
+	f.Add([]byte("\x04{\"parameters\": {}, \"name\": \"get_weather\"}\x03x"))
+	f.Add([]byte("\n{\"name\": \"get_weather\", \"x\": [1, \"}\"], \"parameters\": \"{}\"}\xf0\x9f\x98"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := formattest.Check(format, c, fuzzIDs(tok, markers, data)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // FuzzText: whatever a user writes, the ids that mean something stay the same.
 func FuzzText(f *testing.F) {
 	o200k, qwen, smol := harmonyTokens(f), jsonTokens(f, "qwen3-cut.json"), jsonTokens(f, "smollm2-cut.json")

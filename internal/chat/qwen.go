@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"ossian/internal/chat/mask"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -17,7 +18,7 @@ type qwen struct {
 	start, end int32 // <|im_start|>, <|im_end|>
 	style      qwenStyle
 	stops      []int32
-	textIDs    textIDs
+	textIDs    mask.Text
 }
 
 // A qwenStyle is what the templates of the Qwen3 models differ in.
@@ -41,7 +42,7 @@ func newQwen(facts Facts, tmpl *template) *qwen {
 		return nil
 	}
 	q.stops = stops(facts, q.end)
-	q.textIDs = q.tags.textIDs(facts.Tokenizer)
+	q.textIDs = q.tags.text(facts.Tokenizer)
 	if tmpl == nil {
 		if strings.HasPrefix(facts.Family, "qwen3") {
 			return q
@@ -303,9 +304,12 @@ func (q *qwen) result(prompt *token.Prompt, turns []Turn, i int) {
 	}
 }
 
+// Tools implements Format.
+func (q *qwen) Tools() bool { return true }
+
 // Parser implements Format.
 func (q *qwen) Parser(c *Conversation) Parser {
-	return withTextTools(newTagParser(q.tok, q.tags, q.stops, c, q.begins(c)), c, wrapped)
+	return withTextTools(newTagParser(q.tok, q.tags, false, q.stops, c, q.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.

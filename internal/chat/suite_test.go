@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"ossian/internal/chat"
@@ -59,8 +61,11 @@ func goldens(t testing.TB, dir, ext, convs string) []formattest.Golden {
 // jinjaGoldens are the goldens of package jinja, without those that are expected to differ.
 func jinjaGoldens(t testing.TB, template string, except ...string) []formattest.Golden {
 	t.Helper()
-	return slices.DeleteFunc(goldens(t, "../jinja/testdata/golden/"+template, ".txt", "../jinja/testdata/conversations.json"),
-		func(g formattest.Golden) bool { return slices.Contains(except, g.Name) })
+	all := goldens(t, "../jinja/testdata/golden/"+template, ".txt", "../jinja/testdata/conversations.json")
+	for _, golden := range all {
+		golden.Conversation.MustCall = true // the reference passes over tools that a template does not show
+	}
+	return slices.DeleteFunc(all, func(g formattest.Golden) bool { return slices.Contains(except, g.Name) })
 }
 
 // families are the formats and what they are checked with. Every row goes through
@@ -70,13 +75,16 @@ func families(t testing.TB) []formattest.Suite {
 	o200k, qwen, smol := harmonyTokens(t), jsonTokens(t, "qwen3-cut.json"), jsonTokens(t, "smollm2-cut.json")
 	template := func(name string) string { return string(readFile(t, "../jinja/testdata/templates/"+name+".jinja")) }
 	// A model with another template than its family's, and tags in its vocabulary.
-	const own = "{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}{{ m.content }}<|im_end|>{% endfor %}" +
+	const own = "{%- for t in tools or [] %}{{ t.function.name }} {% endfor %}{%- for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}{{ m.content }}<|im_end|>{% endfor %}" +
 		"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 	parallel := turns()["preamble"]
 	parallel.Calls = append(parallel.Calls, chat.Call{Name: "get_weather", Arguments: "{}"})
 	every := turns()
 	every["parallel calls"] = parallel
 	plain := map[string]chat.Turn{"answer": say(chat.Assistant, "It is\n\nsunny.")}
+	llama, bare := llamaTokens(t), map[string]chat.Turn{"answer": plain["answer"], "call": {Role: chat.Assistant, Calls: turns()["call"].Calls}}
+	toolless := question()
+	toolless.Tools = nil
 	thinking := map[string]chat.Turn{"answer": turns()["answer"]}
 	ends := ids(t, qwen, "<|im_end|>")
 	tags := ids(t, qwen, "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>")
@@ -89,20 +97,52 @@ func families(t testing.TB) []formattest.Suite {
 			Golden: jinjaGoldens(t, "qwen3", cut...), Markers: tags},
 		{Name: "template that begins the reasoning", Tokenizer: qwen, Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: template("qwen3-thinking-2507"), Stops: ends}), Turns: every,
 			Golden: jinjaGoldens(t, "qwen3-thinking-2507", cut...), Markers: tags},
-		{Name: "template", Tokenizer: smol, Turns: plain,
+		{Name: "template", Tokenizer: smol, Turns: plain, Conversation: toolless, // which it has no place for
 			Format: newFormat(t, chat.Facts{Family: "llama", Tokenizer: smol, Template: template("smollm2"), Stops: ids(t, smol, "<|im_end|>")}),
 			Golden: jinjaGoldens(t, "smollm2", "odd_roles", "parts", "tool_result_text_args"), Markers: ids(t, smol, "<|im_start|>", "<|im_end|>", "<|endoftext|>")},
 		{Name: "template with tags", Tokenizer: qwen, Turns: thinking,
 			Format: newFormat(t, chat.Facts{Family: "qwen3", Tokenizer: qwen, Template: own, Stops: ends}),
 			Golden: []formattest.Golden{{Name: "own", Conversation: question(),
-				Prompt: "<|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nWeather?<|im_end|><|im_start|>assistant\n"}},
+				Prompt: "get_weather <|im_start|>system\nBe kind.<|im_end|><|im_start|>user\nWeather?<|im_end|><|im_start|>assistant\n"}},
 			Markers: tags},
+	}
+	today := question() // some templates have a date
+	today.Now = dated
+	for _, name := range []string{"llama3.1", "llama3.2"} {
+		all = append(all, formattest.Suite{Name: name, Tokenizer: llama, Turns: bare, Format: llamaFormat(t, name), Conversation: today,
+			Golden:  jinjaGoldens(t, name, append(cut, "tool_result_text_args")...),
+			Markers: append(ids(t, llama, "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"), sampled(llama, `{"name": "get_weather", "parameters": {};`)...)})
 	}
 	texts := multilingual(t)
 	for i := range all {
-		all[i].Conversation, all[i].Strings = question(), texts
+		if all[i].Strings = texts; all[i].Conversation == nil {
+			all[i].Conversation = question()
+		}
 	}
 	return all
+}
+
+// dated is when conversations are whose template wants to know.
+var dated = time.Unix(1_760_000_000, 0)
+
+// llamaTokens is a vocabulary with the control ids of Llama 3.1 to 3.3, and no tags.
+func llamaTokens(t testing.TB) *token.BPE {
+	t.Helper()
+	names := strings.NewReplacer("<|endoftext|>", "<|end_of_text|>", "<|im_start|>", "<|start_header_id|>", "<|im_end|>", "<|eot_id|>", "<|object_ref_start|>", "<|end_header_id|>",
+		"<|object_ref_end|>", "<|python_tag|>", "<|box_start|>", "<|eom_id|>", "<tool_call>", "<|reserved_1|>", "</tool_call>", "<|reserved_2|>", "<think>", "<|reserved_3|>", "</think>", "<|reserved_4|>")
+	tok, err := token.FromJSON([]byte(names.Replace(string(readFile(t, "../token/testdata/qwen3-cut.json")))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// llamaFormat is the format of a model with that vocabulary, whose file names one end.
+func llamaFormat(t testing.TB, template string) chat.Format {
+	t.Helper()
+	tok := llamaTokens(t)
+	return newFormat(t, chat.Facts{Family: "llama", Tokenizer: tok, Template: string(readFile(t, "../jinja/testdata/templates/"+template+".jinja")),
+		Special: map[string]string{"bos_token": "<|bos|>", "eos_token": "<|eos|>"}, Stops: ids(t, tok, "<|eot_id|>")})
 }
 
 // multilingual returns 1,000 texts that ASCII cannot write.

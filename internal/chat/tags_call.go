@@ -1,6 +1,11 @@
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+
+	"ossian/internal/chat/calljson"
+)
 
 // A callReader finds the parts of a call in the text between call tags:
 //
@@ -13,11 +18,8 @@ type callReader struct {
 	pieces []piece // until the call is known
 	text   []byte  // of pieces
 	state  callState
-	depth  int  // open brackets in the arguments
-	quoted bool // inside a string of theirs
-	escape bool // behind a backslash in it
-	scalar bool // the arguments are neither object nor array nor string
-	junk   bool // something other than the closing brace follows the arguments
+	value  calljson.Value // the arguments
+	junk   bool           // something other than the closing brace follows the arguments
 }
 
 // A callState is where in the text of a call a callReader is.
@@ -29,9 +31,6 @@ const (
 	callTail                   // behind them
 	callWhole                  // not of the usual form: wait for the end
 )
-
-// maxCallHead is how many bytes a name may take before its call is read as a whole.
-const maxCallHead = 4096
 
 // callText reads text between call tags.
 func (p *tagParser) callText(dst []Event, raw string) []Event {
@@ -50,21 +49,21 @@ func (p *tagParser) callText(dst []Event, raw string) []Event {
 	if reader.state == callWhole {
 		return dst
 	}
-	name, at, whole := readCallHead(reader.text)
+	name, at, verdict := calljson.Tagged(reader.text)
 	switch {
-	case whole:
-		dst = p.startCall(dst, name)
+	case verdict == calljson.Begun:
+		dst = p.startCall(dst, name, reader.pieces)
 		reader.state = callArgs
 		return p.arguments(dst, string(reader.text[at:]))
-	case at < 0 || len(reader.text) > maxCallHead:
+	case verdict == calljson.Never || len(reader.text) > calljson.MaxHead:
 		reader.state = callWhole
 	}
 	return dst
 }
 
-// startCall begins a call; the ids read so far count as part of it.
-func (p *tagParser) startCall(dst []Event, name string) []Event {
-	for _, piece := range p.call.pieces {
+// startCall begins a call; the ids of what was read so far count as part of it.
+func (p *tagParser) startCall(dst []Event, name string, read []piece) []Event {
+	for _, piece := range read {
 		p.out.owed += piece.count
 	}
 	part := Calling
@@ -74,48 +73,18 @@ func (p *tagParser) startCall(dst []Event, name string) []Event {
 	return p.out.start(dst, part, name)
 }
 
-// arguments gives on what of raw belongs to the arguments.
+// arguments gives on what of raw belongs to the arguments, and looks at what follows them.
 func (p *tagParser) arguments(dst []Event, raw string) []Event {
-	n := p.call.scan(raw)
-	if n > 0 {
-		return p.out.text(dst, raw[:n])
+	reader := &p.call
+	size := reader.value.Read(raw)
+	if reader.value.Ended {
+		reader.state = callTail
+		reader.junk = reader.junk || strings.Trim(raw[size:], "} \t\r\n") != ""
+	}
+	if size > 0 {
+		return p.out.text(dst, raw[:size])
 	}
 	return dst
-}
-
-// scan returns how many bytes of text belong to the arguments.
-func (r *callReader) scan(text string) (size int) {
-	for at := range len(text) {
-		if r.state == callTail {
-			r.junk = r.junk || (text[at] != '}' && !isSpace(text[at]))
-			continue
-		}
-		if r.scalar && (text[at] == '}' || text[at] == ',' || isSpace(text[at])) {
-			r.state = callTail
-			continue
-		}
-		// Brackets count outside of strings alone.
-		size = at + 1
-		switch char := text[at]; {
-		case r.escape:
-			r.escape = false
-		case r.quoted && char == '\\':
-			r.escape = true
-		case char == '"':
-			r.quoted = !r.quoted
-		case r.quoted:
-		case char == '{' || char == '[':
-			r.depth++
-		case char == '}' || char == ']':
-			r.depth--
-		case r.depth == 0:
-			r.scalar = true
-		}
-		if r.depth <= 0 && !r.quoted && !r.scalar {
-			r.state = callTail
-		}
-	}
-	return size
 }
 
 // endCall ends the call that is being read, if one is: at its closing tag, at the
@@ -128,7 +97,7 @@ func (p *tagParser) endCall(dst []Event, cut bool) []Event {
 	p.inCall = false
 	switch reader.state {
 	case callArgs:
-		dst = p.out.end(dst, false, cut || !reader.scalar)
+		dst = p.out.end(dst, false, cut || !reader.value.Scalar)
 	case callTail:
 		if reader.junk {
 			dst = p.out.salvage(dst, ruleBrokenCall)
@@ -150,10 +119,10 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 	var name string
 	known := json.Unmarshal(reader.text, &call) == nil && json.Unmarshal(call.Name, &name) == nil
 	if cut && !known {
-		name, _, _ = readCallHead(reader.text)
+		name, _, _ = calljson.Tagged(reader.text)
 	}
 	if known || name != "" {
-		dst = p.startCall(dst, name)
+		dst = p.startCall(dst, name, reader.pieces)
 		if known && call.Arguments == nil {
 			call.Arguments = json.RawMessage("{}")
 		}
@@ -172,80 +141,3 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 	}
 	return p.out.end(dst, true, cut)
 }
-
-// readCallHead reads {"name": "N", "arguments": up to the first byte of the
-// arguments. whole says that it is all there, at where they begin; otherwise at is
-// negative if text cannot become one. The name is "" until it is complete.
-func readCallHead(text []byte) (name string, at int, whole bool) {
-	scan := headScanner{text: text}
-	scan.literal("{")
-	scan.literal(`"name"`)
-	scan.literal(":")
-	name = scan.str()
-	scan.literal(",")
-	scan.literal(`"arguments"`)
-	scan.literal(":")
-	scan.space()
-	switch {
-	case scan.bad:
-		return name, -1, false
-	case scan.at >= len(text):
-		return name, 0, false
-	}
-	return name, scan.at, true
-}
-
-// A headScanner goes through text and stays where it does not fit or ends.
-type headScanner struct {
-	text []byte
-	at   int
-	bad  bool // text does not fit
-}
-
-// space passes over white space.
-func (s *headScanner) space() {
-	for s.at < len(s.text) && isSpace(s.text[s.at]) {
-		s.at++
-	}
-}
-
-// literal passes over want, or the beginning of it that ends the text.
-func (s *headScanner) literal(want string) {
-	if s.space(); s.bad {
-		return
-	}
-	size := min(len(want), len(s.text)-s.at)
-	if s.bad = string(s.text[s.at:s.at+size]) != want[:size]; !s.bad {
-		s.at += size
-		if size < len(want) {
-			s.at = len(s.text)
-		}
-	}
-}
-
-// str reads a JSON string, "" if it is not complete.
-func (s *headScanner) str() (text string) {
-	if s.space(); s.bad || s.at == len(s.text) {
-		return ""
-	}
-	if s.text[s.at] != '"' {
-		s.bad = true
-		return ""
-	}
-	end := s.at + 1 // of the string: a quote without a backslash before it
-	for end < len(s.text) && s.text[end] != '"' {
-		if s.text[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	if end >= len(s.text) {
-		s.at = len(s.text)
-		return ""
-	}
-	s.bad = json.Unmarshal(s.text[s.at:end+1], &text) != nil || text == ""
-	s.at = end + 1
-	return text
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }

@@ -4,23 +4,25 @@ import (
 	"slices"
 	"strconv"
 
+	"ossian/internal/chat/mask"
 	"ossian/internal/grammar"
 	"ossian/internal/token"
 )
 
-// textIDs are the ids that stand for text between tags.
-func (t tags) textIDs(tok *token.BPE) textIDs {
-	return findTextIDs(tok, t.open, t.close, t.callOpen, t.callClose)
+// text is the ids that stand for text between tags.
+func (t *tags) text(tok *token.BPE) mask.Text {
+	return mask.OfText(tok, t.open, t.close, t.callOpen, t.callClose)
 }
 
 // tagRules hold answers with think and call tags to rules (api.md 2.5): reasoning is
 // free, the text behind it has a form, calls are as the templates of Qwen3 write them.
 type tagRules struct {
 	tags
-	textIDs
+	textIDs  mask.Text
 	stops    []int32
 	answer   *grammar.Grammar // nil = any text
 	calls    *grammar.Grammar // what stands between call tags; nil = no calls
+	bare     string           // calls have no tags and their arguments in this member (bareReader); "" = tags
 	mustCall bool             // there is no text before a call, and no end without one
 	oneCall  bool             // nothing but the end may follow a call
 	state    thinkPlace
@@ -34,16 +36,25 @@ func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, co
 	if rules.budget = wanted.budget(conv, !conv.thinks()); wanted.holdNothing(conv, rules.budget) {
 		return nil, nil
 	}
-	var err error
+	err := wanted.check(conv.Tools)
+	if err != nil {
+		return nil, err
+	}
 	if rules.answer, err = wanted.answer(compile); err != nil {
 		return nil, err
 	}
-	if rules.callOpen < 0 && (wanted.MustCall || wanted.strict(conv.Tools)) {
-		return nil, NoCallsError{}
-	}
 	rules.mustCall, rules.oneCall = wanted.MustCall, wanted.OneCall
-	if rules.callOpen >= 0 {
-		rules.calls, err = tagCalls(conv, wanted, compile)
+	switch {
+	case rules.callOpen >= 0:
+		rules.calls, err = tagCalls(conv, wanted, "\n{\"name\": ", "arguments", "}\n", compile)
+	case rules.bare != "" && conv.continuesText():
+		if wanted.MustCall {
+			return nil, turnError(len(conv.Turns)-1, "text that is to be continued cannot become a call of this model")
+		}
+	case rules.bare != "" && (wanted.MustCall || wanted.strict(conv.Tools) || (wanted.Answer != nil && wanted.Answer.Kind <= grammar.Object)):
+		// Otherwise nothing is held that begins like a call; and where the text is one of some
+		// words, these say whether it is one.
+		rules.calls, err = tagCalls(conv, wanted, "{\"name\": ", rules.bare, "}", compile)
 	}
 	if rules.free = rules.answer == nil && rules.calls == nil; rules.free && (rules.budget == unlimited || rules.open < 0) {
 		return nil, err // calls of a form that is not known must stay possible
@@ -52,13 +63,14 @@ func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, co
 	return rules.constraint, err
 }
 
-// tagCalls compiles what stands between call tags; nil = no tool may be called.
-func tagCalls(conv *Conversation, wanted *Rules, compile Compile) (*grammar.Grammar, error) {
+// tagCalls compiles what stands between call tags, or calls without any: before, the name,
+// the arguments in a member, after. nil = no tool may be called.
+func tagCalls(conv *Conversation, wanted *Rules, before, member, after string, compile Compile) (*grammar.Grammar, error) {
 	src := grammar.Source{Kind: grammar.Framed}
 	var tools []int // [frame]
 	for tool := range conv.Tools {
 		if wanted.callable(tool) {
-			frame := grammar.Frame{Before: "\n{\"name\": " + strconv.Quote(conv.Tools[tool].Name) + ", \"arguments\": ", JSON: wanted.Tools[tool].Arguments, After: "}\n"}
+			frame := grammar.Frame{Before: before + strconv.Quote(conv.Tools[tool].Name) + ", \"" + member + "\": ", JSON: wanted.form(tool, conv.Tools[tool].Input), After: after}
 			switch conv.Tools[tool].Input {
 			case Text:
 				frame.JSON = grammar.Source{Text: textSchema}
@@ -114,7 +126,7 @@ func (rules *tagRules) constraint() Constraint {
 
 // A tagPlace is where an answer is: tagStart → tagThought → tagGap → tagAnswer → tagEnd,
 // reasoning left out where there is none; tagCall and tagCalled take turns where calls
-// follow, from any place outside the reasoning.
+// follow, from any place outside the reasoning. Calls without tags are in tagAnswer.
 type tagPlace uint8
 
 const (
@@ -135,13 +147,20 @@ type tagConstraint struct {
 	begun bool             // the text of the answer has begun
 	broke bool             // there was a line break in this gap
 	spent int              // ids of reasoning
+
+	call    *grammar.Matcher // of a call without tags, as long as the text may be one
+	other   bool             // the text may be something else than such a call
+	scratch []uint64         // a mask
 }
 
 // answer goes to where the answer begins.
 func (c *tagConstraint) answer() {
-	c.at, c.text = tagAnswer, nil
+	c.at, c.text, c.other = tagAnswer, nil, !c.rules.mustCall
 	if c.rules.answer != nil && !c.rules.mustCall {
 		c.text = c.rules.answer.Matcher()
+	}
+	if c.rules.bare != "" && c.rules.calls != nil {
+		c.call = c.rules.calls.Matcher()
 	}
 }
 
@@ -150,24 +169,24 @@ func (c *tagConstraint) Mask(dst []uint64) error {
 	rules := c.rules
 	switch c.at {
 	case tagEnd:
-		anything(dst) // what follows, with ignore_eos, is nobody's
+		mask.All(dst) // what follows, with ignore_eos, is nobody's
 	case tagThought:
 		clear(dst)
 		if c.spent < rules.budget {
-			copy(dst, rules.text)
+			copy(dst, rules.textIDs.Any)
 		}
-		allow(dst, rules.close)
+		mask.Allow(dst, rules.close)
 	case tagCall:
 		end, err := allowText(dst, nil, c.text)
 		if end {
-			allow(dst, rules.callClose)
+			mask.Allow(dst, rules.callClose)
 		}
 		return err
 	case tagCalled:
 		clear(dst)
-		allow(dst, rules.stops...)
+		mask.Allow(dst, rules.stops...)
 		if !rules.oneCall {
-			allow(dst, rules.callOpen)
+			mask.Allow(dst, rules.callOpen)
 			c.gap(dst)
 		}
 	default:
@@ -181,11 +200,14 @@ func (c *tagConstraint) maskAnswer(dst []uint64) error {
 	rules := c.rules
 	mayOpen := c.at == tagStart && rules.budget > 0
 	if rules.free {
-		anything(dst)
+		mask.All(dst)
 		if !mayOpen {
 			dst[rules.open/64] &^= 1 << (rules.open % 64)
 		}
 		return nil
+	}
+	if rules.bare != "" && rules.calls != nil {
+		return c.maskBare(dst, mayOpen)
 	}
 	text := c.text
 	if text == nil && rules.answer != nil && !rules.mustCall {
@@ -193,20 +215,20 @@ func (c *tagConstraint) maskAnswer(dst []uint64) error {
 	}
 	clear(dst)
 	if !rules.mustCall {
-		end, err := allowText(dst, rules.text, text)
+		end, err := allowText(dst, rules.textIDs.Any, text)
 		if err != nil {
 			return err
 		}
 		if end {
-			allow(dst, rules.stops...)
+			mask.Allow(dst, rules.stops...)
 		}
 	}
 	if rules.calls != nil && (rules.answer == nil || !c.begun) {
-		allow(dst, rules.callOpen)
+		mask.Allow(dst, rules.callOpen)
 	}
 	switch {
 	case mayOpen:
-		allow(dst, rules.open)
+		mask.Allow(dst, rules.open)
 	case c.at == tagGap:
 		c.gap(dst)
 	}
@@ -216,7 +238,7 @@ func (c *tagConstraint) maskAnswer(dst []uint64) error {
 // gap allows a line break, but not for ever.
 func (c *tagConstraint) gap(dst []uint64) {
 	if !c.broke {
-		allow(dst, c.rules.breaks...)
+		mask.Allow(dst, c.rules.textIDs.Breaks...)
 	}
 }
 
@@ -238,19 +260,22 @@ func (c *tagConstraint) Accept(id int32) error {
 		}
 		c.spent++
 		return nil
-	case id == rules.callOpen && rules.calls != nil:
+	case id == rules.callOpen && id >= 0 && rules.calls != nil:
 		c.at, c.text = tagCall, rules.calls.Matcher()
 		return nil
 	case c.at == tagCall && id == rules.callClose:
 		c.at, c.text, c.broke = tagCalled, nil, false
 		return nil
-	case (c.at == tagGap || c.at == tagCalled) && !c.broke && slices.Contains(rules.breaks, id):
+	case (c.at == tagGap || c.at == tagCalled) && !c.broke && slices.Contains(rules.textIDs.Breaks, id):
 		c.broke = true
 		return nil
-	case c.at == tagCalled || (rules.mustCall && c.at != tagCall):
+	case c.at == tagCalled || (rules.mustCall && c.at != tagCall && rules.bare == ""):
 		return unexpected(id)
 	case c.at == tagStart || c.at == tagGap:
 		c.answer()
+	}
+	if rules.bare != "" && rules.calls != nil {
+		return c.acceptBare(id)
 	}
 	c.begun = true
 	if c.text == nil {

@@ -15,6 +15,9 @@ type tags struct {
 	callOpen, callClose int32 // <tool_call>, </tool_call>
 }
 
+// noTags are those of a vocabulary that has none.
+var noTags = tags{-1, -1, -1, -1}
+
 func findTags(tok *token.BPE) tags {
 	find := func(name string) int32 {
 		if id, ok := tok.ID(name); ok {
@@ -55,7 +58,7 @@ const (
 )
 
 // A tagParser reads answers with reasoning between think tags and calls, one JSON
-// object each, between call tags. Line breaks beside a tag belong to it and not to the
+// object each, between call tags, or without any (bareReader). Line breaks beside a tag belong to it and not to the
 // text. Tags that mean nothing where they stand are text, or dropped by a Rule.
 type tagParser struct {
 	tags
@@ -65,12 +68,20 @@ type tagParser struct {
 	state  thinkPlace
 	inCall bool
 	call   callReader
+	bare   bool // calls have no tags
+	reader bareReader
+	forced bool // the answer has to be a call
 	ended  bool // a stop id was pushed
 }
 
-func newTagParser(tok *token.BPE, known tags, stops []int32, conv *Conversation, state thinkPlace) *tagParser {
-	parser := &tagParser{tags: known, out: newEventWriter(tok), stops: stops, state: state}
-	if offered := conv.offered(); len(offered) > 0 && known.callOpen >= 0 {
+// newTagParser begins where the prompt of conv ends, in state. bare says that calls have
+// no tags.
+func newTagParser(tok *token.BPE, known tags, bare bool, stops []int32, conv *Conversation, state thinkPlace) *tagParser {
+	parser := &tagParser{tags: known, out: newEventWriter(tok), stops: stops, state: state, bare: bare, forced: conv.MustCall}
+	if conv.continuesText() { // no call begins there
+		parser.reader.state = bareOff
+	}
+	if offered := conv.offered(); len(offered) > 0 && (bare || known.callOpen >= 0) {
 		parser.tools = map[string]bool{}
 		for _, tool := range offered {
 			parser.tools[tool.Name] = true
@@ -91,7 +102,7 @@ func (p *tagParser) Push(dst []Event, id int32) []Event {
 		return p.openThinking(dst)
 	case think && id == p.close:
 		return p.closeThinking(dst)
-	case p.tools != nil && p.state != insideThinking && id == p.callOpen:
+	case p.tools != nil && !p.bare && p.state != insideThinking && id == p.callOpen:
 		dst = p.endCall(dst, false)
 		dst = p.out.end(dst, true, false)
 		p.inCall = true
@@ -104,11 +115,13 @@ func (p *tagParser) Push(dst []Event, id int32) []Event {
 		return dst // counts with the next event
 	}
 	raw := p.out.tok.Text(id)
-	if p.inCall {
+	switch {
+	case p.inCall:
 		return p.callText(dst, raw)
-	}
-	if !p.out.open {
-		p.out.later(Content, p.state == behindThinking || p.out.calls > 0, p.tools != nil)
+	case p.mayCall():
+		return p.bareText(dst, raw)
+	case !p.out.open:
+		p.out.later(Content, p.state == behindThinking || p.out.calls > 0, p.tools != nil && !p.bare)
 	}
 	return p.out.text(dst, raw)
 }
@@ -118,6 +131,7 @@ func (p *tagParser) openThinking(dst []Event) []Event {
 	if p.state == insideThinking {
 		return p.out.salvage(dst, ruleStrayThinkTag)
 	}
+	dst = p.endBare(dst, false)
 	p.state = insideThinking
 	dst = p.out.end(dst, false, false)
 	p.out.later(Reasoning, true, true)
@@ -138,17 +152,19 @@ func (p *tagParser) closeThinking(dst []Event) []Event {
 // end takes a stop id. What follows one, with ignore_eos, is more content.
 func (p *tagParser) end(dst []Event) []Event {
 	dst = p.endCall(dst, false)
+	dst = p.endBare(dst, false)
 	dst = p.out.end(dst, false, false)
 	if p.ended {
 		return dst
 	}
-	p.ended, p.state = true, behindThinking
+	p.ended, p.state, p.reader.state = true, behindThinking, bareOff
 	return p.out.emit(dst, Event{Kind: TurnEnd, Part: Content})
 }
 
 // Close implements Parser.
 func (p *tagParser) Close(dst []Event) []Event {
 	dst = p.endCall(dst, true)
+	dst = p.endBare(dst, true)
 	dst = p.out.end(dst, false, true)
 	return p.out.skip(dst, Content)
 }

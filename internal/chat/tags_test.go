@@ -177,7 +177,7 @@ func TestTemplate(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	tok := jsonTokens(t, "qwen3-cut.json")
-	own := newFormat(t, chat.Facts{Family: "llama", Tokenizer: tok, Template: "{% if messages | length > 3 %}{{ raise_exception('too many') }}{% endif %}"})
+	own := newFormat(t, chat.Facts{Family: "llama", Tokenizer: tok, Template: "{{ tools }}{% if messages | length > 3 %}{{ raise_exception('too many') }}{% endif %}"})
 	harmony := newFormat(t, chat.Facts{Family: "gpt-oss", Tokenizer: harmonyTokens(t)})
 	user := say(chat.User, "Hi")
 	for _, tt := range []struct {

@@ -1,54 +1,137 @@
 package chat
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/declare"
+	"ossian/internal/chat/fence"
+	"ossian/internal/chat/mask"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
 
 // A template renders conversations with the Jinja text that came with the model.
-// Tool calls are shown as far as it can express them, and recognised where they
-// stand between <tool_call> and </tool_call> as single ids.
+// Tool calls are shown as far as it can express them. Where it writes them between
+// <tool_call> and </tool_call>, single ids, they are recognised there, else as objects
+// with a name that the answer begins with (bareReader).
 type template struct {
 	tok     *token.BPE
 	tmpl    *jinja.Template
+	toolUse *jinja.Template // where tools are offered; nil = tmpl
 	special map[string]string
-	fence   *fence
+	fence   *fence.Fence
 	tags    tags
 	stops   []int32
-	textIDs textIDs
+	textIDs mask.Text
+	bare    string // the member that holds the arguments of calls without tags; "" = calls have tags
+	shows   bool   // tools are shown
+	single  bool   // a turn with several calls is refused
 }
 
+// newTemplate compiles the templates of a model, and tries what they do with calls and
+// tools: nothing else tells.
 func newTemplate(facts Facts) (*template, error) {
-	if facts.Template == "" {
+	named := facts.Named
+	if facts.Chosen {
+		named = nil
+	}
+	text := cmp.Or(facts.Template, named["default"], named["tool_use"])
+	if text == "" {
 		return nil, ErrNoTemplate
 	}
-	tmpl, err := jinja.Compile(facts.Template)
+	tmpl, err := jinja.Compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	made := &template{tok: facts.Tokenizer, tmpl: tmpl, special: facts.Special, fence: newFence(facts.Tokenizer), tags: findTags(facts.Tokenizer), stops: stops(facts)}
-	made.textIDs = made.tags.textIDs(facts.Tokenizer)
+	made := &template{tok: facts.Tokenizer, tmpl: tmpl, special: facts.Special, fence: fence.New(facts.Tokenizer), tags: findTags(facts.Tokenizer), stops: stops(facts)}
+	if text := named["tool_use"]; text != "" {
+		if made.toolUse, err = jinja.Compile(text); err != nil {
+			return nil, fmt.Errorf("chat template tool_use: %w", err)
+		}
+	}
+	made.shows = made.showsTools()
+	if made.bare = made.bareCalls(); made.bare != "" {
+		made.tags.callOpen, made.tags.callClose = -1, -1
+		// Calls of Llama may end in two ways, of which files often name one.
+		for _, name := range []string{"<|eot_id|>", "<|eom_id|>"} {
+			if id, ok := facts.Tokenizer.ID(name); ok {
+				made.stops = stops(facts, append(made.stops, id)...)
+			}
+		}
+	}
+	made.textIDs = made.tags.text(facts.Tokenizer)
 	return made, nil
 }
+
+// probe is a name that no template has, of tools and of what is called.
+const probe = "ossian_probe"
+
+// showsTools reports whether a tool that is offered is in the prompt.
+func (t *template) showsTools() bool {
+	offer := &Conversation{Turns: []Turn{{Role: User, Parts: []string{"Hi"}}}, Tools: []Tool{{Name: probe, Description: "Nothing.", Parameters: []byte(`{"type": "object", "properties": {}}`)}}, Now: time.Unix(0, 0)}
+	text, err := t.text(offer)
+	return err == nil && strings.Contains(fence.Plain(text), probe)
+}
+
+// bareCalls finds out how calls are written, and returns the member in which calls without
+// tags have their arguments, "" where they have tags. Where a template writes calls in
+// another form, or none, models are made to write them so where they must call.
+func (t *template) bareCalls() string {
+	calls := []Call{{ID: "probe0000", Name: probe, Arguments: `{"a": 1}`}, {ID: "probe0001", Name: probe, Arguments: `{"a": 2}`}}
+	called := func(count int) (string, error) {
+		conv := &Conversation{Turns: []Turn{{Role: User, Parts: []string{"Hi"}}, {Role: Assistant, Calls: calls[:count]}}, NoPrompt: true, Now: time.Unix(0, 0)}
+		if t.toolUse != nil { // which writes calls as well
+			conv.Tools = []Tool{{Name: "another"}}
+		}
+		return t.text(conv)
+	}
+	text, err := called(1)
+	_, several := called(2)
+	t.single = err == nil && several != nil
+	text = fence.Plain(text)
+	at := strings.Index(text, probe)
+	open := strings.LastIndex(text[:max(at, 0)], "{")
+	tagged := t.tags.callOpen >= 0
+	if err != nil || at < 0 || open < 0 {
+		if tagged {
+			return ""
+		}
+		return "arguments"
+	}
+	name, begin, verdict := calljson.Bare([]byte(text[open:]), func(name string) bool { return name == probe })
+	switch {
+	case tagged && (verdict == calljson.Never || strings.HasSuffix(strings.TrimSpace(text[:open]), "<tool_call>")):
+		return ""
+	case verdict == calljson.Begun && name == probe && strings.Contains(text[open:open+begin], `"parameters"`):
+		return "parameters"
+	}
+	return "arguments"
+}
+
+// Tools implements Format.
+func (t *template) Tools() bool { return t.shows }
 
 // Stops implements Format.
 func (t *template) Stops() []int32 { return t.stops }
 
 // Render implements Format.
 func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
+	if len(conv.offered()) > 0 && !t.shows && !conv.MustCall {
+		return &Error{Turn: -1, Tool: -1, Tools: true, Problem: "the model's chat template has no place for tools: leave them out, choose a template that shows them, or ask for a call"}
+	}
 	text, err := t.text(conv)
 	if err != nil {
 		return err
 	}
 	prompt.Begin(text)
-	unfence(prompt, text)
+	fence.Write(prompt, text)
 	return nil
 }
 
@@ -62,7 +145,11 @@ func (t *template) text(conv *Conversation) (string, error) {
 	if !conv.Now.IsZero() {
 		clock = func() time.Time { return conv.Now }
 	}
-	text, err := t.tmpl.Render(vars, clock)
+	tmpl := t.tmpl
+	if t.toolUse != nil && len(conv.offered()) > 0 {
+		tmpl = t.toolUse
+	}
+	text, err := tmpl.Render(vars, clock)
 	if raised, ok := errors.AsType[*jinja.RaisedError](err); ok {
 		return "", generalError("the chat template refuses the conversation: %s", raised.Message)
 	}
@@ -72,7 +159,7 @@ func (t *template) text(conv *Conversation) (string, error) {
 	if !conv.Continue {
 		return text, nil
 	}
-	end := strings.LastIndex(text, openEndMark)
+	end := strings.LastIndex(text, fence.OpenEnd)
 	if end < 0 {
 		return "", turnError(len(conv.Turns)-1, "the chat template leaves out the text that is to be continued")
 	}
@@ -96,7 +183,7 @@ func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
 		vars.Set("reasoning_effort", conv.Effort)
 	}
 	if conv.Identity != "" {
-		vars.Set("model_identity", t.fence.text(conv.Identity))
+		vars.Set("model_identity", t.fence.Text(conv.Identity))
 	}
 	if len(conv.Vars) > 0 {
 		value, err := jinja.FromJSON(conv.Vars)
@@ -106,12 +193,16 @@ func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
 		}
 		for i := range more.Len() {
 			name, value := more.Entry(i)
-			vars.Set(name.(string), t.fence.value(value))
+			vars.Set(name.(string), t.fence.Value(value))
 		}
 	}
-	messages := make([]jinja.Value, len(conv.Turns))
-	for i := range conv.Turns {
-		messages[i] = t.message(&conv.Turns[i], conv.Continue && i == len(conv.Turns)-1)
+	turns := conv.Turns
+	if t.single {
+		turns = oneByOne(turns)
+	}
+	messages := make([]jinja.Value, len(turns))
+	for i := range turns {
+		messages[i] = t.message(&turns[i], conv.Continue && i == len(turns)-1)
 	}
 	vars.Set("messages", jinja.NewList(messages...))
 	vars.Set("add_generation_prompt", !conv.NoPrompt && !conv.Continue)
@@ -121,12 +212,42 @@ func (t *template) vars(conv *Conversation) (*jinja.Dict, error) {
 	}
 	vars.Set("tools", nil)
 	if len(tools) > 0 {
-		vars.Set("tools", t.fence.value(jinja.NewList(tools...)))
+		vars.Set("tools", t.fence.Value(jinja.NewList(tools...)))
 	}
 	for name, text := range t.special {
 		vars.Set(name, text)
 	}
 	return vars, nil
+}
+
+// oneByOne returns turns as if every call had been made and answered alone.
+func oneByOne(turns []Turn) (all []Turn) {
+	for at := 0; at < len(turns); at++ {
+		turn := turns[at]
+		if len(turn.Calls) < 2 {
+			all = append(all, turn)
+			continue
+		}
+		end := at + 1 // of its results
+		for end < len(turns) && turns[end].Role == ToolRole {
+			end++
+		}
+		results := slices.Clone(turns[at+1 : end])
+		for i := range turn.Calls {
+			one := Turn{Role: Assistant, Calls: turn.Calls[i : i+1]}
+			if i == 0 { // what was said before the calls
+				one.Parts, one.Reasoning = turn.Parts, turn.Reasoning
+			}
+			all = append(all, one)
+			if of := slices.IndexFunc(results, func(result Turn) bool { return result.CallID == turn.Calls[i].ID }); of >= 0 {
+				all = append(all, results[of])
+				results = slices.Delete(results, of, of+1)
+			}
+		}
+		all = append(all, results...)
+		at = end - 1
+	}
+	return all
 }
 
 // roleNames are the roles that templates know: for most, a developer is none.
@@ -140,18 +261,18 @@ func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 	if turn.Role == Assistant && reasoning == "" && t.tags.close >= 0 { // clients that know no reasoning sent it as text
 		reasoning, text = splitThinking(text)
 	}
-	content := t.fence.text(text)
+	content := t.fence.Text(text)
 	if open {
-		content += openEndMark
+		content += fence.OpenEnd
 	}
 	msg.Set("content", content)
 	if turn.Name != "" {
-		msg.Set("name", t.fence.text(turn.Name))
+		msg.Set("name", t.fence.Text(turn.Name))
 	}
 	if reasoning != "" {
 		// The names that published templates read it from.
 		for _, name := range []string{"reasoning_content", "reasoning", "thinking"} {
-			msg.Set(name, t.fence.text(reasoning))
+			msg.Set(name, t.fence.Text(reasoning))
 		}
 	}
 	if len(turn.Calls) > 0 {
@@ -162,7 +283,7 @@ func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 		msg.Set("tool_calls", jinja.NewList(calls...))
 	}
 	if turn.CallID != "" {
-		msg.Set("tool_call_id", t.fence.text(turn.CallID))
+		msg.Set("tool_call_id", t.fence.Text(turn.CallID))
 	}
 	return msg
 }
@@ -171,15 +292,15 @@ func (t *template) message(turn *Turn, open bool) *jinja.Dict {
 // as a mapping, and get text only where they are none.
 func (t *template) call(call Call) *jinja.Dict {
 	function := jinja.NewDict()
-	function.Set("name", t.fence.text(call.Name))
-	function.Set("arguments", t.fence.text(call.Arguments))
+	function.Set("name", t.fence.Text(call.Name))
+	function.Set("arguments", t.fence.Text(call.Arguments))
 	if arguments, err := jinja.FromJSON([]byte(call.object())); err == nil {
 		if wrapped, ok := arguments.(*jinja.Dict); ok {
-			function.Set("arguments", t.fence.value(wrapped))
+			function.Set("arguments", t.fence.Value(wrapped))
 		}
 	}
 	wrapped := jinja.NewDict()
-	wrapped.Set("id", t.fence.text(call.ID))
+	wrapped.Set("id", t.fence.Text(call.ID))
 	wrapped.Set("type", "function")
 	wrapped.Set("function", function)
 	return wrapped
@@ -203,43 +324,21 @@ func (t *Tool) declaration() json.RawMessage {
 	if t.JSON != nil && t.Input == JSON {
 		return t.JSON
 	}
-	// Members in the order in which published declarations have them; templates print it.
-	var out bytes.Buffer
-	out.WriteString(`{"type":"function","function":{"name":`)
-	out.Write(quoted(t.Name))
-	if t.Description != "" {
-		out.WriteString(`,"description":`)
-		out.Write(quoted(t.Description))
-	}
 	parameters := t.Parameters
 	if t.Input != JSON {
 		parameters = json.RawMessage(textSchema)
 	}
-	if parameters != nil {
-		out.WriteString(`,"parameters":`)
-		out.Write(parameters)
-	}
-	out.WriteString(`}}`)
-	return out.Bytes()
-}
-
-// quoted is s as a JSON string.
-func quoted(s string) []byte {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // strings have a JSON form
-	}
-	return text
+	return declare.Function(t.Name, t.Description, parameters)
 }
 
 // Parser implements Format.
 func (t *template) Parser(c *Conversation) Parser {
-	return withTextTools(newTagParser(t.tok, t.tags, t.stops, c, t.begins(c)), c, wrapped)
+	return withTextTools(newTagParser(t.tok, t.tags, t.bare != "", t.stops, c, t.begins(c)), c, wrapped)
 }
 
 // Constraint implements Format.
 func (t *template) Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error) {
-	return newTagConstraint(&tagRules{tags: t.tags, textIDs: t.textIDs, stops: t.stops}, t.begins, c, r, compile)
+	return newTagConstraint(&tagRules{tags: t.tags, textIDs: t.textIDs, stops: t.stops, bare: t.bare}, t.begins, c, r, compile)
 }
 
 // begins says where the template's prompt leaves the model: some open the reasoning.
@@ -247,12 +346,15 @@ func (t *template) begins(conv *Conversation) thinkPlace {
 	// A conversation of one word is rendered and what follows the word is looked at: only
 	// the template itself knows.
 	const user = "\uFDD2" // no template writes it
-	probe := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: conv.Effort, Now: conv.Now, Vars: conv.Vars}
+	short := &Conversation{Turns: []Turn{{Role: User, Parts: []string{user}}}, Effort: conv.Effort, Now: conv.Now, Vars: conv.Vars}
+	if t.toolUse != nil { // tools choose the template
+		short.Tools, short.NoCalls = conv.Tools, conv.NoCalls
+	}
 	if conv.Continue {
-		probe.Turns, probe.Continue = append(probe.Turns, conv.Turns[len(conv.Turns)-1]), true
+		short.Turns, short.Continue = append(short.Turns, conv.Turns[len(conv.Turns)-1]), true
 	}
 	state := beforeThinking
-	if text, err := t.text(probe); err == nil && t.tags.open >= 0 {
+	if text, err := t.text(short); err == nil && t.tags.open >= 0 {
 		tail := text[max(strings.LastIndex(text, user), 0):]
 		opened, closed := strings.LastIndex(tail, "<think>"), strings.LastIndex(tail, "</think>")
 		switch {

@@ -2,8 +2,10 @@ package chat
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
+
+	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/declare"
 )
 
 // textSchema is what families that write all calls as JSON have for a tool that takes
@@ -15,7 +17,7 @@ func (c *Call) object() string {
 	if !c.Text {
 		return cmp.Or(strings.TrimSpace(c.Arguments), "{}")
 	}
-	return `{"input":` + string(quoted(c.Arguments)) + `}`
+	return `{"input":` + string(declare.Quoted(c.Arguments)) + `}`
 }
 
 // A textToolParser takes the text out of calls of tools that take text. What begins like
@@ -76,7 +78,7 @@ func (t *textToolParser) read(dst []Event) []Event {
 				event.Text, event.Bytes, t.waiting = t.held.String(), t.held.String(), false
 			}
 		case event.Kind == End:
-			if text := unwrap(t.held.String(), event.Cut); text != "" {
+			if text := calljson.Unwrap(t.held.String(), event.Cut); text != "" {
 				dst = append(dst, Event{Kind: Delta, Part: Calling, Text: text, Bytes: text, Token: event.Token, Call: event.Call})
 			}
 			t.waiting = false
@@ -84,37 +86,4 @@ func (t *textToolParser) read(dst []Event) []Event {
 		dst = append(dst, event)
 	}
 	return dst
-}
-
-// unwrap returns the text inside of JSON, a string or an object with one; of other text
-// all. If it was cut, what there is of the string.
-func unwrap(text string, cut bool) string {
-	if inner, ok := inside(text); ok || !cut {
-		return inner
-	}
-	for n := range min(len(text), len(`\u123`)+1) { // half an escape is too much
-		for _, end := range []string{`"`, `"}`, `}`} {
-			if inner, ok := inside(text[:len(text)-n] + end); ok {
-				return inner
-			}
-		}
-	}
-	return text
-}
-
-// inside returns the text in a JSON string or in an object with one member.
-func inside(text string) (string, bool) {
-	var plain string
-	if json.Unmarshal([]byte(text), &plain) == nil {
-		return plain, true
-	}
-	var one map[string]*string
-	if json.Unmarshal([]byte(text), &one) == nil && len(one) == 1 {
-		for _, inner := range one {
-			if inner != nil {
-				return *inner, true
-			}
-		}
-	}
-	return text, false
 }

@@ -1,4 +1,7 @@
-package chat
+// Package fence keeps the text of callers from becoming control ids on its way through
+// a chat template. Who uses it need not know where names of added tokens begin or
+// end, or how text is told from what the template itself writes.
+package fence
 
 import (
 	"slices"
@@ -10,18 +13,18 @@ import (
 )
 
 // textMark is a noncharacter: no text means it, and templates pass it on. The character
-// before it is text. openEndMark is another one, where the last turn ends that is to be
-// continued.
-const (
-	textMark    = "\uFDD0"
-	openEndMark = "\uFDD1"
-)
+// before it is text.
+const textMark = "\uFDD0"
 
-// A fence keeps text from becoming added tokens on its way through a template: it
+// OpenEnd is another one, for the place where the last turn ends that is to be
+// continued: no text holds it.
+const OpenEnd = "\uFDD1"
+
+// A Fence keeps text from becoming added tokens on its way through a template: it
 // puts a mark into every name of one, and into what could become one together with
 // text before or after (SEC-6). Templates that put a name together around a word of
 // the caller's do so on purpose: that word is not looked at.
-type fence struct {
+type Fence struct {
 	names       map[string]bool
 	starts      [256]bool        // bytes that names begin with
 	sizes       map[string][]int // of the names that begin so, with their first heads bytes
@@ -31,9 +34,9 @@ type fence struct {
 	dropMarks   *strings.Replacer
 }
 
-// newFence makes the fence of a vocabulary.
-func newFence(tok *token.BPE) *fence {
-	fenced := &fence{names: map[string]bool{}, edges: map[string]bool{}, sizes: map[string][]int{}, headSize: 4, dropMarks: strings.NewReplacer(textMark, "\uFFFD", openEndMark, "\uFFFD")}
+// New makes the fence of a vocabulary.
+func New(tok *token.BPE) *Fence {
+	fenced := &Fence{names: map[string]bool{}, edges: map[string]bool{}, sizes: map[string][]int{}, headSize: 4, dropMarks: strings.NewReplacer(textMark, "\uFFFD", OpenEnd, "\uFFFD")}
 	for _, added := range tok.Added() {
 		fenced.names[added.Text], fenced.headSize = true, min(fenced.headSize, len(added.Text))
 		fenced.starts[added.Text[0]] = true
@@ -50,10 +53,10 @@ func newFence(tok *token.BPE) *fence {
 	return fenced
 }
 
-// text returns text as valid UTF-8 with its marks.
-func (f *fence) text(text string) string {
+// Text returns text as valid UTF-8 with its marks.
+func (f *Fence) Text(text string) string {
 	text = f.dropMarks.Replace(strings.ToValidUTF8(text, "\uFFFD"))
-	// A mark behind the first character of a name is enough: unfence cuts there.
+	// A mark behind the first character of a name is enough: Write cuts there.
 	var out strings.Builder
 	done := 0
 	for i := range len(text) {
@@ -74,7 +77,7 @@ func (f *fence) text(text string) string {
 
 // risky reports whether a name begins at text[at], might begin there and go on in the
 // text behind, or, for at = 0, might have begun in the text before.
-func (f *fence) risky(text string, at int) bool {
+func (f *Fence) risky(text string, at int) bool {
 	if at == 0 {
 		for n := 1; n <= min(len(text), f.longestEdge); n++ {
 			if f.edges[text[:n]] {
@@ -88,15 +91,15 @@ func (f *fence) risky(text string, at int) bool {
 	return len(text)-at >= f.headSize && slices.ContainsFunc(f.sizes[text[at:at+f.headSize]], func(n int) bool { return n <= len(text)-at && f.names[text[at:at+n]] })
 }
 
-// value fences every string in v, keys of mappings included.
-func (f *fence) value(v jinja.Value) jinja.Value {
+// Value fences every string in v, keys of mappings included.
+func (f *Fence) Value(v jinja.Value) jinja.Value {
 	switch v := v.(type) {
 	case string:
-		return f.text(v)
+		return f.Text(v)
 	case *jinja.List:
 		items := make([]jinja.Value, v.Len()) // a copy: the conversation stays as it is
 		for i := range items {
-			items[i] = f.value(v.At(i))
+			items[i] = f.Value(v.At(i))
 		}
 		return jinja.NewList(items...)
 	case *jinja.Dict:
@@ -104,7 +107,7 @@ func (f *fence) value(v jinja.Value) jinja.Value {
 		for i := range v.Len() {
 			key, item := v.Entry(i)
 			if name, ok := key.(string); ok {
-				fenced.Set(f.text(name), f.value(item))
+				fenced.Set(f.Text(name), f.Value(item))
 			}
 		}
 		return fenced
@@ -112,9 +115,12 @@ func (f *fence) value(v jinja.Value) jinja.Value {
 	return v
 }
 
-// unfence adds a rendered template to p. What stands before a mark is text; the
+// Plain returns a rendered template without marks.
+func Plain(rendered string) string { return strings.ReplaceAll(rendered, textMark, "") }
+
+// Write adds a rendered template to a prompt. What stands before a mark is text; the
 // rest is the template's, whose names of added tokens become ids.
-func unfence(prompt *token.Prompt, rendered string) {
+func Write(prompt *token.Prompt, rendered string) {
 	pieces := strings.Split(rendered, textMark)
 	last := len(pieces) - 1
 	for _, piece := range pieces[:last] {

@@ -1,0 +1,24 @@
+package chars
+
+import "testing"
+
+func TestChars(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]struct {
+		open  int
+		valid string
+	}{
+		"":                  {0, ""},
+		"aé日😀":              {0, "aé日😀"},
+		"a\xf0\x9f\x98":     {3, "a\uFFFD"},
+		"a\xf0\x9f":         {2, "a\uFFFD"},
+		"\xe6":              {1, "\uFFFD"},
+		"\x80":              {0, "\uFFFD"},
+		"\xf0\x9fb\xff\xc3": {1, "\uFFFDb\uFFFD\uFFFD"},
+		"\xed\xa0\x80":      {0, "\uFFFD\uFFFD\uFFFD"},
+	} {
+		if open, valid := Unfinished([]byte(raw)), Valid([]byte(raw)); open != want.open || valid != want.valid {
+			t.Errorf("%q: %d bytes are open, %q; want %d, %q", raw, open, valid, want.open, want.valid)
+		}
+	}
+}
