@@ -494,6 +494,20 @@ func TestToolsErrors(t *testing.T) {
 	}
 }
 
+// Text that goes on cannot become a call, but for one between tags behind it.
+func TestTextThatMustCall(t *testing.T) {
+	t.Parallel()
+	for _, f := range heldFamilies(t) {
+		conv := asked()
+		conv.Turns, conv.Continue, conv.MustCall = append(conv.Turns, say(chat.Assistant, "The")), true, true
+		_, err := f.format.Constraint(conv, &chat.Rules{MustCall: true, Tools: offered()}, f.compile)
+		fault, refused := errors.AsType[*chat.Error](err)
+		if refused == strings.HasPrefix(f.name, "qwen3") || (refused && fault.Turn != 1) || (!refused && err != nil) {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+}
+
 // An answer that has to be a call, and may call nothing, is refused.
 func TestNoCalls(t *testing.T) {
 	t.Parallel()

@@ -71,6 +71,8 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	rules := &harmonyRules{format: h, budget: budget, role: h.tok.Encode(nil, "assistant"), answer: answer, arguments: map[string]*grammar.Grammar{}, mustCall: wanted.MustCall, pointed: wanted.MustCall || wanted.Answer != nil}
 	rules.begin, rules.goesOn = atOpening, conv.goesOn()
 	switch {
+	case rules.goesOn == final && wanted.MustCall:
+		return nil, turnError(len(conv.Turns)-1, "an answer that is to be continued cannot become a call")
 	case rules.goesOn == final:
 		rules.begin = atAnswer
 	case rules.goesOn != "":
