@@ -104,6 +104,8 @@ func public(err error) *wire.Error {
 func unrenderable(problem *chat.Error) *wire.Error {
 	param := "messages"
 	switch {
+	case problem.Tools: // what can be done about it is to send none
+		return wire.Unsupported("tools", problem.Problem)
 	case problem.Turn >= 0:
 		param = fmt.Sprintf("messages[%d]", problem.Turn)
 	case problem.Tool >= 0:

@@ -17,10 +17,12 @@ import (
 // Constraints makes the constraint of each choice; nil = they are free.
 type Constraints func() sched.Constraint
 
-// Constrain returns what answers to a conversation are held to. What they leave out of the schemas is named in ignored, as requests have it.
+// Constrain returns what answers to a conversation are held to. What they leave out of the
+// schemas is named in ignored, as requests have it.
 func (s *Service) Constrain(ctx context.Context, model *host.Model, conv *chat.Conversation, rules *chat.Rules, at Places) (fresh Constraints, ignored []string, err error) {
 	compile, release := s.compiler(ctx, model)
 	defer release()
+	rules.Loose = rules.Loose || s.cfg.Loose
 	left := &omissions{rules: rules, at: at}
 	free, err := model.Format.Constraint(conv, rules, left.watch(compile))
 	if err != nil {

@@ -123,13 +123,17 @@ func Rules(answer *grammar.Source, tools []wire.Tool, choice *wire.ToolChoice, p
 	if choice.Mode == "none" {
 		return rules
 	}
-	named := choice.Mode == "named"
-	rules.MustCall = named || choice.Mode == "required"
-	rules.OneCall = named || (parallel != nil && !*parallel)
+	rules.MustCall = MustCall(choice)
+	rules.OneCall = choice.Mode == "named" || (parallel != nil && !*parallel)
 	for i := range tools {
 		rules.Tools = append(rules.Tools, toolRule(&tools[i], choice, rules.MustCall))
 	}
 	return rules
+}
+
+// MustCall reports whether an answer has to end with a call.
+func MustCall(choice *wire.ToolChoice) bool {
+	return choice.Mode == "named" || choice.Mode == "required"
 }
 
 // toolRule returns how a tool may be called: its arguments follow the schema if it is
@@ -145,8 +149,8 @@ func toolRule(tool *wire.Tool, choice *wire.ToolChoice, forced bool) chat.ToolRu
 	case !forced && !tool.Strict:
 	case tool.Parameters == nil:
 		rule.Arguments = grammar.Source{Text: emptyObject}
-	default:
-		rule.Arguments = grammar.Source{Text: string(tool.Parameters)}
+	default: // as the format holds to it, so that what is left out is told of the same schema
+		rule.Arguments = chat.ObjectForm(grammar.Source{Text: string(tool.Parameters)})
 	}
 	return rule
 }

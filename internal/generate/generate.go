@@ -51,6 +51,7 @@ type Config struct {
 	Random  func() uint64 // seeds of requests that bring none
 	Seed    *int64        // the same for all of these; nil = a new one for each
 	Strict  bool          // refuse schemas with parts that output is not held to
+	Loose   bool          // leave headers of answers to the model where nothing is asked of them (chat.Rules.Loose)
 	Replies *atomic.Int64 // bytes that replies take until they are sent, of all jobs together
 
 	Vocabulary MakeVocabulary // nil = grammar.NewVocabulary

@@ -64,7 +64,7 @@ func TestLIF5Cut(t *testing.T) {
 // TestMinTokens: an id that ends the turn, but is none for the engine, does so when there
 // are enough tokens.
 func TestMinTokens(t *testing.T) {
-	g := start(t, setup{reply: "<|channel|>final<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|> Hi<|end|>"})
+	g := start(t, setup{reply: "<|channel|>final<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|> Hi<|end|>", cfg: looseHeaders})
 	for _, c := range []struct{ least, ids int }{{0, 5}, {4, 5}, {5, 6}, {9, 10}, {39, 40}} {
 		res, err := http.Post(g.url+"/v1/chat/completions", "application/json", strings.NewReader(fmt.Sprintf(`{%s,"min_tokens":%d,"max_tokens":40,"return_token_ids":true}`, hi, c.least)))
 		if err != nil {

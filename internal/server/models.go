@@ -34,7 +34,10 @@ func (s *Server) card(name string) wire.Model {
 	if m, err := s.host.Find(name); err == nil {
 		card.MaxModelLen = m.Engine.Capacity()
 		if m.Format != nil {
-			card.Capabilities = append(card.Capabilities, "chat", "tools")
+			card.Capabilities = append(card.Capabilities, "chat")
+			if m.Format.Tools() {
+				card.Capabilities = append(card.Capabilities, "tools")
+			}
 		}
 	}
 	card.ContextWindow = card.MaxModelLen

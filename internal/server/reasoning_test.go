@@ -110,7 +110,7 @@ func speakers(t *testing.T) map[string]*speaker {
 		case "harmony":
 			facts.Family = "gpt-oss"
 		case "own": // a template that no code knows
-			facts.Template = "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.reasoning_content or '' }}|{{ m.content or '' }}{{ m.tool_calls | tojson if m.tool_calls }}{% endfor %}"
+			facts.Template = "{{ tools | tojson if tools }}{% for m in messages %}<|im_start|>{{ m.role }}{{ m.reasoning_content or '' }}|{{ m.content or '' }}{{ m.tool_calls | tojson if m.tool_calls }}{% endfor %}"
 		default:
 			template, err := os.ReadFile("../jinja/testdata/templates/" + name + ".jinja")
 			if err != nil {

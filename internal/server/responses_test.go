@@ -265,7 +265,7 @@ func TestResponseEvents(t *testing.T) {
 		{"length in reasoning", hello, `,"max_output_tokens":5`, thought + "incomplete", "incomplete"},
 		{"nothing", "<|return|>", "", "completed", "completed"},
 	} {
-		g := start(t, inMemory(t, setup{reply: tt.reply}))
+		g := start(t, inMemory(t, setup{reply: tt.reply, cfg: looseHeaders}))
 		all := streamed(t, g.post("/v1/responses", `{"input":"Hi","stream":true`+tt.more+`}`))
 		var got []string
 		for _, kind := range typesOf(all) {
@@ -302,7 +302,7 @@ func TestResponseFold(t *testing.T) {
 	t.Parallel()
 	scripts := append(anything(t, soak.Cases(t, 40, 5000)), proper(soak.Cases(t, 20, 1000))...)
 	next, _ := answers(scripts)
-	g := start(t, inMemory(t, setup{next: next, cfg: Config{StreamInterval: 3}}))
+	g := start(t, inMemory(t, setup{next: next, cfg: Config{StreamInterval: 3, LooseHeaders: true}}))
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range scripts {
 		more := ""

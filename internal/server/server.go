@@ -42,6 +42,7 @@ type Config struct {
 	Strict         bool          // refuse unknown request fields
 	DrainTimeout   time.Duration // how long requests may go on once Serve is told to end
 	AccessLog      bool
+	LooseHeaders   bool        // leave headers of gpt-oss to the model, to compare with servers that do
 	Limits         *limits.Set // nil = defaults; see Reload
 	Archive        Archive     // of responses; nil = none is kept
 	SealKey        *[32]byte   // encrypts the reasoning that clients keep; nil = a new one
@@ -106,7 +107,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s.front = api.New(api.Config{Model: models.Names[0], Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField})
 	s.service = generate.New(generate.Config{Host: models, Limits: s.lim, Metrics: counters, Log: log, Random: cfg.Random, Seed: cfg.Seed,
-		Strict: cfg.Strict, Replies: &s.replies, Vocabulary: vocabulary})
+		Strict: cfg.Strict, Loose: cfg.LooseHeaders, Replies: &s.replies, Vocabulary: vocabulary})
 	s.chat = chat.New(s.front, s.service)
 	s.completions = completions.New(s.front, s.service)
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)

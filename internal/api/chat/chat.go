@@ -116,7 +116,9 @@ func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
 		}
 		return fmt.Sprintf("tools[%d].function.parameters", i)
 	}
-	return generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens()), at, err
+	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens())
+	rules.Loose = req.AllowedTokenIDs != nil // who lists ids has seldom thought of headers
+	return rules, at, err
 }
 
 // prompt returns the ids of a conversation.

@@ -12,7 +12,7 @@ import (
 // Conversation translates a request that came now.
 func Conversation(req *wire.ChatRequest, now time.Time) *chat.Conversation {
 	bare := req.AddGenerationPrompt != nil && !*req.AddGenerationPrompt && !req.ContinueFinal
-	conv := &chat.Conversation{Effort: req.Effort(), Now: now, Vars: req.TemplateArgs, Continue: req.ContinueFinal, NoCalls: req.ToolChoice.Mode == "none",
+	conv := &chat.Conversation{Effort: req.Effort(), Now: now, Vars: req.TemplateArgs, Continue: req.ContinueFinal, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice),
 		NoPrompt: bare, Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools)}
 	for i := range req.Messages {
 		msg := &req.Messages[i]

@@ -44,7 +44,7 @@ func (h *Handler) converse(req *request, links []store.Link) (*history, error) {
 	if began.IsZero() {
 		began = h.front.Clock()
 	}
-	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", KeepReasoning: req.Context == "all_turns",
+	req.conv = &chat.Conversation{Turns: past.turns, Effort: req.Effort, Now: began, NoCalls: req.ToolChoice.Mode == "none", MustCall: generate.MustCall(&req.ToolChoice), KeepReasoning: req.Context == "all_turns",
 		Response: generate.ResponseFormat(&req.Sampling), Tools: generate.Tools(req.Tools)}
 	return past, nil
 }
@@ -131,6 +131,8 @@ func inputError(err error, past *history, asked *response.Request) error {
 		return wire.Invalid(fmt.Sprintf("input[%d]", past.from[problem.Turn]), problem.Problem)
 	case problem.Turn < 0 && problem.Tool >= 0:
 		return wire.Invalid(asked.ToolPath(problem.Tool), problem.Problem)
+	case problem.Tools: // what can be done about it is to send none
+		return wire.Unsupported("tools", problem.Problem)
 	case problem.Response:
 		return wire.Invalid("text.format.schema", problem.Problem)
 	}
