@@ -31,7 +31,7 @@ const (
 )
 
 // newQwen returns the format if the model has the vocabulary of Qwen3 and, where it
-// has a template t, the code writes the same as it; else nil. Derived models often
+// has a template tmpl, the code writes the same as it; else nil. Derived models often
 // keep the name of the family and change the template.
 func newQwen(facts Facts, tmpl *template) *qwen {
 	q := &qwen{tok: facts.Tokenizer, tags: findTags(facts.Tokenizer)}

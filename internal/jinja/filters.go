@@ -162,7 +162,7 @@ func floatFilter(st *state, in Value, passed args) Value {
 	return 0.0
 }
 
-// parseFloat is Python's float(s).
+// parseFloat is Python's float(text).
 func parseFloat(text string) (float64, bool) {
 	text = strings.TrimFunc(text, isSpace)
 	if strings.ContainsAny(text, "xXpP") || strings.HasPrefix(text, "_") || strings.HasSuffix(text, "_") || strings.Contains(text, "__") {
@@ -210,7 +210,7 @@ func truncFloat(_ *state, float float64, passed args) Value {
 	return normalInt(n)
 }
 
-// parsePythonInt is Python's int(s, base); nil if s is no integer.
+// parsePythonInt is Python's int(text, base); nil if text is no integer.
 func parsePythonInt(text string, base int) Value {
 	text = strings.TrimFunc(text, isSpace)
 	digits := strings.TrimLeft(text, "+-")

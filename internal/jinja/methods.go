@@ -307,7 +307,7 @@ var stringMethods = map[string]stringMethod{
 	"islower": func(st *state, s string, a args) Value { return hasCase(s, unicode.IsLower, unicode.IsUpper) },
 }
 
-// orNil returns v, or nil for wrong arguments.
+// orNil returns value, or nil for wrong arguments.
 func orNil(value Value, ok bool) Value {
 	if !ok {
 		return nil

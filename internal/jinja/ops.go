@@ -113,7 +113,7 @@ func (st *state) repeat(seq, times Value) (Value, bool) {
 	return nil, false
 }
 
-// chargeTimes charges size bytes n times without overflow.
+// chargeTimes charges size bytes count times without overflow.
 func (st *state) chargeTimes(size int, count int64) bool {
 	if count > 0 && count > int64(st.memory/max(size, 1)) {
 		return st.exceed("bytes of memory", st.maxMemory)
@@ -175,7 +175,7 @@ func (st *state) normal(number *big.Int) Value {
 	return st.fail("integer result does not fit in 64 bits")
 }
 
-// normalInt returns n as int64 where it fits.
+// normalInt returns number as int64 where it fits.
 func normalInt(number *big.Int) Value {
 	if number.IsInt64() {
 		return number.Int64()

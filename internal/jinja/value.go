@@ -230,7 +230,7 @@ func (b bigInt) big() *big.Int {
 	return n
 }
 
-// typeName is the Python name of v's type, for messages.
+// typeName is the Python name of value's type, for messages.
 func typeName(value Value) string {
 	switch value := value.(type) {
 	case nil:

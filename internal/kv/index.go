@@ -69,7 +69,7 @@ func (idx *index) find(parent, salt uint64, ids []int32) int32 {
 	return number
 }
 
-// insert makes n, which has no content, a node.
+// insert makes number, which has no content, a node.
 func (idx *index) insert(number int32, parent, salt uint64, ids []int32) {
 	idx.serial++
 	bucket := idx.bucket(parent, salt, ids)

@@ -302,7 +302,7 @@ func (m *Manager) newTable(salt uint64) *Table {
 	return table
 }
 
-// block returns the block of group g with the content of a node, or NoBlock.
+// block returns the block of a group with the content of a node, or NoBlock.
 func (m *Manager) block(group int, node int32) runner.BlockID {
 	if group == m.anchor {
 		return runner.BlockID(node)

@@ -96,7 +96,7 @@ func rankLogit(rank uint64) float32 {
 	return math.Float32frombits(^pattern)
 }
 
-// largest returns the n largest ranks of x in dst, unordered; 0 < n <= len(x).
+// largest returns the n largest ranks of logits in dst, unordered; 0 < n <= len(logits).
 // One pass over a binary heap whose root is the smallest of the n so far.
 func largest(dst []uint64, logits []float32, n int) []uint64 {
 	heap := grow(dst, n)

@@ -160,7 +160,7 @@ func (s *Sampler) weigh(logits []float32, top float32, params *Params) (total ui
 }
 
 // Weights fills keys, which has room for all of them, with weight<<24 + (MaxVocab-1-id) for
-// the logits x that a Weighing keeps, in the order of ids. It returns their number and the
+// the logits that a Weighing keeps, in the order of ids. It returns their number and the
 // sum of their weights.
 func Weights(keys []uint64, logits []float32, w Weighing) (n int, total uint64) {
 	for i, logit := range logits { // key, in a loop of its own: a call per id would double the time
@@ -201,7 +201,7 @@ func key(logit, top float32, scale float64, id int32) uint64 {
 // idOf returns the id of a key.
 func idOf(key uint64) int32 { return int32(MaxVocab - 1 - key%MaxVocab) }
 
-// atLeast drops the keys of less than that weight. With w = (total-need)/n they
+// atLeast drops the keys of less than that weight. With least = (total-need)/n they
 // weigh less than total-need together, so the most likely ids that weigh need are
 // all among the rest: usually a few, which makes the cut cheap.
 func atLeast(keys []uint64, least uint64) []uint64 {

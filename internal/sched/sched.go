@@ -195,8 +195,8 @@ func (s *Scheduler) ForgetPrefixes() int { return s.kv.Forget() }
 func (s *Scheduler) Idle() bool { return len(s.seqs) == 0 && s.planned == s.committed }
 
 // Commit records the result of the oldest batch in flight and ends sequences whose
-// time is over. What it returns is valid until the next call. It panics when b is
-// not that batch, or r not of its shape.
+// time is over. What it returns is valid until the next call. It panics when batch is
+// not that batch, or result not of its shape.
 func (s *Scheduler) Commit(batch *runner.Batch, result *runner.Result, now time.Time) []Output {
 	step := &s.steps[s.committed%uint64(len(s.steps))]
 	if s.committed == s.planned || batch != &step.batch || len(result.Tokens) != len(batch.Rows) {

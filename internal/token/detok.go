@@ -48,7 +48,7 @@ func (t *BPE) Decode(ids []int32) string {
 	return out.String()
 }
 
-// decodeStart returns how many bytes at the start of b belong together: a
+// decodeStart returns how many bytes at the start of text belong together: a
 // character, or bytes that no continuation can make one (the longest prefix of a
 // character among them, at least 1). full is false if more bytes may complete it.
 func decodeStart(text string) (size int, valid, full bool) {

@@ -42,7 +42,7 @@ func pair(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(right) 
 // longKey marks keys of strings that do not fit into one: those are hashes.
 const longKey = 1 << 63
 
-// key packs up to 7 bytes and their number, or a hash of more bytes. s is not empty.
+// key packs up to 7 bytes and their number, or a hash of more bytes. text is not empty.
 func (t *BPE) key(text string) uint64 {
 	size := len(text)
 	switch {

@@ -78,7 +78,7 @@ func (n *normaliser) schema(v jinja.Value, refs []string) jinja.Value {
 	return out
 }
 
-// weight is about how many bytes s takes without the schemas within it, which are visited
+// weight is about how many bytes schema takes without the schemas within it, which are visited
 // themselves.
 func weight(schema *jinja.Dict) (sum int) {
 	for i := range schema.Len() {

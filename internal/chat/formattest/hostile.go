@@ -136,7 +136,7 @@ func TextIsText(t *testing.T, s Suite) {
 	t.Logf("SEC-6: %s: %d conversations, %d control ids, 0 from text", s.Name, cases, total)
 }
 
-// retell returns c with other text in every place that a caller fills.
+// retell returns conv with other text in every place that a caller fills.
 func retell(conv *chat.Conversation, text func() string) *chat.Conversation {
 	out := *conv
 	if conv.Identity != "" {

@@ -190,7 +190,7 @@ func requests(info runner.Info) []*request {
 	return reqs
 }
 
-// params makes the i-th kind of parameters for a prompt of n tokens. Penalties
+// params makes the i-th kind of parameters for a prompt of so many tokens. Penalties
 // see pending ids, so they are there often.
 func params(kind, prompt, vocab int) *sample.Params {
 	top := min(3, vocab)
