@@ -86,7 +86,7 @@ type run struct {
 	times      []time.Duration // when queries, or conversations, are scheduled
 	rec        *Recording      // RateSteps are the dispatcher's, Probes the prober's
 	began      time.Time       // when the clock started
-	journal    *journal        // writes to Options.Log; nil without one
+	journal    *journal        // writes to Options.LogTo; nil without one
 	stageBegan time.Time       // when the last stage was reached
 
 	firstTurns []int         // of conversations: the index of the first turn; nil = queries stand alone
@@ -229,7 +229,7 @@ func (r *run) concurrency() int {
 	if bound := r.Setup.Arrivals.Concurrency; bound > 0 {
 		return bound
 	}
-	return max(len(r.workload), r.Warmups)
+	return max(len(r.workload), r.Warmups) // the workers of the warm-up go on as those of the run
 }
 
 // measure does the part that counts.

@@ -15,8 +15,10 @@ func (s *Scheduler) Plan(now time.Time) *runner.Batch {
 	}
 	step := &s.steps[s.planned%uint64(len(s.steps))]
 	step.batch.Tokens, step.batch.Rows, step.seqs = step.batch.Tokens[:0], step.batch.Rows[:0], step.seqs[:0]
+	// Of a tenant whose sequences could not be admitted only so many are tried in a step. The
+	// next step goes on behind them, so that a small one far behind gets its turn.
 	for _, t := range s.tenants {
-		t.resumeAt = 0 // unless the last Plan left some untried
+		t.resumeAt = 0
 		if t.failed == maxFailed+moreFailed {
 			t.resumeAt = t.nextWaiting
 		}
@@ -54,7 +56,7 @@ func (s *Scheduler) launchable(seq *Seq) int {
 	switch {
 	case seq == nil || seq.state != running || len(seq.Tokens)-seq.Prompt+seq.pending >= seq.MaxTokens:
 		return 0
-	case seq.lastStep == s.planned+1: // has a row in this step
+	case seq.lastStep == s.planned+1: // steps count from 1, and this is the next one: it has a row already
 		return 0
 	case seq.pending > 0 && (seq.Constraint != nil || seq.lastStep != s.planned):
 		return 0 // needs an id that is neither known nor the previous step's
@@ -73,9 +75,10 @@ func (s *Scheduler) extend(step *step, seq *Seq, n int) {
 }
 
 // room returns for how many of the next n tokens of seq there are blocks, and takes
-// them. If there are none it preempts. In groups without a window only a sequence
-// that has sampled since it was admitted can lack one: every preemption is paid for
-// by a token. In windows, which come free as others go on, seq waits while any do.
+// them. If there are none it preempts. In groups without a window admission has set aside
+// the blocks of the whole prompt, so only a sequence that has sampled since can lack one:
+// for every preemption some sequence has got a token further, and they come to an end. In
+// windows, whose blocks come free as others go on, seq waits while any others do.
 func (s *Scheduler) room(step *step, seq *Seq, n int) int {
 	for {
 		fits := s.kv.Fits(seq.table, s.footprint(seq), 0)
@@ -83,8 +86,10 @@ func (s *Scheduler) room(step *step, seq *Seq, n int) int {
 			s.kv.Grow(seq.table, seq.launched+taken+s.info.Lookahead, s.footprint(seq), 0)
 			return taken
 		}
-		moving := s.planned > s.committed || len(step.seqs) > 0
-		if s.leaving > 0 || (fits > 0 && moving) { // fits is 0 without blocks where there is no window
+		// Blocks will come free without a victim: of one that is leaving, or, where only windows
+		// lack them (fits is 0 where another group does), of rows that are launched or planned.
+		othersGoOn := s.planned > s.committed || len(step.seqs) > 0
+		if s.leaving > 0 || (fits > 0 && othersGoOn) {
 			return 0
 		}
 		victim := s.victim()

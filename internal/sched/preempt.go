@@ -5,9 +5,9 @@ package sched
 
 // victim returns the sequence to preempt: of the tenant that holds most tokens
 // among those with several sequences the last one, so that nobody loses all; when
-// everyone has one, that of the tenant whose oldest sequence is the youngest. So the
-// first sequence of the tenant with the oldest is taken only when it is alone, and
-// then it has all blocks: it finishes, and another becomes the first.
+// everyone has one, that of the tenant whose oldest sequence, waiting ones included, is
+// the youngest. So the first sequence of the tenant with the oldest is taken only when no
+// other runs, and then it has all blocks: it finishes, and another becomes the first.
 func (s *Scheduler) victim() *Seq {
 	for _, t := range s.tenants {
 		t.runningTokens, t.runningSeqs, t.oldestArrival = 0, 0, s.arrivals
@@ -46,9 +46,9 @@ func preemptedBefore(a, b *Seq) bool {
 
 // displace preempts a sequence of another tenant for seq, whose own has no resident one.
 // The tenant of the victim must run several. Unless seq is the reserved one already, that
-// tenant must also have been served at least as much, but for the step that standing
-// grants to seq, and run at least twice the tokens that seq brings, those of the victim
-// included. Then seq becomes the reserved one: if one victim is not enough, further ones
+// tenant must also have been served at least as much, where that of seq counts as a step
+// further behind than it is (standing), and run at least twice the tokens that seq brings,
+// those of the victim included. Then seq becomes the reserved one: if one victim is not enough, further ones
 // are taken without these two conditions. It reports whether what the victim held is free
 // already; if not, its launched rows have to be committed first.
 func (s *Scheduler) displace(seq *Seq) bool {
