@@ -269,3 +269,41 @@ func TestPanics(t *testing.T) {
 		}
 	}
 }
+
+// DUR-4: the file is cut below a running store. Nothing crashes; reads give what is there or
+// say which record is damaged; writes are refused or durable; the next start keeps the file.
+func TestDUR4CutWhileOpen(t *testing.T) {
+	for _, size := range []int64{0, 3 * pageSize, 100*pageSize + 9} {
+		dir := t.TempDir()
+		names := makeStore(t, dir)
+		s, err := Open(Config{Dir: dir, Retry: time.Millisecond})
+		check(t, err)
+		check(t, os.Truncate(s.path(), size))
+		told := 0
+		for _, id := range names {
+			_, err := content(s, id)
+			damage, ok := errors.AsType[*DamageError](err)
+			if _, refused := errors.AsType[*ReadOnlyError](err); err != nil && !refused && (!ok || damage.ID != id) {
+				t.Errorf("%d bytes: %s: %v", size, id, err)
+			}
+			if err != nil {
+				told++
+			}
+			if told%20 == 10 { // the error is that of the disk, or of one record
+				err := s.Create(t.Context(), New{ID: fmt.Sprint("new", told), Owner: "o", Object: text("x", 9000), Done: true})
+				_, refused := errors.AsType[*ReadOnlyError](err)
+				if _, ok := errors.AsType[*DamageError](err); err != nil && !refused && !ok && !errors.Is(err, ErrExists) {
+					t.Errorf("%d bytes: create: %v", size, err)
+				}
+			}
+		}
+		if told == 0 {
+			t.Errorf("%d bytes: nobody was told", size)
+		}
+		_ = s.Close() // the database may have lost what it needs for that
+		if s, err = Open(Config{Dir: dir}); err != nil || s.Stats().Kept != 1 {
+			t.Fatalf("%d bytes: the next start: %v", size, err)
+		}
+		check(t, s.Close())
+	}
+}

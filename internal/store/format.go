@@ -23,6 +23,7 @@ const (
 	formatName   = "FORMAT"
 	databaseName = "responses.db"
 	keyName      = "seal.key"
+	lockName     = "lock"
 )
 
 // keyBytes is the length of Key.
@@ -62,25 +63,25 @@ func parseFormat(text string) (format, error) {
 }
 
 // readFormat returns the format of the store in dir. It gives a new one a format,
-// and a damaged file the text in the database.
-func readFormat(dir string) (format, error) {
-	found, note, err := findFormat(dir)
+// and a damaged file the text in the database: note says what was wrong then.
+func readFormat(dir string) (found format, note, err error) {
+	found, note, err = findFormat(filepath.Join(dir, databaseName))
 	if errors.Is(err, os.ErrNotExist) {
 		var random [4]byte
 		_, _ = rand.Read(random[:]) // it never fails
-		found, note = format{major, minor, salt(binary.LittleEndian.Uint32(random[:]))}, err
-		err = nil
+		found = format{major, minor, salt(binary.LittleEndian.Uint32(random[:]))}
+		return found, nil, writeFile(filepath.Join(dir, formatName), found.String())
 	}
 	if err != nil || note == nil {
-		return found, err
+		return found, nil, err
 	}
-	return found, writeFile(filepath.Join(dir, formatName), found.String())
+	return found, note, writeFile(filepath.Join(dir, formatName), found.String())
 }
 
-// findFormat reads the format, from the database when the file is not usable: note
-// says why. The error is os.ErrNotExist when neither is there.
-func findFormat(dir string) (f format, note, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, formatName))
+// findFormat reads the format of a database: from the file beside it, or when that is not
+// usable from the database: note says why. The error is os.ErrNotExist when neither is there.
+func findFormat(path string) (f format, note, err error) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), formatName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return format{}, nil, fmt.Errorf("store: %w", err)
 	}
@@ -91,7 +92,7 @@ func findFormat(dir string) (f format, note, err error) {
 	}
 	// The file is missing or damaged. The copy in the database has a checksum without salt.
 	note = err
-	file, err := os.Open(filepath.Join(dir, databaseName))
+	file, err := os.Open(path)
 	if err != nil {
 		return format{}, nil, fmt.Errorf("store: %w", err)
 	}
@@ -110,7 +111,9 @@ func findFormat(dir string) (f format, note, err error) {
 	if err != nil {
 		return format{}, nil, fmt.Errorf("store: %w", err)
 	}
-	f, err = parseFormat(found)
+	if f, err = parseFormat(found); err != nil && !errors.Is(err, ErrVersion) {
+		err = &DamageError{"", fmt.Sprintf("%s is not usable (%v), and %s does not say it either: without it records cannot be told from garbage", formatName, note, path)}
+	}
 	return f, note, err
 }
 

@@ -3,9 +3,11 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 )
 
 // The database maps its file and believes what it finds there: a flipped bit in a
@@ -57,20 +59,22 @@ func newestMeta(pages []byte) (meta, error) {
 	case secondOK:
 		return second, nil
 	}
-	return meta{}, &DamageError{"", "neither meta page is valid"}
+	return meta{}, &DamageError{"", "neither meta page is valid: where what is, and how long the file was, is not known"}
 }
 
-// mendMeta turns over the one bit that makes a meta page valid, and reports whether
-// there is one. Without it a flip in the newer page would silently take the last
-// transaction back; a page torn by a crash has no such bit.
+// mendMeta changes the one byte that makes a meta page valid, and reports whether
+// there is one. Without it damage to the newer page would take the last transaction
+// back; a page torn by a crash has no such byte.
 func mendMeta(page []byte) bool {
 	fields := page[pageHeader : pageHeader+metaLength]
-	for bit := range 8 * metaLength {
-		fields[bit/8] ^= 1 << (bit % 8)
-		if _, ok := parseMeta(page); ok {
-			return true
+	for at, was := range fields {
+		for change := 1; change < 256; change++ {
+			fields[at] = was ^ byte(change)
+			if _, ok := parseMeta(page); ok {
+				return true
+			}
 		}
-		fields[bit/8] ^= 1 << (bit % 8)
+		fields[at] = was
 	}
 	return false
 }
@@ -80,21 +84,32 @@ type bits []uint64
 
 func (b bits) has(p pgid) bool { return b[p/64]>>(p%64)&1 != 0 }
 func (b bits) set(p pgid)      { b[p/64] |= 1 << (p % 64) }
+func (b bits) clear(p pgid)    { b[p/64] &^= 1 << (p % 64) }
 
 // image is a database file read without trust.
 type image struct {
 	r      io.ReaderAt
 	salt   salt
+	size   int64 // of the file in bytes
 	meta   meta
-	high   pgid     // pages in the file that may be in use
+	high   pgid     // whole pages in the file that may be in use
 	mended []byte   // both meta pages when one had to be mended
 	used   bits     // pages that the trees and the free list occupy
 	free   bits     // pages in the free list
 	bufs   [][]byte // one page for each level of the walk
 
-	sparse  bool  // most of a large file waits for reuse
-	treeErr error // the trees cannot be walked
-	freeErr error // the list of free pages does not fit them
+	sparse    bool  // most of a large file waits for reuse
+	metaErr   error // a meta page cannot be mended: of the last change nothing may be left
+	treeErr   error // the trees cannot be walked
+	freeErr   error // the list of free pages does not fit them
+	freeKnown bool  // the list itself could be read
+
+	// Of a walk that goes on behind what it cannot read (salvage.go).
+	tolerant bool
+	gaps     map[bucket][]gap // what it passed over, in the order of keys
+	walked   map[bucket]bool  // the trees that it found
+	stop     error            // the visitor's: the walk ends
+	unusable func(Range)      // told what holds nothing that can be used; nil = nobody asks
 }
 
 // An element is a key with its value, on page in a tree. Both are valid during the
@@ -110,24 +125,39 @@ type element struct {
 // value reads the element's value.
 func (e *element) value() ([]byte, error) { return e.run.bytes(e.off, e.size) }
 
-// openImage reads the meta pages of a file of size bytes.
+// openImage reads the meta pages of a file of size bytes. Without a valid one nothing is
+// known of the file but that it may hold values.
 func openImage(file io.ReaderAt, size int64, of salt) (*image, error) {
-	pages := make([]byte, 2*pageSize)
-	if _, err := file.ReadAt(pages, 0); err != nil {
+	pages := make([]byte, 2*pageSize) // what is cut off is zero
+	if _, err := file.ReadAt(pages[:min(size, 2*pageSize)], 0); err != nil && size > 0 {
 		return nil, fmt.Errorf("store: database file of %d bytes: meta pages: %w", size, err)
 	}
-	im := &image{r: file, salt: of}
-	for _, page := range [][]byte{pages[:pageSize], pages[pageSize:]} {
-		if _, ok := parseMeta(page); !ok && mendMeta(page) {
+	im := &image{r: file, salt: of, size: size, high: pgid(size / pageSize), walked: map[bucket]bool{}}
+	for number, page := range [][]byte{pages[:pageSize], pages[pageSize:]} {
+		if _, ok := parseMeta(page); ok {
+			continue
+		}
+		if mendMeta(page) {
 			im.mended = pages
+		} else {
+			im.metaErr = fmt.Errorf("meta page %d of two is not valid: the last change before that may be missing", number)
 		}
 	}
 	var err error
 	if im.meta, err = newestMeta(pages); err != nil {
-		return nil, err
+		im.metaErr = errors.New("neither meta page is valid: where what is, and how long the file was, is not known")
+		return im, nil
 	}
-	im.high = min(im.meta.high, pgid(size/pageSize))
+	im.high = min(im.high, im.meta.high)
 	return im, nil
+}
+
+// end is the first byte behind all that may be in use.
+func (im *image) end() int64 {
+	if im.meta.high == 0 {
+		return im.size
+	}
+	return min(im.size, int64(im.meta.high)*pageSize)
 }
 
 // inspect reads the trees and the free list, sets treeErr and freeErr, and calls
@@ -136,13 +166,9 @@ func (im *image) inspect(visit func(*element) error) error {
 	im.treeErr, im.freeErr = nil, nil
 	im.used, im.free = make(bits, im.high/64+1), make(bits, im.high/64+1)
 	im.freeErr = im.readFree()
-	var stop error
-	im.treeErr = im.tree(0, im.meta.root, nil, nil, 0, func(e *element) error {
-		stop = visit(e)
-		return stop
-	})
-	if stop != nil {
-		return stop
+	im.freeKnown = im.freeErr == nil
+	if im.treeErr = im.walk(visit); im.stop != nil {
+		return im.stop
 	}
 	// Each page is in use or free: one that is neither would be lost, one that is both
 	// overwritten.
@@ -157,19 +183,13 @@ func (im *image) inspect(visit func(*element) error) error {
 	return nil
 }
 
-// elements calls visit with every element after inspect: those of the trees, or
-// what can be found without them.
-func (im *image) elements(visit func(b bucket, key, value []byte) error) error {
-	if im.treeErr != nil {
-		return im.scan(visit)
-	}
-	clear(im.used)
+// walk calls visit with every element of the trees. An error of visit ends it, and is in
+// stop; the other errors are those of the file.
+func (im *image) walk(visit func(*element) error) error {
+	im.stop = nil
 	return im.tree(0, im.meta.root, nil, nil, 0, func(found *element) error {
-		value, err := found.value()
-		if err != nil {
-			return nil // a sector that cannot be read: its record will be found incomplete
-		}
-		return visit(found.bucket, found.key, value)
+		im.stop = visit(found)
+		return im.stop
 	})
 }
 
@@ -197,6 +217,9 @@ func (r *run) bytes(off, n int64) ([]byte, error) {
 
 // read reads the page p and claims it with its overflow.
 func (im *image) read(page pgid, depth int) (*run, error) {
+	if page >= im.high && page < im.meta.high {
+		return nil, fmt.Errorf("page %d: behind the end of the file", page)
+	}
 	if page < 2 || page >= im.high || depth >= maxDepth {
 		return nil, fmt.Errorf("page %d at depth %d: want pages 2 to %d, depth below %d", page, depth, im.high, maxDepth)
 	}
@@ -245,33 +268,58 @@ func (im *image) readFree() error {
 	// In ascending order, so none is in it twice.
 	for before := pgid(1); len(list) > 0; list = list[8:] {
 		page := pgid(le.Uint64(list))
-		if page <= before || page >= im.high {
-			return fmt.Errorf("free list on page %d: page %d after %d, want them to grow below %d", im.meta.free, page, before, im.high)
+		if page <= before || page >= im.meta.high {
+			return fmt.Errorf("free list on page %d: page %d after %d, want them to grow below %d", im.meta.free, page, before, im.meta.high)
 		}
-		im.free.set(page)
+		if page <= im.high { // a file that was cut has less, the last perhaps in part
+			im.free.set(page)
+		}
 		before = page
 	}
 	return nil
 }
 
 // tree walks the tree of bucket b, 0 for that of the buckets, whose keys begin with
-// lo and are below hi; nil is no bound.
+// lo and are below hi; nil is no bound. A tolerant walk notes what it cannot read and
+// goes on; it has visited nothing below that.
 func (im *image) tree(b bucket, page pgid, lo, hi []byte, depth int, visit func(*element) error) error {
 	node, err := im.read(page, depth)
-	if err != nil {
+	if err == nil {
+		err = im.node(b, node, lo, hi, depth, visit)
+	}
+	if err == nil || !im.tolerant || im.stop != nil {
 		return err
 	}
-	switch node.flags {
-	case leafPage:
-		return im.leaf(b, node, lo, hi, depth, visit)
-	case branchPage:
-		return im.branch(b, node, lo, hi, depth, visit)
+	if node != nil { // so that a scan looks there
+		for part := range pgid(node.size / pageSize) {
+			im.used.clear(page + part)
+		}
 	}
-	return fmt.Errorf("page %d: type %#x in a tree", page, node.flags)
+	im.gaps[b] = append(im.gaps[b], gap{bytes.Clone(lo), bytes.Clone(hi), page, err})
+	return nil
 }
 
-// branch checks a branch page and walks its children, each with the keys its entry and the
-// next one give it.
+// node walks one page and what is below it. A tolerant walk checks the page as a whole
+// before it visits anything.
+func (im *image) node(b bucket, node *run, lo, hi []byte, depth int, visit func(*element) error) error {
+	step := im.leaf
+	switch node.flags {
+	case leafPage:
+	case branchPage:
+		step = im.branch
+	default:
+		return fmt.Errorf("offset %d: type %#x in a tree", node.base, node.flags)
+	}
+	if im.tolerant {
+		if err := step(b, node, lo, hi, depth, nil); err != nil {
+			return err
+		}
+	}
+	return step(b, node, lo, hi, depth, visit)
+}
+
+// branch checks a branch page and, unless visit is nil, walks its children, each with the
+// keys its entry and the next one give it.
 func (im *image) branch(b bucket, node *run, lo, hi []byte, depth int, visit func(*element) error) error {
 	var child pgid
 	var from []byte // the child's first key or less
@@ -295,7 +343,7 @@ func (im *image) branch(b bucket, node *run, lo, hi []byte, depth int, visit fun
 			end += int64(len(to))
 			next = pgid(le.Uint64(header[8:]))
 		}
-		if entry > 0 {
+		if entry > 0 && visit != nil {
 			if err := im.tree(b, child, from, to, depth+1, visit); err != nil {
 				return err
 			}
@@ -318,7 +366,7 @@ func ordered(before, key, lo, hi []byte) bool {
 	return bytes.Compare(before, key) < 0 && (hi == nil || bytes.Compare(key, hi) < 0)
 }
 
-// leaf checks a leaf page and visits its elements. Keys and values lie behind the entries
+// leaf checks a leaf page and, unless visit is nil, visits its elements. Keys and values lie behind the entries
 // without gaps, in their order.
 func (im *image) leaf(b bucket, node *run, lo, hi []byte, depth int, visit func(*element) error) error {
 	var before []byte
@@ -339,9 +387,11 @@ func (im *image) leaf(b bucket, node *run, lo, hi []byte, depth int, visit func(
 			return fmt.Errorf("offset %d: leaf entry %d: key of %d bytes out of place", node.base, entry, keySize)
 		}
 		e.key, e.off, e.size = key, end+keySize, size
-		if b == 0 {
+		switch {
+		case visit == nil:
+		case b == 0:
 			err = im.nested(e, depth, visit)
-		} else {
+		default:
 			err = visit(e)
 		}
 		if err != nil {
@@ -368,73 +418,39 @@ func flagsIn(b bucket) uint32 {
 	return 0
 }
 
-// nested walks the bucket that e describes: root page 8, sequence 8, and when the
-// root is 0 the bucket's only page.
+// nested walks the bucket that e describes. A tolerant walk passes over one that cannot be
+// known, and goes on with the next.
 func (im *image) nested(entry *element, depth int, visit func(*element) error) error {
+	err := im.bucket(entry, depth, visit)
+	if im.tolerant && im.stop == nil {
+		return nil
+	}
+	return err
+}
+
+// bucket walks the bucket that e describes: root page 8, sequence 8, and when the
+// root is 0 the bucket's only page.
+func (im *image) bucket(entry *element, depth int, visit func(*element) error) error {
 	value, err := entry.value()
 	if err != nil {
 		return err
 	}
-	if len(entry.key) != 1 || !bytes.Contains([]byte{byte(data), byte(ids), byte(refs), byte(active), byte(about)}, entry.key) || len(value) < 16 {
+	if len(entry.key) != 1 || !slices.Contains(buckets, bucket(entry.key[0])) || len(value) < 16 {
 		return fmt.Errorf("bucket %q of %d bytes is not known", entry.key, len(value))
 	}
 	b := bucket(entry.key[0])
 	if root := pgid(le.Uint64(value)); root != 0 {
+		im.walked[b] = true
 		return im.tree(b, root, nil, nil, depth+1, visit)
 	}
 	value = value[16:]
 	if len(value) < pageHeader || le.Uint64(value) != 0 || le.Uint16(value[8:]) != leafPage {
 		return fmt.Errorf("bucket %q: its page is none", entry.key)
 	}
-	small := &run{r: im.r, base: entry.run.base + entry.off + 16, size: int64(len(value)), buf: value, count: int(le.Uint16(value[10:]))}
-	return im.leaf(b, small, nil, nil, depth, visit)
-}
-
-// scan finds elements without the trees: on every page that is not free, those
-// whose checksum fits. The salt keeps stored text from looking like one.
-func (im *image) scan(visit func(b bucket, key, value []byte) error) error {
-	const largest = 10 * chunk // of a leaf: one with more than four values is split
-	buf, base, size := make([]byte, 1<<20), int64(0), int64(0)
-	for page := pgid(2); page < im.high; {
-		if im.freeErr == nil && im.free.has(page) {
-			page++
-			continue
-		}
-		// The buffer holds a part of the file: read on where the largest leaf reaches beyond.
-		at, want := int64(page)*pageSize, min(largest, int64(im.high-page)*pageSize)
-		if at+want > base+size {
-			got, _ := im.r.ReadAt(buf[:min(int64(len(buf)), int64(im.high-page)*pageSize)], at)
-			base, size = at, int64(got) // what cannot be read is lost, and no more
-		}
-		pages, err := im.salvage(buf[at-base:min(at-base+want, size)], visit)
-		if err != nil {
-			return err
-		}
-		page += pages
+	small := &run{r: im.r, base: entry.run.base + entry.off + 16, size: int64(len(value)), buf: value, count: int(le.Uint16(value[10:])), flags: leafPage}
+	if err := im.node(b, small, nil, nil, depth, visit); err != nil {
+		return err
 	}
+	im.walked[b] = true
 	return nil
-}
-
-// salvage takes the page at the start of w for a leaf, whatever its header says,
-// and returns how many pages its sound elements reach over, at least 1.
-func (im *image) salvage(window []byte, visit func(kind bucket, key, value []byte) error) (pgid, error) {
-	first, last := min(len(window), pageSize), 0 // where the elements' bytes begin and end
-	for at := pageHeader; at+elemSize <= first; at += elemSize {
-		off := int64(at) + int64(le.Uint32(window[at+4:]))
-		keySize, size := int64(le.Uint32(window[at+8:])), int64(le.Uint32(window[at+12:]))
-		if keySize == 0 || keySize > maxName || size > chunk+castagnoliN || off < int64(at+elemSize) || off+keySize+size > int64(len(window)) {
-			continue
-		}
-		key, value := window[off:off+keySize], window[off+keySize:off+keySize+size]
-		for _, kind := range []bucket{data, ids, about} {
-			if _, ok := im.salt.open(kind, key, value); !ok {
-				continue
-			}
-			if err := visit(kind, key, value); err != nil {
-				return 0, err
-			}
-			first, last = min(first, int(off)), max(last, int(off+keySize+size))
-		}
-	}
-	return pgid(max(1, (last+pageSize-1)/pageSize)), nil
 }

@@ -9,10 +9,14 @@ import (
 	"syscall"
 )
 
-// tryLock takes an advisory lock on f and reports whether it got it. Closing f
-// gives it back, and so does the end of the process.
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// tryLock takes an advisory lock on f, alone or with others who share it, and reports
+// whether it got it. Closing f gives it back, and so does the end of the process.
+func tryLock(f *os.File, shared bool) (bool, error) {
+	how := syscall.LOCK_EX
+	if shared {
+		how = syscall.LOCK_SH
+	}
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil
 	}

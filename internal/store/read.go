@@ -42,6 +42,9 @@ func (s *Store) viewOnce(f func(*txn) error) (err error) {
 		}
 		return ErrClosed
 	}
+	if err := s.cut(2 * pageSize); err != nil {
+		return err
+	}
 	// For this goroutine, until it returns.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -55,6 +58,20 @@ func (s *Store) viewOnce(f func(*txn) error) (err error) {
 		}
 		return f(&txn{tx: tx, salt: s.salt})
 	})
+}
+
+// cut says that the file has become shorter than it may be. The database would fault, at the
+// start of a transaction with locks taken that it never gives back. It is for the writer, and
+// for those who hold dbMu.
+func (s *Store) cut(least int64) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if info.Size() < least {
+		return &DamageError{"", fmt.Sprintf("%s has %d bytes, and had %d or more: something cut it; the next start repairs it and keeps what is left", s.path(), info.Size(), least)}
+	}
+	return nil
 }
 
 // await returns when transaction id is on the disk, or errUnsettled when it will
@@ -96,7 +113,7 @@ func (s *Store) Get(owner, id string) (Record, error) {
 		return damaged(id, err)
 	})
 	if err != nil {
-		return Record{}, err
+		return Record{}, s.suffered(id, err)
 	}
 	return record, nil
 }
@@ -147,7 +164,7 @@ func (s *Store) Items(owner, id string, page Page) (items []Item, more bool, err
 		return nil
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, false, s.suffered(id, err)
 	}
 	return items, more, nil
 }
@@ -198,7 +215,7 @@ func (s *Store) Chain(owner, id string, most int) ([]Link, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, s.suffered(id, err) // id is the one that was to be read
 	}
 	slices.Reverse(links)
 	return links, nil
@@ -264,7 +281,7 @@ func (s *Store) Events(ctx context.Context, owner, id string, after int) (events
 		var changed <-chan struct{}
 		events, done, changed, err = s.eventsNow(owner, id, after)
 		if err != nil || done || len(events) > 0 {
-			return events, done, err
+			return events, done, s.suffered(id, err)
 		}
 		select {
 		case <-changed:

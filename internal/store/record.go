@@ -29,6 +29,9 @@ const (
 	about  bucket = 'm' // "format" → the format line
 )
 
+// buckets are all there are.
+var buckets = []bucket{data, ids, refs, active, about}
+
 // A kind is what a data value holds of its record. Numbers grow with time, so the
 // first record of the bucket is the oldest.
 type kind byte
@@ -251,6 +254,9 @@ func (t *txn) find(owner, id string) (uint64, *head, error) {
 		return 0, nil, ErrNotFound
 	}
 	value, err := t.get(ids, []byte(id))
+	if raw := t.bucket(ids).Get([]byte(id)); errors.Is(err, errSum) && len(raw) > castagnoliN+8 && string(raw[castagnoliN+8:]) == owner {
+		return 0, nil, &DamageError{id, "its entry among the ids"} // what is left says that it is theirs
+	}
 	if err != nil || len(value) < 8 || string(value[8:]) != owner {
 		return 0, nil, ErrNotFound
 	}

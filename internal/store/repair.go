@@ -3,13 +3,10 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"go.etcd.io/bbolt"
 )
@@ -22,41 +19,64 @@ const (
 
 // prepare makes sure that the database at path is sound, and returns how many
 // records it has. It creates a missing one and replaces a damaged one by what is
-// left of it; elements that are damaged themselves stay as they are.
-func prepare(path string, want format) (int, error) {
+// left of it; elements that are damaged themselves stay as they are. What was found
+// is nil where the file is sound; a damaged one is kept beside the new (keep.go).
+func prepare(path string, want format) (records int, found *repaired, err error) {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) { // of a crash
-		return 0, fmt.Errorf("store: %w", err)
+		return 0, nil, fmt.Errorf("store: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := rebuild(path, want, nil); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		return 0, install(path)
+		return 0, nil, install(path)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("store: %w", err)
+		return 0, nil, fmt.Errorf("store: %w", err)
 	}
-	// A bit that was mended is written back, so that the database sees it.
 	im, records, sound, err := survey(file, want.salt)
-	if err == nil && im.mended != nil {
-		_, err = file.WriteAt(im.mended, 0)
-		err = errors.Join(err, file.Sync())
-	}
-	// Damage needs a new file, and one that is mostly free is worth one.
-	replace := err == nil && (!sound || im.sparse)
-	if replace {
-		if err = rebuild(path, want, im); err != nil && sound {
-			replace, err = false, nil // a large file is no reason not to start
+	renewed := false
+	switch {
+	case err != nil:
+	case !sound:
+		found, err = replace(file, path, want, im)
+		renewed = err == nil
+	default:
+		// A byte that was mended is written back, so that the database sees it.
+		if im.mended != nil {
+			_, err = file.WriteAt(im.mended, 0)
+			err = errors.Join(err, file.Sync())
+			found = &repaired{Report: Report{File: path, Records: records, Structure: []string{mendedText}}}
 		}
+		// A file that is mostly free is worth a new one, and no reason not to start.
+		renewed = err == nil && im.sparse && rebuild(path, want, im) == nil
 	}
-	if err = errors.Join(err, file.Close()); err != nil || !replace {
-		return records, err
+	if err = errors.Join(err, file.Close()); err != nil || !renewed {
+		return records, found, err
 	}
 	if err := install(path); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return countRecords(path, want.salt)
+	records, err = countRecords(path, want.salt)
+	return records, found, err
+}
+
+// replace makes a new file beside a damaged one of what is left of it, and sees to it that
+// the damaged one stays.
+func replace(file *os.File, path string, want format, im *image) (*repaired, error) {
+	report, err := describe(path, im, want, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := rebuild(path, want, im); err != nil {
+		return nil, err
+	}
+	kept, removed, err := keep(file, path)
+	if err != nil {
+		return nil, err
+	}
+	return &repaired{report, kept, removed}, nil
 }
 
 // install puts what rebuild made in the place of the file at path.
@@ -115,7 +135,7 @@ func survey(file *os.File, s salt) (im *image, records int, sound bool, err erro
 		}
 	}
 	im.sparse = info.Size() > sparseFile && free > info.Size()/4*3
-	return im, records, sound && hasFormat && im.treeErr == nil && im.freeErr == nil, err
+	return im, records, sound && hasFormat && im.metaErr == nil && im.treeErr == nil && im.freeErr == nil, err
 }
 
 // rebuild makes a database beside the file at path that holds the elements of im,
@@ -175,7 +195,7 @@ func (b *batch) end() error {
 // fill makes the buckets and puts in what im has of data and ids.
 func fill(db *bbolt.DB, want format, im *image) error {
 	err := db.Update(func(tx *bbolt.Tx) error {
-		for _, b := range []bucket{data, ids, refs, active, about} {
+		for _, b := range buckets {
 			if _, err := tx.CreateBucket([]byte{byte(b)}); err != nil {
 				return err
 			}
@@ -208,6 +228,9 @@ func fill(db *bbolt.DB, want format, im *image) error {
 	}
 	if err == nil {
 		err = derive(b)
+	}
+	if err == nil {
+		err = dropNameless(b)
 	}
 	if err == nil {
 		return b.end()
@@ -245,136 +268,34 @@ func derive(b *batch) error {
 	}
 }
 
-// A Report says what is wrong with a store.
-type Report struct {
-	Records   int
-	Damaged   []*DamageError // records that are not what was stored, by age
-	Structure []string       // damage beside the records; Open repairs it
-}
-
-// Check reads everything in a store that no process has open, and changes nothing.
-// Errors: ErrLocked, ErrVersion, or why nothing could be read.
-func Check(dir string) (report Report, err error) {
-	lock, err := lockDir(dir)
+// dropNameless removes what belongs to records whose ids are lost: nobody can ask for it,
+// or delete it.
+func dropNameless(b *batch) error {
+	t, err := b.txn(0)
 	if err != nil {
-		return Report{}, err
+		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	found, note, err := findFormat(dir)
-	if err != nil {
-		return Report{}, err
-	}
-	file, err := os.Open(filepath.Join(dir, databaseName))
-	if err != nil {
-		return Report{}, fmt.Errorf("store: %w", err)
-	}
-	defer file.Close() // read only
-	im, _, sound, err := survey(file, found.salt)
-	if err != nil {
-		return Report{}, err
-	}
-	c := &checker{salt: found.salt, parts: map[uint64]*parts{}, ids: map[uint64]string{}}
-	if err := im.elements(c.visit); err != nil {
-		return Report{}, fmt.Errorf("store: check of %s: %w", dir, err)
-	}
-	report = c.report()
-	for _, problem := range []error{note, im.treeErr, im.freeErr} {
-		if problem != nil {
-			report.Structure = append(report.Structure, problem.Error())
+	named := map[uint64]bool{}
+	err = t.bucket(ids).ForEach(func(key, value []byte) error {
+		if payload, ok := t.salt.open(ids, key, value); ok && len(payload) >= 8 {
+			named[binary.BigEndian.Uint64(payload)] = true
 		}
-	}
-	if im.mended != nil {
-		report.Structure = append(report.Structure, "one bit of a meta page")
-	}
-	if !sound && len(report.Structure) == 0 {
-		report.Structure = append(report.Structure, "an index of the records")
-	}
-	return report, nil
-}
-
-// checker counts what there is of every record, to be compared with its head.
-type checker struct {
-	salt  salt
-	parts map[uint64]*parts
-	ids   map[uint64]string
-}
-
-// Parts are what there is of one record.
-type parts struct {
-	head                   map[uint16][]byte // parts of the head by number
-	want, have             int               // bytes of blobs, as their first parts claim and as they are
-	objects, items, events int
-}
-
-// visit counts one element. It never fails.
-func (c *checker) visit(in bucket, key, value []byte) error {
-	payload, ok := c.salt.open(in, key, value)
-	if in == ids && ok && len(payload) >= 8 {
-		c.ids[binary.BigEndian.Uint64(payload)] = string(key)
-	}
-	if in != data || len(key) != keyLength || !ok {
-		return nil // a key that fits no checksum is not to be believed: its record misses it
-	}
-	num, of, part := binary.BigEndian.Uint64(key), kind(key[8]), binary.BigEndian.Uint16(key[13:])
-	if num == 0 {
 		return nil
+	})
+	if err != nil {
+		return err
 	}
-	r := c.parts[num]
-	if r == nil {
-		r = &parts{head: map[uint16][]byte{}}
-		c.parts[num] = r
-	}
-	things := 0
-	if part == 0 {
-		var size int
-		var err error
-		if size, things, payload, err = blobStart(payload); err != nil {
-			return nil // the record misses it
+	for num := uint64(1); ; num++ {
+		t, err := b.txn(chunk)
+		if err != nil {
+			return err
 		}
-		r.want += size
-	}
-	r.have += len(payload)
-	switch of {
-	case kindHead:
-		r.head[part] = bytes.Clone(payload)
-	case kindObject:
-		r.objects += things
-	case kindItem:
-		r.items += things
-	case kindEvents:
-		r.events += things
-	}
-	return nil
-}
-
-// report compares what there is with what the heads say, by age.
-func (c *checker) report() Report {
-	out := Report{}
-	nums := slices.Collect(maps.Keys(c.parts))
-	// Records of which nothing is left but their ids.
-	for num := range c.ids {
-		if c.parts[num] == nil {
-			nums = append(nums, num)
-			c.parts[num] = &parts{}
+		key, _ := t.bucket(data).Cursor().Seek(numKey(num))
+		if len(key) != keyLength {
+			return nil
+		}
+		if num = binary.BigEndian.Uint64(key); !named[num] {
+			t.clear(numKey(num))
 		}
 	}
-	slices.Sort(nums)
-	for _, num := range nums {
-		out.Records++
-		found := c.parts[num]
-		var text []byte
-		for part := range len(found.head) {
-			text = append(text, found.head[uint16(part)]...)
-		}
-		stored := &head{}
-		if json.Unmarshal(text, stored) != nil {
-			out.Damaged = append(out.Damaged, &DamageError{c.ids[num], "its head"})
-			continue
-		}
-		if found.want != found.have || found.objects != 1 || found.items != stored.Items || found.events != stored.Events {
-			out.Damaged = append(out.Damaged, &DamageError{stored.ID, fmt.Sprintf("%d of %d bytes, %d of 1 object, %d of %d items, %d of %d events are sound",
-				found.have, found.want, found.objects, found.items, stored.Items, found.events, stored.Events)})
-		}
-	}
-	return out
 }

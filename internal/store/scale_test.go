@@ -19,7 +19,7 @@ import (
 func TestDUR5StartTime(t *testing.T) {
 	dir := t.TempDir()
 	check(t, open(t, Config{Dir: dir}).Close())
-	f, _, err := findFormat(dir)
+	f, _, err := findFormat(filepath.Join(dir, databaseName))
 	check(t, err)
 	db, err := bbolt.Open(filepath.Join(dir, databaseName), 0o600, &bbolt.Options{NoSync: true, FreelistType: bbolt.FreelistMapType})
 	check(t, err)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -46,6 +47,9 @@ type DamageError struct {
 
 // Error says which record is damaged, how, and what to do.
 func (e *DamageError) Error() string {
+	if e.ID == "" {
+		return "store: damaged: " + e.Problem
+	}
 	return fmt.Sprintf("store: record %q is damaged: %s; delete it, or restore the store from a copy", e.ID, e.Problem)
 }
 
@@ -94,6 +98,8 @@ type Config struct {
 	Retry       time.Duration    // between attempts to write again after a failure; 0 = 1 s
 	Now         func() time.Time // nil = time.Now
 
+	Log *slog.Logger // what is damaged, lost and repaired is told here; nil = slog.Default()
+
 	// Interrupted says what becomes of a job that a crash cut off, of which it may look at
 	// the events; nil = it is finished and nothing else.
 	Interrupted func(r Record, events iter.Seq[[]byte]) Update
@@ -127,6 +133,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
 	}
 	if c.Interrupted == nil {
 		c.Interrupted = func(Record, iter.Seq[[]byte]) Update { return Update{} }
@@ -217,6 +226,9 @@ type Store struct {
 	lost    bool                     // the transaction behind synced failed, and will never be on the disk
 	settled chan struct{}            // closed when synced or lost changes
 	tally   tally
+	hurt    map[string]bool // ids of records that are known to be damaged
+
+	health Stats // what Open found
 
 	// The writer's own.
 	file       *os.File // the database's file, beside the database
@@ -231,16 +243,23 @@ type tally struct {
 	used    int64 // bytes of pages that hold something
 }
 
-// Stats says how full the store is and whether it takes writes.
+// Stats says how full the store is, whether it takes writes, and what is damaged.
 type Stats struct {
 	Records int
 	Bytes   int64 // on disk, without pages that wait for reuse
 	Failure error // why writes are refused, nil = they are not
+
+	Damaged   int   // records that Open, or a call since, found damaged and that nobody has deleted
+	Rebuilt   bool  // Open replaced a damaged file by what was left of it
+	Lost      int   // records that are known to have been in that file and are gone
+	LostBytes int64 // of it that held nothing usable; free space may be among them
+	Kept      int   // damaged files in the directory
 }
 
 // Open opens the store in cfg.Dir, creates it when there is none, repairs what
 // can be repaired of a damaged one, and finishes the jobs that a crash cut off.
-// It returns ErrLocked when another process has it, and ErrVersion, having changed
+// A damaged file is kept beside the one that takes its place, and Config.Log is told what
+// of it is lost. It returns ErrLocked when another process has it, and ErrVersion, having changed
 // nothing, when a newer version wrote it.
 func Open(cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
@@ -255,7 +274,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, lock: lock, ops: make(chan *op, queueLength), quit: make(chan struct{}),
-		stopped: make(chan struct{}), live: map[string]chan struct{}{}, settled: make(chan struct{})}
+		stopped: make(chan struct{}), live: map[string]chan struct{}{}, settled: make(chan struct{}), hurt: map[string]bool{}}
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
@@ -265,13 +284,7 @@ func Open(cfg Config) (*Store, error) {
 
 // start makes the files sound, opens them, and finishes what a crash cut off.
 func (s *Store) start() error {
-	found, err := readFormat(s.cfg.Dir)
-	if err != nil {
-		return err
-	}
-	s.salt = found.salt
-	// Before the database maps the file, it is read without trust (image.go).
-	records, err := prepare(s.path(), found)
+	records, err := s.repair()
 	if err != nil {
 		return err
 	}
@@ -292,6 +305,34 @@ func (s *Store) start() error {
 	return nil
 }
 
+// repair makes the files sound, tells what was wrong, and returns how many records there
+// are.
+func (s *Store) repair() (int, error) {
+	found, note, err := readFormat(s.cfg.Dir)
+	if err != nil {
+		return 0, err
+	}
+	s.salt = found.salt
+	if note != nil {
+		s.cfg.Log.Warn("the store's "+formatName+" was damaged, and is written anew from the store's file", "directory", s.cfg.Dir, "problem", note)
+	}
+	_, err = os.Stat(filepath.Join(s.cfg.Dir, keyName)) // it comes after the first file
+	if _, none := os.Stat(s.path()); err == nil && errors.Is(none, os.ErrNotExist) {
+		s.cfg.Log.Warn("the file of stored responses is not there, though the directory was in use: a new one begins without any", "file", s.path())
+	}
+	// Before the database maps the file, it is read without trust (image.go).
+	records, damage, err := prepare(s.path(), found)
+	if err != nil {
+		return 0, err
+	}
+	if damage != nil {
+		s.tell(damage)
+	}
+	kept, err := keptFiles(s.cfg.Dir)
+	s.health.Kept = len(kept)
+	return records, err
+}
+
 // closeFiles closes what is open. A database whose locks are taken for good would
 // wait for them for good.
 func (s *Store) closeFiles() error {
@@ -309,11 +350,11 @@ func (s *Store) closeFiles() error {
 // lockDir takes the directory for this process. The database has a lock of its
 // own, which is given up whenever the file is repaired or reopened.
 func lockDir(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	got, err := tryLock(file)
+	got, err := tryLock(file, false)
 	if err == nil && !got {
 		err = fmt.Errorf("%w: %s; stop that one, or give this one a directory of its own", ErrLocked, dir)
 	}
@@ -330,7 +371,9 @@ func (s *Store) Stats() Stats {
 	failure := s.refusal()
 	s.stateMu.Lock()
 	defer s.stateMu.Unlock()
-	return Stats{Records: s.tally.records, Bytes: s.tally.used, Failure: failure}
+	out := s.health
+	out.Records, out.Bytes, out.Failure, out.Damaged = s.tally.records, s.tally.used, failure, len(s.hurt)
+	return out
 }
 
 // Close ends the writer, refuses what still waits and closes the files.
@@ -388,21 +431,29 @@ func (s *Store) Update(ctx context.Context, owner, id string, update Update) err
 	if err := s.cfg.takes(update.Object); err != nil {
 		return err
 	}
-	return s.submit(ctx, id, len(update.Object)+total(update.Events), func(t *txn) error { return t.update(owner, id, &update) })
+	err := s.submit(ctx, id, len(update.Object)+total(update.Events), func(t *txn) error { return t.update(owner, id, &update) })
+	return s.suffered(id, err)
 }
 
 // Cancel notes that somebody asked for the end of a background job, so that a
 // crash before its last Update does not turn a cancelled job into a failed one. On
-// a finished job it does nothing. Errors: those of Update, and ErrNotBackground.
+// a finished job it does nothing. Errors: those of Update but ErrFinished and ErrTooLarge,
+// and ErrNotBackground. Beside a Delete of the record it succeeds, or is ErrNotFound.
 func (s *Store) Cancel(ctx context.Context, owner, id string) error {
-	return s.submit(ctx, id, 0, func(t *txn) error { return t.cancel(owner, id) })
+	return s.suffered(id, s.submit(ctx, id, 0, func(t *txn) error { return t.cancel(owner, id) }))
 }
 
 // Delete removes a record, running or not; a running one takes no more updates.
 // It works on damaged records, too. Errors: ErrNotFound, *ReadOnlyError, ErrClosed
 // or ctx's error.
 func (s *Store) Delete(ctx context.Context, owner, id string) error {
-	return s.submit(ctx, id, 0, func(t *txn) error { return t.delete(owner, id) })
+	err := s.submit(ctx, id, 0, func(t *txn) error { return t.delete(owner, id) })
+	if err == nil {
+		s.stateMu.Lock()
+		defer s.stateMu.Unlock()
+		delete(s.hurt, id)
+	}
+	return err
 }
 
 // total is the bytes of all parts together.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,9 +21,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestMain lets the crash tests start this binary as a program of its own.
+// TestMain lets the crash tests start this binary as a program of its own. What a store
+// says of damage is looked at where a test gives it a log.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	if flag.NArg() > 0 {
 		os.Exit(child(flag.Args()))
 	}

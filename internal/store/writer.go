@@ -175,6 +175,9 @@ func attempt(t *txn, change *op) (err error) {
 // transact runs f and eviction in one transaction and syncs it. After an error
 // nobody knows what of it is on the disk.
 func (s *Store) transact(f func(*txn)) (err error) {
+	if err := s.whole(); err != nil {
+		return err
+	}
 	tx, err := s.db.Begin(true)
 	if err != nil {
 		return err
@@ -207,6 +210,16 @@ func (s *Store) transact(f func(*txn)) (err error) {
 	s.metas, s.next = metas, changes.next
 	s.settle(s.db, changes.added)
 	return nil
+}
+
+// whole says that the file has been cut, before anything is written: the database would
+// make it longer again, with zeros where records were.
+func (s *Store) whole() error {
+	newest, err := newestMeta(s.metas)
+	if err != nil {
+		return err
+	}
+	return s.cut(int64(newest.high) * pageSize)
 }
 
 // settle notes that the state in metas is on the disk, with so many records more
@@ -273,6 +286,9 @@ func (s *Store) fail(cause error) error {
 	s.stateMu.Unlock()
 	s.dbMu.Lock()
 	defer s.dbMu.Unlock()
+	if _, damaged := errors.AsType[*DamageError](cause); damaged && s.failure == nil {
+		s.cfg.Log.Warn("the file of stored responses is damaged: nothing more is stored", "file", s.path(), "problem", cause)
+	}
 	s.failure = &ReadOnlyError{cause}
 	if s.stuck() {
 		return s.failure
@@ -311,6 +327,9 @@ func (s *Store) resume() {
 // themselves are never written while a newer state is not complete. The caller
 // holds dbMu.
 func (s *Store) goBack() error {
+	if err := s.whole(); err != nil {
+		return err // what is left can be read
+	}
 	if s.db != nil {
 		err := s.db.Close()
 		s.db = nil
