@@ -91,12 +91,13 @@ var imports = map[string][]string{
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
+	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/synth"},
+	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{

@@ -13,6 +13,7 @@ import (
 	"ossian/internal/command/pull"
 	"ossian/internal/command/run"
 	"ossian/internal/command/serve"
+	"ossian/internal/command/store"
 	"ossian/internal/command/synth"
 )
 
@@ -22,5 +23,5 @@ func main() { os.Exit(command.Main(root())) }
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), perplexity.Command(), synth.Command())
+		bench.Command(here), perplexity.Command(), synth.Command(), store.Command())
 }

@@ -60,7 +60,7 @@ func archiveBytes(cfg *config.Config) int64 {
 // cannot be used is no reason not to serve.
 func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
 	if dir := archiveDir(cfg); dir != inMemory {
-		a, err := openStore(cfg, dir)
+		a, err := openStore(cfg, dir, log)
 		if err == nil || cfg.Store != "auto" {
 			return a, err
 		}
@@ -74,9 +74,9 @@ func openArchive(cfg *config.Config, log *slog.Logger) (*archive, error) {
 	return &archive{Archive: m, end: m.Close}, nil
 }
 
-func openStore(cfg *config.Config, dir string) (*archive, error) {
+func openStore(cfg *config.Config, dir string, log *slog.Logger) (*archive, error) {
 	kept, err := store.Open(store.Config{Dir: dir, Bytes: cfg.Limits[limits.StoredBytes], Records: int(cfg.Limits[limits.StoredRecords]),
-		Age: cfg.Limits.Time(limits.StoredAge), Interrupted: server.Interrupted})
+		Age: cfg.Limits.Time(limits.StoredAge), Interrupted: server.Interrupted, Log: log})
 	if err != nil {
 		return nil, err
 	}
