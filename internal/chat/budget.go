@@ -1,5 +1,8 @@
 package chat
 
+// How many ids of reasoning an answer may have. What ends the reasoning when they are used
+// up is the mask of its constraint: harmony_constraint.go, tags_constraint.go.
+
 import "math"
 
 // unlimited is the budget of reasoning that ends when the model ends it.

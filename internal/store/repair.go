@@ -20,7 +20,7 @@ const (
 // prepare makes sure that the database at path is sound, and returns how many
 // records it has. It creates a missing one and replaces a damaged one by what is
 // left of it; elements that are damaged themselves stay as they are. What was found
-// is nil where the file is sound; a damaged one is kept beside the new (keep.go).
+// is nil where the file is sound; a damaged one is kept beside the new (damaged.go).
 func prepare(path string, want format) (records int, found *repaired, err error) {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) { // of a crash
 		return 0, nil, fmt.Errorf("store: %w", err)
