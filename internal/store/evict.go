@@ -5,8 +5,6 @@ import (
 	"time"
 )
 
-// What goes first when a store is full.
-
 // evict deletes the oldest finished records until the store is within its bounds:
 // used is what it held before this transaction. It looks at no more than most
 // records, so that a change of bounds does not hold up the writer.
