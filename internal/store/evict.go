@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// evict deletes the oldest finished records until the store is within its bounds:
-// used is what it held before this transaction. It looks at no more than most
-// records, so that a change of bounds does not hold up the writer.
+// evict deletes the oldest finished records until the store, which held used before, is within
+// its bounds. It looks at most of them at once: a change of bounds must not hold up the writer.
 func (t *txn) evict(cfg *Config, records int, used int64, most int) {
 	now := cfg.Now()
 	// Numbers grow with time: the first records are the oldest. A record that may not go
