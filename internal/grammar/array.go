@@ -13,13 +13,14 @@ func (c *compiler) array(flat flatSchema) *expr {
 			hi = len(prefix)
 		}
 	}
-	for _, schema := range flat.schemas {
-		if unique := schema.get("uniqueItems"); unique.is(jsonTrue) && (hi < 0 || hi > 1) {
-			c.fail(unsupported(schema.path(), "uniqueItems is not supported: leave it out, or use an object with a boolean for each value"))
-		}
-	}
 	if hi >= 0 && lo > hi {
 		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and at most %d elements are allowed", lo, hi)
+	}
+	if keyword := unique(flat); keyword != nil && (hi < 0 || hi > 1) {
+		if body := c.uniqueArray(flat, fixed, lo, hi); body != nil {
+			return body
+		}
+		c.ignore(keyword)
 	}
 	// Bounds are checked; what is beyond the upper one need not be written.
 	if hi >= 0 {
@@ -54,6 +55,34 @@ func (c *compiler) array(flat flatSchema) *expr {
 		rest = lit("]")
 	}
 	return cat(lit("["), c.space, rest)
+}
+
+// uniqueArray is array where elements must differ, nil where that cannot be held to. fixed is
+// the number of elements with schemas of their own.
+func (c *compiler) uniqueArray(flat flatSchema, fixed, lo, hi int) *expr {
+	if fixed > 0 {
+		return nil
+	}
+	var schemas []*value
+	for _, schema := range flat.schemas {
+		if _, rest := tuple(schema); rest != nil {
+			schemas = append(schemas, rest)
+		}
+	}
+	values, ok := c.finite(schemas)
+	if !ok {
+		return nil
+	}
+	if lo > len(values) {
+		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and with uniqueItems only %d elements are allowed", lo, len(values))
+	}
+	if hi < 0 || hi > len(values) {
+		hi = len(values)
+	}
+	if body, ok := c.distinct(values, lo, hi); ok {
+		return body
+	}
+	return nil
 }
 
 // elements matches more lo to hi times and then closing.

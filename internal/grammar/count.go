@@ -62,7 +62,8 @@ func (e *expr) widest() int {
 // lengths returns what a accepts of lo to hi characters; hi < 0 = no limit. chars
 // accepts any text and is at its start between characters. The lengths are counted, if
 // they may be and every number between the fewest and the most characters to the end is
-// possible in all states; otherwise each length has states of its own.
+// possible in all states, or so few are missing that one of lo to hi is always there; otherwise
+// each length has states of its own.
 func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton, error) {
 	if !count {
 		return layers(a, chars, lo, hi, true, b)
@@ -71,8 +72,13 @@ func lengths(a, chars *automaton, lo, hi int, count bool, b *budget) (*automaton
 	if err != nil {
 		return nil, err
 	}
-	// With gaps the counts would allow ways that lead to no end.
-	if !out.remaining(b) {
+	// With wide gaps the counts would allow ways that lead to no end. As long as characters
+	// are needed, hi - lo + 1 numbers in a row are allowed; afterwards the fewest are.
+	gap := unlimited
+	if lo > 0 && hi >= 0 {
+		gap = hi - lo
+	}
+	if !out.remaining(gap, b) {
 		return layers(a, chars, lo, hi, true, b)
 	}
 	// The bounds may leave nothing, or cut nothing away.
@@ -157,8 +163,9 @@ func layers(a, chars *automaton, lo, hi int, copies bool, b *budget) (*automaton
 }
 
 // remaining fills in low and high of a's states, the fewest and the most edges with
-// countMore on a way to the end, and slack. It reports whether all numbers between occur.
-func (a *automaton) remaining(b *budget) bool {
+// countMore on a way to the end, and slack. It reports whether no more than gap numbers in a
+// row are missing between.
+func (a *automaton) remaining(gap int, b *budget) bool {
 	const far = 1 << 30
 	weight := func(e edge) int32 { return int32(e.count & countMore) }
 	ahead := make([]int, len(a.states)) // edges whose ends have no high yet
@@ -207,12 +214,13 @@ func (a *automaton) remaining(b *budget) bool {
 			}
 		}
 	}
-	return a.seamless(b)
+	return a.seamless(gap, b)
 }
 
-// seamless reports whether the numbers of repetitions to the end have no gaps, and fills
-// in slack.
-func (a *automaton) seamless(b *budget) bool {
+// seamless reports whether the numbers of repetitions to the end have no gaps wider than
+// gap, unlimited = any, and fills in slack. A wider gap of a number's way on would lead back
+// along the edges to one between two spans of some state.
+func (a *automaton) seamless(gap int, b *budget) bool {
 	slack := int32(0)
 	for i := range a.states {
 		state := &a.states[i]
@@ -221,7 +229,7 @@ func (a *automaton) seamless(b *budget) bool {
 		}
 		slack = max(slack, state.low, state.high)
 		// The numbers possible from here: 0 where it ends, and those of each edge's end,
-		// plus what the edge counts. Sorted, each must touch the ones before.
+		// plus what the edge counts. Sorted, each must be near the ones before.
 		var spans [][2]int32 // a high of unlimited counts as very large
 		if state.accept {
 			spans = append(spans, [2]int32{0, 0})
@@ -237,7 +245,7 @@ func (a *automaton) seamless(b *budget) bool {
 		slices.SortFunc(spans, func(x, y [2]int32) int { return int(x[0] - y[0]) })
 		most := spans[0][1]
 		for _, span := range spans {
-			if span[0] > most+1 {
+			if gap != unlimited && int(span[0]-most) > gap+1 {
 				return false
 			}
 			most = max(most, span[1])

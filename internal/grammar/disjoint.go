@@ -86,7 +86,7 @@ func (c *compiler) may(flat *flatSchema, v *value) bool {
 
 // stringsApart reports whether lengths or patterns exclude each other.
 func (c *compiler) stringsApart(x, y []*value) bool {
-	lo, hi := span(append(slices.Clone(x), y...), "minLength", "maxLength")
+	lo, hi := lengthSpan(append(slices.Clone(x), y...))
 	if hi >= 0 && lo > hi {
 		return true
 	}

@@ -9,20 +9,22 @@ import (
 type op uint8
 
 const (
-	opEmpty   op = iota // the empty text
-	opNever             // no text at all
-	opLit               // lit
-	opClass             // one character of class
-	opCat               // sub one after the other
-	opAlt               // one of sub
-	opRepeat            // sub[0], min to max times; max < 0 = no limit
-	opRef               // what rule matches
-	opMachine           // what the automaton machine accepts; it has no calls and no counts
-	opCounted           // the same with counts; alone in its rule
-	opBegin             // at the beginning (patterns only)
-	opEnd               // at the end (patterns only)
-	opLoop              // sub[0] min to max times, counted while matching, then sub[1]; alone in its rule
-	opObject            // a JSON object
+	opEmpty    op = iota // the empty text
+	opNever              // no text at all
+	opLit                // lit
+	opClass              // one character of class
+	opCat                // sub one after the other
+	opAlt                // one of sub
+	opRepeat             // sub[0], min to max times; max < 0 = no limit
+	opRef                // what rule matches
+	opMachine            // what the automaton machine accepts; it has no calls and no counts
+	opCounted            // the same with counts; alone in its rule
+	opBegin              // at the beginning (patterns only)
+	opEnd                // at the end (patterns only)
+	opLoop               // sub[0] min to max times, counted while matching, then sub[1]; alone in its rule
+	opObject             // a JSON object
+	opAhead              // what follows begins with sub[0] (patterns only, until ahead)
+	opNotAhead           // what follows does not
 )
 
 // An expr is what every front end makes: a regular expression with references to
@@ -211,15 +213,10 @@ func (e *expr) nullable() bool {
 	return e.op != opLit && e.op != opClass && e.op != opNever
 }
 
-// anchored reports whether e asks for the beginning or the end of the text.
-func (e *expr) anchored() bool {
-	if e.op == opBegin || e.op == opEnd {
-		return true
-	}
-	for _, part := range e.sub {
-		if part.anchored() {
-			return true
-		}
-	}
-	return false
+// has reports whether e is, or holds, one of ops.
+func (e *expr) has(ops ...op) bool {
+	return slices.Contains(ops, e.op) || slices.ContainsFunc(e.sub, func(part *expr) bool { return part.has(ops...) })
 }
+
+// anchored reports whether e asks for the beginning or the end of the text.
+func (e *expr) anchored() bool { return e.has(opBegin, opEnd) }

@@ -32,6 +32,8 @@ type flatSchema struct {
 	enumOnly bool            // there is a const or enum
 	texts    map[string]bool // canonical ones of enum, once they are looked for
 	numeric  numeric
+	excluded []*value // values that are taken out
+	open     *value   // one of them that cannot be, nil for none
 }
 
 // flatten reads the keywords of one alternative.
@@ -56,7 +58,14 @@ func (c *compiler) flatten(schemas []*value) flatSchema {
 		}
 		flat.numeric.read(schema)
 	}
-	flat.numeric.integer = flat.types&tFraction == 0
+	for _, schema := range schemas {
+		if values := schema.get(notEnum); values != nil {
+			c.exclude(&flat, values)
+		}
+	}
+	if flat.numeric.integer = flat.types&tFraction == 0; flat.numeric.integer {
+		flat.numeric.except = flat.excludedNumbers()
+	}
 	return flat
 }
 
@@ -136,13 +145,16 @@ func (c *compiler) misfit(flat flatSchema, listed *value) string {
 	if flat.types&kind == 0 {
 		return "has another type"
 	}
+	if flat.excludes(listed) {
+		return "is what not leaves out"
+	}
 	switch kind {
 	case tInteger, tFraction:
 		if r, ok := number(listed.text); !ok || !flat.numeric.holds(r) {
 			return "is outside of the bounds, or no multiple"
 		}
 	case tString:
-		lo, hi := span(flat.schemas, "minLength", "maxLength")
+		lo, hi := lengthSpan(flat.schemas)
 		if schema := utf8.RuneCountInString(listed.text); schema < lo || (hi >= 0 && schema > hi) {
 			return "is too short or too long"
 		}

@@ -107,8 +107,11 @@ const (
 type Grammar struct {
 	automaton *automaton
 	masker    *masker
-	ignored   []Ignored
+	ignored   omissions
 }
+
+// omissions are what output is not held to.
+type omissions struct{ keywords, formats []Ignored }
 
 // An Ignored is a keyword that output is not held to, taken for an annotation.
 type Ignored struct {
@@ -145,9 +148,9 @@ func compileWithin(b *budget, src Source, vocab *Vocabulary) (*Grammar, error) {
 }
 
 // compile makes the automaton of a source: its rules, the NFA of these, and its states.
-func compile(src Source, b *budget) (*automaton, []Ignored, error) {
+func compile(src Source, b *budget) (*automaton, omissions, error) {
 	var rules []rule
-	var ignored []Ignored
+	var ignored omissions
 	var err error
 	switch src.Kind {
 	case Schema, Object:
@@ -157,7 +160,7 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 	case Regex:
 		var a *automaton
 		if a, err = compilePattern(src.Text, pattern{count: minCount}, b); err == nil {
-			return a, nil, nil
+			return a, ignored, nil
 		}
 	case Choice:
 		rules, err = choiceRules(src.Choices)
@@ -169,7 +172,7 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 		err = invalid("", "kind %d of source is unknown", src.Kind)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, ignored, err
 	}
 	a, err := determinize(newNFA(rules, false, nil, b), b)
 	// The automaton is empty, which says nothing to whoever wrote the source.
@@ -182,9 +185,9 @@ func compile(src Source, b *budget) (*automaton, []Ignored, error) {
 }
 
 // framedRules makes a rule for all frames, the root, and those of each frame's JSON.
-func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, err error) {
+func framedRules(frames []Frame, b *budget) (rules []rule, ignored omissions, err error) {
 	rules = []rule{{name: "frames"}}
-	shared, left := map[string]int{}, map[string][]Ignored{} // roots, and keywords ignored, by JSON: most tools of a request may have any object
+	shared, left := map[string]int{}, map[string]omissions{} // roots, and keywords ignored, by JSON: most tools of a request may have any object
 	var sub []*expr
 	var roots []int
 	for i := range frames {
@@ -198,14 +201,11 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 				if fault, ok := errors.AsType[*Error](err); ok {
 					fault.Frame = i + 1
 				}
-				return nil, nil, err
+				return nil, ignored, err
 			}
 		}
 		roots = append(roots, root)
-		for _, word := range left[key] {
-			word.Frame = i + 1
-			ignored = append(ignored, word)
-		}
+		ignored.add(left[key], i+1)
 		sub = append(sub, cat(lit(frame.Before), ref(root), lit(frame.After)))
 	}
 	rules[0].body = alt(sub...)
@@ -213,14 +213,24 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored []Ignored, er
 	for i, root := range roots {
 		if fault := inquest.explain(root); fault != nil { // or it would silently never be chosen
 			fault.Frame = i + 1
-			return nil, nil, fault
+			return nil, ignored, fault
 		}
 	}
 	return rules, ignored, nil
 }
 
+// add adds what is left out of a frame.
+func (o *omissions) add(other omissions, frame int) {
+	for _, word := range other.keywords {
+		o.keywords = append(o.keywords, Ignored{frame, word.Where})
+	}
+	for _, word := range other.formats {
+		o.formats = append(o.formats, Ignored{frame, word.Where})
+	}
+}
+
 // frameRules appends the rules of one frame's JSON, the root first.
-func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignored, error) {
+func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissions, error) {
 	start := len(rules)
 	var err error
 	switch src.Kind {
@@ -229,9 +239,9 @@ func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignor
 	case Regex:
 		var text *automaton
 		if text, err = compilePattern(src.Text, pattern{quoted: true}, b); err != nil {
-			return nil, nil, err
+			return nil, omissions{}, err
 		}
-		return append(rules, rule{name: "text", body: machine(text)}), nil, nil
+		return append(rules, rule{name: "text", body: machine(text)}), omissions{}, nil
 	case EBNF:
 		rules, err = grammarRules(rules, src.Text, strings.Contains(src.Text, "::="))
 	case Lark:
@@ -240,12 +250,12 @@ func frameRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignor
 		err = invalid("", "kind %d of source in a frame is unknown", src.Kind)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, omissions{}, err
 	}
 	for i := range rules[start:] {
 		rules[start+i].quoted = true
 	}
-	return rules, nil, nil
+	return rules, omissions{}, nil
 }
 
 func choiceRules(choices []string) ([]rule, error) {
@@ -262,9 +272,13 @@ func choiceRules(choices []string) ([]rule, error) {
 	return []rule{{name: "choice", body: alt(sub...)}}, nil
 }
 
-// Ignored lists the keywords of schemas that were taken for annotations although they
-// are not among the standard's, and formats that are not known: the first of each schema.
-func (g *Grammar) Ignored() []Ignored { return g.ignored }
+// Ignored lists the keywords that output is not held to although it would have to be, or that
+// are not among the standard's: the first of each schema.
+func (g *Grammar) Ignored() []Ignored { return g.ignored.keywords }
+
+// UnknownFormats lists the keywords format whose values are not known. By the standard they
+// are annotations, which any schema may have; they may be slips all the same.
+func (g *Grammar) UnknownFormats() []Ignored { return g.ignored.formats }
 
 // Bytes is about how much memory g holds now. It grows while masks are made, up to
 // some 40 MB.

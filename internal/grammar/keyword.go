@@ -18,11 +18,14 @@ func (c *compiler) check(schema *value) {
 		switch {
 		case refused[key] != "":
 			c.fail(unsupported(schema.path(), "%s is not supported: %s", key, refused[key]))
+		case slices.Contains(inner, key):
 		case slices.Contains(applied, key):
 			if want := malformed(key, schema.vals[i]); want != "" {
 				c.fail(invalid(schema.path(), "%s: %s expected", key, want))
-			} else if name := schema.vals[i].text; key == "format" && formats[name] == "" && !slices.Contains(openFormats, name) {
+			} else if name := schema.vals[i].text; key == "format" && isOpenFormat(name) {
 				c.ignore(schema.vals[i])
+			} else if key == "format" && !isFormat(name) {
+				c.unknown = c.note(c.unknown, schema.vals[i])
 			}
 		case !slices.Contains(annotations, key) && !strings.HasPrefix(key, "x-"):
 			c.ignore(schema.vals[i])
@@ -36,15 +39,23 @@ func (c *compiler) check(schema *value) {
 	}
 }
 
-// ignore notes that a keyword counts for nothing; of a long path the end.
-func (c *compiler) ignore(keyword *value) {
-	if len(c.ignored) < maxIgnored {
-		where := keyword.path()
-		if excess := len(where) - maxWhere; excess > 0 {
-			where = "#..." + strings.ToValidUTF8(where[excess:], "")
-		}
-		c.ignored = append(c.ignored, Ignored{c.frame, where})
+// ignore notes that a keyword counts for nothing.
+func (c *compiler) ignore(keyword *value) { c.ignored = c.note(c.ignored, keyword) }
+
+// note adds the place of a keyword to all, once and up to maxIgnored; of a long path the end.
+func (c *compiler) note(all []Ignored, keyword *value) []Ignored {
+	if len(all) == maxIgnored {
+		return all
 	}
+	where := keyword.path()
+	if excess := len(where) - maxWhere; excess > 0 {
+		where = "#..." + strings.ToValidUTF8(where[excess:], "")
+	}
+	noted := Ignored{c.frame, where}
+	if slices.Contains(all, noted) {
+		return all
+	}
+	return append(all, noted)
 }
 
 // circular reports whether schema asks for itself again, for the same value.
@@ -53,7 +64,11 @@ func (c *compiler) circular(schema *value) bool {
 		return c.rings[schema] == 1
 	}
 	c.rings[schema] = 1
-	if slices.ContainsFunc(c.parts(schema), c.circular) {
+	parts := c.parts(schema)
+	if negated := schema.get("not"); negated != nil {
+		parts = append(parts, negated)
+	}
+	if slices.ContainsFunc(parts, c.circular) {
 		return true
 	}
 	c.rings[schema] = 2
@@ -95,7 +110,7 @@ func malformed(key string, v *value) string {
 		ok, want = each(jsonArray, text), "a list of names"
 	case "items":
 		ok, want = schema(v) || each(jsonArray, schema), "a schema"
-	case "additionalProperties", "additionalItems", "propertyNames", "unevaluatedProperties":
+	case "additionalProperties", "additionalItems", "not", "propertyNames", "unevaluatedProperties":
 		ok, want = schema(v), "a schema"
 	case "prefixItems":
 		ok, want = each(jsonArray, schema), "a list of schemas"
@@ -152,13 +167,12 @@ func wholeNumber(v *value) int {
 var (
 	applied = []string{"$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "enum", "exclusiveMaximum", "exclusiveMinimum",
 		"format", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
-		"nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "required", "type",
+		"not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "required", "type",
 		"unevaluatedProperties", "uniqueItems"}
-	annotations = []string{"$anchor", "$comment", "$defs", "$id", "$schema", "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema",
+	annotations = []string{"$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema",
 		"default", "definitions", "deprecated", "description", "discriminator", "example", "examples", "externalDocs", "id", "readOnly", "title",
 		"writeOnly", "xml"}
 	refused = map[string]string{
-		"not":               "say what is allowed instead",
 		"if":                "use anyOf with one alternative for each case",
 		"then":              "use anyOf with one alternative for each case",
 		"else":              "use anyOf with one alternative for each case",

@@ -142,6 +142,12 @@ func (g *wide) schema(depth int) any {
 		s["nullable"] = !g.chance(4)
 	}
 	if g.chance(12) {
+		s["not"] = []any{map[string]any{"type": "null"}, map[string]any{"enum": []any{"a", true}}, map[string]any{"enum": []any{"b\"\\\n", "日本"}, "type": "string"}, map[string]any{"pattern": "^a|[0-9]"},
+			map[string]any{"required": []string{g.name()}}, map[string]any{"type": "string", "minLength": 2}, map[string]any{"type": []string{"string", "null", "array"}}, map[string]any{"maxItems": 1},
+			map[string]any{"anyOf": []any{map[string]any{"type": "boolean"}, map[string]any{"type": "number", "minimum": 5}}}, map[string]any{"properties": map[string]any{g.name(): map[string]any{"type": "string"}}},
+			map[string]any{"type": "integer", "minimum": -3}, map[string]any{"type": "object", "minProperties": 2}}[g.n(12)]
+	}
+	if g.chance(12) {
 		s[g.pick("title", "description", "$comment", "x-note")] = "of no account"
 	}
 	if g.chance(12) {
@@ -190,6 +196,14 @@ func (g *wide) list(depth int) map[string]any {
 		s["uniqueItems"] = g.chance(2)
 		s["maxItems"] = g.n(2)
 		delete(s, "minItems")
+	} else if g.chance(8) {
+		s = map[string]any{"type": "array", "uniqueItems": true, "items": g.listed(), "minItems": g.n(3)}
+		if g.chance(2) {
+			s["items"] = []any{map[string]any{"type": []string{"boolean", "null"}}, map[string]any{"type": "integer", "minimum": -4, "exclusiveMaximum": 3 + g.n(9)}}[g.n(1+g.draft/2020)]
+		}
+		if g.chance(2) {
+			s["maxItems"] = g.n(7)
+		}
 	}
 	return s
 }

@@ -67,31 +67,60 @@ func (s *scanner) directive() {
 		s.terminals.inside = true
 		s.terminals.ignored = append(s.terminals.ignored, s.alternatives(s.larkPart))
 	case s.take("%import"):
-		s.skip()
-		if !s.take("common.") {
-			s.refuse("only %%import common.NAME is supported: copy the rule instead")
-			return
-		}
-		name := s.name()
-		pattern, ok := library[name]
-		if !ok {
-			s.refuse("common.%s is not supported: define it", name)
-			return
-		}
-		// Under another name.
-		if s.skip(); s.take("->") {
-			s.skip()
-			name = s.name()
-		}
-		body, err := parsePattern(pattern)
-		if err != nil {
-			s.fail("%s", err.What)
-			return
-		}
-		s.define(name, body)
+		s.importing()
 	default:
 		s.refuse("%.12q is not supported: %%ignore and %%import common.NAME are", s.text[s.pos:])
 	}
+}
+
+// importing reads what follows %import: common.NAME, common.NAME -> OTHER, or a list of
+// names in parentheses behind common.
+func (s *scanner) importing() {
+	s.skip()
+	switch {
+	case s.take("common."):
+		name := s.name()
+		as := name
+		if s.skip(); s.take("->") { // under another name
+			s.skip()
+			as = s.name()
+		}
+		s.borrow(name, as)
+		return
+	case !s.take("common"):
+		s.refuse("only %%import common.NAME and %%import common (NAME, NAME) are supported: copy the rules instead")
+		return
+	}
+	if s.skip(); !s.take("(") {
+		s.fail("common.NAME or common (NAME, NAME) expected, found %.10q", s.text[s.pos:])
+		return
+	}
+	for s.err == nil {
+		s.skip()
+		name := s.name()
+		s.borrow(name, name)
+		if s.skip(); s.take(")") {
+			return
+		}
+		if !s.take(",") {
+			s.fail("a comma or ) expected in a list of names, found %.10q", s.text[s.pos:])
+		}
+	}
+}
+
+// borrow defines a terminal of the library under the name as.
+func (s *scanner) borrow(name, as string) {
+	pattern, ok := library[name]
+	if !ok {
+		s.refuse("common.%s is not supported: define it", name)
+		return
+	}
+	body, fault := parsePattern(pattern, false)
+	if fault != nil {
+		s.fail("%s", fault.What)
+		return
+	}
+	s.define(as, body)
 }
 
 // larkPart reads one element, with what follows a terminal inside a rule.
@@ -205,11 +234,14 @@ func (s *scanner) larkRegex() *expr {
 		}
 		s.next()
 	}
-	body, err := parsePattern(pattern)
+	body, err := parsePattern(pattern, false)
 	if err != nil {
 		s.fail("%s", err.What)
 		s.err.Unsupported = err.Unsupported
 		return never
+	}
+	if body.has(opAhead, opNotAhead) {
+		s.refuse("look-ahead is not supported in a grammar: write the terminal without it")
 	}
 	if body.anchored() {
 		s.refuse("^ and $ have no meaning inside a grammar: leave them out")

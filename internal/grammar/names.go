@@ -91,6 +91,8 @@ func (c *compiler) readPropertyNames(schemas []*value, out *names) {
 	if out.none = flat.types&tString == 0; out.none {
 		return
 	}
+	c.naming = true
+	defer func() { c.naming = false }()
 	ok := true
 	if flat.enumOnly { // a list of names, which widen may write one by one
 		var sub []*expr

@@ -55,6 +55,7 @@ type numeric struct {
 	integer  bool
 	low, up  bound
 	multiple []*big.Rat
+	except   []*big.Rat // whole numbers that are left out; only with integer
 }
 
 // holds reports whether n admits value.
@@ -71,8 +72,11 @@ func (n numeric) holds(value *big.Rat) bool {
 	return true
 }
 
-// String says in words what n admits.
-func (n numeric) String() string {
+// String says in words what n admits; it is short and names large numbers in part.
+func (n numeric) String() string { return n.words(maxBrief) }
+
+// words says what n admits, with at most so many digits of each number.
+func (n numeric) words(most int) string {
 	text := "number"
 	if n.integer {
 		text = "integer"
@@ -80,7 +84,7 @@ func (n numeric) String() string {
 	var limits []string
 	limit := func(words string, value *big.Rat) {
 		digits := value.RatString()
-		limits = append(limits, words+" "+digits[:min(len(digits), maxBrief)])
+		limits = append(limits, words+" "+digits[:min(len(digits), most)])
 	}
 	if value := n.low.value; value != nil {
 		limit(map[bool]string{false: "at least", true: "above"}[n.low.open], value)
@@ -90,6 +94,9 @@ func (n numeric) String() string {
 	}
 	for _, step := range n.multiple {
 		limit("a multiple of", step)
+	}
+	for _, other := range n.except {
+		limit("not", other)
 	}
 	return text + " is " + strings.Join(limits, " and ")
 }
@@ -107,7 +114,7 @@ func (n numeric) overlaps(other numeric) bool {
 // expr matches the numbers that n admits, without exponent when it says more than
 // the type. where is for errors.
 func (n numeric) expr(where string, b *budget) (*expr, error) {
-	if n.low.value == nil && n.up.value == nil && len(n.multiple) == 0 {
+	if n.low.value == nil && n.up.value == nil && len(n.multiple) == 0 && len(n.except) == 0 {
 		if n.integer {
 			return anyInteger, nil
 		}
@@ -116,7 +123,7 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 	zero := new(big.Rat)
 	// A sign and a magnitude: the negative numbers are the positive ones of the range turned
 	// over. Zero is written without a sign.
-	positive, err := n.magnitudes(n.low.tighter(bound{value: zero}, -1), n.up, where, b)
+	positive, err := n.magnitudes(n.low.tighter(bound{value: zero}, -1), n.up, 1, where, b)
 	if err != nil {
 		return nil, err
 	}
@@ -126,15 +133,16 @@ func (n numeric) expr(where string, b *budget) (*expr, error) {
 		}
 		return end
 	}
-	negative, err := n.magnitudes(minus(n.up).tighter(bound{zero, true}, -1), minus(n.low), where, b)
+	negative, err := n.magnitudes(minus(n.up).tighter(bound{zero, true}, -1), minus(n.low), -1, where, b)
 	if err != nil {
 		return nil, err
 	}
 	return alt(positive, cat(lit("-"), negative)), nil
 }
 
-// magnitudes matches unsigned numbers from low, which is there and not negative, to up.
-func (n numeric) magnitudes(low, up bound, where string, b *budget) (*expr, error) {
+// magnitudes matches unsigned numbers from low, which is there and not negative, to up; sign
+// is that of the numbers meant.
+func (n numeric) magnitudes(low, up bound, sign int, where string, b *budget) (*expr, error) {
 	if up.value != nil && up.value.Sign() < 0 {
 		return never, nil
 	}
@@ -184,6 +192,30 @@ func (n numeric) magnitudes(low, up bound, where string, b *budget) (*expr, erro
 		} else if err != nil {
 			return nil, err
 		}
+	}
+	return n.leaveOut(all, sign, b)
+}
+
+// leaveOut is the magnitudes of all but those of numbers with that sign to be left out.
+func (n numeric) leaveOut(all *automaton, sign int, b *budget) (*expr, error) {
+	var sub []*expr
+	for _, other := range n.except {
+		if (other.Sign() < 0) == (sign < 0) {
+			sub = append(sub, lit(new(big.Int).Abs(other.Num()).String()))
+		}
+	}
+	if len(sub) == 0 {
+		return machine(all), nil
+	}
+	out, err := simple(alt(sub...), false, b)
+	if err == nil {
+		all, err = product(all, out, true, b)
+	}
+	if err == errNoMatch {
+		return never, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	return machine(all), nil
 }

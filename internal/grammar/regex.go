@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"ossian/internal/grammar/ecma"
 )
 
 // A pattern says what a regular expression is for.
@@ -16,25 +18,72 @@ type pattern struct {
 	search bool   // it may match anywhere in the text, as in JSON Schema
 	quoted bool   // the text is spelled as inside a JSON string
 	count  int    // the automaton may have counts for repetitions so large; 0 = none
+	own    bool   // of this package, of any length
 	where  string // in errors
 }
 
 // compilePattern compiles a regular expression in the syntax that ECMA-262, Python and
-// Go share; \d, \s and \w mean ASCII. What takes more than linear time to match is
-// refused: look-around and back-references.
+// Go share; \d and \w mean ASCII. What takes more than linear time to match is refused.
 func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
-	body, err := parsePattern(text)
-	if err != nil {
-		err.Where = p.where
-		return nil, err
+	if len(text) > maxPattern && !p.own {
+		return nil, invalid(p.where, "regular expression of %d bytes, at most %d are accepted", len(text), maxPattern)
 	}
-	if p.search {
-		body = search(body)
+	body, fault := parsePattern(text, p.search)
+	if fault != nil {
+		fault.Where = p.where
+		return nil, fault
+	}
+	if !p.search {
+		return p.compile(body, b)
+	}
+	out, err := p.attempt(search(body), b)
+	// A match that may begin anywhere can take states for each set of places where one may
+	// have begun. One that begins the text, or is all of it, is narrower and takes few.
+	if err == errTooLarge && b.err == nil {
+		out, err = p.attempt(search(anchor(body, false)), b)
+	}
+	if err == errTooLarge && b.err == nil {
+		out, err = p.compile(search(anchor(body, true)), b)
+	}
+	return out, err
+}
+
+// attempt is compile with a share of the budget, so that something is left to do otherwise.
+func (p pattern) attempt(body *expr, b *budget) (*automaton, error) {
+	share := &budget{left: b.left / 4, stop: b.stop}
+	whole := share.left
+	out, err := p.compile(body, share)
+	if b.spend(whole - max(share.left, 0)) {
+		return nil, b.err
+	}
+	return out, err
+}
+
+// compile compiles what texts must be as a whole.
+func (p pattern) compile(body *expr, b *budget) (*automaton, error) {
+	body, err := p.ahead(body, empty, b)
+	if err != nil {
+		return nil, err
 	}
 	if p.count > 0 {
 		return countable(body, p.quoted, p.count, b)
 	}
 	return simple(body, p.quoted, b)
+}
+
+// anchor is e at the beginning of the text, with whole also at its end.
+func anchor(e *expr, whole bool) *expr {
+	if e.op == opAlt {
+		sub := make([]*expr, len(e.sub))
+		for i, part := range e.sub {
+			sub[i] = anchor(part, whole)
+		}
+		return alt(sub...)
+	}
+	if whole {
+		return cat(&expr{op: opBegin}, e, &expr{op: opEnd})
+	}
+	return cat(&expr{op: opBegin}, e)
 }
 
 // search matches the texts that hold a match of e. Where e begins or ends at an anchor
@@ -75,17 +124,25 @@ func search(e *expr) *expr {
 	return cat(before, cat(parts...), after)
 }
 
-// parsePattern reads a regular expression. It leaves Where empty in its errors.
-func parsePattern(text string) (*expr, *Error) {
-	if len(text) > maxPattern {
-		return nil, invalid("", "regular expression of %d bytes, at most %d are accepted", len(text), maxPattern)
-	}
+// parsePattern reads a regular expression, where a dot leaves out what it does in ECMA-262
+// if strict is set. It leaves Where empty in its errors.
+func parsePattern(text string, strict bool) (*expr, *Error) {
 	if !utf8.ValidString(text) {
 		return nil, invalid("", "regular expression %.60q is not UTF-8", text)
 	}
-	goText, err := translate(text)
-	if err != nil {
-		return nil, err
+	goText, looks, err := ecma.Translate(text, strict)
+	if fault, ok := errors.AsType[*ecma.Error](err); ok {
+		return nil, &Error{Unsupported: fault.Unsupported, What: fault.What}
+	}
+	ahead := make([]*expr, len(looks))
+	for i, look := range looks {
+		body, fault := parsePattern(look.Text, strict)
+		if fault != nil {
+			return nil, fault
+		}
+		if ahead[i] = (&expr{op: opAhead, sub: []*expr{body}}); look.Negative {
+			ahead[i].op = opNotAhead
+		}
 	}
 	re, perr := syntax.Parse(goText, syntax.Perl)
 	// The parser's own limit is ours (maxRepeat); its message says nothing of what to do.
@@ -99,114 +156,19 @@ func parsePattern(text string) (*expr, *Error) {
 	if perr != nil {
 		return nil, invalid("", "regular expression %.60q: %v", text, perr)
 	}
-	e, what := fromSyntax(re)
+	e, what := fromSyntax(re, ahead)
 	if what != "" {
 		return nil, unsupported("", "regular expression %.60q uses %s, which cannot be held to: leave it out", text, what)
 	}
 	return e, nil
 }
 
-// translate writes the spellings of ECMA-262 that Go does not know in Go's way.
-func translate(text string) (string, *Error) {
-	var out strings.Builder
-	refuse := func(what string) (string, *Error) {
-		return "", unsupported("", "regular expression %.60q uses %s, which takes more than linear time: write it without", text, what)
-	}
-	inClass := false
-	for i := 0; i < len(text); i++ {
-		rest := text[i:]
-		switch {
-		case rest[0] == '\\' && len(rest) > 1:
-			// Escapes, two bytes and what belongs to them; those that Go knows stay.
-			switch escaped := rest[1]; {
-			case (escaped >= '1' && escaped <= '9' && !inClass) || strings.HasPrefix(rest, `\k<`):
-				return refuse("a back-reference")
-			case escaped == 'u':
-				char, length, ok := unicodeEscape(rest)
-				if !ok {
-					return "", invalid("", `regular expression %.60q: \u at byte %d needs four hexadecimal digits`, text, i)
-				}
-				fmt.Fprintf(&out, `\x{%x}`, char)
-				i += length - 1
-			case escaped == 'c' && len(rest) > 2:
-				fmt.Fprintf(&out, `\x{%x}`, rest[2]&0x1f)
-				i += 2
-			case escaped == 'Z':
-				out.WriteString(`\z`)
-				i++
-			default:
-				out.WriteString(rest[:2])
-				i++
-			}
-		// Go wants a [ in a class escaped, but for [:alpha:].
-		case inClass:
-			inClass = rest[0] != ']'
-			if rest[0] == '[' && !strings.HasPrefix(rest, "[:") {
-				out.WriteByte('\\')
-			}
-			out.WriteByte(rest[0])
-		case strings.HasPrefix(rest, "[^]"):
-			out.WriteString(`[\x{0}-\x{10ffff}]`)
-			i += 2
-		case rest[0] == '[':
-			inClass = true
-			out.WriteByte('[')
-			if strings.HasPrefix(rest, "[^") {
-				out.WriteByte('^')
-				i++
-			}
-		case slices.ContainsFunc([]string{"(?=", "(?!", "(?<=", "(?<!"}, func(s string) bool { return strings.HasPrefix(rest, s) }):
-			return refuse("look-around")
-		default:
-			out.WriteByte(rest[0])
-		}
-	}
-	return out.String(), nil
-}
-
-// unicodeEscape reads \uXXXX, a pair of them, or \u{X}, and returns its length.
-func unicodeEscape(text string) (char rune, length int, ok bool) {
-	if strings.HasPrefix(text, `\u{`) {
-		end := strings.IndexByte(text, '}')
-		if end < 0 {
-			return 0, 0, false
-		}
-		char, ok = hex(text[3:end])
-		return char, end + 1, ok && char <= unicode.MaxRune
-	}
-	if len(text) < 6 {
-		return 0, 0, false
-	}
-	if char, ok = hex(text[2:6]); !ok || !utf16.IsSurrogate(char) {
-		return char, 6, ok
-	}
-	if len(text) < 12 || text[6:8] != `\u` {
-		return 0, 0, false
-	}
-	low, ok := hex(text[8:12])
-	char = utf16.DecodeRune(char, low)
-	return char, 12, ok && char != utf8.RuneError
-}
-
-// hex reads hexadecimal digits; a number above the last character is none.
-func hex(text string) (rune, bool) {
-	var r rune
-	for _, c := range []byte(text) {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20)
-		if digit < 0 || c < '0' || r > unicode.MaxRune {
-			return 0, false
-		}
-		r = r<<4 | rune(digit)
-	}
-	return r, text != ""
-}
-
-// fromSyntax returns the expression of re, or what in it is not supported. The
-// parser bounds its depth and its repetitions.
-func fromSyntax(re *syntax.Regexp) (*expr, string) {
+// fromSyntax returns the expression of re, where ahead are its look-aheads, or what in it is
+// not supported. The parser bounds its depth and its repetitions.
+func fromSyntax(re *syntax.Regexp, ahead []*expr) (*expr, string) {
 	var sub []*expr
 	for _, part := range re.Sub {
-		body, what := fromSyntax(part)
+		body, what := fromSyntax(part, ahead)
 		if what != "" {
 			return nil, what
 		}
@@ -233,6 +195,11 @@ func fromSyntax(re *syntax.Regexp) (*expr, string) {
 	case syntax.OpEndText:
 		return &expr{op: opEnd}, ""
 	case syntax.OpCapture:
+		if number, cut := strings.CutPrefix(re.Name, ecma.LookName); cut {
+			if at, err := strconv.Atoi(number); err == nil && at < len(ahead) {
+				return ahead[at], ""
+			}
+		}
 		return sub[0], ""
 	case syntax.OpStar:
 		return star(sub[0]), ""

@@ -31,8 +31,11 @@ func TestRegex(t *testing.T) {
 
 func TestRegexErrors(t *testing.T) {
 	checkErrors(t, Regex, []struct{ name, source, want string }{
-		{"look-ahead", `a(?=b)`, "look-around"},
-		{"look-behind", `(?<!a)b`, "look-around"},
+		{"look-ahead at the end", `a(?=b)`, "no text can match"},
+		{"look-ahead that repeats", `^(?:(?=a)b)*$`, "inside of a repetition"},
+		{"look-ahead without end", `a(?=b`, ") is missing"},
+		{"look-ahead in front of ^", `a|(?=b)^b`, "write it in front"},
+		{"look-behind", `(?<!a)b`, "look-behind"},
 		{"back-reference", `(a)\1`, "back-reference"},
 		{"named back-reference", `(?<n>a)\k<n>`, "back-reference"},
 		{"word boundary", `\bword`, `\b`},

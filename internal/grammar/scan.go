@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ossian/internal/grammar/ecma"
 )
 
 // grammarRules appends the rules of a grammar in GBNF or Lark, the root first.
@@ -183,6 +185,8 @@ func (s *scanner) repetition(e *expr) *expr {
 	// Several may follow each other: a{2}* repeats the repetition.
 	for {
 		lo, hi := 0, -1
+		from := s.pos
+		s.blanks()
 		switch {
 		case s.take("*"):
 		case s.take("+"):
@@ -197,6 +201,7 @@ func (s *scanner) repetition(e *expr) *expr {
 		case s.terminals != nil && s.tilde():
 			lo, hi = s.bounds("..")
 		default:
+			s.pos = from
 			return e
 		}
 		if hi >= 0 && lo > hi {
@@ -211,13 +216,24 @@ func (s *scanner) repetition(e *expr) *expr {
 	}
 }
 
-// tilde passes Lark's sign for repetitions, which may have space around it.
+// blanks passes what may stand between an element and its repetition: space and comments,
+// which in GBNF may go over the ends of lines inside a group. At the end of a line of Lark a
+// sign may belong to the next rule.
+func (s *scanner) blanks() {
+	if s.terminals == nil && s.depth > 1 {
+		s.skip()
+		return
+	}
+	for s.take(" ") || s.take("\t") {
+	}
+}
+
+// tilde passes Lark's sign for repetitions, which may have space behind it.
 func (s *scanner) tilde() bool {
-	rest := strings.TrimLeft(s.text[s.pos:], " \t")
-	if !strings.HasPrefix(rest, "~") {
+	if !s.take("~") {
 		return false
 	}
-	s.pos = len(s.text) - len(strings.TrimLeft(rest[1:], " \t"))
+	s.blanks()
 	return true
 }
 
@@ -296,7 +312,7 @@ func (s *scanner) char() (rune, bool) {
 	}
 	// The letter's place in this text is the number of its digits.
 	if digits := strings.IndexByte("..x.u...U", escaped); digits > 1 && escaped != '.' && s.pos+digits <= len(s.text) {
-		r, ok := hex(s.text[s.pos : s.pos+digits])
+		r, ok := ecma.Hex(s.text[s.pos : s.pos+digits])
 		s.pos += digits
 		if !ok || !utf8.ValidRune(r) {
 			s.fail(`\%c: %d hexadecimal digits of a character expected`, escaped, digits)

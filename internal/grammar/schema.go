@@ -10,6 +10,7 @@ package grammar
 // Members and elements are conjunctions again.
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,24 +19,30 @@ import (
 // A compiler turns schemas into rules. Each conjunction becomes one rule, so that
 // recursion ends. The first error stays in err; what is made after it is not used.
 type compiler struct {
-	budget   *budget
-	root     *value
-	rules    []rule
-	names    map[string]int // number of a rule, by conjunction (all) or purpose (shared)
-	pending  []conjunction  // conjunctions whose rules have no body yet
-	ids      map[*value]int // short names of schemas, of which all makes the names of conjunctions
-	frame    int            // for Ignored
-	ignored  []Ignored
-	checked  map[*value]bool       // by check; groups by exclusive
-	targets  map[*value]*value     // of $ref, found before
-	anchors  map[string]*value     // schemas by $anchor
-	barred   *value                // the last schema false that was met
-	machines map[string]*automaton // of patterns, by pattern and use
-	texts    map[string]*expr      // strings with patterns and formats, by these and their lengths
-	rings    map[*value]int8       // by circular: 1 = being looked at, or part of a ring; 2 = fine
-	space    *expr                 // what may stand around punctuation
-	colon    *expr                 // what may follow a colon
-	err      error
+	budget      *budget
+	root        *value
+	rules       []rule
+	names       map[string]int // number of a rule, by conjunction (all) or purpose (shared)
+	pending     []conjunction  // conjunctions whose rules have no body yet
+	prints      map[*value]int // numbers of schemas, of which all makes the names of conjunctions
+	numbers     map[string]int // numbers by what schemas say
+	frame       int            // for Ignored
+	ignored     []Ignored
+	checked     map[*value]bool       // by check; groups by exclusive
+	complements map[*value]*value     // schemas of what not forbids, opposite
+	unknown     []Ignored             // formats that are not known
+	targets     map[*value]*value     // of $ref, found before
+	resources   map[string]*resource  // by address
+	owners      map[*value]*resource  // by schema: the resource it is in
+	barred      *value                // the last schema false that was met
+	machines    map[string]*automaton // of patterns, by pattern and use
+	bounded     map[string]*expr      // numbers, by their bounds in words
+	texts       map[string]*expr      // strings with patterns and formats, by these and their lengths
+	rings       map[*value]int8       // by circular: 1 = being looked at, or part of a ring; 2 = fine
+	naming      bool                  // strings being compiled are names of members
+	space       *expr                 // what may stand around punctuation
+	colon       *expr                 // what may follow a colon
+	err         error
 }
 
 // A conjunction is a rule to be made of schemas that all hold for one value.
@@ -45,25 +52,25 @@ type conjunction struct {
 }
 
 // schemaRules appends the rules of a schema, that of a frame, to rules, its root first.
-func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Ignored, error) {
+func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissions, error) {
 	text := src.Text
 	if src.Kind == Object {
 		text = `{"type":"object"}`
 	}
 	root, err := readJSON(text)
 	if err != nil {
-		return nil, nil, err
+		return nil, omissions{}, err
 	}
-	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, ids: map[*value]int{},
-		checked: map[*value]bool{}, targets: map[*value]*value{}, anchors: map[string]*value{}, rings: map[*value]int8{},
-		machines: map[string]*automaton{}, texts: map[string]*expr{}, colon: opt(lit(" "))}
-	c.noteAnchors(root)
+	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
+		checked: map[*value]bool{}, targets: map[*value]*value{}, complements: map[*value]*value{}, rings: map[*value]int8{},
+		machines: map[string]*automaton{}, texts: map[string]*expr{}, bounded: map[string]*expr{}, colon: opt(lit(" "))}
+	c.noteResources()
 	start := len(rules)
 	c.rules = append(rules, rule{name: "root", at: root})
 	if src.Space != "" {
 		space, err := compilePattern(src.Space, pattern{where: "whitespace pattern"}, b)
 		if err != nil {
-			return nil, nil, err
+			return nil, omissions{}, err
 		}
 		c.space = machine(space)
 		c.colon = c.space
@@ -80,9 +87,9 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, []Igno
 		c.rules[job.rule].body = c.conjunction(job.schemas)
 	}
 	if c.err != nil {
-		return nil, nil, c.err
+		return nil, omissions{}, c.err
 	}
-	return c.rules, c.ignored, b.err
+	return c.rules, omissions{c.ignored, c.unknown}, b.err
 }
 
 func (c *compiler) fail(err error) {
@@ -111,10 +118,7 @@ func (c *compiler) all(schemas []*value) *expr {
 		if slices.Contains(schemas[:number], schema) {
 			continue
 		}
-		if _, ok := c.ids[schema]; !ok {
-			c.ids[schema] = len(c.ids)
-		}
-		key.WriteString("&" + strconv.Itoa(c.ids[schema]))
+		key.WriteString("&" + strconv.Itoa(c.print(schema)))
 	}
 	number, ok := c.names[key.String()]
 	if !ok {
@@ -203,6 +207,9 @@ func (c *compiler) settle(branch *partial) bool {
 		if keyword := schema.get("$ref"); keyword != nil {
 			next = append(next, c.resolve(keyword))
 		}
+		if keyword := schema.get("not"); keyword != nil && c.err == nil {
+			next = append(next, c.complement(keyword))
+		}
 		if keyword := schema.get("allOf"); keyword != nil {
 			next = append(next, keyword.vals...)
 		}
@@ -224,6 +231,10 @@ func (c *compiler) flat(schemas []*value) *expr {
 	if flat.enumOnly {
 		return c.enum(flat)
 	}
+	if flat.open != nil {
+		c.fail(unsupported(flat.path(), "not cannot be held to: %s would have to be told apart from values of its type: give the value another type, or say what is allowed", flat.open.brief()))
+		return never
+	}
 	if flat.types == 0 {
 		return because(firstKeyword(schemas, "type"), "the types that hold for it have none in common")
 	}
@@ -231,8 +242,10 @@ func (c *compiler) flat(schemas []*value) *expr {
 	if flat.types&tNull != 0 {
 		sub = append(sub, lit("null"))
 	}
-	if flat.types&tBool != 0 {
-		sub = append(sub, lit("true"), lit("false"))
+	for _, kind := range []byte{jsonTrue, jsonFalse} {
+		if one := (&value{kind: kind}); flat.types&tBool != 0 && !flat.excludes(one) {
+			sub = append(sub, one.expr(c.space, c.colon))
+		}
 	}
 	if flat.types&tNumber != 0 {
 		sub = append(sub, c.number(flat))
@@ -266,21 +279,23 @@ func (c *compiler) enum(flat flatSchema) *expr {
 	return alt(append(sub, dead)...)
 }
 
-// number matches the numbers of flat.
+// number matches the numbers of flat, those with the same bounds in one rule.
 func (c *compiler) number(flat flatSchema) *expr {
-	body, err := flat.numeric.expr(flat.path(), c.budget)
-	if err != nil {
-		c.fail(err)
-		return never
+	key := flat.numeric.words(math.MaxInt)
+	body, ok := c.bounded[key]
+	if !ok {
+		var err error
+		if body, err = flat.numeric.expr(flat.path(), c.budget); err != nil {
+			c.fail(err)
+			return never
+		}
+		if body.op == opMachine || body.op == opAlt || body.op == opCat {
+			body = c.rule("number", body)
+		}
+		c.bounded[key] = body
 	}
 	if body.op == opNever {
 		return because(firstKeyword(flat.schemas, "minimum", "exclusiveMinimum", "multipleOf", "maximum", "exclusiveMaximum"), "no %s", flat.numeric)
-	}
-	switch body {
-	case anyInteger:
-		return c.shared("integer", func() *expr { return body })
-	case anyNumber:
-		return c.shared("number", func() *expr { return body })
 	}
 	return body
 }

@@ -57,7 +57,7 @@ func TestSchema(t *testing.T) {
 		{name: "pattern and lengths", source: `{"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":3}`, yes: []string{`"ab"`, `"abc"`}, no: []string{`"a"`, `"abcd"`}},
 		{name: "date", source: `{"type":"string","format":"date"}`, yes: []string{`"2024-02-29"`, `"2000-02-29"`, `"2023-12-31"`}, no: []string{`"2023-02-29"`, `"1900-02-29"`, `"2023-13-01"`, `"2023-04-31"`}},
 		{name: "date-time", source: `{"type":"string","format":"date-time"}`, yes: []string{`"2024-02-29T23:59:59.123Z"`, `"2024-01-01T00:00:00+02:00"`}, no: []string{`"2024-01-01"`, `"2024-01-01T24:00:00Z"`}},
-		{name: "email", source: `{"type":"string","format":"email"}`, yes: []string{`"a.b+c@example.co.uk"`}, no: []string{`"a@b"`, `".a@b.c"`, `"a b@c.d"`}},
+		{name: "email", source: `{"type":"string","format":"email"}`, yes: []string{`"a.b+c@example.co.uk"`, `"a@b"`}, no: []string{`".a@b.c"`, `"a b@c.d"`}},
 		{name: "uuid", source: `{"type":"string","format":"uuid"}`, yes: []string{`"123e4567-e89b-12d3-a456-426614174000"`}, no: []string{`"123e4567"`}},
 		{name: "ipv4", source: `{"type":"string","format":"ipv4"}`, yes: []string{`"192.168.0.1"`}, no: []string{`"256.1.1.1"`, `"01.1.1.1"`}},
 		{name: "ipv6", source: `{"type":"string","format":"ipv6"}`, yes: []string{`"::"`, `"::1"`, `"fe80::1:2"`, `"1:2:3:4:5:6:7:8"`}, no: []string{`":::"`, `"1:2"`, `"1::2::3"`}},
@@ -77,6 +77,25 @@ func TestSchema(t *testing.T) {
 		{name: "negative range", source: `{"type":"number","minimum":-10,"maximum":-2.5}`, yes: []string{"-2.5", "-10", "-9.99", "-10.0"}, no: []string{"-2.4", "-10.1", "0", "5"}},
 		{name: "enum", source: `{"enum":["a","é\n",1,1.50,null,{"b":[1,2]}]}`, yes: []string{`"a"`, `"é\n"`, "1", "1.50", "null", `{"b":[1,2]}`, `{ "b": [1, 2] }`}, no: []string{`"b"`, "1.5", "2", `{"b":[2,1]}`}},
 		{name: "enum and type", source: `{"type":"string","enum":["a",1,"bb"],"maxLength":1}`, yes: []string{`"a"`}, no: []string{"1", `"bb"`}},
+		{name: "pattern with a length and gaps", source: `{"type":"string","pattern":"^(abc)+$","maxLength":1000000}`, yes: []string{`"abc"`, `"abcabc"`}, no: []string{`"ab"`, `""`}},
+		{name: "pattern with lengths and gaps", source: `{"type":"string","pattern":"^(abc)+$","minLength":4,"maxLength":6}`, yes: []string{`"abcabc"`}, no: []string{`"abc"`, `"abcabcabc"`}},
+		{name: "not", source: `{"not":{"type":["string","object","array"]}}`, yes: []string{`null`, `1.5`, `true`}, no: []string{`"a"`, `{}`, `[]`}},
+		{name: "not null", source: `{"type":["integer","null","boolean"],"not":{"enum":[null,true,7]}}`, yes: []string{`6`, `70`, `-7`, `false`}, no: []string{`null`, `7`, `true`}},
+		{name: "not a text", source: `{"type":"string","not":{"enum":["a","bc"]}}`, yes: []string{`"b"`, `"ab"`, `""`}, no: []string{`"a"`, `"bc"`, `"\u0061"`}},
+		{name: "not a pattern", source: `{"type":"string","maxLength":5,"not":{"pattern":"x|^a"}}`, yes: []string{`"b"`, `"ba"`}, no: []string{`"a"`, `"bx"`, `"bbbbbb"`}},
+		{name: "not both members", source: `{"type":"object","properties":{"a":{},"b":{}},"not":{"required":["a","b"]}}`, yes: []string{`{}`, `{"a":1}`, `{"b":1}`}, no: []string{`{"a":1,"b":2}`}},
+		{name: "not that member", source: `{"type":"object","properties":{"k":{"enum":["x","y"]}},"required":["k"],"not":{"properties":{"k":{"const":"x"}}}}`, yes: []string{`{"k":"y"}`}, no: []string{`{"k":"x"}`}},
+		{name: "not one of", source: `{"type":["integer","string"],"not":{"anyOf":[{"type":"number","minimum":3},{"type":"string","maxLength":2}]}}`, yes: []string{`2`, `"abc"`}, no: []string{`3`, `"ab"`}},
+		{name: "not not", source: `{"type":"integer","not":{"not":{"minimum":3}}}`, yes: []string{`3`}, no: []string{`2`}},
+		{name: "reference to a part by address", source: `{"$id":"https://example.com/a/root.json","$ref":"item.json#/$defs/x","$defs":{"i":{"$id":"item.json","$defs":{"x":{"$ref":"#/$defs/y"},"y":{"type":"null"}}}}}`, yes: []string{`null`}, no: []string{`1`}},
+		{name: "reference to an anchor of a part", source: `{"type":"array","items":{"$ref":"item#here"},"$defs":{"i":{"$id":"item","$defs":{"x":{"$anchor":"here","type":"null"}}},"j":{"$anchor":"here","type":"string"}}}`, yes: []string{`[null]`}, no: []string{`["a"]`}},
+		{name: "reference by urn", source: `{"$id":"urn:uuid:deadbeef-1234-ff00-00ff-4321feebdaed","type":"object","properties":{"a":{"$ref":"urn:uuid:deadbeef-1234-ff00-00ff-4321feebdaed#/$defs/b"}},"required":["a"],"$defs":{"b":{"type":"null"}}}`, yes: []string{`{"a":null}`}, no: []string{`{"a":1}`}},
+		{name: "reference of draft 7", source: `{"$schema":"http://json-schema.org/draft-07/schema#","type":"array","items":{"$ref":"#n"},"definitions":{"a":{"$id":"#n","type":"null"}}}`, yes: []string{`[null]`}, no: []string{`[1]`}},
+		{name: "reference of draft 4", source: `{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://example.com/","type":"array","items":{"$ref":"n.json"},"definitions":{"a":{"id":"n.json","type":"null"}}}`, yes: []string{`[null]`}, no: []string{`[1]`}},
+		{name: "address that is a value", source: `{"const":{"$id":"x","$ref":"y"},"$id":"z"}`, yes: []string{`{"$id":"x","$ref":"y"}`}, no: []string{`{}`}},
+		{name: "set of a few", source: `{"type":"array","uniqueItems":true,"items":{"enum":["a","b",1]}}`, yes: []string{`[]`, `["b","a"]`, `[1,"a","b"]`}, no: []string{`["a","a"]`, `["a","b","a"]`, `[1,1]`}},
+		{name: "set of small numbers", source: `{"type":"array","uniqueItems":true,"minItems":2,"items":{"type":"integer","minimum":-1,"maximum":2}}`, yes: []string{`[2,-1]`, `[0,1,2,-1]`}, no: []string{`[2]`, `[2,2]`, `[3,1]`}},
+		{name: "set of many in order", source: `{"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":20}}`, yes: []string{`[]`, `[1,7,20]`}, no: []string{`[7,7]`, `[21]`}},
 		{name: "const", source: `{"const":"x"}`, yes: []string{`"x"`}, no: []string{`"y"`}},
 		{name: "anyOf", source: `{"anyOf":[{"type":"integer"},{"type":"object","properties":{"a":{"type":"null"}},"required":["a"]},{"type":"object","properties":{"ab":{"type":"null"}},"required":["ab"]}]}`,
 			yes: []string{"1", `{"a":null}`, `{"ab":null}`}, no: []string{`{}`, `{"a":null,"ab":null}`}},
@@ -119,10 +138,15 @@ func TestSchemaErrors(t *testing.T) {
 		{"deep", strings.Repeat(`{"items":`, 70) + "true" + strings.Repeat("}", 70), "nested deeper"},
 		{"unknown type", `{"type":"int"}`, "#: type: null, boolean"},
 		{"bad bound", `{"properties":{"a":{"maxLength":-1}}}`, "#/properties/a: maxLength: a whole number expected"},
-		{"not", `{"properties":{"a/b":{"not":{}}}}`, "#/properties/a~1b: not is not supported: say what is allowed"},
+		{"not", `{"properties":{"a/b":{"not":{"items":{}}}}}`, "#/properties/a~1b/not: items in not cannot be held to: say what is allowed"},
+		{"not an integer", `{"not":{"type":"integer"}}`, "#/not: type in not cannot be held to"},
+		{"not a number of many", `{"type":"number","not":{"const":3}}`, "#: not cannot be held to: 3 would have to be told apart"},
+		{"not anything", `{"not":{"title":"x"}}`, "no value can match"},
+		{"not itself", `{"not":{"$ref":"#"}}`, "refers back to itself"},
+		{"not a text", `{"not":{"pattern":1}}`, "#/not: pattern: a text expected"},
 		{"if", `{"if":{},"then":{}}`, "use anyOf"},
 		{"contains", `{"contains":{}}`, "prefixItems"},
-		{"uniqueItems", `{"type":"array","uniqueItems":true}`, "uniqueItems"},
+		{"uniqueItems", `{"type":"array","uniqueItems":true,"items":{"type":"boolean"},"minItems":3}`, "#/minItems: no value can match: minItems is 3, and with uniqueItems only 2"},
 		{"oneOf", `{"oneOf":[{"type":"integer"},{"type":"number"}]}`, "#/oneOf: alternatives 0 and 1 may both match"},
 		{"oneOf objects", `{"oneOf":[{"properties":{"a":{}},"type":"object"},{"properties":{"b":{}},"type":"object"}]}`, "may both match"},
 		{"remote", `{"$ref":"https://example.com/s"}`, "leaves the schema"},
@@ -154,10 +178,9 @@ func TestSchemaErrors(t *testing.T) {
 		{"too many required", `{"type":"object","required":["a","b"],"maxProperties":1}`, "#/maxProperties: no value can match: maxProperties is 1, and 2 members are required"},
 		{"members", `{"type":"object","minProperties":3,"maxProperties":2}`, "#/minProperties: no value can match: minProperties 3 is above maxProperties 2"},
 		{"elements", `{"type":"array","minItems":3,"maxItems":2}`, "#/minItems: no value can match: minItems is 3, and at most 2"},
-		{"pattern", `{"type":"string","pattern":"(?=a)"}`, "#/pattern: regular expression"},
+		{"pattern", `{"type":"string","pattern":"(?<=a)b"}`, "#/pattern: regular expression"},
 		{"impossible pattern", `{"type":"string","pattern":"a$b"}`, "no string can match"},
-		{"format", `{"type":"string","format":"regex"}`, `format "regex"`},
-		{"pattern with a giant length and gaps", `{"type":"string","pattern":"^(abc)+$","maxLength":1000000}`, "take states for each number"},
+		{"pattern with giant lengths and gaps", `{"type":"string","pattern":"^(abc)+$","minLength":1000000,"maxLength":1000001}`, "take states for each number"},
 		{"enum beside members", `{"enum":[{"a":1}],"properties":{"a":{}}}`, "cannot be held to"},
 		{"many names", `{"type":"object","additionalProperties":true,"minProperties":5}`, "#/minProperties: minProperties 5 asks for 5 names that the schema does not list, at most 4"},
 		{"names alike", `{"type":"object","patternProperties":{"^abc?$":{}},"minProperties":2,"additionalProperties":false}`, "at most 1 of which"},
@@ -170,7 +193,7 @@ func TestSchemaErrors(t *testing.T) {
 
 func TestIgnoredKeywords(t *testing.T) {
 	odd := `{"type":"object","properties":{"a":{"type":"null","requierd":true},"b/c":{"type":"string","format":"emial"},"d":{"type":"string","format":"email"}},"propertyOrdering":["a"],"x-y":1}`
-	paths := []string{"#/propertyOrdering", "#/properties/a/requierd", "#/properties/b~1c/format"}
+	paths := []string{"#/propertyOrdering", "#/properties/a/requierd"}
 	want := func(frame int) (all []Ignored) {
 		for _, path := range paths {
 			all = append(all, Ignored{frame, path})
@@ -183,6 +206,18 @@ func TestIgnoredKeywords(t *testing.T) {
 	frames := []Frame{{Before: "a", JSON: Source{Text: odd}}, {Before: "b", JSON: Source{Kind: Object}}, {Before: "c", JSON: Source{Text: odd}}}
 	if got, both := compiled(t, Source{Kind: Framed, Frames: frames}, small()).Ignored(), append(want(1), want(3)...); !slices.Equal(got, both) {
 		t.Errorf("got %v, want %v", got, both)
+	}
+	// A format that is not known is an annotation, one of the standard that is not held to is not.
+	if got := compiled(t, Source{Text: odd}, small()).UnknownFormats(); !slices.Equal(got, []Ignored{{0, "#/properties/b~1c/format"}}) {
+		t.Errorf("unknown formats %v", got)
+	}
+	if got := compiled(t, Source{Kind: Framed, Frames: frames}, small()).UnknownFormats(); !slices.Equal(got, []Ignored{{1, "#/properties/b~1c/format"}, {3, "#/properties/b~1c/format"}}) {
+		t.Errorf("unknown formats %v", got)
+	}
+	for _, text := range []string{`{"type":"string","format":"regex"}`, `{"type":"string","format":"uri-template"}`} {
+		if got := compiled(t, Source{Text: text}, small()).Ignored(); !slices.Equal(got, []Ignored{{0, "#/format"}}) {
+			t.Errorf("%s: ignored %v", text, got)
+		}
 	}
 	// A few kilobytes are kept of many keywords on a long path, of which there would be gigabytes.
 	name := strings.Repeat("é", 100_000)

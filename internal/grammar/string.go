@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -23,16 +22,16 @@ var (
 
 // text matches the strings of f.
 func (c *compiler) text(flat flatSchema) *expr {
-	lo, hi := span(flat.schemas, "minLength", "maxLength")
+	lo, hi := lengthSpan(flat.schemas)
 	if hi >= 0 && lo > hi {
 		return because(firstKeyword(flat.schemas, "minLength"), "minLength %d is above maxLength %d", lo, hi)
 	}
 	// The same pattern at many places of a schema is compiled once for each pair of lengths.
 	var key strings.Builder
 	for _, schema := range flat.schemas {
-		for _, name := range []string{"pattern", "format"} {
+		for _, name := range []string{"pattern", "format", notPattern, notEnum} {
 			if keyword := schema.get(name); keyword != nil {
-				key.WriteString(name + keyword.text + "\x00")
+				key.WriteString(name + keyword.canonical() + "\x00")
 			}
 		}
 	}
@@ -93,35 +92,40 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 			}
 			only = keyword
 		}
-		if schema.get("format") != nil {
+		if schema.get("format") != nil || schema.get(notPattern) != nil || schema.get(notEnum) != nil {
 			return nil, false
 		}
 	}
 	if only == nil || c.err != nil {
 		return nil, false
 	}
-	// A length beside the pattern can be counted with it only if the pattern is one class
-	// repeated: then it is another bound of that repetition.
-	body, err := parsePattern(only.text)
-	if err != nil {
+	if len(only.text) > maxPattern {
 		return nil, false // patterns says so
 	}
-	if body = search(body); lo > 0 || hi >= 0 {
-		if body.op != opRepeat || body.sub[0].op != opClass {
-			return nil, false
-		}
-		if most := body.max; hi >= 0 && (most < 0 || most > hi) {
-			body = &expr{op: opRepeat, sub: body.sub, min: body.min, max: hi}
-		}
-		if body = repeat(body.sub[0], max(body.min, lo), body.max); body.max >= 0 && body.min > body.max {
-			return nil, false
-		}
+	if lo == 0 && hi < 0 {
+		out := c.compiled(only, only.text, pattern{search: true, quoted: true, count: minCount})
+		return out, out != nil
 	}
-	out, failed := countable(body, true, minCount, c.budget)
-	if failed != nil {
-		c.fail(located(failed, only.path()))
+	// A length beside the pattern can be counted with it only if the pattern is one class
+	// repeated: then it is another bound of that repetition.
+	body, fault := parsePattern(only.text, true)
+	if fault != nil {
+		return nil, false
 	}
-	return out, failed == nil
+	if body = search(body); body.op != opRepeat || body.sub[0].op != opClass {
+		return nil, false
+	}
+	if most := body.max; hi >= 0 && (most < 0 || most > hi) {
+		body = &expr{op: opRepeat, sub: body.sub, min: body.min, max: hi}
+	}
+	if body = repeat(body.sub[0], max(body.min, lo), body.max); body.max >= 0 && body.min > body.max {
+		return nil, false
+	}
+	out, err := countable(body, true, minCount, c.budget)
+	if err != nil {
+		c.fail(located(err, only.path()))
+	}
+	return out, err == nil
 }
 
 // patterns returns the automaton of the inside of strings that pattern and format of
@@ -144,14 +148,27 @@ func (c *compiler) patterns(schemas []*value) (out *automaton, ok bool) {
 // eachPattern calls do with the automata of patterns and formats of schemas, and the
 // keywords they come from.
 func (c *compiler) eachPattern(schemas []*value, count int, do func(*automaton, *value)) {
+	opposite := func(out *automaton, where *value) {
+		if all, ok := c.narrow(nil, out, true); ok {
+			do(all, where)
+		} else {
+			c.fail(located(errNoMatch, where.path()))
+		}
+	}
+	if out := c.excludedStrings(schemas); out != nil && c.err == nil {
+		opposite(out, schemas[0])
+	}
 	for _, schema := range schemas {
 		if keyword := schema.get("pattern"); keyword != nil && c.err == nil {
 			do(c.compiled(keyword, keyword.text, pattern{search: true, quoted: true, count: count}), keyword)
 		}
-		if keyword := schema.get("format"); keyword != nil && formats[keyword.text] != "" && c.err == nil {
-			do(c.compiled(keyword, formats[keyword.text], pattern{quoted: true, count: count}), keyword)
-		} else if keyword != nil && slices.Contains(openFormats, keyword.text) {
-			c.fail(unsupported(schema.path(), "format %q is not supported: use a pattern", keyword.text))
+		if keyword := schema.get(notPattern); keyword != nil && c.err == nil {
+			if out := c.compiled(keyword, keyword.text, pattern{search: true, quoted: true}); out != nil {
+				opposite(out, keyword)
+			}
+		}
+		if keyword := schema.get("format"); keyword != nil && isFormat(keyword.text) && c.err == nil {
+			do(c.formatted(keyword, keyword.text, count, c.naming), keyword)
 		}
 	}
 }
@@ -175,7 +192,10 @@ func (c *compiler) compiled(where *value, text string, use pattern) *automaton {
 // measured returns what inside accepts of the lengths that schemas allow, with counts or
 // without; inside = nil is any text.
 func (c *compiler) measured(inside *automaton, schemas []*value, count bool) (*automaton, bool) {
-	lo, hi := span(schemas, "minLength", "maxLength")
+	lo, hi := lengthSpan(schemas)
+	if c.naming {
+		lo, hi = span(schemas, "minLength", "maxLength")
+	}
 	chars, err := simple(star(class(anyRune...)), true, c.budget)
 	if inside == nil {
 		inside = chars

@@ -1,0 +1,171 @@
+package grammar
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"ossian/internal/grammar/ecma"
+	"ossian/internal/token"
+)
+
+// lines reads a file of testdata, one JSON value a line, into values of one type.
+func lines[T any](t *testing.T, name string) (all []T) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scanner := bufio.NewScanner(bytes.NewReader(data)); scanner.Scan(); {
+		var one T
+		if err := json.Unmarshal(scanner.Bytes(), &one); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// admits reports whether every token of text is in the mask where it comes, and the text
+// is complete behind the last one.
+func admits(t *testing.T, g *Grammar, tokens *token.BPE, text string) bool {
+	t.Helper()
+	m := g.Matcher()
+	mask := make([]uint64, g.masker.vocab.Words())
+	for _, id := range tokens.Encode(nil, text) {
+		if err := m.Mask(mask); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if mask[id/64]>>(id%64)&1 == 0 {
+			return false
+		}
+		if err := m.Accept(id); err != nil {
+			t.Fatalf("%q: token %q of the mask: %v", text, tokens.Text(id), err)
+		}
+	}
+	return m.Done()
+}
+
+var kindNames = map[string]Kind{"schema": Schema, "regex": Regex, "ebnf": EBNF, "lark": Lark}
+
+// Forms that were met outside, token by token with the vocabulary of gpt-oss.
+func TestForms(t *testing.T) {
+	type form struct {
+		Name, Kind, Text string
+		Compile          string
+		Tests            []struct {
+			Text  string
+			Valid bool
+		}
+	}
+	tokens, err := token.Harmony()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range lines[form](t, "forms.jsonl") {
+		t.Run(f.Name, func(t *testing.T) {
+			kind, known := kindNames[f.Kind]
+			if !known || f.Compile != "ok" {
+				t.Fatalf("kind %q, compile %q", f.Kind, f.Compile)
+			}
+			g := compiled(t, Source{Kind: kind, Text: f.Text}, harmony())
+			for _, test := range f.Tests {
+				if got := admits(t, g, tokens, test.Text); got != test.Valid {
+					t.Errorf("%.200s: %q admitted %v, want %v", f.Text, test.Text, got, test.Valid)
+				}
+			}
+		})
+	}
+}
+
+// Schemas as generators write them: all outputs are valid, with formats as annotations,
+// and nothing is ignored in those of strict requests.
+func TestGeneratedSchemas(t *testing.T) {
+	type generated struct {
+		Case   string
+		Strict bool
+		Schema json.RawMessage
+	}
+	for _, one := range lines[generated](t, "generated.jsonl") {
+		t.Run(one.Case, func(t *testing.T) {
+			g := compiled(t, Source{Text: string(one.Schema)}, harmony())
+			if left := g.Ignored(); one.Strict && len(left) > 0 {
+				t.Errorf("ignored: %v", left)
+			}
+			judge := annotating(t, string(one.Schema))
+			ended := 0
+			for seed := range uint64(20) {
+				out := walk(t, g, rand.New(rand.NewPCG(seed, 21)), 60, nil)
+				if out == "" {
+					continue
+				}
+				ended++
+				if err := valid(judge, out); err != nil && len(g.Ignored()) == 0 {
+					t.Errorf("%s: %v", out, err)
+				}
+			}
+			if ended < 10 {
+				t.Errorf("%d of 20 outputs came to an end", ended)
+			}
+		})
+	}
+}
+
+// An aheadPattern is a regular expression of ECMA-262, with look-ahead at its beginning,
+// matched by Go's.
+type aheadPattern struct {
+	text   string
+	rest   *regexp.Regexp
+	must   []*regexp.Regexp
+	mustNo []*regexp.Regexp
+}
+
+func lookingAhead(text string) (jsonschema.Regexp, error) {
+	goText, looks, err := ecma.Translate(text, true)
+	if err != nil {
+		return nil, err
+	}
+	p := &aheadPattern{text: text}
+	for i, look := range looks {
+		if !strings.HasPrefix(text, "^(?") || !strings.HasPrefix(goText, "^(?P<") {
+			return nil, fmt.Errorf("%s: look-ahead %d is not at the beginning", text, i)
+		}
+		inside, _, err := ecma.Translate(look.Text, true)
+		if err != nil {
+			return nil, err
+		}
+		at, err := regexp.Compile("^(?:" + inside + ")")
+		if err != nil {
+			return nil, err
+		}
+		if look.Negative {
+			p.mustNo = append(p.mustNo, at)
+		} else {
+			p.must = append(p.must, at)
+		}
+	}
+	p.rest, err = regexp.Compile(goText)
+	return p, err
+}
+
+// String is the expression as it was written.
+func (p *aheadPattern) String() string { return p.text }
+
+// MatchString reports whether text has a match.
+func (p *aheadPattern) MatchString(text string) bool {
+	matches := func(re *regexp.Regexp) bool { return re.MatchString(text) }
+	return p.rest.MatchString(text) && !slices.ContainsFunc(p.mustNo, matches) &&
+		!slices.ContainsFunc(p.must, func(re *regexp.Regexp) bool { return !matches(re) })
+}
+
+// annotating is validator with formats as annotations.
+func annotating(t *testing.T, text string) *jsonschema.Schema { return judging(t, text, false) }
