@@ -282,6 +282,9 @@ func (d *determinizer) begin(rule int32) {
 	if d.heads[first] != 0 {
 		d.out.need[rule], d.out.room[rule] = d.out.states[first].low, d.out.states[first].high
 	}
+	if body := d.nfa.rules[rule].body; body.op == opLoop { // its loop may be another rule's
+		d.out.need[rule], d.out.room[rule] = int32(body.min), int32(body.max)
+	}
 }
 
 // link makes linked, which is complete, the automaton of a rule. Its states are copied.

@@ -71,27 +71,41 @@ func (m *masker) demandsOf(start int32) *demands {
 	out = &demands{}
 	// In a loop over any character a plain token asks for as much room as it has characters:
 	// the vocabulary has them sorted by that.
-	root := int32(0)
+	roots := []int32{0, m.vocab.rest}
 	if m.parser.automaton.isPlainLoop(start) {
-		out.dense, root = m.vocab.plain, m.vocab.rest
+		out.dense, roots = m.vocab.plain, roots[1:]
 	}
-	var at [maxToken + 2]tally // by depth
-	at[0] = tally{item: item{state: start}, need: anyNeed}
-	states, nodes := m.parser.automaton.states, m.vocab.nodes
-	// As masker.walk does, with a tally instead of a set.
-	for i := root + 1; i < nodes[root].end; {
-		node := &nodes[i]
-		now := at[node.depth-1]
-		from := &states[now.state]
-		if len(from.calls) > 0 {
+	for _, root := range roots {
+		if !m.demand(out, start, root) {
 			out = nil
 			break
 		}
-		if m.parser.work++; m.parser.work > maxWork {
-			return out // not all of it; the mask fails
+	}
+	if m.parser.work > maxWork {
+		return out // not all of it; the mask fails
+	}
+	m.keepDemands(start, out, len(roots) > 1)
+	return out
+}
+
+// demand adds to out the demands of the tokens below root, as masker.below does, with a tally
+// instead of a set. It reports whether that can be done.
+func (m *masker) demand(out *demands, start, root int32) bool {
+	var at [maxToken + 2]tally // by depth
+	at[0] = tally{item: item{state: start}, need: anyNeed}
+	states, nodes := m.parser.automaton.states, m.vocab.nodes
+	seen := 0
+	defer func() { m.parser.work += seen / 2 }()
+	for i := root + 1; i < nodes[root].end && m.parser.work+seen/2 <= maxWork; {
+		node := &nodes[i]
+		now := at[node.depth-1]
+		if len(states[now.state].calls) > 0 {
+			return false
 		}
-		next, ok := from.edge(node.b)
-		if !ok || !now.take(next, &states[next.to]) {
+		seen++
+		entry := m.table(now.state)[node.b]
+		by := edge{count: counting(entry >> entryCount & entryCounts), to: entry >> entryShift}
+		if entry == nowhere || !now.take(by, &states[by.to]) {
 			i = node.end
 			continue
 		}
@@ -114,8 +128,7 @@ func (m *masker) demandsOf(start int32) *demands {
 		}
 		i++
 	}
-	m.keepDemands(start, out, root == 0)
-	return out
+	return true
 }
 
 // keepDemands keeps what demandsOf found, nil if nothing can be said. With all, the tokens

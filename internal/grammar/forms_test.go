@@ -169,3 +169,43 @@ func (p *aheadPattern) MatchString(text string) bool {
 
 // annotating is validator with formats as annotations.
 func annotating(t *testing.T, text string) *jsonschema.Schema { return judging(t, text, false) }
+
+// Unions whose members begin alike, and grammars with a rule for each character: there are
+// many readings at a time, and every mask comes within its bound all the same.
+func TestParallelReadings(t *testing.T) {
+	tokens, err := token.Harmony()
+	if err != nil {
+		t.Fatal(err)
+	}
+	anyOf := func(n int, form string) string {
+		return `{"anyOf":[` + strings.TrimSuffix(numbers(n+1, form), ",") + `]}`
+	}
+	obj := func(name string) string {
+		return `{"type":"object","properties":{"name":` + name + `,"type":{"const":"t%[1]d"}},"required":["name","type"],"additionalProperties":false},`
+	}
+	for _, p := range []struct {
+		name, src, text string
+		kind            Kind
+	}{
+		{"differing maxLength", anyOf(12, obj(`{"type":"string","maxLength":1%02[1]d}`)), `{"name": "some text here", "type": "t11"}`, Schema},
+		{"differing maxLength 60", anyOf(60, obj(`{"type":"string","maxLength":1%02[1]d}`)), `{"name": "some text here", "type": "t11"}`, Schema},
+		{"differing maxLength 400", anyOf(400, obj(`{"type":"string","maxLength":1%03[1]d}`)), `{"name": "some text here", "type": "t11"}`, Schema},
+		{"differing patterns", anyOf(12, obj(`{"type":"string","pattern":"^[a-z ]{1,%[1]d}[a-z]{%[1]d}"}`)), `{"name": "some text here", "type": "t3"}`, Schema},
+		{"differing objects", anyOf(12, obj(`{"type":"object","properties":{"a":{"type":"string"},"b%[1]d":{"type":"string"}},"required":["a"]}`)), `{"name": {"a": "some text here"}, "type": "t11"}`, Schema},
+		{"differing arrays", anyOf(12, obj(`{"type":"array","items":{"type":"string","maxLength":1%02[1]d}}`)), `{"name": ["some text here", "more"], "type": "t11"}`, Schema},
+		{"differing numbers", anyOf(12, obj(`{"type":"number","minimum":%[1]d}`)), `{"name": 12345.5, "type": "t11"}`, Schema},
+		{"string and maxLength", anyOf(12, obj(`{"type":"string"},"x%[1]d":{"type":"string"}`)), `{"name": "some text here", "x3": "a", "type": "t3"}`, Schema},
+		{"recursive", `{"$defs":{"n":{"anyOf":[` + strings.TrimSuffix(numbers(13, `{"type":"object","properties":{"l":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"string","maxLength":3%02[1]d}]},"type":{"const":"t%[1]d"}},"required":["l","type"]},`), ",") + `]}},"$ref":"#/$defs/n"}`, `{"l": {"l": {"l": "some text", "type": "t2"}, "type": "t3"}, "type": "t4"}`, Schema},
+		{"words", "root ::= sign+ (gap sign+)*\ngap ::= [ \\t\\n]\nsign ::= upper | lower | number | mark\nupper ::= [A-Z]\nlower ::= [a-z]\nnumber ::= [0-9]\nmark ::= [!-/:-@\\[-`{-~]", "Hello, world! 12 (x)", EBNF},
+		{"quoted", "root ::= \"\\\"\" char* \"\\\"\"\nchar ::= [^\"\\\\] | \"\\\\\" esc\nesc ::= [nrt\"\\\\/] | \"u\" hex hex hex hex\nhex ::= [0-9a-fA-F]", `"Hello, world!"`, EBNF},
+		{"json", "root   ::= object\nvalue  ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\nobject ::= \"{\" ws ( string \":\" ws value (\",\" ws string \":\" ws value)* )? \"}\" ws\narray  ::= \"[\" ws ( value (\",\" ws value)* )? \"]\" ws\nstring ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}) )* \"\\\"\" ws\nnumber ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}", `{"a": [1, "text and more", true]}`, EBNF},
+		{"recursive letters", "root ::= s\ns ::= \"(\" s \")\" | c s | c\nc ::= l | d\nl ::= [a-z]\nd ::= [0-9]", `abc(ab(x))`, EBNF},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			g := compiled(t, Source{Kind: p.kind, Text: p.src}, harmony())
+			if !admits(t, g, tokens, p.text) {
+				t.Errorf("%.200s refuses %s", p.src, p.text)
+			}
+		})
+	}
+}

@@ -28,6 +28,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -174,7 +175,7 @@ func compile(src Source, b *budget) (*automaton, omissions, error) {
 	if err != nil {
 		return nil, ignored, err
 	}
-	a, err := determinize(newNFA(rules, false, nil, b), b)
+	a, err := automatonOf(rules, b)
 	// The automaton is empty, which says nothing to whoever wrote the source.
 	if err == errNoMatch {
 		if e := newInquest(rules, &budget{left: maxUnits / 4, stop: b.stop}).explain(0); e != nil {
@@ -182,6 +183,26 @@ func compile(src Source, b *budget) (*automaton, omissions, error) {
 		}
 	}
 	return a, ignored, err
+}
+
+// automatonOf makes the automaton of rules. Small rules are copied where they are called, but
+// where that makes the automaton large.
+func automatonOf(rules []rule, b *budget) (*automaton, error) {
+	copied := func(r rule) bool { return r.copied }
+	if !slices.ContainsFunc(rules, copied) {
+		return determinize(newNFA(rules, false, nil, b), b)
+	}
+	share := &budget{left: b.left / 2, stop: b.stop}
+	whole := share.left
+	a, err := determinize(newNFA(rules, false, nil, share), share)
+	if b.spend(whole - max(share.left, 0)); err != errTooLarge {
+		return a, err
+	}
+	apart := slices.Clone(rules)
+	for i := range apart {
+		apart[i].copied = false
+	}
+	return determinize(newNFA(apart, false, nil, b), b)
 }
 
 // framedRules makes a rule for all frames, the root, and those of each frame's JSON.
@@ -308,8 +329,9 @@ func (g *Grammar) Matcher() *Matcher {
 }
 
 // Mask sets dst to the ids that may come next, one bit each; no bit is set when the
-// output is complete. It fails with ErrAmbiguous, dst empty, if the grammar has so many
-// readings that the mask would take more than about 10 ms.
+// output is complete. If the grammar has so many readings that the mask would take more than
+// about 10 ms, these are tokens of one byte only, which can say the same. It fails with
+// ErrAmbiguous, dst empty, if there are none of those.
 func (m *Matcher) Mask(dst []uint64) error {
 	return m.grammar.masker.mask(dst, &m.at, &m.parser)
 }

@@ -52,6 +52,10 @@ type masker struct {
 	parser  parser              // reads the tree; it recycles its origins
 	sets    [maxToken + 1]set   // by depth in the tree: what the path to the present node leaves
 	marks   [maxToken + 2]int   // by depth: origins in use before its set
+	only    [maxToken + 1]int32 // by depth: the state of the only item, where no set is needed; else nowhere
+	tables  []*[256]int32       // by state: where a byte leads (walk.go); nil = not made
+	tabled  int                 // tables made
+	freedom []uint8             // by state: 1 + what free found; 0 = not looked for
 	cache   map[place]*fragment // by place where a token begins
 	demands map[int32]*demands  // by state
 	bytes   int64               // of fragments and demands, about
@@ -60,13 +64,14 @@ type masker struct {
 }
 
 func newMasker(a *automaton, v *Vocabulary) *masker {
-	return &masker{vocab: v, parser: parser{automaton: a, base: &origin{position: -1}, recycle: true}, cache: map[place]*fragment{}, demands: map[int32]*demands{}}
+	return &masker{vocab: v, parser: parser{automaton: a, base: &origin{position: -1}, recycle: true}, cache: map[place]*fragment{}, demands: map[int32]*demands{},
+		tables: make([]*[256]int32, len(a.states)), freedom: make([]uint8, len(a.states))}
 }
 
 // place is it without its callers. Need and room beyond the longest token are as good as
 // any larger ones; slack is what edges with countCheck look ahead.
 func (m *masker) place(it item) place {
-	far := maxToken + m.parser.automaton.states[it.state].slack
+	far := int32(m.vocab.longest) + m.parser.automaton.states[it.state].slack
 	pl := place{state: it.state, need: min(it.need, far+1), room: it.room}
 	if pl.room > far {
 		pl.room = unlimited
@@ -104,14 +109,20 @@ func (m *masker) fragmentAt(pl place) *fragment {
 	}
 	// The plain tokens are known without reading; the second tree has the others.
 	made := &fragment{}
-	root := int32(0)
-	if chars, ok := m.parser.automaton.plain(pl.state); ok {
-		root = m.vocab.rest
+	roots := []int32{0, m.vocab.rest}
+	if chars, ok := m.plain(pl.state); ok {
+		roots = roots[1:]
 		if chars > 0 {
 			made.dense = slices.Clone(m.vocab.plain[chars])
 		}
 	}
-	m.read(made, pl, []int32{root})
+	// Rules that are called here are items of their own.
+	m.sets[0].items = append(m.sets[0].items[:0], item{state: pl.state, need: pl.need, room: pl.room, origin: m.parser.base})
+	m.parser.used, m.only[0] = 0, pl.state
+	if m.parser.automaton.states[pl.state].counted {
+		m.only[0] = nowhere
+	}
+	m.read(made, roots)
 	return m.keep(m.cache, pl, made)
 }
 
@@ -122,62 +133,14 @@ func (m *masker) fragmentAfter(f *fragment, pl place) *fragment {
 		return made
 	}
 	made := &fragment{}
-	m.read(made, pl, f.exits)
+	m.parser.used = 0
+	m.parser.begin(&m.sets[0], item{state: pl.state, need: pl.need, room: pl.room, origin: m.parser.base})
+	m.only[0] = m.alone(&m.sets[0])
+	m.read(made, f.exits)
 	if f.next == nil {
 		f.next = map[place]*fragment{}
 	}
 	return m.keep(f.next, pl, made)
-}
-
-// read adds to f the tokens below roots that can be read from pl on, and the nodes where
-// pl's rule may end within a token.
-func (m *masker) read(f *fragment, pl place, roots []int32) {
-	m.walk(item{state: pl.state, need: pl.need, room: pl.room, origin: m.parser.base}, roots, func(at int32, depth int) {
-		node := &m.vocab.nodes[at]
-		if node.id >= 0 {
-			f.ids = append(append(f.ids, node.id), m.vocab.same[node.id]...)
-		}
-		if m.sets[depth].exit && node.end > at+1 {
-			f.exits = append(f.exits, at)
-		}
-	})
-	if f.dense != nil || len(f.ids) > 2*m.vocab.Words() {
-		f.makeDense(m.vocab.Words())
-	}
-}
-
-// walk calls visit with each node below one of roots that can be read from start on,
-// and its depth below the root. The set there is m.sets[depth].
-func (m *masker) walk(start item, roots []int32, visit func(at int32, depth int)) {
-	m.parser.used = 0
-	m.parser.begin(&m.sets[0], start)
-	m.marks[1] = m.parser.used
-	// Two looks before anything is read: which bytes may come first, and whether the root
-	// has a child for one of them.
-	may, kids := m.parser.bytes(&m.sets[0])
-	nodes := m.vocab.nodes
-	m.parser.work += len(roots) / 8
-	for _, root := range roots {
-		if nodes[root].kids&kids == 0 {
-			continue // as for most words that may end anywhere
-		}
-		// The tree lies in preorder: a node that cannot be read is skipped with all below
-		// it. The set of the parent is still at depth-1, and origins made for the nodes
-		// between are free again.
-		top := nodes[root].depth
-		for at := root + 1; at < nodes[root].end && m.parser.work <= maxWork; {
-			node := &nodes[at]
-			depth := int(node.depth - top)
-			m.parser.used = m.marks[depth]
-			if (depth == 1 && !may[node.b]) || !m.parser.step(&m.sets[depth], &m.sets[depth-1], node.b, node.kids) {
-				at = node.end
-				continue
-			}
-			m.marks[depth+1] = m.parser.used
-			visit(at, depth)
-			at++
-		}
-	}
 }
 
 func (f *fragment) makeDense(words int) {
@@ -209,13 +172,29 @@ func (m *masker) mask(dst []uint64, from *set, p *parser) error {
 	clear(dst)
 	m.parser.work, m.parser.overflow = 0, false
 	for _, it := range from.items {
-		if it.origin.position == from.position {
-			continue // a rule called at this position: its caller's fragment has it
-		}
 		if !m.add(dst, m.fragmentAt(m.place(it)), it.origin, p) {
-			clear(dst)
-			return ErrAmbiguous
+			return m.singles(dst, from, p)
 		}
+	}
+	return nil
+}
+
+// singles sets dst to the tokens of one byte that may follow: what there is without a walk,
+// where one takes too long. The output can go on with any text that way, in more tokens.
+func (m *masker) singles(dst []uint64, from *set, p *parser) error {
+	clear(dst)
+	var next set
+	p.overflow = false
+	for _, root := range []int32{0, m.vocab.rest} {
+		nodes := m.vocab.nodes
+		for at := root + 1; at < nodes[root].end; at = nodes[at].end {
+			if id := nodes[at].id; id >= 0 && int(id/64) < len(dst) && p.step(&next, from, nodes[at].b, anyByte) && !p.overflow {
+				dst[id/64] |= 1 << (id % 64)
+			}
+		}
+	}
+	if !slices.ContainsFunc(dst, func(word uint64) bool { return word != 0 }) {
+		return ErrAmbiguous
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ type rule struct {
 	at     *value // of a rule for a schema: the first schema
 	call   bool   // it is always called: many such rules together would make a large automaton
 	quoted bool   // as in nfa
+	copied bool   // it is copied where it is called, if it is small
 }
 
 // counted reports whether the rule's counts begin with it.
@@ -59,6 +60,7 @@ type nfa struct {
 	count  map[*expr]bool        // repetitions to count
 	budget *budget
 
+	weights []int                      // by rule: 1 + what copying it would take, large; 0 = not known
 	current int                        // the rule being built
 	depth   int                        // of build
 	shared  map[string]int32           // tables of one class, by what is in them
@@ -81,9 +83,20 @@ func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
 	n.states[n.final] = nstate{kind: nFinal}
 	n.states[n.dead] = nstate{kind: nBytes, lo: 1, hi: 0}
 	n.loops = map[int32]countedLoop{}
+	n.weights = make([]int, len(rules))
+	heads := map[loopKey]int{}
 	// An entry is a state of its own, since rules built before may lead to it.
 	for i, r := range rules {
 		n.current, n.quoted = i, quoted || r.quoted
+		// Rules that repeat the same with other bounds share a loop: these begin with the rule.
+		if r.body.op == opLoop {
+			key := loopKey{r.body.sub[0], r.body.sub[1], n.quoted}
+			if first, ok := heads[key]; ok {
+				n.states[i] = n.states[first]
+				continue
+			}
+			heads[key] = i
+		}
 		start := n.build(r.body, n.final)
 		n.states[i] = nstate{kind: nSplit, out: start, alt: start}
 	}
@@ -147,7 +160,7 @@ func (n *nfa) build(e *expr, next int32) int32 {
 			e = n.rules[e.rule].body
 		}
 		// Short texts are copied: a call costs more.
-		if body := n.rules[e.rule].body; (body.op == opLit || body.op == opEmpty) && n.rules[e.rule].quoted == n.rules[n.current].quoted {
+		if body := n.rules[e.rule].body; (body.op == opLit || body.op == opEmpty || n.small(e.rule)) && n.rules[e.rule].quoted == n.rules[n.current].quoted {
 			return n.build(body, next)
 		}
 		// The last call of a rule is a jump, but counts begin with a call.
@@ -167,6 +180,58 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		return n.object(e.object, next)
 	}
 	return n.dead
+}
+
+// A loopKey is what opLoop says but for its bounds.
+type loopKey struct {
+	repeated, behind *expr
+	quoted           bool
+}
+
+// maxCopied is the most states, about, of a rule that is copied where it is called. large is
+// more than any sum of smaller ones.
+const maxCopied, large = 64, 1 << 20
+
+// small reports whether a rule is to be copied where it is called.
+func (n *nfa) small(rule int) bool {
+	return n.rules[rule].copied && n.ruleWeight(rule) <= maxCopied
+}
+
+// ruleWeight is about how many states a copy of a rule takes; large for those that are not
+// copied, call themselves or call such rules.
+func (n *nfa) ruleWeight(rule int) int {
+	if n.weights[rule] == 0 {
+		n.weights[rule] = 1 + large // while it is looked at
+		if n.rules[rule].copied {
+			n.weights[rule] = 1 + n.weight(n.rules[rule].body, 0)
+		}
+	}
+	return n.weights[rule] - 1
+}
+
+// weight is ruleWeight of an expression.
+func (n *nfa) weight(e *expr, depth int) int {
+	if n.budget.spend(1) || depth > maxNesting {
+		return large
+	}
+	total := 1
+	switch e.op {
+	case opLit:
+		return len(e.lit)
+	case opClass:
+		return 1 + len(e.class)/8
+	case opRef:
+		return n.ruleWeight(e.rule)
+	case opMachine, opCounted, opLoop, opObject:
+		return large
+	}
+	for _, part := range e.sub {
+		total = min(total+n.weight(part, depth+1), large)
+	}
+	if e.op == opRepeat {
+		total = min(total*max(1, e.min, e.max), large)
+	}
+	return total
 }
 
 // bytes matches s and goes on with next.

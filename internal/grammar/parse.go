@@ -42,7 +42,7 @@ type set struct {
 
 // maxItems bounds a set: grammars with more parallel readings are refused while
 // matching.
-const maxItems = 256
+const maxItems = 2048
 
 // A parser reads bytes, for one goroutine. Its base is the call of the rule nobody called.
 type parser struct {

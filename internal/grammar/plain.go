@@ -1,5 +1,7 @@
 package grammar
 
+import "slices"
+
 // Plain tokens are whole characters that a JSON string holds as they are, and nearly all
 // tokens are plain. Inside a string without a pattern they are allowed by their length
 // alone. What is here finds out where that is so.
@@ -17,12 +19,71 @@ var plainShapes = [][]byteRange{
 	{{0x20, 0x21}}, {{0x23, 0x5b}}, {{0x5d, 0x7f}},
 	{{0xc2, 0xdf}, {0x80, 0xbf}},
 	{{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}},
-	{{0xe1, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xe1, 0xe1}, {0x80, 0xbf}, {0x80, 0xbf}},
+	{{0xe2, 0xe2}, {0x80, 0x80}, {0x80, 0xa7}}, {{0xe2, 0xe2}, {0x80, 0x80}, {0xaa, 0xbf}}, // not the ends of lines
+	{{0xe2, 0xe2}, {0x81, 0xbf}, {0x80, 0xbf}},
+	{{0xe3, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}},
 	{{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}},
 	{{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}},
 	{{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
 	{{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}},
 	{{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}},
+}
+
+// afterPlain returns the states behind one plain character, if every one may follow from, and
+// from neither ends its rule, where others could go on, nor calls or counts.
+func (a *automaton) afterPlain(from int32) (to []int32, ok bool) {
+	if here := &a.states[from]; !here.simple() || (here.accept && len(a.start) > 1) {
+		return nil, false
+	}
+	at := []int32{from}
+	for _, shape := range plainShapes {
+		at = append(at[:0], from)
+		for _, bytes := range shape {
+			var next []int32
+			for _, state := range at {
+				if next, ok = a.all(next, state, bytes); !ok {
+					return nil, false
+				}
+			}
+			at = next
+		}
+		for _, state := range at {
+			if !slices.Contains(to, state) {
+				to = append(to, state)
+			}
+		}
+	}
+	return to, true
+}
+
+// all adds to next the states behind each of bytes. Not ok: some of them lead nowhere.
+func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, bool) {
+	lo := int(bytes.lo)
+	for _, edge := range a.states[from].edges {
+		if int(edge.hi) < lo {
+			continue
+		}
+		if int(edge.lo) > lo || edge.count != 0 {
+			return next, false
+		}
+		if !slices.Contains(next, edge.to) {
+			next = append(next, edge.to)
+		}
+		if lo = int(edge.hi) + 1; lo > int(bytes.hi) {
+			return next, true
+		}
+	}
+	return next, false
+}
+
+// plain reports whether the plain tokens that may follow at are exactly those with at most
+// so many characters, or all of them (maxPlain).
+func (m *masker) plain(at int32) (chars int, ok bool) {
+	if m.free(at) == maxPlain {
+		return maxPlain, true
+	}
+	return m.parser.automaton.plain(at)
 }
 
 // plain reports whether the plain tokens that may follow at are exactly those with at most

@@ -30,6 +30,7 @@ func grammarRules(rules []rule, text string, gbnf bool) ([]rule, error) {
 			s.pos = s.used[i]
 			s.fail("rule %s is not defined", rule.name)
 		}
+		s.rules[s.first+i].copied = true
 	}
 	if s.err != nil {
 		return nil, s.err

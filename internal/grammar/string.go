@@ -17,7 +17,8 @@ var (
 			cat(class('D', 'D', 'd', 'd'), class('0', '7'), repeat(hexDigit, 2, 2)),
 			cat(class('D', 'D', 'd', 'd'), class('8', '9', 'A', 'B', 'a', 'b'), repeat(hexDigit, 2, 2),
 				lit(`\u`), class('D', 'D', 'd', 'd'), class('C', 'F', 'c', 'f'), repeat(hexDigit, 2, 2)))))
-	anyString = cat(lit(`"`), star(jsonChar), lit(`"`))
+	quotationMark = lit(`"`)
+	anyString     = cat(quotationMark, star(jsonChar), quotationMark)
 )
 
 // text matches the strings of f.
@@ -54,7 +55,7 @@ func (c *compiler) measuredText(lo, hi int) *expr {
 	}
 	// The loop is the whole rule, its counts begin with it: the first quote is outside.
 	rest := c.shared(fmt.Sprintf("string %d %d", lo, hi), func() *expr {
-		return &expr{op: opLoop, sub: []*expr{jsonChar, lit(`"`)}, min: lo, max: hi}
+		return &expr{op: opLoop, sub: []*expr{jsonChar, quotationMark}, min: lo, max: hi}
 	})
 	return cat(lit(`"`), rest)
 }

@@ -21,20 +21,25 @@ const (
 // length, and only a second, small tree of the others is read.
 type Vocabulary struct {
 	texts []string          // [ids]; "" = never allowed
-	nodes []trieNode        // all tokens, then those that are not plain; each in preorder
+	nodes []trieNode        // the plain tokens, then those that are not plain; each in preorder
 	rest  int32             // root of the second tree
+	order []int32           // the plain tokens in the order of their nodes, those with equal bytes together
 	same  map[int32][]int32 // further ids with the bytes of one
 	plain [][]uint64        // [characters]: the plain tokens with at most so many
+
+	longest int // bytes of a token, at most maxToken
 }
 
 // A trieNode is a node of the tree: the bytes on the way to it, of which the last is b,
 // begin some tokens. A node's subtree follows it directly, up to end.
 type trieNode struct {
-	end   int32  // index behind the subtree
-	id    int32  // the token that ends here, -1 = none
-	kids  uint32 // bit b/8 for each byte b that goes on from here
-	depth uint8  // bytes on the way
-	b     byte   // the last of them
+	end    int32  // index behind the subtree
+	id     int32  // the token that ends here, -1 = none
+	kids   uint32 // bit b/8 for each byte b that goes on from here
+	before int32  // tokens of Vocabulary.order in front of the node's own
+	depth  uint8  // bytes on the way
+	b      byte   // the last of them
+	height uint8  // of a plain node: the most characters below it, up to maxPlain; more than that inside of a character
 }
 
 // NewVocabulary prepares t's tokens, which takes some 200 ms. Control and added
@@ -57,25 +62,79 @@ func newVocabulary(texts []string) *Vocabulary {
 	for i := range v.plain {
 		v.plain[i] = make([]uint64, v.Words())
 	}
-	var all, rest []int32
+	var plain, rest []int32
 	for id, text := range texts {
 		if text == "" || len(text) > maxToken {
 			continue
 		}
-		all = append(all, int32(id))
+		v.longest = max(v.longest, len(text))
 		chars := plainLength(text)
 		// Where plain tokens are known by their length, only the second tree is read.
 		if chars > maxPlain {
 			rest = append(rest, int32(id))
+		} else {
+			plain = append(plain, int32(id))
 		}
 		for ; chars <= maxPlain; chars++ {
 			v.plain[chars][id/64] |= 1 << (id % 64)
 		}
 	}
-	v.grow(all)
+	v.grow(plain)
 	v.rest = int32(len(v.nodes))
+	v.measure()
 	v.grow(rest)
+	for i := int(v.rest); i < len(v.nodes); i++ {
+		v.nodes[i].before, v.nodes[i].height = int32(len(v.order)), maxPlain+1
+	}
 	return v
+}
+
+// measure fills in order, before and height of the nodes of plain tokens.
+func (v *Vocabulary) measure() {
+	heights := make([]uint8, len(v.nodes)) // characters that begin below
+	parents := make([]int32, len(v.nodes))
+	var path [maxToken + 1]int32 // by depth: the open nodes
+	var left [maxToken + 1]uint8 // by depth: bytes that the last character lacks
+	for i := range v.nodes {
+		node := &v.nodes[i]
+		path[node.depth] = int32(i)
+		node.before = int32(len(v.order))
+		if node.id >= 0 {
+			v.order = append(append(v.order, node.id), v.same[node.id]...)
+		}
+		if i == 0 {
+			continue
+		}
+		parents[i] = path[node.depth-1]
+		switch {
+		case node.b >= 0xf0:
+			left[node.depth] = 3
+		case node.b >= 0xe0:
+			left[node.depth] = 2
+		case node.b >= 0xc0:
+			left[node.depth] = 1
+		case node.b >= 0x80:
+			left[node.depth] = left[node.depth-1] - 1
+		default:
+			left[node.depth] = 0
+		}
+		if left[node.depth] > 0 {
+			node.height = maxPlain + 1
+		}
+	}
+	// Children stand behind their parents.
+	for i := len(v.nodes) - 1; i > 0; i-- {
+		height := heights[i]
+		if b := v.nodes[i].b; b < 0x80 || b >= 0xc0 {
+			height++
+		}
+		heights[parents[i]] = max(heights[parents[i]], height)
+	}
+	for i := range v.nodes {
+		if v.nodes[i].height == 0 {
+			v.nodes[i].height = min(heights[i], maxPlain)
+		}
+	}
 }
 
 // Words is the length of a mask: one bit for each id.
@@ -85,7 +144,7 @@ func (v *Vocabulary) Words() int { return (len(v.texts) + 63) / 64 }
 func plainLength(text string) int {
 	chars := 0
 	for i, char := range text {
-		if char < 0x20 || char == '"' || char == '\\' || (char == utf8.RuneError && !utf8.ValidString(text[i:])) {
+		if char < 0x20 || char == '"' || char == '\\' || char == 0x2028 || char == 0x2029 || (char == utf8.RuneError && !utf8.ValidString(text[i:])) {
 			return maxPlain + 1
 		}
 		chars++

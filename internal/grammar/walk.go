@@ -1,0 +1,206 @@
+package grammar
+
+// How a fragment is read off the trees of tokens. Most of a walk is inside of one rule, at
+// a state that calls and counts nothing: there a step is one look into a table of 256
+// entries (table), and no set is made. Where any text of whole characters can follow for
+// longer than the tokens below a node are, they are taken as they stand (free).
+
+// An entry of a table is where a byte leads, with what has to be known of the way: the state
+// is entry >> entryShift, the edge's counting entry >> entryCount & entryCounts. A negative
+// entry leads nowhere.
+const (
+	entrySimple = 1 << 0 // the state calls nothing, and no counts matter
+	entryEnds   = 1 << 1 // the rule has matched there
+	entryCount  = 2
+	entryCounts = 15
+	entryShift  = 6
+	nowhere     = -1
+)
+
+// maxTables bounds the memory of tables, a kilobyte each.
+const maxTables = 4096
+
+// table returns the table of a state, made when it is first asked for.
+func (m *masker) table(at int32) *[256]int32 {
+	if made := m.tables[at]; made != nil {
+		return made
+	}
+	if m.tabled++; m.tabled > maxTables {
+		clear(m.tables)
+		m.bytes, m.tabled = m.bytes-1024*maxTables, 1
+	}
+	made := &[256]int32{}
+	for b := range made {
+		made[b] = nowhere
+	}
+	states := m.parser.automaton.states
+	for _, by := range states[at].edges {
+		to := &states[by.to]
+		entry := by.to<<entryShift | int32(by.count)<<entryCount
+		if to.simple() {
+			entry |= entrySimple
+		}
+		if to.accept {
+			entry |= entryEnds
+		}
+		for b := int(by.lo); b <= int(by.hi); b++ {
+			made[b] = entry
+		}
+	}
+	m.tables[at] = made
+	m.bytes += 1024
+	return made
+}
+
+// simple reports whether an item at s stays the only one, without counts.
+func (s *state) simple() bool { return len(s.calls) == 0 && !s.counted }
+
+// alone returns the state of the only item of a set if it is simple and of the rule whose
+// fragment is read, otherwise nowhere.
+func (m *masker) alone(at *set) int32 {
+	if len(at.items) != 1 || at.items[0].origin != m.parser.base || !m.parser.automaton.states[at.items[0].state].simple() {
+		return nowhere
+	}
+	return at.items[0].state
+}
+
+// read adds to f the tokens below roots that can be read from the first of sets on, or where
+// only has it from a state, and the nodes where the rule may end within a token.
+func (m *masker) read(f *fragment, roots []int32) {
+	m.marks[1] = m.parser.used
+	// Two looks before anything is read: which bytes may come first, and whether the root
+	// has a child for one of them.
+	may, kids := m.parser.bytes(&m.sets[0])
+	m.parser.work += len(roots) / 8
+	for _, root := range roots {
+		if m.vocab.nodes[root].kids&kids != 0 && !m.takeBelow(f, root, m.only[0]) { // most words that may end anywhere go on otherwise
+			m.below(f, root, &may)
+		}
+	}
+	if f.dense != nil || len(f.ids) > 2*m.vocab.Words() {
+		f.makeDense(m.vocab.Words())
+	}
+}
+
+// below reads the nodes below root. The tree lies in preorder: a node that cannot be read is
+// skipped with all below it. What the path to the parent leaves is still at depth-1, in only
+// or in sets, and origins made for the nodes between are free again.
+func (m *masker) below(f *fragment, root int32, may *[256]bool) {
+	nodes := m.vocab.nodes
+	top, end := nodes[root].depth, nodes[root].end
+	seen := 0 // nodes; a look into a table is a quarter of a look at an item
+	for at := root + 1; at < end && m.parser.work+seen/4 <= maxWork; {
+		node := &nodes[at]
+		depth := int(node.depth - top)
+		from, entry, ends := m.only[depth-1], int32(0), false
+		if seen++; from != nowhere {
+			entry = m.table(from)[node.b]
+		}
+		switch {
+		case entry == nowhere || (depth == 1 && !may[node.b]):
+			at = node.end
+			continue
+		case entry&(entrySimple|entryCounts<<entryCount) == entrySimple:
+			m.only[depth], m.marks[depth+1], ends = entry>>entryShift, m.marks[depth], entry&entryEnds != 0
+		default:
+			if !m.step(node, depth) {
+				at = node.end
+				continue
+			}
+			ends = m.sets[depth].exit
+		}
+		if node.id >= 0 {
+			f.ids = append(append(f.ids, node.id), m.vocab.same[node.id]...)
+		}
+		if ends && node.end > at+1 {
+			f.exits = append(f.exits, at)
+		}
+		if at++; m.takeBelow(f, at-1, m.only[depth]) {
+			at = node.end
+		}
+	}
+	m.parser.work += seen / 4
+}
+
+// step reads node with the set of its parent, which it makes if there was none, and reports
+// whether anything is left.
+func (m *masker) step(node *trieNode, depth int) bool {
+	src, dst := &m.sets[depth-1], &m.sets[depth]
+	if from := m.only[depth-1]; from != nowhere {
+		src.items = append(src.items[:0], item{state: from, origin: m.parser.base})
+	}
+	m.parser.used = m.marks[depth]
+	if !m.parser.step(dst, src, node.b, node.kids) {
+		return false
+	}
+	m.marks[depth+1] = m.parser.used
+	m.only[depth] = m.alone(dst)
+	return true
+}
+
+// takeBelow adds all tokens below a node of plain tokens, if none of them can fail at the
+// state from, and reports whether they cannot.
+func (m *masker) takeBelow(f *fragment, at, from int32) bool {
+	node := &m.vocab.nodes[at]
+	if from == nowhere || node.height == 0 || node.height > maxPlain || int(node.height) > m.free(from) {
+		return false
+	}
+	lo := node.before
+	if node.id >= 0 {
+		lo += int32(1 + len(m.vocab.same[node.id]))
+	}
+	tokens := m.vocab.order[lo:m.vocab.nodes[node.end].before]
+	if len(tokens) > m.vocab.Words() {
+		f.makeDense(m.vocab.Words())
+	}
+	if f.dense == nil {
+		f.ids = append(f.ids, tokens...)
+		return true
+	}
+	for _, id := range tokens {
+		f.dense[id/64] |= 1 << (id % 64)
+	}
+	return true
+}
+
+// free returns how many plain characters may follow a state whatever they are, up to
+// maxPlain, without that its rule ends or calls another one.
+func (m *masker) free(at int32) int {
+	if known := m.freedom[at]; known > 0 {
+		return int(known) - 1
+	}
+	a := m.parser.automaton
+	reached := map[int32]bool{at: true}
+	layer := []int32{at} // the states behind so many characters, without those met before
+	chars := 0
+	for ; chars < maxPlain && len(layer) > 0 && len(reached) <= maxReached; chars++ {
+		var next []int32
+		for _, from := range layer {
+			to, ok := a.afterPlain(from)
+			if !ok {
+				m.freedom[at] = uint8(chars + 1)
+				return chars
+			}
+			for _, state := range to {
+				if !reached[state] {
+					reached[state] = true
+					next = append(next, state)
+				}
+			}
+		}
+		m.parser.work += 4 * len(layer)
+		layer = next
+	}
+	// Nothing can fail among states that lead to each other only.
+	if len(layer) == 0 {
+		for state := range reached {
+			m.freedom[state] = maxPlain + 1
+		}
+		return maxPlain
+	}
+	m.freedom[at] = uint8(chars + 1)
+	return chars
+}
+
+// maxReached bounds the states that free looks at.
+const maxReached = 128
