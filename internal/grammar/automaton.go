@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"slices"
 )
 
@@ -45,6 +46,7 @@ type state struct {
 	// leads, how many repetitions are left to the end, at least and at most.
 	low, high int32
 	slack     int32 // counts beyond a token's length by so much are as good as any larger ones
+	margin    int32 // the same of room alone, where nothing is needed
 }
 
 // An automaton is the compiled form of all grammars: one deterministic byte automaton for
@@ -91,6 +93,7 @@ type determinizer struct {
 	last     []int32          // what the last closure returned
 	key      []byte           // of state
 	buckets  [256][]int32     // of fill: NFA states to go to, by first byte of a range
+	from     [256]int32       // of fill: the head of the loop whose body they come from
 }
 
 // determinize compiles the rules of n. The error is that of b, or errNoMatch.
@@ -308,41 +311,38 @@ func (d *determinizer) expand(id int32) {
 		return
 	}
 	// Between two neighbouring bounds all bytes are alike.
-	var bounds [257]bool
+	var bounds cuts
 	var calls []call
 	for _, id := range set {
 		switch from := d.nfa.states[id]; from.kind {
 		case nBytes:
-			bounds[from.lo] = true
-			bounds[int(from.hi)+1] = true
+			bounds.add(int(from.lo))
+			bounds.add(int(from.hi) + 1)
 		case nTable:
 			for _, next := range d.nfa.tables[from.alt] {
-				bounds[next.lo] = true
-				bounds[int(next.hi)+1] = true
+				bounds.add(int(next.lo))
+				bounds.add(int(next.hi) + 1)
 			}
 		case nCall:
 			calls = append(calls, call{rule: from.alt, to: from.out})
 		}
 	}
-	from := d.fill(set, &bounds)
+	d.fill(set, &bounds)
 	var edges []edge
-	for lo := 0; lo < 256; lo++ {
+	for lo := bounds.next(0); lo < 256; lo = bounds.next(lo + 1) {
 		if len(d.buckets[lo]) == 0 {
 			continue
 		}
-		hi := lo
-		for hi < 255 && !bounds[hi+1] {
-			hi++
-		}
+		hi := bounds.next(lo+1) - 1
 		next := edge{lo: byte(lo), hi: byte(hi), to: d.reached(d.buckets[lo])}
 		// Out of a head, bytes of its body begin a repetition and all others leave the loop.
 		// Into a head from outside of its body, the loop begins: its bounds are loaded.
-		if h := d.heads[id]; h != 0 && from[lo] == h {
+		if h := d.heads[id]; h != 0 && d.from[lo] == h {
 			next.count = countMore
 		} else if h != 0 {
 			next.count = countLeave
 		}
-		if h := d.heads[next.to]; h != 0 && from[lo] != h {
+		if h := d.heads[next.to]; h != 0 && d.from[lo] != h {
 			next.count |= countEnter
 		}
 		// Join with the edge before where nothing but the bound between them differs.
@@ -358,23 +358,20 @@ func (d *determinizer) expand(id int32) {
 }
 
 // fill sorts the targets of set into one bucket for each range of bytes that bounds
-// cuts, at the range's first byte. It returns whose body each of them comes from.
-func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
+// cuts, at the range's first byte, and notes in from whose body each of them comes from.
+func (d *determinizer) fill(set []int32, bounds *cuts) {
 	// Buckets are used again: expansion is where compilation spends its time.
-	for lo := range d.buckets {
+	for lo := bounds.next(0); lo < 256; lo = bounds.next(lo + 1) {
 		d.buckets[lo] = d.buckets[lo][:0]
 	}
 	// Two bodies for one byte would want two pairs of counts.
 	put := func(id int32, by edge) {
 		owner := d.owner[id]
-		for lo := int(by.lo); lo <= int(by.hi); lo++ {
-			if !bounds[lo] {
-				continue
+		for lo := int(by.lo); lo <= int(by.hi); lo = bounds.next(lo + 1) {
+			if len(d.buckets[lo]) > 0 && d.from[lo] != owner {
+				d.clash(max(d.from[lo], owner))
 			}
-			if len(d.buckets[lo]) > 0 && from[lo] != owner {
-				d.clash(max(from[lo], owner))
-			}
-			from[lo] = owner
+			d.from[lo] = owner
 			d.buckets[lo] = append(d.buckets[lo], by.to)
 		}
 		d.budget.spend(1 + int(by.hi-by.lo)/16)
@@ -389,7 +386,27 @@ func (d *determinizer) fill(set []int32, bounds *[257]bool) (from [256]int32) {
 			}
 		}
 	}
-	return from
+}
+
+// cuts is a set of bounds between ranges of bytes, one bit each.
+type cuts [4]uint64
+
+// add adds a bound in front of b; behind the last byte there is one anyway.
+func (c *cuts) add(b int) {
+	if b < 256 {
+		c[b/64] |= 1 << (b % 64)
+	}
+}
+
+// next returns the first bound from b on, 256 behind the last one.
+func (c *cuts) next(b int) int {
+	for b < 256 {
+		if word := c[b/64] >> (b % 64); word != 0 {
+			return b + bits.TrailingZeros64(word)
+		}
+		b = (b/64 + 1) * 64
+	}
+	return 256
 }
 
 // calls merges calls of the same rule, whose callers go on in one state, and begins it.

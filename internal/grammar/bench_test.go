@@ -123,7 +123,7 @@ func BenchmarkGenerated(b *testing.B) {
 			err = m.Mask(mask)
 			compile, first = append(compile, took), append(first, took+time.Since(from))
 			for step := 0; step < 100 && err == nil; step++ {
-				ids := bits(mask)
+				ids := tokensOf(mask)
 				if len(ids) == 0 {
 					break
 				}

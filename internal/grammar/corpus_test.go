@@ -411,7 +411,7 @@ func follow(t *testing.T, i int, g *Grammar) (failed, asked int) {
 		if err != nil {
 			return 1, asked
 		}
-		ids := bits(mask)
+		ids := tokensOf(mask)
 		if len(ids) == 0 {
 			if !m.Finished() {
 				t.Errorf("source %d: dead end", i)
@@ -446,7 +446,7 @@ func TestGRM1Stalls(t *testing.T) {
 			if err := m.Mask(mask); err != nil {
 				t.Error(err)
 			}
-			ids := bits(mask)
+			ids := tokensOf(mask)
 			if len(ids) == 0 {
 				m = g.Matcher()
 				continue

@@ -221,13 +221,13 @@ func (a *automaton) remaining(gap int, b *budget) bool {
 // gap, unlimited = any, and fills in slack. A wider gap of a number's way on would lead back
 // along the edges to one between two spans of some state.
 func (a *automaton) seamless(gap int, b *budget) bool {
-	slack := int32(0)
+	slack, margin := int32(0), int32(0)
 	for i := range a.states {
 		state := &a.states[i]
 		if state.low >= 1<<30 { // left over, behind no edge
 			continue
 		}
-		slack = max(slack, state.low, state.high)
+		slack, margin = max(slack, state.low, state.high), max(margin, state.low)
 		// The numbers possible from here: 0 where it ends, and those of each edge's end,
 		// plus what the edge counts. Sorted, each must be near the ones before.
 		var spans [][2]int32 // a high of unlimited counts as very large
@@ -255,7 +255,7 @@ func (a *automaton) seamless(gap int, b *budget) bool {
 		}
 	}
 	for i := range a.states {
-		a.states[i].slack = slack
+		a.states[i].slack, a.states[i].margin = slack, margin
 	}
 	return true
 }

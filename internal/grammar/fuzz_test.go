@@ -24,7 +24,7 @@ func fuzzSource(t *testing.T, src Source) {
 		if m.Mask(mask) != nil {
 			return // too much work
 		}
-		ids := bits(mask)
+		ids := tokensOf(mask)
 		if len(ids) == 0 {
 			if !m.Finished() {
 				t.Fatalf("dead end")

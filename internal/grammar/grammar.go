@@ -101,7 +101,7 @@ const (
 	maxPattern = 4 << 10   // bytes of a regular expression
 	maxStates  = 10_000    // of the automaton of a pattern
 	maxRepeat  = 1000      // bound of a repetition in a pattern or grammar
-	warmWork   = 1 << 21   // items looked at for masks made in advance
+	warmWork   = 1 << 14   // items looked at for masks made in advance
 )
 
 // A Grammar is a source made ready for one vocabulary. It is safe for concurrent use.

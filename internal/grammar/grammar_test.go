@@ -123,7 +123,7 @@ func TestMatcherEnds(t *testing.T) {
 	}
 }
 
-func bits(mask []uint64) (ids []int32) {
+func tokensOf(mask []uint64) (ids []int32) {
 	for i := range int32(len(mask) * 64) {
 		if mask[i/64]>>(i%64)&1 == 1 {
 			ids = append(ids, i)
@@ -166,7 +166,7 @@ func walk(t *testing.T, g *Grammar, rng *rand.Rand, steps int, each func(*Matche
 		if err := m.Mask(mask); err != nil {
 			t.Fatal(err)
 		}
-		ids := bits(mask)
+		ids := tokensOf(mask)
 		if len(ids) == 0 {
 			t.Fatalf("dead end after %q", out.String())
 		}
@@ -269,7 +269,7 @@ func TestMaskLengths(t *testing.T) {
 		if err := g.Matcher().Mask(mask); err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range bits(mask) {
+		for _, id := range tokensOf(mask) {
 			if !strings.HasPrefix("the", small().texts[id]) {
 				t.Errorf("%d words: token %d %q is allowed", words, id, small().texts[id])
 			}

@@ -104,7 +104,7 @@ func TestHostile(t *testing.T) {
 				if m.Mask(mask) != nil {
 					return
 				}
-				ids := bits(mask)
+				ids := tokensOf(mask)
 				if len(ids) == 0 {
 					return
 				}
