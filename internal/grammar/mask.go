@@ -55,7 +55,7 @@ type masker struct {
 	only    [maxToken + 1]int32 // by depth: the state of the only item, where no set is needed; else nowhere
 	tables  []*[256]int32       // by state: where a byte leads (walk.go); nil = not made
 	tabled  int                 // tables made
-	freedom []uint8             // by state: 1 + what free found; 0 = not looked for
+	freedom []uint8             // by state: 1 + what anyPlain found; 0 = not looked for
 	cache   map[place]*fragment // by place where a token begins
 	demands map[int32]*demands  // by state
 	bytes   int64               // of fragments and demands, about
@@ -102,7 +102,11 @@ func (m *masker) fragmentAt(pl place) *fragment {
 			m.bytes, m.demandBytes = 0, 0
 		}
 	}
-	if m.parser.automaton.states[pl.state].counted {
+	counted := m.parser.automaton.states[pl.state].counted
+	if counted && pl.need == 0 && pl.room >= shortToken+m.parser.automaton.states[pl.state].margin {
+		return m.keep(m.cache, pl, m.roomy(pl))
+	}
+	if counted && (pl.need > 0 || pl.room != unlimited) {
 		if counts := m.demandsOf(pl.state); counts != nil {
 			return m.keep(m.cache, pl, counts.fragment(pl))
 		}
@@ -119,11 +123,63 @@ func (m *masker) fragmentAt(pl place) *fragment {
 	// Rules that are called here are items of their own.
 	m.sets[0].items = append(m.sets[0].items[:0], item{state: pl.state, need: pl.need, room: pl.room, origin: m.parser.base})
 	m.parser.used, m.only[0] = 0, pl.state
-	if m.parser.automaton.states[pl.state].counted {
+	if counted && (pl.need > 0 || pl.room != unlimited) {
 		m.only[0] = nowhere
 	}
 	m.read(made, roots)
 	return m.keep(m.cache, pl, made)
+}
+
+// shortToken is the most bytes of tokens that are not looked at one by one where a loop has
+// room for them.
+const shortToken = 32
+
+// roomy makes the fragment of a place with room for all short tokens: what there is without
+// bounds, but for long tokens that need more room.
+func (m *masker) roomy(pl place) *fragment {
+	all := m.fragmentAt(place{state: pl.state, room: unlimited})
+	if all == nil {
+		return &fragment{}
+	}
+	out := &fragment{ids: slices.Clone(all.ids), dense: slices.Clone(all.dense), exits: slices.Clone(all.exits)}
+	for _, id := range m.vocab.long {
+		if out.has(id) && !m.reads(pl, m.vocab.texts[id]) {
+			out.remove(id)
+		}
+	}
+	out.exits = slices.DeleteFunc(out.exits, func(at int32) bool {
+		node := &m.vocab.nodes[at]
+		return node.depth > shortToken && !m.reads(pl, m.vocab.prefix(at)[:node.depth])
+	})
+	return out
+}
+
+// reads reports whether text can be read from pl on.
+func (m *masker) reads(pl place, text string) bool {
+	m.parser.used = 0
+	m.sets[0].items = append(m.sets[0].items[:0], item{state: pl.state, need: pl.need, room: pl.room, origin: m.parser.base})
+	for i := range len(text) {
+		if !m.parser.step(&m.sets[(i+1)%2], &m.sets[i%2], text[i], anyByte) {
+			return false
+		}
+	}
+	return true
+}
+
+// has reports whether f has a token.
+func (f *fragment) has(id int32) bool {
+	if f.dense != nil {
+		return f.dense[id/64]>>(id%64)&1 == 1
+	}
+	return slices.Contains(f.ids, id)
+}
+
+// remove takes a token out of f.
+func (f *fragment) remove(id int32) {
+	if f.dense != nil {
+		f.dense[id/64] &^= 1 << (id % 64)
+	}
+	f.ids = slices.DeleteFunc(f.ids, func(other int32) bool { return other == id })
 }
 
 // fragmentAfter returns the fragment of what is left of tokens where f's rule may end,

@@ -31,9 +31,9 @@ var plainShapes = [][]byteRange{
 }
 
 // afterPlain returns the states behind one plain character, if every one may follow from, and
-// from neither ends its rule, where others could go on, nor calls or counts.
+// from neither ends its rule, where others could go on, nor calls or begins to count.
 func (a *automaton) afterPlain(from int32) (to []int32, ok bool) {
-	if here := &a.states[from]; !here.simple() || (here.accept && len(a.start) > 1) {
+	if here := &a.states[from]; len(here.calls) > 0 || (here.accept && len(a.start) > 1) {
 		return nil, false
 	}
 	at := []int32{from}
@@ -64,7 +64,7 @@ func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, boo
 		if int(edge.hi) < lo {
 			continue
 		}
-		if int(edge.lo) > lo || edge.count != 0 {
+		if int(edge.lo) > lo || edge.count&countEnter != 0 {
 			return next, false
 		}
 		if !slices.Contains(next, edge.to) {
@@ -80,7 +80,7 @@ func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, boo
 // plain reports whether the plain tokens that may follow at are exactly those with at most
 // so many characters, or all of them (maxPlain).
 func (m *masker) plain(at int32) (chars int, ok bool) {
-	if m.free(at) == maxPlain {
+	if m.anyPlain(at) == maxPlain {
 		return maxPlain, true
 	}
 	return m.parser.automaton.plain(at)

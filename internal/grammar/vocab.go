@@ -27,7 +27,8 @@ type Vocabulary struct {
 	same  map[int32][]int32 // further ids with the bytes of one
 	plain [][]uint64        // [characters]: the plain tokens with at most so many
 
-	longest int // bytes of a token, at most maxToken
+	longest int     // bytes of a token, at most maxToken
+	long    []int32 // tokens of more than shortToken bytes
 }
 
 // A trieNode is a node of the tree: the bytes on the way to it, of which the last is b,
@@ -67,7 +68,9 @@ func newVocabulary(texts []string) *Vocabulary {
 		if text == "" || len(text) > maxToken {
 			continue
 		}
-		v.longest = max(v.longest, len(text))
+		if v.longest = max(v.longest, len(text)); len(text) > shortToken {
+			v.long = append(v.long, int32(id))
+		}
 		chars := plainLength(text)
 		// Where plain tokens are known by their length, only the second tree is read.
 		if chars > maxPlain {
@@ -135,6 +138,14 @@ func (v *Vocabulary) measure() {
 			v.nodes[i].height = min(heights[i], maxPlain)
 		}
 	}
+}
+
+// prefix returns the text of a token that begins with the bytes on the way to a node.
+func (v *Vocabulary) prefix(at int32) string {
+	for v.nodes[at].id < 0 {
+		at++ // in preorder, the first token below is ahead
+	}
+	return v.texts[v.nodes[at].id]
 }
 
 // Words is the length of a mask: one bit for each id.

@@ -3,13 +3,13 @@ package grammar
 // How a fragment is read off the trees of tokens. Most of a walk is inside of one rule, at
 // a state that calls and counts nothing: there a step is one look into a table of 256
 // entries (table), and no set is made. Where any text of whole characters can follow for
-// longer than the tokens below a node are, they are taken as they stand (free).
+// longer than the tokens below a node are, they are taken as they stand (anyPlain).
 
 // An entry of a table is where a byte leads, with what has to be known of the way: the state
 // is entry >> entryShift, the edge's counting entry >> entryCount & entryCounts. A negative
 // entry leads nowhere.
 const (
-	entrySimple = 1 << 0 // the state calls nothing, and no counts matter
+	entrySimple = 1 << 0 // the state calls nothing, and no counts begin there
 	entryEnds   = 1 << 1 // the rule has matched there
 	entryCount  = 2
 	entryCounts = 15
@@ -37,7 +37,7 @@ func (m *masker) table(at int32) *[256]int32 {
 	for _, by := range states[at].edges {
 		to := &states[by.to]
 		entry := by.to<<entryShift | int32(by.count)<<entryCount
-		if to.simple() {
+		if len(to.calls) == 0 && by.count&countEnter == 0 {
 			entry |= entrySimple
 		}
 		if to.accept {
@@ -52,16 +52,30 @@ func (m *masker) table(at int32) *[256]int32 {
 	return made
 }
 
-// simple reports whether an item at s stays the only one, without counts.
-func (s *state) simple() bool { return len(s.calls) == 0 && !s.counted }
+// free reports whether counts do not matter to an item at s: there are none, or nothing is
+// needed and there is room without end.
+func (s *state) free(need, room int32) bool { return !s.counted || (need == 0 && room == unlimited) }
 
-// alone returns the state of the only item of a set if it is simple and of the rule whose
-// fragment is read, otherwise nowhere.
+// alone returns the state of the only item of a set if it calls nothing, its counts do not
+// matter, and it is of the rule whose fragment is read, otherwise nowhere.
 func (m *masker) alone(at *set) int32 {
-	if len(at.items) != 1 || at.items[0].origin != m.parser.base || !m.parser.automaton.states[at.items[0].state].simple() {
+	if len(at.items) != 1 || at.items[0].origin != m.parser.base {
 		return nowhere
 	}
-	return at.items[0].state
+	it := &at.items[0]
+	if state := &m.parser.automaton.states[it.state]; len(state.calls) > 0 || !state.free(it.need, it.room) {
+		return nowhere
+	}
+	return it.state
+}
+
+// itemAt is the item that only has at a state.
+func (m *masker) itemAt(at int32) item {
+	out := item{state: at, origin: m.parser.base}
+	if m.parser.automaton.states[at].counted {
+		out.room = unlimited
+	}
+	return out
 }
 
 // read adds to f the tokens below roots that can be read from the first of sets on, or where
@@ -100,7 +114,7 @@ func (m *masker) below(f *fragment, root int32, may *[256]bool) {
 		case entry == nowhere || (depth == 1 && !may[node.b]):
 			at = node.end
 			continue
-		case entry&(entrySimple|entryCounts<<entryCount) == entrySimple:
+		case entry&entrySimple != 0:
 			m.only[depth], m.marks[depth+1], ends = entry>>entryShift, m.marks[depth], entry&entryEnds != 0
 		default:
 			if !m.step(node, depth) {
@@ -127,7 +141,7 @@ func (m *masker) below(f *fragment, root int32, may *[256]bool) {
 func (m *masker) step(node *trieNode, depth int) bool {
 	src, dst := &m.sets[depth-1], &m.sets[depth]
 	if from := m.only[depth-1]; from != nowhere {
-		src.items = append(src.items[:0], item{state: from, origin: m.parser.base})
+		src.items = append(src.items[:0], m.itemAt(from))
 	}
 	m.parser.used = m.marks[depth]
 	if !m.parser.step(dst, src, node.b, node.kids) {
@@ -142,7 +156,7 @@ func (m *masker) step(node *trieNode, depth int) bool {
 // state from, and reports whether they cannot.
 func (m *masker) takeBelow(f *fragment, at, from int32) bool {
 	node := &m.vocab.nodes[at]
-	if from == nowhere || node.height == 0 || node.height > maxPlain || int(node.height) > m.free(from) {
+	if from == nowhere || node.height == 0 || node.height > maxPlain || int(node.height) > m.anyPlain(from) {
 		return false
 	}
 	lo := node.before
@@ -163,9 +177,9 @@ func (m *masker) takeBelow(f *fragment, at, from int32) bool {
 	return true
 }
 
-// free returns how many plain characters may follow a state whatever they are, up to
-// maxPlain, without that its rule ends or calls another one.
-func (m *masker) free(at int32) int {
+// anyPlain returns how many plain characters may follow a state whatever they are, up to
+// maxPlain, without that its rule ends or calls another one; its counts do not matter.
+func (m *masker) anyPlain(at int32) int {
 	if known := m.freedom[at]; known > 0 {
 		return int(known) - 1
 	}
@@ -202,5 +216,5 @@ func (m *masker) free(at int32) int {
 	return chars
 }
 
-// maxReached bounds the states that free looks at.
+// maxReached bounds the states that anyPlain looks at.
 const maxReached = 128
