@@ -5,20 +5,35 @@ package grammar
 
 import "slices"
 
-// exclusive checks that no value meets two alternatives of a oneOf, which then says
-// the same as anyOf.
-func (c *compiler) exclusive(group *value) {
-	if c.checked[group] {
-		return
+// exclusive returns alternatives that say as anyOf what those of a oneOf say: these
+// themselves if no value meets two of them, otherwise each without the others.
+func (c *compiler) exclusive(group *value) *value {
+	if made, ok := c.groups[group]; ok {
+		return made
 	}
-	c.checked[group] = true
+	c.groups[group] = group // while it is looked at
+	overlaps := map[int][]int{}
+	first := [2]int{-1, -1}
 	for i, later := range group.vals {
 		for j, earlier := range group.vals[:i] {
 			if c.err == nil && !c.disjoint([]*value{later}, []*value{earlier}, 0) && c.budget.err == nil {
-				c.fail(unsupported(group.path(), "alternatives %d and %d may both match: use anyOf, or give both a required property with different constants", j, i))
+				overlaps[i], overlaps[j] = append(overlaps[i], j), append(overlaps[j], i)
+				if first[0] < 0 {
+					first = [2]int{j, i}
+				}
 			}
 		}
 	}
+	if len(overlaps) == 0 || c.err != nil {
+		return group
+	}
+	made := c.apartFrom(group, overlaps)
+	if made == nil {
+		c.fail(unsupported(group.path(), "alternatives %d and %d may both match: use anyOf, or give both a required property with different constants", first[0], first[1]))
+		return group
+	}
+	c.groups[group] = made
+	return made
 }
 
 // maxCompare is how deep disjoint looks into properties.

@@ -14,8 +14,8 @@ import (
 // schemaLists and schemaMaps are keywords with several schemas; schemaKeys have one.
 var (
 	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems"}
-	schemaMaps  = []string{"patternProperties", "properties"}
-	schemaKeys  = []string{"additionalItems", "additionalProperties", "items", "not", "propertyNames", "unevaluatedProperties"}
+	schemaMaps  = []string{"dependencies", "dependentSchemas", "patternProperties", "properties"}
+	schemaKeys  = []string{"additionalItems", "additionalProperties", "else", "if", "items", "not", "propertyNames", "then", "unevaluatedProperties"}
 )
 
 // print returns the number of a schema, which equal ones share.
@@ -39,10 +39,12 @@ func (c *compiler) writePrint(out *strings.Builder, schema *value) {
 	part := func(schema *value) { out.WriteString(strconv.Itoa(c.print(schema)) + ",") }
 	out.WriteByte(schema.kind)
 	if schema.kind != jsonObject {
-		if schema.kind == jsonArray { // of items, as tuples were written
+		if schema.kind == jsonArray { // of items, as tuples were written, or names that a member needs
 			for _, one := range schema.vals {
 				part(one)
 			}
+		} else {
+			schema.write(out)
 		}
 		return
 	}

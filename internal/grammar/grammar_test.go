@@ -421,7 +421,7 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%q is accepted: %v", text, got)
 		}
 	}
-	_, err := Compile(context.Background(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":{"if":{}}}}`)}}, small())
+	_, err := Compile(context.Background(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":{"contains":{}}}}`)}}, small())
 	if _, err := Compile(t.Context(), Source{Kind: Framed, Frames: []Frame{frame("a", `{}`), frame("b", `{"properties":{"x":false},"required":["x"],"type":"object"}`)}}, small()); err == nil || err.(*Error).Frame != 2 || err.(*Error).Where != "#/required" {
 		t.Errorf("got %v, want an error of the second frame, which nothing matches", err)
 	}

@@ -104,13 +104,22 @@ func malformed(key string, v *value) string {
 		ok, want = known(v) || (each(jsonArray, known) && len(v.vals) > 0), "null, boolean, integer, number, string, array, object, or a list of them"
 	case "enum":
 		ok, want = v.kind == jsonArray && len(v.vals) > 0, "a list of values"
-	case "properties", "patternProperties":
+	case "dependencies":
+		names := func(v *value) bool {
+			return schema(v) || (v.kind == jsonArray && !slices.ContainsFunc(v.vals, func(e *value) bool { return !text(e) }))
+		}
+		ok, want = each(jsonObject, names), "an object of schemas and lists of names"
+	case "dependentRequired":
+		ok, want = each(jsonObject, func(v *value) bool {
+			return v.kind == jsonArray && !slices.ContainsFunc(v.vals, func(e *value) bool { return !text(e) })
+		}), "an object of lists of names"
+	case "properties", "patternProperties", "dependentSchemas":
 		ok, want = each(jsonObject, schema), "an object of schemas"
 	case "required":
 		ok, want = each(jsonArray, text), "a list of names"
 	case "items":
 		ok, want = schema(v) || each(jsonArray, schema), "a schema"
-	case "additionalProperties", "additionalItems", "not", "propertyNames", "unevaluatedProperties":
+	case "additionalProperties", "additionalItems", "else", "if", "not", "propertyNames", "then", "unevaluatedProperties":
 		ok, want = schema(v), "a schema"
 	case "prefixItems":
 		ok, want = each(jsonArray, schema), "a list of schemas"
@@ -165,25 +174,19 @@ func wholeNumber(v *value) int {
 // Keywords of JSON Schema 2020-12 and of what is written beside it. Those not listed
 // are annotations by the standard's own rule; Ignored names them.
 var (
-	applied = []string{"$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "enum", "exclusiveMaximum", "exclusiveMinimum",
-		"format", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
-		"not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "required", "type",
+	applied = []string{"$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "dependencies", "dependentRequired", "dependentSchemas", "else", "enum", "exclusiveMaximum", "exclusiveMinimum",
+		"format", "if", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+		"not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "required", "then", "type",
 		"unevaluatedProperties", "uniqueItems"}
 	annotations = []string{"$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema",
 		"default", "definitions", "deprecated", "description", "discriminator", "example", "examples", "externalDocs", "id", "readOnly", "title",
 		"writeOnly", "xml"}
 	refused = map[string]string{
-		"if":                "use anyOf with one alternative for each case",
-		"then":              "use anyOf with one alternative for each case",
-		"else":              "use anyOf with one alternative for each case",
-		"dependentSchemas":  "use anyOf with one alternative for each case",
-		"dependentRequired": "use anyOf with one alternative for each case",
-		"dependencies":      "use anyOf with one alternative for each case",
-		"contains":          "put the element into prefixItems",
-		"minContains":       "put the elements into prefixItems",
-		"maxContains":       "describe all elements with items",
-		"unevaluatedItems":  "use items: false",
-		"$dynamicRef":       "use $ref",
-		"$recursiveRef":     "use $ref",
+		"contains":         "put the element into prefixItems",
+		"minContains":      "put the elements into prefixItems",
+		"maxContains":      "describe all elements with items",
+		"unevaluatedItems": "use items: false",
+		"$dynamicRef":      "use $ref",
+		"$recursiveRef":    "use $ref",
 	}
 )

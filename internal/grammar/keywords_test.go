@@ -252,6 +252,9 @@ func (g *wide) object(depth int) map[string]any {
 	if g.chance(6) {
 		s["maxProperties"] = 1 + g.n(6)
 	}
+	if g.chance(10) {
+		g.dependent(s)
+	}
 	if g.draft > 4 && g.chance(8) {
 		s["propertyNames"] = []map[string]any{{"maxLength": 3}, {"pattern": "^[a-c]"}, {"enum": []any{"a", "é", "name", "x"}}, {"minLength": 1, "maxLength": 4}, {"not-known": 1}}[g.n(5)]
 	}
@@ -259,6 +262,23 @@ func (g *wide) object(depth int) map[string]any {
 		s["unevaluatedProperties"] = g.chance(4)
 	}
 	return s
+}
+
+// dependent adds keywords with conditions, as the draft has them.
+func (g *wide) dependent(s map[string]any) {
+	switch {
+	case g.draft < 2020 && g.chance(2):
+		s["dependencies"] = map[string]any{g.name(): []any{g.name()}, g.name(): map[string]any{"required": []string{g.name()}, "maxProperties": 3}}
+	case g.draft == 2020 && g.chance(2):
+		s["dependentRequired"] = map[string]any{g.name(): []any{g.name()}}
+		s["dependentSchemas"] = map[string]any{g.name(): map[string]any{"maxProperties": 1 + g.n(3)}}
+	case g.draft > 4:
+		s["if"] = []any{map[string]any{"required": []string{g.name()}}, map[string]any{"properties": map[string]any{g.name(): map[string]any{"type": "string"}}, "required": []string{g.name()}}, map[string]any{"minProperties": 2}}[g.n(3)]
+		s["then"] = []any{map[string]any{"required": []string{g.name()}}, map[string]any{"maxProperties": 2}}[g.n(2)]
+		if g.chance(2) {
+			s["else"] = map[string]any{"properties": map[string]any{g.name(): map[string]any{"type": "integer"}}}
+		}
+	}
 }
 
 func (g *wide) number() map[string]any {

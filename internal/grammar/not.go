@@ -24,7 +24,7 @@ var inner = []string{notPattern, notEnum}
 func (c *compiler) complement(negated *value) *value {
 	other, ok := c.complements[negated]
 	if !ok {
-		if other = c.opposite(negated, 0); other.parent == nil {
+		if other = c.opposite(negated); other.parent == nil {
 			other.parent, other.name = negated.parent, negated.name
 		}
 		c.complements[negated] = other
@@ -32,19 +32,19 @@ func (c *compiler) complement(negated *value) *value {
 	return other
 }
 
-func (c *compiler) opposite(negated *value, depth int) *value {
+// opposite is complement, made anew. Parts of negated are left to a not of their own.
+func (c *compiler) opposite(negated *value) *value {
 	switch {
-	case depth > maxNesting || c.budget.spend(8):
-		c.fail(unsupported(negated.path(), "not cannot be held to here: it asks for itself again: say what is allowed instead"))
-		return &value{kind: jsonTrue}
 	case negated.kind == jsonTrue:
 		return &value{kind: jsonFalse}
 	case negated.kind != jsonObject:
 		return &value{kind: jsonTrue}
 	}
 	var ways []*value // to fail
+	barred := ""      // a keyword without
+	told := false     // one that is no type has some
 	for i, key := range negated.keys {
-		if slices.Contains(annotations, key) || strings.HasPrefix(key, "x-") {
+		if slices.Contains(annotations, key) || strings.HasPrefix(key, "x-") || c.budget.spend(16) {
 			continue
 		}
 		if slices.Contains(applied, key) {
@@ -53,14 +53,19 @@ func (c *compiler) opposite(negated *value, depth int) *value {
 				break
 			}
 		}
-		way := c.failing(negated, key, negated.vals[i], depth+1)
-		if way == nil {
-			c.fail(unsupported(negated.path(), "%s in not cannot be held to: say what is allowed instead", key))
-			break
+		if way := c.failing(negated, key, negated.vals[i], 0); way != nil {
+			ways = append(ways, way...)
+			told = told || (key != "type" && slices.ContainsFunc(way, func(one *value) bool { return !isFalse(one) }))
+		} else {
+			barred = key
 		}
-		ways = append(ways, way...)
 	}
 	ways = slices.DeleteFunc(ways, isFalse)
+	// One way to fail is enough: with fewer of them output is narrower. Another type alone
+	// would not be what is meant.
+	if barred != "" && !told {
+		c.fail(unsupported(negated.path(), "the opposite of %s cannot be held to: say what is allowed instead", barred))
+	}
 	switch len(ways) {
 	case 0:
 		return &value{kind: jsonFalse}
@@ -68,6 +73,36 @@ func (c *compiler) opposite(negated *value, depth int) *value {
 		return ways[0]
 	}
 	return made("anyOf", list(ways...))
+}
+
+// maxDenied is how deep deniable looks.
+const maxDenied = 8
+
+// deniable reports whether a schema has a complement.
+func (c *compiler) deniable(schema *value, depth int) bool {
+	if schema.kind != jsonObject {
+		return true
+	}
+	if depth > maxDenied || c.budget.spend(16) {
+		return false
+	}
+	ways, barred := 0, false
+	for i, key := range schema.keys {
+		if slices.Contains(annotations, key) || strings.HasPrefix(key, "x-") {
+			continue
+		}
+		if slices.Contains(applied, key) && malformed(key, schema.vals[i]) != "" {
+			return false
+		}
+		if way := c.failing(schema, key, schema.vals[i], depth); way == nil {
+			barred = true
+		} else {
+			if way = slices.DeleteFunc(way, isFalse); key != "type" {
+				ways += len(way)
+			}
+		}
+	}
+	return ways > 0 || !barred
 }
 
 // made is a schema of keywords and their values in turn.
@@ -99,7 +134,7 @@ func word(text string) *value { return &value{kind: jsonString, text: text} }
 func whole(n int) *value { return &value{kind: jsonNumber, text: strconv.Itoa(n)} }
 
 // failing returns schemas of which one holds for each value that fails keyword, nil if there
-// are none.
+// are none that can be said. depth is deniable's.
 func (c *compiler) failing(schema *value, key string, keyword *value, depth int) []*value {
 	one := func(pairs ...any) []*value { return []*value{made(pairs...)} }
 	bound := func(kind, other string, step int) []*value {
@@ -143,27 +178,37 @@ func (c *compiler) failing(schema *value, key string, keyword *value, depth int)
 	case "properties":
 		out := []*value{}
 		for i, name := range keyword.keys {
-			if other := c.opposite(keyword.vals[i], depth); !isFalse(other) {
-				out = append(out, made("type", word("object"), "required", list(word(name)), "properties", made(name, other)))
+			if c.deniable(keyword.vals[i], depth+1) {
+				out = append(out, made("type", word("object"), "required", list(word(name)), "properties", made(name, made("not", keyword.vals[i]))))
 			}
+		}
+		if len(out) < len(keyword.keys) && len(out) == 0 {
+			return nil
 		}
 		return out
 	case "anyOf":
 		var all []*value
 		for _, part := range keyword.vals {
-			all = append(all, c.opposite(part, depth))
+			if !c.deniable(part, depth+1) {
+				return nil
+			}
+			all = append(all, made("not", part))
 		}
 		return one("allOf", list(all...))
 	case "allOf":
-		out := []*value{}
+		var out []*value
 		for _, part := range keyword.vals {
-			out = append(out, c.opposite(part, depth))
+			if c.deniable(part, depth+1) {
+				out = append(out, made("not", part))
+			}
 		}
 		return out
 	case "not":
 		return []*value{keyword}
 	case "$ref":
-		return []*value{c.opposite(c.resolve(keyword), depth)}
+		if target := c.resolve(keyword); c.deniable(target, depth+1) {
+			return one("not", target)
+		}
 	case "nullable":
 		return []*value{}
 	}

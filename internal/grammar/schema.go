@@ -29,6 +29,8 @@ type compiler struct {
 	frame       int            // for Ignored
 	ignored     []Ignored
 	checked     map[*value]bool       // by check; groups by exclusive
+	conditions  map[*value][]*value   // what conditional keywords say, as anyOf
+	groups      map[*value]*value     // alternatives of oneOf that exclude each other
 	complements map[*value]*value     // schemas of what not forbids, opposite
 	unknown     []Ignored             // formats that are not known
 	targets     map[*value]*value     // of $ref, found before
@@ -62,7 +64,7 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 		return nil, omissions{}, err
 	}
 	c := &compiler{budget: b, root: root, frame: frame, names: map[string]int{}, prints: map[*value]int{}, numbers: map[string]int{},
-		checked: map[*value]bool{}, targets: map[*value]*value{}, complements: map[*value]*value{}, rings: map[*value]int8{},
+		checked: map[*value]bool{}, targets: map[*value]*value{}, complements: map[*value]*value{}, conditions: map[*value][]*value{}, groups: map[*value]*value{}, rings: map[*value]int8{},
 		machines: map[string]*automaton{}, texts: map[string]*expr{}, bounded: map[string]*expr{}, colon: opt(lit(" "))}
 	c.noteResources()
 	start := len(rules)
@@ -218,9 +220,9 @@ func (c *compiler) settle(branch *partial) bool {
 			branch.choices = append(branch.choices, keyword)
 		}
 		if keyword := schema.get("oneOf"); keyword != nil {
-			c.exclusive(keyword)
-			branch.choices = append(branch.choices, keyword)
+			branch.choices = append(branch.choices, c.exclusive(keyword))
 		}
+		branch.choices = append(branch.choices, c.choices(schema)...)
 	}
 	return c.err == nil
 }
