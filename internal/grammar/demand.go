@@ -26,17 +26,21 @@ const anyNeed = 1<<16 - 1
 // A tally reads bytes from a state on whose counts are not known. Once an edge leaves the
 // loop or enters another one, they are.
 type tally struct {
-	item
-	known      bool  // by now they are, and are item's
-	used       int32 // repetitions begun since
-	room, need int32 // what the counts have to have at the beginning
+	state            int32
+	used             int32 // repetitions begun since
+	room, need       int32 // what the counts have to have at the beginning
+	nowNeed, nowRoom int32 // the counts, once they are known
+	known            bool
 }
 
 // take moves t along by, to the state to. It is item.take where the counts are known;
 // before, it notes what it would have asked of them.
 func (t *tally) take(by edge, to *state) bool {
 	if t.known {
-		return t.item.take(by, to)
+		it := item{state: t.state, need: t.nowNeed, room: t.nowRoom}
+		ok := it.take(by, to)
+		t.state, t.nowNeed, t.nowRoom = it.state, it.need, it.room
+		return ok
 	}
 	t.state = by.to
 	if by.count&countMore != 0 {
@@ -45,11 +49,11 @@ func (t *tally) take(by edge, to *state) bool {
 	}
 	if by.count&countLeave != 0 {
 		t.need, t.known = min(t.need, t.used), true
-		t.item.need, t.item.room = 0, 0
+		t.nowNeed, t.nowRoom = 0, 0
 	}
 	if by.count&countEnter != 0 {
 		t.known = true
-		t.item.need, t.item.room = to.low, to.high
+		t.nowNeed, t.nowRoom = to.low, to.high
 	}
 	// With n of the repetitions used, room-n has to be low or more, and need-n high or less.
 	if by.count&countCheck != 0 && !t.known {
@@ -75,6 +79,7 @@ func (m *masker) demandsOf(start int32) *demands {
 	if m.parser.automaton.isPlainLoop(start) {
 		out.dense, roots = m.vocab.plain, roots[1:]
 	}
+	m.asked = m.asked[:0]
 	for _, root := range roots {
 		if !m.demand(out, start, root) {
 			out = nil
@@ -82,7 +87,7 @@ func (m *masker) demandsOf(start int32) *demands {
 		}
 	}
 	if m.parser.work > maxWork {
-		return out // not all of it; the mask fails
+		return &demands{} // not all of it; the mask fails
 	}
 	m.keepDemands(start, out, len(roots) > 1)
 	return out
@@ -92,13 +97,14 @@ func (m *masker) demandsOf(start int32) *demands {
 // instead of a set. It reports whether that can be done.
 func (m *masker) demand(out *demands, start, root int32) bool {
 	var at [maxToken + 2]tally // by depth
-	at[0] = tally{item: item{state: start}, need: anyNeed}
+	at[0] = tally{state: start, need: anyNeed}
 	states, nodes := m.parser.automaton.states, m.vocab.nodes
 	seen := 0
 	defer func() { m.parser.work += seen / 2 }()
 	for i := root + 1; i < nodes[root].end && m.parser.work+seen/2 <= maxWork; {
 		node := &nodes[i]
-		now := at[node.depth-1]
+		now := &at[node.depth]
+		*now = at[node.depth-1]
 		if len(states[now.state].calls) > 0 {
 			return false
 		}
@@ -109,15 +115,15 @@ func (m *masker) demand(out *demands, start, root int32) bool {
 			i = node.end
 			continue
 		}
-		at[node.depth] = now
-		asked := demand{room: uint16(now.room), need: uint16(now.need)}
+		asked := demand{at: node.id, room: uint16(now.room), need: uint16(now.need)}
 		if node.id >= 0 {
-			for _, asked.at = range append([]int32{node.id}, m.vocab.same[node.id]...) {
-				out.tokens = append(out.tokens, asked)
+			m.asked = append(m.asked, asked)
+			for _, asked.at = range m.vocab.same[node.id] {
+				m.asked = append(m.asked, asked)
 			}
 		}
 		// The rule may end within longer tokens. Without other rules nobody goes on behind it.
-		ends := states[now.state].accept && (!now.known || now.item.need == 0)
+		ends := states[now.state].accept && (!now.known || now.nowNeed == 0)
 		longer := node.end > i+1 && len(m.parser.automaton.start) > 1
 		if ends && longer {
 			asked.at = i
@@ -138,20 +144,24 @@ func (m *masker) keepDemands(start int32, out *demands, all bool) {
 	if out == nil {
 		return
 	}
+	if all && len(m.asked) > 2*m.vocab.Words() {
+		out.layer(m.asked, m.vocab.Words())
+	} else {
+		out.tokens = slices.Clone(m.asked)
+	}
 	size := 8 * (cap(out.tokens) + cap(out.exits))
-	if all && len(out.tokens) > 2*m.vocab.Words() {
-		out.layer(m.vocab.Words())
+	if all && out.dense != nil {
 		size = 8 * (cap(out.tokens) + cap(out.exits) + len(out.dense)*m.vocab.Words())
 	}
 	m.bytes, m.demandBytes = m.bytes+int64(size), m.demandBytes+int64(size)
 }
 
-// layer moves the tokens that only ask for some room into dense: most tokens inside a
-// string, which a fragment then copies instead of looking at each.
-func (d *demands) layer(words int) {
+// layer puts the tokens that only ask for some room into dense, and the others into tokens:
+// a fragment then copies most tokens inside a string instead of looking at each.
+func (d *demands) layer(asked []demand, words int) {
 	alone := func(token demand) bool { return token.need == anyNeed && token.room <= maxPlain }
 	last := uint16(0)
-	for _, token := range d.tokens {
+	for _, token := range asked {
 		if alone(token) {
 			last = max(last, token.room)
 		}
@@ -160,8 +170,10 @@ func (d *demands) layer(words int) {
 	for room := range d.dense {
 		d.dense[room] = make([]uint64, words)
 	}
-	for _, token := range d.tokens {
-		if alone(token) {
+	for _, token := range asked {
+		if !alone(token) {
+			d.tokens = append(d.tokens, token)
+		} else {
 			d.dense[token.room][token.at/64] |= 1 << (token.at % 64)
 		}
 	}
@@ -171,7 +183,6 @@ func (d *demands) layer(words int) {
 			d.dense[room][word] |= tokens
 		}
 	}
-	d.tokens = slices.Clip(slices.Clone(slices.DeleteFunc(d.tokens, alone)))
 }
 
 // fragment selects what the counts of pl allow.

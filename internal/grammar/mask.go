@@ -58,6 +58,7 @@ type masker struct {
 	freedom []uint8             // by state: 1 + what anyPlain found; 0 = not looked for
 	cache   map[place]*fragment // by place where a token begins
 	demands map[int32]*demands  // by state
+	asked   []demand            // of the demands being made; used again
 	bytes   int64               // of fragments and demands, about
 
 	demandBytes int64 // of bytes: those of demands
