@@ -10,7 +10,7 @@ SOAK        ?= 1
 # What ./... leaves out: the go command passes over folders that begin with _.
 TOOLS        = $(filter-out ./_tools/clients/go/,$(addprefix ./,$(sort $(dir $(wildcard _tools/*/*.go _tools/*/*/*.go)))))
 
-.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates reference smollm2 tinymodel performance llamacpp \
+.PHONY: check fmt vet lint race purego cross generate fuzz fuzz-long bench conformance clients tokens templates grammars reference smollm2 tinymodel performance llamacpp \
 	soak-scheduler soak-text soak-server soak-security soak-store soak-grammar soak-bench
 
 check: fmt vet lint race purego cross generate fuzz
@@ -127,6 +127,13 @@ tokens: .venv/installed
 # Public chat templates against jinja2 and @huggingface/jinja.
 templates: .venv/installed
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ./_tools/templates/run.sh $(MODELS)/templates
+
+# Forms of output beside llguidance: compiling, masks and steps on one sample, of two packages
+# or, with MASKBENCH, of MaskBench's data.
+grammars:
+	$(PYTHON) -m venv $(MODELS)/grammars/venv
+	$(MODELS)/grammars/venv/bin/pip install -q -r _tools/grammars/requirements.txt
+	PATH="$(CURDIR)/$(MODELS)/grammars/venv/bin:$$PATH" ./_tools/grammars/run.sh $(MODELS)/grammars
 
 # Remakes the golden logits of internal/e2e; needs PyTorch.
 reference:

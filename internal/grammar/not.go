@@ -215,12 +215,12 @@ func (c *compiler) failing(schema *value, key string, keyword *value, depth int)
 	return nil
 }
 
-// otherTypes is for the types that schema does not have. A number that is no integer has no
-// name among them.
+// otherTypes is for the types that schema does not have. Numbers that are no integers have no
+// name among them and are left out.
 func (c *compiler) otherTypes(schema *value) []*value {
 	missing := tAll &^ typesOf(schema)
-	if missing&tNumber != 0 && missing&tNumber != tNumber {
-		return nil
+	if missing&tNumber != tNumber {
+		missing &^= tNumber
 	}
 	var names []*value
 	for _, name := range []string{"null", "boolean", "number", "string", "array", "object"} {

@@ -1,6 +1,6 @@
 // Command ours measures package grammar on schemas with texts: how long compiling takes, and
 // each mask with the step behind it, in processor time of one thread. The vocabulary is
-// gpt-oss's; -vocab writes it for llguidance.py, which does the same with llguidance.
+// gpt-oss's; -vocab writes it for llguidance_times.py, which does the same with llguidance.
 package main
 
 import (
@@ -35,7 +35,7 @@ type instance struct {
 	IDs   []int32 `json:"ids,omitempty"`
 }
 
-// A result is what became of a subject, as llguidance.py writes it too. Times are in
+// A result is what became of a subject, as llguidance_times.py writes it too. Times are in
 // nanoseconds.
 type result struct {
 	Name    string  `json:"name"`
@@ -92,7 +92,7 @@ func read(path string) (all []subject, err error) {
 	return all, lines.Err()
 }
 
-// writeVocabulary writes what llguidance.py needs to be asked the same.
+// writeVocabulary writes what llguidance_times.py needs to be asked the same.
 func writeVocabulary(path, sample string, tokens *token.BPE, subjects []subject) error {
 	added := map[int32]bool{}
 	for _, special := range tokens.Added() {

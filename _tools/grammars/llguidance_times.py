@@ -1,6 +1,6 @@
 """Measures llguidance on a sample with ids, as ours/main.go measures package grammar.
 
-usage: peer.py VOCABULARY SAMPLE RESULTS
+usage: llguidance_times.py VOCABULARY SAMPLE RESULTS
 """
 
 import json
