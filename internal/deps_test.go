@@ -38,7 +38,8 @@ var imports = map[string][]string{
 	"sched":             {"kv", "runner", "sample"},
 	"token":             {},
 	"jinja":             {},
-	"grammar":           {"token"},
+	"grammar":           {"grammar/ecma", "token"},
+	"grammar/ecma":      {},
 	"chat":              {"chat/calljson", "chat/chars", "chat/declare", "chat/fence", "chat/mask", "token", "jinja", "grammar"},
 	"chat/calljson":     {},
 	"chat/chars":        {},
@@ -296,7 +297,7 @@ const (
 )
 
 // larger lists packages over maxPackage; RATIONALE.md says why.
-var larger = map[string]int{"jinja": 5200, "grammar": 6300}
+var larger = map[string]int{"jinja": 5200, "grammar": 8200}
 
 func TestBudgets(t *testing.T) {
 	perPackage := map[string]int{}

@@ -418,7 +418,7 @@ func heard(t *testing.T, events []chat.Event, said string, ended bool) (m spoken
 // What cannot be held to is an error that says which form it is.
 func TestFormErrors(t *testing.T) {
 	t.Parallel()
-	bad := grammar.Source{Text: `{"properties":{"x":{"not":{}}}}`}
+	bad := grammar.Source{Text: `{"properties":{"x":{"contains":{}}}}`}
 	for _, f := range heldFamilies(t) {
 		_, err := f.format.Constraint(asked(), &chat.Rules{Answer: &bad}, f.compile)
 		if e, ok := errors.AsType[*chat.FormError](err); !ok || e.Tool != -1 || !e.Err.Unsupported || !strings.Contains(err.Error(), "#/properties/x") {

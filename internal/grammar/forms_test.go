@@ -209,3 +209,36 @@ func TestParallelReadings(t *testing.T) {
 		})
 	}
 }
+
+// Formats take in what their standards do, and nothing else.
+func TestFormats(t *testing.T) {
+	for name, texts := range map[string]struct{ yes, no []string }{
+		"hostname":      {[]string{"a", "1host", "h0st-n4me.example", strings.Repeat("a", 63) + ".com"}, []string{"", ".", "a.", "-a", "a-", "a_b", "xn--X", "XN--aa", strings.Repeat("a", 64), strings.Repeat("a.", 126) + "abcd"}},
+		"email":         {[]string{"te~st@example.com", `"joe bloggs"@example.com`, "joe@[127.0.0.1]", "joe@[IPv6:::1]", strings.Repeat("a", 64) + "@b.c"}, []string{".a@b", "a.@b", "a..b@c", "joe@[127.0.0.300]", "joe@in=valid", "2962", strings.Repeat("a", 65) + "@b.c"}},
+		"idn-hostname":  {[]string{"실례.테스트", "ß་〇", "l·l", "α͵β", "א׳ב", "・ぁ", "丈・", "a。b", "münchen.de", "بي", "ب٠ب"}, []string{"〮실례", "-a", "a·l", "l·", "α͵", "A׳ב", "def・abc", "ـ", "́hello", "XN--aa", "。"}},
+		"idn-email":     {[]string{"실례@실례.테스트", "a@b", "用户@例子.公司"}, []string{"실례", "@실례", "a b@c"}},
+		"uri":           {[]string{"http://-.~_!$&'()*+,;=:%40:80%2f::::::@example.com", "ldap://[2001:db8::7]/c=GB?objectClass?one", "urn:a:b", "file:///a", "x:", "tel:+1", "http://h:80?q#f"}, []string{"//a", "/abc", "a b:c", "http:// x", "bar,baz:foo", "http://[::1", "http://a:b/", `a:\`}},
+		"iri":           {[]string{"http://ƒøø.ßår/?∂éœ=πîx#πîüx", "http://[2001:0db8:85a3:0000:0000:8a2e:0370:7334]"}, []string{"/abc", "âππ", "http://2001:0db8:85a3:0000:0000:8a2e:0370:7334"}},
+		"uri-reference": {[]string{"//example.com/x", "/a", "a/b:c", "", "?q", "#f", "http://a"}, []string{"a b", `\\a`, "1:b", "%zz"}},
+		"time":          {[]string{"08:30:06Z", "08:30:06z", "23:59:60Z", "23:59:60.5+00:00", "08:30:06.283185+05:30"}, []string{"24:00:00Z", "22:59:60Z", "23:59:60+01:00", "08:30:06", "08:30:06+24:00"}},
+		"date-time":     {[]string{"1963-06-19t08:30:06.283185z", "2024-02-29T00:00:00Z"}, []string{"1963-06-19 08:30:06Z", "2023-02-29T00:00:00Z"}},
+		"ipv6":          {[]string{"::", "::1", "1:2:3:4:5:6:7:8", "::ffff:192.168.0.1", "1::d6:192.168.0.1", "1:2:3:4:5:6:1.2.3.4", "1:2:3:4:5:6:7::"}, []string{"1:2:3:4:5:6:7:8:9", ":2:3:4:5:6:7:8", "1:2::3:4::5", "1:2:3:4:5:1.2.3.4", "::1.2.3.256", "12345::"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := compiled(t, Source{Text: `{"type":"string","format":"` + name + `"}`}, small())
+			for _, text := range texts.yes {
+				if !g.accepts(`"` + quoted(text) + `"`) {
+					t.Errorf("refuses %q", text)
+				}
+			}
+			for _, text := range texts.no {
+				if g.accepts(`"` + quoted(text) + `"`) {
+					t.Errorf("accepts %q", text)
+				}
+			}
+			for _, bounds := range []string{`"maxLength":254`, `"minLength":3,"maxLength":1024`, `"maxLength":40`} {
+				compiled(t, Source{Text: `{"type":"string","format":"` + name + `",` + bounds + `}`}, small())
+			}
+		})
+	}
+}
