@@ -14,13 +14,14 @@
 //
 // Files, in the order of what happens:
 //
-//	schema       JSON Schema to rules, with keyword, reference and flat (values); by type number,
-//	             string with format, array, object with names and differ; disjoint for oneOf
-//	regex        regular expressions; gbnf and lark, which share scan
+//	schema       JSON Schema to rules, with keyword, reference and flat (values); equal for parts that
+//	             say the same, not and conditional for what becomes other keywords; by type number, string
+//	             with format, array with unique, object with names and differ; disjoint for oneOf
+//	regex        regular expressions, with ecma for their dialect and ahead for look-ahead; gbnf and lark, which share scan
 //	expr, nfa    expressions, and their states over bytes; members for objects, json for spelling
 //	automaton    states that are sets of those; combine and count compute with them
 //	explain      why nothing can match; budget, how much a compilation may take
-//	vocab, mask  the tree of tokens, and masks; demand and plain make them cheap
+//	vocab, mask  the trees of tokens, and masks; walk, demand and plain make them cheap
 //	parse        the reader of bytes, which masks and matchers use
 package grammar
 

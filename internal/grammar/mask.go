@@ -131,8 +131,8 @@ func (m *masker) fragmentAt(pl place) *fragment {
 	return m.keep(m.cache, pl, made)
 }
 
-// shortToken is the most bytes of tokens that are not looked at one by one where a loop has
-// room for them.
+// shortToken is the most characters of tokens that are not looked at one by one where a loop
+// has room for them: a repetition takes one at least.
 const shortToken = 32
 
 // roomy makes the fragment of a place with room for all short tokens: what there is without
@@ -150,7 +150,11 @@ func (m *masker) roomy(pl place) *fragment {
 	}
 	out.exits = slices.DeleteFunc(out.exits, func(at int32) bool {
 		node := &m.vocab.nodes[at]
-		return node.depth > shortToken && !m.reads(pl, m.vocab.prefix(at)[:node.depth])
+		if node.depth <= shortToken {
+			return false
+		}
+		text := m.vocab.prefix(at)[:node.depth]
+		return characters(text) > shortToken && !m.reads(pl, text)
 	})
 	return out
 }

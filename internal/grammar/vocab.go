@@ -28,7 +28,7 @@ type Vocabulary struct {
 	plain [][]uint64        // [characters]: the plain tokens with at most so many
 
 	longest int     // bytes of a token, at most maxToken
-	long    []int32 // tokens of more than shortToken bytes
+	long    []int32 // tokens of more than shortToken characters
 }
 
 // A trieNode is a node of the tree: the bytes on the way to it, of which the last is b,
@@ -68,7 +68,7 @@ func newVocabulary(texts []string) *Vocabulary {
 		if text == "" || len(text) > maxToken {
 			continue
 		}
-		if v.longest = max(v.longest, len(text)); len(text) > shortToken {
+		if v.longest = max(v.longest, len(text)); characters(text) > shortToken {
 			v.long = append(v.long, int32(id))
 		}
 		chars := plainLength(text)
@@ -150,6 +150,17 @@ func (v *Vocabulary) prefix(at int32) string {
 
 // Words is the length of a mask: one bit for each id.
 func (v *Vocabulary) Words() int { return (len(v.texts) + 63) / 64 }
+
+// characters returns how many characters begin in text, and one for a part at its beginning.
+func characters(text string) int {
+	count := 0
+	for i := range len(text) {
+		if i == 0 || text[i]&0xc0 != 0x80 {
+			count++
+		}
+	}
+	return count
+}
 
 // plainLength returns the characters of a plain token, or maxPlain+1.
 func plainLength(text string) int {

@@ -52,9 +52,11 @@ func (m *masker) table(at int32) *[256]int32 {
 	return made
 }
 
-// free reports whether counts do not matter to an item at s: there are none, or nothing is
-// needed and there is room without end.
-func (s *state) free(need, room int32) bool { return !s.counted || (need == 0 && room == unlimited) }
+// free reports whether counts do not matter to an item at s for so many characters: there
+// are none, or nothing is needed and there is room.
+func (s *state) free(need, room int32, chars int) bool {
+	return !s.counted || (need == 0 && (room == unlimited || room >= int32(chars)+s.margin))
+}
 
 // alone returns the state of the only item of a set if it calls nothing, its counts do not
 // matter, and it is of the rule whose fragment is read, otherwise nowhere.
@@ -63,7 +65,7 @@ func (m *masker) alone(at *set) int32 {
 		return nowhere
 	}
 	it := &at.items[0]
-	if state := &m.parser.automaton.states[it.state]; len(state.calls) > 0 || !state.free(it.need, it.room) {
+	if state := &m.parser.automaton.states[it.state]; len(state.calls) > 0 || !state.free(it.need, it.room, m.vocab.longest) {
 		return nowhere
 	}
 	return it.state
