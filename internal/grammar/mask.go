@@ -144,6 +144,9 @@ func (m *masker) roomy(pl place) *fragment {
 	}
 	out := &fragment{ids: slices.Clone(all.ids), dense: slices.Clone(all.dense), exits: slices.Clone(all.exits)}
 	for _, id := range m.vocab.long {
+		if m.parser.work > maxWork {
+			return out // which is not kept
+		}
 		if out.has(id) && !m.reads(pl, m.vocab.texts[id]) {
 			out.remove(id)
 		}
@@ -154,7 +157,7 @@ func (m *masker) roomy(pl place) *fragment {
 			return false
 		}
 		text := m.vocab.prefix(at)[:node.depth]
-		return characters(text) > shortToken && !m.reads(pl, text)
+		return characters(text) > shortToken && (m.parser.work > maxWork || !m.reads(pl, text))
 	})
 	return out
 }

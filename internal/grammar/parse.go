@@ -275,7 +275,7 @@ func (p *parser) returns(call *origin) ([]item, bool) {
 			out = append(out, caller)
 		}
 		p.work += len(out)
-		if len(out) > maxItems {
+		if len(out) > maxItems || p.work > maxWork*3/2 {
 			p.overflow = true
 			break
 		}
