@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -444,6 +445,39 @@ func TestFit(t *testing.T) {
 	broken := errors.New("device says no")
 	if _, err := Fit(s, model.Limits{}, 1, func(model.Limits) (Footprint, error) { return Footprint{}, broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v, expected the device's error", err)
+	}
+}
+
+// A default that is said to fit fits: as many sequences as there is memory for.
+func TestServeMost(t *testing.T) {
+	s := gptOSS(24, 32)
+	m := counted(t, s)
+	for _, length := range []int{4096, 0} {
+		for _, seqs := range []int{1, 2, 15, 16, 17, 100, 255, DefaultServed} {
+			ask := model.Limits{MaxSeqs: seqs, MaxLen: length}
+			// The least memory, in steps of 100 kB, with which so many run with the whole context.
+			least := int64(sort.Search(1<<20, func(i int) bool {
+				p, err := Serve(s, ask, int64(i)*100_000, m.Estimate)
+				return i > 0 && err == nil && (length > 0 || p.Limits.MaxLen == s.MaxLen)
+			})) * 100_000
+			p, err := Serve(s, model.Limits{MaxLen: length}, least, m.Estimate)
+			if err != nil {
+				t.Errorf("length %d, room for %d: %v", length, seqs, err)
+				continue
+			}
+			if p.Footprint.Total() > least || p.Limits.MaxSeqs > DefaultServed {
+				t.Errorf("length %d: %d sequences take %d of %d bytes", length, p.Limits.MaxSeqs, p.Footprint.Total(), least)
+			}
+			if want := seqs; p.Limits.MaxSeqs != want && (length > 0 || want >= leastServed) {
+				t.Errorf("length %d: %d sequences, %d fit", length, p.Limits.MaxSeqs, want)
+			}
+			if length == 0 && seqs < leastServed && (p.Limits.MaxSeqs != leastServed || p.Limits.MaxLen >= s.MaxLen) {
+				t.Errorf("room for %d: %d sequences of %d tokens, a shorter context for %d expected", seqs, p.Limits.MaxSeqs, p.Limits.MaxLen, leastServed)
+			}
+		}
+	}
+	if _, err := Serve(s, model.Limits{MaxLen: 4096}, 1<<20, m.Estimate); err == nil {
+		t.Error("a megabyte suffices")
 	}
 }
 

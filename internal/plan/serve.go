@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -11,17 +12,22 @@ import (
 // DefaultServed is how many sequences a server runs at once when not told.
 const DefaultServed = 256
 
+// leastServed is how many sequences a server runs at once, where nobody has said how many,
+// before it has a shorter context than the model.
+const leastServed = 16
+
 // Serve is Fit for a server, whose sequences are seldom all as long as the context.
-// MaxSeqs is DefaultServed unless asked for, one sequence of MaxLen tokens always
+// MaxSeqs, unless asked for, is what fits up to DefaultServed, one sequence of MaxLen tokens always
 // fits, and the pools of keys and values take what memory is left, up to what
 // MaxSeqs sequences of MaxLen can use: with less, sequences wait for each other.
 // Pools that are asked for must have room for one sequence of MaxLen.
 func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, error) {
 	if ask.MaxSeqs == 0 {
-		ask.MaxSeqs = DefaultServed
+		most := DefaultServed
 		if ask.MaxTokens > 0 {
-			ask.MaxSeqs = min(ask.MaxSeqs, ask.MaxTokens)
+			most = min(most, ask.MaxTokens)
 		}
+		return serveMost(s, ask, most, available, cost)
 	}
 	if ask.Blocks != nil {
 		plan, err := Fit(s, ask, available, cost)
@@ -48,6 +54,39 @@ func Serve(s *model.Spec, ask model.Limits, available int64, cost Cost) (Plan, e
 	plan.Limits = pools(lim, share)
 	plan.Footprint, err = cost(plan.Limits)
 	return plan, err
+}
+
+// serveMost is Serve with as many sequences as fit with the whole context, up to most. With
+// fewer than leastServed the context is shortened first, if nobody has asked for one.
+func serveMost(s *model.Spec, ask model.Limits, most int, available int64, cost Cost) (Plan, error) {
+	try := func(seqs int) (Plan, error) {
+		few := ask
+		few.MaxSeqs = seqs
+		return Serve(s, few, available, cost)
+	}
+	plan, err := try(most)
+	whole := func(plan Plan, err error) bool {
+		return err == nil && (ask.MaxLen > 0 || plan.Limits.MaxLen == s.MaxLen)
+	}
+	if _, narrow := errors.AsType[*FitError](err); whole(plan, err) || (err != nil && !narrow) {
+		return plan, err
+	}
+	few := min(leastServed, most)
+	if ask.MaxLen == 0 {
+		plan, err := try(few)
+		for seqs := few / 2; err != nil && seqs > 0; seqs /= 2 {
+			plan, err = try(seqs)
+		}
+		if !whole(plan, err) {
+			return plan, err // with a shorter context, or not at all
+		}
+		few = plan.Limits.MaxSeqs
+	} else {
+		few = 1
+	}
+	// Costs only grow with the number: few fits, most does not.
+	more := sort.Search(most-few, func(i int) bool { return !whole(try(few + i + 1)) })
+	return try(few + more)
 }
 
 // steps is how finely Serve divides the memory for keys and values.
