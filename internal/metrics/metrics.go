@@ -30,6 +30,8 @@ type Server struct {
 	ready       prometheus.Gauge
 	grammars    prometheus.Gauge
 	connections prometheus.Gauge
+	idleClosed  prometheus.Counter
+	logDropped  prometheus.Counter
 	bodies      prometheus.Gauge
 	replies     prometheus.Gauge
 }
@@ -61,6 +63,10 @@ func New(cfg Config) *Server {
 			Help: "Bytes of compiled forms of output, when the latest was made."}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_connections",
 			Help: "Open client connections."}),
+		idleClosed: prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_idle_connections_closed_total",
+			Help: "Idle connections that were closed to make room for others."}),
+		logDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_log_lines_dropped_total",
+			Help: "Lines of the log that were lost because nobody read them in time."}),
 		bodies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.BodiesInFlight.Info().Metric,
 			Help: "Bytes of request bodies held."}),
 		replies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.Replies.Info().Metric,
@@ -78,7 +84,7 @@ func New(cfg Config) *Server {
 	for _, r := range []Cut{CutGone, CutStalled, CutPending} {
 		server.cut.WithLabelValues(string(r))
 	}
-	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.bodies, server.replies, build,
+	server.registry.MustRegister(server.requests, server.duration, server.refusals, server.cut, server.ready, server.grammars, server.connections, server.idleClosed, server.logDropped, server.bodies, server.replies, build,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return server
 }
@@ -144,6 +150,12 @@ func (s *Server) Grammars(bytes int64) { s.grammars.Set(float64(bytes)) }
 
 // Connections adds n, which may be negative, to the open connections.
 func (s *Server) Connections(n int) { s.connections.Add(float64(n)) }
+
+// IdleClosed counts an idle connection that had to make room.
+func (s *Server) IdleClosed() { s.idleClosed.Inc() }
+
+// LogDropped counts a line of the log that was lost.
+func (s *Server) LogDropped() { s.logDropped.Inc() }
 
 // Bodies adds n, which may be negative, to the bytes of bodies held.
 func (s *Server) Bodies(n int64) { s.bodies.Add(float64(n)) }

@@ -27,6 +27,7 @@ import (
 	"ossian/internal/load"
 	"ossian/internal/metrics"
 	"ossian/internal/server"
+	"ossian/internal/terminal"
 	"ossian/internal/tiny"
 )
 
@@ -54,6 +55,7 @@ func Command() *cobra.Command {
 			if cfg.Settings.Explain {
 				return explain(cfg, cmd.OutOrStdout())
 			}
+			outliveReaders()
 			l, err := openPort(cfg)
 			if err != nil {
 				return err
@@ -68,8 +70,9 @@ the cache; without MODEL the built-in ossian-tiny.
 Usage:
   ossian %s
 
-/health, /ready and /ping answer without a key, with a status and nothing else; all
-other routes need one where keys are set. A client that closes its connection, or only
+/health, /ready and /ping answer without a key, with a status and nothing else: a request
+would be answered, a token has gone through the model lately, the process lives. All other
+routes need a key where keys are set. A client that closes its connection, or only
 its writing half, has left: its request ends. SIGTERM lets running requests finish, a
 second one does not. SIGHUP reads keys, limits and log level again, from --config and
 --api-key-file, and the files of certificates: streams go on, settings that are refused
@@ -103,16 +106,17 @@ func openPort(cfg *config.Config) (net.Listener, error) {
 // cannot be loaded. The model outlives ctx, for requests still run while the server drains.
 func serve(ctx context.Context, cfg *config.Config, src config.Source, listener net.Listener, status io.Writer) error {
 	defer listener.Close()
-	level := new(slog.LevelVar)
-	log := logger(cfg, level, status)
+	version := command.Version()
+	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
+	level, lines := new(slog.LevelVar), newLogWriter(status, counters.LogDropped)
+	defer lines.close()
+	log := logger(cfg, level, lines, terminal.Is(status))
 	boundClients(cfg)
 	names := servedNames(cfg)
 	models, err := host.New(host.Card{Names: names, Root: names[0], Created: time.Now(), MaxLen: cfg.MaxModelLen})
 	if err != nil {
 		return err
 	}
-	version := command.Version()
-	counters := metrics.New(metrics.Config{Version: version, Prefix: cfg.MetricsPrefix, Hidden: cfg.HiddenMetrics})
 	kept, err := openArchive(cfg, log)
 	if err != nil {
 		return err
@@ -128,7 +132,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	outlives := signal.Ignored(syscall.SIGHUP) // nohup ossian serve; to be asked before Notify
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	fmt.Fprintf(status, "listening on %s://%s\n", secure.scheme(), listener.Addr())
+	fmt.Fprintf(lines, "listening on %s://%s\n", secure.scheme(), listener.Addr())
 	var reloading sync.WaitGroup
 	defer reloading.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)

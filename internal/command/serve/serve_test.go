@@ -271,7 +271,7 @@ func TestServeLogSeconds(t *testing.T) {
 	var out strings.Builder
 	cfg := &config.Config{}
 	cfg.LogFormat = "json"
-	logger(cfg, new(slog.LevelVar), &out).Info("x", "took", 1500*time.Millisecond)
+	logger(cfg, new(slog.LevelVar), &out, false).Info("x", "took", 1500*time.Millisecond)
 	if !strings.Contains(out.String(), `"took_seconds":1.5`) {
 		t.Errorf("logged %s", &out)
 	}
