@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -26,7 +27,8 @@ func Form(asked *wire.Sampling) (src *grammar.Source, at Places, err error) {
 		case "json_object":
 			return &grammar.Source{Kind: grammar.Object}, Places{Answer: "response_format"}, nil
 		case "json_schema":
-			return &grammar.Source{Text: string(format.JSONSchema.Schema)}, Places{Answer: "response_format.json_schema.schema", Strict: format.JSONSchema.Strict}, nil
+			at.Answer, at.Strict = cmp.Or(format.Place, "response_format.json_schema.schema"), format.JSONSchema.Strict
+			return &grammar.Source{Text: string(format.JSONSchema.Schema)}, at, nil
 		case "structural_tag":
 			return nil, at, wire.Unsupported("response_format.type", tags)
 		}
@@ -58,13 +60,15 @@ func Form(asked *wire.Sampling) (src *grammar.Source, at Places, err error) {
 			}
 		}
 	}
+	at.Answer = cmp.Or(structured.Place, at.Answer)
 	return src, at, nil
 }
 
-// ResponseFormat returns the schema that models are told of, nil without one.
+// ResponseFormat returns the schema that models are told of, nil without one. One in the
+// form of another server has no name, and is not told there either.
 func ResponseFormat(asked *wire.Sampling) *chat.ResponseFormat {
 	format := asked.ResponseFormat
-	if format == nil || format.Type != "json_schema" {
+	if format == nil || format.Type != "json_schema" || format.Place != "" {
 		return nil
 	}
 	return &chat.ResponseFormat{Name: format.JSONSchema.Name, Description: format.JSONSchema.Description, Schema: format.JSONSchema.Schema}

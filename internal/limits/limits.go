@@ -134,7 +134,7 @@ var table = [count]Limit{
 	StopStrings:    {"stop-strings", Count, 16, 1, 1024, Refusals, "work per token"},
 	StopBytes:      {"stop-bytes", Bytes, 256, 1, 64 * ki, Refusals, "text held back per stream"},
 	LogitBias:      {"logit-bias", Count, 1024, 0, mi, Refusals, "work per token; also entries of stop_token_ids and bad_words"},
-	Choices:        {"choices", Count, 8, 1, 128, Refusals, "the queue against one request (n, best_of)"},
+	Choices:        {"choices", Count, 128, 1, 128, Refusals, "the queue against one request (n, best_of)"},
 	TopLogprobs:    {"top-logprobs", Count, 20, 0, mi, Refusals, "work per token and bytes per chunk"},
 	PromptLogprobs: {"prompt-logprobs", Count, 256 * ki, 0, gi, Refusals, "memory of a reply; log probabilities of the prompt tokens of one request"},
 	MetadataPairs:  {"metadata-pairs", Count, 16, 0, 1024, Refusals, "memory"},

@@ -51,11 +51,11 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// The numbers that reliability.md 3.1 and 2 promise.
+// The numbers that reliability.md 3.1 and 2 promise; choices are as many as OpenAI takes.
 func TestDefaults(t *testing.T) {
 	for id, want := range map[ID]string{RequestBody: "32Mi", BodiesInFlight: "256Mi", HeaderBytes: "32Ki", HeaderRead: "5s", BodyRead: "30s", IdleKeepAlive: "2m0s",
 		WriteStall: "10s", PingInterval: "15s", PendingOutput: "256Ki", Connections: "16384", Queue: "1024", JSONDepth: "64", Messages: "4096", Tools: "256",
-		ToolBytes: "1Mi", SchemaBytes: "256Ki", SchemaDepth: "32", SchemaNodes: "10000", GrammarBytes: "64Ki", PatternBytes: "4Ki", GrammarCache: "256Mi", StopStrings: "16", StopBytes: "256", LogitBias: "1024", Choices: "8",
+		ToolBytes: "1Mi", SchemaBytes: "256Ki", SchemaDepth: "32", SchemaNodes: "10000", GrammarBytes: "64Ki", PatternBytes: "4Ki", GrammarCache: "256Mi", StopStrings: "16", StopBytes: "256", LogitBias: "1024", Choices: "128",
 		TopLogprobs: "20", PromptLogprobs: "262144", MetadataPairs: "16", MetadataKey: "64", MetadataValue: "512", Prompts: "1024", ToolName: "64"} {
 		if got := Format(id.Info().Unit, id.Info().Default); got != want {
 			t.Errorf("%s: %s, want %s", id, got, want)

@@ -22,9 +22,9 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 			r.Messages = append(r.Messages, m)
 		})
 	case "max_completion_tokens":
-		r.MaxCompletionTokens = Ptr(in.Integer())
+		r.MaxCompletionTokens = in.OutputTokens()
 	case "max_tokens":
-		r.MaxTokens = Ptr(in.Integer())
+		r.MaxTokens = in.OutputTokens()
 	case "logprobs":
 		r.Logprobs = in.Boolean()
 	case "top_logprobs":
@@ -34,9 +34,9 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 	case "continue_final_message":
 		r.ContinueFinal = in.Boolean()
 	case "tools":
-		r.Tools = append(r.Tools, in.tools(false)...)
+		r.addTools(in, false)
 	case "functions": // what tools were called before they had types
-		r.Tools = append(r.Tools, in.tools(true)...)
+		r.addTools(in, true)
 	case "tool_choice", "function_call":
 		r.ToolChoice = in.ToolChoice(key == "function_call")
 	case "parallel_tool_calls":
@@ -57,6 +57,17 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 		return r.Sampling.Field(in, key)
 	}
 	return true
+}
+
+// addTools reads tools, or the functions of old. A reply has its calls in one of the two
+// forms, so a request has one of them, too.
+func (r *ChatRequest) addTools(in *Reader, legacy bool) {
+	if r.Tools != nil {
+		in.Invalid("tools and functions exclude each other: send tools")
+		return
+	}
+	r.Tools = in.tools(legacy)
+	r.Legacy = legacy && len(r.Tools) > 0
 }
 
 // MaxOutput returns how many tokens the reply may have; nil = the rest of the context.

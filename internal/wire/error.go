@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // An Error is what a caller is told: the body of every failed request and of an
 // error event in a stream. Which HTTP status belongs to it is the server's table.
@@ -12,9 +15,10 @@ type Error struct {
 	Limit   string // name of the limit that refused; not sent
 }
 
-// Error names the field at fault, then says what is wrong with it.
+// Error names the field at fault, then says what is wrong with it. Clients are told the
+// same: many show the message and nothing else.
 func (e *Error) Error() string {
-	if e.Param == "" {
+	if e.Param == "" || strings.HasPrefix(e.Message, e.Param+" ") || strings.HasPrefix(e.Message, e.Param+": ") {
 		return e.Message
 	}
 	return e.Param + ": " + e.Message
@@ -77,7 +81,7 @@ func Unsupported(param, message string) *Error {
 // AppendError appends the body {"error":{…}}.
 func AppendError(dst []byte, e *Error) []byte {
 	dst = append(dst, `{"error":{"message":`...)
-	dst = AppendString(dst, e.Message)
+	dst = AppendString(dst, e.Error())
 	dst = append(dst, `,"type":`...)
 	dst = AppendString(dst, e.Type)
 	dst = append(dst, `,"param":`...)
@@ -92,7 +96,7 @@ func AppendError(dst []byte, e *Error) []byte {
 func AppendLost(dst []byte, e *Error, n int) []byte {
 	dst = strconv.AppendInt(append(dst, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":"...), int64(n), 10)
 	dst = AppendText(append(dst, `,"code":`...), Text(e.Code))
-	dst = AppendString(append(dst, `,"message":`...), e.Message)
+	dst = AppendString(append(dst, `,"message":`...), e.Error())
 	dst = AppendText(append(dst, `,"param":`...), Text(e.Param))
 	return append(dst, "}\n\n"...)
 }

@@ -156,15 +156,22 @@ var kindNames = map[byte]string{'{': "an object", '[': "an array", '"': "a strin
 func (in *Reader) Is(kind byte) bool {
 	found := in.Kind()
 	if found != kind && in.err == nil {
-		in.Expected(kindNames[kind])
+		hint := ""
+		if kind == '0' {
+			hint = in.unquoted(func(text string) bool { return json.Valid([]byte(text)) && strings.Trim(text, "-.eE+0123456789") == "" })
+		}
+		in.expected(kindNames[kind], hint)
 	}
 	return in.err == nil
 }
 
 // Expected fails with what was wanted instead of the next value.
-func (in *Reader) Expected(want string) {
+func (in *Reader) Expected(want string) { in.expected(want, "") }
+
+// expected is Expected with a hint behind what was found.
+func (in *Reader) expected(want, hint string) {
 	if in.err == nil {
-		in.Fail(&Error{Message: want + " expected, found " + kindNames[in.Kind()], Type: TypeInvalidRequest, Param: string(in.path), Code: CodeInvalidType})
+		in.Fail(&Error{Message: want + " expected, found " + kindNames[in.Kind()] + hint, Type: TypeInvalidRequest, Param: string(in.path), Code: CodeInvalidType})
 	}
 }
 
@@ -323,7 +330,7 @@ func (in *Reader) Boolean() bool {
 	case 'f':
 		in.Skip()
 	default:
-		in.Expected("true or false")
+		in.expected("true or false", in.unquoted(func(text string) bool { return text == "true" || text == "false" }))
 	}
 	return false
 }

@@ -158,6 +158,7 @@ const (
 	FinishStop      = "stop"
 	FinishLength    = "length"
 	FinishToolCalls = "tool_calls"
+	FinishFunction  = "function_call" // the same where the request has functions in place of tools
 	FinishFilter    = "content_filter"
 )
 
@@ -219,6 +220,12 @@ func (f ReasoningField) append(dst []byte, text string) []byte {
 	return dst
 }
 
+// appendFunction writes a function's name and its arguments, and leaves the object open.
+func appendFunction(dst []byte, call *ToolCall) []byte {
+	dst = AppendString(append(dst, `{"name":`...), call.Name)
+	return AppendString(append(dst, `,"arguments":`...), call.Arguments)
+}
+
 func appendCall(dst []byte, call *ToolCall) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = AppendString(dst, call.ID)
@@ -275,6 +282,7 @@ type ChatReply struct {
 	Choices        []ChatChoice
 	Usage          Usage
 	Field          ReasoningField
+	Legacy         bool              // a call is a function_call, as before there were tools
 	PromptIDs      []int32           // nil = not asked for
 	PromptLogprobs [][]PromptLogprob // [prompt token]: its own, then other ids, of each id one; nil for the first; nil = not asked for
 }
@@ -305,16 +313,21 @@ func (r *ChatReply) appendChoice(dst []byte, index int) []byte {
 	if choice.Reasoning != "" {
 		dst = r.Field.append(append(dst, ','), choice.Reasoning)
 	}
+	calls := choice.Calls
+	if r.Legacy && len(calls) > 0 { // there is one at most
+		dst = append(appendFunction(append(dst, `,"function_call":`...), &calls[0]), '}')
+		calls = nil
+	}
 	// Without a call there is no member tool_calls: clients take an empty one for a call.
-	for k := range choice.Calls {
+	for k := range calls {
 		if k == 0 {
 			dst = append(dst, `,"tool_calls":[`...)
 		} else {
 			dst = append(dst, ',')
 		}
-		dst = appendCall(dst, &choice.Calls[k])
+		dst = appendCall(dst, &calls[k])
 	}
-	if len(choice.Calls) > 0 {
+	if len(calls) > 0 {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, `},"logprobs":`...)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -80,7 +81,7 @@ func (s *Sampling) Field(in *Reader, key string) bool {
 		o := s.structured()
 		in.Object(func(key string) bool { return o.field(in, key) })
 	case "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_whitespace_pattern":
-		return s.structured().field(in, strings.TrimPrefix(key, "guided_"))
+		s.structured().field(in, strings.TrimPrefix(key, "guided_"))
 	case "metadata":
 		s.Metadata = in.metadata()
 	case "user":
@@ -92,7 +93,7 @@ func (s *Sampling) Field(in *Reader, key string) bool {
 	case "safety_identifier", "prompt_cache_key", "verbosity":
 		in.Text() // nothing here depends on them
 	default:
-		return false
+		return s.foreign(in, key)
 	}
 	return true
 }
@@ -105,6 +106,13 @@ func (s *Sampling) structured() *Structured {
 }
 
 func (s *Structured) field(in *Reader, key string) bool {
+	// vLLM has had two names for each, and other servers have had others: which of them
+	// counts would be a guess.
+	given := map[string]bool{"json": s.JSON != nil, "regex": s.Regex != nil, "choice": s.Choice != nil, "grammar": s.Grammar != nil, "json_object": s.JSONObject, "structural_tag": s.Tag != nil}
+	if given[key] {
+		in.Invalid("a form is given twice, under different names")
+		return true
+	}
 	switch key {
 	case "json":
 		if in.Kind() != '"' && in.Kind() != '{' {
@@ -124,7 +132,10 @@ func (s *Structured) field(in *Reader, key string) bool {
 	case "whitespace_pattern":
 		s.Whitespace = Ptr(in.form(limits.PatternBytes))
 	default:
-		return false
+		if knobs[key] {
+			return false
+		}
+		in.refuseShape("structured_outputs has json, regex, choice, grammar and json_object")
 	}
 	return true
 }
@@ -144,34 +155,9 @@ func (in *Reader) streamOptions() *StreamOptions {
 		}
 		return true
 	})
+	// As in vLLM: running usage is a way to include usage, not to ask for it.
+	options.ContinuousUsage = options.ContinuousUsage && options.IncludeUsage
 	return options
-}
-
-func (in *Reader) responseFormat() *ResponseFormat {
-	format := new(ResponseFormat)
-	if in.Kind() == '{' {
-		at := in.pos
-		format.Tag = in.Raw()
-		in.pos = at
-	}
-	in.Object(func(key string) bool {
-		switch key {
-		case "type":
-			format.Type = in.Text()
-		case "json_schema":
-			format.JSONSchema = new(JSONSchema)
-			in.Object(func(key string) bool { return format.JSONSchema.Field(in, key) })
-		case "structures", "triggers", "format": // structural_tag, both forms
-			in.Skip()
-		default:
-			return false
-		}
-		return true
-	})
-	if format.Type != "structural_tag" {
-		format.Tag = nil
-	}
-	return format
 }
 
 // Field reads a member of the schema's envelope.
@@ -222,6 +208,10 @@ func (in *Reader) schema(raw []byte) []byte {
 
 // form reads the text of a grammar or a regular expression.
 func (in *Reader) form(id limits.ID) string {
+	// Before it is decoded: an escape has six bytes at most for one of the text.
+	if raw := len(in.Peek()); in.Kind() == '"' && !in.Within((raw-2)/6, id, "bytes") {
+		return ""
+	}
 	text := in.Text()
 	in.Within(len(text), id, "bytes")
 	return text
@@ -277,7 +267,7 @@ func (r *CompletionRequest) field(in *Reader, key string) bool {
 	case "prompt":
 		r.Prompts = in.prompts()
 	case "max_tokens":
-		r.MaxTokens = Ptr(in.Integer())
+		r.MaxTokens = in.outputTokens(Ptr(int64(math.MaxInt64)))
 	case "logprobs":
 		r.Logprobs = Ptr(in.Integer())
 	case "best_of":

@@ -42,6 +42,7 @@ type CallDelta struct {
 	ID, Name  string // the first piece
 	Arguments string // the later ones
 	Custom    bool   // as in ToolCall; all of them
+	Legacy    bool   // as in ChatReply; all of them
 }
 
 // Append appends one chunk. usage is written if the request asked for running
@@ -79,6 +80,13 @@ func (s *ChatStream) AppendUsage(dst []byte, usage *Usage) []byte {
 }
 
 func appendCallDelta(dst []byte, call *CallDelta) []byte {
+	if call.Legacy {
+		dst = append(dst, `"function_call":{`...)
+		if call.Name != "" {
+			dst = append(AppendString(append(dst, `"name":`...), call.Name), ',')
+		}
+		return append(AppendString(append(dst, `"arguments":`...), call.Arguments), '}')
+	}
 	dst = append(dst, `"tool_calls":[{"index":`...)
 	dst = strconv.AppendInt(dst, int64(call.Index), 10)
 	kind, text := "function", "arguments"

@@ -310,10 +310,10 @@ func (s *Sampling) checkFormat() *Error {
 	}
 	// Which of two forms would count is a guess that the caller has to make.
 	if s.ResponseFormat != nil && s.ResponseFormat.Type != "text" {
-		return Invalid("structured_outputs", "excludes response_format, which is text.format in responses")
+		return Invalid(s.Structured.place(), "excludes response_format, which is text.format in responses: send one of them, response_format with type json_schema for a schema")
 	}
 	if n := s.Structured.constraints(); n != 1 {
-		return Invalid("structured_outputs", fmt.Sprintf("exactly one constraint expected, found %d", n))
+		return Invalid(s.Structured.place(), fmt.Sprintf("exactly one constraint expected, found %d", n))
 	}
 	if s.Structured.Choice != nil && len(s.Structured.Choice) == 0 {
 		return Invalid("structured_outputs.choice", "at least one choice expected")

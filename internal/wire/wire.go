@@ -62,6 +62,7 @@ type ResponseFormat struct {
 	Type       string          `json:"type"` // text, json_object, json_schema, structural_tag
 	JSONSchema *JSONSchema     `json:"json_schema,omitempty"`
 	Tag        json.RawMessage `json:"-"` // structural_tag: the whole object
+	Place      string          `json:"-"` // where the request has the schema; "" = in json_schema
 }
 
 // JSONSchema names a schema.
@@ -81,6 +82,7 @@ type Structured struct {
 	JSONObject bool            `json:"json_object,omitempty"`
 	Tag        json.RawMessage `json:"structural_tag,omitempty"`
 	Whitespace *string         `json:"whitespace_pattern,omitempty"`
+	Place      string          `json:"-"` // the field of another server that brought it; "" = none
 }
 
 // ChatRequest is POST /v1/chat/completions. Legacy functions and function_call are
@@ -105,6 +107,7 @@ type ChatRequest struct {
 	TemplateArgs        json.RawMessage `json:"chat_template_kwargs,omitempty"` // an object
 	WebSearch           json.RawMessage `json:"web_search_options,omitempty"`   // an object: offer the browser tool
 
+	Legacy  bool     `json:"-"` // tools came as functions: a call is to come as function_call
 	Ignored []string `json:"-"` // unknown members of the request, for x-ossian-ignored
 }
 

@@ -116,7 +116,11 @@ func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
 		}
 		return fmt.Sprintf("tools[%d].function.parameters", i)
 	}
-	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens())
+	parallel := req.ParallelToolCalls
+	if req.Legacy { // a message has room for one function_call
+		parallel = wire.Ptr(false)
+	}
+	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, parallel, req.ThinkingTokens())
 	rules.Loose = req.AllowedTokenIDs != nil // who lists ids has seldom thought of headers
 	return rules, at, err
 }

@@ -14,13 +14,14 @@ type codec struct {
 	field     wire.ReasoningField
 	stream    *wire.ChatStream
 	logprobs  bool
+	legacy    bool    // a call is a function_call
 	promptIDs []int32 // nil = not asked for or sent
 	delta     wire.Delta
 	call      wire.CallDelta // of delta
 }
 
 func (h *Handler) codec(req *wire.ChatRequest, model *host.Model, ids []int32, field wire.ReasoningField) *codec {
-	c := &codec{front: h.front, head: h.front.Head("chatcmpl-", req.RequestID, model), field: field, logprobs: req.Logprobs}
+	c := &codec{front: h.front, head: h.front.Head("chatcmpl-", req.RequestID, model), field: field, logprobs: req.Logprobs, legacy: req.Legacy}
 	if req.ReturnTokenIDs {
 		c.promptIDs = ids
 	}
@@ -45,10 +46,10 @@ func (c *codec) Chunk(dst []byte, i int, delta *generate.Delta, ids []int32, usa
 		c.delta.Content = delta.Text
 		c.delta.Logprobs = c.given(delta.Logprobs)
 	case generate.CallName:
-		c.call = wire.CallDelta{Index: delta.Call, ID: c.front.NewID("call_"), Name: delta.Text, Custom: delta.Custom}
+		c.call = wire.CallDelta{Index: delta.Call, ID: c.front.NewID("call_"), Name: delta.Text, Custom: delta.Custom, Legacy: c.legacy}
 		c.delta.Call = &c.call
 	case generate.CallArguments:
-		c.call = wire.CallDelta{Index: delta.Call, Arguments: delta.Text, Custom: delta.Custom}
+		c.call = wire.CallDelta{Index: delta.Call, Arguments: delta.Text, Custom: delta.Custom, Legacy: c.legacy}
 		c.delta.Call = &c.call
 	}
 	return c.stream.Append(dst, &c.delta, usage)
@@ -64,8 +65,16 @@ func (c *codec) given(list []wire.TokenLogprob) []wire.TokenLogprob {
 
 // End implements api.Encoder.
 func (c *codec) End(dst []byte, i int, answer *generate.Answer, usage *wire.Usage) []byte {
-	c.delta = wire.Delta{Index: i, Finish: answer.Finish, Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
+	c.delta = wire.Delta{Index: i, Finish: c.finish(answer), Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
 	return c.stream.Append(dst, &c.delta, usage)
+}
+
+// finish returns the reason in the words of the request.
+func (c *codec) finish(answer *generate.Answer) string {
+	if c.legacy && answer.Finish == wire.FinishToolCalls {
+		return wire.FinishFunction
+	}
+	return answer.Finish
 }
 
 // Finish implements api.Encoder.
@@ -80,11 +89,11 @@ func (c *codec) Fail(dst []byte, err *wire.Error) []byte {
 
 // Reply implements api.Codec.
 func (c *codec) Reply(dst []byte, answers []*generate.Answer, choices []api.Choice, usage wire.Usage) []byte {
-	reply := wire.ChatReply{Head: c.head, Usage: usage, Field: c.field, PromptIDs: c.promptIDs, PromptLogprobs: answers[0].PromptLogprobs}
+	reply := wire.ChatReply{Head: c.head, Usage: usage, Field: c.field, Legacy: c.legacy, PromptIDs: c.promptIDs, PromptLogprobs: answers[0].PromptLogprobs}
 	for i := range choices {
 		choice, answer := &choices[i], answers[i]
 		out := wire.ChatChoice{Content: choice.Content.String(), Reasoning: choice.Reasoning.String(), Calls: choice.Calls, Logprobs: c.given(choice.Logprobs),
-			Finish: answer.Finish, Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
+			Finish: c.finish(answer), Stop: answer.Stop, Empty: answer.EmptyReason(), TokenIDs: answer.NewIDs}
 		for k := range out.Calls {
 			out.Calls[k].ID, out.Calls[k].Arguments = c.front.NewID("call_"), choice.Arguments[k].String()
 		}
