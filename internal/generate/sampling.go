@@ -52,17 +52,20 @@ func (s *Service) Params(model *host.Model, asked *wire.Sampling) sample.Params 
 	return params
 }
 
-// InForce returns what the model samples with, in the words of the API.
-func (s *Service) InForce(model *host.Model, asked *wire.Sampling) (temperature, topP float64) {
+// An InForce is what a model samples with, in the words of the API.
+type InForce struct{ Temperature, TopP, Presence, Frequency float64 }
+
+// InForce returns what the model samples with.
+func (s *Service) InForce(model *host.Model, asked *wire.Sampling) InForce {
 	params := s.Params(model, asked)
-	topP = float64(params.TopP)
+	topP := float64(params.TopP)
 	switch params.TopP { // see Params
 	case 0:
 		topP = 1
 	case math.SmallestNonzeroFloat32:
 		topP = 0
 	}
-	return float64(params.Temperature), topP
+	return InForce{Temperature: float64(params.Temperature), TopP: topP, Presence: float64(params.PresencePenalty), Frequency: float64(params.FrequencyPenalty)}
 }
 
 func set(to *float32, value *float64) {

@@ -34,8 +34,8 @@ type maker struct {
 
 // maker returns that of a response that nothing is known of yet.
 func (h *Handler) maker(req *request) *maker {
-	temperature, topP := h.service.InForce(req.model, &req.Sampling)
-	object := response.New(response.Head{ID: h.front.NewID("resp_"), Created: h.front.Clock().Unix(), Model: h.front.Model, Temperature: temperature, TopP: topP,
+	used := h.service.InForce(req.model, &req.Sampling)
+	object := response.New(response.Head{ID: h.front.NewID("resp_"), Created: h.front.Clock().Unix(), Model: h.front.Model, Temperature: used.Temperature, TopP: used.TopP, Presence: used.Presence, Frequency: used.Frequency,
 		Truncated: req.truncated, Stored: req.store}, req.Request)
 	if req.Includes("reasoning.encrypted_content") {
 		object.Seal = func(text string) string { return h.seal(text, req.owner, req.model.Fingerprint) }
@@ -131,7 +131,7 @@ func (m *maker) Fail(dst []byte, err *wire.Error) []byte {
 	case wire.TypeInvalidRequest:
 		code = "invalid_prompt"
 	}
-	m.object.Status, m.object.Failure = response.StatusFailed, &response.Failure{Code: code, Message: err.Message}
+	m.object.Status, m.object.Failure = response.StatusFailed, &response.Failure{Code: code, Message: err.Error()}
 	m.ids = nil
 	return m.close(m.object.End(dst, response.StatusIncomplete))
 }

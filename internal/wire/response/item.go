@@ -48,6 +48,7 @@ type Item struct {
 	Role      string              // message
 	Phase     string              // message of the assistant; "" = not given
 	Content   wire.Content        // texts of message and reasoning, output of a call; shell_call_output: its JSON
+	Summary   wire.Content        // reasoning: texts of its summary; nil = none is asked for
 	Refusal   string              // message of the assistant
 	Logprobs  []wire.TokenLogprob // of an output message's text
 	Encrypted string              // reasoning: the same for clients that keep nothing else; "" = none
@@ -83,7 +84,8 @@ func (it *Item) append(dst []byte) []byte {
 	case ItemMessage:
 		return it.appendMessage(dst)
 	case ItemReasoning:
-		dst = append(dst, `,"summary":[],"content":[`...)
+		dst = appendParts(append(dst, `,"summary":[`...), summaryType, it.Summary, "")
+		dst = append(dst, `],"content":[`...)
 		dst = appendParts(dst, "reasoning_text", it.Content, "")
 		dst = append(dst, ']')
 		if it.Encrypted != "" {
@@ -251,8 +253,16 @@ func (it *Item) field(in *wire.Reader, key string) bool {
 		m := wire.Message{}
 		it.Content = m.ReadContent(in)
 		it.Refusal = m.Refusal
-	case "summary", "created_by", "caller":
-		in.Skip() // there is no summariser; a client's own text is no chain of thought
+	case "summary":
+		if it.Type != ItemReasoning {
+			in.Skip()
+			return true
+		}
+		if texts := readReasoningTexts(in); len(texts) > 0 { // no part of a prompt: it says what the content does
+			it.Summary = texts
+		}
+	case "created_by", "caller":
+		in.Skip()
 	case "encrypted_content":
 		it.Encrypted = in.Text()
 	case "call_id":
@@ -271,7 +281,7 @@ func (it *Item) field(in *wire.Reader, key string) bool {
 	return true
 }
 
-// readReasoningTexts reads the parts of a reasoning item.
+// readReasoningTexts reads the parts of a reasoning item, or of its summary.
 func readReasoningTexts(in *wire.Reader) wire.Content {
 	out := wire.Content{}
 	in.Array(limits.ContentParts, "content parts", func(int) {
@@ -335,7 +345,11 @@ func (it *Item) Made() bool {
 
 // Says reports whether an item that a client sends back is the same to the model.
 func (it *Item) Says(sent *Item) bool {
-	return it.Type == sent.Type && it.Role == sent.Role && slices.Equal(it.Content, sent.Content) && it.Refusal == sent.Refusal &&
+	same := slices.Equal(it.Content, sent.Content)
+	if it.Type == ItemReasoning && len(sent.Content) == 0 && len(it.Summary) > 0 { // clients that read summaries keep nothing else
+		same = slices.Equal(it.Summary, sent.Summary)
+	}
+	return it.Type == sent.Type && it.Role == sent.Role && same && it.Refusal == sent.Refusal &&
 		(sent.Phase == "" || it.Phase == sent.Phase) && it.CallID == sent.CallID && it.FullName() == sent.FullName() &&
 		(it.Arguments == sent.Arguments || (clientTools[it.Type] != nil && sameJSON(it.Arguments, sent.Arguments)))
 }

@@ -144,7 +144,7 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 	case "previous_response_id":
 		r.Previous = in.Text()
 	case "max_output_tokens":
-		r.MaxOutputTokens = wire.Ptr(in.Integer())
+		r.MaxOutputTokens = in.OutputTokens()
 	case "thinking_token_budget", "thinking_budget":
 		r.ThinkingBudget = wire.Ptr(in.Integer())
 	case "max_tokens", "max_completion_tokens":
@@ -210,19 +210,10 @@ func (r *Request) text(in *wire.Reader, key string) bool {
 	case "verbosity":
 		r.Verbosity = in.Text()
 	case "format":
-		format := &wire.ResponseFormat{JSONSchema: new(wire.JSONSchema)}
-		in.Object(func(key string) bool {
-			if key == "type" {
-				format.Type = in.Text()
-				return true
-			}
-			return format.JSONSchema.Field(in, key)
-		})
-		// The members of a schema are flat here; without the type they mean nothing.
-		if format.Type != "json_schema" {
-			format.JSONSchema = nil
+		if r.ResponseFormat != nil {
+			in.Invalid("excludes response_format")
 		}
-		r.ResponseFormat = format
+		r.ResponseFormat = in.TextFormat()
 	default:
 		return false
 	}

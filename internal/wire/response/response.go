@@ -35,6 +35,8 @@ type Response struct {
 	item   Item
 	text   strings.Builder // of item
 	hidden bool            // the log probabilities are not asked for
+
+	summarise bool // reasoning is asked for as a summary, too
 }
 
 // A Failure says why a response has failed.
@@ -48,14 +50,17 @@ type Head struct {
 	ID                string
 	Created           int64
 	Model             string
-	Temperature, TopP float64 // in force
+	Temperature, TopP float64 // in force, as the next two
+	Presence          float64 // penalty
+	Frequency         float64 // penalty
 	Truncated         int     // turns left out
 	Stored            bool
 }
 
 // New returns the response to a request, of which it keeps nothing.
 func New(head Head, request *Request) *Response {
-	response := &Response{ID: head.ID, Created: head.Created, Status: StatusInProgress, Background: request.Background, Stored: head.Stored, hidden: !request.Includes("message.output_text.logprobs") && request.TopLogprobs == nil}
+	response := &Response{ID: head.ID, Created: head.Created, Status: StatusInProgress, Background: request.Background, Stored: head.Stored, hidden: !request.Includes("message.output_text.logprobs") && request.TopLogprobs == nil,
+		summarise: request.Summary != ""}
 	dst := wire.AppendString([]byte(`,"model":`), head.Model)
 	dst = append(dst, `,"instructions":`...)
 	if request.Instructions == nil {
@@ -77,6 +82,8 @@ func New(head Head, request *Request) *Response {
 	dst = wire.AppendText(append(dst, `},"safety_identifier":`...), wire.Text(request.SafetyID))
 	dst = append(dst, `,"service_tier":"default","temperature":`...)
 	dst = strconv.AppendFloat(dst, head.Temperature, 'g', -1, 32)
+	dst = strconv.AppendFloat(append(dst, `,"presence_penalty":`...), head.Presence, 'g', -1, 32)
+	dst = strconv.AppendFloat(append(dst, `,"frequency_penalty":`...), head.Frequency, 'g', -1, 32)
 	dst = request.appendTextOptions(append(dst, `,"text":{"format":`...))
 	dst = request.appendTools(dst)
 	top := int64(0)
@@ -119,9 +126,7 @@ func (r *Request) appendTextOptions(dst []byte) []byte {
 	case format.Type == "json_schema":
 		schema := format.JSONSchema
 		dst = wire.AppendString(append(dst, `{"type":"json_schema","name":`...), schema.Name)
-		if schema.Description != "" { // null is not one, to OpenAI's schema
-			dst = wire.AppendString(append(dst, `,"description":`...), schema.Description)
-		}
+		dst = wire.AppendText(append(dst, `,"description":`...), wire.Text(schema.Description))
 		dst = wire.AppendCompact(append(dst, `,"schema":`...), schema.Schema)
 		dst = append(strconv.AppendBool(append(dst, `,"strict":`...), schema.Strict), '}')
 	default:
@@ -225,6 +230,9 @@ func (r *Response) Begin(dst []byte, it Item) []byte {
 		dst = r.inPart(r.event(dst, "content_part.added"))
 		dst = append(r.appendPart(append(dst, `,"part":`...), kind, ""), "}\n\n"...)
 	}
+	if r.summarised() {
+		dst = r.summaryPart(dst, "added", "")
+	}
 	return dst
 }
 
@@ -264,7 +272,11 @@ func (r *Response) Add(dst []byte, text string, logprobs []wire.TokenLogprob) []
 	}
 	dst = r.inPart(r.event(dst, itemEvents[r.item.Type]+"delta"))
 	dst = wire.AppendString(append(dst, `,"delta":`...), text)
-	return r.closeText(dst, logprobs)
+	dst = r.closeText(dst, logprobs)
+	if r.summarised() {
+		dst = r.summaryText(dst, "delta", "delta", text)
+	}
+	return dst
 }
 
 // closeText ends an event of text: those of messages have log probabilities.
@@ -296,6 +308,10 @@ func (r *Response) End(dst []byte, status string) []byte {
 		it.Arguments, name = text, "input"
 	default:
 		it.Content = wire.Content{text}
+	}
+	if r.summarised() {
+		it.Summary = wire.Content{text}
+		dst = r.summaryPart(r.summaryText(dst, "done", "text", text), "done", text)
 	}
 	if it.Type == ItemReasoning && r.Seal != nil {
 		it.Encrypted = r.Seal(text)

@@ -135,7 +135,8 @@ func (r *Response) Replay(dst []byte) []byte {
 	dst = now.Tell(now.Tell(dst, "created"), "in_progress")
 	for _, it := range r.Output {
 		blank := it
-		blank.Content, blank.Arguments, blank.Logprobs = nil, "", nil
+		blank.Content, blank.Summary, blank.Arguments, blank.Logprobs = nil, nil, "", nil
+		now.summarise = len(it.Summary) > 0
 		dst = now.Begin(dst, blank)
 		for _, text := range it.Content {
 			dst = now.Add(dst, text, it.Logprobs)
@@ -171,7 +172,7 @@ func (r *Response) Interrupt(events iter.Seq[[]byte], n int, cancelled bool, lim
 		case kind == "output_item.done":
 			since = nil
 			r.again(event, lim)
-		case since != nil && strings.HasSuffix(kind, ".delta"):
+		case since != nil && (strings.HasSuffix(kind, ".delta") || kind == "reasoning_summary_part.added"):
 			since = append(since, event)
 		}
 	}
@@ -197,6 +198,14 @@ func (r *Response) again(event []byte, lim *limits.Set) {
 		Item  json.RawMessage `json:"item"`
 		Delta string          `json:"delta"`
 		logprobEntries
+	}
+	// A summary says again what the reasoning does.
+	switch eventKind(event) {
+	case "reasoning_summary_part.added":
+		r.summarise = true
+		return
+	case summaryEvents + "delta":
+		return
 	}
 	_, data, _ := bytes.Cut(event, []byte("\ndata: "))
 	if json.Unmarshal(data, &sent) != nil {
