@@ -29,10 +29,16 @@ func (h *Handler) read(r *http.Request, caller *api.Caller, suffix string) (owne
 		owner = h.owner(caller.Tenant)
 		rec, err = h.archive.Get(owner, id)
 	}
+	return owner, rec, gone(err, id)
+}
+
+// gone makes of the store's error what is said of a response that does not exist, or does
+// so no more: it may be deleted at any moment.
+func gone(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
-		err = noResponse("response_id", id)
+		return noResponse("response_id", id)
 	}
-	return owner, rec, err
+	return err
 }
 
 // Stored answers GET and DELETE of /v1/responses/{id}.
@@ -104,12 +110,8 @@ func (h *Handler) delete(w *api.Reply, r *http.Request, caller *api.Caller) erro
 			return generate.ErrGone
 		}
 	}
-	err = h.archive.Delete(r.Context(), owner, rec.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return noResponse("response_id", rec.ID)
-	}
-	if err != nil {
-		return err
+	if err := h.archive.Delete(r.Context(), owner, rec.ID); err != nil {
+		return gone(err, rec.ID)
 	}
 	return w.Send(response.Deleted{ID: rec.ID, Object: "response", Deleted: true})
 }
@@ -126,7 +128,7 @@ func (h *Handler) Cancel(w *api.Reply, r *http.Request, caller *api.Caller) erro
 	}
 	if rec.State != store.Finished {
 		if err := h.archive.Cancel(r.Context(), owner, rec.ID); err != nil {
-			return err
+			return gone(err, rec.ID)
 		}
 		// Once stopped it has stored how it ended, which is what the client gets.
 		if running := h.task(rec.ID); running != nil {
@@ -134,8 +136,9 @@ func (h *Handler) Cancel(w *api.Reply, r *http.Request, caller *api.Caller) erro
 				return generate.ErrGone
 			}
 		}
-		if rec, err = h.archive.Get(owner, rec.ID); err != nil {
-			return err
+		id := rec.ID
+		if rec, err = h.archive.Get(owner, id); err != nil {
+			return gone(err, id)
 		}
 	}
 	w.JSON(http.StatusOK, unpack(rec.Object).object)
@@ -153,7 +156,10 @@ func (h *Handler) InputItems(w *api.Reply, r *http.Request, caller *api.Caller) 
 		return err
 	}
 	items, more, err := h.archive.Items(owner, rec.ID, page)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) { // the response, or the item that is named
+		if _, err := h.archive.Get(owner, rec.ID); page.After == "" || err != nil {
+			return gone(store.ErrNotFound, rec.ID)
+		}
 		return wire.Invalid("after", "no input item of the response has this id")
 	}
 	if err != nil {
