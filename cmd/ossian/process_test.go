@@ -103,7 +103,7 @@ func TestOPS1Start(t *testing.T) {
 	var live, first []time.Duration
 	for range n {
 		p := serveProcess(t)
-		p.eventually(time.Minute, "it lives", func() bool { return p.status("/health") == http.StatusOK })
+		p.eventually(time.Minute, "it lives", func() bool { return p.status("/ping") == http.StatusOK })
 		live = append(live, time.Since(p.began))
 		p.ready()
 		commandtest.Post(t, p.url+"/v1/completions", `{"prompt":"1","max_tokens":1}`)
@@ -272,8 +272,8 @@ func TestOPS2Process(t *testing.T) {
 	} else {
 		r.Body.Close()
 	}
-	if got := p.status("/health"); got != http.StatusOK {
-		t.Errorf("health while draining: %d", got)
+	if got := p.status("/ping"); got != http.StatusOK {
+		t.Errorf("ping while draining: %d", got)
 	}
 	streams.Wait()
 	<-p.ended

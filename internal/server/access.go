@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"math"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -122,8 +123,11 @@ func (s *Server) allowedHost(hostport string) bool {
 // crossOrigin lets pages of the allowed origins in and keeps others from changing
 // anything (SEC-4).
 func (s *Server) crossOrigin(w *api.Reply, r *http.Request) error {
-	origin := r.Header.Get("Origin")
+	origin, reads := r.Header.Get("Origin"), r.Method == http.MethodGet || r.Method == http.MethodHead
 	if origin == "" {
+		if site := r.Header.Get("Sec-Fetch-Site"); !reads && (site == "cross-site" || site == "same-site") {
+			return errOrigin // a browser that keeps the origin to itself
+		}
 		return nil
 	}
 	if s.cfg.AllowedOrigins != nil {
@@ -140,8 +144,37 @@ func (s *Server) crossOrigin(w *api.Reply, r *http.Request) error {
 		return nil
 	}
 	_, own, _ := strings.Cut(origin, "://")
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || own == r.Host {
+	if reads || own == r.Host {
 		return nil // without CORS headers a page cannot read the reply
 	}
-	return &wire.Error{Message: "pages of that origin may not use this server; --allowed-origins adds some", Type: wire.TypePermission}
+	return errOrigin
+}
+
+var errOrigin error = &wire.Error{Message: "pages of that origin may not use this server; --allowed-origins adds some", Type: wire.TypePermission}
+
+// noForm refuses a request without a body that says it has one of another type than JSON:
+// pages send forms everywhere without asking (SEC-4).
+func noForm(r *http.Request) error {
+	if sent := r.Header.Get("Content-Type"); sent != "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" {
+			return &wire.Error{Message: "Content-Type application/json expected, or none", Type: wire.TypeInvalidRequest, Code: wire.CodeMediaType}
+		}
+	}
+	return nil
+}
+
+// fromHere reports whether a request comes from this machine and through no proxy: what is
+// about the server as a whole is not to be had from elsewhere (SEC-3).
+func fromHere(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return remote.Addr().Unmap().IsLoopback() || (local != nil && peerOf(local) == remote.Addr().Unmap())
 }

@@ -77,9 +77,9 @@ func fields(t *testing.T, of reflect.Type, at []string) (all []member) {
 // bounds are the ranges of numbers. Every number of the schema has to be here.
 var bounds = map[string][2]float64{
 	"temperature": {0, 2}, "top_p": {0, 1}, "top_k": {-1, math.MaxInt32}, "min_p": {0, 1}, "frequency_penalty": {-2, 2}, "presence_penalty": {-2, 2},
-	"repetition_penalty": {math.SmallestNonzeroFloat64, 1000}, "seed": {math.MinInt64, math.MaxInt64}, "n": {1, 8}, "best_of": {1, 8}, "min_tokens": {0, math.MaxInt64},
+	"repetition_penalty": {math.SmallestNonzeroFloat64, 1000}, "seed": {math.MinInt64, math.MaxInt64}, "n": {1, 128}, "best_of": {1, 128}, "min_tokens": {0, math.MaxInt64},
 	"prompt_logprobs": {-1, 20}, "top_logprobs": {-1, 20}, "logprobs": {-1, 20}, "truncate_prompt_tokens": {-1, math.MaxInt32}, "priority": {math.MinInt32, math.MaxInt32},
-	"max_tokens": {0, math.MaxInt64}, "max_completion_tokens": {1, math.MaxInt64}, "thinking_token_budget": {0, math.MaxInt32}, "reasoning.max_tokens": {0, math.MaxInt32},
+	"max_tokens": {-1, math.MaxInt64}, "max_completion_tokens": {-1, math.MaxInt64}, "thinking_token_budget": {0, math.MaxInt32}, "reasoning.max_tokens": {0, math.MaxInt32},
 }
 
 // values are what every field is given, besides the ends of its range.

@@ -43,6 +43,10 @@ func wantError(t *testing.T, r got, status int, kind, code, param string) {
 	if r.status != status || e.Type != kind || text(e.Code) != code || text(e.Param) != param || e.Message == "" {
 		t.Errorf("got %d %s %s param %q (%s), want %d %s %s param %q", r.status, e.Type, text(e.Code), text(e.Param), e.Message, status, kind, code, param)
 	}
+	// Many clients show the message and nothing else.
+	if !strings.HasPrefix(e.Message, param) {
+		t.Errorf("message %q does not begin with %s", e.Message, param)
+	}
 	if ct := r.header.Get("Content-Type"); ct != "application/json" {
 		t.Errorf("Content-Type %q", ct)
 	}

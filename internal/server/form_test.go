@@ -118,6 +118,15 @@ func forms(t testing.TB) []struct {
 		{"regex", `"guided_regex":"[a-c]{2,5}-\\d{2}"`, matching(`[a-c]{2,5}-\d{2}`)},
 		{"choice", `"structured_outputs":{"choice":["left","right","längs"]}`, matching(`left|right|längs`)},
 		{"grammar", `"guided_grammar":"root ::= \"a\" digit{2,4} \"z\"\ndigit ::= [0-9]"`, matching(`a\d{2,4}z`)},
+		// By the names of other servers.
+		{"schema beside json_object", `"response_format":{"type":"json_object","schema":` + person + `}`, isPerson},
+		{"json_schema under json_object", `"response_format":{"type":"json_object","json_schema":{"schema":` + person + `}}`, isPerson},
+		{"schema without the inner object", `"response_format":{"type":"json_schema","schema":` + person + `}`, isPerson},
+		{"json_schema at the top", `"json_schema":` + person, isPerson},
+		{"format", `"format":` + person, isPerson},
+		{"regex at the top", `"regex":"a{5}"`, matching(`a{5}`)},
+		{"ebnf", `"ebnf":"root ::= \"aaa\""`, matching(`aaa`)},
+		{"grammar at the top", `"grammar":"root ::= \"a\"{5,5}"`, matching(`a{5}`)},
 		{"Lark grammar", `"guided_grammar":"start: \"a\" D~2..4 \"z\"\nD: /[0-9]/"`, matching(`a\d{2,4}z`)},
 	}
 }

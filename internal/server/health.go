@@ -11,9 +11,29 @@ import (
 	"ossian/internal/wire"
 )
 
-// health answers /health and /ping with a status and nothing else: the process
-// lives, and its engine, once there is one, makes progress.
+// health answers /health with a status and nothing else: 200 if a request that came now
+// would be taken. Whoever starts a server waits for that, as with others.
 func (s *Server) health(w *api.Reply, _ *http.Request) error {
+	status := http.StatusServiceUnavailable
+	if model, err := s.host.Find(""); err == nil && !s.draining.Load() && model.Engine.Health().State == engine.Running {
+		status = http.StatusOK
+	}
+	return probed(w, status)
+}
+
+// probed answers a probe.
+func probed(w *api.Reply, status int) error {
+	if status != http.StatusOK {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(status)
+	return nil
+}
+
+// ping answers /ping with a status and nothing else: the process lives, also while its
+// model is loaded, and its engine, once there is one, has not ended.
+func (s *Server) ping(w *api.Reply, _ *http.Request) error {
 	status := http.StatusOK
 	if model, err := s.host.Find(""); err == nil {
 		switch model.Engine.Health().State {
@@ -21,9 +41,7 @@ func (s *Server) health(w *api.Reply, _ *http.Request) error {
 			status = http.StatusServiceUnavailable
 		}
 	}
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-	return nil
+	return probed(w, status)
 }
 
 // readyTime is how long a probe of the engine may take.
@@ -40,12 +58,7 @@ func (s *Server) ready(w *api.Reply, r *http.Request) error {
 			status = http.StatusOK
 		}
 	}
-	if status != http.StatusOK {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-	return nil
+	return probed(w, status)
 }
 
 // version answers /version.

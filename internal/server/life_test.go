@@ -184,8 +184,11 @@ func TestOPS2Drain(t *testing.T) {
 			if r := g.do("GET", "/ready", ""); r.status != 503 || r.body != "" {
 				t.Errorf("ready while draining: %d %q", r.status, r.body)
 			}
-			if r := g.do("GET", "/health", ""); r.status != 200 {
+			if r := g.do("GET", "/health", ""); r.status != 503 || r.header.Get("Retry-After") == "" {
 				t.Errorf("health while draining: %d", r.status)
+			}
+			if r := g.do("GET", "/ping", ""); r.status != 200 {
+				t.Errorf("ping while draining: %d", r.status)
 			}
 			look()
 			for range streams {
@@ -220,8 +223,10 @@ func TestOPS1Loading(t *testing.T) {
 			return ctx.Err()
 		}
 	}})
-	if r := g.do("GET", "/health", ""); r.status != 200 || r.body != "" {
-		t.Errorf("health: %d %q", r.status, r.body)
+	for path, want := range map[string]int{"/ping": 200, "/health": 503, "/ready": 503} {
+		if r := g.do("GET", path, ""); r.status != want || r.body != "" || (r.header.Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("%s: %d %q, Retry-After %q, want %d", path, r.status, r.body, r.header.Get("Retry-After"), want)
+		}
 	}
 	var list struct{ Data []struct{ ID string } }
 	if err := json.Unmarshal([]byte(g.do("GET", "/v1/models", "").body), &list); err != nil || len(list.Data) != 2 || list.Data[1].ID != "alias/of it" {
@@ -230,13 +235,11 @@ func TestOPS1Loading(t *testing.T) {
 	if r := g.do("GET", "/v1/models/alias%2Fof%20it", ""); r.status != 200 {
 		t.Errorf("model: %d %s", r.status, r.body)
 	}
-	if r := g.do("GET", "/ready", ""); r.status != 503 || r.body != "" {
-		t.Errorf("ready: %d %q", r.status, r.body)
-	}
 	wantError(t, g.post("/v1/chat/completions", `{`+hi+`}`), 503, "overloaded_error", "loading", "")
 	wantError(t, g.post("/v1/chat/completions", `{"model":"other",`+hi+`}`), 404, "invalid_request_error", "model_not_found", "model")
 	close(loaded)
-	eventually(t, time.Minute, "ready", func() bool { return g.do("GET", "/ready", "").status == 200 })
+	// Nobody who waits for health meets a server that loads: the request that follows is answered.
+	eventually(t, time.Minute, "healthy", func() bool { return g.do("GET", "/health", "").status == 200 })
 	if r := g.post("/v1/chat/completions", `{"model":"alias/of it",`+hi+`}`); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -18,10 +19,16 @@ type connKey struct{}
 
 // withConn makes the connection known to its requests.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, countedOf(conn))
+}
+
+// countedOf returns the connection below TLS, nil for one of another listener.
+func countedOf(conn net.Conn) *counted {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	return context.WithValue(ctx, connKey{}, conn)
+	c, _ := conn.(*counted)
+	return c
 }
 
 // connOf returns the connection of a request, nil if it is not known.
@@ -30,7 +37,8 @@ func connOf(r *http.Request) *counted {
 	return c
 }
 
-// A limited listener accepts connections while there is room for them. A few more are
+// A limited listener accepts connections while there is room for them. For one more an
+// idle connection is closed. Where none is idle a few more are
 // spare: they are told that the server is full, or about its health, and closed. The
 // rest waits in the system's queue, which costs nothing here (CON-4). Who says nothing
 // does not keep others waiting there: the time of a spare connection runs from when the
@@ -41,6 +49,7 @@ type limited struct {
 	stall       time.Duration
 	secure      bool // the first to come is a handshake
 	metrics     *metrics.Server
+	roster      *roster
 	closing     sync.Once
 	closed      chan struct{}
 }
@@ -61,7 +70,7 @@ func Connections(lim *limits.Set) int64 {
 
 func (s *Server) limit(listener net.Listener) *limited {
 	return &limited{Listener: listener, room: make(chan struct{}, Connections(s.lim())), spare: make(chan struct{}, spareConnections),
-		stall: s.lim().Time(limits.WriteStall), secure: s.cfg.TLS != nil, metrics: s.metrics, closed: make(chan struct{})}
+		stall: s.lim().Time(limits.WriteStall), secure: s.cfg.TLS != nil, metrics: s.metrics, roster: s.roster, closed: make(chan struct{})}
 }
 
 // Close implements net.Listener.
@@ -100,11 +109,15 @@ func (l *limited) Accept() (net.Conn, error) {
 // take gives a connection its place. It closes one that has been quiet for too long
 // to get a spare one, and returns nil.
 func (l *limited) take(conn net.Conn, place chan struct{}) *counted {
-	accepted := &counted{Conn: conn, l: l, place: place}
+	accepted := &counted{Conn: conn, l: l, place: place, peer: peerOf(conn.RemoteAddr())}
+	accepted.frames.begin()
 	sys, _ := conn.(syscall.Conn)
 	if place == l.spare {
+		if len(l.room) == cap(l.room) && l.roster.evict() {
+			l.metrics.IdleClosed()
+		}
 		select {
-		case l.room <- struct{}{}: // somebody has left meanwhile
+		case l.room <- struct{}{}: // somebody has left meanwhile, or had to
 			accepted.place = l.room
 			<-l.spare
 		default:
@@ -133,7 +146,30 @@ type counted struct {
 	l     *limited
 	place chan struct{}
 	once  sync.Once
+	peer  netip.Addr
 	until time.Time // when the request of a spare connection has to be here; zero = an ordinary one
+
+	frames framing // of requests; not looked at below TLS
+	begun  int64   // requests that have reached a handler
+}
+
+// Read implements net.Conn.
+func (c *counted) Read(data []byte) (int, error) {
+	n, err := c.Conn.Read(data)
+	if !c.l.secure {
+		c.frames.read(data[:n])
+	}
+	return n, err
+}
+
+// next reports whether it is clear where the next request, which is about to be answered,
+// ends.
+func (c *counted) next() bool {
+	if c == nil {
+		return true
+	}
+	c.begun++
+	return !c.frames.ambiguous(c.begun)
 }
 
 // syscallConn returns the socket, nil if there is none to look at.

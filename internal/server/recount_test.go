@@ -92,7 +92,7 @@ func TestOPS5Recount(t *testing.T) {
 			http("other", "GET", "4xx")
 			continue
 		case 3:
-			g.post("/v1/completions", `{"prompt":"a","n":9}`)
+			g.post("/v1/completions", `{"prompt":"a","n":129}`)
 			http("/v1/completions", "POST", "4xx")
 			count(`ossian_limit_refusals_total{limit="choices"}`, 1)
 			continue

@@ -122,6 +122,7 @@ type folder struct {
 	output []any
 	item   object // open
 	part   object // open
+	short  object // the open part of the summary
 	final  object
 }
 
@@ -168,6 +169,16 @@ func (f *folder) add(i int, e object) {
 			f.t.Errorf("part %v, want %v", e["part"], f.part)
 		}
 		f.part = nil
+	case kind == "reasoning_summary_part.added":
+		f.short = e["part"].(object)
+		f.item["summary"] = append(f.item["summary"].([]any), f.short)
+	case kind == "reasoning_summary_part.done":
+		if !reflect.DeepEqual(e["part"], any(f.short)) || e["summary_index"] != 0.0 {
+			f.t.Errorf("part of the summary %v, want %v", e["part"], f.short)
+		}
+		f.short = nil
+	case strings.HasPrefix(kind, "reasoning_summary_text."):
+		f.text(f.short, "text", kind, e)
 	case strings.HasPrefix(kind, "output_text.") || strings.HasPrefix(kind, "reasoning_text."):
 		f.text(f.part, "text", kind, e)
 	case strings.HasPrefix(kind, "function_call_arguments."):
@@ -211,7 +222,7 @@ const flat = `"tools":[{"type":"function","name":"get_weather","description":"We
 func TestResponseObject(t *testing.T) {
 	t.Parallel()
 	g := start(t, inMemory(t, setup{reply: hello}))
-	r := responded(t, g.post("/v1/responses", `{"input":"Hi","instructions":"Be kind","max_output_tokens":100,"temperature":0.5,"top_p":0.9,"metadata":{"a":"b"},
+	r := responded(t, g.post("/v1/responses", `{"input":"Hi","instructions":"Be kind","max_output_tokens":100,"temperature":0.5,"top_p":0.9,"presence_penalty":0.1,"metadata":{"a":"b"},
 		"reasoning":{"effort":"low","summary":"auto"},"user":"u","safety_identifier":"s","prompt_cache_key":"k","truncation":"auto","text":{"verbosity":"low"},"parallel_tool_calls":false,"max_tool_calls":3,`+flat+`}`))
 	for _, tt := range []struct {
 		name string
@@ -221,7 +232,7 @@ func TestResponseObject(t *testing.T) {
 		{"incomplete_details", nil}, {"instructions", "Be kind"}, {"max_output_tokens", 100.0}, {"max_tool_calls", 3.0}, {"model", "test-model"}, {"parallel_tool_calls", false},
 		{"previous_response_id", nil}, {"prompt_cache_key", "k"}, {"reasoning", object{"effort": "low", "summary": "auto"}}, {"safety_identifier", "s"}, {"service_tier", "default"},
 		{"store", true}, {"temperature", 0.5}, {"text", object{"format": object{"type": "text"}, "verbosity": "low"}}, {"tool_choice", "auto"}, {"top_logprobs", 0.0},
-		{"top_p", 0.9}, {"truncation", "auto"}, {"user", "u"}, {"metadata", object{"a": "b"}},
+		{"top_p", 0.9}, {"presence_penalty", 0.1}, {"frequency_penalty", 0.0}, {"truncation", "auto"}, {"user", "u"}, {"metadata", object{"a": "b"}},
 		{"tools", []any{object{"type": "function", "name": "get_weather", "description": "Weather", "strict": false, "parameters": object{"type": "object", "properties": object{"city": object{"type": "string"}}}}}},
 	} {
 		if got, there := r[tt.name]; !there || !reflect.DeepEqual(got, tt.want) {
@@ -239,7 +250,7 @@ func TestResponseObject(t *testing.T) {
 		t.Errorf("usage %v, want %d of output", u, n)
 	}
 	plain := responded(t, g.post("/v1/responses", `{"input":[{"role":"user","content":"Hi"}],"store":false}`))
-	for name, want := range (object{"instructions": nil, "max_output_tokens": nil, "store": false, "temperature": 1.0, "top_p": 1.0, "user": nil, "metadata": object{}, "tools": []any{}, "truncation": "disabled",
+	for name, want := range (object{"instructions": nil, "max_output_tokens": nil, "store": false, "temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "user": nil, "metadata": object{}, "tools": []any{}, "truncation": "disabled",
 		"text": object{"format": object{"type": "text"}}, "parallel_tool_calls": true, "reasoning": object{"effort": nil, "summary": nil}}) {
 		if got, there := plain[name]; !there || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %v (%t), want %v", name, got, there, want)
@@ -314,6 +325,9 @@ func TestResponseFold(t *testing.T) {
 		}
 		if rng.IntN(2) == 0 {
 			more += "," + flat
+		}
+		if rng.IntN(3) == 0 {
+			more += `,"reasoning":{"summary":"auto"}`
 		}
 		if rng.IntN(3) == 0 {
 			more += `,"include":["message.output_text.logprobs"],"top_logprobs":2`

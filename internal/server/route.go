@@ -27,6 +27,7 @@ type route struct {
 	open    bool // without a key, and to any Host: a status that says nothing else
 	probe   bool // asked every few seconds
 	work    bool // needs the engine: refused at once where it takes nothing
+	admin   bool // is about the server as a whole: for whoever is on its machine
 
 	// One of these answers.
 	body   func(*api.Reply, *http.Request, *api.Caller, []byte) error
@@ -55,12 +56,12 @@ func (s *Server) table() []route {
 		{path: "/tokenize", methods: post, body: s.tokenize},
 		{path: "/detokenize", methods: post, body: s.detokenize},
 		{path: "/health", methods: get, open: true, probe: true, handle: s.health},
-		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, probe: true, handle: s.health},
+		{path: "/ping", methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, open: true, probe: true, handle: s.ping},
 		{path: "/ready", methods: get, open: true, probe: true, handle: s.ready},
 		{path: "/version", methods: get, handle: s.version},
 		{path: "/load", methods: get, handle: s.loadNow},
 		{path: "/metrics", methods: get, probe: true, handle: s.scrape},
-		{path: "/reset_prefix_cache", methods: post, handle: s.resetCache},
+		{path: "/reset_prefix_cache", methods: post, admin: true, handle: s.resetCache},
 	}
 }
 
@@ -93,13 +94,20 @@ func (rt *route) fits(path string) bool {
 // before it sends the reply (CON-3).
 const unreadTime = time.Second
 
+// errUnclear is what a client is told whose head others may read in another way. The
+// connection is closed: what follows on it may be the inside of a request.
+var errUnclear error = &wire.Error{Type: wire.TypeInvalidRequest, Code: wire.CodeInvalidValue,
+	Message: "it is not clear where the request ends: Content-Length or Transfer-Encoding: chunked expected, once, in HTTP/1.1, and no header over several lines"}
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	caller := s.front.NewCaller(time.Now())
 	conn := connOf(r)
 	w := api.NewReply(hw, s.requestID(r), s.lim().Time(limits.WriteStall), conn.syscallConn())
 	w.Header().Set("X-Request-Id", w.ID)
-	if conn.isSpare() {
+	clear := conn.next()
+	// Below TLS nobody has looked: what is chunked may have had a length as well.
+	if !clear || conn.isSpare() || (len(r.TransferEncoding) > 0 && r.TLS != nil) {
 		w.Header().Set("Connection", "close")
 	}
 	if r.ContentLength != 0 {
@@ -108,7 +116,10 @@ func (s *Server) ServeHTTP(hw http.ResponseWriter, r *http.Request) {
 	// Whatever becomes of the request, it is accounted for behind the reply.
 	rt := s.route(r.URL.Path)
 	defer s.account(w, r, rt, caller.Received)
-	err := s.admit(w, r, rt, caller)
+	err := errUnclear
+	if clear {
+		err = s.admit(w, r, rt, caller)
+	}
 	if err == nil {
 		err = s.serve(w, r, rt, caller)
 	}
@@ -143,7 +154,7 @@ func (s *Server) account(w *api.Reply, r *http.Request, rt *route, received time
 		if rt != nil && rt.probe {
 			level = slog.LevelDebug
 		}
-		values := []any{"req", w.ID, "route", path, "method", r.Method, "status", w.Status, "took", took, "tokens", w.Tokens}
+		values := []any{"req", w.ID, "route", path, "method", fmt.Sprintf("%.20s", r.Method), "status", w.Status, "took", took, "tokens", w.Tokens}
 		if w.Cut != "" {
 			values = append(values, "cut", w.Cut)
 		}
@@ -197,6 +208,10 @@ func (s *Server) admit(w *api.Reply, r *http.Request, rt *route, caller *api.Cal
 		allow := strings.Join(rt.methods, ", ")
 		w.Header().Set("Allow", allow)
 		return &wire.Error{Message: "this route takes " + allow, Type: wire.TypeInvalidRequest, Code: wire.CodeMethod}
+	case rt.admin && !fromHere(r):
+		return &wire.Error{Message: "this route is for programs on the server's own machine that ask the server itself, not a proxy", Type: wire.TypePermission}
+	case rt.body == nil:
+		return noForm(r)
 	}
 	return nil
 }

@@ -78,6 +78,7 @@ type Server struct {
 	load    atomic.Int64 // requests that generate
 
 	draining atomic.Bool
+	roster   *roster // of connections
 
 	front       *api.Front
 	service     *generate.Service
@@ -102,7 +103,7 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler()}
+	s := &Server{cfg: cfg, host: models, log: log, metrics: counters, scraper: counters.Handler(), roster: newRoster()}
 	s.Reload(cfg.Keys, cfg.Limits)
 	s.front = api.New(api.Config{Model: models.Names[0], Limits: s.lim, Metrics: counters, Log: log, Clock: cfg.Clock, Random: cfg.Random, Bodies: &s.bodies,
 		Strict: cfg.Strict, StreamInterval: cfg.StreamInterval, ReasoningField: cfg.ReasoningField})
@@ -133,6 +134,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		MaxHeaderBytes:    int(lim[limits.HeaderBytes]),
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnContext:       withConn,
+		ConnState:         s.roster.watch,
 
 		DisableGeneralOptionsHandler: true, // OPTIONS * is an unknown route, too
 	}

@@ -463,13 +463,14 @@ const (
 // TestCON4 refuses connections beyond the limit, tells them so, and fails none of
 // those that are there.
 func TestCON4(t *testing.T) {
-	u := setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 2}}
+	u := lengthy()
+	u.limits = map[limits.ID]int64{limits.Connections: 2}
 	t.Run("HTTP", func(t *testing.T) { oneTooMany(start(t, u)) })
 	u.cfg.TLS = certified(t)
 	t.Run("HTTPS", func(t *testing.T) { oneTooMany(start(t, u)) })
 }
 
-// oneTooMany connects to a server that has room for two.
+// oneTooMany connects to a server that has room for two, both of which are answered.
 func oneTooMany(g *rig) {
 	t := g.t
 	t.Helper()
@@ -484,18 +485,19 @@ func oneTooMany(g *rig) {
 		}
 		return c, bufio.NewReader(c)
 	}
-	served := func(c net.Conn, r *bufio.Reader) {
-		t.Helper()
+	first, r1 := dial()
+	second, r2 := dial()
+	for i, r := range []*bufio.Reader{r1, r2} {
+		c := second
+		if i == 0 {
+			c = first
+		}
 		if res, err := ask(c, r, askTokens); err != nil || res.StatusCode != 200 || res.Close {
 			t.Errorf("%v %v, want 200 on a connection that stays", res, err)
 		}
+		_, _ = io.WriteString(c, request("/v1/chat/completions", fmt.Sprint(i), `{`+hi+`,"stream":true}`))
 	}
-	first, r1 := dial()
-	second, r2 := dial()
-	for range 2 {
-		served(first, r1)
-		served(second, r2)
-	}
+	eventually(t, time.Minute, "both stream", func() bool { return g.s.load.Load() == 2 })
 	for text, want := range map[string]int{askTokens: 503, askHealth: 200} {
 		eventually(t, time.Minute, "one too many is told so", func() bool { // a busy machine may take too long for it
 			c, r := dial()
@@ -509,7 +511,10 @@ func oneTooMany(g *rig) {
 	if _, err := silent.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("one too many that says nothing: %v, want the end", err)
 	}
-	served(first, r1)
+	_ = first.SetDeadline(time.Now().Add(time.Minute))
+	if n, err := io.ReadFull(r1, make([]byte, 500)); err != nil {
+		t.Errorf("the first stream ends after %d bytes: %v", n, err)
+	}
 	second.Close()
 	eventually(t, time.Minute, "there is room again", func() bool {
 		c, r := dial()

@@ -1,0 +1,139 @@
+package server
+
+import (
+	fifo "container/list"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A roster knows which connections are idle: no request of theirs is being answered. Where
+// there is no room for another connection it closes one of them, the one that has been idle
+// longest among those of the peer with most: who opens many connections and sends nothing
+// pays for it, not the others (CON-3). Of one peer, which may be a proxy or a house, those
+// go that are more: connections that have not brought a request yet, or those that have.
+//
+// Invariant: a connection is in one list of its peer exactly while it is idle, the one that
+// has been idle longest in front.
+type roster struct {
+	mu    sync.Mutex
+	peers map[netip.Addr]*peer
+	at    map[*counted]place // where an idle one is
+}
+
+// A place is where an idle connection is in a list of its peer.
+type place struct {
+	list *fifo.List
+	at   *fifo.Element
+}
+
+// A peer is where connections come from.
+type peer struct {
+	connections int       // open ones
+	fresh       fifo.List // of *idler: without a request so far
+	idle        fifo.List // of *idler: behind a request
+}
+
+// first returns the idle connection that is to go, nil without any.
+func (p *peer) first() *idler {
+	list := &p.idle
+	if p.fresh.Len() > p.idle.Len() {
+		list = &p.fresh
+	}
+	if list.Len() == 0 {
+		return nil
+	}
+	return list.Front().Value.(*idler)
+}
+
+// An idler is an idle connection.
+type idler struct {
+	conn  *counted
+	since time.Time
+}
+
+func newRoster() *roster {
+	return &roster{peers: map[netip.Addr]*peer{}, at: map[*counted]place{}}
+}
+
+// watch is the ConnState of the HTTP server. A connection is new until its first request
+// has come as a whole.
+func (r *roster) watch(conn net.Conn, state http.ConnState) {
+	c := countedOf(conn)
+	if c == nil || c.isSpare() {
+		return // a spare one has no place that another could get
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	who := r.peers[c.peer]
+	switch {
+	case state == http.StateNew:
+		if who == nil {
+			who = new(peer)
+			r.peers[c.peer] = who
+		}
+		who.connections++
+		r.at[c] = place{&who.fresh, who.fresh.PushBack(&idler{c, time.Now()})}
+	case who == nil:
+	case state == http.StateIdle:
+		r.leave(c)
+		r.at[c] = place{&who.idle, who.idle.PushBack(&idler{c, time.Now()})}
+	case state == http.StateActive:
+		r.leave(c)
+	default: // closed
+		r.leave(c)
+		if who.connections--; who.connections == 0 {
+			delete(r.peers, c.peer)
+		}
+	}
+}
+
+// leave takes a connection off the idle ones.
+func (r *roster) leave(c *counted) {
+	if here := r.at[c]; here.list != nil {
+		here.list.Remove(here.at)
+		delete(r.at, c)
+	}
+}
+
+// evict closes an idle connection and reports whether there was one.
+func (r *roster) evict() bool {
+	r.mu.Lock()
+	var most *peer
+	var oldest *idler
+	for _, who := range r.peers {
+		first := who.first()
+		if first == nil {
+			continue
+		}
+		if most == nil || who.connections > most.connections || (who.connections == most.connections && first.since.Before(oldest.since)) {
+			most, oldest = who, first
+		}
+	}
+	if oldest != nil {
+		r.leave(oldest.conn)
+	}
+	r.mu.Unlock()
+	if oldest == nil {
+		return false
+	}
+	_ = oldest.conn.Close() // whose goroutine sees that, and ends
+	return true
+}
+
+// peerOf returns whom an address counts for: an IPv4 address, or the network of an IPv6
+// one, which one subscriber has.
+func peerOf(address net.Addr) netip.Addr {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	at := tcp.AddrPort().Addr().Unmap()
+	if at.Is6() {
+		network, _ := at.WithZone("").Prefix(64) // 64 is within an IPv6 address
+		return network.Addr()
+	}
+	return at
+}
