@@ -52,7 +52,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-const subjects = `(?:LIF|ADM|CON|HLT|DET|PAR|GRM|DUR|CKP|SEC|OPS|BEN)`
+const subjects = `(?:LIF|ADM|CON|HLT|DET|PAR|GRM|DUR|CKP|SEC|OPS|BEN|SOK)`
 
 var (
 	requirement = regexp.MustCompile(`\b` + subjects + `-\d+\b`)
