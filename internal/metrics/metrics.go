@@ -64,7 +64,7 @@ func New(cfg Config) *Server {
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ossian_connections",
 			Help: "Open client connections."}),
 		idleClosed: prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_idle_connections_closed_total",
-			Help: "Idle connections that were closed to make room for others."}),
+			Help: "Connections that were closed, idle or with a slow body, to make room for others."}),
 		logDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "ossian_log_lines_dropped_total",
 			Help: "Lines of the log that were lost because nobody read them in time."}),
 		bodies: prometheus.NewGauge(prometheus.GaugeOpts{Name: limits.BodiesInFlight.Info().Metric,

@@ -28,6 +28,8 @@ func (s *Server) body(w *api.Reply, r *http.Request, caller *api.Caller) ([]byte
 		return nil, tooLarge(most)
 	}
 	w.BodyDeadline(caller.Received.Add(lim.Time(limits.BodyRead)))
+	s.roster.await(connOf(r), true)
+	defer s.roster.await(connOf(r), false)
 	var buf []byte
 	size, held := int64(4<<10), int64(0)
 	if r.ContentLength >= 0 && r.ContentLength < 64<<10 {

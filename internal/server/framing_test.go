@@ -215,6 +215,33 @@ func TestCON3IdleMakeRoom(t *testing.T) {
 	}
 }
 
+// TestCON3SlowMakeRoom: nor do connections whose bodies do not come.
+func TestCON3SlowMakeRoom(t *testing.T) {
+	g := start(t, setup{reply: hello, limits: map[limits.ID]int64{limits.Connections: 6}})
+	for range 12 {
+		c, err := net.Dial("tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+	}
+	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := func() bool {
+		r, err := fresh.Post(g.url+"/tokenize", "application/json", strings.NewReader(`{"prompt":"a"}`))
+		if err != nil {
+			return false
+		}
+		r.Body.Close()
+		return r.StatusCode == 200
+	}
+	began := time.Now()
+	eventually(t, time.Minute, "others are let in", ask)
+	if took := time.Since(began); took > limits.Defaults().Time(limits.BodyRead)-5*time.Second {
+		t.Errorf("others are let in after %v", took)
+	}
+}
+
 // TestEvict: the peer with most connections makes room, with the one that has been idle
 // longest.
 func TestEvict(t *testing.T) {

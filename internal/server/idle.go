@@ -14,11 +14,12 @@ import (
 // longest among those of the peer with most: who opens many connections and sends nothing
 // pays for it, not the others (CON-3). Of one peer, which may be a proxy or a house, those
 // go that are more: connections that have not brought a request yet, or those that have.
+// Where none is idle, one goes whose body has been awaited for slowBody.
 //
-// Invariant: a connection is in one list of its peer exactly while it is idle, the one that
-// has been idle longest in front.
+// Invariant: a connection is in one list of its peer exactly while it is idle or its body is
+// awaited, the one that is so for longest in front.
 type roster struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows, and the lists of all peers
 	peers map[netip.Addr]*peer
 	at    map[*counted]place // where an idle one is
 }
@@ -34,10 +35,26 @@ type peer struct {
 	connections int       // open ones
 	fresh       fifo.List // of *idler: without a request so far
 	idle        fifo.List // of *idler: behind a request
+	awaited     fifo.List // of *idler: their bodies have not come
 }
 
-// first returns the idle connection that is to go, nil without any.
-func (p *peer) first() *idler {
+// slowBody is how long a body may take before its connection makes room for others.
+const slowBody = 2 * time.Second
+
+// slowest returns the connection whose body is awaited longest, nil if none is slow.
+func (p *peer) slowest() *idler {
+	if p.awaited.Len() == 0 {
+		return nil
+	}
+	first := p.awaited.Front().Value.(*idler)
+	if time.Since(first.since) < slowBody {
+		return nil
+	}
+	return first
+}
+
+// longest returns the idle connection that is to go, nil without any.
+func (p *peer) longest() *idler {
 	list := &p.idle
 	if p.fresh.Len() > p.idle.Len() {
 		list = &p.fresh
@@ -90,7 +107,20 @@ func (r *roster) watch(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leave takes a connection off the idle ones.
+// await says that the body of a connection's request is awaited, or no more.
+func (r *roster) await(c *counted, awaited bool) {
+	if c == nil || c.isSpare() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leave(c)
+	if who := r.peers[c.peer]; who != nil && awaited {
+		r.at[c] = place{&who.awaited, who.awaited.PushBack(&idler{c, time.Now()})}
+	}
+}
+
+// leave takes a connection off the list that it is in.
 func (r *roster) leave(c *counted) {
 	if here := r.at[c]; here.list != nil {
 		here.list.Remove(here.at)
@@ -98,13 +128,30 @@ func (r *roster) leave(c *counted) {
 	}
 }
 
-// evict closes an idle connection and reports whether there was one.
+// evict closes an idle connection, or a slow one, and reports whether there was one.
 func (r *roster) evict() bool {
 	r.mu.Lock()
+	gone := r.oldest((*peer).longest)
+	if gone == nil {
+		gone = r.oldest((*peer).slowest)
+	}
+	if gone != nil {
+		r.leave(gone.conn)
+	}
+	r.mu.Unlock()
+	if gone == nil {
+		return false
+	}
+	_ = gone.conn.Close() // whose goroutine sees that, and ends
+	return true
+}
+
+// oldest returns what choose finds at the peer with most connections of those where it
+// finds one.
+func (r *roster) oldest(choose func(*peer) *idler) (oldest *idler) {
 	var most *peer
-	var oldest *idler
 	for _, who := range r.peers {
-		first := who.first()
+		first := choose(who)
 		if first == nil {
 			continue
 		}
@@ -112,15 +159,7 @@ func (r *roster) evict() bool {
 			most, oldest = who, first
 		}
 	}
-	if oldest != nil {
-		r.leave(oldest.conn)
-	}
-	r.mu.Unlock()
-	if oldest == nil {
-		return false
-	}
-	_ = oldest.conn.Close() // whose goroutine sees that, and ends
-	return true
+	return oldest
 }
 
 // peerOf returns whom an address counts for: an IPv4 address, or the network of an IPv6

@@ -99,7 +99,7 @@ func (in *Reader) skipNeutral() bool {
 
 // borrow reads a constraint under the name that another server has for it.
 func (s *Sampling) borrow(in *Reader, key, member string) {
-	if in.Kind() == '"' && string(in.Peek()) == `""` || (in.Kind() == 'f' && member == "json_object") {
+	if (in.Kind() == '"' && string(in.Peek()) == `""`) || (in.Kind() == 'f' && member == "json_object") {
 		in.Skip() // the default of clients that always send the field
 		return
 	}

@@ -21,7 +21,7 @@ type logWriter struct {
 	out     io.Writer
 	dropped func() // counts a line that is lost
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards waiting, size and ended
 	waiting [][]byte
 	size    int           // bytes of these
 	more    chan struct{} // one element: waiting has grown, or the end has come
