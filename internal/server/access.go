@@ -175,6 +175,6 @@ func fromHere(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return remote.Addr().Unmap().IsLoopback() || (local != nil && peerOf(local) == remote.Addr().Unmap())
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr) // one of this machine's own
+	return remote.Addr().Unmap().IsLoopback() || (ok && local.AddrPort().Addr() == remote.Addr())
 }

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,6 +43,12 @@ func TestSEC3Admin(t *testing.T) {
 		for _, proxy := range []string{"X-Forwarded-For: 10.0.0.9", "Forwarded: for=10.0.0.9", "Via: 1.1 a", "X-Real-IP: 10.0.0.9", "X-Forwarded-Host: a"} {
 			if status, reply := g.raw("POST " + rt.path + " HTTP/1.1\r\nHost: x\r\n" + key + proxy + "\r\nConnection: close\r\n\r\n"); status != 403 {
 				t.Errorf("%s with %s: %d %s", rt.path, proxy, status, reply)
+			}
+		}
+		own := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP("2001:db8::5"), Port: 8000})
+		for remote, want := range map[string]bool{"[2001:db8::5]:1": true, "[2001:db8::6]:1": false, "10.0.0.9:1": false} {
+			if got := fromHere((&http.Request{RemoteAddr: remote}).WithContext(own)); got != want {
+				t.Errorf("from %q to an address of its own: %v", remote, got)
 			}
 		}
 		for remote, want := range map[string]bool{"10.0.0.9:1": false, "[2001:db8::1]:1": false, "127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "": false} {
