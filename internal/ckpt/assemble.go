@@ -102,7 +102,7 @@ func (a *assembler) take(shape []int, names ...string) tensor.Tensor {
 	return a.raw(tensor.Invalid, shape, names...)
 }
 
-// try keeps the error of a composition, which only differing types can cause.
+// try keeps the error of a composition, which only differing types of experts can cause.
 func (a *assembler) try(t tensor.Tensor, err error) tensor.Tensor {
 	if err != nil && a.err == nil {
 		a.err = unsupported(a.where, err.Error(), "", "")

@@ -42,11 +42,11 @@ var ggufTypes = map[uint32]struct {
 }{
 	0: {"F32", 1, 4, tensor.F32}, 1: {"F16", 1, 2, tensor.F16}, 30: {"BF16", 1, 2, tensor.BF16},
 	2: {"Q4_0", 32, 18, tensor.Q4_0}, 3: {"Q4_1", 32, 20, tensor.Q4_1}, 8: {"Q8_0", 32, 34, tensor.Q8_0},
+	6: {"Q5_0", 32, 22, tensor.Q5_0}, 7: {"Q5_1", 32, 24, tensor.Q5_1},
 	12: {"Q4_K", 256, 144, tensor.Q4_K}, 13: {"Q5_K", 256, 176, tensor.Q5_K}, 14: {"Q6_K", 256, 210, tensor.Q6_K},
 	39: {"MXFP4", 32, 17, tensor.MXFP4},
 	24: {"I8", 1, 1, tensor.Invalid}, 25: {"I16", 1, 2, tensor.Invalid}, 26: {"I32", 1, 4, tensor.I32},
 	27: {"I64", 1, 8, tensor.I64}, 28: {"F64", 1, 8, tensor.Invalid},
-	6: {"Q5_0", 32, 22, tensor.Invalid}, 7: {"Q5_1", 32, 24, tensor.Invalid},
 	4:  {"type 4 (MXFP4 of the first Ollama files, or a removed type)", 0, 0, tensor.Invalid},
 	10: {"Q2_K", 0, 0, tensor.Invalid}, 11: {"Q3_K", 0, 0, tensor.Invalid},
 	16: {"IQ2_XXS", 0, 0, tensor.Invalid}, 17: {"IQ2_XS", 0, 0, tensor.Invalid}, 18: {"IQ3_XXS", 0, 0, tensor.Invalid},
@@ -280,7 +280,7 @@ func (c *cursor) tensor() stored {
 }
 
 // supportedTypes are those with a decoder, for messages.
-const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K, Q6_K"
+const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
 
 // place turns offsets of the data section into offsets of the file. Writers lay
 // tensors one after another with nothing but padding between; an offset that

@@ -62,9 +62,9 @@ func (a *assembler) buildHuggingFace(layer int, part string, shape []int) tensor
 	experts := len(shape) == 3
 	switch {
 	case a.spec.Family == "gpt-oss" && part == "up":
-		return a.blocks(shape, prefix+"mlp.experts.gate_up_proj", "_blocks", "_scales")
+		return a.gptOssExperts(shape, prefix+"mlp.experts.gate_up_proj", "_blocks", "_scales", true)
 	case a.spec.Family == "gpt-oss" && part == "down":
-		return a.blocks(shape, prefix+"mlp.experts.down_proj", "_blocks", "_scales")
+		return a.gptOssExperts(shape, prefix+"mlp.experts.down_proj", "_blocks", "_scales", true)
 	case part == "up" && experts:
 		half := []int{shape[1] / 2, shape[2]}
 		return a.interleaved(tensor.Interleave, a.experts(shape[0], half, prefix, "gate_proj"), a.experts(shape[0], half, prefix, "up_proj"))
@@ -80,11 +80,30 @@ func (a *assembler) buildHuggingFace(layer int, part string, shape []int) tensor
 	return a.take(shape, prefix+name)
 }
 
+// gptOssExperts returns the experts [E, out, in] of gpt-oss: MXFP4 in two tensors, or, of
+// fine-tunes that were merged without quantising them again, floats in one, which the Hugging
+// Face layout has in columns, [E, in, out].
+func (a *assembler) gptOssExperts(shape []int, name, blocks, scales string, columns bool) tensor.Tensor {
+	if _, ok := a.find(name); !ok || a.err != nil {
+		return a.blocks(shape, name, blocks, scales)
+	}
+	if _, both := a.find(name + blocks); both {
+		a.err = a.refuse(name, "experts are stored twice", "either "+name+" or "+name+blocks, "both")
+		return tensor.Tensor{}
+	}
+	if !columns {
+		return a.take(shape, name)
+	}
+	floats := a.take([]int{shape[0], shape[2], shape[1]}, name)
+	if a.err != nil {
+		return tensor.Tensor{}
+	}
+	floats.Shape, floats.Columns = shape, true
+	return floats
+}
+
 // blocks joins the two U8 tensors of MXFP4 experts [E, out, in], models.md 1.6.
 func (a *assembler) blocks(shape []int, name, blocks, scales string) tensor.Tensor {
-	if found, ok := a.find(name); ok && a.err == nil {
-		a.err = found.error(Unsupported, "experts are stored unquantised and transposed", "MXFP4 tensors "+name+blocks+" and "+scales, found.typeName)
-	}
 	count, out, in := shape[0], shape[1], shape[2]
 	if in%32 != 0 && a.err == nil {
 		a.err = unsupported(a.where, "inner size of MXFP4 experts", "a multiple of 32", in)
@@ -124,9 +143,9 @@ func (a *assembler) buildOriginal(layer int, part string, shape []int) tensor.Te
 	}
 	switch part {
 	case "up":
-		return a.blocks(shape, prefix+"mlp.mlp1_weight", ".blocks", ".scales")
+		return a.gptOssExperts(shape, prefix+"mlp.mlp1_weight", ".blocks", ".scales", false)
 	case "down":
-		return a.blocks(shape, prefix+"mlp.mlp2_weight", ".blocks", ".scales")
+		return a.gptOssExperts(shape, prefix+"mlp.mlp2_weight", ".blocks", ".scales", false)
 	}
 	if name, ok := originalNames[part]; ok {
 		return a.take(shape, prefix+name)

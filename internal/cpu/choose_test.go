@@ -20,7 +20,7 @@ func TestSameOnVectorLevels(t *testing.T) {
 		t.Skip("this machine or build has no two vector levels")
 	}
 	for family, o := range tiny() {
-		s, params := modeltest.Tiny(family, o)
+		s, params := tinyModel(family, o)
 		ids := make([]int32, 290) // past the windows and a split
 		for i := range ids {
 			ids[i] = int32(i * 37 % s.Vocab)

@@ -27,6 +27,7 @@ type Device struct {
 	mapped  int              // matrices taken from Config.Packed so far
 	seen    func(packedPart) // is told of matrices that are packed; nil = nobody
 	used    Memory           // Activations and vectors left out
+	halves  int              // floats of the results of two matrices before they are one
 	vectors int64            // bytes of all norms, biases and sinks
 
 	kv      []layerKV // [layer]

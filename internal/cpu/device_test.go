@@ -9,7 +9,6 @@ import (
 	"ossian/internal/cpu/kern"
 	"ossian/internal/model"
 	"ossian/internal/model/devicetest"
-	"ossian/internal/model/modeltest"
 	"ossian/internal/tensor"
 )
 
@@ -67,7 +66,7 @@ func someLevels() []string {
 func TestDevice(t *testing.T) {
 	models := make(map[string]devicetest.Model)
 	for family, o := range tiny() {
-		s, params := modeltest.Tiny(family, o)
+		s, params := tinyModel(family, o)
 		models[family] = devicetest.Model{Spec: s, Params: params}
 	}
 	for _, isa := range someLevels() {

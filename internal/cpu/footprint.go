@@ -56,8 +56,10 @@ func Footprint(s *model.Spec, lim model.Limits, cfg Config, params map[string]te
 		return Memory{}, err
 	}
 	for name, param := range params {
-		if block, _ := param.DType.Block(); param.Cols()%block != 0 {
-			return Memory{}, fmt.Errorf("cpu: parameter %q: rows of %d elements are not whole %v blocks of %d", name, param.Cols(), param.DType, block)
+		for _, part := range param.Typed() {
+			if block, _ := part.DType.Block(); part.Cols()%block != 0 {
+				return Memory{}, fmt.Errorf("cpu: parameter %q: rows of %d elements are not whole %v blocks of %d", name, part.Cols(), part.DType, block)
+			}
 		}
 	}
 	if _, err := model.NewDecoder(s, params, device, lim, nil); err != nil {
@@ -76,11 +78,18 @@ func Kept(s *model.Spec, cfg Config, params map[string]tensor.Tensor) (map[strin
 	device := &Device{spec: s, cfg: cfg, opt: opt}
 	kept := make(map[string]tensor.Tensor, len(params))
 	for name, param := range params {
-		form := tensor.Tensor{Name: param.Name, DType: param.DType, Shape: param.Shape}
-		if (name != "embed" || s.Tied) && len(param.Shape) > 1 && device.eightBits(&form) {
-			form.DType = tensor.Q8_0
+		var parts []tensor.Tensor
+		for _, part := range param.Typed() {
+			form := tensor.Tensor{Name: part.Name, DType: part.DType, Shape: part.Shape}
+			if (name != "embed" || s.Tied) && len(part.Shape) > 1 && device.eightBits(&form) {
+				form.DType = tensor.Q8_0
+			}
+			parts = append(parts, form)
 		}
-		kept[name] = form
+		kept[name] = parts[0]
+		if len(parts) > 1 {
+			kept[name] = tensor.Tensor{Name: param.Name, DType: tensor.Mixed, Shape: param.Shape, Parts: parts}
+		}
 	}
 	return kept, nil
 }
@@ -96,7 +105,7 @@ func (d *Device) Memory() Memory {
 }
 
 // heap is the Go memory that operations keep: int8 tiles of activations, 44 bytes for 32
-// elements, or rows in BF16, and the samplers' candidates.
+// elements, or rows in BF16, results of matrices of two types, and the samplers' candidates.
 func (d *Device) heap() int64 {
 	spec, ffn := d.spec, &d.spec.FFN
 	dense := ffn.DenseInner
@@ -126,5 +135,5 @@ func (d *Device) heap() int64 {
 		}
 		elems *= types * rows(stored)
 	}
-	return int64(elems)/32*44 + int64(rounded) + int64(d.cfg.Threads)*int64(spec.Vocab)*16
+	return int64(elems)/32*44 + int64(rounded) + int64(d.halves)*4 + int64(d.cfg.Threads)*int64(spec.Vocab)*16
 }

@@ -59,16 +59,18 @@ func NewPacked(s *model.Spec, cfg Config, params map[string]tensor.Tensor, at Pl
 	}
 	form := &Packed{Place: at, threads: device.cfg.Threads}
 	// A dry device is asked for each parameter what it would pack, in the decoder's order.
-	var seen *packedPart
-	device.seen = func(part packedPart) { seen = &part }
+	var seen []packedPart
+	device.seen = func(part packedPart) { seen = append(seen, part) }
 	_, err = model.NewDecoder(s, params, device, lim, func(name string, _ int64) error {
-		if seen != nil {
-			seen.param = name
-			form.parts = append(form.parts, *seen)
-			layout := kern.FormOf(&seen.t, seen.opt)
-			form.content.Sections = append(form.content.Sections, packed.Section{Name: seen.name(), Bytes: layout.Bytes, Piece: layout.Piece})
-			seen = nil
+		for _, part := range seen {
+			part.param = name
+			whole := params[name]
+			part.table = part.table || len(seen) < len(whole.Typed()) // the other half is read where it is
+			form.parts = append(form.parts, part)
+			layout := kern.FormOf(&part.t, part.opt)
+			form.content.Sections = append(form.content.Sections, packed.Section{Name: part.name(), Bytes: layout.Bytes, Piece: layout.Piece})
 		}
+		seen = seen[:0]
 		return nil
 	})
 	form.content.Source = at.Source

@@ -58,11 +58,16 @@ func TestPacked(t *testing.T) {
 		{"gpt-oss", modeltest.Options{Matrix: tensor.BF16}, "auto"}, {"gpt-oss", modeltest.Options{Matrix: tensor.BF16}, "q8"},
 		{"qwen3", modeltest.Options{Matrix: tensor.F16, Tied: true}, "q8"}, {"qwen3moe", modeltest.Options{Matrix: tensor.F32, Dense: true}, "q8"},
 	}
-	for i, dt := range []tensor.DType{tensor.MXFP4, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K} {
+	for i, dt := range []tensor.DType{tensor.MXFP4, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K} {
 		variants = append(variants, variant{[]string{"qwen3", "qwen3moe", "llama"}[i%3], modeltest.Options{Matrix: dt, Tied: i%2 == 0}, "auto"})
 	}
+	for _, up := range [][2]tensor.DType{{tensor.Q4_K, tensor.Q6_K}, {tensor.Q8_0, tensor.BF16}, {tensor.F16, tensor.Q5_1}, {tensor.MXFP4, tensor.Q4_0}} {
+		for _, family := range []string{"llama", "qwen3moe"} {
+			variants = append(variants, variant{family, modeltest.Options{Matrix: up[0], Up: up[1]}, "auto"})
+		}
+	}
 	for _, v := range variants {
-		t.Run(fmt.Sprintf("%s/%v/%s", v.family, v.o.Matrix, v.weights), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%v/%v/%s", v.family, v.o.Matrix, v.o.Up, v.weights), func(t *testing.T) {
 			s, params := modeltest.Tiny(v.family, v.o)
 			ids, prefix := someIDs(s), filepath.Join(t.TempDir(), "packed")
 			cfg := Config{Threads: 2, Weights: v.weights}
@@ -104,6 +109,9 @@ func TestPacked(t *testing.T) {
 				if _, ok := params[name]; !ok {
 					t.Errorf("%q is no parameter", name)
 				}
+			}
+			if v.o.Up == tensor.BF16 && p.Replaces()["layers.0.up"] {
+				t.Error("a parameter of which half is read where it is counts as replaced")
 			}
 			if v.o.Tied && v.weights == "q8" && p.Replaces()["embed"] {
 				t.Error("a table that is read where it is counts as replaced")

@@ -17,14 +17,26 @@ import (
 	"ossian/internal/tensor"
 )
 
-// tiny are models of every family, each with another type of weights.
+// tiny are models of every family, each with another type of weights; what stands behind a
+// blank tells those of a family apart.
 func tiny() map[string]modeltest.Options {
 	return map[string]modeltest.Options{
 		"gpt-oss":  {Matrix: tensor.BF16},
 		"qwen3":    {Matrix: tensor.Q8_0, Tied: true},
 		"qwen3moe": {Matrix: tensor.Q4_K, Dense: true, NoRenorm: true},
 		"llama":    {Matrix: tensor.F16, Llama3: true},
+
+		"qwen3 mixed":    {Matrix: tensor.Q5_1, Up: tensor.Q5_0},
+		"qwen3moe mixed": {Matrix: tensor.Q6_K, Up: tensor.Q4_K, Dense: true},
+		"gpt-oss mixed":  {Matrix: tensor.BF16, Experts: tensor.F32, Up: tensor.MXFP4},
+		"llama mixed":    {Matrix: tensor.Q8_0, Up: tensor.F32},
 	}
+}
+
+// tinyModel makes a model of tiny.
+func tinyModel(name string, o modeltest.Options) (*model.Spec, map[string]tensor.Tensor) {
+	family, _, _ := strings.Cut(name, " ")
+	return modeltest.Tiny(family, o)
 }
 
 func tinyLimits(s *model.Spec, depth int) model.Limits {
@@ -73,7 +85,7 @@ func logitsOf(t *testing.T, s *model.Spec, params map[string]tensor.Tensor, cfg 
 // 3 %, with room for a router that flips.
 func TestOracle(t *testing.T) {
 	for family, o := range tiny() {
-		s, params := modeltest.Tiny(family, o)
+		s, params := tinyModel(family, o)
 		oracle, err := modeltest.NewOracle(s, params)
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +127,7 @@ func TestOracle(t *testing.T) {
 func TestScoresOracle(t *testing.T) {
 	for family, o := range tiny() {
 		t.Run(family, func(t *testing.T) {
-			s, params := modeltest.Tiny(family, o)
+			s, params := tinyModel(family, o)
 			oracle, err := modeltest.NewOracle(s, params)
 			if err != nil {
 				t.Fatal(err)
@@ -233,7 +245,7 @@ func fill[E any](x []E, v E) {
 
 func TestStepDoesNotAllocate(t *testing.T) {
 	for family, o := range tiny() {
-		s, params := modeltest.Tiny(family, o)
+		s, params := tinyModel(family, o)
 		lim := tinyLimits(s, 2)
 		d, err := New(s, lim, Config{Threads: 2, KV: tensor.F8_E4M3})
 		if err != nil {
@@ -275,7 +287,7 @@ func TestFootprint(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d threads/%v/%s/%d bits", family, cfg.Threads, cfg.KV, cfg.Weights, cfg.Activations), func(t *testing.T) {
 				o.Vocab = 5003
 				ids := []int32{1, 2, 3}
-				s, params := modeltest.Tiny(family, o)
+				s, params := tinyModel(family, o)
 				lim := tinyLimits(s, 1)
 				want, err := Footprint(s, lim, cfg, params)
 				if err != nil {

@@ -37,7 +37,7 @@ func (w *weight) row(i int, dst []float32) {
 // and tables of any type stay where t has them, so its bytes must stay readable until Close.
 // Vectors become float32.
 func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
-	if !t.DType.Numeric() {
+	if !t.DType.Numeric() && t.DType != tensor.Mixed {
 		return nil, fmt.Errorf("cpu: tensor %q: %v elements are not numbers", t.Name, t.DType)
 	}
 	w := &weight{}
@@ -59,25 +59,49 @@ func (d *Device) Upload(t tensor.Tensor, use model.Use) (model.Weight, error) {
 	case model.AsTable:
 		w.table = t
 	default:
-		opt := d.options(&t)
-		d.used.add(&t, opt, d.cfg.Packed != nil)
-		if use == model.AsTiedTable && opt.Q8 { // embeddings are read as they were
-			w.table = t
+		if err := d.uploadMatrix(w, &t, use); err != nil {
+			return nil, err
 		}
-		if d.seen != nil && kern.PackedBytes(&t, opt) > 0 {
-			d.seen(packedPart{t: t, opt: opt, table: w.table.DType != tensor.Invalid})
-		}
-		if d.mem.dry {
-			break
-		}
-		matrix, err := d.matrix(&t, opt)
-		if err != nil {
-			return nil, fmt.Errorf("cpu: %w", err)
-		}
-		w.matrix = matrix
 	}
 	d.weights = append(d.weights, w)
 	return w, nil
+}
+
+// uploadMatrix makes the matrix of w: of a Mixed tensor two, of which each has a form of its own.
+func (d *Device) uploadMatrix(w *weight, t *tensor.Tensor, use model.Use) error {
+	parts := t.Typed()
+	for i := range parts {
+		part := &parts[i]
+		opt := d.options(part)
+		d.used.add(part, opt, d.cfg.Packed != nil)
+		if use == model.AsTiedTable && opt.Q8 { // embeddings are read as they were
+			w.table = *part
+		}
+		if d.seen != nil && kern.PackedBytes(part, opt) > 0 {
+			d.seen(packedPart{t: *part, opt: opt, table: w.table.DType != tensor.Invalid})
+		}
+		if d.mem.dry {
+			continue
+		}
+		matrix, err := d.matrix(part, opt)
+		switch {
+		case err != nil:
+			w.close()
+			return fmt.Errorf("cpu: %w", err)
+		case i == 0:
+			w.matrix = matrix
+		default:
+			w.matrix = kern.Interleave(w.matrix, matrix)
+		}
+	}
+	if len(parts) > 1 { // the results of both, before they are one
+		rows := d.lim.MaxTokens
+		if len(t.Shape) == 3 {
+			rows *= d.spec.FFN.TopK
+		}
+		d.halves = max(d.halves, rows*t.Shape[len(t.Shape)-2])
+	}
+	return nil
 }
 
 // Embed implements model.Device.

@@ -51,7 +51,7 @@ func TestEightBitWeights(t *testing.T) {
 		"gpt-oss": {Matrix: tensor.BF16}, "qwen3": {Matrix: tensor.F16, Tied: true}, "llama": {Matrix: tensor.F32},
 	} {
 		t.Run(family, func(t *testing.T) {
-			s, params := modeltest.Tiny(family, o)
+			s, params := tinyModel(family, o)
 			rng := rand.New(rand.NewPCG(9, 9))
 			ids := make([]int32, 40)
 			for i := range ids {

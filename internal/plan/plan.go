@@ -70,23 +70,25 @@ func New(s *model.Spec, params map[string]tensor.Tensor) (*Model, error) {
 	types := map[string]*TypePart{} // by name: both orders of MXFP4 are one type
 	for _, param := range model.Params(s) {
 		stored := params[param.Name]
-		elems, bytes, err := size(&stored)
-		if err != nil {
-			return nil, err
-		}
 		role, matrix := roleOf(s, param)
 		part := &counted.Parts[role]
-		part.Params += elems
-		part.Bytes += bytes
-		if matrix {
-			part.matrix += elems
+		for _, typed := range stored.Typed() {
+			elems, bytes, err := size(&typed)
+			if err != nil {
+				return nil, err
+			}
+			part.Params += elems
+			part.Bytes += bytes
+			if matrix {
+				part.matrix += elems
+			}
+			name := typed.DType.String()
+			if types[name] == nil {
+				types[name] = &TypePart{Type: typed.DType}
+			}
+			types[name].Params += elems
+			types[name].Bytes += bytes
 		}
-		name := stored.DType.String()
-		if types[name] == nil {
-			types[name] = &TypePart{Type: stored.DType}
-		}
-		types[name].Params += elems
-		types[name].Bytes += bytes
 	}
 	for _, part := range types {
 		counted.Types = append(counted.Types, *part)

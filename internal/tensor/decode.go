@@ -14,7 +14,7 @@ func (r Row) Len() int {
 
 // Floats decodes r into dst, which holds exactly r.Len() elements. Every type is
 // decoded exactly as formats.md 4 defines it; the one rounding is that of the
-// final addition in Q4_1, Q4_K and Q5_K. Integer types have no decoder: Numeric
+// final addition in Q4_1, Q5_1, Q4_K and Q5_K. Integer types have no decoder: Numeric
 // tells.
 func (r Row) Floats(dst []float32) {
 	if len(dst) != r.Len() {
@@ -67,6 +67,10 @@ func blockDecoder(t DType) func(dst []float32, b []byte) {
 		return decodeQ4_0
 	case Q4_1:
 		return decodeQ4_1
+	case Q5_0:
+		return decodeQ5_0
+	case Q5_1:
+		return decodeQ5_1
 	case Q4_K:
 		return decodeQ4_K
 	case Q5_K:
@@ -122,6 +126,25 @@ func decodeQ4_1(dst []float32, b []byte) {
 	for j, q := range b[4:20] {
 		dst[j] = float32(q&15)*d + m
 		dst[j+16] = float32(q>>4)*d + m
+	}
+}
+
+// decodeQ5_0: d, 32 bits of which bit j is the fifth of element j, then nibbles as in MXFP4;
+// d·(q-16).
+func decodeQ5_0(dst []float32, b []byte) {
+	d, fifth := half(b), binary.LittleEndian.Uint32(b[2:])
+	for j, q := range b[6:22] {
+		dst[j] = float32(int(q&15|byte(fifth>>j&1)<<4)-16) * d
+		dst[j+16] = float32(int(q>>4|byte(fifth>>(j+16)&1)<<4)-16) * d
+	}
+}
+
+// decodeQ5_1: d, m, then fifth bits and nibbles as in Q5_0; d·q + m.
+func decodeQ5_1(dst []float32, b []byte) {
+	d, m, fifth := half(b), half(b[2:]), binary.LittleEndian.Uint32(b[4:])
+	for j, q := range b[8:24] {
+		dst[j] = float32(q&15|byte(fifth>>j&1)<<4)*d + m
+		dst[j+16] = float32(q>>4|byte(fifth>>(j+16)&1)<<4)*d + m
 	}
 }
 

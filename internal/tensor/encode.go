@@ -8,8 +8,8 @@ import (
 
 // Encode stores the row src as type t: dst takes t.RowBytes(len(src)) bytes, and
 // for MXFP4HF scales takes one byte per 32 elements (nil for other types). Values
-// must be finite. F16, BF16, Q8_0, Q4_0 and MXFP4 follow formats.md 4; Q4_1 and
-// the K types are plain min-max quantisers without the error search of other
+// must be finite. F16, BF16, Q8_0, Q4_0 and MXFP4 follow formats.md 4; Q4_1,
+// Q5_0, Q5_1 and the K types are plain min-max quantisers without the error search of other
 // tools: right, but not the best possible.
 func Encode(t DType, dst, scales []byte, src []float32) {
 	if len(dst) != t.RowBytes(len(src)) || (t == MXFP4HF && len(scales) != len(src)/32) {
@@ -35,6 +35,10 @@ func Encode(t DType, dst, scales []byte, src []float32) {
 			encodeQ4_0(block, values)
 		case Q4_1:
 			encodeQ4_1(block, values)
+		case Q5_0:
+			encodeQ5_0(block, values)
+		case Q5_1:
+			encodeQ5_1(block, values)
 		case Q4_K, Q5_K:
 			encodeQ45_K(t, block, values)
 		case Q6_K:
@@ -137,6 +141,33 @@ func encodeQ4_1(dst []byte, x []float32) {
 	for j := range 16 {
 		dst[4+j] = q(x[j]) | q(x[j+16])<<4
 	}
+}
+
+// encodeQ5_0 maps the value of largest magnitude to -16, the end that has one number more.
+func encodeQ5_0(dst []byte, x []float32) {
+	big, _, _ := extremes(x)
+	putHalf(dst, big/-16)
+	put5(dst[2:], x, func(v float32) byte { return byte(divide(v, big/-16, -16, 15) + 16) })
+}
+
+// encodeQ5_1 maps the smallest value to 0 and the largest to 31.
+func encodeQ5_1(dst []byte, x []float32) {
+	_, lo, hi := extremes(x)
+	d := (hi - lo) / 31
+	putHalf(dst, d)
+	putHalf(dst[2:], lo)
+	put5(dst[4:], x, func(v float32) byte { return byte(divide(v-lo, d, 0, 31)) })
+}
+
+// put5 stores quants of 5 bits: the fifth bits of all, then nibbles.
+func put5(dst []byte, x []float32, quant func(v float32) byte) {
+	fifth := uint32(0)
+	for j := range 16 {
+		low, high := quant(x[j]), quant(x[j+16])
+		dst[4+j] = low&15 | high<<4
+		fifth |= uint32(low>>4)<<j | uint32(high>>4)<<(j+16)
+	}
+	binary.LittleEndian.PutUint32(dst, fifth)
 }
 
 // encodeQ45_K writes a Q4_K or Q5_K block: per sub-block of 32 a minimum <= 0 and

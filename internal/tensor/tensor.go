@@ -20,6 +20,8 @@ const (
 	Q8_0          // 32 elements in 34 bytes: a scale, a signed byte each
 	Q4_0          // 32 elements in 18 bytes: a scale, a nibble each
 	Q4_1          // 32 elements in 20 bytes: a scale, a minimum, a nibble each
+	Q5_0          // 32 elements in 22 bytes: a scale, 5 bits each
+	Q5_1          // 32 elements in 24 bytes: a scale, a minimum, 5 bits each
 	Q4_K          // 256 elements in 144 bytes: 4 bits each, 8 sub-blocks with scale and minimum
 	Q5_K          // 256 elements in 176 bytes: 5 bits each, otherwise as Q4_K
 	Q6_K          // 256 elements in 210 bytes: 6 bits each, 16 sub-blocks with a scale
@@ -28,6 +30,7 @@ const (
 	I64           // 64-bit integers
 	Bool          // one byte, 0 or 1
 	F8_E4M3       // 8-bit float of OCP, see ToE4M3; cached keys and values only, with a scale per vector
+	Mixed         // no type of elements: that of tensors of two types, see Interleave
 	numDTypes
 )
 
@@ -45,6 +48,8 @@ var dtypes = [numDTypes]struct {
 	Q8_0:    {"Q8_0", 32, 34},
 	Q4_0:    {"Q4_0", 32, 18},
 	Q4_1:    {"Q4_1", 32, 20},
+	Q5_0:    {"Q5_0", 32, 22},
+	Q5_1:    {"Q5_1", 32, 24},
 	Q4_K:    {"Q4_K", 256, 144},
 	Q5_K:    {"Q5_K", 256, 176},
 	Q6_K:    {"Q6_K", 256, 210},
@@ -53,6 +58,7 @@ var dtypes = [numDTypes]struct {
 	I64:     {"I64", 1, 8},
 	Bool:    {"BOOL", 1, 1},
 	F8_E4M3: {"F8_E4M3", 1, 1},
+	Mixed:   {"mixed", 1, 0},
 }
 
 // String returns the name people use for t. Both nibble orders of MXFP4 are "MXFP4".
@@ -81,7 +87,9 @@ func (t DType) RowBytes(cols int) int {
 // Scales) or composed: row i of a composed tensor is a row of one of its Parts.
 // Composition is how separate gate and up projections, per-expert tensors and
 // permuted heads become one tensor without being copied. Data and Scales of a
-// composed tensor are nil.
+// composed tensor are nil. Where parts are of several types of single elements, the
+// whole is F32, to which rows are converted as they are asked for; a Mixed tensor has
+// parts of any two types, and its rows are what those of the parts are.
 type Tensor struct {
 	Name   string
 	DType  DType
@@ -89,7 +97,9 @@ type Tensor struct {
 	Data   []byte // rows one after another; not aligned
 	Scales []byte // MXFP4HF only: one E8M0 byte per block, rows one after another
 
-	Parts []Tensor                      // composed tensors only; all of one DType and one row length, that of the whole or 1
+	Columns bool // plain, of single elements, [experts, out, in]: Data holds [experts, in, out], and rows are gathered
+
+	Parts []Tensor                      // composed tensors only; all of one row length, that of the whole or 1
 	Map   func(row int) (part, sub int) // row of the whole (element, when parts have rows of 1) -> part and row in it
 	Drop  func()                        // tells the source that the bytes will not be read again soon; nil = nothing to tell
 }
@@ -121,6 +131,14 @@ func (t *Tensor) Rows() int {
 // Elems returns the number of elements.
 func (t *Tensor) Elems() int { return t.Rows() * t.Cols() }
 
+// Typed returns the tensors of one type that t consists of: t, or the Parts of a Mixed one.
+func (t *Tensor) Typed() []Tensor {
+	if t.DType == Mixed {
+		return t.Parts
+	}
+	return []Tensor{*t}
+}
+
 // Bytes returns the size of the stored form, scales included.
 func (t *Tensor) Bytes() int64 {
 	total := int64(len(t.Data)) + int64(len(t.Scales))
@@ -138,13 +156,40 @@ func (t *Tensor) Row(i int) Row {
 		if size := cols / t.Parts[0].Cols(); size > 1 {
 			return t.gather(i*size, size)
 		}
-		part, sub := t.Map(i)
-		return t.Parts[part].Row(sub)
+		return t.part(i)
 	}
 	size := t.DType.RowBytes(cols)
+	if t.Columns {
+		return t.column(i, size)
+	}
 	row := Row{DType: t.DType, Data: t.Data[i*size : (i+1)*size]}
 	if t.DType == MXFP4HF {
 		row.Scales = t.Scales[i*cols/32 : (i+1)*cols/32]
+	}
+	return row
+}
+
+// part returns the row of a part that is row i of t, in the type of t.
+func (t *Tensor) part(i int) Row {
+	part, sub := t.Map(i)
+	row := t.Parts[part].Row(sub)
+	if t.DType == F32 && row.DType != F32 {
+		floats := make([]float32, row.Len())
+		row.Floats(floats)
+		row = Row{DType: F32, Data: make([]byte, 4*len(floats))}
+		Encode(F32, row.Data, nil, floats)
+	}
+	return row
+}
+
+// column copies row i, which is a column of what is stored. Neighbours share its cache lines.
+func (t *Tensor) column(i, size int) Row {
+	out, in := t.Shape[1], t.Shape[2]
+	elem := size / in
+	stored := t.Data[i/out*out*size:][:out*size]
+	row := Row{DType: t.DType, Data: make([]byte, size)}
+	for k := range in {
+		copy(row.Data[k*elem:][:elem], stored[(k*out+i%out)*elem:])
 	}
 	return row
 }
@@ -154,8 +199,7 @@ func (t *Tensor) Row(i int) Row {
 func (t *Tensor) gather(first, n int) Row {
 	row := Row{DType: t.DType}
 	for i := first; i < first+n; i++ {
-		part, sub := t.Map(i)
-		row.Data = append(row.Data, t.Parts[part].Row(sub).Data...)
+		row.Data = append(row.Data, t.part(i).Data...)
 	}
 	return row
 }
@@ -172,10 +216,15 @@ func (t *Tensor) Release() {
 
 // Interleave returns the tensor whose rows are a0, b0, a1, b1, … per matrix:
 // [..., n, in] and [..., n, in] give [..., 2n, in]. It joins separate gate and up
-// projections into the order in which gpt-oss stores them.
+// projections into the order in which gpt-oss stores them. Of two types they give a
+// Mixed tensor, whose Parts are a and b.
 func Interleave(name string, a, b Tensor) (Tensor, error) {
-	if err := sameRows(name, a, b); err != nil {
+	if err := sameLength(name, a, b); err != nil {
 		return Tensor{}, err
+	}
+	dtype := a.DType
+	if b.DType != dtype {
+		dtype = Mixed
 	}
 	dims := len(a.Shape)
 	if dims < 2 || a.Rows() != b.Rows() {
@@ -183,26 +232,33 @@ func Interleave(name string, a, b Tensor) (Tensor, error) {
 	}
 	shape := append([]int(nil), a.Shape...)
 	shape[dims-2] *= 2
-	return Tensor{Name: name, DType: a.DType, Shape: shape, Parts: []Tensor{a, b},
+	return Tensor{Name: name, DType: dtype, Shape: shape, Parts: []Tensor{a, b},
 		Map: func(row int) (part, sub int) { return row & 1, row >> 1 }}, nil
 }
 
 // Stack returns the tensor whose leading dimension counts the parts, which must
-// all have one shape: n times [out, in] gives [n, out, in].
+// all have one shape: n times [out, in] gives [n, out, in]. They are of one type, or all
+// of single elements.
 func Stack(name string, parts []Tensor) (Tensor, error) {
 	if len(parts) == 0 {
 		return Tensor{}, fmt.Errorf("tensor %q: nothing to stack", name)
 	}
-	rows := parts[0].Rows()
+	rows, dtype := parts[0].Rows(), parts[0].DType
 	for _, part := range parts[1:] {
-		if err := sameRows(name, parts[0], part); err != nil {
+		if err := sameLength(name, parts[0], part); err != nil {
 			return Tensor{}, err
+		}
+		if part.DType != parts[0].DType {
+			if !part.DType.single() || !parts[0].DType.single() {
+				return Tensor{}, fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected, or F32, F16 and BF16", name, parts[0].Name, parts[0].DType, part.Name, part.DType)
+			}
+			dtype = F32
 		}
 		if part.Rows() != rows {
 			return Tensor{}, fmt.Errorf("tensor %q: %q has shape %v, %q has %v: equal shapes expected", name, parts[0].Name, parts[0].Shape, part.Name, part.Shape)
 		}
 	}
-	return Tensor{Name: name, DType: parts[0].DType, Shape: append([]int{len(parts)}, parts[0].Shape...), Parts: parts,
+	return Tensor{Name: name, DType: dtype, Shape: append([]int{len(parts)}, parts[0].Shape...), Parts: parts,
 		Map: func(row int) (part, sub int) { return row / rows, row % rows }}, nil
 }
 
@@ -215,14 +271,19 @@ func Reorder(t Tensor, from func(row int) int) Tensor {
 // InterleaveElems is Interleave for biases: its elements are a0, b0, a1, b1, … per
 // vector: [..., n] and [..., n] give [..., 2n]. Both must be plain.
 func InterleaveElems(name string, a, b Tensor) (Tensor, error) {
-	if e, _ := a.DType.Block(); e != 1 || len(a.Shape) == 0 {
-		return Tensor{}, fmt.Errorf("tensor %q: %q is %v of shape %v: vectors of single elements expected", name, a.Name, a.DType, a.Shape)
+	for _, t := range []Tensor{a, b} {
+		if !t.DType.single() || len(t.Shape) == 0 {
+			return Tensor{}, fmt.Errorf("tensor %q: %q is %v of shape %v: vectors of single elements expected", name, t.Name, t.DType, t.Shape)
+		}
 	}
 	t, err := Interleave(name, column(a), column(b))
 	if err != nil {
 		return Tensor{}, err
 	}
 	t.Shape = t.Shape[:len(t.Shape)-1]
+	if t.DType == Mixed {
+		t.DType = F32
+	}
 	return t, nil
 }
 
@@ -242,11 +303,11 @@ func column(t Tensor) Tensor {
 	return t
 }
 
-// sameRows says why a and b cannot be parts of one tensor: another type or length of rows.
-func sameRows(name string, first, second Tensor) error {
-	if first.DType != second.DType {
-		return fmt.Errorf("tensor %q: %q is %v, %q is %v: one type expected", name, first.Name, first.DType, second.Name, second.DType)
-	}
+// single reports whether a type stores numbers one by one: F32, F16 or BF16.
+func (t DType) single() bool { return t == F32 || t == F16 || t == BF16 }
+
+// sameLength says why rows of a and b cannot be rows of one tensor.
+func sameLength(name string, first, second Tensor) error {
 	if first.Cols() != second.Cols() {
 		return fmt.Errorf("tensor %q: rows of %q have %d elements, rows of %q %d", name, first.Name, first.Cols(), second.Name, second.Cols())
 	}

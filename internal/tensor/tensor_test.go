@@ -71,20 +71,18 @@ func TestComposed(t *testing.T) {
 
 func TestComposeRefuses(t *testing.T) {
 	a := numbered("a", 0, 2, 3)
-	half := a
-	half.Name, half.DType = "half", F16
+	wide := numbered("wide", 0, 2, 32)
 	quant := Tensor{Name: "quant", DType: Q8_0, Shape: []int{2, 32}}
 	for _, c := range []struct {
 		name, want string
 		f          func() (Tensor, error)
 	}{
-		{"types", "one type expected", func() (Tensor, error) { return Interleave("x", a, half) }},
 		{"row length", "rows of", func() (Tensor, error) { return Interleave("x", a, numbered("b", 0, 2, 4)) }},
 		{"row count", "equal matrices", func() (Tensor, error) { return Interleave("x", a, numbered("b", 0, 3, 3)) }},
 		{"vectors", "equal matrices", func() (Tensor, error) { return Interleave("x", numbered("v", 0, 3), numbered("w", 0, 3)) }},
 		{"nothing", "nothing to stack", func() (Tensor, error) { return Stack("x", nil) }},
 		{"stack rows", "equal shapes", func() (Tensor, error) { return Stack("x", []Tensor{a, numbered("b", 0, 3, 3)}) }},
-		{"stack types", "one type expected", func() (Tensor, error) { return Stack("x", []Tensor{a, half}) }},
+		{"stack types", "one type expected", func() (Tensor, error) { return Stack("x", []Tensor{wide, quant}) }},
 		{"elements of blocks", "single elements", func() (Tensor, error) { return InterleaveElems("x", quant, quant) }},
 		{"elements of scalars", "vectors", func() (Tensor, error) { return InterleaveElems("x", numbered("s", 0), numbered("s", 0)) }},
 		{"elements count", "equal matrices", func() (Tensor, error) { return InterleaveElems("x", a, numbered("b", 0, 3, 3)) }},
@@ -95,6 +93,64 @@ func TestComposeRefuses(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Parts of several types: rows stay what they are where two are interleaved, and become F32
+// where single elements are stacked or interleaved.
+func TestTypesDiffer(t *testing.T) {
+	as := func(dtype DType, first int) Tensor {
+		wide := numbered(dtype.String(), first, 2, 32)
+		made := Tensor{Name: dtype.String(), DType: dtype, Shape: wide.Shape, Data: make([]byte, 2*dtype.RowBytes(32))}
+		for i := range 2 {
+			Encode(dtype, made.Row(i).Data, nil, decode(wide.Row(i)))
+		}
+		return made
+	}
+	f32, bf16, q8 := as(F32, 0), as(BF16, 64), as(Q8_0, 1)
+	mixed, err := Interleave("x", q8, bf16)
+	if err != nil || mixed.DType != Mixed || mixed.Bytes() != q8.Bytes()+bf16.Bytes() {
+		t.Fatalf("%v of %d bytes, %v", mixed.DType, mixed.Bytes(), err)
+	}
+	for i, dtype := range []DType{Q8_0, BF16, Q8_0, BF16} {
+		if row, want := mixed.Row(i), mixed.Parts[i%2].Row(i/2); row.DType != dtype || !slices.Equal(row.Data, want.Data) {
+			t.Errorf("row %d is %v, want %v", i, row.DType, dtype)
+		}
+	}
+	stacked, err := Stack("x", []Tensor{bf16, f32})
+	if err != nil || stacked.DType != F32 {
+		t.Fatal(stacked.DType, err)
+	}
+	vector, err := InterleaveElems("x", bf16, f32)
+	if err != nil || vector.DType != F32 {
+		t.Fatal(vector.DType, err)
+	}
+	for i := range 2 {
+		if got, want := decode(stacked.Row(i)), decode(bf16.Row(i)); !slices.Equal(got, want) {
+			t.Errorf("row %d of the stack is %v, want %v", i, got, want)
+		}
+		if got, want := decode(stacked.Row(2+i)), decode(f32.Row(i)); !slices.Equal(got, want) {
+			t.Errorf("row %d of the stack is %v, want %v", 2+i, got, want)
+		}
+		got := decode(vector.Row(i))
+		for k, v := range got {
+			if want := decode([]Tensor{bf16, f32}[k%2].Row(i))[k/2]; v != want {
+				t.Errorf("element %d of vector %d is %v, want %v", k, i, v, want)
+			}
+		}
+	}
+}
+
+// Columns is [experts, out, in] stored as [experts, in, out].
+func TestColumns(t *testing.T) {
+	stored := numbered("x", 0, 2, 3, 4) // [experts, in, out]
+	turned := Tensor{Name: "x", DType: F32, Shape: []int{2, 4, 3}, Data: stored.Data, Columns: true}
+	for i := range turned.Rows() {
+		for k, v := range decode(turned.Row(i)) {
+			if want := float32(i/4*12 + k*4 + i%4); v != want {
+				t.Errorf("row %d, element %d is %v, want %v", i, k, v, want)
+			}
+		}
 	}
 }
 
@@ -135,7 +191,7 @@ func TestRelease(t *testing.T) {
 
 func TestDTypeNames(t *testing.T) {
 	for dt := Invalid; dt < numDTypes; dt++ {
-		if dt.String() == "" || (dt != Invalid && dt.RowBytes(256) == 0) {
+		if dt.String() == "" || (dt != Invalid && dt != Mixed && dt.RowBytes(256) == 0) {
 			t.Errorf("type %d: name %q, %d bytes per 256", dt, dt, dt.RowBytes(256))
 		}
 		if want := slices.Contains(floatTypes, dt); dt.Numeric() != want {

@@ -22,7 +22,9 @@ type Acts struct {
 	tasks   []task
 	scratch [][]float32 // decoded weight rows of each worker
 
-	round, multiply func(worker, chunk int) // method values, made once
+	halves [2][]float32 // results of the halves of the matrix in progress, of Interleave
+
+	round, multiply, join func(worker, chunk int) // method values, made once
 }
 
 // A tiling is rows of activations cut into tiles, rounded or not. Between products it is

@@ -62,6 +62,17 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 4:
 				q8Tile4AVX2(w, s, a, nb, bias, y)
 			}
+		case q5m:
+			switch T {
+			case 1:
+				q5mTile1AVX2(w, s, a, nb, bias, y)
+			case 2:
+				q5mTile2AVX2(w, s, a, nb, bias, y)
+			case 3:
+				q5mTile3AVX2(w, s, a, nb, bias, y)
+			case 4:
+				q5mTile4AVX2(w, s, a, nb, bias, y)
+			}
 		case q5k:
 			switch T {
 			case 1:
@@ -173,6 +184,23 @@ func tileKernel(l Level, f family, T int, w, s, a *byte, nb int, bias, y *float3
 			case 7:
 				q8Tile7AVX512(w, s, a, nb, bias, y)
 			}
+		case q5m:
+			switch T {
+			case 1:
+				q5mTile1AVX512(w, s, a, nb, bias, y)
+			case 2:
+				q5mTile2AVX512(w, s, a, nb, bias, y)
+			case 3:
+				q5mTile3AVX512(w, s, a, nb, bias, y)
+			case 4:
+				q5mTile4AVX512(w, s, a, nb, bias, y)
+			case 5:
+				q5mTile5AVX512(w, s, a, nb, bias, y)
+			case 6:
+				q5mTile6AVX512(w, s, a, nb, bias, y)
+			case 7:
+				q5mTile7AVX512(w, s, a, nb, bias, y)
+			}
 		case q5k:
 			switch T {
 			case 1:
@@ -230,6 +258,8 @@ func oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *f
 			q4kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q8:
 			q8OneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
+		case q5m:
+			q5mOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q5k:
 			q5kOneRowFineAVX512(w, a, nb, groups, size, bias, step, y)
 		case q6k:
@@ -248,6 +278,8 @@ func oneRowKernel(f family, fine bool, w, a *byte, nb, groups, size int, bias *f
 			q4kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q8:
 			q8OneRowAVX512(w, a, nb, groups, size, bias, step, y)
+		case q5m:
+			q5mOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q5k:
 			q5kOneRowAVX512(w, a, nb, groups, size, bias, step, y)
 		case q6k:
@@ -293,6 +325,13 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 				q8Fine4AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
 				q8Fine6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q5m:
+			switch T {
+			case 4:
+				q5mFine4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q5mFine6AVX512(w, s, a, ahead, nb, size, bias, y)
 			}
 		case q5k:
 			switch T {
@@ -349,6 +388,15 @@ func pairKernel(f family, T int, fine bool, w, s, a, ahead *byte, nb, size int, 
 				q8Pair5AVX512(w, s, a, ahead, nb, size, bias, y)
 			case 6:
 				q8Pair6AVX512(w, s, a, ahead, nb, size, bias, y)
+			}
+		case q5m:
+			switch T {
+			case 4:
+				q5mPair4AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 5:
+				q5mPair5AVX512(w, s, a, ahead, nb, size, bias, y)
+			case 6:
+				q5mPair6AVX512(w, s, a, ahead, nb, size, bias, y)
 			}
 		case q5k:
 			switch T {

@@ -18,8 +18,9 @@ type Form struct {
 	Piece  int    // bytes of a piece for WritePacked; the last of a matrix may be shorter
 }
 
-// families are the names of the packed layouts in Form.Layout.
-var families = [packed]string{mx4: "mx4", q4: "q4", q4m: "q4m", q4k: "q4k", q8: "q8", q5k: "q5k", q6k: "q6k"}
+// families are the names of the layouts in Form.Layout; those of rows as stored are for
+// what was columns.
+var families = [e4m3]string{bf16: "bf16", f16: "f16", f32: "f32", mx4: "mx4", q4: "q4", q4m: "q4m", q4k: "q4k", q8: "q8", q5m: "q5m", q5k: "q5k", q6k: "q6k"}
 
 // pieceBytes is about how much is packed, handed over and let go at a time by a worker.
 const pieceBytes = 1 << 20
@@ -66,7 +67,7 @@ func WritePacked(t *tensor.Tensor, o Options, pool *Pool, write func(piece int, 
 			data := bufs[worker][:groups*matrix.size]
 			clear(data)
 			for i := range groups {
-				if matrix.packGroup(t, first+i, matrix.fam.group(data[i*matrix.size:][:matrix.size:matrix.size], matrix.in/32)) {
+				if matrix.packGroup(t, first+i, data[i*matrix.size:][:matrix.size:matrix.size]) {
 					large.Store(true)
 				}
 			}
@@ -89,10 +90,11 @@ func Map(t *tensor.Tensor, o Options, mem []byte, decode bool) (*Matrix, error) 
 	if err != nil {
 		return nil, err
 	}
-	if matrix.fam >= packed || int64(len(mem)) != matrix.bytes {
+	if matrix.size == 0 || int64(len(mem)) != matrix.bytes {
 		return nil, fmt.Errorf("tensor %q: %d bytes of a packed form, expected %d", t.Name, len(mem), FormOf(t, o).Bytes)
 	}
-	matrix.mem, matrix.mapped = mem, true
+	matrix.use(mem)
+	matrix.mapped = true
 	matrix.opt.Exact = matrix.opt.Exact || decode
 	return matrix, nil
 }
@@ -103,7 +105,7 @@ func (m *Matrix) Resembles(t *tensor.Tensor) bool {
 	mem := make([]byte, m.size)
 	for _, unit := range []int{0, m.e*m.groups - 1} {
 		clear(mem)
-		m.packGroup(t, unit, m.fam.group(mem, m.in/32))
+		m.packGroup(t, unit, mem)
 		if !bytes.Equal(mem, m.mem[unit*m.size:][:m.size]) {
 			return false
 		}

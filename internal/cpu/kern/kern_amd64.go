@@ -454,6 +454,96 @@ func q8Tile3AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 //go:noescape
 func q8Tile4AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
 
+// q5mTile1AVX512 multiplies a row group with a tile of 1 rows; see tileGo.
+//
+//go:noescape
+func q5mTile1AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile2AVX512 multiplies a row group with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q5mTile2AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile3AVX512 multiplies a row group with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q5mTile3AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile4AVX512 multiplies a row group with a tile of 4 rows; see tileGo.
+//
+//go:noescape
+func q5mTile4AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile5AVX512 multiplies a row group with a tile of 5 rows; see tileGo.
+//
+//go:noescape
+func q5mTile5AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile6AVX512 multiplies a row group with a tile of 6 rows; see tileGo.
+//
+//go:noescape
+func q5mTile6AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile7AVX512 multiplies a row group with a tile of 7 rows; see tileGo.
+//
+//go:noescape
+func q5mTile7AVX512(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mOneRowAVX512 multiplies row groups with a tile of 1 row; see tileGo.
+//
+//go:noescape
+func q5mOneRowAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q5mOneRowFineAVX512 multiplies row groups with a tile of 1 row and its residuals; see tileGo.
+//
+//go:noescape
+func q5mOneRowFineAVX512(w *byte, a *byte, nb int, groups int, size int, bias *float32, step int, y *float32)
+
+// q5mPair4AVX512 multiplies two row groups with a tile of 4 rows; see tileGo.
+//
+//go:noescape
+func q5mPair4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mPair5AVX512 multiplies two row groups with a tile of 5 rows; see tileGo.
+//
+//go:noescape
+func q5mPair5AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mPair6AVX512 multiplies two row groups with a tile of 6 rows; see tileGo.
+//
+//go:noescape
+func q5mPair6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mFine4AVX512 multiplies two row groups with a tile of 2 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5mFine4AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mFine6AVX512 multiplies two row groups with a tile of 3 rows and their residuals; see tileGo.
+//
+//go:noescape
+func q5mFine6AVX512(w *byte, s *byte, a *byte, ahead *byte, nb int, size int, bias *float32, y **float32)
+
+// q5mTile1AVX2 multiplies a row group with a tile of 1 rows; see tileGo.
+//
+//go:noescape
+func q5mTile1AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile2AVX2 multiplies a row group with a tile of 2 rows; see tileGo.
+//
+//go:noescape
+func q5mTile2AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile3AVX2 multiplies a row group with a tile of 3 rows; see tileGo.
+//
+//go:noescape
+func q5mTile3AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
+// q5mTile4AVX2 multiplies a row group with a tile of 4 rows; see tileGo.
+//
+//go:noescape
+func q5mTile4AVX2(w *byte, s *byte, a *byte, nb int, bias *float32, y *float32)
+
 // q5kTile1AVX512 multiplies a row group with a tile of 1 rows; see tileGo.
 //
 //go:noescape

@@ -7,7 +7,7 @@ import (
 	"ossian/internal/tensor"
 )
 
-// A family is a packed form of weights. The first seven hold blocks of 32
+// A family is a packed form of weights. The first eight hold blocks of 32
 // elements of 16 rows ("x16", kernels.md 5) and multiply with int8 activations;
 // the others are rows as the checkpoint stores them.
 //
@@ -24,6 +24,7 @@ const (
 	q4m                // nibbles; per block 16 f16 scales, 16 f16 minima
 	q4k                // nibbles; per 8 blocks 16 f16 d, 16 f16 -dmin; per block 16 u8 scales, 16 u8 minima
 	q8                 // bytes; per block 16 f16 scales
+	q5m                // bytes; scales as q4m
 	q5k                // bytes; scales as q4k
 	q6k                // bytes; per 8 blocks 16 f16 d; per block 16 s8 scales of elements 0-15, 16 of elements 16-31
 	bf16               // rows as stored
@@ -49,6 +50,7 @@ var layouts = [packed]struct {
 	q4m: {quants: 256, scales: 64},
 	q4k: {quants: 256, scales: 32, head: 64},
 	q8:  {quants: 512, scales: 32, zero: 128},
+	q5m: {quants: 512, scales: 64},
 	q5k: {quants: 512, scales: 32, head: 64},
 	q6k: {quants: 512, scales: 32, head: 32, zero: 32},
 }
@@ -56,7 +58,7 @@ var layouts = [packed]struct {
 func (f family) nibbles() bool { return f <= q4k }
 
 // minima reports whether weights are scale·quant + minimum.
-func (f family) minima() bool { return f == q4m || f == q4k || f == q5k }
+func (f family) minima() bool { return f == q4m || f == q4k || f == q5m || f == q5k }
 
 // groupBytes returns the bytes of a row group of nb blocks, a multiple of 64 so
 // that every group starts at a cache line.
@@ -86,8 +88,10 @@ func familyOf(t tensor.DType) (f family, ok bool) {
 		return q4m, true
 	case tensor.Q4_K:
 		return q4k, true
-	case tensor.Q8_0:
+	case tensor.Q8_0, tensor.Q5_0: // of the latter, quants use 5 of the 8 bits
 		return q8, true
+	case tensor.Q5_1:
+		return q5m, true
 	case tensor.Q5_K:
 		return q5k, true
 	case tensor.Q6_K:
@@ -152,7 +156,7 @@ func (g group) pack(r int, row tensor.Row) {
 	data := row.Data
 	_, size := row.DType.Block()
 	le := binary.LittleEndian
-	// Types up to Q8_0 have blocks of 32 elements, as the group has; K-quants have super of them
+	// Types before Q4_K have blocks of 32 elements, as the group has; K-quants have super of them
 	// in one block.
 	for b := 0; b*size < len(data) && row.DType < tensor.Q4_K; b++ {
 		blk, s := data[b*size:][:size], g.scales[g.f.scalesAt(b):]
@@ -171,6 +175,18 @@ func (g group) pack(r int, row tensor.Row) {
 			put(s, 0, r, blk)
 			put(s, 1, r, blk[2:])
 			g.nibs(b, r, le.Uint64(blk[4:]), le.Uint64(blk[12:]))
+		case tensor.Q5_0:
+			put(s, 0, r, blk)
+			quants := quants5(blk[2:])
+			for k := range quants { // from 16 for the weight 0 to that of the family
+				quants[k] += byte(layouts[q8].zero) - 16
+			}
+			g.bytes(b, r, quants[:], 0)
+		case tensor.Q5_1:
+			put(s, 0, r, blk)
+			put(s, 1, r, blk[2:])
+			quants := quants5(blk[4:])
+			g.bytes(b, r, quants[:], 0)
 		case tensor.Q8_0:
 			put(s, 0, r, blk)
 			g.bytes(b, r, blk[2:], signs8)
@@ -179,6 +195,17 @@ func (g group) pack(r int, row tensor.Row) {
 	for b := 0; b*size < len(data) && row.DType >= tensor.Q4_K; b++ {
 		g.packK(b*super, r, row.DType, data[b*size:][:size])
 	}
+}
+
+// quants5 returns the 5-bit quants of a Q5_0 or Q5_1 block behind its factors: fifth bits,
+// then nibbles.
+func quants5(blk []byte) (quants [32]byte) {
+	fifth := binary.LittleEndian.Uint32(blk)
+	for j, nibbles := range blk[4:20] {
+		quants[j] = nibbles&15 | byte(fifth>>j&1)<<4
+		quants[16+j] = nibbles>>4 | byte(fifth>>(16+j)&1)<<4
+	}
+	return quants
 }
 
 // packFloats stores x as row r of a group of q8: per block the least f16 scale of
@@ -321,7 +348,7 @@ func (g group) factors(b, r int) (scale0, scale1, minimum float32) {
 		scale0 = tensor.E8M0Half(scales[r])
 	case q4, q8:
 		scale0 = half(scales, 0)
-	case q4m:
+	case q4m, q5m:
 		return half(scales, 0), half(scales, 0), half(scales, 1)
 	case q4k, q5k:
 		head := g.scales[g.f.scalesAt(b&^(super-1))-layouts[g.f].head:]

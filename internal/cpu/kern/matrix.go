@@ -15,22 +15,25 @@ const groupRows = 16
 // safe for concurrent use.
 //
 // BF16, F16 and F32 stay where the tensor has them, which must outlive the
-// matrix. Quantised types, and with Options.Q8 all, are repacked outside the Go
-// heap.
+// matrix. Quantised types, with Options.Q8 all, and columns are repacked outside the Go
+// heap. Interleave makes one matrix of two.
 type Matrix struct {
 	e, out, in int
 	fam        family
 	opt        Options
 	bytes      int64
 
-	mem    []byte // packed families: row groups, those of matrix 0 first
+	mem    []byte // row groups, those of matrix 0 first: of packed families, and of rows that were columns
 	mapped bool   // mem belongs to somebody else
 	groups int    // row groups per matrix
-	size   int    // bytes of a row group
+	size   int    // bytes of a row group; 0 = rows stay where the tensor has them
 
-	base   unsafe.Pointer   // rows as stored: row i at base + i·stride …
+	base   unsafe.Pointer   // rows as stored: row i of matrix e at base + (e·pitch + i)·stride …
 	stride int              // bytes
-	rows   []unsafe.Pointer // … or, if they are scattered, at rows[i]
+	pitch  int              // rows from one matrix to the next
+	rows   []unsafe.Pointer // … or, if they are scattered, at rows[e·out + i]
+
+	halves *[2]*Matrix // of Interleave: they have the rows, and of the fields above e, out, in, opt and bytes count
 }
 
 // Pack makes a Matrix of t, which is [out, in] or [E, out, in], plain or composed.
@@ -42,13 +45,15 @@ func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if matrix.fam >= packed {
+	if matrix.size == 0 {
 		matrix.refer(t)
 		return matrix, nil
 	}
-	if matrix.mem, err = alloc(int(matrix.bytes)); err != nil {
+	mem, err := alloc(int(matrix.bytes))
+	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
+	matrix.use(mem)
 	matrix.pack(t, pool)
 	return matrix, nil
 }
@@ -57,7 +62,7 @@ func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
 func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 	fam, ok := familyOf(t.DType)
 	if !ok {
-		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
+		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
 	}
 	if !o.Level.Available() {
 		return nil, fmt.Errorf("tensor %q: kernels for %v asked for, this machine or build has at most %v", t.Name, o.Level, Detect())
@@ -76,17 +81,35 @@ func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 	if matrix.e < 1 || matrix.out < 1 || matrix.in < 1 || matrix.in%block != 0 {
 		return nil, fmt.Errorf("tensor %q: shape %v of %v; expected [out, in] or [experts, out, in], rows of whole blocks of %d", t.Name, t.Shape, t.DType, block)
 	}
-	if matrix.fam < packed {
-		matrix.groups = (matrix.out + groupRows - 1) / groupRows
-		matrix.size = matrix.fam.groupBytes(matrix.in / 32)
+	if size := matrix.fam.repacked(t); size > 0 {
+		matrix.groups, matrix.size = (matrix.out+groupRows-1)/groupRows, size
 		matrix.bytes = int64(matrix.e) * int64(matrix.groups) * int64(matrix.size)
 	}
 	return matrix, nil
 }
 
+// repacked returns the bytes of a row group in which t is repacked; 0 = it stays as it is.
+func (f family) repacked(t *tensor.Tensor) int {
+	switch {
+	case f < packed:
+		return f.groupBytes(t.Cols() / 32)
+	case t.Columns:
+		return groupRows * t.DType.RowBytes(t.Cols())
+	}
+	return 0
+}
+
+// use takes the memory of the row groups.
+func (m *Matrix) use(mem []byte) {
+	m.mem = mem
+	if m.fam >= packed {
+		m.base, m.stride, m.pitch = unsafe.Pointer(&mem[0]), m.size/groupRows, m.groups*groupRows
+	}
+}
+
 // refer takes the rows where they are.
 func (m *Matrix) refer(t *tensor.Tensor) {
-	m.stride = t.DType.RowBytes(m.in)
+	m.stride, m.pitch = t.DType.RowBytes(m.in), m.out
 	m.bytes = int64(m.e) * int64(m.out) * int64(m.stride)
 	if t.Parts == nil {
 		m.base = unsafe.Pointer(&t.Data[:m.bytes][0])
@@ -105,7 +128,7 @@ func (m *Matrix) pack(t *tensor.Tensor, pool *Pool) {
 	step := max(1, packedAtOnce/(groupRows*t.DType.RowBytes(m.in)))
 	for from := 0; from < units; from += step {
 		pool.Run(min(step, units-from), func(_, chunk int) {
-			if m.packGroup(t, from+chunk, m.unit(from+chunk)) {
+			if m.packGroup(t, from+chunk, m.mem[(from+chunk)*m.size:][:m.size:m.size]) {
 				large.Store(true)
 			}
 		})
@@ -118,10 +141,17 @@ func (m *Matrix) pack(t *tensor.Tensor, pool *Pool) {
 // let go: a whole one and its packed form are more than the memory plan has room for.
 const packedAtOnce = 64 << 20
 
-// packGroup packs a row group of all into the zeroed g, and reports whether the kernels
+// packGroup packs a row group of all into the zeroed mem, and reports whether the kernels
 // cannot multiply it.
-func (m *Matrix) packGroup(t *tensor.Tensor, unit int, g group) (large bool) {
+func (m *Matrix) packGroup(t *tensor.Tensor, unit int, mem []byte) (large bool) {
 	expert, first := unit/m.groups, unit%m.groups*groupRows
+	if m.fam >= packed { // columns that become rows
+		for r := range min(groupRows, m.out-first) {
+			copy(mem[r*m.size/groupRows:], t.Row(expert*m.out+first+r).Data)
+		}
+		return false
+	}
+	g := m.fam.group(mem, m.in/32)
 	var floats []float32
 	if n, _ := t.DType.Block(); n == 1 {
 		floats = make([]float32, m.in)
@@ -164,7 +194,7 @@ func (m *Matrix) row(e, i int) unsafe.Pointer {
 	if m.rows != nil {
 		return m.rows[e*m.out+i]
 	}
-	return unsafe.Add(m.base, (e*m.out+i)*m.stride)
+	return unsafe.Add(m.base, (e*m.pitch+i)*m.stride)
 }
 
 // Shape returns the number of matrices and their sides.
@@ -178,15 +208,30 @@ func (m *Matrix) Level() Level { return m.opt.Level }
 
 // Use sets the instruction set that computes, which must be Available. No other method may
 // be running.
-func (m *Matrix) Use(l Level) { m.opt.Level = l }
+func (m *Matrix) Use(l Level) {
+	m.opt.Level = l
+	if m.halves != nil {
+		m.halves[0].Use(l)
+		m.halves[1].Use(l)
+	}
+}
 
 // Like reports whether the products of m and o are of one kind: layout, options and sides.
 func (m *Matrix) Like(o *Matrix) bool {
+	if m.halves != nil && o.halves != nil {
+		return m.halves[0].Like(o.halves[0]) && m.halves[1].Like(o.halves[1])
+	} else if m.halves != nil || o.halves != nil {
+		return false
+	}
 	return m.fam == o.fam && m.opt == o.opt && m.out == o.out && m.in == o.in
 }
 
 // Close frees the packed form, unless it is somebody else's. No other method may be running or follow.
 func (m *Matrix) Close() {
+	if m.halves != nil {
+		m.halves[0].Close()
+		m.halves[1].Close()
+	}
 	if m.mem != nil && !m.mapped {
 		free(m.mem)
 	}
@@ -197,6 +242,10 @@ func (m *Matrix) Close() {
 func (m *Matrix) Row(e, i int, dst []float32) {
 	if e < 0 || e >= m.e || i < 0 || i >= m.out || len(dst) != m.in {
 		panic(fmt.Sprintf("kern: row %d of matrix %d into %d floats; the stack is [%d, %d, %d]", i, e, len(dst), m.e, m.out, m.in))
+	}
+	if m.halves != nil {
+		m.halves[i&1].Row(e, i>>1, dst)
+		return
 	}
 	if m.fam < packed {
 		m.group(e, i/groupRows).floats(i%groupRows, dst)

@@ -14,6 +14,8 @@ import "fmt"
 //     dotsKernel → dotsBF164AVX512, …; Level.bf16Dots and bf16OneRow (bf16.go) where
 //     activations are BF16
 //
+// A matrix of two types is two products, whose results interleave.go puts together.
+//
 // The dispatch and the assembly (kern_amd64.s) are what _gen writes; portable Go, tileGo and
 // dotGo, says what they compute.
 
@@ -37,6 +39,10 @@ func (m *Matrix) Mul(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs
 	}
 	for i := range jobs {
 		m.check(dst, acts, &jobs[i])
+	}
+	if m.halves != nil {
+		m.mulHalves(pool, dst, acts, bias, jobs)
+		return
 	}
 	acts.m, acts.dst, acts.bias, acts.jobs = m, dst, bias, jobs
 	if acts.multiply == nil {

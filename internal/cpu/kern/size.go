@@ -9,13 +9,13 @@ func PackedBytes(t *tensor.Tensor, o Options) int64 {
 	if o.Q8 && fam >= packed {
 		fam = q8
 	}
-	if !ok || fam >= packed || len(t.Shape) < 2 {
+	if !ok || len(t.Shape) < 2 {
 		return 0
 	}
-	out, in := t.Shape[len(t.Shape)-2], t.Cols()
+	out := t.Shape[len(t.Shape)-2]
 	if out < 1 {
 		return 0
 	}
 	groups := t.Rows() / out * ((out + groupRows - 1) / groupRows)
-	return int64(groups) * int64(fam.groupBytes(in/32))
+	return int64(groups) * int64(fam.repacked(t))
 }

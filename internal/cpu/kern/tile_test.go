@@ -264,7 +264,7 @@ func randomGroups(t *testing.T, rng *rand.Rand, f family, nb, groups int, extrem
 func randomGroup(rng *rand.Rand, f family, nb int, extreme bool) group {
 	b := make([]byte, nb*(layouts[f].quants+layouts[f].scales)+nb/super*layouts[f].head)
 	g := f.group(b, nb)
-	top := map[family]int{q5k: 32, q6k: 64}[f]
+	top := map[family]int{q5m: 32, q5k: 32, q6k: 64}[f]
 	for i := range g.quants {
 		v := byte(rng.Uint32())
 		if extreme {
@@ -295,7 +295,7 @@ func randomGroup(rng *rand.Rand, f family, nb int, extreme bool) group {
 			}
 		case q4, q8:
 			halves(s, groupRows)
-		case q4m:
+		case q4m, q5m:
 			halves(s, 2*groupRows)
 		}
 		if h := layouts[f].head; h > 0 && blk%super == 0 {

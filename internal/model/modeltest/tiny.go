@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"ossian/internal/model"
@@ -16,6 +17,7 @@ type Options struct {
 	Seed     uint64
 	Matrix   tensor.DType // embedding, projections, output; 0 = F32
 	Experts  tensor.DType // matrices of experts; 0 = MXFP4HF for gpt-oss, else Matrix
+	Up       tensor.DType // up projections, where gate projections are of the type of the others; 0 = that
 	Vocab    int          // 0 = 199
 	Window   int          // gpt-oss: tokens; 0 = 8
 	Tied     bool         // the output projection is the embedding
@@ -70,7 +72,8 @@ func spec(family string, o Options) *model.Spec {
 	}
 	matrix, _ := o.Matrix.Block()
 	experts, _ := o.Experts.Block()
-	if max(matrix, experts) > 32 { // rows must be whole blocks of the K types
+	up, _ := o.Up.Block()
+	if max(matrix, experts, up) > 32 { // rows must be whole blocks of the K types
 		made.Hidden, made.HeadDim, made.FFN.Inner = 256, 64, 512
 	}
 	switch family {
@@ -116,7 +119,27 @@ func parameter(s *model.Spec, p model.Param, o Options) tensor.Tensor {
 	for i := range values {
 		values[i] = float32(mean + deviation*rng.NormFloat64())
 	}
+	if part == "up" && o.Up != tensor.Invalid {
+		return twoTypes(p, dtype(part, p.Shape, o), o.Up, values)
+	}
 	return Encode(p.Name, dtype(part, p.Shape, o), p.Shape, values)
+}
+
+// twoTypes stores the gate rows and the up rows of values, which alternate, each in a type.
+func twoTypes(p model.Param, gate, up tensor.DType, values []float32) tensor.Tensor {
+	shape := slices.Clone(p.Shape)
+	shape[len(shape)-2] /= 2
+	var halves [2][]float32
+	row := 0
+	for next := range slices.Chunk(values, shape[len(shape)-1]) {
+		halves[row%2] = append(halves[row%2], next...)
+		row++
+	}
+	joined, err := tensor.Interleave(p.Name, Encode(p.Name+" gate", gate, shape, halves[0]), Encode(p.Name+" up", up, shape, halves[1]))
+	if err != nil {
+		panic("modeltest: " + err.Error())
+	}
+	return joined
 }
 
 // distribution returns mean and standard deviation of a parameter with rows of n.

@@ -32,9 +32,10 @@ var families = []family{
 	{"q4", &lutNibble, half, 8},
 	{"q4m", &lutNibble, halfMin, 8}, // 8·2·15·127 = 30480
 	{"q4k", &lutNibble, k45, 8},
-	{"q8", nil, half, 1}, // 2·128·127 = 32512
-	{"q5k", nil, k45, 4}, // 4·2·31·127 = 31496
-	{"q6k", nil, k6, 2},  // 2·2·63·127 = 32004
+	{"q8", nil, half, 1},     // 2·128·127 = 32512
+	{"q5m", nil, halfMin, 4}, // 4·2·31·127 = 31496
+	{"q5k", nil, k45, 4},
+	{"q6k", nil, k6, 2}, // 2·2·63·127 = 32004
 }
 
 const tileBytes = 44
