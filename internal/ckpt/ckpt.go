@@ -31,6 +31,7 @@ type Model struct {
 
 	Tokenizer  *token.BPE
 	Template   string            // Jinja text; "" = none
+	Named      map[string]string // further templates by name, such as tool_use for requests with tools; nil = none
 	Special    map[string]string // bos_token, eos_token, pad_token, unk_token as templates spell them
 	Generation Generation
 	BOS        int32   // -1 = none

@@ -3,6 +3,7 @@ package ckpt
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // A Kind says whose fault an Error is, so that nobody is told that a file is
@@ -46,15 +47,29 @@ func (e *Error) Error() string {
 	if e.Want != "" {
 		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, e.Got)
 	}
-	return b.String()
+	return clean(b.String())
 }
 
 // clip shortens text from a file, which may be megabytes of rubbish.
 func clip(s string) string {
 	if len(s) > 200 {
-		return s[:200] + "…"
+		return strings.ToValidUTF8(s[:200], "") + "…"
 	}
 	return s
+}
+
+// clean drops from text of a file what would steer a terminal or begin a line of a log: controls,
+// and marks that turn the direction of writing.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029':
+			return -1
+		}
+		return r
+	}, s)
 }
 
 func damaged(file string, at int64, problem, want string, got any) error {

@@ -132,6 +132,10 @@ func (m *metadata) strings(key string) []string {
 func (m *metadata) spec(a *assembler) *model.Spec {
 	m.arch = m.string("general.architecture")
 	spec := &model.Spec{Family: architectures[m.arch]}
+	m.checkKind()
+	if m.err != nil {
+		return spec
+	}
 	if spec.Family == "" {
 		if _, ok := m.keys["general.architecture"]; !ok {
 			m.missing("general.architecture")
@@ -140,7 +144,7 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 		}
 		return spec
 	}
-	spec.Name = m.string("general.name")
+	spec.Name = clip(clean(m.string("general.name")))
 	spec.Layers, spec.Hidden, spec.Heads = m.int(0, "block_count"), m.int(0, "embedding_length"), m.int(0, "attention.head_count")
 	spec.KVHeads = m.int(spec.Heads, "attention.head_count_kv")
 	spec.HeadDim = m.int(max(spec.Hidden/max(spec.Heads, 1), 1), "attention.key_length")
@@ -171,6 +175,24 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 	_, head := a.find("output.weight")
 	spec.Tied = !head && spec.Family != "gpt-oss"
 	return spec
+}
+
+// checkKind refuses GGUF files that hold no model.
+func (m *metadata) checkKind() {
+	kind := m.string("general.type")
+	found := map[string]string{
+		"adapter": "an adapter (LoRA): merge it into its base model, and give the result",
+		"mmproj":  "a projector of images, which lies beside a model: give the model's own file",
+		"imatrix": "an importance matrix, with which models are quantised",
+		"vocab":   "a vocabulary without weights",
+	}[kind]
+	switch {
+	case m.err != nil:
+	case found != "":
+		m.err = unsupported(m.file, "kind of GGUF file", "a model", found)
+	case m.arch == "clip":
+		m.err = unsupported(m.file, "kind of GGUF file", "a model", "a projector of images (clip), which lies beside a model: give the model's own file")
+	}
 }
 
 // anyLayer reports whether any layer has one of the tensors: if one layer does,
@@ -286,7 +308,7 @@ func (m *metadata) vocab(family string) token.Vocab {
 	vocab := token.Vocab{Model: m.string(prefix + "model"), Pre: m.string(prefix + "pre"), Tokens: m.strings(prefix + "tokens"), Merges: m.strings(prefix + "merges"),
 		BOS: m.id(prefix + "bos_token_id"), EOS: m.id(prefix + "eos_token_id"), AddBOS: m.bool(prefix + "add_bos_token"), AddEOS: m.bool(prefix + "add_eos_token")}
 	if _, told := m.keys[prefix+"add_bos_token"]; !told { // as in llama.cpp
-		vocab.AddBOS = vocab.Pre == "llama-bpe" && vocab.BOS >= 0
+		vocab.AddBOS = token.BeginsText(vocab.Pre) && vocab.BOS >= 0
 	}
 	if family == "gpt-oss" && (vocab.Pre == "" || vocab.Pre == "default") {
 		vocab.Pre = "gpt-4o" // files of converters that did not know the name

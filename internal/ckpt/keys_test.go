@@ -13,6 +13,8 @@ func TestBeginOfTextUnsaid(t *testing.T) {
 		want bool
 	}{
 		{"Llama 3", map[string]value{p + "pre": pre("llama-bpe"), p + "bos_token_id": id}, true},
+		{"another name of Llama 3's", map[string]value{p + "pre": pre("lfm2"), p + "bos_token_id": id}, true},
+		{"its splitter without its flags", map[string]value{p + "pre": pre("smaug-bpe"), p + "bos_token_id": id}, false},
 		{"Llama 3 without the token", map[string]value{p + "pre": pre("llama-bpe")}, false},
 		{"Llama 3 that says no", map[string]value{p + "pre": pre("llama-bpe"), p + "bos_token_id": id, p + "add_bos_token": no}, false},
 		{"another", map[string]value{p + "pre": pre("qwen2"), p + "bos_token_id": id}, false},

@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -26,14 +27,46 @@ func parseObject(file string, data []byte) (object, error) {
 	if len(data) > maxConfig {
 		return parsed, damaged(file, -1, "size", fmt.Sprintf("at most %d bytes", maxConfig), len(data))
 	}
-	if err := json.Unmarshal(data, &parsed.fields); err != nil {
-		at := int64(-1)
-		if syntax, ok := err.(*json.SyntaxError); ok {
-			at = syntax.Offset
-		}
-		return parsed, damaged(file, at, "content", "a JSON object", err)
+	err := json.Unmarshal(data, &parsed.fields)
+	if err == nil && parsed.fields != nil {
+		return parsed, nil
 	}
-	return parsed, nil
+	if known := foreign(file, data, int64(len(data))); known != nil {
+		return parsed, known
+	}
+	return parsed, notObject(file, data, err)
+}
+
+// notObject says what there is in place of an object; err is the decoder's, whose words are
+// of types of this program.
+func notObject(file string, data []byte, err error) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		// Offset counts the bytes that were read, that of the error included.
+		if syntax.Offset >= int64(len(data)) && !json.Valid(data) {
+			return damaged(file, int64(len(data)), "content", "a JSON object", "the end of the file within it")
+		}
+		at := max(syntax.Offset-1, 0)
+		return damaged(file, at, "content", "a JSON object", fmt.Sprintf("%q, which is no JSON there", clip(string(data[at:min(int(at)+20, len(data))]))))
+	}
+	return damaged(file, -1, "content", "a JSON object", jsonKind(data))
+}
+
+// jsonKind tells what a JSON value is, in words of the format.
+func jsonKind(raw []byte) string {
+	text := strings.TrimSpace(string(raw))
+	switch {
+	case text == "":
+		return "nothing"
+	case text[0] == '{':
+		return "an object"
+	case text[0] == '[':
+		return "an array"
+	case text[0] == '"':
+		return "a string, " + clip(text)
+	case text[0] == '-' || (text[0] >= '0' && text[0] <= '9'):
+		return "a number, " + clip(text)
+	}
+	return clip(text) // true, false or null
 }
 
 // fail notes a value that cannot be.
@@ -153,5 +186,10 @@ func (o object) object(key string) object {
 	return sub
 }
 
-// raw2text is a value as error messages show it.
-func raw2text(raw json.RawMessage) string { return clip(string(raw)) }
+// raw2text is a value as error messages show it: as it is, or what it is.
+func raw2text(raw json.RawMessage) string {
+	if kind := jsonKind(raw); kind == "an object" || kind == "an array" {
+		return kind + ", " + clip(string(raw))
+	}
+	return clip(string(raw))
+}

@@ -22,8 +22,8 @@ const (
 )
 
 // openDir opens a directory in Hugging Face or original gpt-oss layout
-// (formats.md 1, 2). Sub-directories are never looked at: published repositories
-// keep second copies of the weights there.
+// (formats.md 1, 2). Sub-directories are never looked at, but for that of named templates:
+// published repositories keep second copies of the weights there.
 func (m *Model) openDir() error {
 	config, err := m.small("config.json", maxConfig)
 	if err != nil {
@@ -92,7 +92,10 @@ func (m *Model) openShards() (where string, err error) {
 	files := []string{where}
 	if _, err := m.stat(where); errors.Is(err, os.ErrNotExist) && m.fsys == nil {
 		where = m.Path
-		if files, err = filepath.Glob(filepath.Join(escapeGlob(m.Path), "*.safetensors")); err != nil || len(files) == 0 {
+		files, err = filepath.Glob(filepath.Join(escapeGlob(m.Path), "*.safetensors"))
+		// What was learnt on top of a model is no part of it.
+		files = slices.DeleteFunc(files, func(path string) bool { return filepath.Base(path) == "adapter_model.safetensors" })
+		if err != nil || len(files) == 0 {
 			return where, m.notAModel("*.safetensors")
 		}
 	}
@@ -120,6 +123,9 @@ func escapeGlob(path string) string {
 // notAModel says what is wrong with a directory that lacks a file, telling one of
 // executable pickles and one that holds a GGUF file from an incomplete one.
 func (m *Model) notAModel(missing string) error {
+	if err := m.adapter(); err != nil {
+		return err
+	}
 	var entries []fs.DirEntry
 	var err error
 	if m.fsys == nil {
@@ -181,6 +187,11 @@ func (m *Model) openIndexed(where string, index []byte) error {
 
 // readIndex returns the file of every tensor.
 func readIndex(where string, index []byte) (map[string]string, error) {
+	if jsonKind(index) != "an object" {
+		if known := foreign(where, index, int64(len(index))); known != nil {
+			return nil, known
+		}
+	}
 	scan := &scanner{path: where, data: index}
 	var shards map[string]string
 	scan.object(func(key string) {
@@ -244,8 +255,12 @@ func (m *Model) readTokenizer() error {
 			switch {
 			case err == nil:
 				return nil
-			case !json.Valid(data):
-				return damaged(path, -1, "content", "JSON", err)
+			case !json.Valid(data) || jsonKind(data) != "an object":
+				if known := foreign(path, data, int64(len(data))); known != nil {
+					return known
+				}
+				var any map[string]json.RawMessage
+				return notObject(path, data, json.Unmarshal(data, &any))
 			}
 			return unsupported(path, err.Error(), "", "")
 		}

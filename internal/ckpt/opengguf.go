@@ -3,7 +3,9 @@ package ckpt
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"ossian/internal/token"
@@ -14,6 +16,11 @@ func (m *Model) openGGUF() error {
 	file, err := m.openMap(m.Path)
 	if err != nil {
 		return err
+	}
+	if !bytes.HasPrefix(file.data, []byte("GGUF")) {
+		if known := foreign(file.path, file.data, int64(len(file.data))); known != nil {
+			return known
+		}
 	}
 	if !bytes.HasPrefix(file.data, []byte("GGUF")) && !strings.HasSuffix(m.Path, ".gguf") {
 		return unsupported(m.Path, "kind of file", "a .gguf file, or the directory that holds config.json", fmt.Sprintf("%q", file.data[:min(len(file.data), 8)]))
@@ -67,6 +74,9 @@ func (m *Model) openParts(first *container) error {
 		file, err := m.openMap(stem + name(part))
 		if err != nil {
 			return err
+		}
+		if known := foreign(file.path, file.data, int64(len(file.data))); known != nil && !bytes.HasPrefix(file.data, []byte("GGUF")) {
+			return known
 		}
 		header, err := readGGUF(file)
 		if err != nil {
@@ -125,7 +135,13 @@ func (m *Model) fromGGUF(header *container) error {
 	}
 	// Text: the template, the tokens that end an answer, which files name in several ways, and
 	// the vocabulary.
-	m.Template = keys.string("tokenizer.chat_template")
+	const template = "tokenizer.chat_template"
+	m.Template = keys.string(template)
+	for _, key := range slices.Sorted(maps.Keys(header.keys)) {
+		if name, ok := strings.CutPrefix(key, template+"."); ok && len(header.keys[key].raw) <= maxTemplate {
+			m.name(name, keys.string(key))
+		}
+	}
 	const prefix = "tokenizer.ggml."
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id"} {
 		m.Stops = append(m.Stops, keys.id(prefix+key))

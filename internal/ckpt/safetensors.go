@@ -35,6 +35,11 @@ var safetensorsTypes = map[string]struct {
 // everything that formats.md 2 demands of the header.
 func readSafetensors(from *file) ([]stored, error) {
 	size := int64(len(from.data))
+	if size < 9 || from.data[8] != '{' {
+		if known := foreign(from.path, from.data, size); known != nil {
+			return nil, known
+		}
+	}
 	if size < 8 {
 		return nil, from.damaged(0, "file size", "at least the 8 bytes of the header length", size)
 	}

@@ -1,8 +1,10 @@
 package ckpt
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,10 +39,8 @@ func (m *Model) readText(configFile string, config []byte) error {
 	if err != nil {
 		return err
 	}
-	if template, err := m.small("chat_template.jinja", maxTemplate); err != nil {
+	if err := m.templateFiles(); err != nil {
 		return err
-	} else if template != nil {
-		m.Template = strings.ToValidUTF8(string(template), "\ufffd")
 	}
 	data, err = m.small("generation_config.json", maxConfig)
 	if err != nil || data == nil {
@@ -74,61 +74,125 @@ func (m *Model) ids(config object) {
 	m.Stops = append(m.Stops, config.ids("eos_token_id")...)
 }
 
-// tokenizerConfig takes the template and the special tokens.
+// tokenizerConfig takes the templates and the special tokens.
 func (m *Model) tokenizerConfig(path string, data []byte) error {
-	var config struct {
-		Template json.RawMessage `json:"chat_template"`
-		BOS      specialToken    `json:"bos_token"`
-		EOS      specialToken    `json:"eos_token"`
-		Pad      specialToken    `json:"pad_token"`
-		Unk      specialToken    `json:"unk_token"`
+	config, err := parseObject(path, data)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(data, &config); err != nil {
-		return damaged(path, -1, "content", "a tokenizer configuration", err)
-	}
-	for name, text := range map[string]specialToken{"bos_token": config.BOS, "eos_token": config.EOS, "pad_token": config.Pad, "unk_token": config.Unk} {
-		if text != "" {
-			m.Special[name] = string(text)
+	for _, name := range []string{"bos_token", "eos_token", "pad_token", "unk_token"} {
+		if text := config.token(name); text != "" {
+			m.Special[name] = text
 		}
 	}
-	m.eos = string(config.EOS)
-	if len(config.Template) == 0 || string(config.Template) == "null" {
-		return nil
-	}
-	// The template is a text, or a list of named ones of which one is the default.
-	if json.Unmarshal(config.Template, &m.Template) == nil {
-		return nil
-	}
-	var named []struct{ Name, Template string }
-	if err := json.Unmarshal(config.Template, &named); err != nil {
-		return damaged(path, -1, "chat_template", "a string or a list of named templates", err)
-	}
-	for _, template := range named {
-		if template.Name == "default" {
-			m.Template = template.Template
-			return nil
-		}
-	}
-	return unsupported(path, "chat_template", "a template named default", fmt.Sprintf("%d others", len(named)))
+	m.eos = m.Special["eos_token"]
+	m.templates(config)
+	return *config.err
 }
 
-// A specialToken is spelled as a string or as an object with its content.
-type specialToken string
+// token returns a special token, which is spelled as a string or as an object with its content.
+func (o object) token(name string) string {
+	_, raw := o.get(name)
+	if raw == nil {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var added struct{ Content *string }
+	if json.Unmarshal(raw, &added) != nil || added.Content == nil {
+		o.fail(name, "a string, or an object with its content", raw2text(raw))
+		return ""
+	}
+	return *added.Content
+}
 
-// UnmarshalJSON takes either spelling; null leaves the token empty.
-func (t *specialToken) UnmarshalJSON(data []byte) error {
-	var text *string
-	if json.Unmarshal(data, &text) == nil {
-		if text != nil {
-			*t = specialToken(*text)
+// templates takes the chat template: a text, or a list of named ones of which one is the default.
+func (m *Model) templates(config object) {
+	const key = "chat_template"
+	_, raw := config.get(key)
+	if raw == nil || json.Unmarshal(raw, &m.Template) == nil {
+		return
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		config.fail(key, "a text, or a list of templates with name and template", raw2text(raw))
+		return
+	}
+	if len(list) > maxNamed {
+		config.unsupported(key, fmt.Sprintf("at most %d templates", maxNamed), len(list))
+		return
+	}
+	found := false
+	var names []string
+	for i, raw := range list {
+		var one struct{ Name, Template *string }
+		if json.Unmarshal(raw, &one) != nil || one.Name == nil || one.Template == nil {
+			config.fail(fmt.Sprintf("%s[%d]", key, i), "an object with the texts name and template", raw2text(raw))
+			return
 		}
+		if *one.Name == "default" {
+			m.Template, found = *one.Template, true
+			continue
+		}
+		names = append(names, *one.Name)
+		m.name(*one.Name, *one.Template)
+	}
+	if !found {
+		config.unsupported(key, "a template named default", strings.Join(names, ", "))
+	}
+}
+
+// name keeps a named template, as far as there may be more.
+func (m *Model) name(name, template string) {
+	if len(m.Named) < maxNamed && len(name) <= maxNamed {
+		if m.Named == nil {
+			m.Named = map[string]string{}
+		}
+		m.Named[name] = strings.ToValidUTF8(template, "\ufffd")
+	}
+}
+
+// templateFiles reads the templates that lie in files of their own. They take the place of all
+// that tokenizer_config.json has, as in the reference client.
+func (m *Model) templateFiles() error {
+	template, err := m.small("chat_template.jinja", maxTemplate)
+	if err != nil {
+		return err
+	}
+	if template != nil {
+		// A pointer or a page would be sent to the model as the beginning of each prompt.
+		if err := cmp.Or(pointer(filepath.Join(m.Path, "chat_template.jinja"), template), page(filepath.Join(m.Path, "chat_template.jinja"), template)); err != nil {
+			return err
+		}
+		m.Template, m.Named = strings.ToValidUTF8(string(template), "\ufffd"), nil
+	}
+	if m.fsys != nil {
 		return nil
 	}
-	var added struct{ Content string }
-	err := json.Unmarshal(data, &added)
-	*t = specialToken(added.Content)
-	return err
+	entries, err := os.ReadDir(filepath.Join(m.Path, namedFolder))
+	if err != nil { // hardly any model has it
+		return nil
+	}
+	for _, entry := range entries[:min(len(entries), maxNamed)] {
+		name, ok := strings.CutSuffix(entry.Name(), ".jinja")
+		if !ok || name == "" {
+			continue
+		}
+		text, err := m.small(filepath.Join(namedFolder, entry.Name()), maxTemplate)
+		if err != nil {
+			return err
+		}
+		m.name(name, string(text))
+	}
+	return nil
 }
+
+const (
+	namedFolder = "additional_chat_templates" // holds NAME.jinja
+	maxNamed    = 64                          // named templates, and bytes of a name
+)
 
 // finish derives what both containers leave implicit and checks that tokenizer and
 // weights belong together.

@@ -112,7 +112,7 @@ func readSeal(path string) (*seal, error) {
 	}
 	var read seal
 	if err := json.Unmarshal(data, &read); err != nil {
-		return nil, damaged(path, -1, "content", "a seal; make it again after checking the model", err)
+		return nil, damaged(path, -1, "content", "a seal; make it again after checking the model", jsonKind(data))
 	}
 	if read.Version != 1 {
 		return nil, unsupported(path, "version of the seal", "1", read.Version)

@@ -42,11 +42,11 @@ func (v *Vocab) build() (*BPE, error) {
 		return nil, errors.New("tokenizer.ggml.add_eos_token: a vocabulary that ends every text is for embedding models")
 	}
 	src := &source{tokens: make([]string, size), class: make([]class, size), bos: v.BOS, eos: v.EOS, addBOS: v.AddBOS}
-	var err error
-	if src.scan, src.whole, err = preScanner(v.Pre); err != nil {
+	rule, err := ruleOf(v.Pre)
+	if err != nil {
 		return nil, err
 	}
-	src.nfc = v.Pre == "qwen2"
+	src.scan, src.whole, src.nfc = rule.scan, rule.whole, rule.nfc
 	ids := make(map[string]int32, size)
 	for id, text := range v.Tokens {
 		kind, ok := classOfType(v.Types[id])

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -33,10 +34,31 @@ func readJSON(data []byte) (*jsonFile, error) {
 	}
 	var file jsonFile
 	if err := json.Unmarshal([]byte(rest), &file); err != nil {
-		return nil, err
+		return nil, inWords(err)
 	}
 	file.Model.Vocab, file.Model.Merges = text.vocab, text.merges
 	return &file, nil
+}
+
+// inWords puts an error about the type of a value, which names types of this program, into
+// words of JSON.
+func inWords(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	want := "an object"
+	switch kind := wrong.Type.Kind(); {
+	case kind == reflect.String:
+		want = "a string"
+	case kind == reflect.Bool:
+		want = "true or false"
+	case kind == reflect.Slice:
+		want = "an array"
+	case kind >= reflect.Int && kind <= reflect.Float64:
+		want = "a number"
+	}
+	return fmt.Errorf("%s is of type %s, expected %s", strings.TrimPrefix(wrong.Field, "."), wrong.Value, want)
 }
 
 // cut reads vocabulary and merges and returns the text with null in their place.

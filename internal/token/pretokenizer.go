@@ -36,24 +36,6 @@ func patternScanner(pattern string) (scanner, error) {
 	return nil, fmt.Errorf("pre_tokenizer: Split pattern %q is not one of o200k, Qwen2, Llama 3 and GPT-2", pattern)
 }
 
-// preScanner returns the scanner for a GGUF tokenizer.ggml.pre name, and whether
-// a piece that is a token needs no merging (ignore_merges of these families).
-func preScanner(pre string) (scan scanner, whole bool, err error) {
-	switch pre {
-	case "gpt-4o":
-		return scanO200k, true, nil
-	case "qwen2":
-		return scanQwen2, false, nil
-	case "llama-bpe":
-		return scanLlama3, true, nil
-	case "smollm":
-		return scanSmolLM, false, nil
-	case "gpt-2":
-		return scanGPT2, false, nil
-	}
-	return nil, false, fmt.Errorf("tokenizer.ggml.pre %q, supported are gpt-4o, qwen2, llama-bpe, smollm and gpt-2; convert the model again with a newer converter if it has no name of its own", pre)
-}
-
 // scanner accepts the pre-tokenizers of the supported families: one Split or the
 // GPT-2 pattern built into ByteLevel, the latter also after Digits.
 func (p *jsonStep) scanner() (scanner, error) {

@@ -41,6 +41,7 @@ type inspection struct {
 	Vocab    int               `json:"vocabulary"`
 	Tokens   int               `json:"tokenizer_tokens"`
 	Template int               `json:"template_bytes"`
+	Named    []string          `json:"named_templates,omitempty"`
 	Unused   []string          `json:"unused_tensors,omitempty"`
 	Packed   load.PackedReport `json:"packed_weights,omitzero"`
 
@@ -136,6 +137,9 @@ func (r *inspection) write(out io.Writer) error {
 	if r.Template > 0 {
 		template = fmt.Sprintf("chat template of %s", terminal.FormatBytes(int64(r.Template)))
 	}
+	if len(r.Named) > 0 {
+		template += ", others named " + strings.Join(r.Named, ", ")
+	}
 	line("vocabulary", "%d rows, %d tokens in the tokenizer, %s", r.Vocab, r.Tokens, template)
 	if len(r.Unused) > 0 {
 		line("not used", "%d tensors: %s", len(r.Unused), strings.Join(r.Unused[:min(len(r.Unused), 5)], " "))
@@ -192,7 +196,7 @@ func (r *inspection) writeTables(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "for --max-num-seqs %d --max-model-len %d, %d tokens per step, blocks of %d tokens\n", plan.MaxSeqs, plan.MaxLen, plan.MaxTokens, plan.BlockSize)
 	if r.PlanError != "" {
-		fmt.Fprintln(out, r.PlanError)
+		fmt.Fprintln(out, strings.Map(terminal.Printable, r.PlanError))
 	}
 	// The sentence above goes past the table, which is flushed before it.
 	fmt.Fprintln(table)
