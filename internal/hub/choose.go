@@ -18,8 +18,8 @@ func choose(all []remote, req *Request) (files []remote, open string, err error)
 		want = req.Name.File
 	}
 	switch {
-	case want != "":
-		files, open, err = chooseGGUF(all, want)
+	case want != "" || req.Name.Quant != "":
+		files, open, err = chooseGGUF(all, want, req.Name.Quant)
 	case len(req.Include) > 0:
 		files = slices.DeleteFunc(slices.Clone(all), func(r remote) bool { return !matchAny(req.Include, r.Path) })
 		if len(files) == 0 {
@@ -27,7 +27,7 @@ func choose(all []remote, req *Request) (files []remote, open string, err error)
 		}
 	default:
 		if files = runtimeFiles(all); files == nil {
-			files, open, err = chooseGGUF(all, "")
+			files, open, err = chooseGGUF(all, "", "")
 		}
 	}
 	if err != nil {
@@ -50,6 +50,7 @@ func runtimeFiles(all []remote) []remote {
 	for _, file := range all {
 		ext := path.Ext(file.Path)
 		switch {
+		case ext == ".jinja" && path.Dir(file.Path) == "additional_chat_templates":
 		case strings.Contains(file.Path, "/"):
 			continue
 		case ext == ".safetensors":
@@ -75,8 +76,9 @@ func modelWeights(p string) bool {
 	return p == "model.safetensors" || (strings.HasPrefix(p, "model-") && strings.HasSuffix(p, ".safetensors"))
 }
 
-// chooseGGUF picks the named GGUF file, or the only one, with the rest of its set.
-func chooseGGUF(all []remote, want string) (files []remote, open string, err error) {
+// chooseGGUF picks the named GGUF file, the only one of a quantisation, or the only one, with
+// the rest of its set.
+func chooseGGUF(all []remote, want, quant string) (files []remote, open string, err error) {
 	sets := map[string][]remote{} // by the name under which they are opened
 	var names []string
 	for _, file := range all {
@@ -94,12 +96,12 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 	switch {
 	case len(names) == 0:
 		return nil, "", errors.New("holds no safetensors or GGUF weights")
-	case want == "" && len(names) > 1:
-		var list strings.Builder
-		for _, n := range names {
-			fmt.Fprintf(&list, "\n  %s (%.2f GB)", n, float64(totalSize(sets[n]))/1e9)
+	case want == "" && quant != "":
+		if open, err = ofQuant(names, quant); err != nil {
+			return nil, "", fmt.Errorf("%w:%s", err, sizes(names, sets))
 		}
-		return nil, "", fmt.Errorf("holds %d GGUF models; name one with --file:%s", len(names), list.String())
+	case want == "" && len(names) > 1:
+		return nil, "", fmt.Errorf("holds %d GGUF models; name one with --file, or its quantisation as in ORG/NAME:Q8_0:%s", len(names), sizes(names, sets))
 	case want == "":
 		open = names[0]
 	default:
@@ -109,12 +111,48 @@ func chooseGGUF(all []remote, want string) (files []remote, open string, err err
 		if n := likely(want, names); n != "" {
 			return nil, "", fmt.Errorf("holds no file %q, did you mean %s?", want, n)
 		}
-		return nil, "", fmt.Errorf("holds no file %q; it has %s", want, strings.Join(names, ", "))
+		return nil, "", fmt.Errorf("holds no file %q; it has %s", want, listed(names))
 	}
 	if set := splitSet.FindStringSubmatch(open); set != nil && fmt.Sprintf("%05d", len(files)) != set[3] {
 		return nil, "", fmt.Errorf("%s: the endpoint lists %d of the %s files of the set", open, len(files), set[3])
 	}
 	return files, open, nil
+}
+
+// ofQuant returns the one name of a quantisation. The error lacks what there is.
+func ofQuant(names []string, quant string) (string, error) {
+	found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isQuant(strings.TrimSuffix(name, ".gguf"), quant) })
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", fmt.Errorf("holds no GGUF file of the quantisation %s; it has", quant)
+	}
+	return "", fmt.Errorf("holds %d GGUF files of the quantisation %s, name one of them as ORG/NAME/FILE.gguf; it has", len(found), quant)
+}
+
+// maxListed is how many names a message lists.
+const maxListed = 50
+
+// sizes lists sets of files with their sizes.
+func sizes(names []string, sets map[string][]remote) string {
+	var list strings.Builder
+	for i, name := range names {
+		if i == maxListed {
+			fmt.Fprintf(&list, "\n  and %d more", len(names)-i)
+			break
+		}
+		fmt.Fprintf(&list, "\n  %s (%.2f GB)", name, float64(totalSize(sets[name]))/1e9)
+	}
+	return list.String()
+}
+
+// listed joins names for a message.
+func listed(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
 }
 
 // totalSize adds up the bytes of files.

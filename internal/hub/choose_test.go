@@ -24,6 +24,8 @@ func TestChoose(t *testing.T) {
 		err   string
 	}{
 		{name: "safetensors", files: hf, want: needed},
+		{name: "named templates", files: []string{"config.json", "model.safetensors", "additional_chat_templates/tool_use.jinja", "additional_chat_templates/notes.md", "other/x.jinja"},
+			want: []string{"config.json", "model.safetensors", "additional_chat_templates/tool_use.jinja"}},
 		{name: "odd weight names", files: []string{"config.json", "weights.safetensors"}, want: []string{"config.json", "weights.safetensors"}},
 		{name: "exclude", files: hf, req: Request{Exclude: []string{"*.jinja", "merges.*"}},
 			want: slices.DeleteFunc(slices.Clone(needed), func(s string) bool { return s == "chat_template.jinja" || s == "merges.txt" })},
@@ -32,7 +34,7 @@ func TestChoose(t *testing.T) {
 		{name: "include is no regular expression", files: hf, req: Request{Include: []string{"config.jso.", "(.*"}}, err: "no file matches --include config.jso. (.*"},
 		{name: "exclude everything", files: hf, req: Request{Exclude: []string{"*"}}, err: "leaves no file"},
 		{name: "one GGUF", files: []string{"README.md", "m.gguf", "mmproj-m.gguf"}, want: []string{"m.gguf"}, open: "m.gguf"},
-		{name: "several GGUFs", files: ggufs, err: "holds 3 GGUF models; name one with --file:\n  BF16/m-BF16-00001-of-00002.gguf (0.00 GB)\n  m-Q4_K_M.gguf"},
+		{name: "several GGUFs", files: ggufs, err: "holds 3 GGUF models; name one with --file, or its quantisation as in ORG/NAME:Q8_0:\n  BF16/m-BF16-00001-of-00002.gguf (0.00 GB)\n  m-Q4_K_M.gguf"},
 		{name: "named GGUF", files: ggufs, req: Request{File: "m-Q8_0.gguf"}, want: []string{"m-Q8_0.gguf"}, open: "m-Q8_0.gguf"},
 		{name: "GGUF in the name", files: ggufs, req: Request{Name: Name{File: "m-Q4_K_M.gguf"}}, want: []string{"m-Q4_K_M.gguf"}, open: "m-Q4_K_M.gguf"},
 		{name: "second of a set", files: ggufs, req: Request{File: "BF16/m-BF16-00002-of-00002.gguf"},

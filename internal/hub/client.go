@@ -1,11 +1,14 @@
 package hub
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +18,7 @@ import (
 
 const (
 	maxPage    = 64 << 20        // bytes of one API answer
+	maxHint    = 1 << 20         // bytes of one that only helps a message
 	maxFile    = 1 << 44         // bytes of one file
 	maxEntries = 200_000         // files of one repository
 	maxWait    = 5 * time.Minute // that an endpoint may ask for
@@ -47,10 +51,10 @@ func newClient(cfg Config) (*client, error) {
 // from https to http.
 func (c *client) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
-		return errors.New("more than 10 redirects")
+		return permanentError{errors.New("more than 10 redirects")}
 	}
 	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("redirected from https to %s://%s", req.URL.Scheme, req.URL.Host)
+		return permanentError{fmt.Errorf("redirected from https to %.20s://%.100s", req.URL.Scheme, req.URL.Host)}
 	}
 	if !c.own(req.URL) {
 		req.Header.Del("Authorization")
@@ -173,15 +177,20 @@ type permanentError struct{ error }
 // Unwrap returns the failure itself.
 func (e permanentError) Unwrap() error { return e.error }
 
-// permanent reports whether another try would end as this one.
+// permanent reports whether another try would end as this one: a refusal, a certificate that is
+// not good, a name that nobody has.
 func permanent(err error) bool {
-	var p permanentError
-	var s *StatusError
-	return errors.As(err, &p) || errors.As(err, &s)
+	var permanent permanentError
+	var status *StatusError
+	var certificate *tls.CertificateVerificationError
+	var name *net.DNSError
+	return errors.As(err, &permanent) || errors.As(err, &status) || errors.As(err, &certificate) ||
+		(errors.As(err, &name) && name.IsNotFound && !name.IsTemporary)
 }
 
-// json fetches u into v, a pointer, and returns the address of the next page.
-func (c *client) json(ctx context.Context, tries int, u *url.URL, v any) (next *url.URL, err error) {
+// json fetches u, of at most limit bytes, has read take the answer, and returns the address of
+// the next page. read is called again where a try has failed.
+func (c *client) json(ctx context.Context, tries int, u *url.URL, limit int64, read func(*json.Decoder) error) (next *url.URL, err error) {
 	err = c.retry(ctx, tries, func() (bool, error) {
 		// An answer is small: one that takes as long as a stalled transfer is tried again.
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Stall)
@@ -194,20 +203,49 @@ func (c *client) json(ctx context.Context, tries int, u *url.URL, v any) (next *
 		if err := check(res, time.Now()); err != nil {
 			return false, err
 		}
-		body, err := io.ReadAll(io.LimitReader(res.Body, maxPage+1))
+		body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 		if err != nil {
 			return false, err
 		}
-		if len(body) > maxPage {
-			return false, permanentError{fmt.Errorf("%s: an answer of more than %d bytes", u.Path, maxPage)}
+		if int64(len(body)) > limit {
+			return false, permanentError{fmt.Errorf("%s: an answer of more than %d bytes", u.Path, limit)}
 		}
-		if err := json.Unmarshal(body, v); err != nil {
-			return false, permanentError{fmt.Errorf("%s: not the answer of a model hub: %w", u.Path, err)}
+		if err := read(json.NewDecoder(bytes.NewReader(body))); err != nil {
+			if _, told := errors.AsType[permanentError](err); told {
+				return false, err
+			}
+			return false, permanentError{fmt.Errorf("%s: not the answer of a model hub: it begins with %.60q", u.Path, body)}
 		}
 		next, err = c.nextPage(u, res.Header.Get("Link"))
 		return false, err
 	})
 	return next, err
+}
+
+// into returns a reader for json of one value, into v.
+func into(v any) func(*json.Decoder) error {
+	return func(from *json.Decoder) error { return from.Decode(v) }
+}
+
+// each returns a reader for json of an array, element by element, so that what an endpoint
+// lists is counted before it takes memory: take returns an error where there are too many.
+func each[T any](take func(T) error) func(*json.Decoder) error {
+	return func(from *json.Decoder) error {
+		if begin, err := from.Token(); err != nil || begin != json.Delim('[') {
+			return errors.New("no array")
+		}
+		for from.More() {
+			var element T
+			if err := from.Decode(&element); err != nil {
+				return err
+			}
+			if err := take(element); err != nil {
+				return permanentError{err}
+			}
+		}
+		_, err := from.Token()
+		return err
+	}
 }
 
 // nextPage reads a Link header (RFC 8288). The page must be on the endpoint:
@@ -249,7 +287,7 @@ func (r *remote) check() error {
 func (c *client) commit(ctx context.Context, n Name) (string, error) {
 	var info struct{ SHA string }
 	org, name, _ := strings.Cut(n.Repo, "/")
-	if _, err := c.json(ctx, apiTries, c.at("api", "models", org, name, "revision", n.revision()), &info); err != nil {
+	if _, err := c.json(ctx, apiTries, c.at("api", "models", org, name, "revision", n.revision()), maxPage, into(&info)); err != nil {
 		return "", c.explain(ctx, n, err)
 	}
 	if !commitID.MatchString(info.SHA) {
@@ -263,25 +301,22 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 	org, name, _ := strings.Cut(n.Repo, "/")
 	address := c.at("api", "models", org, name, "tree", commit)
 	address.RawQuery = "recursive=true"
+	type listing struct {
+		Type, Path, OID string
+		Size            int64
+		LFS             *struct {
+			OID  string
+			Size int64
+		}
+	}
 	var all []remote
 	for entries := 0; address != nil; {
-		var page []struct {
-			Type, Path, OID string
-			Size            int64
-			LFS             *struct {
-				OID  string
-				Size int64
+		page := 0
+		next, err := c.json(ctx, apiTries, address, maxPage, each(func(entry listing) error {
+			if page++; entries+page > maxEntries {
+				return fmt.Errorf("the endpoint lists more than %d files, or never ends", maxEntries)
 			}
-		}
-		next, err := c.json(ctx, apiTries, address, &page)
-		if err != nil {
-			return nil, c.explain(ctx, n, err)
-		}
-		if entries += len(page); entries > maxEntries || (len(page) == 0 && next != nil) {
-			return nil, fmt.Errorf("%s: the endpoint lists more than %d files or never ends", n, maxEntries)
-		}
-		// Large files are known by the SHA-256 of their content, the others by git's id.
-		for _, entry := range page {
+			// Large files are known by the SHA-256 of their content, the others by git's id.
 			file := remote{entry.Path, entry.Size, entry.OID}
 			if entry.LFS != nil {
 				file.Size, file.Blob = entry.LFS.Size, entry.LFS.OID
@@ -289,7 +324,15 @@ func (c *client) list(ctx context.Context, n Name, commit string) ([]remote, err
 			if entry.Type == "file" && validPath(entry.Path) {
 				all = append(all, file)
 			}
+			return nil
+		}))
+		if err != nil {
+			return nil, c.explain(ctx, n, err)
 		}
+		if page == 0 && next != nil {
+			return nil, fmt.Errorf("%s: a page of the endpoint's list is empty and not the last: it never ends", n)
+		}
+		entries += page
 		address = next
 	}
 	return all, nil
@@ -325,7 +368,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		var found []struct{ ID string }
 		search := c.at("api", "models")
 		search.RawQuery = url.Values{"search": {name}, "limit": {"20"}}.Encode()
-		if _, err := c.json(ctx, 1, search, &found); err != nil {
+		if _, err := c.json(ctx, 1, search, maxHint, into(&found)); err != nil {
 			return ""
 		}
 		var ids []string
@@ -335,7 +378,7 @@ func (c *client) similar(ctx context.Context, n Name, revisions bool) string {
 		return c.hint(likely(n.Repo, ids))
 	}
 	var refs struct{ Branches, Tags []struct{ Name string } }
-	if _, err := c.json(ctx, 1, c.at("api", "models", org, name, "refs"), &refs); err != nil {
+	if _, err := c.json(ctx, 1, c.at("api", "models", org, name, "refs"), maxHint, into(&refs)); err != nil {
 		return ""
 	}
 	var names []string

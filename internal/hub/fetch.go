@@ -26,6 +26,7 @@ type transfer struct {
 	part  *os.File
 	hash  hash.Hash
 	size  int64  // bytes in part
+	most  int64  // that there have been: only more is progress, or two answers that contradict each other would go on for ever
 	etag  string // of the answer the bytes came from; "" = unknown
 	mixed bool   // bytes of more than one answer, or of an earlier run
 }
@@ -47,6 +48,7 @@ func (p *pull) fetch(ctx context.Context, r *remote) error {
 	if sum := hex.EncodeToString(coming.hash.Sum(nil)); err == nil && sum != r.Blob && coming.mixed {
 		// The bytes of an earlier run may have been of something else.
 		if err = coming.restart(); err == nil {
+			coming.most = 0
 			err = coming.run(ctx)
 		}
 	}
@@ -119,8 +121,9 @@ func (t *transfer) run(ctx context.Context) error {
 		return nil
 	}
 	return t.pull.retry(ctx, fetchTries, func() (bool, error) {
-		before := t.size
+		before := max(t.most, t.size)
 		err := t.attempt(ctx)
+		t.most = max(before, t.size)
 		return t.size > before, err
 	})
 }

@@ -14,10 +14,12 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // ErrOffline is returned by Pull when the configuration forbids the network.
@@ -91,7 +93,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 // Pull fetches what is missing of a model, verifies it and returns where it lies.
 // An interrupted Pull is continued by the next. The revision's reference is
 // written last: until then Resolve finds the previous commit, if any.
-func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
+func Pull(ctx context.Context, cfg Config, req Request) (pulled Pulled, err error) {
+	defer func() {
+		if err != nil {
+			err = cleanError{err}
+		}
+	}()
 	cfg = cfg.withDefaults()
 	if cfg.Offline {
 		return Pulled{}, fmt.Errorf("%s: %w", req.Name, ErrOffline)
@@ -133,6 +140,23 @@ func Pull(ctx context.Context, cfg Config, req Request) (Pulled, error) {
 		Commit: commit, Files: len(files), Bytes: run.total, Fetched: run.fetched.Load(),
 	}, nil
 }
+
+// A cleanError is an error whose text, in which an endpoint may have a part, does not steer a
+// terminal.
+type cleanError struct{ error }
+
+// Error returns the text without controls.
+func (e cleanError) Error() string {
+	return strings.Map(func(r rune) rune {
+		if (unicode.IsControl(r) && r != '\n') || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, e.error.Error())
+}
+
+// Unwrap returns the error itself.
+func (e cleanError) Unwrap() error { return e.error }
 
 // A pull is the state of one Pull. The cache's paths are below root and formed
 // from validated parts only.

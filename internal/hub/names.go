@@ -10,11 +10,12 @@ import (
 	"ossian/internal/nearest"
 )
 
-// A Name says which model of a hub is meant: ORG/NAME, perhaps a file of it,
-// perhaps at a revision.
+// A Name says which model of a hub is meant: ORG/NAME, perhaps a file of it or the one of a
+// quantisation, perhaps at a revision.
 type Name struct {
 	Repo     string // "openai/gpt-oss-20b"
 	File     string // path inside the repository; "" = the repository
+	Quant    string // "Q8_0": the GGUF file whose name says so; "" = not said. Not with File
 	Revision string // branch, tag or commit; "" = main
 }
 
@@ -24,18 +25,26 @@ var (
 	revision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]*$`)
 	element  = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._+=@(), -]*$`)
 	reserved = regexp.MustCompile(`(?i)^(con|prn|aux|nul|conin\$|conout\$|com[0-9]|lpt[0-9])(\..*)?$`)
+	quantTag = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,31}$`)
 	commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	sha256ID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ParseName reads ORG/NAME[@REVISION] or ORG/NAME/FILE.gguf[@REVISION]. What it
+// ParseName reads ORG/NAME[:QUANT][@REVISION] or ORG/NAME/FILE.gguf[@REVISION]. What it
 // returns can be used in paths: no part is empty, hidden, "..", reserved on some
 // system, or holds a separator of one.
 func ParseName(text string) (Name, error) {
 	bare, rev, pinned := strings.Cut(text, "@")
 	parts := strings.SplitN(bare, "/", 3)
 	if len(parts) < 2 {
-		return Name{}, fmt.Errorf("model name %.200q: expected ORG/NAME, ORG/NAME@REVISION or ORG/NAME/FILE.gguf", text)
+		return Name{}, fmt.Errorf("model name %.200q: expected ORG/NAME, ORG/NAME:QUANTISATION, ORG/NAME@REVISION or ORG/NAME/FILE.gguf", text)
+	}
+	quant, tagged := "", false
+	if len(parts) == 2 {
+		parts[1], quant, tagged = strings.Cut(parts[1], ":")
+	}
+	if tagged && (!quantTag.MatchString(quant) || !strings.ContainsAny(quant, "0123456789")) {
+		return Name{}, fmt.Errorf("model name %.200q: %.100q is not a quantisation such as Q8_0", text, quant)
 	}
 	for _, part := range parts[:2] {
 		if len(part) > 96 || !segment.MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") ||
@@ -43,7 +52,7 @@ func ParseName(text string) (Name, error) {
 			return Name{}, fmt.Errorf("model name %.200q: %.100q may hold up to 96 letters, digits and single . _ - between them", text, part)
 		}
 	}
-	name := Name{Repo: parts[0] + "/" + parts[1], Revision: rev}
+	name := Name{Repo: parts[0] + "/" + parts[1], Quant: quant, Revision: rev}
 	if len(parts) == 3 {
 		name.File = parts[2]
 		if !validPath(name.File) || path.Ext(name.File) != ".gguf" {
@@ -61,6 +70,9 @@ func (n Name) String() string {
 	text := n.Repo
 	if n.File != "" {
 		text += "/" + n.File
+	}
+	if n.Quant != "" {
+		text += ":" + n.Quant
 	}
 	if n.Revision != "" {
 		text += "@" + n.Revision
@@ -108,6 +120,25 @@ func firstOfSet(name string) string {
 		return m[1] + "-00001-of-" + m[3] + ".gguf"
 	}
 	return name
+}
+
+// isQuant reports whether the name of a GGUF file, or of a folder that it lies in, says that it
+// is of that quantisation, in whatever case. What a quantisation is called is not settled, only
+// how names are put together: it stands between "-", ".", "/" and the ends, before it also "_".
+func isQuant(name, quant string) bool {
+	name, quant = strings.ToLower(name), strings.ToLower(quant)
+	for from := 0; ; {
+		at := strings.Index(name[from:], quant)
+		if at < 0 {
+			return false
+		}
+		at += from
+		end := at + len(quant)
+		if (at == 0 || strings.ContainsRune("-._/", rune(name[at-1]))) && (end == len(name) || strings.ContainsRune("-./", rune(name[end]))) {
+			return true
+		}
+		from = at + 1
+	}
 }
 
 // likely returns the name most like want, in whatever case; "" where less than half of want

@@ -1,13 +1,18 @@
 package hub
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -58,7 +63,10 @@ func cached(root *os.Root, cfg Config, name Name) (string, error) {
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if !commitID.MatchString(commit) {
-		return "", notCached(cfg, name)
+		var err error
+		if commit, err = pinned(root, cfg, name); err != nil {
+			return "", err
+		}
 	}
 	snapshot := path.Join(name.folder(), "snapshots", commit)
 	if name.File != "" {
@@ -67,8 +75,31 @@ func cached(root *os.Root, cfg Config, name Name) (string, error) {
 		}
 		return path.Join(snapshot, name.File), nil
 	}
-	var names []string // what can be opened
-	err := fs.WalkDir(root.FS(), snapshot, func(p string, d fs.DirEntry, err error) error {
+	names, err := openable(root, snapshot)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", notCached(cfg, name)
+	case err != nil:
+		return "", fmt.Errorf("cache: %w", err)
+	case len(names) == 0:
+		return "", fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", name, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), name)
+	case name.Quant != "":
+		files := slices.DeleteFunc(names, func(name string) bool { return name == "" })
+		open, err := ofQuant(files, name.Quant)
+		if err != nil {
+			return "", fmt.Errorf("model %s: the cache %w: %s; fetch another with: ossian pull %s", name, err, cmp.Or(listed(files), "none of GGUF"), name)
+		}
+		return path.Join(snapshot, open), nil
+	case names[0] == "" || len(names) == 1:
+		return path.Join(snapshot, names[0]), nil
+	}
+	return "", fmt.Errorf("model %s: the cache holds %d GGUF files of it, name one: %s/%s; or its quantisation, as in %s:Q8_0", name, len(names), name.Repo, strings.Join(names, ", "+name.Repo+"/"), name.Repo)
+}
+
+// openable returns what can be opened in a snapshot, sorted: GGUF files, or the first of their
+// sets, and "" for the directory.
+func openable(root *os.Root, snapshot string) (names []string, err error) {
+	err = fs.WalkDir(root.FS(), snapshot, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -81,19 +112,118 @@ func cached(root *os.Root, cfg Config, name Name) (string, error) {
 		}
 		return nil
 	})
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// pinned returns the commit to take where a revision that is no commit has no reference: a
+// download of a fixed commit leaves none. Without a revision the one whole snapshot is meant,
+// since there is nothing to choose; else the error tells of those that are there.
+func pinned(root *os.Root, cfg Config, name Name) (commit string, err error) {
+	entries, err := fs.ReadDir(root.FS(), path.Join(name.folder(), "snapshots"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", notCached(cfg, name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	switch {
-	case len(names) == 0:
-		return "", fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", name, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), name)
-	case names[0] == "" || len(names) == 1:
-		return path.Join(snapshot, names[0]), nil
+	var wholes, parts []string
+	for _, entry := range entries {
+		if !commitID.MatchString(entry.Name()) {
+			continue
+		}
+		if whole(root, path.Join(name.folder(), "snapshots", entry.Name())) {
+			wholes = append(wholes, entry.Name())
+		} else {
+			parts = append(parts, entry.Name())
+		}
 	}
-	return "", fmt.Errorf("model %s: the cache holds %d GGUF files of it, name one: %s/%s", name, len(names), name.Repo, strings.Join(names, ", "+name.Repo+"/"))
+	at := func(commits []string) string {
+		var names []string
+		for _, commit := range commits {
+			pinned := name
+			pinned.Revision = commit
+			names = append(names, pinned.String())
+		}
+		return listed(names)
+	}
+	switch {
+	case len(wholes) == 1 && name.Revision == "":
+		return wholes[0], nil
+	case len(wholes) > 0 && name.Revision == "":
+		return "", fmt.Errorf("model %s: the cache %s holds several commits of it and none that is main: name one of %s", name, cfg.Cache, at(wholes))
+	case len(wholes) > 0:
+		return "", fmt.Errorf("%w; of other revisions the cache holds %s", notCached(cfg, name), at(wholes))
+	case len(parts) > 0 && name.Revision == "":
+		return "", fmt.Errorf("model %s: the cache %s holds only a part of it, of %s: fetch the rest with: ossian pull %s", name, cfg.Cache, at(parts), at(parts[:1]))
+	}
+	return "", notCached(cfg, name)
+}
+
+// setMember matches a file of a set of either kind.
+var setMember = regexp.MustCompile(`^(.*)-\d{5}-of-(\d{5})\.(gguf|safetensors)$`)
+
+// whole reports whether all files of a snapshot are there, as far as their names tell: none is
+// a link to what has not come, sets have all their members, and safetensors a configuration.
+func whole(root *os.Root, snapshot string) bool {
+	names, err := openable(root, snapshot)
+	if err != nil || len(names) == 0 {
+		return false
+	}
+	sets, sound := map[string]int{}, true
+	err = fs.WalkDir(root.FS(), snapshot, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info, err := root.Stat(p); err != nil || !info.Mode().IsRegular() {
+			sound = false
+		}
+		if set := setMember.FindStringSubmatch(p); set != nil {
+			sets[set[1]+"."+set[3]+" of "+set[2]]++
+		}
+		return nil
+	})
+	for set, count := range sets {
+		_, of, _ := strings.Cut(set, " of ")
+		total, _ := strconv.Atoi(of)
+		sound = sound && count >= total // published sets count from 0 or from 1, and then have one more
+	}
+	if names[0] == "" {
+		_, missing := root.Stat(path.Join(snapshot, "config.json"))
+		sound = sound && missing == nil && indexed(root, snapshot)
+	}
+	return sound && err == nil
+}
+
+// indexed reports whether all files that the index of a safetensors set names are there, or
+// there is no index.
+func indexed(root *os.Root, snapshot string) bool {
+	file, err := root.Open(path.Join(snapshot, "model.safetensors.index.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var index struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	if json.NewDecoder(io.LimitReader(file, maxPage)).Decode(&index) != nil {
+		return false
+	}
+	seen := map[string]bool{}
+	for _, name := range index.Files {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if !validPath(name) {
+			return false
+		}
+		if _, err := root.Stat(path.Join(snapshot, name)); err != nil {
+			return false
+		}
+	}
+	return true
 }

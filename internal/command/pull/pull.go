@@ -23,14 +23,14 @@ func Command() *cobra.Command {
 	var req hub.Request
 	var quiet bool
 	c := &cobra.Command{
-		Use:   "pull ORG/NAME[@REVISION]",
+		Use:   "pull ORG/NAME[:QUANTISATION][@REVISION]",
 		Short: "Fetch a model from a Hugging Face-compatible endpoint",
 		Long: `Fetch what is needed to run a model into the cache, check every digest, and print
 where it lies. An interrupted pull continues when the command is run again.
 
 Of a safetensors repository the top-level weights, configuration, tokenizer and
-template are fetched; of a GGUF repository one file, named as ORG/NAME/FILE.gguf or
-with --file. HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are
+template are fetched; of a GGUF repository one file, named as ORG/NAME/FILE.gguf, with
+--file, or by its quantisation as ORG/NAME:Q8_0. HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are
 honoured, and the cache is shared with the reference client.`,
 		Example: `  ossian pull openai/gpt-oss-20b
   ossian pull Qwen/Qwen3-8B-GGUF --file Qwen3-8B-Q4_K_M.gguf`,
@@ -42,6 +42,10 @@ honoured, and the cache is shared with the reference client.`,
 			switch file := cmp.Or(req.File, req.Name.File); {
 			case req.File != "" && req.Name.File != "" && req.File != req.Name.File:
 				return fmt.Errorf("--file %s: the name says %s", req.File, req.Name.File)
+			case req.File != "" && req.Name.Quant != "":
+				return fmt.Errorf("--file %s: the name says %s; leave out one of them", req.File, req.Name.Quant)
+			case req.Name.Quant != "" && len(req.Include) > 0:
+				return fmt.Errorf("--include: the one file of %s is fetched, with the rest of its set; leave out one of them", req.Name.Quant)
 			case file != "" && len(req.Include) > 0:
 				return fmt.Errorf("--include: %s alone is fetched, with the rest of its set; leave out one of them", file)
 			}

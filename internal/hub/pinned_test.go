@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const commitB = "fedcba9876543210fedcba9876543210fedcba98"
+
+// plant writes files of a snapshot; "->" in place of a text is a link to what has not come.
+func plant(t *testing.T, cfg Config, commit string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		at := filepath.Join(cfg.Cache, "models--org--model", "snapshots", commit, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write := func() error { return os.WriteFile(at, []byte(text), 0o644) }
+		if text == "->" {
+			write = func() error { return os.Symlink("../../blobs/missing", at) }
+		}
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A download of a fixed commit leaves a snapshot and no reference.
+func TestResolvePinned(t *testing.T) {
+	sound := map[string]string{"config.json": "{}", "model.safetensors": "x"}
+	sharded := map[string]string{"config.json": "{}", "model-00001-of-00002.safetensors": "x", "model-00002-of-00002.safetensors": "x"}
+	for _, c := range []struct {
+		name      string
+		snapshots map[string]map[string]string
+		ask       string
+		want, err string // path below snapshots, or words of the error
+	}{
+		{"one whole snapshot", map[string]map[string]string{commitA: sound}, "org/model", commitA, ""},
+		{"shards", map[string]map[string]string{commitA: sharded}, "org/model", commitA, ""},
+		{"shards from 0 on", map[string]map[string]string{commitA: {"config.json": "{}", "model-00000-of-00002.safetensors": "x", "model-00001-of-00002.safetensors": "x",
+			"model-00002-of-00002.safetensors": "x", "model.safetensors.index.json": `{"weight_map": {"a": "model-00000-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`}}, "org/model", commitA, ""},
+		{"a shard of the index missing", map[string]map[string]string{commitA: {"config.json": "{}", "model-00000-of-00002.safetensors": "x", "model-00001-of-00002.safetensors": "x",
+			"model.safetensors.index.json": `{"weight_map": {"a": "model-00000-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`}}, "org/model", "", "only a part of it"},
+		{"GGUF", map[string]map[string]string{commitA: {"m-Q8_0.gguf": "x"}}, "org/model", commitA + "/m-Q8_0.gguf", ""},
+		{"a file of it", map[string]map[string]string{commitA: {"m-Q8_0.gguf": "x", "m-Q4_0.gguf": "x"}}, "org/model/m-Q4_0.gguf", commitA + "/m-Q4_0.gguf", ""},
+		{"a whole one and a part", map[string]map[string]string{commitA: sound, commitB: {"config.json": "{}"}}, "org/model", commitA, ""},
+		{"named", map[string]map[string]string{commitA: sound, commitB: sound}, "org/model@" + commitB, commitB, ""},
+		{"two whole ones", map[string]map[string]string{commitA: sound, commitB: sound}, "org/model", "", "org/model@" + commitA + ", org/model@" + commitB},
+		{"another revision", map[string]map[string]string{commitA: sound}, "org/model@v2", "", "fetch it with: ossian pull org/model@v2; of other revisions the cache holds org/model@" + commitA},
+		{"shard missing", map[string]map[string]string{commitA: {"config.json": "{}", "model-00001-of-00002.safetensors": "x"}}, "org/model", "", "only a part of it, of org/model@" + commitA},
+		{"file on its way", map[string]map[string]string{commitA: {"config.json": "{}", "model.safetensors": "->"}}, "org/model", "", "only a part of it"},
+		{"no configuration", map[string]map[string]string{commitA: {"model.safetensors": "x"}}, "org/model", "", "only a part of it"},
+		{"part of a GGUF set", map[string]map[string]string{commitA: {"m-00001-of-00002.gguf": "x"}}, "org/model", "", "only a part of it"},
+		{"no commit", map[string]map[string]string{"main": sound}, "org/model", "", "fetch it with: ossian pull org/model"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := Config{Cache: filepath.Join(t.TempDir(), "hub")}
+			for commit, files := range c.snapshots {
+				plant(t, cfg, commit, files)
+			}
+			got, err := Resolve(cfg, c.ask)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %q, %v; expected %q", got, err, c.err)
+				}
+				return
+			}
+			if want := filepath.Join(cfg.Cache, "models--org--model", "snapshots", filepath.FromSlash(c.want)); err != nil || got != want {
+				t.Errorf("got %q, %v; expected %q", got, err, want)
+			}
+		})
+	}
+}
+
+// ORG/NAME:Q8_0 is the one file of that quantisation, in the cache and at the endpoint.
+func TestQuantisation(t *testing.T) {
+	files := []string{"m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "m-UD-Q4_K_XL.gguf", "m-IQ4_XS.gguf", "m.f16.gguf",
+		"BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf", "mmproj-m-F16.gguf"}
+	h := newFakeHub(t)
+	clear(h.files)
+	texts := map[string]string{}
+	for i, name := range files {
+		h.files[name] = pattern(1000 + i)
+		texts[name] = "x"
+	}
+	cfg, _ := h.config()
+	local := Config{Cache: filepath.Join(t.TempDir(), "hub")}
+	plant(t, local, commitA, texts)
+	for _, c := range []struct{ ask, want, err string }{
+		{"org/model:Q8_0", "m-Q8_0.gguf", ""},
+		{"org/model:q8_0@" + commitA, "m-Q8_0.gguf", ""},
+		{"org/model:Q4_K_M", "m-Q4_K_M.gguf", ""},
+		{"org/model:Q4_K_XL", "m-UD-Q4_K_XL.gguf", ""},
+		{"org/model:IQ4_XS", "m-IQ4_XS.gguf", ""},
+		{"org/model:F16", "m.f16.gguf", ""},
+		{"org/model:BF16", "BF16/m-BF16-00001-of-00002.gguf", ""},
+		{"org/model:Q4_K", "", "no GGUF file of the quantisation Q4_K"},
+		{"org/model:Q5_0", "", "m-Q4_K_S.gguf"},
+	} {
+		t.Run(c.ask, func(t *testing.T) {
+			name := mustName(t, c.ask)
+			if name.String() != c.ask {
+				t.Errorf("written as %s", name)
+			}
+			pulled, pullErr := Pull(t.Context(), cfg, Request{Name: name})
+			path, err := Resolve(local, c.ask)
+			for where, got := range map[string]struct {
+				path string
+				err  error
+			}{"pull": {pulled.Path, pullErr}, "cache": {path, err}} {
+				switch {
+				case c.err != "":
+					if got.err == nil || !strings.Contains(got.err.Error(), c.err) {
+						t.Errorf("%s: %v, expected %q", where, got.err, c.err)
+					}
+				case got.err != nil || !strings.HasSuffix(got.path, filepath.FromSlash(commitA+"/"+c.want)):
+					t.Errorf("%s: %q, %v; expected %s", where, got.path, got.err, c.want)
+				}
+			}
+		})
+	}
+	h.files["other/m-Q8_0.gguf"] = pattern(5)
+	if _, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model:Q8_0")}); err == nil || !strings.Contains(err.Error(), "2 GGUF files of the quantisation Q8_0") {
+		t.Errorf("two files: %v", err)
+	}
+	for _, bad := range []string{"org/model:", "org/model:../x", "org/model:M", "org/model:8_0", "org/model:Q8_0:Q4_0", "org/model:Q8_0/x.gguf", "org/model/x.gguf:Q8_0", "org/model@main:Q8_0"} {
+		if name, err := ParseName(bad); err == nil {
+			t.Errorf("%s is read as %+v", bad, name)
+		}
+	}
+}
+
+// What an endpoint says does not steer the terminal that shows it.
+func TestPullErrorsAreClean(t *testing.T) {
+	err := fmt.Errorf("moved to %w", cleanError{fmt.Errorf("host \u009b31m\x1b]0;x\x07\u202e: %w", ErrOffline)})
+	if text := err.Error(); strings.ContainsAny(text, "\x1b\x07\u009b\u202e") || !strings.Contains(text, "host 31m") {
+		t.Errorf("%q", text)
+	}
+}
