@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"ossian/internal/model"
 	"ossian/internal/tensor"
@@ -49,6 +50,7 @@ type Model struct {
 	tokenize func() error // makes the tokenizer; nil = it is made: between Start and Finish
 	eos      string       // name of the token that ends an answer by tokenizer_config.json
 
+	closing  sync.Mutex  // guards maps and attached once the model is open: Close against Unchanged
 	attached []io.Closer // closed before the files
 }
 
@@ -163,10 +165,17 @@ func (m *Model) Source() (text string, mode fs.FileMode, err error) {
 }
 
 // Attach has c closed with the model: what was made of its files and is used as long.
-func (m *Model) Attach(c io.Closer) { m.attached = append(m.attached, c) }
+// One that has Unchanged() (path, how string) is asked by the model's Unchanged.
+func (m *Model) Attach(c io.Closer) {
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	m.attached = append(m.attached, c)
+}
 
 // Close unmaps the files. Tensors must not be read afterwards.
 func (m *Model) Close() error {
+	m.closing.Lock()
+	defer m.closing.Unlock()
 	var all error
 	for _, attached := range m.attached {
 		all = errors.Join(all, attached.Close())

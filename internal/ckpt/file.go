@@ -15,7 +15,8 @@ import (
 type file struct {
 	path  string
 	data  []byte
-	disk  *os.File // for reading around the mapping, which faults when the file was cut; nil = in memory
+	disk  *os.File    // for reading around the mapping, which faults when the file was cut; nil = in memory
+	was   fs.FileInfo // of disk before it was mapped
 	unmap func() error
 }
 
@@ -36,7 +37,11 @@ func openFile(path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &file{path: path, disk: disk}
+	if info, err = disk.Stat(); err != nil { // of what is open, whatever had the name before
+		disk.Close()
+		return nil, err
+	}
+	opened := &file{path: path, disk: disk, was: info}
 	if opened.data, opened.unmap, err = mapFile(disk, int(info.Size())); err != nil {
 		disk.Close()
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)

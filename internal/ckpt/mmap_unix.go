@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// mapsFiles: what is written to a file shows in its data.
+const mapsFiles = true
+
 // mapFile maps size bytes of f for reading.
 func mapFile(f *os.File, size int) (data []byte, unmap func() error, err error) {
 	if size == 0 { // nothing to map, and the call would fail

@@ -38,7 +38,7 @@ func (m *Model) VerifyBut(ctx context.Context, elsewhere map[string]bool, progre
 	params := slices.DeleteFunc(model.Params(m.Spec), func(p model.Param) bool { return elsewhere[p.Name] })
 	return parallel(ctx, len(params), func(i int) error {
 		t := m.Params[params[i].Name]
-		return m.checkValues(&t)
+		return m.faultless(func() error { return m.checkValues(&t) })
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -164,7 +165,13 @@ func (p *Packed) compare(ctx context.Context, file *packed.File) error {
 }
 
 // compare looks whether section i of the file holds p.
-func (p *packedPart) compare(file *packed.File, i int) error {
+func (p *packedPart) compare(file *packed.File, i int) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { // pages of a file that was cut, or that the disk does not give
+		if why := recover(); why != nil {
+			err = fmt.Errorf("cpu: %s cannot be read: %v", p.name(), why)
+		}
+	}()
 	section, decode := file.Section(i)
 	matrix, err := kern.Map(&p.t, p.opt, section, decode)
 	if err != nil {
@@ -263,6 +270,14 @@ func (p *Packed) Prepare(ctx context.Context, check func(elsewhere map[string]bo
 		note(fmt.Sprintf("packed weights are not kept: %v; packing in memory", err))
 	}
 	return err == nil, ctx.Err()
+}
+
+// Disk returns the mapped file and what it was before, nil if there is none.
+func (p *Packed) Disk() (disk *os.File, was fs.FileInfo) {
+	if p.file == nil {
+		return nil, nil
+	}
+	return p.file.Disk()
 }
 
 // Close unmaps the file. No device may be using it.

@@ -104,10 +104,22 @@ func (d *Device) keepPacked(checkpoint *ckpt.Model, setting string, mayMake bool
 	kept, why := cpu.KeepPacked(checkpoint.Spec, d.cfg, checkpoint.Params, at, setting, mayMake)
 	if kept != nil {
 		d.cfg.Packed = kept
-		checkpoint.Attach(kept) // and is closed with it
+		checkpoint.Attach(watchedPacked{kept}) // and is closed with it
 	} else if why != "" {
 		note(why)
 	}
+}
+
+// A watchedPacked tells a checkpoint whether the file of packed weights is what it was.
+type watchedPacked struct{ *cpu.Packed }
+
+// Unchanged returns the path of the file, and how it differs from what was mapped; "" = it does not.
+func (p watchedPacked) Unchanged() (path, how string) {
+	disk, was := p.Disk()
+	if disk == nil {
+		return "", ""
+	}
+	return p.Path(), ckpt.Differs(disk, was)
 }
 
 // prepare has check, which may be nil, look for damage in what will be read, and brings
@@ -132,16 +144,22 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	runtime.GOMAXPROCS(d.cfg.Threads + 2)
 	add, done := show("loading", parameterBytes(checkpoint))
 	defer done()
+	open := false
+	defer func() {
+		if !open { // also where reading panics
+			dev.Close()
+		}
+	}()
 	r, err := model.NewDecoder(checkpoint.Spec, checkpoint.Params, dev, lim, func(_ string, bytes int64) error {
 		add(bytes)
 		return ctx.Err()
 	})
 	if err != nil {
-		dev.Close()
 		return nil, none, fmt.Errorf("loading %s: %w", checkpoint.Path, err)
 	}
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)
+	open = true
 	return r, Choice{choice}, nil
 }
 

@@ -89,15 +89,34 @@ func (l *Loading) Prepare(ctx context.Context, status io.Writer) error {
 	if !l.options.NoVerify {
 		check = func(elsewhere map[string]bool) error { return Verify(ctx, l.checkpoint, elsewhere, status) }
 	}
-	return l.device.prepare(ctx, check, l.bar(status), l.note)
+	return l.checkpoint.Guard(func() error { return l.device.prepare(ctx, check, l.bar(status), l.note) })
 }
 
 // Open loads the model onto the device, which chooses how it uses the machine. It may be
 // called again when the runner is closed. The runner reads the model's mapped files: it is
-// to be closed first.
-func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) (runner.Runner, Choice, error) {
-	return l.device.open(ctx, l.checkpoint, lim, l.bar(status))
+// to be closed first. If one of them is changed meanwhile, Open and the steps of the runner return
+// a *ckpt.ChangedError.
+func (l *Loading) Open(ctx context.Context, lim model.Limits, status io.Writer) (opened runner.Runner, choice Choice, err error) {
+	if err := l.Unchanged(); err != nil {
+		return nil, choice, err
+	}
+	err = l.checkpoint.Guard(func() (err error) {
+		opened, choice, err = l.device.open(ctx, l.checkpoint, lim, l.bar(status))
+		return err
+	})
+	if err != nil {
+		if opened != nil { // a file changed while it was read
+			err = errors.Join(err, opened.Close())
+		}
+		return nil, choice, err
+	}
+	return &watched{opened, l.checkpoint}, choice, nil
 }
+
+// Unchanged returns a *ckpt.ChangedError if a file that the model is read from was cut or
+// written to since it was mapped: see ckpt.Model.Unchanged. The steps of the runner ask
+// it themselves; a server that has no steps to run asks it to know whether it is ready.
+func (l *Loading) Unchanged() error { return l.checkpoint.Unchanged() }
 
 // A bar shows the progress of what is being done with total bytes: add counts some more,
 // and done ends it.

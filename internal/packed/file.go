@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -19,9 +20,10 @@ type File struct {
 	path   string
 	layout *layout
 	disk   *os.File
-	data   []byte   // the mapping; nil once closed
-	marks  []byte   // [section]
-	sums   []uint32 // [piece of all]
+	was    fs.FileInfo // of disk before it was mapped
+	data   []byte      // the mapping; nil once closed
+	marks  []byte      // [section]
+	sums   []uint32    // [piece of all]
 }
 
 // Open maps the file of c. It reads the header; Load reads the rest. The error says why
@@ -67,8 +69,11 @@ func readHeader(prefix string, c *Content) (*File, error) {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		file.marks, file.sums, err = file.layout.decode(header[:count])
 	}
-	if info, failed := file.disk.Stat(); err == nil && failed == nil && info.Size() != file.layout.size {
-		err = fmt.Errorf("it was cut: %d bytes of %d", info.Size(), file.layout.size)
+	if err == nil {
+		file.was, err = file.disk.Stat()
+	}
+	if err == nil && file.was.Size() != file.layout.size {
+		err = fmt.Errorf("it was cut: %d bytes of %d", file.was.Size(), file.layout.size)
 	}
 	if err != nil {
 		file.disk.Close()
@@ -79,6 +84,10 @@ func readHeader(prefix string, c *Content) (*File, error) {
 
 // Path returns where the file was found.
 func (f *File) Path() string { return f.path }
+
+// Disk returns the open file, and what it was before it was mapped: whoever reads sections for
+// long looks whether somebody has written to it.
+func (f *File) Disk() (disk *os.File, was fs.FileInfo) { return f.disk, f.was }
 
 // Section returns the bytes of section i, which are valid until Close, and its mark.
 func (f *File) Section(i int) (b []byte, mark bool) {
