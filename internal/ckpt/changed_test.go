@@ -11,7 +11,7 @@ import (
 	"ossian/internal/synth"
 )
 
-// CKP-7: what is done to a mapped file is seen, what is done around it is not.
+// What is done to a mapped file is seen, what is done around it is not.
 func TestUnchanged(t *testing.T) {
 	for _, c := range []struct {
 		name string

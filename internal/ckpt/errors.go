@@ -43,7 +43,7 @@ func (e *Error) Error() string {
 	if e.Tensor != "" {
 		fmt.Fprintf(&b, ", tensor %q", clip(e.Tensor))
 	}
-	b.WriteString(": " + e.Problem)
+	b.WriteString(": " + clipTo(e.Problem, maxProblem))
 	if e.Want != "" {
 		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, e.Got)
 	}
@@ -51,11 +51,17 @@ func (e *Error) Error() string {
 }
 
 // clip shortens text from a file, which may be megabytes of rubbish.
-func clip(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "…"
+func clip(s string) string { return clipTo(s, 200) }
+
+// maxProblem is the bytes of a problem that are told: those that list names are long.
+const maxProblem = 1500
+
+// clipTo shortens text to at most so many bytes and a mark.
+func clipTo(s string, bytes int) string {
+	if len(s) <= bytes {
+		return s
 	}
-	return s
+	return strings.ToValidUTF8(s[:bytes], "") + "…"
 }
 
 // clean drops from text of a file what would steer a terminal or begin a line of a log: controls,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -118,6 +119,51 @@ func TestOracle(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// Experts that lie in columns give the bits of those in rows, packed in memory or in a file.
+func TestColumns(t *testing.T) {
+	skipUnsupported(t)
+	for _, dtype := range []tensor.DType{tensor.BF16, tensor.F16, tensor.F32} {
+		for _, weights := range []string{"auto", "q8"} {
+			t.Run(fmt.Sprintf("%v/%s", dtype, weights), func(t *testing.T) {
+				s, params := modeltest.Tiny("gpt-oss", modeltest.Options{Matrix: tensor.BF16, Experts: dtype})
+				ids, cfg := someIDs(s), Config{Threads: 2, Weights: weights}
+				want := logitsOf(t, s, params, cfg, ids, 5, func(*Device) {})
+				for name, p := range params {
+					if len(p.Shape) != 3 {
+						continue
+					}
+					out, in, size := p.Shape[1], p.Shape[2], p.DType.RowBytes(1)
+					turned := make([]byte, len(p.Data))
+					for i := range p.Rows() {
+						for k := range in {
+							copy(turned[((i/out*in+k)*out+i%out)*size:][:size], p.Row(i).Data[k*size:])
+						}
+					}
+					p.Data, p.Columns = turned, true
+					params[name] = p
+				}
+				packed := newPacked(t, s, cfg, params, filepath.Join(t.TempDir(), "packed"))
+				if err := packed.Make(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				for _, kept := range []*Packed{nil, packed} {
+					cfg.Packed = kept
+					for pos, row := range logitsOf(t, s, params, cfg, ids, 5, func(d *Device) {
+						plan, err := Footprint(s, tinyLimits(s, 1), cfg, params)
+						if got := d.Memory(); err != nil || got.Total() != plan.Total() || got.Weights != plan.Weights {
+							t.Errorf("memory %+v, planned %+v, %v", got, plan, err)
+						}
+					}) {
+						if !slices.Equal(want[pos], row) {
+							t.Fatalf("other logits at %d", pos)
+						}
+					}
+				}
+			})
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // A watched runner gives no results that were computed while a file of its model was changed
-// (reliability.md CKP-7), and no panic where that took pages away, but a *ckpt.ChangedError. After
+//, and no panic where that took pages away, but a *ckpt.ChangedError. After
 // that it can only be closed.
 type watched struct {
 	runner.Runner

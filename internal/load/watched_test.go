@@ -56,7 +56,7 @@ func stepOnce(r runner.Runner) error {
 	return err
 }
 
-// CKP-7: a file that is cut or overwritten while a model runs ends its steps with an error that names
+// A file that is cut or overwritten while a model runs ends its steps with an error that names
 // it, and it is not opened again; in each form in which weights are read.
 func TestFileChanges(t *testing.T) {
 	changes := map[string]func(path string) error{
