@@ -10,8 +10,8 @@ import (
 
 // A model is read where its files are mapped, for as long as it is open. Whoever writes to one
 // of them meanwhile changes the weights under it, and whoever cuts one takes pages away, which
-// ends a process that reads them. Replacing a file, as hub and seal
-// do, does no harm: the old one stays mapped.
+// ends a process that reads them. Replacing a file, as hub and seal do, does no harm: the
+// old one stays mapped.
 
 // A ChangedError says that a file of weights is not what it was when it was mapped: what has
 // been computed since may be wrong, and the model has to be opened again.

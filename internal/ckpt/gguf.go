@@ -50,7 +50,7 @@ var ggufTypes = map[uint32]struct {
 	4:  {"type 4 (MXFP4 of the first Ollama files, or a removed type)", 0, 0, tensor.Invalid},
 	10: {"Q2_K", 0, 0, tensor.Invalid}, 11: {"Q3_K", 0, 0, tensor.Invalid},
 	16: {"IQ2_XXS", 0, 0, tensor.Invalid}, 17: {"IQ2_XS", 0, 0, tensor.Invalid}, 18: {"IQ3_XXS", 0, 0, tensor.Invalid},
-	19: {"IQ1_S", 0, 0, tensor.Invalid}, 20: {"IQ4_NL", 0, 0, tensor.Invalid}, 21: {"IQ3_S", 0, 0, tensor.Invalid},
+	19: {"IQ1_S", 0, 0, tensor.Invalid}, 20: {"IQ4_NL", 32, 18, tensor.IQ4_NL}, 21: {"IQ3_S", 0, 0, tensor.Invalid},
 	22: {"IQ2_S", 0, 0, tensor.Invalid}, 23: {"IQ4_XS", 0, 0, tensor.Invalid}, 29: {"IQ1_M", 0, 0, tensor.Invalid},
 	34: {"TQ1_0", 0, 0, tensor.Invalid}, 35: {"TQ2_0", 0, 0, tensor.Invalid}, 40: {"NVFP4", 0, 0, tensor.Invalid},
 }
@@ -280,7 +280,7 @@ func (c *cursor) tensor() stored {
 }
 
 // supportedTypes are those with a decoder, for messages.
-const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
+const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, Q4_K, Q5_K, Q6_K"
 
 // place turns offsets of the data section into offsets of the file. Writers lay
 // tensors one after another with nothing but padding between; an offset that

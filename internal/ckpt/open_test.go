@@ -70,7 +70,7 @@ func TestOpenTypes(t *testing.T) {
 		format synth.Format
 		types  []tensor.DType
 	}{
-		{"qwen3-wide-tiny", synth.GGUF, []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}},
+		{"qwen3-wide-tiny", synth.GGUF, []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}},
 		{"llama-tiny", synth.HuggingFace, []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}},
 	} {
 		for _, dt := range c.types {

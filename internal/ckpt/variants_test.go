@@ -122,7 +122,7 @@ func TestFloatExpertsOriginal(t *testing.T) {
 // Any tensor of a GGUF file may have a type of its own: the values are those of files in
 // which all have it.
 func TestMixedTypes(t *testing.T) {
-	types := []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q6_K, tensor.BF16, tensor.F32, tensor.F16}
+	types := []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q6_K, tensor.BF16, tensor.F32, tensor.F16}
 	for _, preset := range []string{"qwen3-wide-tiny", "llama-tiny", "qwen3moe-tiny"} {
 		t.Run(preset, func(t *testing.T) {
 			images := map[tensor.DType]*ggufImage{}

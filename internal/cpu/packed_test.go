@@ -58,7 +58,7 @@ func TestPacked(t *testing.T) {
 		{"gpt-oss", modeltest.Options{Matrix: tensor.BF16}, "auto"}, {"gpt-oss", modeltest.Options{Matrix: tensor.BF16}, "q8"},
 		{"qwen3", modeltest.Options{Matrix: tensor.F16, Tied: true}, "q8"}, {"qwen3moe", modeltest.Options{Matrix: tensor.F32, Dense: true}, "q8"},
 	}
-	for i, dt := range []tensor.DType{tensor.MXFP4, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K} {
+	for i, dt := range []tensor.DType{tensor.MXFP4, tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K} {
 		variants = append(variants, variant{[]string{"qwen3", "qwen3moe", "llama"}[i%3], modeltest.Options{Matrix: dt, Tied: i%2 == 0}, "auto"})
 	}
 	for _, up := range [][2]tensor.DType{{tensor.Q4_K, tensor.Q6_K}, {tensor.Q8_0, tensor.BF16}, {tensor.F16, tensor.Q5_1}, {tensor.MXFP4, tensor.Q4_0}} {

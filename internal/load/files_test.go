@@ -76,7 +76,7 @@ func TestFiles(t *testing.T) {
 func TestTypes(t *testing.T) {
 	exact, _ := writeModel(t, "qwen3-tiny", synth.Options{Format: synth.GGUF, Type: tensor.F32})
 	want := loss(t, exact, "")
-	for _, dtype := range []tensor.DType{tensor.Q5_0, tensor.Q5_1, tensor.Q8_0} {
+	for _, dtype := range []tensor.DType{tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q8_0} {
 		t.Run(fmt.Sprint(dtype), func(t *testing.T) {
 			path, _ := writeModel(t, "qwen3-tiny", synth.Options{Format: synth.GGUF, Type: dtype})
 			if got := loss(t, path, ""); math.Abs(got-want) > 0.02*want {

@@ -5,9 +5,9 @@ import (
 	"ossian/internal/runner"
 )
 
-// A watched runner gives no results that were computed while a file of its model was changed
-//, and no panic where that took pages away, but a *ckpt.ChangedError. After
-// that it can only be closed.
+// A watched runner gives no results that were computed while a file of its model was changed,
+// and no panic where that took pages away, but a *ckpt.ChangedError. After that it can only
+// be closed.
 type watched struct {
 	runner.Runner
 	checkpoint *ckpt.Model

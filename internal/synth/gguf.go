@@ -16,7 +16,7 @@ const alignment = 32
 // ggufTypes are type ids of formats.md 4 and the general.file_type that goes with them.
 var ggufTypes = map[tensor.DType][2]uint32{
 	tensor.F32: {0, 0}, tensor.F16: {1, 1}, tensor.BF16: {30, 32}, tensor.Q8_0: {8, 7}, tensor.Q4_0: {2, 2}, tensor.Q4_1: {3, 3},
-	tensor.Q5_0: {6, 8}, tensor.Q5_1: {7, 9}, tensor.Q4_K: {12, 14}, tensor.Q5_K: {13, 16}, tensor.Q6_K: {14, 18}, tensor.MXFP4: {39, 38},
+	tensor.Q5_0: {6, 8}, tensor.Q5_1: {7, 9}, tensor.IQ4_NL: {20, 25}, tensor.Q4_K: {12, 14}, tensor.Q5_K: {13, 16}, tensor.Q6_K: {14, 18}, tensor.MXFP4: {39, 38},
 }
 
 // gguf writes the file: formats.md 3, 5 and 6.

@@ -115,7 +115,7 @@ func (o *Options) check() error {
 	}
 	switch o.Type { // of the matrices
 	case tensor.Invalid, tensor.BF16, tensor.F16, tensor.F32:
-	case tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.MXFP4:
+	case tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.MXFP4:
 		if o.Format != GGUF {
 			return fmt.Errorf("safetensors files do not hold %v; BF16, F16 and F32 are possible", o.Type)
 		}

@@ -71,6 +71,8 @@ func blockDecoder(t DType) func(dst []float32, b []byte) {
 		return decodeQ5_0
 	case Q5_1:
 		return decodeQ5_1
+	case IQ4_NL:
+		return decodeIQ4_NL
 	case Q4_K:
 		return decodeQ4_K
 	case Q5_K:
@@ -145,6 +147,19 @@ func decodeQ5_1(dst []float32, b []byte) {
 	for j, q := range b[8:24] {
 		dst[j] = float32(q&15|byte(fifth>>j&1)<<4)*d + m
 		dst[j+16] = float32(q>>4|byte(fifth>>(j+16)&1)<<4)*d + m
+	}
+}
+
+// NonLinear are the values of the nibbles of IQ4_NL, denser around 0: constants of the format, as
+// kvalues_iq4nl in ggml.
+var NonLinear = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// decodeIQ4_NL: d, then nibbles as in MXFP4; d·NonLinear[q].
+func decodeIQ4_NL(dst []float32, b []byte) {
+	d := half(b)
+	for j, q := range b[2:18] {
+		dst[j] = float32(NonLinear[q&15]) * d
+		dst[j+16] = float32(NonLinear[q>>4]) * d
 	}
 }
 

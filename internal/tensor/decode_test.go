@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var floatTypes = []DType{F32, F16, BF16, MXFP4, MXFP4HF, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K}
+var floatTypes = []DType{F32, F16, BF16, MXFP4, MXFP4HF, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, Q4_K, Q5_K, Q6_K}
 
 // testdata/blocks.json says how it was made.
 func TestFloatsGolden(t *testing.T) {
@@ -88,6 +88,8 @@ func element(dt DType, b []byte, scale byte, i int) float64 {
 		return (float64(split(6)|b[2+i/8]>>(i%8)&1*16) - 16) * h(0)
 	case Q5_1:
 		return float64(split(8)|b[4+i/8]>>(i%8)&1*16)*h(0) + h(2)
+	case IQ4_NL:
+		return []float64{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}[split(2)] * h(0)
 	case Q4_K:
 		sc, mn := scaleMin(i / 32)
 		return h(0)*sc*float64(kNibble(16)) - h(2)*mn

@@ -9,7 +9,7 @@ import (
 // Encode stores the row src as type t: dst takes t.RowBytes(len(src)) bytes, and
 // for MXFP4HF scales takes one byte per 32 elements (nil for other types). Values
 // must be finite. F16, BF16, Q8_0, Q4_0 and MXFP4 follow formats.md 4; Q4_1,
-// Q5_0, Q5_1 and the K types are plain min-max quantisers without the error search of other
+// Q5_0, Q5_1, IQ4_NL and the K types are plain min-max quantisers without the error search of other
 // tools: right, but not the best possible.
 func Encode(t DType, dst, scales []byte, src []float32) {
 	if len(dst) != t.RowBytes(len(src)) || (t == MXFP4HF && len(scales) != len(src)/32) {
@@ -39,6 +39,8 @@ func Encode(t DType, dst, scales []byte, src []float32) {
 			encodeQ5_0(block, values)
 		case Q5_1:
 			encodeQ5_1(block, values)
+		case IQ4_NL:
+			encodeIQ4_NL(block, values)
 		case Q4_K, Q5_K:
 			encodeQ45_K(t, block, values)
 		case Q6_K:
@@ -168,6 +170,24 @@ func put5(dst []byte, x []float32, quant func(v float32) byte) {
 		fifth |= uint32(low>>4)<<j | uint32(high>>4)<<(j+16)
 	}
 	binary.LittleEndian.PutUint32(dst, fifth)
+}
+
+// encodeIQ4_NL maps the value of largest magnitude to -127, and each to the nearest value.
+func encodeIQ4_NL(dst []byte, x []float32) {
+	big, _, _ := extremes(x)
+	d := big / -127
+	putHalf(dst, d)
+	quant := func(v float32) (best byte) {
+		for q := range NonLinear {
+			if abs(v-d*float32(NonLinear[q])) < abs(v-d*float32(NonLinear[best])) {
+				best = byte(q)
+			}
+		}
+		return best
+	}
+	for j := range 16 {
+		dst[2+j] = quant(x[j]) | quant(x[j+16])<<4
+	}
 }
 
 // encodeQ45_K writes a Q4_K or Q5_K block: per sub-block of 32 a minimum <= 0 and

@@ -26,7 +26,7 @@ func decode(r Row) []float32 {
 // the block's own scale to its type costs.
 func TestEncodeError(t *testing.T) {
 	bounds := map[DType]float64{ // of the largest magnitude in the block
-		F32: 0, F16: 0x1p-11, BF16: 0x1p-8, Q8_0: 0.57 / 127, Q4_0: 1.01 / 8, Q4_1: 1.02 / 15, Q5_0: 1.01 / 16, Q5_1: 1.02 / 31,
+		F32: 0, F16: 0x1p-11, BF16: 0x1p-8, Q8_0: 0.57 / 127, Q4_0: 1.01 / 8, Q4_1: 1.02 / 15, Q5_0: 1.01 / 16, Q5_1: 1.02 / 31, IQ4_NL: 0.12,
 		MXFP4: 0.25, MXFP4HF: 0.25, Q4_K: 0.1, Q5_K: 0.05, Q6_K: 0.04,
 	}
 	for _, dt := range floatTypes {

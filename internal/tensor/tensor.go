@@ -22,6 +22,7 @@ const (
 	Q4_1          // 32 elements in 20 bytes: a scale, a minimum, a nibble each
 	Q5_0          // 32 elements in 22 bytes: a scale, 5 bits each
 	Q5_1          // 32 elements in 24 bytes: a scale, a minimum, 5 bits each
+	IQ4_NL        // 32 elements in 18 bytes: a scale, a nibble each that stands for one of 16 values
 	Q4_K          // 256 elements in 144 bytes: 4 bits each, 8 sub-blocks with scale and minimum
 	Q5_K          // 256 elements in 176 bytes: 5 bits each, otherwise as Q4_K
 	Q6_K          // 256 elements in 210 bytes: 6 bits each, 16 sub-blocks with a scale
@@ -50,6 +51,7 @@ var dtypes = [numDTypes]struct {
 	Q4_1:    {"Q4_1", 32, 20},
 	Q5_0:    {"Q5_0", 32, 22},
 	Q5_1:    {"Q5_1", 32, 24},
+	IQ4_NL:  {"IQ4_NL", 32, 18},
 	Q4_K:    {"Q4_K", 256, 144},
 	Q5_K:    {"Q5_K", 256, 176},
 	Q6_K:    {"Q6_K", 256, 210},

@@ -20,7 +20,7 @@ func levels() (have []Level) {
 }
 
 var dtypes = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.MXFP4, tensor.MXFP4HF, tensor.Q8_0,
-	tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}
+	tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}
 
 func name(t tensor.DType) string {
 	if t == tensor.MXFP4HF {

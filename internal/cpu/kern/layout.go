@@ -88,7 +88,7 @@ func familyOf(t tensor.DType) (f family, ok bool) {
 		return q4m, true
 	case tensor.Q4_K:
 		return q4k, true
-	case tensor.Q8_0, tensor.Q5_0: // of the latter, quants use 5 of the 8 bits
+	case tensor.Q8_0, tensor.Q5_0, tensor.IQ4_NL: // the quants of the latter two need fewer bits, or few of the values
 		return q8, true
 	case tensor.Q5_1:
 		return q5m, true
@@ -182,6 +182,13 @@ func (g group) pack(r int, row tensor.Row) {
 				quants[k] += byte(layouts[q8].zero) - 16
 			}
 			g.bytes(b, r, quants[:], 0)
+		case tensor.IQ4_NL:
+			put(s, 0, r, blk)
+			var quants [32]byte
+			for j, nibbles := range blk[2:18] {
+				quants[j], quants[16+j] = byte(tensor.NonLinear[nibbles&15]), byte(tensor.NonLinear[nibbles>>4])
+			}
+			g.bytes(b, r, quants[:], signs8)
 		case tensor.Q5_1:
 			put(s, 0, r, blk)
 			put(s, 1, r, blk[2:])

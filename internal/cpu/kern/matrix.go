@@ -62,7 +62,7 @@ func Pack(t *tensor.Tensor, o Options, pool *Pool) (*Matrix, error) {
 func newMatrix(t *tensor.Tensor, o Options) (*Matrix, error) {
 	fam, ok := familyOf(t.DType)
 	if !ok {
-		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
+		return nil, fmt.Errorf("tensor %q: type %v has no matrix kernel; expected F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, Q4_K, Q5_K or Q6_K", t.Name, t.DType)
 	}
 	if !o.Level.Available() {
 		return nil, fmt.Errorf("tensor %q: kernels for %v asked for, this machine or build has at most %v", t.Name, o.Level, Detect())

@@ -40,7 +40,7 @@ func Kernels() (names []string) {
 const roundedBF16 = "BF16 by BF16"
 
 // measured are the types of weights that Measure knows.
-var measured = [...]tensor.DType{tensor.MXFP4, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.Q8_0,
+var measured = [...]tensor.DType{tensor.MXFP4, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.Q8_0,
 	tensor.BF16, tensor.F16, tensor.F32}
 
 // Measure times the kernels of these names on every instruction set of the machine,

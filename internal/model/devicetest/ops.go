@@ -12,7 +12,7 @@ import (
 
 // numeric are the types of weights.
 var numeric = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16, tensor.MXFP4, tensor.MXFP4HF,
-	tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}
+	tensor.Q8_0, tensor.Q4_0, tensor.Q4_1, tensor.Q5_0, tensor.Q5_1, tensor.IQ4_NL, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K}
 
 // quantised reports whether dt is stored in blocks.
 func quantised(dt tensor.DType) bool {

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 
 rng = np.random.default_rng(7)
-HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": [], "Q5_0": [0], "Q5_1": [0, 2]}
+HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": [], "Q5_0": [0], "Q5_1": [0, 2], "IQ4_NL": [0]}
 cases = []
 for name, halves in HALVES.items():
     qtype = gguf.GGMLQuantizationType[name]
