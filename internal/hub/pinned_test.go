@@ -1,11 +1,19 @@
 package hub
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 const commitB = "fedcba9876543210fedcba9876543210fedcba98"
@@ -129,6 +137,101 @@ func TestQuantisation(t *testing.T) {
 	for _, bad := range []string{"org/model:", "org/model:../x", "org/model:M", "org/model:8_0", "org/model:Q8_0:Q4_0", "org/model:Q8_0/x.gguf", "org/model/x.gguf:Q8_0", "org/model@main:Q8_0"} {
 		if name, err := ParseName(bad); err == nil {
 			t.Errorf("%s is read as %+v", bad, name)
+		}
+	}
+}
+
+// A failing is a transport on which nothing succeeds.
+type failing struct {
+	err   error
+	count atomic.Int64
+}
+
+func (f *failing) RoundTrip(*http.Request) (*http.Response, error) {
+	f.count.Add(1)
+	return nil, f.err
+}
+
+// What cannot succeed is not tried again; what may is.
+func TestPullTries(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error
+		tries int64
+	}{
+		{"certificate", &tls.CertificateVerificationError{Err: errors.New("unknown authority")}, 1},
+		{"no such host", &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}, 1},
+		{"name server", &net.DNSError{Err: "server misbehaving", Name: "h", IsTemporary: true}, apiTries},
+		{"connection", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, apiTries},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			transport := &failing{err: c.err}
+			cfg := Config{Endpoint: "https://hub.invalid", Cache: t.TempDir(), Transport: transport, Sleep: func(context.Context, time.Duration) error { return nil }}
+			if _, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model")}); err == nil || !strings.Contains(err.Error(), c.err.Error()) {
+				t.Errorf("got %v", err)
+			}
+			if got := transport.count.Load(); got != c.tries {
+				t.Errorf("%d tries, want %d", got, c.tries)
+			}
+		})
+	}
+	for _, status := range []int{401, 403, 404, 410} {
+		h := newFakeHub(t)
+		asked := 0
+		h.api = func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/revision/") {
+				asked++
+				w.WriteHeader(status)
+				return true
+			}
+			return false
+		}
+		cfg, slept := h.config()
+		if _, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model")}); err == nil || asked != 1 || len(*slept) > 0 {
+			t.Errorf("%d: %v after %d requests", status, err, asked)
+		}
+	}
+	// Other bytes than those listed are asked for once more only where some lay here before.
+	h := newFakeHub(t)
+	h.content = func(w http.ResponseWriter, r *http.Request, name string, n int) bool {
+		if large(name) {
+			w.Write(make([]byte, len(h.files[name])))
+		}
+		return large(name)
+	}
+	cfg, _ := h.config()
+	if _, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model")}); err == nil || !strings.Contains(err.Error(), "digest") || h.count["model.safetensors"] != 1 {
+		t.Errorf("%v after %d requests", err, h.count["model.safetensors"])
+	}
+}
+
+// A list without end is ended when it is too long, before all of it is in memory.
+func TestPullEndlessPage(t *testing.T) {
+	h := newFakeHub(t)
+	h.api = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/tree/") {
+			return false
+		}
+		fmt.Fprint(w, "["+strings.Repeat("{},", 5_000_000)+"{}]")
+		return true
+	}
+	cfg, _ := h.config()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model")})
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "lists more than") {
+		t.Errorf("got %v", err)
+	}
+	// The answer has 15 MB; 5 million entries would have 500 MB.
+	if took := after.TotalAlloc - before.TotalAlloc; took > 250<<20 {
+		t.Errorf("%d bytes for an answer of 15 MB", took)
+	}
+	for _, answer := range []string{"false", `{"a": 1}`, "[3]", "[", "<html>\x1b[2J"} {
+		h.api = func(w http.ResponseWriter, r *http.Request) bool { fmt.Fprint(w, answer); return true }
+		_, err := Pull(t.Context(), cfg, Request{Name: mustName(t, "org/model")})
+		if err == nil || strings.ContainsAny(err.Error(), "\x1b") || strings.Contains(err.Error(), "json:") {
+			t.Errorf("%q: %v", answer, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -171,3 +172,27 @@ func TestInspectBuiltIn(t *testing.T) {
 }
 
 func root() *cobra.Command { return command.Root(Command()) }
+
+// Named templates are told, and what a file calls them does not steer the terminal.
+func TestInspectNamedTemplates(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	commandtest.WriteModel(t, "qwen3-tiny", dir, synth.Options{})
+	if err := os.Remove(filepath.Join(dir, "chat_template.jinja")); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	config := `{"chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}, {"name": "r\u001b[2Jag", "template": "R"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, err := runInspect(t, fixedMachine(), dir)
+	if err != nil || !strings.Contains(text, "others named r[2Jag, tool_use") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	text, err = runInspect(t, fixedMachine(), dir, "--json")
+	var report struct {
+		Named []string `json:"named_templates"`
+	}
+	if err := errors.Join(err, json.Unmarshal([]byte(text), &report)); err != nil || len(report.Named) != 2 || report.Named[1] != "tool_use" {
+		t.Errorf("%v: %q", err, report.Named)
+	}
+}

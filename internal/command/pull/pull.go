@@ -29,9 +29,10 @@ func Command() *cobra.Command {
 where it lies. An interrupted pull continues when the command is run again.
 
 Of a safetensors repository the top-level weights, configuration, tokenizer and
-template are fetched; of a GGUF repository one file, named as ORG/NAME/FILE.gguf, with
---file, or by its quantisation as ORG/NAME:Q8_0. HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE are
-honoured, and the cache is shared with the reference client.`,
+templates are fetched; of a GGUF repository one file, named as ORG/NAME/FILE.gguf, with
+--file, or by its quantisation as in ORG/NAME:Q8_0. HF_ENDPOINT, HF_TOKEN, HF_HOME,
+HF_HUB_CACHE and HF_HUB_OFFLINE are honoured, and the cache is shared with the reference
+client.`,
 		Example: `  ossian pull openai/gpt-oss-20b
   ossian pull Qwen/Qwen3-8B-GGUF --file Qwen3-8B-Q4_K_M.gguf`,
 		Args: command.Usage(cobra.ExactArgs(1)),

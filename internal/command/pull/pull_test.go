@@ -25,6 +25,8 @@ func TestPullContradictions(t *testing.T) {
 	}{
 		{[]string{"o/m", "--file", "a.gguf", "--include", "*.json"}, "--include: a.gguf alone"},
 		{[]string{"o/m/a.gguf", "--file", "b.gguf"}, "the name says a.gguf"},
+		{[]string{"o/m:Q8_0", "--file", "b.gguf"}, "the name says Q8_0"},
+		{[]string{"o/m:Q8_0", "--include", "*.json"}, "--include: the one file of Q8_0"},
 	} {
 		if _, _, err := commandtest.Run(t, root(), append([]string{"pull"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.args, err, c.want)
