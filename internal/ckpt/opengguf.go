@@ -139,7 +139,7 @@ func (m *Model) fromGGUF(header *container) error {
 	m.Template = keys.string(template)
 	for _, key := range slices.Sorted(maps.Keys(header.keys)) {
 		if name, ok := strings.CutPrefix(key, template+"."); ok && len(header.keys[key].raw) <= maxTemplate {
-			m.name(name, keys.string(key))
+			m.keepTemplate(name, keys.string(key))
 		}
 	}
 	const prefix = "tokenizer.ggml."

@@ -137,15 +137,15 @@ func (m *Model) templates(config object) {
 			continue
 		}
 		names = append(names, *one.Name)
-		m.name(*one.Name, *one.Template)
+		m.keepTemplate(*one.Name, *one.Template)
 	}
 	if !found {
 		config.unsupported(key, "a template named default", strings.Join(names, ", "))
 	}
 }
 
-// name keeps a named template, as far as there may be more.
-func (m *Model) name(name, template string) {
+// keepTemplate keeps a named template, as far as there may be more.
+func (m *Model) keepTemplate(name, template string) {
 	if len(m.Named) < maxNamed && len(name) <= maxNamed {
 		if m.Named == nil {
 			m.Named = map[string]string{}
@@ -184,7 +184,7 @@ func (m *Model) templateFiles() error {
 		if err != nil {
 			return err
 		}
-		m.name(name, string(text))
+		m.keepTemplate(name, string(text))
 	}
 	return nil
 }
