@@ -19,7 +19,7 @@ const maxTemplate = 1 << 20
 // ChatFormat is how conversations with a model are written: as template, the value of
 // --chat-template, says, else as the checkpoint does. The error may be chat.ErrNoTemplate.
 func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
-	facts := chat.Facts{Family: checkpoint.Spec.Family, Tokenizer: checkpoint.Tokenizer, Template: checkpoint.Template, Special: checkpoint.Special, Stops: checkpoint.Stops}
+	facts := chat.Facts{Family: checkpoint.Spec.Family, Tokenizer: checkpoint.Tokenizer, Template: checkpoint.Template, Named: checkpoint.Named, Special: checkpoint.Special, Stops: checkpoint.Stops}
 	if template == "" {
 		return chat.New(facts)
 	}
