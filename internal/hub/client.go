@@ -82,6 +82,9 @@ func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http
 	res, err := c.http.Do(req)
 	var ue *url.Error
 	if errors.As(err, &ue) { // its text holds the address, which may hold a signature
+		if strings.Contains(ue.Err.Error(), u.Hostname()) {
+			return nil, ue.Err
+		}
 		return nil, fmt.Errorf("%s: %w", u.Host, ue.Err)
 	}
 	return res, err

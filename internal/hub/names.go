@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -34,33 +35,42 @@ var (
 // returns can be used in paths: no part is empty, hidden, "..", reserved on some
 // system, or holds a separator of one.
 func ParseName(text string) (Name, error) {
+	name, err := parseName(text)
+	if err != nil {
+		return Name{}, fmt.Errorf("model name %.200q: %w%s", text, err, meant(text))
+	}
+	return name, nil
+}
+
+// parseName is ParseName with errors that do not say which name is wrong.
+func parseName(text string) (Name, error) {
 	bare, rev, pinned := strings.Cut(text, "@")
 	parts := strings.SplitN(bare, "/", 3)
 	if len(parts) < 2 {
-		return Name{}, fmt.Errorf("model name %.200q: expected ORG/NAME, ORG/NAME:QUANTISATION, ORG/NAME@REVISION or ORG/NAME/FILE.gguf", text)
+		return Name{}, errors.New("expected ORG/NAME, ORG/NAME:QUANTISATION, ORG/NAME@REVISION or ORG/NAME/FILE.gguf")
 	}
 	quant, tagged := "", false
 	if len(parts) == 2 {
 		parts[1], quant, tagged = strings.Cut(parts[1], ":")
 	}
 	if tagged && (!quantTag.MatchString(quant) || !strings.ContainsAny(quant, "0123456789")) {
-		return Name{}, fmt.Errorf("model name %.200q: %.100q is not a quantisation such as Q8_0", text, quant)
+		return Name{}, fmt.Errorf("%.100q is not a quantisation such as Q8_0", quant)
 	}
 	for _, part := range parts[:2] {
 		if len(part) > 96 || !segment.MatchString(part) || strings.Contains(part, "--") || strings.Contains(part, "..") ||
 			strings.HasSuffix(part, ".git") || strings.HasSuffix(part, ".") || strings.HasSuffix(part, "-") {
-			return Name{}, fmt.Errorf("model name %.200q: %.100q may hold up to 96 letters, digits and single . _ - between them", text, part)
+			return Name{}, fmt.Errorf("%.100q may hold up to 96 letters, digits and single . _ - between them", part)
 		}
 	}
 	name := Name{Repo: parts[0] + "/" + parts[1], Quant: quant, Revision: rev}
 	if len(parts) == 3 {
 		name.File = parts[2]
 		if !validPath(name.File) || path.Ext(name.File) != ".gguf" {
-			return Name{}, fmt.Errorf("model name %.200q: %.100q is not the path of a .gguf file inside a repository", text, name.File)
+			return Name{}, fmt.Errorf("%.100q is not the path of a .gguf file inside a repository", name.File)
 		}
 	}
 	if pinned && !validRevision(rev) {
-		return Name{}, fmt.Errorf("model name %.200q: %.100q is not a branch, tag or commit", text, rev)
+		return Name{}, fmt.Errorf("%.100q is not a branch, tag or commit", rev)
 	}
 	return name, nil
 }

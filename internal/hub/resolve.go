@@ -26,12 +26,12 @@ func Resolve(cfg Config, name string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	parsed, perr := ParseName(name)
+	parsed, perr := parseName(name)
 	if perr != nil && (filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~")) { // a path, whatever else
 		return "", fmt.Errorf("model %.200q: no such file or directory; a model directory, a GGUF file or ORG/NAME of a model in the cache %s expected (ossian pull ORG/NAME fetches one)", name, cfg.Cache)
 	}
 	if perr != nil {
-		return "", fmt.Errorf("model %.200q: no such file or directory, and no name of a model: %w", name, perr)
+		return "", fmt.Errorf("model %.200q: no such file or directory, and no name of a model: %w%s", name, perr, meant(name))
 	}
 	root, err := os.OpenRoot(cfg.Cache)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,6 +48,10 @@ func Exists(path string) bool {
 	return err == nil
 }
 
+// InLibrary reports whether a word can only be meant as a model of Ollama's library, which
+// has another name here.
+func InLibrary(word string) bool { return hub.InLibrary(word) }
+
 // Resolve returns the path of a model: a directory, a GGUF file, or a name in the cache.
 func Resolve(name string) (string, error) {
 	cfg, _ := HubConfig(os.Getenv) // a token that cannot be read matters to pull only

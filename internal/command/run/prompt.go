@@ -50,8 +50,8 @@ func promptFrom(ctx context.Context, in io.Reader, words []string, maxLen int) (
 
 // namesModel reports whether the first of args can only be meant as a model, so
 // that the others are the prompt: an existing path, a path or ORG/NAME that does
-// not exist, a GGUF file, an identifier such as gpt-oss-20b, or any bare word with
-// more words behind it. Sums, a word alone and anything with a blank are prompts.
+// not exist, a GGUF file, an identifier such as gpt-oss-20b, a name of Ollama's library, or
+// any bare word with more words behind it. Sums, a word alone and anything with a blank are prompts.
 func namesModel(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -67,6 +67,6 @@ func namesModel(args []string) bool {
 	if strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) || !strings.ContainsFunc(word, unicode.IsLetter) {
 		return false
 	}
-	return (len(args) > 1 && args[1] != "-") || strings.ContainsAny(word, `/\@`) || strings.HasSuffix(word, ".gguf") ||
+	return (len(args) > 1 && args[1] != "-") || strings.ContainsAny(word, `/\@`) || strings.HasSuffix(word, ".gguf") || load.InLibrary(word) ||
 		(strings.Contains(word, "-") && strings.ContainsFunc(word, unicode.IsDigit))
 }
