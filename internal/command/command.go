@@ -14,9 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"ossian/internal/nearest"
 	"ossian/internal/terminal"
 )
 
@@ -36,8 +34,36 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		Version:       Version(),
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Suggest(c.Flags(), err) })
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		return unknownCommand(c, args[0])
+	}
+	c.Args = cobra.ArbitraryArgs // words that name no command are told by RunE
+	// The program alone does nothing, so its usage is that of its commands.
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable .HasParent}}", 1))
 	c.AddCommand(commands...)
+	c.InitDefaultHelpCmd()
+	helpKnowsCommands(c)
 	return c
+}
+
+// helpKnowsCommands makes the help of what is no command an error.
+func helpKnowsCommands(root *cobra.Command) {
+	help, _, err := root.Find([]string{"help"})
+	if err != nil || help == root {
+		return // a program without commands has none
+	}
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		if found, _, err := root.Find(args); len(args) > 0 && (err != nil || found == root) {
+			return unknownCommand(root, args[0])
+		}
+		show(c, args)
+		return nil
+	}
 }
 
 // Main runs root on the process's arguments and returns its exit status. An interrupt or
@@ -46,6 +72,7 @@ func Main(root *cobra.Command) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
+	root.SetArgs(spelled(root, os.Args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -79,17 +106,6 @@ func beyondInterrupt(err error) error {
 	return err
 }
 
-// Suggest adds the flag that was probably meant to the error of parsing f.
-func Suggest(flags *pflag.FlagSet, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return err
-	}
-	var known []string
-	flags.VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
-	return fmt.Errorf("%w%s", err, nearest.Hint("--"+strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-"), known))
-}
-
 // Usage makes the error of a wrong number of arguments say what is expected.
 func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -111,7 +127,8 @@ func Family(c *cobra.Command) *cobra.Command {
 		for _, sub := range c.Commands() {
 			names = append(names, sub.Name())
 		}
-		return fmt.Errorf("%s has no command %q: want one of %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+		path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
+		return fmt.Errorf("%s has no command %.60q: want one of %s", path, args[0], strings.Join(names, ", "))
 	}
 	return c
 }

@@ -85,16 +85,20 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 		// --name.path=value: any part but the name may be missing.
 		name, inlined, inline := strings.Cut(arg, "=")
 		name, dotted, isDotted := strings.Cut(name, ".")
-		if short := aliases[name]; short != "" {
-			name = "--" + short
+		if full := aliases[name]; full != "" {
+			if note := aliasNotes[name]; note != "" {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s is taken as --%s: %s", name, full, note))
+			}
+			name = "--" + full
 		}
 		name, long := strings.CutPrefix(name, "--")
 		if !long {
-			return nil, fmt.Errorf("unknown flag %.40s; flags begin with --", arg)
+			short := strings.TrimLeft(name, "-")
+			return nil, fmt.Errorf("unknown flag -%.40s%s", short, orElse(nearest.Flag(short, c.known("--")), ": flags begin with --"))
 		}
 		row, off := c.lookup(name)
 		if row == nil || (isDotted && row.kind != object) {
-			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest.Hint("--"+strings.ReplaceAll(name, "_", "-"), c.known("--")))
+			return nil, fmt.Errorf("unknown flag --%.60s%s", name, nearest.Flag(name, c.known("--")))
 		}
 		var err error
 		switch {
@@ -117,6 +121,14 @@ func (c *Config) arguments(args []string) (map[string]*value, error) {
 		}
 	}
 	return given, nil
+}
+
+// orElse returns text, or what stands in its place where it is empty.
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
 }
 
 // flip sets a boolean; on and off in one source contradict each other.

@@ -80,6 +80,10 @@ func TestArguments(t *testing.T) {
 		{name: "short", args: "-tp 1", is: func(c *Config) bool {
 			return len(c.Notes) == 1 && strings.HasPrefix(c.Notes[0], "--tensor-parallel-size 1: ")
 		}},
+		{name: "flags of llama.cpp", args: "-m a.gguf -c 4096 -t 2", is: func(c *Config) bool {
+			return c.Model == "a.gguf" && c.MaxModelLen == 4096 && c.Threads == 2 && len(c.Notes) == 1 && strings.HasPrefix(c.Notes[0], "-c is taken as --max-model-len: each request")
+		}},
+		{name: "context of llama.cpp in full", args: "--ctx-size=4096", is: func(c *Config) bool { return c.MaxModelLen == 4096 && len(c.Notes) == 1 }},
 		{name: "dotted JSON", args: "--compilation-config.a.b 1 -cc.a.c+ x,2", is: func(c *Config) bool { return c.values["compilation-config"].texts[0] == `{"a":{"b":1,"c":["x",2]}}` }},
 		{name: "queue", args: "--max-queue 5", is: func(c *Config) bool { return c.Limits[limits.Queue] == 5 }},
 		{name: "limit", args: "--limit stop_bytes=1Ki messages=9", is: func(c *Config) bool { return c.Limits[limits.StopBytes] == 1024 && c.Limits[limits.Messages] == 9 }},
@@ -117,7 +121,16 @@ func TestOPS3Refused(t *testing.T) {
 		{"unknown flag", "--prot 1", "", "unknown flag --prot; did you mean --port?"},
 		{"unknown flag far from all", "--zzzzzzzz", "", "unknown flag --zzzzzzzz"},
 		{"misspelt no-", "--no-enable-prefix-cachign", "", "did you mean --no-enable-prefix-caching?"},
-		{"single dash", "-port 1", "", "flags begin with --"},
+		{"single dash", "-port 1", "", "did you mean --port?"},
+		{"a flag of llama.cpp", "-ngl 99", "", "unknown flag -ngl: there is one device"},
+		{"a flag of llama.cpp in full", "--n-gpu-layers 99", "", "unknown flag --n-gpu-layers: there is one device"},
+		{"another name of ours", "--parallel 4", "", "unknown flag --parallel: Ossian calls it --max-num-seqs"},
+		{"another name with underscores", "--mem_fraction_static .8", "", "Ossian calls it --gpu-memory-utilization"},
+		{"what a request says", "--temp 1", "", "each request says it"},
+		{"what there is not", "--speculative-config {}", "", "nothing is drafted"},
+		{"more devices than one", "--tensor-parallel-size 2", "", "only 1 is possible: there is one device"},
+		{"a letter that means nothing", "-z", "", "unknown flag -z: flags begin with --"},
+		{"value of a limit, once", "--limit queue=x", "", `--limit queue=x (command line): "x": a whole number`},
 		{"unknown key", "--config a.yaml", "prot: 1", `a.yaml: line 1: unknown key "prot"; did you mean port?`},
 		{"unknown limit", "--limit mesages=1", "", "did you mean messages?"},
 		{"limit without value", "--limit messages", "", "messages=VALUE"},

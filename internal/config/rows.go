@@ -240,9 +240,15 @@ func vllmRows() []row {
 	return append(rows, level, quiet)
 }
 
-// aliases are vLLM's short flags.
+// aliases are vLLM's short flags, and those of llama.cpp that mean the same here.
 var aliases = map[string]string{"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size",
-	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes"}
+	"-cc": "compilation-config", "-q": "quantization", "-ep": "enable-expert-parallel", "-n": "nnodes",
+	"-m": "model", "-c": "max-model-len", "--ctx-size": "max-model-len", "-t": "threads"}
+
+// aliasNotes say where an alias is taken with a difference that somebody may trip over.
+var aliasNotes = map[string]string{"-c": contextNote, "--ctx-size": contextNote}
+
+const contextNote = "each request may have that many tokens; nothing is shared between them"
 
 // limits returns the limits of s, which are the defaults at first.
 func (s *Settings) limits() *limits.Set {
@@ -268,7 +274,9 @@ func (s *Settings) setLimits(items []string) error {
 		case !ok:
 			return fmt.Errorf("%s=VALUE expected", name)
 		}
-		if err := set.Parse(id, text); err != nil {
+		if err := set.Parse(id, text); err != nil && len(items) == 1 { // which is shown before the error
+			return errors.New(strings.TrimPrefix(err.Error(), "limit "+id.String()+": "))
+		} else if err != nil {
 			return err
 		}
 	}

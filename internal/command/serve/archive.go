@@ -3,10 +3,10 @@ package serve
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strconv"
 
+	"ossian/internal/command"
 	"ossian/internal/config"
 	"ossian/internal/limits"
 	"ossian/internal/server"
@@ -34,18 +34,11 @@ func archiveDir(cfg *config.Config) string {
 	if cfg.Store != "auto" {
 		return cfg.Store
 	}
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return inMemory
-		}
-		base = filepath.Join(home, ".local", "state")
-	}
-	if cfg.Port == 0 || !filepath.IsAbs(base) { // nobody finds the responses of a port that chance chose
+	base := command.StateDir()
+	if cfg.Port == 0 || base == "" { // nobody finds the responses of a port that chance chose
 		return inMemory
 	}
-	return filepath.Join(base, "ossian", "responses-"+strconv.Itoa(cfg.Port))
+	return filepath.Join(base, "responses-"+strconv.Itoa(cfg.Port))
 }
 
 // archiveBytes returns the memory that stored responses take.
