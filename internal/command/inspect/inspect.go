@@ -36,66 +36,88 @@ func thisMachine() machine {
 // Command returns the command.
 func Command() *cobra.Command { return commandOn(thisMachine()) }
 
+// options are the flags of ossian inspect.
+type options struct {
+	asJSON, check, seal, removePacked bool
+
+	model   string // named by a flag in place of a word
+	threads int    // to plan for, 0 = all
+	weights string
+	ask     model.Limits
+}
+
 // commandOn returns the command for a machine.
 func commandOn(on machine) *cobra.Command {
-	var asJSON, checkIt, sealIt, removeIt bool
-	var threads int
-	var weights string
-	var ask model.Limits
+	o := &options{}
 	c := &cobra.Command{
-		Use:   "inspect MODEL",
+		Use:   "inspect [MODEL]",
 		Short: "Tell what a model is, what it needs, and how fast this machine can decode it",
-		Long: `Tell what MODEL is: a directory, a GGUF file, a name already in the cache, or
-ossian-tiny, which is built in.
+		Long: `Tell what MODEL is: a directory, a GGUF file, a name already in the cache, or,
+without a name, ossian-tiny, which is built in.
 
 Only headers are read, unless --verify is given. The tokens per second are what the
 measured memory bandwidth allows: nothing can be faster than reading the weights.`,
-		Args: command.Usage(cobra.ExactArgs(1)),
+		Args: command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			checkpoint, err := load.OpenModel(args[0])
-			if err != nil {
-				return err
+			if len(args) > 0 && o.model != "" {
+				return fmt.Errorf("one model expected, found %.100q and %.100q", o.model, args[0])
 			}
-			defer checkpoint.Close()
-			if sealIt {
-				if err := sealModel(cmd.Context(), checkpoint, cmd.ErrOrStderr()); err != nil {
-					return err
-				}
+			if len(args) > 0 {
+				o.model = args[0]
 			}
-			if removeIt {
-				if err := load.RemovePacked(checkpoint, cmd.ErrOrStderr()); err != nil {
-					return err
-				}
-			}
-			if checkIt {
-				if err := load.Verify(cmd.Context(), checkpoint, nil, cmd.ErrOrStderr()); err != nil {
-					return err
-				}
-			}
-			threads = cmp.Or(threads, plan.ThisProcess().Threads)
-			report, err := inspect(cmd.Context(), checkpoint, ask, load.Planned(threads, weights), on)
-			if err != nil {
-				return err
-			}
-			report.Checked = checkIt
-			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(report)
-			}
-			return report.write(cmd.OutOrStdout())
+			return o.run(cmd, on)
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	flags.BoolVar(&checkIt, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
-	flags.BoolVar(&sealIt, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
-	flags.BoolVar(&removeIt, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
-	flags.IntVar(&threads, "threads", 0, "plan for `N` threads, 0 = all")
-	flags.StringVar(&weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
-	flags.IntVar(&ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
-	flags.IntVar(&ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
+	flags.BoolVar(&o.asJSON, "json", false, "print JSON")
+	flags.BoolVar(&o.check, "verify", false, "read every weight: compare with the seal that pull made, look for impossible values")
+	flags.BoolVar(&o.seal, "seal", false, "record checksums of every file beside the model, so that damage from now on is found; pull does it by itself")
+	flags.BoolVar(&o.removePacked, "remove-packed", false, "first remove the files of packed weights beside the model; --packed-weights of other commands says when they are made")
+	flags.IntVar(&o.threads, "threads", 0, "plan for `N` threads, 0 = all")
+	flags.StringVar(&o.weights, "cpu-weights", "auto", "plan for 16- and 32-bit weights as auto, bf16 or q8: see ossian run --help")
+	flags.IntVar(&o.ask.MaxLen, "max-model-len", 0, "plan for `N` tokens of context, 0 = as many as fit")
+	flags.IntVar(&o.ask.MaxSeqs, "max-num-seqs", 0, "plan for `N` sequences at once, 0 = 1")
+	flags.StringVarP(&o.model, "model", "m", "", "MODEL")
+	_ = flags.MarkHidden("model") // a flag that there is
+	command.Alias(flags, "max-model-len", "ctx-size", "c")
+	command.Alias(flags, "threads", "", "t")
 	return c
+}
+
+// run does with the model what the flags ask for, and reports.
+func (o *options) run(cmd *cobra.Command, on machine) error {
+	checkpoint, err := load.OpenModel(o.model)
+	if err != nil {
+		return err
+	}
+	defer checkpoint.Close()
+	if o.seal {
+		if err := sealModel(cmd.Context(), checkpoint, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	if o.removePacked {
+		if err := load.RemovePacked(checkpoint, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	if o.check {
+		if err := load.Verify(cmd.Context(), checkpoint, nil, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
+	}
+	threads := cmp.Or(o.threads, plan.ThisProcess().Threads)
+	report, err := inspect(cmd.Context(), checkpoint, o.ask, load.Planned(threads, o.weights), on)
+	if err != nil {
+		return err
+	}
+	report.Checked = o.check
+	if o.asJSON {
+		e := json.NewEncoder(cmd.OutOrStdout())
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}
+	return report.write(cmd.OutOrStdout())
 }
 
 // sealModel records checksums of the files of a model.

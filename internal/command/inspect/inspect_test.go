@@ -144,7 +144,9 @@ func TestInspectErrors(t *testing.T) {
 		{"one bit flipped", []string{"flipped", "--verify"}, []string{"model.safetensors"}},
 		{"not there", []string{"org/model"}, []string{"ossian pull org/model"}},
 		{"longer than promised", []string{"flipped", "--max-model-len", "99999999"}, []string{"--max-model-len is 99999999, outside"}},
-		{"no model", []string{}, []string{"arg"}},
+		{"two models", []string{"cut", "flipped"}, []string{"arg"}},
+		{"a model by a flag and another one", []string{"-m", "cut", "flipped"}, []string{`one model expected, found "cut" and "flipped"`}},
+		{"a flag of another tool", []string{"flipped", "-c", "99999999"}, []string{"--max-model-len is 99999999, outside"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := runInspect(t, fixedMachine(), c.args...)
@@ -162,9 +164,11 @@ func TestInspectErrors(t *testing.T) {
 
 func TestInspectBuiltIn(t *testing.T) {
 	t.Chdir(t.TempDir())
-	out, _, err := commandtest.Run(t, root(), "inspect", "ossian-tiny")
-	if err != nil || !strings.Contains(out, "part of the program") {
-		t.Errorf("got %v, %s", err, out)
+	for _, args := range [][]string{{"inspect", "ossian-tiny"}, {"inspect"}, {"inspect", "-m", "ossian-tiny"}} {
+		out, _, err := commandtest.Run(t, root(), args...)
+		if err != nil || !strings.Contains(out, "part of the program") {
+			t.Errorf("%q: got %v, %s", args, err, out)
+		}
 	}
 	if _, _, err := commandtest.Run(t, root(), "inspect", "--seal", "ossian-tiny"); err == nil || !strings.Contains(err.Error(), "no files to seal") {
 		t.Errorf("sealing it: %v", err)
