@@ -1,9 +1,10 @@
-// Package terminal writes for people at a terminal: how far something is, bytes and times
-// in few digits, text that must not steer the screen. It knows no models and hides the
-// libraries that draw.
+// Package terminal writes for people at a terminal and reads what they type: how far
+// something is, bytes and times in few digits, text that must not steer the screen, messages
+// that are edited. It knows no models and hides the libraries that draw.
 //
-// A terminal keeps its cooked mode, its cursor and its input throughout, so nothing needs
-// restoring after a crash, and Ctrl-C stays a signal.
+// A terminal keeps its cooked mode, its cursor and its input, so nothing needs restoring
+// after a crash and Ctrl-C is a signal, but for the time in which Input.Read waits for a
+// message.
 package terminal
 
 import (
@@ -17,6 +18,12 @@ import (
 func Is(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Styled reports whether stream is a terminal that shows text in several styles, and whose
+// user has not asked for none (no-color.org).
+func Styled(stream any) bool {
+	return Is(stream) && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""
 }
 
 // drawable reports whether f is a terminal that can move its cursor and knows its size.
