@@ -21,15 +21,27 @@ import (
 // An answerer holds what one command needs to produce answers. One goroutine uses it; in a
 // chat another one cancels the context of an answer.
 type answerer struct {
-	o      *options // the flags
-	tok    *token.BPE
-	talk   *talk // nil with --raw
-	seq    *sequence
-	gen    generation
-	out    io.Writer
-	status io.Writer     // progress and the last line; nil = none
-	term   bool          // out is a terminal
-	loaded time.Duration // what loading took, told once
+	o          *options // the flags, which a chat may change: configure makes them count
+	checkpoint *ckpt.Model
+	tok        *token.BPE
+	talk       *talk // nil with --raw
+	seq        *sequence
+	gen        generation
+	out        io.Writer
+	status     io.Writer     // of progress and the last line
+	term       bool          // out is a terminal
+	loaded     time.Duration // what loading took, told once
+
+	history   *terminal.History // of a chat; nil = none
+	forgetful bool              // the history gets nothing more
+}
+
+// progress is where progress and the last line are shown; nil = nowhere.
+func (a *answerer) progress() io.Writer {
+	if a.o.quiet {
+		return nil
+	}
+	return a.status
 }
 
 // begin begins the talk, unless --raw is given, and returns the ids of the prompt,
@@ -52,24 +64,40 @@ func (a *answerer) begin(checkpoint *ckpt.Model, prompt string, lines bool) (ids
 }
 
 // prepare says how answers of a model are produced, once it is loaded.
-func (a *answerer) prepare(checkpoint *ckpt.Model, run runner.Runner, p sample.Params) {
-	a.tok, a.seq = checkpoint.Tokenizer, newSequence(run)
-	a.gen = generation{Max: a.o.max, Params: p, Stops: checkpoint.Stops, Mask: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused)}
+func (a *answerer) prepare(checkpoint *ckpt.Model, run runner.Runner) error {
+	a.checkpoint, a.tok, a.seq = checkpoint, checkpoint.Tokenizer, newSequence(run)
+	a.gen = generation{Stops: checkpoint.Stops, Mask: load.MaskOut(checkpoint.Spec.Vocab, checkpoint.Unused)}
 	if a.talk != nil {
 		a.gen.Stops = a.talk.format.Stops()
-	}
-	if a.o.max <= 0 {
-		a.gen.Max = math.MaxInt
 	}
 	if a.o.ignoreEOS { // ids that would end it cannot be chosen
 		a.gen.Mask = load.MaskOut(checkpoint.Spec.Vocab, slices.Concat(checkpoint.Unused, a.gen.Stops))
 		a.gen.Stops = nil
 	}
+	return a.configure()
+}
+
+// configure makes the options count that a chat can change. It returns an error, and does
+// nothing, where one of them cannot be.
+func (a *answerer) configure() error {
+	params := a.o.sampling.Params(a.checkpoint.Generation)
+	if err := params.Validate(a.checkpoint.Spec.Vocab); err != nil {
+		return err
+	}
+	a.gen.Params, a.gen.Max = params, a.o.max
+	if a.o.max <= 0 {
+		a.gen.Max = math.MaxInt
+	}
+	if a.talk != nil {
+		a.talk.conv.Effort = a.o.effort
+		a.talk.setSystem(a.o.system)
+	}
+	return nil
 }
 
 // answer generates after ids, shows it, and returns it as a turn of the talk.
 func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err error) {
-	shown := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term}
+	shown := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term, styled: terminal.Styled(a.out)}
 	if a.talk != nil {
 		shown.parser = a.talk.format.Parser(&a.talk.conv)
 	}
@@ -80,7 +108,7 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 	var bar *terminal.Progress
 	gen.Progress = func(done, total int) {
 		if bar == nil {
-			bar = terminal.NewProgress(a.status, "reading the prompt", terminal.Tokens, int64(total))
+			bar = terminal.NewProgress(a.progress(), "reading the prompt", terminal.Tokens, int64(total))
 		}
 		bar.Set(int64(done))
 		if done == total {
@@ -105,13 +133,13 @@ func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err
 		err = shown.err
 	}
 	turn.Role, turn.Parts, turn.Reasoning = chat.Assistant, []string{shown.content.String()}, shown.reasoning.String()
-	if err == nil && a.status != nil {
+	if status := a.progress(); err == nil && status != nil {
 		line := took.line(turn.Parts[0] != "" || !shown.reasoned)
 		if a.loaded > 0 {
 			line += fmt.Sprintf(" · load %.2f s", a.loaded.Seconds())
 			a.loaded = 0
 		}
-		fmt.Fprintln(a.status, line)
+		fmt.Fprintln(status, line)
 	}
 	if err == nil {
 		err = ctx.Err()

@@ -9,16 +9,18 @@ import (
 	"ossian/internal/token"
 )
 
-// A display writes an answer as its ids come. Reasoning is dim on a terminal and
-// left out elsewhere, so that a pipe gets the answer alone.
+// A display writes an answer as its ids come. Reasoning is dim on a terminal, or between
+// lines that say so where dim text cannot be or is not wanted, and left out elsewhere, so
+// that a pipe gets the answer alone.
 type display struct {
 	w        io.Writer
 	parser   chat.Parser
 	terminal bool // w is one
+	styled   bool // which shows dim text
 
 	events             []chat.Event // scratch
 	begun              bool         // a message whose first text is to come
-	dim                bool         // what is written is dim now
+	dim                bool         // what is written is reasoning now
 	wrote              bool         // something is written
 	over               bool         // the answer is complete
 	reasoned           bool         // there was something that is not for the user
@@ -26,9 +28,12 @@ type display struct {
 	err                error // the first of w
 }
 
+// What begins and ends reasoning on a terminal: codes for dim text, else words.
 const (
 	dim   = "\x1b[2m"
 	plain = "\x1b[0m"
+	think = "[reasoning]\n"
+	speak = "[answer]\n"
 )
 
 // push shows one more id and reports whether the answer is complete.
@@ -42,7 +47,7 @@ func (d *display) push(id int32) (over bool) {
 func (d *display) close() {
 	d.events = d.parser.Close(d.events[:0])
 	d.read()
-	if d.dim {
+	if d.dim && d.styled {
 		d.put(plain)
 	}
 }
@@ -87,10 +92,14 @@ func (d *display) write(text string, reasons bool) {
 		d.put("\n")
 	}
 	switch {
-	case reasons && !d.dim:
+	case reasons && !d.dim && d.styled:
 		d.put(dim)
-	case d.dim && !reasons:
+	case reasons && !d.dim:
+		d.put(think)
+	case d.dim && !reasons && d.styled:
 		d.put(plain)
+	case d.dim && !reasons:
+		d.put(speak)
 	}
 	d.begun, d.wrote, d.dim = false, true, reasons
 	if d.terminal {

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"ossian/internal/chat"
@@ -79,13 +80,13 @@ func TestDisplay(t *testing.T) {
 			pipe: "<think>a</think>b<|im_end|>", text: "<think>a</think>b<|im_end|>"},
 		{name: "what steers a terminal", tok: qwen, output: "a\x1b[2Jb", terminal: "a[2Jb", pipe: "a\x1b[2Jb", text: "a\x1b[2Jb"},
 	} {
-		for _, terminal := range []bool{true, false} {
-			want := c.pipe
-			if terminal {
-				want = c.terminal
-			}
+		// Without styles, words stand where codes would; those of dim text that ends in the middle say nothing.
+		words := strings.NewReplacer(dim, think, "\n\n"+plain, "\n\n"+speak, plain, "").Replace(c.terminal)
+		for want, shown := range map[string]*display{c.pipe + "¦pipe": {}, c.terminal + "¦terminal": {terminal: true, styled: true}, words + "¦plain": {terminal: true}} {
+			want, kind, _ := strings.Cut(want, "¦")
 			var out bytes.Buffer
-			d := &display{w: &out, parser: verbatim{c.tok.Detok()}, terminal: terminal}
+			d := shown
+			d.w, d.parser = &out, verbatim{c.tok.Detok()}
 			if c.format != nil {
 				d.parser = c.format.Parser(c.conv)
 			}
@@ -93,7 +94,7 @@ func TestDisplay(t *testing.T) {
 				d.push(id)
 			}
 			if d.close(); out.String() != want || d.content.String() != c.text || d.reasoning.String() != c.thought {
-				t.Errorf("%s, terminal %v: wrote %q, expected %q; kept %q and %q, expected %q and %q", c.name, terminal, out.String(), want,
+				t.Errorf("%s, %s: wrote %q, expected %q; kept %q and %q, expected %q and %q", c.name, kind, out.String(), want,
 					d.content.String(), d.reasoning.String(), c.text, c.thought)
 			}
 		}

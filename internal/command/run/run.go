@@ -3,16 +3,21 @@ package run
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"ossian/internal/command"
 	"ossian/internal/load"
 	"ossian/internal/terminal"
 )
 
-// options are the flags of ossian run.
+// options are the flags of ossian run. In a chat /set changes some of them.
 type options struct {
 	load           load.Options
 	sampling       load.Sampling
@@ -20,6 +25,9 @@ type options struct {
 	system, effort string
 	max            int // tokens of an answer, 0 = no limit
 	ignoreEOS      bool
+	noHistory      bool
+
+	model, prompt string // named by flags in place of words
 }
 
 // Command returns the command.
@@ -34,20 +42,32 @@ and compares numbers, calls tools, answers in JSON, and little else.
 
 The answer appears as it comes; a last line tells what it took. A last "-" stands for
 standard input, so that PROMPT can say what to do with it. Without PROMPT the prompt
-is read from standard input, or, on a terminal, a chat begins: an empty line or
-Ctrl-D ends it, Ctrl-C stops an answer. When the output is not a terminal, reasoning
-is left out.`,
+is read from standard input, or, on a terminal, a chat begins: /? lists its commands
+and keys, Ctrl-C stops an answer, Ctrl-D ends it. When the output is not a terminal,
+reasoning is left out.
+
+What is typed in chats is kept in a file of yours, for the keys Up and Down, unless
+--no-history is given or OSSIAN_NO_HISTORY is set.
+
+-m MODEL, -p PROMPT, -c, -n, -t and --temp are taken as llama.cpp has them.`,
 		Example: `  ossian run "12+30"
   ossian run ./SmolLM2-135M-Instruct.gguf "What is the capital of France?"
-  git diff | ossian run openai/gpt-oss-20b "Review this change." -`,
+  git diff | ossian run openai/gpt-oss-20b "Review this change." -
+  ossian run openai/gpt-oss-20b`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if namesModel(args) {
-				return o.run(cmd, args[0], args[1:])
+			name, words, err := o.words(args)
+			if err != nil {
+				return err
 			}
-			return o.run(cmd, "", args)
+			return o.run(cmd, name, words)
 		},
 	}
-	flags := c.Flags()
+	o.addFlags(c.Flags())
+	return c
+}
+
+// addFlags adds the flags of the command.
+func (o *options) addFlags(flags *pflag.FlagSet) {
 	o.load.Flags(flags)
 	flags.BoolVar(&o.raw, "raw", false, "complete PROMPT as it is: no chat template, names of control tokens in it are control tokens, those in the answer are shown")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no progress and no last line")
@@ -63,7 +83,32 @@ is left out.`,
 	flags.Float32Var(&o.sampling.Frequency, "frequency-penalty", 0, "subtract per occurrence in the answer")
 	flags.Float32Var(&o.sampling.Presence, "presence-penalty", 0, "subtract once if in the answer")
 	flags.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of the answer, for measurements")
-	return c
+	flags.BoolVar(&o.noHistory, "no-history", false, "do not keep what is typed in a chat for later ones")
+	flags.StringVarP(&o.model, "model", "m", "", "MODEL")
+	flags.StringVarP(&o.prompt, "prompt", "p", "", "PROMPT")
+	_, _ = flags.MarkHidden("model"), flags.MarkHidden("prompt") // flags that there are
+	command.Alias(flags, "max-model-len", "ctx-size", "c")
+	command.Alias(flags, "max-tokens", "n-predict", "n")
+	command.Alias(flags, "threads", "", "t")
+	command.Alias(flags, "temperature", "temp", "")
+}
+
+// words takes the name of a model, "" = the built-in one, off the words of the command line.
+// Flags may name model and prompt in their place.
+func (o *options) words(args []string) (name string, words []string, err error) {
+	switch {
+	case o.model == "" && namesModel(args):
+		name, words = args[0], args[1:]
+	default:
+		name, words = o.model, args
+	}
+	if o.prompt != "" && len(words) > 0 {
+		return "", nil, fmt.Errorf("one prompt expected, found %.60q behind --prompt and %.60q", o.prompt, words[0])
+	}
+	if o.prompt != "" {
+		words = []string{o.prompt}
+	}
+	return name, words, nil
 }
 
 // run answers the prompt of the words with the model of that name, or chats. What is wrong
@@ -71,14 +116,11 @@ is left out.`,
 func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 	ctx := cmd.Context()
 	a := &answerer{o: o, out: cmd.OutOrStdout(), status: cmd.ErrOrStderr()}
-	if o.quiet {
-		a.status = nil
-	}
 	a.term = terminal.Is(a.out)
 	if o.max < 0 {
 		return fmt.Errorf("--max-tokens %d: a number of tokens, or 0 for no limit, expected", o.max)
 	}
-	if !slices.Contains([]string{"", "none", "low", "medium", "high"}, o.effort) {
+	if !slices.Contains(efforts, o.effort) {
 		return fmt.Errorf("--reasoning-effort %q: none, low, medium or high expected", o.effort)
 	}
 	checkpoint, err := load.OpenModel(name)
@@ -102,17 +144,36 @@ func (o *options) run(cmd *cobra.Command, name string, words []string) error {
 		o.load.Keep = keptAnswer
 	}
 	began := time.Now()
-	run, err := o.load.Runner(ctx, checkpoint, a.status)
+	run, err := o.load.Runner(ctx, checkpoint, a.progress())
 	if err != nil {
 		return err
 	}
 	defer run.Close()
 	a.loaded = time.Since(began)
-	// A prompt is in ids by now; lines become ids one after the other.
-	a.prepare(checkpoint, run, params)
+	// A prompt is in ids by now; messages of a chat become ids one after the other.
+	if err := a.prepare(checkpoint, run); err != nil {
+		return err
+	}
 	if lines {
-		return a.chat(cmd.InOrStdin())
+		return a.chat(cmd.InOrStdin(), o.history(cmd.ErrOrStderr()))
 	}
 	_, err = a.answer(ctx, ids)
 	return err
+}
+
+// noHistoryEnv leaves the history off, as --no-history does.
+const noHistoryEnv = "OSSIAN_NO_HISTORY"
+
+// history opens what was typed in earlier chats. Without a file, which is said on status
+// where it is not wanted so, it lasts as long as the chat.
+func (o *options) history(status io.Writer) *terminal.History {
+	dir := command.StateDir()
+	if o.noHistory || os.Getenv(noHistoryEnv) != "" || dir == "" {
+		return &terminal.History{}
+	}
+	history, err := terminal.OpenHistory(filepath.Join(dir, "chat-history"))
+	if err != nil {
+		fmt.Fprintf(status, "what is typed is not kept for later chats: %v\n", err)
+	}
+	return history
 }

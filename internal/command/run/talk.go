@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ossian/internal/chat"
@@ -11,7 +12,8 @@ import (
 	"ossian/internal/token"
 )
 
-// A talk is a conversation with one model.
+// A talk is a conversation with one model. Its system message, if it has one, is its first
+// turn; then user and assistant take turns.
 type talk struct {
 	tok    *token.BPE
 	format chat.Format
@@ -28,19 +30,40 @@ func newTalk(checkpoint *ckpt.Model, system, effort string) (*talk, error) {
 		return nil, err
 	}
 	begun := &talk{tok: checkpoint.Tokenizer, format: format, conv: chat.Conversation{Effort: effort, Now: time.Now()}}
-	if system != "" {
-		begun.conv.Turns = []chat.Turn{{Role: chat.System, Parts: []string{system}}}
-	}
+	begun.setSystem(system)
 	return begun, nil
 }
 
-// ask adds what the user says and returns the ids of the prompt.
+// ask adds what the user says and returns the ids of the prompt. What cannot be rendered is
+// not added.
 func (t *talk) ask(text string) ([]int32, error) {
 	t.conv.Turns = append(t.conv.Turns, chat.Turn{Role: chat.User, Parts: []string{text}})
 	p := t.tok.Prompt()
 	err := t.format.Render(p, &t.conv)
+	if err != nil {
+		t.forget()
+	}
 	return p.IDs(), err
 }
 
 // forget takes back what the user said last.
 func (t *talk) forget() { t.conv.Turns = t.conv.Turns[:len(t.conv.Turns)-1] }
+
+// said returns the turns of user and assistant.
+func (t *talk) said() []chat.Turn {
+	if len(t.conv.Turns) > 0 && t.conv.Turns[0].Role == chat.System {
+		return t.conv.Turns[1:]
+	}
+	return t.conv.Turns
+}
+
+// setSystem replaces the system message; "" = there is none.
+func (t *talk) setSystem(text string) { t.restart(text, t.said()) }
+
+// restart makes the talk one of a system message, "" = none, and turns.
+func (t *talk) restart(system string, turns []chat.Turn) {
+	if system != "" {
+		turns = slices.Concat([]chat.Turn{{Role: chat.System, Parts: []string{system}}}, turns)
+	}
+	t.conv.Turns = slices.Clip(turns)
+}
