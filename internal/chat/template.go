@@ -48,7 +48,7 @@ func newTemplate(facts Facts) (*template, error) {
 	}
 	tmpl, err := jinja.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("chat template: %w", err)
+		return nil, err // which says that it is the template's
 	}
 	made := &template{tok: facts.Tokenizer, tmpl: tmpl, special: facts.Special, fence: fence.New(facts.Tokenizer), tags: findTags(facts.Tokenizer), stops: stops(facts)}
 	if text := named["tool_use"]; text != "" {

@@ -251,17 +251,17 @@ func (m *Model) readTokenizer() error {
 	switch {
 	case data != nil:
 		m.tokenize = func() (err error) {
-			m.Tokenizer, err = token.FromJSON(data)
-			switch {
-			case err == nil:
+			if m.Tokenizer, err = token.FromJSON(data); err == nil {
 				return nil
-			case !json.Valid(data) || jsonKind(data) != "an object":
+			}
+			if !json.Valid(data) || jsonKind(data) != "an object" {
 				if known := foreign(path, data, int64(len(data))); known != nil {
 					return known
 				}
 				var any map[string]json.RawMessage
 				return notObject(path, data, json.Unmarshal(data, &any))
 			}
+			err = errors.Unwrap(err) // without the name of the file, which is in path
 			return unsupported(path, err.Error(), "", "")
 		}
 	case m.Spec.Family == "gpt-oss":

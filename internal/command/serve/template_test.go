@@ -58,8 +58,8 @@ func TestServeTemplateErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ model, template, err string }{
 		{"mine", "none.jinja", "there is no such file"},
-		{"mine", "bad", `--chat-template "bad": chat template: `},
-		{"mine", "{{", "chat template: "},
+		{"mine", "bad", `--chat-template "bad": chat template `},
+		{"mine", "{{", "chat template "},
 		{"mine", "empty", "the file is empty"},
 		{"mine", "large", "more than 1048576 bytes"},
 		{"ossian-tiny", "{{ messages }}", "harmony"},
