@@ -310,6 +310,9 @@ func TestOPS2Twice(t *testing.T) {
 	go listen(r, nil)
 	_ = p.Process.Signal(syscall.SIGTERM)
 	p.eventually(time.Minute, "it drains", func() bool { return p.status("/ready") == http.StatusServiceUnavailable })
+	p.eventually(time.Minute, "it says what a second signal does", func() bool {
+		return strings.Contains(p.log.String(), "another Ctrl-C or SIGTERM ends at once")
+	})
 	asked := time.Now()
 	_ = p.Process.Signal(syscall.SIGTERM)
 	<-p.ended

@@ -176,7 +176,7 @@ func (s *Server) drain() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
-	s.log.Info("draining", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
+	s.log.Info("draining: running requests may finish; another Ctrl-C or SIGTERM ends at once, without them", "requests", s.load.Load(), "timeout", s.cfg.DrainTimeout)
 	if err := s.host.Drain(ctx); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 	}
