@@ -59,9 +59,11 @@ type omissions struct {
 	found []omission
 }
 
+// An omission is one of them, in a member of the request.
 type omission struct {
-	param  string
-	strict bool
+	param      string
+	strict     bool // the schema is to be followed in every word
+	annotation bool // by the standard a remark, which is named and never refused
 	grammar.Error
 }
 
@@ -78,40 +80,49 @@ func (o *omissions) watch(compile chat.Compile) chat.Compile {
 		if fault, ok := errors.AsType[*grammar.Error](err); ok {
 			for i := range parts {
 				if fault.Frame == 0 || fault.Frame == i {
-					o.add(&parts[i], *fault, false)
+					o.add(&parts[i], omission{Error: *fault}, false)
 				}
 			}
 		} else if err == nil {
-			type place struct{ text, where string }
-			told := map[place]bool{} // add tells all tools with the same schema
-			for _, keyword := range compiled.Ignored() {
-				at := place{parts[keyword.Frame].Text, keyword.Where}
-				if told[at] {
-					continue
-				}
-				told[at] = true
-				o.add(&parts[keyword.Frame], grammar.Error{Where: keyword.Where, What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}, true)
-			}
+			o.note(parts, compiled.Ignored(), false)
+			o.note(parts, compiled.UnknownFormats(), true)
 		}
 		return compiled, err
 	}
 }
 
-// add notes e for what has the schema. What is strict has it if it was compiled.
-func (o *omissions) add(src *grammar.Source, fault grammar.Error, compiled bool) {
-	fault.Frame = 0
-	note := func(has *grammar.Source, it omission) {
+// note notes keywords of the parts of a source that was compiled.
+func (o *omissions) note(parts []grammar.Source, keywords []grammar.Ignored, annotation bool) {
+	type place struct{ text, where string }
+	told := map[place]bool{} // add tells all tools with the same schema
+	for _, keyword := range keywords {
+		at := place{parts[keyword.Frame].Text, keyword.Where}
+		if told[at] {
+			continue
+		}
+		told[at] = true
+		o.add(&parts[keyword.Frame], omission{annotation: annotation, Error: grammar.Error{Where: keyword.Where,
+			What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}}, true)
+	}
+}
+
+// add notes an omission for all that has the schema. What is strict has it if it was compiled.
+func (o *omissions) add(src *grammar.Source, found omission, compiled bool) {
+	found.Frame = 0
+	note := func(has *grammar.Source, param string, strict bool) {
+		it := found
+		it.param, it.strict = param, strict
 		same := has.Kind == grammar.Schema && src.Kind == grammar.Schema && has.Text == src.Text
 		if same && (compiled || !it.strict) && !slices.Contains(o.found, it) {
 			o.found = append(o.found, it)
 		}
 	}
 	if o.rules.Answer != nil {
-		note(o.rules.Answer, omission{o.at.Answer, o.at.Strict, fault})
+		note(o.rules.Answer, o.at.Answer, o.at.Strict)
 	}
 	for i := range o.rules.Tools {
 		if rule := &o.rules.Tools[i]; !rule.Hidden {
-			note(&rule.Arguments, omission{o.at.Tool(i), rule.Strict, fault})
+			note(&rule.Arguments, o.at.Tool(i), rule.Strict)
 		}
 	}
 }
@@ -120,7 +131,10 @@ func (o *omissions) add(src *grammar.Source, fault grammar.Error, compiled bool)
 func (s *Service) ignored(o *omissions) ([]string, error) {
 	var names []string
 	for _, it := range o.found {
-		if it.strict || s.cfg.Strict {
+		if it.annotation && s.cfg.Strict { // where what is named would be refused
+			continue
+		}
+		if !it.annotation && (it.strict || s.cfg.Strict) {
 			return nil, &wire.Error{Message: it.Error.Error(), Type: wire.TypeInvalidRequest, Param: it.param, Code: wire.CodeRefusedSchema}
 		}
 		names = append(names, it.param+strings.ReplaceAll(it.Where, ",", "%2C"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -141,9 +140,10 @@ func TestADM4NeverFits(t *testing.T) {
 func TestAmbiguousGrammar(t *testing.T) {
 	g := start(t, setup{reply: "abc"})
 	var rules, names []string
-	for i := range 300 {
-		names = append(names, fmt.Sprintf("r%d", i))
-		rules = append(rules, fmt.Sprintf(`r%d ::= [a-z]+ \"<%d>\"`, i, i))
+	for i := range 2100 {
+		name := strconv.FormatInt(int64(i)+36*36, 36)
+		names = append(names, "r"+name)
+		rules = append(rules, `r`+name+` ::= [a-z]+ \"`+name+`\"`)
 	}
 	body := `{"prompt":"x","structured_outputs":{"grammar":"root ::= (` + strings.Join(names, " | ") + `) \".\"\n` + strings.Join(rules, `\n`) + `"}}`
 	r := g.post("/v1/completions", body)

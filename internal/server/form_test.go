@@ -380,7 +380,7 @@ func TestGRM1Refused(t *testing.T) {
 	}
 	const at = "response_format.json_schema.schema"
 	for _, c := range []struct{ name, body, code, param, says string }{
-		{"keyword", format(`{"properties":{"a":{"not":{}}}}`), "unsupported_schema", at, "#/properties/a"},
+		{"keyword", format(`{"properties":{"a":{"contains":{}}}}`), "unsupported_schema", at, "#/properties/a"},
 		{"reference", format(`{"$ref":"#/$defs/x"}`), "invalid_json_schema", at, "points to nothing"},
 		{"type", format(`{"type":"strnig"}`), "invalid_json_schema", at, "#: type"},
 		{"impossible", format(`{"type":"object","properties":{"a":{"type":"string","minLength":9,"maxLength":3}},"required":["a"]}`), "invalid_json_schema", at, "#/properties/a/minLength: no value can match: minLength 9 is above maxLength 3"},
@@ -391,7 +391,7 @@ func TestGRM1Refused(t *testing.T) {
 		{"empty choice", `"guided_choice":["a",""]`, "invalid_value", "structured_outputs.choice", "choice 1"},
 		{"structural tags", `"response_format":{"type":"structural_tag","structures":[],"triggers":[]}`, "unsupported_parameter", "response_format.type", ""},
 		{"member twice", format(`{"properties":{"a":{},"a":{}}}`), "invalid_value", at, "a"},
-		{"strict tool", `"tools":[` + bareTool + `,{"type":"function","function":{"name":"f","strict":true,"parameters":{"properties":{"a":{"not":{}}}}}}]`, "unsupported_schema", "tools[1].function.parameters", "#/properties/a"},
+		{"strict tool", `"tools":[` + bareTool + `,{"type":"function","function":{"name":"f","strict":true,"parameters":{"properties":{"a":{"contains":{}}}}}}]`, "unsupported_schema", "tools[1].function.parameters", "#/properties/a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := g.post("/v1/chat/completions", `{`+hi+`,`+c.body+`}`)
@@ -451,7 +451,7 @@ func TestGRM4Responses(t *testing.T) {
 			t.Errorf("%s: %s(%s)", choice, name, arguments)
 		}
 	}
-	bad := `{"properties":{"a":{"not":{}}}}`
+	bad := `{"properties":{"a":{"contains":{}}}}`
 	wantError(t, g.post("/v1/responses", `{"input":"Hi","store":false,`+format+bad+`}}}`), 400, "invalid_request_error", "unsupported_schema", "text.format.schema")
 	r := g.post("/v1/responses", `{"input":"Hi","store":false,`+strings.Replace(tool, weather, bad, 1)+`}`)
 	wantError(t, r, 400, "invalid_request_error", "unsupported_schema", "tools[0].parameters")
@@ -464,7 +464,7 @@ func TestGRM1Ignored(t *testing.T) {
 		odd     = `{"type":"object","properties":{"a,b":{"type":"string","maxLenght":3,"format":"emial"}},"required":["a,b"],"additionalProperties":false}`
 		first   = "#/properties/a%2Cb/maxLenght"
 		second  = "#/properties/a%2Cb/format"
-		hard    = `{"type":"object","properties":{"a":{"not":{}}},"required":["a"]}`
+		hard    = `{"type":"object","properties":{"a":{"contains":{}}},"required":["a"]}`
 		chat    = "/v1/chat/completions"
 		text    = "/v1/completions"
 		answers = "/v1/responses"
@@ -517,7 +517,7 @@ func TestGRM1Ignored(t *testing.T) {
 		{name: "strict tool of a group", path: answers, body: input + `,"tools":[{"type":"namespace","name":"n","description":"","tools":[{"type":"custom","name":"c"},` + flatTool("true", odd) + `]}]`,
 			param: "tools[0].tools[1].parameters", says: "#/properties/a,b/maxLenght: "},
 		{name: "strict server", path: chat, g: strict, body: hi + `,` + format("false", odd), param: "response_format.json_schema.schema", says: "#/properties/a,b/maxLenght: "},
-		{name: "forced tool of a strict server", path: chat, g: strict, body: hi + `,"tools":[` + tool("false", hard) + `]` + forced, param: "tools[0].function.parameters", says: "#/properties/a: not is not supported"},
+		{name: "forced tool of a strict server", path: chat, g: strict, body: hi + `,"tools":[` + tool("false", hard) + `]` + forced, param: "tools[0].function.parameters", says: "#/properties/a: contains is not supported"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.g == nil {

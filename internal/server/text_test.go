@@ -144,7 +144,7 @@ func TestCustomToolsRefused(t *testing.T) {
 	plain := start(t, setup{reply: hello, format: plainTemplate(t)})
 	for _, c := range []struct{ name, syntax, definition, code, says string }{
 		{"regex", "regex", "(a", "invalid_value", "missing closing"},
-		{"look-around", "regex", "a(?=b)", "unsupported_parameter", "look-around"},
+		{"look-behind", "regex", "(?<=a)b", "unsupported_parameter", "look-behind"},
 		{"Lark", "lark", "start: a\n", "invalid_value", "line 1: rule a is not defined"},
 		{"other grammar", "lark", `root ::= "a"`, "invalid_value", "line 1"},
 		{"large", "lark", "start: " + strings.Repeat(`"abcdefghijklmnop"~1000 `, 300), "unsupported_parameter", "too large"},
