@@ -500,3 +500,33 @@ func conjunction(e ast.Expr) bool {
 	both, ok := e.(*ast.BinaryExpr)
 	return ok && both.Op == token.LAND
 }
+
+// variant ends the name of a file that belongs to a platform.
+var variant = regexp.MustCompile(`_(linux|nonlinux|unix|darwin|windows|amd64|other)$`)
+
+// ARCHITECTURE.md says of every file what it decides, so that a newcomer's first guess is right.
+func TestFileMap(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Which file\n")
+	section, _, ended := strings.Cut(section, "\n## ")
+	if !found || !ended {
+		t.Fatal("ARCHITECTURE.md has no chapter Which file")
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(section, -1) {
+		named[m[1]] = true
+	}
+	tests := []string{"chat/formattest", "runner/runnertest", "model/devicetest", "model/modeltest", "command/commandtest", "e2e"}
+	for _, s := range sources(t) {
+		if s.test || s.generated || s.pkg == "." || strings.HasPrefix(s.pkg, "cmd/") || slices.Contains(tests, s.pkg) {
+			continue
+		}
+		name := variant.ReplaceAllString(strings.TrimSuffix(path.Base(s.path), ".go"), "")
+		if !named[name] && name != path.Base(s.pkg) {
+			t.Errorf("ARCHITECTURE.md, Which file: nothing is said of internal/%s", s.path)
+		}
+	}
+}
