@@ -48,7 +48,7 @@ func (j *Job) addPrompts(gen *Generation, spec *choiceSpec, most int64) error {
 	return nil
 }
 
-// begin gives choice i what precedes its first token.
+// begin gives a choice what precedes its first token.
 func (j *Job) begin(choice int) {
 	answer, shared := j.answers[choice], &j.prompts[choice/j.perPrompt]
 	if answer.begun {

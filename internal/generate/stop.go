@@ -163,7 +163,7 @@ func (a *Answer) find(text string) (found string, at int) {
 	return "", 0
 }
 
-// release makes deltas of the first n held pieces.
+// release makes deltas of the first of the held pieces.
 func (a *Answer) release(first int) {
 	for _, part := range a.held[:first] {
 		if a.spec.logprobs && (part.bytes != "" || part.hidden) {

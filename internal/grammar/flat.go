@@ -139,7 +139,7 @@ func typeOf(v *value) types {
 	return tBool
 }
 
-// misfit says why v, of f's enum, does not meet f's other keywords; "" = it does.
+// misfit says why listed, of flat's enum, does not meet flat's other keywords; "" = it does.
 func (c *compiler) misfit(flat flatSchema, listed *value) string {
 	kind := typeOf(listed)
 	if flat.types&kind == 0 {

@@ -363,7 +363,7 @@ func (m *Matcher) accept(text string) error {
 	return nil
 }
 
-// run returns what s becomes with text, in scratch, or nil.
+// run returns what from becomes with text, in scratch, or nil.
 func (m *Matcher) run(from *set, text string) *set {
 	for i := range len(text) {
 		next := &m.scratch[i%2]

@@ -224,7 +224,7 @@ func (v *value) expr(space, colon *expr) *expr {
 	return lit("null")
 }
 
-// quoted spells s as the inside of a JSON string.
+// quoted spells text as the inside of a JSON string.
 func quoted(text string) string {
 	var out []byte
 	for _, char := range text {
@@ -237,7 +237,7 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// escape returns the escape that r needs in a JSON string, or "".
+// escape returns the escape that char needs in a JSON string, or "".
 func escape(char rune) string {
 	switch char {
 	case '"', '\\':

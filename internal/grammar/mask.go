@@ -229,7 +229,7 @@ func (f *fragment) into(dst []uint64) {
 	}
 }
 
-// mask sets dst to the tokens that may follow s, a set of p.
+// mask sets dst to the tokens that may follow from, a set of p.
 func (m *masker) mask(dst []uint64, from *set, p *parser) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,7 +263,7 @@ func (m *masker) singles(dst []uint64, from *set, p *parser) error {
 	return nil
 }
 
-// add adds the tokens of f, a fragment of the call at, and those that go on with its
+// add adds the tokens of part, a fragment of the call at, and those that go on with its
 // callers. It calls itself once for each rule that ends within a token, at most a token's
 // length deep. It reports whether the work was within bounds.
 func (m *masker) add(dst []uint64, part *fragment, at *origin, p *parser) bool {

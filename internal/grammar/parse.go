@@ -287,7 +287,7 @@ func (p *parser) returns(call *origin) ([]item, bool) {
 	return call.resume, call.exit
 }
 
-// open reports whether any byte may follow s.
+// open reports whether any byte may follow from.
 func (p *parser) open(from *set) bool {
 	for _, it := range from.items {
 		state := &p.automaton.states[it.state]
@@ -303,7 +303,7 @@ func (p *parser) open(from *set) bool {
 	return false
 }
 
-// bytes returns which bytes may follow s, also as trieNode.kids has them.
+// bytes returns which bytes may follow from, also as trieNode.kids has them.
 func (p *parser) bytes(from *set) (may [256]bool, kids uint32) {
 	for _, it := range from.items {
 		kids |= p.automaton.states[it.state].first

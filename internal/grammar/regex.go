@@ -221,7 +221,7 @@ func fromSyntax(re *syntax.Regexp, ahead []*expr) (*expr, string) {
 	return nil, re.Op.String()
 }
 
-// folded matches s in any case.
+// folded matches text in any case.
 func folded(text string) *expr {
 	var out []*expr
 	for _, char := range text {

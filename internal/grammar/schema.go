@@ -264,7 +264,7 @@ func (c *compiler) flat(schemas []*value) *expr {
 	return alt(sub...)
 }
 
-// enum matches what const and enum of f allow.
+// enum matches what const and enum of flat allow.
 func (c *compiler) enum(flat flatSchema) *expr {
 	var sub []*expr
 	// Of values that all miss, the first one's reason is told.

@@ -21,7 +21,7 @@ var (
 	anyString     = cat(quotationMark, star(jsonChar), quotationMark)
 )
 
-// text matches the strings of f.
+// text matches the strings of flat.
 func (c *compiler) text(flat flatSchema) *expr {
 	lo, hi := lengthSpan(flat.schemas)
 	if hi >= 0 && lo > hi {

@@ -104,7 +104,7 @@ func (h *Host) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Snapshot returns e's state for its metrics.
+// Snapshot returns eng's state for its metrics.
 func Snapshot(eng *engine.Engine) metrics.Snapshot {
 	stats := eng.Stats()
 	var groups []metrics.Group

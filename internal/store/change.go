@@ -61,7 +61,7 @@ func (c *Config) takes(object []byte) error {
 	return nil
 }
 
-// roomFor says whether u fits into h's record.
+// roomFor says whether update fits into a record.
 func roomFor(to *head, update *Update) error {
 	if size := to.EventBytes + total(update.Events) + 4*len(update.Events); size > maxEvents {
 		return fmt.Errorf("%w: %d bytes of events, limit %d", ErrTooLarge, size, maxEvents)
@@ -129,7 +129,7 @@ func (t *txn) delete(owner, id string) error {
 	return nil
 }
 
-// remove deletes record num; h is nil when its head is damaged.
+// remove deletes record num; known is nil when its head is damaged.
 func (t *txn) remove(num uint64, id string, known *head) {
 	t.added--
 	t.clear(numKey(num))

@@ -418,7 +418,7 @@ func flagsIn(b bucket) uint32 {
 	return 0
 }
 
-// nested walks the bucket that e describes. A tolerant walk passes over one that cannot be
+// nested walks the bucket that entry describes. A tolerant walk passes over one that cannot be
 // known, and goes on with the next.
 func (im *image) nested(entry *element, depth int, visit func(*element) error) error {
 	err := im.bucket(entry, depth, visit)

@@ -115,7 +115,7 @@ func (m *Memory) Update(ctx context.Context, owner, id string, update Update) er
 	return nil
 }
 
-// fit makes room for u, and more bytes, or says that there is none and changes nothing.
+// fit makes room for update, and more bytes, or says that there is none and changes nothing.
 func (m *Memory) fit(to *memo, update *Update, more int64) error {
 	if err := errors.Join(m.cfg.takes(update.Object), roomFor(&head{EventBytes: to.length}, update)); err != nil {
 		return err

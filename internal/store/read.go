@@ -352,7 +352,7 @@ func (t *txn) events(num uint64, first, end int) (out [][]byte, err error) {
 	return out, nil
 }
 
-// allEvents yields the first n events of a record, or those before one that is damaged.
+// allEvents yields the first count events of a record, or those before one that is damaged.
 func (t *txn) allEvents(num uint64, count int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for at := 0; at < count; {
@@ -370,7 +370,7 @@ func (t *txn) allEvents(num uint64, count int) iter.Seq[[]byte] {
 	}
 }
 
-// batchWith returns the first number of the batch that holds event i.
+// batchWith returns the first number of the batch that holds an event.
 func (t *txn) batchWith(num uint64, event int) (int, error) {
 	cursor := t.bucket(data).Cursor()
 	want := dataKey(num, kindEvents, uint32(event), 0)

@@ -167,7 +167,7 @@ func (t *txn) get(b bucket, key []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// putBlob stores p, which holds n things, in parts.
+// putBlob stores payload, which holds so many things, in parts.
 func (t *txn) putBlob(num uint64, of kind, index uint32, things int, payload []byte) {
 	// Part 0 begins with the length of all parts and the number of things.
 	first := binary.LittleEndian.AppendUint32(make([]byte, 0, blobHeader+min(len(payload), chunk)), uint32(len(payload)))
@@ -309,7 +309,7 @@ func eventBytes(events [][]byte) []byte {
 	return out
 }
 
-// parseEvents takes a batch of n events apart.
+// parseEvents takes a batch of count events apart.
 func parseEvents(payload []byte, count int) ([][]byte, error) {
 	var out [][]byte
 	for len(payload) >= 4 {

@@ -163,7 +163,7 @@ type batch struct {
 	size int
 }
 
-// txn returns the transaction for the next n bytes.
+// txn returns the transaction for the next size bytes.
 func (b *batch) txn(size int) (*txn, error) {
 	if b.size += size; b.t != nil && b.size > rebuildBytes {
 		if err := b.end(); err != nil {

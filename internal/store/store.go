@@ -391,7 +391,7 @@ func (s *Store) Close() error {
 
 // Create stores a record and returns when it is durable. It returns ErrExists,
 // ErrTooLarge, *ReadOnlyError, ErrClosed or ctx's error; after the last the record
-// may be stored or not. The bytes in n must not change until Create returns nil.
+// may be stored or not. The bytes in record must not change until Create returns nil.
 func (s *Store) Create(ctx context.Context, record New) error {
 	if err := record.check(&s.cfg); err != nil {
 		return err
@@ -425,7 +425,7 @@ func (n *New) check(cfg *Config) error {
 // Update adds to a running record and returns when that is durable: a job that
 // makes events in the meantime appends them together with the next call. It
 // returns ErrFinished, ErrNotFound, ErrTooLarge, *DamageError, *ReadOnlyError,
-// ErrClosed or ctx's error; after the last it may be stored or not. The bytes in u
+// ErrClosed or ctx's error; after the last it may be stored or not. The bytes in update
 // must not change until Update returns nil.
 func (s *Store) Update(ctx context.Context, owner, id string, update Update) error {
 	if err := s.cfg.takes(update.Object); err != nil {

@@ -216,7 +216,7 @@ func rowsOf(l Level) []int {
 	return []int{1, 2, 4, 8, 16, 64}
 }
 
-// products measures matrices of type t under a name.
+// products measures matrices of type dtype under a name.
 func (m *meter) products(name string, dtype tensor.DType, opt Options) error {
 	block, _ := dtype.Block()
 	in := m.in / block * block

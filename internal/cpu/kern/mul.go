@@ -30,7 +30,7 @@ type Job struct {
 type task struct{ job, from, to, lo, hi int }
 
 // Mul computes dst[Y[i]] = m[E]·x[X[i]] + bias[E] for every row i of every job,
-// x being the activations. dst has rows of out floats and does not overlap acts; bias is
+// acts being the activations. dst has rows of out floats and does not overlap acts; bias is
 // [E, out] or nil. No two jobs may share a row of dst. The jobs' work is one list of chunks for the pool, so
 // that small jobs (experts) fill all workers.
 func (m *Matrix) Mul(pool *Pool, dst []float32, acts *Acts, bias []float32, jobs []Job) {
