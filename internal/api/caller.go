@@ -18,7 +18,7 @@ type Caller struct {
 // NewCaller returns who sent a request that came at this time.
 func (f *Front) NewCaller(received time.Time) *Caller { return &Caller{front: f, Received: received} }
 
-// Reserve makes room for n more bytes of the request, or refuses them where requests in
+// Reserve makes room for more bytes of the request, or refuses them where requests in
 // memory take too many.
 func (c *Caller) Reserve(bytes int64) error {
 	if total := c.front.Bodies.Add(bytes); bytes > 0 && total > c.front.Limits()[limits.BodiesInFlight] {

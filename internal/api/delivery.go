@@ -24,7 +24,7 @@ type Delivery struct {
 // nothing is sent that would show whether anyone is there.
 const probeInterval = time.Second
 
-// Choices delivers the choices of a job as q asks for them: chunk by chunk, or as one
+// Choices delivers the choices of a job as the request asks for them: chunk by chunk, or as one
 // reply.
 func (f *Front) Choices(w *Reply, job *generate.Job, codec Codec, asked *wire.Sampling, prompts int) *Delivery {
 	if !asked.Stream {

@@ -178,7 +178,7 @@ func (a *Answer) release(first int) {
 	a.held = slices.Delete(a.held, 0, first)
 }
 
-// cut returns the pieces of the first n bytes of the text, whole characters.
+// cut returns the pieces of so many bytes of the text, whole characters.
 func cut(all []piece, left int) []piece {
 	var joined strings.Builder
 	for i := range all {

@@ -234,7 +234,7 @@ func (c *compiler) otherTypes(schema *value) []*value {
 	return []*value{made("type", list(names...))}
 }
 
-// exclude takes the values of a list out of f: by their types, if there are no others, from
+// exclude takes the values of a list out of flat: by their types, if there are no others, from
 // strings and whole numbers while they are compiled (excluded).
 func (c *compiler) exclude(flat *flatSchema, values *value) {
 	for _, one := range values.vals {

@@ -33,7 +33,7 @@ type Options struct {
 	Keep   int   // tokens by which a later prompt may fall back behind what was computed without starting over
 }
 
-// Flags adds the flags to f.
+// Flags adds the flags to a command's.
 func (o *Options) Flags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Threads, "threads", 0, "compute with `N` threads; 0 = all, or fewer where large models are measured to be faster")
 	flags.IntVar(&o.MaxLen, "max-model-len", 0, "tokens of context; 0 = the checkpoint's, or as many as fit into memory")

@@ -428,7 +428,7 @@ func (im *image) nested(entry *element, depth int, visit func(*element) error) e
 	return err
 }
 
-// bucket walks the bucket that e describes: root page 8, sequence 8, and when the
+// bucket walks the bucket that entry describes: root page 8, sequence 8, and when the
 // root is 0 the bucket's only page.
 func (im *image) bucket(entry *element, depth int, visit func(*element) error) error {
 	value, err := entry.value()

@@ -308,7 +308,7 @@ func column(t Tensor) Tensor {
 // single reports whether a type stores numbers one by one: F32, F16 or BF16.
 func (t DType) single() bool { return t == F32 || t == F16 || t == BF16 }
 
-// sameLength says why rows of a and b cannot be rows of one tensor.
+// sameLength says why rows of first and second cannot be rows of one tensor.
 func sameLength(name string, first, second Tensor) error {
 	if first.Cols() != second.Cols() {
 		return fmt.Errorf("tensor %q: rows of %q have %d elements, rows of %q %d", name, first.Name, first.Cols(), second.Name, second.Cols())

@@ -13,7 +13,7 @@ func FormatBytes(n int64) string {
 // FormatCount writes n with three digits and a decimal suffix: "20.9B" parameters.
 func FormatCount(n int64) string { return scaled(n, []string{"", "k", "M", "B", "T", "e15", "e18"}) }
 
-// scaled writes n with three digits and the unit of its power of a thousand.
+// scaled writes count with three digits and the unit of its power of a thousand.
 func scaled(count int64, units []string) string {
 	if count < 1000 {
 		return fmt.Sprintf("%d%s", count, units[0])

@@ -32,7 +32,7 @@ type Progress struct {
 	once     sync.Once
 }
 
-// NewProgress starts showing an operation of total units on w, normally
+// NewProgress starts showing an operation of total units on out, normally
 // os.Stderr; nil shows nothing. The first Set tells where the operation stands at
 // its beginning and does not count for the rate. Done must be called before
 // anything else is written to the same terminal.

@@ -27,7 +27,7 @@ type View interface {
 	Line() string
 }
 
-// Watch shows v on w until quit is closed: a drawing that is renewed in its place on a
+// Watch shows view on out until quit is closed: a drawing that is renewed in its place on a
 // terminal, which is removed at the end, a line now and then elsewhere. Readings are each
 // apart where lines are written. When Watch returns nothing more will be written.
 func Watch(out io.Writer, view View, each time.Duration, quit <-chan struct{}) {

@@ -19,7 +19,7 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+// AppendString appends text as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 // What some client takes for the end of a line is escaped: U+0085, U+2028 and
 // U+2029 besides the control characters.
 func AppendString(dst []byte, text string) []byte {

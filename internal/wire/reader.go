@@ -434,7 +434,7 @@ func (in *Reader) Offset() int { return in.pos }
 // Since returns the text from an offset on, as the caller wrote it.
 func (in *Reader) Since(offset int) json.RawMessage { return in.data[offset:in.pos:in.pos] }
 
-// Ahead returns a reader of what comes next, which d does not move for.
+// Ahead returns a reader of what comes next, for which this one does not move.
 func (in *Reader) Ahead() *Reader { return &Reader{data: in.data, pos: in.pos, lim: in.lim} }
 
 // Ptr returns a pointer to v: a value that is given.

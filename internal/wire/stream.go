@@ -10,7 +10,7 @@ type ChatStream struct {
 	field   ReasoningField
 }
 
-// NewChatStream returns the encoder of a reply; o may be nil.
+// NewChatStream returns the encoder of a reply; options may be nil.
 func NewChatStream(head Head, options *StreamOptions, field ReasoningField) *ChatStream {
 	stream := &ChatStream{head: append(head.append([]byte("data: "), "chat.completion.chunk"), `,"choices":[`...), field: field}
 	if options != nil {
@@ -152,7 +152,7 @@ type CompletionStream struct {
 	options StreamOptions
 }
 
-// NewCompletionStream returns the encoder of a reply; o may be nil.
+// NewCompletionStream returns the encoder of a reply; options may be nil.
 func NewCompletionStream(head Head, options *StreamOptions) *CompletionStream {
 	stream := &CompletionStream{head: append(head.append([]byte("data: "), "text_completion"), `,"choices":[`...)}
 	if options != nil {

@@ -33,7 +33,7 @@ func (t *turnOptions) flags(flags *pflag.FlagSet) {
 	flags.Float64Var(&t.ownShare, "multi-turn-prefix-conversation-ratio", 0, "share that all turns of a conversation have; above 0, turns go without the history")
 }
 
-// setup says in s how conversations go.
+// setup says in a setup how conversations go.
 func (t *turnOptions) setup(setup *bench.Setup) error {
 	if !t.on {
 		return nil

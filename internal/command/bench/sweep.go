@@ -203,7 +203,7 @@ the same, true is --x, false --no-x, and objects are JSON.
 
 Results are run=N.json and summary.json of each combination, and summary.csv of all.`
 
-// command is a sweep, of which c says the rest.
+// command is a sweep, of which cmd says the rest.
 func (o *gridOptions) command(cmd cobra.Command, run func(ctx context.Context) error) *cobra.Command {
 	cmd.Long += "\n" + sweepHelp
 	cmd.Args = command.Usage(cobra.NoArgs)

@@ -21,7 +21,7 @@ type view struct {
 	now    time.Time // of the last reading, at first of the beginning
 }
 
-// watch shows the run that live counts on w, normally os.Stderr, until stop is
+// watch shows the run that live counts on out, normally os.Stderr, until stop is
 // called or ctx ends; not enabled, it does nothing. When stop returns the view is
 // removed and nothing more will be written.
 func watch(ctx context.Context, live *bench.Live, out io.Writer, enabled bool) (stop func()) {
