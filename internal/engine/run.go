@@ -103,8 +103,10 @@ func (e *Engine) watch(l *life) error {
 			return err
 		case <-tick.C:
 			now := time.Now()
-			if paused := now.Sub(seen) - watchEvery; paused > watchEvery {
-				l.forgive(paused) // nothing ran, the loop neither
+			// A watch that comes late was asleep with the whole process or machine: the loop did
+			// not run either, and must not be blamed for that time.
+			if slept := now.Sub(seen) - watchEvery; slept > watchEvery {
+				l.forgive(slept)
 			}
 			seen = now
 			if l.stalled() && l.fate.CompareAndSwap(alive, abandoned) {
@@ -168,7 +170,8 @@ func (e *Engine) replace(ctx context.Context, failed *life, fault error, count i
 		return nil, fmt.Errorf("engine: %d faults within an hour, %d allowed: %w", count, max(e.cfg.Restarts, 0), fault)
 	}
 	runner, owed := failed.runner, 0
-	if fault == errStalled || failed.inRunner { // of a life that hangs inRunner is not ours to read
+	// errStalled is asked first: while a loop hangs, its inRunner may not be read.
+	if fault == errStalled || failed.inRunner {
 		var err error
 		if runner, err = e.reopen(ctx, failed, fault); err != nil {
 			return nil, err
@@ -183,9 +186,9 @@ func (e *Engine) replace(ctx context.Context, failed *life, fault error, count i
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.restarts++
-	next.expect()
-	e.publishing.Lock() // a loop that was given up may be at it
-	next.earlier = e.published
+	next.expect()              // how long a step may take, as of a first one
+	e.publishing.Lock()        // a loop that was given up may be at it
+	next.earlier = e.published // counters of Stats go on from there
 	e.publishing.Unlock()
 	return next, nil
 }

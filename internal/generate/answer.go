@@ -74,6 +74,7 @@ func (a *Answer) Push(token *engine.Token) {
 		a.logprobOf = append(a.logprobOf, token.Logprobs)
 		a.size += logprobsSize + int64(len(token.Logprobs))*logprobSize
 	}
+	// min_tokens counts the tokens before the one that ends: that one may come next.
 	enough := a.Tokens > a.spec.minTokens
 	// A stop id of the caller's is not part of the text; one that is the model's, too, the
 	// parser has to see.
@@ -84,7 +85,7 @@ func (a *Answer) Push(token *engine.Token) {
 	}
 	a.events = a.parser.Push(a.events[:0], token.ID)
 	a.read()
-	if a.turnOver && !a.Done && enough {
+	if a.turnOver && !a.Done && enough { // by no id of this moment: the turn ended before
 		a.conclude(wire.FinishStop, wire.StopReason{})
 	}
 }
@@ -146,6 +147,7 @@ func (a *Answer) conclude(finish string, stop wire.StopReason) {
 
 // finish says how the answer ended.
 func (a *Answer) finish(finish string, stop wire.StopReason) {
+	// A call that the request named is answered with stop, as OpenAI does: there was no choice.
 	if finish == wire.FinishStop && a.calls > 0 && !a.spec.namedCall {
 		finish = wire.FinishToolCalls
 	}

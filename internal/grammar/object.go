@@ -38,7 +38,10 @@ func (c *compiler) object(flat flatSchema) *expr {
 	if missing > 0 && out.extra == nil {
 		return because(out.at, "minProperties is %d, and only %d members are allowed", out.min, len(out.members))
 	}
-	if (missing > 1 || out.min <= maxDiffer) && out.min-due > 1 && out.extra != nil {
+	// Two names can only be equal where two members are not known by name. Where known members
+	// may be left out, what is missing is not known either; then few are told apart in any case.
+	severalUnknown := out.min-due > 1 && out.extra != nil
+	if severalUnknown && (missing > 1 || out.min <= maxDiffer) {
 		c.differ(out, flat.schemas, said, missing)
 	}
 	return &expr{op: opObject, object: out}
@@ -49,7 +52,7 @@ func (c *compiler) object(flat flatSchema) *expr {
 func (c *compiler) knownMembers(out *object, schemas []*value, said *names) (required int, dead *expr) {
 	for at := 0; ; at++ {
 		if at == len(said.known) {
-			// If they are needed, names are let in that no schema asks for.
+			// If they are needed, widen appends names that no schema asks for to known.
 			tooFew := out.min > len(out.members)
 			if !tooFew || !said.widen(schemas) {
 				return required, nil

@@ -45,17 +45,20 @@ func preemptedBefore(a, b *Seq) bool {
 }
 
 // displace preempts a sequence of another tenant for seq, whose own has no resident one.
-// The tenant of the victim must run several. Unless seq is the reserved one already, that
-// tenant must also have been served at least as much, where that of seq counts as a step
-// further behind than it is (standing), and run at least twice the tokens that seq brings,
-// those of the victim included. Then seq becomes the reserved one: if one victim is not enough, further ones
-// are taken without these two conditions. It reports whether what the victim held is free
-// already; if not, its launched rows have to be committed first.
+// The tenant of the victim must run several. For the first victim that tenant must also
+//
+//   - have been served at least as much, where that of seq counts as a step further behind
+//     than it is (standing), and
+//   - run at least twice the tokens that seq brings, those of the victim included.
+//
+// Then seq becomes the reserved one: if one victim is not enough, further ones are taken
+// without these two. It reports whether what the victim held is free already; if not, its
+// launched rows have to be committed first.
 func (s *Scheduler) displace(seq *Seq) bool {
 	if seq.tenant.slots > 0 || s.leaving > 0 || (s.reserved != nil && s.reserved != seq) {
 		return false
 	}
-	victim := s.victim()
+	victim := s.victim() // which has just counted what each tenant runs
 	if victim == nil || victim.tenant.runningSeqs < 2 {
 		return false
 	}
@@ -67,8 +70,8 @@ func (s *Scheduler) displace(seq *Seq) bool {
 	return s.leaving == 0
 }
 
-// preempt sends seq, which runs, back to the queue; a launched row of it is waited for
-// first.
+// preempt sends seq, which runs, back to the queue. Without launched rows release does all
+// of it at once; else seq is leaving until Commit has seen them and releases it again.
 func (s *Scheduler) preempt(seq *Seq) {
 	seq.state = leaving
 	seq.Preemptions++

@@ -110,7 +110,8 @@ const (
 )
 
 // groupTime estimates the ns that one core takes for 16 weight rows times some
-// activation rows: the bytes read plus the arithmetic.
+// activation rows: the bytes read plus the arithmetic. The number of groups is rounded over
+// all experts together, which is near enough.
 func (m *Matrix) groupTime(rows int) int {
 	read := int(m.bytes) / (m.e * (m.out + groupRows - 1) / groupRows) / bytesPerNs
 	switch {
