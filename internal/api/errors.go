@@ -72,6 +72,9 @@ func public(err error) *wire.Error {
 	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
 		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
 	}
+	if e, ok := errors.AsType[*host.WithdrawnError](err); ok {
+		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeUnloaded}
+	}
 	if errors.Is(err, engine.ErrInvalid) {
 		_, why, _ := strings.Cut(err.Error(), engine.ErrInvalid.Error()+": ")
 		return wire.Invalid("", why)

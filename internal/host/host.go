@@ -43,16 +43,29 @@ type Model struct {
 	Defaults    sample.Params // where a request says nothing; Seed and Prompt do not count
 	Fingerprint string        // of build and weights, system_fingerprint
 	Metrics     *metrics.Model
+	Unchanged   func() error // nil, or why what it was loaded from is not as it was; nil = nobody looks
 }
 
 // Load reads the weights and returns the model, whose engine does not run yet.
 type Load func(ctx context.Context) (*Model, error)
 
 // A Host holds the model of this process. Any number of goroutines may use it.
+//
+// A model is loading → found → withdrawn, and then no other one is loaded.
 type Host struct {
 	Card
-	model atomic.Pointer[Model]
+	model     atomic.Pointer[Model]
+	withdrawn atomic.Pointer[WithdrawnError] // nil = it was not
 }
+
+// A WithdrawnError says that the model was found wrong while it was served: nothing more is
+// computed with it.
+type WithdrawnError struct {
+	Problem string // for everybody who asks: it names no path
+}
+
+// Error says what is wrong.
+func (e *WithdrawnError) Error() string { return "the model was unloaded: " + e.Problem }
 
 // New returns a host whose model is not loaded.
 func New(card Card) (*Host, error) {
@@ -81,11 +94,24 @@ func (h *Host) Run(ctx context.Context, load Load) error {
 	return <-ran
 }
 
+// Withdraw takes the model back, which is found no more, and reports whether there was one.
+func (h *Host) Withdraw(problem string) bool {
+	if h.model.Load() == nil {
+		return false
+	}
+	h.withdrawn.Store(&WithdrawnError{problem})
+	h.model.Store(nil)
+	return true
+}
+
 // Find returns the model of that name; "" is the only one. The error is
-// ErrNotFound or ErrLoading.
+// ErrNotFound, ErrLoading or a *WithdrawnError.
 func (h *Host) Find(name string) (*Model, error) {
 	if !h.Knows(name) {
 		return nil, ErrNotFound
+	}
+	if withdrawn := h.withdrawn.Load(); withdrawn != nil {
+		return nil, withdrawn
 	}
 	if model := h.model.Load(); model != nil {
 		return model, nil

@@ -89,13 +89,21 @@ func New(cfg Config) *Server {
 	return server
 }
 
-// Stored adds how full the store of responses is, asked whenever the metrics are read.
-func (s *Server) Stored(full func() (records int, bytes int64)) {
-	gauge := func(id limits.ID, help string, value func() float64) {
-		s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: id.Info().Metric, Help: help}, value))
+// A Store is how stored responses are.
+type Store struct {
+	Records, Damaged, Lost int   // kept; of these damaged; gone with a damaged file that a start replaced
+	Bytes                  int64 // on disk, or in memory
+}
+
+// Stored adds the metrics of stored responses; full is asked at each scrape.
+func (s *Server) Stored(full func() Store) {
+	gauge := func(name, help string, value func(Store) float64) {
+		s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(full()) }))
 	}
-	gauge(limits.StoredRecords, "Responses that are kept.", func() float64 { n, _ := full(); return float64(n) })
-	gauge(limits.StoredBytes, "Bytes of responses that are kept.", func() float64 { _, n := full(); return float64(n) })
+	gauge(limits.StoredRecords.Info().Metric, "Responses that are kept.", func(store Store) float64 { return float64(store.Records) })
+	gauge(limits.StoredBytes.Info().Metric, "Bytes of responses that are kept.", func(store Store) float64 { return float64(store.Bytes) })
+	gauge("ossian_store_damaged_responses", "Responses that are kept and found damaged.", func(store Store) float64 { return float64(store.Damaged) })
+	gauge("ossian_store_lost_responses", "Responses that were lost with a damaged file, as far as they are known.", func(store Store) float64 { return float64(store.Lost) })
 }
 
 // Handler answers GET /metrics in the text format, or OpenMetrics if asked for.

@@ -68,7 +68,7 @@ func TestOPS5Golden(t *testing.T) {
 		s := New(Config{Version: "test", Hidden: hidden})
 		testModel(s)
 		s.Request("/v1/models", "GET", 200, time.Millisecond)
-		s.Stored(func() (int, int64) { return 0, 0 })
+		s.Stored(func() Store { return Store{} })
 		file := "testdata/metrics.golden"
 		if hidden {
 			file = "testdata/hidden.golden"
@@ -128,7 +128,7 @@ func TestValues(t *testing.T) {
 	s.Connections(-1)
 	s.Bodies(10)
 	s.Replies(7)
-	s.Stored(func() (int, int64) { return 3, 400 })
+	s.Stored(func() Store { return Store{Records: 3, Bytes: 400, Damaged: 2, Lost: 1} })
 	text := scrape(t, s, "text/plain")
 	l := `{engine="0",model_name="tiny"} `
 	for _, want := range []string{

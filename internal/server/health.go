@@ -54,7 +54,8 @@ func (s *Server) ready(w *api.Reply, r *http.Request) error {
 	if model, err := s.host.Find(""); err == nil && !s.draining.Load() {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 		defer cancel()
-		if model.Engine.Ready(ctx) == nil {
+		sound := model.Unchanged == nil || model.Unchanged() == nil // also of an engine that rests
+		if sound && model.Engine.Ready(ctx) == nil {
 			status = http.StatusOK
 		}
 	}

@@ -114,7 +114,10 @@ func newServer(cfg Config, models *host.Host, log *slog.Logger, counters *metric
 	s.responses = responses.New(responses.Config{Archive: cfg.Archive, SealKey: cfg.SealKey, Owner: s.owner, Load: &s.load}, s.front, s.service)
 	s.routes = s.table()
 	if cfg.Archive != nil {
-		counters.Stored(func() (int, int64) { st := cfg.Archive.Stats(); return st.Records, st.Bytes })
+		counters.Stored(func() metrics.Store {
+			stats := cfg.Archive.Stats()
+			return metrics.Store{Records: stats.Records, Bytes: stats.Bytes, Damaged: stats.Damaged, Lost: stats.Lost}
+		})
 	}
 	s.cfg.Keys, s.cfg.Limits, s.cfg.SealKey = nil, nil, nil // only digests of keys are kept
 	return s

@@ -45,6 +45,8 @@ func statusOf(told *wire.Error) (status, retry int) {
 		return http.StatusServiceUnavailable, 1
 	case wire.CodeLoading, wire.CodeDraining:
 		return http.StatusServiceUnavailable, 5
+	case wire.CodeUnloaded: // until somebody starts the server anew
+		return http.StatusServiceUnavailable, 60
 	case wire.CodeInternal:
 		return http.StatusInternalServerError, 0
 	case wire.CodeVersion:

@@ -59,6 +59,7 @@ const (
 	CodeQueueFull        = "queue_full"
 	CodeInternal         = "internal_error"
 	CodeLoading          = "loading"
+	CodeUnloaded         = "model_unloaded"
 	CodeDraining         = "draining"
 	CodeOverloaded       = "overloaded"
 )

@@ -131,7 +131,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 
 // host puts an engine around the runner.
 func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, choice load.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
-	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused,
+	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused, Unchanged: checkpoint.Unchanged,
 		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint)}
 	if err := hosted.Defaults.Validate(checkpoint.Spec.Vocab); err != nil {
 		ld.log.Warn("the checkpoint's advice on sampling is left out", "error", err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ossian/internal/ckpt"
 	"ossian/internal/command"
 	"ossian/internal/config"
 	"ossian/internal/host"
@@ -148,7 +149,7 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 	go func() {
 		ld := &loader{cfg: cfg, log: log, metrics: counters, name: names[0], version: version}
 		defer ld.close()
-		err := models.Run(hostCtx, ld.load)
+		err := runModel(hostCtx, models, ld)
 		if err != nil {
 			cancel(err)
 		}
@@ -162,6 +163,28 @@ func serve(ctx context.Context, cfg *config.Config, src config.Source, listener 
 		failed = nil // told to end while it was loading
 	}
 	return errors.Join(err, failed)
+}
+
+// runModel loads the model and runs it until ctx ends, or it fails.
+func runModel(ctx context.Context, models *host.Host, ld *loader) error {
+	err := models.Run(ctx, ld.load)
+	if withdraw(models, ld.log, err) {
+		<-ctx.Done() // all that needs no model goes on: probes, metrics, stored responses
+		return nil
+	}
+	return err
+}
+
+// withdraw takes the model back if its engine has ended because a file of it was changed
+// while it was served, and reports whether that is so (CKP-7). What was computed since is
+// thrown away, and nothing more is: other weights would give other answers without a word.
+func withdraw(models *host.Host, log *slog.Logger, err error) bool {
+	changed, ok := errors.AsType[*ckpt.ChangedError](err)
+	if !ok || !models.Withdraw(fmt.Sprintf("its file %s was changed while it was served; put the right file in its place, and start the server anew", filepath.Base(changed.File))) {
+		return false
+	}
+	log.Error("the model was unloaded, and is not served any more: start the server anew", "error", changed)
+	return true
 }
 
 // Start serves in this process, as ossian serve would with the arguments and no settings
