@@ -10,7 +10,7 @@ func (r Rule) String() string { return ruleLabels[r] }
 // What the model wrote → what is made of it. No text of a message is lost, but for what
 // follows a call inside its tags; several rules may apply to one message.
 const (
-	ruleNothing Rule = iota
+	_ Rule = iota // nothing is mended
 
 	// Of harmony. A header is what stands before <|message|>, its content what stands behind.
 

@@ -166,7 +166,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 			last += at + 3
 			spoiled := file[last] ^ 1
 			if strings.HasPrefix(found, "entry") {
-				spoiled, at = file[last+2]^1, at+2
+				spoiled = file[last+2] ^ 1
 				check(t, patch(dir, int64(last+2), []byte{spoiled})) // the checksum
 				continue
 			}
