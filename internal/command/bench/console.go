@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"ossian/internal/bench"
@@ -24,6 +26,29 @@ func (c cleaner) Write(text []byte) (int, error) {
 		return 0, err
 	}
 	return len(text), nil
+}
+
+// A sharedWriter lets several goroutines write: a server in this process logs where the
+// measurement writes.
+type sharedWriter struct {
+	mu sync.Mutex // held while to is written to
+	to io.Writer
+}
+
+// shared returns a writer that several goroutines may use. Files can be used so anyway, and
+// what is a terminal has to stay one.
+func shared(to io.Writer) io.Writer {
+	if _, file := to.(*os.File); file {
+		return to
+	}
+	return &sharedWriter{to: to}
+}
+
+// Write implements io.Writer.
+func (w *sharedWriter) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(text)
 }
 
 // say writes a line to standard output that the profile's tool writes there, so that
