@@ -30,7 +30,13 @@ var refused = map[string]string{
 	"banned_strings": ourBans, "banned_tokens": ourBans, "custom_token_bans": ourBans, "bad_words_ids": ourBans, "suppress_tokens": ourBans,
 	"force_words_ids": ourForms,
 	"use_beam_search": "there is no beam search here; " + ourChoices,
+	"json":            ourForms,
 }
+
+// containers are objects in which other servers, or copied examples of clients, have fields
+// that stand at the top of a request here.
+var containers = map[string]bool{"extra_body": true, "sampling_params": true, "nvext": true, "options": true, "custom_params": true,
+	"generationConfig": true, "generation_config": true, "parameters": true}
 
 // foreign reads a field of another server that shapes the answer; false = it is none.
 func (s *Sampling) foreign(in *Reader, key string) bool {
@@ -60,6 +66,10 @@ func (s *Sampling) foreign(in *Reader, key string) bool {
 			in.Fail(Unsupported(key, "left expected: truncate_prompt_tokens keeps the end of the prompt"))
 		}
 	default:
+		if member := in.formWithin(key); member != "" {
+			in.Fail(Unsupported(key+"."+member, "fields of an answer's form stand at the top of a request: send "+member+" there"))
+			return true
+		}
 		ours, shapes := refused[key]
 		if !shapes && soundsLikeForm(key) {
 			ours, shapes = ourForms, true
@@ -73,6 +83,26 @@ func (s *Sampling) foreign(in *Reader, key string) bool {
 		return shapes
 	}
 	return true
+}
+
+// formWithin returns the first member of a container by which an answer is held to a form,
+// "" if there is none: what is in a container is left out otherwise.
+func (in *Reader) formWithin(key string) (found string) {
+	if !containers[key] || in.Kind() != '{' {
+		return ""
+	}
+	ahead := in.Ahead()
+	ahead.Members(func(name string) {
+		shapes := refused[name] == ourForms || soundsLikeForm(name) || name == "structured_outputs" || name == "response_format" || name == "ebnf" || name == "format"
+		if shapes && ahead.skipNeutral() {
+			return
+		}
+		if shapes && found == "" {
+			found = name
+		}
+		ahead.Skip()
+	})
+	return found
 }
 
 // soundsLikeForm reports whether a field that nobody here knows is likely to shape the
