@@ -49,7 +49,7 @@ func TestCON2Cut(t *testing.T) {
 		{time.Millisecond, map[limits.ID]int64{limits.WriteStall: 1000}, []string{"write_stall", "disconnect"}}, // the system may see it first
 		{0, map[limits.ID]int64{limits.PendingOutput: 4096}, []string{"pending_output"}},
 	} {
-		g := start(t, setup{reply: strings.Repeat("x", 64), cost: c.cost, limits: c.limits})
+		g := start(t, setup{reply: strings.Repeat("x", 64), cost: c.cost, limits: c.limits, cfg: looseHeaders})
 		const readers = 4
 		for range readers {
 			c := g.dial("/v1/chat/completions", `{`+hi+`,"stream":true,"logprobs":true,"top_logprobs":20,"n":8}`)
