@@ -200,7 +200,7 @@ const checks = {
       assert.equal(c.finish_reason, 'stop');
       Person.parse(JSON.parse(c.message.content));
     }
-    const bad = { type: 'json_schema', json_schema: { name: 'bad', schema: { properties: { x: { not: {} } } } } };
+    const bad = { type: 'json_schema', json_schema: { name: 'bad', schema: { properties: { x: { contains: {} } } } } };
     const at = 'response_format.json_schema.schema';
     await fails(OpenAI.BadRequestError, chat.create({ ...asked, response_format: bad }), 400, at, 'unsupported_schema');
     await assert.rejects(chat.stream({ ...asked, response_format: bad }).finalChatCompletion(), OpenAI.BadRequestError);
@@ -402,7 +402,7 @@ const checks = {
     const events = await collect(await client.responses.create({ ...asked, stream: true }));
     same(events.filter((e) => e.type === 'response.output_text.done').map((e) => e.text), [want.output_text]);
     for (const seed of [0, 1, 2]) Person.parse(JSON.parse((await client.responses.create({ ...asked, temperature: 1, seed })).output_text));
-    const format = { type: 'json_schema', name: 'bad', schema: { properties: { x: { not: {} } } } };
+    const format = { type: 'json_schema', name: 'bad', schema: { properties: { x: { contains: {} } } } };
     for (const more of [{}, { stream: true }, { background: true }]) {
       await fails(OpenAI.BadRequestError, client.responses.create({ ...asked, ...more, text: { format } }), 400, 'text.format.schema', 'unsupported_schema');
     }

@@ -195,7 +195,7 @@ def structured():
         assert t.finish_reason == "stop" and holds(t.text), (form, t)
     cut = chat.create(**asked, response_format={"type": "json_object"}, max_tokens=4).choices[0]
     assert cut.finish_reason == "length", cut
-    bad = {"type": "json_schema", "json_schema": {"name": "bad", "schema": {"properties": {"x": {"not": {}}}}}}
+    bad = {"type": "json_schema", "json_schema": {"name": "bad", "schema": {"properties": {"x": {"contains": {}}}}}}
     fails(openai.BadRequestError, lambda: chat.create(**asked, response_format=bad), 400, "response_format.json_schema.schema", "unsupported_schema")
 
 
@@ -501,7 +501,7 @@ def responses_structured():
         got = s.get_final_response()
     assert (got.output_parsed, said) == (want.output_parsed, want.output_text), got
     same_output(got, want)
-    bad = {"format": {"type": "json_schema", "name": "bad", "schema": {"properties": {"x": {"not": {}}}}}}
+    bad = {"format": {"type": "json_schema", "name": "bad", "schema": {"properties": {"x": {"contains": {}}}}}}
     for more in {}, {"stream": True}, {"background": True}:
         fails(openai.BadRequestError, lambda: client.responses.create(**asked, **more, text=bad), 400, "text.format.schema", "unsupported_schema")
 

@@ -31,7 +31,7 @@ var timeSchema = object(map[string]any{
 })
 
 // badSchema is one that no output can be held to.
-var badSchema = map[string]any{"properties": map[string]any{"x": map[string]any{"not": map[string]any{}}}}
+var badSchema = map[string]any{"properties": map[string]any{"x": map[string]any{"contains": map[string]any{}}}}
 
 // questions, the last of which alone needs a tool.
 var questions = []string{"Hello!", "12+30", "What is the weather in Paris?"}
