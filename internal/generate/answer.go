@@ -40,6 +40,7 @@ type Answer struct {
 	said         bool // the content has text
 	thought      bool // there was reasoning
 	unknown      bool // there was a call of a tool that nobody offered
+	cutShort     bool // by the bound of its length: what is half was not written wrongly
 	parserClosed bool
 
 	events    []chat.Event        // scratch
@@ -133,10 +134,10 @@ func (a *Answer) EmptyReason() string {
 	return wire.EmptyStop
 }
 
-// conclude ends the answer from without: it closes the parser and lets out what was held
+// conclude ends the answer from outside: it closes the parser and lets out what was held
 // back, in which a stop string may still be found.
 func (a *Answer) conclude(finish string, stop wire.StopReason) {
-	a.parserClosed = true
+	a.parserClosed, a.cutShort = true, finish == wire.FinishLength
 	a.events = a.parser.Close(a.events[:0])
 	a.read()
 	if !a.Done {
@@ -173,6 +174,7 @@ func (a *Answer) read() {
 		a.count(a.events[i : i+1])
 		a.note(event)
 		switch {
+		case event.Kind == chat.Salvage && a.cutShort: // a header that max_tokens cut is no malformed one
 		case event.Kind == chat.Salvage:
 			a.spec.salvaged(event.Rule.String())
 		case event.Kind == chat.TurnEnd && !a.spec.ignoreEOS && a.Tokens <= a.spec.minTokens:
