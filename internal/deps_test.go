@@ -80,6 +80,7 @@ var imports = map[string][]string{
 	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
+	"lab/ledger":        {},
 	"e2e":               {},
 
 	"terminal":            {},
@@ -102,7 +103,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/comma
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"stat"},
