@@ -63,14 +63,14 @@ type Objective struct {
 	SLA      map[string]float64 `json:"sla,omitempty"` // metric → bound in the metric's unit, "at most" for times, "at least" for rates
 }
 
-// Option is one thing that is tried with one engine, by its alternatives.
+// Option is one thing that is tried with one engine: every combination of its flags' values is one
+// alternative.
 type Option struct {
-	Engine string   `json:"engine"`
-	Name   string   `json:"name"`
-	Flag   string   `json:"flag"`
-	Values []string `json:"values"`
-	Opaque bool     `json:"opaque,omitempty"` // the predictor cannot say what it does: never dropped without measuring
-	Lossy  bool     `json:"lossy,omitempty"`  // may change answers and still win
+	Engine string              `json:"engine"`
+	Name   string              `json:"name"`
+	Flags  map[string][]string `json:"flags"`            // flag, without dashes → values; the engine's default is no value here
+	Opaque bool                `json:"opaque,omitempty"` // the predictor cannot say what it does: never dropped without measuring
+	Lossy  bool                `json:"lossy,omitempty"`  // may change answers and still win
 }
 
 // Workload is the load of a trial in words that a client understands.
