@@ -81,7 +81,7 @@ var imports = map[string][]string{
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
 	"lab/ledger":        {},
-	"lab/planfile":      {},
+	"lab/planfile":      {"bench/sweep", "stat"},
 	"e2e":               {},
 
 	"terminal":            {},
