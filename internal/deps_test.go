@@ -80,6 +80,7 @@ var imports = map[string][]string{
 	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
+	"lab/race":          {"stat"},
 	"e2e":               {},
 
 	"terminal":            {},
@@ -121,7 +122,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner", "kv", "sched"}
+var pure = []string{"sample", "runner", "kv", "sched", "lab/race"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 
