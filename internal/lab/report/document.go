@@ -1,5 +1,7 @@
 package report
 
+import "regexp"
+
 // A document is a report before it is Markdown or HTML: both are written from the same parts, so that
 // they cannot say different things.
 type document struct {
@@ -84,8 +86,16 @@ func (t text) bold(words string) text { return append(t, span{text: words, style
 // code appends a name, a flag or a command.
 func (t text) code(words string) text { return append(t, span{text: words, style: literal}) }
 
-// file appends a link to a file beside the report.
-func (t text) file(name string) text { return append(t, span{text: name, style: literal, link: name}) }
+// besides are the files that a report links to: those that the lab writes, below its directory.
+var besides = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`)
+
+// file appends a link to a file beside the report; another name in a ledger is shown, and not linked.
+func (t text) file(name string) text {
+	if !besides.MatchString(name) {
+		return t.code(name)
+	}
+	return append(t, span{text: name, style: literal, link: name})
+}
 
 func (d *document) heading(level int, words string) {
 	d.parts = append(d.parts, part{heading: &heading{level, words}})

@@ -274,7 +274,8 @@ func TestHostile(t *testing.T) {
 	made := m.report()
 	fenced := regexp.MustCompile("(?ms)^(```+)[a-z]+$.*?^```+$")
 	if outside := fenced.ReplaceAllString(string(made.Markdown), ""); strings.Contains(outside, "\n# x") || strings.Contains(outside, "<script") {
-		t.Error("a heading of the ledger is one of the report")
+		at := max(strings.Index(outside, "\n# x"), strings.Index(outside, "<script"))
+		t.Errorf("markup of the ledger is markup of the report:\n%s", outside[max(0, at-200):min(len(outside), at+100)])
 	}
 	page := string(made.HTML)
 	if strings.Contains(page, "<script") || strings.Contains(page, "alert(1)</script>\"") {
