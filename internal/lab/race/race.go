@@ -22,7 +22,7 @@ type Rules struct {
 	Least         float64 // smallest gain worth keeping, and the zone of indifference; 0.01
 	Planned       int     // blocks that the intervals are made for; 20
 	Most          int     // blocks after which the race ends, its budget; Planned
-	Failures      int     // failed trials of a candidate that end its race; 2
+	Failures      int     // failed trials that end a candidate's race, and, one after the other, the baseline's; 2
 }
 
 // normal returns the rules with defaults in place of zeros.
@@ -84,7 +84,7 @@ type Race struct {
 	baseline string
 	runners  []*runner
 	blocks   []Block
-	unheard  int // blocks in which the baseline failed
+	unheard  int // the latest blocks, one after the other, in which the baseline failed
 	limits   map[float64]*limit
 }
 
@@ -98,16 +98,20 @@ type runner struct {
 	failures int
 	shown    bool    // its interval excluded 0
 	level    float64 // of its latest interval
+	reach    float64 // of its latest interval, to each side of the mean
 	low      float64 // intersection of its intervals so far
 	high     float64
 	beaten   string     // the rival that turned out better
 	defeat   Comparison // with that rival, where it came from comparing the two
 	verdict  Verdict
 	reason   string
-	since    int // block of the verdict
-	racing   bool
+	since    int  // block of the verdict
+	racing   bool // due in the next block
 	equal    bool // within the zone of indifference of the best of its group
 }
+
+// torn says that intervals of earlier and later blocks exclude each other.
+func (r *runner) torn() bool { return r.low > r.high }
 
 // New returns a race without blocks. Names must differ.
 func New(rules Rules, baseline string, candidates []Candidate) (*Race, error) {
@@ -187,8 +191,9 @@ func (r *Race) Add(block Block) error {
 	}
 	r.blocks = append(r.blocks, kept)
 	own, heard := kept[r.baseline]
-	if !heard {
-		r.unheard++
+	r.unheard++
+	if heard {
+		r.unheard = 0
 	}
 	fresh := map[*runner]bool{}
 	for _, runner := range r.runners {
@@ -270,9 +275,9 @@ func (r *Race) measure(fresh map[*runner]bool) {
 	}
 	for _, runner := range r.runners {
 		if fresh[runner] && runner.pairs >= firstLook {
-			reach := r.reach(runner.level, runner.pairs, runner.squares)
-			runner.low = max(runner.low, runner.mean-reach)
-			runner.high = min(runner.high, runner.mean+reach)
+			runner.reach = r.reach(runner.level, runner.pairs, runner.squares)
+			runner.low = max(runner.low, runner.mean-runner.reach)
+			runner.high = min(runner.high, runner.mean+runner.reach)
 		}
 	}
 }
