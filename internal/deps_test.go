@@ -89,6 +89,12 @@ var imports = map[string][]string{
 	"lab/race":          {"stat"},
 	"e2e":               {},
 
+	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
+	"lab/predict/machine":   {},
+	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
+
+	"e2e": {},
+
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "model", "plan", "runner", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
@@ -114,6 +120,7 @@ var thirdParty = map[string][]string{
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/race", "stat"},
+	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
