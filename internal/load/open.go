@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"ossian/internal/ckpt"
@@ -32,7 +33,19 @@ func StartModel(name string) (*ckpt.Model, error) {
 		return nil, err
 	}
 	checkpoint, err := ckpt.Start(path)
-	if err == nil && path != name {
+	switch {
+	case path == name:
+	case err != nil:
+		// A snapshot of the cache may be a part while another one is whole.
+		if of, ok := errors.AsType[*ckpt.Error](err); ok && (of.Kind == ckpt.Incomplete || of.Kind == ckpt.Damaged) {
+			cfg, _ := HubConfig(os.Getenv)
+			pull := fmt.Sprintf("ossian pull %s fetches what is missing", name)
+			if of.Kind == ckpt.Damaged {
+				pull = fmt.Sprintf("ossian pull --force %s fetches it anew", name)
+			}
+			err = fmt.Errorf("%w; %s%s", err, pull, hub.Others(cfg, name, path))
+		}
+	default:
 		checkpoint.Spec.Name = name // in the cache the directory's name is a commit
 	}
 	return checkpoint, err

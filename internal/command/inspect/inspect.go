@@ -142,7 +142,10 @@ func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, devi
 	report := &inspection{Name: spec.Name, Path: checkpoint.Path, Family: spec.Family, Format: checkpoint.Format, Sealed: checkpoint.Sealed, Active: count.Active(),
 		Layers: spec.Layers, Hidden: spec.Hidden, Heads: spec.Heads, KVHeads: spec.KVHeads, HeadDim: spec.HeadDim, Inner: spec.FFN.Inner,
 		Experts: spec.FFN.Experts, TopK: spec.FFN.TopK, Context: spec.MaxLen, RoPE: ropeText(&spec.RoPE), Vocab: spec.Vocab,
-		Tokens: checkpoint.Tokenizer.Vocab(), Template: len(checkpoint.Template), Named: slices.Sorted(maps.Keys(checkpoint.Named)), Unused: checkpoint.Unknown}
+		Tokens: checkpoint.Tokenizer.Vocab(), Template: len(checkpoint.Template), From: checkpoint.From, Overruled: checkpoint.Overruled, Named: slices.Sorted(maps.Keys(checkpoint.Named)), Unused: checkpoint.Unknown}
+	if _, err := load.ChatFormat(checkpoint, ""); err != nil && checkpoint.From != "" {
+		report.Broken = err.Error()
+	}
 	report.Params, report.Bytes = count.Total()
 	// What the files hold.
 	for role, part := range count.Parts {
