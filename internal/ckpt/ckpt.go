@@ -32,7 +32,7 @@ type Model struct {
 
 	Tokenizer  *token.BPE
 	Template   string            // Jinja text; "" = none
-	From       string            // the file in a directory, or the key of a GGUF file, that Template is of
+	From       string            // the file in a directory, or the key of a GGUF file, that Template is of if there is one
 	Overruled  []string          // files with another template, which has no say beside that of From
 	Named      map[string]string // further templates by name, such as tool_use for requests with tools; nil = none
 	Special    map[string]string // bos_token, eos_token, pad_token, unk_token as templates spell them
