@@ -180,17 +180,17 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 // checkKind refuses GGUF files that hold no model.
 func (m *metadata) checkKind(tensors int) {
 	kinds := map[string]string{ // by general.type or general.architecture
-		"adapter": "an adapter (LoRA): merge it into its base model, and give the result",
-		"mmproj":  "a projector of images, which lies beside a model: give the model's own file",
-		"imatrix": "an importance matrix, with which models are quantised",
-		"vocab":   "a vocabulary without weights",
-		"clip":    "a projector of images (clip), which lies beside a model: give the model's own file",
-		// Directions that training has found.
+		"adapter":       "an adapter (LoRA): merge it into its base model, and give the result",
+		"mmproj":        "a projector of images, which lies beside a model: give the model's own file",
+		"imatrix":       "an importance matrix, with which models are quantised",
+		"vocab":         "a vocabulary without weights",
+		"clip":          "a projector of images (clip), which lies beside a model: give the model's own file",
 		"controlvector": "a control vector, which changes how a model writes",
 	}
 	found := cmp.Or(kinds[m.string("general.type")], kinds[m.arch])
+	pooled, _ := m.keys[m.arch+".pooling_type"].integer()
 	switch {
-	case found == "" && strings.Contains(m.arch, "bert"):
+	case found == "" && (pooled > 0 || strings.Contains(m.arch, "bert")):
 		found = "one that makes embeddings, no text (" + clip(m.arch) + ")"
 	case found == "" && tensors == 0:
 		found = kinds["vocab"]

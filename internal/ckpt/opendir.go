@@ -124,6 +124,8 @@ func escapeGlob(path string) string {
 var notModels = []struct{ pattern, problem, want, found string }{
 	{"*.gguf", "a directory with a GGUF file", "the path of FILE", "the directory"},
 	{"*.safetensors.*", "weights", "a whole file", "a download that has not ended: fetch it again"},
+	{".cache/huggingface/download/*.incomplete", "weights", "a whole file", "a download that has not ended: go on with it"},
+	{"adapter_model.*", "kind of model", "a whole model", "an adapter (LoRA): merge it into its base model"},
 	{"snapshots/*", "a folder of the cache of models", "the name ORG/NAME of the model, or the path of FILE", "the folder"},
 	{"*/config.json", "a directory with a model in another one", "the directory of FILE", "the one around it"},
 	{"*/*.gguf", "a directory with a GGUF file", "the path of FILE", "the directory"},

@@ -283,6 +283,10 @@ func TestStrangeDirectories(t *testing.T) {
 		{"a GGUF file", none, write(map[string]string{"m.gguf": "GGUF"}), Unsupported, []string{"the path of m.gguf"}},
 		{"a GGUF file within", none, write(map[string]string{"Q8_0/m.gguf": "GGUF"}), Unsupported, []string{"the path of Q8_0/m.gguf"}},
 		{"a download", none, write(map[string]string{"model.safetensors.crdownload": "x"}), Unsupported, []string{"a download that has not ended"}},
+		{"a download of the hub's tool", none, write(map[string]string{".cache/huggingface/download/model.safetensors.0f.incomplete": "x"}), Unsupported, []string{"a download that has not ended"}},
+		{"the weights of an adapter", none, write(map[string]string{"adapter_model.safetensors": "x"}), Unsupported, []string{"an adapter (LoRA)"}},
+		{"a pointer to a named template", whole, write(map[string]string{"additional_chat_templates/tool_use.jinja": lfsPointer}), Incomplete, []string{"tool_use.jinja", "Git LFS pointer"}},
+		{"a page for a named template", whole, write(map[string]string{"additional_chat_templates/tool_use.jinja": signInPage}), Incomplete, []string{"tool_use.jinja", "web page"}},
 		{"ONNX", none, write(map[string]string{"model.onnx": "x"}), Unsupported, []string{"found ONNX"}},
 		{"Diffusers", none, write(map[string]string{"model_index.json": "{}", "unet/x": ""}), Unsupported, []string{"a pipeline of Diffusers"}},
 		{"PyTorch", none, write(map[string]string{"consolidated.00.pth": "x", "params.json": "{}"}), Unsupported, []string{"found a pickle"}},
@@ -354,11 +358,14 @@ func TestStrangeGGUF(t *testing.T) {
 		}
 		return string(g.encode())
 	}
+	pooled := takeApart(t, path)
+	pooled.set("qwen3.pooling_type", ggufU32, []byte{3, 0, 0, 0})
 	for _, c := range []struct {
 		name, text string
 		kind       Kind
 		words      []string
 	}{
+		{"pooled", string(pooled.encode()), Unsupported, []string{"makes embeddings", "qwen3"}},
 		{"big-endian", head(binary.BigEndian, 3), Unsupported, []string{"byte order", "convert the model again"}},
 		{"the first version", head(binary.LittleEndian, 1), Unsupported, []string{"GGUF version", "2 or 3", "found 1"}},
 		{"a later version", head(binary.LittleEndian, 9), Unsupported, []string{"GGUF version", "found 9"}},

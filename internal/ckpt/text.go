@@ -170,19 +170,18 @@ func (m *Model) keepTemplate(name, template string) {
 // templateFiles reads the templates that lie in files of their own. They take the place of all
 // that tokenizer_config.json has, as in the reference client.
 func (m *Model) templateFiles() error {
-	template, err := m.small("chat_template.jinja", maxTemplate)
-	if err != nil {
+	const file = "chat_template.jinja"
+	template, err := m.small(file, maxTemplate)
+	// A pointer or a page would be sent to the model as the beginning of each prompt.
+	path := filepath.Join(m.Path, file)
+	if err = cmp.Or(err, pointer(path, template), page(path, template)); err != nil {
 		return err
 	}
 	if template != nil {
-		// A pointer or a page would be sent to the model as the beginning of each prompt.
-		if err := cmp.Or(pointer(filepath.Join(m.Path, "chat_template.jinja"), template), page(filepath.Join(m.Path, "chat_template.jinja"), template)); err != nil {
-			return err
-		}
 		if m.Template != "" && m.Template != string(template) {
 			m.Overruled = append(m.Overruled, m.From)
 		}
-		m.Template, m.From, m.Named = strings.ToValidUTF8(string(template), "\ufffd"), "chat_template.jinja", nil
+		m.Template, m.From, m.Named = strings.ToValidUTF8(string(template), "\ufffd"), file, nil
 	}
 	if m.fsys != nil {
 		return nil
@@ -196,8 +195,10 @@ func (m *Model) templateFiles() error {
 		if !ok || name == "" {
 			continue
 		}
-		text, err := m.small(filepath.Join(namedFolder, entry.Name()), maxTemplate)
-		if err != nil {
+		path := filepath.Join(namedFolder, entry.Name())
+		text, err := m.small(path, maxTemplate)
+		path = filepath.Join(m.Path, path)
+		if err = cmp.Or(err, pointer(path, text), page(path, text)); err != nil {
 			return err
 		}
 		m.keepTemplate(name, string(text))
