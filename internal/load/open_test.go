@@ -20,6 +20,7 @@ func TestOpenModelPartialSnapshot(t *testing.T) {
 	}{
 		{"no configuration", "config.json", -1, "ossian pull org/model fetches what is missing"},
 		{"no tokenizer", "tokenizer.json", -1, "ossian pull org/model fetches what is missing"},
+		{"a cut tokenizer", "tokenizer.json", 500, "ossian pull --force org/model fetches it anew"},
 		{"cut weights", "model.safetensors", 5000, "ossian pull --force org/model fetches it anew"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
