@@ -93,8 +93,6 @@ var imports = map[string][]string{
 	"lab/predict/machine":   {},
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
 
-	"e2e": {},
-
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "model", "plan", "runner", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
@@ -119,8 +117,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
-	"gonum.org/v1/gonum":                   {"lab/race", "stat"},
-	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "stat"},
+	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
