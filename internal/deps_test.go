@@ -94,7 +94,7 @@ var imports = map[string][]string{
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
 
 	"terminal":            {},
-	"load":                {"chat", "ckpt", "cpu", "hub", "model", "plan", "runner", "terminal", "tiny", "token"},
+	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
