@@ -1,8 +1,11 @@
-package verify
-
-// Reading a document: which form it has, its lines, and the result blocks in it. Whatever
-// cannot be read as text or as a result file is refused here, so that rules see only
-// bounded, valid text.
+// Package document reads published benchmark results and reports: result blocks of every
+// tool, tables, commands, claims, and what each of them is of. Its users see figures with
+// the digits that were printed and the lines where they stand, and need not know Markdown,
+// HTML, shells or consoles.
+//
+// Whatever cannot be read as text or as a result file is refused by Read, so that rules see
+// only bounded, valid text.
+package document
 
 import (
 	"bytes"
@@ -19,16 +22,26 @@ const (
 	maxLine     = 64 << 10 // bytes of a line that is looked at; longer ones are passed over
 )
 
-// A document is what one input holds.
-type document struct {
-	name   string
-	lines  []string // of a text; none of a JSON or CSV file
-	blocks []*block
+// A Document is what one input holds.
+type Document struct {
+	Name   string
+	Lines  []string // of a text; none of a JSON or CSV file
+	Blocks []*Block
+
+	Fenced   []bool // by line: within a code fence, or a fence
+	headings []heading
+	Commands []Command
+	Tables   []Table
+	lengths  []Lengths
+	Claims   []claim
+	Memory   []memoryClaim
+	Statuses []statusClaim
+	Chains   [][]chainStep
 }
 
-// readDocument reads an input. Errors say what was found and what is expected.
-func readDocument(input Input) (*document, error) {
-	data := bytes.TrimPrefix(input.Data, []byte("\xef\xbb\xbf"))
+// Read reads what one input holds; name stands in what is found. Errors say what was found and what is expected.
+func Read(name string, content []byte) (*Document, error) {
+	data := bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	if len(data) > maxDocument {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", len(data), maxDocument)
 	}
@@ -41,7 +54,7 @@ func readDocument(input Input) (*document, error) {
 	if at := invalidUTF8(data); at >= 0 {
 		return nil, fmt.Errorf("line %d is not UTF-8 (byte %d); expected text, JSON or CSV", 1+bytes.Count(data[:at], []byte("\n")), at)
 	}
-	doc := &document{name: input.Name}
+	doc := &Document{Name: name}
 	isResult, err := doc.readResults(data)
 	if err != nil || isResult {
 		return doc, err
@@ -53,12 +66,18 @@ func readDocument(input Input) (*document, error) {
 		if len(line) > maxLine {
 			line = ""
 		}
-		doc.lines = append(doc.lines, strings.TrimRight(line, "\r\n"))
+		doc.Lines = append(doc.Lines, strings.TrimRight(line, "\r\n"))
 	}
 	if err := doc.findBlocks(); err != nil {
 		return nil, err
 	}
-	if len(doc.blocks) == 0 {
+	doc.outline()
+	doc.findCommands()
+	doc.findTables()
+	doc.findLengths()
+	doc.findClaims()
+	doc.placeBlocks()
+	if len(doc.Blocks)+len(doc.Commands)+len(doc.Tables)+len(doc.Claims)+len(doc.Memory) == 0 {
 		return nil, errors.New("nothing in it can be checked: no result block, table of results, command or claim was found")
 	}
 	return doc, nil

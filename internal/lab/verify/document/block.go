@@ -1,4 +1,4 @@
-package verify
+package document
 
 // Result blocks: console reports of every profile between other text, and the results of
 // JSON and CSV files. resultfile knows the forms; what is added here is where each figure
@@ -21,14 +21,20 @@ const (
 	maxBlockRows = 400 // lines behind a headline
 )
 
-// A block is one result with its printed figures.
-type block struct {
-	name    string // what it is called in findings
-	line    int    // of its headline, from 1; 0 in files without lines
+// A Block is one result with its printed figures.
+type Block struct {
+	Name    string // what it is called in findings
+	Line    int    // of its headline, from 1; 0 in files without lines
 	end     int    // the last line of it
 	profile string
 	info    map[string]string
-	values  map[string]number // by the keys of vLLM's JSON (bench.md 1.8)
+	Values  map[string]Number // by the keys of vLLM's JSON (bench.md 1.8)
+
+	Section string   // the heading that it stands under
+	label   string   // the comment right above it
+	Server  *Command // the last one above it that starts a server or gives its flags
+	client  *Command // the last one above it that loads a server
+	Windows bool     // its tool takes rates over windows of its own: they are not counts by the duration
 }
 
 // headline is the first frame of a console report; the title is resultfile's.
@@ -39,6 +45,9 @@ var (
 	printedFigure = regexp.MustCompile(`:[\s*]*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(?:[|*` + "`" + `]\s*)*$`)
 )
 
+// secondsRow is a latency of all of a request in seconds.
+var secondsRow = regexp.MustCompile(`(?i)^[>|\s]*(mean|median|p[0-9]+) Latency ?\(s\):`)
+
 // isHeadline reports whether a line begins a report.
 func isHeadline(line string) bool {
 	return strings.Contains(line, headline) && strings.Contains(line, "==")
@@ -48,20 +57,20 @@ func isHeadline(line string) bool {
 func same(result *resultfile.Result) (*resultfile.Result, error) { return result, nil }
 
 // findBlocks finds the console reports of a text.
-func (d *document) findBlocks() error {
-	for at := 0; at < len(d.lines); at++ {
-		if !isHeadline(d.lines[at]) {
+func (d *Document) findBlocks() error {
+	for at := 0; at < len(d.Lines); at++ {
+		if !isHeadline(d.Lines[at]) {
 			continue
 		}
 		found := d.readBlock(at)
 		if found == nil {
 			continue // a template, as "xxx.xx" for every figure
 		}
-		if len(d.blocks) == maxBlocks {
+		if len(d.Blocks) == maxBlocks {
 			return fmt.Errorf("more than %d result blocks", maxBlocks)
 		}
-		d.blocks = append(d.blocks, found)
-		found.name = fmt.Sprintf("block %d", len(d.blocks))
+		d.Blocks = append(d.Blocks, found)
+		found.Name = fmt.Sprintf("block %d", len(d.Blocks))
 		at = found.end - 1
 	}
 	return nil
@@ -69,12 +78,12 @@ func (d *document) findBlocks() error {
 
 // readBlock reads the report whose headline is line at, counted from 0; nil where no row of
 // it has a figure.
-func (d *document) readBlock(at int) *block {
-	found := &block{line: at + 1, end: at + 1, values: map[string]number{}, info: map[string]string{}}
+func (d *Document) readBlock(at int) *Block {
+	found := &Block{Line: at + 1, end: at + 1, Values: map[string]Number{}, info: map[string]string{}}
 	prefix, open := "", true
-	kept := []string{d.lines[at]}
-	for i := at + 1; i < min(len(d.lines), at+maxBlockRows); i++ {
-		line := d.lines[i]
+	kept := []string{d.Lines[at]}
+	for i := at + 1; i < min(len(d.Lines), at+maxBlockRows); i++ {
+		line := d.Lines[i]
 		steady := strings.Contains(line, "Steady-State Metrics")
 		if isHeadline(line) || (!open && !steady) {
 			break
@@ -86,15 +95,16 @@ func (d *document) readBlock(at int) *block {
 			kept = append(kept, line)
 		case closingFrame.MatchString(line):
 			// Behind the last frame only a steady state can follow, at once.
-			open = i+1 < len(d.lines) && strings.Contains(d.lines[i+1], "Steady-State Metrics")
+			open = i+1 < len(d.Lines) && strings.Contains(d.Lines[i+1], "Steady-State Metrics")
 			if !open {
-				i = len(d.lines)
+				i = len(d.Lines)
 			}
 		default:
 			if key, figure, ok := readRow(line); ok {
-				figure.line = i + 1
-				if _, known := found.values[prefix+key]; !known {
-					found.values[prefix+key] = figure
+				found.Windows = found.Windows || secondsRow.MatchString(line)
+				figure.Line = i + 1
+				if _, known := found.Values[prefix+key]; !known {
+					found.Values[prefix+key] = figure
 				}
 				kept = append(kept, line)
 			} else if strings.Contains(line, ":") && readable(line) {
@@ -102,7 +112,7 @@ func (d *document) readBlock(at int) *block {
 			}
 		}
 	}
-	if len(found.values) == 0 {
+	if len(found.Values) == 0 {
 		return nil
 	}
 	// The whole block once more: which tool printed it follows from all its rows together.
@@ -116,23 +126,28 @@ func (d *document) readBlock(at int) *block {
 const frame = "============ " + headline + " ============\n"
 
 // readRow reads one row of a report: its key and its figure as printed.
-func readRow(line string) (string, number, bool) {
+func readRow(line string) (string, Number, bool) {
 	match := printedFigure.FindStringSubmatch(line)
 	if match == nil {
-		return "", number{}, false
+		return "", Number{}, false
 	}
-	figure, ok := parseNumber(match[1])
+	figure, ok := ParseNumber(match[1])
 	if !ok {
-		return "", number{}, false
+		return "", Number{}, false
+	}
+	// guidellm's wrapper prints latencies in seconds, in a row that no other tool has.
+	if name := secondsRow.FindStringSubmatch(line); name != nil {
+		figure.Value, figure.Half = figure.Value*1000, figure.Half*1000
+		return strings.ToLower(name[1]) + "_e2el_ms", figure, true
 	}
 	results, err := resultfile.Read([]byte(frame+line), same)
 	if err != nil || len(results) != 1 || len(results[0].Values) != 1 {
-		return "", number{}, false
+		return "", Number{}, false
 	}
 	for key := range results[0].Values {
 		return key, figure, true
 	}
-	return "", number{}, false
+	return "", Number{}, false
 }
 
 // readable reports whether a row without a figure is one that a report may have.
@@ -142,7 +157,7 @@ func readable(line string) bool {
 }
 
 // readResults reads a file that is JSON or CSV; false for text.
-func (d *document) readResults(data []byte) (bool, error) {
+func (d *Document) readResults(data []byte) (bool, error) {
 	text := bytes.TrimSpace(data)
 	isJSON := text[0] == '{' || text[0] == '['
 	if !isJSON && !bytes.HasPrefix(text, []byte("backend,")) {
@@ -156,45 +171,45 @@ func (d *document) readResults(data []byte) (bool, error) {
 		return false, err
 	}
 	for i, result := range results {
-		found := &block{name: fmt.Sprintf("result %d", i+1), profile: result.Profile, info: result.Info, values: map[string]number{}}
+		found := &Block{Name: fmt.Sprintf("result %d", i+1), profile: result.Profile, info: result.Info, Values: map[string]Number{}}
 		for key, value := range result.Values {
-			found.values[key] = exactNumber(value, result.Members[key])
+			found.Values[key] = exactNumber(value, result.Members[key])
 		}
-		if len(found.values) > 0 && found.has("duration") {
-			d.blocks = append(d.blocks, found)
+		if len(found.Values) > 0 && found.Has("duration") {
+			d.Blocks = append(d.Blocks, found)
 		}
 	}
-	if len(d.blocks) == 0 {
+	if len(d.Blocks) == 0 {
 		return false, errors.New(`no result in it has a "duration"; this is no result of a serving benchmark`)
 	}
 	return true, nil
 }
 
 // exactNumber is a figure of a file, with the digits that the file gives.
-func exactNumber(value float64, raw json.RawMessage) number {
-	if read, ok := parseNumber(string(raw)); ok {
+func exactNumber(value float64, raw json.RawMessage) Number {
+	if read, ok := ParseNumber(string(raw)); ok {
 		return read
 	}
-	return number{text: figure(value), value: value, half: halfUnit(fmt.Sprint(value), value)}
+	return Number{Text: Figure(value), Value: value, Half: halfUnit(fmt.Sprint(value), value)}
 }
 
-// has reports whether a block has all of the keys.
-func (b *block) has(keys ...string) bool {
+// Has reports whether a block has all of the keys.
+func (b *Block) Has(keys ...string) bool {
 	for _, key := range keys {
-		if _, ok := b.values[key]; !ok {
+		if _, ok := b.Values[key]; !ok {
 			return false
 		}
 	}
 	return true
 }
 
-// value is the value of a key, 0 where there is none.
-func (b *block) value(key string) float64 { return b.values[key].value }
+// Value is the value of a key, 0 where there is none.
+func (b *Block) Value(key string) float64 { return b.Values[key].Value }
 
-// lineOf is where a key stands: its own line, else that of the block.
-func (b *block) lineOf(key string) int {
-	if figure, ok := b.values[key]; ok && figure.line > 0 {
-		return figure.line
+// LineOf is where a key stands: its own line, else that of the block.
+func (b *Block) LineOf(key string) int {
+	if figure, ok := b.Values[key]; ok && figure.Line > 0 {
+		return figure.Line
 	}
-	return b.line
+	return b.Line
 }
