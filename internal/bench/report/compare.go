@@ -109,6 +109,9 @@ type Comparison struct {
 	B        []string `json:"b"`
 	Rows     []Row    `json:"rows"`
 	Warnings []string `json:"warnings"`
+
+	Outputs     []Outputs `json:"outputs,omitempty"`      // A against B first, then repetitions of one side
+	OutputsNote string    `json:"outputs_note,omitempty"` // why there are none
 }
 
 // alpha is the chance that a comparison claims any difference where there is none. BEN-6
@@ -141,6 +144,7 @@ func Compare(a, b []Result) (*Comparison, error) {
 		}
 		comparison.Rows = append(comparison.Rows, row)
 	}
+	comparison.addOutputs(a, b)
 	if len(comparison.Rows) == 0 {
 		return nil, errors.New("compare: no metric is in every result of both sides")
 	}
@@ -324,6 +328,12 @@ func (c *Comparison) String() string {
 	page.line("=")
 	page.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
 		"chance: of 100 comparisons without a difference at most one gets such a verdict.\n")
+	for i := range c.Outputs {
+		fmt.Fprintln(page, &c.Outputs[i])
+	}
+	if c.OutputsNote != "" {
+		fmt.Fprintf(page, "Outputs are not compared: %s\n", c.OutputsNote)
+	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(page, "WARNING: %s\n", w)
 	}
