@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -269,6 +270,9 @@ func warnings(a, b []Result) []string {
 		}
 		if value, y := first.Profile, result.Profile; value != y && value != "" && y != "" {
 			add("profile differs: %s and %s; their numbers are not defined alike (bench serve --compat)", value, y)
+		}
+		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Cache != y.Workload.Cache {
+			add("prefix cache before the run differs: %s and %s (bench serve --cache)", cmp.Or(value.Workload.Cache, "as it was"), cmp.Or(y.Workload.Cache, "as it was"))
 		}
 		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Hash != y.Workload.Hash {
 			add("workload differs: %s and %s (hash of the prompts)", value.Workload.Hash, y.Workload.Hash)
