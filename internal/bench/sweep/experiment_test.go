@@ -148,8 +148,8 @@ func resume(t *testing.T, explore func(context.Context, *Experiment, Measurer) e
 	}
 }
 
-// With --continue-on-error failures are written down and nothing else is lost; a server
-// that is dead costs its own combinations only.
+// Failures are written down and named at the end, and nothing else is lost; a server that is
+// dead costs its own combinations only.
 func TestContinue(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "e")
 	m := &fake{measured: map[string]int{}, result: curve}
@@ -166,7 +166,9 @@ func TestContinue(t *testing.T) {
 		return nil
 	}
 	e := &Experiment{Dir: dir, Runs: 2, Continue: true, Out: io.Discard}
-	if err := e.Serve(t.Context(), grid(t, m)); err != nil {
+	err := e.Serve(t.Context(), grid(t, m))
+	failed, ok := errors.AsType[*FailedError](err)
+	if !ok || len(failed.Failures) != 4 || failed.Failures[0] != "SERVE--a=1-BENCH--b=x/run=0.failure.json: exit status 1" || !strings.Contains(err.Error(), "4 failures, all else was measured:\n") {
 		t.Fatal(err)
 	}
 	got := files(t, dir)
@@ -196,8 +198,14 @@ func TestContinue(t *testing.T) {
 	if err := e.Serve(t.Context(), grid(t, m)); err != nil {
 		t.Fatal(err)
 	}
-	if rows := strings.Count(files(t, dir)["summary.csv"], "\n"); rows != 9 {
+	got = files(t, dir)
+	if rows := strings.Count(got["summary.csv"], "\n"); rows != 9 {
 		t.Errorf("%d lines in the table, want those of 8 runs", rows)
+	}
+	for name := range got { // the sweep is whole now
+		if strings.Contains(name, "failure") || strings.Contains(name, "invalid") {
+			t.Errorf("%s is still there", name)
+		}
 	}
 	e.Continue = false
 	m.fail = func(string) error { return errCut }

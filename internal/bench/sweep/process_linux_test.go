@@ -68,7 +68,8 @@ func note(args []string, format string, v ...any) {
 	fmt.Fprintf(f, format+"\n", v...)
 }
 
-// serveRole is a server that lives --load before it is ready. --crash ends it at once,
+// serveRole is a server that lives --load before it is ready, which /ready says, or with --health
+// /health with 503, as vLLM and ossian have it. --crash ends it at once,
 // --fragile with the first cache to forget; --stubborn does not end when asked to.
 func serveRole(args []string) {
 	if has(args, "--crash") {
@@ -81,12 +82,17 @@ func serveRole(args []string) {
 	load, _ := time.ParseDuration(value(args, "--load"))
 	began := time.Now()
 	mux := http.NewServeMux()
-	mux.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+	loaded := func(w http.ResponseWriter, _ *http.Request) {
 		if time.Since(began) < load {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-	})
+	}
+	if has(args, "--health") {
+		mux.HandleFunc("/health", loaded)
+	} else {
+		mux.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
+		mux.HandleFunc("/ready", loaded)
+	}
 	mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) {
 		if has(args, "--fragile") {
 			os.Exit(4)
@@ -264,10 +270,16 @@ func gone(t *testing.T, port string) {
 // A server lives as long as its runs: started when the first is needed, waited for until
 // it is ready and not only alive, asked to forget after each, asked to end at the end.
 func TestPrograms(t *testing.T) {
+	for _, how := range []string{"--ready", "--health"} { // says that it is not ready yet
+		t.Run(how, func(t *testing.T) { testPrograms(t, how) })
+	}
+}
+
+func testPrograms(t *testing.T, how string) {
 	dir := t.TempDir()
 	log, port := filepath.Join(dir, "log"), freePort(t)
 	var out bytes.Buffer
-	p := programs([]string{"server", "--port", port, "--log", log, "--load", "100ms"}, []string{"client", "--log", log}, &out)
+	p := programs([]string{"server", "--port", port, "--log", log, "--load", "100ms", how}, []string{"client", "--log", log}, &out)
 	p.Own = true
 	for _, name := range []string{"a.json", "b.json"} {
 		if err := p.Measure(t.Context(), one(t, `{"x": 5}`), filepath.Join(dir, name)); err != nil {
