@@ -77,11 +77,13 @@ var imports = map[string][]string{
 	"bench/resultfile":  {"bench", "bench/jsonfile"},
 	"bench/report":      {"bench", "bench/dataset", "bench/jsonfile", "bench/resultfile", "stat", "token"},
 	"bench/chart":       {"bench", "bench/dataset", "bench/report", "stat"},
+	"bench/client":      {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token"},
 	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
 	"lab/ledger":        {},
-	"lab/planfile":      {},
+	"lab/planfile":      {"bench/sweep", "stat"},
+	"lab/verify":        {"bench/resultfile"},
 	"e2e":               {},
 
 	"terminal":            {},
@@ -89,18 +91,19 @@ var imports = map[string][]string{
 	"command":             {"terminal"},
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
-	"command/bench":       {"bench", "bench/chart", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},
+	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
+	"command/lab":         {"command", "lab/verify", "terminal"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
+	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{

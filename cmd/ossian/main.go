@@ -9,6 +9,7 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/command/bench"
 	"ossian/internal/command/inspect"
+	"ossian/internal/command/lab"
 	"ossian/internal/command/perplexity"
 	"ossian/internal/command/pull"
 	"ossian/internal/command/run"
@@ -23,5 +24,5 @@ func main() { os.Exit(command.Main(root())) }
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), perplexity.Command(), synth.Command(), store.Command())
+		bench.Command(here), lab.Command(), perplexity.Command(), synth.Command(), store.Command())
 }

@@ -77,7 +77,7 @@ func Main(root *cobra.Command) (status int) {
 	if err == nil {
 		return 0
 	}
-	status = 1
+	status = Status(err)
 	if errors.Is(err, context.Canceled) {
 		status, err = 130, beyondInterrupt(err) // as a shell reports an interrupt
 	}
@@ -104,6 +104,36 @@ func beyondInterrupt(err error) error {
 		return nil
 	}
 	return err
+}
+
+// A statusError is an error with an exit status of its own.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+func (e *statusError) Unwrap() error { return e.err }
+
+// WithStatus makes the process end with the given exit status where err ends its command;
+// without it that is 1, and 130 after an interrupt. A nil err stays nil.
+func WithStatus(status int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &statusError{status, err}
+}
+
+// Status is the exit status of a process whose command ended with err, interrupts aside.
+func Status(err error) int {
+	if err == nil {
+		return 0
+	}
+	if other, ok := errors.AsType[*statusError](err); ok {
+		return other.status
+	}
+	return 1
 }
 
 // Usage makes the error of a wrong number of arguments say what is expected.

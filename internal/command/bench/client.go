@@ -10,59 +10,35 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
+	"ossian/internal/bench/client"
 	"ossian/internal/bench/report"
 	"ossian/internal/command"
 )
 
-// clientOptions are the flags of `ossian bench serve`. Names and defaults are vLLM's.
+// clientOptions are the flags of `ossian bench serve`. Names and defaults are vLLM's. Options are
+// what the flags say to the client once setup has read those that are texts here.
 type clientOptions struct {
-	// What is measured: serverFlags.
-	compat, backend, dialect string
-	baseURL, host, endpoint  string
-	port                     int
-	model, served            string
-	tokenizer                string
-	skipTokenizer            bool
-	seed                     int64
-	lora                     []string // names of adapters
-	loraAssignment           string
-	maxLen                   int    // tokens of prompt and output; 0 = any
-	templateVars             string // JSON
-	dryRun                   bool
-
-	// What is sent, and when: their own flags and trafficFlags.
-	data              dataOptions
-	turns             turnOptions
-	sweep             seriesOptions
-	rate, burstiness  string
-	untimed           bool
-	concurrency       int
-	ramp              bench.Ramp
-	probeRate         float64
-	ignoreEOS         bool
-	noIgnoreEOS       bool
-	noStream          bool
-	warmups           int
-	noWarmup          bool
-	ready             float64 // seconds
-	headers           []string
-	sampling          map[string]*float64
-	topK, logprobs    int
-	extra, idPrefix   string
-	profile, insecure bool
-	runs              int
-
-	// Against a warm cache, and for what is steady: cacheFlags.
-	salt                   string // "" = none
-	resetCache, flushCache bool
-	steady                 bench.Steady
+	client.Options
+	compat           string
+	host             string
+	port             int
+	dryRun           bool
+	rate, burstiness string
+	delay            int // milliseconds between an answer and the next turn
+	ignoreEOS        bool
+	noIgnoreEOS      bool
+	noWarmup         bool
+	ready            float64 // seconds
+	headers          []string
+	sampling         map[string]*float64
+	topK, logprobs   int
+	sweep            seriesOptions
+	runs             int
 
 	// What is reported, and where: outputFlags.
 	metrics, percentiles         string
 	goodput, metadata            []string
-	label                        string
 	save, detailed, add          bool
 	dir, file, output, log, html string
 	timeline, stats              bool
@@ -90,8 +66,8 @@ Without --base-url, --host and --port this process serves --model (the built-in 
 none is named) on a free port and measures that.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client := &clientOptions{}
-			flags := client.flags()
+			o := &clientOptions{}
+			flags := o.flags()
 			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
@@ -101,17 +77,15 @@ none is named) on a free port and measures that.`,
 			case flags.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			if n := len(client.compare); n == 2 {
-				return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, client.compare[0], client.compare[1])
+			if n := len(o.compare); n == 2 {
+				return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, o.compare[0], o.compare[1])
 			} else if n > 0 {
 				return fmt.Errorf("--compare with %d files: want two", n)
 			}
-			setup, err := client.setup(flags)
-			if err != nil {
+			if err := o.complete(flags, args); err != nil {
 				return err
 			}
-			client.args, setup.Args = args, bench.HideSecrets(args)
-			return client.run(cmd, flags, setup, here)
+			return o.run(cmd, flags, here)
 		},
 	}
 }
@@ -151,10 +125,10 @@ func (o *clientOptions) flags() *pflag.FlagSet {
 	flags.Usage = func() {}
 	flags.SetNormalizeFunc(spelling)
 	o.serverFlags(flags)
-	o.data.flags(flags)
+	dataFlags(&o.Data, flags)
 	o.trafficFlags(flags)
 	o.cacheFlags(flags)
-	o.turns.flags(flags)
+	o.turnFlags(flags)
 	o.sweep.flags(flags)
 	o.outputFlags(flags)
 	for _, name := range []string{"trust-remote-code", "use-beam-search", "disable-log-requests", "self-timed", "enable-multimodal-chat"} {
@@ -167,38 +141,38 @@ func (o *clientOptions) flags() *pflag.FlagSet {
 // serverFlags say what is measured, and whose rules count.
 func (o *clientOptions) serverFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.compat, "compat", "vllm", "whose numbers and output: vllm, vllm-rs, vllm-0.11, lmdeploy or sglang")
-	flags.StringVar(&o.backend, "backend", "", "openai (completions, the default), openai-chat, openai-responses; also the names of lmdeploy and sglang")
-	flags.StringVar(&o.dialect, "dialect", "", "what the server is, where servers differ: vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian; default vllm")
-	flags.StringVar(&o.baseURL, "base-url", "", "`URL` of the server, whose key is OPENAI_API_KEY in the environment; without it and --host and --port a server is started here")
+	flags.StringVar(&o.Backend, "backend", "", "openai (completions, the default), openai-chat, openai-responses; also the names of lmdeploy and sglang")
+	flags.StringVar(&o.Dialect, "dialect", "", "what the server is, where servers differ: vllm, sglang, llama.cpp, ollama, tensorrt-llm, ossian; default vllm")
+	flags.StringVar(&o.BaseURL, "base-url", "", "`URL` of the server, whose key is OPENAI_API_KEY in the environment; without it and --host and --port a server is started here")
 	flags.StringVar(&o.host, "host", "127.0.0.1", "of the server")
 	flags.IntVar(&o.port, "port", 8000, "of the server")
-	flags.StringVar(&o.endpoint, "endpoint", "", "path; default what the backend has")
-	flags.StringVar(&o.model, "model", "", "name of the model, or what to serve here; default the first that the server lists")
-	flags.StringVar(&o.served, "served-model-name", "", "`NAME` of the model in requests")
-	flags.StringVar(&o.tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
-	flags.BoolVar(&o.skipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")
-	flags.Int64Var(&o.seed, "seed", 0, "of prompts and arrivals; lmdeploy and sglang: 1")
-	flags.StringArrayVar(&o.lora, "lora-modules", nil, "`NAME` … of LoRA adapters of the server: each request asks for one of them as its model")
-	flags.StringVar(&o.loraAssignment, "lora-assignment", "random", "which: random or round-robin")
-	flags.IntVar(&o.maxLen, "max-model-len", 0, "leave out requests of more `TOKENS`, prompt and output together; 0 = none")
-	flags.StringVar(&o.templateVars, "chat-template-kwargs", "", "`JSON` object of variables for the model's chat template, where prompts are put into it here")
+	flags.StringVar(&o.Endpoint, "endpoint", "", "path; default what the backend has")
+	flags.StringVar(&o.Model, "model", "", "name of the model, or what to serve here; default the first that the server lists")
+	flags.StringVar(&o.Served, "served-model-name", "", "`NAME` of the model in requests")
+	flags.StringVar(&o.Tokenizer, "tokenizer", "", "`MODEL` whose tokenizer counts and makes prompts; default --model")
+	flags.BoolVar(&o.SkipTokenizer, "skip-tokenizer-init", false, "use no tokenizer: token counts are the server's")
+	flags.Int64Var(&o.Seed, "seed", 0, "of prompts and arrivals; lmdeploy and sglang: 1")
+	flags.StringArrayVar(&o.LoRA, "lora-modules", nil, "`NAME` … of LoRA adapters of the server: each request asks for one of them as its model")
+	flags.StringVar(&o.LoRAAssignment, "lora-assignment", "random", "which: random or round-robin")
+	flags.IntVar(&o.MaxLen, "max-model-len", 0, "leave out requests of more `TOKENS`, prompt and output together; 0 = none")
+	flags.StringVar(&o.TemplateVars, "chat-template-kwargs", "", "`JSON` object of variables for the model's chat template, where prompts are put into it here")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "make the workload, say how large it is, and send nothing")
 }
 
 // trafficFlags say when requests are sent, and what is in them.
 func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.rate, "request-rate", "inf", "requests per second; inf = all at once")
-	flags.BoolVar(&o.untimed, "no-self-timed", false, "timed_trace: send at --request-rate and not at the times of the trace")
+	flags.BoolVar(&o.Untimed, "no-self-timed", false, "timed_trace: send at --request-rate and not at the times of the trace")
 	flags.StringVar(&o.burstiness, "burstiness", "1.0", "shape of the gamma distribution of arrivals; 1 = Poisson, inf = even gaps")
-	flags.IntVar(&o.concurrency, "max-concurrency", 0, "most requests at once; 0 = no bound")
-	flags.StringVar(&o.ramp.Strategy, "ramp-up-strategy", "", "linear or exponential")
-	flags.Float64Var(&o.ramp.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
-	flags.Float64Var(&o.ramp.End, "ramp-up-end-rps", 0, "requests per second at its end")
-	flags.Float64Var(&o.probeRate, "probe-request-rate", 0, "small requests per second beside the others")
+	flags.IntVar(&o.Arrivals.Concurrency, "max-concurrency", 0, "most requests at once; 0 = no bound")
+	flags.StringVar(&o.Arrivals.Ramp.Strategy, "ramp-up-strategy", "", "linear or exponential")
+	flags.Float64Var(&o.Arrivals.Ramp.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
+	flags.Float64Var(&o.Arrivals.Ramp.End, "ramp-up-end-rps", 0, "requests per second at its end")
+	flags.Float64Var(&o.ProbeRate, "probe-request-rate", 0, "small requests per second beside the others")
 	flags.BoolVar(&o.ignoreEOS, "ignore-eos", false, "have as many tokens generated as asked for; the default differs by --compat and data set")
 	flags.BoolVar(&o.noIgnoreEOS, "disable-ignore-eos", false, "let answers end where they end")
-	flags.BoolVar(&o.noStream, "no-stream", false, "ask for answers in one piece; lmdeploy, sglang: --disable-stream")
-	flags.IntVar(&o.warmups, "num-warmups", 0, "requests before the run; lmdeploy, sglang: 1, --warmup-requests")
+	flags.BoolVar(&o.NoStream, "no-stream", false, "ask for answers in one piece; lmdeploy, sglang: --disable-stream")
+	flags.IntVar(&o.Warmups, "num-warmups", 0, "requests before the run; lmdeploy, sglang: 1, --warmup-requests")
 	flags.BoolVar(&o.noWarmup, "disable-warmup", false, "lmdeploy: no request before the run")
 	flags.Float64Var(&o.ready, "ready-check-timeout-sec", 0, "wait up to `SECONDS` for the server; vllm-0.11: 600")
 	flags.StringArrayVar(&o.headers, "header", nil, "`KEY=VALUE` … of requests")
@@ -208,22 +182,22 @@ func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
 	}
 	flags.IntVar(&o.topK, "top-k", 0, "in requests; not given = the server's")
 	flags.IntVar(&o.logprobs, "logprobs", 0, "ask for `N` log probabilities per token")
-	flags.StringVar(&o.extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
-	flags.StringVar(&o.idPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
-	flags.BoolVar(&o.profile, "profile", false, "have the server's profiler run during the measurement")
-	flags.BoolVar(&o.insecure, "insecure", false, "do not check the server's certificate")
+	flags.StringVar(&o.Extra, "extra-body", "", "`JSON` object whose members join the body; lmdeploy, sglang: --extra-request-body")
+	flags.StringVar(&o.IDPrefix, "request-id-prefix", "", "of x-request-id; default bench- and 8 random digits")
+	flags.BoolVar(&o.Profiler, "profile", false, "have the server's profiler run during the measurement")
+	flags.BoolVar(&o.Access.Insecure, "insecure", false, "do not check the server's certificate")
 	flags.IntVar(&o.runs, "num-runs", 1, "repeat the measurement and report spread")
 }
 
 // cacheFlags guard against a warm prefix cache, and say what is steady.
 func (o *clientOptions) cacheFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
-	flags.Lookup("salt").NoOptDefVal = "random"
-	flags.BoolVar(&o.resetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
-	flags.BoolVar(&o.flushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
-	flags.Float64Var(&o.steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
-	flags.Float64Var(&o.steady.Shortest, "steady-state-min-window", 0, "warn below so many `SECONDS` of it; 0 = 10 or a tenth of the run, the longer")
-	flags.BoolVar(&o.steady.Off, "no-steady-state", false, "do not look for it")
+	flags.StringVar(&o.Salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
+	flags.Lookup("salt").NoOptDefVal = client.RandomSalt
+	flags.BoolVar(&o.ResetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")
+	flags.BoolVar(&o.FlushCache, "flush-cache", false, "the same with POST /flush_cache, as sglang has it")
+	flags.Float64Var(&o.Steady.Threshold, "steady-state-threshold", report.SteadyThreshold, "share of --max-concurrency above which a run is steady")
+	flags.Float64Var(&o.Steady.Shortest, "steady-state-min-window", 0, "warn below so many `SECONDS` of it; 0 = 10 or a tenth of the run, the longer")
+	flags.BoolVar(&o.Steady.Off, "no-steady-state", false, "do not look for it")
 }
 
 // outputFlags say what is reported, and where.
@@ -232,7 +206,7 @@ func (o *clientOptions) outputFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.percentiles, "metric-percentiles", "99", "comma-separated")
 	flags.StringArrayVar(&o.goodput, "goodput", nil, "`METRIC:MS` …: what a good request keeps; ttft, tpot, e2el")
 	flags.StringArrayVar(&o.metadata, "metadata", nil, "`KEY=VALUE` … for the result")
-	flags.StringVar(&o.label, "label", "", "of the result; default the backend")
+	flags.StringVar(&o.Label, "label", "", "of the result; default the backend")
 	flags.BoolVar(&o.save, "save-result", false, "write the result as JSON")
 	flags.BoolVar(&o.detailed, "save-detailed", false, "with the times of every request; sglang: --output-details")
 	flags.BoolVar(&o.add, "append-result", false, "add to the result file instead of replacing it")

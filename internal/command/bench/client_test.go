@@ -111,8 +111,8 @@ func TestBenchOutputLength(t *testing.T) {
 		if err := f.Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := o.setup(f); err != nil || o.data.random.output != want {
-			t.Errorf("%q: %d tokens, %v; want %d", args, o.data.random.output, err, want)
+		if err := o.complete(f, nil); err != nil || o.Data.Random.Output != want {
+			t.Errorf("%q: %d tokens, %v; want %d", args, o.Data.Random.Output, err, want)
 		}
 	}
 }

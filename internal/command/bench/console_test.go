@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"ossian/internal/bench"
-	"ossian/internal/bench/dataset"
 	"ossian/internal/command/commandtest"
 )
 
@@ -116,33 +113,8 @@ func TestBenchDryRun(t *testing.T) {
 	}
 }
 
-// Requests name LoRA adapters as their model: those that Python's random.choice picks
-// behind random.seed(0), one after the other, or one for each conversation.
-func TestBenchAdapters(t *testing.T) {
-	for _, c := range []struct {
-		way   string
-		turns int
-		want  string
-	}{{"random", 1, "bbabcbbb"}, {"round-robin", 1, "abcabcab"}, {"round-robin", 2, "aabbccaa"}} {
-		m := &measurement{o: &clientOptions{lora: []string{"a", "b", "c"}, loraAssignment: c.way}, work: make(bench.Workload, 8)}
-		for i := range m.work {
-			m.work[i] = dataset.Query{Turn: i % c.turns, Body: []byte(`{"min_tokens":2}`)}
-		}
-		m.work[0].Body = nil
-		if err := m.adapters(); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for i, q := range m.work {
-			got = append(got, strings.SplitN(string(q.Body), `"`, 5)[3])
-			if want := fmt.Sprintf(`{"min_tokens":2,"model":%q}`, c.want[i:i+1]); i > 0 && string(q.Body) != want {
-				t.Errorf("%s: request %d has %s, want %s", c.way, i, q.Body, want)
-			}
-		}
-		if got[0] != c.want[:1] {
-			t.Errorf("%s: the first is %s", c.way, m.work[0].Body)
-		}
-	}
+// Several adapters stand behind one flag.
+func TestBenchAdapterFlags(t *testing.T) {
 	if !slices.Equal(spread(strings.Fields("--lora-modules x y --seed 1")), strings.Fields("--lora-modules=x --lora-modules=y --seed 1")) {
 		t.Error("several adapters behind one flag are not taken")
 	}

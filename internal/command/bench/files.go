@@ -49,7 +49,7 @@ func (m *measurement) store(summary *report.Summary, rec *bench.Recording, index
 	stem = strings.TrimSuffix(stem, filepath.Ext(stem))
 	if m.o.output != "" {
 		path = m.o.output
-	} else if p := m.setup.Profile; !m.o.add && p != bench.LMDeploy && p != bench.SGLang { // which add to what there is
+	} else if p := m.Setup().Profile; !m.o.add && p != bench.LMDeploy && p != bench.SGLang { // which add to what there is
 		path = numbered(path, index)
 	}
 	var errs []error
@@ -58,11 +58,11 @@ func (m *measurement) store(summary *report.Summary, rec *bench.Recording, index
 	}
 	if m.o.timeline {
 		errs = append(errs, writeTo(stem+".timeline.html", func(w io.Writer) error {
-			return chart.TimelineHTML(w, chart.Run{Name: m.setup.Model, Summary: summary, Recording: rec}, m.o.limits)
+			return chart.TimelineHTML(w, chart.Run{Name: m.Setup().Model, Summary: summary, Recording: rec}, m.o.limits)
 		}))
 	}
 	if m.o.stats {
-		errs = append(errs, writeTo(stem+".dataset_stats.png", chart.DatasetStats(m.work).PNG))
+		errs = append(errs, writeTo(stem+".dataset_stats.png", chart.DatasetStats(m.Workload()).PNG))
 	}
 	return path, errors.Join(errs...)
 }

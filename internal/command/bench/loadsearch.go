@@ -16,11 +16,10 @@ import (
 
 	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
+	"ossian/internal/bench/client"
 	"ossian/internal/bench/report"
 	"ossian/internal/bench/sweep"
-	"ossian/internal/ckpt"
 	"ossian/internal/command"
-	"ossian/internal/token"
 )
 
 // loadOptions are the flags of `ossian bench sweep load` beside those of the client.
@@ -49,8 +48,8 @@ Each run has prompts of its own, as many as --num-prompts and --prompts-per-load
 Results are in the layout of the other sweeps; load.json says what was found.`,
 		DisableFlagParsing: true, // some flags take several words
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, client := &loadOptions{program: program, start: here}, &clientOptions{}
-			flags := l.flags(client)
+			l, own := &loadOptions{program: program, start: here}, &clientOptions{}
+			flags := l.flags(own)
 			switch err := flags.Parse(spread(args)); {
 			case errors.Is(err, pflag.ErrHelp):
 				fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  ossian bench sweep %s\n\nFlags:\n%s", cmd.Long, cmd.Use, flags.FlagUsages())
@@ -60,13 +59,13 @@ Results are in the layout of the other sweeps; load.json says what was found.`,
 			case flags.NArg() > 0:
 				return fmt.Errorf("unexpected %q: every value belongs to a flag; the model is --model NAME", flags.Arg(0))
 			}
-			return l.run(cmd, args, client, flags)
+			return l.run(cmd, args, own, flags)
 		},
 	}
 }
 
 // flags are those of the search, and those of the client that have other names.
-func (l *loadOptions) flags(client *clientOptions) *pflag.FlagSet {
+func (l *loadOptions) flags(own *clientOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("bench sweep load", pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.Usage = func() {}
@@ -83,24 +82,24 @@ func (l *loadOptions) flags(client *clientOptions) *pflag.FlagSet {
 	l.folderOptions.flags(flags)
 	l.serverOptions.flags(flags)
 	// The client's flags behind those of the search, of which two have another default here.
-	own := client.flags()
+	all := own.flags()
 	for name, value := range map[string]string{"num-prompts": "16", "percentile-metrics": "ttft,tpot,itl,e2el"} {
-		flag := own.Lookup(name)
+		flag := all.Lookup(name)
 		_ = flag.Value.Set(value) // the client's own 1000 prompts are too many for small loads
 		flag.DefValue = value
 	}
-	flags.SetNormalizeFunc(own.GetNormalizeFunc())
-	flags.AddFlagSet(own)
+	flags.SetNormalizeFunc(all.GetNormalizeFunc())
+	flags.AddFlagSet(all)
 	return flags
 }
 
 // run checks what was asked for and searches.
-func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptions, flags *pflag.FlagSet) error {
-	setup, err := client.setup(flags)
-	if err != nil {
+func (l *loadOptions) run(cmd *cobra.Command, args []string, own *clientOptions, flags *pflag.FlagSet) error {
+	if err := own.complete(flags, args); err != nil {
 		return err
 	}
-	search := sweep.LoadSearch{Search: l.search, Prompts: client.data.prompts, PerLoad: l.perLoad, Seed: setup.Seed}
+	var err error
+	search := sweep.LoadSearch{Search: l.search, Prompts: own.Data.Prompts, PerLoad: l.perLoad, Seed: own.Seed}
 	if search.Variable, err = sweep.ParseVariable(l.variable); err != nil {
 		return fmt.Errorf("--vary: %w", err)
 	}
@@ -118,8 +117,8 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 		return errors.New("--multi-turn-concurrency: that is what max_concurrency would set, which is searched for; --min and --max bound it")
 	case !search.Whole && flags.Lookup("dataset-name").Value.String() == "timed_trace" && !flags.Changed("no-self-timed"):
 		return errTimed
-	case client.runs < 1 || client.runs > 1000:
-		return fmt.Errorf("--num-runs %d: want 1 to 1000", client.runs)
+	case own.runs < 1 || own.runs > 1000:
+		return fmt.Errorf("--num-runs %d: want 1 to 1000", own.runs)
 	case !(l.perLoad >= 0 && l.perLoad <= 1e6):
 		return fmt.Errorf("--prompts-per-load %v: want 0 to 1e6", l.perLoad)
 	}
@@ -129,7 +128,7 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 			return fmt.Errorf("--%s: not in a search for the load; results of all runs go to --output-dir", name)
 		}
 	}
-	b := &bencher{cmd: cmd, args: args, html: client.html, start: l.start}
+	b := &bencher{cmd: cmd, args: args, html: own.html, start: l.start}
 	if l.serve != "" {
 		if flags.Changed("base-url") || flags.Changed("host") || flags.Changed("port") {
 			return errors.New("--serve-cmd says where the server is: leave out --base-url, --host and --port")
@@ -141,7 +140,7 @@ func (l *loadOptions) run(cmd *cobra.Command, args []string, client *clientOptio
 		b.server = l.server(cmd, serving, l.program)
 	}
 	defer b.Close()
-	return l.find(cmd, b, search, client.runs)
+	return l.find(cmd, b, search, own.runs)
 }
 
 // find searches and reports.
@@ -200,17 +199,15 @@ type bencher struct {
 	base   string        // of the server in this process; "" = there is none yet
 	end    func() error  // ends it
 
-	tok        *token.BPE
-	checkpoint *ckpt.Model
-	tokenizer  string // where these are from; "" = not looked for yet
-	title      string
-	runs       []chart.Run // for the report
+	tokens *client.Tokens // nil = not looked for yet, or none wanted
+	title  string
+	runs   []chart.Run // for the report
 }
 
 // Measure implements sweep.Measurer.
 func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string) error {
 	// The server, whoever has it, is started for the first measurement and stays.
-	m, err := b.measurement(setting)
+	o, err := b.options(setting)
 	if err != nil {
 		return err
 	}
@@ -218,89 +215,84 @@ func (b *bencher) Measure(ctx context.Context, setting sweep.Object, path string
 		if err := b.server.Start(ctx); err != nil {
 			return err
 		}
-		if m.o.baseURL, err = b.server.URL(); err != nil {
+		if o.BaseURL, err = b.server.URL(); err != nil {
 			return err
 		}
 	}
-	if m.local && b.end == nil {
-		if err := b.serve(ctx, m); err != nil {
-			return err
+	if o.Local {
+		if b.end == nil {
+			if err := b.serve(ctx, o.Model); err != nil {
+				return err
+			}
 		}
+		o.BaseURL = b.base
 	}
-	m.base = b.base
-	if err := m.connect(ctx); err != nil {
-		return err
-	}
-	defer m.server.Close()
-	if err := b.tokens(m); err != nil {
-		return err
-	}
-	if err := m.workload(ctx); err != nil {
-		return err
-	}
-	recording, err := m.once(ctx, 0)
+	status := b.cmd.ErrOrStderr()
+	o.Log, o.Tokens = status, b.tokens // a table is printed, and nothing of stages
+	o.Watch = func(live *bench.Live) (stop func()) { return watch(ctx, live, status, !o.quiet) }
+	one, err := client.New(o.Options)
 	if err != nil {
 		return err
 	}
-	summary := report.Summarize(recording, m.count())
-	if b.title = m.setup.Model + ", " + m.setup.Dataset; b.html != "" {
+	defer one.Close()
+	if err := one.Connect(ctx); err != nil {
+		return err
+	}
+	b.tokens = one.KeepTokens()
+	if err := one.Prepare(ctx); err != nil {
+		return err
+	}
+	recording, err := one.Record(ctx, 0, "")
+	if err != nil {
+		return err
+	}
+	summary := report.Summarize(recording, one.Count())
+	if b.title = one.Setup().Model + ", " + one.Setup().Dataset; b.html != "" {
 		b.runs = append(b.runs, chart.Run{Summary: summary, Recording: recording})
 	}
-	text, err := summary.JSON(m.o.detailed)
+	text, err := summary.JSON(o.detailed)
 	if err != nil {
 		return err
 	}
 	// The file comes last: what is there was measured whole.
 	if b.server != nil {
-		if err := b.server.Forget(ctx, m.log); err != nil {
+		if err := b.server.Forget(ctx, status); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(path, text, 0o666)
 }
 
-// measurement is what bench serve would do with the arguments and the setting.
-func (b *bencher) measurement(setting sweep.Object) (*measurement, error) {
-	l, client := &loadOptions{}, &clientOptions{}
-	flags := l.flags(client)
+// options are those that bench serve would have with the arguments and the setting.
+func (b *bencher) options(setting sweep.Object) (*clientOptions, error) {
+	l, o := &loadOptions{}, &clientOptions{}
+	flags := l.flags(o)
 	args := setting.Apply(spread(b.args))
 	if err := flags.Parse(args); err != nil {
 		return nil, command.Suggest(flags, err)
 	}
-	setup, err := client.setup(flags)
-	if err != nil {
+	if err := o.complete(flags, args); err != nil {
 		return nil, err
 	}
-	setup.Args = bench.HideSecrets(args)
-	return &measurement{o: client, flags: flags, setup: setup, start: b.start, out: cleaner{b.cmd.OutOrStdout()}, log: b.cmd.ErrOrStderr(), terse: true,
-		local: b.server == nil && !flags.Changed("base-url") && !flags.Changed("host") && !flags.Changed("port")}, nil
+	if b.server != nil {
+		o.elsewhere()
+	}
+	return o, nil
 }
 
 // serve starts the server in this process.
-func (b *bencher) serve(ctx context.Context, m *measurement) error {
+func (b *bencher) serve(ctx context.Context, model string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	stop, err := m.serve(ctx)
+	base, stop, err := serveHere(ctx, b.start, model, b.cmd.ErrOrStderr())
 	if err != nil {
 		cancel()
 		return err
 	}
-	b.base = m.base
+	b.base = base
 	b.end = func() error {
 		cancel()
 		return stop()
 	}
-	return nil
-}
-
-// tokens gives m the tokenizer.
-func (b *bencher) tokens(m *measurement) error {
-	if b.tokenizer == "" {
-		if err := m.tokenizer(); err != nil {
-			return err
-		}
-		b.tok, b.checkpoint, b.tokenizer = m.tok, m.checkpoint, m.setup.Tokenizer
-	}
-	m.tok, m.checkpoint, m.setup.Tokenizer = b.tok, b.checkpoint, b.tokenizer
 	return nil
 }
 
@@ -325,7 +317,5 @@ func (b *bencher) Close() {
 			fmt.Fprintln(cleaner{b.cmd.ErrOrStderr()}, err)
 		}
 	}
-	if b.checkpoint != nil {
-		b.checkpoint.Close()
-	}
+	b.tokens.Close()
 }

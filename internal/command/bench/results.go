@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/client"
 	"ossian/internal/bench/report"
 	"ossian/internal/command"
 )
@@ -119,13 +120,12 @@ func readLog(in io.Reader, name string, notes io.Writer) (*report.Summary, error
 		fmt.Fprintf(notes, "%s: %d broken lines were skipped; the first is %v\n", name, recording.Skipped, recording.FirstSkipped)
 	}
 	// Texts are counted with the tokenizer that counted them in the run.
-	used := recording.Setup.Tokenizer
-	m := &measurement{o: &clientOptions{tokenizer: used, skipTokenizer: used == ""}, setup: &recording.Setup}
-	if m.tokenizer() != nil {
-		fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
+	var tokens *client.Tokens
+	if used := recording.Setup.Tokenizer; used != "" {
+		if tokens, err = client.OpenTokens(used); err != nil {
+			fmt.Fprintf(notes, "%s: the tokenizer of the run, %s, is not here: tokens are those that the server counted, or else events\n", name, used)
+		}
+		defer tokens.Close()
 	}
-	if m.checkpoint != nil {
-		defer m.checkpoint.Close()
-	}
-	return report.Summarize(recording, m.count()), nil
+	return report.Summarize(recording, tokens.Count()), nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ossian/internal/bench"
 	"ossian/internal/bench/report"
 	"ossian/internal/command"
 )
@@ -54,9 +53,6 @@ type series struct {
 // errTimed refuses to vary a rate that nothing follows.
 var errTimed = errors.New("--dataset-name timed_trace is sent at its own times, whatever the rate: add --no-self-timed to vary the rate")
 
-// timed reports whether the workload says when its requests are sent.
-func (o *clientOptions) timed() bool { return o.data.name == "timed_trace" && !o.untimed }
-
 // plan lists what is to be measured: a preset, a sweep over bounds or rates, or one variant.
 func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) {
 	switch {
@@ -65,7 +61,7 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 	case w.concurrency != "":
 		planned.name, planned.heading = "Max Concurrency", report.Heading("Concurrency Sweep", "=")
 		flag := "--max-concurrency"
-		if client.turns.on {
+		if client.Conversations.On {
 			planned.name, planned.heading, flag = "MT Concurrency", report.Heading("Multi-Turn Concurrency Sweep", "="), "--multi-turn-concurrency"
 		}
 		texts := strings.Split(w.concurrency, ",")
@@ -82,7 +78,7 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 			planned.variants = append(planned.variants, one)
 		}
 		planned.heading += fmt.Sprintf("Sweeping %s over %d values: [%s]\n", flag, len(texts), strings.Join(texts, ", "))
-	case (w.rates != "" || w.multi) && client.timed():
+	case (w.rates != "" || w.multi) && client.Timed():
 		return planned, errTimed
 	case w.rates != "" || w.multi:
 		rates, err := w.listRates()
@@ -138,7 +134,7 @@ func (w *seriesOptions) listRates() (rates []float64, err error) {
 func (w *seriesOptions) presets(client *clientOptions) (planned series, err error) {
 	const chat, random = "--backend openai-chat --seed 42 ", "--dataset-name random --random-input-len %d --random-output-len %d --num-prompts %d"
 	sharegpt, old := "--dataset-name sharegpt --num-prompts %d", w.preset == "lmdeploy-throughput"
-	if client.data.path == "" && !old {
+	if client.Data.Path == "" && !old {
 		sharegpt = "--dataset-name sharegpt-synthetic --num-prompts %d"
 		planned.heading = "Without --dataset-path, data set sharegpt-synthetic stands in for ShareGPT: the numbers are not those of published tables.\n"
 	}
@@ -156,7 +152,7 @@ func (w *seriesOptions) presets(client *clientOptions) (planned series, err erro
 		add("1024/1024", random, 1024, 1024, 2000)
 		add("2000/6000", random, 2000, 6000, 500)
 		add("6000/2000", random, 6000, 2000, 500)
-		backend := cmp.Or(client.backend, "lmdeploy")
+		backend := cmp.Or(client.Backend, "lmdeploy")
 		for i := range planned.variants {
 			one := &planned.variants[i]
 			one.before = append(one.before, "--random-range-ratio", "1.0")
@@ -191,19 +187,17 @@ func (m *measurement) with(ctx context.Context, one variant, last *measurement) 
 		if err != nil {
 			return nil, command.Suggest(varied.flags, err)
 		}
-		if varied.setup, err = varied.o.setup(varied.flags); err != nil {
+		if err := varied.o.complete(varied.flags, args); err != nil {
 			return nil, err
 		}
-		// Server and tokenizer are those of m, whatever the variant.
-		varied.setup.Args = bench.HideSecrets(args)
-		varied.setup.Model, varied.setup.ModelID, varied.setup.Tokenizer, varied.setup.Environment = m.setup.Model, m.setup.ModelID, m.setup.Tokenizer, m.setup.Environment
-		varied.address()
+		varied.listen(ctx)
+		if varied.Client, err = m.With(varied.o.Options); err != nil {
+			return nil, err
+		}
 	}
 	if last == nil || one.other {
-		return &varied, varied.workload(ctx)
+		return &varied, varied.Prepare(ctx)
 	}
-	varied.work, varied.legacy = last.work, last.legacy
-	varied.setup.Hash, varied.setup.Repeats = last.setup.Hash, last.setup.Repeats
-	varied.setup.Arrivals.Timed = last.setup.Arrivals.Timed // as far as the trace has times
+	varied.Adopt(last.Client)
 	return &varied, nil
 }

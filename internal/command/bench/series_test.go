@@ -204,7 +204,7 @@ func TestBenchPresets(t *testing.T) {
 	if want := strings.Fields("--backend openai-chat --seed 42 --dataset-name random --random-input-len 32000 --random-output-len 100 --num-prompts 100"); err != nil || len(p.variants) != 5 || !slices.Equal(p.variants[4].before, want) {
 		t.Errorf("%v: %+v", err, p)
 	}
-	o.sweep.preset, o.data.path = "lmdeploy-throughput", "x.json"
+	o.sweep.preset, o.Data.Path = "lmdeploy-throughput", "x.json"
 	p, err = o.sweep.plan(o)
 	if err != nil || len(p.variants) != 4 || p.heading != "Using backend: lmdeploy\n" || p.end != "All benchmarks completed for backend: lmdeploy\n" ||
 		p.variants[2].above != "Running benchmark --dataset-name random --random-input-len 2000 --random-output-len 6000 --num-prompts 500 --random-range-ratio 1.0 with backend: lmdeploy\n" {

@@ -3,140 +3,124 @@ package bench
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
+	"net"
+	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"ossian/internal/bench"
 	"ossian/internal/bench/chart"
-	"ossian/internal/bench/scripted"
+	"ossian/internal/bench/client"
+	"ossian/internal/command"
 )
 
-// setup is what reports say of the run. What was not given gets the default of the tool
-// whose numbers are asked for.
-func (o *clientOptions) setup(flags *pflag.FlagSet) (*bench.Setup, error) {
+// complete makes options of the flags that were read from args. What was not given gets the
+// default of the tool whose numbers are asked for.
+func (o *clientOptions) complete(flags *pflag.FlagSet, args []string) error {
 	profile, err := bench.ParseProfile(o.compat)
 	if err != nil {
-		return nil, fmt.Errorf("--compat: %w", err)
+		return fmt.Errorf("--compat: %w", err)
 	}
-	// Defaults differ: plain are the tools that are not vLLM's, old those and vLLM before it
-	// had answers to random prompts be as long as asked for.
-	plain := profile == bench.LMDeploy || profile == bench.SGLang
-	old := profile == bench.VLLM011 || plain
-	if !flags.Changed("seed") && plain {
-		o.seed = 1
+	defaults, given := client.Defaults(profile), flags.Changed
+	o.Profile = profile
+	if !given("seed") {
+		o.Seed = defaults.Seed
 	}
-	if o.data.name == "" {
-		o.data.name = "random"
-		if plain {
-			o.data.name = "sharegpt"
-		}
+	o.Data.Name = cmp.Or(o.Data.Name, defaults.Data.Name)
+	if !given("random-output-len") {
+		o.Data.Random.Output = defaults.Data.Random.Output
 	}
-	if !flags.Changed("random-output-len") && profile == bench.SGLang {
-		o.data.random.output = 1024
+	if !given("ready-check-timeout-sec") {
+		o.ready = defaults.Ready.Seconds()
 	}
-	if !flags.Changed("ready-check-timeout-sec") && profile == bench.VLLM011 {
-		o.ready = 600
-	}
-	if !flags.Changed("num-warmups") && plain {
-		o.warmups = 1
+	if !given("num-warmups") {
+		o.Warmups = defaults.Warmups
 	}
 	if o.noWarmup {
-		o.warmups = 0
+		o.Warmups = 0
 	}
-	if o.salt == "random" {
-		o.salt = fmt.Sprintf("%016x", rand.Uint64())
+	// Whether answers end where they end: only what was said overrules the tool.
+	switch no := false; {
+	case given("ignore-eos"):
+		o.IgnoreEOS = &o.ignoreEOS
+	case o.noIgnoreEOS:
+		o.IgnoreEOS = &no
 	}
-	if !flags.Changed("ignore-eos") {
-		timed := strings.HasPrefix(o.data.name, "random") || o.data.name == "timed_trace"
-		o.ignoreEOS = !o.noIgnoreEOS && (plain || (timed && !old && !o.turns.on))
-	}
-	// The rest is checked before a server is started or asked.
-	if all := scripted.Dialects(); o.dialect != "" && !slices.Contains(all, o.dialect) {
-		return nil, fmt.Errorf("--dialect %q: one of %s expected", o.dialect, strings.Join(all, ", "))
-	}
-	backend := "openai"
-	if o.turns.on {
-		backend = "openai-chat"
-	}
-	setup := &bench.Setup{Profile: profile, Backend: cmp.Or(o.backend, backend), Steady: o.steady, Dialect: cmp.Or(o.dialect, "vllm"), Dataset: o.data.name, Label: o.label, Seed: o.seed,
-		IgnoreEOS: o.ignoreEOS, Stream: !o.noStream}
 	if o.limits, err = chart.ParseThresholds(o.thresholds); err != nil { // before a long run
-		return nil, fmt.Errorf("--timeline-itl-thresholds: %w", err)
+		return fmt.Errorf("--timeline-itl-thresholds: %w", err)
 	}
-	if setup.Metadata, err = bench.ParsePairs("--metadata", o.metadata); err != nil {
-		return nil, err
+	o.args, o.Args, o.Version = args, bench.HideSecrets(args), command.Version()
+	if err := o.access(flags); err != nil {
+		return err
 	}
-	for _, step := range []func(*bench.Setup) error{o.arrivals, o.selection, o.turns.setup} {
-		if err := step(setup); err != nil {
-			return nil, err
+	for _, step := range []func() error{o.traffic, o.selection} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	return setup, nil
+	o.Sampling = o.members(flags)
+	if given("logprobs") {
+		o.Logprobs = &o.logprobs
+	}
+	_, err = client.New(o.Options) // what is wrong is said before a server is started or asked
+	return err
 }
 
-// arrivals says in setup when requests are sent, and checks what else is a number or JSON.
-func (o *clientOptions) arrivals(setup *bench.Setup) (err error) {
-	arrivals := &setup.Arrivals
-	// Conditions are written so that NaN is refused.
-	if arrivals.Rate, err = strconv.ParseFloat(o.rate, 64); err != nil || !(arrivals.Rate > 0) {
+// access says where the server is. Without any of its flags it is in this process.
+func (o *clientOptions) access(flags *pflag.FlagSet) (err error) {
+	if o.Local = true; flags.Changed("base-url") || flags.Changed("host") || flags.Changed("port") {
+		o.elsewhere()
+		if o.BaseURL == "" {
+			o.BaseURL = "http://" + net.JoinHostPort(strings.Trim(o.host, "[]"), strconv.Itoa(o.port))
+		}
+	}
+	o.Access.Header, err = bench.ParsePairs("--header", o.headers)
+	return err
+}
+
+// elsewhere says that the server is not in this process: it may want a key, and a proxy.
+func (o *clientOptions) elsewhere() {
+	o.Local, o.Access.Key, o.Access.Proxy = false, os.Getenv("OPENAI_API_KEY"), http.ProxyFromEnvironment
+}
+
+// traffic reads when requests are sent. Conditions are written so that NaN is refused.
+func (o *clientOptions) traffic() (err error) {
+	if o.Arrivals.Rate, err = strconv.ParseFloat(o.rate, 64); err != nil || !(o.Arrivals.Rate > 0) {
 		return fmt.Errorf("--request-rate %q: want a number above 0, or inf", o.rate)
 	}
-	if arrivals.Burstiness, err = strconv.ParseFloat(o.burstiness, 64); err != nil || !(arrivals.Burstiness > 0) {
+	if o.Arrivals.Burstiness, err = strconv.ParseFloat(o.burstiness, 64); err != nil || !(o.Arrivals.Burstiness > 0) {
 		return fmt.Errorf("--burstiness %q: want a number above 0, or inf", o.burstiness)
-	}
-	if o.concurrency < 0 {
-		return fmt.Errorf("--max-concurrency %d: want a number above 0, or 0 for no bound", o.concurrency)
-	}
-	if o.warmups < 0 || o.warmups > 1e6 {
-		return fmt.Errorf("--num-warmups %d: want 0 to 1000000", o.warmups)
 	}
 	if !(o.ready >= 0 && o.ready <= 1e9) {
 		return fmt.Errorf("--ready-check-timeout-sec %v: want 0 to 1e9", o.ready)
 	}
-	if r := o.probeRate; r != 0 && !(r >= 1e-6 && r <= 1e6) {
-		return fmt.Errorf("--probe-request-rate %v: want 0 for none, or 1e-6 to 1e6", r)
+	o.Ready = time.Duration(o.ready * float64(time.Second))
+	if o.delay > math.MaxInt64/int(time.Millisecond) {
+		return fmt.Errorf("--multi-turn-delay-ms %d: want at most %d", o.delay, math.MaxInt64/int(time.Millisecond))
 	}
-	if o.ramp.Strategy != "" && !math.IsInf(arrivals.Rate, 1) {
-		return errors.New("--ramp-up-strategy and --request-rate exclude each other: the ramp has its own rates")
-	}
-	arrivals.Concurrency, arrivals.Ramp, arrivals.Timed = o.concurrency, o.ramp, o.timed()
-	if text := o.templateVars; text != "" && (!json.Valid([]byte(text)) || strings.TrimSpace(text)[0] != '{') {
-		return fmt.Errorf("--chat-template-kwargs %q: want a JSON object", text)
-	}
+	o.Conversations.Delay = time.Duration(o.delay) * time.Millisecond
 	return nil
 }
 
-// known are the metrics that can be selected.
-var known = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
-
-// selection says in setup what is reported.
-func (o *clientOptions) selection(setup *bench.Setup) error {
-	names := o.metrics
-	if names == "" {
-		names = "ttft,tpot,itl"
-		if setup.Profile == bench.VLLMRust {
-			names += ",e2el"
-		}
-	}
-	for name := range strings.SplitSeq(names, ",") {
-		if name = strings.TrimSpace(name); !slices.Contains(known, name) {
-			return fmt.Errorf("--percentile-metrics: %q is none of %s", name, strings.Join(known, ", "))
-		}
-		setup.Metrics = append(setup.Metrics, name)
-	}
-	var err error
-	if setup.Percentiles, err = bench.ParsePercentiles("--metric-percentiles", o.percentiles); err != nil {
+// selection reads what is reported.
+func (o *clientOptions) selection() (err error) {
+	if o.Metadata, err = bench.ParsePairs("--metadata", o.metadata); err != nil {
 		return err
 	}
-	if t := setup.Steady.Threshold; !(t > 0 && t <= 1) || !(setup.Steady.Shortest >= 0) {
-		return fmt.Errorf("--steady-state-threshold %v, --steady-state-min-window %v: want a share above 0, at most 1, and seconds from 0", t, setup.Steady.Shortest)
+	o.Metrics = nil
+	if o.metrics != "" {
+		for name := range strings.SplitSeq(o.metrics, ",") {
+			o.Metrics = append(o.Metrics, strings.TrimSpace(name))
+		}
+	}
+	if o.Percentiles, err = bench.ParsePercentiles("--metric-percentiles", o.percentiles); err != nil {
+		return err
 	}
 	// A request is good if it keeps all of these.
 	for _, g := range o.goodput {
@@ -144,7 +128,7 @@ func (o *clientOptions) selection(setup *bench.Setup) error {
 		if err != nil {
 			return err
 		}
-		setup.Goodput = append(setup.Goodput, slo)
+		o.Goodput = append(o.Goodput, slo)
 	}
 	return nil
 }

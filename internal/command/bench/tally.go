@@ -79,7 +79,7 @@ func (t *tally) add(ctx context.Context, m *measurement, row string) error {
 	if recording == nil {
 		return err
 	}
-	summary := report.Summarize(recording, m.count())
+	summary := report.Summarize(recording, m.Count())
 	m.print(summary)
 	path, saving := m.store(summary, recording, index)
 	// A run that was interrupted is reported as such, and counts; another error ends it here.
@@ -123,7 +123,7 @@ func (t *tally) report(m *measurement, plan series, more []float64) error {
 		fmt.Fprint(m.out, "\n"+report.RunsTable(t.results))
 	}
 	if m.o.html != "" {
-		if err := writeTo(m.o.html, func(w io.Writer) error { return chart.HTML(w, m.setup.Model+", "+m.setup.Dataset, t.runs) }); err != nil {
+		if err := writeTo(m.o.html, func(w io.Writer) error { return chart.HTML(w, m.Setup().Model+", "+m.Setup().Dataset, t.runs) }); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ossian/internal/bench/client"
 	"ossian/internal/bench/dataset"
 	"ossian/internal/bench/offline"
 	"ossian/internal/chat"
@@ -21,7 +22,7 @@ import (
 // throughputOptions are the flags of ossian bench throughput.
 type throughputOptions struct {
 	*offlineOptions
-	data    dataOptions
+	data    client.Data
 	backend string
 	prefix  int // tokens
 }
@@ -31,7 +32,7 @@ func throughputCommand(plan planner) *cobra.Command {
 	o := &throughputOptions{offlineOptions: newOfflineOptions("throughput", plan)}
 	flags := o.set
 	flags.StringVar(&o.backend, "backend", "vllm", "how prompts get to the engine: vllm = as they are, vllm-chat = in the chat template")
-	o.data.flags(flags)
+	dataFlags(&o.data, flags)
 	flags.Lookup("dataset-name").Usage = "as in ossian bench serve; default: sharegpt, without --dataset-path random"
 	flags.IntVar(&o.prefix, "prefix-len", 0, "random and sonnet: `TOKENS` that all prompts begin with")
 	for _, name := range []string{"async-engine", "disable-frontend-multiprocessing"} {
@@ -49,39 +50,39 @@ func (o *throughputOptions) complete(cfg *config.Config) error {
 		return fmt.Errorf("--backend %q: want vllm (prompts as they are) or vllm-chat (in the chat template); either measures Ossian's engine", o.backend)
 	}
 	data, given, tiny := &o.data, o.set.Changed, load.BuiltIn(cfg.Model)
-	if data.name == "" {
-		data.name = "sharegpt"
-		if data.path == "" {
-			data.name = "random"
+	if data.Name == "" {
+		data.Name = "sharegpt"
+		if data.Path == "" {
+			data.Name = "random"
 		}
 	}
 	if given("prefix-len") {
-		data.random.prefix, data.sonnet.Prefix = o.prefix, o.prefix
+		data.Random.Prefix, data.Sonnet.Prefix = o.prefix, o.prefix
 	}
-	data.sonnet.Input, data.sonnet.Output = cmp.Or(data.input, data.sonnet.Input), cmp.Or(data.output, data.sonnet.Output)
-	data.skipTemplate = data.skipTemplate || o.backend == "vllm-chat" // which renders all
+	data.Sonnet.Input, data.Sonnet.Output = cmp.Or(data.Input, data.Sonnet.Input), cmp.Or(data.Output, data.Sonnet.Output)
+	data.SkipTemplate = data.SkipTemplate || o.backend == "vllm-chat" // which renders all
 	if tiny && !given("num-prompts") {
-		data.prompts = 100
+		data.Prompts = 100
 	}
 	// How long random prompts are, vLLM wants to be told; the built-in model, whose context is
 	// short, has a default.
-	if !strings.HasPrefix(data.name, "random") || given("input-len") || given("random-input-len") {
+	if !strings.HasPrefix(data.Name, "random") || given("input-len") || given("random-input-len") {
 		return nil
 	}
 	if !tiny {
-		return fmt.Errorf("data set %s needs --input-len TOKENS (--output-len is %d unless given); --dataset-path FILE names a file of ShareGPT instead", data.name, data.random.output)
+		return fmt.Errorf("data set %s needs --input-len TOKENS (--output-len is %d unless given); --dataset-path FILE names a file of ShareGPT instead", data.Name, data.Random.Output)
 	}
-	data.input = 64
+	data.Input = 64
 	if !given("output-len") && !given("random-output-len") {
-		data.output = 64
+		data.Output = 64
 	}
 	return nil
 }
 
 // queries makes the workload.
 func (o *throughputOptions) queries(checkpoint *ckpt.Model) ([]dataset.Query, error) {
-	render := (&measurement{o: new(clientOptions), checkpoint: checkpoint, tok: checkpoint.Tokenizer}).render()
-	return o.data.workload(dataset.Common{Tokenizer: checkpoint.Tokenizer, Rules: dataset.VLLM, Seed: o.seed}, render, o.backend == "vllm-chat")
+	render := client.TokensOf(checkpoint).Renderer("")
+	return o.data.Workload(dataset.Common{Tokenizer: checkpoint.Tokenizer, Rules: dataset.VLLM, Seed: o.seed}, render, o.backend == "vllm-chat")
 }
 
 // encoder returns what makes ids of a prompt.
@@ -152,6 +153,6 @@ func (o *throughputOptions) run(cmd *cobra.Command, cfg *config.Config) (err err
 	if err != nil {
 		return err
 	}
-	result.Ossian.Environment, result.Ossian.Workload.Dataset = env, o.data.name
+	result.Ossian.Environment, result.Ossian.Workload.Dataset = env, o.data.Name
 	return o.report(cmd, result)
 }

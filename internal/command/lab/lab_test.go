@@ -1,0 +1,62 @@
+package lab
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ossian/internal/command"
+)
+
+// block is a small report whose figures agree; rate is its request throughput.
+func block(rate string) string {
+	return "============ Serving Benchmark Result ============\nSuccessful requests: 100\nBenchmark duration (s): 10.00\n" +
+		"Total input tokens: 1000\nTotal generated tokens: 2000\nRequest throughput (req/s): " + rate + "\n" +
+		"==================================================\n"
+}
+
+// run runs ossian lab with arguments and returns its output and error.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := command.Root(Command())
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append([]string{"lab"}, args...))
+	err := root.Execute()
+	return out.String(), err
+}
+
+func TestVerifyCommand(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, bad, empty := write("good.txt", block("10.00")), write("bad.txt", block("11.00")), write("empty.txt", "")
+
+	if out, err := run(t, "verify", good); err != nil || !strings.Contains(out, "0 wrong") {
+		t.Errorf("good report: %q, %v", out, err)
+	}
+	out, err := run(t, "verify", good, bad)
+	if err == nil || command.Status(err) != 1 {
+		t.Errorf("wrong report: status %d of %v, want 1", command.Status(err), err)
+	}
+	if !strings.Contains(out, "V-ARITH wrong "+bad+":6") || !strings.Contains(out, "100 / 10.00 s = 10") {
+		t.Errorf("wrong report: %q", out)
+	}
+	if out, err := run(t, "verify", "--json", bad); err == nil || !strings.Contains(out, `"id": "V-ARITH"`) {
+		t.Errorf("JSON: %q, %v", out, err)
+	}
+	for name, args := range map[string][]string{"empty file": {"verify", empty}, "no file": {"verify", filepath.Join(dir, "none")},
+		"no argument": {"verify"}, "unknown flag": {"verify", "--nosuch", good}} {
+		if _, err := run(t, args...); command.Status(err) != 2 {
+			t.Errorf("%s: status %d of %v, want 2", name, command.Status(err), err)
+		}
+	}
+}
