@@ -84,6 +84,7 @@ var imports = map[string][]string{
 	"lab/ledger":        {},
 	"lab/planfile":      {"bench/sweep", "stat"},
 	"lab/verify":        {"bench/resultfile"},
+	"lab/race":          {"stat"},
 	"e2e":               {},
 
 	"terminal":            {},
@@ -126,7 +127,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner", "kv", "sched"}
+var pure = []string{"sample", "runner", "kv", "sched", "lab/race"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 
