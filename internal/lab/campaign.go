@@ -56,9 +56,11 @@ type campaign struct {
 	startID  string // of the one that runs
 	lastUsed string // serverOf the trial before, measured or replayed
 
+	seen   map[string]effort // by workload: trials of all its requests
 	spent  time.Duration // of trials and the starts that they needed, as the ledger has it
 	trials int           // that counted towards the budget
 	marked bool          // a trial has marks of a busy machine
+	exhausted bool // something was left undecided because the budget was spent
 }
 
 // chapter is a campaign with one model.
@@ -71,7 +73,7 @@ type chapter struct {
 	all     []alternative
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
-	blocked map[string]string // subjects that are out of the race → why
+	works   string // why nothing can be decided: the baseline's failure; empty: it works
 }
 
 // Run carries out a campaign, or goes on with one, and returns when it is over, cut or cannot go on. An
@@ -87,7 +89,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err := CheckCandidates(config.Plan, config.Limit); err != nil {
 		return nil, err
 	}
-	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}}
+	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}, seen: map[string]effort{}}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
@@ -162,7 +164,7 @@ func (c *campaign) begin(ctx context.Context) (err error) {
 func (c *campaign) describe() *ledger.Campaign {
 	plan := c.plan
 	out := &ledger.Campaign{Name: plan.Name, Models: plan.Models, Plan: digest(string(c.PlanText)), Seed: plan.Seed,
-		Simulated: c.Simulated, Version: c.Version, Compare: plan.Compare, Rules: rules(),
+		Simulated: c.Simulated, Version: c.Version, Compare: plan.Compare, Rules: method(),
 		Objective: ledger.Objective{Metric: plan.Objective.Metric, Maximize: plan.Objective.Maximize, Workload: plan.Objective.On, Per: plan.Objective.Per, SLA: plan.Objective.SLA}}
 	for _, engine := range plan.Engines {
 		out.Engines = append(out.Engines, engine.Name)
@@ -189,7 +191,7 @@ func (c *campaign) describe() *ledger.Campaign {
 func (c *campaign) run(ctx context.Context) (*Result, error) {
 	end := ledger.End{State: "done", Winner: map[string]ledger.Setting{}}
 	for _, model := range c.plan.Models {
-		chapter := &chapter{campaign: c, model: model, blocked: map[string]string{}, mainly: c.workload(c.plan.Objective.On)}
+		chapter := &chapter{campaign: c, model: model, mainly: c.workload(c.plan.Objective.On)}
 		winner, decided, err := chapter.run(ctx)
 		if err != nil {
 			return nil, err
@@ -201,7 +203,7 @@ func (c *campaign) run(ctx context.Context) (*Result, error) {
 			end.Exit = 1
 		}
 	}
-	if c.overBudget(0) {
+	if c.exhausted {
 		end.State = "budget"
 	}
 	if len(end.Winner) == 0 {
@@ -224,21 +226,18 @@ func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool
 	if err != nil {
 		return nil, false, err
 	}
-	if survivors, err = c.smoke(ctx, survivors); err != nil {
+	if survivors, err = c.smoke(ctx, survivors); err != nil || c.works != "" {
 		return nil, false, err
 	}
-	verdicts, err := c.race(ctx, survivors)
+	raced, err := c.race(ctx, survivors)
 	if err != nil {
 		return nil, false, err
 	}
-	best, err := c.interact(ctx, verdicts, joint)
+	best, err := c.interact(ctx, raced, joint)
 	if err != nil {
 		return nil, false, err
 	}
 	if err := c.generalise(ctx, best); err != nil {
-		return nil, false, err
-	}
-	if err := c.drift(); err != nil {
 		return nil, false, err
 	}
 	return &best.setting, best.decided, c.conclude(best)
@@ -256,14 +255,6 @@ func (c *campaign) draw(purpose ...string) *rand.Rand {
 	high, _ := strconv.ParseUint(sum[:16], 16, 64) // hexadecimal digits, so no error
 	low, _ := strconv.ParseUint(sum[16:32], 16, 64)
 	return rand.New(rand.NewPCG(high, low))
-}
-
-// overBudget reports whether another trial of so many seconds would exceed the budget.
-func (c *campaign) overBudget(seconds float64) bool {
-	budget := c.plan.Budget
-	return (budget.Trials > 0 && c.trials >= budget.Trials) ||
-		(budget.Time > 0 && c.spent+time.Duration(seconds*float64(time.Second)) > budget.Time) ||
-		(seconds == 0 && budget.Time > 0 && c.spent >= budget.Time)
 }
 
 // writeFile writes a file whole or not at all.

@@ -231,6 +231,13 @@ func (c *campaign) account(trial ledger.Trial) {
 	c.lastUsed = server
 	c.spent += time.Duration(seconds * float64(time.Second))
 	c.trials++
+	if trial.State == ledger.StateOK {
+		seen := c.seen[trial.Workload]
+		if trial.Role != ledger.RoleSmoke {
+			seen.trials, seen.seconds, seen.tokens = seen.trials+1, seen.seconds+trial.Seconds, seen.tokens+tokensOf(trial)
+		}
+		c.seen[trial.Workload] = seen
+	}
 	c.marked = c.marked || len(trial.Marks) > 0
 }
 
@@ -260,25 +267,6 @@ func lasting(reason string) bool {
 		}
 	}
 	return false
-}
-
-// A block is the baseline and candidates once each, on the same prompts, in random order.
-type block struct {
-	number   int
-	outcomes []outcome // as the settings were given, the baseline first
-}
-
-// runBlock measures a block.
-func (c *chapter) runBlock(ctx context.Context, role string, workload planfile.Workload, number int, settings []ledger.Setting) (block, error) {
-	out := block{number, make([]outcome, len(settings))}
-	for _, at := range c.draw("order", c.model, role, workload.Name, strconv.Itoa(number)).Perm(len(settings)) {
-		result, err := c.attempt(ctx, shot{setting: settings[at], workload: workload, role: role, block: number, share: 1})
-		if err != nil {
-			return block{}, err
-		}
-		out.outcomes[at] = result
-	}
-	return out, nil
 }
 
 // sayTrial writes the line of a trial that has just been measured.
