@@ -82,6 +82,7 @@ var imports = map[string][]string{
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
 	"lab/ledger":        {},
+	"lab/engines":       {"bench/sweep", "lab/planfile", "terminal"},
 	"lab/planfile":      {"bench/sweep", "stat"},
 	"lab/verify":        {"bench/resultfile"},
 	"lab/race":          {"stat"},
