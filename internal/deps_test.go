@@ -86,6 +86,8 @@ var imports = map[string][]string{
 	"lab/planfile":      {"bench/sweep", "stat"},
 	"lab/verify":        {"bench/resultfile"},
 	"lab/race":          {"stat"},
+	"lab":               {"lab/ledger", "lab/planfile", "lab/race"},
+	"lab/simulate":      {"lab", "lab/ledger", "lab/planfile"},
 	"e2e":               {},
 
 	"terminal":            {},
@@ -117,7 +119,7 @@ var thirdParty = map[string][]string{
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
 	"github.com/prometheus":                {"metrics"},
-	"go.yaml.in/yaml":                      {"config", "lab/planfile"},
+	"go.yaml.in/yaml":                      {"config", "lab/planfile", "lab/simulate"},
 	"github.com/spf13/cobra":               commands,
 	"github.com/spf13/pflag":               {"command", "command/bench", "command/run", "load"},
 	"charm.land/bubbletea/v2":              {"terminal"},

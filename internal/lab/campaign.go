@@ -56,11 +56,11 @@ type campaign struct {
 	startID  string // of the one that runs
 	lastUsed string // serverOf the trial before, measured or replayed
 
-	seen   map[string]effort // by workload: trials of all its requests
-	spent  time.Duration // of trials and the starts that they needed, as the ledger has it
-	trials int           // that counted towards the budget
-	marked bool          // a trial has marks of a busy machine
-	exhausted bool // something was left undecided because the budget was spent
+	seen      map[string]effort // by workload: trials of all its requests
+	spent     time.Duration     // of trials and the starts that they needed, as the ledger has it
+	trials    int               // that counted towards the budget
+	marked    bool              // a trial has marks of a busy machine
+	exhausted bool              // something was left undecided because the budget was spent
 }
 
 // chapter is a campaign with one model.

@@ -24,15 +24,15 @@ const joinBlocks = 6
 
 // A choice is a setting that may be recommended.
 type choice struct {
-	setting ledger.Setting
-	parts   []int           // alternatives in it
-	effect  ledger.Interval // relative to the baseline; of the baseline: none
+	setting  ledger.Setting
+	parts    []int           // alternatives in it
+	effect   ledger.Interval // relative to the baseline; of the baseline: none
 	measured bool            // effect is
-	decided bool            // anything was: intervals were formed, or nothing was to be tried
-	reason  string
-	trials  []string
-	rule    string
-	blocks  int
+	decided  bool            // anything was: intervals were formed, or nothing was to be tried
+	reason   string
+	trials   []string
+	rule     string
+	blocks   int
 }
 
 // interact measures combinations: whether what is worth keeping alone is worth it together, and whether
@@ -198,7 +198,7 @@ func (c *chapter) decideJoint(h heat, result tally, singles []raced, tries [][]i
 			product := c.effect(math.Expm1(logs), 0, 0, true).Value
 			decision.Product = &product
 		}
-		gap, formed := c.interaction(h, result, singles, parts)
+		gap, formed := c.interaction(result, parts)
 		decision.Verdict = ledger.NotDecided
 		switch {
 		case formed && (gap.Low > 0 || gap.High < 0) && math.Abs(gap.Value) >= 0.01:
@@ -215,4 +215,27 @@ func (c *chapter) decideJoint(h heat, result tally, singles []raced, tries [][]i
 		c.Say(describeDecision(&decision) + "; " + name)
 	}
 	return nil
+}
+
+// interaction is the joint gain over what the gains of its parts multiply to, block by block.
+func (c *chapter) interaction(result tally, parts []int) (gap ledger.Interval, formed bool) {
+	rules := c.rules()
+	rules.Planned, rules.LowerIsBetter = joinBlocks, false
+	contest, err := race.New(rules, "product", []race.Candidate{{Name: "joint"}})
+	if err != nil {
+		return gap, false
+	}
+	for _, block := range result.blocks {
+		values := c.values(block)
+		joint, product := values[c.subjectOf(parts)]/values[baseline], 1.0
+		for _, at := range parts {
+			product *= values[c.subjectOf([]int{at})] / values[baseline]
+		}
+		// A part that failed in this block, or was out of the race by then, makes no product.
+		if joint > 0 && product > 0 && !math.IsInf(joint/product, 0) && contest.Add(race.Block{"product": product, "joint": joint}) != nil {
+			return gap, false
+		}
+	}
+	standing := contest.State().Standings[0]
+	return ledger.Interval{Value: standing.Gain, Low: standing.Interval.Low, High: standing.Interval.High}, standing.Formed
 }
