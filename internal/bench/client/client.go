@@ -7,6 +7,7 @@
 //	options.Salt = client.RandomSalt           // or ResetCache, against a warm prefix cache
 //	result, err := client.Measure(ctx, options, client.Files{Result: "run.json", Log: "run.jsonl"})
 //	result.Values["mean_ttft_ms"]              // by the keys of bench.md 1.8
+//	result.Stands("total_token_throughput")    // whether a finding touches it
 //
 // Measure is one run. For several, New checks the options, Connect finds server, model and
 // tokenizer, Prepare makes the workload, Run makes a run (Record one without numbers), Close
@@ -291,12 +292,11 @@ type Files struct {
 }
 
 // A Result is a run in numbers. Its Values are by the keys of bench.md 1.8, as those of a result
-// file; Findings speak against it, or against some of them (Stands).
+// file; Findings speak against it, or against some of them (Stands, Against).
 type Result struct {
 	report.Result
 	Summary   *report.Summary
 	Recording *bench.Recording
-	Findings  []report.Finding
 }
 
 // Run makes one run, the first having index 0, and writes its files. A run that is cut by ctx gives
@@ -316,7 +316,7 @@ func (c *Client) Run(ctx context.Context, index int, files Files) (*Result, erro
 	if err != nil {
 		return nil, errors.Join(cut, err)
 	}
-	return &Result{Result: numbers, Summary: summary, Recording: recording, Findings: summary.Ossian.Findings}, cut
+	return &Result{Result: numbers, Summary: summary, Recording: recording}, cut
 }
 
 // Measure makes one run with the options and gives its numbers.

@@ -85,6 +85,7 @@ const (
 	Worse    Verdict = "worse"           // likewise
 	Chance   Verdict = "not significant" // may be chance
 	Untested Verdict = "not tested"      // one value on each side says nothing about chance
+	Spoilt   Verdict = "does not hold"   // a finding of a run touches the metric
 )
 
 // A Row compares one metric.
@@ -131,6 +132,9 @@ func Compare(a, b []Result) (*Comparison, error) {
 		if !ok {
 			continue
 		}
+		if m.key != "completed" && m.key != "failed" && !standsIn(slices.Concat(a, b), m.key) { // whose counts are what findings rest on
+			row.Verdict, row.By = Spoilt, ""
+		}
 		if row.Verdict == Chance {
 			tested = append(tested, len(comparison.Rows))
 			chances = append(chances, row.P)
@@ -150,6 +154,11 @@ func Compare(a, b []Result) (*Comparison, error) {
 		}
 	}
 	return comparison, nil
+}
+
+// standsIn reports whether a metric stands in every result.
+func standsIn(results []Result, key string) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return !r.Stands(key) })
 }
 
 // sources are where results come from.
@@ -262,7 +271,14 @@ func warnings(a, b []Result) []string {
 		}
 	}
 	for _, result := range slices.Concat(a, b) {
-		if result.Ossian != nil && !result.Ossian.Valid {
+		named := false
+		for _, finding := range result.Findings() {
+			if !finding.Warning {
+				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.touched())
+				named = true
+			}
+		}
+		if result.Ossian != nil && !result.Ossian.Valid && !named {
 			add("%s is not a valid run", result.Source)
 		}
 		if result.Values["failed"] > 0 {

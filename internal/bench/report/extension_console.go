@@ -28,6 +28,9 @@ func (s *Summary) OssianConsole() string {
 			kind = "warning"
 		}
 		fmt.Fprintf(page, "%s: %s: %s %s (bound %s)\n", kind, finding.ID, fourDigits(finding.Measured), finding.What, fourDigits(finding.Bound))
+		if !finding.Warning {
+			fmt.Fprintf(page, "  it touches %s\n", finding.touched())
+		}
 	}
 	page.title("Outcomes", "-")
 	page.count("With output:", ext.Outcomes.Output)

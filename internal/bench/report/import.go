@@ -125,6 +125,7 @@ func (r *Result) readExtension(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &ext); err != nil {
 		return fmt.Errorf(`"ossian": %w`, jsonfile.Explain(err))
 	}
+	completeFindings(ext.Findings)
 	r.Ossian, r.Batches = &ext, ext.Batches
 	if ext.Compat != "" {
 		r.Profile = ext.Compat
