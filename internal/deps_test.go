@@ -114,7 +114,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
-	"gonum.org/v1/gonum":                   {"stat"},
+	"gonum.org/v1/gonum":                   {"lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},

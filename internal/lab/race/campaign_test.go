@@ -162,3 +162,103 @@ func TestTrueGainIsFound(t *testing.T) {
 		atMost(t, name+": campaigns with a null accepted", sum.anyNull, runs, 0.05)
 	}
 }
+
+// heavy is noise with the tails of Student's t with 3 degrees of freedom, of the spread.
+func heavy(spread float64) func(*rand.Rand) float64 {
+	return func(rng *rand.Rand) float64 {
+		sum := 0.0
+		for range 3 {
+			normal := rng.NormFloat64()
+			sum += normal * normal
+		}
+		return spread / math.Sqrt(3) * rng.NormFloat64() / math.Sqrt(sum/3)
+	}
+}
+
+// outliers is normal noise of which one value in twenty is 20 % low.
+func outliers(spread float64) func(*rand.Rand) float64 {
+	return func(rng *rand.Rand) float64 {
+		noise := spread * rng.NormFloat64()
+		if rng.IntN(20) == 0 {
+			noise += math.Log(0.8)
+		}
+		return noise
+	}
+}
+
+// What the intervals do not assume and what they assume only roughly: error rates hold.
+func TestErrorRatesWithoutTheAssumptions(t *testing.T) {
+	runs := soak.Cases(t, 200, 4000)
+	null := make([]float64, 10)
+	for name, c := range map[string]campaign{
+		"heavy tails":           {noise: heavy(0.02)},
+		"outliers of -20 %":     {noise: outliers(0.02)},
+		"blocks differ by 10 %": {noise: normal(0.02), block: 0.1},
+		"drift of -10 %":        {noise: normal(0.02), drift: -0.1},
+		"drift of -50 %":        {noise: normal(0.005), drift: -0.5},
+		"noisy candidates":      {noise: normal(0.02), uneven: func(i int) float64 { return 1 + float64(i) }},
+		"failing trials":        {noise: normal(0.02), missing: func(rng *rand.Rand, _ string) bool { return rng.IntN(50) == 0 }},
+		"six blocks":            {noise: normal(0.02), rules: Rules{Planned: 6}},
+		"sixty blocks":          {noise: normal(0.02), rules: Rules{Planned: 20, Most: 60}},
+		"a loud baseline":       {noise: normal(0.02), rivals: true, uneven: func(int) float64 { return 0.2 }},
+	} {
+		c.effects = null
+		sum := c.repeat(t, runs)
+		sum.log(t, name, 10)
+		atMost(t, name+": campaigns with a null accepted", sum.anyNull, runs, 0.05)
+	}
+}
+
+// The same for the gain that is there: how often it is still found is measured, and must
+// not fall to nothing.
+func TestGainsWithoutTheAssumptions(t *testing.T) {
+	runs := soak.Cases(t, 200, 4000)
+	for name, c := range map[string]campaign{
+		"heavy tails":       {noise: heavy(0.02)},
+		"outliers of -20 %": {noise: outliers(0.02)},
+		"drift of -10 %":    {noise: normal(0.02), drift: -0.1},
+	} {
+		c.effects = []float64{0, 0, 0.12, 0, 0}
+		sum := c.repeat(t, runs)
+		sum.log(t, name+", +12 %", 4)
+		if float64(sum.found) < 0.5*float64(runs) {
+			t.Errorf("%s: +12 %% found in %d of %d", name, sum.found, runs)
+		}
+		c.effects[2] = 0.03
+		c.repeat(t, runs).log(t, name+", +3 %", 4)
+	}
+}
+
+// L6 of lab.md 10: a drift of -10 % over the campaign gives no false winner and is seen.
+func TestPlantedDrift(t *testing.T) {
+	runs := soak.Cases(t, 400, 4000)
+	c := campaign{effects: make([]float64, 4), noise: normal(0.02), drift: -0.1, rivals: true}
+	race := start(t, c.rules, c.candidates())
+	winners, seen, still := 0, 0, 0
+	for run := range runs {
+		for _, drift := range []float64{-0.1, 0} {
+			c.drift = drift
+			again := race.Again()
+			state := c.run(t, again, rand.New(rand.NewPCG(uint64(run), 11)))
+			var readings []Reading
+			for n, block := range again.blocks {
+				readings = append(readings, Reading{At: float64(n), Value: block["baseline"]})
+			}
+			drifting := Sentinel(readings).Drifting
+			switch {
+			case drift == 0 && drifting:
+				still++
+			case drift != 0 && drifting:
+				seen++
+			}
+			if drift != 0 && len(state.Best) > 0 {
+				winners++
+			}
+		}
+	}
+	t.Logf("%d campaigns: a false winner in %d, drift seen in %d; seen without any in %d", runs, winners, seen, still)
+	if winners*20 > runs || float64(seen) < 0.99*float64(runs) {
+		t.Errorf("of %d campaigns under drift %d have a false winner, and drift was seen in %d", runs, winners, seen)
+	}
+	atMost(t, "drift seen where there is none", still, runs, 0.05)
+}

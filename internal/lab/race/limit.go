@@ -93,14 +93,20 @@ func (l *limit) extend() {
 func cut(unseen []float64, n int, share float64) float64 {
 	width := math.Pi / 2 / angleCells
 	whole := sphereArea(n)
+	density := func(away float64) float64 { return math.Pow(math.Sin(away), float64(n-2)) } // away from a right angle
 	tail := 0.0
-	for cell := angleCells - 1; cell >= 0; cell-- {
-		middle := (float64(cell) + 0.5) * width
-		mass := 2 * unseen[cell] * math.Pow(math.Cos(middle), float64(n-2)) * width / whole
-		if tail+mass >= share {
-			return (float64(cell+1) - (share-tail)/mass) * width
+	for step := range angleCells {
+		near, far := float64(step)*width, float64(step+1)*width
+		simpson := (density(near) + 4*density((near+far)/2) + density(far)) / 6
+		next := tail + 2*unseen[angleCells-1-step]*simpson*width/whole
+		if next >= share {
+			// The tail grows about as a power of the distance, the (n-1)th close to 0.
+			if tail == 0 {
+				return math.Pi/2 - far*math.Pow(share/next, 1/float64(n-1))
+			}
+			return math.Pi/2 - near*math.Pow(far/near, math.Log(share/tail)/math.Log(next/tail))
 		}
-		tail += mass
+		tail = next
 	}
 	return 0
 }

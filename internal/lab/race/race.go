@@ -22,7 +22,7 @@ type Rules struct {
 	Least         float64 // smallest gain worth keeping, and the zone of indifference; 0.01
 	Planned       int     // blocks that the intervals are made for; 20
 	Most          int     // blocks after which the race ends, its budget; Planned
-	Failures      int     // failed trials of a candidate that end its race; 2
+	Failures      int     // failed trials that end a candidate's race, and, one after the other, the baseline's; 2
 }
 
 // normal returns the rules with defaults in place of zeros.
@@ -84,7 +84,7 @@ type Race struct {
 	baseline string
 	runners  []*runner
 	blocks   []Block
-	unheard  int // blocks in which the baseline failed
+	unheard  int // the latest blocks, one after the other, in which the baseline failed
 	limits   map[float64]*limit
 }
 
@@ -187,8 +187,9 @@ func (r *Race) Add(block Block) error {
 	}
 	r.blocks = append(r.blocks, kept)
 	own, heard := kept[r.baseline]
-	if !heard {
-		r.unheard++
+	r.unheard++
+	if heard {
+		r.unheard = 0
 	}
 	fresh := map[*runner]bool{}
 	for _, runner := range r.runners {

@@ -22,13 +22,13 @@ type End string
 
 // Ends of races (lab.md 4, item 4).
 const (
-	Running     End = ""            // it is not
-	OneLeft     End = "one left"    // of each group one candidate is better than the baseline and its rivals
-	NoneLeft    End = "none left"   // no candidate is worth keeping; the baseline wins
-	Indifferent End = "indifferent" // what is left differs by less than the least gain
-	Contradict  End = "contradiction"
-	Budget      End = "budget"   // the last block was spent
-	Unheard     End = "baseline" // the baseline failed too often for any comparison
+	Running     End = ""              // it is not
+	OneLeft     End = "one left"      // of each group one candidate is better than the baseline and its rivals
+	NoneLeft    End = "none left"     // no candidate is worth keeping; the baseline wins
+	Indifferent End = "indifferent"   // what is left differs by less than the least gain
+	Contradict  End = "contradiction" // nothing is left to race, and ratios changed during the campaign
+	Budget      End = "budget"        // the last block was spent
+	Unheard     End = "baseline"      // the baseline failed block after block
 )
 
 // A Standing is what the blocks so far say of one candidate. Gains are shares: 0.03 is 3 %
