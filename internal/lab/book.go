@@ -19,13 +19,12 @@ import (
 type book struct {
 	file      *ledger.Ledger
 	now       func() time.Time
-	trials    map[string]ledger.Line     // by key: those that ended, but for cut ones
+	trials    map[string]ledger.Line     // by key: those that ended, but for those that the lab's own end cut
 	equality  map[string]ledger.Equality // by id
 	decisions map[string]string          // by id without the count of a repeated one: the last one's facts
 	times     map[string]int             // by the same: how often it was written
 	ready     map[string]float64         // by identity of a server: seconds that its first good start took
 	starts    int
-	trialsOf  []string // ids of trials that had begun, in order
 	resumed   bool
 }
 
@@ -67,7 +66,7 @@ func (b *book) mend(open map[string]ledger.Line, torn []byte) error {
 	for _, id := range slices.Sorted(maps.Keys(open)) {
 		line := open[id]
 		trial := *line.Trial
-		trial.State, trial.Reason = ledger.StateCut, "the lab ended during it; it is repeated"
+		trial.State, trial.Reason = ledger.StateCut, reasonKilled
 		if err := b.append(ledger.Line{Kind: ledger.KindTrial, ID: id, Key: line.Key, Trial: &trial}); err != nil {
 			return err
 		}
@@ -79,11 +78,8 @@ func (b *book) mend(open map[string]ledger.Line, torn []byte) error {
 func (b *book) take(line ledger.Line) {
 	switch line.Kind {
 	case ledger.KindTrial:
-		switch line.Trial.State {
-		case ledger.StateBegun:
-			b.trialsOf = append(b.trialsOf, line.ID)
-		case ledger.StateCut:
-		default:
+		repeated := line.Trial.State == ledger.StateCut && (line.Trial.Reason == reasonInterrupted || line.Trial.Reason == reasonKilled)
+		if line.Trial.State != ledger.StateBegun && !repeated {
 			b.trials[line.Key] = line
 		}
 	case ledger.KindStart:

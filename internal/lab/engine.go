@@ -95,7 +95,7 @@ func (c *chapter) floor(best float64) float64 {
 func (c *chapter) failing(trial ledger.Trial, best float64) string {
 	rate := rateOf(trial)
 	switch {
-	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid:
+	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid || trial.State == ledger.StateCut:
 		return trial.State + ": " + trial.Reason
 	case rate > 0 && rate < c.floor(best):
 		return fmt.Sprintf("%.3g × slower than the best", best/rate)

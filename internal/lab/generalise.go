@@ -7,7 +7,6 @@ import (
 
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/planfile"
-	"ossian/internal/lab/race"
 )
 
 // workloadBlocks is how often baseline and winner run each further workload (lab.md 4, item 8).
@@ -90,12 +89,6 @@ func (c *chapter) generaliseWinner(ctx context.Context, h heat, best choice) err
 	default:
 		decision.Verdict, decision.Reason = ledger.NotDecided, fmt.Sprintf("no difference is certain after %d blocks", standing.Blocks)
 	}
-	c.exhausted = c.exhausted || result.broke
 	c.Say("on " + describeDecision(&decision))
 	return c.book.decide(decision)
-}
-
-// noteDrift looks at the baseline over the time of a race.
-func (c *chapter) noteDrift(result tally) {
-	_ = race.Unheard
 }

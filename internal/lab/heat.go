@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"ossian/internal/lab/ledger"
@@ -18,6 +19,12 @@ const (
 	designBlocks     = 200
 	confirmBlocks    = 300
 	generaliseBlocks = 400 // and 20 more for each workload
+)
+
+// Numbers of blocks of a race whose budget allows them (lab.md 4, items 4 and 6).
+const (
+	fewestBlocks = 3 // an interval needs them
+	mostBlocks   = 20
 )
 
 // baseline is the name that the setting compared with has in every heat.
@@ -46,10 +53,6 @@ type reserve struct {
 	seconds float64
 }
 
-func (r reserve) and(other reserve) reserve {
-	return reserve{r.trials + other.trials, r.seconds + other.seconds}
-}
-
 // A tally is what came of a heat.
 type tally struct {
 	race.State
@@ -62,39 +65,92 @@ func (c *chapter) rules() race.Rules {
 	return race.Rules{LowerIsBetter: !c.plan.Objective.Maximize}
 }
 
-// compete measures blocks until the race is decided or the budget is spent.
+// compete measures blocks until the race is decided or the budget is spent. Where the rules do not say
+// for how many blocks intervals are made, the first block tells how many the budget has room for.
 func (c *chapter) compete(ctx context.Context, h heat) (tally, error) {
-	var candidates []race.Candidate
+	names := []string{baseline}
 	settings := map[string]ledger.Setting{baseline: h.base}
 	for _, entrant := range h.entrants {
-		candidates = append(candidates, race.Candidate{Name: entrant.name, Group: entrant.group})
+		names = append(names, entrant.name)
 		settings[entrant.name] = entrant.setting
 	}
-	contest, err := race.New(h.rules, baseline, candidates)
-	if err != nil {
-		return tally{}, err
-	}
 	var out tally
+	var contest *race.Race
 	for {
 		number := h.first + len(out.blocks) + 1
-		turn, more := contest.Next(c.draw("order", c.model, h.role, h.workload.Name, strconv.Itoa(number)).IntN)
-		if !more {
+		dice := c.draw("order", c.model, h.role, h.workload.Name, strconv.Itoa(number))
+		order, more := shuffled(names, dice.IntN), true
+		if contest != nil {
+			var turn race.Turn
+			turn, more = contest.Next(dice.IntN)
+			order = turn.Order
+		}
+		if out.broke = more && !c.affords(h, order, settings); !more || out.broke {
 			break
 		}
-		if out.broke = !c.affords(h, turn.Order, settings); out.broke {
-			break
-		}
-		outcomes, err := c.block(ctx, h, number, turn.Order, settings)
+		outcomes, err := c.block(ctx, h, number, order, settings)
 		if err != nil {
 			return tally{}, err
 		}
 		out.blocks = append(out.blocks, outcomes)
+		if contest == nil {
+			if contest, err = c.contest(h, order, settings); err != nil {
+				return tally{}, err
+			}
+		}
 		if err := contest.Add(c.values(outcomes)); err != nil {
 			return tally{}, err
 		}
 	}
+	if contest == nil { // not one block: the race says that nothing was measured
+		var err error
+		if contest, err = c.contest(h, names, settings); err != nil {
+			return tally{}, err
+		}
+	}
 	out.State = contest.State()
+	c.exhausted = c.exhausted || out.broke
 	return out, nil
+}
+
+// contest is the race of a heat whose first block has been measured.
+func (c *chapter) contest(h heat, order []string, settings map[string]ledger.Setting) (*race.Race, error) {
+	rules := h.rules
+	if rules.Planned == 0 {
+		rules.Planned = min(max(fewestBlocks, 1+c.room(h, order, settings)), mostBlocks)
+		rules.Most = mostBlocks
+	}
+	var candidates []race.Candidate
+	for _, entrant := range h.entrants {
+		candidates = append(candidates, race.Candidate{Name: entrant.name, Group: entrant.group})
+	}
+	return race.New(rules, baseline, candidates)
+}
+
+// shuffled is a random order of names.
+func shuffled(names []string, below func(n int) int) []string {
+	out := slices.Clone(names)
+	for last := len(out) - 1; last > 0; last-- {
+		other := below(last + 1)
+		out[last], out[other] = out[other], out[last]
+	}
+	return out
+}
+
+// room is how many more blocks of some settings the budget has room for; mostBlocks without a budget.
+func (c *chapter) room(h heat, order []string, settings map[string]ledger.Setting) int {
+	seconds := 0.0
+	for _, name := range order {
+		seconds += c.cost(settings[name], h.workload)
+	}
+	blocks := mostBlocks
+	if budget := c.plan.Budget.Trials; budget > 0 {
+		blocks = min(blocks, (budget-c.trials-h.reserve.trials)/len(order))
+	}
+	if budget := c.plan.Budget.Time; budget > 0 && seconds > 0 {
+		blocks = min(blocks, int((budget-c.spent).Seconds()-h.reserve.seconds)/int(math.Ceil(seconds)))
+	}
+	return max(0, blocks)
 }
 
 // block measures each of the settings that are due once, on the block's prompts.
@@ -140,10 +196,11 @@ func (c *chapter) cost(setting ledger.Setting, workload planfile.Workload) float
 		start = c.book.ready[serverOf(c.base, c.model)]
 	}
 	if seen := c.seen[workload.Name]; seen.trials > 0 {
-		return start + seen.seconds/float64(seen.trials)
+		return start + seen.whole/float64(seen.trials)
 	}
 	var seconds, tokens float64
-	for _, seen := range c.seen {
+	for _, known := range c.plan.Workloads { // in order: sums of floats depend on it
+		seen := c.seen[known.Name]
 		seconds, tokens = seconds+seen.seconds, tokens+seen.tokens
 	}
 	if tokens == 0 {
@@ -154,8 +211,9 @@ func (c *chapter) cost(setting ledger.Setting, workload planfile.Workload) float
 
 // effort is what trials of a workload have taken.
 type effort struct {
-	trials          int
 	seconds, tokens float64
+	trials          int     // of the whole workload
+	whole           float64 // seconds of those
 }
 
 // plannedTokens is about how many tokens a workload has. Where the data set decides, requests are taken

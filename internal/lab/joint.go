@@ -3,7 +3,6 @@ package lab
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -19,55 +18,126 @@ const (
 	levelJoint  = 0.005
 )
 
-// joinBlocks is how many blocks joint settings get at most, and are reserved before.
-const joinBlocks = 6
+// joinBlocks is how many blocks joint settings get at most.
+const joinBlocks = 8
 
 // A choice is a setting that may be recommended.
 type choice struct {
 	setting  ledger.Setting
-	parts    []int           // alternatives in it
-	effect   ledger.Interval // relative to the baseline; of the baseline: none
+	parts    []int           // alternatives in it; none: the baseline
+	gain     float64         // over the baseline
+	effect   ledger.Interval // the same as ledger and report have it
 	measured bool            // effect is
-	decided  bool            // anything was: intervals were formed, or nothing was to be tried
+	decided  bool            // intervals were formed, or there was nothing to try
 	reason   string
 	trials   []string
 	rule     string
 	blocks   int
 }
 
-// interact measures combinations: whether what is worth keeping alone is worth it together, and whether
-// a combination is worth it whose parts are not. It returns the setting to recommend (lab.md 4, items 5
-// and 6).
+// interact measures options together: whether what is worth keeping alone is worth it together, and
+// whether a combination is worth it whose parts are not. It returns the setting to recommend (lab.md 4,
+// items 5 and 6).
 func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]int) (choice, error) {
 	best := c.bestSingle(singles)
-	tries := c.combinationsToTry(singles, predicted)
+	joint := c.together(kept(singles))
+	tries := [][]int{}
+	if len(joint) > 1 {
+		tries = append(tries, joint)
+	}
+	factors := c.factors(singles)
+	switch {
+	case len(factors) > mostFactors:
+		neighbours, err := c.neighbours(ctx, joint, factors)
+		if err != nil {
+			return best, err
+		}
+		tries = append(tries, neighbours...)
+	case len(factors) > 1:
+		point, err := c.design(ctx, factors, kept(singles))
+		if err != nil {
+			return best, err
+		}
+		if len(point) > 1 {
+			tries = append(tries, point)
+		}
+	}
+	usable := map[int]bool{}
+	for _, single := range singles {
+		usable[single.at] = true
+	}
+	for _, parts := range predicted {
+		if !slices.ContainsFunc(parts, func(at int) bool { return !usable[at] }) {
+			tries = append(tries, parts)
+		}
+	}
+	for _, parts := range tries {
+		slices.Sort(parts)
+	}
+	slices.SortFunc(tries, slices.Compare)
+	tries = slices.CompactFunc(tries, slices.Equal)
 	if len(tries) == 0 {
 		return best, nil
 	}
+	return c.confirm(ctx, best, singles, joint, tries)
+}
+
+// confirm races combinations, and the best single option, against the baseline in blocks of their own:
+// what pointed to a combination does not also prove it.
+func (c *chapter) confirm(ctx context.Context, best choice, singles []raced, joint []int, tries [][]int) (choice, error) {
 	rules := c.rules()
 	rules.Most, rules.Planned = joinBlocks, joinBlocks
-	if len(kept(singles)) < 2 {
-		rules.Level = levelJoint // whatever wins here rests on nothing else
-	}
 	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise()}
-	for _, single := range kept(singles) {
-		h.entrants = append(h.entrants, c.entrantOf([]int{single.at}))
+	if len(best.parts) == 1 {
+		h.entrants = append(h.entrants, c.entrantOf(best.parts))
 	}
 	for _, parts := range tries {
 		h.entrants = append(h.entrants, c.entrantOf(parts))
+	}
+	if !slices.ContainsFunc(tries, func(parts []int) bool { return c.ofKept(parts, singles) }) {
+		h.rules.Level = levelJoint // what wins here rests on nothing else
 	}
 	result, err := c.compete(ctx, h)
 	if err != nil {
 		return best, err
 	}
-	if err := c.decideJoint(h, result, singles, tries); err != nil {
-		return best, err
+	for _, parts := range tries {
+		decision := c.decisionOf(ledger.StageInteraction, h, result, c.entrantOf(parts))
+		decision.Product = c.product(singles, parts)
+		if broken := c.violated(result, decision.Subject); broken != "" {
+			decision.Verdict, decision.Reason = ledger.Rejected, broken
+		}
+		if err := c.book.decide(decision); err != nil {
+			return best, err
+		}
+		c.Say("together " + describeDecision(&decision))
 	}
-	return c.bestJoint(best, h, result, singles, tries), nil
+	return c.bestJoint(best, result, singles, joint, tries), nil
 }
 
-// kept are the alternatives that are worth it alone, one of each option: the race has seen to that, but
-// for rivals that it could not tell apart.
+// ofKept reports whether a combination holds nothing but alternatives that are kept alone.
+func (c *chapter) ofKept(parts []int, singles []raced) bool {
+	good := kept(singles)
+	return !slices.ContainsFunc(parts, func(at int) bool {
+		return !slices.ContainsFunc(good, func(single raced) bool { return single.at == at })
+	})
+}
+
+// product is what the gains of single options multiply to; nil: one of them was not measured.
+func (c *chapter) product(singles []raced, parts []int) *float64 {
+	logs := 0.0
+	for _, at := range parts {
+		place := slices.IndexFunc(singles, func(single raced) bool { return single.at == at })
+		if place < 0 || singles[place].standing.Blocks == 0 {
+			return nil
+		}
+		logs += math.Log1p(singles[place].standing.Gain)
+	}
+	product := c.effect(math.Expm1(logs), 0, 0, true).Value
+	return &product
+}
+
+// kept are the alternatives that are worth it alone.
 func kept(singles []raced) []raced {
 	var out []raced
 	for _, single := range singles {
@@ -80,11 +150,16 @@ func kept(singles []raced) []raced {
 
 // entrantOf is a combination in a heat.
 func (c *chapter) entrantOf(parts []int) entrant {
+	return entrant{name: c.subjectOf(parts), group: "settings", setting: c.settingOf(parts)}
+}
+
+// settingOf is the setting of some alternatives together.
+func (c *chapter) settingOf(parts []int) ledger.Setting {
 	var members []*alternative
 	for _, at := range parts {
 		members = append(members, &c.all[at])
 	}
-	return entrant{name: c.subjectOf(parts), group: "settings", setting: combine(c.engine.Name, members...)}
+	return combine(c.engine.Name, members...)
 }
 
 func (c *chapter) subjectOf(parts []int) string {
@@ -93,27 +168,6 @@ func (c *chapter) subjectOf(parts []int) string {
 		names = append(names, c.all[at].subject(c.options))
 	}
 	return strings.Join(names, " + ")
-}
-
-// combinationsToTry are the best kept alternative of every option together, and what a prediction ranks
-// first.
-func (c *chapter) combinationsToTry(singles []raced, predicted [][]int) [][]int {
-	var out [][]int
-	if all := c.together(kept(singles)); len(all) > 1 {
-		out = append(out, all)
-	}
-	usable := map[int]bool{}
-	for _, single := range singles {
-		usable[single.at] = true
-	}
-	for _, parts := range predicted {
-		fits := !slices.ContainsFunc(parts, func(at int) bool { return !usable[at] })
-		known := slices.ContainsFunc(out, func(other []int) bool { return slices.Equal(other, parts) })
-		if fits && !known {
-			out = append(out, parts)
-		}
-	}
-	return out
 }
 
 // together are the best alternatives of each option as far as conditions allow, the largest gain first.
@@ -144,98 +198,49 @@ func (c *chapter) bestSingle(singles []raced) choice {
 			best.reason = "no option is shown to be better than the defaults; some are not decided"
 		}
 	}
-	gain := 0.0
 	for _, single := range kept(singles) {
-		if single.standing.Gain <= gain {
+		standing := single.standing
+		if standing.Gain <= best.gain {
 			continue
 		}
-		gain = single.standing.Gain
-		best.setting, best.parts = combine(c.engine.Name, &c.all[single.at]), []int{single.at}
-		best.effect, best.measured = *c.effect(gain, single.standing.Interval.Low, single.standing.Interval.High, true), true
-		best.reason, best.blocks = "the largest gain of those that are kept: "+single.standing.Reason, single.standing.Blocks
+		best.setting, best.parts, best.gain = combine(c.engine.Name, &c.all[single.at]), []int{single.at}, standing.Gain
+		best.effect, best.measured = *c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, true), true
+		best.reason, best.blocks = "the largest gain of those that are kept: "+standing.Reason, standing.Blocks
 	}
 	return best
 }
 
-// bestJoint is the best of the combinations that are shown to be better than the baseline, if it has a
-// larger gain than the best single alternative has in the same blocks.
-func (c *chapter) bestJoint(best choice, h heat, result tally, singles []raced, tries [][]int) choice {
-	gain := 0.0
+// bestJoint is the best combination, if its gain is larger than that of the best single option in the
+// same blocks. All kept options together were each shown to be worth it; what these blocks have to show
+// is that they do not spoil each other. A combination with other parts has to be better with certainty.
+func (c *chapter) bestJoint(best choice, result tally, singles []raced, joint []int, tries [][]int) choice {
 	if len(best.parts) == 1 {
-		gain = max(0, result.standing(c.subjectOf(best.parts)).Gain)
+		if standing := result.standing(c.subjectOf(best.parts)); standing.Blocks > 0 {
+			best.gain = standing.Gain
+		}
 	}
-	all := c.together(kept(singles))
+	take := func(parts []int, standing race.Standing) {
+		best = choice{setting: c.settingOf(parts), parts: parts, gain: standing.Gain, measured: standing.Formed, decided: true, rule: result.Rule, blocks: standing.Blocks,
+			effect: *c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, true), trials: result.trials(baseline, standing.Name),
+			reason: "the largest gain of combinations and single options in the same blocks"}
+	}
+	usable := func(standing race.Standing) bool {
+		return standing.Formed && standing.Verdict != race.Rejected && c.violated(result, standing.Name) == ""
+	}
+	if len(joint) > 1 {
+		if standing := result.standing(c.subjectOf(joint)); usable(standing) && standing.Gain > best.gain {
+			take(joint, standing)
+		}
+	}
 	for _, parts := range tries {
 		standing := result.standing(c.subjectOf(parts))
-		accepted := standing.Verdict == race.Accepted
-		// All kept alternatives together were each shown to be worth it already. What these blocks have
-		// to show is no more than that they do not spoil each other.
-		trusted := slices.Equal(parts, all) && standing.Formed && standing.Verdict == race.NotDecided
-		if (!accepted && !trusted) || standing.Gain <= gain || c.violated(result, standing.Name) != "" {
-			continue
+		certain := standing.Verdict == race.Accepted && standing.Beaten == "" && (len(best.parts) == 0 || standing.Interval.Low > best.gain)
+		if c.ofKept(parts, singles) {
+			certain = standing.Verdict == race.Accepted && standing.Gain > best.gain
 		}
-		gain = standing.Gain
-		best = choice{setting: c.entrantOf(parts).setting, parts: parts, measured: standing.Formed, decided: true, reason: "the largest gain of combinations and single options in the same blocks",
-			effect: *c.effect(gain, standing.Interval.Low, standing.Interval.High, true), trials: result.trials(baseline, standing.Name), rule: result.Rule, blocks: standing.Blocks}
+		if certain && usable(standing) && !slices.Equal(parts, best.parts) {
+			take(parts, standing)
+		}
 	}
 	return best
-}
-
-// decideJoint writes down, for each combination, what its parts' gains multiply to beside what was
-// measured, and whether the difference is certain.
-func (c *chapter) decideJoint(h heat, result tally, singles []raced, tries [][]int) error {
-	for _, parts := range tries {
-		name := c.subjectOf(parts)
-		decision := c.decisionOf(ledger.StageInteraction, h, result, c.entrantOf(parts))
-		logs, known := 0.0, true
-		for _, at := range parts {
-			place := slices.IndexFunc(singles, func(single raced) bool { return single.at == at })
-			if known = known && place >= 0; known {
-				logs += math.Log1p(singles[place].standing.Gain)
-			}
-		}
-		if known {
-			product := c.effect(math.Expm1(logs), 0, 0, true).Value
-			decision.Product = &product
-		}
-		gap, formed := c.interaction(result, parts)
-		decision.Verdict = ledger.NotDecided
-		switch {
-		case formed && (gap.Low > 0 || gap.High < 0) && math.Abs(gap.Value) >= 0.01:
-			decision.Verdict = ledger.Found
-			decision.Reason = fmt.Sprintf("together %s of what the single gains multiply to", describeEffect(&gap))
-		case formed && gap.Low > -0.01 && gap.High < 0.01:
-			decision.Verdict, decision.Reason = ledger.None, "single gains multiply to the joint one within 1 %"
-		case formed:
-			decision.Reason = fmt.Sprintf("together %s of what the single gains multiply to", describeEffect(&gap))
-		}
-		if err := c.book.decide(decision); err != nil {
-			return err
-		}
-		c.Say(describeDecision(&decision) + "; " + name)
-	}
-	return nil
-}
-
-// interaction is the joint gain over what the gains of its parts multiply to, block by block.
-func (c *chapter) interaction(result tally, parts []int) (gap ledger.Interval, formed bool) {
-	rules := c.rules()
-	rules.Planned, rules.LowerIsBetter = joinBlocks, false
-	contest, err := race.New(rules, "product", []race.Candidate{{Name: "joint"}})
-	if err != nil {
-		return gap, false
-	}
-	for _, block := range result.blocks {
-		values := c.values(block)
-		joint, product := values[c.subjectOf(parts)]/values[baseline], 1.0
-		for _, at := range parts {
-			product *= values[c.subjectOf([]int{at})] / values[baseline]
-		}
-		// A part that failed in this block, or was out of the race by then, makes no product.
-		if joint > 0 && product > 0 && !math.IsInf(joint/product, 0) && contest.Add(race.Block{"product": product, "joint": joint}) != nil {
-			return gap, false
-		}
-	}
-	standing := contest.State().Standings[0]
-	return ledger.Interval{Value: standing.Gain, Low: standing.Interval.Low, High: standing.Interval.High}, standing.Formed
 }

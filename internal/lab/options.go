@@ -51,19 +51,19 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 		c.Say(describeDecision(&decision))
 		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict})
 	}
-	c.noteDrift(result)
-	return out, nil
+	return out, c.drift(result)
 }
 
-// reserveAfter is what a race leaves of the budget: the joint setting's blocks and those on the other
+// joinShare is the part of a budget that is kept for settings together, if there are several.
+const joinShare = 0.15
+
+// reserveAfter is what a race leaves of the budget: blocks of joint settings, and those on the other
 // workloads.
 func (c *chapter) reserveAfter(candidates int) reserve {
 	out := c.reserveGeneralise()
-	if candidates > 1 && c.plan.Budget.Time > 0 {
-		out.seconds += joinBlocks * 3 * c.cost(c.base, c.mainly)
-	}
-	if candidates > 1 && c.plan.Budget.Trials > 0 {
-		out.trials += joinBlocks * 3
+	if candidates > 1 {
+		out.seconds += joinShare * c.plan.Budget.Time.Seconds()
+		out.trials += int(joinShare * float64(c.plan.Budget.Trials))
 	}
 	return out
 }

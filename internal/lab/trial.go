@@ -17,6 +17,13 @@ import (
 // smokeShare is the part of the workload that says whether a setting works at all (lab.md 4, item 3).
 const smokeShare = 0.05
 
+// Reasons of trials that were cut because the lab itself ended. They are repeated; a run that was cut
+// because nothing came any more is an outcome.
+const (
+	reasonInterrupted = "the lab was interrupted; it is repeated"
+	reasonKilled      = "the lab ended during it; it is repeated"
+)
+
 // slowFactor: what is slower than the best by more is not measured to its end.
 const slowFactor = 3
 
@@ -137,7 +144,7 @@ func (c *chapter) measure(ctx context.Context, s shot, id string) (ledger.Trial,
 	measured := c.server.Measure(ctx, Load{ID: id, Workload: s.workload, Model: c.model, Seed: c.seed(s), Share: s.share, Floor: s.floor, Cache: c.plan.Cache, Elapsed: c.spent})
 	measured.Start = c.startID
 	if ctx.Err() != nil {
-		measured.State, measured.Reason = ledger.StateCut, "the lab was interrupted"
+		measured.State, measured.Reason = ledger.StateCut, reasonInterrupted
 	}
 	if measured.State == ledger.StateFailed || measured.State == ledger.StateCut {
 		c.stopServer() // whatever it has become, the next trial begins with a fresh one
@@ -233,8 +240,9 @@ func (c *campaign) account(trial ledger.Trial) {
 	c.trials++
 	if trial.State == ledger.StateOK {
 		seen := c.seen[trial.Workload]
-		if trial.Role != ledger.RoleSmoke {
-			seen.trials, seen.seconds, seen.tokens = seen.trials+1, seen.seconds+trial.Seconds, seen.tokens+tokensOf(trial)
+		seen.seconds, seen.tokens = seen.seconds+trial.Seconds, seen.tokens+tokensOf(trial)
+		if trial.Block > 0 { // those of no block are of a part of the workload
+			seen.trials, seen.whole = seen.trials+1, seen.whole+trial.Seconds
 		}
 		c.seen[trial.Workload] = seen
 	}
@@ -253,7 +261,7 @@ func (c *chapter) attempt(ctx context.Context, s shot) (outcome, error) {
 	if err != nil || second.State == ledger.StateOK || second.State == ledger.StateEarly {
 		return second, err
 	}
-	if second.State == ledger.StateFailed && first.State == ledger.StateFailed {
+	if second.State != ledger.StateInvalid && first.State != ledger.StateInvalid {
 		second.Reason = "unstable: failed twice: " + second.Reason
 	}
 	return second, nil
@@ -261,7 +269,7 @@ func (c *chapter) attempt(ctx context.Context, s shot) (outcome, error) {
 
 // lasting reports whether a failure comes again whenever the same is tried.
 func lasting(reason string) bool {
-	for _, kind := range []string{"start", "out of memory", "never ready", "refused"} {
+	for _, kind := range []string{"start", "out of memory", "never ready", "flag refused", "not supported", "model not found", "no such program"} {
 		if reason == kind || strings.HasPrefix(reason, kind+":") {
 			return true
 		}
