@@ -97,7 +97,7 @@ func (c *chapter) design(ctx context.Context, factors []int, good []raced) ([]in
 	if err := c.decideDesign(design, effects, factors, trials); err != nil {
 		return nil, err
 	}
-	return c.bestPoint(effects, factors), nil
+	return c.certainParts(effects, factors, c.bestPoint(effects, factors), good), nil
 }
 
 // planDesign is the design of some options with its settings by the place of their point.
@@ -223,6 +223,26 @@ func (c *chapter) bestPoint(effects race.Interactions, factors []int) []int {
 	return best
 }
 
+// certainParts leaves of a combination what is kept alone, and what is shown to gain something: by itself,
+// or beside another part. The rest is there because noise was kind to it.
+func (c *chapter) certainParts(effects race.Interactions, factors, point []int, good []raced) []int {
+	place := func(at int) int { return slices.Index(factors, at) }
+	return slices.DeleteFunc(slices.Clone(point), func(at int) bool {
+		alone := effects.Alone[place(at)]
+		certain := (alone.Shown && alone.Gain > 0) || slices.ContainsFunc(good, func(single raced) bool { return single.at == at })
+		pair := 0
+		for i := range factors {
+			for j := i + 1; j < len(factors); j++ {
+				gains := effects.Pairs[pair].Shown && effects.Pairs[pair].Gain > 0
+				both := slices.Contains(point, factors[i]) && slices.Contains(point, factors[j])
+				certain = certain || (gains && both && (i == place(at) || j == place(at)))
+				pair++
+			}
+		}
+		return !certain
+	})
+}
+
 // neighbours races, where a design would be too large, settings that differ from all kept options
 // together by one: each of them taken out, each other one put in. It returns those that are better.
 func (c *chapter) neighbours(ctx context.Context, centre, factors []int) ([][]int, error) {
@@ -231,7 +251,7 @@ func (c *chapter) neighbours(ctx context.Context, centre, factors []int) ([][]in
 	}
 	rules := c.rules()
 	rules.Planned, rules.Most, rules.Level = joinBlocks, joinBlocks, levelJoint
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.settingOf(centre), rules: rules, reserve: c.reserveGeneralise()}
+	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.settingOf(centre), rules: rules, reserve: c.reserveGeneralise(), optional: true}
 	changed := map[string][]int{}
 	for _, at := range factors {
 		parts := slices.DeleteFunc(slices.Clone(centre), func(part int) bool { return part == at })

@@ -97,10 +97,10 @@ func (c *chapter) failing(trial ledger.Trial, best float64) string {
 	switch {
 	case trial.State == ledger.StateFailed || trial.State == ledger.StateInvalid || trial.State == ledger.StateCut:
 		return trial.State + ": " + trial.Reason
-	case rate > 0 && rate < c.floor(best):
-		return fmt.Sprintf("%.3g × slower than the best", best/rate)
+	case rate > 0 && rate < c.floor(best) && trial.Seconds >= leastSlow:
+		return slower(trial.State, best/rate)
 	case trial.State == ledger.StateEarly:
-		return trial.Reason
+		return "stopped early: " + trial.Reason
 	}
 	return ""
 }
@@ -154,4 +154,12 @@ func (c *chapter) engineDecision(h heat, result tally, at, chosen int, engine pl
 		decision.Reason = "no other engine is shown to be better"
 	}
 	return decision
+}
+
+// slower says how slow a run was, and whether it was ended for that.
+func slower(state string, factor float64) string {
+	if state == ledger.StateEarly {
+		return fmt.Sprintf("stopped early: %.3g × slower", factor)
+	}
+	return fmt.Sprintf("%.3g × slower", factor)
 }

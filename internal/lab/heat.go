@@ -45,6 +45,7 @@ type heat struct {
 	entrants []entrant
 	rules    race.Rules
 	reserve  reserve // of the budget, for what comes after
+	optional bool    // not even its first blocks may use the reserve
 }
 
 // A reserve is a part of the budget that is left for later.
@@ -85,7 +86,14 @@ func (c *chapter) compete(ctx context.Context, h heat) (tally, error) {
 			turn, more = contest.Next(dice.IntN)
 			order = turn.Order
 		}
-		if out.broke = more && !c.affords(h, order, settings); !more || out.broke {
+		if len(out.blocks) >= fewestBlocks || h.optional {
+			out.broke = more && !c.affords(h, order, settings)
+		} else { // what is reserved for later gives way: fewer blocks tell nothing
+			bare := h
+			bare.reserve = reserve{}
+			out.broke = more && !c.affords(bare, order, settings)
+		}
+		if !more || out.broke {
 			break
 		}
 		outcomes, err := c.block(ctx, h, number, order, settings)

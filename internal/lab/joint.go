@@ -87,7 +87,7 @@ func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]i
 func (c *chapter) confirm(ctx context.Context, best choice, singles []raced, joint []int, tries [][]int) (choice, error) {
 	rules := c.rules()
 	rules.Most, rules.Planned = joinBlocks, joinBlocks
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise()}
+	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise(), optional: true}
 	if len(best.parts) == 1 {
 		h.entrants = append(h.entrants, c.entrantOf(best.parts))
 	}

@@ -14,6 +14,7 @@ const (
 	lookEvery   = 100 * time.Millisecond
 	slowSteps   = 20 // median gaps without a token after which a run is hung, if that is more than Quiet
 	firstFactor = 5  // so many times Quiet before the first token: prompts are read
+	leastSlow   = 3  // seconds that a run has before it can be too slow: a short one may meet a busy moment
 	meterEvery  = 30 // seconds: the counters of energy turn over after minutes
 )
 
@@ -24,7 +25,7 @@ type earlyError struct {
 }
 
 func (e *earlyError) Error() string {
-	return fmt.Sprintf("stopped early: about %.3g requests/s, the best has more than %.3g times that", e.rate, e.floor/e.rate)
+	return fmt.Sprintf("about %.3g requests/s, the best has more than %.3g times that", e.rate, e.floor/e.rate)
 }
 
 // hungError: nothing came any more.
@@ -120,7 +121,7 @@ func (w *watch) over(live *bench.Live, elapsed, silent, limit time.Duration) err
 	total, done := float64(live.Total.Load()), float64(live.Done.Load())
 	// Requests that are sent together end together: how many have ended says little about the rate of a
 	// run under way. That it has taken longer than a run at the floor takes in all is certain.
-	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > total/w.floor {
+	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > max(leastSlow, total/w.floor) {
 		if w.tokens > 0 { // answers under way count by what there is of them
 			done = max(done, float64(live.Tokens.Load())/w.tokens)
 		}

@@ -179,7 +179,7 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	}
 	if trial.State == ledger.StateOK && metrics["request_throughput"] < load.Floor {
 		trial.State = ledger.StateEarly
-		trial.Reason = fmt.Sprintf("stopped early: %.3g requests/s after a tenth of them, %.3g wanted", metrics["request_throughput"], load.Floor)
+		trial.Reason = fmt.Sprintf("%.3g requests/s after a tenth of them, %.3g wanted", metrics["request_throughput"], load.Floor)
 		trial.Seconds /= 10
 	}
 	s.pass(trial.Seconds)
