@@ -112,6 +112,7 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 			info.Name, info.Groups, info.BlockSize, info.MaxLen, info.Lookahead)
 	}
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
+	s.kv.Share(cfg.SharedBlocks)
 	// One token per step for each: whoever is resident is never left out.
 	rows := min(info.MaxSeqs, info.MaxTokens)
 	s.residents = make([]*Seq, rows)
@@ -357,4 +358,12 @@ func (s *Scheduler) Stats() Stats {
 	s.groups = s.kv.Groups(s.groups[:0])
 	stats.WaitingTokens, stats.KV, stats.Groups = s.queuedTokens, s.kv.Stats(), s.groups
 	return stats
+}
+
+// Held returns the largest share of a pool that sequences hold.
+func (s *Scheduler) Held() float64 {
+	if stats := s.kv.Stats(); stats.Blocks > 0 {
+		return float64(stats.Held) / float64(stats.Blocks)
+	}
+	return 0
 }

@@ -20,6 +20,7 @@ import (
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/measure"
 	"ossian/internal/lab/planfile"
+	"ossian/internal/lab/report"
 	"ossian/internal/lab/simulate"
 	"ossian/internal/terminal"
 )
@@ -168,6 +169,7 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error
 	}
 	say(lab.Estimate(config.Plan))
 	result, err := lab.Run(cmd.Context(), config)
+	path, reported := report.Write(config.Dir) // of what there is, whatever ended it
 	if cmd.Context().Err() != nil {
 		say(fmt.Sprintf("interrupted after %d trials: the same command goes on", trialsOf(result)))
 		return err
@@ -176,13 +178,13 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error
 		return startError(err)
 	}
 	lines, err := ledger.Read(config.Dir)
-	if err != nil {
+	if err = errors.Join(err, reported); err != nil {
 		return err
 	}
 	if flags.asJSON {
-		err = writeOutcome(cmd.OutOrStdout(), config.Dir, result, lines)
+		err = writeOutcome(cmd.OutOrStdout(), config.Dir, path, result, lines)
 	} else {
-		err = writeConclusion(progress, config.Dir, result, lines)
+		err = writeConclusion(progress, path, result, lines)
 	}
 	if err == nil && result.End.Exit != 0 {
 		err = command.WithStatus(result.End.Exit, fmt.Errorf("lab: nothing could be decided; %s", config.Dir))
@@ -214,15 +216,16 @@ func startError(err error) error {
 // outcome is a campaign's end as JSON.
 type outcome struct {
 	Dir       string            `json:"dir"`
+	Report    string            `json:"report"`
 	Trials    int               `json:"trials"`
 	End       ledger.End        `json:"end"`
 	Decisions []ledger.Decision `json:"decisions"`
 }
 
-func writeOutcome(out io.Writer, dir string, result *lab.Result, lines []ledger.Line) error {
+func writeOutcome(out io.Writer, dir, report string, result *lab.Result, lines []ledger.Line) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(outcome{Dir: dir, Trials: result.Trials, End: result.End, Decisions: standing(lines)})
+	return encoder.Encode(outcome{Dir: dir, Report: report, Trials: result.Trials, End: result.End, Decisions: standing(lines)})
 }
 
 // standing are the decisions that stand: of those that were made again the last one.
@@ -245,7 +248,7 @@ func standing(lines []ledger.Line) []ledger.Decision {
 }
 
 // writeConclusion writes the table of what was decided and where everything lies.
-func writeConclusion(out io.Writer, dir string, result *lab.Result, lines []ledger.Line) error {
+func writeConclusion(out io.Writer, path string, result *lab.Result, lines []ledger.Line) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%-12s %-34s %-12s %-26s %s\n", "stage", "subject", "verdict", "effect", "reason")
 	for _, decision := range standing(lines) {
@@ -264,7 +267,7 @@ func writeConclusion(out io.Writer, dir string, result *lab.Result, lines []ledg
 			fmt.Fprintf(&text, "winner for %s: %s (%s)\n", decision.Model, decision.Subject, decision.Reason)
 		}
 	}
-	fmt.Fprintf(&text, "%d trials; ledger and results: %s\n", result.Trials, dir)
+	fmt.Fprintf(&text, "%d trials; report: %s\n", result.Trials, path)
 	_, err := io.WriteString(out, strings.Map(terminal.Printable, text.String()))
 	return err
 }

@@ -98,16 +98,20 @@ type runner struct {
 	failures int
 	shown    bool    // its interval excluded 0
 	level    float64 // of its latest interval
+	reach    float64 // of its latest interval, to each side of the mean
 	low      float64 // intersection of its intervals so far
 	high     float64
 	beaten   string     // the rival that turned out better
 	defeat   Comparison // with that rival, where it came from comparing the two
 	verdict  Verdict
 	reason   string
-	since    int // block of the verdict
-	racing   bool
+	since    int  // block of the verdict
+	racing   bool // due in the next block
 	equal    bool // within the zone of indifference of the best of its group
 }
+
+// torn says that intervals of earlier and later blocks exclude each other.
+func (r *runner) torn() bool { return r.low > r.high }
 
 // New returns a race without blocks. Names must differ.
 func New(rules Rules, baseline string, candidates []Candidate) (*Race, error) {
@@ -271,9 +275,9 @@ func (r *Race) measure(fresh map[*runner]bool) {
 	}
 	for _, runner := range r.runners {
 		if fresh[runner] && runner.pairs >= firstLook {
-			reach := r.reach(runner.level, runner.pairs, runner.squares)
-			runner.low = max(runner.low, runner.mean-reach)
-			runner.high = min(runner.high, runner.mean+reach)
+			runner.reach = r.reach(runner.level, runner.pairs, runner.squares)
+			runner.low = max(runner.low, runner.mean-runner.reach)
+			runner.high = min(runner.high, runner.mean+runner.reach)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestContradiction(t *testing.T) {
 		}
 	}
 	standings := race.State().Standings
-	if turns := standings[0]; turns.Verdict != NotDecided || !strings.Contains(turns.Reason, "exclude each other") || turns.Racing {
+	if turns := standings[0]; turns.Verdict != NotDecided || !(turns.Interval.Low < turns.Interval.High) || !strings.Contains(turns.Reason, "exclude each other") || turns.Racing {
 		t.Errorf("%+v", turns)
 	}
 	if stays := standings[1]; stays.Verdict != Accepted {
@@ -261,8 +261,24 @@ func TestBlocksGoToWhatIsUndecided(t *testing.T) {
 			alone++
 		}
 	}
+	for _, loser := range state.Standings[:3] {
+		if loser.Verdict != Rejected || loser.Since > 8 {
+			t.Errorf("%+v", loser)
+		}
+	}
 	if alone < 3 || state.Standings[0].Blocks > 8 || state.Standings[3].Blocks != state.Blocks {
 		t.Errorf("%d blocks with one candidate; %+v", alone, state)
+	}
+}
+
+// Who is beaten while undecided keeps the block of its verdict, and a last rival of its
+// own does not change it.
+func TestBeaten(t *testing.T) {
+	c := campaign{effects: []float64{0, 0.2, 0.19}, noise: normal(0.02), rivals: true}
+	state := c.run(t, start(t, Rules{}, c.candidates()), rand.New(rand.NewPCG(8, 5)))
+	null := state.Standings[0]
+	if null.Verdict != Rejected || null.Beaten == "" || null.Since != null.Blocks || state.Blocks <= null.Since || !strings.Contains(null.Reason, "below that of "+null.Beaten) {
+		t.Errorf("%+v after %d blocks", null, state.Blocks)
 	}
 }
 

@@ -81,7 +81,11 @@ func (r *Race) State() State {
 		}
 		if runner.level > 0 {
 			standing.Formed, standing.Level = true, runner.level
-			standing.Interval = stat.Interval{Low: math.Expm1(runner.low), High: math.Expm1(runner.high)}
+			low, high := runner.low, runner.high
+			if runner.torn() { // they have nothing in common: the latest
+				low, high = runner.mean-runner.reach, runner.mean+runner.reach
+			}
+			standing.Interval = stat.Interval{Low: math.Expm1(low), High: math.Expm1(high)}
 		}
 		state.Standings = append(state.Standings, standing)
 	}
@@ -111,29 +115,32 @@ func (r *Race) groups() [][]*runner {
 
 // judge gives every candidate its verdict and says who runs on.
 func (r *Race) judge() {
-	for _, runner := range r.runners {
-		verdict, reason := r.verdict(runner)
-		if verdict != runner.verdict {
-			runner.since = len(r.blocks)
-		}
-		runner.verdict, runner.reason = verdict, reason
+	before := make([]Verdict, len(r.runners))
+	for i, runner := range r.runners {
+		before[i] = runner.verdict
+		runner.verdict, runner.reason = r.verdict(runner)
 	}
 	for _, group := range r.groups() {
 		r.eliminate(group)
 		r.contend(group)
+	}
+	for i, runner := range r.runners {
+		if runner.verdict != before[i] {
+			runner.since = len(r.blocks)
+		}
 	}
 }
 
 // verdict is the rule of lab.md 4, item 6, for one candidate against the baseline alone.
 func (r *Race) verdict(runner *runner) (Verdict, string) {
 	least := math.Log1p(r.rules.Least)
-	share := percent(math.Log1p(r.rules.Least))
+	share := percent(least)
 	switch {
 	case runner.failures >= r.rules.Failures:
 		return Rejected, fmt.Sprintf("unstable: failed in %d blocks", runner.failures)
 	case runner.pairs < firstLook:
 		return NotDecided, fmt.Sprintf("%d blocks; an interval needs %d", runner.pairs, firstLook)
-	case runner.low > runner.high:
+	case runner.torn():
 		return NotDecided, "intervals of earlier and later blocks exclude each other: its ratio to the baseline changed during the campaign"
 	case runner.high < 0:
 		return Rejected, "worse: the interval lies below 0"
@@ -155,13 +162,13 @@ func percent(gain float64) string { return fmt.Sprintf("%+.1f %%", 100*math.Expm
 func (r *Race) eliminate(group []*runner) {
 	for _, runner := range group {
 		for _, rival := range group {
-			stands := rival.low <= rival.high && rival.failures < r.rules.Failures
-			if runner.beaten == "" && stands && rival.low > runner.high && runner.low <= runner.high {
+			stands := !rival.torn() && rival.failures < r.rules.Failures
+			if runner.beaten == "" && stands && rival.low > runner.high && !runner.torn() {
 				runner.beaten = rival.Name
 			}
 		}
 		if runner.beaten != "" && runner.verdict == NotDecided {
-			runner.verdict, runner.since = Rejected, len(r.blocks)
+			runner.verdict = Rejected
 			runner.reason = fmt.Sprintf("the interval lies below that of %s", runner.beaten)
 		}
 	}
@@ -173,7 +180,7 @@ func (r *Race) contend(group []*runner) {
 	undecided := false
 	for _, runner := range group {
 		runner.equal = false
-		runner.racing = runner.verdict == NotDecided && runner.low <= runner.high
+		runner.racing = runner.verdict == NotDecided && !runner.torn()
 		undecided = undecided || runner.racing
 	}
 	accepted := standing(group)
@@ -277,7 +284,7 @@ func (r *Race) end() End {
 		for _, runner := range group {
 			racing = racing || runner.racing
 			equal = equal || runner.equal
-			lost = lost || runner.low > runner.high
+			lost = lost || runner.torn()
 		}
 	}
 	switch {
