@@ -82,7 +82,7 @@ func TestErrors(t *testing.T) {
 		{"bias outside the vocabulary", "POST", chatPath, `{` + hi + `,"logit_bias":{"300000":1}}`, 400, "invalid_value", "logit_bias.300000"},
 		{"stop id outside the vocabulary", "POST", chatPath, `{` + hi + `,"stop_token_ids":[1,201088]}`, 400, "invalid_value", "stop_token_ids[1]"},
 		{"allowed id without a meaning", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[201000]}`, 400, "invalid_value", "allowed_token_ids"},
-		{"nothing may come next", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[200002],"min_tokens":3}`, 400, "invalid_value", ""},
+		{"allowed ids without text", "POST", chatPath, `{` + hi + `,"allowed_token_ids":[200002,200012]}`, 400, "invalid_value", "allowed_token_ids"},
 		{"unknown tool", "POST", chatPath, `{` + hi + `,` + tools + `,"tool_choice":{"type":"function","function":{"name":"get_time"}}}`, 400, "invalid_value", "tool_choice"},
 		{"required without tools", "POST", chatPath, `{` + hi + `,"tool_choice":"required"}`, 400, "invalid_value", "tool_choice"},
 		{"built-in tool", "POST", chatPath, `{` + hi + `,"tools":[{"type":"web_search"}]}`, 400, "unsupported_parameter", "tools[0].type"},
