@@ -13,6 +13,7 @@ import (
 
 	"ossian/internal/chat"
 	"ossian/internal/soak"
+	"ossian/internal/store"
 )
 
 // mixture is what a request of the mixed load asks for.
@@ -92,7 +93,12 @@ func gone(ctx context.Context, fault string, err error) error {
 func TestSOK1Mixed(t *testing.T) {
 	const clients, asked = 6, 60
 	rounds := soak.Cases(t, 15, 10_000)
-	g := start(t, inMemory(t, setup{reply: hello, format: fallible(t)}))
+	// What clients that left have stored stays, up to a bound that is soon reached.
+	kept, err := store.NewMemory(store.Config{Bytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := start(t, setup{reply: hello, format: fallible(t), cfg: Config{Archive: kept}})
 	round := func(number int) (times []time.Duration) {
 		var all sync.WaitGroup
 		var mu sync.Mutex
