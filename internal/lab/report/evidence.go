@@ -78,6 +78,9 @@ func (c *chapter) generalised(level int) {
 			}
 		}
 		effect := cell{lines: []text{say(changed)}, tone: tone}
+		if !c.improved() { // nothing but the baseline was measured
+			after, effect = "-", cells("-")[0]
+		}
 		rows = append(rows, []cell{of(say("").code(decision.Workload)), of(say(c.nameOf(metric))), of(say(before)), of(say(after)), effect, of(say(bracket(decision.Effect))), of(say(decision.Verdict))})
 	}
 	if len(rows) == 0 {
