@@ -87,7 +87,7 @@ var imports = map[string][]string{
 
 	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
-	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
+	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine", "plan"},
 
 	"e2e": {},
 
