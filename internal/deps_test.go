@@ -96,7 +96,7 @@ var imports = map[string][]string{
 
 	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
-	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
+	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine", "plan"},
 
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
