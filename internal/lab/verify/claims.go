@@ -155,18 +155,25 @@ var (
 
 // checkRatings looks for judgements without a criterion, and says what could be said.
 func (j *judge) checkRatings() {
+	verdict := ""
 	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || len(j.findings) >= maxFindings {
+			continue
+		}
 		line := document.Plain(raw)
 		rating := ratingText.MatchString(line)
-		if (!rating && !praiseText.MatchString(line)) || len(line) > 600 {
+		if !rating && !praiseText.MatchString(line) {
 			continue
+		}
+		if verdict == "" {
+			verdict = j.roofline()
 		}
 		severity := Unsupported
 		if !rating {
 			severity = Info
 		}
 		follows := "no criterion is given"
-		if verdict := j.roofline(); verdict != "" {
+		if verdict != "" {
 			follows += "; " + verdict
 		}
 		j.find(severity, i+1, "rating", clip(line), follows, "a share needs a whole: of a bound, or of a measured best")
@@ -182,6 +189,7 @@ var (
 
 // checkStatuses looks for options that are counted as used because they are installed.
 func (j *judge) checkStatuses() {
+	devices := document.DevicesIn(j.doc.HeadText())
 	for _, s := range j.doc.Statuses {
 		if !installedWords.MatchString(s.Text) || notInstalled.MatchString(s.Text) || usedWords.MatchString(s.Text) {
 			continue
@@ -189,7 +197,7 @@ func (j *judge) checkStatuses() {
 		why := "installed is not used: a metric, a flag or a line of the start log would show it"
 		if model, ok := j.doc.Model(); ok && model.Family == "gptoss" && strings.Contains(s.Option, "xformers") {
 			why = "installed is not used: xformers has no attention with sinks, which this model needs"
-			for _, device := range document.DevicesIn(strings.Join(j.doc.Lines, "\n")) {
+			for _, device := range devices {
 				if device.Text == "RTX PRO 6000" {
 					why += "; this card takes Triton attention and Marlin (vllm#40153)"
 				}

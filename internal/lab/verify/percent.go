@@ -25,11 +25,17 @@ func percentages(j *judge) {
 	}
 	j.memorySavings()
 	for i, line := range j.doc.Lines {
-		if !strings.Contains(line, "|") && (strings.ContainsAny(line, "%x×")) {
+		if len(line) <= maxSentence && !strings.Contains(line, "|") && strings.ContainsAny(line, "%x×") && comparing.MatchString(line) {
 			j.checkSentence(document.Plain(line), i+1)
 		}
 	}
 }
+
+// maxSentence is how long a line may be that is read as a sentence.
+const maxSentence = 4 << 10
+
+// comparing are the words between two figures that are compared.
+var comparing = regexp.MustCompile(`→|->|=>|\bto\b|instead|rather|\bvs\b|versus|compared|from`)
 
 // checkRow checks the changes of a row against the same metric in its base column.
 func (j *judge) checkRow(t *document.Table, r *document.Row) {
@@ -254,6 +260,8 @@ var (
 	sentenceChange = regexp.MustCompile(`(?i)([-+\x{2212}]?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x\b|×)(?:\s*(faster|slower|higher|lower|less|more|reduction|reduced|saved|improvement|increase|decrease|better|gain|speedup))?`)
 )
 
+var pointWithin = regexp.MustCompile(`[0-9]\.[0-9]`)
+
 // sentenceReach is how far behind two figures their change may stand, in bytes.
 const sentenceReach = 60
 
@@ -275,19 +283,19 @@ func (j *judge) checkSentence(text string, line int) {
 			if strings.HasPrefix(strings.TrimSpace(rest), "-") || strings.HasPrefix(strings.TrimSpace(rest), "–") {
 				continue
 			}
-			j.checkBehind(text, rest, old, fresh, unitOld+unitNew, line)
+			j.checkBehind(text, rest, old, fresh, line)
 		}
 	}
 }
 
 // checkBehind checks the first change in what stands behind two figures.
-func (j *judge) checkBehind(text, rest string, old, fresh document.Number, unit string, line int) {
+func (j *judge) checkBehind(text, rest string, old, fresh document.Number, line int) {
 	match := sentenceChange.FindStringSubmatchIndex(rest)
 	if match == nil || match[0] > sentenceReach {
 		return
 	}
 	between := rest[:match[0]]
-	if strings.ContainsAny(between, ";.") && !regexp.MustCompile(`[0-9]\.[0-9]`).MatchString(between) {
+	if strings.ContainsAny(between, ";.") && !pointWithin.MatchString(between) {
 		return // another sentence
 	}
 	if document.RangeBefore.MatchString(rest[:match[2]]) || strings.HasPrefix(rest[match[3]:], "-") {
@@ -320,7 +328,6 @@ func (j *judge) checkBehind(text, rest string, old, fresh document.Number, unit 
 		}
 	}
 	follows := fmt.Sprintf("%s → %s is %s", old.Text, fresh.Text, factorOrPercent(fresh.Value/old.Value, percent))
-	_ = unit
 	j.find(Wrong, line, "sentence", clip(text), follows, "beyond the rounding of the printed figures")
 }
 
@@ -334,7 +341,7 @@ func factorOrPercent(ratio float64, percent bool) string {
 
 // clip is a text that fits in a finding.
 func clip(text string) string {
-	const most = 160
+	const most = 240
 	if len(text) <= most {
 		return text
 	}

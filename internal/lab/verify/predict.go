@@ -11,6 +11,9 @@ import (
 	"ossian/internal/lab/verify/document"
 )
 
+// mostBefore is how many runs before one are told to a predictor.
+const mostBefore = 50
+
 // settingOf is the setting of a block for a predictor; false where the block is of another
 // model, or where its lengths are not known.
 func (j *judge) settingOf(b *document.Block, p Predictor) (Setting, bool) {
@@ -32,7 +35,7 @@ func (j *judge) settingOf(b *document.Block, p Predictor) (Setting, bool) {
 	}
 	// What the same server has met before, where prompts may be shared.
 	if load.Dataset == "random" {
-		for _, before := range j.doc.Blocks {
+		for _, before := range j.doc.Blocks[max(0, b.Number()-1-mostBefore):] {
 			if before == b {
 				break
 			}

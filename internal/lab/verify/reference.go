@@ -106,7 +106,7 @@ func (j *judge) missing(t *document.Table, r *document.Row, f *document.TableFig
 	best := bestBlock(together)
 	if best != nil && known > 1 {
 		for _, key := range document.KeysOf(f.Metric) {
-			if value, ok := best.Values[key]; ok {
+			if value, ok := best.Figure(key); ok {
 				j.find(Wrong, f.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
 					"the other figures beside it are of that block")
 				return
@@ -115,7 +115,7 @@ func (j *judge) missing(t *document.Table, r *document.Row, f *document.TableFig
 	}
 	follows := "in no result block of the document"
 	if near, key := j.doc.Nearest(f); near != nil {
-		value := near.Values[key]
+		value, _ := near.Figure(key)
 		if document.DigitApart(value, f.Number) {
 			j.find(Wrong, f.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), value.Text), "they differ in one digit")
 			return
@@ -171,8 +171,8 @@ func (j *judge) checkSentences() {
 				continue
 			}
 			follows := "in no result block and in no table of the document"
-			if document.DigitApart(near.Values[key], value) {
-				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), near.Values[key].Text), "they differ in one digit")
+			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) {
+				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), nearest.Text), "they differ in one digit")
 				continue
 			}
 			j.find(Unsupported, i+1, "sentence", clip(line), value.Text+" stands "+follows, "figures of a report are of runs that can be looked up")
@@ -257,8 +257,10 @@ var compared = []string{"total_token_throughput", "output_throughput", "request_
 
 // someChange reports whether two runs of one load differ by a printed change.
 func (j *judge) someChange(printed document.Change) bool {
-	for _, base := range j.doc.Blocks {
-		for _, b := range j.doc.Blocks {
+	const mostRuns = 300 // of which each is compared with each
+	blocks := j.doc.Blocks[:min(len(j.doc.Blocks), mostRuns)]
+	for _, base := range blocks {
+		for _, b := range blocks {
 			if b == base || b.Value("total_input_tokens") != base.Value("total_input_tokens") || b.Value("completed") != base.Value("completed") {
 				continue
 			}

@@ -247,6 +247,9 @@ var (
 // checkLimitations compares recipes with sentences that say which settings run out of memory.
 func (j *judge) checkLimitations() {
 	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || !strings.Contains(strings.ToLower(raw), "mem") {
+			continue
+		}
 		line := document.Plain(raw)
 		tp := limitedTP.FindStringSubmatch(line)
 		if !outOfMemory.MatchString(line) || tp == nil || !defaultShare.MatchString(line) || j.doc.Fenced[i] {

@@ -43,6 +43,9 @@ func carry(j *judge) {
 // checkCarry reports what each row of a server shares with those before it.
 func (j *judge) checkCarry(blocks []*document.Block, seed string) {
 	signatures := 0
+	// Each row is compared with those before it, so a long list is cut.
+	const mostRows = 500
+	blocks = blocks[:min(len(blocks), mostRows)]
 	for i, b := range blocks {
 		longest, count, name := 0.0, 0.0, ""
 		for _, before := range blocks[:i] {

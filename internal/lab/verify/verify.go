@@ -69,7 +69,8 @@ type UnreadableError struct {
 	Err  error
 }
 
-func (e *UnreadableError) Error() string { return e.Name + ": " + e.Err.Error() }
+// Error names the document; what it quotes of one is cut.
+func (e *UnreadableError) Error() string { return e.Name + ": " + clip(e.Err.Error()) }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }
 

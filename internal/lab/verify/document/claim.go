@@ -24,7 +24,7 @@ type claim struct {
 }
 
 // maxClaims bounds the claims of one document.
-const maxClaims = 5_000
+const maxClaims = 1_000
 
 // A memoryClaim says by how much an option lessens memory.
 type memoryClaim struct {
@@ -202,7 +202,7 @@ func (d *Document) memoryClaims(name, text string, line int) {
 func (d *Document) listClaims() {
 	for i, line := range d.Lines {
 		match := listItem.FindStringSubmatch(line)
-		if match == nil || d.Fenced[i] || len(d.Claims) >= maxClaims {
+		if match == nil || d.Fenced[i] || len(d.Claims)+len(d.Memory)+len(d.Statuses) >= maxClaims {
 			continue
 		}
 		path := d.Above(i + 1)
@@ -269,6 +269,12 @@ func (d *Document) listClaim(c claim) {
 	d.Claims = append(d.Claims, c)
 }
 
+// Limits of chains.
+const (
+	maxChains = 50
+	maxSteps  = 100
+)
+
 // findChains finds rates that grow option by option: lines in a row, most of which begin
 // with a plus.
 func (d *Document) findChains() {
@@ -286,8 +292,11 @@ func (d *Document) findChains() {
 		steps = nil
 	}
 	for i, line := range d.Lines {
-		match := chainLine.FindStringSubmatch(line)
-		if match == nil || len(line) > 400 {
+		var match []string
+		if len(line) <= 400 && strings.Contains(line, ":") && (strings.Contains(line, "/s") || strings.Contains(line, "TPS")) {
+			match = chainLine.FindStringSubmatch(line)
+		}
+		if match == nil || len(d.Chains) >= maxChains || len(steps) >= maxSteps {
 			flush()
 			continue
 		}

@@ -24,7 +24,7 @@ type Command struct {
 }
 
 // maxCommands bounds the commands of one document.
-const maxCommands = 20_000
+const maxCommands = 5_000
 
 // programs are how commands begin that start or load a server: words in a row.
 var programs = []struct {

@@ -17,8 +17,8 @@ import (
 
 // Limits of a document.
 const (
-	maxDocument = 256 << 20 // bytes
-	maxLines    = 4_000_000
+	maxDocument = 64 << 20 // bytes
+	maxLines    = 1_000_000
 	maxLine     = 64 << 10 // bytes of a line that is looked at; longer ones are passed over
 )
 
@@ -37,6 +37,17 @@ type Document struct {
 	Memory   []memoryClaim
 	Statuses []statusClaim
 	Chains   [][]chainStep
+
+	// What is asked more than once is found once.
+	modelKnown, hasModel bool
+	model                ModelName
+	head                 string
+	memoryKnown          bool
+	memoryGB             float64
+	memoryOf             string
+
+	byKey    map[string]*figureIndex
+	inTables figureIndex
 }
 
 // Read reads what one input holds; name stands in what is found. Errors say what was found and what is expected.
@@ -57,6 +68,7 @@ func Read(name string, content []byte) (*Document, error) {
 	doc := &Document{Name: name}
 	isResult, err := doc.readResults(data)
 	if err != nil || isResult {
+		doc.index()
 		return doc, err
 	}
 	if bytes.Count(data, []byte("\n")) > maxLines {
@@ -77,6 +89,7 @@ func Read(name string, content []byte) (*Document, error) {
 	doc.findLengths()
 	doc.findClaims()
 	doc.placeBlocks()
+	doc.index()
 	if len(doc.Blocks)+len(doc.Commands)+len(doc.Tables)+len(doc.Claims)+len(doc.Memory) == 0 {
 		return nil, errors.New("nothing in it can be checked: no result block, table of results, command or claim was found")
 	}

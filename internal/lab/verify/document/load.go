@@ -19,11 +19,21 @@ var (
 	lengthsOutput  = regexp.MustCompile(`(?i)(?:dataset_output_tokens|random[-_]output[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
 )
 
+// maxLengths bounds the stated lengths of a document.
+const maxLengths = 500
+
 // findLengths finds the stated lengths of a text.
 func (d *Document) findLengths() {
 	pending := 0.0 // an input length whose output length is to come within a few lines
 	left := 0
 	for _, line := range d.Lines {
+		if len(d.lengths) >= maxLengths {
+			break
+		}
+		left--
+		if lower := strings.ToLower(line); !strings.Contains(lower, "out") && !strings.Contains(lower, "input") {
+			continue
+		}
 		for _, match := range lengthsInWords.FindAllStringSubmatch(line, 10) {
 			input, okIn := thousands(match[1], match[2])
 			output, okOut := thousands(match[3], match[4])
@@ -40,7 +50,6 @@ func (d *Document) findLengths() {
 			d.lengths = append(d.lengths, Lengths{pending, output})
 			left = 0
 		}
-		left--
 	}
 	for i := range d.Commands {
 		if load := d.Commands[i].Load; load != nil && load.Input > 0 && load.Output > 0 {
@@ -83,8 +92,17 @@ func near(mean, stated float64) bool {
 	return math.Abs(mean-stated) <= math.Max(0.02*stated, 3) || (mean > stated && mean-stated <= 120 && stated >= 1000)
 }
 
-// LoadOf gathers what is known of the load of a block.
+// LoadOf is what is known of the load of a block; it is gathered once.
 func (d *Document) LoadOf(b *Block) loaded {
+	if b.load == nil {
+		load := d.gatherLoad(b)
+		b.load = &load
+	}
+	return *b.load
+}
+
+// gatherLoad gathers what is known of the load of a block.
+func (d *Document) gatherLoad(b *Block) loaded {
 	var load loaded
 	load.Rate = math.NaN()
 	completed := b.Value("completed")

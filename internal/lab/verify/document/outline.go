@@ -5,6 +5,7 @@ package document
 
 import (
 	"regexp"
+	"sort"
 	"strings"
 )
 
@@ -64,14 +65,18 @@ func (d *Document) Title() string {
 func (d *Document) Above(line int) []heading {
 	var out []heading
 	level := 7
-	for i := len(d.headings) - 1; i >= 0; i-- {
-		if h := d.headings[i]; h.line <= line && h.level < level {
+	last := sort.Search(len(d.headings), func(i int) bool { return d.headings[i].line > line })
+	for i := last - 1; i >= max(0, last-maxAbove) && level > 1; i-- {
+		if h := d.headings[i]; h.level < level {
 			out = append(out, h)
 			level = h.level
 		}
 	}
 	return out
 }
+
+// maxAbove is how many headings are looked at for those that a line stands under.
+const maxAbove = 2_000
 
 // section is the text of the nearest heading above a line, "" above the first.
 func (d *Document) section(line int) string {
@@ -87,16 +92,19 @@ const labelReach = 8
 // placeBlocks finds what stands above each block.
 func (d *Document) placeBlocks() {
 	before := 0 // the last line of the block before
+	next := 0   // the first command below
+	var server, client *Command
 	for _, b := range d.Blocks {
 		b.Section = d.section(b.Line)
 		b.label = d.labelAbove(b.Line, before)
-		for i := range d.Commands {
-			if c := &d.Commands[i]; c.Serves && c.Line < b.Line {
-				b.Server = c
-			} else if c.Load != nil && c.Line < b.Line {
-				b.client = c
+		for ; next < len(d.Commands) && d.Commands[next].Line < b.Line; next++ {
+			if c := &d.Commands[next]; c.Serves {
+				server = c
+			} else if c.Load != nil {
+				client = c
 			}
 		}
+		b.Server, b.client = server, client
 		b.Name += " of the document"
 		if about := strings.Trim(b.Section+", "+b.label, ", "); about != "" {
 			b.Name = "block of " + about

@@ -5,9 +5,7 @@ package document
 
 import (
 	"fmt"
-	"math"
 	"regexp"
-	"slices"
 	"sort"
 	"strings"
 )
@@ -83,6 +81,9 @@ var currentText = regexp.MustCompile(`(?i)(?:current|your|now|results?)[^0-9\n]{
 // the chain.
 func (d *Document) CurrentRate(last chainStep) string {
 	for _, line := range d.Lines {
+		if !strings.Contains(line, "tok") || len(line) > maxNames {
+			continue
+		}
 		if match := currentText.FindStringSubmatch(Plain(line)); match != nil {
 			if value, ok := ParseNumber(match[1]); ok && value.Value >= last.Rate.Low*0.9 && value.Value <= last.Rate.High*1.1 {
 				return match[1]
@@ -121,34 +122,53 @@ func (b *Block) ShortName() string {
 // Model is the model that a document is about: that of its title, else the first one that
 // it names.
 func (d *Document) Model() (ModelName, bool) {
-	if model, ok := ModelIn(d.Title()); ok {
-		return model, true
-	}
-	for _, line := range d.Lines {
-		if model, ok := ModelIn(line); ok {
-			return model, true
+	if !d.modelKnown {
+		d.modelKnown = true
+		texts := append([]string{d.Title()}, d.Lines...)
+		for _, text := range texts {
+			if d.model, d.hasModel = ModelIn(text); d.hasModel {
+				break
+			}
 		}
 	}
-	return ModelName{}, false
+	return d.model, d.hasModel
 }
 
 var perDevice = regexp.MustCompile(`(?i)(?:vram|memory)\s*(?:per|/)\s*(?:gpu|card|device)[^0-9]{0,12}([0-9]{1,4})\s?Gi?B|([0-9]{1,4})\s?Gi?B\s*(?:vram\s*)?(?:per|/|each)\s*(?:gpu|card|device)?`)
 
-// DeviceMemory is the memory of one device in GB as a document states it, else as published.
+// DeviceMemory is the memory of one device in GB as a document states it, else as published,
+// and the name of the device; 0 where it is not known.
 func (d *Document) DeviceMemory() (gigabytes float64, name string) {
+	if !d.memoryKnown {
+		d.memoryKnown = true
+		d.memoryGB, d.memoryOf = d.findDeviceMemory()
+	}
+	return d.memoryGB, d.memoryOf
+}
+
+var gigabytesText = regexp.MustCompile(`([0-9]{2,3})\s?GB`)
+
+// findDeviceMemory looks for the memory of the only device that is named.
+func (d *Document) findDeviceMemory() (gigabytes float64, name string) {
 	all := DevicesIn(d.HeadText())
 	if len(all) == 1 {
 		gigabytes, name = all[0].Memory, all[0].Text
 	}
 	for _, line := range d.Lines {
+		if !strings.Contains(line, "B") || len(line) > maxNames {
+			continue
+		}
 		text := Plain(line)
-		if match := perDevice.FindStringSubmatch(text); match != nil && !strings.Contains(strings.ToLower(text), "model") && strings.Contains(strings.ToLower(text), "vram") {
-			if value, ok := ParseNumber(match[1] + match[2]); ok {
-				return value.Value, name
+		lower := strings.ToLower(text)
+		if strings.Contains(lower, "vram") && !strings.Contains(lower, "model") {
+			if match := perDevice.FindStringSubmatch(text); match != nil {
+				if value, ok := ParseNumber(match[1] + match[2]); ok {
+					return value.Value, name
+				}
 			}
 		}
-		if len(all) == 1 && len(DevicesIn(text)) == 1 {
-			if match := regexp.MustCompile(`([0-9]{2,3})\s?GB`).FindStringSubmatch(text); match != nil && all[0].Memory == 0 {
+		if len(all) == 1 && all[0].Memory == 0 && len(DevicesIn(text)) == 1 {
+			if match := gigabytesText.FindStringSubmatch(text); match != nil {
 				if value, ok := ParseNumber(match[1]); ok {
 					gigabytes = value.Value
 				}
@@ -158,21 +178,29 @@ func (d *Document) DeviceMemory() (gigabytes float64, name string) {
 	return gigabytes, name
 }
 
+// maxHead is how many lines on hardware are looked at.
+const maxHead = 200
+
 // HeadText is where hardware is stated: title, sections about hardware, lines that say GPU.
 func (d *Document) HeadText() string {
+	if d.head != "" {
+		return d.head
+	}
 	out := []string{d.Title()}
+	next, within := 0, false // the heading below, and whether the section is one about hardware
 	for i, line := range d.Lines {
-		lower := strings.ToLower(line)
-		if strings.Contains(lower, "hardware") || strings.Contains(lower, "gpus") || strings.Contains(strings.ToLower(d.section(i+1)), "hardware") {
-			if !d.Fenced[i] {
-				out = append(out, line)
-			}
+		for ; next < len(d.headings) && d.headings[next].line <= i+1; next++ {
+			within = strings.Contains(strings.ToLower(d.headings[next].Text), "hardware")
 		}
-		if len(out) > 200 {
-			break
+		if d.Fenced[i] || len(line) > maxNames || len(out) > maxHead {
+			continue
+		}
+		if lower := strings.ToLower(line); within || strings.Contains(lower, "hardware") || strings.Contains(lower, "gpus") {
+			out = append(out, line)
 		}
 	}
-	return strings.Join(out, "\n")
+	d.head = strings.Join(out, "\n")
+	return d.head
 }
 
 // A Recipe is a server's settings: a command, with a file of settings where it names one.
@@ -243,44 +271,6 @@ func KeysOf(metric string) []string {
 	return []string{metric}
 }
 
-// Sources are the blocks that have a figure: its value lies within the rounding of both.
-func (d *Document) Sources(f *TableFigure) []*Block {
-	var out []*Block
-	for _, b := range d.Blocks {
-		for _, key := range KeysOf(f.Metric) {
-			if value, ok := b.Values[key]; ok && value.Span().Meets(f.Number.Span()) {
-				out = append(out, b)
-				break
-			}
-		}
-	}
-	return out
-}
-
-// Known reports whether blocks have a metric at all.
-func (d *Document) Known(metric string) bool {
-	for _, b := range d.Blocks {
-		if slices.ContainsFunc(KeysOf(metric), func(key string) bool { return b.Has(key) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// Nearest is the block whose value of the metric comes nearest, and its key.
-func (d *Document) Nearest(f *TableFigure) (*Block, string) {
-	var found *Block
-	key, least := "", math.Inf(1)
-	for _, b := range d.Blocks {
-		for _, candidate := range KeysOf(f.Metric) {
-			if value, ok := b.Values[candidate]; ok && math.Abs(value.Value-f.Number.Value) < least {
-				found, key, least = b, candidate, math.Abs(value.Value-f.Number.Value)
-			}
-		}
-	}
-	return found, key
-}
-
 // DigitApart reports whether two printed figures differ in exactly one digit.
 func DigitApart(a, b Number) bool {
 	first, second := strings.ReplaceAll(a.Text, ",", ""), strings.ReplaceAll(b.Text, ",", "")
@@ -305,22 +295,6 @@ func (d *Document) BlockLines() map[int]bool {
 		}
 	}
 	return out
-}
-
-// InTables reports whether a figure stands in a table.
-func (d *Document) InTables(value Number) bool {
-	for t := range d.Tables {
-		for r := range d.Tables[t].Rows {
-			for c := range d.Tables[t].Rows[r].Cells {
-				for _, f := range d.Tables[t].Rows[r].Cells[c].Figures {
-					if f.Number.Span().Meets(value.Span()) {
-						return true
-					}
-				}
-			}
-		}
-	}
-	return false
 }
 
 // A Pair is a row of a table whose figures are those of two blocks.

@@ -11,8 +11,9 @@ import (
 
 // Limits of tables.
 const (
-	maxTables = 5_000
-	maxCells  = 500_000 // of a document
+	maxTables  = 5_000
+	maxCells   = 200_000 // of a document
+	maxColumns = 64      // of a table; those beyond are not looked at
 )
 
 // A Table is one table; all its rows are cut or filled to the width of the header.
@@ -94,7 +95,7 @@ func (d *Document) findTables() {
 func splitRow(line string) []string {
 	line = strings.TrimSpace(line)
 	line = strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|")
-	return strings.Split(line, "|")
+	return strings.SplitN(line, "|", maxColumns+1)[:min(maxColumns, 1+strings.Count(line, "|"))]
 }
 
 // markdownTable reads the table whose header is line at, counted from 0.
@@ -124,7 +125,7 @@ func (d *Document) htmlTable(at int) (Table, int) {
 		text.WriteString(d.Lines[i] + "\n")
 		if strings.Contains(lower, "</tr") {
 			var cells []string
-			for _, match := range htmlCell.FindAllStringSubmatch(text.String(), 200) {
+			for _, match := range htmlCell.FindAllStringSubmatch(text.String(), maxColumns) {
 				cells = append(cells, match[1])
 			}
 			if found.Header == nil {
