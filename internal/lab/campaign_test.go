@@ -441,4 +441,3 @@ func TestModels(t *testing.T) {
 		t.Error(err)
 	}
 }
-
