@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -109,6 +110,9 @@ type Comparison struct {
 	B        []string `json:"b"`
 	Rows     []Row    `json:"rows"`
 	Warnings []string `json:"warnings"`
+
+	Outputs     []Outputs `json:"outputs,omitempty"`      // A against B first, then repetitions of one side
+	OutputsNote string    `json:"outputs_note,omitempty"` // why there are none
 }
 
 // alpha is the chance that a comparison claims any difference where there is none. BEN-6
@@ -141,6 +145,7 @@ func Compare(a, b []Result) (*Comparison, error) {
 		}
 		comparison.Rows = append(comparison.Rows, row)
 	}
+	comparison.addOutputs(a, b)
 	if len(comparison.Rows) == 0 {
 		return nil, errors.New("compare: no metric is in every result of both sides")
 	}
@@ -266,6 +271,9 @@ func warnings(a, b []Result) []string {
 		if value, y := first.Profile, result.Profile; value != y && value != "" && y != "" {
 			add("profile differs: %s and %s; their numbers are not defined alike (bench serve --compat)", value, y)
 		}
+		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Cache != y.Workload.Cache {
+			add("prefix cache before the run differs: %s and %s (bench serve --cache)", cmp.Or(value.Workload.Cache, "as it was"), cmp.Or(y.Workload.Cache, "as it was"))
+		}
 		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Hash != y.Workload.Hash {
 			add("workload differs: %s and %s (hash of the prompts)", value.Workload.Hash, y.Workload.Hash)
 		}
@@ -274,7 +282,7 @@ func warnings(a, b []Result) []string {
 		named := false
 		for _, finding := range result.Findings() {
 			if !finding.Warning {
-				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.touched())
+				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.Touched())
 				named = true
 			}
 		}
@@ -324,6 +332,12 @@ func (c *Comparison) String() string {
 	page.line("=")
 	page.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
 		"chance: of 100 comparisons without a difference at most one gets such a verdict.\n")
+	for i := range c.Outputs {
+		fmt.Fprintln(page, &c.Outputs[i])
+	}
+	if c.OutputsNote != "" {
+		fmt.Fprintf(page, "Outputs are not compared: %s\n", c.OutputsNote)
+	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(page, "WARNING: %s\n", w)
 	}

@@ -139,16 +139,24 @@ func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extens
 		gap = summary.TPOT.Median
 	}
 	lag, known := ext.Client.Lag.P99, ext.Client.Lag.N > 0 && gap > 0
+	closed := rec.Setup.Arrivals.Concurrency > 0 || rec.Setup.MultiTurn != nil // where answers are followed by requests
+	slowed := closed && lag > summary.E2EL.Median/100
 	l.refuse(FaultLag, known && lag > gap, lag, gap, "ms at p99 from the kernel's receipt to the handling: events of a stream were read together and have one time")
+	if known && lag > gap && slowed {
+		l.narrow(FaultLag, slices.Concat(touchesOf(FaultLag), rateMetrics)...)
+	}
 	l.warn(FaultLag, known && lag > gap/10 && lag <= gap, lag, gap/10, "ms at p99 from the kernel's receipt to the handling: times hold, but what follows an answer was sent late")
-	if known && lag > gap/10 && lag <= gap {
+	switch mild := known && lag > gap/10 && lag <= gap; {
+	case mild && slowed:
+		l.narrow(FaultLag, rateMetrics...)
+	case mild:
 		l.narrow(FaultLag)
-		if rec.Setup.Arrivals.Concurrency > 0 || rec.Setup.MultiTurn != nil {
-			l.narrow(FaultLag, rateMetrics...)
-		}
 	}
 	bound := math.Max(meanGap(rec)/20, lateEnough) * 1000
 	l.refuse(FaultLate, meanGap(rec) > 0 && ext.Client.SendLate.P99 > bound, ext.Client.SendLate.P99, bound, "ms at p99 that requests were sent late")
+	if rateReached(rec) < 99 { // the rate of answers is then the client's
+		l.narrow(FaultLate, slices.Concat(latencyMetrics, rateMetrics)...)
+	}
 	for _, f := range l.list[before:] {
 		ext.Client.Verdict = "client-bound"
 		ext.Client.Reasons = append(ext.Client.Reasons, f.ID)

@@ -106,15 +106,19 @@ func (r *run) describeGaps(m map[string]float64) {
 	}
 }
 
-// metricClass is under which name a calibration keeps the spread of a metric.
-func metricClass(key string) string {
+// likeness names the metrics whose slopes a metric's interval is made of; none = it is exact.
+func likeness(key string) []string {
 	switch {
-	case strings.Contains(key, "ttft"):
-		return "ttft"
-	case strings.Contains(key, "tpot"), strings.Contains(key, "itl"):
-		return "tpot"
 	case strings.HasPrefix(key, "total_") && strings.HasSuffix(key, "tokens"), key == "completed":
-		return "exact"
+		return nil
+	case strings.Contains(key, "ttft"):
+		return []string{"mean_ttft_ms"}
+	case key == "median_itl_ms", key == "p99_itl_ms":
+		return []string{key}
+	case strings.Contains(key, "tpot"), strings.Contains(key, "itl"):
+		return []string{"mean_tpot_ms"}
+	case strings.Contains(key, "e2el"):
+		return []string{"mean_ttft_ms", "mean_tpot_ms"}
 	}
-	return "duration"
+	return []string{"duration_s"}
 }

@@ -60,7 +60,7 @@ type costs struct {
 	pairFLOPs                   float64   // of a query and a key
 	grouping                    float64   // query heads that share a key
 	tokenPasses, sampledPasses  float64   // bytes
-	hidden                      float64
+	hidden, topK                float64
 	denseName, expertName, attn string
 }
 
@@ -118,6 +118,7 @@ func newCosts(s *Scenario, r resolved) costs {
 		c.expertName = typeName(model.Parts[plan.Experts])
 		bytes, params = sum(plan.Experts)
 		pad := expertPadding(s, r)
+		c.topK = float64(spec.FFN.TopK)
 		c.expert = unit{pad * bytes / float64(spec.FFN.Experts), 2 * pad * params * float64(spec.FFN.TopK) / float64(spec.FFN.Experts)}
 	}
 	if spec.Sinks {
@@ -245,7 +246,11 @@ func (c *Clock) Load(rows []runner.Row) Load {
 	load.Mixed = singles > 0 && chunks > 0
 	tokens := float64(load.Tokens)
 	load.Bytes[Weights], load.FLOPs[Weights] = s.dense.bytes, s.dense.flops*tokens
-	load.Bytes[Experts], load.FLOPs[Experts] = s.expert.bytes*c.experts.of(load.Tokens), s.expert.flops*tokens
+	if s.topK > 0 {
+		used := c.experts.of(load.Tokens)
+		load.Bytes[Experts] = s.expert.bytes * used
+		load.FLOPs[Experts] = s.expert.flops * (tokens + c.experts.padding(tokens*s.topK, used)/s.topK)
+	}
 	load.Bytes[Decode] = single * s.layerKV
 	load.Bytes[Prompt], load.FLOPs[Prompt] = chunked*s.layerKV, pairs*s.pairFLOPs
 	if load.Sampled > 0 {

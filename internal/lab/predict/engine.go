@@ -17,6 +17,7 @@ type Profile struct {
 	Async         bool    // plans a step while the one before runs
 	PrefixCaching bool
 	SharedPool    bool // groups of layers with and without a window share one pool of blocks
+	NoReserve     bool // admits without keeping blocks for those that run: preempts more
 	Reserve       int64
 	ReserveTP     int64 // more of it where several devices work together
 	// PaddedExperts reports whether the kernel of 4-bit experts pads both dimensions.
@@ -45,7 +46,7 @@ func vllm(version string) (Profile, error) {
 	if err != nil || minor < 8 {
 		return Profile{}, fmt.Errorf("engine vllm: version %q: want one from 0.8 on, as 0.11.0", version)
 	}
-	return Profile{Name: "vllm", Version: version, BlockSize: 16, Utilization: 0.9, PrefixCaching: true, SharedPool: true, PaddedExperts: true,
+	return Profile{Name: "vllm", Version: version, BlockSize: 16, Utilization: 0.9, PrefixCaching: true, SharedPool: true, NoReserve: true, PaddedExperts: true,
 		Async: minor >= 14, Reserve: 700 << 20, ReserveTP: 700 << 20, limits: vllmLimits}, nil
 }
 

@@ -32,12 +32,36 @@ const (
 type Calibration struct {
 	Machine    string                       `json:"machine"`
 	Engine     string                       `json:"engine"`
-	Versions   []string                     `json:"versions"` // of which at least one row was seen
+	Versions   map[string]int               `json:"versions"` // rows seen of each version of the engine
 	Parameters map[string]machine.Parameter `json:"parameters"`
-	Spread     map[string]float64           `json:"spread,omitempty"` // by metric: half width of the 95 % interval, as a logarithm
-	Range      Range                        `json:"range"`            // what the rows covered
-	Rows       []string                     `json:"rows,omitempty"`   // ids of the rows that it was fitted to
-	Left       []string                     `json:"not_identified,omitempty"`
+	Spread     Spread                       `json:"spread"`
+	Range      Range                        `json:"range"`                    // what the rows covered
+	Rows       []string                     `json:"rows,omitempty"`           // ids of the rows that it was fitted to
+	Left       []string                     `json:"not_identified,omitempty"` // parameters of which the rows say little
+}
+
+// A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the
+// standard error √(gᵀ·Covariance·g + Discrepancy²); Quantile of these make a 95 % interval, which
+// is conformal on rows that were left out of the fit.
+type Spread struct {
+	Names       []string  `json:"names"`      // of the fitted parameters
+	Covariance  []float64 `json:"covariance"` // of their logarithms, row after row
+	Discrepancy float64   `json:"discrepancy"`
+	Quantile    float64   `json:"quantile"`
+}
+
+// Error returns the standard error of the logarithm of a metric with these slopes.
+func (s *Spread) Error(slopes map[string]float64) float64 {
+	n, variance := len(s.Names), s.Discrepancy*s.Discrepancy
+	for a, left := range s.Names {
+		if slopes[left] == 0 {
+			continue
+		}
+		for b, right := range s.Names {
+			variance += slopes[left] * s.Covariance[a*n+b] * slopes[right]
+		}
+	}
+	return math.Sqrt(variance)
 }
 
 // A Range is what the rows of a calibration covered; beyond it intervals widen.
@@ -67,7 +91,7 @@ func (c *Calibration) With(values map[string]float64) *Calibration {
 
 // Covers reports whether the calibration is of that machine, engine and version.
 func (c *Calibration) Covers(machineName, engine, version string) bool {
-	return c != nil && c.Machine == machineName && c.Engine == engine && slices.Contains(c.Versions, version)
+	return c != nil && c.Machine == machineName && c.Engine == engine && c.Versions[version] > 0
 }
 
 // bound is the calibration of nothing: every kernel reaches what the machine offers, and the host
@@ -101,6 +125,9 @@ func (c *Calibration) Check() error {
 		if p := c.Parameters[name]; math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value < 0 {
 			return fmt.Errorf("calibration of %s on %s: parameter %s is %v, expected a number of 0 or more", c.Engine, c.Machine, name, p.Value)
 		}
+	}
+	if n := len(c.Spread.Names); len(c.Spread.Covariance) != n*n {
+		return fmt.Errorf("calibration of %s on %s: covariance of %d numbers for %d parameters, expected %d", c.Engine, c.Machine, len(c.Spread.Covariance), n, n*n)
 	}
 	return nil
 }

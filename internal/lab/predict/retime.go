@@ -67,12 +67,14 @@ func (c *Clock) slopes(load *Load) (seconds float64, by [numKnobs]float64) {
 	by[layerGap] = float64(c.shape.layers) * c.rate.layer
 	by[reduceTable] = times[AllReduce]
 	shown := 1 - c.rate.hidden
+	whole := c.rate.step + c.rate.sequence*float64(load.Sequences)
 	by[stepHost], by[sequenceHost] = c.rate.step*shown, c.rate.sequence*float64(load.Sequences)*shown
 	if c.r.tp > 1 {
 		by[parallelHost] = c.rate.parallel * shown
+		whole += c.rate.parallel
 	}
 	if c.r.async {
-		by[hiddenHost] = -times[Host] / shown * c.rate.hidden
+		by[hiddenHost] = -whole * c.rate.hidden
 	}
 	return seconds, by
 }

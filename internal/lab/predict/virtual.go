@@ -70,7 +70,7 @@ func newWorld(s *Scenario, r resolved, memory Memory, clock *Clock) (*world, err
 	w := &world{clock: clock, vocab: int32(s.Model.Spec.Vocab), token: []int32{0}, perChat: clock.rate.frontChat, perPlain: clock.rate.frontCompleted}
 	w.info = runner.Info{Name: "virtual", Vocab: s.Model.Spec.Vocab, BlockSize: r.blockSize, Groups: memory.Groups,
 		MaxSeqs: r.sequences, MaxTokens: r.tokens, MaxLen: r.maxLen, Depth: 1}
-	config := sched.Config{MaxQueue: math.MaxInt32, NoPrefixCache: !r.caching}
+	config := sched.Config{MaxQueue: math.MaxInt32, NoPrefixCache: !r.caching, NoReserve: s.Engine.NoReserve}
 	if memory.Shared {
 		config.SharedBlocks = memory.Blocks
 	}

@@ -3,8 +3,10 @@ package calibrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/lab/predict"
 )
@@ -57,6 +59,7 @@ func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 		result.All = append(result.All, m.error(i, slices.Contains(chosen, i)))
 	}
 	logs := slices.Clone(m.logs)
+	var scores []float64
 	for at, i := range chosen {
 		result.Chosen = append(result.Chosen, m.rows[i].ID)
 		others := slices.Delete(slices.Clone(chosen), at, at+1)
@@ -67,11 +70,39 @@ func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 		if err := m.gaussNewton(others); err != nil {
 			return nil, err
 		}
-		result.LeftOut = append(result.LeftOut, m.error(i, false))
+		left := m.error(i, false)
+		result.LeftOut = append(result.LeftOut, left)
+		spread, err := m.spread(others)
+		if err != nil {
+			return nil, err
+		}
+		scores = append(scores, m.scores(&spread, &left, i)...)
 	}
 	copy(m.logs, logs)
-	result.Calibration.Spread = spreads(result.LeftOut)
+	m.evaluate(chosen)
+	if result.Calibration.Spread, err = m.spread(chosen); err != nil {
+		return nil, err
+	}
+	if len(scores) > 0 {
+		result.Calibration.Spread.Quantile = conformal(scores)
+	}
 	return result, nil
+}
+
+// scores are how many standard errors the targets of a row that was left out were off.
+func (m *model) scores(spread *predict.Spread, left *Error, i int) (scores []float64) {
+	for o, metric := range observed {
+		ratio, ok := left.Ratio[metric.key]
+		if !ok || !slices.Contains(targets, metric.key) {
+			continue
+		}
+		slopes := map[string]float64{}
+		for p, name := range m.names {
+			slopes[name] = m.jac[i][o][p]
+		}
+		scores = append(scores, math.Abs(math.Log(ratio))/spread.Error(slopes))
+	}
+	return scores
 }
 
 // error compares a row with its prediction at the parameters as they are.
@@ -87,31 +118,15 @@ func (m *model) error(i int, fitted bool) Error {
 	return e
 }
 
-// spreads are the half widths of 95 % intervals, as logarithms: conformal on the rows left out.
-// With n rows the quantile of order ceil(0.95·(n+1))/n is wanted; where that is beyond the largest
-// residual, the largest is taken times (n+1)/n.
-func spreads(left []Error) map[string]float64 {
-	classes := map[string]string{"duration_s": "duration", "mean_ttft_ms": "ttft", "mean_tpot_ms": "tpot"}
-	spread := map[string]float64{}
-	for key, class := range classes {
-		var sizes []float64
-		for _, e := range left {
-			if ratio, ok := e.Ratio[key]; ok {
-				sizes = append(sizes, math.Abs(math.Log(ratio)))
-			}
-		}
-		if len(sizes) == 0 {
-			continue
-		}
-		slices.Sort(sizes)
-		n := len(sizes)
-		if rank := int(math.Ceil(0.95 * float64(n+1))); rank <= n {
-			spread[class] = sizes[rank-1]
-		} else {
-			spread[class] = sizes[n-1] * float64(n+1) / float64(n)
-		}
+// conformal returns the quantile of scores that covers 95 % of new ones: of n scores that of rank
+// ceil(0.95·(n+1)), or where there are too few the largest times (n+1)/n.
+func conformal(scores []float64) float64 {
+	scores = slices.Sorted(slices.Values(scores))
+	n := len(scores)
+	if rank := int(math.Ceil(0.95 * float64(n+1))); rank <= n {
+		return scores[rank-1]
 	}
-	return spread
+	return scores[n-1] * float64(n+1) / float64(n)
 }
 
 // String prints an error as one line of a table.
@@ -121,4 +136,28 @@ func (e Error) String() string {
 		mark = "*"
 	}
 	return fmt.Sprintf("%s %-34s %6.3f %6.3f %6.3f", mark, e.ID, e.Ratio["duration_s"], e.Ratio["mean_ttft_ms"], e.Ratio["mean_tpot_ms"])
+}
+
+// String prints what lab.md 5 wants to see of a calibration: parameters with standard errors, what
+// the rows do not identify, errors on rows left out and on all. A star marks fitted rows; ratios
+// are predicted over measured, of duration, mean TTFT and mean TPOT.
+func (r *Result) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.Calibration.Parameters)) {
+		p := r.Calibration.Parameters[name]
+		note := ""
+		if slices.Contains(r.Calibration.Left, name) {
+			note = ", not identified by these rows"
+		}
+		fmt.Fprintf(&b, "%-28s %9.4g %s ± %.0f %% (%s%s)\n", name, p.Value, p.Unit, 100*p.SE, p.Origin, note)
+	}
+	fmt.Fprintf(&b, "rows, in the order of choice, each predicted from the others:\n")
+	for _, e := range r.LeftOut {
+		fmt.Fprintln(&b, e)
+	}
+	fmt.Fprintf(&b, "interval: %.2f standard errors\nall rows:\n", r.Calibration.Spread.Quantile)
+	for _, e := range r.All {
+		fmt.Fprintln(&b, e)
+	}
+	return b.String()
 }

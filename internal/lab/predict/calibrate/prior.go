@@ -19,6 +19,8 @@ type prior struct {
 var priors = map[string]prior{
 	"dense/bf16/bandwidth":  {0.85, 0.1, "share", false},
 	"dense/bf16/compute":    {0.75, 0.15, "share", false},
+	"dense/f32/bandwidth":   {0.85, 0.2, "share", false},
+	"dense/f32/compute":     {0.5, 0.4, "share", false},
 	"dense/q8/bandwidth":    {0.8, 0.2, "share", false},
 	"dense/q8/compute":      {0.6, 0.3, "share", false},
 	"dense/q5/bandwidth":    {0.7, 0.3, "share", false},
@@ -30,6 +32,10 @@ var priors = map[string]prior{
 	"experts/bf16/compute":    {0.4, 0.4, "share", false},
 	"experts/mxfp4/bandwidth": {0.6, 0.3, "share", false},
 	"experts/mxfp4/compute":   {0.4, 0.4, "share", false},
+	"experts/f32/bandwidth":   {0.7, 0.3, "share", false},
+	"experts/f32/compute":     {0.4, 0.4, "share", false},
+	"experts/q5/bandwidth":    {0.6, 0.3, "share", false},
+	"experts/q5/compute":      {0.4, 0.4, "share", false},
 	"experts/q8/bandwidth":    {0.7, 0.3, "share", false},
 	"experts/q8/compute":      {0.4, 0.4, "share", false},
 
@@ -53,7 +59,7 @@ var priors = map[string]prior{
 }
 
 // Prior returns a calibration of nothing but priors. Predictions with it are for fitting only.
-func Prior(machineName, engine string, versions []string) *predict.Calibration {
+func Prior(machineName, engine string, versions map[string]int) *predict.Calibration {
 	c := &predict.Calibration{Machine: machineName, Engine: engine, Versions: versions, Parameters: map[string]machine.Parameter{}}
 	for name, p := range priors {
 		c.Parameters[name] = machine.Parameter{Value: p.value, Unit: p.unit, Origin: machine.Published, SE: p.spread}
