@@ -98,7 +98,7 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 		return command.WithStatus(statusUsage, err)
 	}
 	defer done()
-	return carryOut(cmd, config, flags)
+	return carryOut(cmd, config, flags, 0)
 }
 
 // readPlan reads a plan, and returns with it the text to keep: the plan's own and what the command line
@@ -156,8 +156,8 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	return config, measurer.Close, nil
 }
 
-// carryOut runs a campaign, tells about it, and says by the exit status how it ended.
-func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error {
+// carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
+func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each time.Duration) error {
 	progress := cmd.OutOrStdout()
 	if flags.asJSON {
 		progress = cmd.ErrOrStderr()
@@ -167,7 +167,7 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error
 	if err := lab.CheckCandidates(config.Plan, config.Limit); err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
-	say(lab.Estimate(config.Plan))
+	say(lab.Estimate(config.Plan, each))
 	result, err := lab.Run(cmd.Context(), config)
 	path, reported := report.Write(config.Dir) // of what there is, whatever ended it
 	if cmd.Context().Err() != nil {
