@@ -81,6 +81,7 @@ var imports = map[string][]string{
 	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
 	"bench/scripted":    {},
 	"bench/sweep":       {"bench/jsonfile", "stat"},
+	"lab/check":         {"bench", "bench/resultfile", "bench/sweep", "lab/engines", "stat"},
 	"lab/ledger":        {},
 	"lab/engines":       {"bench/sweep", "lab/planfile", "terminal"},
 	"lab/planfile":      {"bench/sweep", "stat"},
@@ -95,6 +96,7 @@ var imports = map[string][]string{
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},
+	"command/check":       {"bench", "bench/client", "command", "lab/check", "lab/engines", "load", "plan", "terminal", "tiny"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
 	"command/lab":         {"command", "lab/ledger", "lab/report", "lab/verify", "terminal"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
@@ -102,11 +104,11 @@ var imports = map[string][]string{
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
