@@ -19,6 +19,8 @@ type Manager struct {
 	anchor    int // the group whose blocks are the nodes of the index
 	index     index
 	cache     bool
+	shared    int      // blocks of all groups together; 0 = each has its pool for itself
+	clock     uint64   // of releases, to compare blocks of different groups
 	tables    []*Table // open ones, in no order
 	spare     []*Table // closed ones, for their memory
 	path      []int32  // scratch of Open
@@ -66,6 +68,25 @@ func New(blockSize int, groups []runner.Group, cache bool) *Manager {
 	m.anchor = max(slices.IndexFunc(groups, func(group runner.Group) bool { return group.Window == 0 }), 0)
 	m.index = newIndex(blockSize, groups, m.anchor)
 	return m
+}
+
+// Share makes the groups, each with a pool of total blocks, draw on one memory: together they
+// never have more than total blocks held or cached, and what gives way is the least recently used
+// block of all groups. It must come before the first Open; 0 changes nothing.
+func (m *Manager) Share(total int) {
+	m.shared = total
+	for group := range m.pools {
+		m.pools[group].gather = total > 0
+	}
+}
+
+// unheld returns how many blocks all groups together may still take of a shared memory.
+func (m *Manager) unheld() int {
+	left := m.shared
+	for group := range m.pools {
+		left -= m.pools[group].size() - m.pools[group].free
+	}
+	return left
 }
 
 // ahead is how many blocks beyond its tokens a table has memory for.
@@ -126,6 +147,9 @@ func (m *Manager) usable(path []int32) int {
 // Fits returns the largest n with which Grow(table, n, all, keep) succeeds, at most all; 0 if
 // there is none.
 func (m *Manager) Fits(table *Table, all, keep int) int {
+	if m.shared > 0 {
+		return m.fitsShared(table, all, keep)
+	}
 	n := all
 	for group := range m.pools {
 		room := (len(table.Blocks[group]) + max(m.pools[group].free-keep, 0)) * m.blockSize
@@ -133,6 +157,29 @@ func (m *Manager) Fits(table *Table, all, keep int) int {
 			return 0
 		}
 		n = min(n, room)
+	}
+	return n
+}
+
+// fitsShared is Fits where the groups share a memory: those without a window take what they
+// need of it, the others have the rest in equal parts.
+func (m *Manager) fitsShared(table *Table, all, keep int) int {
+	left, windowed := m.unheld()-keep*len(m.pools), 0
+	for group := range m.pools {
+		if m.pools[group].window > 0 {
+			windowed++
+			continue
+		}
+		left -= max((all+m.blockSize-1)/m.blockSize-len(table.Blocks[group]), 0)
+	}
+	if left < 0 {
+		return 0
+	}
+	n := all
+	for group := range m.pools {
+		if m.pools[group].window > 0 {
+			n = min(n, (len(table.Blocks[group])+left/windowed)*m.blockSize)
+		}
 	}
 	return n
 }
@@ -186,7 +233,7 @@ func (m *Manager) Publish(table *Table, tokens []int32, computed int) {
 	for group := range m.pools {
 		pool := &m.pools[group]
 		for first := runner.FirstBlock(computed/m.blockSize*m.blockSize, pool.window, m.blockSize); table.first[group] < first; table.first[group]++ {
-			pool.release(table.Blocks[group][table.first[group]], m.worthKeeping(table, group, table.first[group]))
+			m.release(group, table.Blocks[group][table.first[group]], m.worthKeeping(table, group, table.first[group]))
 		}
 	}
 }
@@ -196,7 +243,7 @@ func (m *Manager) Publish(table *Table, tokens []int32, computed int) {
 // begins alike will want it. Of the others a long prompt has so many that, kept,
 // they would push all windows at the ends of conversations out of a small pool.
 func (m *Manager) worthKeeping(table *Table, group, i int) bool {
-	return group == m.anchor || (i < table.shared && i >= runner.FirstBlock(table.shared*m.blockSize, m.pools[group].window, m.blockSize))
+	return group == m.anchor || m.shared > 0 || (i < table.shared && i >= runner.FirstBlock(table.shared*m.blockSize, m.pools[group].window, m.blockSize))
 }
 
 // attach gives a node the i-th blocks of table in the groups where it has none.
@@ -217,7 +264,7 @@ func (m *Manager) attach(table *Table, i int, number int32) {
 func (m *Manager) Close(table *Table) {
 	for group := range m.pools {
 		for i := len(table.Blocks[group]) - 1; i >= table.first[group]; i-- {
-			m.pools[group].release(table.Blocks[group][i], true)
+			m.release(group, table.Blocks[group][i], true)
 		}
 	}
 	end := len(m.tables) - 1
@@ -225,6 +272,13 @@ func (m *Manager) Close(table *Table) {
 	m.tables[table.openIndex].openIndex = table.openIndex
 	m.tables = m.tables[:end]
 	m.spare = append(m.spare, table)
+}
+
+// release gives one reference to a block back, and says when.
+func (m *Manager) release(group int, id runner.BlockID, keep bool) {
+	m.clock++
+	m.pools[group].blocks[id].released = m.clock
+	m.pools[group].release(id, keep)
 }
 
 // Forget drops the content of every block that no table holds, so that it is found no
@@ -235,8 +289,10 @@ func (m *Manager) Forget() (dropped int) {
 	}
 	for group := range m.pools {
 		pool := &m.pools[group]
-		for id := pool.blocks[pool.sentinel()].next; id != pool.sentinel(); id = pool.blocks[id].next {
+		for id := pool.blocks[pool.sentinel()].next; id != pool.sentinel(); {
+			next := pool.blocks[id].next // forget may move id
 			m.forget(group, id)
+			id = next
 		}
 	}
 	return dropped
@@ -255,6 +311,9 @@ func (m *Manager) Holds(table *Table, n int) bool {
 
 // Free returns how many blocks every group can still give.
 func (m *Manager) Free() int {
+	if m.shared > 0 {
+		return max(m.unheld(), 0) / len(m.pools)
+	}
 	free := m.pools[0].free
 	for group := range m.pools {
 		free = min(free, m.pools[group].free)
@@ -271,6 +330,9 @@ func (m *Manager) Stats() Stats {
 		if size, held := pool.size(), pool.size()-pool.free; group == 0 || held*stats.Blocks > stats.Held*size {
 			stats.Blocks, stats.Held = size, held
 		}
+	}
+	if m.shared > 0 {
+		stats.Blocks, stats.Held = m.shared, m.shared-m.unheld()
 	}
 	return stats
 }
@@ -313,6 +375,9 @@ func (m *Manager) block(group int, node int32) runner.BlockID {
 // take returns the block that has been free longest, without content.
 func (m *Manager) take(group int) runner.BlockID {
 	pool := &m.pools[group]
+	if m.shared > 0 {
+		m.makeRoom()
+	}
 	id := pool.blocks[pool.sentinel()].next
 	if id == pool.boundary() {
 		id = pool.blocks[id].next
@@ -323,6 +388,29 @@ func (m *Manager) take(group int) runner.BlockID {
 	}
 	pool.claim(runner.BlockID(id))
 	return runner.BlockID(id)
+}
+
+// makeRoom drops the content of the least recently used block of all groups if a shared memory is
+// full.
+func (m *Manager) makeRoom() {
+	cached := 0
+	for group := range m.pools {
+		cached += m.pools[group].cached
+	}
+	if cached == 0 || m.unheld() > cached {
+		return
+	}
+	oldest, owner := none, 0
+	for group := range m.pools {
+		pool := &m.pools[group]
+		// With a shared memory every free block behind the boundary has content.
+		id := pool.blocks[pool.boundary()].next
+		if id != pool.sentinel() && (oldest == none || pool.blocks[id].released < m.pools[owner].blocks[oldest].released) {
+			oldest, owner = id, group
+		}
+	}
+	m.pools[owner].evicted++
+	m.forget(owner, oldest)
 }
 
 // forget takes the content of a block out of the index. Without its block in the anchor
@@ -356,13 +444,15 @@ type pool struct {
 	free    int     // blocks that nobody holds
 	cached  int     // of these, with content
 	evicted uint64  // blocks whose content gave way to other tokens
+	gather  bool    // what loses its content goes before the boundary: all behind it have some
 }
 
 // A block is held by tables, or free; with content of a node or without.
 type block struct {
-	refs       int32 // tables that hold it
-	node       int32 // whose content it has, none = not to be found
-	prev, next int32 // while free
+	refs       int32  // tables that hold it
+	node       int32  // whose content it has, none = not to be found
+	prev, next int32  // while free
+	released   uint64 // when a table last gave it back, by Manager.clock
 }
 
 // none stands for no node.
@@ -411,9 +501,16 @@ func (p *pool) claim(id runner.BlockID) {
 func (p *pool) drop(id int32) {
 	block := &p.blocks[id]
 	block.node = none
-	if block.refs == 0 {
-		p.cached--
+	if block.refs > 0 {
+		return
 	}
+	p.cached--
+	if !p.gather {
+		return
+	}
+	p.blocks[block.prev].next, p.blocks[block.next].prev = block.next, block.prev
+	p.free--
+	p.link(id, p.sentinel())
 }
 
 // release gives one reference back; the last makes the block free. Blocks without findable content are reused

@@ -107,11 +107,15 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 			s.capacity = min(s.capacity, group.Blocks*info.BlockSize)
 		}
 	}
+	if err := s.share(); err != nil {
+		return nil, err
+	}
 	if s.capacity -= info.Lookahead; s.capacity < 2 {
 		return nil, fmt.Errorf("sched: runner %s: pools %v of blocks of %d tokens, sequences of %d, lookahead %d: not even two tokens fit",
 			info.Name, info.Groups, info.BlockSize, info.MaxLen, info.Lookahead)
 	}
 	s.kv = kv.New(info.BlockSize, info.Groups, !cfg.NoPrefixCache)
+	s.kv.Share(cfg.SharedBlocks)
 	// One token per step for each: whoever is resident is never left out.
 	rows := min(info.MaxSeqs, info.MaxTokens)
 	s.residents = make([]*Seq, rows)
@@ -125,6 +129,35 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 			tables: make([][]runner.BlockID, rows*len(info.Groups))})
 	}
 	return s, nil
+}
+
+// share limits the length of a sequence to what a memory that the groups share holds of it: the
+// windows' parts, and whole sequences in the groups without one.
+func (s *Scheduler) share() error {
+	total, whole := s.cfg.SharedBlocks, 0
+	if total == 0 {
+		return nil
+	}
+	for _, group := range s.info.Groups {
+		if group.Blocks != total {
+			return fmt.Errorf("sched: %d shared blocks, a group has %d: expected as many", s.cfg.SharedBlocks, group.Blocks)
+		}
+	}
+	left := total
+	for _, group := range s.info.Groups {
+		if group.Window == 0 {
+			whole++
+		} else {
+			left -= (group.Window+s.info.Lookahead+2*s.info.BlockSize-3)/s.info.BlockSize + 1
+		}
+	}
+	switch {
+	case left <= 0:
+		s.capacity = 0
+	case whole > 0:
+		s.capacity = min(s.capacity, left/whole*s.info.BlockSize)
+	}
+	return nil
 }
 
 // LimitPrompts makes steps in which some sequences get their one token have n tokens
@@ -357,4 +390,12 @@ func (s *Scheduler) Stats() Stats {
 	s.groups = s.kv.Groups(s.groups[:0])
 	stats.WaitingTokens, stats.KV, stats.Groups = s.queuedTokens, s.kv.Stats(), s.groups
 	return stats
+}
+
+// Held returns the largest share of a pool that sequences hold.
+func (s *Scheduler) Held() float64 {
+	if stats := s.kv.Stats(); stats.Blocks > 0 {
+		return float64(stats.Held) / float64(stats.Blocks)
+	}
+	return 0
 }

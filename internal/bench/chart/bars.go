@@ -47,7 +47,8 @@ const (
 )
 
 func (b *Bars) width() vg.Length {
-	return max(usualWidth/2, 70+vg.Length(len(b.Pairs))*pairWidth)
+	title := bold(12).Width(clip(b.Title, 2*maxName)) + 2*pageMargin
+	return max(usualWidth/2, 70+vg.Length(len(b.Pairs))*pairWidth, title)
 }
 
 func (b *Bars) height() vg.Length {

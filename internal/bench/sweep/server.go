@@ -175,8 +175,8 @@ func (s *Server) wait(ctx context.Context, base string) error {
 	return nil
 }
 
-// ready asks whether a server is. Some are healthy while they load; those say at /ready
-// that they are not, and others do not know that path.
+// ready asks at path whether a server is. While they load, ossian and vLLM say 503 at /health; others
+// are healthy then and say at /ready that they are not, and some do not know that path.
 func ready(ctx context.Context, base, path string) bool {
 	health, err := ask(ctx, http.MethodGet, base+path)
 	if err != nil || health != http.StatusOK {

@@ -54,6 +54,9 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		return nil, err
 	}
 	ld.checkpoint = checkpoint
+	if err := loadOptions(ld.cfg).Play(checkpoint); err != nil {
+		return nil, err
+	}
 	// A conversation needs the tokenizer and the format, a step the weights: neither waits
 	// for the other.
 	note := func(text string) { ld.log.Info(text, "model", ld.name) }

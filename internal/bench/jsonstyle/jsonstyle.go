@@ -1,4 +1,7 @@
-package report
+// Package jsonstyle writes JSON the way the tools' libraries do, so that results are theirs byte for
+// byte: members keep their order, and numbers, spaces and escapes are those of Python's json.dumps
+// or of serde_json.
+package jsonstyle
 
 import (
 	"bytes"
@@ -9,40 +12,50 @@ import (
 	"unicode/utf16"
 )
 
-// A jsonMember is one member of an object whose members keep their order.
-type jsonMember struct {
+// A Member is one member of an object whose members keep their order.
+type Member struct {
 	Key   string
-	Value any // nil, bool, int, float64, string, jsonObject, json.RawMessage, or a slice of these
+	Value any // nil, bool, int, float64, string, Object, json.RawMessage, or a slice of these
 }
 
-// A jsonObject is a JSON object in the order of its fields.
-type jsonObject []jsonMember
+// A Object is a JSON object in the order of its fields.
+type Object []Member
 
-// set adds a member, or changes the value of the one with this name.
-func (o *jsonObject) set(key string, value any) {
+// Set adds a member, or changes the value of the one with this name.
+func (o *Object) Set(key string, value any) {
 	for i := range *o {
 		if (*o)[i].Key == key {
 			(*o)[i].Value = value
 			return
 		}
 	}
-	*o = append(*o, jsonMember{key, value})
+	*o = append(*o, Member{key, value})
 }
 
-// A jsonStyle is how a tool's JSON library writes what JSON leaves open.
-type jsonStyle struct {
-	python bool // json.dumps: spaces behind , and :, ASCII only, Infinity; else serde_json
+// Of returns an object of keys, each followed by its value.
+func Of(members ...any) (out Object) {
+	for i := 0; i+1 < len(members); i += 2 {
+		out.Set(members[i].(string), members[i+1])
+	}
+	return out
 }
 
-func (d jsonStyle) encode(v any) []byte {
+// A Style is how a tool's JSON library writes what JSON leaves open.
+type Style struct {
+	Python bool // json.dumps: spaces behind , and :, ASCII only, Infinity; else serde_json
+}
+
+// Encode returns a value as JSON: nil, bool, int, float64, string, Object, json.RawMessage, or a
+// slice of these.
+func (s Style) Encode(v any) []byte {
 	var b bytes.Buffer
-	d.write(&b, v)
+	s.write(&b, v)
 	return b.Bytes()
 }
 
 // write appends a value; a switch over the types that results have, as reflection would not
 // keep the order of members.
-func (s jsonStyle) write(dst *bytes.Buffer, v any) {
+func (s Style) write(dst *bytes.Buffer, v any) {
 	switch v := v.(type) {
 	case bool:
 		dst.WriteString(strconv.FormatBool(v))
@@ -54,19 +67,19 @@ func (s jsonStyle) write(dst *bytes.Buffer, v any) {
 		s.quote(dst, v)
 	case json.RawMessage:
 		dst.Write(v)
-	case jsonObject:
+	case Object:
 		dst.WriteByte('{')
 		for i, member := range v {
 			s.separate(dst, i)
 			s.quote(dst, member.Key)
 			dst.WriteByte(':')
-			if s.python {
+			if s.Python {
 				dst.WriteByte(' ')
 			}
 			s.write(dst, member.Value)
 		}
 		dst.WriteByte('}')
-	case []jsonObject:
+	case []Object:
 		writeList(s, dst, v)
 	case []int:
 		writeList(s, dst, v)
@@ -82,7 +95,7 @@ func (s jsonStyle) write(dst *bytes.Buffer, v any) {
 }
 
 // writeList writes a slice.
-func writeList[T any](style jsonStyle, dst *bytes.Buffer, list []T) {
+func writeList[T any](style Style, dst *bytes.Buffer, list []T) {
 	dst.WriteByte('[')
 	for i, v := range list {
 		style.separate(dst, i)
@@ -92,18 +105,18 @@ func writeList[T any](style jsonStyle, dst *bytes.Buffer, list []T) {
 }
 
 // separate writes what stands before element i.
-func (s jsonStyle) separate(dst *bytes.Buffer, i int) {
+func (s Style) separate(dst *bytes.Buffer, i int) {
 	if i == 0 {
 		return
 	}
 	dst.WriteByte(',')
-	if s.python {
+	if s.Python {
 		dst.WriteByte(' ')
 	}
 }
 
 // quote writes text as a JSON string; bytes that are not UTF-8 become U+FFFD.
-func (s jsonStyle) quote(dst *bytes.Buffer, text string) {
+func (s Style) quote(dst *bytes.Buffer, text string) {
 	const hex = "0123456789abcdef"
 	unit := func(unit rune) {
 		dst.WriteString(`\u`)
@@ -121,7 +134,7 @@ func (s jsonStyle) quote(dst *bytes.Buffer, text string) {
 		switch { // Python keeps to ASCII, in units of UTF-16
 		case char < 0x20:
 			unit(char)
-		case !s.python || char < 0x7f:
+		case !s.Python || char < 0x7f:
 			dst.WriteRune(char)
 		case char > 0xffff:
 			high, low := utf16.EncodeRune(char)
@@ -137,9 +150,9 @@ func (s jsonStyle) quote(dst *bytes.Buffer, text string) {
 // number writes a float with the fewest digits that read back the same, in the form of
 // the library: Python turns to an exponent below 1e-4 and from 1e16, serde_json below
 // 1e-5 and from 1e16.
-func (s jsonStyle) number(value float64) string {
+func (s Style) number(value float64) string {
 	switch {
-	case !s.python && (math.IsNaN(value) || math.IsInf(value, 0)):
+	case !s.Python && (math.IsNaN(value) || math.IsInf(value, 0)):
 		return "null"
 	case math.IsNaN(value):
 		return "NaN"
@@ -147,7 +160,7 @@ func (s jsonStyle) number(value float64) string {
 		return "Infinity"
 	case math.IsInf(value, -1):
 		return "-Infinity"
-	case s.python:
+	case s.Python:
 		return PyFloat(value)
 	}
 	// serde_json writes an exponent without plus and leading zeros.

@@ -1,0 +1,133 @@
+package predict
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"ossian/internal/lab/predict/machine"
+)
+
+// Names of parameters are paths: class of kernel, the kernel's type where there are several, and
+// what about it. A calibration that lacks one of them does not know that kernel (lab.md 5).
+const (
+	bandwidthOf = "/bandwidth" // share of the machine's bandwidth that the kernel reaches when it reads
+	computeOf   = "/compute"   // share of the machine's arithmetic that it reaches when it computes
+
+	elementwiseShare = "elementwise/bandwidth"
+	layerTime        = "elementwise/layer_us" // gaps between the kernels of a layer
+	reduceScale      = "allreduce/scale"      // of the table of the machine
+	hostStep         = "host/step_ms"         // of a step between kernels
+	hostSequence     = "host/sequence_us"     // of a sequence in it
+	hostParallel     = "host/parallel_ms"     // of a step that several devices share
+	hostHidden       = "host/async_hidden"    // share that asynchronous scheduling hides
+	frontChat        = "front/chat_ms"        // of a chat request before the scheduler sees it
+	frontCompletion  = "front/completion_ms"  // of a completion request
+	expertExponent   = "experts/exponent"     // of the power law over the ranks of experts
+)
+
+// A Calibration is what is known of an engine's kernels on a machine: parameters by name, the
+// versions of the engine that they were seen with, and how far predictions were off.
+type Calibration struct {
+	Machine    string                       `json:"machine"`
+	Engine     string                       `json:"engine"`
+	Versions   map[string]int               `json:"versions"` // rows seen of each version of the engine
+	Parameters map[string]machine.Parameter `json:"parameters"`
+	Spread     Spread                       `json:"spread"`
+	Range      Range                        `json:"range"`                    // what the rows covered
+	Rows       []string                     `json:"rows,omitempty"`           // ids of the rows that it was fitted to
+	Left       []string                     `json:"not_identified,omitempty"` // parameters of which the rows say little
+}
+
+// A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the
+// standard error √(gᵀ·Covariance·g + Discrepancy²); Quantile of these make a 95 % interval, which
+// is conformal on rows that were left out of the fit.
+type Spread struct {
+	Names       []string  `json:"names"`      // of the fitted parameters
+	Covariance  []float64 `json:"covariance"` // of their logarithms, row after row
+	Discrepancy float64   `json:"discrepancy"`
+	Quantile    float64   `json:"quantile"`
+}
+
+// Error returns the standard error of the logarithm of a metric with these slopes.
+func (s *Spread) Error(slopes map[string]float64) float64 {
+	n, variance := len(s.Names), s.Discrepancy*s.Discrepancy
+	for a, left := range s.Names {
+		if slopes[left] == 0 {
+			continue
+		}
+		for b, right := range s.Names {
+			variance += slopes[left] * s.Covariance[a*n+b] * slopes[right]
+		}
+	}
+	return math.Sqrt(variance)
+}
+
+// A Range is what the rows of a calibration covered; beyond it intervals widen.
+type Range struct {
+	Context   float64 `json:"context"`   // tokens of the longest sequence
+	Sequences float64 `json:"sequences"` // most in a step
+	Devices   []int   `json:"devices"`   // numbers of devices
+}
+
+// Value returns a parameter's value.
+func (c *Calibration) Value(name string) (float64, bool) {
+	p, ok := c.Parameters[name]
+	return p.Value, ok
+}
+
+// With returns a copy of c in which some parameters have other values; the other fields are shared.
+func (c *Calibration) With(values map[string]float64) *Calibration {
+	changed := *c
+	changed.Parameters = maps.Clone(c.Parameters)
+	for name, value := range values {
+		p := changed.Parameters[name]
+		p.Value = value
+		changed.Parameters[name] = p
+	}
+	return &changed
+}
+
+// Covers reports whether the calibration is of that machine, engine and version.
+func (c *Calibration) Covers(machineName, engine, version string) bool {
+	return c != nil && c.Machine == machineName && c.Engine == engine && c.Versions[version] > 0
+}
+
+// bound is the calibration of nothing: every kernel reaches what the machine offers, and the host
+// takes no time. Predictions with it are bounds (lab.md 5).
+func bound(names []string) *Calibration {
+	c := &Calibration{Parameters: map[string]machine.Parameter{}}
+	for _, name := range names {
+		value, unit := 1.0, "share"
+		switch name {
+		case layerTime, hostSequence:
+			value, unit = 0, "us"
+		case hostStep, hostParallel, frontChat, frontCompletion:
+			value, unit = 0, "ms"
+		case reduceScale:
+			unit = "of the table"
+		case expertExponent:
+			value, unit = expertPower, ""
+		default:
+			if isMixed(name) {
+				value = 0
+			}
+		}
+		c.Parameters[name] = machine.Parameter{Value: value, Unit: unit, Origin: machine.Spec}
+	}
+	return c
+}
+
+// Check reports parameters that cannot be.
+func (c *Calibration) Check() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
+		if p := c.Parameters[name]; math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value < 0 {
+			return fmt.Errorf("calibration of %s on %s: parameter %s is %v, expected a number of 0 or more", c.Engine, c.Machine, name, p.Value)
+		}
+	}
+	if n := len(c.Spread.Names); len(c.Spread.Covariance) != n*n {
+		return fmt.Errorf("calibration of %s on %s: covariance of %d numbers for %d parameters, expected %d", c.Engine, c.Machine, len(c.Spread.Covariance), n, n*n)
+	}
+	return nil
+}
