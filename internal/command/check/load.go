@@ -153,7 +153,7 @@ func (l *sender) workload(ctx context.Context, first *client.Client, concurrency
 		requests += result.Values["completed"]
 		input += result.Values["total_input_tokens"]
 		output += result.Values["total_output_tokens"]
-		for _, finding := range result.Findings {
+		for _, finding := range result.Findings() {
 			if text := fmt.Sprintf("%s: %.4g %s", finding.ID, finding.Measured, finding.What); !slices.Contains(findings, text) {
 				findings = append(findings, text)
 			}
