@@ -86,7 +86,7 @@ var imports = map[string][]string{
 	"lab/engines":         {"bench/sweep", "lab/planfile", "terminal"},
 	"lab/planfile":        {"bench/sweep", "stat"},
 	"lab/report":          {"bench/chart", "lab/ledger"},
-	"lab/verify":          {"bench/resultfile", "lab/verify/document"},
+	"lab/verify":          {"lab/verify/document"},
 	"lab/race":            {"stat"},
 	"e2e":                 {},
 	"bench/jsonstyle":     {},
