@@ -180,7 +180,7 @@ func TestAddressAndSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := scripted.Serve(t.Context(), listener, scripted.Options{Model: "gpt-oss"})
+	there, err := scripted.Serve(t.Context(), listener, scripted.Options{Model: "gpt-oss", Scripts: []scripted.Script{{Gap: 2 * time.Millisecond}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestAddressAndSecrets(t *testing.T) {
 	plan := &planfile.Plan{Name: "secrets", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
 		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Equality: planfile.Equality{Prompts: 1, Tokens: 2}, Budget: planfile.Budget{Trials: 10},
 		Engines: []planfile.Engine{own, {Name: "remote", Kind: "other", URL: there.URL(), Ready: "/health", KeyEnv: "LAB_KEY"}}}
-	result, err := lab.Run(t.Context(), lab.Config{Plan: plan, PlanText: []byte("secrets\n"), Dir: dir, Measurer: m, Version: "test", Now: time.Now})
+	result, err := lab.Run(t.Context(), lab.Config{Plan: plan, PlanText: []byte("secrets\n"), Dir: dir, Measurer: m, Version: "test", Now: time.Now, Say: func(text string) { t.Log(text) }})
 	if err != nil || len(result.End.Winner) != 1 {
 		t.Fatalf("%v %+v", err, result)
 	}
