@@ -261,6 +261,9 @@ func (c *chapter) decisionOf(stage string, h heat, result tally, entrant entrant
 	decision := ledger.Decision{Stage: stage, Model: c.model, Subject: entrant.name, Setting: &entrant.setting, Against: &h.base,
 		Workload: h.workload.Name, Metric: c.plan.Objective.Metric, Verdict: verdictOf(standing), Reason: standing.Reason, Rule: result.Rule, Blocks: standing.Blocks,
 		Effect: c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, standing.Formed), Trials: result.trials(baseline, entrant.name)}
+	if standing.Verdict == race.Accepted && standing.Beaten != "" {
+		decision.Reason = "better than the baseline, and " + standing.Beaten + " is better still"
+	}
 	if decision.Verdict == ledger.NotDecided && result.broke {
 		decision.Reason += "; the budget was spent"
 	}
