@@ -21,7 +21,7 @@ var (
 
 // missing is V-MISSING. Only texts with results are judged: result files say what their tool
 // writes.
-func missing(j *judge) {
+func (j *judge) missing() {
 	if len(j.doc.Blocks) == 0 || len(j.doc.Lines) == 0 {
 		return
 	}

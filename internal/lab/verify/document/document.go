@@ -29,14 +29,14 @@ type Document struct {
 	Blocks []*Block
 
 	Fenced   []bool // by line: within a code fence, or a fence
-	headings []heading
+	headings []Heading
 	Commands []Command
 	Tables   []Table
 	lengths  []Lengths
-	Claims   []claim
-	Memory   []memoryClaim
-	Statuses []statusClaim
-	Chains   [][]chainStep
+	Claims   []Claim
+	Memory   []MemoryClaim
+	Statuses []StatusClaim
+	Chains   [][]ChainStep
 
 	// What is asked more than once is found once.
 	modelKnown, hasModel bool

@@ -147,23 +147,23 @@ func (d *Document) htmlTable(at int) (Table, int) {
 
 // add adds a row.
 func (t *Table) add(texts []string, line int) {
-	r := Row{Line: line}
+	row := Row{Line: line}
 	for column := range t.Header {
 		text := ""
 		if column < len(texts) {
 			text = texts[column]
 		}
 		if column == 0 {
-			r.Name = Plain(text)
+			row.Name = Plain(text)
 		}
-		r.Cells = append(r.Cells, readCell(text, t.Header[column], line))
+		row.Cells = append(row.Cells, readCell(text, t.Header[column], line))
 	}
-	t.Rows = append(t.Rows, r)
+	t.Rows = append(t.Rows, row)
 }
 
 // readCell reads the figures of a cell; header is that of its column.
 func readCell(text, header string, line int) Cell {
-	c := Cell{Text: Plain(lineBreak.ReplaceAllString(text, "; "))}
+	cell := Cell{Text: Plain(lineBreak.ReplaceAllString(text, "; "))}
 	for _, part := range lineBreak.Split(text, 20) {
 		part = Plain(part)
 		label, rest := strings.ToLower(header), part
@@ -173,7 +173,7 @@ func readCell(text, header string, line int) Cell {
 		match := leadFigure.FindStringSubmatchIndex(rest)
 		changes := findChanges(rest)
 		if match == nil {
-			c.Changes = append(c.Changes, changes...)
+			cell.Changes = append(cell.Changes, changes...)
 			continue
 		}
 		figure, ok := ParseNumber(rest[match[2]:match[3]])
@@ -181,29 +181,29 @@ func readCell(text, header string, line int) Cell {
 		behind := Submatch(rest, match, 2)
 		// "2.7x faster" and "+12.1%" are changes, not figures; "10-20%" is neither.
 		if !ok || rangeBehind.MatchString(rest[match[3]:]) || strings.HasPrefix(unit, "%") || unit == "x" || strings.HasPrefix(unit, "x/") || strings.HasPrefix(rest[match[3]:], "×") {
-			c.Changes = append(c.Changes, changes...)
+			cell.Changes = append(cell.Changes, changes...)
 			continue
 		}
 		figure.Line = line
-		f := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
+		found := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
 		if behind != "" {
 			if n, err := strconv.Atoi(strings.Trim(behind, "x× ")); err == nil && n > 1 && n <= 1024 {
-				f.Scale = float64(n)
+				found.Scale = float64(n)
 			}
 		}
-		if f.Metric == "mean_e2el_ms" && strings.HasPrefix(unit, "s") {
-			f.Number.Value, f.Number.Half = figure.Value*1000, figure.Half*1000
+		if found.Metric == "mean_e2el_ms" && strings.HasPrefix(unit, "s") {
+			found.Number.Value, found.Number.Half = figure.Value*1000, figure.Half*1000
 		}
 		// A change of the figure stands right behind it; words in between say of what it is.
 		for i := range changes {
 			if changes[i].at >= match[3] && !otherWords(rest[match[1]:max(match[1], changes[i].at)]) && changes[i].Text != behind {
-				f.Change = &changes[i]
+				found.Change = &changes[i]
 				break
 			}
 		}
-		c.Figures = append(c.Figures, f)
+		cell.Figures = append(cell.Figures, found)
 	}
-	return c
+	return cell
 }
 
 // RangeBefore is what makes a figure the upper end of a range.
