@@ -69,13 +69,13 @@ type unit struct{ bytes, flops float64 }
 
 // rates are the parameters of a calibration as a clock wants them: bytes and FLOPs per second.
 type rates struct {
-	bandwidth, compute        [Prompt + 2]float64
-	mixed                     float64
-	passes, layer             float64
-	reduce                    float64
-	step, sequence, parallel  float64 // seconds
-	hidden                    float64
-	frontChat, frontCompleted float64
+	bandwidth, compute       [Prompt + 2]float64
+	mixed                    float64
+	passes, layer            float64
+	reduce                   float64
+	step, sequence, parallel float64 // seconds
+	hidden                   float64
+	front                    float64 // seconds of a chat request
 }
 
 // typeName names the kernel of matrices by their stored bits per parameter. A type's own bits are
@@ -170,7 +170,7 @@ func isMixed(name string) bool { return strings.HasSuffix(name, "/mixed") }
 func (c *costs) parameters(r resolved) []string {
 	names := []string{"dense/" + c.denseName + bandwidthOf, "dense/" + c.denseName + computeOf,
 		"attention/" + c.attn + bandwidthOf, "attention/" + c.attn + computeOf, "attention/" + c.attn + "/mixed",
-		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent, frontChat, frontCompletion}
+		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent}
 	if c.expertName != "" {
 		names = append(names, "experts/"+c.expertName+bandwidthOf, "experts/"+c.expertName+computeOf)
 	}
@@ -210,7 +210,7 @@ func newClock(s *Scenario, r resolved, calibration *Calibration) *Clock {
 	if r.async {
 		c.rate.hidden = value(hostHidden)
 	}
-	c.rate.frontChat, c.rate.frontCompleted = value(frontChat)*1e-3, value(frontCompletion)*1e-3
+	c.rate.front = value(frontName(s.Model.Spec)) * 1e-3
 	c.experts = newDistinctExperts(s.Model.Spec.FFN.Experts, s.Model.Spec.FFN.TopK, value(expertExponent))
 	return c
 }

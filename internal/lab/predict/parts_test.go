@@ -15,7 +15,7 @@ import (
 // of one, and no first token leaves before the last has passed (lab.md 5).
 func TestFrontBurst(t *testing.T) {
 	const n = 1000
-	f := front{stage: 1.9e-3 / 2}
+	f := front{render: 1.9e-3 / 2, hand: 1.9e-3 / 2}
 	for i := range n {
 		f.add(i, 0)
 	}

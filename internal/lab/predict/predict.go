@@ -199,6 +199,11 @@ func (sim *Simulation) Prediction() Prediction {
 		Preemptions:  int(run.after.Preemptions - run.before.Preemptions),
 		CachedTokens: int(run.after.CacheHits - run.before.CacheHits), PeakKV: run.peak,
 		Assumptions: slices.Clone(sim.scenario.Workload.Assumptions)}
+	if name := frontName(sim.scenario.Model.Spec); sim.scenario.Workload.Chat {
+		if _, known := sim.calibration.Value(name); !known {
+			p.Assumptions = append(p.Assumptions, "no time in the front end: that of chats with this template was never measured ("+name+")")
+		}
+	}
 	for key, value := range run.metrics() {
 		p.Metrics[key] = Estimate{value, value, value}
 	}
