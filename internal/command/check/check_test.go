@@ -189,7 +189,9 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("measurement %+v", one)
 		}
 		for _, value := range one.Values {
-			if value.Interval == nil || value.Origin != lab.Measured || !(value.Interval[0] <= value.Value && value.Value <= value.Interval[1]) {
+			// What a busy machine spoils is left out, and then there may be too few runs for an interval.
+			in := value.Interval
+			if !strings.HasPrefix(value.Origin, lab.Measured) || (in != nil && !(in[0] <= value.Value && value.Value <= in[1])) || (in == nil && strings.HasSuffix(value.Origin, " 5 runs")) {
 				t.Errorf("%+v has no interval of what was measured", value)
 			}
 		}
