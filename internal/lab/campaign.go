@@ -157,8 +157,19 @@ func (c *campaign) begin(ctx context.Context) (err error) {
 	if err := c.book.append(ledger.Line{Kind: ledger.KindCampaign, Campaign: c.describe()}); err != nil {
 		return err
 	}
-	return c.book.append(ledger.Line{Kind: ledger.KindMachine, Machine: &c.machine})
+	if err := c.book.append(ledger.Line{Kind: ledger.KindMachine, Machine: &c.machine}); err != nil {
+		return err
+	}
+	if c.machine.Load > busyLoad*float64(c.machine.Processors) {
+		text := fmt.Sprintf("the machine is busy: a load of %.1f on %d processors before anything was started, so intervals will be wide", c.machine.Load, c.machine.Processors)
+		c.Say(text)
+		return c.book.note(text)
+	}
+	return nil
 }
+
+// busyLoad is the load for each processor from which a machine is called busy.
+const busyLoad = 0.25
 
 // describe is the plan as the ledger has it.
 func (c *campaign) describe() *ledger.Campaign {

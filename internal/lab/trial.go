@@ -17,16 +17,15 @@ import (
 // smokeShare is the part of the workload that says whether a setting works at all (lab.md 4, item 3).
 const smokeShare = 0.05
 
-// leastSlow is how many seconds a run must have taken to be called slow: a short one may have met a
-// busy moment of the machine.
-const leastSlow = 2.0
-
 // Reasons of trials that were cut because the lab itself ended. They are repeated; a run that was cut
 // because nothing came any more is an outcome.
 const (
 	reasonInterrupted = "the lab was interrupted; it is repeated"
 	reasonKilled      = "the lab ended during it; it is repeated"
 )
+
+// secondLook is the repetition of a first run that looked slow.
+const secondLook = 2
 
 // slowFactor: what is slower than the best by more is not measured to its end.
 const slowFactor = 3

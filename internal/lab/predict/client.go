@@ -66,8 +66,8 @@ type weighted struct {
 	step  int // that ends it
 }
 
-// sortedGaps returns the gaps between tokens, shortest first: of most sequences a step each, so
-// steps are counted, not tokens.
+// sortedGaps returns the gaps between chunks, shortest first: of most sequences a step each, so
+// steps are counted, not tokens. Where a chunk has several tokens, so many steps lie between.
 func (r *run) sortedGaps() (gaps []weighted, count int, sum float64) {
 	gaps = make([]weighted, 0, len(r.steps)+len(r.gaps))
 	add := func(ms float64, n, step int) {
@@ -76,8 +76,8 @@ func (r *run) sortedGaps() (gaps []weighted, count int, sum float64) {
 			count, sum = count+n, sum+ms*float64(n)
 		}
 	}
-	for i := 1; i < len(r.steps); i++ {
-		add(1e3*(r.ends[i]-r.ends[i-1]), r.steps[i].regular, i)
+	for i := r.interval; i < len(r.steps); i++ {
+		add(1e3*(r.ends[i]-r.ends[i-r.interval]), (r.steps[i].regular+r.interval-1)/r.interval, i)
 	}
 	for _, gap := range r.gaps {
 		add(1e3*(r.ends[gap.to]-r.ends[gap.from]), 1, gap.to)

@@ -78,20 +78,19 @@ type rates struct {
 	frontChat, frontCompleted float64
 }
 
-// typeName names the kernel of matrices by their stored bits per parameter.
+// typeName names the kernel of matrices by their stored bits per parameter. A type's own bits are
+// a little more where biases or norms are counted with it.
 func typeName(part plan.Part) string {
 	bits := 8 * float64(part.Bytes) / math.Max(float64(part.Params), 1)
-	switch {
-	case bits > 24:
-		return "f32"
-	case bits > 12:
-		return "bf16"
-	case bits > 7:
-		return "q8"
-	case bits > 4.6:
-		return "q5"
+	for _, named := range []struct {
+		below float64
+		name  string
+	}{{4.4, "mxfp4"}, {5, "q4"}, {6, "q5"}, {7.5, "q6"}, {12, "q8"}, {24, "bf16"}} {
+		if bits < named.below {
+			return named.name
+		}
 	}
-	return "mxfp4"
+	return "f32"
 }
 
 // newCosts counts what one of r.tp devices does of a model.

@@ -82,7 +82,8 @@ type Settings struct {
 	MemoryShare   float64 `json:"gpu_memory_utilization,omitempty"`
 	Async         *bool   `json:"async_scheduling,omitempty"`
 	PrefixCaching *bool   `json:"enable_prefix_caching,omitempty"`
-	Blocks        int     `json:"num_gpu_blocks_override,omitempty"` // of a layer group's pool; 0 = what the memory holds
+	Blocks        int     `json:"num_gpu_blocks_override,omitempty"` // 0 = what the memory holds
+	Interval      int     `json:"stream_interval,omitempty"`         // tokens that the client sees in one chunk, 0 = 1
 }
 
 // resolved are settings with every default filled in.
@@ -125,7 +126,7 @@ func (s *Scenario) resolve() (resolved, error) {
 		return r, fmt.Errorf("setting kv_cache_dtype: %q: want auto, bf16 or fp8", set.KVType)
 	}
 	switch {
-	case set.TP < 0 || set.MaxSeqs < 0 || set.MaxTokens < 0 || set.MaxLen < 0 || set.Blocks < 0:
+	case set.TP < 0 || set.MaxSeqs < 0 || set.MaxTokens < 0 || set.MaxLen < 0 || set.Blocks < 0 || set.Interval < 0:
 		return r, fmt.Errorf("settings %+v: numbers must not be negative", *set)
 	case r.share <= 0 || r.share > 1:
 		return r, fmt.Errorf("setting gpu_memory_utilization: %v: want more than 0, at most 1", r.share)

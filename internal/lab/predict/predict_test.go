@@ -157,6 +157,11 @@ func TestMetrics(t *testing.T) {
 	near("ITL", m("mean_itl_ms"), m("mean_tpot_ms"))
 	near("output throughput", m("output_throughput"), 11/m("duration_s"))
 	near("total throughput", m("total_token_throughput"), 75/m("duration_s"))
+	s := scenario(t, "Qwen3-8B", "0.10.1", 1, Random(1, 64, 11, 1))
+	s.Settings.Interval = 5
+	if merged := predicted(t, s).Metrics; math.Abs(merged["median_itl_ms"].Value/m("median_itl_ms")-5) > 0.01 || merged["mean_tpot_ms"].Value != m("mean_tpot_ms") {
+		t.Errorf("five tokens in a chunk: ITL %v, TPOT %v; one: %v and %v", merged["median_itl_ms"].Value, merged["mean_tpot_ms"].Value, m("median_itl_ms"), m("mean_tpot_ms"))
+	}
 	if p.Steps != 11 {
 		t.Errorf("%d steps, expected one for the prompt and ten", p.Steps)
 	}

@@ -6,6 +6,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -51,10 +52,11 @@ type Joint struct {
 
 // Engine is one kind of server.
 type Engine struct {
-	Factor float64       // of World.Rate; 0: 1
-	Start  time.Duration // until it is ready; 0: 1 s
-	Fails  string        // why it does not start, in the words of the ledger; empty: it does
-	Tail   []string      // of its log then
+	Factor  float64       // of World.Rate; 0: 1
+	Start   time.Duration // until it is ready; 0: 1 s
+	Version string        // as it says
+	Fails   string        // why it does not start, in the words of the ledger; empty: it does
+	Tail    []string      // of its log then
 }
 
 // Failing is a setting that does not start or not always end well.
@@ -82,7 +84,7 @@ func (m *Measurer) Machine(context.Context) (ledger.Machine, error) {
 
 // Identify implements lab.Measurer.
 func (m *Measurer) Identify(_ context.Context, request lab.Request) (lab.Identity, error) {
-	return lab.Identity{Version: "simulated", Argv: argv(request)}, nil
+	return lab.Identity{Version: cmp.Or(m.World.Engines[request.Engine.Name].Version, "simulated"), Argv: argv(request)}, nil
 }
 
 func argv(request lab.Request) []string {

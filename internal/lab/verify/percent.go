@@ -143,7 +143,7 @@ var normalised = regexp.MustCompile(`(?i)normali[sz]ed|per[- ](gpu|device|card|n
 // scalesNear are the scales by which changes in a table may hold: those of its commands'
 // devices and the usual ones.
 func (j *judge) scalesNear(t *document.Table, r *document.Row) []scale {
-	said := normalised.MatchString(j.doc.TextAround(t.Line, r.Line))
+	said := normalised.MatchString(j.doc.TextAround(t, r))
 	out := []scale{}
 	for _, times := range []float64{2, 3, 4, 6, 8, 16} {
 		out = append(out, scale{times, said})
@@ -154,6 +154,10 @@ func (j *judge) scalesNear(t *document.Table, r *document.Row) []scale {
 // checkChange checks one printed change.
 func (j *judge) checkChange(where string, base, f document.TableFigure, printed document.Change, scales []scale) {
 	if base.Number.Value <= 0 || f.Number.Value < 0 {
+		return
+	}
+	// Beside a figure of which nobody knows what it is, a share without a sign is no change.
+	if f.Metric == "" && base.Metric == "" && !printed.Factor && !strings.ContainsAny(printed.Text, "+-\u2212") {
 		return
 	}
 	if holds(base, f, printed, 1) {

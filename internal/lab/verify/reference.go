@@ -162,7 +162,11 @@ func (j *judge) checkSentences() {
 			if before := line[:match[0]]; !ok || strings.HasSuffix(strings.TrimRight(before, " ~"), "by") || document.RangeBefore.MatchString(before) {
 				continue
 			}
-			f := document.TableFigure{Metric: "throughput", Number: value, Scale: 1, Label: "throughput"}
+			metric := "token_throughput"
+			if document.Submatch(line, match, 2) == "req/s" {
+				metric = "request_throughput"
+			}
+			f := document.TableFigure{Metric: metric, Number: value, Scale: 1, Label: "throughput"}
 			if len(j.doc.Sources(&f)) > 0 || j.doc.InTables(value) {
 				continue
 			}

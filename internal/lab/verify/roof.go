@@ -16,6 +16,7 @@ import (
 func roof(j *judge) {
 	j.checkChainMemory()
 	j.checkCommands()
+	j.checkStatements()
 	j.checkBandwidth()
 	j.checkLimitations()
 	j.checkAgainst()
@@ -139,6 +140,54 @@ func (j *judge) checkCommands() {
 		all, _ := model.Billions()
 		if weights := all * bits / 8; weights > memory*float64(c.Devices()) {
 			j.find(Unsupported, c.Line, "command", clip(c.Text), fmt.Sprintf("%.0f GB of weights, %d × %s GB (%s)", weights, c.Devices(), document.Figure(memory), name), "weights that do not fit cannot have been served so")
+		}
+	}
+}
+
+var (
+	statedRate    = regexp.MustCompile(`([0-9][0-9,]*(?:\.[0-9]+)?)\s?(?:tok/s|tokens/s|tokens per second|tok/sec|t/s)`)
+	memorySize    = regexp.MustCompile(`\b([0-9]{2,3})\s?GB\b`)
+	countBefore   = regexp.MustCompile(`(?i)\b([0-9]{1,2})\s?[x×]\s?(?:NVIDIA |AMD )?[A-Z]|\b([0-9]{1,2})\s+(?:NVIDIA |AMD )?(?:gpus?|cards?|[A-Z]+ ?[0-9]+[A-Z]*s)\b`)
+	precision     = regexp.MustCompile(`(?i)\b(bf16|fp16|bfloat16|float16|fp8|int8|int4|awq|gptq|mxfp4|nvfp4|fp4)\b`)
+	denied        = regexp.MustCompile(`(?i)\bnot\b|n't|cannot|out[- ]of[- ]memory|\boom\b|fails?\b|error|offload`)
+	oneAtATime    = regexp.MustCompile(`(?i)\bbatch(?: size)?\s?=?\s?1\b|\bbs\s?=?\s?1\b|single[- ](?:user|stream|request)|concurrency\s?=?\s?1\b|one request at a time`)
+	eachOfSeveral = regexp.MustCompile(`(?i)specul|eagle|draft|mtp`)
+)
+
+// checkStatements looks for lines that give a model, the form of its weights, a device and a
+// rate, of which the weights do not fit, or one request is faster than they can be read.
+func (j *judge) checkStatements() {
+	inBlock := j.doc.BlockLines()
+	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || inBlock[i+1] || !statedRate.MatchString(raw) || denied.MatchString(raw) {
+			continue
+		}
+		line := document.Plain(raw)
+		model, ok := document.ModelIn(line)
+		form := precision.FindString(line)
+		devices := document.DevicesIn(line)
+		if !ok || form == "" || len(devices) != 1 {
+			continue
+		}
+		count := 1
+		if match := countBefore.FindStringSubmatch(line); match != nil {
+			fmt.Sscan(match[1]+match[2], &count)
+		}
+		memory := devices[0].Memory
+		if match := memorySize.FindStringSubmatch(line); match != nil {
+			if stated, ok := document.ParseNumber(match[1]); ok && memory == 0 {
+				memory = stated.Value
+			}
+		}
+		all, _ := model.Billions()
+		if weights := all * model.Bits(form) / 8; memory > 0 && weights > float64(count)*memory {
+			j.find(Wrong, i+1, "statement", clip(line), fmt.Sprintf("%.0f GB of weights in %s, %d × %s GB of memory", weights, form, count, document.Figure(memory)), "weights that do not fit cannot have been served so")
+			continue
+		}
+		rate, ok := document.ParseNumber(statedRate.FindStringSubmatch(line)[1])
+		reads := model.BytesPerToken(form)
+		if bound := devices[0].Bandwidth * float64(count) / reads; ok && bound > 0 && oneAtATime.MatchString(line) && !eachOfSeveral.MatchString(line) && rate.Value > 1.02*bound {
+			j.find(Wrong, i+1, "statement", clip(line), fmt.Sprintf("reading %.1f GB per token allows %.0f tok/s on %d × %.2f TB/s", reads, bound, count, devices[0].Bandwidth/1000), "one request at a time cannot be faster than its weights are read")
 		}
 	}
 }

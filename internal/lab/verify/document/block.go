@@ -168,10 +168,10 @@ func (d *Document) readResults(data []byte) (bool, error) {
 		return false, nil
 	}
 	results, err := resultfile.Read(data, same)
+	if isJSON && err != nil && bytes.Contains(text, []byte(headline)) {
+		return false, nil // a log whose first line begins with a bracket
+	}
 	if err != nil {
-		if isJSON && bytes.Contains(text, []byte(headline)) {
-			return false, nil // a log whose first line begins with a bracket
-		}
 		return false, err
 	}
 	for i, result := range results {
@@ -181,6 +181,11 @@ func (d *Document) readResults(data []byte) (bool, error) {
 		}
 		if len(found.Values) > 0 && found.Has("duration") {
 			d.Blocks = append(d.Blocks, found)
+		}
+	}
+	if len(d.Blocks) == 0 && isJSON {
+		if err := d.nestedResults(resultfile.PlainJSON(data)); err != nil {
+			return false, err
 		}
 	}
 	if len(d.Blocks) == 0 {

@@ -71,6 +71,12 @@ func Read(name string, content []byte) (*Document, error) {
 		doc.index()
 		return doc, err
 	}
+	if doc.columns(data) {
+		doc.Lines = strings.Split(string(data), "\n")
+		doc.Fenced = make([]bool, len(doc.Lines))
+		doc.index()
+		return doc, nil
+	}
 	if bytes.Count(data, []byte("\n")) > maxLines {
 		return nil, fmt.Errorf("more than %d lines", maxLines)
 	}

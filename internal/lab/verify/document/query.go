@@ -68,11 +68,17 @@ func RowBase(t *Table, r *Row, column int, label string) (TableFigure, bool) {
 	return TableFigure{}, false
 }
 
-// TextAround is the text from five lines above a table to a row of it, and below the row
-// what may be a footnote.
-func (d *Document) TextAround(first, last int) string {
-	from, to := max(0, first-6), min(len(d.Lines), last+8)
-	return strings.Join(d.Lines[from:to], "\n")
+// TextAround is what says how a row is to be read: its own line, those right above its table,
+// the header, and what stands below the table as a footnote.
+func (d *Document) TextAround(t *Table, r *Row) string {
+	last := t.Line
+	if len(t.Rows) > 0 {
+		last = t.Rows[len(t.Rows)-1].Line
+	}
+	around := append([]string{}, d.Lines[max(0, t.Line-6):min(len(d.Lines), t.Line)]...)
+	around = append(around, d.Lines[r.Line-1])
+	around = append(around, d.Lines[min(len(d.Lines), last):min(len(d.Lines), last+8)]...)
+	return strings.Join(around, "\n")
 }
 
 var currentText = regexp.MustCompile(`(?i)(?:current|your|now|results?)[^0-9\n]{0,40}?[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:tok|tokens)\s?/?(?:s|sec|second)`)
@@ -265,8 +271,11 @@ var rateKeys = []string{"total_token_throughput", "output_throughput", "input_th
 
 // KeysOf are the keys of blocks that a figure with a metric may be.
 func KeysOf(metric string) []string {
-	if metric == "throughput" {
+	switch metric {
+	case "throughput":
 		return rateKeys
+	case "token_throughput":
+		return rateKeys[:3]
 	}
 	return []string{metric}
 }
@@ -274,7 +283,7 @@ func KeysOf(metric string) []string {
 // DigitApart reports whether two printed figures differ in exactly one digit.
 func DigitApart(a, b Number) bool {
 	first, second := strings.ReplaceAll(a.Text, ",", ""), strings.ReplaceAll(b.Text, ",", "")
-	if len(first) != len(second) || len(first) < 4 {
+	if len(first) != len(second) || len(first) < 6 { // fewer digits are alike by chance
 		return false
 	}
 	differ := 0

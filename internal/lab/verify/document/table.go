@@ -13,6 +13,7 @@ import (
 const (
 	maxTables  = 5_000
 	maxCells   = 200_000 // of a document
+	maxRows    = 5_000   // of a table
 	maxColumns = 64      // of a table; those beyond are not looked at
 )
 
@@ -104,7 +105,7 @@ func (d *Document) markdownTable(at int) Table {
 	for _, name := range splitRow(d.Lines[at]) {
 		found.Header = append(found.Header, Plain(name))
 	}
-	for i := at + 2; i < len(d.Lines) && strings.Contains(d.Lines[i], "|") && strings.TrimSpace(d.Lines[i]) != ""; i++ {
+	for i := at + 2; i < len(d.Lines) && strings.Contains(d.Lines[i], "|") && strings.TrimSpace(d.Lines[i]) != "" && len(found.Rows) < maxRows; i++ {
 		found.add(splitRow(d.Lines[i]), i+1)
 	}
 	return found
@@ -132,7 +133,7 @@ func (d *Document) htmlTable(at int) (Table, int) {
 				for _, name := range cells {
 					found.Header = append(found.Header, Plain(name))
 				}
-			} else {
+			} else if len(found.Rows) < maxRows {
 				found.add(cells, start)
 			}
 			text.Reset()
