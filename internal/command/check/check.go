@@ -29,6 +29,7 @@ type options struct {
 	ask                       bool // whether load may be sent: neither --measure nor its opposite was given
 	pid, devices              int
 	start, log, model         string
+	machine, calibration      string
 	bandwidth, bytes          float64 // GB/s of a device, GB of a token; 0 = not given
 	compare                   []string
 }
@@ -63,6 +64,8 @@ without an origin. A key is OPENAI_API_KEY in the environment, for a URL that wa
 	flags.StringVar(&o.log, "log", "", "`FILE` with the log of the server's start")
 	flags.StringVar(&o.model, "model", "", "the model's files on this machine, by which is known what a token reads: a folder, a GGUF file, a name in the cache")
 	flags.Float64Var(&o.bandwidth, "bandwidth", 0, "memory bandwidth of one device in `GB/s`")
+	flags.StringVar(&o.machine, "machine", "", "`NAME` of the machine, as H100-SXM: its bandwidth and predictions of gains; without it the card that nvidia-smi names")
+	flags.StringVar(&o.calibration, "calibration", "", "`FILE` of ossian lab calibrate, for predictions of gains")
 	flags.Float64Var(&o.bytes, "bytes-per-token", 0, "`GB` that decoding one token reads, instead of --model")
 	flags.IntVar(&o.devices, "devices", 0, "devices that share a step; 0 = as the server's settings say")
 	flags.StringSliceVar(&o.compare, "compare", nil, "result `FILE`s; those of the same model are shown beside")
@@ -81,6 +84,11 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	}
 	asked := check.Options{URL: url, PID: o.pid, Start: o.start, Log: o.log, Compare: o.compare,
 		Access: bench.Access{Key: os.Getenv("OPENAI_API_KEY"), Insecure: o.insecure, Proxy: http.ProxyFromEnvironment}, Bytes: o.reads}
+	predictor, err := o.predictor()
+	if err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	asked.Predictor = predictor
 	o.ask = !cmd.Flags().Changed("measure") && !o.asJSON && terminal.Is(cmd.InOrStdin()) && terminal.Is(cmd.ErrOrStderr())
 	load := &sender{options: o, access: asked.Access, note: cmd.ErrOrStderr()}
 	if o.measure || o.ask {

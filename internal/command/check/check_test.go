@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"ossian/internal/command/serve"
 	lab "ossian/internal/lab/check"
 	"ossian/internal/load"
+	"ossian/internal/plan"
 )
 
 // server starts the real server in this process and returns its address and the function that ends it.
@@ -89,6 +91,11 @@ func TestEachOptionOff(t *testing.T) {
 	if got := off(usual); !slices.Equal(got, always) {
 		t.Fatalf("off at defaults: %q, want %q", got, always)
 	}
+	// A share of the memory that is 2 GB, less than the built-in model takes where it may.
+	share := ""
+	if available := plan.Available(); available > 8e9 {
+		share = strconv.FormatFloat(2e9/float64(available), 'f', 4, 64)
+	}
 	for _, c := range []struct {
 		name string // of the row
 		args []string
@@ -108,7 +115,7 @@ func TestEachOptionOff(t *testing.T) {
 		{"time of a step beside replies", []string{"--max-step-time", "2ms"}, "", false},
 		{"keys and values in 16 bits or fewer", []string{"--kv-cache-dtype", "f32"}, "", false},
 		{"KV capacity", []string{"--num-gpu-blocks-override", "300"}, "", false},
-		{"KV capacity", []string{"--gpu-memory-utilization", "0.02"}, "", false},
+		{"KV capacity", []string{"--gpu-memory-utilization", share}, "", share == ""},
 		{"quiet log", []string{"--log-level", "debug"}, "", false},
 	} {
 		t.Run(strings.Join(append([]string{c.name}, c.args...), " "), func(t *testing.T) {
@@ -189,7 +196,9 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("measurement %+v", one)
 		}
 		for _, value := range one.Values {
-			if value.Interval == nil || value.Origin != lab.Measured || !(value.Interval[0] <= value.Value && value.Value <= value.Interval[1]) {
+			// What a busy machine spoils is left out, and then there may be too few runs for an interval.
+			in := value.Interval
+			if !strings.HasPrefix(value.Origin, lab.Measured) || (in != nil && !(in[0] <= value.Value && value.Value <= in[1])) || (in == nil && strings.HasSuffix(value.Origin, " 5 runs")) {
 				t.Errorf("%+v has no interval of what was measured", value)
 			}
 		}

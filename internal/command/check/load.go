@@ -5,22 +5,20 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ossian/internal/bench"
 	"ossian/internal/bench/client"
+	"ossian/internal/bench/report"
 	"ossian/internal/lab/check"
 	"ossian/internal/lab/engines"
 	"ossian/internal/load"
 	"ossian/internal/plan"
-	"ossian/internal/tensor"
 	"ossian/internal/tiny"
 )
 
@@ -30,7 +28,6 @@ const (
 	inputLen   = 128              // tokens of a prompt
 	outputLen  = 64               // of an answer
 	several    = 8                // requests at once in the second workload
-	warmups    = 1
 	mostPerRun = 200
 )
 
@@ -81,7 +78,7 @@ func (l *sender) measure(ctx context.Context, server *check.Server) ([]check.Mea
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no run of %d requests ended within %v", warmups+1, loadTime)
+		return nil, fmt.Errorf("no run ended within %v", loadTime)
 	}
 	return out, nil
 }
@@ -116,7 +113,8 @@ func (l *sender) clientOptions(server *check.Server, concurrency, prompts int) c
 	options := client.Defaults(bench.VLLM)
 	options.BaseURL, options.Model, options.Access = server.URL, server.Model, l.access
 	options.Data.Input, options.Data.Output, options.Data.Prompts = inputLen, outputLen, prompts
-	options.Arrivals.Concurrency, options.Warmups, options.Salt = concurrency, warmups, client.RandomSalt
+	options.Arrivals.Concurrency, options.Salt = concurrency, client.RandomSalt
+	options.Warmups = 0 // it would send a prompt of the run, which a cache then has: the first run warms up
 	options.Metrics = []string{"ttft", "tpot", "itl"}
 	return options
 }
@@ -128,13 +126,19 @@ var reported = []string{"output_throughput", "total_token_throughput", "mean_ttf
 // are measured.
 func (l *sender) workload(ctx context.Context, first *client.Client, concurrency int) (check.Measurement, error) {
 	name := fmt.Sprintf("random %d/%d, %d at once, prompts salted", inputLen, outputLen, concurrency)
-	runs, findings := map[string][]float64{}, []string{}
+	done := 0
+	runs, found := map[string][]float64{}, findings{}
 	var input, output, requests float64
+	made := func() check.Measurement {
+		one := check.NewMeasurement(name, concurrency, int(requests), input/max(requests, 1), output/max(requests, 1), reported, runs)
+		one.Runs, one.Findings = done, found.lines(done)
+		return one
+	}
 	prompts := concurrency + 1
-	for index := 0; len(runs[reported[0]]) < leastRuns; index++ {
+	for index := 0; index <= leastRuns; index++ {
 		result, err := l.one(ctx, first, concurrency, prompts, index)
 		if err != nil {
-			return check.NewMeasurement(name, concurrency, int(requests), input/max(requests, 1), output/max(requests, 1), reported, runs), err
+			return made(), err
 		}
 		if index == 0 { // only its duration counts
 			if seconds := result.Values["duration"]; seconds > 0 {
@@ -145,23 +149,18 @@ func (l *sender) workload(ctx context.Context, first *client.Client, concurrency
 		if result.Values["completed"] == 0 {
 			return check.Measurement{}, fmt.Errorf("none of %d requests was answered: %s", prompts, firstError(result.Recording))
 		}
+		done++
 		for _, key := range reported {
-			if value, ok := result.Values[key]; ok {
+			if value, ok := result.Values[key]; ok && result.Stands(key) { // findings spoil what they touch, not the run
 				runs[key] = append(runs[key], value)
 			}
 		}
 		requests += result.Values["completed"]
 		input += result.Values["total_input_tokens"]
 		output += result.Values["total_output_tokens"]
-		for _, finding := range result.Findings() {
-			if text := fmt.Sprintf("%s: %.4g %s", finding.ID, finding.Measured, finding.What); !slices.Contains(findings, text) {
-				findings = append(findings, text)
-			}
-		}
+		found.add(result.Findings())
 	}
-	made := check.NewMeasurement(name, concurrency, int(requests), input/requests, output/requests, reported, runs)
-	made.Findings = findings
-	return made, nil
+	return made(), nil
 }
 
 // firstError is why a request failed.
@@ -198,54 +197,32 @@ func onProcessor(server *check.Server) bool {
 	return server.Engine == engines.Ossian || (server.Engine == engines.LlamaCpp && told && offloaded == "0")
 }
 
-// hardware is what reads the weights: what was given, else this machine as it was measured.
-func (l *sender) hardware(server *check.Server) check.Hardware {
-	out := check.Hardware{Devices: l.options.devices, Card: !onProcessor(server)}
-	switch {
-	case l.options.bandwidth > 0:
-		out.Bandwidth, out.Origin = l.options.bandwidth*1e9, "given: --bandwidth"
-	case l.bandwidth > 0:
-		out.Bandwidth, out.Origin = l.bandwidth, "measured: reading weights with the threads of the server"
-	}
-	return out
+// findings are what spoke against runs, by id: each is told once, with its largest figure.
+type findings map[string]*struct {
+	runs  int
+	worst report.Finding
 }
 
-// reads says what a decoding step reads: what was given, else by the headers of the model's files.
-func (o *options) reads(server *check.Server) (check.Reads, error) {
-	if o.bytes > 0 {
-		return check.Reads{Origin: "given: --bytes-per-token", Step: func(batch, _ int) float64 { return o.bytes * 1e9 * float64(batch) }}, nil
-	}
-	name := o.model
-	if name == "" {
-		if !server.Local || server.Root == "" {
-			return check.Reads{}, errors.New("the server's model is not on this machine; --model names its files")
+func (f findings) add(all []report.Finding) {
+	for _, one := range all {
+		if f[one.ID] == nil {
+			f[one.ID] = &struct {
+				runs  int
+				worst report.Finding
+			}{worst: one}
 		}
-		name = server.Root
-	}
-	checkpoint, err := load.OpenModel(name)
-	if err != nil {
-		return check.Reads{}, err
-	}
-	defer checkpoint.Close()
-	params, as := checkpoint.Params, "as in its files"
-	if server.Engine == engines.Ossian { // which may keep weights in another type
-		if params, err = load.Planned(runtime.NumCPU(), server.Settings["cpu_weights"]).Kept(checkpoint); err != nil {
-			return check.Reads{}, err
+		entry := f[one.ID]
+		entry.runs++
+		if one.Measured > entry.worst.Measured {
+			entry.worst = one
 		}
-		as = "as the server keeps them"
 	}
-	count, err := plan.New(checkpoint.Spec, params)
-	if err != nil {
-		return check.Reads{}, err
+}
+
+func (f findings) lines(runs int) (out []string) {
+	for _, id := range slices.Sorted(maps.Keys(f)) {
+		one := f[id]
+		out = append(out, fmt.Sprintf("%s in %d of %d runs, at most: %.4g %s", id, min(one.runs, runs), runs, one.worst.Measured, one.worst.What))
 	}
-	switch kind := strings.ToLower(server.Settings["kv_dtype"] + server.Settings["kv_cache_dtype"]); {
-	case strings.Contains(kind, "8"):
-		count.KV = tensor.F8_E4M3
-	case kind == "f32":
-		count.KV = tensor.F32
-	}
-	return check.Reads{Origin: "counted: weights of " + name + " " + as + ", keys and values", Step: func(batch, context int) float64 {
-		bytes, _ := count.Decode(batch, context)
-		return float64(bytes)
-	}}, nil
+	return out
 }

@@ -220,7 +220,7 @@ func (s *seen) command(change *Change) string {
 	}
 	argv := slices.Clone(s.argv)
 	if len(argv) == 0 {
-		argv = s.start()
+		argv = append(s.start(), s.logged...)
 	}
 	gone := func(name string) bool {
 		if _, set := change.Set[strings.ReplaceAll(name, "_", "-")]; set {

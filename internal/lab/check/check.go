@@ -121,6 +121,13 @@ type Server struct {
 	Model, Root          string            // the name in requests, and what it goes back to
 	Settings             map[string]string // by the engine's own names, as they were seen
 	Local                bool              // on this machine
+	Served               Served
+}
+
+// Served is the workload that clients have sent since the server's start, by its counters.
+type Served struct {
+	AtOnce        int     // requests that run and wait now
+	Input, Output float64 // tokens of a request, on average; 0 = none has ended
 }
 
 // A Report is everything that was found, in the order of lab.md 6.
@@ -172,6 +179,9 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		if row.State == Off {
 			report.Missing = append(report.Missing, row)
 		}
+	}
+	if len(report.Missing) > 0 && len(seen.argv)+len(seen.logged) == 0 {
+		report.Notes = append(report.Notes, "how the server was started is not known: commands have the flag that changes, and lack the others; --pid or --start tells them")
 	}
 	if report.Stored, err = stored(options.Compare, seen.model, report.Now.Measured); err != nil {
 		return nil, err

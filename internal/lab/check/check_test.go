@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,9 @@ import (
 	"testing"
 
 	"ossian/internal/lab/engines"
+	"ossian/internal/lab/predict"
+	"ossian/internal/lab/predict/machine"
+	"ossian/internal/plan"
 )
 
 // recorded serves the answers of a folder of testdata. Anything but GET, or a route that check does
@@ -246,7 +250,8 @@ func TestCards(t *testing.T) {
 	if err := os.WriteFile(smi, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	facts := graphics(&Options{SMI: smi})
+	on := &seen{}
+	facts := on.graphics(&Options{SMI: smi})
 	if len(facts) > 0 && strings.Contains(facts[0].Value, "failed") {
 		t.Skip("no shell: ", facts[0].Value)
 	}
@@ -262,6 +267,9 @@ func TestCards(t *testing.T) {
 		if fact := got[name]; fact.State != want.state || !strings.Contains(fact.Value, want.value) {
 			t.Errorf("%s: %+v, want %s %q", name, fact, want.state, want.value)
 		}
+	}
+	if name := Card(smi); on.cards != 2 || name != "Made-up A" {
+		t.Errorf("%d cards, the first %q", on.cards, name)
 	}
 	if fix := got["card 0 power limit"].Fix; fix != "nvidia-smi -i 0 -pl 400" {
 		t.Errorf("fix %q", fix)
@@ -373,6 +381,10 @@ func TestSteps(t *testing.T) {
 	}
 	if last := got.Steps[len(got.Steps)-1]; last.Effect.Percent != 30 || !strings.Contains(last.Command, "--async-scheduling") || !strings.Contains(last.Command, "--max-num-seqs 101") {
 		t.Errorf("joint step %+v", last)
+	}
+	// Where no argument vector is known, what the log calls not default is kept.
+	if want := "vllm serve made-up/gpt-oss-20b --max-model-len 32768 --enforce-eager --max-num-seqs 64 --async-scheduling"; got.Steps[0].Command != want {
+		t.Errorf("command %q, want %q", got.Steps[0].Command, want)
 	}
 	// Without a prediction nothing can be named, and that is said.
 	if got := report(t, "vllm", Options{}); len(got.Steps) != 0 || !strings.Contains(got.StepNote, "none can be named") {
@@ -506,4 +518,43 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The predictor is asked about the settings that it knows, for what clients sent, and says nothing of
+// the others.
+func TestForecast(t *testing.T) {
+	a100, err := machine.Lookup("A100-SXM4-80G")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forecast := &Forecast{Machine: a100, Model: func(*Server) (*plan.Model, error) { return predict.Model("gpt-oss-20b") }}
+	got := report(t, "vllm", Options{Predictor: forecast})
+	rows := map[string]Row{}
+	for _, row := range got.Rows {
+		rows[row.Name] = row
+	}
+	limit := rows["sequence limit"].Effect
+	if limit.Origin != Predicted || limit.Percent < 2 || !(limit.Low < limit.Percent && limit.Percent < limit.High) || !strings.Contains(limit.Workload, "800/250 tokens, 101 at once") {
+		t.Errorf("64 of 101 sequences at once: %+v", limit)
+	}
+	for _, name := range []string{"CUDA graphs", "top-p and top-k in one kernel", "several front-end processes"} {
+		if effect := rows[name].Effect; rows[name].State == Off && (effect.Origin != NotKnown || effect.Why == "" || effect.High != 0) {
+			t.Errorf("%s is outside of the model: %+v", name, effect)
+		}
+	}
+	// Another version is not calibrated: nothing is guessed.
+	server := &Server{Engine: engines.VLLM, Version: "0.18.0", Settings: map[string]string{"max_num_seqs": "64"}, Served: Served{AtOnce: 100, Input: 800, Output: 250}}
+	if _, err := forecast.Gain(t.Context(), server, []*Change{set("max-num-seqs", "256")}, nil); !errors.Is(err, predict.ErrUnknownKernel) {
+		t.Errorf("version without a calibration: %v", err)
+	}
+	for want, change := range map[string]*Change{"outside of what is predicted": without("enforce-eager"), "how much prompts begin alike": without("enable-prefix-caching"), "not a setting": {Env: []string{"A"}}} {
+		server.Version = "0.11.0"
+		if _, err := forecast.Gain(t.Context(), server, []*Change{change}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", change, err, want)
+		}
+	}
+	server.Served = Served{}
+	if _, err := forecast.Gain(t.Context(), server, []*Change{set("max-num-seqs", "256")}, nil); err == nil || !strings.Contains(err.Error(), "no workload") {
+		t.Errorf("no workload: %v", err)
+	}
 }

@@ -55,35 +55,52 @@ type reasons struct {
 	} `xml:",any"`
 }
 
-// graphics asks nvidia-smi.
-func graphics(options *Options) []Fact {
-	program := options.SMI
-	if program == "-" {
-		return nil
-	}
+// askCards asks nvidia-smi, "" = that of the path; "" back = there is none.
+func askCards(ctx context.Context, program string) (told cards, asked string, err error) {
 	if program == "" {
-		found, err := exec.LookPath("nvidia-smi")
-		if err != nil {
-			return nil
+		if program, err = exec.LookPath("nvidia-smi"); err != nil {
+			return told, "", nil
 		}
-		program = found
+	}
+	text, err := exec.CommandContext(ctx, program, "-q", "-x").Output()
+	if err == nil {
+		err = xml.Unmarshal(text, &told)
+	}
+	return told, program, err
+}
+
+// Card is the name of the first card, "" = there is none. The program is as Options.SMI.
+func Card(program string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), smiTime)
+	defer cancel()
+	told, _, err := askCards(ctx, program)
+	if err != nil || len(told.Cards) == 0 {
+		return ""
+	}
+	return clip(told.Cards[0].Name)
+}
+
+// graphics are the facts of all cards.
+func (s *seen) graphics(options *Options) []Fact {
+	if options.SMI == "-" {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), smiTime)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, program, "-q", "-x").Output()
-	var told cards
-	if err == nil {
-		err = xml.Unmarshal(text, &told)
+	told, program, err := askCards(ctx, options.SMI)
+	if program == "" {
+		return nil
 	}
 	if err != nil {
 		return []Fact{{Name: "cards", Value: "nvidia-smi failed: " + clip(err.Error()), Origin: "nvidia-smi -q -x"}}
 	}
+	s.cards = len(told.Cards)
 	var out []Fact
 	for i := range told.Cards {
 		out = append(out, told.Cards[i].facts(i)...)
 	}
 	if len(told.Cards) > 1 {
-		text, _ = exec.CommandContext(ctx, program, "topo", "-m").Output()
+		text, _ := exec.CommandContext(ctx, program, "topo", "-m").Output()
 		out = append(out, links(string(text)))
 	}
 	return out

@@ -98,6 +98,9 @@ func Verdict(perToken float64, hardware *Hardware, rate float64) string {
 		return text + "; the rate was not measured"
 	}
 	text += fmt.Sprintf("; %s tok/s is %s %% of it", whole(rate), whole(100*rate/bound))
+	if rate > bound*float64(max(hardware.Devices, 1)) {
+		return text + ": more than the bound, so that weights stay in caches, or the bandwidth was measured beside other load"
+	}
 	if hardware.Devices > 1 {
 		text += fmt.Sprintf(", %s %% of %s", whole(100*rate/bound/float64(hardware.Devices)), word(hardware.Devices))
 	}

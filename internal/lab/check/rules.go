@@ -135,7 +135,12 @@ func several(name, flag string, keys ...string) rule {
 			return verdict{}, true
 		}
 		out := verdict{state: On, evidence: s.evidence(keys...)}
-		if n <= 1 {
+		switch {
+		case n <= 1 && s.cards == 1:
+			out.state, out.reason = Impossible, "there is one card"
+		case n <= 1 && s.cards > 1:
+			out.state, out.change = Off, set(flag, strconv.Itoa(s.cards))
+		case n <= 1:
 			out.state = Off
 		}
 		return out, true

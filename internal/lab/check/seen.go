@@ -38,6 +38,8 @@ type seen struct {
 	others, notes                     []string
 	asked                             []Asked
 	argv                              []string // secrets hidden
+	logged                            []string // flags that a start log has, where there is no argument vector
+	cards                             int      // of the machine; 0 = not known
 	env                               []string // variables of engines that are set by these
 	metrics                           *exposition
 	settings                          map[string][]setting
@@ -306,6 +308,15 @@ func (s *seen) server() *Server {
 	}
 	if named, ok := s.get("model", "model_path", "model_tag"); ok {
 		out.Root = named.value
+	}
+	// Names of counters are those of the report's figures.
+	told := map[string]float64{}
+	for _, one := range s.counters().Counters {
+		told[one.Name] = one.Value
+	}
+	out.Served.AtOnce = int(told["running"] + told["waiting"])
+	if n := told["requests finished"]; n > 0 {
+		out.Served.Input, out.Served.Output = told["prompt tokens"]/n, told["generated tokens"]/n
 	}
 	return out
 }

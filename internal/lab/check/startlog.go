@@ -7,6 +7,7 @@ package check
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"ossian/internal/lab/engines"
@@ -119,6 +120,9 @@ func (s *seen) readLogLines(lines []string, file string) {
 			if match == nil {
 				continue
 			}
+			if strings.Contains(match[0], "non-default args") {
+				s.logged = flagsOf(pattern.captured(match))
+			}
 			short := strings.TrimSpace(text[strings.Index(text, match[0]):])
 			for name, value := range pattern.fixed {
 				keep(n, name, value, short)
@@ -138,6 +142,27 @@ func (s *seen) readLogLines(lines []string, file string) {
 	if len(lines) > 0 && len(order) == 0 {
 		s.notes = append(s.notes, fmt.Sprintf("no line of %s is one that %s writes when it starts", file, s.engine))
 	}
+}
+
+// flagsOf writes settings that a log calls not default as flags, the model and where to listen aside.
+func flagsOf(settings []capture) (out []string) {
+	for _, one := range settings {
+		name := "--" + strings.ReplaceAll(one.name, "_", "-")
+		yes, known := truthOf(one.value)
+		switch _, isNumber := strconv.ParseFloat(one.value, 64); {
+		case one.name == "model" || one.name == "model_tag" || strings.HasPrefix(one.value, "<"):
+		case known && isNumber != nil && yes:
+			out = append(out, name)
+		case known && isNumber != nil:
+			out = append(out, "--no-"+name[2:])
+		case strings.HasPrefix(one.value, "["):
+			words := strings.FieldsFunc(one.value, func(letter rune) bool { return strings.ContainsRune("[]',\" ", letter) })
+			out = append(append(out, name), words...)
+		default:
+			out = append(out, name, one.value)
+		}
+	}
+	return out
 }
 
 // A capture is a setting within a line.

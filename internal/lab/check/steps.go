@@ -77,7 +77,7 @@ func note(steps, unknown int) string {
 func predicted(ctx context.Context, predictor Predictor, server *Server, workload *Measurement, change *Change) Effect {
 	switch {
 	case change == nil:
-		return Effect{Origin: NotKnown, Why: "there is no flag that turns it on"}
+		return Effect{Origin: NotKnown, Why: "no single flag turns it on"}
 	case predictor == nil:
 		return Effect{Origin: NotKnown, Why: "not measured, and no prediction for this engine, model and machine"}
 	case change.Shell != "":

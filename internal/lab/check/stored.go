@@ -108,6 +108,9 @@ func sameModel(a, b string) bool {
 	return base(a) == base(b)
 }
 
+// leastSamples is how many runs an interval needs: that of two runs is wider than any use.
+const leastSamples = 3
+
 // repeated is the mean of runs with Student's interval of 95 %.
 func repeated(name string, samples []float64) Figure {
 	unit := ""
@@ -117,8 +120,8 @@ func repeated(name string, samples []float64) Figure {
 	case strings.HasSuffix(name, "throughput"):
 		unit = "tok/s"
 	}
-	out := figure(name, stat.Mean(samples), unit, "measured")
-	if interval, ok := stat.MeanInterval(samples, 0.95); ok {
+	out := figure(name, stat.Mean(samples), unit, fmt.Sprintf("%s: mean of %d runs", Measured, len(samples)))
+	if interval, ok := stat.MeanInterval(samples, 0.95); ok && len(samples) >= leastSamples {
 		out.Interval = &[2]float64{digits(interval.Low, 3), digits(interval.High, 3)}
 	}
 	return out

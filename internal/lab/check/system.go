@@ -38,7 +38,7 @@ func (s *seen) system(options *Options) []Fact {
 	if options.PID != 0 {
 		out = append(out, files.process(options.PID)...)
 	}
-	return append(out, graphics(options)...)
+	return append(out, s.graphics(options)...)
 }
 
 // systemFiles are those of a Linux system; others have none, and say so.

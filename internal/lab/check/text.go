@@ -105,7 +105,11 @@ func (d *document) now(now *Now) {
 		one := &now.Measured[i]
 		d.line("  %s: %d runs, %d requests", one.Workload, one.Runs, one.Requests)
 		for _, value := range one.Values {
-			d.line("    %s: %s (95 %% interval of the runs' mean)", value.Name, value)
+			interval := "no interval"
+			if value.Interval != nil {
+				interval = "95 % interval of the mean"
+			}
+			d.line("    %s: %s (%s, %s)", value.Name, value, value.Origin, interval)
 		}
 		for _, finding := range one.Findings {
 			d.line("    finding: %s", finding)
