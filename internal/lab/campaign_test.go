@@ -441,3 +441,27 @@ func TestModels(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// busy is a machine with other work.
+type busy struct{ lab.Measurer }
+
+func (b *busy) Machine(ctx context.Context) (ledger.Machine, error) {
+	machine, err := b.Measurer.Machine(ctx)
+	machine.Load = 3.5
+	return machine, err
+}
+
+// A machine that is busy before the start is named, and the campaign goes on.
+func TestBusyMachine(t *testing.T) {
+	c := config(planOf("a"), simulate.World{Noise: 0.01, Effects: map[string]float64{"a=true": 0.06}}, t.TempDir())
+	c.Measurer = &busy{c.Measurer}
+	s := carriesOut(t, c)
+	s.wants(map[string]string{"race/a: a=true": ledger.Kept})
+	noted := false
+	for _, line := range s.lines {
+		noted = noted || (line.Kind == ledger.KindNote && strings.Contains(line.Note.Text, "a load of 3.5 on 1 processors"))
+	}
+	if !noted {
+		t.Error("no note of the load")
+	}
+}
