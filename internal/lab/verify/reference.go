@@ -104,7 +104,8 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 	where := place(t, r)
 	printed := figure.Label + " " + figure.Number.Text
 	best := bestBlock(together)
-	if best != nil && known > 1 {
+	// All other figures beside it must be of one block: rounded figures are alike by chance.
+	if best != nil && known > 1 && together[best] >= known-1 {
 		for _, key := range document.KeysOf(figure.Metric) {
 			if value, ok := best.Figure(key); ok {
 				j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
@@ -116,7 +117,7 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 	follows := "in no result block of the document"
 	if near, key := j.doc.Nearest(figure); near != nil {
 		value, _ := near.Figure(key)
-		if document.DigitApart(value, figure.Number) {
+		if document.DigitApart(value, figure.Number) && j.doc.Around(key, value) == 1 {
 			j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), value.Text), "they differ in one digit")
 			return
 		}
@@ -175,7 +176,7 @@ func (j *judge) checkSentences() {
 				continue
 			}
 			follows := "in no result block and in no table of the document"
-			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) {
+			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) && j.doc.Around(key, nearest) == 1 {
 				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), nearest.Text), "they differ in one digit")
 				continue
 			}

@@ -132,6 +132,17 @@ func (d *Document) Nearest(figure *TableFigure) (*Block, string) {
 	return found, key
 }
 
+// Around is how many blocks have a metric within 2 % of a figure: several are repetitions,
+// of which a table may give the mean.
+func (d *Document) Around(key string, figure Number) int {
+	index := d.byKey[key]
+	if index == nil {
+		return 0
+	}
+	figure.Half = 0.02 * math.Abs(figure.Value)
+	return len(index.near(figure))
+}
+
 // InTables reports whether a figure stands in a table.
 func (d *Document) InTables(value Number) bool {
 	return slices.ContainsFunc(d.inTables.near(value), func(entry indexed) bool { return entry.figure.Span().Meets(value.Span()) })
