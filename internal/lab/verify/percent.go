@@ -110,6 +110,7 @@ func (j *judge) checkGains(table *document.Table, column int) {
 		if len(row.Cells[column].Figures) > 0 || len(row.Cells[column].Changes) != 1 || row.Cells[column].Changes[0].Interval {
 			continue
 		}
+		// Any two rows will do: which one is the base is often not said.
 		printed := row.Cells[column].Changes[0]
 		metrics, found, inRow := 0, false, false
 		for other := range row.Cells {

@@ -68,6 +68,7 @@ func (j *judge) checkCell(table *document.Table, row *document.Row, c *document.
 			}
 		}
 	}
+	// How many of the figures each block has: a changed digit leaves all others in one.
 	together := map[*document.Block]int{}
 	known := 0
 	for i := range figures {
@@ -141,7 +142,6 @@ var (
 	sentenceRate  = regexp.MustCompile(`([0-9][0-9,]*\.[0-9]+)\s?(tok/s|tokens/s|req/s|tok/sec)`)
 	rankedFigures = regexp.MustCompile(`([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)\s*([<>])`)
 	lastRanked    = regexp.MustCompile(`^\s*([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)`)
-	bracketed     = regexp.MustCompile(`\([^)]*$`)
 )
 
 // checkSentences looks for rates of sentences in blocks and tables, and at the order of
@@ -209,6 +209,7 @@ func (j *judge) checkModel(command *document.Command) {
 	if !ok {
 		return
 	}
+	// A chapter about another model than the title has a heading that says so.
 	var named []document.ModelName
 	for _, h := range j.doc.Above(command.Line) {
 		named = append(named, document.ModelsIn(h.Text)...)

@@ -64,6 +64,7 @@ const maxIndexed = 1_000
 func (d *Document) index() {
 	d.byKey = map[string]*figureIndex{}
 	for _, block := range d.Blocks {
+		// A map of keys first, as a derived total has none of its own.
 		keys := map[string]bool{"total_token_throughput": true} // which may follow from others
 		for key := range block.Values {
 			keys[key] = true

@@ -121,6 +121,7 @@ func (d *Document) htmlTable(at int) (Table, int) {
 	for i := at; i < min(len(d.Lines), at+5000); i++ {
 		end = i
 		lower := strings.ToLower(d.Lines[i])
+		// Rows are taken whole, as they may go over several lines.
 		if strings.Contains(lower, "<tr") {
 			text.Reset()
 			start = i + 1
@@ -304,6 +305,7 @@ func MetricOf(label string) string {
 	if strings.Contains(label, "improvement") || strings.Contains(label, "gain") || strings.Contains(label, "change") {
 		return ""
 	}
+	// Words for rates after those for latencies: "time per output token" has "output".
 	has := func(word string) bool { return strings.Contains(label, word) }
 	if has("req/s") || has("requests/s") || requestRate.MatchString(label) {
 		return "request_throughput"
