@@ -79,6 +79,7 @@ func shorter(a, b string) string {
 // checkProduct multiplies the gains of a table and compares the product with the total that
 // is printed.
 func (j *judge) checkProduct() {
+	// Only what is on, and on for every request, is part of the total.
 	product, factors := document.Between(1, 1), 0
 	line := 0
 	for i := range j.doc.Claims {
@@ -130,6 +131,7 @@ func (j *judge) checkParts() {
 			if k == i || whole.Part != "" || whole.Gain.Low <= 1 || !document.SameOption(part.Option, whole.Option) {
 				continue
 			}
+			// The smallest share goes with the least gain of the whole and the greatest of the part.
 			least := (1 - 1/whole.Gain.Low) / (1 - 1/part.Gain.High)
 			most := math.Min(1, (1-1/whole.Gain.High)/(1-1/part.Gain.Low))
 			if least < 0.3 {
