@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -43,7 +44,7 @@ func (j *judge) checkEffects() {
 		for k := i + 1; k < len(claims) && k < i+500; k++ {
 			said, other := &claims[i], &claims[k]
 			if said.Part != "" || other.Part != "" || said.Conditional || other.Conditional || !document.SameOption(said.Option, other.Option) ||
-				(said.Source == other.Source && said.Source != "table") {
+				otherSetting(said.Name, other.Name) || (said.Source == other.Source && said.Source != "table") {
 				continue
 			}
 			if said.Gain.Low <= other.Gain.High+apart && other.Gain.Low <= said.Gain.High+apart {
@@ -66,6 +67,18 @@ func (j *judge) checkEffects() {
 				"one option has two effects")
 		}
 	}
+}
+
+// flagValue is a flag with its value, as reports name settings by them.
+var flagValue = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_.-]*=[^\s` + "`" + `|]+`)
+
+// otherSetting reports whether two names are of settings that differ in their flags: an option at another
+// value, or beside others, may well do something else.
+func otherSetting(a, b string) bool {
+	first, second := flagValue.FindAllString(a, -1), flagValue.FindAllString(b, -1)
+	slices.Sort(first)
+	slices.Sort(second)
+	return len(first) > 0 && len(second) > 0 && !slices.Equal(first, second)
 }
 
 // shorter is the shorter of two texts.
