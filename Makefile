@@ -77,7 +77,7 @@ soak-text:
 	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|PAR|SEC|DET)[0-9]|^Test(BudgetBabble|Texts)' ./internal/chat ./internal/token ./internal/sample
 
 soak-server:
-	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS)[0-9]|CON[1-4]|ResponseFold' ./internal/config ./internal/metrics ./internal/api ./internal/server ./internal/command/... ./cmd/ossian
+	$(GO) run ./_tools/soak -share $(SOAK) -run '(LIF|ADM|HLT|PAR|OPS|SOK)[0-9]|CON[1-4]|ResponseFold|TextIsLimited' ./internal/config ./internal/metrics ./internal/api ./internal/server ./internal/command/... ./cmd/ossian
 
 soak-security:
 	$(GO) run ./_tools/soak -share $(SOAK) -run 'SEC[0-9]|CON5' ./internal/wire ./internal/config ./internal/server ./internal/command/... ./cmd/ossian

@@ -24,103 +24,117 @@ var leaves = []string{"limits", "metrics", "nearest", "sample", "tensor", "wire"
 // project besides the leaves. A package that is not here may not exist. Adding an
 // edge is a design change and needs a line in RATIONALE.md.
 var imports = map[string][]string{
-	"limits":            {},
-	"wire":              {"limits"},
-	"wire/response":     {"limits", "wire"},
-	"metrics":           {"limits"},
-	"nearest":           {},
-	"config":            {},
-	"tensor":            {},
-	"sample":            {},
-	"runner":            {"sample"},
-	"runner/runnertest": {"runner", "sample", "soak"},
-	"kv":                {"runner"},
-	"sched":             {"kv", "runner", "sample"},
-	"token":             {},
-	"jinja":             {},
-	"grammar":           {"grammar/ecma", "token"},
-	"grammar/ecma":      {},
-	"chat":              {"chat/calljson", "chat/chars", "chat/declare", "chat/fence", "chat/mask", "token", "jinja", "grammar"},
-	"chat/calljson":     {},
-	"chat/chars":        {},
-	"chat/declare":      {"jinja"},
-	"chat/fence":        {"jinja", "token"},
-	"chat/mask":         {"token"},
-	"chat/formattest":   {"chat", "soak", "token"},
-	"model":             {"runner", "tensor"},
-	"model/devicetest":  {"model", "runner", "tensor", "sample"},
-	"model/modeltest":   {"model", "runner", "tensor", "sample"},
-	"cpu/kern":          {"tensor"},
-	"packed":            {},
-	"cpu":               {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
-	"ckpt":              {"model", "tensor", "token"},
-	"plan":              {"model", "runner"},
-	"hub":               {},
-	"tiny":              {},
-	"synth":             {"model", "tensor", "token"},
-	"sim":               {"runner"},
-	"engine":            {"runner", "sched"},
-	"host":              {"engine", "chat", "token"},
-	"generate":          {"host", "engine", "sched", "chat", "grammar", "token"},
-	"api":               {"generate", "host", "engine", "chat", "store"},
-	"api/chat":          {"api", "generate", "host", "chat"},
-	"api/completions":   {"api", "generate", "host"},
-	"api/responses":     {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
-	"server":            {"api", "api/chat", "api/completions", "api/responses", "generate", "host", "engine", "store", "wire/response"},
-	"soak":              {},
-	"store":             {},
-	"stat":              {},
-	"bench/jsonfile":    {},
-	"bench/dataset":     {"bench/jsonfile", "token"},
-	"bench/http1":       {},
-	"bench":             {"bench/dataset", "bench/http1", "bench/jsonfile", "token"},
-	"bench/resultfile":  {"bench", "bench/jsonfile"},
-	"bench/report":      {"bench", "bench/dataset", "bench/jsonfile", "bench/resultfile", "stat", "token"},
-	"bench/chart":       {"bench", "bench/dataset", "bench/report", "stat"},
-	"bench/client":      {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token"},
-	"bench/offline":     {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
-	"bench/scripted":    {},
-	"bench/sweep":       {"bench/jsonfile", "stat"},
-	"lab/ledger":        {},
-	"lab/planfile":      {"bench/sweep", "stat"},
-	"lab/verify":        {"bench/resultfile"},
+	"limits":              {},
+	"wire":                {"limits"},
+	"wire/response":       {"limits", "wire"},
+	"metrics":             {"limits"},
+	"nearest":             {},
+	"config":              {},
+	"tensor":              {},
+	"sample":              {},
+	"runner":              {"sample"},
+	"runner/runnertest":   {"runner", "sample", "soak"},
+	"kv":                  {"runner"},
+	"sched":               {"kv", "runner", "sample"},
+	"token":               {},
+	"jinja":               {},
+	"grammar":             {"grammar/ecma", "token", "grammar/formats", "grammar/past", "grammar/vocab"},
+	"grammar/ecma":        {},
+	"chat":                {"chat/calljson", "chat/chars", "chat/declare", "chat/fence", "chat/mask", "token", "jinja", "grammar"},
+	"chat/calljson":       {},
+	"chat/chars":          {},
+	"chat/declare":        {"jinja"},
+	"chat/fence":          {"jinja", "token"},
+	"chat/mask":           {"token"},
+	"chat/formattest":     {"chat", "soak", "token"},
+	"model":               {"runner", "tensor"},
+	"model/devicetest":    {"model", "runner", "tensor", "sample"},
+	"model/modeltest":     {"model", "runner", "tensor", "sample"},
+	"cpu/kern":            {"tensor"},
+	"packed":              {},
+	"cpu":                 {"cpu/kern", "model", "packed", "runner", "tensor", "sample"},
+	"ckpt":                {"model", "tensor", "token"},
+	"plan":                {"model", "runner"},
+	"hub":                 {},
+	"tiny":                {},
+	"synth":               {"model", "tensor", "token"},
+	"sim":                 {"runner"},
+	"engine":              {"runner", "sched"},
+	"host":                {"engine", "chat", "token"},
+	"generate":            {"host", "engine", "sched", "chat", "grammar", "token"},
+	"api":                 {"generate", "host", "engine", "chat", "store"},
+	"api/chat":            {"api", "generate", "host", "chat"},
+	"api/completions":     {"api", "generate", "host"},
+	"api/responses":       {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
+	"server":              {"api", "api/chat", "api/completions", "api/responses", "generate", "host", "engine", "store", "wire/response"},
+	"soak":                {},
+	"store":               {},
+	"stat":                {},
+	"bench/jsonfile":      {},
+	"bench/dataset":       {"bench/jsonfile", "token"},
+	"bench/http1":         {},
+	"bench":               {"bench/dataset", "bench/http1", "bench/jsonfile", "token"},
+	"bench/resultfile":    {"bench", "bench/jsonfile"},
+	"bench/report":        {"bench", "bench/dataset", "bench/jsonfile", "bench/resultfile", "stat", "token", "bench/jsonstyle"},
+	"bench/chart":         {"bench", "bench/dataset", "bench/report", "stat"},
+	"bench/client":        {"bench", "bench/dataset", "bench/report", "bench/scripted", "chat", "ckpt", "load", "plan", "tiny", "token", "bench/jsonstyle"},
+	"bench/offline":       {"bench/dataset", "engine", "runner", "sched", "stat", "token"},
+	"bench/scripted":      {},
+	"bench/sweep":         {"bench/jsonfile", "stat"},
+	"lab/check":           {"bench", "bench/resultfile", "bench/sweep", "lab/engines", "lab/predict", "lab/predict/machine", "plan", "stat"},
+	"lab/ledger":          {},
+	"lab/engines":         {"bench/sweep", "lab/planfile", "terminal"},
+	"lab/planfile":        {"bench/sweep", "stat"},
+	"lab/report":          {"bench/chart", "lab/ledger"},
+	"lab/verify":          {"lab/verify/document"},
+	"lab/race":            {"stat"},
+	"e2e":                 {},
+	"bench/jsonstyle":     {},
+	"lab/verify/document": {"bench/resultfile"},
+	"lab":                 {"lab/ledger", "lab/planfile", "lab/race"},
+	"lab/measure":         {"bench", "bench/client", "bench/report", "lab", "lab/engines", "lab/ledger", "lab/planfile", "plan", "terminal"},
+	"lab/simulate":        {"lab", "lab/ledger", "lab/planfile"},
+	"lab/forecast":        {"lab", "lab/ledger", "lab/planfile", "lab/predict", "lab/predict/machine"},
 
 	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine", "plan"},
-
-	"e2e": {},
+	"grammar/formats":       {},
+	"grammar/past":          {},
+	"grammar/vocab":         {"token"},
+	"lab/verify/verifytest": {"lab/verify"},
 
 	"terminal":            {},
-	"load":                {"chat", "ckpt", "cpu", "hub", "model", "plan", "runner", "terminal", "tiny", "token"},
+	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
 	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
-	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},
+	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token", "bench/jsonstyle"},
+	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
-	"command/lab":         {"command", "lab/verify", "terminal"},
+	"command/lab":         {"bench/report", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/report", "lab/simulate", "lab/verify", "terminal", "tiny"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
 	"command/store":       {"command", "store", "terminal"},
 	"command/commandtest": {"soak", "synth"},
-	"cmd/ossian":          {"command", "command/bench", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
+	"cmd/ossian":          {"command", "command/bench", "command/check", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"},
 }
 
 // commands may use what reads a command line; each is a package of its own.
-var commands = []string{"cmd/ossian", "command", "command/bench", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
+var commands = []string{"cmd/ossian", "command", "command/bench", "command/check", "command/commandtest", "command/inspect", "command/lab", "command/perplexity", "command/pull", "command/run", "command/serve", "command/store", "command/synth"}
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
 	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
-	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "stat"},
+	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/race", "stat"},
 	"gonum.org/v1/plot":                    {"bench/chart"},
 	"codeberg.org/go-fonts":                {"bench/chart"},
 	"golang.org/x/image":                   {"bench/chart"},
 	"github.com/prometheus":                {"metrics"},
-	"go.yaml.in/yaml":                      {"config", "lab/planfile"},
+	"go.yaml.in/yaml":                      {"config", "lab/planfile", "lab/simulate"},
 	"github.com/spf13/cobra":               commands,
 	"github.com/spf13/pflag":               {"command", "command/bench", "command/run", "load"},
 	"charm.land/bubbletea/v2":              {"terminal"},
@@ -131,7 +145,7 @@ var thirdParty = map[string][]string{
 
 // pure packages decide; they do no input or output, take no locks, and get time
 // and chance as arguments.
-var pure = []string{"sample", "runner", "kv", "sched"}
+var pure = []string{"sample", "runner", "kv", "sched", "lab/race"}
 
 var impure = []string{"os", "net", "sync", "log/slog", "math/rand", "math/rand/v2"}
 
@@ -430,22 +444,36 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// TestModules counts what the product asks for, 25 modules at most, and what these
-// bring along: 56 in all, the figure of the dependency list as a whole.
-func TestModules(t *testing.T) {
+// TestSEC14Modules counts what the product asks for, 25 modules at most, and what these
+// bring along: 56 in all, the figure of the dependency list as a whole. Each is what its
+// authors published under that version, by a checksum: none is replaced by other source.
+func TestSEC14Modules(t *testing.T) {
 	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile("../go.sum")
 	if err != nil {
 		t.Fatal(err)
 	}
 	direct, all := 0, 0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "\t") {
-			all++
-			if !strings.Contains(line, "// indirect") {
-				direct++
-			}
+		words := strings.Fields(line)
+		if len(words) > 0 && slices.Contains([]string{"replace", "exclude", "tool", "ignore"}, words[0]) {
+			t.Errorf("go.mod has %q", line)
+		}
+		if !strings.HasPrefix(line, "\t") || len(words) < 2 {
+			continue
+		}
+		all++
+		if !strings.Contains(line, "// indirect") {
+			direct++
+		}
+		if !strings.Contains("\n"+string(sums), "\n"+words[0]+" "+words[1]+" h1:") {
+			t.Errorf("go.sum has no checksum of %s %s", words[0], words[1])
 		}
 	}
+	t.Logf("SEC-14: %d modules required, %d with theirs, each with its checksum, 0 replaced", direct, all)
 	if direct == 0 || direct > 25 || all > 56 {
 		t.Errorf("go.mod requires %d modules, %d with theirs; between 1 and 25, and at most 56 expected", direct, all)
 	}

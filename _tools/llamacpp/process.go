@@ -104,7 +104,7 @@ func (b *bench) server(ctx context.Context, s *subject, p *program, t task, r *r
 	}()
 	probe := "/health"
 	if p.name == ossian {
-		probe = "/ready" // its /health says that it lives
+		probe = "/ready" // as its /health, 503 while it loads, and a token has gone through the engine
 	}
 	if err := answers(ctx, address+probe, ended); err != nil {
 		return err

@@ -67,7 +67,7 @@ func public(err error) *wire.Error {
 		return e
 	}
 	if e, ok := errors.AsType[*chat.Error](err); ok {
-		return unrenderable(e)
+		return Unrenderable(e, "tools")
 	}
 	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
 		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
@@ -103,16 +103,17 @@ func public(err error) *wire.Error {
 	return nil
 }
 
-// unrenderable names what a format cannot write with the words of the Chat API.
-func unrenderable(problem *chat.Error) *wire.Error {
+// Unrenderable names what a format cannot write with the words of the Chat API; tools is
+// the field that brought the tools.
+func Unrenderable(problem *chat.Error, tools string) *wire.Error {
 	param := "messages"
 	switch {
 	case problem.Tools: // what can be done about it is to send none
-		return wire.Unsupported("tools", problem.Problem)
+		return wire.Unsupported(tools, problem.Problem)
 	case problem.Turn >= 0:
 		param = fmt.Sprintf("messages[%d]", problem.Turn)
 	case problem.Tool >= 0:
-		param = fmt.Sprintf("tools[%d]", problem.Tool)
+		param = fmt.Sprintf("%s[%d]", tools, problem.Tool)
 	case problem.Response:
 		param = "response_format.json_schema.schema"
 	}

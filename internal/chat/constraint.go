@@ -14,9 +14,8 @@ type Rules struct {
 	MustCall bool            // the answer ends with a call
 	OneCall  bool            // it has one call at most
 	Thinking *int            // ids that its reasoning may have, then it is ended; nil = any number
-	// Loose leaves headers to the model where nothing else here asks for more: a harmony
-	// answer is otherwise always held to its format (harmony.md 10), which allows control
-	// ids at places that a caller who lists the ids allowed may not have thought of.
+	// Loose leaves the headers of harmony, to which answers are held otherwise (harmony.md
+	// 10), to the model where nothing else here asks for more.
 	Loose bool
 }
 
@@ -36,6 +35,10 @@ type Constraint interface {
 	// place to go on from; some it takes, such as a stop before the form is complete.
 	Accept(id int32) error
 }
+
+// A Framed constraint tells text from the words and markers of its format around it: what
+// limits texts alone, limits them where InText holds.
+type Framed interface{ InText() bool }
 
 // Compile compiles for the format's tokenizer, or says why it cannot: a *grammar.Error
 // or an error of its own.

@@ -288,6 +288,9 @@ func (c *harmonyConstraint) Mask(dst []uint64) error {
 // answer without a word is one that was lost.
 func (c *harmonyConstraint) mayEnd() bool { return c.said || c.text != nil || c.at != atAnswer }
 
+// InText implements Framed. What follows an answer counts as text.
+func (c *harmonyConstraint) InText() bool { return c.at >= atThought && c.at != atGap }
+
 // exits are the control ids that may follow the text read so far, -1 = none.
 func (c *harmonyConstraint) exits() (exit, other int32) {
 	switch format := c.rules.format; c.at {

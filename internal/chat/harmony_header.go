@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"ossian/internal/chat/chars"
 )
 
 // maxHeader is how many tokens a header, or text where one should be, may have
@@ -93,7 +95,7 @@ func (head *header) withoutChannel(parser *harmonyParser, sec section) int {
 		at = head.author(parser, sec.text)
 	}
 	for {
-		from := at + spaces(sec.text[at:])
+		from := at + chars.Spaces(sec.text[at:])
 		size := recipientLen(sec.text[from:])
 		if size == 0 {
 			return from
@@ -124,15 +126,15 @@ func (head *header) read(parser *harmonyParser, sec section, salvage bool) (at i
 		head.channels++
 		at = head.readChannel(sec.text)
 	case parser.format.constrain:
-		at = spaces(sec.text)
-		at += letters(sec.text[at:])
+		at = chars.Spaces(sec.text)
+		at += chars.Letters(sec.text[at:])
 	default:
 		at = head.author(parser, sec.text)
 	}
 	// Behind its first word a section may have recipients, types and tools in any order;
 	// other words belong to the content with salvage, and are passed over without.
 	for {
-		from := at + spaces(sec.text[at:])
+		from := at + chars.Spaces(sec.text[at:])
 		word := sec.text[from:]
 		if end := strings.IndexFunc(word, unicode.IsSpace); end >= 0 {
 			word = word[:end]
@@ -154,13 +156,13 @@ func (head *header) read(parser *harmonyParser, sec section, salvage bool) (at i
 // author takes the role at the beginning of a header. Models repeat it, and
 // sometimes write in another's name.
 func (head *header) author(parser *harmonyParser, text string) int {
-	at := spaces(text)
+	at := chars.Spaces(text)
 	for strings.HasPrefix(text[at:], "assistant") {
 		at += len("assistant")
 		if strings.HasPrefix(text[at:], ":") {
 			at += strings.IndexFunc(text[at:]+" ", unicode.IsSpace)
 		}
-		at += spaces(text[at:])
+		at += chars.Spaces(text[at:])
 	}
 	if !parser.begun { // the prompt has said who speaks
 		return at
@@ -169,7 +171,7 @@ func (head *header) author(parser *harmonyParser, text string) int {
 	if end := strings.IndexFunc(word, func(r rune) bool { return unicode.IsSpace(r) || r == ':' }); end >= 0 {
 		word = word[:end]
 	}
-	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || (parser.isTool(word) && at == spaces(text)) {
+	if slices.Contains([]string{"system", "developer", "user", "tool"}, word) || (parser.isTool(word) && at == chars.Spaces(text)) {
 		head.hidden = true
 		return at + len(word)
 	}
@@ -212,14 +214,14 @@ func recipientLen(s string) int {
 
 // readChannel takes the channel behind its marker (S6).
 func (head *header) readChannel(text string) int {
-	from := spaces(text)
+	from := chars.Spaces(text)
 	at := from
 	// Dashes and the like before the name are passed over; then the name itself, more
 	// letters behind it, at least three of its own, or a synonym of reasoning will do.
-	for at < len(text) && letters(text[at:]) == 0 && !unicode.IsSpace(rune(text[at])) {
+	for at < len(text) && chars.Letters(text[at:]) == 0 && !unicode.IsSpace(rune(text[at])) {
 		at++
 	}
-	size := letters(text[at:])
+	size := chars.Letters(text[at:])
 	low := strings.ToLower(text[at : at+size])
 	for _, name := range []string{analysis, commentary, final} {
 		switch {
@@ -274,19 +276,6 @@ func (head *header) address() {
 	if head.hidden {
 		head.recipient = ""
 	}
-}
-
-// spaces returns the length of the white space that s begins with.
-func spaces(s string) int { return len(s) - len(strings.TrimLeftFunc(s, unicode.IsSpace)) }
-
-// letters returns the length of the ASCII letters that s begins with.
-func letters(s string) int {
-	for i := range len(s) {
-		if char := s[i] | 0x20; char < 'a' || char > 'z' {
-			return i
-		}
-	}
-	return len(s)
 }
 
 // isTool reports whether a word of a header names a function or an offered tool.

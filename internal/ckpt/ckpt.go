@@ -32,6 +32,8 @@ type Model struct {
 
 	Tokenizer  *token.BPE
 	Template   string            // Jinja text; "" = none
+	From       string            // the file in a directory, or the key of a GGUF file, that Template is of if there is one
+	Overruled  []string          // files with another template, which has no say beside that of From
 	Named      map[string]string // further templates by name, such as tool_use for requests with tools; nil = none
 	Special    map[string]string // bos_token, eos_token, pad_token, unk_token as templates spell them
 	Generation Generation
@@ -197,7 +199,7 @@ func (m *Model) openMap(path string) (*file, error) {
 	file, err := open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			err = incomplete(path, "the file is missing, though the checkpoint refers to it; fetch it again")
+			err = absent(path, "the file is missing, though the checkpoint refers to it; fetch it again")
 		}
 		return nil, err
 	}
@@ -212,14 +214,14 @@ func (m *Model) small(name string, limit int64) ([]byte, error) {
 	path := filepath.Join(m.Path, name)
 	info, err := m.stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, absent(path, "")
 	}
 	if err != nil {
 		return nil, err
 	}
 	// Looked at before it is opened: a named pipe would wait, a lying file cost memory.
 	if !info.Mode().IsRegular() {
-		return nil, unsupported(path, "kind of file", "a regular file", info.Mode().Type())
+		return nil, unsupported(path, "kind of file", "a regular file", kindOf(info.Mode()))
 	}
 	if info.Size() > limit {
 		return nil, unsupported(path, "size", fmt.Sprintf("at most %d bytes", limit), info.Size())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/model"
 )
@@ -35,6 +36,7 @@ func readConfig(file string, data []byte) (spec *model.Spec, original bool, err 
 	}
 	// Each part reads its keys; the first error of all is returned below.
 	checkQuantization(config, spec.Family)
+	checkTask(config)
 	commonConfig(config, spec)
 	switch spec.Family {
 	case "gpt-oss":
@@ -59,12 +61,28 @@ func readConfig(file string, data []byte) (spec *model.Spec, original bool, err 
 
 // checkQuantization refuses weights that were quantised in a way that is not read.
 func checkQuantization(config object, family string) {
+	const want = "none, or mxfp4 in gpt_oss; take the unquantised repository or a GGUF file"
+	if config.has("quantization") { // of MLX, which may write quantization_config as well
+		config.unsupported("quantization", want, "that of MLX")
+	}
 	if !config.has("quantization_config") {
 		return
 	}
 	method := config.object("quantization_config").string("", "quant_method")
 	if method != "mxfp4" || family != "gpt-oss" {
-		config.unsupported("quantization_config.quant_method", "none, or mxfp4 in gpt_oss; take the unquantised repository or a GGUF file", method)
+		config.unsupported("quantization_config.quant_method", want, method)
+	}
+}
+
+// checkTask refuses models that end in something else than the likelihood of tokens, such as
+// Qwen3ForSequenceClassification.
+func checkTask(config object) {
+	var names []string
+	config.decode("architectures", "a list of names", &names)
+	for _, name := range names {
+		if strings.HasSuffix(name, "Classification") || strings.HasSuffix(name, "RewardModel") {
+			config.unsupported("architectures", "a model that writes text", name)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -45,7 +46,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": " + clipTo(e.Problem, maxProblem))
 	if e.Want != "" {
-		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, e.Got)
+		fmt.Fprintf(&b, ": expected %s, found %s", e.Want, cmp.Or(e.Got, "nothing"))
 	}
 	return clean(b.String())
 }

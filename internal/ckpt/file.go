@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
@@ -28,7 +29,7 @@ func openFile(path string) (*file, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, unsupported(path, "kind of file", "a regular file", info.Mode().Type())
+		return nil, unsupported(path, "kind of file", "a regular file", kindOf(info.Mode()))
 	}
 	if info.Size() > math.MaxInt {
 		return nil, unsupported(path, "size", fmt.Sprintf("at most %d bytes on this platform", math.MaxInt), info.Size())
@@ -47,6 +48,22 @@ func openFile(path string) (*file, error) {
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)
 	}
 	return opened, nil
+}
+
+// kindOf names what is no regular file.
+func kindOf(mode fs.FileMode) string {
+	return cmp.Or(map[fs.FileMode]string{fs.ModeDir: "a directory", fs.ModeNamedPipe: "a named pipe", fs.ModeSocket: "a socket"}[mode.Type()], "a device")
+}
+
+// absent says that a file is not there, "" = which is nothing to tell; a link that leads nowhere is.
+func absent(path, missing string) error {
+	if target, err := os.Readlink(path); err == nil {
+		return incomplete(path, fmt.Sprintf("it is a link to %s, which is not there; a snapshot of a cache needs the folder blobs beside it", clip(target)))
+	}
+	if missing == "" {
+		return nil
+	}
+	return incomplete(path, missing)
 }
 
 // loadFile reads a file of m.fsys.

@@ -71,6 +71,7 @@ var foreignKinds = []struct {
 	{257, "ustar", "an archive (tar): unpack it"},
 	{0, "%PDF", "a PDF document"},
 	{0, "\x7fELF", "a program"},
+	{0, "MZqFpD", "a llamafile, a program with a model in it: take the model's GGUF file"},
 	{0, "MZ", "a program for Windows"},
 }
 

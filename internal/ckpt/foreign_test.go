@@ -57,10 +57,13 @@ func TestForeign(t *testing.T) {
 
 // The other files of a repository are pointers and pages as well.
 func TestForeignConfiguration(t *testing.T) {
-	for _, name := range []string{"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json", "chat_template.jinja"} {
+	for _, name := range []string{"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors.index.json", "chat_template.jinja", "chat_template.json"} {
 		for text, words := range map[string]string{lfsPointer: "Git LFS pointer", signInPage: "web page"} {
 			t.Run(name+"/"+words, func(t *testing.T) {
 				dir := writeSynth(t, "qwen3-tiny", synth.Options{})
+				if name == "chat_template.json" { // which counts where there is no other template
+					editJSON(t, filepath.Join(dir, "tokenizer_config.json"), func(m map[string]any) { delete(m, "chat_template") })
+				}
 				mustWrite(t, filepath.Join(dir, name), []byte(text))
 				wantError(t, dir, Incomplete, words, name)
 			})

@@ -91,7 +91,7 @@ func (c *cursor) fail(at int64, problem, want string, got any) {
 func (c *cursor) take(n uint64, what string) []byte {
 	left := uint64(len(c.file.data)) - uint64(c.at)
 	if c.err == nil && n > left {
-		c.fail(c.at, what, fmt.Sprintf("%d bytes", n), fmt.Sprintf("%d before the end of the file", left))
+		c.fail(c.at, what, fmt.Sprintf("%d bytes", n), fmt.Sprintf("%d before the end of the file%s", left, cutShort))
 	}
 	if c.err != nil {
 		return nil
@@ -140,9 +140,9 @@ func readGGUF(from *file) (*container, error) {
 	switch version := in.u32("version"); {
 	case in.err != nil:
 	case version&0xffff == 0 && version != 0:
-		return nil, unsupported(from.path, "byte order", "little-endian", "a big-endian file")
+		return nil, unsupported(from.path, "byte order", "little-endian: convert the model again without --bigendian", "a big-endian file")
 	case version != 2 && version != 3:
-		return nil, unsupported(from.path, "GGUF version", "2 or 3", version)
+		return nil, unsupported(from.path, "GGUF version", "2 or 3, as converters have written since August 2023", version)
 	}
 	// Counts are bounded before anything is allocated for them; the loops end at the first error.
 	tensors, keys := in.u64("tensor count"), in.u64("key count")
@@ -266,7 +266,7 @@ func (c *cursor) tensor() stored {
 		bad("shape", "1 to 2^56 elements", fmt.Sprint(tensor.shape))
 	}
 	if offset > uint64(len(c.file.data)) {
-		bad("offset", fmt.Sprintf("at most the file size %d", len(c.file.data)), offset)
+		bad("offset", fmt.Sprintf("at most the file size %d", len(c.file.data)), fmt.Sprint(offset, cutShort))
 	}
 	if c.err != nil {
 		return tensor
@@ -278,6 +278,9 @@ func (c *cursor) tensor() stored {
 	tensor.offset, tensor.size = int64(offset), elems/typ.elems*typ.bytes
 	return tensor
 }
+
+// cutShort says what a size that is not there most often means.
+const cutShort = ": the file may be cut or damaged, fetch it again"
 
 // supportedTypes are those with a decoder, for messages.
 const supportedTypes = "one of F32, F16, BF16, MXFP4, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, Q4_K, Q5_K, Q6_K"
@@ -305,7 +308,7 @@ func (g *container) place(header int64) error {
 		}
 		if tensor.size > size-tensor.offset {
 			return tensor.error(Damaged, "size", fmt.Sprintf("%d bytes for %s %v", tensor.size, tensor.typeName, tensor.shape),
-				fmt.Sprintf("%d before the end of the file", max(size-tensor.offset, 0)))
+				fmt.Sprintf("%d before the end of the file%s", max(size-tensor.offset, 0), cutShort))
 		}
 		next = pad(at + tensor.size)
 	}

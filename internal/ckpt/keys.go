@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -132,8 +133,7 @@ func (m *metadata) strings(key string) []string {
 func (m *metadata) spec(a *assembler) *model.Spec {
 	m.arch = m.string("general.architecture")
 	spec := &model.Spec{Family: architectures[m.arch]}
-	m.checkKind()
-	if m.err != nil {
+	if m.checkKind(len(a.tensors)); m.err != nil {
 		return spec
 	}
 	if spec.Family == "" {
@@ -178,20 +178,25 @@ func (m *metadata) spec(a *assembler) *model.Spec {
 }
 
 // checkKind refuses GGUF files that hold no model.
-func (m *metadata) checkKind() {
-	kind := m.string("general.type")
-	found := map[string]string{
-		"adapter": "an adapter (LoRA): merge it into its base model, and give the result",
-		"mmproj":  "a projector of images, which lies beside a model: give the model's own file",
-		"imatrix": "an importance matrix, with which models are quantised",
-		"vocab":   "a vocabulary without weights",
-	}[kind]
+func (m *metadata) checkKind(tensors int) {
+	kinds := map[string]string{ // by general.type or general.architecture
+		"adapter":       "an adapter (LoRA): merge it into its base model, and give the result",
+		"mmproj":        "a projector of images, which lies beside a model: give the model's own file",
+		"imatrix":       "an importance matrix, with which models are quantised",
+		"vocab":         "a vocabulary without weights",
+		"clip":          "a projector of images (clip), which lies beside a model: give the model's own file",
+		"controlvector": "a control vector, which changes how a model writes",
+	}
+	found := cmp.Or(kinds[m.string("general.type")], kinds[m.arch])
+	pooled, _ := m.keys[m.arch+".pooling_type"].integer()
 	switch {
-	case m.err != nil:
-	case found != "":
-		m.err = unsupported(m.file, "kind of GGUF file", "a model", found)
-	case m.arch == "clip":
-		m.err = unsupported(m.file, "kind of GGUF file", "a model", "a projector of images (clip), which lies beside a model: give the model's own file")
+	case found == "" && (pooled > 0 || strings.Contains(m.arch, "bert")):
+		found = "one that makes embeddings, no text (" + clip(m.arch) + ")"
+	case found == "" && tensors == 0:
+		found = kinds["vocab"]
+	}
+	if found != "" && m.err == nil {
+		m.err = unsupported(m.file, "kind of GGUF file", "a model that writes text", found)
 	}
 }
 

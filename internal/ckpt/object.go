@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,23 +28,27 @@ func parseObject(file string, data []byte) (object, error) {
 	if len(data) > maxConfig {
 		return parsed, damaged(file, -1, "size", fmt.Sprintf("at most %d bytes", maxConfig), len(data))
 	}
-	err := json.Unmarshal(data, &parsed.fields)
-	if err == nil && parsed.fields != nil {
+	if json.Unmarshal(data, &parsed.fields) == nil && parsed.fields != nil {
 		return parsed, nil
 	}
-	if known := foreign(file, data, int64(len(data))); known != nil {
-		return parsed, known
-	}
-	return parsed, notObject(file, data, err)
+	return parsed, notObject(file, data)
 }
 
-// notObject says what there is in place of an object; err is the decoder's, whose words are
-// of types of this program.
-func notObject(file string, data []byte, err error) error {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+// notObject says what there is in place of an object. The decoder's own words are of types of
+// this program.
+func notObject(file string, data []byte) error {
+	if known := foreign(file, data, int64(len(data))); known != nil {
+		return known
+	}
+	for mark, name := range map[string]string{"\xef\xbb\xbf": "a byte order mark before it", "\xff\xfe": "UTF-16", "\xfe\xff": "UTF-16"} {
+		if strings.HasPrefix(string(data[:min(len(data), 3)]), mark) {
+			return damaged(file, 0, "content", "a JSON object", name+", as editors on Windows write: save it as UTF-8 without a mark")
+		}
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(map[string]json.RawMessage))); ok {
 		// Offset counts the bytes that were read, that of the error included.
-		if syntax.Offset >= int64(len(data)) && !json.Valid(data) {
-			return damaged(file, int64(len(data)), "content", "a JSON object", "the end of the file within it")
+		if strings.HasPrefix(syntax.Error(), "unexpected end") {
+			return damaged(file, int64(len(data)), "content", "a JSON object", "the end of the file within it: fetch it again")
 		}
 		at := max(syntax.Offset-1, 0)
 		return damaged(file, at, "content", "a JSON object", fmt.Sprintf("%q, which is no JSON there", clip(string(data[at:min(int(at)+20, len(data))]))))
@@ -159,7 +164,13 @@ func (o object) string(def, key string) string {
 
 // decode fills v, which keeps its value when key is absent.
 func (o object) decode(key, want string, v any) {
-	if _, raw := o.get(key); raw != nil && json.Unmarshal(raw, v) != nil {
+	_, raw := o.get(key)
+	if raw == nil {
+		return
+	}
+	var list []json.RawMessage // whose null would read as 0
+	holed := json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, func(element json.RawMessage) bool { return string(element) == "null" })
+	if holed || json.Unmarshal(raw, v) != nil {
 		o.fail(key, want, raw2text(raw))
 	}
 }
@@ -170,12 +181,12 @@ func (o object) ids(key string) []int32 {
 	if raw == nil {
 		return nil
 	}
-	var list []int32
-	if json.Unmarshal(raw, &list) == nil {
-		return list
+	list := make([]int32, 1)
+	if jsonKind(raw) == "an array" {
+		o.decode(key, "an id or a list of ids", &list)
+	} else {
+		o.decode(key, "an id or a list of ids", &list[0])
 	}
-	list = make([]int32, 1)
-	o.decode(key, "an id or a list of ids", &list[0])
 	return list
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,26 +119,38 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`).Replace(path)
 }
 
-// notAModel says what is wrong with a directory that lacks a file, telling one of
-// executable pickles and one that holds a GGUF file from an incomplete one.
+// notModels are what lies in directories that hold no model, or one in another place: the first
+// file that a pattern finds is named. FILE stands for its name in the directory.
+var notModels = []struct{ pattern, problem, want, found string }{
+	{"*.gguf", "a directory with a GGUF file", "the path of FILE", "the directory"},
+	{"*.safetensors.*", "weights", "a whole file", "a download that has not ended: fetch it again"},
+	{".cache/huggingface/download/*.incomplete", "weights", "a whole file", "a download that has not ended: go on with it"},
+	{"adapter_model.*", "kind of model", "a whole model", "an adapter (LoRA): merge it into its base model"},
+	{"snapshots/*", "a folder of the cache of models", "the name ORG/NAME of the model, or the path of FILE", "the folder"},
+	{"*/config.json", "a directory with a model in another one", "the directory of FILE", "the one around it"},
+	{"*/*.gguf", "a directory with a GGUF file", "the path of FILE", "the directory"},
+	{"*.bin", pickled, "safetensors", "a pickle"},
+	{"*.pt*", pickled, "safetensors", "a pickle"},
+	{"*.ckpt", pickled, "safetensors", "a pickle"},
+	{"*.onnx", "kind of file", "safetensors or GGUF", "ONNX"},
+	{"model_index.json", "kind of model", "a model that writes text", "a pipeline of Diffusers"},
+}
+
+const pickled = "kind of file; pickles can run code and are never read"
+
+// notAModel says what is wrong with a directory that lacks a file, telling one that holds
+// something else from an incomplete one.
 func (m *Model) notAModel(missing string) error {
-	if err := m.adapter(); err != nil {
-		return err
+	if err := m.adapter(); err != nil || m.fsys != nil {
+		return cmp.Or(err, incomplete(filepath.Join(m.Path, missing), "the file is missing"))
 	}
-	var entries []fs.DirEntry
-	var err error
-	if m.fsys == nil {
-		entries, err = os.ReadDir(m.Path)
-	}
-	for _, entry := range entries {
-		switch filepath.Ext(entry.Name()) {
-		case ".bin", ".pt", ".pth", ".ckpt":
-			return unsupported(filepath.Join(m.Path, entry.Name()), "kind of file; pickles can run code and are never read", "safetensors", "a pickle")
-		case ".gguf":
-			return unsupported(m.Path, "a directory with a GGUF file", "the path of "+entry.Name(), "the directory")
+	for _, kind := range notModels {
+		if found, _ := filepath.Glob(filepath.Join(escapeGlob(m.Path), kind.pattern)); len(found) > 0 {
+			name, _ := filepath.Rel(m.Path, found[0])
+			return unsupported(found[0], kind.problem, strings.ReplaceAll(kind.want, "FILE", name), kind.found)
 		}
 	}
-	return errors.Join(err, incomplete(filepath.Join(m.Path, missing), "the file is missing"))
+	return incomplete(filepath.Join(m.Path, missing), "the file is missing; a model is a directory with config.json, tokenizer.json and safetensors, or a GGUF file")
 }
 
 // openIndexed opens the shards that the index names. The numbers in shard names
@@ -188,9 +199,7 @@ func (m *Model) openIndexed(where string, index []byte) error {
 // readIndex returns the file of every tensor.
 func readIndex(where string, index []byte) (map[string]string, error) {
 	if jsonKind(index) != "an object" {
-		if known := foreign(where, index, int64(len(index))); known != nil {
-			return nil, known
-		}
+		return nil, notObject(where, index)
 	}
 	scan := &scanner{path: where, data: index}
 	var shards map[string]string
@@ -255,11 +264,7 @@ func (m *Model) readTokenizer() error {
 				return nil
 			}
 			if !json.Valid(data) || jsonKind(data) != "an object" {
-				if known := foreign(path, data, int64(len(data))); known != nil {
-					return known
-				}
-				var any map[string]json.RawMessage
-				return notObject(path, data, json.Unmarshal(data, &any))
+				return notObject(path, data)
 			}
 			err = errors.Unwrap(err) // without the name of the file, which is in path
 			return unsupported(path, err.Error(), "", "")
@@ -272,7 +277,7 @@ func (m *Model) readTokenizer() error {
 			return nil
 		}
 	default:
-		return incomplete(path, "the file is missing")
+		return absent(path, "the file is missing; where there are others of a tokenizer, transformers makes it of them: AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)")
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (m *Model) fromGGUF(header *container) error {
 	// Text: the template, the tokens that end an answer, which files name in several ways, and
 	// the vocabulary.
 	const template = "tokenizer.chat_template"
-	m.Template = keys.string(template)
+	m.Template, m.From = keys.string(template), template
 	for _, key := range slices.Sorted(maps.Keys(header.keys)) {
 		if name, ok := strings.CutPrefix(key, template+"."); ok && len(header.keys[key].raw) <= maxTemplate {
 			m.keepTemplate(name, keys.string(key))

@@ -45,7 +45,7 @@ func readSafetensors(from *file) ([]stored, error) {
 	}
 	length := binary.LittleEndian.Uint64(from.data)
 	if length > maxHeader || int64(length) > size-8 {
-		return nil, from.damaged(0, "header length", fmt.Sprintf("at most %d bytes", min(maxHeader, size-8)), length)
+		return nil, from.damaged(0, "header length", fmt.Sprintf("at most %d bytes", min(maxHeader, size-8)), fmt.Sprint(length, cutShort))
 	}
 	scan := &scanner{path: from.path, data: from.data[8 : 8+length], base: 8}
 	if length == 0 || scan.data[0] != '{' {
@@ -132,7 +132,7 @@ func (t *stored) readEntry(scan *scanner, data int64) {
 	case scan.err != nil:
 		return
 	case count != 2 || offsets[0] > offsets[1] || offsets[1] > int64(len(t.file.data))-room:
-		bad("data_offsets", fmt.Sprintf("0 <= begin <= end <= %d", int64(len(t.file.data))-room), fmt.Sprint(offsets))
+		bad("data_offsets", fmt.Sprintf("0 <= begin <= end <= %d", int64(len(t.file.data))-room), fmt.Sprint(offsets, cutShort))
 	case elems*kind.bits%8 != 0 || elems*kind.bits/8 != offsets[1]-offsets[0]:
 		bad("data_offsets", fmt.Sprintf("%d bytes for %s %v", elems*kind.bits/8, t.typeName, t.shape), fmt.Sprintf("%v, %d bytes", offsets, offsets[1]-offsets[0]))
 	default:

@@ -31,15 +31,17 @@ func (m *Model) readText(configFile string, config []byte) error {
 	if m.ids(parsed); *parsed.err != nil {
 		return *parsed.err
 	}
-	const name = "tokenizer_config.json"
-	data, err := m.small(name, 16<<20) // lists every added token
+	data, err := m.small(tokenizerConfigName, 16<<20) // lists every added token
 	if err == nil && data != nil {
-		err = m.tokenizerConfig(filepath.Join(m.Path, name), data)
+		err = m.tokenizerConfig(filepath.Join(m.Path, tokenizerConfigName), data)
 	}
 	if err != nil {
 		return err
 	}
 	if err := m.templateFiles(); err != nil {
+		return err
+	}
+	if err := m.legacyTemplate(); err != nil {
 		return err
 	}
 	data, err = m.small("generation_config.json", maxConfig)
@@ -56,13 +58,19 @@ func (m *Model) generation(path string, data []byte) error {
 		return err
 	}
 	m.ids(advice)
-	const number = "a number"
-	advice.decode("do_sample", "true or false", &m.Generation.Sample)
-	advice.decode("temperature", number, &m.Generation.Temperature)
-	advice.decode("top_p", number, &m.Generation.TopP)
-	advice.decode("min_p", number, &m.Generation.MinP)
-	advice.decode("repetition_penalty", number, &m.Generation.RepetitionPenalty)
-	advice.decode("top_k", "an integer", &m.Generation.TopK)
+	given := &m.Generation
+	advice.decode("do_sample", "true or false", &given.Sample)
+	advice.decode("top_k", "an integer", &given.TopK)
+	for _, each := range []struct {
+		name  string
+		most  float64 // of sample.Params
+		value **float64
+	}{{"temperature", 2, &given.Temperature}, {"top_p", 1, &given.TopP}, {"min_p", 1, &given.MinP}, {"repetition_penalty", 1000, &given.RepetitionPenalty}} {
+		advice.decode(each.name, "a number", each.value)
+		if number := *each.value; number != nil && (*number < 0 || *number > each.most) {
+			advice.fail(each.name, fmt.Sprintf("a number from 0 to %g; without the key there is no advice", each.most), *number)
+		}
+	}
 	return *advice.err
 }
 
@@ -86,7 +94,7 @@ func (m *Model) tokenizerConfig(path string, data []byte) error {
 		}
 	}
 	m.eos = m.Special["eos_token"]
-	m.templates(config)
+	m.templates(config, tokenizerConfigName)
 	return *config.err
 }
 
@@ -108,11 +116,16 @@ func (o object) token(name string) string {
 	return *added.Content
 }
 
-// templates takes the chat template: a text, or a list of named ones of which one is the default.
-func (m *Model) templates(config object) {
+// templates takes the chat template of a file: a text, or a list of named ones of which one is
+// the default.
+func (m *Model) templates(config object, from string) {
 	const key = "chat_template"
 	_, raw := config.get(key)
-	if raw == nil || json.Unmarshal(raw, &m.Template) == nil {
+	if raw == nil {
+		return
+	}
+	m.From = from
+	if json.Unmarshal(raw, &m.Template) == nil {
 		return
 	}
 	var list []json.RawMessage
@@ -157,16 +170,18 @@ func (m *Model) keepTemplate(name, template string) {
 // templateFiles reads the templates that lie in files of their own. They take the place of all
 // that tokenizer_config.json has, as in the reference client.
 func (m *Model) templateFiles() error {
-	template, err := m.small("chat_template.jinja", maxTemplate)
-	if err != nil {
+	const file = "chat_template.jinja"
+	template, err := m.small(file, maxTemplate)
+	// A pointer or a page would be sent to the model as the beginning of each prompt.
+	path := filepath.Join(m.Path, file)
+	if err = cmp.Or(err, pointer(path, template), page(path, template)); err != nil {
 		return err
 	}
 	if template != nil {
-		// A pointer or a page would be sent to the model as the beginning of each prompt.
-		if err := cmp.Or(pointer(filepath.Join(m.Path, "chat_template.jinja"), template), page(filepath.Join(m.Path, "chat_template.jinja"), template)); err != nil {
-			return err
+		if m.Template != "" && m.Template != string(template) {
+			m.Overruled = append(m.Overruled, m.From)
 		}
-		m.Template, m.Named = strings.ToValidUTF8(string(template), "\ufffd"), nil
+		m.Template, m.From, m.Named = strings.ToValidUTF8(string(template), "\ufffd"), file, nil
 	}
 	if m.fsys != nil {
 		return nil
@@ -180,8 +195,10 @@ func (m *Model) templateFiles() error {
 		if !ok || name == "" {
 			continue
 		}
-		text, err := m.small(filepath.Join(namedFolder, entry.Name()), maxTemplate)
-		if err != nil {
+		path := filepath.Join(namedFolder, entry.Name())
+		text, err := m.small(path, maxTemplate)
+		path = filepath.Join(m.Path, path)
+		if err = cmp.Or(err, pointer(path, text), page(path, text)); err != nil {
 			return err
 		}
 		m.keepTemplate(name, string(text))
@@ -189,7 +206,34 @@ func (m *Model) templateFiles() error {
 	return nil
 }
 
+// legacyTemplate reads chat_template.json, which processors of images wrote beside the tokenizer
+// until 2025. The tokenizer of the reference client never reads it, and converters to GGUF only
+// without another template: so it counts where there is no other.
+func (m *Model) legacyTemplate() error {
+	const name = "chat_template.json"
+	data, err := m.small(name, maxConfig)
+	if err != nil || data == nil {
+		return err
+	}
+	config, err := parseObject(filepath.Join(m.Path, name), data)
+	switch {
+	case m.Template != "": // what is wrong with this one does not matter
+		if err != nil || config.string("", "chat_template") != m.Template {
+			m.Overruled = append(m.Overruled, name)
+		}
+		return nil
+	case err != nil:
+		return err
+	case !config.has("chat_template"):
+		config.missing([]string{"chat_template"})
+	}
+	m.templates(config, name)
+	return *config.err
+}
+
 const (
+	tokenizerConfigName = "tokenizer_config.json"
+
 	namedFolder = "additional_chat_templates" // holds NAME.jinja
 	maxNamed    = 64                          // named templates, and bytes of a name
 )

@@ -119,6 +119,8 @@ func engineRows() []row {
 		{name: "async-scheduling", kind: boolean, def: one("true"), help: "plan the next step while one runs, where the device can", why: "same tokens either way",
 			note: "the next step is planned while one runs, where the device can; same tokens either way",
 			set:  func(s *Settings, p parsed) error { s.Overlap = p.b; return nil }},
+		{name: "device", def: one("auto"), help: "what computes: auto or cpu, the processors; sim:MACHINE plays one that need not be there, for tests: its tokens are noise", why: "the only kind that this build has",
+			set: func(s *Settings, p parsed) error { s.Device = p.text; return nil }},
 		{name: "activation-bits", kind: integer, def: one("0"), max: 16, help: "8 or 16 bits for what meets quantised weights; 0 = 8 for weights that the checkpoint has quantised (not in narrow models), else 16; 16 also keeps float32 where BF16 weights would meet BF16", why: "8 for weights quantised in the checkpoint where rows are long, else 16",
 			set: func(s *Settings, p parsed) error {
 				if s.Activations = p.n; p.n != 0 && p.n != 8 && p.n != 16 {
@@ -224,7 +226,6 @@ func vllmRows() []row {
 		accept("enable-prompt-tokens-details", boolean, "always in usage"), accept("enable-server-load-tracking", boolean, "always at /load"),
 		accept("enable-request-id-headers", boolean, "always sent"),
 		accept("enable-ssl-refresh", boolean, "certificate and key are read again at SIGHUP"),
-		accept("device", text, "the best device of this build is used"),
 	}
 	level := accept("uvicorn-log-level", text, "as --log-level")
 	level.live = true

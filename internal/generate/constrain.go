@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -102,7 +103,7 @@ func (o *omissions) note(parts []grammar.Source, keywords []grammar.Ignored, ann
 		}
 		told[at] = true
 		o.add(&parts[keyword.Frame], omission{annotation: annotation, Error: grammar.Error{Where: keyword.Where,
-			What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}}, true)
+			What: cmp.Or(keyword.What, "the keyword, or its value, is not known and would be ignored: correct it, or leave it out")}}, true)
 	}
 }
 
@@ -159,14 +160,15 @@ func formError(err error, rules *chat.Rules, at Places) error {
 			Message: "the forms of the request take too long to compile: use smaller schemas, or fewer tools; the server's --limit " + name + "=N allows more"}
 	}
 	if _, ok := errors.AsType[chat.NoCallsError](err); ok {
-		param := "tools"
+		param := cmp.Or(at.Tools, "tools")
 		if rules.MustCall {
-			param = "tool_choice"
+			param = cmp.Or(at.Choice, "tool_choice")
 		}
 		return wire.Unsupported(param, err.Error())
 	}
 	if fault, ok := errors.AsType[*chat.ToolsError](err); ok {
-		return wire.Unsupported("tools", fault.Error()+": use fewer of them, or shorter names")
+		tools := cmp.Or(at.Tools, "tools")
+		return wire.Unsupported(tools, "all "+tools+" together: "+fault.Err.Error()+": use fewer of them, or shorter names")
 	}
 	// Of one form: whose it is says the field, what is wrong the code.
 	fault, ok := errors.AsType[*chat.FormError](err)

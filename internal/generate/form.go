@@ -16,6 +16,8 @@ type Places struct {
 	Answer string
 	Strict bool // the answer's schema is to be followed in every word
 	Tool   func(i int) string
+	Tools  string // the field of the tools, "" = tools
+	Choice string // that of the choice among them, "" = tool_choice
 }
 
 // Form returns what the answers to a request are held to, and where it says so; nil =

@@ -115,13 +115,13 @@ func (s *Service) request(gen *Generation, spec *choiceSpec) (engine.Request, er
 	if err := checkIDs(model, gen.Sampling); err != nil {
 		return engine.Request{}, err
 	}
-	allowed := s.allowed(model, gen.AllowedTokenIDs)
-	if gen.AllowedTokenIDs != nil && slices.Max(allowed) == 0 {
-		return engine.Request{}, wire.Invalid("allowed_token_ids", "none of these ids has a meaning")
+	constraint, allowed, err := s.limit(gen)
+	if err != nil {
+		return engine.Request{}, err
 	}
 	lim := s.cfg.Limits()
 	req := engine.Request{Params: s.Params(model, gen.Sampling), MinTokens: spec.minTokens, Tenant: gen.Tenant,
-		Priority: int(gen.Priority), Salt: s.salt(gen.Tenant, gen.CacheSalt), Allowed: allowed,
+		Priority: int(gen.Priority), Salt: s.salt(gen.Tenant, gen.CacheSalt), Allowed: allowed, Constraint: constraint,
 		Deadline: gen.Received.Add(lim.Time(limits.RequestTime)), StartBy: gen.Received.Add(lim.Time(limits.QueueWait))}
 	if !gen.IgnoreEOS {
 		req.Stops = model.Stops

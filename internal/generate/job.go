@@ -85,7 +85,7 @@ func (s *Service) Start(ctx context.Context, gen *Generation) (*Job, error) {
 	}
 	err = job.reserve(0)
 	if err == nil && (!job.mute || spec.scored() >= 0) {
-		err = job.submit(ctx, req, gen, merge(gen.Constraint, badWords(gen.Model, gen.BadWords)))
+		err = job.submit(ctx, req, gen)
 	}
 	if err != nil {
 		job.Close()
@@ -117,7 +117,7 @@ func (j *Job) fits(prompts [][]int32) error {
 }
 
 // submit gives the choices to the engine.
-func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation, constraint Constraints) error {
+func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation) error {
 	seed := req.Params.Seed
 	given := gen.Seed != nil || j.service.cfg.Seed != nil // not of chance
 	for i := range j.answers {
@@ -130,7 +130,6 @@ func (j *Job) submit(ctx context.Context, req engine.Request, gen *Generation, c
 		if i%j.perPrompt > 0 { // what the prompt's first choice finds is true of all
 			choice.Params.PromptLogprobs, choice.Params.TopPromptLogprobs = false, 0
 		}
-		choice.Constraint = constraint
 		stream, err := j.model.Engine.Submit(ctx, choice)
 		if err != nil {
 			j.service.Rejected(j.model, err)

@@ -106,9 +106,9 @@ func CheckIDs(model *host.Model, param string, ids []int32) *wire.Error {
 
 // allowed returns the mask of ids that may be sampled: those that mean something,
 // and of these only the given ones unless that is nil.
-func (s *Service) allowed(model *host.Model, only []int32) []uint64 {
+func (s *Service) allowed(model *host.Model, only []int32) ([]uint64, error) {
 	if only == nil {
-		return s.meaningful(model)
+		return s.meaningful(model), nil
 	}
 	mask := make([]uint64, (model.Vocab+63)/64)
 	for _, id := range only {
@@ -117,7 +117,10 @@ func (s *Service) allowed(model *host.Model, only []int32) []uint64 {
 	for i, used := range s.meaningful(model) {
 		mask[i] &= used
 	}
-	return mask
+	if slices.Max(mask) == 0 {
+		return nil, wire.Invalid("allowed_token_ids", "none of these ids has a meaning")
+	}
+	return mask, nil
 }
 
 // meaningful returns the mask of ids with a meaning; nil = all. One mask serves all

@@ -83,6 +83,83 @@ func TestResolvePinned(t *testing.T) {
 	}
 }
 
+// A reference to a snapshot that is missing or a part: what is whole beside it is told of, in a form
+// that can be asked for.
+func TestResolveBesideReference(t *testing.T) {
+	sound := map[string]string{"config.json": "{}", "model.safetensors": "x"}
+	quants := map[string]string{"m-Q8_0.gguf": "x", "m-Q4_0.gguf": "x"}
+	const other = "fedcba9876543210fedcba9876543210fedcba99"
+	for _, c := range []struct {
+		name      string
+		snapshots map[string]map[string]string
+		ask       string
+		words     []string // of the error; those that begin with ! are not in it
+		then      string   // what can be asked for then
+	}{
+		{"missing", map[string]map[string]string{commitB: sound}, "org/model", []string{"fetch it with: ossian pull org/model;", "another commit of it is whole"}, "org/model@" + commitB},
+		{"without weights", map[string]map[string]string{commitA: {"config.json": "{}"}, commitB: sound}, "org/model", []string{"holds no weights", "another commit of it is whole"}, "org/model@" + commitB},
+		{"several", map[string]map[string]string{commitB: sound, other: sound}, "org/model", []string{"name one of org/model@" + commitB + ", org/model@" + other}, "org/model@" + other},
+		{"parts alone", map[string]map[string]string{commitB: {"config.json": "{}"}}, "org/model", []string{"fetch it with", "!whole"}, ""},
+		{"a file", map[string]map[string]string{commitA: {"m-Q4_0.gguf": "x"}, commitB: quants}, "org/model/m-Q8_0.gguf", []string{"another commit"}, "org/model/m-Q8_0.gguf@" + commitB},
+		{"a file that none has", map[string]map[string]string{commitA: {"m-Q4_0.gguf": "x"}, commitB: quants}, "org/model/m-F16.gguf", []string{"!another commit"}, ""},
+		{"a quantisation", map[string]map[string]string{commitA: {"m-Q4_0.gguf": "x"}, commitB: quants}, "org/model:Q8_0", []string{"another commit"}, "org/model:Q8_0@" + commitB},
+		{"a quantisation that none has", map[string]map[string]string{commitA: {"m-Q4_0.gguf": "x"}, commitB: quants}, "org/model:F16", []string{"!another commit"}, ""},
+		{"a branch", map[string]map[string]string{commitB: sound}, "org/model@main", []string{"another commit"}, "org/model@" + commitB},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := Config{Cache: filepath.Join(t.TempDir(), "hub")}
+			for commit, files := range c.snapshots {
+				plant(t, cfg, commit, files)
+			}
+			refs := filepath.Join(cfg.Cache, "models--org--model", "refs")
+			if err := errors.Join(os.MkdirAll(refs, 0o755), os.WriteFile(filepath.Join(refs, "main"), []byte(commitA), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Resolve(cfg, c.ask)
+			if err == nil {
+				t.Fatalf("resolved to %s", got)
+			}
+			for _, words := range append(c.words, c.then) {
+				unwanted, not := strings.CutPrefix(words, "!")
+				if strings.Contains(err.Error(), unwanted) == not {
+					t.Errorf("%v: %q", err, words)
+				}
+			}
+			if c.then == "" {
+				return
+			}
+			if _, err := Resolve(cfg, c.then); err != nil {
+				t.Errorf("asked for as it was told: %v", err)
+			}
+		})
+	}
+	// What is no whole snapshot may be opened all the same, so whoever fails to asks.
+	cfg := Config{Cache: filepath.Join(t.TempDir(), "hub")}
+	plant(t, cfg, commitA, map[string]string{"config.json": "{}", "model-00001-of-00002.safetensors": "x"})
+	plant(t, cfg, commitB, sound)
+	for path, want := range map[string]string{"": commitB, filepath.Join("snapshots", commitA): commitB, filepath.Join("snapshots", commitB): ""} {
+		if got := Others(cfg, "org/model", path); strings.Contains(got, "org/model@") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("beside %q: %q", path, got)
+		}
+	}
+	if got := Others(cfg, "./folder", "") + Others(cfg, "org/another", "") + Others(Config{Cache: cfg.Cache + "x"}, "org/model", ""); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+}
+
+// A file that is not there is no model to fetch.
+func TestResolveMissingFile(t *testing.T) {
+	cfg := Config{Cache: t.TempDir()}
+	for _, name := range []string{"models/m.gguf", "out/model.safetensors", "./m.gguf", "/no/m.gguf"} {
+		if _, err := Resolve(cfg, name); err == nil || !strings.Contains(err.Error(), "no such file") || strings.Contains(err.Error(), "ossian pull "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Resolve(cfg, "org/model/m.gguf"); err == nil || !strings.Contains(err.Error(), "ossian pull org/model/m.gguf") {
+		t.Errorf("a file of a repository: %v", err)
+	}
+}
+
 // ORG/NAME:Q8_0 is the one file of that quantisation, in the cache and at the endpoint.
 func TestQuantisation(t *testing.T) {
 	files := []string{"m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "m-UD-Q4_K_XL.gguf", "m-IQ4_XS.gguf", "m.f16.gguf",

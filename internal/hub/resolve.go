@@ -27,7 +27,9 @@ func Resolve(cfg Config, name string) (string, error) {
 		return "", err
 	}
 	parsed, perr := parseName(name)
-	if perr != nil && (filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~")) { // a path, whatever else
+	ext := path.Ext(name) // of a repository's file it is the third part at least
+	file := perr == nil && parsed.File == "" && (ext == ".gguf" || ext == ".safetensors")
+	if file || (perr != nil && (filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~"))) { // a path, whatever else
 		return "", fmt.Errorf("model %.200q: no such file or directory; a model directory, a GGUF file or ORG/NAME of a model in the cache %s expected (ossian pull ORG/NAME fetches one)", name, cfg.Cache)
 	}
 	if perr != nil {
@@ -46,6 +48,32 @@ func Resolve(cfg Config, name string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(cfg.Cache, filepath.FromSlash(open)), nil
+}
+
+// Others says how to ask for what the cache holds of a model beside the snapshot that its name
+// stands for, "" = nothing whole: the words follow an error about that snapshot. path is what
+// Resolve returned, or "".
+func Others(cfg Config, name, path string) string {
+	parsed, err := parseName(name)
+	if err != nil {
+		return ""
+	}
+	root, err := os.OpenRoot(cfg.Cache)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	wholes, _, err := snapshots(root, parsed, func(snapshot string) bool { return has(root, snapshot, parsed) })
+	wholes = slices.DeleteFunc(wholes, func(commit string) bool {
+		return slices.Contains(strings.Split(filepath.ToSlash(path), "/"), commit)
+	})
+	switch {
+	case err != nil || len(wholes) == 0:
+		return ""
+	case len(wholes) == 1:
+		return "; another commit of it is whole in the cache, name it " + parsed.at(wholes)
+	}
+	return "; other commits of it are whole in the cache, name one of " + parsed.at(wholes)
 }
 
 // notCached says how to get a model that is not here.
@@ -71,29 +99,37 @@ func cached(root *os.Root, cfg Config, name Name) (string, error) {
 	snapshot := path.Join(name.folder(), "snapshots", commit)
 	if name.File != "" {
 		if _, err := root.Stat(path.Join(snapshot, name.File)); err != nil {
-			return "", notCached(cfg, name)
+			return "", beside(cfg, name, snapshot, notCached(cfg, name))
 		}
 		return path.Join(snapshot, name.File), nil
 	}
 	names, err := openable(root, snapshot)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", notCached(cfg, name)
+		return "", beside(cfg, name, snapshot, notCached(cfg, name))
 	case err != nil:
 		return "", fmt.Errorf("cache: %w", err)
 	case len(names) == 0:
-		return "", fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", name, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), name)
+		return "", beside(cfg, name, snapshot, fmt.Errorf("model %s: the cache holds no weights of it in %s: fetch them with: ossian pull %s", name, filepath.Join(cfg.Cache, filepath.FromSlash(snapshot)), name))
 	case name.Quant != "":
 		files := slices.DeleteFunc(names, func(name string) bool { return name == "" })
 		open, err := ofQuant(files, name.Quant)
 		if err != nil {
-			return "", fmt.Errorf("model %s: the cache %w: %s; fetch another with: ossian pull %s", name, err, cmp.Or(listed(files), "none of GGUF"), name)
+			return "", beside(cfg, name, snapshot, fmt.Errorf("model %s: the cache %w: %s; fetch another with: ossian pull %s", name, err, cmp.Or(listed(files), "none of GGUF"), name))
 		}
 		return path.Join(snapshot, open), nil
 	case names[0] == "" || len(names) == 1:
 		return path.Join(snapshot, names[0]), nil
 	}
 	return "", fmt.Errorf("model %s: the cache holds %d GGUF files of it, name one: %s/%s; or its quantisation, as in %s:Q8_0", name, len(names), name.Repo, strings.Join(names, ", "+name.Repo+"/"), name.Repo)
+}
+
+// beside is an error about a snapshot, with what there is in its place.
+func beside(cfg Config, name Name, snapshot string, err error) error {
+	if others := Others(cfg, name.String(), snapshot); others != "" {
+		return fmt.Errorf("%w%s", err, others)
+	}
+	return err
 }
 
 // openable returns what can be opened in a snapshot, sorted: GGUF files, or the first of their
@@ -120,44 +156,66 @@ func openable(root *os.Root, snapshot string) (names []string, err error) {
 // download of a fixed commit leaves none. Without a revision the one whole snapshot is meant,
 // since there is nothing to choose; else the error tells of those that are there.
 func pinned(root *os.Root, cfg Config, name Name) (commit string, err error) {
-	entries, err := fs.ReadDir(root.FS(), path.Join(name.folder(), "snapshots"))
+	wholes, parts, err := snapshots(root, name, func(snapshot string) bool { return whole(root, snapshot) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", notCached(cfg, name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
-	var wholes, parts []string
+	switch {
+	case len(wholes) == 1 && name.Revision == "":
+		return wholes[0], nil
+	case len(wholes) > 0 && name.Revision == "":
+		return "", fmt.Errorf("model %s: the cache %s holds several commits of it and none that is main: name one of %s", name, cfg.Cache, name.at(wholes))
+	case len(wholes) > 0:
+		return "", fmt.Errorf("%w; of other revisions the cache holds %s", notCached(cfg, name), name.at(wholes))
+	case len(parts) > 0 && name.Revision == "":
+		return "", fmt.Errorf("model %s: the cache %s holds only a part of it, of %s: fetch the rest with: ossian pull %s", name, cfg.Cache, name.at(parts), name.at(parts[:1]))
+	}
+	return "", notCached(cfg, name)
+}
+
+// snapshots returns the commits of a repository in the cache: those that are complete, and the
+// rest.
+func snapshots(root *os.Root, name Name, complete func(snapshot string) bool) (wholes, parts []string, err error) {
+	entries, err := fs.ReadDir(root.FS(), path.Join(name.folder(), "snapshots"))
 	for _, entry := range entries {
 		if !commitID.MatchString(entry.Name()) {
 			continue
 		}
-		if whole(root, path.Join(name.folder(), "snapshots", entry.Name())) {
+		if complete(path.Join(name.folder(), "snapshots", entry.Name())) {
 			wholes = append(wholes, entry.Name())
 		} else {
 			parts = append(parts, entry.Name())
 		}
 	}
-	at := func(commits []string) string {
-		var names []string
-		for _, commit := range commits {
-			pinned := name
-			pinned.Revision = commit
-			names = append(names, pinned.String())
+	return wholes, parts, err
+}
+
+// has reports whether a snapshot has the file, the quantisation or else the model of a name.
+func has(root *os.Root, snapshot string, name Name) bool {
+	if name.File != "" {
+		_, err := root.Stat(path.Join(snapshot, name.File))
+		return err == nil
+	}
+	if name.Quant != "" {
+		names, _ := openable(root, snapshot)
+		if _, err := ofQuant(names, name.Quant); err != nil {
+			return false
 		}
-		return listed(names)
 	}
-	switch {
-	case len(wholes) == 1 && name.Revision == "":
-		return wholes[0], nil
-	case len(wholes) > 0 && name.Revision == "":
-		return "", fmt.Errorf("model %s: the cache %s holds several commits of it and none that is main: name one of %s", name, cfg.Cache, at(wholes))
-	case len(wholes) > 0:
-		return "", fmt.Errorf("%w; of other revisions the cache holds %s", notCached(cfg, name), at(wholes))
-	case len(parts) > 0 && name.Revision == "":
-		return "", fmt.Errorf("model %s: the cache %s holds only a part of it, of %s: fetch the rest with: ossian pull %s", name, cfg.Cache, at(parts), at(parts[:1]))
+	return whole(root, snapshot)
+}
+
+// at writes a name at each of some commits.
+func (n Name) at(commits []string) string {
+	var names []string
+	for _, commit := range commits {
+		n.Revision = commit
+		names = append(names, n.String())
 	}
-	return "", notCached(cfg, name)
+	return listed(names)
 }
 
 // setMember matches a file of a set of either kind.

@@ -17,12 +17,22 @@ import (
 )
 
 // A Device is what computes a model, and how it is to do that. All that depends on the kind
-// of device is in this file: there is one kind, the CPU.
-type Device struct{ cfg cpu.Config }
+// of device is in this file and in simulated.go: there are the CPU, and machines that are
+// only played.
+type Device struct {
+	cfg       cpu.Config
+	simulated *simulated // nil: the CPU
+}
 
-// device returns the device that the options and OSSIAN_ISA ask for. This is where a kind of
-// device would be chosen.
+// device returns the device that the options and OSSIAN_ISA ask for.
 func (o *Options) device() (Device, error) {
+	switch name := strings.ToLower(o.Device); {
+	case strings.HasPrefix(name, simulatedPrefix):
+		played, err := parseSimulated(o.Device)
+		return Device{simulated: played}, err
+	case name != "" && name != "auto" && name != "cpu":
+		return Device{}, fmt.Errorf("--device %q: auto, cpu or sim:MACHINE expected; this build computes on processors", o.Device)
+	}
 	cfg := cpu.Config{Threads: o.Threads, ISA: strings.ToLower(os.Getenv("OSSIAN_ISA")), Activations: o.Activations,
 		Weights: strings.ToLower(o.Weights), Exact: o.Exact}
 	if cfg.Threads == 0 { // Choose measures whether fewer are faster
@@ -42,22 +52,33 @@ func (o *Options) device() (Device, error) {
 	default:
 		return Device{}, fmt.Errorf("--kv-cache-dtype %q: auto, bf16, f32 or fp8 expected", o.KV)
 	}
-	return Device{cfg}, nil
+	return Device{cfg: cfg}, nil
 }
 
 // Planned returns a device of which nothing is asked but what it would take and do.
 func Planned(threads int, weights string) Device {
-	return Device{cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}}
+	return Device{cfg: cpu.Config{Threads: threads, Weights: strings.ToLower(weights)}}
 }
 
 // A Choice is how a device uses the machine, and what was measured to find it.
-type Choice struct{ cpu.Choice }
+type Choice struct {
+	cpu.Choice
+	line string // of a device that is no processor
+}
 
 // Line is the choice as it is told to people.
-func (c Choice) Line() string { return "cpu: " + c.String() }
+func (c Choice) Line() string {
+	if c.line != "" {
+		return c.line
+	}
+	return "cpu: " + c.String()
+}
 
 // Cost returns what the device and the process around it take.
 func (d Device) Cost(checkpoint *ckpt.Model) plan.Cost {
+	if d.simulated != nil {
+		return nothing(checkpoint.Spec)
+	}
 	return func(lim model.Limits) (plan.Footprint, error) {
 		need, err := cpu.Footprint(checkpoint.Spec, lim, d.cfg, checkpoint.Params)
 		return plan.Footprint{Weights: need.Weights, Mapped: need.Mapped, KV: need.KV, Activations: need.Activations, Runtime: plan.RuntimeBytes(checkpoint.Spec)}, err
@@ -97,8 +118,8 @@ func RemovePacked(checkpoint *ckpt.Model, status io.Writer) error {
 // prepare.
 func (d *Device) keepPacked(checkpoint *ckpt.Model, setting string, mayMake bool, note func(string)) {
 	source, mode, err := checkpoint.Source()
-	if err != nil {
-		return // the model inside the program
+	if err != nil || d.simulated != nil {
+		return // the model inside the program, or no weights at all
 	}
 	at := cpu.Place{Prefix: checkpoint.Beside("packed"), Source: source, Mode: mode}
 	kept, why := cpu.KeepPacked(checkpoint.Spec, d.cfg, checkpoint.Params, at, setting, mayMake)
@@ -125,6 +146,9 @@ func (p watchedPacked) Unchanged() (path, how string) {
 // prepare has check, which may be nil, look for damage in what will be read, and brings
 // the packed form into use.
 func (d *Device) prepare(ctx context.Context, check func(elsewhere map[string]bool) error, show bar, note func(string)) error {
+	if d.simulated != nil {
+		return ctx.Err()
+	}
 	ready, err := d.cfg.Packed.Prepare(ctx, check, show, note)
 	if !ready {
 		d.cfg.Packed = nil
@@ -134,6 +158,9 @@ func (d *Device) prepare(ctx context.Context, check func(elsewhere map[string]bo
 
 // open puts a checkpoint on the device.
 func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Limits, show bar) (runner.Runner, Choice, error) {
+	if d.simulated != nil {
+		return d.openSimulated(ctx, checkpoint, lim)
+	}
 	none := Choice{}
 	dev, err := cpu.New(checkpoint.Spec, lim, d.cfg)
 	if err != nil {
@@ -160,7 +187,7 @@ func (d *Device) open(ctx context.Context, checkpoint *ckpt.Model, lim model.Lim
 	choice := dev.Choose(ctx)
 	runtime.GOMAXPROCS(choice.Threads + 2)
 	open = true
-	return r, Choice{choice}, nil
+	return r, Choice{Choice: choice}, nil
 }
 
 // keep has d use the machine as c says.
@@ -168,6 +195,31 @@ func (d *Device) keep(c Choice) { d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer = c.ISA,
 
 // Threads returns how many threads compute, as far as that is known before the model is open.
 func (d Device) Threads() int { return d.cfg.Threads }
+
+// InstructionsGiven reports whether somebody has said which instructions to use.
+func (d Device) InstructionsGiven() bool { return d.cfg.ISA != "" }
+
+// BestInstructions are the widest that this machine and build have.
+func BestInstructions() string { return cpu.BestISA() }
+
+// ActivationBits returns in how many bits activations meet the weights that a checkpoint has
+// quantised, and in how many they would if nobody had asked; 0 = none of its weights are.
+func (d Device) ActivationBits(checkpoint *ckpt.Model) (bits, automatic int) {
+	alone := d.cfg
+	alone.Activations, alone.Exact = 0, false
+	return d.cfg.ActivationBits(checkpoint.Spec, checkpoint.Params), alone.ActivationBits(checkpoint.Spec, checkpoint.Params)
+}
+
+// Rounded reports whether the device keeps some weight in fewer bits than the checkpoint has.
+func (d Device) Rounded(checkpoint *ckpt.Model) (bool, error) {
+	kept, err := d.Kept(checkpoint)
+	for name, parameter := range kept {
+		if parameter.DType == tensor.Q8_0 && checkpoint.Params[name].DType != tensor.Q8_0 {
+			return true, err
+		}
+	}
+	return false, err
+}
 
 // KV returns the name of the type of cached keys and values.
 func (d Device) KV() string { return d.cfg.KV.String() }

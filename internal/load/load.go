@@ -25,6 +25,7 @@ import (
 type Options struct {
 	Threads, MaxLen, MaxTokens int
 	KV, Weights, Packed        string
+	Device                     string // "", auto, cpu, sim:MACHINE
 	NoVerify, Exact            bool
 	Activations                int
 

@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"ossian/internal/ckpt"
@@ -17,7 +18,7 @@ func OpenModel(name string) (*ckpt.Model, error) {
 		return nil, err
 	}
 	if err := checkpoint.Finish(); err != nil {
-		return nil, errors.Join(err, checkpoint.Close())
+		return nil, errors.Join(cachedError(name, checkpoint.Path, err), checkpoint.Close())
 	}
 	return checkpoint, nil
 }
@@ -35,7 +36,22 @@ func StartModel(name string) (*ckpt.Model, error) {
 	if err == nil && path != name {
 		checkpoint.Spec.Name = name // in the cache the directory's name is a commit
 	}
-	return checkpoint, err
+	return checkpoint, cachedError(name, path, err)
+}
+
+// cachedError adds to an error about a model of the cache what mends it: a snapshot may be a part
+// while another one is whole. path is where the model of that name lies.
+func cachedError(name, path string, err error) error {
+	of, ok := errors.AsType[*ckpt.Error](err)
+	if !ok || path == name || BuiltIn(name) || (of.Kind != ckpt.Incomplete && of.Kind != ckpt.Damaged) {
+		return err
+	}
+	cfg, _ := HubConfig(os.Getenv) // a token that cannot be read matters to pull only
+	pull := fmt.Sprintf("ossian pull %s fetches what is missing", name)
+	if of.Kind == ckpt.Damaged {
+		pull = fmt.Sprintf("ossian pull --force %s fetches it anew", name)
+	}
+	return fmt.Errorf("%w; %s%s", err, pull, hub.Others(cfg, name, path))
 }
 
 // BuiltIn reports whether name is the model inside the program; a file of its name

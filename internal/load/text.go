@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"ossian/internal/chat"
@@ -21,7 +22,11 @@ const maxTemplate = 1 << 20
 func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
 	facts := chat.Facts{Family: checkpoint.Spec.Family, Tokenizer: checkpoint.Tokenizer, Template: checkpoint.Template, Named: checkpoint.Named, Special: checkpoint.Special, Stops: checkpoint.Stops}
 	if template == "" {
-		return chat.New(facts)
+		format, err := chat.New(facts)
+		if err != nil && !errors.Is(err, chat.ErrNoTemplate) {
+			err = fmt.Errorf("%s: %w", templateSource(checkpoint, err), err)
+		}
+		return format, err
 	}
 	text, err := templateText(template)
 	if err != nil {
@@ -36,6 +41,19 @@ func ChatFormat(checkpoint *ckpt.Model, template string) (chat.Format, error) {
 		return nil, fmt.Errorf("--chat-template %.100q: %w", template, err)
 	}
 	return format, nil
+}
+
+// templateSource names the file, or the key of a GGUF file, whose template is wrong by err.
+func templateSource(checkpoint *ckpt.Model, err error) string {
+	const name = "tool_use"
+	named := filepath.Join(checkpoint.Path, "additional_chat_templates", name+".jinja")
+	switch about := strings.Contains(err.Error(), "chat template "+name+":"); {
+	case checkpoint.Format == "GGUF":
+		return fmt.Sprintf("%s: key %s", checkpoint.Path, checkpoint.From)
+	case about && Exists(named):
+		return named
+	}
+	return filepath.Join(checkpoint.Path, checkpoint.From)
 }
 
 // templateText reads a file, or takes what can be no name of one for the text, in which

@@ -49,6 +49,30 @@ func TestLegacyFunctions(t *testing.T) {
 	}
 }
 
+// What only a model's format can find wrong with functions is said of them, too, and so is
+// what is left out of their schemas.
+func TestLegacyErrors(t *testing.T) {
+	const chats = "/v1/chat/completions"
+	t.Parallel()
+	g := start(t, setup{reply: hello})
+	for _, c := range []struct{ name, path, functions, more, code, param string }{
+		{"schema that is none", chats, `{"name":"f","strict":true,"parameters":{"type":"object","properties":{"a":{"type":"nothing"}}}}`, `,"function_call":{"name":"f"}`, "invalid_json_schema", "functions[0].parameters"},
+		{"schema without a grammar", chats, `{"name":"f"},{"name":"g","strict":true,"parameters":{"type":"object","properties":{"a":{"type":"string","pattern":"(a)\\1"}}}}`, ``, "unsupported_schema", "functions[1].parameters"},
+		{"schema that no prompt can have", chats, `{"name":"f","parameters":{"a":1,"a":2}}`, ``, "invalid_value", "functions[0]"},
+		{"the same, counted", "/tokenize", `{"name":"f","parameters":{"a":1,"a":2}}`, ``, "invalid_value", "functions[0]"},
+	} {
+		r := g.post(c.path, `{`+hi+`,"functions":[`+c.functions+`]`+c.more+`}`)
+		wantError(t, r, 400, "invalid_request_error", c.code, c.param)
+		if strings.Contains(r.body, "tools") {
+			t.Errorf("%s: %s", c.name, r.body)
+		}
+	}
+	r := g.post(chats, `{`+hi+`,"functions":[{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string","zzz":1}}}}],"function_call":{"name":"f"}}`)
+	if ignored := r.header.Get("X-Ossian-Ignored"); !strings.Contains(ignored, "functions[0].parameters") {
+		t.Errorf("ignored: %q, %d %s", ignored, r.status, r.body)
+	}
+}
+
 // A response that is deleted while it is cancelled, read or listed is gone: no fault of the
 // server.
 func TestCancelBesideDelete(t *testing.T) {

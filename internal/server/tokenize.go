@@ -37,7 +37,7 @@ func (s *Server) tokenize(w *api.Reply, _ *http.Request, caller *api.Caller, bod
 	case req.Chat != nil:
 		prompt, err := s.service.Render(model, "messages", chat.Conversation(req.Chat, s.cfg.Clock()))
 		if err != nil {
-			return err
+			return chat.Unrenderable(err, req.Chat)
 		}
 		ids = prompt.IDs()
 	default:

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -33,12 +34,13 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 		r.AddGenerationPrompt = Ptr(in.Boolean())
 	case "continue_final_message":
 		r.ContinueFinal = in.Boolean()
-	case "tools":
-		r.addTools(in, false)
-	case "functions": // what tools were called before they had types
-		r.addTools(in, true)
+	case "tools", "functions": // what tools were called before they had types
+		r.addTools(in, key)
 	case "tool_choice", "function_call":
-		r.ToolChoice = in.ToolChoice(key == "function_call")
+		if r.fields.choice != "" {
+			in.Invalid("tool_choice and function_call exclude each other: send tool_choice")
+		}
+		r.ToolChoice, r.fields.choice = in.ToolChoice(key == "function_call"), key
 	case "parallel_tool_calls":
 		r.ParallelToolCalls = Ptr(in.Boolean())
 	case "reasoning_effort":
@@ -48,7 +50,10 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 	case "include_reasoning":
 		r.IncludeReasoning = Ptr(in.Boolean())
 	case "thinking_token_budget", "thinking_budget":
-		r.ThinkingBudget = Ptr(in.Integer())
+		if r.ThinkingBudget != nil {
+			in.Invalid("thinking_token_budget and thinking_budget exclude each other: send thinking_token_budget")
+		}
+		r.ThinkingBudget, r.fields.thinking = Ptr(in.Integer()), key
 	case "chat_template_kwargs":
 		r.TemplateArgs = in.rawObject()
 	case "web_search_options":
@@ -61,13 +66,48 @@ func (r *ChatRequest) Field(in *Reader, key string) bool {
 
 // addTools reads tools, or the functions of old. A reply has its calls in one of the two
 // forms, so a request has one of them, too.
-func (r *ChatRequest) addTools(in *Reader, legacy bool) {
+func (r *ChatRequest) addTools(in *Reader, key string) {
 	if r.Tools != nil {
 		in.Invalid("tools and functions exclude each other: send tools")
 		return
 	}
-	r.Tools = in.tools(legacy)
-	r.Legacy = legacy && len(r.Tools) > 0
+	r.Tools, r.fields.tools = in.tools(key), key
+	r.Legacy = key == legacyTools && len(r.Tools) > 0
+}
+
+// legacyTools is the field of old for tools: functions without a type between.
+const legacyTools = "functions"
+
+// chatFields are the names under which a request brought what has several, "" = not at
+// all: an error names the field that the client sent.
+type chatFields struct{ tools, choice, thinking string }
+
+// ToolsField returns the field in which tools came.
+func (r *ChatRequest) ToolsField() string {
+	if r.fields.choice == "function_call" { // without functions, they are what is missing
+		return cmp.Or(r.fields.tools, legacyTools)
+	}
+	return cmp.Or(r.fields.tools, "tools")
+}
+
+// ChoiceField returns the field in which the choice among them came.
+func (r *ChatRequest) ChoiceField() string { return cmp.Or(r.fields.choice, "tool_choice") }
+
+// ToolField returns where a member of a tool came, which tools have one level deeper than
+// the functions of old.
+func (r *ChatRequest) ToolField(i int, member string) string {
+	if r.Legacy {
+		return fmt.Sprintf("%s[%d].%s", legacyTools, i, member)
+	}
+	return fmt.Sprintf("tools[%d].%s.%s", i, r.Tools[i].Type, member)
+}
+
+// outputField returns the field that bounds the output.
+func (r *ChatRequest) outputField() string {
+	if r.MaxCompletionTokens != nil {
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
 }
 
 // MaxOutput returns how many tokens the reply may have; nil = the rest of the context.
@@ -157,7 +197,7 @@ func (m *Message) decode(in *Reader) {
 			if in.err == nil && call.Name == "" {
 				in.Missing("name")
 			}
-			m.ToolCalls = append(m.ToolCalls, call)
+			m.ToolCalls, m.legacyCall = append(m.ToolCalls, call), true
 		case "tool_call_id":
 			m.ToolCallID = in.Text()
 		case "annotations", "audio", "service_tier", "token_ids", "prompt_token_ids", "stop_reason":
@@ -304,7 +344,7 @@ func LinkLegacyCalls(messages []Message) {
 			last[call.Name] = call.ID
 		}
 		if message.Role == "function" {
-			message.Role = "tool"
+			message.Role, message.legacyResult = "tool", true
 			if message.ToolCallID == "" {
 				message.ToolCallID = last[message.Name]
 			}
@@ -313,13 +353,13 @@ func LinkLegacyCalls(messages []Message) {
 }
 
 // tools reads tools in Chat's nested form and in the flat form of Responses, or
-// the functions of old.
-func (in *Reader) tools(functions bool) []Tool {
+// the functions of old, as the field's name says.
+func (in *Reader) tools(field string) []Tool {
 	out := []Tool{}
 	start := in.pos
-	in.Array(limits.Tools, "tools", func(int) {
+	in.Array(limits.Tools, field, func(int) {
 		tool := Tool{Type: "function"}
-		if functions {
+		if field == legacyTools {
 			in.Object(func(key string) bool { return tool.field(in, key) })
 		} else {
 			tool.Read(in)
@@ -330,7 +370,7 @@ func (in *Reader) tools(functions bool) []Tool {
 		out = append(out, tool)
 	})
 	if in.err == nil {
-		in.Within(in.pos-start, limits.ToolBytes, "bytes of tools")
+		in.Within(in.pos-start, limits.ToolBytes, "bytes of "+field)
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -166,10 +167,10 @@ func (s *Sampling) format(in *Reader, key string) {
 
 // place returns where the request has its constraint.
 func (s *Structured) place() string {
-	if s.Place != "" {
-		return s.Place
+	if s.Place == "" && s.constraints() == 0 && s.space != "" {
+		return s.space
 	}
-	return "structured_outputs"
+	return cmp.Or(s.Place, "structured_outputs")
 }
 
 // knobs are members of vLLM's structured_outputs that say how output is held to a form, not

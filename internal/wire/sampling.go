@@ -80,7 +80,10 @@ func (s *Sampling) Field(in *Reader, key string) bool {
 	case "structured_outputs":
 		o := s.structured()
 		in.Object(func(key string) bool { return o.field(in, key) })
-	case "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_whitespace_pattern":
+	case "guided_json", "guided_regex", "guided_choice", "guided_grammar": // of vLLM's past
+		s.structured().field(in, strings.TrimPrefix(key, "guided_"))
+		s.Structured.Place = key
+	case "guided_whitespace_pattern":
 		s.structured().field(in, strings.TrimPrefix(key, "guided_"))
 	case "metadata":
 		s.Metadata = in.metadata()
@@ -130,7 +133,7 @@ func (s *Structured) field(in *Reader, key string) bool {
 	case "structural_tag":
 		s.Tag = in.schema(in.Raw())
 	case "whitespace_pattern":
-		s.Whitespace = Ptr(in.form(limits.PatternBytes))
+		s.Whitespace, s.space = Ptr(in.form(limits.PatternBytes)), in.Path()
 	default:
 		if knobs[key] {
 			return false

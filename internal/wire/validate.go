@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +18,7 @@ func (r *ChatRequest) Validate(lim *limits.Set) error {
 		r.Sampling.Check(lim),
 		r.checkMessages(),
 		r.checkTokens(lim),
-		CheckTools(r.Tools, &r.ToolChoice, lim, func(i int) string { return fmt.Sprintf("tools[%d].%s.name", i, r.Tools[i].Type) }),
+		CheckTools(r.Tools, &r.ToolChoice, lim, ToolFields{Tools: r.ToolsField(), Choice: r.ChoiceField(), Name: func(i int) string { return r.ToolField(i, "name") }}),
 		OneOf("reasoning_effort", r.ReasoningEffort, Efforts),
 		r.checkReasoning(),
 	} {
@@ -43,8 +44,9 @@ func OneOf(param, value string, values []string) *Error {
 }
 
 func (r *ChatRequest) checkReasoning() *Error {
+	budget := Whole(cmp.Or(r.fields.thinking, "thinking_token_budget"), r.ThinkingBudget, 0, math.MaxInt32)
 	if r.Reasoning == nil {
-		return Whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+		return budget
 	}
 	if err := OneOf("reasoning.effort", r.Reasoning.Effort, Efforts); err != nil {
 		return err
@@ -52,7 +54,7 @@ func (r *ChatRequest) checkReasoning() *Error {
 	if err := Whole("reasoning.max_tokens", r.Reasoning.MaxTokens, 0, math.MaxInt32); err != nil {
 		return err
 	}
-	return Whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32)
+	return budget
 }
 
 func (r *ChatRequest) checkTokens(lim *limits.Set) *Error {
@@ -63,7 +65,7 @@ func (r *ChatRequest) checkTokens(lim *limits.Set) *Error {
 		return err
 	}
 	if most := r.MaxOutput(); most != nil && r.MinTokens > *most {
-		return Invalid("min_tokens", fmt.Sprintf("%d is more than the %d tokens of max_tokens", r.MinTokens, *most))
+		return Invalid("min_tokens", fmt.Sprintf("%d is more than the %d tokens of %s", r.MinTokens, *most, r.outputField()))
 	}
 	if err := CheckTopLogprobs("top_logprobs", r.TopLogprobs, lim); err != nil {
 		return err
@@ -106,14 +108,22 @@ func (m *Message) check(path string) *Error {
 		}
 	case "assistant":
 	case "tool":
-		if m.ToolCallID == "" {
+		switch {
+		case m.ToolCallID != "":
+		case !m.legacyResult:
 			return Missing(path + ".tool_call_id")
+		case m.Name == "":
+			return Missing(path + ".name")
+		default:
+			return Invalid(path+".name", fmt.Sprintf("no earlier message has a function_call of %.100q", m.Name))
 		}
 	default:
 		return Invalid(path+".role", fmt.Sprintf("system, developer, user, assistant or tool expected, found %.40q", m.Role))
 	}
 	// Members that only one role has.
 	switch {
+	case m.Role != "assistant" && m.legacyCall:
+		return Invalid(path+".function_call", "only the assistant calls functions")
 	case m.Role != "assistant" && m.ToolCalls != nil:
 		return Invalid(path+".tool_calls", "only the assistant calls tools")
 	case m.Role != "tool" && m.ToolCallID != "":
@@ -122,9 +132,15 @@ func (m *Message) check(path string) *Error {
 	return nil
 }
 
-// CheckTools checks tools, whose names are at path, and the choice among them.
-func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, path func(i int) string) *Error {
-	names := map[string]bool{}
+// ToolFields are where a request has its tools.
+type ToolFields struct {
+	Tools, Choice string             // tools and the choice among them
+	Name          func(i int) string // the name of a tool
+}
+
+// CheckTools checks tools and the choice among them.
+func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, at ToolFields) *Error {
+	names, kind := map[string]bool{}, strings.TrimSuffix(at.Tools, "s")
 	for i := range tools {
 		tool := &tools[i]
 		if tool.Type != "function" && tool.Type != "custom" && (!isClientTool(tool.Type) || tool.Name == "") {
@@ -132,28 +148,28 @@ func CheckTools(tools []Tool, choice *ToolChoice, lim *limits.Set, path func(i i
 		}
 		switch {
 		case tool.Name == "":
-			return Missing(path(i))
+			return Missing(at.Name(i))
 		case int64(len(tool.Name)) > lim[limits.ToolName]:
-			return exceeds(path(i), len(tool.Name), lim[limits.ToolName], "bytes", limits.ToolName)
+			return exceeds(at.Name(i), len(tool.Name), lim[limits.ToolName], "bytes", limits.ToolName)
 		case strings.ContainsFunc(tool.Name, func(choice rune) bool { return !nameRune(choice) }):
-			return Invalid(path(i), fmt.Sprintf("letters a to z, digits, _, - and . expected, found %.64q", tool.Name))
+			return Invalid(at.Name(i), fmt.Sprintf("letters a to z, digits, _, - and . expected, found %.64q", tool.Name))
 		case names[tool.Name]:
-			return Invalid(path(i), fmt.Sprintf("%q is there twice", tool.Name))
+			return Invalid(at.Name(i), fmt.Sprintf("%q is there twice", tool.Name))
 		}
 		names[tool.Name] = true
 	}
 	if (choice.Mode == "required" || choice.Mode == "named" || choice.Allowed != nil) && len(tools) == 0 {
-		return Invalid("tool_choice", "the request has no tools")
+		return Invalid(at.Choice, "the request has no "+at.Tools)
 	}
 	if choice.Mode == "named" && !names[choice.Name] {
-		return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", choice.Name))
+		return Invalid(at.Choice, fmt.Sprintf("no %s is named %.100q", kind, choice.Name))
 	}
 	if choice.Mode == "required" && choice.Allowed != nil && !slices.ContainsFunc(choice.Allowed, func(name string) bool { return name != "" }) {
-		return Invalid("tool_choice", "a call is required, and no tool is allowed")
+		return Invalid(at.Choice, "a call is required, and no "+kind+" is allowed")
 	}
 	for _, name := range choice.Allowed {
 		if !names[name] && name != "" { // built-in tools have no name
-			return Invalid("tool_choice", fmt.Sprintf("no tool is named %.100q", name))
+			return Invalid(at.Choice, fmt.Sprintf("no %s is named %.100q", kind, name))
 		}
 	}
 	return nil
@@ -316,7 +332,7 @@ func (s *Sampling) checkFormat() *Error {
 		return Invalid(s.Structured.place(), fmt.Sprintf("exactly one constraint expected, found %d", n))
 	}
 	if s.Structured.Choice != nil && len(s.Structured.Choice) == 0 {
-		return Invalid("structured_outputs.choice", "at least one choice expected")
+		return Invalid(cmp.Or(s.Structured.Place, "structured_outputs.choice"), "at least one choice expected")
 	}
 	return nil
 }

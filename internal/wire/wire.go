@@ -82,7 +82,8 @@ type Structured struct {
 	JSONObject bool            `json:"json_object,omitempty"`
 	Tag        json.RawMessage `json:"structural_tag,omitempty"`
 	Whitespace *string         `json:"whitespace_pattern,omitempty"`
-	Place      string          `json:"-"` // the field of another server that brought it; "" = none
+	Place      string          `json:"-"` // the field of another server, or of vLLM's past, that brought it; "" = none
+	space      string          // the field that brought Whitespace
 }
 
 // ChatRequest is POST /v1/chat/completions. Legacy functions and function_call are
@@ -109,6 +110,7 @@ type ChatRequest struct {
 
 	Legacy  bool     `json:"-"` // tools came as functions: a call is to come as function_call
 	Ignored []string `json:"-"` // unknown members of the request, for x-ossian-ignored
+	fields  chatFields
 }
 
 // Reasoning is OpenRouter's way to ask for reasoning.
@@ -128,6 +130,9 @@ type Message struct {
 	Refusal    string     `json:"refusal,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"` // tool: the call that this answers
+
+	legacyCall   bool // a call came as function_call
+	legacyResult bool // the role was function, which a name links to its call
 }
 
 // Content is the text parts of a message: a string is one part, null is nil. The

@@ -4,6 +4,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -56,13 +57,13 @@ func (h *Handler) deliver(w *api.Reply, r *http.Request, caller *api.Caller, bod
 	conv := Conversation(req, h.front.Clock())
 	ids, err := h.prompt(w, model, req, conv)
 	if err != nil {
-		return nil, err
+		return nil, Unrenderable(err, req)
 	}
 	// From here on only what parsers need of the conversation is held.
 	known := generate.Known(conv)
 	constraint, err := h.constraint(r.Context(), w, model, known, rules, at)
 	if err != nil {
-		return nil, err
+		return nil, Unrenderable(err, req)
 	}
 	gen := generation(req, model, known, ids, rules.OneCall)
 	gen.Tenant, gen.Received, gen.Constraint = caller.Tenant, caller.Received, constraint
@@ -91,6 +92,15 @@ func (h *Handler) decode(w *api.Reply, r *http.Request, body []byte) (*wire.Chat
 	return req, field, err
 }
 
+// Unrenderable names what a format cannot write of a request, with the fields that it
+// has. Other errors stay as they are.
+func Unrenderable(err error, req *wire.ChatRequest) error {
+	if problem, ok := errors.AsType[*chat.Error](err); ok {
+		return api.Unrenderable(problem, req.ToolsField())
+	}
+	return err
+}
+
 // later refuses what later versions do.
 func later(req *wire.ChatRequest) error {
 	if err := generate.Later(&req.Sampling); err != nil {
@@ -110,18 +120,18 @@ func later(req *wire.ChatRequest) error {
 // rulesOf returns what the answers to a request are held to.
 func rulesOf(req *wire.ChatRequest) (*chat.Rules, generate.Places, error) {
 	answer, at, err := generate.Form(&req.Sampling)
+	at.Tools, at.Choice = req.ToolsField(), req.ChoiceField()
 	at.Tool = func(i int) string {
 		if tool := &req.Tools[i]; tool.Type == "custom" {
 			return fmt.Sprintf("tools[%d].%s", i, generate.ToolPlace(tool))
 		}
-		return fmt.Sprintf("tools[%d].function.parameters", i)
+		return req.ToolField(i, "parameters")
 	}
 	parallel := req.ParallelToolCalls
 	if req.Legacy { // a message has room for one function_call
 		parallel = wire.Ptr(false)
 	}
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, parallel, req.ThinkingTokens())
-	rules.Loose = req.AllowedTokenIDs != nil // who lists ids has seldom thought of headers
 	return rules, at, err
 }
 

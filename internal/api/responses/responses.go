@@ -229,7 +229,6 @@ func (h *Handler) constrain(ctx context.Context, w *api.Reply, req *request) err
 	at.Tool = func(i int) string { return req.ToolPath(i) + "." + generate.ToolPlace(&req.Tools[i]) }
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens())
 	req.oneCall = rules.OneCall
-	rules.Loose = req.AllowedTokenIDs != nil // who lists ids has seldom thought of headers
 	fresh, ignored, err := h.service.Constrain(ctx, req.model, req.conv, rules, at)
 	if err != nil {
 		return err

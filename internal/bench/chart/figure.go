@@ -12,9 +12,6 @@ import (
 	"unicode"
 
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Sizes in points, 1/72 inch.
@@ -56,23 +53,13 @@ type Figure struct {
 // SVG writes f as an SVG document. Its text needs no particular font.
 func (f *Figure) SVG(dst io.Writer) error {
 	legend := f.legend()
-	drawing := vgsvg.New(f.width(), f.height(legend))
-	f.draw(canvas{draw.New(drawing)}, legend)
-	var buffer bytes.Buffer
-	if _, err := drawing.WriteTo(&buffer); err != nil {
-		return fmt.Errorf("figure %s: %w", f.Name, err)
-	}
-	_, err := dst.Write(anyFont(buffer.Bytes()))
-	return err
+	return writeSVG(dst, f.Name, f.width(), f.height(legend), func(c canvas) { f.draw(c, legend) })
 }
 
 // PNG writes f as a PNG image, twice as many pixels wide as points.
 func (f *Figure) PNG(dst io.Writer) error {
 	legend := f.legend()
-	c := vgimg.NewWith(vgimg.UseWH(f.width(), f.height(legend)), vgimg.UseDPI(dpi))
-	f.draw(canvas{draw.New(c)}, legend)
-	_, err := vgimg.PngCanvas{Canvas: c}.WriteTo(dst)
-	return err
+	return writePNG(dst, f.width(), f.height(legend), func(c canvas) { f.draw(c, legend) })
 }
 
 // Save writes f to a file, in the format that the path ends in: .svg or .png.

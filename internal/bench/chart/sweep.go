@@ -23,6 +23,8 @@ type Sweep struct {
 	rows []row
 	raw  []byte // the results as they were read, between the brackets of an array
 	size int    // bytes that were read
+
+	failures []Failure // by name
 }
 
 // A row is one run.
@@ -41,20 +43,38 @@ type cell struct {
 // maxRaw is how many bytes of results a report of a sweep carries.
 const maxRaw = 64 << 20
 
-// ReadSweep reads every summary.json in a folder and below it.
+// summaryFile has the results of a combination.
+const summaryFile = "summary.json"
+
+// ReadSweep reads every summary.json in a folder and below it, the runs of combinations that have
+// none because the sweep did not come to its end, and what is written down of failures.
 func ReadSweep(dir string) (*Sweep, error) {
 	sweep := new(Sweep)
+	runs, summed := map[string][]string{}, map[string]bool{} // by folder
 	err := filepath.WalkDir(filepath.Clean(dir)+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() != "summary.json" {
+		switch name := filepath.Base(path); {
+		case err != nil || d.IsDir():
 			return err
+		case name == summaryFile:
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			summed[filepath.Dir(path)] = true
+			return sweep.add(path, bytes.TrimSpace(text))
+		case runFile.MatchString(name):
+			runs[filepath.Dir(path)] = append(runs[filepath.Dir(path)], path)
+		case strings.HasSuffix(name, "."+endFailure) || strings.HasSuffix(name, "-"+endFailure):
+			sweep.addFailure(dir, path)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return sweep.add(path, bytes.TrimSpace(text))
+		return nil
 	})
-	if err == nil && len(sweep.rows) == 0 {
+	for _, folder := range slices.Sorted(maps.Keys(runs)) {
+		if err == nil && !summed[folder] {
+			sweep.addRuns(dir, runs[folder])
+		}
+	}
+	if err == nil && len(sweep.rows) == 0 && len(sweep.failures) == 0 {
 		err = fmt.Errorf("%s: no summary.json in it or below; name the folder of a sweep's results", dir)
 	}
 	by := append(sweep.kinds(), "max_concurrency", "request_rate", "run_number")
@@ -89,17 +109,22 @@ func (s *Sweep) add(name string, text []byte) error {
 // newRow is a result as a row: words and numbers under one kind of names.
 func newRow(file string, result *report.Result) row {
 	out := row{file, map[string]cell{}, result.Ossian}
-	for key, word := range result.Info {
-		found := cell{word, math.NaN()}
-		if word == "inf" || word == "-inf" { // which JSON cannot say otherwise
-			found.value, _ = strconv.ParseFloat(word, 64)
-		}
-		out.cells[columnName(key)] = found
+	for key, text := range result.Info {
+		out.cells[columnName(key)] = word(text)
 	}
 	for key, v := range result.Values {
 		out.cells[columnName(key)] = numeric(v)
 	}
 	return out
+}
+
+// word is a text as a cell.
+func word(text string) cell {
+	found := cell{text, math.NaN()}
+	if text == "inf" || text == "-inf" { // which JSON cannot say otherwise
+		found.value, _ = strconv.ParseFloat(text, 64)
+	}
+	return found
 }
 
 // numeric is a number as a cell.
@@ -226,7 +251,12 @@ type PlotConfig struct {
 // Runs with the same settings repeat a measurement: they are one point, at their means,
 // with a bar from the least to the most. skipped is how many runs lack X or Y. Errors
 // list the columns that there are.
+//
+// Of invalid runs those are drawn of which X and Y hold all the same (report.Result.Stands).
 func (s *Sweep) Plot(config PlotConfig) (figures []*Figure, skipped int, err error) {
+	if s, err = s.shown(config.X, config.Y); err != nil {
+		return nil, 0, err
+	}
 	if err := s.checkPlot(&config); err != nil {
 		return nil, 0, err
 	}
@@ -365,6 +395,10 @@ type Frontier struct {
 // the product of the parallel sizes. Runs without a number of users have request_rate of
 // them, or as many as max_concurrent_requests.
 func (s *Sweep) Pareto(users, devices string) (*Frontier, error) {
+	s, err := s.shown("output_throughput")
+	if err != nil {
+		return nil, err
+	}
 	users, devices = columnName(users), columnName(devices)
 	asked := slices.DeleteFunc([]string{users, devices}, func(name string) bool { return name == "" })
 	if err := cmp.Or(s.check("throughput", true, "output_throughput"), s.check("users or devices", true, asked...)); err != nil {

@@ -32,6 +32,12 @@ func (s *Sweep) HTML(dst io.Writer, title string, further []*Figure) error {
 		content.Sections = append(content.Sections, sec)
 	}
 	content.Subtitle = fmt.Sprintf("%d runs, %d measurements", len(s.rows), len(measurements))
+	for i := range s.failures {
+		content.Sections = append(content.Sections, s.failures[i].section(len(s.rows)+i))
+	}
+	if n := len(s.failures); n > 0 {
+		content.Subtitle += fmt.Sprintf(", %d failed or invalid", n)
+	}
 	figures := []*Figure{paretoOf(all, varied)}
 	if varied != noLoad {
 		figures = append([]*Figure{loadCurves(all, varied)}, figures...)

@@ -7,6 +7,7 @@
 //	options.Salt = client.RandomSalt           // or ResetCache, against a warm prefix cache
 //	result, err := client.Measure(ctx, options, client.Files{Result: "run.json", Log: "run.jsonl"})
 //	result.Values["mean_ttft_ms"]              // by the keys of bench.md 1.8
+//	result.Stands("total_token_throughput")    // whether a finding touches it
 //
 // Measure is one run. For several, New checks the options, Connect finds server, model and
 // tokenizer, Prepare makes the workload, Run makes a run (Record one without numbers), Close
@@ -105,7 +106,45 @@ func (c *Client) Connect(ctx context.Context) (err error) {
 		}
 	}
 	c.setup.Environment = c.environment(ctx)
-	return c.OpenTokenizer()
+	if err := c.OpenTokenizer(); err != nil {
+		return err
+	}
+	return c.chooseCache(ctx)
+}
+
+// chooseCache finds out what CacheAuto stands for, and says so.
+func (c *Client) chooseCache(ctx context.Context) error {
+	if c.Cache != CacheAuto {
+		return nil
+	}
+	// What the server has in its cache now would be emptied before the first run anyway.
+	_, err := c.emptyCache(ctx)
+	switch {
+	case err == nil:
+		c.Cache = CacheReset
+		fmt.Fprintln(c.Log, "Prefix cache: the server empties it before each run; --cache carry leaves it.")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.tokens == nil:
+		return fmt.Errorf("the server does not empty its prefix cache (%w), and prompts cannot be salted without a tokenizer; --cache carry measures all the same", err)
+	default:
+		c.Cache = CacheSalt
+		fmt.Fprintf(c.Log, "Prefix cache: prompts are salted, as the server does not empty it (%v); --cache carry leaves them as they are.\n", err)
+	}
+	return c.checkCache(c.setup)
+}
+
+// emptyCache has the server empty its prefix cache, by vLLM's path or else by sglang's, and says
+// which.
+func (c *Client) emptyCache(ctx context.Context) (path string, err error) {
+	const vllm, sglang = "/reset_prefix_cache", "/flush_cache"
+	if err = c.server.Post(ctx, vllm); err == nil {
+		return vllm, nil
+	}
+	if c.server.Post(ctx, sglang) == nil {
+		return sglang, nil
+	}
+	return "", err
 }
 
 // OpenTokenizer opens the tokenizer, which Connect does too: it is for workloads that are made
@@ -131,6 +170,9 @@ func (c *Client) OpenTokenizer() (err error) {
 // those of c. It needs a workload: Prepare makes one, Adopt takes another's.
 func (c *Client) With(options Options) (*Client, error) {
 	options.BaseURL, options.Access, options.Local = c.BaseURL, c.Access, c.Local
+	if options.Cache == CacheAuto {
+		options.Cache = c.Cache // which is known since Connect
+	}
 	other, err := New(options)
 	if err != nil {
 		return nil, err
@@ -220,6 +262,10 @@ func (c *Client) begin(ctx context.Context) error {
 	c.sayMain()
 	path := ""
 	switch {
+	case c.Cache == CacheReset && !c.FlushCache: // by whichever path the server has
+		if _, err := c.emptyCache(ctx); err != nil {
+			return fmt.Errorf("the server did not empty its prefix cache: %w; vLLM does with VLLM_SERVER_DEV_MODE=1, and --cache salt needs nothing of the server", err)
+		}
 	case c.FlushCache && !strings.HasPrefix(c.setup.Backend, "vllm"):
 		path = "/flush_cache"
 	case c.FlushCache || c.ResetCache:
@@ -291,12 +337,11 @@ type Files struct {
 }
 
 // A Result is a run in numbers. Its Values are by the keys of bench.md 1.8, as those of a result
-// file; Findings speak against it, or against some of them (Stands).
+// file; Findings speak against it, or against some of them (Stands, Against).
 type Result struct {
 	report.Result
 	Summary   *report.Summary
 	Recording *bench.Recording
-	Findings  []report.Finding
 }
 
 // Run makes one run, the first having index 0, and writes its files. A run that is cut by ctx gives
@@ -316,7 +361,7 @@ func (c *Client) Run(ctx context.Context, index int, files Files) (*Result, erro
 	if err != nil {
 		return nil, errors.Join(cut, err)
 	}
-	return &Result{Result: numbers, Summary: summary, Recording: recording, Findings: summary.Ossian.Findings}, cut
+	return &Result{Result: numbers, Summary: summary, Recording: recording}, cut
 }
 
 // Measure makes one run with the options and gives its numbers.

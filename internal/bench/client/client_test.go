@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +111,94 @@ func TestClientShared(t *testing.T) {
 	if two.Close(); two.Setup().Hash != one.Setup().Hash || two.Setup().Model != one.Setup().Model || two.Count() == nil {
 		t.Errorf("%+v\n%+v", two.Setup(), one.Setup())
 	}
+}
+
+// CacheAuto has the server empty its cache where it can, and salts prompts where it cannot; runs
+// record which.
+func TestCache(t *testing.T) {
+	s := plays(t, scripted.Script{})
+	target, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := httputil.NewSingleHostReverseProxy(target)
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "_cache") {
+			http.Error(w, "not here", http.StatusForbidden)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	}))
+	defer refuses.Close()
+	for _, c := range []struct {
+		name, base string
+		cache      Cache
+		salt       bool
+		want, err  string
+		resets     int // of the server
+	}{
+		{"auto", s.URL(), CacheAuto, false, "reset", "", 3}, // one to find out
+		{"auto, refused", refuses.URL, CacheAuto, false, "salt", "", 0},
+		{"reset", s.URL(), CacheReset, false, "reset", "", 2},
+		{"reset, refused", refuses.URL, CacheReset, false, "", "did not empty its prefix cache: POST /reset_prefix_cache: 403 Forbidden: not here", 0},
+		{"salt", s.URL(), CacheSalt, false, "salt", "", 0},
+		{"carry", s.URL(), CacheCarry, false, "carry", "", 0},
+		{"nothing", s.URL(), "", false, "", "", 0},
+		{"a salt of old", s.URL(), "", true, "salt", "", 0},
+		{"both", s.URL(), CacheCarry, true, "", "leave out --salt", 0},
+		{"unknown to them", s.URL(), CacheReset, true, "", "leave out --salt", 0},
+	} {
+		before := s.Calls()["POST /reset_prefix_cache"]
+		o := small(s)
+		o.BaseURL, o.Cache = c.base, c.cache
+		if c.salt {
+			o.Salt = "x"
+		}
+		var notes strings.Builder
+		o.Log = &notes
+		caches, salts, err := twice(t, o)
+		if (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.err)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if got := s.Calls()["POST /reset_prefix_cache"] - before; got != c.resets || caches != c.want+" "+c.want || (salts > 0) != (c.want == "salt") || (c.want == "salt" && salts != 2) {
+			t.Errorf("%s: %d resets, cache %s, %d salts; want %+v", c.name, got, caches, salts, c)
+		}
+		if (notes.Len() > 0) != (c.cache == CacheAuto) {
+			t.Errorf("%s: %s", c.name, notes.String())
+		}
+	}
+}
+
+// twice makes two runs and returns what they record of the cache, and how many salts there were.
+func twice(t *testing.T, o Options) (caches string, salts int, err error) {
+	t.Helper()
+	c, err := New(o)
+	if err != nil {
+		return "", 0, err
+	}
+	defer c.Close()
+	for _, step := range []func(context.Context) error{c.Connect, c.Prepare} {
+		if err := step(t.Context()); err != nil {
+			return "", 0, err
+		}
+	}
+	different := map[string]bool{}
+	var names []string
+	for index := range 2 {
+		result, err := c.Run(t.Context(), index, Files{})
+		if err != nil {
+			return "", 0, err
+		}
+		if salt := result.Ossian.Workload.Salt; salt != "" {
+			different[salt] = true
+		}
+		names = append(names, result.Ossian.Workload.Cache)
+	}
+	return strings.Join(names, " "), len(different), nil
 }
 
 // What is wrong is said before anything is asked of a server, and a run that is cut gives

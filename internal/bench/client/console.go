@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"ossian/internal/bench"
-	"ossian/internal/bench/report"
+	"ossian/internal/bench/jsonstyle"
 )
 
 // say writes a line to standard output that the profile's tool writes there, so that
@@ -129,12 +129,12 @@ func (c *Client) sayTraffic(arrivals *bench.Arrivals) {
 	case arrivals.Ramp.Strategy != "":
 		c.say("Traffic ramp-up strategy: %s.\nWill increase RPS from %g to %g RPS over the duration of the benchmark.", arrivals.Ramp.Strategy, arrivals.Ramp.Start, arrivals.Ramp.End)
 	default:
-		c.say("Traffic request rate: %s", report.PyFloat(arrivals.Rate))
+		c.say("Traffic request rate: %s", jsonstyle.PyFloat(arrivals.Rate))
 	}
 	if !arrivals.Timed {
-		c.say("Burstiness factor: %s (%s)\nMaximum request concurrency: %s", report.PyFloat(arrivals.Burstiness), kind, concurrency)
+		c.say("Burstiness factor: %s (%s)\nMaximum request concurrency: %s", jsonstyle.PyFloat(arrivals.Burstiness), kind, concurrency)
 	}
 	if c.ProbeRate > 0 {
-		c.say("Probe request rate: %s req/s", report.PyFloat(c.ProbeRate))
+		c.say("Probe request rate: %s req/s", jsonstyle.PyFloat(c.ProbeRate))
 	}
 }

@@ -56,6 +56,7 @@ type Options struct {
 	Profiler       bool   // the server's runs during the measurement
 
 	// Against a warm cache (bench.md 6, item 6).
+	Cache      Cache  // what is done about it; "" = what the others say
 	Salt       string // replaces the beginnings of prompts, in every run others; "" = none, RandomSalt = one that nobody had
 	ResetCache bool   // the server empties its prefix cache before each run
 	FlushCache bool   // the same by sglang's path
@@ -74,6 +75,52 @@ type Options struct {
 	// nobody. Watch is called when the clock of a run starts, and what it returns when it stops.
 	Out, Log io.Writer
 	Watch    func(live *bench.Live) (stop func())
+}
+
+// Cache says what is done about the server's prefix cache before each run. Workloads that share a
+// seed share prefixes, so without it their order changes results (lab.md 4.4).
+type Cache string
+
+// The values of Cache.
+const (
+	CacheReset Cache = "reset" // the server empties it
+	CacheSalt  Cache = "salt"  // prompts begin with what no run had before
+	CacheCarry Cache = "carry" // nothing: runs find what those before left, as in published sequences
+	CacheAuto  Cache = "auto"  // reset where the server can, else salt
+)
+
+// ParseCache reads the name of one.
+func ParseCache(name string) (Cache, error) {
+	if all := []Cache{CacheReset, CacheSalt, CacheCarry, CacheAuto}; slices.Contains(all, Cache(name)) {
+		return Cache(name), nil
+	}
+	return "", fmt.Errorf("%q: want reset, salt, carry, or auto for reset where the server can and else salt", name)
+}
+
+// checkCache has Cache and the older options say the same, and the run record it.
+func (o *Options) checkCache(setup *bench.Setup) error {
+	resets := o.ResetCache || o.FlushCache
+	if (o.Cache == CacheSalt && resets) || (o.Cache == CacheReset && o.Salt != "") || ((o.Cache == CacheCarry || o.Cache == CacheAuto) && (resets || o.Salt != "")) {
+		return fmt.Errorf("--cache %s: leave out --salt, --reset-prefix-cache and --flush-cache, of which one says otherwise", o.Cache)
+	}
+	switch {
+	case o.Cache == CacheReset && !resets:
+		o.ResetCache = true
+	case o.Cache == CacheSalt && o.Salt == "":
+		o.Salt = RandomSalt
+	}
+	if o.Salt == RandomSalt {
+		o.Salt = fmt.Sprintf("%016x", rand.Uint64())
+	}
+	switch setup.Cache = string(o.Cache); {
+	case o.Cache == CacheAuto: // Connect finds out
+		setup.Cache = ""
+	case o.Salt != "":
+		setup.Cache = string(CacheSalt)
+	case o.ResetCache || o.FlushCache:
+		setup.Cache = string(CacheReset)
+	}
+	return nil
 }
 
 // RandomSalt stands for a salt that no run had before.
@@ -119,9 +166,6 @@ func (o *Options) setup() (*bench.Setup, error) {
 	if o.Conversations.On {
 		backend = "openai-chat"
 	}
-	if o.Salt == RandomSalt {
-		o.Salt = fmt.Sprintf("%016x", rand.Uint64())
-	}
 	setup := &bench.Setup{Profile: o.Profile, Backend: cmp.Or(o.Backend, backend), Steady: o.Steady, Dialect: cmp.Or(o.Dialect, "vllm"), Dataset: o.Data.Name, Label: o.Label, Seed: o.Seed,
 		Metadata: o.Metadata, Arrivals: o.Arrivals, IgnoreEOS: o.ignoresEOS(), Stream: !o.NoStream, Metrics: o.Metrics, Percentiles: o.Percentiles, Goodput: o.Goodput, Args: o.Args}
 	setup.Arrivals.Timed = o.Timed()
@@ -135,6 +179,9 @@ func (o *Options) setup() (*bench.Setup, error) {
 		if setup.Profile == bench.VLLMRust {
 			setup.Metrics = append(setup.Metrics, "e2el")
 		}
+	}
+	if err := o.checkCache(setup); err != nil {
+		return nil, err
 	}
 	return setup, o.Conversations.setup(setup)
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,6 +86,7 @@ const (
 	Worse    Verdict = "worse"           // likewise
 	Chance   Verdict = "not significant" // may be chance
 	Untested Verdict = "not tested"      // one value on each side says nothing about chance
+	Spoilt   Verdict = "does not hold"   // a finding of a run touches the metric
 )
 
 // A Row compares one metric.
@@ -108,6 +110,9 @@ type Comparison struct {
 	B        []string `json:"b"`
 	Rows     []Row    `json:"rows"`
 	Warnings []string `json:"warnings"`
+
+	Outputs     []Outputs `json:"outputs,omitempty"`      // A against B first, then repetitions of one side
+	OutputsNote string    `json:"outputs_note,omitempty"` // why there are none
 }
 
 // alpha is the chance that a comparison claims any difference where there is none. BEN-6
@@ -131,12 +136,16 @@ func Compare(a, b []Result) (*Comparison, error) {
 		if !ok {
 			continue
 		}
+		if m.key != "completed" && m.key != "failed" && !standsIn(slices.Concat(a, b), m.key) { // whose counts are what findings rest on
+			row.Verdict, row.By = Spoilt, ""
+		}
 		if row.Verdict == Chance {
 			tested = append(tested, len(comparison.Rows))
 			chances = append(chances, row.P)
 		}
 		comparison.Rows = append(comparison.Rows, row)
 	}
+	comparison.addOutputs(a, b)
 	if len(comparison.Rows) == 0 {
 		return nil, errors.New("compare: no metric is in every result of both sides")
 	}
@@ -150,6 +159,11 @@ func Compare(a, b []Result) (*Comparison, error) {
 		}
 	}
 	return comparison, nil
+}
+
+// standsIn reports whether a metric stands in every result.
+func standsIn(results []Result, key string) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return !r.Stands(key) })
 }
 
 // sources are where results come from.
@@ -257,12 +271,22 @@ func warnings(a, b []Result) []string {
 		if value, y := first.Profile, result.Profile; value != y && value != "" && y != "" {
 			add("profile differs: %s and %s; their numbers are not defined alike (bench serve --compat)", value, y)
 		}
+		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Cache != y.Workload.Cache {
+			add("prefix cache before the run differs: %s and %s (bench serve --cache)", cmp.Or(value.Workload.Cache, "as it was"), cmp.Or(y.Workload.Cache, "as it was"))
+		}
 		if value, y := first.Ossian, result.Ossian; value != nil && y != nil && value.Workload.Hash != y.Workload.Hash {
 			add("workload differs: %s and %s (hash of the prompts)", value.Workload.Hash, y.Workload.Hash)
 		}
 	}
 	for _, result := range slices.Concat(a, b) {
-		if result.Ossian != nil && !result.Ossian.Valid {
+		named := false
+		for _, finding := range result.Findings() {
+			if !finding.Warning {
+				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.Touched())
+				named = true
+			}
+		}
+		if result.Ossian != nil && !result.Ossian.Valid && !named {
 			add("%s is not a valid run", result.Source)
 		}
 		if result.Values["failed"] > 0 {
@@ -308,6 +332,12 @@ func (c *Comparison) String() string {
 	page.line("=")
 	page.WriteString("\nLegend: + = improvement, - = regression (from A to B); better and worse are more than\n" +
 		"chance: of 100 comparisons without a difference at most one gets such a verdict.\n")
+	for i := range c.Outputs {
+		fmt.Fprintln(page, &c.Outputs[i])
+	}
+	if c.OutputsNote != "" {
+		fmt.Fprintf(page, "Outputs are not compared: %s\n", c.OutputsNote)
+	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(page, "WARNING: %s\n", w)
 	}

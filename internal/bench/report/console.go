@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/jsonstyle"
 )
 
 // A consolePage collects the lines of a console report.
@@ -126,7 +127,7 @@ func percentileName(percentile float64) string {
 	if percentile == math.Trunc(percentile) && math.Abs(percentile) < 1e15 {
 		return strconv.Itoa(int(percentile))
 	}
-	return PyFloat(percentile)
+	return jsonstyle.PyFloat(percentile)
 }
 
 // vllmConsole is bench.md 1.7.
@@ -347,7 +348,7 @@ func (s *Summary) profileHead(page *consolePage) {
 	page.WriteString("\n")
 	page.title(" Serving Benchmark Result ", "=")
 	page.row("Backend:", s.Setup.Backend)
-	page.row("Traffic request rate:", PyFloat(s.Setup.Arrivals.Rate))
+	page.row("Traffic request rate:", jsonstyle.PyFloat(s.Setup.Arrivals.Rate))
 	if sglang {
 		most := "not set"
 		if c := s.Setup.Arrivals.Concurrency; c > 0 {

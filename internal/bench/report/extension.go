@@ -49,9 +49,10 @@ type Workload struct {
 	Hash        string  `json:"hash"`
 	Seed        int64   `json:"seed"`
 	Queries     int     `json:"queries"`
-	Repeats     int     `json:"repeats"`        // queries whose prompt an earlier one had
-	Salt        string  `json:"salt,omitempty"` // what the beginnings of prompts were changed with; hash and repeats are of those before
-	Rate        float64 `json:"rate"`           // requests per second; 0 = all at once
+	Repeats     int     `json:"repeats"`         // queries whose prompt an earlier one had
+	Salt        string  `json:"salt,omitempty"`  // what the beginnings of prompts were changed with; hash and repeats are of those before
+	Cache       string  `json:"cache,omitempty"` // what was done about the server's prefix cache before the run: reset, salt, carry; "" = nothing was asked for
+	Rate        float64 `json:"rate"`            // requests per second; 0 = all at once
 	Concurrency int     `json:"concurrency"`
 	IgnoreEOS   bool    `json:"ignore_eos"`
 }
@@ -200,7 +201,7 @@ func extend(rec *bench.Recording, summary *Summary, count func(string) int) Exte
 	set := &rec.Setup
 	ext := Extension{Compat: set.Profile.String(), Backend: set.Backend, Dialect: set.Dialect, URL: set.URL, Model: set.Model,
 		Args: append([]string{}, set.Args...), Environment: set.Environment,
-		Workload: Workload{Dataset: set.Dataset, Hash: set.Hash, Seed: set.Seed, Queries: len(rec.Samples), Repeats: set.Repeats, Salt: set.Salt,
+		Workload: Workload{Dataset: set.Dataset, Hash: set.Hash, Seed: set.Seed, Queries: len(rec.Samples), Repeats: set.Repeats, Salt: set.Salt, Cache: set.Cache,
 			Concurrency: set.Arrivals.Concurrency, IgnoreEOS: set.IgnoreEOS}}
 	if summary.hasRate() {
 		ext.Workload.Rate = set.Arrivals.Rate

@@ -28,6 +28,9 @@ func (s *Summary) OssianConsole() string {
 			kind = "warning"
 		}
 		fmt.Fprintf(page, "%s: %s: %s %s (bound %s)\n", kind, finding.ID, fourDigits(finding.Measured), finding.What, fourDigits(finding.Bound))
+		if !finding.Warning {
+			fmt.Fprintf(page, "  it touches %s\n", finding.Touched())
+		}
 	}
 	page.title("Outcomes", "-")
 	page.count("With output:", ext.Outcomes.Output)
@@ -56,7 +59,7 @@ func (s *Summary) OssianConsole() string {
 		page.phase("Last token since due", ext.OpenLoop.E2EL)
 	}
 	ext.Client.console(page)
-	ext.Cache.console(page)
+	ext.Cache.console(page, ext.Workload.Cache)
 	s.certifiedConsole(page)
 	page.line("=")
 	return page.String()
@@ -96,12 +99,19 @@ func (c *Client) console(page *consolePage) {
 	page.number("Longest GC pause (ms):", c.MaxPause)
 }
 
-// console writes the section on the prefix cache, if anybody says something about one.
-func (c *Cache) console(page *consolePage) {
-	if c.Prompt == 0 && c.ServerQueries == 0 {
+// console writes the section on the prefix cache, if anybody says something about one. before is
+// what was done about it before the run.
+func (c *Cache) console(page *consolePage, before string) {
+	if c.Prompt == 0 && c.ServerQueries == 0 && before == "" {
 		return
 	}
 	page.title("Prefix Cache", "-")
+	if before != "" {
+		page.row("Before the run (--cache):", before)
+	}
+	if c.Prompt == 0 && c.ServerQueries == 0 {
+		return
+	}
 	if c.Prompt > 0 {
 		page.count("Cached prompt tokens by usage:", c.Cached)
 		page.count("Requests with cached tokens:", c.Requests)

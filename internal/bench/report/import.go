@@ -66,6 +66,7 @@ func (s *Summary) Result(name string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	all[0].Requests = s.Requests // which a result that is not detailed has not
 	return all[0], nil
 }
 
@@ -125,6 +126,7 @@ func (r *Result) readExtension(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &ext); err != nil {
 		return fmt.Errorf(`"ossian": %w`, jsonfile.Explain(err))
 	}
+	completeFindings(ext.Findings)
 	r.Ossian, r.Batches = &ext, ext.Batches
 	if ext.Compat != "" {
 		r.Profile = ext.Compat
@@ -136,7 +138,7 @@ func (r *Result) readExtension(raw json.RawMessage) error {
 type arrays struct {
 	inputs, outputs, ttfts, latencies, starts []float64
 	itls                                      [][]float64
-	errors                                    []string
+	texts, errors                             []string
 }
 
 // readDetail reads the arrays of a detailed result into Requests and cuts them into batches.
@@ -146,7 +148,7 @@ func (r *Result) readDetail(members map[string]json.RawMessage) error {
 		key string
 		to  any
 	}{{"input_lens", &lists.inputs}, {"output_lens", &lists.outputs}, {"ttfts", &lists.ttfts}, {"latencies", &lists.latencies},
-		{"start_times", &lists.starts}, {"itls", &lists.itls}, {"errors", &lists.errors}} {
+		{"start_times", &lists.starts}, {"itls", &lists.itls}, {"generated_texts", &lists.texts}, {"errors", &lists.errors}} {
 		raw := members[field.key]
 		if len(raw) == 0 || raw[0] == 'n' {
 			continue
@@ -165,7 +167,7 @@ func (r *Result) readDetail(members map[string]json.RawMessage) error {
 		n    int
 		must bool
 	}{{"itls", len(lists.itls), true}, {"output_lens", len(lists.outputs), true}, {"input_lens", len(lists.inputs), lists.inputs != nil},
-		{"latencies", len(lists.latencies), lists.latencies != nil}, {"start_times", len(lists.starts), lists.starts != nil}, {"errors", len(lists.errors), lists.errors != nil}} {
+		{"latencies", len(lists.latencies), lists.latencies != nil}, {"start_times", len(lists.starts), lists.starts != nil}, {"generated_texts", len(lists.texts), lists.texts != nil}, {"errors", len(lists.errors), lists.errors != nil}} {
 		if list.must && list.n != count {
 			return fmt.Errorf("%q has %d entries, \"ttfts\" %d; they are of the same requests", list.key, list.n, count)
 		}
@@ -199,6 +201,9 @@ func (a *arrays) request(at int) Request {
 	}
 	if a.starts != nil {
 		request.Start = a.starts[at]
+	}
+	if a.texts != nil {
+		request.Text = a.texts[at]
 	}
 	if a.errors != nil {
 		request.Err = a.errors[at]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/jsonstyle"
 )
 
 // JSON returns the result as one line, in the form of the profile's tool and with the
@@ -24,7 +25,7 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 		return nil, fmt.Errorf("report: result as JSON: %w", err)
 	}
 	// Keys in the order of the tool; ours behind them disturbs no reader of its files.
-	var object jsonObject
+	var object jsonstyle.Object
 	switch profile := s.Setup.Profile; {
 	case s.Turns != nil:
 		s.turnsResult(&object)
@@ -39,8 +40,8 @@ func (s *Summary) JSON(detailed bool) ([]byte, error) {
 		s.setupFields(&object)
 		s.vllmResult(&object, detailed)
 	}
-	object.set("ossian", json.RawMessage(extension))
-	return jsonStyle{python: s.Setup.Profile != bench.VLLMRust}.encode(object), nil
+	object.Set("ossian", json.RawMessage(extension))
+	return jsonstyle.Style{Python: s.Setup.Profile != bench.VLLMRust}.Encode(object), nil
 }
 
 // ended is when the run ended, which is the date of its result.
@@ -89,31 +90,31 @@ func (s *Summary) mostAtOnce() any {
 }
 
 // setupFields writes what vLLM writes about the run before its result.
-func (s *Summary) setupFields(object *jsonObject) {
+func (s *Summary) setupFields(object *jsonstyle.Object) {
 	set := &s.Setup
-	object.set("date", s.date())
-	object.set("endpoint_type", set.Backend)
-	object.set("backend", set.Backend)
-	object.set("label", optional(set.Label))
-	object.set("model_id", set.ModelID)
-	object.set("tokenizer_id", optional(set.Tokenizer))
-	object.set("num_prompts", max(s.Queries, len(s.Requests)))
+	object.Set("date", s.date())
+	object.Set("endpoint_type", set.Backend)
+	object.Set("backend", set.Backend)
+	object.Set("label", optional(set.Label))
+	object.Set("model_id", set.ModelID)
+	object.Set("tokenizer_id", optional(set.Tokenizer))
+	object.Set("num_prompts", max(s.Queries, len(s.Requests)))
 	if set.Profile == bench.VLLMRust {
-		object.set("max_model_len", s.flag("--max-model-len", nil))
+		object.Set("max_model_len", s.flag("--max-model-len", nil))
 	}
 	for _, m := range set.Metadata {
-		object.set(m.Key, m.Value)
+		object.Set(m.Key, m.Value)
 	}
-	object.set("request_rate", "inf")
+	object.Set("request_rate", "inf")
 	if s.hasRate() {
-		object.set("request_rate", set.Arrivals.Rate)
+		object.Set("request_rate", set.Arrivals.Rate)
 	}
-	object.set("burstiness", set.Arrivals.Burstiness)
-	object.set("max_concurrency", s.mostAtOnce())
+	object.Set("burstiness", set.Arrivals.Burstiness)
+	object.Set("max_concurrency", s.mostAtOnce())
 	if ramp := set.Arrivals.Ramp; ramp.Strategy != "" && set.Profile != bench.VLLMRust {
-		object.set("ramp_up_strategy", ramp.Strategy)
-		object.set("ramp_up_start_rps", wholeOrFraction(ramp.Start))
-		object.set("ramp_up_end_rps", wholeOrFraction(ramp.End))
+		object.Set("ramp_up_strategy", ramp.Strategy)
+		object.Set("ramp_up_start_rps", wholeOrFraction(ramp.Start))
+		object.Set("ramp_up_end_rps", wholeOrFraction(ramp.End))
 	}
 }
 
@@ -135,69 +136,69 @@ func perRequest[T any](summary *Summary, value func(q *Request) T) []T {
 }
 
 // detailResult writes the arrays that every tool has.
-func (s *Summary) detailResult(object *jsonObject) {
-	object.set("input_lens", perRequest(s, func(request *Request) int {
+func (s *Summary) detailResult(object *jsonstyle.Object) {
+	object.Set("input_lens", perRequest(s, func(request *Request) int {
 		if request.Reported > 0 {
 			return request.Reported
 		}
 		return request.Input
 	}))
-	object.set("output_lens", perRequest(s, func(request *Request) int { return request.Output }))
-	object.set("ttfts", perRequest(s, func(request *Request) float64 { return request.TTFT }))
-	object.set("itls", perRequest(s, func(request *Request) []float64 { return request.ITL }))
+	object.Set("output_lens", perRequest(s, func(request *Request) int { return request.Output }))
+	object.Set("ttfts", perRequest(s, func(request *Request) float64 { return request.TTFT }))
+	object.Set("itls", perRequest(s, func(request *Request) []float64 { return request.ITL }))
 }
 
 // textResult writes what was generated and what failed.
-func (s *Summary) textResult(o *jsonObject) {
-	o.set("generated_texts", perRequest(s, func(q *Request) string { return q.Text }))
-	o.set("errors", perRequest(s, func(q *Request) string { return q.Err }))
+func (s *Summary) textResult(o *jsonstyle.Object) {
+	o.Set("generated_texts", perRequest(s, func(q *Request) string { return q.Text }))
+	o.Set("errors", perRequest(s, func(q *Request) string { return q.Err }))
 }
 
 // vllmResult writes the result of the Python client, current or of 2025.
-func (s *Summary) vllmResult(object *jsonObject, detailed bool) {
+func (s *Summary) vllmResult(object *jsonstyle.Object, detailed bool) {
 	now := s.Setup.Profile == bench.VLLM // else of 2025, with fewer keys
-	object.set("duration", s.Duration)
-	object.set("completed", s.Completed)
+	object.Set("duration", s.Duration)
+	object.Set("completed", s.Completed)
 	if now {
-		object.set("failed", s.Failed)
+		object.Set("failed", s.Failed)
 	}
-	object.set("total_input_tokens", s.Input)
-	object.set("total_output_tokens", s.Output)
-	object.set("request_throughput", s.RequestRate)
-	object.set("request_goodput", s.goodputOrNull())
-	object.set("output_throughput", s.OutputRate)
-	object.set("total_token_throughput", s.TotalRate)
+	object.Set("total_input_tokens", s.Input)
+	object.Set("total_output_tokens", s.Output)
+	object.Set("request_throughput", s.RequestRate)
+	object.Set("request_goodput", s.goodputOrNull())
+	object.Set("output_throughput", s.OutputRate)
+	object.Set("total_token_throughput", s.TotalRate)
 	if detailed {
 		s.detailResult(object)
 	}
 	if now { // kept without detail too
-		object.set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
+		object.Set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
 		if detailed {
-			object.set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
+			object.Set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
 		}
-		object.set("queue_times", perRequest(s, func(q *Request) float64 { return q.Queue }))
+		object.Set("queue_times", perRequest(s, func(q *Request) float64 { return q.Queue }))
 	}
 	if detailed {
 		s.textResult(object)
 	}
-	object.set("max_output_tokens_per_s", s.PeakTokens)
-	object.set("max_concurrent_requests", s.PeakRequests)
+	object.Set("max_output_tokens_per_s", s.PeakTokens)
+	object.Set("max_concurrent_requests", s.PeakRequests)
 	if now {
-		object.set("rtfx", 0.0)
+		object.Set("rtfx", 0.0)
 	}
 	if probes := s.Probes; probes != nil && now {
-		object.set("probe_completed", probes.Completed)
-		object.set("probe_failed", probes.Failed)
-		object.set("probe_median_e2el_ms", probes.E2EL.Median)
-		object.set("probe_p99_e2el_ms", probes.E2EL.P(99))
-		object.set("probe_max_e2el_ms", probes.E2EL.Max)
+		object.Set("probe_completed", probes.Completed)
+		object.Set("probe_failed", probes.Failed)
+		object.Set("probe_median_e2el_ms", probes.E2EL.Median)
+		object.Set("probe_p99_e2el_ms", probes.E2EL.P(99))
+		object.Set("probe_max_e2el_ms", probes.E2EL.Max)
 	}
 	if len(s.RateSteps) > 0 {
-		events := make([]jsonObject, len(s.RateSteps))
+		events := make([]jsonstyle.Object, len(s.RateSteps))
 		for i, step := range s.RateSteps {
-			events[i] = jsonObject{{"rps", step.Rate}, {"timestamp", isoTime(step.At)}}
+			events[i] = jsonstyle.Of("rps", step.Rate, "timestamp", isoTime(step.At))
 		}
-		object.set("rps_change_events", events)
+		object.Set("rps_change_events", events)
 	}
 	if now {
 		s.specResult(object)
@@ -214,64 +215,64 @@ func isoTime(at time.Time) string {
 }
 
 // specResult writes what is known of speculative decoding.
-func (s *Summary) specResult(object *jsonObject) {
+func (s *Summary) specResult(object *jsonstyle.Object) {
 	if s.Spec == nil {
 		return
 	}
-	object.set("spec_decode_acceptance_rate", s.Spec.Rate)
-	object.set("spec_decode_acceptance_length", s.Spec.Length)
-	object.set("spec_decode_num_drafts", s.Spec.Drafts)
-	object.set("spec_decode_draft_tokens", s.Spec.DraftTokens)
-	object.set("spec_decode_accepted_tokens", s.Spec.Accepted)
-	object.set("spec_decode_per_position_acceptance_rates", s.Spec.PerPosition)
+	object.Set("spec_decode_acceptance_rate", s.Spec.Rate)
+	object.Set("spec_decode_acceptance_length", s.Spec.Length)
+	object.Set("spec_decode_num_drafts", s.Spec.Drafts)
+	object.Set("spec_decode_draft_tokens", s.Spec.DraftTokens)
+	object.Set("spec_decode_accepted_tokens", s.Spec.Accepted)
+	object.Set("spec_decode_per_position_acceptance_rates", s.Spec.PerPosition)
 }
 
 // metricResult writes the latencies that are reported.
-func (s *Summary) metricResult(o *jsonObject) {
+func (s *Summary) metricResult(o *jsonstyle.Object) {
 	for _, m := range s.metrics() {
-		o.latency(m.key, m.dist, s.percentiles()...)
+		setLatency(o, m.key, m.dist, s.percentiles()...)
 	}
 }
 
-// latency writes the statistics of one latency.
-func (o *jsonObject) latency(key string, dist Dist, percentiles ...float64) {
-	o.set("mean_"+key+"_ms", dist.Mean)
-	o.set("median_"+key+"_ms", dist.Median)
-	o.set("std_"+key+"_ms", dist.Std)
+// setLatency writes the statistics of one latency.
+func setLatency(o *jsonstyle.Object, key string, dist Dist, percentiles ...float64) {
+	o.Set("mean_"+key+"_ms", dist.Mean)
+	o.Set("median_"+key+"_ms", dist.Median)
+	o.Set("std_"+key+"_ms", dist.Std)
 	for _, p := range percentiles {
-		o.set("p"+percentileName(p)+"_"+key+"_ms", dist.P(p))
+		o.Set("p"+percentileName(p)+"_"+key+"_ms", dist.P(p))
 	}
 }
 
 // rustResult writes the result of the compiled client.
-func (s *Summary) rustResult(object *jsonObject, detailed bool) error {
-	object.set("duration", s.Duration)
-	object.set("completed", s.Completed)
-	object.set("failed", s.Failed)
-	object.set("total_input_tokens", s.Input)
-	object.set("total_output_tokens", s.Output)
-	object.set("request_throughput", s.RequestRate)
-	object.set("request_goodput", s.goodputOrNull())
-	object.set("input_throughput", s.InputRate)
-	object.set("output_throughput", s.OutputRate)
-	object.set("total_token_throughput", s.TotalRate)
-	object.set("max_output_tokens_per_s", s.PeakTokens)
-	object.set("max_concurrent_requests", s.PeakRequests)
-	object.set("rtfx", 0.0)
+func (s *Summary) rustResult(object *jsonstyle.Object, detailed bool) error {
+	object.Set("duration", s.Duration)
+	object.Set("completed", s.Completed)
+	object.Set("failed", s.Failed)
+	object.Set("total_input_tokens", s.Input)
+	object.Set("total_output_tokens", s.Output)
+	object.Set("request_throughput", s.RequestRate)
+	object.Set("request_goodput", s.goodputOrNull())
+	object.Set("input_throughput", s.InputRate)
+	object.Set("output_throughput", s.OutputRate)
+	object.Set("total_token_throughput", s.TotalRate)
+	object.Set("max_output_tokens_per_s", s.PeakTokens)
+	object.Set("max_concurrent_requests", s.PeakRequests)
+	object.Set("rtfx", 0.0)
 	if s.Failed > 0 { // the key is there only then
-		var failed []jsonObject
+		var failed []jsonstyle.Object
 		for i := range s.Requests {
 			if q := &s.Requests[i]; !q.OK {
-				failed = append(failed, q.failure(jsonObject{{"index", i}}))
+				failed = append(failed, q.failure(jsonstyle.Of("index", i)))
 			}
 		}
-		object.set("failed_requests", failed)
+		object.Set("failed_requests", failed)
 	}
 	if detailed {
 		s.detailResult(object)
 		s.textResult(object)
-		object.set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
-		object.set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
+		object.Set("latencies", perRequest(s, func(q *Request) float64 { return q.Latency }))
+		object.Set("start_times", perRequest(s, func(q *Request) float64 { return q.Start }))
 	}
 	s.specResult(object)
 	s.metricResult(object)
@@ -279,14 +280,14 @@ func (s *Summary) rustResult(object *jsonObject, detailed bool) error {
 	if err != nil {
 		return fmt.Errorf("report: steady state as JSON: %w", err)
 	}
-	object.set("steady_state", json.RawMessage(steady))
+	object.Set("steady_state", json.RawMessage(steady))
 	return nil
 }
 
 // failure is what the compiled client says of a request that failed, behind its name.
-func (q *Request) failure(name jsonObject) jsonObject {
-	return append(name, jsonObject{{"error", q.Err}, {"prompt_len", q.Input}, {"start_time", q.Start}, {"latency", q.Latency},
-		{"ttft", q.TTFT}, {"output_tokens", q.Usage}, {"itl", q.ITL}}...)
+func (q *Request) failure(name jsonstyle.Object) jsonstyle.Object {
+	return append(name, jsonstyle.Of("error", q.Err, "prompt_len", q.Input, "start_time", q.Start, "latency", q.Latency,
+		"ttft", q.TTFT, "output_tokens", q.Usage, "itl", q.ITL)...)
 }
 
 // flag is the value of a flag of the command line, which some tools repeat in their
@@ -338,45 +339,45 @@ func (s *Summary) lengths() (in, out any) {
 
 // profileResult writes the result of lmdeploy or sglang (sglang 0.5.23, whose keys
 // include all of lmdeploy's; the latter's file is CSV, see csvRow).
-func (s *Summary) profileResult(object *jsonObject, detailed bool) {
+func (s *Summary) profileResult(object *jsonstyle.Object, detailed bool) {
 	// sglang's keys stand between the common ones, where sglang has them.
 	sglang := s.Setup.Profile == bench.SGLang
 	in, out := s.lengths()
 	if sglang {
-		object.set("tag", s.flag("--tag", nil))
+		object.Set("tag", s.flag("--tag", nil))
 	}
-	object.set("backend", s.Setup.Backend)
-	object.set("dataset_name", s.Setup.Dataset)
-	object.set("request_rate", s.Setup.Arrivals.Rate)
+	object.Set("backend", s.Setup.Backend)
+	object.Set("dataset_name", s.Setup.Dataset)
+	object.Set("request_rate", s.Setup.Arrivals.Rate)
 	if sglang {
-		object.set("max_concurrency", s.mostAtOnce())
+		object.Set("max_concurrency", s.mostAtOnce())
 	}
-	object.set("sharegpt_output_len", s.flag("--sharegpt-output-len", nil))
-	object.set("random_input_len", in)
-	object.set("random_output_len", out)
-	object.set("random_range_ratio", s.ratio())
+	object.Set("sharegpt_output_len", s.flag("--sharegpt-output-len", nil))
+	object.Set("random_input_len", in)
+	object.Set("random_output_len", out)
+	object.Set("random_range_ratio", s.ratio())
 	if sglang {
-		object.set("server_info", nil)
+		object.Set("server_info", nil)
 	}
-	object.set("duration", s.Duration)
-	object.set("completed", s.Completed)
-	object.set("total_input_tokens", s.Input)
-	object.set("total_input_text_tokens", s.Input)
-	object.set("total_input_vision_tokens", 0)
-	object.set("total_output_tokens", s.Output)
-	object.set("total_output_tokens_retokenized", s.Retokenized)
-	object.set("request_throughput", s.RequestRate)
-	object.set("input_throughput", s.InputRate)
-	object.set("output_throughput", s.OutputRate)
-	object.set("total_throughput", s.TotalRate)
+	object.Set("duration", s.Duration)
+	object.Set("completed", s.Completed)
+	object.Set("total_input_tokens", s.Input)
+	object.Set("total_input_text_tokens", s.Input)
+	object.Set("total_input_vision_tokens", 0)
+	object.Set("total_output_tokens", s.Output)
+	object.Set("total_output_tokens_retokenized", s.Retokenized)
+	object.Set("request_throughput", s.RequestRate)
+	object.Set("input_throughput", s.InputRate)
+	object.Set("output_throughput", s.OutputRate)
+	object.Set("total_throughput", s.TotalRate)
 	for _, m := range []metric{{key: "e2e_latency", dist: s.E2EL}, {key: "ttft", dist: s.TTFT}, {key: "tpot", dist: s.TPOT}, {key: "itl", dist: s.ITL}} {
-		object.latency(m.key, m.dist, 90, 95, 99)
+		setLatency(object, m.key, m.dist, 90, 95, 99)
 	}
 	if sglang {
-		object.set("concurrency", s.Concurrency)
-		object.set("accept_length", nil) // from an endpoint that only sglang has
-		object.set("max_output_tokens_per_s", s.PeakTokens)
-		object.set("max_concurrent_requests", s.PeakRequests)
+		object.Set("concurrency", s.Concurrency)
+		object.Set("accept_length", nil) // from an endpoint that only sglang has
+		object.Set("max_output_tokens_per_s", s.PeakTokens)
+		object.Set("max_concurrent_requests", s.PeakRequests)
 		s.attainmentResult(object)
 	}
 	if detailed {
@@ -386,21 +387,21 @@ func (s *Summary) profileResult(object *jsonObject, detailed bool) {
 }
 
 // attainmentResult writes what sglang says about the objectives.
-func (s *Summary) attainmentResult(object *jsonObject) {
+func (s *Summary) attainmentResult(object *jsonstyle.Object) {
 	slos := s.Setup.Goodput
 	if len(slos) == 0 || len(s.Requests) == 0 {
 		return
 	}
 	share := func(i int) float64 { return float64(s.Attained[i]) / float64(len(s.Requests)) }
-	var limits, kept jsonObject
+	var limits, kept jsonstyle.Object
 	for i, slo := range slos {
-		limits.set(slo.Metric, slo.Limit.Seconds()*1000)
-		kept.set(slo.Metric, share(i))
+		limits.Set(slo.Metric, slo.Limit.Seconds()*1000)
+		kept.Set(slo.Metric, share(i))
 	}
-	object.set("goodput_slos_ms", limits)
-	object.set("request_goodput", s.Goodput)
-	object.set("slo_attainment", share(len(slos)))
-	object.set("slo_attainment_by_metric", kept)
+	object.Set("goodput_slos_ms", limits)
+	object.Set("request_goodput", s.Goodput)
+	object.Set("slo_attainment", share(len(slos)))
+	object.Set("slo_attainment_by_metric", kept)
 }
 
 // csvHeader is the first line of lmdeploy's result file (bench.md 4.1).
@@ -420,7 +421,7 @@ func (s *Summary) csvRow() string {
 		case int:
 			cells[i] = strconv.Itoa(v)
 		case float64:
-			cells[i] = PyFloat(v)
+			cells[i] = jsonstyle.PyFloat(v)
 		case string:
 			cells[i] = v
 			if strings.ContainsAny(v, ",\"\r\n") {
@@ -445,7 +446,7 @@ func (s *Summary) FileName() string {
 		return name + "sharegpt.csv"
 	}
 	// vLLM: label or backend, rate, bound, model without its owner, date.
-	rate := PyFloat(set.Arrivals.Rate) + "qps"
+	rate := jsonstyle.PyFloat(set.Arrivals.Rate) + "qps"
 	if set.Profile == bench.VLLMRust && s.hasRate() {
 		rate = strconv.FormatFloat(set.Arrivals.Rate, 'f', -1, 64) + "qps"
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ossian/internal/bench"
+	"ossian/internal/bench/jsonstyle"
 )
 
 // Turns are the numbers of conversations (bench.md 1.10).
@@ -102,58 +103,58 @@ func (s *Summary) turnSection(page *consolePage, title string) {
 }
 
 // turnsResult writes the result of conversations.
-func (s *Summary) turnsResult(object *jsonObject) {
+func (s *Summary) turnsResult(object *jsonstyle.Object) {
 	set, mt, turns := &s.Setup, s.Setup.MultiTurn, s.Turns
-	object.set("date", s.date())
-	object.set("mode", "multi_turn")
-	object.set("backend", set.Backend)
-	object.set("model_id", set.ModelID)
-	object.set("num_conversations", turns.Conversations)
-	object.set("max_model_len", s.flag("--max-model-len", nil))
-	object.set("turns_per_conversation", mt.Turns)
-	object.set("multi_turn_concurrency", s.concurrency())
-	object.set("inter_turn_delay_ms", int(mt.Delay.Milliseconds()))
+	object.Set("date", s.date())
+	object.Set("mode", "multi_turn")
+	object.Set("backend", set.Backend)
+	object.Set("model_id", set.ModelID)
+	object.Set("num_conversations", turns.Conversations)
+	object.Set("max_model_len", s.flag("--max-model-len", nil))
+	object.Set("turns_per_conversation", mt.Turns)
+	object.Set("multi_turn_concurrency", s.concurrency())
+	object.Set("inter_turn_delay_ms", int(mt.Delay.Milliseconds()))
 	if !mt.History() {
-		object.set("prefix_global_ratio", mt.Global)
-		object.set("prefix_conversation_ratio", mt.Own)
-		object.set("prefix_unique_ratio", 1-(mt.Global+mt.Own))
-		object.set("no_history_accumulation", true)
+		object.Set("prefix_global_ratio", mt.Global)
+		object.Set("prefix_conversation_ratio", mt.Own)
+		object.Set("prefix_unique_ratio", 1-(mt.Global+mt.Own))
+		object.Set("no_history_accumulation", true)
 	}
 	for _, m := range set.Metadata {
-		object.set(m.Key, m.Value)
+		object.Set(m.Key, m.Value)
 	}
-	object.set("duration", s.Duration)
-	object.set("conversations_completed", turns.Completed)
-	object.set("conversations_failed", turns.Conversations-turns.Completed)
-	object.set("avg_turns_completed", turns.Sent)
-	object.set("avg_conversation_duration_ms", turns.Duration)
+	object.Set("duration", s.Duration)
+	object.Set("conversations_completed", turns.Completed)
+	object.Set("conversations_failed", turns.Conversations-turns.Completed)
+	object.Set("avg_turns_completed", turns.Sent)
+	object.Set("avg_conversation_duration_ms", turns.Duration)
 	s.turnNumbers(object)
-	each := make([]jsonObject, len(turns.Each))
+	each := make([]jsonstyle.Object, len(turns.Each))
 	for i, e := range turns.Each {
-		each[i] = jsonObject{{"turn_index", i}, {"num_samples", len(e.Requests)}}
+		each[i] = jsonstyle.Of("turn_index", i, "num_samples", len(e.Requests))
 		e.turnNumbers(&each[i])
 	}
-	object.set("per_turn_metrics", each)
+	object.Set("per_turn_metrics", each)
 }
 
 // turnNumbers writes the numbers of all turns, or of those of one number.
-func (s *Summary) turnNumbers(object *jsonObject) {
-	object.set("completed", s.Completed)
-	object.set("failed", s.Failed)
+func (s *Summary) turnNumbers(object *jsonstyle.Object) {
+	object.Set("completed", s.Completed)
+	object.Set("failed", s.Failed)
 	if s.Turns != nil && s.Failed > 0 {
-		var failed []jsonObject
+		var failed []jsonstyle.Object
 		for i := range s.Requests {
 			if q := &s.Requests[i]; !q.OK {
-				failed = append(failed, q.failure(jsonObject{{"conversation_id", q.Session}, {"turn_index", q.Turn}}))
+				failed = append(failed, q.failure(jsonstyle.Of("conversation_id", q.Session, "turn_index", q.Turn)))
 			}
 		}
-		object.set("failed_requests", failed)
+		object.Set("failed_requests", failed)
 	}
-	object.set("total_input_tokens", s.Input)
-	object.set("total_output_tokens", s.Output)
-	object.set("request_throughput", s.RequestRate)
-	object.set("input_throughput", s.InputRate)
-	object.set("output_throughput", s.OutputRate)
-	object.set("total_token_throughput", s.TotalRate)
+	object.Set("total_input_tokens", s.Input)
+	object.Set("total_output_tokens", s.Output)
+	object.Set("request_throughput", s.RequestRate)
+	object.Set("input_throughput", s.InputRate)
+	object.Set("output_throughput", s.OutputRate)
+	object.Set("total_token_throughput", s.TotalRate)
 	s.metricResult(object)
 }

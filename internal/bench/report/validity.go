@@ -10,13 +10,17 @@ import (
 	"ossian/internal/stat"
 )
 
-// A Finding is a reason to distrust a run.
+// A Finding is a reason to distrust a run, or some of its metrics (TouchesMetric).
 type Finding struct {
 	ID       string  `json:"id"`
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"`
 	Bound    float64 `json:"bound"`
 	Warning  bool    `json:"warning"` // the run counts all the same
+
+	// Touches are the metrics that it is about: keys of bench.md 1.8, names of latencies, as
+	// "itl" for every key with _itl_ms, or Everything. Empty = none of these.
+	Touches []string `json:"touches"`
 }
 
 // The faults that are told from a recording: the gate of bench.md 6, item 7, are seven; items 4 and 6 and BEN-1
@@ -60,6 +64,9 @@ func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected 
 	most := ext.Stream.PeakRequests
 	found.refuse(FaultPeakHigh, rec.Setup.Stream && most > 0 && ext.Stream.Peak > 1000*float64(most), ext.Stream.Peak, 1000*float64(most),
 		"peak tokens/s with at most %d requests at once", most)
+	if summary.TPOT.N > 0 && summary.TPOT.Median < 1 { // not only the fullest second: the count cannot be true
+		found.narrow(FaultPeakHigh, slices.Concat(gapMetrics, countMetrics)...)
+	}
 	apart := summary.streamGap()
 	found.refuse(FaultStreamTime, apart > 1, apart, 1, "percent between the sum of ITL and E2EL - TTFT: streams go on after their last token")
 	found.refuse(FaultLength, rec.Setup.IgnoreEOS && collected.wrong > 0, float64(collected.wrong), 0,
@@ -69,6 +76,9 @@ func findings(rec *bench.Recording, summary *Summary, ext *Extension, collected 
 	missed := summary.openLoop() && reached < 80
 	found.refuse(FaultRate, missed && slots == 0, reached, 80, "percent of the offered rate at which requests were sent")
 	found.warn(FaultRate, missed && slots > 0, reached, 80, "percent of the offered rate at which requests were sent: they waited for one of %d slots, as --max-concurrency has it, so the load was that of a closed loop", slots)
+	if missed && slots > 0 { // which every number is of; only the rate is not what it says
+		found.narrow(FaultRate, "request_rate")
+	}
 	found.judgeClient(rec, summary, ext)
 	if rec.Client.Shared {
 		found.shared()
@@ -84,7 +94,7 @@ type ledger struct{ list []Finding }
 // refuse adds a finding that makes the run invalid, if it was found.
 func (l *ledger) refuse(id string, found bool, measured, bound float64, what string, values ...any) {
 	if found {
-		l.list = append(l.list, Finding{ID: id, What: fmt.Sprintf(what, values...), Measured: measured, Bound: bound})
+		l.list = append(l.list, Finding{ID: id, What: fmt.Sprintf(what, values...), Measured: measured, Bound: bound, Touches: touchesOf(id)})
 	}
 }
 
@@ -94,6 +104,13 @@ func (l *ledger) warn(id string, found bool, measured, bound float64, what strin
 	l.refuse(id, found, measured, bound, what, values...)
 	if len(l.list) > before {
 		l.list[before].Warning = true
+	}
+}
+
+// narrow says that the last finding, if it is of that kind, touches only some metrics.
+func (l *ledger) narrow(id string, metrics ...string) {
+	if n := len(l.list); n > 0 && l.list[n-1].ID == id {
+		l.list[n-1].Touches = append([]string{}, metrics...)
 	}
 }
 
@@ -122,10 +139,24 @@ func (l *ledger) judgeClient(rec *bench.Recording, summary *Summary, ext *Extens
 		gap = summary.TPOT.Median
 	}
 	lag, known := ext.Client.Lag.P99, ext.Client.Lag.N > 0 && gap > 0
+	closed := rec.Setup.Arrivals.Concurrency > 0 || rec.Setup.MultiTurn != nil // where answers are followed by requests
+	slowed := closed && lag > summary.E2EL.Median/100
 	l.refuse(FaultLag, known && lag > gap, lag, gap, "ms at p99 from the kernel's receipt to the handling: events of a stream were read together and have one time")
+	if known && lag > gap && slowed {
+		l.narrow(FaultLag, slices.Concat(touchesOf(FaultLag), rateMetrics)...)
+	}
 	l.warn(FaultLag, known && lag > gap/10 && lag <= gap, lag, gap/10, "ms at p99 from the kernel's receipt to the handling: times hold, but what follows an answer was sent late")
+	switch mild := known && lag > gap/10 && lag <= gap; {
+	case mild && slowed:
+		l.narrow(FaultLag, rateMetrics...)
+	case mild:
+		l.narrow(FaultLag)
+	}
 	bound := math.Max(meanGap(rec)/20, lateEnough) * 1000
 	l.refuse(FaultLate, meanGap(rec) > 0 && ext.Client.SendLate.P99 > bound, ext.Client.SendLate.P99, bound, "ms at p99 that requests were sent late")
+	if rateReached(rec) < 99 { // the rate of answers is then the client's
+		l.narrow(FaultLate, slices.Concat(latencyMetrics, rateMetrics)...)
+	}
 	for _, f := range l.list[before:] {
 		ext.Client.Verdict = "client-bound"
 		ext.Client.Reasons = append(ext.Client.Reasons, f.ID)

@@ -29,11 +29,14 @@ func (f *fake) Measure(_ context.Context, bench Object, path string) error {
 			return err
 		}
 	}
-	f.measured[path]++
+	f.measured[final(path)]++
 	return os.WriteFile(path, []byte(f.result(bench)), 0o666)
 }
 
 func (f *fake) Close() { f.closed++ }
+
+// final is the path of the run whose client writes to a path.
+func final(path string) string { return strings.TrimSuffix(path, measuringEnd) + ".json" }
 
 // curve is a server of up to 100 requests/s whose latency grows with the load.
 func curve(bench Object) string {
@@ -148,14 +151,14 @@ func resume(t *testing.T, explore func(context.Context, *Experiment, Measurer) e
 	}
 }
 
-// With --continue-on-error failures are written down and nothing else is lost; a server
-// that is dead costs its own combinations only.
+// Failures are written down and named at the end, and nothing else is lost; a server that is
+// dead costs its own combinations only.
 func TestContinue(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "e")
 	m := &fake{measured: map[string]int{}, result: curve}
 	m.fail = func(path string) error {
 		switch {
-		case strings.Contains(path, "a=1-BENCH--b=x") && strings.HasSuffix(path, "run=0.json"):
+		case strings.Contains(path, "a=1-BENCH--b=x") && strings.HasSuffix(path, "run=0"+measuringEnd):
 			_ = os.WriteFile(path, []byte(`{"output_throughput": 1}`), 0o666)
 			return errors.New("exit status 1")
 		case strings.Contains(path, "a=1-BENCH--b=y"):
@@ -166,7 +169,9 @@ func TestContinue(t *testing.T) {
 		return nil
 	}
 	e := &Experiment{Dir: dir, Runs: 2, Continue: true, Out: io.Discard}
-	if err := e.Serve(t.Context(), grid(t, m)); err != nil {
+	err := e.Serve(t.Context(), grid(t, m))
+	failed, ok := errors.AsType[*FailedError](err)
+	if !ok || len(failed.Failures) != 4 || failed.Failures[0] != "SERVE--a=1-BENCH--b=x/run=0.failure.json: exit status 1" || !strings.Contains(err.Error(), "4 failures, all else was measured:\n") {
 		t.Fatal(err)
 	}
 	got := files(t, dir)
@@ -196,8 +201,14 @@ func TestContinue(t *testing.T) {
 	if err := e.Serve(t.Context(), grid(t, m)); err != nil {
 		t.Fatal(err)
 	}
-	if rows := strings.Count(files(t, dir)["summary.csv"], "\n"); rows != 9 {
+	got = files(t, dir)
+	if rows := strings.Count(got["summary.csv"], "\n"); rows != 9 {
 		t.Errorf("%d lines in the table, want those of 8 runs", rows)
+	}
+	for name := range got { // the sweep is whole now
+		if strings.Contains(name, "failure") || strings.Contains(name, "invalid") {
+			t.Errorf("%s is still there", name)
+		}
 	}
 	e.Continue = false
 	m.fail = func(string) error { return errCut }

@@ -16,3 +16,6 @@ func terminate(p *os.Process) { _ = p.Kill() }
 
 // kill ends p; what it started goes on.
 func kill(p *os.Process) { _ = p.Kill() }
+
+// exitStatus is that of a program that has ended.
+func exitStatus(state *os.ProcessState) int { return state.ExitCode() }

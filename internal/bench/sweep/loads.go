@@ -218,9 +218,14 @@ func (l *LoadSearch) pointOf(load float64, runs []Object) (point Point, err erro
 	if point.Throughput, err = Mean(runs, "output_throughput"); err != nil {
 		return point, err
 	}
+	// Only what the search looks at has to hold.
+	keys := []string{"output_throughput"}
+	for _, objective := range l.SLA {
+		keys = append(keys, objective.Metric)
+	}
 	for _, run := range runs {
 		if point.Untrusted == "" {
-			point.Untrusted = untrusted(run)
+			point.Untrusted = untrusted(run, keys)
 		}
 	}
 	if point.Untrusted == "" { // metrics of a run in which nothing succeeded may be missing
@@ -229,8 +234,8 @@ func (l *LoadSearch) pointOf(load float64, runs []Object) (point Point, err erro
 	return point, err
 }
 
-// untrusted names what speaks against a result, by what ossian says of its own.
-func untrusted(result Object) string {
+// untrusted names what speaks against metrics of a result, by what ossian says of its own.
+func untrusted(result Object, keys []string) string {
 	raw, ok := result.Get(ownKey)
 	if !ok {
 		return ""
@@ -241,6 +246,7 @@ func untrusted(result Object) string {
 		Findings []struct {
 			ID      string
 			Warning bool
+			Touches []string // keys, names of latencies, or *; nil = of an older file, which does not say
 		}
 	}
 	if err := json.Unmarshal(raw, &own); err != nil || own.Valid == nil || *own.Valid {
@@ -248,7 +254,10 @@ func untrusted(result Object) string {
 	}
 	var why []string
 	for _, finding := range own.Findings {
-		if !finding.Warning {
+		about := finding.Touches == nil || slices.ContainsFunc(finding.Touches, func(touched string) bool {
+			return touched == "*" || slices.ContainsFunc(keys, func(key string) bool { return key == touched || strings.HasSuffix(key, "_"+touched+"_ms") })
+		})
+		if !finding.Warning && about {
 			why = append(why, finding.ID)
 		}
 	}

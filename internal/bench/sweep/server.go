@@ -81,6 +81,8 @@ type Server struct {
 	Make    func(command []string) *exec.Cmd
 	Ready   time.Duration // how long it may take to be ready; 0 = 300 s
 	Poll    time.Duration // between questions whether it is; 0 = 1 s
+	Health  string        // path that answers 200 when it is; "" = /health
+	Base    string        // where it serves; "" = as Command says
 	Grace   time.Duration // from asking it to end to ending it; 0 = 10 s
 	Stdout  io.Writer     // nil = nobody wants its output
 	Stderr  io.Writer
@@ -92,6 +94,9 @@ type Server struct {
 // URL is the address that the command says it serves at, by default port 8000 of this
 // machine.
 func (s *Server) URL() (string, error) {
+	if s.Base != "" {
+		return s.Base, nil
+	}
 	scheme, host, port := "http", "localhost", "8000"
 	for i, word := range s.Command {
 		name, value, joined := strings.Cut(word, "=")
@@ -156,7 +161,7 @@ func (s *Server) Alive() error {
 func (s *Server) wait(ctx context.Context, base string) error {
 	limit := time.NewTimer(cmp.Or(s.Ready, 300*time.Second))
 	defer limit.Stop()
-	for !ready(ctx, base) {
+	for !ready(ctx, base, cmp.Or(s.Health, "/health")) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -170,10 +175,10 @@ func (s *Server) wait(ctx context.Context, base string) error {
 	return nil
 }
 
-// ready asks whether a server is. Some are healthy while they load; those say at /ready
-// that they are not, and others do not know that path.
-func ready(ctx context.Context, base string) bool {
-	health, err := ask(ctx, http.MethodGet, base+"/health")
+// ready asks at path whether a server is. While they load, ossian and vLLM say 503 at /health; others
+// are healthy then and say at /ready that they are not, and some do not know that path.
+func ready(ctx context.Context, base, path string) bool {
+	health, err := ask(ctx, http.MethodGet, base+path)
 	if err != nil || health != http.StatusOK {
 		return false
 	}
@@ -228,6 +233,15 @@ func (s *Server) Forget(ctx context.Context, dst io.Writer) error {
 		fmt.Fprintf(dst, "%s forgets no cache on request: later runs may find their prompts in it. --after-bench-cmd names a command that helps, or serve without prefix caching.\n", filepath.Base(s.Command[0]))
 	}
 	return nil
+}
+
+// Exit returns the exit status of a server that has ended by itself, and whether it has. A negative one
+// is the signal that ended it.
+func (s *Server) Exit() (status int, ended bool) {
+	if s.process == nil || !s.process.over() {
+		return 0, false
+	}
+	return exitStatus(s.process.cmd.ProcessState), true
 }
 
 // Stop ends the server and what it started.

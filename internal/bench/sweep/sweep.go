@@ -21,9 +21,26 @@ type Experiment struct {
 	Resume   bool      // Dir is there and is completed; otherwise it must not be there
 	Runs     int       // of each combination
 	Warmup   int       // prompts of a run before these that does not count; 0 = none
-	Continue bool      // after failures; what failed is written down
+	Continue bool      // after failures: the experiment is whole, and a *FailedError names them
 	DryRun   bool      // only say what would be done
 	Out      io.Writer // what is going on
+
+	failed []string // what was written down in this attempt
+}
+
+// A FailedError says that an experiment came to its end and that runs of it, or servers, failed.
+// All others are whole.
+type FailedError struct {
+	Failures []string // where each is written down, and why it failed
+}
+
+// Error names each failure on a line of its own.
+func (e *FailedError) Error() string {
+	what := "failures"
+	if len(e.Failures) == 1 {
+		what = "failure"
+	}
+	return fmt.Sprintf("%d %s, all else was measured:\n  %s", len(e.Failures), what, strings.Join(e.Failures, "\n  "))
 }
 
 // A Measurer measures a server.
@@ -109,39 +126,71 @@ func (e *Experiment) each(ctx context.Context, grid Grid, longer int, explore fu
 	if err := errors.Join(e.begin(), e.distinct(grid, longer)); err != nil {
 		return err
 	}
+	e.failed = nil
 	var all []Object
-	// Where failures of runs do not end the experiment they are no errors of explore: one that
-	// comes here is the server's, and no other setting of the client is tried with it.
 	for _, serve := range grid.Serve {
-		measurer, err := grid.Open(serve)
-		if err != nil {
-			return err
-		}
-		for _, bench := range grid.Bench {
-			if err != nil || !linked(grid.Links, serve, bench) {
-				continue
-			}
-			var runs []Object
-			runs, err = explore(ctx, measurer, serve, bench)
-			all = append(all, runs...)
-		}
-		measurer.Close()
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil || !e.Continue { // the table would be of half the runs: --resume writes it
+		runs, err := e.server(ctx, grid, serve, explore)
+		if err != nil { // the table would be of half the runs: --resume writes it
 			return e.early(err)
 		}
-		name := serve.Name()
-		if name == "" {
-			name = "default"
+		all = append(all, runs...)
+	}
+	if err := e.finish(all); err != nil || len(e.failed) == 0 {
+		return err
+	}
+	return &FailedError{e.failed}
+}
+
+// server explores the combinations of one setting of the server. What fails ends it, or with
+// Continue is written down: a combination in which nothing can be found costs itself, a
+// server that is dead its other combinations too.
+func (e *Experiment) server(ctx context.Context, grid Grid, serve Object, explore func(ctx context.Context, measurer Measurer, serve, bench Object) ([]Object, error)) (all []Object, err error) {
+	measurer, err := grid.Open(serve)
+	if err != nil {
+		return nil, err
+	}
+	defer measurer.Close()
+	name := serve.Name()
+	if name == "" {
+		name = "default"
+	}
+	note := filepath.Join(e.Dir, fileName("SERVE-"+name+"-failure.json"))
+	for _, bench := range grid.Bench {
+		if !linked(grid.Links, serve, bench) {
+			continue
 		}
-		path := filepath.Join(e.Dir, fileName("SERVE-"+name+"-failure.json"))
-		if err := e.note(path, failure{err: err, serve: serve}); err != nil {
+		runs, err := explore(ctx, measurer, serve, bench)
+		all = append(all, runs...)
+		own := e.folder(serve, bench, "failure") + ".json"
+		switch _, dead := errors.AsType[*ServerError](err); {
+		case err == nil:
+			if err := e.forget(own); err != nil {
+				return nil, err
+			}
+		case ctx.Err() != nil || !e.Continue:
+			return nil, err
+		case dead:
+			return all, e.note(note, failure{err: err, serve: serve})
+		default:
+			if err := e.note(own, failure{err: err, serve: serve, bench: bench}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, e.forget(note)
+}
+
+// forget removes what an earlier attempt wrote about a failure.
+func (e *Experiment) forget(paths ...string) error {
+	if e.DryRun {
+		return nil
+	}
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	return e.finish(all)
+	return nil
 }
 
 // early is the error of an experiment that has not come to its end. How it goes on is an
@@ -165,6 +214,11 @@ func (e *Experiment) finish(all []Object) error {
 
 // note writes down what failed.
 func (e *Experiment) note(path string, f failure) error {
+	short, err := filepath.Rel(e.Dir, path)
+	if err != nil {
+		short = path
+	}
+	e.failed = append(e.failed, fmt.Sprintf("%s: %v", short, f.err))
 	fmt.Fprintf(e.Out, "failed: %v; see %s\n", f.err, path)
 	return f.write(path)
 }
@@ -212,11 +266,12 @@ func (r *run) result(written Object) Object {
 }
 
 // measureRun returns the result of a run, which is measured with setting unless it is there;
-// nil in a dry run, and where it failed and the experiment goes on. The file at the path of a
-// run is
+// nil in a dry run, and where it failed and the experiment goes on. What the client writes is
+// beside the path of the run until it has ended well, so that a result which is there counts,
+// whenever the experiment was killed:
 //
-//	missing → what the client wrote → with parameters (kept)
-//	                                → .invalid.json, with the reason in .failure.json
+//	missing → .measuring.json, what the client wrote → the path, with parameters
+//	                                                 → .invalid.json, with the reason in .failure.json
 func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, setting Object) (Object, error) {
 	switch there, err := readRun(r.path); {
 	case there != nil:
@@ -229,39 +284,47 @@ func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, s
 	if e.DryRun {
 		return nil, measurer.Measure(ctx, setting, r.path)
 	}
-	if err := os.Remove(r.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err // some clients would add to it
+	stem := strings.TrimSuffix(r.path, ".json")
+	measuring := stem + measuringEnd
+	if err := e.forget(r.path, measuring); err != nil { // some clients would add to it
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o777); err != nil {
 		return nil, err
 	}
-	err := measurer.Measure(ctx, setting, r.path)
+	err := measurer.Measure(ctx, setting, measuring)
 	if err == nil {
 		var out Object
-		if out, err = e.keep(r); err == nil {
-			return out, nil
+		if out, err = e.keep(r, measuring); err == nil {
+			return out, e.forget(measuring, stem+".failure.json", stem+".invalid.json")
 		}
 	}
-	// Put aside, the file is not taken for a result when the sweep goes on.
-	stem := strings.TrimSuffix(r.path, ".json")
-	if aside := os.Rename(r.path, stem+".invalid.json"); aside != nil && !errors.Is(aside, os.ErrNotExist) {
+	// Put aside, it is there for whoever looks for what was wrong.
+	if aside := os.Rename(measuring, stem+".invalid.json"); aside != nil && !errors.Is(aside, os.ErrNotExist) {
 		return nil, errors.Join(err, aside)
 	}
-	if _, dead := errors.AsType[*ServerError](err); dead || ctx.Err() != nil || !e.Continue {
+	if _, dead := errors.AsType[*ServerError](err); dead || ctx.Err() != nil {
 		return nil, err
 	}
-	return nil, e.note(stem+".failure.json", failure{&r.number, err, r.serve, r.bench})
+	// Whoever looks at the folder finds why, also where the first failure ends the experiment.
+	if noted := e.note(stem+".failure.json", failure{&r.number, err, r.serve, r.bench}); noted != nil || !e.Continue {
+		return nil, errors.Join(err, noted)
+	}
+	return nil, nil
 }
 
-// keep adds the parameters of a run to its result.
-func (e *Experiment) keep(r run) (Object, error) {
-	written, err := readRun(r.path)
+// measuringEnd is the end of the file that a client writes, in place of .json of the run.
+const measuringEnd = ".measuring.json"
+
+// keep writes what the client of a run wrote to the run's own path, with its parameters.
+func (e *Experiment) keep(r run, written string) (Object, error) {
+	found, err := readRun(written)
 	if err != nil {
 		return nil, err
 	}
-	if written == nil {
-		return nil, fmt.Errorf("%s: the client has ended well and written no result", r.path)
+	if found == nil {
+		return nil, fmt.Errorf("%s: the client has ended well and written no result", written)
 	}
-	out := r.result(written)
+	out := r.result(found)
 	return out, writeJSON(r.path, out.append(nil), 4)
 }

@@ -1,9 +1,10 @@
-// Package chars tells whole characters from parts of some: tokens end where they like.
-// Callers need not know how UTF-8 is made.
+// Package chars tells whole characters from parts of some, since tokens end where they like,
+// and how far a text begins with those of a kind. Callers need not know how UTF-8 is made.
 package chars
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,4 +40,17 @@ func Valid(raw []byte) string {
 		raw = raw[size:]
 	}
 	return out.String()
+}
+
+// Spaces returns the length of the white space that text begins with, in bytes.
+func Spaces(text string) int { return len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace)) }
+
+// Letters returns the length of the ASCII letters that text begins with.
+func Letters(text string) int {
+	for i := range len(text) {
+		if char := text[i] | 0x20; char < 'a' || char > 'z' {
+			return i
+		}
+	}
+	return len(text)
 }

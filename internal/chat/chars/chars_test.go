@@ -22,3 +22,12 @@ func TestChars(t *testing.T) {
 		}
 	}
 }
+
+func TestBeginnings(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{"": {0, 0}, "ab1": {0, 2}, " \u00a0\tx": {4, 0}, "Zé": {0, 1}, "@[`{": {0, 0}, "\n": {1, 0}, "AZaz": {0, 4}} {
+		if got := [2]int{Spaces(text), Letters(text)}; got != want {
+			t.Errorf("%q begins with %d bytes of space and %d letters, expected %v", text, got[0], got[1], want)
+		}
+	}
+}

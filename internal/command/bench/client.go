@@ -33,6 +33,7 @@ type clientOptions struct {
 	headers          []string
 	sampling         map[string]*float64
 	topK, logprobs   int
+	cache            string // "" = not given
 	sweep            seriesOptions
 	runs             int
 
@@ -191,6 +192,7 @@ func (o *clientOptions) trafficFlags(flags *pflag.FlagSet) {
 
 // cacheFlags guard against a warm prefix cache, and say what is steady.
 func (o *clientOptions) cacheFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.cache, "cache", "", "the server's prefix cache before each run: reset (the server empties it), salt (as --salt), carry (left as it is), auto (reset where the server can, else salt); default auto for --preset, else carry")
 	flags.StringVar(&o.Salt, "salt", "", "replace the first 8 tokens of prompts by ones that no server has seen: of `TEXT`, or random without")
 	flags.Lookup("salt").NoOptDefVal = client.RandomSalt
 	flags.BoolVar(&o.ResetCache, "reset-prefix-cache", false, "have the server empty its prefix cache before each run (POST /reset_prefix_cache)")

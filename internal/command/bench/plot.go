@@ -70,6 +70,7 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
+	sayFailures(out, sweep)
 	figures, skipped, err := sweep.Plot(plot)
 	if err != nil {
 		return err
@@ -100,6 +101,13 @@ func (o *plotOptions) run(out io.Writer, dir string) error {
 		return err
 	}
 	return writeTo(o.html, func(out io.Writer) error { return sweep.HTML(out, filepath.Base(name), figures) })
+}
+
+// sayFailures names what of a sweep failed.
+func sayFailures(out io.Writer, sweep *chart.Sweep) {
+	for _, failure := range sweep.Failures() {
+		fmt.Fprintf(out, "Failed: %s: %s\n", failure.Name, failure.Reason)
+	}
 }
 
 // config reads what the flags say of the figures.
@@ -173,6 +181,7 @@ the folder pareto in OUTPUT_DIR.`,
 			if err != nil {
 				return err
 			}
+			sayFailures(out, sweep)
 			frontier, err := sweep.Pareto(users, devices)
 			if err != nil {
 				return err

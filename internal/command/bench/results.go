@@ -15,46 +15,14 @@ import (
 	"ossian/internal/command"
 )
 
-// compareCommand is ossian bench compare.
-func compareCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "compare A B",
-		Short: "Say what differs between two results, and what of it is more than chance",
-		Long: `Compare two results: JSON of vllm bench serve, sglang or ossian, lmdeploy's CSV, logs of
-ossian bench serve --log, or text with console reports pasted into it. A file with
-several results is taken as repetitions of one measurement.`,
-		Args: command.Usage(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return compareFiles(cleaner{cmd.OutOrStdout()}, cleaner{cmd.ErrOrStderr()}, args[0], args[1])
-		},
-	}
-}
-
-// compareFiles writes what differs between the results in two files, and what is to be
-// known about these to notes.
-func compareFiles(out, notes io.Writer, a, b string) error {
-	var both [2][]report.Result
-	for i, name := range []string{a, b} {
-		var err error
-		if _, both[i], err = readResults(name, notes); err != nil {
-			return err
-		}
-	}
-	c, err := report.Compare(both[0], both[1])
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(out, c)
-	return err
-}
-
 // summarizeCommand is ossian bench summarize.
 func summarizeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "summarize FILE...",
 		Short: "Print the numbers of results again",
 		Long: `Print the numbers of results again: the whole report of logs (ossian bench serve --log,
-also of runs that were interrupted), and a table of all files.`,
+also of runs that were interrupted), and a table of all files. FILE#3 is the third result
+of a file, as the table numbers them.`,
 		Args: command.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []report.Result
@@ -85,8 +53,24 @@ const logStart = `{"run":`
 // readResults reads a file of results, or the log of a run, of which it returns the whole
 // report too. A log is read line by line, once, so that it may come from a pipe and be
 // larger than memory: what is kept of it are its events, 16 bytes each, and texts.
-// What is to be known about it is written to notes.
+// What is to be known about it is written to notes. FILE#3 is the third result of a file that
+// has several, unless a file has that name.
 func readResults(name string, notes io.Writer) (log *report.Summary, results []report.Result, err error) {
+	path, number := report.SplitSource(name)
+	if _, err := os.Stat(name); number == 0 || err == nil {
+		path, number = name, 0
+	}
+	if log, results, err = readFile(path, notes); err != nil || number == 0 {
+		return log, results, err
+	}
+	if number > len(results) {
+		return nil, nil, fmt.Errorf("%s: %s has %d results; bench summarize numbers them", name, path, len(results))
+	}
+	return log, results[number-1 : number], nil
+}
+
+// readFile reads all results of a file.
+func readFile(name string, notes io.Writer) (log *report.Summary, results []report.Result, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err

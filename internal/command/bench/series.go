@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ossian/internal/bench/jsonstyle"
 	"ossian/internal/bench/report"
 	"ossian/internal/command"
 )
@@ -87,9 +88,9 @@ func (w *seriesOptions) plan(client *clientOptions) (planned series, err error) 
 		}
 		var texts []string
 		for _, rate := range rates {
-			text := strings.TrimSuffix(report.PyFloat(rate), ".0")
+			text := strings.TrimSuffix(jsonstyle.PyFloat(rate), ".0")
 			planned.variants = append(planned.variants, variant{row: "rate=" + text, title: "request_rate=" + text, after: []string{"--request-rate", text}})
-			texts = append(texts, report.PyFloat(rate))
+			texts = append(texts, jsonstyle.PyFloat(rate))
 		}
 		planned.name = "Request Rate"
 		planned.heading = report.Heading("Request Rate Sweep", "=") + fmt.Sprintf("Sweeping --request-rate over %d values: [%s]\n", len(texts), strings.Join(texts, ", "))

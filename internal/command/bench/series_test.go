@@ -198,6 +198,20 @@ func TestBenchPresets(t *testing.T) {
 	if n := s.Calls()["POST /v1/chat/completions"]; n != 10 {
 		t.Errorf("%d requests, want 10", n)
 	}
+	// Workloads of a preset do not find each other's prompts in the cache, unless they are to.
+	if n := s.Calls()["POST /reset_prefix_cache"]; n != 6 || !strings.Contains(out, "Before the run (--cache):                reset") {
+		t.Errorf("%d resets, want one to find out and 5", n)
+	}
+	for _, c := range []struct {
+		flags, row string
+		resets     int
+	}{{"--cache carry", "carry", 0}, {"--cache=salt", "salt", 0}, {"--salt", "salt", 0}, {"--reset-prefix-cache", "reset", 4}} {
+		before := s.Calls()["POST /reset_prefix_cache"]
+		out := measured(t, s, "--preset lab-latency --num-prompts 2 --sharegpt-output-len 3 "+c.flags)
+		if n := s.Calls()["POST /reset_prefix_cache"] - before; n != c.resets || strings.Count(out, "Before the run (--cache):                "+c.row) != 4 {
+			t.Errorf("%s: %d resets\n%s", c.flags, n, out)
+		}
+	}
 	o := &clientOptions{}
 	o.sweep.preset = "lab-throughput"
 	p, err := o.sweep.plan(o)
@@ -261,6 +275,8 @@ func TestBenchCaseErrors(t *testing.T) {
 		{"--multi-turn --multi-turn-num-turns 0", "--multi-turn-min-turns 0"},
 		{"--steady-state-threshold 2", "at most 1"},
 		{"--salt --skip-tokenizer-init", "--tokenizer"},
+		{"--cache warm", "want reset, salt, carry, or auto"},
+		{"--cache carry --salt", "leave out --salt"},
 		{"--timeline-itl-thresholds 25", "two numbers"},
 		{"--apply-chat-template --dataset-name sharegpt --dataset-path " + missing, "template is not at hand"},
 	} {

@@ -56,6 +56,9 @@ func (o *clientOptions) complete(flags *pflag.FlagSet, args []string) error {
 		return fmt.Errorf("--timeline-itl-thresholds: %w", err)
 	}
 	o.args, o.Args, o.Version = args, bench.HideSecrets(args), command.Version()
+	if err := o.cacheMode(); err != nil {
+		return err
+	}
 	if err := o.access(flags); err != nil {
 		return err
 	}
@@ -70,6 +73,21 @@ func (o *clientOptions) complete(flags *pflag.FlagSet, args []string) error {
 	}
 	_, err = client.New(o.Options) // what is wrong is said before a server is started or asked
 	return err
+}
+
+// cacheMode says what is done about a warm cache. Workloads of a preset have prompts that begin alike,
+// so each would find what those before it left.
+func (o *clientOptions) cacheMode() (err error) {
+	if o.cache == "" && o.sweep.preset != "" && o.Salt == "" && !o.ResetCache && !o.FlushCache {
+		o.cache = string(client.CacheAuto)
+	}
+	if o.cache == "" {
+		return nil
+	}
+	if o.Cache, err = client.ParseCache(o.cache); err != nil {
+		return fmt.Errorf("--cache %w", err)
+	}
+	return nil
 }
 
 // access says where the server is. Without any of its flags it is in this process.

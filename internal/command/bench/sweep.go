@@ -37,7 +37,7 @@ type gridOptions struct {
 	serveParams, benchFile string // files of parameters
 	links                  string
 	runs, warmup           int
-	continues              bool // behind a run that has failed
+	stops                  bool // at the first failure
 	clientLimit            int  // seconds
 
 	// Flags of some.
@@ -126,7 +126,8 @@ func (o *gridOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.links, "link-vars", "", "`A=B,...`: only combinations in which parameter A of the server and B of the client are equal")
 	flags.IntVar(&o.runs, "num-runs", 3, "runs of each combination")
 	flags.IntVar(&o.warmup, "warmup-num-prompts", 0, "prompts of a run before them that does not count")
-	flags.BoolVar(&o.continues, "continue-on-error", false, "write failures down and go on")
+	flags.BoolVar(&o.stops, "stop-on-error", false, "end at the first run that fails or is invalid; without it the others are measured, failures named at the end, and the exit status is 1")
+	_ = flags.Bool("continue-on-error", true, "accepted, without effect: so it is without --stop-on-error")
 	flags.IntVar(&o.clientLimit, "run-timeout", 0, "`SECONDS` after which a run has failed; 0 = never")
 	o.folderOptions.flags(flags)
 }
@@ -162,7 +163,7 @@ func (o *gridOptions) prepare(cmd *cobra.Command) (err error) {
 		return &sweep.Programs{Server: o.server(cmd, serve.Apply(server), o.program), Client: o.client, Own: measuresItself(o.client), After: after,
 			Limit: time.Duration(o.clientLimit) * time.Second, Show: o.show, DryRun: o.dryRun, Out: cmd.OutOrStdout()}, nil
 	}
-	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: o.continues, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
+	o.experiment = &sweep.Experiment{Dir: o.path(), Resume: o.resume, Runs: o.runs, Warmup: o.warmup, Continue: !o.stops, DryRun: o.dryRun, Out: cleaner{cmd.OutOrStdout()}}
 	return nil
 }
 

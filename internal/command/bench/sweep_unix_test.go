@@ -108,3 +108,48 @@ func TestSweepServe(t *testing.T) {
 		t.Errorf("resumed: %v\n%s", err, &out)
 	}
 }
+
+// A run that fails costs itself: the others are measured, what failed is named at the end, and
+// the figures are of what there is. --stop-on-error ends at the first.
+func TestSweepGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	port := freePort(t)
+	params := filepath.Join(dir, "bench.json")
+	if err := os.WriteFile(params, []byte(`{"bad": {"random_range_ratio": 7}, "good": {"num_prompts": 2}}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) (string, error) {
+		var out, status commandtest.Console
+		o := &gridOptions{program: ownProgram(t)}
+		c := serveSweep(o)
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetOut(&out)
+		c.SetErr(&status)
+		c.SetArgs(append([]string{"--serve-cmd", "ossian serve --host 127.0.0.1 --store memory --port " + port,
+			"--bench-cmd", "ossian bench serve --random-input-len 8 --random-output-len 3 --no-stream --disable-tqdm --num-prompts 9", "--num-runs", "1", "--bench-params", params, "-o", dir, "-e", name}, args...))
+		err := c.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := run("on", "--continue-on-error")
+	if err == nil || !strings.Contains(err.Error(), "1 failure, all else was measured:\n  BENCH--bad/run=0.failure.json: ") || strings.Contains(err.Error(), "--resume") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "on", "BENCH--good", "summary.json")); err != nil {
+		t.Error(err)
+	}
+	drawn, err := plot(t, "plot", filepath.Join(dir, "on"), "--dry-run")
+	if err != nil || !strings.HasPrefix(drawn, "Failed: BENCH--bad/run=0: ") || !strings.Contains(drawn, "[BEGIN FIGURE]") {
+		t.Errorf("%v\n%s", err, drawn)
+	}
+	out, err = run("stop", "--stop-on-error")
+	if err == nil || !strings.Contains(err.Error(), "--resume --experiment-name stop") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, missing := os.Stat(filepath.Join(dir, "stop", "BENCH--good")); missing == nil {
+		t.Error("the run behind the first failure was measured")
+	}
+	drawn, err = plot(t, "plot", filepath.Join(dir, "stop"))
+	if err == nil || !strings.Contains(err.Error(), "every run failed or is invalid, 1 in all") || !strings.HasPrefix(drawn, "Failed: ") {
+		t.Errorf("%v\n%s", err, drawn)
+	}
+}

@@ -142,7 +142,8 @@ func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, devi
 	report := &inspection{Name: spec.Name, Path: checkpoint.Path, Family: spec.Family, Format: checkpoint.Format, Sealed: checkpoint.Sealed, Active: count.Active(),
 		Layers: spec.Layers, Hidden: spec.Hidden, Heads: spec.Heads, KVHeads: spec.KVHeads, HeadDim: spec.HeadDim, Inner: spec.FFN.Inner,
 		Experts: spec.FFN.Experts, TopK: spec.FFN.TopK, Context: spec.MaxLen, RoPE: ropeText(&spec.RoPE), Vocab: spec.Vocab,
-		Tokens: checkpoint.Tokenizer.Vocab(), Template: len(checkpoint.Template), Named: slices.Sorted(maps.Keys(checkpoint.Named)), Unused: checkpoint.Unknown}
+		Tokens: checkpoint.Tokenizer.Vocab(), Unused: checkpoint.Unknown}
+	report.setTemplate(checkpoint)
 	report.Params, report.Bytes = count.Total()
 	// What the files hold.
 	for role, part := range count.Parts {
@@ -189,6 +190,17 @@ func inspect(ctx context.Context, checkpoint *ckpt.Model, ask model.Limits, devi
 	}
 	report.setDecode(count)
 	return report, ctx.Err()
+}
+
+// setTemplate fills in where the chat template is from, and whether there is a chat with it.
+func (r *inspection) setTemplate(checkpoint *ckpt.Model) {
+	r.Template, r.Overruled, r.Named = len(checkpoint.Template), checkpoint.Overruled, slices.Sorted(maps.Keys(checkpoint.Named))
+	if r.Template > 0 {
+		r.From = checkpoint.From
+	}
+	if _, err := load.ChatFormat(checkpoint, ""); err != nil && r.Template+len(r.Named) > 0 {
+		r.Broken = err.Error()
+	}
 }
 
 // setPlan fills in the memory plan.

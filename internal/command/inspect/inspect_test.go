@@ -115,6 +115,36 @@ func TestInspectThisMachine(t *testing.T) {
 	}
 }
 
+// Where the chat template is from is said, which other one has no say, and what is wrong with it.
+func TestInspectTemplate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	commandtest.WriteModel(t, "qwen3-tiny", dir, synth.Options{})
+	for _, c := range []struct {
+		name, jinja, legacy string
+		words               []string
+	}{
+		{"overruled", "{{ messages }}", `{"chat_template": "x"}`, []string{"from chat_template.jinja", "the chat template of tokenizer_config.json and of chat_template.json, which differs"}},
+		{"broken", "{% if %}", "{}", []string{"no chat", filepath.Join(dir, "chat_template.jinja") + ": chat template 1:7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for file, text := range map[string]string{"chat_template.jinja": c.jinja, "chat_template.json": c.legacy} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := runInspect(t, fixedMachine(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, words := range c.words {
+				if !strings.Contains(out, words) {
+					t.Errorf("%s\nwant %q", out, words)
+				}
+			}
+		})
+	}
+}
+
 func TestInspectErrors(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Chdir(t.TempDir())

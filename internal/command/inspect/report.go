@@ -27,23 +27,26 @@ type inspection struct {
 	Parts  []partLine `json:"parts"`
 	Types  []partLine `json:"types"`
 
-	Layers   int               `json:"layers"`
-	Hidden   int               `json:"hidden_size"`
-	Heads    int               `json:"heads"`
-	KVHeads  int               `json:"kv_heads"`
-	HeadDim  int               `json:"head_dim"`
-	Inner    int               `json:"feed_forward_size"`
-	Experts  int               `json:"experts,omitempty"`
-	TopK     int               `json:"experts_per_token,omitempty"`
-	Context  int               `json:"context"`
-	RoPE     string            `json:"rope"`
-	Windows  []windowLine      `json:"attention"`
-	Vocab    int               `json:"vocabulary"`
-	Tokens   int               `json:"tokenizer_tokens"`
-	Template int               `json:"template_bytes"`
-	Named    []string          `json:"named_templates,omitempty"`
-	Unused   []string          `json:"unused_tensors,omitempty"`
-	Packed   load.PackedReport `json:"packed_weights,omitzero"`
+	Layers    int               `json:"layers"`
+	Hidden    int               `json:"hidden_size"`
+	Heads     int               `json:"heads"`
+	KVHeads   int               `json:"kv_heads"`
+	HeadDim   int               `json:"head_dim"`
+	Inner     int               `json:"feed_forward_size"`
+	Experts   int               `json:"experts,omitempty"`
+	TopK      int               `json:"experts_per_token,omitempty"`
+	Context   int               `json:"context"`
+	RoPE      string            `json:"rope"`
+	Windows   []windowLine      `json:"attention"`
+	Vocab     int               `json:"vocabulary"`
+	Tokens    int               `json:"tokenizer_tokens"`
+	Template  int               `json:"template_bytes"`
+	From      string            `json:"template_from,omitempty"`       // a file of the directory or a key of the GGUF file
+	Overruled []string          `json:"templates_overruled,omitempty"` // files with another one, which has no say
+	Broken    string            `json:"template_error,omitempty"`      // why there is no chat with it
+	Named     []string          `json:"named_templates,omitempty"`
+	Unused    []string          `json:"unused_tensors,omitempty"`
+	Packed    load.PackedReport `json:"packed_weights,omitzero"`
 
 	Plan      planLine     `json:"plan"`
 	PlanError string       `json:"plan_error,omitempty"` // why there is no plan
@@ -135,12 +138,18 @@ func (r *inspection) write(out io.Writer) error {
 	}
 	template := "no chat template"
 	if r.Template > 0 {
-		template = fmt.Sprintf("chat template of %s", terminal.FormatBytes(int64(r.Template)))
+		template = fmt.Sprintf("chat template of %s from %s", terminal.FormatBytes(int64(r.Template)), r.From)
 	}
 	if len(r.Named) > 0 {
 		template += ", others named " + strings.Join(r.Named, ", ")
 	}
 	line("vocabulary", "%d rows, %d tokens in the tokenizer, %s", r.Vocab, r.Tokens, template)
+	if len(r.Overruled) > 0 {
+		line("not used", "the chat template of %s, which differs", strings.Join(r.Overruled, " and of "))
+	}
+	if r.Broken != "" {
+		line("no chat", "%s", r.Broken)
+	}
 	if len(r.Unused) > 0 {
 		line("not used", "%d tensors: %s", len(r.Unused), strings.Join(r.Unused[:min(len(r.Unused), 5)], " "))
 	}

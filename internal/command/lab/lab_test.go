@@ -60,3 +60,27 @@ func TestVerifyCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestCompared reads a pasted console report and says what is wrong with a file that holds none.
+func TestCompared(t *testing.T) {
+	dir := t.TempDir()
+	console := "============ Serving Benchmark Result ============\nSuccessful requests:                     10\nBenchmark duration (s):                  5.00\n" +
+		"Total input tokens:                      100\nTotal generated tokens:                  200\nRequest throughput (req/s):              2.00\n" +
+		"Output token throughput (tok/s):         40.00\nTotal Token throughput (tok/s):          60.00\n" +
+		"---------------Time to First Token----------------\nMean TTFT (ms):                          10.00\n==================================================\n"
+	good, bad := filepath.Join(dir, "published.txt"), filepath.Join(dir, "none.txt")
+	for name, text := range map[string]string{good: console, bad: "nothing"} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	columns, err := compared([]string{good})
+	if err != nil || len(columns) != 1 || columns[0].Metrics["total_token_throughput"] != 60 {
+		t.Errorf("%+v, %v", columns, err)
+	}
+	for _, name := range []string{bad, filepath.Join(dir, "missing.txt"), dir} {
+		if _, err := compared([]string{name}); err == nil || !strings.Contains(err.Error(), "compare: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -98,13 +98,16 @@ func (a *answerer) configure() error {
 // answer generates after ids, shows it, and returns it as a turn of the talk.
 func (a *answerer) answer(ctx context.Context, ids []int32) (turn chat.Turn, err error) {
 	shown := &display{w: a.out, parser: verbatim{a.tok.Detok()}, terminal: a.term, styled: terminal.Styled(a.out)}
+	gen := a.gen
+	gen.Prompt = ids
 	if a.talk != nil {
 		shown.parser = a.talk.format.Parser(&a.talk.conv)
+		if gen.Held, err = a.talk.held(); err != nil {
+			return turn, err
+		}
 	}
 	// Progress and Emit are called while generate runs: the one before the first id, the
 	// other behind each.
-	gen := a.gen
-	gen.Prompt = ids
 	var bar *terminal.Progress
 	gen.Progress = func(done, total int) {
 		if bar == nil {

@@ -234,12 +234,64 @@ func TestSaveLoad(t *testing.T) {
 	if err := a.save("notes.txt"); err == nil || !strings.Contains(err.Error(), "choose another one") {
 		t.Errorf("over another file: %v", err)
 	}
-	if err := a.save(filepath.Join("none", "chat.json")); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := a.save(filepath.Join("none", "chat.json")); err == nil || !strings.Contains(err.Error(), "the directory none: no such file") || strings.Contains(err.Error(), ".ossian") {
 		t.Errorf("into no directory: %v", err)
+	}
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, save := range map[string]func(string) error{"save": a.save, "overwrite": a.overwrite} {
+		if err := save("folder"); err == nil || !strings.HasPrefix(err.Error(), "/"+name+" folder: ") || strings.Contains(err.Error(), ".ossian") {
+			t.Errorf("%s over a directory: %v", name, err)
+		}
+		if err := save("notes.txt"); err == nil || !strings.Contains(err.Error(), "choose another one") {
+			t.Errorf("%s over another file: %v", name, err)
+		}
+		if err := save(""); err == nil || !strings.Contains(err.Error(), "/"+name+" FILE: the name of a file is missing") {
+			t.Errorf("%s without a name: %v", name, err)
+		}
 	}
 	if left, _ := filepath.Glob(".ossian-chat-*"); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
+}
+
+// A chat is written over an earlier state of itself, over another one only by /overwrite.
+func TestSaveOver(t *testing.T) {
+	t.Chdir(t.TempDir())
+	said := func(texts ...string) *answerer {
+		a, _ := chatting(t)
+		var turns []chat.Turn
+		for i, text := range texts {
+			turns = append(turns, chat.Turn{Role: []chat.Role{chat.User, chat.Assistant}[i%2], Parts: []string{text}})
+		}
+		a.talk.restart("", turns)
+		return a
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(said().obey("save", "chat.json"))
+	must(said("a", "b").obey("save", "chat.json"))
+	must(said("a", "b").obey("save", "chat.json"))
+	must(said("a", "b", "c", "d").obey("save", "chat.json"))
+	for name, other := range map[string]*answerer{"shorter": said("a", "b"), "other": said("a", "b", "c", "e"), "empty": said()} {
+		err := other.obey("save", "chat.json")
+		if err == nil || !strings.Contains(err.Error(), "/save chat.json: the file exists, with another chat of 4 messages: choose another name, or /overwrite chat.json") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if kept, err := readSaved("chat.json"); err != nil || len(kept.Messages) != 4 || kept.Messages[3].Content != "d" {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+	must(said("x", "y").obey("overwrite", "chat.json"))
+	if written, err := readSaved("chat.json"); err != nil || len(written.Messages) != 2 {
+		t.Errorf("written %+v, %v", written, err)
+	}
+	must(said("x", "y").obey("overwrite", "new.json"))
 }
 
 // aSaved is a chat as /save writes it, with one part replaced.

@@ -26,6 +26,7 @@ func chatCommands() []chatCommand {
 		{"show", "info | parameters | system | template | messages", "tell about the model and the chat", nil, (*answerer).show},
 		{"clear", "", "forget what was said; settings stay", []string{"reset", "new"}, (*answerer).clear},
 		{"save", "FILE", "write what was said, with the settings, as JSON", nil, (*answerer).save},
+		{"overwrite", "FILE", "the same, in the place of another chat", nil, (*answerer).overwrite},
 		{"load", "FILE", "go on with what /save has written", nil, (*answerer).load},
 		{"bye", "", "end the chat", []string{"exit", "quit", "q"}, func(*answerer, string) error { return errLeave }},
 	}

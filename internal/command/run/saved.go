@@ -73,20 +73,54 @@ func orAdvised[number int | int64 | float32](value *number) number {
 	return *value
 }
 
-// save writes the chat to a file. One that is no chat is not overwritten.
-func (a *answerer) save(name string) error {
-	if name == "" {
-		return errors.New("/save FILE: the name of a file is missing")
+// save writes the chat to a file that is not there, or that holds an earlier state of this chat:
+// nothing that was said is lost.
+func (a *answerer) save(name string) error { return a.saveAs("save", name, false) }
+
+// overwrite writes the chat to a file that may hold another chat.
+func (a *answerer) overwrite(name string) error { return a.saveAs("overwrite", name, true) }
+
+// saveAs is the command of that name. A file that is no chat is never overwritten, another chat
+// only if over says so.
+func (a *answerer) saveAs(command, given string, over bool) error {
+	if given == "" {
+		return fmt.Errorf("/%s FILE: the name of a file is missing", command)
 	}
-	name, err := fileName(name)
+	name, err := fileName(given)
 	if err != nil {
 		return err
 	}
-	if _, err := readSaved(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("/save %s: there is something else of that name (%w): choose another one", name, err)
+	saved := a.saved()
+	there, err := readSaved(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("/%s %s: there is something else of that name (%w): choose another one", command, name, err)
+	case !over && !there.beginning(saved):
+		return fmt.Errorf("/%s %s: the file exists, with another chat of %d messages: choose another name, or /overwrite %s", command, name, len(there.Messages), given)
 	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(saved); err != nil {
+		return fmt.Errorf("/%s %s: %w", command, name, err)
+	}
+	if err := replaceFile(name, text.Bytes()); err != nil {
+		folder := filepath.Dir(name)
+		if _, missing := os.Stat(folder); missing != nil { // the error is of a file that nobody named
+			return fmt.Errorf("/%s %s: the directory %s: %w", command, name, folder, beyondPath(missing))
+		}
+		return fmt.Errorf("/%s %s: %w", command, name, beyondPath(err))
+	}
+	a.say("%d messages saved in %s", len(saved.Messages), name)
+	return nil
+}
+
+// saved is the chat as a file has it.
+func (a *answerer) saved() *savedChat {
 	sampling := &a.o.sampling
-	saved := savedChat{Version: savedVersion, Model: a.checkpoint.Spec.Name, Messages: []savedMessage{}, Settings: savedSettings{
+	saved := &savedChat{Version: savedVersion, Model: a.checkpoint.Spec.Name, Messages: []savedMessage{}, Settings: savedSettings{
 		System: a.o.system, Effort: a.o.effort, Temperature: given(sampling.Temperature), TopP: given(sampling.TopP), TopK: given(sampling.TopK),
 		MinP: given(sampling.MinP), RepetitionPenalty: given(sampling.Repetition), FrequencyPenalty: sampling.Frequency,
 		PresencePenalty: sampling.Presence, MaxTokens: a.o.max}}
@@ -97,18 +131,12 @@ func (a *answerer) save(name string) error {
 	for i := range said {
 		saved.Messages = append(saved.Messages, savedMessage{roleNames[said[i].Role], strings.Join(said[i].Parts, "\n"), said[i].Reasoning})
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(saved); err != nil {
-		return fmt.Errorf("/save: %w", err)
-	}
-	if err := replaceFile(name, text.Bytes()); err != nil {
-		return fmt.Errorf("/save: %w", err)
-	}
-	a.say("%d messages saved in %s", len(saved.Messages), name)
-	return nil
+	return saved
+}
+
+// beginning reports whether all messages of s are the first ones of another chat.
+func (s *savedChat) beginning(of *savedChat) bool {
+	return len(s.Messages) <= len(of.Messages) && slices.Equal(s.Messages, of.Messages[:len(s.Messages)])
 }
 
 // load goes on with the chat in a file, whose settings count from now on.
@@ -185,6 +213,9 @@ func readSaved(name string) (*savedChat, error) {
 // beyondPath returns what the operating system says of a file whose name is said already.
 func beyondPath(err error) error {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return of.Err
+	}
+	if of, ok := errors.AsType[*os.LinkError](err); ok { // of renaming
 		return of.Err
 	}
 	return err

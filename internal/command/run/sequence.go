@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ossian/internal/chat"
 	"ossian/internal/load"
 	"ossian/internal/runner"
 	"ossian/internal/sample"
@@ -19,6 +20,7 @@ type sequence struct {
 	info   runner.Info
 	tables [][]runner.BlockID // of all blocks, see load.Tables
 	cached []int32            // tokens whose KV is in the pools
+	mask   []uint64           // of the next id: scratch
 	high   int                // positions written since position 0 was: what rings have overwritten depends on it
 }
 
@@ -33,7 +35,8 @@ type generation struct {
 	Max      int // most tokens to produce
 	Stops    []int32
 	Params   sample.Params
-	Mask     []uint64              // allowed ids; nil = all
+	Mask     []uint64              // ids that may ever come; nil = all
+	Held     chat.Constraint       // what may come next, of these; nil = all. It is told of ids, but not of a last one
 	Progress func(done, total int) // called after each prefill chunk; may be nil
 	// Emit is called for every id, the stop id too, and reports whether it is the last.
 	Emit func(id int32, lp []sample.Logprob) (over bool)
@@ -86,7 +89,11 @@ func (s *sequence) generate(ctx context.Context, gen generation) (timing, error)
 	gen.Params.Prompt = len(gen.Prompt)
 	history := slices.Clone(gen.Prompt)
 	for step := uint64(0); ; step++ {
-		id, lp, err := s.extend(ctx, history, step, &gen)
+		mask, err := s.allowed(&gen)
+		if err != nil {
+			return took, err
+		}
+		id, lp, err := s.extend(ctx, history, step, &gen, mask)
 		if err != nil || id < 0 {
 			return took, err
 		}
@@ -105,12 +112,40 @@ func (s *sequence) generate(ctx context.Context, gen generation) (timing, error)
 		if took.Output >= gen.Max || len(history) >= s.info.MaxLen || ctx.Err() != nil {
 			return took, nil
 		}
+		if gen.Held != nil {
+			if err := gen.Held.Accept(id); err != nil {
+				return took, err
+			}
+		}
 	}
 }
 
+// allowed returns the ids that may come next; nil = all. It holds until the next call.
+func (s *sequence) allowed(gen *generation) ([]uint64, error) {
+	if gen.Held == nil {
+		return gen.Mask, nil
+	}
+	if s.mask == nil {
+		s.mask = make([]uint64, (s.info.Vocab+63)/64)
+	}
+	if err := gen.Held.Mask(s.mask); err != nil {
+		return nil, err
+	}
+	for word := range gen.Mask {
+		s.mask[word] &= gen.Mask[word]
+	}
+	if unused := s.info.Vocab % 64; unused > 0 { // bits beyond the vocabulary
+		s.mask[len(s.mask)-1] &= 1<<unused - 1
+	}
+	if slices.Max(s.mask) == 0 {
+		return nil, errors.New("the format of the model leaves no token to choose")
+	}
+	return s.mask, nil
+}
+
 // extend computes the tokens of history that are not cached, in steps of at most
-// MaxTokens, and returns the id that follows, or -1 when ctx ended before.
-func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen *generation) (int32, []sample.Logprob, error) {
+// MaxTokens, and returns the id of mask that follows, or -1 when ctx ended before.
+func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen *generation, mask []uint64) (int32, []sample.Logprob, error) {
 	for {
 		// A step of one row. Only behind the last token is there something to choose.
 		from := len(s.cached)
@@ -118,7 +153,7 @@ func (s *sequence) extend(ctx context.Context, history []int32, step uint64, gen
 		last := from+count == len(history)
 		s.high = max(s.high, from+count)
 		row := runner.Row{Start: from, Len: count, Tables: s.tables, Sample: last, OutputIndex: step,
-			Params: &gen.Params, History: history, Mask: gen.Mask}
+			Params: &gen.Params, History: history, Mask: mask}
 		if err := s.run.Launch(&runner.Batch{Tokens: history[from : from+count], Rows: []runner.Row{row}}); err != nil {
 			return -1, nil, err
 		}

@@ -46,6 +46,15 @@ func (t *talk) ask(text string) ([]int32, error) {
 	return p.IDs(), err
 }
 
+// held returns what holds the next answer to the format, as a server's is; nil = nothing.
+func (t *talk) held() (chat.Constraint, error) {
+	fresh, err := t.format.Constraint(&t.conv, &chat.Rules{}, nil) // without forms there is nothing to compile
+	if err != nil || fresh == nil {
+		return nil, err
+	}
+	return fresh(), nil
+}
+
 // forget takes back what the user said last.
 func (t *talk) forget() { t.conv.Turns = t.conv.Turns[:len(t.conv.Turns)-1] }
 

@@ -12,10 +12,14 @@ import (
 	"ossian/internal/server"
 )
 
+// loadOptions are the settings of the device.
+func loadOptions(cfg *config.Config) *load.Options {
+	return &load.Options{Device: cfg.Device, Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
+}
+
 // begin begins to load a checkpoint as the settings say.
 func begin(cfg *config.Config, checkpoint *ckpt.Model, note func(string)) (*load.Loading, error) {
-	options := &load.Options{Threads: cfg.Threads, KV: cfg.KVCacheDType, Weights: cfg.Weights, Packed: cfg.Packed, Activations: cfg.Activations, Exact: cfg.Exact, NoVerify: !cfg.Verify}
-	return options.Begin(checkpoint, note)
+	return loadOptions(cfg).Begin(checkpoint, note)
 }
 
 // defaultMemoryShare of what is available at the start leaves something for

@@ -60,10 +60,11 @@ func write(out io.Writer, report *store.Report) {
 		line("lost: %s", id)
 	}
 	if report.Nameless > 0 {
-		line("lost: %d more records whose ids are not known", report.Nameless)
+		line("lost: %d more; parts of them are left but no id, so they cannot be named", report.Nameless)
 	}
 	if report.Absent > 0 {
-		line("perhaps lost: %d records; those that were deleted count too", report.Absent)
+		line("perhaps lost: %d that were stored between the oldest and the newest record that is left; nothing of them is in the file, "+
+			"so neither ids nor times can be told, nor which of them were deleted before", report.Absent)
 	}
 	for _, unusable := range report.Ranges {
 		line("unusable: %s", unusable)

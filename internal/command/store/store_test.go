@@ -63,3 +63,18 @@ func TestCheck(t *testing.T) {
 		t.Error("a file that is not there is sound")
 	}
 }
+
+// Records that cannot be named are counted, in words that say why.
+func TestNameless(t *testing.T) {
+	var out strings.Builder
+	write(&out, &store.Report{File: "responses.db", Bytes: 10, Records: 3, Lost: []string{"resp_1"}, Nameless: 2, Absent: 7, Rebuild: true})
+	for _, line := range []string{
+		"lost: resp_1\n",
+		"lost: 2 more; parts of them are left but no id, so they cannot be named\n",
+		"perhaps lost: 7 that were stored between the oldest and the newest record that is left; nothing of them is in the file, so neither ids nor times can be told, nor which of them were deleted before\n",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("%s\nwant %q", out.String(), line)
+		}
+	}
+}

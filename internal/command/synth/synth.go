@@ -13,19 +13,17 @@ import (
 	"ossian/internal/terminal"
 )
 
-// Command is hidden: its checkpoints answer nothing, they are for tests and
-// measurements.
+// Command is the command. Its checkpoints answer nothing: they are for tests and measurements.
 func Command() *cobra.Command {
 	var format, element string
 	var layers int
 	var shard int64
 	options := synth.Options{}
 	c := &cobra.Command{
-		Use:    "synth PRESET OUT",
-		Short:  "Write a checkpoint with random weights",
-		Long:   "Write a checkpoint of a known shape with random weights, for tests and measurements.\nPresets: " + strings.Join(synth.Presets(), " "),
-		Args:   command.Usage(cobra.ExactArgs(2)),
-		Hidden: true,
+		Use:   "synth PRESET OUT",
+		Short: "Write a checkpoint with random weights, for tests and measurements",
+		Long:  "Write a checkpoint of a known shape with random weights, for tests and measurements.\nPresets: " + strings.Join(synth.Presets(), " "),
+		Args:  command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := synth.Preset(args[0])
 			if err != nil {

@@ -121,17 +121,14 @@ func (r *planReader) startable(e entry, engine *Engine) {
 			ways++
 		}
 	}
-	words := engine.Start
-	if engine.Container != nil {
-		words = engine.Container.Args
-	}
+	words := engine.words()
 	switch {
 	case ways == 0:
 		r.failAt(e.key, e.line, "one of start, container and url expected"+nearest.Hint(engine.Name, slices.Sorted(maps.Keys(r.kinds))), "")
 	case ways > 1:
 		r.failAt(e.key, e.line, "only one of start, container and url expected", "")
-	case engine.URL == "" && !strings.Contains(strings.Join(words, " "), "{port}"):
-		r.failAt(e.key+".start", e.line, "{port} in the command expected: the lab chooses a free one", strconv.Quote(strings.Join(words, " ")))
+	case engine.URL == "" && !strings.Contains(words, "{port}"):
+		r.failAt(e.key+".start", e.line, "{port} in the command or in a variable of env expected: the lab chooses a free one", strconv.Quote(words))
 	case engine.URL == "" && engine.KeyEnv != "":
 		r.failAt(e.key+".key_env", e.line, "key_env only beside url expected; variables of a server that the lab starts are handed on with secret_env", "")
 	case engine.URL != "" && (len(engine.Env) > 0 || len(engine.SecretEnv) > 0 || len(engine.Flags) > 0):
@@ -141,11 +138,21 @@ func (r *planReader) startable(e entry, engine *Engine) {
 	}
 }
 
+// words is all of a command in which words in braces are replaced.
+func (e *Engine) words() string {
+	words := e.Start
+	if e.Container != nil {
+		words = e.Container.Args
+	}
+	return strings.Join(append(slices.Clone(words), slices.Sorted(maps.Values(e.Env))...), " ")
+}
+
 func (r *planReader) container(e entry) *Container {
 	out := &Container{Runtime: "docker"}
 	r.fields(e.key, e.node, "image and args", map[string]func(entry){
 		"image":   func(e entry) { out.Image = r.text(e, "the name of an image") },
 		"args":    func(e entry) { out.Args = r.command(e, false) },
+		"options": func(e entry) { out.Options = r.command(e, false) },
 		"runtime": func(e entry) { out.Runtime = r.oneOf(e, "docker", "podman") },
 	})
 	if out.Image == "" {

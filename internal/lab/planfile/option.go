@@ -62,13 +62,10 @@ func (r *planReader) engineFor(e entry, name string) {
 			names = append(names, engine.Name)
 			continue
 		}
-		words := strings.Join(engine.Start, " ")
-		if engine.Container != nil {
-			words = strings.Join(engine.Container.Args, " ")
-		}
+		words := engine.words()
 		if engine.URL != "" {
 			r.failAt(e.key, e.line, "an engine that the lab starts expected: no option can be tried with a server that runs already", strconv.Quote(name))
-		} else if !strings.Contains(words, "{flags}") {
+		} else if !strings.Contains(words, "{flags}") && !engine.FlagsInEnv {
 			r.failAt(e.key, e.line, "{flags} in the command of engine "+name+" expected, where options go", strconv.Quote(words))
 		}
 		return

@@ -63,6 +63,7 @@ type Engine struct {
 	Ready        string            // path that answers 200 when requests would be answered
 	ReadyTimeout time.Duration     //
 	Dialect      string            // how flags are written, by a Kind's name
+	FlagsInEnv   bool              // its flags are variables of the environment, so that {flags} is not needed
 	Env          map[string]string // added to the environment of the server
 	SecretEnv    []string          // variables handed on from this environment, whose values are never written
 	Flags        map[string]string // part of every setting of this engine, the baseline's too
@@ -74,6 +75,7 @@ type Engine struct {
 type Container struct {
 	Image   string
 	Args    []string // of the image's entry point, with the same words in braces as Start
+	Options []string // of the runtime's run command: --gpus all
 	Runtime string   // docker or podman
 }
 

@@ -3,16 +3,10 @@ package verify
 // What rules ask of a prediction (lab.md 5, 7). The package that predicts implements
 // Predictor; without one, rules that would need it say a caution instead.
 
+import "ossian/internal/lab/verify/document"
+
 // A Workload is the load of one run.
-type Workload struct {
-	Dataset string  // random, sharegpt, ...; "" = not stated
-	Input   float64 // tokens per request, mean
-	Output  float64 // tokens per request, mean
-	Count   int     // requests
-	Rate    float64 // requests per second; +Inf = all at once
-	Limit   int     // requests at the same time; 0 = no limit
-	Seed    *int    // nil = not stated
-}
+type Workload = document.Workload
 
 // A Setting is one server under one load.
 type Setting struct {

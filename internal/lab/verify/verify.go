@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ossian/internal/lab/verify/document"
 )
 
 // A Severity says how sure a finding is and what it means for the figure.
@@ -67,7 +69,8 @@ type UnreadableError struct {
 	Err  error
 }
 
-func (e *UnreadableError) Error() string { return e.Name + ": " + e.Err.Error() }
+// Error names the document; what it quotes of one is cut.
+func (e *UnreadableError) Error() string { return e.Name + ": " + clip(e.Err.Error()) }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
@@ -88,9 +91,9 @@ func Documents(inputs []Input, options ...Option) (Report, error) {
 		option(&set)
 	}
 	// All are read first: one that is unreadable must not hide behind findings on others.
-	documents := make([]*document, len(inputs))
+	documents := make([]*document.Document, len(inputs))
 	for i, input := range inputs {
-		read, err := readDocument(input)
+		read, err := document.Read(input.Name, input.Data)
 		if err != nil {
 			return Report{}, &UnreadableError{input.Name, err}
 		}
@@ -98,7 +101,10 @@ func Documents(inputs []Input, options ...Option) (Report, error) {
 	}
 	report := Report{Findings: []Finding{}, Counts: Counts{Documents: len(documents)}}
 	for _, doc := range documents {
-		report.Counts.Blocks += len(doc.blocks)
+		report.Counts.Blocks += len(doc.Blocks)
+		report.Counts.Tables += len(doc.Tables)
+		report.Counts.Commands += len(doc.Commands)
+		report.Counts.Claims += len(doc.Claims) + len(doc.Memory)
 		for _, rule := range rules {
 			judge := &judge{doc: doc, id: rule.id, against: set.against}
 			rule.apply(judge)
@@ -120,12 +126,28 @@ var rules = []struct {
 	id    string
 	apply func(*judge)
 }{
-	{"V-ARITH", arithmetic},
+	{"V-ARITH", (*judge).arithmetic},
+	{"V-PCT", (*judge).percentages},
+	{"V-REF", (*judge).references},
+	{"V-LITTLE", (*judge).little},
+	{"V-PEAK", (*judge).peaks},
+	{"V-CARRY", (*judge).carry},
+	{"V-TOKENS", (*judge).tokens},
+	{"V-CHUNK", (*judge).chunks},
+	{"V-QUEUE", (*judge).queue},
+	{"V-KV", (*judge).cache},
+	{"V-ROOF", (*judge).roof},
+	{"V-CLAIM", (*judge).claimed},
+	{"V-REPEAT", (*judge).repeats},
+	{"V-SLOWER", (*judge).slower},
+	{"V-DUP", (*judge).duplicates},
+	{"V-MISSING", (*judge).missing},
+	{"V-PRED", (*judge).predictions},
 }
 
 // A judge collects the findings of one rule about one document.
 type judge struct {
-	doc      *document
+	doc      *document.Document
 	id       string
 	against  []Predictor
 	findings []Finding
@@ -134,7 +156,7 @@ type judge struct {
 
 // find adds a finding.
 func (j *judge) find(severity Severity, line int, place, printed, follows, why string) {
-	finding := Finding{ID: j.id, Severity: severity, File: j.doc.name, Line: line, Place: place, Printed: printed, Follows: follows, Why: why}
+	finding := Finding{ID: j.id, Severity: severity, File: j.doc.Name, Line: line, Place: place, Printed: printed, Follows: follows, Why: why}
 	switch {
 	case slices.Contains(j.findings, finding):
 	case len(j.findings) >= maxFindings:
@@ -147,7 +169,7 @@ func (j *judge) find(severity Severity, line int, place, printed, follows, why s
 // result is what was found, with a last finding that counts what there was no room for.
 func (j *judge) result() []Finding {
 	if j.dropped > 0 {
-		j.findings = append(j.findings, Finding{ID: j.id, Severity: Caution, File: j.doc.name, Place: "document",
+		j.findings = append(j.findings, Finding{ID: j.id, Severity: Caution, File: j.doc.Name, Place: "document",
 			Printed: fmt.Sprintf("%d more findings of this rule", j.dropped), Follows: "they are not listed", Why: fmt.Sprintf("a rule lists at most %d", maxFindings)})
 	}
 	return j.findings

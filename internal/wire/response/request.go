@@ -1,6 +1,7 @@
 package response
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,6 +28,7 @@ type Request struct {
 	Summary           string // reasoning.summary
 	Context           string // reasoning.context: "", auto, current_turn, all_turns
 	ThinkingBudget    *int64 // see ThinkingTokens
+	thinkingField     string // the name under which it came
 	ReasoningTokens   *int64 // reasoning.max_tokens, the same
 	Verbosity         string
 	TopLogprobs       *int64
@@ -146,7 +148,10 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 	case "max_output_tokens":
 		r.MaxOutputTokens = in.OutputTokens()
 	case "thinking_token_budget", "thinking_budget":
-		r.ThinkingBudget = wire.Ptr(in.Integer())
+		if r.ThinkingBudget != nil {
+			in.Invalid("thinking_token_budget and thinking_budget exclude each other: send thinking_token_budget")
+		}
+		r.ThinkingBudget, r.thinkingField = wire.Ptr(in.Integer()), key
 	case "max_tokens", "max_completion_tokens":
 		in.Fail(wire.Unsupported(key, "responses have max_output_tokens for this"))
 	case "max_tool_calls":
@@ -341,7 +346,7 @@ func (r *Request) Validate(lim *limits.Set) error {
 		wire.Whole("max_output_tokens", r.MaxOutputTokens, 1, math.MaxInt64),
 		wire.Whole("max_tool_calls", r.MaxToolCalls, 1, math.MaxInt64),
 		wire.CheckTopLogprobs("top_logprobs", r.TopLogprobs, lim),
-		wire.Whole("thinking_token_budget", r.ThinkingBudget, 0, math.MaxInt32),
+		wire.Whole(cmp.Or(r.thinkingField, "thinking_token_budget"), r.ThinkingBudget, 0, math.MaxInt32),
 		wire.Whole("reasoning.max_tokens", r.ReasoningTokens, 0, math.MaxInt32),
 		wire.OneOf("reasoning.effort", r.Effort, wire.Efforts),
 		wire.OneOf("reasoning.summary", r.Summary, []string{"", "auto", "concise", "detailed"}),
@@ -387,5 +392,5 @@ func (r *Request) checkTools(lim *limits.Set) *wire.Error {
 	if len(r.spaces) > 0 {
 		wide[limits.ToolName] *= 2 // a name has two parts
 	}
-	return wire.CheckTools(r.Tools, &r.ToolChoice, &wide, func(i int) string { return r.paths[i] + ".name" })
+	return wire.CheckTools(r.Tools, &r.ToolChoice, &wide, wire.ToolFields{Tools: "tools", Choice: "tool_choice", Name: func(i int) string { return r.paths[i] + ".name" }})
 }

@@ -1,0 +1,316 @@
+package lab
+
+// ossian lab run: a campaign from its plan, measured or simulated.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/command"
+	"ossian/internal/lab"
+	"ossian/internal/lab/engines"
+	"ossian/internal/lab/forecast"
+	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/measure"
+	"ossian/internal/lab/planfile"
+	"ossian/internal/lab/report"
+	"ossian/internal/lab/simulate"
+	"ossian/internal/terminal"
+)
+
+// campaignFlags are those that run and quick share.
+type campaignFlags struct {
+	out        string
+	asJSON     bool
+	yes        bool
+	offline    bool
+	set        []string
+	ready      time.Duration
+	candidates int
+	machine    string
+}
+
+func (f *campaignFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.out, "out", "", "`DIR` for the ledger, results and the report (default lab/NAME)")
+	flags.BoolVar(&f.asJSON, "json", false, "write what was decided as JSON; progress goes to standard error")
+	flags.BoolVar(&f.yes, "yes", false, "go on in a directory that was begun with another plan")
+	flags.BoolVar(&f.offline, "offline", true, "nothing but the plan's servers is contacted, and what is started is told not to download")
+	flags.StringArrayVar(&f.set, "set", nil, "`A.B=VALUE` in place of what the plan says; may be given again")
+	flags.DurationVar(&f.ready, "ready-timeout", 0, "how long a server may take to answer (default what the plan says, else 10m)")
+	flags.StringVar(&f.machine, "machine", "", "`NAME` of the machine that predictions are for (default the cards that are here)")
+	flags.IntVar(&f.candidates, "max-candidates", lab.DefaultMaxCandidates, "combinations of options that a plan may span")
+}
+
+func runCommand() *cobra.Command {
+	var flags campaignFlags
+	var simulated string
+	var example bool
+	c := &cobra.Command{
+		Use:   "run PLAN.yaml",
+		Short: "Find out by measuring which engine, options and combinations serve a model best",
+		Long: `Carry out the campaign of a plan: engines at their defaults, options alone, options together,
+the other workloads. Every trial and decision is a line of DIR/ledger.jsonl. The same command
+in the same directory goes on where a campaign was cut; nothing is measured twice.
+
+--simulate measures nothing: a clock with noise stands in for servers, to show what a plan
+would cost and decide. --simulate=noise.yaml says what is true there.
+
+The exit status is 0 where something was decided, 1 where nothing could be, 2 where the plan
+is wrong and nothing was started, 130 after an interrupt.`,
+		Example: "  ossian lab run --example > plan.yaml\n  ossian lab run plan.yaml --set budget.time=30m\n  ossian lab run plan.yaml --simulate",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if example {
+				_, err := io.WriteString(cmd.OutOrStdout(), planfile.Example)
+				return err
+			}
+			if len(args) == 0 {
+				return command.WithStatus(statusUsage, errors.New("lab run: which plan? ossian lab run PLAN.yaml; --example prints one"))
+			}
+			return runPlan(cmd, args[0], &flags, simulated)
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVar(&simulated, "simulate", "", "simulate servers instead of starting them; `NOISE.yaml` says what is true of them")
+	c.Flags().Lookup("simulate").NoOptDefVal = "-"
+	c.Flags().BoolVar(&example, "example", false, "print a commented plan")
+	return c
+}
+
+// runPlan reads a plan and carries it out.
+func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	plan, text, err := readPlan(text, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), flags)
+	if err != nil {
+		return command.WithStatus(statusUsage, fmt.Errorf("%s: %w", name, err))
+	}
+	config, done, err := configure(plan, text, flags, simulated)
+	if err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	defer done()
+	return carryOut(cmd, config, flags, 0)
+}
+
+// readPlan reads a plan, and returns with it the text to keep: the plan's own and what the command line
+// replaced.
+func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
+	kinds := engines.Kinds()
+	if program, err := os.Executable(); err == nil { // this program, and not whichever is found by name
+		own := kinds[engines.Ossian]
+		own.Start[0], own.Version[0] = program, program
+		kinds[engines.Ossian] = own
+	}
+	plan, err := planfile.Read(text, planfile.Options{Name: name, Set: flags.set, Kinds: kinds})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range plan.Engines {
+		if flags.ready > 0 {
+			plan.Engines[i].ReadyTimeout = flags.ready
+		}
+	}
+	for _, set := range flags.set {
+		text = fmt.Appendf(text, "# --set %s\n", set)
+	}
+	return plan, text, nil
+}
+
+// configure says what measures, and where results go. done gives back what was opened.
+func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated string) (config lab.Config, done func(), err error) {
+	config = lab.Config{Plan: plan, PlanText: text, Dir: flags.out, Changed: flags.yes, Limit: flags.candidates, Version: command.Version(), Now: time.Now}
+	if config.Dir == "" {
+		config.Dir = filepath.Join("lab", plan.Name)
+	}
+	if config.Compared, err = compared(plan.Compare); err != nil {
+		return config, nil, err
+	}
+	if simulated != "" {
+		world := simulate.Default()
+		if simulated != "-" {
+			noise, err := os.ReadFile(simulated)
+			if err == nil {
+				world, err = simulate.Read(noise)
+			}
+			if err != nil {
+				return config, nil, fmt.Errorf("%s: %w", simulated, err)
+			}
+		}
+		measurer := &simulate.Measurer{World: world}
+		config.Measurer, config.Simulated, config.Now = measurer, true, measurer.Now
+		return config, func() {}, nil
+	}
+	if flags.offline { // what most tools of this field obey; the plan's own variables count over it
+		if err := os.Setenv("HF_HUB_OFFLINE", "1"); err != nil {
+			return config, nil, err
+		}
+	}
+	measurer := measure.New(measure.Config{Dir: config.Dir, Version: config.Version, Power: plan.Machine.Power, Price: plan.Machine.PricePerHour})
+	config.Measurer = measurer
+	return config, measurer.Close, nil
+}
+
+// foresee gives a campaign its predictor, if the machine is one that predictions know: the one that is
+// named, else the cards that are here. Engines are predicted by the version that they say.
+func foresee(ctx context.Context, config *lab.Config, name string) error {
+	named := name != ""
+	if !named {
+		machine, err := config.Measurer.Machine(ctx)
+		if err != nil || len(machine.Accelerators) == 0 {
+			return err
+		}
+		name = machine.Accelerators[0].Name
+	}
+	versions := map[string]string{}
+	for _, engine := range config.Plan.Engines {
+		identity, err := config.Measurer.Identify(ctx, lab.Request{Engine: engine, Setting: ledger.Setting{Engine: engine.Name}, Model: config.Plan.Models[0]})
+		if err != nil {
+			return err
+		}
+		versions[engine.Kind] = identity.Version
+	}
+	forecaster, err := forecast.New(name, versions, config.Plan.Seed)
+	if err != nil {
+		if named {
+			return fmt.Errorf("--machine: %w", err)
+		}
+		return nil // nothing is known of these cards, and nothing is dropped
+	}
+	config.Predictor = forecaster
+	if simulated, is := config.Measurer.(*simulate.Measurer); is {
+		simulated.Predictor = forecaster
+	}
+	return nil
+}
+
+// carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
+func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each time.Duration) error {
+	progress := cmd.OutOrStdout()
+	if flags.asJSON {
+		progress = cmd.ErrOrStderr()
+	}
+	say := func(text string) { fmt.Fprintln(progress, strings.Map(terminal.Printable, text)) }
+	config.Say = say
+	if err := lab.CheckCandidates(config.Plan, config.Limit); err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	say(lab.Estimate(config.Plan, each))
+	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
+	result, err := lab.Run(cmd.Context(), config)
+	path, reported := report.Write(config.Dir) // of what there is, whatever ended it
+	if cmd.Context().Err() != nil {
+		say(fmt.Sprintf("interrupted after %d trials: the same command goes on", trialsOf(result)))
+		return err
+	}
+	if err != nil {
+		return startError(err)
+	}
+	lines, err := ledger.Read(config.Dir)
+	if err = errors.Join(err, reported); err != nil {
+		return err
+	}
+	if flags.asJSON {
+		err = writeOutcome(cmd.OutOrStdout(), config.Dir, path, result, lines)
+	} else {
+		err = writeConclusion(progress, path, result, lines)
+	}
+	if err == nil && result.End.Exit != 0 {
+		err = command.WithStatus(result.End.Exit, fmt.Errorf("lab: nothing could be decided; %s", config.Dir))
+	}
+	return err
+}
+
+func trialsOf(result *lab.Result) int {
+	if result == nil {
+		return 0
+	}
+	return result.Trials
+}
+
+// startError gives the status of a campaign that could not begin to errors that say so.
+func startError(err error) error {
+	if _, ok := errors.AsType[*lab.UsageError](err); ok {
+		return command.WithStatus(statusUsage, err)
+	}
+	if _, ok := errors.AsType[*lab.ChangedError](err); ok {
+		return command.WithStatus(statusUsage, err)
+	}
+	if _, ok := errors.AsType[*ledger.BrokenError](err); ok {
+		return command.WithStatus(statusUsage, err)
+	}
+	return err
+}
+
+// outcome is a campaign's end as JSON.
+type outcome struct {
+	Dir       string            `json:"dir"`
+	Report    string            `json:"report"`
+	Trials    int               `json:"trials"`
+	End       ledger.End        `json:"end"`
+	Decisions []ledger.Decision `json:"decisions"`
+}
+
+func writeOutcome(out io.Writer, dir, report string, result *lab.Result, lines []ledger.Line) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(outcome{Dir: dir, Report: report, Trials: result.Trials, End: result.End, Decisions: standing(lines)})
+}
+
+// standing are the decisions that stand: of those that were made again the last one.
+func standing(lines []ledger.Line) []ledger.Decision {
+	place := map[string]int{}
+	var out []ledger.Decision
+	for _, line := range lines {
+		if line.Kind != ledger.KindDecision {
+			continue
+		}
+		id, _, _ := strings.Cut(line.ID, ".")
+		if at, known := place[id]; known {
+			out[at] = *line.Decision
+			continue
+		}
+		place[id] = len(out)
+		out = append(out, *line.Decision)
+	}
+	return out
+}
+
+// writeConclusion writes the table of what was decided and where everything lies.
+func writeConclusion(out io.Writer, path string, result *lab.Result, lines []ledger.Line) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "\n%-12s %-34s %-12s %-26s %s\n", "stage", "subject", "verdict", "effect", "reason")
+	for _, decision := range standing(lines) {
+		effect := "-"
+		if decision.Effect != nil {
+			effect = fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*decision.Effect.Value, 100*decision.Effect.Low, 100*decision.Effect.High)
+		}
+		fmt.Fprintf(&text, "%-12s %-34s %-12s %-26s %s\n", decision.Stage, terminal.Clip(decision.Subject, 34), decision.Verdict, effect, terminal.Clip(decision.Reason, 90))
+	}
+	fmt.Fprintln(&text)
+	if result.Noisy {
+		fmt.Fprintln(&text, "The machine was busy during some trials, which their marks say: intervals are wider than they need be.")
+	}
+	for _, decision := range standing(lines) {
+		if decision.Stage == ledger.StageWinner {
+			fmt.Fprintf(&text, "winner for %s: %s (%s)\n", decision.Model, decision.Subject, decision.Reason)
+		}
+	}
+	fmt.Fprintf(&text, "%d trials; report: %s\n", result.Trials, path)
+	_, err := io.WriteString(out, strings.Map(terminal.Printable, text.String()))
+	return err
+}

@@ -1,0 +1,65 @@
+package engines
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Reasons why a server does not come up, or goes away.
+const (
+	OutOfMemory = "out of memory"
+	Refused     = "flag refused"
+	Unsupported = "not supported"
+	PortTaken   = "port taken"
+	NoModel     = "model not found"
+	NoProgram   = "no such program"
+	NeverReady  = "never ready"
+	Crashed     = "start" // anything else
+)
+
+// killed are the exit statuses of a program that the kernel ended for its memory: by its own report,
+// and by that of a shell or a container runtime.
+var killed = []int{-9, 137}
+
+// signs are words of engines' logs and what they mean; the first that is found counts, so that the
+// narrow ones stand before the wide.
+var signs = []struct {
+	reason string
+	text   *regexp.Regexp
+}{
+	// torch, CUDA, HIP, vLLM's and TensorRT's own checks, llama.cpp, Ollama, Ossian's memory plan
+	{OutOfMemory, regexp.MustCompile(`(?i)out of memory|OutOfMemoryError|no available memory for the cache blocks|` +
+		`larger than the (available|maximum number of tokens).*KV cache|is larger than the available KV cache memory|free memory on device .* is less than desired|` +
+		`not enough (GPU )?memory|(failed|unable) to allocate|cudaMalloc failed|hipErrorOutOfMemory|` +
+		`requires more system memory|does not fit into memory|MemoryError|cannot allocate memory`)},
+	{PortTaken, regexp.MustCompile(`(?i)address already in use|something else answers at|only one usage of each socket`)},
+	{Refused, regexp.MustCompile(`(?i)unrecognized arguments?|unknown (flag|option|argument)|invalid (choice|argument|value)|` +
+		`no such option|error: argument|expected one argument|unexpected keyword argument|not a valid`)},
+	{NoModel, regexp.MustCompile(`(?i)model .*(not found|does not exist)|no such file or directory|repository not found|` +
+		`is not a local folder|failed to load model|not a valid model identifier|404 client error`)},
+	{Unsupported, regexp.MustCompile(`(?i)NotImplementedError|(is|are) (not supported|unsupported)|unsupported|not supported|no kernel image|requires compute capability`)},
+}
+
+// Diagnose says why a server ended, from its exit status and the last lines of its log, and which line
+// says so: the reason, and that line, or none.
+func Diagnose(exit *int, tail []string) (reason, line string) {
+	for _, sign := range signs {
+		// The last line that says it is the nearest to the end.
+		for _, text := range slices.Backward(tail) {
+			if sign.text.MatchString(text) {
+				return sign.reason, strings.TrimSpace(text)
+			}
+		}
+	}
+	if exit != nil && slices.Contains(killed, *exit) {
+		return OutOfMemory, "killed by the system (status " + strconv.Itoa(*exit) + "), as it does when memory runs out"
+	}
+	for _, text := range slices.Backward(tail) {
+		if strings.TrimSpace(text) != "" {
+			return Crashed, strings.TrimSpace(text)
+		}
+	}
+	return Crashed, ""
+}

@@ -1,0 +1,251 @@
+package measure
+
+import (
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/bench"
+	"ossian/internal/bench/client"
+	"ossian/internal/bench/report"
+	"ossian/internal/lab"
+	"ossian/internal/lab/engines"
+	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/planfile"
+)
+
+// leastRequests is how many requests a part of a workload has at least.
+const leastRequests = 8
+
+// server is a real one. It implements lab.Server.
+type server struct {
+	m       *Measurer
+	engine  planfile.Engine
+	setting ledger.Setting
+	model   string
+	running *engines.Server
+	log     string // file of its output below the campaign's directory; empty: none
+	devices int
+	forgets *bool // whether it empties its prefix cache on request; nil: not asked yet
+}
+
+// Stop implements lab.Server.
+func (s *server) Stop() {
+	s.running.Stop()
+	if s.log != "" {
+		s.m.keepLog(s.running, s.log)
+	}
+}
+
+// Measure implements lab.Server.
+func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
+	trial := ledger.Trial{State: ledger.StateOK, Devices: s.devices, Result: filepath.ToSlash(filepath.Join("runs", load.ID+".json"))}
+	options, err := s.options(ctx, load)
+	if err != nil {
+		trial.State, trial.Reason = ledger.StateFailed, err.Error()
+		return trial
+	}
+	watch := &watch{server: s, floor: load.Floor, quiet: s.m.Quiet, tokens: float64(load.Workload.OutputLen)}
+	ctx, watch.cancel = context.WithCancelCause(ctx)
+	defer watch.cancel(nil)
+	options.Watch = watch.begin
+	unguard := watch.guard()
+	machine := startObserving(s.engine.Container == nil && s.engine.URL == "", s.m.Power)
+	begun := time.Now()
+	requests := filepath.Join(s.m.Dir, "requests", load.ID+".jsonl")
+	result, err := client.Measure(ctx, options, client.Files{Result: filepath.Join(s.m.Dir, filepath.FromSlash(trial.Result)), Log: requests})
+	unguard()
+	trial.Seconds = time.Since(begun).Seconds()
+	trial.Marks = machine.end()
+	trial.Joules = watch.joules()
+	trial.Command = command(&options)
+	if result != nil {
+		s.fill(&trial, result)
+	} else {
+		trial.Result = ""
+	}
+	s.judge(ctx, &trial, err, watch)
+	if err := compress(requests); err != nil && trial.State == ledger.StateOK {
+		trial.State, trial.Reason = ledger.StateInvalid, "its requests could not be kept: "+err.Error()
+	}
+	return trial
+}
+
+// options are those of the client for a load.
+func (s *server) options(ctx context.Context, load lab.Load) (client.Options, error) {
+	workload := load.Workload
+	o := client.Defaults(bench.VLLM)
+	o.BaseURL, o.Tokens, o.Version, o.Label = s.running.URL, s.m.tokenizer(load.Model), s.m.Version, load.ID
+	if s.engine.KeyEnv != "" {
+		o.Access.Key = s.m.Environ(s.engine.KeyEnv)
+	}
+	if workload.Endpoint == "chat" {
+		o.Backend = "openai-chat"
+	}
+	o.Data = client.NewData(cmp.Or(workload.Dataset, "random"))
+	o.Data.Path, o.Data.Input, o.Data.Output = workload.Path, workload.InputLen, workload.OutputLen
+	if workload.RangeRatio > 0 {
+		o.Data.Random.Ratio = strconv.FormatFloat(workload.RangeRatio, 'g', -1, 64)
+	}
+	o.Data.Prompts = partOf(workload.NumPrompts, load.Share)
+	o.Seed = int64(load.Seed)
+	o.Arrivals.Concurrency = workload.MaxConcurrency
+	if workload.RequestRate > 0 {
+		o.Arrivals.Rate = workload.RequestRate
+	}
+	o.IgnoreEOS = workload.IgnoreEOS
+	o.Metrics = []string{"ttft", "tpot", "itl", "e2el"}
+	o.Percentiles = []float64{50, 90, 95, 99}
+	o.Sampling = []bench.Member{{Name: "temperature", Value: json.RawMessage("0")}}
+	o.Warmups = 1
+	if len(workload.Extra) > 0 {
+		text, err := json.Marshal(workload.Extra)
+		if err != nil {
+			return o, fmt.Errorf("workload %s: extra: %w", workload.Name, err)
+		}
+		o.Extra = string(text)
+	}
+	switch {
+	case load.Cache == planfile.CacheCarry:
+	case load.Cache == planfile.CacheReset && s.canForget(ctx, &o):
+		o.ResetCache = true
+	default: // the block's salt: its trials have the same prompts, and no other block has them
+		o.Salt = fmt.Sprintf("%016x", load.Seed)
+	}
+	return o, nil
+}
+
+// partOf is how many requests a share of a workload has.
+func partOf(requests int, share float64) int {
+	if share >= 1 {
+		return requests
+	}
+	return min(requests, max(leastRequests, int(math.Ceil(share*float64(requests)))))
+}
+
+// canForget asks the server once to empty its prefix cache by vLLM's path.
+func (s *server) canForget(ctx context.Context, o *client.Options) bool {
+	if s.forgets == nil {
+		asked, err := bench.NewServer(o.BaseURL, o.Access)
+		can := err == nil && asked.Post(ctx, "/reset_prefix_cache") == nil
+		if err == nil {
+			asked.Close()
+		}
+		s.forgets = &can
+	}
+	return *s.forgets
+}
+
+// fill takes figures and findings over.
+func (s *server) fill(trial *ledger.Trial, result *client.Result) {
+	trial.Metrics = map[string]float64{}
+	for name, value := range result.Values {
+		if !strings.HasPrefix(name, "steady_") && !math.IsNaN(value) && !math.IsInf(value, 0) {
+			trial.Metrics[name] = value
+		}
+	}
+	for _, finding := range result.Findings() {
+		if finding.Warning {
+			continue
+		}
+		touched := touches(finding, trial.Metrics)
+		if len(touched) > 0 {
+			trial.Findings = append(trial.Findings, ledger.Finding{Code: finding.ID, Text: fmt.Sprintf("%.4g %s (bound %.4g)", finding.Measured, finding.What, finding.Bound), Touches: touched})
+		}
+	}
+}
+
+// touches are the metrics of a trial that a finding is about.
+func touches(finding report.Finding, metrics map[string]float64) []string {
+	var out []string
+	for name := range metrics {
+		if finding.TouchesMetric(name) {
+			out = append(out, name)
+		}
+	}
+	return sorted(out)
+}
+
+// judge says how a run ended. The cause of a run that was ended early is the watch's, or the campaign's.
+func (s *server) judge(ctx context.Context, trial *ledger.Trial, err error, watch *watch) {
+	cause := context.Cause(ctx)
+	var early *earlyError
+	var hung *hungError
+	switch died := s.running.Died(); {
+	case died != nil:
+		trial.State, trial.Reason = ledger.StateFailed, "the server ended during the run: "+died.Error()
+		var why *engines.StartError
+		if errors.As(died, &why) && why.Reason == engines.OutOfMemory {
+			trial.Reason = died.Error()
+		}
+	case errors.As(cause, &early):
+		trial.State, trial.Reason = ledger.StateEarly, early.Error()
+		if trial.Metrics == nil {
+			trial.Metrics = map[string]float64{}
+		}
+		trial.Metrics["request_throughput"] = early.rate
+		trial.Findings = nil // that it was ended early is its state
+	case errors.As(cause, &hung):
+		trial.State, trial.Reason = ledger.StateCut, hung.Error()
+	case cause != nil && err != nil:
+		trial.State, trial.Reason = ledger.StateCut, "interrupted"
+	case err != nil:
+		trial.State, trial.Reason = ledger.StateFailed, err.Error()
+	}
+}
+
+// command repeats a trial's client against a running server.
+func command(o *client.Options) []string {
+	out := []string{"ossian", "bench", "serve", "--base-url", o.BaseURL, "--dataset-name", o.Data.Name, "--num-prompts", strconv.Itoa(o.Data.Prompts), "--seed", strconv.FormatInt(o.Seed, 10), "--temperature", "0", "--num-warmups", strconv.Itoa(o.Warmups)}
+	add := func(given bool, words ...string) {
+		if given {
+			out = append(out, words...)
+		}
+	}
+	add(o.Backend != "", "--backend", o.Backend)
+	add(o.Data.Path != "", "--dataset-path", o.Data.Path)
+	add(o.Data.Input > 0, "--input-len", strconv.Itoa(o.Data.Input))
+	add(o.Data.Output > 0, "--output-len", strconv.Itoa(o.Data.Output))
+	add(o.Data.Random.Ratio != "0.0", "--random-range-ratio", o.Data.Random.Ratio)
+	add(!math.IsInf(o.Arrivals.Rate, 1), "--request-rate", strconv.FormatFloat(o.Arrivals.Rate, 'g', -1, 64))
+	add(o.Arrivals.Concurrency > 0, "--max-concurrency", strconv.Itoa(o.Arrivals.Concurrency))
+	add(o.ResetCache, "--reset-prefix-cache")
+	add(o.Salt != "", "--salt", o.Salt)
+	add(o.Extra != "", "--extra-body", o.Extra)
+	if o.IgnoreEOS != nil {
+		add(*o.IgnoreEOS, "--ignore-eos")
+	}
+	return out
+}
+
+// compress replaces a log of requests by its gzip file; one that is not there is none.
+func compress(path string) (err error) {
+	in, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(path + ".gz")
+	if err != nil {
+		return err
+	}
+	packed := gzip.NewWriter(out)
+	_, err = io.Copy(packed, in)
+	if err = errors.Join(err, packed.Close(), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+".gz"))
+	}
+	return os.Remove(path)
+}

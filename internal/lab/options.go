@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/race"
+)
+
+// A raced alternative is one with what its race said of it.
+type raced struct {
+	at       int // index of the alternative
+	standing race.Standing
+	verdict  string
+}
+
+// race compares each survivor alone with the baseline (lab.md 4, item 4).
+func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
+	if len(survivors) == 0 {
+		return nil, nil
+	}
+	rules := c.rules()
+	rules.Level = levelSingle
+	h := heat{role: ledger.RoleRace, workload: c.mainly, base: c.base, rules: rules}
+	for _, at := range survivors {
+		a := &c.all[at]
+		h.entrants = append(h.entrants, entrant{name: a.subject(c.options), group: c.options[a.option].Name, setting: combine(c.engine.Name, a)})
+	}
+	h.reserve = c.reserveAfter(survivors)
+	result, err := c.compete(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	var out []raced
+	for i, at := range survivors {
+		decision := c.decisionOf(ledger.StageRace, h, result, h.entrants[i])
+		if result.End == race.Unheard {
+			c.works = "the baseline failed twice in a race"
+		}
+		if broken := c.violated(result, h.entrants[i].name); broken != "" {
+			decision.Verdict, decision.Reason = ledger.Rejected, broken
+		}
+		if err := c.book.decide(decision); err != nil {
+			return nil, err
+		}
+		c.Say(describeDecision(&decision))
+		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict})
+	}
+	return out, c.drift(result)
+}
+
+// joinShare is the part of a budget that is kept for settings together, if there are several.
+const joinShare = 0.15
+
+// reserveAfter is what a race leaves of the budget: blocks on the other workloads, and those of settings
+// together, if the part that is kept for them would be enough for a design.
+func (c *chapter) reserveAfter(survivors []int) reserve {
+	out := c.reserveGeneralise()
+	options := map[int]bool{}
+	for _, at := range survivors {
+		options[c.all[at].option] = true
+	}
+	if len(options) < 2 {
+		return out
+	}
+	points := designPoints(len(options))
+	if seconds := joinShare * c.plan.Budget.Time.Seconds(); seconds >= float64(points)*c.cost(c.base, c.mainly) {
+		out.seconds += seconds
+	}
+	if trials := int(joinShare * float64(c.plan.Budget.Trials)); trials >= points {
+		out.trials += trials
+	}
+	return out
+}
+
+// designPoints is how many settings a design of some options has.
+func designPoints(options int) int {
+	switch {
+	case options > mostFactors:
+		return 1 + options
+	case options > 4: // half of all combinations
+		return 1 << (options - 1)
+	}
+	return 1 << options
+}
+
+// violated says which bound of the plan a setting breaks, by the mean over its good trials; empty: none.
+func (c *chapter) violated(result tally, name string) string {
+	sums, counts := map[string]float64{}, map[string]int{}
+	for _, block := range result.blocks {
+		trial, there := block[name]
+		if !there || trial.State != ledger.StateOK {
+			continue
+		}
+		for metric := range c.plan.Objective.SLA {
+			if value, has := trial.Metrics[metric]; has {
+				sums[metric] += value
+				counts[metric]++
+			}
+		}
+	}
+	for _, metric := range slices.Sorted(maps.Keys(sums)) {
+		mean, bound := sums[metric]/float64(counts[metric]), c.plan.Objective.SLA[metric]
+		if over := strings.HasSuffix(metric, "_ms"); (over && mean > bound) || (!over && mean < bound) {
+			return fmt.Sprintf("%s is %.4g, the bound of the plan %.4g", metric, mean, bound)
+		}
+	}
+	return ""
+}
+
+// describeDecision is a decision in a line for the terminal.
+func describeDecision(decision *ledger.Decision) string {
+	out := fmt.Sprintf("%s: %s", decision.Subject, decision.Verdict)
+	if effect := decision.Effect; effect != nil {
+		out += fmt.Sprintf(" (%s %s)", decision.Metric, describeEffect(effect))
+	}
+	if decision.Reason != "" {
+		out += ": " + decision.Reason
+	}
+	return out
+}
+
+func describeEffect(effect *ledger.Interval) string {
+	return fmt.Sprintf("%+.1f %% [%+.1f, %+.1f]", 100*effect.Value, 100*effect.Low, 100*effect.High)
+}
+
+// tokensOf are the tokens that a trial read and wrote.
+func tokensOf(trial ledger.Trial) float64 {
+	return math.Max(trial.Metrics["total_input_tokens"]+trial.Metrics["total_output_tokens"], 1)
+}

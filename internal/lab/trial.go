@@ -1,0 +1,299 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ossian/internal/lab/ledger"
+	"ossian/internal/lab/planfile"
+)
+
+// smokeShare is the part of the workload that says whether a setting works at all (lab.md 4, item 3).
+const smokeShare = 0.05
+
+// Reasons of trials that were cut because the lab itself ended. They are repeated; a run that was cut
+// because nothing came any more is an outcome.
+const (
+	reasonInterrupted = "the lab was interrupted; it is repeated"
+	reasonKilled      = "the lab ended during it; it is repeated"
+)
+
+// secondLook is the repetition of a first run that looked slow.
+const secondLook = 2
+
+// slowFactor: what is slower than the best by more is not measured to its end.
+const slowFactor = 3
+
+// A shot is a trial that is wanted.
+type shot struct {
+	setting    ledger.Setting
+	workload   planfile.Workload
+	role       string
+	block      int // that it belongs to; 0: none
+	repetition int // 1: again, because the first try failed
+	share      float64
+	floor      float64 // requests per second; 0: none
+}
+
+// outcome is a trial that has ended.
+type outcome struct {
+	id string
+	ledger.Trial
+}
+
+// seed is that of the prompts of a block: shared by its trials, and by no other block. A plan that
+// names a seed has it in every block.
+func (c *chapter) seed(s shot) uint64 {
+	if s.workload.Seed != nil {
+		return *s.workload.Seed
+	}
+	// Generators of the published tools take 32 bits.
+	return c.draw("prompts", s.role, s.workload.Name, strconv.Itoa(s.block)).Uint64() >> 33
+}
+
+// identity asks once what a server of a setting would be.
+func (c *chapter) identity(ctx context.Context, setting ledger.Setting) (Identity, error) {
+	server := serverOf(setting, c.model)
+	if known, is := c.identities[server]; is {
+		return known, nil
+	}
+	identity, err := c.Measurer.Identify(ctx, Request{Engine: c.engineOf(setting), Setting: setting, Model: c.model})
+	if err != nil {
+		return Identity{}, err
+	}
+	c.identities[server] = identity
+	return identity, nil
+}
+
+// engineOf is the engine of a setting as the plan has it.
+func (c *campaign) engineOf(setting ledger.Setting) planfile.Engine {
+	at := slices.IndexFunc(c.plan.Engines, func(e planfile.Engine) bool { return e.Name == setting.Engine })
+	return c.plan.Engines[at]
+}
+
+// key is what decides a trial's result, noise apart: what has the same key is not measured again
+// (lab.md 3.2).
+func (c *chapter) key(ctx context.Context, s shot) (string, error) {
+	identity, err := c.identity(ctx, s.setting)
+	if err != nil {
+		return "", err
+	}
+	return digest(identity.Version, strings.Join(identity.Argv, "\x00"), strings.Join(identity.Env, "\x00"), s.setting.Engine, c.model,
+		c.hashes[s.workload.Name], c.Version, c.machine.ID, s.role, strconv.FormatUint(c.seed(s), 10), strconv.Itoa(s.block), strconv.Itoa(s.repetition),
+		strconv.FormatFloat(s.share, 'g', -1, 64), c.plan.Cache), nil
+}
+
+// trial measures what is wanted, or finds it in the ledger. Its error is that of ctx, of the ledger, or
+// of a machine that cannot keep results: whatever goes wrong with a server is an outcome.
+func (c *chapter) trial(ctx context.Context, s shot) (outcome, error) {
+	key, err := c.key(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	if line, ended := c.book.trials[key]; ended {
+		c.account(*line.Trial)
+		return outcome{line.ID, *line.Trial}, nil
+	}
+	if err := errors.Join(ctx.Err(), c.Measurer.Room()); err != nil {
+		return outcome{}, err
+	}
+	id := fmt.Sprintf("%s-%s", s.role, key[:12])
+	trial := ledger.Trial{Setting: s.setting, Model: c.model, Workload: s.workload.Name, Role: s.role, Block: s.block, Repetition: s.repetition,
+		Seed: c.seed(s), State: ledger.StateBegun, Predicted: c.predicted(s)}
+	if err := c.book.append(ledger.Line{Kind: ledger.KindTrial, ID: id, Key: key, Trial: &trial}); err != nil {
+		return outcome{}, err
+	}
+	measured, err := c.measure(ctx, s, id)
+	if err != nil {
+		return outcome{}, err
+	}
+	measured.Setting, measured.Model, measured.Workload, measured.Role = trial.Setting, trial.Model, trial.Workload, trial.Role
+	measured.Block, measured.Repetition, measured.Seed, measured.Predicted = trial.Block, trial.Repetition, trial.Seed, trial.Predicted
+	c.judge(&measured)
+	if err := c.book.append(ledger.Line{Kind: ledger.KindTrial, ID: id, Key: key, Trial: &measured}); err != nil {
+		return outcome{}, err
+	}
+	if ctx.Err() != nil {
+		return outcome{}, ctx.Err()
+	}
+	c.account(measured)
+	c.sayTrial(measured)
+	return outcome{id, measured}, nil
+}
+
+// predicted is what a trial of the whole workload is expected to give.
+func (c *chapter) predicted(s shot) map[string]ledger.Interval {
+	if c.Predictor == nil || s.share < 1 {
+		return nil
+	}
+	return c.Predictor.Predict(c.engineOf(s.setting), s.setting, c.model, s.workload).Metrics
+}
+
+// measure has the server of a shot and puts the load on it.
+func (c *chapter) measure(ctx context.Context, s shot, id string) (ledger.Trial, error) {
+	start, err := c.serve(ctx, s.setting)
+	if err != nil {
+		return ledger.Trial{}, err
+	}
+	if start != nil && start.State != ledger.StateOK {
+		return ledger.Trial{State: ledger.StateFailed, Reason: start.Reason, Start: c.startID, Seconds: start.Seconds}, nil
+	}
+	measured := c.server.Measure(ctx, Load{ID: id, Workload: s.workload, Model: c.model, Seed: c.seed(s), Share: s.share, Floor: s.floor, Cache: c.plan.Cache, Elapsed: c.spent})
+	measured.Start = c.startID
+	if ctx.Err() != nil {
+		measured.State, measured.Reason = ledger.StateCut, reasonInterrupted
+	}
+	if measured.State == ledger.StateFailed || measured.State == ledger.StateCut {
+		c.stopServer() // whatever it has become, the next trial begins with a fresh one
+	}
+	return measured, nil
+}
+
+// serve has the server of a setting run, and returns what its start was; nil if it runs already.
+func (c *chapter) serve(ctx context.Context, setting ledger.Setting) (*ledger.Start, error) {
+	server := serverOf(setting, c.model)
+	if c.server != nil && c.serving == server {
+		return nil, nil
+	}
+	c.stopServer()
+	c.startID = fmt.Sprintf("start-%d", c.book.starts+1)
+	running, start := c.Measurer.Start(ctx, Request{Engine: c.engineOf(setting), Setting: setting, Model: c.model, ID: c.startID})
+	start.Setting, start.Model = setting, c.model
+	if err := c.book.append(ledger.Line{Kind: ledger.KindStart, ID: c.startID, Start: &start}); err != nil {
+		if running != nil {
+			running.Stop()
+		}
+		return nil, err
+	}
+	if start.State == ledger.StateOK {
+		c.server, c.serving = running, server
+	}
+	return &start, nil
+}
+
+func (c *campaign) stopServer() {
+	if c.server != nil {
+		c.server.Stop()
+		c.server, c.serving = nil, ""
+	}
+}
+
+// judge looks at what the campaign wants of a trial: figures that are none are taken out, and a finding
+// that touches the objective makes it invalid (lab.md 4.4).
+func (c *chapter) judge(trial *ledger.Trial) {
+	for name, value := range trial.Metrics {
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			delete(trial.Metrics, name)
+		}
+	}
+	if trial.State != ledger.StateOK {
+		return
+	}
+	if share, low := successShare(trial.Metrics); low {
+		trial.State, trial.Reason = ledger.StateInvalid, fmt.Sprintf("%.0f %% of the requests succeeded: below 95 %%", 100*share)
+		return
+	}
+	for _, finding := range trial.Findings {
+		if len(finding.Touches) == 0 || slices.Contains(finding.Touches, c.plan.Objective.Metric) {
+			trial.State, trial.Reason = ledger.StateInvalid, finding.Text
+			return
+		}
+	}
+	if _, there := c.value(*trial); !there {
+		trial.State, trial.Reason = ledger.StateInvalid, "it has no "+c.plan.Objective.Metric
+	}
+}
+
+// successShare is the part of the requests that succeeded, and whether it is too low.
+func successShare(metrics map[string]float64) (share float64, low bool) {
+	completed, failed := metrics["completed"], metrics["failed"]
+	if completed+failed == 0 {
+		return 1, false // a measurer that does not count them
+	}
+	share = completed / (completed + failed)
+	return share, share < 0.95
+}
+
+// value is the objective of a trial.
+func (c *campaign) value(trial ledger.Trial) (float64, bool) {
+	value, there := trial.Metrics[c.plan.Objective.Metric]
+	if c.plan.Objective.Per == "gpu" && trial.Devices > 1 {
+		value /= float64(trial.Devices)
+	}
+	return value, there && value > 0
+}
+
+// account adds a trial to what the budget has been spent on. Starts count by the setting's first good
+// one, and only where the setting before was another: so a campaign that was cut, and started servers
+// more often, decides as one that was not.
+func (c *campaign) account(trial ledger.Trial) {
+	server := serverOf(trial.Setting, trial.Model)
+	seconds := trial.Seconds
+	if server != c.lastUsed {
+		seconds += c.book.ready[server]
+	}
+	c.lastUsed = server
+	c.spent += time.Duration(seconds * float64(time.Second))
+	c.trials++
+	if trial.State == ledger.StateOK {
+		seen := c.seen[trial.Workload]
+		seen.seconds, seen.tokens = seen.seconds+trial.Seconds, seen.tokens+tokensOf(trial)
+		if trial.Block > 0 { // those of no block are of a part of the workload
+			seen.trials, seen.whole = seen.trials+1, seen.whole+trial.Seconds
+		}
+		c.seen[trial.Workload] = seen
+	}
+	c.marked = c.marked || len(trial.Marks) > 0
+}
+
+// attempt is a trial with one more try where the first one failed in a way that may not come again.
+// What fails twice is returned with a reason that begins with "unstable".
+func (c *chapter) attempt(ctx context.Context, s shot) (outcome, error) {
+	first, err := c.trial(ctx, s)
+	if err != nil || first.State == ledger.StateOK || first.State == ledger.StateEarly || lasting(first.Reason) {
+		return first, err
+	}
+	s.repetition++
+	second, err := c.trial(ctx, s)
+	if err != nil || second.State == ledger.StateOK || second.State == ledger.StateEarly {
+		return second, err
+	}
+	if second.State != ledger.StateInvalid && first.State != ledger.StateInvalid {
+		second.Reason = "unstable: failed twice: " + second.Reason
+	}
+	return second, nil
+}
+
+// lasting reports whether a failure comes again whenever the same is tried.
+func lasting(reason string) bool {
+	for _, kind := range []string{"start", "out of memory", "never ready", "flag refused", "not supported", "model not found", "no such program"} {
+		if reason == kind || strings.HasPrefix(reason, kind+":") {
+			return true
+		}
+	}
+	return false
+}
+
+// sayTrial writes the line of a trial that has just been measured.
+func (c *chapter) sayTrial(trial ledger.Trial) {
+	where := trial.Role
+	if trial.Block > 0 {
+		where += " " + strconv.Itoa(trial.Block)
+	}
+	what := trial.State
+	if value, there := c.value(trial); there && trial.State == ledger.StateOK {
+		what = fmt.Sprintf("%.4g %s", value, c.plan.Objective.Metric)
+	} else if trial.Reason != "" {
+		what += ": " + trial.Reason
+	}
+	if len(trial.Marks) > 0 {
+		what += " (" + strings.Join(trial.Marks, ", ") + ")"
+	}
+	c.Say(fmt.Sprintf("%3d  %-14s %-12s %s: %s", c.trials, where, trial.Workload, printSetting(trial.Setting), what))
+}

@@ -1,0 +1,222 @@
+package document
+
+// What load a block is of: lengths, count, rate, seed. Blocks say some of it, the commands
+// above them the rest, and lists of lengths in the text what the commands leave out.
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Lengths are the tokens of a request as a document states them.
+type Lengths struct{ Input, Output float64 }
+
+var (
+	lengthsInWords = regexp.MustCompile(`(?i)([0-9][0-9,]*)\s?(k?)\s*(?:input tokens|in\b|input\b)[^0-9]{1,20}([0-9][0-9,]*)\s?(k?)\s*(?:output tokens|out\b|output\b)`)
+	lengthsInput   = regexp.MustCompile(`(?i)(?:dataset_input_tokens|random[-_]input[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
+	lengthsOutput  = regexp.MustCompile(`(?i)(?:dataset_output_tokens|random[-_]output[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
+)
+
+// maxLengths bounds the stated lengths of a document.
+const maxLengths = 500
+
+// findLengths finds the stated lengths of a text.
+func (d *Document) findLengths() {
+	pending := 0.0 // an input length whose output length is to come within a few lines
+	left := 0
+	for _, line := range d.Lines {
+		if len(d.lengths) >= maxLengths {
+			break
+		}
+		left--
+		if lower := strings.ToLower(line); !strings.Contains(lower, "out") && !strings.Contains(lower, "input") {
+			continue
+		}
+		for _, match := range lengthsInWords.FindAllStringSubmatch(line, 10) {
+			input, okIn := thousands(match[1], match[2])
+			output, okOut := thousands(match[3], match[4])
+			if okIn && okOut {
+				d.lengths = append(d.lengths, Lengths{input, output})
+			}
+		}
+		if match := lengthsInput.FindStringSubmatch(line); match != nil {
+			pending, _ = strconv.ParseFloat(match[1], 64)
+			left = 3
+		}
+		if match := lengthsOutput.FindStringSubmatch(line); match != nil && left > 0 {
+			output, _ := strconv.ParseFloat(match[1], 64)
+			d.lengths = append(d.lengths, Lengths{pending, output})
+			left = 0
+		}
+	}
+	for i := range d.Commands {
+		if load := d.Commands[i].Load; load != nil && load.Input > 0 && load.Output > 0 {
+			d.lengths = append(d.lengths, Lengths{load.Input, load.Output})
+		}
+	}
+}
+
+// thousands is a number, times 1000 where a k follows it.
+func thousands(text, k string) (float64, bool) {
+	read, ok := ParseNumber(text)
+	if k != "" {
+		read.Value *= 1000
+	}
+	return read.Value, ok && read.Value > 0
+}
+
+// A Workload is the load of one run.
+type Workload struct {
+	Dataset string  // random, sharegpt, ...; "" = not stated
+	Input   float64 // tokens per request, mean
+	Output  float64 // tokens per request, mean
+	Count   int     // requests
+	Rate    float64 // requests per second; +Inf = all at once
+	Limit   int     // requests at the same time; 0 = no limit
+	Seed    *int    // nil = not stated
+}
+
+// A Loaded is what is known of a block's load.
+type Loaded struct {
+	Workload
+	Equal  bool    // all answers have the same length
+	Stated bool    // the output length is the requested one, not the mean of what came
+	Asked  Lengths // as stated; 0 = not stated
+}
+
+// near reports whether a mean length can be that of a stated one: templates add some tokens,
+// and retokenising takes some away.
+func near(mean, stated float64) bool {
+	return math.Abs(mean-stated) <= math.Max(0.02*stated, 3) || (mean > stated && mean-stated <= 120 && stated >= 1000)
+}
+
+// LoadOf is what is known of the load of a block; it is gathered once.
+func (d *Document) LoadOf(block *Block) Loaded {
+	if block.load == nil {
+		load := d.gatherLoad(block)
+		block.load = &load
+	}
+	return *block.load
+}
+
+// gatherLoad gathers what is known of the load of a block.
+func (d *Document) gatherLoad(block *Block) Loaded {
+	var load Loaded
+	load.Rate = math.NaN()
+	completed := block.Value("completed")
+	load.Count = int(math.Min(completed+block.Value("failed"), 1e9))
+	if completed > 0 {
+		load.Input, load.Output = block.Value("total_input_tokens")/completed, block.Value("total_output_tokens")/completed
+	}
+	// Lengths that the text states and that fit what was read.
+	if client := block.client; client != nil && client.Load.Input > 0 && near(load.Input, client.Load.Input) && block.Line-client.Line < 100 {
+		load.Output, load.Stated = client.Load.Output, client.Load.Output > 0
+		load.Asked = Lengths{client.Load.Input, client.Load.Output}
+	} else {
+		for _, pair := range d.lengths {
+			if near(load.Input, pair.Input) {
+				load.Output, load.Stated, load.Asked = pair.Output, true, pair
+				break
+			}
+		}
+	}
+	if completed > 0 && block.Has("total_output_tokens") {
+		mean := block.Value("total_output_tokens") / completed
+		load.Equal = mean > 1 && mean == math.Trunc(mean) && (!load.Stated || mean == load.Output)
+	}
+	d.loadClient(block, &load)
+	d.loadRate(block, &load)
+	if limit := block.Value("max_concurrency"); limit > 0 && limit < 1e9 {
+		load.Limit = int(limit)
+	}
+	return load
+}
+
+// loadClient takes the data set and the seed from the label, or the command whose lengths fit.
+func (d *Document) loadClient(block *Block, load *Loaded) {
+	about := strings.ToLower(block.label + " " + block.Section)
+	switch {
+	case strings.Contains(about, "sharegpt"):
+		load.Dataset = "sharegpt"
+	case strings.Contains(about, "random"):
+		load.Dataset = "random"
+	case load.Stated:
+		load.Dataset = "random"
+	}
+	if block.client != nil && block.Line-block.client.Line < 100 && block.client.Load.Dataset != "" {
+		load.Dataset = block.client.Load.Dataset
+	}
+	for i := range d.Commands {
+		c := d.Commands[i].Load
+		if c == nil || (d.Commands[i].Line > block.Line && load.Seed != nil) {
+			continue
+		}
+		if c.Dataset == load.Dataset || (load.Dataset == "" && near(load.Input, c.Input)) {
+			load.Dataset = c.Dataset
+			if c.Seed != nil {
+				load.Seed = c.Seed
+			}
+		}
+	}
+}
+
+// loadRate settles at which rate requests were sent: as the block says, else the command,
+// else all at once where all were open at the same time. NaN = not known.
+func (d *Document) loadRate(block *Block, load *Loaded) {
+	switch {
+	case block.Has("request_rate"):
+		load.Rate = block.Value("request_rate")
+	case block.info["request_rate"] == "inf":
+		load.Rate = math.Inf(1)
+	case block.client != nil && block.client.engine != "guidellm":
+		load.Rate = block.client.Load.Rate
+	case block.Value("max_concurrent_requests") >= block.Value("completed") && block.Value("completed") > 1:
+		load.Rate = math.Inf(1)
+	case block.profile == "lmdeploy" || block.profile == "sglang":
+		load.Rate = math.Inf(1) // these write another rate in a row of their own
+	}
+}
+
+// Burst reports whether all requests were sent at once, as far as a limit let them.
+func (l *Loaded) Burst() bool { return math.IsInf(l.Rate, 1) }
+
+// Fitting is a key by which blocks of one load are found.
+func (b *Block) Fitting() [2]float64 {
+	return [2]float64{b.Value("completed") + b.Value("failed"), b.Value("total_input_tokens")}
+}
+
+// SequenceLimit is how many sequences the server of a block runs at once, and where that is
+// from; 0 = not known.
+func (b *Block) SequenceLimit() (limit int, origin string) {
+	engine := "vllm"
+	if c := b.Server; c != nil {
+		engine = c.engine
+		if n, ok := c.Integer("max-num-seqs", "max-running-requests", "max-batch-size"); ok && n > 0 {
+			return n, "by its command"
+		}
+	}
+	if b.client != nil && b.client.engine != "" && b.Server == nil {
+		engine = b.client.engine
+	}
+	if engine == "vllm" {
+		return 256, "vLLM's default on this class of card; 1024 on newer ones"
+	}
+	return 0, ""
+}
+
+// LikelyLimits are the limits that a block may have run at: its server's, its client's, and
+// where neither is stated the defaults of its engine.
+func (b *Block) LikelyLimits(load *Loaded) []int {
+	limit, origin := b.SequenceLimit()
+	switch {
+	case load.Limit > 0 && (limit == 0 || origin != "by its command" || load.Limit < limit):
+		return []int{load.Limit}
+	case origin == "by its command":
+		return []int{limit}
+	case limit > 0:
+		return []int{256, 1024}
+	}
+	return nil
+}

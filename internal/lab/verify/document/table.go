@@ -1,0 +1,311 @@
+package document
+
+// Tables in Markdown and HTML: cells with the figures in them, each with the metric it is of
+// and the percentage or factor printed beside it.
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Limits of tables.
+const (
+	maxTables  = 5_000
+	maxCells   = 200_000 // of a document
+	maxRows    = 5_000   // of a table
+	maxColumns = 64      // of a table; those beyond are not looked at
+)
+
+// A Table is one table; all its rows are cut or filled to the width of the header.
+type Table struct {
+	Line   int
+	Header []string
+	Rows   []Row
+}
+
+// A Row is one row below the header.
+type Row struct {
+	Line  int
+	Name  string // its first cell
+	Cells []Cell
+}
+
+// A Cell is what stands in one place of a table.
+type Cell struct {
+	Text    string
+	Figures []TableFigure
+	Changes []Change // percentages that stand there alone
+}
+
+// A TableFigure is one figure of a cell.
+type TableFigure struct {
+	Label  string // in small letters: what stands before it in the cell, else the column's header
+	Metric string // its key (bench.md 1.8); "" = not known
+	Number Number
+	Scale  float64 // of "x2" behind it: the figure is of one of so many; 1 = none
+	Change *Change // printed beside it
+}
+
+// A Change is a printed percentage or factor.
+type Change struct {
+	Text    string
+	at      int    // where it begins in its cell
+	Value   Number // in percent, or times
+	Factor  bool   // times, not percent
+	PerUnit bool   // "/GPU" and its like
+	faster  bool   // says faster or slower, not how a figure changed
+	Saving  bool   // says how much less: "saved", "reduction"
+}
+
+var (
+	separatorRow = regexp.MustCompile(`^\s*\|?[\s:|-]+\|[\s:|-]*$`)
+	htmlCell     = regexp.MustCompile(`(?is)<t[hd][^>]{0,200}>(.*?)(?:</t[hd]>|$)`)
+	labelled     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9 .()/%_-]{0,60}?)\s*[:=]\s*(.*)$`)
+	leadFigure   = regexp.MustCompile(`^[~≈]?\s*([-+]?[0-9][0-9,]*(?:\.[0-9]+)?)\s*([x×]\s?[0-9]+)?\s*([A-Za-zµ%][A-Za-z/%.]{0,20}(?:/[A-Za-z]+)?)?`)
+	changeText   = regexp.MustCompile(`([-+\x{2212}]?\s?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x|×)\s?(/\s?(?:GPU|gpu|device|card|NPU|npu)|per (?:GPU|device|card))?\s?([a-z]+(?: [a-z]+)?)?`)
+)
+
+// findTables finds the tables of a text.
+func (d *Document) findTables() {
+	cells := 0
+	for i := 0; i+1 < len(d.Lines) && len(d.Tables) < maxTables && cells < maxCells; i++ {
+		line := d.Lines[i]
+		var found Table
+		switch {
+		case strings.Contains(line, "|") && separatorRow.MatchString(d.Lines[i+1]) && strings.Contains(d.Lines[i+1], "-"):
+			found = d.markdownTable(i)
+			i += len(found.Rows) + 1
+		case strings.Contains(strings.ToLower(line), "<table"):
+			var end int
+			found, end = d.htmlTable(i)
+			i = end
+		default:
+			continue
+		}
+		for _, r := range found.Rows {
+			cells += len(r.Cells)
+		}
+		if len(found.Rows) > 0 {
+			d.Tables = append(d.Tables, found)
+		}
+	}
+}
+
+// splitRow is the cells of a row of Markdown.
+func splitRow(line string) []string {
+	line = strings.TrimSpace(line)
+	line = strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|")
+	return strings.SplitN(line, "|", maxColumns+1)[:min(maxColumns, 1+strings.Count(line, "|"))]
+}
+
+// markdownTable reads the table whose header is line at, counted from 0.
+func (d *Document) markdownTable(at int) Table {
+	found := Table{Line: at + 1}
+	for _, name := range splitRow(d.Lines[at]) {
+		found.Header = append(found.Header, Plain(name))
+	}
+	for i := at + 2; i < len(d.Lines) && strings.Contains(d.Lines[i], "|") && strings.TrimSpace(d.Lines[i]) != "" && len(found.Rows) < maxRows; i++ {
+		found.add(splitRow(d.Lines[i]), i+1)
+	}
+	return found
+}
+
+// htmlTable reads the table that begins in line at, counted from 0, and says in which it ends.
+func (d *Document) htmlTable(at int) (Table, int) {
+	found, end := Table{Line: at + 1}, at
+	var text strings.Builder
+	start := at + 1
+	for i := at; i < min(len(d.Lines), at+5000); i++ {
+		end = i
+		lower := strings.ToLower(d.Lines[i])
+		if strings.Contains(lower, "<tr") {
+			text.Reset()
+			start = i + 1
+		}
+		text.WriteString(d.Lines[i] + "\n")
+		if strings.Contains(lower, "</tr") {
+			var cells []string
+			for _, match := range htmlCell.FindAllStringSubmatch(text.String(), maxColumns) {
+				cells = append(cells, match[1])
+			}
+			if found.Header == nil {
+				for _, name := range cells {
+					found.Header = append(found.Header, Plain(name))
+				}
+			} else if len(found.Rows) < maxRows {
+				found.add(cells, start)
+			}
+			text.Reset()
+		}
+		if strings.Contains(lower, "</table") {
+			break
+		}
+	}
+	return found, end
+}
+
+// add adds a row.
+func (t *Table) add(texts []string, line int) {
+	row := Row{Line: line}
+	for column := range t.Header {
+		text := ""
+		if column < len(texts) {
+			text = texts[column]
+		}
+		if column == 0 {
+			row.Name = Plain(text)
+		}
+		row.Cells = append(row.Cells, readCell(text, t.Header[column], line))
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// readCell reads the figures of a cell; header is that of its column.
+func readCell(text, header string, line int) Cell {
+	cell := Cell{Text: Plain(lineBreak.ReplaceAllString(text, "; "))}
+	for _, part := range lineBreak.Split(text, 20) {
+		part = Plain(part)
+		label, rest := strings.ToLower(header), part
+		if match := labelled.FindStringSubmatch(part); match != nil {
+			label, rest = strings.ToLower(match[1]), match[2]
+		}
+		match := leadFigure.FindStringSubmatchIndex(rest)
+		changes := findChanges(rest)
+		if match == nil {
+			cell.Changes = append(cell.Changes, changes...)
+			continue
+		}
+		figure, ok := ParseNumber(rest[match[2]:match[3]])
+		unit := Submatch(rest, match, 3)
+		behind := Submatch(rest, match, 2)
+		// "2.7x faster" and "+12.1%" are changes, not figures; "10-20%" is neither.
+		if !ok || rangeBehind.MatchString(rest[match[3]:]) || strings.HasPrefix(unit, "%") || unit == "x" || strings.HasPrefix(unit, "x/") || strings.HasPrefix(rest[match[3]:], "×") {
+			cell.Changes = append(cell.Changes, changes...)
+			continue
+		}
+		figure.Line = line
+		found := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
+		if behind != "" {
+			if n, err := strconv.Atoi(strings.Trim(behind, "x× ")); err == nil && n > 1 && n <= 1024 {
+				found.Scale = float64(n)
+			}
+		}
+		if found.Metric == "mean_e2el_ms" && strings.HasPrefix(unit, "s") {
+			found.Number.Value, found.Number.Half = figure.Value*1000, figure.Half*1000
+		}
+		// A change of the figure stands right behind it; words in between say of what it is.
+		for i := range changes {
+			if changes[i].at >= match[3] && !otherWords(rest[match[1]:max(match[1], changes[i].at)]) && changes[i].Text != behind {
+				found.Change = &changes[i]
+				break
+			}
+		}
+		cell.Figures = append(cell.Figures, found)
+	}
+	return cell
+}
+
+// RangeBefore is what makes a figure the upper end of a range.
+var RangeBefore = regexp.MustCompile(`[0-9]\s?[-–]\s?$`)
+
+// rangeBehind is what makes a figure the lower end of a range.
+var rangeBehind = regexp.MustCompile(`^\s?[-–]\s?[0-9]`)
+
+// otherWords reports whether there are words in a text, but for units and signs.
+func otherWords(text string) bool { return regexpWords.MatchString(text) }
+
+var regexpWords = regexp.MustCompile(`[A-Za-z]{3,}`)
+
+// Submatch is a group of a match, "" where it took no part.
+func Submatch(text string, match []int, group int) string {
+	if match[2*group] < 0 {
+		return ""
+	}
+	return text[match[2*group]:match[2*group+1]]
+}
+
+// findChanges finds percentages and factors in a text.
+func findChanges(text string) []Change {
+	var out []Change
+	for _, match := range changeText.FindAllStringSubmatchIndex(text, 20) {
+		// "7081.34x2" is a figure of one of two, not a factor.
+		if after := text[match[5]:]; match[4] >= 0 && text[match[4]:match[5]] != "%" && after != "" && after[0] >= '0' && after[0] <= '9' {
+			continue
+		}
+		value, ok := ParseNumber(strings.ReplaceAll(Submatch(text, match, 1), " ", ""))
+		if !ok {
+			continue
+		}
+		if RangeBefore.MatchString(text[:match[2]]) || (match[2] > 0 && text[match[2]] == '-' && text[match[2]-1] >= '0' && text[match[2]-1] <= '9') {
+			continue // the upper end of a range
+		}
+		word := Submatch(text, match, 4)
+		value = value.Rounded(false)
+		out = append(out, Change{at: match[2], Text: strings.TrimSpace(text[match[2]:match[5]]) + Submatch(text, match, 3), Value: value, Factor: Submatch(text, match, 2) != "%",
+			PerUnit: match[6] >= 0, faster: strings.HasPrefix(word, "faster") || strings.HasPrefix(word, "slower") || strings.HasPrefix(word, "speed"),
+			Saving: strings.HasPrefix(word, "sav") || strings.HasPrefix(word, "reduc") || strings.HasPrefix(word, "less") || strings.HasPrefix(word, "lower")})
+	}
+	return out
+}
+
+// metricWords are words in labels that settle which metric a figure is of, the first that
+// fits.
+var metricWords = []struct {
+	words  []string
+	metric string
+}{
+	{[]string{"total", "tps"}, "total_token_throughput"},
+	{[]string{"total", "tok"}, "total_token_throughput"},
+	{[]string{"output", "tps"}, "output_throughput"},
+	{[]string{"output", "tok"}, "output_throughput"},
+	{[]string{"input", "tps"}, "input_throughput"},
+	{[]string{"input", "tok"}, "input_throughput"},
+	{[]string{"req/s"}, "request_throughput"},
+	{[]string{"requests/s"}, "request_throughput"},
+	{[]string{"request throughput"}, "request_throughput"},
+	{[]string{"tps"}, "throughput"},
+	{[]string{"tok/s"}, "throughput"},
+	{[]string{"tokens/s"}, "throughput"},
+	{[]string{"throughput"}, "throughput"},
+}
+
+// latencyWords are words for latencies.
+var latencyWords = []struct{ word, name string }{{"ttft", "ttft"}, {"first token", "ttft"}, {"tpot", "tpot"}, {"per output token", "tpot"},
+	{"itl", "itl"}, {"inter-token", "itl"}, {"e2e", "e2el"}, {"end-to-end", "e2el"}, {"latency", "e2el"}}
+
+// MetricOf is the key of the metric that a label is of; "throughput" for a rate of tokens of
+// which kind the label does not say, "" where it is not known.
+func MetricOf(label string) string {
+	label = strings.ToLower(label)
+	for _, latency := range latencyWords {
+		if !strings.Contains(label, latency.word) {
+			continue
+		}
+		for _, statistic := range Orders {
+			if strings.Contains(label, statistic) {
+				return statistic + "_" + latency.name + "_ms"
+			}
+		}
+		return "mean_" + latency.name + "_ms"
+	}
+	if strings.Contains(label, "improvement") || strings.Contains(label, "gain") || strings.Contains(label, "change") {
+		return ""
+	}
+	for _, entry := range metricWords {
+		all := true
+		for _, word := range entry.words {
+			all = all && strings.Contains(label, word)
+		}
+		if all {
+			return entry.metric
+		}
+	}
+	return ""
+}
+
+// IsTime reports whether less of a metric is better.
+func IsTime(metric string) bool { return strings.HasSuffix(metric, "_ms") }
+
+// Orders are the percentiles that reports have, each at most the next.
+var Orders = []string{"median", "p75", "p90", "p95", "p99", "p99.9", "max"}

@@ -1,0 +1,365 @@
+package verify
+
+// V-PCT: printed percentages and factors against the printed figures that they are of, in
+// rows and columns of tables and in sentences.
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"ossian/internal/lab/verify/document"
+)
+
+// percentages is V-PCT.
+func (j *judge) percentages() {
+	for i := range j.doc.Tables {
+		table := &j.doc.Tables[i]
+		for r := range table.Rows {
+			j.checkRow(table, &table.Rows[r])
+		}
+		for column := range table.Header {
+			j.checkColumn(table, column)
+		}
+	}
+	j.memorySavings()
+	for i, line := range j.doc.Lines {
+		if len(line) <= maxSentence && !strings.Contains(line, "|") && strings.ContainsAny(line, "%x×") && comparing.MatchString(line) {
+			j.checkSentence(document.Plain(line), i+1)
+		}
+	}
+}
+
+// maxSentence is how long a line may be that is read as a sentence.
+const maxSentence = 4 << 10
+
+// comparing are the words between two figures that are compared.
+var comparing = regexp.MustCompile(`→|->|=>|\bto\b|instead|rather|\bvs\b|versus|compared|from`)
+
+// checkRow checks the changes of a row against the same metric in its base column.
+func (j *judge) checkRow(table *document.Table, row *document.Row) {
+	for column := range row.Cells {
+		for i := range row.Cells[column].Figures {
+			figure := &row.Cells[column].Figures[i]
+			if figure.Change == nil {
+				continue
+			}
+			if base, ok := document.RowBase(table, row, column, figure.Label); ok {
+				j.checkChange(place(table, row), base, *figure, *figure.Change, j.scalesNear(table, row))
+			}
+		}
+	}
+	// "| 100 | 112 | +12% |": the change has a cell of its own behind two figures.
+	for column := 2; column < len(row.Cells); column++ {
+		cell := &row.Cells[column]
+		if len(cell.Figures) > 0 || len(cell.Changes) != 1 {
+			continue
+		}
+		before, after := &row.Cells[column-2], &row.Cells[column-1]
+		if len(before.Figures) != 1 || len(after.Figures) != 1 || before.Figures[0].Change != nil || after.Figures[0].Change != nil {
+			continue
+		}
+		// Only where the header says that these are two states of one thing.
+		if document.BaseWords.MatchString(table.Header[column-2]) && !document.BaseWords.MatchString(table.Header[column-1]) {
+			base, figure := before.Figures[0], after.Figures[0]
+			if base.Metric == "" {
+				base.Metric = document.MetricOf(row.Name)
+			}
+			figure.Metric = base.Metric
+			j.checkChange(place(table, row), base, figure, cell.Changes[0], j.scalesNear(table, row))
+		}
+	}
+}
+
+// place is what a row is called in findings.
+func place(t *document.Table, r *document.Row) string {
+	return "table row " + r.Name
+}
+
+// checkColumn checks the changes of a column against one row of it, where rows are states
+// and each row has the metric once.
+func (j *judge) checkColumn(table *document.Table, column int) {
+	type entry struct {
+		row *document.Row
+		f   document.TableFigure
+	}
+	var changed, all []entry
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		if len(row.Cells[column].Figures) != 1 {
+			continue
+		}
+		figure := row.Cells[column].Figures[0]
+		if _, inRow := document.RowBase(table, row, column, figure.Label); inRow {
+			return // its base is in the row
+		}
+		all = append(all, entry{row, figure})
+		if figure.Change != nil {
+			changed = append(changed, entry{row, figure})
+		}
+	}
+	if len(changed) == 0 || len(all) < 2 {
+		return
+	}
+	// The base is the row that is called so; else the one for which most changes hold.
+	best, most := -1, 0
+	for i := range all {
+		if all[i].f.Change != nil {
+			continue
+		}
+		hold := 0
+		for _, e := range changed {
+			if holds(all[i].f, e.f, *e.f.Change, 1) {
+				hold++
+			}
+		}
+		if document.BaseWords.MatchString(all[i].row.Name) {
+			hold += len(changed) + 1
+		}
+		if hold > most {
+			best, most = i, hold
+		}
+	}
+	for _, entry := range changed {
+		switch {
+		case best >= 0:
+			j.checkChange(place(table, entry.row)+", "+table.Header[column], all[best].f, entry.f, *entry.f.Change, j.scalesNear(table, entry.row))
+		default:
+			j.find(Unsupported, entry.row.Line, place(table, entry.row)+", "+table.Header[column], entry.f.Number.Text+" ("+entry.f.Change.Text+")",
+				"no row of the table gives this change", "a percentage needs the figure that it is of")
+		}
+	}
+}
+
+// A scale is a number of devices by which a document may divide.
+type scale struct {
+	times float64
+	said  bool // by the document: x2, /GPU, normalised
+}
+
+var normalised = regexp.MustCompile(`(?i)normali[sz]ed|per[- ](gpu|device|card|npu)|/\s?(gpu|device|card|npu)`)
+
+// scalesNear are the scales by which changes in a table may hold: those of its commands'
+// devices and the usual ones.
+func (j *judge) scalesNear(t *document.Table, r *document.Row) []scale {
+	said := normalised.MatchString(j.doc.TextAround(t, r))
+	out := []scale{}
+	for _, times := range []float64{2, 3, 4, 6, 8, 16} {
+		out = append(out, scale{times, said})
+	}
+	return out
+}
+
+// checkChange checks one printed change.
+func (j *judge) checkChange(where string, base, figure document.TableFigure, printed document.Change, scales []scale) {
+	if base.Number.Value <= 0 || figure.Number.Value < 0 {
+		return
+	}
+	// Beside a figure of which nobody knows what it is, a share without a sign is no change.
+	if figure.Metric == "" && base.Metric == "" && !printed.Factor && !strings.ContainsAny(printed.Text, "+-\u2212") {
+		return
+	}
+	if holds(base, figure, printed, 1) {
+		if figure.Scale > 1 {
+			j.find(Info, figure.Number.Line, where, fmt.Sprintf("%sx%s (%s)", figure.Number.Text, document.Figure(figure.Scale), printed.Text),
+				fmt.Sprintf("holds for all %s together", document.Figure(figure.Scale)), "the figure is of one of several servers or devices")
+		}
+		return
+	}
+	for _, scale := range scales {
+		if !holds(base, figure, printed, scale.times) {
+			continue
+		}
+		if scale.said || printed.PerUnit {
+			j.find(Info, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", fmt.Sprintf("holds per device: divided by %s", document.Figure(scale.times)), "the document says that it scales by devices")
+		} else {
+			j.find(Caution, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")",
+				fmt.Sprintf("holds only divided by %s", document.Figure(scale.times)), "a scaling by the number of devices is not said")
+		}
+		return
+	}
+	devices := 1.0
+	if printed.PerUnit { // by the number of devices that comes nearest
+		nearest := math.Inf(1)
+		for _, s := range scales {
+			low, high := rangeOf(base, figure, s.times, printed.Factor)
+			if off := math.Abs((low+high)/2 - printed.Value.Value); off < nearest {
+				devices, nearest = s.times, off
+			}
+		}
+	}
+	low, high := rangeOf(base, figure, devices, printed.Factor)
+	// Rounded once more from a rounded figure: 45.349 to 45.35 to 45.4.
+	twice := printed.Value
+	twice.Half *= 1.1
+	if (document.Between(low, high)).Meets(twice.Span()) {
+		j.find(Caution, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", fmt.Sprintf("%s → %s is %.3f", base.Number.Text, figure.Number.Text, (low+high)/2), "it was rounded twice")
+		return
+	}
+	follows := fmt.Sprintf("%s → %s is %s", base.Number.Text, figure.Number.Text, changeFigure((low+high)/2, printed))
+	j.find(Wrong, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", follows,
+		allowed("the rounded operands", changeFigure(low, printed), changeFigure(high, printed)))
+}
+
+// allowed says what operands allow: a range, or one figure where their rounding does not show.
+func allowed(operands, low, high string) string {
+	if low == high {
+		return operands + " allow nothing else"
+	}
+	return operands + " allow " + low + " to " + high
+}
+
+// changeFigure writes a change with the digits of a printed one and one more.
+func changeFigure(value float64, printed document.Change) string {
+	decimals := 1
+	if _, after, ok := strings.Cut(printed.Value.Text, "."); ok {
+		decimals = len(after)
+	}
+	if printed.Factor {
+		return fmt.Sprintf("%.*f×", decimals, value)
+	}
+	text := fmt.Sprintf("%+.*f %%", decimals, value)
+	if finer := fmt.Sprintf("%+.*f %%", decimals+1, value); strings.TrimRight(finer, "0 %") != strings.TrimRight(text, "0 %") {
+		text += " (" + finer + ")"
+	}
+	return text
+}
+
+// rangeOf is by how much a figure differs from its base, in percent or as a factor, per one
+// of so many devices.
+func rangeOf(base, figure document.TableFigure, devices float64, factor bool) (low, high float64) {
+	count := figure.Scale / base.Scale / devices
+	ratio := figure.Number.Span().Over(base.Number.Span())
+	ratio = document.Between(ratio.Low*count, ratio.High*count)
+	if factor {
+		if document.IsTime(figure.Metric) || document.IsTime(base.Metric) {
+			return 1 / ratio.High, 1 / ratio.Low
+		}
+		return ratio.Low, ratio.High
+	}
+	return 100 * (ratio.Low - 1), 100 * (ratio.High - 1)
+}
+
+// holds reports whether a printed change can be that of a figure from its base. Times may be
+// said to be so much less, or the server so much faster.
+func holds(base, figure document.TableFigure, printed document.Change, devices float64) bool {
+	low, high := rangeOf(base, figure, devices, printed.Factor)
+	want := printed.Value.Span()
+	if (document.Between(low, high)).Meets(want) {
+		return true
+	}
+	if printed.Factor || !(document.IsTime(figure.Metric) || document.IsTime(base.Metric) || printed.Saving) {
+		return false
+	}
+	// A reduction by so much is printed without its sign; "faster" counts the other way round.
+	if (document.Between(-high, -low)).Meets(want) && !strings.HasPrefix(printed.Text, "+") {
+		return true
+	}
+	faster := document.Between(100*(1/(1+high/100)-1), 100*(1/(1+low/100)-1))
+	return faster.Meets(want)
+}
+
+// Sentences that give two figures and the change between them.
+const figurePattern = `[~≈]?\s?([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-zµ]+(?:/[A-Za-z]+)?)?`
+
+var (
+	// From the old one to the new one.
+	fromTo = regexp.MustCompile(`(?i)(?:from\s+)?` + figurePattern + `\s*(?:→|->|=>|\bto\b)\s*` + figurePattern)
+	// The new one, and what it was.
+	insteadOf = regexp.MustCompile(`(?i)` + figurePattern + `\s*(?:instead of|rather than|\bvs\.?|versus|compared to|compared with|down from|up from)\s*` + figurePattern)
+	// A change in words.
+	sentenceChange = regexp.MustCompile(`(?i)([-+\x{2212}]?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x\b|×)(?:\s*(faster|slower|higher|lower|less|more|reduction|reduced|saved|improvement|increase|decrease|better|gain|speedup))?`)
+)
+
+var pointWithin = regexp.MustCompile(`[0-9]\.[0-9]`)
+
+// sentenceReach is how far behind two figures their change may stand, in bytes.
+const sentenceReach = 60
+
+// checkSentence checks the change behind two figures of a sentence, in brackets or behind a
+// comma. Ranges are no figures, and several figures in between leave open which are meant.
+func (j *judge) checkSentence(text string, line int) {
+	for _, form := range []*regexp.Regexp{fromTo, insteadOf} {
+		for _, match := range form.FindAllStringSubmatchIndex(text, 10) {
+			old, okOld := document.ParseNumber(document.Submatch(text, match, 1))
+			fresh, okNew := document.ParseNumber(document.Submatch(text, match, 3))
+			unitOld, unitNew := document.Submatch(text, match, 2), document.Submatch(text, match, 4)
+			if !okOld || !okNew || (unitOld != "" && unitNew != "" && !strings.EqualFold(unitOld, unitNew)) || document.RangeBefore.MatchString(text[:match[2]]) {
+				continue
+			}
+			if form == insteadOf {
+				old, fresh = fresh, old
+			}
+			rest := text[match[1]:]
+			if strings.HasPrefix(strings.TrimSpace(rest), "-") || strings.HasPrefix(strings.TrimSpace(rest), "–") {
+				continue
+			}
+			j.checkBehind(text, rest, old, fresh, line)
+		}
+	}
+}
+
+// checkBehind checks the first change in what stands behind two figures.
+func (j *judge) checkBehind(text, rest string, old, fresh document.Number, line int) {
+	match := sentenceChange.FindStringSubmatchIndex(rest)
+	if match == nil || match[0] > sentenceReach {
+		return
+	}
+	between := rest[:match[0]]
+	if strings.ContainsAny(between, ";.") && !pointWithin.MatchString(between) {
+		return // another sentence
+	}
+	if document.RangeBefore.MatchString(rest[:match[2]]) || strings.HasPrefix(rest[match[3]:], "-") {
+		return
+	}
+	value, ok := document.ParseNumber(document.Submatch(rest, match, 1))
+	if !ok || old.Value <= 0 || fresh.Value <= 0 {
+		return
+	}
+	approximate := strings.ContainsAny(text, "~≈") || strings.Contains(text, "about")
+	old, fresh, value = old.Rounded(approximate), fresh.Rounded(approximate), value.Rounded(approximate)
+	percent := document.Submatch(rest, match, 2) == "%"
+	ratio := fresh.Span().Over(old.Span())
+	allowed := []document.Span{ratio, document.Between(1/ratio.High, 1/ratio.Low)}
+	if percent {
+		allowed = []document.Span{document.Between(100*(ratio.Low-1), 100*(ratio.High-1)), document.Between(100*(1-ratio.High), 100*(1-ratio.Low)),
+			document.Between(100*(1/ratio.High-1), 100*(1/ratio.Low-1)), document.Between(100*ratio.Low, 100*ratio.High)}
+	}
+	for _, s := range allowed {
+		if s.Meets(value.Span()) {
+			return
+		}
+	}
+	// By devices, where the sentence says so.
+	if normalised.MatchString(text) {
+		for _, devices := range []float64{2, 3, 4, 6, 8, 16} {
+			if (document.Between(100*(ratio.Low/devices-1), 100*(ratio.High/devices-1))).Meets(value.Span()) {
+				return
+			}
+		}
+	}
+	follows := fmt.Sprintf("%s → %s is %s", old.Text, fresh.Text, factorOrPercent(fresh.Value/old.Value, percent))
+	j.find(Wrong, line, "sentence", clip(text), follows, "beyond the rounding of the printed figures")
+}
+
+// factorOrPercent writes a ratio as a signed percentage, or as a factor of at least 1.
+func factorOrPercent(ratio float64, percent bool) string {
+	if percent {
+		return fmt.Sprintf("%+.1f %%", 100*(ratio-1))
+	}
+	return fmt.Sprintf("%.1f×", math.Max(ratio, 1/ratio))
+}
+
+// clip is a text that fits in a finding.
+func clip(text string) string {
+	const most = 240
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut-- // not within a character
+	}
+	return text[:cut] + " …"
+}
