@@ -58,6 +58,7 @@ type campaign struct {
 	lastUsed string // serverOf the trial before, measured or replayed
 
 	seen      map[string]effort // by workload: trials of all its requests
+	budget    planfile.Budget   // until the end of this chapter; zero: none
 	spent     time.Duration     // of trials and the starts that they needed, as the ledger has it
 	trials    int               // that counted towards the budget
 	marked    bool              // a trial has marks of a busy machine
@@ -74,6 +75,7 @@ type chapter struct {
 	all     []alternative
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
+	breaks  string // bound of the plan that the baseline breaks; empty: none
 	works   string // why nothing can be decided: the baseline's failure; empty: it works
 }
 
@@ -202,7 +204,8 @@ func (c *campaign) describe() *ledger.Campaign {
 // run carries out the method for each model, and writes the end.
 func (c *campaign) run(ctx context.Context) (*Result, error) {
 	end := ledger.End{State: "done", Winner: map[string]ledger.Setting{}}
-	for _, model := range c.plan.Models {
+	for number, model := range c.plan.Models {
+		c.share(len(c.plan.Models) - number)
 		chapter := &chapter{campaign: c, model: model, mainly: c.workload(c.plan.Objective.On)}
 		winner, decided, err := chapter.run(ctx)
 		if err != nil {
@@ -227,6 +230,16 @@ func (c *campaign) run(ctx context.Context) (*Result, error) {
 	return &Result{End: end, Trials: c.trials, Noisy: c.marked}, nil
 }
 
+// share gives the next chapter its part of what is left of the budget.
+func (c *campaign) share(chapters int) {
+	if all := c.plan.Budget.Time; all > 0 {
+		c.budget.Time = c.spent + max(0, all-c.spent)/time.Duration(chapters)
+	}
+	if all := c.plan.Budget.Trials; all > 0 {
+		c.budget.Trials = c.trials + max(1, all-c.trials)/chapters
+	}
+}
+
 // run is the method of lab.md 4 for one model. It returns the recommended setting, nil if no engine
 // serves, and whether that is more than "nothing could be decided".
 func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool, err error) {
@@ -244,6 +257,10 @@ func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool
 	raced, err := c.race(ctx, survivors)
 	if err != nil {
 		return nil, false, err
+	}
+	if c.works != "" {
+		return nil, false, c.book.decide(ledger.Decision{Stage: ledger.StageWinner, Model: c.model, Subject: printSetting(c.base), Setting: &c.base, Workload: c.mainly.Name,
+			Metric: c.plan.Objective.Metric, Verdict: ledger.NotDecided, Reason: c.works, Rule: "without the baseline nothing can be compared"})
 	}
 	best, err := c.interact(ctx, raced, joint)
 	if err != nil {

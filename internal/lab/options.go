@@ -17,6 +17,7 @@ type raced struct {
 	at       int // index of the alternative
 	standing race.Standing
 	verdict  string
+	breaks   bool // a bound of the plan
 }
 
 // race compares each survivor alone with the baseline (lab.md 4, item 4).
@@ -39,17 +40,19 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 	var out []raced
 	for i, at := range survivors {
 		decision := c.decisionOf(ledger.StageRace, h, result, h.entrants[i])
-		if result.End == race.Unheard {
-			c.works = "the baseline failed twice in a race"
-		}
-		if broken := c.violated(result, h.entrants[i].name); broken != "" {
+		broken := c.violated(result, h.entrants[i].name)
+		if broken != "" {
 			decision.Verdict, decision.Reason = ledger.Rejected, broken
 		}
 		if err := c.book.decide(decision); err != nil {
 			return nil, err
 		}
 		c.Say(describeDecision(&decision))
-		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict})
+		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict, broken != ""})
+	}
+	c.breaks = c.violated(result, baseline)
+	if result.End == race.Unheard {
+		c.works = "the baseline failed in too many blocks"
 	}
 	return out, c.drift(result)
 }
@@ -69,10 +72,10 @@ func (c *chapter) reserveAfter(survivors []int) reserve {
 		return out
 	}
 	points := designPoints(len(options))
-	if seconds := joinShare * c.plan.Budget.Time.Seconds(); seconds >= float64(points)*c.cost(c.base, c.mainly) {
+	if seconds := joinShare * c.plan.Budget.Time.Seconds() / float64(len(c.plan.Models)); seconds >= float64(points)*c.cost(c.base, c.mainly) {
 		out.seconds += seconds
 	}
-	if trials := int(joinShare * float64(c.plan.Budget.Trials)); trials >= points {
+	if trials := int(joinShare * float64(c.plan.Budget.Trials) / float64(len(c.plan.Models))); trials >= points {
 		out.trials += trials
 	}
 	return out
