@@ -155,6 +155,18 @@ func TestEachOptionOff(t *testing.T) {
 	}
 }
 
+// Of a device that plays a machine nothing is said that only a processor has.
+func TestSimulatedDevice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, end := server(t, "--device", "sim:A100-SXM4-80G,model=gpt-oss-20b,engine=vllm@0.11.0")
+	defer end()
+	for _, row := range checked(t, address).Rows {
+		if slices.Contains([]string{"threads", "vector instructions", "activations in 8 bits", "attention kernels", "graphs", "sampling kernel"}, row.Name) && row.State != lab.Unknown {
+			t.Errorf("%s: %s %+v", row.Name, row.State, row.Evidence)
+		}
+	}
+}
+
 // watched counts requests to a server that are not GET.
 func watched(t *testing.T, address string) (through string, posts *atomic.Int64) {
 	t.Helper()
