@@ -215,6 +215,10 @@ func TestMeasure(t *testing.T) {
 			}
 		}
 	}
+	// The real server's prefix cache shows in the difference between prompts that are new and others.
+	if len(report.Now.Differences) != 1 || report.Now.Differences[0].Effect.Percent >= 0 || report.Now.Differences[0].Effect.Workload == "" {
+		t.Errorf("differences %+v", report.Now.Differences)
+	}
 	if len(report.Roofline.Verdicts) != 2 || !strings.Contains(report.Roofline.Verdicts[0], "tok/s is the bound of this machine at 10.0 GB/s") {
 		t.Errorf("roofline %+v", report.Roofline)
 	}
