@@ -357,9 +357,31 @@ func (f fixed) Gain(_ context.Context, _ *Server, changes []*Change, _ *Measurem
 	return Effect{}, fmt.Errorf("no prediction")
 }
 
-func fixedMeasurement(_ context.Context, _ *Server) ([]Measurement, error) {
-	return []Measurement{NewMeasurement("made up 128/64, 8 at once", 8, 10, 128, 64, []string{"output_throughput", "mean_tpot_ms"},
-		map[string][]float64{"output_throughput": {1600, 1610, 1620}, "mean_tpot_ms": {5, 5.1, 5.2}})}, nil
+func fixedMeasurement(_ context.Context, _ *Server) (Load, error) {
+	difference, ok := NewDifference(PrefixCache, "mean_ttft_ms", "made-up prompts sent again", []float64{30, 31, 32}, []float64{100, 101, 99})
+	if !ok {
+		return Load{}, errors.New("no difference")
+	}
+	return Load{Differences: []Difference{difference}, Measured: []Measurement{NewMeasurement("made up 128/64, 8 at once", 8, 10, 128, 64, []string{"output_throughput", "mean_tpot_ms"},
+		map[string][]float64{"output_throughput": {1600, 1610, 1620}, "mean_tpot_ms": {5, 5.1, 5.2}})}}, nil
+}
+
+// Prompts that were sent before show a prefix cache that nothing else tells of.
+func TestDifference(t *testing.T) {
+	for folder, want := range map[string]State{"vllm": On, "sglang": Off, "llama.cpp": On} {
+		for _, row := range report(t, folder, Options{Measure: fixedMeasurement}).Rows {
+			if row.Area != areaPrefix {
+				continue
+			}
+			last := row.Evidence[len(row.Evidence)-1]
+			if row.State != want || last.Source != Measured || (want == On) != (row.Effect.Origin == Measured && row.Effect.Percent < -60) {
+				t.Errorf("%s: %+v, want %s", folder, row, want)
+			}
+		}
+	}
+	if _, ok := NewDifference(PrefixCache, "mean_ttft_ms", "", []float64{1, 2}, []float64{3, 4}); ok {
+		t.Error("two pairs gave an interval")
+	}
 }
 
 // Steps are what is worth more than 1 % for certain, the best first, and one prediction of all.

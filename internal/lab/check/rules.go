@@ -163,9 +163,10 @@ func eightBits(change *Change, keys ...string) rule {
 // A counterSet says under which names an engine counts what several rules ask.
 type counterSet struct {
 	running, waiting, usage, queries, hits, preempted string
+	rate                                              string // of hits, as a share; "" = not counted
 }
 
-// prefix judges a prefix cache by its switch and its counters: a cache that found something is on.
+// prefix judges a prefix cache by its switch, and by what it found: a cache that found something is on.
 func prefix(counters counterSet, disables bool, change *Change, keys ...string) rule {
 	return rule{areaPrefix, "prefix cache", func(s *seen) (verdict, bool) {
 		out := verdict{state: Unknown}
@@ -175,21 +176,36 @@ func prefix(counters counterSet, disables bool, change *Change, keys ...string) 
 				out.state, out.change = Off, change
 			}
 		}
-		names := strings.NewReplacer("{prefix}", s.prefix())
-		hits, hitEvidence, found := s.metric(names.Replace(counters.hits))
-		queries, queryEvidence, _ := s.metric(names.Replace(counters.queries))
-		if !found {
-			return out, true
-		}
-		out.evidence = append(out.evidence, hitEvidence, queryEvidence)
-		if queries > 0 {
-			out.evidence = append(out.evidence, Evidence{"computed: hits / queries", fmt.Sprintf("%s %% of the prompt tokens looked up were found", formatNumber(digits(100*hits/queries, 3)))})
-		}
-		if hits > 0 && out.state == Unknown {
+		found, evidence := s.found(&counters)
+		out.evidence = append(out.evidence, evidence...)
+		if found && out.state == Unknown {
 			out.state = On
 		}
 		return out, true
 	}}
+}
+
+// found reports whether a prefix cache found something, with the share of hits as evidence: by counters,
+// by a gauge of the share, by what the log prints while requests run.
+func (s *seen) found(counters *counterSet) (yes bool, evidence []Evidence) {
+	names := strings.NewReplacer("{prefix}", s.prefix())
+	hits, hitEvidence, counted := s.metric(names.Replace(counters.hits))
+	if counted {
+		queries, queryEvidence, _ := s.metric(names.Replace(counters.queries))
+		yes, evidence = hits > 0, []Evidence{hitEvidence, queryEvidence}
+		if queries > 0 {
+			evidence = append(evidence, Evidence{"computed: hits / queries", fmt.Sprintf("%s %% of the prompt tokens looked up were found", formatNumber(digits(100*hits/queries, 3)))})
+		}
+	}
+	if share, gauge, told := s.metric(counters.rate); told {
+		yes, evidence = yes || share > 0, append(evidence, gauge)
+	}
+	for _, logged := range []string{"prefix_hit_percent", "prefix_hit_tokens"} {
+		if n, told := s.number(logged); told {
+			yes, evidence = yes || n > 0, append(evidence, s.evidence(logged)...)
+		}
+	}
+	return yes, evidence
 }
 
 // sequences judges the limit of sequences against those that were there: who waits while keys and

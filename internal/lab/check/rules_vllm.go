@@ -117,6 +117,9 @@ func vllmSpeculation(s *seen) (verdict, bool) {
 	if out := drafts(s, s.prefix()+":spec_decode_"); len(out.evidence) > 0 {
 		return out, true
 	}
+	if rate, told := s.number("draft_acceptance_percent"); told && rate > 0 {
+		return verdict{state: On, evidence: s.evidence("draft_acceptance_percent")}, true
+	}
 	if one, known := s.get("speculative_config", "speculative_model"); known {
 		if none(one.value) {
 			return verdict{state: Off, evidence: s.evidence("speculative_config", "speculative_model")}, true
