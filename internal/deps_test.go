@@ -96,6 +96,9 @@ var imports = map[string][]string{
 
 	"lab/predict":           {"bench/dataset", "kv", "lab/predict/machine", "model", "plan", "runner", "sched"},
 	"lab/predict/machine":   {},
+	"lab/predict/local":     {"lab/predict", "lab/predict/machine"},
+	"lab/forecast":          {"lab/planfile", "lab/predict"},
+	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "plan"},
 	"lab/predict/calibrate": {"lab/predict", "lab/predict/machine"},
 
 	"terminal":            {},
@@ -105,7 +108,7 @@ var imports = map[string][]string{
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/jsonstyle", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
-	"command/lab":         {"command", "lab", "lab/engines", "lab/ledger", "lab/measure", "lab/planfile", "lab/report", "lab/simulate", "lab/verify", "terminal", "tiny"},
+	"command/lab":         {"bench/sweep", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/predict", "lab/predict/local", "lab/predict/machine", "lab/report", "lab/simulate", "lab/size", "lab/verify", "load", "plan", "terminal", "tiny"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
