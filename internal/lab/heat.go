@@ -152,10 +152,10 @@ func (c *chapter) room(h heat, order []string, settings map[string]ledger.Settin
 		seconds += c.cost(settings[name], h.workload)
 	}
 	blocks := mostBlocks
-	if budget := c.plan.Budget.Trials; budget > 0 {
+	if budget := c.budget.Trials; budget > 0 {
 		blocks = min(blocks, (budget-c.trials-h.reserve.trials)/len(order))
 	}
-	if budget := c.plan.Budget.Time; budget > 0 && seconds > 0 {
+	if budget := c.budget.Time; budget > 0 && seconds > 0 {
 		blocks = min(blocks, int((budget-c.spent).Seconds()-h.reserve.seconds)/int(math.Ceil(seconds)))
 	}
 	return max(0, blocks)
@@ -191,7 +191,7 @@ func (c *chapter) affords(h heat, order []string, settings map[string]ledger.Set
 	for _, name := range order {
 		seconds += c.cost(settings[name], h.workload)
 	}
-	budget := c.plan.Budget
+	budget := c.budget
 	return (budget.Trials == 0 || c.trials+len(order)+h.reserve.trials <= budget.Trials) &&
 		(budget.Time == 0 || c.spent.Seconds()+seconds <= budget.Time.Seconds())
 }
@@ -261,6 +261,9 @@ func (c *chapter) decisionOf(stage string, h heat, result tally, entrant entrant
 	decision := ledger.Decision{Stage: stage, Model: c.model, Subject: entrant.name, Setting: &entrant.setting, Against: &h.base,
 		Workload: h.workload.Name, Metric: c.plan.Objective.Metric, Verdict: verdictOf(standing), Reason: standing.Reason, Rule: result.Rule, Blocks: standing.Blocks,
 		Effect: c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, standing.Formed), Trials: result.trials(baseline, entrant.name)}
+	if standing.Verdict == race.Accepted && standing.Beaten != "" {
+		decision.Reason = "better than the baseline, and " + standing.Beaten + " is better still"
+	}
 	if decision.Verdict == ledger.NotDecided && result.broke {
 		decision.Reason += "; the budget was spent"
 	}

@@ -60,7 +60,7 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	defer watch.cancel(nil)
 	options.Watch = watch.begin
 	unguard := watch.guard()
-	machine := startObserving(s.engine.Container == nil && s.engine.URL == "", s.m.Power)
+	machine := startObserving(s.engine.Container == nil && s.engine.URL == "")
 	begun := time.Now()
 	requests := filepath.Join(s.m.Dir, "requests", load.ID+".jsonl")
 	result, err := client.Measure(ctx, options, client.Files{Result: filepath.Join(s.m.Dir, filepath.FromSlash(trial.Result)), Log: requests})

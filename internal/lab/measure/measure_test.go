@@ -47,10 +47,18 @@ func serve(args []string) int {
 		case "--unknown":
 			fmt.Fprintln(os.Stderr, "server: error: unrecognized arguments: --unknown")
 			return 2
+		case "--taken": // the first time, as if somebody had been quicker
+			if file, err := os.OpenFile(os.Getenv("LAB_TEST_ONCE"), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+				_ = file.Close()
+				fmt.Fprintln(os.Stderr, "bind: address already in use")
+				return 1
+			}
 		case "--silent":
 			time.Sleep(time.Hour)
 		case "--stalls":
-			script.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+			stalled := script
+			stalled.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+			scripts = append(scripts, script, stalled) // not the warm-up, which is request 0 again
 		case "--resets":
 			scripts = append(scripts, script, script, script, script, scripted.Script{Fault: scripted.Fault{Kind: scripted.Reset, Chunk: 2}})
 		case "--slow":
@@ -167,6 +175,52 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A server that runs already is measured too, with a key that is written nowhere (lab.md 10, B2).
+func TestAddressAndSecrets(t *testing.T) {
+	const key, password = "sk-9f27c1d4e8", "hunter-55217"
+	t.Setenv("LAB_TEST_PASSWORD", password)
+	dir := t.TempDir()
+	m := New(Config{Dir: dir, Version: "test", Environ: func(name string) string { return map[string]string{"LAB_KEY": key}[name] }})
+	t.Cleanup(m.Close)
+	own := engine("own", nil)
+	own.SecretEnv = []string{"LAB_TEST_PASSWORD"}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := scripted.Serve(t.Context(), listener, scripted.Options{Model: "gpt-oss", Scripts: []scripted.Script{{Gap: 2 * time.Millisecond}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = there.Close() }()
+	plan := &planfile.Plan{Name: "secrets", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Equality: planfile.Equality{Prompts: 1, Tokens: 2}, Budget: planfile.Budget{Trials: 10},
+		Engines: []planfile.Engine{own, {Name: "remote", Kind: "other", URL: there.URL(), Ready: "/health", KeyEnv: "LAB_KEY"}}}
+	result, err := lab.Run(t.Context(), lab.Config{Plan: plan, PlanText: []byte("secrets\n"), Dir: dir, Measurer: m, Version: "test", Now: time.Now, Say: func(text string) { t.Log(text) }})
+	if err != nil || len(result.End.Winner) != 1 {
+		t.Fatalf("%v %+v", err, result)
+	}
+	if there.Calls()["POST /v1/completions"] == 0 {
+		t.Error("the address was not measured")
+	}
+	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.HasSuffix(path, ".gz") {
+			text, err = exec.Command("gzip", "-dc", path).Output()
+		}
+		if strings.Contains(string(text), key) || strings.Contains(string(text), password) {
+			t.Errorf("%s holds a secret", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // L8: each way in which a server does not come up has its reason, and leaves nothing behind.
 func TestStarts(t *testing.T) {
 	m := measurer(t)
@@ -178,6 +232,13 @@ func TestStarts(t *testing.T) {
 		if flag != "silent" && (start.Exit == nil || *start.Exit == 0 || len(start.Tail) == 0) {
 			t.Errorf("%s: exit %v, tail %q", flag, start.Exit, start.Tail)
 		}
+	}
+	t.Setenv("LAB_TEST_ONCE", filepath.Join(m.Dir, "once"))
+	server, start := starts(t, m, "taken") // another port does
+	if start.State != ledger.StateOK {
+		t.Errorf("a port that was taken: %+v", start)
+	} else {
+		server.Stop()
 	}
 	missing := engine("none", nil)
 	missing.Start[0] = "/nowhere/server"

@@ -69,13 +69,13 @@ type unit struct{ bytes, flops float64 }
 
 // rates are the parameters of a calibration as a clock wants them: bytes and FLOPs per second.
 type rates struct {
-	bandwidth, compute        [Prompt + 2]float64
-	mixed                     float64
-	passes, layer             float64
-	reduce                    float64
-	step, sequence, parallel  float64 // seconds
-	hidden                    float64
-	frontChat, frontCompleted float64
+	bandwidth, compute       [Prompt + 2]float64
+	mixed                    float64
+	passes, layer            float64
+	reduce                   float64
+	step, sequence, parallel float64 // seconds
+	hidden                   float64
+	front                    float64 // seconds of a chat request
 }
 
 // typeName names the kernel of matrices by their stored bits per parameter. A type's own bits are
@@ -151,16 +151,20 @@ func (c *costs) passes(s *Scenario, tp float64) {
 	c.sampledPasses = 24 * float64(spec.Vocab) // six passes of 4 bytes
 }
 
-// expertPadding is by how much the kernel of 4-bit experts enlarges them: rows to whole 256, the
-// inner width of each device to whole 128.
+// expertPadding is by how much the kernel of 4-bit experts enlarges them: rows to whole 256, and
+// on machines without a kernel of their generation's the inner width of each device to whole 128.
+// Loaded so, gpt-oss-120b takes 65.97 GiB on the latter and 64.4 GiB on the former, as logs say.
 func expertPadding(s *Scenario, r resolved) float64 {
 	spec := s.Model.Spec
 	if !s.Engine.PaddedExperts || typeName(s.Model.Parts[plan.Experts]) != "mxfp4" {
 		return 1
 	}
-	round := func(n, unit float64) float64 { return math.Ceil(n/unit) * unit }
-	hidden, inner := float64(spec.Hidden), float64(spec.FFN.Inner)/float64(r.tp)
-	return round(hidden, 256) / hidden * round(inner, 128) / inner
+	round := func(n, unit float64) float64 { return math.Ceil(n/unit) * unit / n }
+	padding := round(float64(spec.Hidden), 256)
+	if s.Machine.FP8.Value == 0 {
+		padding *= round(float64(spec.FFN.Inner)/float64(r.tp), 128)
+	}
+	return padding
 }
 
 // isMixed reports whether name is the parameter of mixed steps.
@@ -170,7 +174,7 @@ func isMixed(name string) bool { return strings.HasSuffix(name, "/mixed") }
 func (c *costs) parameters(r resolved) []string {
 	names := []string{"dense/" + c.denseName + bandwidthOf, "dense/" + c.denseName + computeOf,
 		"attention/" + c.attn + bandwidthOf, "attention/" + c.attn + computeOf, "attention/" + c.attn + "/mixed",
-		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent, frontChat, frontCompletion}
+		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent}
 	if c.expertName != "" {
 		names = append(names, "experts/"+c.expertName+bandwidthOf, "experts/"+c.expertName+computeOf)
 	}
@@ -210,7 +214,7 @@ func newClock(s *Scenario, r resolved, calibration *Calibration) *Clock {
 	if r.async {
 		c.rate.hidden = value(hostHidden)
 	}
-	c.rate.frontChat, c.rate.frontCompleted = value(frontChat)*1e-3, value(frontCompletion)*1e-3
+	c.rate.front = value(frontName(s.Model.Spec)) * 1e-3
 	c.experts = newDistinctExperts(s.Model.Spec.FFN.Experts, s.Model.Spec.FFN.TopK, value(expertExponent))
 	return c
 }

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/lab/predict/machine"
+	"ossian/internal/model"
 )
 
 // Names of parameters are paths: class of kernel, the kernel's type where there are several, and
@@ -22,10 +24,27 @@ const (
 	hostSequence     = "host/sequence_us"     // of a sequence in it
 	hostParallel     = "host/parallel_ms"     // of a step that several devices share
 	hostHidden       = "host/async_hidden"    // share that asynchronous scheduling hides
-	frontChat        = "front/chat_ms"        // of a chat request before the scheduler sees it
-	frontCompletion  = "front/completion_ms"  // of a completion request
 	expertExponent   = "experts/exponent"     // of the power law over the ranks of experts
 )
+
+// frontName is the parameter of what one chat request takes before the scheduler sees it, in
+// milliseconds. The template decides it: rendering takes most of the time. Completion requests
+// have never been seen to take any.
+func frontName(spec *model.Spec) string {
+	switch {
+	case spec.Family == "gpt-oss":
+		return "front/harmony_ms"
+	case strings.Contains(spec.Name, "2507"): // their templates have no reasoning to take out
+		return "front/qwen3-2507_ms"
+	case strings.HasPrefix(spec.Family, "qwen3"):
+		return "front/qwen3_ms"
+	}
+	return "front/" + spec.Family + "_ms"
+}
+
+// handOver is how much of that time, in seconds, passes behind the rendering of all that wait:
+// half of what chats of gpt-oss take, and of templates that take longer no more.
+const handOver = 0.95e-3
 
 // A Calibration is what is known of an engine's kernels on a machine: parameters by name, the
 // versions of the engine that they were seen with, and how far predictions were off.
@@ -41,13 +60,14 @@ type Calibration struct {
 }
 
 // A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the
-// standard error √(gᵀ·Covariance·g + Discrepancy²); Quantile of these make a 95 % interval, which
-// is conformal on rows that were left out of the fit.
+// standard error √(gᵀ·Covariance·g + Discrepancy²); so many of these as Quantiles says of the
+// metric make a 95 % interval, which is conformal on rows that were left out of the fit.
 type Spread struct {
 	Names       []string  `json:"names"`      // of the fitted parameters
 	Covariance  []float64 `json:"covariance"` // of their logarithms, row after row
 	Discrepancy float64   `json:"discrepancy"`
-	Quantile    float64   `json:"quantile"`
+
+	Quantiles map[string]float64 `json:"quantiles"` // of duration_s, mean_ttft_ms, mean_tpot_ms
 }
 
 // Error returns the standard error of the logarithm of a metric with these slopes.
@@ -103,7 +123,7 @@ func bound(names []string) *Calibration {
 		switch name {
 		case layerTime, hostSequence:
 			value, unit = 0, "us"
-		case hostStep, hostParallel, frontChat, frontCompletion:
+		case hostStep, hostParallel:
 			value, unit = 0, "ms"
 		case reduceScale:
 			unit = "of the table"

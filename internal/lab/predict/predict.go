@@ -199,6 +199,11 @@ func (sim *Simulation) Prediction() Prediction {
 		Preemptions:  int(run.after.Preemptions - run.before.Preemptions),
 		CachedTokens: int(run.after.CacheHits - run.before.CacheHits), PeakKV: run.peak,
 		Assumptions: slices.Clone(sim.scenario.Workload.Assumptions)}
+	if name := frontName(sim.scenario.Model.Spec); sim.scenario.Workload.Chat {
+		if _, known := sim.calibration.Value(name); !known {
+			p.Assumptions = append(p.Assumptions, "no time in the front end: that of chats with this template was never measured ("+name+")")
+		}
+	}
 	for key, value := range run.metrics() {
 		p.Metrics[key] = Estimate{value, value, value}
 	}
@@ -211,11 +216,15 @@ func (sim *Simulation) Prediction() Prediction {
 // widen gives metrics their intervals. Of a bound nothing is known, so it has none.
 func (sim *Simulation) widen(metrics map[string]Estimate) {
 	timing := sim.Retime(sim.calibration)
-	factor := sim.calibration.Spread.Quantile * sim.extrapolation()
+	factor, quantiles := sim.extrapolation(), sim.calibration.Spread.Quantiles
 	for key, e := range metrics {
 		spread := 0.0
 		for _, like := range likeness(key) {
-			spread = math.Max(spread, factor*sim.calibration.Spread.Error(timing.Slopes[like]))
+			quantile, ok := quantiles[like]
+			if !ok { // gaps between tokens
+				quantile = quantiles["mean_tpot_ms"]
+			}
+			spread = math.Max(spread, factor*quantile*sim.calibration.Spread.Error(timing.Slopes[like]))
 		}
 		metrics[key] = Estimate{e.Value, e.Value * math.Exp(-spread), e.Value * math.Exp(spread)}
 	}

@@ -26,6 +26,7 @@ type step struct {
 type timed struct {
 	request     *Request
 	sent        float64 // seconds since the run began
+	after       int     // steps that had ended by then
 	first, last int     // steps that gave its first and its last token
 	early       float64 // when its first token had left the front end
 	end         float64 // when its last one had
@@ -64,13 +65,12 @@ type world struct {
 	vocab    int32
 	interval int     // tokens in a chunk
 	held     float64 // share of the memory's blocks that the pools have, where not all can be of use
-	perChat  float64
-	perPlain float64
+	perChat  float64 // seconds of a chat request in the front end
 }
 
 // newWorld starts a server with the pools of a memory plan.
 func newWorld(s *Scenario, r resolved, memory Memory, clock *Clock) (*world, error) {
-	w := &world{clock: clock, vocab: int32(s.Model.Spec.Vocab), token: []int32{0}, perChat: clock.rate.frontChat, perPlain: clock.rate.frontCompleted}
+	w := &world{clock: clock, vocab: int32(s.Model.Spec.Vocab), token: []int32{0}, perChat: clock.rate.front}
 	before, behind := templateTokens(s.Model.Spec.Family)
 	w.interval = max(s.Settings.Interval, 1)
 	w.held = shrink(s, r, &memory, before+behind)
@@ -139,9 +139,10 @@ func (w *world) play(ctx context.Context, load *Workload) (*run, error) {
 	for i := range load.Requests {
 		played.requests[i] = timed{request: &load.Requests[i], first: -1}
 	}
-	gate := front{stage: w.perPlain / 2, free: begin}
+	gate := front{free: begin}
 	if load.Chat {
-		gate.stage = w.perChat / 2
+		gate.hand = math.Min(handOver, w.perChat/2)
+		gate.render = w.perChat - gate.hand
 	}
 	sent, open := 0, 0
 	// send hands in whatever is due and may be in flight.
@@ -150,7 +151,7 @@ func (w *world) play(ctx context.Context, load *Workload) (*run, error) {
 			if at := begin + load.Requests[sent].At.Seconds(); at > w.now {
 				return
 			}
-			played.requests[sent].sent = w.now - begin
+			played.requests[sent].sent, played.requests[sent].after = w.now-begin, len(played.steps)
 			gate.add(sent, w.now)
 			sent, open = sent+1, open+1
 		}

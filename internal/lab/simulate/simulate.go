@@ -33,7 +33,7 @@ type World struct {
 	Joint   []Joint            // combinations whose effect is not the product of their parts'
 	Engines map[string]Engine
 	Failing []Failing
-	Changed []string // FLAG=VALUE that change answers
+	Changed []string // FLAG=VALUE, or several in a text that do it together, that change answers
 	Near    []string // FLAG=VALUE that change answers where two tokens are about as likely
 	Seed    uint64   // of the noise
 }
@@ -266,8 +266,10 @@ func (s *server) Answers(ctx context.Context, prompts, tokens int) ([]lab.Answer
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	changed := slices.ContainsFunc(s.World.Changed, func(word string) bool { return has(s.Setting, []string{word}) })
-	near := slices.ContainsFunc(s.World.Near, func(word string) bool { return has(s.Setting, []string{word}) })
+	among := func(list []string) bool {
+		return slices.ContainsFunc(list, func(words string) bool { return has(s.Setting, strings.Fields(words)) })
+	}
+	changed, near := among(s.World.Changed), among(s.World.Near)
 	out := make([]lab.Answer, prompts)
 	for prompt := range out {
 		dice := s.dice("answer", s.Model, strconv.Itoa(prompt))

@@ -38,8 +38,9 @@ var priors = withTypes(map[string]prior{
 	"host/sequence_us":      {15, 0.6, "us", false},
 	"host/parallel_ms":      {1, 0.7, "ms", false},
 	"host/async_hidden":     {0.7, 0.25, "share", false},
-	"front/chat_ms":         {1.9, 0.05, "ms", true},
-	"front/completion_ms":   {0, 0, "ms", true},
+	"front/harmony_ms":      {1.9, 0.05, "ms", true},
+	"front/qwen3_ms":        {12.6, 0.1, "ms", true},
+	"front/qwen3-2507_ms":   {7.8, 0.15, "ms", true},
 	"experts/exponent":      {1.2, 0.1, "", true},
 })
 

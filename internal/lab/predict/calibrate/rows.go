@@ -41,6 +41,7 @@ type Row struct {
 		OutputLen int    `json:"output_len"`
 		Prompts   int    `json:"num_prompts"`
 		Rate      any    `json:"request_rate"` // a number, or "inf"
+		Most      int    `json:"max_concurrency"`
 		Seed      int64  `json:"seed"`
 	} `json:"workload"`
 	Session string             `json:"session"`
@@ -124,6 +125,7 @@ func (r *Row) workload() (predict.Workload, error) {
 	default:
 		return w, fmt.Errorf("row %s: data set %q with %d/%d tokens: expected sharegpt, or random with both lengths", r.ID, r.Workload.Dataset, r.Workload.InputLen, r.Workload.OutputLen)
 	}
+	w.Concurrency = r.Workload.Most
 	w.Chat = strings.Contains(r.Endpoint, "chat")
 	if rate, ok := r.Workload.Rate.(float64); ok {
 		w.Arrive(rate, r.Workload.Seed)

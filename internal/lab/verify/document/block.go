@@ -35,7 +35,7 @@ type Block struct {
 	Section string   // the heading that it stands under
 	label   string   // the comment right above it
 	Server  *Command // the last one above it that starts a server or gives its flags
-	load    *loaded  // once it was asked for
+	load    *Loaded  // once it was asked for
 	client  *Command // the last one above it that loads a server
 	Windows bool     // its tool takes rates over windows of its own: they are not counts by the duration
 }
@@ -167,6 +167,7 @@ func (d *Document) readResults(data []byte) (bool, error) {
 	if !isJSON && !bytes.HasPrefix(text, []byte("backend,")) {
 		return false, nil
 	}
+	// A result at the top of the file, as every tool writes it; else one anywhere within.
 	results, err := resultfile.Read(data, same)
 	if isJSON && err != nil && bytes.Contains(text, []byte(headline)) {
 		return false, nil // a log whose first line begins with a bracket

@@ -63,17 +63,18 @@ const maxIndexed = 1_000
 // index makes the indexes of a document.
 func (d *Document) index() {
 	d.byKey = map[string]*figureIndex{}
-	for _, b := range d.Blocks {
+	for _, block := range d.Blocks {
+		// A map of keys first, as a derived total has none of its own.
 		keys := map[string]bool{"total_token_throughput": true} // which may follow from others
-		for key := range b.Values {
+		for key := range block.Values {
 			keys[key] = true
 		}
 		for key := range keys {
-			if figure, ok := b.Figure(key); ok {
+			if figure, ok := block.Figure(key); ok {
 				if d.byKey[key] == nil {
 					d.byKey[key] = &figureIndex{}
 				}
-				d.byKey[key].add(figure, b)
+				d.byKey[key].add(figure, block)
 			}
 		}
 	}
@@ -94,16 +95,16 @@ func (d *Document) index() {
 
 // Sources are the blocks that have a figure, in the order of the document: its value is that
 // of theirs, as far as both are printed.
-func (d *Document) Sources(f *TableFigure) []*Block {
+func (d *Document) Sources(figure *TableFigure) []*Block {
 	var out []*Block
-	for _, key := range KeysOf(f.Metric) {
+	for _, key := range KeysOf(figure.Metric) {
 		index := d.byKey[key]
 		if index == nil {
 			continue
 		}
-		near := index.near(f.Number)
+		near := index.near(figure.Number)
 		for _, entry := range near[:min(len(near), maxIndexed)] {
-			if entry.figure.Same(f.Number) {
+			if entry.figure.Same(figure.Number) {
 				out = append(out, entry.block)
 			}
 		}
@@ -119,17 +120,28 @@ func (d *Document) Known(metric string) bool {
 
 // Nearest is the block whose value of the metric comes nearest, and its key; nil where no
 // block has the metric.
-func (d *Document) Nearest(f *TableFigure) (*Block, string) {
+func (d *Document) Nearest(figure *TableFigure) (*Block, string) {
 	var found *Block
 	key, least := "", math.Inf(1)
-	for _, candidate := range KeysOf(f.Metric) {
+	for _, candidate := range KeysOf(figure.Metric) {
 		if index := d.byKey[candidate]; index != nil {
-			if entry, ok := index.closest(f.Number); ok && math.Abs(entry.figure.Value-f.Number.Value) < least {
-				found, key, least = entry.block, candidate, math.Abs(entry.figure.Value-f.Number.Value)
+			if entry, ok := index.closest(figure.Number); ok && math.Abs(entry.figure.Value-figure.Number.Value) < least {
+				found, key, least = entry.block, candidate, math.Abs(entry.figure.Value-figure.Number.Value)
 			}
 		}
 	}
 	return found, key
+}
+
+// Around is how many blocks have a metric within 2 % of a figure: several are repetitions,
+// of which a table may give the mean.
+func (d *Document) Around(key string, figure Number) int {
+	index := d.byKey[key]
+	if index == nil {
+		return 0
+	}
+	figure.Half = 0.02 * math.Abs(figure.Value)
+	return len(index.near(figure))
 }
 
 // InTables reports whether a figure stands in a table.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A heading is a Markdown heading, or none before the first.
-type heading struct {
+// A Heading is a Markdown heading, or none before the first.
+type Heading struct {
 	level int
 	Text  string
 	line  int
@@ -43,7 +43,7 @@ func (d *Document) outline() {
 		}
 		d.Fenced[i] = inside
 		if match := headingLine.FindStringSubmatch(line); match != nil && !inside {
-			d.headings = append(d.headings, heading{len(match[1]), Plain(match[2]), i + 1})
+			d.headings = append(d.headings, Heading{len(match[1]), Plain(match[2]), i + 1})
 		}
 	}
 }
@@ -62,8 +62,8 @@ func (d *Document) Title() string {
 }
 
 // Above are the headings that a line, counted from 1, stands under, the nearest one first.
-func (d *Document) Above(line int) []heading {
-	var out []heading
+func (d *Document) Above(line int) []Heading {
+	var out []Heading
 	level := 7
 	last := sort.Search(len(d.headings), func(i int) bool { return d.headings[i].line > line })
 	for i := last - 1; i >= max(0, last-maxAbove) && level > 1; i-- {
@@ -94,22 +94,22 @@ func (d *Document) placeBlocks() {
 	before := 0 // the last line of the block before
 	next := 0   // the first command below
 	var server, client *Command
-	for _, b := range d.Blocks {
-		b.Section = d.section(b.Line)
-		b.label = d.labelAbove(b.Line, before)
-		for ; next < len(d.Commands) && d.Commands[next].Line < b.Line; next++ {
+	for _, block := range d.Blocks {
+		block.Section = d.section(block.Line)
+		block.label = d.labelAbove(block.Line, before)
+		for ; next < len(d.Commands) && d.Commands[next].Line < block.Line; next++ {
 			if c := &d.Commands[next]; c.Serves {
 				server = c
 			} else if c.Load != nil {
 				client = c
 			}
 		}
-		b.Server, b.client = server, client
-		b.Name += " of the document"
-		if about := strings.Trim(b.Section+", "+b.label, ", "); about != "" {
-			b.Name = "block of " + about
+		block.Server, block.client = server, client
+		block.Name += " of the document"
+		if about := strings.Trim(block.Section+", "+block.label, ", "); about != "" {
+			block.Name = "block of " + about
 		}
-		before = b.end
+		before = block.end
 	}
 }
 

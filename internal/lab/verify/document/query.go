@@ -12,17 +12,17 @@ import (
 
 // ModelOf is the model that a block is of: by its server's command, its client's, else by
 // the headings above it.
-func (d *Document) ModelOf(b *Block) string {
-	if b.Server != nil && b.Server.Model != "" && (b.client == nil || b.client.Line < b.Server.Line || b.client.Model == "") {
-		return b.Server.Model
+func (d *Document) ModelOf(block *Block) string {
+	if block.Server != nil && block.Server.Model != "" && (block.client == nil || block.client.Line < block.Server.Line || block.client.Model == "") {
+		return block.Server.Model
 	}
-	if b.client != nil && b.client.Model != "" {
-		return b.client.Model
+	if block.client != nil && block.client.Model != "" {
+		return block.client.Model
 	}
-	if b.info["model_id"] != "" {
-		return b.info["model_id"]
+	if block.info["model_id"] != "" {
+		return block.info["model_id"]
 	}
-	for _, h := range d.Above(b.Line) {
+	for _, h := range d.Above(block.Line) {
 		if models := ModelsIn(h.Text); len(models) > 0 {
 			return models[0].Text
 		}
@@ -38,22 +38,23 @@ var BaseWords = regexp.MustCompile(`(?i)\b(baseline|before|default|original|with
 
 // RowBase is the figure of the same label that a figure of a column is compared with: that
 // of the column called so, else of the only other one, else of the first without a change.
-func RowBase(t *Table, r *Row, column int, label string) (TableFigure, bool) {
+func RowBase(table *Table, row *Row, column int, label string) (TableFigure, bool) {
+	// Candidates by how well the table says that they are the base.
 	var named, bare, others []TableFigure
-	for other := range r.Cells {
+	for other := range row.Cells {
 		if other == column {
 			continue
 		}
-		for _, f := range r.Cells[other].Figures {
-			if f.Label != label {
+		for _, figure := range row.Cells[other].Figures {
+			if figure.Label != label {
 				continue
 			}
-			others = append(others, f)
-			if BaseWords.MatchString(t.Header[other]) {
-				named = append(named, f)
+			others = append(others, figure)
+			if BaseWords.MatchString(table.Header[other]) {
+				named = append(named, figure)
 			}
-			if f.Change == nil {
-				bare = append(bare, f)
+			if figure.Change == nil {
+				bare = append(bare, figure)
 			}
 		}
 	}
@@ -70,13 +71,13 @@ func RowBase(t *Table, r *Row, column int, label string) (TableFigure, bool) {
 
 // TextAround is what says how a row is to be read: its own line, those right above its table,
 // the header, and what stands below the table as a footnote.
-func (d *Document) TextAround(t *Table, r *Row) string {
-	last := t.Line
-	if len(t.Rows) > 0 {
-		last = t.Rows[len(t.Rows)-1].Line
+func (d *Document) TextAround(table *Table, row *Row) string {
+	last := table.Line
+	if len(table.Rows) > 0 {
+		last = table.Rows[len(table.Rows)-1].Line
 	}
-	around := append([]string{}, d.Lines[max(0, t.Line-6):min(len(d.Lines), t.Line)]...)
-	around = append(around, d.Lines[r.Line-1])
+	around := append([]string{}, d.Lines[max(0, table.Line-6):min(len(d.Lines), table.Line)]...)
+	around = append(around, d.Lines[row.Line-1])
 	around = append(around, d.Lines[min(len(d.Lines), last):min(len(d.Lines), last+8)]...)
 	return strings.Join(around, "\n")
 }
@@ -85,7 +86,7 @@ var currentText = regexp.MustCompile(`(?i)(?:current|your|now|results?)[^0-9\n]{
 
 // CurrentRate is the rate that a document gives as that of its final state, else the end of
 // the chain.
-func (d *Document) CurrentRate(last chainStep) string {
+func (d *Document) CurrentRate(last ChainStep) string {
 	for _, line := range d.Lines {
 		if !strings.Contains(line, "tok") || len(line) > maxNames {
 			continue
@@ -239,13 +240,13 @@ func (d *Document) Recipes() []Recipe {
 	}
 	var out []Recipe
 	for i := range d.Commands {
-		c := &d.Commands[i]
-		if !c.Serves || c.engine == "" {
+		command := &d.Commands[i]
+		if !command.Serves || command.engine == "" {
 			continue
 		}
-		config, ok := c.Flags["config"]
+		config, ok := command.Flags["config"]
 		if !ok {
-			out = append(out, Recipe{c.Line, c.Text, c.Flags})
+			out = append(out, Recipe{command.Line, command.Text, command.Flags})
 			continue
 		}
 		for _, file := range files {
@@ -257,7 +258,7 @@ func (d *Document) Recipes() []Recipe {
 			for name, value := range file.Flags {
 				flags[name] = value
 			}
-			for name, value := range c.Flags {
+			for name, value := range command.Flags {
 				flags[name] = value
 			}
 			out = append(out, Recipe{file.Line, file.Name, flags})
@@ -308,10 +309,8 @@ func (d *Document) BlockLines() map[int]bool {
 
 // A Pair is a row of a table whose figures are those of two blocks.
 type Pair struct {
-	Row       *Row
-	Old, New  *Block
-	oldFigure TableFigure
-	newFigure TableFigure
+	Row      *Row
+	Old, New *Block
 }
 
 // Pairs are the compared runs of a document: rows of tables with a figure and its base, both
@@ -324,17 +323,17 @@ func (d *Document) Pairs() []Pair {
 			row := &table.Rows[r]
 			for column := range row.Cells {
 				for i := range row.Cells[column].Figures {
-					f := row.Cells[column].Figures[i]
-					if f.Change == nil {
+					figure := row.Cells[column].Figures[i]
+					if figure.Change == nil {
 						continue
 					}
-					base, ok := RowBase(table, row, column, f.Label)
+					base, ok := RowBase(table, row, column, figure.Label)
 					if !ok {
 						continue
 					}
-					old, fresh := d.Sources(&base), d.Sources(&f)
+					old, fresh := d.Sources(&base), d.Sources(&figure)
 					if len(old) > 0 && len(fresh) > 0 {
-						out = append(out, Pair{row, old[0], fresh[0], base, f})
+						out = append(out, Pair{row, old[0], fresh[0]})
 					}
 				}
 			}
