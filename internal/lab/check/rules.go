@@ -208,6 +208,9 @@ func (s *seen) found(counters *counterSet) (yes bool, evidence []Evidence) {
 	return yes, evidence
 }
 
+// full is the share of keys and values from which on requests may wait for these.
+const full = 0.9
+
 // sequences judges the limit of sequences against those that were there: who waits while keys and
 // values have room waits for the limit.
 func sequences(counters counterSet, flag string, keys ...string) rule {
@@ -227,9 +230,8 @@ func sequences(counters counterSet, flag string, keys ...string) rule {
 		switch {
 		case known && running >= limit && waiting > 0:
 			out.state, out.change = Off, set(flag, strconv.Itoa(int(running+waiting)))
-		case !known && waiting > 0 && seenUsage && usage < 0.9:
-			out.state, out.evidence = Off, append(out.evidence, usageEvidence)
-			out.change = set(flag, strconv.Itoa(int(running+waiting)))
+		case !known && waiting > 0 && seenUsage && usage < full:
+			out.reason, out.evidence = "requests wait while there is room: this limit or the batch budget binds", append(out.evidence, usageEvidence)
 		case known:
 			out.state = On
 		}
@@ -257,12 +259,29 @@ func room(counters counterSet, change *Change, capacity ...string) rule {
 		}
 		switch {
 		case preempted > 0:
-			out.state, out.reason, out.change = Off, "sequences were taken back, and are computed again", change
+			out.state, out.reason = Off, "sequences were taken back, and are computed again"
+			if s.raises(change) {
+				out.change = change
+			}
 		case ok && s.served() > 0, seenUsage && usage > 0 && !ok:
 			out.state = On
 		}
 		return out, true
 	}}
+}
+
+// raises reports whether a change does not lower a number that is set to as much already.
+func (s *seen) raises(change *Change) bool {
+	if change == nil {
+		return false
+	}
+	for name, value := range change.Set {
+		wanted, err := strconv.ParseFloat(value, 64)
+		if now, known := s.number(name); err == nil && known && now >= wanted {
+			return false
+		}
+	}
+	return true
 }
 
 // hostRows sum up what the system says of the machine.

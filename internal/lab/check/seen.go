@@ -70,7 +70,7 @@ func look(ctx context.Context, options *Options) (*seen, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := reached(ask.base, s.asked); err != nil {
+	if err := reached(ask.base, options.URL != "", s.asked); err != nil {
 		return nil, err
 	}
 	s.url, s.local = ask.base, local(ask.base)

@@ -7,6 +7,15 @@ import (
 	"ossian/internal/lab/engines"
 )
 
+// budgetReached is a server whose steps reached 512 tokens while requests waited.
+const budgetReached = `vllm:kv_cache_usage_perc 0.6
+vllm:num_requests_waiting 9
+vllm:num_requests_running 9
+vllm:iteration_tokens_total_bucket{le="256.0"} 5
+vllm:iteration_tokens_total_bucket{le="512.0"} 9
+vllm:iteration_tokens_total_bucket{le="+Inf"} 9
+vllm:iteration_tokens_total_count 9`
+
 // Wordings of other versions, of logs that go on after the start, and of several ranks.
 func TestOtherWordings(t *testing.T) {
 	for _, c := range []struct {
@@ -27,7 +36,10 @@ func TestOtherWordings(t *testing.T) {
 		{engines.VLLM, "INFO SpecDecoding metrics: Draft acceptance rate: 61.2%, Mean acceptance length: 2.31", "", "speculation", On},
 		{engines.VLLM, "", "vllm:spec_decode_num_draft_tokens_total 30\nvllm:spec_decode_num_accepted_tokens_total 18", "speculation", On},
 		{engines.VLLM, "", `vllm:num_requests_running{engine="0"} 4`, "speculation", Off},
-		{engines.VLLM, "", "vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.6\nvllm:num_requests_waiting 9\nvllm:num_requests_running 9", "sequence limit", Off},
+		{engines.VLLM, "", "vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.6\nvllm:num_requests_waiting 9\nvllm:num_requests_running 9", "sequence limit", Unknown}, // or the budget
+		{engines.VLLM, "INFO non-default args: {'max_num_seqs': 9}", "vllm:kv_cache_usage_perc 0.6\nvllm:num_requests_waiting 9\nvllm:num_requests_running 9", "sequence limit", Off},
+		{engines.VLLM, "INFO non-default args: {'max_num_seqs': 99}\nINFO Chunked prefill is enabled with max_num_batched_tokens=512.", budgetReached, "batch budget", Off},
+		{engines.VLLM, "INFO non-default args: {'max_num_seqs': 9}\nINFO Chunked prefill is enabled with max_num_batched_tokens=512.", budgetReached, "batch budget", On},
 		{engines.VLLM, "", "vllm:kv_cache_usage_perc 0.97\nvllm:num_requests_waiting 9\nvllm:num_requests_running 9", "sequence limit", Unknown},
 		{engines.VLLM, "", "vllm:num_preemptions_total 3", "room for what runs", Off},
 		{engines.SGLang, "Prefill batch, #new-seq: 1, #new-token: 5, #cached-token: 100, token usage: 0.01", "", "prefix cache", On},
