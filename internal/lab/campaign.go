@@ -25,11 +25,12 @@ type Config struct {
 	PlanText  []byte // the plan as it is written to plan.yaml: every default filled in, no secret
 	Dir       string // where the ledger and all files lie; made where it is not there
 	Measurer  Measurer
-	Predictor Predictor // nil: nothing is predicted and nothing dropped for it
-	Changed   bool      // go on although the plan is not the one that Dir was begun with
-	Limit     int       // of candidates; 0: DefaultMaxCandidates
-	Simulated bool      // every figure comes from a clock
-	Version   string    // of this program
+	Predictor Predictor         // nil: nothing is predicted and nothing dropped for it
+	Compared  []ledger.Compared // what the plan has beside what is measured
+	Changed   bool              // go on although the plan is not the one that Dir was begun with
+	Limit     int               // of candidates; 0: DefaultMaxCandidates
+	Simulated bool              // every figure comes from a clock
+	Version   string            // of this program
 	Now       func() time.Time
 	Say       func(text string) // a line about what is going on; nil: nobody listens
 }
@@ -177,7 +178,7 @@ const busyLoad = 0.25
 func (c *campaign) describe() *ledger.Campaign {
 	plan := c.plan
 	out := &ledger.Campaign{Name: plan.Name, Models: plan.Models, Plan: digest(string(c.PlanText)), Seed: plan.Seed,
-		Simulated: c.Simulated, Version: c.Version, Compare: plan.Compare, Rules: method(),
+		Simulated: c.Simulated, Version: c.Version, Compared: c.Compared, Rules: method(),
 		Objective: ledger.Objective{Metric: plan.Objective.Metric, Maximize: plan.Objective.Maximize, Workload: plan.Objective.On, Per: plan.Objective.Per, SLA: plan.Objective.SLA}}
 	for _, engine := range plan.Engines {
 		out.Engines = append(out.Engines, engine.Name)

@@ -92,9 +92,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	o.ask = !cmd.Flags().Changed("measure") && !o.asJSON && terminal.Is(cmd.InOrStdin()) && terminal.Is(cmd.ErrOrStderr())
 	load := &sender{options: o, access: asked.Access, note: cmd.ErrOrStderr()}
 	if o.measure || o.ask {
-		asked.Measure = func(ctx context.Context, server *check.Server) ([]check.Measurement, error) {
+		asked.Measure = func(ctx context.Context, server *check.Server) (check.Load, error) {
 			if o.ask && !agreed(cmd, server) {
-				return nil, nil
+				return check.Load{}, nil
 			}
 			return load.measure(ctx, server)
 		}

@@ -135,6 +135,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	if config.Dir == "" {
 		config.Dir = filepath.Join("lab", plan.Name)
 	}
+	if config.Compared, err = compared(plan.Compare); err != nil {
+		return config, nil, err
+	}
 	if simulated != "" {
 		world := simulate.Default()
 		if simulated != "-" {

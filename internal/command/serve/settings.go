@@ -56,6 +56,7 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 	bits, automatic := c.device.ActivationBits(checkpoint)
 	rounded, _ := c.device.Rounded(checkpoint)
 	labels := map[string]string{
+		"device":        cfg.Device,
 		"max_model_len": strconv.Itoa(c.planned.MaxLen),
 		"max_num_seqs":  strconv.Itoa(c.planned.MaxSeqs), "max_num_seqs_auto": strconv.Itoa(c.byItself.MaxSeqs),
 		"max_num_batched_tokens": strconv.Itoa(c.planned.MaxTokens), "max_num_batched_tokens_auto": strconv.Itoa(c.byItself.MaxTokens),
@@ -74,6 +75,12 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 	}
 	if c.device.InstructionsGiven() {
 		labels["isa_auto"] = load.BestInstructions()
+	}
+	if c.machine.ISA == "" { // a device that plays a machine has no processor
+		for _, name := range []string{"activation_bits", "activation_bits_auto", "activation_bits_given", "exact", "cpu_weights", "cpu_weights_rounded", "packed_weights", "packed_file", "threads", "threads_auto", "isa", "isa_auto"} {
+			delete(labels, name)
+		}
+		labels["kv_dtype"] = cfg.KVCacheDType
 	}
 	for name, value := range labels {
 		labels[name] = strings.ToValidUTF8(value, "\uFFFD")

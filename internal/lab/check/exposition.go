@@ -107,6 +107,19 @@ func (e *exposition) sum(name string) (total float64, ok bool) {
 	return total, len(e.byName[name]) > 0
 }
 
+// most is the largest of the series of a name; false = there is none.
+func (e *exposition) most(name string) (value float64, ok bool) {
+	if e == nil {
+		return 0, false
+	}
+	for n, i := range e.byName[name] {
+		if one := e.samples[i].value; n == 0 || one > value {
+			value = one
+		}
+	}
+	return value, len(e.byName[name]) > 0
+}
+
 // first is the sum of the first of several names that there is.
 func (e *exposition) first(names ...string) (name string, total float64, ok bool) {
 	for _, name := range names {

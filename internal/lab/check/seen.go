@@ -70,7 +70,7 @@ func look(ctx context.Context, options *Options) (*seen, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := reached(ask.base, s.asked); err != nil {
+	if err := reached(ask.base, options.URL != "", s.asked); err != nil {
 		return nil, err
 	}
 	s.url, s.local = ask.base, local(ask.base)
@@ -178,9 +178,13 @@ func none(value string) bool {
 	return value == "" || slices.Contains([]string{"none", "null", "[]", "{}", "off", "disabled"}, strings.ToLower(value))
 }
 
-// sampleEvidence is a metric as evidence.
+// metric is the value of a metric, with itself as evidence: series of several ranks are added up, but for
+// shares, of which the largest counts.
 func (s *seen) metric(name string) (float64, Evidence, bool) {
 	value, ok := s.metrics.sum(name)
+	if strings.Contains(name, "usage") || strings.Contains(name, "_rate") {
+		value, ok = s.metrics.most(name)
+	}
 	return value, Evidence{"metric " + name, formatNumber(value)}, ok
 }
 

@@ -16,10 +16,12 @@ type Profile struct {
 	Utilization   float64 // share of a device's memory that it takes
 	Async         bool    // plans a step while the one before runs
 	PrefixCaching bool
-	SharedPool    bool // groups of layers with and without a window share one pool of blocks
-	NoReserve     bool // admits without keeping blocks for those that run: preempts more
-	Reserve       int64
+	SharedPool    bool  // groups of layers with and without a window share one pool of blocks
+	NoReserve     bool  // admits without keeping blocks for those that run: preempts more
+	Reserve       int64 // bytes of contexts, libraries and workspaces
 	ReserveTP     int64 // more of it where several devices work together
+	// ReserveExperts is more of it for the workspaces of 4-bit experts.
+	ReserveExperts int64
 	// PaddedExperts reports whether the kernel of 4-bit experts pads both dimensions.
 	PaddedExperts bool
 	limits        func(machine.Machine) (sequences, tokens int)
@@ -47,7 +49,7 @@ func vllm(version string) (Profile, error) {
 		return Profile{}, fmt.Errorf("engine vllm: version %q: want one from 0.8 on, as 0.11.0", version)
 	}
 	return Profile{Name: "vllm", Version: version, BlockSize: 16, Utilization: 0.9, PrefixCaching: true, SharedPool: true, NoReserve: true, PaddedExperts: true,
-		Async: minor >= 14, Reserve: 700 << 20, ReserveTP: 700 << 20, limits: vllmLimits}, nil
+		Async: minor >= 14, Reserve: 250 << 20, ReserveTP: 700 << 20, ReserveExperts: 600 << 20, limits: vllmLimits}, nil
 }
 
 // minorOf reads the second number of a version; a first one above 0 counts as later than all.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,6 +33,28 @@ func TestFrontBurst(t *testing.T) {
 	}
 	if f.idleAt(3) != 3 {
 		t.Error("an idle front end holds tokens back")
+	}
+}
+
+// TestFrontOrder: where rendering takes longer than handing over, all of a burst are rendered first,
+// and whoever waits for the next event gets there in so many steps.
+func TestFrontOrder(t *testing.T) {
+	f := front{render: 12e-3, hand: 1e-3}
+	for i := range 50 {
+		f.add(i, 0)
+	}
+	events := 0
+	for now := 0.0; !math.IsInf(f.next(), 1); events++ {
+		if now = f.next(); events > 200 {
+			t.Fatalf("still at %v s after %d events", now, events)
+		}
+		if f.advance(now); len(f.reached) > 0 && f.reached[0].at < 0.6 {
+			t.Fatalf("a request has passed at %v s, before all were rendered", f.reached[0].at)
+		}
+		f.reached = nil
+	}
+	if events != 100 || math.Abs(f.free-0.65) > 1e-9 {
+		t.Errorf("%d events until %v s, expected 100 and 0.65", events, f.free)
 	}
 }
 
@@ -103,24 +126,30 @@ func TestWorkloads(t *testing.T) {
 
 // TestShipped: what is in the program can be read, and is written as it was.
 func TestShipped(t *testing.T) {
-	text, err := os.ReadFile("calibrations/vllm-a100.json")
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob("calibrations/*.json")
+	if err != nil || len(names) != len(shippedCalibrations()) {
+		t.Fatalf("%v, %v; %d in the program", names, err, len(shippedCalibrations()))
 	}
-	c, err := ReadCalibration(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var again bytes.Buffer
-	if err := WriteCalibration(&again, c); err != nil || again.String() != string(text) {
-		t.Errorf("written again it differs, %v", err)
-	}
-	if len(c.Rows) == 0 || len(c.Rows) > 7 || c.Spread.Quantile < 1 || c.Spread.Quantile > 5 {
-		t.Errorf("%d rows, quantile %v", len(c.Rows), c.Spread.Quantile)
-	}
-	for name, p := range c.Parameters {
-		if p.Unit == "" && name != expertExponent || p.Origin == "" || (p.Origin == machine.Fitted && p.SE <= 0) {
-			t.Errorf("parameter %s: %+v", name, p)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := ReadCalibration(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again bytes.Buffer
+		if err := WriteCalibration(&again, c); err != nil || again.String() != string(text) {
+			t.Errorf("%s: written again it differs, %v", name, err)
+		}
+		if q := c.Spread.Quantiles["duration_s"]; len(c.Rows) == 0 || q < 1 || q > 10 {
+			t.Errorf("%s: %d rows, quantiles %v", name, len(c.Rows), c.Spread.Quantiles)
+		}
+		for parameter, p := range c.Parameters {
+			if (p.Unit == "" && parameter != expertExponent) || p.Origin == "" || (p.Origin == machine.Fitted && p.SE <= 0) {
+				t.Errorf("%s: parameter %s: %+v", name, parameter, p)
+			}
 		}
 	}
 	for _, broken := range []string{"", "{", `{"parameters":{"x":{"value":-1}}}`, `{"spread":{"names":["a"]}}`} {

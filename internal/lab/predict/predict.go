@@ -216,11 +216,15 @@ func (sim *Simulation) Prediction() Prediction {
 // widen gives metrics their intervals. Of a bound nothing is known, so it has none.
 func (sim *Simulation) widen(metrics map[string]Estimate) {
 	timing := sim.Retime(sim.calibration)
-	factor := sim.calibration.Spread.Quantile * sim.extrapolation()
+	factor, quantiles := sim.extrapolation(), sim.calibration.Spread.Quantiles
 	for key, e := range metrics {
 		spread := 0.0
 		for _, like := range likeness(key) {
-			spread = math.Max(spread, factor*sim.calibration.Spread.Error(timing.Slopes[like]))
+			quantile, ok := quantiles[like]
+			if !ok { // gaps between tokens
+				quantile = quantiles["mean_tpot_ms"]
+			}
+			spread = math.Max(spread, factor*quantile*sim.calibration.Spread.Error(timing.Slopes[like]))
 		}
 		metrics[key] = Estimate{e.Value, e.Value * math.Exp(-spread), e.Value * math.Exp(spread)}
 	}

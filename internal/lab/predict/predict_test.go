@@ -194,6 +194,22 @@ func TestRetime(t *testing.T) {
 	}
 	c := Shipped("A100-SXM4-80G", "vllm", "0.11.0")
 	here, metrics := sim.Retime(c), sim.Metrics()
+	s.Workload.Concurrency = 16 // where requests are sent as others end
+	closed, err := Simulate(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slower := c.With(map[string]float64{hostStep: 10})
+	s.Calibration = slower
+	again, err := Simulate(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range closed.Retime(slower).Values {
+		if want := again.Metrics()[key]; math.Abs(value/want-1) > 0.05 {
+			t.Errorf("16 at a time: %s is %v timed again, %v simulated again", key, value, want)
+		}
+	}
 	for key, value := range here.Values {
 		if math.Abs(value/metrics[key]-1) > 1e-9 {
 			t.Errorf("%s: %v at first, %v timed again", key, metrics[key], value)

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Calibrations that are in the program. Each was fitted to at most seven published rows that
-// package calibrate chose; its test makes the file again.
+// Calibrations that are in the program, each fitted to all published rows of a machine that are
+// among the tests of package calibrate, which make the files again.
 //
 //go:embed calibrations/*.json
 var shippedFiles embed.FS

@@ -26,6 +26,7 @@ type step struct {
 type timed struct {
 	request     *Request
 	sent        float64 // seconds since the run began
+	after       int     // steps that had ended by then
 	first, last int     // steps that gave its first and its last token
 	early       float64 // when its first token had left the front end
 	end         float64 // when its last one had
@@ -150,7 +151,7 @@ func (w *world) play(ctx context.Context, load *Workload) (*run, error) {
 			if at := begin + load.Requests[sent].At.Seconds(); at > w.now {
 				return
 			}
-			played.requests[sent].sent = w.now - begin
+			played.requests[sent].sent, played.requests[sent].after = w.now-begin, len(played.steps)
 			gate.add(sent, w.now)
 			sent, open = sent+1, open+1
 		}

@@ -99,6 +99,7 @@ func (c *chapter) write(level int) {
 	c.results(level)
 	c.summary(level)
 	c.generalised(level)
+	c.comparedPart(level)
 	c.failures(level)
 	c.equalities(level)
 	c.predictions(level)

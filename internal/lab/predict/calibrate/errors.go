@@ -40,6 +40,25 @@ func Fit(ctx context.Context, rows []Row, most int) (*Result, error) {
 	return m.conclude(ctx, chosen)
 }
 
+// FitAll fits the predictor to all rows, without choosing.
+func FitAll(ctx context.Context, rows []Row) (*Result, error) {
+	m, err := newModel(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]int, len(rows))
+	for i := range all {
+		all[i] = i
+	}
+	if err := m.gaussNewton(all); err != nil {
+		return nil, err
+	}
+	return m.conclude(ctx, all)
+}
+
+// folds is in how many parts rows are left out of a fit in turn, where there are more rows.
+const folds = 12
+
 // conclude fits to the chosen rows on schedules of their own parameters, and looks at the errors.
 func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 	for range schedules {
@@ -58,51 +77,93 @@ func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 	for i := range m.rows {
 		result.All = append(result.All, m.error(i, slices.Contains(chosen, i)))
 	}
-	logs := slices.Clone(m.logs)
-	var scores []float64
-	for at, i := range chosen {
+	for _, i := range chosen {
 		result.Chosen = append(result.Chosen, m.rows[i].ID)
-		others := slices.Delete(slices.Clone(chosen), at, at+1)
-		if len(others) == 0 {
-			continue
-		}
-		copy(m.logs, logs)
-		if err := m.gaussNewton(others); err != nil {
-			return nil, err
-		}
-		left := m.error(i, false)
-		result.LeftOut = append(result.LeftOut, left)
-		spread, err := m.spread(others)
-		if err != nil {
-			return nil, err
-		}
-		scores = append(scores, m.scores(&spread, &left, i)...)
+	}
+	logs := slices.Clone(m.logs)
+	scores, err := m.leaveOut(chosen, result)
+	if err != nil {
+		return nil, err
 	}
 	copy(m.logs, logs)
 	m.evaluate(chosen)
 	if result.Calibration.Spread, err = m.spread(chosen); err != nil {
 		return nil, err
 	}
-	if len(scores) > 0 {
-		result.Calibration.Spread.Quantile = conformal(scores)
-	}
+	result.Calibration.Spread.Quantiles = quantiles(scores)
 	return result, nil
 }
 
-// scores are how many standard errors the targets of a row that was left out were off.
-func (m *model) scores(spread *predict.Spread, left *Error, i int) (scores []float64) {
+// leaveOut predicts each chosen row from others, adds its error to the result, and returns how many
+// standard errors it was off.
+func (m *model) leaveOut(chosen []int, result *Result) (scores map[string][]float64, err error) {
+	parts, logs := min(folds, len(chosen)), slices.Clone(m.logs)
+	scores = map[string][]float64{}
+	for part := range parts {
+		var left, others []int
+		for at, i := range chosen {
+			if at%parts == part {
+				left = append(left, i)
+			} else {
+				others = append(others, i)
+			}
+		}
+		if len(others) == 0 {
+			return nil, nil
+		}
+		copy(m.logs, logs)
+		if err := m.gaussNewton(others); err != nil {
+			return nil, err
+		}
+		spread, err := m.spread(others)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range left {
+			e := m.error(i, false)
+			result.LeftOut = append(result.LeftOut, e)
+			m.score(scores, &spread, &e, i)
+		}
+	}
+	return scores, nil
+}
+
+// score adds how many standard errors the targets of a row that was left out were off.
+func (m *model) score(scores map[string][]float64, spread *predict.Spread, left *Error, i int) {
 	for o, metric := range observed {
 		ratio, ok := left.Ratio[metric.key]
-		if !ok || !slices.Contains(targets, metric.key) {
+		if !ok || ratio <= 0 || !slices.Contains(targets, metric.key) {
 			continue
 		}
 		slopes := map[string]float64{}
 		for p, name := range m.names {
 			slopes[name] = m.jac[i][o][p]
 		}
-		scores = append(scores, math.Abs(math.Log(ratio))/spread.Error(slopes))
+		scores[metric.key] = append(scores[metric.key], math.Abs(math.Log(ratio))/spread.Error(slopes))
 	}
-	return scores
+}
+
+// fewRows is up to how many rows the metrics share a quantile: alone each would have too few.
+const fewRows = 20
+
+// quantiles are what intervals of each target need, from scores by target.
+func quantiles(scores map[string][]float64) map[string]float64 {
+	var all []float64
+	most := 0
+	for _, key := range targets {
+		all, most = append(all, scores[key]...), max(most, len(scores[key]))
+	}
+	found := map[string]float64{}
+	for _, key := range targets {
+		switch {
+		case len(all) == 0:
+		case most <= fewRows:
+			found[key] = conformal(all)
+		default:
+			found[key] = conformal(scores[key])
+		}
+	}
+	return found
 }
 
 // error compares a row with its prediction at the parameters as they are.
@@ -155,7 +216,10 @@ func (r *Result) String() string {
 	for _, e := range r.LeftOut {
 		fmt.Fprintln(&b, e)
 	}
-	fmt.Fprintf(&b, "interval: %.2f standard errors\nall rows:\n", r.Calibration.Spread.Quantile)
+	for _, key := range targets {
+		fmt.Fprintf(&b, "interval of %s: %.2f standard errors\n", key, r.Calibration.Spread.Quantiles[key])
+	}
+	fmt.Fprintf(&b, "all rows:\n")
 	for _, e := range r.All {
 		fmt.Fprintln(&b, e)
 	}

@@ -315,14 +315,14 @@ func digits(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// spread is how sure predictions are that rest on the rows of these numbers; its quantile is still
-// to be found.
+// spread is how sure predictions are that rest on the rows of these numbers; its quantiles are
+// still to be found.
 func (m *model) spread(which []int) (predict.Spread, error) {
 	covariance, err := m.covariance(which)
 	if err != nil {
 		return predict.Spread{}, err
 	}
-	s := predict.Spread{Names: m.names, Discrepancy: discrepancy, Quantile: 1.96}
+	s := predict.Spread{Names: m.names, Discrepancy: discrepancy}
 	for a := range m.names {
 		for b := range m.names {
 			s.Covariance = append(s.Covariance, digits(covariance.At(a, b)))
