@@ -103,6 +103,8 @@ var imports = map[string][]string{
 	"grammar/past":          {},
 	"grammar/vocab":         {"token"},
 	"lab/verify/verifytest": {"lab/verify"},
+	"lab/predict/local":     {"lab/predict", "lab/predict/machine"},
+	"lab/size":              {"bench/sweep", "lab/predict", "lab/predict/machine", "lab/race", "plan"},
 
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
@@ -112,7 +114,7 @@ var imports = map[string][]string{
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
 	"command/inspect":     {"ckpt", "command", "load", "model", "plan", "terminal"},
-	"command/lab":         {"bench/report", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/report", "lab/simulate", "lab/verify", "terminal", "tiny"},
+	"command/lab":         {"bench/report", "command", "lab", "lab/engines", "lab/forecast", "lab/ledger", "lab/measure", "lab/planfile", "lab/report", "lab/simulate", "lab/verify", "terminal", "tiny", "bench/sweep", "lab/predict", "lab/predict/local", "lab/predict/machine", "lab/size", "load", "plan"},
 	"command/pull":        {"ckpt", "command", "hub", "load", "terminal"},
 	"command/perplexity":  {"command", "load", "plan", "runner", "terminal"},
 	"command/synth":       {"command", "synth", "terminal"},
