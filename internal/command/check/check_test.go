@@ -224,6 +224,14 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A key goes to a server that was named, and to no other.
+func TestAccess(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "secret")
+	if found, named := new(options).access(""), new(options).access("http://named"); found.Key != "" || named.Key != "secret" {
+		t.Errorf("keys %q for a server that was found, %q for one that was named", found.Key, named.Key)
+	}
+}
+
 // Wrong flags end with 2, a server that is not there with 1; the text is for people.
 func TestCommand(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -96,7 +96,7 @@ func ratio(before, after *timed, calibration *predict.Calibration) Effect {
 		difference[name] -= slope
 	}
 	spread := &calibration.Spread
-	quantile := spread.Quantiles["duration_s"]
+	quantile := spread.Quantiles[duration]
 	// How much intervals widen outside of the calibration's rows shows in those of the durations.
 	widen := 1.0
 	for _, one := range []*timed{before, after} {
