@@ -294,6 +294,27 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// One sequence decodes at 1000 / TPOT; of eight, those at their prompts do not decode.
+func TestDecoding(t *testing.T) {
+	order := []string{"output_throughput", "mean_tpot_ms"}
+	for _, c := range []struct {
+		concurrency      int
+		throughput, tpot []float64
+		sequences        int
+		rate             float64
+	}{
+		{1, []float64{150}, []float64{5}, 1, 200},
+		{8, []float64{2000}, []float64{2.36}, 5, 2000},
+		{8, []float64{2000}, nil, 8, 0},
+		{8, nil, []float64{2}, 8, 0},
+	} {
+		made := NewMeasurement("made up", c.concurrency, 1, 1, 1, order, map[string][]float64{order[0]: c.throughput, order[1]: c.tpot})
+		if sequences, rate := made.decoding(); sequences != c.sequences || rate.Value != c.rate {
+			t.Errorf("%+v: %d sequences, %+v", c, sequences, rate)
+		}
+	}
+}
+
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
 // C3: every number of the text is in the JSON of the same report, and every figure has an origin.
