@@ -114,22 +114,22 @@ func (c *chapter) answering(ctx context.Context, tries [][]int) ([][]int, error)
 func (c *chapter) confirm(ctx context.Context, best choice, singles []raced, joint []int, tries [][]int) (choice, error) {
 	rules := c.rules()
 	rules.Most, rules.Planned = joinBlocks, joinBlocks
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise(), optional: true}
+	round := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise(), optional: true}
 	if len(best.parts) == 1 {
-		h.entrants = append(h.entrants, c.entrantOf(best.parts))
+		round.entrants = append(round.entrants, c.entrantOf(best.parts))
 	}
 	for _, parts := range tries {
-		h.entrants = append(h.entrants, c.entrantOf(parts))
+		round.entrants = append(round.entrants, c.entrantOf(parts))
 	}
 	if !slices.ContainsFunc(tries, func(parts []int) bool { return c.ofKept(parts, singles) }) {
-		h.rules.Level = levelJoint // what wins here rests on nothing else
+		round.rules.Level = levelJoint // what wins here rests on nothing else
 	}
-	result, err := c.compete(ctx, h)
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return best, err
 	}
 	for _, parts := range tries {
-		decision := c.decisionOf(ledger.StageInteraction, h, result, c.entrantOf(parts))
+		decision := c.decisionOf(ledger.StageInteraction, round, result, c.entrantOf(parts))
 		decision.Product = c.product(singles, parts)
 		if broken := c.violated(result, decision.Subject); broken != "" {
 			decision.Verdict, decision.Reason = ledger.Rejected, broken

@@ -27,20 +27,23 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 	}
 	rules := c.rules()
 	rules.Level = levelSingle
-	h := heat{role: ledger.RoleRace, workload: c.mainly, base: c.base, rules: rules}
+	round := heat{role: ledger.RoleRace, workload: c.mainly, base: c.base, rules: rules}
 	for _, at := range survivors {
 		a := &c.all[at]
-		h.entrants = append(h.entrants, entrant{name: a.subject(c.options), group: c.options[a.option].Name, setting: combine(c.engine.Name, a)})
+		round.entrants = append(round.entrants, entrant{name: a.subject(c.options), group: c.options[a.option].Name, setting: combine(c.engine.Name, a)})
 	}
-	h.reserve = c.reserveAfter(survivors)
-	result, err := c.compete(ctx, h)
+	round.reserve = c.reserveAfter(survivors)
+	// Without a winner the other workloads need the baseline alone: half of what is kept for both.
+	generalise := c.reserveGeneralise()
+	round.lean = &reserve{round.reserve.trials - generalise.trials/2, round.reserve.seconds - generalise.seconds/2}
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return nil, err
 	}
 	var out []raced
 	for i, at := range survivors {
-		decision := c.decisionOf(ledger.StageRace, h, result, h.entrants[i])
-		broken := c.violated(result, h.entrants[i].name)
+		decision := c.decisionOf(ledger.StageRace, round, result, round.entrants[i])
+		broken := c.violated(result, round.entrants[i].name)
 		if broken != "" {
 			decision.Verdict, decision.Reason = ledger.Rejected, broken
 		}
@@ -48,7 +51,7 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 			return nil, err
 		}
 		c.Say(describeDecision(&decision))
-		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict, broken != ""})
+		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, broken != ""})
 	}
 	c.breaks = c.violated(result, baseline)
 	if result.End == race.Unheard {

@@ -60,13 +60,14 @@ type Calibration struct {
 }
 
 // A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the
-// standard error √(gᵀ·Covariance·g + Discrepancy²); so many of these as Quantiles says of the
+// standard error √(gᵀ·Covariance·g + Discrepancy²); so many of these as Quantiles say of the
 // metric make a 95 % interval, which is conformal on rows that were left out of the fit.
 type Spread struct {
 	Names       []string  `json:"names"`      // of the fitted parameters
 	Covariance  []float64 `json:"covariance"` // of their logarithms, row after row
 	Discrepancy float64   `json:"discrepancy"`
 
+	Quantile  float64            `json:"quantile"`  // of duration_s
 	Quantiles map[string]float64 `json:"quantiles"` // of duration_s, mean_ttft_ms, mean_tpot_ms
 }
 

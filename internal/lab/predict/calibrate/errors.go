@@ -90,7 +90,9 @@ func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 	if result.Calibration.Spread, err = m.spread(chosen); err != nil {
 		return nil, err
 	}
-	result.Calibration.Spread.Quantiles = quantiles(scores)
+	spread := &result.Calibration.Spread
+	spread.Quantiles = quantiles(scores)
+	spread.Quantile = spread.Quantiles[targets[0]]
 	return result, nil
 }
 
