@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/machine"
@@ -541,7 +542,7 @@ func FuzzAnswers(f *testing.F) {
 			if s.argv, s.env, err = arguments(&Options{Start: start}); err != nil {
 				s.argv = nil
 			}
-			s.metrics = readExposition(metrics)
+			s.metrics = exposition.Read(metrics)
 			lines := strings.Split(log, "\n")
 			s.identify(lines)
 			s.readModels()
