@@ -8,6 +8,7 @@ import (
 
 	"ossian/internal/command"
 	"ossian/internal/command/bench"
+	"ossian/internal/command/check"
 	"ossian/internal/command/inspect"
 	"ossian/internal/command/lab"
 	"ossian/internal/command/perplexity"
@@ -24,5 +25,5 @@ func main() { os.Exit(command.Main(root())) }
 func root() *cobra.Command {
 	here := bench.Serve{Start: serve.Start, Plan: serve.Plan}
 	return command.Root(serve.Command(), run.Command(), pull.Command(), inspect.Command(),
-		bench.Command(here), lab.Command(), perplexity.Command(), synth.Command(), store.Command())
+		bench.Command(here), lab.Command(), check.Command(), perplexity.Command(), synth.Command(), store.Command())
 }

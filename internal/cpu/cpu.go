@@ -18,6 +18,7 @@ import (
 	"runtime"
 
 	"ossian/internal/cpu/kern"
+	"ossian/internal/model"
 	"ossian/internal/tensor"
 )
 
@@ -91,6 +92,28 @@ func (d *Device) options(t *tensor.Tensor) kern.Options {
 func (d *Device) fine(stored bool) bool {
 	return d.cfg.Activations == 16 || (d.cfg.Activations == 0 && (d.spec.Hidden < narrow || !stored))
 }
+
+// ActivationBits returns in how many bits activations meet the matrices that a checkpoint has
+// quantised: 8, 16, or 32 with Exact; 0 = none of them are quantised.
+func (c Config) ActivationBits(spec *model.Spec, params map[string]tensor.Tensor) int {
+	for _, parameter := range params {
+		if block, _ := parameter.DType.Block(); block <= 1 {
+			continue
+		}
+		device := Device{cfg: c, spec: spec}
+		switch {
+		case c.Exact:
+			return 32
+		case device.fine(true):
+			return 16
+		}
+		return 8
+	}
+	return 0
+}
+
+// BestISA is the widest instruction set that this machine and build have.
+func BestISA() string { return kern.Detect().String() }
 
 // rounds reports whether BF16 matrices meet activations in BF16.
 func (d *Device) rounds() bool { return d.spec.Hidden >= narrow && d.cfg.Activations != 16 }

@@ -103,7 +103,7 @@ func (o *omissions) note(parts []grammar.Source, keywords []grammar.Ignored, ann
 		}
 		told[at] = true
 		o.add(&parts[keyword.Frame], omission{annotation: annotation, Error: grammar.Error{Where: keyword.Where,
-			What: "the keyword, or its value, is not known and would be ignored: correct it, or leave it out"}}, true)
+			What: cmp.Or(keyword.What, "the keyword, or its value, is not known and would be ignored: correct it, or leave it out")}}, true)
 	}
 }
 

@@ -16,11 +16,11 @@ func (c *compiler) array(flat flatSchema) *expr {
 	if hi >= 0 && lo > hi {
 		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and at most %d elements are allowed", lo, hi)
 	}
+	var differing *uniqueList
 	if keyword := unique(flat); keyword != nil && (hi < 0 || hi > 1) {
-		if body := c.uniqueArray(flat, fixed, lo, hi); body != nil {
-			return body
-		}
-		c.ignore(keyword)
+		differing = &uniqueList{keyword: keyword, schemas: flat.schemas, tuple: fixed > 0}
+		defer func(within *value) { c.within = within }(c.within)
+		c.within = keyword
 	}
 	// Bounds are checked; what is beyond the upper one need not be written.
 	if hi >= 0 {
@@ -32,7 +32,7 @@ func (c *compiler) array(flat flatSchema) *expr {
 	rest, from := closing, fixed // what follows the first elements, and how many these are
 	if hi < 0 || hi > fixed {
 		from = max(fixed, 1) // the very first element has no comma
-		more := cat(comma, c.element(flat, fixed))
+		more := cat(comma, c.element(flat, fixed, differing, lo))
 		most := -1
 		if hi >= 0 {
 			most = hi - from
@@ -41,7 +41,7 @@ func (c *compiler) array(flat flatSchema) *expr {
 	}
 	// Before element i: the element and what follows it, or the end if minItems is met.
 	for i := from - 1; i >= 0; i-- {
-		part, end := cat(c.element(flat, i), rest), closing
+		part, end := cat(c.element(flat, i, differing, min(i+1, lo)), rest), closing
 		if i == 0 {
 			end = lit("]")
 		} else {
@@ -54,35 +54,11 @@ func (c *compiler) array(flat flatSchema) *expr {
 	if from == 0 {
 		rest = lit("]")
 	}
-	return cat(lit("["), c.space, rest)
-}
-
-// uniqueArray is array where elements must differ, nil where that cannot be held to. fixed is
-// the number of elements with schemas of their own.
-func (c *compiler) uniqueArray(flat flatSchema, fixed, lo, hi int) *expr {
-	if fixed > 0 {
-		return nil
+	body := cat(lit("["), c.space, rest)
+	if differing != nil {
+		return c.uniqueArray(differing, body)
 	}
-	var schemas []*value
-	for _, schema := range flat.schemas {
-		if _, rest := tuple(schema); rest != nil {
-			schemas = append(schemas, rest)
-		}
-	}
-	values, ok := c.finite(schemas)
-	if !ok {
-		return nil
-	}
-	if lo > len(values) {
-		return because(firstKeyword(flat.schemas, "minItems"), "minItems is %d, and with uniqueItems only %d elements are allowed", lo, len(values))
-	}
-	if hi < 0 || hi > len(values) {
-		hi = len(values)
-	}
-	if body, ok := c.distinct(values, lo, hi); ok {
-		return body
-	}
-	return nil
+	return body
 }
 
 // elements matches more lo to hi times and then closing.
@@ -102,8 +78,9 @@ func (c *compiler) elements(more, closing *expr, lo, hi int) *expr {
 	return cat(first, c.rule("elements", &expr{op: opLoop, sub: []*expr{more, closing}, min: lo, max: hi}))
 }
 
-// element matches the element with number at.
-func (c *compiler) element(flat flatSchema, at int) *expr {
+// element matches the element with number at, which in a list of elements that differ has to
+// have so many values.
+func (c *compiler) element(flat flatSchema, at int, differing *uniqueList, needed int) *expr {
 	var schemas []*value
 	for _, schema := range flat.schemas {
 		prefix, rest := tuple(schema)
@@ -114,7 +91,12 @@ func (c *compiler) element(flat flatSchema, at int) *expr {
 		}
 	}
 	c.budget.spend(16)
-	return c.all(schemas)
+	out := c.all(schemas)
+	if differing != nil {
+		out.element = true
+		differing.elements = append(differing.elements, elementCount{out, needed})
+	}
+	return out
 }
 
 // tuple returns the schemas of the first elements and that of the others, nil = any.

@@ -32,7 +32,10 @@ type edge struct {
 
 // A call is taken by whatever matches rule; behind it the caller is at to. Calls are not
 // edges: a state's calls are all begun at once, where the state is reached.
-type call struct{ rule, to int32 }
+type call struct {
+	rule, to int32
+	element  bool // while states are made
+}
 
 // A state has disjoint edges in ascending order.
 type state struct {
@@ -40,6 +43,7 @@ type state struct {
 	calls   []call
 	accept  bool   // the rule has matched, if nothing more is needed
 	counted bool   // counts matter, as in a loop
+	element bool   // an element of a list whose elements differ has ended, where a call of it returns
 	first   uint32 // bit b/8 for each byte b that edges or called rules may begin with
 
 	// Of the head of a loop, its bounds behind the first repetition; where countCheck
@@ -60,6 +64,7 @@ type automaton struct {
 	states     []state
 	start      []int32 // by rule; -1 = never called
 	need, room []int32 // by rule, before its loop
+	differ     []bool  // by rule: a list whose elements must differ; nil = there is none
 }
 
 var errNoMatch = errors.New("no text can match")
@@ -114,6 +119,12 @@ func determinize(n *nfa, b *budget) (*automaton, error) {
 	d.out.need, d.out.room, d.out.start = make([]int32, len(n.rules)), make([]int32, len(n.rules)), slices.Repeat([]int32{-1}, len(n.rules))
 	// Expanding a state may make further ones, and begin the rules it calls: rules that the
 	// root does not reach cost nothing.
+	if slices.ContainsFunc(n.rules, func(r rule) bool { return r.differs }) {
+		d.out.differ = make([]bool, len(n.rules))
+		for i, r := range n.rules {
+			d.out.differ[i] = r.differs
+		}
+	}
 	d.begin(0)
 	for id := 0; id < len(d.out.states) && b.err == nil; id++ {
 		d.expand(int32(id))
@@ -324,7 +335,7 @@ func (d *determinizer) expand(id int32) {
 				bounds.add(int(next.hi) + 1)
 			}
 		case nCall:
-			calls = append(calls, call{rule: from.alt, to: from.out})
+			calls = append(calls, call{rule: from.alt, to: from.out, element: from.lo == 1})
 		}
 	}
 	d.fill(set, &bounds)
@@ -415,12 +426,16 @@ func (d *determinizer) calls(calls []call) []call {
 	var out []call
 	for i := 0; i < len(calls); {
 		var to []int32
+		element := false
 		rule := calls[i].rule
 		for ; i < len(calls) && calls[i].rule == rule; i++ {
 			to = append(to, calls[i].to)
+			element = element || calls[i].element
 		}
 		d.begin(rule)
-		out = append(out, call{rule: rule, to: d.reached(to)})
+		behind := d.reached(to)
+		d.out.states[behind].element = d.out.states[behind].element || element
+		out = append(out, call{rule: rule, to: behind})
 	}
 	return out
 }
@@ -510,6 +525,11 @@ func (a *automaton) findFirst() {
 			return
 		}
 	}
+}
+
+// first is the item that a's root begins with.
+func (a *automaton) first(base *origin) item {
+	return item{state: a.start[0], need: a.need[0], room: a.room[0], origin: base}
 }
 
 // edge returns the edge of s that b takes.

@@ -1,16 +1,17 @@
 package grammar
 
 import (
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func init() {
 	threadTime = func() time.Duration {
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &u); err != nil {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
 			panic(err)
 		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		return time.Duration(now.Nano())
 	}
 }

@@ -5,7 +5,11 @@ package grammar
 // repetitions it has, and a need that it satisfies where it leaves the loop. A fragment
 // for given counts is then a selection, without reading anything.
 
-import "slices"
+import (
+	"slices"
+
+	"ossian/internal/grammar/vocab"
+)
 
 // Demands are the tokens that can be read from a state where counts matter, each with the
 // counts that it asks for. They serve for all counts, which change with every step.
@@ -31,6 +35,7 @@ type tally struct {
 	room, need       int32 // what the counts have to have at the beginning
 	nowNeed, nowRoom int32 // the counts, once they are known
 	known            bool
+	chars            int32 // that began in what was read
 }
 
 // take moves t along by, to the state to. It is item.take where the counts are known;
@@ -75,9 +80,9 @@ func (m *masker) demandsOf(start int32) *demands {
 	out = &demands{}
 	// In a loop over any character a plain token asks for as much room as it has characters:
 	// the vocabulary has them sorted by that.
-	roots := []int32{0, m.vocab.rest}
+	roots := []int32{0, m.vocab.Rest}
 	if m.parser.automaton.isPlainLoop(start) {
-		out.dense, roots = m.vocab.plain, roots[1:]
+		out.dense, roots = m.vocab.Plain, roots[1:]
 	}
 	m.asked = m.asked[:0]
 	for _, root := range roots {
@@ -96,35 +101,37 @@ func (m *masker) demandsOf(start int32) *demands {
 // demand adds to out the demands of the tokens below root, as masker.below does, with a tally
 // instead of a set. It reports whether that can be done.
 func (m *masker) demand(out *demands, start, root int32) bool {
-	var at [maxToken + 2]tally // by depth
+	var at [vocab.MaxToken + 2]tally // by depth
 	at[0] = tally{state: start, need: anyNeed}
-	states, nodes := m.parser.automaton.states, m.vocab.nodes
+	states, nodes := m.parser.automaton.states, m.vocab.Nodes
 	seen := 0
 	defer func() { m.parser.work += seen / 2 }()
-	for i := root + 1; i < nodes[root].end && m.parser.work+seen/2 <= maxWork; {
+	for i := root + 1; i < nodes[root].End && m.parser.work+seen/2 <= maxWork; {
 		node := &nodes[i]
-		now := &at[node.depth]
-		*now = at[node.depth-1]
+		now := &at[node.Depth]
+		if *now = at[node.Depth-1]; node.Byte < 0x80 || node.Byte >= 0xc0 {
+			now.chars++
+		}
 		if len(states[now.state].calls) > 0 {
 			return false
 		}
 		seen++
-		entry := m.table(now.state)[node.b]
+		entry := m.table(now.state)[node.Byte]
 		by := edge{count: counting(entry >> entryCount & entryCounts), to: entry >> entryShift}
 		if entry == nowhere || !now.take(by, &states[by.to]) {
-			i = node.end
+			i = node.End
 			continue
 		}
-		asked := demand{at: node.id, room: uint16(now.room), need: uint16(now.need)}
-		if node.id >= 0 {
+		asked := demand{at: node.ID, room: uint16(now.room), need: uint16(now.need)}
+		if node.ID >= 0 {
 			m.asked = append(m.asked, asked)
-			for _, asked.at = range m.vocab.same[node.id] {
+			for _, asked.at = range m.vocab.Same[node.ID] {
 				m.asked = append(m.asked, asked)
 			}
 		}
 		// The rule may end within longer tokens. Without other rules nobody goes on behind it.
 		ends := states[now.state].accept && (!now.known || now.nowNeed == 0)
-		longer := node.end > i+1 && len(m.parser.automaton.start) > 1
+		longer := node.End > i+1 && len(m.parser.automaton.start) > 1
 		if ends && longer {
 			asked.at = i
 			if !now.known {
@@ -132,7 +139,36 @@ func (m *masker) demand(out *demands, start, root int32) bool {
 			}
 			out.exits = append(out.exits, asked)
 		}
+		if m.askBelow(i, now) {
+			i = node.End
+			continue
+		}
 		i++
+	}
+	return true
+}
+
+// askBelow adds to asked the demands of all tokens below a node that at has led to, if none of
+// them can fail but for counts, and reports whether that is so.
+func (m *masker) askBelow(node int32, at *tally) bool {
+	if height := m.vocab.Nodes[node].Height; height == 0 || height > vocab.MaxPlain || at.known {
+		return false
+	}
+	loop := m.loopAt(at.state)
+	if m.vocab.Below[node]&^loop.groups != 0 {
+		return false
+	}
+	from, to := m.vocab.TokensBelow(node)
+	for i := from; i < to; i++ {
+		asked := demand{at: m.vocab.Order[i], room: uint16(at.room), need: uint16(at.need)}
+		if loop.count&countMore != 0 {
+			room := at.used + int32(m.vocab.Chars[i]) - at.chars
+			if loop.count&countCheck != 0 {
+				room += m.parser.automaton.states[loop.to].low
+			}
+			asked.room = uint16(max(at.room, room))
+		}
+		m.asked = append(m.asked, asked)
 	}
 	return true
 }
@@ -159,7 +195,7 @@ func (m *masker) keepDemands(start int32, out *demands, all bool) {
 // layer puts the tokens that only ask for some room into dense, and the others into tokens:
 // a fragment then copies most tokens inside a string instead of looking at each.
 func (d *demands) layer(asked []demand, words int) {
-	alone := func(token demand) bool { return token.need == anyNeed && token.room <= maxPlain }
+	alone := func(token demand) bool { return token.need == anyNeed && token.room <= vocab.MaxPlain }
 	last := uint16(0)
 	for _, token := range asked {
 		if alone(token) {

@@ -16,6 +16,9 @@ func (c *compiler) exclusive(group *value) *value {
 	first := [2]int{-1, -1}
 	for i, later := range group.vals {
 		for j, earlier := range group.vals[:i] {
+			if len(group.vals) == 2 && c.print(later) == c.print(earlier) {
+				c.fail(invalid(group.path(), "no value can match: both alternatives say the same, and exactly one has to hold: leave one out"))
+			}
 			if c.err == nil && !c.disjoint([]*value{later}, []*value{earlier}, 0) && c.budget.err == nil {
 				overlaps[i], overlaps[j] = append(overlaps[i], j), append(overlaps[j], i)
 				if first[0] < 0 {

@@ -39,6 +39,7 @@ type expr struct {
 	machine  *automaton
 	object   *object
 	at       *value // of opNever: the schema or keyword whose fault it is
+	element  bool   // of opRef: an element of a list whose elements differ
 }
 
 var (

@@ -21,7 +21,7 @@ const (
 	tAll    = 1<<7 - 1
 )
 
-var typeNames = map[string]types{"null": tNull, "boolean": tBool, "integer": tInteger, "number": tNumber, "string": tString, "array": tArray, "object": tObject}
+var typeNames = map[string]types{"null": tNull, "boolean": tBool, "integer": tInteger, "number": tNumber, fractionType: tFraction, "string": tString, "array": tArray, "object": tObject}
 
 // A flatSchema is one alternative of a conjunction with its keywords for single values
 // read: what all its schemas together ask of a type, a number, or a list of values.

@@ -36,7 +36,7 @@ func fuzzSource(t *testing.T, src Source) {
 		}
 		id := ids[rng.IntN(len(ids))]
 		other := int32(rng.IntN(256))
-		if allowed := mask[other/64]>>(other%64)&1 == 1; allowed != (m.run(&m.at, small().texts[other]) != nil) {
+		if allowed := mask[other/64]>>(other%64)&1 == 1; allowed != (m.run(&m.at, small().Texts[other]) != nil) {
 			t.Fatalf("byte %#x: in the mask %v, but accepting differs", other, allowed)
 		}
 		if err := m.Accept(id); err != nil {

@@ -16,12 +16,13 @@
 //
 //	schema       JSON Schema to rules, with keyword, reference and flat (values); equal for parts that
 //	             say the same, not and conditional for what becomes other keywords; by type number, string
-//	             with format, array with unique, object with names and differ; disjoint for oneOf
+//	             with format, array with unique (and earlier while matching), object with names and differ;
+//	             disjoint for oneOf
 //	regex        regular expressions, with ecma for their dialect and ahead for look-ahead; gbnf and lark, which share scan
 //	expr, nfa    expressions, and their states over bytes; members for objects, json for spelling
 //	automaton    states that are sets of those; combine and count compute with them
 //	explain      why nothing can match; budget, how much a compilation may take
-//	vocab, mask  the trees of tokens, and masks; walk, demand and plain make them cheap
+//	mask         masks, from the trees of tokens (package vocab); walk, demand and plain make them cheap
 //	parse        the reader of bytes, which masks and matchers use
 package grammar
 
@@ -31,6 +32,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ossian/internal/grammar/past"
+	"ossian/internal/grammar/vocab"
+	"ossian/internal/token"
 )
 
 // A Kind says how a Source is written.
@@ -119,6 +124,7 @@ type omissions struct{ keywords, formats []Ignored }
 type Ignored struct {
 	Frame int    // the Frame it is in, from 1; 0 = Text
 	Where string // "#/properties/age/maxLenght"
+	What  string // why a known one is not held to, and what to change; "" = it is not known
 }
 
 // Bounds of what is kept of ignored keywords.
@@ -244,10 +250,10 @@ func framedRules(frames []Frame, b *budget) (rules []rule, ignored omissions, er
 // add adds what is left out of a frame.
 func (o *omissions) add(other omissions, frame int) {
 	for _, word := range other.keywords {
-		o.keywords = append(o.keywords, Ignored{frame, word.Where})
+		o.keywords = append(o.keywords, Ignored{frame, word.Where, word.What})
 	}
 	for _, word := range other.formats {
-		o.formats = append(o.formats, Ignored{frame, word.Where})
+		o.formats = append(o.formats, Ignored{frame, word.Where, word.What})
 	}
 }
 
@@ -314,6 +320,14 @@ func (g *Grammar) Bytes() int64 {
 	return total
 }
 
+// A Vocabulary is a tokenizer as grammars see it. It takes some 10 MB for 200,000 tokens, is
+// immutable, and serves all grammars.
+type Vocabulary = vocab.Vocabulary
+
+// NewVocabulary prepares t's tokens, which takes some 200 ms. Control and added tokens are no
+// text, so a grammar never allows them.
+func NewVocabulary(t *token.BPE) *Vocabulary { return vocab.Of(t) }
+
 // A Matcher reads one output. It belongs to one goroutine.
 type Matcher struct {
 	grammar *Grammar
@@ -325,7 +339,10 @@ type Matcher struct {
 // Matcher returns a matcher at the beginning.
 func (g *Grammar) Matcher() *Matcher {
 	m := &Matcher{grammar: g, parser: parser{automaton: g.automaton, base: &origin{position: -1}}}
-	m.parser.begin(&m.at, item{state: g.automaton.start[0], need: g.automaton.need[0], room: g.automaton.room[0], origin: m.parser.base})
+	if g.automaton.differ != nil {
+		m.parser.past = past.New()
+	}
+	m.parser.begin(&m.at, g.automaton.first(m.parser.base))
 	return m
 }
 
@@ -334,16 +351,20 @@ func (g *Grammar) Matcher() *Matcher {
 // about 10 ms, these are tokens of one byte only, which can say the same. It fails with
 // ErrAmbiguous, dst empty, if there are none of those.
 func (m *Matcher) Mask(dst []uint64) error {
-	return m.grammar.masker.mask(dst, &m.at, &m.parser)
+	err := m.grammar.masker.mask(dst, &m.at, &m.parser)
+	if err == nil && m.parser.past != nil {
+		m.prune(dst)
+	}
+	return err
 }
 
 // Accept advances by a token. It fails and changes nothing if id may not come next.
 func (m *Matcher) Accept(id int32) error {
 	vocab := m.grammar.masker.vocab
-	if id < 0 || int(id) >= len(vocab.texts) || vocab.texts[id] == "" {
+	if id < 0 || int(id) >= len(vocab.Texts) || vocab.Texts[id] == "" {
 		return fmt.Errorf("grammar: token %d is no text", id)
 	}
-	return m.accept(vocab.texts[id])
+	return m.accept(vocab.Texts[id])
 }
 
 // accept advances by text as by one token.
@@ -359,7 +380,9 @@ func (m *Matcher) accept(text string) error {
 	if m.parser.overflow || m.parser.work > maxWork {
 		return ErrAmbiguous
 	}
-	m.at, *at = *at, m.at
+	if m.at, *at = *at, m.at; m.parser.past != nil {
+		m.parser.past.Accept(m.at.offset)
+	}
 	return nil
 }
 

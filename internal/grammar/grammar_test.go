@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"ossian/internal/token"
+
+	"ossian/internal/grammar/vocab"
 )
 
 // small is a vocabulary of all bytes and some longer tokens: what JSON is made of,
@@ -22,7 +24,7 @@ var small = sync.OnceValue(func() *Vocabulary {
 	texts = append(texts, "", `{"`, `":`, `": `, `", "`, `","`, `"}`, `"}}`, `"]}`, `}}`, `]]`, `],`, `},{`, `[{"`, `":"`, `": "`, "\n", "\n  ", "    ", "  ",
 		"name", "age", "null", "true", "false", "tr", "ue", "12", "123", "0.", ".5", "e+", "-1", "the", " the", "quick", "ab", "abc", "abcd", "a\xc3", "\xa4b", "é", "日本", "\xe6\x97",
 		`\n`, `\"`, `\\`, `\u`, `\u00`, "the", "/*", "*/", "xx", "xxx", "xxxx", "xxxxxxxx")
-	return newVocabulary(texts)
+	return vocab.New(texts)
 })
 
 var harmony = sync.OnceValue(func() *Vocabulary {
@@ -141,9 +143,9 @@ func checkMask(t *testing.T, m *Matcher, ids []int32) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		want := v.texts[id] != "" && m.run(&m.at, v.texts[id]) != nil
+		want := v.Texts[id] != "" && m.run(&m.at, v.Texts[id]) != nil
 		if got := mask[id/64]>>(id%64)&1 == 1; got != want {
-			t.Fatalf("token %d %q: in the mask %v, accepted %v", id, v.texts[id], got, want)
+			t.Fatalf("token %d %q: in the mask %v, accepted %v", id, v.Texts[id], got, want)
 		}
 	}
 }
@@ -175,9 +177,9 @@ func walk(t *testing.T, g *Grammar, rng *rand.Rand, steps int, each func(*Matche
 			id = closing(v, ids, rng)
 		}
 		if err := m.Accept(id); err != nil {
-			t.Fatalf("token %d %q of the mask after %q: %v", id, v.texts[id], out.String(), err)
+			t.Fatalf("token %d %q of the mask after %q: %v", id, v.Texts[id], out.String(), err)
 		}
-		out.WriteString(v.texts[id])
+		out.WriteString(v.Texts[id])
 	}
 	return ""
 }
@@ -188,7 +190,7 @@ func closing(v *Vocabulary, ids []int32, rng *rand.Rand) int32 {
 	for range 64 {
 		id := ids[rng.IntN(len(ids))]
 		s := 0
-		for _, c := range v.texts[id] {
+		for _, c := range v.Texts[id] {
 			switch c {
 			case '}', ']':
 				s += 9
@@ -203,7 +205,7 @@ func closing(v *Vocabulary, ids []int32, rng *rand.Rand) int32 {
 		}
 	}
 	for _, id := range ids {
-		if text := v.texts[id]; text == "}" || text == "]" || text == `"` {
+		if text := v.Texts[id]; text == "}" || text == "]" || text == `"` {
 			return id
 		}
 	}
@@ -211,7 +213,7 @@ func closing(v *Vocabulary, ids []int32, rng *rand.Rand) int32 {
 }
 
 func TestMaskIsWhatIsAccepted(t *testing.T) {
-	all := make([]int32, len(small().texts))
+	all := make([]int32, len(small().Texts))
 	for i := range all {
 		all[i] = int32(i)
 	}
@@ -252,10 +254,31 @@ func TestMaskWithHarmony(t *testing.T) {
 	for range 3 {
 		walk(t, g, rng, 12, func(m *Matcher) {
 			for i := range ids {
-				ids[i] = rng.Int32N(int32(len(harmony().texts)))
+				ids[i] = rng.Int32N(int32(len(harmony().Texts)))
 			}
 			checkMask(t, m, ids)
 		})
+	}
+}
+
+// Where characters of a class lead back to one state, tokens are taken by the groups of their bytes.
+func TestMaskOfClasses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	ids := make([]int32, 1500)
+	for _, source := range []string{
+		`{"type":"string","pattern":"^[^/]+/[^a-c]*$"}`, `{"type":"string","pattern":"[0-9]{3}","maxLength":12}`, `{"type":"string","pattern":"^[ -~]+$","minLength":9,"maxLength":30}`,
+		`{"type":"string","pattern":"^(?:\\S+\\s+){0,9}\\S+$","maxLength":40}`, `{"type":"string","pattern":"^[^x]{3,}x?$","maxLength":25}`, `{"type":"string","pattern":"^\\w[^é]{20,25}$"}`,
+		`{"type":"object","patternProperties":{"é|x":{"type":"string","pattern":"^[\\p{L} ]{2,60}$"}},"minProperties":1}`,
+	} {
+		g := compiled(t, Source{Text: source}, harmony())
+		for range 4 {
+			walk(t, g, rng, 8, func(m *Matcher) {
+				for i := range ids {
+					ids[i] = rng.Int32N(int32(len(harmony().Texts)))
+				}
+				checkMask(t, m, ids)
+			})
+		}
 	}
 }
 
@@ -270,8 +293,8 @@ func TestMaskLengths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tokensOf(mask) {
-			if !strings.HasPrefix("the", small().texts[id]) {
-				t.Errorf("%d words: token %d %q is allowed", words, id, small().texts[id])
+			if !strings.HasPrefix("the", small().Texts[id]) {
+				t.Errorf("%d words: token %d %q is allowed", words, id, small().Texts[id])
 			}
 		}
 	}
@@ -339,7 +362,7 @@ func TestCancelled(t *testing.T) {
 
 func TestUnknownTokens(t *testing.T) {
 	m := compiled(t, Source{Kind: Object}, small()).Matcher()
-	for _, id := range []int32{-1, 256, int32(len(small().texts)), 'x'} {
+	for _, id := range []int32{-1, 256, int32(len(small().Texts)), 'x'} {
 		if err := m.Accept(id); err == nil {
 			t.Errorf("token %d was accepted", id)
 		}

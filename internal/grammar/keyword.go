@@ -23,12 +23,12 @@ func (c *compiler) check(schema *value) {
 			if want := malformed(key, schema.vals[i]); want != "" {
 				c.fail(invalid(schema.path(), "%s: %s expected", key, want))
 			} else if name := schema.vals[i].text; key == "format" && isOpenFormat(name) {
-				c.ignore(schema.vals[i])
+				c.ignore(schema.vals[i], "the format "+name+" cannot be held to: give a pattern, or leave it out")
 			} else if key == "format" && !isFormat(name) {
-				c.unknown = c.note(c.unknown, schema.vals[i])
+				c.unknown = c.note(c.unknown, schema.vals[i], "")
 			}
 		case !slices.Contains(annotations, key) && !strings.HasPrefix(key, "x-"):
-			c.ignore(schema.vals[i])
+			c.ignore(schema.vals[i], "")
 		}
 	}
 	if c.circular(schema) {
@@ -39,11 +39,13 @@ func (c *compiler) check(schema *value) {
 	}
 }
 
-// ignore notes that a keyword counts for nothing.
-func (c *compiler) ignore(keyword *value) { c.ignored = c.note(c.ignored, keyword) }
+// ignore notes that a keyword counts for nothing, or for less than it says; what is Ignored.What.
+func (c *compiler) ignore(keyword *value, what string) {
+	c.ignored = c.note(c.ignored, keyword, what)
+}
 
 // note adds the place of a keyword to all, once and up to maxIgnored; of a long path the end.
-func (c *compiler) note(all []Ignored, keyword *value) []Ignored {
+func (c *compiler) note(all []Ignored, keyword *value, what string) []Ignored {
 	if len(all) == maxIgnored {
 		return all
 	}
@@ -51,8 +53,8 @@ func (c *compiler) note(all []Ignored, keyword *value) []Ignored {
 	if excess := len(where) - maxWhere; excess > 0 {
 		where = "#..." + strings.ToValidUTF8(where[excess:], "")
 	}
-	noted := Ignored{c.frame, where}
-	if slices.Contains(all, noted) {
+	noted := Ignored{c.frame, where, what}
+	if slices.ContainsFunc(all, func(other Ignored) bool { return other.Where == where }) {
 		return all
 	}
 	return append(all, noted)

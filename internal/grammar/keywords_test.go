@@ -192,10 +192,8 @@ func (g *wide) list(depth int) map[string]any {
 	if g.chance(2) {
 		s["maxItems"] = g.n(6)
 	}
-	if g.chance(8) {
+	if g.chance(4) {
 		s["uniqueItems"] = g.chance(2)
-		s["maxItems"] = g.n(2)
-		delete(s, "minItems")
 	} else if g.chance(8) {
 		s = map[string]any{"type": "array", "uniqueItems": true, "items": g.listed(), "minItems": g.n(3)}
 		if g.chance(2) {
@@ -338,7 +336,7 @@ func (g *wide) text() map[string]any {
 		}
 	case 4:
 		all := []string{"regex-like", "int32"}
-		s["format"] = g.pick(append(all, slices.Sorted(maps.Keys(formats))...)...)
+		s["format"] = g.pick(append(all, slices.Sorted(maps.Keys(knownFormats))...)...)
 		if g.chance(8) {
 			s["pattern"] = g.pick("^[0-9a-z]", "1", ".{3}")
 		}

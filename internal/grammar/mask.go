@@ -15,6 +15,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"ossian/internal/grammar/vocab"
 )
 
 const (
@@ -49,30 +51,31 @@ type fragment struct {
 type masker struct {
 	mu      sync.Mutex // guards all below and the fragments' next; held while a mask is made
 	vocab   *Vocabulary
-	parser  parser              // reads the tree; it recycles its origins
-	sets    [maxToken + 1]set   // by depth in the tree: what the path to the present node leaves
-	marks   [maxToken + 2]int   // by depth: origins in use before its set
-	only    [maxToken + 1]int32 // by depth: the state of the only item, where no set is needed; else nowhere
-	tables  []*[256]int32       // by state: where a byte leads (walk.go); nil = not made
-	tabled  int                 // tables made
-	freedom []uint8             // by state: 1 + what anyPlain found; 0 = not looked for
-	cache   map[place]*fragment // by place where a token begins
-	demands map[int32]*demands  // by state
-	asked   []demand            // of the demands being made; used again
-	bytes   int64               // of fragments and demands, about
+	parser  parser                    // reads the tree; it recycles its origins
+	sets    [vocab.MaxToken + 1]set   // by depth in the tree: what the path to the present node leaves
+	marks   [vocab.MaxToken + 2]int   // by depth: origins in use before its set
+	only    [vocab.MaxToken + 1]int32 // by depth: the state of the only item, where no set is needed; else nowhere
+	tables  []*[256]int32             // by state: where a byte leads (walk.go); nil = not made
+	tabled  int                       // tables made
+	freedom []uint8                   // by state: 1 + what anyPlain found; 0 = not looked for
+	loops   map[int32]plainLoop       // by state
+	cache   map[place]*fragment       // by place where a token begins
+	demands map[int32]*demands        // by state
+	asked   []demand                  // of the demands being made; used again
+	bytes   int64                     // of fragments and demands, about
 
 	demandBytes int64 // of bytes: those of demands
 }
 
 func newMasker(a *automaton, v *Vocabulary) *masker {
-	return &masker{vocab: v, parser: parser{automaton: a, base: &origin{position: -1}, recycle: true}, cache: map[place]*fragment{}, demands: map[int32]*demands{},
+	return &masker{vocab: v, parser: parser{automaton: a, base: &origin{position: -1}, recycle: true}, cache: map[place]*fragment{}, demands: map[int32]*demands{}, loops: map[int32]plainLoop{},
 		tables: make([]*[256]int32, len(a.states)), freedom: make([]uint8, len(a.states))}
 }
 
 // place is it without its callers. Need and room beyond the longest token are as good as
 // any larger ones; slack is what edges with countCheck look ahead.
 func (m *masker) place(it item) place {
-	far := int32(m.vocab.longest) + m.parser.automaton.states[it.state].slack
+	far := int32(m.vocab.Longest) + m.parser.automaton.states[it.state].slack
 	pl := place{state: it.state, need: min(it.need, far+1), room: it.room}
 	if pl.room > far {
 		pl.room = unlimited
@@ -104,7 +107,7 @@ func (m *masker) fragmentAt(pl place) *fragment {
 		}
 	}
 	counted := m.parser.automaton.states[pl.state].counted
-	if counted && pl.need == 0 && pl.room >= shortToken+m.parser.automaton.states[pl.state].margin {
+	if counted && pl.need == 0 && pl.room >= vocab.ShortToken+m.parser.automaton.states[pl.state].margin {
 		return m.keep(m.cache, pl, m.roomy(pl))
 	}
 	if counted && (pl.need > 0 || pl.room != unlimited) {
@@ -114,11 +117,11 @@ func (m *masker) fragmentAt(pl place) *fragment {
 	}
 	// The plain tokens are known without reading; the second tree has the others.
 	made := &fragment{}
-	roots := []int32{0, m.vocab.rest}
+	roots := []int32{0, m.vocab.Rest}
 	if chars, ok := m.plain(pl.state); ok {
 		roots = roots[1:]
 		if chars > 0 {
-			made.dense = slices.Clone(m.vocab.plain[chars])
+			made.dense = slices.Clone(m.vocab.Plain[chars])
 		}
 	}
 	// Rules that are called here are items of their own.
@@ -131,10 +134,6 @@ func (m *masker) fragmentAt(pl place) *fragment {
 	return m.keep(m.cache, pl, made)
 }
 
-// shortToken is the most characters of tokens that are not looked at one by one where a loop
-// has room for them: a repetition takes one at least.
-const shortToken = 32
-
 // roomy makes the fragment of a place with room for all short tokens: what there is without
 // bounds, but for long tokens that need more room.
 func (m *masker) roomy(pl place) *fragment {
@@ -143,21 +142,21 @@ func (m *masker) roomy(pl place) *fragment {
 		return &fragment{}
 	}
 	out := &fragment{ids: slices.Clone(all.ids), dense: slices.Clone(all.dense), exits: slices.Clone(all.exits)}
-	for _, id := range m.vocab.long {
+	for _, id := range m.vocab.Long {
 		if m.parser.work > maxWork {
 			return out // which is not kept
 		}
-		if out.has(id) && !m.reads(pl, m.vocab.texts[id]) {
+		if out.has(id) && !m.reads(pl, m.vocab.Texts[id]) {
 			out.remove(id)
 		}
 	}
 	out.exits = slices.DeleteFunc(out.exits, func(at int32) bool {
-		node := &m.vocab.nodes[at]
-		if node.depth <= shortToken {
+		node := &m.vocab.Nodes[at]
+		if node.Depth <= vocab.ShortToken {
 			return false
 		}
-		text := m.vocab.prefix(at)[:node.depth]
-		return characters(text) > shortToken && (m.parser.work > maxWork || !m.reads(pl, text))
+		text := m.vocab.Prefix(at)[:node.Depth]
+		return vocab.Characters(text) > vocab.ShortToken && (m.parser.work > maxWork || !m.reads(pl, text))
 	})
 	return out
 }
@@ -249,10 +248,10 @@ func (m *masker) singles(dst []uint64, from *set, p *parser) error {
 	clear(dst)
 	var next set
 	p.overflow = false
-	for _, root := range []int32{0, m.vocab.rest} {
-		nodes := m.vocab.nodes
-		for at := root + 1; at < nodes[root].end; at = nodes[at].end {
-			if id := nodes[at].id; id >= 0 && int(id/64) < len(dst) && p.step(&next, from, nodes[at].b, anyByte) && !p.overflow {
+	for _, root := range []int32{0, m.vocab.Rest} {
+		nodes := m.vocab.Nodes
+		for at := root + 1; at < nodes[root].End; at = nodes[at].End {
+			if id := nodes[at].ID; id >= 0 && int(id/64) < len(dst) && p.step(&next, from, nodes[at].Byte, anyByte) && !p.overflow {
 				dst[id/64] |= 1 << (id % 64)
 			}
 		}

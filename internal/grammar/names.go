@@ -17,7 +17,9 @@ type names struct {
 
 func (c *compiler) memberNames(schemas []*value) *names {
 	out := &names{open: isOpen(schemas)}
-	out.known, out.required = propertyNames(schemas)
+	if out.known, out.required = propertyNames(schemas); c.sorted {
+		slices.Sort(out.known)
+	}
 	c.readPropertyNames(schemas, out)
 	out.patterns = c.patternProperties(schemas)
 	return out

@@ -16,7 +16,7 @@ const (
 	nBytes nkind = iota // one byte lo to hi, then out
 	nTable              // one byte, then what table alt says
 	nSplit              // out or alt
-	nCall               // what rule alt matches, then out
+	nCall               // what rule alt matches, then out; lo = 1: an element of a list whose elements differ
 	nBegin              // out, at the beginning only
 	nEnd                // out, at the end only
 	nLoop               // out (one more) or alt (enough)
@@ -32,12 +32,13 @@ type nstate struct {
 
 // A rule is a named expression. Rules call each other, also themselves.
 type rule struct {
-	name   string
-	body   *expr  // nil until defined
-	at     *value // of a rule for a schema: the first schema
-	call   bool   // it is always called: many such rules together would make a large automaton
-	quoted bool   // as in nfa
-	copied bool   // it is copied where it is called, if it is small
+	name    string
+	body    *expr  // nil until defined
+	at      *value // of a rule for a schema: the first schema
+	call    bool   // it is always called: many such rules together would make a large automaton
+	quoted  bool   // as in nfa
+	copied  bool   // it is copied where it is called, if it is small
+	differs bool   // a list whose elements must differ
 }
 
 // counted reports whether the rule's counts begin with it.
@@ -155,6 +156,9 @@ func (n *nfa) build(e *expr, next int32) int32 {
 		}
 		return n.repeat(e, next)
 	case opRef:
+		if e.element {
+			return n.add(nstate{kind: nCall, lo: 1, out: next, alt: int32(e.rule)})
+		}
 		// A rule that only calls another one, as $ref makes them, is passed over.
 		for i := 0; i < maxNesting && n.rules[e.rule].body.op == opRef; i++ {
 			e = n.rules[e.rule].body
@@ -342,7 +346,7 @@ func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
 			edges = append(edges, edge{lo: first.lo, hi: first.hi, to: to})
 		}
 	}
-	// Characters that differ in their first bytes alone share the tables behind these.
+	// vocab.Characters that differ in their first bytes alone share the tables behind these.
 	for _, e := range edges {
 		key = binary.LittleEndian.AppendUint32(append(key, e.lo, e.hi), uint32(e.to))
 	}

@@ -14,6 +14,8 @@ import (
 const (
 	notPattern = "\x00pattern" // strings only, that the pattern does not match
 	notEnum    = "\x00enum"    // values that the list does not have
+
+	fractionType = "\x00fraction" // as a type: numbers that are no integers
 )
 
 // inner are the keywords of our own.
@@ -215,16 +217,13 @@ func (c *compiler) failing(schema *value, key string, keyword *value, depth int)
 	return nil
 }
 
-// otherTypes is for the types that schema does not have. Numbers that are no integers have no
-// name among them and are left out.
+// otherTypes is for the types that schema does not have.
 func (c *compiler) otherTypes(schema *value) []*value {
 	missing := tAll &^ typesOf(schema)
-	if missing&tNumber != tNumber {
-		missing &^= tNumber
-	}
 	var names []*value
-	for _, name := range []string{"null", "boolean", "number", "string", "array", "object"} {
-		if missing&typeNames[name] != 0 {
+	for _, name := range []string{"null", "boolean", "number", fractionType, "string", "array", "object"} {
+		if kind := typeNames[name]; missing&kind == kind {
+			missing &^= kind
 			names = append(names, word(name))
 		}
 	}
@@ -242,7 +241,7 @@ func (c *compiler) exclude(flat *flatSchema, values *value) {
 		switch kind := typeOf(one); {
 		case kind == tNull:
 			flat.types &^= tNull
-		case kind == tInteger && flat.types&tFraction != 0, kind&(tArray|tObject|tFraction)&flat.types != 0:
+		case kind == tInteger && flat.types&tNumber == tNumber, kind&(tArray|tObject|tFraction)&flat.types != 0:
 			if !flat.enumOnly {
 				flat.open = one
 			}

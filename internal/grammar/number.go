@@ -23,6 +23,41 @@ var (
 	anyNumber  = cat(opt(lit("-")), natural, opt(decimal), opt(cat(class('E', 'E', 'e', 'e'), opt(class('+', '+', '-', '-')), repeat(digit, 1, 2))))
 )
 
+// fractional matches numbers that are no integers, without exponents.
+var fractional = cat(opt(lit("-")), natural, lit("."), star(lit("0")), nonzero, star(digit))
+
+// forms are what numbers of f are besides: no integers, or in one spelling each.
+func (f *flatSchema) forms(plain bool) (out []*expr) {
+	if f.types&tNumber == tFraction {
+		out = append(out, fractional)
+	}
+	if plain && !f.numeric.integer {
+		out = append(out, plainNumber)
+	}
+	return out
+}
+
+// both matches the numbers that body and form do.
+func (c *compiler) both(body, form *expr) *expr {
+	if body.op == opNever {
+		return body
+	}
+	all, err := simple(body, false, c.budget)
+	if err == nil {
+		var other *automaton
+		if other, err = simple(form, false, c.budget); err == nil {
+			all, err = product(all, other, false, c.budget)
+		}
+	}
+	if err != nil {
+		if err != errNoMatch {
+			c.fail(err)
+		}
+		return never
+	}
+	return machine(all)
+}
+
 // maxNumber is 10^maxDigits.
 var maxNumber = new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxDigits), nil))
 

@@ -31,7 +31,9 @@ func (c *compiler) object(flat flatSchema) *expr {
 	if out.max >= len(out.members) && !said.open && len(said.patterns) == 0 {
 		out.max = -1
 	}
-	out.extra = c.extra(flat.schemas, said, nil)
+	if out.extra = c.extra(flat.schemas, said, nil); out.extra != nil && c.within != nil {
+		c.ignore(c.within, "uniqueItems cannot be held to for objects whose members may have any names, since they may come in any order: list them in properties, with additionalProperties false")
+	}
 	// Members with other names must make up for what is missing. JSON allows a name once, so
 	// two or more of them must differ.
 	missing := out.min - len(out.members)
@@ -115,7 +117,7 @@ func (c *compiler) extra(schemas []*value, said *names, by *automaton) *expr {
 		if !ok {
 			continue
 		}
-		key := c.shared("string", func() *expr { return anyString })
+		key := c.measuredText(0, -1)
 		if names != nil {
 			key = cat(lit(`"`), machine(names), lit(`"`))
 		}

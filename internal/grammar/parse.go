@@ -9,7 +9,11 @@ package grammar
 // origin holds its callers, so sets of the past need not be kept. Where a call is the last
 // thing of a rule, returns follows the chain of callers once and keeps what it found.
 
-import "slices"
+import (
+	"slices"
+
+	"ossian/internal/grammar/past"
+)
 
 // An item is a place in a rule and where to go on when the rule ends. It is comparable:
 // equal items of a set are one.
@@ -25,6 +29,7 @@ type item struct {
 type origin struct {
 	rule     int32
 	position int    // number of the set it began in
+	offset   int    // bytes of text in front of it
 	callers  []item // items behind the call
 
 	resumeKnown bool   // returns has filled in what follows
@@ -37,6 +42,7 @@ type origin struct {
 type set struct {
 	items    []item
 	position int  // number of the set, which no other one has
+	offset   int  // bytes of text in front of it
 	exit     bool // the base rule has matched
 }
 
@@ -53,8 +59,9 @@ type parser struct {
 	pool      []*origin // when recycle is set: origins to use again, the first used of them in use
 	used      int
 	recycle   bool
-	work      int  // items looked at since somebody set it to 0
-	overflow  bool // a set had more than maxItems
+	work      int        // items looked at since somebody set it to 0
+	overflow  bool       // a set had more than maxItems
+	past      *past.Past // of an output with lists whose elements must differ, else nil
 }
 
 // begin sets dst to the items reachable from it without a byte.
@@ -62,11 +69,11 @@ func (p *parser) begin(dst *set, it item) {
 	p.position++
 	p.fresh = p.fresh[:0]
 	dst.items = append(dst.items[:0], it)
-	dst.position, dst.exit = p.position, false
+	dst.position, dst.offset, dst.exit = p.position, 0, false
 	p.close(dst, anyByte)
 }
 
-// anyByte stands for all bytes where trieNode.kids does for some.
+// anyByte stands for all bytes where vocab.Node.kids does for some.
 const anyByte = ^uint32(0)
 
 // step sets dst to what src becomes with the byte next, and reports whether anything is
@@ -75,8 +82,11 @@ const anyByte = ^uint32(0)
 func (p *parser) step(dst, src *set, next byte, kids uint32) bool {
 	dst.items, dst.exit = dst.items[:0], false
 	p.position++
-	dst.position = p.position
+	dst.position, dst.offset = p.position, src.offset+1
 	p.work += len(src.items)
+	if p.past != nil {
+		p.past.Try(src.offset, next)
+	}
 	// Inside a rule nothing ends and nothing is called: the set is complete as it is.
 	simple := true
 	for _, it := range src.items {
@@ -161,7 +171,9 @@ func (p *parser) close(dst *set, kids uint32) {
 			dst.exit = dst.exit || exit
 			if it.origin.follow&kids != 0 {
 				for _, caller := range back {
-					p.add(dst, caller)
+					if !p.repeats(caller) {
+						p.add(dst, caller)
+					}
 				}
 			}
 		}
@@ -202,7 +214,7 @@ func (p *parser) called(rule int32, dst *set) *origin {
 		}
 	}
 	p.used++
-	made.rule, made.position = rule, dst.position
+	made.rule, made.position, made.offset = rule, dst.position, dst.offset
 	p.fresh = append(p.fresh, made)
 	p.add(dst, item{state: p.automaton.start[rule], need: p.automaton.need[rule], room: p.automaton.room[rule], origin: made})
 	return made
@@ -214,6 +226,9 @@ func (p *parser) called(rule int32, dst *set) *origin {
 func (p *parser) merge(dst, src *set) {
 	merged := false
 	for _, made := range p.fresh {
+		if p.past != nil && p.automaton.differ[made.rule] {
+			continue // it has elements of its own
+		}
 		i := slices.IndexFunc(src.items, func(it item) bool {
 			return it.origin != p.base && it.origin.rule == made.rule && slices.Equal(it.origin.callers, made.callers)
 		})
@@ -303,7 +318,7 @@ func (p *parser) open(from *set) bool {
 	return false
 }
 
-// bytes returns which bytes may follow from, also as trieNode.kids has them.
+// bytes returns which bytes may follow from, also as vocab.Node.kids has them.
 func (p *parser) bytes(from *set) (may [256]bool, kids uint32) {
 	for _, it := range from.items {
 		kids |= p.automaton.states[it.state].first

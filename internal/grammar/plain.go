@@ -1,6 +1,10 @@
 package grammar
 
-import "slices"
+import (
+	"slices"
+
+	"ossian/internal/grammar/vocab"
+)
 
 // Plain tokens are whole characters that a JSON string holds as they are, and nearly all
 // tokens are plain. Inside a string without a pattern they are allowed by their length
@@ -78,21 +82,21 @@ func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, boo
 }
 
 // plain reports whether the plain tokens that may follow at are exactly those with at most
-// so many characters, or all of them (maxPlain).
+// so many characters, or all of them (vocab.MaxPlain).
 func (m *masker) plain(at int32) (chars int, ok bool) {
-	if m.anyPlain(at) == maxPlain {
-		return maxPlain, true
+	if m.anyPlain(at) == vocab.MaxPlain {
+		return vocab.MaxPlain, true
 	}
 	return m.parser.automaton.plain(at)
 }
 
 // plain reports whether the plain tokens that may follow at are exactly those with at most
-// so many characters, or all of them (maxPlain). It is not so where characters differ, or
+// so many characters, or all of them (vocab.MaxPlain). It is not so where characters differ, or
 // where more may follow from other rules.
 func (a *automaton) plain(at int32) (chars int, ok bool) {
 	// Character by character, as long as all lead to the same state, until none leads on.
 	alone := true
-	for chars = 0; chars < maxPlain; chars++ {
+	for chars = 0; chars < vocab.MaxPlain; chars++ {
 		from := &a.states[at]
 		alone = alone && len(from.calls) == 0 && (chars == 0 || !from.accept)
 		to, all, none := a.plainNext(at)
@@ -102,11 +106,11 @@ func (a *automaton) plain(at int32) (chars int, ok bool) {
 		case !all || from.edges[0].count != 0:
 			return 0, false
 		case to == at:
-			return maxPlain, true
+			return vocab.MaxPlain, true
 		}
 		at = to
 	}
-	return maxPlain, true
+	return vocab.MaxPlain, true
 }
 
 // plainNext returns the state behind one plain character, if all characters lead to
@@ -149,4 +153,83 @@ func (a *automaton) through(from int32, bytes byteRange) (to int32, ok, some boo
 		next, to = int(edge.hi)+1, edge.to
 	}
 	return to, to >= 0 && next > int(bytes.hi), to >= 0
+}
+
+// A plainLoop is a state that characters lead to and back to: a class repeated, or the rest of a
+// text that is searched. Any number of plain characters of the groups may follow there.
+type plainLoop struct {
+	to     int32
+	groups uint64 // as Vocabulary.below; 0 = there is no such state
+	count  counting
+}
+
+// loopAt returns the loop that most plain characters lead to from at.
+func (m *masker) loopAt(at int32) plainLoop {
+	made, ok := m.loops[at]
+	if !ok {
+		made = m.findLoop(at)
+		m.loops[at] = made
+		m.bytes += 40
+	}
+	return made
+}
+
+// findLoop is loopAt, made anew.
+func (m *masker) findLoop(at int32) plainLoop {
+	a := m.parser.automaton
+	if here := &a.states[at]; len(here.calls) > 0 || (here.accept && len(a.start) > 1) {
+		return plainLoop{}
+	}
+	// Where most characters lead; those of letters are enough to find it.
+	table := m.table(at)
+	votes, entry := map[int32]int{}, int32(nowhere)
+	for b := 0x20; b < 0x80; b++ {
+		if votes[table[b]]++; table[b] != nowhere && votes[table[b]] > votes[entry] {
+			entry = table[b]
+		}
+	}
+	out := plainLoop{to: entry >> entryShift, count: counting(entry >> entryCount & entryCounts)}
+	if entry == nowhere || entry&entrySimple == 0 || (entry&entryEnds != 0 && len(a.start) > 1) || out.count&^(countMore|countCheck) != 0 {
+		return plainLoop{}
+	}
+	to := &a.states[out.to]
+	if out.count&countCheck != 0 && to.high != unlimited {
+		return plainLoop{}
+	}
+	loop := m.table(out.to)
+	leads := func(b int) bool { return b == '"' || b == '\\' || (table[b] == entry && loop[b] == entry) }
+	for b := 0x20; b < 0x80; b += 2 {
+		if leads(b) && leads(b+1) {
+			out.groups |= vocab.GroupOf(byte(b))
+		}
+	}
+	if a.wide(at, out) && a.wide(out.to, out) {
+		out.groups |= vocab.GroupOf(0x80)
+	}
+	return out
+}
+
+// wide reports whether all plain characters beyond ASCII lead from a state to loop.
+func (a *automaton) wide(from int32, loop plainLoop) bool {
+	for _, shape := range plainShapes[3:] {
+		at, ok := from, true
+		for i, bytes := range shape {
+			want := counting(0)
+			if i == 0 {
+				want = loop.count & countMore
+			}
+			for _, edge := range a.states[at].edges {
+				if edge.hi >= bytes.lo && edge.lo <= bytes.hi && edge.count&^countCheck != want {
+					return false
+				}
+			}
+			if at, ok, _ = a.through(at, bytes); !ok || (i+1 < len(shape) && (a.states[at].accept || len(a.states[at].calls) > 0)) {
+				return false
+			}
+		}
+		if at != loop.to {
+			return false
+		}
+	}
+	return true
 }

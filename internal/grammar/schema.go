@@ -10,6 +10,7 @@ package grammar
 // Members and elements are conjunctions again.
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -44,6 +45,10 @@ type compiler struct {
 	naming      bool                  // strings being compiled are names of members
 	space       *expr                 // what may stand around punctuation
 	colon       *expr                 // what may follow a colon
+	spaces      [2]*expr              // space and colon, but within elements that differ
+	within      *value                // uniqueItems of the list that what is compiled is in; nil = none
+	sorted      bool                  // members are written in the order of their names
+	unique      []*uniqueList
 	err         error
 }
 
@@ -51,6 +56,7 @@ type compiler struct {
 type conjunction struct {
 	rule    int
 	schemas []*value
+	within  *value // as in compiler
 }
 
 // schemaRules appends the rules of a schema, that of a frame, to rules, its root first.
@@ -80,14 +86,17 @@ func schemaRules(rules []rule, src Source, b *budget, frame int) ([]rule, omissi
 		indent := c.shared("indent", func() *expr { return repeat(class('\t', '\t', ' ', ' '), 0, 20) })
 		c.space = opt(alt(lit(" "), cat(lit("\n"), indent)))
 	}
+	c.spaces = [2]*expr{c.space, c.colon}
 	c.rules[start].body = c.all([]*value{root})
 	// In the order in which they were asked for: rules that belong together are near each
 	// other, and errors come from the outside in.
 	for len(c.pending) > 0 && c.err == nil && b.err == nil {
 		job := c.pending[0]
 		c.pending = c.pending[1:]
+		c.spell(job.within)
 		c.rules[job.rule].body = c.conjunction(job.schemas)
 	}
+	c.checkUnique()
 	if c.err != nil {
 		return nil, omissions{}, c.err
 	}
@@ -116,6 +125,9 @@ func (c *compiler) shared(name string, body func() *expr) *expr {
 func (c *compiler) all(schemas []*value) *expr {
 	// Equal conjunctions share a rule. The key keeps their order, which is that of members.
 	var key strings.Builder
+	if c.within != nil {
+		key.WriteString("plain")
+	}
 	for number, schema := range schemas {
 		if slices.Contains(schemas[:number], schema) {
 			continue
@@ -130,7 +142,7 @@ func (c *compiler) all(schemas []*value) *expr {
 		if len(schemas) > 0 {
 			c.rules[number].at = schemas[0]
 		}
-		c.pending = append(c.pending, conjunction{number, schemas})
+		c.pending = append(c.pending, conjunction{number, schemas, c.within})
 	}
 	c.budget.spend(1 + len(schemas))
 	return ref(number)
@@ -140,7 +152,9 @@ func (c *compiler) all(schemas []*value) *expr {
 func (c *compiler) conjunction(schemas []*value) *expr {
 	var sub []*expr
 	c.barred = nil
-	for _, flat := range c.expand(schemas) {
+	alternatives := c.expand(schemas)
+	c.sorted = c.within != nil && len(alternatives) > 1 // equal objects have equal texts
+	for _, flat := range alternatives {
 		sub = append(sub, c.flat(flat))
 		if c.err != nil || c.budget.err != nil {
 			return never
@@ -272,6 +286,9 @@ func (c *compiler) enum(flat flatSchema) *expr {
 	for i, value := range flat.enum {
 		what := c.misfit(flat, value)
 		if what == "" {
+			if c.within != nil {
+				value = value.plain()
+			}
 			sub = append(sub, value.expr(c.space, c.colon))
 		} else if i == 0 {
 			dead = because(dead.at, "the keywords beside it leave no value of it: %s %s", value.brief(), what)
@@ -283,7 +300,8 @@ func (c *compiler) enum(flat flatSchema) *expr {
 
 // number matches the numbers of flat, those with the same bounds in one rule.
 func (c *compiler) number(flat flatSchema) *expr {
-	key := flat.numeric.words(math.MaxInt)
+	forms := flat.forms(c.within != nil)
+	key := fmt.Sprint(c.within != nil, flat.types&tNumber, flat.numeric.words(math.MaxInt))
 	body, ok := c.bounded[key]
 	if !ok {
 		var err error
@@ -291,13 +309,16 @@ func (c *compiler) number(flat flatSchema) *expr {
 			c.fail(err)
 			return never
 		}
+		for _, form := range forms {
+			body = c.both(body, form)
+		}
 		if body.op == opMachine || body.op == opAlt || body.op == opCat {
 			body = c.rule("number", body)
 		}
 		c.bounded[key] = body
 	}
 	if body.op == opNever {
-		return because(firstKeyword(flat.schemas, "minimum", "exclusiveMinimum", "multipleOf", "maximum", "exclusiveMaximum"), "no %s", flat.numeric)
+		return because(firstKeyword(flat.schemas, "minimum", "exclusiveMinimum", "multipleOf", "maximum", "exclusiveMaximum", "oneOf", "type"), "no %s", flat.numeric)
 	}
 	return body
 }

@@ -18,7 +18,6 @@ var (
 			cat(class('D', 'D', 'd', 'd'), class('8', '9', 'A', 'B', 'a', 'b'), repeat(hexDigit, 2, 2),
 				lit(`\u`), class('D', 'D', 'd', 'd'), class('C', 'F', 'c', 'f'), repeat(hexDigit, 2, 2)))))
 	quotationMark = lit(`"`)
-	anyString     = cat(quotationMark, star(jsonChar), quotationMark)
 )
 
 // text matches the strings of flat.
@@ -37,7 +36,7 @@ func (c *compiler) text(flat flatSchema) *expr {
 		}
 	}
 	if key.Len() > 0 {
-		fmt.Fprint(&key, lo, hi)
+		fmt.Fprint(&key, lo, hi, c.within != nil)
 		body := c.texts[key.String()]
 		if body == nil {
 			body = c.patterned(flat, lo, hi)
@@ -48,14 +47,25 @@ func (c *compiler) text(flat flatSchema) *expr {
 	return c.measuredText(lo, hi)
 }
 
-// measuredText matches strings of lo to hi characters in any spelling.
+// measuredText matches strings of lo to hi characters in any spelling, or in the shortest
+// where there may be only one.
 func (c *compiler) measuredText(lo, hi int) *expr {
+	char := jsonChar
+	if c.within != nil {
+		short, err := simple(class(anyRune...), true, c.budget)
+		if err != nil {
+			c.fail(err)
+			return never
+		}
+		char = machine(short)
+	}
+	plain := c.within != nil
 	if lo == 0 && hi < 0 {
-		return c.shared("string", func() *expr { return anyString })
+		return c.shared(fmt.Sprint("string", plain), func() *expr { return cat(quotationMark, star(char), quotationMark) })
 	}
 	// The loop is the whole rule, its counts begin with it: the first quote is outside.
-	rest := c.shared(fmt.Sprintf("string %d %d", lo, hi), func() *expr {
-		return &expr{op: opLoop, sub: []*expr{jsonChar, quotationMark}, min: lo, max: hi}
+	rest := c.shared(fmt.Sprint("string", plain, lo, hi), func() *expr {
+		return &expr{op: opLoop, sub: []*expr{char, quotationMark}, min: lo, max: hi}
 	})
 	return cat(lit(`"`), rest)
 }

@@ -1,16 +1,35 @@
 package grammar
 
-import "math/big"
+// uniqueItems: the elements of a list differ. Matching sees to it (earlier.go): it compares
+// the text of an element that ends with those before. Here lists are made ready for that: two
+// elements must be equal exactly if their texts are, so each value has one spelling, and there
+// must be as many values as minItems asks for, or a list could not be finished.
 
-// An automaton cannot remember elements, so it cannot tell whether one comes twice. Where the
-// elements are a few values it can remember which of them were there: with each set of them
-// as a state, in any order; with more values, in the order of the schema. Elements without
-// number may come twice: then the keyword counts as ignored, which is told.
-
-const (
-	maxSets     = 256 // of values that may have been there, in any order
-	maxDistinct = 512 // values, in their order, times the number of those that may have been
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
 )
+
+// A uniqueList is a list whose elements must differ.
+type uniqueList struct {
+	rule     int
+	keyword  *value
+	schemas  []*value
+	elements []elementCount
+	tuple    bool // elements have schemas of their own
+}
+
+// An elementCount is a rule of elements, and how many values it must have so that one is
+// left that was not there before.
+type elementCount struct {
+	element *expr
+	needed  int
+}
+
+// maxCounted bounds the values that are counted for minItems.
+const maxCounted = 4096
 
 // unique returns the keyword of flat's schemas that asks for elements that differ, or nil.
 func unique(flat flatSchema) *value {
@@ -22,150 +41,121 @@ func unique(flat flatSchema) *value {
 	return nil
 }
 
-// finite returns the values that elements may have, if they can be listed.
-func (c *compiler) finite(schemas []*value) (all []*value, ok bool) {
-	known := map[string]bool{}
-	add := func(one *value) {
-		if text := one.canonical(); !known[text] {
-			known[text] = true
-			all = append(all, one)
-		}
+// spell has what is compiled next written in one spelling for each value, if it is within
+// lists that keyword is of; nil = as usual.
+func (c *compiler) spell(keyword *value) {
+	if c.within, c.space, c.colon = keyword, c.spaces[0], c.spaces[1]; keyword != nil {
+		c.space, c.colon = empty, empty
 	}
-	for _, alternative := range c.expand(schemas) {
-		flat := c.flatten(alternative)
-		switch {
-		case c.err != nil:
-			return nil, false
-		case flat.enumOnly:
-			for _, one := range flat.enum {
-				if c.misfit(flat, one) == "" {
-					add(one)
-				}
-			}
-			continue
-		case flat.types&^(tNull|tBool|tInteger) != 0 || flat.open != nil:
-			return nil, false
-		}
-		if flat.types&tNull != 0 {
-			add(&value{kind: jsonNull})
-		}
-		for _, kind := range []byte{jsonTrue, jsonFalse} {
-			if one := (&value{kind: kind}); flat.types&tBool != 0 && !flat.excludes(one) {
-				add(one)
-			}
-		}
-		if flat.types&tInteger != 0 && !flat.integers(add) {
-			return nil, false
-		}
-	}
-	return all, len(all) <= maxDistinct
 }
 
-// integers calls add with the whole numbers that f allows, or reports that they are many.
-func (f *flatSchema) integers(add func(*value)) bool {
-	low, up := f.numeric.low.value, f.numeric.up.value
-	if low == nil || up == nil || new(big.Rat).Sub(up, low).Cmp(big.NewRat(maxDistinct, 1)) > 0 {
-		return false
-	}
-	// The first is the bound itself, rounded up.
-	first := new(big.Int).Neg(new(big.Int).Div(new(big.Int).Neg(low.Num()), low.Denom()))
-	for at := new(big.Rat).SetInt(first); at.Cmp(up) <= 0; at = new(big.Rat).Add(at, big.NewRat(1, 1)) {
-		one := &value{kind: jsonNumber, text: at.Num().String()}
-		if f.numeric.holds(at) && !f.excludes(one) {
-			add(one)
-		}
-	}
-	return true
-}
-
-// distinct matches arrays of lo to hi of values, each at most once; hi is at most their number.
-func (c *compiler) distinct(values []*value, lo, hi int) (*expr, bool) {
-	written := make([]*expr, len(values))
-	for i, one := range values {
-		written[i] = one.expr(c.space, c.colon)
-	}
-	d := &differentElements{compiler: c, values: written, lo: lo, hi: hi, rules: map[[2]int]*expr{}}
-	switch {
-	case sets(len(values), hi) <= maxSets:
-		d.next = d.anyOrder
-	case len(values)*hi <= maxDistinct:
-		d.next = d.inOrder
-	default:
-		return nil, false
-	}
-	first := d.after(0, 0)
-	if hi > 0 {
-		first = d.next(0, 0)
-	}
-	if lo == 0 {
-		return cat(lit("["), c.space, alt(lit("]"), first)), true
-	}
-	return cat(lit("["), c.space, first), true
-}
-
-// sets is how many sets of at most most of n values there are, or many.
-func sets(n, most int) int {
-	total, these := 0, 1 // these: sets of size values
-	for size := 0; size <= most && total <= maxSets; size++ {
-		total += these
-		these = these * (n - size) / (size + 1)
-	}
-	return total
-}
-
-// A differentElements writes the rules of distinct. seen says what may not come again: a bit
-// for each value, or in order the number of values that are behind.
-type differentElements struct {
-	compiler *compiler
-	values   []*expr
-	lo, hi   int
-	rules    map[[2]int]*expr // by seen and count: an element and what follows it
-	next     func(seen, count int) *expr
-}
-
-// after is what may follow count elements: the end, or a comma and a further one.
-func (d *differentElements) after(seen, count int) *expr {
-	var sub []*expr
-	if count >= d.lo {
-		sub = append(sub, cat(d.compiler.space, lit("]")))
-	}
-	if count < d.hi {
-		sub = append(sub, cat(lit(","), d.compiler.space, d.next(seen, count)))
-	}
-	return alt(sub...)
-}
-
-// rule returns the rule for seen and count, made when it is first asked for.
-func (d *differentElements) rule(seen, count int, body func() *expr) *expr {
-	key := [2]int{seen, count}
-	made, ok := d.rules[key]
-	if !ok {
-		made = d.compiler.rule("different", never)
-		d.rules[key] = made
-		d.compiler.rules[made.rule].body = body()
-	}
+// uniqueArray makes a list of array a rule of its own whose elements must differ.
+func (c *compiler) uniqueArray(list *uniqueList, body *expr) *expr {
+	made := c.rule("list", body)
+	list.rule = made.rule
+	c.rules[list.rule].call, c.rules[list.rule].differs = true, true
+	c.unique = append(c.unique, list)
 	return made
 }
 
-// anyOrder matches one of the values whose bits are not in seen, and what follows.
-func (d *differentElements) anyOrder(seen, count int) *expr {
-	return d.rule(seen, count, func() *expr {
-		var sub []*expr
-		for i, one := range d.values {
-			if seen>>i&1 == 0 && !d.compiler.budget.spend(4) {
-				sub = append(sub, cat(one, d.after(seen|1<<i, count+1)))
+// checkUnique looks whether the lists have as many values as they need. Of those that have
+// fewer nothing matches; where elements have schemas of their own, the keyword is ignored.
+func (c *compiler) checkUnique() {
+	for _, list := range c.unique {
+		for _, one := range list.elements {
+			if one.needed < 2 || c.err != nil {
+				continue
+			}
+			found := c.countValues(one.element.rule, min(one.needed, maxCounted))
+			switch {
+			case found >= min(one.needed, maxCounted):
+			case list.tuple:
+				c.rules[list.rule].differs = false
+				for _, other := range list.elements {
+					other.element.element = false
+				}
+				c.ignore(list.keyword, fmt.Sprintf("uniqueItems cannot be held to, since one of the first elements has only %d values: allow more, or leave it out", found))
+			default:
+				c.rules[list.rule].body = because(firstKeyword(list.schemas, "minItems"), "minItems is %d, and with uniqueItems only %d elements are allowed", one.needed, found)
 			}
 		}
-		return alt(sub...)
-	})
+	}
 }
 
-// inOrder matches one of the values behind the first seen ones, and what follows.
-func (d *differentElements) inOrder(seen, count int) *expr {
-	if seen == len(d.values) || d.compiler.budget.spend(4) {
-		return never
+// countValues returns how many texts a rule has, or most if there are more. With a budget
+// that is used up it takes for granted that there are.
+func (c *compiler) countValues(rule, most int) int {
+	rules := slices.Clone(c.rules)
+	rules[0].body = ref(rule)
+	share := &budget{left: c.budget.left / 8, stop: c.budget.stop}
+	whole := share.left
+	a, err := determinize(newNFA(rules, false, nil, share), share)
+	c.budget.spend(whole - max(share.left, 0))
+	if err == errNoMatch {
+		return 0
 	}
-	return d.rule(seen, count, func() *expr {
-		return alt(cat(d.values[seen], d.after(seen+1, count+1)), d.inOrder(seen+1, count))
-	})
+	if err != nil {
+		return most
+	}
+	a.findFirst()
+	p := parser{automaton: a, base: &origin{position: -1}}
+	layer := make([]set, 1)
+	p.begin(&layer[0], a.first(p.base))
+	ended := 0
+	// All beginnings of one length side by side: each leads to a text that no other one has.
+	for len(layer) > 0 && ended+len(layer) < most && !c.budget.spend(len(layer)) {
+		var next []set
+		for i := range layer {
+			may, _ := p.bytes(&layer[i])
+			for b, possible := range may {
+				var to set
+				if !possible || len(next) > most || !p.step(&to, &layer[i], byte(b), anyByte) {
+					continue
+				}
+				if to.exit {
+					ended++
+				}
+				if p.open(&to) {
+					next = append(next, to)
+				}
+			}
+		}
+		c.budget.spend(p.work / 4)
+		layer, p.work = next, 0
+	}
+	if c.budget.err != nil {
+		return most
+	}
+	return min(ended+len(layer), most)
 }
+
+// plain returns v as it is spelled in lists whose elements must differ: numbers without
+// exponents or zeros at their ends, members sorted.
+func (v *value) plain() *value {
+	out := *v
+	if rational, ok := number(v.text); ok && v.kind == jsonNumber {
+		if digits, exact := digitsOf(new(big.Rat).Abs(rational)); exact {
+			out.text = strings.TrimSuffix(digits.whole+"."+digits.fraction, ".")
+			if rational.Sign() < 0 {
+				out.text = "-" + out.text
+			}
+		}
+	}
+	out.keys, out.vals = slices.Clone(v.keys), make([]*value, len(v.vals))
+	slices.Sort(out.keys)
+	for i := range v.vals {
+		if v.kind == jsonObject {
+			out.vals[i] = v.get(out.keys[i]).plain()
+		} else {
+			out.vals[i] = v.vals[i].plain()
+		}
+	}
+	return &out
+}
+
+// plainNumber matches numbers in one spelling: no exponent, no zeros at the end, no -0.
+var plainNumber = func() *expr {
+	fraction := cat(lit("."), repeat(digit, 0, maxDigits-1), nonzero)
+	large := cat(nonzero, repeat(digit, 0, maxDigits-1), opt(fraction))
+	return alt(lit("0"), cat(opt(lit("-")), alt(large, cat(lit("0"), fraction))))
+}()

@@ -259,7 +259,7 @@ func TestGRM2OutputsAreValid(t *testing.T) {
 			t.Errorf("no schema has %s", key)
 		}
 	}
-	for name := range formats {
+	for name := range knownFormats {
 		if seen["format "+name] == 0 && schemas > 1000 {
 			t.Errorf("no schema has the format %s", name)
 		}

@@ -5,6 +5,8 @@ package grammar
 // entries (table), and no set is made. Where any text of whole characters can follow for
 // longer than the tokens below a node are, they are taken as they stand (anyPlain).
 
+import "ossian/internal/grammar/vocab"
+
 // An entry of a table is where a byte leads, with what has to be known of the way: the state
 // is entry >> entryShift, the edge's counting entry >> entryCount & entryCounts. A negative
 // entry leads nowhere.
@@ -65,7 +67,7 @@ func (m *masker) alone(at *set) int32 {
 		return nowhere
 	}
 	it := &at.items[0]
-	if state := &m.parser.automaton.states[it.state]; len(state.calls) > 0 || !state.free(it.need, it.room, m.vocab.longest) {
+	if state := &m.parser.automaton.states[it.state]; len(state.calls) > 0 || !state.free(it.need, it.room, m.vocab.Longest) {
 		return nowhere
 	}
 	return it.state
@@ -89,7 +91,7 @@ func (m *masker) read(f *fragment, roots []int32) {
 	may, kids := m.parser.bytes(&m.sets[0])
 	m.parser.work += len(roots) / 8
 	for _, root := range roots {
-		if m.vocab.nodes[root].kids&kids != 0 && !m.takeBelow(f, root, m.only[0]) { // most words that may end anywhere go on otherwise
+		if m.vocab.Nodes[root].Kids&kids != 0 && !m.takeBelow(f, root, 0) { // most words that may end anywhere go on otherwise
 			m.below(f, root, &may)
 		}
 	}
@@ -102,37 +104,37 @@ func (m *masker) read(f *fragment, roots []int32) {
 // skipped with all below it. What the path to the parent leaves is still at depth-1, in only
 // or in sets, and origins made for the nodes between are free again.
 func (m *masker) below(f *fragment, root int32, may *[256]bool) {
-	nodes := m.vocab.nodes
-	top, end := nodes[root].depth, nodes[root].end
+	nodes := m.vocab.Nodes
+	top, end := nodes[root].Depth, nodes[root].End
 	seen := 0 // nodes; a look into a table is a quarter of a look at an item
 	for at := root + 1; at < end && m.parser.work+seen/4 <= maxWork; {
 		node := &nodes[at]
-		depth := int(node.depth - top)
+		depth := int(node.Depth - top)
 		from, entry, ends := m.only[depth-1], int32(0), false
 		if seen++; from != nowhere {
-			entry = m.table(from)[node.b]
+			entry = m.table(from)[node.Byte]
 		}
 		switch {
-		case entry == nowhere || (depth == 1 && !may[node.b]):
-			at = node.end
+		case entry == nowhere || (depth == 1 && !may[node.Byte]):
+			at = node.End
 			continue
 		case entry&entrySimple != 0:
 			m.only[depth], m.marks[depth+1], ends = entry>>entryShift, m.marks[depth], entry&entryEnds != 0
 		default:
 			if !m.step(node, depth) {
-				at = node.end
+				at = node.End
 				continue
 			}
 			ends = m.sets[depth].exit
 		}
-		if node.id >= 0 {
-			f.ids = append(append(f.ids, node.id), m.vocab.same[node.id]...)
+		if node.ID >= 0 {
+			f.ids = append(append(f.ids, node.ID), m.vocab.Same[node.ID]...)
 		}
-		if ends && node.end > at+1 {
+		if ends && node.End > at+1 {
 			f.exits = append(f.exits, at)
 		}
-		if at++; m.takeBelow(f, at-1, m.only[depth]) {
-			at = node.end
+		if at++; m.takeBelow(f, at-1, depth) {
+			at = node.End
 		}
 	}
 	m.parser.work += seen / 4
@@ -140,13 +142,13 @@ func (m *masker) below(f *fragment, root int32, may *[256]bool) {
 
 // step reads node with the set of its parent, which it makes if there was none, and reports
 // whether anything is left.
-func (m *masker) step(node *trieNode, depth int) bool {
+func (m *masker) step(node *vocab.Node, depth int) bool {
 	src, dst := &m.sets[depth-1], &m.sets[depth]
 	if from := m.only[depth-1]; from != nowhere {
 		src.items = append(src.items[:0], m.itemAt(from))
 	}
 	m.parser.used = m.marks[depth]
-	if !m.parser.step(dst, src, node.b, node.kids) {
+	if !m.parser.step(dst, src, node.Byte, node.Kids) {
 		return false
 	}
 	m.marks[depth+1] = m.parser.used
@@ -154,19 +156,23 @@ func (m *masker) step(node *trieNode, depth int) bool {
 	return true
 }
 
-// takeBelow adds all tokens below a node of plain tokens, if none of them can fail at the
-// state from, and reports whether they cannot.
-func (m *masker) takeBelow(f *fragment, at, from int32) bool {
-	node := &m.vocab.nodes[at]
-	if from == nowhere || node.height == 0 || node.height > maxPlain || int(node.height) > m.anyPlain(from) {
+// takeBelow adds all tokens below a node of plain tokens, if none of them can fail behind what is at
+// depth, and reports whether they cannot.
+func (m *masker) takeBelow(f *fragment, at int32, depth int) bool {
+	height := m.vocab.Nodes[at].Height
+	if height == 0 || height > vocab.MaxPlain {
 		return false
 	}
-	lo := node.before
-	if node.id >= 0 {
-		lo += int32(1 + len(m.vocab.same[node.id]))
+	if from := m.only[depth]; from != nowhere {
+		if int(height) > m.anyPlain(from) && m.vocab.Below[at]&^m.loopAt(from).groups != 0 {
+			return false
+		}
+	} else if set := &m.sets[depth]; height == vocab.MaxPlain || len(set.items) != 1 || set.items[0].origin != m.parser.base || !m.stays(&set.items[0], at) {
+		return false
 	}
-	tokens := m.vocab.order[lo:m.vocab.nodes[node.end].before]
-	if len(tokens) > m.vocab.Words() {
+	from, to := m.vocab.TokensBelow(at)
+	tokens := m.vocab.Order[from:to]
+	if len(f.ids)+len(tokens) > m.vocab.Words() {
 		f.makeDense(m.vocab.Words())
 	}
 	if f.dense == nil {
@@ -179,8 +185,25 @@ func (m *masker) takeBelow(f *fragment, at, from int32) bool {
 	return true
 }
 
+// stays reports whether all tokens below a node of plain tokens keep it in a loop, with counts that
+// have room for them.
+func (m *masker) stays(it *item, node int32) bool {
+	loop := m.loopAt(it.state)
+	if m.vocab.Below[node]&^loop.groups != 0 {
+		return false
+	}
+	room := int32(0) // that is asked for
+	if loop.count&countMore != 0 {
+		room = int32(m.vocab.Nodes[node].Height)
+	}
+	if loop.count&countCheck != 0 {
+		room += m.parser.automaton.states[loop.to].low
+	}
+	return it.room == unlimited || it.room >= room
+}
+
 // anyPlain returns how many plain characters may follow a state whatever they are, up to
-// maxPlain, without that its rule ends or calls another one; its counts do not matter.
+// vocab.MaxPlain, without that its rule ends or calls another one; its counts do not matter.
 func (m *masker) anyPlain(at int32) int {
 	if known := m.freedom[at]; known > 0 {
 		return int(known) - 1
@@ -189,7 +212,7 @@ func (m *masker) anyPlain(at int32) int {
 	reached := map[int32]bool{at: true}
 	layer := []int32{at} // the states behind so many characters, without those met before
 	chars := 0
-	for ; chars < maxPlain && len(layer) > 0 && len(reached) <= maxReached; chars++ {
+	for ; chars < vocab.MaxPlain && len(layer) > 0 && len(reached) <= maxReached; chars++ {
 		var next []int32
 		for _, from := range layer {
 			to, ok := a.afterPlain(from)
@@ -210,9 +233,9 @@ func (m *masker) anyPlain(at int32) int {
 	// Nothing can fail among states that lead to each other only.
 	if len(layer) == 0 {
 		for state := range reached {
-			m.freedom[state] = maxPlain + 1
+			m.freedom[state] = vocab.MaxPlain + 1
 		}
-		return maxPlain
+		return vocab.MaxPlain
 	}
 	m.freedom[at] = uint8(chars + 1)
 	return chars

@@ -15,6 +15,13 @@ func (m *Manager) Check() error {
 			return fmt.Errorf("kv: group %d: %w", g, err)
 		}
 	}
+	used := 0 // of a shared memory
+	for g := range m.pools {
+		used += m.pools[g].size() - m.pools[g].free + m.pools[g].cached
+	}
+	if m.shared > 0 && used > m.shared {
+		return fmt.Errorf("kv: %d blocks are held or cached, the groups share %d", used, m.shared)
+	}
 	// Every node with content is in its bucket, once, and nothing else is.
 	indexed := 0
 	for bucket, number := range m.index.buckets {

@@ -70,9 +70,9 @@ func New(blockSize int, groups []runner.Group, cache bool) *Manager {
 	return m
 }
 
-// Share makes the groups draw on one memory: together they never have more than total blocks
-// held or cached, whatever the sizes of their pools, and what gives way is the least recently
-// used block of all groups. It must come before the first Open.
+// Share makes the groups, each with a pool of total blocks, draw on one memory: together they
+// never have more than total blocks held or cached, and what gives way is the least recently used
+// block of all groups. It must come before the first Open; 0 changes nothing.
 func (m *Manager) Share(total int) {
 	m.shared = total
 	for group := range m.pools {

@@ -341,6 +341,37 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// TestShare: groups that share a memory take from each other what is needed least, held blocks
+// count against all, and what one group gives up the others can have.
+func TestShare(t *testing.T) {
+	m := newManager(runner.Group{Blocks: 8}, runner.Group{Blocks: 8, Window: 4})
+	m.Share(8)
+	first := m.Open(seq(0, 12), 0)
+	if !m.Grow(first, 12, 12, 0) { // three blocks of each
+		t.Fatal("six of eight blocks were refused")
+	}
+	if m.Free() != 1 || m.Stats().Held != 6 || m.Stats().Blocks != 8 {
+		t.Errorf("%d free for each group, %+v", m.Free(), m.Stats())
+	}
+	second := m.Open(seq(50, 8), 0)
+	if m.Grow(second, 8, 8, 0) {
+		t.Error("four blocks were given where two are left")
+	}
+	m.Publish(first, seq(0, 12), 12) // the window gives two blocks back, with content
+	check(t, m)
+	if !m.Grow(second, 8, 8, 0) {
+		t.Error("four blocks were refused, four are not held")
+	}
+	check(t, m)
+	m.Publish(second, seq(50, 8), 8)
+	m.Close(first)
+	m.Close(second)
+	check(t, m)
+	if got := cached(t, m, seq(0, 13), 0); got != 12 {
+		t.Errorf("%d tokens of the first are cached, want 12: what gave way lay before its window", got)
+	}
+}
+
 func TestWithoutCache(t *testing.T) {
 	t.Parallel()
 	m := New(4, []runner.Group{{Blocks: 8}, {Blocks: 8, Window: 3}}, false)
@@ -530,7 +561,15 @@ func operate(t *testing.T, data []byte, constant bool) (cached []int) {
 	for _, win := range windows {
 		groups = append(groups, runner.Group{Blocks: 4 + next(20), Window: win})
 	}
+	shared := 0
+	if next(3) == 0 {
+		shared = 6 + next(24)
+		for g := range groups {
+			groups[g].Blocks = shared
+		}
+	}
 	w := &twin{t: t, m: New(1+next(4), groups, true)}
+	w.m.Share(shared)
 	if constant {
 		w.m.index.mask = 0
 	}

@@ -25,11 +25,12 @@ type Config struct {
 	PlanText  []byte // the plan as it is written to plan.yaml: every default filled in, no secret
 	Dir       string // where the ledger and all files lie; made where it is not there
 	Measurer  Measurer
-	Predictor Predictor // nil: nothing is predicted and nothing dropped for it
-	Changed   bool      // go on although the plan is not the one that Dir was begun with
-	Limit     int       // of candidates; 0: DefaultMaxCandidates
-	Simulated bool      // every figure comes from a clock
-	Version   string    // of this program
+	Predictor Predictor         // nil: nothing is predicted and nothing dropped for it
+	Compared  []ledger.Compared // what the plan has beside what is measured
+	Changed   bool              // go on although the plan is not the one that Dir was begun with
+	Limit     int               // of candidates; 0: DefaultMaxCandidates
+	Simulated bool              // every figure comes from a clock
+	Version   string            // of this program
 	Now       func() time.Time
 	Say       func(text string) // a line about what is going on; nil: nobody listens
 }
@@ -57,6 +58,7 @@ type campaign struct {
 	lastUsed string // serverOf the trial before, measured or replayed
 
 	seen      map[string]effort // by workload: trials of all its requests
+	budget    planfile.Budget   // until the end of this chapter; zero: none
 	spent     time.Duration     // of trials and the starts that they needed, as the ledger has it
 	trials    int               // that counted towards the budget
 	marked    bool              // a trial has marks of a busy machine
@@ -73,6 +75,7 @@ type chapter struct {
 	all     []alternative
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
+	breaks  string // bound of the plan that the baseline breaks; empty: none
 	works   string // why nothing can be decided: the baseline's failure; empty: it works
 }
 
@@ -157,14 +160,25 @@ func (c *campaign) begin(ctx context.Context) (err error) {
 	if err := c.book.append(ledger.Line{Kind: ledger.KindCampaign, Campaign: c.describe()}); err != nil {
 		return err
 	}
-	return c.book.append(ledger.Line{Kind: ledger.KindMachine, Machine: &c.machine})
+	if err := c.book.append(ledger.Line{Kind: ledger.KindMachine, Machine: &c.machine}); err != nil {
+		return err
+	}
+	if c.machine.Load > busyLoad*float64(c.machine.Processors) {
+		text := fmt.Sprintf("the machine is busy: a load of %.1f on %d processors before anything was started, so intervals will be wide", c.machine.Load, c.machine.Processors)
+		c.Say(text)
+		return c.book.note(text)
+	}
+	return nil
 }
+
+// busyLoad is the load for each processor from which a machine is called busy.
+const busyLoad = 0.25
 
 // describe is the plan as the ledger has it.
 func (c *campaign) describe() *ledger.Campaign {
 	plan := c.plan
 	out := &ledger.Campaign{Name: plan.Name, Models: plan.Models, Plan: digest(string(c.PlanText)), Seed: plan.Seed,
-		Simulated: c.Simulated, Version: c.Version, Compare: plan.Compare, Rules: method(),
+		Simulated: c.Simulated, Version: c.Version, Compared: c.Compared, Rules: method(),
 		Objective: ledger.Objective{Metric: plan.Objective.Metric, Maximize: plan.Objective.Maximize, Workload: plan.Objective.On, Per: plan.Objective.Per, SLA: plan.Objective.SLA}}
 	for _, engine := range plan.Engines {
 		out.Engines = append(out.Engines, engine.Name)
@@ -190,7 +204,8 @@ func (c *campaign) describe() *ledger.Campaign {
 // run carries out the method for each model, and writes the end.
 func (c *campaign) run(ctx context.Context) (*Result, error) {
 	end := ledger.End{State: "done", Winner: map[string]ledger.Setting{}}
-	for _, model := range c.plan.Models {
+	for number, model := range c.plan.Models {
+		c.share(len(c.plan.Models) - number)
 		chapter := &chapter{campaign: c, model: model, mainly: c.workload(c.plan.Objective.On)}
 		winner, decided, err := chapter.run(ctx)
 		if err != nil {
@@ -215,6 +230,16 @@ func (c *campaign) run(ctx context.Context) (*Result, error) {
 	return &Result{End: end, Trials: c.trials, Noisy: c.marked}, nil
 }
 
+// share gives the next chapter its part of what is left of the budget.
+func (c *campaign) share(chapters int) {
+	if all := c.plan.Budget.Time; all > 0 {
+		c.budget.Time = c.spent + max(0, all-c.spent)/time.Duration(chapters)
+	}
+	if all := c.plan.Budget.Trials; all > 0 {
+		c.budget.Trials = c.trials + max(1, all-c.trials)/chapters
+	}
+}
+
 // run is the method of lab.md 4 for one model. It returns the recommended setting, nil if no engine
 // serves, and whether that is more than "nothing could be decided".
 func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool, err error) {
@@ -232,6 +257,10 @@ func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool
 	raced, err := c.race(ctx, survivors)
 	if err != nil {
 		return nil, false, err
+	}
+	if c.works != "" {
+		return nil, false, c.book.decide(ledger.Decision{Stage: ledger.StageWinner, Model: c.model, Subject: printSetting(c.base), Setting: &c.base, Workload: c.mainly.Name,
+			Metric: c.plan.Objective.Metric, Verdict: ledger.NotDecided, Reason: c.works, Rule: "without the baseline nothing can be compared"})
 	}
 	best, err := c.interact(ctx, raced, joint)
 	if err != nil {

@@ -83,8 +83,11 @@ func QuickRequests(ctx context.Context, measurer Measurer, plan *planfile.Plan) 
 	return out, nil
 }
 
-// Estimate says in words what a plan is, and about what it takes.
-func Estimate(plan *planfile.Plan) string {
+// QuickTrial is about what a trial of the built-in plan takes with its server's start.
+const QuickTrial = quickRun + 400*time.Millisecond
+
+// Estimate says in words what a plan is, and about what it takes, if a trial takes each; 0: nobody knows.
+func Estimate(plan *planfile.Plan, each time.Duration) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "campaign %s: %s of %s on %s\n", plan.Name, map[bool]string{true: "most", false: "least"}[plan.Objective.Maximize], plan.Objective.Metric, plan.Objective.On)
 	fmt.Fprintf(&out, "models: %s\n", strings.Join(plan.Models, ", "))
@@ -104,6 +107,9 @@ func Estimate(plan *planfile.Plan) string {
 	}
 	fewest += 2 * fewestBlocks * (len(plan.Workloads) - 1)
 	fmt.Fprintf(&out, "at least %d trials for each model", fewest)
+	if each > 0 {
+		fmt.Fprintf(&out, ", about %v", (time.Duration(fewest) * each).Round(time.Second))
+	}
 	if plan.Budget.Time > 0 {
 		fmt.Fprintf(&out, ", at most %v of measuring", plan.Budget.Time)
 	}

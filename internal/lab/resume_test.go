@@ -18,6 +18,7 @@ import (
 	"ossian/internal/lab"
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/planfile"
+	"ossian/internal/lab/report"
 	"ossian/internal/lab/simulate"
 	"ossian/internal/soak"
 )
@@ -99,6 +100,46 @@ func TestKilledAnywhere(t *testing.T) {
 			t.Errorf("cut at byte %d: %d trials begun more", cut, repeated)
 		}
 	}
+}
+
+// The report of a campaign that was cut is that of one that was not, but for the notes that say so.
+func TestReportOfCut(t *testing.T) {
+	whole := runs(t, cutPlan(), cutWorld())
+	text, err := os.ReadFile(filepath.Join(whole.dir, ledger.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, part := range []int{3, 5, 9} { // tenths: each time the campaign has got farther
+		if err := os.CopyFS(dir, os.DirFS(whole.dir)); err != nil && part == 3 {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, ledger.FileName), text[:len(text)*part/10], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		carriesOut(t, config(cutPlan(), cutWorld(), dir))
+		if got, want := reported(t, dir), reported(t, whole.dir); got != want {
+			t.Errorf("cut at %d0 %%: the reports differ:\n%s\n%s", part, got, want)
+		}
+	}
+}
+
+// reported is the report of a directory without its notes.
+func reported(t *testing.T, dir string) string {
+	t.Helper()
+	path, err := report.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, there := strings.Cut(string(text), "\nNotes of the campaign:\n")
+	if _, after, more := strings.Cut(rest, "\n#"); there && more {
+		return before + "\n#" + after
+	}
+	return before
 }
 
 // begun counts trials that began, repeated ones as often as they did.

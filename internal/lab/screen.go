@@ -26,14 +26,22 @@ type forecast struct {
 // screen drops alternatives that a prediction rules out, and returns the others with the combinations
 // that it ranks first. Options outside the model are neither predicted nor dropped (lab.md 4, item 2).
 func (c *chapter) screen() (survivors []int, joint [][]int, err error) {
+	if c.Predictor == nil {
+		return everyIndex(len(c.all)), nil, nil
+	}
+	// What nobody can predict alone is as if the plan had said so of it.
 	modelled := make([]alternative, 0, len(c.all)) // indices differ from those of c.all
 	var places []int
 	for at := range c.all {
+		prediction := c.Predictor.Predict(c.engine, combine(c.engine.Name, &c.all[at]), c.model, c.mainly)
+		if _, known := prediction.Metrics[c.plan.Objective.Metric]; !known && prediction.Misfit == "" {
+			c.all[at].opaque = true
+		}
 		if !c.all[at].opaque {
 			modelled, places = append(modelled, c.all[at]), append(places, at)
 		}
 	}
-	if c.Predictor == nil || len(modelled) == 0 {
+	if len(modelled) == 0 {
 		return everyIndex(len(c.all)), nil, nil
 	}
 	index := map[*alternative]int{}

@@ -32,7 +32,7 @@ func (c *chapter) smoke(ctx context.Context, survivors []int) (left []int, err e
 			}
 			continue
 		}
-		try, err := c.attempt(ctx, shot{setting: setting, workload: c.mainly, role: ledger.RoleSmoke, share: smokeShare, floor: c.floor(best)})
+		try, err := c.firstRun(ctx, shot{setting: setting, workload: c.mainly, role: ledger.RoleSmoke, share: smokeShare}, best)
 		if err != nil {
 			return nil, err
 		}

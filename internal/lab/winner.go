@@ -64,8 +64,8 @@ func (c *chapter) winnerText(best choice) string {
 	maps.Copy(flags, best.setting.Flags)
 	if len(flags) == 0 {
 		comment("The defaults: no setting is changed.")
-		out.WriteString("{}\n")
 	}
+	fmt.Fprintf(&out, "model: %s\n", strconv.QuoteToGraphic(c.model))
 	for _, flag := range slices.Sorted(maps.Keys(flags)) {
 		fmt.Fprintf(&out, "%s: %s\n", flag, yamlScalar(flags[flag]))
 	}

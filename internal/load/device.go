@@ -196,5 +196,30 @@ func (d *Device) keep(c Choice) { d.cfg.ISA, d.cfg.Threads, d.cfg.Fewer = c.ISA,
 // Threads returns how many threads compute, as far as that is known before the model is open.
 func (d Device) Threads() int { return d.cfg.Threads }
 
+// InstructionsGiven reports whether somebody has said which instructions to use.
+func (d Device) InstructionsGiven() bool { return d.cfg.ISA != "" }
+
+// BestInstructions are the widest that this machine and build have.
+func BestInstructions() string { return cpu.BestISA() }
+
+// ActivationBits returns in how many bits activations meet the weights that a checkpoint has
+// quantised, and in how many they would if nobody had asked; 0 = none of its weights are.
+func (d Device) ActivationBits(checkpoint *ckpt.Model) (bits, automatic int) {
+	alone := d.cfg
+	alone.Activations, alone.Exact = 0, false
+	return d.cfg.ActivationBits(checkpoint.Spec, checkpoint.Params), alone.ActivationBits(checkpoint.Spec, checkpoint.Params)
+}
+
+// Rounded reports whether the device keeps some weight in fewer bits than the checkpoint has.
+func (d Device) Rounded(checkpoint *ckpt.Model) (bool, error) {
+	kept, err := d.Kept(checkpoint)
+	for name, parameter := range kept {
+		if parameter.DType == tensor.Q8_0 && checkpoint.Params[name].DType != tensor.Q8_0 {
+			return true, err
+		}
+	}
+	return false, err
+}
+
 // KV returns the name of the type of cached keys and values.
 func (d Device) KV() string { return d.cfg.KV.String() }

@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "rewrite testdata/metrics.golden")
 
 func testModel(s *Server) *Model {
 	return s.Model(ModelConfig{Name: "tiny", MaxLen: 4096, BlockSize: 16, Blocks: 100, ISA: "avx2", Threads: 3, CacheDType: "bf16", PrefixCaching: true, Memory: 0.9,
+		Settings: map[string]string{"max_num_seqs": "4", "max_num_seqs_auto": "256", "engine": "another"},
 		Snapshot: func() Snapshot {
 			return Snapshot{Running: 2, Waiting: 3, WaitingTokens: 99, Groups: []Group{{Free: 50, Cached: 25, Held: 25}, {Free: 5, Held: 5}},
 				Accepted: 12, Prompt: 120, Generation: 50, Begun: 100, PrefixQueries: 100, PrefixHits: 40, Recomputed: 7, Preemptions: 1, Steps: 9, Starts: 1}
@@ -168,6 +169,7 @@ func TestValues(t *testing.T) {
 		"ossian_ready 1", "ossian_connections 2", "ossian_bodies_in_flight_bytes 10", "ossian_replies_in_flight_bytes 7",
 		`ossian_build_info{version="1.2"} 1`,
 		`ossian_cpu_info{engine="0",isa="avx2",model_name="tiny",threads="3"} 1`,
+		`ossian_config_info{engine="0",max_num_seqs="4",max_num_seqs_auto="256",model_name="tiny"} 1`, // the model's labels stay
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("missing: %s", want)

@@ -33,8 +33,9 @@ type ModelConfig struct {
 	Threads       int    // that compute
 	CacheDType    string // bf16, f32, fp8
 	PrefixCaching bool
-	Memory        float64         // gpu_memory_utilization as configured; 0 = not given
-	Snapshot      func() Snapshot // called at each scrape, from any goroutine; must not wait for the loop
+	Memory        float64           // gpu_memory_utilization as configured; 0 = not given
+	Settings      map[string]string // further settings in force and what would be automatic, by name: labels of ossian_config_info
+	Snapshot      func() Snapshot   // called at each scrape, from any goroutine; must not wait for the loop
 }
 
 // Snapshot is the state of an engine. Counters never fall.
@@ -272,7 +273,7 @@ type row struct {
 	label []string
 }
 
-// newCollector returns the collector of a model: the table's rows, and the two that say
+// newCollector returns the collector of a model: the table's rows, and the three that say
 // how it was set up.
 func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *collector {
 	made := &collector{snapshot: cfg.Snapshot, blocks: prometheus.NewDesc("ossian_kv_blocks", "KV blocks, by group and state; their sum is the pool.", []string{"group", "state"}, labels)}
@@ -298,7 +299,8 @@ func newCollector(server *Server, cfg ModelConfig, labels prometheus.Labels) *co
 		made.rows = append(made.rows, row{prometheus.NewDesc(name, entry.help, nil, fixed), entry.kind, entry.value, nil})
 	}
 	made.constant = append(made.constant, prometheus.MustNewConstMetric(cacheInfo(server, cfg, labels), prometheus.GaugeValue, 1),
-		prometheus.MustNewConstMetric(cpuInfo(cfg, labels), prometheus.GaugeValue, 1))
+		prometheus.MustNewConstMetric(cpuInfo(cfg, labels), prometheus.GaugeValue, 1),
+		prometheus.MustNewConstMetric(configInfo(cfg, labels), prometheus.GaugeValue, 1))
 	return made
 }
 
@@ -318,6 +320,15 @@ func cpuInfo(cfg ModelConfig, labels prometheus.Labels) *prometheus.Desc {
 	fixed := maps.Clone(labels)
 	fixed["isa"], fixed["threads"] = cfg.ISA, strconv.Itoa(cfg.Threads)
 	return prometheus.NewDesc("ossian_cpu_info", "1; the instruction set and the number of threads that compute are labels.", nil, fixed)
+}
+
+// configInfo has what no other metric says of the settings, so that whoever may only read can tell
+// which optimisations are in use. A setting with a name of the model's labels is left out.
+func configInfo(cfg ModelConfig, labels prometheus.Labels) *prometheus.Desc {
+	fixed := prometheus.Labels{}
+	maps.Copy(fixed, cfg.Settings)
+	maps.Copy(fixed, labels)
+	return prometheus.NewDesc("ossian_config_info", "1; settings in force are labels, and behind _auto what the program would choose by itself.", nil, fixed)
 }
 
 // Describe implements prometheus.Collector.

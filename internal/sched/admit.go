@@ -98,7 +98,7 @@ func (s *Scheduler) allocate(seq *Seq, now time.Time) bool {
 	}
 	keep := 0 // blocks that must remain
 	for _, resident := range s.residents {
-		if resident != nil && !s.kv.Holds(resident.table, resident.Prompt+resident.MaxTokens+s.info.Lookahead) {
+		if !s.cfg.NoReserve && resident != nil && !s.kv.Holds(resident.table, resident.Prompt+resident.MaxTokens+s.info.Lookahead) {
 			keep++
 		}
 	}

@@ -107,6 +107,9 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 			s.capacity = min(s.capacity, group.Blocks*info.BlockSize)
 		}
 	}
+	if err := s.share(); err != nil {
+		return nil, err
+	}
 	if s.capacity -= info.Lookahead; s.capacity < 2 {
 		return nil, fmt.Errorf("sched: runner %s: pools %v of blocks of %d tokens, sequences of %d, lookahead %d: not even two tokens fit",
 			info.Name, info.Groups, info.BlockSize, info.MaxLen, info.Lookahead)
@@ -126,6 +129,35 @@ func New(cfg Config, info runner.Info) (*Scheduler, error) {
 			tables: make([][]runner.BlockID, rows*len(info.Groups))})
 	}
 	return s, nil
+}
+
+// share limits the length of a sequence to what a memory that the groups share holds of it: the
+// windows' parts, and whole sequences in the groups without one.
+func (s *Scheduler) share() error {
+	total, whole := s.cfg.SharedBlocks, 0
+	if total == 0 {
+		return nil
+	}
+	for _, group := range s.info.Groups {
+		if group.Blocks != total {
+			return fmt.Errorf("sched: %d shared blocks, a group has %d: expected as many", s.cfg.SharedBlocks, group.Blocks)
+		}
+	}
+	left := total
+	for _, group := range s.info.Groups {
+		if group.Window == 0 {
+			whole++
+		} else {
+			left -= (group.Window+s.info.Lookahead+2*s.info.BlockSize-3)/s.info.BlockSize + 1
+		}
+	}
+	switch {
+	case left <= 0:
+		s.capacity = 0
+	case whole > 0:
+		s.capacity = min(s.capacity, left/whole*s.info.BlockSize)
+	}
+	return nil
 }
 
 // LimitPrompts makes steps in which some sequences get their one token have n tokens

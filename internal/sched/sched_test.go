@@ -73,7 +73,14 @@ func randomRequest(c choose, info runner.Info, now time.Time) *request {
 func play(t *testing.T, c choose, requests, ops int) *world {
 	t.Helper()
 	info := randomInfo(c)
-	w := newWorld(t, Config{ChunkLimit: c(3) * 3, NoPrefixCache: c(6) == 0, MaxQueue: 5 + c(20)}, info)
+	config := Config{ChunkLimit: c(3) * 3, NoPrefixCache: c(6) == 0, MaxQueue: 5 + c(20), NoReserve: c(4) == 0}
+	if c(4) == 0 {
+		config.SharedBlocks = 20 + 4*info.Lookahead + c(60)
+		for g := range info.Groups {
+			info.Groups[g].Blocks = config.SharedBlocks
+		}
+	}
+	w := newWorld(t, config, info)
 	for range ops {
 		if c(10) == 0 {
 			w.s.LimitPrompts(c(3) * 2)

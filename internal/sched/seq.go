@@ -115,6 +115,7 @@ type Config struct {
 	ChunkLimit     int  // tokens of a prompt per step and sequence, 0 = what the step has room for
 	NoPrefixCache  bool // compute every prompt in full
 	SharedBlocks   int  // blocks that all KV groups have together, 0 = each has its pool for itself
+	NoReserve      bool // admit where the prompt's blocks are there, and keep none for residents that will need more
 }
 
 // Stats is a snapshot for metrics. Counters run since New.

@@ -201,11 +201,11 @@ func (sec *section) judge(ext *report.Extension) {
 	}
 	// Findings of both kinds are shown; the worst decides.
 	for _, finding := range ext.Findings {
-		kind := "invalid: "
+		kind, touched := "invalid: ", "; it touches "+finding.Touched()
 		if finding.Warning {
-			kind = "warning: "
+			kind, touched = "warning: ", ""
 		}
-		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)", kind, fourDigits(finding.Measured), clean(finding.What), fourDigits(finding.Bound)))
+		sec.Findings = append(sec.Findings, fmt.Sprintf("%s%s %s (bound %s)%s", kind, fourDigits(finding.Measured), clean(finding.What), fourDigits(finding.Bound), clean(touched)))
 	}
 	switch {
 	case !ext.Valid:

@@ -282,7 +282,7 @@ func warnings(a, b []Result) []string {
 		named := false
 		for _, finding := range result.Findings() {
 			if !finding.Warning {
-				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.touched())
+				add("%s is not a valid run: %s, which touches %s", result.Source, finding.ID, finding.Touched())
 				named = true
 			}
 		}

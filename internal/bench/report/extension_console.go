@@ -29,7 +29,7 @@ func (s *Summary) OssianConsole() string {
 		}
 		fmt.Fprintf(page, "%s: %s: %s %s (bound %s)\n", kind, finding.ID, fourDigits(finding.Measured), finding.What, fourDigits(finding.Bound))
 		if !finding.Warning {
-			fmt.Fprintf(page, "  it touches %s\n", finding.touched())
+			fmt.Fprintf(page, "  it touches %s\n", finding.Touched())
 		}
 	}
 	page.title("Outcomes", "-")

@@ -51,8 +51,8 @@ func (f Finding) TouchesMetric(key string) bool {
 	})
 }
 
-// touched names the metrics for people.
-func (f Finding) touched() string {
+// Touched names the metrics for people.
+func (f Finding) Touched() string {
 	switch {
 	case slices.Contains(f.Touches, Everything):
 		return "every metric"

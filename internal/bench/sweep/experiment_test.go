@@ -29,11 +29,14 @@ func (f *fake) Measure(_ context.Context, bench Object, path string) error {
 			return err
 		}
 	}
-	f.measured[path]++
+	f.measured[final(path)]++
 	return os.WriteFile(path, []byte(f.result(bench)), 0o666)
 }
 
 func (f *fake) Close() { f.closed++ }
+
+// final is the path of the run whose client writes to a path.
+func final(path string) string { return strings.TrimSuffix(path, measuringEnd) + ".json" }
 
 // curve is a server of up to 100 requests/s whose latency grows with the load.
 func curve(bench Object) string {
@@ -155,7 +158,7 @@ func TestContinue(t *testing.T) {
 	m := &fake{measured: map[string]int{}, result: curve}
 	m.fail = func(path string) error {
 		switch {
-		case strings.Contains(path, "a=1-BENCH--b=x") && strings.HasSuffix(path, "run=0.json"):
+		case strings.Contains(path, "a=1-BENCH--b=x") && strings.HasSuffix(path, "run=0"+measuringEnd):
 			_ = os.WriteFile(path, []byte(`{"output_throughput": 1}`), 0o666)
 			return errors.New("exit status 1")
 		case strings.Contains(path, "a=1-BENCH--b=y"):

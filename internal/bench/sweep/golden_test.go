@@ -113,7 +113,7 @@ func (p *player) Measure(_ context.Context, bench Object, path string) error {
 		p.begun = true
 		p.seen.Commands = append(p.seen.Commands, append([]string{"SERVER"}, p.server...))
 	}
-	command, err := (&Programs{Client: p.client}).command(bench, path)
+	command, err := (&Programs{Client: p.client}).command(bench, final(path))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *player) Measure(_ context.Context, bench Object, path string) error {
 		command[i] = strings.ReplaceAll(command[i], p.dir, "DIR")
 	}
 	p.seen.Commands = append(p.seen.Commands, command, []string{"RESET"})
-	name, err := filepath.Rel(p.dir, path)
+	name, err := filepath.Rel(p.dir, final(path))
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,12 @@ func TestMain(m *testing.M) {
 		serveRole(os.Args[1:])
 	case "client":
 		clientRole(os.Args[1:])
+	case "trialserver":
+		trialServer(os.Args[1:])
+	case "trialclient":
+		trialClient(os.Args[1:])
+	case "campaign":
+		campaignRole(os.Args[1:])
 	case "sweep":
 		sweepRole(os.Args[1:])
 	}
@@ -197,6 +203,7 @@ func TestKilledSweep(t *testing.T) {
 	dir := t.TempDir()
 	log, port := filepath.Join(dir, "log"), freePort(t)
 	kills := 0
+	kept := map[string]int{}
 	args := []string{"sweep", "--dir", filepath.Join(dir, "e"), "--log", log, "--port", port}
 	most := soak.Cases(t, 4, 100)
 	for wait := 50 * time.Millisecond; ; wait += 40 * time.Millisecond {
@@ -223,6 +230,7 @@ func TestKilledSweep(t *testing.T) {
 					args = append(args, "--resume")
 				}
 				gone(t, port)
+				keptRuns(t, kept, filepath.Join(dir, "e"), log)
 				continue
 			}
 		}
@@ -231,25 +239,55 @@ func TestKilledSweep(t *testing.T) {
 		}
 		break
 	}
-	// A run may be killed between its result and the word of it in the log.
-	begun, done := map[string]bool{}, map[string]bool{}
-	for _, l := range lines(t, log) {
-		what, path, _ := strings.Cut(l, " ")
-		switch {
-		case what == "begin" && done[path]:
-			t.Errorf("%s again", path)
-		case what == "begin":
-			begun[path] = true
-		case what == "done":
-			done[path] = true
-		}
-	}
+	begun := begins(t, log)
+	measuredOnce(t, kept, begun)
 	got := files(t, filepath.Join(dir, "e"))
 	if len(begun) != 12 || strings.Count(got["summary.csv"], "\n") != 13 {
 		t.Errorf("%d runs of 12, table\n%s", len(begun), got["summary.csv"])
 	}
 	t.Logf("%d kills", kills)
 	gone(t, port)
+}
+
+// begins counts how often the client of each run began, by the path of the run.
+func begins(t *testing.T, log string) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	if _, err := os.Stat(log); err != nil { // killed before anything began
+		return out
+	}
+	for _, line := range lines(t, log) {
+		if path, ok := strings.CutPrefix(line, "begin "); ok {
+			out[final(path)]++
+		}
+	}
+	return out
+}
+
+// keptRuns adds to kept the runs in a folder whose results are there, with how often their clients
+// began.
+func keptRuns(t *testing.T, kept map[string]int, dir, log string) {
+	t.Helper()
+	if _, err := os.Stat(dir); err != nil { // killed before it was made
+		return
+	}
+	begun := begins(t, log)
+	for name := range files(t, dir) {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if _, known := kept[path]; begun[path] > 0 && !known {
+			kept[path] = begun[path]
+		}
+	}
+}
+
+// measuredOnce checks that no run was measured again whose result was there.
+func measuredOnce(t *testing.T, kept, begun map[string]int) {
+	t.Helper()
+	for path, n := range kept {
+		if begun[path] != n {
+			t.Errorf("%s again", path)
+		}
+	}
 }
 
 // gone waits until nothing listens at a port.

@@ -266,11 +266,12 @@ func (r *run) result(written Object) Object {
 }
 
 // measureRun returns the result of a run, which is measured with setting unless it is there;
-// nil in a dry run, and where it failed and the experiment goes on. The file at the path of a
-// run is
+// nil in a dry run, and where it failed and the experiment goes on. What the client writes is
+// beside the path of the run until it has ended well, so that a result which is there counts,
+// whenever the experiment was killed:
 //
-//	missing → what the client wrote → with parameters (kept)
-//	                                → .invalid.json, with the reason in .failure.json
+//	missing → .measuring.json, what the client wrote → the path, with parameters
+//	                                                 → .invalid.json, with the reason in .failure.json
 func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, setting Object) (Object, error) {
 	switch there, err := readRun(r.path); {
 	case there != nil:
@@ -283,22 +284,23 @@ func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, s
 	if e.DryRun {
 		return nil, measurer.Measure(ctx, setting, r.path)
 	}
-	if err := os.Remove(r.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err // some clients would add to it
+	stem := strings.TrimSuffix(r.path, ".json")
+	measuring := stem + measuringEnd
+	if err := e.forget(r.path, measuring); err != nil { // some clients would add to it
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o777); err != nil {
 		return nil, err
 	}
-	stem := strings.TrimSuffix(r.path, ".json")
-	err := measurer.Measure(ctx, setting, r.path)
+	err := measurer.Measure(ctx, setting, measuring)
 	if err == nil {
 		var out Object
-		if out, err = e.keep(r); err == nil {
-			return out, e.forget(stem+".failure.json", stem+".invalid.json")
+		if out, err = e.keep(r, measuring); err == nil {
+			return out, e.forget(measuring, stem+".failure.json", stem+".invalid.json")
 		}
 	}
-	// Put aside, the file is not taken for a result when the sweep goes on.
-	if aside := os.Rename(r.path, stem+".invalid.json"); aside != nil && !errors.Is(aside, os.ErrNotExist) {
+	// Put aside, it is there for whoever looks for what was wrong.
+	if aside := os.Rename(measuring, stem+".invalid.json"); aside != nil && !errors.Is(aside, os.ErrNotExist) {
 		return nil, errors.Join(err, aside)
 	}
 	if _, dead := errors.AsType[*ServerError](err); dead || ctx.Err() != nil {
@@ -311,15 +313,18 @@ func (e *Experiment) measureRun(ctx context.Context, measurer Measurer, r run, s
 	return nil, nil
 }
 
-// keep adds the parameters of a run to its result.
-func (e *Experiment) keep(r run) (Object, error) {
-	written, err := readRun(r.path)
+// measuringEnd is the end of the file that a client writes, in place of .json of the run.
+const measuringEnd = ".measuring.json"
+
+// keep writes what the client of a run wrote to the run's own path, with its parameters.
+func (e *Experiment) keep(r run, written string) (Object, error) {
+	found, err := readRun(written)
 	if err != nil {
 		return nil, err
 	}
-	if written == nil {
-		return nil, fmt.Errorf("%s: the client has ended well and written no result", r.path)
+	if found == nil {
+		return nil, fmt.Errorf("%s: the client has ended well and written no result", written)
 	}
-	out := r.result(written)
+	out := r.result(found)
 	return out, writeJSON(r.path, out.append(nil), 4)
 }

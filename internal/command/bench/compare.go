@@ -245,5 +245,5 @@ func ofSweep(name string) bool {
 	case "summary.csv", "load.json", "warmup.json":
 		return true
 	}
-	return strings.HasPrefix(name, "SLA--") || strings.HasSuffix(name, "failure.json") || strings.HasSuffix(name, ".invalid.json")
+	return strings.HasPrefix(name, "SLA--") || strings.HasSuffix(name, "failure.json") || strings.HasSuffix(name, ".invalid.json") || strings.HasSuffix(name, ".measuring.json")
 }

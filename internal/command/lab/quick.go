@@ -63,7 +63,7 @@ func runQuick(cmd *cobra.Command, model string, flags *campaignFlags) error {
 		return command.WithStatus(statusUsage, err)
 	}
 	defer done()
-	return carryOut(cmd, config, flags)
+	return carryOut(cmd, config, flags, lab.QuickTrial)
 }
 
 // makeQuick finds out how many requests a run of the wanted length has on this machine.
@@ -72,7 +72,13 @@ func makeQuick(cmd *cobra.Command, model string, flags *campaignFlags) ([]byte, 
 	if err != nil {
 		return nil, command.WithStatus(statusUsage, err)
 	}
-	config, done, err := configure(plan, text, flags, "")
+	// What the first looks leave is no part of the campaign.
+	aside := *flags
+	if aside.out, err = os.MkdirTemp("", "ossian-lab-"); err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(aside.out) }()
+	config, done, err := configure(plan, text, &aside, "")
 	if err != nil {
 		return nil, command.WithStatus(statusUsage, err)
 	}

@@ -3,6 +3,7 @@ package lab
 // ossian lab run: a campaign from its plan, measured or simulated.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"ossian/internal/command"
 	"ossian/internal/lab"
 	"ossian/internal/lab/engines"
+	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/ledger"
 	"ossian/internal/lab/measure"
 	"ossian/internal/lab/planfile"
@@ -34,6 +36,7 @@ type campaignFlags struct {
 	set        []string
 	ready      time.Duration
 	candidates int
+	machine    string
 }
 
 func (f *campaignFlags) add(c *cobra.Command) {
@@ -44,6 +47,7 @@ func (f *campaignFlags) add(c *cobra.Command) {
 	flags.BoolVar(&f.offline, "offline", true, "nothing but the plan's servers is contacted, and what is started is told not to download")
 	flags.StringArrayVar(&f.set, "set", nil, "`A.B=VALUE` in place of what the plan says; may be given again")
 	flags.DurationVar(&f.ready, "ready-timeout", 0, "how long a server may take to answer (default what the plan says, else 10m)")
+	flags.StringVar(&f.machine, "machine", "", "`NAME` of the machine that predictions are for (default the cards that are here)")
 	flags.IntVar(&f.candidates, "max-candidates", lab.DefaultMaxCandidates, "combinations of options that a plan may span")
 }
 
@@ -98,7 +102,7 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 		return command.WithStatus(statusUsage, err)
 	}
 	defer done()
-	return carryOut(cmd, config, flags)
+	return carryOut(cmd, config, flags, 0)
 }
 
 // readPlan reads a plan, and returns with it the text to keep: the plan's own and what the command line
@@ -131,6 +135,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	if config.Dir == "" {
 		config.Dir = filepath.Join("lab", plan.Name)
 	}
+	if config.Compared, err = compared(plan.Compare); err != nil {
+		return config, nil, err
+	}
 	if simulated != "" {
 		world := simulate.Default()
 		if simulated != "-" {
@@ -156,8 +163,41 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	return config, measurer.Close, nil
 }
 
-// carryOut runs a campaign, tells about it, and says by the exit status how it ended.
-func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error {
+// foresee gives a campaign its predictor, if the machine is one that predictions know: the one that is
+// named, else the cards that are here. Engines are predicted by the version that they say.
+func foresee(ctx context.Context, config *lab.Config, name string) error {
+	named := name != ""
+	if !named {
+		machine, err := config.Measurer.Machine(ctx)
+		if err != nil || len(machine.Accelerators) == 0 {
+			return err
+		}
+		name = machine.Accelerators[0].Name
+	}
+	versions := map[string]string{}
+	for _, engine := range config.Plan.Engines {
+		identity, err := config.Measurer.Identify(ctx, lab.Request{Engine: engine, Setting: ledger.Setting{Engine: engine.Name}, Model: config.Plan.Models[0]})
+		if err != nil {
+			return err
+		}
+		versions[engine.Kind] = identity.Version
+	}
+	forecaster, err := forecast.New(name, versions, config.Plan.Seed)
+	if err != nil {
+		if named {
+			return fmt.Errorf("--machine: %w", err)
+		}
+		return nil // nothing is known of these cards, and nothing is dropped
+	}
+	config.Predictor = forecaster
+	if simulated, is := config.Measurer.(*simulate.Measurer); is {
+		simulated.Predictor = forecaster
+	}
+	return nil
+}
+
+// carryOut runs a campaign, of which a trial takes about each, tells about it, and says by the exit status how it ended.
+func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags, each time.Duration) error {
 	progress := cmd.OutOrStdout()
 	if flags.asJSON {
 		progress = cmd.ErrOrStderr()
@@ -167,7 +207,10 @@ func carryOut(cmd *cobra.Command, config lab.Config, flags *campaignFlags) error
 	if err := lab.CheckCandidates(config.Plan, config.Limit); err != nil {
 		return command.WithStatus(statusUsage, err)
 	}
-	say(lab.Estimate(config.Plan))
+	say(lab.Estimate(config.Plan, each))
+	if err := foresee(cmd.Context(), &config, flags.machine); err != nil {
+		return command.WithStatus(statusUsage, err)
+	}
 	result, err := lab.Run(cmd.Context(), config)
 	path, reported := report.Write(config.Dir) // of what there is, whatever ended it
 	if cmd.Context().Err() != nil {

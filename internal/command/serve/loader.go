@@ -82,19 +82,25 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, choice, err := loading.Open(ctx, planned.Limits, nil)
+	alone, err := byItself(ld.cfg, checkpoint, loading)
+	if err != nil {
+		return nil, err
+	}
+	asked := loading.Device() // before it is told what was chosen
+	first, chosen, err := loading.Open(ctx, planned.Limits, nil)
 	if err != nil {
 		return nil, err
 	}
 	// A runner that has panicked is opened again, by the engine, for which the machine is not
 	// measured once more.
-	note(choice.Line())
-	loading.Keep(choice)
+	note(chosen.Line())
+	loading.Keep(chosen)
 	open := func(ctx context.Context) (runner.Runner, error) {
 		first, _, err := loading.Open(ctx, planned.Limits, nil)
 		return first, err
 	}
-	hosted, err := ld.host(checkpoint, format, first, choice, open)
+	served := choice{planned: planned.Limits, byItself: alone, device: asked, machine: chosen}
+	hosted, err := ld.host(checkpoint, format, first, &served, open)
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
 	}
@@ -133,7 +139,7 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 }
 
 // host puts an engine around the runner.
-func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, choice load.Choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
+func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.Runner, served *choice, open func(context.Context) (runner.Runner, error)) (*host.Model, error) {
 	hosted := &host.Model{Tokenizer: checkpoint.Tokenizer, Format: format, Stops: checkpoint.Stops, Vocab: checkpoint.Spec.Vocab, Unused: checkpoint.Unused, Unchanged: checkpoint.Unchanged,
 		Defaults: samplingDefaults(ld.cfg, checkpoint.Generation), Fingerprint: "os-" + ld.version + "-" + weightsDigest(checkpoint)}
 	if err := hosted.Defaults.Validate(checkpoint.Spec.Vocab); err != nil {
@@ -158,7 +164,8 @@ func (ld *loader) host(checkpoint *ckpt.Model, format chat.Format, first runner.
 		return nil, err
 	}
 	modelMetrics = ld.metrics.Model(metrics.ModelConfig{Name: ld.name, MaxLen: hosted.Engine.Capacity(), BlockSize: info.BlockSize, Blocks: info.Groups[0].Blocks,
-		ISA: choice.ISA, Threads: choice.Threads, CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
+		ISA: served.machine.ISA, Threads: served.machine.Threads, CacheDType: ld.cfg.KVCacheDType, PrefixCaching: ld.cfg.PrefixCaching, Memory: ld.cfg.MemoryShare,
+		Settings: served.labels(ld.cfg, checkpoint),
 		Snapshot: func() metrics.Snapshot { return host.Snapshot(hosted.Engine) }})
 	hosted.Metrics = modelMetrics
 	return hosted, nil

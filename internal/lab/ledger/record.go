@@ -51,7 +51,14 @@ type Campaign struct {
 	Seed      uint64            `json:"seed"`                // of everything that is drawn
 	Simulated bool              `json:"simulated,omitempty"` // every figure comes from a clock, none from a server
 	Version   string            `json:"version"`             // of Ossian: the client of every trial
-	Compare   []string          `json:"compare,omitempty"`   // files that become columns of the report
+	Compared  []Compared        `json:"compared,omitempty"`  // results of others, shown beside ours and never candidates
+}
+
+// Compared is a result that was measured elsewhere or before.
+type Compared struct {
+	Source  string             `json:"source"` // file, and which of its results
+	Label   string             `json:"label"`  // what the result says of itself: model, engine, workload
+	Metrics map[string]float64 `json:"metrics"`
 }
 
 // Objective is what the campaign improves.

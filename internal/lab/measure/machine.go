@@ -15,6 +15,7 @@ import (
 
 	"ossian/internal/lab/ledger"
 	"ossian/internal/plan"
+	"ossian/internal/terminal"
 )
 
 // sysRoot is where files of the system lie; tests have another.
@@ -72,4 +73,21 @@ func word(root, name string) string {
 func firstField(text string) string {
 	first, _, _ := strings.Cut(text, " ")
 	return first
+}
+
+// checkCards returns an error if a process that is not ours computes on the cards: its work would be
+// measured with the server's.
+func checkCards(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader").Output()
+	if err != nil {
+		return nil // no such tool, no such cards
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			return fmt.Errorf("another process computes on the cards: %s (pid, program, memory); end it, then run the same command again", strings.Map(terminal.Printable, line))
+		}
+	}
+	return nil
 }

@@ -70,6 +70,9 @@ func (m *Measurer) Close() {
 
 // Machine implements lab.Measurer.
 func (m *Measurer) Machine(ctx context.Context) (ledger.Machine, error) {
+	if err := checkCards(ctx); err != nil {
+		return ledger.Machine{}, err
+	}
 	machine := describe(ctx)
 	machine.PricePerHour = m.Price
 	machine.Power = "not measured"

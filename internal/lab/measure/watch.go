@@ -48,6 +48,7 @@ type watch struct {
 	tokens float64 // of an answer, where the workload says so; 0: not known
 	quiet  time.Duration
 	cancel context.CancelCauseFunc
+	begun  chan struct{} // closed when the clock of the run starts
 
 	mu    sync.Mutex // guards what follows: the client stops the watch, the trial reads the meter
 	meter *meter     // nil: energy is not measured
@@ -55,8 +56,42 @@ type watch struct {
 	known bool
 }
 
+// guard looks at what comes before the run: a warm-up may hang, and its server may die, as well.
+func (w *watch) guard() (stop func()) {
+	w.begun = make(chan struct{})
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		limit := time.NewTimer(firstFactor * w.quiet)
+		defer limit.Stop()
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-w.begun:
+				return
+			case <-limit.C:
+				w.cancel(&hungError{firstFactor * w.quiet})
+				return
+			case <-ticker.C:
+				if died := w.server.running.Died(); died != nil {
+					w.cancel(&diedError{died})
+					return
+				}
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}
+
 // begin starts to watch when the clock of the run does, and returns what ends it.
 func (w *watch) begin(live *bench.Live) (stop func()) {
+	close(w.begun)
 	if w.server.m.Power != "off" {
 		w.meter = newMeter(sysRoot)
 	}
@@ -121,7 +156,7 @@ func (w *watch) over(live *bench.Live, elapsed, silent, limit time.Duration) err
 	total, done := float64(live.Total.Load()), float64(live.Done.Load())
 	// Requests that are sent together end together: how many have ended says little about the rate of a
 	// run under way. That it has taken longer than a run at the floor takes in all is certain.
-	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > max(leastSlow, total/w.floor) {
+	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > max(min(leastSlow, w.quiet.Seconds()), total/w.floor) {
 		if w.tokens > 0 { // answers under way count by what there is of them
 			done = max(done, float64(live.Tokens.Load())/w.tokens)
 		}

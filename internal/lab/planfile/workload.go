@@ -181,7 +181,7 @@ func (r *planReader) sla(e entry) map[string]float64 {
 }
 
 // certified refuses to decide by a percentile that the workload's number of requests cannot show: one
-// below which fewer than 99 of 100 runs would have a sample (bench.md 6.8).
+// below which fewer than 99 of 100 runs would have a sample (bench.md 6, item 8).
 func (r *planReader) certified(e entry, goal *Objective) {
 	load := r.workload(goal.On)
 	if load == nil {

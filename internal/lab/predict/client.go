@@ -66,8 +66,8 @@ type weighted struct {
 	step  int // that ends it
 }
 
-// sortedGaps returns the gaps between tokens, shortest first: of most sequences a step each, so
-// steps are counted, not tokens.
+// sortedGaps returns the gaps between chunks, shortest first: of most sequences a step each, so
+// steps are counted, not tokens. Where a chunk has several tokens, so many steps lie between.
 func (r *run) sortedGaps() (gaps []weighted, count int, sum float64) {
 	gaps = make([]weighted, 0, len(r.steps)+len(r.gaps))
 	add := func(ms float64, n, step int) {
@@ -76,8 +76,8 @@ func (r *run) sortedGaps() (gaps []weighted, count int, sum float64) {
 			count, sum = count+n, sum+ms*float64(n)
 		}
 	}
-	for i := 1; i < len(r.steps); i++ {
-		add(1e3*(r.ends[i]-r.ends[i-1]), r.steps[i].regular, i)
+	for i := r.interval; i < len(r.steps); i++ {
+		add(1e3*(r.ends[i]-r.ends[i-r.interval]), (r.steps[i].regular+r.interval-1)/r.interval, i)
 	}
 	for _, gap := range r.gaps {
 		add(1e3*(r.ends[gap.to]-r.ends[gap.from]), 1, gap.to)
@@ -106,15 +106,19 @@ func (r *run) describeGaps(m map[string]float64) {
 	}
 }
 
-// metricClass is under which name a calibration keeps the spread of a metric.
-func metricClass(key string) string {
+// likeness names the metrics whose slopes a metric's interval is made of; none = it is exact.
+func likeness(key string) []string {
 	switch {
-	case strings.Contains(key, "ttft"):
-		return "ttft"
-	case strings.Contains(key, "tpot"), strings.Contains(key, "itl"):
-		return "tpot"
 	case strings.HasPrefix(key, "total_") && strings.HasSuffix(key, "tokens"), key == "completed":
-		return "exact"
+		return nil
+	case strings.Contains(key, "ttft"):
+		return []string{"mean_ttft_ms"}
+	case key == "median_itl_ms", key == "p99_itl_ms":
+		return []string{key}
+	case strings.Contains(key, "tpot"), strings.Contains(key, "itl"):
+		return []string{"mean_tpot_ms"}
+	case strings.Contains(key, "e2el"):
+		return []string{"mean_ttft_ms", "mean_tpot_ms"}
 	}
-	return "duration"
+	return []string{"duration_s"}
 }

@@ -60,7 +60,7 @@ type costs struct {
 	pairFLOPs                   float64   // of a query and a key
 	grouping                    float64   // query heads that share a key
 	tokenPasses, sampledPasses  float64   // bytes
-	hidden                      float64
+	hidden, topK                float64
 	denseName, expertName, attn string
 }
 
@@ -69,29 +69,28 @@ type unit struct{ bytes, flops float64 }
 
 // rates are the parameters of a calibration as a clock wants them: bytes and FLOPs per second.
 type rates struct {
-	bandwidth, compute        [Prompt + 2]float64
-	mixed                     float64
-	passes, layer             float64
-	reduce                    float64
-	step, sequence, parallel  float64 // seconds
-	hidden                    float64
-	frontChat, frontCompleted float64
+	bandwidth, compute       [Prompt + 2]float64
+	mixed                    float64
+	passes, layer            float64
+	reduce                   float64
+	step, sequence, parallel float64 // seconds
+	hidden                   float64
+	front                    float64 // seconds of a chat request
 }
 
-// typeName names the kernel of matrices by their stored bits per parameter.
+// typeName names the kernel of matrices by their stored bits per parameter. A type's own bits are
+// a little more where biases or norms are counted with it.
 func typeName(part plan.Part) string {
 	bits := 8 * float64(part.Bytes) / math.Max(float64(part.Params), 1)
-	switch {
-	case bits > 24:
-		return "f32"
-	case bits > 12:
-		return "bf16"
-	case bits > 7:
-		return "q8"
-	case bits > 4.6:
-		return "q5"
+	for _, named := range []struct {
+		below float64
+		name  string
+	}{{4.4, "mxfp4"}, {5, "q4"}, {6, "q5"}, {7.5, "q6"}, {12, "q8"}, {24, "bf16"}} {
+		if bits < named.below {
+			return named.name
+		}
 	}
-	return "mxfp4"
+	return "f32"
 }
 
 // newCosts counts what one of r.tp devices does of a model.
@@ -118,6 +117,7 @@ func newCosts(s *Scenario, r resolved) costs {
 		c.expertName = typeName(model.Parts[plan.Experts])
 		bytes, params = sum(plan.Experts)
 		pad := expertPadding(s, r)
+		c.topK = float64(spec.FFN.TopK)
 		c.expert = unit{pad * bytes / float64(spec.FFN.Experts), 2 * pad * params * float64(spec.FFN.TopK) / float64(spec.FFN.Experts)}
 	}
 	if spec.Sinks {
@@ -151,16 +151,20 @@ func (c *costs) passes(s *Scenario, tp float64) {
 	c.sampledPasses = 24 * float64(spec.Vocab) // six passes of 4 bytes
 }
 
-// expertPadding is by how much the kernel of 4-bit experts enlarges them: rows to whole 256, the
-// inner width of each device to whole 128.
+// expertPadding is by how much the kernel of 4-bit experts enlarges them: rows to whole 256, and
+// on machines without a kernel of their generation's the inner width of each device to whole 128.
+// Loaded so, gpt-oss-120b takes 65.97 GiB on the latter and 64.4 GiB on the former, as logs say.
 func expertPadding(s *Scenario, r resolved) float64 {
 	spec := s.Model.Spec
 	if !s.Engine.PaddedExperts || typeName(s.Model.Parts[plan.Experts]) != "mxfp4" {
 		return 1
 	}
-	round := func(n, unit float64) float64 { return math.Ceil(n/unit) * unit }
-	hidden, inner := float64(spec.Hidden), float64(spec.FFN.Inner)/float64(r.tp)
-	return round(hidden, 256) / hidden * round(inner, 128) / inner
+	round := func(n, unit float64) float64 { return math.Ceil(n/unit) * unit / n }
+	padding := round(float64(spec.Hidden), 256)
+	if s.Machine.FP8.Value == 0 {
+		padding *= round(float64(spec.FFN.Inner)/float64(r.tp), 128)
+	}
+	return padding
 }
 
 // isMixed reports whether name is the parameter of mixed steps.
@@ -170,7 +174,7 @@ func isMixed(name string) bool { return strings.HasSuffix(name, "/mixed") }
 func (c *costs) parameters(r resolved) []string {
 	names := []string{"dense/" + c.denseName + bandwidthOf, "dense/" + c.denseName + computeOf,
 		"attention/" + c.attn + bandwidthOf, "attention/" + c.attn + computeOf, "attention/" + c.attn + "/mixed",
-		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent, frontChat, frontCompletion}
+		elementwiseShare, layerTime, hostStep, hostSequence, expertExponent}
 	if c.expertName != "" {
 		names = append(names, "experts/"+c.expertName+bandwidthOf, "experts/"+c.expertName+computeOf)
 	}
@@ -210,7 +214,7 @@ func newClock(s *Scenario, r resolved, calibration *Calibration) *Clock {
 	if r.async {
 		c.rate.hidden = value(hostHidden)
 	}
-	c.rate.frontChat, c.rate.frontCompleted = value(frontChat)*1e-3, value(frontCompletion)*1e-3
+	c.rate.front = value(frontName(s.Model.Spec)) * 1e-3
 	c.experts = newDistinctExperts(s.Model.Spec.FFN.Experts, s.Model.Spec.FFN.TopK, value(expertExponent))
 	return c
 }
@@ -245,7 +249,11 @@ func (c *Clock) Load(rows []runner.Row) Load {
 	load.Mixed = singles > 0 && chunks > 0
 	tokens := float64(load.Tokens)
 	load.Bytes[Weights], load.FLOPs[Weights] = s.dense.bytes, s.dense.flops*tokens
-	load.Bytes[Experts], load.FLOPs[Experts] = s.expert.bytes*c.experts.of(load.Tokens), s.expert.flops*tokens
+	if s.topK > 0 {
+		used := c.experts.of(load.Tokens)
+		load.Bytes[Experts] = s.expert.bytes * used
+		load.FLOPs[Experts] = s.expert.flops * (tokens + c.experts.padding(tokens*s.topK, used)/s.topK)
+	}
 	load.Bytes[Decode] = single * s.layerKV
 	load.Bytes[Prompt], load.FLOPs[Prompt] = chunked*s.layerKV, pairs*s.pairFLOPs
 	if load.Sampled > 0 {

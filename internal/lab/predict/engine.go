@@ -16,9 +16,12 @@ type Profile struct {
 	Utilization   float64 // share of a device's memory that it takes
 	Async         bool    // plans a step while the one before runs
 	PrefixCaching bool
-	SharedPool    bool // groups of layers with and without a window share one pool of blocks
-	Reserve       int64
+	SharedPool    bool  // groups of layers with and without a window share one pool of blocks
+	NoReserve     bool  // admits without keeping blocks for those that run: preempts more
+	Reserve       int64 // bytes of contexts, libraries and workspaces
 	ReserveTP     int64 // more of it where several devices work together
+	// ReserveExperts is more of it for the workspaces of 4-bit experts.
+	ReserveExperts int64
 	// PaddedExperts reports whether the kernel of 4-bit experts pads both dimensions.
 	PaddedExperts bool
 	limits        func(machine.Machine) (sequences, tokens int)
@@ -45,8 +48,8 @@ func vllm(version string) (Profile, error) {
 	if err != nil || minor < 8 {
 		return Profile{}, fmt.Errorf("engine vllm: version %q: want one from 0.8 on, as 0.11.0", version)
 	}
-	return Profile{Name: "vllm", Version: version, BlockSize: 16, Utilization: 0.9, PrefixCaching: true, SharedPool: true, PaddedExperts: true,
-		Async: minor >= 14, Reserve: 700 << 20, ReserveTP: 700 << 20, limits: vllmLimits}, nil
+	return Profile{Name: "vllm", Version: version, BlockSize: 16, Utilization: 0.9, PrefixCaching: true, SharedPool: true, NoReserve: true, PaddedExperts: true,
+		Async: minor >= 14, Reserve: 250 << 20, ReserveTP: 700 << 20, ReserveExperts: 600 << 20, limits: vllmLimits}, nil
 }
 
 // minorOf reads the second number of a version; a first one above 0 counts as later than all.
@@ -81,7 +84,8 @@ type Settings struct {
 	MemoryShare   float64 `json:"gpu_memory_utilization,omitempty"`
 	Async         *bool   `json:"async_scheduling,omitempty"`
 	PrefixCaching *bool   `json:"enable_prefix_caching,omitempty"`
-	Blocks        int     `json:"num_gpu_blocks_override,omitempty"` // of a layer group's pool; 0 = what the memory holds
+	Blocks        int     `json:"num_gpu_blocks_override,omitempty"` // 0 = what the memory holds
+	Interval      int     `json:"stream_interval,omitempty"`         // tokens that the client sees in one chunk, 0 = 1
 }
 
 // resolved are settings with every default filled in.
@@ -124,7 +128,7 @@ func (s *Scenario) resolve() (resolved, error) {
 		return r, fmt.Errorf("setting kv_cache_dtype: %q: want auto, bf16 or fp8", set.KVType)
 	}
 	switch {
-	case set.TP < 0 || set.MaxSeqs < 0 || set.MaxTokens < 0 || set.MaxLen < 0 || set.Blocks < 0:
+	case set.TP < 0 || set.MaxSeqs < 0 || set.MaxTokens < 0 || set.MaxLen < 0 || set.Blocks < 0 || set.Interval < 0:
 		return r, fmt.Errorf("settings %+v: numbers must not be negative", *set)
 	case r.share <= 0 || r.share > 1:
 		return r, fmt.Errorf("setting gpu_memory_utilization: %v: want more than 0, at most 1", r.share)

@@ -69,3 +69,20 @@ func (d *distinctExperts) of(n int) float64 {
 	}
 	return d.table[low] + (at-float64(low))*(d.table[low+1]-d.table[low])
 }
+
+// tiles are the numbers of rows that kernels of experts compute at once; they take the smallest in
+// which the rows of an average expert fit with some room, or the largest.
+var tiles = [...]float64{8, 16, 32, 48, 64}
+
+// padding returns how many rows are computed in vain in a step of that many routed rows over all
+// experts, of which some are used: half a tile of each.
+func (d *distinctExperts) padding(routed, used float64) float64 {
+	tile := tiles[len(tiles)-1]
+	for _, t := range tiles {
+		if routed/d.all < 0.9*t {
+			tile = t
+			break
+		}
+	}
+	return used * tile / 2
+}

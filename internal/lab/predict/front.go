@@ -2,11 +2,13 @@ package predict
 
 import "math"
 
-// A front is what stands between the network and the scheduler: one processor that gives each
-// request two stages of half its time, and begins no second stage while a first one waits. So
-// requests of a burst reach the scheduler between half and all of n times that time (lab.md 5).
+// A front is what stands between the network and the scheduler: one processor that takes each
+// request through two stages, rendering and handing over, and begins no second stage while a first
+// one waits. So of a burst none reaches the scheduler before all are rendered (lab.md 5: chats of
+// gpt-oss, whose stages take as long as each other, reach it between half and all of the time).
 type front struct {
-	stage   float64 // seconds of a stage
+	render  float64 // seconds of the first stage
+	hand    float64 // and of the second
 	free    float64 // when the work that has begun is done
 	first   []queued
 	second  []queued
@@ -23,31 +25,38 @@ type queued struct {
 // add hands in a request at its time; times do not fall.
 func (f *front) add(id int, at float64) { f.first = append(f.first, queued{id, at}) }
 
+// choose returns the work that comes next: whose it is, whether it is the second stage, and when
+// it ends; ok = there is some.
+func (f *front) choose() (request queued, second bool, end float64, ok bool) {
+	begin := math.Inf(1)
+	if len(f.first) > 0 {
+		begin = math.Max(f.free, f.first[0].at)
+		request, end, ok = f.first[0], begin+f.render, true
+	}
+	if len(f.second) > 0 {
+		if later := math.Max(f.free, f.second[0].at); later < begin {
+			return f.second[0], true, later + f.hand, true
+		}
+	}
+	return request, false, end, ok
+}
+
 // advance works until a time.
 func (f *front) advance(until float64) {
-	for len(f.first)+len(f.second) > 0 {
-		queue, last := &f.first, false
-		start := math.Inf(1)
-		if len(f.first) > 0 {
-			start = math.Max(f.free, f.first[0].at)
-		}
-		if len(f.second) > 0 {
-			if second := math.Max(f.free, f.second[0].at); second < start {
-				start, queue, last = second, &f.second, true
-			}
-		}
-		end := start + f.stage
-		if end > until {
+	for {
+		request, second, end, ok := f.choose()
+		if !ok || end > until {
 			return
 		}
-		done := queued{(*queue)[0].id, end}
-		*queue = (*queue)[1:]
-		f.free, f.busy = end, f.busy+f.stage
-		if last {
-			f.reached = append(f.reached, done)
+		done := queued{request.id, end}
+		if second {
+			f.busy += f.hand
+			f.second, f.reached = f.second[1:], append(f.reached, done)
 		} else {
-			f.second = append(f.second, done)
+			f.busy += f.render
+			f.first, f.second = f.first[1:], append(f.second, done)
 		}
+		f.free = end
 	}
 }
 
@@ -56,14 +65,10 @@ func (f *front) next() float64 {
 	if len(f.reached) > 0 {
 		return f.reached[0].at
 	}
-	next := math.Inf(1)
-	if len(f.first) > 0 {
-		next = math.Max(f.free, f.first[0].at) + f.stage
+	if _, _, end, ok := f.choose(); ok {
+		return end
 	}
-	if len(f.second) > 0 {
-		next = math.Min(next, math.Max(f.free, f.second[0].at)+f.stage)
-	}
-	return next
+	return math.Inf(1)
 }
 
 // idleAt returns when a first token that is there at some time can leave: behind all work that
@@ -74,9 +79,9 @@ func (f *front) idleAt(now float64) float64 {
 		if request.at > now {
 			break
 		}
-		work += 2 * f.stage
+		work += f.render + f.hand
 	}
-	work += float64(len(f.second)) * f.stage
+	work += float64(len(f.second)) * f.hand
 	if work == 0 {
 		return now
 	}

@@ -88,6 +88,9 @@ func (s *Scenario) fit(r resolved) (Memory, error) {
 	if r.tp > 1 {
 		m.Reserve += s.Engine.ReserveTP
 	}
+	if c.expertName == "mxfp4" {
+		m.Reserve += s.Engine.ReserveExperts
+	}
 	m.KV = m.Budget - m.Weights - m.Activations - m.Reserve
 	// Groups have the same number of layers, that of the smallest, so that their blocks are alike.
 	layers := c.perGroup[0]
@@ -106,21 +109,19 @@ func (s *Scenario) fit(r resolved) (Memory, error) {
 	return m, nil
 }
 
-// activations are the buffers of the largest step: rows of the widest layer, logits of all
-// sequences as the sampler holds them.
+// activations are the buffers of the largest step: what is alive at once in its widest layer, or
+// the logits of all sequences as a sampler that sorts holds them (4 bytes, a copy, 8 of indices).
+// A server of Qwen3-32B on one H100 has just room for prompts of 32,000 tokens beside that.
 func activations(s *Scenario, r resolved) int64 {
 	spec := s.Model.Spec
-	tp := r.tp
-	row := 4*spec.Hidden + 2*(spec.QDim()+2*spec.KVDim())/tp
+	row := 2*spec.Hidden + 2*spec.FFN.Inner/r.tp
 	if spec.FFN.Experts > 0 {
-		row += spec.FFN.TopK * (3*spec.FFN.Inner/tp + 2*spec.Hidden)
-	} else {
-		row += 3 * spec.FFN.Inner / tp
+		row = 2*spec.Hidden + spec.FFN.TopK*(3*spec.FFN.Inner/r.tp+2*spec.Hidden)
 	}
 	rows := int64(r.tokens) * int64(row) * 2
 	logits := int64(r.sequences) * int64(spec.Vocab) * 16
 	if s.Machine.CPU {
-		return rows + logits/4
+		logits /= 4 // sampled in place
 	}
 	return max(rows, logits)
 }

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"ossian/internal/lab/predict/machine"
+	"ossian/internal/model"
 )
 
 // Names of parameters are paths: class of kernel, the kernel's type where there are several, and
@@ -22,22 +24,65 @@ const (
 	hostSequence     = "host/sequence_us"     // of a sequence in it
 	hostParallel     = "host/parallel_ms"     // of a step that several devices share
 	hostHidden       = "host/async_hidden"    // share that asynchronous scheduling hides
-	frontChat        = "front/chat_ms"        // of a chat request before the scheduler sees it
-	frontCompletion  = "front/completion_ms"  // of a completion request
 	expertExponent   = "experts/exponent"     // of the power law over the ranks of experts
 )
+
+// frontName is the parameter of what one chat request takes before the scheduler sees it, in
+// milliseconds. The template decides it: rendering takes most of the time. Completion requests
+// have never been seen to take any.
+func frontName(spec *model.Spec) string {
+	switch {
+	case spec.Family == "gpt-oss":
+		return "front/harmony_ms"
+	case strings.Contains(spec.Name, "2507"): // their templates have no reasoning to take out
+		return "front/qwen3-2507_ms"
+	case strings.HasPrefix(spec.Family, "qwen3"):
+		return "front/qwen3_ms"
+	}
+	return "front/" + spec.Family + "_ms"
+}
+
+// handOver is how much of that time, in seconds, passes behind the rendering of all that wait:
+// half of what chats of gpt-oss take, and of templates that take longer no more.
+const handOver = 0.95e-3
 
 // A Calibration is what is known of an engine's kernels on a machine: parameters by name, the
 // versions of the engine that they were seen with, and how far predictions were off.
 type Calibration struct {
 	Machine    string                       `json:"machine"`
 	Engine     string                       `json:"engine"`
-	Versions   []string                     `json:"versions"` // of which at least one row was seen
+	Versions   map[string]int               `json:"versions"` // rows seen of each version of the engine
 	Parameters map[string]machine.Parameter `json:"parameters"`
-	Spread     map[string]float64           `json:"spread,omitempty"` // by metric: half width of the 95 % interval, as a logarithm
-	Range      Range                        `json:"range"`            // what the rows covered
-	Rows       []string                     `json:"rows,omitempty"`   // ids of the rows that it was fitted to
-	Left       []string                     `json:"not_identified,omitempty"`
+	Spread     Spread                       `json:"spread"`
+	Range      Range                        `json:"range"`                    // what the rows covered
+	Rows       []string                     `json:"rows,omitempty"`           // ids of the rows that it was fitted to
+	Left       []string                     `json:"not_identified,omitempty"` // parameters of which the rows say little
+}
+
+// A Spread is how sure predictions are. The logarithm of a metric with the slopes g has the
+// standard error √(gᵀ·Covariance·g + Discrepancy²); so many of these as Quantiles say of the
+// metric make a 95 % interval, which is conformal on rows that were left out of the fit.
+type Spread struct {
+	Names       []string  `json:"names"`      // of the fitted parameters
+	Covariance  []float64 `json:"covariance"` // of their logarithms, row after row
+	Discrepancy float64   `json:"discrepancy"`
+
+	Quantile  float64            `json:"quantile"`  // of duration_s
+	Quantiles map[string]float64 `json:"quantiles"` // of duration_s, mean_ttft_ms, mean_tpot_ms
+}
+
+// Error returns the standard error of the logarithm of a metric with these slopes.
+func (s *Spread) Error(slopes map[string]float64) float64 {
+	n, variance := len(s.Names), s.Discrepancy*s.Discrepancy
+	for a, left := range s.Names {
+		if slopes[left] == 0 {
+			continue
+		}
+		for b, right := range s.Names {
+			variance += slopes[left] * s.Covariance[a*n+b] * slopes[right]
+		}
+	}
+	return math.Sqrt(variance)
 }
 
 // A Range is what the rows of a calibration covered; beyond it intervals widen.
@@ -67,7 +112,7 @@ func (c *Calibration) With(values map[string]float64) *Calibration {
 
 // Covers reports whether the calibration is of that machine, engine and version.
 func (c *Calibration) Covers(machineName, engine, version string) bool {
-	return c != nil && c.Machine == machineName && c.Engine == engine && slices.Contains(c.Versions, version)
+	return c != nil && c.Machine == machineName && c.Engine == engine && c.Versions[version] > 0
 }
 
 // bound is the calibration of nothing: every kernel reaches what the machine offers, and the host
@@ -79,7 +124,7 @@ func bound(names []string) *Calibration {
 		switch name {
 		case layerTime, hostSequence:
 			value, unit = 0, "us"
-		case hostStep, hostParallel, frontChat, frontCompletion:
+		case hostStep, hostParallel:
 			value, unit = 0, "ms"
 		case reduceScale:
 			unit = "of the table"
@@ -101,6 +146,9 @@ func (c *Calibration) Check() error {
 		if p := c.Parameters[name]; math.IsNaN(p.Value) || math.IsInf(p.Value, 0) || p.Value < 0 {
 			return fmt.Errorf("calibration of %s on %s: parameter %s is %v, expected a number of 0 or more", c.Engine, c.Machine, name, p.Value)
 		}
+	}
+	if n := len(c.Spread.Names); len(c.Spread.Covariance) != n*n {
+		return fmt.Errorf("calibration of %s on %s: covariance of %d numbers for %d parameters, expected %d", c.Engine, c.Machine, len(c.Spread.Covariance), n, n*n)
 	}
 	return nil
 }

@@ -199,25 +199,40 @@ func (sim *Simulation) Prediction() Prediction {
 		Preemptions:  int(run.after.Preemptions - run.before.Preemptions),
 		CachedTokens: int(run.after.CacheHits - run.before.CacheHits), PeakKV: run.peak,
 		Assumptions: slices.Clone(sim.scenario.Workload.Assumptions)}
-	widen := sim.extrapolation()
-	for key, value := range sim.run.metrics() {
-		spread := sim.spread(key) * widen
-		p.Metrics[key] = Estimate{value, value * math.Exp(-spread), value * math.Exp(spread)}
+	if name := frontName(sim.scenario.Model.Spec); sim.scenario.Workload.Chat {
+		if _, known := sim.calibration.Value(name); !known {
+			p.Assumptions = append(p.Assumptions, "no time in the front end: that of chats with this template was never measured ("+name+")")
+		}
+	}
+	for key, value := range run.metrics() {
+		p.Metrics[key] = Estimate{value, value, value}
+	}
+	if len(sim.unknown) == 0 {
+		sim.widen(p.Metrics)
 	}
 	return p
 }
 
-// spread is the half width of a metric's interval, as a logarithm. Of a bound nothing is known.
-func (sim *Simulation) spread(key string) float64 {
-	spread, ok := sim.calibration.Spread[metricClass(key)]
-	if !ok {
-		return 0
+// widen gives metrics their intervals. Of a bound nothing is known, so it has none.
+func (sim *Simulation) widen(metrics map[string]Estimate) {
+	timing := sim.Retime(sim.calibration)
+	factor, quantiles := sim.extrapolation(), sim.calibration.Spread.Quantiles
+	for key, e := range metrics {
+		spread := 0.0
+		for _, like := range likeness(key) {
+			quantile, ok := quantiles[like]
+			if !ok { // gaps between tokens
+				quantile = quantiles["mean_tpot_ms"]
+			}
+			spread = math.Max(spread, factor*quantile*sim.calibration.Spread.Error(timing.Slopes[like]))
+		}
+		metrics[key] = Estimate{e.Value, e.Value * math.Exp(-spread), e.Value * math.Exp(spread)}
 	}
-	return spread
 }
 
 // extrapolation is by how much intervals widen outside what the rows of the calibration covered:
-// by a quarter for each doubling of context or batch, by half for another number of devices.
+// by a quarter for each doubling of context or batch, by half for another number of devices; and
+// twofold for a version of the engine of which there was one row.
 func (sim *Simulation) extrapolation() float64 {
 	covered := sim.calibration.Range
 	if covered.Context == 0 {
@@ -235,6 +250,9 @@ func (sim *Simulation) extrapolation() float64 {
 	widen += 0.25 * math.Max(math.Log2(float64(most)/covered.Sequences), 0)
 	if !slices.Contains(covered.Devices, sim.r.tp) {
 		widen += 0.5
+	}
+	if sim.calibration.Versions[sim.scenario.Engine.Version] == 1 { // of which one row alone was seen
+		widen *= 2
 	}
 	return widen
 }

@@ -67,12 +67,14 @@ func (c *Clock) slopes(load *Load) (seconds float64, by [numKnobs]float64) {
 	by[layerGap] = float64(c.shape.layers) * c.rate.layer
 	by[reduceTable] = times[AllReduce]
 	shown := 1 - c.rate.hidden
+	whole := c.rate.step + c.rate.sequence*float64(load.Sequences)
 	by[stepHost], by[sequenceHost] = c.rate.step*shown, c.rate.sequence*float64(load.Sequences)*shown
 	if c.r.tp > 1 {
 		by[parallelHost] = c.rate.parallel * shown
+		whole += c.rate.parallel
 	}
 	if c.r.async {
-		by[hiddenHost] = -times[Host] / shown * c.rate.hidden
+		by[hiddenHost] = -whole * c.rate.hidden
 	}
 	return seconds, by
 }
@@ -101,7 +103,7 @@ func (r *run) weigh() (weights [3][]float64) {
 	// As differences: a request counts from one step to another.
 	all := float64(len(r.requests))
 	for _, request := range r.requests {
-		weights[1][0] += 1e3 / all
+		weights[1][request.after] += 1e3 / all
 		weights[1][request.first+1] -= 1e3 / all
 		if request.tokens > 1 {
 			share := 1e3 / speaking / float64(request.tokens-1)
@@ -141,7 +143,7 @@ func (sim *Simulation) Retime(calibration *Calibration) Timing {
 			}
 		}
 	}
-	timing := Timing{Values: again.quick(sim.run), Slopes: map[string]map[string]float64{}}
+	timing := Timing{Values: again.quick(sim.run, sim.scenario.Workload.Concurrency > 0), Slopes: map[string]map[string]float64{}}
 	names := clock.shape.knobNames()
 	for metric, key := range summed {
 		timing.Slopes[key] = named(&names, &sums[metric], timing.Values[key])
@@ -162,8 +164,9 @@ func named(names *[numKnobs]string, by *[numKnobs]float64, value float64) map[st
 }
 
 // quick returns the metrics of a retimed run that a fit uses; first tokens that the front end of
-// the old run held back leave when they did.
-func (r *run) quick(old *run) map[string]float64 {
+// the old run held back leave when they did. Where requests are sent as others end, these times
+// move too.
+func (r *run) quick(old *run, closed bool) map[string]float64 {
 	var ttft, tpot, duration, speaking float64
 	for _, request := range r.requests {
 		early := r.ends[request.first]
@@ -171,7 +174,11 @@ func (r *run) quick(old *run) map[string]float64 {
 			early = math.Max(early, request.early)
 		}
 		end := math.Max(r.ends[request.last], early)
-		ttft += early - request.sent
+		sent := request.sent
+		if closed && request.after > 0 {
+			sent += r.ends[request.after-1] - old.ends[request.after-1]
+		}
+		ttft += early - sent
 		duration = math.Max(duration, end)
 		if request.tokens > 1 {
 			tpot += (end - early) / float64(request.tokens-1)

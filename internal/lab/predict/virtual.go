@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ossian/internal/runner"
@@ -25,6 +26,7 @@ type step struct {
 type timed struct {
 	request     *Request
 	sent        float64 // seconds since the run began
+	after       int     // steps that had ended by then
 	first, last int     // steps that gave its first and its last token
 	early       float64 // when its first token had left the front end
 	end         float64 // when its last one had
@@ -40,10 +42,10 @@ type run struct {
 	gaps     []gap     // between the tokens of a sequence that are not of neighbouring steps
 	front    float64   // seconds in which only the front end worked
 	idle     float64   // seconds in which nothing did
+	interval int       // tokens in a chunk
 	peak     float64   // highest share of a pool that was held
 	before   sched.Stats
 	after    sched.Stats
-	limit    float64 // front end: a first token leaves when it is idle
 }
 
 // A gap lies between the tokens that two steps gave.
@@ -61,16 +63,20 @@ type world struct {
 	prefix   []int32 // what a template puts before and behind a prompt
 	suffix   []int32
 	vocab    int32
-	perChat  float64
-	perPlain float64
+	interval int     // tokens in a chunk
+	held     float64 // share of the memory's blocks that the pools have, where not all can be of use
+	perChat  float64 // seconds of a chat request in the front end
 }
 
 // newWorld starts a server with the pools of a memory plan.
 func newWorld(s *Scenario, r resolved, memory Memory, clock *Clock) (*world, error) {
-	w := &world{clock: clock, vocab: int32(s.Model.Spec.Vocab), token: []int32{0}, perChat: clock.rate.frontChat, perPlain: clock.rate.frontCompleted}
+	w := &world{clock: clock, vocab: int32(s.Model.Spec.Vocab), token: []int32{0}, perChat: clock.rate.front}
+	before, behind := templateTokens(s.Model.Spec.Family)
+	w.interval = max(s.Settings.Interval, 1)
+	w.held = shrink(s, r, &memory, before+behind)
 	w.info = runner.Info{Name: "virtual", Vocab: s.Model.Spec.Vocab, BlockSize: r.blockSize, Groups: memory.Groups,
 		MaxSeqs: r.sequences, MaxTokens: r.tokens, MaxLen: r.maxLen, Depth: 1}
-	config := sched.Config{MaxQueue: math.MaxInt32, NoPrefixCache: !r.caching}
+	config := sched.Config{MaxQueue: math.MaxInt32, NoPrefixCache: !r.caching, NoReserve: s.Engine.NoReserve}
 	if memory.Shared {
 		config.SharedBlocks = memory.Blocks
 	}
@@ -78,12 +84,35 @@ func newWorld(s *Scenario, r resolved, memory Memory, clock *Clock) (*world, err
 	if w.sched, err = sched.New(config, w.info); err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", s.Model.Spec.Name, s.Machine.Name, err)
 	}
-	before, behind := templateTokens(s.Model.Spec.Family)
 	w.prefix, w.suffix = make([]int32, before), make([]int32, behind)
 	for i := range w.prefix {
 		w.prefix[i] = int32(i) % w.vocab
 	}
 	return w, nil
+}
+
+// shrink takes blocks from the pools that no request will ever reach, so that starting a server
+// does not take longer than its run, and returns which share is left.
+func shrink(s *Scenario, r resolved, memory *Memory, template int) float64 {
+	if len(memory.Groups) > 1 && !memory.Shared {
+		return 1
+	}
+	need := 2 * r.sequences
+	for _, load := range append(slices.Clone(s.Session), s.Workload) {
+		for _, request := range load.Requests {
+			need += blocksOf(len(request.Prompt)+request.Output+template, r.blockSize) + 1
+		}
+	}
+	need *= len(memory.Groups)
+	if len(s.Workload.Requests) == 0 || need >= memory.Blocks {
+		return 1
+	}
+	share := float64(need) / float64(memory.Blocks)
+	memory.Blocks, memory.Groups = need, slices.Clone(memory.Groups)
+	for group := range memory.Groups {
+		memory.Groups[group].Blocks = need
+	}
+	return share
 }
 
 // templateTokens are how many tokens a chat template puts before and behind one user message,
@@ -106,13 +135,14 @@ func (w *world) time() time.Time { return epoch.Add(time.Duration(w.now * float6
 // play runs a workload to its end and returns what happened when.
 func (w *world) play(ctx context.Context, load *Workload) (*run, error) {
 	begin, base := w.now, w.nextID
-	played := &run{requests: make([]timed, len(load.Requests)), before: w.sched.Stats()}
+	played := &run{requests: make([]timed, len(load.Requests)), interval: w.interval, before: w.sched.Stats()}
 	for i := range load.Requests {
 		played.requests[i] = timed{request: &load.Requests[i], first: -1}
 	}
-	gate := front{stage: w.perPlain / 2, free: begin}
+	gate := front{free: begin}
 	if load.Chat {
-		gate.stage = w.perChat / 2
+		gate.hand = math.Min(handOver, w.perChat/2)
+		gate.render = w.perChat - gate.hand
 	}
 	sent, open := 0, 0
 	// send hands in whatever is due and may be in flight.
@@ -121,7 +151,7 @@ func (w *world) play(ctx context.Context, load *Workload) (*run, error) {
 			if at := begin + load.Requests[sent].At.Seconds(); at > w.now {
 				return
 			}
-			played.requests[sent].sent = w.now - begin
+			played.requests[sent].sent, played.requests[sent].after = w.now-begin, len(played.steps)
 			gate.add(sent, w.now)
 			sent, open = sent+1, open+1
 		}
@@ -209,9 +239,7 @@ func (w *world) step(batch *runner.Batch, played *run, begin float64, base uint6
 	}
 	number := len(played.steps)
 	entry := step{load: load, notStart: waited}
-	if stats := w.sched.Held(); stats > played.peak {
-		played.peak = stats
-	}
+	played.peak = math.Max(played.peak, w.held*w.sched.Held())
 	leaves := math.NaN() // when a first token of this step leaves the front end
 	for _, output := range w.sched.Commit(batch, &w.result, w.time()) {
 		request := &played.requests[output.ID-base]

@@ -73,8 +73,8 @@ func (c *chapter) verdict() {
 	switch {
 	case c.decided == nil:
 		c.paragraph(say("Nothing is decided yet."))
-	case !c.improved() && c.decided.Verdict == ledger.NotDecided:
-		c.paragraph(say("No option is shown to be better than the defaults of " + c.engine + "; some are ").bold("not decided").and(". " + sentence(c.decided.Reason)))
+	case !c.improved() && len(c.undecided()) > 0:
+		c.paragraph(say("No option is shown to be better than the defaults of " + c.engine + "; some are ").bold("not decided").and("."))
 	case !c.improved():
 		c.paragraph(say("No option is better than the defaults of " + c.engine + ". " + sentence(c.decided.Reason)))
 	case c.decided.Effect == nil:
@@ -211,13 +211,28 @@ func (c *chapter) regressions() (out []text) {
 	return out
 }
 
-// uncertain are statements that a reader might take for decided.
+// undecided are the options that may be better or worse than the baseline.
+func (c *chapter) undecided() (out []ledger.Decision) {
+	for _, decision := range c.about(c.model, ledger.StageRace) {
+		if decision.Verdict == ledger.NotDecided {
+			out = append(out, decision)
+		}
+	}
+	return out
+}
+
+// uncertain are statements that a reader might take for decided. Combinations are only counted: each is
+// in the summary.
 func (c *chapter) uncertain() (out []text) {
+	combinations := 0
 	for _, decision := range c.decisions {
 		if decision.Model != "" && decision.Model != c.model {
 			continue
 		}
-		what := map[string]string{ledger.StageRace: "Option", ledger.StageInteraction: "Combination", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
+		what := map[string]string{ledger.StageRace: "Option", ledger.StageGeneralise: "Workload", ledger.StageEngine: "Engine"}[decision.Stage]
+		if decision.Stage == ledger.StageInteraction && decision.Verdict == ledger.NotDecided {
+			combinations++
+		}
 		if decision.Verdict != ledger.NotDecided || what == "" {
 			continue
 		}
@@ -226,6 +241,9 @@ func (c *chapter) uncertain() (out []text) {
 			line = line.and(fmt.Sprintf(", %s %s after %s", share(decision.Effect.Value), bracket(decision.Effect), plural(decision.Blocks, "block")))
 		}
 		out = append(out, line.and("."))
+	}
+	if combinations > 0 {
+		out = append(out, say(plural(combinations, "effect")+" of options beside each other: ").bold("not decided").and("; the summary has each."))
 	}
 	for _, decision := range c.about(c.model, ledger.StageDrift) {
 		if decision.Verdict == ledger.Found {

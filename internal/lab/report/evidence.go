@@ -36,19 +36,28 @@ func (c *chapter) summary(level int) {
 	c.together()
 }
 
-// together shows joint gains beside what single ones multiply to, which one-option-at-a-time misses.
+// together shows what options do beside each other, which one-option-at-a-time misses: how each does
+// over all settings of the others, how pairs differ from their product, and joint gains.
 func (c *chapter) together() {
-	var rows [][]cell
+	var effects, joint [][]cell
 	for _, decision := range c.about(c.model, ledger.StageInteraction) {
+		if decision.Setting == nil {
+			effects = append(effects, cells(decision.Subject, gain(&decision), bracket(decision.Effect), decision.Verdict))
+			continue
+		}
 		product := "-"
 		if decision.Product != nil {
 			product = share(*decision.Product)
 		}
-		rows = append(rows, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(decision.Effect))), of(say(decision.Verdict)), of(say(decision.Reason))})
+		joint = append(joint, []cell{of(say("").code(flagsOf(decision.Setting))), of(say(product)), of(say(gain(&decision))), of(say(bracket(decision.Effect))), of(say(decision.Verdict)), of(say(decision.Reason))})
 	}
-	if len(rows) > 0 {
+	if len(effects) > 0 {
+		c.paragraph(say("Options beside each other, from a two-level design: a main effect is the mean over all settings of the other options, a pair the joint gain over the product of both."))
+		c.table([]string{"Effect", ">Size", "95 % interval", "Decision"}, effects)
+	}
+	if len(joint) > 0 {
 		c.paragraph(say("Options together:"))
-		c.table([]string{"Setting", ">Product of single gains", ">Measured together", "95 % interval", "Interaction", "Why"}, rows)
+		c.table([]string{"Setting", ">Product of single gains", ">Measured together", "95 % interval", "Interaction", "Why"}, joint)
 	}
 }
 
@@ -69,6 +78,9 @@ func (c *chapter) generalised(level int) {
 			}
 		}
 		effect := cell{lines: []text{say(changed)}, tone: tone}
+		if !c.improved() { // nothing but the baseline was measured
+			after, effect = "-", cells("-")[0]
+		}
 		rows = append(rows, []cell{of(say("").code(decision.Workload)), of(say(c.nameOf(metric))), of(say(before)), of(say(after)), effect, of(say(bracket(decision.Effect))), of(say(decision.Verdict))})
 	}
 	if len(rows) == 0 {

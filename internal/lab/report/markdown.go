@@ -76,6 +76,9 @@ func (c cell) markdown() string {
 		lines = append(lines, tableText(line.markdown()))
 	}
 	words := strings.Join(lines, "<br>")
+	if words == "" {
+		words = "-" // linters want a table's cells filled or aligned
+	}
 	switch c.tone {
 	case better:
 		return `<span style="background-color:lightgreen">` + words + "</span>"

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"ossian/internal/bench/chart"
 	"ossian/internal/lab/ledger"
@@ -100,6 +99,7 @@ func (c *chapter) write(level int) {
 	c.results(level)
 	c.summary(level)
 	c.generalised(level)
+	c.comparedPart(level)
 	c.failures(level)
 	c.equalities(level)
 	c.predictions(level)
@@ -118,11 +118,23 @@ func (f *facts) warn(d *document, broken *ledger.BrokenError) {
 	case f.end == nil:
 		d.quote(say(fmt.Sprintf("This campaign is not finished: %s so far, %d under way. Decisions may change.", plural(len(f.trials), "trial"), f.open)))
 	case f.end.State != "done":
-		d.quote(say(fmt.Sprintf("This campaign ended early (%s): %s.", f.end.State, strings.TrimSuffix(f.end.Text, "."))))
+		d.quote(say(ending(f.end)))
 	}
 	if f.campaign.Simulated {
 		d.quote(say("Simulated: every figure comes from a clock, none from a server."))
 	}
+}
+
+// ending says why a campaign ended before all was decided.
+func ending(end *ledger.End) string {
+	words := map[string]string{"budget": "The budget was spent before everything was decided.", "interrupted": "The campaign was interrupted; it goes on where it was."}[end.State]
+	if words == "" {
+		words = "The campaign ended early: " + end.State + "."
+	}
+	if end.Text != "" {
+		words += " " + sentence(end.Text)
+	}
+	return words
 }
 
 // publish writes the forms of a document and its figures.

@@ -95,7 +95,8 @@ func campaign(t *testing.T) *maker {
 			{Engine: "ossian", Name: "async", Flags: map[string][]string{"async": {"true"}}}},
 		Workloads: []ledger.Workload{{Name: "chat", Dataset: "random", InputLen: 128, OutputLen: 32, NumPrompts: 100, Chat: true, Hash: "0123456789abcdef"},
 			{Name: "long|er", Dataset: "random", InputLen: 4000, OutputLen: 200, NumPrompts: 100, Chat: true, Hash: "fedcba9876543210"}},
-		Rules: map[string]string{"intervals": "t mixture on log ratios within blocks, family-wise 5 %"},
+		Compared: []ledger.Compared{{Source: "published.txt#2", Label: "gpt-oss-20b, vllm", Metrics: metrics(900)}},
+		Rules:    map[string]string{"intervals": "t mixture on log ratios within blocks, family-wise 5 %"},
 	}})
 	m.add(ledger.Line{Kind: ledger.KindMachine, Machine: &ledger.Machine{ID: "m", CPU: "A   CPU <b>", Processors: 2, MemoryBytes: 8e9, OS: "linux/amd64", Power: "not measured", PricePerHour: 2.5}})
 	for i, flags := range []map[string]string{nil, seqs, cache, async} {

@@ -39,7 +39,7 @@ func (c *chapter) setup(level int) {
 	c.heading(level, "Experimental Setup")
 	rows := [][]cell{cells("Model", c.model), cells("Hardware", c.hardwareOf())}
 	if m := c.machine; m != nil {
-		rows = append(rows, cells("Processor", fmt.Sprintf("%s, %d processors, %.1f GB of memory", strings.Join(strings.Fields(m.CPU), " "), m.Processors, float64(m.MemoryBytes)/1e9)),
+		rows = append(rows, cells("Processor", fmt.Sprintf("%d x %s, %.1f GB of memory", m.Processors, strings.Join(strings.Fields(m.CPU), " "), float64(m.MemoryBytes)/1e9)),
 			cells("System", m.OS))
 		if m.Governor != "" {
 			rows = append(rows, cells("Frequency governor", m.Governor))

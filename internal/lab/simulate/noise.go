@@ -22,10 +22,11 @@ type file struct {
 		Effect float64  `yaml:"effect"`
 	} `yaml:"joint"`
 	Engines map[string]struct {
-		Factor float64       `yaml:"factor"`
-		Start  time.Duration `yaml:"start"`
-		Fails  string        `yaml:"fails"`
-		Tail   []string      `yaml:"tail"`
+		Factor  float64       `yaml:"factor"`
+		Start   time.Duration `yaml:"start"`
+		Version string        `yaml:"version"`
+		Fails   string        `yaml:"fails"`
+		Tail    []string      `yaml:"tail"`
 	} `yaml:"engines"`
 	Failing []struct {
 		Flags  []string `yaml:"flags"`

@@ -6,6 +6,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -32,7 +33,7 @@ type World struct {
 	Joint   []Joint            // combinations whose effect is not the product of their parts'
 	Engines map[string]Engine
 	Failing []Failing
-	Changed []string // FLAG=VALUE that change answers
+	Changed []string // FLAG=VALUE, or several in a text that do it together, that change answers
 	Near    []string // FLAG=VALUE that change answers where two tokens are about as likely
 	Seed    uint64   // of the noise
 }
@@ -51,10 +52,11 @@ type Joint struct {
 
 // Engine is one kind of server.
 type Engine struct {
-	Factor float64       // of World.Rate; 0: 1
-	Start  time.Duration // until it is ready; 0: 1 s
-	Fails  string        // why it does not start, in the words of the ledger; empty: it does
-	Tail   []string      // of its log then
+	Factor  float64       // of World.Rate; 0: 1
+	Start   time.Duration // until it is ready; 0: 1 s
+	Version string        // as it says
+	Fails   string        // why it does not start, in the words of the ledger; empty: it does
+	Tail    []string      // of its log then
 }
 
 // Failing is a setting that does not start or not always end well.
@@ -82,7 +84,7 @@ func (m *Measurer) Machine(context.Context) (ledger.Machine, error) {
 
 // Identify implements lab.Measurer.
 func (m *Measurer) Identify(_ context.Context, request lab.Request) (lab.Identity, error) {
-	return lab.Identity{Version: "simulated", Argv: argv(request)}, nil
+	return lab.Identity{Version: cmp.Or(m.World.Engines[request.Engine.Name].Version, "simulated"), Argv: argv(request)}, nil
 }
 
 func argv(request lab.Request) []string {
@@ -264,8 +266,10 @@ func (s *server) Answers(ctx context.Context, prompts, tokens int) ([]lab.Answer
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	changed := slices.ContainsFunc(s.World.Changed, func(word string) bool { return has(s.Setting, []string{word}) })
-	near := slices.ContainsFunc(s.World.Near, func(word string) bool { return has(s.Setting, []string{word}) })
+	among := func(list []string) bool {
+		return slices.ContainsFunc(list, func(words string) bool { return has(s.Setting, strings.Fields(words)) })
+	}
+	changed, near := among(s.World.Changed), among(s.World.Near)
 	out := make([]lab.Answer, prompts)
 	for prompt := range out {
 		dice := s.dice("answer", s.Model, strconv.Itoa(prompt))

@@ -24,83 +24,83 @@ var quotients = []quotient{
 }
 
 // arithmetic is V-ARITH.
-func arithmetic(j *judge) {
-	for _, b := range j.doc.Blocks {
+func (j *judge) arithmetic() {
+	for _, block := range j.doc.Blocks {
 		for _, q := range quotients {
-			j.checkRate(b, q)
+			j.checkRate(block, q)
 		}
-		j.checkSum(b, "total_token_throughput", "total token throughput", "input_throughput", "output_throughput")
-		j.checkSum(b, "total_input_tokens", "total input tokens", "total_input_text_tokens", "total_input_vision_tokens")
+		j.checkSum(block, "total_token_throughput", "total token throughput", "input_throughput", "output_throughput")
+		j.checkSum(block, "total_input_tokens", "total input tokens", "total_input_text_tokens", "total_input_vision_tokens")
 		for _, latency := range []string{"ttft", "tpot", "itl", "e2el"} {
-			j.checkOrder(b, latency)
+			j.checkOrder(block, latency)
 		}
 	}
 }
 
 // checkRate compares a rate with its counts by the duration.
-func (j *judge) checkRate(b *document.Block, q quotient) {
-	if !b.Has(q.rate, "duration") || !b.Has(q.counts...) || b.Value("duration") <= 0 {
+func (j *judge) checkRate(block *document.Block, quotient quotient) {
+	if !block.Has(quotient.rate, "duration") || !block.Has(quotient.counts...) || block.Value("duration") <= 0 {
 		return
 	}
 	var sum document.Span
 	var terms []string
-	for _, key := range q.counts {
-		sum = sum.Plus(b.Values[key].Span())
-		terms = append(terms, b.Values[key].Text)
+	for _, key := range quotient.counts {
+		sum = sum.Plus(block.Values[key].Span())
+		terms = append(terms, block.Values[key].Text)
 	}
-	follows, printed := sum.Over(b.Values["duration"].Span()), b.Values[q.rate]
+	follows, printed := sum.Over(block.Values["duration"].Span()), block.Values[quotient.rate]
 	if follows.Meets(printed.Span()) {
 		return
 	}
 	// A tool with windows of its own gives rates that are somewhat above: read, not judged.
-	if b.Windows {
-		j.find(Info, b.LineOf(q.rate), b.Name, q.label+" "+printed.Text,
-			fmt.Sprintf("count by duration is %s", document.Figure(sum.Middle()/b.Value("duration"))), "this tool takes rates over a window shorter than the duration")
+	if block.Windows {
+		j.find(Info, block.LineOf(quotient.rate), block.Name, quotient.label+" "+printed.Text,
+			fmt.Sprintf("count by duration is %s", document.Figure(sum.Middle()/block.Value("duration"))), "this tool takes rates over a window shorter than the duration")
 		return
 	}
 	count := strings.Join(terms, " + ")
 	if len(terms) > 1 {
 		count = "(" + count + ")"
 	}
-	j.find(Wrong, b.LineOf(q.rate), b.Name, q.label+" "+printed.Text,
-		fmt.Sprintf("%s / %s s = %s", count, b.Values["duration"].Text, document.Figure(sum.Middle()/b.Value("duration"))),
-		fmt.Sprintf("the printed operands allow %s to %s", document.Figure(follows.Low), document.Figure(follows.High)))
+	j.find(Wrong, block.LineOf(quotient.rate), block.Name, quotient.label+" "+printed.Text,
+		fmt.Sprintf("%s / %s s = %s", count, block.Values["duration"].Text, document.Figure(sum.Middle()/block.Value("duration"))),
+		allowed("the printed operands", document.Figure(follows.Low), document.Figure(follows.High)))
 }
 
 // checkSum compares a total with its parts.
-func (j *judge) checkSum(b *document.Block, total, label, first, second string) {
-	if !b.Has(total, first, second) {
+func (j *judge) checkSum(block *document.Block, total, label, first, second string) {
+	if !block.Has(total, first, second) {
 		return
 	}
-	follows, printed := b.Values[first].Span().Plus(b.Values[second].Span()), b.Values[total]
+	follows, printed := block.Values[first].Span().Plus(block.Values[second].Span()), block.Values[total]
 	if follows.Meets(printed.Span()) {
 		return
 	}
-	j.find(Wrong, b.LineOf(total), b.Name, label+" "+printed.Text,
-		fmt.Sprintf("%s + %s = %s", b.Values[first].Text, b.Values[second].Text, document.Figure(follows.Middle())), "a total is the sum of its parts")
+	j.find(Wrong, block.LineOf(total), block.Name, label+" "+printed.Text,
+		fmt.Sprintf("%s + %s = %s", block.Values[first].Text, block.Values[second].Text, document.Figure(follows.Middle())), "a total is the sum of its parts")
 }
 
 // checkOrder compares percentiles of one latency: each is at most the next, the mean at
 // most the greatest, and at least what half of the requests at the median give it.
-func (j *judge) checkOrder(b *document.Block, latency string) {
+func (j *judge) checkOrder(block *document.Block, latency string) {
 	last := ""
 	for _, name := range document.Orders {
 		key := name + "_" + latency + "_ms"
-		if !b.Has(key) {
+		if !block.Has(key) {
 			continue
 		}
-		if last != "" && b.Values[key].Span().High < b.Values[last].Span().Low {
-			j.find(Wrong, b.LineOf(key), b.Name, fmt.Sprintf("%s %s", key, b.Values[key].Text),
-				fmt.Sprintf("%s is %s", last, b.Values[last].Text), "a higher percentile is never less than a lower one")
+		if last != "" && block.Values[key].Span().High < block.Values[last].Span().Low {
+			j.find(Wrong, block.LineOf(key), block.Name, fmt.Sprintf("%s %s", key, block.Values[key].Text),
+				fmt.Sprintf("%s is %s", last, block.Values[last].Text), "a higher percentile is never less than a lower one")
 		}
 		last = key
 	}
 	mean, median, most := "mean_"+latency+"_ms", "median_"+latency+"_ms", "max_"+latency+"_ms"
-	if b.Has(mean, most) && b.Values[mean].Span().Low > b.Values[most].Span().High {
-		j.find(Wrong, b.LineOf(mean), b.Name, mean+" "+b.Values[mean].Text, most+" is "+b.Values[most].Text, "a mean is never above the greatest value")
+	if block.Has(mean, most) && block.Values[mean].Span().Low > block.Values[most].Span().High {
+		j.find(Wrong, block.LineOf(mean), block.Name, mean+" "+block.Values[mean].Text, most+" is "+block.Values[most].Text, "a mean is never above the greatest value")
 	}
-	if b.Has(mean, median) && b.Values[mean].Span().High < b.Values[median].Span().Low/2 {
-		j.find(Wrong, b.LineOf(mean), b.Name, mean+" "+b.Values[mean].Text, median+" is "+b.Values[median].Text,
+	if block.Has(mean, median) && block.Values[mean].Span().High < block.Values[median].Span().Low/2 {
+		j.find(Wrong, block.LineOf(mean), block.Name, mean+" "+block.Values[mean].Text, median+" is "+block.Values[median].Text,
 			"half of all values are at least the median, so the mean is at least half of it")
 	}
 }

@@ -176,6 +176,17 @@ func TestAgainst(t *testing.T) {
 	if strings.Contains(ofRule(&report, "V-PRED"), "A100-SXM4-80G") {
 		t.Errorf("predictions within their intervals are reported:\n%s", ofRule(&report, "V-PRED"))
 	}
+	// Case 4 with a predictor: the run after others of its server, and by itself.
+	carries := prescribed{name: "openai/gpt-oss-20b@A100-SXM4-80G", predict: func(s Setting) (Prediction, error) {
+		if len(s.Before) > 0 {
+			return Prediction{Duration: Estimate{5.5, 1, 1000}}, nil
+		}
+		return Prediction{Duration: Estimate{7.7, 1, 1000}}, nil
+	}}
+	carried := check(t, "tuning.md", tuningReport(t), Against(carries))
+	if text := ofRule(&carried, "V-CARRY"); !strings.Contains(text, "predicts 5.5 s with them and 7.7 s without, printed are 5.44 s") {
+		t.Errorf("V-CARRY does not say what is predicted:\n%s", text)
+	}
 	small := prescribed{name: "Qwen/Qwen3-8B@small", capacity: Capacity{WeightBytes: 16.4e9, MemoryBytes: 8e9, MostTokens: 100},
 		predict: func(Setting) (Prediction, error) { return Prediction{}, errors.New("unknown kernel") }}
 	report = check(t, "models.log", text, Against(small))

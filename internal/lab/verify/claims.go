@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
 )
 
 // claimed is V-CLAIM.
-func claimed(j *judge) {
+func (j *judge) claimed() {
 	j.checkEffects()
 	j.checkProduct()
 	j.checkParts()
@@ -41,29 +42,43 @@ func (j *judge) checkEffects() {
 	reported := map[string]bool{}
 	for i := range claims {
 		for k := i + 1; k < len(claims) && k < i+500; k++ {
-			a, b := &claims[i], &claims[k]
-			if a.Part != "" || b.Part != "" || a.Conditional || b.Conditional || !document.SameOption(a.Option, b.Option) || (a.Source == b.Source && a.Source != "table") {
+			said, other := &claims[i], &claims[k]
+			if said.Part != "" || other.Part != "" || said.Conditional || other.Conditional || !document.SameOption(said.Option, other.Option) ||
+				otherSetting(said.Name, other.Name) || (said.Source == other.Source && said.Source != "table") {
 				continue
 			}
-			if a.Gain.Low <= b.Gain.High+apart && b.Gain.Low <= a.Gain.High+apart {
+			if said.Gain.Low <= other.Gain.High+apart && other.Gain.Low <= said.Gain.High+apart {
 				continue
 			}
-			key := shorter(a.Option, b.Option)
+			key := shorter(said.Option, other.Option)
 			if reported[key] {
 				continue
 			}
 			reported[key] = true
-			if a.Source == "chain" {
-				a, b = b, a
+			// The chain is what a table or a list is held against.
+			if said.Source == "chain" {
+				said, other = other, said
 			}
 			where := "elsewhere"
-			if b.Source == "chain" {
+			if other.Source == "chain" {
 				where = "in the breakdown"
 			}
-			j.find(Unsupported, a.Line, a.Name, fmt.Sprintf("%q (%s)", a.Text, gainText(a.Gain)), fmt.Sprintf("%s, line %d, it is %s (%s)", where, b.Line, gainText(b.Gain), b.Text),
+			j.find(Unsupported, said.Line, said.Name, fmt.Sprintf("%q (%s)", said.Text, gainText(said.Gain)), fmt.Sprintf("%s, line %d, it is %s (%s)", where, other.Line, gainText(other.Gain), other.Text),
 				"one option has two effects")
 		}
 	}
+}
+
+// flagValue is a flag with its value, as reports name settings by them.
+var flagValue = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_.-]*=[^\s` + "`" + `|]+`)
+
+// otherSetting reports whether two names are of settings that differ in their flags: an option at another
+// value, or beside others, may well do something else.
+func otherSetting(a, b string) bool {
+	first, second := flagValue.FindAllString(a, -1), flagValue.FindAllString(b, -1)
+	slices.Sort(first)
+	slices.Sort(second)
+	return len(first) > 0 && len(second) > 0 && !slices.Equal(first, second)
 }
 
 // shorter is the shorter of two texts.
@@ -77,16 +92,17 @@ func shorter(a, b string) string {
 // checkProduct multiplies the gains of a table and compares the product with the total that
 // is printed.
 func (j *judge) checkProduct() {
+	// Only what is on, and on for every request, is part of the total.
 	product, factors := document.Between(1, 1), 0
 	line := 0
 	for i := range j.doc.Claims {
-		c := &j.doc.Claims[i]
-		if c.Source != "table" || c.Off || c.Conditional || strings.Contains(c.Option, "total") || strings.Contains(c.Option, "combined") || strings.Contains(c.Option, "overall") {
+		claim := &j.doc.Claims[i]
+		if claim.Source != "table" || claim.Off || claim.Conditional || strings.Contains(claim.Option, "total") || strings.Contains(claim.Option, "combined") || strings.Contains(claim.Option, "overall") {
 			continue
 		}
-		product = product.Times(c.Gain)
+		product = product.Times(claim.Gain)
 		factors++
-		line = c.Line
+		line = claim.Line
 	}
 	if factors < 2 {
 		return
@@ -128,6 +144,7 @@ func (j *judge) checkParts() {
 			if k == i || whole.Part != "" || whole.Gain.Low <= 1 || !document.SameOption(part.Option, whole.Option) {
 				continue
 			}
+			// The smallest share goes with the least gain of the whole and the greatest of the part.
 			least := (1 - 1/whole.Gain.Low) / (1 - 1/part.Gain.High)
 			most := math.Min(1, (1-1/whole.Gain.High)/(1-1/part.Gain.Low))
 			if least < 0.3 {
@@ -155,18 +172,25 @@ var (
 
 // checkRatings looks for judgements without a criterion, and says what could be said.
 func (j *judge) checkRatings() {
+	verdict := ""
 	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || len(j.findings) >= maxFindings {
+			continue
+		}
 		line := document.Plain(raw)
 		rating := ratingText.MatchString(line)
-		if (!rating && !praiseText.MatchString(line)) || len(line) > 600 {
+		if !rating && !praiseText.MatchString(line) {
 			continue
+		}
+		if verdict == "" {
+			verdict = j.roofline()
 		}
 		severity := Unsupported
 		if !rating {
 			severity = Info
 		}
 		follows := "no criterion is given"
-		if verdict := j.roofline(); verdict != "" {
+		if verdict != "" {
 			follows += "; " + verdict
 		}
 		j.find(severity, i+1, "rating", clip(line), follows, "a share needs a whole: of a bound, or of a measured best")
@@ -182,20 +206,21 @@ var (
 
 // checkStatuses looks for options that are counted as used because they are installed.
 func (j *judge) checkStatuses() {
-	for _, s := range j.doc.Statuses {
-		if !installedWords.MatchString(s.Text) || notInstalled.MatchString(s.Text) || usedWords.MatchString(s.Text) {
+	devices := document.DevicesIn(j.doc.HeadText())
+	for _, status := range j.doc.Statuses {
+		if !installedWords.MatchString(status.Text) || notInstalled.MatchString(status.Text) || usedWords.MatchString(status.Text) {
 			continue
 		}
 		why := "installed is not used: a metric, a flag or a line of the start log would show it"
-		if model, ok := j.doc.Model(); ok && model.Family == "gptoss" && strings.Contains(s.Option, "xformers") {
+		if model, ok := j.doc.Model(); ok && model.Family == "gptoss" && strings.Contains(status.Option, "xformers") {
 			why = "installed is not used: xformers has no attention with sinks, which this model needs"
-			for _, device := range document.DevicesIn(strings.Join(j.doc.Lines, "\n")) {
+			for _, device := range devices {
 				if device.Text == "RTX PRO 6000" {
 					why += "; this card takes Triton attention and Marlin (vllm#40153)"
 				}
 			}
 		}
-		j.find(Unsupported, s.Line, s.Name, "status: "+s.Text, "nothing shows that it is used", why)
+		j.find(Unsupported, status.Line, status.Name, "status: "+status.Text, "nothing shows that it is used", why)
 	}
 }
 
@@ -217,11 +242,11 @@ func (j *judge) checkUnmeasured() {
 	}
 	seen := map[string]bool{}
 	for i := range j.doc.Claims {
-		c := &j.doc.Claims[i]
-		if seen[c.Option] || c.Source == "chain" {
+		claim := &j.doc.Claims[i]
+		if seen[claim.Option] || claim.Source == "chain" {
 			continue
 		}
-		seen[c.Option] = true
-		j.find(Unsupported, c.Line, c.Name, clip(c.Text), "no measurement, no workload and no interval in the document", "a gain is that of one setting over another under one load")
+		seen[claim.Option] = true
+		j.find(Unsupported, claim.Line, claim.Name, clip(claim.Text), "no measurement, no workload and no interval in the document", "a gain is that of one setting over another under one load")
 	}
 }

@@ -26,31 +26,31 @@ type atPlaces struct {
 }
 
 // little is V-LITTLE.
-func little(j *judge) {
+func (j *judge) little() {
 	// By limit and kind of load: together they say that one setting explains them all.
 	atLimit := map[atPlaces][]*document.Block{}
 	var order []atPlaces
 	var listed []string
 	first := 0
-	for _, b := range j.doc.Blocks {
-		j.checkLittle(b)
-		load := j.doc.LoadOf(b)
-		value, how, ok := b.PastFirst()
-		if !ok || b.Windows {
+	for _, block := range j.doc.Blocks {
+		j.checkLittle(block)
+		load := j.doc.LoadOf(block)
+		value, how, ok := block.PastFirst()
+		if !ok || block.Windows {
 			continue
 		}
 		if first == 0 {
-			first = b.Line
+			first = block.Line
 		}
-		listed = append(listed, fmt.Sprintf("%s %.0f (%s)", b.ShortName(), value, how))
+		listed = append(listed, fmt.Sprintf("%s %.0f (%s)", block.ShortName(), value, how))
 		// At a limit: nearly all places are taken for nearly all of the time.
-		for _, limit := range b.LikelyLimits(&load) {
+		for _, limit := range block.LikelyLimits(&load) {
 			if value > 0.92*float64(limit) && value < 1.01*float64(limit) && float64(load.Count) > 1.5*float64(limit) {
 				places := atPlaces{limit, load.Dataset, load.Asked}
 				if atLimit[places] == nil {
 					order = append(order, places)
 				}
-				atLimit[places] = append(atLimit[places], b)
+				atLimit[places] = append(atLimit[places], block)
 			}
 		}
 	}
@@ -91,50 +91,50 @@ func (j *judge) reportLimit(limit int, blocks []*document.Block) {
 }
 
 // checkLittle looks for more time than there was.
-func (j *judge) checkLittle(b *document.Block) {
-	if !b.Has("duration", "completed") || b.Value("duration") <= 0 || b.Windows {
+func (j *judge) checkLittle(block *document.Block) {
+	if !block.Has("duration", "completed") || block.Value("duration") <= 0 || block.Windows {
 		return
 	}
-	seconds, count := b.Values["duration"].Span(), b.Values["completed"].Span()
-	highest := b.Value("completed") + b.Value("failed")
+	seconds, count := block.Values["duration"].Span(), block.Values["completed"].Span()
+	highest := block.Value("completed") + block.Value("failed")
 	why := "no more requests were sent"
-	if limit := b.Value("max_concurrency"); limit > 0 && limit < highest {
+	if limit := block.Value("max_concurrency"); limit > 0 && limit < highest {
 		highest, why = limit, "the limit of concurrent requests"
 	}
 	for _, key := range []string{"mean_e2el_ms", "mean_ttft_ms"} {
-		if !b.Has(key) {
+		if !block.Has(key) {
 			continue
 		}
-		inside := inState(count, b.Values[key].Span(), seconds)
+		inside := inState(count, block.Values[key].Span(), seconds)
 		// Means are of whole runs; 1 % is left for requests that began before the clock did.
 		if inside.Low > highest*1.01 {
-			j.find(Wrong, b.LineOf(key), b.Name, fmt.Sprintf("%s %s", key, b.Values[key].Text),
-				fmt.Sprintf("%s × %s ms / %s s is %.1f requests at once, there were at most %s", b.Values["completed"].Text, b.Values[key].Text, b.Values["duration"].Text, inside.Middle(), document.Figure(highest)), why)
+			j.find(Wrong, block.LineOf(key), block.Name, fmt.Sprintf("%s %s", key, block.Values[key].Text),
+				fmt.Sprintf("%s × %s ms / %s s is %.1f requests at once, there were at most %s", block.Values["completed"].Text, block.Values[key].Text, block.Values["duration"].Text, inside.Middle(), document.Figure(highest)), why)
 			break
 		}
 	}
 	for _, name := range []string{"ttft", "e2el", "tpot", "itl"} {
 		for _, statistic := range append([]string{"mean"}, document.Orders...) {
 			key := statistic + "_" + name + "_ms"
-			if b.Has(key) && b.Values[key].Span().Low > 1010*seconds.High {
-				j.find(Wrong, b.LineOf(key), b.Name, key+" "+b.Values[key].Text, "the whole run took "+b.Values["duration"].Text+" s", "no request is longer than the run")
+			if block.Has(key) && block.Values[key].Span().Low > 1010*seconds.High {
+				j.find(Wrong, block.LineOf(key), block.Name, key+" "+block.Values[key].Text, "the whole run took "+block.Values["duration"].Text+" s", "no request is longer than the run")
 				return
 			}
 		}
 	}
-	if b.Has("mean_e2el_ms", "mean_ttft_ms") && b.Values["mean_e2el_ms"].Span().High < b.Values["mean_ttft_ms"].Span().Low {
-		j.find(Wrong, b.LineOf("mean_e2el_ms"), b.Name, "mean_e2el_ms "+b.Values["mean_e2el_ms"].Text, "mean_ttft_ms is "+b.Values["mean_ttft_ms"].Text, "the first token comes before the last")
+	if block.Has("mean_e2el_ms", "mean_ttft_ms") && block.Values["mean_e2el_ms"].Span().High < block.Values["mean_ttft_ms"].Span().Low {
+		j.find(Wrong, block.LineOf("mean_e2el_ms"), block.Name, "mean_e2el_ms "+block.Values["mean_e2el_ms"].Text, "mean_ttft_ms is "+block.Values["mean_ttft_ms"].Text, "the first token comes before the last")
 	}
-	if b.Has("concurrency", "mean_e2el_ms") {
-		follows := inState(count, b.Values["mean_e2el_ms"].Span(), seconds)
-		if !follows.Meets(b.Values["concurrency"].Span()) {
-			j.find(Wrong, b.LineOf("concurrency"), b.Name, "concurrency "+b.Values["concurrency"].Text, fmt.Sprintf("completed × mean E2EL / duration is %.2f", follows.Middle()), "the tool prints this quotient")
+	if block.Has("concurrency", "mean_e2el_ms") {
+		follows := inState(count, block.Values["mean_e2el_ms"].Span(), seconds)
+		if !follows.Meets(block.Values["concurrency"].Span()) {
+			j.find(Wrong, block.LineOf("concurrency"), block.Name, "concurrency "+block.Values["concurrency"].Text, fmt.Sprintf("completed × mean E2EL / duration is %.2f", follows.Middle()), "the tool prints this quotient")
 		}
 	}
 }
 
 // queue is V-QUEUE.
-func queue(j *judge) {
+func (j *judge) queue() {
 	var at []*document.Block
 	for _, b := range j.doc.Blocks {
 		load := j.doc.LoadOf(b)
@@ -150,40 +150,40 @@ func queue(j *judge) {
 }
 
 // cache is V-KV.
-func cache(j *judge) {
-	for _, b := range j.doc.Blocks {
-		load := j.doc.LoadOf(b)
-		value, how, ok := b.PastFirst()
-		limit, origin := b.SequenceLimit()
-		if !ok || b.Windows || limit == 0 || float64(load.Count) < 1.5*float64(limit) || value > 0.65*float64(limit) {
+func (j *judge) cache() {
+	for _, block := range j.doc.Blocks {
+		load := j.doc.LoadOf(block)
+		value, how, ok := block.PastFirst()
+		limit, origin := block.SequenceLimit()
+		if !ok || block.Windows || limit == 0 || float64(load.Count) < 1.5*float64(limit) || value > 0.65*float64(limit) {
 			continue
 		}
 		// Requests wait, and it is not for prompts to be read: these are short beside the answers.
-		waiting := b.Value("completed") * b.Value("mean_ttft_ms") / 1000 / b.Value("duration")
+		waiting := block.Value("completed") * block.Value("mean_ttft_ms") / 1000 / block.Value("duration")
 		if waiting < 0.1*float64(limit) || load.Output*4 < load.Input {
 			continue
 		}
-		printed := fmt.Sprintf("%s requests in %s s", b.Values["completed"].Text, b.Values["duration"].Text)
+		printed := fmt.Sprintf("%s requests in %s s", block.Values["completed"].Text, block.Values["duration"].Text)
 		follows := fmt.Sprintf("%.0f of %d places are taken on average %s, while %.0f requests wait", value, limit, how, waiting)
 		why := "the KV cache may be full, or prompts are being read; name a machine to tell (the limit is " + origin + ")"
 		severity := Caution
-		for _, p := range j.against {
-			setting, known := j.settingOf(b, p)
+		for _, predictor := range j.against {
+			setting, known := j.settingOf(block, predictor)
 			if !known {
 				continue
 			}
-			prediction, err := p.Predict(setting)
+			prediction, err := predictor.Predict(setting)
 			if err != nil {
-				why = p.Name() + " cannot be predicted: " + err.Error()
+				why = predictor.Name() + " cannot be predicted: " + err.Error()
 				continue
 			}
 			if prediction.CacheFull {
-				why = fmt.Sprintf("on %s the cache is full: %d preemptions predicted", p.Name(), prediction.Preempted)
+				why = fmt.Sprintf("on %s the cache is full: %d preemptions predicted", predictor.Name(), prediction.Preempted)
 			} else {
-				severity, why = Info, "on "+p.Name()+" the cache is not full: prompts are being read"
+				severity, why = Info, "on "+predictor.Name()+" the cache is not full: prompts are being read"
 			}
 			break
 		}
-		j.find(severity, b.Line, b.Name, printed, follows, why)
+		j.find(severity, block.Line, block.Name, printed, follows, why)
 	}
 }

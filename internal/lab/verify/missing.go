@@ -21,10 +21,11 @@ var (
 
 // missing is V-MISSING. Only texts with results are judged: result files say what their tool
 // writes.
-func missing(j *judge) {
+func (j *judge) missing() {
 	if len(j.doc.Blocks) == 0 || len(j.doc.Lines) == 0 {
 		return
 	}
+	// Blocks state none of it, and their labels would be taken for statements.
 	inBlock := j.doc.BlockLines()
 	var text []string
 	for i, line := range j.doc.Lines {

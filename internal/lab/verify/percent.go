@@ -7,62 +7,134 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
 )
 
 // percentages is V-PCT.
-func percentages(j *judge) {
+func (j *judge) percentages() {
 	for i := range j.doc.Tables {
-		t := &j.doc.Tables[i]
-		for r := range t.Rows {
-			j.checkRow(t, &t.Rows[r])
+		table := &j.doc.Tables[i]
+		for r := range table.Rows {
+			j.checkRow(table, &table.Rows[r])
 		}
-		for column := range t.Header {
-			j.checkColumn(t, column)
+		for column := range table.Header {
+			j.checkColumn(table, column)
+			j.checkGains(table, column)
 		}
 	}
 	j.memorySavings()
 	for i, line := range j.doc.Lines {
-		if !strings.Contains(line, "|") && (strings.ContainsAny(line, "%x×")) {
+		if len(line) <= maxSentence && !strings.Contains(line, "|") && strings.ContainsAny(line, "%x×") && comparing.MatchString(line) {
 			j.checkSentence(document.Plain(line), i+1)
 		}
 	}
 }
 
+// maxSentence is how long a line may be that is read as a sentence.
+const maxSentence = 4 << 10
+
+// comparing are the words between two figures that are compared.
+var comparing = regexp.MustCompile(`→|->|=>|\bto\b|instead|rather|\bvs\b|versus|compared|from`)
+
 // checkRow checks the changes of a row against the same metric in its base column.
-func (j *judge) checkRow(t *document.Table, r *document.Row) {
-	for column := range r.Cells {
-		for i := range r.Cells[column].Figures {
-			f := &r.Cells[column].Figures[i]
-			if f.Change == nil {
+func (j *judge) checkRow(table *document.Table, row *document.Row) {
+	for column := range row.Cells {
+		for i := range row.Cells[column].Figures {
+			figure := &row.Cells[column].Figures[i]
+			if figure.Change == nil || figure.Change.Interval {
 				continue
 			}
-			if base, ok := document.RowBase(t, r, column, f.Label); ok {
-				j.checkChange(place(t, r), base, *f, *f.Change, j.scalesNear(t, r))
+			// The change of a later step may be one from the step before it.
+			if base, ok := document.RowBase(table, row, column, figure.Label); ok && !ofEarlier(row, column, figure) {
+				j.checkChange(place(table, row), base, *figure, *figure.Change, j.scalesNear(table, row))
 			}
 		}
 	}
-	// "| 100 | 112 | +12% |": the change has a cell of its own behind two figures.
-	for column := 2; column < len(r.Cells); column++ {
-		c := &r.Cells[column]
-		if len(c.Figures) > 0 || len(c.Changes) != 1 {
-			continue
+	for column := 2; column < len(row.Cells); column++ {
+		if cell := &row.Cells[column]; len(cell.Figures) == 0 && len(cell.Changes) == 1 && !cell.Changes[0].Interval {
+			j.checkOwnCell(table, row, column, cell.Changes[0])
 		}
-		before, after := &r.Cells[column-2], &r.Cells[column-1]
-		if len(before.Figures) != 1 || len(after.Figures) != 1 || before.Figures[0].Change != nil || after.Figures[0].Change != nil {
-			continue
+	}
+}
+
+// checkOwnCell checks a change that has a cell of its own behind the figures of two states,
+// as in "| 100 | 112 | +12% |", where the header says which of them is the base.
+func (j *judge) checkOwnCell(table *document.Table, row *document.Row, column int, printed document.Change) {
+	var base, figure *document.TableFigure
+	for other := 1; other < column; other++ {
+		cell := &row.Cells[other]
+		switch {
+		case len(cell.Figures) == 0:
+		case len(cell.Figures) > 1 || cell.Figures[0].Change != nil:
+			return
+		case document.BaseWords.MatchString(table.Header[other]) && base == nil:
+			base = &cell.Figures[0]
+		case figure == nil && !document.BaseWords.MatchString(table.Header[other]):
+			figure = &cell.Figures[0]
+		default:
+			return // more than two states: which are meant is not said
 		}
-		// Only where the header says that these are two states of one thing.
-		if document.BaseWords.MatchString(t.Header[column-2]) && !document.BaseWords.MatchString(t.Header[column-1]) {
-			base, f := before.Figures[0], after.Figures[0]
-			if base.Metric == "" {
-				base.Metric = document.MetricOf(r.Name)
+	}
+	if base == nil || figure == nil {
+		return
+	}
+	old, fresh := *base, *figure
+	if old.Metric == "" {
+		old.Metric = document.MetricOf(row.Name)
+	}
+	fresh.Metric = old.Metric
+	j.checkChange(place(table, row), old, fresh, printed, j.scalesNear(table, row))
+}
+
+// ofEarlier reports whether a change is one from a figure of the same label in a column
+// between the base and its own.
+func ofEarlier(row *document.Row, column int, figure *document.TableFigure) bool {
+	for _, cell := range row.Cells[:column] {
+		for _, earlier := range cell.Figures {
+			if earlier.Label == figure.Label && earlier.Change != nil && holds(earlier, *figure, *figure.Change, 1) {
+				return true
 			}
-			f.Metric = base.Metric
-			j.checkChange(place(t, r), base, f, c.Changes[0], j.scalesNear(t, r))
 		}
+	}
+	return false
+}
+
+// checkGains checks a column that has nothing but changes: each must be that of some figure
+// of its row from the same metric in another row.
+func (j *judge) checkGains(table *document.Table, column int) {
+	for at := range table.Rows {
+		row := &table.Rows[at]
+		if len(row.Cells[column].Figures) > 0 || len(row.Cells[column].Changes) != 1 || row.Cells[column].Changes[0].Interval {
+			continue
+		}
+		// Any two rows will do: which one is the base is often not said.
+		printed := row.Cells[column].Changes[0]
+		metrics, found, inRow := 0, false, false
+		for other := range row.Cells {
+			if len(row.Cells[other].Figures) != 1 || row.Cells[other].Figures[0].Metric == "" {
+				continue
+			}
+			figure := row.Cells[other].Figures[0]
+			metrics++
+			for _, second := range row.Cells[other+1:] { // before and after in one row
+				inRow = inRow || (len(second.Figures) == 1 && second.Figures[0].Metric == figure.Metric)
+			}
+			for from := range table.Rows {
+				base := &table.Rows[from].Cells[other]
+				found = found || (from != at && len(base.Figures) == 1 && base.Figures[0].Number.Value > 0 && holds(base.Figures[0], figure, printed, 1))
+			}
+		}
+		if metrics == 0 || found || inRow || len(table.Rows) < 2 {
+			continue
+		}
+		severity := Unsupported // of which of several metrics the change is, is not said
+		if metrics == 1 {
+			severity = Wrong
+		}
+		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
 	}
 }
 
@@ -71,26 +143,28 @@ func place(t *document.Table, r *document.Row) string {
 	return "table row " + r.Name
 }
 
+// A columnEntry is the only figure of a row's cell.
+type columnEntry struct {
+	row *document.Row
+	f   document.TableFigure
+}
+
 // checkColumn checks the changes of a column against one row of it, where rows are states
 // and each row has the metric once.
-func (j *judge) checkColumn(t *document.Table, column int) {
-	type entry struct {
-		row *document.Row
-		f   document.TableFigure
-	}
-	var changed, all []entry
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		if len(r.Cells[column].Figures) != 1 {
+func (j *judge) checkColumn(table *document.Table, column int) {
+	var changed, all []columnEntry
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		if len(row.Cells[column].Figures) != 1 {
 			continue
 		}
-		f := r.Cells[column].Figures[0]
-		if _, inRow := document.RowBase(t, r, column, f.Label); inRow {
+		figure := row.Cells[column].Figures[0]
+		if _, inRow := document.RowBase(table, row, column, figure.Label); inRow {
 			return // its base is in the row
 		}
-		all = append(all, entry{r, f})
-		if f.Change != nil {
-			changed = append(changed, entry{r, f})
+		all = append(all, columnEntry{row, figure})
+		if figure.Change != nil && !figure.Change.Interval {
+			changed = append(changed, columnEntry{row, figure})
 		}
 	}
 	if len(changed) == 0 || len(all) < 2 {
@@ -115,12 +189,17 @@ func (j *judge) checkColumn(t *document.Table, column int) {
 			best, most = i, hold
 		}
 	}
-	for _, e := range changed {
+	for _, entry := range changed {
+		// The change of a later row may be one from the row before it.
+		earlier := slices.ContainsFunc(all, func(other columnEntry) bool {
+			return other.row.Line < entry.row.Line && other.f.Change != nil && holds(other.f, entry.f, *entry.f.Change, 1)
+		})
 		switch {
+		case earlier:
 		case best >= 0:
-			j.checkChange(place(t, e.row)+", "+t.Header[column], all[best].f, e.f, *e.f.Change, j.scalesNear(t, e.row))
+			j.checkChange(place(table, entry.row)+", "+table.Header[column], all[best].f, entry.f, *entry.f.Change, j.scalesNear(table, entry.row))
 		default:
-			j.find(Unsupported, e.row.Line, place(t, e.row)+", "+t.Header[column], e.f.Number.Text+" ("+e.f.Change.Text+")",
+			j.find(Unsupported, entry.row.Line, place(table, entry.row)+", "+table.Header[column], entry.f.Number.Text+" ("+entry.f.Change.Text+")",
 				"no row of the table gives this change", "a percentage needs the figure that it is of")
 		}
 	}
@@ -137,7 +216,7 @@ var normalised = regexp.MustCompile(`(?i)normali[sz]ed|per[- ](gpu|device|card|n
 // scalesNear are the scales by which changes in a table may hold: those of its commands'
 // devices and the usual ones.
 func (j *judge) scalesNear(t *document.Table, r *document.Row) []scale {
-	said := normalised.MatchString(j.doc.TextAround(t.Line, r.Line))
+	said := normalised.MatchString(j.doc.TextAround(t, r))
 	out := []scale{}
 	for _, times := range []float64{2, 3, 4, 6, 8, 16} {
 		out = append(out, scale{times, said})
@@ -146,26 +225,30 @@ func (j *judge) scalesNear(t *document.Table, r *document.Row) []scale {
 }
 
 // checkChange checks one printed change.
-func (j *judge) checkChange(where string, base, f document.TableFigure, printed document.Change, scales []scale) {
-	if base.Number.Value <= 0 || f.Number.Value < 0 {
+func (j *judge) checkChange(where string, base, figure document.TableFigure, printed document.Change, scales []scale) {
+	if base.Number.Value <= 0 || figure.Number.Value < 0 {
 		return
 	}
-	if holds(base, f, printed, 1) {
-		if f.Scale > 1 {
-			j.find(Info, f.Number.Line, where, fmt.Sprintf("%sx%s (%s)", f.Number.Text, document.Figure(f.Scale), printed.Text),
-				fmt.Sprintf("holds for all %s together", document.Figure(f.Scale)), "the figure is of one of several servers or devices")
+	// Beside a figure of which nobody knows what it is, a share without a sign is no change.
+	if figure.Metric == "" && base.Metric == "" && !printed.Factor && !strings.ContainsAny(printed.Text, "+-\u2212") {
+		return
+	}
+	if holds(base, figure, printed, 1) {
+		if figure.Scale > 1 {
+			j.find(Info, figure.Number.Line, where, fmt.Sprintf("%sx%s (%s)", figure.Number.Text, document.Figure(figure.Scale), printed.Text),
+				fmt.Sprintf("holds for all %s together", document.Figure(figure.Scale)), "the figure is of one of several servers or devices")
 		}
 		return
 	}
-	for _, s := range scales {
-		if !holds(base, f, printed, s.times) {
+	for _, scale := range scales {
+		if !holds(base, figure, printed, scale.times) {
 			continue
 		}
-		if s.said || printed.PerUnit {
-			j.find(Info, f.Number.Line, where, f.Number.Text+" ("+printed.Text+")", fmt.Sprintf("holds per device: divided by %s", document.Figure(s.times)), "the document says that it scales by devices")
+		if scale.said || printed.PerUnit {
+			j.find(Info, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", fmt.Sprintf("holds per device: divided by %s", document.Figure(scale.times)), "the document says that it scales by devices")
 		} else {
-			j.find(Caution, f.Number.Line, where, f.Number.Text+" ("+printed.Text+")",
-				fmt.Sprintf("holds only divided by %s", document.Figure(s.times)), "a scaling by the number of devices is not said")
+			j.find(Caution, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")",
+				fmt.Sprintf("holds only divided by %s", document.Figure(scale.times)), "a scaling by the number of devices is not said")
 		}
 		return
 	}
@@ -173,23 +256,31 @@ func (j *judge) checkChange(where string, base, f document.TableFigure, printed 
 	if printed.PerUnit { // by the number of devices that comes nearest
 		nearest := math.Inf(1)
 		for _, s := range scales {
-			low, high := rangeOf(base, f, s.times, printed.Factor)
+			low, high := rangeOf(base, figure, s.times, printed.Factor)
 			if off := math.Abs((low+high)/2 - printed.Value.Value); off < nearest {
 				devices, nearest = s.times, off
 			}
 		}
 	}
-	low, high := rangeOf(base, f, devices, printed.Factor)
+	low, high := rangeOf(base, figure, devices, printed.Factor)
 	// Rounded once more from a rounded figure: 45.349 to 45.35 to 45.4.
 	twice := printed.Value
 	twice.Half *= 1.1
 	if (document.Between(low, high)).Meets(twice.Span()) {
-		j.find(Caution, f.Number.Line, where, f.Number.Text+" ("+printed.Text+")", fmt.Sprintf("%s → %s is %.3f", base.Number.Text, f.Number.Text, (low+high)/2), "it was rounded twice")
+		j.find(Caution, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", fmt.Sprintf("%s → %s is %.3f", base.Number.Text, figure.Number.Text, (low+high)/2), "it was rounded twice")
 		return
 	}
-	follows := fmt.Sprintf("%s → %s is %s", base.Number.Text, f.Number.Text, changeFigure((low+high)/2, printed))
-	j.find(Wrong, f.Number.Line, where, f.Number.Text+" ("+printed.Text+")", follows,
-		fmt.Sprintf("the rounded operands allow %s to %s", changeFigure(low, printed), changeFigure(high, printed)))
+	follows := fmt.Sprintf("%s → %s is %s", base.Number.Text, figure.Number.Text, changeFigure((low+high)/2, printed))
+	j.find(Wrong, figure.Number.Line, where, figure.Number.Text+" ("+printed.Text+")", follows,
+		allowed("the rounded operands", changeFigure(low, printed), changeFigure(high, printed)))
+}
+
+// allowed says what operands allow: a range, or one figure where their rounding does not show.
+func allowed(operands, low, high string) string {
+	if low == high {
+		return operands + " allow nothing else"
+	}
+	return operands + " allow " + low + " to " + high
 }
 
 // changeFigure writes a change with the digits of a printed one and one more.
@@ -210,12 +301,12 @@ func changeFigure(value float64, printed document.Change) string {
 
 // rangeOf is by how much a figure differs from its base, in percent or as a factor, per one
 // of so many devices.
-func rangeOf(base, f document.TableFigure, devices float64, factor bool) (low, high float64) {
-	count := f.Scale / base.Scale / devices
-	ratio := f.Number.Span().Over(base.Number.Span())
+func rangeOf(base, figure document.TableFigure, devices float64, factor bool) (low, high float64) {
+	count := figure.Scale / base.Scale / devices
+	ratio := figure.Number.Span().Over(base.Number.Span())
 	ratio = document.Between(ratio.Low*count, ratio.High*count)
 	if factor {
-		if document.IsTime(f.Metric) || document.IsTime(base.Metric) {
+		if document.IsTime(figure.Metric) || document.IsTime(base.Metric) {
 			return 1 / ratio.High, 1 / ratio.Low
 		}
 		return ratio.Low, ratio.High
@@ -225,13 +316,17 @@ func rangeOf(base, f document.TableFigure, devices float64, factor bool) (low, h
 
 // holds reports whether a printed change can be that of a figure from its base. Times may be
 // said to be so much less, or the server so much faster.
-func holds(base, f document.TableFigure, printed document.Change, devices float64) bool {
-	low, high := rangeOf(base, f, devices, printed.Factor)
+func holds(base, figure document.TableFigure, printed document.Change, devices float64) bool {
+	low, high := rangeOf(base, figure, devices, printed.Factor)
 	want := printed.Value.Span()
 	if (document.Between(low, high)).Meets(want) {
 		return true
 	}
-	if printed.Factor || !(document.IsTime(f.Metric) || document.IsTime(base.Metric) || printed.Saving) {
+	// "So many times faster" of something that may be a time.
+	if printed.Factor && (printed.Faster || figure.Metric == "") && document.Between(1/high, 1/low).Meets(want) {
+		return true
+	}
+	if printed.Factor || !(document.IsTime(figure.Metric) || document.IsTime(base.Metric) || printed.Saving) {
 		return false
 	}
 	// A reduction by so much is printed without its sign; "faster" counts the other way round.
@@ -254,6 +349,22 @@ var (
 	sentenceChange = regexp.MustCompile(`(?i)([-+\x{2212}]?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x\b|×)(?:\s*(faster|slower|higher|lower|less|more|reduction|reduced|saved|improvement|increase|decrease|better|gain|speedup))?`)
 )
 
+var (
+	// What may stand between two figures and the change from one to the other.
+	besideFigures = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+-]|\b(?:a|an|or|i\.e\.|that is|which is|is|about|roughly|up|down|by|of|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|[0-9][0-9,]*(?:\.[0-9]+)?)*$`)
+	// Units of settings, whose change is not what a percentage behind them is of.
+	settingUnit = regexp.MustCompile(`(?i)^(?:x|gpus?|cards?|devices?|nodes?|users?|requests?|seqs?|sequences?|batch(?:es)?|layers?|threads?|cores?|k|b)$`)
+)
+
+// withinWord reports whether a figure is a part of a name, as in "A100".
+func withinWord(text string, at int) bool {
+	if at <= 0 {
+		return false
+	}
+	before := text[at-1]
+	return before == '-' || before == '_' || before == '.' || before == '/' || (before >= '0' && before <= '9') || (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z')
+}
+
 // sentenceReach is how far behind two figures their change may stand, in bytes.
 const sentenceReach = 60
 
@@ -265,6 +376,9 @@ func (j *judge) checkSentence(text string, line int) {
 			old, okOld := document.ParseNumber(document.Submatch(text, match, 1))
 			fresh, okNew := document.ParseNumber(document.Submatch(text, match, 3))
 			unitOld, unitNew := document.Submatch(text, match, 2), document.Submatch(text, match, 4)
+			if settingUnit.MatchString(unitOld) || settingUnit.MatchString(unitNew) || withinWord(text, match[2]) || withinWord(text, match[6]) {
+				continue
+			}
 			if !okOld || !okNew || (unitOld != "" && unitNew != "" && !strings.EqualFold(unitOld, unitNew)) || document.RangeBefore.MatchString(text[:match[2]]) {
 				continue
 			}
@@ -275,20 +389,19 @@ func (j *judge) checkSentence(text string, line int) {
 			if strings.HasPrefix(strings.TrimSpace(rest), "-") || strings.HasPrefix(strings.TrimSpace(rest), "–") {
 				continue
 			}
-			j.checkBehind(text, rest, old, fresh, unitOld+unitNew, line)
+			j.checkBehind(text, rest, old, fresh, line)
 		}
 	}
 }
 
 // checkBehind checks the first change in what stands behind two figures.
-func (j *judge) checkBehind(text, rest string, old, fresh document.Number, unit string, line int) {
+func (j *judge) checkBehind(text, rest string, old, fresh document.Number, line int) {
 	match := sentenceChange.FindStringSubmatchIndex(rest)
 	if match == nil || match[0] > sentenceReach {
 		return
 	}
-	between := rest[:match[0]]
-	if strings.ContainsAny(between, ";.") && !regexp.MustCompile(`[0-9]\.[0-9]`).MatchString(between) {
-		return // another sentence
+	if !besideFigures.MatchString(rest[:match[0]]) {
+		return // the change of something else
 	}
 	if document.RangeBefore.MatchString(rest[:match[2]]) || strings.HasPrefix(rest[match[3]:], "-") {
 		return
@@ -320,7 +433,6 @@ func (j *judge) checkBehind(text, rest string, old, fresh document.Number, unit 
 		}
 	}
 	follows := fmt.Sprintf("%s → %s is %s", old.Text, fresh.Text, factorOrPercent(fresh.Value/old.Value, percent))
-	_ = unit
 	j.find(Wrong, line, "sentence", clip(text), follows, "beyond the rounding of the printed figures")
 }
 
@@ -334,7 +446,7 @@ func factorOrPercent(ratio float64, percent bool) string {
 
 // clip is a text that fits in a finding.
 func clip(text string) string {
-	const most = 160
+	const most = 240
 	if len(text) <= most {
 		return text
 	}

@@ -11,32 +11,35 @@ import (
 	"ossian/internal/lab/verify/document"
 )
 
+// mostBefore is how many runs before one are told to a predictor.
+const mostBefore = 50
+
 // settingOf is the setting of a block for a predictor; false where the block is of another
 // model, or where its lengths are not known.
-func (j *judge) settingOf(b *document.Block, p Predictor) (Setting, bool) {
-	load := j.doc.LoadOf(b)
+func (j *judge) settingOf(block *document.Block, predictor Predictor) (Setting, bool) {
+	load := j.doc.LoadOf(block)
 	if load.Count <= 0 || load.Input <= 0 || load.Output <= 0 || math.IsNaN(load.Rate) {
 		return Setting{}, false
 	}
-	name := j.doc.ModelOf(b)
-	wanted, _, _ := strings.Cut(p.Name(), "@")
+	name := j.doc.ModelOf(block)
+	wanted, _, _ := strings.Cut(predictor.Name(), "@")
 	model, ok := document.ModelIn(name)
 	want, known := document.ModelIn(wanted)
 	if !strings.EqualFold(name, wanted) && !(ok && known && model.Matches(want)) {
 		return Setting{}, false
 	}
 	setting := Setting{Model: name, Load: load.Workload, TP: 1}
-	if b.Server != nil {
-		setting.TP = b.Server.Devices()
-		setting.Flags = strings.Fields(b.Server.Text)
+	if block.Server != nil {
+		setting.TP = block.Server.Devices()
+		setting.Flags = strings.Fields(block.Server.Text)
 	}
 	// What the same server has met before, where prompts may be shared.
 	if load.Dataset == "random" {
-		for _, before := range j.doc.Blocks {
-			if before == b {
+		for _, before := range j.doc.Blocks[max(0, block.Number()-1-mostBefore):] {
+			if before == block {
 				break
 			}
-			if before.Server == b.Server && j.doc.LoadOf(before).Dataset == "random" {
+			if before.Server == block.Server && j.doc.LoadOf(before).Dataset == "random" {
 				setting.Before = append(setting.Before, j.doc.LoadOf(before).Workload)
 			}
 		}
@@ -45,33 +48,33 @@ func (j *judge) settingOf(b *document.Block, p Predictor) (Setting, bool) {
 }
 
 // predictions is V-PRED.
-func predictions(j *judge) {
-	for _, p := range j.against {
-		for _, b := range j.doc.Blocks {
-			setting, ok := j.settingOf(b, p)
+func (j *judge) predictions() {
+	for _, predictor := range j.against {
+		for _, block := range j.doc.Blocks {
+			setting, ok := j.settingOf(block, predictor)
 			if !ok {
 				continue
 			}
-			prediction, err := p.Predict(setting)
+			prediction, err := predictor.Predict(setting)
 			if err != nil {
-				j.find(Info, b.Line, b.Name, "no prediction on "+p.Name(), err.Error(), "not compared")
+				j.find(Info, block.Line, block.Name, "no prediction on "+predictor.Name(), err.Error(), "not compared")
 				continue
 			}
-			j.checkPrediction(b, p, setting, prediction)
+			j.checkPrediction(block, predictor, setting, prediction)
 		}
 	}
 }
 
 // checkPrediction compares a block with its prediction.
-func (j *judge) checkPrediction(b *document.Block, p Predictor, setting Setting, prediction Prediction) {
+func (j *judge) checkPrediction(block *document.Block, predictor Predictor, setting Setting, prediction Prediction) {
 	for _, entry := range []struct {
 		key, label string
 		estimate   Estimate
 	}{{"duration", "duration (s)", prediction.Duration}, {"mean_ttft_ms", "mean TTFT (ms)", prediction.MeanTTFT}, {"mean_tpot_ms", "mean TPOT (ms)", prediction.MeanTPOT}} {
-		if !b.Has(entry.key) || entry.estimate.High <= 0 {
+		if !block.Has(entry.key) || entry.estimate.High <= 0 {
 			continue
 		}
-		printed := b.Values[entry.key].Span()
+		printed := block.Values[entry.key].Span()
 		var why string
 		switch {
 		case printed.Meets(document.Between(entry.estimate.Low, entry.estimate.High)):
@@ -83,8 +86,8 @@ func (j *judge) checkPrediction(b *document.Block, p Predictor, setting Setting,
 		default:
 			why = "slower than predicted: a server that was still starting, a stall, or other hardware"
 		}
-		j.find(Caution, b.LineOf(entry.key), b.Name, entry.label+" "+b.Values[entry.key].Text,
-			fmt.Sprintf("%s predicts %s [%s, %s]", p.Name(), document.Figure(round4(entry.estimate.Value)), document.Figure(round4(entry.estimate.Low)), document.Figure(round4(entry.estimate.High))), why)
+		j.find(Caution, block.LineOf(entry.key), block.Name, entry.label+" "+block.Values[entry.key].Text,
+			fmt.Sprintf("%s predicts %s [%s, %s]", predictor.Name(), document.Figure(round4(entry.estimate.Value)), document.Figure(round4(entry.estimate.Low)), document.Figure(round4(entry.estimate.High))), why)
 	}
 }
 
@@ -102,26 +105,27 @@ const mostOff = 0.10
 
 // placeHardware names the machines, of those to judge against, that no row contradicts.
 func (j *judge) placeHardware() {
+	// One row that is further off excludes a machine: speeds differ by factors between them.
 	var fit []string
 	rows := 0
-	for _, p := range j.against {
+	for _, predictor := range j.against {
 		compared, worst := 0, 0.0
-		for _, b := range j.doc.Blocks {
-			setting, ok := j.settingOf(b, p)
-			if !ok || !b.Has("duration") {
+		for _, block := range j.doc.Blocks {
+			setting, ok := j.settingOf(block, predictor)
+			if !ok || !block.Has("duration") {
 				continue
 			}
-			prediction, err := p.Predict(setting)
+			prediction, err := predictor.Predict(setting)
 			if err != nil {
 				worst = math.Inf(1)
 				continue
 			}
 			compared++
-			worst = max(worst, math.Abs(prediction.Duration.Value/b.Value("duration")-1))
+			worst = max(worst, math.Abs(prediction.Duration.Value/block.Value("duration")-1))
 		}
 		rows = max(rows, compared)
 		if compared > 0 && worst <= mostOff {
-			fit = append(fit, fmt.Sprintf("%s (at most %.0f %% off)", p.Name(), 100*worst))
+			fit = append(fit, fmt.Sprintf("%s (at most %.0f %% off)", predictor.Name(), 100*worst))
 		}
 	}
 	if rows == 0 {

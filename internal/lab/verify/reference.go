@@ -12,7 +12,7 @@ import (
 )
 
 // references is V-REF.
-func references(j *judge) {
+func (j *judge) references() {
 	if len(j.doc.Blocks) > 0 {
 		for i := range j.doc.Tables {
 			j.checkTable(&j.doc.Tables[i])
@@ -27,17 +27,17 @@ func references(j *judge) {
 
 // checkTable looks for the figures of a table in the blocks. Only tables of which some
 // figure is in a block are about them.
-func (j *judge) checkTable(t *document.Table) {
+func (j *judge) checkTable(table *document.Table) {
 	found, looked := 0, 0
-	for r := range t.Rows {
-		for c := range t.Rows[r].Cells {
-			for i := range t.Rows[r].Cells[c].Figures {
-				f := &t.Rows[r].Cells[c].Figures[i]
-				if f.Metric == "" || !j.doc.Known(f.Metric) || f.Number.Value == 0 {
+	for r := range table.Rows {
+		for c := range table.Rows[r].Cells {
+			for i := range table.Rows[r].Cells[c].Figures {
+				figure := &table.Rows[r].Cells[c].Figures[i]
+				if figure.Metric == "" || !j.doc.Known(figure.Metric) || figure.Number.Value == 0 {
 					continue
 				}
 				looked++
-				if len(j.doc.Sources(f)) > 0 {
+				if len(j.doc.Sources(figure)) > 0 {
 					found++
 				}
 			}
@@ -46,28 +46,29 @@ func (j *judge) checkTable(t *document.Table) {
 	if found == 0 || found*3 < looked {
 		return
 	}
-	for r := range t.Rows {
-		for c := range t.Rows[r].Cells {
-			j.checkCell(t, &t.Rows[r], &t.Rows[r].Cells[c])
+	for r := range table.Rows {
+		for c := range table.Rows[r].Cells {
+			j.checkCell(table, &table.Rows[r], &table.Rows[r].Cells[c])
 		}
 	}
 }
 
 // checkCell looks for the figures of a cell, or of a whole row where its cells have one
 // each: together they are one block's.
-func (j *judge) checkCell(t *document.Table, r *document.Row, c *document.Cell) {
+func (j *judge) checkCell(table *document.Table, row *document.Row, c *document.Cell) {
 	figures := c.Figures
 	if len(figures) == 1 {
-		if c != firstFigureCell(r) {
+		if c != firstFigureCell(row) {
 			return
 		}
 		figures = nil
-		for i := range r.Cells {
-			if len(r.Cells[i].Figures) == 1 {
-				figures = append(figures, r.Cells[i].Figures[0])
+		for i := range row.Cells {
+			if len(row.Cells[i].Figures) == 1 {
+				figures = append(figures, row.Cells[i].Figures[0])
 			}
 		}
 	}
+	// How many of the figures each block has: a changed digit leaves all others in one.
 	together := map[*document.Block]int{}
 	known := 0
 	for i := range figures {
@@ -80,11 +81,11 @@ func (j *judge) checkCell(t *document.Table, r *document.Row, c *document.Cell) 
 		}
 	}
 	for i := range figures {
-		f := &figures[i]
-		if f.Metric == "" || !j.doc.Known(f.Metric) || f.Number.Value == 0 || len(j.doc.Sources(f)) > 0 {
+		figure := &figures[i]
+		if figure.Metric == "" || !j.doc.Known(figure.Metric) || figure.Number.Value == 0 || len(j.doc.Sources(figure)) > 0 {
 			continue
 		}
-		j.missing(t, r, f, together, known)
+		j.reportMissing(table, row, figure, together, known)
 	}
 }
 
@@ -98,31 +99,32 @@ func firstFigureCell(r *document.Row) *document.Cell {
 	return nil
 }
 
-// missing reports a figure that is in no block: wrong where the other figures of its cell
+// reportMissing reports a figure that is in no block: wrong where the other figures of its cell
 // are those of one block, which has another value for this one.
-func (j *judge) missing(t *document.Table, r *document.Row, f *document.TableFigure, together map[*document.Block]int, known int) {
+func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *document.TableFigure, together map[*document.Block]int, known int) {
 	where := place(t, r)
-	printed := f.Label + " " + f.Number.Text
+	printed := figure.Label + " " + figure.Number.Text
 	best := bestBlock(together)
-	if best != nil && known > 1 {
-		for _, key := range document.KeysOf(f.Metric) {
-			if value, ok := best.Values[key]; ok {
-				j.find(Wrong, f.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
+	// All other figures beside it must be of one block: rounded figures are alike by chance.
+	if best != nil && known > 1 && together[best] >= known-1 {
+		for _, key := range document.KeysOf(figure.Metric) {
+			if value, ok := best.Figure(key); ok {
+				j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
 					"the other figures beside it are of that block")
 				return
 			}
 		}
 	}
 	follows := "in no result block of the document"
-	if near, key := j.doc.Nearest(f); near != nil {
-		value := near.Values[key]
-		if document.DigitApart(value, f.Number) {
-			j.find(Wrong, f.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), value.Text), "they differ in one digit")
+	if near, key := j.doc.Nearest(figure); near != nil {
+		value, _ := near.Figure(key)
+		if document.DigitApart(value, figure.Number) && j.doc.Around(key, value) == 1 {
+			j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), value.Text), "they differ in one digit")
 			return
 		}
 		follows += fmt.Sprintf("; nearest is %s in %s, line %d", value.Text, near.Name, near.LineOf(key))
 	}
-	j.find(Unsupported, f.Number.Line, where, printed, follows, "a table gives figures of runs that can be looked up")
+	j.find(Unsupported, figure.Number.Line, where, printed, follows, "a table gives figures of runs that can be looked up")
 }
 
 // bestBlock is the block with most of the figures, where there is one.
@@ -140,7 +142,6 @@ var (
 	sentenceRate  = regexp.MustCompile(`([0-9][0-9,]*\.[0-9]+)\s?(tok/s|tokens/s|req/s|tok/sec)`)
 	rankedFigures = regexp.MustCompile(`([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)\s*([<>])`)
 	lastRanked    = regexp.MustCompile(`^\s*([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)`)
-	bracketed     = regexp.MustCompile(`\([^)]*$`)
 )
 
 // checkSentences looks for rates of sentences in blocks and tables, and at the order of
@@ -162,17 +163,21 @@ func (j *judge) checkSentences() {
 			if before := line[:match[0]]; !ok || strings.HasSuffix(strings.TrimRight(before, " ~"), "by") || document.RangeBefore.MatchString(before) {
 				continue
 			}
-			f := document.TableFigure{Metric: "throughput", Number: value, Scale: 1, Label: "throughput"}
-			if len(j.doc.Sources(&f)) > 0 || j.doc.InTables(value) {
+			metric := "token_throughput"
+			if document.Submatch(line, match, 2) == "req/s" {
+				metric = "request_throughput"
+			}
+			figure := document.TableFigure{Metric: metric, Number: value, Scale: 1, Label: "throughput"}
+			if len(j.doc.Sources(&figure)) > 0 || j.doc.InTables(value) {
 				continue
 			}
-			near, key := j.doc.Nearest(&f)
+			near, key := j.doc.Nearest(&figure)
 			if near == nil {
 				continue
 			}
 			follows := "in no result block and in no table of the document"
-			if document.DigitApart(near.Values[key], value) {
-				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), near.Values[key].Text), "they differ in one digit")
+			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) && j.doc.Around(key, nearest) == 1 {
+				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), nearest.Text), "they differ in one digit")
 				continue
 			}
 			j.find(Unsupported, i+1, "sentence", clip(line), value.Text+" stands "+follows, "figures of a report are of runs that can be looked up")
@@ -199,13 +204,14 @@ func (j *judge) checkRanking(line string, at int) {
 }
 
 // checkModel compares the model of a command with those that the headings above it name.
-func (j *judge) checkModel(c *document.Command) {
-	model, ok := document.ModelIn(c.Model)
+func (j *judge) checkModel(command *document.Command) {
+	model, ok := document.ModelIn(command.Model)
 	if !ok {
 		return
 	}
+	// A chapter about another model than the title has a heading that says so.
 	var named []document.ModelName
-	for _, h := range j.doc.Above(c.Line) {
+	for _, h := range j.doc.Above(command.Line) {
 		named = append(named, document.ModelsIn(h.Text)...)
 		if len(named) > 0 {
 			break // the nearest heading that names one
@@ -225,27 +231,27 @@ func (j *judge) checkModel(c *document.Command) {
 		return
 	}
 	what := "loads"
-	if c.Serves {
+	if command.Serves {
 		what = "serves"
 	}
-	j.find(Unsupported, c.Line, "command", clip(c.Text), "it "+what+" "+c.Model, "the text is about "+strings.Join(others, ", "))
+	j.find(Unsupported, command.Line, "command", clip(command.Text), "it "+what+" "+command.Model, "the text is about "+strings.Join(others, ", "))
 }
 
 // checkSummaries checks tables that give one change an option against the blocks: some two
 // runs of one load must differ by it.
 func (j *judge) checkSummaries() {
 	for i := range j.doc.Tables {
-		t := &j.doc.Tables[i]
-		if len(t.Header) != 2 {
+		table := &j.doc.Tables[i]
+		if len(table.Header) != 2 {
 			continue
 		}
-		for r := range t.Rows {
-			c := &t.Rows[r].Cells[1]
-			if len(c.Figures) != 0 || len(c.Changes) != 1 {
+		for r := range table.Rows {
+			cell := &table.Rows[r].Cells[1]
+			if len(cell.Figures) != 0 || len(cell.Changes) != 1 {
 				continue
 			}
-			if !j.someChange(c.Changes[0]) {
-				j.find(Unsupported, t.Rows[r].Line, place(t, &t.Rows[r]), t.Rows[r].Name+" "+c.Changes[0].Text,
+			if !j.someChange(cell.Changes[0]) {
+				j.find(Unsupported, table.Rows[r].Line, place(table, &table.Rows[r]), table.Rows[r].Name+" "+cell.Changes[0].Text,
 					"no two blocks of one load differ by this", "a change is that of one printed figure from another")
 			}
 		}
@@ -257,17 +263,19 @@ var compared = []string{"total_token_throughput", "output_throughput", "request_
 
 // someChange reports whether two runs of one load differ by a printed change.
 func (j *judge) someChange(printed document.Change) bool {
-	for _, base := range j.doc.Blocks {
-		for _, b := range j.doc.Blocks {
-			if b == base || b.Value("total_input_tokens") != base.Value("total_input_tokens") || b.Value("completed") != base.Value("completed") {
+	const mostRuns = 300 // of which each is compared with each
+	blocks := j.doc.Blocks[:min(len(j.doc.Blocks), mostRuns)]
+	for _, base := range blocks {
+		for _, block := range blocks {
+			if block == base || block.Value("total_input_tokens") != base.Value("total_input_tokens") || block.Value("completed") != base.Value("completed") {
 				continue
 			}
 			for _, metric := range compared {
-				if !b.Has(metric) || !base.Has(metric) || base.Value(metric) <= 0 || b.Value(metric) <= 0 {
+				if !block.Has(metric) || !base.Has(metric) || base.Value(metric) <= 0 || block.Value(metric) <= 0 {
 					continue
 				}
 				old := document.TableFigure{Metric: metric, Number: base.Values[metric], Scale: 1}
-				fresh := document.TableFigure{Metric: metric, Number: b.Values[metric], Scale: 1}
+				fresh := document.TableFigure{Metric: metric, Number: block.Values[metric], Scale: 1}
 				for _, devices := range []float64{1, 2, 3, 4, 6, 8, 16} {
 					if holds(old, fresh, printed, devices) {
 						return true

@@ -13,9 +13,10 @@ import (
 )
 
 // roof is V-ROOF.
-func roof(j *judge) {
+func (j *judge) roof() {
 	j.checkChainMemory()
 	j.checkCommands()
+	j.checkStatements()
 	j.checkBandwidth()
 	j.checkLimitations()
 	j.checkAgainst()
@@ -93,22 +94,22 @@ func (j *judge) memorySavings() {
 		}
 		ratio := sizes.Old.Span().Over(sizes.New.Span())
 		exactRatio, saved := sizes.Old.Value/sizes.New.Value, 100*(1-sizes.New.Value/sizes.Old.Value)
-		for _, c := range j.doc.Memory {
-			if c.Old.Value > 0 || !document.SameOption(c.Option, sizes.Option) {
+		for _, entry := range j.doc.Memory {
+			if entry.Old.Value > 0 || !document.SameOption(entry.Option, sizes.Option) {
 				continue
 			}
 			loose, tight := document.Between(100*(1-1/ratio.Low), 100*(1-1/ratio.High)), document.Between(saved-0.5, saved+0.5)
-			if c.Factor {
+			if entry.Factor {
 				loose, tight = ratio, document.Between(exactRatio, exactRatio)
 			}
-			if tight.Meets(c.Value.Span()) {
+			if tight.Meets(entry.Value.Span()) {
 				continue
 			}
 			severity, why := Wrong, "beyond the rounding of the printed sizes"
-			if loose.Meets(c.Value.Span()) {
+			if loose.Meets(entry.Value.Span()) {
 				severity, why = Caution, "within the rounding of sizes that are given as about so much, and rounded upwards"
 			}
-			j.find(severity, c.Line, c.Option, clip(c.Text), fmt.Sprintf("%s → %s GB is %.1f ×, %.0f %%", sizes.Old.Text, sizes.New.Text, exactRatio, saved), why)
+			j.find(severity, entry.Line, entry.Option, clip(entry.Text), fmt.Sprintf("%s → %s GB is %.1f ×, %.0f %%", sizes.Old.Text, sizes.New.Text, exactRatio, saved), why)
 		}
 	}
 }
@@ -126,19 +127,68 @@ func (j *judge) checkCommands() {
 		}
 	}
 	for i := range j.doc.Commands {
-		c := &j.doc.Commands[i]
-		model, ok := document.ModelIn(c.Model)
-		if !ok || !c.Serves || !ran[c] {
+		command := &j.doc.Commands[i]
+		model, ok := document.ModelIn(command.Model)
+		if !ok || !command.Serves || !ran[command] {
 			continue
 		}
-		bits := model.Bits(c.Model + " " + c.Flags["quantization"] + " " + c.Flags["dtype"])
-		_, offload := c.Flags["cpu-offload-gb"]
-		if bits == 0 || offload || !explicit(c) {
+		bits := model.Bits(command.Model + " " + command.Flags["quantization"] + " " + command.Flags["dtype"])
+		_, offload := command.Flags["cpu-offload-gb"]
+		if bits == 0 || offload || !explicit(command) {
 			continue
 		}
 		all, _ := model.Billions()
-		if weights := all * bits / 8; weights > memory*float64(c.Devices()) {
-			j.find(Unsupported, c.Line, "command", clip(c.Text), fmt.Sprintf("%.0f GB of weights, %d × %s GB (%s)", weights, c.Devices(), document.Figure(memory), name), "weights that do not fit cannot have been served so")
+		if weights := all * bits / 8; weights > memory*float64(command.Devices()) {
+			j.find(Unsupported, command.Line, "command", clip(command.Text), fmt.Sprintf("%.0f GB of weights, %d × %s GB (%s)", weights, command.Devices(), document.Figure(memory), name), "weights that do not fit cannot have been served so")
+		}
+	}
+}
+
+var (
+	statedRate    = regexp.MustCompile(`([0-9][0-9,]*(?:\.[0-9]+)?)\s?(?:tok/s|tokens/s|tokens per second|tok/sec|t/s)`)
+	memorySize    = regexp.MustCompile(`\b([0-9]{2,3})\s?GB\b`)
+	countBefore   = regexp.MustCompile(`(?i)\b([0-9]{1,2})\s?[x×]\s?(?:NVIDIA |AMD )?[A-Z]|\b([0-9]{1,2})\s+(?:NVIDIA |AMD )?(?:gpus?|cards?|[A-Z]+ ?[0-9]+[A-Z]*s)\b`)
+	precision     = regexp.MustCompile(`(?i)\b(bf16|fp16|bfloat16|float16|fp8|int8|int4|awq|gptq|mxfp4|nvfp4|fp4)\b`)
+	denied        = regexp.MustCompile(`(?i)\bnot\b|n't|cannot|out[- ]of[- ]memory|\boom\b|fails?\b|error|offload`)
+	oneAtATime    = regexp.MustCompile(`(?i)\bbatch(?: size)?\s?=?\s?1\b|\bbs\s?=?\s?1\b|single[- ](?:user|stream|request)|concurrency\s?=?\s?1\b|one request at a time`)
+	eachOfSeveral = regexp.MustCompile(`(?i)specul|eagle|draft|mtp`)
+)
+
+// checkStatements looks for lines that give a model, the form of its weights, a device and a
+// rate, of which the weights do not fit, or one request is faster than they can be read.
+func (j *judge) checkStatements() {
+	inBlock := j.doc.BlockLines()
+	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || inBlock[i+1] || !statedRate.MatchString(raw) || denied.MatchString(raw) {
+			continue
+		}
+		line := document.Plain(raw)
+		model, ok := document.ModelIn(line)
+		form := precision.FindString(line)
+		devices := document.DevicesIn(line)
+		if !ok || form == "" || len(devices) != 1 {
+			continue
+		}
+		// Several devices count together, which is more than any of them can do in fact.
+		count := 1
+		if match := countBefore.FindStringSubmatch(line); match != nil {
+			fmt.Sscan(match[1]+match[2], &count)
+		}
+		memory := devices[0].Memory
+		if match := memorySize.FindStringSubmatch(line); match != nil {
+			if stated, ok := document.ParseNumber(match[1]); ok && memory == 0 {
+				memory = stated.Value
+			}
+		}
+		all, _ := model.Billions()
+		if weights := all * model.Bits(form) / 8; memory > 0 && weights > float64(count)*memory {
+			j.find(Wrong, i+1, "statement", clip(line), fmt.Sprintf("%.0f GB of weights in %s, %d × %s GB of memory", weights, form, count, document.Figure(memory)), "weights that do not fit cannot have been served so")
+			continue
+		}
+		rate, ok := document.ParseNumber(statedRate.FindStringSubmatch(line)[1])
+		reads := model.BytesPerToken(form)
+		if bound := devices[0].Bandwidth * float64(count) / reads; ok && bound > 0 && oneAtATime.MatchString(line) && !eachOfSeveral.MatchString(line) && rate.Value > 1.02*bound {
+			j.find(Wrong, i+1, "statement", clip(line), fmt.Sprintf("reading %.1f GB per token allows %.0f tok/s on %d × %.2f TB/s", reads, bound, count, devices[0].Bandwidth/1000), "one request at a time cannot be faster than its weights are read")
 		}
 	}
 }
@@ -191,46 +241,46 @@ func (j *judge) checkBandwidth() {
 	if len(devices) != 1 || devices[0].Bandwidth == 0 {
 		return
 	}
-	for _, b := range j.doc.Blocks {
-		model, ok := document.ModelIn(j.doc.ModelOf(b))
-		if !ok || !b.Has("mean_tpot_ms") || b.Value("mean_tpot_ms") <= 0 || b.Server == nil || !explicit(b.Server) {
+	for _, block := range j.doc.Blocks {
+		model, ok := document.ModelIn(j.doc.ModelOf(block))
+		if !ok || !block.Has("mean_tpot_ms") || block.Value("mean_tpot_ms") <= 0 || block.Server == nil || !explicit(block.Server) {
 			continue
 		}
-		if strings.Contains(b.Server.Text, "specul") {
+		if strings.Contains(block.Server.Text, "specul") {
 			continue // several tokens a step
 		}
-		bits := model.Bits(b.Server.Text)
+		bits := model.Bits(block.Server.Text)
 		if bits == 0 {
 			bits = 8 // the least that an unnamed checkpoint is likely to have
 		}
 		_, active := model.Billions()
-		least := active * bits / 8 / devices[0].Bandwidth * 1000 / float64(b.Server.Devices())
-		if b.Values["mean_tpot_ms"].Span().High < 0.9*least {
-			j.find(Unsupported, b.LineOf("mean_tpot_ms"), b.Name, "mean TPOT "+b.Values["mean_tpot_ms"].Text+" ms",
-				fmt.Sprintf("reading %.1f GB per token takes at least %.1f ms on %d × %s", active*bits/8, least, b.Server.Devices(), devices[0].Text), "tokens were read many at once, or this is not their time")
+		least := active * bits / 8 / devices[0].Bandwidth * 1000 / float64(block.Server.Devices())
+		if block.Values["mean_tpot_ms"].Span().High < 0.9*least {
+			j.find(Unsupported, block.LineOf("mean_tpot_ms"), block.Name, "mean TPOT "+block.Values["mean_tpot_ms"].Text+" ms",
+				fmt.Sprintf("reading %.1f GB per token takes at least %.1f ms on %d × %s", active*bits/8, least, block.Server.Devices(), devices[0].Text), "tokens were read many at once, or this is not their time")
 		}
 	}
 }
 
 // checkAgainst asks the predictors what fits and what is possible.
 func (j *judge) checkAgainst() {
-	for _, p := range j.against {
-		for _, b := range j.doc.Blocks {
-			setting, ok := j.settingOf(b, p)
+	for _, predictor := range j.against {
+		for _, block := range j.doc.Blocks {
+			setting, ok := j.settingOf(block, predictor)
 			if !ok {
 				continue
 			}
-			capacity, err := p.Capacity(setting)
+			capacity, err := predictor.Capacity(setting)
 			if err != nil {
 				continue // V-PRED says what cannot be predicted
 			}
 			if capacity.MemoryBytes > 0 && capacity.WeightBytes > capacity.MemoryBytes {
-				j.find(Wrong, b.Line, b.Name, fmt.Sprintf("a run of %s on %d devices", setting.Model, max(setting.TP, 1)),
-					fmt.Sprintf("%.1f GB of weights, %.1f GB of memory on %s", capacity.WeightBytes/1e9, capacity.MemoryBytes/1e9, p.Name()), "weights that do not fit cannot have been served")
+				j.find(Wrong, block.Line, block.Name, fmt.Sprintf("a run of %s on %d devices", setting.Model, max(setting.TP, 1)),
+					fmt.Sprintf("%.1f GB of weights, %.1f GB of memory on %s", capacity.WeightBytes/1e9, capacity.MemoryBytes/1e9, predictor.Name()), "weights that do not fit cannot have been served")
 			}
-			if capacity.MostTokens > 0 && b.Value("output_throughput") > capacity.MostTokens {
-				j.find(Wrong, b.LineOf("output_throughput"), b.Name, "output "+b.Values["output_throughput"].Text+" tok/s",
-					fmt.Sprintf("%s allows at most %s tok/s", p.Name(), document.Figure(math.Round(capacity.MostTokens))), "bandwidth and FLOPs bound the rate")
+			if capacity.MostTokens > 0 && block.Value("output_throughput") > capacity.MostTokens {
+				j.find(Wrong, block.LineOf("output_throughput"), block.Name, "output "+block.Values["output_throughput"].Text+" tok/s",
+					fmt.Sprintf("%s allows at most %s tok/s", predictor.Name(), document.Figure(math.Round(capacity.MostTokens))), "bandwidth and FLOPs bound the rate")
 			}
 		}
 	}
@@ -247,6 +297,9 @@ var (
 // checkLimitations compares recipes with sentences that say which settings run out of memory.
 func (j *judge) checkLimitations() {
 	for i, raw := range j.doc.Lines {
+		if len(raw) > maxSentence || !strings.Contains(strings.ToLower(raw), "mem") {
+			continue
+		}
 		line := document.Plain(raw)
 		tp := limitedTP.FindStringSubmatch(line)
 		if !outOfMemory.MatchString(line) || tp == nil || !defaultShare.MatchString(line) || j.doc.Fenced[i] {
@@ -269,14 +322,14 @@ func (j *judge) checkLimitations() {
 }
 
 // checkLimitation compares one recipe with one sentence.
-func (j *judge) checkLimitation(r document.Recipe, sentence, tp string, advised, line int) {
-	c := document.Command{Flags: r.Flags}
-	size, ok := c.Integer("tensor-parallel-size")
+func (j *judge) checkLimitation(recipe document.Recipe, sentence, tp string, advised, line int) {
+	command := document.Command{Flags: recipe.Flags}
+	size, ok := command.Integer("tensor-parallel-size")
 	if !ok {
 		size = 1
 	}
-	batched, known := c.Integer("max-num-batched-tokens")
-	_, share := r.Flags["gpu-memory-utilization"]
+	batched, known := command.Integer("max-num-batched-tokens")
+	_, share := recipe.Flags["gpu-memory-utilization"]
 	if fmt.Sprint(size) != tp || share || !known || batched <= advised {
 		return
 	}
@@ -284,10 +337,10 @@ func (j *judge) checkLimitation(r document.Recipe, sentence, tp string, advised,
 	if match := document.DevicesIn(sentence); len(match) > 0 {
 		device = match[0].Text
 	}
-	if (hopperWords.MatchString(sentence) && blackwell.MatchString(r.Name)) || (blackwell.MatchString(sentence) && hopperWords.MatchString(r.Name)) {
+	if (hopperWords.MatchString(sentence) && blackwell.MatchString(recipe.Name)) || (blackwell.MatchString(sentence) && hopperWords.MatchString(recipe.Name)) {
 		return
 	}
-	j.find(Unsupported, r.Line, r.Name, fmt.Sprintf("TP %d, %s batched tokens, default memory share", size, grouped(batched)),
+	j.find(Unsupported, recipe.Line, recipe.Name, fmt.Sprintf("TP %d, %s batched tokens, default memory share", size, grouped(batched)),
 		fmt.Sprintf("line %d says that this runs out of memory on %s", line, device), "a recipe and the document's own limitations contradict each other: "+clip(sentence))
 }
 

@@ -13,13 +13,13 @@ import (
 )
 
 // carry is V-CARRY: rows of random prompts with one seed on one server.
-func carry(j *judge) {
+func (j *judge) carry() {
 	type session struct{ server, seed string }
 	groups := map[session][]*document.Block{}
 	var order []session
-	for _, b := range j.doc.Blocks {
-		load := j.doc.LoadOf(b)
-		if load.Dataset != "random" || b.Windows || !b.Has("total_input_tokens") {
+	for _, block := range j.doc.Blocks {
+		load := j.doc.LoadOf(block)
+		if load.Dataset != "random" || block.Windows || !block.Has("total_input_tokens") {
 			continue
 		}
 		seed := "the default seed"
@@ -27,13 +27,13 @@ func carry(j *judge) {
 			seed = fmt.Sprintf("seed %d", *load.Seed)
 		}
 		key := session{seed: seed}
-		if b.Server != nil {
-			key.server = fmt.Sprint(b.Server.Line)
+		if block.Server != nil {
+			key.server = fmt.Sprint(block.Server.Line)
 		}
 		if groups[key] == nil {
 			order = append(order, key)
 		}
-		groups[key] = append(groups[key], b)
+		groups[key] = append(groups[key], block)
 	}
 	for _, key := range order {
 		j.checkCarry(groups[key], key.seed)
@@ -43,13 +43,16 @@ func carry(j *judge) {
 // checkCarry reports what each row of a server shares with those before it.
 func (j *judge) checkCarry(blocks []*document.Block, seed string) {
 	signatures := 0
-	for i, b := range blocks {
+	// Each row is compared with those before it, so a long list is cut.
+	const mostRows = 500
+	blocks = blocks[:min(len(blocks), mostRows)]
+	for i, block := range blocks {
 		longest, count, name := 0.0, 0.0, ""
 		for _, before := range blocks[:i] {
-			if before.Fitting() == b.Fitting() {
+			if before.Fitting() == block.Fitting() {
 				continue // the same load again, or another setting of it
 			}
-			shared := math.Min(before.Value("completed"), b.Value("completed"))
+			shared := math.Min(before.Value("completed"), block.Value("completed"))
 			if length := before.Value("total_input_tokens") / math.Max(before.Value("completed"), 1); shared >= count {
 				longest, count, name = length, shared, before.ShortName()
 				if load := j.doc.LoadOf(before); load.Stated {
@@ -60,18 +63,18 @@ func (j *judge) checkCarry(blocks []*document.Block, seed string) {
 		if count == 0 {
 			continue
 		}
-		load := j.doc.LoadOf(b)
+		load := j.doc.LoadOf(block)
 		// A burst is served in order, so waiting times spread evenly and mean and median agree,
 		// unless the first ones went faster. Long answers in few places do that too.
-		mean, median := b.Value("mean_ttft_ms"), b.Value("median_ttft_ms")
-		short := load.Output*b.Value("mean_tpot_ms") < 0.2*1000*b.Value("duration")
+		mean, median := block.Value("mean_ttft_ms"), block.Value("median_ttft_ms")
+		short := load.Output*block.Value("mean_tpot_ms") < 0.2*1000*block.Value("duration")
 		if !load.Burst() || !short || median <= 0 || median > 0.9*mean {
 			continue
 		}
 		signatures++
-		j.find(Caution, b.Line, b.Name, fmt.Sprintf("median TTFT %.0f < mean %.0f ms", median, mean),
-			fmt.Sprintf("the first %.0f of %.0f prompts begin as those of %s (%s): up to %.0f tokens of each were in the prefix cache", count, b.Value("completed"), name, seed, math.Min(longest, load.Input)),
-			"random prompts of one seed share prefixes, whatever their length; a server that is not restarted or emptied keeps them")
+		j.find(Caution, block.Line, block.Name, fmt.Sprintf("median TTFT %.0f < mean %.0f ms", median, mean),
+			fmt.Sprintf("the first %.0f of %.0f prompts begin as those of %s (%s): up to %.0f tokens of each were in the prefix cache", count, block.Value("completed"), name, seed, math.Min(longest, load.Input)),
+			"random prompts of one seed share prefixes, whatever their length; a server that is not restarted or emptied keeps them"+j.carried(block))
 	}
 	loads := map[[2]float64]bool{}
 	for _, b := range blocks {
@@ -83,56 +86,74 @@ func (j *judge) checkCarry(blocks []*document.Block, seed string) {
 	}
 }
 
+// carried says how long a run is predicted to take with the prefixes that the server has seen
+// before, and without them; "" where nobody can say.
+func (j *judge) carried(block *document.Block) string {
+	for _, predictor := range j.against {
+		setting, ok := j.settingOf(block, predictor)
+		if !ok || len(setting.Before) == 0 {
+			continue
+		}
+		with, errWith := predictor.Predict(setting)
+		setting.Before = nil
+		without, errWithout := predictor.Predict(setting)
+		if errWith == nil && errWithout == nil {
+			return fmt.Sprintf("; %s predicts %.1f s with them and %.1f s without, printed are %s s", predictor.Name(), with.Duration.Value, without.Duration.Value, block.Values["duration"].Text)
+		}
+	}
+	return ""
+}
+
 // relative is by how much a value differs from another, in percent.
 func relative(fresh, old float64) float64 { return 100 * (fresh/old - 1) }
 
 // tokens is V-TOKENS.
-func tokens(j *judge) {
-	for _, b := range j.doc.Blocks {
+func (j *judge) tokens() {
+	for _, block := range j.doc.Blocks {
 		const came = "total_output_tokens_retokenized"
-		if !b.Has("total_output_tokens", came) || b.Value("total_output_tokens") <= 0 {
+		if !block.Has("total_output_tokens", came) || block.Value("total_output_tokens") <= 0 {
 			continue
 		}
-		if off := relative(b.Value(came), b.Value("total_output_tokens")); math.Abs(off) > 1 {
+		if off := relative(block.Value(came), block.Value("total_output_tokens")); math.Abs(off) > 1 {
 			severity := Caution
 			if math.Abs(off) > 10 {
 				severity = Unsupported
 			}
-			j.find(severity, b.LineOf(came), b.Name, fmt.Sprintf("%s tokens requested, %s retokenized", b.Values["total_output_tokens"].Text, b.Values[came].Text),
+			j.find(severity, block.LineOf(came), block.Name, fmt.Sprintf("%s tokens requested, %s retokenized", block.Values["total_output_tokens"].Text, block.Values[came].Text),
 				fmt.Sprintf("%+.1f %%", off), "rates count what was requested, not what came")
 		}
 	}
 	seen := map[[2]*document.Block]bool{}
-	for _, p := range j.doc.Pairs() {
-		if seen[[2]*document.Block{p.Old, p.New}] || p.Old == p.New || p.Old.Fitting() != p.New.Fitting() {
+	for _, pair := range j.doc.Pairs() {
+		if seen[[2]*document.Block{pair.Old, pair.New}] || pair.Old == pair.New || pair.Old.Fitting() != pair.New.Fitting() {
 			continue
 		}
-		seen[[2]*document.Block{p.Old, p.New}] = true
-		j.checkOutputs(p)
+		seen[[2]*document.Block{pair.Old, pair.New}] = true
+		j.checkOutputs(pair)
 	}
 }
 
 // checkOutputs compares what two runs of one load wrote.
-func (j *judge) checkOutputs(p document.Pair) {
-	old, fresh := p.Old, p.New
+func (j *judge) checkOutputs(pair document.Pair) {
+	old, fresh := pair.Old, pair.New
 	const total, output, count = "total_token_throughput", "output_throughput", "total_output_tokens"
 	if !old.Has(count, output) || !fresh.Has(count, output) || old.Value(count) == fresh.Value(count) {
 		return
 	}
 	wrote := fmt.Sprintf("%s → %s tokens (%+.1f %%)", old.Values[count].Text, fresh.Values[count].Text, relative(fresh.Value(count), old.Value(count)))
 	rates := fmt.Sprintf("output %s → %s tok/s (%+.1f %%)", old.Values[output].Text, fresh.Values[output].Text, relative(fresh.Value(output), old.Value(output)))
-	where := "table row " + p.Row.Name
+	where := "table row " + pair.Row.Name
 	switch {
 	case old.Has(total) && fresh.Has(total) && fresh.Value(total) > old.Value(total) && fresh.Value(output) < old.Value(output):
-		j.find(Unsupported, p.Row.Line, where, fmt.Sprintf("total %s → %s tok/s (%+.1f %%)", old.Values[total].Text, fresh.Values[total].Text, relative(fresh.Value(total), old.Value(total))),
+		j.find(Unsupported, pair.Row.Line, where, fmt.Sprintf("total %s → %s tok/s (%+.1f %%)", old.Values[total].Text, fresh.Values[total].Text, relative(fresh.Value(total), old.Value(total))),
 			rates+", "+wrote, "the gain of the total is one of reading prompts: fewer tokens were written, and more slowly")
 	case math.Abs(relative(fresh.Value(count), old.Value(count))) > 0.5:
-		j.find(Caution, p.Row.Line, where, wrote, rates, "the compared runs did not write the same: part of a gain in total tokens/s is a difference in work")
+		j.find(Caution, pair.Row.Line, where, wrote, rates, "the compared runs did not write the same: part of a gain in total tokens/s is a difference in work")
 	}
 }
 
 // slower is V-SLOWER.
-func slower(j *judge) {
+func (j *judge) slower() {
 	for t := range j.doc.Tables {
 		table := &j.doc.Tables[t]
 		for r := range table.Rows {
@@ -145,34 +166,34 @@ func slower(j *judge) {
 }
 
 // checkSlower looks in a cell that prints an improvement for figures that are worse.
-func (j *judge) checkSlower(t *document.Table, r *document.Row, column int) {
+func (j *judge) checkSlower(table *document.Table, row *document.Row, column int) {
 	gain := -1
-	for i := range r.Cells[column].Figures {
-		f := &r.Cells[column].Figures[i]
-		if f.Change == nil || f.Metric == "" {
+	for i := range row.Cells[column].Figures {
+		figure := &row.Cells[column].Figures[i]
+		if figure.Change == nil || figure.Metric == "" {
 			continue
 		}
-		if base, ok := document.RowBase(t, r, column, f.Label); ok && better(f, &base) > 0 {
+		if base, ok := document.RowBase(table, row, column, figure.Label); ok && better(figure, &base) > 0 {
 			gain = i
 		}
 	}
 	if gain < 0 {
 		return
 	}
-	for i := range r.Cells[column].Figures {
-		f := &r.Cells[column].Figures[i]
-		base, ok := document.RowBase(t, r, column, f.Label)
-		if !ok || f.Metric == "" || better(f, &base) >= 0 {
+	for i := range row.Cells[column].Figures {
+		figure := &row.Cells[column].Figures[i]
+		base, ok := document.RowBase(table, row, column, figure.Label)
+		if !ok || figure.Metric == "" || better(figure, &base) >= 0 {
 			continue
 		}
-		j.find(Caution, r.Line, place(t, r), fmt.Sprintf("%s %s", r.Cells[column].Figures[gain].Label, r.Cells[column].Figures[gain].Change.Text),
-			fmt.Sprintf("%s %s → %s (%+.1f %%)", f.Label, base.Number.Text, f.Number.Text, relative(f.Number.Value*f.Scale, base.Number.Value*base.Scale)), "this metric got worse in a row that is called an improvement")
+		j.find(Caution, row.Line, place(table, row), fmt.Sprintf("%s %s", row.Cells[column].Figures[gain].Label, row.Cells[column].Figures[gain].Change.Text),
+			fmt.Sprintf("%s %s → %s (%+.1f %%)", figure.Label, base.Number.Text, figure.Number.Text, relative(figure.Number.Value*figure.Scale, base.Number.Value*base.Scale)), "this metric got worse in a row that is called an improvement")
 	}
 }
 
 // better is the sign of by how much a figure is better than its base, beyond rounding.
-func better(f, base *document.TableFigure) int {
-	fresh, old := document.Between(f.Number.Span().Low*f.Scale, f.Number.Span().High*f.Scale), document.Between(base.Number.Span().Low*base.Scale, base.Number.Span().High*base.Scale)
+func better(figure, base *document.TableFigure) int {
+	fresh, old := document.Between(figure.Number.Span().Low*figure.Scale, figure.Number.Span().High*figure.Scale), document.Between(base.Number.Span().Low*base.Scale, base.Number.Span().High*base.Scale)
 	sign := 0
 	switch {
 	case fresh.Low > old.High:
@@ -180,22 +201,23 @@ func better(f, base *document.TableFigure) int {
 	case fresh.High < old.Low:
 		sign = -1
 	}
-	if document.IsTime(f.Metric) {
+	if document.IsTime(figure.Metric) {
 		return -sign
 	}
 	return sign
 }
 
 // duplicates is V-DUP.
-func duplicates(j *judge) {
+func (j *judge) duplicates() {
+	// By all printed digits: two runs never agree in eight figures or more.
 	groups := map[string][]*document.Block{}
 	var order []string
-	for _, b := range j.doc.Blocks {
-		if len(b.Values) < 8 || !b.Has("duration") {
+	for _, block := range j.doc.Blocks {
+		if len(block.Values) < 8 || !block.Has("duration") {
 			continue // too little to be sure that it is the same run
 		}
-		keys := make([]string, 0, len(b.Values))
-		for key, value := range b.Values {
+		keys := make([]string, 0, len(block.Values))
+		for key, value := range block.Values {
 			keys = append(keys, key+"="+value.Text)
 		}
 		sort.Strings(keys)
@@ -203,7 +225,7 @@ func duplicates(j *judge) {
 		if groups[key] == nil {
 			order = append(order, key)
 		}
-		groups[key] = append(groups[key], b)
+		groups[key] = append(groups[key], block)
 	}
 	for _, key := range order {
 		group := groups[key]
@@ -221,20 +243,21 @@ func duplicates(j *judge) {
 }
 
 // repeats is V-REPEAT.
-func repeats(j *judge) {
+func (j *judge) repeats() {
 	type run struct {
 		setting string
 		load    [2]float64
 	}
+	// A block that is printed twice is one run.
 	count := map[run]int{}
 	seen := map[string]bool{}
 	most := 0
-	for _, b := range j.doc.Blocks {
-		key := run{b.SettingText() + b.Section, b.Fitting()}
-		if b.Server != nil {
-			key.setting += b.Server.Text
+	for _, block := range j.doc.Blocks {
+		key := run{block.SettingText() + block.Section, block.Fitting()}
+		if block.Server != nil {
+			key.setting += block.Server.Text
 		}
-		identity := fmt.Sprint(key, b.Values["duration"].Text, b.Values["mean_ttft_ms"].Text)
+		identity := fmt.Sprint(key, block.Values["duration"].Text, block.Values["mean_ttft_ms"].Text)
 		if !seen[identity] {
 			seen[identity] = true
 			count[key]++
@@ -306,18 +329,18 @@ func (j *judge) largestRejected() (gain float64, about string) {
 				continue
 			}
 			var inside, before *document.Block
-			for _, b := range j.doc.Blocks {
-				if !b.Has(metric) || b.Server == nil {
+			for _, block := range j.doc.Blocks {
+				if !block.Has(metric) || block.Server == nil {
 					continue
 				}
 				// Sections are matched by the words of the option's name.
 				switch {
-				case sharesWords(b.Section, row.Name):
-					if inside == nil || b.Value(metric) > inside.Value(metric) {
-						inside = b
+				case sharesWords(block.Section, row.Name):
+					if inside == nil || block.Value(metric) > inside.Value(metric) {
+						inside = block
 					}
-				case inside == nil && (before == nil || b.Value(metric) > before.Value(metric)):
-					before = b
+				case inside == nil && (before == nil || block.Value(metric) > before.Value(metric)):
+					before = block
 				}
 			}
 			if inside == nil || before == nil || inside.Fitting() != before.Fitting() {

@@ -69,7 +69,8 @@ type UnreadableError struct {
 	Err  error
 }
 
-func (e *UnreadableError) Error() string { return e.Name + ": " + e.Err.Error() }
+// Error names the document; what it quotes of one is cut.
+func (e *UnreadableError) Error() string { return e.Name + ": " + clip(e.Err.Error()) }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
@@ -125,23 +126,23 @@ var rules = []struct {
 	id    string
 	apply func(*judge)
 }{
-	{"V-ARITH", arithmetic},
-	{"V-PCT", percentages},
-	{"V-REF", references},
-	{"V-LITTLE", little},
-	{"V-PEAK", peaks},
-	{"V-CARRY", carry},
-	{"V-TOKENS", tokens},
-	{"V-CHUNK", chunks},
-	{"V-QUEUE", queue},
-	{"V-KV", cache},
-	{"V-ROOF", roof},
-	{"V-CLAIM", claimed},
-	{"V-REPEAT", repeats},
-	{"V-SLOWER", slower},
-	{"V-DUP", duplicates},
-	{"V-MISSING", missing},
-	{"V-PRED", predictions},
+	{"V-ARITH", (*judge).arithmetic},
+	{"V-PCT", (*judge).percentages},
+	{"V-REF", (*judge).references},
+	{"V-LITTLE", (*judge).little},
+	{"V-PEAK", (*judge).peaks},
+	{"V-CARRY", (*judge).carry},
+	{"V-TOKENS", (*judge).tokens},
+	{"V-CHUNK", (*judge).chunks},
+	{"V-QUEUE", (*judge).queue},
+	{"V-KV", (*judge).cache},
+	{"V-ROOF", (*judge).roof},
+	{"V-CLAIM", (*judge).claimed},
+	{"V-REPEAT", (*judge).repeats},
+	{"V-SLOWER", (*judge).slower},
+	{"V-DUP", (*judge).duplicates},
+	{"V-MISSING", (*judge).missing},
+	{"V-PRED", (*judge).predictions},
 }
 
 // A judge collects the findings of one rule about one document.

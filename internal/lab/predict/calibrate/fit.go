@@ -17,11 +17,12 @@ import (
 // a ridge that pulls every parameter to its prior (lab.md 5).
 
 const (
-	noise     = 0.06 // a published number says its logarithm with this standard error
-	huber     = 0.08 // from here on a residual counts linearly
-	rounds    = 8    // of Gauss-Newton on one schedule
-	widest    = 0.5  // largest step of a logarithm in a round
-	schedules = 2    // times that the rows are simulated with the parameters fitted so far
+	noise       = 0.06  // a published number says its logarithm with this standard error
+	discrepancy = 0.035 // of the model itself: what no parameter mends, as a logarithm
+	huber       = 0.08  // from here on a residual counts linearly
+	rounds      = 8     // of Gauss-Newton on one schedule
+	widest      = 0.5   // largest step of a logarithm in a round
+	schedules   = 2     // times that the rows are simulated with the parameters fitted so far
 )
 
 // observed are the metrics that a fit uses, and how much each counts. The 99th percentile of the
@@ -63,7 +64,7 @@ func newModel(ctx context.Context, rows []Row) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	var versions []string
+	versions := map[string]int{}
 	for i := range rows {
 		s, err := rows[i].Scenario(rows)
 		if err != nil {
@@ -73,10 +74,9 @@ func newModel(ctx context.Context, rows []Row) (*model, error) {
 			return nil, fmt.Errorf("row %s is of %s on %s, row %s of %s on %s: a calibration is of one engine on one machine",
 				rows[i].ID, s.Engine.Name, s.Machine.Name, rows[0].ID, first.Engine.Name, first.Machine.Name)
 		}
-		versions = append(versions, s.Engine.Version)
+		versions[s.Engine.Version]++
 	}
-	slices.Sort(versions)
-	m := &model{rows: rows, base: Prior(first.Machine.Name, first.Engine.Name, slices.Compact(versions))}
+	m := &model{rows: rows, base: Prior(first.Machine.Name, first.Engine.Name, versions)}
 	if err := m.simulate(ctx); err != nil {
 		return nil, err
 	}
@@ -283,26 +283,50 @@ func (m *model) calibration(which []int) (*predict.Calibration, error) {
 		if !seen[name] { // no row has that kernel: it stays unknown
 			continue
 		}
-		c.Parameters[name] = machine.Parameter{Value: values[name], Unit: priors[name].unit, Origin: machine.Fitted, SE: se}
+		c.Parameters[name] = machine.Parameter{Value: digits(values[name]), Unit: priors[name].unit, Origin: machine.Fitted, SE: digits(se)}
 		if se > 0.7*priors[name].spread {
 			c.Left = append(c.Left, name)
 		}
 	}
-	var versions []string
+	c.Versions = map[string]int{}
 	for _, i := range which {
 		c.Rows = append(c.Rows, m.rows[i].ID)
 		profile, err := predict.Engine(m.rows[i].Engine, m.rows[i].EngineVersion)
 		if err != nil {
 			return nil, err
 		}
-		versions = append(versions, profile.Version)
+		c.Versions[profile.Version]++
 		covered := m.sims[i].Covered()
 		c.Range.Context = math.Max(c.Range.Context, covered.Context)
 		c.Range.Sequences = math.Max(c.Range.Sequences, covered.Sequences)
 		c.Range.Devices = append(c.Range.Devices, covered.Devices...)
 	}
-	slices.Sort(versions)
 	slices.Sort(c.Range.Devices)
-	c.Versions, c.Range.Devices = slices.Compact(versions), slices.Compact(c.Range.Devices)
+	c.Range.Devices = slices.Compact(c.Range.Devices)
 	return c, nil
+}
+
+// digits leaves five significant digits: more would only make files long.
+func digits(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 4-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// spread is how sure predictions are that rest on the rows of these numbers; its quantiles are
+// still to be found.
+func (m *model) spread(which []int) (predict.Spread, error) {
+	covariance, err := m.covariance(which)
+	if err != nil {
+		return predict.Spread{}, err
+	}
+	s := predict.Spread{Names: m.names, Discrepancy: discrepancy}
+	for a := range m.names {
+		for b := range m.names {
+			s.Covariance = append(s.Covariance, digits(covariance.At(a, b)))
+		}
+	}
+	return s, nil
 }

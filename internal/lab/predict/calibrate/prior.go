@@ -16,22 +16,13 @@ type prior struct {
 
 // priors are the usual shares of data-sheet numbers that kernels reach, as published
 // measurements of such kernels on accelerators give them, and usual times of a Python host.
-var priors = map[string]prior{
-	"dense/bf16/bandwidth":  {0.85, 0.1, "share", false},
-	"dense/bf16/compute":    {0.75, 0.15, "share", false},
-	"dense/q8/bandwidth":    {0.8, 0.2, "share", false},
-	"dense/q8/compute":      {0.6, 0.3, "share", false},
-	"dense/q5/bandwidth":    {0.7, 0.3, "share", false},
-	"dense/q5/compute":      {0.5, 0.4, "share", false},
-	"dense/mxfp4/bandwidth": {0.7, 0.3, "share", false},
-	"dense/mxfp4/compute":   {0.5, 0.4, "share", false},
-
+var priors = withTypes(map[string]prior{
+	"dense/bf16/bandwidth":    {0.85, 0.1, "share", false},
+	"dense/bf16/compute":      {0.75, 0.15, "share", false},
 	"experts/bf16/bandwidth":  {0.7, 0.3, "share", false},
 	"experts/bf16/compute":    {0.4, 0.4, "share", false},
 	"experts/mxfp4/bandwidth": {0.6, 0.3, "share", false},
 	"experts/mxfp4/compute":   {0.4, 0.4, "share", false},
-	"experts/q8/bandwidth":    {0.7, 0.3, "share", false},
-	"experts/q8/compute":      {0.4, 0.4, "share", false},
 
 	"attention/full/bandwidth":  {0.7, 0.25, "share", false},
 	"attention/full/compute":    {0.55, 0.3, "share", false},
@@ -47,13 +38,28 @@ var priors = map[string]prior{
 	"host/sequence_us":      {15, 0.6, "us", false},
 	"host/parallel_ms":      {1, 0.7, "ms", false},
 	"host/async_hidden":     {0.7, 0.25, "share", false},
-	"front/chat_ms":         {1.9, 0.05, "ms", true},
-	"front/completion_ms":   {0, 0, "ms", true},
+	"front/harmony_ms":      {1.9, 0.05, "ms", true},
+	"front/qwen3_ms":        {12.6, 0.1, "ms", true},
+	"front/qwen3-2507_ms":   {7.8, 0.15, "ms", true},
 	"experts/exponent":      {1.2, 0.1, "", true},
+})
+
+// withTypes adds the types of matrices of which less is known.
+func withTypes(all map[string]prior) map[string]prior {
+	for _, class := range []string{"dense/", "experts/"} {
+		for _, kind := range []string{"f32", "q8", "q6", "q5", "q4", "mxfp4"} {
+			for what, value := range map[string]float64{"/bandwidth": 0.7, "/compute": 0.45} {
+				if _, known := all[class+kind+what]; !known {
+					all[class+kind+what] = prior{value, 0.4, "share", false}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Prior returns a calibration of nothing but priors. Predictions with it are for fitting only.
-func Prior(machineName, engine string, versions []string) *predict.Calibration {
+func Prior(machineName, engine string, versions map[string]int) *predict.Calibration {
 	c := &predict.Calibration{Machine: machineName, Engine: engine, Versions: versions, Parameters: map[string]machine.Parameter{}}
 	for name, p := range priors {
 		c.Parameters[name] = machine.Parameter{Value: p.value, Unit: p.unit, Origin: machine.Published, SE: p.spread}

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/machine"
+	"ossian/internal/plan"
 )
 
 // A Row is one published or measured run: what was run, and what came out.
@@ -39,10 +41,28 @@ type Row struct {
 		OutputLen int    `json:"output_len"`
 		Prompts   int    `json:"num_prompts"`
 		Rate      any    `json:"request_rate"` // a number, or "inf"
+		Most      int    `json:"max_concurrency"`
 		Seed      int64  `json:"seed"`
 	} `json:"workload"`
 	Session string             `json:"session"`
 	Metrics map[string]float64 `json:"metrics"`
+
+	scenario *predict.Scenario // what was run, where the fields above do not say it
+}
+
+// Measured returns the row of a run whose scenario is at hand: of a model with files, or on a
+// machine without a data sheet. Metrics are under the keys of predict.Prediction; times in ms,
+// duration_s in seconds.
+func Measured(id string, s predict.Scenario, metrics map[string]float64) Row {
+	row := Row{ID: id, Engine: s.Engine.Name, EngineVersion: s.Engine.Version, Model: s.Model.Spec.Name, TP: max(s.Settings.TP, 1),
+		Metrics: maps.Clone(metrics), scenario: &s}
+	row.Hardware.GPU, row.Hardware.Count = s.Machine.Name, row.TP
+	in, out := 0, 0
+	for _, request := range s.Workload.Requests {
+		in, out = in+len(request.Prompt), out+request.Output
+	}
+	row.Metrics["total_input_tokens"], row.Metrics["total_output_tokens"] = float64(in), float64(out)
+	return row
 }
 
 // format is the name of the file's form.
@@ -68,13 +88,16 @@ func Read(from io.Reader) ([]Row, error) {
 
 // family names the kernels of a row: rows of one family say something about each other.
 func (r *Row) family() string {
-	model, err := predict.Model(r.Model)
-	switch {
-	case err != nil:
+	var counted *plan.Model
+	if r.scenario != nil {
+		counted = r.scenario.Model
+	} else if counted, _ = predict.Model(r.Model); counted == nil {
 		return "unknown"
-	case model.Spec.Sinks:
-		return "sinks, 4-bit experts"
-	case model.Spec.FFN.Experts > 0:
+	}
+	switch {
+	case counted.Spec.Sinks:
+		return "sinks"
+	case counted.Spec.FFN.Experts > 0:
 		return "experts"
 	}
 	return "dense"
@@ -102,6 +125,7 @@ func (r *Row) workload() (predict.Workload, error) {
 	default:
 		return w, fmt.Errorf("row %s: data set %q with %d/%d tokens: expected sharegpt, or random with both lengths", r.ID, r.Workload.Dataset, r.Workload.InputLen, r.Workload.OutputLen)
 	}
+	w.Concurrency = r.Workload.Most
 	w.Chat = strings.Contains(r.Endpoint, "chat")
 	if rate, ok := r.Workload.Rate.(float64); ok {
 		w.Arrive(rate, r.Workload.Seed)
@@ -111,6 +135,9 @@ func (r *Row) workload() (predict.Workload, error) {
 
 // Scenario returns what a row ran; the rows of its session that stand before it in all come first.
 func (r *Row) Scenario(all []Row) (predict.Scenario, error) {
+	if r.scenario != nil {
+		return *r.scenario, nil
+	}
 	var s predict.Scenario
 	var err error
 	if s.Model, err = predict.Model(r.Model); err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"ossian/internal/bench/resultfile"
@@ -17,12 +18,13 @@ import (
 
 // Limits of blocks.
 const (
-	maxBlocks    = 20_000
+	maxBlocks    = 5_000
 	maxBlockRows = 400 // lines behind a headline
 )
 
 // A Block is one result with its printed figures.
 type Block struct {
+	number  int    // in the document, from 1
 	Name    string // what it is called in findings
 	Line    int    // of its headline, from 1; 0 in files without lines
 	end     int    // the last line of it
@@ -33,6 +35,7 @@ type Block struct {
 	Section string   // the heading that it stands under
 	label   string   // the comment right above it
 	Server  *Command // the last one above it that starts a server or gives its flags
+	load    *Loaded  // once it was asked for
 	client  *Command // the last one above it that loads a server
 	Windows bool     // its tool takes rates over windows of its own: they are not counts by the duration
 }
@@ -70,6 +73,7 @@ func (d *Document) findBlocks() error {
 			return fmt.Errorf("more than %d result blocks", maxBlocks)
 		}
 		d.Blocks = append(d.Blocks, found)
+		found.number = len(d.Blocks)
 		found.Name = fmt.Sprintf("block %d", len(d.Blocks))
 		at = found.end - 1
 	}
@@ -163,20 +167,26 @@ func (d *Document) readResults(data []byte) (bool, error) {
 	if !isJSON && !bytes.HasPrefix(text, []byte("backend,")) {
 		return false, nil
 	}
+	// A result at the top of the file, as every tool writes it; else one anywhere within.
 	results, err := resultfile.Read(data, same)
+	if isJSON && err != nil && bytes.Contains(text, []byte(headline)) {
+		return false, nil // a log whose first line begins with a bracket
+	}
 	if err != nil {
-		if isJSON && bytes.Contains(text, []byte(headline)) {
-			return false, nil // a log whose first line begins with a bracket
-		}
 		return false, err
 	}
 	for i, result := range results {
-		found := &Block{Name: fmt.Sprintf("result %d", i+1), profile: result.Profile, info: result.Info, Values: map[string]Number{}}
+		found := &Block{number: i + 1, Name: fmt.Sprintf("result %d", i+1), profile: result.Profile, info: result.Info, Values: map[string]Number{}}
 		for key, value := range result.Values {
 			found.Values[key] = exactNumber(value, result.Members[key])
 		}
 		if len(found.Values) > 0 && found.Has("duration") {
 			d.Blocks = append(d.Blocks, found)
+		}
+	}
+	if len(d.Blocks) == 0 && isJSON {
+		if err := d.nestedResults(resultfile.PlainJSON(data)); err != nil {
+			return false, err
 		}
 	}
 	if len(d.Blocks) == 0 {
@@ -203,8 +213,26 @@ func (b *Block) Has(keys ...string) bool {
 	return true
 }
 
+// Figure is the figure of a key; the total rate of a tool that prints its parts alone is
+// their sum. False where there is none.
+func (b *Block) Figure(key string) (Number, bool) {
+	if figure, ok := b.Values[key]; ok {
+		return figure, true
+	}
+	if key != "total_token_throughput" || !b.Has("input_throughput", "output_throughput") {
+		return Number{}, false
+	}
+	input, output := b.Values["input_throughput"], b.Values["output_throughput"]
+	sum := Number{Value: input.Value + output.Value, Half: input.Half + output.Half, Line: output.Line}
+	sum.Text = strconv.FormatFloat(sum.Value, 'f', 2, 64)
+	return sum, true
+}
+
 // Value is the value of a key, 0 where there is none.
 func (b *Block) Value(key string) float64 { return b.Values[key].Value }
+
+// Number is which block of its document it is, from 1.
+func (b *Block) Number() int { return b.number }
 
 // LineOf is where a key stands: its own line, else that of the block.
 func (b *Block) LineOf(key string) int {

@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// A claim is one gain that is said of one option.
-type claim struct {
+// A Claim is one gain that is said of one option.
+type Claim struct {
 	Line        int
 	Option      string // canonical: words in small letters
 	Name        string // as printed
@@ -24,10 +24,10 @@ type claim struct {
 }
 
 // maxClaims bounds the claims of one document.
-const maxClaims = 5_000
+const maxClaims = 1_000
 
-// A memoryClaim says by how much an option lessens memory.
-type memoryClaim struct {
+// A MemoryClaim says by how much an option lessens memory.
+type MemoryClaim struct {
 	Line     int
 	Option   string
 	Text     string
@@ -36,8 +36,8 @@ type memoryClaim struct {
 	Old, New Number // "70 GB instead of 240 GB": both, and no value
 }
 
-// A chainStep is a line of a chain: a rate after one more option.
-type chainStep struct {
+// A ChainStep is a line of a chain: a rate after one more option.
+type ChainStep struct {
 	Line      int
 	Name      string
 	added     bool // begins with +
@@ -46,11 +46,10 @@ type chainStep struct {
 	Potential bool
 }
 
-// A statusClaim says which state an option has.
-type statusClaim struct {
+// A StatusClaim says which state an option has.
+type StatusClaim struct {
 	Line               int
 	Option, Name, Text string
-	within             string // the heading of the list of options that it is in
 }
 
 var (
@@ -149,15 +148,15 @@ func (d *Document) findClaims() {
 }
 
 // tableClaims reads a table of options whose gains are given in words, not by figures.
-func (d *Document) tableClaims(t *Table) {
-	if len(t.Header) < 2 || !optionHeader.MatchString(t.Header[0]) {
+func (d *Document) tableClaims(table *Table) {
+	if len(table.Header) < 2 || !optionHeader.MatchString(table.Header[0]) {
 		return
 	}
-	for r := range t.Rows {
-		row := &t.Rows[r]
+	for r := range table.Rows {
+		row := &table.Rows[r]
 		off := false
 		for column := 1; column < len(row.Cells); column++ {
-			off = off || (stateHeader.MatchString(t.Header[column]) && offWords.MatchString(row.Cells[column].Text))
+			off = off || (stateHeader.MatchString(table.Header[column]) && offWords.MatchString(row.Cells[column].Text))
 		}
 		for column := 1; column < len(row.Cells) && len(d.Claims) < maxClaims; column++ {
 			text := row.Cells[column].Text
@@ -165,11 +164,11 @@ func (d *Document) tableClaims(t *Table) {
 				continue
 			}
 			switch {
-			case memoryHeader.MatchString(t.Header[column]):
+			case memoryHeader.MatchString(table.Header[column]):
 				d.memoryClaims(row.Name, text, row.Line)
-			case speedHeader.MatchString(t.Header[column]):
+			case speedHeader.MatchString(table.Header[column]):
 				if gain, ok := gainOf(text); ok {
-					d.Claims = append(d.Claims, claim{Line: row.Line, Option: optionName(row.Name), Name: row.Name, Text: text, Source: "table", Gain: gain,
+					d.Claims = append(d.Claims, Claim{Line: row.Line, Option: optionName(row.Name), Name: row.Name, Text: text, Source: "table", Gain: gain,
 						Conditional: conditional.MatchString(text), Off: off})
 				}
 			}
@@ -179,7 +178,7 @@ func (d *Document) tableClaims(t *Table) {
 
 // memoryClaims reads what is said about memory.
 func (d *Document) memoryClaims(name, text string, line int) {
-	entry := memoryClaim{Line: line, Option: optionName(name), Text: text}
+	entry := MemoryClaim{Line: line, Option: optionName(name), Text: text}
 	if match := memoryPair.FindStringSubmatch(text); match != nil && match[2] == match[5] {
 		first, _ := ParseNumber(match[1])
 		second, _ := ParseNumber(match[4])
@@ -202,9 +201,10 @@ func (d *Document) memoryClaims(name, text string, line int) {
 func (d *Document) listClaims() {
 	for i, line := range d.Lines {
 		match := listItem.FindStringSubmatch(line)
-		if match == nil || d.Fenced[i] || len(d.Claims) >= maxClaims {
+		if match == nil || d.Fenced[i] || len(d.Claims)+len(d.Memory)+len(d.Statuses) >= maxClaims {
 			continue
 		}
+		// The heading names the option; the one above it may say that none of these is on.
 		path := d.Above(i + 1)
 		if len(path) == 0 {
 			continue
@@ -219,7 +219,7 @@ func (d *Document) listClaims() {
 		off := offWords.MatchString(path[0].Text + " " + within)
 		switch {
 		case strings.Contains(key, "status") || strings.Contains(key, "state"):
-			d.Statuses = append(d.Statuses, statusClaim{i + 1, option, name, text, within})
+			d.Statuses = append(d.Statuses, StatusClaim{i + 1, option, name, text})
 			continue
 		case strings.Contains(key, "memory"):
 			d.memoryClaims(name, text, i+1)
@@ -228,7 +228,7 @@ func (d *Document) listClaims() {
 			continue
 		}
 		for _, piece := range strings.Split(text, ",") {
-			d.listClaim(claim{Line: i + 1, Option: option, Name: name, Text: strings.TrimSpace(piece), Source: "list", Off: off})
+			d.listClaim(Claim{Line: i + 1, Option: option, Name: name, Text: strings.TrimSpace(piece), Source: "list", Off: off})
 		}
 	}
 }
@@ -240,12 +240,12 @@ func optionHeading(text string) string {
 }
 
 // listClaim reads one piece of a property.
-func (d *Document) listClaim(c claim) {
-	if strings.Contains(strings.ToLower(c.Text), "memory") {
-		d.memoryClaims(c.Name, c.Text, c.Line)
+func (d *Document) listClaim(claim Claim) {
+	if strings.Contains(strings.ToLower(claim.Text), "memory") {
+		d.memoryClaims(claim.Name, claim.Text, claim.Line)
 		return
 	}
-	if match := rateChange.FindStringSubmatch(c.Text); match != nil {
+	if match := rateChange.FindStringSubmatch(claim.Text); match != nil {
 		from, _ := ParseNumber(match[1])
 		low, _ := ParseNumber(match[2])
 		high := low
@@ -253,26 +253,32 @@ func (d *Document) listClaim(c claim) {
 			high, _ = ParseNumber(match[3])
 		}
 		if from.Value > 0 {
-			c.Gain = Span{low.Value / from.Value, high.Value / from.Value}
-			d.Claims = append(d.Claims, c)
+			claim.Gain = Span{low.Value / from.Value, high.Value / from.Value}
+			d.Claims = append(d.Claims, claim)
 		}
 		return
 	}
-	gain, ok := gainOf(c.Text)
+	gain, ok := gainOf(claim.Text)
 	if !ok {
 		return
 	}
-	c.Gain, c.Conditional = gain, conditional.MatchString(c.Text)
-	if part := partOf.FindStringSubmatch(c.Text); part != nil && !wholeWords.MatchString(part[1]) {
-		c.Part = strings.TrimSpace(part[1])
+	claim.Gain, claim.Conditional = gain, conditional.MatchString(claim.Text)
+	if part := partOf.FindStringSubmatch(claim.Text); part != nil && !wholeWords.MatchString(part[1]) {
+		claim.Part = strings.TrimSpace(part[1])
 	}
-	d.Claims = append(d.Claims, c)
+	d.Claims = append(d.Claims, claim)
 }
+
+// Limits of chains.
+const (
+	maxChains = 50
+	maxSteps  = 100
+)
 
 // findChains finds rates that grow option by option: lines in a row, most of which begin
 // with a plus.
 func (d *Document) findChains() {
-	var steps []chainStep
+	var steps []ChainStep
 	flush := func() {
 		added := 0
 		for _, step := range steps {
@@ -286,8 +292,11 @@ func (d *Document) findChains() {
 		steps = nil
 	}
 	for i, line := range d.Lines {
-		match := chainLine.FindStringSubmatch(line)
-		if match == nil || len(line) > 400 {
+		var match []string
+		if len(line) <= 400 && strings.Contains(line, ":") && (strings.Contains(line, "/s") || strings.Contains(line, "TPS")) {
+			match = chainLine.FindStringSubmatch(line)
+		}
+		if match == nil || len(d.Chains) >= maxChains || len(steps) >= maxSteps {
 			flush()
 			continue
 		}
@@ -296,7 +305,7 @@ func (d *Document) findChains() {
 		if match[4] != "" {
 			high, _ = ParseNumber(match[4])
 		}
-		steps = append(steps, chainStep{Line: i + 1, Name: strings.TrimSpace(match[2]), added: match[1] != "", Rate: Span{low.Value, high.Value},
+		steps = append(steps, ChainStep{Line: i + 1, Name: strings.TrimSpace(match[2]), added: match[1] != "", Rate: Span{low.Value, high.Value},
 			Printed: rangeText(match[3], match[4]) + " " + match[5], Potential: offWords.MatchString(match[2] + match[6])})
 	}
 	flush()
@@ -311,7 +320,7 @@ func (d *Document) findChains() {
 			if low > high {
 				low, high = high, low
 			}
-			d.Claims = append(d.Claims, claim{Line: chain[i].Line, Option: optionName(chain[i].Name), Name: chain[i].Name, Text: chain[i-1].Printed + " → " + chain[i].Printed,
+			d.Claims = append(d.Claims, Claim{Line: chain[i].Line, Option: optionName(chain[i].Name), Name: chain[i].Name, Text: chain[i-1].Printed + " → " + chain[i].Printed,
 				Source: "chain", Gain: Span{low, high}, Off: chain[i].Potential})
 		}
 	}

@@ -24,7 +24,7 @@ type Command struct {
 }
 
 // maxCommands bounds the commands of one document.
-const maxCommands = 20_000
+const maxCommands = 5_000
 
 // programs are how commands begin that start or load a server: words in a row.
 var programs = []struct {
@@ -82,12 +82,12 @@ func (d *Document) findCommands() {
 			text = strings.TrimSuffix(strings.TrimSpace(text), `\`) + " " + strings.TrimSpace(d.Lines[i])
 		}
 		text, _, _ = strings.Cut(text, "`")
-		c := parseCommand(text, programs[program].words)
-		c.Line, c.engine, c.Serves, c.fenced = first+1, programs[program].engine, programs[program].serves, d.Fenced[first]
+		command := parseCommand(text, programs[program].words)
+		command.Line, command.engine, command.Serves, command.fenced = first+1, programs[program].engine, programs[program].serves, d.Fenced[first]
 		if programs[program].measures {
-			c.Load = c.workload()
+			command.Load = command.workload()
 		}
-		d.Commands = append(d.Commands, c)
+		d.Commands = append(d.Commands, command)
 	}
 }
 
@@ -120,15 +120,15 @@ func (d *Document) flagList(first int) {
 
 // parseCommand reads the words behind a program.
 func parseCommand(text, program string) Command {
-	c := Command{Text: strings.TrimSpace(text), Flags: map[string]string{}}
-	words := strings.Fields(strings.TrimPrefix(c.Text, program))
+	command := Command{Text: strings.TrimSpace(text), Flags: map[string]string{}}
+	words := strings.Fields(strings.TrimPrefix(command.Text, program))
 	for i := 0; i < len(words); i++ {
 		word := strings.Trim(words[i], `'"`)
 		switch {
 		case word == "&" || word == "|" || word == ";" || word == "&&" || strings.HasPrefix(word, ">"):
-			return c.named()
+			return command.named()
 		case strings.HasPrefix(word, "#") && i > 0:
-			return c.named()
+			return command.named()
 		case len(word) > 1 && word[0] == '-' && (word[1] == '-' || word[1] > '9'):
 			name, value, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
 			if !joined && i+1 < len(words) && isValue(words[i+1]) {
@@ -138,12 +138,12 @@ func parseCommand(text, program string) Command {
 			if !joined {
 				value = "true"
 			}
-			c.Flags[flagName(name)] = strings.Trim(value, `'"`)
+			command.Flags[flagName(name)] = strings.Trim(value, `'"`)
 		case i == 0:
-			c.Model = word
+			command.Model = word
 		}
 	}
-	return c.named()
+	return command.named()
 }
 
 // isValue reports whether a word is the value of the flag before it.
@@ -181,16 +181,16 @@ func (c Command) named() Command {
 
 // namespaceCommand reads the arguments of a Namespace line.
 func namespaceCommand(text string, line int) Command {
-	c := Command{Line: line, Text: "Namespace(" + text + ")", Flags: map[string]string{}}
+	command := Command{Line: line, Text: "Namespace(" + text + ")", Flags: map[string]string{}}
 	for _, item := range namespaceItem.FindAllStringSubmatch(text, 400) {
 		if value := strings.Trim(item[2], `'"`); value != "None" && value != "False" {
-			c.Flags[flagName(item[1])] = value
+			command.Flags[flagName(item[1])] = value
 		}
 	}
-	c.engine = c.Flags["backend"]
-	c = c.named()
-	c.Load = c.workload()
-	return c
+	command.engine = command.Flags["backend"]
+	command = command.named()
+	command.Load = command.workload()
+	return command
 }
 
 // Integer is a flag as a whole number; false where it is none.

@@ -17,8 +17,8 @@ import (
 
 // Limits of a document.
 const (
-	maxDocument = 256 << 20 // bytes
-	maxLines    = 4_000_000
+	maxDocument = 64 << 20 // bytes
+	maxLines    = 1_000_000
 	maxLine     = 64 << 10 // bytes of a line that is looked at; longer ones are passed over
 )
 
@@ -29,14 +29,25 @@ type Document struct {
 	Blocks []*Block
 
 	Fenced   []bool // by line: within a code fence, or a fence
-	headings []heading
+	headings []Heading
 	Commands []Command
 	Tables   []Table
 	lengths  []Lengths
-	Claims   []claim
-	Memory   []memoryClaim
-	Statuses []statusClaim
-	Chains   [][]chainStep
+	Claims   []Claim
+	Memory   []MemoryClaim
+	Statuses []StatusClaim
+	Chains   [][]ChainStep
+
+	// What is asked more than once is found once.
+	modelKnown, hasModel bool
+	model                ModelName
+	head                 string
+	memoryKnown          bool
+	memoryGB             float64
+	memoryOf             string
+
+	byKey    map[string]*figureIndex
+	inTables figureIndex
 }
 
 // Read reads what one input holds; name stands in what is found. Errors say what was found and what is expected.
@@ -48,6 +59,7 @@ func Read(name string, content []byte) (*Document, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, errors.New("the file is empty; expected a report, a log or a result file")
 	}
+	// What is no text would give findings about noise.
 	if at := bytes.IndexByte(data, 0); at >= 0 {
 		return nil, fmt.Errorf("byte %d is 0; expected text, JSON or CSV, found a binary file", at)
 	}
@@ -57,7 +69,14 @@ func Read(name string, content []byte) (*Document, error) {
 	doc := &Document{Name: name}
 	isResult, err := doc.readResults(data)
 	if err != nil || isResult {
+		doc.index()
 		return doc, err
+	}
+	if doc.columns(data) {
+		doc.Lines = strings.Split(string(data), "\n")
+		doc.Fenced = make([]bool, len(doc.Lines))
+		doc.index()
+		return doc, nil
 	}
 	if bytes.Count(data, []byte("\n")) > maxLines {
 		return nil, fmt.Errorf("more than %d lines", maxLines)
@@ -71,12 +90,14 @@ func Read(name string, content []byte) (*Document, error) {
 	if err := doc.findBlocks(); err != nil {
 		return nil, err
 	}
+	// Later steps use earlier ones: blocks lie under headings and below commands.
 	doc.outline()
 	doc.findCommands()
 	doc.findTables()
 	doc.findLengths()
 	doc.findClaims()
 	doc.placeBlocks()
+	doc.index()
 	if len(doc.Blocks)+len(doc.Commands)+len(doc.Tables)+len(doc.Claims)+len(doc.Memory) == 0 {
 		return nil, errors.New("nothing in it can be checked: no result block, table of results, command or claim was found")
 	}

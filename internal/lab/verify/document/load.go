@@ -19,11 +19,21 @@ var (
 	lengthsOutput  = regexp.MustCompile(`(?i)(?:dataset_output_tokens|random[-_]output[-_]len)["']?\s*[:= ]\s*([0-9]+)`)
 )
 
+// maxLengths bounds the stated lengths of a document.
+const maxLengths = 500
+
 // findLengths finds the stated lengths of a text.
 func (d *Document) findLengths() {
 	pending := 0.0 // an input length whose output length is to come within a few lines
 	left := 0
 	for _, line := range d.Lines {
+		if len(d.lengths) >= maxLengths {
+			break
+		}
+		left-- // an input length waits for its output length for a few lines only
+		if lower := strings.ToLower(line); !strings.Contains(lower, "out") && !strings.Contains(lower, "input") {
+			continue
+		}
 		for _, match := range lengthsInWords.FindAllStringSubmatch(line, 10) {
 			input, okIn := thousands(match[1], match[2])
 			output, okOut := thousands(match[3], match[4])
@@ -40,7 +50,6 @@ func (d *Document) findLengths() {
 			d.lengths = append(d.lengths, Lengths{pending, output})
 			left = 0
 		}
-		left--
 	}
 	for i := range d.Commands {
 		if load := d.Commands[i].Load; load != nil && load.Input > 0 && load.Output > 0 {
@@ -69,8 +78,8 @@ type Workload struct {
 	Seed    *int    // nil = not stated
 }
 
-// A loaded is what is known of a block's load.
-type loaded struct {
+// A Loaded is what is known of a block's load.
+type Loaded struct {
 	Workload
 	Equal  bool    // all answers have the same length
 	Stated bool    // the output length is the requested one, not the mean of what came
@@ -83,17 +92,26 @@ func near(mean, stated float64) bool {
 	return math.Abs(mean-stated) <= math.Max(0.02*stated, 3) || (mean > stated && mean-stated <= 120 && stated >= 1000)
 }
 
-// LoadOf gathers what is known of the load of a block.
-func (d *Document) LoadOf(b *Block) loaded {
-	var load loaded
+// LoadOf is what is known of the load of a block; it is gathered once.
+func (d *Document) LoadOf(block *Block) Loaded {
+	if block.load == nil {
+		load := d.gatherLoad(block)
+		block.load = &load
+	}
+	return *block.load
+}
+
+// gatherLoad gathers what is known of the load of a block.
+func (d *Document) gatherLoad(block *Block) Loaded {
+	var load Loaded
 	load.Rate = math.NaN()
-	completed := b.Value("completed")
-	load.Count = int(math.Min(completed+b.Value("failed"), 1e9))
+	completed := block.Value("completed")
+	load.Count = int(math.Min(completed+block.Value("failed"), 1e9))
 	if completed > 0 {
-		load.Input, load.Output = b.Value("total_input_tokens")/completed, b.Value("total_output_tokens")/completed
+		load.Input, load.Output = block.Value("total_input_tokens")/completed, block.Value("total_output_tokens")/completed
 	}
 	// Lengths that the text states and that fit what was read.
-	if client := b.client; client != nil && client.Load.Input > 0 && near(load.Input, client.Load.Input) && b.Line-client.Line < 100 {
+	if client := block.client; client != nil && client.Load.Input > 0 && near(load.Input, client.Load.Input) && block.Line-client.Line < 100 {
 		load.Output, load.Stated = client.Load.Output, client.Load.Output > 0
 		load.Asked = Lengths{client.Load.Input, client.Load.Output}
 	} else {
@@ -104,21 +122,21 @@ func (d *Document) LoadOf(b *Block) loaded {
 			}
 		}
 	}
-	if completed > 0 && b.Has("total_output_tokens") {
-		mean := b.Value("total_output_tokens") / completed
+	if completed > 0 && block.Has("total_output_tokens") {
+		mean := block.Value("total_output_tokens") / completed
 		load.Equal = mean > 1 && mean == math.Trunc(mean) && (!load.Stated || mean == load.Output)
 	}
-	d.loadClient(b, &load)
-	d.loadRate(b, &load)
-	if limit := b.Value("max_concurrency"); limit > 0 && limit < 1e9 {
+	d.loadClient(block, &load)
+	d.loadRate(block, &load)
+	if limit := block.Value("max_concurrency"); limit > 0 && limit < 1e9 {
 		load.Limit = int(limit)
 	}
 	return load
 }
 
 // loadClient takes the data set and the seed from the label, or the command whose lengths fit.
-func (d *Document) loadClient(b *Block, load *loaded) {
-	about := strings.ToLower(b.label + " " + b.Section)
+func (d *Document) loadClient(block *Block, load *Loaded) {
+	about := strings.ToLower(block.label + " " + block.Section)
 	switch {
 	case strings.Contains(about, "sharegpt"):
 		load.Dataset = "sharegpt"
@@ -127,12 +145,12 @@ func (d *Document) loadClient(b *Block, load *loaded) {
 	case load.Stated:
 		load.Dataset = "random"
 	}
-	if b.client != nil && b.Line-b.client.Line < 100 && b.client.Load.Dataset != "" {
-		load.Dataset = b.client.Load.Dataset
+	if block.client != nil && block.Line-block.client.Line < 100 && block.client.Load.Dataset != "" {
+		load.Dataset = block.client.Load.Dataset
 	}
 	for i := range d.Commands {
 		c := d.Commands[i].Load
-		if c == nil || (d.Commands[i].Line > b.Line && load.Seed != nil) {
+		if c == nil || (d.Commands[i].Line > block.Line && load.Seed != nil) {
 			continue
 		}
 		if c.Dataset == load.Dataset || (load.Dataset == "" && near(load.Input, c.Input)) {
@@ -146,23 +164,23 @@ func (d *Document) loadClient(b *Block, load *loaded) {
 
 // loadRate settles at which rate requests were sent: as the block says, else the command,
 // else all at once where all were open at the same time. NaN = not known.
-func (d *Document) loadRate(b *Block, load *loaded) {
+func (d *Document) loadRate(block *Block, load *Loaded) {
 	switch {
-	case b.Has("request_rate"):
-		load.Rate = b.Value("request_rate")
-	case b.info["request_rate"] == "inf":
+	case block.Has("request_rate"):
+		load.Rate = block.Value("request_rate")
+	case block.info["request_rate"] == "inf":
 		load.Rate = math.Inf(1)
-	case b.client != nil && b.client.engine != "guidellm":
-		load.Rate = b.client.Load.Rate
-	case b.Value("max_concurrent_requests") >= b.Value("completed") && b.Value("completed") > 1:
+	case block.client != nil && block.client.engine != "guidellm":
+		load.Rate = block.client.Load.Rate
+	case block.Value("max_concurrent_requests") >= block.Value("completed") && block.Value("completed") > 1:
 		load.Rate = math.Inf(1)
-	case b.profile == "lmdeploy" || b.profile == "sglang":
+	case block.profile == "lmdeploy" || block.profile == "sglang":
 		load.Rate = math.Inf(1) // these write another rate in a row of their own
 	}
 }
 
 // Burst reports whether all requests were sent at once, as far as a limit let them.
-func (l *loaded) Burst() bool { return math.IsInf(l.Rate, 1) }
+func (l *Loaded) Burst() bool { return math.IsInf(l.Rate, 1) }
 
 // Fitting is a key by which blocks of one load are found.
 func (b *Block) Fitting() [2]float64 {
@@ -190,7 +208,7 @@ func (b *Block) SequenceLimit() (limit int, origin string) {
 
 // LikelyLimits are the limits that a block may have run at: its server's, its client's, and
 // where neither is stated the defaults of its engine.
-func (b *Block) LikelyLimits(load *loaded) []int {
+func (b *Block) LikelyLimits(load *Loaded) []int {
 	limit, origin := b.SequenceLimit()
 	switch {
 	case load.Limit > 0 && (limit == 0 || origin != "by its command" || load.Limit < limit):

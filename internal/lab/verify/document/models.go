@@ -23,6 +23,9 @@ var modelPattern = regexp.MustCompile(`(?i)\b(gpt-?oss|qwen ?[0-9]*(?:\.[0-9]+)?
 // ModelsIn are the models that a text names.
 func ModelsIn(text string) []ModelName {
 	var out []ModelName
+	if !strings.ContainsAny(text, "bB") || !strings.ContainsAny(text, "0123456789") || len(text) > maxNames {
+		return nil
+	}
 	for _, match := range modelPattern.FindAllStringSubmatch(text, 20) {
 		size, err := strconv.ParseFloat(match[2], 64)
 		if err != nil {
@@ -105,6 +108,19 @@ var deviceFacts = []DeviceName{
 	{"Gaudi", 2450, 0}, {"TPU", 0, 0}, {"M1 Max", 400, 0}, {"M2 Ultra", 800, 0}, {"M3 Ultra", 819, 0}, {"M4 Max", 546, 0}, {"Xeon", 0, 0}, {"EPYC", 0, 0}, {"Threadripper", 0, 0},
 }
 
+// maxNames is how long a text may be that names are looked for in.
+const maxNames = 4 << 10
+
+// deviceWords are the first words of the devices' names in capitals.
+var deviceWords = func() []string {
+	out := make([]string, len(deviceFacts))
+	for i, fact := range deviceFacts {
+		out[i], _, _ = strings.Cut(strings.ToUpper(fact.Text), " ")
+	}
+	return out
+}()
+
+// devicePatterns find the devices' names as words of their own.
 var devicePatterns = func() []*regexp.Regexp {
 	out := make([]*regexp.Regexp, len(deviceFacts))
 	for i, fact := range deviceFacts {
@@ -116,8 +132,10 @@ var devicePatterns = func() []*regexp.Regexp {
 // DevicesIn are the devices that a text names, and where.
 func DevicesIn(text string) []DeviceName {
 	var out []DeviceName
+	upper := strings.ToUpper(text)
 	for i, pattern := range devicePatterns {
-		if pattern.MatchString(text) {
+		// Most texts have no device: the first word of a name is looked for before all of it.
+		if strings.Contains(upper, deviceWords[i]) && pattern.MatchString(text) {
 			out = append(out, deviceFacts[i])
 		}
 	}

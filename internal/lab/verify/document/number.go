@@ -57,6 +57,21 @@ func (n Number) Rounded(about bool) Number {
 	return n
 }
 
+// Same reports whether two printed figures can be of one value: equal where both have as
+// many decimals, within the rounding of both else.
+func (n Number) Same(other Number) bool {
+	if decimals(n.Text) == decimals(other.Text) && n.Half <= halfUnit(n.Text, n.Value)*1.5 && other.Half <= halfUnit(other.Text, other.Value)*1.5 {
+		return math.Abs(n.Value-other.Value) <= math.Max(math.Abs(n.Value)*1e-12, n.Half/4)
+	}
+	return n.Span().Meets(other.Span())
+}
+
+// decimals is how many digits stand behind the point of a figure.
+func decimals(text string) int {
+	_, after, _ := strings.Cut(text, ".")
+	return len(after)
+}
+
 // Span is what n can mean.
 func (n Number) Span() Span { return Span{n.Value - n.Half, n.Value + n.Half} }
 

@@ -5,11 +5,12 @@ package document
 
 import (
 	"regexp"
+	"sort"
 	"strings"
 )
 
-// A heading is a Markdown heading, or none before the first.
-type heading struct {
+// A Heading is a Markdown heading, or none before the first.
+type Heading struct {
 	level int
 	Text  string
 	line  int
@@ -42,7 +43,7 @@ func (d *Document) outline() {
 		}
 		d.Fenced[i] = inside
 		if match := headingLine.FindStringSubmatch(line); match != nil && !inside {
-			d.headings = append(d.headings, heading{len(match[1]), Plain(match[2]), i + 1})
+			d.headings = append(d.headings, Heading{len(match[1]), Plain(match[2]), i + 1})
 		}
 	}
 }
@@ -61,17 +62,21 @@ func (d *Document) Title() string {
 }
 
 // Above are the headings that a line, counted from 1, stands under, the nearest one first.
-func (d *Document) Above(line int) []heading {
-	var out []heading
+func (d *Document) Above(line int) []Heading {
+	var out []Heading
 	level := 7
-	for i := len(d.headings) - 1; i >= 0; i-- {
-		if h := d.headings[i]; h.line <= line && h.level < level {
+	last := sort.Search(len(d.headings), func(i int) bool { return d.headings[i].line > line })
+	for i := last - 1; i >= max(0, last-maxAbove) && level > 1; i-- {
+		if h := d.headings[i]; h.level < level {
 			out = append(out, h)
 			level = h.level
 		}
 	}
 	return out
 }
+
+// maxAbove is how many headings are looked at for those that a line stands under.
+const maxAbove = 2_000
 
 // section is the text of the nearest heading above a line, "" above the first.
 func (d *Document) section(line int) string {
@@ -87,21 +92,24 @@ const labelReach = 8
 // placeBlocks finds what stands above each block.
 func (d *Document) placeBlocks() {
 	before := 0 // the last line of the block before
-	for _, b := range d.Blocks {
-		b.Section = d.section(b.Line)
-		b.label = d.labelAbove(b.Line, before)
-		for i := range d.Commands {
-			if c := &d.Commands[i]; c.Serves && c.Line < b.Line {
-				b.Server = c
-			} else if c.Load != nil && c.Line < b.Line {
-				b.client = c
+	next := 0   // the first command below
+	var server, client *Command
+	for _, block := range d.Blocks {
+		block.Section = d.section(block.Line)
+		block.label = d.labelAbove(block.Line, before)
+		for ; next < len(d.Commands) && d.Commands[next].Line < block.Line; next++ {
+			if c := &d.Commands[next]; c.Serves {
+				server = c
+			} else if c.Load != nil {
+				client = c
 			}
 		}
-		b.Name += " of the document"
-		if about := strings.Trim(b.Section+", "+b.label, ", "); about != "" {
-			b.Name = "block of " + about
+		block.Server, block.client = server, client
+		block.Name += " of the document"
+		if about := strings.Trim(block.Section+", "+block.label, ", "); about != "" {
+			block.Name = "block of " + about
 		}
-		before = b.end
+		before = block.end
 	}
 }
 

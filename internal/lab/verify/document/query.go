@@ -5,26 +5,24 @@ package document
 
 import (
 	"fmt"
-	"math"
 	"regexp"
-	"slices"
 	"sort"
 	"strings"
 )
 
 // ModelOf is the model that a block is of: by its server's command, its client's, else by
 // the headings above it.
-func (d *Document) ModelOf(b *Block) string {
-	if b.Server != nil && b.Server.Model != "" && (b.client == nil || b.client.Line < b.Server.Line || b.client.Model == "") {
-		return b.Server.Model
+func (d *Document) ModelOf(block *Block) string {
+	if block.Server != nil && block.Server.Model != "" && (block.client == nil || block.client.Line < block.Server.Line || block.client.Model == "") {
+		return block.Server.Model
 	}
-	if b.client != nil && b.client.Model != "" {
-		return b.client.Model
+	if block.client != nil && block.client.Model != "" {
+		return block.client.Model
 	}
-	if b.info["model_id"] != "" {
-		return b.info["model_id"]
+	if block.info["model_id"] != "" {
+		return block.info["model_id"]
 	}
-	for _, h := range d.Above(b.Line) {
+	for _, h := range d.Above(block.Line) {
 		if models := ModelsIn(h.Text); len(models) > 0 {
 			return models[0].Text
 		}
@@ -40,22 +38,23 @@ var BaseWords = regexp.MustCompile(`(?i)\b(baseline|before|default|original|with
 
 // RowBase is the figure of the same label that a figure of a column is compared with: that
 // of the column called so, else of the only other one, else of the first without a change.
-func RowBase(t *Table, r *Row, column int, label string) (TableFigure, bool) {
+func RowBase(table *Table, row *Row, column int, label string) (TableFigure, bool) {
+	// Candidates by how well the table says that they are the base.
 	var named, bare, others []TableFigure
-	for other := range r.Cells {
+	for other := range row.Cells {
 		if other == column {
 			continue
 		}
-		for _, f := range r.Cells[other].Figures {
-			if f.Label != label {
+		for _, figure := range row.Cells[other].Figures {
+			if figure.Label != label {
 				continue
 			}
-			others = append(others, f)
-			if BaseWords.MatchString(t.Header[other]) {
-				named = append(named, f)
+			others = append(others, figure)
+			if BaseWords.MatchString(table.Header[other]) {
+				named = append(named, figure)
 			}
-			if f.Change == nil {
-				bare = append(bare, f)
+			if figure.Change == nil {
+				bare = append(bare, figure)
 			}
 		}
 	}
@@ -70,19 +69,28 @@ func RowBase(t *Table, r *Row, column int, label string) (TableFigure, bool) {
 	return TableFigure{}, false
 }
 
-// TextAround is the text from five lines above a table to a row of it, and below the row
-// what may be a footnote.
-func (d *Document) TextAround(first, last int) string {
-	from, to := max(0, first-6), min(len(d.Lines), last+8)
-	return strings.Join(d.Lines[from:to], "\n")
+// TextAround is what says how a row is to be read: its own line, those right above its table,
+// the header, and what stands below the table as a footnote.
+func (d *Document) TextAround(table *Table, row *Row) string {
+	last := table.Line
+	if len(table.Rows) > 0 {
+		last = table.Rows[len(table.Rows)-1].Line
+	}
+	around := append([]string{}, d.Lines[max(0, table.Line-6):min(len(d.Lines), table.Line)]...)
+	around = append(around, d.Lines[row.Line-1])
+	around = append(around, d.Lines[min(len(d.Lines), last):min(len(d.Lines), last+8)]...)
+	return strings.Join(around, "\n")
 }
 
 var currentText = regexp.MustCompile(`(?i)(?:current|your|now|results?)[^0-9\n]{0,40}?[~≈]?([0-9]+(?:\.[0-9]+)?)\s*(?:tok|tokens)\s?/?(?:s|sec|second)`)
 
 // CurrentRate is the rate that a document gives as that of its final state, else the end of
 // the chain.
-func (d *Document) CurrentRate(last chainStep) string {
+func (d *Document) CurrentRate(last ChainStep) string {
 	for _, line := range d.Lines {
+		if !strings.Contains(line, "tok") || len(line) > maxNames {
+			continue
+		}
 		if match := currentText.FindStringSubmatch(Plain(line)); match != nil {
 			if value, ok := ParseNumber(match[1]); ok && value.Value >= last.Rate.Low*0.9 && value.Value <= last.Rate.High*1.1 {
 				return match[1]
@@ -121,34 +129,53 @@ func (b *Block) ShortName() string {
 // Model is the model that a document is about: that of its title, else the first one that
 // it names.
 func (d *Document) Model() (ModelName, bool) {
-	if model, ok := ModelIn(d.Title()); ok {
-		return model, true
-	}
-	for _, line := range d.Lines {
-		if model, ok := ModelIn(line); ok {
-			return model, true
+	if !d.modelKnown {
+		d.modelKnown = true
+		texts := append([]string{d.Title()}, d.Lines...)
+		for _, text := range texts {
+			if d.model, d.hasModel = ModelIn(text); d.hasModel {
+				break
+			}
 		}
 	}
-	return ModelName{}, false
+	return d.model, d.hasModel
 }
 
 var perDevice = regexp.MustCompile(`(?i)(?:vram|memory)\s*(?:per|/)\s*(?:gpu|card|device)[^0-9]{0,12}([0-9]{1,4})\s?Gi?B|([0-9]{1,4})\s?Gi?B\s*(?:vram\s*)?(?:per|/|each)\s*(?:gpu|card|device)?`)
 
-// DeviceMemory is the memory of one device in GB as a document states it, else as published.
+// DeviceMemory is the memory of one device in GB as a document states it, else as published,
+// and the name of the device; 0 where it is not known.
 func (d *Document) DeviceMemory() (gigabytes float64, name string) {
+	if !d.memoryKnown {
+		d.memoryKnown = true
+		d.memoryGB, d.memoryOf = d.findDeviceMemory()
+	}
+	return d.memoryGB, d.memoryOf
+}
+
+var gigabytesText = regexp.MustCompile(`([0-9]{2,3})\s?GB`)
+
+// findDeviceMemory looks for the memory of the only device that is named.
+func (d *Document) findDeviceMemory() (gigabytes float64, name string) {
 	all := DevicesIn(d.HeadText())
 	if len(all) == 1 {
 		gigabytes, name = all[0].Memory, all[0].Text
 	}
 	for _, line := range d.Lines {
+		if !strings.Contains(line, "B") || len(line) > maxNames {
+			continue
+		}
 		text := Plain(line)
-		if match := perDevice.FindStringSubmatch(text); match != nil && !strings.Contains(strings.ToLower(text), "model") && strings.Contains(strings.ToLower(text), "vram") {
-			if value, ok := ParseNumber(match[1] + match[2]); ok {
-				return value.Value, name
+		lower := strings.ToLower(text)
+		if strings.Contains(lower, "vram") && !strings.Contains(lower, "model") {
+			if match := perDevice.FindStringSubmatch(text); match != nil {
+				if value, ok := ParseNumber(match[1] + match[2]); ok {
+					return value.Value, name
+				}
 			}
 		}
-		if len(all) == 1 && len(DevicesIn(text)) == 1 {
-			if match := regexp.MustCompile(`([0-9]{2,3})\s?GB`).FindStringSubmatch(text); match != nil && all[0].Memory == 0 {
+		if len(all) == 1 && all[0].Memory == 0 && len(DevicesIn(text)) == 1 {
+			if match := gigabytesText.FindStringSubmatch(text); match != nil {
 				if value, ok := ParseNumber(match[1]); ok {
 					gigabytes = value.Value
 				}
@@ -158,21 +185,29 @@ func (d *Document) DeviceMemory() (gigabytes float64, name string) {
 	return gigabytes, name
 }
 
+// maxHead is how many lines on hardware are looked at.
+const maxHead = 200
+
 // HeadText is where hardware is stated: title, sections about hardware, lines that say GPU.
 func (d *Document) HeadText() string {
+	if d.head != "" {
+		return d.head
+	}
 	out := []string{d.Title()}
+	next, within := 0, false // the heading below, and whether the section is one about hardware
 	for i, line := range d.Lines {
-		lower := strings.ToLower(line)
-		if strings.Contains(lower, "hardware") || strings.Contains(lower, "gpus") || strings.Contains(strings.ToLower(d.section(i+1)), "hardware") {
-			if !d.Fenced[i] {
-				out = append(out, line)
-			}
+		for ; next < len(d.headings) && d.headings[next].line <= i+1; next++ {
+			within = strings.Contains(strings.ToLower(d.headings[next].Text), "hardware")
 		}
-		if len(out) > 200 {
-			break
+		if d.Fenced[i] || len(line) > maxNames || len(out) > maxHead {
+			continue
+		}
+		if lower := strings.ToLower(line); within || strings.Contains(lower, "hardware") || strings.Contains(lower, "gpus") {
+			out = append(out, line)
 		}
 	}
-	return strings.Join(out, "\n")
+	d.head = strings.Join(out, "\n")
+	return d.head
 }
 
 // A Recipe is a server's settings: a command, with a file of settings where it names one.
@@ -205,13 +240,13 @@ func (d *Document) Recipes() []Recipe {
 	}
 	var out []Recipe
 	for i := range d.Commands {
-		c := &d.Commands[i]
-		if !c.Serves || c.engine == "" {
+		command := &d.Commands[i]
+		if !command.Serves || command.engine == "" {
 			continue
 		}
-		config, ok := c.Flags["config"]
+		config, ok := command.Flags["config"]
 		if !ok {
-			out = append(out, Recipe{c.Line, c.Text, c.Flags})
+			out = append(out, Recipe{command.Line, command.Text, command.Flags})
 			continue
 		}
 		for _, file := range files {
@@ -223,7 +258,7 @@ func (d *Document) Recipes() []Recipe {
 			for name, value := range file.Flags {
 				flags[name] = value
 			}
-			for name, value := range c.Flags {
+			for name, value := range command.Flags {
 				flags[name] = value
 			}
 			out = append(out, Recipe{file.Line, file.Name, flags})
@@ -237,54 +272,19 @@ var rateKeys = []string{"total_token_throughput", "output_throughput", "input_th
 
 // KeysOf are the keys of blocks that a figure with a metric may be.
 func KeysOf(metric string) []string {
-	if metric == "throughput" {
+	switch metric {
+	case "throughput":
 		return rateKeys
+	case "token_throughput":
+		return rateKeys[:3]
 	}
 	return []string{metric}
-}
-
-// Sources are the blocks that have a figure: its value lies within the rounding of both.
-func (d *Document) Sources(f *TableFigure) []*Block {
-	var out []*Block
-	for _, b := range d.Blocks {
-		for _, key := range KeysOf(f.Metric) {
-			if value, ok := b.Values[key]; ok && value.Span().Meets(f.Number.Span()) {
-				out = append(out, b)
-				break
-			}
-		}
-	}
-	return out
-}
-
-// Known reports whether blocks have a metric at all.
-func (d *Document) Known(metric string) bool {
-	for _, b := range d.Blocks {
-		if slices.ContainsFunc(KeysOf(metric), func(key string) bool { return b.Has(key) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// Nearest is the block whose value of the metric comes nearest, and its key.
-func (d *Document) Nearest(f *TableFigure) (*Block, string) {
-	var found *Block
-	key, least := "", math.Inf(1)
-	for _, b := range d.Blocks {
-		for _, candidate := range KeysOf(f.Metric) {
-			if value, ok := b.Values[candidate]; ok && math.Abs(value.Value-f.Number.Value) < least {
-				found, key, least = b, candidate, math.Abs(value.Value-f.Number.Value)
-			}
-		}
-	}
-	return found, key
 }
 
 // DigitApart reports whether two printed figures differ in exactly one digit.
 func DigitApart(a, b Number) bool {
 	first, second := strings.ReplaceAll(a.Text, ",", ""), strings.ReplaceAll(b.Text, ",", "")
-	if len(first) != len(second) || len(first) < 4 {
+	if len(first) != len(second) || len(first) < 6 { // fewer digits are alike by chance
 		return false
 	}
 	differ := 0
@@ -307,28 +307,10 @@ func (d *Document) BlockLines() map[int]bool {
 	return out
 }
 
-// InTables reports whether a figure stands in a table.
-func (d *Document) InTables(value Number) bool {
-	for t := range d.Tables {
-		for r := range d.Tables[t].Rows {
-			for c := range d.Tables[t].Rows[r].Cells {
-				for _, f := range d.Tables[t].Rows[r].Cells[c].Figures {
-					if f.Number.Span().Meets(value.Span()) {
-						return true
-					}
-				}
-			}
-		}
-	}
-	return false
-}
-
 // A Pair is a row of a table whose figures are those of two blocks.
 type Pair struct {
-	Row       *Row
-	Old, New  *Block
-	oldFigure TableFigure
-	newFigure TableFigure
+	Row      *Row
+	Old, New *Block
 }
 
 // Pairs are the compared runs of a document: rows of tables with a figure and its base, both
@@ -341,17 +323,17 @@ func (d *Document) Pairs() []Pair {
 			row := &table.Rows[r]
 			for column := range row.Cells {
 				for i := range row.Cells[column].Figures {
-					f := row.Cells[column].Figures[i]
-					if f.Change == nil {
+					figure := row.Cells[column].Figures[i]
+					if figure.Change == nil {
 						continue
 					}
-					base, ok := RowBase(table, row, column, f.Label)
+					base, ok := RowBase(table, row, column, figure.Label)
 					if !ok {
 						continue
 					}
-					old, fresh := d.Sources(&base), d.Sources(&f)
+					old, fresh := d.Sources(&base), d.Sources(&figure)
 					if len(old) > 0 && len(fresh) > 0 {
-						out = append(out, Pair{row, old[0], fresh[0], base, f})
+						out = append(out, Pair{row, old[0], fresh[0]})
 					}
 				}
 			}

@@ -5,14 +5,17 @@ package document
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Limits of tables.
 const (
-	maxTables = 5_000
-	maxCells  = 500_000 // of a document
+	maxTables  = 5_000
+	maxCells   = 200_000 // of a document
+	maxRows    = 5_000   // of a table
+	maxColumns = 64      // of a table; those beyond are not looked at
 )
 
 // A Table is one table; all its rows are cut or filled to the width of the header.
@@ -47,13 +50,14 @@ type TableFigure struct {
 
 // A Change is a printed percentage or factor.
 type Change struct {
-	Text    string
-	at      int    // where it begins in its cell
-	Value   Number // in percent, or times
-	Factor  bool   // times, not percent
-	PerUnit bool   // "/GPU" and its like
-	faster  bool   // says faster or slower, not how a figure changed
-	Saving  bool   // says how much less: "saved", "reduction"
+	Text     string
+	at       int    // where it begins in its cell
+	Value    Number // in percent, or times
+	Factor   bool   // times, not percent
+	PerUnit  bool   // "/GPU" and its like
+	Faster   bool   // says faster or slower, not how a figure changed
+	Interval bool   // an interval follows: an estimate of its own, not the ratio of two printed figures
+	Saving   bool   // says how much less: "saved", "reduction"
 }
 
 var (
@@ -94,7 +98,7 @@ func (d *Document) findTables() {
 func splitRow(line string) []string {
 	line = strings.TrimSpace(line)
 	line = strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|")
-	return strings.Split(line, "|")
+	return strings.SplitN(line, "|", maxColumns+1)[:min(maxColumns, 1+strings.Count(line, "|"))]
 }
 
 // markdownTable reads the table whose header is line at, counted from 0.
@@ -103,7 +107,7 @@ func (d *Document) markdownTable(at int) Table {
 	for _, name := range splitRow(d.Lines[at]) {
 		found.Header = append(found.Header, Plain(name))
 	}
-	for i := at + 2; i < len(d.Lines) && strings.Contains(d.Lines[i], "|") && strings.TrimSpace(d.Lines[i]) != ""; i++ {
+	for i := at + 2; i < len(d.Lines) && strings.Contains(d.Lines[i], "|") && strings.TrimSpace(d.Lines[i]) != "" && len(found.Rows) < maxRows; i++ {
 		found.add(splitRow(d.Lines[i]), i+1)
 	}
 	return found
@@ -117,6 +121,7 @@ func (d *Document) htmlTable(at int) (Table, int) {
 	for i := at; i < min(len(d.Lines), at+5000); i++ {
 		end = i
 		lower := strings.ToLower(d.Lines[i])
+		// Rows are taken whole, as they may go over several lines.
 		if strings.Contains(lower, "<tr") {
 			text.Reset()
 			start = i + 1
@@ -124,14 +129,14 @@ func (d *Document) htmlTable(at int) (Table, int) {
 		text.WriteString(d.Lines[i] + "\n")
 		if strings.Contains(lower, "</tr") {
 			var cells []string
-			for _, match := range htmlCell.FindAllStringSubmatch(text.String(), 200) {
+			for _, match := range htmlCell.FindAllStringSubmatch(text.String(), maxColumns) {
 				cells = append(cells, match[1])
 			}
 			if found.Header == nil {
 				for _, name := range cells {
 					found.Header = append(found.Header, Plain(name))
 				}
-			} else {
+			} else if len(found.Rows) < maxRows {
 				found.add(cells, start)
 			}
 			text.Reset()
@@ -145,23 +150,35 @@ func (d *Document) htmlTable(at int) (Table, int) {
 
 // add adds a row.
 func (t *Table) add(texts []string, line int) {
-	r := Row{Line: line}
+	row := Row{Line: line}
 	for column := range t.Header {
 		text := ""
 		if column < len(texts) {
 			text = texts[column]
 		}
 		if column == 0 {
-			r.Name = Plain(text)
+			row.Name = Plain(text)
 		}
-		r.Cells = append(r.Cells, readCell(text, t.Header[column], line))
+		cell := readCell(text, t.Header[column], line)
+		for i := range cell.Figures {
+			switch figure := &cell.Figures[i]; {
+			case column == 0: // names of rows: "8RPS" is no figure of one
+				figure.Metric = ""
+			case figure.Metric == "" || figure.Metric == someTime:
+				// "| mean TTFT | 12 ms | 10 ms |": the row says what its states are of.
+				if metric := MetricOf(row.Name); metric != "" && MetricOf(t.Header[column]) == "" {
+					figure.Metric = metric
+				}
+			}
+		}
+		row.Cells = append(row.Cells, cell)
 	}
-	t.Rows = append(t.Rows, r)
+	t.Rows = append(t.Rows, row)
 }
 
 // readCell reads the figures of a cell; header is that of its column.
 func readCell(text, header string, line int) Cell {
-	c := Cell{Text: Plain(lineBreak.ReplaceAllString(text, "; "))}
+	cell := Cell{Text: Plain(lineBreak.ReplaceAllString(text, "; "))}
 	for _, part := range lineBreak.Split(text, 20) {
 		part = Plain(part)
 		label, rest := strings.ToLower(header), part
@@ -171,7 +188,7 @@ func readCell(text, header string, line int) Cell {
 		match := leadFigure.FindStringSubmatchIndex(rest)
 		changes := findChanges(rest)
 		if match == nil {
-			c.Changes = append(c.Changes, changes...)
+			cell.Changes = append(cell.Changes, changes...)
 			continue
 		}
 		figure, ok := ParseNumber(rest[match[2]:match[3]])
@@ -179,30 +196,36 @@ func readCell(text, header string, line int) Cell {
 		behind := Submatch(rest, match, 2)
 		// "2.7x faster" and "+12.1%" are changes, not figures; "10-20%" is neither.
 		if !ok || rangeBehind.MatchString(rest[match[3]:]) || strings.HasPrefix(unit, "%") || unit == "x" || strings.HasPrefix(unit, "x/") || strings.HasPrefix(rest[match[3]:], "×") {
-			c.Changes = append(c.Changes, changes...)
+			cell.Changes = append(cell.Changes, changes...)
 			continue
 		}
 		figure.Line = line
-		f := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
+		found := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
+		if found.Metric == "" && (unit == "s" || unit == "ms") {
+			found.Metric = someTime
+		}
 		if behind != "" {
 			if n, err := strconv.Atoi(strings.Trim(behind, "x× ")); err == nil && n > 1 && n <= 1024 {
-				f.Scale = float64(n)
+				found.Scale = float64(n)
 			}
 		}
-		if f.Metric == "mean_e2el_ms" && strings.HasPrefix(unit, "s") {
-			f.Number.Value, f.Number.Half = figure.Value*1000, figure.Half*1000
+		if found.Metric == "mean_e2el_ms" && strings.HasPrefix(unit, "s") {
+			found.Number.Value, found.Number.Half = figure.Value*1000, figure.Half*1000
 		}
 		// A change of the figure stands right behind it; words in between say of what it is.
 		for i := range changes {
 			if changes[i].at >= match[3] && !otherWords(rest[match[1]:max(match[1], changes[i].at)]) && changes[i].Text != behind {
-				f.Change = &changes[i]
+				found.Change = &changes[i]
 				break
 			}
 		}
-		c.Figures = append(c.Figures, f)
+		cell.Figures = append(cell.Figures, found)
 	}
-	return c
+	return cell
 }
+
+// intervalBehind is an interval right behind a change.
+var intervalBehind = regexp.MustCompile(`^\s?(?:\(?95|[\[±(]\s?[-+\x{2212}]?[0-9.]+\s?%?\s?(?:,|;|…|to|–))`)
 
 // RangeBefore is what makes a figure the upper end of a range.
 var RangeBefore = regexp.MustCompile(`[0-9]\s?[-–]\s?$`)
@@ -241,32 +264,24 @@ func findChanges(text string) []Change {
 		word := Submatch(text, match, 4)
 		value = value.Rounded(false)
 		out = append(out, Change{at: match[2], Text: strings.TrimSpace(text[match[2]:match[5]]) + Submatch(text, match, 3), Value: value, Factor: Submatch(text, match, 2) != "%",
-			PerUnit: match[6] >= 0, faster: strings.HasPrefix(word, "faster") || strings.HasPrefix(word, "slower") || strings.HasPrefix(word, "speed"),
+			PerUnit: match[6] >= 0, Interval: intervalBehind.MatchString(text[match[5]:]), Faster: strings.HasPrefix(word, "faster") || strings.HasPrefix(word, "slower") || strings.HasPrefix(word, "speed"),
 			Saving: strings.HasPrefix(word, "sav") || strings.HasPrefix(word, "reduc") || strings.HasPrefix(word, "less") || strings.HasPrefix(word, "lower")})
 	}
 	return out
 }
 
-// metricWords are words in labels that settle which metric a figure is of, the first that
-// fits.
-var metricWords = []struct {
-	words  []string
-	metric string
-}{
-	{[]string{"total", "tps"}, "total_token_throughput"},
-	{[]string{"total", "tok"}, "total_token_throughput"},
-	{[]string{"output", "tps"}, "output_throughput"},
-	{[]string{"output", "tok"}, "output_throughput"},
-	{[]string{"input", "tps"}, "input_throughput"},
-	{[]string{"input", "tok"}, "input_throughput"},
-	{[]string{"req/s"}, "request_throughput"},
-	{[]string{"requests/s"}, "request_throughput"},
-	{[]string{"request throughput"}, "request_throughput"},
-	{[]string{"tps"}, "throughput"},
-	{[]string{"tok/s"}, "throughput"},
-	{[]string{"tokens/s"}, "throughput"},
-	{[]string{"throughput"}, "throughput"},
-}
+// requestRate is a rate of requests, not the load that is called "8RPS".
+var requestRate = regexp.MustCompile(`(?:^|[^0-9a-z])rps\b`)
+
+// someTime is the metric of a time of which a label does not say what it is of.
+const someTime = "time_ms"
+
+// rateWords are words for rates in labels; a count of tokens has none of them.
+var rateWords = []string{"tps", "tok/s", "tokens/s", "tokens per second", "throughput", "t/s", "tok/sec", "token/s"}
+
+// kindWords are words that settle of what a rate is, the first that is there.
+var kindWords = []struct{ word, metric string }{{"req", "request_throughput"}, {"total", "total_token_throughput"}, {"output", "output_throughput"},
+	{"generat", "output_throughput"}, {"decode", "output_throughput"}, {"input", "input_throughput"}, {"prompt", "input_throughput"}, {"prefill", "input_throughput"}}
 
 // latencyWords are words for latencies.
 var latencyWords = []struct{ word, name string }{{"ttft", "ttft"}, {"first token", "ttft"}, {"tpot", "tpot"}, {"per output token", "tpot"},
@@ -290,16 +305,20 @@ func MetricOf(label string) string {
 	if strings.Contains(label, "improvement") || strings.Contains(label, "gain") || strings.Contains(label, "change") {
 		return ""
 	}
-	for _, entry := range metricWords {
-		all := true
-		for _, word := range entry.words {
-			all = all && strings.Contains(label, word)
-		}
-		if all {
-			return entry.metric
+	// Words for rates after those for latencies: "time per output token" has "output".
+	has := func(word string) bool { return strings.Contains(label, word) }
+	if has("req/s") || has("requests/s") || requestRate.MatchString(label) {
+		return "request_throughput"
+	}
+	if !slices.ContainsFunc(rateWords, has) {
+		return ""
+	}
+	for _, kind := range kindWords {
+		if has(kind.word) {
+			return kind.metric
 		}
 	}
-	return ""
+	return "throughput"
 }
 
 // IsTime reports whether less of a metric is better.

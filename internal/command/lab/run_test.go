@@ -1,0 +1,112 @@
+package lab
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ossian/internal/command"
+	"ossian/internal/lab/ledger"
+)
+
+const simulatedPlan = `
+model: gpt-oss-20b
+objective: {maximize: total_token_throughput, on: chat}
+engines:
+  vllm: {}
+options:
+  - {engine: vllm, name: async, flags: {async-scheduling: [true]}}
+  - {engine: vllm, name: batched, flags: {max-num-batched-tokens: [4096, 8192]}}
+workloads:
+  chat: {input_len: 200, output_len: 100, num_prompts: 300}
+equality: {prompts: 2, tokens: 4}
+`
+
+// A plan that is simulated decides, writes ledger, report and winner, and goes on where it was.
+func TestRunSimulated(t *testing.T) {
+	dir := t.TempDir()
+	plan, noise, out := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "noise.yaml"), filepath.Join(dir, "out")
+	for path, text := range map[string]string{plan: simulatedPlan, noise: "noise: 0.01\neffects: {async-scheduling=true: 0.12}\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := run(t, "run", plan, "--simulate="+noise, "--out", out)
+	if err != nil || !strings.Contains(text, "winner for gpt-oss-20b: vllm with async-scheduling=true") {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, name := range []string{"plan.yaml", ledger.FileName, "report.md", "report.html", "winner.yaml"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err = run(t, "run", plan, "--simulate="+noise, "--out", out, "--json")
+	var got outcome
+	if at := strings.Index(text, "\n{"); err != nil || at < 0 || json.Unmarshal([]byte(text[at:]), &got) != nil || got.End.Winner["gpt-oss-20b"].Flags["async-scheduling"] != "true" || strings.Contains(text, "race 1 ") {
+		t.Errorf("again: %v: %.600s", err, text)
+	}
+	if _, err := run(t, "run", plan, "--simulate="+noise, "--out", out, "--set", "budget.trials=100"); command.Status(err) != 2 || !strings.Contains(err.Error(), "+ # --set budget.trials=100") {
+		t.Errorf("a changed plan: %v", err)
+	}
+	if text, err := run(t, "run", plan, "--simulate="+noise, "--out", out, "--set", "budget.trials=100", "--yes"); err != nil {
+		t.Errorf("a changed plan that is wanted: %v: %s", err, text)
+	}
+}
+
+// What is wrong is told with status 2 before anything starts.
+func TestRunRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.yaml", simulatedPlan)
+	var numbers []string
+	for i := range 2500 {
+		numbers = append(numbers, strconv.Itoa(i+1))
+	}
+	many := write("many.yaml", strings.Replace(simulatedPlan, "[4096, 8192]", "["+strings.Join(numbers, ", ")+"]", 1))
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no plan":           {[]string{"run"}, "which plan"},
+		"a missing plan":    {[]string{"run", filepath.Join(dir, "none.yaml")}, "none.yaml"},
+		"a wrong plan":      {[]string{"run", write("bad.yaml", "modle: x\n")}, "model"},
+		"a wrong world":     {[]string{"run", good, "--simulate=" + write("noise.yaml", "noize: 1\n")}, "noize"},
+		"too many":          {[]string{"run", many, "--simulate"}, "--max-candidates"},
+		"a machine":         {[]string{"run", good, "--simulate", "--machine", "Cray-1"}, "Cray-1"},
+		"an unknown option": {[]string{"run", good, "--smulate"}, "--simulate"},
+	} {
+		if text, err := run(t, append(c.args, "--out", filepath.Join(dir, "out"))...); command.Status(err) != 2 || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: status %d, %v, %.300s", name, command.Status(err), err, text)
+		}
+	}
+	if text, err := run(t, "run", "--example"); err != nil || !strings.Contains(text, "generalise:") {
+		t.Errorf("--example: %v, %s", err, text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
+		t.Error("a directory was made")
+	}
+}
+
+// A campaign whose baseline does not start decides nothing: status 1, and the ledger says why.
+func TestRunDecidesNothing(t *testing.T) {
+	dir := t.TempDir()
+	plan, noise := filepath.Join(dir, "plan.yaml"), filepath.Join(dir, "noise.yaml")
+	for path, text := range map[string]string{plan: simulatedPlan, noise: "engines: {vllm: {fails: 'start: no kernel'}}\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := run(t, "run", plan, "--simulate="+noise, "--out", filepath.Join(dir, "out"))
+	if command.Status(err) != 1 || !strings.Contains(text, "no kernel") {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -1,0 +1,173 @@
+package check
+
+// The text format of Prometheus, as far as it is needed: samples with their labels. Lines that
+// cannot be read are left out: an answer of a server is never believed, and never an error.
+
+import (
+	"bufio"
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A sample is one line of an exposition.
+type sample struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// An exposition is what /metrics said.
+type exposition struct {
+	samples []sample
+	byName  map[string][]int
+}
+
+// readExposition reads the text format.
+func readExposition(text []byte) *exposition {
+	out := &exposition{byName: map[string][]int{}}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		if one, ok := readSample(strings.TrimSpace(lines.Text())); ok {
+			out.byName[one.name] = append(out.byName[one.name], len(out.samples))
+			out.samples = append(out.samples, one)
+		}
+	}
+	return out
+}
+
+// readSample reads NAME{LABELS} NUMBER TIME, where labels and time may be missing.
+func readSample(line string) (sample, bool) {
+	one := sample{labels: map[string]string{}}
+	end := strings.IndexAny(line, "{ \t")
+	if end <= 0 || line[0] == '#' {
+		return one, false
+	}
+	one.name = line[:end]
+	rest := line[end:]
+	if rest[0] == '{' {
+		var ok bool
+		if rest, ok = readLabels(rest[1:], one.labels); !ok {
+			return one, false
+		}
+	}
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return one, false
+	}
+	value, err := strconv.ParseFloat(fields[0], 64)
+	one.value = value
+	return one, err == nil && !math.IsNaN(value) && !math.IsInf(value, 0)
+}
+
+// readLabels reads NAME="VALUE", … } and returns what is behind the brace. Values escape quotes,
+// backslashes and ends of lines.
+func readLabels(text string, into map[string]string) (rest string, ok bool) {
+	for {
+		text = strings.TrimLeft(text, ", ")
+		if after, end := strings.CutPrefix(text, "}"); end {
+			return after, true
+		}
+		name, after, found := strings.Cut(text, `="`)
+		if !found {
+			return "", false
+		}
+		var value strings.Builder
+		at := 0
+		for ; at < len(after) && after[at] != '"'; at++ {
+			if after[at] != '\\' || at+1 == len(after) {
+				value.WriteByte(after[at])
+				continue
+			}
+			at++
+			if after[at] == 'n' {
+				value.WriteByte('\n')
+			} else {
+				value.WriteByte(after[at])
+			}
+		}
+		if at == len(after) {
+			return "", false
+		}
+		into[strings.TrimSpace(name)] = strings.ToValidUTF8(value.String(), "\uFFFD")
+		text = after[at+1:]
+	}
+}
+
+// sum adds the series of a name up; false = there is none.
+func (e *exposition) sum(name string) (total float64, ok bool) {
+	if e == nil {
+		return 0, false
+	}
+	for _, i := range e.byName[name] {
+		total += e.samples[i].value
+	}
+	return total, len(e.byName[name]) > 0
+}
+
+// most is the largest of the series of a name; false = there is none.
+func (e *exposition) most(name string) (value float64, ok bool) {
+	if e == nil {
+		return 0, false
+	}
+	for n, i := range e.byName[name] {
+		if one := e.samples[i].value; n == 0 || one > value {
+			value = one
+		}
+	}
+	return value, len(e.byName[name]) > 0
+}
+
+// first is the sum of the first of several names that there is.
+func (e *exposition) first(names ...string) (name string, total float64, ok bool) {
+	for _, name := range names {
+		if total, ok := e.sum(name); ok {
+			return name, total, true
+		}
+	}
+	return "", 0, false
+}
+
+// labels are those of the first series of a name, nil if there is none.
+func (e *exposition) labels(name string) map[string]string {
+	if e == nil || len(e.byName[name]) == 0 {
+		return nil
+	}
+	return e.samples[e.byName[name][0]].labels
+}
+
+// has reports whether a name begins so.
+func (e *exposition) has(prefix string) bool {
+	if e == nil {
+		return false
+	}
+	for name := range e.byName {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// highest is the bound of the highest bucket of a histogram that holds anything; 0 = it is empty,
+// +Inf where that is above the last bound.
+func (e *exposition) highest(name string) float64 {
+	if e == nil {
+		return 0
+	}
+	// Buckets are cumulative: the highest in use is the first that has all.
+	all, _ := e.sum(name + "_count")
+	least := math.Inf(1)
+	for _, i := range e.byName[name+"_bucket"] {
+		bound, err := strconv.ParseFloat(e.samples[i].labels["le"], 64)
+		if err == nil && e.samples[i].value >= all {
+			least = min(least, bound)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return least
+}
