@@ -22,7 +22,7 @@ func Command() *cobra.Command {
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return command.WithStatus(statusUsage, command.Suggest(c.Flags(), err))
 	})
-	c.AddCommand(predictCommand(), quickCommand(), reportCommand(), runCommand(), sizeCommand(), verifyCommand())
+	c.AddCommand(calibrateCommand(), predictCommand(), quickCommand(), reportCommand(), runCommand(), sizeCommand(), verifyCommand())
 	return c
 }
 
