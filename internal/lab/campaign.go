@@ -124,6 +124,10 @@ func (c *campaign) open() error {
 		return err
 	}
 	c.book = book
+	if kind, other := c.kindOf(lines); other {
+		text := fmt.Sprintf("%s holds a %s campaign, which this one would mix with: choose another --out", c.Dir, kind)
+		return errors.Join(&UsageError{text}, c.book.file.Close())
+	}
 	if len(lines) > 0 && string(before) != string(c.PlanText) {
 		if !c.Changed {
 			return errors.Join(&ChangedError{Dir: c.Dir, Diff: difference(string(before), string(c.PlanText))}, c.book.file.Close())
@@ -136,6 +140,16 @@ func (c *campaign) open() error {
 		return errors.Join(err, c.book.file.Close())
 	}
 	return nil
+}
+
+// kindOf reports whether the lines of a ledger are of the other kind, simulated or measured.
+func (c *campaign) kindOf(lines []ledger.Line) (kind string, other bool) {
+	for _, line := range lines {
+		if line.Campaign != nil && line.Campaign.Simulated != c.Simulated {
+			return map[bool]string{true: "simulated", false: "measured"}[line.Campaign.Simulated], true
+		}
+	}
+	return "", false
 }
 
 func (c *campaign) close() {

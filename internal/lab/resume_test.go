@@ -273,6 +273,26 @@ func TestChangedPlan(t *testing.T) {
 	}
 }
 
+// Measured and simulated trials never stand in one ledger.
+func TestOtherKind(t *testing.T) {
+	dir := t.TempDir()
+	plan, world := planOf("a"), simulate.World{Noise: 0.01}
+	carriesOut(t, config(plan, world, dir))
+	before, err := os.ReadFile(filepath.Join(dir, ledger.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config(plan, world, dir)
+	c.Simulated, c.Changed = false, true
+	_, err = lab.Run(context.Background(), c)
+	if _, is := errors.AsType[*lab.UsageError](err); !is || !strings.Contains(err.Error(), "holds a simulated campaign") {
+		t.Errorf("%v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(dir, ledger.FileName)); err != nil || string(after) != string(before) {
+		t.Errorf("the ledger was changed: %v", err)
+	}
+}
+
 // A ledger that is in use, or broken in the middle, is left alone.
 func TestLedgerRefused(t *testing.T) {
 	dir := t.TempDir()
