@@ -105,8 +105,8 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 	return carryOut(cmd, config, flags, 0)
 }
 
-// readPlan reads a plan, and returns with it the text to keep: the plan's own and what the command line
-// replaced.
+// readPlan reads a plan, and returns with it the text to keep: the plan with what the command line
+// replaced and every default filled in.
 func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
 	kinds := engines.Kinds()
 	if program, err := os.Executable(); err == nil { // this program, and not whichever is found by name
@@ -123,10 +123,8 @@ func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, [
 			plan.Engines[i].ReadyTimeout = flags.ready
 		}
 	}
-	for _, set := range flags.set {
-		text = fmt.Appendf(text, "# --set %s\n", set)
-	}
-	return plan, text, nil
+	kept, err := plan.Marshal(kinds)
+	return plan, kept, err
 }
 
 // configure says what measures, and where results go. done gives back what was opened.
