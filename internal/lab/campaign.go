@@ -57,11 +57,13 @@ type campaign struct {
 	startID  string // of the one that runs
 	lastUsed string // serverOf the trial before, measured or replayed
 
-	seen      map[string]effort // by workload: trials of all its requests
-	spent     time.Duration     // of trials and the starts that they needed, as the ledger has it
-	trials    int               // that counted towards the budget
-	marked    bool              // a trial has marks of a busy machine
-	exhausted bool              // something was left undecided because the budget was spent
+	seen      map[string]effort  // by workload: trials of all its requests
+	budget    planfile.Budget    // until the end of this chapter; zero: none
+	started   map[string]float64 // seconds of starts that were accounted for, by serverOf: what is estimated may rest on nothing that a later line says
+	spent     time.Duration      // of trials and the starts that they needed, as the ledger has it
+	trials    int                // that counted towards the budget
+	marked    bool               // a trial has marks of a busy machine
+	exhausted bool               // something was left undecided because the budget was spent
 }
 
 // chapter is a campaign with one model.
@@ -74,6 +76,7 @@ type chapter struct {
 	all     []alternative
 	answers []Answer // of the baseline; nil: not asked yet
 	mainly  planfile.Workload
+	breaks  string // bound of the plan that the baseline breaks; empty: none
 	works   string // why nothing can be decided: the baseline's failure; empty: it works
 }
 
@@ -90,7 +93,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err := CheckCandidates(config.Plan, config.Limit); err != nil {
 		return nil, err
 	}
-	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}, seen: map[string]effort{}}
+	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}, seen: map[string]effort{}, started: map[string]float64{}}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
@@ -121,6 +124,10 @@ func (c *campaign) open() error {
 		return err
 	}
 	c.book = book
+	if kind, other := c.kindOf(lines); other {
+		text := fmt.Sprintf("%s holds a %s campaign, which this one would mix with: choose another --out", c.Dir, kind)
+		return errors.Join(&UsageError{text}, c.book.file.Close())
+	}
 	if len(lines) > 0 && string(before) != string(c.PlanText) {
 		if !c.Changed {
 			return errors.Join(&ChangedError{Dir: c.Dir, Diff: difference(string(before), string(c.PlanText))}, c.book.file.Close())
@@ -133,6 +140,16 @@ func (c *campaign) open() error {
 		return errors.Join(err, c.book.file.Close())
 	}
 	return nil
+}
+
+// kindOf reports whether the lines of a ledger are of the other kind, simulated or measured.
+func (c *campaign) kindOf(lines []ledger.Line) (kind string, other bool) {
+	for _, line := range lines {
+		if line.Campaign != nil && line.Campaign.Simulated != c.Simulated {
+			return map[bool]string{true: "simulated", false: "measured"}[line.Campaign.Simulated], true
+		}
+	}
+	return "", false
 }
 
 func (c *campaign) close() {
@@ -202,7 +219,8 @@ func (c *campaign) describe() *ledger.Campaign {
 // run carries out the method for each model, and writes the end.
 func (c *campaign) run(ctx context.Context) (*Result, error) {
 	end := ledger.End{State: "done", Winner: map[string]ledger.Setting{}}
-	for _, model := range c.plan.Models {
+	for number, model := range c.plan.Models {
+		c.share(len(c.plan.Models) - number)
 		chapter := &chapter{campaign: c, model: model, mainly: c.workload(c.plan.Objective.On)}
 		winner, decided, err := chapter.run(ctx)
 		if err != nil {
@@ -227,6 +245,16 @@ func (c *campaign) run(ctx context.Context) (*Result, error) {
 	return &Result{End: end, Trials: c.trials, Noisy: c.marked}, nil
 }
 
+// share gives the next chapter its part of what is left of the budget.
+func (c *campaign) share(chapters int) {
+	if all := c.plan.Budget.Time; all > 0 {
+		c.budget.Time = c.spent + max(0, all-c.spent)/time.Duration(chapters)
+	}
+	if all := c.plan.Budget.Trials; all > 0 {
+		c.budget.Trials = c.trials + max(1, all-c.trials)/chapters
+	}
+}
+
 // run is the method of lab.md 4 for one model. It returns the recommended setting, nil if no engine
 // serves, and whether that is more than "nothing could be decided".
 func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool, err error) {
@@ -244,6 +272,10 @@ func (c *chapter) run(ctx context.Context) (winner *ledger.Setting, decided bool
 	raced, err := c.race(ctx, survivors)
 	if err != nil {
 		return nil, false, err
+	}
+	if c.works != "" {
+		return nil, false, c.book.decide(ledger.Decision{Stage: ledger.StageWinner, Model: c.model, Subject: printSetting(c.base), Setting: &c.base, Workload: c.mainly.Name,
+			Metric: c.plan.Objective.Metric, Verdict: ledger.NotDecided, Reason: c.works, Rule: "without the baseline nothing can be compared"})
 	}
 	best, err := c.interact(ctx, raced, joint)
 	if err != nil {

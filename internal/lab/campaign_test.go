@@ -20,6 +20,9 @@ import (
 // TestMain puts what tests write into memory, where there is such a place: a ledger waits for the disk
 // after every line.
 func TestMain(m *testing.M) {
+	if os.Getenv("LAB_TEST_DIR") != "" { // a process that will be killed cleans nothing up
+		os.Exit(m.Run())
+	}
 	dir, err := os.MkdirTemp("/dev/shm", "lab-test-")
 	if err == nil {
 		_ = os.Setenv("TMPDIR", dir)
@@ -220,6 +223,15 @@ func TestHiddenCombination(t *testing.T) {
 	}
 }
 
+// Two options that change answers only together are recommended alone.
+func TestJointAnswers(t *testing.T) {
+	s := runs(t, planOf("a", "b"), simulate.World{Noise: 0.01, Effects: map[string]float64{"a=true": 0.05, "b=true": 0.08}, Changed: []string{"a=true b=true"}})
+	s.wants(map[string]string{"smoke/a: a=true + b: b=true": ledger.Rejected})
+	if w := s.winner(); w != "b:true" {
+		t.Errorf("winner %q", w)
+	}
+}
+
 // Two gains that multiply are recommended together.
 func TestJoint(t *testing.T) {
 	s := runs(t, planOf("a", "b"), simulate.World{Noise: 0.01, Effects: map[string]float64{"a=true": 0.05, "b=true": 0.06}})
@@ -342,6 +354,15 @@ func TestBounds(t *testing.T) {
 	plan.Objective.SLA = map[string]float64{"mean_ttft_ms": 1}
 	s := runs(t, plan, simulate.World{Noise: 0.01, Effects: map[string]float64{"fast=true": 0.2}})
 	s.wants(map[string]string{"race/fast: fast=true": ledger.Rejected})
+	if !strings.Contains(s.decisions()["winner/ossian at its defaults"].Reason, "mean_ttft_ms") {
+		t.Errorf("that the defaults break the bound is not said: %+v", s.decisions()["winner/ossian at its defaults"])
+	}
+	// A bound that the defaults break and an option keeps: that option wins.
+	plan.Objective.SLA = map[string]float64{"total_token_throughput": 1100}
+	s = runs(t, plan, simulate.World{Noise: 0.01, Effects: map[string]float64{"fast=true": 0.2}})
+	if s.winner() != "fast:true" {
+		t.Errorf("winner %q", s.winner())
+	}
 }
 
 // A plan whose options span more settings than allowed is counted and refused before anything starts.
@@ -433,11 +454,45 @@ func TestMinimise(t *testing.T) {
 func TestModels(t *testing.T) {
 	plan := planOf("gain")
 	plan.Models = []string{"tiny", "org/large"}
+	plan.Budget.Trials = 80
 	s := runs(t, plan, simulate.World{Noise: 0.01, Effects: map[string]float64{"gain=true": 0.1}})
 	if len(s.result.End.Winner) != 2 {
 		t.Errorf("%+v", s.result.End)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "winner-org-large.yaml")); err != nil {
 		t.Error(err)
+	}
+	byModel := map[string]int{}
+	for _, line := range s.lines {
+		if line.Kind == ledger.KindTrial && line.Trial.State == ledger.StateOK {
+			byModel[line.Trial.Model]++
+		}
+	}
+	if byModel["tiny"] < 15 || byModel["org/large"] < 15 {
+		t.Errorf("trials of each model: %v", byModel)
+	}
+}
+
+// busy is a machine with other work.
+type busy struct{ lab.Measurer }
+
+func (b *busy) Machine(ctx context.Context) (ledger.Machine, error) {
+	machine, err := b.Measurer.Machine(ctx)
+	machine.Load = 3.5
+	return machine, err
+}
+
+// A machine that is busy before the start is named, and the campaign goes on.
+func TestBusyMachine(t *testing.T) {
+	c := config(planOf("a"), simulate.World{Noise: 0.01, Effects: map[string]float64{"a=true": 0.06}}, t.TempDir())
+	c.Measurer = &busy{c.Measurer}
+	s := carriesOut(t, c)
+	s.wants(map[string]string{"race/a: a=true": ledger.Kept})
+	noted := false
+	for _, line := range s.lines {
+		noted = noted || (line.Kind == ledger.KindNote && strings.Contains(line.Note.Text, "a load of 3.5 on 1 processors"))
+	}
+	if !noted {
+		t.Error("no note of the load")
 	}
 }

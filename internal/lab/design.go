@@ -53,11 +53,11 @@ func (c *chapter) factors(singles []raced) []int {
 // its best point, as the fitted effects have it. If the budget has no room for all options, those that
 // are kept are tried alone.
 func (c *chapter) design(ctx context.Context, factors []int, good []raced) ([]int, error) {
-	design, h, settings, err := c.planDesign(factors)
+	design, round, settings, err := c.planDesign(factors)
 	if err != nil {
 		return nil, err
 	}
-	if c.room(h, pointNames(design), settings) < c.leastRepeats(design) {
+	if c.room(round.workload, round.reserve, pointNames(design), settings) < c.leastRepeats(design) {
 		only := slices.DeleteFunc(slices.Clone(factors), func(at int) bool {
 			return !slices.ContainsFunc(good, func(single raced) bool { return single.at == at })
 		})
@@ -71,12 +71,12 @@ func (c *chapter) design(ctx context.Context, factors []int, good []raced) ([]in
 	var values []map[int]float64
 	var trials []string
 	for repeat := range designRepeats {
-		number := h.first + repeat + 1
-		order := shuffled(pointNames(design), c.draw("order", c.model, h.role, h.workload.Name, strconv.Itoa(number)).IntN)
-		if !c.affords(h, order, settings) {
+		number := round.first + repeat + 1
+		order := shuffled(pointNames(design), c.draw("order", c.model, round.role, round.workload.Name, strconv.Itoa(number)).IntN)
+		if !c.affords(round.workload, round.reserve, order, settings) {
 			break
 		}
-		outcomes, err := c.block(ctx, h, number, order, settings)
+		outcomes, err := c.block(ctx, round, number, order, settings)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (c *chapter) planDesign(factors []int) (race.Design, heat, map[string]ledge
 	if err != nil {
 		return design, heat{}, nil, err
 	}
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.base, rules: c.rules(), reserve: c.reserveGeneralise()}
+	round := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.base, rules: c.rules(), reserve: c.reserveGeneralise()}
 	settings := map[string]ledger.Setting{}
 	for place, point := range design.Points {
 		var parts []int
@@ -117,7 +117,7 @@ func (c *chapter) planDesign(factors []int) (race.Design, heat, map[string]ledge
 		}
 		settings[strconv.Itoa(place)] = c.settingOf(parts)
 	}
-	return design, h, settings, nil
+	return design, round, settings, nil
 }
 
 // leastRepeats is how many blocks of a design give intervals.
@@ -251,7 +251,7 @@ func (c *chapter) neighbours(ctx context.Context, centre, factors []int) ([][]in
 	}
 	rules := c.rules()
 	rules.Planned, rules.Most, rules.Level = joinBlocks, joinBlocks, levelJoint
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.settingOf(centre), rules: rules, reserve: c.reserveGeneralise(), optional: true}
+	round := heat{role: ledger.RoleInteraction, workload: c.mainly, first: designBlocks, base: c.settingOf(centre), rules: rules, reserve: c.reserveGeneralise(), optional: true}
 	changed := map[string][]int{}
 	for _, at := range factors {
 		parts := slices.DeleteFunc(slices.Clone(centre), func(part int) bool { return part == at })
@@ -266,20 +266,20 @@ func (c *chapter) neighbours(ctx context.Context, centre, factors []int) ([][]in
 			members[i] = &c.all[part]
 		}
 		if len(parts) > 0 && allowed(c.engine, c.options, members) {
-			h.entrants = append(h.entrants, entrant{name: name, group: name, setting: c.settingOf(parts)})
+			round.entrants = append(round.entrants, entrant{name: name, group: name, setting: c.settingOf(parts)})
 			changed[name] = parts
 		}
 	}
-	if len(h.entrants) == 0 {
+	if len(round.entrants) == 0 {
 		return nil, nil
 	}
-	result, err := c.compete(ctx, h)
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return nil, err
 	}
 	var out [][]int
-	for _, entrant := range h.entrants {
-		decision := c.decisionOf(ledger.StageInteraction, h, result, entrant)
+	for _, entrant := range round.entrants {
+		decision := c.decisionOf(ledger.StageInteraction, round, result, entrant)
 		if err := c.book.decide(decision); err != nil {
 			return nil, err
 		}

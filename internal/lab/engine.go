@@ -76,14 +76,14 @@ func (c *chapter) workingEngines(ctx context.Context) ([]planfile.Engine, error)
 
 // firstRun is the run of a part of the workload that says whether a setting works. One that looks slow
 // is run once more, and the faster run counts: the first may have met a busy moment of the machine.
-func (c *chapter) firstRun(ctx context.Context, s shot, best float64) (outcome, error) {
-	s.floor = c.floor(best)
-	first, err := c.attempt(ctx, s)
-	if rate := rateOf(first.Trial); err != nil || rate == 0 || rate >= s.floor || first.State == ledger.StateEarly {
+func (c *chapter) firstRun(ctx context.Context, wanted shot, best float64) (outcome, error) {
+	wanted.floor = c.floor(best)
+	first, err := c.attempt(ctx, wanted)
+	if rate := rateOf(first.Trial); err != nil || rate == 0 || rate >= wanted.floor || first.State == ledger.StateEarly {
 		return first, err
 	}
-	s.repetition = secondLook
-	second, err := c.trial(ctx, s)
+	wanted.repetition = secondLook
+	second, err := c.trial(ctx, wanted)
 	if rateOf(second.Trial) > rateOf(first.Trial) {
 		return second, err
 	}
@@ -125,24 +125,24 @@ func (c *chapter) failing(trial ledger.Trial, best float64) string {
 func (c *chapter) raceEngines(ctx context.Context, engines []planfile.Engine) (planfile.Engine, error) {
 	rules := c.rules()
 	rules.Planned, rules.Most = 6, 6
-	h := heat{role: ledger.RoleEngine, workload: c.mainly, first: engineBlocks, base: *defaults(engines[0]), rules: rules}
+	round := heat{role: ledger.RoleEngine, workload: c.mainly, first: engineBlocks, base: *defaults(engines[0]), rules: rules}
 	for _, engine := range engines[1:] {
-		h.entrants = append(h.entrants, entrant{name: engine.Name, group: "engines", setting: *defaults(engine)})
+		round.entrants = append(round.entrants, entrant{name: engine.Name, group: "engines", setting: *defaults(engine)})
 	}
-	result, err := c.compete(ctx, h)
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return planfile.Engine{}, err
 	}
 	at, best := 0, 0.0
-	for i := range h.entrants {
+	for i := range round.entrants {
 		// Where intervals do not decide, the middle does: some engine has to be taken.
-		standing := result.standing(h.entrants[i].name)
+		standing := result.standing(round.entrants[i].name)
 		if standing.Blocks > 0 && standing.Gain > best && standing.Verdict != race.Rejected {
 			at, best = i+1, standing.Gain
 		}
 	}
 	for i, engine := range engines {
-		if err := c.book.decide(c.engineDecision(h, result, i, at, engine)); err != nil {
+		if err := c.book.decide(c.engineDecision(round, result, i, at, engine)); err != nil {
 			return planfile.Engine{}, err
 		}
 	}
@@ -152,13 +152,13 @@ func (c *chapter) raceEngines(ctx context.Context, engines []planfile.Engine) (p
 
 // engineDecision is the line about an engine that worked. The chosen one is kept even if its lead is
 // not certain, which the reason then says.
-func (c *chapter) engineDecision(h heat, result tally, at, chosen int, engine planfile.Engine) ledger.Decision {
+func (c *chapter) engineDecision(round heat, result tally, at, chosen int, engine planfile.Engine) ledger.Decision {
 	var decision ledger.Decision
 	if at == 0 {
-		decision = ledger.Decision{Stage: ledger.StageEngine, Model: c.model, Subject: engine.Name, Setting: &h.base, Workload: h.workload.Name,
+		decision = ledger.Decision{Stage: ledger.StageEngine, Model: c.model, Subject: engine.Name, Setting: &round.base, Workload: round.workload.Name,
 			Metric: c.plan.Objective.Metric, Verdict: ledger.Rejected, Rule: result.Rule, Trials: result.trials(baseline), Blocks: result.Blocks, Reason: "another engine is faster"}
 	} else {
-		decision = c.decisionOf(ledger.StageEngine, h, result, h.entrants[at-1])
+		decision = c.decisionOf(ledger.StageEngine, round, result, round.entrants[at-1])
 	}
 	if at != chosen {
 		return decision

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"ossian/internal/lab/ledger"
 )
@@ -20,14 +21,22 @@ const nearTie = 0.1
 // maxAnswers bounds a file of answers that is read back, in bytes.
 const maxAnswers = 64 << 20
 
-// equalityID names the comparison of a setting, and its file.
-func (c *chapter) equalityID(setting ledger.Setting) string {
-	return setting.Engine + "-" + digest(serverOf(setting, c.model))[:10]
+// equalityID names the answers of a setting: another version of the engine gives others.
+func (c *chapter) equalityID(ctx context.Context, setting ledger.Setting) (string, error) {
+	identity, err := c.identity(ctx, setting)
+	if err != nil {
+		return "", err
+	}
+	return fileName(setting.Engine) + "-" + digest(serverOf(setting, c.model), identity.Version, strings.Join(identity.Argv, "\x00"), strconv.Itoa(c.plan.Equality.Tokens))[:10], nil
 }
 
 // ask has the answers of a setting: from its file if it was asked before, else from a server.
 func (c *chapter) ask(ctx context.Context, setting ledger.Setting) ([]Answer, string, error) {
-	file := filepath.Join("equality", c.equalityID(setting)+".json")
+	id, err := c.equalityID(ctx, setting)
+	if err != nil {
+		return nil, "", err
+	}
+	file := filepath.ToSlash(filepath.Join("equality", id+".json"))
 	var answers []Answer
 	if info, err := os.Stat(filepath.Join(c.Dir, file)); err == nil && info.Size() <= maxAnswers {
 		if text, err := os.ReadFile(filepath.Join(c.Dir, file)); err == nil && json.Unmarshal(text, &answers) == nil && len(answers) == c.plan.Equality.Prompts {
@@ -80,7 +89,11 @@ func (c *chapter) compareAnswers(ctx context.Context, setting ledger.Setting, lo
 	if c.plan.Equality.Prompts == 0 {
 		return "", nil
 	}
-	id := "equality-" + c.equalityID(setting)
+	id, err := c.equalityID(ctx, setting)
+	if err != nil {
+		return "", err
+	}
+	id = "equality-" + id
 	line, known := c.book.equality[id]
 	if !known {
 		line = ledger.Equality{Setting: setting, Model: c.model, Against: c.base, Verdict: ledger.NotComparable, Prompts: c.plan.Equality.Prompts, Lossy: lossy}

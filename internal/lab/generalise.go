@@ -34,13 +34,13 @@ func (c *chapter) reserveGeneralise() reserve {
 // generalise runs baseline and winner on every other workload, and says where the winner is worse.
 func (c *chapter) generalise(ctx context.Context, best choice) error {
 	for place, workload := range c.others() {
-		h := heat{role: ledger.RoleGeneralise, workload: workload, first: generaliseBlocks + 20*place, base: c.base, rules: c.rules()}
-		h.rules.Planned, h.rules.Most = workloadBlocks, workloadBlocks
+		round := heat{role: ledger.RoleGeneralise, workload: workload, first: generaliseBlocks + 20*place, base: c.base, rules: c.rules()}
+		round.rules.Planned, round.rules.Most = workloadBlocks, workloadBlocks
 		var err error
 		if len(best.parts) == 0 {
-			err = c.generaliseBaseline(ctx, h)
+			err = c.generaliseBaseline(ctx, round)
 		} else {
-			err = c.generaliseWinner(ctx, h, best)
+			err = c.generaliseWinner(ctx, round, best)
 		}
 		if err != nil {
 			return err
@@ -51,32 +51,32 @@ func (c *chapter) generalise(ctx context.Context, best choice) error {
 
 // generaliseBaseline measures the baseline alone: it is the winner, and its figures are wanted all the
 // same.
-func (c *chapter) generaliseBaseline(ctx context.Context, h heat) error {
+func (c *chapter) generaliseBaseline(ctx context.Context, round heat) error {
 	var trials []string
-	settings := map[string]ledger.Setting{baseline: h.base}
+	settings := map[string]ledger.Setting{baseline: round.base}
 	for number := range workloadBlocks {
-		if !c.affords(h, []string{baseline}, settings) {
+		if !c.affords(round.workload, round.reserve, []string{baseline}, settings) {
 			c.exhausted = true
 			break
 		}
-		block, err := c.block(ctx, h, h.first+number+1, []string{baseline}, settings)
+		block, err := c.block(ctx, round, round.first+number+1, []string{baseline}, settings)
 		if err != nil {
 			return err
 		}
 		trials = append(trials, block[baseline].id)
 	}
-	return c.book.decide(ledger.Decision{Stage: ledger.StageGeneralise, Model: c.model, Subject: h.workload.Name, Setting: &h.base, Workload: h.workload.Name,
+	return c.book.decide(ledger.Decision{Stage: ledger.StageGeneralise, Model: c.model, Subject: round.workload.Name, Setting: &round.base, Workload: round.workload.Name,
 		Metric: c.plan.Objective.Metric, Verdict: ledger.None, Trials: trials, Blocks: len(trials), Rule: "the baseline alone", Reason: "the defaults are recommended: there is nothing to compare"})
 }
 
 // generaliseWinner compares the winner with the baseline on one workload.
-func (c *chapter) generaliseWinner(ctx context.Context, h heat, best choice) error {
-	h.entrants = []entrant{{name: h.workload.Name, setting: best.setting}}
-	result, err := c.compete(ctx, h)
+func (c *chapter) generaliseWinner(ctx context.Context, round heat, best choice) error {
+	round.entrants = []entrant{{name: round.workload.Name, setting: best.setting}}
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return err
 	}
-	decision := c.decisionOf(ledger.StageGeneralise, h, result, h.entrants[0])
+	decision := c.decisionOf(ledger.StageGeneralise, round, result, round.entrants[0])
 	// Here it is not asked whether to keep the setting, but whether it is worse somewhere.
 	standing := result.Standings[0]
 	switch {

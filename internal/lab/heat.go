@@ -44,8 +44,9 @@ type heat struct {
 	base     ledger.Setting
 	entrants []entrant
 	rules    race.Rules
-	reserve  reserve // of the budget, for what comes after
-	optional bool    // not even its first blocks may use the reserve
+	reserve  reserve  // of the budget, for what comes after
+	lean     *reserve // the same as long as nothing is accepted, where that makes a difference
+	optional bool     // not even its first blocks may use the reserve
 }
 
 // A reserve is a part of the budget that is left for later.
@@ -68,41 +69,41 @@ func (c *chapter) rules() race.Rules {
 
 // compete measures blocks until the race is decided or the budget is spent. Where the rules do not say
 // for how many blocks intervals are made, the first block tells how many the budget has room for.
-func (c *chapter) compete(ctx context.Context, h heat) (tally, error) {
+func (c *chapter) compete(ctx context.Context, round heat) (tally, error) {
 	names := []string{baseline}
-	settings := map[string]ledger.Setting{baseline: h.base}
-	for _, entrant := range h.entrants {
+	settings := map[string]ledger.Setting{baseline: round.base}
+	for _, entrant := range round.entrants {
 		names = append(names, entrant.name)
 		settings[entrant.name] = entrant.setting
 	}
 	var out tally
 	var contest *race.Race
 	for {
-		number := h.first + len(out.blocks) + 1
-		dice := c.draw("order", c.model, h.role, h.workload.Name, strconv.Itoa(number))
+		number := round.first + len(out.blocks) + 1
+		dice := c.draw("order", c.model, round.role, round.workload.Name, strconv.Itoa(number))
 		order, more := shuffled(names, dice.IntN), true
 		if contest != nil {
 			var turn race.Turn
 			turn, more = contest.Next(dice.IntN)
 			order = turn.Order
 		}
-		if len(out.blocks) >= fewestBlocks || h.optional {
-			out.broke = more && !c.affords(h, order, settings)
-		} else { // what is reserved for later gives way: fewer blocks tell nothing
-			bare := h
-			bare.reserve = reserve{}
-			out.broke = more && !c.affords(bare, order, settings)
+		kept := round.reserve
+		switch {
+		case len(out.blocks) < fewestBlocks && !round.optional:
+			kept = reserve{} // what comes later gives way: fewer blocks tell nothing
+		case round.lean != nil && !anyAccepted(contest):
+			kept = *round.lean
 		}
-		if !more || out.broke {
+		if out.broke = more && !c.affords(round.workload, kept, order, settings); !more || out.broke {
 			break
 		}
-		outcomes, err := c.block(ctx, h, number, order, settings)
+		outcomes, err := c.block(ctx, round, number, order, settings)
 		if err != nil {
 			return tally{}, err
 		}
 		out.blocks = append(out.blocks, outcomes)
 		if contest == nil {
-			if contest, err = c.contest(h, order, settings); err != nil {
+			if contest, err = c.contest(round, order, settings); err != nil {
 				return tally{}, err
 			}
 		}
@@ -112,7 +113,7 @@ func (c *chapter) compete(ctx context.Context, h heat) (tally, error) {
 	}
 	if contest == nil { // not one block: the race says that nothing was measured
 		var err error
-		if contest, err = c.contest(h, names, settings); err != nil {
+		if contest, err = c.contest(round, names, settings); err != nil {
 			return tally{}, err
 		}
 	}
@@ -121,15 +122,23 @@ func (c *chapter) compete(ctx context.Context, h heat) (tally, error) {
 	return out, nil
 }
 
+func anyAccepted(contest *race.Race) bool {
+	return contest != nil && slices.ContainsFunc(contest.State().Standings, func(standing race.Standing) bool { return standing.Verdict == race.Accepted })
+}
+
 // contest is the race of a heat whose first block has been measured.
-func (c *chapter) contest(h heat, order []string, settings map[string]ledger.Setting) (*race.Race, error) {
-	rules := h.rules
+func (c *chapter) contest(round heat, order []string, settings map[string]ledger.Setting) (*race.Race, error) {
+	rules := round.rules
 	if rules.Planned == 0 {
-		rules.Planned = min(max(fewestBlocks, 1+c.room(h, order, settings)), mostBlocks)
+		kept := round.reserve
+		if round.lean != nil {
+			kept = *round.lean
+		}
+		rules.Planned = min(max(fewestBlocks, 1+c.room(round.workload, kept, order, settings)), mostBlocks)
 		rules.Most = mostBlocks
 	}
 	var candidates []race.Candidate
-	for _, entrant := range h.entrants {
+	for _, entrant := range round.entrants {
 		candidates = append(candidates, race.Candidate{Name: entrant.name, Group: entrant.group})
 	}
 	return race.New(rules, baseline, candidates)
@@ -145,27 +154,28 @@ func shuffled(names []string, below func(n int) int) []string {
 	return out
 }
 
-// room is how many more blocks of some settings the budget has room for; mostBlocks without a budget.
-func (c *chapter) room(h heat, order []string, settings map[string]ledger.Setting) int {
+// room is how many more blocks of some settings the budget has room for beside a reserve; mostBlocks
+// without a budget.
+func (c *chapter) room(workload planfile.Workload, kept reserve, order []string, settings map[string]ledger.Setting) int {
 	seconds := 0.0
 	for _, name := range order {
-		seconds += c.cost(settings[name], h.workload)
+		seconds += c.cost(settings[name], workload)
 	}
 	blocks := mostBlocks
-	if budget := c.plan.Budget.Trials; budget > 0 {
-		blocks = min(blocks, (budget-c.trials-h.reserve.trials)/len(order))
+	if budget := c.budget.Trials; budget > 0 {
+		blocks = min(blocks, (budget-c.trials-kept.trials)/len(order))
 	}
-	if budget := c.plan.Budget.Time; budget > 0 && seconds > 0 {
-		blocks = min(blocks, int((budget-c.spent).Seconds()-h.reserve.seconds)/int(math.Ceil(seconds)))
+	if budget := c.budget.Time; budget > 0 && seconds > 0 {
+		blocks = min(blocks, int((budget-c.spent).Seconds()-kept.seconds)/int(math.Ceil(seconds)))
 	}
 	return max(0, blocks)
 }
 
 // block measures each of the settings that are due once, on the block's prompts.
-func (c *chapter) block(ctx context.Context, h heat, number int, order []string, settings map[string]ledger.Setting) (map[string]outcome, error) {
+func (c *chapter) block(ctx context.Context, round heat, number int, order []string, settings map[string]ledger.Setting) (map[string]outcome, error) {
 	out := map[string]outcome{}
 	for _, name := range order {
-		result, err := c.attempt(ctx, shot{setting: settings[name], workload: h.workload, role: h.role, block: number, share: 1})
+		result, err := c.attempt(ctx, shot{setting: settings[name], workload: round.workload, role: round.role, block: number, share: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -186,22 +196,22 @@ func (c *chapter) values(outcomes map[string]outcome) race.Block {
 }
 
 // affords reports whether the budget has room for a block and for what is reserved.
-func (c *chapter) affords(h heat, order []string, settings map[string]ledger.Setting) bool {
-	seconds := h.reserve.seconds
+func (c *chapter) affords(workload planfile.Workload, kept reserve, order []string, settings map[string]ledger.Setting) bool {
+	seconds := kept.seconds
 	for _, name := range order {
-		seconds += c.cost(settings[name], h.workload)
+		seconds += c.cost(settings[name], workload)
 	}
-	budget := c.plan.Budget
-	return (budget.Trials == 0 || c.trials+len(order)+h.reserve.trials <= budget.Trials) &&
+	budget := c.budget
+	return (budget.Trials == 0 || c.trials+len(order)+kept.trials <= budget.Trials) &&
 		(budget.Time == 0 || c.spent.Seconds()+seconds <= budget.Time.Seconds())
 }
 
 // cost estimates the seconds of a trial and its server's start, from those of the same workload, or from
 // the tokens of others.
 func (c *chapter) cost(setting ledger.Setting, workload planfile.Workload) float64 {
-	start := c.book.ready[serverOf(setting, c.model)]
+	start := c.started[serverOf(setting, c.model)]
 	if start == 0 {
-		start = c.book.ready[serverOf(c.base, c.model)]
+		start = c.started[serverOf(c.base, c.model)]
 	}
 	if seen := c.seen[workload.Name]; seen.trials > 0 {
 		return start + seen.whole/float64(seen.trials)
@@ -256,10 +266,10 @@ func finite(interval *ledger.Interval) *ledger.Interval {
 }
 
 // decisionOf is what a race says of an entrant, for the ledger.
-func (c *chapter) decisionOf(stage string, h heat, result tally, entrant entrant) ledger.Decision {
+func (c *chapter) decisionOf(stage string, round heat, result tally, entrant entrant) ledger.Decision {
 	standing := result.standing(entrant.name)
-	decision := ledger.Decision{Stage: stage, Model: c.model, Subject: entrant.name, Setting: &entrant.setting, Against: &h.base,
-		Workload: h.workload.Name, Metric: c.plan.Objective.Metric, Verdict: verdictOf(standing), Reason: standing.Reason, Rule: result.Rule, Blocks: standing.Blocks,
+	decision := ledger.Decision{Stage: stage, Model: c.model, Subject: entrant.name, Setting: &entrant.setting, Against: &round.base,
+		Workload: round.workload.Name, Metric: c.plan.Objective.Metric, Verdict: verdictOf(standing), Reason: standing.Reason, Rule: result.Rule, Blocks: standing.Blocks,
 		Effect: c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, standing.Formed), Trials: result.trials(baseline, entrant.name)}
 	if standing.Verdict == race.Accepted && standing.Beaten != "" {
 		decision.Reason = "better than the baseline, and " + standing.Beaten + " is better still"

@@ -76,10 +76,37 @@ func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]i
 	}
 	slices.SortFunc(tries, slices.Compare)
 	tries = slices.CompactFunc(tries, slices.Equal)
-	if len(tries) == 0 {
-		return best, nil
+	tries, err := c.answering(ctx, tries)
+	if err != nil || len(tries) == 0 {
+		return best, err
+	}
+	if !slices.ContainsFunc(tries, func(parts []int) bool { return slices.Equal(parts, joint) }) {
+		joint = nil
 	}
 	return c.confirm(ctx, best, singles, joint, tries)
+}
+
+// answering leaves out combinations whose outputs are not the baseline's, though those of their parts
+// are: faster is not better then either.
+func (c *chapter) answering(ctx context.Context, tries [][]int) ([][]int, error) {
+	var out [][]int
+	for _, parts := range tries {
+		lossy := slices.ContainsFunc(parts, func(at int) bool { return c.all[at].lossy })
+		setting := c.settingOf(parts)
+		reason, err := c.compareAnswers(ctx, setting, lossy)
+		if err != nil {
+			return nil, err
+		}
+		if reason == "" {
+			out = append(out, parts)
+			continue
+		}
+		if err := c.decideSmoke(c.subjectOf(parts), setting, ledger.Rejected, reason); err != nil {
+			return nil, err
+		}
+		c.Say("together " + c.subjectOf(parts) + " is out: " + reason)
+	}
+	return out, nil
 }
 
 // confirm races combinations, and the best single option, against the baseline in blocks of their own:
@@ -87,22 +114,22 @@ func (c *chapter) interact(ctx context.Context, singles []raced, predicted [][]i
 func (c *chapter) confirm(ctx context.Context, best choice, singles []raced, joint []int, tries [][]int) (choice, error) {
 	rules := c.rules()
 	rules.Most, rules.Planned = joinBlocks, joinBlocks
-	h := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise(), optional: true}
+	round := heat{role: ledger.RoleInteraction, workload: c.mainly, first: confirmBlocks, base: c.base, rules: rules, reserve: c.reserveGeneralise(), optional: true}
 	if len(best.parts) == 1 {
-		h.entrants = append(h.entrants, c.entrantOf(best.parts))
+		round.entrants = append(round.entrants, c.entrantOf(best.parts))
 	}
 	for _, parts := range tries {
-		h.entrants = append(h.entrants, c.entrantOf(parts))
+		round.entrants = append(round.entrants, c.entrantOf(parts))
 	}
 	if !slices.ContainsFunc(tries, func(parts []int) bool { return c.ofKept(parts, singles) }) {
-		h.rules.Level = levelJoint // what wins here rests on nothing else
+		round.rules.Level = levelJoint // what wins here rests on nothing else
 	}
-	result, err := c.compete(ctx, h)
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return best, err
 	}
 	for _, parts := range tries {
-		decision := c.decisionOf(ledger.StageInteraction, h, result, c.entrantOf(parts))
+		decision := c.decisionOf(ledger.StageInteraction, round, result, c.entrantOf(parts))
 		decision.Product = c.product(singles, parts)
 		if broken := c.violated(result, decision.Subject); broken != "" {
 			decision.Verdict, decision.Reason = ledger.Rejected, broken
@@ -198,15 +225,26 @@ func (c *chapter) bestSingle(singles []raced) choice {
 			best.reason = "no option is shown to be better than the defaults; some are not decided"
 		}
 	}
-	for _, single := range kept(singles) {
+	good := kept(singles)
+	if c.breaks != "" { // keeping the bounds comes before being fast
+		best.gain, best.reason = math.Inf(-1), "the defaults break a bound of the plan, and so does every option: "+c.breaks
+		good = slices.DeleteFunc(slices.Clone(singles), func(single raced) bool { return single.breaks || single.standing.Blocks == 0 })
+	}
+	for _, single := range good {
 		standing := single.standing
 		if standing.Gain <= best.gain {
 			continue
 		}
 		best.setting, best.parts, best.gain = combine(c.engine.Name, &c.all[single.at]), []int{single.at}, standing.Gain
-		best.effect, best.measured = *c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, true), true
+		if effect := c.effect(standing.Gain, standing.Interval.Low, standing.Interval.High, standing.Formed); effect != nil {
+			best.effect, best.measured = *effect, true
+		}
 		best.reason, best.blocks = "the largest gain of those that are kept: "+standing.Reason, standing.Blocks
+		if c.breaks != "" {
+			best.decided, best.reason = true, "the best of those that keep the bounds of the plan; the defaults do not: "+c.breaks
+		}
 	}
+	best.gain = max(best.gain, -1)
 	return best
 }
 

@@ -17,6 +17,7 @@ type raced struct {
 	at       int // index of the alternative
 	standing race.Standing
 	verdict  string
+	breaks   bool // a bound of the plan
 }
 
 // race compares each survivor alone with the baseline (lab.md 4, item 4).
@@ -26,30 +27,35 @@ func (c *chapter) race(ctx context.Context, survivors []int) ([]raced, error) {
 	}
 	rules := c.rules()
 	rules.Level = levelSingle
-	h := heat{role: ledger.RoleRace, workload: c.mainly, base: c.base, rules: rules}
+	round := heat{role: ledger.RoleRace, workload: c.mainly, base: c.base, rules: rules}
 	for _, at := range survivors {
 		a := &c.all[at]
-		h.entrants = append(h.entrants, entrant{name: a.subject(c.options), group: c.options[a.option].Name, setting: combine(c.engine.Name, a)})
+		round.entrants = append(round.entrants, entrant{name: a.subject(c.options), group: c.options[a.option].Name, setting: combine(c.engine.Name, a)})
 	}
-	h.reserve = c.reserveAfter(survivors)
-	result, err := c.compete(ctx, h)
+	round.reserve = c.reserveAfter(survivors)
+	// Without a winner the other workloads need the baseline alone: half of what is kept for both.
+	generalise := c.reserveGeneralise()
+	round.lean = &reserve{round.reserve.trials - generalise.trials/2, round.reserve.seconds - generalise.seconds/2}
+	result, err := c.compete(ctx, round)
 	if err != nil {
 		return nil, err
 	}
 	var out []raced
 	for i, at := range survivors {
-		decision := c.decisionOf(ledger.StageRace, h, result, h.entrants[i])
-		if result.End == race.Unheard {
-			c.works = "the baseline failed twice in a race"
-		}
-		if broken := c.violated(result, h.entrants[i].name); broken != "" {
+		decision := c.decisionOf(ledger.StageRace, round, result, round.entrants[i])
+		broken := c.violated(result, round.entrants[i].name)
+		if broken != "" {
 			decision.Verdict, decision.Reason = ledger.Rejected, broken
 		}
 		if err := c.book.decide(decision); err != nil {
 			return nil, err
 		}
 		c.Say(describeDecision(&decision))
-		out = append(out, raced{at, result.standing(h.entrants[i].name), decision.Verdict})
+		out = append(out, raced{at, result.standing(round.entrants[i].name), decision.Verdict, broken != ""})
+	}
+	c.breaks = c.violated(result, baseline)
+	if result.End == race.Unheard {
+		c.works = "the baseline failed in too many blocks"
 	}
 	return out, c.drift(result)
 }
@@ -69,10 +75,10 @@ func (c *chapter) reserveAfter(survivors []int) reserve {
 		return out
 	}
 	points := designPoints(len(options))
-	if seconds := joinShare * c.plan.Budget.Time.Seconds(); seconds >= float64(points)*c.cost(c.base, c.mainly) {
+	if seconds := joinShare * c.plan.Budget.Time.Seconds() / float64(len(c.plan.Models)); seconds >= float64(points)*c.cost(c.base, c.mainly) {
 		out.seconds += seconds
 	}
-	if trials := int(joinShare * float64(c.plan.Budget.Trials)); trials >= points {
+	if trials := int(joinShare * float64(c.plan.Budget.Trials) / float64(len(c.plan.Models))); trials >= points {
 		out.trials += trials
 	}
 	return out

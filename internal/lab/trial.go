@@ -49,12 +49,12 @@ type outcome struct {
 
 // seed is that of the prompts of a block: shared by its trials, and by no other block. A plan that
 // names a seed has it in every block.
-func (c *chapter) seed(s shot) uint64 {
-	if s.workload.Seed != nil {
-		return *s.workload.Seed
+func (c *chapter) seed(wanted shot) uint64 {
+	if wanted.workload.Seed != nil {
+		return *wanted.workload.Seed
 	}
 	// Generators of the published tools take 32 bits.
-	return c.draw("prompts", s.role, s.workload.Name, strconv.Itoa(s.block)).Uint64() >> 33
+	return c.draw("prompts", wanted.role, wanted.workload.Name, strconv.Itoa(wanted.block)).Uint64() >> 33
 }
 
 // identity asks once what a server of a setting would be.
@@ -79,20 +79,20 @@ func (c *campaign) engineOf(setting ledger.Setting) planfile.Engine {
 
 // key is what decides a trial's result, noise apart: what has the same key is not measured again
 // (lab.md 3.2).
-func (c *chapter) key(ctx context.Context, s shot) (string, error) {
-	identity, err := c.identity(ctx, s.setting)
+func (c *chapter) key(ctx context.Context, wanted shot) (string, error) {
+	identity, err := c.identity(ctx, wanted.setting)
 	if err != nil {
 		return "", err
 	}
-	return digest(identity.Version, strings.Join(identity.Argv, "\x00"), strings.Join(identity.Env, "\x00"), s.setting.Engine, c.model,
-		c.hashes[s.workload.Name], c.Version, c.machine.ID, s.role, strconv.FormatUint(c.seed(s), 10), strconv.Itoa(s.block), strconv.Itoa(s.repetition),
-		strconv.FormatFloat(s.share, 'g', -1, 64), c.plan.Cache), nil
+	return digest(identity.Version, strings.Join(identity.Argv, "\x00"), strings.Join(identity.Env, "\x00"), wanted.setting.Engine, c.model,
+		c.hashes[wanted.workload.Name], c.Version, c.machine.ID, wanted.role, strconv.FormatUint(c.seed(wanted), 10), strconv.Itoa(wanted.block), strconv.Itoa(wanted.repetition),
+		strconv.FormatFloat(wanted.share, 'g', -1, 64), c.plan.Cache), nil
 }
 
 // trial measures what is wanted, or finds it in the ledger. Its error is that of ctx, of the ledger, or
 // of a machine that cannot keep results: whatever goes wrong with a server is an outcome.
-func (c *chapter) trial(ctx context.Context, s shot) (outcome, error) {
-	key, err := c.key(ctx, s)
+func (c *chapter) trial(ctx context.Context, wanted shot) (outcome, error) {
+	key, err := c.key(ctx, wanted)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -103,13 +103,13 @@ func (c *chapter) trial(ctx context.Context, s shot) (outcome, error) {
 	if err := errors.Join(ctx.Err(), c.Measurer.Room()); err != nil {
 		return outcome{}, err
 	}
-	id := fmt.Sprintf("%s-%s", s.role, key[:12])
-	trial := ledger.Trial{Setting: s.setting, Model: c.model, Workload: s.workload.Name, Role: s.role, Block: s.block, Repetition: s.repetition,
-		Seed: c.seed(s), State: ledger.StateBegun, Predicted: c.predicted(s)}
+	id := fmt.Sprintf("%s-%s", wanted.role, key[:12])
+	trial := ledger.Trial{Setting: wanted.setting, Model: c.model, Workload: wanted.workload.Name, Role: wanted.role, Block: wanted.block, Repetition: wanted.repetition,
+		Seed: c.seed(wanted), State: ledger.StateBegun, Predicted: c.predicted(wanted)}
 	if err := c.book.append(ledger.Line{Kind: ledger.KindTrial, ID: id, Key: key, Trial: &trial}); err != nil {
 		return outcome{}, err
 	}
-	measured, err := c.measure(ctx, s, id)
+	measured, err := c.measure(ctx, wanted, id)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -128,23 +128,23 @@ func (c *chapter) trial(ctx context.Context, s shot) (outcome, error) {
 }
 
 // predicted is what a trial of the whole workload is expected to give.
-func (c *chapter) predicted(s shot) map[string]ledger.Interval {
-	if c.Predictor == nil || s.share < 1 {
+func (c *chapter) predicted(wanted shot) map[string]ledger.Interval {
+	if c.Predictor == nil || wanted.share < 1 {
 		return nil
 	}
-	return c.Predictor.Predict(c.engineOf(s.setting), s.setting, c.model, s.workload).Metrics
+	return c.Predictor.Predict(c.engineOf(wanted.setting), wanted.setting, c.model, wanted.workload).Metrics
 }
 
 // measure has the server of a shot and puts the load on it.
-func (c *chapter) measure(ctx context.Context, s shot, id string) (ledger.Trial, error) {
-	start, err := c.serve(ctx, s.setting)
+func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.Trial, error) {
+	start, err := c.serve(ctx, wanted.setting)
 	if err != nil {
 		return ledger.Trial{}, err
 	}
 	if start != nil && start.State != ledger.StateOK {
 		return ledger.Trial{State: ledger.StateFailed, Reason: start.Reason, Start: c.startID, Seconds: start.Seconds}, nil
 	}
-	measured := c.server.Measure(ctx, Load{ID: id, Workload: s.workload, Model: c.model, Seed: c.seed(s), Share: s.share, Floor: s.floor, Cache: c.plan.Cache, Elapsed: c.spent})
+	measured := c.server.Measure(ctx, Load{ID: id, Workload: wanted.workload, Model: c.model, Seed: c.seed(wanted), Share: wanted.share, Floor: wanted.floor, Cache: c.plan.Cache, Elapsed: c.spent})
 	measured.Start = c.startID
 	if ctx.Err() != nil {
 		measured.State, measured.Reason = ledger.StateCut, reasonInterrupted
@@ -235,6 +235,7 @@ func (c *campaign) value(trial ledger.Trial) (float64, bool) {
 func (c *campaign) account(trial ledger.Trial) {
 	server := serverOf(trial.Setting, trial.Model)
 	seconds := trial.Seconds
+	c.started[server] = c.book.ready[server]
 	if server != c.lastUsed {
 		seconds += c.book.ready[server]
 	}
@@ -254,13 +255,13 @@ func (c *campaign) account(trial ledger.Trial) {
 
 // attempt is a trial with one more try where the first one failed in a way that may not come again.
 // What fails twice is returned with a reason that begins with "unstable".
-func (c *chapter) attempt(ctx context.Context, s shot) (outcome, error) {
-	first, err := c.trial(ctx, s)
+func (c *chapter) attempt(ctx context.Context, wanted shot) (outcome, error) {
+	first, err := c.trial(ctx, wanted)
 	if err != nil || first.State == ledger.StateOK || first.State == ledger.StateEarly || lasting(first.Reason) {
 		return first, err
 	}
-	s.repetition++
-	second, err := c.trial(ctx, s)
+	wanted.repetition++
+	second, err := c.trial(ctx, wanted)
 	if err != nil || second.State == ledger.StateOK || second.State == ledger.StateEarly {
 		return second, err
 	}

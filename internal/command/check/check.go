@@ -83,7 +83,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		url = args[0]
 	}
 	asked := check.Options{URL: url, PID: o.pid, Start: o.start, Log: o.log, Compare: o.compare,
-		Access: bench.Access{Key: os.Getenv("OPENAI_API_KEY"), Insecure: o.insecure, Proxy: http.ProxyFromEnvironment}, Bytes: o.reads}
+		Access: o.access(url), Bytes: o.reads}
 	predictor, err := o.predictor()
 	if err != nil {
 		return command.WithStatus(statusUsage, err)
@@ -92,9 +92,9 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	o.ask = !cmd.Flags().Changed("measure") && !o.asJSON && terminal.Is(cmd.InOrStdin()) && terminal.Is(cmd.ErrOrStderr())
 	load := &sender{options: o, access: asked.Access, note: cmd.ErrOrStderr()}
 	if o.measure || o.ask {
-		asked.Measure = func(ctx context.Context, server *check.Server) ([]check.Measurement, error) {
+		asked.Measure = func(ctx context.Context, server *check.Server) (check.Load, error) {
 			if o.ask && !agreed(cmd, server) {
-				return nil, nil
+				return check.Load{}, nil
 			}
 			return load.measure(ctx, server)
 		}
@@ -117,6 +117,15 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// access is how a server is reached: the key is for one that was named, for questions and for load.
+func (o *options) access(url string) bench.Access {
+	access := bench.Access{Insecure: o.insecure, Proxy: http.ProxyFromEnvironment}
+	if url != "" {
+		access.Key = os.Getenv("OPENAI_API_KEY")
+	}
+	return access
 }
 
 // agreed asks on the terminal whether load may be sent.

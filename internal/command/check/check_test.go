@@ -155,6 +155,18 @@ func TestEachOptionOff(t *testing.T) {
 	}
 }
 
+// Of a device that plays a machine nothing is said that only a processor has.
+func TestSimulatedDevice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	address, end := server(t, "--device", "sim:A100-SXM4-80G,model=gpt-oss-20b,engine=vllm@0.11.0")
+	defer end()
+	for _, row := range checked(t, address).Rows {
+		if slices.Contains([]string{"threads", "vector instructions", "activations in 8 bits", "attention kernels", "graphs", "sampling kernel"}, row.Name) && row.State != lab.Unknown {
+			t.Errorf("%s: %s %+v", row.Name, row.State, row.Evidence)
+		}
+	}
+}
+
 // watched counts requests to a server that are not GET.
 func watched(t *testing.T, address string) (through string, posts *atomic.Int64) {
 	t.Helper()
@@ -203,8 +215,20 @@ func TestMeasure(t *testing.T) {
 			}
 		}
 	}
+	// The real server's prefix cache shows in the difference between prompts that are new and others.
+	if len(report.Now.Differences) != 1 || report.Now.Differences[0].Effect.Percent >= 0 || report.Now.Differences[0].Effect.Workload == "" {
+		t.Errorf("differences %+v", report.Now.Differences)
+	}
 	if len(report.Roofline.Verdicts) != 2 || !strings.Contains(report.Roofline.Verdicts[0], "tok/s is the bound of this machine at 10.0 GB/s") {
 		t.Errorf("roofline %+v", report.Roofline)
+	}
+}
+
+// A key goes to a server that was named, and to no other.
+func TestAccess(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "secret")
+	if found, named := new(options).access(""), new(options).access("http://named"); found.Key != "" || named.Key != "secret" {
+		t.Errorf("keys %q for a server that was found, %q for one that was named", found.Key, named.Key)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -23,12 +24,14 @@ import (
 )
 
 const (
-	loadTime   = 60 * time.Second // all load together, tokenizers included
-	leastRuns  = 5                // of a workload
-	inputLen   = 128              // tokens of a prompt
-	outputLen  = 64               // of an answer
-	several    = 8                // requests at once in the second workload
-	mostPerRun = 200
+	loadTime     = 60 * time.Second // all load together, tokenizers included
+	leastRuns    = 5                // of a workload
+	inputLen     = 128              // tokens of a prompt
+	outputLen    = 64               // of an answer
+	pairs        = 5                // of runs with prompts that are new, and sent again
+	againPrompts = 8
+	several      = 8 // requests at once in the second workload
+	mostPerRun   = 200
 )
 
 // runTime is how long a run lasts on a server that is fast enough; tests are in a hurry.
@@ -43,44 +46,66 @@ type sender struct {
 }
 
 // measure sends load until it has a few runs of both workloads, or the time is over.
-func (l *sender) measure(ctx context.Context, server *check.Server) ([]check.Measurement, error) {
+func (l *sender) measure(ctx context.Context, server *check.Server) (out check.Load, err error) {
 	if onProcessor(server) && l.options.bandwidth == 0 {
 		threads, _ := strconv.Atoi(server.Settings["threads"])
 		if threads <= 0 {
 			threads = plan.ThisProcess().Threads
 		}
-		var err error
 		if l.bandwidth, err = load.Bandwidth(ctx, threads); err != nil {
-			return nil, fmt.Errorf("measuring memory bandwidth: %w", err)
+			return out, fmt.Errorf("measuring memory bandwidth: %w", err)
 		}
 	}
 	until, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
 	first, err := l.connect(until, server)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer first.Close()
-	var out []check.Measurement
 	for _, concurrency := range []int{1, several} {
-		one, err := l.workload(until, first, concurrency)
+		one, failed := l.workload(until, first, concurrency)
 		if one.Runs > 0 {
-			out = append(out, one)
+			out.Measured = append(out.Measured, one)
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if until.Err() != nil {
-			break // the time is over: what there is counts
-		}
-		if err != nil {
-			return nil, err
+		if err = failed; err != nil {
+			break
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no run ended within %v", loadTime)
+	if err == nil {
+		err = l.again(until, first, &out)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	case until.Err() == nil && err != nil:
+		return out, err
+	case len(out.Measured) == 0: // the time is over; what there is counts
+		return out, fmt.Errorf("no run ended within %v", loadTime)
 	}
 	return out, nil
+}
+
+// again sends prompts twice, in pairs of runs, and keeps what the second time shows of a prefix cache.
+func (l *sender) again(ctx context.Context, first *client.Client, out *check.Load) error {
+	var once, twice []float64
+	for pair := range pairs {
+		salt := fmt.Sprintf("%016x", rand.Uint64())
+		for _, into := range []*[]float64{&once, &twice} {
+			result, err := l.one(ctx, first, 1, againPrompts, 0, salt)
+			if err != nil {
+				return err
+			}
+			if value, ok := result.Values["mean_ttft_ms"]; ok && len(*into) == pair {
+				*into = append(*into, value)
+			}
+		}
+	}
+	workload := fmt.Sprintf("%d prompts of %d tokens sent again, one at once", againPrompts, inputLen)
+	if difference, ok := check.NewDifference(check.PrefixCache, "mean_ttft_ms", workload, twice, once); ok {
+		out.Differences = append(out.Differences, difference)
+	}
+	return nil
 }
 
 // connect finds model and tokenizer. Where the model's tokenizer is not at hand, that of the built-in
@@ -136,7 +161,7 @@ func (l *sender) workload(ctx context.Context, first *client.Client, concurrency
 	}
 	prompts := concurrency + 1
 	for index := 0; index <= leastRuns; index++ {
-		result, err := l.one(ctx, first, concurrency, prompts, index)
+		result, err := l.one(ctx, first, concurrency, prompts, index, client.RandomSalt)
 		if err != nil {
 			return made(), err
 		}
@@ -173,10 +198,10 @@ func firstError(recording *bench.Recording) string {
 	return "no answer"
 }
 
-// one makes one run.
-func (l *sender) one(ctx context.Context, first *client.Client, concurrency, prompts, index int) (*client.Result, error) {
+// one makes one run. Runs of one salt and index have the same prompts.
+func (l *sender) one(ctx context.Context, first *client.Client, concurrency, prompts, index int, salt string) (*client.Result, error) {
 	options := first.Options
-	options.Arrivals.Concurrency, options.Data.Prompts, options.Salt = concurrency, prompts, client.RandomSalt
+	options.Arrivals.Concurrency, options.Data.Prompts, options.Salt = concurrency, prompts, salt
 	made, err := first.With(options)
 	if err != nil {
 		return nil, err

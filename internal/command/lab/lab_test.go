@@ -24,6 +24,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)
+	root.SetIn(strings.NewReader(block("12.00")))
 	root.SetArgs(append([]string{"lab"}, args...))
 	err := root.Execute()
 	return out.String(), err
@@ -53,8 +54,12 @@ func TestVerifyCommand(t *testing.T) {
 	if out, err := run(t, "verify", "--json", bad); err == nil || !strings.Contains(out, `"id": "V-ARITH"`) {
 		t.Errorf("JSON: %q, %v", out, err)
 	}
+	if out, err := run(t, "verify", "-"); command.Status(err) != 1 || !strings.Contains(out, "V-ARITH wrong -:6") {
+		t.Errorf("standard input: %q, %v", out, err)
+	}
 	for name, args := range map[string][]string{"empty file": {"verify", empty}, "no file": {"verify", filepath.Join(dir, "none")},
-		"no argument": {"verify"}, "unknown flag": {"verify", "--nosuch", good}} {
+		"no argument": {"verify"}, "unknown flag": {"verify", "--nosuch", good},
+		"unknown command": {"verifi", good}, "unreadable beside good": {"verify", good, empty}} {
 		if _, err := run(t, args...); command.Status(err) != 2 {
 			t.Errorf("%s: status %d of %v, want 2", name, command.Status(err), err)
 		}

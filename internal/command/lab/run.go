@@ -134,6 +134,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	config = lab.Config{Plan: plan, PlanText: text, Dir: flags.out, Changed: flags.yes, Limit: flags.candidates, Version: command.Version(), Now: time.Now}
 	if config.Dir == "" {
 		config.Dir = filepath.Join("lab", plan.Name)
+		if simulated != "" {
+			config.Dir += "-simulated"
+		}
 	}
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err

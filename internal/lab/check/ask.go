@@ -155,12 +155,15 @@ func local(base string) bool {
 }
 
 // reached says why there is nothing to report on where no route was answered.
-func reached(base string, asked []Asked) error {
+func reached(base string, named bool, asked []Asked) error {
 	var last string
 	for _, one := range asked {
 		switch {
 		case one.Status == http.StatusUnauthorized || one.Status == http.StatusForbidden:
 			last = fmt.Sprintf("%s answers %d: OPENAI_API_KEY in the environment is its key", one.Route, one.Status)
+			if !named {
+				last += ", which is sent to a server that was named only: ossian check " + base
+			}
 		case one.Status != 0:
 			continue
 		case last == "":

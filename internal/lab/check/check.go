@@ -110,9 +110,9 @@ type Options struct {
 	Root     string                 // of the file system whose /sys and /proc are read; "" = /
 	SMI      string                 // the nvidia-smi to ask; "" = that of the path, "-" = none
 
-	Measure   func(context.Context, *Server) ([]Measurement, error) // nil = no load is sent
-	Bytes     func(*Server) (Reads, error)                          // what a token reads; nil = not known
-	Predictor Predictor                                             // nil = effects that were not measured are unknown
+	Measure   func(context.Context, *Server) (Load, error) // nil = no load is sent
+	Bytes     func(*Server) (Reads, error)                 // what a token reads; nil = not known
+	Predictor Predictor                                    // nil = effects that were not measured are unknown
 }
 
 // A Server is what Measure and Bytes are told of the one that was found.
@@ -163,9 +163,11 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		Asked: seen.asked, Argv: seen.argv, Notes: seen.notes}
 	report.Now = seen.counters()
 	if options.Measure != nil {
-		if report.Now.Measured, err = options.Measure(ctx, server); err != nil {
+		load, err := options.Measure(ctx, server)
+		if err != nil {
 			return nil, err
 		}
+		report.Now.Measured, report.Now.Differences = load.Measured, load.Differences
 	}
 	if len(report.Now.Measured) == 0 {
 		report.Now.NotMeasured = "not measured: --measure sends load for at most 60 s"
@@ -174,6 +176,9 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 	report.System = seen.system(&options)
 	report.Roofline = seen.roofline(&options, server, report.Now.Measured)
 	report.Rows = seen.rows(report.System)
+	for i := range report.Now.Differences {
+		report.Now.Differences[i].tell(report.Rows)
+	}
 	effects(ctx, &options, seen, report)
 	for _, row := range report.Rows {
 		if row.State == Off {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/machine"
@@ -77,7 +78,7 @@ func TestRecordings(t *testing.T) {
 	}{
 		{"vllm", engines.VLLM, "0.11.0", "made-up/gpt-oss-20b", map[string]State{
 			"tensor parallel": Off, "data parallel": Off, "quantised weights": On, "weight kernel": On, "attention backend": On, "CUDA graphs": Off, "compilation": Off,
-			"prefix cache": On, "chunked prefill": On, "batch budget": Off, "sequence limit": Off, "asynchronous scheduling": Off,
+			"prefix cache": On, "chunked prefill": On, "batch budget": On, "sequence limit": Off, "asynchronous scheduling": Off,
 			"keys and values in 8 bits (lossy)": Off, "room for what runs": On, "speculation": Off, "top-p and top-k in one kernel": Off,
 			"several tokens to a chunk": Unknown, "several front-end processes": Unknown}},
 		{"sglang", engines.SGLang, "0.5.3", "made-up/Qwen3-8B", map[string]State{
@@ -294,6 +295,27 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// One sequence decodes at 1000 / TPOT; of eight, those at their prompts do not decode.
+func TestDecoding(t *testing.T) {
+	order := []string{"output_throughput", "mean_tpot_ms"}
+	for _, c := range []struct {
+		concurrency      int
+		throughput, tpot []float64
+		sequences        int
+		rate             float64
+	}{
+		{1, []float64{150}, []float64{5}, 1, 200},
+		{8, []float64{2000}, []float64{2.36}, 5, 2000},
+		{8, []float64{2000}, nil, 8, 0},
+		{8, nil, []float64{2}, 8, 0},
+	} {
+		made := NewMeasurement("made up", c.concurrency, 1, 1, 1, order, map[string][]float64{order[0]: c.throughput, order[1]: c.tpot})
+		if sequences, rate := made.decoding(); sequences != c.sequences || rate.Value != c.rate {
+			t.Errorf("%+v: %d sequences, %+v", c, sequences, rate)
+		}
+	}
+}
+
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
 // C3: every number of the text is in the JSON of the same report, and every figure has an origin.
@@ -357,9 +379,31 @@ func (f fixed) Gain(_ context.Context, _ *Server, changes []*Change, _ *Measurem
 	return Effect{}, fmt.Errorf("no prediction")
 }
 
-func fixedMeasurement(_ context.Context, _ *Server) ([]Measurement, error) {
-	return []Measurement{NewMeasurement("made up 128/64, 8 at once", 8, 10, 128, 64, []string{"output_throughput", "mean_tpot_ms"},
-		map[string][]float64{"output_throughput": {1600, 1610, 1620}, "mean_tpot_ms": {5, 5.1, 5.2}})}, nil
+func fixedMeasurement(_ context.Context, _ *Server) (Load, error) {
+	difference, ok := NewDifference(PrefixCache, "mean_ttft_ms", "made-up prompts sent again", []float64{30, 31, 32}, []float64{100, 101, 99})
+	if !ok {
+		return Load{}, errors.New("no difference")
+	}
+	return Load{Differences: []Difference{difference}, Measured: []Measurement{NewMeasurement("made up 128/64, 8 at once", 8, 10, 128, 64, []string{"output_throughput", "mean_tpot_ms"},
+		map[string][]float64{"output_throughput": {1600, 1610, 1620}, "mean_tpot_ms": {5, 5.1, 5.2}})}}, nil
+}
+
+// Prompts that were sent before show a prefix cache that nothing else tells of.
+func TestDifference(t *testing.T) {
+	for folder, want := range map[string]State{"vllm": On, "sglang": Off, "llama.cpp": On} {
+		for _, row := range report(t, folder, Options{Measure: fixedMeasurement}).Rows {
+			if row.Area != areaPrefix {
+				continue
+			}
+			last := row.Evidence[len(row.Evidence)-1]
+			if row.State != want || last.Source != Measured || (want == On) != (row.Effect.Origin == Measured && row.Effect.Percent < -60) {
+				t.Errorf("%s: %+v, want %s", folder, row, want)
+			}
+		}
+	}
+	if _, ok := NewDifference(PrefixCache, "mean_ttft_ms", "", []float64{1, 2}, []float64{3, 4}); ok {
+		t.Error("two pairs gave an interval")
+	}
 }
 
 // Steps are what is worth more than 1 % for certain, the best first, and one prediction of all.
@@ -430,6 +474,7 @@ func TestErrors(t *testing.T) {
 		{Options{Ports: []int{1}}, "no model server answers at 127.0.0.1, ports 1"},
 		{Options{URL: silent.URL}, "none of /health"},
 		{Options{URL: locked.URL}, "OPENAI_API_KEY"},
+		{Options{Ports: []int{portOf(locked.URL)}}, "ossian check http://127.0.0.1:"},
 		{Options{URL: real, Start: "vllm serve 'a"}, "--start"},
 		{Options{URL: real, Start: " "}, "the command is empty"},
 		{Options{URL: real, PID: 7, Start: "vllm"}, "one of them"},
@@ -441,6 +486,11 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%+v: error %v, want %q", c.options, err, c.want)
 		}
 	}
+}
+
+func portOf(url string) int {
+	port, _ := strconv.Atoi(url[strings.LastIndexByte(url, ':')+1:])
+	return port
 }
 
 // A server elsewhere is not followed, and a key goes to a server that was named only.
@@ -461,8 +511,7 @@ func TestElsewhere(t *testing.T) {
 	defer moved.Close()
 	options := Options{SMI: "-"}
 	options.Access.Key = "secret"
-	port, _ := strconv.Atoi(moved.URL[strings.LastIndexByte(moved.URL, ':')+1:])
-	options.Ports = []int{port}
+	options.Ports = []int{portOf(moved.URL)}
 	got, err := Run(t.Context(), options)
 	if err != nil || got.Engine != Nameless || keys != 0 {
 		t.Errorf("engine %v, %d keys, %v", got, keys, err)
@@ -493,7 +542,7 @@ func FuzzAnswers(f *testing.F) {
 			if s.argv, s.env, err = arguments(&Options{Start: start}); err != nil {
 				s.argv = nil
 			}
-			s.metrics = readExposition(metrics)
+			s.metrics = exposition.Read(metrics)
 			lines := strings.Split(log, "\n")
 			s.identify(lines)
 			s.readModels()

@@ -96,14 +96,15 @@ func ratio(before, after *timed, calibration *predict.Calibration) Effect {
 		difference[name] -= slope
 	}
 	spread := &calibration.Spread
+	quantile := spread.Quantiles[duration]
 	// How much intervals widen outside of the calibration's rows shows in those of the durations.
 	widen := 1.0
 	for _, one := range []*timed{before, after} {
-		if own := spread.Quantile * spread.Error(one.slopes); own > 0 {
+		if own := quantile * spread.Error(one.slopes); own > 0 {
 			widen = math.Max(widen, math.Log(one.duration.High/one.duration.Value)/own)
 		}
 	}
-	half := widen * spread.Quantile * spread.Error(difference)
+	half := widen * quantile * spread.Error(difference)
 	middle := math.Log(before.duration.Value / after.duration.Value)
 	percent := func(log float64) float64 { return 100 * math.Expm1(log) }
 	return Effect{Origin: Predicted, Metric: "output_throughput", Percent: percent(middle), Low: percent(middle - half), High: percent(middle + half)}

@@ -2,13 +2,74 @@ package check
 
 // Where the server is: what load measured, and what its counters say since its start.
 
-import "strings"
+import (
+	"math"
+	"strings"
+
+	"ossian/internal/stat"
+)
 
 // Now says where the server is.
 type Now struct {
 	NotMeasured string        `json:"not_measured,omitempty"` // why, and what would
 	Measured    []Measurement `json:"measured,omitempty"`
+	Differences []Difference  `json:"differences,omitempty"`
 	Counters    []Figure      `json:"counters"` // since the start, of whatever clients sent
+}
+
+// A Load is what the load that was sent has shown.
+type Load struct {
+	Measured    []Measurement
+	Differences []Difference
+}
+
+// A Difference is what two workloads show of an optimisation that tells them apart: prompts that were
+// sent before are answered sooner where a prefix cache has them.
+type Difference struct {
+	Area   string `json:"area"`
+	Effect Effect `json:"effect"` // measured; negative = a time that is shorter
+}
+
+// PrefixCache is the area of the difference between prompts that were sent before and others.
+const PrefixCache = areaPrefix
+
+// NewDifference makes a difference of pairs of runs, each with and without; the interval is that of the mean
+// of their log ratios. False = too few pairs.
+func NewDifference(area, metric, workload string, with, without []float64) (Difference, bool) {
+	var logs []float64
+	for i := range min(len(with), len(without)) {
+		if with[i] > 0 && without[i] > 0 {
+			logs = append(logs, math.Log(with[i]/without[i]))
+		}
+	}
+	interval, ok := stat.MeanInterval(logs, 0.95)
+	if !ok || len(logs) < leastSamples {
+		return Difference{}, false
+	}
+	percent := func(log float64) float64 { return digits(100*math.Expm1(log), 3) }
+	return Difference{area, Effect{Origin: Measured, Metric: metric, Workload: workload, Percent: percent(stat.Mean(logs)), Low: percent(interval.Low), High: percent(interval.High)}}, true
+}
+
+// sureDrop is how many percent shorter a time has to be at least, for the difference alone to say that an
+// optimisation is on.
+const sureDrop = 10
+
+// tell has the rows of the difference's area know it. Of one that is off it is no effect: that would be
+// what turning it on gives.
+func (d *Difference) tell(rows []Row) {
+	for i := range rows {
+		row := &rows[i]
+		if row.Area != d.Area {
+			continue
+		}
+		row.Evidence = append(row.Evidence, Evidence{Measured, d.Effect.Workload + ": " + effectText(&d.Effect, On)})
+		if row.State == Unknown && d.Effect.High < -sureDrop {
+			row.State = On
+		}
+		if row.State == On {
+			row.Effect = d.Effect
+		}
+	}
 }
 
 // A Measurement is several runs of one workload.
@@ -74,11 +135,11 @@ func (s *seen) counters() (now Now) {
 	for _, one := range countedFigures {
 		for _, metric := range one.metrics {
 			metric = names.Replace(metric)
-			value, ok := s.metrics.sum(metric)
+			value, ok := s.metrics.Sum(metric)
 			if one.histogram {
 				var n float64
-				value, _ = s.metrics.sum(metric + "_sum")
-				if n, ok = s.metrics.sum(metric + "_count"); n == 0 {
+				value, _ = s.metrics.Sum(metric + "_sum")
+				if n, ok = s.metrics.Sum(metric + "_count"); n == 0 {
 					ok = false
 				} else {
 					value /= n
@@ -95,6 +156,6 @@ func (s *seen) counters() (now Now) {
 
 // served is how many requests have ended since the start.
 func (s *seen) served() float64 {
-	_, n, _ := s.metrics.first(s.prefix()+":request_success_total", "sglang:num_requests_total", "lmdeploy:num_requests_finished", "llamacpp:n_decode_total")
+	_, n, _ := s.metrics.First(s.prefix()+":request_success_total", "sglang:num_requests_total", "lmdeploy:num_requests_finished", "llamacpp:n_decode_total")
 	return n
 }

@@ -163,9 +163,10 @@ func eightBits(change *Change, keys ...string) rule {
 // A counterSet says under which names an engine counts what several rules ask.
 type counterSet struct {
 	running, waiting, usage, queries, hits, preempted string
+	rate                                              string // of hits, as a share; "" = not counted
 }
 
-// prefix judges a prefix cache by its switch and its counters: a cache that found something is on.
+// prefix judges a prefix cache by its switch, and by what it found: a cache that found something is on.
 func prefix(counters counterSet, disables bool, change *Change, keys ...string) rule {
 	return rule{areaPrefix, "prefix cache", func(s *seen) (verdict, bool) {
 		out := verdict{state: Unknown}
@@ -175,22 +176,40 @@ func prefix(counters counterSet, disables bool, change *Change, keys ...string) 
 				out.state, out.change = Off, change
 			}
 		}
-		names := strings.NewReplacer("{prefix}", s.prefix())
-		hits, hitEvidence, found := s.metric(names.Replace(counters.hits))
-		queries, queryEvidence, _ := s.metric(names.Replace(counters.queries))
-		if !found {
-			return out, true
-		}
-		out.evidence = append(out.evidence, hitEvidence, queryEvidence)
-		if queries > 0 {
-			out.evidence = append(out.evidence, Evidence{"computed: hits / queries", fmt.Sprintf("%s %% of the prompt tokens looked up were found", formatNumber(digits(100*hits/queries, 3)))})
-		}
-		if hits > 0 && out.state == Unknown {
+		found, evidence := s.found(&counters)
+		out.evidence = append(out.evidence, evidence...)
+		if found && out.state == Unknown {
 			out.state = On
 		}
 		return out, true
 	}}
 }
+
+// found reports whether a prefix cache found something, with the share of hits as evidence: by counters,
+// by a gauge of the share, by what the log prints while requests run.
+func (s *seen) found(counters *counterSet) (yes bool, evidence []Evidence) {
+	names := strings.NewReplacer("{prefix}", s.prefix())
+	hits, hitEvidence, counted := s.metric(names.Replace(counters.hits))
+	if counted {
+		queries, queryEvidence, _ := s.metric(names.Replace(counters.queries))
+		yes, evidence = hits > 0, []Evidence{hitEvidence, queryEvidence}
+		if queries > 0 {
+			evidence = append(evidence, Evidence{"computed: hits / queries", fmt.Sprintf("%s %% of the prompt tokens looked up were found", formatNumber(digits(100*hits/queries, 3)))})
+		}
+	}
+	if share, gauge, told := s.metric(counters.rate); told {
+		yes, evidence = yes || share > 0, append(evidence, gauge)
+	}
+	for _, logged := range []string{"prefix_hit_percent", "prefix_hit_tokens"} {
+		if n, told := s.number(logged); told {
+			yes, evidence = yes || n > 0, append(evidence, s.evidence(logged)...)
+		}
+	}
+	return yes, evidence
+}
+
+// full is the share of keys and values from which on requests may wait for these.
+const full = 0.9
 
 // sequences judges the limit of sequences against those that were there: who waits while keys and
 // values have room waits for the limit.
@@ -211,9 +230,8 @@ func sequences(counters counterSet, flag string, keys ...string) rule {
 		switch {
 		case known && running >= limit && waiting > 0:
 			out.state, out.change = Off, set(flag, strconv.Itoa(int(running+waiting)))
-		case !known && waiting > 0 && seenUsage && usage < 0.9:
-			out.state, out.evidence = Off, append(out.evidence, usageEvidence)
-			out.change = set(flag, strconv.Itoa(int(running+waiting)))
+		case !known && waiting > 0 && seenUsage && usage < full:
+			out.reason, out.evidence = "requests wait while there is room: this limit or the batch budget binds", append(out.evidence, usageEvidence)
 		case known:
 			out.state = On
 		}
@@ -241,12 +259,29 @@ func room(counters counterSet, change *Change, capacity ...string) rule {
 		}
 		switch {
 		case preempted > 0:
-			out.state, out.reason, out.change = Off, "sequences were taken back, and are computed again", change
+			out.state, out.reason = Off, "sequences were taken back, and are computed again"
+			if s.raises(change) {
+				out.change = change
+			}
 		case ok && s.served() > 0, seenUsage && usage > 0 && !ok:
 			out.state = On
 		}
 		return out, true
 	}}
+}
+
+// raises reports whether a change does not lower a number that is set to as much already.
+func (s *seen) raises(change *Change) bool {
+	if change == nil {
+		return false
+	}
+	for name, value := range change.Set {
+		wanted, err := strconv.ParseFloat(value, 64)
+		if now, known := s.number(name); err == nil && known && now >= wanted {
+			return false
+		}
+	}
+	return true
 }
 
 // hostRows sum up what the system says of the machine.

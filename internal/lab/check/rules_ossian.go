@@ -13,7 +13,7 @@ var ownCounters = counterSet{running: "{prefix}:num_requests_running", waiting: 
 	queries: "{prefix}:prefix_cache_queries_total", hits: "{prefix}:prefix_cache_hits_total", preempted: "{prefix}:num_preemptions_total"}
 
 var ossianRules = []rule{
-	always(areaParallel, "several devices", Impossible, "the model runs on the processor: there is one device"),
+	{areaParallel, "several devices", oneDevice},
 	below(areaParallel, "threads", without("threads"), "threads", "threads_auto"),
 	{areaWeights, "vector instructions", instructions},
 	toggle(areaWeights, "integer kernels", true, without("exact"), "exact"),
@@ -21,8 +21,8 @@ var ossianRules = []rule{
 	{areaWeights, "activations in 8 bits", activations},
 	{areaWeights, "16-bit weights in 8 bits (lossy)", rounded},
 	{areaWeights, "packed weights kept for later starts", packed},
-	always(areaAttention, "attention kernels", On, "one kernel for each instruction set, chosen with it"),
-	always(areaGraphs, "graphs", Impossible, "steps on the processor are not captured: there is no launch to save"),
+	real(areaAttention, "attention kernels", On, "one kernel for each instruction set, chosen with it"),
+	real(areaGraphs, "graphs", Impossible, "steps on the processor are not captured: there is no launch to save"),
 	prefix(ownCounters, false, &Change{Remove: []string{"enable-prefix-caching"}}, "enable_prefix_caching"),
 	always(areaBatch, "chunked prefill", On, "prompts are always computed in chunks between the tokens of others"),
 	below(areaBatch, "batch budget", without("max-num-batched-tokens"), "max_num_batched_tokens", "max_num_batched_tokens_auto"),
@@ -40,7 +40,7 @@ var ossianRules = []rule{
 	below(areaKV, "KV capacity", without("num-gpu-blocks-override", "gpu-memory-utilization"), "num_blocks", "num_blocks_auto"),
 	room(ownCounters, without("num-gpu-blocks-override", "gpu-memory-utilization")),
 	{areaSpeculation, "speculation", ownSpeculation},
-	always(areaSampling, "sampling kernel", On, "tokens are chosen within the step, over the rows that it samples"),
+	real(areaSampling, "sampling kernel", On, "tokens are chosen within the step, over the rows that it samples"),
 	interval("stream-interval", "stream_interval"),
 	{areaFront, "quiet log", func(s *seen) (verdict, bool) {
 		level, ok := s.get("log_level")
@@ -53,16 +53,38 @@ var ossianRules = []rule{
 	always(areaFront, "front end without an interpreter", On, "one process, whose connections share no lock with the steps"),
 }
 
+// real is always for a device that computes: of one that plays a machine nothing is known.
+func real(area, name string, state State, why string) rule {
+	whole := always(area, name, state, why)
+	return rule{area, name, func(s *seen) (verdict, bool) {
+		if device, told := s.get("device"); told && strings.HasPrefix(device.value, "sim:") {
+			return verdict{state: Unknown, evidence: []Evidence{{device.Source, "device=" + clip(device.value) + ": it plays a machine and computes nothing"}}}, true
+		}
+		return whole.judge(s)
+	}}
+}
+
+// oneDevice judges the split over devices: those of this build compute as one, as the label of the device says.
+func oneDevice(s *seen) (verdict, bool) {
+	evidence := s.evidence("device")
+	if len(evidence) == 0 {
+		evidence = s.evidence("isa")
+	}
+	return verdict{state: Impossible, reason: "the model runs on one device", evidence: evidence}, true
+}
+
 // below judges a setting that the program would have chosen larger.
 func below(area, name string, change *Change, key, automatic string) rule {
 	return rule{area, name, func(s *seen) (verdict, bool) {
 		value, known := s.number(key)
 		chosen, alone := s.number(automatic)
-		if !known || !alone {
+		if !known {
 			return verdict{}, true
 		}
 		out := verdict{state: On, evidence: s.evidence(key, automatic)}
-		if value < chosen {
+		if !alone { // one of several, which a start would measure
+			out.state = Unknown
+		} else if value < chosen {
 			out.state, out.change = Off, change
 		}
 		return out, true
@@ -78,7 +100,9 @@ func instructions(s *seen) (verdict, bool) {
 	}
 	order := []string{"go", "avx2", "avx512"}
 	out := verdict{state: On, evidence: s.evidence("isa", "isa_auto")}
-	if slices.Index(order, used.value) < slices.Index(order, best.value) {
+	if strings.Contains(best.value, " or ") { // a start would measure which
+		out.state = Unknown
+	} else if slices.Index(order, used.value) < slices.Index(order, best.value) {
 		out.state, out.change = Off, &Change{Env: []string{"OSSIAN_ISA"}}
 	}
 	return out, true

@@ -127,8 +127,9 @@ var ollamaRules = []rule{
 
 // alias has a setting under another name, too.
 func (s *seen) alias(name, of string) {
-	if len(s.settings[canonical(name)]) == 0 {
-		s.settings[canonical(name)] = s.settings[canonical(of)]
+	told := s.settings[canonical(of)]
+	if len(told) > 0 && len(s.settings[canonical(name)]) == 0 {
+		s.settings[canonical(name)] = told
 	}
 }
 

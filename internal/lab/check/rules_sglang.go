@@ -5,7 +5,7 @@ package check
 import "strings"
 
 var sglangCounters = counterSet{running: "sglang:num_running_reqs", waiting: "sglang:num_queue_reqs", usage: "sglang:token_usage",
-	queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", preempted: "sglang:num_retracted_requests_total"}
+	queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", preempted: "sglang:num_retracted_requests_total", rate: "sglang:cache_hit_rate"}
 
 var sglangRules = []rule{
 	several("tensor parallel", "tp-size", "tp_size"),
@@ -13,7 +13,7 @@ var sglangRules = []rule{
 	{areaWeights, "quantised weights", quantization},
 	named(areaWeights, "weight kernel", chosen, "moe_runner_backend", "fp8_gemm_runner_backend", "weight_kernel"),
 	named(areaAttention, "attention backend", chosen, "attention_backend", "decode_attention_backend"),
-	toggle(areaGraphs, "CUDA graphs", true, without("disable-cuda-graph"), "disable_cuda_graph"),
+	{areaGraphs, "CUDA graphs", sglangGraphs},
 	toggle(areaGraphs, "compilation", false, set("enable-torch-compile", ""), "enable_torch_compile"),
 	prefix(sglangCounters, true, without("disable-radix-cache"), "disable_radix_cache"),
 	named(areaBatch, "chunked prefill", func(value string) (State, string, *Change) {
@@ -36,7 +36,7 @@ var sglangRules = []rule{
 			return Off, "", nil
 		}
 		return On, "", nil
-	}, "speculative_algorithm"),
+	}, "speculative_algorithm", "accept_length"),
 	named(areaSampling, "sampling backend", func(value string) (State, string, *Change) {
 		if value == "pytorch" {
 			return Off, "acts on requests with top-p or top-k alone", set("sampling-backend", "flashinfer")
@@ -50,4 +50,19 @@ var sglangRules = []rule{
 		}
 		return chosen(value)
 	}, "tokenizer_worker_num"),
+}
+
+// sglangGraphs judges graphs by what was captured or used, then by the switch: the server captures where it
+// is not told otherwise, and says so in its settings as they came out.
+func sglangGraphs(s *seen) (verdict, bool) {
+	out := verdict{state: Unknown, evidence: s.evidence("cuda_graphs", "disable_cuda_graph")}
+	used, told := s.truth("cuda_graphs")
+	disabled, known := s.truth("disable_cuda_graph")
+	switch {
+	case (known && disabled) || (told && !used):
+		out.state, out.change = Off, without("disable-cuda-graph")
+	case told, known:
+		out.state = On
+	}
+	return out, true
 }

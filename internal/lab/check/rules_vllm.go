@@ -78,18 +78,21 @@ func vllmGraphs(s *seen) (verdict, bool) {
 }
 
 // vllmBudget judges the tokens of a step against the steps that were: a budget that steps reach while
-// requests wait is too small.
+// requests wait is too small, unless what they wait for is a place in the batch or room for keys and values.
 func vllmBudget(s *seen) (verdict, bool) {
 	budget, known := s.number("max_num_batched_tokens")
 	out := verdict{state: Unknown, evidence: s.evidence("max_num_batched_tokens")}
 	name := s.prefix() + ":iteration_tokens_total"
-	highest := s.metrics.highest(name)
+	highest := s.metrics.Highest(name)
 	if highest > 0 && !math.IsInf(highest, 0) {
 		out.evidence = append(out.evidence, Evidence{"metric " + name, fmt.Sprintf("the largest step had at most %s tokens", formatNumber(highest))})
 	}
 	waiting, evidence, _ := s.metric(s.prefix() + ":num_requests_waiting")
+	running, _, _ := s.metric(s.prefix() + ":num_requests_running")
+	usage, _, _ := s.metric(s.prefix() + ":kv_cache_usage_perc")
+	limit, limited := s.number("max_num_seqs")
 	switch {
-	case known && highest >= budget && waiting > 0:
+	case known && highest >= budget && waiting > 0 && limited && running < limit && usage < full:
 		out.state, out.change = Off, set("max-num-batched-tokens", formatNumber(2*budget))
 		out.evidence = append(out.evidence, evidence)
 	case known:
@@ -117,13 +120,16 @@ func vllmSpeculation(s *seen) (verdict, bool) {
 	if out := drafts(s, s.prefix()+":spec_decode_"); len(out.evidence) > 0 {
 		return out, true
 	}
+	if rate, told := s.number("draft_acceptance_percent"); told && rate > 0 {
+		return verdict{state: On, evidence: s.evidence("draft_acceptance_percent")}, true
+	}
 	if one, known := s.get("speculative_config", "speculative_model"); known {
 		if none(one.value) {
 			return verdict{state: Off, evidence: s.evidence("speculative_config", "speculative_model")}, true
 		}
 		return verdict{state: On, evidence: s.evidence("speculative_config", "speculative_model")}, true
 	}
-	if s.metrics.has(s.prefix() + ":") {
+	if s.metrics.Has(s.prefix() + ":") {
 		return verdict{state: Off, evidence: []Evidence{{"route /metrics", "no name begins with " + s.prefix() + ":spec_decode_, which is there with speculation only"}}}, true
 	}
 	return verdict{}, true

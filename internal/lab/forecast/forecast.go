@@ -1,16 +1,11 @@
-// Package forecast lets campaigns ask package predict: settings as a plan writes them become scenarios,
-// and what cannot be predicted is said to be unknown, so that nothing is dropped for it (lab.md 4, item
-// 2). It guesses no machine, no version and no kernel.
 package forecast
 
 import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"ossian/internal/lab"
 	"ossian/internal/lab/ledger"
@@ -48,7 +43,7 @@ func (f *Forecaster) Predict(engine planfile.Engine, setting ledger.Setting, mod
 		}
 	}
 	for flag, value := range flags {
-		if !apply(&scenario.Settings, flag, value) {
+		if Set(&scenario.Settings, flag, value) != nil {
 			return lab.Prediction{} // a flag outside the model
 		}
 	}
@@ -70,8 +65,7 @@ func (f *Forecaster) predict(scenario predict.Scenario, engine planfile.Engine, 
 	if scenario.Model, err = predict.Model(model); err != nil {
 		return lab.Prediction{}
 	}
-	var does bool
-	if scenario.Workload, does = f.load(workload); !does {
+	if scenario.Workload, err = Workload(workload, int64(f.seed)); err != nil {
 		return lab.Prediction{}
 	}
 	var misfit *predict.FitError
@@ -106,39 +100,6 @@ func version(said string) string {
 	return said
 }
 
-// apply puts a flag into settings, and reports whether the model of predictions knows it.
-func apply(settings *predict.Settings, flag, value string) bool {
-	number, err := strconv.Atoi(value)
-	switch strings.ReplaceAll(flag, "_", "-") {
-	case "max-num-seqs":
-		settings.MaxSeqs = number
-	case "max-num-batched-tokens":
-		settings.MaxTokens = number
-	case "max-model-len":
-		settings.MaxLen = number
-	case "tensor-parallel-size":
-		settings.TP = number
-	case "num-gpu-blocks-override":
-		settings.Blocks = number
-	case "gpu-memory-utilization":
-		settings.MemoryShare, err = strconv.ParseFloat(value, 64)
-	case "kv-cache-dtype":
-		settings.KVType, err = value, nil
-	case "async-scheduling":
-		settings.Async, err = truth(value)
-	case "enable-prefix-caching":
-		settings.PrefixCaching, err = truth(value)
-	default:
-		return false
-	}
-	return err == nil
-}
-
-func truth(value string) (*bool, error) {
-	is, err := strconv.ParseBool(value)
-	return &is, err
-}
-
 // settingsKey tells settings apart.
 func settingsKey(s predict.Settings) string {
 	out := strings.Join([]string{strconv.Itoa(s.TP), strconv.Itoa(s.MaxSeqs), strconv.Itoa(s.MaxTokens), strconv.Itoa(s.MaxLen), s.KVType,
@@ -150,38 +111,4 @@ func settingsKey(s predict.Settings) string {
 		}
 	}
 	return out
-}
-
-// Mean tokens of a request of ShareGPT as its published runs count them (bench.md 1.7).
-const (
-	shareGPTInput  = 215
-	shareGPTOutput = 194
-)
-
-// load is a workload of the plan; false: its lengths are in a file that predictions do not read.
-func (f *Forecaster) load(workload planfile.Workload) (predict.Workload, bool) {
-	var out predict.Workload
-	count := workload.NumPrompts
-	switch workload.Dataset {
-	case "random":
-		out = predict.Random(count, workload.InputLen, workload.OutputLen, int64(f.seed))
-	case "sharegpt":
-		output := shareGPTOutput
-		if workload.OutputLen > 0 {
-			output = workload.OutputLen
-		}
-		out = predict.ShareGPT(count, count*shareGPTInput, count*output, int64(f.seed))
-	default:
-		return out, false
-	}
-	out.Name, out.Concurrency, out.Chat = workload.Name, workload.MaxConcurrency, workload.Endpoint == "chat"
-	if workload.RequestRate > 0 { // a Poisson process, as the client's
-		dice := rand.New(rand.NewPCG(f.seed, 1))
-		at := 0.0
-		for i := range out.Requests {
-			at += dice.ExpFloat64() / workload.RequestRate
-			out.Requests[i].At = time.Duration(at * float64(time.Second))
-		}
-	}
-	return out, true
 }

@@ -50,7 +50,7 @@ func (s *server) Stop() {
 // Measure implements lab.Server.
 func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	trial := ledger.Trial{State: ledger.StateOK, Devices: s.devices, Result: filepath.ToSlash(filepath.Join("runs", load.ID+".json"))}
-	options, err := s.options(ctx, load)
+	options, err := s.clientOptions(ctx, load)
 	if err != nil {
 		trial.State, trial.Reason = ledger.StateFailed, err.Error()
 		return trial
@@ -60,7 +60,7 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	defer watch.cancel(nil)
 	options.Watch = watch.begin
 	unguard := watch.guard()
-	machine := startObserving(s.engine.Container == nil && s.engine.URL == "", s.m.Power)
+	machine := startObserving(s.engine.Container == nil && s.engine.URL == "")
 	begun := time.Now()
 	requests := filepath.Join(s.m.Dir, "requests", load.ID+".jsonl")
 	result, err := client.Measure(ctx, options, client.Files{Result: filepath.Join(s.m.Dir, filepath.FromSlash(trial.Result)), Log: requests})
@@ -82,47 +82,47 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 }
 
 // options are those of the client for a load.
-func (s *server) options(ctx context.Context, load lab.Load) (client.Options, error) {
+func (s *server) clientOptions(ctx context.Context, load lab.Load) (client.Options, error) {
 	workload := load.Workload
-	o := client.Defaults(bench.VLLM)
-	o.BaseURL, o.Tokens, o.Version, o.Label = s.running.URL, s.m.tokenizer(load.Model), s.m.Version, load.ID
+	options := client.Defaults(bench.VLLM)
+	options.BaseURL, options.Tokens, options.Version, options.Label = s.running.URL, s.m.tokenizer(load.Model), s.m.Version, load.ID
 	if s.engine.KeyEnv != "" {
-		o.Access.Key = s.m.Environ(s.engine.KeyEnv)
+		options.Access.Key = s.m.Environ(s.engine.KeyEnv)
 	}
 	if workload.Endpoint == "chat" {
-		o.Backend = "openai-chat"
+		options.Backend = "openai-chat"
 	}
-	o.Data = client.NewData(cmp.Or(workload.Dataset, "random"))
-	o.Data.Path, o.Data.Input, o.Data.Output = workload.Path, workload.InputLen, workload.OutputLen
+	options.Data = client.NewData(cmp.Or(workload.Dataset, "random"))
+	options.Data.Path, options.Data.Input, options.Data.Output = workload.Path, workload.InputLen, workload.OutputLen
 	if workload.RangeRatio > 0 {
-		o.Data.Random.Ratio = strconv.FormatFloat(workload.RangeRatio, 'g', -1, 64)
+		options.Data.Random.Ratio = strconv.FormatFloat(workload.RangeRatio, 'g', -1, 64)
 	}
-	o.Data.Prompts = partOf(workload.NumPrompts, load.Share)
-	o.Seed = int64(load.Seed)
-	o.Arrivals.Concurrency = workload.MaxConcurrency
+	options.Data.Prompts = partOf(workload.NumPrompts, load.Share)
+	options.Seed = int64(load.Seed)
+	options.Arrivals.Concurrency = workload.MaxConcurrency
 	if workload.RequestRate > 0 {
-		o.Arrivals.Rate = workload.RequestRate
+		options.Arrivals.Rate = workload.RequestRate
 	}
-	o.IgnoreEOS = workload.IgnoreEOS
-	o.Metrics = []string{"ttft", "tpot", "itl", "e2el"}
-	o.Percentiles = []float64{50, 90, 95, 99}
-	o.Sampling = []bench.Member{{Name: "temperature", Value: json.RawMessage("0")}}
-	o.Warmups = 1
+	options.IgnoreEOS = workload.IgnoreEOS
+	options.Metrics = []string{"ttft", "tpot", "itl", "e2el"}
+	options.Percentiles = []float64{50, 90, 95, 99}
+	options.Sampling = []bench.Member{{Name: "temperature", Value: json.RawMessage("0")}}
+	options.Warmups = 1
 	if len(workload.Extra) > 0 {
 		text, err := json.Marshal(workload.Extra)
 		if err != nil {
-			return o, fmt.Errorf("workload %s: extra: %w", workload.Name, err)
+			return options, fmt.Errorf("workload %s: extra: %w", workload.Name, err)
 		}
-		o.Extra = string(text)
+		options.Extra = string(text)
 	}
 	switch {
 	case load.Cache == planfile.CacheCarry:
-	case load.Cache == planfile.CacheReset && s.canForget(ctx, &o):
-		o.ResetCache = true
+	case load.Cache == planfile.CacheReset && s.canForget(ctx, &options):
+		options.ResetCache = true
 	default: // the block's salt: its trials have the same prompts, and no other block has them
-		o.Salt = fmt.Sprintf("%016x", load.Seed)
+		options.Salt = fmt.Sprintf("%016x", load.Seed)
 	}
-	return o, nil
+	return options, nil
 }
 
 // partOf is how many requests a share of a workload has.
@@ -134,9 +134,9 @@ func partOf(requests int, share float64) int {
 }
 
 // canForget asks the server once to empty its prefix cache by vLLM's path.
-func (s *server) canForget(ctx context.Context, o *client.Options) bool {
+func (s *server) canForget(ctx context.Context, options *client.Options) bool {
 	if s.forgets == nil {
-		asked, err := bench.NewServer(o.BaseURL, o.Access)
+		asked, err := bench.NewServer(options.BaseURL, options.Access)
 		can := err == nil && asked.Post(ctx, "/reset_prefix_cache") == nil
 		if err == nil {
 			asked.Close()
@@ -205,25 +205,25 @@ func (s *server) judge(ctx context.Context, trial *ledger.Trial, err error, watc
 }
 
 // command repeats a trial's client against a running server.
-func command(o *client.Options) []string {
-	out := []string{"ossian", "bench", "serve", "--base-url", o.BaseURL, "--dataset-name", o.Data.Name, "--num-prompts", strconv.Itoa(o.Data.Prompts), "--seed", strconv.FormatInt(o.Seed, 10), "--temperature", "0", "--num-warmups", strconv.Itoa(o.Warmups)}
+func command(options *client.Options) []string {
+	out := []string{"ossian", "bench", "serve", "--base-url", options.BaseURL, "--dataset-name", options.Data.Name, "--num-prompts", strconv.Itoa(options.Data.Prompts), "--seed", strconv.FormatInt(options.Seed, 10), "--temperature", "0", "--num-warmups", strconv.Itoa(options.Warmups)}
 	add := func(given bool, words ...string) {
 		if given {
 			out = append(out, words...)
 		}
 	}
-	add(o.Backend != "", "--backend", o.Backend)
-	add(o.Data.Path != "", "--dataset-path", o.Data.Path)
-	add(o.Data.Input > 0, "--input-len", strconv.Itoa(o.Data.Input))
-	add(o.Data.Output > 0, "--output-len", strconv.Itoa(o.Data.Output))
-	add(o.Data.Random.Ratio != "0.0", "--random-range-ratio", o.Data.Random.Ratio)
-	add(!math.IsInf(o.Arrivals.Rate, 1), "--request-rate", strconv.FormatFloat(o.Arrivals.Rate, 'g', -1, 64))
-	add(o.Arrivals.Concurrency > 0, "--max-concurrency", strconv.Itoa(o.Arrivals.Concurrency))
-	add(o.ResetCache, "--reset-prefix-cache")
-	add(o.Salt != "", "--salt", o.Salt)
-	add(o.Extra != "", "--extra-body", o.Extra)
-	if o.IgnoreEOS != nil {
-		add(*o.IgnoreEOS, "--ignore-eos")
+	add(options.Backend != "", "--backend", options.Backend)
+	add(options.Data.Path != "", "--dataset-path", options.Data.Path)
+	add(options.Data.Input > 0, "--input-len", strconv.Itoa(options.Data.Input))
+	add(options.Data.Output > 0, "--output-len", strconv.Itoa(options.Data.Output))
+	add(options.Data.Random.Ratio != "0.0", "--random-range-ratio", options.Data.Random.Ratio)
+	add(!math.IsInf(options.Arrivals.Rate, 1), "--request-rate", strconv.FormatFloat(options.Arrivals.Rate, 'g', -1, 64))
+	add(options.Arrivals.Concurrency > 0, "--max-concurrency", strconv.Itoa(options.Arrivals.Concurrency))
+	add(options.ResetCache, "--reset-prefix-cache")
+	add(options.Salt != "", "--salt", options.Salt)
+	add(options.Extra != "", "--extra-body", options.Extra)
+	if options.IgnoreEOS != nil {
+		add(*options.IgnoreEOS, "--ignore-eos")
 	}
 	return out
 }

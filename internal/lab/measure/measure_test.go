@@ -47,10 +47,18 @@ func serve(args []string) int {
 		case "--unknown":
 			fmt.Fprintln(os.Stderr, "server: error: unrecognized arguments: --unknown")
 			return 2
+		case "--taken": // the first time, as if somebody had been quicker
+			if file, err := os.OpenFile(os.Getenv("LAB_TEST_ONCE"), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+				_ = file.Close()
+				fmt.Fprintln(os.Stderr, "bind: address already in use")
+				return 1
+			}
 		case "--silent":
 			time.Sleep(time.Hour)
 		case "--stalls":
-			script.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+			stalled := script
+			stalled.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+			scripts = append(scripts, script, stalled) // not the warm-up, which is request 0 again
 		case "--resets":
 			scripts = append(scripts, script, script, script, script, scripted.Script{Fault: scripted.Fault{Kind: scripted.Reset, Chunk: 2}})
 		case "--slow":
@@ -224,6 +232,13 @@ func TestStarts(t *testing.T) {
 		if flag != "silent" && (start.Exit == nil || *start.Exit == 0 || len(start.Tail) == 0) {
 			t.Errorf("%s: exit %v, tail %q", flag, start.Exit, start.Tail)
 		}
+	}
+	t.Setenv("LAB_TEST_ONCE", filepath.Join(m.Dir, "once"))
+	server, start := starts(t, m, "taken") // another port does
+	if start.State != ledger.StateOK {
+		t.Errorf("a port that was taken: %+v", start)
+	} else {
+		server.Stop()
 	}
 	missing := engine("none", nil)
 	missing.Start[0] = "/nowhere/server"

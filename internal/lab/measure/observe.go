@@ -15,14 +15,15 @@ const changed = 0.10
 
 // observing looks at the machine during a run, and says at its end what happened to it.
 type observing struct {
-	root    string
-	load    bool // whether others' use of the processors can be told from the server's
-	before  usage
-	quit    chan struct{}
-	ended   chan struct{}
-	clocks  []float64     // MHz, means over processors, by sample
-	gap     time.Duration // the longest by which the wall clock ran away from the monotonic one
-	throttl float64       // count of throttling before
+	root   string
+	load   bool // whether others' use of the processors can be told from the server's
+	before usage
+	quit   chan struct{}
+	ended  chan struct{}
+	clocks []float64     // MHz, means over processors, by sample
+	gap    time.Duration // the longest by which the wall clock ran away from the monotonic one
+	slowed float64       // how often processors had been throttled before
+	now    func() (wall time.Time, running time.Duration)
 }
 
 // usage is what processors have done, in ticks.
@@ -32,11 +33,15 @@ type usage struct {
 }
 
 // startObserving begins. load says whether the server is a descendant of this process.
-func startObserving(load bool, _ string) *observing { return observe(sysRoot, load, time.Second) }
+func startObserving(load bool) *observing {
+	o := newObserving(sysRoot, load)
+	go o.sample(time.Second)
+	return o
+}
 
-func observe(root string, load bool, every time.Duration) *observing {
-	o := &observing{root: root, load: load, before: readUsage(root), throttl: throttled(root), quit: make(chan struct{}), ended: make(chan struct{})}
-	go o.sample(every)
+func newObserving(root string, load bool) *observing {
+	begun := time.Now()
+	o := &observing{root: root, load: load, before: readUsage(root), slowed: throttled(root), now: func() (time.Time, time.Duration) { return time.Now().Round(0), time.Since(begun) }, quit: make(chan struct{}), ended: make(chan struct{})}
 	return o
 }
 
@@ -45,16 +50,17 @@ func (o *observing) sample(every time.Duration) {
 	defer close(o.ended)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	last := time.Now()
+	wall, running := o.now()
 	for {
 		select {
 		case <-o.quit:
 			return
-		case now := <-ticker.C:
+		case <-ticker.C:
 			// A suspended machine stops the monotonic clock alone; a set clock moves the wall's alone.
-			apart := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
+			nextWall, nextRunning := o.now()
+			apart := nextWall.Sub(wall) - (nextRunning - running)
 			o.gap = max(o.gap, apart, -apart)
-			last = now
+			wall, running = nextWall, nextRunning
 			if clock := meanClock(o.root); clock > 0 {
 				o.clocks = append(o.clocks, clock)
 			}
@@ -81,7 +87,7 @@ func (o *observing) end() []string {
 	if change := clockChange(o.clocks); math.Abs(change) > changed {
 		marks = append(marks, fmt.Sprintf("clock: changed by %+.0f %%", 100*change))
 	}
-	if throttled(o.root) > o.throttl {
+	if throttled(o.root) > o.slowed {
 		marks = append(marks, "throttled")
 	}
 	if o.gap > time.Second {

@@ -74,13 +74,10 @@ func TestMarks(t *testing.T) {
 		root := t.TempDir()
 		stat(root, 1000, 1000, 1000, 100)
 		put(t, root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "5")
-		o := observe(root, true, time.Hour) // samples of the clock are put in by hand
-		o.clocks = nil
+		o := newObserving(root, true) // nobody samples: clocks are put in by hand
 		stat(root, 1000+c.user, 1000+c.idle, 1000+c.steal, 100+c.own)
 		put(t, root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", c.throttle)
-		close(o.quit)
-		<-o.ended
-		o.quit = make(chan struct{})
+		close(o.ended)
 		for i := range 10 {
 			clock := 3000.0
 			if i > 5 {
@@ -92,6 +89,26 @@ func TestMarks(t *testing.T) {
 		if (c.want == "") != (marks == "") || !strings.Contains(marks, c.want) {
 			t.Errorf("%s: marks %q, want %q", c.name, marks, c.want)
 		}
+	}
+}
+
+// A clock that is set, or a machine that slept, marks the run.
+func TestClockJumps(t *testing.T) {
+	o := newObserving(t.TempDir(), false)
+	wall, running, jump := time.Unix(1e9, 0), time.Duration(0), time.Duration(0)
+	asked := make(chan bool, 100)
+	o.now = func() (time.Time, time.Duration) {
+		wall, running = wall.Add(time.Second+jump), running+time.Second
+		jump = time.Hour // from the second time on
+		asked <- true
+		return wall, running
+	}
+	go o.sample(time.Millisecond)
+	for range 3 {
+		<-asked
+	}
+	if marks := strings.Join(o.end(), "; "); marks != "gap: the clock jumped by 1h0m0s" {
+		t.Errorf("marks %q", marks)
 	}
 }
 

@@ -156,7 +156,7 @@ func (w *watch) over(live *bench.Live, elapsed, silent, limit time.Duration) err
 	total, done := float64(live.Total.Load()), float64(live.Done.Load())
 	// Requests that are sent together end together: how many have ended says little about the rate of a
 	// run under way. That it has taken longer than a run at the floor takes in all is certain.
-	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > max(leastSlow, total/w.floor) {
+	if w.floor > 0 && total > 0 && done < total && elapsed.Seconds() > max(min(leastSlow, w.quiet.Seconds()), total/w.floor) {
 		if w.tokens > 0 { // answers under way count by what there is of them
 			done = max(done, float64(live.Tokens.Load())/w.tokens)
 		}

@@ -26,14 +26,15 @@ import (
 
 // World is what is true of servers that are not there.
 type World struct {
-	Rate    float64            // tokens per second, input and output, of an engine at its defaults where nobody predicts it
-	Noise   float64            // standard deviation of the logarithm of a run's rate
-	Drift   Drift              // of the machine
-	Effects map[string]float64 // FLAG=VALUE → what it changes the rate by: 0.05 is 5 % more
-	Joint   []Joint            // combinations whose effect is not the product of their parts'
+	Rate    float64                  // tokens per second, input and output, of an engine at its defaults where nobody predicts it
+	Noise   float64                  // standard deviation of the logarithm of a run's rate
+	Drift   Drift                    // of the machine
+	Effects map[string]float64       // FLAG=VALUE → what it changes the rate by: 0.05 is 5 % more
+	Joint   []Joint                  // combinations whose effect is not the product of their parts'
+	Starts  map[string]time.Duration // FLAG=VALUE → what it adds to the time until a server is ready
 	Engines map[string]Engine
 	Failing []Failing
-	Changed []string // FLAG=VALUE that change answers
+	Changed []string // FLAG=VALUE, or several in a text that do it together, that change answers
 	Near    []string // FLAG=VALUE that change answers where two tokens are about as likely
 	Seed    uint64   // of the noise
 }
@@ -121,6 +122,9 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 	seconds := 1.0
 	if engine.Start > 0 {
 		seconds = engine.Start.Seconds()
+	}
+	for _, word := range words(request.Setting) {
+		seconds += m.World.Starts[word].Seconds()
 	}
 	start := ledger.Start{Argv: argv(request), Version: "simulated", State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
 	m.pass(seconds)
@@ -266,8 +270,10 @@ func (s *server) Answers(ctx context.Context, prompts, tokens int) ([]lab.Answer
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	changed := slices.ContainsFunc(s.World.Changed, func(word string) bool { return has(s.Setting, []string{word}) })
-	near := slices.ContainsFunc(s.World.Near, func(word string) bool { return has(s.Setting, []string{word}) })
+	among := func(list []string) bool {
+		return slices.ContainsFunc(list, func(words string) bool { return has(s.Setting, strings.Fields(words)) })
+	}
+	changed, near := among(s.World.Changed), among(s.World.Near)
 	out := make([]lab.Answer, prompts)
 	for prompt := range out {
 		dice := s.dice("answer", s.Model, strconv.Itoa(prompt))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -43,7 +44,7 @@ func (j *judge) checkEffects() {
 		for k := i + 1; k < len(claims) && k < i+500; k++ {
 			said, other := &claims[i], &claims[k]
 			if said.Part != "" || other.Part != "" || said.Conditional || other.Conditional || !document.SameOption(said.Option, other.Option) ||
-				(said.Source == other.Source && said.Source != "table") {
+				otherSetting(said.Name, other.Name) || (said.Source == other.Source && said.Source != "table") {
 				continue
 			}
 			if said.Gain.Low <= other.Gain.High+apart && other.Gain.Low <= said.Gain.High+apart {
@@ -68,6 +69,18 @@ func (j *judge) checkEffects() {
 	}
 }
 
+// flagValue is a flag with its value, as reports name settings by them.
+var flagValue = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_.-]*=[^\s` + "`" + `|]+`)
+
+// otherSetting reports whether two names are of settings that differ in their flags: an option at another
+// value, or beside others, may well do something else.
+func otherSetting(a, b string) bool {
+	first, second := flagValue.FindAllString(a, -1), flagValue.FindAllString(b, -1)
+	slices.Sort(first)
+	slices.Sort(second)
+	return len(first) > 0 && len(second) > 0 && !slices.Equal(first, second)
+}
+
 // shorter is the shorter of two texts.
 func shorter(a, b string) string {
 	if len(a) < len(b) {
@@ -79,6 +92,7 @@ func shorter(a, b string) string {
 // checkProduct multiplies the gains of a table and compares the product with the total that
 // is printed.
 func (j *judge) checkProduct() {
+	// Only what is on, and on for every request, is part of the total.
 	product, factors := document.Between(1, 1), 0
 	line := 0
 	for i := range j.doc.Claims {
@@ -130,6 +144,7 @@ func (j *judge) checkParts() {
 			if k == i || whole.Part != "" || whole.Gain.Low <= 1 || !document.SameOption(part.Option, whole.Option) {
 				continue
 			}
+			// The smallest share goes with the least gain of the whole and the greatest of the part.
 			least := (1 - 1/whole.Gain.Low) / (1 - 1/part.Gain.High)
 			most := math.Min(1, (1-1/whole.Gain.High)/(1-1/part.Gain.Low))
 			if least < 0.3 {

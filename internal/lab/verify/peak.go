@@ -27,7 +27,7 @@ func (j *judge) peaks() {
 		if streams == 0 {
 			streams = block.Value("completed")
 		}
-		if block.Has(peak) && streams > 0 && block.Value(peak) > mostPerStream*streams {
+		if block.Has(peak) && streams > 0 && block.Value(peak) > mostPerStream*streams && block.Value(peak) > 10*mean {
 			j.find(Wrong, block.LineOf(peak), block.Name, "peak "+block.Values[peak].Text+" tok/s",
 				fmt.Sprintf("the mean is %s; %s requests at once would each have had %.0f tok/s", block.Values["output_throughput"].Text, document.Figure(streams), block.Value(peak)/streams),
 				"tokens were counted as they were read, many at once")

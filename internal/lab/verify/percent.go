@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"ossian/internal/lab/verify/document"
@@ -21,6 +22,7 @@ func (j *judge) percentages() {
 		}
 		for column := range table.Header {
 			j.checkColumn(table, column)
+			j.checkGains(table, column)
 		}
 	}
 	j.memorySavings()
@@ -42,33 +44,97 @@ func (j *judge) checkRow(table *document.Table, row *document.Row) {
 	for column := range row.Cells {
 		for i := range row.Cells[column].Figures {
 			figure := &row.Cells[column].Figures[i]
-			if figure.Change == nil {
+			if figure.Change == nil || figure.Change.Interval {
 				continue
 			}
-			if base, ok := document.RowBase(table, row, column, figure.Label); ok {
+			// The change of a later step may be one from the step before it.
+			if base, ok := document.RowBase(table, row, column, figure.Label); ok && !ofEarlier(row, column, figure) {
 				j.checkChange(place(table, row), base, *figure, *figure.Change, j.scalesNear(table, row))
 			}
 		}
 	}
-	// "| 100 | 112 | +12% |": the change has a cell of its own behind two figures.
 	for column := 2; column < len(row.Cells); column++ {
-		cell := &row.Cells[column]
-		if len(cell.Figures) > 0 || len(cell.Changes) != 1 {
-			continue
+		if cell := &row.Cells[column]; len(cell.Figures) == 0 && len(cell.Changes) == 1 && !cell.Changes[0].Interval {
+			j.checkOwnCell(table, row, column, cell.Changes[0])
 		}
-		before, after := &row.Cells[column-2], &row.Cells[column-1]
-		if len(before.Figures) != 1 || len(after.Figures) != 1 || before.Figures[0].Change != nil || after.Figures[0].Change != nil {
-			continue
+	}
+}
+
+// checkOwnCell checks a change that has a cell of its own behind the figures of two states,
+// as in "| 100 | 112 | +12% |", where the header says which of them is the base.
+func (j *judge) checkOwnCell(table *document.Table, row *document.Row, column int, printed document.Change) {
+	var base, figure *document.TableFigure
+	for other := 1; other < column; other++ {
+		cell := &row.Cells[other]
+		switch {
+		case len(cell.Figures) == 0:
+		case len(cell.Figures) > 1 || cell.Figures[0].Change != nil:
+			return
+		case document.BaseWords.MatchString(table.Header[other]) && base == nil:
+			base = &cell.Figures[0]
+		case figure == nil && !document.BaseWords.MatchString(table.Header[other]):
+			figure = &cell.Figures[0]
+		default:
+			return // more than two states: which are meant is not said
 		}
-		// Only where the header says that these are two states of one thing.
-		if document.BaseWords.MatchString(table.Header[column-2]) && !document.BaseWords.MatchString(table.Header[column-1]) {
-			base, figure := before.Figures[0], after.Figures[0]
-			if base.Metric == "" {
-				base.Metric = document.MetricOf(row.Name)
+	}
+	if base == nil || figure == nil {
+		return
+	}
+	old, fresh := *base, *figure
+	if old.Metric == "" {
+		old.Metric = document.MetricOf(row.Name)
+	}
+	fresh.Metric = old.Metric
+	j.checkChange(place(table, row), old, fresh, printed, j.scalesNear(table, row))
+}
+
+// ofEarlier reports whether a change is one from a figure of the same label in a column
+// between the base and its own.
+func ofEarlier(row *document.Row, column int, figure *document.TableFigure) bool {
+	for _, cell := range row.Cells[:column] {
+		for _, earlier := range cell.Figures {
+			if earlier.Label == figure.Label && earlier.Change != nil && holds(earlier, *figure, *figure.Change, 1) {
+				return true
 			}
-			figure.Metric = base.Metric
-			j.checkChange(place(table, row), base, figure, cell.Changes[0], j.scalesNear(table, row))
 		}
+	}
+	return false
+}
+
+// checkGains checks a column that has nothing but changes: each must be that of some figure
+// of its row from the same metric in another row.
+func (j *judge) checkGains(table *document.Table, column int) {
+	for at := range table.Rows {
+		row := &table.Rows[at]
+		if len(row.Cells[column].Figures) > 0 || len(row.Cells[column].Changes) != 1 || row.Cells[column].Changes[0].Interval {
+			continue
+		}
+		// Any two rows will do: which one is the base is often not said.
+		printed := row.Cells[column].Changes[0]
+		metrics, found, inRow := 0, false, false
+		for other := range row.Cells {
+			if len(row.Cells[other].Figures) != 1 || row.Cells[other].Figures[0].Metric == "" {
+				continue
+			}
+			figure := row.Cells[other].Figures[0]
+			metrics++
+			for _, second := range row.Cells[other+1:] { // before and after in one row
+				inRow = inRow || (len(second.Figures) == 1 && second.Figures[0].Metric == figure.Metric)
+			}
+			for from := range table.Rows {
+				base := &table.Rows[from].Cells[other]
+				found = found || (from != at && len(base.Figures) == 1 && base.Figures[0].Number.Value > 0 && holds(base.Figures[0], figure, printed, 1))
+			}
+		}
+		if metrics == 0 || found || inRow || len(table.Rows) < 2 {
+			continue
+		}
+		severity := Unsupported // of which of several metrics the change is, is not said
+		if metrics == 1 {
+			severity = Wrong
+		}
+		j.find(severity, row.Line, place(table, row)+", "+table.Header[column], printed.Text, "no two figures of the table differ by this", "a change is that of one printed figure from another")
 	}
 }
 
@@ -77,14 +143,16 @@ func place(t *document.Table, r *document.Row) string {
 	return "table row " + r.Name
 }
 
+// A columnEntry is the only figure of a row's cell.
+type columnEntry struct {
+	row *document.Row
+	f   document.TableFigure
+}
+
 // checkColumn checks the changes of a column against one row of it, where rows are states
 // and each row has the metric once.
 func (j *judge) checkColumn(table *document.Table, column int) {
-	type entry struct {
-		row *document.Row
-		f   document.TableFigure
-	}
-	var changed, all []entry
+	var changed, all []columnEntry
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		if len(row.Cells[column].Figures) != 1 {
@@ -94,9 +162,9 @@ func (j *judge) checkColumn(table *document.Table, column int) {
 		if _, inRow := document.RowBase(table, row, column, figure.Label); inRow {
 			return // its base is in the row
 		}
-		all = append(all, entry{row, figure})
-		if figure.Change != nil {
-			changed = append(changed, entry{row, figure})
+		all = append(all, columnEntry{row, figure})
+		if figure.Change != nil && !figure.Change.Interval {
+			changed = append(changed, columnEntry{row, figure})
 		}
 	}
 	if len(changed) == 0 || len(all) < 2 {
@@ -122,7 +190,12 @@ func (j *judge) checkColumn(table *document.Table, column int) {
 		}
 	}
 	for _, entry := range changed {
+		// The change of a later row may be one from the row before it.
+		earlier := slices.ContainsFunc(all, func(other columnEntry) bool {
+			return other.row.Line < entry.row.Line && other.f.Change != nil && holds(other.f, entry.f, *entry.f.Change, 1)
+		})
 		switch {
+		case earlier:
 		case best >= 0:
 			j.checkChange(place(table, entry.row)+", "+table.Header[column], all[best].f, entry.f, *entry.f.Change, j.scalesNear(table, entry.row))
 		default:
@@ -249,6 +322,10 @@ func holds(base, figure document.TableFigure, printed document.Change, devices f
 	if (document.Between(low, high)).Meets(want) {
 		return true
 	}
+	// "So many times faster" of something that may be a time.
+	if printed.Factor && (printed.Faster || figure.Metric == "") && document.Between(1/high, 1/low).Meets(want) {
+		return true
+	}
 	if printed.Factor || !(document.IsTime(figure.Metric) || document.IsTime(base.Metric) || printed.Saving) {
 		return false
 	}
@@ -272,7 +349,21 @@ var (
 	sentenceChange = regexp.MustCompile(`(?i)([-+\x{2212}]?[0-9][0-9,]*(?:\.[0-9]+)?)\s?(%|x\b|×)(?:\s*(faster|slower|higher|lower|less|more|reduction|reduced|saved|improvement|increase|decrease|better|gain|speedup))?`)
 )
 
-var pointWithin = regexp.MustCompile(`[0-9]\.[0-9]`)
+var (
+	// What may stand between two figures and the change from one to the other.
+	besideFigures = regexp.MustCompile(`(?i)^(?:[\s,:=(\[—–~≈+-]|\b(?:a|an|or|i\.e\.|that is|which is|is|about|roughly|up|down|by|of|reduced|increased|decreased|improved|faster|slower|higher|lower|reduction|increase|decrease|improvement|gain|speedup|tok/s|tokens/s|req/s|ms|s|GB|GiB|MB)\b|[0-9][0-9,]*(?:\.[0-9]+)?)*$`)
+	// Units of settings, whose change is not what a percentage behind them is of.
+	settingUnit = regexp.MustCompile(`(?i)^(?:x|gpus?|cards?|devices?|nodes?|users?|requests?|seqs?|sequences?|batch(?:es)?|layers?|threads?|cores?|k|b)$`)
+)
+
+// withinWord reports whether a figure is a part of a name, as in "A100".
+func withinWord(text string, at int) bool {
+	if at <= 0 {
+		return false
+	}
+	before := text[at-1]
+	return before == '-' || before == '_' || before == '.' || before == '/' || (before >= '0' && before <= '9') || (before >= 'a' && before <= 'z') || (before >= 'A' && before <= 'Z')
+}
 
 // sentenceReach is how far behind two figures their change may stand, in bytes.
 const sentenceReach = 60
@@ -285,6 +376,9 @@ func (j *judge) checkSentence(text string, line int) {
 			old, okOld := document.ParseNumber(document.Submatch(text, match, 1))
 			fresh, okNew := document.ParseNumber(document.Submatch(text, match, 3))
 			unitOld, unitNew := document.Submatch(text, match, 2), document.Submatch(text, match, 4)
+			if settingUnit.MatchString(unitOld) || settingUnit.MatchString(unitNew) || withinWord(text, match[2]) || withinWord(text, match[6]) {
+				continue
+			}
 			if !okOld || !okNew || (unitOld != "" && unitNew != "" && !strings.EqualFold(unitOld, unitNew)) || document.RangeBefore.MatchString(text[:match[2]]) {
 				continue
 			}
@@ -306,9 +400,8 @@ func (j *judge) checkBehind(text, rest string, old, fresh document.Number, line 
 	if match == nil || match[0] > sentenceReach {
 		return
 	}
-	between := rest[:match[0]]
-	if strings.ContainsAny(between, ";.") && !pointWithin.MatchString(between) {
-		return // another sentence
+	if !besideFigures.MatchString(rest[:match[0]]) {
+		return // the change of something else
 	}
 	if document.RangeBefore.MatchString(rest[:match[2]]) || strings.HasPrefix(rest[match[3]:], "-") {
 		return

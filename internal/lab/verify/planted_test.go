@@ -43,6 +43,7 @@ var plantable = []struct {
 	{"rate", regexp.MustCompile(`"(?:output|total_token|request)_throughput":([0-9]+\.[0-9]+)`), 0.001},
 	{"duration", regexp.MustCompile(`Benchmark duration \(s\):\s*([0-9]+\.[0-9]{2})`), 0.01},
 	{"percentage", regexp.MustCompile(`\([+-]([0-9]+\.[0-9])%\)`), 0},
+	{"percentage", regexp.MustCompile(`\| [+-]([0-9]+\.[0-9])% \|`), 0},
 	{"cell", regexp.MustCompile(`(?:TPS|TPOT\(ms\)): ([0-9]+\.[0-9]{2})`), 0},
 	{"cell", regexp.MustCompile(`\| ([0-9]+\.[0-9]{2})`), 0},
 	{"sentence", regexp.MustCompile(`(?:from|to) ([0-9]+\.[0-9]{2}) tok/s`), 0},

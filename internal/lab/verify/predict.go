@@ -105,6 +105,7 @@ const mostOff = 0.10
 
 // placeHardware names the machines, of those to judge against, that no row contradicts.
 func (j *judge) placeHardware() {
+	// One row that is further off excludes a machine: speeds differ by factors between them.
 	var fit []string
 	rows := 0
 	for _, predictor := range j.against {

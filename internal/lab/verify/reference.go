@@ -68,6 +68,7 @@ func (j *judge) checkCell(table *document.Table, row *document.Row, c *document.
 			}
 		}
 	}
+	// How many of the figures each block has: a changed digit leaves all others in one.
 	together := map[*document.Block]int{}
 	known := 0
 	for i := range figures {
@@ -104,7 +105,8 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 	where := place(t, r)
 	printed := figure.Label + " " + figure.Number.Text
 	best := bestBlock(together)
-	if best != nil && known > 1 {
+	// All other figures beside it must be of one block: rounded figures are alike by chance.
+	if best != nil && known > 1 && together[best] >= known-1 {
 		for _, key := range document.KeysOf(figure.Metric) {
 			if value, ok := best.Figure(key); ok {
 				j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", best.Name, best.LineOf(key), value.Text),
@@ -116,7 +118,7 @@ func (j *judge) reportMissing(t *document.Table, r *document.Row, figure *docume
 	follows := "in no result block of the document"
 	if near, key := j.doc.Nearest(figure); near != nil {
 		value, _ := near.Figure(key)
-		if document.DigitApart(value, figure.Number) {
+		if document.DigitApart(value, figure.Number) && j.doc.Around(key, value) == 1 {
 			j.find(Wrong, figure.Number.Line, where, printed, fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), value.Text), "they differ in one digit")
 			return
 		}
@@ -140,7 +142,6 @@ var (
 	sentenceRate  = regexp.MustCompile(`([0-9][0-9,]*\.[0-9]+)\s?(tok/s|tokens/s|req/s|tok/sec)`)
 	rankedFigures = regexp.MustCompile(`([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)\s*([<>])`)
 	lastRanked    = regexp.MustCompile(`^\s*([A-Za-z][\w .+-]{0,40}?)\s?\(([0-9][0-9,]*(?:\.[0-9]+)?)\s?([A-Za-z/]+)?\)`)
-	bracketed     = regexp.MustCompile(`\([^)]*$`)
 )
 
 // checkSentences looks for rates of sentences in blocks and tables, and at the order of
@@ -175,7 +176,7 @@ func (j *judge) checkSentences() {
 				continue
 			}
 			follows := "in no result block and in no table of the document"
-			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) {
+			if nearest, _ := near.Figure(key); document.DigitApart(nearest, value) && j.doc.Around(key, nearest) == 1 {
 				j.find(Wrong, i+1, "sentence", clip(line), fmt.Sprintf("%s, line %d, has %s", near.Name, near.LineOf(key), nearest.Text), "they differ in one digit")
 				continue
 			}
@@ -208,6 +209,7 @@ func (j *judge) checkModel(command *document.Command) {
 	if !ok {
 		return
 	}
+	// A chapter about another model than the title has a heading that says so.
 	var named []document.ModelName
 	for _, h := range j.doc.Above(command.Line) {
 		named = append(named, document.ModelsIn(h.Text)...)

@@ -169,6 +169,7 @@ func (j *judge) checkStatements() {
 		if !ok || form == "" || len(devices) != 1 {
 			continue
 		}
+		// Several devices count together, which is more than any of them can do in fact.
 		count := 1
 		if match := countBefore.FindStringSubmatch(line); match != nil {
 			fmt.Sscan(match[1]+match[2], &count)

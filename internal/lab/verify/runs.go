@@ -209,6 +209,7 @@ func better(figure, base *document.TableFigure) int {
 
 // duplicates is V-DUP.
 func (j *judge) duplicates() {
+	// By all printed digits: two runs never agree in eight figures or more.
 	groups := map[string][]*document.Block{}
 	var order []string
 	for _, block := range j.doc.Blocks {
@@ -247,6 +248,7 @@ func (j *judge) repeats() {
 		setting string
 		load    [2]float64
 	}
+	// A block that is printed twice is one run.
 	count := map[run]int{}
 	seen := map[string]bool{}
 	most := 0

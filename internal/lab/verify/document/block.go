@@ -167,6 +167,7 @@ func (d *Document) readResults(data []byte) (bool, error) {
 	if !isJSON && !bytes.HasPrefix(text, []byte("backend,")) {
 		return false, nil
 	}
+	// A result at the top of the file, as every tool writes it; else one anywhere within.
 	results, err := resultfile.Read(data, same)
 	if isJSON && err != nil && bytes.Contains(text, []byte(headline)) {
 		return false, nil // a log whose first line begins with a bracket

@@ -50,7 +50,6 @@ type ChainStep struct {
 type StatusClaim struct {
 	Line               int
 	Option, Name, Text string
-	within             string // the heading of the list of options that it is in
 }
 
 var (
@@ -205,6 +204,7 @@ func (d *Document) listClaims() {
 		if match == nil || d.Fenced[i] || len(d.Claims)+len(d.Memory)+len(d.Statuses) >= maxClaims {
 			continue
 		}
+		// The heading names the option; the one above it may say that none of these is on.
 		path := d.Above(i + 1)
 		if len(path) == 0 {
 			continue
@@ -219,7 +219,7 @@ func (d *Document) listClaims() {
 		off := offWords.MatchString(path[0].Text + " " + within)
 		switch {
 		case strings.Contains(key, "status") || strings.Contains(key, "state"):
-			d.Statuses = append(d.Statuses, StatusClaim{i + 1, option, name, text, within})
+			d.Statuses = append(d.Statuses, StatusClaim{i + 1, option, name, text})
 			continue
 		case strings.Contains(key, "memory"):
 			d.memoryClaims(name, text, i+1)

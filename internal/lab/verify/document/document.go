@@ -59,6 +59,7 @@ func Read(name string, content []byte) (*Document, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, errors.New("the file is empty; expected a report, a log or a result file")
 	}
+	// What is no text would give findings about noise.
 	if at := bytes.IndexByte(data, 0); at >= 0 {
 		return nil, fmt.Errorf("byte %d is 0; expected text, JSON or CSV, found a binary file", at)
 	}
@@ -89,6 +90,7 @@ func Read(name string, content []byte) (*Document, error) {
 	if err := doc.findBlocks(); err != nil {
 		return nil, err
 	}
+	// Later steps use earlier ones: blocks lie under headings and below commands.
 	doc.outline()
 	doc.findCommands()
 	doc.findTables()

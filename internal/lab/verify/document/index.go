@@ -64,6 +64,7 @@ const maxIndexed = 1_000
 func (d *Document) index() {
 	d.byKey = map[string]*figureIndex{}
 	for _, block := range d.Blocks {
+		// A map of keys first, as a derived total has none of its own.
 		keys := map[string]bool{"total_token_throughput": true} // which may follow from others
 		for key := range block.Values {
 			keys[key] = true
@@ -130,6 +131,17 @@ func (d *Document) Nearest(figure *TableFigure) (*Block, string) {
 		}
 	}
 	return found, key
+}
+
+// Around is how many blocks have a metric within 2 % of a figure: several are repetitions,
+// of which a table may give the mean.
+func (d *Document) Around(key string, figure Number) int {
+	index := d.byKey[key]
+	if index == nil {
+		return 0
+	}
+	figure.Half = 0.02 * math.Abs(figure.Value)
+	return len(index.near(figure))
 }
 
 // InTables reports whether a figure stands in a table.

@@ -30,7 +30,7 @@ func (d *Document) findLengths() {
 		if len(d.lengths) >= maxLengths {
 			break
 		}
-		left--
+		left-- // an input length waits for its output length for a few lines only
 		if lower := strings.ToLower(line); !strings.Contains(lower, "out") && !strings.Contains(lower, "input") {
 			continue
 		}

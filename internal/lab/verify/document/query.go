@@ -39,6 +39,7 @@ var BaseWords = regexp.MustCompile(`(?i)\b(baseline|before|default|original|with
 // RowBase is the figure of the same label that a figure of a column is compared with: that
 // of the column called so, else of the only other one, else of the first without a change.
 func RowBase(table *Table, row *Row, column int, label string) (TableFigure, bool) {
+	// Candidates by how well the table says that they are the base.
 	var named, bare, others []TableFigure
 	for other := range row.Cells {
 		if other == column {
@@ -308,10 +309,8 @@ func (d *Document) BlockLines() map[int]bool {
 
 // A Pair is a row of a table whose figures are those of two blocks.
 type Pair struct {
-	Row       *Row
-	Old, New  *Block
-	oldFigure TableFigure
-	newFigure TableFigure
+	Row      *Row
+	Old, New *Block
 }
 
 // Pairs are the compared runs of a document: rows of tables with a figure and its base, both
@@ -334,7 +333,7 @@ func (d *Document) Pairs() []Pair {
 					}
 					old, fresh := d.Sources(&base), d.Sources(&figure)
 					if len(old) > 0 && len(fresh) > 0 {
-						out = append(out, Pair{row, old[0], fresh[0], base, figure})
+						out = append(out, Pair{row, old[0], fresh[0]})
 					}
 				}
 			}

@@ -5,6 +5,7 @@ package document
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,13 +50,14 @@ type TableFigure struct {
 
 // A Change is a printed percentage or factor.
 type Change struct {
-	Text    string
-	at      int    // where it begins in its cell
-	Value   Number // in percent, or times
-	Factor  bool   // times, not percent
-	PerUnit bool   // "/GPU" and its like
-	faster  bool   // says faster or slower, not how a figure changed
-	Saving  bool   // says how much less: "saved", "reduction"
+	Text     string
+	at       int    // where it begins in its cell
+	Value    Number // in percent, or times
+	Factor   bool   // times, not percent
+	PerUnit  bool   // "/GPU" and its like
+	Faster   bool   // says faster or slower, not how a figure changed
+	Interval bool   // an interval follows: an estimate of its own, not the ratio of two printed figures
+	Saving   bool   // says how much less: "saved", "reduction"
 }
 
 var (
@@ -119,6 +121,7 @@ func (d *Document) htmlTable(at int) (Table, int) {
 	for i := at; i < min(len(d.Lines), at+5000); i++ {
 		end = i
 		lower := strings.ToLower(d.Lines[i])
+		// Rows are taken whole, as they may go over several lines.
 		if strings.Contains(lower, "<tr") {
 			text.Reset()
 			start = i + 1
@@ -156,7 +159,19 @@ func (t *Table) add(texts []string, line int) {
 		if column == 0 {
 			row.Name = Plain(text)
 		}
-		row.Cells = append(row.Cells, readCell(text, t.Header[column], line))
+		cell := readCell(text, t.Header[column], line)
+		for i := range cell.Figures {
+			switch figure := &cell.Figures[i]; {
+			case column == 0: // names of rows: "8RPS" is no figure of one
+				figure.Metric = ""
+			case figure.Metric == "" || figure.Metric == someTime:
+				// "| mean TTFT | 12 ms | 10 ms |": the row says what its states are of.
+				if metric := MetricOf(row.Name); metric != "" && MetricOf(t.Header[column]) == "" {
+					figure.Metric = metric
+				}
+			}
+		}
+		row.Cells = append(row.Cells, cell)
 	}
 	t.Rows = append(t.Rows, row)
 }
@@ -186,6 +201,9 @@ func readCell(text, header string, line int) Cell {
 		}
 		figure.Line = line
 		found := TableFigure{Label: label, Metric: MetricOf(label + " " + unit), Number: figure, Scale: 1}
+		if found.Metric == "" && (unit == "s" || unit == "ms") {
+			found.Metric = someTime
+		}
 		if behind != "" {
 			if n, err := strconv.Atoi(strings.Trim(behind, "x× ")); err == nil && n > 1 && n <= 1024 {
 				found.Scale = float64(n)
@@ -205,6 +223,9 @@ func readCell(text, header string, line int) Cell {
 	}
 	return cell
 }
+
+// intervalBehind is an interval right behind a change.
+var intervalBehind = regexp.MustCompile(`^\s?(?:\(?95|[\[±(]\s?[-+\x{2212}]?[0-9.]+\s?%?\s?(?:,|;|…|to|–))`)
 
 // RangeBefore is what makes a figure the upper end of a range.
 var RangeBefore = regexp.MustCompile(`[0-9]\s?[-–]\s?$`)
@@ -243,32 +264,24 @@ func findChanges(text string) []Change {
 		word := Submatch(text, match, 4)
 		value = value.Rounded(false)
 		out = append(out, Change{at: match[2], Text: strings.TrimSpace(text[match[2]:match[5]]) + Submatch(text, match, 3), Value: value, Factor: Submatch(text, match, 2) != "%",
-			PerUnit: match[6] >= 0, faster: strings.HasPrefix(word, "faster") || strings.HasPrefix(word, "slower") || strings.HasPrefix(word, "speed"),
+			PerUnit: match[6] >= 0, Interval: intervalBehind.MatchString(text[match[5]:]), Faster: strings.HasPrefix(word, "faster") || strings.HasPrefix(word, "slower") || strings.HasPrefix(word, "speed"),
 			Saving: strings.HasPrefix(word, "sav") || strings.HasPrefix(word, "reduc") || strings.HasPrefix(word, "less") || strings.HasPrefix(word, "lower")})
 	}
 	return out
 }
 
-// metricWords are words in labels that settle which metric a figure is of, the first that
-// fits.
-var metricWords = []struct {
-	words  []string
-	metric string
-}{
-	{[]string{"total", "tps"}, "total_token_throughput"},
-	{[]string{"total", "tok"}, "total_token_throughput"},
-	{[]string{"output", "tps"}, "output_throughput"},
-	{[]string{"output", "tok"}, "output_throughput"},
-	{[]string{"input", "tps"}, "input_throughput"},
-	{[]string{"input", "tok"}, "input_throughput"},
-	{[]string{"req/s"}, "request_throughput"},
-	{[]string{"requests/s"}, "request_throughput"},
-	{[]string{"request throughput"}, "request_throughput"},
-	{[]string{"tps"}, "throughput"},
-	{[]string{"tok/s"}, "throughput"},
-	{[]string{"tokens/s"}, "throughput"},
-	{[]string{"throughput"}, "throughput"},
-}
+// requestRate is a rate of requests, not the load that is called "8RPS".
+var requestRate = regexp.MustCompile(`(?:^|[^0-9a-z])rps\b`)
+
+// someTime is the metric of a time of which a label does not say what it is of.
+const someTime = "time_ms"
+
+// rateWords are words for rates in labels; a count of tokens has none of them.
+var rateWords = []string{"tps", "tok/s", "tokens/s", "tokens per second", "throughput", "t/s", "tok/sec", "token/s"}
+
+// kindWords are words that settle of what a rate is, the first that is there.
+var kindWords = []struct{ word, metric string }{{"req", "request_throughput"}, {"total", "total_token_throughput"}, {"output", "output_throughput"},
+	{"generat", "output_throughput"}, {"decode", "output_throughput"}, {"input", "input_throughput"}, {"prompt", "input_throughput"}, {"prefill", "input_throughput"}}
 
 // latencyWords are words for latencies.
 var latencyWords = []struct{ word, name string }{{"ttft", "ttft"}, {"first token", "ttft"}, {"tpot", "tpot"}, {"per output token", "tpot"},
@@ -292,16 +305,20 @@ func MetricOf(label string) string {
 	if strings.Contains(label, "improvement") || strings.Contains(label, "gain") || strings.Contains(label, "change") {
 		return ""
 	}
-	for _, entry := range metricWords {
-		all := true
-		for _, word := range entry.words {
-			all = all && strings.Contains(label, word)
-		}
-		if all {
-			return entry.metric
+	// Words for rates after those for latencies: "time per output token" has "output".
+	has := func(word string) bool { return strings.Contains(label, word) }
+	if has("req/s") || has("requests/s") || requestRate.MatchString(label) {
+		return "request_throughput"
+	}
+	if !slices.ContainsFunc(rateWords, has) {
+		return ""
+	}
+	for _, kind := range kindWords {
+		if has(kind.word) {
+			return kind.metric
 		}
 	}
-	return ""
+	return "throughput"
 }
 
 // IsTime reports whether less of a metric is better.

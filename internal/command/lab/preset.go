@@ -1,0 +1,58 @@
+package lab
+
+// lab predict --preset: settings by an aim.
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ossian/internal/lab/predict"
+	"ossian/internal/lab/size"
+)
+
+// presetFlags say which preset, and for whom.
+type presetFlags struct {
+	name    string
+	users   int
+	most    int
+	measure bool
+}
+
+func (f *presetFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.name, "preset", "", "choose settings by an aim: "+strings.Join(size.Aims(), ", "))
+	flags.IntVar(&f.users, "users", size.DefaultUsers, "`N` users at once, of --preset min-latency")
+	flags.IntVar(&f.most, "max-users", 0, "`N` users at once at most, of the other presets (default 1024)")
+}
+
+// runPreset chooses settings and writes them with the frontier around them.
+func runPreset(cmd *cobra.Command, scenario predict.Scenario, flags *presetFlags, load *loadFlags, asJSON bool) error {
+	if flags.users < 1 || flags.users > 1<<16 || flags.most < 0 || flags.most > 1<<16 {
+		return fmt.Errorf("--users %d, --max-users %d: 1 to %d expected", flags.users, flags.most, 1<<16)
+	}
+	wish := size.Wish{Aim: size.Aim(flags.name), Model: scenario.Model, Machine: size.Machine{Machine: scenario.Machine, Calibration: scenario.Calibration},
+		Engine: scenario.Engine, Settings: scenario.Settings, Users: flags.users, MostUsers: flags.most, Input: load.input, Output: load.output,
+		Chat: !load.completions, Strict: scenario.Strict, Workers: runtime.GOMAXPROCS(0)}
+	if load.workload != "" {
+		named, err := load.plan()
+		if err != nil {
+			return err
+		}
+		if named.InputLen == 0 || named.OutputLen == 0 {
+			return fmt.Errorf("--preset with --workload %s: a workload of fixed lengths expected", load.workload)
+		}
+		wish.Input, wish.Output = named.InputLen, named.OutputLen
+	}
+	choice, err := size.Preset(cmd.Context(), wish)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(cmd.OutOrStdout(), choice)
+	}
+	head := fmt.Sprintf("%s for %s on %s, %s %s", flags.name, scenario.Model.Spec.Name, scenario.Machine.Name, scenario.Engine.Name, scenario.Engine.Version)
+	return writeText(cmd.OutOrStdout(), head+"\n\n"+choice.Text())
+}
