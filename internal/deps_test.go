@@ -109,7 +109,7 @@ var imports = map[string][]string{
 	"terminal":            {},
 	"load":                {"chat", "ckpt", "cpu", "hub", "lab/predict", "lab/predict/machine", "model", "plan", "runner", "sim", "terminal", "tiny", "token"},
 	"command":             {"terminal"},
-	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
+	"command/serve":       {"chat", "ckpt", "command", "config", "engine", "host", "lab/predict", "lab/predict/local", "lab/size", "load", "model", "plan", "runner", "sched", "server", "store", "terminal", "tiny"},
 	"command/run":         {"chat", "command", "ckpt", "load", "runner", "terminal", "tiny", "token"},
 	"command/bench":       {"bench", "bench/chart", "bench/client", "bench/dataset", "bench/offline", "bench/report", "bench/scripted", "bench/sweep", "chat", "ckpt", "command", "config", "cpu/kern", "load", "model", "plan", "terminal", "tiny", "token", "bench/jsonstyle"},
 	"command/check":       {"bench", "bench/client", "bench/report", "ckpt", "command", "lab/check", "lab/engines", "lab/predict", "lab/predict/machine", "load", "plan", "terminal", "tiny"},
