@@ -41,6 +41,8 @@ type Settings struct {
 	ClientCAFile string             // with who may vouch for clients
 	ClientCerts  tls.ClientAuthType // NoClientCert, VerifyClientCertIfGiven, RequireAndVerifyClientCert
 
+	Preset         string        // max-throughput, min-latency, balanced: what chooses the limits that are 0 here; "" = none
+	PresetUsers    int           // at once, of min-latency
 	Threads        int           // 0 = all
 	MaxModelLen    int           // tokens; 0 = the checkpoint's, or what fits
 	MaxNumSeqs     int           // sequences per step; 0 = what fits, at most 256

@@ -90,6 +90,10 @@ func engineRows() []row {
 	return []row{
 		{name: "threads", kind: integer, def: one("0"), max: 4096, help: "compute with N threads; 0 = all, or fewer where large models are measured to be faster", why: "all that this process may use",
 			set: func(s *Settings, p parsed) error { s.Threads = p.n; return nil }},
+		{name: "preset", values: []string{"max-throughput", "min-latency", "balanced"}, help: "have max-num-seqs and max-num-batched-tokens, unless given, chosen by prediction: most tokens, least time per token of a few users, or between", why: "no aim was named",
+			set: func(s *Settings, p parsed) error { s.Preset = p.text; return nil }},
+		{name: "preset-users", kind: integer, def: one("8"), min: 1, max: 65536, help: "users at once that preset min-latency is for", why: "a few",
+			set: func(s *Settings, p parsed) error { s.PresetUsers = p.n; return nil }},
 		{name: "max-model-len", kind: integer, def: one("0"), values: []string{"auto"}, min: -1, max: anyCount, help: "tokens of context; 0 = the checkpoint's, or as many as fit", why: "the checkpoint's, or as many as fit",
 			set: func(s *Settings, p parsed) error { s.MaxModelLen = max(p.n, 0); return nil }},
 		{name: "max-num-seqs", kind: integer, def: one("0"), max: 65536, help: "requests that run at once; 0 = as many as fit, at most 256", why: "as many as fit, at most 256",

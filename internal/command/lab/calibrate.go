@@ -247,7 +247,7 @@ func calibrateProcessors(cmd *cobra.Command, name string, flags *calibrateFlags)
 	}
 	path := flags.out
 	if path == "" {
-		path = calibrationFile()
+		path = local.Path(command.StateDir())
 	}
 	if path != "" {
 		if err := writeCalibration(path, file); err != nil {
@@ -282,27 +282,14 @@ func parseRuns(texts []string) (runs []local.Run, err error) {
 	return runs, nil
 }
 
-// processorsOf measures what this computer's processors read and takes what they compute from the
-// kernels of the model's steps: a round number that the fitted shares refer to.
+// processorsOf measures what this computer's processors read.
 func processorsOf(ctx context.Context, threads int) (machine.Machine, error) {
 	if threads == 0 {
 		threads = plan.ThisProcess().Threads
 	}
 	bandwidth, err := load.Bandwidth(ctx, threads)
-	if err != nil {
-		return machine.Machine{}, err
-	}
-	memory := float64(plan.ThisHost().Memory)
-	if memory <= 0 {
-		memory = float64(plan.Available())
-	}
-	// A core of any kind that this program runs on does some tens of billions of operations a
-	// second; the shares of it are what is measured, so that only their product counts.
-	return machine.Processors(memory, bandwidth, float64(threads)*usualCore), nil
+	return local.Host(bandwidth, threads), err
 }
-
-// usualCore is the unit of arithmetic of a core: operations per second.
-const usualCore = 50e9
 
 // loadAverage is what the system says of the last minute; "" where it does not.
 func loadAverage() string {

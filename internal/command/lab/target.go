@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -75,25 +73,11 @@ func (f *targetFlags) profile(on string) (predict.Profile, error) {
 	return predict.Engine(name, version)
 }
 
-// calibrationFile is where the calibration of this computer lies.
-func calibrationFile() string {
-	dir := command.StateDir()
-	if dir == "" {
-		return ""
-	}
-	return filepath.Join(dir, "ossian", "calibration.json")
-}
-
 // readCalibration reads a file of lab calibrate.
 func readCalibration(path string) (*local.File, error) {
-	file, err := os.Open(path)
+	read, err := local.Open(path)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	read, err := local.Read(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("--calibration %s: %w", path, err)
 	}
 	return read, nil
 }
@@ -109,7 +93,7 @@ type place struct {
 func (f *targetFlags) place(name string) (out place, err error) {
 	files := f.calibration
 	if name == processors && len(files) == 0 {
-		if usual := calibrationFile(); usual != "" && load.Exists(usual) {
+		if usual := local.Path(command.StateDir()); usual != "" && load.Exists(usual) {
 			files = []string{usual}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ossian/internal/command"
+	"ossian/internal/lab/forecast"
 	"ossian/internal/lab/verify"
 	"ossian/internal/terminal"
 )
@@ -21,6 +22,7 @@ const maxInput = 1 << 30
 
 func verifyCommand() *cobra.Command {
 	var asJSON bool
+	var against []string
 	c := &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Say what cannot be true, or is not supported, in published results and reports",
@@ -36,15 +38,24 @@ read or has nothing that can be checked.`,
 		Example: "  ossian lab verify report.md\n  ossian lab verify --json runs/*.json",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return verifyFiles(cmd, args, asJSON)
+			return verifyFiles(cmd, args, against, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write the findings as JSON")
+	c.Flags().StringArrayVar(&against, "against", nil, "compare with predictions for `MODEL@MACHINE[,ENGINE@VERSION]`; may be given again")
 	return c
 }
 
 // verifyFiles reads the files, judges them and writes what was found.
-func verifyFiles(cmd *cobra.Command, names []string, asJSON bool) error {
+func verifyFiles(cmd *cobra.Command, names, against []string, asJSON bool) error {
+	var options []verify.Option
+	for _, text := range against {
+		opponent, err := forecast.Against(text)
+		if err != nil {
+			return command.WithStatus(statusUsage, fmt.Errorf("--against: %w", err))
+		}
+		options = append(options, verify.Against(opponent))
+	}
 	inputs := make([]verify.Input, len(names))
 	for i, name := range names {
 		data, err := readInput(cmd, name)
@@ -53,7 +64,7 @@ func verifyFiles(cmd *cobra.Command, names []string, asJSON bool) error {
 		}
 		inputs[i] = verify.Input{Name: name, Data: data}
 	}
-	report, err := verify.Documents(inputs)
+	report, err := verify.Documents(inputs, options...)
 	if _, unreadable := errors.AsType[*verify.UnreadableError](err); unreadable {
 		return command.WithStatus(statusUsage, err)
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,18 @@ func explain(cfg *config.Config, out io.Writer) error {
 		return err
 	}
 	boundClients(cfg)
+	sequences, tokens := "rows of a step", "longer steps delay others, shorter ones waste weights read"
+	if cfg.Preset != "" {
+		given := [...]int{cfg.MaxNumSeqs, cfg.MaxBatchTokens}
+		if err := applyPreset(context.Background(), cfg, checkpoint, loading, func(text string) { fmt.Fprintln(out, text) }); err != nil {
+			return err
+		}
+		for i, reason := range []*string{&sequences, &tokens} {
+			if given[i] == 0 {
+				*reason = "preset " + cfg.Preset
+			}
+		}
+	}
 	planned, err := planMemory(cfg, checkpoint, loading)
 	if err != nil {
 		return err
@@ -50,8 +63,8 @@ func explain(cfg *config.Config, out io.Writer) error {
 		reason = fmt.Sprintf("of %d, what was asked for or fits into memory", checkpoint.Spec.MaxLen)
 	}
 	cfg.Resolve("max-model-len", strconv.Itoa(planned.Limits.MaxLen), reason)
-	cfg.Resolve("max-num-seqs", strconv.Itoa(planned.Limits.MaxSeqs), "rows of a step")
-	cfg.Resolve("max-num-batched-tokens", strconv.Itoa(planned.Limits.MaxTokens), "longer steps delay others, shorter ones waste weights read")
+	cfg.Resolve("max-num-seqs", strconv.Itoa(planned.Limits.MaxSeqs), sequences)
+	cfg.Resolve("max-num-batched-tokens", strconv.Itoa(planned.Limits.MaxTokens), tokens)
 	blocks := make([]string, len(planned.Limits.Blocks))
 	for g, n := range planned.Limits.Blocks {
 		blocks[g] = strconv.Itoa(n)

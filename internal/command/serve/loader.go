@@ -124,6 +124,9 @@ func (ld *loader) weights(ctx context.Context, checkpoint *ckpt.Model, note func
 	if loading, err = begin(ld.cfg, checkpoint, note); err != nil {
 		return nil, planned, err
 	}
+	if err := applyPreset(ctx, ld.cfg, checkpoint, loading, note); err != nil {
+		return nil, planned, err
+	}
 	if planned, err = planMemory(ld.cfg, checkpoint, loading); err != nil {
 		return nil, planned, err
 	}
