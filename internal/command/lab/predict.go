@@ -94,11 +94,12 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 	scenario := predict.Scenario{Model: model.model, Machine: place.machine, Engine: engine, Settings: settings, Calibration: place.calibration, Strict: flags.strict}
 	out := cmd.OutOrStdout()
 	if flags.preset.name != "" {
-		return runPreset(cmd, scenario, &flags.preset, &flags.loadFlags, flags.asJSON)
+		return runPreset(cmd, scenario, &place, &flags.preset, &flags.loadFlags, flags.asJSON)
 	}
 	if scenario.Workload, err = flags.loadFlags.load(); err != nil {
 		return err
 	}
+	scenario.Workload.Assumptions = place.assume(scenario.Workload.Assumptions)
 	head := fmt.Sprintf("%s on %s, %s %s, workload %s: %d requests", name, place.machine.Name, engine.Name, engine.Version, scenario.Workload.Name, len(scenario.Workload.Requests))
 	if flags.rank != "" || len(flags.try) > 0 {
 		return runRank(cmd, head, scenario, flags)

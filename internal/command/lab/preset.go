@@ -15,10 +15,9 @@ import (
 
 // presetFlags say which preset, and for whom.
 type presetFlags struct {
-	name    string
-	users   int
-	most    int
-	measure bool
+	name  string
+	users int
+	most  int
 }
 
 func (f *presetFlags) add(c *cobra.Command) {
@@ -29,7 +28,7 @@ func (f *presetFlags) add(c *cobra.Command) {
 }
 
 // runPreset chooses settings and writes them with the frontier around them.
-func runPreset(cmd *cobra.Command, scenario predict.Scenario, flags *presetFlags, load *loadFlags, asJSON bool) error {
+func runPreset(cmd *cobra.Command, scenario predict.Scenario, place *place, flags *presetFlags, load *loadFlags, asJSON bool) error {
 	if flags.users < 1 || flags.users > 1<<16 || flags.most < 0 || flags.most > 1<<16 {
 		return fmt.Errorf("--users %d, --max-users %d: 1 to %d expected", flags.users, flags.most, 1<<16)
 	}
@@ -50,6 +49,7 @@ func runPreset(cmd *cobra.Command, scenario predict.Scenario, flags *presetFlags
 	if err != nil {
 		return err
 	}
+	choice.Assumed = place.assume(choice.Assumed)
 	if asJSON {
 		return writeJSON(cmd.OutOrStdout(), choice)
 	}

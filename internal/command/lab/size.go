@@ -102,12 +102,13 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 		return out, nil, err
 	}
 	onCPU := false
+	var notes []string
 	for _, wanted := range f.machines {
 		place, err := f.place(wanted)
 		if err != nil {
 			return out, nil, err
 		}
-		onCPU = onCPU || place.machine.CPU
+		onCPU, notes = onCPU || place.machine.CPU, place.assume(notes)
 		out.Machines = append(out.Machines, size.Machine{Machine: place.machine, Price: prices[place.machine.Name], Calibration: place.calibration})
 	}
 	if onCPU && len(f.machines) > 1 {
@@ -131,7 +132,9 @@ func (f *sizeFlags) question(cmd *cobra.Command, name string) (out size.Question
 	out.Load = func(requests int, rate float64) (predict.Workload, error) {
 		some := load
 		some.NumPrompts, some.RequestRate = requests, rate
-		return forecast.Workload(some, f.seed)
+		made, err := forecast.Workload(some, f.seed)
+		made.Assumptions = append(made.Assumptions, notes...)
+		return made, err
 	}
 	return out, model.close, nil
 }

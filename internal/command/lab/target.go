@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
 	"strings"
 
@@ -28,6 +29,7 @@ const processors = "cpu"
 type targetFlags struct {
 	engine      string
 	calibration []string
+	borrow      string
 	strict      bool
 	asJSON      bool
 	set         []string
@@ -38,6 +40,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.engine, "engine", "", "`NAME[@VERSION]`: vllm@0.11.0 and its like, or ossian (default: ossian on this computer's processors, else vllm@0.11.0)")
 	flags.StringArrayVar(&f.calibration, "calibration", nil, "`FILE` of ossian lab calibrate; may be given again for other machines")
+	flags.StringVar(&f.borrow, "kernels-as-on", "", "assume that kernels reach the shares of the machine that they reach on `NAME`; intervals are doubled")
 	flags.BoolVar(&f.strict, "strict", false, "fail where a kernel is unknown, instead of a bound")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	f.settings = map[string]*string{}
@@ -116,7 +119,48 @@ func (f *targetFlags) place(name string) (out place, err error) {
 	if name == processors && out.machine.Name == "" {
 		return out, errors.New("nothing is known of this computer's processors: `ossian lab calibrate` measures them; or name a machine: --machine " + strings.Join(machine.Names(), ", "))
 	}
+	if f.borrow != "" && out.calibration == nil {
+		return out, f.borrowed(&out)
+	}
 	return out, nil
+}
+
+// borrowed gives a place the calibration of another machine, which is an assumption and is said.
+func (f *targetFlags) borrowed(to *place) error {
+	lender := targetFlags{engine: f.engine, calibration: f.calibration}
+	from, err := lender.place(f.borrow)
+	if err != nil {
+		return fmt.Errorf("--kernels-as-on: %w", err)
+	}
+	engine, err := f.profile(to.machine.Name)
+	if err != nil {
+		return err
+	}
+	c := from.calibration
+	if c == nil {
+		c = predict.Shipped(from.machine.Name, engine.Name, engine.Version)
+	}
+	if c == nil {
+		return fmt.Errorf("--kernels-as-on %s: no calibration of %s %s on it", f.borrow, engine.Name, engine.Version)
+	}
+	lent := c.With(nil)
+	lent.Machine = to.machine.Name
+	lent.Spread.Quantile *= 2
+	lent.Spread.Quantiles = maps.Clone(c.Spread.Quantiles)
+	for key := range lent.Spread.Quantiles {
+		lent.Spread.Quantiles[key] *= 2
+	}
+	to.calibration = lent
+	to.note = fmt.Sprintf("kernels reach the shares of %s that they reach on %s, and the host is as fast; intervals are twice as wide", to.machine.Name, from.machine.Name)
+	return nil
+}
+
+// assume adds what a place assumes.
+func (p *place) assume(assumptions []string) []string {
+	if p.note == "" {
+		return assumptions
+	}
+	return append(assumptions, p.note)
 }
 
 // A described is a model with its name.
