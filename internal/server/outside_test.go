@@ -69,17 +69,12 @@ func TestForeignFormsRefused(t *testing.T) {
 // TestForcedCallsOfAnyTemplate: a call that is asked for by name, or must be strict, comes from
 // models without a marker for calls, in chats and in responses.
 func TestForcedCallsOfAnyTemplate(t *testing.T) {
-	llama, err := chat.New(chat.Facts{Family: "llama", Tokenizer: harmony(), Stops: []int32{200_002},
-		Template: `{% if tools %}Respond with JSON: {"name": function name, "parameters": dictionary of argument name and its value}. {{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}`})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const city = `{"type":"object","properties":{"city":{"enum":["Paris"]}},"required":["city"],"additionalProperties":false}`
 	for name, c := range map[string]struct {
 		format chat.Format
 		member string
 		auto   bool // the template shows tools, so that the model may be left to call
-	}{"no place for tools": {plainTemplate(t), "arguments", false}, "Llama": {llama, "parameters", true}} {
+	}{"no place for tools": {plainTemplate(t), "arguments", false}, "Llama": {llamaForm(t), "parameters", true}} {
 		// What the model would say breaks the schema: the answer has to be held to it.
 		g := start(t, inMemory(t, setup{reply: fmt.Sprintf(`{"name": "get_weather", %q: {"city": "Bern"}}<|return|>`, c.member), format: c.format}))
 		choices := []string{`"required"`, `{"type":"function","function":{"name":"get_weather"}}`}
@@ -98,6 +93,30 @@ func TestForcedCallsOfAnyTemplate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCallWithinAForm: an answer of a form that is a call is one, also for models without a
+// marker for calls.
+func TestCallWithinAForm(t *testing.T) {
+	g := start(t, setup{reply: "Hello<|return|>", format: llamaForm(t)})
+	body := `{` + hi + `,"max_tokens":60,"tools":[` + cityTool + `],"structured_outputs":{"choice":["{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}"]}}`
+	r := g.post("/v1/chat/completions", body)
+	choice := at(parsed(t, r.body), "choices", 0)
+	call, _ := at(choice, "message", "tool_calls", 0, "function").(object)
+	if r.status != 200 || !called(call) || at(choice, "message", "content") != nil || at(choice, "finish_reason") != "tool_calls" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// llamaForm is the format of a model whose template asks for calls as Llama 3.1 writes them.
+func llamaForm(t *testing.T) chat.Format {
+	t.Helper()
+	format, err := chat.New(chat.Facts{Family: "llama", Tokenizer: harmony(), Stops: []int32{200_002},
+		Template: `{% if tools %}Respond with JSON: {"name": function name, "parameters": dictionary of argument name and its value}. {{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return format
 }
 
 // called reports whether a call is the one that a schema leaves, of get_weather.
