@@ -133,7 +133,7 @@ templates: .venv/installed
 grammars:
 	$(PYTHON) -m venv $(MODELS)/grammars/venv
 	$(MODELS)/grammars/venv/bin/pip install -q -r _tools/grammars/requirements.txt
-	PATH="$(CURDIR)/$(MODELS)/grammars/venv/bin:$$PATH" ./_tools/grammars/run.sh $(MODELS)/grammars
+	PATH="$(abspath $(MODELS)/grammars/venv/bin):$$PATH" ./_tools/grammars/run.sh $(MODELS)/grammars
 
 # Remakes the golden logits of internal/e2e; needs PyTorch.
 reference:

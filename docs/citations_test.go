@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -109,13 +110,67 @@ func named(tests []string, name string) bool {
 	if strings.Contains(name, " ") {
 		return true
 	}
-	before, behind, _ := strings.Cut(strings.TrimPrefix(name, "Test"), "…")
+	before, behind, parted := strings.Cut(strings.TrimPrefix(name, "Test"), "…")
+	if !parted {
+		return slices.Contains(tests, "Test"+before) || slices.Contains(tests, name)
+	}
 	for _, test := range tests {
 		if rest, ok := strings.CutPrefix(strings.TrimPrefix(test, "Test"), before); ok && strings.HasSuffix(rest, behind) {
 			return true
 		}
 	}
 	return false
+}
+
+// testCells are the packages of a cell, each with the tests that are named behind it.
+var testCells = regexp.MustCompile("([\\w/]+)((?:,? `[^`]+`)+)")
+
+// What was found from outside has a test: those that docs/evidence/outside.md names are in
+// the packages that it names, and so are their parts.
+func TestOutside(t *testing.T) {
+	tests, texts := map[string][]string{}, map[string]string{} // by folder
+	sourceFiles(t, ".go .jsonl ", func(path, source string) {
+		dir, _, _ := strings.Cut(filepath.ToSlash(filepath.Dir(path)), "/testdata")
+		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".jsonl") {
+			texts[dir] += source
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			for _, m := range testName.FindAllStringSubmatch(source, -1) {
+				tests[dir] = append(tests[dir], m[1])
+			}
+		}
+	})
+	d, rows := readDocument(t, "docs/evidence/outside.md"), 0
+	for i, line := range d.text {
+		row := cells(line)
+		if !strings.HasPrefix(line, "| ") || len(row) != 3 || strings.TrimSpace(row[2]) == "test" {
+			continue
+		}
+		rows++
+		found := testCells.FindAllStringSubmatch(row[2], -1)
+		if len(found) == 0 {
+			t.Errorf("%s:%d: no test", d.name, i+1)
+		}
+		for _, m := range found {
+			var in []string // folders that are meant
+			for dir := range tests {
+				if strings.HasSuffix(dir, "/"+m[1]) {
+					in = append(in, dir)
+				}
+			}
+			for _, span := range codeSpan.FindAllString(m[2], -1) {
+				name, part, parted := strings.Cut(strings.Trim(span, "`"), "/")
+				if !slices.ContainsFunc(in, func(dir string) bool {
+					return named(tests[dir], name) && (!parted || strings.Contains(texts[dir], `"`+part+`"`))
+				}) {
+					t.Errorf("%s:%d: %s has no test %s", d.name, i+1, m[1], span)
+				}
+			}
+		}
+	}
+	if rows < 50 {
+		t.Errorf("%d rows found, more than 50 expected", rows)
+	}
 }
 
 // errorText is a message within a table of the troubleshooting page.

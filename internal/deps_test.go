@@ -3,6 +3,7 @@
 package internal_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -479,6 +480,32 @@ func TestSEC14Modules(t *testing.T) {
 	t.Logf("SEC-14: %d modules required, %d with theirs, each with its checksum, 0 replaced", direct, all)
 	if direct == 0 || direct > 25 || all > 56 {
 		t.Errorf("go.mod requires %d modules, %d with theirs; between 1 and 25, and at most 56 expected", direct, all)
+	}
+}
+
+// TestSEC14KnownDefects: a module in which defects were known is not required in a version
+// that has them. make vuln asks for those that are known today.
+func TestSEC14KnownDefects(t *testing.T) {
+	sound := map[string]string{"golang.org/x/image": "v0.43.0"} // GO-2026-4815, -4962, -5032, -5062, -5066
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(text string) (numbers [3]int) {
+		if _, err := fmt.Sscanf(text, "v%d.%d.%d", &numbers[0], &numbers[1], &numbers[2]); err != nil {
+			t.Fatalf("version %q: %v", text, err)
+		}
+		return numbers
+	}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || sound[words[0]] == "" {
+			continue
+		}
+		required, least := version(words[1]), version(sound[words[0]])
+		if slices.Compare(required[:], least[:]) < 0 {
+			t.Errorf("%s %s has known defects, %s has not", words[0], words[1], sound[words[0]])
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func build(dir, program, target string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	// -trimpath: no paths of this machine. -s -w would save 10 MB, and cost names in
+	// -trimpath: no paths of this machine. -s -w would save 12 MB, and cost names in
 	// the profiles that users send.
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/ossian")
 	cmd.Dir = dir

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,6 +27,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkDocuments(t, out, filepath.Join(out, programName(target)))
+	checkSize(t, filepath.Join(out, programName(target)))
 
 	// The stamp of the version control is left out: the copy is no checkout.
 	const unstamped = "GOFLAGS=-buildvcs=false"
@@ -55,6 +59,34 @@ func TestRelease(t *testing.T) {
 		if bytes.Contains(binary, []byte(path+"/")) {
 			t.Errorf("the program holds the path %s", path)
 		}
+	}
+}
+
+// checkSize compares a program with the size that README.md tells of it, which is that of the
+// platform most people have; a dependency that makes it larger is to be noticed.
+func checkSize(t *testing.T, program string) {
+	t.Helper()
+	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+		return
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := regexp.MustCompile("leaves `ossian` in the folder, (\\d+) MB").FindSubmatch(readme)
+	if told == nil {
+		t.Fatal("README.md does not tell the size of the program")
+	}
+	megabytes, err := strconv.ParseFloat(string(told[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Stat(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := float64(file.Size()) / 1e6; math.Abs(size-megabytes) > 2 {
+		t.Errorf("the program has %.1f MB, README.md says %v MB", size, megabytes)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -45,6 +46,7 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable .HasParent}}", 1))
 	c.AddCommand(commands...)
 	c.InitDefaultHelpCmd()
+	c.InitDefaultCompletionCmd()
 	helpKnowsCommands(c)
 	return c
 }
@@ -72,8 +74,7 @@ func Main(root *cobra.Command) (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not look at ctx, such as a read of standard input
-	root.SetArgs(spelled(root, os.Args[1:]))
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, root, os.Args[1:])
 	if err == nil {
 		return 0
 	}
@@ -85,6 +86,25 @@ func Main(root *cobra.Command) (status int) {
 		fmt.Fprintln(os.Stderr, "ossian:", strings.Map(terminal.Printable, err.Error())) // names come from files
 	}
 	return status
+}
+
+// execute runs root on the words of a command line. A word that names no command is told
+// before the flags behind it are read, which nobody knows then, and before their help is shown.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	args = spelled(root, args)
+	root.SetArgs(args)
+	found, rest, err := root.Find(args)
+	if err != nil || found.DisableFlagParsing || !found.HasSubCommands() {
+		return root.ExecuteContext(ctx)
+	}
+	rest = slices.DeleteFunc(slices.Clone(rest), func(word string) bool { return word == "-h" || word == "--help" })
+	if len(rest) == 0 || strings.HasPrefix(rest[0], "-") || strings.HasPrefix(rest[0], "__") { // __complete is asked for by shells
+		return root.ExecuteContext(ctx)
+	}
+	if found == root {
+		return unknownCommand(root, rest[0])
+	}
+	return unknownMember(found, rest[0])
 }
 
 // beyondInterrupt returns the errors within err that are not the interrupt itself, such
@@ -153,14 +173,19 @@ func Family(c *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return c.Help()
 		}
-		var names []string
-		for _, sub := range c.Commands() {
-			names = append(names, sub.Name())
-		}
-		path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
-		return fmt.Errorf("%s has no command %.60q: want one of %s", path, args[0], strings.Join(names, ", "))
+		return unknownMember(c, args[0])
 	}
 	return c
+}
+
+// unknownMember is the error for a word that names no command of a family.
+func unknownMember(c *cobra.Command, word string) error {
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	path := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") // with which every error begins
+	return fmt.Errorf("%s has no command %.60q: want one of %s", path, word, strings.Join(names, ", "))
 }
 
 // Version is the version of the module, or of the commit it was built from.

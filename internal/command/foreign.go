@@ -20,25 +20,30 @@ type foreignCommand struct {
 	does  string // what to do in its place
 }
 
-// foreignCommands are those of Ollama, llama.cpp, vLLM, LM Studio and the Hugging Face tools
-// that have another name here, or no counterpart.
+// foreignCommands are those of Ollama, llama.cpp, vLLM, SGLang, LM Studio and the Hugging Face
+// tools that have another name here, or no counterpart.
 var foreignCommands = []foreignCommand{
 	{[]string{"list", "ls", "models"}, "models lie in the cache that is shared with the Hugging Face tools, models--ORG--NAME in HF_HUB_CACHE (~/.cache/huggingface/hub); ossian inspect ORG/NAME tells of one"},
 	{[]string{"rm", "remove", "delete", "prune"}, "a model is removed by deleting its folder models--ORG--NAME in HF_HUB_CACHE (~/.cache/huggingface/hub); ossian inspect MODEL --remove-packed removes packed weights"},
 	{[]string{"ps", "status"}, "a model is loaded as long as its ossian serve runs; GET /v1/models names it and GET /health tells how it is"},
 	{[]string{"stop", "unload", "kill"}, "Ctrl-C or SIGTERM ends an ossian serve, and its model with it"},
 	{[]string{"show", "info", "view"}, "it is called ossian inspect MODEL here"},
-	{[]string{"chat", "cli", "generate", "complete", "ask", "prompt", "talk"}, "it is called ossian run [MODEL] [PROMPT] here; without a prompt, on a terminal, it chats"},
-	{[]string{"server", "start", "api", "launch"}, "it is called ossian serve [MODEL] here"},
+	{[]string{"chat", "cli", "generate", "complete", "ask", "prompt", "talk", "llama-cli", "llama-run"}, "it is called ossian run [MODEL] [PROMPT] here; without a prompt, on a terminal, it chats"},
+	{[]string{"server", "start", "api", "launch", "launch-server", "api-server", "llama-server", "text-generation-launcher"}, "it is called ossian serve [MODEL] here"},
 	{[]string{"download", "fetch", "get", "install"}, "it is called ossian pull ORG/NAME here"},
 	{[]string{"search"}, "models are looked for at huggingface.co; ossian pull ORG/NAME fetches one"},
 	{[]string{"cp", "copy", "tag"}, "ossian serve MODEL --served-model-name NAME gives a model another name"},
 	{[]string{"create", "import"}, "there are no Modelfiles: ossian run and ossian serve take a directory or a GGUF file as it is, and settings as flags"},
 	{[]string{"push", "upload", "login", "signin", "logout", "signout"}, "Ossian does not publish; HF_TOKEN is the token for fetching"},
 	{[]string{"embed", "embedding", "rerank"}, "Ossian generates text; it makes no embeddings and ranks nothing"},
-	{[]string{"quantize", "convert"}, "checkpoints are read as they are; --cpu-weights q8 of ossian run and ossian serve keeps 16-bit weights in 8 bits"},
+	{[]string{"quantize", "convert", "llama-quantize", "imatrix", "llama-imatrix"}, "checkpoints are read as they are; --cpu-weights q8 of ossian run and ossian serve keeps 16-bit weights in 8 bits"},
 	{[]string{"update", "upgrade"}, "Ossian does not update itself: install it again"},
-	{[]string{"benchmark", "llama-bench"}, "it is called ossian bench here"},
+	{[]string{"benchmark", "llama-bench", "bench-one-batch", "bench-latency", "bench-offline-throughput", "text-generation-benchmark"}, "it is called ossian bench here"},
+	{[]string{"bench-serving", "benchmark-serving", "llama-batched-bench"}, "it is called ossian bench serve here"},
+	{[]string{"llama-perplexity"}, "it is called ossian perplexity here"},
+	{[]string{"tokenize", "detokenize", "llama-tokenize"}, "a server does it: ossian serve, and POST /tokenize or /detokenize"},
+	{[]string{"load"}, "a model is loaded by what uses it: ossian run MODEL, or ossian serve MODEL"},
+	{[]string{"run-batch"}, "there are no batch files: ossian serve takes the requests of one as they are, many at once"},
 	{[]string{"verify", "check"}, "ossian inspect MODEL --verify looks for damage"},
 	{[]string{"config", "env", "settings"}, "ossian serve --explain prints every setting, its origin and reason"},
 	{[]string{"version"}, "ossian --version prints it"},
@@ -52,11 +57,10 @@ func unknownCommand(root *cobra.Command, word string) error {
 			names = append(names, name)
 		}
 	}
+	spelling := strings.ReplaceAll(strings.ToLower(word), "_", "-") // SGLang writes launch_server
 	for _, foreign := range foreignCommands {
-		for _, name := range foreign.names {
-			if name == strings.ToLower(word) {
-				return fmt.Errorf("there is no command %q: %s", word, foreign.does)
-			}
+		if slices.Contains(foreign.names, spelling) {
+			return fmt.Errorf("there is no command %q: %s", word, foreign.does)
 		}
 	}
 	hint := nearest.Of(strings.ToLower(word), names, max(1, len(word)/3))

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"io"
 	"path/filepath"
 	"slices"
@@ -35,9 +36,7 @@ func program() *cobra.Command {
 
 // failure runs the program as Main does.
 func failure(args ...string) error {
-	root := program()
-	root.SetArgs(spelled(root, args))
-	return root.Execute()
+	return execute(context.Background(), program(), args)
 }
 
 // Words and flags of other tools get an answer that says what to do here.
@@ -76,7 +75,16 @@ func TestForeign(t *testing.T) {
 		{"run --image x.png", []string{"text only"}},
 		{"run --thread 1", []string{"did you mean --threads?"}},
 		{"run --zzzzzzzzz", []string{"unknown flag --zzzzzzzzz"}},
-		{"-m x", []string{"ossian run MODEL"}},
+		{"-m x", []string{"ossian run MODEL", "ossian serve MODEL"}},
+		{"launch_server --model-path x", []string{`there is no command "launch_server"`, "ossian serve"}},
+		{"--help launch_server", []string{"ossian serve"}},
+		{"launch-server -tp 2", []string{"ossian serve"}},
+		{"bench_serving --backend x", []string{"ossian bench serve"}},
+		{"list --help", []string{`there is no command "list"`}},
+		{"list -h", []string{`there is no command "list"`}},
+		{"xyzzy --help", []string{"want one of bench, inspect"}},
+		{"bench x --help", []string{`bench has no command "x"`}},
+		{"bench x --num-prompts 3", []string{`bench has no command "x"`}},
 		{"run --threads x", []string{`--threads "x": a whole number expected`}},
 		{"run -c x", []string{`--ctx-size "x": a whole number expected`}},
 		{"run --threads 99999999999999999999", []string{"not so large"}},
@@ -98,7 +106,8 @@ func TestForeign(t *testing.T) {
 			t.Errorf("%s: %q", c.args, err)
 		}
 	}
-	for _, args := range []string{"", "help", "help run", "run -c 100 -t 2", "run --ctx-size 100", "serve -ngl 99 -tp 1", "run -- -ngl"} {
+	for _, args := range []string{"", "help", "help run", "run -c 100 -t 2", "run --ctx-size 100", "serve -ngl 99 -tp 1", "run -- -ngl", "run --help", "--help", "bench --help", "bench latency -h", "--version",
+		"completion bash", "__complete ru"} {
 		if err := failure(strings.Fields(args)...); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}

@@ -23,7 +23,7 @@ const (
 	noMedia     = "models here read text only, no pictures and no sound"
 	noVectors   = "Ossian generates text; it makes no embeddings and ranks nothing"
 	pullFirst   = "a model is fetched first, ossian pull ORG/NAME or ORG/NAME/FILE.gguf, and then named so"
-	firstWord   = "the model is named without a flag, behind the command: ossian run MODEL"
+	firstWord   = "the model is named without a flag, behind the command: ossian run MODEL, ossian serve MODEL"
 )
 
 // foreignFlags are those of llama.cpp, Ollama, vLLM, SGLang, TGI and transformers that have
@@ -50,7 +50,8 @@ var foreignFlags = []foreignFlag{
 	{[]string{"repeat-penalty"}, "repetition-penalty", "each request says it, as repetition_penalty"},
 	{[]string{"random-seed", "sampling-seed"}, "seed", ""},
 	{[]string{"sys", "system-prompt", "instructions"}, "system", "each request brings its system message"},
-	{[]string{"think", "reasoning", "effort", "reasoning-budget", "hidethinking"}, "reasoning-effort", "each request says it, as reasoning_effort"},
+	{[]string{"think", "reasoning", "effort", "reasoning-budget"}, "reasoning-effort", "each request says it, as reasoning_effort"},
+	{[]string{"hidethinking", "hide-thinking"}, "", "reasoning is shown on a terminal alone: ossian run … | cat leaves it out, and --reasoning-effort none asks for none"},
 	{[]string{"p", "prompt"}, "", `the prompt is the last argument: ossian run MODEL "PROMPT"`},
 	{[]string{"f", "file", "prompt-file"}, "", "a prompt can come from standard input: ossian run MODEL - < FILE"},
 	{[]string{"cnv", "conversation", "i", "interactive", "interactive-first"}, "", "ossian run MODEL without a prompt is a chat"},

@@ -22,6 +22,7 @@ func TestFlag(t *testing.T) {
 		{"cache-type-k", run, ": Ossian calls it --kv-cache-dtype"},
 		{"sys", run, ": Ossian calls it --system"},
 		{"think", run, ": Ossian calls it --reasoning-effort"},
+		{"hidethinking", run, "| cat leaves it out"},
 		{"ngl", run, ": there is one device"},
 		{"n-gpu-layers", serve, ": there is one device"},
 		{"tensor-parallel-size", run, ": there is one device"},
