@@ -27,7 +27,7 @@ const (
 	// keeps up, and so many answer tokens at most: the mean wait of a queue is an average over few
 	// busy times and comes within a few per cent only with many requests, and steps take our time.
 	thoroughSteps                   = 150_000
-	thoroughTokens                  = 4_000_000
+	thoroughTokens                  = 2_000_000
 	leastThorough, mostRequests int = 1_000, 30_000
 	// lastsRequests is how many times as long as a lone request it sends requests at least: what
 	// happens before the server is as full as it gets then counts little.
