@@ -146,6 +146,9 @@ func play(ctx context.Context, r runner.Runner, scenario predict.Scenario, runs 
 // repeats of a run: what else the machine does only lengthens one, so the shortest counts.
 const repeats = 3
 
+// enough seconds of one run, after which it is not repeated: what is long is disturbed by little.
+const enough = 4
+
 // measure runs a load a few times.
 func (t *Trial) measure(ctx context.Context, rig *offline.Rig, scenario predict.Scenario, seed int64) error {
 	off := false
@@ -161,7 +164,7 @@ func (t *Trial) measure(ctx context.Context, rig *offline.Rig, scenario predict.
 		queries = append(queries, dataset.Query{IDs: ids, Input: t.Prompt, Output: t.Output})
 	}
 	t.rows = float64(t.Batch * t.Output)
-	for range repeats {
+	for began, n := time.Now(), 0; n < repeats && (n == 0 || time.Since(began).Seconds() < enough); n++ {
 		result, err := rig.Throughput(ctx, offline.Load{Queries: queries, N: 1})
 		if err != nil {
 			return fmt.Errorf("run %s: %w", t.Name, err)
