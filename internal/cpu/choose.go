@@ -68,7 +68,7 @@ func (c Choice) String() string {
 }
 
 const (
-	leastMeasured = 256 << 20              // bytes of weights from which on a faster choice is worth the time it takes to find
+	LeastMeasured = 256 << 20              // bytes of weights from which on a faster choice is worth the time it takes to find
 	chooseTime    = 200 * time.Millisecond // that Choose takes at most, but for the run that is under way
 	chooseBytes   = 128 << 20              // of weights that the runs go around in: more than a few cores have of caches
 	settled       = 2 * time.Millisecond   // after which new workers are awake and apart
@@ -98,8 +98,8 @@ func (d *Device) choose(ctx context.Context, limit time.Duration) Choice {
 	case len(levels) == 1 && len(counts) == 1:
 	case d.cfg.Exact:
 		choice.Why = "not measured: exact results are asked for, not fast ones"
-	case memory.Weights+memory.Mapped < leastMeasured:
-		choice.Why = fmt.Sprintf("not measured: models below %d MiB are fast either way", leastMeasured>>20)
+	case memory.Weights+memory.Mapped < LeastMeasured:
+		choice.Why = fmt.Sprintf("not measured: models below %d MiB are fast either way", LeastMeasured>>20)
 	case !tried.gather():
 		choice.Why = "not measured: weights take too long to come into memory"
 	default:

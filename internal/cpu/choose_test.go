@@ -147,7 +147,7 @@ func TestChoose(t *testing.T) {
 			want := logitsOf(t, s, params, Config{Threads: 1, ISA: c.cfg.ISA, Exact: c.cfg.Exact}, ids, 5, func(*Device) {})
 			got := logitsOf(t, s, params, c.cfg, ids, 5, func(d *Device) {
 				if c.name != "small" {
-					d.used.Mapped += leastMeasured // as if it had more layers
+					d.used.Mapped += LeastMeasured // as if it had more layers
 				}
 				choice := d.choose(t.Context(), time.Minute) // also on a busy machine
 				measured := func(speeds []Speed, n int) bool { return len(speeds) == n || (n == 1 && speeds == nil) }
@@ -171,7 +171,7 @@ func TestChoose(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	logitsOf(t, s, params, Config{Threads: 2, Fewer: []int{1}}, []int32{1}, 1, func(d *Device) {
-		d.used.Mapped += leastMeasured
+		d.used.Mapped += LeastMeasured
 		if c := d.Choose(ended); c.Measured() || c.Why == "" || c.ISA != kern.Detect().String() || c.Threads != 2 {
 			t.Errorf("%+v after the end of its context", c)
 		}

@@ -57,12 +57,13 @@ type campaign struct {
 	startID  string // of the one that runs
 	lastUsed string // serverOf the trial before, measured or replayed
 
-	seen      map[string]effort // by workload: trials of all its requests
-	budget    planfile.Budget   // until the end of this chapter; zero: none
-	spent     time.Duration     // of trials and the starts that they needed, as the ledger has it
-	trials    int               // that counted towards the budget
-	marked    bool              // a trial has marks of a busy machine
-	exhausted bool              // something was left undecided because the budget was spent
+	seen      map[string]effort  // by workload: trials of all its requests
+	budget    planfile.Budget    // until the end of this chapter; zero: none
+	started   map[string]float64 // seconds of starts that were accounted for, by serverOf: what is estimated may rest on nothing that a later line says
+	spent     time.Duration      // of trials and the starts that they needed, as the ledger has it
+	trials    int                // that counted towards the budget
+	marked    bool               // a trial has marks of a busy machine
+	exhausted bool               // something was left undecided because the budget was spent
 }
 
 // chapter is a campaign with one model.
@@ -92,7 +93,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err := CheckCandidates(config.Plan, config.Limit); err != nil {
 		return nil, err
 	}
-	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}, seen: map[string]effort{}}
+	c := &campaign{Config: config, plan: config.Plan, hashes: map[string]string{}, identities: map[string]Identity{}, seen: map[string]effort{}, started: map[string]float64{}}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
@@ -123,6 +124,10 @@ func (c *campaign) open() error {
 		return err
 	}
 	c.book = book
+	if kind, other := c.kindOf(lines); other {
+		text := fmt.Sprintf("%s holds a %s campaign, which this one would mix with: choose another --out", c.Dir, kind)
+		return errors.Join(&UsageError{text}, c.book.file.Close())
+	}
 	if len(lines) > 0 && string(before) != string(c.PlanText) {
 		if !c.Changed {
 			return errors.Join(&ChangedError{Dir: c.Dir, Diff: difference(string(before), string(c.PlanText))}, c.book.file.Close())
@@ -135,6 +140,16 @@ func (c *campaign) open() error {
 		return errors.Join(err, c.book.file.Close())
 	}
 	return nil
+}
+
+// kindOf reports whether the lines of a ledger are of the other kind, simulated or measured.
+func (c *campaign) kindOf(lines []ledger.Line) (kind string, other bool) {
+	for _, line := range lines {
+		if line.Campaign != nil && line.Campaign.Simulated != c.Simulated {
+			return map[bool]string{true: "simulated", false: "measured"}[line.Campaign.Simulated], true
+		}
+	}
+	return "", false
 }
 
 func (c *campaign) close() {

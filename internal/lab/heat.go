@@ -209,9 +209,9 @@ func (c *chapter) affords(workload planfile.Workload, kept reserve, order []stri
 // cost estimates the seconds of a trial and its server's start, from those of the same workload, or from
 // the tokens of others.
 func (c *chapter) cost(setting ledger.Setting, workload planfile.Workload) float64 {
-	start := c.book.ready[serverOf(setting, c.model)]
+	start := c.started[serverOf(setting, c.model)]
 	if start == 0 {
-		start = c.book.ready[serverOf(c.base, c.model)]
+		start = c.started[serverOf(c.base, c.model)]
 	}
 	if seen := c.seen[workload.Name]; seen.trials > 0 {
 		return start + seen.whole/float64(seen.trials)

@@ -26,7 +26,7 @@ import (
 // cutWorld is the world of the campaigns that are cut here: effects, drift, an engine that fails and
 // runs that fail now and then, so that every kind of line is in the ledger.
 func cutWorld() simulate.World {
-	return simulate.World{Noise: 0.02, Drift: simulate.Drift{Change: -0.05, Over: time.Hour}, Engines: map[string]simulate.Engine{"other": {Factor: 0.8}}, Effects: map[string]float64{"a=true": 0.07, "b=true": 0.05, "c=true": -0.06},
+	return simulate.World{Noise: 0.02, Drift: simulate.Drift{Change: -0.05, Over: time.Hour}, Starts: map[string]time.Duration{"a=true": 40 * time.Second, "b=true": 90 * time.Second}, Engines: map[string]simulate.Engine{"other": {Factor: 0.8}}, Effects: map[string]float64{"a=true": 0.07, "b=true": 0.05, "c=true": -0.06},
 		Joint:   []simulate.Joint{{Flags: []string{"a=true", "b=true"}, Effect: 0.02}},
 		Failing: []simulate.Failing{{Flags: []string{"d=2"}, Reason: "out of memory: 9 GiB"}, {Flags: []string{"c=true"}, Reason: "connection reset", Share: 0.1}}, Changed: []string{"e=true"}}
 }
@@ -35,7 +35,7 @@ func cutPlan() *planfile.Plan {
 	plan := planOf("a", "b", "c", "e")
 	plan.Options = append(plan.Options, option("d", "1", "2", "4"))
 	plan.Engines = append(plan.Engines, planfile.Engine{Name: "other", Kind: "other"})
-	plan.Budget = planfile.Budget{Time: 4 * time.Hour}
+	plan.Budget = planfile.Budget{Time: 150 * time.Minute}
 	return plan
 }
 
@@ -160,7 +160,7 @@ func TestInterrupted(t *testing.T) {
 	for number := range 6 {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := config(cutPlan(), cutWorld(), dir)
-		c.Measurer = &interrupter{Measurer: c.Measurer, after: 7 + 5*number, cancel: cancel}
+		c.Measurer = &interrupter{Measurer: c.Measurer, after: 4 + 4*number, cancel: cancel}
 		result, err := lab.Run(ctx, c)
 		cancel()
 		if !errors.Is(err, context.Canceled) || result.End.Exit != 130 {
@@ -270,6 +270,26 @@ func TestChangedPlan(t *testing.T) {
 	}
 	if again > 0 || len(seen) <= before.states()[ledger.StateOK] {
 		t.Errorf("%d keys were measured twice; %d trials, before %d", again, len(seen), before.states()[ledger.StateOK])
+	}
+}
+
+// Measured and simulated trials never stand in one ledger.
+func TestOtherKind(t *testing.T) {
+	dir := t.TempDir()
+	plan, world := planOf("a"), simulate.World{Noise: 0.01}
+	carriesOut(t, config(plan, world, dir))
+	before, err := os.ReadFile(filepath.Join(dir, ledger.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config(plan, world, dir)
+	c.Simulated, c.Changed = false, true
+	_, err = lab.Run(context.Background(), c)
+	if _, is := errors.AsType[*lab.UsageError](err); !is || !strings.Contains(err.Error(), "holds a simulated campaign") {
+		t.Errorf("%v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(dir, ledger.FileName)); err != nil || string(after) != string(before) {
+		t.Errorf("the ledger was changed: %v", err)
 	}
 }
 

@@ -235,6 +235,7 @@ func (c *campaign) value(trial ledger.Trial) (float64, bool) {
 func (c *campaign) account(trial ledger.Trial) {
 	server := serverOf(trial.Setting, trial.Model)
 	seconds := trial.Seconds
+	c.started[server] = c.book.ready[server]
 	if server != c.lastUsed {
 		seconds += c.book.ready[server]
 	}

@@ -199,6 +199,10 @@ func (d Device) Threads() int { return d.cfg.Threads }
 // InstructionsGiven reports whether somebody has said which instructions to use.
 func (d Device) InstructionsGiven() bool { return d.cfg.ISA != "" }
 
+// Measures reports whether the start of a model with so many bytes of weights measures which instructions
+// and how many threads are the fastest, so that it may choose fewer than there are.
+func Measures(weights int64) bool { return weights >= cpu.LeastMeasured }
+
 // BestInstructions are the widest that this machine and build have.
 func BestInstructions() string { return cpu.BestISA() }
 

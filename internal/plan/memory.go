@@ -99,9 +99,9 @@ func Replies(usual, available int64) int64 {
 }
 
 // GrammarBytes is the heap that compiled forms of output take where cached bytes of them
-// are kept, with the vocabulary as they see it: about 80 bytes per id while it is made.
+// are kept, with the vocabulary as they see it: about 100 bytes per id while it is made.
 // TestGrammarBytes holds it to that.
-func GrammarBytes(s *model.Spec, cached int64) int64 { return cached + 80*int64(s.Vocab) }
+func GrammarBytes(s *model.Spec, cached int64) int64 { return cached + 100*int64(s.Vocab) }
 
 // leastGrammars is how many bytes of compiled forms a server has room for in any case.
 const leastGrammars = 8 << 20

@@ -76,6 +76,9 @@ func play(t *testing.T, c choose, requests, ops int) *world {
 	config := Config{ChunkLimit: c(3) * 3, NoPrefixCache: c(6) == 0, MaxQueue: 5 + c(20), NoReserve: c(4) == 0}
 	if c(4) == 0 {
 		config.SharedBlocks = 20 + 4*info.Lookahead + c(60)
+		for _, group := range info.Groups { // a whole window of each must fit, and something beside them
+			config.SharedBlocks += group.Window
+		}
 		for g := range info.Groups {
 			info.Groups[g].Blocks = config.SharedBlocks
 		}
@@ -202,6 +205,10 @@ func TestNewRefuses(t *testing.T) {
 		{"lookahead and depth", func(_ *Config, i *runner.Info) { i.Lookahead, i.Depth = 1, 2 }, "expected depth 1"},
 		{"no room", func(_ *Config, i *runner.Info) { i.Lookahead = 63 }, "not even two tokens"},
 		{"no blocks", func(_ *Config, i *runner.Info) { i.Groups = []runner.Group{{Blocks: 64}, {Window: 8}} }, "not even two tokens"},
+		{"shared memory of another size", func(c *Config, i *runner.Info) { c.SharedBlocks, i.Groups = 63, []runner.Group{{Blocks: 64}} }, "expected as many"},
+		{"shared memory for windows alone", func(c *Config, i *runner.Info) {
+			c.SharedBlocks, i.Groups = 8, []runner.Group{{Blocks: 8}, {Blocks: 8, Window: 8 * i.BlockSize}}
+		}, "not even two tokens"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var cfg Config

@@ -105,8 +105,8 @@ func runPlan(cmd *cobra.Command, name string, flags *campaignFlags, simulated st
 	return carryOut(cmd, config, flags, 0)
 }
 
-// readPlan reads a plan, and returns with it the text to keep: the plan's own and what the command line
-// replaced.
+// readPlan reads a plan, and returns with it the text to keep: the plan with what the command line
+// replaced and every default filled in.
 func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, []byte, error) {
 	kinds := engines.Kinds()
 	if program, err := os.Executable(); err == nil { // this program, and not whichever is found by name
@@ -123,10 +123,8 @@ func readPlan(text []byte, name string, flags *campaignFlags) (*planfile.Plan, [
 			plan.Engines[i].ReadyTimeout = flags.ready
 		}
 	}
-	for _, set := range flags.set {
-		text = fmt.Appendf(text, "# --set %s\n", set)
-	}
-	return plan, text, nil
+	kept, err := plan.Marshal(kinds)
+	return plan, kept, err
 }
 
 // configure says what measures, and where results go. done gives back what was opened.
@@ -134,6 +132,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 	config = lab.Config{Plan: plan, PlanText: text, Dir: flags.out, Changed: flags.yes, Limit: flags.candidates, Version: command.Version(), Now: time.Now}
 	if config.Dir == "" {
 		config.Dir = filepath.Join("lab", plan.Name)
+		if simulated != "" {
+			config.Dir += "-simulated"
+		}
 	}
 	if config.Compared, err = compared(plan.Compare); err != nil {
 		return config, nil, err

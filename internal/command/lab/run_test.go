@@ -48,7 +48,7 @@ func TestRunSimulated(t *testing.T) {
 	if at := strings.Index(text, "\n{"); err != nil || at < 0 || json.Unmarshal([]byte(text[at:]), &got) != nil || got.End.Winner["gpt-oss-20b"].Flags["async-scheduling"] != "true" || strings.Contains(text, "race 1 ") {
 		t.Errorf("again: %v: %.600s", err, text)
 	}
-	if _, err := run(t, "run", plan, "--simulate="+noise, "--out", out, "--set", "budget.trials=100"); command.Status(err) != 2 || !strings.Contains(err.Error(), "+ # --set budget.trials=100") {
+	if _, err := run(t, "run", plan, "--simulate="+noise, "--out", out, "--set", "budget.trials=100"); command.Status(err) != 2 || !strings.Contains(err.Error(), "+ budget: {trials: 100}") {
 		t.Errorf("a changed plan: %v", err)
 	}
 	if text, err := run(t, "run", plan, "--simulate="+noise, "--out", out, "--set", "budget.trials=100", "--yes"); err != nil {

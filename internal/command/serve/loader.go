@@ -99,7 +99,7 @@ func (ld *loader) load(ctx context.Context) (*host.Model, error) {
 		first, _, err := loading.Open(ctx, planned.Limits, nil)
 		return first, err
 	}
-	served := choice{planned: planned.Limits, byItself: alone, device: asked, machine: chosen}
+	served := choice{planned: planned.Limits, byItself: alone, device: asked, machine: chosen, measures: load.Measures(planned.Footprint.Weights + planned.Footprint.Mapped)}
 	hosted, err := ld.host(checkpoint, format, first, &served, open)
 	if err != nil {
 		return nil, errors.Join(err, first.Close())

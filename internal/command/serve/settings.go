@@ -4,6 +4,7 @@ package serve
 // the program would have chosen by itself.
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,7 @@ type choice struct {
 	planned, byItself model.Limits
 	device            load.Device
 	machine           load.Choice
+	measures          bool // a start measures what is fastest, as of large models
 }
 
 // byItself returns the limits of a server of which nobody has asked for fewer sequences,
@@ -42,6 +44,16 @@ func byItself(cfg *config.Config, checkpoint *ckpt.Model, loading *load.Loading)
 		asked.take(planned)
 	}
 	return limits, nil
+}
+
+// alone is how many threads the program would have chosen: all, and where a start measures, perhaps the
+// fewer that were given.
+func (c *choice) alone(counts []int, given int) string {
+	all := strconv.Itoa(counts[0])
+	if c.measures && given < counts[0] && slices.Contains(counts, given) {
+		return all + " or " + strconv.Itoa(given)
+	}
+	return all
 }
 
 // labels are those of ossian_config_info.
@@ -71,10 +83,13 @@ func (c *choice) labels(cfg *config.Config, checkpoint *ckpt.Model) map[string]s
 		"isa": c.machine.ISA, "isa_auto": c.machine.ISA,
 	}
 	if cfg.Threads != 0 {
-		labels["threads_auto"] = strconv.Itoa(plan.ThisProcess().Threads)
+		labels["threads_auto"] = c.alone(plan.ThisProcess().Counts(), cfg.Threads)
 	}
-	if c.device.InstructionsGiven() {
-		labels["isa_auto"] = load.BestInstructions()
+	if best := load.BestInstructions(); c.device.InstructionsGiven() {
+		labels["isa_auto"] = best
+		if c.measures && best == "avx512" && c.machine.ISA == "avx2" {
+			labels["isa_auto"] = "avx512 or avx2" // a start measures which is faster
+		}
 	}
 	if c.machine.ISA == "" { // a device that plays a machine has no processor
 		for _, name := range []string{"activation_bits", "activation_bits_auto", "activation_bits_given", "exact", "cpu_weights", "cpu_weights_rounded", "packed_weights", "packed_file", "threads", "threads_auto", "isa", "isa_auto"} {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
 	"ossian/internal/lab/predict"
 	"ossian/internal/lab/predict/machine"
@@ -294,6 +295,27 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// One sequence decodes at 1000 / TPOT; of eight, those at their prompts do not decode.
+func TestDecoding(t *testing.T) {
+	order := []string{"output_throughput", "mean_tpot_ms"}
+	for _, c := range []struct {
+		concurrency      int
+		throughput, tpot []float64
+		sequences        int
+		rate             float64
+	}{
+		{1, []float64{150}, []float64{5}, 1, 200},
+		{8, []float64{2000}, []float64{2.36}, 5, 2000},
+		{8, []float64{2000}, nil, 8, 0},
+		{8, nil, []float64{2}, 8, 0},
+	} {
+		made := NewMeasurement("made up", c.concurrency, 1, 1, 1, order, map[string][]float64{order[0]: c.throughput, order[1]: c.tpot})
+		if sequences, rate := made.decoding(); sequences != c.sequences || rate.Value != c.rate {
+			t.Errorf("%+v: %d sequences, %+v", c, sequences, rate)
+		}
+	}
+}
+
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
 // C3: every number of the text is in the JSON of the same report, and every figure has an origin.
@@ -520,7 +542,7 @@ func FuzzAnswers(f *testing.F) {
 			if s.argv, s.env, err = arguments(&Options{Start: start}); err != nil {
 				s.argv = nil
 			}
-			s.metrics = readExposition(metrics)
+			s.metrics = exposition.Read(metrics)
 			lines := strings.Split(log, "\n")
 			s.identify(lines)
 			s.readModels()

@@ -59,13 +59,13 @@ func (s *seen) identify(log []string) {
 
 // byMetrics recognises engines by names that only they have.
 func (s *seen) byMetrics(known func(engine, source, text string)) {
-	if labels := s.metrics.labels("ossian_build_info"); labels != nil {
+	if labels := s.metrics.Labels("ossian_build_info"); labels != nil {
 		known(engines.Ossian, "metric ossian_build_info", "version="+labels["version"])
 		return
 	}
 	for _, mark := range []struct{ prefix, engine string }{{"vllm:", engines.VLLM}, {"sglang:", engines.SGLang}, {"sglang_", engines.SGLang},
 		{"llamacpp:", engines.LlamaCpp}, {"lmdeploy:", LMDeploy}, {"trtllm_", engines.TensorRTLLM}} {
-		if s.metrics.has(mark.prefix) {
+		if s.metrics.Has(mark.prefix) {
 			known(mark.engine, "route /metrics", "names that begin with "+mark.prefix)
 		}
 	}

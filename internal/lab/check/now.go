@@ -135,11 +135,11 @@ func (s *seen) counters() (now Now) {
 	for _, one := range countedFigures {
 		for _, metric := range one.metrics {
 			metric = names.Replace(metric)
-			value, ok := s.metrics.sum(metric)
+			value, ok := s.metrics.Sum(metric)
 			if one.histogram {
 				var n float64
-				value, _ = s.metrics.sum(metric + "_sum")
-				if n, ok = s.metrics.sum(metric + "_count"); n == 0 {
+				value, _ = s.metrics.Sum(metric + "_sum")
+				if n, ok = s.metrics.Sum(metric + "_count"); n == 0 {
 					ok = false
 				} else {
 					value /= n
@@ -156,6 +156,6 @@ func (s *seen) counters() (now Now) {
 
 // served is how many requests have ended since the start.
 func (s *seen) served() float64 {
-	_, n, _ := s.metrics.first(s.prefix()+":request_success_total", "sglang:num_requests_total", "lmdeploy:num_requests_finished", "llamacpp:n_decode_total")
+	_, n, _ := s.metrics.First(s.prefix()+":request_success_total", "sglang:num_requests_total", "lmdeploy:num_requests_finished", "llamacpp:n_decode_total")
 	return n
 }

@@ -6,6 +6,7 @@ package check
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -57,15 +58,14 @@ func (s *seen) roofline(options *Options, server *Server, measured []Measurement
 	for i := range measured {
 		one := &measured[i]
 		context := max(int(one.Input+one.Output/2), 1)
-		perToken := reads.Step(one.Concurrency, context) / float64(one.Concurrency)
-		out.Figures = append(out.Figures, figure("bytes per token", perToken, "bytes", fmt.Sprintf("%s, %d at once, context of %d tokens", reads.Origin, one.Concurrency, context)))
-		rate := 0.0
-		if tpot, ok := one.value("mean_tpot_ms"); ok && tpot.Value > 0 {
-			rate = 1000 / tpot.Value * float64(one.Concurrency)
-			out.Figures = append(out.Figures, figure("decode rate", rate, "tok/s", "computed: 1000 × sequences / mean_tpot_ms, measured"))
+		sequences, rate := one.decoding()
+		perToken := reads.Step(sequences, context) / float64(sequences)
+		out.Figures = append(out.Figures, figure("bytes per token", perToken, "bytes", fmt.Sprintf("%s, %d at once, context of %d tokens", reads.Origin, sequences, context)))
+		if rate.Value > 0 {
+			out.Figures = append(out.Figures, rate)
 		}
 		if hardware.Bandwidth > 0 {
-			out.Verdicts = append(out.Verdicts, Verdict(perToken, &hardware, rate))
+			out.Verdicts = append(out.Verdicts, Verdict(perToken, &hardware, rate.Value))
 			out.Figures = append(out.Figures, figure("bound", hardware.Bandwidth/perToken, "tok/s", "computed: bandwidth / bytes per token"))
 		}
 	}
@@ -74,6 +74,25 @@ func (s *seen) roofline(options *Options, server *Server, measured []Measurement
 	}
 	out.Note = "the bound is that of memory alone: attention, sampling and the host come on top; experts are counted as if each token chose alike often"
 	return out
+}
+
+// decoding returns how many sequences decode at once, and the tokens a second that they get. One alone
+// decodes for all of its time but that of its prompt. Of several, some are at their prompts or wait: how many
+// are not is Little's law, and their rate is the throughput; a figure of 0 was not measured.
+func (m *Measurement) decoding() (sequences int, rate Figure) {
+	tpot, timed := m.value("mean_tpot_ms")
+	if !timed || tpot.Value <= 0 {
+		return max(m.Concurrency, 1), Figure{}
+	}
+	if m.Concurrency <= 1 {
+		return 1, figure("decode rate", 1000/tpot.Value, "tok/s", "computed: 1000 / mean_tpot_ms, measured")
+	}
+	throughput, told := m.value("output_throughput")
+	if !told {
+		return m.Concurrency, Figure{}
+	}
+	sequences = min(max(int(math.Round(throughput.Value*tpot.Value/1000)), 1), m.Concurrency)
+	return sequences, figure("decode rate", throughput.Value, "tok/s", fmt.Sprintf("measured: output_throughput, of %d past their first token by Little's law", sequences))
 }
 
 // devices is how many devices share a step, as the settings say.

@@ -78,11 +78,13 @@ func below(area, name string, change *Change, key, automatic string) rule {
 	return rule{area, name, func(s *seen) (verdict, bool) {
 		value, known := s.number(key)
 		chosen, alone := s.number(automatic)
-		if !known || !alone {
+		if !known {
 			return verdict{}, true
 		}
 		out := verdict{state: On, evidence: s.evidence(key, automatic)}
-		if value < chosen {
+		if !alone { // one of several, which a start would measure
+			out.state = Unknown
+		} else if value < chosen {
 			out.state, out.change = Off, change
 		}
 		return out, true
@@ -98,7 +100,9 @@ func instructions(s *seen) (verdict, bool) {
 	}
 	order := []string{"go", "avx2", "avx512"}
 	out := verdict{state: On, evidence: s.evidence("isa", "isa_auto")}
-	if slices.Index(order, used.value) < slices.Index(order, best.value) {
+	if strings.Contains(best.value, " or ") { // a start would measure which
+		out.state = Unknown
+	} else if slices.Index(order, used.value) < slices.Index(order, best.value) {
 		out.state, out.change = Off, &Change{Env: []string{"OSSIAN_ISA"}}
 	}
 	return out, true

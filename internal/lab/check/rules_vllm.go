@@ -83,7 +83,7 @@ func vllmBudget(s *seen) (verdict, bool) {
 	budget, known := s.number("max_num_batched_tokens")
 	out := verdict{state: Unknown, evidence: s.evidence("max_num_batched_tokens")}
 	name := s.prefix() + ":iteration_tokens_total"
-	highest := s.metrics.highest(name)
+	highest := s.metrics.Highest(name)
 	if highest > 0 && !math.IsInf(highest, 0) {
 		out.evidence = append(out.evidence, Evidence{"metric " + name, fmt.Sprintf("the largest step had at most %s tokens", formatNumber(highest))})
 	}
@@ -129,7 +129,7 @@ func vllmSpeculation(s *seen) (verdict, bool) {
 		}
 		return verdict{state: On, evidence: s.evidence("speculative_config", "speculative_model")}, true
 	}
-	if s.metrics.has(s.prefix() + ":") {
+	if s.metrics.Has(s.prefix() + ":") {
 		return verdict{state: Off, evidence: []Evidence{{"route /metrics", "no name begins with " + s.prefix() + ":spec_decode_, which is there with speculation only"}}}, true
 	}
 	return verdict{}, true

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"ossian/internal/bench"
+	"ossian/internal/lab/check/exposition"
 )
 
 // The ranks of those who tell a setting.
@@ -41,7 +42,7 @@ type seen struct {
 	logged                            []string // flags that a start log has, where there is no argument vector
 	cards                             int      // of the machine; 0 = not known
 	env                               []string // variables of engines that are set by these
-	metrics                           *exposition
+	metrics                           *exposition.Metrics
 	settings                          map[string][]setting
 	local                             bool
 }
@@ -82,7 +83,7 @@ func look(ctx context.Context, options *Options) (*seen, error) {
 		return nil, err
 	}
 	// Who it is decides how everything else is read.
-	s.metrics = readExposition(s.body("/metrics"))
+	s.metrics = exposition.Read(s.body("/metrics"))
 	s.identify(log)
 	s.readModels()
 	s.readAnswers()
@@ -181,9 +182,9 @@ func none(value string) bool {
 // metric is the value of a metric, with itself as evidence: series of several ranks are added up, but for
 // shares, of which the largest counts.
 func (s *seen) metric(name string) (float64, Evidence, bool) {
-	value, ok := s.metrics.sum(name)
+	value, ok := s.metrics.Sum(name)
 	if strings.Contains(name, "usage") || strings.Contains(name, "_rate") {
-		value, ok = s.metrics.most(name)
+		value, ok = s.metrics.Most(name)
 	}
 	return value, Evidence{"metric " + name, formatNumber(value)}, ok
 }
@@ -223,7 +224,7 @@ func (s *seen) readAnswers() {
 	s.tellObject("", s.body("/get_server_info"), "route /get_server_info")
 	s.tellObject("", s.body("/props"), "route /props")
 	for _, info := range []string{s.prefix() + ":cache_config_info", "ossian_cpu_info", "ossian_config_info", "sglang:cache_config_info", "lmdeploy:backend_config_info"} {
-		for name, value := range s.metrics.labels(info) {
+		for name, value := range s.metrics.Labels(info) {
 			if name != "engine" && name != "model_name" {
 				s.tell(name, value, byAnswer, "metric "+info, name+"="+value)
 			}
@@ -238,11 +239,9 @@ func (s *seen) readAnswers() {
 
 // prefix is that of metrics which several engines share: ossian serve can be told another.
 func (s *seen) prefix() string {
-	if s.metrics != nil {
-		for name := range s.metrics.byName {
-			if before, ok := strings.CutSuffix(name, ":cache_config_info"); ok && before != "sglang" {
-				return before
-			}
+	for name := range s.metrics.Names {
+		if before, ok := strings.CutSuffix(name, ":cache_config_info"); ok && before != "sglang" {
+			return before
 		}
 	}
 	return "vllm"

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"ossian/internal/lab/check/exposition"
 	"ossian/internal/lab/engines"
 )
 
@@ -52,7 +53,7 @@ func TestOtherWordings(t *testing.T) {
 		{engines.LlamaCpp, "load_tensors: offloaded 29/29 layers to GPU", "", "layers on the accelerator", On},
 		{engines.LlamaCpp, "llama_kv_cache: size = 10 MiB, K (q8_0): 5 MiB, V (q8_0): 5 MiB", "", "keys and values in 8 bits (lossy)", On},
 	} {
-		s := &seen{engine: c.engine, settings: map[string][]setting{}, metrics: readExposition([]byte(c.metrics))}
+		s := &seen{engine: c.engine, settings: map[string][]setting{}, metrics: exposition.Read([]byte(c.metrics))}
 		s.readLogLines(strings.Split(c.log, "\n"), "log")
 		for _, row := range s.rows(nil) {
 			if row.Name == c.row && row.State != c.want {

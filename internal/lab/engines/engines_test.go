@@ -140,12 +140,25 @@ func TestDiagnose(t *testing.T) {
 		{status(1), "gguf_init_from_file: failed to open: No such file or directory\nllama_load_model_from_file: failed to load model", NoModel},
 		{status(1), "NotImplementedError: WFP4A16 MoE is unsupported on SM80.", Unsupported},
 		{status(-11), "Fatal Python error: Segmentation fault", Crashed},
+		{status(139), "INFO: 200 OK", Crashed},
 		{status(0), "", Crashed},
 	} {
 		reason, line := Diagnose(tt.exit, strings.Split(tt.tail, "\n"))
 		if reason != tt.want || (tt.tail != "" && line == "") {
 			t.Errorf("%q: %s, %q, want %s", tt.tail, reason, line, tt.want)
 		}
+	}
+}
+
+// TestSignal: what was printed last says little about a program that fell over.
+func TestSignal(t *testing.T) {
+	status := 139
+	if _, line := Diagnose(&status, []string{"INFO: 200 OK"}); line != "ended by signal 11, segmentation fault; last it printed: INFO: 200 OK" {
+		t.Error(line)
+	}
+	status = -6
+	if _, line := Diagnose(&status, nil); line != "ended by signal 6, abort" {
+		t.Error(line)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,10 +57,34 @@ func Diagnose(exit *int, tail []string) (reason, line string) {
 	if exit != nil && slices.Contains(killed, *exit) {
 		return OutOfMemory, "killed by the system (status " + strconv.Itoa(*exit) + "), as it does when memory runs out"
 	}
+	last := ""
 	for _, text := range slices.Backward(tail) {
-		if strings.TrimSpace(text) != "" {
-			return Crashed, strings.TrimSpace(text)
+		if last = strings.TrimSpace(text); last != "" {
+			break
 		}
 	}
-	return Crashed, ""
+	if words := endOf(exit); words != "" {
+		// What it printed last has little to do with a fault of its own memory.
+		return Crashed, strings.TrimSuffix(words+"; last it printed: "+last, "; last it printed: ")
+	}
+	return Crashed, last
+}
+
+// signals are ends that a program did not choose, by number.
+var signals = map[int]string{4: "illegal instruction", 6: "abort", 7: "bus error", 8: "arithmetic fault", 11: "segmentation fault"}
+
+// endOf names the signal that ended a program; empty: it ended by itself. A shell and a container's
+// runtime report signals as 128 and their number.
+func endOf(exit *int) string {
+	if exit == nil {
+		return ""
+	}
+	number := -*exit
+	if *exit > 128 {
+		number = *exit - 128
+	}
+	if name, is := signals[number]; is {
+		return fmt.Sprintf("ended by signal %d, %s", number, name)
+	}
+	return ""
 }

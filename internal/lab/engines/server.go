@@ -217,18 +217,24 @@ func saidVersion(answer []byte) string {
 	if json.Unmarshal(answer, &said) != nil {
 		return ""
 	}
-	return terminal.Clip(strings.Map(terminal.Printable, said.Version), 200)
+	return printable(said.Version)
 }
 
-// versionLine is the line of a program's output that has a digit; warnings come before it.
+// versionLine is the last line of a program's output that has a digit, because warnings come before it;
+// without any, as of a build that has no number, the last line.
 func versionLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for _, line := range slices.Backward(lines) {
-		if line = strings.TrimSpace(line); strings.ContainsAny(line, "0123456789") && len(line) < 200 {
-			return line
+		if strings.ContainsAny(line, "0123456789") && len(line) < 200 {
+			return printable(line)
 		}
 	}
-	return ""
+	return printable(lines[len(lines)-1])
+}
+
+// printable is a line without what would steer a terminal, at most 200 characters.
+func printable(line string) string {
+	return terminal.Clip(strings.TrimSpace(strings.Map(terminal.Printable, line)), 200)
 }
 
 // get fetches a small answer; a status other than 200 is an error.

@@ -69,6 +69,11 @@ type Spread struct {
 
 	Quantile  float64            `json:"quantile"`  // of duration_s
 	Quantiles map[string]float64 `json:"quantiles"` // of duration_s, mean_ttft_ms, mean_tpot_ms
+
+	// Pair is the half width of a 95 % interval of the logarithm of how two settings of one model
+	// on one workload differ in duration, where most of what a prediction is off by is common to
+	// both: conformal on such pairs of rows. 0 = there were too few.
+	Pair float64 `json:"pair"`
 }
 
 // Error returns the standard error of the logarithm of a metric with these slopes.

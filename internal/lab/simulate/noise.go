@@ -21,6 +21,7 @@ type file struct {
 		Flags  []string `yaml:"flags"`
 		Effect float64  `yaml:"effect"`
 	} `yaml:"joint"`
+	Starts  map[string]time.Duration `yaml:"starts"`
 	Engines map[string]struct {
 		Factor  float64       `yaml:"factor"`
 		Start   time.Duration `yaml:"start"`
@@ -55,7 +56,7 @@ func Read(text []byte) (World, error) {
 	if err := decoder.Decode(&in); err != nil && len(bytes.TrimSpace(text)) > 0 {
 		return World{}, err
 	}
-	world := World{Rate: in.Rate, Noise: in.Noise, Drift: Drift(in.Drift), Effects: in.Effects, Engines: map[string]Engine{}, Changed: in.Changed, Near: in.Near, Seed: in.Seed}
+	world := World{Rate: in.Rate, Noise: in.Noise, Drift: Drift(in.Drift), Effects: in.Effects, Starts: in.Starts, Engines: map[string]Engine{}, Changed: in.Changed, Near: in.Near, Seed: in.Seed}
 	for _, joint := range in.Joint {
 		world.Joint = append(world.Joint, Joint(joint))
 	}

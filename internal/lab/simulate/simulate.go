@@ -26,11 +26,12 @@ import (
 
 // World is what is true of servers that are not there.
 type World struct {
-	Rate    float64            // tokens per second, input and output, of an engine at its defaults where nobody predicts it
-	Noise   float64            // standard deviation of the logarithm of a run's rate
-	Drift   Drift              // of the machine
-	Effects map[string]float64 // FLAG=VALUE → what it changes the rate by: 0.05 is 5 % more
-	Joint   []Joint            // combinations whose effect is not the product of their parts'
+	Rate    float64                  // tokens per second, input and output, of an engine at its defaults where nobody predicts it
+	Noise   float64                  // standard deviation of the logarithm of a run's rate
+	Drift   Drift                    // of the machine
+	Effects map[string]float64       // FLAG=VALUE → what it changes the rate by: 0.05 is 5 % more
+	Joint   []Joint                  // combinations whose effect is not the product of their parts'
+	Starts  map[string]time.Duration // FLAG=VALUE → what it adds to the time until a server is ready
 	Engines map[string]Engine
 	Failing []Failing
 	Changed []string // FLAG=VALUE, or several in a text that do it together, that change answers
@@ -121,6 +122,9 @@ func (m *Measurer) Start(ctx context.Context, request lab.Request) (lab.Server, 
 	seconds := 1.0
 	if engine.Start > 0 {
 		seconds = engine.Start.Seconds()
+	}
+	for _, word := range words(request.Setting) {
+		seconds += m.World.Starts[word].Seconds()
 	}
 	start := ledger.Start{Argv: argv(request), Version: "simulated", State: ledger.StateOK, Seconds: seconds, Devices: max(1, request.Engine.Devices)}
 	m.pass(seconds)

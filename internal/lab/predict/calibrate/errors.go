@@ -56,6 +56,29 @@ func FitAll(ctx context.Context, rows []Row) (*Result, error) {
 	return m.conclude(ctx, all)
 }
 
+// fewPairs is how many pairs of rows say something about differences between settings at least.
+const fewPairs = 8
+
+// pair returns how far predicted differences between two settings are off at 95 %: of pairs of
+// fitted rows of one model and workload, as logarithms; 0 where there are too few.
+func (m *model) pair(chosen []int, errors []Error) float64 {
+	var scores []float64
+	for at, i := range chosen {
+		for _, j := range chosen[:at] {
+			a, b := &m.rows[i], &m.rows[j]
+			same := a.Model == b.Model && a.Hardware == b.Hardware && a.Workload == b.Workload && a.EngineVersion == b.EngineVersion
+			if !same || a.Effective == nil || b.Effective == nil || *a.Effective == *b.Effective {
+				continue
+			}
+			scores = append(scores, math.Abs(math.Log(errors[i].Ratio[targets[0]]/errors[j].Ratio[targets[0]])))
+		}
+	}
+	if len(scores) < fewPairs {
+		return 0
+	}
+	return digits(conformal(scores))
+}
+
 // folds is in how many parts rows are left out of a fit in turn, where there are more rows.
 const folds = 12
 
@@ -93,6 +116,7 @@ func (m *model) conclude(ctx context.Context, chosen []int) (*Result, error) {
 	spread := &result.Calibration.Spread
 	spread.Quantiles = quantiles(scores)
 	spread.Quantile = spread.Quantiles[targets[0]]
+	spread.Pair = m.pair(chosen, result.All)
 	return result, nil
 }
 
@@ -221,7 +245,7 @@ func (r *Result) String() string {
 	for _, key := range targets {
 		fmt.Fprintf(&b, "interval of %s: %.2f standard errors\n", key, r.Calibration.Spread.Quantiles[key])
 	}
-	fmt.Fprintf(&b, "all rows:\n")
+	fmt.Fprintf(&b, "settings compared: ± %.1f %%\nall rows:\n", 100*r.Calibration.Spread.Pair)
 	for _, e := range r.All {
 		fmt.Fprintln(&b, e)
 	}

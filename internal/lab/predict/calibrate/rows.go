@@ -108,10 +108,19 @@ func (r *Row) decodeHeavy() bool {
 	return r.Metrics["total_output_tokens"] > 0.8*r.Metrics["total_input_tokens"]
 }
 
+// mostTokens is how many tokens the prompts and answers of a row may have together: a file of
+// somebody else does not decide how much memory is taken.
+const mostTokens = 1 << 27
+
 // workload returns what the client of the row sent.
 func (r *Row) workload() (predict.Workload, error) {
-	in, out := int(r.Metrics["total_input_tokens"]), int(r.Metrics["total_output_tokens"])
+	totalIn, totalOut := r.Metrics["total_input_tokens"], r.Metrics["total_output_tokens"]
+	asked := float64(r.Workload.Prompts) * (float64(max(r.Workload.InputLen, 4)) + float64(max(r.Workload.OutputLen, 4)))
 	var w predict.Workload
+	if !(totalIn >= 0 && totalOut >= 0 && totalIn+totalOut <= mostTokens && asked <= mostTokens) {
+		return w, fmt.Errorf("row %s: %v and %v tokens, %v as asked for: expected 0 or more, and at most %d together", r.ID, totalIn, totalOut, asked, mostTokens)
+	}
+	in, out := int(totalIn), int(totalOut)
 	switch {
 	case r.Workload.Prompts < 1:
 		return w, fmt.Errorf("row %s: %d prompts, expected 1 or more", r.ID, r.Workload.Prompts)

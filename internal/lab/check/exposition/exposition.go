@@ -1,7 +1,7 @@
-package check
-
-// The text format of Prometheus, as far as it is needed: samples with their labels. Lines that
-// cannot be read are left out: an answer of a server is never believed, and never an error.
+// Package exposition reads the text format of Prometheus, as far as reports on servers need it: samples
+// with their labels, added up by name. Lines that cannot be read are left out: an answer of a server is
+// never believed, and never an error. Users need not know how labels escape or buckets add up.
+package exposition
 
 import (
 	"bufio"
@@ -18,15 +18,15 @@ type sample struct {
 	value  float64
 }
 
-// An exposition is what /metrics said.
-type exposition struct {
+// A Metrics is what /metrics said; the zero value and nil have nothing.
+type Metrics struct {
 	samples []sample
 	byName  map[string][]int
 }
 
-// readExposition reads the text format.
-func readExposition(text []byte) *exposition {
-	out := &exposition{byName: map[string][]int{}}
+// Read reads the text format.
+func Read(text []byte) *Metrics {
+	out := &Metrics{byName: map[string][]int{}}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, len(text)+1)
 	for lines.Scan() {
@@ -96,54 +96,54 @@ func readLabels(text string, into map[string]string) (rest string, ok bool) {
 	}
 }
 
-// sum adds the series of a name up; false = there is none.
-func (e *exposition) sum(name string) (total float64, ok bool) {
-	if e == nil {
+// Sum adds the series of a name up; false = there is none.
+func (m *Metrics) Sum(name string) (total float64, ok bool) {
+	if m == nil {
 		return 0, false
 	}
-	for _, i := range e.byName[name] {
-		total += e.samples[i].value
+	for _, i := range m.byName[name] {
+		total += m.samples[i].value
 	}
-	return total, len(e.byName[name]) > 0
+	return total, len(m.byName[name]) > 0
 }
 
-// most is the largest of the series of a name; false = there is none.
-func (e *exposition) most(name string) (value float64, ok bool) {
-	if e == nil {
+// Most is the largest of the series of a name; false = there is none.
+func (m *Metrics) Most(name string) (value float64, ok bool) {
+	if m == nil {
 		return 0, false
 	}
-	for n, i := range e.byName[name] {
-		if one := e.samples[i].value; n == 0 || one > value {
+	for n, i := range m.byName[name] {
+		if one := m.samples[i].value; n == 0 || one > value {
 			value = one
 		}
 	}
-	return value, len(e.byName[name]) > 0
+	return value, len(m.byName[name]) > 0
 }
 
-// first is the sum of the first of several names that there is.
-func (e *exposition) first(names ...string) (name string, total float64, ok bool) {
+// First is the sum of the first of several names that there is.
+func (m *Metrics) First(names ...string) (name string, total float64, ok bool) {
 	for _, name := range names {
-		if total, ok := e.sum(name); ok {
+		if total, ok := m.Sum(name); ok {
 			return name, total, true
 		}
 	}
 	return "", 0, false
 }
 
-// labels are those of the first series of a name, nil if there is none.
-func (e *exposition) labels(name string) map[string]string {
-	if e == nil || len(e.byName[name]) == 0 {
+// Labels are those of the first series of a name, nil if there is none.
+func (m *Metrics) Labels(name string) map[string]string {
+	if m == nil || len(m.byName[name]) == 0 {
 		return nil
 	}
-	return e.samples[e.byName[name][0]].labels
+	return m.samples[m.byName[name][0]].labels
 }
 
-// has reports whether a name begins so.
-func (e *exposition) has(prefix string) bool {
-	if e == nil {
+// Has reports whether a name begins so.
+func (m *Metrics) Has(prefix string) bool {
+	if m == nil {
 		return false
 	}
-	for name := range e.byName {
+	for name := range m.byName {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -151,18 +151,18 @@ func (e *exposition) has(prefix string) bool {
 	return false
 }
 
-// highest is the bound of the highest bucket of a histogram that holds anything; 0 = it is empty,
+// Highest is the bound of the highest bucket of a histogram that holds anything; 0 = it is empty,
 // +Inf where that is above the last bound.
-func (e *exposition) highest(name string) float64 {
-	if e == nil {
+func (m *Metrics) Highest(name string) float64 {
+	if m == nil {
 		return 0
 	}
 	// Buckets are cumulative: the highest in use is the first that has all.
-	all, _ := e.sum(name + "_count")
+	all, _ := m.Sum(name + "_count")
 	least := math.Inf(1)
-	for _, i := range e.byName[name+"_bucket"] {
-		bound, err := strconv.ParseFloat(e.samples[i].labels["le"], 64)
-		if err == nil && e.samples[i].value >= all {
+	for _, i := range m.byName[name+"_bucket"] {
+		bound, err := strconv.ParseFloat(m.samples[i].labels["le"], 64)
+		if err == nil && m.samples[i].value >= all {
 			least = min(least, bound)
 		}
 	}
@@ -170,4 +170,16 @@ func (e *exposition) highest(name string) float64 {
 		return 0
 	}
 	return least
+}
+
+// Names calls with every name that there is, in no order, until yield returns false.
+func (m *Metrics) Names(yield func(string) bool) {
+	if m == nil {
+		return
+	}
+	for name := range m.byName {
+		if !yield(name) {
+			return
+		}
+	}
 }
