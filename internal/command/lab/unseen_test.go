@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"ossian/internal/lab/predict/local"
@@ -45,7 +46,7 @@ func TestUnseenRuns(t *testing.T) {
 			Evidence local.Evidence
 			Load     string `json:"load_average"`
 		}
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
+		if err := json.Unmarshal([]byte(out[max(strings.Index(out, "{"), 0):]), &got); err != nil { // behind what is told while it loads
 			t.Fatalf("%v\n%s", err, out)
 		}
 		t.Logf("%s, load average %s", filepath.Base(model), got.Load)
