@@ -94,7 +94,7 @@ func runPredict(cmd *cobra.Command, name string, flags *predictFlags) error {
 	scenario := predict.Scenario{Model: model.model, Machine: place.machine, Engine: engine, Settings: settings, Calibration: place.calibration, Strict: flags.strict}
 	out := cmd.OutOrStdout()
 	if flags.preset.name != "" {
-		return runPreset(cmd, scenario, &place, &flags.preset, &flags.loadFlags, flags.asJSON)
+		return runPreset(cmd, name, scenario, &place, &flags.preset, &flags.loadFlags, flags.asJSON)
 	}
 	if scenario.Workload, err = flags.loadFlags.load(); err != nil {
 		return err

@@ -152,6 +152,9 @@ func gridRate(step int) float64 { return math.Exp(float64(step) * refined) }
 // highest bisects steps of the grid from a guess on, until they differ by at most width steps;
 // 0 = not even the slowest rate is kept.
 func (s *search) highest(ctx context.Context, guess float64, width int, v view) (float64, error) {
+	if ok, err := s.kept(ctx, slowest, v); err != nil || !ok {
+		return 0, err // not even alone
+	}
 	at := int(math.Round(math.Log(guess) / refined))
 	low, high := math.MinInt, math.MaxInt
 	for stride := 8 * width; low == math.MinInt || high == math.MaxInt; stride = min(2*stride, 300) {
@@ -165,7 +168,7 @@ func (s *search) highest(ctx context.Context, guess float64, width int, v view) 
 			high, at = at, at-stride
 		}
 		switch {
-		case gridRate(at) < slowest:
+		case gridRate(at) <= slowest:
 			return 0, nil
 		case gridRate(at) > fastest:
 			return gridRate(low), nil

@@ -65,6 +65,8 @@ type Point struct {
 type Choice struct {
 	Aim      Aim      `json:"preset"`
 	Point    Point    `json:"choice"`
+	Input    int      `json:"input_tokens"` // of the requests that were predicted
+	Output   int      `json:"output_tokens"`
 	Frontier []Point  `json:"frontier"` // fewest tokens per user first
 	Refused  []string `json:"refused,omitempty"`
 	Assumed  []string `json:"assumptions"`
@@ -102,7 +104,7 @@ func Preset(ctx context.Context, wish Wish) (*Choice, error) {
 	if point, err = g.batch(ctx, point); err != nil {
 		return nil, err
 	}
-	out := &Choice{Aim: wish.Aim, Point: point, Refused: g.refused, Unknown: g.unknown, Assumed: g.assumptions()}
+	out := &Choice{Aim: wish.Aim, Point: point, Input: wish.Input, Output: wish.Output, Refused: g.refused, Unknown: g.unknown, Assumed: g.assumptions()}
 	for _, place := range frontier.Best {
 		out.Frontier = append(out.Frontier, g.points[place])
 	}

@@ -26,9 +26,13 @@ const (
 	// A thorough run has so many steps, if answers are computed beside each other as on a server that
 	// keeps up, and so many answer tokens at most: the mean wait of a queue is an average over few
 	// busy times and comes within a few per cent only with many requests, and steps take our time.
-	thoroughSteps                   = 150_000
-	thoroughTokens                  = 4_000_000
+	thoroughSteps                   = 50_000
+	thoroughTokens                  = 2_000_000
 	leastThorough, mostRequests int = 1_000, 30_000
+	// Servers that run so few sequences at once queue for long, and get that many times the steps.
+	few, longer = 8, 3
+	// Nobody queues at the slowest rate, where each of some requests finds the server idle.
+	idleRequests = 64
 	// lastsRequests is how many times as long as a lone request it sends requests at least: what
 	// happens before the server is as full as it gets then counts little.
 	lastsRequests = 40
@@ -37,13 +41,19 @@ const (
 // At implements Replica.
 func (r *replica) At(ctx context.Context, rate float64) (Seen, error) {
 	n := r.least
-	if r.thorough {
+	if rate <= slowest {
+		n = idleRequests
+	} else if r.thorough {
 		r.lone.Do(func() { r.seconds, r.output, r.loneFail = r.alone(ctx) })
 		if r.loneFail != nil {
 			return Seen{}, r.loneFail
 		}
 		beside := math.Max(r.seconds*rate, 1) // requests at once, by Little's law
-		wanted := math.Max(math.Min(thoroughSteps*beside, thoroughTokens)/math.Max(r.output, 1), lastsRequests*beside)
+		steps := float64(thoroughSteps)
+		if r.settings.MaxSeqs > 0 && r.settings.MaxSeqs <= few {
+			steps *= longer
+		}
+		wanted := math.Max(math.Min(steps*beside, thoroughTokens)/math.Max(r.output, 1), lastsRequests*beside)
 		n = max(n, leastThorough, int(math.Min(wanted, float64(mostRequests))))
 	}
 	load, err := r.question.Load(n, rate)

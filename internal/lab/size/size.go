@@ -115,7 +115,7 @@ func (q *Question) degrees(ctx context.Context, m *Machine) (out Answer, err err
 	fewest := math.MaxInt
 	for _, tp := range Degrees(q.Model, m.Machine, q.Settings.TP) {
 		if tp >= fewest {
-			out.Refused = append(out.Refused, Refusal{Machine: m.Name, TP: tp, Reason: fmt.Sprintf("%d devices suffice with fewer together", fewest)})
+			out.Refused = append(out.Refused, Refusal{Machine: m.Name, TP: tp, Reason: fmt.Sprintf("it takes %d or more devices, and fewer at a time do with %d", tp, fewest)})
 			continue
 		}
 		offer, refusal, err := q.consider(ctx, m, tp)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -71,17 +72,17 @@ func Calibrate(ctx context.Context, subject Subject, runs []Run) (*File, *Eviden
 	if err != nil {
 		return nil, nil, err
 	}
-	errors, err := f.solve()
+	deviations, err := f.solve()
 	if err != nil {
 		return nil, nil, err
 	}
 	calibration := f.calibration()
-	for name, se := range errors {
+	for name, se := range deviations {
 		p := calibration.Parameters[name]
 		p.SE = se
 		calibration.Parameters[name] = p
 	}
-	calibration.Left = f.left(errors)
+	calibration.Left = f.left(deviations)
 	scenario.Calibration = calibration
 	closed = true // by the rig
 	trials, err := play(ctx, subject.Runner, scenario, runs)
@@ -96,6 +97,25 @@ func Calibrate(ctx context.Context, subject Subject, runs []Run) (*File, *Eviden
 	}
 	cover(calibration, steps, trials)
 	return &File{calibration, &subject.Host}, &Evidence{steps, trials}, nil
+}
+
+// Confirm measures one run on an engine around a runner, which it closes, and compares it with the
+// prediction of a scenario, whose workload it replaces.
+func Confirm(ctx context.Context, r runner.Runner, scenario predict.Scenario, run Run) (Trial, error) {
+	rig, err := offline.Start(ctx, offline.Config{Runner: r, NoPrefixCache: true})
+	if err != nil {
+		return Trial{}, err
+	}
+	trial := newTrial(run, false)
+	if err = trial.measure(ctx, rig, scenario, 1); err == nil {
+		err = trial.compare(ctx, scenario.Calibration)
+	}
+	return trial, errors.Join(err, rig.Close())
+}
+
+// newTrial names a run.
+func newTrial(run Run, fitted bool) Trial {
+	return Trial{Name: fmt.Sprintf("%d × %d/%d", run.Batch, run.Prompt, run.Output), Batch: run.Batch, Prompt: run.Prompt, Output: run.Output, Fitted: fitted}
 }
 
 // play measures runs on an engine.
@@ -114,7 +134,7 @@ func play(ctx context.Context, r runner.Runner, scenario predict.Scenario, runs 
 		if run.Prompt+run.Output > info.MaxLen || run.Batch > info.MaxSeqs {
 			continue
 		}
-		trial := Trial{Name: fmt.Sprintf("%d × %d/%d", run.Batch, run.Prompt, run.Output), Batch: run.Batch, Prompt: run.Prompt, Output: run.Output, Fitted: i < len(hostRuns)}
+		trial := newTrial(run, i < len(hostRuns))
 		if err := trial.measure(ctx, rig, scenario, int64(i)); err != nil {
 			return nil, err
 		}
@@ -125,6 +145,9 @@ func play(ctx context.Context, r runner.Runner, scenario predict.Scenario, runs 
 
 // repeats of a run: what else the machine does only lengthens one, so the shortest counts.
 const repeats = 3
+
+// enough seconds of one run, after which it is not repeated: what is long is disturbed by little.
+const enough = 4
 
 // measure runs a load a few times.
 func (t *Trial) measure(ctx context.Context, rig *offline.Rig, scenario predict.Scenario, seed int64) error {
@@ -141,7 +164,7 @@ func (t *Trial) measure(ctx context.Context, rig *offline.Rig, scenario predict.
 		queries = append(queries, dataset.Query{IDs: ids, Input: t.Prompt, Output: t.Output})
 	}
 	t.rows = float64(t.Batch * t.Output)
-	for range repeats {
+	for began, n := time.Now(), 0; n < repeats && (n == 0 || time.Since(began).Seconds() < enough); n++ {
 		result, err := rig.Throughput(ctx, offline.Load{Queries: queries, N: 1})
 		if err != nil {
 			return fmt.Errorf("run %s: %w", t.Name, err)

@@ -28,7 +28,7 @@ func Path(stateDir string) string {
 	if stateDir == "" {
 		return ""
 	}
-	return filepath.Join(stateDir, "ossian", "calibration.json")
+	return filepath.Join(stateDir, "calibration.json")
 }
 
 // Open reads a file by its name.
