@@ -83,9 +83,8 @@ func eatMemory() {
 	pages, _ := strconv.ParseUint(strings.Fields(string(text) + " 0")[0], 10, 64)
 	most := pages*uint64(os.Getpagesize()) + 256<<20
 	_ = syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: most, Max: most})
-	var all [][]byte
-	for {
-		all = append(all, bytes.Repeat([]byte{1}, 16<<20))
+	for all := []byte{1}; ; { // doubles until there is no more
+		all = append(all, all...)
 	}
 }
 

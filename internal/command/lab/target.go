@@ -32,7 +32,6 @@ type targetFlags struct {
 	borrow      string
 	strict      bool
 	asJSON      bool
-	set         []string
 	settings    map[string]*string // by flag
 }
 

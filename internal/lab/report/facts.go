@@ -245,13 +245,3 @@ func (f *facts) engine(model string) string {
 	}
 	return ""
 }
-
-// workload finds one by name.
-func (f *facts) workload(name string) ledger.Workload {
-	for _, load := range f.campaign.Workloads {
-		if load.Name == name {
-			return load
-		}
-	}
-	return ledger.Workload{Name: name}
-}
