@@ -8,6 +8,7 @@ import (
 
 	"ossian/internal/chat/declare"
 	"ossian/internal/chat/mask"
+	"ossian/internal/chat/words"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -80,9 +81,9 @@ func (h *harmony) Parser(c *Conversation) Parser {
 
 // The channels of an answer.
 const (
-	analysis   = "analysis"   // reasoning, and calls of built-in tools
-	commentary = "commentary" // preambles, and calls of functions
-	final      = "final"      // the answer
+	analysis   = words.Analysis   // reasoning, and calls of built-in tools
+	commentary = words.Commentary // preambles, and calls of functions
+	final      = words.Final      // the answer
 )
 
 // A message is one of the model's, of which a Turn may be several.
