@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/mend"
 )
 
 // A bareReader finds calls that are written without tags, as the Llama family does, and as
@@ -131,7 +132,7 @@ func (p *tagParser) bareObject(dst []Event) (_ []Event, rest string) {
 // bareEnd ends a call.
 func (p *tagParser) bareEnd(dst []Event, cut bool) []Event {
 	if p.reader.junk {
-		dst = p.out.salvage(dst, ruleBrokenCall)
+		dst = p.out.salvage(dst, mend.BrokenCall)
 	}
 	p.reader = bareReader{pieces: p.reader.pieces[:0], text: p.reader.text[:0], again: true}
 	return p.out.end(dst, false, cut)
@@ -179,7 +180,7 @@ func (p *tagParser) endBare(dst []Event, cut bool) []Event {
 	case cut && name != "" && verdict != calljson.Never:
 		return p.bareEnd(p.startCall(dst, name, reader.pieces), true)
 	case cut && p.forced:
-		return p.bareContent(p.out.salvage(dst, ruleBrokenCall), Hidden)
+		return p.bareContent(p.out.salvage(dst, mend.BrokenCall), Hidden)
 	}
 	return p.bareContent(dst, Content)
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"ossian/internal/chat/chars"
+	"ossian/internal/chat/mend"
 	"ossian/internal/chat/words"
 )
 
@@ -34,7 +35,7 @@ type header struct {
 	recipient string // "" = the user
 	hidden    bool   // a result that the model invented, or a message in another's name
 	content   []piece
-	rules     []Rule // that were applied while it was read
+	rules     []mend.Rule // that were applied while it was read
 
 	channels   int
 	recipients []string // all recipients named
@@ -203,7 +204,7 @@ func (head *header) word(parser *harmonyParser, word string, marker int32) int {
 func (head *header) readChannel(text string) int {
 	channel, size, misspelt := words.Channel(text)
 	if head.channel = cmp.Or(channel, head.channel); misspelt {
-		head.rules = append(head.rules, ruleMisspeltChannel)
+		head.rules = append(head.rules, mend.MisspeltChannel)
 	}
 	return size
 }
@@ -211,7 +212,7 @@ func (head *header) readChannel(text string) int {
 // address decides whom the message is for (S5, S8).
 func (head *header) address() {
 	if head.channels > 1 {
-		head.rules = append(head.rules, ruleSeveralChannels)
+		head.rules = append(head.rules, mend.SeveralChannels)
 	}
 	self := false // the model writes to itself: such a message is a result
 	for _, name := range head.recipients {
@@ -222,14 +223,14 @@ func (head *header) address() {
 		case head.recipient == "":
 			head.recipient = name
 		case head.recipient != name:
-			head.rules = append(head.rules, ruleOddRecipient)
+			head.rules = append(head.rules, mend.OddRecipient)
 		}
 	}
 	if head.recipient == "" {
 		head.recipient = head.bareTool
 	}
 	if self && head.recipient == "" {
-		head.rules = append(head.rules, ruleOddRecipient)
+		head.rules = append(head.rules, mend.OddRecipient)
 		head.hidden = head.hidden || head.channels < 2
 	}
 	if head.hidden {
