@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -18,8 +17,9 @@ type format struct {
 	short string                                      // a narrower expression without such a limit, for names of members
 }
 
-// knownFormats, by name. Those that are neither here nor in openFormats are annotations, as the
-// standard says; they come from languages and libraries (int32, binary, password, uuid4).
+// knownFormats, by name. Others are annotations, as the standard says: those of languages and
+// libraries (int32, binary, password, uuid4), and of the standard's own regex and uri-template,
+// on which validators do not agree and the first of which no regular expression describes.
 var knownFormats = map[string]format{
 	"date":         {text: formats.Date},
 	"time":         {text: formats.Time},
@@ -40,10 +40,6 @@ var knownFormats = map[string]format{
 	"json-pointer":          {text: formats.JSONPointer},
 	"relative-json-pointer": {text: `(?:0|[1-9]\d{0,19})(?:#|` + formats.JSONPointer + `)`},
 }
-
-// openFormats are standard formats that output is not held to: validators do not agree on
-// them, and no regular expression describes the first.
-var openFormats = []string{"regex", "uri-template"}
 
 // Lengths of names in the DNS and of addresses of mail (RFC 1035 2.3.4, RFC 5321 4.5.3.1).
 // Of names beyond ASCII, which count as their Punycode, as many characters as mostly fit.
@@ -234,6 +230,3 @@ func lengthSpan(schemas []*value) (lo, hi int) {
 	}
 	return lo, hi
 }
-
-// isOpenFormat reports whether a format is one of the standard that output is not held to.
-func isOpenFormat(name string) bool { return slices.Contains(openFormats, name) }
