@@ -2,10 +2,10 @@ package grammar
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
 	"ossian/internal/grammar/formats"
+	"ossian/internal/grammar/runes"
 )
 
 // A format is what a string of that format must be as a whole. It takes in what its
@@ -93,20 +93,6 @@ func email(p *pattern, b *budget) (*automaton, error) {
 	return simple(cat(local, lit("@"), alt(separated(label, lit(".")), literal)), p.quoted, b)
 }
 
-// ranges reads pairs of hexadecimal numbers.
-func ranges(text string) (pairs []rune) {
-	for _, pair := range strings.Fields(text) {
-		var lo, hi rune
-		if n, err := fmt.Sscanf(pair, "%x-%x", &lo, &hi); n == 2 && err == nil && lo <= hi {
-			pairs = append(pairs, lo, hi)
-		}
-	}
-	return ordered(pairs)
-}
-
-// without is the class a without the characters of b.
-func without(a, b []rune) []rune { return negate(ordered(append(negate(a), b...))) }
-
 // A script holds the classes of labels beyond ASCII: all letters, marks and digits, and
 // those that a label may begin with.
 type script struct{ any, first *expr }
@@ -120,11 +106,11 @@ var scripts = sync.OnceValue(func() (all [2]script) {
 		}
 		return body.class
 	}
-	letters := without(read(`[a-z0-9\p{Ll}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}\x{f0b}\x{3007}]`), ranges(formats.Unstable))
+	letters := runes.Without(read(`[a-z0-9\p{Ll}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}\x{f0b}\x{3007}]`), runes.Parse(formats.Unstable))
 	marks := read(`[\p{M}\x{660}-\x{669}]`)
-	right := ranges(formats.RightToLeft)
-	for i, chars := range [][]rune{without(letters, right), without(letters, negate(right))} {
-		all[i] = script{class(chars...), class(without(chars, marks)...)}
+	right := runes.Parse(formats.RightToLeft)
+	for i, chars := range [][]rune{runes.Without(letters, right), runes.Without(letters, runes.Negate(right))} {
+		all[i] = script{class(chars...), class(runes.Without(chars, marks)...)}
 	}
 	return all
 })
