@@ -302,7 +302,7 @@ func (n *nfa) spellings(e *expr) [][]runes.Bytes {
 	for i := 0; i < len(e.class) && n.budget.err == nil; i += 2 {
 		lo, hi := e.class[i], e.class[i+1]
 		for char := lo; n.quoted && char <= hi && char <= '\\'; char++ {
-			esc := escape(char)
+			esc := runes.Escape(char)
 			if esc == "" {
 				continue
 			}

@@ -49,7 +49,9 @@ func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
 		out, err = p.attempt(search(anchor(body, false)), b)
 	}
 	if err == errTooLarge && b.err == nil {
-		out, err = p.compile(search(anchor(body, true)), b)
+		if out, err = p.compile(search(anchor(body, true)), b); err == errNoMatch {
+			err = errTooLarge // of all of the pattern
+		}
 	}
 	return out, err
 }

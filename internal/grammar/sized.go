@@ -1,12 +1,15 @@
 package grammar
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // Lengths behind look-ahead, as in ^(?=.*[a-z])(?=.*\d).{8,64}$. Each look-ahead is a condition
 // on all of the text, so what must hold besides may have states for each set of conditions that
-// are met so far: with a copy for each number of characters these are too many. But where all
-// of the text is of characters of one class, its number is a condition of its own: here it is
-// taken out of the expression, and counted (lengths).
+// are met so far: with a copy for each number of characters these are too many. But where
+// one class of characters repeats and all else is of fixed width, the number is a condition of
+// its own: here it is taken out of the expression, and counted (lengths).
 
 // sized is body, what texts must be as a whole, without the numbers of characters that it
 // names behind or in look-ahead at its beginning; these and low and high, which hold as well,
@@ -24,28 +27,45 @@ func sized(body *expr, low, high int) (loose *expr, lo, hi int) {
 		parts = parts[:len(parts)-1]
 	}
 	lo, hi = low, high
-	take := func(e *expr) *expr {
-		if e.op != opRepeat || e.sub[0].op != opClass {
-			return e
+	// take takes the number out of the one repetition of parts that are else of fixed width.
+	take := func(parts []*expr) {
+		fixed, varies := 0, -1
+		for i, e := range parts {
+			width := e.bound()
+			switch {
+			case e.op == opClass:
+				width = 1
+			case e.op == opLit:
+				width = utf8.RuneCountInString(e.lit)
+			case e.op != opRepeat || e.sub[0].op != opClass || (e.min != e.max && varies >= 0):
+				return
+			case e.min != e.max:
+				varies, width = i, 0
+			}
+			fixed += width
 		}
-		if lo = max(lo, e.min); e.max >= 0 && (hi < 0 || hi > e.max) {
-			hi = e.max
+		if varies < 0 {
+			return
 		}
-		return star(e.sub[0])
+		e := parts[varies]
+		if lo = max(lo, fixed+e.min); e.max >= 0 && (hi < 0 || hi > fixed+e.max) {
+			hi = fixed + e.max
+		}
+		parts[varies] = star(e.sub[0])
 	}
 	at := 0 // behind the look-ahead
 	for ; at < len(parts) && looksAhead(parts[at]); at++ {
 		whole := parts[at].sub[0] // up to the end of the text, as in (?=.{8,64}$)
-		if parts[at].op == opAhead && whole.op == opCat && len(whole.sub) == 2 && whole.sub[1].op == opEnd {
-			parts[at] = &expr{op: opAhead, sub: []*expr{cat(take(whole.sub[0]), whole.sub[1])}}
+		if last := len(whole.sub) - 1; parts[at].op == opAhead && whole.op == opCat && whole.sub[last].op == opEnd {
+			inside := slices.Clone(whole.sub)
+			take(inside[:last])
+			parts[at] = &expr{op: opAhead, sub: []*expr{cat(inside...)}}
 		}
 	}
 	if at == 0 {
 		return body, low, high
 	}
-	if len(parts) == at+1 {
-		parts[at] = take(parts[at])
-	}
+	take(parts[at:])
 	return cat(parts...), lo, hi
 }
 

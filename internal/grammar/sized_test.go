@@ -36,6 +36,8 @@ func TestSizedAhead(t *testing.T) {
 		{`^(?=.{8,}$)(?=.{1,30}$)(?=.*\d)[a-z\d]+$`, "", 8, 30, []string{"aaaaaaa1"}},
 		{`^(?=.*[a-z])(?=.*\d).{8,64}$`, `,"minLength":20,"maxLength":22`, 20, 22, []string{"aaaaaaaaaaaaaaaaaaa1"}},
 		{`^(?=.*[a-z])(?=.*\d)(?=.*[!@#]).+$`, `,"minLength":8,"maxLength":70`, 8, 70, []string{"aaaaaa1!"}},
+		{`^(?=.*[a-z])(?=.*\d)(?=.*[!@#])[A-Z].{6,62}@$`, "", 8, 64, []string{"Aaaaaa1@"}},
+		{`^(?=[a-z].{7,63}$)(?=.*\d)(?=.*[!@#]).+$`, "", 8, 64, []string{"aaaaaa1@"}},
 		{`^(?=(.*[A-Z]){2})(?=(.*\d){2,}).{12,72}$`, "", 12, 72, []string{"AB12........"}},
 	} {
 		text, err := json.Marshal(tt.pattern)
@@ -89,5 +91,6 @@ func TestSizedErrors(t *testing.T) {
 	checkErrors(t, Schema, []struct{ name, source, want string }{
 		{"lengths that exclude each other", `{"properties":{"p":{"type":"string","pattern":"^(?=.*\\d)(?=.{40,50}$).{8,30}$"}},"required":["p"]}`, "#/properties/p/pattern: no string can match"},
 		{"too large beside other things", `{"type":"object","properties":{"p":{"type":"string","pattern":"^(?:(?=.*[a-z])(?=.*\\d)(?=.*[!@#]).{8,64}|x)$"}},"required":["p"]}`, "#/properties/p/pattern: too large"},
+		{"no text is matched, as all of it is not", `{"allOf":[{"type":"string","pattern":"^(?=.*[a-z])(?=.*\\d)(?=.*[!@#])(?=.{8,64}$)"},{"pattern":"a"}]}`, "too large"},
 	})
 }

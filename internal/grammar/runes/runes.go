@@ -1,5 +1,5 @@
 // Package runes has the arithmetic of classes of characters, which are pairs first, last:
-// what one leaves out, and the sequences of bytes that spell one in UTF-8. Who uses it need
+// what one leaves out, and the sequences of bytes that spell one in UTF-8 and in JSON. Who uses it need
 // not know where lengths change, nor that surrogates have no UTF-8.
 package runes
 
@@ -133,4 +133,26 @@ func (c *Cuts) Next(b int) int {
 		b = (b/64 + 1) * 64
 	}
 	return 256
+}
+
+// Escape returns the escape that char needs in a JSON string, or "".
+func Escape(char rune) string {
+	switch char {
+	case '"', '\\':
+		return `\` + string(char)
+	case '\n':
+		return `\n`
+	case '\r':
+		return `\r`
+	case '\t':
+		return `\t`
+	case '\b':
+		return `\b`
+	case '\f':
+		return `\f`
+	}
+	if char < 0x20 {
+		return fmt.Sprintf(`\u%04x`, char)
+	}
+	return ""
 }

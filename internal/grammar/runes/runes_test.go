@@ -1,6 +1,7 @@
 package runes
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"unicode/utf8"
@@ -42,5 +43,19 @@ func TestClasses(t *testing.T) {
 	}
 	if got = Negate(got); !slices.Equal(got, []rune{0, 'a' - 1, 'g', 'w', 'z' + 1, utf8.MaxRune}) {
 		t.Errorf("negated: %q", got)
+	}
+}
+
+// TestEscape escapes what JSON does not allow as it is, and nothing else.
+func TestEscape(t *testing.T) {
+	for char := rune(0); char < 0x100; char++ {
+		spelt := Escape(char)
+		if needs := !json.Valid([]byte(`"` + string(char) + `"`)); needs != (spelt != "") {
+			t.Errorf("%q: %q", char, spelt)
+		}
+		var read string
+		if spelt != "" && (json.Unmarshal([]byte(`"`+spelt+`"`), &read) != nil || read != string(char)) {
+			t.Errorf("%q: %q is read as %q", char, spelt, read)
+		}
 	}
 }
