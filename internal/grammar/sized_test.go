@@ -34,6 +34,7 @@ func TestSizedAhead(t *testing.T) {
 		{`^(?!.*\s)(?=.*[a-z])(?=.*\d).{8,100}$`, "", 8, 100, []string{"aaaaaaa1"}},
 		{`^(?=.{8,64}$)(?=.*[a-z])(?=.*\d)(?=.*[!@#]).*$`, "", 8, 64, []string{"aaaaaa1!"}},
 		{`^(?=.{8,}$)(?=.{1,30}$)(?=.*\d)[a-z\d]+$`, "", 8, 30, []string{"aaaaaaa1"}},
+		{`^(?=.*[a-z])(?=.*\d)(?=.*[!@#]).{8,64}$`, `,"format":"password"`, 8, 64, []string{"aaaaaa1!"}},
 		{`^(?=.*[a-z])(?=.*\d).{8,64}$`, `,"minLength":20,"maxLength":22`, 20, 22, []string{"aaaaaaaaaaaaaaaaaaa1"}},
 		{`^(?=.*[a-z])(?=.*\d)(?=.*[!@#]).+$`, `,"minLength":8,"maxLength":70`, 8, 70, []string{"aaaaaa1!"}},
 		{`^(?=.*[a-z])(?=.*\d)(?=.*[!@#])[A-Z].{6,62}@$`, "", 8, 64, []string{"Aaaaaa1@"}},

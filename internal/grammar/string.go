@@ -104,7 +104,8 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 			}
 			only = keyword
 		}
-		if schema.get("format") != nil || schema.get(notPattern) != nil || schema.get(notEnum) != nil {
+		format := schema.get("format") // those that are not known are annotations: password
+		if (format != nil && isFormat(format.text)) || schema.get(notPattern) != nil || schema.get(notEnum) != nil {
 			return nil, false
 		}
 	}
