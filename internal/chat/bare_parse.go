@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/mend"
 )
 
 // A bareReader finds calls that are written without tags, as the Llama family does, and as
@@ -11,8 +12,8 @@ import (
 //
 //	{"name": "N", "parameters": {…}}
 //
-// calls N if that is a tool, and several follow one another, with a semicolon between
-// them or without. All other text is content, also where it looks like that behind words.
+// calls N if that is a tool, and several follow one another, with a semicolon or a comma
+// between them or without, or are in a list. All other text is content, also where it looks like that behind words.
 //
 // Text is held back as long as it may become a call: bareHead → bareArgs → bareTail →
 // bareHead …; bareHead → bareWhole → bareHead where the name comes behind the arguments.
@@ -25,6 +26,7 @@ type bareReader struct {
 	start  int            // where in text the object begins
 	read   int            // how much of text value has read
 	again  bool           // a call has ended
+	listed bool           // in a list, whose end is no text
 	junk   bool           // members follow the arguments
 }
 
@@ -44,7 +46,11 @@ func (r *bareReader) between() int {
 	if !r.again {
 		return 0
 	}
-	return len(r.text) - len(strings.TrimLeft(string(r.text), "; \t\r\n"))
+	separators := ";, \t\r\n"
+	if r.listed {
+		separators += "]"
+	}
+	return len(r.text) - len(strings.TrimLeft(string(r.text), separators))
 }
 
 // isTool reports whether a tool of that name was offered.
@@ -97,11 +103,12 @@ func (p *tagParser) bareBegin(dst []Event) (_ []Event, rest string) {
 	reader := &p.reader
 	from := reader.between()
 	name, at, verdict := calljson.Bare(reader.text[from:], p.isTool)
+	reader.listed = reader.listed || calljson.Listed(reader.text[from:])
 	switch {
 	case verdict == calljson.Begun:
 		rest = string(reader.text[from+at:])
 		dst = p.startCall(dst, name, reader.pieces)
-		p.reader = bareReader{pieces: reader.pieces[:0], text: reader.text[:0], state: bareArgs}
+		p.reader = bareReader{pieces: reader.pieces[:0], text: reader.text[:0], state: bareArgs, listed: reader.listed}
 	case verdict == calljson.Whole:
 		reader.state, reader.start, reader.read = bareWhole, from+at, from+at
 		return p.bareObject(dst)
@@ -131,9 +138,9 @@ func (p *tagParser) bareObject(dst []Event) (_ []Event, rest string) {
 // bareEnd ends a call.
 func (p *tagParser) bareEnd(dst []Event, cut bool) []Event {
 	if p.reader.junk {
-		dst = p.out.salvage(dst, ruleBrokenCall)
+		dst = p.out.salvage(dst, mend.BrokenCall)
 	}
-	p.reader = bareReader{pieces: p.reader.pieces[:0], text: p.reader.text[:0], again: true}
+	p.reader = bareReader{pieces: p.reader.pieces[:0], text: p.reader.text[:0], again: true, listed: p.reader.listed}
 	return p.out.end(dst, false, cut)
 }
 
@@ -174,12 +181,12 @@ func (p *tagParser) endBare(dst []Event, cut bool) []Event {
 		for _, piece := range reader.pieces {
 			p.out.owed += piece.count
 		}
-		p.reader = bareReader{again: true}
+		p.reader = bareReader{again: true, listed: reader.listed}
 		return dst
 	case cut && name != "" && verdict != calljson.Never:
 		return p.bareEnd(p.startCall(dst, name, reader.pieces), true)
 	case cut && p.forced:
-		return p.bareContent(p.out.salvage(dst, ruleBrokenCall), Hidden)
+		return p.bareContent(p.out.salvage(dst, mend.BrokenCall), Hidden)
 	}
 	return p.bareContent(dst, Content)
 }

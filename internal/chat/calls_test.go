@@ -119,6 +119,23 @@ func TestBareCalls(t *testing.T) {
 		{oslo + oslo + "<|eot_id|>", called + " " + called + " end"},
 		{oslo + "\n" + oslo + "<|eot_id|>", called + " " + called + " end"},
 		{"<|python_tag|>" + oslo + "; <|python_tag|>" + oslo + "<|eom_id|>", called + " " + called + " end"},
+		{"[" + oslo + ", " + oslo + "]<|eot_id|>", called + " " + called + " end"},
+		{"<|python_tag|>[" + oslo + "]\n<|eom_id|>", called + " end"},
+		{"[" + oslo + "] and more<|eot_id|>", called + " content[] and more] end"},
+		{"[" + oslo + ", 3]<|eot_id|>", called + " content[, 3]] end"},
+		{"[1, 2]<|eot_id|>", "content[[1, 2]] end"},
+		{`[{"a": 1}]<|eot_id|>`, `content[[{"a": 1}]] end`},
+		{oslo + ", " + oslo + "<|eot_id|>", called + " " + called + " end"},
+		{oslo + ",\n" + oslo + "\n<|eot_id|>", called + " " + called + " end"},
+		{oslo + "]<|eot_id|>", called + " content[]] end"},
+		{oslo + ", so it is<|eot_id|>", called + " content[, so it is] end"},
+		{`{"id": 3, "name": "get_weather", "parameters": {"city": "Oslo"}}<|eot_id|>`, called + " end"},
+		{`{"why": "to \"know\"", "sure": true, "name": "get_weather", "parameters": {"city": "Oslo"}}<|eot_id|>`, called + " end"},
+		{`{"city": "Oslo", "wet": null}<|eot_id|>`, `content[{"city": "Oslo", "wet": null}] end`},
+		{`{"city": {"name": "get_weather", "parameters": {}}}<|eot_id|>`, `content[{"city": {"name": "get_weather", "parameters": {}}}] end`},
+		{`{"type": "function", "function": {"name": "get_weather", "parameters": {"city": "Oslo"}}}<|eot_id|>`, called + " end"},
+		{`[{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\": \"Oslo\"}"}}, ` + oslo + `]<|eot_id|>`, called + " " + called + " end"},
+		{`{"type": "function", "function": {"name": "reboot", "parameters": {}}}<|eot_id|>`, `content[{"type": "function", "function": {"name": "reboot", "parameters": {}}}] end`},
 		{oslo + "\nDone.<|eot_id|>", called + " content[Done.] end"},
 		{oslo + "; so it is<|eot_id|>", called + " content[; so it is] end"},
 		{oslo + ` {"a": 1}<|eot_id|>`, called + ` content[ {"a": 1}] end`},
@@ -275,6 +292,22 @@ func TestUnknownForm(t *testing.T) {
 	}
 	if err := f.format.Render(f.tok.Prompt(), conv); err != nil {
 		t.Errorf("a call that is asked for: %v", err)
+	}
+}
+
+// TestStrictBegin keeps text that may be read as a call, alone or in a list, to the calls
+// that strict tools may have.
+func TestStrictBegin(t *testing.T) {
+	t.Parallel()
+	tok := llamaTokens(t)
+	f := held{tok: tok, format: llamaFormat(t, "llama3.2"), compile: compiler(tok)}
+	rules := &chat.Rules{Tools: []chat.ToolRule{{Strict: true, Arguments: grammar.Source{Text: string(cityWeather().Tools[0].Parameters)}}}}
+	for text, whole := range map[string]bool{"It rains.<|eot_id|>": true, `{"name": "get_weather", "parameters": {"city": "Oslo"}}<|eot_id|>`: true,
+		`[{"name": "get_weather", "parameters": {"town": "Oslo"}}]<|eot_id|>`: false, `{"why": "", "name": "get_weather", "parameters": {"town": "Oslo"}}<|eot_id|>`: false} {
+		all := sampled(tok, text)
+		if got := f.follow(t, f.constraint(t, cityWeather(), rules), all); (got == len(all)) != whole {
+			t.Errorf("%s: %d of %d ids may come", text, got, len(all))
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ossian/internal/chat/callid"
 )
 
 // A Conversation is what a model is asked to go on with, in no family's words. Its
@@ -175,8 +177,8 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 	}
 	// A result belongs to a call of its id; without one its turn says the name.
 	answers = map[int]string{}
-	asked := map[string]*callsOf{} // by id
-	spoken := 0                    // turns that are neither the assistant's nor a tool's
+	asked := map[string]*callid.Calls{} // by id
+	spoken := 0                         // turns that are neither the assistant's nor a tool's
 	for i := range c.Turns {
 		turn := &c.Turns[i]
 		if turn.Role == User || turn.Role <= Developer {
@@ -184,9 +186,9 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		}
 		for _, call := range turn.Calls {
 			if asked[call.ID] == nil {
-				asked[call.ID] = &callsOf{}
+				asked[call.ID] = &callid.Calls{}
 			}
-			asked[call.ID].add(call.Name, spoken)
+			asked[call.ID].Add(call.Name, spoken)
 		}
 		if turn.Role != ToolRole {
 			continue
@@ -194,7 +196,7 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		calls, known := asked[turn.CallID]
 		switch {
 		case known && turn.CallID != "":
-			answers[i] = calls.answer()
+			answers[i] = calls.Answer()
 		case turn.CallID == "" && turn.Name != "":
 			answers[i] = turn.Name
 		default:
@@ -202,28 +204,4 @@ func (c *Conversation) check() (answers map[int]string, err error) {
 		}
 	}
 	return answers, nil
-}
-
-// callsOf are the calls of one id. Ids are not always unique: clients and models number
-// the calls of every turn from 0, or give all of a turn the same. The k-th result belongs
-// to the k-th call, but not to one before somebody else spoke if there is one since.
-type callsOf struct {
-	names    []string // one at least
-	answered int      // those that have a result, or get none
-	spoken   int      // how often others had spoken before the last
-}
-
-func (o *callsOf) add(name string, spoken int) {
-	if spoken > o.spoken {
-		o.answered = len(o.names)
-	}
-	o.names, o.spoken = append(o.names, name), spoken
-}
-
-// answer returns the name of the function that the next result is of; the last one's
-// where a result is told twice.
-func (o *callsOf) answer() string {
-	name := o.names[min(o.answered, len(o.names)-1)]
-	o.answered = min(o.answered+1, len(o.names))
-	return name
 }

@@ -1,5 +1,7 @@
 package chat
 
+import "ossian/internal/chat/mend"
+
 // A Kind says what happens to a message.
 type Kind uint8
 
@@ -52,11 +54,11 @@ type Event struct {
 	Kind  Kind
 	Part  Part
 	Text  string
-	Bytes string // of the token that became visible; a character may need several
-	Token int    // which pushed id the event is about, counted from 0
-	Count int    // ids that this event accounts for; after Close all add up to those pushed
-	Call  int    // of Calling: index of the call in the answer
-	Name  string // with Start of Calling, Builtin, and Hidden calls: the tool as declared
-	Cut   bool   // with End: the output ended before the message did
-	Rule  Rule   // with Salvage: what was mended
+	Bytes string    // of the token that became visible; a character may need several
+	Token int       // which pushed id the event is about, counted from 0
+	Count int       // ids that this event accounts for; after Close all add up to those pushed
+	Call  int       // of Calling: index of the call in the answer
+	Name  string    // with Start of Calling, Builtin, and Hidden calls: the tool as declared
+	Cut   bool      // with End: the output ended before the message did
+	Rule  mend.Rule // with Salvage: what was mended
 }

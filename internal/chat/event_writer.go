@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"ossian/internal/chat/chars"
+	"ossian/internal/chat/mend"
 	"ossian/internal/token"
 )
 
@@ -203,7 +204,7 @@ func (w *eventWriter) end(dst []Event, tight, cut bool) []Event {
 }
 
 // salvage reports that a rule was applied. It accounts for no ids.
-func (w *eventWriter) salvage(dst []Event, r Rule) []Event {
+func (w *eventWriter) salvage(dst []Event, r mend.Rule) []Event {
 	return append(dst, Event{Kind: Salvage, Rule: r, Token: w.token})
 }
 

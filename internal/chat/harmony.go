@@ -8,6 +8,7 @@ import (
 
 	"ossian/internal/chat/declare"
 	"ossian/internal/chat/mask"
+	"ossian/internal/chat/words"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -80,9 +81,9 @@ func (h *harmony) Parser(c *Conversation) Parser {
 
 // The channels of an answer.
 const (
-	analysis   = "analysis"   // reasoning, and calls of built-in tools
-	commentary = "commentary" // preambles, and calls of functions
-	final      = "final"      // the answer
+	analysis   = words.Analysis   // reasoning, and calls of built-in tools
+	commentary = words.Commentary // preambles, and calls of functions
+	final      = words.Final      // the answer
 )
 
 // A message is one of the model's, of which a Turn may be several.
@@ -382,46 +383,23 @@ func developerText(conv *Conversation, first int, names *declare.Names) (string,
 		if err != nil {
 			return "", &Error{Turn: -1, Tool: -1, Response: true, Problem: "response format " + response.Name + ": " + err.Error()}
 		}
-		sections = append(sections, "# Response Formats\n\n## "+response.Name+"\n\n"+comment(response.Description)+declare.JSON(schema))
+		sections = append(sections, "# Response Formats\n\n## "+response.Name+"\n\n"+declare.Comment(response.Description)+declare.JSON(schema))
 	}
 	return strings.Join(sections, "\n\n"), nil
 }
 
 // namespaceText declares tools (harmony.md 5). names, if there are any, replace theirs.
 func namespaceText(space Namespace, names []string) (string, error) {
-	var out strings.Builder
-	out.WriteString("## " + space.Name + "\n\n")
-	if len(space.Tools) == 0 {
-		out.WriteString(strings.TrimSuffix(space.Description, "\n"))
-		return out.String(), nil
-	}
-	out.WriteString(comment(space.Description) + "namespace " + space.Name + " {\n\n")
+	tools := make([]declare.Tool, len(space.Tools))
 	for i, tool := range space.Tools {
-		name := tool.Name
+		tools[i] = declare.Tool{Name: tool.Name, Description: tool.Description, Text: tool.Input != JSON, Parameters: tool.Parameters}
 		if names != nil {
-			name = names[i]
+			tools[i].Name = names[i]
 		}
-		out.WriteString(comment(tool.Description) + "type " + name + " = (")
-		if tool.Input != JSON { // text: its type is all there is to say
-			out.WriteString("_: string")
-		} else if len(tool.Parameters) > 0 && string(tool.Parameters) != "null" {
-			schema, err := jinja.FromJSON(tool.Parameters)
-			if err != nil {
-				return "", &Error{Turn: -1, Tool: i, Problem: "parameters: " + err.Error()}
-			}
-			out.WriteString("_: " + declare.Type(schema))
-		}
-		out.WriteString(") => any;\n\n")
 	}
-	out.WriteString("} // namespace " + space.Name)
-	return out.String(), nil
-}
-
-// comment is a description as comment lines.
-func comment(description string) string {
-	var out strings.Builder
-	for line := range strings.Lines(description) {
-		out.WriteString("// " + strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r") + "\n")
+	text, at, err := declare.Namespace(space.Name, space.Description, tools)
+	if err != nil {
+		return "", &Error{Turn: -1, Tool: at, Problem: "parameters: " + err.Error()}
 	}
-	return out.String()
+	return text, nil
 }

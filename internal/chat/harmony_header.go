@@ -1,12 +1,15 @@
 package chat
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"ossian/internal/chat/chars"
+	"ossian/internal/chat/mend"
+	"ossian/internal/chat/words"
 )
 
 // maxHeader is how many tokens a header, or text where one should be, may have
@@ -32,7 +35,7 @@ type header struct {
 	recipient string // "" = the user
 	hidden    bool   // a result that the model invented, or a message in another's name
 	content   []piece
-	rules     []Rule // that were applied while it was read
+	rules     []mend.Rule // that were applied while it was read
 
 	channels   int
 	recipients []string // all recipients named
@@ -96,7 +99,7 @@ func (head *header) withoutChannel(parser *harmonyParser, sec section) int {
 	}
 	for {
 		from := at + chars.Spaces(sec.text[at:])
-		size := recipientLen(sec.text[from:])
+		size := words.Recipient(sec.text[from:])
 		if size == 0 {
 			return from
 		}
@@ -180,7 +183,7 @@ func (head *header) author(parser *harmonyParser, text string) int {
 
 // word takes a word of a header and returns how many of its bytes belong to it.
 func (head *header) word(parser *harmonyParser, word string, marker int32) int {
-	if size := recipientLen(word); size > 0 {
+	if size := words.Recipient(word); size > 0 {
 		head.recipients = append(head.recipients, word[len("to="):size])
 		return size
 	}
@@ -197,62 +200,19 @@ func (head *header) word(parser *harmonyParser, word string, marker int32) int {
 	return 0
 }
 
-// recipientLen returns the length of to=NAME at the beginning of s, 0 if there is none.
-func recipientLen(s string) int {
-	name, ok := strings.CutPrefix(s, "to=")
-	if !ok {
-		return 0
-	}
-	end := strings.IndexFunc(name, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_.-$:/", r)
-	})
-	if end < 0 {
-		end = len(name)
-	}
-	return len("to=") + end
-}
-
 // readChannel takes the channel behind its marker (S6).
 func (head *header) readChannel(text string) int {
-	from := chars.Spaces(text)
-	at := from
-	// Dashes and the like before the name are passed over; then the name itself, more
-	// letters behind it, at least three of its own, or a synonym of reasoning will do.
-	for at < len(text) && chars.Letters(text[at:]) == 0 && !unicode.IsSpace(rune(text[at])) {
-		at++
+	channel, size, misspelt := words.Channel(text)
+	if head.channel = cmp.Or(channel, head.channel); misspelt {
+		head.rules = append(head.rules, mend.MisspeltChannel)
 	}
-	size := chars.Letters(text[at:])
-	low := strings.ToLower(text[at : at+size])
-	for _, name := range []string{analysis, commentary, final} {
-		switch {
-		case low == name && at == from:
-			head.channel = name
-			return at + size
-		case strings.HasPrefix(low, name):
-			head.channel, size = name, len(name)
-		case len(low) >= 3 && strings.HasPrefix(name, low):
-			head.channel = name
-		default:
-			continue
-		}
-		head.rules = append(head.rules, ruleMisspeltChannel)
-		return at + size
-	}
-	if low == "thinking" || low == "reasoning" || low == "thought" {
-		head.channel = analysis
-		head.rules = append(head.rules, ruleMisspeltChannel)
-		return at + size
-	}
-	if low != "" && !strings.HasPrefix(text[at:], "to=") {
-		head.rules = append(head.rules, ruleMisspeltChannel)
-	}
-	return from
+	return size
 }
 
 // address decides whom the message is for (S5, S8).
 func (head *header) address() {
 	if head.channels > 1 {
-		head.rules = append(head.rules, ruleSeveralChannels)
+		head.rules = append(head.rules, mend.SeveralChannels)
 	}
 	self := false // the model writes to itself: such a message is a result
 	for _, name := range head.recipients {
@@ -263,14 +223,14 @@ func (head *header) address() {
 		case head.recipient == "":
 			head.recipient = name
 		case head.recipient != name:
-			head.rules = append(head.rules, ruleOddRecipient)
+			head.rules = append(head.rules, mend.OddRecipient)
 		}
 	}
 	if head.recipient == "" {
 		head.recipient = head.bareTool
 	}
 	if self && head.recipient == "" {
-		head.rules = append(head.rules, ruleOddRecipient)
+		head.rules = append(head.rules, mend.OddRecipient)
 		head.hidden = head.hidden || head.channels < 2
 	}
 	if head.hidden {

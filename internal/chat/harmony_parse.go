@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/declare"
+	"ossian/internal/chat/mend"
 )
 
 // A harmonyParser reads what gpt-oss samples, with the salvage rules of harmony.md 9.
@@ -71,7 +72,7 @@ func (p *harmonyParser) Push(dst []Event, id int32) []Event {
 	case id == format.end || id == format.ret || id == format.call || id == format.endOfText:
 		return p.terminator(dst, id)
 	}
-	return p.out.salvage(dst, ruleStrayMarker)
+	return p.out.salvage(dst, mend.StrayMarker)
 }
 
 // text takes an id that is no marker.
@@ -87,9 +88,9 @@ func (p *harmonyParser) text(dst []Event, id int32) []Event {
 		return dst
 	}
 	// No header is that long: this is content, of the answer unless there was one.
-	rule, channel := ruleEndlessHeader, final
+	rule, channel := mend.EndlessHeader, final
 	if p.loose {
-		rule = ruleLooseText
+		rule = mend.LooseText
 	}
 	if p.answered {
 		channel = analysis
@@ -108,13 +109,13 @@ func (p *harmonyParser) enter(begun, loose bool) {
 func (p *harmonyParser) startMarker(dst []Event) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.out.salvage(dst, ruleStartInText)
+		dst = p.out.salvage(dst, mend.StartInText)
 		dst = p.out.end(dst, false, false)
 	case p.state == inHeader && p.loose:
-		dst, _ = p.commit(dst, ruleLooseText, analysis)
+		dst, _ = p.commit(dst, mend.LooseText, analysis)
 		dst = p.out.end(dst, false, false)
 	case p.state == inHeader:
-		dst = p.out.salvage(dst, ruleDoubledStart)
+		dst = p.out.salvage(dst, mend.DoubledStart)
 	}
 	p.enter(true, false)
 	return dst
@@ -124,19 +125,19 @@ func (p *harmonyParser) startMarker(dst []Event) []Event {
 func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 	switch {
 	case p.state == inContent:
-		dst = p.out.salvage(dst, ruleChannelInText)
+		dst = p.out.salvage(dst, mend.ChannelInText)
 		dst = p.out.end(dst, false, false)
 		p.enter(false, false)
 	case p.state == expectStart:
-		dst = p.out.salvage(dst, ruleMissingStart)
+		dst = p.out.salvage(dst, mend.MissingStart)
 		p.enter(false, false)
 	case p.loose:
-		dst = p.out.salvage(dst, ruleLooseText)
+		dst = p.out.salvage(dst, mend.LooseText)
 		p.loose = false
 	}
 	if len(p.tokens) == maxHeader {
 		head := p.header(true)
-		return p.begin(p.out.salvage(dst, ruleEndlessHeader), head, final)
+		return p.begin(p.out.salvage(dst, mend.EndlessHeader), head, final)
 	}
 	p.hold(id)
 	return dst
@@ -145,16 +146,16 @@ func (p *harmonyParser) headerMarker(dst []Event, id int32) []Event {
 // messageMarker takes <|message|>.
 func (p *harmonyParser) messageMarker(dst []Event) []Event {
 	if p.state == expectStart {
-		dst = p.out.salvage(dst, ruleMissingStart)
+		dst = p.out.salvage(dst, mend.MissingStart)
 		p.enter(false, false)
 	}
 	if p.loose {
-		dst = p.out.salvage(dst, ruleLooseText)
+		dst = p.out.salvage(dst, mend.LooseText)
 	}
 	head := p.header(false)
 	fallback := final
 	if head.channel == "" && !head.hidden {
-		head.rules = append(head.rules, ruleMissingChannel)
+		head.rules = append(head.rules, mend.MissingChannel)
 		if head.recipient != "" {
 			fallback = commentary
 		}
@@ -209,13 +210,13 @@ func (p *harmonyParser) tool(recipient string) (Part, string) {
 
 // commit makes a message of a header that nothing but text follows, and reports
 // whether there is any.
-func (p *harmonyParser) commit(dst []Event, rule Rule, fallback string) ([]Event, bool) {
+func (p *harmonyParser) commit(dst []Event, rule mend.Rule, fallback string) ([]Event, bool) {
 	head := p.header(true)
 	if len(head.content) == 0 {
 		return dst, false
 	}
 	if head.channel == "" {
-		dst = p.out.salvage(dst, ruleTextForHeader)
+		dst = p.out.salvage(dst, mend.TextForHeader)
 	}
 	return p.begin(p.out.salvage(dst, rule), head, fallback), true
 }
@@ -230,16 +231,16 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 		if last {
 			fallback = final
 		}
-		rule := ruleMissingMessage
+		rule := mend.MissingMessage
 		if p.loose {
-			rule = ruleLooseText
+			rule = mend.LooseText
 		}
 		dst, message = p.commit(dst, rule, fallback)
 	}
 	p.state = expectStart
 	if !message {
 		if !last {
-			dst = p.out.salvage(dst, ruleStrayEnd)
+			dst = p.out.salvage(dst, mend.StrayEnd)
 			return p.out.skip(dst, Hidden)
 		}
 		return p.endTurn(dst, Content)
@@ -248,9 +249,9 @@ func (p *harmonyParser) terminator(dst []Event, id int32) []Event {
 	part := p.out.part
 	switch {
 	case part == Calling && id != p.format.call:
-		dst = p.out.salvage(dst, ruleCallEnd)
+		dst = p.out.salvage(dst, mend.CallEnd)
 	case id == p.format.call && (part.Visible() || part == Reasoning):
-		dst = p.out.salvage(dst, ruleNoCall)
+		dst = p.out.salvage(dst, mend.NoCall)
 	}
 	dst = p.out.end(dst, false, false)
 	if last || part == Calling || part == Content {
@@ -271,7 +272,7 @@ func (p *harmonyParser) afterwards(dst []Event, id int32, control bool) []Event 
 		return dst
 	}
 	if !p.out.open {
-		dst = p.out.salvage(dst, ruleTextAfterTurn)
+		dst = p.out.salvage(dst, mend.TextAfterTurn)
 		dst = p.out.start(dst, Content, "")
 	}
 	return p.out.text(dst, p.out.tok.Text(id))
@@ -297,8 +298,8 @@ func (p *harmonyParser) closeHeader(dst []Event) []Event {
 	text := rest.String()
 	half := strings.HasPrefix("to=", text) || (head.channels > 0 && !strings.ContainsAny(text, " \n"))
 	if !half || (p.loose && text != "") {
-		dst, _ = p.commit(dst, ruleMissingMessage, final)
+		dst, _ = p.commit(dst, mend.MissingMessage, final)
 		return dst
 	}
-	return p.out.salvage(dst, ruleHalfHeader)
+	return p.out.salvage(dst, mend.HalfHeader)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ossian/internal/chat/calljson"
+	"ossian/internal/chat/mend"
 )
 
 // A callReader finds the parts of a call in the text between call tags:
@@ -100,7 +101,7 @@ func (p *tagParser) endCall(dst []Event, cut bool) []Event {
 		dst = p.out.end(dst, false, cut || !reader.value.Scalar)
 	case callTail:
 		if reader.junk {
-			dst = p.out.salvage(dst, ruleBrokenCall)
+			dst = p.out.salvage(dst, mend.BrokenCall)
 		}
 		dst = p.out.end(dst, false, false)
 	default:
@@ -130,7 +131,7 @@ func (p *tagParser) wholeCall(dst []Event, cut bool) []Event {
 		return p.out.end(dst, false, !known)
 	}
 	// No call: the pieces become text as if there had been no tags.
-	dst = p.out.salvage(dst, ruleBrokenCall)
+	dst = p.out.salvage(dst, mend.BrokenCall)
 	part := Content
 	if cut {
 		part = Hidden

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"ossian/internal/chat/mend"
 	"ossian/internal/token"
 )
 
@@ -129,7 +130,7 @@ func (p *tagParser) Push(dst []Event, id int32) []Event {
 // openThinking takes <think>; a second one is dropped.
 func (p *tagParser) openThinking(dst []Event) []Event {
 	if p.state == insideThinking {
-		return p.out.salvage(dst, ruleStrayThinkTag)
+		return p.out.salvage(dst, mend.StrayThinkTag)
 	}
 	dst = p.endBare(dst, false)
 	p.state = insideThinking
@@ -143,7 +144,7 @@ func (p *tagParser) closeThinking(dst []Event) []Event {
 	begun := p.state == insideThinking
 	p.state = behindThinking
 	if !begun {
-		return p.out.salvage(dst, ruleStrayThinkTag)
+		return p.out.salvage(dst, mend.StrayThinkTag)
 	}
 	dst = p.out.end(dst, true, false)
 	return p.out.skip(dst, Reasoning)

@@ -13,6 +13,7 @@ import (
 	"ossian/internal/chat/declare"
 	"ossian/internal/chat/fence"
 	"ossian/internal/chat/mask"
+	"ossian/internal/chat/shown"
 	"ossian/internal/jinja"
 	"ossian/internal/token"
 )
@@ -70,36 +71,16 @@ func newTemplate(facts Facts) (*template, error) {
 	return made, nil
 }
 
-// probe is a name that no template has, of tools and of what is called.
-const probe = "ossian_probe"
-
-// showsTools reports whether a tool that is offered is in the prompt.
-func (t *template) showsTools() bool {
-	offer := &Conversation{Turns: []Turn{{Role: User, Parts: []string{"Hi"}}}, Tools: []Tool{{Name: probe, Description: "Nothing.", Parameters: []byte(`{"type": "object", "properties": {}}`)}}, Now: time.Unix(0, 0)}
-	text, err := t.text(offer)
-	return err == nil && strings.Contains(fence.Plain(text), probe)
-}
-
 // bareCalls finds out how calls are written, and returns the member in which calls without
 // tags have their arguments, "" where they have tags. Where a template writes calls in
 // another form, or none, models are made to write them so where they must call.
 func (t *template) bareCalls() string {
-	calls := []Call{{ID: "probe0000", Name: probe, Arguments: `{"a": 1}`}, {ID: "probe0001", Name: probe, Arguments: `{"a": 2}`}}
-	called := func(count int) (string, error) {
-		conv := &Conversation{Turns: []Turn{{Role: User, Parts: []string{"Hi"}}, {Role: Assistant, Calls: calls[:count]}}, NoPrompt: true, Now: time.Unix(0, 0)}
-		if t.toolUse != nil { // which writes calls as well
-			conv.Tools = []Tool{{Name: "another"}}
-		}
-		return t.text(conv)
-	}
-	text, err := called(1)
-	_, several := called(2)
-	t.single = err == nil && several != nil
-	text = fence.Plain(text)
+	probe := shown.Mark(0)
+	text, found := t.writtenCall(probe)
 	at := strings.Index(text, probe)
 	open := strings.LastIndex(text[:max(at, 0)], "{")
 	tagged := t.tags.callOpen >= 0
-	if err != nil || at < 0 || open < 0 {
+	if !found || open < 0 {
 		if tagged {
 			return ""
 		}
@@ -115,6 +96,31 @@ func (t *template) bareCalls() string {
 	return "arguments"
 }
 
+// writtenCall returns a usual conversation in which the template writes a call of the
+// function probe, and whether there is one. It notes whether several calls are refused.
+func (t *template) writtenCall(probe string) (text string, found bool) {
+	calls := []Call{{ID: "probe0000", Name: probe, Arguments: `{"a": 1}`}, {ID: "probe0001", Name: probe, Arguments: `{"a": 2}`}}
+	var offered []Tool
+	if t.toolUse != nil { // which writes calls as well
+		offered = []Tool{{Name: "another"}}
+	}
+	for _, tools := range [][]Tool{offered, {{Name: "another"}}} {
+		for _, turns := range usual() {
+			called := func(count int) (string, error) {
+				with := append(slices.Clip(turns), Turn{Role: Assistant, Calls: calls[:count]})
+				return t.text(&Conversation{Turns: with, Tools: tools, NoPrompt: true, Now: time.Unix(0, 0)})
+			}
+			one, err := called(1)
+			_, several := called(2)
+			t.single = t.single || (err == nil && several != nil)
+			if one = fence.Plain(one); err == nil && strings.Contains(one, probe) {
+				return one, true
+			}
+		}
+	}
+	return "", false
+}
+
 // Tools implements Format.
 func (t *template) Tools() bool { return t.shows }
 
@@ -123,11 +129,11 @@ func (t *template) Stops() []int32 { return t.stops }
 
 // Render implements Format.
 func (t *template) Render(prompt *token.Prompt, conv *Conversation) error {
-	if len(conv.offered()) > 0 && !t.shows && !conv.MustCall {
-		return &Error{Turn: -1, Tool: -1, Tools: true, Problem: "the model's chat template has no place for tools: leave them out, choose a template that shows them, or ask for a call"}
-	}
 	text, err := t.text(conv)
 	if err != nil {
+		return err
+	}
+	if err := t.judge(conv, text); err != nil {
 		return err
 	}
 	prompt.Begin(text)

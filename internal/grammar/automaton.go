@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"math/bits"
 	"slices"
+
+	"ossian/internal/grammar/runes"
 )
 
 // unlimited is the room of a loop without upper bound.
@@ -322,17 +323,17 @@ func (d *determinizer) expand(id int32) {
 		return
 	}
 	// Between two neighbouring bounds all bytes are alike.
-	var bounds cuts
+	var bounds runes.Cuts
 	var calls []call
 	for _, id := range set {
 		switch from := d.nfa.states[id]; from.kind {
 		case nBytes:
-			bounds.add(int(from.lo))
-			bounds.add(int(from.hi) + 1)
+			bounds.Add(int(from.lo))
+			bounds.Add(int(from.hi) + 1)
 		case nTable:
 			for _, next := range d.nfa.tables[from.alt] {
-				bounds.add(int(next.lo))
-				bounds.add(int(next.hi) + 1)
+				bounds.Add(int(next.lo))
+				bounds.Add(int(next.hi) + 1)
 			}
 		case nCall:
 			calls = append(calls, call{rule: from.alt, to: from.out, element: from.lo == 1})
@@ -340,11 +341,11 @@ func (d *determinizer) expand(id int32) {
 	}
 	d.fill(set, &bounds)
 	var edges []edge
-	for lo := bounds.next(0); lo < 256; lo = bounds.next(lo + 1) {
+	for lo := bounds.Next(0); lo < 256; lo = bounds.Next(lo + 1) {
 		if len(d.buckets[lo]) == 0 {
 			continue
 		}
-		hi := bounds.next(lo+1) - 1
+		hi := bounds.Next(lo+1) - 1
 		next := edge{lo: byte(lo), hi: byte(hi), to: d.reached(d.buckets[lo])}
 		// Out of a head, bytes of its body begin a repetition and all others leave the loop.
 		// Into a head from outside of its body, the loop begins: its bounds are loaded.
@@ -370,15 +371,15 @@ func (d *determinizer) expand(id int32) {
 
 // fill sorts the targets of set into one bucket for each range of bytes that bounds
 // cuts, at the range's first byte, and notes in from whose body each of them comes from.
-func (d *determinizer) fill(set []int32, bounds *cuts) {
+func (d *determinizer) fill(set []int32, bounds *runes.Cuts) {
 	// Buckets are used again: expansion is where compilation spends its time.
-	for lo := bounds.next(0); lo < 256; lo = bounds.next(lo + 1) {
+	for lo := bounds.Next(0); lo < 256; lo = bounds.Next(lo + 1) {
 		d.buckets[lo] = d.buckets[lo][:0]
 	}
 	// Two bodies for one byte would want two pairs of counts.
 	put := func(id int32, by edge) {
 		owner := d.owner[id]
-		for lo := int(by.lo); lo <= int(by.hi); lo = bounds.next(lo + 1) {
+		for lo := int(by.lo); lo <= int(by.hi); lo = bounds.Next(lo + 1) {
 			if len(d.buckets[lo]) > 0 && d.from[lo] != owner {
 				d.clash(max(d.from[lo], owner))
 			}
@@ -397,27 +398,6 @@ func (d *determinizer) fill(set []int32, bounds *cuts) {
 			}
 		}
 	}
-}
-
-// cuts is a set of bounds between ranges of bytes, one bit each.
-type cuts [4]uint64
-
-// add adds a bound in front of b; behind the last byte there is one anyway.
-func (c *cuts) add(b int) {
-	if b < 256 {
-		c[b/64] |= 1 << (b % 64)
-	}
-}
-
-// next returns the first bound from b on, 256 behind the last one.
-func (c *cuts) next(b int) int {
-	for b < 256 {
-		if word := c[b/64] >> (b % 64); word != 0 {
-			return b + bits.TrailingZeros64(word)
-		}
-		b = (b/64 + 1) * 64
-	}
-	return 256
 }
 
 // calls merges calls of the same rule, whose callers go on in one state, and begins it.

@@ -153,3 +153,27 @@ func (q *inquest) explain(rule int) *Error {
 	}
 	return q.why(ref(rule))
 }
+
+// largest returns err with the place of the pattern or format that takes most states of
+// rules, if one takes so many that it is to blame.
+func largest(rules []rule, err error) error {
+	most := &expr{machine: &automaton{states: make([]state, maxStates/8)}}
+	var look func(e *expr)
+	look = func(e *expr) {
+		if e.op == opMachine && e.at != nil && len(e.machine.states) > len(most.machine.states) {
+			most = e
+		}
+		for _, part := range e.sub {
+			look(part)
+		}
+	}
+	for _, r := range rules {
+		if r.body != nil {
+			look(r.body)
+		}
+	}
+	if most.at == nil {
+		return err
+	}
+	return located(err, most.at.path())
+}

@@ -38,7 +38,7 @@ type expr struct {
 	rule     int
 	machine  *automaton
 	object   *object
-	at       *value // of opNever: the schema or keyword whose fault it is
+	at       *value // of opNever and opMachine: the schema or keyword that it is of, if that is known
 	element  bool   // of opRef: an element of a list whose elements differ
 }
 
@@ -129,77 +129,6 @@ func repeat(e *expr, min, max int) *expr {
 
 func opt(e *expr) *expr  { return repeat(e, 0, 1) }
 func star(e *expr) *expr { return repeat(e, 0, -1) }
-
-// negate returns what class leaves out; pairs must be sorted and disjoint.
-func negate(pairs []rune) []rune {
-	var out []rune
-	next := rune(0)
-	for at := 0; at < len(pairs); at += 2 {
-		if pairs[at] > next {
-			out = append(out, next, pairs[at]-1)
-		}
-		next = pairs[at+1] + 1
-	}
-	if next <= utf8.MaxRune {
-		out = append(out, next, utf8.MaxRune)
-	}
-	return out
-}
-
-// A byteRange is an inclusive range of bytes.
-type byteRange struct{ lo, hi byte }
-
-// utf8Ranges calls emit with sequences of byte ranges that together spell the characters
-// lo to hi, surrogates left out: they have no UTF-8. A range is cut until its first and
-// last character differ in one byte and full ranges behind it.
-func utf8Ranges(lo, hi rune, emit func([]byteRange)) {
-	// Around the surrogates, D800 to DFFF.
-	if lo < 0xd800 && hi > 0xd7ff {
-		utf8Ranges(lo, 0xd7ff, emit)
-		lo = 0xd800
-	}
-	if lo >= 0xd800 && lo <= 0xdfff {
-		lo = 0xe000
-	}
-	if hi >= 0xd800 && hi <= 0xdfff {
-		hi = 0xd7ff
-	}
-	if lo > hi {
-		return
-	}
-	for _, last := range []rune{0x7f, 0x7ff, 0xffff} { // by length
-		if lo <= last && hi > last {
-			utf8Ranges(lo, last, emit)
-			utf8Ranges(last+1, hi, emit)
-			return
-		}
-	}
-	length := utf8.RuneLen(lo)
-	for i := 1; i < length; i++ { // until all continuation bytes below the first difference are full ranges
-		low := rune(1)<<(6*i) - 1
-		if lo&^low == hi&^low {
-			continue
-		}
-		if lo&low != 0 {
-			utf8Ranges(lo, lo|low, emit)
-			utf8Ranges((lo|low)+1, hi, emit)
-			return
-		}
-		if hi&low != low {
-			utf8Ranges(lo, hi&^low-1, emit)
-			utf8Ranges(hi&^low, hi, emit)
-			return
-		}
-	}
-	var first, last [utf8.UTFMax]byte
-	utf8.EncodeRune(first[:], lo)
-	utf8.EncodeRune(last[:], hi)
-	seq := make([]byteRange, length)
-	for i := range seq {
-		seq[i] = byteRange{first[i], last[i]}
-	}
-	emit(seq)
-}
 
 // nullable reports whether e matches the empty text.
 func (e *expr) nullable() bool {

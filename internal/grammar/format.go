@@ -2,11 +2,10 @@ package grammar
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	"ossian/internal/grammar/formats"
+	"ossian/internal/grammar/runes"
 )
 
 // A format is what a string of that format must be as a whole. It takes in what its
@@ -18,8 +17,9 @@ type format struct {
 	short string                                      // a narrower expression without such a limit, for names of members
 }
 
-// knownFormats, by name. Those that are neither here nor in openFormats are annotations, as the
-// standard says; they come from languages and libraries (int32, binary, password, uuid4).
+// knownFormats, by name. Others are annotations, as the standard says: those of languages and
+// libraries (int32, binary, password, uuid4), and of the standard's own regex and uri-template,
+// on which validators do not agree and the first of which no regular expression describes.
 var knownFormats = map[string]format{
 	"date":         {text: formats.Date},
 	"time":         {text: formats.Time},
@@ -40,10 +40,6 @@ var knownFormats = map[string]format{
 	"json-pointer":          {text: formats.JSONPointer},
 	"relative-json-pointer": {text: `(?:0|[1-9]\d{0,19})(?:#|` + formats.JSONPointer + `)`},
 }
-
-// openFormats are standard formats that output is not held to: validators do not agree on
-// them, and no regular expression describes the first.
-var openFormats = []string{"regex", "uri-template"}
 
 // Lengths of names in the DNS and of addresses of mail (RFC 1035 2.3.4, RFC 5321 4.5.3.1).
 // Of names beyond ASCII, which count as their Punycode, as many characters as mostly fit.
@@ -97,20 +93,6 @@ func email(p *pattern, b *budget) (*automaton, error) {
 	return simple(cat(local, lit("@"), alt(separated(label, lit(".")), literal)), p.quoted, b)
 }
 
-// ranges reads pairs of hexadecimal numbers.
-func ranges(text string) (pairs []rune) {
-	for _, pair := range strings.Fields(text) {
-		var lo, hi rune
-		if n, err := fmt.Sscanf(pair, "%x-%x", &lo, &hi); n == 2 && err == nil && lo <= hi {
-			pairs = append(pairs, lo, hi)
-		}
-	}
-	return ordered(pairs)
-}
-
-// without is the class a without the characters of b.
-func without(a, b []rune) []rune { return negate(ordered(append(negate(a), b...))) }
-
 // A script holds the classes of labels beyond ASCII: all letters, marks and digits, and
 // those that a label may begin with.
 type script struct{ any, first *expr }
@@ -124,11 +106,11 @@ var scripts = sync.OnceValue(func() (all [2]script) {
 		}
 		return body.class
 	}
-	letters := without(read(`[a-z0-9\p{Ll}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}\x{f0b}\x{3007}]`), ranges(formats.Unstable))
+	letters := runes.Without(read(`[a-z0-9\p{Ll}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}\x{f0b}\x{3007}]`), runes.Parse(formats.Unstable))
 	marks := read(`[\p{M}\x{660}-\x{669}]`)
-	right := ranges(formats.RightToLeft)
-	for i, chars := range [][]rune{without(letters, right), without(letters, negate(right))} {
-		all[i] = script{class(chars...), class(without(chars, marks)...)}
+	right := runes.Parse(formats.RightToLeft)
+	for i, chars := range [][]rune{runes.Without(letters, right), runes.Without(letters, runes.Negate(right))} {
+		all[i] = script{class(chars...), class(runes.Without(chars, marks)...)}
 	}
 	return all
 })
@@ -234,6 +216,3 @@ func lengthSpan(schemas []*value) (lo, hi int) {
 	}
 	return lo, hi
 }
-
-// isOpenFormat reports whether a format is one of the standard that output is not held to.
-func isOpenFormat(name string) bool { return slices.Contains(openFormats, name) }

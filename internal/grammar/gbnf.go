@@ -1,8 +1,9 @@
 package grammar
 
 import (
-	"slices"
 	"strings"
+
+	"ossian/internal/grammar/runes"
 )
 
 // gbnf reads the format of llama.cpp: rules NAME ::= ALTERNATIVES, beginning with root.
@@ -69,26 +70,8 @@ func (s *scanner) gbnfClass() *expr {
 		pairs = append(pairs, lo, hi)
 	}
 	s.next()
-	if pairs = ordered(pairs); not {
-		pairs = negate(pairs)
+	if pairs = runes.Ordered(pairs); not {
+		pairs = runes.Negate(pairs)
 	}
 	return class(pairs...)
-}
-
-// ordered sorts and merges the pairs of a class.
-func ordered(pairs []rune) []rune {
-	var all [][2]rune
-	for i := 0; i < len(pairs); i += 2 {
-		all = append(all, [2]rune{pairs[i], pairs[i+1]})
-	}
-	slices.SortFunc(all, func(a, b [2]rune) int { return int(a[0] - b[0]) })
-	var out []rune
-	for _, pair := range all {
-		if last := len(out); last > 0 && pair[0] <= out[last-1]+1 {
-			out[last-1] = max(out[last-1], pair[1])
-		} else {
-			out = append(out, pair[0], pair[1])
-		}
-	}
-	return out
 }

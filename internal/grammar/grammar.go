@@ -189,6 +189,9 @@ func compile(src Source, b *budget) (*automaton, omissions, error) {
 			err = e
 		}
 	}
+	if err == errTooLarge && src.Kind == Schema {
+		err = largest(rules, err)
+	}
 	return a, ignored, err
 }
 

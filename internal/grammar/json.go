@@ -3,13 +3,14 @@ package grammar
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ossian/internal/grammar/runes"
 )
 
 // Kinds of JSON values, by the first letter of their texts; canonical writes them.
@@ -228,33 +229,11 @@ func (v *value) expr(space, colon *expr) *expr {
 func quoted(text string) string {
 	var out []byte
 	for _, char := range text {
-		if esc := escape(char); esc != "" {
+		if esc := runes.Escape(char); esc != "" {
 			out = append(out, esc...)
 		} else {
 			out = append(out, string(char)...)
 		}
 	}
 	return string(out)
-}
-
-// escape returns the escape that char needs in a JSON string, or "".
-func escape(char rune) string {
-	switch char {
-	case '"', '\\':
-		return `\` + string(char)
-	case '\n':
-		return `\n`
-	case '\r':
-		return `\r`
-	case '\t':
-		return `\t`
-	case '\b':
-		return `\b`
-	case '\f':
-		return `\f`
-	}
-	if char < 0x20 {
-		return fmt.Sprintf(`\u%04x`, char)
-	}
-	return ""
 }

@@ -22,9 +22,7 @@ func (c *compiler) check(schema *value) {
 		case slices.Contains(applied, key):
 			if want := malformed(key, schema.vals[i]); want != "" {
 				c.fail(invalid(schema.path(), "%s: %s expected", key, want))
-			} else if name := schema.vals[i].text; key == "format" && isOpenFormat(name) {
-				c.ignore(schema.vals[i], "the format "+name+" cannot be held to: give a pattern, or leave it out")
-			} else if key == "format" && !isFormat(name) {
+			} else if key == "format" && !isFormat(schema.vals[i].text) {
 				c.unknown = c.note(c.unknown, schema.vals[i], "")
 			}
 		case !slices.Contains(annotations, key) && !strings.HasPrefix(key, "x-"):

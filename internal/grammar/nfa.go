@@ -3,6 +3,8 @@ package grammar
 import (
 	"encoding/binary"
 	"slices"
+
+	"ossian/internal/grammar/runes"
 )
 
 // maxDepth bounds recursion over expressions; front ends nest less deep, except for
@@ -61,11 +63,11 @@ type nfa struct {
 	count  map[*expr]bool        // repetitions to count
 	budget *budget
 
-	weights []int                      // by rule: 1 + what copying it would take, large; 0 = not known
-	current int                        // the rule being built
-	depth   int                        // of build
-	shared  map[string]int32           // tables of one class, by what is in them
-	spelled [2]map[*expr][][]byteRange // classes in bytes; second: quoted
+	weights []int                        // by rule: 1 + what copying it would take, large; 0 = not known
+	current int                          // the rule being built
+	depth   int                          // of build
+	shared  map[string]int32             // tables of one class, by what is in them
+	spelled [2]map[*expr][][]runes.Bytes // classes in bytes; second: quoted
 }
 
 // A countedLoop has the bounds of a loop, and the states of its body from, to - 1.
@@ -77,7 +79,7 @@ type countedLoop struct {
 
 // newNFA builds the graph of all rules. Repetitions in count are counted, others copied.
 func newNFA(rules []rule, quoted bool, count map[*expr]bool, b *budget) *nfa {
-	n := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]byteRange{{}, {}}}
+	n := &nfa{rules: rules, quoted: quoted, count: count, budget: b, shared: map[string]int32{}, spelled: [2]map[*expr][][]runes.Bytes{{}, {}}}
 	n.states = make([]nstate, len(rules)+2)
 	n.final = int32(len(rules))
 	n.dead = n.final + 1
@@ -285,7 +287,7 @@ func (n *nfa) class(e *expr, next int32) int32 {
 }
 
 // spellings returns the byte sequences of the characters of e, sorted and apart.
-func (n *nfa) spellings(e *expr) [][]byteRange {
+func (n *nfa) spellings(e *expr) [][]runes.Bytes {
 	known := n.spelled[0]
 	if n.quoted {
 		known = n.spelled[1]
@@ -294,22 +296,22 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 	if ok {
 		return all
 	}
-	plain := func(lo, hi rune) { utf8Ranges(lo, hi, func(seq []byteRange) { all = append(all, seq) }) }
+	plain := func(lo, hi rune) { runes.UTF8(lo, hi, func(seq []runes.Bytes) { all = append(all, seq) }) }
 	// Inside quotes characters that need an escape are cut out of the range; up to the
 	// backslash there are few, and behind it none.
 	for i := 0; i < len(e.class) && n.budget.err == nil; i += 2 {
 		lo, hi := e.class[i], e.class[i+1]
 		for char := lo; n.quoted && char <= hi && char <= '\\'; char++ {
-			esc := escape(char)
+			esc := runes.Escape(char)
 			if esc == "" {
 				continue
 			}
 			if lo < char {
 				plain(lo, char-1)
 			}
-			var seq []byteRange
+			var seq []runes.Bytes
 			for _, letter := range []byte(esc) {
-				seq = append(seq, byteRange{letter, letter})
+				seq = append(seq, runes.Bytes{letter, letter})
 			}
 			all = append(all, seq)
 			lo = char + 1
@@ -318,8 +320,8 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 			plain(lo, hi)
 		}
 	}
-	slices.SortFunc(all, func(a, b []byteRange) int {
-		return slices.CompareFunc(a, b, func(x, y byteRange) int { return int(x.lo) - int(y.lo) })
+	slices.SortFunc(all, func(a, b []runes.Bytes) int {
+		return slices.CompareFunc(a, b, func(x, y runes.Bytes) int { return int(x[0]) - int(y[0]) })
 	})
 	n.budget.spend(2 * len(all))
 	known[e] = all
@@ -327,7 +329,7 @@ func (n *nfa) spellings(e *expr) [][]byteRange {
 }
 
 // table matches what follows the first depth bytes of all, then next.
-func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
+func (n *nfa) table(all [][]runes.Bytes, depth int, next int32) int32 {
 	var edges []edge
 	var key []byte
 	for i := 0; i < len(all); {
@@ -340,10 +342,10 @@ func (n *nfa) table(all [][]byteRange, depth int, next int32) int32 {
 			to = n.table(all[from:i], depth+1, next)
 		}
 		// Neighbours that lead to the same state become one edge.
-		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == first.lo {
-			edges[k-1].hi = first.hi
+		if k := len(edges); k > 0 && edges[k-1].to == to && edges[k-1].hi+1 == first[0] {
+			edges[k-1].hi = first[1]
 		} else {
-			edges = append(edges, edge{lo: first.lo, hi: first.hi, to: to})
+			edges = append(edges, edge{lo: first[0], hi: first[1], to: to})
 		}
 	}
 	// vocab.Characters that differ in their first bytes alone share the tables behind these.

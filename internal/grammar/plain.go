@@ -3,6 +3,7 @@ package grammar
 import (
 	"slices"
 
+	"ossian/internal/grammar/runes"
 	"ossian/internal/grammar/vocab"
 )
 
@@ -19,7 +20,7 @@ func (a *automaton) isPlainLoop(start int32) bool {
 }
 
 // plainShapes spells the characters of plain tokens in bytes.
-var plainShapes = [][]byteRange{
+var plainShapes = [][]runes.Bytes{
 	{{0x20, 0x21}}, {{0x23, 0x5b}}, {{0x5d, 0x7f}},
 	{{0xc2, 0xdf}, {0x80, 0xbf}},
 	{{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}},
@@ -62,8 +63,8 @@ func (a *automaton) afterPlain(from int32) (to []int32, ok bool) {
 }
 
 // all adds to next the states behind each of bytes. Not ok: some of them lead nowhere.
-func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, bool) {
-	lo := int(bytes.lo)
+func (a *automaton) all(next []int32, from int32, bytes runes.Bytes) ([]int32, bool) {
+	lo := int(bytes[0])
 	for _, edge := range a.states[from].edges {
 		if int(edge.hi) < lo {
 			continue
@@ -74,7 +75,7 @@ func (a *automaton) all(next []int32, from int32, bytes byteRange) ([]int32, boo
 		if !slices.Contains(next, edge.to) {
 			next = append(next, edge.to)
 		}
-		if lo = int(edge.hi) + 1; lo > int(bytes.hi) {
+		if lo = int(edge.hi) + 1; lo > int(bytes[1]) {
 			return next, true
 		}
 	}
@@ -141,10 +142,10 @@ func (a *automaton) plainNext(from int32) (to int32, all, none bool) {
 
 // through returns the state behind each byte of bytes if it is the same for all of them,
 // otherwise whether some of them lead anywhere.
-func (a *automaton) through(from int32, bytes byteRange) (to int32, ok, some bool) {
-	next, to := int(bytes.lo), int32(-1)
+func (a *automaton) through(from int32, bytes runes.Bytes) (to int32, ok, some bool) {
+	next, to := int(bytes[0]), int32(-1)
 	for _, edge := range a.states[from].edges {
-		if edge.hi < bytes.lo || edge.lo > bytes.hi {
+		if edge.hi < bytes[0] || edge.lo > bytes[1] {
 			continue
 		}
 		if int(edge.lo) > next || (to >= 0 && to != edge.to) {
@@ -152,7 +153,7 @@ func (a *automaton) through(from int32, bytes byteRange) (to int32, ok, some boo
 		}
 		next, to = int(edge.hi)+1, edge.to
 	}
-	return to, to >= 0 && next > int(bytes.hi), to >= 0
+	return to, to >= 0 && next > int(bytes[1]), to >= 0
 }
 
 // A plainLoop is a state that characters lead to and back to: a class repeated, or the rest of a
@@ -219,7 +220,7 @@ func (a *automaton) wide(from int32, loop plainLoop) bool {
 				want = loop.count & countMore
 			}
 			for _, edge := range a.states[at].edges {
-				if edge.hi >= bytes.lo && edge.lo <= bytes.hi && edge.count&^countCheck != want {
+				if edge.hi >= bytes[0] && edge.lo <= bytes[1] && edge.count&^countCheck != want {
 					return false
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"ossian/internal/grammar/ecma"
+	"ossian/internal/grammar/runes"
 )
 
 // A pattern says what a regular expression is for.
@@ -20,6 +21,11 @@ type pattern struct {
 	count  int    // the automaton may have counts for repetitions so large; 0 = none
 	own    bool   // of this package, of any length
 	where  string // in errors
+
+	// Of a pattern with counts that begins with look-ahead, if sized: how many characters
+	// texts have, high < 0 = no limit.
+	sized     bool
+	low, high int
 }
 
 // compilePattern compiles a regular expression in the syntax that ECMA-262, Python and
@@ -43,7 +49,9 @@ func compilePattern(text string, p pattern, b *budget) (*automaton, error) {
 		out, err = p.attempt(search(anchor(body, false)), b)
 	}
 	if err == errTooLarge && b.err == nil {
-		out, err = p.compile(search(anchor(body, true)), b)
+		if out, err = p.compile(search(anchor(body, true)), b); err == errNoMatch {
+			err = errTooLarge // of all of the pattern
+		}
 	}
 	return out, err
 }
@@ -61,11 +69,22 @@ func (p pattern) attempt(body *expr, b *budget) (*automaton, error) {
 
 // compile compiles what texts must be as a whole.
 func (p pattern) compile(body *expr, b *budget) (*automaton, error) {
-	body, err := p.ahead(body, empty, b)
-	if err != nil {
-		return nil, err
+	lo, hi := 0, unlimited
+	if p.sized {
+		lo, hi = p.low, p.high
 	}
 	if p.count > 0 {
+		if loose, low, high := sized(body, lo, hi); p.sized || max(low, high) >= p.count {
+			body, lo, hi = loose, low, high
+		}
+	}
+	body, err := p.ahead(body, empty, b)
+	switch {
+	case err != nil:
+		return nil, err
+	case lo > 0 || hi >= 0:
+		return p.counted(body, lo, hi, b)
+	case p.count > 0:
 		return countable(body, p.quoted, p.count, b)
 	}
 	return simple(body, p.quoted, b)
@@ -187,7 +206,7 @@ func fromSyntax(re *syntax.Regexp, ahead []*expr) (*expr, string) {
 	case syntax.OpCharClass:
 		return class(re.Rune...), ""
 	case syntax.OpAnyCharNotNL:
-		return class(negate([]rune{'\n', '\n'})...), ""
+		return class(runes.Negate([]rune{'\n', '\n'})...), ""
 	case syntax.OpAnyChar:
 		return class(anyRune...), ""
 	case syntax.OpBeginText:

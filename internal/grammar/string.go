@@ -89,7 +89,8 @@ func (c *compiler) patterned(flat flatSchema, lo, hi int) *expr {
 	case inside.counts():
 		return cat(lit(`"`), c.rule("counted", &expr{op: opCounted, machine: inside.quotedEnd()}))
 	}
-	return cat(lit(`"`), machine(inside), lit(`"`))
+	blamed := firstKeyword(flat.schemas, "pattern", "format")
+	return cat(lit(`"`), &expr{op: opMachine, machine: inside, at: blamed}, lit(`"`))
 }
 
 // single is patterns and measured where one pattern says everything about strings, if its
@@ -103,7 +104,8 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 			}
 			only = keyword
 		}
-		if schema.get("format") != nil || schema.get(notPattern) != nil || schema.get(notEnum) != nil {
+		format := schema.get("format") // those that are not known are annotations: password
+		if (format != nil && isFormat(format.text)) || schema.get(notPattern) != nil || schema.get(notEnum) != nil {
 			return nil, false
 		}
 	}
@@ -117,13 +119,16 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 		out := c.compiled(only, only.text, pattern{search: true, quoted: true, count: minCount})
 		return out, out != nil
 	}
-	// A length beside the pattern can be counted with it only if the pattern is one class
-	// repeated: then it is another bound of that repetition.
 	body, fault := parsePattern(only.text, true)
 	if fault != nil {
 		return nil, false
 	}
-	if body = search(body); body.op != opRepeat || body.sub[0].op != opClass {
+	if body = search(body); beginsAhead(body) {
+		return c.sized(only, lo, hi)
+	}
+	// Otherwise a length beside the pattern can be counted with it only if the pattern is one
+	// class repeated: then it is another bound of that repetition.
+	if body.op != opRepeat || body.sub[0].op != opClass {
 		return nil, false
 	}
 	if most := body.max; hi >= 0 && (most < 0 || most > hi) {
@@ -134,6 +139,15 @@ func (c *compiler) single(schemas []*value, lo, hi int) (*automaton, bool) {
 	}
 	out, err := countable(body, true, minCount, c.budget)
 	if err != nil {
+		c.fail(located(err, only.path()))
+	}
+	return out, err == nil
+}
+
+// sized is single of a pattern that begins with look-ahead.
+func (c *compiler) sized(only *value, lo, hi int) (*automaton, bool) {
+	out, err := compilePattern(only.text, pattern{search: true, quoted: true, count: minCount, sized: true, low: lo, high: hi, where: only.path()}, c.budget)
+	if err != nil && err != errNoMatch {
 		c.fail(located(err, only.path()))
 	}
 	return out, err == nil

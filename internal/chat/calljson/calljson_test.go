@@ -47,28 +47,40 @@ func TestBare(t *testing.T) {
 		at      int
 		verdict Verdict
 	}{
-		"":                               {"", 0, Open},
-		" \n":                            {"", 0, Open},
-		"<|python":                       {"", 0, Open},
-		PythonTag:                        {"", 0, Open},
-		PythonTag + "x":                  {"", 0, Never},
-		"<b>":                            {"", 0, Never},
-		"{":                              {"", 0, Open},
-		`{"na`:                           {"", 0, Open},
-		`{"x`:                            {"", 0, Never},
-		`{"name": "f"`:                   {"f", 0, Open},
-		`{"name": "g"`:                   {"", 0, Never},
-		`{"name": "f"}`:                  {"", 0, Never},
-		`{"name": "f", "parameters": `:   {"f", 0, Open},
-		`{"name": "f", "parameters": {`:  {"f", 28, Begun},
-		`{"name": "f", "parameters": "`:  {"f", 0, Whole},
-		`{"name": "f", "parameters": 3`:  {"", 0, Never},
-		`{"name": "f", "x": `:            {"f", 0, Open},
-		`{"name": "f", "x": 1`:           {"f", 0, Whole},
-		` {"arguments": {`:               {"", 1, Whole},
-		`{"arguments": 1`:                {"", 0, Never},
-		PythonTag + `{"parameters": {"`:  {"", 14, Whole},
-		`{"type":"function","name":"f",`: {"f", 0, Open},
+		"":                                   {"", 0, Open},
+		" \n":                                {"", 0, Open},
+		"<|python":                           {"", 0, Open},
+		PythonTag:                            {"", 0, Open},
+		PythonTag + "x":                      {"", 0, Never},
+		"<b>":                                {"", 0, Never},
+		"{":                                  {"", 0, Open},
+		`{"na`:                               {"", 0, Open},
+		`{"x`:                                {"", 0, Open},
+		`{"x": "a", "y": 3.5, `:              {"", 0, Open},
+		`{"x": "a"}`:                         {"", 0, Never},
+		`{"x": {`:                            {"", 0, Never},
+		`{"x": [`:                            {"", 0, Never},
+		`{"id": 3, "name": "f"`:              {"f", 0, Open},
+		`{"x": "\"", "name": "g"`:            {"", 0, Never},
+		`{"type": "function", "function": {`: {"", 0, Whole},
+		`[`:                                  {"", 0, Open},
+		`[1`:                                 {"", 0, Never},
+		`[[`:                                 {"", 0, Never},
+		PythonTag + `[ {"name": "f", "arguments": {`: {"f", 43, Begun},
+		`{"name": "f", "x": "1", "arguments": {`:     {"f", 37, Begun},
+		`{"name": "f"`:                               {"f", 0, Open},
+		`{"name": "g"`:                               {"", 0, Never},
+		`{"name": "f"}`:                              {"", 0, Never},
+		`{"name": "f", "parameters": `:               {"f", 0, Open},
+		`{"name": "f", "parameters": {`:              {"f", 28, Begun},
+		`{"name": "f", "parameters": "`:              {"f", 0, Whole},
+		`{"name": "f", "parameters": 3`:              {"", 0, Never},
+		`{"name": "f", "x": `:                        {"f", 0, Open},
+		`{"name": "f", "x": 1`:                       {"f", 0, Whole},
+		` {"arguments": {`:                           {"", 1, Whole},
+		`{"arguments": 1`:                            {"", 0, Never},
+		PythonTag + `{"parameters": {"`:              {"", 14, Whole},
+		`{"type":"function","name":"f",`:             {"f", 0, Open},
 	} {
 		name, at, verdict := Bare([]byte(text), known)
 		if name != want.name || at != want.at || verdict != want.verdict {
@@ -79,7 +91,7 @@ func TestBare(t *testing.T) {
 
 // What is certain of a beginning stays so, and where arguments begin there is an object.
 func FuzzBare(f *testing.F) {
-	for _, text := range []string{`{"name": "f", "parameters": {"a": 1}}`, `{"type": "function", "name": "f", "arguments": {}}`, `{"parameters": {}, "name": "f"}`, PythonTag + ` {"name": "f", "x": 1, "parameters": "{}"}`, `{"name": "\u0066", "parameters": {}}`} {
+	for _, text := range []string{`{"name": "f", "parameters": {"a": 1}}`, `[{"x": "\"", "type": "function", "function": {"name": "f", "arguments": {}}}]`, `{"type": "function", "name": "f", "arguments": {}}`, `{"parameters": {}, "name": "f"}`, PythonTag + ` {"name": "f", "x": 1, "parameters": "{}"}`, `{"name": "\u0066", "parameters": {}}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

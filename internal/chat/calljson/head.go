@@ -24,12 +24,9 @@ const (
 // id of theirs, and text where a vocabulary lacks it.
 const PythonTag = "<|python_tag|>"
 
-// callKeys are the members that the object of a call may begin with, and argumentKeys
-// those of them that hold the arguments: Llama has parameters, most others arguments.
-var (
-	callKeys     = []string{"name", "type", "id", "parameters", "arguments"}
-	argumentKeys = []string{"parameters", "arguments"}
-)
+// argumentKeys are the members that hold the arguments: Llama has parameters, most others
+// arguments.
+var argumentKeys = []string{"parameters", "arguments"}
 
 // Tagged reads {"name": "N", "arguments": up to the first byte of the arguments, between
 // tags that make it a call. Its verdict is Begun with the place at which they begin, Open
@@ -54,19 +51,19 @@ func Tagged(text []byte) (name string, at int, verdict Verdict) {
 }
 
 // Bare reads the beginning of a text that is a call if it is an object with the name of a
-// tool that known has, and with arguments that are an object:
+// tool that known has, and with arguments that are an object; a list may begin before it:
 //
 //	{"name": "N", "parameters": {…}}
 //
 // With Begun, at is where the arguments begin, with Whole the object itself: then members
 // are in another order, or arguments are written in another way, and Object tells. The
-// name is "" until it is complete and known.
+// name is "" until it is complete and known. Other members in front of the name are passed
+// over where they are neither objects nor lists.
 func Bare(text []byte, known func(string) bool) (name string, at int, verdict Verdict) {
 	scan := scanner{text: text}
-	if scan.space(); !scan.pythonTag() {
+	if !scan.front() {
 		return "", 0, Open
 	}
-	scan.space()
 	start := scan.at
 	if scan.literal("{"); scan.bad {
 		return "", 0, Never
@@ -75,11 +72,9 @@ func Bare(text []byte, known func(string) bool) (name string, at int, verdict Ve
 		if scan.space(); scan.at >= len(text) {
 			return name, 0, Open
 		}
-		key, quote := scan.str(), scan.at
+		key := scan.str()
 		switch {
-		case scan.bad || (key != "" && name == "" && !slices.Contains(callKeys, key)):
-			return "", 0, Never
-		case key == "" && name == "" && !begins(text[scan.from:quote]):
+		case scan.bad:
 			return "", 0, Never
 		case key == "":
 			return name, 0, Open
@@ -100,14 +95,16 @@ func Bare(text []byte, known func(string) bool) (name string, at int, verdict Ve
 			return name, start, Whole
 		case slices.Contains(argumentKeys, key):
 			return "", 0, Never
-		case !slices.Contains(callKeys, key) || (name != "" && key != "name" && value != '"'): // the name before is that of a tool
+		case name != "" && key != "name" && value != '"': // the name before is that of a tool
 			return name, start, Whole
+		case name == "" && key == "function" && value == '{':
+			return "", start, Whole
 		}
-		word := scan.str()
-		if scan.bad || (key == "name" && word != "" && !known(word)) {
+		if key != "name" {
+			scan.scalar()
+		} else if word := scan.str(); word != "" && !known(word) {
 			return "", 0, Never
-		}
-		if key == "name" {
+		} else {
 			name = word
 		}
 		if scan.literal(","); scan.bad {
@@ -116,21 +113,29 @@ func Bare(text []byte, known func(string) bool) (name string, at int, verdict Ve
 	}
 }
 
-// begins reports whether half a string, quote included, may become one of callKeys.
-func begins(half []byte) bool {
-	word := strings.TrimPrefix(string(half), `"`)
-	return slices.ContainsFunc(callKeys, func(key string) bool { return strings.HasPrefix(key, word) })
+// Listed reports whether what Bare takes for a call begins a list.
+func Listed(text []byte) bool {
+	scan := scanner{text: text}
+	return scan.front() && scan.listed
 }
 
 // Object returns name and arguments of a whole object that Bare takes for one, and
 // whether it is a call. Arguments may be null, which is none, and the text of an object.
 func Object(text []byte, known func(string) bool) (name, arguments string, ok bool) {
-	var call struct {
+	type function struct {
 		Name                  string
 		Parameters, Arguments json.RawMessage
 	}
-	if json.Unmarshal(text, &call) != nil || !known(call.Name) {
+	var object struct {
+		function
+		Function *function // {"type": "function", "function": {…}}, as the API has it
+	}
+	if json.Unmarshal(text, &object) != nil {
 		return "", "", false
+	}
+	call := object.function
+	if call.Name == "" && object.Function != nil {
+		call = *object.Function
 	}
 	raw := call.Parameters
 	if raw == nil {
@@ -138,15 +143,15 @@ func Object(text []byte, known func(string) bool) (name, arguments string, ok bo
 	}
 	var inner string
 	switch {
-	case raw == nil:
+	case raw == nil || !known(call.Name):
 		return "", "", false
 	case string(raw) == "null":
 		return call.Name, "{}", true
 	case json.Unmarshal(raw, &inner) == nil:
 		raw = []byte(inner)
 	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil || object == nil {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
 		return "", "", false
 	}
 	return call.Name, string(raw), true
@@ -156,8 +161,52 @@ func Object(text []byte, known func(string) bool) (name, arguments string, ok bo
 type scanner struct {
 	text []byte
 	at   int
-	from int  // where the last string began
 	bad  bool // text does not fit
+
+	listed bool // a list began
+}
+
+// front passes over what may stand in front of the object of a call, and reports whether it
+// is certain what does.
+func (s *scanner) front() bool {
+	if s.space(); !s.pythonTag() {
+		return false
+	}
+	if s.space(); s.at < len(s.text) && s.text[s.at] == '[' {
+		s.at++
+		s.listed = true
+		s.space()
+	}
+	return true
+}
+
+// scalar passes over a value that is neither object nor list; such a value is bad.
+func (s *scanner) scalar() {
+	switch from := s.at; s.text[s.at] {
+	case '{', '[':
+		s.bad = true
+	case '"':
+		s.at = stringEnd(s.text, s.at)
+	default:
+		for s.at < len(s.text) && s.text[s.at] != ',' && s.text[s.at] != '}' && !IsSpace(s.text[s.at]) {
+			s.at++
+		}
+		s.bad = s.at == from
+	}
+}
+
+// stringEnd returns where the string ends that begins at from, behind its quote: one without
+// a backslash before it; or the end of the text.
+func stringEnd(text []byte, from int) int {
+	for at := from + 1; at < len(text); at++ {
+		switch text[at] {
+		case '"':
+			return at + 1
+		case '\\':
+			at++
+		}
+	}
+	return len(text)
 }
 
 // space passes over white space.
@@ -196,22 +245,16 @@ func (s *scanner) str() (text string) {
 	if s.space(); s.bad || s.at == len(s.text) {
 		return ""
 	}
-	if s.from = s.at; s.text[s.at] != '"' {
+	if s.text[s.at] != '"' {
 		s.bad = true
 		return ""
 	}
-	end := s.at + 1 // of the string: a quote without a backslash before it
-	for end < len(s.text) && s.text[end] != '"' {
-		if s.text[end] == '\\' {
-			end++
-		}
-		end++
-	}
-	if end >= len(s.text) {
-		s.at = len(s.text)
+	end := stringEnd(s.text, s.at)
+	if end == len(s.text) && !json.Valid(s.text[s.at:end]) {
+		s.at = end
 		return ""
 	}
-	s.bad = json.Unmarshal(s.text[s.at:end+1], &text) != nil || text == ""
-	s.at = end + 1
+	s.bad = json.Unmarshal(s.text[s.at:end], &text) != nil || text == ""
+	s.at = end
 	return text
 }

@@ -28,7 +28,7 @@ func OfText(tok *token.BPE, except ...int32) Text {
 			continue
 		}
 		found.Any[id/64] |= 1 << (id % 64)
-		if begins := strings.TrimLeft(text, " \t\r\n"); begins != "" && begins[0] != '{' && begins[0] != '<' {
+		if begins := strings.TrimLeft(text, " \t\r\n"); begins != "" && !strings.ContainsRune("{[<", rune(begins[0])) {
 			found.First[id/64] |= 1 << (id % 64)
 		}
 		if strings.Trim(text, "\n") == "" {

@@ -61,7 +61,8 @@ func (r resources) tail() string {
 }
 
 // authority is //USER@HOST:PORT, each part but the host perhaps missing and the host perhaps
-// empty. A percent sign in a host stands for a byte beyond ASCII.
+// empty. A percent sign in a host stands for a byte beyond ASCII. Addresses of later versions
+// ([v1.x]) are left out: there are none, and common readers, Go's among them, refuse them.
 func (r resources) authority() string {
 	return `//(?:` + resources("").segment(":") + `*@)?(?:\[` + IPv6 + `\]|(?:[A-Za-z0-9._~!$&'()*+,;=` + string(r) + `-]|%[89a-fA-F][0-9a-fA-F])*)(?::\d*)?(?:/` + r.segment(":@") + `*)*`
 }
