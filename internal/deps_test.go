@@ -69,7 +69,8 @@ var imports = map[string][]string{
 	"api/responses":        {"api", "generate", "host", "engine", "chat", "store", "wire/response"},
 	"server":               {"api", "api/chat", "api/completions", "api/responses", "generate", "host", "engine", "store", "wire/response"},
 	"soak":                 {},
-	"store":                {},
+	"store":                {"store/disk"},
+	"store/disk":           {},
 	"stat":                 {},
 	"bench/jsonfile":       {},
 	"bench/dataset":        {"bench/jsonfile", "token"},
@@ -130,7 +131,7 @@ var commands = []string{"cmd/ossian", "command", "command/bench", "command/check
 
 // thirdParty says which package hides which outside module.
 var thirdParty = map[string][]string{
-	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store", "tensor", "bench", "command/commandtest", "terminal"},
+	"golang.org/x/sys":                     {"api", "ckpt", "cpu", "cpu/kern", "hub", "packed", "lab/ledger", "plan", "server", "store/disk", "tensor", "bench", "command/commandtest", "terminal"},
 	"go.etcd.io/bbolt":                     {"store"},
 	"golang.org/x/text":                    {"token"},
 	"gonum.org/v1/gonum":                   {"lab/predict/calibrate", "lab/predict/local", "lab/race", "stat"},

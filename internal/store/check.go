@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"ossian/internal/store/disk"
 )
 
 // mostRanges bounds the ranges that a Report lists.
@@ -109,7 +111,7 @@ func watchDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	got, err := tryLock(file, true)
+	got, err := disk.TryLock(file, true)
 	if err == nil && !got {
 		err = fmt.Errorf("%w: %s; stop that one, or check a copy of the directory", ErrLocked, dir)
 	}

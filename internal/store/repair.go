@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"ossian/internal/store/disk"
 )
 
 const (
@@ -72,7 +74,7 @@ func replace(file *os.File, path string, want format, im *image) (*repaired, err
 	if err := rebuild(path, want, im); err != nil {
 		return nil, err
 	}
-	kept, removed, err := keep(file, path)
+	kept, removed, err := disk.Keep(file, path)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func install(path string) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 // countRecords counts the records of a sound database.

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"ossian/internal/store/disk"
 )
 
 // Errors that a caller may test for. *DamageError and *ReadOnlyError carry more.
@@ -328,7 +330,7 @@ func (s *Store) repair() (int, error) {
 	if damage != nil {
 		s.tell(damage)
 	}
-	kept, err := keptFiles(s.cfg.Dir)
+	kept, err := disk.KeptFiles(s.path())
 	s.health.Kept = len(kept)
 	return records, err
 }
@@ -354,7 +356,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	got, err := tryLock(file, false)
+	got, err := disk.TryLock(file, false)
 	if err == nil && !got {
 		err = fmt.Errorf("%w: %s; stop that one, or give this one a directory of its own", ErrLocked, dir)
 	}

@@ -1,4 +1,4 @@
-package store
+package disk
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks the first byte of f, alone or with others who share it, and reports whether
+// TryLock locks the first byte of f, alone or with others who share it, and reports whether
 // it got it. Closing f gives it back, and so does the end of the process.
-func tryLock(f *os.File, shared bool) (bool, error) {
+func TryLock(f *os.File, shared bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if !shared {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
@@ -21,5 +21,5 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir does nothing: renames are journaled here, and directories take no sync.
-func syncDir(string) error { return nil }
+// SyncDir does nothing: renames are journaled here, and directories take no sync.
+func SyncDir(string) error { return nil }

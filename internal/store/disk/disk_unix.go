@@ -1,6 +1,6 @@
 //go:build !windows
 
-package store
+package disk
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// tryLock takes an advisory lock on f, alone or with others who share it, and reports
+// TryLock takes an advisory lock on f, alone or with others who share it, and reports
 // whether it got it. Closing f gives it back, and so does the end of the process.
-func tryLock(f *os.File, shared bool) (bool, error) {
+func TryLock(f *os.File, shared bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {
 		how = syscall.LOCK_SH
@@ -23,8 +23,8 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir makes a rename in dir durable.
-func syncDir(dir string) error {
+// SyncDir makes a rename in dir durable.
+func SyncDir(dir string) error {
 	opened, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
