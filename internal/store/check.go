@@ -149,7 +149,7 @@ func describe(path string, im *image, want format, sound bool) (Report, error) {
 func (im *image) problems(sound bool) []string {
 	var out []string
 	if im.mended != nil {
-		out = append(out, mendedText)
+		out = append(out, im.mending)
 	}
 	if end := int64(im.meta.high) * pageSize; im.size < end {
 		out = append(out, fmt.Sprintf("the file has %d bytes, and had %d or more", im.size, end))

@@ -97,7 +97,8 @@ func TestOpenTells(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, formatName), []byte("ossian-stors"), 0o600)
 		}, "FORMAT was damaged", ""},
 		{"one byte of a meta page", func(dir string) error { return patch(dir, 16+20, []byte{0xAA}) }, "nothing is lost", ""},
-		{"a meta page", func(dir string) error { return patch(dir, 16, make([]byte, 64)) }, "meta page 0 of two is not valid", ""},
+		{"a meta page", func(dir string) error { return patch(dir, 16, make([]byte, 64)) }, "nothing is lost", ""},
+		{"the meta page before", func(dir string) error { return patch(dir, pageSize+16, make([]byte, 64)) }, "meta page 1 of two is not valid", ""},
 		{"the FORMAT of another", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, formatName), []byte(format{1, 0, 77}.String()), 0o600)
 		}, "", "FORMAT beside"},
