@@ -9,14 +9,11 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"ossian/internal/store/disk"
 )
 
 // mostRanges bounds the ranges that a Report lists.
@@ -71,7 +68,7 @@ func Check(path string) (report Report, err error) {
 		path = filepath.Join(path, databaseName)
 	}
 	if filepath.Base(path) == databaseName {
-		lock, err := watchDir(filepath.Dir(path))
+		lock, err := lockDir(filepath.Dir(path), true, "check a copy of the directory")
 		if err != nil {
 			return Report{}, err
 		}
@@ -99,26 +96,6 @@ func Check(path string) (report Report, err error) {
 		report.Structure = append(report.Structure, note.Error())
 	}
 	return report, nil
-}
-
-// watchDir takes a lock on a directory that keeps servers away and lets others watch,
-// without making one. It is nil where no server ever was.
-func watchDir(dir string) (*os.File, error) {
-	file, err := os.Open(filepath.Join(dir, lockName))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	got, err := disk.TryLock(file, true)
-	if err == nil && !got {
-		err = fmt.Errorf("%w: %s; stop that one, or check a copy of the directory", ErrLocked, dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
 }
 
 // describe reads the values of a file that was surveyed with the salt of want, and says what

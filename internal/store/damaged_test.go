@@ -105,7 +105,13 @@ func TestOpenTells(t *testing.T) {
 		{"no FORMAT and no page", func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, formatName)), os.Truncate(filepath.Join(dir, databaseName), 0))
 		}, "", "FORMAT is not usable"},
-		{"no file", func(dir string) error { return os.Remove(filepath.Join(dir, databaseName)) }, "is not there", ""},
+		{"no file", func(dir string) error { return remove(dir, databaseName) }, "is not there", ""},
+		{"no file and no key", func(dir string) error { return remove(dir, databaseName, keyName) }, "found=FORMAT", ""},
+		{"no file and no FORMAT", func(dir string) error { return remove(dir, databaseName, formatName) }, "found=seal.key", ""},
+		{"a kept file alone", func(dir string) error {
+			return errors.Join(os.Rename(filepath.Join(dir, databaseName), filepath.Join(dir, damagedName+"1")), remove(dir, formatName, keyName))
+		}, "found=" + damagedName + "1", ""},
+		{"nothing of it", func(dir string) error { return remove(dir, databaseName, formatName, keyName) }, "", ""},
 	} {
 		dir := t.TempDir()
 		check(t, os.CopyFS(dir, os.DirFS(goldenDir)))
@@ -128,6 +134,15 @@ func TestOpenTells(t *testing.T) {
 			t.Errorf("%s: the log says %q, want %q", c.name, log.String(), c.want)
 		}
 	}
+}
+
+// remove removes files of a store.
+func remove(dir string, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, os.Remove(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
 }
 
 // patch writes over the database in dir.

@@ -125,3 +125,24 @@ func WriteFile(path, text string) error {
 	}
 	return SyncDir(filepath.Dir(path))
 }
+
+// Lock takes an advisory lock on the file at path, alone or with others who share it, and
+// reports whether it got it. A file that is not there is made, but not to share it: then there
+// is nobody to keep away, and lock is nil. Closing lock gives it back.
+func Lock(path string, shared bool) (lock *os.File, got bool, err error) {
+	flags := os.O_RDWR | os.O_CREATE
+	if shared {
+		flags = os.O_RDONLY
+	}
+	lock, err = os.OpenFile(path, flags, 0o600)
+	if shared && errors.Is(err, os.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if got, err = tryLock(lock, shared); !got || err != nil {
+		return nil, false, errors.Join(err, lock.Close())
+	}
+	return lock, true, nil
+}

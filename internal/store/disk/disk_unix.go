@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// TryLock takes an advisory lock on f, alone or with others who share it, and reports
+// tryLock takes an advisory lock on f, alone or with others who share it, and reports
 // whether it got it. Closing f gives it back, and so does the end of the process.
-func TryLock(f *os.File, shared bool) (bool, error) {
+func tryLock(f *os.File, shared bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {
 		how = syscall.LOCK_SH

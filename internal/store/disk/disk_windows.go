@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TryLock locks the first byte of f, alone or with others who share it, and reports whether
+// tryLock locks the first byte of f, alone or with others who share it, and reports whether
 // it got it. Closing f gives it back, and so does the end of the process.
-func TryLock(f *os.File, shared bool) (bool, error) {
+func tryLock(f *os.File, shared bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
 	if !shared {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
