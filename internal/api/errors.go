@@ -72,6 +72,9 @@ func public(err error) *wire.Error {
 	if _, ok := errors.AsType[*store.ReadOnlyError](err); ok {
 		return &wire.Error{Message: "responses cannot be stored or deleted now; try again", Type: wire.TypeOverloaded, Code: wire.CodeStoreFailed}
 	}
+	if e, ok := errors.AsType[*store.DamageError](err); ok { // where in the record is for the log, which the store wrote
+		return damagedResponse(e.ID)
+	}
 	if e, ok := errors.AsType[*host.WithdrawnError](err); ok {
 		return &wire.Error{Message: e.Error(), Type: wire.TypeOverloaded, Code: wire.CodeUnloaded}
 	}
@@ -101,6 +104,16 @@ func public(err error) *wire.Error {
 		}
 	}
 	return nil
+}
+
+// damagedResponse says that a stored response is not what was stored, and what its owner
+// can do. An empty id is one that could not be told.
+func damagedResponse(id string) *wire.Error {
+	which := "a stored response"
+	if id != "" {
+		which = fmt.Sprintf("the stored response %.100q", id)
+	}
+	return &wire.Error{Message: which + " is damaged on the server's disk and cannot be read: delete it, or have the operator restore the store from a copy", Type: wire.TypeServer, Code: wire.CodeDamaged}
 }
 
 // Unrenderable names what a format cannot write with the words of the Chat API; tools is

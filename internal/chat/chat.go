@@ -38,7 +38,7 @@ type Format interface {
 	Parser(c *Conversation) Parser
 	// Constraint returns what makes constraints that hold answers to such a
 	// conversation to rules; nil = nothing does. Besides errors of compile it may return
-	// a *FormError, a *ToolsError, or NoCallsError where rules ask for a call of no tool.
+	// a *FormError, a *ToolsError, or NoCallsError where rules ask for a call that there cannot be.
 	Constraint(c *Conversation, r *Rules, compile Compile) (func() Constraint, error)
 	// Tools reports whether models are shown tools. Where they are not, Render refuses
 	// conversations that offer some, unless the answer must be a call.

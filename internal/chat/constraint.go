@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 
 	"ossian/internal/chat/calljson"
@@ -72,12 +73,15 @@ func (e *ToolsError) Error() string { return "all tools together: " + e.Err.Erro
 // Unwrap returns Err.
 func (e *ToolsError) Unwrap() error { return e.Err }
 
-// NoCallsError says that an answer has to be a call, and no tool may be called.
-type NoCallsError struct{}
+// NoCallsError says that an answer has to be a call and cannot be one: of no turn of the
+// conversation, but of the request to call.
+type NoCallsError struct {
+	Why string // what keeps it from being one; "" = no tool may be called
+}
 
 // Error says so.
-func (NoCallsError) Error() string {
-	return "the answer has to be a call, and there is no tool that it may call"
+func (e NoCallsError) Error() string {
+	return "the answer has to be a call, and " + cmp.Or(e.Why, "there is no tool that it may call")
 }
 
 // check fails where nothing may be called and something has to be.

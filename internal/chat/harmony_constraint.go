@@ -72,7 +72,7 @@ func (h *harmony) Constraint(conv *Conversation, wanted *Rules, compile Compile)
 	rules.begin, rules.goesOn = atOpening, conv.goesOn()
 	switch {
 	case rules.goesOn == final && wanted.MustCall:
-		return nil, turnError(len(conv.Turns)-1, "an answer that is to be continued cannot become a call")
+		return nil, NoCallsError{"an answer that is to be continued cannot become one"}
 	case rules.goesOn == final:
 		rules.begin = atAnswer
 	case rules.goesOn != "":

@@ -49,7 +49,7 @@ func newTagConstraint(rules *tagRules, begins func(*Conversation) thinkPlace, co
 		rules.calls, err = tagCalls(conv, wanted, "\n{\"name\": ", "arguments", "}\n", compile)
 	case rules.bare != "" && conv.continuesText():
 		if wanted.MustCall {
-			return nil, turnError(len(conv.Turns)-1, "text that is to be continued cannot become a call of this model")
+			return nil, NoCallsError{"text that is to be continued cannot become one of this model"}
 		}
 	case rules.bare != "" && (wanted.MustCall || wanted.strict(conv.Tools) || (wanted.Answer != nil && wanted.Answer.Kind <= grammar.Object)):
 		// Otherwise nothing is held that begins like a call; and where the text is one of some

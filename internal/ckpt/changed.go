@@ -3,9 +3,7 @@ package ckpt
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
-	"time"
 )
 
 // A model is read where its files are mapped, for as long as it is open. Whoever writes to one
@@ -27,9 +25,9 @@ func (e *ChangedError) Error() string {
 
 // Unchanged returns a *ChangedError if a mapped file of the model was cut or written to since
 // it was mapped, or what is attached to the model says so of its own. It looks at sizes and
-// times, in about a microsecond for each file: a step that was computed before it is called, and
-// after which it returns nil, has read what was mapped, since writers set the time
-// before they change a byte. Any number of goroutines may call it, also while the model is closed; of a
+// times, in about a microsecond for each file, and where a time has changed compares content
+// (package watch): a step that was computed before it is called, and after which it returns nil,
+// has read what was mapped, since writers set the time before they change a byte. Any number of goroutines may call it, also while the model is closed; of a
 // closed one nothing has changed.
 func (m *Model) Unchanged() error {
 	m.closing.Lock()
@@ -38,7 +36,7 @@ func (m *Model) Unchanged() error {
 		if file.disk == nil || !mapsFiles {
 			continue
 		}
-		if how := Differs(file.disk, file.was); how != "" {
+		if how := file.watch.Differs(); how != "" {
 			return &ChangedError{File: file.path, How: how}
 		}
 	}
@@ -50,22 +48,6 @@ func (m *Model) Unchanged() error {
 		}
 	}
 	return nil
-}
-
-// Differs says how an open file differs from what it was, by size and time; "" = it does not.
-func Differs(disk *os.File, was os.FileInfo) string {
-	now, err := disk.Stat()
-	switch {
-	case err != nil:
-		return "it cannot be looked at any more: " + err.Error()
-	case now.Size() < was.Size():
-		return fmt.Sprintf("it was cut from %d to %d bytes", was.Size(), now.Size())
-	case now.Size() > was.Size():
-		return fmt.Sprintf("it grew from %d to %d bytes", was.Size(), now.Size())
-	case !now.ModTime().Equal(was.ModTime()):
-		return "it was written to at " + now.ModTime().Format(time.RFC3339)
-	}
-	return ""
 }
 
 // Guard runs read, which reads mapped files, and returns its error, or, if a file was changed

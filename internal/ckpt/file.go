@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"ossian/internal/tensor"
+	"ossian/internal/watch"
 )
 
 // A file is one file with tensors, mapped or, from an fs.FS, in memory. Its data
@@ -17,7 +18,7 @@ type file struct {
 	path  string
 	data  []byte
 	disk  *os.File    // for reading around the mapping, which faults when the file was cut; nil = in memory
-	was   fs.FileInfo // of disk before it was mapped
+	watch *watch.File // of disk, from before it was mapped
 	unmap func() error
 }
 
@@ -42,7 +43,7 @@ func openFile(path string) (*file, error) {
 		disk.Close()
 		return nil, err
 	}
-	opened := &file{path: path, disk: disk, was: info}
+	opened := &file{path: path, disk: disk, watch: watch.New(disk, info)}
 	if opened.data, opened.unmap, err = mapFile(disk, int(info.Size())); err != nil {
 		disk.Close()
 		return nil, fmt.Errorf("%s: map %d bytes: %w", path, info.Size(), err)

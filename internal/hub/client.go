@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -81,6 +82,9 @@ func (c *client) get(ctx context.Context, u *url.URL, header http.Header) (*http
 	}
 	res, err := c.http.Do(req)
 	var ue *url.Error
+	if bad := malformed(err); bad != nil && !errors.As(err, new(permanentError)) {
+		return nil, fmt.Errorf("%s: %w", u.Host, bad)
+	}
 	if errors.As(err, &ue) { // its text holds the address, which may hold a signature
 		if strings.Contains(ue.Err.Error(), u.Hostname()) {
 			return nil, ue.Err
@@ -208,7 +212,7 @@ func (c *client) json(ctx context.Context, tries int, u *url.URL, limit int64, r
 		}
 		body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 		if err != nil {
-			return false, err
+			return false, cmp.Or(malformed(err), err)
 		}
 		if int64(len(body)) > limit {
 			return false, permanentError{fmt.Errorf("%s: an answer of more than %d bytes", u.Path, limit)}

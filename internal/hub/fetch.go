@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -164,7 +165,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 			return permanentError{err}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return cause(ctx, err)
+			return cause(ctx, cmp.Or(malformed(err), err))
 		}
 		if t.size == t.file.Size {
 			return nil

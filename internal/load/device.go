@@ -14,6 +14,7 @@ import (
 	"ossian/internal/plan"
 	"ossian/internal/runner"
 	"ossian/internal/tensor"
+	"ossian/internal/watch"
 )
 
 // A Device is what computes a model, and how it is to do that. All that depends on the kind
@@ -125,22 +126,30 @@ func (d *Device) keepPacked(checkpoint *ckpt.Model, setting string, mayMake bool
 	kept, why := cpu.KeepPacked(checkpoint.Spec, d.cfg, checkpoint.Params, at, setting, mayMake)
 	if kept != nil {
 		d.cfg.Packed = kept
-		checkpoint.Attach(watchedPacked{kept}) // and is closed with it
+		checkpoint.Attach(&watchedPacked{Packed: kept}) // and is closed with it
 	} else if why != "" {
 		note(why)
 	}
 }
 
 // A watchedPacked tells a checkpoint whether the file of packed weights is what it was.
-type watchedPacked struct{ *cpu.Packed }
+type watchedPacked struct {
+	*cpu.Packed
+	disk  *os.File    // what watch watches; nil = nothing yet
+	watch *watch.File // made when there is a file
+}
 
-// Unchanged returns the path of the file, and how it differs from what was mapped; "" = it does not.
-func (p watchedPacked) Unchanged() (path, how string) {
+// Unchanged returns the path of the file, and how it differs from what was mapped; "" = it does
+// not. One goroutine at a time may call it.
+func (p *watchedPacked) Unchanged() (path, how string) {
 	disk, was := p.Disk()
 	if disk == nil {
 		return "", ""
 	}
-	return p.Path(), ckpt.Differs(disk, was)
+	if p.disk != disk {
+		p.disk, p.watch = disk, watch.New(disk, was)
+	}
+	return p.Path(), p.watch.Differs()
 }
 
 // prepare has check, which may be nil, look for damage in what will be read, and brings

@@ -454,6 +454,13 @@ func TestGRM4Responses(t *testing.T) {
 	}
 	bad := `{"properties":{"a":{"contains":{}}}}`
 	wantError(t, g.post("/v1/responses", `{"input":"Hi","store":false,`+format+bad+`}}}`), 400, "invalid_request_error", "unsupported_schema", "text.format.schema")
+	// Under the name that chats have for it, it is named by that.
+	const chatForm = `"response_format":{"type":"json_object","schema":`
+	if text, _, _ := post(g, chatForm+person+`}`); judge(t, person)(text) != nil {
+		t.Errorf("as chats have it: text %q", text)
+	}
+	strict := strings.Replace(chatForm, `{"type"`, `{"strict":true,"type"`, 1)
+	wantError(t, g.post("/v1/responses", `{"input":"Hi","store":false,`+strict+bad+`}}`), 400, "invalid_request_error", "unsupported_schema", "response_format.schema")
 	r := g.post("/v1/responses", `{"input":"Hi","store":false,`+strings.Replace(tool, weather, bad, 1)+`}`)
 	wantError(t, r, 400, "invalid_request_error", "unsupported_schema", "tools[0].parameters")
 }

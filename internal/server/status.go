@@ -47,7 +47,7 @@ func statusOf(told *wire.Error) (status, retry int) {
 		return http.StatusServiceUnavailable, 5
 	case wire.CodeUnloaded: // until somebody starts the server anew
 		return http.StatusServiceUnavailable, 60
-	case wire.CodeInternal:
+	case wire.CodeInternal, wire.CodeDamaged:
 		return http.StatusInternalServerError, 0
 	case wire.CodeVersion:
 		return http.StatusHTTPVersionNotSupported, 0

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -69,7 +68,7 @@ func Check(path string) (report Report, err error) {
 		path = filepath.Join(path, databaseName)
 	}
 	if filepath.Base(path) == databaseName {
-		lock, err := watchDir(filepath.Dir(path))
+		lock, err := lockDir(filepath.Dir(path), true, "check a copy of the directory")
 		if err != nil {
 			return Report{}, err
 		}
@@ -97,26 +96,6 @@ func Check(path string) (report Report, err error) {
 		report.Structure = append(report.Structure, note.Error())
 	}
 	return report, nil
-}
-
-// watchDir takes a lock on a directory that keeps servers away and lets others watch,
-// without making one. It is nil where no server ever was.
-func watchDir(dir string) (*os.File, error) {
-	file, err := os.Open(filepath.Join(dir, lockName))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	got, err := tryLock(file, true)
-	if err == nil && !got {
-		err = fmt.Errorf("%w: %s; stop that one, or check a copy of the directory", ErrLocked, dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
 }
 
 // describe reads the values of a file that was surveyed with the salt of want, and says what
@@ -147,7 +126,7 @@ func describe(path string, im *image, want format, sound bool) (Report, error) {
 func (im *image) problems(sound bool) []string {
 	var out []string
 	if im.mended != nil {
-		out = append(out, mendedText)
+		out = append(out, im.mending)
 	}
 	if end := int64(im.meta.high) * pageSize; im.size < end {
 		out = append(out, fmt.Sprintf("the file has %d bytes, and had %d or more", im.size, end))

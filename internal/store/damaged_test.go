@@ -10,7 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ossian/internal/store/disk"
 )
+
+// damagedName is what the names of kept files begin with.
+const damagedName = databaseName + disk.DamagedSuffix
 
 // spoil overwrites the start of the database in dir and returns the file as it is then.
 func spoil(t *testing.T, dir string, with byte) []byte {
@@ -31,21 +36,21 @@ func TestKeptFiles(t *testing.T) {
 	dir := t.TempDir()
 	makeStore(t, dir)
 	spoiled := map[string][]byte{}
-	for i := range mostKept + 3 {
+	for i := range disk.MostKept + 3 {
 		name := fmt.Sprint(damagedName, i+1)
 		spoiled[name] = spoil(t, dir, byte(i+1))
 		var log bytes.Buffer
 		s, err := Open(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		check(t, err)
-		if n := s.Stats().Kept; n != min(i+1, mostKept) || !s.Stats().Rebuilt {
+		if n := s.Stats().Kept; n != min(i+1, disk.MostKept) || !s.Stats().Rebuilt {
 			t.Errorf("damage %d: figures %+v", i, s.Stats())
 		}
-		if removed := strings.Contains(log.String(), "removed="+filepath.Join(dir, damagedName)); removed != (i >= mostKept) || !strings.Contains(log.String(), name) {
+		if removed := strings.Contains(log.String(), "removed="+filepath.Join(dir, damagedName)); removed != (i >= disk.MostKept) || !strings.Contains(log.String(), name) {
 			t.Errorf("damage %d: the log says %q", i, log.String())
 		}
 		check(t, s.Close())
 		found, err := filepath.Glob(filepath.Join(dir, damagedName+"*"))
-		if err != nil || len(found) != min(i+1, mostKept) || filepath.Base(found[0]) != damagedName+"1" || filepath.Base(found[len(found)-1]) != name {
+		if err != nil || len(found) != min(i+1, disk.MostKept) || filepath.Base(found[0]) != damagedName+"1" || filepath.Base(found[len(found)-1]) != name {
 			t.Errorf("damage %d: kept %v, %v", i, found, err)
 		}
 		for _, path := range found {
@@ -56,7 +61,7 @@ func TestKeptFiles(t *testing.T) {
 	}
 	// A start that finds nothing wrong keeps and tells nothing.
 	s := open(t, Config{Dir: dir})
-	if st := s.Stats(); st.Rebuilt || st.Kept != mostKept || st.Lost != 0 {
+	if st := s.Stats(); st.Rebuilt || st.Kept != disk.MostKept || st.Lost != 0 {
 		t.Errorf("behind the damage: %+v", st)
 	}
 }
@@ -70,27 +75,13 @@ func TestKeptOnce(t *testing.T) {
 	path := filepath.Join(dir, databaseName)
 	file, err := os.Open(path)
 	check(t, err)
-	kept, _, err := keep(file, path)
+	_, _, err = disk.Keep(file, path)
 	check(t, errors.Join(err, file.Close()))
 	check(t, os.WriteFile(path+".new", []byte("of a crash"), 0o600))
 	s := open(t, Config{Dir: dir})
 	if st := s.Stats(); st.Kept != 1 || st.Records != len(names) {
 		t.Errorf("%+v, want one kept file and %d records", st, len(names))
 	}
-	// Where files have one name only they are copied, over nothing.
-	file, err = os.Open(kept)
-	check(t, err)
-	defer file.Close() // read only
-	info, err := file.Stat()
-	check(t, err)
-	to := filepath.Join(dir, damagedName+"2")
-	check(t, copyFile(file, info.Size(), to))
-	first, err := os.ReadFile(kept)
-	check(t, err)
-	if second, err := os.ReadFile(to); err != nil || !bytes.Equal(first, second) {
-		t.Errorf("the copy has %d bytes, the file %d: %v", len(second), len(first), err)
-	}
-	wantErr(t, "a copy over another", copyFile(file, 1, to), os.ErrExist)
 }
 
 // What is wrong beside the records is told, too.
@@ -106,14 +97,21 @@ func TestOpenTells(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, formatName), []byte("ossian-stors"), 0o600)
 		}, "FORMAT was damaged", ""},
 		{"one byte of a meta page", func(dir string) error { return patch(dir, 16+20, []byte{0xAA}) }, "nothing is lost", ""},
-		{"a meta page", func(dir string) error { return patch(dir, 16, make([]byte, 64)) }, "meta page 0 of two is not valid", ""},
+		{"a meta page", func(dir string) error { return patch(dir, 16, make([]byte, 64)) }, "nothing is lost", ""},
+		{"the meta page before", func(dir string) error { return patch(dir, pageSize+16, make([]byte, 64)) }, "meta page 1 of two is not valid", ""},
 		{"the FORMAT of another", func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, formatName), []byte(format{1, 0, 77}.String()), 0o600)
 		}, "", "FORMAT beside"},
 		{"no FORMAT and no page", func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, formatName)), os.Truncate(filepath.Join(dir, databaseName), 0))
 		}, "", "FORMAT is not usable"},
-		{"no file", func(dir string) error { return os.Remove(filepath.Join(dir, databaseName)) }, "is not there", ""},
+		{"no file", func(dir string) error { return remove(dir, databaseName) }, "is not there", ""},
+		{"no file and no key", func(dir string) error { return remove(dir, databaseName, keyName) }, "found=FORMAT", ""},
+		{"no file and no FORMAT", func(dir string) error { return remove(dir, databaseName, formatName) }, "found=seal.key", ""},
+		{"a kept file alone", func(dir string) error {
+			return errors.Join(os.Rename(filepath.Join(dir, databaseName), filepath.Join(dir, damagedName+"1")), remove(dir, formatName, keyName))
+		}, "found=" + damagedName + "1", ""},
+		{"nothing of it", func(dir string) error { return remove(dir, databaseName, formatName, keyName) }, "", ""},
 	} {
 		dir := t.TempDir()
 		check(t, os.CopyFS(dir, os.DirFS(goldenDir)))
@@ -136,6 +134,15 @@ func TestOpenTells(t *testing.T) {
 			t.Errorf("%s: the log says %q, want %q", c.name, log.String(), c.want)
 		}
 	}
+}
+
+// remove removes files of a store.
+func remove(dir string, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, os.Remove(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
 }
 
 // patch writes over the database in dir.

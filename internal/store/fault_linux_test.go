@@ -16,8 +16,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// disk stands between the database and its file and fails as it is told.
-type disk struct {
+// faultyDisk stands between the database and its file and fails as it is told.
+type faultyDisk struct {
 	fault atomic.Pointer[fault] // nil = none
 	metas atomic.Int64          // meta pages written
 }
@@ -37,7 +37,7 @@ func fileOf(db *bbolt.DB) *os.File {
 	return *(**os.File)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
-func (d *disk) opened(db *bbolt.DB) {
+func (d *faultyDisk) opened(db *bbolt.DB) {
 	file := fileOf(db)
 	hookWrites(db, func(next writeAt) writeAt {
 		return func(b []byte, off int64) (int, error) {
@@ -96,7 +96,7 @@ func TestDUR3Faults(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			d := &disk{}
+			d := &faultyDisk{}
 			dir := t.TempDir()
 			s := open(t, Config{Dir: dir, Retry: 5 * time.Millisecond, opened: d.opened})
 			ctx := t.Context()
@@ -217,7 +217,7 @@ func TestDUR3FaultAtStart(t *testing.T) {
 	s := open(t, Config{Dir: dir})
 	check(t, s.Create(t.Context(), New{ID: "job", Owner: "o", Events: events("job", 0, 2)}))
 	check(t, s.Close())
-	d := &disk{}
+	d := &faultyDisk{}
 	d.fault.Store(&fault{err: syscall.ENOSPC})
 	s = open(t, Config{Dir: dir, Retry: time.Millisecond, opened: d.opened})
 	if r, err := s.Get("o", "job"); err != nil || r.State != Running || s.Stats().Failure == nil {

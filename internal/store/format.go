@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"ossian/internal/store/disk"
 )
 
 // The version this program writes. A change that older programs would misread
@@ -70,12 +72,12 @@ func readFormat(dir string) (found format, note, err error) {
 		var random [4]byte
 		_, _ = rand.Read(random[:]) // it never fails
 		found = format{major, minor, salt(binary.LittleEndian.Uint32(random[:]))}
-		return found, nil, writeFile(filepath.Join(dir, formatName), found.String())
+		return found, nil, disk.WriteFile(filepath.Join(dir, formatName), found.String())
 	}
 	if err != nil || note == nil {
 		return found, nil, err
 	}
-	return found, note, writeFile(filepath.Join(dir, formatName), found.String())
+	return found, note, disk.WriteFile(filepath.Join(dir, formatName), found.String())
 }
 
 // findFormat reads the format of a database: from the file beside it, or when that is not
@@ -133,7 +135,7 @@ func (s *Store) Key() (*[keyBytes]byte, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		data = make([]byte, keyBytes)
 		_, _ = rand.Read(data) // it never fails
-		err = writeFile(path, string(data))
+		err = disk.WriteFile(path, string(data))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: key: %w", err)
@@ -142,23 +144,4 @@ func (s *Store) Key() (*[keyBytes]byte, error) {
 		return nil, fmt.Errorf("store: key %s has %d bytes, expected %d: put back a copy of it, or delete it for a new one, with which nothing can be read that was encrypted before", path, len(data), keyBytes)
 	}
 	return (*[keyBytes]byte)(data), nil
-}
-
-// writeFile makes path hold text, or leaves it as it was.
-func writeFile(path, text string) error {
-	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	_, err = file.WriteString(text)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return syncDir(filepath.Dir(path))
 }

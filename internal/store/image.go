@@ -79,24 +79,25 @@ func mendMeta(page []byte) bool {
 	return false
 }
 
-// Bits are a set of pages.
-type bits []uint64
+// A pageSet has one bit for each page.
+type pageSet []uint64
 
-func (b bits) has(p pgid) bool { return b[p/64]>>(p%64)&1 != 0 }
-func (b bits) set(p pgid)      { b[p/64] |= 1 << (p % 64) }
-func (b bits) clear(p pgid)    { b[p/64] &^= 1 << (p % 64) }
+func (s pageSet) has(p pgid) bool { return s[p/64]>>(p%64)&1 != 0 }
+func (s pageSet) set(p pgid)      { s[p/64] |= 1 << (p % 64) }
+func (s pageSet) clear(p pgid)    { s[p/64] &^= 1 << (p % 64) }
 
 // image is a database file read without trust.
 type image struct {
-	r      io.ReaderAt
-	salt   salt
-	size   int64 // of the file in bytes
-	meta   meta
-	high   pgid     // whole pages in the file that may be in use
-	mended []byte   // both meta pages when one had to be mended
-	used   bits     // pages that the trees and the free list occupy
-	free   bits     // pages in the free list
-	bufs   [][]byte // one page for each level of the walk
+	r       io.ReaderAt
+	salt    salt
+	size    int64 // of the file in bytes
+	meta    meta
+	high    pgid     // whole pages in the file that may be in use
+	mended  []byte   // both meta pages when one had to be mended
+	mending string   // which it was, and how
+	used    pageSet  // pages that the trees and the free list occupy
+	free    pageSet  // pages in the free list
+	bufs    [][]byte // one page for each level of the walk
 
 	sparse    bool  // most of a large file waits for reuse
 	metaErr   error // a meta page cannot be mended: of the last change nothing may be left
@@ -133,20 +134,24 @@ func openImage(file io.ReaderAt, size int64, of salt) (*image, error) {
 		return nil, fmt.Errorf("store: database file of %d bytes: meta pages: %w", size, err)
 	}
 	im := &image{r: file, salt: of, size: size, high: pgid(size / pageSize), walked: map[bucket]bool{}}
+	broken := -1
 	for number, page := range [][]byte{pages[:pageSize], pages[pageSize:]} {
 		if _, ok := parseMeta(page); ok {
 			continue
 		}
 		if mendMeta(page) {
-			im.mended = pages
+			im.mended, im.mending = pages, mendedText
 		} else {
-			im.metaErr = fmt.Errorf("meta page %d of two is not valid: the last change before that may be missing", number)
+			broken = number
 		}
 	}
 	var err error
 	if im.meta, err = newestMeta(pages); err != nil {
 		im.metaErr = errors.New("neither meta page is valid: where what is, and how long the file was, is not known")
 		return im, nil
+	}
+	if broken >= 0 {
+		im.succeed(pages, broken)
 	}
 	im.high = min(im.high, im.meta.high)
 	return im, nil
@@ -164,7 +169,7 @@ func (im *image) end() int64 {
 // visit with every element that a sound file has.
 func (im *image) inspect(visit func(*element) error) error {
 	im.treeErr, im.freeErr = nil, nil
-	im.used, im.free = make(bits, im.high/64+1), make(bits, im.high/64+1)
+	im.used, im.free = make(pageSet, im.high/64+1), make(pageSet, im.high/64+1)
 	im.freeErr = im.readFree()
 	im.freeKnown = im.freeErr == nil
 	if im.treeErr = im.walk(visit); im.stop != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"ossian/internal/store/disk"
 )
 
 const (
@@ -43,11 +45,11 @@ func prepare(path string, want format) (records int, found *repaired, err error)
 		found, err = replace(file, path, want, im)
 		renewed = err == nil
 	default:
-		// A byte that was mended is written back, so that the database sees it.
+		// A meta page that was mended is written back, so that the database sees it.
 		if im.mended != nil {
 			_, err = file.WriteAt(im.mended, 0)
 			err = errors.Join(err, file.Sync())
-			found = &repaired{Report: Report{File: path, Records: records, Structure: []string{mendedText}}}
+			found = &repaired{Report: Report{File: path, Records: records, Structure: []string{im.mending}}}
 		}
 		// A file that is mostly free is worth a new one, and no reason not to start.
 		renewed = err == nil && im.sparse && rebuild(path, want, im) == nil
@@ -72,7 +74,7 @@ func replace(file *os.File, path string, want format, im *image) (*repaired, err
 	if err := rebuild(path, want, im); err != nil {
 		return nil, err
 	}
-	kept, removed, err := keep(file, path)
+	kept, removed, err := disk.Keep(file, path)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func install(path string) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 // countRecords counts the records of a sound database.
@@ -186,7 +188,7 @@ func (b *batch) end() error {
 	if b.t = nil; t == nil {
 		return nil
 	}
-	if t.err != nil {
+	if t.stamp(); t.err != nil {
 		return errors.Join(t.err, t.tx.Rollback())
 	}
 	return t.tx.Commit()
@@ -203,6 +205,7 @@ func fill(db *bbolt.DB, want format, im *image) error {
 		t := &txn{tx: tx, salt: want.salt}
 		t.put(data, dataKey(0, 0, 0, 0), make([]byte, padBytes))
 		t.put(about, []byte("format"), []byte(want.String()))
+		t.stamp()
 		return t.err
 	})
 	if err != nil || im == nil {

@@ -17,10 +17,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"ossian/internal/store/disk"
 )
 
 // Errors that a caller may test for. *DamageError and *ReadOnlyError carry more.
@@ -269,7 +272,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	lock, err := lockDir(cfg.Dir)
+	lock, err := lockDir(cfg.Dir, false, "give this one a directory of its own")
 	if err != nil {
 		return nil, err
 	}
@@ -308,6 +311,10 @@ func (s *Store) start() error {
 // repair makes the files sound, tells what was wrong, and returns how many records there
 // are.
 func (s *Store) repair() (int, error) {
+	traces, err := s.traces() // before there are new ones
+	if err != nil {
+		return 0, err
+	}
 	found, note, err := readFormat(s.cfg.Dir)
 	if err != nil {
 		return 0, err
@@ -316,9 +323,9 @@ func (s *Store) repair() (int, error) {
 	if note != nil {
 		s.cfg.Log.Warn("the store's "+formatName+" was damaged, and is written anew from the store's file", "directory", s.cfg.Dir, "problem", note)
 	}
-	_, err = os.Stat(filepath.Join(s.cfg.Dir, keyName)) // it comes after the first file
-	if _, none := os.Stat(s.path()); err == nil && errors.Is(none, os.ErrNotExist) {
-		s.cfg.Log.Warn("the file of stored responses is not there, though the directory was in use: a new one begins without any", "file", s.path())
+	if _, none := os.Stat(s.path()); len(traces) > 0 && errors.Is(none, os.ErrNotExist) {
+		s.cfg.Log.Warn("the file of stored responses is not there, though the directory was in use: a new one begins without any; if there were some, stop the server and put the file back",
+			"file", s.path(), "found", strings.Join(traces, " "))
 	}
 	// Before the database maps the file, it is read without trust (image.go).
 	records, damage, err := prepare(s.path(), found)
@@ -328,9 +335,24 @@ func (s *Store) repair() (int, error) {
 	if damage != nil {
 		s.tell(damage)
 	}
-	kept, err := keptFiles(s.cfg.Dir)
+	kept, err := disk.KeptFiles(s.path())
 	s.health.Kept = len(kept)
 	return records, err
+}
+
+// traces returns the names of what only a store that was in use has beside its file. FORMAT
+// alone may also be that of a first start that was cut off.
+func (s *Store) traces() ([]string, error) {
+	names, err := disk.KeptFiles(s.path())
+	for i, path := range names {
+		names[i] = filepath.Base(path)
+	}
+	for _, name := range []string{formatName, keyName} {
+		if _, missing := os.Stat(filepath.Join(s.cfg.Dir, name)); missing == nil {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // closeFiles closes what is open. A database whose locks are taken for good would
@@ -347,21 +369,18 @@ func (s *Store) closeFiles() error {
 	return errors.Join(err, s.lock.Close())
 }
 
-// lockDir takes the directory for this process. The database has a lock of its
-// own, which is given up whenever the file is repaired or reopened.
-func lockDir(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+// lockDir takes the directory for this process, or shares it with others who only look, without
+// a file where no server ever was; advice says what to do where others have it. The database has a
+// lock of its own, which is given up whenever the file is repaired or reopened.
+func lockDir(dir string, shared bool, advice string) (*os.File, error) {
+	lock, got, err := disk.Lock(filepath.Join(dir, lockName), shared)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("store: %w", err)
+	case !got:
+		return nil, fmt.Errorf("%w: %s; stop that one, or %s", ErrLocked, dir, advice)
 	}
-	got, err := tryLock(file, false)
-	if err == nil && !got {
-		err = fmt.Errorf("%w: %s; stop that one, or give this one a directory of its own", ErrLocked, dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	return lock, nil
 }
 
 func (s *Store) path() string { return filepath.Join(s.cfg.Dir, databaseName) }

@@ -199,6 +199,9 @@ func (s *Store) transact(f func(*txn)) (err error) {
 	if changes.err != nil || changes.wrote == 0 {
 		return changes.err
 	}
+	if changes.stamp(); changes.err != nil {
+		return changes.err
+	}
 	if err := tx.Commit(); err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ const (
 	CodeInProgress       = "response_in_progress"
 	CodeEncrypted        = "invalid_encrypted_content"
 	CodeStoreFailed      = "store_unavailable"
+	CodeDamaged          = "response_damaged"
 	CodeMethod           = "method_not_allowed"
 	CodeVersion          = "http_version_not_supported"
 	CodeTooLarge         = "request_too_large"

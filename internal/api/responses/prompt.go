@@ -134,7 +134,7 @@ func inputError(err error, past *history, asked *response.Request) error {
 	case problem.Tools: // what can be done about it is to send none
 		return wire.Unsupported("tools", problem.Problem)
 	case problem.Response:
-		return wire.Invalid("text.format.schema", problem.Problem)
+		return wire.Invalid(asked.FormPlace("response_format.json_schema.schema"), problem.Problem)
 	}
 	return wire.Invalid("input", problem.Problem)
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/cipher"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -223,9 +222,7 @@ func (h *Handler) constrain(ctx context.Context, w *api.Reply, req *request) err
 	if err != nil {
 		return err
 	}
-	if rest, ok := strings.CutPrefix(at.Answer, "response_format"); ok { // here it is flat
-		at.Answer = "text.format" + strings.TrimPrefix(rest, ".json_schema")
-	}
+	at.Answer = req.FormPlace(at.Answer)
 	at.Tool = func(i int) string { return req.ToolPath(i) + "." + generate.ToolPlace(&req.Tools[i]) }
 	rules := generate.Rules(answer, req.Tools, &req.ToolChoice, req.ParallelToolCalls, req.ThinkingTokens())
 	req.oneCall = rules.OneCall

@@ -12,7 +12,8 @@ import (
 	"ossian/internal/wire"
 )
 
-// A Request is POST /v1/responses. ResponseFormat holds text.format.
+// A Request is POST /v1/responses. ResponseFormat holds text.format, or response_format as
+// chats have it.
 type Request struct {
 	Model        string
 	Input        []Item  // a string is one message of the user; nil = not given
@@ -40,6 +41,8 @@ type Request struct {
 	CacheKey          string
 
 	Ignored []string // unknown members, tools and items of the request, for x-ossian-ignored
+
+	chatForm bool // ResponseFormat came as response_format
 
 	tools  []json.RawMessage // as the reply shows them
 	choice json.RawMessage   // the same, nil = auto
@@ -165,6 +168,8 @@ func (r *Request) field(in *wire.Reader, key string) bool {
 		r.ParallelToolCalls = wire.Ptr(in.Boolean())
 	case "reasoning":
 		in.Object(func(key string) bool { return r.reasoning(in, key) })
+	case "response_format":
+		r.readChatForm(in)
 	case "text":
 		in.Object(func(key string) bool { return r.text(in, key) })
 	case "top_logprobs":
@@ -223,6 +228,29 @@ func (r *Request) text(in *wire.Reader, key string) bool {
 		return false
 	}
 	return true
+}
+
+// readChatForm reads the form of the answer under the name that chats have for it. Replies
+// show it as text.format, which has a name.
+func (r *Request) readChatForm(in *wire.Reader) {
+	if r.ResponseFormat != nil {
+		in.Invalid("excludes text.format")
+		return
+	}
+	r.chatForm = r.Sampling.Field(in, "response_format")
+	if format := r.ResponseFormat; format != nil && format.JSONSchema != nil && format.JSONSchema.Name == "" {
+		format.JSONSchema.Name = "response"
+	}
+}
+
+// FormPlace returns where the request has a part of its form that a chat would have at
+// place: text.format is flat. Other places stay as they are.
+func (r *Request) FormPlace(place string) string {
+	rest, form := strings.CutPrefix(place, "response_format")
+	if !form || r.chatForm {
+		return place
+	}
+	return "text.format" + strings.TrimPrefix(rest, ".json_schema")
 }
 
 // readTools reads the tools: functions, custom ones, groups of them, and those that
@@ -336,7 +364,7 @@ func (r *Request) Validate(lim *limits.Set) error {
 	case len(r.Input) == 0 && r.Previous == "":
 		return wire.Invalid("input", "at least one item that the model can read expected")
 	}
-	if r.ResponseFormat != nil {
+	if r.ResponseFormat != nil && !r.chatForm { // the other is checked with the rest of Sampling
 		if err := checkTextFormat(r.ResponseFormat); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package store
+package disk
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir makes a rename in dir durable.
-func syncDir(dir string) error {
+// SyncDir makes a rename in dir durable.
+func SyncDir(dir string) error {
 	opened, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)

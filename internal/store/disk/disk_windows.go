@@ -1,4 +1,4 @@
-package store
+package disk
 
 import (
 	"errors"
@@ -21,5 +21,5 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	return err == nil, err
 }
 
-// syncDir does nothing: renames are journaled here, and directories take no sync.
-func syncDir(string) error { return nil }
+// SyncDir does nothing: renames are journaled here, and directories take no sync.
+func SyncDir(string) error { return nil }
