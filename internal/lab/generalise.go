@@ -33,7 +33,11 @@ func (c *chapter) reserveGeneralise() reserve {
 
 // generalise runs baseline and winner on every other workload, and says where the winner is worse.
 func (c *chapter) generalise(ctx context.Context, best choice) error {
-	for place, workload := range c.others() {
+	workloads := c.others()
+	if len(c.all) == 0 { // nothing was raced, so that nothing but a probe has run the objective's
+		workloads = append(workloads, c.mainly)
+	}
+	for place, workload := range workloads {
 		round := heat{role: ledger.RoleGeneralise, workload: workload, first: generaliseBlocks + 20*place, base: c.base, rules: c.rules()}
 		round.rules.Planned, round.rules.Most = workloadBlocks, workloadBlocks
 		var err error

@@ -281,6 +281,14 @@ func lasting(reason string) bool {
 	return false
 }
 
+// printFigure writes a measured value in about four digits, and never with an exponent.
+func printFigure(value float64) string {
+	if value >= 1000 {
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	}
+	return fmt.Sprintf("%.4g", value)
+}
+
 // sayTrial writes the line of a trial that has just been measured.
 func (c *chapter) sayTrial(trial ledger.Trial) {
 	where := trial.Role
@@ -289,7 +297,7 @@ func (c *chapter) sayTrial(trial ledger.Trial) {
 	}
 	what := trial.State
 	if value, there := c.value(trial); there && trial.State == ledger.StateOK {
-		what = fmt.Sprintf("%.4g %s", value, c.plan.Objective.Metric)
+		what = printFigure(value) + " " + c.plan.Objective.Metric
 	} else if trial.Reason != "" {
 		what += ": " + trial.Reason
 	}

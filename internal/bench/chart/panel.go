@@ -30,6 +30,7 @@ const (
 	Marks                    // a dot at each point
 	Dots                     // dots without a line
 	Dashed                   // as it says
+	Rings                    // marks and dots are hollow, to be told from others without colour
 )
 
 // A Line is one series of a panel.
@@ -190,6 +191,9 @@ func (f *frame) line(c canvas, points []Point, style Style, colour color.Color) 
 	if marks {
 		for _, at := range pts {
 			c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 2.5, Shape: draw.CircleGlyph{}}, at)
+			if style&Rings != 0 {
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: color.White, Radius: 1.4, Shape: draw.CircleGlyph{}}, at)
+			}
 		}
 	}
 }

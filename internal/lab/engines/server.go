@@ -139,7 +139,7 @@ func (s *Server) explain(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "something else answers"):
 		out.Reason = PortTaken
 	case out.Exit == nil:
-		out.Reason = NeverReady
+		out.Reason, out.Err = NeverReady, fmt.Errorf("no answer of %s after %v", s.Engine.Ready, s.Engine.ReadyTimeout)
 		// What it was at says more than the time that it had.
 		if reason, line := Diagnose(nil, out.Tail); reason != Crashed {
 			out.Reason, out.Line = reason, line

@@ -277,7 +277,7 @@ func TestBeaten(t *testing.T) {
 	c := campaign{effects: []float64{0, 0.2, 0.19}, noise: normal(0.02), rivals: true}
 	state := c.run(t, start(t, Rules{}, c.candidates()), rand.New(rand.NewPCG(8, 5)))
 	null := state.Standings[0]
-	if null.Verdict != Rejected || null.Beaten == "" || null.Since != null.Blocks || state.Blocks <= null.Since || !strings.Contains(null.Reason, "below that of "+null.Beaten) {
+	if null.Verdict != Rejected || null.Beaten == "" || null.Since != null.Blocks || state.Blocks <= null.Since || !strings.Contains(null.Reason, "worse than that of "+null.Beaten) {
 		t.Errorf("%+v after %d blocks", null, state.Blocks)
 	}
 }

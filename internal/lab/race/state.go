@@ -134,28 +134,25 @@ func (r *Race) judge() {
 // verdict is the rule of lab.md 4, item 6, for one candidate against the baseline alone.
 func (r *Race) verdict(runner *runner) (Verdict, string) {
 	least := math.Log1p(r.rules.Least)
-	share := percent(least)
+	share := fmt.Sprintf("%.1f %%", 100*math.Expm1(least)) // in words that are true of rates and of times
 	switch {
 	case runner.failures >= r.rules.Failures:
 		return Rejected, fmt.Sprintf("unstable: failed in %d blocks", runner.failures)
 	case runner.pairs < firstLook:
-		return NotDecided, fmt.Sprintf("%d blocks; an interval needs %d", runner.pairs, firstLook)
+		return NotDecided, fmt.Sprintf("an interval needs %d blocks, there are %d", firstLook, runner.pairs)
 	case runner.torn():
 		return NotDecided, "intervals of earlier and later blocks exclude each other: its ratio to the baseline changed during the campaign"
 	case runner.high < 0:
-		return Rejected, "worse: the interval lies below 0"
+		return Rejected, "worse, by all of its interval"
 	case runner.high < least:
-		return Rejected, fmt.Sprintf("the interval lies below %s", share)
+		return Rejected, fmt.Sprintf("all of its interval is below a gain of %s", share)
 	case runner.low > 0 && runner.mean >= least:
-		return Accepted, fmt.Sprintf("the interval excludes 0 and its middle is %s, at least %s", percent(runner.mean), share)
+		return Accepted, fmt.Sprintf("better by all of its interval, and in the middle by at least %s", share)
 	case runner.low > 0:
-		return NotDecided, fmt.Sprintf("the interval excludes 0, but its middle, %s, is below %s", percent(runner.mean), share)
+		return NotDecided, fmt.Sprintf("better by all of its interval, but in the middle by less than %s", share)
 	}
-	return NotDecided, "the interval holds 0 and gains worth keeping"
+	return NotDecided, "its interval holds no effect and gains worth keeping"
 }
-
-// percent writes a log gain as a signed percentage.
-func percent(gain float64) string { return fmt.Sprintf("%+.1f %%", 100*math.Expm1(gain)) }
 
 // eliminate drops who cannot be the best of a group: its whole interval lies below the
 // lower end of a rival's.
@@ -169,7 +166,7 @@ func (r *Race) eliminate(group []*runner) {
 		}
 		if runner.beaten != "" && runner.verdict == NotDecided {
 			runner.verdict = Rejected
-			runner.reason = fmt.Sprintf("the interval lies below that of %s", runner.beaten)
+			runner.reason = fmt.Sprintf("all of its interval is worse than that of %s", runner.beaten)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,15 +98,26 @@ func sentence(words string) string {
 // recommend shows how the winner is served.
 func (c *chapter) recommend() {
 	start, has := c.started(c.model, c.winner)
-	if !has || len(start.Argv) == 0 {
+	if !has || len(start.Argv) == 0 || start.State != ledger.StateOK {
 		return
 	}
 	c.paragraph(say("Serving command:"))
 	c.code("shell", serving(start))
 }
 
-// serving is a start as a command with its variables.
+// usualPort stands in commands for the free one that a start had.
+const usualPort = "8000"
+
+// portFlag is where commands of most engines have their port.
+var portFlag = regexp.MustCompile(`(--port[= ]|127\.0\.0\.1:)\d+`)
+
+// serving is a start as a command with its variables, at a port that it can be repeated with.
 func serving(start ledger.Start) string {
+	return portFlag.ReplaceAllString(servingAsRun(start), "${1}"+usualPort)
+}
+
+// servingAsRun is a start as it was.
+func servingAsRun(start ledger.Start) string {
 	var out []string
 	for _, variable := range start.Env {
 		if name, value, set := strings.Cut(variable, "="); set { // of secrets only the name is known
@@ -126,7 +138,11 @@ func (c *chapter) beforeAfter() ([][]cell, *bars) {
 		}
 		row := []cell{{lines: []text{say(load.Name)}}, c.numbers(p.before, nil)}
 		if c.improved() {
-			row = append(row, c.numbers(p.after, p.before))
+			after := c.numbers(p.after, p.before)
+			if !c.certain(load.Name) {
+				after.tone = plain
+			}
+			row = append(row, after)
 		}
 		rows = append(rows, row)
 		chart.add(c, load.Name, p)
@@ -137,18 +153,32 @@ func (c *chapter) beforeAfter() ([][]cell, *bars) {
 	return rows, chart
 }
 
-// bothOn pairs baseline and winner on a workload: by the blocks made for that, else by those of the race
-// or of the combinations.
+// bothOn pairs baseline and winner on a workload: over the trials that decided, so that table and
+// sentence give one figure; else by the blocks made for the workload, those of combinations, of the race.
 func (c *chapter) bothOn(workload string) pairing {
-	for _, role := range []string{ledger.RoleGeneralise, ledger.RoleInteraction, ledger.RoleRace, ledger.RoleEngine, ledger.RoleSmoke} {
-		if role == ledger.RoleSmoke && c.improved() {
-			break // a part of the workload shows no gain
+	if c.decided != nil && c.improved() && c.decided.Workload == workload {
+		decided := func(t *trial) bool { return slices.Contains(c.decided.Trials, t.id) }
+		if p := c.pair(c.model, workload, c.baseline, c.winner, decided); len(p.before) > 0 {
+			return p
 		}
-		if p := c.pair(c.model, workload, role, c.baseline, c.winner); len(p.before) > 0 {
+	}
+	for _, role := range []string{ledger.RoleGeneralise, ledger.RoleInteraction, ledger.RoleRace, ledger.RoleEngine} {
+		if p := c.pair(c.model, workload, c.baseline, c.winner, func(t *trial) bool { return t.Role == role }); len(p.before) > 0 {
 			return p
 		}
 	}
 	return pairing{}
+}
+
+// certain reports whether it was decided that the winner does better or worse on a workload.
+func (c *chapter) certain(workload string) bool {
+	excludes := func(effect *ledger.Interval) bool { return effect != nil && (effect.Low > 0 || effect.High < 0) }
+	if c.decided != nil && c.decided.Workload == workload && excludes(c.decided.Effect) {
+		return true
+	}
+	return slices.ContainsFunc(c.about(c.model, ledger.StageGeneralise), func(d ledger.Decision) bool {
+		return d.Workload == workload && excludes(d.Effect)
+	})
 }
 
 // shown are the metrics of a cell: those of the published layout, and the objective.

@@ -215,8 +215,14 @@ func (c *chapter) cost(level int) {
 			}
 		}
 	}
-	if price == 0 {
+	switch {
+	case price == 0 && c.campaign.Simulated:
+		c.paragraph(say("Cost: not computed, because nothing was measured."))
+	case price == 0:
 		c.paragraph(say("Cost: not computed, because the plan states no ").code("machine.price_per_hour").and("."))
+	}
+	if c.campaign.Simulated {
+		return
 	}
 	c.table([]string{"Setting", "Workload", ">Cost per million tokens", ">Cost per million output tokens", ">Joule per token"}, rows)
 }

@@ -101,15 +101,27 @@ func (f *facts) about(model, stage string) (out []ledger.Decision) {
 	return out
 }
 
-// of are the trials of one setting of a model that fit.
+// of are the trials of one setting of a model that ran their whole workload and fit. A probe of a few
+// requests measures another load.
 func (f *facts) of(model string, setting ledger.Setting, fits func(*trial) bool) (out []*trial) {
 	for i := range f.trials {
 		trial := &f.trials[i]
-		if trial.Model == model && same(&trial.Setting, &setting) && fits(trial) {
+		if trial.Model == model && same(&trial.Setting, &setting) && f.whole(trial) && fits(trial) {
 			out = append(out, trial)
 		}
 	}
 	return out
+}
+
+// whole reports whether a trial had all requests of its workload, as far as that is known.
+func (f *facts) whole(t *trial) bool {
+	requests := t.Metrics["completed"] + t.Metrics["failed"]
+	for _, load := range f.campaign.Workloads {
+		if load.Name == t.Workload && requests > 0 {
+			return requests >= 0.9*float64(load.NumPrompts) // data sets may have fewer than asked for
+		}
+	}
+	return true
 }
 
 // good reports whether a trial was measured and its figure for a metric can be believed.
@@ -136,9 +148,9 @@ type pairing struct {
 
 // pair computes the means of both settings over blocks in which both have a figure. A ratio of geometric
 // means is the mean ratio of the blocks, so that table and interval speak of the same quantity.
-func (f *facts) pair(model, workload, role string, before, after ledger.Setting) pairing {
+func (f *facts) pair(model, workload string, before, after ledger.Setting, counts func(*trial) bool) pairing {
 	out := pairing{before: map[string]float64{}, after: map[string]float64{}, trials: map[string]int{}}
-	fits := func(t *trial) bool { return t.Workload == workload && t.Role == role }
+	fits := func(t *trial) bool { return t.Workload == workload && counts(t) }
 	old, fresh := f.of(model, before, fits), f.of(model, after, fits)
 	metrics := map[string]bool{}
 	for _, t := range old {

@@ -59,8 +59,9 @@ func (b *bars) add(c *chapter, label string, p pairing) {
 	if c.improved() {
 		pair.After = p.after[b.metric]
 		pair.Change = change(b.metric, before, pair.After)
-		tone := toneOf(b.metric, before, pair.After)
-		pair.Better, pair.Worse = tone == better, tone == worse
+		if tone := toneOf(b.metric, before, pair.After); c.certain(label) {
+			pair.Better, pair.Worse = tone == better, tone == worse
+		}
 	}
 	b.Pairs = append(b.Pairs, pair)
 }
@@ -150,7 +151,7 @@ func (c *chapter) speeds() []speed {
 // frontier draws them; those on the frontier are joined.
 func (c *chapter) frontierFigure(speeds []speed) *figure {
 	best := chart.Line{Name: "on the frontier", Style: chart.Marks}
-	others := chart.Line{Name: "dominated", Style: chart.Dots}
+	others := chart.Line{Name: "dominated", Style: chart.Dots | chart.Rings}
 	panel := chart.Panel{X: chart.Axis{Title: "tokens/s per user"}, Y: chart.Axis{Title: "output tokens/s per device"}}
 	for _, s := range speeds {
 		at := chart.Point{X: s.user, Y: s.share}
@@ -175,7 +176,9 @@ func (c *chapter) drift() *figure {
 		return t.Workload == c.campaign.Objective.Workload && t.Role != ledger.RoleSmoke && t.good(metric)
 	}) {
 		if lines[t.Role] == nil {
-			lines[t.Role] = &chart.Line{Name: t.Role, Style: chart.Marks}
+			// Roles differ in their strokes as well as in colour.
+			styles := []chart.Style{chart.Marks, chart.Marks | chart.Dashed | chart.Rings, chart.Marks | chart.Rings, chart.Marks | chart.Dashed}
+			lines[t.Role] = &chart.Line{Name: t.Role, Style: styles[len(lines)%len(styles)]}
 		}
 		if count == 0 {
 			first = t.hours

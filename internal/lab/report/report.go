@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"ossian/internal/bench/chart"
 	"ossian/internal/lab/ledger"
@@ -117,12 +118,19 @@ func (f *facts) warn(d *document, broken *ledger.BrokenError) {
 		d.quote(say(fmt.Sprintf("The ledger breaks off in line %d: %s. What follows rests on the lines before.", broken.Line, broken.Why)))
 	case f.end == nil:
 		d.quote(say(fmt.Sprintf("This campaign is not finished: %s so far, %d under way. Decisions may change.", plural(len(f.trials), "trial"), f.open)))
+	case f.undecidedAll():
+		d.quote(say("Nothing could be decided: no engine served the whole workload. What failed says why."))
 	case f.end.State != "done":
 		d.quote(say(ending(f.end)))
 	}
 	if f.campaign.Simulated {
 		d.quote(say("Simulated: every figure comes from a clock, none from a server."))
 	}
+}
+
+// undecidedAll reports whether no model has a setting to recommend.
+func (f *facts) undecidedAll() bool {
+	return !slices.ContainsFunc(f.decisions, func(d ledger.Decision) bool { return d.Stage == ledger.StageWinner && d.Setting != nil })
 }
 
 // ending says why a campaign ended before all was decided.

@@ -39,7 +39,7 @@ func (c *chapter) setup(level int) {
 	c.heading(level, "Experimental Setup")
 	rows := [][]cell{cells("Model", c.model), cells("Hardware", c.hardwareOf())}
 	if m := c.machine; m != nil {
-		rows = append(rows, cells("Processor", fmt.Sprintf("%d x %s, %.1f GB of memory", m.Processors, strings.Join(strings.Fields(m.CPU), " "), float64(m.MemoryBytes)/1e9)),
+		rows = append(rows, cells("Processor", fmt.Sprintf("%d x %s", m.Processors, strings.Join(strings.Fields(m.CPU), " "))+memoryOf(m)),
 			cells("System", m.OS))
 		if m.Governor != "" {
 			rows = append(rows, cells("Frequency governor", m.Governor))
@@ -58,10 +58,18 @@ func (c *chapter) setup(level int) {
 	}
 	c.table([]string{"Workload", "Load", "Hash"}, loads)
 	if command := c.clientCommand(); command != "" {
-		c.paragraph(say("Client of one trial, against the server's port at that time:"))
+		c.paragraph(say("Client of one trial:"))
 		c.code("shell", command)
 	}
 	c.method()
+}
+
+// memoryOf is how much memory a machine has, as a part of a sentence.
+func memoryOf(m *ledger.Machine) string {
+	if m.MemoryBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.1f GB of memory", float64(m.MemoryBytes)/1e9)
 }
 
 // version is what an engine said of itself.
@@ -81,7 +89,7 @@ func (c *chapter) clientCommand() string {
 		return t.Workload == c.campaign.Objective.Workload && len(t.Command) > 0
 	})
 	if run := c.middle(runs); run != nil {
-		return commandOf(run.Command)
+		return portFlag.ReplaceAllString(commandOf(run.Command), "${1}"+usualPort)
 	}
 	return ""
 }
@@ -141,6 +149,8 @@ func (c *chapter) engineRow(engine string, decisions []ledger.Decision) []cell {
 	value, verdict, why := "-", "-", ""
 	if run := c.middle(c.of(c.model, setting, func(t *trial) bool { return t.Workload == c.campaign.Objective.Workload && t.Role != ledger.RoleSmoke })); run != nil {
 		value = number(c.value(run, metric))
+	} else if probe := c.probe(setting); probe != nil {
+		value = fmt.Sprintf("%s (%.0f requests)", number(c.value(probe, metric)), probe.Metrics["completed"])
 	}
 	for _, decision := range decisions {
 		if decision.Setting != nil && decision.Setting.Engine == engine {
@@ -151,6 +161,17 @@ func (c *chapter) engineRow(engine string, decisions []ledger.Decision) []cell {
 		why = start.Reason
 	}
 	return cells(engine, value, verdict, why)
+}
+
+// probe is a trial of a part of the objective's workload, of an engine that ran no more.
+func (c *chapter) probe(setting ledger.Setting) *trial {
+	for i := range c.trials {
+		t := &c.trials[i]
+		if t.Model == c.model && same(&t.Setting, &setting) && t.Workload == c.campaign.Objective.Workload && t.good(c.campaign.Objective.Metric) {
+			return t
+		}
+	}
+	return nil
 }
 
 // shownRun shows a setting by its command and one report of its client.
