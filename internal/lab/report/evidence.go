@@ -90,6 +90,33 @@ func (c *chapter) generalised(level int) {
 	c.table([]string{"Workload", "Metric", ">Baseline", ">Optimized", ">Change", "95 % interval", "Decision"}, rows)
 }
 
+// behind names the trials of which the figures of the conclusion are geometric means.
+func (c *chapter) behind() {
+	var items []text
+	for _, load := range c.campaign.Workloads {
+		p := c.bothOn(load.Name)
+		if len(p.behind) == 0 {
+			continue
+		}
+		item := say("").code(load.Name).and(": ")
+		for i, t := range p.behind {
+			if i > 0 {
+				item = item.and(", ")
+			}
+			if t.Result != "" {
+				item = item.file(t.Result)
+			} else {
+				item = item.code(t.id)
+			}
+		}
+		items = append(items, item.and("."))
+	}
+	if len(items) > 0 {
+		c.paragraph(say("Figures of the conclusion are geometric means over these trials, baseline and winner by turns:"))
+		c.list(items)
+	}
+}
+
 // failures are what could not be measured: they are results too.
 func (c *chapter) failures(level int) {
 	var items []text

@@ -142,6 +142,7 @@ func (t *trial) good(metric string) bool {
 type pairing struct {
 	before, after map[string]float64 // geometric means, by metric; missing: not measured
 	trials        map[string]int     // pairs behind each
+	behind        []*trial           // the trials behind the objective, in the order of their blocks
 	beforeRun     *trial             // the one in the middle, by the objective
 	afterRun      *trial
 }
@@ -165,6 +166,12 @@ func (f *facts) pair(model, workload string, before, after ledger.Setting, count
 			for _, b := range fresh {
 				if a.Block == b.Block && a.good(metric) && b.good(metric) {
 					first, second, count = first+math.Log(f.value(a, metric)), second+math.Log(f.value(b, metric)), count+1
+					if metric == f.campaign.Objective.Metric {
+						out.behind = append(out.behind, a)
+						if a.id != b.id {
+							out.behind = append(out.behind, b)
+						}
+					}
 					break
 				}
 			}

@@ -100,6 +100,7 @@ func (c *chapter) write(level int) {
 	c.results(level)
 	c.summary(level)
 	c.generalised(level)
+	c.behind()
 	c.comparedPart(level)
 	c.failures(level)
 	c.equalities(level)
