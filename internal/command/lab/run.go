@@ -146,6 +146,9 @@ func configure(plan *planfile.Plan, text []byte, flags *campaignFlags, simulated
 			if err == nil {
 				world, err = simulate.Read(noise)
 			}
+			if err == nil {
+				err = world.Suits(plan)
+			}
 			if err != nil {
 				return config, nil, fmt.Errorf("%s: %w", simulated, err)
 			}
