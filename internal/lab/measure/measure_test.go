@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -284,6 +285,52 @@ func TestRuns(t *testing.T) {
 	trial := server.Measure(t.Context(), long)
 	if trial.State != ledger.StateEarly || trial.Metrics["request_throughput"] < 50 || trial.Metrics["request_throughput"] > 400 {
 		t.Errorf("too slow: %s, %s, %v", trial.State, trial.Reason, trial.Metrics["request_throughput"])
+	}
+}
+
+// Servers of a campaign that runs are left alone by whoever is refused its directory; those that a
+// killed one left end as soon as the directory is free.
+func TestLeftoversBehindLock(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("this system does not show environments")
+	}
+	first := measurer(t)
+	held, _, _, err := ledger.Open(first.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, start := starts(t, first, "")
+	if start.State != ledger.StateOK {
+		t.Fatalf("%+v", start)
+	}
+	defer running.Stop()
+	plan := &planfile.Plan{Name: "second", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Engines: []planfile.Engine{engine("double", nil)}}
+	carryOut := func(ctx context.Context) error {
+		second := New(Config{Dir: first.Dir, Version: "test"})
+		defer second.Close()
+		_, err := lab.Run(ctx, lab.Config{Plan: plan, PlanText: []byte("second\n"), Dir: first.Dir, Measurer: second, Version: "test", Now: time.Now})
+		return err
+	}
+	var refused *lab.UsageError
+	if err := carryOut(t.Context()); !errors.As(err, &refused) {
+		t.Errorf("a second campaign in the same directory: %v", err)
+	}
+	load := lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset}
+	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateOK {
+		t.Errorf("the first campaign's server afterwards: %s, %s", trial.State, trial.Reason)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// An end at once: nothing but what comes before the first trial is wanted of it.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := carryOut(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("once the directory is free: %v", err)
+	}
+	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateFailed {
+		t.Errorf("what was left behind still serves: %s", trial.State)
 	}
 }
 
