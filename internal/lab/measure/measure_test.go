@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/bench"
 	"ossian/internal/bench/scripted"
 	"ossian/internal/lab"
 	"ossian/internal/lab/ledger"
@@ -60,6 +61,10 @@ func serve(args []string) int {
 			stalled := script
 			stalled.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
 			scripts = append(scripts, script, stalled) // not the warm-up, which is request 0 again
+		case "--hangs": // from its first request on, which is the warm-up
+			script.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+		case "--slower": // a warm-up lasts longer than Quiet, and has its tokens in time
+			script.Gap = 60 * time.Millisecond
 		case "--resets":
 			scripts = append(scripts, script, script, script, script, scripted.Script{Fault: scripted.Fault{Kind: scripted.Reset, Chunk: 2}})
 		case "--slow":
@@ -255,12 +260,18 @@ func TestRuns(t *testing.T) {
 	for _, c := range []struct{ flag, state, reason string }{
 		{"dies", ledger.StateFailed, "out of memory"},
 		{"stalls", ledger.StateCut, "hung: no token for"},
+		{"hangs", ledger.StateCut, "hung: no token for"},
+		{"slower", ledger.StateOK, ""},
 		{"resets", ledger.StateOK, ""}, // and 80 % success, which the campaign judges
 	} {
 		m := measurer(t)
 		server, start := starts(t, m, c.flag)
 		if start.State != ledger.StateOK {
 			t.Fatalf("%s: %+v", c.flag, start)
+		}
+		load := load
+		if c.flag == "slower" {
+			load.Share, m.Quiet = 0.05, 600*time.Millisecond
 		}
 		trial := server.Measure(t.Context(), load)
 		server.Stop()
@@ -332,6 +343,48 @@ func TestLeftoversBehindLock(t *testing.T) {
 	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateFailed {
 		t.Errorf("what was left behind still serves: %s", trial.State)
 	}
+}
+
+// Silence is what it takes for a request under way: 60 s, or 20 steps where those are known, in the
+// warm-up as in the run behind it (lab.md 9).
+func TestSilence(t *testing.T) {
+	begun := time.Now()
+	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+	var warming, live bench.Live
+	g := newGaps(begun)
+	want := func(when string, now int, silent, limit time.Duration) {
+		t.Helper()
+		if g.since(at(now)) != silent || g.limit(time.Minute) != limit {
+			t.Errorf("%s: silent for %v of %v, want %v of %v", when, g.since(at(now)), g.limit(time.Minute), silent, limit)
+		}
+	}
+	g.see(at(100), &warming)
+	want("while prompts are made", 100, 0, time.Minute)
+	warming.Released.Add(1)
+	g.see(at(150), &warming)
+	want("before the first token", 161, 61*time.Second, time.Minute)
+	for now := 160; now <= 200; now += 10 {
+		warming.Tokens.Add(1)
+		g.see(at(now), &warming)
+	}
+	want("between tokens of 10 s each", 230, 30*time.Second, 200*time.Second)
+	warming.Done.Add(1)
+	g.see(at(210), &warming)
+	g.see(at(400), &warming)
+	want("behind the warm-up", 400, 0, 200*time.Second)
+	g.again(at(500))
+	live.Released.Add(2)
+	g.see(at(600), &live)
+	want("in the run's first prompts", 600, 100*time.Second, 200*time.Second)
+	live.Tokens.Add(1)
+	live.Done.Add(1)
+	g.see(at(610), &live)
+	g.see(at(900), &live)
+	want("one of two is stuck", 900, 290*time.Second, 200*time.Second)
+	live.Done.Add(1)
+	g.see(at(910), &live)
+	g.see(at(2000), &live)
+	want("until the next one is due", 2000, 0, 200*time.Second)
 }
 
 // What a server has started ends with it.
