@@ -345,6 +345,43 @@ func TestLeftoversBehindLock(t *testing.T) {
 	}
 }
 
+// An interrupt while a server starts ends it, and leaves no failed start or trial in the ledger.
+func TestInterruptedStart(t *testing.T) {
+	if before := descendants(t); len(before) > 0 {
+		t.Fatalf("processes are there already: %v", before)
+	}
+	m := measurer(t)
+	plan := &planfile.Plan{Name: "interrupted", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Engines: []planfile.Engine{engine("double", map[string]string{"silent": "true"})}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for len(descendants(t)) == 0 && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := lab.Run(ctx, lab.Config{Plan: plan, PlanText: []byte("interrupted\n"), Dir: m.Dir, Measurer: m, Version: "test", Now: time.Now}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	lines, err := ledger.Read(m.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := ""
+	for _, line := range lines {
+		if line.Start != nil {
+			t.Errorf("%s: %s, %s", line.ID, line.Start.State, line.Start.Reason)
+		}
+		if line.Trial != nil {
+			state = line.Trial.State
+		}
+	}
+	if left := descendants(t); state != ledger.StateCut || len(left) > 0 {
+		t.Errorf("the trial is %q, processes left: %v", state, left)
+	}
+}
+
 // Silence is what it takes for a request under way: 60 s, or 20 steps where those are known, in the
 // warm-up as in the run behind it (lab.md 9).
 func TestSilence(t *testing.T) {
