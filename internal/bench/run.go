@@ -53,6 +53,7 @@ type Options struct {
 	Start        func(context.Context) error                       // just before the clock starts: --profile; nil = nothing
 	Stop         func(context.Context) error                       // just after it has stopped
 	Live         *Live                                             // nil = nobody watches
+	Warming      *Live                                             // of what is sent before the clock starts, taken up to ended; nil = nobody watches
 	LogTo        Appender                                          // samples as they come; nil = none
 }
 
@@ -108,6 +109,9 @@ func newRun(target Target, workload Workload, options Options) (*run, error) {
 	}
 	if options.Live == nil {
 		options.Live = new(Live)
+	}
+	if options.Warming == nil {
+		options.Warming = new(Live)
 	}
 	r := &run{Options: options, target: target, workload: workload, stageBegan: time.Now(), queue: make(chan int, len(workload))}
 	timed := workload // what the arrival process gives times to: of a conversation its first turn
@@ -165,7 +169,9 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) sendOnce(ctx context.Context, query dataset.Query) *Sample {
 	query.ID = ""
 	sample := &Sample{Input: query.Input, Asked: query.Output}
-	r.target.Do(ctx, &query, sample, time.Now(), new(Live))
+	r.Warming.Released.Add(1)
+	r.target.Do(ctx, &query, sample, time.Now(), r.Warming)
+	r.Warming.Done.Add(1)
 	return sample
 }
 

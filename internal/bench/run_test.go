@@ -157,7 +157,8 @@ func TestRunPrepares(t *testing.T) {
 	var stages []Stage
 	counters := 0
 	var order []string
-	rec, err := Run(context.Background(), f, queries(3), Options{Setup: allAtOnce(1), Ready: time.Minute, ReadyEvery: time.Millisecond,
+	var live, warming Live
+	rec, err := Run(context.Background(), f, queries(3), Options{Live: &live, Warming: &warming, Setup: allAtOnce(1), Ready: time.Minute, ReadyEvery: time.Millisecond,
 		Warmups: 2, WarmupOutput: 1, Settle: time.Millisecond,
 		OnStage: func(s Stage, _ time.Duration) { stages = append(stages, s) },
 		ReadCounters: func(context.Context) (map[string]float64, error) {
@@ -174,6 +175,9 @@ func TestRunPrepares(t *testing.T) {
 	}
 	if want := []Stage{Waiting, Answered, WarmingUp, WarmedUp, Measuring, Measured}; !slices.Equal(stages, want) {
 		t.Errorf("stages %v, want %v", stages, want)
+	}
+	if warming.Released.Load() != 5 || warming.Done.Load() != 5 || live.Done.Load() != 3 {
+		t.Errorf("before the run %d of %d ended, in it %d", warming.Done.Load(), warming.Released.Load(), live.Done.Load())
 	}
 	if rec.Before["n"] != 1 || rec.After["n"] != 2 || !slices.Equal(order, []string{"start", "stop"}) {
 		t.Errorf("counters %v and %v, calls %v", rec.Before, rec.After, order)

@@ -98,6 +98,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		return nil, err
 	}
 	defer c.close()
+	if tidier, is := c.Measurer.(Tidier); is {
+		tidier.Tidy()
+	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}

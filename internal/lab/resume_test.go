@@ -173,6 +173,49 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// A start that is interrupted is no failure of its engine: it is in no ledger, its trial is one that was
+// cut, and the campaign that goes on comes to the same end.
+func TestInterruptedStart(t *testing.T) {
+	want := conclusions(t, runs(t, cutPlan(), cutWorld()).lines)
+	dir := t.TempDir()
+	for number := range 6 {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := config(cutPlan(), cutWorld(), dir)
+		c.Measurer = &startInterrupter{Measurer: c.Measurer, after: 1 + 3*number, cancel: cancel}
+		result, err := lab.Run(ctx, c)
+		cancel()
+		if !errors.Is(err, context.Canceled) || result.End.Exit != 130 {
+			t.Fatalf("%v, %+v", err, result)
+		}
+	}
+	s := carriesOut(t, config(cutPlan(), cutWorld(), dir))
+	for _, line := range s.lines {
+		if start := line.Start; start != nil && start.State != ledger.StateOK && !strings.HasPrefix(start.Reason, "out of memory") {
+			t.Errorf("%s: %s, %q", line.ID, start.State, start.Reason)
+		}
+		if trial := line.Trial; trial != nil && trial.State == ledger.StateFailed && trial.Reason == "" {
+			t.Errorf("%s failed without a reason", line.ID)
+		}
+	}
+	if got := conclusions(t, s.lines); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// startInterrupter ends the context while a server starts.
+type startInterrupter struct {
+	lab.Measurer
+	after  int
+	cancel context.CancelFunc
+}
+
+func (i *startInterrupter) Start(ctx context.Context, request lab.Request) (lab.Server, ledger.Start) {
+	if i.after--; i.after == 0 {
+		i.cancel()
+	}
+	return i.Measurer.Start(ctx, request)
+}
+
 // interrupter ends the context in the middle of a trial.
 type interrupter struct {
 	lab.Measurer

@@ -33,6 +33,11 @@ type Measurer interface {
 	Room() error
 }
 
+// Tidier is a Measurer of which servers may outlive a lab that was killed. Tidy ends those of an earlier
+// run in the campaign's directory. It is called once, behind the lock of the ledger: before that they
+// may be servers of a campaign that runs.
+type Tidier interface{ Tidy() }
+
 // Server is one that runs: ready → stopped.
 type Server interface {
 	// Measure puts a load on the server and returns what was found: state, reason, metrics, findings,

@@ -138,6 +138,9 @@ func (c *chapter) predicted(wanted shot) map[string]ledger.Interval {
 // measure has the server of a shot and puts the load on it.
 func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.Trial, error) {
 	start, err := c.serve(ctx, wanted.setting)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the start was interrupted: so is the trial, which has begun
+		return ledger.Trial{State: ledger.StateCut, Reason: reasonInterrupted}, nil
+	}
 	if err != nil {
 		return ledger.Trial{}, err
 	}
@@ -155,7 +158,8 @@ func (c *chapter) measure(ctx context.Context, wanted shot, id string) (ledger.T
 	return measured, nil
 }
 
-// serve has the server of a setting run, and returns what its start was; nil if it runs already.
+// serve has the server of a setting run, and returns what its start was; nil if it runs already. A start
+// that ctx ended says nothing about the engine: it is no line of the ledger, and the error is that of ctx.
 func (c *chapter) serve(ctx context.Context, setting ledger.Setting) (*ledger.Start, error) {
 	server := serverOf(setting, c.model)
 	if c.server != nil && c.serving == server {
@@ -164,6 +168,9 @@ func (c *chapter) serve(ctx context.Context, setting ledger.Setting) (*ledger.St
 	c.stopServer()
 	c.startID = fmt.Sprintf("start-%d", c.book.starts+1)
 	running, start := c.Measurer.Start(ctx, Request{Engine: c.engineOf(setting), Setting: setting, Model: c.model, ID: c.startID})
+	if running == nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	start.Setting, start.Model = setting, c.model
 	if err := c.book.append(ledger.Line{Kind: ledger.KindStart, ID: c.startID, Start: &start}); err != nil {
 		if running != nil {

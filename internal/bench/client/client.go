@@ -242,7 +242,7 @@ func (c *Client) target() (*bench.HTTP, error) {
 // options are those of the run.
 func (c *Client) options(live *bench.Live) bench.Options {
 	options := bench.Options{Setup: *c.setup, Gamma: c.legacy.Gamma, Shared: c.Local, Ready: c.Ready, Warmups: c.Warmups,
-		ProbeRate: c.ProbeRate, ReadCounters: c.server.Counters, Live: live, Start: c.begin}
+		ProbeRate: c.ProbeRate, ReadCounters: c.server.Counters, Live: live, Warming: c.Warming, Start: c.begin}
 	// These tools wait after warming up; sglang's warm-ups are short.
 	switch {
 	case c.setup.Profile == bench.LMDeploy && options.Warmups > 0:

@@ -72,9 +72,11 @@ type Options struct {
 	Version     string   // of the measuring program
 
 	// Who listens. Out gets what the profile's tool prints before its report, Log notes; nil =
-	// nobody. Watch is called when the clock of a run starts, and what it returns when it stops.
+	// nobody. Watch is called when the clock of a run starts, and what it returns when it stops;
+	// Warming counts what comes of requests before that.
 	Out, Log io.Writer
 	Watch    func(live *bench.Live) (stop func())
+	Warming  *bench.Live
 }
 
 // Cache says what is done about the server's prefix cache before each run. Workloads that share a

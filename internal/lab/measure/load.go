@@ -58,7 +58,7 @@ func (s *server) Measure(ctx context.Context, load lab.Load) ledger.Trial {
 	watch := &watch{server: s, floor: load.Floor, quiet: s.m.Quiet, tokens: float64(load.Workload.OutputLen)}
 	ctx, watch.cancel = context.WithCancelCause(ctx)
 	defer watch.cancel(nil)
-	options.Watch = watch.begin
+	options.Watch, options.Warming = watch.begin, &watch.warming
 	unguard := watch.guard()
 	machine := startObserving(s.engine.Container == nil && s.engine.URL == "")
 	begun := time.Now()

@@ -37,7 +37,7 @@ type Config struct {
 	Environ func(name string) string
 }
 
-// A Measurer measures with real servers. It implements lab.Measurer.
+// A Measurer measures with real servers. It implements lab.Measurer and lab.Tidier.
 type Measurer struct {
 	Config
 	mark     string // of what it starts
@@ -45,7 +45,7 @@ type Measurer struct {
 	versions map[string]string
 }
 
-// New returns a Measurer, and ends what servers of an earlier, killed run in the same directory left.
+// New returns a Measurer. It touches nothing: another campaign may be running in the same directory.
 func New(config Config) *Measurer {
 	config.Quiet = cmp.Or(config.Quiet, time.Minute)
 	if config.Environ == nil {
@@ -56,10 +56,11 @@ func New(config Config) *Measurer {
 		absolute = config.Dir
 	}
 	sum := sha256.Sum256([]byte(absolute))
-	m := &Measurer{Config: config, mark: hex.EncodeToString(sum[:6]), tokens: map[string]*client.Tokens{}, versions: map[string]string{}}
-	engines.EndLeftovers(m.mark)
-	return m
+	return &Measurer{Config: config, mark: hex.EncodeToString(sum[:6]), tokens: map[string]*client.Tokens{}, versions: map[string]string{}}
 }
+
+// Tidy implements lab.Tidier.
+func (m *Measurer) Tidy() { engines.EndLeftovers(m.mark) }
 
 // Close closes tokenizers.
 func (m *Measurer) Close() {

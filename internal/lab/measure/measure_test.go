@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ossian/internal/bench"
 	"ossian/internal/bench/scripted"
 	"ossian/internal/lab"
 	"ossian/internal/lab/ledger"
@@ -59,6 +61,10 @@ func serve(args []string) int {
 			stalled := script
 			stalled.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
 			scripts = append(scripts, script, stalled) // not the warm-up, which is request 0 again
+		case "--hangs": // from its first request on, which is the warm-up
+			script.Fault = scripted.Fault{Kind: scripted.Stall, Chunk: 3}
+		case "--slower": // a warm-up lasts longer than Quiet, and has its tokens in time
+			script.Gap = 60 * time.Millisecond
 		case "--resets":
 			scripts = append(scripts, script, script, script, script, scripted.Script{Fault: scripted.Fault{Kind: scripted.Reset, Chunk: 2}})
 		case "--slow":
@@ -254,12 +260,18 @@ func TestRuns(t *testing.T) {
 	for _, c := range []struct{ flag, state, reason string }{
 		{"dies", ledger.StateFailed, "out of memory"},
 		{"stalls", ledger.StateCut, "hung: no token for"},
+		{"hangs", ledger.StateCut, "hung: no token for"},
+		{"slower", ledger.StateOK, ""},
 		{"resets", ledger.StateOK, ""}, // and 80 % success, which the campaign judges
 	} {
 		m := measurer(t)
 		server, start := starts(t, m, c.flag)
 		if start.State != ledger.StateOK {
 			t.Fatalf("%s: %+v", c.flag, start)
+		}
+		load := load
+		if c.flag == "slower" {
+			load.Share, m.Quiet = 0.05, 600*time.Millisecond
 		}
 		trial := server.Measure(t.Context(), load)
 		server.Stop()
@@ -285,6 +297,131 @@ func TestRuns(t *testing.T) {
 	if trial.State != ledger.StateEarly || trial.Metrics["request_throughput"] < 50 || trial.Metrics["request_throughput"] > 400 {
 		t.Errorf("too slow: %s, %s, %v", trial.State, trial.Reason, trial.Metrics["request_throughput"])
 	}
+}
+
+// Servers of a campaign that runs are left alone by whoever is refused its directory; those that a
+// killed one left end as soon as the directory is free.
+func TestLeftoversBehindLock(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("this system does not show environments")
+	}
+	first := measurer(t)
+	held, _, _, err := ledger.Open(first.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, start := starts(t, first, "")
+	if start.State != ledger.StateOK {
+		t.Fatalf("%+v", start)
+	}
+	defer running.Stop()
+	plan := &planfile.Plan{Name: "second", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Engines: []planfile.Engine{engine("double", nil)}}
+	carryOut := func(ctx context.Context) error {
+		second := New(Config{Dir: first.Dir, Version: "test"})
+		defer second.Close()
+		_, err := lab.Run(ctx, lab.Config{Plan: plan, PlanText: []byte("second\n"), Dir: first.Dir, Measurer: second, Version: "test", Now: time.Now})
+		return err
+	}
+	var refused *lab.UsageError
+	if err := carryOut(t.Context()); !errors.As(err, &refused) {
+		t.Errorf("a second campaign in the same directory: %v", err)
+	}
+	load := lab.Load{ID: "race-1", Workload: workload(), Model: "gpt-oss", Seed: 7, Share: 1, Cache: planfile.CacheReset}
+	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateOK {
+		t.Errorf("the first campaign's server afterwards: %s, %s", trial.State, trial.Reason)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// An end at once: nothing but what comes before the first trial is wanted of it.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := carryOut(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("once the directory is free: %v", err)
+	}
+	if trial := running.Measure(t.Context(), load); trial.State != ledger.StateFailed {
+		t.Errorf("what was left behind still serves: %s", trial.State)
+	}
+}
+
+// An interrupt while a server starts ends it, and leaves no failed start or trial in the ledger.
+func TestInterruptedStart(t *testing.T) {
+	if before := descendants(t); len(before) > 0 {
+		t.Fatalf("processes are there already: %v", before)
+	}
+	m := measurer(t)
+	plan := &planfile.Plan{Name: "interrupted", Models: []string{"gpt-oss"}, Seed: 1, Cache: planfile.CacheReset, Workloads: []planfile.Workload{workload()},
+		Objective: planfile.Objective{Metric: "total_token_throughput", Maximize: true, On: "chat"}, Engines: []planfile.Engine{engine("double", map[string]string{"silent": "true"})}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for len(descendants(t)) == 0 && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := lab.Run(ctx, lab.Config{Plan: plan, PlanText: []byte("interrupted\n"), Dir: m.Dir, Measurer: m, Version: "test", Now: time.Now}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	lines, err := ledger.Read(m.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := ""
+	for _, line := range lines {
+		if line.Start != nil {
+			t.Errorf("%s: %s, %s", line.ID, line.Start.State, line.Start.Reason)
+		}
+		if line.Trial != nil {
+			state = line.Trial.State
+		}
+	}
+	if left := descendants(t); state != ledger.StateCut || len(left) > 0 {
+		t.Errorf("the trial is %q, processes left: %v", state, left)
+	}
+}
+
+// Silence is what it takes for a request under way: 60 s, or 20 steps where those are known, in the
+// warm-up as in the run behind it (lab.md 9).
+func TestSilence(t *testing.T) {
+	begun := time.Now()
+	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+	var warming, live bench.Live
+	g := newGaps(begun)
+	want := func(when string, now int, silent, limit time.Duration) {
+		t.Helper()
+		if g.since(at(now)) != silent || g.limit(time.Minute) != limit {
+			t.Errorf("%s: silent for %v of %v, want %v of %v", when, g.since(at(now)), g.limit(time.Minute), silent, limit)
+		}
+	}
+	g.see(at(100), &warming)
+	want("while prompts are made", 100, 0, time.Minute)
+	warming.Released.Add(1)
+	g.see(at(150), &warming)
+	want("before the first token", 161, 61*time.Second, time.Minute)
+	for now := 160; now <= 200; now += 10 {
+		warming.Tokens.Add(1)
+		g.see(at(now), &warming)
+	}
+	want("between tokens of 10 s each", 230, 30*time.Second, 200*time.Second)
+	warming.Done.Add(1)
+	g.see(at(210), &warming)
+	g.see(at(400), &warming)
+	want("behind the warm-up", 400, 0, 200*time.Second)
+	g.again(at(500))
+	live.Released.Add(2)
+	g.see(at(600), &live)
+	want("in the run's first prompts", 600, 100*time.Second, 200*time.Second)
+	live.Tokens.Add(1)
+	live.Done.Add(1)
+	g.see(at(610), &live)
+	g.see(at(900), &live)
+	want("one of two is stuck", 900, 290*time.Second, 200*time.Second)
+	live.Done.Add(1)
+	g.see(at(910), &live)
+	g.see(at(2000), &live)
+	want("until the next one is due", 2000, 0, 200*time.Second)
 }
 
 // What a server has started ends with it.

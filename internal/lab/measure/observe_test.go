@@ -112,22 +112,6 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A run hangs when nothing has come for long; slow servers have longer, and prompts have to be read first.
-func TestGaps(t *testing.T) {
-	now := time.Now()
-	g := newGaps(now)
-	if g.limit(time.Minute) != 5*time.Minute {
-		t.Errorf("before the first token: %v", g.limit(time.Minute))
-	}
-	for i := range 20 {
-		now = now.Add(10 * time.Second)
-		g.see(now, int64(i+1))
-	}
-	if g.limit(time.Minute) != 200*time.Second || g.since(now.Add(time.Second)) != time.Second {
-		t.Errorf("slow server: %v", g.limit(time.Minute))
-	}
-}
-
 func TestAccelerators(t *testing.T) {
 	got := readAccelerators("NVIDIA A100-SXM4-80GB, 81920\nNVIDIA A100-SXM4-80GB, 81920\nnonsense\nNVIDIA L40S, 46068\n")
 	if len(got) != 2 || got[0].Count != 2 || got[0].MemoryBytes != 81920<<20 || got[1].Name != "NVIDIA L40S" {

@@ -11,11 +11,10 @@ import (
 )
 
 const (
-	lookEvery   = 100 * time.Millisecond
-	slowSteps   = 20 // median gaps without a token after which a run is hung, if that is more than Quiet
-	firstFactor = 5  // so many times Quiet before the first token: prompts are read
-	leastSlow   = 3  // seconds that a run has before it can be too slow: a short one may meet a busy moment
-	meterEvery  = 30 // seconds: the counters of energy turn over after minutes
+	lookEvery  = 100 * time.Millisecond
+	slowSteps  = 20 // median gaps without a token after which a run is hung, if that is more than Quiet
+	leastSlow  = 3  // seconds that a run has before it can be too slow: a short one may meet a busy moment
+	meterEvery = 30 // seconds: the counters of energy turn over after minutes
 )
 
 // earlyError: a run was so slow that its end was not worth waiting for.
@@ -48,7 +47,11 @@ type watch struct {
 	tokens float64 // of an answer, where the workload says so; 0: not known
 	quiet  time.Duration
 	cancel context.CancelCauseFunc
-	begun  chan struct{} // closed when the clock of the run starts
+
+	warming bench.Live    // of what is sent before the clock of the run starts
+	begun   chan struct{} // closed when it starts
+	guarded chan struct{} // closed when guard looks no more; from then on gaps are look's
+	gaps    *gaps
 
 	mu    sync.Mutex // guards what follows: the client stops the watch, the trial reads the meter
 	meter *meter     // nil: energy is not measured
@@ -56,14 +59,14 @@ type watch struct {
 	known bool
 }
 
-// guard looks at what comes before the run: a warm-up may hang, and its server may die, as well.
+// guard looks at what comes before the run: a warm-up may hang, and its server may die, as well. It ends
+// where begin takes over.
 func (w *watch) guard() (stop func()) {
-	w.begun = make(chan struct{})
-	quit, ended := make(chan struct{}), make(chan struct{})
+	w.begun, w.guarded = make(chan struct{}), make(chan struct{})
+	w.gaps = newGaps(time.Now())
+	quit := make(chan struct{})
 	go func() {
-		defer close(ended)
-		limit := time.NewTimer(firstFactor * w.quiet)
-		defer limit.Stop()
+		defer close(w.guarded)
 		ticker := time.NewTicker(lookEvery)
 		defer ticker.Stop()
 		for {
@@ -72,12 +75,10 @@ func (w *watch) guard() (stop func()) {
 				return
 			case <-w.begun:
 				return
-			case <-limit.C:
-				w.cancel(&hungError{firstFactor * w.quiet})
-				return
-			case <-ticker.C:
-				if died := w.server.running.Died(); died != nil {
-					w.cancel(&diedError{died})
+			case now := <-ticker.C:
+				w.gaps.see(now, &w.warming)
+				if err := w.stuck(now); err != nil {
+					w.cancel(err)
 					return
 				}
 			}
@@ -85,13 +86,14 @@ func (w *watch) guard() (stop func()) {
 	}()
 	return func() {
 		close(quit)
-		<-ended
+		<-w.guarded
 	}
 }
 
 // begin starts to watch when the clock of the run does, and returns what ends it.
 func (w *watch) begin(live *bench.Live) (stop func()) {
 	close(w.begun)
+	<-w.guarded
 	if w.server.m.Power != "off" {
 		w.meter = newMeter(sysRoot)
 	}
@@ -124,7 +126,8 @@ func (w *watch) joules() *float64 {
 // look looks until the run is over or has to end.
 func (w *watch) look(live *bench.Live, quit <-chan struct{}) {
 	begun := time.Now()
-	gaps, metered := newGaps(begun), begun
+	w.gaps.again(begun)
+	metered := begun
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -132,12 +135,16 @@ func (w *watch) look(live *bench.Live, quit <-chan struct{}) {
 		case <-quit:
 			return
 		case now := <-ticker.C:
-			gaps.see(now, live.Tokens.Load()+live.Done.Load())
+			w.gaps.see(now, live)
 			if now.Sub(metered) > meterEvery*time.Second && w.meter != nil {
 				metered = now
 				w.meter.read()
 			}
-			if err := w.over(live, now.Sub(begun), gaps.since(now), gaps.limit(w.quiet)); err != nil {
+			err := w.stuck(now)
+			if err == nil {
+				err = w.slow(live, now.Sub(begun))
+			}
+			if err != nil {
 				w.cancel(err)
 				return
 			}
@@ -145,14 +152,19 @@ func (w *watch) look(live *bench.Live, quit <-chan struct{}) {
 	}
 }
 
-// over says why a run has to end now; nil: it need not.
-func (w *watch) over(live *bench.Live, elapsed, silent, limit time.Duration) error {
+// stuck says why nothing will come any more; nil: something may.
+func (w *watch) stuck(now time.Time) error {
 	if died := w.server.running.Died(); died != nil {
 		return &diedError{died}
 	}
-	if silent > limit {
+	if silent := w.gaps.since(now); silent > w.gaps.limit(w.quiet) {
 		return &hungError{silent}
 	}
+	return nil
+}
+
+// slow says that the end of a run is not worth waiting for; nil: it is.
+func (w *watch) slow(live *bench.Live, elapsed time.Duration) error {
 	total, done := float64(live.Total.Load()), float64(live.Done.Load())
 	// Requests that are sent together end together: how many have ended says little about the rate of a
 	// run under way. That it has taken longer than a run at the floor takes in all is certain.
@@ -165,18 +177,28 @@ func (w *watch) over(live *bench.Live, elapsed, silent, limit time.Duration) err
 	return nil
 }
 
-// gaps are times between tokens, of the run and not of a request.
+// gaps are times between tokens, of the load as a whole and not of a request, from the first warm-up on.
 type gaps struct {
-	last   time.Time
-	count  int64
+	last   time.Time       // of the latest token, or when nobody waited for one
+	count  int64           // of tokens and ends of requests
 	widths []time.Duration // the latest ones
 }
 
 func newGaps(begun time.Time) *gaps { return &gaps{last: begun} }
 
-// see takes in how many tokens there are.
-func (g *gaps) see(now time.Time, count int64) {
+// again begins to count anew, as a run does behind its warm-ups, whose steps are known from then on.
+func (g *gaps) again(begun time.Time) { g.last, g.count = begun, 0 }
+
+// see takes in how far a load has come. Silence counts while a request is under way alone: between two of
+// them, and while the client makes its prompts, nothing is owed.
+func (g *gaps) see(now time.Time, live *bench.Live) {
+	done := live.Done.Load()
+	waiting := live.Released.Load() > done
+	count := live.Tokens.Load() + done
 	if count == g.count {
+		if !waiting {
+			g.last = now
+		}
 		return
 	}
 	if g.count > 0 {
@@ -191,11 +213,8 @@ func (g *gaps) see(now time.Time, count int64) {
 // since is how long nothing has come.
 func (g *gaps) since(now time.Time) time.Duration { return now.Sub(g.last) }
 
-// limit is how long nothing may come.
+// limit is how long nothing may come: lab.md 9, where the larger of the two counts.
 func (g *gaps) limit(quiet time.Duration) time.Duration {
-	if g.count == 0 {
-		return firstFactor * quiet
-	}
 	if len(g.widths) == 0 {
 		return quiet
 	}
